@@ -1,0 +1,188 @@
+# Checks C sources against the house rules and prints one line for each breach; the exit status is
+# 1 if there was any. Files are named relative to the project's root.
+
+function names(list, set,    words, i, n) {
+    n = split(list, words, " ")
+    for (i = 1; i <= n; i++)
+        set[words[i]] = 1
+}
+
+# room(<name>, <rooms it sees>, <floors of the public headers it sees besides>)
+function room(name, below, headers,    i, n, words) {
+    rooms[name] = 1
+    below_text[name] = below
+    n = split(below, words, " ")
+    for (i = 1; i <= n; i++)
+        sees[name, words[i]] = 1
+    sees[name, name] = 1
+    n = split(headers, words, " ")
+    for (i = 1; i <= n; i++)
+        sees_headers[name, words[i]] = 1
+}
+
+BEGIN {
+    room("base", "")
+    room("sync", "base")
+    room("pool", "base sync")
+    room("json", "base")
+    room("hash", "base")
+    room("device", "base sync pool")
+    room("cpu", "base device", "pool")
+    room("cuda", "", "base device")
+    room("comm", "base sync pool json hash device")
+    room("nn", "base sync pool json hash device")
+    room("data", "base sync pool json hash device")
+    room("train", "base sync pool json hash device cpu comm nn data")
+    room("tools", "base sync pool json hash device cpu comm nn data train")
+    room("cli", "base sync pool json hash device cpu comm nn data train tools")
+
+    # The floor a public header belongs to.
+    floor["status"] = floor["host"] = floor["version"] = "base"
+    floor["pool"] = "pool"
+    floor["plugin"] = floor["device_pool"] = "device"
+    floor["trainer"] = "train"
+
+    # The one room that may include a library's headers. A room that lends a library speaks its
+    # types in its own headers: whoever sees the room may use them too.
+    owner["oneapi/"] = owner["dnnl"] = owner["omp.h"] = "cpu"
+    owner["cuda"] = owner["cudnn"] = owner["cublas"] = owner["nccl"] = "cuda"
+    owner["cjson/"] = "json"
+    lent["cjson/"] = 1
+    owner["nettle/"] = "hash"
+    owner["zlib.h"] = "data"
+
+    # What a library must not do to the program it is part of; only the program in cli may.
+    names("exit _exit _Exit quick_exit atexit abort printf vprintf puts putchar perror " \
+          "getenv secure_getenv setenv unsetenv putenv setlocale signal sigaction raise", banned)
+    names("stdin stdout stderr environ", banned_word)
+}
+
+function breach(text) {
+    printf "%s:%d: %s\n", FILENAME, FNR, text
+    breaches++
+}
+
+# The line without comments and the contents of strings; what an #include names is kept.
+function code_of(line,    out, i, n, c, two, keep) {
+    out = ""
+    keep = !in_comment && line ~ /^[ \t]*#[ \t]*include/
+    quote = ""
+    n = length(line)
+    for (i = 1; i <= n; i++) {
+        c = substr(line, i, 1)
+        two = substr(line, i, 2)
+        if (in_comment) {
+            if (two == "*/") {
+                in_comment = 0
+                out = out " "
+                i++
+            }
+        } else if (quote != "") {
+            if (c == "\\")
+                i++
+            else if (c == quote)
+                quote = ""
+        } else if (two == "/*") {
+            in_comment = 1
+            i++
+        } else if (two == "//") {
+            break
+        } else if (!keep && (c == "\"" || c == "'")) {
+            quote = c
+        } else {
+            out = out c
+        }
+    }
+    return out
+}
+
+FNR == 1 {
+    in_comment = 0
+    n = split(FILENAME, path, "/")
+    public = path[1] == "include"
+    here = path[2]
+    if (public) {
+        here = path[n]
+        sub(/\.h$/, "", here)
+        if (here in floor)
+            here = floor[here]
+        else
+            breach("this public header has no floor: give it one in tests/floors/floors.awk")
+    } else if (n < 3 || !(here in rooms)) {
+        breach("this file is in no room: see the table in tests/floors/floors.awk")
+    }
+}
+
+function may_use(name, prefix) {
+    return !public && (owner[prefix] == name || (prefix in lent && (name, owner[prefix]) in sees))
+}
+
+function check_library(name, text,    prefix) {
+    for (prefix in owner)
+        if (index(tolower(text), prefix) == 1 && !may_use(name, prefix))
+            breach("<" text "> is for src/" owner[prefix] " only" \
+                   (prefix in lent ? ", and for rooms that see it" : ""))
+}
+
+function check_include(text, quoted,    target) {
+    target = text
+    if (quoted && public) {
+        breach("a public header includes other public headers as <lockstep/...>")
+    } else if (quoted) {
+        sub(/\/.*/, "", target)
+        if (!(target in rooms))
+            breach("\"" text "\": write the path from src/, as in \"base/error.h\"")
+        else if (!((here, target) in sees))
+            breach(here " must not include " target "/; it sees: " \
+                   (below_text[here] == "" ? "nothing" : below_text[here]))
+    } else if (index(text, "lockstep/") == 1) {
+        sub(/^lockstep\//, "", target)
+        sub(/\.h$/, "", target)
+        if (!(target in floor))
+            breach("<" text "> has no floor: give it one in tests/floors/floors.awk")
+        else if (!((here, floor[target]) in sees) && !((here, floor[target]) in sees_headers))
+            breach((public ? "a header of " : "") here " must not include <" text \
+                   ">, which belongs to " floor[target])
+    } else {
+        check_library(here, text)
+    }
+}
+
+function check_calls(code,    rest, word, before, at, after) {
+    rest = code
+    before = ""
+    while (match(rest, /[A-Za-z_][A-Za-z0-9_]*/)) {
+        at = RSTART
+        word = substr(rest, RSTART, RLENGTH)
+        if (at > 1)
+            before = substr(rest, at - 1, 1)
+        after = substr(rest, at + RLENGTH)
+        # A member of that name, as in comm->abort(...), is something else.
+        if (before != "." && before != ">") {
+            if ((word in banned) && after ~ /^[ \t]*\(/)
+                breach(word "() is for src/cli only")
+            if (word in banned_word)
+                breach(word " is for src/cli only")
+        }
+        before = substr(word, length(word), 1)
+        rest = after
+    }
+}
+
+{
+    code = code_of($0)
+    if (code ~ /^[ \t]*#[ \t]*include/) {
+        text = code
+        sub(/^[ \t]*#[ \t]*include[ \t]*/, "", text)
+        quoted = substr(text, 1, 1) == "\""
+        gsub(/^["<]|[">][ \t]*$/, "", text)
+        check_include(text, quoted)
+    } else if (code ~ /^[ \t]*#[ \t]*(if|elif)/) {
+        if (toupper(code) ~ /CUDA|CUDNN|CUBLAS|NCCL/ && here != "cuda")
+            breach("conditions on CUDA are for src/cuda only")
+    } else if (!public && here != "cli") {
+        check_calls(code)
+    }
+}
+
+END { exit breaches > 0 }

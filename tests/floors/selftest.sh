@@ -1,0 +1,111 @@
+#!/bin/sh
+# selftest.sh ROOT: plants one breach at a time into a copy of the sources and expects floors.sh to
+# name it; and a few things that only look like breaches, which it must let pass.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$1
+copy=$(mktemp -d)
+trap 'rm -rf -- "$copy"' EXIT
+trap 'exit 1' HUP INT TERM
+cp -R -- "$root/src" "$root/include" "$copy"
+failed=0
+
+# The copy starts clean, or what follows shows nothing.
+sh "$here/floors.sh" "$copy" || {
+    echo "the sources themselves break a rule"
+    exit 1
+}
+
+# plant FILE LINE: FILE holds LINE while the next check runs.
+plant()
+{
+    mkdir -p -- "$copy/${1%/*}"
+    printf '%s\n' "$2" >"$copy/$1"
+}
+
+# caught FILE LINE WORDS: the breach is found, and the message names the file and says WORDS.
+caught()
+{
+    plant "$1" "$2"
+    if found=$(sh "$here/floors.sh" "$copy"); then
+        echo "not caught in $1: $2"
+        failed=1
+    elif ! printf '%s\n' "$found" | grep -F -- "$1:" | grep -qF -- "$3"; then
+        echo "caught in $1, but the message lacks '$3': $found"
+        failed=1
+    fi
+    rm -f -- "$copy/$1"
+}
+
+# passes FILE LINE
+passes()
+{
+    plant "$1" "$2"
+    if ! sh "$here/floors.sh" "$copy"; then
+        echo "wrongly caught in $1: $2"
+        failed=1
+    fi
+    rm -f -- "$copy/$1"
+}
+
+# Upward and sideways.
+caught src/base/planted.c '#include "sync/ring.h"' 'base must not include sync/'
+caught src/sync/planted.h '  #  include "pool/pool.h"' 'sync must not include pool/'
+caught src/pool/planted.c '#include "device/device.h"' 'pool must not include device/'
+caught src/json/planted.c '#include "hash/sha256.h"' 'json must not include hash/'
+caught src/json/planted.c '#include "device/device.h"' 'json must not include device/'
+caught src/device/planted.c '#include "json/json.h"' 'device must not include json/'
+caught src/cpu/planted.c '#include "nn/model.h"' 'cpu must not include nn/'
+caught src/cpu/planted.c '#include "pool/pool.h"' 'cpu must not include pool/'
+caught src/cuda/planted.cu '#include "device/device.h"' 'cuda must not include device/'
+caught src/nn/planted.c '#include "data/dataset.h"' 'nn must not include data/'
+caught src/data/planted.c '#include "comm/comm.h"' 'data must not include comm/'
+caught src/comm/planted.c '#include "nn/model.h"' 'comm must not include nn/'
+caught src/nn/planted.def '#include "cpu/cpu_device.h"' 'nn must not include cpu/'
+caught src/train/planted.c '#include "cli/main.h"' 'train must not include cli/'
+caught src/train/planted.c '#include "cuda/cuda_device.h"' 'train must not include cuda/'
+
+# Public headers have floors too.
+caught src/base/planted.c '#include <lockstep/pool.h>' 'belongs to pool'
+caught src/cuda/planted.cu '#include <lockstep/trainer.h>' 'belongs to train'
+caught include/lockstep/planted.h 'int x;' 'no floor'
+caught include/lockstep/host.h '#include <lockstep/pool.h>' 'belongs to pool'
+cp -- "$root/include/lockstep/host.h" "$copy/include/lockstep/host.h"
+caught include/lockstep/version.h '#include "base/host.h"' 'public header'
+cp -- "$root/include/lockstep/version.h" "$copy/include/lockstep/version.h"
+
+# Strays.
+caught src/base/planted.c '#include "error.h"' 'write the path from src/'
+caught src/attic/planted.c 'int x;' 'in no room'
+caught src/planted.c 'int x;' 'in no room'
+
+# Libraries stay in their rooms.
+caught src/train/planted.c '#include <oneapi/dnnl/dnnl.h>' 'src/cpu only'
+caught src/device/planted.c '#include <cuda_runtime.h>' 'src/cuda only'
+caught src/device/planted.c '#include <cjson/cJSON.h>' 'src/json only'
+caught include/lockstep/version.h '#include <cjson/cJSON.h>' 'src/json only'
+cp -- "$root/include/lockstep/version.h" "$copy/include/lockstep/version.h"
+caught src/device/planted.c '#ifdef LOCKSTEP_CUDA' 'src/cuda only'
+caught src/train/planted.c '#  elif defined(HAVE_NCCL)' 'src/cuda only'
+
+# A library is a guest in its program.
+caught src/nn/planted.c 'void f(void) { exit(1); }' 'exit() is for src/cli only'
+caught src/nn/planted.c 'void f(void) { if (1) abort (); }' 'abort() is for src/cli only'
+caught src/train/planted.c 'void f(void) { printf("hello"); }' 'printf() is for src/cli only'
+caught src/train/planted.c 'void f(void) { fprintf(stderr, "x"); }' 'stderr is for src/cli only'
+caught src/data/planted.c 'char *f(void) { return getenv("HOME"); }' 'getenv() is for src/cli only'
+
+# What only looks like a breach.
+passes src/nn/planted.c '/* exit(1), abort() and #include "cli/main.h" */ int x;'
+passes src/nn/planted.c 'const char *x = "call \" exit(1) now"; // printf("no")'
+passes src/comm/planted.c 'void f(struct comm *c) { c->abort(c); (*c).exit(c); }'
+passes src/comm/planted.c 'int f(char *t) { return snprintf(t, 1, "x") + my_exit(2); }'
+passes src/cli/planted.c '#include "train/config.h"'
+passes src/cli/planted.c 'void f(void) { printf("%s", getenv("HOME")); exit(0); }'
+passes src/cuda/planted.cu '#ifdef __CUDA_ARCH__'
+passes src/cuda/planted.cu '#include <lockstep/plugin.h>'
+passes src/nn/planted.c '#include <cjson/cJSON.h>'
+passes src/train/planted.c '#include "nn/model.h"'
+passes src/cpu/planted.c '#include <omp.h>'
+
+exit $failed
