@@ -1,0 +1,60 @@
+#include "base/host.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t rounded_up(size_t bytes)
+{
+    return bytes == 0 ? LS_ALIGN : (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
+}
+
+void *ls_alloc(const ls_host *host, size_t bytes)
+{
+    if (bytes > SIZE_MAX - LS_ALIGN)
+        return NULL;
+    size_t n = rounded_up(bytes);
+    void *memory = host && host->alloc ? host->alloc(host->user, n, LS_ALIGN)
+                                       : aligned_alloc(LS_ALIGN, n);
+    if (memory)
+        memset(memory, 0, n);
+    return memory;
+}
+
+void *ls_alloc_array(const ls_host *host, size_t count, size_t size)
+{
+    if (size != 0 && count > SIZE_MAX / size)
+        return NULL;
+    return ls_alloc(host, count * size);
+}
+
+char *ls_strdup(const ls_host *host, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = ls_alloc(host, n);
+    return copy ? memcpy(copy, text, n) : NULL;
+}
+
+void ls_free(const ls_host *host, void *memory)
+{
+    if (!memory)
+        return;
+    if (host && host->alloc)
+        host->free(host->user, memory);
+    else
+        free(memory);
+}
+
+void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
+{
+    if (!host || !host->log)
+        return;
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    host->log(host->user, level, text);
+}

@@ -1,0 +1,28 @@
+/* Memory and log through the host's hooks: the inside of <lockstep/host.h>. Any thread. */
+#ifndef BASE_HOST_H
+#define BASE_HOST_H
+
+#include <lockstep/host.h>
+#include <stddef.h>
+
+/* Every block starts on a cache line, so that arenas and vector code may rely on it and two
+ * blocks never share a line. */
+#define LS_ALIGN 64
+
+/* `bytes` zeroed bytes aligned to LS_ALIGN, or NULL. Zero bytes count as one. `host` may be NULL. */
+void *ls_alloc(const ls_host *host, size_t bytes);
+
+/* An array of `count` zeroed elements of `size` bytes; NULL also when the product overflows. */
+void *ls_alloc_array(const ls_host *host, size_t count, size_t size);
+
+/* A copy of `text` of the host's memory, or NULL. */
+char *ls_strdup(const ls_host *host, const char *text);
+
+/* Frees memory that ls_alloc* returned with the same host; NULL is allowed. */
+void ls_free(const ls_host *host, void *memory);
+
+/* Hands one formatted line (cut at 511 bytes) to the host's log, if it has one. */
+void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

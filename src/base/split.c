@@ -1,0 +1,28 @@
+#include "base/split.h"
+
+#include "base/error.h"
+
+#include <assert.h>
+
+void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint32_t *count)
+{
+    assert(parts > 0 && index < parts);
+    uint32_t base = n / parts;
+    uint32_t larger = n % parts; /* that many pieces hold one more */
+    *first = index * base + (index < larger ? index : larger);
+    *count = base + (index < larger);
+}
+
+int ls_split_batch(uint32_t *first, uint32_t *count, uint32_t x_rows, uint32_t y_rows,
+                   uint32_t parts, uint32_t index, ls_error *err)
+{
+    if (x_rows != y_rows)
+        return ls_fail(err, LS_EINVAL,
+                       "split: %u rows of X but %u rows of y; give one label for each row",
+                       (unsigned)x_rows, (unsigned)y_rows);
+    if (index >= parts)
+        return ls_fail(err, LS_EINVAL, "split: part %u of %u does not exist", (unsigned)index,
+                       (unsigned)parts);
+    ls_split(x_rows, parts, index, first, count);
+    return LS_OK;
+}

@@ -1,0 +1,137 @@
+/* Status names, messages, memory hooks and deadlines. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void every_status_has_its_name(void **state)
+{
+    (void)state;
+    assert_string_equal(ls_status_name(LS_OK), "LS_OK");
+    for (int s = LS_EINTERNAL; s < 0; s++)
+        assert_memory_equal(ls_status_name(s), "LS_E", 4);
+    assert_string_equal(ls_status_name(LS_EINTERNAL - 1), "unknown status");
+    assert_string_equal(ls_status_name(1), "unknown status");
+}
+
+static void fail_writes_one_line_and_returns_the_status(void **state)
+{
+    (void)state;
+    ls_error err;
+    assert_int_equal(ls_fail(&err, LS_EDATA, "row %d of %s", 3, "x"), LS_EDATA);
+    assert_int_equal(err.status, LS_EDATA);
+    assert_string_equal(err.text, "row 3 of x");
+    assert_int_equal(ls_fail(NULL, LS_EIO, "nobody listens"), LS_EIO);
+}
+
+static void a_message_that_is_too_long_is_cut(void **state)
+{
+    (void)state;
+    char text[2 * LS_ERROR_TEXT];
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = '\0';
+    ls_error err;
+    ls_fail(&err, LS_EIO, "%s", text);
+    assert_int_equal(strlen(err.text), LS_ERROR_TEXT - 1);
+}
+
+struct counted {
+    int blocks;
+    char line[64];
+};
+
+static void *counted_alloc(void *user, size_t bytes, size_t align)
+{
+    ((struct counted *)user)->blocks++;
+    void *memory = aligned_alloc(align, bytes);
+    if (memory)
+        memset(memory, 0xA5, bytes);
+    return memory;
+}
+
+static void counted_free(void *user, void *memory)
+{
+    ((struct counted *)user)->blocks--;
+    free(memory);
+}
+
+static void keep_line(void *user, ls_log_level level, const char *text)
+{
+    struct counted *c = user;
+    c->line[0] = (char)('0' + (int)level);
+    strncpy(c->line + 1, text, sizeof c->line - 2);
+}
+
+static void memory_is_zeroed_aligned_and_the_hosts(void **state)
+{
+    (void)state;
+    struct counted c = {0};
+    ls_host host = {sizeof host, counted_alloc, counted_free, NULL, &c};
+    const ls_host *hosts[] = {NULL, &host};
+    for (int h = 0; h < 2; h++) {
+        unsigned char *p = ls_alloc(hosts[h], 100);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % LS_ALIGN, 0);
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(p[i], 0);
+        assert_int_equal(c.blocks, h);
+        ls_free(hosts[h], p);
+        ls_free(hosts[h], NULL);
+        assert_int_equal(c.blocks, 0);
+    }
+    char *text = ls_strdup(&host, "lockstep");
+    assert_string_equal(text, "lockstep");
+    ls_free(&host, text);
+}
+
+static void sizes_that_overflow_give_no_memory(void **state)
+{
+    (void)state;
+    assert_null(ls_alloc(NULL, SIZE_MAX));
+    assert_null(ls_alloc_array(NULL, SIZE_MAX / 2, 3));
+    void *p = ls_alloc_array(NULL, 0, 8);
+    assert_non_null(p);
+    ls_free(NULL, p);
+}
+
+static void log_lines_reach_the_host_with_their_level(void **state)
+{
+    (void)state;
+    struct counted c = {0};
+    ls_host host = {sizeof host, NULL, NULL, keep_line, &c};
+    ls_log(&host, LS_LOG_WARNING, "%d workers", 3);
+    assert_string_equal(c.line, "23 workers");
+    ls_log(NULL, LS_LOG_ERROR, "nobody listens");
+}
+
+static void deadlines_never_wrap_around(void **state)
+{
+    (void)state;
+    uint64_t before = ls_now_ns();
+    uint64_t deadline = ls_deadline_ns(1000);
+    assert_true(deadline >= before + 1000 && deadline <= ls_now_ns() + 1000);
+    assert_true(ls_deadline_ns(UINT64_MAX) == UINT64_MAX);
+    assert_true(ls_deadline_ns(UINT64_MAX - 1) == UINT64_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_status_has_its_name),
+        cmocka_unit_test(fail_writes_one_line_and_returns_the_status),
+        cmocka_unit_test(a_message_that_is_too_long_is_cut),
+        cmocka_unit_test(memory_is_zeroed_aligned_and_the_hosts),
+        cmocka_unit_test(sizes_that_overflow_give_no_memory),
+        cmocka_unit_test(log_lines_reach_the_host_with_their_level),
+        cmocka_unit_test(deadlines_never_wrap_around),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
