@@ -1,0 +1,195 @@
+#include "sync/barrier.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The orders that the barrier stands on, macros so that a test can weaken each one and see
+ * ThreadSanitizer object (tests/sync/weakened_orders.sh).
+ *
+ * Every arrival reads the word that the one before it wrote. As release, it hands over what its
+ * rank did before; as acquire, the last one collects what all did (the word is only ever changed
+ * by read-modify-writes, so the release sequences never break). The last arrival's exchange then
+ * releases all of it, and each waiter acquires it when it observes the new round. */
+#ifndef LS_BARRIER_ARRIVE
+#define LS_BARRIER_ARRIVE memory_order_acq_rel
+#endif
+#ifndef LS_BARRIER_OBSERVE
+#define LS_BARRIER_OBSERVE memory_order_acquire
+#endif
+
+/* The word: bit 63 abort, bits 16 … 62 the round, bits 0 … 15 how many ranks have arrived. */
+#define ABORTED (UINT64_C(1) << 63)
+#define ROUND_ONE (UINT64_C(1) << 16)
+#define ARRIVED_MASK (ROUND_ONE - 1)
+
+static uint64_t round_of(uint64_t state)
+{
+    return (state & ~ABORTED) >> 16;
+}
+
+static int check_ranks(int ranks, int most, ls_error *err)
+{
+    if (ranks >= 1 && ranks <= most)
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL, "a barrier for %d ranks: expected 1 to %d", ranks, most);
+}
+
+int ls_barrier_init(ls_barrier *barrier, const ls_host *host, int ranks, unsigned spins,
+                    ls_error *err)
+{
+    memset(barrier, 0, sizeof *barrier);
+    int rc = check_ranks(ranks, LS_BARRIER_MAX_RANKS, err);
+    if (rc != LS_OK)
+        return rc;
+    barrier->arrivals = ls_alloc_array(host, (size_t)ranks, sizeof *barrier->arrivals);
+    if (!barrier->arrivals)
+        return ls_fail(err, LS_ENOMEM, "no memory for a barrier of %d ranks", ranks);
+    barrier->host = host;
+    barrier->capacity = ranks;
+    ls_park_init(&barrier->park, spins);
+    return ls_barrier_reset(barrier, ranks, err);
+}
+
+void ls_barrier_fini(ls_barrier *barrier)
+{
+    ls_free(barrier->host, barrier->arrivals);
+    barrier->arrivals = NULL;
+}
+
+int ls_barrier_reset(ls_barrier *barrier, int ranks, ls_error *err)
+{
+    int rc = check_ranks(ranks, barrier->capacity, err);
+    if (rc != LS_OK)
+        return rc;
+    barrier->ranks = ranks;
+    for (int i = 0; i < barrier->capacity; i++)
+        atomic_init(&barrier->arrivals[i].round, 0);
+    atomic_init(&barrier->state, 0);
+    return LS_OK;
+}
+
+void ls_barrier_abort(ls_barrier *barrier)
+{
+    /* relaxed: an abort hands nothing over; the verdict is the bit itself. */
+    atomic_fetch_or_explicit(&barrier->state, ABORTED, memory_order_relaxed);
+    ls_park_wake(&barrier->park);
+}
+
+bool ls_barrier_aborted(const ls_barrier *barrier)
+{
+    return atomic_load_explicit(&barrier->state, memory_order_relaxed) & ABORTED;
+}
+
+bool ls_barrier_arrived(const ls_barrier *barrier, int rank)
+{
+    /* acquire: a rank that is counted in the word has written its flag before. */
+    uint64_t round = round_of(atomic_load_explicit(&barrier->state, memory_order_acquire));
+    return atomic_load_explicit(&barrier->arrivals[rank].round, memory_order_relaxed) > round;
+}
+
+/* One rank's view of the round it is in. */
+struct passage {
+    ls_barrier *barrier;
+    uint64_t round;
+    uint64_t state; /* the word as read last */
+};
+
+/* True once the round is decided: the word says so for every rank alike. */
+static bool decided(void *arg)
+{
+    struct passage *p = arg;
+    p->state = atomic_load_explicit(&p->barrier->state, LS_BARRIER_OBSERVE);
+    return round_of(p->state) != p->round || (p->state & ABORTED);
+}
+
+static bool released(const struct passage *p)
+{
+    return round_of(p->state) != p->round;
+}
+
+/* Counts this rank in; as the last one it moves the word to the next round, which is the release.
+ * False if the barrier is aborted. */
+static bool arrive(struct passage *p)
+{
+    ls_barrier *b = p->barrier;
+    uint64_t seen = p->state;
+    uint64_t next;
+    do {
+        if (seen & ABORTED)
+            return false;
+        bool last = (int)(seen & ARRIVED_MASK) + 1 == b->ranks;
+        next = last ? (seen & ~ARRIVED_MASK) + ROUND_ONE : seen + 1;
+    } while (!atomic_compare_exchange_weak_explicit(&b->state, &seen, next, LS_BARRIER_ARRIVE,
+                                                    memory_order_relaxed));
+    p->state = next;
+    return true;
+}
+
+/* The deadline passed: sets the abort bit, unless the round is decided meanwhile. Returns whether
+ * it was this rank that aborted. */
+static bool give_up(struct passage *p)
+{
+    while (!decided(p)) {
+        if (atomic_compare_exchange_weak_explicit(&p->barrier->state, &p->state,
+                                                  p->state | ABORTED, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+            ls_park_wake(&p->barrier->park);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Writes "1, 3, 7" for the ranks that have not arrived, "…" behind what does not fit. */
+static void name_missing(char *text, size_t size, const ls_barrier *b)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < b->ranks; i++) {
+        if (ls_barrier_arrived(b, i))
+            continue;
+        if (used + 24 > size) {
+            snprintf(text + used, size - used, ", …");
+            return;
+        }
+        used += (size_t)snprintf(text + used, size - used, "%s%d", used ? ", " : "", i);
+    }
+    if (used == 0) /* it set its flag but the abort came before its arrival */
+        snprintf(text, size, "none but the last, which came as the deadline passed");
+}
+
+static int timed_out(const struct passage *p, ls_error *err)
+{
+    const ls_barrier *b = p->barrier;
+    char missing[256];
+    name_missing(missing, sizeof missing, b);
+    int arrived = (int)(p->state & ARRIVED_MASK);
+    return ls_fail(err, LS_ETIMEDOUT, "the deadline passed at a barrier with %d of %d ranks "
+                   "there; missing: %s", arrived, b->ranks, missing);
+}
+
+int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err)
+{
+    assert(rank >= 0 && rank < barrier->ranks);
+    /* relaxed: the round cannot end without this rank, so the number read is the current one. */
+    struct passage p = {.barrier = barrier};
+    p.state = atomic_load_explicit(&barrier->state, memory_order_relaxed);
+    p.round = round_of(p.state);
+    /* relaxed: published by the arrival that follows. */
+    atomic_store_explicit(&barrier->arrivals[rank].round, p.round + 1, memory_order_relaxed);
+    if (!arrive(&p))
+        return ls_fail(err, LS_EABORTED, "the barrier was aborted");
+    if (released(&p)) {
+        ls_park_wake(&barrier->park);
+        return LS_OK;
+    }
+    if (!ls_park_until(&barrier->park, decided, &p, deadline_ns) && give_up(&p))
+        return timed_out(&p, err);
+    if (released(&p))
+        return LS_OK;
+    return ls_fail(err, LS_EABORTED, "the barrier was aborted");
+}

@@ -1,0 +1,216 @@
+#include "sync/ring.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <string.h>
+
+/* The four orders that the ring stands on. They are macros so that a test can weaken each one and
+ * see ThreadSanitizer object (tests/sync/weakened_orders.sh). */
+#ifndef LS_RING_TAIL_RELEASE /* producer: the slot is written before the consumer may see it */
+#define LS_RING_TAIL_RELEASE memory_order_release
+#endif
+#ifndef LS_RING_TAIL_ACQUIRE /* consumer: the slot is read after it was seen to be written */
+#define LS_RING_TAIL_ACQUIRE memory_order_acquire
+#endif
+#ifndef LS_RING_HEAD_RELEASE /* consumer: the slot is read before the producer may reuse it */
+#define LS_RING_HEAD_RELEASE memory_order_release
+#endif
+#ifndef LS_RING_HEAD_ACQUIRE /* producer: the slot is reused after it was seen to be free */
+#define LS_RING_HEAD_ACQUIRE memory_order_acquire
+#endif
+
+#define CLOSED (UINT64_C(1) << 63)
+
+int ls_ring_init(ls_ring *ring, const ls_host *host, size_t item_size, size_t capacity,
+                 ls_error *err)
+{
+    memset(ring, 0, sizeof *ring);
+    if (item_size == 0 || capacity == 0 || capacity > (size_t)1 << 30)
+        return ls_fail(err, LS_EINVAL, "a ring of %zu items of %zu bytes: expected 1 to 2^30 "
+                       "items of at least 1 byte", capacity, item_size);
+    size_t rounded = 1;
+    while (rounded < capacity)
+        rounded *= 2;
+    ring->slots = ls_alloc_array(host, rounded, item_size);
+    if (!ring->slots)
+        return ls_fail(err, LS_ENOMEM, "no memory for a ring of %zu items of %zu bytes", rounded,
+                       item_size);
+    ring->item_size = item_size;
+    ring->capacity = rounded;
+    ring->host = host;
+    atomic_init(&ring->tail, 0);
+    atomic_init(&ring->head, 0);
+    ls_park_init(&ring->producer, 0);
+    ls_park_init(&ring->own, 0);
+    ring->consumer = &ring->own;
+    return LS_OK;
+}
+
+void ls_ring_fini(ls_ring *ring)
+{
+    ls_free(ring->host, ring->slots);
+    ring->slots = NULL;
+}
+
+void ls_ring_set_spins(ls_ring *ring, unsigned spins)
+{
+    ring->producer.spins = spins;
+    ring->own.spins = spins;
+}
+
+void ls_ring_share_consumer(ls_ring *ring, ls_park *park)
+{
+    ring->consumer = park;
+}
+
+static void *slot(const ls_ring *ring, uint64_t position)
+{
+    return ring->slots + (size_t)(position & (ring->capacity - 1)) * ring->item_size;
+}
+
+int ls_ring_try_push(ls_ring *ring, const void *item)
+{
+    /* relaxed: the producer wrote the count itself, and the closing bit orders nothing. */
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+    if (tail & CLOSED)
+        return LS_ECLOSED;
+    if (tail - ring->head_seen == ring->capacity) {
+        /* Pairs with the release in ls_ring_try_pop: the slot's last reader has finished. */
+        ring->head_seen = atomic_load_explicit(&ring->head, LS_RING_HEAD_ACQUIRE);
+        if (tail - ring->head_seen == ring->capacity)
+            return LS_EAGAIN;
+    }
+    memcpy(slot(ring, tail), item, ring->item_size);
+    /* Publishes the slot; pairs with the acquire in ls_ring_try_pop. An exchange and not a store,
+     * because it must fail if the ring was closed meanwhile: a store would wipe the bit out. */
+    if (!atomic_compare_exchange_strong_explicit(&ring->tail, &tail, tail + 1,
+                                                 LS_RING_TAIL_RELEASE, memory_order_relaxed))
+        return LS_ECLOSED;
+    ls_park_wake(ring->consumer);
+    return LS_OK;
+}
+
+int ls_ring_try_pop(ls_ring *ring, void *item)
+{
+    /* relaxed: only the consumer writes it. */
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    if (head == ring->tail_seen) {
+        /* Pairs with the release in ls_ring_try_push: the slots below were written. Count and
+         * closing bit are read together, so "closed and empty" is final. */
+        uint64_t tail = atomic_load_explicit(&ring->tail, LS_RING_TAIL_ACQUIRE);
+        ring->tail_seen = tail & ~CLOSED;
+        if (head == ring->tail_seen)
+            return tail & CLOSED ? LS_ECLOSED : LS_EAGAIN;
+    }
+    memcpy(item, slot(ring, head), ring->item_size);
+    /* Gives the slot back; pairs with the acquire in ls_ring_try_push. */
+    atomic_store_explicit(&ring->head, head + 1, LS_RING_HEAD_RELEASE);
+    ls_park_wake(&ring->producer);
+    return LS_OK;
+}
+
+/* One attempt at a time, for ls_park_until: ready when the outcome is anything but "try again". */
+struct attempt {
+    ls_ring *const *rings;
+    int n;
+    const void *in;
+    void *out;
+    int which;
+    int status;
+};
+
+static bool pushed(void *arg)
+{
+    struct attempt *a = arg;
+    a->status = ls_ring_try_push(a->rings[0], a->in);
+    return a->status != LS_EAGAIN;
+}
+
+static bool popped(void *arg)
+{
+    struct attempt *a = arg;
+    int closed = 0;
+    for (int i = 1; i <= a->n; i++) {
+        int at = (a->which + i) % a->n;
+        a->status = ls_ring_try_pop(a->rings[at], a->out);
+        if (a->status == LS_OK) {
+            a->which = at;
+            return true;
+        }
+        closed += a->status == LS_ECLOSED;
+    }
+    a->status = closed == a->n ? LS_ECLOSED : LS_EAGAIN;
+    return closed == a->n;
+}
+
+static bool has_room(void *arg)
+{
+    struct attempt *a = arg;
+    const ls_ring *ring = a->rings[0];
+    bool closed = atomic_load_explicit(&ring->tail, memory_order_relaxed) & CLOSED;
+    a->status = closed ? LS_ECLOSED : LS_OK;
+    return closed || ls_ring_length(ring) < ring->capacity;
+}
+
+/* Waits on the producer's side until `ready` says that the attempt is over. */
+static int producer_waits(bool (*ready)(void *arg), struct attempt *a, uint64_t deadline_ns,
+                          ls_error *err)
+{
+    ls_ring *ring = a->rings[0];
+    if (!ready(a) && !ls_park_until(&ring->producer, ready, a, deadline_ns))
+        return ls_fail(err, LS_ETIMEDOUT, "the deadline passed while the queue was full (%llu "
+                       "items)", (unsigned long long)ring->capacity);
+    if (a->status == LS_ECLOSED)
+        return ls_fail(err, LS_ECLOSED, "the queue is closed");
+    return a->status;
+}
+
+int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error *err)
+{
+    struct attempt a = {.rings = &ring, .n = 1, .in = item};
+    return producer_waits(pushed, &a, deadline_ns, err);
+}
+
+int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err)
+{
+    struct attempt a = {.rings = &ring, .n = 1};
+    return producer_waits(has_room, &a, deadline_ns, err);
+}
+
+int ls_ring_pop(ls_ring *ring, void *item, uint64_t deadline_ns, ls_error *err)
+{
+    int which = 0;
+    return ls_ring_pop_any(item, &which, &ring, 1, deadline_ns, err);
+}
+
+int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint64_t deadline_ns,
+                    ls_error *err)
+{
+    struct attempt a = {.rings = rings, .n = n, .out = item, .which = *which};
+    if (!popped(&a) && !ls_park_until(rings[0]->consumer, popped, &a, deadline_ns))
+        return ls_fail(err, LS_ETIMEDOUT, "the deadline passed while the queue was empty");
+    if (a.status == LS_ECLOSED)
+        return ls_fail(err, LS_ECLOSED, "the queue is closed");
+    *which = a.which;
+    return a.status;
+}
+
+void ls_ring_close(ls_ring *ring)
+{
+    /* relaxed: the bit carries no data, and the read-modify-write keeps the producer's release
+     * sequence whole, so a consumer that reads the count from here still acquires the slots. */
+    atomic_fetch_or_explicit(&ring->tail, CLOSED, memory_order_relaxed);
+    ls_park_wake(ring->consumer);
+    ls_park_wake(&ring->producer);
+}
+
+size_t ls_ring_length(const ls_ring *ring)
+{
+    /* Head first: the tail read after it is at least as large, so the difference is not negative.
+     * It can exceed the capacity when both move in between; then the ring was full. */
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed) & ~CLOSED;
+    uint64_t length = tail - head;
+    return (size_t)(length > ring->capacity ? ring->capacity : length);
+}
