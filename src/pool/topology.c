@@ -1,0 +1,244 @@
+#define _GNU_SOURCE /* affinity and thread names; this file alone in the room */
+#include "pool/topology.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATH_ROOM 1024
+
+/* Reads the first line of root/path, without its newline. */
+static bool read_line(char *line, int size, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    bool ok = fgets(line, size, file) != NULL;
+    fclose(file);
+    if (ok)
+        line[strcspn(line, "\n")] = '\0';
+    return ok;
+}
+
+/* The lowest CPU of the core that `cpu` belongs to; `cpu` itself if the system does not tell. */
+static int core_of(int cpu, const char *root)
+{
+    char path[PATH_ROOM], line[256];
+    int n = snprintf(path, sizeof path,
+                     "%s/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", root, cpu);
+    if (n < 0 || n >= (int)sizeof path || !read_line(line, sizeof line, path))
+        return cpu;
+    char *end;
+    long first = strtol(line, &end, 10); /* ascending, such as "3,35" or "6-7" */
+    return end == line || first < 0 || first >= LS_CPUS_MAX ? cpu : (int)first;
+}
+
+void ls_cpus_cores(ls_cpus *core, const ls_cpus *cpus, const char *root)
+{
+    core->count = cpus->count;
+    for (int i = 0; i < cpus->count; i++)
+        core->id[i] = (unsigned short)core_of(cpus->id[i], root);
+}
+
+/* Neighbours on one core become neighbours in the list: sorted by (core, CPU). Insertion keeps the
+ * CPUs of a core in their ascending order, and the list is nearly sorted. */
+static void sort_by_core(ls_cpus *cpus, const char *root)
+{
+    ls_cpus core;
+    ls_cpus_cores(&core, cpus, root);
+    for (int i = 1; i < cpus->count; i++) {
+        unsigned short id = cpus->id[i], c = core.id[i];
+        int j = i;
+        for (; j > 0 && core.id[j - 1] > c; j--) {
+            core.id[j] = core.id[j - 1];
+            cpus->id[j] = cpus->id[j - 1];
+        }
+        core.id[j] = c;
+        cpus->id[j] = id;
+    }
+}
+
+/* A mask wider than cpu_set_t's 1,024 CPUs. */
+typedef struct wide_set {
+    cpu_set_t part[LS_CPUS_MAX / CPU_SETSIZE];
+} wide_set;
+
+int ls_cpus_allowed(ls_cpus *out, const char *root, ls_error *err)
+{
+    wide_set set;
+    memset(&set, 0, sizeof set);
+    if (sched_getaffinity(0, sizeof set, set.part) != 0)
+        return ls_fail(err, LS_ESYSTEM, "cannot read the CPU affinity mask: error %d", errno);
+    out->count = 0;
+    for (int cpu = 0; cpu < LS_CPUS_MAX; cpu++)
+        if (CPU_ISSET_S((size_t)cpu, sizeof set, set.part))
+            out->id[out->count++] = (unsigned short)cpu;
+    sort_by_core(out, root);
+    return LS_OK;
+}
+
+int ls_usable_cpus(int mask, double quota)
+{
+    int n = mask;
+    if (quota > 0 && quota < mask) {
+        n = (int)quota;
+        n += n < quota;
+    }
+    return n < 1 ? 1 : n;
+}
+
+/* Two numbers, "max" or a negative one meaning no limit: cgroup v2 has them in one line. */
+static double quota_of(const char *quota, const char *period)
+{
+    double q = strtod(quota, NULL);
+    double p = strtod(period, NULL);
+    return q > 0 && p > 0 ? q / p : 0;
+}
+
+/* The quota of the one group in directory `dir`, v2 or v1; 0 for none. */
+static double group_quota(const char *dir)
+{
+    char path[PATH_ROOM + 32], quota[128], period[128];
+    snprintf(path, sizeof path, "%s/cpu.max", dir);
+    if (read_line(quota, sizeof quota, path)) {
+        char *space = strchr(quota, ' ');
+        return space ? quota_of(quota, space + 1) : 0;
+    }
+    snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", dir);
+    if (!read_line(quota, sizeof quota, path))
+        return 0;
+    snprintf(path, sizeof path, "%s/cpu.cfs_period_us", dir);
+    return read_line(period, sizeof period, path) ? quota_of(quota, period) : 0;
+}
+
+/* The smallest quota from mount/group up to the mount itself. Inside a container the named group
+ * is often not visible under the mount, whose top is then the container's own group. */
+static double smallest_quota(const char *root, const char *mount, const char *group)
+{
+    char dir[PATH_ROOM];
+    int top = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s", root, mount);
+    int n = snprintf(dir, sizeof dir, "%s/sys/fs/cgroup%s%s", root, mount, group);
+    if (top < 0 || n < top || n >= (int)sizeof dir)
+        return 0;
+    double smallest = 0;
+    for (;;) {
+        double q = group_quota(dir);
+        if (q > 0 && (smallest == 0 || q < smallest))
+            smallest = q;
+        char *slash = strrchr(dir, '/');
+        if (!slash || slash < dir + top)
+            return smallest;
+        *slash = '\0';
+    }
+}
+
+/* Whether the comma-separated list `names` contains "cpu". */
+static bool has_cpu(const char *names, size_t length)
+{
+    while (length > 0) {
+        const char *comma = memchr(names, ',', length);
+        size_t n = comma ? (size_t)(comma - names) : length;
+        if (n == 3 && memcmp(names, "cpu", 3) == 0)
+            return true;
+        if (!comma)
+            return false;
+        names += n + 1;
+        length -= n + 1;
+    }
+    return false;
+}
+
+/* One line of /proc/self/cgroup, "number:controllers:/group". */
+static double line_quota(const char *root, char *line)
+{
+    static const char *const v2[] = {"", "/unified", NULL};
+    static const char *const v1[] = {"/cpu", "/cpu,cpuacct", "/cpuacct,cpu", NULL};
+    line[strcspn(line, "\n")] = '\0';
+    char *names = strchr(line, ':');
+    char *group = names ? strchr(names + 1, ':') : NULL;
+    if (!group)
+        return 0;
+    names++;
+    bool is_v2 = group == names;
+    if (!is_v2 && !has_cpu(names, (size_t)(group - names)))
+        return 0;
+    double smallest = 0;
+    for (const char *const *mount = is_v2 ? v2 : v1; *mount; mount++) {
+        double q = smallest_quota(root, *mount, group + 1);
+        if (q > 0 && (smallest == 0 || q < smallest))
+            smallest = q;
+    }
+    return smallest;
+}
+
+double ls_cgroup_quota(const char *root)
+{
+    char line[PATH_ROOM];
+    snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(line, "re");
+    if (!file)
+        return 0;
+    double smallest = 0;
+    while (fgets(line, sizeof line, file)) {
+        double q = line_quota(root, line);
+        if (q > 0 && (smallest == 0 || q < smallest))
+            smallest = q;
+    }
+    fclose(file);
+    return smallest;
+}
+
+/* Keeps `want` of the part's CPUs: first one per core, then the cores' further threads. */
+static void trim(ls_cpus *part, const unsigned short *core, int want)
+{
+    bool taken[LS_CPUS_MAX] = {false};
+    ls_cpus kept = {.count = 0};
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < part->count && kept.count < want; i++) {
+            bool first = i == 0 || core[i] != core[i - 1];
+            if (taken[i] || (pass == 0 && !first))
+                continue;
+            taken[i] = true;
+            kept.id[kept.count++] = part->id[i];
+        }
+    *part = kept;
+}
+
+int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n, int w, int want)
+{
+    part->count = 0;
+    int share = all->count / n, rest = all->count % n;
+    if (share < 1 || want > share)
+        return 0;
+    /* The first `rest` workers get one CPU more. */
+    int begin = w * share + (w < rest ? w : rest);
+    part->count = share + (w < rest);
+    memcpy(part->id, all->id + begin, (size_t)part->count * sizeof part->id[0]);
+    if (want > 0)
+        trim(part, core->id + begin, want);
+    return part->count;
+}
+
+int ls_pin_thread(const ls_cpus *cpus, ls_error *err)
+{
+    wide_set set;
+    memset(&set, 0, sizeof set);
+    for (int i = 0; i < cpus->count; i++)
+        CPU_SET_S(cpus->id[i], sizeof set, set.part);
+    int rc = pthread_setaffinity_np(pthread_self(), sizeof set, set.part);
+    return rc == 0 ? LS_OK
+                   : ls_fail(err, LS_ESYSTEM, "cannot pin a thread to its CPUs: error %d", rc);
+}
+
+void ls_name_thread(const char *name)
+{
+    char cut[16];
+    snprintf(cut, sizeof cut, "%s", name);
+    pthread_setname_np(pthread_self(), cut);
+}
