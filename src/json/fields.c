@@ -1,0 +1,260 @@
+#include "json/fields.h"
+
+#include "base/closest.h"
+#include "json/c_locale.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NUMBER_TEXT = 32, SHOWN_TEXT = 40, LIST_TEXT = 320 };
+
+/* A number as a person would write it, whatever the locale. */
+static const char *number_text(char out[NUMBER_TEXT], double value)
+{
+    ls_c_locale l = ls_c_locale_enter();
+    if (value == floor(value) && fabs(value) < 1e15)
+        snprintf(out, NUMBER_TEXT, "%.0f", value);
+    else
+        snprintf(out, NUMBER_TEXT, "%.6g", value);
+    ls_c_locale_leave(l);
+    return out;
+}
+
+/* What was found, for messages: a number or a short string itself, else its kind. */
+static const char *found_text(char out[SHOWN_TEXT], const cJSON *node)
+{
+    char number[NUMBER_TEXT];
+    if (cJSON_IsNumber(node))
+        snprintf(out, SHOWN_TEXT, "%s", number_text(number, node->valuedouble));
+    else if (cJSON_IsString(node) && strlen(node->valuestring) <= 24)
+        snprintf(out, SHOWN_TEXT, "\"%s\"", node->valuestring);
+    else
+        snprintf(out, SHOWN_TEXT, "%s", ls_json_kind(node));
+    return out;
+}
+
+/* "a, b, c", cut when it gets long. */
+static const char *list_text(char out[LIST_TEXT], const char *const *words, int count)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    for (int i = 0; i < count && n < LIST_TEXT - 1; i++) {
+        int written = snprintf(out + n, LIST_TEXT - n, "%s%s", i ? ", " : "", words[i]);
+        n += written > 0 ? (size_t)written : 0;
+    }
+    return out;
+}
+
+void ls_fields_fail(ls_fields *f, const cJSON *node, const char *format, ...)
+{
+    char text[LS_ERROR_TEXT];
+    if (f->status != LS_OK)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    f->status = ls_json_fail_value(f->err, f->doc, node ? node : f->object, LS_ECONFIG, "%s: %s",
+                                   f->what, text);
+}
+
+void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, const char *what,
+                     ls_error *err)
+{
+    *f = (ls_fields){.doc = doc, .object = object, .what = what, .err = err};
+    if (!cJSON_IsObject(object))
+        ls_fields_fail(f, NULL, "expected an object {…}, found %s", ls_json_kind(object));
+}
+
+/* Notes the key as known and finds its member; NULL when it is absent or nothing is to be read. */
+static const cJSON *member(ls_fields *f, const char *key)
+{
+    assert(f->count < LS_FIELDS_MAX);
+    f->known[f->count++] = key;
+    return f->status == LS_OK ? cJSON_GetObjectItemCaseSensitive(f->object, key) : NULL;
+}
+
+/* The same for a key that has to be there when `required`. */
+static const cJSON *needed(ls_fields *f, const char *key, int required)
+{
+    const cJSON *node = member(f, key);
+    if (!node && required && f->status == LS_OK && !f->missing)
+        f->missing = key;
+    return node;
+}
+
+const cJSON *ls_field_any(ls_fields *f, const char *key)
+{
+    return member(f, key);
+}
+
+/* Whether `node` is an integer in range; says what is wrong with it otherwise. */
+static int check_int(ls_fields *f, const char *key, const cJSON *node, long min, long max)
+{
+    char shown[SHOWN_TEXT];
+    double v = cJSON_IsNumber(node) ? node->valuedouble : 0.5;
+    if (v == floor(v) && v >= (double)min && v <= (double)max)
+        return 1;
+    ls_fields_fail(f, node, "\"%s\" must be an integer from %ld to %ld, found %s", key, min, max,
+                   found_text(shown, node));
+    return 0;
+}
+
+int ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
+                 long *out)
+{
+    const cJSON *node = needed(f, key, fallback == NULL);
+    *out = fallback ? *fallback : 0;
+    if (!node || !check_int(f, key, node, min, max))
+        return 0;
+    *out = (long)node->valuedouble;
+    return 1;
+}
+
+int ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
+                    double *out)
+{
+    char low[NUMBER_TEXT];
+    char high[NUMBER_TEXT];
+    char shown[SHOWN_TEXT];
+    const cJSON *node = needed(f, key, fallback == NULL);
+    *out = fallback ? *fallback : 0;
+    if (!node)
+        return 0;
+    if (!cJSON_IsNumber(node) || !(node->valuedouble >= min && node->valuedouble <= max)) {
+        ls_fields_fail(f, node, "\"%s\" must be a number from %s to %s, found %s", key,
+                       number_text(low, min), number_text(high, max), found_text(shown, node));
+        return 0;
+    }
+    *out = node->valuedouble;
+    return 1;
+}
+
+int ls_field_bool(ls_fields *f, const char *key, const int *fallback, int *out)
+{
+    char shown[SHOWN_TEXT];
+    const cJSON *node = needed(f, key, fallback == NULL);
+    *out = fallback ? *fallback : 0;
+    if (!node)
+        return 0;
+    if (!cJSON_IsBool(node)) {
+        ls_fields_fail(f, node, "\"%s\" must be true or false, found %s", key,
+                       found_text(shown, node));
+        return 0;
+    }
+    *out = cJSON_IsTrue(node) != 0;
+    return 1;
+}
+
+int ls_field_text(ls_fields *f, const char *key, const char *const *fallback, const char **out)
+{
+    char shown[SHOWN_TEXT];
+    const cJSON *node = needed(f, key, fallback == NULL);
+    *out = fallback ? *fallback : NULL;
+    if (!node)
+        return 0;
+    if (!cJSON_IsString(node)) {
+        ls_fields_fail(f, node, "\"%s\" must be a string, found %s", key, found_text(shown, node));
+        return 0;
+    }
+    *out = node->valuestring;
+    return 1;
+}
+
+int ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
+                    int *out)
+{
+    const char *text;
+    const char *none = NULL;
+    char list[LIST_TEXT];
+    int count = 0;
+    int found = ls_field_text(f, key, fallback ? &none : NULL, &text);
+    *out = fallback ? *fallback : 0;
+    if (!found)
+        return 0;
+    for (; choices[count]; count++) {
+        if (strcmp(choices[count], text) == 0) {
+            *out = count;
+            return 1;
+        }
+    }
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
+    const char *near = ls_closest(text, choices, (size_t)count);
+    if (near)
+        ls_fields_fail(f, node, "unknown %s \"%.40s\"; did you mean \"%s\"?", key, text, near);
+    else
+        ls_fields_fail(f, node, "unknown %s \"%.40s\"; expected one of: %s", key, text,
+                       list_text(list, choices, count));
+    return 0;
+}
+
+int ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
+                  int out[2])
+{
+    const cJSON *node = needed(f, key, fallback == NULL);
+    out[0] = out[1] = fallback ? (int)*fallback : 0;
+    if (!node)
+        return 0;
+    if (!cJSON_IsArray(node)) {
+        if (!check_int(f, key, node, min, max))
+            return 0;
+        out[0] = out[1] = (int)node->valuedouble;
+        return 1;
+    }
+    if (cJSON_GetArraySize(node) != 2) {
+        ls_fields_fail(f, node, "\"%s\" must be an integer or [height, width], found %d values",
+                       key, cJSON_GetArraySize(node));
+        return 0;
+    }
+    const cJSON *height = node->child;
+    const cJSON *width = height->next;
+    if (!check_int(f, key, height, min, max) || !check_int(f, key, width, min, max))
+        return 0;
+    out[0] = (int)height->valuedouble;
+    out[1] = (int)width->valuedouble;
+    return 1;
+}
+
+static int is_known(const ls_fields *f, const char *key)
+{
+    for (int i = 0; i < f->count; i++)
+        if (strcmp(f->known[i], key) == 0)
+            return 1;
+    return 0;
+}
+
+/* The candidates for a misspelt key: the missing one first, then all others. */
+static const char *meant(const ls_fields *f, const char *key)
+{
+    const char *near = f->missing ? ls_closest(key, &f->missing, 1) : NULL;
+    return near ? near : ls_closest(key, f->known, (size_t)f->count);
+}
+
+static void fail_unknown(ls_fields *f, const cJSON *node)
+{
+    char list[LIST_TEXT];
+    const char *near = meant(f, node->string);
+    if (near)
+        f->status = ls_json_fail(f->err, f->doc, node, LS_ECONFIG,
+                                 "%s: unknown key \"%.60s\"; did you mean \"%s\"?", f->what,
+                                 node->string, near);
+    else
+        f->status = ls_json_fail(f->err, f->doc, node, LS_ECONFIG,
+                                 "%s: unknown key \"%.60s\"; known keys: %s", f->what,
+                                 node->string, list_text(list, f->known, f->count));
+}
+
+int ls_fields_end(ls_fields *f)
+{
+    if (f->status != LS_OK)
+        return f->status;
+    for (const cJSON *node = f->object->child; node && f->status == LS_OK; node = node->next)
+        if (!is_known(f, node->string))
+            fail_unknown(f, node);
+    if (f->missing)
+        ls_fields_fail(f, NULL, "\"%s\" is missing; add it", f->missing);
+    return f->status;
+}

@@ -1,0 +1,235 @@
+#include "json/json.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "json/c_locale.h"
+#include "json/doc.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- building ---- */
+
+static ls_json_limits with_defaults(const ls_json_limits *given)
+{
+    ls_json_limits l = given ? *given : (ls_json_limits){0};
+    if (l.bytes == 0)
+        l.bytes = (size_t)16 << 20;
+    if (l.bytes > (size_t)1 << 30)
+        l.bytes = (size_t)1 << 30; /* offsets and columns fit 32 bits */
+    if (l.depth == 0)
+        l.depth = 64;
+    if (l.depth > 900)
+        l.depth = 900; /* the tree builder gives up at 1000 */
+    if (l.values == 0)
+        l.values = 1000000;
+    return l;
+}
+
+int ls_json_build(cJSON **root, ls_json_places *places, const char *name, const char *text,
+                  size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err)
+{
+    ls_c_locale locale = ls_c_locale_enter();
+    int rc = ls_json_scan(places, name, text, len, limits, host, err);
+    *root = NULL;
+    if (rc == LS_OK) {
+        /* Where it failed would be in `end`: cJSON's global error pointer, which threads share and
+         * every parse overwrites, is never read. */
+        const char *end = NULL;
+        *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
+        if (!*root) /* a checked text can only fail for want of memory */
+            rc = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
+    }
+    ls_c_locale_leave(locale);
+    if (rc == LS_OK)
+        rc = ls_json_check_keys(*root, places, name, text, host, err);
+    return rc;
+}
+
+static int reserve_origins(ls_json *doc, uint32_t more, ls_error *err)
+{
+    uint64_t need = (uint64_t)doc->count + more;
+    if (need <= doc->capacity)
+        return LS_OK;
+    uint64_t capacity = need + (doc->capacity > 0 ? need / 2 : 0);
+    ls_json_origin *origins = NULL;
+    if (capacity <= UINT32_MAX)
+        origins = ls_alloc_array(doc->host, (size_t)capacity, sizeof *origins);
+    if (!origins)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory", doc->name);
+    if (doc->count > 0)
+        memcpy(origins, doc->origins, doc->count * sizeof *origins);
+    ls_free(doc->host, doc->origins);
+    doc->origins = origins;
+    doc->capacity = (uint32_t)capacity;
+    return LS_OK;
+}
+
+/* The scan noted values in the order in which they begin, which is the order of this walk. */
+static void note_node(ls_json *doc, const cJSON *node, const ls_json_places *places,
+                      const char *label, uint32_t *next)
+{
+    doc->origins[doc->count++] =
+        (ls_json_origin){.node = node, .place = places->items[(*next)++], .label = label};
+    for (const cJSON *child = node->child; child; child = child->next)
+        note_node(doc, child, places, label, next);
+}
+
+int ls_json_note_origins(ls_json *doc, const cJSON *root, const ls_json_places *places,
+                         const char *label, ls_error *err)
+{
+    uint32_t next = 0;
+    int rc = reserve_origins(doc, places->count, err);
+    if (rc == LS_OK)
+        note_node(doc, root, places, label, &next);
+    return rc;
+}
+
+int ls_json_parse_limited(ls_json **out, const char *name, const char *text, size_t len,
+                          const ls_json_limits *limits, const ls_host *host, ls_error *err)
+{
+    ls_json_places places = {0};
+    *out = NULL;
+    ls_json *doc = ls_alloc(host, sizeof *doc);
+    if (!doc)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
+    doc->host = host;
+    doc->limits = with_defaults(limits);
+    int rc = ls_json_build(&doc->root, &places, name, text, len, &doc->limits, host, err);
+    if (rc != LS_OK)
+        goto out;
+    doc->name = ls_strdup(host, name);
+    doc->text = ls_alloc(host, len + 1);
+    if (!doc->name || !doc->text) {
+        rc = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
+        goto out;
+    }
+    memcpy(doc->text, text, len);
+    doc->len = len;
+    rc = ls_json_note_origins(doc, doc->root, &places, NULL, err);
+out:
+    ls_free(host, places.items);
+    if (rc == LS_OK)
+        *out = doc;
+    else
+        ls_json_destroy(doc);
+    return rc;
+}
+
+int ls_json_parse(ls_json **out, const char *name, const char *text, size_t len,
+                  const ls_host *host, ls_error *err)
+{
+    return ls_json_parse_limited(out, name, text, len, NULL, host, err);
+}
+
+void ls_json_destroy(ls_json *doc)
+{
+    if (!doc)
+        return;
+    const ls_host *host = doc->host;
+    while (doc->labels) {
+        ls_json_label *label = doc->labels;
+        doc->labels = label->next;
+        ls_free(host, label->text);
+        ls_free(host, label);
+    }
+    cJSON_Delete(doc->root);
+    ls_free(host, doc->origins);
+    ls_free(host, doc->text);
+    ls_free(host, doc->name);
+    ls_free(host, doc);
+}
+
+/* ---- asking ---- */
+
+const cJSON *ls_json_root(const ls_json *doc)
+{
+    return doc->root;
+}
+
+const char *ls_json_name(const ls_json *doc)
+{
+    return doc->name;
+}
+
+/* A search from end to end: places are only asked for by messages. */
+static const ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
+{
+    if (!node)
+        return NULL;
+    for (uint32_t i = 0; i < doc->count; i++)
+        if (doc->origins[i].node == node)
+            return &doc->origins[i];
+    return NULL;
+}
+
+static int where(const ls_json *doc, const cJSON *node, int of_value, int *line, int *column)
+{
+    const ls_json_origin *o = origin_of(doc, node);
+    if (!o || o->label)
+        return LS_EINVAL;
+    uint32_t key = o->place.key;
+    ls_json_line_column(doc->text, of_value || key == LS_JSON_NO_KEY ? o->place.value : key, line,
+                        column);
+    return LS_OK;
+}
+
+int ls_json_where(const ls_json *doc, const cJSON *node, int *line, int *column)
+{
+    return where(doc, node, 0, line, column);
+}
+
+int ls_json_where_value(const ls_json *doc, const cJSON *node, int *line, int *column)
+{
+    return where(doc, node, 1, line, column);
+}
+
+static int fail(ls_error *err, const ls_json *doc, const cJSON *node, int of_value, int status,
+                const char *format, va_list args)
+{
+    char message[LS_ERROR_TEXT];
+    int line;
+    int column;
+    vsnprintf(message, sizeof message, format, args);
+    if (where(doc, node, of_value, &line, &column) == LS_OK)
+        return ls_fail(err, status, "%s:%d:%d: %s", doc->name, line, column, message);
+    const ls_json_origin *o = origin_of(doc, node);
+    return ls_fail(err, status, "%s: %s", o ? o->label : doc->name, message);
+}
+
+int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int status,
+                 const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail(err, doc, node, 0, status, format, args);
+    va_end(args);
+    return status;
+}
+
+int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int status,
+                       const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail(err, doc, node, 1, status, format, args);
+    va_end(args);
+    return status;
+}
+
+const char *ls_json_kind(const cJSON *node)
+{
+    if (!node)
+        return "nothing";
+    switch (node->type & 0xFF) {
+    case cJSON_False: return "false";
+    case cJSON_True: return "true";
+    case cJSON_NULL: return "null";
+    case cJSON_Number: return "a number";
+    case cJSON_String: return "a string";
+    case cJSON_Array: return "an array";
+    case cJSON_Object: return "an object";
+    default: return "nothing";
+    }
+}

@@ -1,0 +1,225 @@
+#include "json/json.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "json/doc.h"
+#include "json/utf8.h"
+
+#include <string.h>
+
+/* One assignment under way. */
+typedef struct assignment {
+    ls_json *doc;
+    const char *label; /* "--set a.b=v" */
+    char *path;        /* "a\0b": its keys, each ended by a zero */
+    size_t keys;
+    const char *value;
+    ls_error *err;
+} assignment;
+
+static int no_memory(const assignment *a)
+{
+    return ls_fail(a->err, LS_ENOMEM, "%s: out of memory", a->doc->name);
+}
+
+/* "--set " and the text, kept as long as the document. */
+static int add_label(assignment *a, const char *text)
+{
+    const ls_host *host = a->doc->host;
+    size_t n = strlen(text);
+    ls_json_label *label = ls_alloc(host, sizeof *label);
+    char *copy = ls_alloc(host, n + 7);
+    if (!label || !copy) {
+        ls_free(host, label);
+        ls_free(host, copy);
+        return no_memory(a);
+    }
+    memcpy(copy, "--set ", 6);
+    memcpy(copy + 6, text, n + 1);
+    *label = (ls_json_label){.next = a->doc->labels, .text = copy};
+    a->doc->labels = label;
+    a->label = copy;
+    return LS_OK;
+}
+
+/* Cuts "a.b=v" into keys and value. */
+static int split_path(assignment *a, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals)
+        return ls_fail(a->err, LS_EINVAL, "%s: expected KEY=VALUE, found no '='", a->label);
+    size_t n = (size_t)(equals - text);
+    a->path = ls_alloc(a->doc->host, n + 1);
+    if (!a->path)
+        return no_memory(a);
+    memcpy(a->path, text, n);
+    a->value = equals + 1;
+    a->keys = 1;
+    size_t length = 0;
+    for (size_t i = 0; i <= n; i++) {
+        if (i < n && text[i] != '.') {
+            length++;
+            continue;
+        }
+        if (length == 0)
+            return ls_fail(a->err, LS_EINVAL, "%s: expected a key before '%c', found none",
+                           a->label, text[i]);
+        a->keys += i < n;
+        a->path[i] = '\0';
+        length = 0;
+    }
+    if (a->keys > a->doc->limits.depth)
+        return ls_fail(a->err, LS_EINVAL, "%s: expected at most %u keys, found %zu", a->label,
+                       a->doc->limits.depth, a->keys);
+    return LS_OK;
+}
+
+/* The value as JSON or, where it cannot be that, as a string. */
+static int make_value(assignment *a, cJSON **out, ls_json_places *places)
+{
+    const ls_json *doc = a->doc;
+    size_t n = strlen(a->value);
+    char first = a->value[0];
+    int must_be_json = first == '{' || first == '[' || first == '"';
+    int rc = ls_json_build(out, places, a->label, a->value, n, &doc->limits, doc->host,
+                           must_be_json ? a->err : NULL);
+    if (rc == LS_OK || must_be_json)
+        return rc;
+    if (rc == LS_ENOMEM)
+        return no_memory(a);
+    cJSON_Delete(*out);
+    *out = NULL;
+    for (size_t i = 0; i < n;) {
+        size_t c = ls_json_utf8_length((const unsigned char *)a->value + i, n - i);
+        if (c == 0)
+            return ls_fail(a->err, LS_ECONFIG, "%s: expected UTF-8, found the byte 0x%02x",
+                           a->label, (unsigned char)a->value[i]);
+        i += c;
+    }
+    if (places->capacity == 0) {
+        places->items = ls_alloc(doc->host, sizeof *places->items);
+        places->capacity = places->items != NULL;
+    }
+    places->count = places->capacity > 0; /* a string is one value */
+    *out = cJSON_CreateString(a->value);
+    return *out && places->count == 1 ? LS_OK : no_memory(a);
+}
+
+/* A new, empty object under `key` of `parent`. */
+static int make_object(assignment *a, cJSON **out, cJSON *parent, const char *key)
+{
+    ls_json_place place = {0};
+    ls_json_places places = {.items = &place, .count = 1, .capacity = 1};
+    *out = cJSON_CreateObject();
+    if (!*out)
+        return no_memory(a);
+    int rc = ls_json_note_origins(a->doc, *out, &places, a->label, a->err);
+    if (rc == LS_OK && !cJSON_AddItemToObject(parent, key, *out)) {
+        a->doc->count--;
+        rc = no_memory(a);
+    }
+    if (rc != LS_OK)
+        cJSON_Delete(*out);
+    return rc;
+}
+
+/* The element that the digits of `key` name, or NULL. */
+static cJSON *element(const cJSON *array, const char *key)
+{
+    int index = 0;
+    for (const char *p = key; *p; p++) {
+        if (*p < '0' || *p > '9' || index > 99999999)
+            return NULL;
+        index = index * 10 + (*p - '0');
+    }
+    return cJSON_GetArrayItem(array, index);
+}
+
+/* The child `key` of `parent`, NULL for a member that does not exist yet. */
+static int step(const assignment *a, cJSON **out, const cJSON *parent, const char *before,
+                const char *key)
+{
+    *out = NULL;
+    if (cJSON_IsObject(parent)) {
+        *out = cJSON_GetObjectItemCaseSensitive(parent, key);
+        return LS_OK;
+    }
+    if (!cJSON_IsArray(parent))
+        return ls_fail(a->err, LS_ECONFIG, "%s: expected %s to be an object, found %s", a->label,
+                       before ? before : "the document", ls_json_kind(parent));
+    *out = element(parent, key);
+    if (!*out)
+        return ls_fail(a->err, LS_ECONFIG, "%s: expected a number from 0 to %d after %s, found %s",
+                       a->label, cJSON_GetArraySize(parent) - 1, before ? before : "the document",
+                       key);
+    return LS_OK;
+}
+
+/* Makes the document forget a node and all below it. */
+static void forget(ls_json *doc, const cJSON *node)
+{
+    for (uint32_t i = 0; i < doc->count; i++)
+        if (doc->origins[i].node == node)
+            doc->origins[i].node = NULL;
+    for (const cJSON *child = node->child; child; child = child->next)
+        forget(doc, child);
+}
+
+/* Puts `value` where `old` was, or under `key` when `old` is NULL. */
+static int put(assignment *a, cJSON *parent, cJSON *old, const char *key, cJSON *value)
+{
+    int done;
+    if (old)
+        forget(a->doc, old);
+    if (!old)
+        done = cJSON_AddItemToObject(parent, key, value);
+    else if (cJSON_IsObject(parent))
+        done = cJSON_ReplaceItemInObjectCaseSensitive(parent, key, value);
+    else
+        done = cJSON_ReplaceItemViaPointer(parent, old, value);
+    return done ? LS_OK : no_memory(a);
+}
+
+static int assign(assignment *a)
+{
+    ls_json_places places = {0};
+    cJSON *value = NULL;
+    cJSON *parent = a->doc->root;
+    cJSON *child = NULL;
+    const char *before = NULL;
+    const char *key = a->path;
+    int rc = make_value(a, &value, &places);
+    for (size_t i = 0; rc == LS_OK && i < a->keys; i++) {
+        rc = step(a, &child, parent, before, key);
+        if (rc != LS_OK || i + 1 == a->keys)
+            break;
+        if (!child)
+            rc = make_object(a, &child, parent, key);
+        parent = child;
+        before = key;
+        key += strlen(key) + 1;
+    }
+    if (rc == LS_OK)
+        rc = ls_json_note_origins(a->doc, value, &places, a->label, a->err);
+    if (rc == LS_OK) {
+        rc = put(a, parent, child, key, value);
+        if (rc != LS_OK)
+            forget(a->doc, value);
+    }
+    if (rc != LS_OK)
+        cJSON_Delete(value);
+    ls_free(a->doc->host, places.items);
+    return rc;
+}
+
+int ls_json_set(ls_json *doc, const char *text, ls_error *err)
+{
+    assignment a = {.doc = doc, .err = err};
+    int rc = add_label(&a, text);
+    if (rc == LS_OK)
+        rc = split_path(&a, text);
+    if (rc == LS_OK)
+        rc = assign(&a);
+    ls_free(doc->host, a.path);
+    return rc;
+}

@@ -1,0 +1,245 @@
+/* Documents: places of nodes, messages, files, numbers under another locale, lack of memory. */
+#include "data/scratch.h"
+#include "json/json.h"
+
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const cJSON *get(const cJSON *object, const char *key)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, key);
+    assert_non_null(node);
+    return node;
+}
+
+static void is_at(const ls_json *doc, const cJSON *node, int line, int column, int value_line,
+                  int value_column)
+{
+    int l;
+    int c;
+    assert_int_equal(ls_json_where(doc, node, &l, &c), LS_OK);
+    assert_int_equal(l, line);
+    assert_int_equal(c, column);
+    assert_int_equal(ls_json_where_value(doc, node, &l, &c), LS_OK);
+    assert_int_equal(l, value_line);
+    assert_int_equal(c, value_column);
+}
+
+static void every_node_knows_its_line_and_column(void **state)
+{
+    (void)state;
+    static const char text[] = "{ \"na\\u0065me\": \"\xC3\xA4\xC3\xB6\", \"lr\":\n"
+                               "    0.5,\n"
+                               "  \"layers\": [ {\"type\": \"conv\"}, [],\n"
+                               "    true ] }";
+    ls_json *doc;
+    assert_int_equal(ls_json_parse(&doc, "c.json", text, sizeof text - 1, NULL, NULL), LS_OK);
+    const cJSON *root = ls_json_root(doc);
+    const cJSON *layers = get(root, "layers");
+    is_at(doc, root, 1, 1, 1, 1);
+    is_at(doc, get(root, "naeme"), 1, 3, 1, 17);
+    is_at(doc, get(root, "lr"), 1, 23, 2, 5); /* columns count characters, not bytes */
+    is_at(doc, layers, 3, 3, 3, 13);
+    is_at(doc, cJSON_GetArrayItem(layers, 0), 3, 15, 3, 15);
+    is_at(doc, get(cJSON_GetArrayItem(layers, 0), "type"), 3, 16, 3, 24);
+    is_at(doc, cJSON_GetArrayItem(layers, 1), 3, 33, 3, 33);
+    is_at(doc, cJSON_GetArrayItem(layers, 2), 4, 5, 4, 5);
+    ls_json_destroy(doc);
+}
+
+static void failures_name_file_line_and_column(void **state)
+{
+    (void)state;
+    ls_json *doc;
+    ls_error err;
+    cJSON stranger = {0};
+    int line;
+    int column;
+    assert_int_equal(ls_json_parse(&doc, "c.json", "{\"lr\": \"x\"}", 11, NULL, NULL), LS_OK);
+    const cJSON *lr = get(ls_json_root(doc), "lr");
+    assert_int_equal(ls_json_fail(&err, doc, lr, LS_ECONFIG, "unknown key \"%s\"", "lr"),
+                     LS_ECONFIG);
+    assert_int_equal(err.status, LS_ECONFIG);
+    assert_string_equal(err.text, "c.json:1:2: unknown key \"lr\"");
+    ls_json_fail_value(&err, doc, lr, LS_ECONFIG, "expected a number, found %s", ls_json_kind(lr));
+    assert_string_equal(err.text, "c.json:1:8: expected a number, found a string");
+    ls_json_fail(&err, doc, NULL, LS_ECONFIG, "found %s", ls_json_kind(NULL));
+    assert_string_equal(err.text, "c.json: found nothing");
+    assert_int_equal(ls_json_fail(NULL, doc, lr, LS_EDATA, "nobody listens"), LS_EDATA);
+    assert_int_equal(ls_json_where(doc, &stranger, &line, &column), LS_EINVAL);
+    assert_string_equal(ls_json_name(doc), "c.json");
+    ls_json_destroy(doc);
+    ls_json_destroy(NULL);
+}
+
+static void values_keep_their_exact_numbers_and_strings(void **state)
+{
+    (void)state;
+    static const char text[] = "[0.1, -0, 1.7976931348623157e308, 5e-324, 123456789012345678, "
+                               "\"a\\u00e9\\ud83d\\ude00\\n\", 1e-999]";
+    ls_json *doc;
+    assert_int_equal(ls_json_parse(&doc, "c.json", text, sizeof text - 1, NULL, NULL), LS_OK);
+    const cJSON *root = ls_json_root(doc);
+    assert_true(cJSON_GetArrayItem(root, 0)->valuedouble == 0.1);
+    assert_true(cJSON_GetArrayItem(root, 1)->valuedouble == 0.0);
+    assert_true(cJSON_GetArrayItem(root, 2)->valuedouble == 1.7976931348623157e308);
+    assert_true(cJSON_GetArrayItem(root, 3)->valuedouble == 5e-324);
+    assert_true(cJSON_GetArrayItem(root, 4)->valuedouble == 123456789012345678.0);
+    assert_string_equal(cJSON_GetArrayItem(root, 5)->valuestring, "a\xC3\xA9\xF0\x9F\x98\x80\n");
+    assert_true(cJSON_GetArrayItem(root, 6)->valuedouble == 0.0);
+    ls_json_destroy(doc);
+}
+
+static void a_locale_with_a_decimal_comma_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8"};
+    const char *set = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !set; i++)
+        set = setlocale(LC_ALL, names[i]);
+    if (!set)
+        skip();
+    ls_json *doc;
+    ls_json_writer w;
+    char half[8];
+    assert_int_equal(ls_json_parse(&doc, "c.json", "[0.5, 1e2]", 10, NULL, NULL), LS_OK);
+    assert_true(cJSON_GetArrayItem(ls_json_root(doc), 0)->valuedouble == 0.5);
+    ls_json *none;
+    assert_int_equal(ls_json_parse(&none, "c.json", "[1.5e999]", 9, NULL, NULL), LS_ECONFIG);
+    ls_json_writer_init(&w, 0, NULL);
+    ls_json_put_node(&w, NULL, ls_json_root(doc));
+    assert_string_equal(ls_json_writer_text(&w, NULL, NULL), "[0.5,100]");
+    ls_json_writer_fini(&w);
+    ls_json_destroy(doc);
+    snprintf(half, sizeof half, "%.1f", 0.5);
+    assert_string_equal(half, "0,5"); /* the process's locale is still what it was */
+    setlocale(LC_ALL, "C");
+}
+
+static void refuses_file(const char *path, int status, const char *message)
+{
+    ls_json *doc;
+    ls_error err = {0};
+    char expected[700];
+    snprintf(expected, sizeof expected, "%s%s", path, message);
+    assert_int_equal(ls_json_read_file(&doc, path, NULL, &err), status);
+    assert_null(doc);
+    assert_string_equal(err.text, expected);
+}
+
+static void files_that_cannot_be_read_are_named(void **state)
+{
+    (void)state;
+    scratch s;
+    scratch_begin(&s);
+    scratch_file(&s, "empty.json", "", 0);
+    scratch_file(&s, "bad.json", "{\n  \"a\": tru\n}", 14);
+    scratch_loop(&s, "loop.json");
+    assert_int_equal(mkfifo(scratch_path(&s, "pipe.json"), 0600), 0);
+    refuses_file(scratch_path(&s, "none.json"), LS_ENOENT, ": no such file");
+    refuses_file(scratch_path(&s, "bad.json/x.json"), LS_ENOENT, ": no such file");
+    refuses_file(s.directory, LS_ECONFIG, ": expected a JSON file, found a directory; name a file");
+    refuses_file(scratch_path(&s, "empty.json"), LS_ECONFIG,
+                 ": expected JSON, found an empty file");
+    refuses_file(scratch_path(&s, "loop.json"), LS_EIO,
+                 ": cannot be read: Too many levels of symbolic links");
+    refuses_file(scratch_path(&s, "pipe.json"), LS_ECONFIG,
+                 ": expected a JSON file, found a device or a pipe; copy it to a file first");
+    refuses_file(scratch_path(&s, "bad.json"), LS_ECONFIG,
+                 ":2:8: expected a value, found tru; put strings in double quotes");
+    if (geteuid() != 0) {
+        scratch_file(&s, "secret.json", "{}", 2);
+        assert_int_equal(chmod(scratch_path(&s, "secret.json"), 0), 0);
+        refuses_file(scratch_path(&s, "secret.json"), LS_EIO,
+                     ": cannot be read: Permission denied");
+    }
+    scratch_end(&s);
+}
+
+static void files_are_read_up_to_the_limit(void **state)
+{
+    (void)state;
+    scratch s;
+    ls_json *doc;
+    ls_error err;
+    const ls_json_limits limits = {.bytes = 8};
+    scratch_begin(&s);
+    scratch_file(&s, "nine.json", "[1, 2, 3]", 9);
+    const char *path = scratch_path(&s, "nine.json");
+    assert_int_equal(ls_json_read_file_limited(&doc, path, &limits, NULL, &err), LS_ECONFIG);
+    assert_non_null(strstr(err.text, "nine.json: expected at most 8 bytes, found 9"));
+    assert_int_equal(ls_json_read_file(&doc, path, NULL, &err), LS_OK);
+    assert_int_equal(cJSON_GetArraySize(ls_json_root(doc)), 3);
+    assert_string_equal(ls_json_name(doc), path);
+    ls_json_destroy(doc);
+    scratch_end(&s);
+}
+
+/* Grants so many blocks, then none. */
+typedef struct meagre {
+    int grants;
+    int blocks;
+} meagre;
+
+static void *meagre_alloc(void *user, size_t bytes, size_t align)
+{
+    meagre *m = user;
+    if (m->grants-- <= 0)
+        return NULL;
+    m->blocks++;
+    return aligned_alloc(align, bytes);
+}
+
+static void meagre_free(void *user, void *memory)
+{
+    ((meagre *)user)->blocks--;
+    free(memory);
+}
+
+static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": {\"b\": [1, 2], \"c\": 3}, \"d\": 4}";
+    meagre m = {0};
+    const ls_host host = {sizeof host, meagre_alloc, meagre_free, NULL, &m};
+    for (int grants = 0;; grants++) {
+        ls_json *doc;
+        ls_error err = {0};
+        m.grants = grants;
+        int rc = ls_json_parse(&doc, "c.json", text, sizeof text - 1, &host, &err);
+        if (rc == LS_OK)
+            rc = ls_json_set(doc, "a.x.y=5", &err);
+        if (rc != LS_OK)
+            assert_string_equal(err.text, "c.json: out of memory");
+        ls_json_destroy(doc);
+        assert_int_equal(m.blocks, 0);
+        if (rc == LS_OK)
+            break;
+        assert_int_equal(rc, LS_ENOMEM);
+        assert_true(grants < 100);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_node_knows_its_line_and_column),
+        cmocka_unit_test(failures_name_file_line_and_column),
+        cmocka_unit_test(values_keep_their_exact_numbers_and_strings),
+        cmocka_unit_test(a_locale_with_a_decimal_comma_changes_nothing),
+        cmocka_unit_test(files_that_cannot_be_read_are_named),
+        cmocka_unit_test(files_are_read_up_to_the_limit),
+        cmocka_unit_test(lack_of_memory_is_an_error_that_leaks_nothing),
+    };
+    return cmocka_run_group_tests_name("json_document", tests, NULL, NULL);
+}

@@ -1,0 +1,370 @@
+/* What the JSON reader accepts and refuses, with the exact messages. */
+#include "base/clock.h"
+#include "json/json.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void refuses_n(const char *text, size_t len, const char *message)
+{
+    ls_json *doc = (ls_json *)1;
+    ls_error err = {0};
+    int rc = ls_json_parse(&doc, "c.json", text, len, NULL, &err);
+    assert_int_equal(rc, LS_ECONFIG);
+    assert_null(doc);
+    assert_int_equal(err.status, LS_ECONFIG);
+    assert_string_equal(err.text, message);
+}
+
+static void refuses(const char *text, const char *message)
+{
+    refuses_n(text, strlen(text), message);
+}
+
+static ls_json *accepts(const char *text)
+{
+    ls_json *doc;
+    ls_error err = {0};
+    int rc = ls_json_parse(&doc, "c.json", text, strlen(text), NULL, &err);
+    if (rc != LS_OK)
+        print_error("%s\n", err.text);
+    assert_int_equal(rc, LS_OK);
+    return doc;
+}
+
+static void text_that_is_not_json_is_refused(void **state)
+{
+    (void)state;
+    refuses("epochs = 10", "c.json:1:1: expected a value, found epochs; put strings in double "
+                           "quotes");
+    refuses("{epochs: 10}", "c.json:1:2: expected a key, found epochs; put keys in double quotes");
+    refuses("{'a': 1}",
+            "c.json:1:2: expected a key, found a single quote; put keys in double quotes");
+    refuses("{\"a\": 'b'}", "c.json:1:7: expected a value, found a single quote; use double "
+                            "quotes");
+    refuses("{\"a\" 1}", "c.json:1:6: expected ':' after the key, found '1'");
+    refuses("{\"a\": }", "c.json:1:7: expected a value, found '}'");
+    refuses("[1 2]", "c.json:1:4: expected ',' or ']', found '2'; is a comma missing before it?");
+    refuses("{\"a\": 1\n \"b\": 2}",
+            "c.json:2:2: expected ',' or '}', found '\"'; is a comma missing before it?");
+    refuses("[1}", "c.json:1:3: expected ',' or ']', found '}'");
+    refuses("\x7f", "c.json:1:1: expected a value, found the control character 0x7f");
+    refuses("[\xC3\xA9]", "c.json:1:2: expected a value, found '\xC3\xA9'");
+}
+
+static void trailing_commas_are_refused_where_they_stand(void **state)
+{
+    (void)state;
+    refuses("[1, ]", "c.json:1:5: expected a value, found ']'; remove the comma before it");
+    refuses("{\"a\": 1,\n}", "c.json:2:1: expected a key, found '}'; remove the comma before it");
+    refuses("[,1]", "c.json:1:2: expected a value, found ','");
+}
+
+static void comments_are_refused(void **state)
+{
+    (void)state;
+    refuses("// lr\n{}", "c.json:1:1: expected JSON, found '/'; JSON has no comments, remove it");
+    refuses("{ # lr\n}", "c.json:1:3: expected JSON, found '#'; JSON has no comments, remove it");
+    refuses("[1 /* one */]",
+            "c.json:1:4: expected JSON, found '/'; JSON has no comments, remove it");
+}
+
+static void text_after_the_first_value_is_refused(void **state)
+{
+    (void)state;
+    refuses("{}\n{}", "c.json:2:1: expected the end of the text, found '{'; remove what follows "
+                      "the first value");
+    refuses("truefalse", "c.json:1:1: expected a value, found truefalse; put strings in double "
+                         "quotes");
+}
+
+static void empty_text_is_refused(void **state)
+{
+    (void)state;
+    refuses("", "c.json:1:1: expected a value, found the end of the text; is the file complete?");
+    refuses(" \n\t", "c.json:2:2: expected a value, found the end of the text; is the file "
+                     "complete?");
+}
+
+static void truncated_text_is_refused_wherever_it_ends(void **state)
+{
+    (void)state;
+    refuses("{\"a\": [1, 2",
+            "c.json:1:12: expected ']' for the '[' at 1:7, found the end of the text; is the file "
+            "complete?");
+    refuses("{\"a\": 1", "c.json:1:8: expected '}' for the '{' at 1:1, found the end of the text; "
+                         "is the file complete?");
+    refuses("{\"a\"", "c.json:1:5: expected ':' after the key, found the end of the text");
+    refuses("{\"a\":", "c.json:1:6: expected a value, found the end of the text; is the file "
+                       "complete?");
+    refuses("{\"a\": \"b", "c.json:1:7: this string has no closing quote");
+    static const char whole[] = "{\"a\": [1.5e-3, true, null, \"x\\n\\u00e9\\ud83d\\ude00\"], "
+                                "\"b\": {\"c\": -0.5, \"d\": {}}}";
+    ls_json_destroy(accepts(whole));
+    for (size_t n = 0; n < sizeof whole - 1; n++) {
+        /* The exact size lets the address sanitizer see a read beyond the end. */
+        char *part = malloc(n > 0 ? n : 1);
+        ls_json *doc;
+        assert_non_null(part);
+        memcpy(part, whole, n);
+        assert_int_equal(ls_json_parse(&doc, "c.json", part, n, NULL, NULL), LS_ECONFIG);
+        assert_null(doc);
+        free(part);
+    }
+}
+
+static void duplicate_keys_are_refused(void **state)
+{
+    (void)state;
+    refuses("{\"lr\": 1,\n \"lr\": 2}",
+            "c.json:2:2: expected each key once, found \"lr\" again (first at 1:2); remove one of "
+            "the two");
+    refuses("{\"a\": {\"b\": 1, \"\\u0062\": 2}}",
+            "c.json:1:16: expected each key once, found \"b\" again (first at 1:8); remove one of "
+            "the two");
+    refuses("{\"z\": [1,{\"q\":2}], \"b\": 1, \"a\": 1, \"b\": 1, \"a\": 1}",
+            "c.json:1:36: expected each key once, found \"b\" again (first at 1:20); remove one of "
+            "the two");
+    ls_json_destroy(accepts("{\"a\": 1, \"A\": 2, \"b\": {\"a\": 3}}"));
+}
+
+static void numbers_that_are_not_finite_are_refused(void **state)
+{
+    (void)state;
+    refuses("{\"lr\": NaN}", "c.json:1:8: expected a value, found NaN; numbers must be finite");
+    refuses("[Infinity]", "c.json:1:2: expected a value, found Infinity; numbers must be finite");
+    refuses("[-Infinity]",
+            "c.json:1:2: expected a number, found -Infinity; numbers must be finite");
+    refuses("[inf]", "c.json:1:2: expected a value, found inf; numbers must be finite");
+    refuses("[nan]", "c.json:1:2: expected a value, found nan; numbers must be finite");
+    refuses("{\"lr\": 1e999}",
+            "c.json:1:8: expected a finite number, found 1e999; the largest is 1.797e308");
+    refuses("[-1e309]",
+            "c.json:1:2: expected a finite number, found -1e309; the largest is 1.797e308");
+}
+
+static void malformed_numbers_are_refused(void **state)
+{
+    (void)state;
+    refuses("[007]", "c.json:1:2: expected a number, found a leading zero; remove it");
+    refuses("[-01]", "c.json:1:2: expected a number, found a leading zero; remove it");
+    refuses("[+1]", "c.json:1:2: expected a value, found '+'; a number begins with a digit or '-'");
+    refuses("[.5]", "c.json:1:2: expected a value, found '.'; a number begins with a digit or '-'");
+    refuses("[1.]", "c.json:1:4: expected a digit after the decimal point, found ']'");
+    refuses("[1e]", "c.json:1:4: expected a digit in the exponent, found ']'");
+    refuses("[1e+", "c.json:1:5: expected a digit in the exponent, found the end of the text");
+    refuses("[-]", "c.json:1:3: expected a digit, found ']'");
+    refuses("[0,5x]", "c.json:1:5: expected ',' or ']', found 'x'; is a comma missing before it?");
+    refuses("[0x10]", "c.json:1:3: expected ',' or ']', found x10; is a comma missing before it?");
+    refuses("[1000000000000000000000000000000000000000000000000000000000000000]",
+            "c.json:1:2: expected a number of at most 63 characters, found 64");
+}
+
+static void words_of_other_languages_get_a_hint(void **state)
+{
+    (void)state;
+    refuses("[True]", "c.json:1:2: expected a value, found True; write true");
+    refuses("[None]", "c.json:1:2: expected a value, found None; write null");
+    refuses("[nul]", "c.json:1:2: expected a value, found nul; put strings in double quotes");
+}
+
+static void bad_strings_are_refused(void **state)
+{
+    (void)state;
+    refuses("[\"a\tb\"]",
+            "c.json:1:4: control character 0x09 inside a string; write it as \\u0009");
+    refuses("[\"a\nb\"]", "c.json:1:2: this string has no closing quote");
+    refuses("[\"\\x\"]", "c.json:1:3: expected an escape such as \\n, \\\\ or \\u00e9 after a "
+                         "backslash; write two backslashes for one");
+    refuses("[\"\\u12g4\"]", "c.json:1:3: expected four hexadecimal digits after \\u");
+    refuses("[\"\\u0000\"]",
+            "c.json:1:3: \\u0000 is not allowed; strings cannot hold a zero character");
+    refuses("[\"\\ud800\"]", "c.json:1:3: \\ud800 is half of a surrogate pair; write both halves");
+    refuses("[\"\\udc00\\ud800\"]",
+            "c.json:1:3: \\udc00 is half of a surrogate pair; write both halves");
+}
+
+static void text_that_is_not_utf8_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *message;
+    } bad[] = {
+        {"[\"\xFF\"]", "c.json:1:3: expected UTF-8, found the byte 0xff; save the file as UTF-8"},
+        {"[\"\xC0\x80\"]", "c.json:1:3: expected UTF-8, found the byte 0xc0; save the file as "
+                           "UTF-8"},
+        {"[\"\xE0\x80\x80\"]", "c.json:1:3: expected UTF-8, found the byte 0xe0; save the file as "
+                               "UTF-8"},
+        {"[\"\xED\xA0\x80\"]", "c.json:1:3: expected UTF-8, found the byte 0xed; save the file as "
+                               "UTF-8"},
+        {"[\"\xF4\x90\x80\x80\"]", "c.json:1:3: expected UTF-8, found the byte 0xf4; save the "
+                                   "file as UTF-8"},
+        {"[\"ab\xE4\"]", "c.json:1:5: expected UTF-8, found the byte 0xe4; save the file as "
+                         "UTF-8"},
+        {"\xEF\xBB\xBF{}", "c.json:1:1: expected JSON, found a byte order mark; save the file "
+                           "without one"},
+        {"\xFF\xFE{", "c.json:1:1: expected UTF-8, found UTF-16; save the file as UTF-8"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refuses(bad[i].text, bad[i].message);
+    refuses_n("{}\0", 3, "c.json:1:3: expected text, found a zero byte; save the file as UTF-8");
+}
+
+static void deep_nesting_is_refused(void **state)
+{
+    (void)state;
+    char text[2 * 65 + 1] = "";
+    for (int i = 0; i < 64; i++) {
+        text[i] = '[';
+        text[127 - i] = ']';
+    }
+    ls_json_destroy(accepts(text));
+    for (int i = 0; i < 65; i++) {
+        text[i] = '[';
+        text[129 - i] = ']';
+    }
+    refuses(text, "c.json:1:65: expected at most 64 arrays and objects in each other, found more");
+}
+
+static void ten_megabytes_of_brackets_are_refused_at_once(void **state)
+{
+    (void)state;
+    size_t n = 10u << 20;
+    char *text = malloc(n);
+    assert_non_null(text);
+    memset(text, '[', n);
+    uint64_t start = ls_now_ns();
+    refuses_n(text, n,
+              "c.json:1:65: expected at most 64 arrays and objects in each other, found "
+              "more");
+    assert_true(ls_now_ns() - start < 2000000000u);
+    free(text);
+}
+
+static void texts_beyond_the_limits_are_refused(void **state)
+{
+    (void)state;
+    ls_json *doc;
+    ls_error err;
+    const ls_json_limits limits = {.bytes = 20, .depth = 2, .values = 3};
+    ls_json_limits generous = {.depth = 100000};
+    assert_int_equal(
+        ls_json_parse_limited(&doc, "c.json", "[                    ]", 22, &limits, NULL, &err),
+        LS_ECONFIG);
+    assert_string_equal(err.text, "c.json: expected at most 20 bytes, found 22");
+    assert_int_equal(ls_json_parse_limited(&doc, "c.json", "[[[]]]", 6, &limits, NULL, &err),
+                     LS_ECONFIG);
+    assert_string_equal(err.text, "c.json:1:3: expected at most 2 arrays and objects in each "
+                                  "other, found more");
+    assert_int_equal(ls_json_parse_limited(&doc, "c.json", "[1,2,3]", 7, &limits, NULL, &err),
+                     LS_ECONFIG);
+    assert_string_equal(err.text, "c.json:1:6: expected at most 3 values, found more");
+    assert_int_equal(ls_json_parse_limited(&doc, "c.json", "[1,2]", 5, &limits, NULL, &err), LS_OK);
+    ls_json_destroy(doc);
+
+    char deep[1800];
+    memset(deep, '[', 900);
+    memset(deep + 900, ']', 900);
+    assert_int_equal(ls_json_parse_limited(&doc, "c.json", deep, 1800, &generous, NULL, &err),
+                     LS_OK);
+    ls_json_destroy(doc);
+}
+
+/* Every text that the strict pass lets through must be one that the tree builder understands:
+ * otherwise it would be reported as lack of memory. */
+static void accepted_texts_always_give_a_tree(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"{",
+                                         "}",
+                                         "[",
+                                         "]",
+                                         ",",
+                                         ":",
+                                         "\"a\"",
+                                         "\"b\"",
+                                         "1",
+                                         "-0.5e+7",
+                                         "0",
+                                         "true",
+                                         "null",
+                                         " ",
+                                         "\n",
+                                         "\"\\u00e9\"",
+                                         "\"\\ud83d\\ude00\"",
+                                         "\"\xC3\xA9\\/\\\"\"",
+                                         "1e-400"};
+    uint64_t x = 88172645463325252u;
+    int accepted = 0;
+    for (int trial = 0; trial < 200000; trial++) {
+        char text[256] = "";
+        ls_json *doc;
+        int n = 1 + (int)(x % 9);
+        for (int i = 0; i < n; i++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            strcat(text, pieces[(x >> 20) % (sizeof pieces / sizeof *pieces)]);
+        }
+        int rc = ls_json_parse(&doc, "c.json", text, strlen(text), NULL, NULL);
+        assert_true(rc == LS_OK || rc == LS_ECONFIG);
+        accepted += rc == LS_OK;
+        ls_json_destroy(doc);
+    }
+    assert_true(accepted > 1000);
+}
+
+static void a_large_object_is_checked_in_reasonable_time(void **state)
+{
+    (void)state;
+    enum { MEMBERS = 200000 };
+    size_t n = 0;
+    char *text = malloc(MEMBERS * 16 + 64);
+    assert_non_null(text);
+    text[n++] = '{';
+    for (int i = 0; i < MEMBERS; i++) {
+        memcpy(text + n, "\"000000\":1,", 11);
+        for (int d = 0, v = i; d < 6; d++, v /= 10)
+            text[n + 6 - (size_t)d] = (char)('0' + v % 10);
+        n += 11;
+    }
+    memcpy(text + n, "\"000007\":1}", 11);
+    n += 11;
+    uint64_t start = ls_now_ns();
+    refuses_n(text, n,
+              "c.json:1:2200002: expected each key once, found \"000007\" again (first at "
+              "1:79); remove one of the two");
+    assert_true(ls_now_ns() - start < 10000000000u);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_that_is_not_json_is_refused),
+        cmocka_unit_test(trailing_commas_are_refused_where_they_stand),
+        cmocka_unit_test(comments_are_refused),
+        cmocka_unit_test(text_after_the_first_value_is_refused),
+        cmocka_unit_test(empty_text_is_refused),
+        cmocka_unit_test(truncated_text_is_refused_wherever_it_ends),
+        cmocka_unit_test(duplicate_keys_are_refused),
+        cmocka_unit_test(numbers_that_are_not_finite_are_refused),
+        cmocka_unit_test(malformed_numbers_are_refused),
+        cmocka_unit_test(words_of_other_languages_get_a_hint),
+        cmocka_unit_test(bad_strings_are_refused),
+        cmocka_unit_test(text_that_is_not_utf8_is_refused),
+        cmocka_unit_test(deep_nesting_is_refused),
+        cmocka_unit_test(ten_megabytes_of_brackets_are_refused_at_once),
+        cmocka_unit_test(texts_beyond_the_limits_are_refused),
+        cmocka_unit_test(accepted_texts_always_give_a_tree),
+        cmocka_unit_test(a_large_object_is_checked_in_reasonable_time),
+    };
+    return cmocka_run_group_tests_name("json_strict", tests, NULL, NULL);
+}
