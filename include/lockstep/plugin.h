@@ -1,0 +1,276 @@
+/* The back-end table: what a device must offer so that Lockstep can train on it.
+ *
+ * This header is for authors of back ends. A back end is one `ls_backend`; it opens devices; a
+ * device allocates memory and creates *ops*. Everything above is written once against these
+ * tables and knows nothing of oneDNN or CUDA.
+ *
+ * The life of an op:
+ *
+ *     desc.x = the tensor the previous op produced          shapes and layout, no memory yet
+ *     ops->op_create(&op, device, &desc, err)               chooses kernels; op->y, sizes are known
+ *     op->impl->bind(op, &buffers, err)                     once: every pointer is fixed
+ *     op->impl->forward(op, stream, err)                    any number of times, allocates nothing
+ *     op->impl->backward(op, stream, flags, err)
+ *     op->impl->destroy(op)
+ *
+ * Layouts belong to the back end. A tensor carries an opaque layout; the producer of a tensor
+ * chooses it, its consumers adapt (converting inside the op if they must), and a gradient always
+ * has the layout of its tensor: dy that of y, dx that of x. Parameters live in whatever layout
+ * their op prefers; only import_param and export_param convert. Padding in a parameter's or a
+ * gradient's memory is zero and stays zero, so that element-wise work over whole arenas is safe.
+ *
+ * Numerics: a gradient is a *sum* over rows. A result may depend only on the rows, the
+ * parameters, the op's description and the device's instruction set: never on the worker, on
+ * what ran before, or on the time.
+ *
+ * Threads: `probe` and `open` may be called from any thread. Everything of a device and of its
+ * ops is called from one thread, the one that called `bind`, the worker's.
+ * Streams: every call that computes takes a stream and may return before the work is done; errors
+ * of such work surface in `sync`. NULL is the device's default stream.
+ * Slots are mandatory unless marked optional; an optional slot may be NULL.
+ */
+#ifndef LOCKSTEP_PLUGIN_H
+#define LOCKSTEP_PLUGIN_H
+
+#include <lockstep/host.h>
+#include <lockstep/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised on every incompatible change of this header; a back end must match it exactly. */
+#define LS_PLUGIN_ABI 1
+
+typedef struct ls_device ls_device;
+typedef struct ls_stream ls_stream; /* an in-order queue of work of one device */
+typedef struct ls_event ls_event;   /* a point in a stream's work */
+typedef struct ls_layout ls_layout; /* how a back end arranges a tensor; NULL: row-major */
+typedef struct ls_op ls_op;
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+typedef enum ls_dtype { LS_F32 = 0, LS_U8 = 1 } ls_dtype;
+
+/* A batch of rows, each c × h × w (a vector of n features is n × 1 × 1). */
+typedef struct ls_tensor {
+    ls_dtype dtype;
+    int rows, c, h, w;
+    const ls_layout *layout; /* NULL: [rows][c][h][w]. Owned by the op that produces the tensor */
+    size_t bytes;            /* of the whole tensor, the layout's padding included */
+} ls_tensor;
+
+/* ---- ops ------------------------------------------------------------------------------------ */
+
+typedef enum ls_op_kind {
+    LS_OP_GATHER = 1,       /* dataset rows (u8) → x (f32), and their labels */
+    LS_OP_CONV2D = 2,       /* params: weight [out][in][kh][kw], bias [out] */
+    LS_OP_DENSE = 3,        /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
+    LS_OP_POOL = 4,         /* average or maximum, windows that do not fit are dropped (floor) */
+    LS_OP_RELU = 5,         /* max(x, 0); its derivative at 0 is 0 */
+    LS_OP_SOFTMAX_XENT = 6, /* logits and labels → summed loss, correct count, gradient */
+    LS_OP_SGD = 7,          /* the optimizer's step over a whole arena */
+    LS_OP_EXPORT = 8        /* x in any layout → y row-major (layout NULL); dx from row-major dy */
+} ls_op_kind;
+
+typedef struct ls_conv2d {
+    int out;          /* output channels */
+    int kh, kw;       /* kernel */
+    int sh, sw;       /* stride */
+    int ph, pw;       /* zero padding on each side */
+    int bias;         /* non-zero: there is a bias */
+} ls_conv2d;
+
+typedef struct ls_dense {
+    int out;
+    int bias;
+} ls_dense;
+
+/* An average divides by the pixels of the window that lie inside the image. */
+typedef struct ls_pool2d {
+    int max;          /* non-zero: maximum (the first of equal values wins), else average */
+    int kh, kw, sh, sw, ph, pw;
+} ls_pool2d;
+
+/* y = (pixel / 255 − mean[c]) / std[c]; channels beyond the fourth use the fourth's. */
+typedef struct ls_gather {
+    float mean[4], std[4];
+} ls_gather;
+
+/* g ← g·scale + weight_decay·w;  v ← momentum·v + g (g alone when momentum is 0);  w ← w − lr·v */
+typedef struct ls_sgd {
+    float momentum, weight_decay;
+    size_t count;     /* floats in the arena, a multiple of 16 */
+} ls_sgd;
+
+typedef struct ls_op_desc {
+    size_t size;      /* sizeof(ls_op_desc) */
+    ls_op_kind kind;
+    ls_tensor x;      /* the input as its producer made it; for a gather: one dataset row, u8, with
+                         `rows` the rows of a batch. Unused by LS_OP_SGD */
+    const ls_layout *y_hint; /* what preferred_layout said of y's first consumer, or NULL */
+    const ls_op *twin; /* an op of the same layer for another number of rows, or NULL: parameters
+                          are shared with it, so their layout must be the twin's */
+    int training;     /* non-zero: backward will be called */
+    int needs_dx;     /* non-zero: backward must write dx */
+    int fuse_relu;    /* conv2d, dense: relu follows. May be declined with LS_EUNSUPPORTED */
+    int fuse_pool;    /* conv2d: `pool` follows (after the relu, if any). May be declined */
+    union {
+        ls_gather gather;
+        ls_conv2d conv2d;
+        ls_dense dense;
+        ls_sgd sgd;
+    } u;
+    ls_pool2d pool;   /* LS_OP_POOL, and fuse_pool */
+} ls_op_desc;
+
+/* What changes from call to call. One per replica, in host memory that the op reads when its work
+ * is enqueued (CPU) or that the replica copies to the device (CUDA). */
+typedef struct ls_step_args {
+    const uint32_t *rows; /* gather: dataset row of each row of the batch */
+    float lr;             /* sgd */
+    float scale;          /* sgd: what the gradient sum is multiplied with, 1 / rows */
+    uint64_t seed;        /* draws of random ops: (seed, stream, epoch, dataset row or element) */
+    uint32_t epoch;
+} ls_step_args;
+
+#define LS_OP_PARAMS 2 /* most parameters of one op */
+#define LS_OP_SLOTS 2  /* most optimizer slots */
+
+/* Every pointer an op may use, fixed by `bind`. Memory is the device's, allocated by its `alloc`,
+ * except `args` and where a device says LS_DEVICE_HOST_MEMORY. Fields an op has no use for are
+ * NULL. */
+typedef struct ls_op_buffers {
+    const ls_step_args *args;
+    const void *x;         /* gather: the whole dataset's images, [rows][c][h][w] u8 */
+    void *y;
+    const void *dy;        /* NULL in an op that is never trained */
+    void *dx;              /* NULL unless needs_dx; softmax_xent writes it in forward */
+    float *param[LS_OP_PARAMS]; /* sgd: param[0] is the arena of weights */
+    float *grad[LS_OP_PARAMS];  /* sgd: grad[0] is the arena of gradients, read only */
+    float *slot[LS_OP_SLOTS];   /* sgd: slot[0] is the velocity, NULL when momentum is 0 */
+    const uint8_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
+    uint8_t *labels_out;   /* gather: the batch's */
+    float *stats;          /* softmax_xent: [0] summed loss, [1] correct predictions */
+    void *saved;           /* op->saved_bytes, kept from forward to backward */
+    void *scratch;         /* op->scratch_bytes, used inside one call only */
+} ls_op_buffers;
+
+/* Flags of forward and backward. */
+enum {
+    /* Add to parameter gradients (backward) and stats (forward) instead of overwriting them: a
+     * shard that is worked through in several blocks of rows. */
+    LS_RUN_ACCUMULATE = 1
+};
+
+typedef struct ls_op_impl {
+    size_t size; /* sizeof(ls_op_impl) */
+    int (*bind)(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
+    int (*forward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
+    /* Reads dy (and what forward saved), writes param gradients and dx. Optional: gather,
+     * softmax_xent and sgd have none. */
+    int (*backward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
+    /* Canonical host fp32 (row-major, shapes as in ls_op_kind) → the op's layout at `dst` in
+     * device memory, padding zeroed; and back. Optional in ops without parameters. */
+    int (*import_param)(ls_op *op, int index, void *dst, const float *src, ls_error *err);
+    int (*export_param)(ls_op *op, int index, float *dst, const void *src, ls_error *err);
+    void (*destroy)(ls_op *op); /* NULL is allowed */
+} ls_op_impl;
+
+/* The start of every op; the back end's own fields follow. Filled by op_create. */
+struct ls_op {
+    const ls_op_impl *impl;
+    ls_tensor y;                        /* rows is the x's; bytes 0 where there is no y */
+    int params;                         /* ≤ LS_OP_PARAMS */
+    size_t param_floats[LS_OP_PARAMS];  /* in the op's layout, padding included */
+    size_t saved_bytes, scratch_bytes;
+    const char *kernel;                 /* what was chosen, for people: "dnnl jit:avx512_core" */
+};
+
+/* ---- devices -------------------------------------------------------------------------------- */
+
+enum {
+    LS_DEVICE_HOST_MEMORY = 1 /* host pointers work on the device; alloc gives host memory */
+};
+
+typedef struct ls_device_info {
+    char name[16];         /* "cpu(0)", "cuda(1)": as printed in results */
+    char model[96];        /* "AMD EPYC …", "NVIDIA H200" */
+    char isa[32];          /* instruction set that the bits depend on: "avx512_core" */
+    char library[64];      /* "oneDNN 2.6.3" */
+    unsigned flags;        /* LS_DEVICE_… */
+    size_t memory_bytes;   /* 0: unknown */
+    int threads;           /* the worker's team on the CPU, 1 elsewhere */
+    int block_rows;        /* rows in which a shard is best worked through, 0: the whole shard */
+} ls_device_info;
+
+typedef struct ls_device_ops {
+    size_t size; /* sizeof(ls_device_ops) */
+    void (*describe)(const ls_device *device, ls_device_info *out);
+    /* First call on the worker's thread; makes the device current there. */
+    int (*bind)(ls_device *device, ls_error *err);
+    void (*close)(ls_device *device); /* last call; NULL is allowed */
+    /* Zeroed, 64-byte aligned memory. */
+    int (*alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
+    void (*free)(ls_device *device, void *memory); /* NULL is allowed */
+    int (*upload)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
+                  ls_error *err);
+    int (*download)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
+                    ls_error *err);
+    /* dst ← src, within the device. */
+    int (*copy)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
+                ls_error *err);
+    /* dst[i] ← a[i] + b[i], fp32, in that order; dst may be a or b. */
+    int (*add)(ls_device *device, ls_stream *stream, float *dst, const float *a, const float *b,
+               size_t count, ls_error *err);
+    /* Returns when all work of the stream is done (NULL: of every stream), with its first error. */
+    int (*sync)(ls_device *device, ls_stream *stream, ls_error *err);
+    int (*op_create)(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err);
+    /* Optional: the layout this op would like its x in, for the producer's y_hint; NULL: any.
+     * desc->x.layout and desc->y_hint are not set yet. Owned by the device. */
+    const ls_layout *(*preferred_layout)(ls_device *device, const ls_op_desc *desc);
+    /* Optional, all four or none: streams and events. A device without them has one stream. */
+    int (*stream_create)(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
+    void (*stream_destroy)(ls_device *device, ls_stream *stream);
+    int (*record)(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
+    int (*wait)(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
+} ls_device_ops;
+
+/* The start of every device; the back end's own fields follow. */
+struct ls_device {
+    const ls_device_ops *ops;
+};
+
+/* ---- back ends ------------------------------------------------------------------------------ */
+
+typedef struct ls_backend_info {
+    int devices;        /* how many can be opened; a CPU says how many CPUs are allowed */
+    char version[96];   /* of the back end's libraries, for `trainer --version` */
+    char reason[192];   /* why there are none, when devices is 0 */
+    int broken;         /* devices is 0 because something is wrong, not because none is there */
+} ls_backend_info;
+
+typedef struct ls_device_request {
+    size_t size;
+    int index;           /* which device; several workers may ask for the same */
+    int threads;         /* the worker's team; 1 unless asked for */
+    const ls_host *host; /* outlives the device; may be NULL */
+} ls_device_request;
+
+typedef struct ls_backend {
+    uint32_t abi; /* LS_PLUGIN_ABI */
+    size_t size;  /* sizeof(ls_backend) */
+    const char *name; /* "cpu" */
+    int counted;      /* non-zero: devices are alike and NAME:3 means three of them; zero: they
+                         have identities and NAME:0,3 lists them */
+    /* Never fails: what is wrong is said in `out`. */
+    void (*probe)(ls_backend_info *out);
+    int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
+} ls_backend;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
