@@ -1,0 +1,58 @@
+/* Random descriptions of ops, drawn from a seed: the same cases in every run. */
+#ifndef OPS_OP_CASES_H
+#define OPS_OP_CASES_H
+
+#include "ops/op_check.h"
+
+/* A sequence of draws. */
+typedef struct op_draws {
+    uint64_t seed, next;
+} op_draws;
+
+/* An integer in [low, high]; small ones come more often. */
+int op_draw(op_draws *d, int low, int high);
+
+/* 0 or 1. */
+int op_flip(op_draws *d);
+
+/* A chain of no ops yet, for training with dx, on a random number of rows. */
+op_chain op_case(op_draws *d, uint64_t seed);
+
+/* Append an op of random parameters. The first of a chain also sets the chain's input; later ones
+ * fit themselves to `x`, the shape before them. All keep the work of a case small. */
+void op_add_conv(op_chain *chain, op_draws *d, ls_tensor *x);
+void op_add_dense(op_chain *chain, op_draws *d, ls_tensor *x);
+void op_add_pool(op_chain *chain, op_draws *d, ls_tensor *x, int max);
+void op_add_plain(op_chain *chain, ls_op_kind kind, ls_tensor *x);
+
+/* A random image or vector to start from; also sets the first op's x once it is appended. */
+ls_tensor op_image(op_draws *d, int rows, int channels, int side);
+
+/* The cases of a seed. */
+op_chain op_make_conv(uint64_t seed);
+op_chain op_make_dense(uint64_t seed);
+op_chain op_make_average(uint64_t seed);
+op_chain op_make_maximum(uint64_t seed);
+op_chain op_make_relu(uint64_t seed);
+op_chain op_make_loss(uint64_t seed);
+op_chain op_make_export(uint64_t seed);
+
+/* Fused forms. */
+op_chain op_make_conv_relu(uint64_t seed);
+op_chain op_make_dense_relu(uint64_t seed);
+op_chain op_make_conv_pool(uint64_t seed);
+
+/* conv2d → an op: the op reads whatever layout the convolution wrote. */
+op_chain op_make_after_conv(uint64_t seed);
+
+/* gather → conv2d → relu → pool → dense → softmax_xent. */
+op_chain op_make_network(uint64_t seed);
+
+/* The LeNet of the Fashion-MNIST example on a few row counts: 11 plain ops, or 6 fused ones. */
+op_chain op_make_lenet(uint64_t seed);
+op_chain op_make_fused_lenet(uint64_t seed);
+
+/* Any of the above, up to op_make_after_conv, that every device takes part in, all kinds in turn. */
+op_chain op_make_any(uint64_t seed);
+
+#endif

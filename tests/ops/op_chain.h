@@ -1,0 +1,25 @@
+/* Chains of ops as descriptions: shapes and sizes, without a device. Shared by the op_*.c files. */
+#ifndef OPS_OP_CHAIN_H
+#define OPS_OP_CHAIN_H
+
+#include "ops/op_check.h"
+
+#include <stddef.h>
+
+/* `n` zeroed elements of the C library's memory; fails the test when there is none. */
+void *op_zeros(size_t n, size_t size);
+
+/* Elements of one row of a tensor. */
+size_t op_row(const ls_tensor *t);
+
+int op_ends_in_loss(const op_chain *chain);
+int op_has_params(const ls_op_desc *d);
+
+/* The tensor that op i of the chain puts out, fused parts included; found with the reference back
+ * end. Fails the test when the chain does not fit together. */
+ls_tensor op_shape_after(const op_chain *chain, int i);
+
+/* Elements of parameter p of op i in canonical form. */
+size_t op_canonical(const op_chain *chain, int i, int p);
+
+#endif

@@ -1,0 +1,133 @@
+#include "ops/op_devices.h"
+
+#include "ref/ref.h"
+
+#ifdef LOCKSTEP_WITH_CPU
+#include "cpu/cpu_device.h"
+#endif
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int open_ref(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    return ls_ref_backend()->open(out, request, err);
+}
+
+static int open_ref64(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    return ls_ref64_backend()->open(out, request, err);
+}
+
+#ifdef LOCKSTEP_WITH_CPU
+static int open_auto(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_AUTO, err);
+}
+
+static int open_dnnl(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_DNNL, err);
+}
+
+static int open_lanes(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_LANES, err);
+}
+#endif
+
+const op_device op_devices[] = {
+    {"ref", 0, open_ref},  {"ref64", 0, open_ref64},
+#ifdef LOCKSTEP_WITH_CPU
+    {"cpu", 0, open_auto}, {"cpu/dnnl", 0, open_dnnl}, {"cpu/lanes", 1, open_lanes},
+#endif
+};
+
+const int op_device_count = sizeof op_devices / sizeof op_devices[0];
+
+ls_device *op_device_open(const op_device *device)
+{
+    ls_device *out = NULL;
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_error err = {0};
+    if (device->open(&out, &request, &err) != LS_OK || out->ops->bind(out, &err) != LS_OK)
+        fail_msg("%s: %s", device->name, err.text);
+    return out;
+}
+
+int op_agrees(const op_fixture *f, const op_chain *chain)
+{
+    op_inputs *in = op_inputs_create(chain, chain->seed);
+    op_result *got = op_once(f->device, chain, in);
+    if (got) {
+        op_result *want = op_reference(chain, in);
+        op_expect_near(f->which->name, chain, got, want, OP_TOLERANCE);
+        op_result_destroy(want);
+    }
+    op_inputs_destroy(in);
+    op_result_destroy(got);
+    return got != NULL;
+}
+
+int op_may_decline(const op_fixture *f, const op_chain *chain)
+{
+    int fused = 0;
+    for (int i = 0; i < chain->count; i++)
+        fused = fused || chain->op[i].fuse_relu || chain->op[i].fuse_pool;
+    return fused || f->which->declines;
+}
+
+void op_all_agree(void **state, op_make *m, uint64_t seed, int cases)
+{
+    const op_fixture *f = *state;
+    int ran = 0;
+    for (int i = 0; i < cases; i++) {
+        op_chain chain = m(seed + (uint64_t)i);
+        int agreed = op_agrees(f, &chain);
+        if (!agreed && !op_may_decline(f, &chain))
+            fail_msg("%s declined %s", f->which->name, op_chain_text(&chain));
+        ran += agreed;
+    }
+    if (ran < cases)
+        print_message("             %s accepted %d of %d\n", f->which->name, ran, cases);
+    if (ran == 0)
+        skip();
+}
+
+static int open_device(void **state)
+{
+    op_fixture *f = *state;
+    f->device = op_device_open(f->which);
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    op_fixture *f = *state;
+    f->device->ops->close(f->device);
+    return 0;
+}
+
+int op_run_groups(const op_test *tests, int count, int argc, char **argv)
+{
+    int failed = 0;
+    assert_true(count <= OP_TESTS);
+    for (int i = 0; i < op_device_count; i++) {
+        op_fixture f = {&op_devices[i], NULL};
+        struct CMUnitTest group[OP_TESTS];
+        char names[OP_TESTS][96];
+        if (argc > 1 && strcmp(argv[1], f.which->name) != 0)
+            continue;
+        for (int k = 0; k < count; k++) {
+            snprintf(names[k], sizeof names[k], "%s: %s", f.which->name, tests[k].name);
+            group[k] = (struct CMUnitTest){names[k], tests[k].run, open_device, close_device, &f};
+        }
+        failed += _cmocka_run_group_tests(f.which->name, group, (size_t)count, NULL, NULL);
+    }
+    return failed ? 1 : 0;
+}

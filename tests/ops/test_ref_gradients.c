@@ -1,0 +1,305 @@
+/* The oracle is not taken on trust: the reference back end's forward is compared with the ops'
+ * definitions, and its gradients with central differences of those definitions in double. */
+#include "ops/definitions.h"
+#include "ops/op_cases.h"
+#include "ref/ref.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Half a difference: small enough to stay on one side of the kinks (see keep_off_kinks). */
+#define STEP (1.0 / 4096)
+#define MOST 20000 /* most values of an array here */
+
+typedef struct problem {
+    const op_chain *chain;
+    const uint8_t *labels;
+    double x[MOST], param[2][MOST], dy[MOST], y[2][MOST];
+    size_t n_x, n_param[2], n_y;
+} problem;
+
+static void widen(double *out, size_t *n, const float *in, size_t count)
+{
+    assert_true(count <= MOST);
+    *n = count;
+    for (size_t i = 0; i < count; i++)
+        out[i] = (double)in[i];
+}
+
+static size_t evaluate(problem *p, double *y)
+{
+    return define(y, &p->chain->op[0], p->x, p->param[0], p->n_param[1] ? p->param[1] : NULL,
+                  p->labels);
+}
+
+/* d(Σ dy·y) / d *at. */
+static double slope(problem *p, double *at)
+{
+    double old = *at, sum = 0;
+    *at = old + STEP;
+    evaluate(p, p->y[0]);
+    *at = old - STEP;
+    evaluate(p, p->y[1]);
+    *at = old;
+    for (size_t i = 0; i < p->n_y; i++)
+        sum += p->dy[i] * (p->y[0][i] - p->y[1][i]);
+    return sum / (2 * STEP);
+}
+
+static const op_item *item_of(const op_result *r, const char *name)
+{
+    for (int i = 0; i < r->items; i++)
+        if (strcmp(r->item[i].name, name) == 0)
+            return &r->item[i];
+    return NULL;
+}
+
+static void expect_values(const problem *p, const char *name, const op_item *got, size_t n,
+                          const double *want, double tolerance)
+{
+    assert_non_null(got);
+    assert_int_equal(got->n, n);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)got->data[i] - want[i]) <= tolerance * (1 + fabs(want[i]))))
+            fail_msg("%s\n    %s[%zu] is %.9g, its definition gives %.9g", op_chain_text(p->chain),
+                     name, i, (double)got->data[i], want[i]);
+}
+
+/* A few dozen coordinates of each array, all of the small ones. */
+static void expect_slopes(problem *p, const char *name, const op_item *got, double *values,
+                          size_t n)
+{
+    size_t stride = n / 40 + 1;
+    assert_non_null(got);
+    assert_int_equal(got->n, n);
+    for (size_t i = p->chain->seed % stride; i < n; i += stride) {
+        double want = slope(p, &values[i]);
+        if (!(fabs((double)got->data[i] - want) <= 1e-5 * (1 + fabs(want))))
+            fail_msg("%s\n    %s[%zu] is %.9g, differences give %.9g", op_chain_text(p->chain),
+                     name, i, (double)got->data[i], want);
+    }
+}
+
+/* For relu and pools: x is nowhere near zero and no two values are near one another. */
+static void keep_off_kinks(const op_chain *chain, op_inputs *in)
+{
+    size_t n = (size_t)chain->op[0].x.rows * in->x_row;
+    if (chain->op[0].kind != LS_OP_RELU && chain->op[0].kind != LS_OP_POOL)
+        return;
+    for (size_t i = 0; i < n; i++) /* 7919 is prime: every value comes once */
+        in->x[i] = ((float)(i * 7919 % n) - (float)(n / 2) + 0.25f) / 64;
+}
+
+/* Rows whose label has the largest logit. */
+static void expect_correct(const problem *p, const op_result *r)
+{
+    const ls_tensor *x = &p->chain->op[0].x;
+    int classes = x->c * x->h * x->w, correct = 0;
+    for (int n = 0; n < x->rows; n++) {
+        const double *row = p->x + n * classes;
+        int larger = 0;
+        for (int i = 0; i < classes; i++)
+            larger += row[i] > row[p->labels[n]];
+        correct += larger == 0;
+    }
+    if ((int)r->stats[1] != correct)
+        fail_msg("%s\n    %g correct, not %d", op_chain_text(p->chain), (double)r->stats[1],
+                 correct);
+}
+
+static void check_case(const ls_backend *backend, const op_chain *chain)
+{
+    problem *p = calloc(1, sizeof *p);
+    op_inputs *in = op_inputs_create(chain, chain->seed);
+    const ls_op_desc *d = &chain->op[0];
+    size_t rows = (size_t)d->x.rows;
+    ls_device *ref = NULL;
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    assert_non_null(p);
+    keep_off_kinks(chain, in);
+    assert_int_equal(backend->open(&ref, &request, NULL), LS_OK);
+    op_result *r = op_once(ref, chain, in);
+    int loss = d->kind == LS_OP_SOFTMAX_XENT;
+    p->chain = chain;
+    p->labels = in->labels;
+    widen(p->x, &p->n_x, in->x, rows * in->x_row);
+    for (int k = 0; k < 2; k++) {
+        const op_item *g = item_of(r, k ? "grad0.1" : "grad0.0");
+        widen(p->param[k], &p->n_param[k], in->param[0][k], g ? g->n : 0);
+    }
+    p->n_y = evaluate(p, p->y[0]);
+    if (loss)
+        p->dy[0] = 1;
+    else
+        widen(p->dy, &p->n_y, in->dy, rows * in->dy_row);
+    op_item stats = {.data = r->stats, .n = 1};
+    expect_values(p, "y", loss ? &stats : item_of(r, "y"), p->n_y, p->y[0], 2e-6);
+    if (loss)
+        expect_correct(p, r);
+    expect_slopes(p, "dx", item_of(r, "dx"), p->x, p->n_x);
+    for (int k = 0; k < 2; k++)
+        if (p->n_param[k])
+            expect_slopes(p, k ? "bias" : "weight", item_of(r, k ? "grad0.1" : "grad0.0"),
+                          p->param[k], p->n_param[k]);
+    ref->ops->close(ref);
+    op_result_destroy(r);
+    op_inputs_destroy(in);
+    free(p);
+}
+
+/* Small shapes: a difference costs two evaluations of a whole op. */
+static op_chain small_case(ls_op_kind kind, uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = op_image(&d, 3, 4, 8);
+    if (kind == LS_OP_CONV2D) {
+        op_add_conv(&chain, &d, &x);
+        chain.op[0].u.conv2d.out = 1 + chain.op[0].u.conv2d.out % 4;
+    } else if (kind == LS_OP_DENSE) {
+        op_add_dense(&chain, &d, &x);
+        chain.op[0].u.dense.out = 1 + chain.op[0].u.dense.out % 8;
+    } else if (kind == LS_OP_POOL) {
+        op_add_pool(&chain, &d, &x, (int)(seed % 2));
+    } else if (kind == LS_OP_SOFTMAX_XENT) {
+        x.c += 1;
+        op_add_plain(&chain, kind, &x);
+        chain.spread = 2;
+    } else {
+        op_add_plain(&chain, kind, &x);
+    }
+    return chain;
+}
+
+static void each_case(ls_op_kind kind, uint64_t seed)
+{
+    for (uint64_t k = seed; k < seed + 60; k++) {
+        op_chain chain = small_case(kind, k);
+        check_case(ls_ref_backend(), &chain);
+        check_case(ls_ref64_backend(), &chain);
+    }
+}
+
+static void conv2d_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_CONV2D, 100);
+}
+
+static void dense_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_DENSE, 200);
+}
+
+static void pool_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_POOL, 300);
+}
+
+static void relu_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_RELU, 400);
+}
+
+static void softmax_xent_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_SOFTMAX_XENT, 500);
+}
+
+static void export_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_EXPORT, 600);
+}
+
+/* Differences of a fused relu mean nothing where it bends, so its mask is checked through a
+ * gradient that is known: with identity weights, the dense op is its input. */
+static void fused_relu_masks_dy(void **state)
+{
+    (void)state;
+    float x[4] = {-1, 0, 2, 1e-30f}, one[1] = {1}, zero[1] = {0}, dy[4] = {5, 6, 7, 8};
+    float y[4], dx[4], grad[2];
+    ls_device *ref = NULL;
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_op *op = NULL;
+    ls_op_desc desc = {.size = sizeof desc,
+                       .kind = LS_OP_DENSE,
+                       .x = {LS_F32, 4, 1, 1, 1, NULL, 16},
+                       .training = 1,
+                       .needs_dx = 1,
+                       .fuse_relu = 1,
+                       .u.dense = {1, 1}};
+    assert_int_equal(ls_ref_backend()->open(&ref, &request, NULL), LS_OK);
+    assert_int_equal(ref->ops->op_create(&op, ref, &desc, NULL), LS_OK);
+    void *scratch = calloc(1, op->scratch_bytes);
+    ls_op_buffers b = {.x = x,
+                       .y = y,
+                       .dy = dy,
+                       .dx = dx,
+                       .param = {one, zero},
+                       .grad = {grad, grad + 1},
+                       .scratch = scratch};
+    assert_int_equal(op->impl->bind(op, &b, NULL), LS_OK);
+    assert_int_equal(op->impl->forward(op, NULL, 0, NULL), LS_OK);
+    assert_int_equal(op->impl->backward(op, NULL, 0, NULL), LS_OK);
+    assert_memory_equal(y, ((float[4]){0, 0, 2, 1e-30f}), sizeof y);
+    assert_memory_equal(dx, ((float[4]){0, 0, 7, 8}), sizeof dx);
+    assert_memory_equal(grad, ((float[2]){14, 15}), sizeof grad);
+    op->impl->destroy(op);
+    ref->ops->close(ref);
+    free(scratch);
+}
+
+/* Of the four equal values the first takes the gradient. */
+static void max_pool_sends_dy_to_the_first_of_equals(void **state)
+{
+    (void)state;
+    float x[4] = {3, 3, 3, 3}, dy[1] = {5}, y[1], dx[4];
+    ls_device *ref = NULL;
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_op *op = NULL;
+    ls_op_desc desc = {.size = sizeof desc,
+                       .kind = LS_OP_POOL,
+                       .x = {LS_F32, 1, 1, 2, 2, NULL, 16},
+                       .training = 1,
+                       .needs_dx = 1,
+                       .pool = {1, 2, 2, 1, 1, 0, 0}};
+    assert_int_equal(ls_ref_backend()->open(&ref, &request, NULL), LS_OK);
+    assert_int_equal(ref->ops->op_create(&op, ref, &desc, NULL), LS_OK);
+    void *scratch = calloc(1, op->scratch_bytes), *saved = calloc(1, op->saved_bytes);
+    ls_op_buffers b = {.x = x, .y = y, .dy = dy, .dx = dx, .saved = saved, .scratch = scratch};
+    assert_int_equal(op->impl->bind(op, &b, NULL), LS_OK);
+    assert_int_equal(op->impl->forward(op, NULL, 0, NULL), LS_OK);
+    assert_int_equal(op->impl->backward(op, NULL, 0, NULL), LS_OK);
+    assert_memory_equal(dx, ((float[4]){5, 0, 0, 0}), sizeof dx);
+    op->impl->destroy(op);
+    ref->ops->close(ref);
+    free(scratch);
+    free(saved);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(conv2d_follows_its_definition),
+        cmocka_unit_test(dense_follows_its_definition),
+        cmocka_unit_test(pool_follows_its_definition),
+        cmocka_unit_test(relu_follows_its_definition),
+        cmocka_unit_test(softmax_xent_follows_its_definition),
+        cmocka_unit_test(export_follows_its_definition),
+        cmocka_unit_test(fused_relu_masks_dy),
+        cmocka_unit_test(max_pool_sends_dy_to_the_first_of_equals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
