@@ -26,8 +26,10 @@ static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error
         return ls_fail(err, LS_EINVAL, "an inbox of %d jobs: expected 1 to %d, or 0 for %d",
                        out->inbox, INBOX_MAX, INBOX_DEFAULT);
     if (out->cpus_per_worker < 0)
-        return ls_fail(err, LS_EINVAL, "%d CPUs per worker: expected 1 or more, or 0 for an equal "
-                       "share", out->cpus_per_worker);
+        return ls_fail(err, LS_EINVAL,
+                       "%d CPUs per worker: expected 1 or more, or 0 for an equal "
+                       "share",
+                       out->cpus_per_worker);
     if (out->inbox == 0)
         out->inbox = INBOX_DEFAULT;
     return LS_OK;
@@ -52,8 +54,8 @@ static int plan_cpus(ls_pool *pool)
     for (int i = 0; i < pool->workers; i++)
         pinned += ls_cpus_split(&pool->worker[i].part, &all, &core, pool->workers, i, want) > 0;
     if (pinned < pool->workers)
-        ls_log(o->host, LS_LOG_INFO, "%d workers are not pinned: %d CPUs are allowed", pool->workers,
-               all.count);
+        ls_log(o->host, LS_LOG_INFO, "%d workers are not pinned: %d CPUs are allowed",
+               pool->workers, all.count);
     return usable;
 }
 
@@ -64,8 +66,8 @@ static int init_workers(ls_pool *pool, ls_error *err)
         struct ls_pool_worker *w = &pool->worker[i];
         w->pool = pool;
         w->view = (ls_worker){.index = i, .workers = pool->workers};
-        int rc = ls_ring_init(&w->inbox, o->host, sizeof(struct ls_pool_job), (size_t)o->inbox,
-                              err);
+        int rc =
+            ls_ring_init(&w->inbox, o->host, sizeof(struct ls_pool_job), (size_t)o->inbox, err);
         if (rc != LS_OK)
             return rc;
     }
@@ -153,8 +155,7 @@ static bool all_started(void *arg)
 {
     ls_pool *pool = arg;
     for (int i = 0; i < pool->workers; i++) /* acquire: with the release in ls_pool_thread */
-        if (atomic_load_explicit(&pool->worker[i].phase, memory_order_acquire) ==
-            LS_PHASE_STARTING)
+        if (atomic_load_explicit(&pool->worker[i].phase, memory_order_acquire) == LS_PHASE_STARTING)
             return false;
     return true;
 }
@@ -284,8 +285,10 @@ int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_err
      * fills inboxes, hence room that was seen stays. */
     for (int i = 0; i < pool->workers; i++)
         if (ls_ring_wait_room(&pool->worker[i].inbox, deadline_ns, NULL) != LS_OK)
-            return ls_fail(err, LS_EAGAIN, "the inbox of worker %d stayed full until the time was "
-                           "over; no worker got the job", i);
+            return ls_fail(err, LS_EAGAIN,
+                           "the inbox of worker %d stayed full until the time was "
+                           "over; no worker got the job",
+                           i);
     for (int i = 0; i < pool->workers; i++) {
         rc = post(&pool->worker[i], job, arg);
         if (rc != LS_OK)

@@ -20,7 +20,7 @@ struct ls_pool_job {
 enum ls_pool_phase { LS_PHASE_STARTING, LS_PHASE_RUNNING, LS_PHASE_FAILED };
 
 struct ls_pool_worker {
-    ls_ring inbox; /* from the owner */
+    ls_ring inbox;  /* from the owner */
     ls_worker view; /* what hooks and jobs see */
     ls_pool *pool;
     pthread_t thread;

@@ -45,8 +45,8 @@ static void pin(const struct ls_pool_worker *w)
 {
     ls_error err;
     if (w->part.count > 0 && ls_pin_thread(&w->part, &err) != LS_OK)
-        ls_log(w->pool->options.host, LS_LOG_WARNING, "worker %d is not pinned: %s",
-               w->view.index, err.text);
+        ls_log(w->pool->options.host, LS_LOG_WARNING, "worker %d is not pinned: %s", w->view.index,
+               err.text);
 }
 
 static int start(struct ls_pool_worker *w)

@@ -134,9 +134,8 @@ static bool arrive(struct passage *p)
 static bool give_up(struct passage *p)
 {
     while (!decided(p)) {
-        if (atomic_compare_exchange_weak_explicit(&p->barrier->state, &p->state,
-                                                  p->state | ABORTED, memory_order_acquire,
-                                                  memory_order_relaxed)) {
+        if (atomic_compare_exchange_weak_explicit(&p->barrier->state, &p->state, p->state | ABORTED,
+                                                  memory_order_acquire, memory_order_relaxed)) {
             ls_park_wake(&p->barrier->park);
             return true;
         }
@@ -168,8 +167,10 @@ static int timed_out(const struct passage *p, ls_error *err)
     char missing[256];
     name_missing(missing, sizeof missing, b);
     int arrived = (int)(p->state & ARRIVED_MASK);
-    return ls_fail(err, LS_ETIMEDOUT, "the deadline passed at a barrier with %d of %d ranks "
-                   "there; missing: %s", arrived, b->ranks, missing);
+    return ls_fail(err, LS_ETIMEDOUT,
+                   "the deadline passed at a barrier with %d of %d ranks "
+                   "there; missing: %s",
+                   arrived, b->ranks, missing);
 }
 
 int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err)

@@ -70,8 +70,8 @@ void ls_park_wake(ls_park *park)
      * fails, another waker did it for the same sleepers, and whoever announced itself since then
      * did so after the look above and sees the change. The count returns after 2³¹ wake-ups, far
      * more than fit between a prepare and its sleep. */
-    if (atomic_compare_exchange_strong_explicit(&park->word, &seen, seen + 1,
-                                                memory_order_acq_rel, memory_order_relaxed))
+    if (atomic_compare_exchange_strong_explicit(&park->word, &seen, seen + 1, memory_order_acq_rel,
+                                                memory_order_relaxed))
         syscall(SYS_futex, &park->word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT_MAX, NULL, NULL, 0);
 }
 

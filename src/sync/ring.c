@@ -27,8 +27,10 @@ int ls_ring_init(ls_ring *ring, const ls_host *host, size_t item_size, size_t ca
 {
     memset(ring, 0, sizeof *ring);
     if (item_size == 0 || capacity == 0 || capacity > (size_t)1 << 30)
-        return ls_fail(err, LS_EINVAL, "a ring of %zu items of %zu bytes: expected 1 to 2^30 "
-                       "items of at least 1 byte", capacity, item_size);
+        return ls_fail(err, LS_EINVAL,
+                       "a ring of %zu items of %zu bytes: expected 1 to 2^30 "
+                       "items of at least 1 byte",
+                       capacity, item_size);
     size_t rounded = 1;
     while (rounded < capacity)
         rounded *= 2;
@@ -84,8 +86,8 @@ int ls_ring_try_push(ls_ring *ring, const void *item)
     memcpy(slot(ring, tail), item, ring->item_size);
     /* Publishes the slot; pairs with the acquire in ls_ring_try_pop. An exchange and not a store,
      * because it must fail if the ring was closed meanwhile: a store would wipe the bit out. */
-    if (!atomic_compare_exchange_strong_explicit(&ring->tail, &tail, tail + 1,
-                                                 LS_RING_TAIL_RELEASE, memory_order_relaxed))
+    if (!atomic_compare_exchange_strong_explicit(&ring->tail, &tail, tail + 1, LS_RING_TAIL_RELEASE,
+                                                 memory_order_relaxed))
         return LS_ECLOSED;
     ls_park_wake(ring->consumer);
     return LS_OK;
@@ -159,8 +161,10 @@ static int producer_waits(bool (*ready)(void *arg), struct attempt *a, uint64_t 
 {
     ls_ring *ring = a->rings[0];
     if (!ready(a) && !ls_park_until(&ring->producer, ready, a, deadline_ns))
-        return ls_fail(err, LS_ETIMEDOUT, "the deadline passed while the queue was full (%llu "
-                       "items)", (unsigned long long)ring->capacity);
+        return ls_fail(err, LS_ETIMEDOUT,
+                       "the deadline passed while the queue was full (%llu "
+                       "items)",
+                       (unsigned long long)ring->capacity);
     if (a->status == LS_ECLOSED)
         return ls_fail(err, LS_ECLOSED, "the queue is closed");
     return a->status;

@@ -330,8 +330,7 @@ static void jobs_see_what_their_start_hook_left(void **state)
     (void)state;
     struct hooks h = {.fail_at = -1};
     int seen[WORKERS] = {0};
-    ls_pool *pool = new_pool(
-        (ls_pool_options){.start = start_hook, .stop = stop_hook, .user = &h});
+    ls_pool *pool = new_pool((ls_pool_options){.start = start_hook, .stop = stop_hook, .user = &h});
     assert_int_equal(h.local[3], 103); /* every start hook has returned */
     assert_int_equal(ls_pool_run(pool, read_local, seen, LS_FOREVER, NULL), LS_OK);
     for (int w = 0; w < WORKERS; w++)
@@ -347,8 +346,11 @@ static void a_failing_start_hook_unwinds_the_others(void **state)
     (void)state;
     for (int fail_at = 0; fail_at < WORKERS; fail_at++) {
         struct hooks h = {.fail_at = fail_at};
-        ls_pool_options o = {.size = sizeof o, .workers = WORKERS, .start = start_hook,
-                             .stop = stop_hook, .user = &h};
+        ls_pool_options o = {.size = sizeof o,
+                             .workers = WORKERS,
+                             .start = start_hook,
+                             .stop = stop_hook,
+                             .user = &h};
         ls_pool *pool = (ls_pool *)&h;
         ls_error err;
         assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EDEVICE);

@@ -133,8 +133,7 @@ static void *wait_until_broken(void *arg)
             ;
     }
     g->verdict[m->rank] = rc;
-    g->wrong[m->rank] +=
-        ls_barrier_wait(&g->barrier, m->rank, UINT64_MAX, NULL) != LS_EABORTED;
+    g->wrong[m->rank] += ls_barrier_wait(&g->barrier, m->rank, UINT64_MAX, NULL) != LS_EABORTED;
     return NULL;
 }
 

@@ -63,9 +63,7 @@ static void waiter_step(struct state s, int i, enum form form)
         s.key[i] = s.word;
         s.waiter[i] = early ? SLEEP : CHECK;
         break;
-    case CHECK: /* ready() */
-        s.waiter[i] = s.changed[i] ? LEFT : early ? ANNOUNCE : SLEEP;
-        break;
+    case CHECK: /* ready() */ s.waiter[i] = s.changed[i] ? LEFT : early ? ANNOUNCE : SLEEP; break;
     case SLEEP: /* the kernel compares and puts to sleep in one step */
         s.waiter[i] = s.word == s.key[i] ? ASLEEP : early ? CHECK : ANNOUNCE;
         break;

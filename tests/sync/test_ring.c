@@ -272,6 +272,45 @@ static void a_close_at_any_moment_loses_nothing(void **state)
     }
 }
 
+/* Items so large that a push spends its time copying: the close falls into the middle of one. */
+#define LARGE (64 * 1024)
+
+static void *push_large_until_closed(void *arg)
+{
+    static unsigned char item[LARGE];
+    struct stream *s = arg;
+    uint64_t deadline = ls_deadline_ns(5000 * MS);
+    int rc;
+    while ((rc = ls_ring_try_push(s->ring, item)) != LS_ECLOSED && ls_now_ns() < deadline)
+        s->delivered += rc == LS_OK;
+    s->wrong = rc != LS_ECLOSED;
+    return NULL;
+}
+
+static void a_close_during_a_push_is_not_forgotten(void **state)
+{
+    (void)state;
+    static unsigned char item[LARGE];
+    for (unsigned round = 0; round < 300; round++) {
+        ls_ring r;
+        open_ring(&r, LARGE, 16);
+        struct stream in = {.ring = &r};
+        uint64_t delivered = 0;
+        pthread_t t;
+        assert_int_equal(pthread_create(&t, NULL, push_large_until_closed, &in), 0);
+        while (ls_ring_length(&r) < 1 + round % 8)
+            sched_yield();
+        ls_ring_close(&r);
+        pthread_join(t, NULL);
+        while (ls_ring_try_pop(&r, item) == LS_OK)
+            delivered++;
+        assert_int_equal(in.wrong, 0);
+        assert_int_equal(delivered, in.delivered);
+        assert_int_equal(ls_ring_try_pop(&r, item), LS_ECLOSED);
+        ls_ring_fini(&r);
+    }
+}
+
 static void *pop_one(void *arg)
 {
     struct stream *s = arg;
@@ -385,6 +424,7 @@ int main(void)
         cmocka_unit_test(deadlines_end_push_and_pop),
         cmocka_unit_test(payloads_cross_threads_whole_and_in_order),
         cmocka_unit_test(a_close_at_any_moment_loses_nothing),
+        cmocka_unit_test(a_close_during_a_push_is_not_forgotten),
         cmocka_unit_test(a_close_wakes_a_sleeping_consumer),
         cmocka_unit_test(a_close_wakes_a_sleeping_producer),
         cmocka_unit_test(one_consumer_serves_several_rings),
