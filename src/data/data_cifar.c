@@ -1,0 +1,201 @@
+/* CIFAR-10's binary format: files of records without a header,
+ *     byte 0     the label
+ *     byte 1     32×32 bytes of red, in row order; then as many of green; then of blue
+ * five files for training and one for testing. Nothing in a file says how many records it has, so
+ * their number is known beforehand: a file that was cut between two records is noticed, too.
+ */
+#include "base/error.h"
+#include "base/host.h"
+#include "data/byte_reader.h"
+#include "data/kinds.h"
+#include "data/locate.h"
+#include "data/resident.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CHANNELS = 3,
+    SIDE = 32,
+    IMAGE = CHANNELS * SIDE * SIDE,
+    RECORD = 1 + IMAGE,
+    CHUNK = 64 /* records read at a time */
+};
+
+static const char *const cifar10_names[6] = {
+    "data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+    "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin",
+};
+
+const ls_cifar_detail ls_cifar10 = {
+    .classes = 10,
+    .records = 10000,
+    .files = {cifar10_names, 6, {"cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin"},
+              "fetch cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and "
+              "unpack it in one of the directories below"},
+};
+
+/* One split under way. */
+typedef struct cifar_split {
+    const ls_cifar_detail *detail;
+    char *const *path;
+    int paths;
+    uint32_t filled; /* rows of `out` */
+    ls_resident *out;
+    ls_sha256 hash;  /* of all files one after another */
+    uint8_t *chunk;  /* CHUNK records */
+    const ls_host *host;
+    ls_error *err;
+} cifar_split;
+
+/* Refuses a file that cannot be whole before anything of it is read. */
+static int check_size(const cifar_split *s, const ls_byte_reader *r)
+{
+    uint64_t expected = (uint64_t)s->detail->records * RECORD;
+    if (expected <= ls_byte_reader_bound(r))
+        return LS_OK;
+    return ls_fail(s->err, LS_EDATA,
+                   "%s: expected %llu bytes, %u records of %d, found a file too small to hold them; "
+                   "fetch it again",
+                   ls_byte_reader_path(r), (unsigned long long)expected,
+                   (unsigned)s->detail->records, RECORD);
+}
+
+/* Records beyond the limit are checked all the same, so that a limit hides no damage. `offset` is
+ * that of the first record. */
+static int take_records(cifar_split *s, const char *path, uint32_t count, uint64_t offset)
+{
+    ls_dataset_info *info = &s->out->base.info;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *record = s->chunk + (size_t)i * RECORD;
+        if (record[0] >= s->detail->classes)
+            return ls_fail(s->err, LS_EDATA,
+                           "%s: expected a label from 0 to %d at byte %llu, found %d; fetch the "
+                           "file again",
+                           path, s->detail->classes - 1, (unsigned long long)offset + i * RECORD,
+                           record[0]);
+        if (s->filled == info->rows)
+            continue;
+        s->out->labels[s->filled] = record[0];
+        memcpy(s->out->images + (size_t)s->filled * IMAGE, record + 1, IMAGE);
+        s->filled++;
+    }
+    return LS_OK;
+}
+
+static int read_records(cifar_split *s, ls_byte_reader *r)
+{
+    char what[64];
+    snprintf(what, sizeof what, "%u records of %d bytes", (unsigned)s->detail->records, RECORD);
+    for (uint32_t done = 0; done < s->detail->records;) {
+        uint32_t left = s->detail->records - done, n = left < CHUNK ? left : CHUNK;
+        uint64_t offset = ls_byte_reader_offset(r);
+        int rc = ls_byte_reader_read(r, s->chunk, (size_t)n * RECORD, what, s->err);
+        if (rc == LS_OK)
+            rc = take_records(s, ls_byte_reader_path(r), n, offset);
+        if (rc != LS_OK)
+            return rc;
+        ls_sha256_update(&s->hash, s->chunk, (size_t)n * RECORD);
+        done += n;
+    }
+    return LS_OK;
+}
+
+static int read_file(cifar_split *s, const char *path)
+{
+    ls_byte_reader *r;
+    char hash[LS_SHA256_HEX];
+    int rc = ls_byte_reader_open(&r, path, s->host, s->err);
+    if (rc != LS_OK)
+        return rc;
+    rc = check_size(s, r);
+    if (rc == LS_OK)
+        rc = read_records(s, r);
+    if (rc == LS_OK)
+        rc = ls_byte_reader_end(r, hash, s->err);
+    ls_byte_reader_close(r);
+    return rc;
+}
+
+static int open_split(cifar_split *s, ls_dataset **out)
+{
+    int rc = LS_OK;
+    ls_sha256_init(&s->hash);
+    s->chunk = ls_alloc(s->host, CHUNK * RECORD);
+    if (!s->chunk)
+        rc = ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->out->base.info.name);
+    for (int i = 0; rc == LS_OK && i < s->paths; i++)
+        rc = read_file(s, s->path[i]);
+    ls_free(s->host, s->chunk);
+    if (rc == LS_OK) {
+        ls_sha256_final_hex(&s->hash, s->out->base.info.images_sha256);
+        *out = &s->out->base;
+    } else {
+        ls_dataset_close(&s->out->base);
+    }
+    return rc;
+}
+
+static int create_split(ls_resident **out, const ls_dataset_kind *kind, const ls_located *located,
+                        const char *name, uint32_t rows, const ls_host *host, ls_error *err)
+{
+    const ls_dataset_info info = {
+        .name = kind->name,
+        .split = name,
+        .source = located->directory,
+        .channels = CHANNELS,
+        .height = SIDE,
+        .width = SIDE,
+        .classes = ((const ls_cifar_detail *)kind->detail)->classes,
+        .rows = rows,
+    };
+    return ls_resident_create(out, &info, host, err);
+}
+
+static int open_both(ls_dataset **split, const ls_dataset_kind *kind, const ls_located *located,
+                     uint32_t limit, const ls_host *host, ls_error *err)
+{
+    const ls_cifar_detail *detail = kind->detail;
+    uint32_t training = (uint32_t)(detail->files.count - 1);
+    uint32_t rows = training * detail->records;
+    if (limit > rows)
+        return ls_fail(err, LS_ECONFIG,
+                       "data.limit: expected at most the %u training rows of %s, found %u; 0 means "
+                       "all",
+                       (unsigned)rows, located->directory, (unsigned)limit);
+    for (int test = 0; test < 2; test++) {
+        cifar_split s = {
+            .detail = detail,
+            .path = located->file + (test ? training : 0),
+            .paths = test ? 1 : (int)training,
+            .host = host,
+            .err = err,
+        };
+        uint32_t kept = test ? detail->records : limit > 0 ? limit : rows;
+        int rc = create_split(&s.out, kind, located, test ? "test" : "train", kept, host, err);
+        if (rc == LS_OK)
+            rc = open_split(&s, &split[test]);
+        if (rc != LS_OK)
+            return rc;
+    }
+    return LS_OK;
+}
+
+int ls_cifar_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                  const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+{
+    const ls_cifar_detail *detail = kind->detail;
+    ls_dataset *split[2] = {NULL, NULL};
+    ls_located located;
+    int rc = ls_locate(&located, &detail->files, kind->name, spec, host, err);
+    if (rc == LS_OK)
+        rc = open_both(split, kind, &located, spec->limit, host, err);
+    ls_located_free(&located, host);
+    if (rc != LS_OK) {
+        ls_dataset_close(split[0]);
+        split[0] = NULL;
+    }
+    *train = split[0];
+    *test = split[1];
+    return rc;
+}

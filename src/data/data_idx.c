@@ -1,0 +1,310 @@
+/* The IDX format of MNIST and its relatives. All numbers are big-endian:
+ *     byte 0  0x00000803: images, three dimensions of unsigned bytes; 0x00000801: labels, one
+ *     byte 4  rows
+ *     byte 8  height and width (images only)
+ * and then the payload, one byte a pixel or a label, in row order.
+ */
+#include "base/error.h"
+#include "base/host.h"
+#include "data/byte_reader.h"
+#include "data/kinds.h"
+#include "data/locate.h"
+#include "data/resident.h"
+
+#include <string.h>
+
+enum {
+    IMAGES_MAGIC = 0x0803,
+    LABELS_MAGIC = 0x0801,
+    IMAGES_HEADER = 16,
+    LABELS_HEADER = 8,
+    MAX_SIDE = 4096
+};
+
+/* Of the decompressed files as their makers released them. */
+static const char *const fashion_mnist_published[4] = {
+    "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+};
+
+static const char *const file_names[4] = {
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+};
+
+const ls_idx_detail ls_idx_fashion_mnist = {
+    .classes = 10,
+    .files = {file_names, 4, {"fashion-mnist", "FashionMNIST/raw"},
+              "install the Debian package dataset-fashion-mnist"},
+    .published = fashion_mnist_published,
+};
+
+const ls_idx_detail ls_idx_mnist = {
+    .classes = 10,
+    .files = {file_names, 4, {"mnist", "MNIST/raw"}, NULL},
+};
+
+/* One split under way. */
+typedef struct idx_split {
+    const ls_dataset_kind *kind;
+    const char *name; /* "train" or "test" */
+    const char *directory;
+    const char *images_path;
+    const char *labels_path;
+    const char *const *published; /* of images and labels, or NULL */
+    uint32_t limit;
+    const ls_host *host;
+    ls_error *err;
+    uint32_t rows; /* in the files */
+    uint32_t height;
+    uint32_t width;
+} idx_split;
+
+static uint32_t big_endian(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static int check_magic(const idx_split *s, const char *path, const uint8_t *header, uint32_t magic)
+{
+    uint32_t found = big_endian(header);
+    if (found == magic)
+        return LS_OK;
+    if (found == IMAGES_MAGIC || found == LABELS_MAGIC)
+        return ls_fail(s->err, LS_EDATA,
+                       "%s: expected IDX %s (0x%08x) at byte 0, found %s (0x%08x); are the files "
+                       "swapped?",
+                       path, magic == IMAGES_MAGIC ? "images" : "labels", (unsigned)magic,
+                       found == IMAGES_MAGIC ? "images" : "labels", (unsigned)found);
+    return ls_fail(s->err, LS_EDATA,
+                   "%s: expected the IDX number 0x%08x at byte 0, found 0x%08x; this is no IDX "
+                   "file of %s",
+                   path, (unsigned)magic, (unsigned)found,
+                   magic == IMAGES_MAGIC ? "images" : "labels");
+}
+
+/* Refuses a header that promises more than the file can hold, before memory is asked for. */
+static int check_promise(const idx_split *s, const ls_byte_reader *r, uint64_t payload)
+{
+    uint64_t bound = ls_byte_reader_bound(r);
+    uint64_t header = ls_byte_reader_offset(r);
+    if (payload <= bound && header + payload <= bound)
+        return LS_OK;
+    return ls_fail(
+        s->err, LS_EDATA,
+        "%s: expected %llu bytes after the header, by its counts from byte 4 on, found a "
+        "file too small to hold them; fetch it again",
+        ls_byte_reader_path(r), (unsigned long long)payload);
+}
+
+static int read_images_header(idx_split *s, ls_byte_reader *r)
+{
+    uint8_t h[IMAGES_HEADER];
+    const char *path = ls_byte_reader_path(r);
+    int rc = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 16 bytes", s->err);
+    if (rc == LS_OK)
+        rc = check_magic(s, path, h, IMAGES_MAGIC);
+    if (rc != LS_OK)
+        return rc;
+    s->rows = big_endian(h + 4);
+    s->height = big_endian(h + 8);
+    s->width = big_endian(h + 12);
+    if (s->rows == 0)
+        return ls_fail(s->err, LS_EDATA, "%s: expected at least one image at byte 4, found 0",
+                       path);
+    if (s->height == 0 || s->height > MAX_SIDE || s->width == 0 || s->width > MAX_SIDE)
+        return ls_fail(s->err, LS_EDATA,
+                       "%s: expected images of 1 to %d pixels a side at byte 8, found %u x %u",
+                       path, MAX_SIDE, (unsigned)s->height, (unsigned)s->width);
+    return check_promise(s, r, (uint64_t)s->rows * s->height * s->width);
+}
+
+static int read_labels_header(const idx_split *s, ls_byte_reader *r)
+{
+    uint8_t h[LABELS_HEADER];
+    const char *path = ls_byte_reader_path(r);
+    int rc = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 8 bytes", s->err);
+    if (rc == LS_OK)
+        rc = check_magic(s, path, h, LABELS_MAGIC);
+    if (rc != LS_OK)
+        return rc;
+    uint32_t labels = big_endian(h + 4);
+    if (labels != s->rows)
+        return ls_fail(s->err, LS_EDATA,
+                       "%s: expected %u labels at byte 4, one for each image of %s, found %u; the "
+                       "two files do not belong together",
+                       path, (unsigned)s->rows, s->images_path, (unsigned)labels);
+    return check_promise(s, r, labels);
+}
+
+static int check_limit(const idx_split *s)
+{
+    if (s->limit <= s->rows)
+        return LS_OK;
+    return ls_fail(s->err, LS_ECONFIG,
+                   "data.limit: expected at most the %u training rows of %s, found %u; 0 means all",
+                   (unsigned)s->rows, s->directory, (unsigned)s->limit);
+}
+
+/* `from` is the row of labels[0]. */
+static int check_labels(const idx_split *s, const uint8_t *labels, uint32_t count, uint32_t from)
+{
+    int classes = ((const ls_idx_detail *)s->kind->detail)->classes;
+    for (uint32_t i = 0; i < count; i++)
+        if (labels[i] >= classes)
+            return ls_fail(s->err, LS_EDATA,
+                           "%s: expected a label from 0 to %d at byte %llu, found %d; fetch the "
+                           "file again",
+                           s->labels_path, classes - 1,
+                           (unsigned long long)from + i + LABELS_HEADER, labels[i]);
+    return LS_OK;
+}
+
+/* The labels that are kept, and a check of those that are not. */
+static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
+{
+    const char *what = "as many labels as byte 4 promises";
+    uint32_t kept = out->base.info.rows;
+    int rc = ls_byte_reader_read(r, out->labels, kept, what, s->err);
+    if (rc == LS_OK)
+        rc = check_labels(s, out->labels, kept, 0);
+    for (uint32_t row = kept; rc == LS_OK && row < s->rows;) {
+        uint8_t chunk[4096];
+        uint32_t n = s->rows - row < sizeof chunk ? s->rows - row : (uint32_t)sizeof chunk;
+        rc = ls_byte_reader_read(r, chunk, n, what, s->err);
+        if (rc == LS_OK)
+            rc = check_labels(s, chunk, n, row);
+        row += n;
+    }
+    return rc;
+}
+
+/* The images that are kept; the others are read all the same, so that a limit hides no damage. */
+static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
+{
+    const char *what = "as many images as byte 4 promises";
+    size_t bytes = ls_dataset_image_bytes(&out->base);
+    uint32_t kept = out->base.info.rows;
+    int rc = ls_byte_reader_read(r, out->images, kept * bytes, what, s->err);
+    if (rc == LS_OK)
+        rc = ls_byte_reader_skip(r, (uint64_t)(s->rows - kept) * bytes, what, s->err);
+    return rc;
+}
+
+/* Another payload may be meant (a variant of the data), so it is only pointed out. */
+static void compare_payload(const idx_split *s, ls_dataset_info *info)
+{
+    if (!s->published)
+        return;
+    int images = strcmp(info->images_sha256, s->published[0]) == 0;
+    int labels = strcmp(info->labels_sha256, s->published[1]) == 0;
+    info->payload = images && labels ? LS_PAYLOAD_PUBLISHED : LS_PAYLOAD_DIFFERS;
+    for (int i = 0; i < 2; i++)
+        if (!(i == 0 ? images : labels))
+            ls_log(s->host, LS_LOG_WARNING,
+                   "%s: not the published %s payload: expected SHA-256 %.16s, found %.16s; "
+                   "results will not compare",
+                   i == 0 ? s->images_path : s->labels_path, s->kind->name, s->published[i],
+                   i == 0 ? info->images_sha256 : info->labels_sha256);
+}
+
+static int create_split(const idx_split *s, ls_resident **out)
+{
+    const ls_dataset_info info = {
+        .name = s->kind->name,
+        .split = s->name,
+        .source = s->directory,
+        .channels = 1,
+        .height = (int)s->height,
+        .width = (int)s->width,
+        .classes = ((const ls_idx_detail *)s->kind->detail)->classes,
+        .rows = s->limit > 0 ? s->limit : s->rows,
+    };
+    return ls_resident_create(out, &info, s->host, s->err);
+}
+
+static int open_split(idx_split *s, ls_dataset **out)
+{
+    ls_byte_reader *images = NULL;
+    ls_byte_reader *labels = NULL;
+    ls_resident *data = NULL;
+    int rc = ls_byte_reader_open(&images, s->images_path, s->host, s->err);
+    if (rc == LS_OK)
+        rc = read_images_header(s, images);
+    if (rc == LS_OK)
+        rc = ls_byte_reader_open(&labels, s->labels_path, s->host, s->err);
+    if (rc == LS_OK)
+        rc = read_labels_header(s, labels);
+    if (rc == LS_OK)
+        rc = check_limit(s);
+    if (rc == LS_OK)
+        rc = create_split(s, &data);
+    if (rc == LS_OK)
+        rc = read_labels(s, labels, data);
+    if (rc == LS_OK)
+        rc = ls_byte_reader_end(labels, data->base.info.labels_sha256, s->err);
+    if (rc == LS_OK)
+        rc = read_images(s, images, data);
+    if (rc == LS_OK)
+        rc = ls_byte_reader_end(images, data->base.info.images_sha256, s->err);
+    ls_byte_reader_close(labels);
+    ls_byte_reader_close(images);
+    if (rc == LS_OK)
+        compare_payload(s, &data->base.info);
+    else if (data)
+        ls_dataset_close(&data->base);
+    *out = rc == LS_OK ? &data->base : NULL;
+    return rc;
+}
+
+/* A network has one input size, so the splits must agree. */
+static int check_same_shape(const ls_dataset *train, const ls_dataset *test, const char *path,
+                            ls_error *err)
+{
+    const ls_dataset_info *a = &train->info;
+    const ls_dataset_info *b = &test->info;
+    if (a->height == b->height && a->width == b->width)
+        return LS_OK;
+    return ls_fail(err, LS_EDATA,
+                   "%s: expected test images of %d x %d pixels at byte 8, like the training "
+                   "images, found %d x %d",
+                   path, a->height, a->width, b->height, b->width);
+}
+
+int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+{
+    const ls_idx_detail *detail = kind->detail;
+    ls_located paths;
+    *train = NULL;
+    *test = NULL;
+    int rc = ls_locate(&paths, &detail->files, kind->name, spec, host, err);
+    for (int i = 0; rc == LS_OK && i < 2; i++) {
+        idx_split split = {
+            .kind = kind,
+            .name = i == 0 ? "train" : "test",
+            .directory = paths.directory,
+            .images_path = paths.file[2 * i],
+            .labels_path = paths.file[2 * i + 1],
+            .published = detail->published ? detail->published + 2 * i : NULL,
+            .limit = i == 0 ? spec->limit : 0,
+            .host = host,
+            .err = err,
+        };
+        rc = open_split(&split, i == 0 ? train : test);
+    }
+    if (rc == LS_OK)
+        rc = check_same_shape(*train, *test, paths.file[2], err);
+    if (rc != LS_OK) {
+        ls_dataset_close(*train);
+        ls_dataset_close(*test);
+        *train = NULL;
+        *test = NULL;
+    }
+    ls_located_free(&paths, host);
+    return rc;
+}

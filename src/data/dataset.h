@@ -1,0 +1,115 @@
+/* Datasets: images of bytes with labels of one byte, behind one table of functions.
+ *
+ *     ls_dataset *train, *test;
+ *     ls_dataset_spec spec = {.name = "fashion_mnist", .search = dirs, .search_count = 2};
+ *     int rc = ls_dataset_open(&train, &test, &spec, host, &err);
+ *     const ls_dataset_info *info = ls_dataset_describe(train);
+ *     ls_dataset_read(train, rows, 256, pixels, labels, &err);
+ *     ls_dataset_close(train);
+ *     ls_dataset_close(test);
+ *
+ * An image is [channels][height][width], one byte a pixel, 0 … 255. A new kind of dataset is one
+ * file and one row of the table in dataset.c.
+ */
+#ifndef DATA_DATASET_H
+#define DATA_DATASET_H
+
+#include "hash/sha256.h"
+
+#include <lockstep/host.h>
+#include <lockstep/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ls_dataset ls_dataset;
+
+/* How a payload compares with the published one. */
+typedef enum ls_payload {
+    LS_PAYLOAD_UNKNOWN = 0, /* none is published under this name */
+    LS_PAYLOAD_PUBLISHED = 1,
+    LS_PAYLOAD_DIFFERS = 2 /* also logged as a warning */
+} ls_payload;
+
+typedef struct ls_dataset_info {
+    const char *name;   /* as in the configuration: "fashion_mnist" */
+    const char *split;  /* "train" or "test" */
+    const char *source; /* where it came from: a directory, or "generated from seed 1" */
+    int channels;
+    int height;
+    int width;
+    int classes;   /* labels are 0 … classes − 1 */
+    uint32_t rows; /* after `limit` */
+    int synthetic; /* non-zero: not real data, and every output must say so */
+    ls_payload payload;
+    /* Of the whole decompressed files, header included and whatever the limit; "" if generated.
+     * Where images and labels share files: images_sha256 of all the split's files one after
+     * another, labels_sha256 "". */
+    char images_sha256[LS_SHA256_HEX];
+    char labels_sha256[LS_SHA256_HEX];
+} ls_dataset_info;
+
+/* All rows, one after another, in memory: images [rows][channels][height][width], labels [rows]. */
+typedef struct ls_dataset_view {
+    const uint8_t *images;
+    const uint8_t *labels;
+} ls_dataset_view;
+
+/* All slots are mandatory but `view`. */
+typedef struct ls_dataset_ops {
+    size_t size; /* sizeof(ls_dataset_ops) */
+    /* Copies `count` rows, in the order of `rows`; called by several threads at once. */
+    int (*read)(const ls_dataset *ds, const uint32_t *rows, uint32_t count, uint8_t *images,
+                uint8_t *labels, ls_error *err);
+    /* Optional: NULL for data that is not resident. */
+    ls_dataset_view (*view)(const ls_dataset *ds);
+    void (*close)(ls_dataset *ds);
+} ls_dataset_ops;
+
+/* The start of every dataset structure. */
+struct ls_dataset {
+    const ls_dataset_ops *ops;
+    ls_dataset_info info;
+};
+
+/* What to open. Texts are only read during ls_dataset_open. */
+typedef struct ls_dataset_spec {
+    const char *name; /* a row of the table: "fashion_mnist", "mnist", "cifar10", "synthetic" */
+    const char *path; /* the directory that holds the files; NULL: look through `search` */
+    /* Directories, each tried as DIR/fashion-mnist (or mnist, cifar-10-batches-bin), as
+     * DIR/FashionMNIST/raw (or MNIST/raw, CIFAR10/cifar-10-batches-bin) and as DIR itself. The
+     * library does not look at the environment; its caller composes this. */
+    const char *const *search;
+    size_t search_count;
+    uint32_t limit; /* keep the first so many training rows; 0: all. The test split is whole. */
+    uint64_t seed;  /* of synthetic data */
+} ls_dataset_spec;
+
+/* Opens the training and the test split. Both belong to the caller. Errors: LS_ECONFIG (unknown
+ * name, limit beyond the data, path not a directory); LS_ENOENT (files missing; the message
+ * lists where they were looked for); LS_EIO (unreadable); LS_EDATA (damaged, with file and
+ * offset); LS_ENOMEM. Any thread. */
+int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
+                    const ls_host *host, ls_error *err);
+
+/* The names that ls_dataset_open knows, for messages and checks. Static. */
+const char *const *ls_dataset_names(size_t *count);
+
+/* Lives as long as the dataset. Any thread. */
+const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds);
+
+/* Bytes of one image. Any thread. */
+size_t ls_dataset_image_bytes(const ls_dataset *ds);
+
+/* Copies rows: `images` takes count × ls_dataset_image_bytes, `labels` takes count. Rows may
+ * repeat. Errors: LS_EINVAL for a row that does not exist; nothing is written then. Any thread,
+ * also several at once. */
+int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, uint8_t *images,
+                    uint8_t *labels, ls_error *err);
+
+/* All rows in place, or NULLs when the data is not resident. Any thread. */
+ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
+
+/* NULL is allowed. No thread may be reading. */
+void ls_dataset_close(ls_dataset *ds);
+
+#endif

@@ -1,0 +1,29 @@
+/* A directory of a test's own, and files in it. Every function asserts that it worked. */
+#ifndef TESTS_DATA_SCRATCH_H
+#define TESTS_DATA_SCRATCH_H
+
+#include <stddef.h>
+
+typedef struct scratch {
+    char directory[256];
+    char path[16][512]; /* handed out in turn by scratch_path */
+    int next;
+} scratch;
+
+/* Makes an empty directory below $TMPDIR or /tmp, and removes it with everything in it. */
+void scratch_begin(scratch *s);
+void scratch_end(scratch *s);
+
+/* "DIRECTORY/name"; good for the next fifteen calls. */
+const char *scratch_path(scratch *s, const char *name);
+
+void scratch_directory(scratch *s, const char *name);
+void scratch_file(scratch *s, const char *name, const void *bytes, size_t count);
+
+/* The same, compressed with gzip. */
+void scratch_gzip(scratch *s, const char *name, const void *bytes, size_t count);
+
+/* A symbolic link that leads to itself: opening it fails with ELOOP, also for root. */
+void scratch_loop(scratch *s, const char *name);
+
+#endif

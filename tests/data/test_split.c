@@ -1,0 +1,91 @@
+/* Cutting minibatches into shards. */
+#include "base/split.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void the_first_pieces_get_what_is_left_over(void **state)
+{
+    (void)state;
+    static const uint32_t counts[4] = {3, 3, 2, 2};
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t first;
+        uint32_t count;
+        ls_split(10, 4, i, &first, &count);
+        assert_int_equal(first, next);
+        assert_int_equal(count, counts[i]);
+        next += count;
+    }
+}
+
+static void pieces_cover_everything_once_in_order(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {0, 1, 7, 8, 96, 256, 60000, UINT32_MAX};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        for (uint32_t parts = 1; parts <= 17; parts++) {
+            uint32_t next = 0;
+            uint32_t before = UINT32_MAX;
+            for (uint32_t i = 0; i < parts; i++) {
+                uint32_t first;
+                uint32_t count;
+                ls_split(sizes[s], parts, i, &first, &count);
+                assert_int_equal(first, next);
+                assert_true(count <= before); /* and by at most one */
+                assert_true(count == sizes[s] / parts || count == sizes[s] / parts + 1);
+                before = count;
+                next += count;
+            }
+            assert_int_equal(next, sizes[s]);
+        }
+    }
+}
+
+/* arange(20) as 4 × 5 onto two devices. */
+static void two_devices_get_two_rows_of_four_each(void **state)
+{
+    (void)state;
+    float x[4][5];
+    for (int i = 0; i < 20; i++)
+        x[i / 5][i % 5] = (float)i;
+    for (uint32_t device = 0; device < 2; device++) {
+        uint32_t first;
+        uint32_t count;
+        assert_int_equal(ls_split_batch(&first, &count, 4, 4, 2, device, NULL), LS_OK);
+        assert_int_equal(count, 2);
+        assert_true(x[first][0] == (float)(10 * device));
+        assert_true(x[first + 1][4] == (float)(10 * device + 9));
+    }
+}
+
+static void rows_of_x_must_equal_rows_of_y(void **state)
+{
+    (void)state;
+    uint32_t first = 77;
+    uint32_t count = 78;
+    ls_error err;
+    assert_int_equal(ls_split_batch(&first, &count, 4, 5, 2, 0, &err), LS_EINVAL);
+    assert_string_equal(err.text,
+                        "split: 4 rows of X but 5 rows of y; give one label for each row");
+    assert_int_equal(ls_split_batch(&first, &count, 4, 4, 2, 2, &err), LS_EINVAL);
+    assert_string_equal(err.text, "split: part 2 of 2 does not exist");
+    assert_int_equal(ls_split_batch(&first, &count, 4, 4, 0, 0, &err), LS_EINVAL);
+    assert_int_equal(first, 77);
+    assert_int_equal(count, 78);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_pieces_get_what_is_left_over),
+        cmocka_unit_test(pieces_cover_everything_once_in_order),
+        cmocka_unit_test(two_devices_get_two_rows_of_four_each),
+        cmocka_unit_test(rows_of_x_must_equal_rows_of_y),
+    };
+    return cmocka_run_group_tests_name("split", tests, NULL, NULL);
+}
