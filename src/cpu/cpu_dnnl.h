@@ -1,0 +1,128 @@
+/* oneDNN behind a few calls. This header and cpu_dnnl.c are the only places that know which
+ * version of its API is in use (2.x: operation descriptors, memory descriptors by value); the
+ * rest of the folder uses what is here and the calls that 2.x and 3.x share (engine, stream,
+ * memory, primitive, execute).
+ *
+ * Every primitive is made with a scratchpad given by its user: oneDNN's own is thread-local and
+ * shared, which breaks primitives that outlive the thread that made them.
+ * dnnl_primitive_execute allocates small maps for its arguments; Lockstep's own code on the step
+ * path allocates nothing.
+ */
+#ifndef CPU_CPU_DNNL_H
+#define CPU_CPU_DNNL_H
+
+#include "cpu/cpu_device.h"
+#include "cpu/cpu_layout.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+/* ---- memory descriptors --------------------------------------------------------------------- */
+
+/* A value: copied freely, nothing to free. Only cpu_dnnl.c looks inside. (In 3.x descriptors are
+ * handles; this would hold the few numbers they are made of.) */
+struct ls_md {
+    dnnl_memory_desc_t d;
+};
+
+typedef enum ls_md_format {
+    LS_MD_ANY,   /* the kernel chooses */
+    LS_MD_PLAIN, /* row-major in the order of the dimensions */
+    LS_MD_NHWC   /* 4 dimensions, channels last */
+} ls_md_format;
+
+/* A descriptor of `n` (1, 2 or 4) dimensions of floats. */
+ls_md ls_md_make(int n, const int *dims, ls_md_format format);
+
+/* Rows × channels × height × width. */
+ls_md ls_md_image(int rows, int c, int h, int w, ls_md_format format);
+
+/* The same dimensions in another format. */
+ls_md ls_md_as(const ls_md *md, ls_md_format format);
+
+/* A vector of all the floats of `md`, padding included: for element-wise work in any format. */
+ls_md ls_md_flat(const ls_md *md);
+
+/* The descriptor of a tensor that is plain or oneDNN's; for lanes, the plain one of its shape. */
+ls_md ls_md_of(const ls_tensor *tensor);
+
+/* The number of dimensions, 0 for the descriptor of nothing; and the length of one. */
+int ls_md_rank(const ls_md *md);
+int ls_md_dim(const ls_md *md, int i);
+
+size_t ls_md_bytes(const ls_md *md);
+
+int ls_md_equal(const ls_md *a, const ls_md *b);
+
+/* Non-zero when both put every element at the same place, whatever their strides say about
+ * dimensions of length one: NHWC with one channel, or of one pixel, is plain. */
+int ls_md_same_memory(const ls_md *a, const ls_md *b);
+
+/* The strides of a descriptor of 4 dimensions without blocks. LS_EUNSUPPORTED for others. */
+int ls_md_strided(ls_strided *out, const ls_md *md);
+
+/* "nhwc", "nchw" or "blocked", for people. */
+const char *ls_md_name(const ls_md *md);
+
+/* ---- primitive descriptors ------------------------------------------------------------------ */
+
+typedef dnnl_primitive_desc_t ls_pd;
+
+typedef enum ls_pass {
+    LS_PASS_FORWARD, /* training: backward follows */
+    LS_PASS_INFERENCE,
+    LS_PASS_BACKWARD_DATA,
+    LS_PASS_BACKWARD_WEIGHTS
+} ls_pass;
+
+/* The tensors of a convolution or an inner product; gradients have their tensor's descriptor. */
+typedef struct ls_linear_mds {
+    ls_md x, weight, bias, y;
+    int has_bias;
+} ls_linear_mds;
+
+/* All: a descriptor of the kernel that oneDNN likes best for exactly this; `hint` is the forward
+ * pass's in a backward pass, else NULL. Errors: LS_EUNSUPPORTED when oneDNN has no kernel,
+ * LS_EDEVICE when it fails. `relu` fuses max(·, 0) behind a forward pass. */
+int ls_pd_conv(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_linear_mds *m,
+               const ls_conv2d *conv, int winograd, int relu, ls_pd hint, ls_error *err);
+int ls_pd_dense(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_linear_mds *m,
+                int relu, ls_pd hint, ls_error *err);
+int ls_pd_pool(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_md *x,
+               const ls_md *y, const ls_pool2d *pool, ls_pd hint, ls_error *err);
+/* Element-wise over a flat descriptor; backward uses y, not x, and is 0 where y is 0. */
+int ls_pd_relu(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_md *flat, ls_pd hint,
+               ls_error *err);
+int ls_pd_reorder(ls_pd *out, const ls_cpu_device *device, const ls_md *from, const ls_md *to,
+                  ls_error *err);
+
+void ls_pd_destroy(ls_pd pd); /* NULL is allowed */
+
+/* What the kernel wants for one of its arguments, such as dnnl_query_src_md. */
+ls_md ls_pd_md(ls_pd pd, dnnl_query_t what);
+
+/* The kernel's name in oneDNN, "jit:avx512_core". Lives as long as the library. */
+const char *ls_pd_kernel(ls_pd pd);
+
+/* How good the kernel's kind is: 3 generated for this CPU, 2 matrix product, 1 simple loops,
+ * 0 oneDNN's reference (hundreds of times slower). */
+int ls_pd_rank(ls_pd pd);
+
+/* ---- the library ---------------------------------------------------------------------------- */
+
+int ls_dnnl_engine(ls_cpu_device *device, ls_error *err);
+void ls_dnnl_engine_free(ls_cpu_device *device);
+
+/* "oneDNN 2.6.3", of the library that is loaded. */
+void ls_dnnl_version(char *out, size_t size);
+
+/* "avx512_core": what its kernels, and so the bits of results, depend on. */
+const char *ls_dnnl_isa(void);
+
+/* A memory object over `pointer` (NULL: over nothing yet). oneDNN zeroes the padding here, once. */
+int ls_dnnl_memory(dnnl_memory_t *out, const ls_cpu_device *device, const ls_md *md, void *pointer,
+                   const char *op, ls_error *err);
+
+/* LS_EDEVICE with "oneDNN: CALL for OP failed: status N (…)". */
+int ls_dnnl_fail(ls_error *err, dnnl_status_t status, const char *call, const char *op);
+
+#endif

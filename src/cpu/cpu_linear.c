@@ -1,0 +1,305 @@
+#include "cpu/cpu_linear.h"
+
+#include "base/error.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+/* The kernels of one candidate; descriptors that are not needed are NULL. */
+typedef struct linear_plan {
+    ls_pd forward, weights, data;
+    ls_linear_mds mds; /* as forward settled them */
+    int rank;          /* of the worst of the three */
+} linear_plan;
+
+typedef struct linear_builder {
+    const ls_cpu_device *device;
+    const ls_op_desc *desc;
+    const ls_linear *linear;
+    ls_error *err;
+} linear_builder;
+
+static void plan_fini(linear_plan *plan)
+{
+    ls_pd_destroy(plan->data);
+    ls_pd_destroy(plan->weights);
+    ls_pd_destroy(plan->forward);
+    *plan = (linear_plan){0};
+}
+
+static int make(const linear_builder *b, ls_pd *out, int winograd, ls_pass pass,
+                const ls_linear_mds *mds, ls_pd hint)
+{
+    return b->linear->make(out, b->device, b->desc, winograd, pass, mds, hint, b->err);
+}
+
+/* A backward kernel: with the tensors as forward has them where a good kernel takes that, else
+ * with the weights, and at last everything, as oneDNN prefers. What then differs is converted. */
+static int make_backward(const linear_builder *b, ls_pd *out, int winograd, ls_pass pass,
+                         const linear_plan *plan)
+{
+    ls_linear_mds mds = plan->mds;
+    int best = -1, status = LS_EUNSUPPORTED;
+    *out = NULL;
+    for (int freedom = 0; freedom < 3 && best < 3; freedom++) {
+        ls_pd pd = NULL;
+        if (freedom >= 1)
+            mds.weight = ls_md_as(&mds.weight, LS_MD_ANY);
+        if (freedom == 2) {
+            mds.x = ls_md_as(&mds.x, LS_MD_ANY);
+            mds.y = ls_md_as(&mds.y, LS_MD_ANY);
+        }
+        int s = make(b, &pd, winograd, pass, &mds, plan->forward);
+        if (s == LS_OK && ls_pd_rank(pd) > best) {
+            ls_pd_destroy(*out);
+            *out = pd;
+            best = ls_pd_rank(pd);
+            status = LS_OK;
+        } else if (s == LS_OK) {
+            ls_pd_destroy(pd);
+        } else if (s != LS_EUNSUPPORTED && status != LS_OK) {
+            status = s;
+        }
+    }
+    return status;
+}
+
+static void lower_rank(int *rank, ls_pd pd)
+{
+    if (pd && ls_pd_rank(pd) < *rank)
+        *rank = ls_pd_rank(pd);
+}
+
+static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear_candidate *c,
+                     const ls_md *weight)
+{
+    const ls_op_desc *desc = b->desc;
+    ls_linear_mds mds = b->linear->plain;
+    ls_md x = ls_md_of(&desc->x);
+    mds.x = c->x_as_is ? x : ls_md_as(&mds.x, c->x);
+    mds.y = ls_md_as(&mds.y, c->y);
+    mds.weight = weight ? *weight : ls_md_as(&mds.weight, LS_MD_ANY);
+    *plan = (linear_plan){0};
+    /* Always as for training: for inference alone Winograd keeps weights in a form of its own. */
+    int status = make(b, &plan->forward, c->winograd, LS_PASS_FORWARD, &mds, NULL);
+    if (status)
+        return status;
+    mds.x = ls_pd_md(plan->forward, dnnl_query_src_md);
+    mds.weight = ls_pd_md(plan->forward, dnnl_query_weights_md);
+    mds.y = ls_pd_md(plan->forward, dnnl_query_dst_md);
+    plan->mds = mds;
+    if (desc->training)
+        status = make_backward(b, &plan->weights, c->winograd, LS_PASS_BACKWARD_WEIGHTS, plan);
+    if (status == LS_OK && desc->training && desc->needs_dx)
+        status = make_backward(b, &plan->data, c->winograd, LS_PASS_BACKWARD_DATA, plan);
+    plan->rank = ls_pd_rank(plan->forward);
+    lower_rank(&plan->rank, plan->weights);
+    lower_rank(&plan->rank, plan->data);
+    if (status)
+        plan_fini(plan);
+    return status;
+}
+
+/* Takes the plan when it is better than `best`; returns whether none can be better still. */
+static int consider(const linear_builder *b, linear_plan *best, int *choice, int candidate,
+                    const ls_md *weight, int *failure)
+{
+    linear_plan plan;
+    int status = make_plan(b, &plan, &b->linear->candidates[candidate], weight);
+    if (status != LS_OK) {
+        if (status != LS_EUNSUPPORTED)
+            *failure = status;
+        return 0;
+    }
+    if (best->forward && plan.rank <= best->rank) {
+        plan_fini(&plan);
+        return 0;
+    }
+    plan_fini(best);
+    *best = plan;
+    *choice = candidate;
+    return plan.rank == 3;
+}
+
+/* With a twin, its candidate comes first and its arrangement of the weights is kept; only when no
+ * good kernel takes that does a kernel with other weights serve, which converts them each time. */
+static int choose(const linear_builder *b, linear_plan *best, int *choice, const ls_cpu_op *twin)
+{
+    int failure = LS_EUNSUPPORTED, n = b->linear->count;
+    *best = (linear_plan){0};
+    for (int fixed = twin != NULL; fixed >= 0; fixed--) {
+        const ls_md *weight = fixed ? &twin->param[0] : NULL;
+        if (twin && consider(b, best, choice, twin->choice, weight, &failure))
+            return LS_OK;
+        for (int i = 0; i < n; i++)
+            if (consider(b, best, choice, i, weight, &failure))
+                return LS_OK;
+        if (best->forward && best->rank > 0)
+            return LS_OK;
+    }
+    if (best->forward)
+        return LS_OK;
+    if (failure != LS_EUNSUPPORTED)
+        return failure; /* its message stands */
+    return ls_fail(b->err, LS_EUNSUPPORTED, "oneDNN has no kernel for this %s", b->linear->name);
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
+typedef struct linear_values {
+    int x, kernel_x, weight, bias, y;
+} linear_values;
+
+static void add_forward(ls_cpu_op *op, const linear_plan *plan, const ls_op_desc *desc,
+                        linear_values *v)
+{
+    ls_program *p = &op->program;
+    v->x = ls_program_tensor(p, &desc->x, LS_AT_X);
+    v->weight = ls_program_value(p, &op->param[0], LS_AT_PARAM);
+    v->y = ls_program_value(p, &plan->mds.y, LS_AT_Y);
+    v->kernel_x =
+        ls_program_convert(p, v->x, &plan->mds.x, desc->training ? LS_AT_SAVED : LS_AT_TEMP);
+    int weight = ls_program_convert(p, v->weight, &plan->mds.weight, LS_AT_TEMP);
+    ls_arg args[4] = {
+        {DNNL_ARG_SRC, v->kernel_x}, {DNNL_ARG_WEIGHTS, weight}, {DNNL_ARG_DST, v->y}};
+    int n = 3;
+    if (plan->mds.has_bias) {
+        v->bias = ls_program_value(p, &op->param[1], (ls_place)(LS_AT_PARAM + 1));
+        args[n++] = (ls_arg){DNNL_ARG_BIAS, v->bias};
+    }
+    ls_program_primitive(p, plan->forward, args, n);
+}
+
+/* dy where y > 0, else 0. Element-wise, so that any arrangement serves. */
+static int add_relu_backward(ls_cpu_op *op, const linear_values *v, int dy)
+{
+    ls_program *p = &op->program;
+    ls_md flat = ls_md_flat(&op->y_md);
+    ls_pd forward = NULL, backward = NULL;
+    int masked = ls_program_value(p, &op->y_md, LS_AT_TEMP);
+    if (!p->status)
+        p->status = ls_pd_relu(&forward, op->device, LS_PASS_FORWARD, &flat, NULL, p->err);
+    if (!p->status)
+        p->status =
+            ls_pd_relu(&backward, op->device, LS_PASS_BACKWARD_DATA, &flat, forward, p->err);
+    if (!p->status) {
+        ls_arg args[] = {{DNNL_ARG_DST, ls_program_alias(p, v->y, &flat)},
+                         {DNNL_ARG_DIFF_DST, ls_program_alias(p, dy, &flat)},
+                         {DNNL_ARG_DIFF_SRC, ls_program_alias(p, masked, &flat)}};
+        ls_program_primitive(p, backward, args, 3);
+    }
+    ls_pd_destroy(backward);
+    ls_pd_destroy(forward);
+    return masked;
+}
+
+static void add_backward_weights(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
+                                 int dy)
+{
+    ls_program *p = &op->program;
+    ls_pd pd = plan->weights;
+    ls_md want_x = ls_pd_md(pd, dnnl_query_src_md);
+    ls_md want_dy = ls_pd_md(pd, dnnl_query_diff_dst_md);
+    ls_md gives = ls_pd_md(pd, dnnl_query_diff_weights_md);
+    int gradient = ls_program_gradient(p, &op->param[0], 0);
+    int target = ls_program_target(p, gradient, &gives);
+    ls_arg args[4] = {{DNNL_ARG_SRC, ls_program_convert(p, v->kernel_x, &want_x, LS_AT_TEMP)},
+                      {DNNL_ARG_DIFF_DST, ls_program_convert(p, dy, &want_dy, LS_AT_TEMP)},
+                      {DNNL_ARG_DIFF_WEIGHTS, target}};
+    int n = 3;
+    if (plan->mds.has_bias)
+        args[n++] = (ls_arg){DNNL_ARG_DIFF_BIAS, ls_program_gradient(p, &op->param[1], 1)};
+    ls_program_primitive(p, pd, args, n);
+    ls_program_deliver(p, target, gradient);
+}
+
+static void add_backward_data(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
+                              const ls_op_desc *desc, int dy)
+{
+    ls_program *p = &op->program;
+    ls_pd pd = plan->data;
+    ls_md want_dy = ls_pd_md(pd, dnnl_query_diff_dst_md);
+    ls_md want_weight = ls_pd_md(pd, dnnl_query_weights_md);
+    ls_md gives = ls_pd_md(pd, dnnl_query_diff_src_md);
+    int dx = ls_program_tensor(p, &desc->x, LS_AT_DX);
+    int target = ls_program_target(p, dx, &gives);
+    ls_arg args[] = {{DNNL_ARG_DIFF_DST, ls_program_convert(p, dy, &want_dy, LS_AT_TEMP)},
+                     {DNNL_ARG_WEIGHTS, ls_program_convert(p, v->weight, &want_weight, LS_AT_TEMP)},
+                     {DNNL_ARG_DIFF_SRC, target}};
+    ls_program_primitive(p, pd, args, 3);
+    ls_program_deliver(p, target, dx);
+}
+
+static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
+                         const ls_op_desc *desc)
+{
+    ls_program_backward(&op->program);
+    int dy = ls_program_value(&op->program, &plan->mds.y, LS_AT_DY);
+    if (desc->fuse_relu)
+        dy = add_relu_backward(op, v, dy);
+    add_backward_weights(op, plan, v, dy);
+    if (desc->needs_dx)
+        add_backward_data(op, plan, v, desc, dy);
+}
+
+static void describe(ls_cpu_op *op, const linear_plan *plan, const ls_linear_candidate *c)
+{
+    int n =
+        snprintf(op->kernel, sizeof op->kernel, "dnnl %s%s %s→%s", c->winograd ? "winograd " : "",
+                 ls_pd_kernel(plan->forward), ls_md_name(&plan->mds.x), ls_md_name(&plan->mds.y));
+    if (plan->weights && n > 0 && (size_t)n < sizeof op->kernel)
+        n += snprintf(op->kernel + n, sizeof op->kernel - (size_t)n, ", dw %s",
+                      ls_pd_kernel(plan->weights));
+    if (plan->data && n > 0 && (size_t)n < sizeof op->kernel)
+        snprintf(op->kernel + n, sizeof op->kernel - (size_t)n, ", dx %s",
+                 ls_pd_kernel(plan->data));
+}
+
+/* Flat vectors (relu's) count floats in an int. */
+static int check_sizes(const ls_linear *linear, const ls_cpu_op *twin, ls_error *err)
+{
+    size_t limit = (size_t)INT_MAX * sizeof(float);
+    if (ls_md_bytes(&linear->plain.y) > limit || ls_md_bytes(&linear->plain.weight) > limit)
+        return ls_fail(err, LS_EUNSUPPORTED, "%s: more than %d outputs or weights", linear->name,
+                       INT_MAX);
+    if (twin && !ls_md_equal(&twin->param_plain[0], &linear->plain.weight))
+        return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", linear->name);
+    return LS_OK;
+}
+
+int ls_cpu_linear_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                         const ls_linear *linear, ls_error *err)
+{
+    ls_error tried = {0}; /* a candidate that fails is no failure yet */
+    linear_builder b = {device, desc, linear, &tried};
+    const ls_cpu_op *twin;
+    ls_cpu_op *op = NULL;
+    linear_plan plan;
+    linear_values v = {0};
+    int choice = 0;
+    *out = NULL;
+    int status = ls_cpu_op_twin(&twin, desc, err);
+    if (status == LS_OK)
+        status = check_sizes(linear, twin, err);
+    if (status)
+        return status;
+    status = choose(&b, &plan, &choice, twin);
+    if (status)
+        return ls_fail(err, status, "%s", tried.text);
+    status = ls_cpu_op_create(&op, device, desc, linear->name, err);
+    if (status)
+        goto done;
+    op->choice = choice;
+    ls_cpu_op_set_param(op, 0, twin ? &twin->param[0] : &plan.mds.weight, &linear->plain.weight);
+    if (plan.mds.has_bias)
+        ls_cpu_op_set_param(op, 1, &linear->plain.bias, &linear->plain.bias);
+    ls_cpu_op_set_y(op, desc->x.rows, linear->c, linear->h, linear->w, &plan.mds.y);
+    describe(op, &plan, &linear->candidates[choice]);
+    add_forward(op, &plan, desc, &v);
+    if (desc->training)
+        add_backward(op, &plan, &v, desc);
+    status = ls_cpu_op_finish(out, op);
+done:
+    plan_fini(&plan);
+    return status;
+}

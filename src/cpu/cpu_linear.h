@@ -1,0 +1,34 @@
+/* What convolution and the dense layer share: y = weight · x + bias with an optional relu behind
+ * it, and the two gradients. A *candidate* is one way to arrange the tensors; candidates are
+ * offered best guess first, and the first whose worst kernel has the highest rank is taken
+ * (ls_pd_rank), so that oneDNN's reference loops are used only when nothing else exists. */
+#ifndef CPU_CPU_LINEAR_H
+#define CPU_CPU_LINEAR_H
+
+#include "cpu/cpu_op.h"
+
+/* Makes the kernel of one pass for the given arrangement. */
+typedef int (*ls_linear_make)(ls_pd *out, const ls_cpu_device *device, const ls_op_desc *desc,
+                              int winograd, ls_pass pass, const ls_linear_mds *mds, ls_pd hint,
+                              ls_error *err);
+
+typedef struct ls_linear_candidate {
+    ls_md_format x, y; /* LS_MD_ANY: oneDNN's choice */
+    int x_as_is;       /* x in the layout it has, whatever `x` says */
+    int winograd;
+} ls_linear_candidate;
+
+typedef struct ls_linear {
+    const char *name;
+    ls_linear_make make;
+    const ls_linear_candidate *candidates;
+    int count;
+    ls_linear_mds plain; /* every tensor's dimensions, row-major */
+    int c, h, w;         /* of y */
+} ls_linear;
+
+/* Builds the op. Errors: LS_EUNSUPPORTED when no candidate has a kernel; as ls_pd_*. */
+int ls_cpu_linear_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                         const ls_linear *linear, ls_error *err);
+
+#endif

@@ -1,0 +1,131 @@
+/* Gradient of a convolution's input, and the step in front of both gradients that undoes the
+ * fused pool and relu.
+ *
+ *     for output rows                    its gradients, all channels, stay in L1
+ *       for input channels in fours
+ *         for kernel rows, columns       each moves the row to another place of dx
+ *           for tiles of columns         J channels × T columns of sums, over oc
+ *             added to dx
+ *
+ * Only products that exist are computed, whatever stride and padding: nothing is multiplied with
+ * the zeros around the image.
+ */
+#ifndef CPU_LANES_CONV_BWD_DATA_KERNEL_H
+#define CPU_LANES_CONV_BWD_DATA_KERNEL_H
+
+#include "cpu/lanes_conv_fwd_kernel.h"
+
+#include <string.h>
+
+/* One row of one channel, one part of the lanes. */
+LANES_INLINE void lanes_unpool_row(const ls_lanes_conv *c, const float *dy, const uint8_t *mask,
+                                   vec share, float *d)
+{
+    for (int q = 0; q < c->y_w; q++) {
+        vec g = vec_load(dy) * share;
+        for (int t = 0; t < c->pool_w; t++) {
+            vec kept = g;
+            if (mask) {
+                kept = vec_keep(*(const lanes_bits *)mask, g);
+                mask += LANES_MASK_BYTES;
+            }
+            vec_store(d, kept);
+            d += 16;
+        }
+        dy += 16;
+    }
+}
+
+/* The usual row: two columns to a window, and relu in front. */
+LANES_INLINE void lanes_unpool_pairs(const ls_lanes_conv *c, const float *dy, const uint8_t *mask,
+                                     vec share, float *d)
+{
+    for (int q = 0; q < c->y_w; q++, dy += 16, d += 32, mask += 2 * LANES_MASK_BYTES) {
+        vec g = vec_load(dy) * share;
+        vec_store(d, vec_keep(*(const lanes_bits *)mask, g));
+        vec_store(d + 16, vec_keep(*(const lanes_bits *)(mask + LANES_MASK_BYTES), g));
+    }
+}
+
+static void lanes_conv_unpool(const ls_lanes_conv *c, const float *dy, const uint8_t *mask,
+                              int first, int n, float *d)
+{
+    const vec share = vec_all(1.0f / (float)(c->pool_h * c->pool_w));
+    for (int o = 0; o < n; o++) {
+        for (int y = 0; y < c->oh; y++) {
+            ptrdiff_t row = (ptrdiff_t)(first + o) * c->oh + y;
+            ptrdiff_t pooled = (ptrdiff_t)(first + o) * c->y_h + y / c->pool_h;
+            for (int lane = 0; lane < 16; lane += LANES_VEC) {
+                const uint8_t *bits = mask ? mask + row * c->ow * LANES_MASK_BYTES +
+                                                 lane / LANES_VEC * (int)sizeof(lanes_bits)
+                                           : NULL;
+                const float *from = dy + pooled * c->y_w * 16 + lane;
+                float *to = d + ((ptrdiff_t)y * n + o) * c->ow * 16 + lane;
+                if (c->pool_w == 2 && bits)
+                    lanes_unpool_pairs(c, from, bits, share, to);
+                else
+                    lanes_unpool_row(c, from, bits, share, to);
+            }
+        }
+    }
+}
+
+/* Output columns [*from, *to) that kernel column `kx` connects with a column of x. */
+LANES_INLINE void lanes_columns_inside(const ls_lanes_conv *c, int kx, int *from, int *to)
+{
+    int left = c->pw - kx; /* o·sw ≥ left and o·sw < x_w + left */
+    *from = left > 0 ? (left + c->sw - 1) / c->sw : 0;
+    int end = c->x_w + left > 0 ? (c->x_w + left + c->sw - 1) / c->sw : 0;
+    *to = end < c->ow ? end : c->ow;
+}
+
+/* Adds one output row's share through one kernel element to `height` channels of dx. `tile` has
+ * everything but the operands' places. */
+LANES_INLINE void lanes_scatter_row(const ls_lanes_conv *c, lanes_tile *tile, const float *d,
+                                    const float *w, int height, int kx, float *dx)
+{
+    int from, to;
+    lanes_columns_inside(c, kx, &from, &to);
+    int pieces = lanes_pieces(to - from, lanes_widest(height)), o0 = from;
+    for (int piece = 0; piece < pieces; piece++) {
+        int o1 = from + lanes_cut(to - from, pieces, piece + 1);
+        tile->x = d + (ptrdiff_t)o0 * 16;
+        tile->w = w;
+        tile->out = dx + (ptrdiff_t)(o0 * c->sw + kx - c->pw) * 16;
+        lanes_tile_all(tile, LANES_W_ADJACENT, lanes_tile_of(LANES_W_ADJACENT, height, o1 - o0));
+        o0 = o1;
+    }
+}
+
+static void lanes_conv_data(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx)
+{
+    const ptrdiff_t plane = (ptrdiff_t)c->ih * c->x_w * 16;
+    const ptrdiff_t element = (ptrdiff_t)c->oc * LS_LANES_IC; /* of packed weights */
+    lanes_tile tile = {
+        .n = {1, 1, c->oc},
+        .x_step = {0, 0, g.channel},
+        .w_step = {0, 0, LS_LANES_IC},
+        .x_t = 16,
+        .out_j = plane,
+        .out_t = (ptrdiff_t)c->sw * 16,
+        .add = 1,
+    };
+    memset(dx, 0, (size_t)c->ic * (size_t)plane * sizeof *dx);
+    for (int y = 0; y < c->oh; y++) {
+        int from, to, height;
+        lanes_rows_inside(c, y, &from, &to);
+        for (int i = 0; i < c->ic; i += height) {
+            int in_four = i % LS_LANES_IC, left = LS_LANES_IC - in_four;
+            height = lanes_tallest(left < c->ic - i ? left : c->ic - i, LS_LANES_IC);
+            const float *wi = w + (i / LS_LANES_IC) * c->kh * c->kw * element + in_four;
+            for (int ky = from; ky < to; ky++) {
+                float *row = dx + i * plane + (ptrdiff_t)(y * c->sh + ky - c->ph) * c->x_w * 16;
+                for (int kx = 0; kx < c->kw; kx++)
+                    lanes_scatter_row(c, &tile, g.d + y * g.row, wi + (ky * c->kw + kx) * element,
+                                      height, kx, row);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,177 @@
+/* Convolution forward, with bias, relu and average pooling.
+ *
+ *     for channels in eights         weights of eight channels stay in L1
+ *       for output rows
+ *         for tiles of columns       J channels × T columns of sums, over (ic, ky, kx)
+ *           epilogue: signs, relu, pool
+ *
+ * A tile leaves the registers into a small buffer and the epilogue reads it back from there, so
+ * that one inner kernel serves every form. A pooled row is written by its first convolution row
+ * and added to by the others.
+ */
+#ifndef CPU_LANES_CONV_FWD_KERNEL_H
+#define CPU_LANES_CONV_FWD_KERNEL_H
+
+#include "cpu/lanes_kernels.h"
+#include "cpu/lanes_window_kernel.h"
+
+/* Kernel rows that meet the image for output row `y`: [*from, *to). */
+LANES_INLINE void lanes_rows_inside(const ls_lanes_conv *c, int y, int *from, int *to)
+{
+    int top = y * c->sh - c->ph;
+    *from = top < 0 ? -top : 0;
+    *to = c->ih - top < c->kh ? c->ih - top : c->kh;
+    if (*to < *from)
+        *to = *from;
+}
+
+/* What follows the sums of a tile, for one part of the lanes. */
+typedef struct lanes_finish {
+    const ls_lanes_conv *c;
+    vec share;      /* of a pixel in its window's average */
+    int x0, columns;
+    int first_row;  /* of its pooling windows */
+    int pairs;      /* columns come as whole windows of two */
+    const float *in; /* one channel's sums */
+    uint8_t *mask;  /* of the first column, or NULL */
+    float *row;     /* of y */
+} lanes_finish;
+
+/* Column `t` behind its relu; its sign goes to the mask. */
+LANES_INLINE vec lanes_finished(const lanes_finish *f, int t)
+{
+    vec v = vec_load(f->in + t * 16);
+    if (f->mask)
+        *(lanes_bits *)(f->mask + t * LANES_MASK_BYTES) = vec_positive(v);
+    return f->c->relu ? vec_relu(v) : v;
+}
+
+/* Windows two columns wide, the usual case: pairs are added in registers. */
+LANES_INLINE void lanes_finish_pairs(const lanes_finish *f)
+{
+    float *out = f->row + f->x0 / 2 * 16;
+    for (int t = 0; t < f->columns; t += 2, out += 16) {
+        vec v = (lanes_finished(f, t) + lanes_finished(f, t + 1)) * f->share;
+        vec_store(out, f->first_row ? v : vec_load(out) + v);
+    }
+}
+
+LANES_INLINE void lanes_finish_windows(const lanes_finish *f)
+{
+    for (int t = 0; t < f->columns; t++) {
+        int x = f->x0 + t;
+        float *out = f->row + x / f->c->pool_w * 16;
+        vec v = lanes_finished(f, t) * f->share;
+        int fresh = f->first_row && x % f->c->pool_w == 0;
+        vec_store(out, fresh ? v : vec_load(out) + v);
+    }
+}
+
+LANES_INLINE void lanes_finish_row(const lanes_finish *f)
+{
+    if (f->pairs) {
+        lanes_finish_pairs(f);
+    } else if (f->c->pool_h * f->c->pool_w > 1) {
+        lanes_finish_windows(f);
+    } else {
+        for (int t = 0; t < f->columns; t++)
+            vec_store(f->row + (f->x0 + t) * 16, lanes_finished(f, t));
+    }
+}
+
+/* `tile` is [channels][columns] of row `y` of the convolution's output, from `channel` on. */
+LANES_INLINE void lanes_conv_epilogue(lanes_finish *f, const float *tile, int channel,
+                                      int channels, int y, float *out, uint8_t *mask)
+{
+    const ls_lanes_conv *c = f->c;
+    const int pooled = y / c->pool_h;
+    ptrdiff_t at = ((ptrdiff_t)channel * c->oh + y) * c->ow + f->x0;
+    ptrdiff_t row = ((ptrdiff_t)channel * c->y_h + pooled) * c->y_w * 16;
+    f->first_row = y == pooled * c->pool_h;
+    f->pairs = c->pool_w == 2 && ((f->x0 | f->columns) & 1) == 0;
+    for (int j = 0; j < channels; j++) {
+        for (int part = 0; part < LANES_PARTS; part++) {
+            f->in = tile + j * f->columns * 16 + part * LANES_VEC;
+            f->mask = mask ? mask + at * LANES_MASK_BYTES + part * (int)sizeof(lanes_bits) : NULL;
+            f->row = out + row + part * LANES_VEC;
+            lanes_finish_row(f);
+        }
+        at += (ptrdiff_t)c->oh * c->ow;
+        row += (ptrdiff_t)c->y_h * c->y_w * 16;
+    }
+}
+
+/* How a row is cut into tiles: as wide as registers allow, but whole pooling windows where those
+ * are narrower. */
+typedef struct lanes_cuts {
+    int unit, units, pieces;
+} lanes_cuts;
+
+LANES_INLINE lanes_cuts lanes_cut_row(const ls_lanes_conv *c, int height)
+{
+    lanes_cuts cut;
+    int widest = lanes_widest(height);
+    if (lanes_window_of(c->kw, c->sw, height, 1) && widest > LANES_WINDOW_T)
+        widest = LANES_WINDOW_T;
+    cut.unit = c->pool_w <= widest ? c->pool_w : 1;
+    cut.units = c->ow / cut.unit;
+    cut.pieces = lanes_pieces(cut.units, widest / cut.unit);
+    return cut;
+}
+
+/* One row of `height` output channels. `tile` has everything but places and extents of the row;
+ * `x` is its first input row, `w` that of the kernel. */
+LANES_INLINE void lanes_conv_row(lanes_finish *f, lanes_tile *tile, lanes_cuts cut, const float *x,
+                                 int channel, int height, int y, float *out, uint8_t *mask)
+{
+    const ls_lanes_conv *c = f->c;
+    f->x0 = 0;
+    for (int piece = 0; piece < cut.pieces; piece++, f->x0 += f->columns) {
+        f->columns = lanes_cut(cut.units, cut.pieces, piece + 1) * cut.unit - f->x0;
+        lanes_tile_fn *run = lanes_window_of(c->kw, c->sw, height, f->columns);
+        float *const buffer = tile->out;
+        const float *const w = tile->w;
+        tile->x = x + (ptrdiff_t)f->x0 * c->sw * 16;
+        tile->out_j = f->columns * 16;
+        lanes_tile_all(tile, LANES_W_ADJACENT,
+                       run ? run : lanes_tile_of(LANES_W_ADJACENT, height, f->columns));
+        tile->out = buffer;
+        tile->w = w;
+        lanes_conv_epilogue(f, buffer, channel, height, y, out, mask);
+    }
+}
+
+static void lanes_conv_forward(const ls_lanes_conv *c, const float *x, const float *w,
+                               const float *b, float *y, uint8_t *mask, float *buffer)
+{
+    const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * LS_LANES_OC;
+    lanes_finish f = {.c = c, .share = vec_all(1.0f / (float)(c->pool_h * c->pool_w))};
+    lanes_tile tile = {
+        .n = {c->ic, 0, c->kw},
+        .x_step = {(ptrdiff_t)c->ih * c->iw * 16, (ptrdiff_t)c->iw * 16, 16},
+        .w_step = {taps, (ptrdiff_t)c->kw * LS_LANES_OC, LS_LANES_OC},
+        .x_t = (ptrdiff_t)c->sw * 16,
+        .out = buffer,
+        .out_t = 16,
+    };
+    int height;
+    for (int o = 0; o < c->oc; o += height) {
+        int in_eight = o % LS_LANES_OC, left = LS_LANES_OC - in_eight;
+        height = lanes_tallest(left < c->oc - o ? left : c->oc - o,
+                               lanes_window_of(c->kw, c->sw, LANES_WINDOW_J, 1)
+                                   ? LANES_WINDOW_J : LANES_CHANNELS);
+        const float *wo = w + (o / LS_LANES_OC) * taps * c->ic + in_eight;
+        const lanes_cuts cut = lanes_cut_row(c, height);
+        tile.init = b ? b + o : NULL;
+        for (int row = 0; row < c->oh; row++) {
+            int from, to;
+            lanes_rows_inside(c, row, &from, &to);
+            tile.n[1] = to - from;
+            tile.w = wo + (ptrdiff_t)from * c->kw * LS_LANES_OC;
+            lanes_conv_row(&f, &tile, cut, x + (ptrdiff_t)(row * c->sh - c->ph + from) * c->iw * 16,
+                           o, height, row, y, mask);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,135 @@
+/* The dense op. Scratch of backward: [dz, one block][its transpose]. */
+#include "base/error.h"
+#include "cpu/lanes_op.h"
+
+#include <string.h>
+
+typedef struct dense_op {
+    ls_lanes_op base; /* first */
+    int in, out, padded; /* padded: outputs rounded up to sixteen */
+    int bias, relu;
+} dense_op;
+
+static dense_op *self_of(ls_op *op)
+{
+    return (dense_op *)op;
+}
+
+static int dense_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    dense_op *op = self_of(base);
+    const ls_op_buffers *b = &op->base.b;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    op->base.kernels->dense_forward(op->in, op->out, op->base.groups, b->x, b->param[0],
+                                    op->bias ? b->param[1] : NULL, op->relu, b->y,
+                                    base->saved_bytes ? b->saved : NULL);
+    return LS_OK;
+}
+
+static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    dense_op *op = self_of(base);
+    const ls_op_buffers *b = &op->base.b;
+    const ls_lanes_kernels *k = op->base.kernels;
+    const size_t x_group = (size_t)op->in * LS_LANES, y_group = (size_t)op->out * LS_LANES;
+    float *dz = b->scratch;
+    float *dzt = dz + (size_t)LS_LANES_BLOCK_GROUPS * LS_LANES * (size_t)op->padded;
+    (void)stream;
+    (void)err;
+    for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
+        int groups = ls_lanes_block(&op->base, group);
+        int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
+        const uint8_t *mask = op->relu ? (const uint8_t *)b->saved +
+                                             (size_t)group * (size_t)op->out *
+                                                 (size_t)k->mask_bytes : NULL;
+        k->dense_grad(op->out, groups, (const float *)b->dy + (size_t)group * y_group, mask, dz,
+                      dzt);
+        k->dense_weights(op->in, op->out, groups, (const float *)b->x + (size_t)group * x_group,
+                         dzt, b->grad[0], op->bias ? b->grad[1] : NULL, add);
+        if (op->base.needs_dx)
+            k->dense_data(op->in, op->out, groups, dz, b->param[0],
+                          (float *)b->dx + (size_t)group * x_group);
+    }
+    return LS_OK;
+}
+
+/* ---- parameters: weight [out / 16][in][16], bias [out], both zero-padded ----------------------- */
+
+static size_t place(const dense_op *op, int o, int i)
+{
+    return ((size_t)(o / LS_LANES_OUT) * (size_t)op->in + (size_t)i) * LS_LANES_OUT +
+           (size_t)(o % LS_LANES_OUT);
+}
+
+static int dense_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
+{
+    const dense_op *op = self_of(base);
+    float *to = dst;
+    if (index < 0 || index >= base->params)
+        return ls_fail(err, LS_EINVAL, "dense has no parameter %d", index);
+    memset(to, 0, base->param_floats[index] * sizeof *to);
+    if (index == 1) {
+        memcpy(to, src, (size_t)op->out * sizeof *to);
+        return LS_OK;
+    }
+    for (int o = 0; o < op->out; o++)
+        for (int i = 0; i < op->in; i++)
+            to[place(op, o, i)] = *src++;
+    return LS_OK;
+}
+
+static int dense_export(ls_op *base, int index, float *dst, const void *src, ls_error *err)
+{
+    const dense_op *op = self_of(base);
+    const float *from = src;
+    if (index < 0 || index >= base->params)
+        return ls_fail(err, LS_EINVAL, "dense has no parameter %d", index);
+    if (index == 1) {
+        memcpy(dst, from, (size_t)op->out * sizeof *dst);
+        return LS_OK;
+    }
+    for (int o = 0; o < op->out; o++)
+        for (int i = 0; i < op->in; i++)
+            *dst++ = from[place(op, o, i)];
+    return LS_OK;
+}
+
+static const ls_op_impl dense_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = dense_forward,
+    .backward = dense_backward,
+    .import_param = dense_import,
+    .export_param = dense_export,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_lanes_dense_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                          const ls_op_desc *desc, ls_error *err)
+{
+    ls_lanes_op *base;
+    if (desc->u.dense.out < 1)
+        return ls_fail(err, LS_EINVAL, "dense: %d outputs", desc->u.dense.out);
+    int status = ls_lanes_op_new(&base, sizeof(dense_op), &dense_impl, host, kernels, desc, err);
+    if (status)
+        return status;
+    dense_op *op = (dense_op *)base;
+    ls_op *o = &base->op;
+    op->in = desc->x.c * desc->x.h * desc->x.w;
+    op->out = desc->u.dense.out;
+    op->padded = (op->out + LS_LANES_OUT - 1) / LS_LANES_OUT * LS_LANES_OUT;
+    op->bias = desc->u.dense.bias;
+    op->relu = desc->fuse_relu;
+    ls_lanes_op_set_y(base, op->out, 1, 1);
+    o->params = op->bias ? 2 : 1;
+    o->param_floats[0] = (size_t)op->padded * (size_t)op->in;
+    o->param_floats[1] = op->bias ? (size_t)op->padded : 0;
+    if (base->training && op->relu)
+        o->saved_bytes = (size_t)base->groups * (size_t)op->out * (size_t)kernels->mask_bytes;
+    if (base->training)
+        o->scratch_bytes = (size_t)2 * LS_LANES_BLOCK_GROUPS * LS_LANES * (size_t)op->padded *
+                           sizeof(float);
+    return ls_lanes_op_finish(out, base, desc, err);
+}

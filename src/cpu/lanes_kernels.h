@@ -1,0 +1,112 @@
+/* The kernels of the lanes family, as one table per instruction set.
+ *
+ * Activations lie as [group][c][h][w][16] (cpu_layout.h); a group is sixteen rows. Lanes beyond
+ * the last row hold finite numbers in activations and zeros in gradients, so that sums over all
+ * lanes are sums over the rows. All pointers are aligned to 64 bytes. Nothing here fails,
+ * allocates, or keeps state. Sums are made of fused multiply-adds where the instruction set has
+ * them: -ffp-contract=fast is allowed in these kernels, and in no other part of the library.
+ */
+#ifndef CPU_LANES_KERNELS_H
+#define CPU_LANES_KERNELS_H
+
+#include <lockstep/plugin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Gradients of parameters are added up in blocks of this many rows, whatever the schedule. */
+#define LS_LANES_BLOCK_GROUPS 2
+
+/* Weights of a convolution: [ceil(oc/8)][ic][kh][kw][8], zero-padded. */
+#define LS_LANES_OC 8
+/* The same, packed for backward: [ceil(ic/4)][kh][kw][oc][4]. */
+#define LS_LANES_IC 4
+/* Weights of a dense layer: [ceil(out/16)][in][16], zero-padded. */
+#define LS_LANES_OUT 16
+
+/* A convolution of one group. Its input has its columns already padded (ph is done by leaving
+ * rows out, pw by a copy with zero columns), and of its output only those rows and columns exist
+ * that the fused pool reads. */
+typedef struct ls_lanes_conv {
+    int ic, ih, iw;         /* input; iw includes the padding */
+    int oc, oh, ow;         /* output before pooling, the live part */
+    int kh, kw, sh, sw, ph;
+    int x_w, pw;            /* columns of x and dx, and the padding left of them */
+    int relu;
+    int pool_h, pool_w;     /* the window of the fused average pool, 1 × 1: none */
+    int y_h, y_w;           /* output after pooling: oh / pool_h, ow / pool_w */
+} ls_lanes_conv;
+
+/* Where a gradient of a convolution's output before pooling lies; steps in floats. */
+typedef struct ls_lanes_grad {
+    const float *d;
+    ptrdiff_t group, channel, row; /* columns are 16 apart */
+} ls_lanes_grad;
+
+typedef struct ls_lanes_pool {
+    int c, ih, iw, oh, ow;
+    ls_pool2d p;
+} ls_lanes_pool;
+
+typedef struct ls_lanes_kernels {
+    const char *name; /* "avx512", "avx2", "generic" */
+    int mask_bytes;   /* of the signs of sixteen lanes */
+
+    /* y ← pool(relu(w * x + b)); b may be NULL. `mask` receives the signs in front of relu,
+     * [oc][oh][ow], unless it is NULL. `tile` holds LS_LANES_TILE floats. */
+    void (*conv_forward)(const ls_lanes_conv *c, const float *x, const float *w, const float *b,
+                         float *y, uint8_t *mask, float *tile);
+
+    /* d ← the gradient in front of pool and relu, [oh][n][ow], of channels first … first + n − 1
+     * out of dy and the mask of one group. */
+    void (*conv_unpool)(const ls_lanes_conv *c, const float *dy, const uint8_t *mask, int first,
+                        int n, float *d);
+
+    /* gw, gb (which may be NULL) of the eight channels from `first` (a multiple of 8), summed
+     * over `groups` groups. g.d is the first of these channels. gw, gb are the whole arrays. `sums` holds
+     * ls_lanes_conv_sums(c) floats. */
+    void (*conv_weights)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int groups,
+                         int first, float *gw, float *gb, int add, float *sums);
+
+    /* dx of one group; `w` packed for backward. */
+    void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
+
+    /* y ← w · x + b with an optional relu, whose signs go to mask [group][out] unless NULL. */
+    void (*dense_forward)(int in, int out, int groups, const float *x, const float *w,
+                          const float *b, int relu, float *y, uint8_t *mask);
+    /* dz ← dy where the mask allows (NULL: everywhere), [group][out rounded up to 16], and its
+     * transpose dzt [rows][out rounded up]. Both zero where they are padding. */
+    void (*dense_grad)(int out, int groups, const float *dy, const uint8_t *mask, float *dz,
+                       float *dzt);
+    void (*dense_weights)(int in, int out, int groups, const float *x, const float *dzt, float *gw,
+                          float *gb, int add);
+    void (*dense_data)(int in, int out, int groups, const float *dz, const float *w, float *dx);
+
+    /* One group. `which` [c][oh][ow][16] receives where in its window each maximum was found,
+     * unless it is NULL; it is not used by averages. */
+    void (*pool_forward)(const ls_lanes_pool *p, const float *x, float *y, uint16_t *which);
+    void (*pool_backward)(const ls_lanes_pool *p, const float *dy, const uint16_t *which,
+                          float *dx);
+
+    /* n sixteens; mask may be NULL. */
+    void (*relu_forward)(size_t n, const float *x, float *y, uint8_t *mask);
+    void (*relu_backward)(size_t n, const float *dy, const uint8_t *mask, float *dx);
+
+    /* One group of `rows` ≤ 16 rows: dx ← softmax(x) − onehot(labels), unless NULL, 0 in unused
+     * lanes; adds each row's loss to loss[0 … 15] and 1 to correct[…] where it is right. */
+    void (*loss)(int classes, int rows, const float *x, const uint8_t *labels, float *dx,
+                 float *loss, float *correct);
+} ls_lanes_kernels;
+
+/* Floats of conv_forward's `tile`. */
+#define LS_LANES_TILE (8 * 6 * 16)
+
+/* Floats of conv_weights' `sums`. */
+size_t ls_lanes_conv_sums(const ls_lanes_conv *c);
+
+extern const ls_lanes_kernels ls_lanes_generic;
+#if defined(__x86_64__)
+extern const ls_lanes_kernels ls_lanes_avx2;
+extern const ls_lanes_kernels ls_lanes_avx512;
+#endif
+
+#endif

@@ -1,0 +1,47 @@
+/* What the ops of the lanes family have in common; inside the family only. */
+#ifndef CPU_LANES_OP_H
+#define CPU_LANES_OP_H
+
+#include "cpu/cpu_layout.h"
+#include "cpu/lanes_kernels.h"
+
+typedef struct ls_lanes_op {
+    ls_op op; /* first */
+    const ls_host *host;
+    const ls_lanes_kernels *kernels;
+    ls_op_buffers b;
+    int groups;       /* of sixteen rows */
+    int training, needs_dx;
+    char kernel[48];
+} ls_lanes_op;
+
+/* A zeroed op of `size` bytes that begins with an ls_lanes_op, its `y` of rows × c × h × w in
+ * lanes. Checks x's layout and the twin. Errors: LS_EUNSUPPORTED, LS_ENOMEM. */
+int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl, const ls_host *host,
+                    const ls_lanes_kernels *kernels, const ls_op_desc *desc, ls_error *err);
+
+/* Sets op.y. */
+void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w);
+
+/* Hands the finished op over in `*out`; destroys it and fails with LS_EINVAL when its parameters
+ * are not those of the twin. */
+int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_error *err);
+
+/* bind and destroy of every op of the family. */
+int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
+void ls_lanes_op_destroy(ls_op *op);
+
+/* Groups of the block that starts at group `first`. */
+static inline int ls_lanes_block(const ls_lanes_op *op, int first)
+{
+    int left = op->groups - first;
+    return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
+}
+
+/* The creators, one per kind; errors as ls_lanes_op_create. */
+typedef int ls_lanes_creator(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                             const ls_op_desc *desc, ls_error *err);
+ls_lanes_creator ls_lanes_conv_create, ls_lanes_dense_create, ls_lanes_pool_create,
+    ls_lanes_relu_create, ls_lanes_loss_create, ls_lanes_gather_create;
+
+#endif

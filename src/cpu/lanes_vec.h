@@ -1,0 +1,201 @@
+/* The vector type of the instruction set that this file is being compiled for.
+ *
+ * The kernels (lanes_*_kernel.h) are compiled once per instruction set, by lanes_avx512.c,
+ * lanes_avx2.c and lanes_generic.c. Data comes in sixteens (LS_LANES): one `vec` where a register
+ * holds sixteen floats, else LANES_PARTS of them side by side, and the kernels work through one
+ * part after the other. Compiler vector extensions do the arithmetic; only the two things that
+ * they cannot say (a maximum that keeps NaN, signs as bits) are written per instruction set.
+ */
+#ifndef CPU_LANES_VEC_H
+#define CPU_LANES_VEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__AVX512F__)
+#define LANES_VEC 16 /* floats in a register */
+#define LANES_SUMS 24 /* sums that a kernel keeps in registers; the rest is for its operands */
+#define LANES_CHANNELS 8 /* output channels of a forward tile: tall tiles read x less often */
+#include <immintrin.h>
+typedef uint16_t lanes_bits;
+#elif defined(__AVX__)
+#define LANES_VEC 8
+#define LANES_SUMS 12
+#define LANES_CHANNELS 4
+#include <immintrin.h>
+typedef uint8_t lanes_bits;
+#else
+#define LANES_VEC 4
+#define LANES_SUMS 12
+#define LANES_CHANNELS 4
+typedef uint8_t lanes_bits;
+#endif
+
+#define LANES_PARTS (16 / LANES_VEC)
+
+/* Signs of sixteen lanes in memory: one lanes_bits per part. */
+#define LANES_MASK_BYTES ((int)sizeof(lanes_bits) * LANES_PARTS)
+
+typedef float vec __attribute__((vector_size(LANES_VEC * 4)));
+typedef int32_t ivec __attribute__((vector_size(LANES_VEC * 4)));
+/* The same in memory, among floats. */
+typedef float vec_memory __attribute__((vector_size(LANES_VEC * 4), may_alias));
+typedef float vec_unaligned __attribute__((vector_size(LANES_VEC * 4), aligned(4), may_alias));
+
+#define LANES_INLINE static inline __attribute__((always_inline, unused))
+
+#if defined(__clang__)
+#define LANES_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define LANES_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+LANES_INLINE vec vec_load(const float *p)
+{
+    return *(const vec_memory *)p;
+}
+
+LANES_INLINE void vec_store(float *p, vec v)
+{
+    *(vec_memory *)p = v;
+}
+
+LANES_INLINE vec vec_all(float value)
+{
+    return value - (vec){0};
+}
+
+/* Lanes of a where the lane of `mask` is −1, of b where it is 0. */
+LANES_INLINE vec vec_select(ivec mask, vec a, vec b)
+{
+    return (vec)(((ivec)a & mask) | ((ivec)b & ~mask));
+}
+
+#if defined(__AVX512F__)
+
+/* max(v, 0); NaN stays NaN. */
+LANES_INLINE vec vec_relu(vec v)
+{
+    return (vec)_mm512_max_ps(_mm512_setzero_ps(), (__m512)v);
+}
+
+/* Bit i: lane i is above zero. */
+LANES_INLINE lanes_bits vec_positive(vec v)
+{
+    return _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_GT_OQ);
+}
+
+/* The lanes whose bit is set, 0 elsewhere. */
+LANES_INLINE vec vec_keep(lanes_bits bits, vec v)
+{
+    return (vec)_mm512_maskz_mov_ps(bits, (__m512)v);
+}
+
+#else
+
+#if defined(__AVX__)
+LANES_INLINE lanes_bits vec_positive(vec v)
+{
+    return (lanes_bits)_mm256_movemask_ps((__m256)(v > 0));
+}
+#else
+LANES_INLINE lanes_bits vec_positive(vec v)
+{
+    ivec bit = (v > 0) & (ivec){1, 2, 4, 8};
+    return (lanes_bits)(bit[0] | bit[1] | bit[2] | bit[3]);
+}
+#endif
+
+LANES_INLINE vec vec_relu(vec v)
+{
+    return vec_select(v < 0, (vec){0}, v);
+}
+
+LANES_INLINE vec vec_keep(lanes_bits bits, vec v)
+{
+#if LANES_VEC == 8
+    const ivec weight = {1, 2, 4, 8, 16, 32, 64, 128};
+#else
+    const ivec weight = {1, 2, 4, 8};
+#endif
+    ivec all = (int32_t)bits - (ivec){0};
+    return (vec)(((all & weight) != 0) & (ivec)v);
+}
+
+#endif
+
+/* One step of summing lanes: where bit `s` of a lane's number is clear the sum of the two lanes
+ * of `a` that differ in that bit, where it is set that of `b`. */
+#define LANES_FOLD(a, b, lo, hi) \
+    (__builtin_shufflevector(a, b, lo) + __builtin_shufflevector(a, b, hi))
+
+/* Lane i of the result is the sum of the lanes of v[i]; v holds LANES_VEC vectors and is used
+ * up. */
+LANES_INLINE vec vec_sum_each(vec *v)
+{
+#define LANES_LIST(...) __VA_ARGS__
+#if LANES_VEC == 16
+    LANES_UNROLL
+    for (int i = 0; i < 8; i++)
+        v[i] = LANES_FOLD(v[i], v[i + 8],
+                          LANES_LIST(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+                          LANES_LIST(8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
+    LANES_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = LANES_FOLD(v[i], v[i + 4],
+                          LANES_LIST(0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
+                          LANES_LIST(4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31));
+    LANES_UNROLL
+    for (int i = 0; i < 2; i++)
+        v[i] = LANES_FOLD(v[i], v[i + 2],
+                          LANES_LIST(0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+                          LANES_LIST(2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
+    return LANES_FOLD(v[0], v[1],
+                      LANES_LIST(0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30),
+                      LANES_LIST(1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31));
+#elif LANES_VEC == 8
+    LANES_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = LANES_FOLD(v[i], v[i + 4], LANES_LIST(0, 1, 2, 3, 8, 9, 10, 11),
+                          LANES_LIST(4, 5, 6, 7, 12, 13, 14, 15));
+    LANES_UNROLL
+    for (int i = 0; i < 2; i++)
+        v[i] = LANES_FOLD(v[i], v[i + 2], LANES_LIST(0, 1, 8, 9, 4, 5, 12, 13),
+                          LANES_LIST(2, 3, 10, 11, 6, 7, 14, 15));
+    return LANES_FOLD(v[0], v[1], LANES_LIST(0, 8, 2, 10, 4, 12, 6, 14),
+                      LANES_LIST(1, 9, 3, 11, 5, 13, 7, 15));
+#else
+    LANES_UNROLL
+    for (int i = 0; i < 2; i++)
+        v[i] = LANES_FOLD(v[i], v[i + 2], LANES_LIST(0, 1, 4, 5), LANES_LIST(2, 3, 6, 7));
+    return LANES_FOLD(v[0], v[1], LANES_LIST(0, 4, 2, 6), LANES_LIST(1, 5, 3, 7));
+#endif
+#undef LANES_LIST
+}
+
+/* to[i] (+)= the sum of the sixteen lanes of from[i], for `n` sixteens in memory. `from` has room
+ * for n rounded up to a multiple of sixteen; `to` need not be aligned. */
+LANES_INLINE void lanes_sum_each(float *to, const float *from, int n, int add)
+{
+    for (int i = 0; i < n; i += LANES_VEC) {
+        vec v[LANES_VEC];
+        for (int k = 0; k < LANES_VEC; k++) {
+            const float *p = from + (ptrdiff_t)(i + k) * 16;
+            v[k] = vec_load(p);
+            for (int part = 1; part < LANES_PARTS; part++)
+                v[k] += vec_load(p + part * LANES_VEC);
+        }
+        vec sum = vec_sum_each(v);
+        if (i + LANES_VEC <= n) {
+            vec_unaligned *out = (vec_unaligned *)(to + i);
+            if (add)
+                sum += *out;
+            *out = sum;
+        } else {
+            for (int k = 0; i + k < n; k++)
+                to[i + k] = add ? to[i + k] + sum[k] : sum[k];
+        }
+    }
+}
+
+#endif

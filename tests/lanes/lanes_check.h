@@ -1,0 +1,48 @@
+/* Running one op of the lanes family with given kernels, and the reference back end with double
+ * sums beside it, on the same random data. Everything a test sees is row-major.
+ *
+ *     lanes_case c = {.desc = …};              x's shape, kind, parameters; `desc.training` etc.
+ *     lanes_data *in = lanes_data_create(&c.desc, seed);
+ *     lanes_data *got = lanes_run(kernels, &c.desc, in, block), *want = lanes_oracle(&c.desc, in);
+ *     lanes_expect_near("…", got, want);
+ *
+ * Failures end the running cmocka test.
+ */
+#ifndef LANES_LANES_CHECK_H
+#define LANES_LANES_CHECK_H
+
+#include "cpu/lanes_kernels.h"
+
+/* Inputs and results of one op; arrays that an op has no use for are NULL. */
+typedef struct lanes_data {
+    size_t x_n, y_n, param_n[LS_OP_PARAMS];
+    float *x, *dy, *param[LS_OP_PARAMS];    /* inputs */
+    float *y, *dx, *grad[LS_OP_PARAMS];     /* results */
+    float stats[2];
+    uint8_t *labels;
+} lanes_data;
+
+/* Draws x, dy, parameters and labels for a description whose x is row-major. */
+lanes_data *lanes_data_create(const ls_op_desc *desc, uint64_t seed);
+void lanes_data_destroy(lanes_data *data);
+
+/* Forward and, in training, backward. The rows are worked through `block` at a time by ops of
+ * that many rows (a twin for the rest) with LS_RUN_ACCUMULATE from the second block on; 0 is all
+ * at once. With `again` everything is run a second time, accumulating, so that sums double.
+ * Memory that an op may not rely on is filled with NaN. */
+lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
+                      const lanes_data *in, int block, int again);
+
+/* The same by the reference back end, a fused pool taken apart. */
+lanes_data *lanes_oracle(const ls_op_desc *desc, const lanes_data *in);
+
+/* Every result within 1e-5 of the norm of the wanted one; statistics within 1e-6, `times` over. */
+void lanes_expect_near(const char *what, const lanes_data *got, const lanes_data *want, int times);
+
+/* Every result with the same bits. */
+void lanes_expect_same(const char *what, const lanes_data *a, const lanes_data *b);
+
+/* One line that describes the op. Static storage. */
+const char *lanes_text(const ls_op_desc *desc);
+
+#endif

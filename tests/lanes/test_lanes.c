@@ -1,0 +1,289 @@
+/* The lanes family: every op with the kernels of every instruction set that this CPU has, on
+ * random shapes, against the reference back end with double sums. */
+#include "base/rng.h"
+#include "cpu/cpu_layout.h"
+#include "cpu/lanes.h"
+#include "lanes/lanes_check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define CONV_CASES 220
+#define OTHER_CASES 60
+
+/* ---- random descriptions ---------------------------------------------------------------------- */
+
+typedef struct dice {
+    uint64_t seed, next;
+} dice;
+
+static int roll(dice *d, int low, int high)
+{
+    return low + (int)(ls_rng_uniform(d->seed, 99, 0, d->next++) * (float)(high - low + 1));
+}
+
+static ls_op_desc start(dice *d, ls_op_kind kind, int rows, int c, int h, int w)
+{
+    ls_op_desc desc = {.size = sizeof desc, .kind = kind, .training = 1};
+    desc.x = (ls_tensor){LS_F32, rows, c, h, w, NULL, 0};
+    desc.needs_dx = roll(d, 0, 3) > 0;
+    return desc;
+}
+
+/* Fuses an average pool over windows side by side, if one fits. */
+static void fuse_pool(dice *d, ls_op_desc *desc)
+{
+    const ls_conv2d *k = &desc->u.conv2d;
+    int oh = (desc->x.h + 2 * k->ph - k->kh) / k->sh + 1;
+    int ow = (desc->x.w + 2 * k->pw - k->kw) / k->sw + 1;
+    int h = roll(d, 1, oh < 3 ? oh : 3), w = roll(d, 1, ow < 3 ? ow : 3);
+    desc->fuse_pool = 1;
+    desc->pool = (ls_pool2d){.kh = h, .kw = w, .sh = h, .sw = w};
+}
+
+/* Odd sizes, strides and paddings; every fifth case has many channels, every seventh is 1 × 1. */
+static ls_op_desc random_conv(dice *d, int number)
+{
+    int many = number % 5 == 0, side = many ? 9 : 17;
+    int in = roll(d, 1, many ? 70 : 9), out = roll(d, 1, many ? 70 : 21);
+    ls_conv2d k = {.out = out, .kh = roll(d, 1, 7), .kw = roll(d, 1, 7), .sh = roll(d, 1, 3),
+                   .sw = roll(d, 1, 3), .ph = roll(d, 0, 3), .pw = roll(d, 0, 3),
+                   .bias = roll(d, 0, 3) > 0};
+    if (number % 7 == 0)
+        k.kh = k.kw = 1;
+    int h = roll(d, 1, side), w = roll(d, 1, side);
+    h = h + 2 * k.ph < k.kh ? k.kh : h;
+    w = w + 2 * k.pw < k.kw ? k.kw : w;
+    ls_op_desc desc = start(d, LS_OP_CONV2D, roll(d, 1, many ? 18 : 40), in, h, w);
+    desc.u.conv2d = k;
+    desc.fuse_relu = roll(d, 0, 1);
+    if (roll(d, 0, 1))
+        fuse_pool(d, &desc);
+    return desc;
+}
+
+static ls_op_desc random_dense(dice *d, int number)
+{
+    ls_op_desc desc = start(d, LS_OP_DENSE, roll(d, 1, 70), roll(d, 1, 20), roll(d, 1, 5),
+                            roll(d, 1, 5));
+    desc.u.dense = (ls_dense){roll(d, 1, number % 2 ? 40 : 150), roll(d, 0, 3) > 0};
+    desc.fuse_relu = roll(d, 0, 1);
+    return desc;
+}
+
+static ls_op_desc random_pool(dice *d, int number)
+{
+    ls_op_desc desc = start(d, LS_OP_POOL, roll(d, 1, 40), roll(d, 1, 8), roll(d, 4, 13),
+                            roll(d, 4, 13));
+    int kh = roll(d, 1, 4), kw = roll(d, 1, 4);
+    desc.pool = (ls_pool2d){number % 2, kh, kw, roll(d, 1, 3), roll(d, 1, 3),
+                            roll(d, 0, kh / 2), roll(d, 0, kw / 2)};
+    return desc;
+}
+
+static ls_op_desc random_relu(dice *d, int number)
+{
+    (void)number;
+    return start(d, LS_OP_RELU, roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+}
+
+static ls_op_desc random_loss(dice *d, int number)
+{
+    (void)number;
+    return start(d, LS_OP_SOFTMAX_XENT, roll(d, 1, 70), roll(d, 2, 40), 1, 1);
+}
+
+/* ---- comparisons ------------------------------------------------------------------------------ */
+
+typedef ls_op_desc draw_desc(dice *d, int number);
+
+/* What is to be compared for one description and one set of kernels. */
+typedef void compare(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
+                     const lanes_data *in, const char *what);
+
+static void for_each_case(draw_desc *draw, compare *check, uint64_t seed, int cases)
+{
+    for (int i = 0; i < cases; i++) {
+        dice d = {seed + (uint64_t)i, 0};
+        ls_op_desc desc = draw(&d, i);
+        lanes_data *in = lanes_data_create(&desc, seed + (uint64_t)i);
+        int known;
+        for (int set = 0; ls_lanes_kernels_of(set, &known) || known; set++) {
+            const ls_lanes_kernels *kernels = ls_lanes_kernels_of(set, &known);
+            char what[400];
+            if (!kernels)
+                continue;
+            snprintf(what, sizeof what, "%s, case %d: %s", kernels->name, i, lanes_text(&desc));
+            check(kernels, &desc, in, what);
+        }
+        lanes_data_destroy(in);
+    }
+}
+
+static void like_the_reference(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
+                               const lanes_data *in, const char *what)
+{
+    lanes_data *want = lanes_oracle(desc, in);
+    lanes_data *once = lanes_run(kernels, desc, in, 0, 0);
+    lanes_expect_near(what, once, want, 1);
+    lanes_data *twice = lanes_run(kernels, desc, in, 0, 1);
+    lanes_expect_near(what, twice, want, 2);
+    lanes_data_destroy(want);
+    lanes_data_destroy(once);
+    lanes_data_destroy(twice);
+}
+
+static void same_in_blocks(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
+                           const lanes_data *in, const char *what)
+{
+    lanes_data *whole = lanes_run(kernels, desc, in, 0, 0);
+    lanes_data *blocks = lanes_run(kernels, desc, in, 32, 0);
+    lanes_expect_same(what, whole, blocks);
+    lanes_data_destroy(whole);
+    lanes_data_destroy(blocks);
+}
+
+/* y without training is y with it. */
+static void same_in_inference(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
+                              const lanes_data *in, const char *what)
+{
+    ls_op_desc inference = *desc, training = *desc;
+    inference.training = inference.needs_dx = training.needs_dx = 0;
+    lanes_data *a = lanes_run(kernels, &inference, in, 0, 0);
+    lanes_data *b = lanes_run(kernels, &training, in, 0, 0);
+    for (int i = 0; i < LS_OP_PARAMS; i++)
+        a->param_n[i] = 0; /* only one of them has gradients */
+    lanes_expect_same(what, a, b);
+    lanes_data_destroy(a);
+    lanes_data_destroy(b);
+}
+
+static void convolution_matches_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_conv, like_the_reference, 1000, CONV_CASES);
+}
+
+static void dense_matches_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_dense, like_the_reference, 2000, OTHER_CASES);
+}
+
+static void pool_matches_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_pool, like_the_reference, 3000, OTHER_CASES);
+}
+
+static void relu_matches_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_relu, like_the_reference, 4000, 20);
+}
+
+static void loss_matches_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_loss, like_the_reference, 5000, OTHER_CASES);
+}
+
+/* A shard of 70 rows in one call, and as 32 + 32 + 6 rows with LS_RUN_ACCUMULATE. */
+static ls_op_desc seventy_rows(dice *d, int number)
+{
+    static draw_desc *const draws[] = {random_conv, random_dense, random_loss};
+    ls_op_desc desc = draws[number % 3](d, number + 1);
+    desc.x.rows = 70;
+    return desc;
+}
+
+static void blocks_of_a_shard_give_the_same_bits(void **state)
+{
+    (void)state;
+    for_each_case(seventy_rows, same_in_blocks, 6000, 30);
+}
+
+static void inference_gives_the_same_bits(void **state)
+{
+    (void)state;
+    for_each_case(random_conv, same_in_inference, 7000, 20);
+    for_each_case(random_pool, same_in_inference, 7100, 10);
+}
+
+/* ---- declining -------------------------------------------------------------------------------- */
+
+static int creates(const ls_op_desc *desc, ls_cpu_family family)
+{
+    ls_cpu_device device = {.family = family};
+    ls_op_desc d = *desc;
+    ls_op *op = NULL;
+    ls_error err = {0};
+    int status = ls_lanes_op_create(&op, &device, &d, &err);
+    assert_true((status == LS_OK) == (op != NULL));
+    assert_true((status == LS_OK) == (err.text[0] == '\0'));
+    if (op)
+        op->impl->destroy(op);
+    return status;
+}
+
+static ls_op_desc conv_between(int in, int out)
+{
+    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CONV2D};
+    ls_tensor x = {LS_F32, 8, in, 9, 9, NULL, 0};
+    desc.x = ls_lanes_tensor(&x);
+    desc.u.conv2d = (ls_conv2d){.out = out, .kh = 3, .kw = 3, .sh = 1, .sw = 1};
+    return desc;
+}
+
+static void many_channels_are_left_to_the_library(void **state)
+{
+    (void)state;
+    ls_op_desc few = conv_between(20, 50), full = conv_between(64, 64), wide = conv_between(3, 70);
+    assert_int_equal(creates(&few, LS_CPU_FAMILY_AUTO), LS_OK);
+    assert_int_equal(creates(&full, LS_CPU_FAMILY_AUTO), LS_EUNSUPPORTED);
+    assert_int_equal(creates(&wide, LS_CPU_FAMILY_AUTO), LS_EUNSUPPORTED);
+    assert_int_equal(creates(&full, LS_CPU_FAMILY_LANES), LS_OK);
+    assert_int_equal(creates(&few, LS_CPU_FAMILY_DNNL), LS_EUNSUPPORTED);
+}
+
+static void other_layouts_and_pools_are_declined(void **state)
+{
+    (void)state;
+    ls_op_desc plain = conv_between(1, 20), overlapping = plain, maximum = plain;
+    plain.x.layout = NULL;
+    assert_int_equal(creates(&plain, LS_CPU_FAMILY_AUTO), LS_EUNSUPPORTED);
+    overlapping.fuse_pool = maximum.fuse_pool = 1;
+    overlapping.pool = (ls_pool2d){.kh = 3, .kw = 3, .sh = 2, .sw = 2};
+    maximum.pool = (ls_pool2d){.max = 1, .kh = 2, .kw = 2, .sh = 2, .sw = 2};
+    assert_int_equal(creates(&overlapping, LS_CPU_FAMILY_AUTO), LS_EUNSUPPORTED);
+    assert_int_equal(creates(&maximum, LS_CPU_FAMILY_AUTO), LS_EUNSUPPORTED);
+}
+
+static void a_kernel_larger_than_its_image_is_an_error(void **state)
+{
+    (void)state;
+    ls_op_desc desc = conv_between(1, 20);
+    desc.u.conv2d.kh = 10;
+    assert_int_equal(creates(&desc, LS_CPU_FAMILY_AUTO), LS_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolution_matches_double_sums),
+        cmocka_unit_test(dense_matches_double_sums),
+        cmocka_unit_test(pool_matches_double_sums),
+        cmocka_unit_test(relu_matches_double_sums),
+        cmocka_unit_test(loss_matches_double_sums),
+        cmocka_unit_test(blocks_of_a_shard_give_the_same_bits),
+        cmocka_unit_test(inference_gives_the_same_bits),
+        cmocka_unit_test(many_channels_are_left_to_the_library),
+        cmocka_unit_test(other_layouts_and_pools_are_declined),
+        cmocka_unit_test(a_kernel_larger_than_its_image_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
