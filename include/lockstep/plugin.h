@@ -72,7 +72,14 @@ typedef enum ls_op_kind {
     LS_OP_RELU = 5,         /* max(x, 0); its derivative at 0 is 0 */
     LS_OP_SOFTMAX_XENT = 6, /* logits and labels → summed loss, correct count, gradient */
     LS_OP_SGD = 7,          /* the optimizer's step over a whole arena */
-    LS_OP_EXPORT = 8        /* x in any layout → y row-major (layout NULL); dx from row-major dy */
+    LS_OP_EXPORT = 8,       /* x in any layout → y row-major (layout NULL); dx from row-major dy */
+    LS_OP_BATCHNORM = 9,    /* params: weight [c], bias [c]; statistics over rows, h and w */
+    LS_OP_ADD = 10,         /* y = x + x2, of the same shape; x2 may have another layout */
+    LS_OP_SIGMOID = 11,     /* 1 / (1 + e⁻ˣ) */
+    LS_OP_TANH = 12,
+    LS_OP_DROPOUT = 13,     /* training: x / (1 − p), or 0 with probability p; else y = x */
+    LS_OP_ADAMW = 14,       /* the optimizer's step over a whole arena */
+    LS_OP_RUNNING = 15      /* running statistics ← (1 − momentum)·them + momentum·the step's */
 } ls_op_kind;
 
 typedef struct ls_conv2d {
@@ -88,40 +95,92 @@ typedef struct ls_dense {
     int bias;
 } ls_dense;
 
-/* An average divides by the pixels of the window that lie inside the image. */
+/* An average divides by the pixels of the window that lie inside the image. Padding is smaller than
+ * the kernel, so that every window has one. */
 typedef struct ls_pool2d {
     int max;          /* non-zero: maximum (the first of equal values wins), else average */
     int kh, kw, sh, sw, ph, pw;
 } ls_pool2d;
 
-/* y = (pixel / 255 − mean[c]) / std[c]; channels beyond the fourth use the fourth's. */
+/* y = (pixel / 255 − mean[c]) / std[c]; channels beyond the fourth use the fourth's.
+ * In a gather whose desc has `training` set, the image is first cropped and flipped at random: with
+ * w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row), pixel (i, j) comes from
+ * (i + w[0] mod (2·crop + 1) − crop, j + w[1] mod (2·crop + 1) − crop), a pixel of 0 outside the image, and
+ * columns are mirrored before that when `flip` is set and w[2] is odd. */
 typedef struct ls_gather {
     float mean[4], std[4];
+    int crop; /* pixels of zero padding for random crops, 0: none */
+    int flip; /* non-zero: mirror half of the images */
 } ls_gather;
 
-/* g ← g·scale + weight_decay·w;  v ← momentum·v + g (g alone when momentum is 0);  w ← w − lr·v */
+/* g ← g·scale + weight_decay·w;  v ← momentum·v + g (g alone when momentum is 0);
+ * w ← w − lr·v, or with `nesterov` w ← w − lr·(g + momentum·v). As PyTorch's SGD. */
 typedef struct ls_sgd {
     float momentum, weight_decay;
     size_t count;     /* floats in the arena, a multiple of 16 */
+    int nesterov;
 } ls_sgd;
+
+/* g ← g·scale;  m ← β₁·m + (1 − β₁)·g;  v ← β₂·v + (1 − β₂)·g²;  w ← w·(1 − lr·weight_decay);
+ * w ← w − lr/(1 − β₁ᵗ) · m / (√v/√(1 − β₂ᵗ) + ε), t = args->step from 1. As PyTorch's AdamW. */
+typedef struct ls_adamw {
+    float beta1, beta2, epsilon, weight_decay;
+    size_t count;     /* floats in the arena, a multiple of 16 */
+} ls_adamw;
+
+/* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and
+ * variance (divided by n); forward also writes its contribution to the running statistics:
+ * rows·mean [c], then rows·variance·n/(n − 1) [c] (n the values per channel, the factor 1 when n is
+ * 1). Evaluation: the running statistics. */
+typedef struct ls_batchnorm {
+    float epsilon;
+} ls_batchnorm;
+
+/* Element e (in c, h, w order) of dataset row r is dropped when
+ * ls_rng_uniform(seed, stream, epoch, r·(c·h·w) + e) < p. */
+typedef struct ls_dropout {
+    float p;
+    uint32_t stream;
+} ls_dropout;
+
+/* Logits are vectors (h = w = 1). The target is (1 − smoothing) for the label plus smoothing /
+ * classes for each; the loss is the cross-entropy with that target. A row is correct when its first
+ * largest logit is the label's. */
+typedef struct ls_softmax_xent {
+    float smoothing;
+} ls_softmax_xent;
+
+/* param[0][i] += momentum·(grad[0][i]·args->row_scale − param[0][i]) */
+typedef struct ls_running {
+    float momentum;
+    size_t count;
+} ls_running;
 
 typedef struct ls_op_desc {
     size_t size;      /* sizeof(ls_op_desc) */
     ls_op_kind kind;
     ls_tensor x;      /* the input as its producer made it; for a gather: one dataset row, u8, with
                          `rows` the rows of a batch. Unused by LS_OP_SGD */
+    ls_tensor x2;     /* LS_OP_ADD and fuse_add: the second input */
     const ls_layout *y_hint; /* what preferred_layout said of y's first consumer, or NULL */
     const ls_op *twin; /* an op of the same layer for another number of rows, or NULL: parameters
                           are shared with it, so their layout must be the twin's */
     int training;     /* non-zero: backward will be called */
-    int needs_dx;     /* non-zero: backward must write dx */
-    int fuse_relu;    /* conv2d, dense: relu follows. May be declined with LS_EUNSUPPORTED */
+    int needs_dx;     /* non-zero: backward must write dx, and dx2 where there is an x2 */
+    int fuse_relu;    /* conv2d, dense, batchnorm, add: relu follows. May be declined with
+                         LS_EUNSUPPORTED, as every fused form */
+    int fuse_add;     /* batchnorm: x2 is added before the relu. May be declined */
     int fuse_pool;    /* conv2d: `pool` follows (after the relu, if any). May be declined */
     union {
         ls_gather gather;
         ls_conv2d conv2d;
         ls_dense dense;
         ls_sgd sgd;
+        ls_adamw adamw;
+        ls_batchnorm batchnorm;
+        ls_dropout dropout;
+        ls_softmax_xent softmax_xent;
+        ls_running running;
     } u;
     ls_pool2d pool;   /* LS_OP_POOL, and fuse_pool */
 } ls_op_desc;
@@ -131,7 +190,9 @@ typedef struct ls_op_desc {
 typedef struct ls_step_args {
     const uint32_t *rows; /* gather: dataset row of each row of the batch */
     float lr;             /* sgd */
-    float scale;          /* sgd: what the gradient sum is multiplied with, 1 / rows */
+    float scale;          /* optimizers: what the gradient sum is multiplied with */
+    float row_scale;      /* running statistics: 1 / rows of the minibatch */
+    uint64_t step;        /* optimizers: this step's number, from 1 */
     uint64_t seed;        /* draws of random ops: (seed, stream, epoch, dataset row or element) */
     uint32_t epoch;
 } ls_step_args;
@@ -141,7 +202,7 @@ typedef struct ls_step_args {
 
 /* Every pointer an op may use, fixed by `bind`. Memory is the device's, allocated by its `alloc`,
  * except `args` and where a device says LS_DEVICE_HOST_MEMORY. Fields an op has no use for are
- * NULL. */
+ * NULL. What a call writes (y, dx, gradients, saved) or uses (scratch) may hold anything before. */
 typedef struct ls_op_buffers {
     const ls_step_args *args;
     const void *x;         /* gather: the whole dataset's images, [rows][c][h][w] u8 */
@@ -154,6 +215,10 @@ typedef struct ls_op_buffers {
     const uint8_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
     uint8_t *labels_out;   /* gather: the batch's */
     float *stats;          /* softmax_xent: [0] summed loss, [1] correct predictions */
+    const void *x2;        /* the second input, and its gradient */
+    void *dx2;
+    const float *running;  /* batchnorm: mean [c], variance [c], read in evaluation */
+    float *contribution;   /* batchnorm: 2·c floats, written in training */
     void *saved;           /* op->saved_bytes, kept from forward to backward */
     void *scratch;         /* op->scratch_bytes, used inside one call only */
 } ls_op_buffers;
@@ -162,7 +227,10 @@ typedef struct ls_op_buffers {
 enum {
     /* Add to parameter gradients (backward) and stats (forward) instead of overwriting them: a
      * shard that is worked through in several blocks of rows. */
-    LS_RUN_ACCUMULATE = 1
+    LS_RUN_ACCUMULATE = 1,
+    /* Forward alone follows, in evaluation: batchnorm uses the running statistics, dropout passes
+     * everything. */
+    LS_RUN_EVALUATE = 2
 };
 
 typedef struct ls_op_impl {
@@ -185,6 +253,7 @@ struct ls_op {
     ls_tensor y;                        /* rows is the x's; bytes 0 where there is no y */
     int params;                         /* ≤ LS_OP_PARAMS */
     size_t param_floats[LS_OP_PARAMS];  /* in the op's layout, padding included */
+    size_t contribution_floats;         /* batchnorm: 2·c; else 0 */
     size_t saved_bytes, scratch_bytes;
     const char *kernel;                 /* what was chosen, for people: "dnnl jit:avx512_core" */
 };

@@ -103,8 +103,7 @@ static int check_int(ls_fields *f, const char *key, const cJSON *node, long min,
     return 0;
 }
 
-int ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
-                 long *out)
+int ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback, long *out)
 {
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : 0;
@@ -226,25 +225,18 @@ static int is_known(const ls_fields *f, const char *key)
     return 0;
 }
 
-/* The candidates for a misspelt key: the missing one first, then all others. */
-static const char *meant(const ls_fields *f, const char *key)
-{
-    const char *near = f->missing ? ls_closest(key, &f->missing, 1) : NULL;
-    return near ? near : ls_closest(key, f->known, (size_t)f->count);
-}
-
 static void fail_unknown(ls_fields *f, const cJSON *node)
 {
     char list[LIST_TEXT];
-    const char *near = meant(f, node->string);
+    const char *near = ls_closest(node->string, f->known, (size_t)f->count);
     if (near)
         f->status = ls_json_fail(f->err, f->doc, node, LS_ECONFIG,
                                  "%s: unknown key \"%.60s\"; did you mean \"%s\"?", f->what,
                                  node->string, near);
     else
         f->status = ls_json_fail(f->err, f->doc, node, LS_ECONFIG,
-                                 "%s: unknown key \"%.60s\"; known keys: %s", f->what,
-                                 node->string, list_text(list, f->known, f->count));
+                                 "%s: unknown key \"%.60s\"; known keys: %s", f->what, node->string,
+                                 list_text(list, f->known, f->count));
 }
 
 int ls_fields_end(ls_fields *f)

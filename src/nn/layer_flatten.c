@@ -1,0 +1,28 @@
+/* {"type": "flatten"}: an image is read as a vector, in c, h, w order. Nothing is computed or moved:
+ * the layer has no op, and whoever reads it gets the tensor before it. */
+#include "nn/layer.h"
+
+static void parse(ls_layer *layer, ls_fields *fields)
+{
+    (void)layer;
+    (void)fields;
+}
+
+static int shape(ls_layer *layer, ls_error *err)
+{
+    (void)err;
+    layer->out = (ls_shape){(int)ls_shape_values(&layer->in), 1, 1};
+    return LS_OK;
+}
+
+static const struct ls_layer_sample samples[] = {
+    {"[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]", {2, 3, 4}},
+    {"[{\"type\":\"conv2d\",\"out\":3,\"kernel\":3},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+     " {\"type\":\"dense\",\"out\":3}]",
+     {1, 5, 6}},
+    {"[{\"type\":\"dense\",\"out\":3},{\"type\":\"flatten\"}]", {4, 1, 1}},
+    {"[{\"type\":\"conv2d\",\"out\":1,\"kernel\":2},{\"type\":\"flatten\"}]", {2, 2, 4}},
+    {0},
+};
+
+const ls_layer_type ls_layer_flatten = {"flatten", parse, shape, samples};

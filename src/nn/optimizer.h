@@ -1,0 +1,32 @@
+/* The optimizer's recipe: what a step does to the weights. Immutable; replicas share it. */
+#ifndef NN_OPTIMIZER_H
+#define NN_OPTIMIZER_H
+
+#include "json/json.h"
+
+#include <lockstep/plugin.h>
+
+struct ls_fields;
+
+typedef struct ls_optimizer_type ls_optimizer_type;
+
+typedef struct ls_optimizer {
+    const ls_optimizer_type *type;
+    double lr;
+    int slots;     /* arenas of state beside the weights, ≤ LS_OP_SLOTS */
+    ls_op_desc op; /* the update, but for its `count` */
+} ls_optimizer;
+
+/* A row of the table in optimizer.c; one file each. */
+struct ls_optimizer_type {
+    const char *name; /* config key optimizer.name */
+    /* Reads the optimizer's own keys (lr is read by the caller); sets slots and op. */
+    void (*parse)(ls_optimizer *optimizer, struct ls_fields *fields);
+    /* Writes the arena's length into op->u. */
+    void (*set_count)(ls_op_desc *op, size_t count);
+};
+
+/* Reads {"name": "sgd", "lr": 0.2, "momentum": 0, "weight_decay": 0}; lr is required. */
+int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node, ls_error *err);
+
+#endif

@@ -1,0 +1,106 @@
+/* A replica: one device's copy of the model, with everything a step needs, made once.
+ *
+ * Everything of a replica is called on its device's worker thread. After ls_replica_create no
+ * call allocates.
+ *
+ * Arenas. Weights, gradients and optimizer slots are arenas of the same layout: parameters in
+ * *reverse* layer order (gradients are finished in that order, so what is finished is contiguous
+ * from the start), each at a multiple of 16 floats, in the layout its op prefers. Behind them
+ * stands the tail of LS_TAIL floats, which carries what else a step must reduce.
+ *
+ *     gradient   of one shard, the leaf of the reduction tree      written by ls_replica_gradient
+ *     total      of the whole minibatch                            written by the communicator
+ *     weights    updated from total                                by ls_replica_apply
+ */
+#ifndef NN_REPLICA_H
+#define NN_REPLICA_H
+
+#include "nn/model.h"
+#include "nn/optimizer.h"
+
+/* The arena's tail. Counts are exact in fp32 up to 2²⁴. */
+enum {
+    LS_TAIL_LOSS = 0,    /* summed over rows */
+    LS_TAIL_CORRECT = 1, /* rows whose largest logit is the label's */
+    LS_TAIL_ROWS = 2,
+    LS_TAIL_FAILED = 3, /* > 0: some worker could not do its part, nobody may apply the step */
+    LS_TAIL = 16
+};
+
+typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
+
+/* A dataset that lies whole in host memory; images [rows][c][h][w]. */
+typedef struct ls_replica_data {
+    const uint8_t *images, *labels;
+    uint32_t rows;
+} ls_replica_data;
+
+typedef struct ls_replica_desc {
+    ls_device *device;             /* bound to the calling thread */
+    const ls_model *model;         /* model, optimizer, host: outlive the replica */
+    const ls_optimizer *optimizer; /* NULL: a replica that is never trained */
+    ls_gather normalisation;
+    /* Outlive the replica; copied to the device unless it reads host memory. images NULL: the
+     * subset is never used. */
+    ls_replica_data data[LS_SUBSETS];
+    const uint32_t *shard_rows; /* every number of rows that one call will be given */
+    int shard_row_counts;
+    uint64_t seed;
+    const ls_host *host;
+} ls_replica_desc;
+
+typedef struct ls_replica ls_replica;
+
+/* Seconds, added to by each call; zeroed by the caller. */
+typedef struct ls_replica_times {
+    double gather, forward, backward, apply;
+} ls_replica_times;
+
+int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *err);
+void ls_replica_destroy(ls_replica *replica); /* NULL is allowed */
+
+/* Floats of an arena, tail included: a multiple of 16. The tail is its last LS_TAIL floats. */
+size_t ls_replica_floats(const ls_replica *replica);
+float *ls_replica_gradient_arena(ls_replica *replica);
+float *ls_replica_total_arena(ls_replica *replica);
+float *ls_replica_weight_arena(ls_replica *replica);
+float *ls_replica_slot_arena(ls_replica *replica, int slot); /* NULL: the optimizer has none */
+
+/* First float of each parameter in an arena, ascending, the tail's, and then the arena's length:
+ * *count segments, *count + 1 numbers. Belongs to the replica. */
+const size_t *ls_replica_segments(const ls_replica *replica, int *count);
+
+/* Bytes of device memory it holds, by use. */
+typedef struct ls_replica_memory {
+    size_t arenas, activations, dataset;
+} ls_replica_memory;
+void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
+
+/* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 dnnl jit:avx512_core".
+ * Returns NULL past the last line. Belongs to the replica. */
+const char *ls_replica_plan_line(const ls_replica *replica, int line);
+
+/* Canonical host array (model->floats) → an arena in this replica's layouts; and back. Any of the
+ * arenas: weights, gradients and slots have the same layout. The tail is left alone. */
+int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
+int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
+
+/* Forward, loss and backward of one shard: `rows` training rows (indices into the dataset, read
+ * before return) → the gradient arena, tail included (failed = 0). n must be one of
+ * shard_rows, or 0: an empty shard's gradient is zero. */
+int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
+                        ls_replica_times *times, ls_error *err);
+
+/* Forward and loss of `n` rows of a subset; adds to nothing: *loss is the sum over the rows and
+ * *correct the number of hits. n must be one of shard_rows, or 0. Waits for the device. */
+int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
+                        double *loss, double *correct, ls_error *err);
+
+/* One optimizer step from the total arena: gradient sum × scale, learning rate lr. */
+int ls_replica_apply(ls_replica *replica, float lr, float scale, ls_replica_times *times,
+                     ls_error *err);
+
+/* Waits for the device and returns the first error of enqueued work. */
+int ls_replica_sync(ls_replica *replica, ls_error *err);
+
+#endif

@@ -1,0 +1,262 @@
+/* What a replica does in every step, and how weights get in and out. Nothing here allocates. */
+#include "nn/replica_impl.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <string.h>
+
+static double seconds_since(uint64_t start)
+{
+    return (double)(ls_now_ns() - start) * 1e-9;
+}
+
+/* ---- accessors ------------------------------------------------------------------------------ */
+
+size_t ls_replica_floats(const ls_replica *replica)
+{
+    return replica->floats;
+}
+
+float *ls_replica_gradient_arena(ls_replica *replica)
+{
+    return replica->arena[GRADIENT];
+}
+
+float *ls_replica_total_arena(ls_replica *replica)
+{
+    return replica->arena[TOTAL];
+}
+
+float *ls_replica_weight_arena(ls_replica *replica)
+{
+    return replica->arena[WEIGHTS];
+}
+
+float *ls_replica_slot_arena(ls_replica *replica, int slot)
+{
+    return slot >= 0 && slot < LS_OP_SLOTS ? replica->arena[SLOT + slot] : NULL;
+}
+
+const size_t *ls_replica_segments(const ls_replica *replica, int *count)
+{
+    *count = replica->segments;
+    return replica->segment;
+}
+
+void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out)
+{
+    *out = replica->memory;
+}
+
+const char *ls_replica_plan_line(const ls_replica *replica, int line)
+{
+    return line >= 0 && line < replica->lines ? replica->line[line] : NULL;
+}
+
+/* ---- weights in and out --------------------------------------------------------------------- */
+
+int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err)
+{
+    const ls_plan *plan = replica->plan[0];
+    for (int k = 0; k < plan->nodes; k++) {
+        ls_op *op = plan->node[k].op;
+        const int layer = plan->node[k].form.first;
+        for (int i = 0; i < op->params; i++) {
+            float *dst = arena + replica->param_at[layer * LS_OP_PARAMS + i];
+            const float *src = canonical + replica->model->layer[layer].param[i].offset;
+            int rc = op->impl->import_param(op, i, dst, src, err);
+            if (rc != LS_OK)
+                return rc;
+        }
+    }
+    return LS_OK;
+}
+
+int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err)
+{
+    const ls_plan *plan = replica->plan[0];
+    for (int k = 0; k < plan->nodes; k++) {
+        ls_op *op = plan->node[k].op;
+        const int layer = plan->node[k].form.first;
+        for (int i = 0; i < op->params; i++) {
+            const float *src = arena + replica->param_at[layer * LS_OP_PARAMS + i];
+            float *dst = canonical + replica->model->layer[layer].param[i].offset;
+            int rc = op->impl->export_param(op, i, dst, src, err);
+            if (rc != LS_OK)
+                return rc;
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static ls_plan *plan_for(const ls_replica *r, uint32_t rows)
+{
+    for (int i = 0; i < r->plans; i++)
+        if ((uint32_t)r->plan[i]->rows == rows)
+            return r->plan[i];
+    return NULL;
+}
+
+/* Rows of the block that begins after `done` of n rows. */
+static uint32_t block_rows(const ls_replica *r, uint32_t n, uint32_t done)
+{
+    uint32_t block = (uint32_t)r->info.block_rows;
+    return block > 0 && n - done > block ? block : n - done;
+}
+
+static int has_plans(const ls_replica *r, uint32_t n)
+{
+    for (uint32_t done = 0; done < n; done += block_rows(r, n, done))
+        if (!plan_for(r, block_rows(r, n, done)))
+            return 0;
+    return 1;
+}
+
+/* Checks a call's rows and puts them where the gather ops read them. */
+static int stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                      ls_error *err)
+{
+    const char *name = subset == LS_TRAIN ? "training" : "test";
+    if (!r->data[subset].images)
+        return ls_fail(err, LS_EINVAL, "replica: it was made without %s data", name);
+    if (n > r->most_rows || !has_plans(r, n))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for shards of %u rows",
+                       (unsigned)n);
+    for (uint32_t i = 0; i < n; i++)
+        if (rows[i] >= r->data[subset].rows)
+            return ls_fail(err, LS_EINVAL, "replica: row %u of %u rows of %s data does not exist",
+                           (unsigned)rows[i], (unsigned)r->data[subset].rows, name);
+    memcpy(r->staged_rows, rows, n * sizeof *rows);
+    if (!r->device_rows)
+        return LS_OK;
+    return r->device->ops->upload(r->device, NULL, r->device_rows, r->staged_rows, n * sizeof *rows,
+                                  err);
+}
+
+static const uint32_t *staged(const ls_replica *r, uint32_t done)
+{
+    return (r->device_rows ? r->device_rows : r->staged_rows) + done;
+}
+
+/* ---- gradient ------------------------------------------------------------------------------- */
+
+/* An empty shard's leaf of the reduction tree. In pieces, so that no second arena is needed. */
+static int clear_gradient(ls_replica *r, ls_error *err)
+{
+    static const float zeros[4096];
+    const size_t most = sizeof zeros / sizeof *zeros;
+    int rc = LS_OK;
+    for (size_t done = 0; done < r->floats && rc == LS_OK;) {
+        size_t count = r->floats - done < most ? r->floats - done : most;
+        rc = r->device->ops->upload(r->device, NULL, r->arena[GRADIENT] + done, zeros,
+                                    count * sizeof *zeros, err);
+        done += count;
+    }
+    return rc;
+}
+
+/* The tail but for what the loss op has put there. */
+static int write_tail(ls_replica *r, uint32_t n, ls_error *err)
+{
+    float *tail = r->staged_tail;
+    memset(tail, 0, sizeof r->staged_tail);
+    tail[LS_TAIL_ROWS] = (float)n;
+    return r->device->ops->upload(
+        r->device, NULL, r->arena[GRADIENT] + r->floats - LS_TAIL + LS_TAIL_ROWS,
+        tail + LS_TAIL_ROWS, (LS_TAIL - LS_TAIL_ROWS) * sizeof *tail, err);
+}
+
+/* One block of a shard; all but the first add to what is there. */
+static int run_block(ls_replica *r, uint32_t n, uint32_t done, ls_replica_times *times,
+                     ls_error *err)
+{
+    const unsigned flags = done > 0 ? LS_RUN_ACCUMULATE : 0;
+    ls_plan *plan = plan_for(r, block_rows(r, n, done));
+    r->args.rows = staged(r, done);
+    uint64_t start = ls_now_ns();
+    int rc = ls_plan_gather(plan, LS_TRAIN, err);
+    times->gather += seconds_since(start);
+    if (rc != LS_OK)
+        return rc;
+    start = ls_now_ns();
+    rc = ls_plan_forward(plan, LS_TRAIN, flags, err);
+    times->forward += seconds_since(start);
+    if (rc != LS_OK)
+        return rc;
+    start = ls_now_ns();
+    rc = ls_plan_backward(plan, flags, err);
+    times->backward += seconds_since(start);
+    return rc;
+}
+
+int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
+                        ls_replica_times *times, ls_error *err)
+{
+    ls_replica_times unused = {0};
+    if (!replica->optimizer)
+        return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
+    if (n == 0)
+        return clear_gradient(replica, err);
+    int rc = stage_rows(replica, LS_TRAIN, rows, n, err);
+    replica->args.epoch = epoch;
+    for (uint32_t done = 0; done < n && rc == LS_OK; done += block_rows(replica, n, done))
+        rc = run_block(replica, n, done, times ? times : &unused, err);
+    return rc == LS_OK ? write_tail(replica, n, err) : rc;
+}
+
+/* ---- evaluation ----------------------------------------------------------------------------- */
+
+static int evaluate_block(ls_replica *r, ls_subset subset, uint32_t n, uint32_t done, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    ls_plan *plan = plan_for(r, block_rows(r, n, done));
+    r->args.rows = staged(r, done);
+    int rc = ls_plan_gather(plan, subset, err);
+    if (rc == LS_OK)
+        rc = ls_plan_forward(plan, LS_TEST, 0, err);
+    if (rc == LS_OK)
+        rc = ops->download(r->device, NULL, r->staged_tail, r->test_stats,
+                           2 * sizeof *r->staged_tail, err);
+    return rc == LS_OK ? ops->sync(r->device, NULL, err) : rc;
+}
+
+int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
+                        double *loss, double *correct, ls_error *err)
+{
+    double sum[2] = {0, 0};
+    int rc = n > 0 ? stage_rows(replica, subset, rows, n, err) : LS_OK;
+    for (uint32_t done = 0; done < n && rc == LS_OK; done += block_rows(replica, n, done)) {
+        rc = evaluate_block(replica, subset, n, done, err);
+        sum[LS_TAIL_LOSS] += (double)replica->staged_tail[LS_TAIL_LOSS];
+        sum[LS_TAIL_CORRECT] += (double)replica->staged_tail[LS_TAIL_CORRECT];
+    }
+    if (rc != LS_OK)
+        return rc;
+    *loss = sum[LS_TAIL_LOSS];
+    *correct = sum[LS_TAIL_CORRECT];
+    return LS_OK;
+}
+
+/* ---- update --------------------------------------------------------------------------------- */
+
+int ls_replica_apply(ls_replica *replica, float lr, float scale, ls_replica_times *times,
+                     ls_error *err)
+{
+    if (!replica->optimizer)
+        return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
+    uint64_t start = ls_now_ns();
+    replica->args.lr = lr;
+    replica->args.scale = scale;
+    int rc = replica->update->impl->forward(replica->update, NULL, 0, err);
+    if (times)
+        times->apply += seconds_since(start);
+    return rc;
+}
+
+int ls_replica_sync(ls_replica *replica, ls_error *err)
+{
+    return replica->device->ops->sync(replica->device, NULL, err);
+}

@@ -1,0 +1,491 @@
+#include "nn/safetensors.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "hash/sha256.h"
+#include "json/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PREFACE = 8 /* bytes: the header's length */, CHUNK = 4096 /* floats at a time */ };
+
+/* The format's own limit is 100 MB; a header of ours has a few kilobytes. */
+#define MAX_HEADER ((size_t)16 << 20)
+
+/* strerror may use a buffer that threads share. */
+static const char *reason(int error, char out[128])
+{
+    return strerror_r(error, out, 128) == 0 ? out : "unknown error";
+}
+
+static void put_u32(uint8_t *out, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        out[i] = (uint8_t)(v >> (8 * i));
+}
+
+static uint32_t get_u32(const uint8_t *in)
+{
+    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
+}
+
+/* Up to CHUNK floats as little-endian bytes. */
+static size_t encode(uint8_t *out, const float *in, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &in[i], sizeof bits);
+        put_u32(out + 4 * i, bits);
+    }
+    return 4 * count;
+}
+
+void ls_weights_sha256(char out[65], const ls_model *model, const float *canonical)
+{
+    uint8_t bytes[4 * CHUNK];
+    ls_sha256 hash;
+    ls_sha256_init(&hash);
+    for (size_t done = 0; done < model->floats;) {
+        size_t count = model->floats - done < CHUNK ? model->floats - done : CHUNK;
+        ls_sha256_update(&hash, bytes, encode(bytes, canonical + done, count));
+        done += count;
+    }
+    ls_sha256_final_hex(&hash, out);
+}
+
+/* ---- saving --------------------------------------------------------------------------------- */
+
+static int write_all(int fd, const void *bytes, size_t count)
+{
+    const char *p = bytes;
+    while (count > 0) {
+        ssize_t n = write(fd, p, count);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        p += n;
+        count -= (size_t)n;
+    }
+    return 0;
+}
+
+static void write_entry(ls_json_writer *w, const ls_param *p)
+{
+    ls_json_open_object(w, p->name);
+    ls_json_put_string(w, "dtype", "F32");
+    ls_json_open_array(w, "shape");
+    for (int i = 0; i < p->rank; i++)
+        ls_json_put_int(w, NULL, p->dim[i]);
+    ls_json_close(w);
+    ls_json_open_array(w, "data_offsets");
+    ls_json_put_uint(w, NULL, 4 * (uint64_t)p->offset);
+    ls_json_put_uint(w, NULL, 4 * (uint64_t)(p->offset + p->count));
+    ls_json_close(w);
+    ls_json_close(w);
+}
+
+static void write_header(ls_json_writer *w, const ls_model *model)
+{
+    ls_json_open_object(w, NULL);
+    ls_json_open_object(w, "__metadata__");
+    ls_json_put_string(w, "format", "pt");
+    ls_json_close(w);
+    for (int i = 0; i < model->params; i++)
+        write_entry(w, model->param[i]);
+    ls_json_close(w);
+}
+
+/* Spaces behind the header bring the data to a multiple of 8. Returns 0, or −1 with errno. */
+static int write_content(int fd, const char *header, size_t length, const ls_model *model,
+                         const float *canonical)
+{
+    static const char spaces[8] = "        ";
+    uint8_t bytes[4 * CHUNK];
+    size_t padding = (8 - length % 8) % 8;
+    put_u32(bytes, (uint32_t)(length + padding));
+    put_u32(bytes + 4, 0);
+    if (write_all(fd, bytes, PREFACE) || write_all(fd, header, length) ||
+        write_all(fd, spaces, padding))
+        return -1;
+    for (size_t done = 0; done < model->floats;) {
+        size_t count = model->floats - done < CHUNK ? model->floats - done : CHUNK;
+        if (write_all(fd, bytes, encode(bytes, canonical + done, count)))
+            return -1;
+        done += count;
+    }
+    return fsync(fd);
+}
+
+/* Makes the renaming itself last. Some file systems cannot; the file is complete all the same. */
+static void sync_folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    const char *folder = slash == path ? "/" : ".";
+    if (slash && slash != path) {
+        *slash = '\0';
+        folder = path;
+    }
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fsync(fd);
+        close(fd);
+    }
+}
+
+/* Writes to `part` and renames; `part` is spoilt afterwards. */
+static int save_text(const char *path, char *part, const char *header, size_t length,
+                     const ls_model *model, const float *canonical, ls_error *err)
+{
+    char why[128];
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return ls_fail(err, LS_EIO, "%s: cannot be created: %s", part, reason(errno, why));
+    int failed = write_content(fd, header, length, model, canonical) != 0;
+    int error = errno;
+    if (close(fd) != 0 && !failed) {
+        failed = 1;
+        error = errno;
+    }
+    if (!failed && rename(part, path) != 0) {
+        failed = 1;
+        error = errno;
+    }
+    if (failed) {
+        unlink(part);
+        return ls_fail(err, LS_EIO, "%s: cannot be written: %s", path, reason(error, why));
+    }
+    sync_folder(part);
+    return LS_OK;
+}
+
+int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
+                        const ls_host *host, ls_error *err)
+{
+    static const char suffix[] = ".part";
+    ls_json_writer w;
+    size_t length;
+    size_t size = strlen(path) + sizeof suffix;
+    char *part = ls_alloc(host, size);
+    if (!part)
+        return ls_fail(err, LS_ENOMEM, "%s: no memory to write it", path);
+    snprintf(part, size, "%s%s", path, suffix);
+    ls_json_writer_init(&w, 0, host);
+    write_header(&w, model);
+    const char *header = ls_json_writer_text(&w, &length, err);
+    int rc = header ? save_text(path, part, header, length, model, canonical, err) : LS_ENOMEM;
+    ls_json_writer_fini(&w);
+    ls_free(host, part);
+    return rc;
+}
+
+/* ---- loading: the file ---------------------------------------------------------------------- */
+
+typedef struct file {
+    const char *path;
+    int fd;
+    uint64_t size; /* of the file */
+    uint64_t data; /* where the tensors begin */
+    ls_json *header;
+    const ls_host *host;
+    ls_error *err;
+} file;
+
+static int read_at(const file *f, void *out, size_t count, uint64_t offset)
+{
+    char why[128];
+    char *p = out;
+    while (count > 0) {
+        ssize_t n = pread(f->fd, p, count, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return ls_fail(f->err, LS_EIO, "%s: cannot be read: %s", f->path, reason(errno, why));
+        if (n == 0)
+            return ls_fail(f->err, LS_EDATA, "%s: offset %llu: the file ends here unexpectedly",
+                           f->path, (unsigned long long)offset);
+        p += n;
+        count -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return LS_OK;
+}
+
+static int open_file(file *f)
+{
+    char why[128];
+    struct stat st;
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (f->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return ls_fail(f->err, LS_ENOENT, "%s: no such file", f->path);
+    if (f->fd < 0 || fstat(f->fd, &st) != 0)
+        return ls_fail(f->err, LS_EIO, "%s: cannot be read: %s", f->path, reason(errno, why));
+    if (!S_ISREG(st.st_mode))
+        return ls_fail(f->err, LS_EDATA, "%s: expected a safetensors file, found a %s", f->path,
+                       S_ISDIR(st.st_mode) ? "directory" : "device or a pipe");
+    f->size = (uint64_t)st.st_size;
+    return LS_OK;
+}
+
+/* Reads the preface: the header's length. */
+static int read_length(file *f, size_t *length)
+{
+    uint8_t bytes[PREFACE];
+    if (f->size < PREFACE)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 0: expected 8 bytes with the header's length, found %llu; the "
+                       "file is cut off or no safetensors file",
+                       f->path, (unsigned long long)f->size);
+    int rc = read_at(f, bytes, sizeof bytes, 0);
+    if (rc != LS_OK)
+        return rc;
+    uint64_t n = (uint64_t)get_u32(bytes + 4) << 32 | get_u32(bytes);
+    if (n > f->size - PREFACE || n > MAX_HEADER || n < 2)
+        return ls_fail(
+            f->err, LS_EDATA,
+            "%s: offset 0: expected a header of 2 to %llu bytes, found %llu; the file "
+            "is cut off or no safetensors file",
+            f->path,
+            (unsigned long long)(f->size - PREFACE < MAX_HEADER ? f->size - PREFACE : MAX_HEADER),
+            (unsigned long long)n);
+    *length = (size_t)n;
+    f->data = PREFACE + n;
+    return LS_OK;
+}
+
+static int read_header(file *f)
+{
+    size_t length = 0;
+    ls_error why;
+    int rc = read_length(f, &length);
+    if (rc != LS_OK)
+        return rc;
+    char *text = ls_alloc(f->host, length);
+    if (!text)
+        return ls_fail(f->err, LS_ENOMEM, "%s: no memory for its header", f->path);
+    rc = read_at(f, text, length, PREFACE);
+    if (rc == LS_OK) {
+        rc = ls_json_parse(&f->header, "header", text, length, f->host, &why);
+        if (rc == LS_ENOMEM)
+            ls_fail(f->err, rc, "%s", why.text);
+        else if (rc != LS_OK)
+            rc = ls_fail(f->err, LS_EDATA, "%s: offset 8: %s", f->path, why.text);
+    }
+    ls_free(f->host, text);
+    return rc;
+}
+
+/* ---- loading: the header's entries ---------------------------------------------------------- */
+
+typedef struct span {
+    uint64_t begin, end; /* from the start of the data */
+} span;
+
+static int fail_entry(const file *f, const cJSON *entry, const char *text)
+{
+    return ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path, entry->string,
+                   text);
+}
+
+/* A number that is a whole one and no larger than `max`. */
+static int whole(const cJSON *node, double max, uint64_t *out)
+{
+    if (!cJSON_IsNumber(node) || !(node->valuedouble >= 0 && node->valuedouble <= max))
+        return 0;
+    *out = (uint64_t)node->valuedouble;
+    return (double)*out == node->valuedouble;
+}
+
+static int read_span(const file *f, const cJSON *entry, span *out)
+{
+    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
+    const double max = (double)(f->size - f->data);
+    if (!cJSON_IsObject(entry))
+        return fail_entry(f, entry, "expected an object with dtype, shape and data_offsets");
+    if (cJSON_GetArraySize(offsets) != 2 || !cJSON_IsArray(offsets) ||
+        !whole(offsets->child, max, &out->begin) || !whole(offsets->child->next, max, &out->end) ||
+        out->begin > out->end)
+        return fail_entry(f, entry,
+                          "expected data_offsets [begin, end] inside the file; it is cut off or "
+                          "damaged");
+    return LS_OK;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const span *x = a;
+    const span *y = b;
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* The format allows neither gaps nor overlaps nor bytes behind the last tensor. */
+static int check_tiling(const file *f, span *spans, size_t count)
+{
+    uint64_t end = 0;
+    qsort(spans, count, sizeof *spans, by_begin);
+    for (size_t i = 0; i < count; i++) {
+        if (spans[i].begin != end)
+            return ls_fail(f->err, LS_EDATA,
+                           "%s: offset %llu: expected a tensor to begin here, but the next one "
+                           "begins at %llu; the header is damaged",
+                           f->path, (unsigned long long)(f->data + end),
+                           (unsigned long long)(f->data + spans[i].begin));
+        end = spans[i].end;
+    }
+    if (f->data + end != f->size)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset %llu: expected the file to end here, found %llu more bytes",
+                       f->path, (unsigned long long)(f->data + end),
+                       (unsigned long long)(f->size - f->data - end));
+    return LS_OK;
+}
+
+static int is_metadata(const cJSON *entry)
+{
+    return strcmp(entry->string, "__metadata__") == 0;
+}
+
+static int check_header(const file *f)
+{
+    const cJSON *root = ls_json_root(f->header);
+    size_t count = 0;
+    int rc = LS_OK;
+    if (!cJSON_IsObject(root))
+        return ls_fail(f->err, LS_EDATA, "%s: offset 8: expected an object, found %s", f->path,
+                       ls_json_kind(root));
+    span *spans = ls_alloc_array(f->host, (size_t)cJSON_GetArraySize(root), sizeof *spans);
+    if (!spans)
+        return ls_fail(f->err, LS_ENOMEM, "%s: no memory for its header", f->path);
+    for (const cJSON *e = root->child; e && rc == LS_OK; e = e->next)
+        if (!is_metadata(e))
+            rc = read_span(f, e, &spans[count++]);
+    if (rc == LS_OK)
+        rc = check_tiling(f, spans, count);
+    ls_free(f->host, spans);
+    return rc;
+}
+
+/* ---- loading: one parameter ----------------------------------------------------------------- */
+
+static float widen_half(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t exponent = (h >> 10) & 0x1F;
+    uint32_t fraction = h & 0x3FFu;
+    uint32_t bits = sign | (exponent + 112) << 23 | fraction << 13;
+    float value;
+    if (exponent == 0) { /* zero or subnormal: a multiple of 2⁻²⁴ */
+        value = (float)fraction * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    if (exponent == 31) /* infinite or NaN */
+        bits = sign | 0x7F800000u | fraction << 13;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void decode(float *out, const uint8_t *bytes, size_t count, size_t width)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (width == 2) {
+            out[i] = widen_half((uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8));
+        } else {
+            uint32_t bits = get_u32(bytes + 4 * i);
+            memcpy(&out[i], &bits, sizeof bits);
+        }
+    }
+}
+
+static int read_values(const file *f, float *out, size_t count, size_t width, uint64_t offset)
+{
+    uint8_t bytes[4 * CHUNK];
+    for (size_t done = 0; done < count;) {
+        size_t n = count - done < CHUNK ? count - done : CHUNK;
+        int rc = read_at(f, bytes, n * width, offset + done * width);
+        if (rc != LS_OK)
+            return rc;
+        decode(out + done, bytes, n, width);
+        done += n;
+    }
+    return LS_OK;
+}
+
+static int same_shape(const cJSON *shape, const ls_param *p)
+{
+    uint64_t n;
+    if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) != p->rank)
+        return 0;
+    const cJSON *node = shape->child;
+    for (int i = 0; i < p->rank; i++, node = node->next)
+        if (!whole(node, 2147483647.0, &n) || n != (uint64_t)p->dim[i])
+            return 0;
+    return 1;
+}
+
+static const char *shape_text(char out[64], const ls_param *p)
+{
+    int n = 0;
+    out[0] = '\0';
+    for (int i = 0; i < p->rank; i++)
+        n += snprintf(out + n, 64 - (size_t)n, "%s%d", i ? ", " : "[", p->dim[i]);
+    snprintf(out + n, 64 - (size_t)n, "]");
+    return out;
+}
+
+static int load_param(const file *f, float *canonical, const ls_param *p, const char *prefix)
+{
+    char name[160];
+    char text[192];
+    char shape[64];
+    span at;
+    snprintf(name, sizeof name, "%s%s", prefix, p->name);
+    const cJSON *entry = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), name);
+    if (!entry)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 8: there is no tensor \"%s\"; is it the file of another model?",
+                       f->path, name);
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
+    const char *type = cJSON_IsString(dtype) ? dtype->valuestring : "";
+    size_t width = strcmp(type, "F32") == 0 ? 4 : strcmp(type, "F16") == 0 ? 2 : 0;
+    if (width == 0)
+        return fail_entry(f, entry, "expected dtype F32 or F16; convert it");
+    if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p)) {
+        snprintf(text, sizeof text, "expected shape %s; is it the file of another model?",
+                 shape_text(shape, p));
+        return fail_entry(f, entry, text);
+    }
+    int rc = read_span(f, entry, &at);
+    if (rc != LS_OK)
+        return rc;
+    if (at.end - at.begin != p->count * width) {
+        snprintf(text, sizeof text, "expected %zu bytes for its shape and dtype, found %llu",
+                 p->count * width, (unsigned long long)(at.end - at.begin));
+        return fail_entry(f, entry, text);
+    }
+    return read_values(f, canonical + p->offset, p->count, width, f->data + at.begin);
+}
+
+int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
+                        const char *prefix, const ls_host *host, ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    int rc = open_file(&f);
+    if (rc == LS_OK)
+        rc = read_header(&f);
+    if (rc == LS_OK)
+        rc = check_header(&f);
+    for (int i = 0; i < model->params && rc == LS_OK; i++)
+        rc = load_param(&f, canonical, model->param[i], prefix);
+    ls_json_destroy(f.header);
+    if (f.fd >= 0)
+        close(f.fd);
+    return rc;
+}

@@ -1,0 +1,383 @@
+#include "nn/nn_fixture.h"
+
+#include "data/scratch.h"
+#include "nn/safetensors.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* 3×2 weight and 3 biases: 36 bytes of data. */
+static const char small_json[] = "[{\"type\":\"dense\",\"name\":\"fc\",\"out\":3}]";
+static const ls_shape small_input = {2, 1, 1};
+static const float small_weights[9] = {1, -2, 0.5f, 4, 1e-30f, -0.0f, 7, 8, 9};
+
+static char *read_whole(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    char *bytes = malloc(1 << 20);
+    assert_non_null(bytes);
+    *size = fread(bytes, 1, 1 << 20, f);
+    fclose(f);
+    return bytes;
+}
+
+static int exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static void what_is_saved_is_loaded_bit_for_bit(void **state)
+{
+    (void)state;
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(
+        "[{\"type\":\"conv2d\",\"name\":\"c\",\"out\":7,\"kernel\":[3,2]},{\"type\":\"flatten\"},"
+        "{\"type\":\"dense\",\"out\":400},{\"type\":\"dense\",\"out\":3,\"bias\":false}]",
+        (ls_shape){2, 6, 6}, 3);
+    float *saved = calloc(m->floats, sizeof *saved);
+    float *loaded = calloc(m->floats, sizeof *loaded);
+    fill_uniform(saved, m->floats, 3, 1);
+    const char *path = scratch_path(&s, "w.safetensors");
+    must(ls_safetensors_save(path, m, saved, NULL, &err), &err);
+    must(ls_safetensors_load(loaded, path, m, "", NULL, &err), &err);
+    assert_memory_equal(saved, loaded, m->floats * sizeof *saved);
+    assert_false(exists(scratch_path(&s, "w.safetensors.part")));
+    free(saved);
+    free(loaded);
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void the_file_is_what_the_format_says(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"fc.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"
+        "\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[24,36]}}";
+    static const unsigned char one[4] = {0, 0, 0x80, 0x3F};
+    scratch s;
+    size_t size;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    const char *path = scratch_path(&s, "w.safetensors");
+    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    char *bytes = read_whole(path, &size);
+    size_t padded = (strlen(header) + 7) / 8 * 8;
+    assert_int_equal((unsigned char)bytes[0], padded);
+    for (int i = 1; i < 8; i++)
+        assert_int_equal(bytes[i], 0);
+    assert_memory_equal(bytes + 8, header, strlen(header));
+    assert_int_equal(size, 8 + padded + 36);
+    assert_memory_equal(bytes + 8 + padded, one, 4);
+    free(bytes);
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void the_hash_covers_the_weights_in_model_order(void **state)
+{
+    (void)state;
+    char hex[65];
+    float w[9];
+    ls_model *m = make_model(small_json, small_input, 3);
+    memset(w, 0, sizeof w);
+    ls_weights_sha256(hex, m, w); /* of 36 zero bytes */
+    assert_string_equal(hex, "6db65fd59fd356f6729140571b5bcd6bb3b83492a16e1bf0a3884442fc3c8a0e");
+    w[8] = 1;
+    ls_weights_sha256(hex, m, w);
+    assert_string_not_equal(hex,
+                            "6db65fd59fd356f6729140571b5bcd6bb3b83492a16e1bf0a3884442fc3c8a0e");
+    free_model(m);
+}
+
+/* ---- other people's files ---- */
+
+/* A file with this header, padded with spaces, and `count` bytes of data. */
+static const char *write_file(scratch *s, const char *header, const void *data, size_t count)
+{
+    char bytes[2048];
+    size_t n = strlen(header);
+    memset(bytes, 0, 8);
+    bytes[0] = (char)(n & 0xFF);
+    bytes[1] = (char)(n >> 8);
+    memcpy(bytes + 8, header, n);
+    memcpy(bytes + 8 + n, data, count);
+    scratch_file(s, "t.safetensors", bytes, 8 + n + count);
+    return scratch_path(s, "t.safetensors");
+}
+
+static void halves_are_widened_and_prefixes_obeyed(void **state)
+{
+    (void)state;
+    /* 1, −2, the largest, the smallest normal, the smallest subnormal, −0 */
+    static const uint16_t half[6] = {0x3C00, 0xC000, 0x7BFF, 0x0400, 0x0001, 0x8000};
+    static const float want[9] = {1, -2, 65504, 0x1p-14f, 0x1p-24f, -0.0f, 3, 4, 5};
+    static const float bias[3] = {3, 4, 5};
+    static const char header[] =
+        "{\"grad.fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]},"
+        "\"other\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[24,28]},"
+        "\"grad.fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[12,24]}}";
+    char data[28] = {0};
+    float got[9];
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    memcpy(data, bias, 12);
+    memcpy(data + 12, half, 12);
+    const char *path = write_file(&s, header, data, sizeof data);
+    must(ls_safetensors_load(got, path, m, "grad.", NULL, &err), &err);
+    assert_memory_equal(got, want, sizeof want);
+    assert_int_equal(ls_safetensors_load(got, path, m, "", NULL, &err), LS_EDATA);
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void infinite_halves_stay_infinite(void **state)
+{
+    (void)state;
+    static const uint16_t half[6] = {0x7C00, 0xFC00, 0x7E00, 0, 0, 0};
+    static const char header[] =
+        "{\"fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
+        "\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}";
+    char data[24] = {0};
+    float got[9];
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    memcpy(data, half, 12);
+    must(ls_safetensors_load(got, write_file(&s, header, data, 24), m, "", NULL, &err), &err);
+    assert_true(isinf(got[0]) && got[0] > 0 && isinf(got[1]) && got[1] < 0 && isnan(got[2]));
+    free_model(m);
+    scratch_end(&s);
+}
+
+#define WEIGHT "\"fc.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]}"
+#define BIAS "\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[24,36]}"
+
+static void a_wrong_header_is_refused_with_its_message(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header, *message;
+    } cases[] = {
+        {"[]", "offset 8: expected an object, found an array"},
+        {"{" WEIGHT "}", "offset 97: expected the file to end here, found 12 more bytes"},
+        {"{" WEIGHT ",\"b\":{\"data_offsets\":[24,36]}}",
+         "offset 8: there is no tensor \"fc.bias\"; is it the file of another model?"},
+        {"{" WEIGHT ",\"fc.bias\":7}",
+         "offset 8: tensor \"fc.bias\": expected an object with dtype, shape and data_offsets"},
+        {"{\"fc.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}," BIAS "}",
+         "offset 8: tensor \"fc.weight\": expected shape [3, 2]; is it the file of another model?"},
+        {"{\"fc.weight\":{\"dtype\":\"I32\",\"shape\":[3,2],\"data_offsets\":[0,24]}," BIAS "}",
+         "offset 8: tensor \"fc.weight\": expected dtype F32 or F16; convert it"},
+        {"{\"fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[0,24]}," BIAS "}",
+         "offset 8: tensor \"fc.weight\": expected 12 bytes for its shape and dtype, found 24"},
+        {"{" WEIGHT ",\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[28,40]}}",
+         "offset 8: tensor \"fc.bias\": expected data_offsets [begin, end] inside the file; it is "
+         "cut off or damaged"},
+        {"{" WEIGHT ",\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[20,36]}}",
+         "offset 158: expected a tensor to begin here, but the next one begins at 154; the header "
+         "is damaged"},
+        {"{" WEIGHT ",", "offset 8: header:1:"}, /* the JSON reader says the rest */
+        {"{" WEIGHT "," WEIGHT "}", "offset 8: header:1:"},
+    };
+    static const char data[36] = {0};
+    scratch s;
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float got[9];
+        ls_error err = {0};
+        const char *path = write_file(&s, cases[i].header, data, sizeof data);
+        assert_int_equal(ls_safetensors_load(got, path, m, "", NULL, &err), LS_EDATA);
+        assert_memory_equal(err.text, path, strlen(path));
+        const char *text = err.text + strlen(path) + 2;
+        if (strncmp(text, cases[i].message, strlen(cases[i].message)) != 0)
+            fail_msg("case %zu: %s", i, text);
+    }
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    (void)state;
+    float got[9];
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    assert_int_equal(ls_safetensors_load(got, scratch_path(&s, "absent"), m, "", NULL, &err),
+                     LS_ENOENT);
+    assert_non_null(strstr(err.text, "absent: no such file"));
+    assert_int_equal(ls_safetensors_load(got, s.directory, m, "", NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "expected a safetensors file, found a directory"));
+    scratch_loop(&s, "loop");
+    assert_int_equal(ls_safetensors_load(got, scratch_path(&s, "loop"), m, "", NULL, &err), LS_EIO);
+    assert_int_equal(ls_safetensors_load(got, "/dev/null", m, "", NULL, &err), LS_EDATA);
+    free_model(m);
+    scratch_end(&s);
+}
+
+/* ---- damage ---- */
+
+static void every_truncation_is_refused(void **state)
+{
+    (void)state;
+    scratch s;
+    size_t size;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    const char *path = scratch_path(&s, "w.safetensors");
+    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    char *bytes = read_whole(path, &size);
+    for (size_t n = 0; n < size; n++) {
+        float got[9];
+        scratch_file(&s, "cut", bytes, n);
+        int rc = ls_safetensors_load(got, scratch_path(&s, "cut"), m, "", NULL, &err);
+        assert_int_equal(rc, LS_EDATA);
+        assert_non_null(strstr(err.text, "cut: offset "));
+    }
+    scratch_file(&s, "cut", bytes, size + 1);
+    float got[9];
+    assert_int_equal(ls_safetensors_load(got, scratch_path(&s, "cut"), m, "", NULL, &err),
+                     LS_EDATA);
+    free(bytes);
+    free_model(m);
+    scratch_end(&s);
+}
+
+/* The format has no checksum, so a flip in the data goes unnoticed, as does one that renames a
+ * tensor nobody asks for. A flip that is accepted must not move a weight anywhere else: loaded
+ * weights differ from those saved only where the flipped byte is. */
+static void every_bit_flip_is_refused_or_harmless(void **state)
+{
+    (void)state;
+    scratch s;
+    size_t size;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    const char *path = scratch_path(&s, "w.safetensors");
+    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    char *bytes = read_whole(path, &size);
+    size_t accepted = 0;
+    for (size_t bit = 0; bit < 8 * (size - sizeof small_weights); bit++) {
+        float got[9];
+        bytes[bit / 8] = (char)(bytes[bit / 8] ^ (1 << bit % 8));
+        scratch_file(&s, "flipped", bytes, size);
+        if (ls_safetensors_load(got, scratch_path(&s, "flipped"), m, "", NULL, &err) == LS_OK) {
+            assert_memory_equal(got, small_weights, sizeof got);
+            accepted++;
+        }
+        bytes[bit / 8] = (char)(bytes[bit / 8] ^ (1 << bit % 8));
+    }
+    assert_true(accepted < 8 * 40); /* of the text of __metadata__, and blanks behind the header */
+    free(bytes);
+    free_model(m);
+    scratch_end(&s);
+}
+
+/* ---- failures to write ---- */
+
+static void a_failed_save_leaves_the_old_file(void **state)
+{
+    (void)state;
+    float got[9];
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    const char *path = scratch_path(&s, "w");
+    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    scratch_directory(&s, "w.part"); /* where the new file would be written */
+    assert_int_equal(ls_safetensors_save(path, m, (float[9]){0}, NULL, &err), LS_EIO);
+    assert_non_null(strstr(err.text, "w.part: cannot be created: Is a directory"));
+    must(ls_safetensors_load(got, path, m, "", NULL, &err), &err);
+    assert_memory_equal(got, small_weights, sizeof got);
+    scratch_directory(&s, "d"); /* a directory cannot be replaced */
+    assert_int_equal(ls_safetensors_save(scratch_path(&s, "d"), m, small_weights, NULL, &err),
+                     LS_EIO);
+    assert_false(exists(scratch_path(&s, "d.part")));
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void a_full_disk_is_reported(void **state)
+{
+    (void)state;
+    ls_error err = {0};
+    scratch s;
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    char link[600];
+    snprintf(link, sizeof link, "ln -s /dev/full %s/w.part", s.directory);
+    if (!exists("/dev/full") || system(link) != 0)
+        skip();
+    assert_int_equal(ls_safetensors_save(scratch_path(&s, "w"), m, small_weights, NULL, &err),
+                     LS_EIO);
+    assert_non_null(strstr(err.text, "w: cannot be written: No space left on device"));
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void failed_allocations_leak_nothing(void **state)
+{
+    (void)state;
+    float got[9];
+    counting_host h;
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    const char *path = scratch_path(&s, "w");
+    int rc = LS_ENOMEM;
+    for (long n = 1; rc != LS_OK; n++) {
+        counting_host_init(&h);
+        h.fail_at = n;
+        rc = ls_safetensors_save(path, m, small_weights, &h.host, &err);
+        assert_true(rc == LS_OK || rc == LS_ENOMEM);
+        assert_int_equal(h.live, 0);
+    }
+    rc = LS_ENOMEM;
+    for (long n = 1; rc != LS_OK; n++) {
+        counting_host_init(&h);
+        h.fail_at = n;
+        rc = ls_safetensors_load(got, path, m, "", &h.host, &err);
+        assert_true(rc == LS_OK || rc == LS_ENOMEM);
+        assert_int_equal(h.live, 0);
+    }
+    free_model(m);
+    scratch_end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_saved_is_loaded_bit_for_bit),
+        cmocka_unit_test(the_file_is_what_the_format_says),
+        cmocka_unit_test(the_hash_covers_the_weights_in_model_order),
+        cmocka_unit_test(halves_are_widened_and_prefixes_obeyed),
+        cmocka_unit_test(infinite_halves_stay_infinite),
+        cmocka_unit_test(a_wrong_header_is_refused_with_its_message),
+        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(every_truncation_is_refused),
+        cmocka_unit_test(every_bit_flip_is_refused_or_harmless),
+        cmocka_unit_test(a_failed_save_leaves_the_old_file),
+        cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(failed_allocations_leak_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
