@@ -1,0 +1,49 @@
+#include "comm/tree.h"
+
+int ls_tree_middle(int lo, int hi)
+{
+    int half = 1;
+    while (half * 2 < hi - lo)
+        half *= 2;
+    return lo + half;
+}
+
+int ls_tree_is_node(int shards, int lo, int hi)
+{
+    int a = 0, b = shards;
+    if (lo < 0 || hi > shards || lo >= hi)
+        return 0;
+    while (a != lo || b != hi) {
+        if (b - a == 1)
+            return 0;
+        int m = ls_tree_middle(a, b);
+        if (hi <= m)
+            b = m;
+        else if (lo >= m)
+            a = m;
+        else
+            return 0; /* it straddles a division */
+    }
+    return 1;
+}
+
+/* Appends the maximal nodes of T(a, b) that lie inside [lo, hi). */
+static int cover(ls_span out[LS_PARTIALS_MAX], int count, ls_span node, ls_span range)
+{
+    if (node.hi <= range.lo || range.hi <= node.lo)
+        return count;
+    if (range.lo <= node.lo && node.hi <= range.hi) {
+        out[count] = node;
+        return count + 1;
+    }
+    int m = ls_tree_middle(node.lo, node.hi);
+    count = cover(out, count, (ls_span){node.lo, m}, range);
+    return cover(out, count, (ls_span){m, node.hi}, range);
+}
+
+int ls_tree_cover(ls_span out[LS_PARTIALS_MAX], int shards, int lo, int hi)
+{
+    if (lo >= hi)
+        return 0;
+    return cover(out, 0, (ls_span){0, shards}, (ls_span){lo, hi});
+}

@@ -1,0 +1,31 @@
+/* The order in which gradients are added: a fixed binary tree over the logical shards.
+ *
+ * T(a, b) over the leaves a … b − 1 is the leaf itself when b − a = 1, and T(a, m) + T(m, b)
+ * otherwise, where m = a + the largest power of two below b − a. The tree depends on the number
+ * of shards alone, so a sum that follows it has the same bits on any number of workers.
+ * Pure functions; any thread.
+ */
+#ifndef COMM_TREE_H
+#define COMM_TREE_H
+
+/* The leaves lo … hi − 1. */
+typedef struct ls_span {
+    int lo, hi;
+} ls_span;
+
+/* Most spans that ls_tree_cover returns, and most partial sums a worker holds: 2·log₂ of the
+ * largest number of shards. */
+#define LS_SHARDS_MAX 65536
+#define LS_PARTIALS_MAX 32
+
+/* Where the node over [lo, hi) is divided. hi − lo ≥ 2. */
+int ls_tree_middle(int lo, int hi);
+
+/* Whether [lo, hi) is a node of the tree over `shards` leaves. */
+int ls_tree_is_node(int shards, int lo, int hi);
+
+/* The maximal nodes inside [lo, hi), in order: what a worker that owns those leaves can add up on
+ * its own. Returns how many, at most LS_PARTIALS_MAX; 0 when the range is empty. */
+int ls_tree_cover(ls_span out[LS_PARTIALS_MAX], int shards, int lo, int hi);
+
+#endif

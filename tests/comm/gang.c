@@ -1,0 +1,111 @@
+#include "comm/gang.h"
+
+#include "base/host.h"
+#include "base/split.h"
+#include "ref/ref.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void must(int status, const ls_error *err)
+{
+    if (status != LS_OK)
+        fail_msg("%s: %s", ls_status_name(status), err->text);
+}
+
+static void begin_member(gang *g, int rank)
+{
+    gang_member *m = &g->member[rank];
+    const ls_comm_group_desc *d = &g->desc;
+    ls_device_request request = {.size = sizeof request, .index = rank, .threads = 1};
+    ls_error err;
+    uint32_t first, count;
+    ls_split((uint32_t)d->shards, (uint32_t)d->ranks, (uint32_t)rank, &first, &count);
+    m->gang = g;
+    m->rank = rank;
+    must(ls_ref_backend()->open(&m->device, &request, &err), &err);
+    m->leaf = ls_alloc_array(NULL, d->floats, sizeof(float));
+    m->total = ls_alloc_array(NULL, d->floats, sizeof(float));
+    assert_true(m->leaf && m->total);
+    must(ls_fold_init(&m->fold, m->device, m->leaf, d->floats, d->shards, (int)first,
+                      (int)(first + count), &err), &err);
+    must(d->type->join(&m->comm, g->group, rank, m->device, &err), &err);
+}
+
+void gang_begin(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
+                uint64_t timeout_ns)
+{
+    ls_error err;
+    memset(g, 0, sizeof *g);
+    /* Two parameters and a tail, as an arena has them. */
+    g->segments[1] = floats / 32 * 16;
+    g->segments[2] = floats - 16;
+    g->segments[3] = floats;
+    g->desc = (ls_comm_group_desc){
+        .type = type,
+        .ranks = ranks,
+        .shards = shards,
+        .floats = floats,
+        .segments = g->segments,
+        .segment_count = 3,
+        .timeout_ns = timeout_ns,
+    };
+    must(type->group_create(&g->group, &g->desc, &err), &err);
+    for (int r = 0; r < ranks; r++)
+        begin_member(g, r);
+}
+
+void gang_end(gang *g)
+{
+    for (int r = 0; r < g->desc.ranks; r++) {
+        gang_member *m = &g->member[r];
+        g->desc.type->leave(m->comm);
+        ls_fold_fini(&m->fold);
+        ls_free(NULL, m->leaf);
+        ls_free(NULL, m->total);
+        m->device->ops->close(m->device);
+    }
+    g->desc.type->group_destroy(g->group);
+}
+
+struct call {
+    gang_member *member;
+    void (*body)(gang_member *member);
+};
+
+static void *thread_main(void *arg)
+{
+    struct call *call = arg;
+    call->body(call->member);
+    return NULL;
+}
+
+void gang_run(gang *g, void (*body)(gang_member *member))
+{
+    struct call call[GANG_MOST];
+    for (int r = 0; r < g->desc.ranks; r++) {
+        call[r] = (struct call){&g->member[r], body};
+        assert_int_equal(pthread_create(&g->member[r].thread, NULL, thread_main, &call[r]), 0);
+    }
+    for (int r = 0; r < g->desc.ranks; r++)
+        assert_int_equal(pthread_join(g->member[r].thread, NULL), 0);
+}
+
+int gang_reduce(gang_member *m,
+                void (*fill)(float *leaf, int shard, size_t floats, void *user), void *user)
+{
+    ls_fold_begin(&m->fold);
+    for (int shard = m->fold.range.lo; shard < m->fold.range.hi; shard++) {
+        fill(m->leaf, shard, m->gang->desc.floats, user);
+        int status = ls_fold_push(&m->fold, &m->err);
+        if (status)
+            return status;
+    }
+    return m->gang->desc.type->all_reduce(m->comm, NULL, m->fold.stack, m->fold.depth, m->total,
+                                          &m->times, &m->err);
+}

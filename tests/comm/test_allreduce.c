@@ -1,0 +1,276 @@
+/* The two all-reduces on the reference device, against a plain recursive sum over the tree. */
+#include "base/host.h"
+#include "base/rng.h"
+#include "comm/gang.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SHARDS_MOST 16
+#define STEPS 3 /* one after another, so that a step meets what the last one left */
+
+/* Numbers of very different sizes: another order of summation gives other bits. */
+static void fill_step(float *leaf, int shard, size_t floats, void *user)
+{
+    const uint32_t step = *(const uint32_t *)user;
+    for (size_t i = 0; i < floats; i++) {
+        uint32_t w[4];
+        ls_rng_words(w, 7, 1, step, (uint64_t)shard << 32 | i);
+        float sign = w[0] & 1 ? 1.0f : -1.0f;
+        leaf[i] = sign * (float)(w[1] >> 8) * powf(2.0f, (float)(w[2] % 12) - 30.0f);
+    }
+}
+
+/* T(lo, hi) by the definition, element by element. */
+static float tree_sum(const float *leaves, size_t floats, size_t i, int lo, int hi)
+{
+    if (hi - lo == 1)
+        return leaves[(size_t)lo * floats + i];
+    int half = 1;
+    while (half * 2 < hi - lo)
+        half *= 2;
+    return tree_sum(leaves, floats, i, lo, lo + half) + tree_sum(leaves, floats, i, lo + half, hi);
+}
+
+/* The order that naive code would use: a tree that is broken on purpose. */
+static float left_fold(const float *leaves, size_t floats, size_t i, int shards)
+{
+    float sum = leaves[i];
+    for (int s = 1; s < shards; s++)
+        sum += leaves[(size_t)s * floats + i];
+    return sum;
+}
+
+static float *make_leaves(int shards, size_t floats, uint32_t step)
+{
+    float *leaves = ls_alloc_array(NULL, (size_t)shards * floats, sizeof(float));
+    assert_non_null(leaves);
+    for (int s = 0; s < shards; s++)
+        fill_step(leaves + (size_t)s * floats, s, floats, &step);
+    return leaves;
+}
+
+/* What the members found, copied out after each step. */
+typedef struct found {
+    float *total[STEPS][GANG_MOST];
+    int status[STEPS][GANG_MOST];
+} found;
+
+static void run_steps(gang_member *m)
+{
+    found *f = m->gang->user;
+    for (uint32_t step = 0; step < STEPS; step++) {
+        f->status[step][m->rank] = gang_reduce(m, fill_step, &step);
+        memcpy(f->total[step][m->rank], m->total, m->gang->desc.floats * sizeof(float));
+    }
+}
+
+static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, size_t floats)
+{
+    gang g;
+    memset(f, 0, sizeof *f);
+    for (int step = 0; step < STEPS; step++)
+        for (int r = 0; r < ranks; r++)
+            f->total[step][r] = ls_alloc_array(NULL, floats, sizeof(float));
+    gang_begin(&g, type, ranks, shards, floats, UINT64_MAX);
+    g.user = f;
+    gang_run(&g, run_steps);
+    for (int r = 0; r < ranks; r++) {
+        assert_true(g.member[r].times.wait >= 0 && g.member[r].times.exposed > 0);
+        for (int step = 0; step < STEPS; step++)
+            assert_int_equal(f->status[step][r], LS_OK);
+    }
+    gang_end(&g);
+}
+
+static void found_free(found *f)
+{
+    for (int step = 0; step < STEPS; step++)
+        for (int r = 0; r < GANG_MOST; r++)
+            ls_free(NULL, f->total[step][r]);
+}
+
+static void check_ordered(int ranks, int shards, size_t floats)
+{
+    found f;
+    reduce(&f, &ls_comm_ordered, ranks, shards, floats);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        float *leaves = make_leaves(shards, floats, step);
+        for (size_t i = 0; i < floats; i++) {
+            float want = tree_sum(leaves, floats, i, 0, shards);
+            for (int r = 0; r < ranks; r++)
+                if (memcmp(&want, &f.total[step][r][i], sizeof want) != 0)
+                    fail_msg("%d ranks, %d shards, step %u, rank %d, float %zu: %a, not %a", ranks,
+                             shards, (unsigned)step, r, i, (double)f.total[step][r][i],
+                             (double)want);
+        }
+        ls_free(NULL, leaves);
+    }
+    found_free(&f);
+}
+
+static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state)
+{
+    (void)state;
+    for (int shards = 1; shards <= SHARDS_MOST; shards++)
+        for (int ranks = 1; ranks <= 8 && ranks <= shards; ranks++)
+            check_ordered(ranks, shards, 16 * (size_t)(1 + (shards * 5 + ranks * 3) % 37));
+}
+
+static void ordered_takes_arenas_of_odd_lengths(void **state)
+{
+    /* Fewer lines than ranks, one more than a piece, primes. */
+    static const size_t lines[] = {1, 2, 3, 16, 17, 127, 257};
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        check_ordered(5, 7, 16 * lines[i]);
+}
+
+static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
+{
+    const int shards = 8;
+    const size_t floats = 16 * 21;
+    (void)state;
+    for (int ranks = 1; ranks <= shards; ranks++) {
+        found f;
+        reduce(&f, &ls_comm_naive, ranks, shards, floats);
+        float *leaves = make_leaves(shards, floats, STEPS - 1);
+        for (size_t i = 0; i < floats; i++) {
+            double sum = 0, size = 0;
+            for (int s = 0; s < shards; s++) {
+                sum += leaves[(size_t)s * floats + i];
+                size += fabs(leaves[(size_t)s * floats + i]);
+            }
+            for (int r = 0; r < ranks; r++) {
+                assert_true(fabs(f.total[STEPS - 1][r][i] - sum) <= 1e-6 * size);
+                assert_memory_equal(&f.total[STEPS - 1][r][i], &f.total[STEPS - 1][0][i], 4);
+            }
+        }
+        ls_free(NULL, leaves);
+        found_free(&f);
+    }
+}
+
+/* Were the tree replaced by a sum from left to right, the tests above would see it. */
+static void a_tree_that_is_broken_on_purpose_gives_other_bits(void **state)
+{
+    const size_t floats = 16 * 21;
+    (void)state;
+    for (int shards = 4; shards <= SHARDS_MOST; shards++) {
+        float *leaves = make_leaves(shards, floats, 0);
+        size_t other = 0;
+        for (size_t i = 0; i < floats; i++)
+            other += tree_sum(leaves, floats, i, 0, shards) != left_fold(leaves, floats, i, shards);
+        assert_true(other > floats / 100);
+        ls_free(NULL, leaves);
+    }
+}
+
+/* With one shard a rank, `naive` is that broken tree: what people get who add up in rank order. */
+static void naive_adds_in_the_order_of_the_ranks(void **state)
+{
+    const int shards = 8;
+    const size_t floats = 16 * 21;
+    found f;
+    (void)state;
+    reduce(&f, &ls_comm_naive, shards, shards, floats);
+    float *leaves = make_leaves(shards, floats, 0);
+    size_t other = 0;
+    for (size_t i = 0; i < floats; i++) {
+        float fold = left_fold(leaves, floats, i, shards);
+        assert_true(f.total[0][0][i] == fold);
+        other += fold != tree_sum(leaves, floats, i, 0, shards);
+    }
+    assert_true(other > 0);
+    ls_free(NULL, leaves);
+    found_free(&f);
+}
+
+/* ---- the book's demo: [[1, 1]] and [[2, 2]] on two devices become [[3, 3]] on both ---- */
+
+static void fill_demo(float *leaf, int shard, size_t floats, void *user)
+{
+    (void)user;
+    memset(leaf, 0, floats * sizeof *leaf);
+    leaf[0] = leaf[1] = (float)(shard + 1);
+}
+
+static void run_demo(gang_member *m)
+{
+    m->status = gang_reduce(m, fill_demo, NULL);
+}
+
+static void two_devices_add_up_to_three_on_both(void **state)
+{
+    (void)state;
+    for (int i = 0; ls_comm_types()[i]; i++) {
+        gang g;
+        gang_begin(&g, ls_comm_types()[i], 2, 2, 16, UINT64_MAX);
+        gang_run(&g, run_demo);
+        for (int r = 0; r < 2; r++) {
+            assert_int_equal(g.member[r].status, LS_OK);
+            assert_true(g.member[r].total[0] == 3.0f && g.member[r].total[1] == 3.0f);
+            for (int k = 2; k < 16; k++)
+                assert_true(g.member[r].total[k] == 0.0f);
+        }
+        gang_end(&g);
+    }
+}
+
+/* ---- the fold alone ---- */
+
+static void fill_one(float *leaf, int shard, size_t floats, void *user)
+{
+    (void)shard;
+    (void)user;
+    for (size_t i = 0; i < floats; i++)
+        leaf[i] = 1.0f;
+}
+
+static void keep_cover(gang_member *m)
+{
+    m->status = gang_reduce(m, fill_one, NULL);
+}
+
+static void a_fold_leaves_the_cover_of_its_range(void **state)
+{
+    (void)state;
+    for (int shards = 1; shards <= 17; shards++)
+        for (int ranks = 1; ranks <= shards; ranks++) {
+            gang g;
+            gang_begin(&g, &ls_comm_ordered, ranks, shards, 16, UINT64_MAX);
+            gang_run(&g, keep_cover);
+            for (int r = 0; r < ranks; r++) {
+                const ls_fold *fold = &g.member[r].fold;
+                ls_span span[LS_PARTIALS_MAX];
+                int count = ls_tree_cover(span, shards, fold->range.lo, fold->range.hi);
+                assert_int_equal(fold->depth, count);
+                for (int i = 0; i < count; i++) {
+                    assert_memory_equal(&fold->stack[i].span, &span[i], sizeof span[i]);
+                    assert_true(fold->stack[i].data[0] == (float)(span[i].hi - span[i].lo));
+                }
+                assert_true(g.member[r].total[5] == (float)shards);
+            }
+            gang_end(&g);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ordered_has_the_bits_of_the_tree_on_any_number_of_ranks),
+        cmocka_unit_test(ordered_takes_arenas_of_odd_lengths),
+        cmocka_unit_test(naive_is_near_the_tree_and_the_same_on_every_rank),
+        cmocka_unit_test(a_tree_that_is_broken_on_purpose_gives_other_bits),
+        cmocka_unit_test(naive_adds_in_the_order_of_the_ranks),
+        cmocka_unit_test(two_devices_add_up_to_three_on_both),
+        cmocka_unit_test(a_fold_leaves_the_cover_of_its_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
