@@ -68,8 +68,12 @@ static int read_number(int *out, const char **text)
 static int take_counted(ls_device_list *out, const char *numbers, const char *spec, ls_error *err)
 {
     int count;
-    if (!read_number(&count, &numbers) || *numbers != '\0')
-        return ls_fail(err, LS_EINVAL, "cannot read devices '%s': " GRAMMAR, spec);
+    size_t digits = strspn(numbers, "0123456789");
+    if (digits == 0 || numbers[digits] != '\0')
+        return ls_fail(err, LS_EINVAL, "cannot read devices '%.64s': " GRAMMAR, spec);
+    if (!read_number(&count, &numbers))
+        return ls_fail(err, LS_EINVAL, "devices '%.64s' asks for too many: at most %d work together",
+                       spec, LS_DEVICES_MAX);
     if (count == 0)
         return ls_fail(err, LS_EINVAL, "devices '%s' asks for none: at least 1 is needed", spec);
     out->count = count;
@@ -85,7 +89,7 @@ static int take_listed(ls_device_list *out, const char *numbers, const char *spe
         if (!read_number(&index, &numbers))
             break;
         if (index >= out->allowed)
-            return ls_fail(err, LS_EDEVICE, "devices '%s': there is no %s:%d, only 0 … %d", spec,
+            return ls_fail(err, LS_EDEVICE, "devices '%.64s': there is no %s:%d, only 0 … %d", spec,
                            out->backend->name, index, out->allowed - 1);
         out->index[out->count++] = index;
         if (*numbers == '\0')
@@ -93,7 +97,7 @@ static int take_listed(ls_device_list *out, const char *numbers, const char *spe
         if (*numbers != ',')
             break;
     }
-    return ls_fail(err, LS_EINVAL, "cannot read devices '%s': " GRAMMAR, spec);
+    return ls_fail(err, LS_EINVAL, "cannot read devices '%.64s': " GRAMMAR, spec);
 }
 
 int ls_device_list_parse(ls_device_list *out, const ls_registry *registry, const char *spec,

@@ -1,0 +1,114 @@
+#include "cli/cli.h"
+
+#include <getopt.h>
+#include <lockstep/version.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: trainer CONFIG [options]\n"
+    "\n"
+    "Trains the network that CONFIG describes, data-parallel, on every device of this machine.\n"
+    "\n"
+    "  --devices LIST      auto, cpu, cpu:4, … (default: the config's, else auto)\n"
+    "  --set KEY=VALUE     sets any key of the config: --set optimizer.lr=0.1 --set epochs=3\n"
+    "  --metrics FILE|-    also writes the metrics records to FILE, or to stdout for -; with - the\n"
+    "                      closing line goes to stderr\n"
+    "  --print-config      prints the config with all defaults and --set applied, and stops\n"
+    "  --quiet             no progress, no start-up lines; warnings and errors only\n"
+    "  --version           versions of the program, its back ends and their libraries\n"
+    "  --help              this text\n"
+    "\n"
+    "The last line on stdout is the result:\n"
+    "  test acc: 0.83, 1.9 sec/epoch on [cpu(0), cpu(1)]\n"
+    "Metrics, weights and the resolved config go to a run directory, runs/<time>-<name>/.\n"
+    "Ctrl-C finishes the step, writes the weights and stops; a second one stops at once.\n"
+    "\n"
+    "Data is looked for in the config's data.path, else in $LOCKSTEP_DATA,\n"
+    "$XDG_DATA_HOME/datasets and /usr/share/datasets.\n"
+    "\n"
+    "Exit codes: 0 done, 64 usage, 65 bad data, 66 missing input, 70 bug, 71 system or device,\n"
+    "74 input/output, 78 config, 130 interrupted.\n";
+
+void cli_print_help(void)
+{
+    fputs(help, stdout);
+}
+
+void cli_print_version(const ls_registry *registry)
+{
+    printf("lockstep %s\n", LS_VERSION);
+    for (int i = 0; ls_registry_at(registry, i); i++) {
+        const ls_backend *backend = ls_registry_at(registry, i);
+        ls_backend_info info = {0};
+        backend->probe(&info);
+        if (info.devices > 0)
+            printf("  %s: %s, %d device%s\n", backend->name, info.version, info.devices,
+                   info.devices == 1 ? "" : "s");
+        else
+            printf("  %s: %s: %s\n", backend->name, info.broken ? "broken" : "absent",
+                   info.reason);
+    }
+}
+
+static int usage(const char *problem, const char *what)
+{
+    fprintf(stderr, "trainer: %s%s; `trainer --help` lists what there is\n", problem, what);
+    return EXIT_USAGE;
+}
+
+static int add_set(cli_arguments *a, const char *assignment)
+{
+    if (a->set_count == CLI_SET_MAX)
+        return usage("too many --set", "");
+    a->set[a->set_count++] = assignment;
+    return 0;
+}
+
+static int add_devices(cli_arguments *a, const char *list)
+{
+    int n = snprintf(a->devices, sizeof a->devices, "devices=\"%s\"", list);
+    if (n < 0 || (size_t)n >= sizeof a->devices || strpbrk(list, "\"\\"))
+        return usage("--devices: cannot read ", list);
+    return add_set(a, a->devices);
+}
+
+int cli_parse(cli_arguments *out, int argc, char **argv)
+{
+    enum { SET = 1, DEVICES, METRICS, PRINT, QUIET, VERSION, HELP };
+    static const struct option options[] = {
+        {"set", required_argument, NULL, SET},         {"devices", required_argument, NULL, DEVICES},
+        {"metrics", required_argument, NULL, METRICS}, {"print-config", no_argument, NULL, PRINT},
+        {"quiet", no_argument, NULL, QUIET},           {"version", no_argument, NULL, VERSION},
+        {"help", no_argument, NULL, HELP},             {NULL, 0, NULL, 0}};
+    memset(out, 0, sizeof *out);
+    opterr = 0;
+    optind = 1;
+    char letter[3] = "-";
+    int problem = 0, c;
+    while (!problem && (c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (c) {
+        case SET: problem = add_set(out, optarg); break;
+        case DEVICES: problem = add_devices(out, optarg); break;
+        case METRICS: out->metrics = optarg; break;
+        case PRINT: out->action = CLI_PRINT_CONFIG; break;
+        case QUIET: out->quiet = 1; break;
+        case VERSION: out->action = CLI_VERSION; return 0;
+        case 'h':
+        case HELP: out->action = CLI_HELP; return 0;
+        case ':': problem = usage("a value is missing behind ", argv[optind - 1]); break;
+        default: /* a letter may stand among others: -abc */
+            letter[1] = (char)(optopt > ' ' ? optopt : 0);
+            problem = usage("unknown option ", letter[1] ? letter : argv[optind - 1]);
+            break;
+        }
+    }
+    if (problem)
+        return problem;
+    if (optind == argc)
+        return usage("which config? Try `trainer examples/fashion_mnist.json`", "");
+    if (optind + 1 < argc)
+        return usage("one config at a time; do not know what to do with ", argv[optind + 1]);
+    out->config = argv[optind];
+    return 0;
+}

@@ -1,0 +1,223 @@
+#include "cli/cli.h"
+
+#include "cli/output.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int exit_code(int status)
+{
+    switch (status) {
+    case LS_OK: return 0;
+    case LS_EDATA: return EXIT_DATA;
+    case LS_ENOENT: return EXIT_NO_INPUT;
+    case LS_EIO: return EXIT_IO;
+    case LS_ECONFIG: return EXIT_CONFIG;
+    case LS_EINVAL: return EXIT_USAGE; /* a --set without '=' */
+    case LS_ENOMEM:
+    case LS_EDEVICE:
+    case LS_EUNSUPPORTED:
+    case LS_ESYSTEM:
+    case LS_EABORTED:
+    case LS_ETIMEDOUT:
+    case LS_ESTALLED: return EXIT_OS;
+    case LS_ENONFINITE: return EXIT_DATA;
+    case LS_EINTERRUPTED: return EXIT_INTERRUPTED;
+    default: return EXIT_BUG;
+    }
+}
+
+/* ---- signals -------------------------------------------------------------------------------- */
+
+/* A handler can reach nothing but globals. These are the program's, not the library's. */
+static ls_trainer *volatile running;
+static volatile sig_atomic_t signals;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (signals++ > 0)
+        _exit(EXIT_INTERRUPTED);
+    if (running)
+        ls_trainer_interrupt(running);
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    /* A reader that leaves, or a full disk quota, must not kill a run: writes fail instead. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------ */
+
+typedef struct session {
+    cli_view view;
+    cli_output metrics;
+} session;
+
+static void on_log(void *user, ls_log_level level, const char *text)
+{
+    cli_view_log(&((session *)user)->view, level, text);
+}
+
+static int on_record(void *user, const char *json, size_t length, ls_error *err)
+{
+    return cli_output_line(&((session *)user)->metrics, json, length, err);
+}
+
+static void on_progress(void *user, const ls_progress *progress)
+{
+    cli_view_progress(&((session *)user)->view, progress);
+}
+
+/* ---- data directories ----------------------------------------------------------------------- */
+
+#define DATA_DIRS 3
+
+typedef struct data_dirs {
+    const char *dir[DATA_DIRS];
+    int count;
+    char xdg[4096];
+} data_dirs;
+
+static void find_data_dirs(data_dirs *out)
+{
+    const char *own = getenv("LOCKSTEP_DATA"), *xdg = getenv("XDG_DATA_HOME");
+    const char *home = getenv("HOME");
+    out->count = 0;
+    if (own && own[0])
+        out->dir[out->count++] = own;
+    out->xdg[0] = '\0';
+    if (xdg && xdg[0] == '/')
+        snprintf(out->xdg, sizeof out->xdg, "%s/datasets", xdg);
+    else if (home && home[0] == '/')
+        snprintf(out->xdg, sizeof out->xdg, "%s/.local/share/datasets", home);
+    if (out->xdg[0])
+        out->dir[out->count++] = out->xdg;
+    out->dir[out->count++] = "/usr/share/datasets";
+}
+
+/* ---- the actions ---------------------------------------------------------------------------- */
+
+static int fail(cli_view *view, int status, const ls_error *err)
+{
+    cli_view_clear(view);
+    fprintf(stderr, "trainer: %s\n", err->text);
+    return exit_code(status);
+}
+
+/* What was printed is only out when the flush says so. A reader that left early is no error. */
+static int flush_stdout(cli_view *view)
+{
+    if (fflush(stdout) == 0 || errno == EPIPE)
+        return 0;
+    cli_view_clear(view);
+    fprintf(stderr, "trainer: standard output: cannot write: %s\n", strerror(errno));
+    return EXIT_IO;
+}
+
+static int print_config(session *s, const ls_trainer_options *options)
+{
+    char *text;
+    ls_error err;
+    int status = ls_config_resolve(&text, options, &err);
+    if (status)
+        return fail(&s->view, status, &err);
+    fputs(text, stdout);
+    ls_text_free(text, options->host);
+    return flush_stdout(&s->view);
+}
+
+/* The closing line of the textbook. A number that there is not (stopped before it) is a dash. */
+static void print_closing_line(FILE *stream, const ls_result *r, int synthetic)
+{
+    char accuracy[32] = "-", seconds[32] = "-";
+    if (r->test_accuracy == r->test_accuracy)
+        snprintf(accuracy, sizeof accuracy, "%.2f", r->test_accuracy);
+    if (r->seconds_per_epoch == r->seconds_per_epoch)
+        snprintf(seconds, sizeof seconds, "%.1f", r->seconds_per_epoch);
+    fprintf(stream, "test acc: %s, %s sec/epoch on %s%s\n", accuracy, seconds, r->devices,
+            synthetic ? " (synthetic data)" : "");
+}
+
+static int train(session *s, const ls_trainer_options *options, const char *metrics)
+{
+    ls_trainer *trainer;
+    ls_error err;
+    int status = ls_trainer_open(&trainer, options, &err);
+    if (status)
+        return fail(&s->view, status, &err);
+    running = trainer;
+    if (signals > 0)
+        ls_trainer_interrupt(trainer);
+    cli_view_start(&s->view, ls_trainer_summary(trainer));
+    status = ls_trainer_run(trainer, &err);
+    cli_view_clear(&s->view);
+    if (status == LS_OK || status == LS_EINTERRUPTED) {
+        int to_stderr = metrics && strcmp(metrics, "-") == 0;
+        print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer),
+                           ls_trainer_summary(trainer)->synthetic);
+    }
+    int written = flush_stdout(&s->view);
+    int code = status ? fail(&s->view, status, &err) : written;
+    running = NULL;
+    ls_trainer_close(trainer);
+    return code;
+}
+
+static int run_action(const cli_arguments *a, ls_registry *registry)
+{
+    data_dirs dirs;
+    session s;
+    ls_error err;
+    ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
+    find_data_dirs(&dirs);
+    cli_view_init(&s.view, a->quiet);
+    ls_trainer_options o = {
+        .size = sizeof o,
+        .config_path = a->config,
+        .set = a->set,
+        .set_count = a->set_count,
+        .data_dirs = dirs.dir,
+        .data_dir_count = dirs.count,
+        .registry = registry,
+        .record = a->metrics ? on_record : NULL,
+        .progress = on_progress,
+        .user = &s,
+        .host = &host,
+    };
+    if (a->action == CLI_PRINT_CONFIG)
+        return print_config(&s, &o);
+    int status = cli_output_open(&s.metrics, a->metrics, &err);
+    if (status)
+        return fail(&s.view, status, &err);
+    catch_signals();
+    int code = train(&s, &o, a->metrics);
+    status = cli_output_close(&s.metrics, &err);
+    return code == 0 && status ? fail(&s.view, status, &err) : code;
+}
+
+int cli_main(int argc, char **argv, ls_registry *registry)
+{
+    cli_arguments a;
+    int code = cli_parse(&a, argc, argv);
+    if (code == 0) {
+        switch (a.action) {
+        case CLI_HELP: cli_print_help(); break;
+        case CLI_VERSION: cli_print_version(registry); break;
+        case CLI_PRINT_CONFIG:
+        case CLI_TRAIN: code = run_action(&a, registry); break;
+        }
+    }
+    ls_registry_destroy(registry);
+    return code;
+}

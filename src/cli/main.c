@@ -1,0 +1,14 @@
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    ls_registry *registry;
+    ls_error err;
+    if (ls_registry_create(&registry, NULL, &err) != LS_OK) {
+        fprintf(stderr, "trainer: %s\n", err.text);
+        return EXIT_OS;
+    }
+    return cli_main(argc, argv, registry);
+}

@@ -1,0 +1,251 @@
+#include "train/config.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "json/fields.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_ROWS (1L << 20)
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static void read_data(ls_config *c, ls_fields *top, ls_error *err)
+{
+    const char *name = "fashion_mnist", *none = NULL;
+    const long all = 0;
+    c->data_name = name;
+    const cJSON *node = ls_field_any(top, "data");
+    if (!node)
+        return;
+    ls_fields f;
+    ls_fields_begin(&f, c->doc, node, "data", err);
+    ls_field_text(&f, "name", &name, &c->data_name);
+    ls_field_text(&f, "path", &none, &c->data_path);
+    ls_field_int(&f, "limit", 0, INT_MAX, &all, &c->data_limit);
+    if (top->status == LS_OK)
+        top->status = ls_fields_end(&f);
+}
+
+/* An integer, or "devices" for one shard per device. */
+static void read_shards(ls_config *c, ls_fields *f)
+{
+    const long fallback = 8;
+    const cJSON *node = ls_field_any(f, "shards");
+    if (cJSON_IsString(node)) {
+        if (strcmp(node->valuestring, "devices") != 0)
+            ls_fields_fail(f, node, "shards: expected an integer or \"devices\", found \"%s\"",
+                           node->valuestring);
+        c->shards = 0;
+        return;
+    }
+    ls_field_int(f, "shards", 1, LS_SHARDS_MAX, &fallback, &c->shards);
+}
+
+static void read_seed(ls_config *c, ls_fields *f)
+{
+    const double zero = 0, largest = 9007199254740992.0; /* 2⁵³: what a double counts exactly */
+    double seed = 0;
+    if (ls_field_double(f, "seed", 0, largest, &zero, &seed) && seed != (double)(uint64_t)seed)
+        ls_fields_fail(f, ls_field_any(f, "seed"), "seed: expected an integer, found %g", seed);
+    c->seed = (uint64_t)seed;
+}
+
+static void read_allreduce(ls_config *c, ls_fields *f)
+{
+    const ls_comm_type *const *types = ls_comm_types();
+    const char *names[9] = {0};
+    const int ordered = 0;
+    int choice = 0;
+    for (int i = 0; types[i] && i < 8; i++)
+        names[i] = types[i]->name;
+    ls_field_choice(f, "allreduce", names, &ordered, &choice);
+    c->allreduce = types[choice];
+}
+
+/* Absent: a directory of the run's own; null or "": none. */
+static void read_run_dir(ls_config *c, ls_fields *f)
+{
+    const char *none = NULL;
+    const cJSON *node = ls_field_any(f, "run_dir");
+    if (cJSON_IsNull(node))
+        c->run_dir = "";
+    else
+        ls_field_text(f, "run_dir", &none, &c->run_dir);
+}
+
+static void read_scalars(ls_config *c, ls_fields *f)
+{
+    static const char *const normalize[] = {"batch", "nominal", NULL};
+    const char *name = "run", *automatic = "auto";
+    const long one = 1, ten = 10, batch = 256;
+    const int by_batch = 0;
+    ls_field_text(f, "name", &name, &c->name);
+    ls_field_text(f, "devices", &automatic, &c->devices);
+    ls_field_int(f, "batch_size", 1, MOST_ROWS, &batch, &c->batch_size);
+    ls_field_int(f, "epochs", 1, 1000000, &ten, &c->epochs);
+    ls_field_int(f, "eval_every", 0, 1000000, &one, &c->eval_every);
+    ls_field_int(f, "threads", 1, 1024, &one, &c->threads);
+    ls_field_choice(f, "normalize", normalize, &by_batch, &c->nominal);
+    if (f->status == LS_OK && (c->name[0] == '\0' || strchr(c->name, '/')))
+        ls_fields_fail(f, ls_field_any(f, "name"),
+                       "name: expected a word without '/', which becomes part of a file name");
+    read_shards(c, f);
+    read_seed(c, f);
+    read_allreduce(c, f);
+    read_run_dir(c, f);
+}
+
+static int read_top(ls_config *c, ls_error *err)
+{
+    ls_fields f;
+    ls_fields_begin(&f, c->doc, ls_json_root(c->doc), "the config", err);
+    read_scalars(c, &f);
+    read_data(c, &f, err);
+    c->model = ls_field_any(&f, "model");
+    const cJSON *optimizer = ls_field_any(&f, "optimizer");
+    const cJSON *init = ls_field_any(&f, "init");
+    int status = ls_fields_end(&f);
+    if (status)
+        return status;
+    if (!c->model)
+        return ls_json_fail(err, c->doc, NULL, LS_ECONFIG,
+                            "expected a member \"model\": an object with \"layers\", or the path "
+                            "of a file that holds one");
+    if (!optimizer)
+        return ls_json_fail(err, c->doc, NULL, LS_ECONFIG,
+                            "expected a member \"optimizer\", such as "
+                            "{\"name\": \"sgd\", \"lr\": 0.2}");
+    status = ls_optimizer_parse(&c->optimizer, c->doc, optimizer, err);
+    return status ? status : ls_init_parse(&c->init, c->doc, init, err);
+}
+
+/* A model given as a path is looked for beside the config file. */
+static int read_model_file(ls_config *c, const char *config_path, ls_error *err)
+{
+    char path[4096];
+    c->model_path = c->model->valuestring;
+    const char *slash = config_path ? strrchr(config_path, '/') : NULL;
+    int directory = slash && c->model_path[0] != '/' ? (int)(slash + 1 - config_path) : 0;
+    int n = snprintf(path, sizeof path, "%.*s%s", directory, config_path ? config_path : "",
+                     c->model_path);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return ls_config_fail(err, c, "model", LS_ECONFIG, "the model's path is too long");
+    ls_error cause;
+    int status = ls_json_read_file(&c->model_doc, path, c->host, &cause);
+    if (status == LS_ENOENT)
+        return ls_config_fail(err, c, "model", status, cause.text);
+    if (status) {
+        if (err)
+            *err = cause;
+        return status;
+    }
+    c->model = ls_json_root(c->model_doc);
+    return LS_OK;
+}
+
+static int read_document(ls_config *c, const ls_trainer_options *o, ls_error *err)
+{
+    int status;
+    if (o->config_path)
+        status = ls_json_read_file(&c->doc, o->config_path, o->host, err);
+    else if (o->config_text)
+        status = ls_json_parse(&c->doc, "config", o->config_text, strlen(o->config_text), o->host,
+                               err);
+    else
+        status = ls_fail(err, LS_EINVAL, "neither config_path nor config_text is set");
+    for (int i = 0; status == LS_OK && i < o->set_count; i++)
+        status = ls_json_set(c->doc, o->set[i], err);
+    return status;
+}
+
+int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err)
+{
+    memset(out, 0, sizeof *out);
+    out->host = options->host;
+    int status = read_document(out, options, err);
+    if (status == LS_OK)
+        status = read_top(out, err);
+    if (status == LS_OK && cJSON_IsString(out->model))
+        status = read_model_file(out, options->config_path, err);
+    if (status)
+        ls_config_fini(out);
+    return status;
+}
+
+void ls_config_fini(ls_config *config)
+{
+    ls_json_destroy(config->model_doc);
+    ls_json_destroy(config->doc);
+    memset(config, 0, sizeof *config);
+}
+
+const ls_json *ls_config_model_doc(const ls_config *config)
+{
+    return config->model_doc ? config->model_doc : config->doc;
+}
+
+int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
+                   const char *text)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(config->doc), key);
+    return ls_json_fail_value(err, config->doc, node, status, "%s", text);
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void write_data(ls_json_writer *w, const ls_config *c)
+{
+    ls_json_open_object(w, "data");
+    ls_json_put_string(w, "name", c->data_name);
+    if (c->data_path)
+        ls_json_put_string(w, "path", c->data_path);
+    ls_json_put_int(w, "limit", c->data_limit);
+    ls_json_close(w);
+}
+
+static void write_init(ls_json_writer *w, const ls_config *c)
+{
+    ls_json_open_object(w, "init");
+    ls_json_put_string(w, "name", ls_init_name(c->init.rule));
+    if (c->init.rule == LS_INIT_NORMAL)
+        ls_json_put_float(w, "std", c->init.std);
+    ls_json_close(w);
+}
+
+static void write_optimizer(ls_json_writer *w, const ls_config *c)
+{
+    ls_json_open_object(w, "optimizer");
+    ls_json_put_string(w, "name", c->optimizer.type->name);
+    ls_json_put_double(w, "lr", c->optimizer.lr);
+    ls_json_put_float(w, "momentum", c->optimizer.op.u.sgd.momentum);
+    ls_json_put_float(w, "weight_decay", c->optimizer.op.u.sgd.weight_decay);
+    ls_json_close(w);
+}
+
+void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
+{
+    ls_json_open_object(w, key);
+    ls_json_put_string(w, "name", c->name);
+    write_data(w, c);
+    ls_json_put_node(w, "model", c->model);
+    ls_json_put_string(w, "devices", c->devices);
+    ls_json_put_int(w, "threads", c->threads);
+    ls_json_put_int(w, "batch_size", c->batch_size);
+    if (c->shards)
+        ls_json_put_int(w, "shards", c->shards);
+    else
+        ls_json_put_string(w, "shards", "devices");
+    ls_json_put_int(w, "epochs", c->epochs);
+    ls_json_put_int(w, "eval_every", c->eval_every);
+    ls_json_put_uint(w, "seed", c->seed);
+    write_init(w, c);
+    write_optimizer(w, c);
+    ls_json_put_string(w, "normalize", c->nominal ? "nominal" : "batch");
+    ls_json_put_string(w, "allreduce", c->allreduce->name);
+    if (c->run_dir)
+        ls_json_put_string(w, "run_dir", c->run_dir);
+    ls_json_close(w);
+}

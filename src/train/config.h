@@ -1,0 +1,47 @@
+/* The recipe of a run: the config file, checked, with defaults and `--set` applied. */
+#ifndef TRAIN_CONFIG_H
+#define TRAIN_CONFIG_H
+
+#include "comm/comm.h"
+#include "json/json.h"
+#include "nn/model.h"
+#include "nn/optimizer.h"
+
+#include <lockstep/trainer.h>
+
+typedef struct ls_config {
+    ls_json *doc;             /* owned: texts and nodes below belong to it */
+    ls_json *model_doc;       /* the model's file, when it is not inline; owned */
+    const cJSON *model;       /* the model object, in one of the two */
+    const char *model_path;   /* NULL: inline */
+    const char *name;
+    const char *data_name, *data_path; /* data_path NULL: search */
+    long data_limit;          /* training rows, 0: all */
+    const char *devices;
+    long batch_size, epochs, eval_every, threads;
+    long shards;              /* 0: one per device */
+    uint64_t seed;
+    int nominal;              /* divide by batch_size, not by the rows of the minibatch */
+    const ls_comm_type *allreduce;
+    ls_optimizer optimizer;
+    ls_init init;
+    const char *run_dir;      /* "": none; NULL: runs/<time>-<name> */
+    const ls_host *host;
+} ls_config;
+
+/* Reads and checks everything but the model's layers (which need the data's shape). Errors:
+ * LS_ECONFIG with file, line and column; LS_ENOENT, LS_EIO. */
+int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err);
+void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
+
+/* The document that the model's nodes belong to. */
+const ls_json *ls_config_model_doc(const ls_config *config);
+
+/* Fails with the message of `cause`, put behind the place of a top-level key (or of the file). */
+int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
+                   const char *text);
+
+/* Writes the resolved config as a member `key` (NULL: as the whole document). */
+void ls_config_write(ls_json_writer *w, const char *key, const ls_config *config);
+
+#endif

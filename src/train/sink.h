@@ -1,0 +1,50 @@
+/* Where metrics records go: any number of sinks, each a row of three functions. */
+#ifndef TRAIN_SINK_H
+#define TRAIN_SINK_H
+
+#include "json/writer.h"
+
+#include <lockstep/host.h>
+#include <lockstep/status.h>
+
+typedef struct ls_sink ls_sink;
+
+struct ls_sink {
+    /* One record, a JSON object without a newline. A negative status ends the run. */
+    int (*emit)(ls_sink *sink, const char *json, size_t length, ls_error *err);
+    /* Writes out what is buffered and frees the sink; reports what could not be written. */
+    int (*close)(ls_sink *sink, ls_error *err);
+};
+
+#define LS_SINKS_MAX 8
+
+/* The sinks of a run, and the writer whose buffer every record uses. */
+typedef struct ls_sinks {
+    int count;
+    ls_sink *sink[LS_SINKS_MAX];
+    int failed[LS_SINKS_MAX]; /* non-zero: it failed, and gets no further record */
+    ls_json_writer writer;
+} ls_sinks;
+
+void ls_sinks_init(ls_sinks *sinks, const ls_host *host);
+
+/* Takes ownership of `sink`; on failure it is closed. Errors: LS_EINVAL (too many). */
+int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
+
+/* Hands the record in `writer` to every sink that has not failed yet, also when one fails now;
+ * returns the first error. */
+int ls_sinks_emit(ls_sinks *sinks, ls_error *err);
+
+/* Closes all; returns the first error. A zeroed structure is allowed. */
+int ls_sinks_close(ls_sinks *sinks, ls_error *err);
+
+/* JSON Lines: one record a line, appended to a new file, written out at least once a second. The
+ * file must not exist yet. Errors: LS_EIO, LS_ENOMEM. */
+int ls_sink_jsonl(ls_sink **out, const char *path, const ls_host *host, ls_error *err);
+
+/* Calls `record` (ls_trainer_options.record). */
+int ls_sink_callback(ls_sink **out,
+                     int (*record)(void *user, const char *json, size_t length, ls_error *err),
+                     void *user, const ls_host *host, ls_error *err);
+
+#endif

@@ -1,0 +1,117 @@
+/* JSON Lines into a file. Records are gathered in a buffer of our own, so that a step costs no
+ * system call, and written out once a second and at the end. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "train/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUFFER (1u << 16)
+#define WRITE_EVERY_NS 1000000000u
+
+typedef struct jsonl_sink {
+    ls_sink base;
+    const ls_host *host;
+    char *path;
+    int fd;
+    uint64_t written_at;
+    size_t used;
+    char buffer[BUFFER];
+} jsonl_sink;
+
+/* A disk that fills up cuts a line in two: takes the half away, so that every line of the file is
+ * a record. What cannot be cut (a pipe) stays as it is. */
+static void drop_half_line(const jsonl_sink *sink, const char *data, size_t written)
+{
+    size_t half = 0;
+    while (half < written && data[written - half - 1] != '\n')
+        half++;
+    off_t end = lseek(sink->fd, 0, SEEK_CUR);
+    if (half > 0 && end >= (off_t)half && ftruncate(sink->fd, end - (off_t)half) == 0)
+        lseek(sink->fd, end - (off_t)half, SEEK_SET);
+}
+
+/* `data` begins a line. */
+static int write_all(jsonl_sink *sink, const char *data, size_t length, ls_error *err)
+{
+    size_t written = 0;
+    while (written < length) {
+        ssize_t n = write(sink->fd, data + written, length - written);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            int reason = errno;
+            drop_half_line(sink, data, written);
+            return ls_fail(err, LS_EIO, "%.300s: cannot write metrics: %s; free some space, or "
+                           "choose another run_dir", sink->path, strerror(reason));
+        }
+        written += (size_t)n;
+    }
+    return LS_OK;
+}
+
+static int write_out(jsonl_sink *sink, ls_error *err)
+{
+    size_t length = sink->used;
+    sink->used = 0;
+    sink->written_at = ls_now_ns();
+    return write_all(sink, sink->buffer, length, err);
+}
+
+static int jsonl_emit(ls_sink *base, const char *json, size_t length, ls_error *err)
+{
+    jsonl_sink *sink = (jsonl_sink *)base;
+    int status = LS_OK;
+    if (sink->used + length + 1 > BUFFER)
+        status = write_out(sink, err);
+    if (status == LS_OK && length + 1 > BUFFER) { /* one long record: straight to the file */
+        status = write_all(sink, json, length, err);
+        return status ? status : write_all(sink, "\n", 1, err);
+    }
+    if (status)
+        return status;
+    memcpy(sink->buffer + sink->used, json, length);
+    sink->buffer[sink->used + length] = '\n';
+    sink->used += length + 1;
+    return ls_now_ns() - sink->written_at > WRITE_EVERY_NS ? write_out(sink, err) : LS_OK;
+}
+
+static int jsonl_close(ls_sink *base, ls_error *err)
+{
+    jsonl_sink *sink = (jsonl_sink *)base;
+    int status = write_out(sink, err);
+    if (close(sink->fd) != 0 && status == LS_OK)
+        status = ls_fail(err, LS_EIO, "%s: cannot write metrics: %s", sink->path, strerror(errno));
+    ls_free(sink->host, sink->path);
+    ls_free(sink->host, sink);
+    return status;
+}
+
+int ls_sink_jsonl(ls_sink **out, const char *path, const ls_host *host, ls_error *err)
+{
+    jsonl_sink *sink = ls_alloc(host, sizeof *sink);
+    char *copy = sink ? ls_strdup(host, path) : NULL;
+    if (!copy) {
+        ls_free(host, sink);
+        return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
+    }
+    sink->base.emit = jsonl_emit;
+    sink->base.close = jsonl_close;
+    sink->host = host;
+    sink->path = copy;
+    sink->written_at = ls_now_ns();
+    sink->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (sink->fd < 0) {
+        int status = ls_fail(err, LS_EIO, "%s: cannot create the metrics file: %s", path,
+                             strerror(errno));
+        ls_free(host, copy);
+        ls_free(host, sink);
+        return status;
+    }
+    *out = &sink->base;
+    return LS_OK;
+}

@@ -1,0 +1,213 @@
+/* The device pool: which thread opens, binds and closes a device, and how a failed start unwinds. */
+#include "base/error.h"
+#include "device/fake_backend.h"
+#include "device/registry.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static ls_registry *registry;
+static ls_error err;
+
+static int set_up(void **state)
+{
+    (void)state;
+    fake_reset();
+    assert_int_equal(ls_registry_create_empty(&registry, NULL, &err), LS_OK);
+    assert_int_equal(ls_registry_add(registry, &fake_listed, &err), LS_OK);
+    assert_int_equal(ls_registry_add(registry, &fake_counted, &err), LS_OK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    ls_registry_destroy(registry);
+    return 0;
+}
+
+/* What the hooks and jobs saw. */
+typedef struct notes {
+    ls_device *started[FAKE_MOST], *stopped[FAKE_MOST], *seen[FAKE_MOST];
+    void *local[FAKE_MOST];
+    pthread_t ran_on[FAKE_MOST];
+    atomic_int starts, stops;
+    int fail_start_at;
+} notes;
+
+static int on_start(const ls_worker *worker, ls_device *device, void **local, void *user,
+                    ls_error *e)
+{
+    notes *n = user;
+    if (worker->index == n->fail_start_at)
+        return ls_fail(e, LS_EUNSUPPORTED, "worker %d does not like it here", worker->index);
+    n->started[worker->index] = device;
+    *local = &n->local[worker->index];
+    atomic_fetch_add(&n->starts, 1);
+    return LS_OK;
+}
+
+static void on_stop(const ls_worker *worker, ls_device *device, void *local, void *user)
+{
+    notes *n = user;
+    /* The device is closed behind the hook. */
+    if (local == &n->local[worker->index] && ((fake_device *)device)->closed == 0)
+        n->stopped[worker->index] = device;
+    atomic_fetch_add(&n->stops, 1);
+}
+
+static int job(const ls_worker *worker, void *arg, ls_error *e)
+{
+    notes *n = arg;
+    (void)e;
+    n->seen[worker->index] = ls_worker_device(worker);
+    n->local[worker->index] = ls_worker_local(worker);
+    n->ran_on[worker->index] = pthread_self();
+    return LS_OK;
+}
+
+static int create(ls_pool **pool, const char *devices, notes *n)
+{
+    ls_device_pool_options o = {
+        .size = sizeof o,
+        .registry = registry,
+        .devices = devices,
+        .start = on_start,
+        .stop = on_stop,
+        .user = n,
+    };
+    memset(&err, 0, sizeof err);
+    return ls_device_pool_create(pool, &o, &err);
+}
+
+static void every_opened_device_was_closed_once_by_its_own_thread(void)
+{
+    for (int i = 0; i < fake.opened; i++) {
+        assert_int_equal(fake.device[i].closed, 1);
+        assert_true(pthread_equal(fake.device[i].closed_by, fake.device[i].opened_by));
+    }
+}
+
+static void a_device_lives_on_its_workers_thread(void **state)
+{
+    notes n = {.fail_start_at = -1};
+    ls_pool *pool;
+    (void)state;
+    assert_int_equal(create(&pool, "many:3", &n), LS_OK);
+    assert_int_equal(ls_pool_size(pool), 3);
+    assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
+    for (int w = 0; w < 3; w++) {
+        const fake_device *device = (const fake_device *)n.seen[w];
+        assert_ptr_equal(n.seen[w], n.started[w]);
+        assert_int_equal(device->index, w);
+        assert_int_equal(device->bound, 1);
+        assert_true(pthread_equal(device->opened_by, n.ran_on[w]));
+        assert_true(pthread_equal(device->bound_by, n.ran_on[w]));
+        assert_ptr_equal(n.local[w], &n.local[w]); /* what the start hook set */
+    }
+    ls_pool_destroy(pool);
+    assert_int_equal(n.starts, 3);
+    assert_int_equal(n.stops, 3);
+    for (int w = 0; w < 3; w++)
+        assert_ptr_equal(n.stopped[w], n.started[w]);
+    every_opened_device_was_closed_once_by_its_own_thread();
+}
+
+static void a_listed_device_may_be_shared_by_two_workers(void **state)
+{
+    notes n = {.fail_start_at = -1};
+    ls_pool *pool;
+    (void)state;
+    assert_int_equal(create(&pool, "fake:2,2,0", &n), LS_OK);
+    assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
+    static const int index[] = {2, 2, 0};
+    for (int w = 0; w < 3; w++)
+        assert_int_equal(((fake_device *)n.seen[w])->index, index[w]);
+    assert_ptr_not_equal(n.seen[0], n.seen[1]);
+    ls_pool_destroy(pool);
+    every_opened_device_was_closed_once_by_its_own_thread();
+}
+
+static void expect_failed_start(notes *n, int status, const char *text, int opened)
+{
+    ls_pool *pool;
+    assert_int_equal(create(&pool, "many:4", n), status);
+    assert_string_equal(err.text, text);
+    assert_null(pool);
+    assert_int_equal(fake.opened, opened);
+    assert_int_equal(n->starts, 3);
+    assert_int_equal(n->stops, 3); /* those who did start */
+    every_opened_device_was_closed_once_by_its_own_thread();
+}
+
+static void a_device_that_cannot_be_opened_unwinds(void **state)
+{
+    notes n = {.fail_start_at = -1};
+    (void)state;
+    fake.fail_open_at = 2;
+    expect_failed_start(&n, LS_EDEVICE, "fake(2): cannot be opened", 3);
+}
+
+static void a_device_that_cannot_be_bound_is_closed(void **state)
+{
+    notes n = {.fail_start_at = -1};
+    (void)state;
+    fake.fail_bind_at = 1;
+    expect_failed_start(&n, LS_EDEVICE, "fake(1): cannot be bound", 4);
+}
+
+static void a_start_hook_that_fails_unwinds(void **state)
+{
+    notes n = {.fail_start_at = 3};
+    (void)state;
+    expect_failed_start(&n, LS_EUNSUPPORTED, "worker 3 does not like it here", 4);
+}
+
+static void hooks_are_optional(void **state)
+{
+    ls_device_pool_options o = {.size = sizeof o, .registry = registry, .devices = "fake:0"};
+    ls_pool *pool;
+    notes n = {0};
+    (void)state;
+    assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_OK);
+    assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
+    assert_non_null(n.seen[0]);
+    assert_null(n.local[0]);
+    ls_pool_destroy(pool);
+    every_opened_device_was_closed_once_by_its_own_thread();
+}
+
+static void wrong_options_are_refused(void **state)
+{
+    ls_device_pool_options o = {.size = sizeof o - 1, .registry = registry};
+    ls_pool *pool;
+    (void)state;
+    assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_EINVAL);
+    o.size = sizeof o;
+    o.registry = NULL;
+    assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_EINVAL);
+    o.registry = registry;
+    o.devices = "many:0";
+    assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_EINVAL);
+    assert_string_equal(err.text, "devices 'many:0' asks for none: at least 1 is needed");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_device_lives_on_its_workers_thread),
+        TEST(a_listed_device_may_be_shared_by_two_workers),
+        TEST(a_device_that_cannot_be_opened_unwinds),
+        TEST(a_device_that_cannot_be_bound_is_closed),
+        TEST(a_start_hook_that_fails_unwinds),
+        TEST(hooks_are_optional),
+        TEST(wrong_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,19 @@
+/* The program `trainer` with the plain-C reference back end beside those that were built in: the
+ * whole of it can then run under ThreadSanitizer, which cannot see into oneDNN. */
+#include "cli/cli.h"
+#include "ref/ref.h"
+
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    ls_registry *registry;
+    ls_error err;
+    if (ls_registry_create(&registry, NULL, &err) != LS_OK ||
+        ls_registry_add(registry, ls_ref_backend(), &err) != LS_OK ||
+        ls_registry_add(registry, ls_ref64_backend(), &err) != LS_OK) {
+        fprintf(stderr, "trainer: %s\n", err.text);
+        return EXIT_OS;
+    }
+    return cli_main(argc, argv, registry);
+}
