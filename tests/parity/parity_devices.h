@@ -1,0 +1,15 @@
+/* The devices whose parity is checked: every family of kernels that was built. */
+#ifndef PARITY_PARITY_DEVICES_H
+#define PARITY_PARITY_DEVICES_H
+
+#include <lockstep/plugin.h>
+
+typedef struct parity_device {
+    const char *name;
+    int (*open)(ls_device **out, ls_error *err);
+} parity_device;
+
+extern const parity_device parity_devices[];
+extern const int parity_device_count;
+
+#endif
