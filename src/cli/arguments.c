@@ -7,6 +7,8 @@
 
 static const char help[] =
     "usage: trainer CONFIG [options]\n"
+    "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
+    "       trainer report RUN [-o FILE]\n"
     "\n"
     "Trains the network that CONFIG describes, data-parallel, on every device of this machine.\n"
     "\n"

@@ -1,15 +1,17 @@
 #include "cli/cli.h"
 
+#include "cli/curve.h"
 #include "cli/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static int exit_code(int status)
+int cli_exit_code(int status)
 {
     switch (status) {
     case LS_OK: return 0;
@@ -46,7 +48,19 @@ static void on_signal(int number)
         ls_trainer_interrupt(running);
 }
 
-static void catch_signals(void)
+void cli_set_running(ls_trainer *trainer)
+{
+    running = trainer;
+    if (trainer && signals > 0)
+        ls_trainer_interrupt(trainer);
+}
+
+int cli_interrupted(void)
+{
+    return signals > 0;
+}
+
+void cli_catch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
@@ -62,6 +76,7 @@ static void catch_signals(void)
 typedef struct session {
     cli_view view;
     cli_output metrics;
+    cli_curve curve;
 } session;
 
 static void on_log(void *user, ls_log_level level, const char *text)
@@ -76,20 +91,13 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
 
 static void on_progress(void *user, const ls_progress *progress)
 {
+    cli_curve_add(&((session *)user)->curve, progress);
     cli_view_progress(&((session *)user)->view, progress);
 }
 
 /* ---- data directories ----------------------------------------------------------------------- */
 
-#define DATA_DIRS 3
-
-typedef struct data_dirs {
-    const char *dir[DATA_DIRS];
-    int count;
-    char xdg[4096];
-} data_dirs;
-
-static void find_data_dirs(data_dirs *out)
+void cli_find_data_dirs(cli_data_dirs *out)
 {
     const char *own = getenv("LOCKSTEP_DATA"), *xdg = getenv("XDG_DATA_HOME");
     const char *home = getenv("HOME");
@@ -112,15 +120,14 @@ static int fail(cli_view *view, int status, const ls_error *err)
 {
     cli_view_clear(view);
     fprintf(stderr, "trainer: %s\n", err->text);
-    return exit_code(status);
+    return cli_exit_code(status);
 }
 
 /* What was printed is only out when the flush says so. A reader that left early is no error. */
-static int flush_stdout(cli_view *view)
+static int flush_stdout(void)
 {
     if (fflush(stdout) == 0 || errno == EPIPE)
         return 0;
-    cli_view_clear(view);
     fprintf(stderr, "trainer: standard output: cannot write: %s\n", strerror(errno));
     return EXIT_IO;
 }
@@ -134,7 +141,7 @@ static int print_config(session *s, const ls_trainer_options *options)
         return fail(&s->view, status, &err);
     fputs(text, stdout);
     ls_text_free(text, options->host);
-    return flush_stdout(&s->view);
+    return flush_stdout();
 }
 
 /* The closing line of the textbook. A number that there is not (stopped before it) is a dash. */
@@ -156,32 +163,33 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     int status = ls_trainer_open(&trainer, options, &err);
     if (status)
         return fail(&s->view, status, &err);
-    running = trainer;
-    if (signals > 0)
-        ls_trainer_interrupt(trainer);
+    cli_set_running(trainer);
     cli_view_start(&s->view, ls_trainer_summary(trainer));
     status = ls_trainer_run(trainer, &err);
     cli_view_clear(&s->view);
     if (status == LS_OK || status == LS_EINTERRUPTED) {
+        if (!s->view.quiet)
+            cli_curve_print(&s->curve, stderr, cli_curve_utf8());
         int to_stderr = metrics && strcmp(metrics, "-") == 0;
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer),
                            ls_trainer_summary(trainer)->synthetic);
     }
-    int written = flush_stdout(&s->view);
+    int written = flush_stdout();
     int code = status ? fail(&s->view, status, &err) : written;
-    running = NULL;
+    cli_set_running(NULL);
     ls_trainer_close(trainer);
     return code;
 }
 
 static int run_action(const cli_arguments *a, ls_registry *registry)
 {
-    data_dirs dirs;
+    cli_data_dirs dirs;
     session s;
     ls_error err;
     ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
-    find_data_dirs(&dirs);
+    cli_find_data_dirs(&dirs);
     cli_view_init(&s.view, a->quiet);
+    memset(&s.curve, 0, sizeof s.curve);
     ls_trainer_options o = {
         .size = sizeof o,
         .config_path = a->config,
@@ -200,24 +208,52 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     int status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)
         return fail(&s.view, status, &err);
-    catch_signals();
+    cli_catch_signals();
     int code = train(&s, &o, a->metrics);
     status = cli_output_close(&s.metrics, &err);
     return code == 0 && status ? fail(&s.view, status, &err) : code;
 }
 
-int cli_main(int argc, char **argv, ls_registry *registry)
+static int train_or_print(int argc, char **argv, ls_registry *registry)
 {
     cli_arguments a;
     int code = cli_parse(&a, argc, argv);
     if (code == 0) {
         switch (a.action) {
-        case CLI_HELP: cli_print_help(); break;
-        case CLI_VERSION: cli_print_version(registry); break;
+        case CLI_HELP:
+            cli_print_help();
+            code = flush_stdout();
+            break;
+        case CLI_VERSION:
+            cli_print_version(registry);
+            code = flush_stdout();
+            break;
         case CLI_PRINT_CONFIG:
         case CLI_TRAIN: code = run_action(&a, registry); break;
         }
     }
+    return code;
+}
+
+/* A program that is started with a standard stream closed would be given its number for the next
+ * file that it opens, and print into it. */
+static void keep_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
+int cli_main(int argc, char **argv, ls_registry *registry)
+{
+    keep_standard_streams();
+    const char *first = argc > 1 ? argv[1] : "";
+    int code = strcmp(first, "report") == 0  ? cli_report(argc - 1, argv + 1)
+               : strcmp(first, "sweep") == 0 ? cli_sweep(argc - 1, argv + 1, registry)
+                                             : train_or_print(argc, argv, registry);
     ls_registry_destroy(registry);
     return code;
 }

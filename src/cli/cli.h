@@ -16,6 +16,9 @@ enum {
     EXIT_INTERRUPTED = 130 /* SIGINT or SIGTERM */
 };
 
+/* The exit code for a library's status. */
+int cli_exit_code(int status);
+
 /* The whole program over a registry of back ends, which it takes over. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
 
@@ -39,6 +42,33 @@ typedef struct cli_arguments {
 int cli_parse(cli_arguments *out, int argc, char **argv);
 void cli_print_help(void);
 void cli_print_version(const ls_registry *registry);
+
+/* ---- subcommands ---------------------------------------------------------------------------- */
+
+/* argv[0] is the subcommand's name. They return the exit code. */
+int cli_report(int argc, char **argv);
+int cli_sweep(int argc, char **argv, const ls_registry *registry);
+
+/* ---- signals -------------------------------------------------------------------------------- */
+
+/* From now on a first SIGINT or SIGTERM interrupts the running trainer, a second one the program. */
+void cli_catch_signals(void);
+/* The trainer that is running, or NULL. A signal that came before counts. */
+void cli_set_running(ls_trainer *trainer);
+int cli_interrupted(void); /* whether a signal has come */
+
+/* ---- where data lies ------------------------------------------------------------------------ */
+
+#define CLI_DATA_DIRS 3
+
+typedef struct cli_data_dirs {
+    const char *dir[CLI_DATA_DIRS];
+    int count;
+    char xdg[4096];
+} cli_data_dirs;
+
+/* Asks the environment. */
+void cli_find_data_dirs(cli_data_dirs *out);
 
 /* ---- the view: what a person sees of a run -------------------------------------------------- */
 

@@ -88,7 +88,7 @@ static void print_epoch(cli_view *view, const ls_progress *p)
     fprintf(stderr, "  epoch %2d/%d  loss %.4f  acc %.4f  %.0f images/s", p->epoch, p->epochs,
             p->loss, p->accuracy, p->images_per_s);
     if (p->evaluated)
-        fprintf(stderr, "  test loss %.4f  %stest acc %.4f%s", p->test_loss,
+        fprintf(stderr, "  test %.4f  %sacc %.4f%s", p->test_loss,
                 style(view, "\033[1m"), p->test_accuracy, style(view, "\033[0m"));
     fputc('\n', stderr);
 }

@@ -1,0 +1,338 @@
+/* trainer sweep CONFIG --vary KEY=VALUE,VALUE… */
+#include "cli/cli.h"
+#include "tools/sweep.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
+    "\n"
+    "Trains CONFIG once for every combination of the values, and compares.\n"
+    "\n"
+    "  --vary KEY=V,V,…       a key of the config and its values; may be repeated. lr, momentum and\n"
+    "                         weight_decay stand for the optimizer's keys, and a whole number for\n"
+    "                         devices means so many: --vary lr=0.05,0.1 --vary devices=1,2\n"
+    "  --vary K,K=V:V,V:V,…   keys that change together: --vary devices,batch_size=1:256,2:512\n"
+    "  --set KEY=VALUE        sets a key for all runs\n"
+    "  --json FILE|-          also writes the results as JSON; with - the table goes to stderr\n"
+    "  --keep DIR             keeps the runs' directories, as DIR/1, DIR/2, …\n"
+    "  --quiet                no progress; warnings and errors only\n"
+    "  --help                 this text\n"
+    "\n"
+    "The table goes to stdout. A run that fails has its error in its row, and the others go on; the\n"
+    "exit code is the first failure's. Ctrl-C stops the run under way and prints what there is.\n";
+
+typedef struct sweep_arguments {
+    const char *config, *json, *keep;
+    int quiet, help;
+    int set_count, vary_count;
+    const char *set[CLI_SET_MAX];
+    const char *vary[LS_SWEEP_KEYS];
+} sweep_arguments;
+
+typedef struct session {
+    const sweep_arguments *a;
+    const ls_registry *registry;
+    cli_view view;
+    cli_data_dirs dirs;
+    ls_host host;
+    ls_sweep *sweep;
+    ls_sweep_row *rows;
+    int row; /* the one under way */
+} session;
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static int usage(const char *problem, const char *what)
+{
+    fprintf(stderr, "trainer sweep: %s%s; `trainer sweep --help` lists what there is\n", problem,
+            what);
+    return EXIT_USAGE;
+}
+
+static int add(const char **list, int *count, int most, const char *text, const char *option)
+{
+    if (*count == most)
+        return usage("too many ", option);
+    list[(*count)++] = text;
+    return 0;
+}
+
+static int parse(sweep_arguments *a, int argc, char **argv)
+{
+    enum { VARY = 1, SET, JSON, KEEP, QUIET };
+    static const struct option options[] = {{"vary", required_argument, NULL, VARY},
+                                            {"set", required_argument, NULL, SET},
+                                            {"json", required_argument, NULL, JSON},
+                                            {"keep", required_argument, NULL, KEEP},
+                                            {"quiet", no_argument, NULL, QUIET},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    int problem = 0, c;
+    memset(a, 0, sizeof *a);
+    opterr = 0;
+    optind = 1;
+    while (!problem && (c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (c) {
+        case VARY: problem = add(a->vary, &a->vary_count, LS_SWEEP_KEYS, optarg, "--vary"); break;
+        case SET: problem = add(a->set, &a->set_count, CLI_SET_MAX, optarg, "--set"); break;
+        case JSON: a->json = optarg; break;
+        case KEEP: a->keep = optarg; break;
+        case QUIET: a->quiet = 1; break;
+        case 'h': a->help = 1; return 0;
+        case ':': problem = usage("a value is missing behind ", argv[optind - 1]); break;
+        default: problem = usage("unknown option ", argv[optind - 1]); break;
+        }
+    }
+    if (problem)
+        return problem;
+    if (optind == argc)
+        return usage("which config? Try `trainer sweep examples/fashion_mnist.json --vary "
+                     "lr=0.1,0.2`",
+                     "");
+    if (optind + 1 < argc)
+        return usage("one config at a time; do not know what to do with ", argv[optind + 1]);
+    if (a->vary_count == 0)
+        return usage("nothing to vary: add --vary KEY=VALUE,VALUE…", "");
+    a->config = argv[optind];
+    return 0;
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------ */
+
+static void on_log(void *user, ls_log_level level, const char *text)
+{
+    cli_view_log(&((session *)user)->view, level, text);
+}
+
+static void on_progress(void *user, const ls_progress *progress)
+{
+    session *s = user;
+    ls_sweep_row_progress(&s->rows[s->row], progress);
+    cli_view_progress(&s->view, progress);
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+enum { TEST_ACC, TRAIN_LOSS, SECONDS, RATE, SPEED_UP, WEIGHTS, NUMBERS };
+
+static const char *const headings[NUMBERS] = {"test acc", "train loss", "s/epoch",
+                                              "images/s", "speed-up",   "weights"};
+static const int digits[NUMBERS] = {4, 4, 2, 0, 2, 0};
+static const int widths[NUMBERS] = {8, 10, 7, 8, 8, 8};
+
+static void format_number(char *out, size_t size, const session *s, int row, int column)
+{
+    const ls_sweep_row *r = &s->rows[row];
+    double speedup = ls_sweep_speedup(s->rows, ls_sweep_count(s->sweep), row);
+    const double value[WEIGHTS] = {r->test_accuracy, r->train_loss, r->seconds_per_epoch,
+                                   r->images_per_s, speedup};
+    if (column == WEIGHTS)
+        snprintf(out, size, "%.8s", r->weights_sha256[0] ? r->weights_sha256 : "-");
+    else if (isnan(value[column]))
+        snprintf(out, size, "-");
+    else
+        snprintf(out, size, "%.*f%s", digits[column] + (column == SECONDS && value[column] < 1),
+                 value[column], column == SPEED_UP ? "x" : "");
+}
+
+static int key_width(const session *s, int key)
+{
+    size_t width = strlen(ls_sweep_key(s->sweep, key));
+    for (int i = 0; i < ls_sweep_count(s->sweep); i++) {
+        size_t n = strlen(ls_sweep_value(s->sweep, i, key));
+        width = n > width ? n : width;
+    }
+    return (int)width;
+}
+
+static void print_row(const session *s, FILE *stream, int row)
+{
+    const ls_sweep_row *r = &s->rows[row];
+    char text[32];
+    for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
+        fprintf(stream, "%s%*s", k ? "  " : "", key_width(s, k), ls_sweep_value(s->sweep, row, k));
+    if (!r->ran || (r->status && r->status != LS_EINTERRUPTED)) {
+        fprintf(stream, "  %s%s\n", r->ran ? "error: " : "not run", r->ran ? r->error : "");
+        return;
+    }
+    for (int c = 0; c < NUMBERS; c++) {
+        format_number(text, sizeof text, s, row, c);
+        fprintf(stream, "  %*s", widths[c], text);
+    }
+    fputs(r->status ? "  interrupted\n" : "\n", stream);
+}
+
+static void print_table(const session *s, FILE *stream)
+{
+    int count = ls_sweep_count(s->sweep), synthetic = 0;
+    for (int i = 0; i < count; i++)
+        synthetic |= s->rows[i].synthetic;
+    if (synthetic)
+        fprintf(stream, "SYNTHETIC data: results say nothing of real data\n");
+    for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
+        fprintf(stream, "%s%*s", k ? "  " : "", key_width(s, k), ls_sweep_key(s->sweep, k));
+    for (int c = 0; c < NUMBERS; c++)
+        fprintf(stream, "  %*s", widths[c], headings[c]);
+    fputc('\n', stream);
+    for (int i = 0; i < count; i++)
+        print_row(s, stream, i);
+}
+
+static int fail(session *s, int status, const char *text)
+{
+    cli_view_clear(&s->view);
+    fprintf(stderr, "trainer: %s\n", text);
+    return cli_exit_code(status);
+}
+
+/* Writes the results so far, over those written before. */
+static int write_json(session *s)
+{
+    char *text;
+    ls_error err;
+    int to_stdout = strcmp(s->a->json, "-") == 0;
+    int status = ls_sweep_json(&text, s->sweep, s->rows, s->a->config, NULL, &err);
+    if (status)
+        return fail(s, status, err.text);
+    FILE *f = to_stdout ? stdout : fopen(s->a->json, "w");
+    int failed = !f || fputs(text, f) == EOF || fflush(f) != 0;
+    int reason = errno;
+    ls_text_free(text, NULL);
+    if (f && !to_stdout)
+        fclose(f);
+    if (!failed || (to_stdout && reason == EPIPE))
+        return 0;
+    snprintf(err.text, sizeof err.text, "--json %.300s: cannot write: %s", s->a->json,
+             strerror(reason));
+    return fail(s, LS_EIO, err.text);
+}
+
+static int print_results(session *s)
+{
+    int json_on_stdout = s->a->json && strcmp(s->a->json, "-") == 0;
+    print_table(s, json_on_stdout ? stderr : stdout);
+    int code = json_on_stdout ? write_json(s) : 0;
+    if (code == 0 && fflush(stdout) != 0 && errno != EPIPE)
+        code = fail(s, LS_EIO, "standard output: cannot write the table");
+    return code;
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+static void announce(const session *s)
+{
+    if (s->view.quiet)
+        return;
+    fprintf(stderr, "%srun %d/%d:", s->view.colour ? "\033[1m" : "", s->row + 1,
+            ls_sweep_count(s->sweep));
+    for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
+        fprintf(stderr, "%s %s %s", k ? "," : "", ls_sweep_key(s->sweep, k),
+                ls_sweep_value(s->sweep, s->row, k));
+    fprintf(stderr, "%s\n", s->view.colour ? "\033[0m" : "");
+}
+
+/* What is set for all runs, then what varies, then where the run goes. */
+static int collect_sets(const session *s, const char **set, char *run_dir, size_t size)
+{
+    int n = 0;
+    for (int i = 0; i < s->a->set_count; i++)
+        set[n++] = s->a->set[i];
+    for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
+        set[n++] = ls_sweep_assignment(s->sweep, s->row, k);
+    if (s->a->keep)
+        snprintf(run_dir, size, "run_dir=%s/%d", s->a->keep, s->row + 1);
+    else
+        snprintf(run_dir, size, "run_dir=null");
+    set[n++] = run_dir;
+    return n;
+}
+
+static void run_one(session *s)
+{
+    const char *set[CLI_SET_MAX + LS_SWEEP_KEYS + 1];
+    char run_dir[4200];
+    ls_trainer *trainer = NULL;
+    ls_error err = {0};
+    ls_trainer_options o = {
+        .size = sizeof o,
+        .config_path = s->a->config,
+        .set = set,
+        .set_count = collect_sets(s, set, run_dir, sizeof run_dir),
+        .data_dirs = s->dirs.dir,
+        .data_dir_count = s->dirs.count,
+        .registry = s->registry,
+        .progress = on_progress,
+        .user = s,
+        .host = &s->host,
+    };
+    int status = ls_trainer_open(&trainer, &o, &err);
+    if (status == LS_OK) {
+        cli_set_running(trainer);
+        status = ls_trainer_run(trainer, &err);
+        cli_set_running(NULL);
+    }
+    ls_sweep_row_end(&s->rows[s->row], trainer, status, err.text);
+    cli_view_clear(&s->view);
+    if (status && status != LS_EINTERRUPTED)
+        fprintf(stderr, "trainer: run %d: %s\n", s->row + 1, err.text);
+    ls_trainer_close(trainer);
+}
+
+static int run_all(session *s)
+{
+    int count = ls_sweep_count(s->sweep), code = 0;
+    int to_file = s->a->json && strcmp(s->a->json, "-") != 0;
+    if (to_file && (code = write_json(s)) != 0) /* before hours of work, not after */
+        return code;
+    cli_catch_signals();
+    for (s->row = 0; s->row < count && !cli_interrupted(); s->row++) {
+        announce(s);
+        run_one(s);
+        int status = s->rows[s->row].status;
+        if (code == 0 && status)
+            code = cli_exit_code(status);
+        int written = to_file ? write_json(s) : 0;
+        if (written)
+            to_file = 0; /* said once */
+        code = code ? code : written;
+    }
+    int printed = print_results(s);
+    return cli_interrupted() ? EXIT_INTERRUPTED : code ? code : printed;
+}
+
+int cli_sweep(int argc, char **argv, const ls_registry *registry)
+{
+    sweep_arguments a;
+    session s = {.a = &a, .registry = registry};
+    ls_error err;
+    int code = parse(&a, argc, argv);
+    if (code)
+        return code;
+    if (a.help) {
+        fputs(help, stdout);
+        return 0;
+    }
+    s.host = (ls_host){.size = sizeof s.host, .log = on_log, .user = &s};
+    cli_view_init(&s.view, a.quiet);
+    cli_find_data_dirs(&s.dirs);
+    int status = ls_sweep_create(&s.sweep, a.vary, a.vary_count, registry, NULL, &err);
+    if (status)
+        return fail(&s, status, err.text);
+    s.rows = calloc((size_t)ls_sweep_count(s.sweep), sizeof *s.rows);
+    if (s.rows) {
+        for (int i = 0; i < ls_sweep_count(s.sweep); i++)
+            ls_sweep_row_init(&s.rows[i]);
+        code = run_all(&s);
+    } else {
+        code = fail(&s, LS_ENOMEM, "out of memory for the results of a sweep");
+    }
+    free(s.rows);
+    ls_sweep_destroy(s.sweep);
+    return code;
+}

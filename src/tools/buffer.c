@@ -1,0 +1,127 @@
+#include "tools/buffer.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "json/utf8.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void ls_buffer_init(ls_buffer *b, const ls_host *host)
+{
+    *b = (ls_buffer){.host = host};
+}
+
+void ls_buffer_fini(ls_buffer *b)
+{
+    ls_free(b->host, b->text);
+    *b = (ls_buffer){.host = b->host};
+}
+
+int ls_buffer_status(const ls_buffer *b, ls_error *err)
+{
+    return b->failed ? ls_fail(err, LS_ENOMEM, "out of memory for %zu bytes of text", b->capacity)
+                     : LS_OK;
+}
+
+/* Room for `more` bytes and a zero. */
+static int reserve(ls_buffer *b, size_t more)
+{
+    size_t need = b->length + more + 1, capacity = b->capacity ? b->capacity : 1024;
+    if (b->failed)
+        return 0;
+    if (need <= b->capacity)
+        return 1;
+    while (capacity < need)
+        capacity *= 2;
+    char *text = ls_alloc(b->host, capacity);
+    if (!text) {
+        b->failed = 1;
+        return 0;
+    }
+    if (b->text)
+        memcpy(text, b->text, b->length + 1);
+    ls_free(b->host, b->text);
+    b->text = text;
+    b->capacity = capacity;
+    return 1;
+}
+
+void ls_buffer_add(ls_buffer *b, const char *text, size_t length)
+{
+    if (!reserve(b, length))
+        return;
+    memcpy(b->text + b->length, text, length);
+    b->length += length;
+    b->text[b->length] = '\0';
+}
+
+void ls_buffer_put(ls_buffer *b, const char *text)
+{
+    ls_buffer_add(b, text, strlen(text));
+}
+
+void ls_buffer_format(ls_buffer *b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0 || !reserve(b, (size_t)n))
+        return;
+    va_start(args, format);
+    vsnprintf(b->text + b->length, (size_t)n + 1, format, args);
+    va_end(args);
+    b->length += (size_t)n;
+}
+
+static const char *entity(char c)
+{
+    switch (c) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '"': return "&quot;";
+    case '\'': return "&#39;";
+    default: return NULL;
+    }
+}
+
+void ls_buffer_escape(ls_buffer *b, const char *text)
+{
+    size_t left = strlen(text);
+    while (left > 0) {
+        const char *name = entity(*text);
+        size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        int control = (unsigned char)*text < 0x20 && *text != '\n' && *text != '\t';
+        if (name)
+            ls_buffer_put(b, name);
+        else if (n == 0 || control || *text == 0x7F)
+            ls_buffer_put(b, "\xEF\xBF\xBD");
+        else
+            ls_buffer_add(b, text, n);
+        n = n ? n : 1;
+        text += n;
+        left -= n;
+    }
+}
+
+void ls_buffer_number(ls_buffer *b, double value, int digits)
+{
+    char plain[400];
+    if (!isfinite(value)) {
+        ls_buffer_put(b, "–");
+        return;
+    }
+    int n = snprintf(plain, sizeof plain, "%.*f", digits, value);
+    int sign = plain[0] == '-', whole = sign;
+    while (whole < n && plain[whole] >= '0' && plain[whole] <= '9')
+        whole++;
+    for (int i = 0; i < n; i++) {
+        if (i > sign && i < whole && (whole - i) % 3 == 0)
+            ls_buffer_add(b, ",", 1);
+        ls_buffer_add(b, plain + i, 1);
+    }
+}

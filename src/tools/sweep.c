@@ -1,0 +1,299 @@
+#include "tools/sweep.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "device/device_list.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SHAPE                                                                                      \
+    "expected KEY=VALUE,VALUE…, such as --vary lr=0.05,0.1, or KEY,KEY=V:V,V:V… for keys "     \
+    "that change together"
+
+typedef struct value {
+    char *text;       /* as it was written */
+    char *assignment; /* for the config */
+} value;
+
+/* Keys that change together. */
+typedef struct sweep_axis {
+    int first_key, keys;
+    int count;     /* settings of all its keys */
+    value *values; /* [count][keys] */
+} sweep_axis;
+
+struct ls_sweep {
+    const ls_host *host;
+    int keys, axes, count;
+    char *key[LS_SWEEP_KEYS];
+    sweep_axis axis[LS_SWEEP_KEYS];
+};
+
+/* ---- texts ---------------------------------------------------------------------------------- */
+
+/* Bytes up to the next `separator` that stands outside of quotes and brackets, or to the end. */
+static size_t part_length(const char *text, size_t length, char separator)
+{
+    int depth = 0, quoted = 0;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (quoted && c == '\\' && i + 1 < length)
+            i++;
+        else if (c == '"')
+            quoted = !quoted;
+        else if (!quoted && (c == '[' || c == '{'))
+            depth++;
+        else if (!quoted && (c == ']' || c == '}'))
+            depth--;
+        else if (!quoted && depth <= 0 && c == separator)
+            return i;
+    }
+    return length;
+}
+
+static int count_parts(const char *text, size_t length, char separator)
+{
+    int count = 1;
+    for (size_t n; (n = part_length(text, length, separator)) < length; count++) {
+        text += n + 1;
+        length -= n + 1;
+    }
+    return count;
+}
+
+static char *copy(const ls_host *host, const char *text, size_t length)
+{
+    char *out = ls_alloc(host, length + 1);
+    if (out)
+        memcpy(out, text, length);
+    return out;
+}
+
+static int no_memory(ls_error *err)
+{
+    return ls_fail(err, LS_ENOMEM, "out of memory for a sweep");
+}
+
+/* ---- keys and values ------------------------------------------------------------------------ */
+
+static const char *full_key(const char *key)
+{
+    static const char *const longer[][2] = {{"lr", "optimizer.lr"},
+                                            {"momentum", "optimizer.momentum"},
+                                            {"weight_decay", "optimizer.weight_decay"}};
+    for (size_t i = 0; i < sizeof longer / sizeof *longer; i++)
+        if (strcmp(key, longer[i][0]) == 0)
+            return longer[i][1];
+    return key;
+}
+
+/* "3" → 3; what is no whole number → −1. */
+static int whole_number(const char *text, size_t length)
+{
+    int n = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9' || n > LS_DEVICES_MAX)
+            return -1;
+        n = n * 10 + (text[i] - '0');
+    }
+    return n;
+}
+
+/* `devices="cpu:3"`, or `devices="cuda:0,1,2"` where devices are listed. */
+static int name_devices(char **out, int count, const ls_registry *registry, const ls_host *host,
+                        ls_error *err)
+{
+    ls_device_list list;
+    if (count < 1 || count > LS_DEVICES_MAX)
+        return ls_fail(err, LS_EINVAL, "--vary devices: expected 1 to %d of them, found %d",
+                       LS_DEVICES_MAX, count);
+    int status = ls_device_list_parse(&list, registry, "auto", 0, err);
+    if (status)
+        return status;
+    size_t size = 64 + (list.backend->counted ? 0 : (size_t)count * 5);
+    char *text = ls_alloc(host, size);
+    if (!text)
+        return no_memory(err);
+    size_t used = (size_t)snprintf(text, size, "devices=\"%.32s:", list.backend->name);
+    if (list.backend->counted)
+        used += (size_t)snprintf(text + used, size - used, "%d", count);
+    for (int i = 0; !list.backend->counted && i < count; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%d", i ? "," : "", i);
+    snprintf(text + used, size - used, "\"");
+    *out = text;
+    return LS_OK;
+}
+
+static int read_value(value *out, const char *key, const char *text, size_t length,
+                      const ls_registry *registry, const ls_host *host, ls_error *err)
+{
+    int devices = strcmp(key, "devices") == 0 ? whole_number(text, length) : -1;
+    out->text = copy(host, text, length);
+    if (!out->text)
+        return no_memory(err);
+    if (devices >= 0)
+        return name_devices(&out->assignment, devices, registry, host, err);
+    const char *name = full_key(key);
+    size_t size = strlen(name) + length + 2;
+    out->assignment = ls_alloc(host, size);
+    if (!out->assignment)
+        return no_memory(err);
+    snprintf(out->assignment, size, "%s=%s", name, out->text);
+    return LS_OK;
+}
+
+/* ---- axes ----------------------------------------------------------------------------------- */
+
+static int read_keys(ls_sweep *s, sweep_axis *axis, const char *vary, size_t length, ls_error *err)
+{
+    const char *text = vary;
+    axis->first_key = s->keys;
+    for (;;) {
+        size_t n = part_length(text, length, ',');
+        if (n == 0)
+            return ls_fail(err, LS_EINVAL, "--vary %.200s: an empty key; " SHAPE, vary);
+        if (s->keys == LS_SWEEP_KEYS)
+            return ls_fail(err, LS_EINVAL, "--vary %.200s: more than %d keys", vary, LS_SWEEP_KEYS);
+        char *key = copy(s->host, text, n);
+        if (!key)
+            return no_memory(err);
+        s->key[s->keys++] = key;
+        axis->keys++;
+        for (int i = 0; i < s->keys - 1; i++)
+            if (strcmp(full_key(s->key[i]), full_key(key)) == 0)
+                return ls_fail(err, LS_EINVAL, "--vary %.200s: %.100s is varied twice", vary, key);
+        if (n == length)
+            return LS_OK;
+        text += n + 1;
+        length -= n + 1;
+    }
+}
+
+/* One setting of an axis: a value for each of its keys. */
+static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, const char *text,
+                        size_t length, const ls_registry *registry, ls_error *err)
+{
+    int found = axis->keys > 1 ? count_parts(text, length, ':') : 1;
+    if (found != axis->keys)
+        return ls_fail(err, LS_EINVAL,
+                       "--vary %.200s: expected %d values with ':' between them, found %d in "
+                       "%.*s; a value that holds ':' needs \"quotes\"",
+                       vary, axis->keys, found, (int)(length < 100 ? length : 100), text);
+    for (int k = 0; k < axis->keys; k++) {
+        size_t n = axis->keys > 1 ? part_length(text, length, ':') : length;
+        if (n == 0)
+            return ls_fail(err, LS_EINVAL, "--vary %.200s: an empty value; " SHAPE, vary);
+        int status = read_value(&axis->values[axis->count * axis->keys + k],
+                                s->key[axis->first_key + k], text, n, registry, s->host, err);
+        if (status)
+            return status;
+        text += n + (n < length);
+        length -= n + (n < length);
+    }
+    return LS_OK;
+}
+
+static int read_axis(ls_sweep *s, const char *vary, const ls_registry *registry, ls_error *err)
+{
+    const char *equals = strchr(vary, '=');
+    if (!equals)
+        return ls_fail(err, LS_EINVAL, "--vary %.200s: no '='; " SHAPE, vary);
+    if (s->axes == LS_SWEEP_KEYS)
+        return ls_fail(err, LS_EINVAL, "more than %d --vary", LS_SWEEP_KEYS);
+    sweep_axis *axis = &s->axis[s->axes++];
+    int status = read_keys(s, axis, vary, (size_t)(equals - vary), err);
+    if (status)
+        return status;
+    const char *text = equals + 1;
+    size_t length = strlen(text);
+    int settings = count_parts(text, length, ',');
+    if (settings > LS_SWEEP_MOST / s->count)
+        return ls_fail(err, LS_EINVAL, "--vary %.200s: more than %d combinations", vary,
+                       LS_SWEEP_MOST);
+    s->count *= settings;
+    axis->values = ls_alloc_array(s->host, (size_t)settings * (size_t)axis->keys, sizeof(value));
+    if (!axis->values)
+        return no_memory(err);
+    for (int i = 0; status == LS_OK && i < settings; i++) {
+        size_t n = part_length(text, length, ',');
+        status = read_setting(s, axis, vary, text, n, registry, err);
+        axis->count++;
+        text += n + (n < length);
+        length -= n + (n < length);
+    }
+    return status;
+}
+
+/* ---- the public functions ------------------------------------------------------------------- */
+
+int ls_sweep_create(ls_sweep **out, const char *const *vary, int vary_count,
+                    const ls_registry *registry, const ls_host *host, ls_error *err)
+{
+    *out = NULL;
+    ls_sweep *s = ls_alloc(host, sizeof *s);
+    int status = s ? LS_OK : no_memory(err);
+    if (status)
+        return status;
+    s->host = host;
+    s->count = 1;
+    for (int i = 0; status == LS_OK && i < vary_count; i++)
+        status = read_axis(s, vary[i], registry, err);
+    if (status == LS_OK)
+        *out = s;
+    else
+        ls_sweep_destroy(s);
+    return status;
+}
+
+void ls_sweep_destroy(ls_sweep *s)
+{
+    if (!s)
+        return;
+    for (int a = 0; a < s->axes; a++) {
+        sweep_axis *axis = &s->axis[a];
+        for (int i = 0; axis->values && i < axis->count * axis->keys; i++) {
+            ls_free(s->host, axis->values[i].text);
+            ls_free(s->host, axis->values[i].assignment);
+        }
+        ls_free(s->host, axis->values);
+    }
+    for (int k = 0; k < s->keys; k++)
+        ls_free(s->host, s->key[k]);
+    ls_free(s->host, s);
+}
+
+int ls_sweep_count(const ls_sweep *sweep)
+{
+    return sweep->count;
+}
+
+int ls_sweep_keys(const ls_sweep *sweep)
+{
+    return sweep->keys;
+}
+
+const char *ls_sweep_key(const ls_sweep *sweep, int key)
+{
+    return sweep->key[key];
+}
+
+/* The first axis changes slowest: combinations count like the digits of a number. */
+static const value *find_value(const ls_sweep *s, int combination, int key)
+{
+    int a = s->axes - 1;
+    while (s->axis[a].first_key > key)
+        combination /= s->axis[a--].count;
+    const sweep_axis *axis = &s->axis[a];
+    return &axis->values[combination % axis->count * axis->keys + key - axis->first_key];
+}
+
+const char *ls_sweep_value(const ls_sweep *sweep, int combination, int key)
+{
+    return find_value(sweep, combination, key)->text;
+}
+
+const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key)
+{
+    return find_value(sweep, combination, key)->assignment;
+}
