@@ -30,7 +30,9 @@ static const char *const cifar10_names[6] = {
 const ls_cifar_detail ls_cifar10 = {
     .classes = 10,
     .records = 10000,
-    .files = {cifar10_names, 6, {"cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin"},
+    .files = {cifar10_names,
+              6,
+              {"cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin"},
               "fetch cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and "
               "unpack it in one of the directories below"},
 };
@@ -42,8 +44,8 @@ typedef struct cifar_split {
     int paths;
     uint32_t filled; /* rows of `out` */
     ls_resident *out;
-    ls_sha256 hash;  /* of all files one after another */
-    uint8_t *chunk;  /* CHUNK records */
+    ls_sha256 hash; /* of all files one after another */
+    uint8_t *chunk; /* CHUNK records */
     const ls_host *host;
     ls_error *err;
 } cifar_split;
@@ -54,11 +56,11 @@ static int check_size(const cifar_split *s, const ls_byte_reader *r)
     uint64_t expected = (uint64_t)s->detail->records * RECORD;
     if (expected <= ls_byte_reader_bound(r))
         return LS_OK;
-    return ls_fail(s->err, LS_EDATA,
-                   "%s: expected %llu bytes, %u records of %d, found a file too small to hold them; "
-                   "fetch it again",
-                   ls_byte_reader_path(r), (unsigned long long)expected,
-                   (unsigned)s->detail->records, RECORD);
+    return ls_fail(
+        s->err, LS_EDATA,
+        "%s: expected %llu bytes, %u records of %d, found a file too small to hold them; "
+        "fetch it again",
+        ls_byte_reader_path(r), (unsigned long long)expected, (unsigned)s->detail->records, RECORD);
 }
 
 /* Records beyond the limit are checked all the same, so that a limit hides no damage. `offset` is

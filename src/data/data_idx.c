@@ -38,7 +38,9 @@ static const char *const file_names[4] = {
 
 const ls_idx_detail ls_idx_fashion_mnist = {
     .classes = 10,
-    .files = {file_names, 4, {"fashion-mnist", "FashionMNIST/raw"},
+    .files = {file_names,
+              4,
+              {"fashion-mnist", "FashionMNIST/raw"},
               "install the Debian package dataset-fashion-mnist"},
     .published = fashion_mnist_published,
 };

@@ -79,6 +79,22 @@ static void rows_of_x_must_equal_rows_of_y(void **state)
     assert_int_equal(count, 78);
 }
 
+static void shares_follow_capacity_and_none_is_empty(void **state)
+{
+    (void)state;
+    static const double capacity[] = {1, 3, 0.001, 4};
+    static const uint32_t expected[] = {2, 3, 1, 4}; /* 1 each, then 6 in 1 : 3 : 0 : 4 */
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t first, count;
+        ls_split_by_capacity(10, 4, i, capacity, &first, &count);
+        assert_int_equal(first, at);
+        assert_int_equal(count, expected[i]);
+        at += count;
+    }
+    assert_int_equal(at, 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +102,7 @@ int main(void)
         cmocka_unit_test(pieces_cover_everything_once_in_order),
         cmocka_unit_test(two_devices_get_two_rows_of_four_each),
         cmocka_unit_test(rows_of_x_must_equal_rows_of_y),
+        cmocka_unit_test(shares_follow_capacity_and_none_is_empty),
     };
     return cmocka_run_group_tests_name("split", tests, NULL, NULL);
 }
