@@ -102,15 +102,26 @@ static int cpu_copy(ls_device *device, ls_stream *stream, void *dst, const void 
     return LS_OK;
 }
 
+static void add_floats(float *dst, const float *a, const float *b, size_t count)
+{
+#pragma omp simd
+    for (size_t i = 0; i < count; i++)
+        dst[i] = a[i] + b[i];
+}
+
 static int cpu_add(ls_device *device, ls_stream *stream, float *dst, const float *a, const float *b,
                    size_t count, ls_error *err)
 {
     int team = self_of(device)->threads;
     (void)stream;
     (void)err;
-#pragma omp parallel for simd if (team > 1) num_threads(team) schedule(static)
-    for (size_t i = 0; i < count; i++)
-        dst[i] = a[i] + b[i];
+    if (team <= 1) /* without a parallel region, whose team libgomp would allocate */
+        add_floats(dst, a, b, count);
+    else {
+#pragma omp parallel for simd num_threads(team) schedule(static)
+        for (size_t i = 0; i < count; i++)
+            dst[i] = a[i] + b[i];
+    }
     return LS_OK;
 }
 
@@ -130,7 +141,7 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
     if (desc->size != sizeof *desc)
         return ls_fail(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu", desc->size,
                        sizeof *desc);
-    if (desc->kind == LS_OP_SGD)
+    if (desc->kind == LS_OP_SGD || desc->kind == LS_OP_ADAMW || desc->kind == LS_OP_RUNNING)
         return LS_OK;
     if (x->rows < 1 || x->c < 1 || x->h < 1 || x->w < 1)
         return ls_fail(err, LS_EINVAL, "op_create: an input of %d rows of %d×%d×%d", x->rows, x->c,
@@ -153,7 +164,7 @@ static int beyond_lanes(const ls_op_desc *desc)
         return desc->training && (desc->u.gather.crop || desc->u.gather.flip);
     if (desc->kind == LS_OP_SOFTMAX_XENT)
         return desc->u.softmax_xent.smoothing != 0;
-    return 0;
+    return desc->kind > LS_OP_EXPORT;
 }
 
 /* The lanes op as it takes x; else, where that pays, around a copy of x packed into lanes. */
@@ -175,7 +186,14 @@ static int create_common(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     case LS_OP_POOL: return ls_cpu_pool_create(out, device, desc, err);
     case LS_OP_RELU: return ls_cpu_relu_create(out, device, desc, err);
     case LS_OP_SOFTMAX_XENT: return ls_cpu_loss_create(out, device, desc, err);
-    case LS_OP_SGD: return ls_cpu_update_create(out, device, desc, err);
+    case LS_OP_SGD:
+    case LS_OP_ADAMW:
+    case LS_OP_RUNNING: return ls_cpu_update_create(out, device, desc, err);
+    case LS_OP_BATCHNORM: return ls_cpu_norm_create(out, device, desc, err);
+    case LS_OP_ADD: return ls_cpu_add_create(out, device, desc, err);
+    case LS_OP_SIGMOID:
+    case LS_OP_TANH: return ls_cpu_curve_create(out, device, desc, err);
+    case LS_OP_DROPOUT: return ls_cpu_dropout_create(out, device, desc, err);
     case LS_OP_EXPORT: return ls_cpu_export_create(out, device, desc, err);
     default: break;
     }

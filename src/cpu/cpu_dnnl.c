@@ -110,6 +110,72 @@ int ls_md_strided(ls_strided *out, const ls_md *md)
     return LS_OK;
 }
 
+/* Channels last: all pixels of all rows are one plane. */
+static ls_planes planes_of_pixels(const dnnl_dim_t *n)
+{
+    int c = (int)n[1], parts = (c + 15) / 16;
+    size_t pixels = (size_t)(n[0] * n[2] * n[3]);
+    return (ls_planes){.rows = 1,
+                       .parts = parts,
+                       .channels = 16,
+                       .part = 16,
+                       .count = pixels,
+                       .step = (size_t)c,
+                       .width = 16,
+                       .last_width = c - (parts - 1) * 16};
+}
+
+static ls_planes planes_of_channels(const dnnl_dim_t *n)
+{
+    size_t pixels = (size_t)(n[2] * n[3]);
+    return (ls_planes){.rows = (int)n[0],
+                       .parts = (int)n[1],
+                       .channels = 1,
+                       .row = (size_t)n[1] * pixels,
+                       .part = pixels,
+                       .count = pixels / 16,
+                       .step = 16,
+                       .width = 16,
+                       .last_width = 16,
+                       .tail = (int)(pixels % 16)};
+}
+
+static int planes_of_blocks(ls_planes *out, const dnnl_memory_desc_t *d)
+{
+    const dnnl_blocking_desc_t *b = &d->format_desc.blocking;
+    int block = (int)b->inner_blks[0];
+    if (d->format_kind != dnnl_blocked || d->offset0 || b->inner_nblks != 1 ||
+        b->inner_idxs[0] != 1 || (block != 8 && block != 16) || b->strides[3] != block ||
+        b->strides[2] != d->dims[3] * block || d->padded_dims[0] != d->dims[0])
+        return LS_EUNSUPPORTED;
+    *out = (ls_planes){.rows = (int)d->dims[0],
+                       .parts = (int)(d->padded_dims[1] / block),
+                       .channels = block,
+                       .row = (size_t)b->strides[0],
+                       .part = (size_t)b->strides[1],
+                       .count = (size_t)(d->dims[2] * d->dims[3]),
+                       .step = (size_t)block,
+                       .width = block,
+                       .last_width = block};
+    return LS_OK;
+}
+
+int ls_md_planes(ls_planes *out, const ls_md *md)
+{
+    if (md->d.ndims != 4)
+        return LS_EUNSUPPORTED;
+    ls_md last = ls_md_as(md, LS_MD_NHWC), plain = ls_md_as(md, LS_MD_PLAIN);
+    if (ls_md_same_memory(md, &last)) {
+        *out = planes_of_pixels(md->d.dims);
+        return LS_OK;
+    }
+    if (ls_md_same_memory(md, &plain)) {
+        *out = planes_of_channels(md->d.dims);
+        return LS_OK;
+    }
+    return planes_of_blocks(out, &md->d);
+}
+
 const char *ls_md_name(const ls_md *md)
 {
     ls_md nhwc = ls_md_as(md, LS_MD_NHWC), plain = ls_md_as(md, LS_MD_PLAIN);
@@ -242,16 +308,32 @@ int ls_pd_pool(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_m
     return make_pd(out, device, s, &d, 0, hint, "pool", err);
 }
 
+static int make_eltwise(ls_pd *out, const ls_cpu_device *device, dnnl_alg_kind_t alg, ls_pass pass,
+                        const ls_md *md, ls_pd hint, const char *op, ls_error *err)
+{
+    dnnl_eltwise_desc_t d;
+    dnnl_status_t s =
+        pass == LS_PASS_BACKWARD_DATA
+            ? dnnl_eltwise_backward_desc_init(&d, alg, &md->d, &md->d, 0.0f, 0.0f)
+            : dnnl_eltwise_forward_desc_init(&d, forward_kind(pass), alg, &md->d, 0.0f, 0.0f);
+    return make_pd(out, device, s, &d, 0, hint, op, err);
+}
+
 int ls_pd_relu(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_md *flat, ls_pd hint,
                ls_error *err)
 {
-    dnnl_eltwise_desc_t d;
-    dnnl_alg_kind_t alg = dnnl_eltwise_relu_use_dst_for_bwd;
-    dnnl_status_t s =
-        pass == LS_PASS_BACKWARD_DATA
-            ? dnnl_eltwise_backward_desc_init(&d, alg, &flat->d, &flat->d, 0.0f, 0.0f)
-            : dnnl_eltwise_forward_desc_init(&d, forward_kind(pass), alg, &flat->d, 0.0f, 0.0f);
-    return make_pd(out, device, s, &d, 0, hint, "relu", err);
+    return make_eltwise(out, device, dnnl_eltwise_relu_use_dst_for_bwd, pass, flat, hint, "relu",
+                        err);
+}
+
+int ls_pd_curve(ls_pd *out, const ls_cpu_device *device, ls_curve curve, ls_pass pass,
+                const ls_md *md, ls_pd hint, ls_error *err)
+{
+    if (curve == LS_CURVE_TANH)
+        return make_eltwise(out, device, dnnl_eltwise_tanh_use_dst_for_bwd, pass, md, hint, "tanh",
+                            err);
+    return make_eltwise(out, device, dnnl_eltwise_logistic_use_dst_for_bwd, pass, md, hint,
+                        "sigmoid", err);
 }
 
 int ls_pd_reorder(ls_pd *out, const ls_cpu_device *device, const ls_md *from, const ls_md *to,

@@ -60,6 +60,10 @@ int ls_md_same_memory(const ls_md *a, const ls_md *b);
 /* The strides of a descriptor of 4 dimensions without blocks. LS_EUNSUPPORTED for others. */
 int ls_md_strided(ls_strided *out, const ls_md *md);
 
+/* The planes of a descriptor of 4 dimensions: plain, channels last or blocks of 8 or 16 channels.
+ * LS_EUNSUPPORTED for others. */
+int ls_md_planes(ls_planes *out, const ls_md *md);
+
 /* "nhwc", "nchw" or "blocked", for people. */
 const char *ls_md_name(const ls_md *md);
 
@@ -92,6 +96,10 @@ int ls_pd_pool(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_m
 /* Element-wise over a flat descriptor; backward uses y, not x, and is 0 where y is 0. */
 int ls_pd_relu(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_md *flat, ls_pd hint,
                ls_error *err);
+/* The same for curves, over any descriptor; what is padding stays zero. */
+typedef enum ls_curve { LS_CURVE_SIGMOID, LS_CURVE_TANH } ls_curve;
+int ls_pd_curve(ls_pd *out, const ls_cpu_device *device, ls_curve curve, ls_pass pass,
+                const ls_md *md, ls_pd hint, ls_error *err);
 int ls_pd_reorder(ls_pd *out, const ls_cpu_device *device, const ls_md *from, const ls_md *to,
                   ls_error *err);
 

@@ -31,6 +31,22 @@ ls_strided ls_strided_plain(int rows, int c, int h, int w)
     return s;
 }
 
+ls_planes ls_planes_of_lanes(int rows, int c, int h, int w)
+{
+    size_t pixels = (size_t)h * (size_t)w;
+    int groups = (int)ls_lanes_groups(rows);
+    return (ls_planes){.rows = groups,
+                       .parts = c,
+                       .channels = 1,
+                       .row = (size_t)c * pixels * LS_LANES,
+                       .part = pixels * LS_LANES,
+                       .count = pixels,
+                       .step = LS_LANES,
+                       .width = LS_LANES,
+                       .last_width = rows - (groups - 1) * LS_LANES,
+                       .lanes = 1};
+}
+
 static int rows_of_group(int rows, int group)
 {
     int left = rows - group * LS_LANES;

@@ -103,6 +103,16 @@ void ls_cpu_op_set_y(ls_cpu_op *op, int rows, int c, int h, int w, const ls_md *
         op->op.y.layout = NULL;
 }
 
+void ls_cpu_op_set_y_like(ls_cpu_op *op, const ls_tensor *x)
+{
+    if (ls_layout_is_lanes(x->layout)) {
+        op->op.y = ls_lanes_tensor(x);
+    } else {
+        ls_md md = ls_md_of(x);
+        ls_cpu_op_set_y(op, x->rows, x->c, x->h, x->w, &md);
+    }
+}
+
 void ls_cpu_op_set_param(ls_cpu_op *op, int index, const ls_md *md, const ls_md *plain)
 {
     op->param[index] = *md;
@@ -141,6 +151,8 @@ void ls_cpu_op_destroy(ls_op *op)
 {
     if (!op)
         return;
+    const ls_host *host = self_of(op)->device->host;
     ls_program_fini(&self_of(op)->program);
-    ls_free(self_of(op)->device->host, op);
+    ls_free(host, self_of(op)->own);
+    ls_free(host, op);
 }

@@ -15,7 +15,8 @@ typedef struct ls_cpu_op {
     ls_md param[LS_OP_PARAMS];       /* as they lie in the arena */
     ls_md param_plain[LS_OP_PARAMS]; /* canonical */
     int choice;                      /* linear ops: which candidate was taken */
-    double smoothing;                  /* the loss */
+    double smoothing;                /* the loss */
+    void *own;                       /* what a kind keeps besides; freed with the op */
     ls_op_buffers buffers;
     char kernel[160];
     ls_program program;
@@ -27,6 +28,9 @@ int ls_cpu_op_create(ls_cpu_op **out, ls_cpu_device *device, const ls_op_desc *d
 
 /* Sets op.y to rows × c × h × w arranged as `md` (NULL layout where that is plain). */
 void ls_cpu_op_set_y(ls_cpu_op *op, int rows, int c, int h, int w, const ls_md *md);
+
+/* Sets op.y to a tensor of x's shape and layout. */
+void ls_cpu_op_set_y_like(ls_cpu_op *op, const ls_tensor *x);
 
 /* Declares parameter `index`. */
 void ls_cpu_op_set_param(ls_cpu_op *op, int index, const ls_md *md, const ls_md *plain);
@@ -47,6 +51,10 @@ int ls_cpu_pool_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls
 int ls_cpu_relu_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
 int ls_cpu_loss_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
 int ls_cpu_export_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
+int ls_cpu_norm_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
+int ls_cpu_add_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
+int ls_cpu_curve_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
+int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
 int ls_cpu_gather_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
 int ls_cpu_update_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
 

@@ -96,6 +96,11 @@ int ls_program_gradient(ls_program *p, const ls_md *md, int index)
     return gradient;
 }
 
+int ls_program_room(ls_program *p, int model, ls_place at)
+{
+    return p->status ? 0 : new_value(p, &p->value[model].md, p->value[model].lanes, at);
+}
+
 int ls_program_alias(ls_program *p, int value, const ls_md *md)
 {
     if (p->status)
@@ -244,6 +249,35 @@ int ls_program_target(ls_program *p, int final, const ls_md *md)
     return ls_program_value(p, md, LS_AT_TEMP);
 }
 
+int ls_program_convert_like(ls_program *p, int value, int model, ls_place at)
+{
+    if (p->status)
+        return 0;
+    const ls_value *v = &p->value[value], *m = &p->value[model];
+    if (!m->lanes)
+        return ls_program_convert(p, value, &m->md, at);
+    if (v->lanes)
+        return value;
+    int copy = ls_program_room(p, model, at);
+    ls_program_copy(p, value, copy);
+    return copy;
+}
+
+int ls_program_target_like(ls_program *p, int final, int model)
+{
+    if (p->status)
+        return 0;
+    const ls_value *v = &p->value[final], *m = &p->value[model];
+    if (!m->lanes)
+        return ls_program_target(p, final, &m->md);
+    return v->lanes ? final : ls_program_room(p, model, LS_AT_TEMP);
+}
+
+float *ls_program_memory(const ls_program *p, int value)
+{
+    return p->value[value].memory;
+}
+
 void ls_program_deliver(ls_program *p, int target, int final)
 {
     if (p->status)
@@ -272,6 +306,8 @@ static char *base_of(const ls_program *p, const ls_op_buffers *b, ls_place at)
     case LS_AT_Y: return b->y;
     case LS_AT_DY: return (char *)b->dy;
     case LS_AT_DX: return b->dx;
+    case LS_AT_X2: return (char *)b->x2;
+    case LS_AT_DX2: return b->dx2;
     case LS_AT_SAVED: return b->saved;
     case LS_AT_PAD: return b->scratch;
     case LS_AT_TEMP: return b->scratch ? (char *)b->scratch + rounded_up(p->pad_bytes) : NULL;

@@ -32,6 +32,8 @@ typedef enum ls_place {
     LS_AT_Y,
     LS_AT_DY,
     LS_AT_DX,
+    LS_AT_X2,
+    LS_AT_DX2,
     LS_AT_PARAM, /* + index */
     LS_AT_GRAD = LS_AT_PARAM + LS_OP_PARAMS,
     LS_AT_SAVED = LS_AT_GRAD + LS_OP_PARAMS, /* kept from forward to backward */
@@ -103,6 +105,9 @@ int ls_program_tensor(ls_program *p, const ls_tensor *tensor, ls_place at);
 /* The gradient of parameter `index`, with a temporary beside it for LS_RUN_ACCUMULATE. */
 int ls_program_gradient(ls_program *p, const ls_md *md, int index);
 
+/* Room at `at` (SAVED or TEMP) for a tensor arranged as value `model` is. */
+int ls_program_room(ls_program *p, int model, ls_place at);
+
 /* The same memory under another descriptor. */
 int ls_program_alias(ls_program *p, int value, const ls_md *md);
 
@@ -124,8 +129,15 @@ int ls_program_convert(ls_program *p, int value, const ls_md *md, ls_place at);
 int ls_program_target(ls_program *p, int final, const ls_md *md);
 void ls_program_deliver(ls_program *p, int target, int final);
 
+/* The same two with the arrangement of value `model`, which may be lanes. */
+int ls_program_convert_like(ls_program *p, int value, int model, ls_place at);
+int ls_program_target_like(ls_program *p, int final, int model);
+
 /* `to` ← `from`, whatever the arrangements of the two. */
 void ls_program_copy(ls_program *p, int from, int to);
+
+/* The memory of a value, for a call's own code. After bind. */
+float *ls_program_memory(const ls_program *p, int value);
 
 /* ---- running -------------------------------------------------------------------------------- */
 

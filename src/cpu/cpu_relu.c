@@ -19,16 +19,6 @@ static void add_steps(ls_cpu_op *op, const ls_md *flat, ls_pd forward, ls_pd bac
     ls_program_primitive(p, backward, back, 3);
 }
 
-static void set_y(ls_cpu_op *op, const ls_tensor *x)
-{
-    if (ls_layout_is_lanes(x->layout)) {
-        op->op.y = ls_lanes_tensor(x);
-    } else {
-        ls_md md = ls_md_of(x);
-        ls_cpu_op_set_y(op, x->rows, x->c, x->h, x->w, &md);
-    }
-}
-
 int ls_cpu_relu_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_pd forward = NULL, backward = NULL;
@@ -37,7 +27,7 @@ int ls_cpu_relu_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     int status = ls_cpu_op_create(&op, device, desc, "relu", err);
     if (status)
         return status;
-    set_y(op, &desc->x);
+    ls_cpu_op_set_y_like(op, &desc->x);
     int floats = (int)(op->op.y.bytes / sizeof(float));
     ls_md flat = ls_md_make(1, &floats, LS_MD_PLAIN);
     status = ls_pd_relu(&forward, device, LS_PASS_FORWARD, &flat, NULL, err);

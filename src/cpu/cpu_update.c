@@ -1,81 +1,154 @@
-/* The optimizer's step over a whole arena. Element-wise, without fused multiply-adds, so that the
- * bits depend neither on the instruction set nor on the size of the team. */
+/* Steps over a whole arena: the optimizers', and that of running statistics. Element-wise, without
+ * fused multiply-adds, so that the bits depend neither on the instruction set nor on the size of
+ * the team. */
 #include "cpu/cpu_op.h"
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/split.h"
+
+#include <math.h>
 
 typedef struct update_op {
     ls_op op; /* first */
     ls_cpu_device *device;
+    ls_op_kind kind;
     ls_op_buffers buffers;
     ls_sgd sgd;
+    ls_adamw adamw;
+    ls_running running;
+    float keep, rate, root; /* adamw, of this step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
 } update_op;
+
+static const char *name_of(ls_op_kind kind)
+{
+    return kind == LS_OP_ADAMW ? "adamw" : kind == LS_OP_RUNNING ? "running" : "sgd";
+}
+
+/* Floats of the arena. */
+static size_t count_of(const update_op *u)
+{
+    return u->kind == LS_OP_ADAMW ? u->adamw.count : u->sgd.count;
+}
 
 static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
 {
     const update_op *u = (const update_op *)op;
+    int adamw = u->kind == LS_OP_ADAMW, velocity = u->kind == LS_OP_SGD && u->sgd.momentum != 0;
     if (!buffers->args || !buffers->param[0] || !buffers->grad[0] ||
-        (u->sgd.momentum != 0 && !buffers->slot[0]))
-        return ls_fail(err, LS_EINVAL, "sgd: an arena is missing");
+        ((adamw || velocity) && !buffers->slot[0]) || (adamw && !buffers->slot[1]))
+        return ls_fail(err, LS_EINVAL, "%s: an arena is missing", name_of(u->kind));
     ((update_op *)op)->buffers = *buffers;
     return LS_OK;
 }
 
-static void step_plain(const update_op *u, float lr, float scale)
+/* One step over the floats first … end − 1. */
+typedef void (*step_fn)(const update_op *u, float lr, float scale, size_t first, size_t end);
+
+static void step_plain(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
     float *w = u->buffers.param[0];
     const float *g = u->buffers.grad[0];
     float decay = u->sgd.weight_decay;
-    int team = u->device->threads;
-    size_t n = u->sgd.count;
-#pragma omp parallel for simd if (team > 1) num_threads(team) schedule(static)
-    for (size_t i = 0; i < n; i++)
+#pragma omp simd
+    for (size_t i = first; i < end; i++)
         w[i] -= lr * (g[i] * scale + decay * w[i]);
 }
 
-static void step_momentum(const update_op *u, float lr, float scale)
+static void step_momentum(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
     float *w = u->buffers.param[0], *v = u->buffers.slot[0];
     const float *g = u->buffers.grad[0];
     float decay = u->sgd.weight_decay, momentum = u->sgd.momentum;
-    int team = u->device->threads;
-    size_t n = u->sgd.count;
-#pragma omp parallel for simd if (team > 1) num_threads(team) schedule(static)
-    for (size_t i = 0; i < n; i++) {
+#pragma omp simd
+    for (size_t i = first; i < end; i++) {
         v[i] = momentum * v[i] + (g[i] * scale + decay * w[i]);
         w[i] -= lr * v[i];
     }
 }
 
-static void step_nesterov(const update_op *u, float lr, float scale)
+static void step_nesterov(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
     float *w = u->buffers.param[0], *v = u->buffers.slot[0];
     const float *g = u->buffers.grad[0];
     float decay = u->sgd.weight_decay, momentum = u->sgd.momentum;
-    int team = u->device->threads;
-    size_t n = u->sgd.count;
-#pragma omp parallel for simd if (team > 1) num_threads(team) schedule(static)
-    for (size_t i = 0; i < n; i++) {
+#pragma omp simd
+    for (size_t i = first; i < end; i++) {
         float gradient = g[i] * scale + decay * w[i];
         v[i] = momentum * v[i] + gradient;
         w[i] -= lr * (gradient + momentum * v[i]);
     }
 }
 
+static void step_adamw(const update_op *u, float lr, float scale, size_t first, size_t end)
+{
+    float *w = u->buffers.param[0], *m = u->buffers.slot[0], *v = u->buffers.slot[1];
+    const float *g = u->buffers.grad[0];
+    float beta1 = u->adamw.beta1, beta2 = u->adamw.beta2, epsilon = u->adamw.epsilon;
+    float rest1 = (float)(1 - (double)beta1), rest2 = (float)(1 - (double)beta2);
+    float keep = u->keep, rate = u->rate, root = u->root;
+    (void)lr;
+#pragma omp simd
+    for (size_t i = first; i < end; i++) {
+        float gradient = g[i] * scale;
+        m[i] = beta1 * m[i] + rest1 * gradient;
+        v[i] = beta2 * v[i] + rest2 * (gradient * gradient);
+        w[i] = w[i] * keep - rate * (m[i] / (sqrtf(v[i]) / root + epsilon));
+    }
+}
+
+static void prepare_adamw(update_op *u, const ls_step_args *args)
+{
+    const ls_adamw *k = &u->adamw;
+    double t = (double)args->step, lr = (double)args->lr;
+    u->keep = (float)(1 - lr * (double)k->weight_decay);
+    u->rate = (float)(lr / (1 - pow((double)k->beta1, t)));
+    u->root = (float)sqrt(1 - pow((double)k->beta2, t));
+}
+
+static void step_running(const update_op *u, float scale)
+{
+    float *to = u->buffers.param[0], momentum = u->running.momentum;
+    const float *sum = u->buffers.grad[0];
+    for (size_t i = 0; i < u->running.count; i++)
+        to[i] += momentum * (sum[i] * scale - to[i]);
+}
+
+/* Each thread of the team takes whole cache lines. A worker without a team does without the
+ * parallel region: libgomp would allocate a team of one each time. */
+static void step(const update_op *u, step_fn fn, float lr, float scale)
+{
+    int team = u->device->threads;
+    if (team <= 1) {
+        fn(u, lr, scale, 0, count_of(u));
+        return;
+    }
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int part = 0; part < team; part++) {
+        uint32_t first, count;
+        ls_split((uint32_t)(count_of(u) / 16), (uint32_t)team, (uint32_t)part, &first, &count);
+        fn(u, lr, scale, (size_t)first * 16, ((size_t)first + count) * 16);
+    }
+}
+
 static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    const update_op *u = (const update_op *)op;
+    update_op *u = (update_op *)op;
     const ls_step_args *args = u->buffers.args;
     (void)stream;
     (void)flags;
     (void)err;
-    if (u->sgd.momentum != 0 && u->sgd.nesterov)
-        step_nesterov(u, args->lr, args->scale);
-    else if (u->sgd.momentum != 0)
-        step_momentum(u, args->lr, args->scale);
-    else
-        step_plain(u, args->lr, args->scale);
+    if (u->kind == LS_OP_RUNNING) {
+        step_running(u, args->row_scale);
+        return LS_OK;
+    }
+    if (u->kind == LS_OP_ADAMW) {
+        prepare_adamw(u, args);
+        step(u, step_adamw, args->lr, args->scale);
+        return LS_OK;
+    }
+    step_fn with_momentum = u->sgd.nesterov ? step_nesterov : step_momentum;
+    step(u, u->sgd.momentum != 0 ? with_momentum : step_plain, args->lr, args->scale);
     return LS_OK;
 }
 
@@ -95,14 +168,21 @@ static const ls_op_impl update_impl = {
 int ls_cpu_update_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     *out = NULL;
-    if (desc->u.sgd.count % 16 != 0)
-        return ls_fail(err, LS_EINVAL, "sgd: an arena of %zu floats; a multiple of 16 is needed",
-                       desc->u.sgd.count);
+    size_t count = desc->kind == LS_OP_ADAMW ? desc->u.adamw.count : desc->u.sgd.count;
+    if (desc->kind != LS_OP_RUNNING && count % 16 != 0)
+        return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
+                       name_of(desc->kind), count);
     update_op *u = ls_alloc(device->host, sizeof *u);
     if (!u)
-        return ls_fail(err, LS_ENOMEM, "out of memory for an op of sgd");
+        return ls_fail(err, LS_ENOMEM, "out of memory for an op of %s", name_of(desc->kind));
     u->device = device;
-    u->sgd = desc->u.sgd;
+    u->kind = desc->kind;
+    if (u->kind == LS_OP_SGD)
+        u->sgd = desc->u.sgd;
+    else if (u->kind == LS_OP_ADAMW)
+        u->adamw = desc->u.adamw;
+    else
+        u->running = desc->u.running;
     u->op.impl = &update_impl;
     u->op.kernel = "plain C";
     *out = &u->op;

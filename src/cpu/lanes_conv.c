@@ -1,8 +1,6 @@
-/* The convolution op: geometry, scratch memory, and the order in which kernels run.
+/* The convolution op: geometry, creation and forward.
  *
- * Forward scratch:  [a tile][one group of x with padded columns, if there is padding]
- * Backward scratch: [a block of x with padded columns][the gradient before pool and relu]
- *                   [weights packed for dx][sums over lanes]
+ * Forward scratch: [a tile][one group of x with padded columns, if there is padding].
  */
 #include "cpu/lanes_conv.h"
 
@@ -15,16 +13,7 @@ static ls_lanes_conv_op *self_of(ls_op *op)
     return (ls_lanes_conv_op *)op;
 }
 
-size_t ls_lanes_conv_sums(const ls_lanes_conv *c)
-{
-    size_t elements = (size_t)(c->kh * c->kw);
-    size_t taps = elements == 1 ? (size_t)c->ic : elements;
-    size_t sums = (taps * LS_LANES_OC + 15) / 16 * 16;
-    return sums * 16;
-}
-
-/* Copies planes of width `w` into planes with zero columns left and right. */
-static void pad_columns(const ls_lanes_conv *c, const float *x, float *out)
+void ls_lanes_conv_pad(const ls_lanes_conv *c, const float *x, float *out)
 {
     const size_t line = (size_t)c->x_w * LS_LANES, side = (size_t)c->pw * LS_LANES;
     for (int i = 0; i < c->ic * c->ih; i++) {
@@ -48,7 +37,7 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
         const float *x = (const float *)b->x + (size_t)g * op->x_group;
         uint8_t *mask = op->mask_group ? (uint8_t *)b->saved + (size_t)g * op->mask_group : NULL;
         if (op->conv.pw) {
-            pad_columns(&op->conv, x, padded);
+            ls_lanes_conv_pad(&op->conv, x, padded);
             x = padded;
         }
         op->base.kernels->conv_forward(&op->conv, x, b->param[0], op->bias ? b->param[1] : NULL,
@@ -57,127 +46,11 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     return LS_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------- */
-
-/* Floats of the gradient before pool and relu that exist at a time: a block's when dx needs it
- * too, else eight channels of one group, which stay in L2. */
-static size_t staged_floats(const ls_lanes_conv_op *op)
-{
-    if (!op->staged)
-        return 0;
-    if (op->base.needs_dx)
-        return LS_LANES_BLOCK_GROUPS * op->d_group;
-    int channels = op->conv.oc < LS_LANES_OC ? op->conv.oc : LS_LANES_OC;
-    return op->d_group / (size_t)op->conv.oc * (size_t)channels;
-}
-
-/* Where the parts of scratch memory start, in floats. */
-typedef struct conv_scratch {
-    size_t x, d, packed, sums, end;
-} conv_scratch;
-
-static conv_scratch divide_scratch(const ls_lanes_conv_op *op)
-{
-    conv_scratch s = {0};
-    size_t packed = op->base.needs_dx ? ls_lanes_conv_packed_floats(&op->conv) : 0;
-    s.d = s.x + (op->conv.pw ? LS_LANES_BLOCK_GROUPS * op->padded_group : 0);
-    s.packed = s.d + staged_floats(op);
-    s.sums = s.packed + (packed + 15) / 16 * 16;
-    s.end = s.sums + ls_lanes_conv_sums(&op->conv);
-    return s;
-}
-
-static void unpool(const ls_lanes_conv_op *op, int group, int first, int n, float *d)
-{
-    const ls_op_buffers *b = &op->base.b;
-    const uint8_t *mask = op->mask_group ? (const uint8_t *)b->saved +
-                                               (size_t)group * op->mask_group : NULL;
-    op->base.kernels->conv_unpool(&op->conv, (const float *)b->dy + (size_t)group * op->y_group,
-                                  mask, first, n, d);
-}
-
-/* The gradient of channels first … first + n − 1 of a block, before pool and relu. */
-static ls_lanes_grad stage(const ls_lanes_conv_op *op, int group, int groups, int first, int n,
-                           float *d)
-{
-    const ls_lanes_conv *c = &op->conv;
-    const ptrdiff_t line = (ptrdiff_t)c->ow * LS_LANES;
-    if (!op->staged) {
-        ls_lanes_grad as_is = {(const float *)op->base.b.dy + (size_t)group * op->y_group,
-                               (ptrdiff_t)op->y_group, c->oh * line, line};
-        as_is.d += first * as_is.channel;
-        return as_is;
-    }
-    ls_lanes_grad staged = {d, (ptrdiff_t)n * c->oh * line, line, n * line};
-    for (int g = 0; g < groups; g++)
-        unpool(op, group + g, first, n, d + g * staged.group);
-    return staged;
-}
-
-/* Gradients of the parameters over some groups of a block; `all` is the gradient of all channels
- * where it exists. */
-static void sum_weights(const ls_lanes_conv_op *op, int group, int groups, int add,
-                        const ls_lanes_grad *all)
-{
-    const ls_op_buffers *b = &op->base.b;
-    const conv_scratch s = divide_scratch(op);
-    float *scratch = b->scratch;
-    const ls_lanes_conv *c = &op->conv;
-    const float *x = (const float *)b->x + (size_t)group * op->x_group;
-    if (c->pw) {
-        for (int g = 0; g < groups; g++)
-            pad_columns(c, x + (size_t)g * op->x_group, scratch + s.x + (size_t)g * op->padded_group);
-        x = scratch + s.x;
-    }
-    for (int first = 0; first < c->oc; first += LS_LANES_OC) {
-        int n = c->oc - first < LS_LANES_OC ? c->oc - first : LS_LANES_OC;
-        ls_lanes_grad g;
-        if (all) {
-            g = *all;
-            g.d += first * g.channel;
-        } else {
-            g = stage(op, group, groups, first, n, scratch + s.d);
-        }
-        op->base.kernels->conv_weights(c, x, g, groups, first, b->grad[0],
-                                       op->bias ? b->grad[1] : NULL, add, scratch + s.sums);
-    }
-}
-
-static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    ls_lanes_conv_op *op = self_of(base);
-    const ls_op_buffers *b = &op->base.b;
-    const conv_scratch s = divide_scratch(op);
-    float *scratch = b->scratch;
-    (void)stream;
-    (void)err;
-    if (op->base.needs_dx)
-        ls_lanes_conv_pack(&op->conv, b->param[0], scratch + s.packed);
-    for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        int groups = ls_lanes_block(&op->base, group);
-        int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
-        if (!op->base.needs_dx) {
-            for (int g = 0; g < groups; g++)
-                sum_weights(op, group + g, 1, add || g, NULL);
-            continue;
-        }
-        ls_lanes_grad d = stage(op, group, groups, 0, op->conv.oc, scratch + s.d);
-        sum_weights(op, group, groups, add, &d);
-        for (int g = 0; g < groups; g++) {
-            ls_lanes_grad one = d;
-            one.d += g * d.group;
-            op->base.kernels->conv_data(&op->conv, one, scratch + s.packed,
-                                        (float *)b->dx + (size_t)(group + g) * op->x_group);
-        }
-    }
-    return LS_OK;
-}
-
 static const ls_op_impl conv_impl = {
     .size = sizeof(ls_op_impl),
     .bind = ls_lanes_op_bind,
     .forward = conv_forward,
-    .backward = conv_backward,
+    .backward = ls_lanes_conv_backward,
     .import_param = ls_lanes_conv_import,
     .export_param = ls_lanes_conv_export,
     .destroy = ls_lanes_op_destroy,
@@ -202,19 +75,33 @@ static int geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv2d *k = &desc->u.conv2d;
     if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0)
-        return ls_fail(err, LS_EINVAL, "conv2d: %d channels, kernel %d×%d, stride %d×%d, padding "
-                       "%d×%d", k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: %d channels, kernel %d×%d, stride %d×%d, padding "
+                       "%d×%d",
+                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
     int oh = outputs(desc->x.h, k->kh, k->sh, k->ph), ow = outputs(desc->x.w, k->kw, k->sw, k->pw);
     if (oh < 1 || ow < 1)
-        return ls_fail(err, LS_EINVAL, "conv2d: a kernel of %d×%d does not fit into %d×%d with "
-                       "padding %d×%d", k->kh, k->kw, desc->x.h, desc->x.w, k->ph, k->pw);
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: a kernel of %d×%d does not fit into %d×%d with "
+                       "padding %d×%d",
+                       k->kh, k->kw, desc->x.h, desc->x.w, k->ph, k->pw);
     if (desc->fuse_pool && !pool_fits(&desc->pool, oh, ow))
-        return ls_fail(err, LS_EUNSUPPORTED, "lanes: only averages over windows side by side are "
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "lanes: only averages over windows side by side are "
                        "fused into a convolution");
     *c = (ls_lanes_conv){
-        .ic = desc->x.c, .ih = desc->x.h, .iw = desc->x.w + 2 * k->pw,
-        .oc = k->out, .kh = k->kh, .kw = k->kw, .sh = k->sh, .sw = k->sw, .ph = k->ph,
-        .x_w = desc->x.w, .pw = k->pw, .relu = desc->fuse_relu,
+        .ic = desc->x.c,
+        .ih = desc->x.h,
+        .iw = desc->x.w + 2 * k->pw,
+        .oc = k->out,
+        .kh = k->kh,
+        .kw = k->kw,
+        .sh = k->sh,
+        .sw = k->sw,
+        .ph = k->ph,
+        .x_w = desc->x.w,
+        .pw = k->pw,
+        .relu = desc->fuse_relu,
         .pool_h = desc->fuse_pool ? desc->pool.kh : 1,
         .pool_w = desc->fuse_pool ? desc->pool.kw : 1,
     };
@@ -241,7 +128,7 @@ static void set_sizes(ls_lanes_conv_op *op)
     o->param_floats[1] = op->bias ? ls_lanes_conv_bias_floats(c) : 0;
     o->saved_bytes = (size_t)op->base.groups * op->mask_group;
     size_t forward = LS_LANES_TILE + (c->pw ? op->padded_group : 0);
-    size_t backward = op->base.training ? divide_scratch(op).end : 0;
+    size_t backward = op->base.training ? ls_lanes_conv_backward_floats(op) : 0;
     o->scratch_bytes = (forward > backward ? forward : backward) * sizeof(float);
 }
 
@@ -252,8 +139,8 @@ int ls_lanes_conv_create(ls_op **out, const ls_host *host, const ls_lanes_kernel
     ls_lanes_op *base;
     int status = geometry(&c, desc, err);
     if (!status)
-        status = ls_lanes_op_new(&base, sizeof(ls_lanes_conv_op), &conv_impl, host, kernels, desc,
-                                 err);
+        status =
+            ls_lanes_op_new(&base, sizeof(ls_lanes_conv_op), &conv_impl, host, kernels, desc, err);
     if (status)
         return status;
     ls_lanes_conv_op *op = (ls_lanes_conv_op *)base;

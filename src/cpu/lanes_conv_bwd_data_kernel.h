@@ -48,11 +48,11 @@ LANES_INLINE void lanes_unpool_pairs(const ls_lanes_conv *c, const float *dy, co
 }
 
 static void lanes_conv_unpool(const ls_lanes_conv *c, const float *dy, const uint8_t *mask,
-                              int first, int n, float *d)
+                              int first, int n, int y0, int y1, float *d)
 {
     const vec share = vec_all(1.0f / (float)(c->pool_h * c->pool_w));
     for (int o = 0; o < n; o++) {
-        for (int y = 0; y < c->oh; y++) {
+        for (int y = y0; y < y1; y++) {
             ptrdiff_t row = (ptrdiff_t)(first + o) * c->oh + y;
             ptrdiff_t pooled = (ptrdiff_t)(first + o) * c->y_h + y / c->pool_h;
             for (int lane = 0; lane < 16; lane += LANES_VEC) {
@@ -60,7 +60,7 @@ static void lanes_conv_unpool(const ls_lanes_conv *c, const float *dy, const uin
                                                  lane / LANES_VEC * (int)sizeof(lanes_bits)
                                            : NULL;
                 const float *from = dy + pooled * c->y_w * 16 + lane;
-                float *to = d + ((ptrdiff_t)y * n + o) * c->ow * 16 + lane;
+                float *to = d + ((ptrdiff_t)(y - y0) * n + o) * c->ow * 16 + lane;
                 if (c->pool_w == 2 && bits)
                     lanes_unpool_pairs(c, from, bits, share, to);
                 else
@@ -70,13 +70,11 @@ static void lanes_conv_unpool(const ls_lanes_conv *c, const float *dy, const uin
     }
 }
 
-/* Output columns [*from, *to) that kernel column `kx` connects with a column of x. */
-LANES_INLINE void lanes_columns_inside(const ls_lanes_conv *c, int kx, int *from, int *to)
+/* The first output column o, up to `end`, with o · stride ≥ at. */
+LANES_INLINE int lanes_first_column(int at, int stride, int end)
 {
-    int left = c->pw - kx; /* o·sw ≥ left and o·sw < x_w + left */
-    *from = left > 0 ? (left + c->sw - 1) / c->sw : 0;
-    int end = c->x_w + left > 0 ? (c->x_w + left + c->sw - 1) / c->sw : 0;
-    *to = end < c->ow ? end : c->ow;
+    int o = at <= 0 ? 0 : stride == 1 ? at : (at + stride - 1) / stride;
+    return o < end ? o : end;
 }
 
 /* Adds one output row's share through one kernel element to `height` channels of dx. `tile` has
@@ -84,16 +82,17 @@ LANES_INLINE void lanes_columns_inside(const ls_lanes_conv *c, int kx, int *from
 LANES_INLINE void lanes_scatter_row(const ls_lanes_conv *c, lanes_tile *tile, const float *d,
                                     const float *w, int height, int kx, float *dx)
 {
-    int from, to;
-    lanes_columns_inside(c, kx, &from, &to);
-    int pieces = lanes_pieces(to - from, lanes_widest(height)), o0 = from;
-    for (int piece = 0; piece < pieces; piece++) {
-        int o1 = from + lanes_cut(to - from, pieces, piece + 1);
-        tile->x = d + (ptrdiff_t)o0 * 16;
+    /* Columns whose product lands inside dx: 0 ≤ o · sw + kx − pw < x_w. */
+    int o = lanes_first_column(c->pw - kx, c->sw, c->ow);
+    int end = lanes_first_column(c->x_w + c->pw - kx, c->sw, c->ow);
+    const lanes_cut cut = lanes_cut_into(end - o, lanes_widest(height));
+    for (int piece = 0; piece < cut.pieces; piece++) {
+        int columns = lanes_piece(cut, piece);
+        tile->x = d + (ptrdiff_t)o * 16;
         tile->w = w;
-        tile->out = dx + (ptrdiff_t)(o0 * c->sw + kx - c->pw) * 16;
-        lanes_tile_all(tile, LANES_W_ADJACENT, lanes_tile_of(LANES_W_ADJACENT, height, o1 - o0));
-        o0 = o1;
+        tile->out = dx + (ptrdiff_t)(o * c->sw + kx - c->pw) * 16;
+        lanes_tile_all(tile, LANES_W_ADJACENT, lanes_tile_of(LANES_W_ADJACENT, height, columns));
+        o += columns;
     }
 }
 

@@ -28,60 +28,77 @@ LANES_INLINE void lanes_rows_inside(const ls_lanes_conv *c, int y, int *from, in
 /* What follows the sums of a tile, for one part of the lanes. */
 typedef struct lanes_finish {
     const ls_lanes_conv *c;
-    vec share;      /* of a pixel in its window's average */
+    vec share; /* of a pixel in its window's average */
     int x0, columns;
-    int first_row;  /* of its pooling windows */
-    int pairs;      /* columns come as whole windows of two */
+    int first_row;   /* of its pooling windows */
+    int pairs;       /* columns come as whole windows of two */
     const float *in; /* one channel's sums */
-    uint8_t *mask;  /* of the first column, or NULL */
-    float *row;     /* of y */
+    uint8_t *mask;   /* of the first column, or NULL; there is a relu if it is not */
+    float *row;      /* of y */
 } lanes_finish;
 
-/* Column `t` behind its relu; its sign goes to the mask. */
-LANES_INLINE vec lanes_finished(const lanes_finish *f, int t)
+/* The sums at `in`, behind a relu if there is one, their signs kept if they are wanted. */
+LANES_INLINE vec lanes_finished(const float *in, uint8_t *mask, const int keep, const int relu)
 {
-    vec v = vec_load(f->in + t * 16);
-    if (f->mask)
-        *(lanes_bits *)(f->mask + t * LANES_MASK_BYTES) = vec_positive(v);
-    return f->c->relu ? vec_relu(v) : v;
+    vec v = vec_load(in);
+    if (keep)
+        *(lanes_bits *)mask = vec_positive(v);
+    return relu ? vec_relu(v) : v;
 }
 
 /* Windows two columns wide, the usual case: pairs are added in registers. */
-LANES_INLINE void lanes_finish_pairs(const lanes_finish *f)
+LANES_INLINE void lanes_finish_pairs(const lanes_finish *f, const int keep, const int relu)
 {
+    const vec share = f->share;
+    const float *in = f->in, *const end = in + f->columns * 16;
+    const int first_row = f->first_row;
+    uint8_t *mask = f->mask;
     float *out = f->row + f->x0 / 2 * 16;
-    for (int t = 0; t < f->columns; t += 2, out += 16) {
-        vec v = (lanes_finished(f, t) + lanes_finished(f, t + 1)) * f->share;
-        vec_store(out, f->first_row ? v : vec_load(out) + v);
+    for (; in < end; in += 32, out += 16) {
+        vec left = lanes_finished(in, mask, keep, relu);
+        vec right = lanes_finished(in + 16, mask + LANES_MASK_BYTES, keep, relu);
+        vec v = (left + right) * share;
+        vec_store(out, first_row ? v : vec_load(out) + v);
+        mask += keep ? 2 * LANES_MASK_BYTES : 0;
     }
 }
 
-LANES_INLINE void lanes_finish_windows(const lanes_finish *f)
+LANES_INLINE void lanes_finish_windows(const lanes_finish *f, const int keep, const int relu)
 {
+    uint8_t *mask = f->mask;
     for (int t = 0; t < f->columns; t++) {
-        int x = f->x0 + t;
+        int x = f->x0 + t, fresh = f->first_row && x % f->c->pool_w == 0;
         float *out = f->row + x / f->c->pool_w * 16;
-        vec v = lanes_finished(f, t) * f->share;
-        int fresh = f->first_row && x % f->c->pool_w == 0;
+        vec v = lanes_finished(f->in + t * 16, mask, keep, relu) * f->share;
         vec_store(out, fresh ? v : vec_load(out) + v);
+        mask += keep ? LANES_MASK_BYTES : 0;
     }
 }
 
-LANES_INLINE void lanes_finish_row(const lanes_finish *f)
+LANES_INLINE void lanes_finish_columns(const lanes_finish *f, const int keep, const int relu)
 {
-    if (f->pairs) {
-        lanes_finish_pairs(f);
-    } else if (f->c->pool_h * f->c->pool_w > 1) {
-        lanes_finish_windows(f);
-    } else {
-        for (int t = 0; t < f->columns; t++)
-            vec_store(f->row + (f->x0 + t) * 16, lanes_finished(f, t));
+    uint8_t *mask = f->mask;
+    for (int t = 0; t < f->columns; t++) {
+        vec_store(f->row + (f->x0 + t) * 16, lanes_finished(f->in + t * 16, mask, keep, relu));
+        mask += keep ? LANES_MASK_BYTES : 0;
     }
 }
 
-/* `tile` is [channels][columns] of row `y` of the convolution's output, from `channel` on. */
-LANES_INLINE void lanes_conv_epilogue(lanes_finish *f, const float *tile, int channel,
-                                      int channels, int y, float *out, uint8_t *mask)
+LANES_INLINE void lanes_finish_row(const lanes_finish *f, const int keep, const int relu)
+{
+    if (f->pairs)
+        lanes_finish_pairs(f, keep, relu);
+    else if (f->c->pool_h * f->c->pool_w > 1)
+        lanes_finish_windows(f, keep, relu);
+    else
+        lanes_finish_columns(f, keep, relu);
+}
+
+/* A function of its own: inlined into the loops around the tiles it ran at half the speed.
+ * `tile` is [channels][columns] of row `y` of the convolution's output, from `channel` on. */
+static __attribute__((noinline)) void lanes_conv_epilogue(lanes_finish *f, const float *tile,
+                                                          int channel, int channels, int y,
+                                                          float *out, uint8_t *mask)
 {
     const ls_lanes_conv *c = f->c;
     const int pooled = y / c->pool_h;
@@ -94,40 +111,46 @@ LANES_INLINE void lanes_conv_epilogue(lanes_finish *f, const float *tile, int ch
             f->in = tile + j * f->columns * 16 + part * LANES_VEC;
             f->mask = mask ? mask + at * LANES_MASK_BYTES + part * (int)sizeof(lanes_bits) : NULL;
             f->row = out + row + part * LANES_VEC;
-            lanes_finish_row(f);
+            if (mask)
+                lanes_finish_row(f, 1, 1);
+            else if (c->relu)
+                lanes_finish_row(f, 0, 1);
+            else
+                lanes_finish_row(f, 0, 0);
         }
         at += (ptrdiff_t)c->oh * c->ow;
         row += (ptrdiff_t)c->y_h * c->y_w * 16;
     }
 }
 
-/* How a row is cut into tiles: as wide as registers allow, but whole pooling windows where those
- * are narrower. */
-typedef struct lanes_cuts {
-    int unit, units, pieces;
-} lanes_cuts;
+/* How a row is cut into tiles: as wide as registers allow, but whole pooling windows, of `unit`
+ * columns, where those are narrower. */
+typedef struct lanes_row_cut {
+    int unit;
+    lanes_cut units;
+} lanes_row_cut;
 
-LANES_INLINE lanes_cuts lanes_cut_row(const ls_lanes_conv *c, int height)
+LANES_INLINE lanes_row_cut lanes_cut_row(const ls_lanes_conv *c, int height)
 {
-    lanes_cuts cut;
+    lanes_row_cut cut;
     int widest = lanes_widest(height);
     if (lanes_window_of(c->kw, c->sw, height, 1) && widest > LANES_WINDOW_T)
         widest = LANES_WINDOW_T;
     cut.unit = c->pool_w <= widest ? c->pool_w : 1;
-    cut.units = c->ow / cut.unit;
-    cut.pieces = lanes_pieces(cut.units, widest / cut.unit);
+    cut.units = lanes_cut_into(c->ow / cut.unit, widest / cut.unit);
     return cut;
 }
 
 /* One row of `height` output channels. `tile` has everything but places and extents of the row;
  * `x` is its first input row, `w` that of the kernel. */
-LANES_INLINE void lanes_conv_row(lanes_finish *f, lanes_tile *tile, lanes_cuts cut, const float *x,
-                                 int channel, int height, int y, float *out, uint8_t *mask)
+LANES_INLINE void lanes_conv_row(lanes_finish *f, lanes_tile *tile, lanes_row_cut cut,
+                                 const float *x, int channel, int height, int y, float *out,
+                                 uint8_t *mask)
 {
     const ls_lanes_conv *c = f->c;
     f->x0 = 0;
-    for (int piece = 0; piece < cut.pieces; piece++, f->x0 += f->columns) {
-        f->columns = lanes_cut(cut.units, cut.pieces, piece + 1) * cut.unit - f->x0;
+    for (int piece = 0; piece < cut.units.pieces; piece++, f->x0 += f->columns) {
+        f->columns = lanes_piece(cut.units, piece) * cut.unit;
         lanes_tile_fn *run = lanes_window_of(c->kw, c->sw, height, f->columns);
         float *const buffer = tile->out;
         const float *const w = tile->w;
@@ -158,10 +181,10 @@ static void lanes_conv_forward(const ls_lanes_conv *c, const float *x, const flo
     for (int o = 0; o < c->oc; o += height) {
         int in_eight = o % LS_LANES_OC, left = LS_LANES_OC - in_eight;
         height = lanes_tallest(left < c->oc - o ? left : c->oc - o,
-                               lanes_window_of(c->kw, c->sw, LANES_WINDOW_J, 1)
-                                   ? LANES_WINDOW_J : LANES_CHANNELS);
+                               lanes_window_of(c->kw, c->sw, LANES_WINDOW_J, 1) ? LANES_WINDOW_J
+                                                                                : LANES_CHANNELS);
         const float *wo = w + (o / LS_LANES_OC) * taps * c->ic + in_eight;
-        const lanes_cuts cut = lanes_cut_row(c, height);
+        const lanes_row_cut cut = lanes_cut_row(c, height);
         tile.init = b ? b + o : NULL;
         for (int row = 0; row < c->oh; row++) {
             int from, to;

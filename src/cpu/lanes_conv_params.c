@@ -73,8 +73,9 @@ void ls_lanes_conv_pack(const ls_lanes_conv *c, const float *w, float *packed)
 {
     const int elements = c->kh * c->kw;
     for (int i = 0; i < c->ic; i++) {
-        float *to = packed + (size_t)(i / LS_LANES_IC) * (size_t)elements * (size_t)c->oc *
-                                 LS_LANES_IC + i % LS_LANES_IC;
+        float *to = packed +
+                    (size_t)(i / LS_LANES_IC) * (size_t)elements * (size_t)c->oc * LS_LANES_IC +
+                    i % LS_LANES_IC;
         for (int o = 0; o < c->oc; o += LS_LANES_OC) {
             const float *from = w + place(c, o, i, 0);
             int n = c->oc - o < LS_LANES_OC ? c->oc - o : LS_LANES_OC;

@@ -169,13 +169,25 @@ int ls_lanes_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     return ls_lanes_op_create_with(out, device->host, best_kernels(), desc, err);
 }
 
+static int has_form(ls_op_kind kind)
+{
+    switch (kind) {
+    case LS_OP_GATHER:
+    case LS_OP_CONV2D:
+    case LS_OP_DENSE:
+    case LS_OP_POOL:
+    case LS_OP_RELU:
+    case LS_OP_SOFTMAX_XENT: return 1;
+    default: return 0;
+    }
+}
+
 const ls_layout *ls_lanes_preferred(const ls_cpu_device *device, const ls_op_desc *desc)
 {
-    switch (device->family) {
-    case LS_CPU_FAMILY_DNNL: return NULL;
-    case LS_CPU_FAMILY_LANES:
-        return desc->kind == LS_OP_SGD || desc->kind == LS_OP_EXPORT ? NULL : &ls_layout_lanes;
-    case LS_CPU_FAMILY_AUTO: break;
-    }
-    return desc->kind == LS_OP_CONV2D && worth_it(desc) ? &ls_layout_lanes : NULL;
+    int wanted = 0;
+    if (device->family == LS_CPU_FAMILY_LANES)
+        wanted = has_form(desc->kind);
+    if (device->family == LS_CPU_FAMILY_AUTO)
+        wanted = desc->kind == LS_OP_CONV2D && worth_it(desc);
+    return wanted ? &ls_layout_lanes : NULL;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct dense_op {
-    ls_lanes_op base; /* first */
+    ls_lanes_op base;    /* first */
     int in, out, padded; /* padded: outputs rounded up to sixteen */
     int bias, relu;
 } dense_op;
@@ -42,8 +42,8 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
         int groups = ls_lanes_block(&op->base, group);
         int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
         const uint8_t *mask = op->relu ? (const uint8_t *)b->saved +
-                                             (size_t)group * (size_t)op->out *
-                                                 (size_t)k->mask_bytes : NULL;
+                                             (size_t)group * (size_t)op->out * (size_t)k->mask_bytes
+                                       : NULL;
         k->dense_grad(op->out, groups, (const float *)b->dy + (size_t)group * y_group, mask, dz,
                       dzt);
         k->dense_weights(op->in, op->out, groups, (const float *)b->x + (size_t)group * x_group,
@@ -129,7 +129,7 @@ int ls_lanes_dense_create(ls_op **out, const ls_host *host, const ls_lanes_kerne
     if (base->training && op->relu)
         o->saved_bytes = (size_t)base->groups * (size_t)op->out * (size_t)kernels->mask_bytes;
     if (base->training)
-        o->scratch_bytes = (size_t)2 * LS_LANES_BLOCK_GROUPS * LS_LANES * (size_t)op->padded *
-                           sizeof(float);
+        o->scratch_bytes =
+            (size_t)2 * LS_LANES_BLOCK_GROUPS * LS_LANES * (size_t)op->padded * sizeof(float);
     return ls_lanes_op_finish(out, base, desc, err);
 }

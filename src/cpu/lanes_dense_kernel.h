@@ -56,15 +56,14 @@ static void lanes_dense_inputs(int in, int out, int groups, int first, int n, co
     for (int o = 0; o < out; o += height) {
         int in_sixteen = o % LS_LANES_OUT, left = LS_LANES_OUT - in_sixteen;
         height = lanes_tallest(left < out - o ? left : out - o, LANES_CHANNELS);
-        int pieces = lanes_pieces(groups, lanes_widest(height));
-        for (int piece = 0; piece < pieces; piece++) {
-            int g0 = lanes_cut(groups, pieces, piece), g1 = lanes_cut(groups, pieces, piece + 1);
-            tile.x = x + ((ptrdiff_t)g0 * in + first) * 16;
+        const lanes_cut cut = lanes_cut_into(groups, lanes_widest(height));
+        for (int piece = 0, g = 0, n_g; piece < cut.pieces; piece++, g += n_g) {
+            n_g = lanes_piece(cut, piece);
+            tile.x = x + ((ptrdiff_t)g * in + first) * 16;
             tile.w = w + ((ptrdiff_t)(o / LS_LANES_OUT) * in + first) * LS_LANES_OUT + in_sixteen;
             tile.init = b && first == 0 ? b + o : NULL;
-            tile.out = y + ((ptrdiff_t)g0 * out + o) * 16;
-            lanes_tile_all(&tile, LANES_W_ADJACENT,
-                           lanes_tile_of(LANES_W_ADJACENT, height, g1 - g0));
+            tile.out = y + ((ptrdiff_t)g * out + o) * 16;
+            lanes_tile_all(&tile, LANES_W_ADJACENT, lanes_tile_of(LANES_W_ADJACENT, height, n_g));
         }
     }
 }
@@ -111,23 +110,22 @@ static void lanes_dense_weights(int in, int out, int groups, const float *x, con
     for (int i = 0; i < in; i += height) {
         height = lanes_tallest(in - i, sixteens < 3 ? LANES_CHANNELS : 4);
         int widest = lanes_widest(height);
-        int pieces = lanes_pieces(sixteens, widest < 4 ? widest : 4);
-        for (int piece = 0; piece < pieces; piece++) {
-            int s0 = lanes_cut(sixteens, pieces, piece);
-            int s1 = lanes_cut(sixteens, pieces, piece + 1);
+        const lanes_cut cut = lanes_cut_into(sixteens, widest < 4 ? widest : 4);
+        for (int piece = 0, s = 0, n_s; piece < cut.pieces; piece++, s += n_s) {
+            n_s = lanes_piece(cut, piece);
             lanes_tile tile = {
                 .n = {1, groups, 16},
                 .x_step = {0, (ptrdiff_t)16 * padded, padded},
                 .w_step = {0, (ptrdiff_t)in * 16, 1},
                 .x_t = 16,
-                .x = dzt + s0 * 16,
+                .x = dzt + s * 16,
                 .w = x + (ptrdiff_t)i * 16,
-                .out = gw + ((ptrdiff_t)s0 * in + i) * LS_LANES_OUT,
+                .out = gw + ((ptrdiff_t)s * in + i) * LS_LANES_OUT,
                 .out_j = LS_LANES_OUT,
                 .out_t = (ptrdiff_t)in * LS_LANES_OUT,
                 .add = add,
             };
-            lanes_tile_all(&tile, LANES_W_APART, lanes_tile_of(LANES_W_APART, height, s1 - s0));
+            lanes_tile_all(&tile, LANES_W_APART, lanes_tile_of(LANES_W_APART, height, n_s));
         }
     }
     for (int o = 0; gb && o < padded; o += LANES_VEC) {
@@ -145,21 +143,21 @@ static void lanes_dense_data(int in, int out, int groups, const float *dz, const
     int height;
     for (int i = 0; i < in; i += height) {
         height = lanes_tallest(in - i, LANES_CHANNELS);
-        int pieces = lanes_pieces(groups, lanes_widest(height));
-        for (int piece = 0; piece < pieces; piece++) {
-            int g0 = lanes_cut(groups, pieces, piece), g1 = lanes_cut(groups, pieces, piece + 1);
+        const lanes_cut cut = lanes_cut_into(groups, lanes_widest(height));
+        for (int piece = 0, g = 0, n_g; piece < cut.pieces; piece++, g += n_g) {
+            n_g = lanes_piece(cut, piece);
             lanes_tile tile = {
                 .n = {1, sixteens, 16},
                 .x_step = {0, 16 * 16, 16},
                 .w_step = {0, (ptrdiff_t)in * LS_LANES_OUT, 1},
                 .x_t = (ptrdiff_t)sixteens * 16 * 16,
-                .x = dz + (ptrdiff_t)g0 * sixteens * 16 * 16,
+                .x = dz + (ptrdiff_t)g * sixteens * 16 * 16,
                 .w = w + (ptrdiff_t)i * LS_LANES_OUT,
-                .out = dx + ((ptrdiff_t)g0 * in + i) * 16,
+                .out = dx + ((ptrdiff_t)g * in + i) * 16,
                 .out_j = 16,
                 .out_t = (ptrdiff_t)in * 16,
             };
-            lanes_tile_all(&tile, LANES_W_APART, lanes_tile_of(LANES_W_APART, height, g1 - g0));
+            lanes_tile_all(&tile, LANES_W_APART, lanes_tile_of(LANES_W_APART, height, n_g));
         }
     }
 }

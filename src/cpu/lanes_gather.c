@@ -77,6 +77,8 @@ int ls_lanes_gather_create(ls_op **out, const ls_host *host, const ls_lanes_kern
         if (!(k->std[c] > 0))
             return ls_fail(err, LS_EINVAL, "gather: std[%d] is %g; it must be above 0", c,
                            (double)k->std[c]);
+    if (desc->training && (k->crop || k->flip))
+        return ls_fail(err, LS_EUNSUPPORTED, "lanes: gather does not crop or flip");
     int status = ls_lanes_op_new(&base, sizeof(gather_op), &gather_impl, host, kernels, desc, err);
     if (status)
         return status;

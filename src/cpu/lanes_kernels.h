@@ -27,13 +27,13 @@
  * rows out, pw by a copy with zero columns), and of its output only those rows and columns exist
  * that the fused pool reads. */
 typedef struct ls_lanes_conv {
-    int ic, ih, iw;         /* input; iw includes the padding */
-    int oc, oh, ow;         /* output before pooling, the live part */
+    int ic, ih, iw; /* input; iw includes the padding */
+    int oc, oh, ow; /* output before pooling, the live part */
     int kh, kw, sh, sw, ph;
-    int x_w, pw;            /* columns of x and dx, and the padding left of them */
+    int x_w, pw; /* columns of x and dx, and the padding left of them */
     int relu;
-    int pool_h, pool_w;     /* the window of the fused average pool, 1 × 1: none */
-    int y_h, y_w;           /* output after pooling: oh / pool_h, ow / pool_w */
+    int pool_h, pool_w; /* the window of the fused average pool, 1 × 1: none */
+    int y_h, y_w;       /* output after pooling: oh / pool_h, ow / pool_w */
 } ls_lanes_conv;
 
 /* Where a gradient of a convolution's output before pooling lies; steps in floats. */
@@ -56,16 +56,22 @@ typedef struct ls_lanes_kernels {
     void (*conv_forward)(const ls_lanes_conv *c, const float *x, const float *w, const float *b,
                          float *y, uint8_t *mask, float *tile);
 
-    /* d ← the gradient in front of pool and relu, [oh][n][ow], of channels first … first + n − 1
-     * out of dy and the mask of one group. */
+    /* d ← the gradient in front of pool and relu, [y1 − y0][n][ow], of rows y0 … y1 − 1 of
+     * channels first … first + n − 1, out of dy and the mask of one group. */
     void (*conv_unpool)(const ls_lanes_conv *c, const float *dy, const uint8_t *mask, int first,
-                        int n, float *d);
+                        int n, int y0, int y1, float *d);
 
-    /* gw, gb (which may be NULL) of the eight channels from `first` (a multiple of 8), summed
-     * over `groups` groups. g.d is the first of these channels. gw, gb are the whole arrays. `sums` holds
-     * ls_lanes_conv_sums(c) floats. */
-    void (*conv_weights)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int groups,
-                         int first, float *gw, float *gb, int add, float *sums);
+    /* Gradients of weights, still one sum per lane: sums[i − i0][kh][kw][8][16] (+)= those of `n`
+     * (up to eight) channels and inputs i0 … i1 − 1, over rows y0 … y1 − 1 of `groups` groups.
+     * g.d is row y0 of the first channel. See ls_lanes_conv_inputs for 1 × 1 kernels. */
+    void (*conv_correlate)(const ls_lanes_conv *c, const float *x, ls_lanes_grad g, int groups,
+                           int n, int i0, int i1, int y0, int y1, float *sums, int add);
+    /* The same for the bias: sums[8][16]. */
+    void (*conv_bias)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int n, int y0, int y1,
+                      float *sums, int add);
+    /* to[i] (+)= the sum of the sixteen lanes of from[i], i < n; `from` has room for n rounded up
+     * to a multiple of sixteen. */
+    void (*sum_lanes)(float *to, const float *from, int n, int add);
 
     /* dx of one group; `w` packed for backward. */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
@@ -100,8 +106,18 @@ typedef struct ls_lanes_kernels {
 /* Floats of conv_forward's `tile`. */
 #define LS_LANES_TILE (8 * 6 * 16)
 
-/* Floats of conv_weights' `sums`. */
-size_t ls_lanes_conv_sums(const ls_lanes_conv *c);
+/* A kernel of one element has one tap only; its gradient is computed as that of a kernel over one
+ * input that has the input channels as its columns, which lies the same way. How many inputs and
+ * columns conv_correlate takes a convolution to have: */
+static inline int ls_lanes_conv_inputs(const ls_lanes_conv *c)
+{
+    return c->kh * c->kw == 1 ? 1 : c->ic;
+}
+
+static inline int ls_lanes_conv_columns(const ls_lanes_conv *c)
+{
+    return c->kh * c->kw == 1 ? c->ic : c->kw;
+}
 
 extern const ls_lanes_kernels ls_lanes_generic;
 #if defined(__x86_64__)

@@ -67,6 +67,8 @@ int ls_lanes_loss_create(ls_op **out, const ls_host *host, const ls_lanes_kernel
     if (desc->x.h != 1 || desc->x.w != 1)
         return ls_fail(err, LS_EINVAL, "softmax: logits must be vectors, not %d×%d×%d", desc->x.c,
                        desc->x.h, desc->x.w);
+    if (desc->u.softmax_xent.smoothing != 0)
+        return ls_fail(err, LS_EUNSUPPORTED, "lanes: the loss has no label smoothing");
     int status = ls_lanes_op_new(&op, sizeof(loss_op), &loss_impl, host, kernels, desc, err);
     if (status)
         return status;

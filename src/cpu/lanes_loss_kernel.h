@@ -31,50 +31,68 @@ LANES_INLINE vec vec_exp(vec x)
     return p * (vec)power;
 }
 
-/* The lanes from `lane` on whose number is below `rows`. */
-LANES_INLINE ivec lanes_used(int lane, int rows)
+LANES_INLINE ivec ivec_all(int value)
 {
-    ivec number;
-    for (int i = 0; i < LANES_VEC; i++)
-        number[i] = lane + i;
-    return number < rows;
+    return value - (ivec){0};
 }
 
-static void lanes_loss_part(int classes, int rows, int lane, const float *x,
-                            const uint8_t *labels, float *dx, float *loss, float *correct)
+/* The labels of the lanes from `lane` on; −1, which is no class, beyond `rows`. */
+LANES_INLINE ivec lanes_labels(const uint8_t *labels, int lane, int rows)
 {
-    vec top = vec_load(x), sum = {0};
-    ivec best = {0};
+    ivec label;
+    for (int i = 0; i < LANES_VEC; i++)
+        label[i] = lane + i < rows ? labels[lane + i] : -1;
+    return label;
+}
+
+/* The largest logit of each lane, and in `best` its class: the first of equal ones. */
+LANES_INLINE vec lanes_largest(int classes, const float *x, ivec *best)
+{
+    vec top = vec_load(x);
+    *best = (ivec){0};
     for (int k = 1; k < classes; k++) {
         vec v = vec_load(x + k * 16);
         ivec better = v > top;
-        best = ((k - (ivec){0}) & better) | (best & ~better);
+        *best = (ivec_all(k) & better) | (*best & ~better);
         top = vec_select(better, v, top);
     }
-    for (int k = 0; k < classes; k++)
-        sum += vec_exp(vec_load(x + k * 16) - top);
-    for (int i = 0; i < LANES_VEC && lane + i < rows; i++) {
-        loss[i] += logf(sum[i]) - (x[labels[i] * 16 + i] - top[i]);
-        correct[i] += best[i] == labels[i] ? 1.0f : 0.0f;
-    }
-    if (!dx)
-        return;
-    const ivec used = lanes_used(lane, rows);
-    const vec inverse = 1.0f / sum;
+    return top;
+}
+
+/* The label's gradient is p − 1 = −(the other classes' share), which is computed as such: close to
+ * p = 1 the difference would have no digits left. */
+static void lanes_loss_part(int classes, int rows, int lane, const float *x, const uint8_t *labels,
+                            float *dx, float *loss, float *correct)
+{
+    const ivec label = lanes_labels(labels, lane, rows);
+    ivec best;
+    const vec top = lanes_largest(classes, x, &best);
+    vec others = {0}, own = {0}, logit = {0};
     for (int k = 0; k < classes; k++) {
-        vec p = vec_exp(vec_load(x + k * 16) - top) * inverse;
-        vec_store(dx + k * 16, vec_select(used, p, (vec){0}));
+        vec z = vec_load(x + k * 16), e = vec_exp(z - top);
+        ivec is_label = label == ivec_all(k);
+        others += vec_select(is_label, (vec){0}, e);
+        own = vec_select(is_label, e, own);
+        logit = vec_select(is_label, z, logit);
     }
-    for (int i = 0; i < LANES_VEC && lane + i < rows; i++)
-        dx[labels[i] * 16 + i] -= 1.0f;
+    const vec sum = own + others, inverse = 1.0f / sum;
+    for (int i = 0; i < LANES_VEC && lane + i < rows; i++) {
+        loss[i] += logf(sum[i]) - (logit[i] - top[i]);
+        correct[i] += best[i] == label[i] ? 1.0f : 0.0f;
+    }
+    for (int k = 0; dx && k < classes; k++) {
+        vec p = vec_exp(vec_load(x + k * 16) - top) * inverse;
+        p = vec_select(label == ivec_all(k), -(others * inverse), p);
+        vec_store(dx + k * 16, vec_select(label >= 0, p, (vec){0}));
+    }
 }
 
 static void lanes_loss(int classes, int rows, const float *x, const uint8_t *labels, float *dx,
                        float *loss, float *correct)
 {
     for (int lane = 0; lane < 16; lane += LANES_VEC)
-        lanes_loss_part(classes, rows, lane, x + lane, labels + lane, dx ? dx + lane : NULL,
-                        loss + lane, correct + lane);
+        lanes_loss_part(classes, rows, lane, x + lane, labels, dx ? dx + lane : NULL, loss + lane,
+                        correct + lane);
 }
 
 #endif

@@ -10,7 +10,7 @@ typedef struct ls_lanes_op {
     const ls_host *host;
     const ls_lanes_kernels *kernels;
     ls_op_buffers b;
-    int groups;       /* of sixteen rows */
+    int groups; /* of sixteen rows */
     int training, needs_dx;
     char kernel[48];
 } ls_lanes_op;

@@ -22,10 +22,9 @@ static int pool_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     (void)flags;
     (void)err;
     for (int g = 0; g < op->base.groups; g++)
-        op->base.kernels->pool_forward(&op->pool,
-                                       (const float *)op->base.b.x + (size_t)g * op->x_group,
-                                       (float *)op->base.b.y + (size_t)g * op->y_group,
-                                       which_of(op, g));
+        op->base.kernels->pool_forward(
+            &op->pool, (const float *)op->base.b.x + (size_t)g * op->x_group,
+            (float *)op->base.b.y + (size_t)g * op->y_group, which_of(op, g));
     return LS_OK;
 }
 
@@ -36,10 +35,9 @@ static int pool_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     (void)flags;
     (void)err;
     for (int g = 0; op->base.needs_dx && g < op->base.groups; g++)
-        op->base.kernels->pool_backward(&op->pool,
-                                        (const float *)op->base.b.dy + (size_t)g * op->y_group,
-                                        which_of(op, g),
-                                        (float *)op->base.b.dx + (size_t)g * op->x_group);
+        op->base.kernels->pool_backward(
+            &op->pool, (const float *)op->base.b.dy + (size_t)g * op->y_group, which_of(op, g),
+            (float *)op->base.b.dx + (size_t)g * op->x_group);
     return LS_OK;
 }
 
@@ -56,12 +54,16 @@ static int pool_geometry(ls_lanes_pool *p, const ls_op_desc *desc, ls_error *err
     const ls_pool2d *k = &desc->pool;
     if (k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
         desc->x.h + 2 * k->ph < k->kh || desc->x.w + 2 * k->pw < k->kw)
-        return ls_fail(err, LS_EINVAL, "pool: a window of %d×%d, stride %d×%d, padding %d×%d on "
-                       "%d×%d", k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, desc->x.h, desc->x.w);
+        return ls_fail(err, LS_EINVAL,
+                       "pool: a window of %d×%d, stride %d×%d, padding %d×%d on "
+                       "%d×%d",
+                       k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, desc->x.h, desc->x.w);
     if (k->max && k->kh * k->kw > UINT16_MAX)
         return ls_fail(err, LS_EUNSUPPORTED, "lanes: a maximum over %d×%d pixels", k->kh, k->kw);
     *p = (ls_lanes_pool){
-        .c = desc->x.c, .ih = desc->x.h, .iw = desc->x.w,
+        .c = desc->x.c,
+        .ih = desc->x.h,
+        .iw = desc->x.w,
         .oh = (desc->x.h + 2 * k->ph - k->kh) / k->sh + 1,
         .ow = (desc->x.w + 2 * k->pw - k->kw) / k->sw + 1,
         .p = *k,

@@ -76,9 +76,9 @@ static void lanes_pool_forward(const ls_lanes_pool *p, const float *x, float *y,
             for (int ox = 0; ox < p->ow; ox++) {
                 lanes_window w = lanes_window_at(p, oy, ox);
                 for (int lane = 0; lane < 16; lane += LANES_VEC)
-                    vec_store(y + lane,
-                              p->p.max ? lanes_window_max(p, w, x + lane, which ? which + lane : NULL)
-                                       : lanes_window_average(p, w, x + lane));
+                    vec_store(y + lane, p->p.max ? lanes_window_max(p, w, x + lane,
+                                                                    which ? which + lane : NULL)
+                                                 : lanes_window_average(p, w, x + lane));
                 y += 16;
                 which = which ? which + 16 : NULL;
             }

@@ -25,9 +25,9 @@ typedef struct lanes_tile {
     ptrdiff_t w_j;                  /* from one j to the next, where w holds vectors */
     ptrdiff_t out_j, out_t;
     const float *x, *w;
-    const float *init;              /* J scalars, or NULL for 0 */
+    const float *init; /* J scalars, or NULL for 0 */
     float *out;
-    int add;                        /* add to what is in `out` */
+    int add; /* add to what is in `out` */
 } lanes_tile;
 
 typedef void lanes_tile_fn(const lanes_tile *tile);
@@ -103,8 +103,8 @@ LANES_INLINE void lanes_tile_run(const lanes_tile *tile, const lanes_w kind, con
                     in[t] = vec_load(x + t * x_t);
                 LANES_UNROLL
                 for (int j = 0; j < J; j++) {
-                    vec factor = kind == LANES_W_VECTORS ? vec_load(w + j * w_j)
-                                                         : vec_all(w[j * w_j]);
+                    vec factor =
+                        kind == LANES_W_VECTORS ? vec_load(w + j * w_j) : vec_all(w[j * w_j]);
                     LANES_UNROLL
                     for (int t = 0; t < T; t++)
                         sum[j][t] += factor * in[t];
@@ -117,24 +117,24 @@ LANES_INLINE void lanes_tile_run(const lanes_tile *tile, const lanes_w kind, con
     lanes_tile_finish(tile, sum, J, T);
 }
 
-#define LANES_TILE(kind, J, T) \
-    static void lanes_tile_##kind##_##J##_##T(const lanes_tile *tile) \
-    { \
-        lanes_tile_run(tile, LANES_W_##kind, J, T); \
+#define LANES_TILE(kind, J, T)                                                                     \
+    static void lanes_tile_##kind##_##J##_##T(const lanes_tile *tile)                              \
+    {                                                                                              \
+        lanes_tile_run(tile, LANES_W_##kind, J, T);                                                \
     }
 
-#define LANES_TILES(kind, J) \
-    LANES_TILE(kind, J, 1) \
-    LANES_TILE(kind, J, 2) \
-    LANES_TILE(kind, J, 3) \
-    LANES_TILE(kind, J, 4) \
-    LANES_TILE(kind, J, 5) \
+#define LANES_TILES(kind, J)                                                                       \
+    LANES_TILE(kind, J, 1)                                                                         \
+    LANES_TILE(kind, J, 2)                                                                         \
+    LANES_TILE(kind, J, 3)                                                                         \
+    LANES_TILE(kind, J, 4)                                                                         \
+    LANES_TILE(kind, J, 5)                                                                         \
     LANES_TILE(kind, J, 6)
 
-#define LANES_ROW(kind, J) \
-    { \
-        lanes_tile_##kind##_##J##_1, lanes_tile_##kind##_##J##_2, lanes_tile_##kind##_##J##_3, \
-        lanes_tile_##kind##_##J##_4, lanes_tile_##kind##_##J##_5, lanes_tile_##kind##_##J##_6 \
+#define LANES_ROW(kind, J)                                                                         \
+    {                                                                                              \
+        lanes_tile_##kind##_##J##_1, lanes_tile_##kind##_##J##_2, lanes_tile_##kind##_##J##_3,     \
+            lanes_tile_##kind##_##J##_4, lanes_tile_##kind##_##J##_5, lanes_tile_##kind##_##J##_6  \
     }
 
 /* clang-format off */
@@ -171,16 +171,25 @@ LANES_INLINE void lanes_tile_all(lanes_tile *tile, lanes_w kind, lanes_tile_fn *
     }
 }
 
-/* Cuts `n` into `pieces` nearly equal ones: where piece `i` starts. */
-LANES_INLINE int lanes_cut(int n, int pieces, int i)
+/* `n` columns cut into the fewest nearly equal pieces of at most `widest`: the first `longer`
+ * pieces have `size` + 1 columns, the others `size`. */
+typedef struct lanes_cut {
+    int pieces, size, longer;
+} lanes_cut;
+
+LANES_INLINE lanes_cut lanes_cut_into(int n, int widest)
 {
-    int size = n / pieces, longer = n % pieces;
-    return i * size + (i < longer ? i : longer);
+    lanes_cut cut = {n <= widest ? n > 0 : (n + widest - 1) / widest, n, 0};
+    if (cut.pieces > 1) {
+        cut.size = n / cut.pieces;
+        cut.longer = n - cut.size * cut.pieces;
+    }
+    return cut;
 }
 
-LANES_INLINE int lanes_pieces(int n, int widest)
+LANES_INLINE int lanes_piece(lanes_cut cut, int piece)
 {
-    return (n + widest - 1) / widest;
+    return cut.size + (piece < cut.longer);
 }
 
 #endif

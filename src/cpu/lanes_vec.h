@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #if defined(__AVX512F__)
-#define LANES_VEC 16 /* floats in a register */
-#define LANES_SUMS 24 /* sums that a kernel keeps in registers; the rest is for its operands */
+#define LANES_VEC 16     /* floats in a register */
+#define LANES_SUMS 24    /* sums that a kernel keeps in registers; the rest is for its operands */
 #define LANES_CHANNELS 8 /* output channels of a forward tile: tall tiles read x less often */
 #include <immintrin.h>
 typedef uint16_t lanes_bits;
@@ -126,7 +126,7 @@ LANES_INLINE vec vec_keep(lanes_bits bits, vec v)
 
 /* One step of summing lanes: where bit `s` of a lane's number is clear the sum of the two lanes
  * of `a` that differ in that bit, where it is set that of `b`. */
-#define LANES_FOLD(a, b, lo, hi) \
+#define LANES_FOLD(a, b, lo, hi)                                                                   \
     (__builtin_shufflevector(a, b, lo) + __builtin_shufflevector(a, b, hi))
 
 /* Lane i of the result is the sum of the lanes of v[i]; v holds LANES_VEC vectors and is used

@@ -45,10 +45,10 @@ LANES_INLINE void lanes_window_run(const lanes_tile *tile, const int K, const in
     lanes_tile_finish(tile, sum, J, T);
 }
 
-#define LANES_WINDOW(K, J, T) \
-    static void lanes_window_##K##_##J##_##T(const lanes_tile *tile) \
-    { \
-        lanes_window_run(tile, K, J, T); \
+#define LANES_WINDOW(K, J, T)                                                                      \
+    static void lanes_window_##K##_##J##_##T(const lanes_tile *tile)                               \
+    {                                                                                              \
+        lanes_window_run(tile, K, J, T);                                                           \
     }
 
 /* clang-format off */
@@ -63,10 +63,10 @@ LANES_WINDOWS(7, 2) LANES_WINDOWS(7, 4)
     { lanes_window_##K##_##J##_1, lanes_window_##K##_##J##_2, lanes_window_##K##_##J##_3, \
       lanes_window_##K##_##J##_4, lanes_window_##K##_##J##_5 }
 #define LANES_WINDOW_TABLE(K) { LANES_WINDOW_ROW(K, 2), LANES_WINDOW_ROW(K, 4) }
-/* clang-format on */
+    /* clang-format on */
 
-/* The kernel for this many kernel columns, J and T; NULL where there is none. */
-static lanes_tile_fn *lanes_window_of(int columns, int stride, int j, int t)
+    /* The kernel for this many kernel columns, J and T; NULL where there is none. */
+    static lanes_tile_fn *lanes_window_of(int columns, int stride, int j, int t)
 {
     static lanes_tile_fn *const table[3][2][LANES_WINDOW_T] = {
         LANES_WINDOW_TABLE(3), LANES_WINDOW_TABLE(5), LANES_WINDOW_TABLE(7)};

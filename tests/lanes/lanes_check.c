@@ -30,8 +30,8 @@ const char *lanes_text(const ls_op_desc *d)
                       d->u.dense.bias);
     if (d->kind == LS_OP_POOL || d->fuse_pool)
         n += snprintf(text + n, sizeof text - (size_t)n,
-                      ", pool %s %d×%d, stride %d×%d, padding %d×%d", p->max ? "max" : "avg",
-                      p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
+                      ", pool %s %d×%d, stride %d×%d, padding %d×%d", p->max ? "max" : "avg", p->kh,
+                      p->kw, p->sh, p->sw, p->ph, p->pw);
     snprintf(text + n, sizeof text - (size_t)n, "%s%s", d->fuse_relu ? ", relu" : "",
              d->needs_dx ? ", dx" : "");
     return text;
@@ -137,14 +137,21 @@ lanes_data *lanes_oracle(const ls_op_desc *desc, const lanes_data *in)
     lanes_data *out = results_like(in);
     size_t between = pool ? (size_t)op->y.rows * row_of(&op->y) : 0;
     float *middle = poisoned(between * sizeof(float)), *grad = poisoned(between * sizeof(float));
-    ls_op_buffers first = {.x = in->x, .y = pool ? middle : out->y, .dy = pool ? grad : in->dy,
-                           .dx = desc->needs_dx ? out->dx : NULL, .labels = in->labels,
-                           .stats = out->stats, .saved = poisoned(op->saved_bytes)};
+    ls_op_buffers first = {.x = in->x,
+                           .y = pool ? middle : out->y,
+                           .dy = pool ? grad : in->dy,
+                           .dx = desc->needs_dx ? out->dx : NULL,
+                           .labels = in->labels,
+                           .stats = out->stats,
+                           .saved = poisoned(op->saved_bytes)};
     for (int i = 0; i < op->params; i++) {
         first.param[i] = in->param[i];
         first.grad[i] = out->grad[i];
     }
-    ls_op_buffers second = {.x = middle, .y = out->y, .dy = in->dy, .dx = grad,
+    ls_op_buffers second = {.x = middle,
+                            .y = out->y,
+                            .dy = in->dy,
+                            .dx = grad,
                             .saved = pool ? poisoned(pool->saved_bytes) : NULL};
     run_reference(op, &first, desc->training, 0);
     if (pool) {
@@ -174,6 +181,8 @@ lanes_data *lanes_data_create(const ls_op_desc *desc, uint64_t seed)
     d->x_n = (size_t)desc->x.rows * row_of(&desc->x);
     d->y_n = desc->kind == LS_OP_SOFTMAX_XENT ? 0 : (size_t)y->rows * row_of(y);
     d->x = draws(seed, 1, d->x_n, desc->kind == LS_OP_SOFTMAX_XENT ? 20.0f : 1.0f);
+    for (size_t i = 0; desc->kind == LS_OP_POOL && i < d->x_n; i++)
+        d->x[i] = rintf(4 * d->x[i]); /* equal values, for the first maximum to win */
     d->dy = draws(seed, 2, d->y_n, 1);
     for (int i = 0; i < op->params; i++) {
         d->param_n[i] = op->param_floats[i];
@@ -238,8 +247,12 @@ static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, l
     size_t x_bytes = ls_lanes_bytes(rows, desc->x.c, desc->x.h, desc->x.w);
     float *x = poisoned(x_bytes), *dx = poisoned(x_bytes);
     float *y = poisoned(op->y.bytes), *dy = poisoned(op->y.bytes);
-    ls_op_buffers b = {.x = x, .y = y, .dy = dy, .dx = desc->needs_dx ? dx : NULL,
-                       .labels = in->labels + first, .stats = out->stats,
+    ls_op_buffers b = {.x = x,
+                       .y = y,
+                       .dy = dy,
+                       .dx = desc->needs_dx ? dx : NULL,
+                       .labels = in->labels + first,
+                       .stats = out->stats,
                        .saved = poisoned(op->saved_bytes),
                        .scratch = poisoned(op->scratch_bytes)};
     ls_error err = {0};
@@ -287,8 +300,8 @@ static void run_blocks(ls_op *whole, ls_op *rest, const ls_op_desc *desc, const 
     }
 }
 
-lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
-                      const lanes_data *in, int block, int again)
+lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc, const lanes_data *in,
+                      int block, int again)
 {
     const int rows = desc->x.rows;
     if (block == 0 || block > rows)
@@ -351,8 +364,7 @@ void lanes_expect_near(const char *what, const lanes_data *got, const lanes_data
     if (!(fabs((double)got->stats[0] - loss) <= 1e-6 * (1 + fabs(loss))))
         fail_msg("%s\n    loss %.9g, not %.9g", what, (double)got->stats[0], loss);
     if (got->stats[1] != (float)times * want->stats[1])
-        fail_msg("%s\n    correct %g, not %g", what, (double)got->stats[1],
-                 (double)want->stats[1]);
+        fail_msg("%s\n    correct %g, not %g", what, (double)got->stats[1], (double)want->stats[1]);
 }
 
 void lanes_expect_same(const char *what, const lanes_data *a, const lanes_data *b)

@@ -16,8 +16,8 @@
 /* Inputs and results of one op; arrays that an op has no use for are NULL. */
 typedef struct lanes_data {
     size_t x_n, y_n, param_n[LS_OP_PARAMS];
-    float *x, *dy, *param[LS_OP_PARAMS];    /* inputs */
-    float *y, *dx, *grad[LS_OP_PARAMS];     /* results */
+    float *x, *dy, *param[LS_OP_PARAMS]; /* inputs */
+    float *y, *dx, *grad[LS_OP_PARAMS];  /* results */
     float stats[2];
     uint8_t *labels;
 } lanes_data;
@@ -30,8 +30,8 @@ void lanes_data_destroy(lanes_data *data);
  * that many rows (a twin for the rest) with LS_RUN_ACCUMULATE from the second block on; 0 is all
  * at once. With `again` everything is run a second time, accumulating, so that sums double.
  * Memory that an op may not rely on is filled with NaN. */
-lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
-                      const lanes_data *in, int block, int again);
+lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc, const lanes_data *in,
+                      int block, int again);
 
 /* The same by the reference back end, a fused pool taken apart. */
 lanes_data *lanes_oracle(const ls_op_desc *desc, const lanes_data *in);

@@ -50,8 +50,13 @@ static ls_op_desc random_conv(dice *d, int number)
 {
     int many = number % 5 == 0, side = many ? 9 : 17;
     int in = roll(d, 1, many ? 70 : 9), out = roll(d, 1, many ? 70 : 21);
-    ls_conv2d k = {.out = out, .kh = roll(d, 1, 7), .kw = roll(d, 1, 7), .sh = roll(d, 1, 3),
-                   .sw = roll(d, 1, 3), .ph = roll(d, 0, 3), .pw = roll(d, 0, 3),
+    ls_conv2d k = {.out = out,
+                   .kh = roll(d, 1, 7),
+                   .kw = roll(d, 1, 7),
+                   .sh = roll(d, 1, 3),
+                   .sw = roll(d, 1, 3),
+                   .ph = roll(d, 0, 3),
+                   .pw = roll(d, 0, 3),
                    .bias = roll(d, 0, 3) > 0};
     if (number % 7 == 0)
         k.kh = k.kw = 1;
@@ -68,8 +73,8 @@ static ls_op_desc random_conv(dice *d, int number)
 
 static ls_op_desc random_dense(dice *d, int number)
 {
-    ls_op_desc desc = start(d, LS_OP_DENSE, roll(d, 1, 70), roll(d, 1, 20), roll(d, 1, 5),
-                            roll(d, 1, 5));
+    ls_op_desc desc =
+        start(d, LS_OP_DENSE, roll(d, 1, 70), roll(d, 1, 20), roll(d, 1, 5), roll(d, 1, 5));
     desc.u.dense = (ls_dense){roll(d, 1, number % 2 ? 40 : 150), roll(d, 0, 3) > 0};
     desc.fuse_relu = roll(d, 0, 1);
     return desc;
@@ -77,11 +82,11 @@ static ls_op_desc random_dense(dice *d, int number)
 
 static ls_op_desc random_pool(dice *d, int number)
 {
-    ls_op_desc desc = start(d, LS_OP_POOL, roll(d, 1, 40), roll(d, 1, 8), roll(d, 4, 13),
-                            roll(d, 4, 13));
+    ls_op_desc desc =
+        start(d, LS_OP_POOL, roll(d, 1, 40), roll(d, 1, 8), roll(d, 4, 13), roll(d, 4, 13));
     int kh = roll(d, 1, 4), kw = roll(d, 1, 4);
-    desc.pool = (ls_pool2d){number % 2, kh, kw, roll(d, 1, 3), roll(d, 1, 3),
-                            roll(d, 0, kh / 2), roll(d, 0, kw / 2)};
+    desc.pool = (ls_pool2d){
+        number % 2, kh, kw, roll(d, 1, 3), roll(d, 1, 3), roll(d, 0, kh / 2), roll(d, 0, kw / 2)};
     return desc;
 }
 
@@ -102,8 +107,8 @@ static ls_op_desc random_loss(dice *d, int number)
 typedef ls_op_desc draw_desc(dice *d, int number);
 
 /* What is to be compared for one description and one set of kernels. */
-typedef void compare(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
-                     const lanes_data *in, const char *what);
+typedef void compare(const ls_lanes_kernels *kernels, const ls_op_desc *desc, const lanes_data *in,
+                     const char *what);
 
 static void for_each_case(draw_desc *draw, compare *check, uint64_t seed, int cases)
 {

@@ -1,0 +1,222 @@
+/* Batch normalisation's passes over one run of vectors. See cpu_kernels.h. */
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_vec.h"
+
+/* Calls PASS(part, n) for each register's share of a run's sixteen lanes: n is LANES_VEC, a
+ * constant, wherever the share is whole. */
+#define FOR_EACH_PART(run, PASS) \
+    do { \
+        int part_ = 0; \
+        for (; part_ + LANES_VEC <= (run)->width; part_ += LANES_VEC) \
+            PASS(part_, LANES_VEC); \
+        if (part_ < (run)->width) \
+            PASS(part_, (run)->width - part_); \
+    } while (0)
+
+/* Four sums side by side hide the latency of the additions. */
+LANES_INLINE void sum_part(const ls_run *run, int n, const float *x, float *sum)
+{
+    const size_t count = run->count, step = run->step;
+    vec s[4] = {{0}};
+    for (size_t r = 0; r < run->rows; r++, x += run->row) {
+        size_t i = 0;
+        for (; i + 4 <= count; i += 4)
+            for (size_t k = 0; k < 4; k++)
+                s[k] += vec_load_part(x + (i + k) * step, n);
+        for (; i < count; i++)
+            s[0] += vec_load_part(x + i * step, n);
+    }
+    vec_store_part(sum, vec_load_part(sum, n) + ((s[0] + s[1]) + (s[2] + s[3])), n);
+}
+
+static void norm_sum(const ls_run *run, const float *x, float *sum)
+{
+#define PASS(at, n) sum_part(run, n, x + (at), sum + (at))
+    FOR_EACH_PART(run, PASS);
+#undef PASS
+}
+
+LANES_INLINE vec square_at(const float *x, vec mean, int n)
+{
+    vec d = vec_load_part(x, n) - mean;
+    return d * d;
+}
+
+LANES_INLINE void squares_part(const ls_run *run, int n, const float *x, const float *mean,
+                               float *sum)
+{
+    const size_t count = run->count, step = run->step;
+    vec s[4] = {{0}}, m = vec_load_part(mean, n);
+    for (size_t r = 0; r < run->rows; r++, x += run->row) {
+        size_t i = 0;
+        for (; i + 4 <= count; i += 4)
+            for (size_t k = 0; k < 4; k++)
+                s[k] += square_at(x + (i + k) * step, m, n);
+        for (; i < count; i++)
+            s[0] += square_at(x + i * step, m, n);
+    }
+    vec_store_part(sum, vec_load_part(sum, n) + ((s[0] + s[1]) + (s[2] + s[3])), n);
+}
+
+static void norm_squares(const ls_run *run, const float *x, const float *mean, float *sum)
+{
+#define PASS(at, n) squares_part(run, n, x + (at), mean + (at), sum + (at))
+    FOR_EACH_PART(run, PASS);
+#undef PASS
+}
+
+LANES_INLINE void normalise_part(const ls_run *run, int at, int n, const ls_norm *norm,
+                                 const float *x, const float *x2, float *y, int relu, int stream)
+{
+    vec mean = vec_load_part(norm->mean + at, n), scale = vec_load_part(norm->scale + at, n);
+    vec shift = vec_load_part(norm->shift + at, n);
+    for (size_t r = 0; r < run->rows; r++) {
+        size_t i = r * run->row + (size_t)at, end = i + run->count * run->step;
+        for (; i < end; i += run->step) {
+            vec v = (vec_load_part(x + i, n) - mean) * scale + shift;
+            if (x2)
+                v += vec_load_part(x2 + i, n);
+            vec_store_out(y + i, relu ? vec_relu(v) : v, n, stream);
+        }
+    }
+    vec_store_fence(stream);
+}
+
+static void norm_normalise(const ls_run *run, const ls_norm *norm, const float *x, const float *x2,
+                           float *y, int relu)
+{
+#define STREAMED(at, n, x2, relu) \
+    do { \
+        if (run->stream && (n) == LANES_VEC) \
+            normalise_part(run, at, n, norm, x, x2, y, relu, 1); \
+        else \
+            normalise_part(run, at, n, norm, x, x2, y, relu, 0); \
+    } while (0)
+#define PASS(at, n) \
+    do { \
+        if (x2 && relu) \
+            STREAMED(at, n, x2, 1); \
+        else if (x2) \
+            STREAMED(at, n, x2, 0); \
+        else if (relu) \
+            STREAMED(at, n, NULL, 1); \
+        else \
+            STREAMED(at, n, NULL, 0); \
+    } while (0)
+    FOR_EACH_PART(run, PASS);
+#undef STREAMED
+#undef PASS
+}
+
+typedef struct norm_vecs {
+    vec mean, scale, shift;
+} norm_vecs;
+
+LANES_INLINE norm_vecs norm_load(const ls_norm *norm, int at, int n)
+{
+    return (norm_vecs){vec_load_part(norm->mean + at, n), vec_load_part(norm->scale + at, n),
+                       vec_load_part(norm->shift + at, n)};
+}
+
+/* dy behind the mask; `d` is x − mean. */
+LANES_INLINE vec norm_g(const norm_vecs *v, ls_norm_mask mask, vec d, const float *y,
+                        const float *dy, int n)
+{
+    vec g = vec_load_part(dy, n);
+    if (mask == LS_NORM_OF_X)
+        return vec_where_positive(d * v->scale + v->shift, g);
+    if (mask == LS_NORM_OF_Y)
+        return vec_where_positive(vec_load_part(y, n), g);
+    return g;
+}
+
+LANES_INLINE void norm_sum_at(const norm_vecs *v, ls_norm_mask mask, size_t i, int n, const float *x,
+                              const float *y, const float *dy, float *dx2, vec *sum_g, vec *sum_gx)
+{
+    vec d = vec_load_part(x + i, n) - v->mean;
+    vec g = norm_g(v, mask, d, y + i, dy + i, n);
+    *sum_g += g;
+    *sum_gx += g * d;
+    if (dx2)
+        vec_store_part(dx2 + i, g, n);
+}
+
+LANES_INLINE void norm_sums_part(const ls_run *run, int at, int n, const ls_norm *norm,
+                                 ls_norm_mask mask, const float *x, const float *y, const float *dy,
+                                 float *dx2, float *sum)
+{
+    const norm_vecs v = norm_load(norm, at, n);
+    vec s[2] = {{0}}, t[2] = {{0}};
+    for (size_t r = 0; r < run->rows; r++) {
+        size_t i = r * run->row + (size_t)at;
+        size_t end = i + run->count * run->step;
+        for (; i + run->step < end; i += 2 * run->step)
+            for (size_t k = 0; k < 2; k++)
+                norm_sum_at(&v, mask, i + k * run->step, n, x, y, dy, dx2, &s[k], &t[k]);
+        if (i < end)
+            norm_sum_at(&v, mask, i, n, x, y, dy, dx2, &s[0], &t[0]);
+    }
+    float *sum_g = sum + at, *sum_gx = sum + LS_RUN_LANES + at;
+    vec_store_part(sum_g, vec_load_part(sum_g, n) + (s[0] + s[1]), n);
+    vec_store_part(sum_gx, vec_load_part(sum_gx, n) + (t[0] + t[1]), n);
+}
+
+static void norm_sums(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
+                      const float *y, const float *dy, float *dx2, float *sum)
+{
+#define PASS(at, n) \
+    do { \
+        if (mask == LS_NORM_OF_Y && dx2) \
+            norm_sums_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, dx2, sum); \
+        else if (mask == LS_NORM_OF_X && !dx2) \
+            norm_sums_part(run, at, n, norm, LS_NORM_OF_X, x, x, dy, NULL, sum); \
+        else if (mask == LS_NORM_OF_Y) \
+            norm_sums_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, NULL, sum); \
+        else \
+            norm_sums_part(run, at, n, norm, LS_NORM_ALL, x, x, dy, dx2, sum); \
+    } while (0)
+    FOR_EACH_PART(run, PASS);
+#undef PASS
+}
+
+LANES_INLINE void norm_dx_part(const ls_run *run, int at, int n, const ls_norm *norm,
+                               ls_norm_mask mask, const float *x, const float *y, const float *dy,
+                               const float *to, float *dx, int stream)
+{
+    norm_vecs v = norm_load(norm, at, n);
+    vec a = vec_load_part(to + at, n), b = vec_load_part(to + LS_RUN_LANES + at, n);
+    vec c = vec_load_part(to + 2 * LS_RUN_LANES + at, n);
+    for (size_t r = 0; r < run->rows; r++) {
+        size_t i = r * run->row + (size_t)at, end = i + run->count * run->step;
+        for (; i < end; i += run->step) {
+            vec d = vec_load_part(x + i, n) - v.mean;
+            vec g = norm_g(&v, mask, d, y + i, dy + i, n);
+            vec_store_out(dx + i, a * g + (b * d + c), n, stream);
+        }
+    }
+    vec_store_fence(stream);
+}
+
+static void norm_dx(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
+                    const float *y, const float *dy, const float *to, float *dx)
+{
+#define STREAMED(at, n, mask, y) \
+    do { \
+        if (run->stream && (n) == LANES_VEC) \
+            norm_dx_part(run, at, n, norm, mask, x, y, dy, to, dx, 1); \
+        else \
+            norm_dx_part(run, at, n, norm, mask, x, y, dy, to, dx, 0); \
+    } while (0)
+#define PASS(at, n) \
+    do { \
+        if (mask == LS_NORM_OF_Y) \
+            STREAMED(at, n, LS_NORM_OF_Y, y); \
+        else if (mask == LS_NORM_OF_X) \
+            STREAMED(at, n, LS_NORM_OF_X, x); \
+        else \
+            STREAMED(at, n, LS_NORM_ALL, x); \
+    } while (0)
+    FOR_EACH_PART(run, PASS);
+#undef STREAMED
+#undef PASS
+}
