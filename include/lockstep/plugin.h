@@ -102,19 +102,21 @@ typedef struct ls_pool2d {
     int kh, kw, sh, sw, ph, pw;
 } ls_pool2d;
 
-/* y = (pixel / 255 − mean[c]) / std[c]; channels beyond the fourth use the fourth's.
- * In a gather whose desc has `training` set, the image is first cropped and flipped at random: with
- * w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row), pixel (i, j) comes from
- * (i + w[0] mod (2·crop + 1) − crop, j + w[1] mod (2·crop + 1) − crop), a pixel of 0 outside the image, and
- * columns are mirrored before that when `flip` is set and w[2] is odd. */
+/* y = (pixel / 255 − mean[c]) / std[c], each operation rounded to fp32; channels beyond the fourth
+ * use the fourth's.
+ * In a gather whose desc has `training` set, the image is first changed at random. With
+ * w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row): when `flip` is set and w[2] is
+ * odd, its columns are mirrored; then pixel (i, j) is the one at (i + w[0] mod (2·crop + 1) − crop,
+ * j + w[1] mod (2·crop + 1) − crop), or a pixel of 0 where that is outside the image. */
 typedef struct ls_gather {
     float mean[4], std[4];
-    int crop; /* pixels of zero padding for random crops, 0: none */
+    int crop; /* pixels of zero padding for random crops, at most h + w; 0: none */
     int flip; /* non-zero: mirror half of the images */
 } ls_gather;
 
 /* g ← g·scale + weight_decay·w;  v ← momentum·v + g (g alone when momentum is 0);
- * w ← w − lr·v, or with `nesterov` w ← w − lr·(g + momentum·v). As PyTorch's SGD. */
+ * w ← w − lr·v, or with `nesterov` w ← w − lr·(g + momentum·v), v the new one. As PyTorch's SGD,
+ * with a velocity that starts from zero. */
 typedef struct ls_sgd {
     float momentum, weight_decay;
     size_t count;     /* floats in the arena, a multiple of 16 */
@@ -122,7 +124,9 @@ typedef struct ls_sgd {
 } ls_sgd;
 
 /* g ← g·scale;  m ← β₁·m + (1 − β₁)·g;  v ← β₂·v + (1 − β₂)·g²;  w ← w·(1 − lr·weight_decay);
- * w ← w − lr/(1 − β₁ᵗ) · m / (√v/√(1 − β₂ᵗ) + ε), t = args->step from 1. As PyTorch's AdamW. */
+ * w ← w − lr/(1 − β₁ᵗ) · m / (√v/√(1 − β₂ᵗ) + ε), t = args->step from 1. The two
+ * 1 − βᵗ are small differences: they are taken in double. m is slot[0], v is slot[1], both zero at
+ * first. As PyTorch's AdamW. */
 typedef struct ls_adamw {
     float beta1, beta2, epsilon, weight_decay;
     size_t count;     /* floats in the arena, a multiple of 16 */
@@ -131,21 +135,22 @@ typedef struct ls_adamw {
 /* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and
  * variance (divided by n); forward also writes its contribution to the running statistics:
  * rows·mean [c], then rows·variance·n/(n − 1) [c] (n the values per channel, the factor 1 when n is
- * 1). Evaluation: the running statistics. */
+ * 1). Evaluation: the running statistics. With fuse_add and fuse_relu, y = max(… + x2, 0). */
 typedef struct ls_batchnorm {
     float epsilon;
 } ls_batchnorm;
 
-/* Element e (in c, h, w order) of dataset row r is dropped when
- * ls_rng_uniform(seed, stream, epoch, r·(c·h·w) + e) < p. */
+/* Element e (in c, h, w order) of dataset row r = args->rows[row of the batch] is dropped when
+ * ls_rng_uniform(seed, stream, epoch, r·(c·h·w) + e) < p, the index in 64 bits: it is 0 in y and in
+ * dx. The others are multiplied with 1/(1 − p). 0 ≤ p < 1. */
 typedef struct ls_dropout {
     float p;
     uint32_t stream;
 } ls_dropout;
 
 /* Logits are vectors (h = w = 1). The target is (1 − smoothing) for the label plus smoothing /
- * classes for each; the loss is the cross-entropy with that target. A row is correct when its first
- * largest logit is the label's. */
+ * classes for each, the label included; the loss is −Σ target·log(softmax), in evaluation too. A
+ * row is correct when its first largest logit is the label's. */
 typedef struct ls_softmax_xent {
     float smoothing;
 } ls_softmax_xent;
@@ -160,7 +165,7 @@ typedef struct ls_op_desc {
     size_t size;      /* sizeof(ls_op_desc) */
     ls_op_kind kind;
     ls_tensor x;      /* the input as its producer made it; for a gather: one dataset row, u8, with
-                         `rows` the rows of a batch. Unused by LS_OP_SGD */
+                         `rows` the rows of a batch. Unused by optimizers and LS_OP_RUNNING */
     ls_tensor x2;     /* LS_OP_ADD and fuse_add: the second input */
     const ls_layout *y_hint; /* what preferred_layout said of y's first consumer, or NULL */
     const ls_op *twin; /* an op of the same layer for another number of rows, or NULL: parameters
@@ -188,8 +193,8 @@ typedef struct ls_op_desc {
 /* What changes from call to call. One per replica, in host memory that the op reads when its work
  * is enqueued (CPU) or that the replica copies to the device (CUDA). */
 typedef struct ls_step_args {
-    const uint32_t *rows; /* gather: dataset row of each row of the batch */
-    float lr;             /* sgd */
+    const uint32_t *rows; /* gather, dropout: dataset row of each row of the batch */
+    float lr;             /* optimizers */
     float scale;          /* optimizers: what the gradient sum is multiplied with */
     float row_scale;      /* running statistics: 1 / rows of the minibatch */
     uint64_t step;        /* optimizers: this step's number, from 1 */
@@ -209,8 +214,8 @@ typedef struct ls_op_buffers {
     void *y;
     const void *dy;        /* NULL in an op that is never trained */
     void *dx;              /* NULL unless needs_dx; softmax_xent writes it in forward */
-    float *param[LS_OP_PARAMS]; /* sgd: param[0] is the arena of weights */
-    float *grad[LS_OP_PARAMS];  /* sgd: grad[0] is the arena of gradients, read only */
+    float *param[LS_OP_PARAMS]; /* optimizers: param[0] is the arena of weights */
+    float *grad[LS_OP_PARAMS];  /* optimizers: grad[0] is the arena of gradients, read only */
     float *slot[LS_OP_SLOTS];   /* sgd: slot[0] is the velocity, NULL when momentum is 0 */
     const uint8_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
     uint8_t *labels_out;   /* gather: the batch's */
@@ -225,11 +230,12 @@ typedef struct ls_op_buffers {
 
 /* Flags of forward and backward. */
 enum {
-    /* Add to parameter gradients (backward) and stats (forward) instead of overwriting them: a
-     * shard that is worked through in several blocks of rows. */
+    /* Add to parameter gradients (backward), and to stats and contributions (forward), instead of
+     * overwriting them: a shard that is worked through in several blocks of rows. */
     LS_RUN_ACCUMULATE = 1,
     /* Forward alone follows, in evaluation: batchnorm uses the running statistics, dropout passes
-     * everything. */
+     * everything. This flag alone decides: without it both do what training does, also in an op
+     * whose `training` is 0 because nothing before it learns. A gather goes by its `training`. */
     LS_RUN_EVALUATE = 2
 };
 
@@ -238,7 +244,7 @@ typedef struct ls_op_impl {
     int (*bind)(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
     int (*forward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
     /* Reads dy (and what forward saved), writes param gradients and dx. Optional: gather,
-     * softmax_xent and sgd have none. */
+     * softmax_xent, the optimizers and running have none. */
     int (*backward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
     /* Canonical host fp32 (row-major, shapes as in ls_op_kind) → the op's layout at `dst` in
      * device memory, padding zeroed; and back. Optional in ops without parameters. */

@@ -1,5 +1,7 @@
 #include "ops/definitions.h"
 
+#include "base/rng.h"
+
 #include <math.h>
 
 static size_t at(const ls_tensor *t, int n, int c, int i, int j)
@@ -87,32 +89,97 @@ static size_t pool(double *y, const ls_op_desc *d, const double *x)
 static size_t loss(double *y, const ls_op_desc *d, const double *x, const uint8_t *labels)
 {
     int classes = d->x.c * d->x.h * d->x.w;
+    double smoothing = (double)d->u.softmax_xent.smoothing;
     y[0] = 0;
-    for (int n = 0; n < d->x.rows; n++) {
-        double sum = 0;
-        for (int i = 0; i < classes; i++)
-            sum += exp(x[n * classes + i] - x[n * classes + labels[n]]);
-        y[0] += log(sum);
-    }
+    for (int n = 0; n < d->x.rows; n++)
+        for (int i = 0; i < classes; i++) {
+            double sum = 0, target = smoothing / classes + (i == labels[n] ? 1 - smoothing : 0);
+            for (int k = 0; k < classes; k++)
+                sum += exp(x[n * classes + k] - x[n * classes + i]);
+            y[0] += target * log(sum); /* −log of the softmax of logit i */
+        }
     return 1;
 }
 
-size_t define(double *y, const ls_op_desc *desc, const double *x, const double *weight,
-              const double *bias, const uint8_t *labels)
+static double mean_of(const ls_tensor *t, const double *x, int c)
+{
+    double sum = 0;
+    for (int n = 0; n < t->rows; n++)
+        for (int k = 0; k < t->h * t->w; k++)
+            sum += x[at(t, n, c, k / t->w, k % t->w)];
+    return sum / (t->rows * t->h * t->w);
+}
+
+/* The mean of the squares of deviations. */
+static double variance_of(const ls_tensor *t, const double *x, int c)
+{
+    double sum = 0, mean = mean_of(t, x, c);
+    for (int n = 0; n < t->rows; n++)
+        for (int k = 0; k < t->h * t->w; k++)
+            sum += pow(x[at(t, n, c, k / t->w, k % t->w)] - mean, 2);
+    return sum / (t->rows * t->h * t->w);
+}
+
+static void norm(double *y, const ls_op_desc *d, const definition_inputs *in)
+{
+    const ls_tensor *t = &d->x;
+    for (int c = 0; c < t->c; c++) {
+        double mean = mean_of(t, in->x, c), variance = variance_of(t, in->x, c);
+        double deviation = sqrt(variance + (double)d->u.batchnorm.epsilon);
+        for (int n = 0; n < t->rows; n++)
+            for (int k = 0; k < t->h * t->w; k++) {
+                size_t e = at(t, n, c, k / t->w, k % t->w);
+                y[e] = (in->x[e] - mean) / deviation * in->weight[c] + in->bias[c];
+            }
+    }
+}
+
+void define_contribution(double *out, const ls_op_desc *d, const double *x)
+{
+    const ls_tensor *t = &d->x;
+    int n = t->rows * t->h * t->w;
+    for (int c = 0; c < t->c; c++) {
+        out[c] = t->rows * mean_of(t, x, c);
+        out[t->c + c] = t->rows * variance_of(t, x, c) * (n > 1 ? (double)n / (n - 1) : 1);
+    }
+}
+
+static double dropped(const ls_op_desc *d, const definition_inputs *in, size_t i)
+{
+    size_t row = (size_t)d->x.c * (size_t)d->x.h * (size_t)d->x.w;
+    float u = ls_rng_uniform(in->seed, d->u.dropout.stream, in->epoch,
+                             in->rows[i / row] * (uint64_t)row + i % row);
+    return u < d->u.dropout.p ? 0 : in->x[i] / (1 - (double)d->u.dropout.p);
+}
+
+static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t i)
+{
+    switch (d->kind) {
+    case LS_OP_SIGMOID: return 1 / (1 + exp(-in->x[i]));
+    case LS_OP_TANH: return tanh(in->x[i]);
+    case LS_OP_ADD: return in->x[i] + in->x2[i];
+    case LS_OP_DROPOUT: return dropped(d, in, i);
+    default: return in->x[i];
+    }
+}
+
+size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in)
 {
     size_t n = (size_t)desc->x.rows * (size_t)desc->x.c * (size_t)desc->x.h * (size_t)desc->x.w;
     switch (desc->kind) {
-    case LS_OP_CONV2D: n = conv(y, desc, x, weight, bias); break;
-    case LS_OP_DENSE: n = dense(y, desc, x, weight, bias); break;
-    case LS_OP_POOL: n = pool(y, desc, x); break;
-    case LS_OP_SOFTMAX_XENT: n = loss(y, desc, x, labels); break;
+    case LS_OP_CONV2D: n = conv(y, desc, in->x, in->weight, in->bias); break;
+    case LS_OP_DENSE: n = dense(y, desc, in->x, in->weight, in->bias); break;
+    case LS_OP_POOL: n = pool(y, desc, in->x); break;
+    case LS_OP_SOFTMAX_XENT: n = loss(y, desc, in->x, in->labels); break;
+    case LS_OP_BATCHNORM: norm(y, desc, in); break;
     default:
         for (size_t i = 0; i < n; i++)
-            y[i] = x[i];
+            y[i] = pointwise(desc, in, i);
         break;
     }
-    if (desc->kind == LS_OP_RELU || desc->fuse_relu)
-        for (size_t i = 0; i < n; i++)
-            y[i] = fmax(y[i], 0);
+    for (size_t i = 0; desc->fuse_add && i < n; i++)
+        y[i] += in->x2[i];
+    for (size_t i = 0; (desc->kind == LS_OP_RELU || desc->fuse_relu) && i < n; i++)
+        y[i] = fmax(y[i], 0);
     return n;
 }

@@ -5,10 +5,19 @@
 
 #include <lockstep/plugin.h>
 
-/* What `desc` computes from x and the parameters (bias NULL: none): y, or for softmax_xent the
- * summed loss as y[0]. Returns the number of values. Conv2d, dense, pool, relu, softmax_xent;
- * fused forms included. */
-size_t define(double *y, const ls_op_desc *desc, const double *x, const double *weight,
-              const double *bias, const uint8_t *labels);
+typedef struct definition_inputs {
+    const double *x, *x2, *weight, *bias; /* bias NULL: none */
+    const uint8_t *labels;
+    const uint32_t *rows; /* of the data set, for dropout */
+    uint64_t seed;
+    uint32_t epoch;
+} definition_inputs;
+
+/* What `desc` computes in training: y, or for softmax_xent the summed loss as y[0]. Returns the
+ * number of values. Every kind with an x but gather; fused add and relu included. */
+size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in);
+
+/* What a batchnorm contributes to the running statistics, 2·c values. */
+void define_contribution(double *out, const ls_op_desc *desc, const double *x);
 
 #endif

@@ -181,7 +181,7 @@ op_chain op_make_loss(uint64_t seed)
     ls_tensor x = {LS_F32, op_draw(&d, 1, 64), op_draw(&d, 2, 100), 1, 1, NULL, 0};
     op_add_plain(&chain, LS_OP_SOFTMAX_XENT, &x);
     chain.spread = op_flip(&d) ? 23.0f : 1.0f; /* 23·√12: up to ±80 */
-    chain.needs_dx = chain.training = seed % 4 != 0;
+    chain.needs_dx = chain.training = seed % 5 != 0;
     return chain;
 }
 
@@ -290,7 +290,7 @@ static op_chain lenet(uint64_t seed, int fused)
     op_chain chain = {.seed = seed, .training = 1, .grid = 1, .hints = (int)(seed / 6 % 2)};
     ls_tensor x = {LS_F32, rows[seed % 6], 1, 28, 28, NULL, 0};
     op_add_plain(&chain, LS_OP_GATHER, &x);
-    chain.op[0].u.gather = (ls_gather){{0.5f}, {0.25f}};
+    chain.op[0].u.gather = (ls_gather){.mean = {0.5f}, .std = {0.25f}};
     add_stage(&chain, 20, 3, fused);
     add_stage(&chain, 50, 5, fused);
     ls_op_desc dense = {.kind = LS_OP_DENSE, .fuse_relu = fused, .u.dense = {128, 1}};

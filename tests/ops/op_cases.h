@@ -55,4 +55,29 @@ op_chain op_make_fused_lenet(uint64_t seed);
 /* Any of the above, up to op_make_after_conv, that every device takes part in, all kinds in turn. */
 op_chain op_make_any(uint64_t seed);
 
+/* ---- op_cases_norm.c ------------------------------------------------------------------------ */
+
+op_chain op_make_norm(uint64_t seed);
+op_chain op_make_norm_evaluate(uint64_t seed); /* of ops made for training, and of others */
+op_chain op_make_add(uint64_t seed);
+op_chain op_make_sigmoid(uint64_t seed);
+op_chain op_make_tanh(uint64_t seed);
+op_chain op_make_dropout(uint64_t seed);
+op_chain op_make_smooth_loss(uint64_t seed);
+op_chain op_make_augmented(uint64_t seed);
+
+/* Fused forms. */
+op_chain op_make_norm_relu(uint64_t seed);
+op_chain op_make_norm_add(uint64_t seed); /* mostly with the relu as well */
+op_chain op_make_add_relu(uint64_t seed);
+
+/* Ops that read what convolutions wrote. */
+op_chain op_make_add_of_convs(uint64_t seed);
+op_chain op_make_norm_after_conv(uint64_t seed); /* or an activation, or dropout */
+op_chain op_make_residual(uint64_t seed);
+
+/* Of these: those whose rows do not see one another, and those with batch norm. */
+op_chain op_make_rowwise(uint64_t seed);
+op_chain op_make_any_norm(uint64_t seed);
+
 #endif

@@ -1,7 +1,5 @@
 #include "ops/op_chain.h"
 
-#include "ref/ref.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +8,15 @@
 
 #include <cmocka.h>
 
-static const char *const names[] = {"?",    "gather", "conv2d", "dense", "pool",
-                                    "relu", "xent",   "sgd",    "export"};
+static const char *const names[] = {
+    "?",      "gather",    "conv2d", "dense",   "pool", "relu",    "xent",  "sgd",
+    "export", "batchnorm", "add",    "sigmoid", "tanh", "dropout", "adamw", "running",
+};
+
+const char *op_kind_name(int kind)
+{
+    return names[kind];
+}
 
 size_t op_row(const ls_tensor *t)
 {
@@ -25,37 +30,75 @@ void *op_zeros(size_t n, size_t size)
     return memory;
 }
 
-static int op_text(char *out, size_t size, const ls_op_desc *d)
+/* A buffer that is filled up by appending. */
+typedef struct writer {
+    char *at;
+    size_t left;
+} writer;
+
+__attribute__((format(printf, 2, 3))) static void put(writer *w, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(w->at, w->left, format, list);
+    va_end(list);
+    size_t used = n < 0 ? 0 : (size_t)n < w->left ? (size_t)n : w->left - 1;
+    w->at += used;
+    w->left -= used;
+}
+
+static void put_fused(writer *w, const ls_op_desc *d)
+{
+    const ls_pool2d *p = &d->pool;
+    put(w, "%s%s%s", d->fuse_add ? "+add" : "", d->fuse_relu ? "+relu" : "",
+        d->fuse_pool ? "+pool" : "");
+    if (d->kind == LS_OP_POOL || d->fuse_pool)
+        put(w, "(%s %d×%d, stride %d×%d, pad %d×%d)", p->max ? "max" : "avg", p->kh, p->kw, p->sh,
+            p->sw, p->ph, p->pw);
+}
+
+static void put_op(writer *w, const ls_op_desc *d)
 {
     const ls_conv2d *v = &d->u.conv2d;
-    const ls_pool2d *p = &d->pool;
-    int n = snprintf(out, size, " → %s", names[d->kind]);
-    char *at = out + n;
-    size_t left = size - (size_t)n;
-    if (d->kind == LS_OP_CONV2D)
-        n += snprintf(at, left, "(%d, %d×%d, stride %d×%d, pad %d×%d%s%s%s)", v->out, v->kh, v->kw,
-                      v->sh, v->sw, v->ph, v->pw, v->bias ? ", bias" : "",
-                      d->fuse_relu ? ", relu" : "", d->fuse_pool ? ", pool" : "");
-    if (d->kind == LS_OP_DENSE)
-        n += snprintf(at, left, "(%d%s%s)", d->u.dense.out, d->u.dense.bias ? ", bias" : "",
-                      d->fuse_relu ? ", relu" : "");
-    if (d->kind == LS_OP_POOL || d->fuse_pool)
-        n += snprintf(out + n, size - (size_t)n, "(%s %d×%d, stride %d×%d, pad %d×%d)",
-                      p->max ? "max" : "avg", p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
-    return n;
+    const ls_gather *g = &d->u.gather;
+    put(w, " → %s", names[d->kind]);
+    switch (d->kind) {
+    case LS_OP_CONV2D:
+        put(w, "(%d, %d×%d, stride %d×%d, pad %d×%d%s)", v->out, v->kh, v->kw, v->sh, v->sw, v->ph,
+            v->pw, v->bias ? ", bias" : "");
+        break;
+    case LS_OP_DENSE: put(w, "(%d%s)", d->u.dense.out, d->u.dense.bias ? ", bias" : ""); break;
+    case LS_OP_BATCHNORM: put(w, "(ε %g)", (double)d->u.batchnorm.epsilon); break;
+    case LS_OP_DROPOUT: put(w, "(p %g)", (double)d->u.dropout.p); break;
+    case LS_OP_SOFTMAX_XENT: put(w, "(smoothing %g)", (double)d->u.softmax_xent.smoothing); break;
+    case LS_OP_GATHER: put(w, "(crop %d%s)", g->crop, g->flip ? ", flip" : ""); break;
+    default: break;
+    }
+    put_fused(w, d);
+}
+
+static void put_source(writer *w, const char *what, int source)
+{
+    if (source == OP_SECOND)
+        put(w, " [%s: second input]", what);
+    else if (source)
+        put(w, " [%s: op %d]", what, source - 1);
 }
 
 const char *op_chain_text(const op_chain *chain)
 {
-    static char text[1024];
+    static char text[1500];
+    writer w = {text, sizeof text};
     const ls_tensor *x = &chain->op[0].x;
-    int n = snprintf(text, sizeof text, "seed %llu: %d×%d×%d×%d", (unsigned long long)chain->seed,
-                     x->rows, x->c, x->h, x->w);
-    for (int i = 0; i < chain->count; i++)
-        n += op_text(text + n, sizeof text - (size_t)n, &chain->op[i]);
-    snprintf(text + n, sizeof text - (size_t)n, "%s%s%s%s", chain->training ? "" : ", inference",
-             chain->needs_dx ? ", dx" : "", chain->hints ? ", hints" : "",
-             chain->grid ? ", grid" : "");
+    put(&w, "seed %llu: %d×%d×%d×%d", (unsigned long long)chain->seed, x->rows, x->c, x->h, x->w);
+    for (int i = 0; i < chain->count; i++) {
+        put_op(&w, &chain->op[i]);
+        put_source(&w, "x", chain->source[i]);
+        put_source(&w, "x2", chain->source2[i]);
+    }
+    put(&w, "%s%s%s%s%s", chain->training ? "" : ", inference",
+        chain->evaluate ? ", in evaluation" : "", chain->needs_dx ? ", dx" : "",
+        chain->hints ? ", hints" : "", chain->grid ? ", grid" : "");
     return text;
 }
 
@@ -66,45 +109,75 @@ int op_ends_in_loss(const op_chain *chain)
 
 int op_has_params(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE;
+    return d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE || d->kind == LS_OP_BATCHNORM;
+}
+
+int op_has_x2(const ls_op_desc *d)
+{
+    return d->kind == LS_OP_ADD || d->fuse_add;
+}
+
+int op_source(const op_chain *chain, int i)
+{
+    int source = chain->source[i];
+    return source == 0 ? i - 1 : source == OP_SECOND ? OP_SECOND : source - 1;
+}
+
+int op_source2(const op_chain *chain, int i)
+{
+    return chain->source2[i] == OP_SECOND ? OP_SECOND : chain->source2[i] - 1;
+}
+
+ls_tensor op_x_of(const op_chain *chain, int i)
+{
+    int from = op_source(chain, i);
+    if (from >= 0)
+        return op_shape_after(chain, from);
+    return from == OP_SECOND ? chain->x2 : chain->op[0].x;
+}
+
+ls_tensor op_x2_of(const op_chain *chain, int i)
+{
+    int from = op_source2(chain, i);
+    return from >= 0 ? op_shape_after(chain, from) : chain->x2;
+}
+
+static int out_side(int side, int kernel, int stride, int padding)
+{
+    return (side + 2 * padding - kernel) / stride + 1;
 }
 
 ls_tensor op_shape_after(const op_chain *chain, int i)
 {
-    ls_device *ref = NULL;
-    ls_device_request request = {.size = sizeof request, .threads = 1};
-    ls_tensor x = chain->op[0].x;
-    ls_error err = {0};
-    assert_int_equal(ls_ref64_backend()->open(&ref, &request, &err), LS_OK);
-    for (int k = 0; k <= i; k++) {
-        ls_op_desc d = chain->op[k];
-        ls_op *op = NULL;
-        d.size = sizeof d;
-        d.x = x;
-        d.x.dtype = d.kind == LS_OP_GATHER ? LS_U8 : LS_F32;
-        d.fuse_pool = 0;
-        int rc = ref->ops->op_create(&op, ref, &d, &err);
-        if (rc == LS_OK && chain->op[k].fuse_pool) {
-            d.kind = LS_OP_POOL;
-            d.x = op->y;
-            d.fuse_relu = 0;
-            op->impl->destroy(op);
-            rc = ref->ops->op_create(&op, ref, &d, &err);
-        }
-        if (rc != LS_OK)
-            fail_msg("%s\n    %s", op_chain_text(chain), err.text);
-        x = op->y;
-        op->impl->destroy(op);
+    const ls_op_desc *d = &chain->op[i];
+    const ls_conv2d *v = &d->u.conv2d;
+    const ls_pool2d *p = &d->pool;
+    ls_tensor y = op_x_of(chain, i);
+    y = (ls_tensor){LS_F32, y.rows, y.c, y.h, y.w, NULL, 0};
+    if (d->kind == LS_OP_CONV2D) {
+        y.c = v->out;
+        y.h = out_side(y.h, v->kh, v->sh, v->ph);
+        y.w = out_side(y.w, v->kw, v->sw, v->pw);
     }
-    ref->ops->close(ref);
-    return x;
+    if (d->kind == LS_OP_DENSE) {
+        y.c = d->u.dense.out;
+        y.h = y.w = 1;
+    }
+    if (d->kind == LS_OP_POOL || d->fuse_pool) {
+        y.h = out_side(y.h, p->kh, p->sh, p->ph);
+        y.w = out_side(y.w, p->kw, p->sw, p->pw);
+    }
+    y.bytes = (size_t)y.rows * op_row(&y) * sizeof(float);
+    return y;
 }
 
 size_t op_canonical(const op_chain *chain, int i, int p)
 {
     const ls_op_desc *d = &chain->op[i];
-    ls_tensor x = i ? op_shape_after(chain, i - 1) : d->x;
+    ls_tensor x = op_x_of(chain, i);
     const ls_conv2d *v = &d->u.conv2d;
+    if (d->kind == LS_OP_BATCHNORM)
+        return (size_t)x.c;
     if (d->kind == LS_OP_DENSE)
         return (size_t)d->u.dense.out * (p ? 1 : op_row(&x));
     return (size_t)v->out * (p ? 1 : (size_t)x.c * (size_t)v->kh * (size_t)v->kw);

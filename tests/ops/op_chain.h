@@ -12,11 +12,20 @@ void *op_zeros(size_t n, size_t size);
 /* Elements of one row of a tensor. */
 size_t op_row(const ls_tensor *t);
 
+/* "conv2d". */
+const char *op_kind_name(int kind);
+
 int op_ends_in_loss(const op_chain *chain);
 int op_has_params(const ls_op_desc *d);
+int op_has_x2(const ls_op_desc *d);
 
-/* The tensor that op i of the chain puts out, fused parts included; found with the reference back
- * end. Fails the test when the chain does not fit together. */
+/* The number of the op that feeds x, or x2, of op i; −1: the chain's x does; OP_SECOND: its x2. */
+int op_source(const op_chain *chain, int i);
+int op_source2(const op_chain *chain, int i);
+
+/* The tensors that op i of the chain takes and puts out, fused parts included. */
+ls_tensor op_x_of(const op_chain *chain, int i);
+ls_tensor op_x2_of(const op_chain *chain, int i);
 ls_tensor op_shape_after(const op_chain *chain, int i);
 
 /* Elements of parameter p of op i in canonical form. */

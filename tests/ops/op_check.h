@@ -1,7 +1,8 @@
 /* Running ops of any back end and comparing them with the reference back end.
  *
- * What is run is a *chain*: one op, or several, each fed by the one before. The first reads plain
- * row-major data. An op whose output has a layout of the back end's own is followed by
+ * What is run is a *chain*: one op, or several, each fed by the one before unless `source` says
+ * otherwise; what an op puts out feeds one other op at most. The first op, and one op that takes the
+ * chain's second input, read plain row-major data. An op whose output has a layout of the back end's own is followed by
  * LS_OP_EXPORT (the checker appends it), so that y can be read and dy can be given in row-major
  * order; a chain that ends in softmax_xent needs none.
  *
@@ -22,29 +23,40 @@
 
 #define OP_CHAIN 12     /* most ops of a chain, without the export */
 #define OP_DATA_ROWS 64 /* rows of the data set that a gather reads */
-#define OP_ITEMS (2 + LS_OP_PARAMS * OP_CHAIN)
+#define OP_ITEMS (3 + (LS_OP_PARAMS + 1) * OP_CHAIN)
+#define OP_SECOND (-2) /* as a source: the chain's second input */
 
 typedef struct op_chain {
     uint64_t seed;
     int count;
     ls_op_desc op[OP_CHAIN]; /* op[0].x: rows, c, h, w; everything about layouts is filled in */
-    int training, needs_dx;  /* needs_dx: of the first op */
+    int source[OP_CHAIN];    /* of an op's x: 0: the op before, OP_SECOND, or k + 1: op k */
+    int source2[OP_CHAIN];   /* of its x2, if it has one: OP_SECOND, or k + 1: op k */
+    ls_tensor x2;            /* the chain's second input; rows 0: there is none */
+    int training, needs_dx;  /* needs_dx: of the chain's inputs. No training: evaluation */
+    int evaluate;            /* with training: ops made for training, run in evaluation */
     int hints;               /* ask preferred_layout and pass y_hint on */
     int grid;                /* inputs are multiples of ½ (pixels 0 or 255), so that sums are
                                 exact in fp32, zeros and ties occur, and every back end sees the
                                 same ones; only what makes logits is not, so that they never tie */
+    int off_kinks;           /* the last op ends in a fused relu of sums that are not exact: dy is
+                                0 where those are near 0 */
     float spread;            /* x is multiplied with it; 0 counts as 1 */
+    float offset;            /* and this is added */
 } op_chain;
 
 /* The chain as one line of text, in static storage. */
 const char *op_chain_text(const op_chain *chain);
 
 typedef struct op_inputs {
-    size_t x_row, dy_row; /* elements of a row */
-    float *x, *dy;
+    size_t x_row, x2_row, dy_row; /* elements of a row */
+    float *x, *x2, *dy;
     float *param[OP_CHAIN][LS_OP_PARAMS];
+    float *running[OP_CHAIN]; /* of a batchnorm: mean [c], variance [c] */
     uint8_t *labels, *images; /* images: OP_DATA_ROWS rows; labels suit both uses */
-    uint32_t *rows;           /* of the data set, for a gather */
+    uint32_t *rows;           /* of the data set, for gather and dropout */
+    uint64_t seed;            /* of random ops */
+    uint32_t epoch;
 } op_inputs;
 
 /* Inputs drawn from the chain's seed; fresh draws for another `seed`. */
@@ -66,15 +78,19 @@ void op_run_params(op_run *run, const op_inputs *in);
  * not rely on is filled with NaN before. */
 void op_run_step(op_run *run, const op_inputs *in, int first, unsigned flags);
 
+/* Forward alone, in evaluation: what op_run_step does with a chain that is not for training. */
+void op_run_evaluate(op_run *run, const op_inputs *in, int first, unsigned flags);
+
 /* One compared array. */
 typedef struct op_item {
-    char name[24];
+    char name[32];
     float *data;
     size_t n;
 } op_item;
 
 typedef struct op_result {
-    op_item item[OP_ITEMS]; /* y, dx, grad0.0, grad0.1, … as far as they exist */
+    op_item item[OP_ITEMS]; /* y, dx, dx2, grad0.0, grad0.1, …, contribution0, … as far as they
+                               exist */
     int items;
     int has_stats;
     float stats[2];
@@ -84,6 +100,9 @@ typedef struct op_result {
 /* Reads back what the last step made. Also checks that padding in gradients is zero. */
 op_result *op_run_read(op_run *run);
 void op_result_destroy(op_result *result);
+
+/* The item of that name, or NULL. */
+const op_item *op_result_item(const op_result *result, const char *name);
 
 /* Items with equal names agree: ‖a − b‖ ≤ tolerance · (‖b‖ + 0.1·√n), for sums may cancel (ten
  * times that below 16 elements); losses to 1e-6, or to `tolerance` behind other ops; counts of

@@ -6,9 +6,21 @@
 
 #include <lockstep/plugin.h>
 
+/* Sets of features: a bit for each ls_op_kind, and for the options that came later. */
+typedef uint32_t op_features;
+
+#define OP_FEATURE(kind) ((op_features)1 << (kind))
+#define OP_NESTEROV OP_FEATURE(LS_OP_RUNNING + 1)
+#define OP_SMOOTHING OP_FEATURE(LS_OP_RUNNING + 2)
+#define OP_AUGMENTED OP_FEATURE(LS_OP_RUNNING + 3) /* gather with random crops and flips */
+
+#define OP_EVERYTHING (OP_FEATURE(LS_OP_RUNNING + 4) - 2)
+#define OP_LENET (OP_FEATURE(LS_OP_EXPORT + 1) - 2) /* gather to export, without options */
+
 typedef struct op_device {
     const char *name;
-    int declines; /* non-zero: may decline plain forms with LS_EUNSUPPORTED */
+    op_features mandatory; /* declining a plain form of others, with LS_EUNSUPPORTED, is reported
+                              and is no failure */
     int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
 } op_device;
 
@@ -19,12 +31,13 @@ extern const int op_device_count;
 ls_device *op_device_open(const op_device *device);
 
 #define OP_TOLERANCE 1e-5 /* what op_expect_near is given, ‖Δ‖/‖reference‖ */
-#define OP_TESTS 24       /* most behaviours of a program */
+#define OP_TESTS 32       /* most behaviours of a program */
 
 /* The state that a behaviour gets: `void **state` points to a pointer to it. */
 typedef struct op_fixture {
     const op_device *which;
-    ls_device *device; /* opened for this behaviour alone */
+    ls_device *device;    /* opened for this behaviour alone */
+    op_features declined; /* so far, of what is not mandatory */
 } op_fixture;
 
 typedef struct op_test {
@@ -43,11 +56,19 @@ int op_run_groups(const op_test *tests, int count, int argc, char **argv);
 /* Builds the chain of a case. */
 typedef op_chain op_make(uint64_t seed);
 
-/* Compares one chain with the oracle. 0 when the device declined it. */
-int op_agrees(const op_fixture *f, const op_chain *chain);
+/* Compares one chain with the oracle. 0 when the device declined it, as it may. */
+int op_agrees(op_fixture *f, const op_chain *chain);
 
-/* Whether the device may answer LS_EUNSUPPORTED: to fused forms, and a device that `declines`. */
-int op_may_decline(const op_fixture *f, const op_chain *chain);
+/* What a description, a chain needs. */
+op_features op_features_of(const ls_op_desc *desc);
+op_features op_chain_features(const op_chain *chain);
+
+/* The device answered LS_EUNSUPPORTED: fails the test unless the chain has fused forms or features
+ * that are not mandatory; notes the latter for the list that op_run_groups prints. */
+void op_declined(op_fixture *f, const op_chain *chain);
+
+/* The same for one op. */
+void op_desc_declined(op_fixture *f, const ls_op_desc *desc);
 
 /* Compares the chains of `cases` seeds with the oracle; skips the test when the device declines
  * them all. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* Streams of draws; a parameter's is PARAM + its position. */
-enum { X = 100, DY, LABELS, IMAGES, PARAM };
+enum { X = 100, DY, LABELS, IMAGES, X2, RUNNING, PARAM = 200 };
 
 /* Near enough to standard normal, and quick: the sum of a word's four bytes. */
 static double bell(uint32_t w)
@@ -38,9 +38,44 @@ static int makes_logits(const op_chain *chain, int i)
 static int classes(const op_chain *chain)
 {
     const ls_op_desc *last = &chain->op[chain->count - 1];
-    ls_tensor x = chain->count > 1 ? op_shape_after(chain, chain->count - 2) : chain->op[0].x;
+    ls_tensor x = op_x_of(chain, chain->count - 1);
     size_t n = last->kind == LS_OP_SOFTMAX_XENT ? op_row(&x) : 256;
     return n < 256 ? (int)n : 256;
+}
+
+/* Means about zero, variances from a quarter on. */
+static void draw_running(op_inputs *in, const op_chain *chain, uint64_t seed)
+{
+    for (int i = 0; i < chain->count; i++) {
+        size_t channels = op_canonical(chain, i, 0);
+        if (chain->op[i].kind != LS_OP_BATCHNORM)
+            continue;
+        in->running[i] = draw(0, seed, RUNNING + (uint32_t)i * 1000, 2 * channels, 1);
+        for (size_t c = channels; c < 2 * channels; c++)
+            in->running[i][c] = 0.25f + in->running[i][c] * in->running[i][c];
+    }
+}
+
+/* dy ← 0 where the last op's fused relu bends, or nearly: rounding decides on which side y falls. */
+static void keep_off_kinks(op_inputs *in, const op_chain *chain)
+{
+    op_chain bare = *chain;
+    bare.off_kinks = bare.op[chain->count - 1].fuse_relu = 0;
+    op_result *r = op_reference(&bare, in);
+    const op_item *y = op_result_item(r, "y");
+    for (size_t i = 0; i < y->n; i++)
+        if (y->data[i] < 0.02f && y->data[i] > -0.02f)
+            in->dy[i] = 0;
+    op_result_destroy(r);
+}
+
+static void draw_second(op_inputs *in, const op_chain *chain, uint64_t seed)
+{
+    const ls_tensor *x2 = &chain->x2;
+    if (!x2->rows)
+        return;
+    in->x2_row = op_row(x2);
+    in->x2 = draw(chain->grid, seed, X2, (size_t)x2->rows * in->x2_row, 1);
 }
 
 op_inputs *op_inputs_create(const op_chain *chain, uint64_t seed)
@@ -52,6 +87,12 @@ op_inputs *op_inputs_create(const op_chain *chain, uint64_t seed)
     in->dy_row = op_row(&y);
     in->x = draw(chain->grid, seed, X, rows * in->x_row,
                  chain->spread != 0 ? (double)chain->spread : 1);
+    for (size_t i = 0; i < rows * in->x_row; i++)
+        in->x[i] += chain->offset;
+    draw_second(in, chain, seed);
+    draw_running(in, chain, seed);
+    in->seed = seed;
+    in->epoch = (uint32_t)(seed % 7);
     in->dy = draw(chain->grid, seed, DY, rows * in->dy_row, 1);
     for (int i = 0; i < chain->count; i++)
         for (int p = 0; p < LS_OP_PARAMS; p++)
@@ -76,6 +117,8 @@ op_inputs *op_inputs_create(const op_chain *chain, uint64_t seed)
             in->images[i] = (uint8_t)(chain->grid ? w[0] % 2 * 255 : w[0]);
         }
     }
+    if (chain->off_kinks)
+        keep_off_kinks(in, chain);
     return in;
 }
 
@@ -84,8 +127,11 @@ void op_inputs_destroy(op_inputs *in)
     for (int i = 0; in && i < OP_CHAIN; i++)
         for (int p = 0; p < LS_OP_PARAMS; p++)
             free(in->param[i][p]);
+    for (int i = 0; in && i < OP_CHAIN; i++)
+        free(in->running[i]);
     if (in) {
         free(in->x);
+        free(in->x2);
         free(in->dy);
         free(in->labels);
         free(in->images);

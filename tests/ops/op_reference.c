@@ -6,51 +6,87 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-/* Fused relu and pool become ops of their own; index[i] says where op i of `chain` went. */
-static op_chain taken_apart(const op_chain *chain, int index[OP_CHAIN])
+/* A chain without fused forms; of each op of the fused one: its first part, and its last. */
+typedef struct parts {
+    op_chain chain;
+    int first[OP_CHAIN], last[OP_CHAIN];
+} parts;
+
+static ls_op_desc *append(parts *p, ls_op_kind kind)
 {
-    op_chain plain = *chain;
-    plain.count = 0;
+    assert_true(p->chain.count < OP_CHAIN);
+    int k = p->chain.count++;
+    p->chain.op[k] = (ls_op_desc){.kind = kind};
+    p->chain.source[k] = p->chain.source2[k] = 0;
+    return &p->chain.op[k];
+}
+
+static int moved(const parts *p, int source)
+{
+    return source > 0 ? p->last[source - 1] + 1 : source;
+}
+
+/* Fused add, relu and pool become ops of their own. */
+static parts taken_apart(const op_chain *chain)
+{
+    parts p = {.chain = *chain};
+    p.chain.count = 0;
     for (int i = 0; i < chain->count; i++) {
-        ls_op_desc d = chain->op[i];
-        ls_op_desc relu = {.kind = LS_OP_RELU}, pool = {.kind = LS_OP_POOL, .pool = d.pool};
-        int more = !!d.fuse_relu + !!d.fuse_pool;
-        assert_true(plain.count + 1 + more <= OP_CHAIN);
-        index[i] = plain.count;
-        d.fuse_relu = d.fuse_pool = 0;
-        plain.op[plain.count++] = d;
-        if (chain->op[i].fuse_relu)
-            plain.op[plain.count++] = relu;
-        if (chain->op[i].fuse_pool)
-            plain.op[plain.count++] = pool;
+        const ls_op_desc *d = &chain->op[i];
+        ls_op_desc *bare = append(&p, d->kind);
+        int first = p.first[i] = p.chain.count - 1;
+        *bare = *d;
+        bare->fuse_relu = bare->fuse_pool = bare->fuse_add = 0;
+        p.chain.source[first] = moved(&p, chain->source[i]);
+        if (d->fuse_add)
+            append(&p, LS_OP_ADD);
+        if (d->fuse_add || d->kind == LS_OP_ADD)
+            p.chain.source2[p.chain.count - 1] = moved(&p, chain->source2[i]);
+        if (d->fuse_relu)
+            append(&p, LS_OP_RELU);
+        if (d->fuse_pool)
+            append(&p, LS_OP_POOL)->pool = d->pool;
+        p.last[i] = p.chain.count - 1;
     }
-    return plain;
+    return p;
+}
+
+/* "grad3.1" of the chain without fused forms → "grad2.1" of the fused one. */
+static void rename_item(op_item *item, const parts *p, int count)
+{
+    char what[13], rest[16] = "";
+    int at = 0;
+    if (sscanf(item->name, "%12[a-z]%d%15s", what, &at, rest) < 2)
+        return;
+    if (strcmp(what, "grad") != 0 && strcmp(what, "contribution") != 0)
+        return;
+    for (int i = 0; i < count; i++)
+        if (p->first[i] == at) {
+            snprintf(item->name, sizeof item->name, "%s%d%s", what, i, rest);
+            return;
+        }
 }
 
 op_result *op_reference(const op_chain *chain, const op_inputs *in)
 {
-    int index[OP_CHAIN] = {0};
-    op_chain plain = taken_apart(chain, index);
-    op_inputs moved = *in;
+    parts p = taken_apart(chain);
+    op_inputs apart = *in;
     ls_device *ref = NULL;
     ls_device_request request = {.size = sizeof request, .threads = 1};
     assert_int_equal(ls_ref64_backend()->open(&ref, &request, NULL), LS_OK);
-    memset(moved.param, 0, sizeof moved.param);
-    for (int i = 0; i < chain->count; i++)
-        memcpy(moved.param[index[i]], in->param[i], sizeof in->param[i]);
-    op_result *r = op_once(ref, &plain, &moved);
-    for (int i = 0; i < chain->count; i++)
-        for (int k = 0; k < r->items; k++) {
-            char from[24];
-            int p = 0;
-            if (sscanf(r->item[k].name, "grad%23[0-9].%d", from, &p) == 2 && atoi(from) == index[i])
-                snprintf(r->item[k].name, sizeof r->item[k].name, "grad%d.%d", i, p);
-        }
+    memset(apart.param, 0, sizeof apart.param);
+    memset(apart.running, 0, sizeof apart.running);
+    for (int i = 0; i < chain->count; i++) {
+        memcpy(apart.param[p.first[i]], in->param[i], sizeof in->param[i]);
+        apart.running[p.first[i]] = in->running[i];
+    }
+    op_result *r = op_once(ref, &p.chain, &apart);
+    for (int k = 0; k < r->items; k++)
+        rename_item(&r->item[k], &p, chain->count);
     ref->ops->close(ref);
     return r;
 }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static const op_item *named(const op_result *r, const char *name)
+const op_item *op_result_item(const op_result *r, const char *name)
 {
     for (int i = 0; i < r->items; i++)
         if (strcmp(r->item[i].name, name) == 0)
@@ -43,7 +43,7 @@ void op_expect_near(const char *who, const op_chain *chain, const op_result *a, 
                     double tolerance)
 {
     for (int i = 0; i < a->items; i++) {
-        const op_item *other = named(b, a->item[i].name);
+        const op_item *other = op_result_item(b, a->item[i].name);
         if (other)
             items_near(who, chain, &a->item[i], other, tolerance);
     }

@@ -19,10 +19,11 @@ struct op_run {
     int count; /* ops, the export included */
     ls_op *op[OP_CHAIN + 1];
     ls_tensor x0;                         /* the first op's x */
-    void *x, *y[OP_CHAIN + 1];            /* x: the first op's input */
-    void *dx, *dy[OP_CHAIN + 1];          /* dy[i]: of op i; dx: of the first op's x */
+    void *x, *x2, *y[OP_CHAIN + 1];       /* x, x2: the chain's inputs */
+    void *dx, *dx2, *dy[OP_CHAIN + 1];    /* dy[i]: of op i; dx, dx2: of the chain's inputs */
     float *param[OP_CHAIN][LS_OP_PARAMS]; /* the twin's, if there is one */
     float *grad[OP_CHAIN][LS_OP_PARAMS];
+    float *running[OP_CHAIN], *contribution[OP_CHAIN]; /* contribution: the twin's */
     float *stats;
     uint8_t *labels, *labels_out;
     void *saved[OP_CHAIN + 1], *scratch[OP_CHAIN + 1];
@@ -72,15 +73,42 @@ static void release(op_run *run, void *pointer)
     run->device->ops->free(run->device, pointer);
 }
 
-static int has_dx(const op_chain *chain, int i)
+/* The number of the op that feeds the x of op i; the export, at the end, is fed by the last. */
+static int source(const op_run *run, int i)
 {
-    if (i == 0)
-        return chain->needs_dx;
-    return chain->training && chain->op[i - 1].kind != LS_OP_GATHER;
+    return i < run->chain.count ? op_source(&run->chain, i) : i - 1;
 }
 
-/* The description of op i when `x` goes in. */
-static ls_op_desc describe(const op_run *run, int i, ls_tensor x)
+static int takes_x2(const op_run *run, int i)
+{
+    return i < run->chain.count && op_has_x2(&run->chain.op[i]);
+}
+
+/* Whether what op k puts out has a gradient; −1: an input of the chain. */
+static int is_learned(const op_chain *chain, int k)
+{
+    if (k < 0)
+        return chain->needs_dx;
+    return chain->training && chain->op[k].kind != LS_OP_GATHER;
+}
+
+static int has_dx(const op_run *run, int i)
+{
+    return is_learned(&run->chain, source(run, i)) ||
+           (takes_x2(run, i) && is_learned(&run->chain, op_source2(&run->chain, i)));
+}
+
+/* The second input as it goes in. */
+static ls_tensor second(const op_run *run)
+{
+    ls_tensor x2 = run->chain.x2;
+    x2.dtype = LS_F32;
+    x2.bytes = (size_t)x2.rows * op_row(&x2) * sizeof(float);
+    return x2;
+}
+
+/* The description of op i when `x` and `x2` go in. */
+static ls_op_desc describe(const op_run *run, int i, ls_tensor x, ls_tensor x2)
 {
     const op_chain *chain = &run->chain;
     ls_op_desc d = {.kind = LS_OP_EXPORT};
@@ -88,8 +116,9 @@ static ls_op_desc describe(const op_run *run, int i, ls_tensor x)
         d = chain->op[i];
     d.size = sizeof d;
     d.x = x;
+    d.x2 = x2;
     d.training = chain->training;
-    d.needs_dx = has_dx(chain, i);
+    d.needs_dx = has_dx(run, i);
     d.twin = run->twin ? run->twin->op[i] : NULL;
     d.y_hint = NULL;
     return d;
@@ -98,18 +127,51 @@ static ls_op_desc describe(const op_run *run, int i, ls_tensor x)
 static const ls_layout *hint_for(const op_run *run, int i)
 {
     const ls_device_ops *ops = run->device->ops;
-    if (!run->chain.hints || !ops->preferred_layout || i + 1 >= run->count)
+    ls_tensor none = {0};
+    if (!run->chain.hints || !ops->preferred_layout)
         return NULL;
-    ls_op_desc next = describe(run, i + 1, op_shape_after(&run->chain, i));
-    return ops->preferred_layout(run->device, &next);
+    for (int k = i + 1; k < run->count; k++) { /* the first that takes it, as x or as x2 */
+        int as_x2 = takes_x2(run, k) && op_source2(&run->chain, k) == i;
+        if (source(run, k) != i && !as_x2)
+            continue;
+        ls_tensor y = op_shape_after(&run->chain, i);
+        ls_op_desc next = describe(run, k, y, takes_x2(run, k) ? y : none);
+        return ops->preferred_layout(run->device, &next);
+    }
+    return NULL;
+}
+
+static void check_y(const op_run *run, int i)
+{
+    ls_tensor y = run->op[i]->y, want = op_shape_after(&run->chain, i);
+    if (y.rows != want.rows || y.c != want.c || y.h != want.h || y.w != want.w ||
+        y.bytes < want.bytes)
+        fail_msg("%s\n    op %d says y is %d×%d×%d×%d in %zu bytes", op_chain_text(&run->chain), i,
+                 y.rows, y.c, y.h, y.w, y.bytes);
+}
+
+static void check_contribution(const op_run *run, int i)
+{
+    int norm = i < run->chain.count && run->chain.op[i].kind == LS_OP_BATCHNORM;
+    size_t want = norm ? 2 * op_canonical(&run->chain, i, 0) : 0;
+    if (run->op[i]->contribution_floats != want)
+        fail_msg("%s\n    op %d contributes %zu floats, not %zu", op_chain_text(&run->chain), i,
+                 run->op[i]->contribution_floats, want);
+}
+
+static ls_tensor input_tensor(const op_run *run, int from)
+{
+    return from >= 0 ? run->op[from]->y : from == OP_SECOND ? second(run) : run->x0;
 }
 
 /* LS_OK or LS_EUNSUPPORTED. */
 static int create_ops(op_run *run)
 {
-    ls_tensor x = run->x0;
     for (int i = 0; i < run->count; i++) {
-        ls_op_desc d = describe(run, i, x);
+        ls_tensor x = input_tensor(run, source(run, i)), x2 = {0};
+        if (takes_x2(run, i))
+            x2 = input_tensor(run, op_source2(&run->chain, i));
+        ls_op_desc d = describe(run, i, x, x2);
         ls_error err = {0};
         d.y_hint = hint_for(run, i);
         int rc = run->device->ops->op_create(&run->op[i], run->device, &d, &err);
@@ -119,18 +181,34 @@ static int create_ops(op_run *run)
             return rc;
         }
         check(run, rc, &err);
-        x = run->op[i]->y;
-        if (i < run->chain.count && d.kind != LS_OP_SOFTMAX_XENT) {
-            ls_tensor want = op_shape_after(&run->chain, i);
-            if (x.rows != want.rows || x.c != want.c || x.h != want.h || x.w != want.w ||
-                x.bytes < (size_t)x.rows * op_row(&x) * 4)
-                fail_msg("%s\n    op %d says y is %d×%d×%d×%d in %zu bytes",
-                         op_chain_text(&run->chain), i, x.rows, x.c, x.h, x.w, x.bytes);
-        }
+        if (i < run->chain.count && d.kind != LS_OP_SOFTMAX_XENT)
+            check_y(run, i);
+        check_contribution(run, i);
     }
-    if (!op_ends_in_loss(&run->chain) && x.layout)
+    if (!op_ends_in_loss(&run->chain) && run->op[run->count - 1]->y.layout)
         fail_msg("%s\n    export's y is not row-major", op_chain_text(&run->chain));
     return LS_OK;
+}
+
+static void create_op_memory(op_run *run, int i)
+{
+    const ls_op *op = run->op[i];
+    run->y[i] = op->y.bytes ? memory(run, op->y.bytes) : NULL;
+    run->dy[i] = op->y.bytes && run->chain.training ? memory(run, op->y.bytes) : NULL;
+    run->saved[i] = op->saved_bytes ? memory(run, op->saved_bytes) : NULL;
+    run->scratch[i] = op->scratch_bytes ? memory(run, op->scratch_bytes) : NULL;
+    for (int p = 0; p < op->params; p++) {
+        size_t bytes = op->param_floats[p] * sizeof(float);
+        if (run->twin && op->param_floats[p] != run->twin->op[i]->param_floats[p])
+            fail_msg("%s\n    a twin's parameter has another size", op_chain_text(&run->chain));
+        run->param[i][p] = run->twin ? run->twin->param[i][p] : memory(run, bytes);
+        run->grad[i][p] = run->twin ? run->twin->grad[i][p] : memory(run, bytes);
+    }
+    if (op->contribution_floats) {
+        size_t bytes = op->contribution_floats * sizeof(float);
+        run->running[i] = run->twin ? run->twin->running[i] : memory(run, bytes);
+        run->contribution[i] = run->twin ? run->twin->contribution[i] : memory(run, bytes);
+    }
 }
 
 static void create_memory(op_run *run)
@@ -142,37 +220,46 @@ static void create_memory(op_run *run)
     size_t labels = run->x0.rows > OP_DATA_ROWS ? (size_t)run->x0.rows : OP_DATA_ROWS;
     run->labels = memory(run, labels);
     run->labels_out = memory(run, labels);
-    if (has_dx(&run->chain, 0))
+    run->x2 = run->chain.x2.rows ? memory(run, second(run).bytes) : NULL;
+    /* Also where only the other input of an op has a gradient: it writes both. */
+    if (has_dx(run, 0))
         run->dx = memory(run, run->x0.bytes);
+    if (run->x2 && run->chain.training)
+        run->dx2 = memory(run, second(run).bytes);
     run->stats = run->twin ? run->twin->stats : memory(run, 2 * sizeof(float));
-    for (int i = 0; i < run->count; i++) {
-        const ls_op *op = run->op[i];
-        run->y[i] = op->y.bytes ? memory(run, op->y.bytes) : NULL;
-        run->dy[i] = op->y.bytes && run->chain.training ? memory(run, op->y.bytes) : NULL;
-        run->saved[i] = op->saved_bytes ? memory(run, op->saved_bytes) : NULL;
-        run->scratch[i] = op->scratch_bytes ? memory(run, op->scratch_bytes) : NULL;
-        for (int p = 0; p < op->params; p++) {
-            size_t bytes = op->param_floats[p] * sizeof(float);
-            if (run->twin && op->param_floats[p] != run->twin->op[i]->param_floats[p])
-                fail_msg("%s\n    a twin's parameter has another size", op_chain_text(&run->chain));
-            run->param[i][p] = run->twin ? run->twin->param[i][p] : memory(run, bytes);
-            run->grad[i][p] = run->twin ? run->twin->grad[i][p] : memory(run, bytes);
-        }
-    }
+    for (int i = 0; i < run->count; i++)
+        create_op_memory(run, i);
+}
+
+static const void *input_of(const op_run *run, int from)
+{
+    return from >= 0 ? run->y[from] : from == OP_SECOND ? run->x2 : run->x;
+}
+
+/* Where the gradient of an input of op i goes. */
+static void *gradient_of(const op_run *run, int i, int from)
+{
+    if (!has_dx(run, i))
+        return NULL;
+    return from >= 0 ? run->dy[from] : from == OP_SECOND ? run->dx2 : run->dx;
 }
 
 static void bind_ops(op_run *run)
 {
     for (int i = 0; i < run->count; i++) {
         int gathered = run->x0.dtype == LS_U8, gather = gathered && i == 0;
+        int from = source(run, i);
+        int from2 = takes_x2(run, i) ? op_source2(&run->chain, i) : 0;
         ls_op_buffers b = {
             .args = &run->args,
-            .x = i ? run->y[i - 1] : run->x,
+            .x = input_of(run, from),
+            .x2 = takes_x2(run, i) ? input_of(run, from2) : NULL,
             .y = run->y[i],
             .dy = run->dy[i],
-            .dx = !has_dx(&run->chain, i) ? NULL
-                  : i                     ? run->dy[i - 1]
-                                          : run->dx,
+            .dx = gradient_of(run, i, from),
+            .dx2 = takes_x2(run, i) ? gradient_of(run, i, from2) : NULL,
+            .running = run->running[i],
+            .contribution = run->chain.training ? run->contribution[i] : NULL,
             .labels = gathered && !gather ? run->labels_out : run->labels,
             .labels_out = gather ? run->labels_out : NULL,
             .stats = run->stats,
@@ -217,6 +304,10 @@ void op_run_close(op_run *run)
             release(run, run->param[i][p]);
             release(run, run->grad[i][p]);
         }
+        if (!run->twin) {
+            release(run, run->running[i]);
+            release(run, run->contribution[i]);
+        }
         release(run, run->y[i]);
         release(run, run->dy[i]);
         release(run, run->saved[i]);
@@ -228,6 +319,8 @@ void op_run_close(op_run *run)
         release(run, run->stats);
     release(run, run->x);
     release(run, run->dx);
+    release(run, run->x2);
+    release(run, run->dx2);
     release(run, run->labels);
     release(run, run->labels_out);
     free(run);
@@ -235,7 +328,10 @@ void op_run_close(op_run *run)
 
 void op_run_params(op_run *run, const op_inputs *in)
 {
-    for (int i = 0; i < run->chain.count; i++)
+    for (int i = 0; i < run->chain.count; i++) {
+        if (run->running[i])
+            upload(run, run->running[i], in->running[i],
+                   run->op[i]->contribution_floats * sizeof(float));
         for (int p = 0; p < run->op[i]->params; p++) {
             ls_error err = {0};
             check(run,
@@ -243,6 +339,7 @@ void op_run_params(op_run *run, const op_inputs *in)
                                                  &err),
                   &err);
         }
+    }
 }
 
 static void load(op_run *run, const op_inputs *in, int first)
@@ -252,11 +349,15 @@ static void load(op_run *run, const op_inputs *in, int first)
     if (run->x0.dtype == LS_U8) {
         upload(run, run->x, in->images, OP_DATA_ROWS * in->x_row);
         upload(run, run->labels, in->labels, OP_DATA_ROWS);
-        run->args.rows = in->rows + first;
     } else {
         upload(run, run->x, in->x + from * in->x_row, run->x0.bytes);
         upload(run, run->labels, in->labels + from, rows);
     }
+    if (run->x2)
+        upload(run, run->x2, in->x2 + from * in->x2_row, second(run).bytes);
+    run->args.rows = in->rows + first;
+    run->args.seed = in->seed;
+    run->args.epoch = in->epoch;
     for (int i = 0; i < run->count; i++) {
         poison(run, run->y[i], run->op[i]->y.bytes);
         poison(run, run->dy[i], run->dy[i] ? run->op[i]->y.bytes : 0);
@@ -264,22 +365,54 @@ static void load(op_run *run, const op_inputs *in, int first)
         poison(run, run->scratch[i], run->op[i]->scratch_bytes);
     }
     poison(run, run->dx, run->dx ? run->x0.bytes : 0);
+    poison(run, run->dx2, run->dx2 ? second(run).bytes : 0);
     if (run->dy[last] && !op_ends_in_loss(&run->chain))
         upload(run, run->dy[last], in->dy + from * in->dy_row, run->op[last]->y.bytes);
 }
 
-void op_run_step(op_run *run, const op_inputs *in, int first, unsigned flags)
+static void forward(op_run *run, unsigned flags)
 {
     ls_error err = {0};
-    load(run, in, first);
+    for (int i = 0; i < run->chain.count; i++)
+        if (run->contribution[i] && !(flags & LS_RUN_ACCUMULATE))
+            poison(run, run->contribution[i], run->op[i]->contribution_floats * sizeof(float));
     for (int i = 0; i < run->count; i++)
         check(run, run->op[i]->impl->forward(run->op[i], NULL, flags, &err), &err);
-    for (int i = run->count - 1; i >= 0 && run->chain.training; i--) {
+}
+
+static void backward(op_run *run, unsigned flags)
+{
+    ls_error err = {0};
+    for (int i = run->count - 1; i >= 0; i--) {
         poison(run, run->scratch[i], run->op[i]->scratch_bytes);
         if (run->op[i]->impl->backward)
             check(run, run->op[i]->impl->backward(run->op[i], NULL, flags, &err), &err);
     }
+}
+
+static void finish(op_run *run)
+{
+    ls_error err = {0};
     check(run, run->device->ops->sync(run->device, NULL, &err), &err);
+}
+
+void op_run_evaluate(op_run *run, const op_inputs *in, int first, unsigned flags)
+{
+    load(run, in, first);
+    forward(run, flags | LS_RUN_EVALUATE);
+    finish(run);
+}
+
+void op_run_step(op_run *run, const op_inputs *in, int first, unsigned flags)
+{
+    if (!run->chain.training || run->chain.evaluate) {
+        op_run_evaluate(run, in, first, flags);
+        return;
+    }
+    load(run, in, first);
+    forward(run, flags);
+    backward(run, flags);
+    finish(run);
 }
 
 /* ---- results -------------------------------------------------------------------------------- */
@@ -316,13 +449,24 @@ static void read_gradients(op_run *run, op_result *r)
 {
     for (int i = 0; i < run->chain.count; i++)
         for (int p = 0; p < run->op[i]->params; p++) {
-            char name[24];
+            char name[32];
             ls_error err = {0};
             snprintf(name, sizeof name, "grad%d.%d", i, p);
             float *out = new_item(r, op_canonical(&run->chain, i, p), name);
             check(run, run->op[i]->impl->export_param(run->op[i], p, out, run->grad[i][p], &err),
                   &err);
             expect_zero_padding(run, i, p, out);
+        }
+}
+
+static void read_contributions(op_run *run, op_result *r)
+{
+    for (int i = 0; i < run->chain.count; i++)
+        if (run->contribution[i]) {
+            char name[32];
+            size_t n = run->op[i]->contribution_floats;
+            snprintf(name, sizeof name, "contribution%d", i);
+            download(run, new_item(r, n, name), run->contribution[i], n * sizeof(float));
         }
 }
 
@@ -336,12 +480,17 @@ op_result *op_run_read(op_run *run)
         download(run, r->stats, run->stats, sizeof r->stats);
     else
         download(run, new_item(r, (size_t)y->rows * op_row(y), "y"), run->y[last], y->bytes);
-    if (run->dx)
+    int stepped = run->chain.training && !run->chain.evaluate;
+    if (run->dx && stepped)
         download(run, new_item(r, run->x0.bytes / 4, "dx"), run->dx, run->x0.bytes);
+    if (run->dx2 && run->chain.needs_dx && stepped)
+        download(run, new_item(r, second(run).bytes / 4, "dx2"), run->dx2, second(run).bytes);
     if (run->chain.op[0].kind == LS_OP_GATHER)
         download(run, r->labels, run->labels_out, (size_t)run->x0.rows);
-    if (run->chain.training)
+    if (stepped) {
         read_gradients(run, r);
+        read_contributions(run, r);
+    }
     return r;
 }
 

@@ -5,17 +5,17 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #define CASES 200
 
 /* Nothing of an earlier step, or of how often an op was made, shows in a result. */
-static void same_rows_give_the_same_bits(void **state)
+static void expect_same_bits(op_fixture *f, op_make *m, uint64_t first, int cases)
 {
-    const op_fixture *f = *state;
-    for (uint64_t seed = 10000; seed < 10000 + CASES; seed++) {
-        op_chain chain = op_make_any(seed);
+    for (uint64_t seed = first; seed < first + (uint64_t)cases; seed++) {
+        op_chain chain = m(seed);
         op_inputs *in = op_inputs_create(&chain, seed);
         op_inputs *other = op_inputs_create(&chain, seed + 5000);
         op_result *once = op_once(f->device, &chain, in);
@@ -28,6 +28,8 @@ static void same_rows_give_the_same_bits(void **state)
             op_result *again = op_run_read(run);
             op_expect_same(f->which->name, &chain, again, once);
             op_result_destroy(again);
+        } else {
+            op_declined(f, &chain);
         }
         op_run_close(run);
         op_result_destroy(once);
@@ -36,19 +38,29 @@ static void same_rows_give_the_same_bits(void **state)
     }
 }
 
+static void same_rows_give_the_same_bits(void **state)
+{
+    expect_same_bits(*state, op_make_any, 10000, CASES);
+    expect_same_bits(*state, op_make_rowwise, 10300, 120);
+    expect_same_bits(*state, op_make_any_norm, 10600, 120);
+}
+
 /* Two blocks, by an op and its twin for another number of rows, on the same parameters: the second
  * adds to the gradients and the loss of the first, and the sum is that of the whole. */
-static void blocks_of_twins_add_up_to_the_whole(void **state)
+static void expect_blocks_add_up(op_fixture *f, op_make *m, uint64_t from, int cases)
 {
-    const op_fixture *f = *state;
-    for (uint64_t seed = 11000; seed < 11000 + CASES; seed++) {
-        op_chain whole = op_make_any(seed);
+    for (uint64_t seed = from; seed < from + (uint64_t)cases; seed++) {
+        op_chain whole = m(seed);
         int rows = whole.op[0].x.rows, cut = (rows + 1) / 3;
         if (cut < 1)
             continue;
         op_chain first = whole, second = whole;
         first.op[0].x.rows = cut;
         second.op[0].x.rows = rows - cut;
+        if (whole.x2.rows) {
+            first.x2.rows = cut;
+            second.x2.rows = rows - cut;
+        }
         op_inputs *in = op_inputs_create(&whole, seed);
         op_run *a = op_run_open(f->device, &first, NULL);
         op_run *b = a ? op_run_open(f->device, &second, a) : NULL;
@@ -63,8 +75,8 @@ static void blocks_of_twins_add_up_to_the_whole(void **state)
             op_expect_near(f->which->name, &whole, got, want, OP_TOLERANCE);
             op_result_destroy(got);
             op_result_destroy(want);
-        } else if (!op_may_decline(f, &whole)) {
-            fail_msg("%s declined %s", f->which->name, op_chain_text(&whole));
+        } else {
+            op_declined(f, &whole);
         }
         op_run_close(b);
         op_run_close(a);
@@ -72,28 +84,143 @@ static void blocks_of_twins_add_up_to_the_whole(void **state)
     }
 }
 
+static void blocks_of_twins_add_up_to_the_whole(void **state)
+{
+    expect_blocks_add_up(*state, op_make_any, 11000, CASES);
+    expect_blocks_add_up(*state, op_make_rowwise, 11300, 120);
+}
+
+static void add_items(op_result *sum, const op_result *part)
+{
+    for (int i = 0; i < sum->items; i++)
+        for (size_t k = 0; k < sum->item[i].n; k++)
+            sum->item[i].data[k] += part->item[i].data[k];
+}
+
+/* Statistics are of the block; what is summed over blocks is gradients and contributions. */
+static void batchnorm_accumulates(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 11600; seed < 11600 + 100; seed++) {
+        op_chain chain = op_make_norm(seed);
+        op_run *run = op_run_open(f->device, &chain, NULL);
+        if (!run) {
+            op_declined(f, &chain);
+            skip();
+        }
+        op_inputs *in = op_inputs_create(&chain, seed), *next = op_inputs_create(&chain, seed + 9);
+        for (int p = 0; p < 2; p++) /* the same parameters in both */
+            memcpy(next->param[0][p], in->param[0][p],
+                   (size_t)chain.op[0].x.c * sizeof *in->param[0][p]);
+        op_run_params(run, in);
+        op_run_step(run, in, 0, 0);
+        op_run_step(run, next, 0, LS_RUN_ACCUMULATE);
+        op_result *got = op_run_read(run), *want = op_reference(&chain, in);
+        op_result *more = op_reference(&chain, next);
+        add_items(want, more);
+        for (int i = 0; i < got->items; i++) /* y and dx are the second block's alone */
+            if (got->item[i].name[0] != 'g' && got->item[i].name[0] != 'c')
+                got->item[i].name[0] = '-';
+        op_expect_near(f->which->name, &chain, got, want, OP_TOLERANCE);
+        op_result_destroy(got);
+        op_result_destroy(want);
+        op_result_destroy(more);
+        op_inputs_destroy(in);
+        op_inputs_destroy(next);
+        op_run_close(run);
+    }
+}
+
+/* A step after an evaluation has the bits of a step without one. */
+static void evaluation_leaves_no_trace(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 11800; seed < 11800 + 60; seed++) {
+        op_chain chain = seed % 2 ? op_make_any_norm(seed) : op_make_dropout(seed);
+        op_inputs *in = op_inputs_create(&chain, seed);
+        op_result *once = op_once(f->device, &chain, in);
+        op_run *run = once ? op_run_open(f->device, &chain, NULL) : NULL;
+        if (run) {
+            op_run_params(run, in);
+            op_run_evaluate(run, in, 0, 0);
+            op_run_step(run, in, 0, 0);
+            op_result *again = op_run_read(run);
+            op_expect_same(f->which->name, &chain, again, once);
+            op_result_destroy(again);
+        } else {
+            op_declined(f, &chain);
+        }
+        op_run_close(run);
+        op_result_destroy(once);
+        op_inputs_destroy(in);
+    }
+}
+
+/* What random ops draw is decided by the seed, the epoch and the dataset row, by nothing else. */
+static void draws_change_with_seed_and_epoch(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 11900; seed < 11900 + 20; seed++) {
+        op_draws d;
+        op_chain chain = op_case(&d, seed);
+        ls_tensor x = {LS_F32, 8, 3, 16, 16, NULL, 0};
+        op_add_plain(&chain, seed % 2 ? LS_OP_DROPOUT : LS_OP_GATHER, &x);
+        if (seed % 2)
+            chain.op[0].u.dropout = (ls_dropout){0.5f, 0x1001};
+        else
+            chain.op[0].u.gather = (ls_gather){{0}, {1, 1, 1, 1}, 4, 1};
+        chain.needs_dx = (int)(seed % 2);
+        op_inputs *in = op_inputs_create(&chain, seed);
+        op_result *r[4];
+        for (int k = 0; k < 4; k++) { /* as it is, again, another epoch, another seed */
+            in->epoch += k == 2;
+            in->seed += k == 3;
+            r[k] = op_once(f->device, &chain, in);
+        }
+        if (r[0]) {
+            size_t bytes = r[0]->item[0].n * sizeof(float);
+            op_expect_same(f->which->name, &chain, r[1], r[0]);
+            assert_memory_not_equal(r[2]->item[0].data, r[0]->item[0].data, bytes);
+            assert_memory_not_equal(r[3]->item[0].data, r[0]->item[0].data, bytes);
+            assert_memory_not_equal(r[3]->item[0].data, r[2]->item[0].data, bytes);
+        } else {
+            op_declined(f, &chain);
+        }
+        for (int k = 0; k < 4; k++)
+            op_result_destroy(r[k]);
+        op_inputs_destroy(in);
+    }
+}
+
+static op_chain either(uint64_t seed)
+{
+    if (seed % 2)
+        return op_make_any(seed / 2);
+    return seed % 4 ? op_make_rowwise(seed / 4) : op_make_any_norm(seed / 4);
+}
+
 static op_chain make_without_dx(uint64_t seed)
 {
-    op_chain chain = op_make_any(seed);
+    op_chain chain = either(seed);
     chain.needs_dx = 0;
     return chain;
 }
 
 static op_chain make_inference(uint64_t seed)
 {
-    op_chain chain = op_make_any(seed);
+    op_chain chain = either(seed);
     chain.training = chain.needs_dx = 0;
     return chain;
 }
 
 static void gradients_do_not_need_dx(void **state)
 {
-    op_all_agree(state, make_without_dx, 12000, 70);
+    op_all_agree(state, make_without_dx, 24000, 200);
 }
 
 static void inference_needs_no_gradients(void **state)
 {
-    op_all_agree(state, make_inference, 13000, 70);
+    op_all_agree(state, make_inference, 26000, 200);
 }
 
 int main(int argc, char **argv)
@@ -101,6 +228,9 @@ int main(int argc, char **argv)
     static const op_test tests[] = {
         OP_TEST(same_rows_give_the_same_bits),
         OP_TEST(blocks_of_twins_add_up_to_the_whole),
+        OP_TEST(batchnorm_accumulates),
+        OP_TEST(evaluation_leaves_no_trace),
+        OP_TEST(draws_change_with_seed_and_epoch),
         OP_TEST(gradients_do_not_need_dx),
         OP_TEST(inference_needs_no_gradients),
     };

@@ -1,4 +1,5 @@
-/* Gather and sgd of every back end against their formulas, which plugin.h gives. */
+/* Gather, dropout and the steps over arenas of every back end against their formulas, which plugin.h
+ * gives. */
 #include "base/rng.h"
 #include "ops/op_cases.h"
 #include "ops/op_devices.h"
@@ -14,47 +15,159 @@
 
 #define CASES 200
 
-static void expect_gathered(const op_fixture *f, const op_chain *chain, const op_inputs *in,
-                            const op_result *got)
+/* ---- gather --------------------------------------------------------------------------------- */
+
+/* The byte at (i, j) of an image around which lies a border of zeros. */
+static uint8_t bordered(const uint8_t *plane, const ls_tensor *x, int i, int j)
+{
+    int inside = i >= 0 && i < x->h && j >= 0 && j < x->w;
+    return inside ? plane[i * x->w + j] : 0;
+}
+
+/* Mirrors an image's columns in place. */
+static void mirror(uint8_t *image, const ls_tensor *x)
+{
+    for (int line = 0; line < x->c * x->h; line++)
+        for (int j = 0; j < x->w / 2; j++) {
+            uint8_t *a = &image[line * x->w + j], *b = &image[line * x->w + x->w - 1 - j], t = *a;
+            *a = *b;
+            *b = t;
+        }
+}
+
+/* What the gather of one dataset row must give. */
+static void gathered(float *y, const op_chain *chain, const op_inputs *in, uint32_t row)
 {
     const ls_gather *g = &chain->op[0].u.gather;
     const ls_tensor *x = &chain->op[0].x;
-    size_t plane = (size_t)x->h * (size_t)x->w;
-    for (size_t r = 0; r < (size_t)x->rows; r++) {
-        for (size_t i = 0; i < in->x_row; i++) {
-            size_t c = i / plane < 4 ? i / plane : 3;
-            float pixel = in->images[in->rows[r] * in->x_row + i];
-            float want = (pixel / 255.0f - g->mean[c]) / g->std[c];
-            if (memcmp(&want, &got->item[0].data[r * in->x_row + i], sizeof want) != 0)
-                fail_msg("%s: %s\n    row %zu, element %zu: %.9g, not %.9g", f->which->name,
-                         op_chain_text(chain), r, i, (double)got->item[0].data[r * in->x_row + i],
-                         (double)want);
-        }
-        assert_int_equal(got->labels[r], in->labels[in->rows[r]]);
+    uint8_t *image = malloc(in->x_row);
+    uint32_t w[4];
+    int down = 0, right = 0;
+    assert_non_null(image);
+    memcpy(image, in->images + row * in->x_row, in->x_row);
+    ls_rng_words(w, in->seed, LS_STREAM_AUGMENT, in->epoch, row);
+    if (chain->training && g->flip && (w[2] & 1))
+        mirror(image, x);
+    if (chain->training) {
+        down = (int)(w[0] % (uint32_t)(2 * g->crop + 1)) - g->crop;
+        right = (int)(w[1] % (uint32_t)(2 * g->crop + 1)) - g->crop;
     }
+    for (int c = 0; c < x->c; c++)
+        for (int k = 0; k < x->h * x->w; k++) {
+            float pixel = bordered(image + c * x->h * x->w, x, k / x->w + down, k % x->w + right);
+            int of = c < 4 ? c : 3;
+            *y++ = (pixel / 255.0f - g->mean[of]) / g->std[of];
+        }
+    free(image);
 }
 
-static void gather_equals_its_formula(void **state)
+static void expect_gathered(const op_fixture *f, const op_chain *chain, const op_inputs *in,
+                            const op_result *got)
 {
-    const op_fixture *f = *state;
-    for (uint64_t seed = 9000; seed < 9000 + CASES; seed++) {
+    float *want = malloc(in->x_row * sizeof *want);
+    assert_non_null(want);
+    for (size_t r = 0; r < (size_t)chain->op[0].x.rows; r++) {
+        const float *y = &got->item[0].data[r * in->x_row];
+        gathered(want, chain, in, in->rows[r]);
+        for (size_t i = 0; i < in->x_row; i++)
+            if (memcmp(&want[i], &y[i], sizeof *want) != 0)
+                fail_msg("%s: %s\n    row %zu, element %zu: %.9g, not %.9g", f->which->name,
+                         op_chain_text(chain), r, i, (double)y[i], (double)want[i]);
+        assert_int_equal(got->labels[r], in->labels[in->rows[r]]);
+    }
+    free(want);
+}
+
+static void gather_cases(op_fixture *f, uint64_t first, int training)
+{
+    for (uint64_t seed = first; seed < first + CASES; seed++) {
         op_draws d;
         op_chain chain = op_case(&d, seed);
         ls_tensor x = op_image(&d, 40, 7, 28);
-        chain.training = chain.needs_dx = 0;
-        op_add_plain(&chain, LS_OP_GATHER, &x);
+        ls_gather g = {.crop = op_draw(&d, 0, x.h + x.w < 8 ? x.h + x.w : 8), .flip = op_flip(&d)};
+        chain.training = training;
+        chain.needs_dx = 0;
         for (int c = 0; c < 4; c++) {
-            chain.op[0].u.gather.mean[c] = (float)op_draw(&d, 0, 100) / 131;
-            chain.op[0].u.gather.std[c] = (float)op_draw(&d, 1, 100) / 97;
+            g.mean[c] = (float)op_draw(&d, 0, 100) / 131;
+            g.std[c] = (float)op_draw(&d, 1, 100) / 97;
         }
+        op_add_plain(&chain, LS_OP_GATHER, &x);
+        chain.op[0].u.gather = g;
         op_inputs *in = op_inputs_create(&chain, seed);
         op_result *got = op_once(f->device, &chain, in);
-        assert_non_null(got);
-        expect_gathered(f, &chain, in, got);
+        if (got)
+            expect_gathered(f, &chain, in, got);
+        else
+            op_declined(f, &chain);
         op_result_destroy(got);
         op_inputs_destroy(in);
     }
 }
+
+/* In evaluation: neither cropped nor flipped, whatever the description says. */
+static void gather_equals_its_formula(void **state)
+{
+    gather_cases(*state, 9000, 0);
+}
+
+static void gather_crops_and_flips_as_its_formula_says(void **state)
+{
+    gather_cases(*state, 9250, 1);
+}
+
+/* ---- dropout -------------------------------------------------------------------------------- */
+
+/* Kept elements may be off by the rounding of 1 / (1 − p); dropped ones are 0, and no others. */
+static void expect_dropped(const op_chain *chain, const op_inputs *in, const char *what,
+                           const op_item *got, const float *from)
+{
+    const ls_dropout *d = &chain->op[0].u.dropout;
+    for (size_t i = 0; i < got->n; i++) {
+        uint64_t index = (uint64_t)in->rows[i / in->x_row] * in->x_row + i % in->x_row;
+        int drop = ls_rng_uniform(in->seed, d->stream, in->epoch, index) < d->p;
+        double want = drop ? 0 : (double)from[i] / (1 - (double)d->p);
+        if (!(fabs((double)got->data[i] - want) <= 4e-7 * fabs(want)))
+            fail_msg("%s\n    %s[%zu] is %.9g, not %.9g", op_chain_text(chain), what, i,
+                     (double)got->data[i], want);
+    }
+}
+
+static void dropout_equals_its_formula(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 9800; seed < 9800 + CASES; seed++) {
+        op_chain chain = op_make_dropout(seed);
+        op_inputs *in = op_inputs_create(&chain, seed);
+        op_result *got = op_once(f->device, &chain, in);
+        if (got) {
+            expect_dropped(&chain, in, "y", op_result_item(got, "y"), in->x);
+            expect_dropped(&chain, in, "dx", op_result_item(got, "dx"), in->dy);
+        } else {
+            op_declined(f, &chain);
+        }
+        op_result_destroy(got);
+        op_inputs_destroy(in);
+    }
+}
+
+static void dropout_passes_everything_in_evaluation(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 10000; seed < 10000 + 40; seed++) {
+        op_chain chain = op_make_dropout(seed);
+        chain.training = chain.evaluate = chain.needs_dx = (int)(seed % 2);
+        op_inputs *in = op_inputs_create(&chain, seed);
+        op_result *got = op_once(f->device, &chain, in);
+        if (got)
+            assert_memory_equal(got->item[0].data, in->x, got->item[0].n * sizeof(float));
+        else
+            op_declined(f, &chain);
+        op_result_destroy(got);
+        op_inputs_destroy(in);
+    }
+}
+
+/* ---- steps over arenas ---------------------------------------------------------------------- */
 
 typedef struct arena {
     ls_device *device;
@@ -63,25 +176,6 @@ typedef struct arena {
     ls_op *op;
     size_t count;
 } arena;
-
-static void draw_floats(float *out, size_t n, uint64_t seed, uint32_t stream)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = ls_rng_normal(seed, stream, 0, i);
-}
-
-static float *device_floats(const arena *a, uint64_t seed, uint32_t stream)
-{
-    void *out = NULL;
-    float *host = calloc(a->count, sizeof *host);
-    assert_non_null(host);
-    draw_floats(host, a->count, seed, stream);
-    assert_int_equal(a->device->ops->alloc(&out, a->device, a->count * sizeof(float), NULL), LS_OK);
-    assert_int_equal(
-        a->device->ops->upload(a->device, NULL, out, host, a->count * sizeof(float), NULL), LS_OK);
-    free(host);
-    return out;
-}
 
 static void expect_floats(const arena *a, const float *memory, const double *want, uint64_t seed,
                           const char *what)
@@ -99,63 +193,224 @@ static void expect_floats(const arena *a, const float *memory, const double *wan
     free(got);
 }
 
-/* Three steps, so that the velocity's past counts. */
-static void sgd_case(const op_fixture *f, uint64_t seed)
+/* The memory of one arena: a copy on the device, and the formula's in double. */
+enum { WEIGHTS, GRADIENT, SLOT0, SLOT1, ARRAYS };
+
+typedef struct arena_case {
+    arena a;
+    uint64_t seed;
+    ls_op_desc desc;
+    float *memory[ARRAYS];
+    double *value[ARRAYS];
+} arena_case;
+
+/* Fresh memory for an array: normal draws, zeros, or squares of draws. */
+static void add_array(arena_case *c, int which, int zero, int square)
 {
-    op_draws d = {seed, 0};
-    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_SGD, .training = 1};
-    ls_sgd *s = &desc.u.sgd;
-    arena a = {.device = f->device};
-    ls_error err = {0};
-    a.count = s->count = 16 * (size_t)op_draw(&d, 1, 100);
-    s->momentum = op_flip(&d) ? (float)op_draw(&d, 1, 19) / 20 : 0;
-    s->weight_decay = op_flip(&d) ? (float)op_draw(&d, 1, 10) / 50 : 0;
-    a.args.lr = (float)op_draw(&d, 1, 20) / 40;
-    a.args.scale = 1.0f / (float)op_draw(&d, 1, 20);
-    a.b.args = &a.args;
-    a.b.param[0] = device_floats(&a, seed, 1);
-    a.b.grad[0] = device_floats(&a, seed, 2);
-    a.b.slot[0] = s->momentum != 0 ? device_floats(&a, seed, 3) : NULL;
-    if (a.device->ops->op_create(&a.op, a.device, &desc, &err) != LS_OK ||
-        a.op->impl->bind(a.op, &a.b, &err) != LS_OK)
-        fail_msg("%s: %s", f->which->name, err.text);
-    double *w = calloc(a.count, sizeof *w), *v = calloc(a.count, sizeof *v);
-    assert_true(w && v);
-    for (size_t i = 0; i < a.count; i++) {
-        double grad = (double)ls_rng_normal(seed, 2, 0, i);
-        w[i] = (double)ls_rng_normal(seed, 1, 0, i);
-        v[i] = (double)ls_rng_normal(seed, 3, 0, i);
-        for (int step = 0; step < 3; step++) {
-            double g = grad * (double)a.args.scale + (double)s->weight_decay * w[i];
-            v[i] = (double)s->momentum * v[i] + g;
-            w[i] -= (double)a.args.lr * (s->momentum != 0 ? v[i] : g);
-        }
+    size_t n = c->a.count, bytes = n * sizeof(float);
+    void *memory = NULL;
+    float *host = calloc(n, sizeof *host);
+    c->value[which] = calloc(n, sizeof *c->value[which]);
+    assert_true(host && c->value[which]);
+    for (size_t i = 0; i < n && !zero; i++) {
+        float draw = ls_rng_normal(c->seed, (uint32_t)which + 1, 0, i);
+        host[i] = square ? draw * draw : draw;
+        c->value[which][i] = (double)host[i];
     }
-    for (int step = 0; step < 3; step++)
-        if (a.op->impl->forward(a.op, NULL, 0, &err) != LS_OK)
-            fail_msg("%s: %s", f->which->name, err.text);
-    expect_floats(&a, a.b.param[0], w, seed, "w");
-    if (a.b.slot[0])
-        expect_floats(&a, a.b.slot[0], v, seed, "v");
-    a.op->impl->destroy(a.op);
-    a.device->ops->free(a.device, a.b.param[0]);
-    a.device->ops->free(a.device, a.b.grad[0]);
-    a.device->ops->free(a.device, a.b.slot[0]);
-    free(w);
-    free(v);
+    assert_int_equal(c->a.device->ops->alloc(&memory, c->a.device, bytes, NULL), LS_OK);
+    assert_int_equal(c->a.device->ops->upload(c->a.device, NULL, memory, host, bytes, NULL), LS_OK);
+    c->memory[which] = memory;
+    free(host);
+}
+
+/* Creates the op. 0: the device declined it, as it may. */
+static int open_case(arena_case *c, op_fixture *f)
+{
+    ls_error err = {0};
+    int rc = c->a.device->ops->op_create(&c->a.op, c->a.device, &c->desc, &err);
+    int optional = (op_features_of(&c->desc) & ~f->which->mandatory) != 0;
+    if (rc == LS_EUNSUPPORTED || (rc != LS_OK && optional)) {
+        op_desc_declined(f, &c->desc);
+        return 0;
+    }
+    c->a.b.args = &c->a.args;
+    c->a.b.param[0] = c->memory[WEIGHTS];
+    c->a.b.grad[0] = c->memory[GRADIENT];
+    c->a.b.slot[0] = c->memory[SLOT0];
+    c->a.b.slot[1] = c->memory[SLOT1];
+    if (rc != LS_OK || c->a.op->impl->bind(c->a.op, &c->a.b, &err) != LS_OK)
+        fail_msg("%s: %s", f->which->name, err.text);
+    return 1;
+}
+
+static void step_case(const arena_case *c)
+{
+    ls_error err = {0};
+    if (c->a.op->impl->forward(c->a.op, NULL, 0, &err) != LS_OK)
+        fail_msg("%s", err.text);
+}
+
+static void close_case(arena_case *c)
+{
+    if (c->a.op)
+        c->a.op->impl->destroy(c->a.op);
+    for (int i = 0; i < ARRAYS; i++) {
+        c->a.device->ops->free(c->a.device, c->memory[i]);
+        free(c->value[i]);
+    }
+}
+
+static void expect_case(const arena_case *c)
+{
+    static const char *const name[ARRAYS] = {"w", "the gradient", "slot 0", "slot 1"};
+    for (int i = 0; i < ARRAYS; i++)
+        if (c->memory[i])
+            expect_floats(&c->a, c->memory[i], c->value[i], c->seed, name[i]);
+}
+
+static arena_case new_case(op_fixture *f, op_draws *d, uint64_t seed, ls_op_kind kind)
+{
+    arena_case c = {.seed = seed, .a.device = f->device};
+    *d = (op_draws){seed, 0};
+    c.desc = (ls_op_desc){.size = sizeof c.desc, .kind = kind, .training = 1};
+    c.a.count = 16 * (size_t)op_draw(d, 1, 100);
+    c.a.args.lr = (float)op_draw(d, 1, 20) / 40;
+    c.a.args.scale = 1.0f / (float)op_draw(d, 1, 20);
+    c.a.args.row_scale = 1.0f / (float)op_draw(d, 1, 20);
+    c.a.args.step = 1;
+    add_array(&c, WEIGHTS, 0, 0);
+    add_array(&c, GRADIENT, 0, 0);
+    return c;
+}
+
+static void sgd_formula(const arena_case *c)
+{
+    const ls_sgd *s = &c->desc.u.sgd;
+    double lr = (double)c->a.args.lr, momentum = (double)s->momentum;
+    for (size_t i = 0; i < c->a.count; i++) {
+        double *w = &c->value[WEIGHTS][i], *v = c->value[SLOT0] ? &c->value[SLOT0][i] : NULL;
+        double g = c->value[GRADIENT][i] * (double)c->a.args.scale + (double)s->weight_decay * *w;
+        double step = g;
+        if (v) {
+            *v = momentum * *v + g;
+            step = s->nesterov ? g + momentum * *v : *v;
+        }
+        *w -= lr * step;
+    }
+}
+
+/* Three steps, so that the velocity's past counts. */
+static void sgd_cases(op_fixture *f, uint64_t first, int nesterov)
+{
+    for (uint64_t seed = first; seed < first + CASES; seed++) {
+        op_draws d;
+        arena_case c = new_case(f, &d, seed, LS_OP_SGD);
+        ls_sgd *s = &c.desc.u.sgd;
+        s->count = c.a.count;
+        s->nesterov = nesterov;
+        s->momentum = op_flip(&d) ? (float)op_draw(&d, 1, 19) / 20 : 0;
+        s->weight_decay = op_flip(&d) ? (float)op_draw(&d, 1, 10) / 50 : 0;
+        if (s->momentum != 0)
+            add_array(&c, SLOT0, 0, 0);
+        if (open_case(&c, f)) {
+            for (int step = 0; step < 3; step++) {
+                sgd_formula(&c);
+                step_case(&c);
+            }
+            expect_case(&c);
+        }
+        close_case(&c);
+    }
 }
 
 static void sgd_equals_its_formula(void **state)
 {
-    for (uint64_t seed = 9500; seed < 9500 + CASES; seed++)
-        sgd_case(*state, seed);
+    sgd_cases(*state, 9500, 0);
+}
+
+static void nesterov_equals_its_formula(void **state)
+{
+    sgd_cases(*state, 30000, 1);
+}
+
+static void adamw_formula(const arena_case *c)
+{
+    const ls_adamw *s = &c->desc.u.adamw;
+    double b1 = (double)s->beta1, b2 = (double)s->beta2, lr = (double)c->a.args.lr;
+    double one = 1 - pow(b1, (double)c->a.args.step), two = 1 - pow(b2, (double)c->a.args.step);
+    for (size_t i = 0; i < c->a.count; i++) {
+        double *w = &c->value[WEIGHTS][i], *m = &c->value[SLOT0][i], *v = &c->value[SLOT1][i];
+        double g = c->value[GRADIENT][i] * (double)c->a.args.scale;
+        *m = b1 * *m + (1 - b1) * g;
+        *v = b2 * *v + (1 - b2) * g * g;
+        *w *= 1 - lr * (double)s->weight_decay;
+        *w -= lr / one * *m / (sqrt(*v) / sqrt(two) + (double)s->epsilon);
+    }
+}
+
+/* From the first step on, or from later ones; three of them. */
+static void adamw_equals_its_formula(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 30300; seed < 30300 + CASES; seed++) {
+        op_draws d;
+        arena_case c = new_case(f, &d, seed, LS_OP_ADAMW);
+        int fresh = op_flip(&d);
+        c.desc.u.adamw = (ls_adamw){.beta1 = (float)op_draw(&d, 16, 19) / 20,
+                                    .beta2 = 1 - (float)op_draw(&d, 1, 50) / 1000,
+                                    .epsilon = op_flip(&d) ? 1e-8f : 1e-3f,
+                                    .weight_decay = op_flip(&d) ? (float)op_draw(&d, 1, 9) / 20 : 0,
+                                    .count = c.a.count};
+        c.a.args.step = fresh ? 1 : (uint64_t)op_draw(&d, 2, 3000);
+        c.a.args.lr /= 10;
+        add_array(&c, SLOT0, fresh, 0);
+        add_array(&c, SLOT1, fresh, 1);
+        if (open_case(&c, f)) {
+            for (int step = 0; step < 3; step++, c.a.args.step++) {
+                adamw_formula(&c);
+                step_case(&c);
+            }
+            expect_case(&c);
+        }
+        close_case(&c);
+    }
+}
+
+static void running_formula(const arena_case *c)
+{
+    double momentum = (double)c->desc.u.running.momentum;
+    for (size_t i = 0; i < c->a.count; i++) {
+        double step = c->value[GRADIENT][i] * (double)c->a.args.row_scale;
+        c->value[WEIGHTS][i] = (1 - momentum) * c->value[WEIGHTS][i] + momentum * step;
+    }
+}
+
+static void running_equals_its_formula(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 30600; seed < 30600 + CASES; seed++) {
+        op_draws d;
+        arena_case c = new_case(f, &d, seed, LS_OP_RUNNING);
+        c.desc.u.running.momentum = (float)op_draw(&d, 1, 20) / 20;
+        c.desc.u.running.count = c.a.count;
+        if (open_case(&c, f)) {
+            for (int step = 0; step < 3; step++) {
+                running_formula(&c);
+                step_case(&c);
+            }
+            expect_case(&c);
+        }
+        close_case(&c);
+    }
 }
 
 int main(int argc, char **argv)
 {
     static const op_test tests[] = {
-        OP_TEST(gather_equals_its_formula),
-        OP_TEST(sgd_equals_its_formula),
+        OP_TEST(gather_equals_its_formula),  OP_TEST(gather_crops_and_flips_as_its_formula_says),
+        OP_TEST(dropout_equals_its_formula), OP_TEST(dropout_passes_everything_in_evaluation),
+        OP_TEST(sgd_equals_its_formula),     OP_TEST(nesterov_equals_its_formula),
+        OP_TEST(adamw_equals_its_formula),   OP_TEST(running_equals_its_formula),
     };
     return op_run_groups(tests, (int)(sizeof tests / sizeof tests[0]), argc, argv);
 }

@@ -87,6 +87,73 @@ static void fused_lenet_matches_double_sums(void **state)
     op_all_agree(state, op_make_fused_lenet, 8700, 12);
 }
 
+/* ---- residual networks, and the other ops of the second chapter ------------------------------- */
+
+static void batchnorm_matches_double_sums(void **state)
+{
+    op_all_agree(state, op_make_norm, 20000, CASES);
+}
+
+static void batchnorm_evaluates_with_running_statistics(void **state)
+{
+    op_all_agree(state, op_make_norm_evaluate, 20300, CASES);
+}
+
+static void batchnorm_with_fused_relu_equals_the_sequence(void **state)
+{
+    op_all_agree(state, op_make_norm_relu, 20600, CASES);
+}
+
+static void batchnorm_with_fused_add_equals_the_sequence(void **state)
+{
+    op_all_agree(state, op_make_norm_add, 20900, CASES);
+}
+
+static void add_gives_dy_to_both_inputs(void **state)
+{
+    op_all_agree(state, op_make_add, 21200, CASES);
+}
+
+static void add_with_fused_relu_equals_the_sequence(void **state)
+{
+    op_all_agree(state, op_make_add_relu, 21500, CASES);
+}
+
+static void add_takes_two_layouts(void **state)
+{
+    op_all_agree(state, op_make_add_of_convs, 21800, CASES);
+}
+
+static void sigmoid_matches_double(void **state)
+{
+    op_all_agree(state, op_make_sigmoid, 22100, CASES);
+}
+
+static void tanh_matches_double(void **state)
+{
+    op_all_agree(state, op_make_tanh, 22400, CASES);
+}
+
+static void smoothed_loss_matches_double_sums(void **state)
+{
+    op_all_agree(state, op_make_smooth_loss, 22700, CASES);
+}
+
+static void later_ops_read_the_layouts_of_convolutions(void **state)
+{
+    op_all_agree(state, op_make_norm_after_conv, 23000, 240);
+}
+
+static void residual_block_matches_double_sums(void **state)
+{
+    op_all_agree(state, op_make_residual, 23300, 60);
+}
+
+static void augmented_images_reach_the_convolution(void **state)
+{
+    op_all_agree(state, op_make_augmented, 23600, 60);
+}
+
 int main(int argc, char **argv)
 {
     static const op_test tests[] = {
@@ -104,6 +171,19 @@ int main(int argc, char **argv)
         OP_TEST(network_matches_double_sums),
         OP_TEST(lenet_matches_double_sums),
         OP_TEST(fused_lenet_matches_double_sums),
+        OP_TEST(batchnorm_matches_double_sums),
+        OP_TEST(batchnorm_evaluates_with_running_statistics),
+        OP_TEST(batchnorm_with_fused_relu_equals_the_sequence),
+        OP_TEST(batchnorm_with_fused_add_equals_the_sequence),
+        OP_TEST(add_gives_dy_to_both_inputs),
+        OP_TEST(add_with_fused_relu_equals_the_sequence),
+        OP_TEST(add_takes_two_layouts),
+        OP_TEST(sigmoid_matches_double),
+        OP_TEST(tanh_matches_double),
+        OP_TEST(smoothed_loss_matches_double_sums),
+        OP_TEST(later_ops_read_the_layouts_of_convolutions),
+        OP_TEST(residual_block_matches_double_sums),
+        OP_TEST(augmented_images_reach_the_convolution),
     };
     return op_run_groups(tests, (int)(sizeof tests / sizeof tests[0]), argc, argv);
 }

@@ -28,61 +28,94 @@ static ls_op_desc image_op(ls_op_kind kind)
     if (kind == LS_OP_DENSE)
         d.u.dense = (ls_dense){5, 1};
     if (kind == LS_OP_SGD)
-        d.u.sgd = (ls_sgd){0.9f, 0, 16};
+        d.u.sgd = (ls_sgd){.momentum = 0.9f, .count = 16};
+    if (kind == LS_OP_ADAMW)
+        d.u.adamw = (ls_adamw){.beta1 = 0.9f, .beta2 = 0.99f, .count = 16};
+    if (kind == LS_OP_RUNNING)
+        d.u.running = (ls_running){0.1f, 16};
+    if (kind == LS_OP_ADD)
+        d.x2 = d.x;
     if (kind == LS_OP_GATHER)
         d.training = d.needs_dx = 0;
     return d;
 }
 
-/* Binds with everything set, then with each pointer missing in turn: those that the op needs, and
- * no others, are refused by name. */
-static void expect_needs(ls_op_kind kind, const char *const *needed)
+/* The pointers of ls_op_buffers that may be missing. */
+#define POINTER(field)                                                                             \
+    {                                                                                              \
+#field, offsetof(ls_op_buffers, field)                                                     \
+    }
+static const struct {
+    const char *name;
+    size_t offset;
+} pointers[] = {
+    POINTER(args),       POINTER(x),        POINTER(y),
+    POINTER(dy),         POINTER(dx),       POINTER(param[0]),
+    POINTER(grad[0]),    POINTER(labels),   POINTER(slot[0]),
+    POINTER(x2),         POINTER(param[1]), POINTER(grad[1]),
+    POINTER(labels_out), POINTER(slot[1]),  POINTER(dx2),
+    POINTER(stats),      POINTER(running),  POINTER(contribution),
+    POINTER(saved),      POINTER(scratch),
+};
+
+static int bind_without(ls_op *op, size_t i, ls_error *err)
 {
     static float f[4096];
     static uint8_t u[4096];
     static ls_step_args args;
-    const char *const name[] = {"args",     "x",          "y",       "dy",      "dx",
-                                "param[0]", "param[1]",   "grad[0]", "grad[1]", "slot[0]",
-                                "labels",   "labels_out", "stats",   "saved",   "scratch"};
+    void *none = NULL;
+    ls_op_buffers b = {.args = &args,
+                       .x = f,
+                       .x2 = f,
+                       .y = f,
+                       .dy = f,
+                       .dx = f,
+                       .dx2 = f,
+                       .param = {f, f},
+                       .grad = {f, f},
+                       .slot = {f, f},
+                       .labels = u,
+                       .labels_out = u,
+                       .stats = f,
+                       .running = f,
+                       .contribution = f,
+                       .saved = f,
+                       .scratch = f};
+    memcpy((char *)&b + pointers[i].offset, &none, sizeof none);
+    return op->impl->bind(op, &b, err);
+}
+
+/* Binds with everything set but one pointer, each in turn: those that the op needs, and no others,
+ * are refused by name. */
+static void expect_desc_needs(const ls_op_desc *d, const char *const *needed)
+{
     ls_device *ref = open_ref();
     ls_op *op = NULL;
-    ls_op_desc d = image_op(kind);
-    assert_int_equal(ref->ops->op_create(&op, ref, &d, NULL), LS_OK);
-    for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
-        ls_op_buffers b = {&args, f, f, f, f, {f, f}, {f, f}, {f, f}, u, u, f, f, f};
+    assert_int_equal(ref->ops->op_create(&op, ref, d, NULL), LS_OK);
+    for (size_t i = 0; i < sizeof pointers / sizeof pointers[0]; i++) {
         ls_error err = {0};
         char want[100];
         int must = 0;
         for (const char *const *n = needed; *n; n++)
-            must = must || strcmp(*n, name[i]) == 0;
-        switch (i) {
-        case 0: b.args = NULL; break;
-        case 1: b.x = NULL; break;
-        case 2: b.y = NULL; break;
-        case 3: b.dy = NULL; break;
-        case 4: b.dx = NULL; break;
-        case 5:
-        case 6: b.param[i - 5] = NULL; break;
-        case 7:
-        case 8: b.grad[i - 7] = NULL; break;
-        case 9: b.slot[0] = NULL; break;
-        case 10: b.labels = NULL; break;
-        case 11: b.labels_out = NULL; break;
-        case 12: b.stats = NULL; break;
-        case 13: b.saved = NULL; break;
-        default: b.scratch = NULL; break;
-        }
-        int rc = op->impl->bind(op, &b, &err);
-        snprintf(want, sizeof want, "bind needs `%s`", name[i]);
+            must = must || strcmp(*n, pointers[i].name) == 0;
+        int rc = bind_without(op, i, &err);
+        snprintf(want, sizeof want, "bind needs `%s`", pointers[i].name);
         if (rc != (must ? LS_EINVAL : LS_OK) || (must && !strstr(err.text, want)))
-            fail_msg("op kind %d without %s: %s, \"%s\"", (int)kind, name[i], ls_status_name(rc),
-                     err.text);
+            fail_msg("op kind %d without %s: %s, \"%s\"", (int)d->kind, pointers[i].name,
+                     ls_status_name(rc), err.text);
     }
     op->impl->destroy(op);
     ref->ops->close(ref);
 }
 
-#define NEEDS(kind, ...) expect_needs(kind, (const char *const[]){__VA_ARGS__, NULL})
+static void expect_needs(ls_op_kind kind, const char *const *needed)
+{
+    ls_op_desc d = image_op(kind);
+    expect_desc_needs(&d, needed);
+}
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define NEEDS(kind, ...) expect_needs(kind, LIST(__VA_ARGS__))
 
 static void bind_refuses_what_is_missing(void **state)
 {
@@ -97,6 +130,27 @@ static void bind_refuses_what_is_missing(void **state)
     NEEDS(LS_OP_SOFTMAX_XENT, "x", "dx", "labels", "stats");
     NEEDS(LS_OP_SGD, "args", "param[0]", "grad[0]", "slot[0]");
     NEEDS(LS_OP_EXPORT, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_BATCHNORM, "x", "y", "dy", "dx", "param[0]", "param[1]", "grad[0]", "grad[1]",
+          "contribution", "saved");
+    NEEDS(LS_OP_ADD, "x", "x2", "y", "dy", "dx", "dx2");
+    NEEDS(LS_OP_SIGMOID, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_TANH, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_DROPOUT, "args", "x", "y", "dy", "dx", "saved");
+    NEEDS(LS_OP_ADAMW, "args", "param[0]", "grad[0]", "slot[0]", "slot[1]");
+    NEEDS(LS_OP_RUNNING, "args", "param[0]", "grad[0]");
+}
+
+static void batchnorm_needs_depend_on_its_use(void **state)
+{
+    (void)state;
+    ls_op_desc d = image_op(LS_OP_BATCHNORM);
+    d.fuse_add = 1;
+    d.x2 = d.x;
+    expect_desc_needs(&d, LIST("x", "x2", "y", "dy", "dx", "dx2", "param[0]", "param[1]", "grad[0]",
+                               "grad[1]", "contribution", "saved"));
+    d = image_op(LS_OP_BATCHNORM);
+    d.training = d.needs_dx = 0;
+    expect_desc_needs(&d, LIST("x", "y", "param[0]", "param[1]", "running"));
 }
 
 static void expect_refused(ls_device *ref, const ls_op_desc *d, int status)
@@ -134,6 +188,12 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     d = image_op(LS_OP_GATHER);
     d.x.dtype = LS_F32;
     expect_refused(ref, &d, LS_EINVAL);
+    d = image_op(LS_OP_ADD);
+    d.x2.w = 5;
+    expect_refused(ref, &d, LS_EINVAL);
+    d = image_op(LS_OP_BATCHNORM); /* no x2 */
+    d.fuse_add = 1;
+    expect_refused(ref, &d, LS_EINVAL);
     ref->ops->close(ref);
 }
 
@@ -146,6 +206,98 @@ static void unknown_and_fused_forms_are_declined(void **state)
     expect_refused(ref, &d, LS_EUNSUPPORTED);
     d.kind = (ls_op_kind)99;
     expect_refused(ref, &d, LS_EUNSUPPORTED);
+    d = image_op(LS_OP_POOL);
+    d.fuse_relu = 1;
+    expect_refused(ref, &d, LS_EUNSUPPORTED);
+    d = image_op(LS_OP_CONV2D);
+    d.fuse_add = 1;
+    expect_refused(ref, &d, LS_EUNSUPPORTED);
+    ref->ops->close(ref);
+}
+
+static void numbers_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    static const float no_smoothing[] = {-0.1f, 1.5f}, no_p[] = {-0.1f, 1};
+    static const int no_crop[] = {-1, 9}; /* images of 4×4 */
+    ls_device *ref = open_ref();
+    for (int i = 0; i < 2; i++) {
+        ls_op_desc d = image_op(LS_OP_GATHER);
+        d.u.gather.crop = no_crop[i];
+        expect_refused(ref, &d, LS_EINVAL);
+        d = image_op(LS_OP_DROPOUT);
+        d.u.dropout.p = no_p[i];
+        expect_refused(ref, &d, LS_EINVAL);
+        d = image_op(LS_OP_SOFTMAX_XENT);
+        d.u.softmax_xent.smoothing = no_smoothing[i];
+        expect_refused(ref, &d, LS_EINVAL);
+    }
+    ref->ops->close(ref);
+}
+
+/* The mean of one value is the value, and its variance is 0. */
+static void batchnorm_of_one_value_is_its_bias(void **state)
+{
+    (void)state;
+    ls_op_desc d = image_op(LS_OP_BATCHNORM);
+    d.x.rows = d.x.h = d.x.w = 1;
+    d.u.batchnorm.epsilon = 1e-5f;
+    float x[3] = {1, -5, 1e6f}, y[3], dx[3], dy[3] = {1, 2, 3}, weight[3] = {2, 3, 4};
+    float bias[3] = {7, 8, 9}, grad[6], contribution[6];
+    double saved[6];
+    ls_device *ref = open_ref();
+    ls_op *op = NULL;
+    assert_int_equal(ref->ops->op_create(&op, ref, &d, NULL), LS_OK);
+    assert_true(op->saved_bytes <= sizeof saved);
+    ls_op_buffers b = {.x = x,
+                       .y = y,
+                       .dx = dx,
+                       .dy = dy,
+                       .param = {weight, bias},
+                       .grad = {grad, grad + 3},
+                       .contribution = contribution,
+                       .saved = saved};
+    assert_int_equal(op->impl->bind(op, &b, NULL), LS_OK);
+    assert_int_equal(op->impl->forward(op, NULL, 0, NULL), LS_OK);
+    assert_int_equal(op->impl->backward(op, NULL, 0, NULL), LS_OK);
+    assert_memory_equal(y, bias, sizeof y);
+    assert_memory_equal(dx, ((float[3]){0, 0, 0}), sizeof dx);
+    assert_memory_equal(grad, ((float[6]){0, 0, 0, 1, 2, 3}), sizeof grad);
+    assert_memory_equal(contribution, ((float[6]){1, -5, 1e6f, 0, 0, 0}), sizeof contribution);
+    assert_int_equal(op->impl->forward(op, NULL, LS_RUN_EVALUATE, NULL), LS_EINVAL);
+    op->impl->destroy(op);
+    ref->ops->close(ref);
+}
+
+/* A dropout that nothing before learns has no backward, and drops all the same. */
+static void dropout_without_backward_drops(void **state)
+{
+    (void)state;
+    ls_op_desc d = image_op(LS_OP_DROPOUT);
+    d.training = d.needs_dx = 0;
+    d.u.dropout = (ls_dropout){0.5f, 0x1000};
+    static const uint32_t rows[2] = {3, 1};
+    ls_step_args args = {.seed = 1};
+    float x[96], y[96];
+    int dropped = 0;
+    for (int i = 0; i < 96; i++)
+        x[i] = 1;
+    ls_device *ref = open_ref();
+    ls_op *op = NULL;
+    ls_error err = {0};
+    assert_int_equal(ref->ops->op_create(&op, ref, &d, NULL), LS_OK);
+    ls_op_buffers b = {.args = &args, .x = x, .y = y};
+    assert_int_equal(op->impl->bind(op, &b, NULL), LS_OK);
+    assert_int_equal(op->impl->forward(op, NULL, 0, &err), LS_EINVAL);
+    assert_string_equal(err.text, "dropout: no rows are given");
+    args.rows = rows;
+    assert_int_equal(op->impl->forward(op, NULL, 0, NULL), LS_OK);
+    for (int i = 0; i < 96; i++)
+        dropped += y[i] == 0;
+    assert_in_range(dropped, 20, 76);
+    assert_int_equal(op->impl->forward(op, NULL, LS_RUN_EVALUATE, NULL), LS_OK);
+    assert_memory_equal(y, x, sizeof y);
+    op->impl->destroy(op);
     ref->ops->close(ref);
 }
 
@@ -246,6 +398,10 @@ int main(void)
         cmocka_unit_test(bind_refuses_what_is_missing),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(unknown_and_fused_forms_are_declined),
+        cmocka_unit_test(batchnorm_needs_depend_on_its_use),
+        cmocka_unit_test(numbers_out_of_range_are_refused),
+        cmocka_unit_test(batchnorm_of_one_value_is_its_bias),
+        cmocka_unit_test(dropout_without_backward_drops),
         cmocka_unit_test(twin_of_another_layer_is_refused),
         cmocka_unit_test(label_beyond_the_classes_is_refused),
         cmocka_unit_test(calls_out_of_order_are_refused),

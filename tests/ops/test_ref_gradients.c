@@ -15,14 +15,14 @@
 #include <cmocka.h>
 
 /* Half a difference: small enough to stay on one side of the kinks (see keep_off_kinks). */
-#define STEP (1.0 / 4096)
+#define STEP (1.0 / 65536)
 #define MOST 20000 /* most values of an array here */
 
 typedef struct problem {
     const op_chain *chain;
-    const uint8_t *labels;
-    double x[MOST], param[2][MOST], dy[MOST], y[2][MOST];
-    size_t n_x, n_param[2], n_y;
+    const op_inputs *in;
+    double x[MOST], x2[MOST], param[2][MOST], dy[MOST], y[2][MOST];
+    size_t n_x, n_x2, n_param[2], n_y;
 } problem;
 
 static void widen(double *out, size_t *n, const float *in, size_t count)
@@ -35,8 +35,15 @@ static void widen(double *out, size_t *n, const float *in, size_t count)
 
 static size_t evaluate(problem *p, double *y)
 {
-    return define(y, &p->chain->op[0], p->x, p->param[0], p->n_param[1] ? p->param[1] : NULL,
-                  p->labels);
+    definition_inputs in = {.x = p->x,
+                            .x2 = p->x2,
+                            .weight = p->param[0],
+                            .bias = p->n_param[1] ? p->param[1] : NULL,
+                            .labels = p->in->labels,
+                            .rows = p->in->rows,
+                            .seed = p->in->seed,
+                            .epoch = p->in->epoch};
+    return define(y, &p->chain->op[0], &in);
 }
 
 /* d(Σ dy·y) / d *at. */
@@ -51,14 +58,6 @@ static double slope(problem *p, double *at)
     for (size_t i = 0; i < p->n_y; i++)
         sum += p->dy[i] * (p->y[0][i] - p->y[1][i]);
     return sum / (2 * STEP);
-}
-
-static const op_item *item_of(const op_result *r, const char *name)
-{
-    for (int i = 0; i < r->items; i++)
-        if (strcmp(r->item[i].name, name) == 0)
-            return &r->item[i];
-    return NULL;
 }
 
 static void expect_values(const problem *p, const char *name, const op_item *got, size_t n,
@@ -106,7 +105,7 @@ static void expect_correct(const problem *p, const op_result *r)
         const double *row = p->x + n * classes;
         int larger = 0;
         for (int i = 0; i < classes; i++)
-            larger += row[i] > row[p->labels[n]];
+            larger += row[i] > row[p->in->labels[n]];
         correct += larger == 0;
     }
     if ((int)r->stats[1] != correct)
@@ -128,10 +127,11 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
     op_result *r = op_once(ref, chain, in);
     int loss = d->kind == LS_OP_SOFTMAX_XENT;
     p->chain = chain;
-    p->labels = in->labels;
+    p->in = in;
     widen(p->x, &p->n_x, in->x, rows * in->x_row);
+    widen(p->x2, &p->n_x2, in->x2, rows * in->x2_row);
     for (int k = 0; k < 2; k++) {
-        const op_item *g = item_of(r, k ? "grad0.1" : "grad0.0");
+        const op_item *g = op_result_item(r, k ? "grad0.1" : "grad0.0");
         widen(p->param[k], &p->n_param[k], in->param[0][k], g ? g->n : 0);
     }
     p->n_y = evaluate(p, p->y[0]);
@@ -140,13 +140,20 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
     else
         widen(p->dy, &p->n_y, in->dy, rows * in->dy_row);
     op_item stats = {.data = r->stats, .n = 1};
-    expect_values(p, "y", loss ? &stats : item_of(r, "y"), p->n_y, p->y[0], 2e-6);
+    expect_values(p, "y", loss ? &stats : op_result_item(r, "y"), p->n_y, p->y[0], 2e-6);
     if (loss)
         expect_correct(p, r);
-    expect_slopes(p, "dx", item_of(r, "dx"), p->x, p->n_x);
+    expect_slopes(p, "dx", op_result_item(r, "dx"), p->x, p->n_x);
+    if (p->n_x2)
+        expect_slopes(p, "dx2", op_result_item(r, "dx2"), p->x2, p->n_x2);
+    if (d->kind == LS_OP_BATCHNORM) {
+        define_contribution(p->y[0], d, p->x);
+        expect_values(p, "contribution", op_result_item(r, "contribution0"), 2 * (size_t)d->x.c,
+                      p->y[0], 2e-6);
+    }
     for (int k = 0; k < 2; k++)
         if (p->n_param[k])
-            expect_slopes(p, k ? "bias" : "weight", item_of(r, k ? "grad0.1" : "grad0.0"),
+            expect_slopes(p, k ? "bias" : "weight", op_result_item(r, k ? "grad0.1" : "grad0.0"),
                           p->param[k], p->n_param[k]);
     ref->ops->close(ref);
     op_result_destroy(r);
@@ -171,16 +178,30 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
     } else if (kind == LS_OP_SOFTMAX_XENT) {
         x.c += 1;
         op_add_plain(&chain, kind, &x);
+        chain.op[0].u.softmax_xent.smoothing = seed % 2 ? (float)op_draw(&d, 1, 20) / 20 : 0;
         chain.spread = 2;
     } else {
         op_add_plain(&chain, kind, &x);
+    }
+    if (kind == LS_OP_BATCHNORM) {
+        chain.op[0].u.batchnorm.epsilon = 0.2f;
+        chain.op[0].fuse_add = seed % 3 == 1;
+        chain.op[0].fuse_relu = chain.off_kinks = seed % 2 == 1;
+    }
+    if (kind == LS_OP_ADD)
+        chain.op[0].fuse_relu = chain.off_kinks = seed % 2 == 1;
+    if (kind == LS_OP_DROPOUT)
+        chain.op[0].u.dropout = (ls_dropout){(float)op_draw(&d, 0, 19) / 20, 0x1001};
+    if (kind == LS_OP_ADD || chain.op[0].fuse_add) {
+        chain.source2[0] = OP_SECOND;
+        chain.x2 = x;
     }
     return chain;
 }
 
 static void each_case(ls_op_kind kind, uint64_t seed)
 {
-    for (uint64_t k = seed; k < seed + 60; k++) {
+    for (uint64_t k = seed; k < seed + 200; k++) {
         op_chain chain = small_case(kind, k);
         check_case(ls_ref_backend(), &chain);
         check_case(ls_ref64_backend(), &chain);
@@ -221,6 +242,36 @@ static void export_follows_its_definition(void **state)
 {
     (void)state;
     each_case(LS_OP_EXPORT, 600);
+}
+
+static void batchnorm_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_BATCHNORM, 700);
+}
+
+static void add_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_ADD, 800);
+}
+
+static void sigmoid_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_SIGMOID, 900);
+}
+
+static void tanh_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_TANH, 1000);
+}
+
+static void dropout_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_DROPOUT, 1100);
 }
 
 /* Differences of a fused relu mean nothing where it bends, so its mask is checked through a
@@ -298,6 +349,11 @@ int main(void)
         cmocka_unit_test(relu_follows_its_definition),
         cmocka_unit_test(softmax_xent_follows_its_definition),
         cmocka_unit_test(export_follows_its_definition),
+        cmocka_unit_test(batchnorm_follows_its_definition),
+        cmocka_unit_test(add_follows_its_definition),
+        cmocka_unit_test(sigmoid_follows_its_definition),
+        cmocka_unit_test(tanh_follows_its_definition),
+        cmocka_unit_test(dropout_follows_its_definition),
         cmocka_unit_test(fused_relu_masks_dy),
         cmocka_unit_test(max_pool_sends_dy_to_the_first_of_equals),
     };

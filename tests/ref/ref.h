@@ -11,9 +11,12 @@
  * the sum is added to what was there. dx: output channels in order for each tap, then taps in
  * order. Loss: rows in order.
  *
- * Conv2d and dense accept fuse_relu; fuse_pool is declined. Both flavours say that 64 devices can
- * be opened, `ref:3` asks for three of them. Any thread may call these two functions; the tables
- * are constant.
+ * Batch norm: the variance is summed in a second pass, from the mean on; pixels, then rows.
+ * Exponentials, roots and powers are double in both flavours.
+ *
+ * Built is every kind with every option, and every fused form but fuse_pool, which is declined with
+ * LS_EUNSUPPORTED. Both flavours say that 64 devices can be opened, `ref:3` asks for three of them.
+ * Any thread may call these two functions; the tables are constant.
  */
 #ifndef REF_REF_H
 #define REF_REF_H

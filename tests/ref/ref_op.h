@@ -9,14 +9,14 @@ typedef struct ref_op ref_op;
 typedef int ref_run(ref_op *op, unsigned flags, ls_error *err);
 typedef size_t ref_size(const ref_op *op);
 
-#define REF_KINDS (LS_OP_EXPORT + 1)
+#define REF_KINDS (LS_OP_RUNNING + 1)
 
-/* The loops of one flavour, by ls_op_kind. `backward` NULL: the kind has none. `scratch` NULL: it
- * needs none. */
+/* The loops of one flavour, by ls_op_kind. `backward` NULL: the kind has none. `scratch` and
+ * `saved`, in bytes, NULL: it needs none. */
 typedef struct ref_kernels {
     const char *name;
     ref_run *forward[REF_KINDS], *backward[REF_KINDS];
-    ref_size *scratch[REF_KINDS];
+    ref_size *scratch[REF_KINDS], *saved[REF_KINDS];
 } ref_kernels;
 
 extern const ref_kernels ref_kernels_f32, ref_kernels_f64;
@@ -41,13 +41,35 @@ struct ref_op {
 /* The device table's op_create. */
 int ref_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err);
 
+/* Checks the description and fills the op's y and parameters. LS_EUNSUPPORTED: a fused form that is
+ * not built. LS_EINVAL: the description makes no sense. */
+int ref_plan(ref_op *op, ls_error *err);
+
+/* "conv2d". */
+const char *ref_op_name(const ref_op *op);
+
 /* Elements of one row of a tensor. */
 static inline size_t ref_row(const ls_tensor *t)
 {
     return (size_t)t->c * (size_t)t->h * (size_t)t->w;
 }
 
+/* Whether there is a second input. */
+static inline int ref_has_x2(const ls_op_desc *d)
+{
+    return d->kind == LS_OP_ADD || d->fuse_add;
+}
+
+/* Whether the op steps over an arena: it has no x and no y. */
+static inline int ref_is_arena(ls_op_kind kind)
+{
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING;
+}
+
 /* The ops without sums, the same in both flavours. */
 ref_run ref_gather, ref_relu_forward, ref_relu_backward, ref_export_forward, ref_export_backward;
+ref_run ref_add_forward, ref_add_backward, ref_sigmoid_forward, ref_sigmoid_backward;
+ref_run ref_tanh_forward, ref_tanh_backward, ref_dropout_forward, ref_dropout_backward;
+ref_size ref_dropout_saved;
 
 #endif

@@ -1,36 +1,21 @@
-/* The ops without sums: gather, relu, export. */
+/* The element-wise ops. */
 #include "base/error.h"
+#include "base/rng.h"
 #include "ref/ref_op.h"
 
+#include <math.h>
 #include <string.h>
 
-int ref_gather(ref_op *op, unsigned flags, ls_error *err)
+static size_t elements(const ref_op *op)
 {
-    const ls_gather *g = &op->desc.u.gather;
-    const uint32_t *rows = op->b.args->rows;
-    const ls_tensor *x = &op->desc.x;
-    size_t plane = (size_t)x->h * (size_t)x->w, size = ref_row(x);
-    float *y = op->b.y;
-    (void)flags;
-    if (!rows)
-        return ls_fail(err, LS_EINVAL, "gather: no rows are given");
-    for (int r = 0; r < x->rows; r++) {
-        const uint8_t *image = (const uint8_t *)op->b.x + rows[r] * size;
-        for (size_t i = 0; i < size; i++) {
-            size_t c = i / plane < 3 ? i / plane : 3;
-            y[(size_t)r * size + i] = ((float)image[i] / 255.0f - g->mean[c]) / g->std[c];
-        }
-        if (op->b.labels)
-            op->b.labels_out[r] = op->b.labels[rows[r]];
-    }
-    return LS_OK;
+    return (size_t)op->base.y.rows * ref_row(&op->base.y);
 }
 
 int ref_relu_forward(ref_op *op, unsigned flags, ls_error *err)
 {
     const float *x = op->b.x;
     float *y = op->b.y;
-    size_t n = (size_t)op->base.y.rows * ref_row(&op->base.y);
+    size_t n = elements(op);
     (void)flags;
     (void)err;
     for (size_t i = 0; i < n; i++)
@@ -42,7 +27,7 @@ int ref_relu_backward(ref_op *op, unsigned flags, ls_error *err)
 {
     const float *y = op->b.y, *dy = op->b.dy;
     float *dx = op->b.dx;
-    size_t n = op->desc.needs_dx ? (size_t)op->base.y.rows * ref_row(&op->base.y) : 0;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
     (void)flags;
     (void)err;
     for (size_t i = 0; i < n; i++)
@@ -65,4 +50,119 @@ int ref_export_backward(ref_op *op, unsigned flags, ls_error *err)
     if (op->desc.needs_dx)
         memmove(op->b.dx, op->b.dy, op->base.y.bytes);
     return LS_OK;
+}
+
+int ref_add_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x, *x2 = op->b.x2;
+    float *y = op->b.y;
+    size_t n = elements(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        float sum = x[i] + x2[i];
+        y[i] = op->desc.fuse_relu && !(sum > 0) ? 0 : sum;
+    }
+    return LS_OK;
+}
+
+int ref_add_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *y = op->b.y, *dy = op->b.dy;
+    float *dx = op->b.dx, *dx2 = op->b.dx2;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        dx[i] = dx2[i] = op->desc.fuse_relu && !(y[i] > 0) ? 0 : dy[i];
+    return LS_OK;
+}
+
+int ref_sigmoid_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x;
+    float *y = op->b.y;
+    size_t n = elements(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)(1 / (1 + exp(-(double)x[i])));
+    return LS_OK;
+}
+
+int ref_sigmoid_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *y = op->b.y, *dy = op->b.dy;
+    float *dx = op->b.dx;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        dx[i] = (float)((double)dy[i] * (double)y[i] * (1 - (double)y[i]));
+    return LS_OK;
+}
+
+int ref_tanh_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x;
+    float *y = op->b.y;
+    size_t n = elements(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)tanh((double)x[i]);
+    return LS_OK;
+}
+
+int ref_tanh_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *y = op->b.y, *dy = op->b.dy;
+    float *dx = op->b.dx;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        dx[i] = (float)((double)dy[i] * (1 - (double)y[i] * (double)y[i]));
+    return LS_OK;
+}
+
+/* ---- dropout: `saved` holds a byte for each element, 1 where it was kept --------------------- */
+
+int ref_dropout_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const ls_dropout *d = &op->desc.u.dropout;
+    const ls_step_args *a = op->b.args;
+    const float *x = op->b.x;
+    float *y = op->b.y, scale = 1 / (1 - d->p);
+    uint8_t *saved = op->b.saved;
+    size_t n = elements(op), row = ref_row(&op->base.y);
+    int draws = !(flags & LS_RUN_EVALUATE);
+    if (draws && !a->rows)
+        return ls_fail(err, LS_EINVAL, "dropout: no rows are given");
+    for (size_t i = 0; i < n; i++) {
+        uint64_t index = draws ? (uint64_t)a->rows[i / row] * row + i % row : 0;
+        int kept = !draws || !(ls_rng_uniform(a->seed, d->stream, a->epoch, index) < d->p);
+        y[i] = !draws ? x[i] : kept ? x[i] * scale : 0;
+        if (saved)
+            saved[i] = (uint8_t)kept;
+    }
+    return LS_OK;
+}
+
+int ref_dropout_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *dy = op->b.dy;
+    float *dx = op->b.dx, scale = 1 / (1 - op->desc.u.dropout.p);
+    const uint8_t *kept = op->b.saved;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        dx[i] = kept[i] ? dy[i] * scale : 0;
+    return LS_OK;
+}
+
+size_t ref_dropout_saved(const ref_op *op)
+{
+    return op->desc.training ? elements(op) : 0;
 }

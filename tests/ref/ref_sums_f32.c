@@ -1,4 +1,4 @@
 #define SUM float
 #define REF_KERNELS ref_kernels_f32
 #define REF_NAME "plain loops, fp32 sums"
-#include "ref/ref_sums.inc"
+#include "ref/ref_flavour.inc"

@@ -1,0 +1,157 @@
+/* From a description to the op's shapes, or to a refusal. */
+#include "base/error.h"
+#include "ref/ref_op.h"
+
+#include <limits.h>
+
+static const char *const kind_names[REF_KINDS] = {
+    [LS_OP_GATHER] = "gather",
+    [LS_OP_CONV2D] = "conv2d",
+    [LS_OP_DENSE] = "dense",
+    [LS_OP_POOL] = "pool",
+    [LS_OP_RELU] = "relu",
+    [LS_OP_SGD] = "sgd",
+    [LS_OP_EXPORT] = "export",
+    [LS_OP_ADD] = "add",
+    [LS_OP_SIGMOID] = "sigmoid",
+    [LS_OP_BATCHNORM] = "batchnorm",
+    [LS_OP_TANH] = "tanh",
+    [LS_OP_DROPOUT] = "dropout",
+    [LS_OP_ADAMW] = "adamw",
+    [LS_OP_RUNNING] = "running",
+    [LS_OP_SOFTMAX_XENT] = "softmax_xent",
+};
+
+const char *ref_op_name(const ref_op *op)
+{
+    return kind_names[op->desc.kind];
+}
+
+/* Positions of a window along one side, 0 when it does not fit. */
+static int windows(int size, int kernel, int stride, int padding)
+{
+    if (kernel < 1 || stride < 1 || padding < 0 || size + 2 * padding < kernel)
+        return 0;
+    return (size + 2 * padding - kernel) / stride + 1;
+}
+
+static int is_tensor(const ls_tensor *t)
+{
+    if (t->rows < 1 || t->c < 1 || t->h < 1 || t->w < 1 || t->layout)
+        return 0;
+    double bytes = 4.0 * t->rows * t->c * t->h * t->w;
+    return bytes < (double)(SIZE_MAX / 4) && (double)t->c * t->h * t->w < INT_MAX;
+}
+
+static int alike(const ls_tensor *a, const ls_tensor *b)
+{
+    return a->dtype == b->dtype && a->rows == b->rows && a->c == b->c && a->h == b->h &&
+           a->w == b->w && !a->layout == !b->layout;
+}
+
+static void set_params(ref_op *op, size_t weights, int outputs, int bias)
+{
+    op->base.params = bias ? 2 : 1;
+    op->base.param_floats[0] = weights;
+    op->base.param_floats[1] = bias ? (size_t)outputs : 0;
+}
+
+/* y's shape and the parameters; 0 when the description makes no sense. */
+static int shape(ref_op *op)
+{
+    const ls_op_desc *d = &op->desc;
+    const ls_tensor *x = &d->x;
+    ls_tensor *y = &op->base.y;
+    const ls_conv2d *v = &d->u.conv2d;
+    const ls_pool2d *p = &d->pool;
+    *y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};
+    switch (d->kind) {
+    case LS_OP_CONV2D:
+        y->c = v->out;
+        y->h = windows(x->h, v->kh, v->sh, v->ph);
+        y->w = windows(x->w, v->kw, v->sw, v->pw);
+        set_params(op, (size_t)x->c * (size_t)v->out * (size_t)v->kh * (size_t)v->kw, v->out,
+                   v->bias);
+        break;
+    case LS_OP_DENSE:
+        y->c = d->u.dense.out;
+        y->h = y->w = 1;
+        set_params(op, ref_row(x) * (size_t)y->c, y->c, d->u.dense.bias);
+        break;
+    case LS_OP_POOL: /* a window must not lie in the padding alone */
+        y->h = p->ph < p->kh ? windows(x->h, p->kh, p->sh, p->ph) : 0;
+        y->w = p->pw < p->kw ? windows(x->w, p->kw, p->sw, p->pw) : 0;
+        break;
+    case LS_OP_BATCHNORM:
+        set_params(op, (size_t)x->c, x->c, 1);
+        op->base.contribution_floats = 2 * (size_t)x->c;
+        break;
+    default: break;
+    }
+    if (!is_tensor(y))
+        return 0;
+    y->bytes = (size_t)y->rows * ref_row(y) * sizeof(float);
+    return 1;
+}
+
+/* What is wrong with the numbers of the description, or NULL. */
+static const char *senseless(const ls_op_desc *d)
+{
+    switch (d->kind) {
+    case LS_OP_GATHER:
+        return d->u.gather.crop < 0 || d->u.gather.crop > d->x.h + d->x.w
+                   ? "crop must be in [0, h + w]"
+                   : NULL;
+    case LS_OP_DROPOUT:
+        return d->u.dropout.p >= 0 && d->u.dropout.p < 1 ? NULL : "p must be in [0, 1)";
+    case LS_OP_SOFTMAX_XENT:
+        return d->u.softmax_xent.smoothing >= 0 && d->u.softmax_xent.smoothing <= 1
+                   ? NULL
+                   : "smoothing must be in [0, 1]";
+    default: return NULL;
+    }
+}
+
+static int may_fuse_relu(ls_op_kind kind)
+{
+    return kind == LS_OP_CONV2D || kind == LS_OP_DENSE || kind == LS_OP_BATCHNORM ||
+           kind == LS_OP_ADD;
+}
+
+static int refuse_fusion(const ref_op *op, ls_error *err)
+{
+    const ls_op_desc *d = &op->desc;
+    if (d->fuse_pool)
+        return ls_fail(err, LS_EUNSUPPORTED, "%s: pooling is not fused here", ref_op_name(op));
+    if (d->fuse_relu && !may_fuse_relu(d->kind))
+        return ls_fail(err, LS_EUNSUPPORTED, "%s: relu is not fused here", ref_op_name(op));
+    if (d->fuse_add && d->kind != LS_OP_BATCHNORM)
+        return ls_fail(err, LS_EUNSUPPORTED, "%s: adding is not fused here", ref_op_name(op));
+    return LS_OK;
+}
+
+int ref_plan(ref_op *op, ls_error *err)
+{
+    const ls_op_desc *d = &op->desc;
+    ls_dtype dtype = d->kind == LS_OP_GATHER ? LS_U8 : LS_F32;
+    int rc = refuse_fusion(op, err);
+    if (rc != LS_OK || ref_is_arena(d->kind))
+        return rc;
+    if (senseless(d))
+        return ls_fail(err, LS_EINVAL, "%s: %s", ref_op_name(op), senseless(d));
+    if (d->x.dtype != dtype || !is_tensor(&d->x) || !shape(op))
+        return ls_fail(err, LS_EINVAL, "%s: x %d×%d×%d×%d does not fit the description",
+                       ref_op_name(op), d->x.rows, d->x.c, d->x.h, d->x.w);
+    if (ref_has_x2(d) && !alike(&d->x, &d->x2))
+        return ls_fail(err, LS_EINVAL, "%s: x2 %d×%d×%d×%d is not of the shape of x, %d×%d×%d×%d",
+                       ref_op_name(op), d->x2.rows, d->x2.c, d->x2.h, d->x2.w, d->x.rows, d->x.c,
+                       d->x.h, d->x.w);
+    if (d->kind == LS_OP_SOFTMAX_XENT)
+        op->base.y = (ls_tensor){.dtype = LS_F32, .rows = d->x.rows};
+    const ref_op *twin = (const ref_op *)d->twin;
+    if (twin &&
+        (twin->desc.kind != d->kind || twin->base.param_floats[0] != op->base.param_floats[0] ||
+         twin->base.param_floats[1] != op->base.param_floats[1]))
+        return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", ref_op_name(op));
+    return LS_OK;
+}
