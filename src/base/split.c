@@ -26,3 +26,27 @@ int ls_split_batch(uint32_t *first, uint32_t *count, uint32_t x_rows, uint32_t y
     ls_split(x_rows, parts, index, first, count);
     return LS_OK;
 }
+
+/* Where part `index` begins: every part gets one thing first, if there are enough, and the others are
+ * dealt out in proportion. */
+static uint32_t boundary(uint32_t n, uint32_t parts, uint32_t index, const double *capacity)
+{
+    double sum = 0, before = 0;
+    uint32_t each = n >= parts ? 1 : 0;
+    for (uint32_t i = 0; i < parts; i++) {
+        sum += capacity[i];
+        before += i < index ? capacity[i] : 0;
+    }
+    return index == parts ? n : each * index + (uint32_t)(before / sum * (n - each * parts) + 0.5);
+}
+
+void ls_split_by_capacity(uint32_t n, uint32_t parts, uint32_t index, const double *capacity,
+                          uint32_t *first, uint32_t *count)
+{
+    if (!capacity) {
+        ls_split(n, parts, index, first, count);
+        return;
+    }
+    *first = boundary(n, parts, index, capacity);
+    *count = boundary(n, parts, index + 1, capacity) - *first;
+}

@@ -72,8 +72,12 @@ void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, cons
 /* Notes the key as known and finds its member; NULL when it is absent or nothing is to be read. */
 static const cJSON *member(ls_fields *f, const char *key)
 {
-    assert(f->count < LS_FIELDS_MAX);
-    f->known[f->count++] = key;
+    int known = 0; /* a key may be asked for twice: as it is, and then as a number */
+    for (int i = 0; i < f->count; i++)
+        known |= strcmp(f->known[i], key) == 0;
+    assert(known || f->count < LS_FIELDS_MAX);
+    if (!known)
+        f->known[f->count++] = key;
     return f->status == LS_OK ? cJSON_GetObjectItemCaseSensitive(f->object, key) : NULL;
 }
 

@@ -12,6 +12,61 @@
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* A number for all channels, or an array of one number per channel (the last one serves the rest). */
+static void read_channels(ls_fields *f, const char *key, double min, float out[4])
+{
+    const cJSON *node = ls_field_any(f, key);
+    int count = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 1;
+    if (!node)
+        return;
+    if (count < 1 || count > 4)
+        ls_fields_fail(f, node, "%s: expected 1 to 4 numbers, found %d", key, count);
+    for (int i = 0; i < 4 && f->status == LS_OK; i++) {
+        const cJSON *value =
+            cJSON_IsArray(node) ? cJSON_GetArrayItem(node, i < count ? i : count - 1) : node;
+        if (!cJSON_IsNumber(value) || value->valuedouble < min || value->valuedouble > 1e6)
+            ls_fields_fail(f, value, "%s: expected numbers from %g to 1e6, in units of the full "
+                           "pixel range", key, min);
+        else
+            out[i] = (float)value->valuedouble;
+    }
+}
+
+static void read_augment(ls_config *c, ls_fields *top, ls_error *err)
+{
+    const long none = 0;
+    const int no = 0;
+    long crop;
+    const cJSON *node = ls_field_any(top, "augment");
+    if (!node)
+        return;
+    ls_fields f;
+    ls_fields_begin(&f, c->doc, node, "augment", err);
+    ls_field_int(&f, "crop", 0, 64, &none, &crop);
+    ls_field_bool(&f, "flip", &no, &c->preprocessing.flip);
+    c->preprocessing.crop = (int)crop;
+    if (top->status == LS_OK)
+        top->status = ls_fields_end(&f);
+}
+
+static void read_capacity(ls_config *c, ls_fields *f)
+{
+    const cJSON *node = ls_field_any(f, "capacity"), *item;
+    if (!node)
+        return;
+    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) > LS_DEVICES_MAX)
+        ls_fields_fail(f, node, "capacity: expected an array with one number per device, such as "
+                       "[1, 2], found %s", ls_json_kind(node));
+    cJSON_ArrayForEach(item, node)
+    {
+        if (!cJSON_IsNumber(item) || !(item->valuedouble > 0) || item->valuedouble > 1e6)
+            ls_fields_fail(f, item, "capacity: expected positive numbers, such as [1, 2]");
+        if (f->status)
+            return;
+        c->capacity[c->capacities++] = item->valuedouble;
+    }
+}
+
 static void read_data(ls_config *c, ls_fields *top, ls_error *err)
 {
     const char *name = "fashion_mnist", *none = NULL;
@@ -25,6 +80,8 @@ static void read_data(ls_config *c, ls_fields *top, ls_error *err)
     ls_field_text(&f, "name", &name, &c->data_name);
     ls_field_text(&f, "path", &none, &c->data_path);
     ls_field_int(&f, "limit", 0, INT_MAX, &all, &c->data_limit);
+    read_channels(&f, "mean", -1e6, c->preprocessing.mean);
+    read_channels(&f, "std", 1e-6, c->preprocessing.std);
     if (top->status == LS_OK)
         top->status = ls_fields_end(&f);
 }
@@ -79,6 +136,8 @@ static void read_run_dir(ls_config *c, ls_fields *f)
 static void read_scalars(ls_config *c, ls_fields *f)
 {
     static const char *const normalize[] = {"batch", "nominal", NULL};
+    static const char *const scaling[] = {"none", "linear", NULL};
+    const double zero = 0;
     const char *name = "run", *automatic = "auto";
     const long one = 1, ten = 10, batch = 256;
     const int by_batch = 0;
@@ -92,6 +151,9 @@ static void read_scalars(ls_config *c, ls_fields *f)
     if (f->status == LS_OK && (c->name[0] == '\0' || strchr(c->name, '/')))
         ls_fields_fail(f, ls_field_any(f, "name"),
                        "name: expected a word without '/', which becomes part of a file name");
+    ls_field_choice(f, "lr_scaling", scaling, &by_batch, &c->linear_scaling);
+    ls_field_double(f, "label_smoothing", 0, 1, &zero, &c->label_smoothing);
+    read_capacity(c, f);
     read_shards(c, f);
     read_seed(c, f);
     read_allreduce(c, f);
@@ -104,9 +166,11 @@ static int read_top(ls_config *c, ls_error *err)
     ls_fields_begin(&f, c->doc, ls_json_root(c->doc), "the config", err);
     read_scalars(c, &f);
     read_data(c, &f, err);
+    read_augment(c, &f, err);
     c->model = ls_field_any(&f, "model");
     const cJSON *optimizer = ls_field_any(&f, "optimizer");
     const cJSON *init = ls_field_any(&f, "init");
+    const cJSON *schedule = ls_field_any(&f, "schedule");
     int status = ls_fields_end(&f);
     if (status)
         return status;
@@ -119,7 +183,9 @@ static int read_top(ls_config *c, ls_error *err)
                             "expected a member \"optimizer\", such as "
                             "{\"name\": \"sgd\", \"lr\": 0.2}");
     status = ls_optimizer_parse(&c->optimizer, c->doc, optimizer, err);
-    return status ? status : ls_init_parse(&c->init, c->doc, init, err);
+    if (status == LS_OK)
+        status = ls_init_parse(&c->init, c->doc, init, err);
+    return status ? status : ls_schedule_parse(&c->schedule, c->doc, schedule, err);
 }
 
 /* A model given as a path is looked for beside the config file. */
@@ -165,6 +231,7 @@ int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *
 {
     memset(out, 0, sizeof *out);
     out->host = options->host;
+    out->preprocessing = (ls_gather){.std = {1, 1, 1, 1}};
     int status = read_document(out, options, err);
     if (status == LS_OK)
         status = read_top(out, err);
@@ -182,6 +249,12 @@ void ls_config_fini(ls_config *config)
     memset(config, 0, sizeof *config);
 }
 
+double ls_config_lr(const ls_config *config)
+{
+    double lr = config->optimizer.lr;
+    return config->linear_scaling ? lr * (double)config->batch_size / 256 : lr;
+}
+
 const ls_json *ls_config_model_doc(const ls_config *config)
 {
     return config->model_doc ? config->model_doc : config->doc;
@@ -190,11 +263,26 @@ const ls_json *ls_config_model_doc(const ls_config *config)
 int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
                    const char *text)
 {
-    const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(config->doc), key);
+    const cJSON *node = ls_json_root(config->doc);
+    char part[64];
+    while (node && *key) {
+        size_t length = strcspn(key, ".");
+        snprintf(part, sizeof part, "%.*s", (int)length, key);
+        node = cJSON_GetObjectItemCaseSensitive(node, part);
+        key += length + (key[length] == '.');
+    }
     return ls_json_fail_value(err, config->doc, node, status, "%s", text);
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
+
+static void write_floats(ls_json_writer *w, const char *key, const float values[4])
+{
+    ls_json_open_array(w, key);
+    for (int i = 0; i < 4; i++)
+        ls_json_put_float(w, NULL, values[i]);
+    ls_json_close(w);
+}
 
 static void write_data(ls_json_writer *w, const ls_config *c)
 {
@@ -203,6 +291,26 @@ static void write_data(ls_json_writer *w, const ls_config *c)
     if (c->data_path)
         ls_json_put_string(w, "path", c->data_path);
     ls_json_put_int(w, "limit", c->data_limit);
+    write_floats(w, "mean", c->preprocessing.mean);
+    write_floats(w, "std", c->preprocessing.std);
+    ls_json_close(w);
+}
+
+static void write_augment(ls_json_writer *w, const ls_config *c)
+{
+    ls_json_open_object(w, "augment");
+    ls_json_put_int(w, "crop", c->preprocessing.crop);
+    ls_json_put_bool(w, "flip", c->preprocessing.flip);
+    ls_json_close(w);
+}
+
+static void write_capacity(ls_json_writer *w, const ls_config *c)
+{
+    if (c->capacities == 0)
+        return;
+    ls_json_open_array(w, "capacity");
+    for (int i = 0; i < c->capacities; i++)
+        ls_json_put_double(w, NULL, c->capacity[i]);
     ls_json_close(w);
 }
 
@@ -243,6 +351,11 @@ void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
     ls_json_put_uint(w, "seed", c->seed);
     write_init(w, c);
     write_optimizer(w, c);
+    ls_schedule_write(w, "schedule", &c->schedule);
+    ls_json_put_string(w, "lr_scaling", c->linear_scaling ? "linear" : "none");
+    ls_json_put_double(w, "label_smoothing", c->label_smoothing);
+    write_augment(w, c);
+    write_capacity(w, c);
     ls_json_put_string(w, "normalize", c->nominal ? "nominal" : "batch");
     ls_json_put_string(w, "allreduce", c->allreduce->name);
     if (c->run_dir)

@@ -3,9 +3,11 @@
 #define TRAIN_CONFIG_H
 
 #include "comm/comm.h"
+#include "device/device_list.h"
 #include "json/json.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "train/schedule.h"
 
 #include <lockstep/trainer.h>
 
@@ -25,6 +27,12 @@ typedef struct ls_config {
     const ls_comm_type *allreduce;
     ls_optimizer optimizer;
     ls_init init;
+    ls_schedule schedule;
+    int linear_scaling;       /* lr is meant for a minibatch of 256 rows, and scaled with batch_size */
+    double label_smoothing;
+    ls_gather preprocessing;  /* normalisation, and augmentation of training rows */
+    int capacities;           /* 0: devices are equal; else one number per device */
+    double capacity[LS_DEVICES_MAX];
     const char *run_dir;      /* "": none; NULL: runs/<time>-<name> */
     const ls_host *host;
 } ls_config;
@@ -34,10 +42,15 @@ typedef struct ls_config {
 int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *err);
 void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
 
+/* The learning rate before the schedule: optimizer.lr, scaled with the minibatch where lr_scaling is
+ * "linear". */
+double ls_config_lr(const ls_config *config);
+
 /* The document that the model's nodes belong to. */
 const ls_json *ls_config_model_doc(const ls_config *config);
 
-/* Fails with the message of `cause`, put behind the place of a top-level key (or of the file). */
+/* Fails with the message of `cause`, put behind the place of a key such as "data.limit" (or of the
+ * file, when it is not set there). */
 int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
                    const char *text);
 

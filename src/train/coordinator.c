@@ -65,7 +65,9 @@ static void fill_range(ls_range *range, const coordination *c, uint32_t steps)
     range->rows = t->permutation[c->epoch % 2] + first_row;
     range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
     for (uint32_t i = 0; i < steps; i++)
-        range->lr[i] = (float)t->config.optimizer.lr;
+        range->lr[i] = (float)ls_schedule_rate(&t->config.schedule, ls_config_lr(&t->config),
+                                               range->first_step + i, c->steps,
+                                               (uint64_t)t->config.epochs);
 }
 
 /* The slot is free: its previous item's reports have been read, or more items would be in flight
@@ -153,7 +155,7 @@ static int collect_step(coordination *c, ls_error *err)
     c->totals.correct += r->correct;
     c->totals.rows += r->rows;
     t->result.steps++;
-    status = ls_record_step(t, c->epoch + 1, (float)t->config.optimizer.lr, rate, t->reports, err);
+    status = ls_record_step(t, c->epoch + 1, rate, t->reports, err);
     report_progress(c, 0, 0);
     return status;
 }
@@ -191,6 +193,15 @@ static int train_epoch(coordination *c, ls_error *err)
     return status;
 }
 
+static int evaluation_error(const coordination *c, ls_error *err)
+{
+    int worker;
+    ls_error cause;
+    int status = ls_pool_first_error(c->t->pool, &worker, &cause);
+    return ls_fail(err, status, "worker %d, evaluation of epoch %u: %.400s", worker,
+                   (unsigned)c->epoch + 1, cause.text);
+}
+
 /* *evaluated stays 0 when an interrupt came first: the workers then left early. */
 static int evaluate(coordination *c, int *evaluated, ls_error *err)
 {
@@ -198,9 +209,11 @@ static int evaluate(coordination *c, int *evaluated, ls_error *err)
     uint32_t rows = ls_subset_rows(t, LS_TEST), batch = (uint32_t)t->config.batch_size;
     size_t tallies = ((size_t)rows + batch - 1) / batch * (size_t)t->shards;
     uint64_t start = ls_now_ns();
-    int status = ls_pool_run(t->pool, ls_worker_evaluate, t, LS_FOREVER, err);
-    if (status || stopping(t))
-        return status;
+    int status = ls_pool_run(t->pool, ls_worker_evaluate, t, LS_FOREVER, NULL);
+    if (status)
+        return evaluation_error(c, err);
+    if (stopping(t))
+        return LS_OK;
     ls_tally sum = {0, 0};
     for (size_t i = 0; i < tallies; i++) { /* in row order: the same on any number of workers */
         sum.loss += t->tally[i].loss;

@@ -85,7 +85,7 @@ static void put_worker(ls_json_writer *w, int worker, const ls_report *r)
     ls_json_close(w);
 }
 
-int ls_record_step(struct ls_trainer *t, uint32_t epoch, float lr, double images_per_s,
+int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s,
                    const ls_report *reports, ls_error *err)
 {
     if (t->sinks.count == 0)
@@ -96,7 +96,7 @@ int ls_record_step(struct ls_trainer *t, uint32_t epoch, float lr, double images
     ls_json_put_uint(w, "rows", (uint64_t)reports[0].rows);
     ls_json_put_float(w, "loss", reports[0].loss / reports[0].rows);
     ls_json_put_uint(w, "correct", (uint64_t)reports[0].correct);
-    ls_json_put_float(w, "lr", lr);
+    ls_json_put_float(w, "lr", reports[0].lr);
     ls_json_put_float(w, "images_per_s", (float)images_per_s);
     ls_json_open_array(w, "workers");
     for (int i = 0; i < t->workers; i++)

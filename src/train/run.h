@@ -40,6 +40,7 @@ typedef struct ls_report {
     float loss;      /* of the whole minibatch, summed; the same from every worker */
     float correct;
     float rows;
+    float lr;        /* it was applied with */
     ls_replica_times times;
     ls_comm_times comm;
 } ls_report;
@@ -128,7 +129,7 @@ typedef struct ls_epoch_totals {
 } ls_epoch_totals;
 
 int ls_record_run_start(struct ls_trainer *trainer, ls_error *err);
-int ls_record_step(struct ls_trainer *trainer, uint32_t epoch, float lr, double images_per_s,
+int ls_record_step(struct ls_trainer *trainer, uint32_t epoch, double images_per_s,
                    const ls_report *reports, ls_error *err);
 int ls_record_epoch(struct ls_trainer *trainer, uint32_t epoch, const ls_epoch_totals *totals,
                     ls_error *err);

@@ -26,8 +26,12 @@ static int open_data(ls_trainer *t, ls_error *err)
     };
     ls_error cause;
     int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
-    if (status == LS_ECONFIG)
-        return ls_config_fail(err, c, "data", status, cause.text);
+    if (status == LS_ECONFIG) /* its message begins with the key */
+        return ls_config_fail(err, c,
+                              strncmp(cause.text, "data.limit", 10) == 0  ? "data.limit"
+                              : strncmp(cause.text, "data.path", 9) == 0 ? "data.path"
+                                                                         : "data.name",
+                              status, cause.text);
     if (status && err)
         *err = cause;
     if (status)
@@ -98,9 +102,14 @@ static int open_pool(ls_trainer *t, ls_error *err)
     }
     t->workers = ls_pool_size(t->pool);
     t->shards = c->shards ? (int)c->shards : t->workers;
+    char text[200];
+    if (c->capacities && c->capacities != t->workers) {
+        snprintf(text, sizeof text, "%d numbers for %d devices; give one per device",
+                 c->capacities, t->workers);
+        return ls_config_fail(err, c, "capacity", LS_ECONFIG, text);
+    }
     if (t->workers <= t->shards)
         return LS_OK;
-    char text[200];
     snprintf(text, sizeof text,
              "%d devices, but a minibatch has only %d shards; ask for at most %d devices, or set "
              "shards to at least %d", t->workers, t->shards, t->shards, t->workers);
@@ -112,10 +121,12 @@ static int open_workers(ls_trainer *t, ls_error *err)
     t->worker = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->worker);
     if (!t->worker)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d workers", t->workers);
+    const double *capacity = t->config.capacities ? t->config.capacity : NULL;
     for (int i = 0; i < t->workers; i++) {
         ls_train_worker *w = &t->worker[i];
         uint32_t first, count;
-        ls_split((uint32_t)t->shards, (uint32_t)t->workers, (uint32_t)i, &first, &count);
+        ls_split_by_capacity((uint32_t)t->shards, (uint32_t)t->workers, (uint32_t)i, capacity,
+                             &first, &count);
         w->trainer = t;
         w->rank = i;
         w->shard_lo = (int)first;
@@ -160,17 +171,27 @@ static void write_devices_text(ls_trainer *t)
         memcpy(t->devices_text + size - 5, "…]", sizeof "…]");
 }
 
+/* Rows of a whole minibatch that the busiest device computes. */
+static int largest_share(const ls_trainer *t)
+{
+    uint32_t most = 0;
+    for (int i = 0; i < t->workers; i++) {
+        uint32_t first, last, count;
+        ls_split((uint32_t)t->config.batch_size, (uint32_t)t->shards,
+                 (uint32_t)t->worker[i].shard_lo, &first, &count);
+        ls_split((uint32_t)t->config.batch_size, (uint32_t)t->shards,
+                 (uint32_t)t->worker[i].shard_hi - 1, &last, &count);
+        if (last + count - first > most)
+            most = last + count - first;
+    }
+    return (int)most;
+}
+
 static void summarise(ls_trainer *t)
 {
     const ls_config *c = &t->config;
     ls_replica_memory memory;
     ls_replica_memory_used(t->worker[0].replica, &memory);
-    uint32_t most = 0;
-    for (int s = t->worker[0].shard_lo; s < t->worker[0].shard_hi; s++) {
-        uint32_t first, count;
-        ls_split((uint32_t)c->batch_size, (uint32_t)t->shards, (uint32_t)s, &first, &count);
-        most += count;
-    }
     write_devices_text(t);
     t->summary = (ls_summary){
         .name = c->name,
@@ -184,7 +205,7 @@ static void summarise(ls_trainer *t)
         .threads = t->worker[0].info.threads,
         .shards = t->shards,
         .batch_size = (int)c->batch_size,
-        .batch_per_device = (int)most,
+        .batch_per_device = largest_share(t),
         .parameters = t->model->floats,
         .parameter_bytes = t->model->floats * sizeof(float),
         .device_bytes = memory.arenas + memory.activations + memory.dataset,
@@ -200,10 +221,13 @@ static void warn(ls_trainer *t)
     int cpus = ls_allowed_cpus();
     long per_shard = c->batch_size / t->shards;
     int on_host = (t->worker[0].info.flags & LS_DEVICE_HOST_MEMORY) != 0;
+    char threads[32] = "";
+    if (c->threads > 1)
+        snprintf(threads, sizeof threads, " of %ld threads", c->threads);
     if (on_host && t->workers * c->threads > cpus)
         ls_log(t->host, LS_LOG_WARNING,
-               "%d workers × %ld threads share %d allowed CPUs: slower than fewer workers",
-               t->workers, c->threads, cpus);
+               "%d workers%s share %d allowed CPUs: slower than fewer workers", t->workers, threads,
+               cpus);
     if (on_host && t->workers == c->shards && t->workers < cpus && strcmp(c->devices, "auto") == 0)
         ls_log(t->host, LS_LOG_INFO, "devices: auto takes at most one device per shard: %d",
                t->workers);

@@ -45,7 +45,7 @@ static int open_replica(ls_train_worker *mine, ls_error *err)
         .device = mine->device,
         .model = t->model,
         .optimizer = &t->config.optimizer,
-        .normalisation = {.std = {1, 1, 1, 1}},
+        .normalisation = t->config.preprocessing,
         .shard_rows = sizes,
         .shard_row_counts = count,
         .seed = t->config.seed,
@@ -162,7 +162,8 @@ static void compute_step(ls_train_worker *mine, const ls_range *range, uint32_t 
  * to the coordinator once its report is on the way. */
 static void run_step(ls_train_worker *mine, const ls_range *range, uint32_t index)
 {
-    ls_report report = {.step = range->first_step + index, .status = LS_EABORTED};
+    ls_report report = {
+        .step = range->first_step + index, .status = LS_EABORTED, .lr = range->lr[index]};
     if (!mine->failed)
         compute_step(mine, range, index, &report);
     ls_ring_push(&mine->reports, &report, UINT64_MAX, NULL);
@@ -173,7 +174,9 @@ int ls_worker_train(const ls_worker *w, void *arg, ls_error *err)
     (void)err;
     const ls_range *range = arg;
     ls_train_worker *mine = &range->trainer->worker[w->index];
-    for (uint32_t i = 0; i < range->steps; i++)
+    /* The report of the last step gives the range back: it may be refilled from then on. */
+    const uint32_t steps = range->steps;
+    for (uint32_t i = 0; i < steps; i++)
         run_step(mine, range, i);
     return LS_OK;
 }

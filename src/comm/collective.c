@@ -1,0 +1,187 @@
+/* The public all-reduce: a communicator with one shard per rank. What it adds is freedom from the
+ * arenas' rules: any number of floats, and sums in place. Such arrays go through a stage. */
+#include "base/closest.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "comm/comm.h"
+#include "sync/park.h"
+
+#include <lockstep/collective.h>
+#include <string.h>
+
+#define GRAIN 16 /* floats: an arena's length is a multiple of it */
+#define MOST_RANKS 65535
+
+/* A rank's part; its own thread's. */
+typedef struct member {
+    ls_comm *comm;     /* NULL before its first call */
+    ls_device *device; /* it joined with */
+    float *stage[2];   /* stand in for its arrays where those break the rules: in, out */
+    char own_cache_line[64];
+} member;
+
+struct ls_collective {
+    ls_comm_group *group;
+    member *member;
+    int ranks;
+    size_t floats;
+    size_t padded;      /* floats, rounded up to GRAIN */
+    size_t segments[2]; /* one "parameter": everything */
+    const ls_host *host;
+};
+
+static int find_type(const ls_comm_type **out, const char *name, ls_error *err)
+{
+    const ls_comm_type *const *types = ls_comm_types();
+    const char *names[8];
+    char list[128] = "";
+    size_t count = 0;
+    for (; types[count] && count < sizeof names / sizeof *names; count++) {
+        names[count] = types[count]->name;
+        if (!name || strcmp(name, names[count]) == 0) {
+            *out = types[count];
+            return LS_OK;
+        }
+        strncat(list, count ? ", " : "", sizeof list - strlen(list) - 1);
+        strncat(list, names[count], sizeof list - strlen(list) - 1);
+    }
+    const char *near = ls_closest(name, names, count);
+    return ls_fail(err, LS_EINVAL, "all-reduce '%s' does not exist%s%s%s; use one of %s", name,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", list);
+}
+
+static int check(const ls_collective_options *o, ls_error *err)
+{
+    if (!o || o->size != sizeof *o)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_collective_create: options.size must be "
+                       "sizeof(ls_collective_options)");
+    if (o->ranks < 1 || o->ranks > MOST_RANKS)
+        return ls_fail(err, LS_EINVAL, "ls_collective_create: %d ranks; give 1 to %d", o->ranks,
+                       MOST_RANKS);
+    if (o->floats == 0 || o->floats > SIZE_MAX / sizeof(float) - GRAIN)
+        return ls_fail(err, LS_EINVAL, "ls_collective_create: %zu floats cannot be added up",
+                       o->floats);
+    return LS_OK;
+}
+
+static int make_group(ls_collective *c, const ls_collective_options *o, ls_error *err)
+{
+    ls_comm_group_desc desc = {
+        .ranks = o->ranks,
+        .shards = o->ranks,
+        .floats = c->padded,
+        .segments = c->segments,
+        .segment_count = 1,
+        .timeout_ns = o->timeout ? o->timeout : LS_FOREVER,
+        .spins = ls_spins_for(o->ranks, ls_allowed_cpus()),
+        .host = o->host,
+    };
+    int status = find_type(&desc.type, o->algorithm, err);
+    return status ? status : desc.type->group_create(&c->group, &desc, err);
+}
+
+int ls_collective_create(ls_collective **out, const ls_collective_options *options, ls_error *err)
+{
+    int status = check(options, err);
+    if (status)
+        return status;
+    ls_collective *c = ls_alloc(options->host, sizeof *c);
+    if (!c)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", options->ranks);
+    c->host = options->host;
+    c->ranks = options->ranks;
+    c->floats = options->floats;
+    c->padded = (c->floats + GRAIN - 1) / GRAIN * GRAIN;
+    c->segments[1] = c->padded;
+    c->member = ls_alloc_array(c->host, (size_t)c->ranks, sizeof *c->member);
+    status = c->member ? make_group(c, options, err)
+                       : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", c->ranks);
+    if (status) {
+        ls_collective_destroy(c);
+        return status;
+    }
+    *out = c;
+    return LS_OK;
+}
+
+void ls_collective_destroy(ls_collective *c)
+{
+    if (!c)
+        return;
+    for (int r = 0; c->member && r < c->ranks; r++) {
+        ls_free(c->host, c->member[r].stage[0]);
+        ls_free(c->host, c->member[r].stage[1]);
+        if (c->member[r].comm)
+            c->group->type->leave(c->member[r].comm);
+    }
+    if (c->group)
+        c->group->type->group_destroy(c->group);
+    ls_free(c->host, c->member);
+    ls_free(c->host, c);
+}
+
+void ls_collective_abort(ls_collective *c)
+{
+    c->group->type->abort(c->group);
+}
+
+static int join(ls_collective *c, int rank, ls_device *device, ls_error *err)
+{
+    member *m = &c->member[rank];
+    if (m->comm && m->device != device)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_all_reduce: rank %d came with another device than before", rank);
+    m->device = device;
+    return m->comm ? LS_OK : c->group->type->join(&m->comm, c->group, rank, device, err);
+}
+
+/* Host memory will do: join has refused devices that do not share it. */
+static int make_stage(const ls_collective *c, float **stage, ls_error *err)
+{
+    if (!*stage)
+        *stage = ls_alloc_array(c->host, c->padded, sizeof(float));
+    return *stage ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %zu floats", c->padded);
+}
+
+static int reduce(ls_collective *c, int rank, const float *in, float *out, ls_error *err)
+{
+    member *m = &c->member[rank];
+    const size_t bytes = c->floats * sizeof(float);
+    const int ragged = c->padded != c->floats;
+    ls_partial partial = {{rank, rank + 1}, in};
+    float *total = out;
+    ls_comm_times times = {0};
+    int status = LS_OK;
+    if (ragged || in == out) {
+        status = make_stage(c, &m->stage[0], err);
+        if (status)
+            return status;
+        memcpy(m->stage[0], in, bytes);
+        partial.data = m->stage[0];
+    }
+    if (ragged) {
+        status = make_stage(c, &m->stage[1], err);
+        if (status)
+            return status;
+        total = m->stage[1];
+    }
+    status = c->group->type->all_reduce(m->comm, NULL, &partial, 1, total, &times, err);
+    if (status == LS_OK && total != out)
+        memcpy(out, total, bytes);
+    return status;
+}
+
+int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
+                  ls_error *err)
+{
+    int status = rank >= 0 && rank < c->ranks
+                     ? join(c, rank, device, err)
+                     : ls_fail(err, LS_EINVAL, "ls_all_reduce: rank %d of %d does not exist", rank,
+                               c->ranks);
+    if (status == LS_OK)
+        status = reduce(c, rank, in, out, err);
+    if (status)
+        ls_collective_abort(c); /* the others would wait for this rank */
+    return status;
+}

@@ -1,0 +1,175 @@
+#!/bin/sh
+# Every way in which a config can be wrong: the exact message, and exit code 78 (66 where a file is
+# missing, 64 where an argument is).
+. "$(dirname "$0")/expect.sh"
+
+# expect_bad_text TEXT MESSAGE: a config of exactly this text.
+expect_bad_text() {
+    printf '%s' "$1" >bad.json
+    expect_failure 78 "$2" bad.json
+}
+
+# expect_bad SED MESSAGE: the small recipe, edited.
+expect_bad() {
+    sed "$1" config.json >bad.json
+    expect_failure 78 "$2" bad.json
+}
+
+# expect_bad_set ASSIGNMENT MESSAGE: the small recipe, with an assignment.
+expect_bad_set() {
+    expect_failure 78 "--set $1: $2" config.json --set "$1"
+}
+
+# ---- not JSON ----
+expect_bad_text 'epochs: 10' \
+    "bad.json:1:1: expected a value, found epochs; put strings in double quotes"
+expect_bad_text '{"epochs": 10' \
+    "bad.json:1:14: expected '}' for the '{' at 1:1, found the end of the text; is the file complete?"
+expect_bad_text '{"epochs": 10,}' \
+    "bad.json:1:15: expected a key, found '}'; remove the comma before it"
+expect_bad_text '{"epochs": 10} x' \
+    "bad.json:1:16: expected the end of the text, found 'x'; remove what follows the first value"
+expect_bad_text '{"name": "unfinished' "bad.json:1:10: this string has no closing quote"
+expect_bad_text '{"epochs": 010}' "bad.json:1:12: expected a number, found a leading zero; remove it"
+expect_bad_text '// hello' "bad.json:1:1: expected JSON, found '/'; JSON has no comments, remove it"
+expect_bad_text '[1, 2]' "bad.json:1:1: the config: expected an object {…}, found an array"
+
+# ---- what JSON allows and a config does not ----
+expect_bad 's/"epochs": 1,/"epochs": 1, "epochs": 2,/' \
+    'bad.json:14:16: expected each key once, found "epochs" again (first at 14:3); remove one of the two'
+expect_bad 's/"lr": 0.05/"lr": NaN/' \
+    'bad.json:17:38: expected a value, found NaN; numbers must be finite'
+expect_bad 's/"lr": 0.05/"lr": -inf/' \
+    'bad.json:17:38: expected a number, found -inf; numbers must be finite'
+expect_bad 's/"lr": 0.05/"lr": 1e999/' \
+    'bad.json:17:38: expected a finite number, found 1e999; the largest is 1.797e308'
+printf '{"name": "\377"}' >bad.json
+expect_failure 78 'bad.json:1:11: expected UTF-8, found the byte 0xff; save the file as UTF-8' bad.json
+printf '\357\273\277{}' >bad.json
+expect_failure 78 'bad.json:1:1: expected JSON, found a byte order mark; save the file without one' \
+    bad.json
+head -c 10000000 /dev/zero | tr '\0' '[' >bad.json
+expect_failure 78 'bad.json:1:65: expected at most 64 arrays and objects in each other, found more' \
+    bad.json
+head -c 20000000 /dev/zero | tr '\0' ' ' >bad.json
+expect_failure 78 'bad.json: expected at most 16777216 bytes, found 20000000' bad.json
+
+# ---- not a file ----
+: >bad.json
+expect_failure 78 'bad.json: expected JSON, found an empty file' bad.json
+mkdir directory
+expect_failure 78 'directory: expected a JSON file, found a directory; name a file' directory
+expect_failure 78 \
+    '/dev/null: expected a JSON file, found a device or a pipe; copy it to a file first' /dev/null
+expect_failure 66 'missing.json: no such file' missing.json
+ln -s loop.json loop.json
+expect_failure 74 'loop.json: cannot be read: Too many levels of symbolic links' loop.json
+if [ "$(id -u)" -ne 0 ]; then
+    cp config.json secret.json
+    chmod 000 secret.json
+    expect_failure 74 'secret.json: cannot be read: Permission denied' secret.json
+fi
+
+# ---- keys ----
+expect_bad 's/"batch_size"/"batchsize"/' \
+    'bad.json:12:3: the config: unknown key "batchsize"; did you mean "batch_size"?'
+expect_bad 's/"limit"/"limits"/' \
+    'bad.json:3:33: data: unknown key "limits"; did you mean "limit"?'
+sed 's/"lr"/"learning_rate"/' config.json >bad.json
+run bad.json
+expect_code 78
+expect_stderr_line 'trainer: bad.json:17:32: optimizer: unknown key "learning_rate"; known keys: name, lr, .*'
+expect_bad '/"optimizer"/d; s/"xavier"},/"xavier"},/' \
+    'bad.json: expected a member "optimizer", such as {"name": "sgd", "lr": 0.2}'
+expect_bad 's/, "lr": 0.05//' 'bad.json:17:16: optimizer: "lr" is missing; add it'
+expect_bad_text '{"optimizer": {"lr": 1}}' \
+    'bad.json: expected a member "model": an object with "layers", or the path of a file that holds one'
+
+# ---- types and sizes ----
+expect_bad 's/"epochs": 1/"epochs": "many"/' \
+    'bad.json:14:13: the config: "epochs" must be an integer from 1 to 1000000, found "many"'
+expect_bad 's/"epochs": 1/"epochs": 1.5/' \
+    'bad.json:14:13: the config: "epochs" must be an integer from 1 to 1000000, found 1.5'
+expect_bad 's/"batch_size": 64/"batch_size": 0/' \
+    'bad.json:12:17: the config: "batch_size" must be an integer from 1 to 1048576, found 0'
+expect_bad 's/"batch_size": 64/"batch_size": -3/' \
+    'bad.json:12:17: the config: "batch_size" must be an integer from 1 to 1048576, found -3'
+expect_bad 's/"batch_size": 64/"batch_size": 1e300/' \
+    'bad.json:12:17: the config: "batch_size" must be an integer from 1 to 1048576, found 1e+300'
+expect_bad 's/"name": "small"/"name": 7/' \
+    'bad.json:2:11: the config: "name" must be a string, found 7'
+expect_bad 's/"name": "small"/"name": "a\/b"/' \
+    "bad.json:2:11: the config: name: expected a word without '/', which becomes part of a file name"
+expect_bad_set epochs=0 'the config: "epochs" must be an integer from 1 to 1000000, found 0'
+expect_bad_set shards=0 'the config: "shards" must be an integer from 1 to 65536, found 0'
+expect_bad_set shards=70000 'the config: "shards" must be an integer from 1 to 65536, found 70000'
+expect_bad_set shards=device \
+    'the config: shards: expected an integer or "devices", found "device"'
+expect_bad_set threads=0 'the config: "threads" must be an integer from 1 to 1024, found 0'
+expect_bad_set seed=1.5 'the config: seed: expected an integer, found 1.5'
+expect_bad_set seed=-1 'the config: "seed" must be a number from 0 to 9.0072e+15, found -1'
+expect_bad_set eval_every=-1 \
+    'the config: "eval_every" must be an integer from 0 to 1000000, found -1'
+expect_bad_set optimizer.lr=-0.1 'optimizer: "lr" must be a number from 0 to 1000000, found -0.1'
+expect_bad_set optimizer.lr=nan 'optimizer: "lr" must be a number from 0 to 1000000, found "nan"'
+expect_bad_set optimizer.momentum=1 \
+    'optimizer: "momentum" must be less than 1: old gradients would never fade'
+expect_bad_set optimizer=3 'optimizer: expected an object {…}, found a number'
+expect_bad_set normalize=bach 'the config: unknown normalize "bach"; did you mean "batch"?'
+expect_bad_set allreduce=ordred 'the config: unknown allreduce "ordred"; did you mean "ordered"?'
+expect_bad_set init.name=normall 'init: unknown name "normall"; did you mean "normal"?'
+expect_bad_set data=7 'data: expected an object {…}, found a number'
+expect_bad_set data.name=syntetic 'data.name: unknown dataset "syntetic"; did you mean "synthetic"?'
+expect_bad_set data.limit=-1 'data: "limit" must be an integer from 0 to 2147483647, found -1'
+expect_bad_set data.limit=1000001 \
+    'data.limit: expected at most 1000000 synthetic rows, found 1000001; 0 means 6000'
+touch a_file
+expect_failure 78 "--set data.path=a_file: data.path: expected a directory, found the file a_file; \
+name the directory it is in" config.json --set data.name=mnist --set data.path=a_file
+
+# ---- devices ----
+expect_bad_set devices=ref:0 "devices 'ref:0' asks for none: at least 1 is needed"
+expect_bad_set devices=ref:5 "5 devices, but a minibatch has only 4 shards; ask for at most 4 \
+devices, or set shards to at least 5"
+expect_bad_set devices=ref:2000 "devices 'ref:2000' asks for too many: at most 1024 work together"
+expect_bad_set devices=ref:x "cannot read devices 'ref:x': expected auto, cpu, cpu:COUNT, or \
+KIND:INDEX,INDEX…, for example --devices cpu:2"
+run config.json --devices gpu:2
+expect_code 78
+grep -q "^trainer: --set devices=\"gpu:2\": cannot read devices 'gpu:2': .* kinds here: .*ref" stderr.txt ||
+    fail 'expected the kinds of devices there are'
+
+# More devices than CPUs are allowed, and warned of.
+cpus=$(nproc)
+many=$((cpus + 1))
+run config.json --set "devices=ref:$many" --set "shards=$many"
+expect_code 0
+expect_stderr_line "trainer: warning: $many workers share $cpus allowed CPUs: slower than fewer workers"
+
+# ---- the model ----
+expect_bad 's/"kernel": 5/"kernel": 99/' \
+    "bad.json:5:5: conv2d 'conv1': kernel 99×99 does not fit its 28×28 input; use a smaller kernel or padding ≥ 36"
+expect_bad 's/"out": 10/"out": 7/' \
+    "bad.json:9:5: dense 'fc1': the last layer gives 7 features, but the data has 10 classes; make it give 10"
+expect_bad_set model.layers.0.type=conv2 'layer 0: unknown type "conv2"; did you mean "conv2d"?'
+expect_bad_set model.layers.0.out=0 \
+    "conv2d 'conv1': \"out\" must be an integer from 1 to 1048576, found 0"
+expect_bad_set model.layers=3 'model: "layers" must be a list of layers, found a number'
+expect_failure 66 '--set model=nowhere.json: nowhere.json: no such file' config.json \
+    --set model=nowhere.json
+printf '{"layers": [' >model.json
+expect_failure 78 "model.json:1:13: expected ']' for the '[' at 1:12, found the end of the text; \
+is the file complete?" \
+    config.json --set model=model.json
+
+# ---- arguments ----
+expect_failure 64 'which config? Try `trainer examples/fashion_mnist.json`; `trainer --help` lists what there is'
+expect_failure 64 'one config at a time; do not know what to do with b.json; `trainer --help` lists what there is' \
+    config.json b.json
+expect_failure 64 'unknown option --bogus; `trainer --help` lists what there is' config.json --bogus
+expect_failure 64 'unknown option -x; `trainer --help` lists what there is' config.json -xyz
+expect_failure 64 'a value is missing behind --set; `trainer --help` lists what there is' config.json --set
+expect_failure 64 "--set nonsense: expected KEY=VALUE, found no '='" config.json --set nonsense
+expect_failure 64 "--set =3: expected a key before '=', found none" config.json --set =3
+
+finish

@@ -1,0 +1,105 @@
+#!/bin/sh
+# Output that cannot be written: the exact message, exit code 74, and whole lines in what was
+# written. Readers that leave early lose nothing. $2 is check_metrics.
+. "$(dirname "$0")/expect.sh"
+check=$2
+fix='choose another run_dir, or --set run_dir=null for none'
+
+# ---- the run directory ----
+touch a_file
+expect_failure 74 "a_file/run: cannot make the run directory: Not a directory; $fix" \
+    config.json --set run_dir=a_file/run
+expect_failure 74 "a_file/config.json: cannot write: Not a directory; $fix" \
+    config.json --set run_dir=a_file
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir locked
+    chmod 555 locked
+    expect_failure 74 "locked/run: cannot make the run directory: Permission denied; $fix" \
+        config.json --set run_dir=locked/run
+fi
+run config.json --set run_dir=deep/er/run
+expect_code 0
+for file in config.json metrics.jsonl weights.safetensors; do
+    [ -s deep/er/run/$file ] || fail "expected $file in the run directory"
+done
+"$check" deep/er/run/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+expect_failure 74 "deep/er/run: already holds a run (metrics.jsonl), which would be lost; $fix" \
+    config.json --set run_dir=deep/er/run
+mkdir other
+touch other/weights.safetensors
+expect_failure 74 "other: already holds a run (weights.safetensors), which would be lost; $fix" \
+    config.json --set run_dir=other
+
+# Without a wish, a directory of the run's own; two in one second get two names.
+grep -v run_dir config.json | sed 's/"lr": 0.05},/"lr": 0.05}/' >own.json
+run own.json
+expect_code 0
+run own.json
+expect_code 0
+[ "$(ls -d runs/2*-small* | wc -l)" -eq 2 ] || fail 'expected two run directories'
+
+# ---- a disk that is full ----
+run config.json --metrics /dev/full
+expect_code 74
+expect_error '--metrics /dev/full: cannot write: No space left on device'
+expect_failure 74 '--metrics no/such/file: cannot write: No such file or directory' \
+    config.json --metrics no/such/file
+label='trainer config.json >/dev/full'
+"$program" config.json >/dev/full 2>stderr.txt
+code=$?
+expect_code 74
+expect_error 'standard output: cannot write: No space left on device'
+for option in --help --version --print-config; do
+    label="trainer config.json $option >/dev/full"
+    "$program" config.json $option >/dev/full 2>stderr.txt
+    code=$?
+    expect_code 74
+done
+
+# A limit on the size of files stands for a disk that fills up while the run goes on: the records
+# that do fit are whole lines, and no half of a weights file is left.
+label='trainer under ulimit -f'
+: >stdout.txt
+(ulimit -f 8 && exec "$program" config.json --set epochs=9 --set run_dir=limited) >stdout.txt 2>stderr.txt
+code=$?
+expect_code 74
+grep -q 'trainer: limited/.*: .*: File too large' stderr.txt || fail 'expected the reason'
+[ -s limited/metrics.jsonl ] || fail 'expected the records that did fit'
+"$check" --cut limited/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+[ ! -e limited/weights.safetensors ] || fail 'expected no half of a weights file'
+[ "$(ls limited | wc -l)" -eq 2 ] || fail 'expected config and metrics alone'
+
+# The real thing, where mounting is allowed.
+mkdir disk
+if mount -t tmpfs -o size=12k none disk 2>mount.txt; then
+    run config.json --set epochs=30 --set run_dir=disk/run
+    expect_code 74
+    grep -q 'No space left on device' stderr.txt || fail 'expected the reason'
+    "$check" --cut disk/run/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+    umount disk
+fi
+
+# ---- pipes that close ----
+label='trainer --metrics - | head -n 1'
+{ "$program" config.json --metrics - --set epochs=20 --set run_dir=piped 2>stderr.txt; echo $? >code.txt; } |
+    head -n 1 >stdout.txt
+code=$(cat code.txt)
+expect_code 0
+grep -q '^{"type":"run_start"' stdout.txt || fail 'expected the first record'
+"$check" piped/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+grep -q '"type":"run_end"' piped/metrics.jsonl || fail 'expected all records in the run directory'
+[ -s piped/weights.safetensors ] || fail 'expected weights'
+expect_stderr_line "$closing_line"
+label='trainer | true'
+{ "$program" config.json --set run_dir=piped2 2>stderr.txt; echo $? >code.txt; } | true
+code=$(cat code.txt)
+expect_code 0
+[ -s piped2/weights.safetensors ] || fail 'expected weights'
+# A standard stream that is closed must not lend its number to a file.
+label='trainer >&- 2>&-'
+"$program" config.json --set run_dir=closed >&- 2>&-
+code=$?
+expect_code 0
+"$check" closed/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+
+finish

@@ -1,0 +1,121 @@
+#!/bin/sh
+# What the program prints and where. $2 is check_metrics.
+. "$(dirname "$0")/expect.sh"
+check=$2
+
+# ---- help and version ----
+run --help
+expect_code 0
+[ ! -s stderr.txt ] || fail 'expected nothing on stderr'
+grep -q '^usage: trainer CONFIG \[options\]$' stdout.txt || fail 'expected the usage'
+for option in --devices --set --metrics --print-config --quiet --version --help; do
+    grep -q -e "^  $option" stdout.txt || fail "expected $option to be explained"
+done
+[ "$(wc -L <stdout.txt)" -le 100 ] || fail 'expected lines of at most 100 columns'
+run -h
+expect_code 0
+run --version
+expect_code 0
+grep -q '^lockstep [0-9]*\.[0-9]*\.[0-9]*$' stdout.txt || fail 'expected the version'
+grep -q '^  ref: ' stdout.txt || fail 'expected the back ends'
+
+# ---- the config ----
+run config.json --print-config
+expect_code 0
+cp stdout.txt once.json
+run once.json --print-config
+expect_code 0
+cmp -s once.json stdout.txt || fail 'expected the printed config to print as itself'
+[ ! -d runs ] || fail 'expected no run'
+
+# A model in a file of its own, beside the config.
+mkdir beside
+sed -n '/"model"/,/^  ]},/p' config.json | sed '1s/.*/{"layers": [/; $s/.*/]}/' >beside/net.json
+sed '/"model"/,/^  ]},/d; s/"seed": 0,/"seed": 0, "model": "net.json",/' config.json >beside/config.json
+run beside/config.json --print-config
+expect_code 0
+cmp -s once.json stdout.txt || fail 'expected the same config with the model inline'
+
+# --set reaches every key.
+set_reaches() { # ASSIGNMENT LINE
+    run config.json --set "$1" --print-config
+    expect_code 0
+    grep -q -e "$2" stdout.txt || fail "expected $2"
+}
+set_reaches name=other '^  "name": "other",$'
+set_reaches data.name=mnist '^    "name": "mnist",$'
+set_reaches data.path=/some/where '^    "path": "/some/where"'
+set_reaches data.limit=17 '^    "limit": 17'
+set_reaches model.layers.0.out=8 '"out": 8'
+set_reaches devices=ref:3 '^  "devices": "ref:3",$'
+set_reaches batch_size=32 '^  "batch_size": 32,$'
+set_reaches shards=2 '^  "shards": 2,$'
+set_reaches shards=devices '^  "shards": "devices",$'
+set_reaches epochs=7 '^  "epochs": 7,$'
+set_reaches seed=9007199254740991 '^  "seed": 9007199254740991,$'
+set_reaches optimizer.name=sgd '^    "name": "sgd",$'
+set_reaches optimizer.lr=0.3 '^    "lr": 0.3,$'
+set_reaches optimizer.momentum=0.9 '^    "momentum": 0.9,$'
+set_reaches optimizer.weight_decay=1e-4 '^    "weight_decay": 0.0001'
+set_reaches 'init={"name": "normal", "std": 0.02}' '^    "std": 0.02$'
+set_reaches init.name=kaiming '^    "name": "kaiming"$'
+set_reaches normalize=nominal '^  "normalize": "nominal",$'
+set_reaches allreduce=naive '^  "allreduce": "naive",*$'
+set_reaches eval_every=3 '^  "eval_every": 3,$'
+set_reaches run_dir=here '^  "run_dir": "here"$'
+set_reaches threads=2 '^  "threads": 2,$'
+run config.json --devices ref:1 --print-config
+grep -q '^  "devices": "ref:1",$' stdout.txt || fail 'expected --devices to be taken'
+run config.json --set epochs=2 --set epochs=3 --print-config
+grep -q '^  "epochs": 3,$' stdout.txt || fail 'expected the last --set to win'
+
+# ---- a run ----
+run config.json --set run_dir=first --set epochs=2
+expect_code 0
+expect_last_stdout_line "$closing_line"
+[ "$(wc -l <stdout.txt)" -eq 1 ] || fail 'expected one line on stdout'
+expect_stderr_line 'small on \[ref(0), ref(1)\]'
+expect_stderr_line '  data        SYNTHETIC synthetic: 96 training and 1000 test images of 1×28×28'
+expect_stderr_line '              made up by the program: results say nothing of real data'
+expect_stderr_line '  model       5874 parameters, 23496 bytes'
+expect_stderr_line '  minibatch   64 images, 32 per device, in 4 shards'
+expect_stderr_line '  run         first'
+expect_stderr_line '  epoch  2/2  loss [0-9.]*  acc [0-9.]*  [0-9]* images/s  test loss [0-9.]*  test acc [0-9.]*'
+! grep -q "$(printf '\033')" stderr.txt || fail 'expected no escape sequences away from a terminal'
+! grep -q "$(printf '\r')" stderr.txt || fail 'expected no animation away from a terminal'
+"$check" first/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+run first/config.json --print-config
+expect_code 0
+
+# The resolved config repeats the run, bit for bit.
+sha() { sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$1"; }
+run first/config.json --set run_dir=second
+expect_code 0
+[ -n "$(sha first/metrics.jsonl)" ] || fail 'expected a hash'
+[ "$(sha first/metrics.jsonl)" = "$(sha second/metrics.jsonl)" ] || fail 'expected the same weights'
+cmp -s first/weights.safetensors second/weights.safetensors || fail 'expected the same file'
+
+# ---- metrics elsewhere ----
+run config.json --metrics -
+expect_code 0
+expect_stderr_line "$closing_line"
+"$check" stdout.txt >check.txt || fail "$(cat check.txt)"
+run config.json --metrics here.jsonl
+expect_code 0
+expect_last_stdout_line "$closing_line"
+"$check" here.jsonl >check.txt || fail "$(cat check.txt)"
+
+# ---- quiet ----
+run config.json --quiet
+expect_code 0
+expect_last_stdout_line "$closing_line"
+[ ! -s stderr.txt ] || fail 'expected nothing on stderr'
+
+# A decimal comma in the environment changes nothing.
+label='trainer under a locale with a decimal comma'
+LC_ALL=de_DE.UTF-8 "$program" config.json --metrics - >stdout.txt 2>stderr.txt
+code=$?
+expect_code 0
+"$check" stdout.txt >check.txt || fail "$(cat check.txt)"
+
+finish

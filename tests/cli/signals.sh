@@ -1,0 +1,44 @@
+#!/bin/sh
+# SIGINT and SIGTERM: the step is finished, the weights are written, exit code 130. A second one
+# leaves at once. $2 is check_metrics.
+. "$(dirname "$0")/expect.sh"
+check=$2
+
+# start DIRECTORY: a run without end, in the background; returns when its steps are under way.
+start() {
+    : >stderr.txt
+    "$program" config.json --set epochs=1000000 --set eval_every=0 --set run_dir="$1" \
+        >stdout.txt 2>stderr.txt &
+    pid=$!
+    tries=0
+    while ! grep -q 'epoch' stderr.txt && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+for signal in INT TERM; do
+    label="SIG$signal"
+    start $signal
+    kill -$signal $pid
+    wait $pid
+    code=$?
+    expect_code 130
+    expect_last_stdout_line 'test acc: -, [0-9]*\.[0-9] sec/epoch on \[ref(0), ref(1)\] (synthetic data)'
+    grep -q '^trainer: interrupted after [0-9]* steps$' stderr.txt || fail 'expected the reason'
+    [ -s $signal/weights.safetensors ] || fail 'expected weights'
+    "$check" $signal/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+    tail -n 1 $signal/metrics.jsonl | grep -q '"status":"interrupted"' || fail 'expected the record'
+done
+
+# The handler runs between two signals that follow each other closely: the second one must not be
+# merged with the first, so it is another one.
+label='a second signal'
+start twice
+kill -INT $pid
+kill -TERM $pid
+wait $pid
+code=$?
+expect_code 130
+
+finish

@@ -1,0 +1,32 @@
+#!/bin/sh
+# On a terminal the progress line is drawn in place, in colour unless NO_COLOR is set.
+. "$(dirname "$0")/expect.sh"
+script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip 'util-linux script is not here'
+
+# on_terminal [VARIABLE=VALUE…]: stdout, stderr and all in screen.txt.
+on_terminal() {
+    label="on a terminal, with $*"
+    env TERM=xterm "$@" script -qec "'$program' config.json --set epochs=3 --set data.limit=1024" \
+        /dev/null </dev/null >screen.txt 2>&1
+    code=$?
+    : >stdout.txt
+    cp screen.txt stderr.txt
+    expect_code 0
+}
+
+escape=$(printf '\033')
+return=$(printf '\r')
+on_terminal A=B
+grep -q "$return$escape\\[?7l  epoch [123]/3 .* images/s  0:0[0-9] left$escape\\[K$escape\\[?7h" screen.txt ||
+    fail 'expected a progress line'
+grep -q "$escape\\[1m" screen.txt || fail 'expected bold'
+grep -q "$closing_line" screen.txt || fail 'expected the closing line'
+on_terminal NO_COLOR=1
+grep -q "$escape\\[K" screen.txt || fail 'expected a progress line'
+! grep -q "$escape\\[[0-9]*m" screen.txt || fail 'expected no colour'
+on_terminal NO_COLOR=
+grep -q "$escape\\[1m" screen.txt || fail 'expected colour: an empty NO_COLOR does not count'
+on_terminal TERM=dumb
+! grep -q "$escape" screen.txt || fail 'expected no escape sequences'
+
+finish

@@ -1,0 +1,102 @@
+#include "train/faulty_backend.h"
+
+#include "base/error.h"
+#include "ref/ref.h"
+
+#include <pthread.h>
+#include <string.h>
+
+faults fault;
+
+/* A device of the reference back end's keeps its own table here. One table for all: they share
+ * theirs. Written by the first open, before any use. */
+static const ls_device_ops *real;
+
+void fault_reset(void)
+{
+    memset(&fault, 0, sizeof fault);
+}
+
+static int is_faulty(const ls_device *device)
+{
+    ls_device_info info;
+    real->describe(device, &info);
+    return info.name[4] - '0' == fault.device; /* "ref(1)" */
+}
+
+static int due(const ls_device *device, atomic_int *calls, int at)
+{
+    return at > 0 && is_faulty(device) && atomic_fetch_add(calls, 1) + 1 >= at;
+}
+
+static int gone(ls_error *err, const char *what)
+{
+    return ls_fail(err, LS_EDEVICE, "the device fell off the bus in %s", what);
+}
+
+static int faulty_add(ls_device *device, ls_stream *stream, float *dst, const float *a,
+                      const float *b, size_t count, ls_error *err)
+{
+    if (due(device, &fault.adds, fault.add_at))
+        return gone(err, "add");
+    return real->add(device, stream, dst, a, b, count, err);
+}
+
+static int faulty_download(ls_device *device, ls_stream *stream, void *dst, const void *src,
+                           size_t bytes, ls_error *err)
+{
+    if (due(device, &fault.downloads, fault.download_at))
+        return gone(err, "download");
+    return real->download(device, stream, dst, src, bytes, err);
+}
+
+static int faulty_alloc(void **out, ls_device *device, size_t bytes, ls_error *err)
+{
+    if (due(device, &fault.allocs, fault.alloc_at))
+        return gone(err, "alloc");
+    return real->alloc(out, device, bytes, err);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static ls_device_ops ops;
+
+static void make_table(void)
+{
+    const ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_device *device;
+    if (ls_ref_backend()->open(&device, &request, NULL) != LS_OK)
+        return;
+    real = device->ops;
+    device->ops->close(device);
+    ops = *real;
+    ops.add = faulty_add;
+    ops.download = faulty_download;
+    ops.alloc = faulty_alloc;
+}
+
+static int open_device(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    pthread_once(&once, make_table);
+    int status = ls_ref_backend()->open(out, request, err);
+    if (status == LS_OK)
+        (*out)->ops = &ops;
+    return status;
+}
+
+static void probe(ls_backend_info *out)
+{
+    ls_ref_backend()->probe(out);
+}
+
+const ls_backend *faulty_backend(void)
+{
+    static const ls_backend backend = {
+        .abi = LS_PLUGIN_ABI,
+        .size = sizeof backend,
+        .name = "faulty",
+        .counted = 1,
+        .probe = probe,
+        .open = open_device,
+    };
+    return &backend;
+}

@@ -1,0 +1,25 @@
+/* The reference back end with a device that fails on request. */
+#ifndef TESTS_TRAIN_FAULTY_BACKEND_H
+#define TESTS_TRAIN_FAULTY_BACKEND_H
+
+#include <lockstep/plugin.h>
+#include <stdatomic.h>
+
+/* Which call of device `device` fails, counted from 1 over the calls of that kind; 0: none.
+ * Every later call of that kind fails too: a device that is gone does not come back. */
+typedef struct faults {
+    int device;
+    int add_at;      /* within a step, before its commit point: the sum of two shards */
+    int download_at; /* behind the commit point: the tail of the merged arena */
+    int alloc_at;    /* while the trainer is opened */
+    atomic_int adds, downloads, allocs;
+} faults;
+
+extern faults fault; /* back ends have no pointer of their own */
+
+void fault_reset(void);
+
+/* "faulty": `faulty:3` opens three of them. */
+const ls_backend *faulty_backend(void);
+
+#endif

@@ -1,0 +1,96 @@
+/* The promise: with `shards` fixed, the final weights have the same bits on any number of workers.
+ *
+ * That the tests can fail: tests/comm/test_allreduce.c adds the same numbers in another order and
+ * finds other bits, and `the_bits_change_with_the_tree` below finds them in whole runs. */
+#include "train/train_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#if SLOW_BUILD
+#define LIMIT "data.limit=700"
+#define BATCH "batch_size=128"
+#else
+#define LIMIT "data.limit=3000" /* 11 minibatches of 256 and one of 184 */
+#define BATCH "batch_size=256"
+#endif
+
+static void recipe(fixture *f, const char *backend, int workers, char devices[32])
+{
+    snprintf(devices, 32, "devices=%s:%d", backend, workers);
+    fixture_begin(f);
+    f->options.record = NULL;
+    if (!SLOW_BUILD)
+        fixture_use_lenet(f);
+    fixture_set(f, LIMIT);
+    fixture_set(f, BATCH);
+    fixture_set(f, "shards=8");
+    fixture_set(f, "epochs=2");
+    fixture_set(f, "eval_every=0");
+    fixture_set(f, "optimizer.momentum=0.9");
+    fixture_set(f, "optimizer.lr=0.02");
+    fixture_set(f, "init={\"name\": \"kaiming\"}");
+    fixture_set(f, devices);
+}
+
+static void hash_of(char out[65], const char *backend, int workers, const char *more)
+{
+    fixture f;
+    char devices[32];
+    recipe(&f, backend, workers, devices);
+    if (more)
+        fixture_set(&f, more);
+    memcpy(out, fixture_hash(&f), 65);
+    fixture_end(&f);
+}
+
+static void same_bits_on(const char *backend)
+{
+    static const int workers[] = {1, 1, 2, 3, 5, 8}; /* one worker twice: two runs */
+    char first[65], other[65];
+    hash_of(first, backend, 2, NULL);
+    for (size_t i = 0; i < sizeof workers / sizeof *workers; i++) {
+        hash_of(other, backend, workers[i], NULL);
+        if (strcmp(other, first) != 0)
+            fail_msg("%s: %s on %d workers, %s on 2", backend, other, workers[i], first);
+    }
+}
+
+static void the_reference_gives_the_same_bits_on_any_number_of_workers(void **state)
+{
+    (void)state;
+    same_bits_on("ref");
+}
+
+static void the_cpu_gives_the_same_bits_on_any_number_of_workers(void **state)
+{
+    (void)state;
+    if (!has_backend("cpu"))
+        skip();
+#if defined(__SANITIZE_THREAD__)
+    skip(); /* it cannot see into oneDNN */
+#endif
+    same_bits_on("cpu");
+}
+
+/* Another number of shards is another tree, and `naive` follows the workers: other bits. */
+static void the_bits_change_with_the_tree(void **state)
+{
+    char tree[65], other[65];
+    (void)state;
+    hash_of(tree, "ref", 8, NULL);
+    hash_of(other, "ref", 8, "shards=16");
+    assert_string_not_equal(other, tree);
+    hash_of(other, "ref", 8, "allreduce=naive");
+    assert_string_not_equal(other, tree);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_reference_gives_the_same_bits_on_any_number_of_workers),
+        cmocka_unit_test(the_cpu_gives_the_same_bits_on_any_number_of_workers),
+        cmocka_unit_test(the_bits_change_with_the_tree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
