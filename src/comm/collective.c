@@ -46,8 +46,10 @@ static int find_type(const ls_comm_type **out, const char *name, ls_error *err)
         strncat(list, names[count], sizeof list - strlen(list) - 1);
     }
     const char *near = ls_closest(name, names, count);
-    return ls_fail(err, LS_EINVAL, "all-reduce '%s' does not exist%s%s%s; use one of %s", name,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", list);
+    return near ? ls_fail(err, LS_EINVAL, "all-reduce '%s' does not exist; did you mean '%s'?",
+                          name, near)
+                : ls_fail(err, LS_EINVAL, "all-reduce '%s' does not exist; use one of %s", name,
+                          list);
 }
 
 static int check(const ls_collective_options *o, ls_error *err)

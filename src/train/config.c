@@ -323,16 +323,6 @@ static void write_init(ls_json_writer *w, const ls_config *c)
     ls_json_close(w);
 }
 
-static void write_optimizer(ls_json_writer *w, const ls_config *c)
-{
-    ls_json_open_object(w, "optimizer");
-    ls_json_put_string(w, "name", c->optimizer.type->name);
-    ls_json_put_double(w, "lr", c->optimizer.lr);
-    ls_json_put_float(w, "momentum", c->optimizer.op.u.sgd.momentum);
-    ls_json_put_float(w, "weight_decay", c->optimizer.op.u.sgd.weight_decay);
-    ls_json_close(w);
-}
-
 void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
 {
     ls_json_open_object(w, key);
@@ -350,7 +340,7 @@ void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
     ls_json_put_int(w, "eval_every", c->eval_every);
     ls_json_put_uint(w, "seed", c->seed);
     write_init(w, c);
-    write_optimizer(w, c);
+    ls_optimizer_write(w, "optimizer", &c->optimizer);
     ls_schedule_write(w, "schedule", &c->schedule);
     ls_json_put_string(w, "lr_scaling", c->linear_scaling ? "linear" : "none");
     ls_json_put_double(w, "label_smoothing", c->label_smoothing);

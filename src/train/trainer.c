@@ -206,8 +206,8 @@ static void summarise(ls_trainer *t)
         .shards = t->shards,
         .batch_size = (int)c->batch_size,
         .batch_per_device = largest_share(t),
-        .parameters = t->model->floats,
-        .parameter_bytes = t->model->floats * sizeof(float),
+        .parameters = t->model->parameters,
+        .parameter_bytes = t->model->parameters * sizeof(float),
         .device_bytes = memory.arenas + memory.activations + memory.dataset,
         .run_dir = t->run_dir ? t->run_dir : "",
     };
@@ -425,8 +425,11 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
 int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
 {
     int status = ls_pool_run(t->pool, ls_worker_export, t, LS_FOREVER, err);
-    if (status == LS_OK)
-        memcpy(out, t->canonical, t->model->floats * sizeof(float));
+    for (int i = 0; status == LS_OK && i < t->model->params; i++) {
+        const ls_param *p = t->model->param[i];
+        memcpy(out, t->canonical + p->offset, p->count * sizeof(float));
+        out += p->count;
+    }
     return status;
 }
 

@@ -46,6 +46,7 @@ static int open_replica(ls_train_worker *mine, ls_error *err)
         .model = t->model,
         .optimizer = &t->config.optimizer,
         .normalisation = t->config.preprocessing,
+        .label_smoothing = (float)t->config.label_smoothing,
         .shard_rows = sizes,
         .shard_row_counts = count,
         .seed = t->config.seed,
@@ -124,11 +125,11 @@ static int merge_and_apply(ls_train_worker *mine, uint32_t n, float lr, ls_repor
 {
     const struct ls_trainer *t = mine->trainer;
     float *total = ls_replica_total_arena(mine->replica), tail[LS_TAIL];
-    size_t parameters = ls_replica_floats(mine->replica) - LS_TAIL;
+    size_t tail_at = ls_replica_tail_offset(mine->replica);
     int status = t->group->type->all_reduce(mine->comm, NULL, mine->fold.stack, mine->fold.depth,
                                             total, &report->comm, err);
     if (status == LS_OK)
-        status = mine->device->ops->download(mine->device, NULL, tail, total + parameters,
+        status = mine->device->ops->download(mine->device, NULL, tail, total + tail_at,
                                              sizeof tail, err);
     if (status)
         return status;
@@ -139,7 +140,9 @@ static int merge_and_apply(ls_train_worker *mine, uint32_t n, float lr, ls_repor
         return ls_fail(err, LS_EINTERNAL, "%g of %u rows were computed",
                        (double)report->rows, (unsigned)n);
     float divisor = (float)(t->config.nominal ? t->config.batch_size : (long)n);
-    return ls_replica_apply(mine->replica, lr, 1.0f / divisor, &report->times, err);
+    const ls_replica_step step = {
+        .lr = lr, .scale = 1.0f / divisor, .rows = n, .number = report->step + 1};
+    return ls_replica_apply(mine->replica, &step, &report->times, err);
 }
 
 static void compute_step(ls_train_worker *mine, const ls_range *range, uint32_t index,

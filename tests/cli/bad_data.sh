@@ -26,7 +26,7 @@ good_data() {
 }
 
 on_data() {
-    run config.json --set data.name="${name:-mnist}" --set data.path=data --set data.limit=0 "$@"
+    run config.json --set data.name="${name:-mnist}" --set data.path=data --set data.limit=0
 }
 
 # expect_bad CODE MESSAGE

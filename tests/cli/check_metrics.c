@@ -29,24 +29,30 @@ static const key run_start[] = {{"type", TEXT, 0},           {"time", TEXT, 0},
                                 {"parameters", NUMBER, 0},   {"parameter_bytes", NUMBER, 0},
                                 {"device_bytes", NUMBER, 0}, {"data", OBJECT, 0},
                                 {"config", OBJECT, 0},       {NULL, TEXT, 0}};
-static const key data[] = {{"name", TEXT, 0},         {"synthetic", BOOL, 0}, {"source", TEXT, 0},
-                           {"payload", TEXT, 0},      {"train_rows", NUMBER, 0},
-                           {"test_rows", NUMBER, 0},  {NULL, TEXT, 0}};
-static const key step[] = {{"type", TEXT, 0},       {"step", NUMBER, 0},  {"epoch", NUMBER, 0},
-                           {"rows", NUMBER, 0},     {"loss", NUMBER, 0},  {"correct", NUMBER, 0},
-                           {"lr", NUMBER, 0},       {"images_per_s", NUMBER, 0},
-                           {"workers", ARRAY, 0},   {NULL, TEXT, 0}};
-static const key worker[] = {{"worker", NUMBER, 0},     {"gather_s", NUMBER, 0},
-                             {"forward_s", NUMBER, 0},  {"backward_s", NUMBER, 0},
+static const key data[] = {
+    {"name", TEXT, 0},         {"synthetic", BOOL, 0},   {"source", TEXT, 0}, {"payload", TEXT, 0},
+    {"train_rows", NUMBER, 0}, {"test_rows", NUMBER, 0}, {NULL, TEXT, 0}};
+static const key step[] = {{"type", TEXT, 0},   {"step", NUMBER, 0},         {"epoch", NUMBER, 0},
+                           {"rows", NUMBER, 0}, {"loss", NUMBER, 0},         {"correct", NUMBER, 0},
+                           {"lr", NUMBER, 0},   {"images_per_s", NUMBER, 0}, {"workers", ARRAY, 0},
+                           {NULL, TEXT, 0}};
+static const key worker[] = {{"worker", NUMBER, 0},         {"gather_s", NUMBER, 0},
+                             {"forward_s", NUMBER, 0},      {"backward_s", NUMBER, 0},
                              {"comm_exposed_s", NUMBER, 0}, {"wait_s", NUMBER, 0},
-                             {"apply_s", NUMBER, 0},    {NULL, TEXT, 0}};
-static const key epoch[] = {{"type", TEXT, 0},           {"epoch", NUMBER, 0},
-                            {"seconds", NUMBER, 0},      {"images_per_s", NUMBER, 0},
-                            {"train_loss", NUMBER, 0},   {"train_accuracy", NUMBER, 0},
+                             {"apply_s", NUMBER, 0},        {NULL, TEXT, 0}};
+static const key epoch[] = {{"type", TEXT, 0},
+                            {"epoch", NUMBER, 0},
+                            {"seconds", NUMBER, 0},
+                            {"images_per_s", NUMBER, 0},
+                            {"train_loss", NUMBER, 0},
+                            {"train_accuracy", NUMBER, 0},
                             {NULL, TEXT, 0}};
-static const key eval[] = {{"type", TEXT, 0},       {"epoch", NUMBER, 0},
-                           {"test_loss", NUMBER_OR_NULL, 0}, {"test_accuracy", NUMBER, 0},
-                           {"seconds", NUMBER, 0},  {NULL, TEXT, 0}};
+static const key eval[] = {{"type", TEXT, 0},
+                           {"epoch", NUMBER, 0},
+                           {"test_loss", NUMBER_OR_NULL, 0},
+                           {"test_accuracy", NUMBER, 0},
+                           {"seconds", NUMBER, 0},
+                           {NULL, TEXT, 0}};
 static const key run_end[] = {{"type", TEXT, 0},
                               {"time", TEXT, 0},
                               {"status", TEXT, 0},
@@ -63,7 +69,10 @@ static const key run_end[] = {{"type", TEXT, 0},
 static const struct {
     const char *type;
     const key *keys;
-} records[] = {{"run_start", run_start}, {"step", step}, {"epoch", epoch}, {"eval", eval},
+} records[] = {{"run_start", run_start},
+               {"step", step},
+               {"epoch", epoch},
+               {"eval", eval},
                {"run_end", run_end}};
 
 /* What has been read so far. */
@@ -157,7 +166,8 @@ static void check_end(const cJSON *r)
     expect(number(r, "epochs") == so_far.epochs, "all epochs");
     expect(cJSON_GetArraySize(member(r, "devices")) == so_far.devices, "all devices");
     expect(!cJSON_IsString(hash) || strlen(hash->valuestring) == 64, "64 hexadecimal digits");
-    expect((member(r, "error") != NULL) == (strcmp(status, "failed") == 0), "an error if it failed");
+    expect((member(r, "error") != NULL) == (strcmp(status, "failed") == 0),
+           "an error if it failed");
 }
 
 static void check_record(const cJSON *r, const char *type)

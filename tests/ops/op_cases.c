@@ -57,11 +57,11 @@ static int out_side(int side, int kernel, int stride, int padding)
     return (side + 2 * padding - kernel) / stride + 1;
 }
 
-/* Few enough rows that a case stays near 4 million products. A later op cannot change the rows
+/* Few enough rows that a case stays near 2 million products. A later op cannot change the rows
  * and narrows its outputs instead. */
 static void limit(op_chain *chain, ls_tensor *x, int *out, double products)
 {
-    double most = 4e6;
+    double most = 2e6;
     if (chain->count == 1 && products * x->rows > most) {
         x->rows = products > most ? 1 : (int)(most / products);
         chain->op[0].x = *x;

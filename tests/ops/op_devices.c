@@ -43,7 +43,7 @@ static int open_lanes(ls_device **out, const ls_device_request *request, ls_erro
 #endif
 
 /* What the CPU back end must have. THE SWITCH: to be OP_EVERYTHING once it has all kinds. */
-#define CPU_MANDATORY OP_LENET
+#define CPU_MANDATORY OP_EVERYTHING
 
 const op_device op_devices[] = {
     {"ref", OP_EVERYTHING, open_ref},  {"ref64", OP_EVERYTHING, open_ref64},

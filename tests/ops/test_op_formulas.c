@@ -356,13 +356,13 @@ static void adamw_equals_its_formula(void **state)
         op_draws d;
         arena_case c = new_case(f, &d, seed, LS_OP_ADAMW);
         int fresh = op_flip(&d);
-        c.desc.u.adamw = (ls_adamw){.beta1 = (float)op_draw(&d, 16, 19) / 20,
-                                    .beta2 = 1 - (float)op_draw(&d, 1, 50) / 1000,
-                                    .epsilon = op_flip(&d) ? 1e-8f : 1e-3f,
-                                    .weight_decay = op_flip(&d) ? (float)op_draw(&d, 1, 9) / 20 : 0,
-                                    .count = c.a.count};
+        c.desc.u.adamw =
+            (ls_adamw){.beta1 = (float)op_draw(&d, 16, 19) / 20,
+                       .beta2 = op_flip(&d) ? 0.9999f : 1 - (float)op_draw(&d, 1, 50) / 1000,
+                       .epsilon = op_flip(&d) ? 1e-8f : 1e-3f,
+                       .weight_decay = op_flip(&d) ? (float)op_draw(&d, 1, 9) / 20 : 0,
+                       .count = c.a.count};
         c.a.args.step = fresh ? 1 : (uint64_t)op_draw(&d, 2, 3000);
-        c.a.args.lr /= 10;
         add_array(&c, SLOT0, fresh, 0);
         add_array(&c, SLOT1, fresh, 1);
         if (open_case(&c, f)) {

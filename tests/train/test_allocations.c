@@ -9,10 +9,10 @@
 
 typedef struct counts {
     ls_host host;
-    atomic_long host_calls;       /* allocations through the host's hooks */
-    long host_begin, host_end;    /* at step FIRST_COUNTED, and at the epoch's last step */
+    atomic_long host_calls;    /* allocations through the host's hooks */
+    long host_begin, host_end; /* at step FIRST_COUNTED, and at the epoch's last step */
     long malloc_begin, malloc_end;
-    long evaluated_malloc;        /* behind the evaluation */
+    long evaluated_malloc; /* behind the evaluation */
 } counts;
 
 static void *counting_alloc(void *user, size_t bytes, size_t align)

@@ -14,7 +14,8 @@ static void use_real_data(fixture *f)
     f->options.data_dirs = data_dirs;
     f->options.data_dir_count = 1;
     fixture_set(f, "data={\"name\": \"fashion_mnist\"}");
-    fixture_set(f, "model={\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}");
+    fixture_set(
+        f, "model={\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}");
     fixture_set(f, "shards=8");
 }
 

@@ -204,8 +204,9 @@ static void a_device_that_fails_behind_the_commit_point_ends_the_run(void **stat
             snprintf(text, sizeof text,
                      "worker 1, step %d: the device fell off the bus in download", at);
         else
-            snprintf(text, sizeof text, "worker 1, evaluation of epoch 1: the device fell off the "
-                                        "bus in download");
+            snprintf(text, sizeof text,
+                     "worker 1, evaluation of epoch 1: the device fell off the "
+                     "bus in download");
         assert_string_equal(f.err.text, text);
         assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64); /* rank 0's */
         ls_trainer_close(t);

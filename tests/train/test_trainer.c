@@ -115,9 +115,9 @@ static int compute_whole(const ls_worker *w, void *arg, ls_error *err)
     for (uint32_t i = 0; i < ROWS; i++)
         rows[i] = i;
     int status = ls_replica_gradient(replica, rows, ROWS, 0, &times, err);
-    return status ? status
-                  : ls_replica_export(replica, job->gradient, ls_replica_gradient_arena(replica),
-                                      err);
+    return status
+               ? status
+               : ls_replica_export(replica, job->gradient, ls_replica_gradient_arena(replica), err);
 }
 
 /* Weights before the step and the sum of the gradients, from a trainer of its own. */
@@ -237,7 +237,8 @@ static void evaluation_comes_when_it_is_due_and_at_the_end(void **state)
     static const struct {
         const char *every;
         int evaluations;
-    } cases[] = {{"eval_every=1", 5}, {"eval_every=2", 3}, {"eval_every=0", 1}, {"eval_every=9", 1}};
+    } cases[] = {
+        {"eval_every=1", 5}, {"eval_every=2", 3}, {"eval_every=0", 1}, {"eval_every=9", 1}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fixture f;
@@ -416,8 +417,9 @@ static void more_devices_than_shards_are_refused(void **state)
     fixture_begin(&f);
     fixture_set(&f, "devices=ref:5");
     assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_ECONFIG);
-    assert_string_equal(f.err.text, "--set devices=ref:5: 5 devices, but a minibatch has only 4 "
-                                    "shards; ask for at most 4 devices, or set shards to at least 5");
+    assert_string_equal(f.err.text,
+                        "--set devices=ref:5: 5 devices, but a minibatch has only 4 "
+                        "shards; ask for at most 4 devices, or set shards to at least 5");
     fixture_end(&f);
 }
 

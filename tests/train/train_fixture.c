@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECIPE(layers)                                                                            \
-    "{\"data\": {\"name\": \"synthetic\", \"limit\": 96}, \"devices\": \"ref:2\","                \
-    " \"batch_size\": 32, \"shards\": 4, \"epochs\": 1, \"run_dir\": null,"                       \
-    " \"init\": {\"name\": \"xavier\"},"                                                          \
-    " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9},"                       \
+#define RECIPE(layers)                                                                             \
+    "{\"data\": {\"name\": \"synthetic\", \"limit\": 96}, \"devices\": \"ref:2\","                 \
+    " \"batch_size\": 32, \"shards\": 4, \"epochs\": 1, \"run_dir\": null,"                        \
+    " \"init\": {\"name\": \"xavier\"},"                                                           \
+    " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9},"                        \
     " \"model\": {\"layers\": [" layers "]}}"
 
 static const char small_net[] = RECIPE("{\"type\": \"conv2d\", \"out\": 4, \"kernel\": 5},"
@@ -21,16 +21,17 @@ static const char small_net[] = RECIPE("{\"type\": \"conv2d\", \"out\": 4, \"ker
                                        "{\"type\": \"flatten\"},"
                                        "{\"type\": \"dense\", \"out\": 10}");
 
-static const char lenet[] = RECIPE("{\"type\": \"conv2d\", \"name\": \"conv1\", \"out\": 20, \"kernel\": 3},"
-                                   "{\"type\": \"relu\"},"
-                                   "{\"type\": \"avg_pool\", \"kernel\": 2},"
-                                   "{\"type\": \"conv2d\", \"name\": \"conv2\", \"out\": 50, \"kernel\": 5},"
-                                   "{\"type\": \"relu\"},"
-                                   "{\"type\": \"avg_pool\", \"kernel\": 2},"
-                                   "{\"type\": \"flatten\"},"
-                                   "{\"type\": \"dense\", \"name\": \"fc1\", \"out\": 128},"
-                                   "{\"type\": \"relu\"},"
-                                   "{\"type\": \"dense\", \"name\": \"fc2\", \"out\": 10}");
+static const char lenet[] =
+    RECIPE("{\"type\": \"conv2d\", \"name\": \"conv1\", \"out\": 20, \"kernel\": 3},"
+           "{\"type\": \"relu\"},"
+           "{\"type\": \"avg_pool\", \"kernel\": 2},"
+           "{\"type\": \"conv2d\", \"name\": \"conv2\", \"out\": 50, \"kernel\": 5},"
+           "{\"type\": \"relu\"},"
+           "{\"type\": \"avg_pool\", \"kernel\": 2},"
+           "{\"type\": \"flatten\"},"
+           "{\"type\": \"dense\", \"name\": \"fc1\", \"out\": 128},"
+           "{\"type\": \"relu\"},"
+           "{\"type\": \"dense\", \"name\": \"fc2\", \"out\": 10}");
 
 static int keep_record(void *user, const char *json, size_t length, ls_error *err)
 {
