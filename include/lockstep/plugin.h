@@ -69,7 +69,7 @@ typedef enum ls_op_kind {
     LS_OP_CONV2D = 2,       /* params: weight [out][in][kh][kw], bias [out] */
     LS_OP_DENSE = 3,        /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
     LS_OP_POOL = 4,         /* average or maximum, windows that do not fit are dropped (floor) */
-    LS_OP_RELU = 5,         /* max(x, 0); its derivative at 0 is 0 */
+    LS_OP_RELU = 5,         /* max(x, 0), or slope·x below 0; its derivative at 0 is the slope */
     LS_OP_SOFTMAX_XENT = 6, /* logits and labels → summed loss, correct count, gradient */
     LS_OP_SGD = 7,          /* the optimizer's step over a whole arena */
     LS_OP_EXPORT = 8,       /* x in any layout → y row-major (layout NULL); dx from row-major dy */
@@ -161,6 +161,11 @@ typedef struct ls_running {
     size_t count;
 } ls_running;
 
+/* What a relu leaves of negative values: 0 ≤ slope ≤ 1. A fused relu has the slope 0. */
+typedef struct ls_relu {
+    float slope;
+} ls_relu;
+
 typedef struct ls_op_desc {
     size_t size;      /* sizeof(ls_op_desc) */
     ls_op_kind kind;
@@ -180,6 +185,7 @@ typedef struct ls_op_desc {
         ls_gather gather;
         ls_conv2d conv2d;
         ls_dense dense;
+        ls_relu relu;
         ls_sgd sgd;
         ls_adamw adamw;
         ls_batchnorm batchnorm;

@@ -42,22 +42,45 @@ static int fits_winograd(const ls_conv2d *k, int in)
            in % 16 == 0 && k->out % 16 == 0;
 }
 
-static int list_candidates(ls_linear_candidate list[4], const ls_conv2d *k, int in)
+/* Winograd's algorithm first transforms the weights, which costs as much whatever the number of
+ * rows, then multiplies tiles of 4 × 4 outputs, each with a quarter of the products of the direct
+ * form. Measured at 64 to 512 channels, it wins from this many tiles on. */
+static unsigned winograd_passes(const ls_linear *l, int rows)
+{
+    double tiles = (double)rows * ((l->h + 3) / 4) * ((l->w + 3) / 4);
+    unsigned passes = tiles >= 16 ? LS_WINOGRAD_WEIGHTS : 0;
+    return tiles >= 48 ? passes | LS_WINOGRAD_FORWARD | LS_WINOGRAD_DATA : passes;
+}
+
+/* The same list for any number of rows: twins find each other's choice by its place. */
+static int list_candidates(ls_linear_candidate list[4], const ls_conv2d *k, const ls_linear *l,
+                           const ls_tensor *x)
 {
     const ls_linear_candidate last = {LS_MD_NHWC, LS_MD_NHWC, 0, 0};
     const ls_linear_candidate blocked = {LS_MD_ANY, LS_MD_ANY, 0, 0};
     int n = 0;
-    if (channels_last_is_better(in, k->out)) {
+    if (channels_last_is_better(x->c, k->out)) {
         list[n++] = last;
         list[n++] = blocked;
     } else {
-        if (fits_winograd(k, in))
-            list[n++] = (ls_linear_candidate){LS_MD_ANY, LS_MD_ANY, 0, 1};
+        if (fits_winograd(k, x->c))
+            list[n++] = (ls_linear_candidate){LS_MD_ANY, LS_MD_ANY, 0, winograd_passes(l, x->rows)};
         list[n++] = blocked;
         list[n++] = last;
     }
     list[n++] = (ls_linear_candidate){LS_MD_PLAIN, LS_MD_PLAIN, 0, 0};
     return n;
+}
+
+/* The fewer the channels and the larger the image, the more of Winograd's memory are rows, not
+ * weights: then parts of 32 rows, which fit a cache, are up to a third faster than all at once.
+ * At most six parts, so that a program stays short. */
+static int part_rows(const ls_conv2d *k, const ls_linear *l, int rows, int in)
+{
+    double tiles = (double)((l->h + 3) / 4) * ((l->w + 3) / 4), least = (rows + 5) / 6;
+    if (32 * tiles * (in + k->out) < 4.0 * in * k->out)
+        return 0;
+    return least > 32 ? (int)least : 32;
 }
 
 static int check(const ls_tensor *x, const ls_conv2d *k, ls_error *err)
@@ -91,14 +114,15 @@ int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     if (status)
         return status;
     ls_linear l = {.name = "conv2d", .make = make_conv, .candidates = candidates};
-    l.count = list_candidates(candidates, k, x->c);
     l.c = k->out;
     l.h = (x->h + 2 * k->ph - k->kh) / k->sh + 1;
     l.w = (x->w + 2 * k->pw - k->kw) / k->sw + 1;
+    l.count = list_candidates(candidates, k, &l, x);
     l.plain.x = ls_md_image(x->rows, x->c, x->h, x->w, LS_MD_PLAIN);
     l.plain.weight = ls_md_image(k->out, x->c, k->kh, k->kw, LS_MD_PLAIN);
     l.plain.bias = ls_md_make(1, &k->out, LS_MD_PLAIN);
     l.plain.y = ls_md_image(x->rows, l.c, l.h, l.w, LS_MD_PLAIN);
     l.plain.has_bias = k->bias != 0;
+    l.part_rows = part_rows(k, &l, x->rows, x->c);
     return ls_cpu_linear_create(out, device, desc, &l, err);
 }

@@ -42,6 +42,20 @@ ls_md ls_md_as(const ls_md *md, ls_md_format format)
     return ls_md_make(md->d.ndims, dims, format);
 }
 
+int ls_md_rows(ls_md *out, const ls_md *md, int rows)
+{
+    const dnnl_memory_desc_t *d = &md->d;
+    dnnl_dims_t dims = {0}, from = {0};
+    if (d->format_kind != dnnl_blocked || d->padded_dims[0] != d->dims[0] ||
+        dnnl_memory_desc_get_size(d) !=
+            (size_t)(d->dims[0] * d->format_desc.blocking.strides[0]) * sizeof(float))
+        return LS_EUNSUPPORTED;
+    memcpy(dims, d->dims, sizeof dims);
+    dims[0] = rows;
+    dnnl_status_t s = dnnl_memory_desc_init_submemory(&out->d, d, dims, from);
+    return s == dnnl_success ? LS_OK : LS_EUNSUPPORTED;
+}
+
 ls_md ls_md_flat(const ls_md *md)
 {
     int count = (int)(ls_md_bytes(md) / sizeof(float));
@@ -308,31 +322,37 @@ int ls_pd_pool(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_m
     return make_pd(out, device, s, &d, 0, hint, "pool", err);
 }
 
-static int make_eltwise(ls_pd *out, const ls_cpu_device *device, dnnl_alg_kind_t alg, ls_pass pass,
-                        const ls_md *md, ls_pd hint, const char *op, ls_error *err)
+static int make_eltwise(ls_pd *out, const ls_cpu_device *device, dnnl_alg_kind_t alg, float alpha,
+                        ls_pass pass, const ls_md *md, ls_pd hint, const char *op, ls_error *err)
 {
     dnnl_eltwise_desc_t d;
     dnnl_status_t s =
         pass == LS_PASS_BACKWARD_DATA
-            ? dnnl_eltwise_backward_desc_init(&d, alg, &md->d, &md->d, 0.0f, 0.0f)
-            : dnnl_eltwise_forward_desc_init(&d, forward_kind(pass), alg, &md->d, 0.0f, 0.0f);
+            ? dnnl_eltwise_backward_desc_init(&d, alg, &md->d, &md->d, alpha, 0.0f)
+            : dnnl_eltwise_forward_desc_init(&d, forward_kind(pass), alg, &md->d, alpha, 0.0f);
     return make_pd(out, device, s, &d, 0, hint, op, err);
 }
 
 int ls_pd_relu(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_md *flat, ls_pd hint,
                ls_error *err)
 {
-    return make_eltwise(out, device, dnnl_eltwise_relu_use_dst_for_bwd, pass, flat, hint, "relu",
-                        err);
+    return ls_pd_leaky_relu(out, device, 0.0f, pass, flat, hint, err);
+}
+
+int ls_pd_leaky_relu(ls_pd *out, const ls_cpu_device *device, float slope, ls_pass pass,
+                     const ls_md *flat, ls_pd hint, ls_error *err)
+{
+    return make_eltwise(out, device, dnnl_eltwise_relu_use_dst_for_bwd, slope, pass, flat, hint,
+                        "relu", err);
 }
 
 int ls_pd_curve(ls_pd *out, const ls_cpu_device *device, ls_curve curve, ls_pass pass,
                 const ls_md *md, ls_pd hint, ls_error *err)
 {
     if (curve == LS_CURVE_TANH)
-        return make_eltwise(out, device, dnnl_eltwise_tanh_use_dst_for_bwd, pass, md, hint, "tanh",
-                            err);
-    return make_eltwise(out, device, dnnl_eltwise_logistic_use_dst_for_bwd, pass, md, hint,
+        return make_eltwise(out, device, dnnl_eltwise_tanh_use_dst_for_bwd, 0.0f, pass, md, hint,
+                            "tanh", err);
+    return make_eltwise(out, device, dnnl_eltwise_logistic_use_dst_for_bwd, 0.0f, pass, md, hint,
                         "sigmoid", err);
 }
 

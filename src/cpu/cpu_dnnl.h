@@ -39,6 +39,9 @@ ls_md ls_md_image(int rows, int c, int h, int w, ls_md_format format);
 /* The same dimensions in another format. */
 ls_md ls_md_as(const ls_md *md, ls_md_format format);
 
+/* The first `rows` rows of `md`, whose rows are outermost in memory. LS_EUNSUPPORTED else. */
+int ls_md_rows(ls_md *out, const ls_md *md, int rows);
+
 /* A vector of all the floats of `md`, padding included: for element-wise work in any format. */
 ls_md ls_md_flat(const ls_md *md);
 
@@ -96,6 +99,9 @@ int ls_pd_pool(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_m
 /* Element-wise over a flat descriptor; backward uses y, not x, and is 0 where y is 0. */
 int ls_pd_relu(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_md *flat, ls_pd hint,
                ls_error *err);
+/* The same, but for slope·x below 0, and the slope where y is 0. */
+int ls_pd_leaky_relu(ls_pd *out, const ls_cpu_device *device, float slope, ls_pass pass,
+                     const ls_md *flat, ls_pd hint, ls_error *err);
 /* The same for curves, over any descriptor; what is padding stays zero. */
 typedef enum ls_curve { LS_CURVE_SIGMOID, LS_CURVE_TANH } ls_curve;
 int ls_pd_curve(ls_pd *out, const ls_cpu_device *device, ls_curve curve, ls_pass pass,

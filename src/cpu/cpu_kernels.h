@@ -19,7 +19,6 @@ typedef struct ls_run {
     size_t rows, row;   /* lines, and the floats from one to the next */
     size_t count, step; /* vectors of a line, and the floats from one to the next */
     int width;          /* 1 … 16 */
-    int stream;         /* the result goes past the caches: width 16, everything on cache lines */
 } ls_run;
 
 /* y = scale·(x − mean) + shift, lane by lane. */

@@ -8,6 +8,8 @@
 /* The kernels of one candidate; descriptors that are not needed are NULL. */
 typedef struct linear_plan {
     ls_pd forward, weights, data;
+    ls_pd part, rest; /* weights in parts: of `part_rows` rows, and of the last of them */
+    int part_rows;
     ls_linear_mds mds; /* as forward settled them */
     int rank;          /* of the worst of the three */
 } linear_plan;
@@ -21,6 +23,8 @@ typedef struct linear_builder {
 
 static void plan_fini(linear_plan *plan)
 {
+    ls_pd_destroy(plan->rest);
+    ls_pd_destroy(plan->part);
     ls_pd_destroy(plan->data);
     ls_pd_destroy(plan->weights);
     ls_pd_destroy(plan->forward);
@@ -64,6 +68,45 @@ static int make_backward(const linear_builder *b, ls_pd *out, int winograd, ls_p
     return status;
 }
 
+/* The gradient of the weights from `rows` rows, arranged as the plan's own. */
+static int make_part(const linear_builder *b, ls_pd *out, const linear_plan *plan, int rows)
+{
+    ls_linear_mds mds = plan->mds;
+    ls_md gives = ls_pd_md(plan->weights, dnnl_query_diff_weights_md);
+    ls_pd forward = NULL;
+    int status = ls_md_rows(&mds.x, &plan->mds.x, rows);
+    if (status == LS_OK)
+        status = ls_md_rows(&mds.y, &plan->mds.y, rows);
+    if (status == LS_OK)
+        status = make(b, &forward, 1, LS_PASS_FORWARD, &mds, NULL);
+    mds.weight = gives;
+    if (status == LS_OK)
+        status = make(b, out, 1, LS_PASS_BACKWARD_WEIGHTS, &mds, forward);
+    ls_pd_destroy(forward);
+    return status;
+}
+
+/* Winograd's algorithm rearranges all of x and dy before it multiplies: memory that does not fit a
+ * cache when it is done for many rows at once. Where parts are impossible there are none. */
+static void make_parts(const linear_builder *b, linear_plan *plan)
+{
+    int rows = b->desc->x.rows, part = b->linear->part_rows;
+    ls_md x = ls_pd_md(plan->weights, dnnl_query_src_md);
+    ls_md y = ls_pd_md(plan->weights, dnnl_query_diff_dst_md);
+    if (!part || rows <= part || !ls_md_equal(&x, &plan->mds.x) || !ls_md_equal(&y, &plan->mds.y))
+        return;
+    int last = rows % part;
+    int status = make_part(b, &plan->part, plan, part);
+    if (status == LS_OK && last)
+        status = make_part(b, &plan->rest, plan, last);
+    if (status == LS_OK) {
+        plan->part_rows = part;
+        return;
+    }
+    ls_pd_destroy(plan->part);
+    plan->part = NULL;
+}
+
 static void lower_rank(int *rank, ls_pd pd)
 {
     if (pd && ls_pd_rank(pd) < *rank)
@@ -81,7 +124,7 @@ static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear
     mds.weight = weight ? *weight : ls_md_as(&mds.weight, LS_MD_ANY);
     *plan = (linear_plan){0};
     /* Always as for training: for inference alone Winograd keeps weights in a form of its own. */
-    int status = make(b, &plan->forward, c->winograd, LS_PASS_FORWARD, &mds, NULL);
+    int status = make(b, &plan->forward, (c->winograd & LS_WINOGRAD_FORWARD) != 0, LS_PASS_FORWARD, &mds, NULL);
     if (status)
         return status;
     mds.x = ls_pd_md(plan->forward, dnnl_query_src_md);
@@ -89,9 +132,13 @@ static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear
     mds.y = ls_pd_md(plan->forward, dnnl_query_dst_md);
     plan->mds = mds;
     if (desc->training)
-        status = make_backward(b, &plan->weights, c->winograd, LS_PASS_BACKWARD_WEIGHTS, plan);
+        status = make_backward(b, &plan->weights, (c->winograd & LS_WINOGRAD_WEIGHTS) != 0,
+                               LS_PASS_BACKWARD_WEIGHTS, plan);
     if (status == LS_OK && desc->training && desc->needs_dx)
-        status = make_backward(b, &plan->data, c->winograd, LS_PASS_BACKWARD_DATA, plan);
+        status = make_backward(b, &plan->data, (c->winograd & LS_WINOGRAD_DATA) != 0,
+                               LS_PASS_BACKWARD_DATA, plan);
+    if (status == LS_OK && plan->weights && (c->winograd & LS_WINOGRAD_WEIGHTS))
+        make_parts(b, plan);
     plan->rank = ls_pd_rank(plan->forward);
     lower_rank(&plan->rank, plan->weights);
     lower_rank(&plan->rank, plan->data);
@@ -193,6 +240,40 @@ static int add_relu_backward(ls_cpu_op *op, const linear_values *v, int dy)
     return masked;
 }
 
+/* The gradients of rows first … first + rows − 1, added to `to` (weights, bias) by way of `more`,
+ * or put there when `more` is NULL. */
+static void add_part(ls_program *p, const linear_plan *plan, int x, int dy, int first, int rows,
+                     const int *to, const int *more)
+{
+    ls_pd pd = rows == plan->part_rows ? plan->part : plan->rest;
+    ls_md part_x = ls_pd_md(pd, dnnl_query_src_md), part_y = ls_pd_md(pd, dnnl_query_diff_dst_md);
+    const int *out = more ? more : to;
+    int n = plan->mds.has_bias ? 4 : 3;
+    ls_arg args[4] = {{DNNL_ARG_SRC, ls_program_rows(p, x, first, &part_x)},
+                      {DNNL_ARG_DIFF_DST, ls_program_rows(p, dy, first, &part_y)},
+                      {DNNL_ARG_DIFF_WEIGHTS, out[0]},
+                      {DNNL_ARG_DIFF_BIAS, out[1]}};
+    ls_program_primitive(p, pd, args, n);
+    for (int i = 0; more && i < n - 2; i++)
+        ls_program_add(p, more[i], to[i]);
+}
+
+static void add_parts(ls_cpu_op *op, const linear_plan *plan, const linear_values *v, int dy)
+{
+    ls_program *p = &op->program;
+    ls_md gives = ls_pd_md(plan->weights, dnnl_query_diff_weights_md);
+    int rows = op->op.y.rows, step = plan->part_rows, bias = plan->mds.has_bias;
+    int gradient = ls_program_gradient(p, &op->param[0], 0);
+    int to[2] = {ls_program_target(p, gradient, &gives),
+                 bias ? ls_program_gradient(p, &op->param[1], 1) : 0};
+    int more[2] = {ls_program_value(p, &gives, LS_AT_TEMP),
+                   bias ? ls_program_value(p, &op->param[1], LS_AT_TEMP) : 0};
+    for (int first = 0; first < rows; first += step)
+        add_part(p, plan, v->kernel_x, dy, first, rows - first < step ? rows - first : step, to,
+                 first ? more : NULL);
+    ls_program_deliver(p, to[0], gradient);
+}
+
 static void add_backward_weights(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
                                  int dy)
 {
@@ -237,7 +318,10 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
     int dy = ls_program_value(&op->program, &plan->mds.y, LS_AT_DY);
     if (desc->fuse_relu)
         dy = add_relu_backward(op, v, dy);
-    add_backward_weights(op, plan, v, dy);
+    if (plan->part)
+        add_parts(op, plan, v, dy);
+    else
+        add_backward_weights(op, plan, v, dy);
     if (desc->needs_dx)
         add_backward_data(op, plan, v, desc, dy);
 }
@@ -245,7 +329,7 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
 static void describe(ls_cpu_op *op, const linear_plan *plan, const ls_linear_candidate *c)
 {
     int n =
-        snprintf(op->kernel, sizeof op->kernel, "dnnl %s%s %s→%s", c->winograd ? "winograd " : "",
+        snprintf(op->kernel, sizeof op->kernel, "dnnl %s%s %s→%s", c->winograd & LS_WINOGRAD_FORWARD ? "winograd " : "",
                  ls_pd_kernel(plan->forward), ls_md_name(&plan->mds.x), ls_md_name(&plan->mds.y));
     if (plan->weights && n > 0 && (size_t)n < sizeof op->kernel)
         n += snprintf(op->kernel + n, sizeof op->kernel - (size_t)n, ", dw %s",

@@ -12,10 +12,12 @@ typedef int (*ls_linear_make)(ls_pd *out, const ls_cpu_device *device, const ls_
                               int winograd, ls_pass pass, const ls_linear_mds *mds, ls_pd hint,
                               ls_error *err);
 
+enum { LS_WINOGRAD_FORWARD = 1, LS_WINOGRAD_WEIGHTS = 2, LS_WINOGRAD_DATA = 4 };
+
 typedef struct ls_linear_candidate {
     ls_md_format x, y; /* LS_MD_ANY: oneDNN's choice */
     int x_as_is;       /* x in the layout it has, whatever `x` says */
-    int winograd;
+    unsigned winograd; /* LS_WINOGRAD_…: the passes that use Winograd's algorithm */
 } ls_linear_candidate;
 
 typedef struct ls_linear {
@@ -25,6 +27,8 @@ typedef struct ls_linear {
     int count;
     ls_linear_mds plain; /* every tensor's dimensions, row-major */
     int c, h, w;         /* of y */
+    int part_rows;       /* rows in which Winograd's gradient of the weights is made, the parts'
+                            added in order; 0: all at once */
 } ls_linear;
 
 /* Builds the op. Errors: LS_EUNSUPPORTED when no candidate has a kernel; as ls_pd_*. */

@@ -20,9 +20,6 @@
 
 #define LANES LS_RUN_LANES
 #define PIECE 512 /* most vectors of a piece */
-/* A larger result would push everything else out of the caches, and is not there any more when
- * its reader comes: it is written past them, which also saves reading it before. */
-#define STREAM_BYTES (8 << 20)
 
 /* One value per lane of each part: channel c is lane c % planes.channels of part c /
  * planes.channels; where a part is one channel, all its lanes say the same. */
@@ -35,7 +32,6 @@ typedef struct norm_state {
     double n;     /* values per channel */
     size_t piece; /* vectors of a line of a piece */
     int rows;     /* rows of a piece */
-    int stream;   /* write y and dx past the caches */
     int together; /* parts that are worked through side by side */
     int x, x2, y, dy, dx, dx2;      /* values of the program */
     float *mean, *scale, *shift;    /* [parts][16] */
@@ -68,8 +64,7 @@ static norm_piece piece_of(const norm_state *s, int row, size_t first, int part)
                          .row = p->row,
                          .count = count,
                          .step = p->step,
-                         .width = last ? p->last_width : p->width,
-                         .stream = s->stream};
+                         .width = last ? p->last_width : p->width};
     piece.padded = p->lanes && piece.run.width < LANES;
     if (p->tail && first + count == p->count) {
         piece.tail = (ls_run){
@@ -414,9 +409,6 @@ static void set_schedule(norm_state *s)
     s->piece = PIECE;
     s->rows = p->lanes || p->count >= PIECE ? 1 : (int)(PIECE / (p->count + (p->tail > 0)));
     s->together = 1;
-    /* Buffers start on cache lines (base/host.h). */
-    s->stream = p->step % 16 == 0 && p->part % 16 == 0 && p->row % 16 == 0 && p->width == 16 &&
-                p->last_width == 16 && s->op->op.y.bytes >= STREAM_BYTES;
     if (p->channels > 1 && p->part == (size_t)p->channels) { /* channels last */
         int team = s->op->device->threads;
         s->piece = p->step > 4096 ? 16 : 65536 / p->step;
@@ -527,7 +519,6 @@ int ls_cpu_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
         ls_cpu_op_destroy(&op->op);
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of batchnorm");
     }
-    describe_desc(s, desc);
     for (int i = 0; i < 2; i++)
         ls_cpu_op_set_param(op, i, &channels, &channels);
     op->op.contribution_floats = 2 * (size_t)x->c;
@@ -535,8 +526,9 @@ int ls_cpu_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
         ls_cpu_op_set_y_like(op, x);
     else
         ls_cpu_op_set_y(op, x->rows, x->c, x->h, x->w, &md);
-    snprintf(op->kernel, sizeof op->kernel, "%s %s", s->kernels->name,
+    snprintf(op->kernel, sizeof op->kernel, "%s %s", ls_cpu_kernels_best()->name,
              planes.lanes ? "lanes" : ls_md_name(&md));
+    describe_desc(s, desc);
     add_steps(s, desc, &md);
     return ls_cpu_op_finish(out, op);
 }

@@ -66,7 +66,7 @@ static void norm_squares(const ls_run *run, const float *x, const float *mean, f
 }
 
 LANES_INLINE void normalise_part(const ls_run *run, int at, int n, const ls_norm *norm,
-                                 const float *x, const float *x2, float *y, int relu, int stream)
+                                 const float *x, const float *x2, float *y, int relu)
 {
     vec mean = vec_load_part(norm->mean + at, n), scale = vec_load_part(norm->scale + at, n);
     vec shift = vec_load_part(norm->shift + at, n);
@@ -76,35 +76,26 @@ LANES_INLINE void normalise_part(const ls_run *run, int at, int n, const ls_norm
             vec v = (vec_load_part(x + i, n) - mean) * scale + shift;
             if (x2)
                 v += vec_load_part(x2 + i, n);
-            vec_store_out(y + i, relu ? vec_relu(v) : v, n, stream);
+            vec_store_part(y + i, relu ? vec_relu(v) : v, n);
         }
     }
-    vec_store_fence(stream);
 }
 
 static void norm_normalise(const ls_run *run, const ls_norm *norm, const float *x, const float *x2,
                            float *y, int relu)
 {
-#define STREAMED(at, n, x2, relu) \
-    do { \
-        if (run->stream && (n) == LANES_VEC) \
-            normalise_part(run, at, n, norm, x, x2, y, relu, 1); \
-        else \
-            normalise_part(run, at, n, norm, x, x2, y, relu, 0); \
-    } while (0)
 #define PASS(at, n) \
     do { \
         if (x2 && relu) \
-            STREAMED(at, n, x2, 1); \
+            normalise_part(run, at, n, norm, x, x2, y, 1); \
         else if (x2) \
-            STREAMED(at, n, x2, 0); \
+            normalise_part(run, at, n, norm, x, x2, y, 0); \
         else if (relu) \
-            STREAMED(at, n, NULL, 1); \
+            normalise_part(run, at, n, norm, x, NULL, y, 1); \
         else \
-            STREAMED(at, n, NULL, 0); \
+            normalise_part(run, at, n, norm, x, NULL, y, 0); \
     } while (0)
     FOR_EACH_PART(run, PASS);
-#undef STREAMED
 #undef PASS
 }
 
@@ -118,6 +109,10 @@ LANES_INLINE norm_vecs norm_load(const ls_norm *norm, int at, int n)
                        vec_load_part(norm->shift + at, n)};
 }
 
+/* Backward reads two or three streams at once, which the hardware follows less well than one: asks
+ * for what is this many vectors ahead. */
+#define AHEAD 64
+
 /* dy behind the mask; `d` is x − mean. */
 LANES_INLINE vec norm_g(const norm_vecs *v, ls_norm_mask mask, vec d, const float *y,
                         const float *dy, int n)
@@ -130,9 +125,12 @@ LANES_INLINE vec norm_g(const norm_vecs *v, ls_norm_mask mask, vec d, const floa
     return g;
 }
 
-LANES_INLINE void norm_sum_at(const norm_vecs *v, ls_norm_mask mask, size_t i, int n, const float *x,
-                              const float *y, const float *dy, float *dx2, vec *sum_g, vec *sum_gx)
+LANES_INLINE void norm_sum_at(const norm_vecs *v, ls_norm_mask mask, size_t i, size_t ahead, int n,
+                              const float *x, const float *y, const float *dy, float *dx2,
+                              vec *sum_g, vec *sum_gx)
 {
+    __builtin_prefetch(x + i + ahead);
+    __builtin_prefetch(dy + i + ahead);
     vec d = vec_load_part(x + i, n) - v->mean;
     vec g = norm_g(v, mask, d, y + i, dy + i, n);
     *sum_g += g;
@@ -146,15 +144,16 @@ LANES_INLINE void norm_sums_part(const ls_run *run, int at, int n, const ls_norm
                                  float *dx2, float *sum)
 {
     const norm_vecs v = norm_load(norm, at, n);
+    const size_t ahead = AHEAD * run->step;
     vec s[2] = {{0}}, t[2] = {{0}};
     for (size_t r = 0; r < run->rows; r++) {
         size_t i = r * run->row + (size_t)at;
         size_t end = i + run->count * run->step;
         for (; i + run->step < end; i += 2 * run->step)
             for (size_t k = 0; k < 2; k++)
-                norm_sum_at(&v, mask, i + k * run->step, n, x, y, dy, dx2, &s[k], &t[k]);
+                norm_sum_at(&v, mask, i + k * run->step, ahead, n, x, y, dy, dx2, &s[k], &t[k]);
         if (i < end)
-            norm_sum_at(&v, mask, i, n, x, y, dy, dx2, &s[0], &t[0]);
+            norm_sum_at(&v, mask, i, ahead, n, x, y, dy, dx2, &s[0], &t[0]);
     }
     float *sum_g = sum + at, *sum_gx = sum + LS_RUN_LANES + at;
     vec_store_part(sum_g, vec_load_part(sum_g, n) + (s[0] + s[1]), n);
@@ -181,42 +180,37 @@ static void norm_sums(const ls_run *run, const ls_norm *norm, ls_norm_mask mask,
 
 LANES_INLINE void norm_dx_part(const ls_run *run, int at, int n, const ls_norm *norm,
                                ls_norm_mask mask, const float *x, const float *y, const float *dy,
-                               const float *to, float *dx, int stream)
+                               const float *to, float *dx)
 {
-    norm_vecs v = norm_load(norm, at, n);
+    const norm_vecs v = norm_load(norm, at, n);
+    const size_t ahead = AHEAD * run->step;
     vec a = vec_load_part(to + at, n), b = vec_load_part(to + LS_RUN_LANES + at, n);
     vec c = vec_load_part(to + 2 * LS_RUN_LANES + at, n);
     for (size_t r = 0; r < run->rows; r++) {
         size_t i = r * run->row + (size_t)at, end = i + run->count * run->step;
         for (; i < end; i += run->step) {
+            __builtin_prefetch(x + i + ahead);
+            __builtin_prefetch(dy + i + ahead);
+            __builtin_prefetch(dx + i + ahead, 1);
             vec d = vec_load_part(x + i, n) - v.mean;
             vec g = norm_g(&v, mask, d, y + i, dy + i, n);
-            vec_store_out(dx + i, a * g + (b * d + c), n, stream);
+            vec_store_part(dx + i, a * g + (b * d + c), n);
         }
     }
-    vec_store_fence(stream);
 }
 
 static void norm_dx(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
                     const float *y, const float *dy, const float *to, float *dx)
 {
-#define STREAMED(at, n, mask, y) \
-    do { \
-        if (run->stream && (n) == LANES_VEC) \
-            norm_dx_part(run, at, n, norm, mask, x, y, dy, to, dx, 1); \
-        else \
-            norm_dx_part(run, at, n, norm, mask, x, y, dy, to, dx, 0); \
-    } while (0)
 #define PASS(at, n) \
     do { \
         if (mask == LS_NORM_OF_Y) \
-            STREAMED(at, n, LS_NORM_OF_Y, y); \
+            norm_dx_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, to, dx); \
         else if (mask == LS_NORM_OF_X) \
-            STREAMED(at, n, LS_NORM_OF_X, x); \
+            norm_dx_part(run, at, n, norm, LS_NORM_OF_X, x, x, dy, to, dx); \
         else \
-            STREAMED(at, n, LS_NORM_ALL, x); \
+            norm_dx_part(run, at, n, norm, LS_NORM_ALL, x, x, dy, to, dx); \
     } while (0)
     FOR_EACH_PART(run, PASS);
-#undef STREAMED
 #undef PASS
 }

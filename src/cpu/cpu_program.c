@@ -114,6 +114,14 @@ int ls_program_alias(ls_program *p, int value, const ls_md *md)
     return add_value(p, &v);
 }
 
+int ls_program_rows(ls_program *p, int value, int first, const ls_md *md)
+{
+    int rows = ls_program_alias(p, value, md);
+    if (!p->status)
+        p->value[rows].offset += ls_md_bytes(md) / (size_t)ls_md_dim(md, 0) * (size_t)first;
+    return rows;
+}
+
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 void ls_program_backward(ls_program *p)
@@ -165,6 +173,15 @@ void ls_program_call(ls_program *p, ls_program_fn call, void *self, int a, int b
     s->self = self;
     s->a = a;
     s->b = b;
+}
+
+void ls_program_add(ls_program *p, int from, int to)
+{
+    ls_step *s = add_step(p, LS_STEP_ADD);
+    if (!s)
+        return;
+    s->a = from;
+    s->b = to;
 }
 
 static void reorder(ls_program *p, int from, int to)
@@ -346,12 +363,29 @@ int ls_program_bind(ls_program *p, const ls_op_buffers *buffers, ls_error *err)
     return LS_OK;
 }
 
+static void add_to(float *to, const float *from, size_t floats)
+{
+#pragma omp simd
+    for (size_t i = 0; i < floats; i++)
+        to[i] += from[i];
+}
+
+/* Gradients that will be added to others are being made in their temporaries. */
+static void run_add(const ls_program *p, const ls_step *s, unsigned flags)
+{
+    const ls_value *from = &p->value[s->a], *to = &p->value[s->b];
+    if ((flags & LS_RUN_ACCUMULATE) && to->accumulated >= 0)
+        to = &p->value[to->accumulated];
+    add_to(to->memory, from->memory, value_bytes(from) / sizeof(float));
+}
+
 static int run_step(ls_program *p, ls_step *s, unsigned flags, ls_error *err)
 {
     float *a = p->value[s->a].memory, *b = p->value[s->b].memory;
     switch (s->kind) {
     case LS_STEP_PACK: ls_lanes_pack(b, a, &s->strided); return LS_OK;
     case LS_STEP_UNPACK: ls_lanes_unpack(b, a, &s->strided); return LS_OK;
+    case LS_STEP_ADD: run_add(p, s, flags); return LS_OK;
     case LS_STEP_CALL: return s->call(s->self, a, b, flags, err);
     case LS_STEP_PRIMITIVE: break;
     }
@@ -381,11 +415,7 @@ static void add_to_gradients(ls_program *p)
         const ls_value *v = &p->value[i];
         if (v->accumulated < 0 || v->alias)
             continue;
-        float *to = v->memory;
-        const float *from = p->value[v->accumulated].memory;
-        size_t n = value_bytes(v) / sizeof(float);
-        for (size_t k = 0; k < n; k++)
-            to[k] += from[k];
+        add_to(v->memory, p->value[v->accumulated].memory, value_bytes(v) / sizeof(float));
     }
 }
 

@@ -21,8 +21,8 @@
 
 #include "cpu/cpu_dnnl.h"
 
-#define LS_PROGRAM_VALUES 40
-#define LS_PROGRAM_STEPS 16
+#define LS_PROGRAM_VALUES 64
+#define LS_PROGRAM_STEPS 32
 #define LS_PROGRAM_ARGS 8
 
 /* Where a value lives: a field of ls_op_buffers, or a part of one. */
@@ -59,6 +59,7 @@ typedef enum ls_step_kind {
     LS_STEP_PRIMITIVE,
     LS_STEP_PACK,   /* to lanes */
     LS_STEP_UNPACK, /* from lanes */
+    LS_STEP_ADD,
     LS_STEP_CALL
 } ls_step_kind;
 
@@ -111,6 +112,9 @@ int ls_program_room(ls_program *p, int model, ls_place at);
 /* The same memory under another descriptor. */
 int ls_program_alias(ls_program *p, int value, const ls_md *md);
 
+/* The rows of `value` from `first` on as `md`, which is as ls_md_rows gives it. */
+int ls_program_rows(ls_program *p, int value, int first, const ls_md *md);
+
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 /* Everything added from here on runs backward. Temporaries start afresh. */
@@ -120,6 +124,9 @@ void ls_program_backward(ls_program *p);
 void ls_program_primitive(ls_program *p, ls_pd pd, const ls_arg *args, int n);
 
 void ls_program_call(ls_program *p, ls_program_fn call, void *self, int a, int b);
+
+/* `to` ← `to` + `from`, both of the same arrangement. */
+void ls_program_add(ls_program *p, int from, int to);
 
 /* `value` as `md` wants it: itself, an alias, or a converted copy at `at` (SAVED or TEMP). */
 int ls_program_convert(ls_program *p, int value, const ls_md *md, ls_place at);

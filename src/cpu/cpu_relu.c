@@ -23,6 +23,7 @@ int ls_cpu_relu_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
 {
     ls_pd forward = NULL, backward = NULL;
     ls_cpu_op *op;
+    const float slope = desc->u.relu.slope;
     *out = NULL;
     int status = ls_cpu_op_create(&op, device, desc, "relu", err);
     if (status)
@@ -30,9 +31,10 @@ int ls_cpu_relu_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     ls_cpu_op_set_y_like(op, &desc->x);
     int floats = (int)(op->op.y.bytes / sizeof(float));
     ls_md flat = ls_md_make(1, &floats, LS_MD_PLAIN);
-    status = ls_pd_relu(&forward, device, LS_PASS_FORWARD, &flat, NULL, err);
+    status = ls_pd_leaky_relu(&forward, device, slope, LS_PASS_FORWARD, &flat, NULL, err);
     if (status == LS_OK && desc->training && desc->needs_dx)
-        status = ls_pd_relu(&backward, device, LS_PASS_BACKWARD_DATA, &flat, forward, err);
+        status = ls_pd_leaky_relu(&backward, device, slope, LS_PASS_BACKWARD_DATA, &flat, forward,
+                                  err);
     if (status == LS_OK) {
         snprintf(op->kernel, sizeof op->kernel, "dnnl %s", ls_pd_kernel(forward));
         add_steps(op, &flat, forward, backward);

@@ -33,32 +33,6 @@ LANES_INLINE void vec_store_part(float *p, vec v, int n)
 #endif
 }
 
-/* A whole, aligned register past the caches where `stream` is set (and the instruction set has
- * that for sixteen floats), else as vec_store_part. */
-LANES_INLINE void vec_store_out(float *p, vec v, int n, int stream)
-{
-#if defined(__AVX512F__)
-    if (stream) {
-        _mm512_stream_ps(p, (__m512)v);
-        return;
-    }
-#else
-    (void)stream;
-#endif
-    vec_store_part(p, v, n);
-}
-
-/* Streamed stores become visible to other threads in order with what follows. */
-LANES_INLINE void vec_store_fence(int stream)
-{
-#if defined(__AVX512F__)
-    if (stream)
-        _mm_sfence();
-#else
-    (void)stream;
-#endif
-}
-
 /* v where `sign` is above zero, else 0. */
 LANES_INLINE vec vec_where_positive(vec sign, vec v)
 {

@@ -133,6 +133,8 @@ int ls_lanes_relu_create(ls_op **out, const ls_host *host, const ls_lanes_kernel
                          const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_op *op;
+    if (desc->u.relu.slope != 0)
+        return ls_fail(err, LS_EUNSUPPORTED, "lanes: a relu with a slope is oneDNN's");
     int status = ls_lanes_op_new(&op, sizeof *op, &relu_impl, host, kernels, desc, err);
     if (status)
         return status;

@@ -64,6 +64,11 @@ int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error 
     return parse_object(out, &f);
 }
 
+static float start_of(const ls_param *p)
+{
+    return p->start == LS_START_ONES ? 1.0f : 0.0f;
+}
+
 /* One weight of parameter number `stream`. Computed in double and rounded once. */
 static float draw(const ls_param *p, const ls_init *init, uint64_t seed, uint32_t stream,
                   uint64_t element)
@@ -80,8 +85,12 @@ void ls_init_weights(float *canonical, const ls_model *model, const ls_init *ini
 {
     for (int i = 0; i < model->params; i++) {
         const ls_param *p = model->param[i];
+        const uint32_t stream = LS_STREAM_INIT + (uint32_t)i;
         for (size_t k = 0; k < p->count; k++)
             canonical[p->offset + k] =
-                p->bias ? 0.0f : draw(p, init, seed, LS_STREAM_INIT + (uint32_t)i, k);
+                p->start == LS_START_DRAWN ? draw(p, init, seed, stream, k) : start_of(p);
     }
+    for (int i = 0; i < model->stats; i++)
+        for (size_t k = 0; k < model->stat[i]->count; k++)
+            canonical[model->stat[i]->offset + k] = start_of(model->stat[i]);
 }

@@ -87,10 +87,17 @@ int ls_layer_add_params(ls_layer *layer, int rank, const int dim[4], int bias, l
         layer->param[1] = (ls_param){.rank = 1,
                                      .dim = {dim[0]},
                                      .count = (size_t)dim[0],
-                                     .bias = 1,
+                                     .start = LS_START_ZEROS,
                                      .fan_in = weight->fan_in,
                                      .fan_out = dim[0]};
         layer->params = 2;
     }
+    return LS_OK;
+}
+
+int ls_layer_same_shape(ls_layer *layer, ls_error *err)
+{
+    (void)err;
+    layer->out = layer->in;
     return LS_OK;
 }

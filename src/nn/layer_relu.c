@@ -7,13 +7,6 @@ static void parse(ls_layer *layer, ls_fields *fields)
     layer->op.kind = LS_OP_RELU;
 }
 
-static int shape(ls_layer *layer, ls_error *err)
-{
-    (void)err;
-    layer->out = layer->in;
-    return LS_OK;
-}
-
 static const struct ls_layer_sample samples[] = {
     {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":3}]",
      {6, 1, 1}},
@@ -25,4 +18,4 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_relu = {"relu", parse, shape, samples};
+const ls_layer_type ls_layer_relu = {"relu", parse, ls_layer_same_shape, samples};

@@ -2,9 +2,9 @@
 
 #include "json/fields.h"
 
-extern const ls_optimizer_type ls_optimizer_sgd;
+extern const ls_optimizer_type ls_optimizer_sgd, ls_optimizer_adamw;
 
-static const ls_optimizer_type *const types[] = {&ls_optimizer_sgd};
+static const ls_optimizer_type *const types[] = {&ls_optimizer_sgd, &ls_optimizer_adamw};
 
 enum { TYPES = sizeof types / sizeof *types };
 
@@ -27,4 +27,13 @@ int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node,
     if (rc == LS_OK)
         *out = optimizer;
     return rc;
+}
+
+void ls_optimizer_write(ls_json_writer *w, const char *key, const ls_optimizer *optimizer)
+{
+    ls_json_open_object(w, key);
+    ls_json_put_string(w, "name", optimizer->type->name);
+    ls_json_put_double(w, "lr", optimizer->lr);
+    optimizer->type->write(optimizer, w);
+    ls_json_close(w);
 }

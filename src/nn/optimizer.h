@@ -24,9 +24,14 @@ struct ls_optimizer_type {
     void (*parse)(ls_optimizer *optimizer, struct ls_fields *fields);
     /* Writes the arena's length into op->u. */
     void (*set_count)(ls_op_desc *op, size_t count);
+    /* Writes its own keys, as parse reads them. */
+    void (*write)(const ls_optimizer *optimizer, ls_json_writer *w);
 };
 
-/* Reads {"name": "sgd", "lr": 0.2, "momentum": 0, "weight_decay": 0}; lr is required. */
+/* Reads {"name": "sgd", "lr": 0.2, …}, the name being "sgd" unless given; lr is required. */
 int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node, ls_error *err);
+
+/* Writes the optimizer as a member `key`, with all defaults filled in. */
+void ls_optimizer_write(ls_json_writer *w, const char *key, const ls_optimizer *optimizer);
 
 #endif

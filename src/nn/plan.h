@@ -10,8 +10,13 @@
  * Plans of a replica run one after another, so they share activations and scratch. Everything is
  * called on the device's worker thread; nothing allocates after bind.
  *
- * The gradients of tensors live in two buffers that take turns: op k reads dy of its own output
- * from one and writes dx, which is dy of its input, to the other.
+ * Nodes run in the order of their numbers and backwards in reverse. The gradient of a tensor that
+ * several nodes read is the sum of what they write: the last node's dx goes where dy is read, each
+ * earlier one's into a buffer of its own, which is then added, so that the order is always the same.
+ *
+ * Activations are planned: a buffer's place is free again once nobody will read it (liveness.h).
+ * Backward reads the outputs of forward, so the peak is at its beginning; what it frees on its way
+ * is always more than the gradients it makes, and sharing dy with dx would gain nothing.
  */
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
@@ -19,12 +24,25 @@
 #include "nn/fuse.h"
 #include "nn/replica.h"
 
-/* One op; it reads what the node before it wrote, the first one the gathered rows. */
+/* The gradient of one of a node's inputs. */
+typedef struct ls_node_dx {
+    size_t at;   /* offset in the activations */
+    int add;     /* non-zero: to be added to the input's dy, which a later node has begun */
+    float *sum;  /* the two, once bound */
+    const float *part;
+    size_t count;
+} ls_node_dx;
+
+/* One op. */
 typedef struct ls_node {
     ls_op *op;
-    ls_fuse_form form;      /* the layers it does; first −1: only makes a vector for the loss */
-    int backward, needs_dx; /* whether backward is called; whether something before it learns */
-    size_t y_at, saved_at;  /* offsets in the activations */
+    ls_fuse_form form;     /* the layers it does; first −1: only makes a vector for the loss */
+    int inputs;
+    int input[LS_INPUTS];  /* the nodes whose y it reads, LS_INPUT: the gathered rows */
+    int backward;          /* whether backward is called: it or something before it learns */
+    int needs_dx;          /* whether something before it learns */
+    ls_node_dx dx[LS_INPUTS];
+    size_t y_at, dy_at, saved_at; /* offsets in the activations */
 } ls_node;
 
 typedef struct ls_plan {
@@ -33,12 +51,17 @@ typedef struct ls_plan {
     const ls_host *host;
     int rows;
     int training;
+    float smoothing;
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
     ls_node *node;
     int nodes;
+    int *node_of;            /* of each layer: 1 + the node that does it; 0: none does */
     ls_op *loss[LS_SUBSETS]; /* LS_TRAIN: with gradient, NULL when never trained; LS_TEST: not */
-    size_t x_at, labels_at, gradient_at[2], loss_saved_at[LS_SUBSETS];
-    size_t activation_bytes, scratch_bytes;
+    size_t x_at, labels_at, loss_saved_at[LS_SUBSETS];
+    size_t activation_bytes;  /* as planned */
+    size_t unshared_bytes;    /* if each buffer had memory of its own */
+    size_t live_bytes;        /* the most in use at one time: no plan could do with less */
+    size_t scratch_bytes;
 } ls_plan;
 
 typedef struct ls_plan_desc {
@@ -50,6 +73,8 @@ typedef struct ls_plan_desc {
     int rows;
     int training;
     const ls_plan *twin; /* a plan with other rows whose layouts of parameters are to be shared */
+    float smoothing;     /* of labels */
+    int no_sharing;      /* non-zero: every activation gets memory of its own */
 } ls_plan_desc;
 
 /* What the plans of a replica are bound to. */
@@ -60,6 +85,8 @@ typedef struct ls_plan_memory {
     void *scratch;
     float *weights, *gradient; /* gradient NULL: never trained */
     const size_t *param_at;    /* [layer · LS_OP_PARAMS + k]: offset of a parameter in both */
+    const size_t *stat_at;     /* [layer]: of its running statistics in weights, and of its
+                                  contribution to them in gradient */
     float *stats[LS_SUBSETS];  /* of the two loss ops */
 } ls_plan_memory;
 
@@ -72,9 +99,18 @@ int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err);
 /* Rows named by args → x and labels. */
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 /* x → logits, and the loss op `loss` on them; with LS_TEST the ops know that no backward follows.
- * `flags` go to the loss (LS_RUN_ACCUMULATE). */
+ * `flags` go to the loss (LS_RUN_ACCUMULATE): plans of models with batch norm are whole shards. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err);
+
+/* ---- plan_memory.c, for plan.c -------------------------------------------------------------- */
+
+/* The y of node `k`, LS_INPUT: of the gather. */
+const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k);
+/* The node whose y the loss reads, or LS_INPUT. */
+int ls_plan_output(const ls_plan *plan);
+/* Gives every buffer its place. Errors: LS_ENOMEM. */
+int ls_plan_place(ls_plan *plan, int share, ls_error *err);
 
 /* For people: one line per op. Returns 0 past the last. */
 int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line);

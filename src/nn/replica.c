@@ -7,26 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GRAIN = 16 /* floats: a parameter starts at a multiple of it */ };
-
-/* Minibatches beyond this would not be counted exactly in the arena's tail. */
-#define MAX_ROWS (1u << 24)
-
 /* Shards beyond this would not be counted exactly in the arena's tail. */
 #define MAX_ROWS (1u << 24)
 
-static size_t rounded(size_t floats)
-{
-    return (floats + GRAIN - 1) / GRAIN * GRAIN;
-}
-
-static int no_memory(ls_error *err)
+int ls_replica_no_memory(ls_error *err)
 {
     return ls_fail(err, LS_ENOMEM, "replica: no memory on the host");
 }
 
-/* Memory of the device, zeroed, counted in *use. */
-static int device_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_error *err)
+int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_error *err)
 {
     int rc = r->device->ops->alloc(out, r->device, bytes, err);
     if (rc == LS_OK)
@@ -90,6 +79,8 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .rows = (int)counts[i],
             .training = r->optimizer != NULL,
             .twin = i > 0 ? r->plan[0] : NULL,
+            .smoothing = desc->label_smoothing,
+            .no_sharing = desc->no_sharing,
         };
         int rc = ls_plan_create(&r->plan[i], &d, err);
         if (rc != LS_OK)
@@ -107,7 +98,7 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
     int rc = LS_OK;
     int count = 0;
     if (!counts || !r->plan)
-        rc = no_memory(err);
+        rc = ls_replica_no_memory(err);
     if (rc == LS_OK) {
         list_counts(counts, &count, r, desc);
         rc = make_plans(r, desc, counts, err);
@@ -116,51 +107,7 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
     return rc;
 }
 
-/* ---- arenas --------------------------------------------------------------------------------- */
-
-/* Reverse layer order: gradients become final in it. */
-static int place_params(ls_replica *r, ls_error *err)
-{
-    const ls_plan *first = r->plan[0];
-    const size_t slots = (size_t)r->model->layers * LS_OP_PARAMS;
-    r->param_at = ls_alloc_array(r->host, slots, sizeof *r->param_at);
-    r->segment = ls_alloc_array(r->host, (size_t)r->model->params + 2, sizeof *r->segment);
-    if (!r->param_at || !r->segment)
-        return no_memory(err);
-    for (int k = first->nodes - 1; k >= 0; k--) {
-        const ls_op *op = first->node[k].op;
-        for (int i = 0; i < op->params; i++) {
-            r->param_at[first->node[k].form.first * LS_OP_PARAMS + i] = r->floats;
-            r->segment[r->segments++] = r->floats;
-            r->floats += rounded(op->param_floats[i]);
-        }
-    }
-    r->segment[r->segments++] = r->floats;
-    r->floats += LS_TAIL;
-    r->segment[r->segments] = r->floats;
-    return LS_OK;
-}
-
-static int make_update(ls_replica *r, ls_error *err)
-{
-    if (!r->optimizer)
-        return LS_OK;
-    ls_op_desc desc = r->optimizer->op;
-    r->optimizer->type->set_count(&desc, r->floats - LS_TAIL);
-    return r->device->ops->op_create(&r->update, r->device, &desc, err);
-}
-
-static int alloc_arenas(ls_replica *r, ls_error *err)
-{
-    int arenas = r->optimizer ? SLOT + r->optimizer->slots : 1;
-    int rc = LS_OK;
-    for (int a = 0; a < arenas && rc == LS_OK; a++) {
-        void *memory = NULL;
-        rc = device_alloc(r, &memory, r->floats * sizeof(float), &r->memory.arenas, err);
-        r->arena[a] = memory;
-    }
-    return rc;
-}
+/* ---- activations ---------------------------------------------------------------------------- */
 
 static int alloc_activations(ls_replica *r, ls_error *err)
 {
@@ -171,13 +118,15 @@ static int alloc_activations(ls_replica *r, ls_error *err)
     for (int i = 0; i < r->plans; i++) {
         const ls_plan *p = r->plan[i];
         activations = p->activation_bytes > activations ? p->activation_bytes : activations;
+        if (p->unshared_bytes > r->memory.unshared_activations)
+            r->memory.unshared_activations = p->unshared_bytes;
         scratch = p->scratch_bytes > scratch ? p->scratch_bytes : scratch;
     }
-    int rc = device_alloc(r, &memory[0], activations, use, err);
+    int rc = ls_replica_alloc(r, &memory[0], activations, use, err);
     if (rc == LS_OK && scratch > 0)
-        rc = device_alloc(r, &memory[1], scratch, use, err);
+        rc = ls_replica_alloc(r, &memory[1], scratch, use, err);
     if (rc == LS_OK)
-        rc = device_alloc(r, &memory[2], LS_TAIL * sizeof(float), use, err);
+        rc = ls_replica_alloc(r, &memory[2], LS_TAIL * sizeof(float), use, err);
     r->activations = memory[0];
     r->scratch = memory[1];
     r->test_stats = memory[2];
@@ -193,12 +142,12 @@ static int copy_subset(ls_replica *r, int subset, const ls_replica_data *data, l
     size_t bytes = (size_t)data->rows * (size_t)in->c * (size_t)in->h * (size_t)in->w;
     void *images = NULL;
     void *labels = NULL;
-    int rc = device_alloc(r, &images, bytes, &r->memory.dataset, err);
+    int rc = ls_replica_alloc(r, &images, bytes, &r->memory.dataset, err);
     r->images[subset] = images;
     if (rc == LS_OK)
         rc = ops->upload(r->device, NULL, images, data->images, bytes, err);
     if (rc == LS_OK)
-        rc = device_alloc(r, &labels, data->rows, &r->memory.dataset, err);
+        rc = ls_replica_alloc(r, &labels, data->rows, &r->memory.dataset, err);
     r->labels[subset] = labels;
     if (rc == LS_OK)
         rc = ops->upload(r->device, NULL, labels, data->labels, data->rows, err);
@@ -212,7 +161,7 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     void *rows = NULL;
     r->staged_rows = ls_alloc_array(r->host, r->most_rows, sizeof *r->staged_rows);
     if (!r->staged_rows)
-        return no_memory(err);
+        return ls_replica_no_memory(err);
     memcpy(r->data, desc->data, sizeof r->data);
     if (r->info.flags & LS_DEVICE_HOST_MEMORY)
         return LS_OK;
@@ -220,24 +169,12 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
         if (desc->data[s].images)
             rc = copy_subset(r, s, &desc->data[s], err);
     if (rc == LS_OK)
-        rc = device_alloc(r, &rows, r->most_rows * sizeof(uint32_t), &r->memory.activations, err);
+        rc = ls_replica_alloc(r, &rows, r->most_rows * sizeof(uint32_t), &r->memory.activations, err);
     r->device_rows = rows;
     return rc == LS_OK ? r->device->ops->sync(r->device, NULL, err) : rc;
 }
 
 /* ---- putting it together -------------------------------------------------------------------- */
-
-static int bind_update(ls_replica *r, ls_error *err)
-{
-    ls_op_buffers b = {.args = &r->args, .scratch = r->scratch};
-    if (!r->update)
-        return LS_OK;
-    b.param[0] = r->arena[WEIGHTS];
-    b.grad[0] = r->arena[TOTAL];
-    for (int i = 0; i < r->optimizer->slots; i++)
-        b.slot[i] = r->arena[SLOT + i];
-    return r->update->impl->bind(r->update, &b, err);
-}
 
 static int bind_plans(ls_replica *r, ls_error *err)
 {
@@ -250,9 +187,10 @@ static int bind_plans(ls_replica *r, ls_error *err)
         .weights = r->arena[WEIGHTS],
         .gradient = r->arena[GRADIENT],
         .param_at = r->param_at,
+        .stat_at = r->stat_at,
     };
     if (r->optimizer)
-        m.stats[LS_TRAIN] = r->arena[GRADIENT] + r->floats - LS_TAIL + LS_TAIL_LOSS;
+        m.stats[LS_TRAIN] = r->arena[GRADIENT] + r->tail_at + LS_TAIL_LOSS;
     m.stats[LS_TEST] = r->test_stats;
     int rc = LS_OK;
     for (int i = 0; i < r->plans && rc == LS_OK; i++)
@@ -269,13 +207,13 @@ static int write_lines(ls_replica *r, ls_error *err)
             count++;
     r->line = ls_alloc_array(r->host, (size_t)count, sizeof *r->line);
     if (!r->line)
-        return no_memory(err);
+        return ls_replica_no_memory(err);
     for (int i = 0; i < r->plans; i++)
         for (int k = 0; ls_plan_line(r->line[r->lines], LS_LINE_BYTES, r->plan[i], k); k++)
             r->lines++;
     if (r->update)
         snprintf(r->line[r->lines++], LS_LINE_BYTES, "%s %zu floats %s", r->optimizer->type->name,
-                 r->floats - LS_TAIL, r->update->kernel ? r->update->kernel : "");
+                 r->tail_at, r->update->kernel ? r->update->kernel : "");
     return LS_OK;
 }
 
@@ -285,17 +223,17 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (rc == LS_OK)
         rc = choose_plans(r, desc, err);
     if (rc == LS_OK)
-        rc = place_params(r, err);
+        rc = ls_replica_place(r, err);
     if (rc == LS_OK)
-        rc = make_update(r, err);
+        rc = ls_replica_make_updates(r, err);
     if (rc == LS_OK)
-        rc = alloc_arenas(r, err);
+        rc = ls_replica_alloc_arenas(r, err);
     if (rc == LS_OK)
         rc = alloc_activations(r, err);
     if (rc == LS_OK)
         rc = place_data(r, desc, err);
     if (rc == LS_OK)
-        rc = bind_update(r, err);
+        rc = ls_replica_bind_updates(r, err);
     if (rc == LS_OK)
         rc = bind_plans(r, err);
     return rc == LS_OK ? write_lines(r, err) : rc;
@@ -305,13 +243,15 @@ int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *e
 {
     ls_replica *r = ls_alloc(desc->host, sizeof *r);
     if (!r)
-        return no_memory(err);
+        return ls_replica_no_memory(err);
     r->device = desc->device;
     r->model = desc->model;
     r->optimizer = desc->optimizer;
     r->host = desc->host;
     r->args.seed = desc->seed;
     r->device->ops->describe(r->device, &r->info);
+    if (r->model->stats > 0)
+        r->info.block_rows = 0; /* the statistics are those of the whole shard */
     int rc = build(r, desc, err);
     if (rc == LS_OK)
         *out = r;
@@ -334,6 +274,8 @@ void ls_replica_destroy(ls_replica *r)
         r->device->ops->sync(r->device, NULL, NULL); /* work may still use the memory */
     if (r->update)
         r->update->impl->destroy(r->update);
+    for (int i = 0; i < r->runnings; i++)
+        r->running[i]->impl->destroy(r->running[i]);
     for (int i = r->plans - 1; i >= 0; i--)
         ls_plan_destroy(r->plan[i]);
     device_free(r, r->device_rows);
@@ -349,7 +291,9 @@ void ls_replica_destroy(ls_replica *r)
     ls_free(r->host, r->line);
     ls_free(r->host, r->staged_rows);
     ls_free(r->host, r->segment);
+    ls_free(r->host, r->stat_at);
     ls_free(r->host, r->param_at);
+    ls_free(r->host, r->running);
     ls_free(r->host, r->plan);
     ls_free(r->host, r);
 }

@@ -6,7 +6,16 @@
  * Arenas. Weights, gradients and optimizer slots are arenas of the same layout: parameters in
  * *reverse* layer order (gradients are finished in that order, so what is finished is contiguous
  * from the start), each at a multiple of 16 floats, in the layout its op prefers. Behind them
- * stands the tail of LS_TAIL floats, which carries what else a step must reduce.
+ * stands the tail of LS_TAIL floats, which carries what else a step must reduce, and behind that a
+ * section for running statistics, empty in a model without batch norm:
+ *
+ *     [parameters][tail][running statistics]
+ *
+ * In the weights the section holds the statistics themselves (mean, variance of each layer). In a
+ * gradient it holds the shard's contribution: its own statistics times its rows; so the total's
+ * section divided by the minibatch's rows is their mean over the shards, weighted by rows, and an
+ * empty shard adds nothing. The variance counts with n/(n − 1), n the values of one shard. In a slot
+ * the section is unused.
  *
  *     gradient   of one shard, the leaf of the reduction tree      written by ls_replica_gradient
  *     total      of the whole minibatch                            written by the communicator
@@ -39,13 +48,15 @@ typedef struct ls_replica_desc {
     ls_device *device;             /* bound to the calling thread */
     const ls_model *model;         /* model, optimizer, host: outlive the replica */
     const ls_optimizer *optimizer; /* NULL: a replica that is never trained */
-    ls_gather normalisation;
+    ls_gather normalisation;       /* crop and flip: of training rows, unless optimizer is NULL */
+    float label_smoothing;         /* 0: none */
     /* Outlive the replica; copied to the device unless it reads host memory. images NULL: the
      * subset is never used. */
     ls_replica_data data[LS_SUBSETS];
     const uint32_t *shard_rows; /* every number of rows that one call will be given */
     int shard_row_counts;
     uint64_t seed;
+    int no_sharing; /* non-zero: no two activations share memory; to compare with */
     const ls_host *host;
 } ls_replica_desc;
 
@@ -59,20 +70,23 @@ typedef struct ls_replica_times {
 int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *err);
 void ls_replica_destroy(ls_replica *replica); /* NULL is allowed */
 
-/* Floats of an arena, tail included: a multiple of 16. The tail is its last LS_TAIL floats. */
+/* Floats of an arena, all of it: a multiple of 16. */
 size_t ls_replica_floats(const ls_replica *replica);
+/* Where the tail begins: behind the parameters. A multiple of 16. */
+size_t ls_replica_tail_offset(const ls_replica *replica);
 float *ls_replica_gradient_arena(ls_replica *replica);
 float *ls_replica_total_arena(ls_replica *replica);
 float *ls_replica_weight_arena(ls_replica *replica);
 float *ls_replica_slot_arena(ls_replica *replica, int slot); /* NULL: the optimizer has none */
 
-/* First float of each parameter in an arena, ascending, the tail's, and then the arena's length:
- * *count segments, *count + 1 numbers. Belongs to the replica. */
+/* First float of each parameter in an arena, ascending, the tail's (whose segment goes on to the
+ * end), and then the arena's length: *count segments, *count + 1 numbers. Belongs to the replica. */
 const size_t *ls_replica_segments(const ls_replica *replica, int *count);
 
 /* Bytes of device memory it holds, by use. */
 typedef struct ls_replica_memory {
     size_t arenas, activations, dataset;
+    size_t unshared_activations; /* what activations would be if none shared memory */
 } ls_replica_memory;
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
@@ -81,7 +95,8 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 const char *ls_replica_plan_line(const ls_replica *replica, int line);
 
 /* Canonical host array (model->floats) → an arena in this replica's layouts; and back. Any of the
- * arenas: weights, gradients and slots have the same layout. The tail is left alone. */
+ * arenas: weights, gradients and slots have the same layout. The tail is left alone; running
+ * statistics stand for whatever the arena's section holds. Waits for the device. */
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
@@ -96,8 +111,15 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
 int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
                         double *loss, double *correct, ls_error *err);
 
-/* One optimizer step from the total arena: gradient sum × scale, learning rate lr. */
-int ls_replica_apply(ls_replica *replica, float lr, float scale, ls_replica_times *times,
+typedef struct ls_replica_step {
+    float lr;
+    float scale;     /* what the sum of gradients is multiplied with */
+    uint32_t rows;   /* of the minibatch: running statistics are a mean over them */
+    uint64_t number; /* of the step, from 1 */
+} ls_replica_step;
+
+/* One optimizer step, and one of the running statistics, from the total arena. */
+int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 
 /* Waits for the device and returns the first error of enqueued work. */

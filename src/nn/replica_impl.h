@@ -1,4 +1,4 @@
-/* The inside of a replica, for the two files that make it and run it. */
+/* The inside of a replica, for the files that make it and run it. */
 #ifndef NN_REPLICA_IMPL_H
 #define NN_REPLICA_IMPL_H
 
@@ -20,11 +20,15 @@ struct ls_replica {
     ls_plan **plan; /* most rows first: its ops define the layout of parameters */
     int plans;
     ls_op *update;
+    ls_op **running;  /* one per layer with running statistics */
+    int runnings;
     size_t *param_at; /* [layer · LS_OP_PARAMS + k]: offset in every arena */
+    size_t *stat_at;  /* [layer]: of its running statistics, in every arena */
     size_t *segment;  /* the same offsets, ascending; then the tail's and the arena's end */
     int segments;
 
-    size_t floats; /* of an arena, tail included */
+    size_t tail_at; /* behind the parameters */
+    size_t floats;  /* of an arena, all of it */
     float *arena[ARENAS];
     char *activations;
     void *scratch;
@@ -40,5 +44,20 @@ struct ls_replica {
     int lines;
     ls_replica_memory memory;
 };
+
+/* Of replica.c's errors. */
+int ls_replica_no_memory(ls_error *err);
+
+/* Memory of the device, zeroed, counted in *use. */
+int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_error *err);
+
+/* ---- replica_arenas.c: the plans are made --------------------------------------------------- */
+
+/* Where each parameter and each layer's statistics lie. */
+int ls_replica_place(ls_replica *r, ls_error *err);
+/* The ops that step over arenas, and the arenas. */
+int ls_replica_make_updates(ls_replica *r, ls_error *err);
+int ls_replica_alloc_arenas(ls_replica *r, ls_error *err);
+int ls_replica_bind_updates(ls_replica *r, ls_error *err);
 
 #endif

@@ -18,6 +18,11 @@ size_t ls_replica_floats(const ls_replica *replica)
     return replica->floats;
 }
 
+size_t ls_replica_tail_offset(const ls_replica *replica)
+{
+    return replica->tail_at;
+}
+
 float *ls_replica_gradient_arena(ls_replica *replica)
 {
     return replica->arena[GRADIENT];
@@ -56,6 +61,36 @@ const char *ls_replica_plan_line(const ls_replica *replica, int line)
 
 /* ---- weights in and out --------------------------------------------------------------------- */
 
+/* A layer's statistics lie together in the canonical array as they do in an arena. */
+static size_t stat_bytes(const ls_layer *layer)
+{
+    return (layer->stat[0].count + layer->stat[1].count) * sizeof(float);
+}
+
+static int import_stats(ls_replica *r, float *arena, const float *canonical, ls_error *err)
+{
+    int rc = LS_OK;
+    for (int i = 0; i < r->model->layers && rc == LS_OK; i++) {
+        const ls_layer *layer = &r->model->layer[i];
+        if (layer->stats > 0)
+            rc = r->device->ops->upload(r->device, NULL, arena + r->stat_at[i],
+                                        canonical + layer->stat[0].offset, stat_bytes(layer), err);
+    }
+    return rc == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : rc;
+}
+
+static int export_stats(ls_replica *r, float *canonical, const float *arena, ls_error *err)
+{
+    int rc = LS_OK;
+    for (int i = 0; i < r->model->layers && rc == LS_OK; i++) {
+        const ls_layer *layer = &r->model->layer[i];
+        if (layer->stats > 0)
+            rc = r->device->ops->download(r->device, NULL, canonical + layer->stat[0].offset,
+                                          arena + r->stat_at[i], stat_bytes(layer), err);
+    }
+    return rc == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : rc;
+}
+
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err)
 {
     const ls_plan *plan = replica->plan[0];
@@ -70,7 +105,7 @@ int ls_replica_import(ls_replica *replica, float *arena, const float *canonical,
                 return rc;
         }
     }
-    return LS_OK;
+    return import_stats(replica, arena, canonical, err);
 }
 
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err)
@@ -87,7 +122,7 @@ int ls_replica_export(ls_replica *replica, float *canonical, const float *arena,
                 return rc;
         }
     }
-    return LS_OK;
+    return export_stats(replica, canonical, arena, err);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -164,9 +199,9 @@ static int write_tail(ls_replica *r, uint32_t n, ls_error *err)
     float *tail = r->staged_tail;
     memset(tail, 0, sizeof r->staged_tail);
     tail[LS_TAIL_ROWS] = (float)n;
-    return r->device->ops->upload(
-        r->device, NULL, r->arena[GRADIENT] + r->floats - LS_TAIL + LS_TAIL_ROWS,
-        tail + LS_TAIL_ROWS, (LS_TAIL - LS_TAIL_ROWS) * sizeof *tail, err);
+    return r->device->ops->upload(r->device, NULL, r->arena[GRADIENT] + r->tail_at + LS_TAIL_ROWS,
+                                  tail + LS_TAIL_ROWS, (LS_TAIL - LS_TAIL_ROWS) * sizeof *tail,
+                                  err);
 }
 
 /* One block of a shard; all but the first add to what is there. */
@@ -242,15 +277,19 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
 
 /* ---- update --------------------------------------------------------------------------------- */
 
-int ls_replica_apply(ls_replica *replica, float lr, float scale, ls_replica_times *times,
+int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err)
 {
     if (!replica->optimizer)
         return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
     uint64_t start = ls_now_ns();
-    replica->args.lr = lr;
-    replica->args.scale = scale;
+    replica->args.lr = step->lr;
+    replica->args.scale = step->scale;
+    replica->args.row_scale = step->rows > 0 ? 1.0f / (float)step->rows : 0.0f;
+    replica->args.step = step->number;
     int rc = replica->update->impl->forward(replica->update, NULL, 0, err);
+    for (int i = 0; i < replica->runnings && rc == LS_OK; i++)
+        rc = replica->running[i]->impl->forward(replica->running[i], NULL, 0, err);
     if (times)
         times->apply += seconds_since(start);
     return rc;

@@ -97,8 +97,8 @@ static void write_header(ls_json_writer *w, const ls_model *model)
     ls_json_open_object(w, "__metadata__");
     ls_json_put_string(w, "format", "pt");
     ls_json_close(w);
-    for (int i = 0; i < model->params; i++)
-        write_entry(w, model->param[i]);
+    for (int i = 0; i < model->params + model->stats; i++)
+        write_entry(w, model->tensor[i]);
     ls_json_close(w);
 }
 
@@ -373,7 +373,7 @@ static int check_header(const file *f)
     return rc;
 }
 
-/* ---- loading: one parameter ----------------------------------------------------------------- */
+/* ---- loading: one tensor -------------------------------------------------------------------- */
 
 static float widen_half(uint16_t h)
 {
@@ -484,6 +484,8 @@ int ls_safetensors_load(float *canonical, const char *path, const ls_model *mode
         rc = check_header(&f);
     for (int i = 0; i < model->params && rc == LS_OK; i++)
         rc = load_param(&f, canonical, model->param[i], prefix);
+    for (int i = 0; i < model->stats && rc == LS_OK && prefix[0] == '\0'; i++)
+        rc = load_param(&f, canonical, model->stat[i], prefix);
     ls_json_destroy(f.header);
     if (f.fd >= 0)
         close(f.fd);

@@ -7,14 +7,15 @@
 
 #include "nn/model.h"
 
-/* Writes the canonical weights as fp32 tensors under the parameters' names. The file is written
+/* Writes the canonical weights as fp32 tensors under their names. The file is written
  * beside `path` and renamed when complete, so that a failure leaves what was there before.
  * Errors: LS_EIO, naming the path and the operating system's reason. Any thread. */
 int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
                         const ls_host *host, ls_error *err);
 
-/* Reads every parameter of the model from a file (F32, or F16 widened) into the canonical array.
- * `prefix` is put before each name ("grad."), "" for none. Tensors the model does not have are
+/* Reads every tensor of the model from a file (F32, or F16 widened) into the canonical array.
+ * `prefix` is put before each name ("grad."), "" for none; with a prefix only parameters are read,
+ * since running statistics have no gradients. Tensors the model does not have are
  * ignored. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset, what was expected. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err);

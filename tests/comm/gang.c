@@ -33,7 +33,8 @@ static void begin_member(gang *g, int rank)
     m->total = ls_alloc_array(NULL, d->floats, sizeof(float));
     assert_true(m->leaf && m->total);
     must(ls_fold_init(&m->fold, m->device, m->leaf, d->floats, d->shards, (int)first,
-                      (int)(first + count), &err), &err);
+                      (int)(first + count), &err),
+         &err);
     must(d->type->join(&m->comm, g->group, rank, m->device, &err), &err);
 }
 
@@ -96,8 +97,8 @@ void gang_run(gang *g, void (*body)(gang_member *member))
         assert_int_equal(pthread_join(g->member[r].thread, NULL), 0);
 }
 
-int gang_reduce(gang_member *m,
-                void (*fill)(float *leaf, int shard, size_t floats, void *user), void *user)
+int gang_reduce(gang_member *m, void (*fill)(float *leaf, int shard, size_t floats, void *user),
+                void *user)
 {
     ls_fold_begin(&m->fold);
     for (int shard = m->fold.range.lo; shard < m->fold.range.hi; shard++) {

@@ -19,7 +19,7 @@ typedef struct fake_device {
 
 /* Back ends have no pointer of their own, so this is global. Reset by fake_reset. */
 typedef struct fake_state {
-    int devices;        /* what probe says */
+    int devices; /* what probe says */
     int broken;
     const char *reason;
     int fail_open_at, fail_bind_at; /* device index; −1: none */

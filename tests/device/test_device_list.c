@@ -101,9 +101,9 @@ static void words_that_cannot_be_read_are_named_with_the_fix(void **state)
     expect_error("", LS_EINVAL, "cannot read devices '': " GRAMMAR KINDS);
     expect_error("ref,fake", LS_EINVAL, "cannot read devices 'ref,fake': " GRAMMAR KINDS);
     expect_error("REF:2", LS_EINVAL, "cannot read devices 'REF:2': " GRAMMAR KINDS);
-    static const char *const bad[] = {"ref:",  "ref:x",  "ref:-1", "ref:2x",   "ref:2,3",
-                                      "ref: 2", "fake:", "fake:,", "fake:1,", "fake:1,,2",
-                                      "fake:a", "fake:1;2"};
+    static const char *const bad[] = {"ref:",    "ref:x",     "ref:-1", "ref:2x",
+                                      "ref:2,3", "ref: 2",    "fake:",  "fake:,",
+                                      "fake:1,", "fake:1,,2", "fake:a", "fake:1;2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[256];
         snprintf(text, sizeof text, "cannot read devices '%s': " GRAMMAR, bad[i]);
@@ -117,8 +117,9 @@ static void absurd_numbers_are_refused(void **state)
     expect_error("ref:0", LS_EINVAL, "devices 'ref:0' asks for none: at least 1 is needed");
     expect_error("ref:1025", LS_EINVAL,
                  "devices 'ref:1025' asks for too many: at most 1024 work together");
-    expect_error("ref:99999999999999999999", LS_EINVAL,
-                 "devices 'ref:99999999999999999999' asks for too many: at most 1024 work together");
+    expect_error(
+        "ref:99999999999999999999", LS_EINVAL,
+        "devices 'ref:99999999999999999999' asks for too many: at most 1024 work together");
 }
 
 static void a_device_that_is_not_there_is_named(void **state)

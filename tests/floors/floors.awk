@@ -37,9 +37,10 @@ BEGIN {
     room("cli", "base sync pool json hash device cpu comm nn data train tools")
 
     # The floor a public header belongs to.
-    floor["status"] = floor["host"] = floor["version"] = "base"
+    floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
     floor["pool"] = "pool"
     floor["plugin"] = floor["device_pool"] = "device"
+    floor["collective"] = "comm"
     floor["trainer"] = "train"
 
     # The one room that may include a library's headers. A room that lends a library speaks its

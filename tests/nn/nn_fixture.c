@@ -68,6 +68,16 @@ void fill_uniform(float *out, size_t floats, float scale, uint64_t seed)
         out[i] = (2 * ls_rng_uniform(seed, 7, 0, i) - 1) * scale;
 }
 
+void fill_weights(float *out, const ls_model *model, float scale, uint64_t seed)
+{
+    fill_uniform(out, model->floats, scale, seed);
+    for (int i = 0; i < model->stats; i++) {
+        const ls_param *p = model->stat[i];
+        for (size_t k = 0; p->start == LS_START_ONES && k < p->count; k++)
+            out[p->offset + k] = 0.5f + ls_rng_uniform(seed, 10, 0, p->offset + k);
+    }
+}
+
 ls_replica_data make_data(uint32_t rows, ls_shape shape, int classes, uint64_t seed)
 {
     size_t pixels = (size_t)rows * (size_t)shape.c * (size_t)shape.h * (size_t)shape.w;

@@ -34,6 +34,9 @@ void free_model(ls_model *model);
 /* `floats` numbers, reproducible, uniform in ±scale. */
 void fill_uniform(float *out, size_t floats, float scale, uint64_t seed);
 
+/* Weights for a model: numbers as fill_uniform's, running variances of 0.5 to 1.5. */
+void fill_weights(float *out, const ls_model *model, float scale, uint64_t seed);
+
 /* ---- data ---- */
 
 /* Random images with random labels below `classes`; free with free_data. */

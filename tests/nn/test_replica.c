@@ -107,7 +107,7 @@ static float *gradient_of(bench *b, uint32_t first, uint32_t n, float tail[LS_TA
     list_rows(rows, first, n);
     must(ls_replica_gradient(b->replica, rows, n, 0, NULL, &err), &err);
     must(ls_replica_export(b->replica, g, arena, &err), &err);
-    memcpy(tail, arena + ls_replica_floats(b->replica) - LS_TAIL, LS_TAIL * sizeof *tail);
+    memcpy(tail, arena + ls_replica_tail_offset(b->replica), LS_TAIL * sizeof *tail);
     return g;
 }
 
@@ -231,7 +231,7 @@ static void the_tail_says_rows_and_no_failure(void **state)
     bench_with(&b, 0, shards, 1);
     float *arena = ls_replica_gradient_arena(b.replica);
     for (size_t i = 0; i < LS_TAIL; i++)
-        arena[ls_replica_floats(b.replica) - LS_TAIL + i] = 77; /* an earlier step's */
+        arena[ls_replica_tail_offset(b.replica) + i] = 77; /* an earlier step's */
     free(gradient_of(&b, 0, 6, tail));
     assert_true(tail[LS_TAIL_ROWS] == 6);
     for (int i = LS_TAIL_FAILED; i < LS_TAIL; i++)
@@ -337,7 +337,7 @@ static void a_replica_without_optimizer_only_evaluates(void **state)
     assert_true(loss > 0);
     assert_null(ls_replica_gradient_arena(b.replica));
     assert_int_equal(ls_replica_gradient(b.replica, rows, 5, 0, NULL, &err), LS_EINVAL);
-    assert_int_equal(ls_replica_apply(b.replica, 1, 1, NULL, &err), LS_EINVAL);
+    assert_int_equal(ls_replica_apply(b.replica, &(ls_replica_step){1, 1, 5, 1}, NULL, &err), LS_EINVAL);
     assert_int_equal(ls_replica_evaluate(b.replica, LS_TRAIN, rows, 5, &loss, &correct, &err),
                      LS_EINVAL);
     assert_string_equal(err.text, "replica: it was made without training data");
@@ -362,7 +362,8 @@ static void a_step_is_momentum_sgd(void **state)
     memcpy(ls_replica_total_arena(b.replica), ls_replica_gradient_arena(b.replica),
            ls_replica_floats(b.replica) * sizeof *g);
     for (int step = 0; step < 3; step++) {
-        must(ls_replica_apply(b.replica, 0.25f, 0.125f, &times, &err), &err);
+        const ls_replica_step update = {0.25f, 0.125f, 6, (uint64_t)step + 1};
+        must(ls_replica_apply(b.replica, &update, &times, &err), &err);
         for (size_t i = 0; i < n; i++) {
             v[i] = 0.5f * v[i] + (g[i] * 0.125f + 0.01f * b.weights[i]);
             b.weights[i] -= 0.25f * v[i];
@@ -484,6 +485,7 @@ static void declined_fusions_fall_back_and_change_nothing(void **state)
 
 static void assert_form(ls_fuse_form f, int first, int last, int relu, int pool)
 {
+    assert_int_equal(f.add, -1);
     assert_int_equal(f.first, first);
     assert_int_equal(f.last, last);
     assert_int_equal(f.relu, relu);
@@ -530,7 +532,7 @@ static void nothing_allocates_after_create(void **state)
         must(ls_replica_gradient(b.replica, rows, 13, (uint32_t)i, NULL, &err), &err);
         must(ls_replica_gradient(b.replica, rows, 4, (uint32_t)i, NULL, &err), &err);
         must(ls_replica_gradient(b.replica, rows, 0, (uint32_t)i, NULL, &err), &err);
-        must(ls_replica_apply(b.replica, 0.1f, 0.1f, NULL, &err), &err);
+        must(ls_replica_apply(b.replica, &(ls_replica_step){0.1f, 0.1f, 13, 1}, NULL, &err), &err);
         must(ls_replica_evaluate(b.replica, LS_TEST, rows, 13, &loss, &correct, &err), &err);
     }
     assert_int_equal(b.host.allocations, before);

@@ -138,7 +138,7 @@ static double gradient(bench *b, uint32_t first)
     }
     assert_int_equal(b->fold.depth, 1);
     OK(d->ops->copy(d, NULL, total, b->fold.stack[0].data, floats * sizeof(float), &shared.err));
-    OK(d->ops->download(d, NULL, tail, total + floats - LS_TAIL, sizeof tail, &shared.err));
+    OK(d->ops->download(d, NULL, tail, total + ls_replica_tail_offset(b->replica), sizeof tail, &shared.err));
     OK(d->ops->sync(d, NULL, &shared.err));
     assert_true(tail[LS_TAIL_ROWS] == BATCH);
     return (double)tail[LS_TAIL_LOSS] / BATCH;
@@ -223,7 +223,8 @@ static void ten_steps_follow_float64(void **state)
             double loss = gradient(&b, (uint32_t)step * BATCH);
             double expected = cJSON_GetArrayItem(losses, step)->valuedouble;
             worst = fmax(worst, fabs(loss / expected - 1));
-            OK(ls_replica_apply(b.replica, 0.2f, 1.0f / BATCH, &times, &shared.err));
+            const ls_replica_step update = {0.2f, 1.0f / BATCH, BATCH, (uint64_t)step + 1};
+            OK(ls_replica_apply(b.replica, &update, &times, &shared.err));
         }
         printf("  %-8s ten steps: losses within %.1e\n", parity_devices[d].name, worst);
         assert_true(worst <= 5e-5);

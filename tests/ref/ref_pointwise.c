@@ -13,25 +13,25 @@ static size_t elements(const ref_op *op)
 
 int ref_relu_forward(ref_op *op, unsigned flags, ls_error *err)
 {
-    const float *x = op->b.x;
+    const float *x = op->b.x, slope = op->desc.u.relu.slope;
     float *y = op->b.y;
     size_t n = elements(op);
     (void)flags;
     (void)err;
     for (size_t i = 0; i < n; i++)
-        y[i] = x[i] > 0 ? x[i] : 0;
+        y[i] = x[i] > 0 ? x[i] : slope != 0 ? slope * x[i] : 0;
     return LS_OK;
 }
 
 int ref_relu_backward(ref_op *op, unsigned flags, ls_error *err)
 {
-    const float *y = op->b.y, *dy = op->b.dy;
+    const float *y = op->b.y, *dy = op->b.dy, slope = op->desc.u.relu.slope;
     float *dx = op->b.dx;
     size_t n = op->desc.needs_dx ? elements(op) : 0;
     (void)flags;
     (void)err;
     for (size_t i = 0; i < n; i++)
-        dx[i] = y[i] > 0 ? dy[i] : 0;
+        dx[i] = y[i] > 0 ? dy[i] : slope != 0 ? slope * dy[i] : 0;
     return LS_OK;
 }
 

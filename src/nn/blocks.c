@@ -1,0 +1,234 @@
+/* Blocks: lists of layers that a model writes once and uses several times.
+ *
+ *     "blocks": {"same": [{"type": "conv2d", "out": "$out", …}, …]},
+ *     "layers": [{"block": "same", "name": "b1", "repeat": 2, "out": 64}, …]
+ *
+ * A use is written out as if its layers stood in the model's list: "$out" becomes the use's "out",
+ * names get the use's name in front, and "input" is what the use reads.
+ */
+#include "base/closest.h"
+#include "nn/reader.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Uses stand for at most so many values. */
+enum { VALUES_MAX = 32 };
+
+static const cJSON *find_definition(const ls_reader *r, const cJSON *use)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(use, "block");
+    if (!cJSON_IsString(name))
+        return NULL;
+    return cJSON_GetObjectItemCaseSensitive(r->blocks, name->valuestring);
+}
+
+static int is_use(const cJSON *node)
+{
+    return cJSON_GetObjectItemCaseSensitive(node, "block") != NULL;
+}
+
+/* ---- the definitions ------------------------------------------------------------------------ */
+
+static int is_used(const ls_reader *r, const cJSON *definition, const cJSON *list)
+{
+    for (const cJSON *node = list->child; node; node = node->next)
+        if (is_use(node) && find_definition(r, node) == definition)
+            return 1;
+    return 0;
+}
+
+int ls_check_blocks(const ls_reader *r, const cJSON *list)
+{
+    if (r->blocks && !cJSON_IsObject(r->blocks))
+        return ls_json_fail_value(r->err, r->doc, r->blocks, LS_ECONFIG,
+                                  "model: \"blocks\" must be an object of lists of layers, found %s",
+                                  ls_json_kind(r->blocks));
+    for (const cJSON *b = r->blocks ? r->blocks->child : NULL; b; b = b->next) {
+        if (!cJSON_IsArray(b) || !b->child)
+            return ls_json_fail_value(
+                r->err, r->doc, b, LS_ECONFIG,
+                "block \"%.40s\": expected a list of at least one layer, found %s", b->string,
+                cJSON_IsArray(b) ? "an empty one" : ls_json_kind(b));
+        if (!is_used(r, b, list))
+            return ls_json_fail(r->err, r->doc, b, LS_ECONFIG,
+                                "block \"%.40s\": no layer uses it; remove it, or use it with "
+                                "{\"block\": \"%.40s\"}",
+                                b->string, b->string);
+    }
+    return LS_OK;
+}
+
+int ls_count_layers(const ls_reader *r, const cJSON *node)
+{
+    const cJSON *definition = is_use(node) ? find_definition(r, node) : NULL;
+    const cJSON *repeat = cJSON_GetObjectItemCaseSensitive(node, "repeat");
+    int times = 1;
+    if (!definition)
+        return 1;
+    if (cJSON_IsNumber(repeat) && repeat->valuedouble > 1)
+        times = repeat->valuedouble < LS_MODEL_LAYERS ? (int)repeat->valuedouble : LS_MODEL_LAYERS;
+    int most = LS_MODEL_LAYERS + 1;
+    int layers = cJSON_GetArraySize(definition);
+    return layers > most / times ? most : layers * times;
+}
+
+/* ---- the values of a use -------------------------------------------------------------------- */
+
+static const char *value_name(const cJSON *node)
+{
+    return cJSON_IsString(node) && node->valuestring[0] == '$' ? node->valuestring + 1 : NULL;
+}
+
+static int is_noted(const ls_fields *f, const char *key)
+{
+    for (int i = 0; i < f->count; i++)
+        if (strcmp(f->known[i], key) == 0)
+            return 1;
+    return 0;
+}
+
+/* Every "$key" in a definition is a key of its uses. *missing becomes the first that is not there:
+ * an unknown key goes before it, because it is mostly the missing one misspelt. */
+static void read_values(ls_fields *f, const cJSON *node, const char **missing)
+{
+    const char *key = value_name(node);
+    if (key && !is_noted(f, key)) {
+        if (f->count >= VALUES_MAX)
+            ls_fields_fail(f, NULL, "its block asks for more than %d values", VALUES_MAX);
+        else if (!ls_field_any(f, key) && !*missing)
+            *missing = key;
+    }
+    for (const cJSON *child = node->child; child && f->status == LS_OK; child = child->next)
+        read_values(f, child, missing);
+}
+
+/* Puts the use's values into a copy of a definition's layer. 0: no memory. */
+static int fill_in(cJSON *node, const cJSON *use)
+{
+    cJSON *next;
+    for (cJSON *child = node->child; child; child = next) {
+        const char *key = value_name(child);
+        next = child->next;
+        if (!key) {
+            if (!fill_in(child, use))
+                return 0;
+            continue;
+        }
+        cJSON *value = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(use, key), 1);
+        char *name = child->string;
+        if (!value)
+            return 0;
+        if (name) { /* the member keeps its key */
+            cJSON_free(value->string);
+            value->string = name;
+            child->string = NULL;
+        }
+        cJSON_ReplaceItemViaPointer(node, child, value);
+    }
+    return 1;
+}
+
+/* ---- a use ---------------------------------------------------------------------------------- */
+
+static void fail_unknown_block(const ls_reader *r, ls_fields *f, const cJSON *name)
+{
+    const char *names[LS_MODEL_LAYERS];
+    size_t count = 0;
+    const cJSON *b = r->blocks ? r->blocks->child : NULL;
+    for (; b && count < LS_MODEL_LAYERS; b = b->next)
+        names[count++] = b->string;
+    const char *near = ls_closest(name->valuestring, names, count);
+    if (near)
+        ls_fields_fail(f, name, "no block is called \"%.40s\"; did you mean \"%s\"?",
+                       name->valuestring, near);
+    else
+        ls_fields_fail(f, name, "no block is called \"%.40s\"; define it in the model's \"blocks\"",
+                       name->valuestring);
+}
+
+/* What the object says, but for its values. */
+typedef struct block_use {
+    const cJSON *definition;
+    char name[64];
+    int input;
+    int times;
+    int numbered; /* "repeat" is there: names get a number */
+} block_use;
+
+static int read_use(const ls_reader *r, const ls_scope *scope, int position, const cJSON *node,
+                    block_use *use)
+{
+    static const long once = 1;
+    const char *block;
+    const char *missing = NULL;
+    char what[24];
+    long times;
+    ls_fields f;
+    snprintf(what, sizeof what, "layer %d", position);
+    ls_fields_begin(&f, r->doc, node, what, r->err);
+    ls_field_text(&f, "block", NULL, &block);
+    ls_read_name(r, scope, &f, position, use->name);
+    int before = r->model->layers > 0 ? r->model->layers - 1 : LS_INPUT;
+    use->input = ls_read_reference(r, scope, &f, "from", before);
+    use->numbered = ls_field_int(&f, "repeat", 1, LS_MODEL_LAYERS, &once, &times);
+    use->times = (int)times;
+    use->definition = find_definition(r, node);
+    if (f.status == LS_OK && !use->definition)
+        fail_unknown_block(r, &f, cJSON_GetObjectItemCaseSensitive(node, "block"));
+    if (f.status == LS_OK)
+        read_values(&f, use->definition, &missing);
+    int rc = ls_fields_end(&f);
+    if (rc != LS_OK || !missing)
+        return rc;
+    return ls_json_fail_value(r->err, r->doc, node, LS_ECONFIG,
+                              "%s: \"%.40s\" is missing; block \"%.40s\" asks for \"$%.40s\"", what,
+                              missing, block, missing);
+}
+
+static int read_filled_in(ls_reader *r, const ls_scope *scope, int position, const cJSON *origin)
+{
+    const ls_layer_place place = {origin, scope->use};
+    if (is_use(origin))
+        return ls_fail_at_layer(r, place, LS_ECONFIG,
+                                "a block cannot use another one; write its layers out");
+    cJSON *copy = cJSON_Duplicate(origin, 1);
+    int rc;
+    if (copy && fill_in(copy, scope->use))
+        rc = ls_read_layer(r, scope, position, copy, origin);
+    else
+        rc = ls_json_fail_value(r->err, r->doc, origin, LS_ENOMEM, "no memory");
+    cJSON_Delete(copy);
+    return rc;
+}
+
+static int read_once(ls_reader *r, const ls_scope *scope, const cJSON *definition)
+{
+    int position = 0;
+    int rc = LS_OK;
+    for (const cJSON *n = definition->child; n && rc == LS_OK; n = n->next)
+        rc = read_filled_in(r, scope, position++, n);
+    return rc;
+}
+
+int ls_read_block(ls_reader *r, const ls_scope *outer, int position, const cJSON *node)
+{
+    block_use use = {0};
+    int rc = read_use(r, outer, position, node, &use);
+    ls_scope scope = {.input = use.input, .use = node};
+    for (int i = 0; i < use.times && rc == LS_OK; i++) {
+        if (use.numbered)
+            snprintf(scope.prefix, sizeof scope.prefix, "%.60s.%d.", use.name, i);
+        else
+            snprintf(scope.prefix, sizeof scope.prefix, "%.60s.", use.name);
+        scope.first = r->model->layers;
+        rc = read_once(r, &scope, use.definition);
+        scope.input = r->model->layers - 1;
+    }
+    if (rc != LS_OK)
+        return rc;
+    ls_block_name *name = &r->block[r->block_names++];
+    snprintf(name->name, sizeof name->name, "%s", use.name);
+    name->layer = r->model->layers - 1;
+    return LS_OK;
+}

@@ -1,0 +1,30 @@
+/* {"type": "add", "with": "name"}: the sum of its predecessor (or "from") and another layer. */
+#include "nn/layer.h"
+
+static void parse(ls_layer *layer, ls_fields *fields)
+{
+    (void)fields;
+    layer->op.kind = LS_OP_ADD;
+    layer->inputs = 2;
+}
+
+/* A shortcut, two branches of which one is a sum with itself, and the input used three times. */
+static const struct ls_layer_sample samples[] = {
+    {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},{\"type\":\"dense\",\"out\":5},"
+     " {\"type\":\"add\",\"with\":\"a\"},{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":3}]",
+     {6, 1, 1}},
+    {"[{\"type\":\"conv2d\",\"name\":\"stem\",\"out\":4,\"kernel\":2},"
+     " {\"type\":\"conv2d\",\"name\":\"left\",\"out\":5,\"kernel\":3,\"padding\":1},"
+     " {\"type\":\"add\",\"name\":\"twice\",\"with\":\"left\"},"
+     " {\"type\":\"conv2d\",\"out\":5,\"kernel\":1,\"from\":\"stem\"},{\"type\":\"relu\"},"
+     " {\"type\":\"add\",\"with\":\"twice\"},{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+     {2, 4, 4}},
+    {"[{\"type\":\"conv2d\",\"out\":2,\"kernel\":3,\"padding\":1},{\"type\":\"add\",\"with\":\"input\"},"
+     " {\"type\":\"add\",\"with\":\"input\"},{\"type\":\"relu\",\"name\":\"r\"},"
+     " {\"type\":\"conv2d\",\"out\":2,\"kernel\":1},{\"type\":\"add\",\"with\":\"r\"},"
+     " {\"type\":\"conv2d\",\"out\":3,\"kernel\":4}]",
+     {2, 4, 4}},
+    {0},
+};
+
+const ls_layer_type ls_layer_add = {"add", parse, ls_layer_same_shape, samples};

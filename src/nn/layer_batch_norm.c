@@ -1,0 +1,59 @@
+/* {"type": "batch_norm", "epsilon": 1e-5, "momentum": 0.1}
+ *
+ * Each channel is brought to mean 0 and variance 1 over the rows and pixels of a shard, then scaled
+ * and shifted. Evaluation uses running statistics instead: an average over steps in which a step's
+ * own counts with `momentum`. A step's own are the averages over its shards, weighted by rows. */
+#include "nn/layer.h"
+
+static void parse(ls_layer *layer, ls_fields *fields)
+{
+    static const double epsilon = 1e-5;
+    static const double momentum = 0.1;
+    double value;
+    layer->op.kind = LS_OP_BATCHNORM;
+    ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
+    layer->op.u.batchnorm.epsilon = (float)value;
+    ls_field_double(fields, "momentum", 0, 1, &momentum, &value);
+    layer->momentum = (float)value;
+}
+
+static ls_param per_channel(const ls_shape *in, ls_start start)
+{
+    return (ls_param){.rank = 1,
+                      .dim = {in->c},
+                      .count = (size_t)in->c,
+                      .start = start,
+                      .fan_in = in->c,
+                      .fan_out = in->c};
+}
+
+static int shape(ls_layer *layer, ls_error *err)
+{
+    int rc = ls_layer_wants_image(layer, err);
+    if (rc != LS_OK)
+        return rc;
+    layer->out = layer->in;
+    layer->param[0] = per_channel(&layer->in, LS_START_ONES);
+    layer->param[1] = per_channel(&layer->in, LS_START_ZEROS);
+    layer->params = 2;
+    layer->stat[0] = per_channel(&layer->in, LS_START_ZEROS);
+    layer->stat[1] = per_channel(&layer->in, LS_START_ONES);
+    layer->stats = LS_STATS;
+    return LS_OK;
+}
+
+static const struct ls_layer_sample samples[] = {
+    {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"batch_norm\"},{\"type\":\"dense\",\"out\":3}]",
+     {6, 1, 1}},
+    {"[{\"type\":\"conv2d\",\"out\":4,\"kernel\":2},{\"type\":\"batch_norm\",\"epsilon\":0.01},"
+     " {\"type\":\"relu\"},{\"type\":\"conv2d\",\"out\":3,\"kernel\":[3,4]}]",
+     {2, 4, 5}},
+    {"[{\"type\":\"batch_norm\"},{\"type\":\"conv2d\",\"name\":\"a\",\"out\":18,\"kernel\":1},"
+     " {\"type\":\"conv2d\",\"out\":18,\"kernel\":3,\"padding\":1},{\"type\":\"batch_norm\"},"
+     " {\"type\":\"add\",\"with\":\"a\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+     " {\"type\":\"dense\",\"out\":3}]",
+     {3, 4, 4}},
+    {0},
+};
+
+const ls_layer_type ls_layer_batch_norm = {"batch_norm", parse, shape, samples};

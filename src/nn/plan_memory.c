@@ -1,0 +1,290 @@
+/* Where a plan's buffers lie: how long each is needed, and binding the ops to their places. */
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/liveness.h"
+#include "nn/plan.h"
+
+const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k)
+{
+    const ls_op *gather = plan->gather[plan->gather[LS_TRAIN] ? LS_TRAIN : LS_TEST];
+    return k == LS_INPUT ? &gather->y : &plan->node[k].op->y;
+}
+
+int ls_plan_output(const ls_plan *plan)
+{
+    const ls_model *model = plan->model;
+    if (plan->nodes > 0 && plan->node[plan->nodes - 1].form.first < 0)
+        return plan->nodes - 1; /* the export */
+    int layer = ls_fuse_producer(model, model->layers - 1);
+    return layer == LS_INPUT ? LS_INPUT : plan->node_of[layer] - 1;
+}
+
+/* ---- the schedule: gather, nodes, loss, nodes in reverse ------------------------------------- */
+
+static int forward_at(int k)
+{
+    return k + 1;
+}
+
+static int loss_at(const ls_plan *plan)
+{
+    return plan->nodes + 1;
+}
+
+static int backward_at(const ls_plan *plan, int k)
+{
+    return 2 * plan->nodes + 1 - k;
+}
+
+/* When a node is done with what it reads. */
+static int done_at(const ls_plan *plan, int k)
+{
+    return plan->node[k].backward ? backward_at(plan, k) : forward_at(k);
+}
+
+/* ---- buffers -------------------------------------------------------------------------------- */
+
+/* The list of buffers: these, then five of each node. */
+enum { LABELS, X, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
+enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
+
+static ls_buffer *buffer_of(ls_buffer *list, int node, int which)
+{
+    return &list[NODES + PER_NODE * node + which];
+}
+
+static void need_until(ls_buffer *b, int step)
+{
+    b->last = step > b->last ? step : b->last;
+}
+
+/* Forward writes y; its own backward and its readers' may read it. */
+static void list_outputs(const ls_plan *plan, ls_buffer *list)
+{
+    const int output = ls_plan_output(plan);
+    list[X] = (ls_buffer){.bytes = ls_plan_tensor(plan, LS_INPUT)->bytes};
+    for (int k = 0; k < plan->nodes; k++) {
+        const ls_node *node = &plan->node[k];
+        const int born = forward_at(k);
+        const int dies = done_at(plan, k);
+        *buffer_of(list, k, Y) = (ls_buffer){node->op->y.bytes, born, dies, 0, 0, 0};
+        *buffer_of(list, k, SAVED) = (ls_buffer){node->op->saved_bytes, born, dies, 0, 0, 0};
+        for (int i = 0; i < node->inputs; i++)
+            need_until(node->input[i] == LS_INPUT ? &list[X] : buffer_of(list, node->input[i], Y),
+                       dies);
+    }
+    need_until(output == LS_INPUT ? &list[X] : buffer_of(list, output, Y), loss_at(plan));
+}
+
+static void begin_gradient(const ls_plan *plan, ls_buffer *list, int k, int step)
+{
+    *buffer_of(list, k, DY) =
+        (ls_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
+}
+
+/* The first to write a dy does it in place; all others need a buffer for their part, as do
+ * gradients that an op writes and nobody wants. */
+static void list_gradients(ls_plan *plan, ls_buffer *list)
+{
+    if (!plan->training)
+        return;
+    begin_gradient(plan, list, ls_plan_output(plan), loss_at(plan));
+    for (int k = plan->nodes - 1; k >= 0; k--) {
+        ls_node *node = &plan->node[k];
+        const int step = backward_at(plan, k);
+        for (int i = 0; i < node->inputs && node->needs_dx; i++) {
+            const int from = node->input[i];
+            const int wanted = from != LS_INPUT && plan->node[from].backward;
+            node->dx[i].add = wanted && buffer_of(list, from, DY)->bytes > 0;
+            if (wanted && !node->dx[i].add)
+                begin_gradient(plan, list, from, step);
+            else
+                *buffer_of(list, k, PART + i) =
+                    (ls_buffer){ls_plan_tensor(plan, from)->bytes, step, step, 0, 0, 0};
+        }
+    }
+}
+
+static void list_ends(const ls_plan *plan, ls_buffer *list)
+{
+    const int loss = loss_at(plan);
+    list[LABELS] = (ls_buffer){(size_t)plan->rows, 0, loss, 0, 0, 0};
+    for (int s = 0; s < LS_SUBSETS; s++)
+        list[LOSS_SAVED + s] =
+            (ls_buffer){plan->loss[s] ? plan->loss[s]->saved_bytes : 0, loss, loss, 0, 0, 0};
+}
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+static void take_places(ls_plan *plan, ls_buffer *list)
+{
+    plan->x_at = list[X].at;
+    plan->labels_at = list[LABELS].at;
+    for (int s = 0; s < LS_SUBSETS; s++)
+        plan->loss_saved_at[s] = list[LOSS_SAVED + s].at;
+    for (int k = 0; k < plan->nodes; k++) {
+        ls_node *node = &plan->node[k];
+        node->y_at = buffer_of(list, k, Y)->at;
+        node->dy_at = buffer_of(list, k, DY)->at;
+        node->saved_at = buffer_of(list, k, SAVED)->at;
+    }
+    for (int k = 0; k < plan->nodes; k++) {
+        ls_node *node = &plan->node[k];
+        for (int i = 0; i < node->inputs; i++) {
+            const ls_buffer *part = buffer_of(list, k, PART + i);
+            int from = node->input[i];
+            node->dx[i].at = part->bytes || from == LS_INPUT ? part->at : plan->node[from].dy_at;
+        }
+    }
+}
+
+static void need_scratch(ls_plan *plan, const ls_op *op)
+{
+    if (op && op->scratch_bytes > plan->scratch_bytes)
+        plan->scratch_bytes = op->scratch_bytes;
+}
+
+int ls_plan_place(ls_plan *plan, int share, ls_error *err)
+{
+    const int count = NODES + PER_NODE * plan->nodes;
+    ls_buffer *list = ls_alloc_array(plan->host, (size_t)count, sizeof *list);
+    if (!list)
+        return ls_fail(err, LS_ENOMEM, "replica: no memory for a plan");
+    list_ends(plan, list);
+    list_outputs(plan, list);
+    list_gradients(plan, list);
+    plan->unshared_bytes = ls_place_buffers(list, count, 0);
+    plan->live_bytes = ls_live_bytes(list, count);
+    plan->activation_bytes = ls_place_buffers(list, count, share);
+    take_places(plan, list);
+    ls_free(plan->host, list);
+    for (int k = 0; k < plan->nodes; k++)
+        need_scratch(plan, plan->node[k].op);
+    for (int s = 0; s < LS_SUBSETS; s++) {
+        need_scratch(plan, plan->loss[s]);
+        need_scratch(plan, plan->gather[s]);
+    }
+    return LS_OK;
+}
+
+/* ---- bind ----------------------------------------------------------------------------------- */
+
+static int bind(ls_op *op, ls_op_buffers *b, ls_error *err)
+{
+    return op->impl->bind(op, b, err);
+}
+
+static void *at(const ls_plan_memory *m, size_t offset, size_t bytes)
+{
+    return bytes ? m->activations + offset : NULL;
+}
+
+static char *output_at(const ls_plan *plan, const ls_plan_memory *m, int k)
+{
+    return m->activations + (k == LS_INPUT ? plan->x_at : plan->node[k].y_at);
+}
+
+static int bind_gathers(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
+{
+    for (int s = 0; s < LS_SUBSETS; s++) {
+        ls_op_buffers b = {
+            .args = m->args,
+            .x = m->images[s],
+            .y = output_at(plan, m, LS_INPUT),
+            .labels = m->labels[s],
+            .labels_out = (uint8_t *)m->activations + plan->labels_at,
+            .scratch = m->scratch,
+        };
+        int rc = plan->gather[s] ? bind(plan->gather[s], &b, err) : LS_OK;
+        if (rc != LS_OK)
+            return rc;
+    }
+    return LS_OK;
+}
+
+static void bind_tensors(const ls_node *node, const ls_plan *plan, const ls_plan_memory *m,
+                         ls_op_buffers *b)
+{
+    b->x = output_at(plan, m, node->input[0]);
+    if (node->inputs == 2)
+        b->x2 = output_at(plan, m, node->input[1]);
+    if (node->backward)
+        b->dy = m->activations + node->dy_at;
+    if (node->needs_dx)
+        b->dx = m->activations + node->dx[0].at;
+    if (node->needs_dx && node->inputs == 2)
+        b->dx2 = m->activations + node->dx[1].at;
+}
+
+static void bind_weights(const ls_node *node, const ls_plan *plan, const ls_plan_memory *m,
+                         ls_op_buffers *b)
+{
+    for (int i = 0; i < node->op->params; i++) {
+        size_t offset = m->param_at[node->form.first * LS_OP_PARAMS + i];
+        b->param[i] = m->weights + offset;
+        b->grad[i] = m->gradient ? m->gradient + offset : NULL;
+    }
+    if (node->form.first >= 0 && plan->model->layer[node->form.first].stats > 0) {
+        size_t offset = m->stat_at[node->form.first];
+        b->running = m->weights + offset;
+        b->contribution = m->gradient ? m->gradient + offset : NULL;
+    }
+}
+
+static void bind_sums(ls_node *node, const ls_plan *plan, const ls_plan_memory *m)
+{
+    for (int i = 0; i < node->inputs; i++) {
+        ls_node_dx *dx = &node->dx[i];
+        if (!dx->add)
+            continue;
+        dx->sum = (float *)(void *)(m->activations + plan->node[node->input[i]].dy_at);
+        dx->part = (const float *)(const void *)(m->activations + dx->at);
+        dx->count = ls_plan_tensor(plan, node->input[i])->bytes / sizeof(float);
+    }
+}
+
+static int bind_node(ls_plan *plan, const ls_plan_memory *m, ls_node *node, int k, ls_error *err)
+{
+    ls_op_buffers b = {
+        .args = m->args,
+        .y = output_at(plan, m, k),
+        .saved = at(m, node->saved_at, node->op->saved_bytes),
+        .scratch = m->scratch,
+    };
+    bind_tensors(node, plan, m, &b);
+    bind_weights(node, plan, m, &b);
+    bind_sums(node, plan, m);
+    return bind(node->op, &b, err);
+}
+
+static int bind_losses(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
+{
+    const int output = ls_plan_output(plan);
+    for (int s = 0; s < LS_SUBSETS; s++) {
+        ls_op *op = plan->loss[s];
+        if (!op)
+            continue;
+        ls_op_buffers b = {
+            .args = m->args,
+            .x = output_at(plan, m, output),
+            .labels = (const uint8_t *)m->activations + plan->labels_at,
+            .stats = m->stats[s],
+            .saved = at(m, plan->loss_saved_at[s], op->saved_bytes),
+            .scratch = m->scratch,
+        };
+        if (s == LS_TRAIN)
+            b.dx = m->activations + plan->node[output].dy_at;
+        int rc = bind(op, &b, err);
+        if (rc != LS_OK)
+            return rc;
+    }
+    return LS_OK;
+}
+
+int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err)
+{
+    int rc = bind_gathers(plan, memory, err);
+    for (int k = 0; k < plan->nodes && rc == LS_OK; k++)
+        rc = bind_node(plan, memory, &plan->node[k], k, err);
+    return rc == LS_OK ? bind_losses(plan, memory, err) : rc;
+}

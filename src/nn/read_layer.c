@@ -1,0 +1,343 @@
+/* Reading one layer: its type, its name, what it reads, and its shape. */
+#include "base/closest.h"
+#include "base/error.h"
+#include "nn/layer.h"
+#include "nn/reader.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TYPES_MAX = 64 };
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const char *text)
+{
+    int line;
+    int column;
+    if (!place.use)
+        return ls_json_fail_value(r->err, r->doc, place.node, status, "%s", text);
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(place.use, "block");
+    if (ls_json_where_value(r->doc, place.use, &line, &column) != LS_OK)
+        return ls_json_fail_value(r->err, r->doc, place.node, status, "%s (in block \"%.40s\")",
+                                  text, name->valuestring);
+    return ls_json_fail_value(r->err, r->doc, place.node, status,
+                              "%s (in block \"%.40s\", used at %s:%d:%d)", text, name->valuestring,
+                              ls_json_name(r->doc), line, column);
+}
+
+/* A filled-in copy has no place in the text: its messages begin with the file's name alone, and
+ * get the place of the block's layer instead. */
+static int fail_copy(const ls_reader *r, ls_layer_place place, const ls_error *why)
+{
+    const char *name = ls_json_name(r->doc);
+    size_t n = strlen(name);
+    const char *text = why->text;
+    if (strncmp(text, name, n) == 0 && strncmp(text + n, ": ", 2) == 0)
+        text += n + 2;
+    return ls_fail_at_layer(r, place, why->status, text);
+}
+
+/* ---- type and name -------------------------------------------------------------------------- */
+
+static void read_type(ls_layer *layer, ls_fields *f)
+{
+    const ls_layer_type *const *types = ls_layer_types();
+    const char *names[TYPES_MAX + 1] = {0};
+    int type;
+    for (int i = 0; types[i] && i < TYPES_MAX; i++)
+        names[i] = types[i]->name;
+    if (ls_field_choice(f, "type", names, NULL, &type))
+        layer->type = types[type];
+}
+
+static int name_is_plain(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "0123456789_-.";
+    size_t n = strlen(name);
+    return n > 0 && n < sizeof((ls_layer *)0)->name && strspn(name, allowed) == n;
+}
+
+/* The layer from `first` on with this name, or −1. */
+static int find_layer(const ls_model *model, int first, const char *name)
+{
+    for (int i = first; i < model->layers; i++)
+        if (strcmp(model->layer[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* The last layer of the block that is used under this name, or −1. */
+static int find_block(const ls_reader *r, const char *name)
+{
+    for (int i = 0; i < r->block_names; i++)
+        if (strcmp(r->block[i].name, name) == 0)
+            return r->block[i].layer;
+    return -1;
+}
+
+static int is_taken(const ls_reader *r, const char *name)
+{
+    return find_layer(r->model, 0, name) >= 0 || find_block(r, name) >= 0;
+}
+
+/* Names become names of tensors in files, so they are kept simple. */
+const char *ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
+                         char full[64])
+{
+    const int most = (int)sizeof((ls_layer *)0)->name - 1;
+    char number[16];
+    char text[160];
+    const char *name;
+    snprintf(number, sizeof number, "%d", position);
+    const char *fallback = number;
+    ls_field_text(f, "name", &fallback, &name);
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, "name");
+    int length = snprintf(text, sizeof text, "%s%.70s", scope->prefix, name);
+    if (!name_is_plain(name))
+        ls_fields_fail(f, node, "\"name\" must be 1 to %d letters, digits, '_', '-' or '.'", most);
+    else if (length > most)
+        ls_fields_fail(f, node, "its name \"%s\" is longer than %d letters; choose shorter names",
+                       text, most);
+    else if (strcmp(name, "input") == 0)
+        ls_fields_fail(f, node, "\"input\" stands for what a %s reads; choose another name",
+                       scope->use ? "block" : "model");
+    else if (is_taken(r, text))
+        ls_fields_fail(f, node, "the name \"%s\" is taken already; choose another one", text);
+    else
+        snprintf(full, (size_t)most + 1, "%.63s", text);
+    return full;
+}
+
+/* ---- what it reads -------------------------------------------------------------------------- */
+
+static int resolve(const ls_reader *r, const ls_scope *scope, const char *name)
+{
+    char full[160];
+    snprintf(full, sizeof full, "%s%.70s", scope->prefix, name);
+    int layer = find_layer(r->model, scope->first, full);
+    return layer < 0 && !scope->use ? find_block(r, name) : layer;
+}
+
+static void fail_reference(const ls_reader *r, const ls_scope *scope, ls_fields *f,
+                           const char *key, const char *name)
+{
+    const char *names[LS_MODEL_LAYERS + 1] = {"input"};
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
+    const size_t skip = strlen(scope->prefix);
+    const char *where = scope->use ? " in the block" : "";
+    size_t count = 1;
+    for (int i = scope->first; i < r->model->layers; i++) {
+        const char *own = r->model->layer[i].name + skip;
+        if (!isdigit((unsigned char)own[0])) /* a mere position is near everything short */
+            names[count++] = own;
+    }
+    const char *near = ls_closest(name, names, count);
+    if (near)
+        ls_fields_fail(f, node, "no earlier layer%s is called \"%.63s\"; did you mean \"%s\"?",
+                       where, name, near);
+    else
+        ls_fields_fail(f, node,
+                       "no earlier layer%s is called \"%.63s\"; \"%s\" names a layer that stands "
+                       "before this one, or \"input\"",
+                       where, name, key);
+}
+
+int ls_read_reference(const ls_reader *r, const ls_scope *scope, ls_fields *f, const char *key,
+                      int fallback)
+{
+    const char *none = NULL;
+    const char *name;
+    if (!ls_field_text(f, key, &none, &name))
+        return fallback;
+    if (strcmp(name, "input") == 0)
+        return scope->input;
+    int layer = resolve(r, scope, name);
+    if (layer < 0)
+        fail_reference(r, scope, f, key, name);
+    return layer < 0 ? fallback : layer;
+}
+
+static void read_inputs(const ls_reader *r, const ls_scope *scope, ls_layer *layer, ls_fields *f)
+{
+    int before = r->model->layers > scope->first ? r->model->layers - 1 : scope->input;
+    layer->input[0] = ls_read_reference(r, scope, f, "from", before);
+}
+
+/* The second input has no default: nobody could tell which one was meant. */
+static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *layer, ls_fields *f)
+{
+    if (layer->inputs < 2)
+        return;
+    layer->input[1] = ls_read_reference(r, scope, f, "with", LS_INPUT);
+    if (f->status == LS_OK && !cJSON_HasObjectItem(f->object, "with"))
+        ls_fields_fail(f, NULL, "\"with\" is missing; name the layer whose output is added, or "
+                                "\"input\"");
+}
+
+/* ---- the layer ------------------------------------------------------------------------------ */
+
+/* Without a type nobody knows the other keys, so they are not the ones to complain about. */
+static void fail_without_type(ls_fields *f)
+{
+    static const char *const type = "type";
+    const cJSON *node = f->status == LS_OK ? f->object->child : NULL;
+    for (; node; node = node->next)
+        if (strcmp(node->string, "name") != 0 && ls_closest(node->string, &type, 1))
+            ls_fields_fail(f, node, "unknown key \"%.60s\"; did you mean \"type\"?", node->string);
+    ls_fields_fail(f, NULL, "\"type\" is missing; add it, such as \"type\": \"dense\"");
+}
+
+static int parse_layer(const ls_reader *r, const ls_scope *scope, int position, const cJSON *node,
+                       ls_error *err)
+{
+    ls_layer *layer = &r->model->layer[r->model->layers];
+    ls_fields f;
+    char what[160];
+    layer->index = r->model->layers;
+    layer->inputs = 1;
+    snprintf(what, sizeof what, "layer %s%d", scope->prefix, position);
+    ls_fields_begin(&f, r->doc, node, what, err);
+    read_type(layer, &f);
+    ls_read_name(r, scope, &f, position, layer->name);
+    read_inputs(r, scope, layer, &f);
+    if (!layer->type) {
+        fail_without_type(&f);
+        return ls_fields_end(&f);
+    }
+    snprintf(what, sizeof what, "%s '%s'", layer->type->name, layer->name);
+    layer->op.size = sizeof layer->op;
+    layer->type->parse(layer, &f);
+    read_second(r, scope, layer, &f);
+    return ls_fields_end(&f);
+}
+
+/* ---- shape ---------------------------------------------------------------------------------- */
+
+static int same_shape(const ls_shape *a, const ls_shape *b)
+{
+    return a->c == b->c && a->h == b->h && a->w == b->w;
+}
+
+/* Layers whose output lies in memory as their input does. */
+static int keeps_memory(const ls_layer *layer)
+{
+    switch ((int)layer->op.kind) {
+    case 0:
+    case LS_OP_RELU:
+    case LS_OP_SIGMOID:
+    case LS_OP_TANH:
+    case LS_OP_DROPOUT:
+    case LS_OP_ADD: return 1;
+    default: return 0;
+    }
+}
+
+static void add_tensor(ls_model *model, ls_param *p, const ls_layer *layer, const char *suffix)
+{
+    snprintf(p->name, sizeof p->name, "%s.%s", layer->name, suffix);
+    p->offset = model->floats;
+    model->floats += p->count;
+}
+
+static int add_tensors(ls_model *model, ls_layer *layer, ls_error *err)
+{
+    static const char *const param[LS_OP_PARAMS] = {"weight", "bias"};
+    static const char *const stat[LS_STATS] = {"running_mean", "running_var"};
+    const size_t before = model->floats;
+    for (int k = 0; k < layer->params; k++)
+        add_tensor(model, &layer->param[k], layer, param[k]);
+    model->parameters += model->floats - before;
+    for (int k = 0; k < layer->stats; k++)
+        add_tensor(model, &layer->stat[k], layer, stat[k]);
+    model->params += layer->params;
+    model->stats += layer->stats;
+    if (model->floats <= LS_MODEL_FLOATS)
+        return LS_OK;
+    return ls_fail(err, LS_ECONFIG,
+                   "with it the model has more than %u parameters; use fewer features",
+                   LS_MODEL_FLOATS);
+}
+
+static const char *input_name(const ls_model *model, int input)
+{
+    return input == LS_INPUT ? "input" : model->layer[input].name;
+}
+
+/* Two inputs are of one shape, and lie in memory alike. */
+static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *lies,
+                        const ls_shape *lies2, ls_error *err)
+{
+    const ls_shape *a = &layer->in;
+    const ls_shape *b = &layer->in2;
+    const char *first = input_name(model, layer->input[0]);
+    const char *second = input_name(model, layer->input[1]);
+    if (!same_shape(a, b))
+        return ls_fail(err, LS_ECONFIG,
+                       "its inputs must have one shape, but \"%s\" gives %d×%d×%d and \"%s\" gives "
+                       "%d×%d×%d; make them equal, say with a 1×1 conv2d",
+                       first, a->c, a->h, a->w, second, b->c, b->h, b->w);
+    if (same_shape(lies, lies2))
+        return LS_OK;
+    return ls_fail(err, LS_ECONFIG,
+                   "of its inputs \"%s\" and \"%s\" one was flattened and the other was not; move "
+                   "the flatten layer behind it",
+                   first, second);
+}
+
+static void find_input(const ls_model *model, int input, ls_shape *in, ls_shape *lies)
+{
+    *in = input == LS_INPUT ? model->input : model->layer[input].out;
+    *lies = input == LS_INPUT ? model->input : model->layer[input].y;
+}
+
+static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
+{
+    ls_shape lies;
+    ls_shape lies2;
+    int rc = LS_OK;
+    find_input(model, layer->input[0], &layer->in, &lies);
+    layer->flat = !same_shape(&layer->in, &lies);
+    if (layer->inputs == 2) {
+        find_input(model, layer->input[1], &layer->in2, &lies2);
+        rc = check_second(model, layer, &lies, &lies2, err);
+    }
+    if (rc == LS_OK)
+        rc = layer->type->shape(layer, err);
+    if (rc != LS_OK)
+        return rc;
+    layer->y = keeps_memory(layer) ? lies : layer->out;
+    long long image = (long long)layer->out.h * layer->out.w;
+    if (image > LS_MODEL_VALUES || image * layer->out.c > LS_MODEL_VALUES)
+        return ls_fail(err, LS_ECONFIG,
+                       "its output of %d×%d×%d has more than %d values for one row; make it "
+                       "smaller",
+                       layer->out.c, layer->out.h, layer->out.w, LS_MODEL_VALUES);
+    return add_tensors(model, layer, err);
+}
+
+int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON *node,
+                  const cJSON *origin)
+{
+    const ls_layer_place place = {origin, scope->use};
+    ls_layer *layer = &r->model->layer[r->model->layers];
+    ls_error why = {0};
+    int rc = parse_layer(r, scope, position, node, &why);
+    if (rc != LS_OK && scope->use)
+        return fail_copy(r, place, &why);
+    if (rc != LS_OK) {
+        if (r->err)
+            *r->err = why;
+        return rc;
+    }
+    rc = shape_layer(r->model, layer, &why);
+    if (rc != LS_OK) {
+        char text[LS_ERROR_TEXT];
+        snprintf(text, sizeof text, "%s '%s': %.400s", layer->type->name, layer->name, why.text);
+        return ls_fail_at_layer(r, place, rc, text);
+    }
+    r->place[r->model->layers++] = place;
+    return LS_OK;
+}
