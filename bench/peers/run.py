@@ -134,7 +134,19 @@ def summarise(peers, idle):
             entry["ratio"] = statistics.median(ratios)
             entry["ratio_min"], entry["ratio_max"] = min(ratios), max(ratios)
         entries.append(entry)
-    return {"best_torch": best.name if best else None, "peers": entries}
+    return {"best_torch": best.name if best else None, "peers": entries,
+            "scaling": scaling(peers)}
+
+
+def scaling(peers):
+    """Lockstep with more workers against Lockstep with the fewest, round by round."""
+    ours = [p for p in peers if p.name.startswith("lockstep")]
+    result = []
+    for p in ours[1:]:
+        ratios = [a / b for a, b in zip(p.rates, ours[0].rates)]
+        result.append({"name": f"{p.name} / {ours[0].name}", "median": statistics.median(ratios),
+                       "min": min(ratios), "max": max(ratios)})
+    return result
 
 
 def markdown(summary):
@@ -146,6 +158,8 @@ def markdown(summary):
                  if "ratio" in e else "")
         lines.append(f"| {e['name']} | {e['median']:,.0f} | {e['min']:,.0f} "
                      f"| {e['max']:,.0f} | {ratio} |")
+    for e in summary["scaling"]:
+        lines.append(f"\n{e['name']}: {e['median']:.2f}× ({e['min']:.2f}–{e['max']:.2f})")
     return "\n".join(lines)
 
 
