@@ -46,7 +46,7 @@ peers()
     say "LeNet beside PyTorch"
     section "LeNet, batch 256, images/s" \
         "bench/peers/run.py … --lockstep '$build/bench/trainer_rounds examples/fashion_mnist.json'"
-    printf 'Lockstep with \`shards\` 8, one single-threaded worker per core. PyTorch: 2 threads,\n'
+    printf 'Lockstep with \140shards\140 8, one single-threaded worker per core. PyTorch: 2 threads,\n'
     printf 'channels_last, AVX-512, malloc tuned, data preloaded.\n\n'
     peers bench/out/lenet.json "$build/bench/trainer_rounds examples/fashion_mnist.json"
     say "lanes kernels against the machine's peak"

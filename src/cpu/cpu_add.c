@@ -42,8 +42,7 @@ static void add_steps(ls_cpu_op *op, const ls_op_desc *desc)
     ls_program *p = &op->program;
     s->x = ls_program_tensor(p, &desc->x, LS_AT_X);
     s->y = ls_program_tensor(p, &op->op.y, LS_AT_Y);
-    s->x2 =
-        ls_program_convert_like(p, ls_program_tensor(p, &desc->x2, LS_AT_X2), s->x, LS_AT_TEMP);
+    s->x2 = ls_program_convert_like(p, ls_program_tensor(p, &desc->x2, LS_AT_X2), s->x, LS_AT_TEMP);
     ls_program_call(p, add_forward, op, s->x, s->y);
     if (!desc->training || !desc->needs_dx)
         return;

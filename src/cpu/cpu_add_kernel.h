@@ -1,4 +1,4 @@
-/* Element-wise addition and its gradient, over whole tensors; and the table. */
+/* Element-wise addition and its gradient, over whole tensors. See cpu_kernels.h. */
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_vec.h"
 
@@ -37,15 +37,3 @@ static void add_backward(const float *y, const float *dy, float *dx, float *dx2,
     if (rest)
         add_dx_at(y ? y + i : NULL, dy + i, dx + i, dx2 ? dx2 + i : NULL, rest);
 }
-
-#define CPU_KERNELS(set) \
-    const ls_cpu_kernels ls_cpu_kernels_##set = { \
-        .name = #set, \
-        .sum = norm_sum, \
-        .squares = norm_squares, \
-        .normalise = norm_normalise, \
-        .norm_sums = norm_sums, \
-        .norm_dx = norm_dx, \
-        .add = add_forward, \
-        .add_dx = add_backward, \
-    }

@@ -75,8 +75,7 @@ static void add_steps(ls_cpu_op *op, const ls_op_desc *desc)
                     ls_program_tensor(p, t, LS_AT_DX));
 }
 
-int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
-                          ls_error *err)
+int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_cpu_op *op;
     *out = NULL;

@@ -1,5 +1,4 @@
-#include "cpu/cpu_norm_kernel.h"
-
-#include "cpu/cpu_add_kernel.h"
+/* The kernels for AVX2 with fused multiply-adds. */
+#include "cpu/cpu_kernels_table.h"
 
 CPU_KERNELS(avx2);

@@ -1,5 +1,4 @@
-#include "cpu/cpu_norm_kernel.h"
-
-#include "cpu/cpu_add_kernel.h"
+/* The kernels for AVX-512 (F, BW, DQ, VL). */
+#include "cpu/cpu_kernels_table.h"
 
 CPU_KERNELS(avx512);

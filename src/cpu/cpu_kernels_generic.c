@@ -1,5 +1,4 @@
-#include "cpu/cpu_norm_kernel.h"
-
-#include "cpu/cpu_add_kernel.h"
+/* The kernels for every other CPU: vectors of four floats. */
+#include "cpu/cpu_kernels_table.h"
 
 CPU_KERNELS(generic);

@@ -124,7 +124,8 @@ static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear
     mds.weight = weight ? *weight : ls_md_as(&mds.weight, LS_MD_ANY);
     *plan = (linear_plan){0};
     /* Always as for training: for inference alone Winograd keeps weights in a form of its own. */
-    int status = make(b, &plan->forward, (c->winograd & LS_WINOGRAD_FORWARD) != 0, LS_PASS_FORWARD, &mds, NULL);
+    int status = make(b, &plan->forward, (c->winograd & LS_WINOGRAD_FORWARD) != 0, LS_PASS_FORWARD,
+                      &mds, NULL);
     if (status)
         return status;
     mds.x = ls_pd_md(plan->forward, dnnl_query_src_md);
@@ -329,8 +330,9 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
 static void describe(ls_cpu_op *op, const linear_plan *plan, const ls_linear_candidate *c)
 {
     int n =
-        snprintf(op->kernel, sizeof op->kernel, "dnnl %s%s %s→%s", c->winograd & LS_WINOGRAD_FORWARD ? "winograd " : "",
-                 ls_pd_kernel(plan->forward), ls_md_name(&plan->mds.x), ls_md_name(&plan->mds.y));
+        snprintf(op->kernel, sizeof op->kernel, "dnnl %s%s %s→%s",
+                 c->winograd & LS_WINOGRAD_FORWARD ? "winograd " : "", ls_pd_kernel(plan->forward),
+                 ls_md_name(&plan->mds.x), ls_md_name(&plan->mds.y));
     if (plan->weights && n > 0 && (size_t)n < sizeof op->kernel)
         n += snprintf(op->kernel + n, sizeof op->kernel - (size_t)n, ", dw %s",
                       ls_pd_kernel(plan->weights));

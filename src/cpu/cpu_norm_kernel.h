@@ -4,13 +4,13 @@
 
 /* Calls PASS(part, n) for each register's share of a run's sixteen lanes: n is LANES_VEC, a
  * constant, wherever the share is whole. */
-#define FOR_EACH_PART(run, PASS) \
-    do { \
-        int part_ = 0; \
-        for (; part_ + LANES_VEC <= (run)->width; part_ += LANES_VEC) \
-            PASS(part_, LANES_VEC); \
-        if (part_ < (run)->width) \
-            PASS(part_, (run)->width - part_); \
+#define FOR_EACH_PART(run, PASS)                                                                   \
+    do {                                                                                           \
+        int part_ = 0;                                                                             \
+        for (; part_ + LANES_VEC <= (run)->width; part_ += LANES_VEC)                              \
+            PASS(part_, LANES_VEC);                                                                \
+        if (part_ < (run)->width)                                                                  \
+            PASS(part_, (run)->width - part_);                                                     \
     } while (0)
 
 /* Four sums side by side hide the latency of the additions. */
@@ -84,16 +84,16 @@ LANES_INLINE void normalise_part(const ls_run *run, int at, int n, const ls_norm
 static void norm_normalise(const ls_run *run, const ls_norm *norm, const float *x, const float *x2,
                            float *y, int relu)
 {
-#define PASS(at, n) \
-    do { \
-        if (x2 && relu) \
-            normalise_part(run, at, n, norm, x, x2, y, 1); \
-        else if (x2) \
-            normalise_part(run, at, n, norm, x, x2, y, 0); \
-        else if (relu) \
-            normalise_part(run, at, n, norm, x, NULL, y, 1); \
-        else \
-            normalise_part(run, at, n, norm, x, NULL, y, 0); \
+#define PASS(at, n)                                                                                \
+    do {                                                                                           \
+        if (x2 && relu)                                                                            \
+            normalise_part(run, at, n, norm, x, x2, y, 1);                                         \
+        else if (x2)                                                                               \
+            normalise_part(run, at, n, norm, x, x2, y, 0);                                         \
+        else if (relu)                                                                             \
+            normalise_part(run, at, n, norm, x, NULL, y, 1);                                       \
+        else                                                                                       \
+            normalise_part(run, at, n, norm, x, NULL, y, 0);                                       \
     } while (0)
     FOR_EACH_PART(run, PASS);
 #undef PASS
@@ -163,16 +163,16 @@ LANES_INLINE void norm_sums_part(const ls_run *run, int at, int n, const ls_norm
 static void norm_sums(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
                       const float *y, const float *dy, float *dx2, float *sum)
 {
-#define PASS(at, n) \
-    do { \
-        if (mask == LS_NORM_OF_Y && dx2) \
-            norm_sums_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, dx2, sum); \
-        else if (mask == LS_NORM_OF_X && !dx2) \
-            norm_sums_part(run, at, n, norm, LS_NORM_OF_X, x, x, dy, NULL, sum); \
-        else if (mask == LS_NORM_OF_Y) \
-            norm_sums_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, NULL, sum); \
-        else \
-            norm_sums_part(run, at, n, norm, LS_NORM_ALL, x, x, dy, dx2, sum); \
+#define PASS(at, n)                                                                                \
+    do {                                                                                           \
+        if (mask == LS_NORM_OF_Y && dx2)                                                           \
+            norm_sums_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, dx2, sum);                    \
+        else if (mask == LS_NORM_OF_X && !dx2)                                                     \
+            norm_sums_part(run, at, n, norm, LS_NORM_OF_X, x, x, dy, NULL, sum);                   \
+        else if (mask == LS_NORM_OF_Y)                                                             \
+            norm_sums_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, NULL, sum);                   \
+        else                                                                                       \
+            norm_sums_part(run, at, n, norm, LS_NORM_ALL, x, x, dy, dx2, sum);                     \
     } while (0)
     FOR_EACH_PART(run, PASS);
 #undef PASS
@@ -202,14 +202,14 @@ LANES_INLINE void norm_dx_part(const ls_run *run, int at, int n, const ls_norm *
 static void norm_dx(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
                     const float *y, const float *dy, const float *to, float *dx)
 {
-#define PASS(at, n) \
-    do { \
-        if (mask == LS_NORM_OF_Y) \
-            norm_dx_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, to, dx); \
-        else if (mask == LS_NORM_OF_X) \
-            norm_dx_part(run, at, n, norm, LS_NORM_OF_X, x, x, dy, to, dx); \
-        else \
-            norm_dx_part(run, at, n, norm, LS_NORM_ALL, x, x, dy, to, dx); \
+#define PASS(at, n)                                                                                \
+    do {                                                                                           \
+        if (mask == LS_NORM_OF_Y)                                                                  \
+            norm_dx_part(run, at, n, norm, LS_NORM_OF_Y, x, y, dy, to, dx);                        \
+        else if (mask == LS_NORM_OF_X)                                                             \
+            norm_dx_part(run, at, n, norm, LS_NORM_OF_X, x, x, dy, to, dx);                        \
+        else                                                                                       \
+            norm_dx_part(run, at, n, norm, LS_NORM_ALL, x, x, dy, to, dx);                         \
     } while (0)
     FOR_EACH_PART(run, PASS);
 #undef PASS

@@ -17,7 +17,8 @@ typedef struct update_op {
     ls_sgd sgd;
     ls_adamw adamw;
     ls_running running;
-    float keep, rate, root; /* adamw, of this step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
+    float keep, rate,
+        root; /* adamw, of this step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
 } update_op;
 
 static const char *name_of(ls_op_kind kind)
