@@ -1,0 +1,342 @@
+/* The passes of batch normalisation over memory.
+ *
+ * The work is reading and writing memory, so that what counts is how often. Forward reads x for
+ * the statistics and again for y; backward reads x and dy for two sums and again for dx. Channels
+ * are finished block after block, so that the second reading comes from a cache. Nothing but a
+ * few numbers per channel is kept: the relu's sign is computed again from x by the formula that y
+ * was computed by, or, behind an addition, is read from y.
+ *
+ * Planes are cut, or those of neighbouring rows put together, into pieces that fit the L1 cache.
+ * The variance of a piece is taken around its own mean; pieces are put together in double, in
+ * order of rows (Chan, Golub and LeVeque). */
+#include "cpu/cpu_norm.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LANES LS_RUN_LANES
+
+typedef ls_norm_state norm_state;
+
+/* The part of a plane that is being worked on; x, y, … start `at` floats into their memory. */
+typedef struct norm_piece {
+    int part;
+    size_t at;
+    ls_run run, tail; /* tail.count: 1 when there is one */
+    size_t tail_at;
+    double before; /* values of the channel seen already */
+    int padded;    /* lanes beyond the last row */
+} norm_piece;
+
+typedef void (*norm_visit)(norm_state *s, const norm_piece *piece);
+
+static norm_piece piece_of(const norm_state *s, int row, size_t first, int part)
+{
+    const ls_planes *p = &s->planes;
+    int rows = p->rows - row < s->rows ? p->rows - row : s->rows;
+    size_t left = p->count - first, count = left < s->piece ? left : s->piece;
+    int last = p->lanes ? row == p->rows - 1 : part == p->parts - 1;
+    norm_piece piece = {.part = part};
+    piece.at = (size_t)row * p->row + (size_t)part * p->part + first * p->step;
+    piece.run = (ls_run){.rows = (size_t)rows,
+                         .row = p->row,
+                         .count = count,
+                         .step = p->step,
+                         .width = last ? p->last_width : p->width};
+    piece.padded = p->lanes && piece.run.width < LANES;
+    if (p->tail && first + count == p->count) {
+        piece.tail = (ls_run){
+            .rows = (size_t)rows, .row = p->row, .count = 1, .step = p->step, .width = p->tail};
+        piece.tail_at = piece.at + count * p->step;
+    }
+    return piece;
+}
+
+static double values_of(const norm_state *s, const norm_piece *piece)
+{
+    double n = (double)piece->run.count;
+    if (s->planes.channels == 1)
+        n = n * piece->run.width + piece->tail.width;
+    return n * (double)piece->run.rows;
+}
+
+/* Every piece of the parts from `part` to before `end`, rows in order. */
+static void walk(norm_state *s, int part, int end, norm_visit visit)
+{
+    const ls_planes *p = &s->planes;
+    double before = 0;
+    for (int row = 0; row < p->rows; row += s->rows)
+        for (size_t first = 0; first == 0 || first < p->count; first += s->piece) {
+            norm_piece piece = {0};
+            for (int i = part; i < end; i++) {
+                piece = piece_of(s, row, first, i);
+                piece.before = before;
+                visit(s, &piece);
+            }
+            before += values_of(s, &piece);
+        }
+}
+
+static float *at(const norm_state *s, int value, size_t offset)
+{
+    float *memory = ls_program_memory(&s->op->program, value);
+    return memory ? memory + offset : NULL;
+}
+
+static ls_norm norm_of(const norm_state *s, int part)
+{
+    size_t i = (size_t)part * LANES;
+    return (ls_norm){s->mean + i, s->scale + i, s->shift + i};
+}
+
+static double sum_lanes(const float *lane)
+{
+    double sum = 0;
+    for (int l = 0; l < LANES; l++)
+        sum += (double)lane[l];
+    return sum;
+}
+
+/* ---- forward -------------------------------------------------------------------------------- */
+
+/* Adds a piece of `n` values with its mean and squares to what `before` values have given. */
+static void put_together(double *mean, double *squares, double before, double n, int lanes,
+                         const double *piece_mean, const float *piece_squares)
+{
+    double share = n / (before + n), weight = before * share;
+    for (int l = 0; l < lanes; l++) {
+        double delta = piece_mean[l] - mean[l];
+        mean[l] += delta * share;
+        squares[l] += (double)piece_squares[l] + delta * delta * weight;
+    }
+}
+
+static void visit_stats(norm_state *s, const norm_piece *piece)
+{
+    const ls_cpu_kernels *k = s->kernels;
+    const float *x = at(s, s->x, piece->at), *tail = at(s, s->x, piece->tail_at);
+    const int alone = s->planes.channels == 1;
+    double n = values_of(s, piece), mean[LANES];
+    float sum[LANES] = {0}, center[LANES], squares[LANES] = {0};
+    size_t first = (size_t)piece->part * LANES;
+    k->sum(&piece->run, x, sum);
+    if (piece->tail.count)
+        k->sum(&piece->tail, tail, sum);
+    double all = alone ? sum_lanes(sum) / n : 0;
+    for (int l = 0; l < LANES; l++) {
+        mean[l] = alone ? all : (double)sum[l] / n;
+        center[l] = (float)mean[l];
+    }
+    k->squares(&piece->run, x, center, squares);
+    if (piece->tail.count)
+        k->squares(&piece->tail, tail, center, squares);
+    if (alone)
+        squares[0] = (float)sum_lanes(squares);
+    put_together(s->first + first, s->second + first, piece->before, n, alone ? 1 : LANES, mean,
+                 squares);
+}
+
+static void visit_normalise(norm_state *s, const norm_piece *piece)
+{
+    ls_norm norm = norm_of(s, piece->part);
+    ls_run run = piece->run;
+    if (piece->padded)
+        run.width = LANES; /* y is finite beyond the last row, too */
+    const float *x2 = s->fuse_add ? at(s, s->x2, piece->at) : NULL;
+    s->kernels->normalise(&run, &norm, at(s, s->x, piece->at), x2, at(s, s->y, piece->at),
+                          s->fuse_relu);
+    if (!piece->tail.count)
+        return;
+    size_t o = piece->tail_at;
+    s->kernels->normalise(&piece->tail, &norm, at(s, s->x, o), x2 ? at(s, s->x2, o) : NULL,
+                          at(s, s->y, o), s->fuse_relu);
+}
+
+static void contribute(const norm_state *s, int c, double mean, double variance, unsigned flags)
+{
+    float *to = s->op->buffers.contribution;
+    double rows = s->op->op.y.rows;
+    double unbiased = s->n > 1 ? variance * s->n / (s->n - 1) : variance;
+    float *m = &to[c], *v = &to[s->channels + c];
+    int add = (flags & LS_RUN_ACCUMULATE) != 0;
+    *m = (add ? *m : 0.0f) + (float)(rows * mean);
+    *v = (add ? *v : 0.0f) + (float)(rows * unbiased);
+}
+
+static int channel_of(const norm_state *s, int part, int lane)
+{
+    int c = s->planes.channels == 1 ? part : part * s->planes.channels + lane;
+    return lane < s->planes.channels && c < s->channels ? c : -1;
+}
+
+/* All lanes say what the first says, where a part is one channel. */
+static void spread(const norm_state *s, float *lane)
+{
+    if (s->planes.channels == 1)
+        for (int l = 1; l < LANES; l++)
+            lane[l] = lane[0];
+}
+
+/* The formula of y from the statistics of a part; zeros where there is no channel. */
+static void settle_forward(norm_state *s, int part, unsigned flags)
+{
+    const ls_op_buffers *b = &s->op->buffers;
+    size_t first = (size_t)part * LANES;
+    for (int l = 0; l < LANES; l++) {
+        size_t i = first + (size_t)l;
+        int c = channel_of(s, part, l);
+        s->mean[i] = s->scale[i] = s->shift[i] = 0;
+        if (c < 0)
+            continue;
+        double mean = s->first[i], variance = s->second[i] / s->n;
+        if (flags & LS_RUN_EVALUATE) {
+            mean = (double)b->running[c];
+            variance = (double)b->running[s->channels + c];
+        } else if (s->training) {
+            contribute(s, c, mean, variance, flags);
+        }
+        s->inverse[i] = 1 / sqrt(variance + (double)s->epsilon);
+        s->mean[i] = (float)mean;
+        s->scale[i] = (float)((double)b->param[0][c] * s->inverse[i]);
+        s->shift[i] = b->param[1][c];
+    }
+    spread(s, s->mean + first);
+    spread(s, s->scale + first);
+    spread(s, s->shift + first);
+}
+
+static void clear_sums(norm_state *s, int part, int end)
+{
+    size_t first = (size_t)part * LANES, bytes = (size_t)(end - part) * LANES * sizeof(double);
+    memset(s->first + first, 0, bytes);
+    memset(s->second + first, 0, bytes);
+}
+
+static void forward_parts(norm_state *s, int part, int end, unsigned flags)
+{
+    if (!(flags & LS_RUN_EVALUATE)) {
+        clear_sums(s, part, end);
+        walk(s, part, end, visit_stats);
+    }
+    for (int i = part; i < end; i++)
+        settle_forward(s, i, flags);
+    walk(s, part, end, visit_normalise);
+}
+
+/* ---- backward ------------------------------------------------------------------------------- */
+
+static ls_norm_mask mask_of(const norm_state *s)
+{
+    return !s->fuse_relu ? LS_NORM_ALL : s->fuse_add ? LS_NORM_OF_Y : LS_NORM_OF_X;
+}
+
+static void clear_plane(float *plane, const ls_run *run)
+{
+    memset(plane, 0, run->count * run->step * sizeof(float));
+}
+
+static void visit_sums(norm_state *s, const norm_piece *piece)
+{
+    ls_norm norm = norm_of(s, piece->part);
+    int with_dx2 = s->fuse_add && s->needs_dx;
+    float sum[2 * LANES] = {0}, *dx2 = with_dx2 ? at(s, s->dx2, piece->at) : NULL;
+    size_t o = piece->at, first = (size_t)piece->part * LANES;
+    if (dx2 && piece->padded)
+        clear_plane(dx2, &piece->run);
+    s->kernels->norm_sums(&piece->run, &norm, mask_of(s), at(s, s->x, o), at(s, s->y, o),
+                          at(s, s->dy, o), dx2, sum);
+    if (piece->tail.count) {
+        o = piece->tail_at;
+        s->kernels->norm_sums(&piece->tail, &norm, mask_of(s), at(s, s->x, o), at(s, s->y, o),
+                              at(s, s->dy, o), with_dx2 ? at(s, s->dx2, o) : NULL, sum);
+    }
+    for (int l = 0; l < LANES; l++) {
+        s->first[first + (size_t)l] += (double)sum[l];
+        s->second[first + (size_t)l] += (double)sum[LANES + l];
+    }
+}
+
+/* With an addition, dx2 is dy behind the mask. */
+static void visit_dx(norm_state *s, const norm_piece *piece)
+{
+    ls_norm norm = norm_of(s, piece->part);
+    ls_norm_mask mask = s->fuse_add ? LS_NORM_ALL : mask_of(s);
+    int dy = s->fuse_add ? s->dx2 : s->dy;
+    const float *to = s->to + (size_t)piece->part * 3 * LANES;
+    size_t o = piece->at;
+    if (piece->padded)
+        clear_plane(at(s, s->dx, o), &piece->run);
+    s->kernels->norm_dx(&piece->run, &norm, mask, at(s, s->x, o), at(s, s->y, o), at(s, dy, o), to,
+                        at(s, s->dx, o));
+    if (!piece->tail.count)
+        return;
+    o = piece->tail_at;
+    s->kernels->norm_dx(&piece->tail, &norm, mask, at(s, s->x, o), at(s, s->y, o), at(s, dy, o), to,
+                        at(s, s->dx, o));
+}
+
+/* The gradients of a part's parameters, and the formula of dx. */
+static void settle_backward(norm_state *s, int part, unsigned flags)
+{
+    const ls_op_buffers *b = &s->op->buffers;
+    size_t first = (size_t)part * LANES;
+    float *to = s->to + (size_t)part * 3 * LANES;
+    int add = (flags & LS_RUN_ACCUMULATE) != 0;
+    if (s->planes.channels == 1)
+        for (int l = 1; l < LANES; l++) {
+            s->first[first] += s->first[first + (size_t)l];
+            s->second[first] += s->second[first + (size_t)l];
+        }
+    for (int l = 0; l < LANES; l++) {
+        size_t i = first + (size_t)l;
+        int c = channel_of(s, part, l);
+        to[l] = to[LANES + l] = to[2 * LANES + l] = 0;
+        if (c < 0)
+            continue;
+        double inverse = s->inverse[i], slope = (double)b->param[0][c] * inverse;
+        float weight = (float)(s->second[i] * inverse), bias = (float)s->first[i];
+        b->grad[0][c] = add ? b->grad[0][c] + weight : weight;
+        b->grad[1][c] = add ? b->grad[1][c] + bias : bias;
+        to[l] = (float)slope;
+        to[LANES + l] = (float)(-slope * inverse * inverse * s->second[i] / s->n);
+        to[2 * LANES + l] = (float)(-slope * s->first[i] / s->n);
+    }
+    for (int k = 0; k < 3; k++)
+        spread(s, to + k * LANES);
+}
+
+static void backward_parts(norm_state *s, int part, int end, unsigned flags)
+{
+    clear_sums(s, part, end);
+    walk(s, part, end, visit_sums);
+    for (int i = part; i < end; i++)
+        settle_backward(s, i, flags);
+    if (s->needs_dx)
+        walk(s, part, end, visit_dx);
+}
+
+/* ---- the parts ------------------------------------------------------------------------------ */
+
+/* Parts are independent of each other, so that results do not depend on the team. */
+static void for_parts(norm_state *s, unsigned flags, void (*run)(norm_state *, int, int, unsigned))
+{
+    int parts = s->planes.parts, team = s->op->device->threads, step = s->together;
+    if (team <= 1) { /* without a parallel region, whose team libgomp would allocate */
+        for (int part = 0; part < parts; part += step)
+            run(s, part, part + step < parts ? part + step : parts, flags);
+        return;
+    }
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int part = 0; part < parts; part += step)
+        run(s, part, part + step < parts ? part + step : parts, flags);
+}
+
+void ls_norm_run_forward(norm_state *s, unsigned flags)
+{
+    for_parts(s, flags, forward_parts);
+}
+
+void ls_norm_run_backward(norm_state *s, unsigned flags)
+{
+    for_parts(s, flags, backward_parts);
+}
