@@ -19,7 +19,7 @@
 typedef struct rounds {
     ls_trainer *trainer;
     uint64_t steps_per_round;
-    uint64_t step;       /* of this round */
+    uint64_t step; /* of this round */
     uint64_t rows;
     double start_s;
 } rounds;
@@ -90,9 +90,14 @@ int main(int argc, char **argv)
             config = argv[i];
     }
     const char *dirs[] = {"/usr/share/datasets"};
-    ls_trainer_options o = {.size = sizeof o, .config_path = config, .set = set,
-                            .set_count = set_count, .data_dirs = dirs, .data_dir_count = 1,
-                            .record = on_record, .user = &r};
+    ls_trainer_options o = {.size = sizeof o,
+                            .config_path = config,
+                            .set = set,
+                            .set_count = set_count,
+                            .data_dirs = dirs,
+                            .data_dir_count = 1,
+                            .record = on_record,
+                            .user = &r};
     ls_error err;
     if (!config || ls_trainer_open(&r.trainer, &o, &err) != LS_OK) {
         fprintf(stderr, "trainer_rounds: %s\n", config ? err.text : "which config?");

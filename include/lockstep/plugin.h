@@ -65,29 +65,29 @@ typedef struct ls_tensor {
 /* ---- ops ------------------------------------------------------------------------------------ */
 
 typedef enum ls_op_kind {
-    LS_OP_GATHER = 1,       /* dataset rows (u8) → x (f32), and their labels */
-    LS_OP_CONV2D = 2,       /* params: weight [out][in][kh][kw], bias [out] */
-    LS_OP_DENSE = 3,        /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
-    LS_OP_POOL = 4,         /* average or maximum, windows that do not fit are dropped (floor) */
-    LS_OP_RELU = 5,         /* max(x, 0), or slope·x below 0; its derivative at 0 is the slope */
+    LS_OP_GATHER = 1, /* dataset rows (u8) → x (f32), and their labels */
+    LS_OP_CONV2D = 2, /* params: weight [out][in][kh][kw], bias [out] */
+    LS_OP_DENSE = 3,  /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
+    LS_OP_POOL = 4,   /* average or maximum, windows that do not fit are dropped (floor) */
+    LS_OP_RELU = 5,   /* max(x, 0), or slope·x below 0; its derivative at 0 is the slope */
     LS_OP_SOFTMAX_XENT = 6, /* logits and labels → summed loss, correct count, gradient */
     LS_OP_SGD = 7,          /* the optimizer's step over a whole arena */
-    LS_OP_EXPORT = 8,       /* x in any layout → y row-major (layout NULL); dx from row-major dy */
-    LS_OP_BATCHNORM = 9,    /* params: weight [c], bias [c]; statistics over rows, h and w */
-    LS_OP_ADD = 10,         /* y = x + x2, of the same shape; x2 may have another layout */
-    LS_OP_SIGMOID = 11,     /* 1 / (1 + e⁻ˣ) */
+    LS_OP_EXPORT = 8,    /* x in any layout → y row-major (layout NULL); dx from row-major dy */
+    LS_OP_BATCHNORM = 9, /* params: weight [c], bias [c]; statistics over rows, h and w */
+    LS_OP_ADD = 10,      /* y = x + x2, of the same shape; x2 may have another layout */
+    LS_OP_SIGMOID = 11,  /* 1 / (1 + e⁻ˣ) */
     LS_OP_TANH = 12,
-    LS_OP_DROPOUT = 13,     /* training: x / (1 − p), or 0 with probability p; else y = x */
-    LS_OP_ADAMW = 14,       /* the optimizer's step over a whole arena */
-    LS_OP_RUNNING = 15      /* running statistics ← (1 − momentum)·them + momentum·the step's */
+    LS_OP_DROPOUT = 13, /* training: x / (1 − p), or 0 with probability p; else y = x */
+    LS_OP_ADAMW = 14,   /* the optimizer's step over a whole arena */
+    LS_OP_RUNNING = 15  /* running statistics ← (1 − momentum)·them + momentum·the step's */
 } ls_op_kind;
 
 typedef struct ls_conv2d {
-    int out;          /* output channels */
-    int kh, kw;       /* kernel */
-    int sh, sw;       /* stride */
-    int ph, pw;       /* zero padding on each side */
-    int bias;         /* non-zero: there is a bias */
+    int out;    /* output channels */
+    int kh, kw; /* kernel */
+    int sh, sw; /* stride */
+    int ph, pw; /* zero padding on each side */
+    int bias;   /* non-zero: there is a bias */
 } ls_conv2d;
 
 typedef struct ls_dense {
@@ -98,7 +98,7 @@ typedef struct ls_dense {
 /* An average divides by the pixels of the window that lie inside the image. Padding is smaller than
  * the kernel, so that every window has one. */
 typedef struct ls_pool2d {
-    int max;          /* non-zero: maximum (the first of equal values wins), else average */
+    int max; /* non-zero: maximum (the first of equal values wins), else average */
     int kh, kw, sh, sw, ph, pw;
 } ls_pool2d;
 
@@ -119,7 +119,7 @@ typedef struct ls_gather {
  * with a velocity that starts from zero. */
 typedef struct ls_sgd {
     float momentum, weight_decay;
-    size_t count;     /* floats in the arena, a multiple of 16 */
+    size_t count; /* floats in the arena, a multiple of 16 */
     int nesterov;
 } ls_sgd;
 
@@ -129,7 +129,7 @@ typedef struct ls_sgd {
  * first. As PyTorch's AdamW. */
 typedef struct ls_adamw {
     float beta1, beta2, epsilon, weight_decay;
-    size_t count;     /* floats in the arena, a multiple of 16 */
+    size_t count; /* floats in the arena, a multiple of 16 */
 } ls_adamw;
 
 /* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and
@@ -167,20 +167,20 @@ typedef struct ls_relu {
 } ls_relu;
 
 typedef struct ls_op_desc {
-    size_t size;      /* sizeof(ls_op_desc) */
+    size_t size; /* sizeof(ls_op_desc) */
     ls_op_kind kind;
-    ls_tensor x;      /* the input as its producer made it; for a gather: one dataset row, u8, with
+    ls_tensor x;  /* the input as its producer made it; for a gather: one dataset row, u8, with
                          `rows` the rows of a batch. Unused by optimizers and LS_OP_RUNNING */
-    ls_tensor x2;     /* LS_OP_ADD and fuse_add: the second input */
+    ls_tensor x2; /* LS_OP_ADD and fuse_add: the second input */
     const ls_layout *y_hint; /* what preferred_layout said of y's first consumer, or NULL */
     const ls_op *twin; /* an op of the same layer for another number of rows, or NULL: parameters
                           are shared with it, so their layout must be the twin's */
-    int training;     /* non-zero: backward will be called */
-    int needs_dx;     /* non-zero: backward must write dx, and dx2 where there is an x2 */
-    int fuse_relu;    /* conv2d, dense, batchnorm, add: relu follows. May be declined with
+    int training;      /* non-zero: backward will be called */
+    int needs_dx;      /* non-zero: backward must write dx, and dx2 where there is an x2 */
+    int fuse_relu;     /* conv2d, dense, batchnorm, add: relu follows. May be declined with
                          LS_EUNSUPPORTED, as every fused form */
-    int fuse_add;     /* batchnorm: x2 is added before the relu. May be declined */
-    int fuse_pool;    /* conv2d: `pool` follows (after the relu, if any). May be declined */
+    int fuse_add;      /* batchnorm: x2 is added before the relu. May be declined */
+    int fuse_pool;     /* conv2d: `pool` follows (after the relu, if any). May be declined */
     union {
         ls_gather gather;
         ls_conv2d conv2d;
@@ -193,7 +193,7 @@ typedef struct ls_op_desc {
         ls_softmax_xent softmax_xent;
         ls_running running;
     } u;
-    ls_pool2d pool;   /* LS_OP_POOL, and fuse_pool */
+    ls_pool2d pool; /* LS_OP_POOL, and fuse_pool */
 } ls_op_desc;
 
 /* What changes from call to call. One per replica, in host memory that the op reads when its work
@@ -216,22 +216,22 @@ typedef struct ls_step_args {
  * NULL. What a call writes (y, dx, gradients, saved) or uses (scratch) may hold anything before. */
 typedef struct ls_op_buffers {
     const ls_step_args *args;
-    const void *x;         /* gather: the whole dataset's images, [rows][c][h][w] u8 */
+    const void *x; /* gather: the whole dataset's images, [rows][c][h][w] u8 */
     void *y;
-    const void *dy;        /* NULL in an op that is never trained */
-    void *dx;              /* NULL unless needs_dx; softmax_xent writes it in forward */
+    const void *dy;             /* NULL in an op that is never trained */
+    void *dx;                   /* NULL unless needs_dx; softmax_xent writes it in forward */
     float *param[LS_OP_PARAMS]; /* optimizers: param[0] is the arena of weights */
     float *grad[LS_OP_PARAMS];  /* optimizers: grad[0] is the arena of gradients, read only */
     float *slot[LS_OP_SLOTS];   /* sgd: slot[0] is the velocity, NULL when momentum is 0 */
-    const uint8_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
-    uint8_t *labels_out;   /* gather: the batch's */
-    float *stats;          /* softmax_xent: [0] summed loss, [1] correct predictions */
-    const void *x2;        /* the second input, and its gradient */
+    const uint8_t *labels;      /* gather: the whole dataset's; softmax_xent: the batch's */
+    uint8_t *labels_out;        /* gather: the batch's */
+    float *stats;               /* softmax_xent: [0] summed loss, [1] correct predictions */
+    const void *x2;             /* the second input, and its gradient */
     void *dx2;
-    const float *running;  /* batchnorm: mean [c], variance [c], read in evaluation */
-    float *contribution;   /* batchnorm: 2·c floats, written in training */
-    void *saved;           /* op->saved_bytes, kept from forward to backward */
-    void *scratch;         /* op->scratch_bytes, used inside one call only */
+    const float *running; /* batchnorm: mean [c], variance [c], read in evaluation */
+    float *contribution;  /* batchnorm: 2·c floats, written in training */
+    void *saved;          /* op->saved_bytes, kept from forward to backward */
+    void *scratch;        /* op->scratch_bytes, used inside one call only */
 } ls_op_buffers;
 
 /* Flags of forward and backward. */
@@ -262,12 +262,12 @@ typedef struct ls_op_impl {
 /* The start of every op; the back end's own fields follow. Filled by op_create. */
 struct ls_op {
     const ls_op_impl *impl;
-    ls_tensor y;                        /* rows is the x's; bytes 0 where there is no y */
-    int params;                         /* ≤ LS_OP_PARAMS */
-    size_t param_floats[LS_OP_PARAMS];  /* in the op's layout, padding included */
-    size_t contribution_floats;         /* batchnorm: 2·c; else 0 */
+    ls_tensor y;                       /* rows is the x's; bytes 0 where there is no y */
+    int params;                        /* ≤ LS_OP_PARAMS */
+    size_t param_floats[LS_OP_PARAMS]; /* in the op's layout, padding included */
+    size_t contribution_floats;        /* batchnorm: 2·c; else 0 */
     size_t saved_bytes, scratch_bytes;
-    const char *kernel;                 /* what was chosen, for people: "dnnl jit:avx512_core" */
+    const char *kernel; /* what was chosen, for people: "dnnl jit:avx512_core" */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */
@@ -277,14 +277,14 @@ enum {
 };
 
 typedef struct ls_device_info {
-    char name[16];         /* "cpu(0)", "cuda(1)": as printed in results */
-    char model[96];        /* "AMD EPYC …", "NVIDIA H200" */
-    char isa[32];          /* instruction set that the bits depend on: "avx512_core" */
-    char library[64];      /* "oneDNN 2.6.3" */
-    unsigned flags;        /* LS_DEVICE_… */
-    size_t memory_bytes;   /* 0: unknown */
-    int threads;           /* the worker's team on the CPU, 1 elsewhere */
-    int block_rows;        /* rows in which a shard is best worked through, 0: the whole shard */
+    char name[16];       /* "cpu(0)", "cuda(1)": as printed in results */
+    char model[96];      /* "AMD EPYC …", "NVIDIA H200" */
+    char isa[32];        /* instruction set that the bits depend on: "avx512_core" */
+    char library[64];    /* "oneDNN 2.6.3" */
+    unsigned flags;      /* LS_DEVICE_… */
+    size_t memory_bytes; /* 0: unknown */
+    int threads;         /* the worker's team on the CPU, 1 elsewhere */
+    int block_rows;      /* rows in which a shard is best worked through, 0: the whole shard */
 } ls_device_info;
 
 typedef struct ls_device_ops {
@@ -327,10 +327,10 @@ struct ls_device {
 /* ---- back ends ------------------------------------------------------------------------------ */
 
 typedef struct ls_backend_info {
-    int devices;        /* how many can be opened; a CPU says how many CPUs are allowed */
-    char version[96];   /* of the back end's libraries, for `trainer --version` */
-    char reason[192];   /* why there are none, when devices is 0 */
-    int broken;         /* devices is 0 because something is wrong, not because none is there */
+    int devices;      /* how many can be opened; a CPU says how many CPUs are allowed */
+    char version[96]; /* of the back end's libraries, for `trainer --version` */
+    char reason[192]; /* why there are none, when devices is 0 */
+    int broken;       /* devices is 0 because something is wrong, not because none is there */
 } ls_backend_info;
 
 typedef struct ls_device_request {
@@ -341,8 +341,8 @@ typedef struct ls_device_request {
 } ls_device_request;
 
 typedef struct ls_backend {
-    uint32_t abi; /* LS_PLUGIN_ABI */
-    size_t size;  /* sizeof(ls_backend) */
+    uint32_t abi;     /* LS_PLUGIN_ABI */
+    size_t size;      /* sizeof(ls_backend) */
     const char *name; /* "cpu" */
     int counted;      /* non-zero: devices are alike and NAME:3 means three of them; zero: they
                          have identities and NAME:0,3 lists them */

@@ -20,24 +20,24 @@ extern "C" {
 /* The values are part of the ABI: append, never renumber. */
 typedef enum ls_status {
     LS_OK = 0,
-    LS_EINVAL = -1,       /* a call that breaks the rules of the function's documentation */
-    LS_ENOMEM = -2,       /* host or device memory ran out */
-    LS_ENOENT = -3,       /* a named input does not exist */
-    LS_EIO = -4,          /* the operating system failed to read or write */
-    LS_EDATA = -5,        /* a data file is damaged or is not what it should be */
-    LS_ECONFIG = -6,      /* a configuration or a model is wrong */
-    LS_EUNSUPPORTED = -7, /* the back end declines; the caller may try another form */
-    LS_EDEVICE = -8,      /* a device or its driver failed */
-    LS_EABORTED = -9,     /* another member of the group failed first */
-    LS_ETIMEDOUT = -10,   /* a deadline passed */
-    LS_ESTALLED = -11,    /* a worker no longer answers and was given up */
-    LS_ECANCELED = -12,   /* the caller cancelled */
+    LS_EINVAL = -1,        /* a call that breaks the rules of the function's documentation */
+    LS_ENOMEM = -2,        /* host or device memory ran out */
+    LS_ENOENT = -3,        /* a named input does not exist */
+    LS_EIO = -4,           /* the operating system failed to read or write */
+    LS_EDATA = -5,         /* a data file is damaged or is not what it should be */
+    LS_ECONFIG = -6,       /* a configuration or a model is wrong */
+    LS_EUNSUPPORTED = -7,  /* the back end declines; the caller may try another form */
+    LS_EDEVICE = -8,       /* a device or its driver failed */
+    LS_EABORTED = -9,      /* another member of the group failed first */
+    LS_ETIMEDOUT = -10,    /* a deadline passed */
+    LS_ESTALLED = -11,     /* a worker no longer answers and was given up */
+    LS_ECANCELED = -12,    /* the caller cancelled */
     LS_EINTERRUPTED = -13, /* stopped at the caller's request, in good order */
-    LS_EAGAIN = -14,      /* a bounded queue is full or empty */
-    LS_ECLOSED = -15,     /* a queue or a pool was closed */
-    LS_ENONFINITE = -16,  /* a loss or a weight became NaN or infinite */
-    LS_ESYSTEM = -17,     /* the operating system refused a thread or another resource */
-    LS_EINTERNAL = -18    /* a bug in Lockstep */
+    LS_EAGAIN = -14,       /* a bounded queue is full or empty */
+    LS_ECLOSED = -15,      /* a queue or a pool was closed */
+    LS_ENONFINITE = -16,   /* a loss or a weight became NaN or infinite */
+    LS_ESYSTEM = -17,      /* the operating system refused a thread or another resource */
+    LS_EINTERNAL = -18     /* a bug in Lockstep */
 } ls_status;
 
 /* Bytes of an error's text, the terminating zero included; longer messages are cut. */

@@ -26,51 +26,52 @@ typedef struct ls_trainer ls_trainer;
 
 /* How far a run is. */
 typedef struct ls_progress {
-    int epoch, epochs;         /* the epoch under way, from 1 */
-    uint32_t step, steps;      /* finished steps of this epoch, and how many it has */
-    double loss;               /* mean over this epoch's rows so far */
-    double accuracy;           /* likewise */
-    double images_per_s;       /* this epoch so far */
-    double remaining_s;        /* estimate for the rest of the run, evaluations not counted */
-    int epoch_done;            /* non-zero: the epoch is over, and evaluated where that was due */
-    int evaluated;             /* non-zero: the two numbers below are this epoch's */
+    int epoch, epochs;    /* the epoch under way, from 1 */
+    uint32_t step, steps; /* finished steps of this epoch, and how many it has */
+    double loss;          /* mean over this epoch's rows so far */
+    double accuracy;      /* likewise */
+    double images_per_s;  /* this epoch so far */
+    double remaining_s;   /* estimate for the rest of the run, evaluations not counted */
+    int epoch_done;       /* non-zero: the epoch is over, and evaluated where that was due */
+    int evaluated;        /* non-zero: the two numbers below are this epoch's */
     double test_loss, test_accuracy;
 } ls_progress;
 
 /* What a run starts with; texts belong to the trainer. */
 typedef struct ls_summary {
     const char *name;
-    const char *data;        /* "fashion_mnist: 60000 training and 10000 test images of 1×28×28" */
-    int synthetic;           /* non-zero: the data was made up */
-    const char *devices;     /* "[cpu(0), cpu(1)]" */
+    const char *data;    /* "fashion_mnist: 60000 training and 10000 test images of 1×28×28" */
+    int synthetic;       /* non-zero: the data was made up */
+    const char *devices; /* "[cpu(0), cpu(1)]" */
     const char *device_model, *isa, *library;
     int workers, threads, shards;
-    int batch_size;          /* global */
-    int batch_per_device;    /* of the largest share */
+    int batch_size;       /* global */
+    int batch_per_device; /* of the largest share */
     size_t parameters, parameter_bytes;
-    size_t device_bytes;     /* per device: arenas and activations */
-    const char *run_dir;     /* "" when there is none */
+    size_t device_bytes; /* per device: arenas and activations */
+    const char *run_dir; /* "" when there is none */
 } ls_summary;
 
 typedef struct ls_result {
-    int epochs;              /* finished */
+    int epochs; /* finished */
     uint64_t steps;
     double test_loss, test_accuracy; /* of the last evaluation; NaN when there was none */
-    double seconds_per_epoch; /* mean over finished epochs, training only; NaN when there was none */
-    const char *devices;     /* "[cpu(0), cpu(1)]" */
+    double
+        seconds_per_epoch; /* mean over finished epochs, training only; NaN when there was none */
+    const char *devices;   /* "[cpu(0), cpu(1)]" */
     char weights_sha256[65];
     int interrupted;
 } ls_result;
 
 typedef struct ls_trainer_options {
-    size_t size;               /* sizeof(ls_trainer_options) */
-    const char *config_path;   /* a JSON file … */
-    const char *config_text;   /* … or, when config_path is NULL, the text itself */
-    const char *const *set;    /* "a.b=v" assignments applied to the config, in order */
+    size_t size;             /* sizeof(ls_trainer_options) */
+    const char *config_path; /* a JSON file … */
+    const char *config_text; /* … or, when config_path is NULL, the text itself */
+    const char *const *set;  /* "a.b=v" assignments applied to the config, in order */
     int set_count;
     const char *const *data_dirs; /* searched, in order, when the config has no data.path */
     int data_dir_count;
-    const ls_registry *registry;  /* back ends; NULL: every one that was built in */
+    const ls_registry *registry; /* back ends; NULL: every one that was built in */
     /* Every metrics record, one JSON object without a newline. A negative status stops the run with
      * that error. Optional. */
     int (*record)(void *user, const char *json, size_t length, ls_error *err);

@@ -16,8 +16,8 @@ void *ls_alloc(const ls_host *host, size_t bytes)
     if (bytes > SIZE_MAX - LS_ALIGN)
         return NULL;
     size_t n = rounded_up(bytes);
-    void *memory = host && host->alloc ? host->alloc(host->user, n, LS_ALIGN)
-                                       : aligned_alloc(LS_ALIGN, n);
+    void *memory =
+        host && host->alloc ? host->alloc(host->user, n, LS_ALIGN) : aligned_alloc(LS_ALIGN, n);
     if (memory)
         memset(memory, 0, n);
     return memory;

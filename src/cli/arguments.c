@@ -48,8 +48,7 @@ void cli_print_version(const ls_registry *registry)
             printf("  %s: %s, %d device%s\n", backend->name, info.version, info.devices,
                    info.devices == 1 ? "" : "s");
         else
-            printf("  %s: %s: %s\n", backend->name, info.broken ? "broken" : "absent",
-                   info.reason);
+            printf("  %s: %s: %s\n", backend->name, info.broken ? "broken" : "absent", info.reason);
     }
 }
 
@@ -78,11 +77,14 @@ static int add_devices(cli_arguments *a, const char *list)
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     enum { SET = 1, DEVICES, METRICS, PRINT, QUIET, VERSION, HELP };
-    static const struct option options[] = {
-        {"set", required_argument, NULL, SET},         {"devices", required_argument, NULL, DEVICES},
-        {"metrics", required_argument, NULL, METRICS}, {"print-config", no_argument, NULL, PRINT},
-        {"quiet", no_argument, NULL, QUIET},           {"version", no_argument, NULL, VERSION},
-        {"help", no_argument, NULL, HELP},             {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"set", required_argument, NULL, SET},
+                                            {"devices", required_argument, NULL, DEVICES},
+                                            {"metrics", required_argument, NULL, METRICS},
+                                            {"print-config", no_argument, NULL, PRINT},
+                                            {"quiet", no_argument, NULL, QUIET},
+                                            {"version", no_argument, NULL, VERSION},
+                                            {"help", no_argument, NULL, HELP},
+                                            {NULL, 0, NULL, 0}};
     memset(out, 0, sizeof *out);
     opterr = 0;
     optind = 1;

@@ -74,9 +74,9 @@ void cli_find_data_dirs(cli_data_dirs *out);
 
 typedef struct cli_view {
     int quiet;
-    int tty;            /* stderr is a terminal: the progress line is redrawn in place */
+    int tty; /* stderr is a terminal: the progress line is redrawn in place */
     int colour;
-    int drawn;          /* a progress line stands on the terminal */
+    int drawn; /* a progress line stands on the terminal */
     uint64_t drawn_at;
 } cli_view;
 

@@ -88,8 +88,8 @@ static void print_epoch(cli_view *view, const ls_progress *p)
     fprintf(stderr, "  epoch %2d/%d  loss %.4f  acc %.4f  %.0f images/s", p->epoch, p->epochs,
             p->loss, p->accuracy, p->images_per_s);
     if (p->evaluated)
-        fprintf(stderr, "  test %.4f  %sacc %.4f%s", p->test_loss,
-                style(view, "\033[1m"), p->test_accuracy, style(view, "\033[0m"));
+        fprintf(stderr, "  test %.4f  %sacc %.4f%s", p->test_loss, style(view, "\033[1m"),
+                p->test_accuracy, style(view, "\033[0m"));
     fputc('\n', stderr);
 }
 
@@ -109,5 +109,8 @@ void cli_view_log(cli_view *view, ls_log_level level, const char *text)
         return;
     cli_view_clear(view);
     fprintf(stderr, "trainer: %s%s\n",
-            level == LS_LOG_WARNING ? "warning: " : level == LS_LOG_ERROR ? "error: " : "", text);
+            level == LS_LOG_WARNING ? "warning: "
+            : level == LS_LOG_ERROR ? "error: "
+                                    : "",
+            text);
 }

@@ -31,20 +31,20 @@ typedef struct ls_comm_type ls_comm_type;
 typedef struct ls_comm_group_desc {
     const ls_comm_type *type;
     int ranks;
-    int shards;            /* leaves of the tree */
-    size_t floats;         /* of an arena, a multiple of 16 */
+    int shards;             /* leaves of the tree */
+    size_t floats;          /* of an arena, a multiple of 16 */
     const size_t *segments; /* first float of each parameter in the arena, ascending, then `floats`;
                                read only by `naive`; outlives the group */
     int segment_count;
-    uint64_t timeout_ns;   /* longest wait for another rank in one call; UINT64_MAX: for ever */
-    unsigned spins;        /* for the barrier */
+    uint64_t timeout_ns; /* longest wait for another rank in one call; UINT64_MAX: for ever */
+    unsigned spins;      /* for the barrier */
     const ls_host *host;
 } ls_comm_group_desc;
 
 /* Seconds, added to by each call. */
 typedef struct ls_comm_times {
-    double wait;     /* for other ranks at the barriers */
-    double exposed;  /* merging, while the worker could do nothing else */
+    double wait;    /* for other ranks at the barriers */
+    double exposed; /* merging, while the worker could do nothing else */
 } ls_comm_times;
 
 struct ls_comm_group {

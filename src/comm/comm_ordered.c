@@ -52,8 +52,7 @@ static const float *evaluate(evaluation *e, ls_span node, int level, float *out)
         return held;
     int m = ls_tree_middle(node.lo, node.hi);
     const float *left = evaluate(e, (ls_span){node.lo, m}, level + 1, out);
-    const float *right =
-        evaluate(e, (ls_span){m, node.hi}, level + 1, e->temporary[level]);
+    const float *right = evaluate(e, (ls_span){m, node.hi}, level + 1, e->temporary[level]);
     for (size_t i = 0; i < e->count; i++)
         out[i] = left[i] + right[i];
     return out;
@@ -78,8 +77,7 @@ static void reduce_own_chunk(ls_host_comm *comm, float *total)
     for (size_t done = 0; done < count; done += e.count) {
         e.first = first + done;
         e.count = count - done < PIECE ? count - done : PIECE;
-        const float *sum =
-            evaluate(&e, (ls_span){0, comm->group->desc.shards}, 0, total + e.first);
+        const float *sum = evaluate(&e, (ls_span){0, comm->group->desc.shards}, 0, total + e.first);
         if (sum != total + e.first)
             memcpy(total + e.first, sum, e.count * sizeof(float));
     }

@@ -62,6 +62,11 @@ void ls_fold_fini(ls_fold *fold)
     memset(fold, 0, sizeof *fold);
 }
 
+size_t ls_fold_bytes(const ls_fold *fold)
+{
+    return (size_t)fold->arenas * fold->floats * sizeof(float);
+}
+
 void ls_fold_begin(ls_fold *fold)
 {
     fold->next = fold->range.lo;
@@ -74,8 +79,8 @@ static int join(ls_fold *fold, ls_error *err)
 {
     int i = fold->depth - 2;
     ls_partial *left = &fold->stack[i], *right = &fold->stack[i + 1];
-    int status = fold->device->ops->add(fold->device, NULL, fold->arena[i], left->data,
-                                        right->data, fold->floats, err);
+    int status = fold->device->ops->add(fold->device, NULL, fold->arena[i], left->data, right->data,
+                                        fold->floats, err);
     left->span.hi = right->span.hi;
     fold->depth--;
     return status;

@@ -36,6 +36,9 @@ int ls_fold_init(ls_fold *fold, ls_device *device, const float *leaf, size_t flo
                  int lo, int hi, ls_error *err);
 void ls_fold_fini(ls_fold *fold); /* a zeroed fold is allowed */
 
+/* Device memory it holds. */
+size_t ls_fold_bytes(const ls_fold *fold);
+
 /* A new minibatch. */
 void ls_fold_begin(ls_fold *fold);
 

@@ -13,10 +13,9 @@ int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
     group->base.ranks = desc->ranks;
     group->desc = *desc;
     group->rank = ls_alloc_array(desc->host, (size_t)desc->ranks, sizeof *group->rank);
-    int status = group->rank
-                     ? ls_barrier_init(&group->barrier, desc->host, desc->ranks, desc->spins, err)
-                     : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks",
-                               desc->ranks);
+    int status =
+        group->rank ? ls_barrier_init(&group->barrier, desc->host, desc->ranks, desc->spins, err)
+                    : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
     if (status) {
         ls_free(desc->host, group->rank);
         ls_free(desc->host, group);
@@ -48,8 +47,10 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
     ls_device_info info;
     device->ops->describe(device, &info);
     if (!(info.flags & LS_DEVICE_HOST_MEMORY))
-        return ls_fail(err, LS_EUNSUPPORTED, "allreduce '%s' needs devices that share host memory; "
-                       "%s does not", base->type->name, info.name);
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "allreduce '%s' needs devices that share host memory; "
+                       "%s does not",
+                       base->type->name, info.name);
     ls_host_comm *comm = ls_alloc(group->desc.host, sizeof *comm);
     if (!comm)
         return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
@@ -70,9 +71,8 @@ int ls_host_meet(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     ls_host_group *group = comm->group;
     uint64_t start = ls_now_ns();
-    uint64_t deadline = group->desc.timeout_ns == UINT64_MAX
-                            ? UINT64_MAX
-                            : ls_deadline_ns(group->desc.timeout_ns);
+    uint64_t deadline =
+        group->desc.timeout_ns == UINT64_MAX ? UINT64_MAX : ls_deadline_ns(group->desc.timeout_ns);
     int status = ls_barrier_wait(&group->barrier, comm->base.rank, deadline, err);
     times->wait += (double)(ls_now_ns() - start) * 1e-9;
     return status;

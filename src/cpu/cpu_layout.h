@@ -59,13 +59,13 @@ void ls_lanes_unpack(float *strided, const float *lanes, const ls_strided *shape
  * what lies side by side in a vector: a block of channels, or one channel's pixels. */
 typedef struct ls_planes {
     int rows, parts;
-    int channels;      /* of a part; 1: its vectors hold pixels */
-    size_t row, part;  /* floats from one to the next */
+    int channels;       /* of a part; 1: its vectors hold pixels */
+    size_t row, part;   /* floats from one to the next */
     size_t count, step; /* vectors of a plane and the floats from one to the next */
-    int width;         /* floats of a vector */
-    int last_width;    /* of the last part's vectors where channels lie side by side, of the
+    int width;          /* floats of a vector */
+    int last_width;     /* of the last part's vectors where channels lie side by side, of the
                           last row's in lanes; else `width` */
-    int tail;          /* pixels behind a plane's whole vectors */
+    int tail;           /* pixels behind a plane's whole vectors */
     int lanes;
 } ls_planes;
 

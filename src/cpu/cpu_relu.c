@@ -33,8 +33,8 @@ int ls_cpu_relu_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     ls_md flat = ls_md_make(1, &floats, LS_MD_PLAIN);
     status = ls_pd_leaky_relu(&forward, device, slope, LS_PASS_FORWARD, &flat, NULL, err);
     if (status == LS_OK && desc->training && desc->needs_dx)
-        status = ls_pd_leaky_relu(&backward, device, slope, LS_PASS_BACKWARD_DATA, &flat, forward,
-                                  err);
+        status =
+            ls_pd_leaky_relu(&backward, device, slope, LS_PASS_BACKWARD_DATA, &flat, forward, err);
     if (status == LS_OK) {
         snprintf(op->kernel, sizeof op->kernel, "dnnl %s", ls_pd_kernel(forward));
         add_steps(op, &flat, forward, backward);

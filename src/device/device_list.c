@@ -72,8 +72,9 @@ static int take_counted(ls_device_list *out, const char *numbers, const char *sp
     if (digits == 0 || numbers[digits] != '\0')
         return ls_fail(err, LS_EINVAL, "cannot read devices '%.64s': " GRAMMAR, spec);
     if (!read_number(&count, &numbers))
-        return ls_fail(err, LS_EINVAL, "devices '%.64s' asks for too many: at most %d work together",
-                       spec, LS_DEVICES_MAX);
+        return ls_fail(err, LS_EINVAL,
+                       "devices '%.64s' asks for too many: at most %d work together", spec,
+                       LS_DEVICES_MAX);
     if (count == 0)
         return ls_fail(err, LS_EINVAL, "devices '%s' asks for none: at least 1 is needed", spec);
     out->count = count;

@@ -10,8 +10,8 @@ typedef struct ls_device_list {
     const ls_backend *backend; /* one kind: a group never mixes back ends */
     int count;
     int index[LS_DEVICES_MAX];
-    int allowed;  /* devices of this kind that are there: fewer than `count` is worth a warning */
-    int capped;   /* non-zero: max_devices cut the list */
+    int allowed; /* devices of this kind that are there: fewer than `count` is worth a warning */
+    int capped;  /* non-zero: max_devices cut the list */
 } ls_device_list;
 
 /* `spec` as in ls_device_pool_options.devices; NULL: "auto". `max` cuts "auto" and a bare kind; 0:

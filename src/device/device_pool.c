@@ -84,8 +84,8 @@ int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, 
                        "ls_device_pool_create: options.size must be sizeof(ls_device_pool_options) "
                        "and options.registry must be set");
     ls_device_list list;
-    int status = ls_device_list_parse(&list, options->registry, options->devices,
-                                      options->max_devices, err);
+    int status =
+        ls_device_list_parse(&list, options->registry, options->devices, options->max_devices, err);
     if (status)
         return status;
     opening o = {options, &list};

@@ -41,9 +41,10 @@ static int is_used(const ls_reader *r, const cJSON *definition, const cJSON *lis
 int ls_check_blocks(const ls_reader *r, const cJSON *list)
 {
     if (r->blocks && !cJSON_IsObject(r->blocks))
-        return ls_json_fail_value(r->err, r->doc, r->blocks, LS_ECONFIG,
-                                  "model: \"blocks\" must be an object of lists of layers, found %s",
-                                  ls_json_kind(r->blocks));
+        return ls_json_fail_value(
+            r->err, r->doc, r->blocks, LS_ECONFIG,
+            "model: \"blocks\" must be an object of lists of layers, found %s",
+            ls_json_kind(r->blocks));
     for (const cJSON *b = r->blocks ? r->blocks->child : NULL; b; b = b->next) {
         if (!cJSON_IsArray(b) || !b->child)
             return ls_json_fail_value(

@@ -12,8 +12,8 @@
 typedef struct ls_buffer {
     size_t bytes;
     int first, last;
-    size_t at;      /* its place, a multiple of LS_ALIGN; 0 when it has no bytes */
-    int next;       /* used while placing */
+    size_t at; /* its place, a multiple of LS_ALIGN; 0 when it has no bytes */
+    int next;  /* used while placing */
     int placed;
 } ls_buffer;
 

@@ -33,8 +33,8 @@ typedef struct ls_param {
     char name[80]; /* "<layer>.weight": as PyTorch's state_dict names them */
     int rank;
     int dim[4];
-    size_t count;        /* product of dim */
-    size_t offset;       /* of its first float in the canonical array */
+    size_t count;  /* product of dim */
+    size_t offset; /* of its first float in the canonical array */
     ls_start start;
     int fan_in, fan_out; /* for Xavier's and Kaiming's rules */
 } ls_param;
@@ -43,9 +43,9 @@ typedef struct ls_layer_type ls_layer_type;
 struct ls_fields; /* json/fields.h */
 
 #define LS_SAMPLE_CLASSES 3
-#define LS_INPUTS 2    /* most inputs of a layer */
-#define LS_INPUT (-1)  /* as a layer's input: the minibatch itself */
-#define LS_STATS 2     /* running mean and running variance */
+#define LS_INPUTS 2   /* most inputs of a layer */
+#define LS_INPUT (-1) /* as a layer's input: the minibatch itself */
+#define LS_STATS 2    /* running mean and running variance */
 
 typedef struct ls_layer {
     const ls_layer_type *type;
@@ -55,13 +55,13 @@ typedef struct ls_layer {
     int inputs;    /* 1, or 2 for a layer whose parse says so: it then has "with" */
     int input[LS_INPUTS]; /* the layers whose outputs it reads, or LS_INPUT */
     ls_shape in, out;     /* of the first input, and of the output */
-    ls_shape in2;  /* of the second input */
-    ls_shape y;    /* `out` as it lies in memory: an image where flatten made it a vector */
-    int flat;      /* `in` is a vector, but lies in memory as an image */
-    ls_op_desc op; /* kind and constants; kind 0: no op, the tensor passes as it is */
+    ls_shape in2;         /* of the second input */
+    ls_shape y;           /* `out` as it lies in memory: an image where flatten made it a vector */
+    int flat;             /* `in` is a vector, but lies in memory as an image */
+    ls_op_desc op;        /* kind and constants; kind 0: no op, the tensor passes as it is */
     int params;
     ls_param param[LS_OP_PARAMS];
-    int stats;     /* 0 or LS_STATS; then the op is LS_OP_BATCHNORM */
+    int stats; /* 0 or LS_STATS; then the op is LS_OP_BATCHNORM */
     ls_param stat[LS_STATS];
     float momentum; /* of the running statistics: the weight of a step's own */
 } ls_layer;
@@ -97,7 +97,7 @@ typedef struct ls_model {
     int layers;
     ls_layer *layer;
     int params;
-    const ls_param **param;  /* all parameters in model order; at least one */
+    const ls_param **param; /* all parameters in model order; at least one */
     int stats;
     const ls_param **stat;   /* all running statistics in model order */
     const ls_param **tensor; /* both (params + stats), in canonical order */

@@ -18,9 +18,8 @@ static void parse(ls_optimizer *optimizer, ls_fields *fields)
         ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "nesterov"),
                        "\"nesterov\" needs momentum; add \"momentum\", such as 0.9");
     optimizer->op.kind = LS_OP_SGD;
-    optimizer->op.u.sgd = (ls_sgd){.momentum = (float)momentum,
-                                        .weight_decay = (float)weight_decay,
-                                        .nesterov = nesterov};
+    optimizer->op.u.sgd = (ls_sgd){
+        .momentum = (float)momentum, .weight_decay = (float)weight_decay, .nesterov = nesterov};
     optimizer->slots = momentum > 0;
 }
 

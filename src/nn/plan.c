@@ -326,7 +326,8 @@ static void node_name(char *out, size_t size, const ls_plan *plan, const ls_node
     const char *dot = strrchr(first->name, '.');
     const char *own = dot ? dot + 1 : first->name; /* behind a block's prefix */
     snprintf(out, size, "%.*s%s%s%s%s%s", (int)(own - first->name), first->name,
-             isdigit((unsigned char)own[0]) ? first->type->name : own, f->add >= 0 ? "+add" : "", f->relu >= 0 ? "+relu" : "", f->pool >= 0 ? "+" : "",
+             isdigit((unsigned char)own[0]) ? first->type->name : own, f->add >= 0 ? "+add" : "",
+             f->relu >= 0 ? "+relu" : "", f->pool >= 0 ? "+" : "",
              f->pool >= 0 ? layer[f->pool].type->name : "");
 }
 

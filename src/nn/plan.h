@@ -26,9 +26,9 @@
 
 /* The gradient of one of a node's inputs. */
 typedef struct ls_node_dx {
-    size_t at;   /* offset in the activations */
-    int add;     /* non-zero: to be added to the input's dy, which a later node has begun */
-    float *sum;  /* the two, once bound */
+    size_t at;  /* offset in the activations */
+    int add;    /* non-zero: to be added to the input's dy, which a later node has begun */
+    float *sum; /* the two, once bound */
     const float *part;
     size_t count;
 } ls_node_dx;
@@ -36,11 +36,11 @@ typedef struct ls_node_dx {
 /* One op. */
 typedef struct ls_node {
     ls_op *op;
-    ls_fuse_form form;     /* the layers it does; first −1: only makes a vector for the loss */
+    ls_fuse_form form; /* the layers it does; first −1: only makes a vector for the loss */
     int inputs;
-    int input[LS_INPUTS];  /* the nodes whose y it reads, LS_INPUT: the gathered rows */
-    int backward;          /* whether backward is called: it or something before it learns */
-    int needs_dx;          /* whether something before it learns */
+    int input[LS_INPUTS]; /* the nodes whose y it reads, LS_INPUT: the gathered rows */
+    int backward;         /* whether backward is called: it or something before it learns */
+    int needs_dx;         /* whether something before it learns */
     ls_node_dx dx[LS_INPUTS];
     size_t y_at, dy_at, saved_at; /* offsets in the activations */
 } ls_node;
@@ -58,9 +58,9 @@ typedef struct ls_plan {
     int *node_of;            /* of each layer: 1 + the node that does it; 0: none does */
     ls_op *loss[LS_SUBSETS]; /* LS_TRAIN: with gradient, NULL when never trained; LS_TEST: not */
     size_t x_at, labels_at, loss_saved_at[LS_SUBSETS];
-    size_t activation_bytes;  /* as planned */
-    size_t unshared_bytes;    /* if each buffer had memory of its own */
-    size_t live_bytes;        /* the most in use at one time: no plan could do with less */
+    size_t activation_bytes; /* as planned */
+    size_t unshared_bytes;   /* if each buffer had memory of its own */
+    size_t live_bytes;       /* the most in use at one time: no plan could do with less */
     size_t scratch_bytes;
 } ls_plan;
 

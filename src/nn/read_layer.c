@@ -121,8 +121,8 @@ static int resolve(const ls_reader *r, const ls_scope *scope, const char *name)
     return layer < 0 && !scope->use ? find_block(r, name) : layer;
 }
 
-static void fail_reference(const ls_reader *r, const ls_scope *scope, ls_fields *f,
-                           const char *key, const char *name)
+static void fail_reference(const ls_reader *r, const ls_scope *scope, ls_fields *f, const char *key,
+                           const char *name)
 {
     const char *names[LS_MODEL_LAYERS + 1] = {"input"};
     const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
@@ -173,8 +173,9 @@ static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *lay
         return;
     layer->input[1] = ls_read_reference(r, scope, f, "with", LS_INPUT);
     if (f->status == LS_OK && !cJSON_HasObjectItem(f->object, "with"))
-        ls_fields_fail(f, NULL, "\"with\" is missing; name the layer whose output is added, or "
-                                "\"input\"");
+        ls_fields_fail(f, NULL,
+                       "\"with\" is missing; name the layer whose output is added, or "
+                       "\"input\"");
 }
 
 /* ---- the layer ------------------------------------------------------------------------------ */

@@ -2,8 +2,8 @@
 #ifndef NN_READER_H
 #define NN_READER_H
 
-#include "json/fields.h"
 #include "nn/model.h"
+#include "json/fields.h"
 
 /* Where layers are being read: the model's own list, or one copy of a block. */
 typedef struct ls_scope {
@@ -27,9 +27,9 @@ typedef struct ls_block_name {
 typedef struct ls_reader {
     ls_model *model; /* its `layers` counts those read so far */
     const ls_json *doc;
-    const cJSON *blocks;    /* the object of blocks, or NULL */
-    ls_layer_place *place;  /* of each layer */
-    ls_block_name *block;   /* room for one per use */
+    const cJSON *blocks;   /* the object of blocks, or NULL */
+    ls_layer_place *place; /* of each layer */
+    ls_block_name *block;  /* room for one per use */
     int block_names;
     ls_error *err;
 } ls_reader;

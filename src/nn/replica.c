@@ -169,7 +169,8 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
         if (desc->data[s].images)
             rc = copy_subset(r, s, &desc->data[s], err);
     if (rc == LS_OK)
-        rc = ls_replica_alloc(r, &rows, r->most_rows * sizeof(uint32_t), &r->memory.activations, err);
+        rc = ls_replica_alloc(r, &rows, r->most_rows * sizeof(uint32_t), &r->memory.activations,
+                              err);
     r->device_rows = rows;
     return rc == LS_OK ? r->device->ops->sync(r->device, NULL, err) : rc;
 }

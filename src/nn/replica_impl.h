@@ -20,7 +20,7 @@ struct ls_replica {
     ls_plan **plan; /* most rows first: its ops define the layout of parameters */
     int plans;
     ls_op *update;
-    ls_op **running;  /* one per layer with running statistics */
+    ls_op **running; /* one per layer with running statistics */
     int runnings;
     size_t *param_at; /* [layer · LS_OP_PARAMS + k]: offset in every arena */
     size_t *stat_at;  /* [layer]: of its running statistics, in every arena */

@@ -25,8 +25,10 @@ static void read_channels(ls_fields *f, const char *key, double min, float out[4
         const cJSON *value =
             cJSON_IsArray(node) ? cJSON_GetArrayItem(node, i < count ? i : count - 1) : node;
         if (!cJSON_IsNumber(value) || value->valuedouble < min || value->valuedouble > 1e6)
-            ls_fields_fail(f, value, "%s: expected numbers from %g to 1e6, in units of the full "
-                           "pixel range", key, min);
+            ls_fields_fail(f, value,
+                           "%s: expected numbers from %g to 1e6, in units of the full "
+                           "pixel range",
+                           key, min);
         else
             out[i] = (float)value->valuedouble;
     }
@@ -55,8 +57,10 @@ static void read_capacity(ls_config *c, ls_fields *f)
     if (!node)
         return;
     if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) > LS_DEVICES_MAX)
-        ls_fields_fail(f, node, "capacity: expected an array with one number per device, such as "
-                       "[1, 2], found %s", ls_json_kind(node));
+        ls_fields_fail(f, node,
+                       "capacity: expected an array with one number per device, such as "
+                       "[1, 2], found %s",
+                       ls_json_kind(node));
     cJSON_ArrayForEach(item, node)
     {
         if (!cJSON_IsNumber(item) || !(item->valuedouble > 0) || item->valuedouble > 1e6)
@@ -218,8 +222,8 @@ static int read_document(ls_config *c, const ls_trainer_options *o, ls_error *er
     if (o->config_path)
         status = ls_json_read_file(&c->doc, o->config_path, o->host, err);
     else if (o->config_text)
-        status = ls_json_parse(&c->doc, "config", o->config_text, strlen(o->config_text), o->host,
-                               err);
+        status =
+            ls_json_parse(&c->doc, "config", o->config_text, strlen(o->config_text), o->host, err);
     else
         status = ls_fail(err, LS_EINVAL, "neither config_path nor config_text is set");
     for (int i = 0; status == LS_OK && i < o->set_count; i++)

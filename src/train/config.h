@@ -4,36 +4,36 @@
 
 #include "comm/comm.h"
 #include "device/device_list.h"
-#include "json/json.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
 #include "train/schedule.h"
+#include "json/json.h"
 
 #include <lockstep/trainer.h>
 
 typedef struct ls_config {
-    ls_json *doc;             /* owned: texts and nodes below belong to it */
-    ls_json *model_doc;       /* the model's file, when it is not inline; owned */
-    const cJSON *model;       /* the model object, in one of the two */
-    const char *model_path;   /* NULL: inline */
+    ls_json *doc;           /* owned: texts and nodes below belong to it */
+    ls_json *model_doc;     /* the model's file, when it is not inline; owned */
+    const cJSON *model;     /* the model object, in one of the two */
+    const char *model_path; /* NULL: inline */
     const char *name;
     const char *data_name, *data_path; /* data_path NULL: search */
-    long data_limit;          /* training rows, 0: all */
+    long data_limit;                   /* training rows, 0: all */
     const char *devices;
     long batch_size, epochs, eval_every, threads;
-    long shards;              /* 0: one per device */
+    long shards; /* 0: one per device */
     uint64_t seed;
-    int nominal;              /* divide by batch_size, not by the rows of the minibatch */
+    int nominal; /* divide by batch_size, not by the rows of the minibatch */
     const ls_comm_type *allreduce;
     ls_optimizer optimizer;
     ls_init init;
     ls_schedule schedule;
-    int linear_scaling;       /* lr is meant for a minibatch of 256 rows, and scaled with batch_size */
+    int linear_scaling; /* lr is meant for a minibatch of 256 rows, and scaled with batch_size */
     double label_smoothing;
-    ls_gather preprocessing;  /* normalisation, and augmentation of training rows */
-    int capacities;           /* 0: devices are equal; else one number per device */
+    ls_gather preprocessing; /* normalisation, and augmentation of training rows */
+    int capacities;          /* 0: devices are equal; else one number per device */
     double capacity[LS_DEVICES_MAX];
-    const char *run_dir;      /* "": none; NULL: runs/<time>-<name> */
+    const char *run_dir; /* "": none; NULL: runs/<time>-<name> */
     const ls_host *host;
 } ls_config;
 

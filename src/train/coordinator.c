@@ -65,9 +65,9 @@ static void fill_range(ls_range *range, const coordination *c, uint32_t steps)
     range->rows = t->permutation[c->epoch % 2] + first_row;
     range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
     for (uint32_t i = 0; i < steps; i++)
-        range->lr[i] = (float)ls_schedule_rate(&t->config.schedule, ls_config_lr(&t->config),
-                                               range->first_step + i, c->steps,
-                                               (uint64_t)t->config.epochs);
+        range->lr[i] =
+            (float)ls_schedule_rate(&t->config.schedule, ls_config_lr(&t->config),
+                                    range->first_step + i, c->steps, (uint64_t)t->config.epochs);
 }
 
 /* The slot is free: its previous item's reports have been read, or more items would be in flight
@@ -226,7 +226,8 @@ static int evaluate(coordination *c, int *evaluated, ls_error *err)
     if (status == LS_OK && !isfinite(sum.loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "
-                         "optimizer.lr", (unsigned)c->epoch + 1);
+                         "optimizer.lr",
+                         (unsigned)c->epoch + 1);
     return status;
 }
 
@@ -260,7 +261,8 @@ static int run_epoch(coordination *c, ls_error *err)
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
 {
     uint32_t rows = ls_subset_rows(t, LS_TRAIN), batch = (uint32_t)t->config.batch_size;
-    coordination c = {.t = t, .rows = rows, .steps = (uint32_t)(((uint64_t)rows + batch - 1) / batch)};
+    coordination c = {
+        .t = t, .rows = rows, .steps = (uint32_t)(((uint64_t)rows + batch - 1) / batch)};
     int status = LS_OK;
     for (; status == LS_OK && c.epoch < (uint32_t)t->config.epochs && !stopping(t); c.epoch++)
         status = run_epoch(&c, err);

@@ -132,9 +132,10 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
     const ls_result *r = &t->result;
     ls_json_writer *w = begin(t, "run_end");
     put_time(w);
-    ls_json_put_string(w, "status", status == LS_OK             ? "finished"
-                                    : status == LS_EINTERRUPTED ? "interrupted"
-                                                                : "failed");
+    ls_json_put_string(w, "status",
+                       status == LS_OK             ? "finished"
+                       : status == LS_EINTERRUPTED ? "interrupted"
+                                                   : "failed");
     if (status && status != LS_EINTERRUPTED)
         ls_json_put_string(w, "error", error);
     ls_json_put_int(w, "epochs", r->epochs);

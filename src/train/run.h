@@ -26,7 +26,7 @@ struct ls_trainer;
 typedef struct ls_range {
     struct ls_trainer *trainer;
     uint32_t epoch;
-    uint64_t first_step;  /* counted from the start of the run */
+    uint64_t first_step; /* counted from the start of the run */
     uint32_t steps;
     const uint32_t *rows; /* the minibatches, one after another */
     uint32_t row_count;   /* of all steps together; only the last may be ragged */
@@ -36,11 +36,11 @@ typedef struct ls_range {
 /* What a worker says of one step. */
 typedef struct ls_report {
     uint64_t step;
-    int status;      /* not LS_OK: the text is in the worker's `error` */
-    float loss;      /* of the whole minibatch, summed; the same from every worker */
+    int status; /* not LS_OK: the text is in the worker's `error` */
+    float loss; /* of the whole minibatch, summed; the same from every worker */
     float correct;
     float rows;
-    float lr;        /* it was applied with */
+    float lr; /* it was applied with */
     ls_replica_times times;
     ls_comm_times comm;
 } ls_report;
@@ -57,7 +57,7 @@ typedef struct ls_train_worker {
     ls_ring reports;
     ls_device_info info;
     ls_error error;
-    int failed;             /* a step failed: `error` says why, and no further step is begun */
+    int failed; /* a step failed: `error` says why, and no further step is begun */
     char own_cache_line[64];
 } ls_train_worker;
 
@@ -78,19 +78,19 @@ struct ls_trainer {
     int shards;
     ls_train_worker *worker;
     ls_comm_group *group;
-    float *canonical;          /* model->floats: the initial weights, later the final ones */
-    uint32_t *permutation[2];  /* training rows of even and odd epochs */
-    uint32_t *test_rows;       /* 0, 1, 2, … */
-    ls_tally *tally;           /* [evaluation minibatch][shard] */
+    float *canonical;         /* model->floats: the initial weights, later the final ones */
+    uint32_t *permutation[2]; /* training rows of even and odd epochs */
+    uint32_t *test_rows;      /* 0, 1, 2, … */
+    ls_tally *tally;          /* [evaluation minibatch][shard] */
     ls_range item[LS_IN_FLIGHT];
-    ls_report *reports;        /* of the step being collected, one per worker */
-    char *run_dir;             /* "" when there is none */
+    ls_report *reports; /* of the step being collected, one per worker */
+    char *run_dir;      /* "" when there is none */
     ls_sinks sinks;
     ls_summary summary;
     ls_result result;
     char data_text[160];
     char devices_text[512];
-    atomic_int stop;           /* set by ls_trainer_interrupt */
+    atomic_int stop; /* set by ls_trainer_interrupt */
     int ran;
 };
 

@@ -14,8 +14,8 @@ typedef enum ls_schedule_rule {
 
 typedef struct ls_schedule {
     ls_schedule_rule rule;
-    double warmup;  /* epochs in which the rate grows linearly from 0 to the full rate */
-    double every;   /* epochs */
+    double warmup; /* epochs in which the rate grows linearly from 0 to the full rate */
+    double every;  /* epochs */
     double gamma;
     double minimum; /* a fraction of the full rate */
 } ls_schedule;

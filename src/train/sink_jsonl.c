@@ -46,8 +46,10 @@ static int write_all(jsonl_sink *sink, const char *data, size_t length, ls_error
         if (n < 0) {
             int reason = errno;
             drop_half_line(sink, data, written);
-            return ls_fail(err, LS_EIO, "%.300s: cannot write metrics: %s; free some space, or "
-                           "choose another run_dir", sink->path, strerror(reason));
+            return ls_fail(err, LS_EIO,
+                           "%.300s: cannot write metrics: %s; free some space, or "
+                           "choose another run_dir",
+                           sink->path, strerror(reason));
         }
         written += (size_t)n;
     }
@@ -106,8 +108,8 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_host *host, ls_error
     sink->written_at = ls_now_ns();
     sink->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (sink->fd < 0) {
-        int status = ls_fail(err, LS_EIO, "%s: cannot create the metrics file: %s", path,
-                             strerror(errno));
+        int status =
+            ls_fail(err, LS_EIO, "%s: cannot create the metrics file: %s", path, strerror(errno));
         ls_free(host, copy);
         ls_free(host, sink);
         return status;

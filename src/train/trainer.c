@@ -28,7 +28,7 @@ static int open_data(ls_trainer *t, ls_error *err)
     int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
     if (status == LS_ECONFIG) /* its message begins with the key */
         return ls_config_fail(err, c,
-                              strncmp(cause.text, "data.limit", 10) == 0  ? "data.limit"
+                              strncmp(cause.text, "data.limit", 10) == 0 ? "data.limit"
                               : strncmp(cause.text, "data.path", 9) == 0 ? "data.path"
                                                                          : "data.name",
                               status, cause.text);
@@ -37,10 +37,9 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(t->data_text, sizeof t->data_text,
-             "%s%s: %u training and %u test images of %d×%d×%d", info->synthetic ? "SYNTHETIC " : "",
-             info->name, (unsigned)info->rows, (unsigned)ls_subset_rows(t, LS_TEST), info->channels,
-             info->height, info->width);
+    snprintf(t->data_text, sizeof t->data_text, "%s%s: %u training and %u test images of %d×%d×%d",
+             info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
+             (unsigned)ls_subset_rows(t, LS_TEST), info->channels, info->height, info->width);
     return LS_OK;
 }
 
@@ -104,15 +103,16 @@ static int open_pool(ls_trainer *t, ls_error *err)
     t->shards = c->shards ? (int)c->shards : t->workers;
     char text[200];
     if (c->capacities && c->capacities != t->workers) {
-        snprintf(text, sizeof text, "%d numbers for %d devices; give one per device",
-                 c->capacities, t->workers);
+        snprintf(text, sizeof text, "%d numbers for %d devices; give one per device", c->capacities,
+                 t->workers);
         return ls_config_fail(err, c, "capacity", LS_ECONFIG, text);
     }
     if (t->workers <= t->shards)
         return LS_OK;
     snprintf(text, sizeof text,
              "%d devices, but a minibatch has only %d shards; ask for at most %d devices, or set "
-             "shards to at least %d", t->workers, t->shards, t->shards, t->workers);
+             "shards to at least %d",
+             t->workers, t->shards, t->shards, t->workers);
     return ls_config_fail(err, c, "devices", LS_ECONFIG, text);
 }
 
@@ -208,7 +208,8 @@ static void summarise(ls_trainer *t)
         .batch_per_device = largest_share(t),
         .parameters = t->model->parameters,
         .parameter_bytes = t->model->parameters * sizeof(float),
-        .device_bytes = memory.arenas + memory.activations + memory.dataset,
+        .device_bytes =
+            memory.arenas + memory.activations + memory.dataset + ls_fold_bytes(&t->worker[0].fold),
         .run_dir = t->run_dir ? t->run_dir : "",
     };
     t->result.devices = t->devices_text;
@@ -232,9 +233,11 @@ static void warn(ls_trainer *t)
         ls_log(t->host, LS_LOG_INFO, "devices: auto takes at most one device per shard: %d",
                t->workers);
     if (per_shard % 16 != 0 || c->batch_size % t->shards != 0)
-        ls_log(t->host, LS_LOG_WARNING,
-               "%ld rows per shard are no multiple of 16: batch_size %ld and shards %d leave vector "
-               "units partly empty", per_shard, c->batch_size, t->shards);
+        ls_log(
+            t->host, LS_LOG_WARNING,
+            "%ld rows per shard are no multiple of 16: batch_size %ld and shards %d leave vector "
+            "units partly empty",
+            per_shard, c->batch_size, t->shards);
 }
 
 /* The config as indented JSON, owned by the caller. */
@@ -298,9 +301,9 @@ static int open_sinks(ls_trainer *t, ls_error *err)
 
 static int open_all(ls_trainer *t, ls_error *err)
 {
-    int (*const stages[])(ls_trainer *, ls_error *) = {open_data,    build_model, open_pool,
+    int (*const stages[])(ls_trainer *, ls_error *) = {open_data,     build_model,  open_pool,
                                                        allocate_rows, open_workers, open_group,
-                                                       open_run_dir, open_sinks};
+                                                       open_run_dir,  open_sinks};
     int status = LS_OK;
     if (!t->options.registry)
         status = ls_registry_create(&t->own_registry, t->host, err);

@@ -74,8 +74,8 @@ int ls_worker_open(const ls_worker *w, void *arg, ls_error *err)
     if (status)
         return status;
     return ls_fold_init(&mine->fold, mine->device, ls_replica_gradient_arena(mine->replica),
-                        ls_replica_floats(mine->replica), t->shards, mine->shard_lo,
-                        mine->shard_hi, err);
+                        ls_replica_floats(mine->replica), t->shards, mine->shard_lo, mine->shard_hi,
+                        err);
 }
 
 int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
@@ -109,8 +109,8 @@ static int compute_shards(ls_train_worker *mine, const uint32_t *rows, uint32_t 
     for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
         uint32_t first, count;
         shard_rows(mine->trainer, n, shard, &first, &count);
-        int status = ls_replica_gradient(mine->replica, rows + first, count, epoch,
-                                         &report->times, err);
+        int status =
+            ls_replica_gradient(mine->replica, rows + first, count, epoch, &report->times, err);
         if (status == LS_OK)
             status = ls_fold_push(&mine->fold, err);
         if (status)
@@ -129,16 +129,16 @@ static int merge_and_apply(ls_train_worker *mine, uint32_t n, float lr, ls_repor
     int status = t->group->type->all_reduce(mine->comm, NULL, mine->fold.stack, mine->fold.depth,
                                             total, &report->comm, err);
     if (status == LS_OK)
-        status = mine->device->ops->download(mine->device, NULL, tail, total + tail_at,
-                                             sizeof tail, err);
+        status = mine->device->ops->download(mine->device, NULL, tail, total + tail_at, sizeof tail,
+                                             err);
     if (status)
         return status;
     report->loss = tail[LS_TAIL_LOSS];
     report->correct = tail[LS_TAIL_CORRECT];
     report->rows = tail[LS_TAIL_ROWS];
     if (report->rows != (float)n)
-        return ls_fail(err, LS_EINTERNAL, "%g of %u rows were computed",
-                       (double)report->rows, (unsigned)n);
+        return ls_fail(err, LS_EINTERNAL, "%g of %u rows were computed", (double)report->rows,
+                       (unsigned)n);
     float divisor = (float)(t->config.nominal ? t->config.batch_size : (long)n);
     const ls_replica_step step = {
         .lr = lr, .scale = 1.0f / divisor, .rows = n, .number = report->step + 1};

@@ -59,7 +59,7 @@ static void blocks_are_written_out(void **state)
     assert_reads(m, "b.1.conv", "b.0.sum", NULL);
     assert_reads(m, "b.1.side", "b.0.sum", NULL);
     assert_reads(m, "2.conv", "first", NULL); /* a use without a name has its place as one */
-    assert_reads(m, "left", "b.1.sum", NULL);  /* a block's name is its last layer's output */
+    assert_reads(m, "left", "b.1.sum", NULL); /* a block's name is its last layer's output */
     assert_reads(m, "6", "2.sum", NULL);
     assert_reads(m, "8", "7", "x");
     const ls_layer *conv = &m->layer[layer_called(m, "2.conv")];
@@ -76,9 +76,8 @@ static void blocks_are_written_out(void **state)
 static void a_batch_norm_has_four_tensors_in_pytorchs_order(void **state)
 {
     (void)state;
-    static const char *const names[] = {"c.weight",         "c.bias",           "n.weight",
-                                        "n.bias",           "n.running_mean",   "n.running_var",
-                                        "3.weight",         "3.bias"};
+    static const char *const names[] = {"c.weight",       "c.bias",        "n.weight", "n.bias",
+                                        "n.running_mean", "n.running_var", "3.weight", "3.bias"};
     static const ls_start starts[] = {LS_START_DRAWN, LS_START_ZEROS, LS_START_ONES,
                                       LS_START_ZEROS, LS_START_ZEROS, LS_START_ONES,
                                       LS_START_DRAWN, LS_START_ZEROS};
@@ -105,6 +104,20 @@ static void a_batch_norm_has_four_tensors_in_pytorchs_order(void **state)
         assert_true(w[m->stat[0]->offset + k] == 0 && w[m->stat[1]->offset + k] == 1);
     }
     free(w);
+    free_model(m);
+}
+
+/* Two layers must not drop the same elements. */
+static void each_dropout_draws_from_a_stream_of_its_own(void **state)
+{
+    (void)state;
+    ls_model *m = make_model("[{\"type\":\"dropout\"},{\"type\":\"dropout\",\"p\":0.25},"
+                             "{\"type\":\"dense\",\"out\":3}]",
+                             (ls_shape){4, 1, 1}, 3);
+    const ls_dropout *a = &m->layer[0].op.u.dropout;
+    const ls_dropout *b = &m->layer[1].op.u.dropout;
+    assert_true(a->p == 0.5f && b->p == 0.25f);
+    assert_true(a->stream >= 0x1000 && b->stream > a->stream);
     free_model(m);
 }
 
@@ -261,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_written_out),
         cmocka_unit_test(a_batch_norm_has_four_tensors_in_pytorchs_order),
+        cmocka_unit_test(each_dropout_draws_from_a_stream_of_its_own),
         cmocka_unit_test(what_may_be_fused_is_offered),
         cmocka_unit_test(buffers_share_memory_when_they_may),
         cmocka_unit_test(random_buffers_never_overlap),

@@ -52,6 +52,7 @@ typedef struct bench_options {
     const char *json; /* NULL: small_json */
     ls_shape input;
     int block_rows, no_sharing;
+    int crop;
     float smoothing;
     uint64_t labels; /* seed of other labels, 0: the usual ones */
 } bench_options;
@@ -83,6 +84,8 @@ static void bench_begin(bench *b, const bench_options *o)
         .seed = 9,
         .no_sharing = o->no_sharing,
     };
+    desc.normalisation.crop = o->crop;
+    desc.normalisation.flip = o->crop > 0;
     must(ls_replica_create(&b->replica, &desc, &err), &err);
     must(ls_replica_import(b->replica, ls_replica_weight_arena(b->replica), b->weights, &err),
          &err);
@@ -110,8 +113,7 @@ static void assert_same_arena(const bench *a, const bench *b, ls_arena which)
 {
     size_t floats = ls_replica_floats(a->replica);
     assert_int_equal(floats, ls_replica_floats(b->replica));
-    assert_memory_equal(a->replica->arena[which], b->replica->arena[which],
-                        floats * sizeof(float));
+    assert_memory_equal(a->replica->arena[which], b->replica->arena[which], floats * sizeof(float));
 }
 
 /* ---- running statistics --------------------------------------------------------------------- */
@@ -327,6 +329,31 @@ static void sharing_memory_changes_no_bit(void **state)
     bench_end(&own);
 }
 
+/* ---- augmentation --------------------------------------------------------------------------- */
+
+static void only_training_changes_images(void **state)
+{
+    (void)state;
+    bench plain;
+    bench changed;
+    uint32_t rows[13] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9};
+    double loss[2];
+    double correct[2];
+    ls_error err = {0};
+    bench_begin(&plain, &(bench_options){0});
+    bench_begin(&changed, &(bench_options){.crop = 2});
+    gradient(&plain, 0, 13);
+    gradient(&changed, 0, 13);
+    assert_true(memcmp(plain.replica->arena[GRADIENT], changed.replica->arena[GRADIENT],
+                       ls_replica_tail_offset(plain.replica) * sizeof(float)) != 0);
+    must(ls_replica_evaluate(plain.replica, LS_TEST, rows, 13, &loss[0], &correct[0], &err), &err);
+    must(ls_replica_evaluate(changed.replica, LS_TEST, rows, 13, &loss[1], &correct[1], &err),
+         &err);
+    assert_true(loss[0] == loss[1] && correct[0] == correct[1]);
+    bench_end(&plain);
+    bench_end(&changed);
+}
+
 /* ---- label smoothing ------------------------------------------------------------------------ */
 
 static void fully_smoothed_labels_do_not_matter(void **state)
@@ -334,8 +361,8 @@ static void fully_smoothed_labels_do_not_matter(void **state)
     (void)state;
     bench b[4];
     for (int i = 0; i < 4; i++) {
-        bench_begin(&b[i], &(bench_options){.smoothing = i < 2 ? 1.0f : 0.5f,
-                                            .labels = i % 2 ? 77 : 0});
+        bench_begin(&b[i],
+                    &(bench_options){.smoothing = i < 2 ? 1.0f : 0.5f, .labels = i % 2 ? 77 : 0});
         gradient(&b[i], 0, 13);
     }
     const size_t parameters = ls_replica_tail_offset(b[0].replica) * sizeof(float);
@@ -414,11 +441,8 @@ static void resnets_memory_is_planned_well(void **state)
     ls_device *device = open_ref64(NULL);
     for (int training = 0; training < 2; training++) {
         ls_plan *plan = NULL;
-        ls_plan_desc desc = {.device = device,
-                             .model = m,
-                             .uses = {1, 1},
-                             .rows = 32,
-                             .training = training};
+        ls_plan_desc desc = {
+            .device = device, .model = m, .uses = {1, 1}, .rows = 32, .training = training};
         must(ls_plan_create(&plan, &desc, &err), &err);
         printf("  32 rows, %s: %.1f MB planned, %.1f MB at least, %.1f MB without sharing\n",
                training ? "training" : "evaluation", (double)plan->activation_bytes / 1e6,
@@ -441,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_shard_with_batch_norm_is_never_cut),
         cmocka_unit_test(any_number_of_workers_gives_the_same_bits),
         cmocka_unit_test(sharing_memory_changes_no_bit),
+        cmocka_unit_test(only_training_changes_images),
         cmocka_unit_test(fully_smoothed_labels_do_not_matter),
         cmocka_unit_test(resnets_first_logits_are_next_to_nothing),
         cmocka_unit_test(resnets_memory_is_planned_well),

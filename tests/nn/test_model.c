@@ -230,6 +230,52 @@ static void sgd_reads_its_keys(void **state)
     assert_int_equal(o.slots, 1);
     o.type->set_count(&o.op, 48);
     assert_int_equal(o.op.u.sgd.count, 48);
+    must(parse_optimizer(&o, "{\"lr\":1,\"momentum\":0.5,\"nesterov\":true}", &err), &err);
+    assert_true(o.op.u.sgd.nesterov);
+}
+
+static void adamw_reads_its_keys(void **state)
+{
+    (void)state;
+    ls_optimizer o;
+    ls_error err = {0};
+    must(parse_optimizer(&o, "{\"name\":\"adamw\",\"lr\":0.25}", &err), &err);
+    const ls_adamw *a = &o.op.u.adamw;
+    assert_int_equal(o.op.kind, LS_OP_ADAMW);
+    assert_int_equal(o.slots, 2);
+    assert_true(a->beta1 == 0.9f && a->beta2 == 0.999f && a->epsilon == 1e-8f);
+    assert_true(a->weight_decay == 0.01f);
+    must(parse_optimizer(&o,
+                         "{\"name\":\"adamw\",\"lr\":1,\"beta1\":0.5,\"beta2\":0.75,"
+                         "\"epsilon\":0.125,\"weight_decay\":0}",
+                         &err),
+         &err);
+    assert_true(a->beta1 == 0.5f && a->beta2 == 0.75f && a->epsilon == 0.125f);
+    assert_true(a->weight_decay == 0);
+    o.type->set_count(&o.op, 48);
+    assert_int_equal(a->count, 48);
+}
+
+/* What is written is what parse reads, with the defaults filled in. */
+static void an_optimizer_is_written_as_it_is_read(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"name\":\"sgd\",\"lr\":0.5,\"momentum\":0.25,\"weight_decay\":0,\"nesterov\":true}",
+        "{\"name\":\"adamw\",\"lr\":0.5,\"beta1\":0.9,\"beta2\":0.999,\"epsilon\":1e-08,"
+        "\"weight_decay\":0.01}",
+    };
+    for (int i = 0; i < 2; i++) {
+        ls_optimizer o;
+        ls_error err = {0};
+        ls_json_writer w;
+        size_t length;
+        must(parse_optimizer(&o, texts[i], &err), &err);
+        ls_json_writer_init(&w, 0, NULL);
+        ls_optimizer_write(&w, NULL, &o);
+        assert_string_equal(ls_json_writer_text(&w, &length, &err), texts[i]);
+        ls_json_writer_fini(&w);
+    }
 }
 
 static void a_bad_optimizer_is_refused_with_its_message(void **state)
@@ -298,6 +344,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_impossible_input_is_refused),
         cmocka_unit_test(a_failed_allocation_leaks_nothing),
         cmocka_unit_test(sgd_reads_its_keys),
+        cmocka_unit_test(adamw_reads_its_keys),
+        cmocka_unit_test(an_optimizer_is_written_as_it_is_read),
         cmocka_unit_test(a_bad_optimizer_is_refused_with_its_message),
     };
     if (argc > 1 && strcmp(argv[1], "--messages") == 0)

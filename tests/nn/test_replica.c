@@ -337,7 +337,8 @@ static void a_replica_without_optimizer_only_evaluates(void **state)
     assert_true(loss > 0);
     assert_null(ls_replica_gradient_arena(b.replica));
     assert_int_equal(ls_replica_gradient(b.replica, rows, 5, 0, NULL, &err), LS_EINVAL);
-    assert_int_equal(ls_replica_apply(b.replica, &(ls_replica_step){1, 1, 5, 1}, NULL, &err), LS_EINVAL);
+    assert_int_equal(ls_replica_apply(b.replica, &(ls_replica_step){1, 1, 5, 1}, NULL, &err),
+                     LS_EINVAL);
     assert_int_equal(ls_replica_evaluate(b.replica, LS_TRAIN, rows, 5, &loss, &correct, &err),
                      LS_EINVAL);
     assert_string_equal(err.text, "replica: it was made without training data");

@@ -99,6 +99,45 @@ static void the_hash_covers_the_weights_in_model_order(void **state)
     free_model(m);
 }
 
+/* Saved and hashed with the weights, in PyTorch's order and under its names; but gradients have
+ * none. */
+static void running_statistics_belong_to_the_weights(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"n.weight", "n.bias", "n.running_mean", "n.running_var",
+                                        "2.weight"};
+    char hex[2][65];
+    scratch s;
+    ls_error err = {0};
+    size_t size;
+    scratch_begin(&s);
+    ls_model *m = make_model("[{\"type\":\"batch_norm\",\"name\":\"n\"},"
+                             "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]",
+                             (ls_shape){2, 2, 2}, 3);
+    float *w = calloc(m->floats, sizeof *w);
+    float *got = calloc(m->floats, sizeof *got);
+    fill_weights(w, m, 1, 3);
+    const char *path = scratch_path(&s, "bn.safetensors");
+    must(ls_safetensors_save(path, m, w, NULL, &err), &err);
+    must(ls_safetensors_load(got, path, m, "", NULL, &err), &err);
+    assert_memory_equal(got, w, m->floats * sizeof *w);
+    char *file = read_whole(path, &size);
+    const char *at = file + 8;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        at = strstr(at, names[i]);
+        assert_non_null(at);
+    }
+    free(file);
+    ls_weights_sha256(hex[0], m, w);
+    w[m->stat[1]->offset] += 1;
+    ls_weights_sha256(hex[1], m, w);
+    assert_string_not_equal(hex[0], hex[1]);
+    free(w);
+    free(got);
+    free_model(m);
+    scratch_end(&s);
+}
+
 /* ---- other people's files ---- */
 
 /* A file with this header, padded with spaces, and `count` bytes of data. */
@@ -138,6 +177,31 @@ static void halves_are_widened_and_prefixes_obeyed(void **state)
     must(ls_safetensors_load(got, path, m, "grad.", NULL, &err), &err);
     assert_memory_equal(got, want, sizeof want);
     assert_int_equal(ls_safetensors_load(got, path, m, "", NULL, &err), LS_EDATA);
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void gradients_need_no_running_statistics(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"grad.fc.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"
+        "\"grad.fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[24,36]},"
+        "\"grad.n.weight\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[36,48]},"
+        "\"grad.n.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[48,60]}}";
+    float data[15];
+    float got[21] = {0};
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model("[{\"type\":\"dense\",\"name\":\"fc\",\"out\":3},"
+                             "{\"type\":\"batch_norm\",\"name\":\"n\"}]",
+                             small_input, 3);
+    fill_uniform(data, 15, 1, 2);
+    const char *path = write_file(&s, header, data, sizeof data);
+    must(ls_safetensors_load(got, path, m, "grad.", NULL, &err), &err);
+    assert_memory_equal(got, data, sizeof data);
+    assert_true(got[15] == 0);
     free_model(m);
     scratch_end(&s);
 }
@@ -369,7 +433,9 @@ int main(void)
         cmocka_unit_test(what_is_saved_is_loaded_bit_for_bit),
         cmocka_unit_test(the_file_is_what_the_format_says),
         cmocka_unit_test(the_hash_covers_the_weights_in_model_order),
+        cmocka_unit_test(running_statistics_belong_to_the_weights),
         cmocka_unit_test(halves_are_widened_and_prefixes_obeyed),
+        cmocka_unit_test(gradients_need_no_running_statistics),
         cmocka_unit_test(infinite_halves_stay_infinite),
         cmocka_unit_test(a_wrong_header_is_refused_with_its_message),
         cmocka_unit_test(what_is_no_file_is_refused),

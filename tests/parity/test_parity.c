@@ -7,11 +7,11 @@
 #include "parity/parity_devices.h"
 
 // clang-format off: cmocka wants these before it
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 // clang-format on
 #include <math.h>
 #include <stdio.h>
@@ -138,7 +138,8 @@ static double gradient(bench *b, uint32_t first)
     }
     assert_int_equal(b->fold.depth, 1);
     OK(d->ops->copy(d, NULL, total, b->fold.stack[0].data, floats * sizeof(float), &shared.err));
-    OK(d->ops->download(d, NULL, tail, total + ls_replica_tail_offset(b->replica), sizeof tail, &shared.err));
+    OK(d->ops->download(d, NULL, tail, total + ls_replica_tail_offset(b->replica), sizeof tail,
+                        &shared.err));
     OK(d->ops->sync(d, NULL, &shared.err));
     assert_true(tail[LS_TAIL_ROWS] == BATCH);
     return (double)tail[LS_TAIL_LOSS] / BATCH;

@@ -1,11 +1,11 @@
 #include "train/schedule.h"
 
 // clang-format off: cmocka wants these before it
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 // clang-format on
 #include <math.h>
 #include <string.h>
