@@ -6,17 +6,16 @@
 #include "nn/safetensors.h"
 #include "parity/parity_devices.h"
 
-// clang-format off: cmocka wants these before it
-#include <cmocka.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-// clang-format on
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 enum { BATCH = 256, SHARDS = 8, STEPS = 10 };
 

@@ -1,14 +1,13 @@
 #include "train/schedule.h"
 
-// clang-format off: cmocka wants these before it
-#include <cmocka.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-// clang-format on
-#include <math.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 static int read(ls_schedule *out, const char *text, ls_error *err)
 {
