@@ -240,7 +240,8 @@ def main():
                         help="folder of the gzipped IDX files (default: %(default)s)")
     parser.add_argument("--activation", choices=ACTIVATIONS, action="append",
                         help="one only (default: both)")
-    parser.add_argument("--seeds", type=int, default=5, help="with relu (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=5, help="with relu; with tanh 1 (default:"
+                        " %(default)s)")
     parser.add_argument("--states", type=Path, help="folder to keep the trained states in, and to"
                         " take them from")
     parser.add_argument("--train-dtype", choices=("float32", "float64"), default="float32",
