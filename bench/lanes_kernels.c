@@ -46,6 +46,7 @@ static double now(void)
 
 /* Twelve independent chains of multiply-adds: two units of latency four or five need ten. */
 /* clang-format off */
+/* NOLINTBEGIN(bugprone-macro-parentheses): names and attributes take no parentheses */
 #define PEAK(name, target, lanes) \
     typedef float name##_vec __attribute__((vector_size(lanes * 4))); \
     target CONTRACTED static float name(long steps) \
@@ -63,6 +64,7 @@ static double now(void)
             sum += a[i]; \
         return sum[0]; \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 /* clang-format on */
 
 #if defined(__x86_64__)

@@ -21,7 +21,7 @@ typedef struct demo_devices {
 } demo_devices;
 
 /* Opens the devices of the program's first argument, "cpu:2" without one. */
-void demo_open(demo_devices *out, int argc, char **argv);
+void demo_open(demo_devices *d, int argc, char **argv);
 void demo_close(demo_devices *devices);
 
 /* Runs `job` once on every device's worker, and waits. */

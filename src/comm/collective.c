@@ -36,7 +36,7 @@ static int find_type(const ls_comm_type **out, const char *name, ls_error *err)
     const char *names[8];
     char list[128] = "";
     size_t count = 0;
-    for (; types[count] && count < sizeof names / sizeof *names; count++) {
+    for (; count < sizeof names / sizeof *names && types[count]; count++) {
         names[count] = types[count]->name;
         if (!name || strcmp(name, names[count]) == 0) {
             *out = types[count];
@@ -107,8 +107,9 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
     return LS_OK;
 }
 
-void ls_collective_destroy(ls_collective *c)
+void ls_collective_destroy(ls_collective *group)
 {
+    ls_collective *c = group;
     if (!c)
         return;
     for (int r = 0; c->member && r < c->ranks; r++) {
@@ -123,8 +124,9 @@ void ls_collective_destroy(ls_collective *c)
     ls_free(c->host, c);
 }
 
-void ls_collective_abort(ls_collective *c)
+void ls_collective_abort(ls_collective *group)
 {
+    ls_collective *c = group;
     c->group->type->abort(c->group);
 }
 
@@ -174,9 +176,10 @@ static int reduce(ls_collective *c, int rank, const float *in, float *out, ls_er
     return status;
 }
 
-int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
+int ls_all_reduce(ls_collective *group, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err)
 {
+    ls_collective *c = group;
     int status = rank >= 0 && rank < c->ranks
                      ? join(c, rank, device, err)
                      : ls_fail(err, LS_EINVAL, "ls_all_reduce: rank %d of %d does not exist", rank,

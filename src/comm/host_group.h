@@ -27,9 +27,9 @@ typedef struct ls_host_comm {
 } ls_host_comm;
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
-void ls_host_group_destroy(ls_comm_group *group);
-void ls_host_group_abort(ls_comm_group *group);
-int ls_host_join(ls_comm **out, ls_comm_group *group, int rank, ls_device *device, ls_error *err);
+void ls_host_group_destroy(ls_comm_group *base);
+void ls_host_group_abort(ls_comm_group *base);
+int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device, ls_error *err);
 void ls_host_leave(ls_comm *comm);
 
 /* Shows the rank's data to the others and waits for theirs. */

@@ -18,7 +18,7 @@ typedef struct ls_lanes_conv_op {
 void ls_lanes_conv_pad(const ls_lanes_conv *c, const float *x, float *out);
 
 /* The op's backward slot, and the floats of scratch that it takes. */
-int ls_lanes_conv_backward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
+int ls_lanes_conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err);
 size_t ls_lanes_conv_backward_floats(const ls_lanes_conv_op *op);
 
 /* Floats of the parameters, padding included. */

@@ -88,7 +88,7 @@ const char *ls_json_kind(const cJSON *node);
  * JSON. Errors: LS_EINVAL (no '=', an empty key), LS_ECONFIG (the way leads through something
  * that is neither object nor array, or the value is malformed), LS_ENOMEM. The document is
  * unchanged then, but for objects made on the way. */
-int ls_json_set(ls_json *doc, const char *assignment, ls_error *err);
+int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err);
 
 /* Writes a tree; `key` as for the writer's other calls. */
 void ls_json_put_node(ls_json_writer *w, const char *key, const cJSON *node);

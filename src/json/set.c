@@ -212,12 +212,12 @@ static int assign(assignment *a)
     return rc;
 }
 
-int ls_json_set(ls_json *doc, const char *text, ls_error *err)
+int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err)
 {
     assignment a = {.doc = doc, .err = err};
-    int rc = add_label(&a, text);
+    int rc = add_label(&a, assignment_text);
     if (rc == LS_OK)
-        rc = split_path(&a, text);
+        rc = split_path(&a, assignment_text);
     if (rc == LS_OK)
         rc = assign(&a);
     ls_free(doc->host, a.path);

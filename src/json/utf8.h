@@ -5,6 +5,6 @@
 #include <stddef.h>
 
 /* How many bytes the UTF-8 character at `text` has (1 … 4), or 0 when it is not valid. */
-size_t ls_json_utf8_length(const unsigned char *text, size_t available);
+size_t ls_json_utf8_length(const unsigned char *p, size_t available);
 
 #endif

@@ -57,6 +57,8 @@ static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape 
     desc.training = plan->training;
     desc.needs_dx =
         plan->training && learns_before(plan->model, reader >= 0 ? reader : plan->model->layers);
+    /* The layout is the device's own: it does not point into desc. */
+    /* cppcheck-suppress returnDanglingLifetime */
     return ops->preferred_layout(plan->device, &desc);
 }
 

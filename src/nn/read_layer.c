@@ -46,7 +46,7 @@ static void read_type(ls_layer *layer, ls_fields *f)
     const ls_layer_type *const *types = ls_layer_types();
     const char *names[TYPES_MAX + 1] = {0};
     int type;
-    for (int i = 0; types[i] && i < TYPES_MAX; i++)
+    for (int i = 0; i < TYPES_MAX && types[i]; i++)
         names[i] = types[i]->name;
     if (ls_field_choice(f, "type", names, NULL, &type))
         layer->type = types[type];

@@ -62,6 +62,6 @@ int ls_check_blocks(const ls_reader *r, const cJSON *list);
 int ls_count_layers(const ls_reader *r, const cJSON *node);
 
 /* Writes out {"block": …}: all layers of all its repetitions. */
-int ls_read_block(ls_reader *r, const ls_scope *outer, int position, const cJSON *use);
+int ls_read_block(ls_reader *r, const ls_scope *outer, int position, const cJSON *node);
 
 #endif

@@ -120,7 +120,7 @@ static void read_allreduce(ls_config *c, ls_fields *f)
     const char *names[9] = {0};
     const int ordered = 0;
     int choice = 0;
-    for (int i = 0; types[i] && i < 8; i++)
+    for (int i = 0; i < 8 && types[i]; i++)
         names[i] = types[i]->name;
     ls_field_choice(f, "allreduce", names, &ordered, &choice);
     c->allreduce = types[choice];

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Every way in which a config can be wrong: the exact message, and exit code 78 (66 where a file is
 # missing, 64 where an argument is).
+# shellcheck disable=SC1091 # expect.sh lies beside this script
+# shellcheck disable=SC2016 # the backquotes are part of the messages
 . "$(dirname "$0")/expect.sh"
 
 # expect_bad_text TEXT MESSAGE: a config of exactly this text.

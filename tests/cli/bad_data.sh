@@ -1,10 +1,12 @@
 #!/bin/sh
 # Every way in which data files can be missing or damaged: the exact message, and the exit code (65
 # for bad data, 66 for missing data, 74 where the system cannot read it).
+# shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 
 # The four bytes of a big-endian number below 2²⁴.
 number() {
+    # shellcheck disable=SC2059 # the format is the octal escapes themselves
     printf "\\000\\$(printf %03o $(($1 / 65536)))\\$(printf %03o $(($1 / 256 % 256)))\\$(printf %03o $(($1 % 256)))"
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Output that cannot be written: the exact message, exit code 74, and whole lines in what was
 # written. Readers that leave early lose nothing. $2 is check_metrics.
+# shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2
 fix='choose another run_dir, or --set run_dir=null for none'
@@ -36,6 +37,7 @@ run own.json
 expect_code 0
 run own.json
 expect_code 0
+# shellcheck disable=SC2012 # the names are plain, and only counted
 [ "$(ls -d runs/2*-small* | wc -l)" -eq 2 ] || fail 'expected two run directories'
 
 # ---- a disk that is full ----
@@ -67,6 +69,7 @@ grep -q 'trainer: limited/.*: .*: File too large' stderr.txt || fail 'expected t
 [ -s limited/metrics.jsonl ] || fail 'expected the records that did fit'
 "$check" --cut limited/metrics.jsonl >check.txt || fail "$(cat check.txt)"
 [ ! -e limited/weights.safetensors ] || fail 'expected no half of a weights file'
+# shellcheck disable=SC2012 # the names are plain, and only counted
 [ "$(ls limited | wc -l)" -eq 2 ] || fail 'expected config and metrics alone'
 
 # The real thing, where mounting is allowed.

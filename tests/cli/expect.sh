@@ -8,6 +8,8 @@
 #
 # A failed expectation prints what was found; `finish` exits with 1 if there was one.
 
+# shellcheck shell=sh
+# shellcheck disable=SC2034 # closing_line is for the scripts that read this
 program=$1
 set -u
 LC_ALL=C

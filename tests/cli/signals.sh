@@ -1,6 +1,7 @@
 #!/bin/sh
 # SIGINT and SIGTERM: the step is finished, the weights are written, exit code 130. A second one
 # leaves at once. $2 is check_metrics.
+# shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2
 

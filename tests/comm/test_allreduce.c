@@ -145,7 +145,7 @@ static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
             double sum = 0, size = 0;
             for (int s = 0; s < shards; s++) {
                 sum += leaves[(size_t)s * floats + i];
-                size += fabs(leaves[(size_t)s * floats + i]);
+                size += (double)fabsf(leaves[(size_t)s * floats + i]);
             }
             for (int r = 0; r < ranks; r++) {
                 assert_true(fabs(f.total[STEPS - 1][r][i] - sum) <= 1e-6 * size);

@@ -102,7 +102,7 @@ static int reduce_rounds(const ls_worker *w, void *arg, ls_error *err)
         status = ls_all_reduce(f->group, w->index, ls_worker_device(w), in, out, err);
         memcpy(f->found[round][w->index], out, f->floats * sizeof *out);
     }
-    if (!f->in_place)
+    if (out != in)
         free(out);
     free(in);
     return status;

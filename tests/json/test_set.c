@@ -134,9 +134,9 @@ static void a_value_set_again_and_again_has_the_last_place(void **state)
     ls_json *doc = *state;
     char assignment[16] = "lr=0";
     char expected[32];
-    for (char digit = '0'; digit <= '9'; digit++) {
+    for (int digit = '0'; digit <= '9'; digit++) {
         ls_error err;
-        assignment[3] = digit;
+        assignment[3] = (char)digit;
         assert_int_equal(ls_json_set(doc, assignment, NULL), LS_OK);
         const cJSON *lr = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "lr");
         assert_true(lr->valuedouble == digit - '0');

@@ -13,7 +13,7 @@ void __libc_free(void *memory);
 
 /* What stdlib.h declares; it is not included, so that attributes cannot clash. */
 void *malloc(size_t size);
-void *calloc(size_t count, size_t size);
+void *calloc(size_t n, size_t size);
 void *realloc(void *memory, size_t size);
 void *aligned_alloc(size_t align, size_t size);
 void *memalign(size_t align, size_t size);
