@@ -34,7 +34,8 @@ typedef struct ls_collective_options {
     size_t floats; /* of every array, ≥ 1 */
     /* "ordered": every rank adds up one chunk and gathers the others, in the order of a binary tree
      * over the ranks. "naive": rank 0 adds up everything, in the order of the ranks, and the others
-     * copy it. The bits of both depend on nothing but the numbers and the ranks. NULL: "ordered". */
+     * copy it. The bits of both depend on nothing but the numbers and the ranks. NULL:
+     * "ordered". */
     const char *algorithm;
     ls_timeout timeout;  /* longest wait for the other ranks in one call; 0: LS_FOREVER */
     const ls_host *host; /* outlives the group; NULL: the defaults */
@@ -45,14 +46,16 @@ typedef struct ls_collective_options {
 int ls_collective_create(ls_collective **out, const ls_collective_options *options, ls_error *err);
 
 /* Collective: each rank 0 … ranks − 1 calls it, once per round, on the thread that its device is
- * bound to, always with the same device. `in` and `out` hold `floats` floats of that device's memory
- * and stay the caller's; `out` receives the sum of every rank's `in`. Both may be the same array. A
- * length that is a multiple of 16, with two different arrays, saves a copy. Nothing is allocated
- * after a rank's first call of either kind. On return nobody reads `in` any more.
+ * bound to, always with the same device. `in` and `out` hold `floats` floats of that device's
+ * memory and stay the caller's; `out` receives the sum of every rank's `in`. Both may be the same
+ * array. A length that is a multiple of 16, with two different arrays, saves a copy. Nothing is
+ * allocated after a rank's first call of either kind. On success nobody reads `in` any more; after
+ * an error another rank may, until it has returned too.
  * Errors: LS_EABORTED (another rank failed or called ls_collective_abort), LS_ETIMEDOUT (naming who
  * is missing), LS_EUNSUPPORTED (a device that does not share the host's memory), LS_ENOMEM,
- * LS_EINVAL. Any of them aborts the group, so that nobody waits for a rank that has failed; what
- * `out` holds is undefined then. */
+ * LS_EINVAL. Any of them aborts the group for good, so that nobody waits for a rank that has
+ * failed; what `out` holds is undefined then. To go on, make a new group of the ranks that are
+ * left. */
 int ls_all_reduce(ls_collective *group, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err);
 
@@ -60,7 +63,8 @@ int ls_all_reduce(ls_collective *group, int rank, ls_device *device, const float
  * LS_EABORTED. For a worker that fails before it comes to its all-reduce. */
 void ls_collective_abort(ls_collective *group);
 
-/* Frees the group; nobody may be inside a call. It may outlive the devices. NULL is allowed. */
+/* Frees the group; nobody may be inside a call, so with a rank that stalled in one the group stays.
+ * It may outlive the devices. NULL is allowed. */
 void ls_collective_destroy(ls_collective *group);
 
 #ifdef __cplusplus

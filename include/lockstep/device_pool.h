@@ -14,6 +14,10 @@
  *     ls_pool_run(pool, job, NULL, LS_FOREVER, &err);
  *     ls_pool_destroy(pool);                          // closes the devices
  *     ls_registry_destroy(registry);
+ *
+ * A worker that stalls is given up as pool.h says. Its device is closed when it comes back before
+ * the pool has been destroyed; else neither the stop hook runs nor is the device closed, and the
+ * device's memory stays. `host` has to outlive such a worker's job.
  */
 #ifndef LOCKSTEP_DEVICE_POOL_H
 #define LOCKSTEP_DEVICE_POOL_H

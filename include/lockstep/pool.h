@@ -10,12 +10,16 @@
  *
  * The pool links nothing but pthreads and knows nothing of devices (device_pool.h does).
  *
- * Threads: one thread at a time, the *owner*, may call create, submit, run, wait and destroy.
- * ls_pool_cancel and ls_pool_first_error may be called from any thread. A job must not call
- * submit, run, wait or destroy on its own pool.
+ * Threads: one thread at a time, the *owner*, may call create, submit, run, wait, clear, abandon
+ * and destroy. ls_pool_cancel, ls_pool_first_error, ls_pool_busy and ls_pool_is_abandoned may be
+ * called from any thread. A job must not call the owner's functions on its own pool.
  * Errors: a job that returns a negative status latches it; the first one wins and later jobs are
  * still run. ls_pool_wait and ls_pool_run report the latched error, again and again, until
  * ls_pool_clear.
+ * Stalls: a job that never returns cannot be stopped, but it can be given up. Waits have time
+ * limits; ls_pool_abandon lets the pool go on without that worker, and destroying the pool leaves
+ * its thread behind, together with the little memory that the thread may still touch: the one leak
+ * there is.
  * Signals: workers block every signal that is sent to the process, so the host's handlers run in
  * the host's threads; those that a thread raises by its own fault (SIGSEGV, SIGBUS, SIGFPE, SIGILL,
  * SIGTRAP, SIGSYS, SIGABRT) and SIGPROF stay as they are. The caller's own mask is not changed.
@@ -60,7 +64,8 @@ typedef struct ls_pool_options {
     /* Runs first on each worker's thread; may set worker->local. A negative status makes
      * ls_pool_create fail with that error, after the stop hooks of the workers that did start. */
     int (*start)(ls_worker *worker, void *user, ls_error *err);
-    /* Runs last on each worker's thread whose start hook succeeded. */
+    /* Runs last on each worker's thread whose start hook succeeded, while the pool is destroyed,
+     * and sees what the owner did before that. Not run on a worker that is left behind. */
     void (*stop)(ls_worker *worker, void *user);
     void *user;          /* passed to both hooks */
     const ls_host *host; /* NULL: the defaults */
@@ -86,17 +91,20 @@ int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
 int ls_pool_size(const ls_pool *pool);
 
 /* Puts one job into a worker's inbox and returns at once. `arg` must live until the job has run.
- * Errors: LS_EAGAIN when the inbox is full, LS_ECANCELED after cancel, LS_EINVAL. */
+ * Errors: LS_EAGAIN when the inbox is full, LS_ESTALLED when the worker is abandoned, LS_ECANCELED
+ * after cancel, LS_EINVAL. */
 int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *err);
 
-/* Runs `job` once on every worker, after whatever their inboxes hold, and waits for it.
- * Errors: LS_EAGAIN (an inbox stayed full until the time was over; no worker got the job),
- * LS_ETIMEDOUT (the jobs go on; wait again), LS_ECANCELED after cancel, LS_EINVAL, else the first
- * latched error. */
+/* Runs `job` once on every worker that is not abandoned, after whatever their inboxes hold, and
+ * waits for it. Errors: LS_EAGAIN (an inbox stayed full until the time was over; no worker got the
+ * job), LS_ETIMEDOUT (the text names the workers that have not finished; their jobs go on: wait
+ * again, or abandon them), LS_ESTALLED (all are abandoned), LS_ECANCELED after cancel, LS_EINVAL,
+ * else the first latched error. */
 int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_error *err);
 
-/* Waits until every submitted job has finished or was dropped. What the jobs wrote is visible to
- * the owner then. Errors: LS_ETIMEDOUT (the text names the workers), else the first latched one. */
+/* Waits until every submitted job has finished or was dropped, those of abandoned workers apart.
+ * What the jobs wrote is visible to the owner then. Errors: LS_ETIMEDOUT (the text names the
+ * workers), else the first latched one. */
 int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err);
 
 /* Drops the jobs that have not begun and refuses new ones with LS_ECANCELED; latches
@@ -112,9 +120,37 @@ int ls_pool_first_error(const ls_pool *pool, int *worker, ls_error *err);
  * Errors: LS_EAGAIN while a job is queued or running (wait first). */
 int ls_pool_clear(ls_pool *pool, ls_error *err);
 
-/* Runs what is queued, runs the stop hooks, joins the threads and frees everything. NULL is
- * allowed. */
-void ls_pool_destroy(ls_pool *pool);
+/* Ends the pool: workers run what is queued, then their stop hooks; their threads are joined and
+ * everything is freed. It waits for ever for all of them, except for abandoned ones that are still
+ * busy when the others have ended. NULL is allowed. Returns LS_OK, or LS_ESTALLED when a worker was
+ * left behind, as ls_pool_destroy_within describes. */
+int ls_pool_destroy(ls_pool *pool);
+
+/* ---- workers that stall --------------------------------------------------------------------- */
+
+/* Any thread. How many jobs of `worker` are queued or running; 0 for a worker that does not exist.
+ * 0 means for the owner that the worker is idle and that all its jobs wrote is visible: also, that
+ * an abandoned worker has come back. */
+int ls_pool_busy(const ls_pool *pool, int worker);
+
+/* Owner. Gives `worker` up. No job reaches it any more: ls_pool_submit refuses with LS_ESTALLED,
+ * ls_pool_run leaves it out, what waits in its inbox is dropped, and neither ls_pool_run nor
+ * ls_pool_wait nor ls_pool_clear waits for it. The job that it runs is not interrupted, so that
+ * job's `arg` must stay; an error that it still returns is not latched. The others keep their
+ * numbers. A worker that comes back stays abandoned: it idles until the pool is destroyed. Calling
+ * it again changes nothing. Errors: LS_EINVAL (no such worker). */
+int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err);
+
+/* Any thread. Whether `worker` was abandoned; 0 for a worker that does not exist. */
+int ls_pool_is_abandoned(const ls_pool *pool, int worker);
+
+/* As ls_pool_destroy, but waits for all workers, abandoned or not, until `timeout` has passed (with
+ * LS_FOREVER it is ls_pool_destroy). A worker that has not ended by then is left behind: its thread
+ * is detached, its stop hook is not run unless it has begun, and what it may still touch of the
+ * pool is never freed. Should its job return, it ends without calling the host or anything else of
+ * the caller's; until then it uses what the job uses. `pool` is gone in any case. NULL is allowed.
+ * Errors: LS_ESTALLED (the text names the workers left behind and their jobs). */
+int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err);
 
 #ifdef __cplusplus
 }

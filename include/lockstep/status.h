@@ -37,7 +37,8 @@ typedef enum ls_status {
     LS_ECLOSED = -15,      /* a queue or a pool was closed */
     LS_ENONFINITE = -16,   /* a loss or a weight became NaN or infinite */
     LS_ESYSTEM = -17,      /* the operating system refused a thread or another resource */
-    LS_EINTERNAL = -18     /* a bug in Lockstep */
+    LS_EINTERNAL = -18,    /* a bug in Lockstep */
+    LS_EDIVERGED = -19     /* replicas that must be equal differ */
 } ls_status;
 
 /* Bytes of an error's text, the terminating zero included; longer messages are cut. */

@@ -37,6 +37,7 @@ const char *ls_status_name(int status)
     case LS_ENONFINITE: return "LS_ENONFINITE";
     case LS_ESYSTEM: return "LS_ESYSTEM";
     case LS_EINTERNAL: return "LS_EINTERNAL";
+    case LS_EDIVERGED: return "LS_EDIVERGED";
     }
     return "unknown status";
 }

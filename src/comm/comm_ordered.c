@@ -74,7 +74,7 @@ static void reduce_own_chunk(ls_host_comm *comm, float *total)
     evaluation e;
     e.group = comm->group;
     chunk_of(comm->group, comm->base.rank, &first, &count);
-    for (size_t done = 0; done < count; done += e.count) {
+    for (size_t done = 0; done < count && !ls_host_is_aborted(comm); done += e.count) {
         e.first = first + done;
         e.count = count - done < PIECE ? count - done : PIECE;
         const float *sum = evaluate(&e, (ls_span){0, comm->group->desc.shards}, 0, total + e.first);
@@ -90,7 +90,7 @@ static void gather_other_chunks(ls_host_comm *comm, float *total)
         size_t first, count;
         chunk_of(group, r, &first, &count);
         if (r != comm->base.rank)
-            memcpy(total + first, group->rank[r].total + first, count * sizeof(float));
+            ls_host_copy(comm, total + first, group->rank[r].total + first, count);
     }
 }
 
@@ -110,6 +110,7 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
         return status;
     start = ls_now_ns();
     gather_other_chunks(comm, total);
+    ls_host_unpublish(comm);
     times->exposed += (double)(ls_now_ns() - start) * 1e-9;
     return ls_host_meet(comm, times, err);
 }
@@ -119,8 +120,11 @@ const ls_comm_type ls_comm_ordered = {
     .same_bits = 1,
     .group_create = ls_host_group_create,
     .group_destroy = ls_host_group_destroy,
+    .set_timeout = ls_host_group_set_timeout,
     .join = ls_host_join,
     .leave = ls_host_leave,
+    .check = ls_host_check,
     .all_reduce = all_reduce,
     .abort = ls_host_group_abort,
+    .may_read = ls_host_may_read,
 };

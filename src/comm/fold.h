@@ -12,11 +12,6 @@
 
 #include <lockstep/plugin.h>
 
-typedef struct ls_partial {
-    ls_span span;
-    const float *data; /* device memory, valid until the next ls_fold_begin or leaf */
-} ls_partial;
-
 typedef struct ls_fold {
     ls_device *device;
     const float *leaf;
@@ -26,8 +21,8 @@ typedef struct ls_fold {
     int next;  /* the leaf that is pushed next */
     int depth; /* of the stack */
     int arenas;
-    ls_partial stack[LS_PARTIALS_MAX];
-    float *arena[LS_PARTIALS_MAX]; /* arena[i] holds stack[i], unless that is the leaf itself */
+    ls_partial stack[LS_PARTIALS_MAX]; /* data: valid until the next ls_fold_begin or leaf */
+    float *arena[LS_PARTIALS_MAX];     /* arena[i] holds stack[i], unless that is the leaf itself */
 } ls_fold;
 
 /* Allocates the arenas that the shards [lo, hi) need: `floats` each, on `device`, which must be

@@ -8,15 +8,7 @@
 #ifndef COMM_TREE_H
 #define COMM_TREE_H
 
-/* The leaves lo … hi − 1. */
-typedef struct ls_span {
-    int lo, hi;
-} ls_span;
-
-/* Most spans that ls_tree_cover returns, and most partial sums a worker holds: 2·log₂ of the
- * largest number of shards. */
-#define LS_SHARDS_MAX 65536
-#define LS_PARTIALS_MAX 32
+#include <lockstep/communicator.h>
 
 /* Where the node over [lo, hi) is divided. hi − lo ≥ 2. */
 int ls_tree_middle(int lo, int hi);

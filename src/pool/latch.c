@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 void ls_latch_init(ls_latch *latch)
 {
     pthread_mutex_init(&latch->lock, NULL);
@@ -14,10 +16,12 @@ void ls_latch_fini(ls_latch *latch)
     pthread_mutex_destroy(&latch->lock);
 }
 
-void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err)
+void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
+                  const atomic_bool *mute)
 {
     pthread_mutex_lock(&latch->lock);
-    if (atomic_load_explicit(&latch->status, memory_order_relaxed) == LS_OK) {
+    bool open = atomic_load_explicit(&latch->status, memory_order_relaxed) == LS_OK;
+    if (open && !(mute && atomic_load_explicit(mute, memory_order_relaxed))) {
         latch->worker = worker;
         if (err && err->text[0] != '\0')
             latch->error = *err;
@@ -28,6 +32,14 @@ void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err)
         /* release: pairs with the look without the lock in ls_latch_get. */
         atomic_store_explicit(&latch->status, status, memory_order_release);
     }
+    pthread_mutex_unlock(&latch->lock);
+}
+
+void ls_latch_mute(ls_latch *latch, atomic_bool *mute)
+{
+    /* Under the lock, so that a set that is under way comes wholly before or finds it set. */
+    pthread_mutex_lock(&latch->lock);
+    atomic_store_explicit(mute, true, memory_order_relaxed);
     pthread_mutex_unlock(&latch->lock);
 }
 

@@ -79,11 +79,16 @@ static int init_workers(ls_pool *pool, ls_error *err)
     return LS_OK;
 }
 
-static void free_pool(ls_pool *pool)
+void ls_pool_free_worker(struct ls_pool_worker *w)
+{
+    ls_ring_fini(&w->inbox);
+}
+
+void ls_pool_free(ls_pool *pool)
 {
     const ls_host *host = pool->options.host;
     for (int i = 0; i < pool->workers && pool->worker; i++)
-        ls_ring_fini(&pool->worker[i].inbox);
+        ls_pool_free_worker(&pool->worker[i]);
     ls_free(host, pool->worker);
     ls_latch_fini(&pool->latch);
     ls_free(host, pool);
@@ -106,7 +111,7 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
     if (rc == LS_OK)
         rc = init_workers(pool, err);
     if (rc != LS_OK)
-        free_pool(pool);
+        ls_pool_free(pool);
     else
         *out = pool;
     return rc;
@@ -141,14 +146,14 @@ static int start_threads(ls_pool *pool, int *started, ls_error *err)
     return LS_OK;
 }
 
-/* Ends the first `n` threads after what is queued, and frees the pool. */
-static void end_pool(ls_pool *pool, int n)
+/* Ends the first `n` threads, and frees the pool. */
+static void undo_start(ls_pool *pool, int n)
 {
     for (int i = 0; i < n; i++)
         ls_ring_close(&pool->worker[i].inbox);
     for (int i = 0; i < n; i++)
         pthread_join(pool->worker[i].thread, NULL);
-    free_pool(pool);
+    ls_pool_free(pool);
 }
 
 static bool all_started(void *arg)
@@ -177,16 +182,10 @@ int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
         rc = ls_latch_get(&pool->latch, NULL, err);
     }
     if (rc != LS_OK)
-        end_pool(pool, started);
+        undo_start(pool, started);
     else
         *out = pool;
     return rc;
-}
-
-void ls_pool_destroy(ls_pool *pool)
-{
-    if (pool)
-        end_pool(pool, pool->workers);
 }
 
 int ls_pool_size(const ls_pool *pool)
@@ -207,7 +206,9 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 {
     int rc = ls_ring_try_push(&w->inbox, &(struct ls_pool_job){job, arg});
-    w->submitted += rc == LS_OK;
+    /* relaxed: the owner alone writes it and decides by it. */
+    uint64_t submitted = atomic_load_explicit(&w->submitted, memory_order_relaxed);
+    atomic_store_explicit(&w->submitted, submitted + (rc == LS_OK), memory_order_relaxed);
     return rc;
 }
 
@@ -219,6 +220,8 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
     int rc = check_job(pool, job, err);
     if (rc != LS_OK)
         return rc;
+    if (ls_pool_gave_up(&pool->worker[worker]))
+        return ls_fail(err, LS_ESTALLED, "worker %d was given up: it takes no jobs", worker);
     rc = post(&pool->worker[worker], job, arg);
     if (rc == LS_EAGAIN)
         return ls_fail(err, rc, "the inbox of worker %d is full: %d jobs", worker,
@@ -226,41 +229,27 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
     return rc;
 }
 
-/* Jobs of worker `w` that have not finished. Owner. */
-static uint64_t pending(const struct ls_pool_worker *w)
+/* Whether the owner waits for it. */
+static bool is_awaited(const struct ls_pool_worker *w)
 {
-    /* acquire: with the release in ls_pool_work; what the finished jobs did is visible. */
-    return w->submitted - atomic_load_explicit(&w->finished, memory_order_acquire);
+    return !ls_pool_gave_up(w) && ls_pool_pending(w) > 0;
 }
 
 static bool all_finished(void *arg)
 {
     const ls_pool *pool = arg;
     for (int i = 0; i < pool->workers; i++)
-        if (pending(&pool->worker[i]) > 0)
+        if (is_awaited(&pool->worker[i]))
             return false;
     return true;
 }
 
-/* "the time was over with work left: worker 1 (3 jobs), worker 4 (1 job)" */
 static int timed_out(const ls_pool *pool, ls_error *err)
 {
     char left[300];
-    size_t used = 0;
-    left[0] = '\0';
-    for (int i = 0; i < pool->workers; i++) {
-        unsigned long long jobs = pending(&pool->worker[i]);
-        if (jobs == 0)
-            continue;
-        if (used + 48 > sizeof left) {
-            snprintf(left + used, sizeof left - used, ", …");
-            break;
-        }
-        used += (size_t)snprintf(left + used, sizeof left - used, "%sworker %d (%llu job%s)",
-                                 used ? ", " : "", i, jobs, jobs == 1 ? "" : "s");
-    }
+    int workers = ls_pool_list(left, sizeof left, pool, is_awaited);
     return ls_fail(err, LS_ETIMEDOUT, "the time was over with work left: %s",
-                   used ? left : "none, it ended just then");
+                   workers ? left : "none, it ended just then");
 }
 
 static int wait_until(ls_pool *pool, uint64_t deadline_ns, ls_error *err)
@@ -275,21 +264,37 @@ int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err)
     return wait_until(pool, ls_deadline_ns(timeout), err);
 }
 
-int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_error *err)
+/* Room for one job everywhere, so that either every worker gets it or none: only the owner fills
+ * inboxes, hence room that was seen stays. */
+static int wait_for_room(ls_pool *pool, uint64_t deadline_ns, ls_error *err)
 {
-    uint64_t deadline_ns = ls_deadline_ns(timeout);
-    int rc = check_job(pool, job, err);
-    if (rc != LS_OK)
-        return rc;
-    /* Room everywhere first, so that either every worker gets the job or none: only the owner
-     * fills inboxes, hence room that was seen stays. */
-    for (int i = 0; i < pool->workers; i++)
+    int takers = 0;
+    for (int i = 0; i < pool->workers; i++) {
+        if (ls_pool_gave_up(&pool->worker[i]))
+            continue;
+        takers++;
         if (ls_ring_wait_room(&pool->worker[i].inbox, deadline_ns, NULL) != LS_OK)
             return ls_fail(err, LS_EAGAIN,
                            "the inbox of worker %d stayed full until the time was "
                            "over; no worker got the job",
                            i);
+    }
+    if (takers == 0)
+        return ls_fail(err, LS_ESTALLED, "every worker of the pool was given up");
+    return LS_OK;
+}
+
+int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_error *err)
+{
+    uint64_t deadline_ns = ls_deadline_ns(timeout);
+    int rc = check_job(pool, job, err);
+    if (rc == LS_OK)
+        rc = wait_for_room(pool, deadline_ns, err);
+    if (rc != LS_OK)
+        return rc;
     for (int i = 0; i < pool->workers; i++) {
+        if (ls_pool_gave_up(&pool->worker[i]))
+            continue;
         rc = post(&pool->worker[i], job, arg);
         if (rc != LS_OK)
             return ls_fail(err, LS_EINTERNAL, "the inbox of worker %d lost its room", i);
@@ -301,7 +306,7 @@ void ls_pool_cancel(ls_pool *pool)
 {
     ls_error err;
     ls_fail(&err, LS_ECANCELED, "the pool was cancelled");
-    ls_latch_set(&pool->latch, -1, LS_ECANCELED, &err);
+    ls_latch_set(&pool->latch, -1, LS_ECANCELED, &err, NULL);
     /* release: whoever finds a job dropped also finds the latched error. */
     atomic_store_explicit(&pool->canceled, 1, memory_order_release);
 }

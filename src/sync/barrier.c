@@ -81,7 +81,7 @@ void ls_barrier_abort(ls_barrier *barrier)
 
 bool ls_barrier_aborted(const ls_barrier *barrier)
 {
-    return atomic_load_explicit(&barrier->state, memory_order_relaxed) & ABORTED;
+    return atomic_load_explicit(&barrier->state, LS_BARRIER_OBSERVE) & ABORTED;
 }
 
 bool ls_barrier_arrived(const ls_barrier *barrier, int rank)

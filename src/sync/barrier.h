@@ -64,7 +64,8 @@ int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_erro
  * LS_OK, even those that have not noticed yet. */
 void ls_barrier_abort(ls_barrier *barrier);
 
-/* Any thread. Whether the barrier is aborted. */
+/* Any thread. Whether the barrier is aborted. If so, what every rank wrote before its last arrival
+ * is visible to the caller (an arrival that comes behind the abort does not count). */
 bool ls_barrier_aborted(const ls_barrier *barrier);
 
 /* Any thread. Whether `rank` has arrived in the round that is under way. Once the barrier is

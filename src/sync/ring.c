@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The four orders that the ring stands on. They are macros so that a test can weaken each one and
+/* The five orders that the ring stands on. They are macros so that a test can weaken each one and
  * see ThreadSanitizer object (tests/sync/weakened_orders.sh). */
 #ifndef LS_RING_TAIL_RELEASE /* producer: the slot is written before the consumer may see it */
 #define LS_RING_TAIL_RELEASE memory_order_release
@@ -18,6 +18,10 @@
 #endif
 #ifndef LS_RING_HEAD_ACQUIRE /* producer: the slot is reused after it was seen to be free */
 #define LS_RING_HEAD_ACQUIRE memory_order_acquire
+#endif
+
+#ifndef LS_RING_CLOSE_RELEASE /* closer: what it did before is seen with the end of the queue */
+#define LS_RING_CLOSE_RELEASE memory_order_release
 #endif
 
 #define CLOSED (UINT64_C(1) << 63)
@@ -202,9 +206,9 @@ int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint6
 
 void ls_ring_close(ls_ring *ring)
 {
-    /* relaxed: the bit carries no data, and the read-modify-write keeps the producer's release
+    /* Pairs with the acquire in ls_ring_try_pop. The read-modify-write keeps the producer's release
      * sequence whole, so a consumer that reads the count from here still acquires the slots. */
-    atomic_fetch_or_explicit(&ring->tail, CLOSED, memory_order_relaxed);
+    atomic_fetch_or_explicit(&ring->tail, CLOSED, LS_RING_CLOSE_RELEASE);
     ls_park_wake(ring->consumer);
     ls_park_wake(&ring->producer);
 }

@@ -15,8 +15,9 @@
  * slot, then releases `tail`; the consumer acquires `tail`, then reads the slot. The consumer
  * reads the slot, then releases `head`; the producer acquires `head`, then overwrites the slot.
  * So every access to a slot by one side happens before the next access by the other. The closing
- * bit lives in `tail` as well: an item is either pushed before the close, and will be delivered,
- * or the push fails. Nothing relies on an order between `head` and `tail` themselves.
+ * bit lives in `tail` as well, and is set with a release: an item is either pushed before the
+ * close, and will be delivered, or the push fails. Nothing relies on an order between `head` and
+ * `tail` themselves.
  *
  * Each side keeps the other's index as it last saw it and reads the shared one again only when the
  * old value says full (or empty), so that the two cache lines travel rarely.
@@ -95,7 +96,8 @@ int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint6
                     ls_error *err);
 
 /* Any thread, any number of times. Pushes fail from now on; pops deliver what is left, then fail.
- * Wakes both sides. */
+ * Wakes both sides. What the first caller did before is visible to the consumer that finds the ring
+ * closed. */
 void ls_ring_close(ls_ring *ring);
 
 /* Items in the ring. Exact on the producer's or the consumer's thread while the other side rests;

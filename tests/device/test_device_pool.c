@@ -1,13 +1,16 @@
-/* The device pool: which thread opens, binds and closes a device, and how a failed start unwinds. */
+/* The device pool: which thread opens, binds and closes a device, and how a failed start
+ * unwinds. */
 #include "base/error.h"
 #include "device/fake_backend.h"
 #include "device/registry.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -168,6 +171,69 @@ static void a_start_hook_that_fails_unwinds(void **state)
     expect_failed_start(&n, LS_EUNSUPPORTED, "worker 3 does not like it here", 4);
 }
 
+/* ---- a device that hangs ---- */
+
+typedef struct hanging {
+    atomic_int entered, open, done;
+} hanging;
+
+static int hang(const ls_worker *worker, void *arg, ls_error *e)
+{
+    hanging *h = arg;
+    (void)worker;
+    (void)e;
+    atomic_fetch_add(&h->entered, 1);
+    while (!atomic_load(&h->open))
+        sched_yield();
+    atomic_fetch_add(&h->done, 1);
+    return LS_OK;
+}
+
+static void hang_in_worker_one(ls_pool *pool, hanging *h)
+{
+    assert_int_equal(ls_pool_submit(pool, 1, hang, h, &err), LS_OK);
+    while (!atomic_load(&h->entered))
+        sched_yield();
+    assert_int_equal(ls_pool_abandon(pool, 1, &err), LS_OK);
+}
+
+static void a_device_that_hangs_is_left_open(void **state)
+{
+    static ls_pool *pool; /* never freed; static, so that leak checkers see that it is meant */
+    static hanging h;
+    notes n = {.fail_start_at = -1};
+    (void)state;
+    assert_int_equal(create(&pool, "many:3", &n), LS_OK);
+    hang_in_worker_one(pool, &h);
+    assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool), LS_ESTALLED);
+    assert_null(n.seen[1]);
+    assert_null(n.stopped[1]);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(fake.device[i].closed, &fake.device[i].base != n.started[1]);
+    atomic_store(&h.open, 1);
+    while (!atomic_load(&h.done))
+        sched_yield();
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* it ends, and closes nothing */
+    assert_int_equal(((fake_device *)n.started[1])->closed, 0);
+}
+
+static void a_device_that_comes_back_is_closed(void **state)
+{
+    hanging h = {0};
+    notes n = {.fail_start_at = -1};
+    ls_pool *pool;
+    (void)state;
+    assert_int_equal(create(&pool, "many:3", &n), LS_OK);
+    hang_in_worker_one(pool, &h);
+    atomic_store(&h.open, 1);
+    while (ls_pool_busy(pool, 1) > 0)
+        sched_yield();
+    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    assert_int_equal(n.stops, 3);
+    every_opened_device_was_closed_once_by_its_own_thread();
+}
+
 static void hooks_are_optional(void **state)
 {
     ls_device_pool_options o = {.size = sizeof o, .registry = registry, .devices = "fake:0"};
@@ -206,8 +272,10 @@ int main(void)
         TEST(a_device_that_cannot_be_opened_unwinds),
         TEST(a_device_that_cannot_be_bound_is_closed),
         TEST(a_start_hook_that_fails_unwinds),
+        TEST(a_device_that_comes_back_is_closed),
         TEST(hooks_are_optional),
         TEST(wrong_options_are_refused),
+        TEST(a_device_that_hangs_is_left_open), /* last: its thread may outlive it */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,20 @@
-/* A small stress of one structure for ThreadSanitizer: `order_stress ring` or `order_stress
- * barrier`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and
- * with each one weakened, where the sanitizer must report a race on the plain data.
+/* A small stress of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool` or
+ * `group`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and with
+ * each one weakened, where the sanitizer must report a race on the plain data.
  *
  * It keeps away from parking, whose own read-modify-writes would hand over what a weakened order
- * no longer does: the ring's ends only try, and the barrier's ranks spin for longer than a round
- * takes. */
+ * no longer does: the ring's ends only try, the barrier's ranks spin for longer than a round
+ * takes, and so does who looks whether a worker is idle. */
+#include "comm/comm.h"
 #include "sync/barrier.h"
 #include "sync/ring.h"
 
+#include <lockstep/pool.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define ITEMS 20000
 #define ROUNDS 2000
@@ -29,6 +32,10 @@ static void *produce(void *arg)
         while (ls_ring_try_push(&ring, item) == LS_EAGAIN)
             sched_yield();
     }
+    while (ls_ring_length(&ring) > 0)
+        sched_yield();
+    counters[0] = ITEMS;
+    ls_ring_close(&ring);
     return NULL;
 }
 
@@ -42,6 +49,11 @@ static void *consume(void *arg)
         if (item[0] != n || item[3] != n + 3)
             atomic_fetch_add(&wrong, 1);
     }
+    long item[4];
+    while (ls_ring_try_pop(&ring, item) == LS_EAGAIN)
+        sched_yield();
+    if (counters[0] != ITEMS)
+        atomic_fetch_add(&wrong, 1);
     return NULL;
 }
 
@@ -58,22 +70,128 @@ static void *pass(void *arg)
     return NULL;
 }
 
-int main(int argc, char **argv)
+static int add_one(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)w;
+    (void)arg;
+    (void)err;
+    counters[0]++;
+    return LS_OK;
+}
+
+/* An idle worker has handed over what its jobs did, an abandoned one too. */
+static void use_pool(void)
+{
+    ls_pool_options o = {.size = sizeof o, .workers = 1};
+    ls_pool *pool;
+    if (ls_pool_create(&pool, &o, NULL) != LS_OK)
+        atomic_fetch_add(&wrong, 1);
+    for (long n = 1; n <= 100 && !wrong; n++) {
+        if (ls_pool_submit(pool, 0, add_one, NULL, NULL) != LS_OK)
+            atomic_fetch_add(&wrong, 1);
+        while (ls_pool_busy(pool, 0) > 0)
+            sched_yield();
+        if (counters[0] != n)
+            atomic_fetch_add(&wrong, 1);
+    }
+    ls_pool_destroy(pool);
+}
+
+/* ---- who gets out of a merge before the others reuses what it showed them ---- */
+
+#define FLOATS 65536
+
+static void describe(const ls_device *device, ls_device_info *out)
+{
+    (void)device;
+    *out = (ls_device_info){.name = "plain", .flags = LS_DEVICE_HOST_MEMORY};
+}
+
+static const ls_device_ops plain_ops = {.size = sizeof plain_ops, .describe = describe};
+static ls_device plain = {&plain_ops};
+static ls_comm_group *group;
+static float shown[2][FLOATS], total[2][FLOATS];
+
+static void *merge_until_aborted(void *arg)
+{
+    int rank = *(int *)arg;
+    ls_partial partial = {{rank, rank + 1}, shown[rank]};
+    ls_comm_times times = {0};
+    ls_comm *comm;
+    if (ls_comm_ordered.join(&comm, group, rank, &plain, NULL) != LS_OK)
+        return NULL;
+    while (ls_comm_ordered.all_reduce(comm, NULL, &partial, 1, total[rank], &times, NULL) == LS_OK)
+        ;
+    /* The group is dead, and a call changes nothing that the other may be reading. */
+    if (ls_comm_ordered.all_reduce(comm, NULL, NULL, 0, NULL, &times, NULL) != LS_EABORTED)
+        atomic_fetch_add(&wrong, 1);
+    while (ls_comm_ordered.may_read(group, !rank))
+        sched_yield();
+    for (int i = 0; i < FLOATS; i++)
+        shown[rank][i] = total[rank][i] = 0;
+    ls_comm_ordered.leave(comm);
+    return NULL;
+}
+
+static void abort_merges(void)
 {
     int ranks[2] = {0, 1};
-    int on_ring = argc > 1 && strcmp(argv[1], "ring") == 0;
+    pthread_t t[2];
+    ls_comm_group_desc desc = {.type = &ls_comm_ordered,
+                               .ranks = 2,
+                               .shards = 2,
+                               .floats = FLOATS,
+                               .timeout_ns = UINT64_MAX,
+                               .spins = 20000000};
+    for (unsigned round = 0; round < 60; round++) {
+        if (ls_comm_ordered.group_create(&group, &desc, NULL) != LS_OK)
+            atomic_fetch_add(&wrong, 1);
+        for (int i = 0; i < 2; i++)
+            if (pthread_create(&t[i], NULL, merge_until_aborted, &ranks[i]) != 0)
+                atomic_fetch_add(&wrong, 1);
+        struct timespec pause = {.tv_nsec = 200000 + round * 7919 % 61 * 50000};
+        nanosleep(&pause, NULL);
+        ls_comm_ordered.abort(group);
+        for (int i = 0; i < 2; i++)
+            pthread_join(t[i], NULL);
+        ls_comm_ordered.group_destroy(group);
+    }
+}
+
+/* ---- */
+
+static int run_pair(void *(*first)(void *), void *(*second)(void *))
+{
+    int ranks[2] = {0, 1};
     pthread_t t[2];
     if (ls_ring_init(&ring, NULL, sizeof(long[4]), 2, NULL) != LS_OK ||
         ls_barrier_init(&barrier, NULL, 2, 20000000, NULL) != LS_OK)
         return 2;
-    if (pthread_create(&t[0], NULL, on_ring ? produce : pass, &ranks[0]) != 0 ||
-        pthread_create(&t[1], NULL, on_ring ? consume : pass, &ranks[1]) != 0)
+    if (pthread_create(&t[0], NULL, first, &ranks[0]) != 0 ||
+        pthread_create(&t[1], NULL, second, &ranks[1]) != 0)
         return 2;
     pthread_join(t[0], NULL);
     pthread_join(t[1], NULL);
     ls_barrier_fini(&barrier);
     ls_ring_fini(&ring);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int rc = 0;
+    if (strcmp(what, "ring") == 0)
+        rc = run_pair(produce, consume);
+    else if (strcmp(what, "barrier") == 0)
+        rc = run_pair(pass, pass);
+    else if (strcmp(what, "pool") == 0)
+        use_pool();
+    else if (strcmp(what, "group") == 0)
+        abort_merges();
+    else
+        rc = 2;
     if (wrong)
         fprintf(stderr, "%d wrong values\n", wrong);
-    return wrong != 0;
+    return rc ? rc : wrong != 0;
 }

@@ -73,6 +73,23 @@ static void a_deadline_in_the_past_still_looks_once(void **state)
     assert_true(ls_park_until(&f.park, is_set, &f, 1));
 }
 
+/* Somebody wakes the waiter for nothing just when it is about to sleep, every time. */
+static bool is_set_and_wakes(void *arg)
+{
+    ls_park_wake(&((struct flag *)arg)->park);
+    return is_set(arg);
+}
+
+static void wake_ups_for_nothing_do_not_put_the_deadline_off(void **state)
+{
+    (void)state;
+    struct flag f = {.value = 0};
+    ls_park_init(&f.park, 0);
+    uint64_t deadline = ls_deadline_ns(30 * MS);
+    assert_false(ls_park_until(&f.park, is_set_and_wakes, &f, deadline));
+    assert_true(ls_now_ns() >= deadline);
+}
+
 static void spinning_is_for_threads_with_a_cpu_each(void **state)
 {
     (void)state;
@@ -303,6 +320,7 @@ int main(void)
         cmocka_unit_test(ready_means_no_waiting),
         cmocka_unit_test(a_deadline_ends_the_wait_and_not_before),
         cmocka_unit_test(a_deadline_in_the_past_still_looks_once),
+        cmocka_unit_test(wake_ups_for_nothing_do_not_put_the_deadline_off),
         cmocka_unit_test(spinning_is_for_threads_with_a_cpu_each),
         cmocka_unit_test(one_wake_up_is_for_every_waiter),
         cmocka_unit_test(a_parked_thread_uses_no_cpu),

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Shows that ThreadSanitizer can see each memory order of the ring and the barrier: the stress
-# passes with the orders as they are, and is reported with each of them weakened.
+# Shows that ThreadSanitizer can see each memory order of the ring, the barrier, the pool's count of
+# finished jobs and the merging group's flag for readers: the stress passes with the orders as they
+# are, and is reported with each of them weakened.
 #
 #     weakened_orders.sh COMPILER PROJECT_ROOT WORK_FOLDER
 set -eu
@@ -9,15 +10,23 @@ mkdir -p "$work"
 failures=0
 runner=
 
+sources="tests/sync/order_stress.c"
+for file in base/clock base/error base/host base/split sync/park sync/ring sync/barrier \
+    pool/pool pool/worker pool/stall pool/latch pool/topology \
+    comm/tree comm/host_group comm/host_check comm/comm_ordered; do
+    sources="$sources src/$file.c"
+done
+
 # run NAME STRUCTURE [DEFINITION…]: compiles and runs one form; its output goes to $work/NAME.log
 run() {
     name=$1 structure=$2
     shift 2
     rm -f "$work/$name" "$work/$name.log"
-    "$cc" -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=thread "$@" \
-        -I"$root/src" -I"$root/include" -o "$work/$name" "$root/tests/sync/order_stress.c" \
-        "$root/src/sync/ring.c" "$root/src/sync/barrier.c" "$root/src/sync/park.c" \
-        "$root/src/base/error.c" "$root/src/base/host.c" -pthread || exit 2
+    # The names of the sources hold no blanks: they are split on purpose.
+    # shellcheck disable=SC2086
+    (cd "$root" &&
+        "$cc" -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=thread "$@" \
+            -Isrc -Iinclude -o "$work/$name" $sources -pthread) || exit 2
     # The sanitizer reports a race only while it remembers the older access: a long memory.
     TSAN_OPTIONS="exitcode=66 halt_on_error=1 history_size=7" $runner "$work/$name" "$structure" \
         >"$work/$name.log" 2>&1
@@ -57,9 +66,16 @@ is_caught ring_tail_release ring -DLS_RING_TAIL_RELEASE=memory_order_relaxed
 is_caught ring_tail_acquire ring -DLS_RING_TAIL_ACQUIRE=memory_order_relaxed
 is_caught ring_head_release ring -DLS_RING_HEAD_RELEASE=memory_order_relaxed
 is_caught ring_head_acquire ring -DLS_RING_HEAD_ACQUIRE=memory_order_relaxed
+is_caught ring_close_release ring -DLS_RING_CLOSE_RELEASE=memory_order_relaxed
 passes barrier barrier
 is_caught barrier_arrive_release barrier -DLS_BARRIER_ARRIVE=memory_order_acquire
 is_caught barrier_arrive_acquire barrier -DLS_BARRIER_ARRIVE=memory_order_release
 is_caught barrier_arrive_both barrier -DLS_BARRIER_ARRIVE=memory_order_relaxed
 is_caught barrier_observe barrier -DLS_BARRIER_OBSERVE=memory_order_relaxed
+passes pool pool
+is_caught pool_finished_release pool -DLS_POOL_FINISHED_RELEASE=memory_order_relaxed
+is_caught pool_finished_acquire pool -DLS_POOL_FINISHED_ACQUIRE=memory_order_relaxed
+passes group group
+is_caught group_reading_release group -DLS_READING_RELEASE=memory_order_relaxed
+is_caught group_reading_acquire group -DLS_READING_ACQUIRE=memory_order_relaxed
 [ "$failures" -eq 0 ]

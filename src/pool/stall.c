@@ -1,0 +1,161 @@
+/* Workers that do not come back: giving them up, and destroying a pool that has such. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "pool/pool.h"
+
+#include <stdio.h>
+
+/* How the owner learns that a worker has finished, a macro so that a test can weaken it and see
+ * ThreadSanitizer object (tests/sync/weakened_orders.sh). It pairs with the release in
+ * ls_pool_work. */
+#ifndef LS_POOL_FINISHED_ACQUIRE
+#define LS_POOL_FINISHED_ACQUIRE memory_order_acquire
+#endif
+
+bool ls_pool_gave_up(const struct ls_pool_worker *w)
+{
+    /* relaxed: nothing is handed over with it. */
+    return atomic_load_explicit(&w->abandoned, memory_order_relaxed);
+}
+
+uint64_t ls_pool_pending(const struct ls_pool_worker *w)
+{
+    uint64_t finished = atomic_load_explicit(&w->finished, LS_POOL_FINISHED_ACQUIRE);
+    uint64_t submitted = atomic_load_explicit(&w->submitted, memory_order_relaxed);
+    /* A job may finish before the owner has counted it. */
+    return submitted > finished ? submitted - finished : 0;
+}
+
+int ls_pool_list(char *text, size_t size, const ls_pool *pool,
+                 bool (*which)(const struct ls_pool_worker *w))
+{
+    size_t used = 0;
+    int listed = 0;
+    text[0] = '\0';
+    for (int i = 0; i < pool->workers; i++) {
+        if (!which(&pool->worker[i]))
+            continue;
+        unsigned long long jobs = ls_pool_pending(&pool->worker[i]);
+        if (used + 48 > size) {
+            snprintf(text + used, size - used, ", …");
+            return listed + 1;
+        }
+        const char *comma = listed++ ? ", " : "";
+        used +=
+            (size_t)(jobs ? snprintf(text + used, size - used, "%sworker %d (%llu job%s)", comma, i,
+                                     jobs, jobs == 1 ? "" : "s")
+                          : snprintf(text + used, size - used, "%sworker %d (stopping)", comma, i));
+    }
+    return listed;
+}
+
+static bool exists(const ls_pool *pool, int worker)
+{
+    return worker >= 0 && worker < pool->workers;
+}
+
+int ls_pool_busy(const ls_pool *pool, int worker)
+{
+    return exists(pool, worker) ? (int)ls_pool_pending(&pool->worker[worker]) : 0;
+}
+
+int ls_pool_is_abandoned(const ls_pool *pool, int worker)
+{
+    return exists(pool, worker) && ls_pool_gave_up(&pool->worker[worker]);
+}
+
+int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
+{
+    if (!exists(pool, worker))
+        return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
+                       pool->workers - 1);
+    ls_latch_mute(&pool->latch, &pool->worker[worker].abandoned);
+    return LS_OK;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static int phase_of(const struct ls_pool_worker *w)
+{
+    /* acquire: with the release in enter_phase. */
+    return atomic_load_explicit(&w->phase, memory_order_acquire);
+}
+
+static bool all_ended(void *arg)
+{
+    const ls_pool *pool = arg;
+    for (int i = 0; i < pool->workers; i++)
+        if (phase_of(&pool->worker[i]) != LS_PHASE_ENDED)
+            return false;
+    return true;
+}
+
+/* All but those that were given up and still hang in a job. */
+static bool all_able_ended(void *arg)
+{
+    const ls_pool *pool = arg;
+    for (int i = 0; i < pool->workers; i++) {
+        const struct ls_pool_worker *w = &pool->worker[i];
+        bool hangs = ls_pool_gave_up(w) && ls_pool_pending(w) > 0;
+        if (!hangs && phase_of(w) != LS_PHASE_ENDED)
+            return false;
+    }
+    return true;
+}
+
+/* Joins a worker that has ended, leaves any other behind. With `patience`, one that got to its stop
+ * hook meanwhile is joined too. */
+static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool patience)
+{
+    int phase = LS_PHASE_RUNNING;
+    ls_latch_mute(&pool->latch, &w->abandoned); /* no more jobs, should it come back */
+    /* relaxed: as in the thread's own exchange; what an ended thread did, the join makes
+     * visible. */
+    bool first = atomic_compare_exchange_strong_explicit(
+        &w->phase, &phase, LS_PHASE_LEFT, memory_order_relaxed, memory_order_relaxed);
+    w->left = first || (phase != LS_PHASE_ENDED && !patience);
+    if (w->left)
+        pthread_detach(w->thread);
+    else
+        pthread_join(w->thread, NULL);
+}
+
+static bool was_left(const struct ls_pool_worker *w)
+{
+    return w->left;
+}
+
+/* Frees what no thread left behind may touch: with none left, everything. */
+static int free_or_leave(ls_pool *pool, ls_error *err)
+{
+    char list[300];
+    int left = ls_pool_list(list, sizeof list, pool, was_left);
+    if (left == 0) {
+        ls_pool_free(pool);
+        return LS_OK;
+    }
+    for (int i = 0; i < pool->workers; i++)
+        if (!pool->worker[i].left)
+            ls_pool_free_worker(&pool->worker[i]);
+    return ls_fail(err, LS_ESTALLED, "left behind, still at work when the pool was destroyed: %s",
+                   list);
+}
+
+int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err)
+{
+    if (!pool)
+        return LS_OK;
+    bool patience = timeout == LS_FOREVER;
+    for (int i = 0; i < pool->workers; i++)
+        ls_ring_close(&pool->worker[i].inbox);
+    ls_park_until(&pool->owner, patience ? all_able_ended : all_ended, pool,
+                  ls_deadline_ns(timeout));
+    for (int i = 0; i < pool->workers; i++)
+        end_worker(pool, &pool->worker[i], patience);
+    return free_or_leave(pool, err);
+}
+
+int ls_pool_destroy(ls_pool *pool)
+{
+    return ls_pool_destroy_within(pool, LS_FOREVER, NULL);
+}

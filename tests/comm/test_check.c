@@ -1,0 +1,204 @@
+/* The start-up check of a group: what it must find, and that it finds nothing where all is well. */
+#include "comm/gang.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define FIFTY_MS 50000000u
+
+static void check_once(gang_member *m)
+{
+    m->status = m->gang->desc.type->check(m->comm, NULL, m->leaf, m->total, &m->err);
+}
+
+static void expect_all(const gang *g, int status)
+{
+    for (int r = 0; r < g->desc.ranks; r++)
+        if (g->member[r].status != status)
+            fail_msg("rank %d of %d: %s, not %s: %s", r, g->desc.ranks,
+                     ls_status_name(g->member[r].status), ls_status_name(status),
+                     g->member[r].err.text);
+}
+
+static void fill_one(float *leaf, int shard, size_t floats, void *user)
+{
+    (void)shard;
+    (void)user;
+    for (size_t i = 0; i < floats; i++)
+        leaf[i] = 1.0f;
+}
+
+static void check_and_merge(gang_member *m)
+{
+    check_once(m);
+    for (size_t i = 0; i < m->gang->desc.floats; i++)
+        if (m->leaf[i] != 0 || m->total[i] != 0)
+            m->status = LS_EINTERNAL; /* they are left zero */
+    if (m->status == LS_OK)
+        m->status = gang_reduce(m, fill_one, NULL);
+}
+
+static void sound_groups_pass_and_can_be_used(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks, shards;
+        size_t floats;
+    } cases[] = {{1, 1, 32}, {1, 8, 320}, {2, 2, 48}, {3, 8, 40000}, {4, 4, 64}, {5, 13, 16016}};
+    for (int t = 0; ls_comm_types()[t]; t++)
+        for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+            gang g;
+            gang_begin(&g, ls_comm_types()[t], cases[c].ranks, cases[c].shards, cases[c].floats,
+                       UINT64_MAX);
+            gang_run(&g, check_and_merge);
+            expect_all(&g, LS_OK);
+            for (int r = 0; r < cases[c].ranks; r++)
+                assert_true(g.member[r].total[cases[c].floats - 1] == (float)cases[c].shards);
+            gang_end(&g);
+        }
+}
+
+/* ---- memory that fails ---- */
+
+/* Memory like a chip with a dead address line: page 5 is the same memory as page 3. */
+typedef struct bad_memory {
+    FILE *file;
+    char *base;
+    size_t page;
+} bad_memory;
+
+static void bad_memory_begin(bad_memory *m, size_t pages)
+{
+    m->page = (size_t)sysconf(_SC_PAGESIZE);
+    m->file = tmpfile();
+    assert_non_null(m->file);
+    int fd = fileno(m->file);
+    assert_int_equal(ftruncate(fd, (off_t)(pages * m->page)), 0);
+    m->base = mmap(NULL, pages * m->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(m->base != MAP_FAILED);
+    assert_true(mmap(m->base + 5 * m->page, m->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                     fd, (off_t)(3 * m->page)) != MAP_FAILED);
+}
+
+static void bad_memory_end(bad_memory *m, size_t pages)
+{
+    munmap(m->base, pages * m->page);
+    fclose(m->file);
+}
+
+static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **state)
+{
+    (void)state;
+    enum { RANKS = 3, PAGES = 8 };
+    for (int t = 0; ls_comm_types()[t]; t++) {
+        gang g;
+        bad_memory bad;
+        int found = 0;
+        bad_memory_begin(&bad, PAGES);
+        gang_begin(&g, ls_comm_types()[t], RANKS, 8, PAGES * bad.page / sizeof(float), UINT64_MAX);
+        float *good = g.member[1].total;
+        g.member[1].total = (float *)(void *)bad.base;
+        gang_run(&g, check_once);
+        for (int r = 0; r < RANKS; r++) {
+            char start[80], end[80];
+            const gang_member *m = &g.member[r];
+            if (m->status == LS_EABORTED)
+                continue;
+            /* What was written last is found where it does not belong. */
+            snprintf(start, sizeof start, "start-up check: ref(%d) (rank %d) read 0x", r, r);
+            snprintf(end, sizeof end, " from ref(1) (rank 1) at float %zu: expected 0x",
+                     3 * bad.page / sizeof(float));
+            assert_int_equal(m->status, LS_EDEVICE);
+            assert_memory_equal(m->err.text, start, strlen(start));
+            assert_non_null(strstr(m->err.text, end));
+            found++;
+        }
+        assert_true(found >= 1);
+        gang_run(&g, check_once);
+        expect_all(&g, LS_EABORTED); /* nobody uses such a group */
+        g.member[1].total = good;
+        gang_end(&g);
+        bad_memory_end(&bad, PAGES);
+    }
+}
+
+/* ---- a merge that adds up wrongly ---- */
+
+static size_t wrong_at; /* set before the ranks start */
+
+static int reduce_wrongly(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
+                          float *total, ls_comm_times *times, ls_error *err)
+{
+    int status = ls_comm_ordered.all_reduce(comm, stream, partials, count, total, times, err);
+    if (comm->rank == 2)
+        total[wrong_at] += 1;
+    return status;
+}
+
+static void a_sum_that_is_wrong_is_found(void **state)
+{
+    (void)state;
+    static const size_t places[] = {0, 7, 1020, 1021, 2041, 2042, 3199};
+    const char *start = "start-up check: ref(2) (rank 2) got ";
+    ls_comm_type wrong = ls_comm_ordered;
+    wrong.all_reduce = reduce_wrongly;
+    for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
+        gang g;
+        char place[80];
+        wrong_at = places[p];
+        snprintf(place, sizeof place, " as the sum of integers at float %zu: expected ", wrong_at);
+        gang_begin(&g, &wrong, 4, 8, 3200, UINT64_MAX);
+        gang_run(&g, check_once);
+        for (int r = 0; r < 4; r++)
+            assert_int_equal(g.member[r].status, r == 2 ? LS_EDEVICE : LS_EABORTED);
+        assert_memory_equal(g.member[2].err.text, start, strlen(start));
+        assert_non_null(strstr(g.member[2].err.text, place));
+        gang_end(&g);
+    }
+}
+
+/* ---- ranks that do not come ---- */
+
+static void rank_two_stays_away(gang_member *m)
+{
+    if (m->rank != 2)
+        check_once(m);
+}
+
+static void a_rank_that_is_missing_is_named(void **state)
+{
+    (void)state;
+    gang g;
+    int named = 0;
+    gang_begin(&g, &ls_comm_ordered, 3, 8, 64, FIFTY_MS);
+    gang_run(&g, rank_two_stays_away);
+    for (int r = 0; r < 2; r++)
+        if (g.member[r].status == LS_ETIMEDOUT) {
+            assert_non_null(strstr(g.member[r].err.text, "missing: "));
+            assert_non_null(strstr(g.member[r].err.text, "2"));
+            named++;
+        } else {
+            assert_int_equal(g.member[r].status, LS_EABORTED);
+        }
+    assert_int_equal(named, 1);
+    gang_end(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_groups_pass_and_can_be_used),
+        cmocka_unit_test(memory_that_fails_is_named_with_its_reader_and_its_owner),
+        cmocka_unit_test(a_sum_that_is_wrong_is_found),
+        cmocka_unit_test(a_rank_that_is_missing_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,426 @@
+/* Workers that stall: giving them up, going on without them, and destroying the pool over them. */
+#include <lockstep/pool.h>
+
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define MS UINT64_C(1000000)
+#define WORKERS 4
+
+static void nap(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* Everything a round of a test shares with its workers. A worker that is left behind may come back
+ * after the round, so cases are static or freed when its thread has ended. */
+struct scene {
+    ls_pool *pool;
+    _Atomic int entered;          /* jobs that have begun to hang */
+    _Atomic int open;             /* they go on when it is set */
+    _Atomic int done;             /* jobs that have hung and touch the scene no more */
+    int status;                   /* what they return */
+    int runs[WORKERS];            /* of `count`; plain: the pool hands it over */
+    _Atomic int stopped[WORKERS]; /* stop hooks */
+    _Atomic int hook_hangs;       /* the stop hook waits until `open`, too */
+    ls_host host;
+    _Atomic int blocks; /* of the host's memory */
+};
+
+static int hang(const ls_worker *w, void *arg, ls_error *err)
+{
+    struct scene *s = arg;
+    atomic_fetch_add(&s->entered, 1);
+    while (!atomic_load_explicit(&s->open, memory_order_relaxed))
+        nap(1);
+    s->runs[w->index] += 100;
+    int status = s->status;
+    if (status)
+        snprintf(err->text, sizeof err->text, "too late");
+    atomic_fetch_add(&s->done, 1);
+    return status;
+}
+
+static int count(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)err;
+    ((struct scene *)arg)->runs[w->index]++;
+    return LS_OK;
+}
+
+static void stop_hook(ls_worker *w, void *user)
+{
+    struct scene *s = user;
+    while (w->index == 1 && atomic_load(&s->hook_hangs) && !atomic_load(&s->open))
+        nap(1);
+    atomic_fetch_add(&s->stopped[w->index], 1);
+}
+
+static void *host_alloc(void *user, size_t bytes, size_t align)
+{
+    atomic_fetch_add(&((struct scene *)user)->blocks, 1);
+    return aligned_alloc(align, bytes);
+}
+
+static void host_free(void *user, void *memory)
+{
+    atomic_fetch_sub(&((struct scene *)user)->blocks, 1);
+    free(memory);
+}
+
+static void begin(struct scene *s)
+{
+    ls_error err;
+    memset(s, 0, sizeof *s);
+    s->host = (ls_host){sizeof s->host, host_alloc, host_free, NULL, s};
+    ls_pool_options o = {.size = sizeof o,
+                         .workers = WORKERS,
+                         .inbox = 8,
+                         .stop = stop_hook,
+                         .user = s,
+                         .host = &s->host};
+    assert_int_equal(ls_pool_create(&s->pool, &o, &err), LS_OK);
+}
+
+static void hang_worker(struct scene *s, int worker)
+{
+    int before = atomic_load(&s->entered);
+    assert_int_equal(ls_pool_submit(s->pool, worker, hang, s, NULL), LS_OK);
+    while (atomic_load(&s->entered) == before)
+        nap(1);
+}
+
+static void wait_until_idle(const ls_pool *pool, int worker)
+{
+    while (ls_pool_busy(pool, worker) > 0)
+        nap(1);
+}
+
+static int threads(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* Threads that were left behind cannot be joined; they vanish. */
+static void wait_for_threads(int wanted)
+{
+    for (int i = 0; i < 5000 && threads() > wanted; i++)
+        nap(1);
+    assert_int_equal(threads(), wanted);
+}
+
+/* ---- going on ------------------------------------------------------------------------------- */
+
+static void the_others_go_on_without_an_abandoned_worker(void **state)
+{
+    (void)state;
+    struct scene s;
+    ls_error err;
+    begin(&s);
+    hang_worker(&s, 1);
+    assert_int_equal(ls_pool_run(s.pool, count, &s, 20 * MS, &err), LS_ETIMEDOUT);
+    assert_string_equal(err.text, "the time was over with work left: worker 1 (2 jobs)");
+    assert_int_equal(ls_pool_busy(s.pool, 1), 2);
+    assert_int_equal(ls_pool_busy(s.pool, 0), 0);
+    assert_int_equal(ls_pool_is_abandoned(s.pool, 1), 0);
+
+    assert_int_equal(ls_pool_abandon(s.pool, 1, &err), LS_OK);
+    assert_int_equal(ls_pool_is_abandoned(s.pool, 1), 1);
+    assert_int_equal(ls_pool_is_abandoned(s.pool, 0), 0);
+    assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, &err), LS_OK);
+    assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_OK);
+    assert_int_equal(s.runs[0] + s.runs[2] + s.runs[3], 6);
+    assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, &err), LS_ESTALLED);
+    assert_string_equal(err.text, "worker 1 was given up: it takes no jobs");
+    assert_int_equal(ls_pool_submit(s.pool, 2, count, &s, &err), LS_OK);
+    assert_int_equal(ls_pool_size(s.pool), WORKERS);
+
+    atomic_store(&s.open, 1);
+    wait_until_idle(s.pool, 1);
+    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(atomic_load(&s.blocks), 0);
+}
+
+static void a_worker_that_comes_back_drops_its_jobs_and_stays_out(void **state)
+{
+    (void)state;
+    struct scene s;
+    ls_error err;
+    begin(&s);
+    s.status = LS_EDEVICE;
+    hang_worker(&s, 1);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, NULL), LS_OK);
+    assert_int_equal(ls_pool_busy(s.pool, 1), 6);
+    assert_int_equal(ls_pool_abandon(s.pool, 1, &err), LS_OK);
+    assert_int_equal(ls_pool_clear(s.pool, &err), LS_OK); /* it is not waited for */
+    atomic_store(&s.open, 1);
+    wait_until_idle(s.pool, 1);
+    assert_int_equal(s.runs[1], 100); /* what it did is visible; its other jobs were dropped */
+    assert_int_equal(ls_pool_first_error(s.pool, NULL, &err), LS_OK); /* its error came too late */
+    assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_OK);
+    assert_int_equal(s.runs[1], 100);
+    assert_int_equal(ls_pool_submit(s.pool, 1, count, &s, NULL), LS_ESTALLED);
+    assert_int_equal(atomic_load(&s.stopped[1]), 0); /* its hook waits for the pool's end */
+
+    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    for (int w = 0; w < WORKERS; w++)
+        assert_int_equal(atomic_load(&s.stopped[w]), 1);
+    assert_int_equal(atomic_load(&s.blocks), 0);
+}
+
+static void a_full_inbox_of_an_abandoned_worker_holds_nobody_up(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    hang_worker(&s, 3);
+    while (ls_pool_submit(s.pool, 3, count, &s, NULL) == LS_OK)
+        ;
+    assert_int_equal(ls_pool_busy(s.pool, 3), 9);
+    assert_int_equal(ls_pool_run(s.pool, count, &s, 10 * MS, NULL), LS_EAGAIN);
+    assert_int_equal(ls_pool_abandon(s.pool, 3, NULL), LS_OK);
+    assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, NULL), LS_OK);
+    atomic_store(&s.open, 1);
+    wait_until_idle(s.pool, 3);
+    assert_int_equal(ls_pool_destroy(s.pool), LS_OK);
+    assert_int_equal(s.runs[0] + s.runs[1] + s.runs[2], 3);
+    assert_int_equal(s.runs[3], 100);
+}
+
+static void a_pool_without_workers_left_says_so(void **state)
+{
+    (void)state;
+    struct scene s;
+    ls_error err;
+    begin(&s);
+    assert_int_equal(ls_pool_abandon(s.pool, WORKERS, &err), LS_EINVAL);
+    assert_string_equal(err.text, "worker 4 of a pool whose workers are 0 to 3");
+    assert_int_equal(ls_pool_abandon(s.pool, -1, &err), LS_EINVAL);
+    assert_int_equal(ls_pool_busy(s.pool, WORKERS), 0);
+    assert_int_equal(ls_pool_is_abandoned(s.pool, -1), 0);
+    for (int twice = 0; twice < 2; twice++)
+        for (int w = 0; w < WORKERS; w++)
+            assert_int_equal(ls_pool_abandon(s.pool, w, &err), LS_OK);
+    assert_int_equal(ls_pool_run(s.pool, count, &s, LS_FOREVER, &err), LS_ESTALLED);
+    assert_string_equal(err.text, "every worker of the pool was given up");
+    assert_int_equal(ls_pool_wait(s.pool, LS_FOREVER, &err), LS_OK);
+    assert_int_equal(ls_pool_destroy(s.pool), LS_OK); /* all idle: all joined */
+    assert_int_equal(atomic_load(&s.blocks), 0);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* The pool of a scene whose worker was left behind is never freed; the pointers in `kept` show leak
+ * checkers that it is meant. */
+static ls_pool *kept[256];
+static int kept_count;
+
+static void keep(ls_pool *pool)
+{
+    assert_true(kept_count < 256);
+    kept[kept_count++] = pool;
+}
+
+/* Destroys over a hanging worker 2, with two jobs queued behind the hanging one. */
+static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *err))
+{
+    int before = threads();
+    struct scene *s = malloc(sizeof *s);
+    ls_error err = {0};
+    assert_non_null(s);
+    begin(s);
+    hang_worker(s, 2);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ls_pool_submit(s->pool, 2, count, s, NULL), LS_OK);
+    assert_int_equal(ls_pool_submit(s->pool, 3, count, s, NULL), LS_OK);
+    if (abandon)
+        assert_int_equal(ls_pool_abandon(s->pool, 2, NULL), LS_OK);
+    keep(s->pool);
+    assert_int_equal(destroy(s->pool, &err), LS_ESTALLED);
+    if (err.status)
+        assert_string_equal(err.text, "left behind, still at work when the pool was destroyed: "
+                                      "worker 2 (3 jobs)");
+    for (int w = 0; w < WORKERS; w++)
+        assert_int_equal(atomic_load(&s->stopped[w]), w != 2);
+    assert_int_equal(s->runs[3], 1);
+    assert_int_equal(threads(), before + 1);
+    /* The pool, its workers, and the inbox of one: the host must not be called any more. */
+    assert_int_equal(atomic_load(&s->blocks), 3);
+    memset(&s->host, 0, sizeof s->host);
+
+    atomic_store_explicit(&s->open, 1, memory_order_relaxed);
+    wait_for_threads(before);
+    assert_int_equal(atomic_load(&s->stopped[2]), 0);
+    assert_int_equal(atomic_load(&s->done), 1);
+    assert_int_equal(s->runs[2], 100); /* what was queued is dropped */
+    free(s);
+}
+
+static int destroy_soon(ls_pool *pool, ls_error *err)
+{
+    return ls_pool_destroy_within(pool, 50 * MS, err);
+}
+
+static int destroy(ls_pool *pool, ls_error *err)
+{
+    (void)err;
+    return ls_pool_destroy(pool);
+}
+
+static void a_worker_that_misses_the_end_is_left_behind(void **state)
+{
+    (void)state;
+    leave_behind(0, destroy_soon);
+    leave_behind(1, destroy_soon);
+}
+
+static void an_abandoned_worker_does_not_hold_up_destroy(void **state)
+{
+    (void)state;
+    leave_behind(1, destroy);
+}
+
+static void *open_later(void *arg)
+{
+    nap(30);
+    atomic_store(&((struct scene *)arg)->open, 1);
+    return NULL;
+}
+
+static void a_worker_that_comes_back_in_time_is_joined(void **state)
+{
+    (void)state;
+    for (int abandon = 0; abandon < 2; abandon++) {
+        struct scene s;
+        pthread_t t;
+        begin(&s);
+        hang_worker(&s, 2);
+        if (abandon)
+            assert_int_equal(ls_pool_abandon(s.pool, 2, NULL), LS_OK);
+        assert_int_equal(pthread_create(&t, NULL, open_later, &s), 0);
+        assert_int_equal(ls_pool_destroy_within(s.pool, 600000 * MS, NULL), LS_OK);
+        pthread_join(t, NULL);
+        assert_int_equal(s.runs[2], 100);
+        for (int w = 0; w < WORKERS; w++)
+            assert_int_equal(atomic_load(&s.stopped[w]), 1);
+        assert_int_equal(atomic_load(&s.blocks), 0);
+    }
+    assert_int_equal(ls_pool_destroy_within(NULL, 0, NULL), LS_OK);
+}
+
+static void a_stop_hook_that_hangs_is_left_behind_too(void **state)
+{
+    (void)state;
+    static struct scene s;
+    int before = threads();
+    ls_error err;
+    begin(&s);
+    atomic_store(&s.hook_hangs, 1);
+    keep(s.pool);
+    assert_int_equal(ls_pool_destroy_within(s.pool, 50 * MS, &err), LS_ESTALLED);
+    assert_string_equal(err.text, "left behind, still at work when the pool was destroyed: "
+                                  "worker 1 (stopping)");
+    atomic_store(&s.open, 1);
+    wait_for_threads(before);
+    assert_int_equal(atomic_load(&s.stopped[1]), 1);
+}
+
+/* ---- at any moment -------------------------------------------------------------------------- */
+
+static unsigned draw(unsigned *seed, unsigned below)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (*seed >> 8) % below;
+}
+
+struct visit {
+    struct scene *scene;
+    unsigned pause; /* loops */
+};
+
+/* Busy for a short, drawn while. */
+static int linger(const ls_worker *w, void *arg, ls_error *err)
+{
+    struct visit *v = arg;
+    for (volatile unsigned i = v->pause; i > 0; i--)
+        ;
+    v->scene->runs[w->index]++;
+    (void)err;
+    return LS_EDATA;
+}
+
+/* Workers come back just before, while and just after they are given up and the pool is destroyed.
+ * Whatever happens, its hook runs once, or never when it was left behind, and the survivors'
+ * results are untouched. */
+static void giving_up_at_any_moment_is_safe(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 200 };
+    static struct scene scene[ROUNDS];
+    static struct visit visit[ROUNDS];
+    int before = threads();
+    unsigned seed = 1;
+    for (int r = 0; r < ROUNDS; r++) {
+        struct scene *s = &scene[r];
+        int victim = (int)draw(&seed, WORKERS), lived = 0;
+        begin(s);
+        visit[r] = (struct visit){s, draw(&seed, 1500000)};
+        assert_int_equal(ls_pool_submit(s->pool, victim, linger, &visit[r], NULL), LS_OK);
+        for (volatile unsigned i = draw(&seed, 300000); i > 0; i--)
+            ;
+        assert_int_equal(ls_pool_abandon(s->pool, victim, NULL), LS_OK);
+        int latched = ls_pool_first_error(s->pool, NULL, NULL);
+        assert_int_equal(ls_pool_run(s->pool, count, s, LS_FOREVER, NULL), latched);
+        keep(s->pool);
+        ls_timeout limit = draw(&seed, 2) ? LS_FOREVER : draw(&seed, 400000);
+        int rc = ls_pool_destroy_within(s->pool, limit, NULL);
+        for (int w = 0; w < WORKERS; w++) {
+            lived += atomic_load(&s->stopped[w]);
+            if (w != victim)
+                assert_int_equal(s->runs[w], 1);
+        }
+        if (rc == LS_OK) {
+            kept_count--;
+            assert_int_equal(lived, WORKERS);
+            assert_true(s->runs[victim] <= 1); /* none if it had not begun */
+            assert_int_equal(atomic_load(&s->blocks), 0);
+        } else {
+            assert_int_equal(rc, LS_ESTALLED);
+        }
+    }
+    wait_for_threads(before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_others_go_on_without_an_abandoned_worker),
+        cmocka_unit_test(a_worker_that_comes_back_drops_its_jobs_and_stays_out),
+        cmocka_unit_test(a_full_inbox_of_an_abandoned_worker_holds_nobody_up),
+        cmocka_unit_test(a_pool_without_workers_left_says_so),
+        cmocka_unit_test(a_worker_that_misses_the_end_is_left_behind),
+        cmocka_unit_test(an_abandoned_worker_does_not_hold_up_destroy),
+        cmocka_unit_test(a_worker_that_comes_back_in_time_is_joined),
+        cmocka_unit_test(a_stop_hook_that_hangs_is_left_behind_too),
+        cmocka_unit_test(giving_up_at_any_moment_is_safe),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
