@@ -6,19 +6,49 @@
 #define NN_SAFETENSORS_H
 
 #include "nn/model.h"
+#include "store/durable.h"
+
+/* Numbers that lie like the canonical weights (model->floats of them), and the name they go by.
+ * With prefix "" they are the weights, running statistics included. With another, "momentum." say,
+ * they are something each parameter has one of (gradients, an optimizer's slot); the tensors are
+ * called "momentum.conv1.weight" and so on, and running statistics, which have none, are neither
+ * written nor read: their places in `values` are left alone. */
+typedef struct ls_tensors_out {
+    const char *prefix;
+    const float *values;
+} ls_tensors_out;
+
+typedef struct ls_tensors_in {
+    const char *prefix;
+    float *values;
+} ls_tensors_in;
+
+/* ---- saving --------------------------------------------------------------------------------- */
 
 /* Writes the canonical weights as fp32 tensors under their names. The file is written
  * beside `path` and renamed when complete, so that a failure leaves what was there before.
- * Errors: LS_EIO, naming the path and the operating system's reason. Any thread. */
+ * Errors: LS_EIO, naming the path and the operating system's reason; LS_ENOMEM. Any thread. */
 int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
                         const ls_host *host, ls_error *err);
 
+/* Writes `groups` with different prefixes, one after another, as the contents of a file. The caller
+ * opens and finishes it. Best without the weights in a file with other groups: LS_EINVAL when a
+ * layer's name and a prefix give two tensors one name. Errors: LS_EIO, LS_ENOMEM. */
+int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
+                         int count, const ls_host *host, ls_error *err);
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
 /* Reads every tensor of the model from a file (F32, or F16 widened) into the canonical array.
- * `prefix` is put before each name ("grad."), "" for none; with a prefix only parameters are read,
- * since running statistics have no gradients. Tensors the model does not have are
- * ignored. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset, what was expected. */
+ * `prefix` as above. Tensors the model does not have are ignored: this is for files of other
+ * people. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset, what was expected; LS_ENOMEM. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err);
+
+/* Reads back exactly what ls_safetensors_write wrote: all groups' tensors must be there, as F32,
+ * and no others. What `values` hold after a failure is undefined. Errors as ls_safetensors_load. */
+int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
+                               const ls_model *model, const ls_host *host, ls_error *err);
 
 /* SHA-256 over the canonical weights in model order (row-major little-endian fp32), as 64
  * hexadecimal digits and a zero. */

@@ -54,6 +54,8 @@ caught src/sync/planted.h '  #  include "pool/pool.h"' 'sync must not include po
 caught src/pool/planted.c '#include "device/device.h"' 'pool must not include device/'
 caught src/json/planted.c '#include "hash/sha256.h"' 'json must not include hash/'
 caught src/json/planted.c '#include "device/device.h"' 'json must not include device/'
+caught src/store/planted.c '#include "pool/pool.h"' 'store must not include pool/'
+caught src/hash/planted.c '#include "store/durable.h"' 'hash must not include store/'
 caught src/device/planted.c '#include "json/json.h"' 'device must not include json/'
 caught src/cpu/planted.c '#include "nn/model.h"' 'cpu must not include nn/'
 caught src/cpu/planted.c '#include "pool/pool.h"' 'cpu must not include pool/'

@@ -4,10 +4,14 @@
 #include "nn/safetensors.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* 3×2 weight and 3 biases: 36 bytes of data. */
 static const char small_json[] = "[{\"type\":\"dense\",\"name\":\"fc\",\"out\":3}]";
@@ -48,7 +52,6 @@ static void what_is_saved_is_loaded_bit_for_bit(void **state)
     must(ls_safetensors_save(path, m, saved, NULL, &err), &err);
     must(ls_safetensors_load(loaded, path, m, "", NULL, &err), &err);
     assert_memory_equal(saved, loaded, m->floats * sizeof *saved);
-    assert_false(exists(scratch_path(&s, "w.safetensors.part")));
     free(saved);
     free(loaded);
     free_model(m);
@@ -356,43 +359,179 @@ static void every_bit_flip_is_refused_or_harmless(void **state)
 
 /* ---- failures to write ---- */
 
+/* In a process of its own, since a limit on sizes comes with a signal. Returns 0 if all is well. */
+static int save_beyond_a_limit(const char *path, const ls_model *m)
+{
+    ls_error err = {0};
+    struct rlimit limit = {200, 200}; /* the header fits, the data does not */
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    if (sigaction(SIGXFSZ, &ignore, NULL) != 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return 1;
+    if (ls_safetensors_save(path, m, (float[9]){0}, NULL, &err) != LS_EIO)
+        return 2;
+    return strstr(err.text, ": cannot write: File too large") ? 0 : 3;
+}
+
 static void a_failed_save_leaves_the_old_file(void **state)
 {
     (void)state;
     float got[9];
+    int status;
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
     ls_model *m = make_model(small_json, small_input, 3);
     const char *path = scratch_path(&s, "w");
     must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
-    scratch_directory(&s, "w.part"); /* where the new file would be written */
-    assert_int_equal(ls_safetensors_save(path, m, (float[9]){0}, NULL, &err), LS_EIO);
-    assert_non_null(strstr(err.text, "w.part: cannot be created: Is a directory"));
+    pid_t child = fork();
+    if (child == 0)
+        _exit(save_beyond_a_limit(path, m));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
     must(ls_safetensors_load(got, path, m, "", NULL, &err), &err);
     assert_memory_equal(got, small_weights, sizeof got);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(s.directory), 0); /* nothing else was there */
+    assert_int_equal(ls_safetensors_save(path, m, small_weights, NULL, &err), LS_EIO);
+    assert_non_null(strstr(err.text, "cannot open the directory: No such file or directory"));
+    assert_int_equal(mkdir(s.directory, 0700), 0);
     scratch_directory(&s, "d"); /* a directory cannot be replaced */
     assert_int_equal(ls_safetensors_save(scratch_path(&s, "d"), m, small_weights, NULL, &err),
                      LS_EIO);
-    assert_false(exists(scratch_path(&s, "d.part")));
+    assert_int_equal(rmdir(scratch_path(&s, "d")), 0);
     free_model(m);
     scratch_end(&s);
 }
 
-static void a_full_disk_is_reported(void **state)
+/* ---- several groups in a file ---- */
+
+static const char norm_json[] = "[{\"type\":\"batch_norm\",\"name\":\"n\"},"
+                                "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]";
+
+static int write_groups(const char *path, const ls_model *m, const ls_tensors_out *groups,
+                        int count, const ls_host *host, ls_error *err)
+{
+    ls_file_writer w;
+    int rc = ls_replace_begin(&w, path, host, err);
+    if (rc == LS_OK)
+        rc = ls_safetensors_write(&w, m, groups, count, host, err);
+    if (rc == LS_OK)
+        rc = ls_replace_commit(&w, err);
+    ls_file_writer_abandon(&w);
+    return rc;
+}
+
+static void groups_are_read_back_bit_for_bit(void **state)
 {
     (void)state;
-    ls_error err = {0};
     scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(norm_json, (ls_shape){2, 2, 2}, 3);
+    size_t bytes = m->floats * sizeof(float);
+    float *saved[3], *got[3];
+    for (int i = 0; i < 3; i++) {
+        saved[i] = malloc(bytes);
+        got[i] = malloc(bytes);
+        fill_uniform(saved[i], m->floats, 3, (uint64_t)i + 1);
+        memset(got[i], 0x55, bytes);
+    }
+    const char *path = scratch_path(&s, "g");
+    const ls_tensors_out out[] = {{"", saved[0]}, {"momentum.", saved[1]}, {"variance.", saved[2]}};
+    /* Read in another order: names decide. */
+    const ls_tensors_in in[] = {{"variance.", got[2]}, {"", got[0]}, {"momentum.", got[1]}};
+    must(write_groups(path, m, out, 3, NULL, &err), &err);
+    must(ls_safetensors_load_groups(in, 3, path, m, NULL, &err), &err);
+    assert_memory_equal(got[0], saved[0], bytes);
+    for (int g = 1; g < 3; g++) {
+        for (int i = 0; i < m->params; i++) {
+            size_t at = m->param[i]->offset;
+            assert_memory_equal(got[g] + at, saved[g] + at, m->param[i]->count * sizeof(float));
+        }
+        for (int i = 0; i < m->stats; i++) { /* left alone */
+            static const unsigned char untouched[4] = {0x55, 0x55, 0x55, 0x55};
+            assert_memory_equal(got[g] + m->stat[i]->offset, untouched, 4);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        free(saved[i]);
+        free(got[i]);
+    }
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void a_group_has_the_names_of_its_parameters(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"momentum.fc.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"
+        "\"momentum.fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[24,36]}}";
+    scratch s;
+    size_t size;
+    ls_error err = {0};
     scratch_begin(&s);
     ls_model *m = make_model(small_json, small_input, 3);
-    char link[600];
-    snprintf(link, sizeof link, "ln -s /dev/full %s/w.part", s.directory);
-    if (!exists("/dev/full") || system(link) != 0)
-        skip();
-    assert_int_equal(ls_safetensors_save(scratch_path(&s, "w"), m, small_weights, NULL, &err),
-                     LS_EIO);
-    assert_non_null(strstr(err.text, "w: cannot be written: No space left on device"));
+    const ls_tensors_out out = {"momentum.", small_weights};
+    must(write_groups(scratch_path(&s, "g"), m, &out, 1, NULL, &err), &err);
+    char *bytes = read_whole(scratch_path(&s, "g"), &size);
+    assert_memory_equal(bytes + 8, header, strlen(header));
+    free(bytes);
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void groups_must_be_there_and_nothing_else(void **state)
+{
+    (void)state;
+    float a[9], b[9];
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    const char *path = scratch_path(&s, "g");
+    const ls_tensors_out out[] = {{"a.", small_weights}, {"b.", small_weights}};
+    const ls_tensors_in in[] = {{"a.", a}, {"b.", b}, {"c.", b}};
+    must(write_groups(path, m, out, 2, NULL, &err), &err);
+    must(ls_safetensors_load_groups(in, 2, path, m, NULL, &err), &err);
+    assert_int_equal(ls_safetensors_load_groups(in, 1, path, m, NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "g: offset 8: tensor \"b.fc.weight\": the model has none of "
+                                     "that name; is it the file of another model?"));
+    assert_int_equal(ls_safetensors_load_groups(in, 3, path, m, NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "there is no tensor \"c.fc.weight\""));
+    /* Halves are for other people's files. */
+    path =
+        write_file(&s,
+                   "{\"a.fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
+                   "\"a.fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",
+                   small_weights, 24);
+    must(ls_safetensors_load(a, path, m, "a.", NULL, &err), &err);
+    assert_int_equal(ls_safetensors_load_groups(in, 1, path, m, NULL, &err), LS_EDATA);
+    assert_non_null(
+        strstr(err.text, "tensor \"a.fc.weight\": expected dtype F32; use another copy"));
+    free_model(m);
+    scratch_end(&s);
+}
+
+/* "momentum.fc.weight" would be both a weight and a momentum. */
+static void two_tensors_of_one_name_are_refused(void **state)
+{
+    (void)state;
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model("[{\"type\":\"dense\",\"name\":\"momentum.fc\",\"out\":3},"
+                             "{\"type\":\"dense\",\"name\":\"fc\",\"out\":3}]",
+                             small_input, 3);
+    float *w = calloc(m->floats, sizeof *w);
+    const ls_tensors_out out[] = {{"momentum.", w}, {"", w}};
+    assert_int_equal(write_groups(scratch_path(&s, "g"), m, out, 2, NULL, &err), LS_EINVAL);
+    assert_non_null(strstr(err.text, "tensor \"momentum.fc.weight\": "));
+    assert_false(exists(scratch_path(&s, "g")));
+    must(write_groups(scratch_path(&s, "g"), m, out, 1, NULL, &err), &err);
+    free(w);
     free_model(m);
     scratch_end(&s);
 }
@@ -442,7 +581,10 @@ int main(void)
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(every_bit_flip_is_refused_or_harmless),
         cmocka_unit_test(a_failed_save_leaves_the_old_file),
-        cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(groups_are_read_back_bit_for_bit),
+        cmocka_unit_test(a_group_has_the_names_of_its_parameters),
+        cmocka_unit_test(groups_must_be_there_and_nothing_else),
+        cmocka_unit_test(two_tensors_of_one_name_are_refused),
         cmocka_unit_test(failed_allocations_leak_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "hash/sha256.h"
-#include "json/writer.h"
+#include "nn/safetensors_format.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { PREFACE = 8 /* bytes: the header's length */, CHUNK = 4096 /* floats at a time */ };
 
 /* The format's own limit is 100 MB; a header of ours has a few kilobytes. */
 #define MAX_HEADER ((size_t)16 << 20)
@@ -24,174 +21,14 @@ static const char *reason(int error, char out[128])
     return strerror_r(error, out, 128) == 0 ? out : "unknown error";
 }
 
-static void put_u32(uint8_t *out, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (uint8_t)(v >> (8 * i));
-}
-
-static uint32_t get_u32(const uint8_t *in)
-{
-    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
-}
-
-/* Up to CHUNK floats as little-endian bytes. */
-static size_t encode(uint8_t *out, const float *in, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &in[i], sizeof bits);
-        put_u32(out + 4 * i, bits);
-    }
-    return 4 * count;
-}
-
-void ls_weights_sha256(char out[65], const ls_model *model, const float *canonical)
-{
-    uint8_t bytes[4 * CHUNK];
-    ls_sha256 hash;
-    ls_sha256_init(&hash);
-    for (size_t done = 0; done < model->floats;) {
-        size_t count = model->floats - done < CHUNK ? model->floats - done : CHUNK;
-        ls_sha256_update(&hash, bytes, encode(bytes, canonical + done, count));
-        done += count;
-    }
-    ls_sha256_final_hex(&hash, out);
-}
-
-/* ---- saving --------------------------------------------------------------------------------- */
-
-static int write_all(int fd, const void *bytes, size_t count)
-{
-    const char *p = bytes;
-    while (count > 0) {
-        ssize_t n = write(fd, p, count);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        p += n;
-        count -= (size_t)n;
-    }
-    return 0;
-}
-
-static void write_entry(ls_json_writer *w, const ls_param *p)
-{
-    ls_json_open_object(w, p->name);
-    ls_json_put_string(w, "dtype", "F32");
-    ls_json_open_array(w, "shape");
-    for (int i = 0; i < p->rank; i++)
-        ls_json_put_int(w, NULL, p->dim[i]);
-    ls_json_close(w);
-    ls_json_open_array(w, "data_offsets");
-    ls_json_put_uint(w, NULL, 4 * (uint64_t)p->offset);
-    ls_json_put_uint(w, NULL, 4 * (uint64_t)(p->offset + p->count));
-    ls_json_close(w);
-    ls_json_close(w);
-}
-
-static void write_header(ls_json_writer *w, const ls_model *model)
-{
-    ls_json_open_object(w, NULL);
-    ls_json_open_object(w, "__metadata__");
-    ls_json_put_string(w, "format", "pt");
-    ls_json_close(w);
-    for (int i = 0; i < model->params + model->stats; i++)
-        write_entry(w, model->tensor[i]);
-    ls_json_close(w);
-}
-
-/* Spaces behind the header bring the data to a multiple of 8. Returns 0, or −1 with errno. */
-static int write_content(int fd, const char *header, size_t length, const ls_model *model,
-                         const float *canonical)
-{
-    static const char spaces[8] = "        ";
-    uint8_t bytes[4 * CHUNK];
-    size_t padding = (8 - length % 8) % 8;
-    put_u32(bytes, (uint32_t)(length + padding));
-    put_u32(bytes + 4, 0);
-    if (write_all(fd, bytes, PREFACE) || write_all(fd, header, length) ||
-        write_all(fd, spaces, padding))
-        return -1;
-    for (size_t done = 0; done < model->floats;) {
-        size_t count = model->floats - done < CHUNK ? model->floats - done : CHUNK;
-        if (write_all(fd, bytes, encode(bytes, canonical + done, count)))
-            return -1;
-        done += count;
-    }
-    return fsync(fd);
-}
-
-/* Makes the renaming itself last. Some file systems cannot; the file is complete all the same. */
-static void sync_folder(char *path)
-{
-    char *slash = strrchr(path, '/');
-    const char *folder = slash == path ? "/" : ".";
-    if (slash && slash != path) {
-        *slash = '\0';
-        folder = path;
-    }
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)fsync(fd);
-        close(fd);
-    }
-}
-
-/* Writes to `part` and renames; `part` is spoilt afterwards. */
-static int save_text(const char *path, char *part, const char *header, size_t length,
-                     const ls_model *model, const float *canonical, ls_error *err)
-{
-    char why[128];
-    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return ls_fail(err, LS_EIO, "%s: cannot be created: %s", part, reason(errno, why));
-    int failed = write_content(fd, header, length, model, canonical) != 0;
-    int error = errno;
-    if (close(fd) != 0 && !failed) {
-        failed = 1;
-        error = errno;
-    }
-    if (!failed && rename(part, path) != 0) {
-        failed = 1;
-        error = errno;
-    }
-    if (failed) {
-        unlink(part);
-        return ls_fail(err, LS_EIO, "%s: cannot be written: %s", path, reason(error, why));
-    }
-    sync_folder(part);
-    return LS_OK;
-}
-
-int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
-                        const ls_host *host, ls_error *err)
-{
-    static const char suffix[] = ".part";
-    ls_json_writer w;
-    size_t length;
-    size_t size = strlen(path) + sizeof suffix;
-    char *part = ls_alloc(host, size);
-    if (!part)
-        return ls_fail(err, LS_ENOMEM, "%s: no memory to write it", path);
-    snprintf(part, size, "%s%s", path, suffix);
-    ls_json_writer_init(&w, 0, host);
-    write_header(&w, model);
-    const char *header = ls_json_writer_text(&w, &length, err);
-    int rc = header ? save_text(path, part, header, length, model, canonical, err) : LS_ENOMEM;
-    ls_json_writer_fini(&w);
-    ls_free(host, part);
-    return rc;
-}
-
-/* ---- loading: the file ---------------------------------------------------------------------- */
+/* ---- the file ------------------------------------------------------------------------------- */
 
 typedef struct file {
     const char *path;
     int fd;
     uint64_t size; /* of the file */
     uint64_t data; /* where the tensors begin */
+    int strict;    /* nothing but what we write ourselves */
     ls_json *header;
     const ls_host *host;
     ls_error *err;
@@ -281,7 +118,7 @@ static int read_header(file *f)
     return rc;
 }
 
-/* ---- loading: the header's entries ---------------------------------------------------------- */
+/* ---- the header's entries ------------------------------------------------------------------- */
 
 typedef struct span {
     uint64_t begin, end; /* from the start of the data */
@@ -373,7 +210,7 @@ static int check_header(const file *f)
     return rc;
 }
 
-/* ---- loading: one tensor -------------------------------------------------------------------- */
+/* ---- one tensor ----------------------------------------------------------------------------- */
 
 static float widen_half(uint16_t h)
 {
@@ -442,7 +279,7 @@ static const char *shape_text(char out[64], const ls_param *p)
 
 static int load_param(const file *f, float *canonical, const ls_param *p, const char *prefix)
 {
-    char name[160];
+    char name[TENSOR_NAME];
     char text[192];
     char shape[64];
     span at;
@@ -455,6 +292,8 @@ static int load_param(const file *f, float *canonical, const ls_param *p, const 
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
     const char *type = cJSON_IsString(dtype) ? dtype->valuestring : "";
     size_t width = strcmp(type, "F32") == 0 ? 4 : strcmp(type, "F16") == 0 ? 2 : 0;
+    if (f->strict && width != 4)
+        return fail_entry(f, entry, "expected dtype F32; use another copy of the file");
     if (width == 0)
         return fail_entry(f, entry, "expected dtype F32 or F16; convert it");
     if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p)) {
@@ -473,21 +312,82 @@ static int load_param(const file *f, float *canonical, const ls_param *p, const 
     return read_values(f, canonical + p->offset, p->count, width, f->data + at.begin);
 }
 
+/* Everything but the tensors themselves. */
+static int open_checked(file *f)
+{
+    int rc = open_file(f);
+    if (rc == LS_OK)
+        rc = read_header(f);
+    return rc == LS_OK ? check_header(f) : rc;
+}
+
+static void close_file(file *f)
+{
+    ls_json_destroy(f->header);
+    if (f->fd >= 0)
+        close(f->fd);
+}
+
+static int load_group(const file *f, const ls_model *model, const ls_tensors_in *group)
+{
+    int rc = LS_OK;
+    for (int i = 0; i < model->params && rc == LS_OK; i++)
+        rc = load_param(f, group->values, model->param[i], group->prefix);
+    for (int i = 0; i < model->stats && rc == LS_OK && group->prefix[0] == '\0'; i++)
+        rc = load_param(f, group->values, model->stat[i], group->prefix);
+    return rc;
+}
+
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
-    int rc = open_file(&f);
+    const ls_tensors_in group = {prefix, canonical};
+    int rc = open_checked(&f);
     if (rc == LS_OK)
-        rc = read_header(&f);
+        rc = load_group(&f, model, &group);
+    close_file(&f);
+    return rc;
+}
+
+/* Is `name` a tensor of the group? */
+static int belongs(const char *name, const ls_model *model, const ls_tensors_in *group)
+{
+    size_t n = strlen(group->prefix);
+    int count = n == 0 ? model->params + model->stats : model->params;
+    const ls_param *const *list = n == 0 ? model->tensor : model->param;
+    if (strncmp(name, group->prefix, n) != 0)
+        return 0;
+    for (int i = 0; i < count; i++)
+        if (strcmp(name + n, list[i]->name) == 0)
+            return 1;
+    return 0;
+}
+
+static int check_no_others(const file *f, const ls_tensors_in *groups, int count,
+                           const ls_model *model)
+{
+    for (const cJSON *e = ls_json_root(f->header)->child; e; e = e->next) {
+        int known = is_metadata(e);
+        for (int g = 0; g < count && !known; g++)
+            known = belongs(e->string, model, &groups[g]);
+        if (!known)
+            return fail_entry(f, e,
+                              "the model has none of that name; is it the file of another "
+                              "model?");
+    }
+    return LS_OK;
+}
+
+int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
+                               const ls_model *model, const ls_host *host, ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .strict = 1, .host = host, .err = err};
+    int rc = open_checked(&f);
     if (rc == LS_OK)
-        rc = check_header(&f);
-    for (int i = 0; i < model->params && rc == LS_OK; i++)
-        rc = load_param(&f, canonical, model->param[i], prefix);
-    for (int i = 0; i < model->stats && rc == LS_OK && prefix[0] == '\0'; i++)
-        rc = load_param(&f, canonical, model->stat[i], prefix);
-    ls_json_destroy(f.header);
-    if (f.fd >= 0)
-        close(f.fd);
+        rc = check_no_others(&f, groups, count, model);
+    for (int g = 0; g < count && rc == LS_OK; g++)
+        rc = load_group(&f, model, &groups[g]);
+    close_file(&f);
     return rc;
 }

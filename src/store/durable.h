@@ -1,0 +1,75 @@
+/* Files that are kept: written so that nothing is lost and nothing half written is taken for whole.
+ *
+ *     ls_file_writer w;
+ *     int rc = ls_replace_begin(&w, "runs/x/weights.safetensors", host, &err);
+ *     if (rc == LS_OK)
+ *         rc = ls_file_writer_write(&w, bytes, count, &err);   // as often as needed
+ *     if (rc == LS_OK)
+ *         rc = ls_replace_commit(&w, &err);   // the old file or the new one is there, never less
+ *     ls_file_writer_abandon(&w);             // after whatever came before
+ *
+ * A signal that interrupts a call and a write that takes only some of the bytes are dealt with
+ * here. Files are made with mode 0666 and directories with 0777, less the process's umask;
+ * descriptors are closed on exec. Every failure of the operating system is LS_EIO and reads
+ * "PATH: cannot OPERATION: REASON". Any thread; a writer belongs to one thread at a time.
+ */
+#ifndef STORE_DURABLE_H
+#define STORE_DURABLE_H
+
+#include "hash/sha256.h"
+
+#include <lockstep/host.h>
+#include <lockstep/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A file being written. The caller's memory; a caller reads `bytes` and leaves the rest alone. */
+typedef struct ls_file_writer {
+    const ls_host *host;
+    uint64_t bytes; /* written so far */
+    ls_sha256 hash; /* of them */
+    char *path;     /* of the file being written; NULL: finished, abandoned, never opened */
+    char *target;   /* the path that it is to replace, or NULL */
+    int folder;     /* of both, or AT_FDCWD; the writer's own if there is a target */
+    int fd;
+    int lock;         /* keeps others from taking it for a left-over; -1: none */
+    ls_error failure; /* the first one; status 0: none yet */
+} ls_file_writer;
+
+/* Creates a file that must not exist yet. After a failure there is nothing to abandon, but it does
+ * no harm. Errors: LS_EIO, LS_ENOMEM. */
+int ls_file_writer_open(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err);
+
+/* Appends bytes. After a failure every further call fails with the same message. Errors: LS_EIO. */
+int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_error *err);
+
+/* Makes the contents last (fsync), closes the file and hands out the SHA-256 of everything written
+ * (`sha256` may be NULL); w->bytes stays readable. The file's name lasts once its directory is
+ * synced too: ls_sync_directory. On failure, an earlier failed write included, the file is
+ * removed. Errors: LS_EIO. */
+int ls_file_writer_finish(ls_file_writer *w, char sha256[LS_SHA256_HEX], ls_error *err);
+
+/* Closes and removes a file that was not finished. Nothing happens after finish, commit, abandon,
+ * a failed open, or to a zeroed writer. */
+void ls_file_writer_abandon(ls_file_writer *w);
+
+/* Opens a writer beside `path`, under a hidden name of its own, and removes what killed writers
+ * left in that directory. Use ls_file_writer_write and _abandon, and ls_replace_commit to finish.
+ * Errors: LS_EIO, LS_ENOMEM. */
+int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err);
+
+/* Makes the contents last, renames the file to `path`, and makes that last. On failure the new
+ * file is removed and the old one still stands; only when the last step fails, syncing the
+ * directory, the new file stands complete, but might not survive a loss of power.
+ * Errors: LS_EIO. */
+int ls_replace_commit(ls_file_writer *w, ls_error *err);
+
+/* All of the above at once. Errors: LS_EIO, LS_ENOMEM. */
+int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_host *host,
+                    ls_error *err);
+
+/* Makes names in a directory last: what was created, renamed or removed there. A file system that
+ * cannot sync a directory is no failure. Errors: LS_EIO. */
+int ls_sync_directory(const char *path, ls_error *err);
+
+#endif

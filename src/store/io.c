@@ -1,0 +1,194 @@
+#include "store/io.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MESSAGE_PATH = 240 /* bytes of a path that a message names */, LOCK_MS = 10000 };
+
+/* Sets `result` to what `call` returns once no signal interrupts it. */
+#define UNINTERRUPTED(result, call)                                                                \
+    do                                                                                             \
+        (result) = (call);                                                                         \
+    while ((result) == -1 && errno == EINTR)
+
+const char *ls_io_tail(const char *path)
+{
+    size_t n = strlen(path);
+    if (n > MESSAGE_PATH)
+        path += n - MESSAGE_PATH;
+    while (n > MESSAGE_PATH && ((unsigned char)*path & 0xC0) == 0x80) /* no half characters */
+        path++;
+    return path;
+}
+
+int ls_io_fail(ls_error *err, const char *path, const char *operation, int error)
+{
+    char why[128]; /* strerror may use a buffer that threads share */
+    if (strerror_r(error, why, sizeof why) != 0)
+        snprintf(why, sizeof why, "error %d", error);
+    return ls_fail(err, LS_EIO, "%s: cannot %s: %s", ls_io_tail(path), operation, why);
+}
+
+char *ls_io_join(const char *folder, const char *name, const ls_host *host)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = ls_alloc(host, size);
+    if (path)
+        snprintf(path, size, "%s/%s", folder, name);
+    return path;
+}
+
+const char *ls_io_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+int ls_io_open_parent(int *fd, const char *path, const ls_host *host, ls_error *err)
+{
+    size_t length = (size_t)(ls_io_base(path) - path);
+    if (length == 0)
+        path = "./", length = 2;
+    char *parent = ls_alloc(host, length + 1);
+    if (!parent)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a path", ls_io_tail(path));
+    memcpy(parent, path, length);
+    int error = ls_io_open(fd, AT_FDCWD, parent, O_RDONLY | O_DIRECTORY);
+    int rc = error ? ls_io_fail(err, parent, "open the directory", error) : LS_OK;
+    ls_free(host, parent);
+    return rc;
+}
+
+int ls_io_open(int *fd, int folder, const char *name, int flags)
+{
+    UNINTERRUPTED(*fd, openat(folder, name, flags | O_CLOEXEC, 0666));
+    return *fd < 0 ? errno : 0;
+}
+
+int ls_io_open_folder(int *fd, int folder, const char *name)
+{
+    return ls_io_open(fd, folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+}
+
+int ls_io_close(int fd)
+{
+    return close(fd) == 0 || errno == EINTR ? 0 : errno;
+}
+
+int ls_io_write(int fd, const void *bytes, size_t count)
+{
+    const char *p = bytes;
+    while (count > 0) {
+        ssize_t n;
+        UNINTERRUPTED(n, write(fd, p, count));
+        if (n < 0)
+            return errno;
+        if (n == 0) /* of a plain file this cannot be, and would go on for ever */
+            return EIO;
+        p += n;
+        count -= (size_t)n;
+    }
+    return 0;
+}
+
+int ls_io_read(int fd, void *bytes, size_t count, size_t *done)
+{
+    char *p = bytes;
+    *done = 0;
+    while (*done < count) {
+        ssize_t n;
+        UNINTERRUPTED(n, read(fd, p + *done, count - *done));
+        if (n < 0)
+            return errno;
+        if (n == 0)
+            break;
+        *done += (size_t)n;
+    }
+    return 0;
+}
+
+int ls_io_sync(int fd)
+{
+    int failed;
+    UNINTERRUPTED(failed, fsync(fd));
+    return failed ? errno : 0;
+}
+
+int ls_io_sync_folder(int fd)
+{
+    int error = ls_io_sync(fd);
+    return error == EINVAL || error == EOPNOTSUPP ? 0 : error;
+}
+
+int ls_io_stat(struct stat *out, int folder, const char *name)
+{
+    int failed;
+    UNINTERRUPTED(failed, fstatat(folder, name, out, AT_SYMLINK_NOFOLLOW));
+    return failed ? errno : 0;
+}
+
+int ls_io_make_folder(int folder, const char *name)
+{
+    int failed;
+    UNINTERRUPTED(failed, mkdirat(folder, name, 0777));
+    return failed ? errno : 0;
+}
+
+int ls_io_remove(int folder, const char *name)
+{
+    int failed;
+    UNINTERRUPTED(failed, unlinkat(folder, name, 0));
+    return failed ? errno : 0;
+}
+
+int ls_io_remove_folder(int folder, const char *name)
+{
+    int failed;
+    UNINTERRUPTED(failed, unlinkat(folder, name, AT_REMOVEDIR));
+    return failed ? errno : 0;
+}
+
+int ls_io_rename(int folder, const char *from, const char *to)
+{
+    int failed;
+    UNINTERRUPTED(failed, renameat(folder, from, folder, to));
+    return failed ? errno : 0;
+}
+
+int ls_io_lock(int fd, int exclusive)
+{
+    int failed;
+    UNINTERRUPTED(failed, flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB));
+    if (!failed || errno == EWOULDBLOCK)
+        return failed ? errno : 0;
+    /* EBADF: network file systems lock only what is open for writing. */
+    if (errno == ENOLCK || errno == ENOSYS || errno == EINVAL || errno == EBADF)
+        return EOPNOTSUPP;
+    return errno;
+}
+
+int ls_io_lock_names(int folder)
+{
+    const struct timespec moment = {0, 1000000};
+    int error = ls_io_lock(folder, 1);
+    for (int i = 0; i < LOCK_MS && error == EWOULDBLOCK; i++) {
+        nanosleep(&moment, NULL);
+        error = ls_io_lock(folder, 1);
+    }
+    return error == EOPNOTSUPP ? 0 : error;
+}
+
+void ls_io_unlock_names(int folder)
+{
+    int failed;
+    UNINTERRUPTED(failed, flock(folder, LOCK_UN));
+    (void)failed; /* the lock ends with the descriptor at the latest */
+}

@@ -1,0 +1,58 @@
+/* The system calls of this room: a signal does not interrupt them, and errors come back as the
+ * system's numbers, 0 being success. `folder` is a directory's descriptor or AT_FDCWD. Any
+ * thread. */
+#ifndef STORE_IO_H
+#define STORE_IO_H
+
+#include <lockstep/host.h>
+#include <lockstep/status.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* LS_EIO "PATH: cannot OPERATION: REASON"; of a very long path only the end is named. */
+int ls_io_fail(ls_error *err, const char *path, const char *operation, int error);
+
+/* A path as it fits a message: its end. */
+const char *ls_io_tail(const char *path);
+
+/* "folder/name", or NULL without memory; free with ls_free. */
+char *ls_io_join(const char *folder, const char *name, const ls_host *host);
+
+/* What stands behind the last slash. */
+const char *ls_io_base(const char *path);
+
+/* Opens the directory that holds `path`. */
+int ls_io_open_parent(int *fd, const char *path, const ls_host *host, ls_error *err);
+
+/* With O_CLOEXEC and, when it creates, mode 0666. */
+int ls_io_open(int *fd, int folder, const char *name, int flags);
+/* A directory itself, not what a symbolic link leads to. */
+int ls_io_open_folder(int *fd, int folder, const char *name);
+/* The descriptor is gone, whatever comes back. */
+int ls_io_close(int fd);
+int ls_io_write(int fd, const void *bytes, size_t count);
+/* *done < count at the file's end. */
+int ls_io_read(int fd, void *bytes, size_t count, size_t *done);
+int ls_io_sync(int fd);
+/* A file system that cannot sync directories is none the worse. */
+int ls_io_sync_folder(int fd);
+int ls_io_stat(struct stat *out, int folder, const char *name); /* follows no link */
+int ls_io_make_folder(int folder, const char *name);
+int ls_io_remove(int folder, const char *name);
+int ls_io_remove_folder(int folder, const char *name); /* an empty one */
+int ls_io_rename(int folder, const char *from, const char *to);
+
+/* Swaps two names in one step. EOPNOTSUPP when the system or the file system cannot. */
+int ls_io_exchange(int folder, const char *a, const char *b);
+
+/* flock without waiting: EWOULDBLOCK when somebody holds it, EOPNOTSUPP when there are no locks for
+ * this file. */
+int ls_io_lock(int fd, int exclusive);
+
+/* Locks a directory, in which names are about to change, for a moment. Waits for whoever has it,
+ * but not for ever: EWOULDBLOCK after ten seconds. Where there are no locks it does nothing. */
+int ls_io_lock_names(int folder);
+void ls_io_unlock_names(int folder);
+
+#endif

@@ -1,0 +1,110 @@
+#include "base/error.h"
+#include "base/host.h"
+#include "store/io.h"
+#include "store/temporary.h"
+#include "store/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The hidden file's path, which only messages see. */
+static char *beside(const char *path, const char *name, const ls_host *host)
+{
+    size_t folder = (size_t)(ls_io_base(path) - path);
+    char *out = ls_alloc(host, folder + strlen(name) + 1);
+    if (out) {
+        memcpy(out, path, folder);
+        memcpy(out + folder, name, strlen(name));
+    }
+    return out;
+}
+
+/* w->folder and w->target are set. */
+static int open_beside(ls_file_writer *w, ls_error *err)
+{
+    char name[LS_TEMPORARY_NAME];
+    int error;
+    ls_temporary_sweep(w->folder);
+    error = ls_temporary_file(&w->fd, name, w->folder, ls_io_base(w->target));
+    if (error)
+        return ls_io_fail(err, w->target, "create a file beside it", error);
+    w->path = beside(w->target, name, w->host);
+    if (!w->path) {
+        (void)ls_io_close(w->fd);
+        (void)ls_io_remove(w->folder, name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(w->target));
+    }
+    /* The same open file: its lock lasts until both descriptors are closed. */
+    w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
+    if (w->lock >= 0)
+        return LS_OK;
+    int rc = ls_io_fail(err, w->path, "open", errno);
+    (void)ls_io_close(w->fd);
+    (void)ls_io_remove(w->folder, name);
+    return rc;
+}
+
+int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err)
+{
+    ls_file_writer_start(w, host);
+    if (*ls_io_base(path) == '\0')
+        return ls_io_fail(err, path, "replace", EISDIR);
+    char *target = ls_strdup(host, path);
+    if (!target)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(path));
+    int rc = ls_io_open_parent(&w->folder, path, host, err);
+    if (rc != LS_OK) {
+        ls_free(host, target);
+        return rc;
+    }
+    w->target = target;
+    rc = open_beside(w, err);
+    if (rc != LS_OK)
+        ls_file_writer_release(w);
+    return rc;
+}
+
+int ls_replace_commit(ls_file_writer *w, ls_error *err)
+{
+    int rc = ls_file_writer_settle(w, NULL, err);
+    if (rc != LS_OK)
+        return rc;
+    int error = ls_io_rename(w->folder, ls_io_base(w->path), ls_io_base(w->target));
+    if (error) {
+        rc = ls_io_fail(err, w->target, "replace", error);
+        ls_file_writer_abandon(w);
+        return rc;
+    }
+    error = ls_io_sync_folder(w->folder);
+    if (error)
+        rc = ls_io_fail(err, w->target, "sync its directory", error);
+    ls_file_writer_release(w);
+    return rc;
+}
+
+int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_host *host,
+                    ls_error *err)
+{
+    ls_file_writer w;
+    int rc = ls_replace_begin(&w, path, host, err);
+    if (rc == LS_OK)
+        rc = ls_file_writer_write(&w, bytes, count, err);
+    if (rc == LS_OK)
+        rc = ls_replace_commit(&w, err);
+    ls_file_writer_abandon(&w);
+    return rc;
+}
+
+int ls_sync_directory(const char *path, ls_error *err)
+{
+    int fd;
+    int error = ls_io_open(&fd, AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
+    if (error)
+        return ls_io_fail(err, path, "open the directory", error);
+    error = ls_io_sync_folder(fd);
+    (void)ls_io_close(fd);
+    return error ? ls_io_fail(err, path, "sync the directory", error) : LS_OK;
+}

@@ -1,0 +1,48 @@
+/* What the tests of src/store share. Every function asserts that it worked. */
+#ifndef TESTS_STORE_FIXTURE_H
+#define TESTS_STORE_FIXTURE_H
+
+#include "data/scratch.h"
+#include "store/bundle.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Fails the test with the message unless `rc` is LS_OK. */
+void must(int rc, const ls_error *err);
+
+/* Fails the test unless `rc` is `want` and the message contains `words`. */
+void refused(int rc, int want, const ls_error *err, const char *words);
+
+int exists(const char *path);
+
+/* A file's bytes with a zero behind them; free with free(). */
+char *read_whole(const char *path, size_t *size);
+
+/* Fails the test unless the directory's names, in strcmp's order with spaces between, are these. */
+void assert_names(const char *directory, const char *want);
+
+/* Saves "state.json" with `text` and "data.bin" with 5000 bytes as the bundle PARENT/name. */
+void save_bundle(const char *parent, const char *name, const char *text);
+
+/* Fails the test unless PARENT/name opens and its state.json is `text`. */
+void assert_bundle(const char *parent, const char *name, const char *text);
+
+/* Changes the byte at `offset` of a file; a negative offset counts from its end. */
+void flip(const char *path, long offset);
+
+/* An allocator that counts and fails. */
+typedef struct counting {
+    ls_host host;
+    long live;
+    long allocations;
+    long fail_at; /* the allocation of this number (from 1) fails; 0: none does */
+} counting;
+
+void counting_init(counting *c);
+
+#endif

@@ -1,0 +1,358 @@
+#include "store/store_fixture.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ABC_SHA256 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+static int setup(void **state)
+{
+    scratch *s = malloc(sizeof *s);
+    scratch_begin(s);
+    *state = s;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    scratch_end(*state);
+    free(*state);
+    return 0;
+}
+
+/* ---- the writer ---- */
+
+static void what_is_written_is_there_counted_and_hashed(void **state)
+{
+    scratch *s = *state;
+    ls_file_writer w;
+    ls_error err = {0};
+    char sha256[LS_SHA256_HEX];
+    const char *path = scratch_path(s, "f");
+    must(ls_file_writer_open(&w, path, NULL, &err), &err);
+    must(ls_file_writer_write(&w, "a", 1, &err), &err);
+    must(ls_file_writer_write(&w, NULL, 0, &err), &err);
+    must(ls_file_writer_write(&w, "bc", 2, &err), &err);
+    must(ls_file_writer_finish(&w, sha256, &err), &err);
+    ls_file_writer_abandon(&w); /* does nothing any more */
+    assert_int_equal(w.bytes, 3);
+    assert_string_equal(sha256, ABC_SHA256);
+    char *bytes = read_whole(path, NULL);
+    assert_string_equal(bytes, "abc");
+    free(bytes);
+}
+
+static void a_file_that_exists_is_not_opened(void **state)
+{
+    scratch *s = *state;
+    ls_file_writer w;
+    ls_error err = {0};
+    scratch_file(s, "f", "old", 3);
+    const char *path = scratch_path(s, "f");
+    refused(ls_file_writer_open(&w, path, NULL, &err), LS_EIO, &err,
+            "f: cannot create: File exists");
+    ls_file_writer_abandon(&w);
+    char *bytes = read_whole(path, NULL);
+    assert_string_equal(bytes, "old");
+    free(bytes);
+    refused(ls_file_writer_open(&w, scratch_path(s, "no/f"), NULL, &err), LS_EIO, &err,
+            "no/f: cannot create: No such file or directory");
+}
+
+static void an_abandoned_file_is_gone(void **state)
+{
+    scratch *s = *state;
+    ls_file_writer w = {0};
+    ls_error err = {0};
+    ls_file_writer_abandon(&w); /* zeroed */
+    must(ls_file_writer_open(&w, scratch_path(s, "f"), NULL, &err), &err);
+    must(ls_file_writer_write(&w, "a", 1, &err), &err);
+    ls_file_writer_abandon(&w);
+    ls_file_writer_abandon(&w);
+    assert_names(s->directory, "");
+}
+
+static void modes_follow_the_umask(void **state)
+{
+    scratch *s = *state;
+    struct stat st;
+    ls_error err = {0};
+    ls_bundle *b;
+    mode_t old = umask(027);
+    must(ls_replace_file(scratch_path(s, "f"), "a", 1, NULL, &err), &err);
+    must(ls_bundle_begin(&b, s->directory, "b", NULL, &err), &err);
+    must(ls_bundle_commit(b, &err), &err);
+    ls_bundle_destroy(b);
+    assert_int_equal(umask(old), 027); /* and leave it alone */
+    assert_int_equal(stat(scratch_path(s, "f"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    assert_int_equal(stat(scratch_path(s, "b"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0750);
+}
+
+static void descriptors_are_closed_on_exec(void **state)
+{
+    scratch *s = *state;
+    ls_file_writer w;
+    ls_error err = {0};
+    must(ls_replace_begin(&w, scratch_path(s, "f"), NULL, &err), &err);
+    assert_true(fcntl(w.fd, F_GETFD) & FD_CLOEXEC);
+    assert_true(fcntl(w.lock, F_GETFD) & FD_CLOEXEC);
+    assert_true(fcntl(w.folder, F_GETFD) & FD_CLOEXEC);
+    ls_file_writer_abandon(&w);
+}
+
+/* In a process of its own, since a limit on sizes comes with a signal. */
+static int write_too_much(const scratch *s)
+{
+    ls_file_writer w;
+    ls_error err = {0}, again = {0};
+    char path[600];
+    char bytes[8000] = {0};
+    struct rlimit limit = {5000, 5000};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    snprintf(path, sizeof path, "%s/f", s->directory);
+    if (sigaction(SIGXFSZ, &ignore, NULL) != 0 || setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return 1;
+    if (ls_file_writer_open(&w, path, NULL, &err) != LS_OK)
+        return 2;
+    if (ls_file_writer_write(&w, bytes, sizeof bytes, &err) != LS_EIO ||
+        !strstr(err.text, "f: cannot write: File too large"))
+        return 3;
+    if (ls_file_writer_write(&w, bytes, 1, &again) != LS_EIO || strcmp(again.text, err.text) != 0)
+        return 4;
+    if (ls_file_writer_finish(&w, NULL, &again) != LS_EIO || strcmp(again.text, err.text) != 0)
+        return 5;
+    return access(path, F_OK) == 0 ? 6 : 0;
+}
+
+static void a_failed_write_fails_the_file(void **state)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(write_too_much(*state));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* ---- replacing ---- */
+
+static void a_replaced_file_is_old_until_it_is_new(void **state)
+{
+    scratch *s = *state;
+    ls_file_writer w;
+    ls_error err = {0};
+    const char *path = scratch_path(s, "f");
+    must(ls_replace_file(path, "old", 3, NULL, &err), &err);
+    must(ls_replace_begin(&w, path, NULL, &err), &err);
+    must(ls_file_writer_write(&w, "newer", 5, &err), &err);
+    char *bytes = read_whole(path, NULL);
+    assert_string_equal(bytes, "old");
+    free(bytes);
+    must(ls_replace_commit(&w, &err), &err);
+    bytes = read_whole(path, NULL);
+    assert_string_equal(bytes, "newer");
+    free(bytes);
+    assert_names(s->directory, "f");
+}
+
+static void replacing_works_without_a_directory_in_the_path(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    int here = open(".", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(chdir(s->directory), 0);
+    must(ls_replace_file("f", "a", 1, NULL, &err), &err);
+    must(ls_sync_directory(".", &err), &err);
+    assert_int_equal(fchdir(here), 0);
+    close(here);
+    assert_names(s->directory, "f");
+}
+
+static void a_failed_replacement_leaves_nothing_but_the_old(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    ls_file_writer w;
+    scratch_directory(s, "d");
+    scratch_file(s, "f", "old", 3);
+    refused(ls_replace_file(scratch_path(s, "d"), "a", 1, NULL, &err), LS_EIO, &err,
+            "d: cannot replace: Is a directory");
+    refused(ls_replace_file(scratch_path(s, "d/"), "a", 1, NULL, &err), LS_EIO, &err,
+            "cannot replace: Is a directory");
+    refused(ls_replace_file(scratch_path(s, "no/f"), "a", 1, NULL, &err), LS_EIO, &err,
+            "no/: cannot open the directory: No such file or directory");
+    must(ls_replace_begin(&w, scratch_path(s, "f"), NULL, &err), &err);
+    must(ls_file_writer_write(&w, "new", 3, &err), &err);
+    ls_file_writer_abandon(&w);
+    assert_names(s->directory, "d f");
+    char *bytes = read_whole(scratch_path(s, "f"), NULL);
+    assert_string_equal(bytes, "old");
+    free(bytes);
+    refused(ls_sync_directory(scratch_path(s, "no"), &err), LS_EIO, &err,
+            "no: cannot open the directory: No such file or directory");
+}
+
+/* Names as long as the file system allows still have a hidden one beside them. */
+static void the_longest_name_is_replaced(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    char name[256];
+    memset(name, 'n', 255);
+    memcpy(name + 126, "\xe2\x82\xac", 3); /* where it is cut */
+    name[255] = '\0';
+    must(ls_replace_file(scratch_path(s, name), "a", 1, NULL, &err), &err);
+    assert_names(s->directory, name);
+}
+
+static void a_long_path_leaves_room_for_the_reason(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    char name[400];
+    (void)s;
+    memset(name, 'x', sizeof name);
+    memcpy(name, "/none/", 6);
+    for (size_t i = 7; i < sizeof name - 2; i += 2)
+        memcpy(name + i, "\xc3\xa4", 2);
+    name[200] = '/';
+    name[201] = 'x';
+    name[sizeof name - 1] = '\0';
+    refused(ls_replace_file(name, "a", 1, NULL, &err), LS_EIO, &err,
+            "cannot open the directory: No such file or directory");
+    assert_true(((unsigned char)err.text[0] & 0xC0) != 0x80);
+}
+
+/* ---- left-overs ---- */
+
+/* A process that dies while it writes. */
+static void die_writing(const scratch *s, const char *file)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        ls_file_writer w;
+        ls_bundle *b;
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", s->directory, file);
+        if (ls_replace_begin(&w, path, NULL, NULL) != LS_OK ||
+            ls_bundle_begin(&b, s->directory, "b", NULL, NULL) != LS_OK ||
+            ls_bundle_put(b, "x", "x", 1, NULL) != LS_OK)
+            _exit(1);
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+}
+
+static void what_the_dead_left_is_removed(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    die_writing(s, "f");
+    must(ls_replace_file(scratch_path(s, "g"), "a", 1, NULL, &err), &err);
+    assert_names(s->directory, "g");
+}
+
+static void what_the_living_write_is_left_alone(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    ls_file_writer w;
+    ls_bundle *b;
+    must(ls_replace_begin(&w, scratch_path(s, "f"), NULL, &err), &err);
+    must(ls_bundle_begin(&b, s->directory, "b", NULL, &err), &err);
+    must(ls_bundle_put(b, "x", "x", 1, &err), &err);
+    for (int i = 0; i < 3; i++)
+        must(ls_replace_file(scratch_path(s, "g"), "a", 1, NULL, &err), &err);
+    must(ls_file_writer_write(&w, "a", 1, &err), &err);
+    must(ls_replace_commit(&w, &err), &err);
+    must(ls_bundle_commit(b, &err), &err);
+    ls_bundle_destroy(b);
+    assert_names(s->directory, "b f g");
+}
+
+static void other_hidden_names_are_nobody_s_business(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    static const char *const names[] = {".f",
+                                        ".f.lockstep-",
+                                        ".f.lockstep-12",
+                                        ".f.lockstep-12-",
+                                        ".f.lockstep-12-3x",
+                                        ".f.lockstep--3",
+                                        "f.lockstep-12-3"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        scratch_file(s, names[i], "a", 1);
+    scratch_file(s, ".a.lockstep-12-3", "a", 1); /* this one is a left-over */
+    must(ls_replace_file(scratch_path(s, "z"), "a", 1, NULL, &err), &err);
+    assert_names(s->directory, ".f .f.lockstep- .f.lockstep--3 .f.lockstep-12 .f.lockstep-12- "
+                               ".f.lockstep-12-3x f.lockstep-12-3 z");
+}
+
+/* A directory in a left-over is not what we wrote: it stays, and does no harm. */
+static void what_cannot_be_removed_stays(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    scratch_directory(s, ".a.lockstep-12-3");
+    scratch_directory(s, ".a.lockstep-12-3/deep");
+    must(ls_replace_file(scratch_path(s, "z"), "a", 1, NULL, &err), &err);
+    assert_names(s->directory, ".a.lockstep-12-3 z");
+}
+
+static void lack_of_memory_is_reported_and_leaks_nothing(void **state)
+{
+    scratch *s = *state;
+    counting c;
+    int rc = LS_ENOMEM;
+    counting_init(&c);
+    for (long n = 1; rc != LS_OK; n++) {
+        ls_error err = {0};
+        c.allocations = 0;
+        c.fail_at = n;
+        rc = ls_replace_file(scratch_path(s, "f"), "a", 1, &c.host, &err);
+        if (rc != LS_OK) {
+            refused(rc, LS_ENOMEM, &err, "out of memory");
+            assert_names(s->directory, "");
+        }
+        assert_int_equal(c.live, 0);
+        assert_true(n < 20);
+    }
+    assert_names(s->directory, "f");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_is_written_is_there_counted_and_hashed),
+        TEST(a_file_that_exists_is_not_opened),
+        TEST(an_abandoned_file_is_gone),
+        TEST(modes_follow_the_umask),
+        TEST(descriptors_are_closed_on_exec),
+        TEST(a_failed_write_fails_the_file),
+        TEST(a_replaced_file_is_old_until_it_is_new),
+        TEST(replacing_works_without_a_directory_in_the_path),
+        TEST(a_failed_replacement_leaves_nothing_but_the_old),
+        TEST(the_longest_name_is_replaced),
+        TEST(a_long_path_leaves_room_for_the_reason),
+        TEST(what_the_dead_left_is_removed),
+        TEST(what_the_living_write_is_left_alone),
+        TEST(other_hidden_names_are_nobody_s_business),
+        TEST(what_cannot_be_removed_stays),
+        TEST(lack_of_memory_is_reported_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
