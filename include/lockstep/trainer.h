@@ -50,6 +50,9 @@ typedef struct ls_summary {
     size_t parameters, parameter_bytes;
     size_t device_bytes; /* per device: arenas and activations */
     const char *run_dir; /* "" when there is none */
+    int epochs;
+    const char *resumed_from; /* the checkpoint's directory; "": a new run */
+    uint64_t resumed_steps;   /* that were done then */
 } ls_summary;
 
 typedef struct ls_result {
@@ -59,7 +62,9 @@ typedef struct ls_result {
     double
         seconds_per_epoch; /* mean over finished epochs, training only; NaN when there was none */
     const char *devices;   /* "[cpu(0), cpu(1)]" */
-    char weights_sha256[65];
+    char weights_sha256[65];   /* "" when they could not be had */
+    const char *checkpoint;    /* directory of the newest one that was saved; "": none */
+    int saved;                 /* non-zero: that one holds the run as it ended: resume from it */
     int interrupted;
 } ls_result;
 
@@ -71,6 +76,12 @@ typedef struct ls_trainer_options {
     int set_count;
     const char *const *data_dirs; /* searched, in order, when the config has no data.path */
     int data_dir_count;
+    /* Go on with a run: its directory, or "latest" for the newest in runs/ (of this config's name).
+     * The config may be left out: then it is the run's own. NULL: begin a new one. */
+    const char *resume;
+    /* Faults on purpose, such as "worker=1,step=120,kind=fail": see src/train/inject.h. */
+    const char *const *inject;
+    int inject_count;
     const ls_registry *registry; /* back ends; NULL: every one that was built in */
     /* Every metrics record, one JSON object without a newline. A negative status stops the run with
      * that error. Optional. */
@@ -103,7 +114,9 @@ const ls_result *ls_trainer_result(const ls_trainer *trainer);
  * (parameters floats: see ls_summary). Errors: LS_EDEVICE. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, ls_error *err);
 
-void ls_trainer_close(ls_trainer *trainer); /* NULL is allowed */
+/* NULL is allowed. Returns LS_OK, or LS_ESTALLED when a worker that was left behind has still not come
+ * back: then its thread stays, with the memory it may still use. */
+int ls_trainer_close(ls_trainer *trainer);
 
 /* The resolved config (defaults and `set` applied) as indented JSON, without opening data or
  * devices; the caller frees it with ls_text_free. Errors: LS_ECONFIG, LS_ENOENT, LS_EIO, LS_ENOMEM. */

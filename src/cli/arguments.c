@@ -7,6 +7,7 @@
 
 static const char help[] =
     "usage: trainer CONFIG [options]\n"
+    "       trainer [CONFIG] --resume RUN|latest [options]\n"
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "       trainer report RUN [-o FILE]\n"
     "\n"
@@ -16,6 +17,11 @@ static const char help[] =
     "  --set KEY=VALUE     sets any key of the config: --set optimizer.lr=0.1 --set epochs=3\n"
     "  --metrics FILE|-    also writes the metrics records to FILE, or to stdout for -; with - the\n"
     "                      closing line goes to stderr\n"
+    "  --resume RUN        goes on with the run in directory RUN, bit for bit, from its newest\n"
+    "                      checkpoint, on any number of devices; latest: the newest run in runs/.\n"
+    "                      Without CONFIG the run's own is used\n"
+    "  --inject FAULT      a fault on purpose: worker=1,step=120,kind=fail|stall|corrupt|nan\n"
+    "                      (and stage=start|shard|merge|apply|report|evaluate|export, seconds=20)\n"
     "  --print-config      prints the config with all defaults and --set applied, and stops\n"
     "  --quiet             no progress, no start-up lines; warnings and errors only\n"
     "  --version           versions of the program, its back ends and their libraries\n"
@@ -24,13 +30,13 @@ static const char help[] =
     "The last line on stdout is the result:\n"
     "  test acc: 0.83, 1.9 sec/epoch on [cpu(0), cpu(1)]\n"
     "Metrics, weights and the resolved config go to a run directory, runs/<time>-<name>/.\n"
-    "Ctrl-C finishes the step, writes the weights and stops; a second one stops at once.\n"
+    "Ctrl-C finishes the step, saves a checkpoint and stops; a second one stops at once.\n"
     "\n"
     "Data is looked for in the config's data.path, else in $LOCKSTEP_DATA,\n"
     "$XDG_DATA_HOME/datasets and /usr/share/datasets.\n"
     "\n"
     "Exit codes: 0 done, 64 usage, 65 bad data, 66 missing input, 70 bug, 71 system or device,\n"
-    "74 input/output, 78 config, 130 interrupted.\n";
+    "74 input/output, 75 stopped early with a checkpoint saved, 78 config, 130 interrupted.\n";
 
 void cli_print_help(void)
 {
@@ -74,12 +80,22 @@ static int add_devices(cli_arguments *a, const char *list)
     return add_set(a, a->devices);
 }
 
+static int add_inject(cli_arguments *a, const char *fault)
+{
+    if (a->inject_count == CLI_INJECT_MAX)
+        return usage("too many --inject", "");
+    a->inject[a->inject_count++] = fault;
+    return 0;
+}
+
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
-    enum { SET = 1, DEVICES, METRICS, PRINT, QUIET, VERSION, HELP };
+    enum { SET = 1, DEVICES, METRICS, RESUME, INJECT, PRINT, QUIET, VERSION, HELP };
     static const struct option options[] = {{"set", required_argument, NULL, SET},
                                             {"devices", required_argument, NULL, DEVICES},
                                             {"metrics", required_argument, NULL, METRICS},
+                                            {"resume", required_argument, NULL, RESUME},
+                                            {"inject", required_argument, NULL, INJECT},
                                             {"print-config", no_argument, NULL, PRINT},
                                             {"quiet", no_argument, NULL, QUIET},
                                             {"version", no_argument, NULL, VERSION},
@@ -95,6 +111,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         case SET: problem = add_set(out, optarg); break;
         case DEVICES: problem = add_devices(out, optarg); break;
         case METRICS: out->metrics = optarg; break;
+        case RESUME: out->resume = optarg; break;
+        case INJECT: problem = add_inject(out, optarg); break;
         case PRINT: out->action = CLI_PRINT_CONFIG; break;
         case QUIET: out->quiet = 1; break;
         case VERSION: out->action = CLI_VERSION; return 0;
@@ -109,6 +127,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     }
     if (problem)
         return problem;
+    if (optind == argc && out->resume && out->action == CLI_TRAIN)
+        return 0;
     if (optind == argc)
         return usage("which config? Try `trainer examples/fashion_mnist.json`", "");
     if (optind + 1 < argc)

@@ -26,11 +26,20 @@ int cli_exit_code(int status)
     case LS_ESYSTEM:
     case LS_EABORTED:
     case LS_ETIMEDOUT:
+    case LS_EDIVERGED:
+    case LS_EAGAIN: /* somebody else trains in that directory */
     case LS_ESTALLED: return EXIT_OS;
     case LS_ENONFINITE: return EXIT_DATA;
     case LS_EINTERRUPTED: return EXIT_INTERRUPTED;
     default: return EXIT_BUG;
     }
+}
+
+int cli_run_exit_code(int status, const ls_result *result)
+{
+    const int may_go_on = status == LS_EINTERRUPTED || status == LS_EDEVICE ||
+                          status == LS_ESTALLED || status == LS_ETIMEDOUT || status == LS_ENOMEM;
+    return may_go_on && result->saved ? EXIT_SAVED : cli_exit_code(status);
 }
 
 /* ---- signals -------------------------------------------------------------------------------- */
@@ -175,7 +184,17 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
                            ls_trainer_summary(trainer)->synthetic);
     }
     int written = flush_stdout();
-    int code = status ? fail(&s->view, status, &err) : written;
+    int code = written;
+    if (status) {
+        const ls_result *result = ls_trainer_result(trainer);
+        fail(&s->view, status, &err);
+        code = cli_run_exit_code(status, result);
+        if (code == EXIT_SAVED)
+            fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n",
+                    ls_trainer_summary(trainer)->run_dir);
+        else if (result->checkpoint[0])
+            fprintf(stderr, "trainer: the newest checkpoint is %s\n", result->checkpoint);
+    }
     cli_set_running(NULL);
     ls_trainer_close(trainer);
     return code;
@@ -198,6 +217,9 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
         .data_dirs = dirs.dir,
         .data_dir_count = dirs.count,
         .registry = registry,
+        .resume = a->resume,
+        .inject = a->inject,
+        .inject_count = a->inject_count,
         .record = a->metrics ? on_record : NULL,
         .progress = on_progress,
         .user = &s,

@@ -12,12 +12,15 @@ enum {
     EXIT_BUG = 70,         /* a bug in Lockstep */
     EXIT_OS = 71,          /* the operating system or a device failed */
     EXIT_IO = 74,          /* reading or writing failed */
+    EXIT_SAVED = 75,       /* stopped early with a checkpoint saved: --resume goes on */
     EXIT_CONFIG = 78,      /* the config is wrong */
-    EXIT_INTERRUPTED = 130 /* SIGINT or SIGTERM */
+    EXIT_INTERRUPTED = 130 /* SIGINT or SIGTERM, and nothing saved */
 };
 
 /* The exit code for a library's status. */
 int cli_exit_code(int status);
+/* Likewise of a run: EXIT_SAVED where `result` says that it can go on where it stopped. */
+int cli_run_exit_code(int status, const ls_result *result);
 
 /* The whole program over a registry of back ends, which it takes over. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
@@ -27,11 +30,15 @@ int cli_main(int argc, char **argv, ls_registry *registry);
 typedef enum cli_action { CLI_TRAIN, CLI_HELP, CLI_VERSION, CLI_PRINT_CONFIG } cli_action;
 
 #define CLI_SET_MAX 256
+#define CLI_INJECT_MAX 16
 
 typedef struct cli_arguments {
     cli_action action;
-    const char *config;
+    const char *config;  /* NULL: the resumed run's own */
+    const char *resume;  /* a run's directory, or "latest"; NULL: a new run */
     const char *metrics; /* NULL: only the run directory */
+    int inject_count;
+    const char *inject[CLI_INJECT_MAX];
     int quiet;
     int set_count;
     const char *set[CLI_SET_MAX];

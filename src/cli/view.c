@@ -40,6 +40,9 @@ void cli_view_start(const cli_view *view, const ls_summary *s)
     fprintf(stderr, "  memory      %.1f MB per device\n", (double)s->device_bytes / 1e6);
     if (s->run_dir[0])
         fprintf(stderr, "  run         %s\n", s->run_dir);
+    if (s->resumed_from[0])
+        fprintf(stderr, "  resumed     behind step %llu, from %s\n",
+                (unsigned long long)s->resumed_steps, s->resumed_from);
 }
 
 void cli_view_clear(cli_view *view)

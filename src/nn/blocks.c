@@ -30,11 +30,13 @@ static int is_use(const cJSON *node)
 
 /* ---- the definitions ------------------------------------------------------------------------ */
 
-static int is_used(const ls_reader *r, const cJSON *definition, const cJSON *list)
+static int is_used(const cJSON *definition, const cJSON *list)
 {
-    for (const cJSON *node = list->child; node; node = node->next)
-        if (is_use(node) && find_definition(r, node) == definition)
+    for (const cJSON *node = list->child; node; node = node->next) {
+        const cJSON *name = cJSON_GetObjectItemCaseSensitive(node, "block");
+        if (cJSON_IsString(name) && strcmp(name->valuestring, definition->string) == 0)
             return 1;
+    }
     return 0;
 }
 
@@ -45,13 +47,15 @@ int ls_check_blocks(const ls_reader *r, const cJSON *list)
             r->err, r->doc, r->blocks, LS_ECONFIG,
             "model: \"blocks\" must be an object of lists of layers, found %s",
             ls_json_kind(r->blocks));
+    if (cJSON_GetArraySize(list) > LS_MODEL_LAYERS)
+        return LS_OK; /* refused for its length, before so many uses are compared with blocks */
     for (const cJSON *b = r->blocks ? r->blocks->child : NULL; b; b = b->next) {
         if (!cJSON_IsArray(b) || !b->child)
             return ls_json_fail_value(
                 r->err, r->doc, b, LS_ECONFIG,
                 "block \"%.40s\": expected a list of at least one layer, found %s", b->string,
                 cJSON_IsArray(b) ? "an empty one" : ls_json_kind(b));
-        if (!is_used(r, b, list))
+        if (!is_used(b, list))
             return ls_json_fail(r->err, r->doc, b, LS_ECONFIG,
                                 "block \"%.40s\": no layer uses it; remove it, or use it with "
                                 "{\"block\": \"%.40s\"}",

@@ -36,4 +36,4 @@ static void write(const ls_optimizer *optimizer, ls_json_writer *w)
     ls_json_put_bool(w, "nesterov", sgd->nesterov);
 }
 
-const ls_optimizer_type ls_optimizer_sgd = {"sgd", parse, set_count, write};
+const ls_optimizer_type ls_optimizer_sgd = {"sgd", {"momentum_buffer"}, parse, set_count, write};

@@ -19,7 +19,8 @@ typedef struct ls_optimizer {
 
 /* A row of the table in optimizer.c; one file each. */
 struct ls_optimizer_type {
-    const char *name; /* config key optimizer.name */
+    const char *name;              /* config key optimizer.name */
+    const char *slot[LS_OP_SLOTS]; /* what a checkpoint calls them: PyTorch's names */
     /* Reads the optimizer's own keys (lr is read by the caller); sets slots and op. */
     void (*parse)(ls_optimizer *optimizer, struct ls_fields *fields);
     /* Writes the arena's length into op->u. */

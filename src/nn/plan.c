@@ -273,9 +273,20 @@ void ls_plan_destroy(ls_plan *plan)
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
+/* A heartbeat's place: what is done, and to which node. Zero is left to others. */
+enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, PHASES };
+enum { PHASE = 1 << 20 };
+
+static void beat(const ls_plan *plan, int phase, int node)
+{
+    if (plan->heartbeat)
+        ls_beat(plan->heartbeat, phase * PHASE + node);
+}
+
 int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err)
 {
     ls_op *op = plan->gather[subset];
+    beat(plan, AT_GATHER, 0);
     return op->impl->forward(op, NULL, 0, err);
 }
 
@@ -284,11 +295,13 @@ int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err
     const unsigned mode = loss == LS_TEST ? LS_RUN_EVALUATE : 0;
     for (int k = 0; k < plan->nodes; k++) {
         ls_op *op = plan->node[k].op;
+        beat(plan, AT_FORWARD, k);
         int rc = op->impl->forward(op, NULL, mode, err);
         if (rc != LS_OK)
             return rc;
     }
     ls_op *op = plan->loss[loss];
+    beat(plan, AT_LOSS, 0);
     return op->impl->forward(op, NULL, flags, err);
 }
 
@@ -307,9 +320,12 @@ static int run_backward(ls_plan *plan, const ls_node *node, unsigned flags, ls_e
 int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err)
 {
     int rc = LS_OK;
-    for (int k = plan->nodes - 1; k >= 0 && rc == LS_OK; k--)
-        if (plan->node[k].backward)
-            rc = run_backward(plan, &plan->node[k], flags, err);
+    for (int k = plan->nodes - 1; k >= 0 && rc == LS_OK; k--) {
+        if (!plan->node[k].backward)
+            continue;
+        beat(plan, AT_BACKWARD, k);
+        rc = run_backward(plan, &plan->node[k], flags, err);
+    }
     return rc;
 }
 
@@ -342,6 +358,19 @@ static void op_line(char *out, size_t size, const char *name, const ls_tensor *x
                  y->rows, y->c, y->h, y->w, kernel);
     else
         snprintf(out, size, "%s %d×%d×%d×%d %s", name, x->rows, x->c, x->h, x->w, kernel);
+}
+
+int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place)
+{
+    static const char *const verb[PHASES] = {NULL, "gather", "forward of ", "loss", "backward of "};
+    const int phase = place / PHASE, node = place % PHASE;
+    char name[96] = "";
+    if (phase < AT_GATHER || phase >= PHASES || node >= plan->nodes)
+        return 0;
+    if (phase == AT_FORWARD || phase == AT_BACKWARD)
+        node_name(name, sizeof name, plan, &plan->node[node]);
+    snprintf(out, size, "%s%s", verb[phase], name);
+    return 1;
 }
 
 int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line)

@@ -62,6 +62,7 @@ typedef struct ls_plan {
     size_t unshared_bytes;   /* if each buffer had memory of its own */
     size_t live_bytes;       /* the most in use at one time: no plan could do with less */
     size_t scratch_bytes;
+    ls_heartbeat *heartbeat; /* NULL: none */
 } ls_plan;
 
 typedef struct ls_plan_desc {
@@ -88,6 +89,7 @@ typedef struct ls_plan_memory {
     const size_t *stat_at;     /* [layer]: of its running statistics in weights, and of its
                                   contribution to them in gradient */
     float *stats[LS_SUBSETS];  /* of the two loss ops */
+    ls_heartbeat *heartbeat;
 } ls_plan_memory;
 
 /* Tries each fused form the model offers, richest first. Errors: the back end's. */
@@ -111,6 +113,9 @@ const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k);
 int ls_plan_output(const ls_plan *plan);
 /* Gives every buffer its place. Errors: LS_ENOMEM. */
 int ls_plan_place(ls_plan *plan, int share, ls_error *err);
+
+/* For people: the op that beat with `place`, "backward of conv2+relu". Returns 0 when none did. */
+int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place);
 
 /* For people: one line per op. Returns 0 past the last. */
 int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line);

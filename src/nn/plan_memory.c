@@ -284,6 +284,7 @@ static int bind_losses(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
 int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err)
 {
     int rc = bind_gathers(plan, memory, err);
+    plan->heartbeat = memory->heartbeat;
     for (int k = 0; k < plan->nodes && rc == LS_OK; k++)
         rc = bind_node(plan, memory, &plan->node[k], k, err);
     return rc == LS_OK ? bind_losses(plan, memory, err) : rc;

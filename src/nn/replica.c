@@ -189,6 +189,7 @@ static int bind_plans(ls_replica *r, ls_error *err)
         .gradient = r->arena[GRADIENT],
         .param_at = r->param_at,
         .stat_at = r->stat_at,
+        .heartbeat = r->heartbeat,
     };
     if (r->optimizer)
         m.stats[LS_TRAIN] = r->arena[GRADIENT] + r->tail_at + LS_TAIL_LOSS;
@@ -224,7 +225,7 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (rc == LS_OK)
         rc = choose_plans(r, desc, err);
     if (rc == LS_OK)
-        rc = ls_replica_place(r, err);
+        rc = ls_replica_lay_out(r, err);
     if (rc == LS_OK)
         rc = ls_replica_make_updates(r, err);
     if (rc == LS_OK)
@@ -246,6 +247,7 @@ int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *e
     if (!r)
         return ls_replica_no_memory(err);
     r->device = desc->device;
+    r->heartbeat = desc->heartbeat;
     r->model = desc->model;
     r->optimizer = desc->optimizer;
     r->host = desc->host;

@@ -26,6 +26,7 @@
 
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "sync/heartbeat.h"
 
 /* The arena's tail. Counts are exact in fp32 up to 2²⁴. */
 enum {
@@ -56,6 +57,7 @@ typedef struct ls_replica_desc {
     const uint32_t *shard_rows; /* every number of rows that one call will be given */
     int shard_row_counts;
     uint64_t seed;
+    ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
     int no_sharing; /* non-zero: no two activations share memory; to compare with */
     const ls_host *host;
 } ls_replica_desc;
@@ -93,6 +95,10 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 /* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 dnnl jit:avx512_core".
  * Returns NULL past the last line. Belongs to the replica. */
 const char *ls_replica_plan_line(const ls_replica *replica, int line);
+
+/* For people: the op that a heartbeat's place stands for, "backward of conv2+relu". Returns 0 for a
+ * place that no replica of this model wrote. Any thread: what it reads does not change. */
+int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place);
 
 /* Canonical host array (model->floats) → an arena in this replica's layouts; and back. Any of the
  * arenas: weights, gradients and slots have the same layout. The tail is left alone; running

@@ -40,7 +40,7 @@ static void place_stats(ls_replica *r)
     }
 }
 
-int ls_replica_place(ls_replica *r, ls_error *err)
+int ls_replica_lay_out(ls_replica *r, ls_error *err)
 {
     const size_t layers = (size_t)r->model->layers;
     r->param_at = ls_alloc_array(r->host, layers * LS_OP_PARAMS, sizeof *r->param_at);

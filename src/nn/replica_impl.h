@@ -15,6 +15,7 @@ struct ls_replica {
     const ls_optimizer *optimizer; /* NULL: never trained */
     const ls_host *host;
     ls_device_info info;
+    ls_heartbeat *heartbeat; /* NULL: none */
     ls_step_args args;
 
     ls_plan **plan; /* most rows first: its ops define the layout of parameters */
@@ -54,7 +55,7 @@ int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_er
 /* ---- replica_arenas.c: the plans are made --------------------------------------------------- */
 
 /* Where each parameter and each layer's statistics lie. */
-int ls_replica_place(ls_replica *r, ls_error *err);
+int ls_replica_lay_out(ls_replica *r, ls_error *err);
 /* The ops that step over arenas, and the arenas. */
 int ls_replica_make_updates(ls_replica *r, ls_error *err);
 int ls_replica_alloc_arenas(ls_replica *r, ls_error *err);

@@ -59,6 +59,12 @@ const char *ls_replica_plan_line(const ls_replica *replica, int line)
     return line >= 0 && line < replica->lines ? replica->line[line] : NULL;
 }
 
+/* All plans have the same nodes. */
+int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place)
+{
+    return ls_plan_place_text(out, size, replica->plan[0], place);
+}
+
 /* ---- weights in and out --------------------------------------------------------------------- */
 
 /* A layer's statistics lie together in the canonical array as they do in an arena. */

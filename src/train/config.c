@@ -71,6 +71,39 @@ static void read_capacity(ls_config *c, ls_fields *f)
     }
 }
 
+static void read_checkpoint(ls_config *c, ls_fields *top, ls_error *err)
+{
+    const long never = 0, one = 1, two = 2;
+    const int yes = 1;
+    c->checkpoint.every_epochs = one;
+    c->checkpoint.keep = two;
+    c->checkpoint.async = yes;
+    const cJSON *node = ls_field_any(top, "checkpoint");
+    if (!node)
+        return;
+    ls_fields f;
+    ls_fields_begin(&f, c->doc, node, "checkpoint", err);
+    ls_field_int(&f, "every_steps", 0, INT_MAX, &never, &c->checkpoint.every_steps);
+    ls_field_int(&f, "every_epochs", 0, 1000000, &one, &c->checkpoint.every_epochs);
+    ls_field_int(&f, "keep", 1, 1000000, &two, &c->checkpoint.keep);
+    ls_field_bool(&f, "async", &yes, &c->checkpoint.async);
+    if (top->status == LS_OK)
+        top->status = ls_fields_end(&f);
+}
+
+static void read_faults(ls_config *c, ls_fields *f)
+{
+    static const char *const loss[] = {"continue", "stop", NULL};
+    static const char *const nonfinite[] = {"stop", "skip", NULL};
+    const double automatic = 0;
+    const long never = 0;
+    const int first = 0;
+    ls_field_double(f, "deadline_s", 0, 86400, &automatic, &c->deadline_s);
+    ls_field_int(f, "verify_every_steps", 0, INT_MAX, &never, &c->verify_every_steps);
+    ls_field_choice(f, "on_device_loss", loss, &first, &c->stop_on_device_loss);
+    ls_field_choice(f, "on_nonfinite", nonfinite, &first, &c->skip_nonfinite);
+}
+
 static void read_data(ls_config *c, ls_fields *top, ls_error *err)
 {
     const char *name = "fashion_mnist", *none = NULL;
@@ -171,6 +204,8 @@ static int read_top(ls_config *c, ls_error *err)
     read_scalars(c, &f);
     read_data(c, &f, err);
     read_augment(c, &f, err);
+    read_checkpoint(c, &f, err);
+    read_faults(c, &f);
     c->model = ls_field_any(&f, "model");
     const cJSON *optimizer = ls_field_any(&f, "optimizer");
     const cJSON *init = ls_field_any(&f, "init");
@@ -288,11 +323,12 @@ static void write_floats(ls_json_writer *w, const char *key, const float values[
     ls_json_close(w);
 }
 
-static void write_data(ls_json_writer *w, const ls_config *c)
+/* Where the data lies is no part of the recipe. */
+static void write_data(ls_json_writer *w, const ls_config *c, int recipe)
 {
     ls_json_open_object(w, "data");
     ls_json_put_string(w, "name", c->data_name);
-    if (c->data_path)
+    if (c->data_path && !recipe)
         ls_json_put_string(w, "path", c->data_path);
     ls_json_put_int(w, "limit", c->data_limit);
     write_floats(w, "mean", c->preprocessing.mean);
@@ -327,21 +363,28 @@ static void write_init(ls_json_writer *w, const ls_config *c)
     ls_json_close(w);
 }
 
-void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
+static void write_checkpoint(ls_json_writer *w, const ls_config *c)
 {
-    ls_json_open_object(w, key);
-    ls_json_put_string(w, "name", c->name);
-    write_data(w, c);
+    ls_json_open_object(w, "checkpoint");
+    ls_json_put_int(w, "every_steps", c->checkpoint.every_steps);
+    ls_json_put_int(w, "every_epochs", c->checkpoint.every_epochs);
+    ls_json_put_int(w, "keep", c->checkpoint.keep);
+    ls_json_put_bool(w, "async", c->checkpoint.async);
+    ls_json_close(w);
+}
+
+static void write_faults(ls_json_writer *w, const ls_config *c)
+{
+    ls_json_put_double(w, "deadline_s", c->deadline_s);
+    ls_json_put_int(w, "verify_every_steps", c->verify_every_steps);
+    ls_json_put_string(w, "on_device_loss", c->stop_on_device_loss ? "stop" : "continue");
+}
+
+/* What the weights that come out depend on: nothing of where and how it is computed. */
+static void write_recipe(ls_json_writer *w, const ls_config *c)
+{
     ls_json_put_node(w, "model", c->model);
-    ls_json_put_string(w, "devices", c->devices);
-    ls_json_put_int(w, "threads", c->threads);
     ls_json_put_int(w, "batch_size", c->batch_size);
-    if (c->shards)
-        ls_json_put_int(w, "shards", c->shards);
-    else
-        ls_json_put_string(w, "shards", "devices");
-    ls_json_put_int(w, "epochs", c->epochs);
-    ls_json_put_int(w, "eval_every", c->eval_every);
     ls_json_put_uint(w, "seed", c->seed);
     write_init(w, c);
     ls_optimizer_write(w, "optimizer", &c->optimizer);
@@ -349,10 +392,59 @@ void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
     ls_json_put_string(w, "lr_scaling", c->linear_scaling ? "linear" : "none");
     ls_json_put_double(w, "label_smoothing", c->label_smoothing);
     write_augment(w, c);
-    write_capacity(w, c);
     ls_json_put_string(w, "normalize", c->nominal ? "nominal" : "batch");
     ls_json_put_string(w, "allreduce", c->allreduce->name);
+    ls_json_put_string(w, "on_nonfinite", c->skip_nonfinite ? "skip" : "stop");
+}
+
+void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config *c, int shards)
+{
+    ls_json_open_object(w, key);
+    write_data(w, c, 1);
+    write_recipe(w, c);
+    ls_json_put_int(w, "shards", shards);
+    if (ls_schedule_needs_end(&c->schedule))
+        ls_json_put_int(w, "epochs", c->epochs);
+    ls_json_close(w);
+}
+
+void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
+{
+    ls_json_open_object(w, key);
+    ls_json_put_string(w, "name", c->name);
+    write_data(w, c, 0);
+    write_recipe(w, c);
+    ls_json_put_string(w, "devices", c->devices);
+    ls_json_put_int(w, "threads", c->threads);
+    if (c->shards)
+        ls_json_put_int(w, "shards", c->shards);
+    else
+        ls_json_put_string(w, "shards", "devices");
+    ls_json_put_int(w, "epochs", c->epochs);
+    ls_json_put_int(w, "eval_every", c->eval_every);
+    write_capacity(w, c);
+    write_checkpoint(w, c);
+    write_faults(w, c);
     if (c->run_dir)
         ls_json_put_string(w, "run_dir", c->run_dir);
     ls_json_close(w);
+}
+
+int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err)
+{
+    int status = LS_OK;
+    size_t length = 0;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 2, host);
+    ls_config_write(&w, NULL, config);
+    const char *text = ls_json_writer_text(&w, &length, err);
+    *out = text ? ls_alloc(host, length + 2) : NULL;
+    if (*out) {
+        memcpy(*out, text, length);
+        (*out)[length] = '\n';
+    } else {
+        status = ls_fail(err, LS_ENOMEM, "out of memory for the resolved config");
+    }
+    ls_json_writer_fini(&w);
+    return status;
 }

@@ -34,6 +34,16 @@ typedef struct ls_config {
     int capacities;          /* 0: devices are equal; else one number per device */
     double capacity[LS_DEVICES_MAX];
     const char *run_dir; /* "": none; NULL: runs/<time>-<name> */
+    struct {
+        long every_steps;  /* 0: never */
+        long every_epochs; /* 0: never */
+        long keep;         /* how many are kept, ≥ 1 */
+        int async;         /* training goes on while one is written */
+    } checkpoint;
+    double deadline_s;        /* 0: derived from the steps that were measured */
+    long verify_every_steps;  /* replicas are compared; 0: at checkpoints and ends of epochs */
+    int stop_on_device_loss;  /* else the survivors go on */
+    int skip_nonfinite;       /* a step whose loss is not finite is left out; else the run stops */
     const ls_host *host;
 } ls_config;
 
@@ -54,7 +64,15 @@ const ls_json *ls_config_model_doc(const ls_config *config);
 int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
                    const char *text);
 
+/* Writes what the weights depend on: a run that goes on from a checkpoint must have the same. The
+ * number of shards is given, because "devices" is not one. */
+void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config *config,
+                            int shards);
+
 /* Writes the resolved config as a member `key` (NULL: as the whole document). */
 void ls_config_write(ls_json_writer *w, const char *key, const ls_config *config);
+
+/* The resolved config as indented JSON; the caller frees it with ls_free. Errors: LS_ENOMEM. */
+int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err);
 
 #endif

@@ -1,4 +1,5 @@
 /* Metrics records: one JSON object each. Their schema is documented in train/README.md. */
+#include "base/host.h"
 #include "train/run.h"
 
 #include <lockstep/version.h>
@@ -33,7 +34,8 @@ static void put_devices(ls_json_writer *w, const struct ls_trainer *t)
 {
     ls_json_open_array(w, "devices");
     for (int i = 0; i < t->workers; i++)
-        ls_json_put_string(w, NULL, t->worker[i].info.name);
+        if (t->worker[i].presence == LS_LIVE)
+            ls_json_put_string(w, NULL, t->worker[i].info.name);
     ls_json_close(w);
 }
 
@@ -72,6 +74,22 @@ int ls_record_run_start(struct ls_trainer *t, ls_error *err)
     return end(t, err);
 }
 
+int ls_record_resume(struct ls_trainer *t, ls_error *err)
+{
+    const ls_summary *s = &t->summary;
+    ls_json_writer *w = begin(t, "resume");
+    put_time(w);
+    ls_json_put_string(w, "lockstep", LS_VERSION);
+    ls_json_put_uint(w, "step", t->position.steps);
+    put_devices(w, t);
+    ls_json_put_string(w, "device_model", s->device_model);
+    ls_json_put_string(w, "instruction_set", s->isa);
+    ls_json_put_string(w, "library", s->library);
+    ls_json_put_int(w, "batch_per_device", s->batch_per_device);
+    ls_json_put_uint(w, "device_bytes", s->device_bytes);
+    return end(t, err);
+}
+
 static void put_worker(ls_json_writer *w, int worker, const ls_report *r)
 {
     ls_json_open_object(w, NULL);
@@ -85,23 +103,52 @@ static void put_worker(ls_json_writer *w, int worker, const ls_report *r)
     ls_json_close(w);
 }
 
-int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s,
-                   const ls_report *reports, ls_error *err)
+int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s, const ls_report *r,
+                   ls_error *err)
 {
     if (t->sinks.count == 0)
         return LS_OK;
     ls_json_writer *w = begin(t, "step");
-    ls_json_put_uint(w, "step", reports[0].step + 1);
+    ls_json_put_uint(w, "step", r->step + 1);
     ls_json_put_uint(w, "epoch", epoch);
-    ls_json_put_uint(w, "rows", (uint64_t)reports[0].rows);
-    ls_json_put_float(w, "loss", reports[0].loss / reports[0].rows);
-    ls_json_put_uint(w, "correct", (uint64_t)reports[0].correct);
-    ls_json_put_float(w, "lr", reports[0].lr);
+    ls_json_put_uint(w, "rows", (uint64_t)r->rows);
+    ls_json_put_float(w, "loss", r->loss / r->rows);
+    ls_json_put_uint(w, "correct", (uint64_t)r->correct);
+    ls_json_put_float(w, "lr", r->lr);
     ls_json_put_float(w, "images_per_s", (float)images_per_s);
     ls_json_open_array(w, "workers");
     for (int i = 0; i < t->workers; i++)
-        put_worker(w, i, &reports[i]);
+        if (t->worker[i].presence == LS_LIVE && t->worker[i].status == LS_OK)
+            put_worker(w, i, &t->reports[i]);
     ls_json_close(w);
+    return end(t, err);
+}
+
+int ls_record_nonfinite(struct ls_trainer *t, uint64_t step, int worker, int shard, ls_error *err)
+{
+    if (t->config.skip_nonfinite)
+        ls_log(t->host, LS_LOG_WARNING,
+               "step %llu: the loss of shard %d, on worker %d, is not finite; the step is skipped",
+               (unsigned long long)step, shard, worker);
+    ls_json_writer *w = begin(t, "nonfinite");
+    ls_json_put_uint(w, "step", step);
+    ls_json_put_int(w, "worker", worker);
+    ls_json_put_int(w, "shard", shard);
+    ls_json_put_string(w, "action", t->config.skip_nonfinite ? "skip" : "stop");
+    return end(t, err);
+}
+
+int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_error *err)
+{
+    ls_json_writer *w = begin(t, "fault");
+    ls_json_put_int(w, "worker", fault->worker);
+    ls_json_put_string(w, "device", t->worker[fault->worker].info.name);
+    ls_json_put_uint(w, "step", fault->step);
+    ls_json_put_string(w, "kind", fault->kind);
+    ls_json_put_double(w, "detected_after_s", fault->detected_after_s);
+    ls_json_put_string(w, "action", fault->action);
+    ls_json_put_int(w, "devices_left", t->live);
+    ls_json_put_string(w, "error", fault->text);
     return end(t, err);
 }
 
@@ -144,6 +191,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
     ls_json_put_double(w, "seconds_per_epoch", r->seconds_per_epoch);
     put_devices(w, t);
     ls_json_put_bool(w, "synthetic", ls_dataset_describe(t->data[LS_TRAIN])->synthetic);
+    ls_json_put_string(w, "checkpoint", r->saved ? r->checkpoint : NULL);
     ls_json_put_string(w, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
     return end(t, err);
 }

@@ -5,8 +5,12 @@
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"
+#include "store/dir_lock.h"
+#include "sync/heartbeat.h"
+#include "sync/park.h"
 #include "sync/ring.h"
 #include "train/config.h"
+#include "train/inject.h"
 #include "train/sink.h"
 
 #include <stdatomic.h>
@@ -21,8 +25,8 @@
 
 struct ls_trainer;
 
-/* A work item: consecutive steps of one epoch. The coordinator fills one and pushes it into every
- * worker's inbox; it is reused when the reports of its last step have come back. */
+/* A work item: consecutive steps of one epoch. The coordinator fills one for each worker and pushes
+ * it into its inbox; it is reused when the reports of its last step have come back. */
 typedef struct ls_range {
     struct ls_trainer *trainer;
     uint32_t epoch;
@@ -36,8 +40,10 @@ typedef struct ls_range {
 /* What a worker says of one step. */
 typedef struct ls_report {
     uint64_t step;
-    int status; /* not LS_OK: the text is in the worker's `error` */
-    float loss; /* of the whole minibatch, summed; the same from every worker */
+    int status;  /* not LS_OK: the step was not applied by this worker; the text is in its `error` */
+    int skipped; /* the loss was not finite: nobody applied the step */
+    int bad_shard; /* skipped: the first of this worker's shards whose loss was not; −1: none */
+    float loss;    /* of the whole minibatch, summed; the same from every worker */
     float correct;
     float rows;
     float lr; /* it was applied with */
@@ -45,92 +51,281 @@ typedef struct ls_report {
     ls_comm_times comm;
 } ls_report;
 
-/* One worker's part. The worker's thread owns it while a job runs; the coordinator between jobs. */
+/* Whether a worker takes part. */
+typedef enum ls_presence {
+    LS_LIVE,
+    LS_LOST,   /* its device failed; its thread answers, and only closes it at the end */
+    LS_STALLED /* it no longer answers: its thread and its memory are left alone */
+} ls_presence;
+
+/* Where a worker is when it is not in one of its replica's ops. */
+enum { LS_PLACE_REST, LS_PLACE_MERGE, LS_PLACE_APPLY, LS_PLACE_OPEN, LS_PLACE_EXPORT };
+
+/* One worker's part. The worker's thread owns the first section while a job runs, the coordinator
+ * between jobs; a worker that was left behind keeps it for ever. */
 typedef struct ls_train_worker {
     struct ls_trainer *trainer;
-    int rank;
+    int index;
+    int idle;               /* it takes no part any more: its jobs do nothing */
+    int rank;               /* in the group: live workers count */
     int shard_lo, shard_hi; /* its logical shards */
     ls_device *device;
     ls_replica *replica;
     ls_comm *comm;
     ls_fold fold;
-    ls_ring reports;
+    struct ls_old_fold *old_folds; /* that somebody may still read */
+    int keep_fold;                 /* the next join must not free the fold's arenas */
+    ls_range item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
     ls_device_info info;
     ls_error error;
-    int failed; /* a step failed: `error` says why, and no further step is begun */
+    int failed;        /* a step failed: `error` says why, and no further step is begun */
+    int job_status;    /* of the last job but training */
+    uint32_t checksum; /* of its weights and optimizer state, by ls_worker_snapshot */
+    void *scratch;     /* where that is computed; LS_SCRATCH bytes */
+    ls_ring reports;
+    ls_heartbeat heartbeat; /* read by the coordinator at any time */
+
+    /* The coordinator's, at any time. */
+    ls_presence presence;
+    int status;               /* of the last job, or of the last step that was reported */
+    ls_comm_group *member_of; /* the group it was last told to join */
+    ls_error verdict;         /* why it was left behind */
+    uint64_t fault_step;      /* the step, from 1, in or behind which it failed last */
+    double silence_s;         /* for how long it had shown no sign of life then */
+    int mourned;              /* the loss is on record */
     char own_cache_line[64];
 } ls_train_worker;
+
+/* A fold whose arenas a sleeping member of an old group may still read. */
+typedef struct ls_old_fold {
+    ls_fold fold;
+    struct ls_old_fold *next;
+} ls_old_fold;
+
+#define LS_SCRATCH ((size_t)1 << 16)
 
 /* Loss and hits of one shard of one evaluation minibatch. */
 typedef struct ls_tally {
     double loss, correct;
 } ls_tally;
 
-struct ls_trainer {
-    ls_trainer_options options;
-    const ls_host *host;
-    ls_config config;
-    ls_registry *own_registry; /* NULL when the caller gave one */
-    ls_dataset *data[LS_SUBSETS];
-    ls_model *model;
-    ls_pool *pool;
-    int workers;
-    int shards;
-    ls_train_worker *worker;
-    ls_comm_group *group;
-    float *canonical;         /* model->floats: the initial weights, later the final ones */
+/* Memory that workers read and write on behalf of the coordinator. When a worker has to be left
+ * behind, all of it is left to that worker, and the others get a new one: what it may still do to it
+ * then harms nobody. */
+typedef struct ls_exchange {
+    struct ls_trainer *trainer;
     uint32_t *permutation[2]; /* training rows of even and odd epochs */
     uint32_t *test_rows;      /* 0, 1, 2, … */
     ls_tally *tally;          /* [evaluation minibatch][shard] */
-    ls_range item[LS_IN_FLIGHT];
-    ls_report *reports; /* of the step being collected, one per worker */
-    char *run_dir;      /* "" when there is none */
-    ls_sinks sinks;
-    ls_summary summary;
-    ls_result result;
-    char data_text[160];
-    char devices_text[512];
-    atomic_int stop; /* set by ls_trainer_interrupt */
-    int ran;
-};
-
-/* Rows of a subset. */
-uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset);
-
-/* Rows of minibatch `index` of `total` rows cut into minibatches of `batch_size`. */
-uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index);
-
-/* ---- worker.c: jobs of the pool ------------------------------------------------------------- */
-
-/* `arg` is the trainer: builds the worker's replica and fold from trainer->canonical. */
-int ls_worker_open(const ls_worker *w, void *arg, ls_error *err);
-/* `arg` is the trainer: joins trainer->group. */
-int ls_worker_join(const ls_worker *w, void *arg, ls_error *err);
-/* `arg` is the trainer: undoes both, as far as they got. */
-int ls_worker_close(const ls_worker *w, void *arg, ls_error *err);
-/* `arg` is the worker's own ls_range: runs its steps, one report each. Never fails as a job: what
- * goes wrong is in the reports. */
-int ls_worker_train(const ls_worker *w, void *arg, ls_error *err);
-/* `arg` is the trainer: this worker's shards of every test minibatch → trainer->tally. */
-int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err);
-/* `arg` is the trainer: rank 0's weights → trainer->canonical. */
-int ls_worker_export(const ls_worker *w, void *arg, ls_error *err);
-
-/* ---- coordinator.c -------------------------------------------------------------------------- */
-
-/* Trains and evaluates as the config says; fills trainer->result but for the weights' hash. */
-int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
-
-/* ---- records.c: metrics as JSON ------------------------------------------------------------- */
+    float *canonical;         /* model->floats: the initial weights, later exported ones */
+    float *slot[LS_OP_SLOTS]; /* likewise the optimizer's state; NULL where there is none */
+    int exporter;             /* the worker that exports, −1: none */
+    uint64_t steps;           /* applied so far */
+    struct ls_exchange *next; /* of those left behind */
+} ls_exchange;
 
 typedef struct ls_epoch_totals {
     double loss, correct, rows; /* summed over the epoch's minibatches */
     double seconds;             /* training only */
 } ls_epoch_totals;
 
+/* Where a run stands, between two steps: what a checkpoint must remember besides the weights. */
+typedef struct ls_position {
+    uint64_t steps; /* done since the start of training, skipped ones included */
+    uint32_t epoch; /* the one under way, from 0; the number of epochs when all is done */
+    uint32_t step;  /* of this epoch's steps, how many are done */
+    int recorded;   /* its record is out: only its evaluation is left */
+    ls_epoch_totals totals;
+    double trained_s; /* in finished epochs */
+} ls_position;
+
+/* The group whose members are no longer all alive, kept while one of them might still use it. */
+typedef struct ls_old_group {
+    ls_comm_group *group;
+    struct ls_old_group *next;
+} ls_old_group;
+
+struct ls_saver;
+
+struct ls_trainer {
+    ls_trainer_options options;
+    const ls_host *host;
+    ls_config config;
+    ls_injections injections;
+    ls_registry *own_registry; /* NULL when the caller gave one */
+    ls_dataset *data[LS_SUBSETS];
+    ls_model *model;
+    ls_pool *pool;
+    int workers; /* that the run began with */
+    int live;    /* that still take part */
+    int shards;
+    ls_train_worker *worker;
+    ls_comm_group *group;
+    ls_old_group *old_groups;
+    ls_exchange *exchange;
+    ls_exchange *old_exchanges;
+    ls_report *reports; /* of the step being collected, one per worker */
+    ls_park parking;    /* where the coordinator sleeps until one comes */
+    ls_position position;
+    uint64_t deadline_ns; /* how long a worker may be silent */
+    uint64_t repeated;    /* the step, from 1, that was repeated last without a loss */
+    struct ls_saver *saver;     /* NULL: nothing is saved */
+    struct ls_resumed *resumed; /* NULL: a new run */
+    ls_dir_lock lock;       /* of run_dir */
+    char *run_dir;          /* NULL when there is none */
+    ls_sinks sinks;
+    ls_sink *metrics; /* the run directory's sink, or NULL */
+    ls_summary summary;
+    ls_result result;
+    char data_text[160];
+    char devices_text[512];
+    char resumed_text[512];
+    char checkpoint_text[4200];
+    atomic_int stop; /* set by ls_trainer_interrupt */
+    int ran;
+    int readers_asleep; /* at the end: somebody may still read what the others showed */
+};
+
+/* Rows of a subset. */
+uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset);
+
+/* Steps of an epoch. */
+uint32_t ls_steps_per_epoch(const struct ls_trainer *trainer);
+
+/* Rows of minibatch `index` of `total` rows cut into minibatches of `batch_size`. */
+uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index);
+
+/* Whether the caller has asked the run to stop. */
+int ls_stopping(const struct ls_trainer *trainer);
+
+/* ---- open.c --------------------------------------------------------------------------------- */
+
+/* Makes everything that a run needs; what was made before a failure is ls_trainer_close's. */
+int ls_open_run(struct ls_trainer *trainer, ls_error *err);
+
+/* ---- worker.c: jobs of the pool ------------------------------------------------------------- */
+
+/* Jobs whose `arg` is the exchange; their result is the worker's `job_status` and `error`. */
+/* Builds the worker's replica and fold, from the exchange's weights and optimizer state. */
+int ls_worker_open(const ls_worker *w, void *arg, ls_error *err);
+/* Leaves the old group, if any; a live worker joins trainer->group with its rank and shards. */
+int ls_worker_join(const ls_worker *w, void *arg, ls_error *err);
+/* Checks the group: copies between each pair, and an all-reduce of exact numbers. */
+int ls_worker_check(const ls_worker *w, void *arg, ls_error *err);
+/* This worker's shards of every test minibatch → the exchange's tally. */
+int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err);
+/* Computes the checksum; the exporter's weights and optimizer state → the exchange. */
+int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err);
+
+/* `arg` is one of the worker's own ranges: runs its steps, one report each. */
+int ls_worker_train(const ls_worker *w, void *arg, ls_error *err);
+
+/* The stop hook: undoes open and join, as far as they got. `user` is the trainer. */
+void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *user);
+
+/* ---- exchange.c ----------------------------------------------------------------------------- */
+
+/* Errors: LS_ENOMEM. */
+int ls_exchange_create(ls_exchange **out, struct ls_trainer *trainer, ls_error *err);
+void ls_exchange_destroy(ls_exchange *exchange, const ls_host *host); /* NULL is allowed */
+
+/* ---- gang.c: the same job on every worker, watched ------------------------------------------ */
+
+/* Runs `job` with the exchange on every worker that answers, and waits. Whoever shows no sign of
+ * life for the deadline is left behind (presence LS_STALLED). Returns LS_OK when every live worker
+ * did it, else the first cause; ls_recover then says how to go on. */
+int ls_gang(struct ls_trainer *trainer, ls_job job, ls_error *err);
+
+/* Looks after the signs of life of the workers. */
+typedef struct ls_watch {
+    uint64_t count[LS_DEVICES_MAX];
+    uint64_t since_ns[LS_DEVICES_MAX]; /* when the count was first seen */
+} ls_watch;
+void ls_watch_begin(ls_watch *watch, const struct ls_trainer *trainer);
+/* Nanoseconds since the worker's last sign of life. */
+uint64_t ls_watch_silence(ls_watch *watch, const struct ls_trainer *trainer, int worker);
+
+/* ---- recover.c: faults ---------------------------------------------------------------------- */
+
+/* Leaves a worker behind that shows no sign of life in or behind step `step`: presence LS_STALLED, with
+ * the message in its verdict. */
+void ls_quarantine(struct ls_trainer *trainer, int worker, uint64_t step, uint64_t silence_ns);
+
+/* After a failure of a step or a gang, when nobody is at work any more and each worker's `status`
+ * says how it went: drops who is lost, writes the fault records, and forms a new group of the rest,
+ * ready to repeat what was not done. `when` stands in messages: "step 12". Errors: the failure itself when it is no device's, when it
+ * came back, when nobody is left or the config says stop. */
+int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
+
+/* The shards of each live worker, and its rank. */
+void ls_assign_shards(struct ls_trainer *trainer);
+/* Makes a group for the live workers, which join and check it. */
+int ls_form_group(struct ls_trainer *trainer, ls_error *err);
+/* Whether a worker that was left behind may still read what others showed to its group. */
+int ls_readers_asleep(const struct ls_trainer *trainer);
+/* How long a worker may be silent: the config's deadline_s, or else what the longest step so far
+ * suggests (0: none was measured yet). */
+void ls_set_deadline(struct ls_trainer *trainer, double longest_s);
+
+/* ---- coordinator.c -------------------------------------------------------------------------- */
+
+/* Trains and evaluates as the config says, from trainer->position on; fills trainer->result but for
+ * the weights' hash. */
+int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
+
+/* ---- saver.c: checkpoints ------------------------------------------------------------------- */
+
+/* Checkpoints go to <run_dir>/checkpoints. Errors: LS_ENOMEM, LS_ESYSTEM, LS_EIO. */
+int ls_saver_create(struct ls_saver **out, struct ls_trainer *trainer, ls_error *err);
+/* Waits for the save under way. NULL is allowed. LS_ESTALLED: it hangs; its memory is left. */
+int ls_saver_destroy(struct ls_saver *saver);
+
+/* Nobody is at work. Compares the replicas and, with `bring_home`, exports weights and optimizer
+ * state into the exchange. Errors: LS_EDIVERGED names who differs; those of ls_gang. */
+int ls_snapshot_replicas(struct ls_trainer *trainer, int bring_home, ls_error *err);
+
+/* Saves what ls_snapshot_replicas has just brought home. With `wait` it is on the disk at the return;
+ * else it is written while training goes on, and a failure is logged: the next one may succeed. */
+int ls_checkpoint(struct ls_trainer *trainer, int wait, ls_error *err);
+
+/* ---- resume.c ------------------------------------------------------------------------------- */
+
+struct ls_resumed;
+
+/* options.resume is set. Finds the run's directory (into trainer->run_dir), locks it, and reads the
+ * state of its newest whole checkpoint. Where the options name no config, *config_path is the run's
+ * own (the caller frees it); else the config has been read. Errors: LS_ENOENT, LS_EDATA, LS_EIO,
+ * LS_EAGAIN (somebody else trains there), LS_ENOMEM. */
+int ls_resume_find(struct ls_trainer *trainer, char **config_path, ls_error *err);
+/* The number of shards is known: a config that leaves it open takes the checkpoint's. */
+int ls_resume_open(struct ls_trainer *trainer, ls_error *err);
+/* Checks that recipe and data are the same, and loads position, result, weights and optimizer state.
+ * Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
+int ls_resume_load(struct ls_trainer *trainer, ls_error *err);
+/* How much of metrics.jsonl the checkpoint counts on. */
+uint64_t ls_resume_metrics_bytes(const struct ls_trainer *trainer);
+/* The summary is there: warns when library or instruction set are others than the run began with. */
+void ls_resume_compare_libraries(const struct ls_trainer *trainer);
+/* The checkpoint's files are needed no more. A run that is not resumed is allowed, here and below. */
+void ls_resume_close(struct ls_trainer *trainer);
+void ls_resume_destroy(struct ls_trainer *trainer);
+
+/* ---- records.c: metrics as JSON ------------------------------------------------------------- */
+
 int ls_record_run_start(struct ls_trainer *trainer, ls_error *err);
+int ls_record_resume(struct ls_trainer *trainer, ls_error *err);
 int ls_record_step(struct ls_trainer *trainer, uint32_t epoch, double images_per_s,
-                   const ls_report *reports, ls_error *err);
+                   const ls_report *report, ls_error *err);
+int ls_record_nonfinite(struct ls_trainer *trainer, uint64_t step, int worker, int shard,
+                        ls_error *err);
+/* A worker failed, in or behind step `step`. */
+typedef struct ls_fault {
+    int worker;
+    uint64_t step; /* from 1 */
+    const char *kind, *action, *text;
+    double detected_after_s; /* since its last sign of life */
+} ls_fault;
+int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_error *err);
 int ls_record_epoch(struct ls_trainer *trainer, uint32_t epoch, const ls_epoch_totals *totals,
                     ls_error *err);
 int ls_record_eval(struct ls_trainer *trainer, uint32_t epoch, double seconds, ls_error *err);

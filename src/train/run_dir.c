@@ -25,7 +25,13 @@ static int make_directories(char *path, int fresh)
         if (failed)
             return -1;
     }
-    return mkdir(path, 0777) == 0 || (!fresh && errno == EEXIST) ? 0 : -1;
+    if (mkdir(path, 0777) == 0)
+        return 0;
+    struct stat st;
+    if (fresh || errno != EEXIST || stat(path, &st) != 0)
+        return -1;
+    errno = ENOTDIR;
+    return S_ISDIR(st.st_mode) ? 0 : -1;
 }
 
 /* runs/20240131-093000-lenet, with -2, -3 … behind it where that is taken. */

@@ -43,6 +43,11 @@ int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, l
     return ls_fields_end(&f);
 }
 
+int ls_schedule_needs_end(const ls_schedule *s)
+{
+    return s->rule == LS_SCHEDULE_COSINE;
+}
+
 void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *s)
 {
     ls_json_open_object(w, key);

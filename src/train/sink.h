@@ -38,9 +38,19 @@ int ls_sinks_emit(ls_sinks *sinks, ls_error *err);
 /* Closes all; returns the first error. A zeroed structure is allowed. */
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 
-/* JSON Lines: one record a line, appended to a new file, written out at least once a second. The
- * file must not exist yet. Errors: LS_EIO, LS_ENOMEM. */
-int ls_sink_jsonl(ls_sink **out, const char *path, const ls_host *host, ls_error *err);
+#define LS_SINK_NEW UINT64_MAX
+
+/* JSON Lines: one record a line, appended to a file, written out at least once a second. `keep` is
+ * LS_SINK_NEW for a file that must not exist yet; else the file exists, and is cut to its first
+ * `keep` bytes, which it must have. Errors: LS_EIO; LS_EDATA (a file that is shorter); LS_ENOMEM. */
+int ls_sink_jsonl(ls_sink **out, const char *path, uint64_t keep, const ls_host *host,
+                  ls_error *err);
+
+/* Writes out what is buffered; *bytes is then the file's length. The coordinator. Errors: LS_EIO. */
+int ls_sink_jsonl_flush(ls_sink *sink, uint64_t *bytes, ls_error *err);
+
+/* Makes what was written out last. Any thread. Errors: LS_EIO. */
+int ls_sink_jsonl_sync(const ls_sink *sink, ls_error *err);
 
 /* Calls `record` (ls_trainer_options.record). */
 int ls_sink_callback(ls_sink **out,

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BUFFER (1u << 16)
@@ -93,7 +94,57 @@ static int jsonl_close(ls_sink *base, ls_error *err)
     return status;
 }
 
-int ls_sink_jsonl(ls_sink **out, const char *path, const ls_host *host, ls_error *err)
+int ls_sink_jsonl_flush(ls_sink *base, uint64_t *bytes, ls_error *err)
+{
+    jsonl_sink *sink = (jsonl_sink *)base;
+    int status = write_out(sink, err);
+    const off_t end = status ? 0 : lseek(sink->fd, 0, SEEK_CUR);
+    *bytes = end > 0 ? (uint64_t)end : 0;
+    return status;
+}
+
+/* What cannot be synced, a pipe say, is none of our business. */
+int ls_sink_jsonl_sync(const ls_sink *base, ls_error *err)
+{
+    const jsonl_sink *sink = (const jsonl_sink *)base;
+    if (fsync(sink->fd) == 0 || errno == EINVAL || errno == EROFS)
+        return LS_OK;
+    return ls_fail(err, LS_EIO, "%.300s: cannot sync metrics: %s", sink->path, strerror(errno));
+}
+
+/* Everything behind the first `keep` bytes was written after the checkpoint that a run resumes from:
+ * it will be written once more. */
+static int cut(const jsonl_sink *sink, uint64_t keep, ls_error *err)
+{
+    struct stat st;
+    if (fstat(sink->fd, &st) != 0)
+        return ls_fail(err, LS_EIO, "%.300s: cannot read: %s", sink->path, strerror(errno));
+    if ((uint64_t)st.st_size < keep)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: has %lld bytes, but the checkpoint counts on %llu; put the file "
+                       "back, or begin a new run",
+                       sink->path, (long long)st.st_size, (unsigned long long)keep);
+    if (ftruncate(sink->fd, (off_t)keep) != 0 || lseek(sink->fd, 0, SEEK_END) < 0)
+        return ls_fail(err, LS_EIO, "%.300s: cannot cut to %llu bytes: %s", sink->path,
+                       (unsigned long long)keep, strerror(errno));
+    return LS_OK;
+}
+
+static int open_file(jsonl_sink *sink, uint64_t keep, ls_error *err)
+{
+    const int how = keep == LS_SINK_NEW ? O_CREAT | O_EXCL : 0;
+    sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC | how, 0666);
+    if (sink->fd < 0)
+        return ls_fail(err, LS_EIO, "%.300s: cannot %s the metrics file: %s", sink->path,
+                       how ? "create" : "open", strerror(errno));
+    int status = how ? LS_OK : cut(sink, keep, err);
+    if (status)
+        close(sink->fd);
+    return status;
+}
+
+int ls_sink_jsonl(ls_sink **out, const char *path, uint64_t keep, const ls_host *host,
+                  ls_error *err)
 {
     jsonl_sink *sink = ls_alloc(host, sizeof *sink);
     char *copy = sink ? ls_strdup(host, path) : NULL;
@@ -106,10 +157,8 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_host *host, ls_error
     sink->host = host;
     sink->path = copy;
     sink->written_at = ls_now_ns();
-    sink->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (sink->fd < 0) {
-        int status =
-            ls_fail(err, LS_EIO, "%s: cannot create the metrics file: %s", path, strerror(errno));
+    int status = open_file(sink, keep, err);
+    if (status) {
         ls_free(host, copy);
         ls_free(host, sink);
         return status;

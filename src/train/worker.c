@@ -1,9 +1,20 @@
 /* A worker's side of training: jobs that run on its thread, with its device and its replica. */
 #include "base/error.h"
+#include "base/host.h"
 #include "base/split.h"
+#include "hash/crc32.h"
 #include "train/run.h"
 
+#include <math.h>
 #include <string.h>
+
+/* What a job of a gang ends with. */
+static int end_job(ls_train_worker *mine, int status)
+{
+    mine->job_status = status;
+    ls_beat(&mine->heartbeat, LS_PLACE_REST);
+    return LS_OK;
+}
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
@@ -35,7 +46,18 @@ static int add_shard_sizes(uint32_t *sizes, int length, const struct ls_trainer 
     return length;
 }
 
-static int open_replica(ls_train_worker *mine, ls_error *err)
+/* The exchange's weights and, after a resume, optimizer state. */
+static int import_state(ls_train_worker *mine, const ls_exchange *e, ls_error *err)
+{
+    ls_replica *r = mine->replica;
+    int status = ls_replica_import(r, ls_replica_weight_arena(r), e->canonical, err);
+    for (int i = 0; status == LS_OK && mine->trainer->resumed != NULL && i < LS_OP_SLOTS; i++)
+        if (e->slot[i])
+            status = ls_replica_import(r, ls_replica_slot_arena(r, i), e->slot[i], err);
+    return status;
+}
+
+static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *err)
 {
     struct ls_trainer *t = mine->trainer;
     uint32_t sizes[8];
@@ -50,6 +72,7 @@ static int open_replica(ls_train_worker *mine, ls_error *err)
         .shard_rows = sizes,
         .shard_row_counts = count,
         .seed = t->config.seed,
+        .heartbeat = &mine->heartbeat,
         .host = t->host,
     };
     for (int s = 0; s < LS_SUBSETS; s++) {
@@ -59,116 +82,279 @@ static int open_replica(ls_train_worker *mine, ls_error *err)
         desc.data[s].rows = ls_subset_rows(t, (ls_subset)s);
     }
     int status = ls_replica_create(&mine->replica, &desc, err);
-    return status ? status
-                  : ls_replica_import(mine->replica, ls_replica_weight_arena(mine->replica),
-                                      t->canonical, err);
+    return status ? status : import_state(mine, e, err);
+}
+
+static int open_fold(ls_train_worker *mine, ls_error *err)
+{
+    return ls_fold_init(&mine->fold, mine->device, ls_replica_gradient_arena(mine->replica),
+                        ls_replica_floats(mine->replica), mine->trainer->shards, mine->shard_lo,
+                        mine->shard_hi, err);
 }
 
 int ls_worker_open(const ls_worker *w, void *arg, ls_error *err)
 {
-    struct ls_trainer *t = arg;
-    ls_train_worker *mine = &t->worker[w->index];
+    (void)err;
+    const ls_exchange *e = arg;
+    ls_train_worker *mine = &e->trainer->worker[w->index];
+    ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
     mine->device = ls_worker_device(w);
     mine->device->ops->describe(mine->device, &mine->info);
-    int status = open_replica(mine, err);
-    if (status)
-        return status;
-    return ls_fold_init(&mine->fold, mine->device, ls_replica_gradient_arena(mine->replica),
-                        ls_replica_floats(mine->replica), t->shards, mine->shard_lo, mine->shard_hi,
-                        err);
+    mine->scratch = ls_alloc(e->trainer->host, LS_SCRATCH);
+    int status = mine->scratch ? LS_OK : ls_fail(&mine->error, LS_ENOMEM, "out of memory");
+    if (status == LS_OK)
+        status = open_replica(mine, e, &mine->error);
+    return end_job(mine, status);
 }
 
+/* Somebody who sleeps in the old group may still read what this worker showed there. */
+static int put_fold_away(ls_train_worker *mine)
+{
+    ls_old_fold *old = ls_alloc(mine->trainer->host, sizeof *old);
+    if (!old)
+        return ls_fail(&mine->error, LS_ENOMEM, "out of memory for a fold");
+    *old = (ls_old_fold){mine->fold, mine->old_folds};
+    mine->old_folds = old;
+    memset(&mine->fold, 0, sizeof mine->fold);
+    mine->keep_fold = 0;
+    return LS_OK;
+}
+
+/* A new group, perhaps with other shards: whatever belonged to the old one goes first. */
 int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
 {
-    struct ls_trainer *t = arg;
+    (void)err;
+    struct ls_trainer *t = ((const ls_exchange *)arg)->trainer;
     ls_train_worker *mine = &t->worker[w->index];
-    return t->group->type->join(&mine->comm, t->group, mine->rank, mine->device, err);
+    ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
+    if (mine->comm)
+        mine->comm->group->type->leave(mine->comm);
+    mine->comm = NULL;
+    mine->failed = 0;
+    int status = mine->keep_fold ? put_fold_away(mine) : LS_OK;
+    if (status || mine->idle)
+        return end_job(mine, status);
+    ls_fold_fini(&mine->fold);
+    status = open_fold(mine, &mine->error);
+    if (status == LS_OK)
+        status = t->group->type->join(&mine->comm, t->group, mine->rank, mine->device, &mine->error);
+    return end_job(mine, status);
 }
 
-int ls_worker_close(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_check(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)err;
-    struct ls_trainer *t = arg;
+    struct ls_trainer *t = ((const ls_exchange *)arg)->trainer;
+    ls_train_worker *mine = &t->worker[w->index];
+    if (mine->idle)
+        return end_job(mine, LS_OK);
+    ls_replica *r = mine->replica;
+    ls_beat(&mine->heartbeat, LS_PLACE_MERGE);
+    int status = mine->comm->group->type->check(mine->comm, NULL, ls_replica_gradient_arena(r),
+                                                ls_replica_total_arena(r), &mine->error);
+    if (status == LS_OK) /* the gradient of no rows: zeros again */
+        status = ls_replica_gradient(r, NULL, 0, 0, NULL, &mine->error);
+    return end_job(mine, status);
+}
+
+void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *user)
+{
+    (void)device;
+    (void)local;
+    struct ls_trainer *t = user;
+    if (!t->worker || t->readers_asleep)
+        return;
     ls_train_worker *mine = &t->worker[w->index];
     if (mine->comm)
-        t->group->type->leave(mine->comm);
-    mine->comm = NULL;
+        mine->comm->group->type->leave(mine->comm);
+    while (mine->old_folds) {
+        ls_old_fold *old = mine->old_folds;
+        mine->old_folds = old->next;
+        ls_fold_fini(&old->fold);
+        ls_free(t->host, old);
+    }
     ls_fold_fini(&mine->fold);
     ls_replica_destroy(mine->replica);
-    mine->replica = NULL;
-    return LS_OK;
+    ls_free(t->host, mine->scratch);
 }
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-/* The gradients of this worker's shards of one minibatch, folded in tree order. */
-static int compute_shards(ls_train_worker *mine, const uint32_t *rows, uint32_t n, uint32_t epoch,
-                          ls_report *report, ls_error *err)
+static int inject(ls_train_worker *mine, uint64_t step, ls_stage stage)
 {
+    return ls_inject_at(&mine->trainer->injections, mine->index, step, stage, &mine->error);
+}
+
+/* A number that is none, where the shard's loss was summed. */
+static int spoil_loss(ls_train_worker *mine)
+{
+    const float bad = NAN;
+    float *tail = ls_replica_gradient_arena(mine->replica) + ls_replica_tail_offset(mine->replica);
+    return mine->device->ops->upload(mine->device, NULL, tail + LS_TAIL_LOSS, &bad, sizeof bad,
+                                     &mine->error);
+}
+
+/* The lowest bit of the first weight that is not zero. */
+static int spoil_weight(ls_train_worker *mine)
+{
+    const ls_device_ops *ops = mine->device->ops;
+    float *weights = ls_replica_weight_arena(mine->replica);
+    uint32_t bits = 0;
+    int status = ops->download(mine->device, NULL, &bits, weights, sizeof bits, &mine->error);
+    bits ^= 1;
+    return status ? status
+                  : ops->upload(mine->device, NULL, weights, &bits, sizeof bits, &mine->error);
+}
+
+/* One step under way. */
+typedef struct step {
+    const ls_range *range;
+    const uint32_t *rows;
+    uint32_t n;
+    float lr;
+    uint64_t number; /* from 1 */
+    int spoilt;      /* a shard whose loss was spoilt on purpose; −1: none */
+    ls_report *report;
+} step;
+
+static int compute_shard(ls_train_worker *mine, const step *s, int shard, ls_replica_times *times)
+{
+    uint32_t first, count;
+    shard_rows(mine->trainer, s->n, shard, &first, &count);
+    int status = ls_replica_gradient(mine->replica, s->rows + first, count, s->range->epoch, times,
+                                     &mine->error);
+    return status == LS_OK && shard == s->spoilt ? spoil_loss(mine) : status;
+}
+
+/* The gradients of this worker's shards of one minibatch, folded in tree order. */
+static int compute_shards(ls_train_worker *mine, step *s)
+{
+    if (ls_inject_now(&mine->trainer->injections, mine->index, s->number, LS_INJECT_NAN))
+        s->spoilt = mine->shard_lo;
     ls_fold_begin(&mine->fold);
     for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
-        uint32_t first, count;
-        shard_rows(mine->trainer, n, shard, &first, &count);
-        int status =
-            ls_replica_gradient(mine->replica, rows + first, count, epoch, &report->times, err);
+        int status = LS_OK;
+        if (shard == mine->shard_hi - 1)
+            status = inject(mine, s->number, LS_STAGE_SHARD);
         if (status == LS_OK)
-            status = ls_fold_push(&mine->fold, err);
+            status = compute_shard(mine, s, shard, &s->report->times);
+        if (status == LS_OK)
+            status = ls_fold_push(&mine->fold, &mine->error);
         if (status)
             return status;
     }
     return LS_OK;
 }
 
-/* Merges, reads the tail of the sum, and applies the step. */
-static int merge_and_apply(ls_train_worker *mine, uint32_t n, float lr, ls_report *report,
-                           ls_error *err)
+static int read_tail(ls_train_worker *mine, const float *arena, float tail[LS_TAIL])
 {
-    const struct ls_trainer *t = mine->trainer;
+    const ls_device_ops *ops = mine->device->ops;
+    const float *at = arena + ls_replica_tail_offset(mine->replica);
+    int status =
+        ops->download(mine->device, NULL, tail, at, LS_TAIL * sizeof *tail, &mine->error);
+    return status ? status : ops->sync(mine->device, NULL, &mine->error);
+}
+
+/* Everybody found the same sum, so everybody leaves the step out. Whose loss it was is found by
+ * computing the shards once more: the weights have not changed. */
+static int name_the_shard(ls_train_worker *mine, const step *s)
+{
+    float tail[LS_TAIL];
+    ls_replica_times times = {0};
+    s->report->skipped = 1;
+    for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
+        int status = compute_shard(mine, s, shard, &times);
+        if (status == LS_OK)
+            status = read_tail(mine, ls_replica_gradient_arena(mine->replica), tail);
+        if (status)
+            return status;
+        if (!isfinite(tail[LS_TAIL_LOSS])) {
+            s->report->bad_shard = shard;
+            return LS_OK;
+        }
+    }
+    return LS_OK;
+}
+
+static int merge(ls_train_worker *mine, const step *s)
+{
     float *total = ls_replica_total_arena(mine->replica), tail[LS_TAIL];
-    size_t tail_at = ls_replica_tail_offset(mine->replica);
-    int status = t->group->type->all_reduce(mine->comm, NULL, mine->fold.stack, mine->fold.depth,
-                                            total, &report->comm, err);
+    ls_report *report = s->report;
+    ls_beat(&mine->heartbeat, LS_PLACE_MERGE);
+    int status = mine->comm->group->type->all_reduce(mine->comm, NULL, mine->fold.stack,
+                                                     mine->fold.depth, total, &report->comm,
+                                                     &mine->error);
+    ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
     if (status == LS_OK)
-        status = mine->device->ops->download(mine->device, NULL, tail, total + tail_at, sizeof tail,
-                                             err);
+        status = read_tail(mine, total, tail);
     if (status)
         return status;
     report->loss = tail[LS_TAIL_LOSS];
     report->correct = tail[LS_TAIL_CORRECT];
     report->rows = tail[LS_TAIL_ROWS];
-    if (report->rows != (float)n)
-        return ls_fail(err, LS_EINTERNAL, "%g of %u rows were computed", (double)report->rows,
-                       (unsigned)n);
-    float divisor = (float)(t->config.nominal ? t->config.batch_size : (long)n);
-    const ls_replica_step step = {
-        .lr = lr, .scale = 1.0f / divisor, .rows = n, .number = report->step + 1};
-    return ls_replica_apply(mine->replica, &step, &report->times, err);
+    if (report->rows != (float)s->n)
+        return ls_fail(&mine->error, LS_EINTERNAL, "%g of %u rows were computed",
+                       (double)report->rows, (unsigned)s->n);
+    return LS_OK;
 }
 
-static void compute_step(ls_train_worker *mine, const ls_range *range, uint32_t index,
-                         ls_report *report)
+static int apply(ls_train_worker *mine, const step *s)
 {
-    const struct ls_trainer *t = mine->trainer;
-    uint32_t batch = (uint32_t)t->config.batch_size;
-    uint32_t n = ls_minibatch_rows(range->row_count, batch, index);
-    report->status = compute_shards(mine, range->rows + (size_t)index * batch, n, range->epoch,
-                                    report, &mine->error);
-    if (report->status == LS_OK)
-        report->status = merge_and_apply(mine, n, range->lr[index], report, &mine->error);
-    mine->failed = report->status != LS_OK;
-    /* Whoever fails releases those who wait for it. */
-    if (mine->failed)
-        t->group->type->abort(t->group);
+    const ls_config *c = &mine->trainer->config;
+    float divisor = (float)(c->nominal ? c->batch_size : (long)s->n);
+    const ls_replica_step how = {
+        .lr = s->lr, .scale = 1.0f / divisor, .rows = s->n, .number = s->number};
+    int status = ls_replica_apply(mine->replica, &how, &s->report->times, &mine->error);
+    if (status == LS_OK &&
+        ls_inject_now(&mine->trainer->injections, mine->index, s->number, LS_INJECT_CORRUPT))
+        status = spoil_weight(mine);
+    return status;
+}
+
+static int compute_step(ls_train_worker *mine, step *s)
+{
+    int status = inject(mine, s->number, LS_STAGE_START);
+    if (status == LS_OK)
+        status = compute_shards(mine, s);
+    if (status == LS_OK)
+        status = inject(mine, s->number, LS_STAGE_MERGE);
+    if (status == LS_OK)
+        status = merge(mine, s);
+    if (status == LS_OK && !isfinite(s->report->loss))
+        return name_the_shard(mine, s);
+    if (status == LS_OK)
+        status = inject(mine, s->number, LS_STAGE_APPLY);
+    if (status == LS_OK)
+        status = apply(mine, s);
+    return status ? status : inject(mine, s->number, LS_STAGE_REPORT);
 }
 
 /* The steps behind a failed one were sent before anybody knew. They are not begun: `error` belongs
  * to the coordinator once its report is on the way. */
 static void run_step(ls_train_worker *mine, const ls_range *range, uint32_t index)
 {
-    ls_report report = {
-        .step = range->first_step + index, .status = LS_EABORTED, .lr = range->lr[index]};
-    if (!mine->failed)
-        compute_step(mine, range, index, &report);
+    const uint32_t batch = (uint32_t)mine->trainer->config.batch_size;
+    ls_report report = {.step = range->first_step + index,
+                        .status = LS_EABORTED,
+                        .bad_shard = -1,
+                        .lr = range->lr[index]};
+    step s = {.range = range,
+              .rows = range->rows + (size_t)index * batch,
+              .n = ls_minibatch_rows(range->row_count, batch, index),
+              .lr = range->lr[index],
+              .number = report.step + 1,
+              .spoilt = -1,
+              .report = &report};
+    if (!mine->failed) {
+        report.status = compute_step(mine, &s);
+        /* Whoever fails releases those who wait for it. */
+        if (report.status != LS_OK)
+            mine->comm->group->type->abort(mine->comm->group);
+        /* A run that stops at a loss that is not finite applies nothing behind it. */
+        mine->failed = report.status != LS_OK ||
+                       (report.skipped && !mine->trainer->config.skip_nonfinite);
+    }
+    ls_beat(&mine->heartbeat, LS_PLACE_REST);
     ls_ring_push(&mine->reports, &report, UINT64_MAX, NULL);
 }
 
@@ -184,37 +370,92 @@ int ls_worker_train(const ls_worker *w, void *arg, ls_error *err)
     return LS_OK;
 }
 
-/* ---- evaluation and export ------------------------------------------------------------------ */
+/* ---- evaluation ----------------------------------------------------------------------------- */
+
+static int evaluate(ls_train_worker *mine, const ls_exchange *e)
+{
+    const struct ls_trainer *t = e->trainer;
+    uint32_t rows = ls_subset_rows(t, LS_TEST), batch = (uint32_t)t->config.batch_size;
+    int status = inject(mine, e->steps, LS_STAGE_EVALUATE);
+    for (uint32_t m = 0; status == LS_OK && (uint64_t)m * batch < rows; m++) {
+        uint32_t n = ls_minibatch_rows(rows, batch, m);
+        if (ls_stopping(t))
+            return LS_OK; /* the coordinator sees the flag too, and drops the result */
+        for (int shard = mine->shard_lo; status == LS_OK && shard < mine->shard_hi; shard++) {
+            uint32_t first, count;
+            ls_tally *tally = &e->tally[(size_t)m * (size_t)t->shards + (size_t)shard];
+            shard_rows(t, n, shard, &first, &count);
+            status = ls_replica_evaluate(mine->replica, LS_TEST,
+                                         e->test_rows + (size_t)m * batch + first, count,
+                                         &tally->loss, &tally->correct, &mine->error);
+        }
+    }
+    return status;
+}
 
 int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err)
 {
-    struct ls_trainer *t = arg;
-    ls_train_worker *mine = &t->worker[w->index];
-    uint32_t rows = ls_subset_rows(t, LS_TEST), batch = (uint32_t)t->config.batch_size;
-    for (uint32_t m = 0; (uint64_t)m * batch < rows; m++) {
-        uint32_t n = ls_minibatch_rows(rows, batch, m);
-        if (atomic_load_explicit(&t->stop, memory_order_relaxed))
-            return LS_OK; /* the coordinator sees the flag too, and drops the result */
-        for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
-            uint32_t first, count;
-            ls_tally *tally = &t->tally[(size_t)m * (size_t)t->shards + (size_t)shard];
-            shard_rows(t, n, shard, &first, &count);
-            int status = ls_replica_evaluate(mine->replica, LS_TEST,
-                                             t->test_rows + (size_t)m * batch + first, count,
-                                             &tally->loss, &tally->correct, err);
-            if (status)
-                return status;
-        }
+    (void)err;
+    const ls_exchange *e = arg;
+    ls_train_worker *mine = &e->trainer->worker[w->index];
+    return end_job(mine, mine->idle ? LS_OK : evaluate(mine, e));
+}
+
+/* ---- snapshots ------------------------------------------------------------------------------ */
+
+/* Of an arena's parameters, and of the running statistics where the arena has some. */
+static int add_checksum(ls_train_worker *mine, const float *arena, size_t floats)
+{
+    const ls_device_ops *ops = mine->device->ops;
+    const size_t most = LS_SCRATCH / sizeof *arena;
+    for (size_t done = 0; done < floats;) {
+        size_t count = floats - done < most ? floats - done : most;
+        int status = ops->download(mine->device, NULL, mine->scratch, arena + done,
+                                   count * sizeof *arena, &mine->error);
+        if (status == LS_OK)
+            status = ops->sync(mine->device, NULL, &mine->error);
+        if (status)
+            return status;
+        mine->checksum = ls_crc32(mine->checksum, mine->scratch, count * sizeof *arena);
+        ls_beat(&mine->heartbeat, LS_PLACE_EXPORT);
+        done += count;
     }
     return LS_OK;
 }
 
-int ls_worker_export(const ls_worker *w, void *arg, ls_error *err)
+static int compute_checksum(ls_train_worker *mine)
 {
-    struct ls_trainer *t = arg;
-    ls_train_worker *mine = &t->worker[w->index];
-    if (w->index != 0)
-        return LS_OK;
-    return ls_replica_export(mine->replica, t->canonical, ls_replica_weight_arena(mine->replica),
-                             err);
+    ls_replica *r = mine->replica;
+    mine->checksum = 0;
+    int status = add_checksum(mine, ls_replica_weight_arena(r), ls_replica_floats(r));
+    for (int i = 0; status == LS_OK && i < LS_OP_SLOTS; i++)
+        if (ls_replica_slot_arena(r, i))
+            status = add_checksum(mine, ls_replica_slot_arena(r, i), ls_replica_tail_offset(r));
+    return status;
+}
+
+static int export_state(ls_train_worker *mine, const ls_exchange *e)
+{
+    ls_replica *r = mine->replica;
+    int status = inject(mine, e->steps, LS_STAGE_EXPORT);
+    if (status == LS_OK)
+        status = ls_replica_export(r, e->canonical, ls_replica_weight_arena(r), &mine->error);
+    for (int i = 0; status == LS_OK && i < LS_OP_SLOTS; i++)
+        if (e->slot[i])
+            status = ls_replica_export(r, e->slot[i], ls_replica_slot_arena(r, i), &mine->error);
+    return status;
+}
+
+int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)err;
+    const ls_exchange *e = arg;
+    ls_train_worker *mine = &e->trainer->worker[w->index];
+    if (mine->idle)
+        return end_job(mine, LS_OK);
+    ls_beat(&mine->heartbeat, LS_PLACE_EXPORT);
+    int status = compute_checksum(mine);
+    if (status == LS_OK && e->exporter == mine->index)
+        status = export_state(mine, e);
+    return end_job(mine, status);
 }

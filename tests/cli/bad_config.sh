@@ -112,6 +112,16 @@ expect_bad_set seed=1.5 'the config: seed: expected an integer, found 1.5'
 expect_bad_set seed=-1 'the config: "seed" must be a number from 0 to 9.0072e+15, found -1'
 expect_bad_set eval_every=-1 \
     'the config: "eval_every" must be an integer from 0 to 1000000, found -1'
+expect_bad_set checkpoint=7 'checkpoint: expected an object {…}, found a number'
+expect_bad_set checkpoint.keep=0 'checkpoint: "keep" must be an integer from 1 to 1000000, found 0'
+expect_bad_set checkpoint.evry_steps=1 \
+    'checkpoint: unknown key "evry_steps"; did you mean "every_steps"?'
+expect_bad_set deadline_s=-1 'the config: "deadline_s" must be a number from 0 to 86400, found -1'
+expect_bad_set on_device_loss=go \
+    'the config: unknown on_device_loss "go"; expected one of: continue, stop'
+expect_bad_set on_nonfinite=skp 'the config: unknown on_nonfinite "skp"; did you mean "skip"?'
+expect_bad_set verify_every_steps=-1 \
+    'the config: "verify_every_steps" must be an integer from 0 to 2147483647, found -1'
 expect_bad_set optimizer.lr=-0.1 'optimizer: "lr" must be a number from 0 to 1000000, found -0.1'
 expect_bad_set optimizer.lr=nan 'optimizer: "lr" must be a number from 0 to 1000000, found "nan"'
 expect_bad_set optimizer.momentum=1 \

@@ -10,7 +10,7 @@ fix='choose another run_dir, or --set run_dir=null for none'
 touch a_file
 expect_failure 74 "a_file/run: cannot make the run directory: Not a directory; $fix" \
     config.json --set run_dir=a_file/run
-expect_failure 74 "a_file/config.json: cannot write: Not a directory; $fix" \
+expect_failure 74 "a_file: cannot make the run directory: Not a directory; $fix" \
     config.json --set run_dir=a_file
 if [ "$(id -u)" -ne 0 ]; then
     mkdir locked
@@ -70,7 +70,8 @@ grep -q 'trainer: limited/.*: .*: File too large' stderr.txt || fail 'expected t
 "$check" --cut limited/metrics.jsonl >check.txt || fail "$(cat check.txt)"
 [ ! -e limited/weights.safetensors ] || fail 'expected no half of a weights file'
 # shellcheck disable=SC2012 # the names are plain, and only counted
-[ "$(ls limited | wc -l)" -eq 2 ] || fail 'expected config and metrics alone'
+[ "$(ls -A limited | wc -l)" -eq 4 ] || fail 'expected config, metrics, lock and checkpoints alone'
+[ -z "$(ls -A limited/checkpoints)" ] || fail 'expected no half of a checkpoint'
 
 # The real thing, where mounting is allowed.
 mkdir disk

@@ -1,5 +1,5 @@
 /* Checks a metrics.jsonl against the documented schema (src/train/README.md): every line strict JSON,
- * every record with exactly its keys, in an order that makes sense.
+ * every record with exactly its keys, in an order that makes sense, none twice and none missing.
  *
  *     check_metrics [--cut] FILE
  *
@@ -33,7 +33,7 @@ static const key data[] = {
     {"name", TEXT, 0},         {"synthetic", BOOL, 0},   {"source", TEXT, 0}, {"payload", TEXT, 0},
     {"train_rows", NUMBER, 0}, {"test_rows", NUMBER, 0}, {NULL, TEXT, 0}};
 static const key step[] = {{"type", TEXT, 0},   {"step", NUMBER, 0},         {"epoch", NUMBER, 0},
-                           {"rows", NUMBER, 0}, {"loss", NUMBER, 0},         {"correct", NUMBER, 0},
+                           {"rows", NUMBER, 0}, {"loss", NUMBER_OR_NULL, 0}, {"correct", NUMBER, 0},
                            {"lr", NUMBER, 0},   {"images_per_s", NUMBER, 0}, {"workers", ARRAY, 0},
                            {NULL, TEXT, 0}};
 static const key worker[] = {{"worker", NUMBER, 0},         {"gather_s", NUMBER, 0},
@@ -63,8 +63,33 @@ static const key run_end[] = {{"type", TEXT, 0},
                               {"seconds_per_epoch", NUMBER_OR_NULL, 0},
                               {"devices", ARRAY, 0},
                               {"synthetic", BOOL, 0},
+                              {"checkpoint", TEXT_OR_NULL, 0},
                               {"weights_sha256", TEXT_OR_NULL, 0},
                               {NULL, TEXT, 0}};
+
+static const key resume[] = {{"type", TEXT, 0},
+                             {"time", TEXT, 0},
+                             {"lockstep", TEXT, 0},
+                             {"step", NUMBER, 0},
+                             {"devices", ARRAY, 0},
+                             {"device_model", TEXT, 0},
+                             {"instruction_set", TEXT, 0},
+                             {"library", TEXT, 0},
+                             {"batch_per_device", NUMBER, 0},
+                             {"device_bytes", NUMBER, 0},
+                             {NULL, TEXT, 0}};
+static const key nonfinite[] = {{"type", TEXT, 0},  {"step", NUMBER, 0}, {"worker", NUMBER, 0},
+                                {"shard", NUMBER, 0}, {"action", TEXT, 0}, {NULL, TEXT, 0}};
+static const key fault[] = {{"type", TEXT, 0},
+                            {"worker", NUMBER, 0},
+                            {"device", TEXT, 0},
+                            {"step", NUMBER, 0},
+                            {"kind", TEXT, 0},
+                            {"detected_after_s", NUMBER, 0},
+                            {"action", TEXT, 0},
+                            {"devices_left", NUMBER, 0},
+                            {"error", TEXT, 0},
+                            {NULL, TEXT, 0}};
 
 static const struct {
     const char *type;
@@ -73,11 +98,16 @@ static const struct {
                {"step", step},
                {"epoch", epoch},
                {"eval", eval},
+               {"resume", resume},
+               {"nonfinite", nonfinite},
+               {"fault", fault},
                {"run_end", run_end}};
 
 /* What has been read so far. */
 static struct {
     int line, devices, epochs, evals, ended;
+    int short_of;         /* steps that some worker is missing from */
+    int faults, resumed; /* records of these kinds */
     double steps;
 } so_far;
 
@@ -143,15 +173,17 @@ static const cJSON *member(const cJSON *record, const char *name)
 static void check_step(const cJSON *r)
 {
     const cJSON *workers = member(r, "workers"), *w;
-    int index = 0;
+    int last = -1;
     expect(number(r, "step") == ++so_far.steps, "steps to follow each other");
     expect(number(r, "epoch") == so_far.epochs + 1, "the epoch under way");
     expect(number(r, "rows") > 0 && number(r, "correct") <= number(r, "rows"), "hits within rows");
-    expect(cJSON_GetArraySize(workers) == so_far.devices, "one worker for each device");
+    expect(cJSON_GetArraySize(workers) <= so_far.devices, "at most one worker for each device");
+    so_far.short_of += cJSON_GetArraySize(workers) < so_far.devices;
     cJSON_ArrayForEach(w, workers)
     {
         check_keys(w, worker);
-        expect(number(w, "worker") == index++, "workers in order");
+        expect(number(w, "worker") > last, "workers in order");
+        last = (int)number(w, "worker");
         expect(number(w, "forward_s") > 0 && number(w, "backward_s") > 0, "times that passed");
         expect(number(w, "wait_s") >= 0 && number(w, "comm_exposed_s") >= 0, "no negative times");
     }
@@ -183,6 +215,18 @@ static void check_record(const cJSON *r, const char *type)
     } else if (strcmp(type, "eval") == 0) {
         expect(number(r, "epoch") == so_far.epochs, "the evaluation behind its epoch");
         so_far.evals++;
+    } else if (strcmp(type, "fault") == 0) {
+        expect(number(r, "step") == so_far.steps + 1 || number(r, "step") == so_far.steps,
+               "the step under way, or just done by the others");
+        expect(number(r, "devices_left") <= so_far.devices, "no more devices than before");
+        so_far.devices = (int)number(r, "devices_left");
+        so_far.faults++;
+    } else if (strcmp(type, "resume") == 0) {
+        expect(number(r, "step") == so_far.steps, "to go on where the records end");
+        so_far.devices = cJSON_GetArraySize(member(r, "devices"));
+        so_far.resumed++;
+    } else if (strcmp(type, "nonfinite") == 0) {
+        expect(number(r, "step") == so_far.steps + 1, "the step under way");
     } else {
         check_end(r);
     }
@@ -226,7 +270,10 @@ int main(int argc, char **argv)
     }
     fclose(file);
     expect(cut || so_far.ended, "run_end");
+    expect(so_far.short_of <= so_far.faults, "every worker in every step");
     printf("%d records, %g steps, %d epochs, %d evaluations\n", so_far.line, so_far.steps,
            so_far.epochs, so_far.evals);
+    if (so_far.faults > 0 || so_far.resumed > 0)
+        printf("%d faults, resumed %d times\n", so_far.faults, so_far.resumed);
     return 0;
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# SIGINT and SIGTERM: the step is finished, the weights are written, exit code 130. A second one
-# leaves at once. $2 is check_metrics.
+# SIGINT and SIGTERM: the step is finished, a checkpoint and the weights are written, exit code 75;
+# without a run directory there is nothing to go on from: 130. A second one leaves at once.
+# $2 is check_metrics.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(dirname "$0")/expect.sh"
 check=$2
@@ -24,13 +25,22 @@ for signal in INT TERM; do
     kill -$signal $pid
     wait $pid
     code=$?
-    expect_code 130
+    expect_code 75
     expect_last_stdout_line 'test acc: -, [0-9]*\.[0-9] sec/epoch on \[ref(0), ref(1)\] (synthetic data)'
     grep -q '^trainer: interrupted after [0-9]* steps$' stderr.txt || fail 'expected the reason'
+    grep -q "^trainer: saved; go on with: trainer --resume $signal\$" stderr.txt ||
+        fail 'expected how to go on'
     [ -s $signal/weights.safetensors ] || fail 'expected weights'
     "$check" $signal/metrics.jsonl >check.txt || fail "$(cat check.txt)"
     tail -n 1 $signal/metrics.jsonl | grep -q '"status":"interrupted"' || fail 'expected the record'
 done
+
+label='without a run directory'
+start null
+kill -INT $pid
+wait $pid
+code=$?
+expect_code 130
 
 # The handler runs between two signals that follow each other closely: the second one must not be
 # merged with the first, so it is another one.

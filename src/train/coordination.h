@@ -1,0 +1,34 @@
+/* The coordinator's own state, for its files: coordinator.c scatters, collect.c gathers. */
+#ifndef TRAIN_COORDINATION_H
+#define TRAIN_COORDINATION_H
+
+#include "train/run.h"
+
+typedef struct ls_coordination {
+    struct ls_trainer *t;
+    uint32_t rows, steps; /* of an epoch */
+    uint32_t sent;        /* steps of this epoch that were sent, … */
+    uint32_t taken;       /* … whose reports were taken in; t->position.step of them are done */
+    uint64_t items;       /* work items sent since the start: the next one's slot */
+    uint64_t settled;     /* the step behind which everything due was done; UINT64_MAX: none */
+    uint64_t last_ns;     /* when the last step was complete */
+    uint64_t start_ns;    /* of this epoch, as if it had run without a break */
+    double longest_s;     /* of the steps so far */
+    ls_watch watch;       /* begun whenever work is sent to workers at rest */
+} ls_coordination;
+
+/* Waits for everybody's report of the next step, accounts for it and writes its record. Returns
+ * LS_OK when it is done, also by survivors alone; *failed tells whether somebody failed, so that no
+ * further step in flight will be done. Errors: those of the step that end the run. */
+int ls_collect_step(ls_coordination *c, int *failed, ls_error *err);
+
+/* After a failure: takes in the reports of the steps behind it that are in flight, so that nobody is
+ * at work any more. Where the failure was a worker's, nobody finishes those; else (a full disk, say)
+ * they are done, and count, but have no record. The workers' statuses stay those of the step that
+ * failed first. */
+void ls_collect_rest(ls_coordination *c);
+
+/* Tells the caller how far the run is. */
+void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated);
+
+#endif

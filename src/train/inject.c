@@ -1,0 +1,160 @@
+#include "train/inject.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *const kinds[] = {"fail", "stall", "corrupt", "nan", NULL};
+static const char *const stages[] = {"start",  "shard",    "merge",  "apply",
+                                     "report", "evaluate", "export", NULL};
+
+#define EXPECTED                                                                                   \
+    "expected worker=N,step=N,kind=fail|stall|corrupt|nan, and if need be "                        \
+    "stage=start|shard|merge|apply|report|evaluate|export and seconds=X"
+
+/* Texts keep the point as decimal separator whatever the locale, since integers and thousandths are
+ * all that is read. */
+static int read_number(const char *text, size_t length, uint64_t most, uint64_t *out)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9' || value > most / 10)
+            return 0;
+        value = value * 10 + (uint64_t)(text[i] - '0');
+    }
+    *out = value;
+    return length > 0 && value <= most;
+}
+
+static int read_word(const char *text, size_t length, const char *const *words, int *out)
+{
+    for (int i = 0; words[i]; i++) {
+        if (strlen(words[i]) == length && strncmp(words[i], text, length) == 0) {
+            *out = i;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* "2", "0.25" */
+static int read_seconds(const char *text, size_t length, double *out)
+{
+    const char *point = memchr(text, '.', length);
+    size_t whole = point ? (size_t)(point - text) : length;
+    uint64_t seconds = 0, part = 0;
+    double scale = 1;
+    if (!read_number(text, whole, 1000000, &seconds))
+        return 0;
+    if (point) {
+        size_t digits = length - whole - 1;
+        if (digits > 6 || !read_number(point + 1, digits, 1000000, &part))
+            return 0;
+        for (size_t i = 0; i < digits; i++)
+            scale *= 10;
+    }
+    *out = (double)seconds + (double)part / scale;
+    return 1;
+}
+
+enum { WORKER = 1, STEP = 2, KIND = 4, STAGE = 8, SECONDS = 16 };
+
+/* One key=value; notes in *seen which. */
+static int read_pair(ls_injection *out, const char *pair, size_t length, int *seen)
+{
+    const char *value = memchr(pair, '=', length);
+    uint64_t number = 0;
+    int word = 0, which = 0, fine = 0;
+    if (!value)
+        return 0;
+    const size_t key = (size_t)(value++ - pair), rest = length - key - 1;
+    if (key == 6 && strncmp(pair, "worker", key) == 0) {
+        which = WORKER;
+        fine = read_number(value, rest, 65535, &number);
+        out->worker = (int)number;
+    } else if (key == 4 && strncmp(pair, "step", key) == 0) {
+        which = STEP;
+        fine = read_number(value, rest, UINT64_MAX / 2, &out->step) && out->step > 0;
+    } else if (key == 4 && strncmp(pair, "kind", key) == 0) {
+        which = KIND;
+        fine = read_word(value, rest, kinds, &word);
+        out->kind = (ls_inject_kind)word;
+    } else if (key == 5 && strncmp(pair, "stage", key) == 0) {
+        which = STAGE;
+        fine = read_word(value, rest, stages, &word);
+        out->stage = (ls_stage)word;
+    } else if (key == 7 && strncmp(pair, "seconds", key) == 0) {
+        which = SECONDS;
+        fine = read_seconds(value, rest, &out->seconds);
+    }
+    fine = fine && !(*seen & which);
+    *seen |= which;
+    return fine;
+}
+
+int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
+{
+    ls_injection one = {.stage = LS_STAGE_SHARD, .seconds = -1};
+    int seen = 0, fine = 1;
+    if (out->count == LS_INJECTIONS_MAX)
+        return ls_fail(err, LS_EINVAL, "inject: at most %d faults at once", LS_INJECTIONS_MAX);
+    for (const char *p = text; fine; p++) {
+        size_t length = strcspn(p, ",");
+        fine = read_pair(&one, p, length, &seen);
+        p += length;
+        if (*p == '\0')
+            break;
+    }
+    const int staged = one.kind == LS_INJECT_FAIL || one.kind == LS_INJECT_STALL;
+    fine = fine && (seen & (WORKER | STEP | KIND)) == (WORKER | STEP | KIND) &&
+           (staged || !(seen & STAGE)) && (one.kind == LS_INJECT_STALL || !(seen & SECONDS));
+    if (!fine)
+        return ls_fail(err, LS_EINVAL, "inject: cannot read '%.200s': " EXPECTED, text);
+    out->item[out->count++] = one;
+    return LS_OK;
+}
+
+/* A sleep that no signal cuts short. */
+static void stall(double seconds)
+{
+    struct timespec left = {.tv_sec = (time_t)seconds,
+                            .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    const struct timespec hour = {.tv_sec = 3600};
+    while (seconds < 0)
+        nanosleep(&hour, NULL);
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
+int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, ls_error *err)
+{
+    const int later = stage == LS_STAGE_EVALUATE || stage == LS_STAGE_EXPORT;
+    for (int i = 0; i < all->count; i++) {
+        ls_injection *one = &all->item[i];
+        if (one->worker != worker || one->fired || one->stage != stage ||
+            (later ? step < one->step : step != one->step))
+            continue;
+        if (one->kind != LS_INJECT_FAIL && one->kind != LS_INJECT_STALL)
+            continue;
+        one->fired = 1;
+        if (one->kind == LS_INJECT_FAIL)
+            return ls_fail(err, LS_EDEVICE, "the device failed, as --inject asked for");
+        stall(one->seconds);
+    }
+    return LS_OK;
+}
+
+int ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind)
+{
+    for (int i = 0; i < all->count; i++) {
+        ls_injection *one = &all->item[i];
+        if (one->worker == worker && one->step == step && one->kind == kind && !one->fired) {
+            one->fired = 1;
+            return 1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,317 @@
+/* Opening a run: everything is made here, in the order in which things need each other. */
+#include "base/error.h"
+#include "base/host.h"
+#include "base/split.h"
+#include "nn/safetensors.h"
+#include "train/run.h"
+#include "train/run_dir.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- data and model ------------------------------------------------------------------------- */
+
+static int open_data(ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    ls_dataset_spec spec = {
+        .name = c->data_name,
+        .path = c->data_path,
+        .search = t->options.data_dirs,
+        .search_count = (size_t)t->options.data_dir_count,
+        .limit = (uint32_t)c->data_limit,
+        .seed = c->seed,
+    };
+    ls_error cause;
+    int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
+    if (status == LS_ECONFIG) /* its message begins with the key */
+        return ls_config_fail(err, c,
+                              strncmp(cause.text, "data.limit", 10) == 0 ? "data.limit"
+                              : strncmp(cause.text, "data.path", 9) == 0 ? "data.path"
+                                                                         : "data.name",
+                              status, cause.text);
+    if (status && err)
+        *err = cause;
+    if (status)
+        return status;
+    const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
+    snprintf(t->data_text, sizeof t->data_text, "%s%s: %u training and %u test images of %d×%d×%d",
+             info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
+             (unsigned)ls_subset_rows(t, LS_TEST), info->channels, info->height, info->width);
+    return LS_OK;
+}
+
+static int build_model(ls_trainer *t, ls_error *err)
+{
+    const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
+    ls_shape input = {info->channels, info->height, info->width};
+    return ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
+                          info->classes, t->host, err);
+}
+
+/* ---- devices and workers -------------------------------------------------------------------- */
+
+static int open_pool(ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    ls_device_pool_options o = {
+        .size = sizeof o,
+        .registry = t->options.registry ? t->options.registry : t->own_registry,
+        .devices = c->devices,
+        .max_devices = (int)c->shards,
+        .threads = (int)c->threads,
+        .inbox = LS_IN_FLIGHT * 2,
+        .stop = ls_worker_close,
+        .user = t,
+        .host = t->host,
+    };
+    ls_error cause;
+    int status = ls_device_pool_create(&t->pool, &o, &cause);
+    if (status == LS_EINVAL)
+        return ls_config_fail(err, c, "devices", LS_ECONFIG, cause.text);
+    if (status) {
+        if (err)
+            *err = cause;
+        return status;
+    }
+    t->workers = ls_pool_size(t->pool);
+    t->shards = c->shards ? (int)c->shards : t->workers;
+    char text[200];
+    if (c->capacities && c->capacities != t->workers) {
+        snprintf(text, sizeof text, "%d numbers for %d devices; give one per device", c->capacities,
+                 t->workers);
+        return ls_config_fail(err, c, "capacity", LS_ECONFIG, text);
+    }
+    if (t->workers <= t->shards)
+        return LS_OK;
+    snprintf(text, sizeof text,
+             "%d devices, but a minibatch has only %d shards; ask for at most %d devices, or set "
+             "shards to at least %d",
+             t->workers, t->shards, t->shards, t->workers);
+    return ls_config_fail(err, c, "devices", LS_ECONFIG, text);
+}
+
+/* The weights that training begins with, or goes on with. */
+static int open_exchange(ls_trainer *t, ls_error *err)
+{
+    int status = ls_exchange_create(&t->exchange, t, err);
+    if (status == LS_OK && t->resumed)
+        return ls_resume_load(t, err);
+    if (status == LS_OK)
+        ls_init_weights(t->exchange->canonical, t->model, &t->config.init, t->config.seed);
+    return status;
+}
+
+static int open_workers(ls_trainer *t, ls_error *err)
+{
+    ls_park *parking = &t->parking;
+    t->worker = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->worker);
+    t->reports = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->reports);
+    if (!t->worker || !t->reports)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d workers", t->workers);
+    ls_park_init(parking, 0);
+    for (int i = 0; i < t->workers; i++) {
+        ls_train_worker *w = &t->worker[i];
+        w->trainer = t;
+        w->index = i;
+        int status = ls_ring_init(&w->reports, t->host, sizeof(ls_report), LS_REPORTS, err);
+        if (status)
+            return status;
+        ls_ring_share_consumer(&w->reports, parking);
+    }
+    ls_assign_shards(t);
+    ls_set_deadline(t, 0);
+    return ls_gang(t, ls_worker_open, err);
+}
+
+/* ---- summary and output --------------------------------------------------------------------- */
+
+static void write_devices_text(ls_trainer *t)
+{
+    size_t used = 0, size = sizeof t->devices_text;
+    for (int i = 0; i < t->workers && used < size; i++)
+        used += (size_t)snprintf(t->devices_text + used, size - used, "%s%s", i ? ", " : "[",
+                                 t->worker[i].info.name);
+    if (used < size - 1)
+        snprintf(t->devices_text + used, size - used, "]");
+    else
+        memcpy(t->devices_text + size - 5, "…]", sizeof "…]");
+}
+
+/* Rows of a whole minibatch that the busiest device computes. */
+static int largest_share(const ls_trainer *t)
+{
+    uint32_t most = 0;
+    for (int i = 0; i < t->workers; i++) {
+        uint32_t first, last, count;
+        ls_split((uint32_t)t->config.batch_size, (uint32_t)t->shards,
+                 (uint32_t)t->worker[i].shard_lo, &first, &count);
+        ls_split((uint32_t)t->config.batch_size, (uint32_t)t->shards,
+                 (uint32_t)t->worker[i].shard_hi - 1, &last, &count);
+        if (last + count - first > most)
+            most = last + count - first;
+    }
+    return (int)most;
+}
+
+static int summarise(ls_trainer *t, ls_error *err)
+{
+    (void)err;
+    const ls_config *c = &t->config;
+    ls_replica_memory memory;
+    ls_replica_memory_used(t->worker[0].replica, &memory);
+    write_devices_text(t);
+    t->summary = (ls_summary){
+        .name = c->name,
+        .data = t->data_text,
+        .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
+        .devices = t->devices_text,
+        .device_model = t->worker[0].info.model,
+        .isa = t->worker[0].info.isa,
+        .library = t->worker[0].info.library,
+        .workers = t->workers,
+        .threads = t->worker[0].info.threads,
+        .shards = t->shards,
+        .batch_size = (int)c->batch_size,
+        .batch_per_device = largest_share(t),
+        .parameters = t->model->parameters,
+        .parameter_bytes = t->model->parameters * sizeof(float),
+        .device_bytes =
+            memory.arenas + memory.activations + memory.dataset + ls_fold_bytes(&t->worker[0].fold),
+        .run_dir = t->run_dir ? t->run_dir : "",
+        .resumed_from = t->resumed_text,
+        .resumed_steps = t->position.steps,
+        .epochs = (int)c->epochs,
+    };
+    t->result.devices = t->devices_text;
+    if (t->resumed)
+        ls_resume_compare_libraries(t);
+    return LS_OK;
+}
+
+static int warn(ls_trainer *t, ls_error *err)
+{
+    (void)err;
+    const ls_config *c = &t->config;
+    int cpus = ls_allowed_cpus();
+    long per_shard = c->batch_size / t->shards;
+    int on_host = (t->worker[0].info.flags & LS_DEVICE_HOST_MEMORY) != 0;
+    char threads[32] = "";
+    if (c->threads > 1)
+        snprintf(threads, sizeof threads, " of %ld threads", c->threads);
+    if (on_host && t->workers * c->threads > cpus)
+        ls_log(t->host, LS_LOG_WARNING,
+               "%d workers%s share %d allowed CPUs: slower than fewer workers", t->workers, threads,
+               cpus);
+    if (on_host && t->workers == c->shards && t->workers < cpus && strcmp(c->devices, "auto") == 0)
+        ls_log(t->host, LS_LOG_INFO, "devices: auto takes at most one device per shard: %d",
+               t->workers);
+    if (per_shard % 16 != 0 || c->batch_size % t->shards != 0)
+        ls_log(
+            t->host, LS_LOG_WARNING,
+            "%ld rows per shard are no multiple of 16: batch_size %ld and shards %d leave vector "
+            "units partly empty",
+            per_shard, c->batch_size, t->shards);
+    return LS_OK;
+}
+
+static int open_run_dir(ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    if (t->resumed || (c->run_dir && c->run_dir[0] == '\0'))
+        return LS_OK;
+    int status = ls_run_dir_make(&t->run_dir, c->run_dir, c->name, t->host, err);
+    if (status == LS_OK)
+        status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
+    if (status)
+        return status;
+    char *resolved;
+    status = ls_config_text(&resolved, c, t->host, err);
+    if (status)
+        return status;
+    status = ls_run_dir_write(t->run_dir, "config.json", resolved, t->host, err);
+    ls_free(t->host, resolved);
+    return status;
+}
+
+static int open_sinks(ls_trainer *t, ls_error *err)
+{
+    ls_sink *sink;
+    int status = LS_OK;
+    if (t->run_dir) {
+        char *path = ls_run_dir_path(t->run_dir, "metrics.jsonl", t->host);
+        uint64_t keep = t->resumed ? ls_resume_metrics_bytes(t) : LS_SINK_NEW;
+        status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
+                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+        ls_free(t->host, path);
+        if (status == LS_OK)
+            status = ls_sinks_add(&t->sinks, sink, err);
+        if (status == LS_OK)
+            t->metrics = sink;
+    }
+    if (status == LS_OK && t->options.record) {
+        status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
+        if (status == LS_OK)
+            status = ls_sinks_add(&t->sinks, sink, err);
+    }
+    return status;
+}
+
+static int open_saver(ls_trainer *t, ls_error *err)
+{
+    return t->run_dir ? ls_saver_create(&t->saver, t, err) : LS_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static int read_inject(ls_trainer *t, ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; status == LS_OK && i < t->options.inject_count; i++)
+        status = ls_inject_parse(&t->injections, t->options.inject[i], err);
+    return status;
+}
+
+/* A run that is resumed may bring its config along. */
+static int read_config(ls_trainer *t, ls_error *err)
+{
+    const int given = t->options.config_path || t->options.config_text || !t->options.resume;
+    char *own = NULL;
+    int status = given ? ls_config_read(&t->config, &t->options, err) : LS_OK;
+    if (status == LS_OK && t->options.resume)
+        status = ls_resume_find(t, &own, err);
+    if (status == LS_OK && !given) {
+        ls_trainer_options options = t->options;
+        options.config_path = own;
+        status = ls_config_read(&t->config, &options, err);
+    }
+    ls_free(t->host, own);
+    return status == LS_OK && t->options.resume ? ls_resume_open(t, err) : status;
+}
+
+static int open_registry(ls_trainer *t, ls_error *err)
+{
+    return t->options.registry ? LS_OK : ls_registry_create(&t->own_registry, t->host, err);
+}
+
+static int open_group(ls_trainer *t, ls_error *err)
+{
+    return ls_form_group(t, err);
+}
+
+int ls_open_run(ls_trainer *t, ls_error *err)
+{
+    static int (*const stages[])(ls_trainer *, ls_error *) = {
+        read_inject,   read_config,  open_registry, open_data, build_model, open_pool,
+        open_exchange, open_workers, open_group,    open_run_dir, open_sinks, open_saver,
+        summarise,     warn};
+    int status = LS_OK;
+    t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
+    t->result.checkpoint = "";
+    t->lock.fd = -1;
+    for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
+        status = stages[i](t, err);
+    ls_resume_close(t);
+    return status;
+}

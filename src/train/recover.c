@@ -1,0 +1,372 @@
+/* What happens when a worker fails, or no longer answers.
+ *
+ * A step has one commit point, inside the all-reduce: either every rank gets the whole sum, or none
+ * does. So after a failure the survivors agree on how many steps are done, and their replicas are
+ * equal. Who failed leaves; a new group is made, never the old one used again; the shards are dealt
+ * out anew among the survivors; and the steps that were not done are sent again. Since the result
+ * of a step depends on its shards and not on who computes them, the final weights are those of the
+ * undisturbed run.
+ *
+ * A worker that no longer answers cannot be stopped. It is left behind with all memory it may still
+ * touch (its replica, the exchange, the group), and the survivors go on with memory of their own. If
+ * it wakes up, it finds its group aborted, and idles.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "base/split.h"
+#include "train/run.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define START_NS ((uint64_t)300 * 1000000000u) /* before anything was measured */
+#define LEAST_NS ((uint64_t)10 * 1000000000u)
+#define TIMES_LONGEST 20
+
+/* ---- deadlines ------------------------------------------------------------------------------ */
+
+void ls_set_deadline(struct ls_trainer *t, double longest_s)
+{
+    uint64_t wanted = START_NS;
+    if (t->config.deadline_s > 0)
+        wanted = (uint64_t)(t->config.deadline_s * 1e9);
+    else if (longest_s > 0)
+        wanted = (uint64_t)(longest_s * TIMES_LONGEST * 1e9);
+    if (t->config.deadline_s == 0 && wanted < LEAST_NS)
+        wanted = LEAST_NS;
+    t->deadline_ns = wanted;
+    if (t->group)
+        t->group->type->set_timeout(t->group, wanted);
+}
+
+/* ---- leaving a worker behind ---------------------------------------------------------------- */
+
+static void say_where(char *out, size_t size, const ls_train_worker *w)
+{
+    const int place = ls_heartbeat_place(&w->heartbeat);
+    if (w->replica && ls_replica_place(out, size, w->replica, place))
+        return;
+    snprintf(out, size, "%s",
+             place == LS_PLACE_MERGE    ? "all-reduce"
+             : place == LS_PLACE_APPLY  ? "optimizer step"
+             : place == LS_PLACE_OPEN   ? "opening"
+             : place == LS_PLACE_EXPORT ? "reading weights back"
+                                        : "between two jobs");
+}
+
+void ls_quarantine(struct ls_trainer *t, int worker, uint64_t step, uint64_t silence_ns)
+{
+    ls_train_worker *w = &t->worker[worker];
+    char where[160];
+    say_where(where, sizeof where, w);
+    ls_fail(&w->verdict, LS_ESTALLED, "no sign of life for %.1f s: in %s, %d items queued",
+            (double)silence_ns * 1e-9, where, ls_pool_busy(t->pool, worker));
+    w->silence_s = (double)silence_ns * 1e-9;
+    w->fault_step = step;
+    w->presence = LS_STALLED;
+    ls_pool_abandon(t->pool, worker, NULL);
+    if (t->group)
+        t->group->type->abort(t->group);
+}
+
+/* ---- judging -------------------------------------------------------------------------------- */
+
+static int is_news(const ls_train_worker *w)
+{
+    return w->presence != LS_LIVE && !w->mourned;
+}
+
+static int status_of(const ls_train_worker *w)
+{
+    return w->presence == LS_STALLED ? LS_ESTALLED : w->status;
+}
+
+static const char *text_of(const ls_train_worker *w)
+{
+    return w->presence == LS_STALLED ? w->verdict.text : w->error.text;
+}
+
+/* The worker whose failure is the cause: those who were released by an abort, or waited in vain, are
+ * not, as long as there is somebody else. −1: nobody failed. */
+static int find_cause(const struct ls_trainer *t)
+{
+    int cause = -1, best = 0;
+    for (int i = 0; i < t->workers; i++) {
+        const ls_train_worker *w = &t->worker[i];
+        if (w->presence != LS_LIVE && !is_news(w))
+            continue;
+        int status = status_of(w);
+        int weight = status == LS_OK         ? 0
+                     : status == LS_EABORTED ? 1
+                     : status == LS_ETIMEDOUT ? 2
+                                              : 3;
+        if (weight > best) {
+            cause = i;
+            best = weight;
+        }
+    }
+    return cause;
+}
+
+static void drop_failed_devices(struct ls_trainer *t)
+{
+    t->live = 0;
+    for (int i = 0; i < t->workers; i++) {
+        ls_train_worker *w = &t->worker[i];
+        if (w->presence == LS_LIVE && w->status == LS_EDEVICE) {
+            w->presence = LS_LOST;
+            w->idle = 1;
+        }
+        t->live += w->presence == LS_LIVE;
+    }
+}
+
+static int record_losses(struct ls_trainer *t, const char *action, ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; i < t->workers; i++) {
+        ls_train_worker *w = &t->worker[i];
+        if (!is_news(w))
+            continue;
+        const int stalled = w->presence == LS_STALLED;
+        w->mourned = 1;
+        ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; %s", i, w->info.name, text_of(w),
+               strcmp(action, "stop") == 0 ? "stopping" : "the others go on without it");
+        const ls_fault fault = {.worker = i,
+                                .step = w->fault_step,
+                                .kind = stalled ? "stall" : "device",
+                                .action = action,
+                                .text = text_of(w),
+                                .detected_after_s = w->silence_s};
+        int next = ls_record_fault(t, &fault, status ? NULL : err);
+        if (status == LS_OK)
+            status = next;
+    }
+    return status;
+}
+
+static int give_up(const struct ls_trainer *t, int cause, const char *when, const char *why,
+                   ls_error *err)
+{
+    const ls_train_worker *w = &t->worker[cause];
+    return ls_fail(err, status_of(w), "worker %d, %s: %.380s%s", cause, when, text_of(w), why);
+}
+
+static int judge_losses(struct ls_trainer *t, int cause, const char *when, ls_error *err)
+{
+    const int stop = t->live == 0 || t->config.stop_on_device_loss;
+    int status = record_losses(t, stop ? "stop" : "continue", err);
+    if (status == LS_OK && t->live == 0)
+        return give_up(t, cause, when, t->workers > 1 ? "; no device is left" : "", err);
+    if (status == LS_OK && stop)
+        return give_up(t, cause, when, "; stopped, as on_device_loss says", err);
+    return status;
+}
+
+/* A failure that took no device away. It may have been a passing one: once. */
+static int judge_failure(struct ls_trainer *t, int cause, const char *when, ls_error *err)
+{
+    const int status = status_of(&t->worker[cause]);
+    const int passing = status == LS_ENOMEM || status == LS_ETIMEDOUT || status == LS_EABORTED;
+    if (!passing || t->repeated == t->position.steps + 1)
+        return give_up(t, cause, when, "", err);
+    t->repeated = t->position.steps + 1;
+    ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; trying once more", cause, when,
+           text_of(&t->worker[cause]));
+    const ls_fault fault = {.worker = cause,
+                            .step = t->worker[cause].fault_step,
+                            .kind = status == LS_ENOMEM ? "memory" : "timeout",
+                            .action = "repeat",
+                            .text = text_of(&t->worker[cause])};
+    return ls_record_fault(t, &fault, err);
+}
+
+/* LS_OK: go on with those who are left. */
+static int judge(struct ls_trainer *t, const char *when, ls_error *err)
+{
+    const int cause = find_cause(t);
+    if (cause < 0)
+        return ls_fail(err, LS_EINTERNAL, "%s: failed, but no worker did", when);
+    const int before = t->live;
+    drop_failed_devices(t);
+    return t->live < before ? judge_losses(t, cause, when, err)
+                            : judge_failure(t, cause, when, err);
+}
+
+/* ---- a new group ---------------------------------------------------------------------------- */
+
+void ls_assign_shards(struct ls_trainer *t)
+{
+    double capacity[LS_DEVICES_MAX];
+    int rank = 0;
+    for (int i = 0; i < t->workers; i++)
+        if (t->worker[i].presence == LS_LIVE)
+            capacity[rank++] = t->config.capacities ? t->config.capacity[i] : 1;
+    t->live = rank;
+    rank = 0;
+    for (int i = 0; i < t->workers; i++) {
+        ls_train_worker *w = &t->worker[i];
+        uint32_t first, count;
+        if (w->presence != LS_LIVE)
+            continue;
+        ls_split_by_capacity((uint32_t)t->shards, (uint32_t)t->live, (uint32_t)rank,
+                             t->config.capacities ? capacity : NULL, &first, &count);
+        w->rank = rank++;
+        w->shard_lo = (int)first;
+        w->shard_hi = (int)(first + count);
+    }
+}
+
+static const ls_replica *any_replica(const struct ls_trainer *t)
+{
+    int i = 0;
+    while (t->worker[i].presence != LS_LIVE)
+        i++;
+    return t->worker[i].replica;
+}
+
+static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
+{
+    int segments;
+    const ls_replica *replica = any_replica(t);
+    ls_comm_group_desc desc = {
+        .type = t->config.allreduce,
+        .ranks = t->live,
+        .shards = t->shards,
+        .floats = ls_replica_floats(replica),
+        .segments = ls_replica_segments(replica, &segments),
+        .timeout_ns = t->deadline_ns,
+        .spins = ls_spins_for(t->live, ls_allowed_cpus()),
+        .host = t->host,
+    };
+    desc.segment_count = segments;
+    return desc.type->group_create(out, &desc, err);
+}
+
+static int may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
+{
+    return w->presence == LS_STALLED && (w->member_of == group || !w->mourned);
+}
+
+/* Whoever was left behind may still be about to read what the survivors showed to the old group. A
+ * worker that is merely slow stops within microseconds of the abort. One that sleeps in the midst of
+ * a merge reads, when it wakes, whatever is there then into memory of its own, which nobody looks at
+ * any more: harmless, as long as that memory is still there. Returns whether there is such a one. */
+static int somebody_may_read(const struct ls_trainer *t, const ls_comm_group *group)
+{
+    const struct timespec a_millisecond = {.tv_nsec = 1000000};
+    const uint64_t until = ls_now_ns() + 100000000u;
+    int may = 0;
+    for (int i = 0; i < t->workers; i++) {
+        const ls_train_worker *w = &t->worker[i];
+        while (may_come_back_to(w, group) && ls_now_ns() < until &&
+               group->type->may_read(group, w->rank))
+            nanosleep(&a_millisecond, NULL);
+        may |= may_come_back_to(w, group) && group->type->may_read(group, w->rank);
+    }
+    return may;
+}
+
+int ls_readers_asleep(const struct ls_trainer *t)
+{
+    for (int i = 0; i < t->workers; i++) {
+        const ls_train_worker *w = &t->worker[i];
+        if (w->presence == LS_STALLED && ls_pool_busy(t->pool, i) > 0 && w->member_of &&
+            w->member_of->type->may_read(w->member_of, w->rank))
+            return 1;
+    }
+    return 0;
+}
+
+/* The old group goes when nobody can come back to it. */
+static int retire(struct ls_trainer *t, ls_comm_group *group, ls_error *err)
+{
+    int kept = 0;
+    for (int i = 0; i < t->workers; i++)
+        kept |= may_come_back_to(&t->worker[i], group);
+    if (!kept) {
+        group->type->group_destroy(group);
+        return LS_OK;
+    }
+    ls_old_group *old = ls_alloc(t->host, sizeof *old);
+    if (!old)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a group");
+    *old = (ls_old_group){group, t->old_groups};
+    t->old_groups = old;
+    return LS_OK;
+}
+
+int ls_form_group(struct ls_trainer *t, ls_error *err)
+{
+    ls_comm_group *fresh, *old = t->group;
+    const int keep = old && somebody_may_read(t, old);
+    ls_assign_shards(t);
+    for (int i = 0; i < t->workers; i++) {
+        t->worker[i].status = LS_OK;
+        if (keep && t->worker[i].presence != LS_STALLED)
+            t->worker[i].keep_fold = 1;
+    }
+    int status = make_group(&fresh, t, err);
+    if (status)
+        return status;
+    t->group = fresh;
+    for (int i = 0; i < t->workers; i++)
+        if (t->worker[i].presence == LS_LIVE)
+            t->worker[i].member_of = fresh;
+    status = ls_gang(t, ls_worker_join, err); /* and everybody leaves the old one */
+    int retired = old ? retire(t, old, status ? NULL : err) : LS_OK;
+    if (status == LS_OK)
+        status = retired;
+    return status ? status : ls_gang(t, ls_worker_check, err);
+}
+
+/* ---- recovering ----------------------------------------------------------------------------- */
+
+static int someone_stalled(const struct ls_trainer *t)
+{
+    for (int i = 0; i < t->workers; i++)
+        if (t->worker[i].presence == LS_STALLED && is_news(&t->worker[i]))
+            return 1;
+    return 0;
+}
+
+/* The rows of the epoch under way move on to the new exchange. */
+static int renew_exchange(struct ls_trainer *t, ls_error *err)
+{
+    ls_exchange *fresh, *old = t->exchange;
+    int status = ls_exchange_create(&fresh, t, err);
+    if (status)
+        return status;
+    for (int i = 0; i < 2; i++)
+        memcpy(fresh->permutation[i], old->permutation[i],
+               ls_subset_rows(t, LS_TRAIN) * sizeof *fresh->permutation[i]);
+    old->next = t->old_exchanges;
+    t->old_exchanges = old;
+    t->exchange = fresh;
+    return LS_OK;
+}
+
+/* Another failure while the new group is made is one more to recover from. Each round has fewer
+ * workers than the one before, or is the last. */
+int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
+{
+    ls_error cause;
+    for (;;) {
+        const int renew = someone_stalled(t);
+        int status = judge(t, when, err);
+        if (status == LS_OK && renew)
+            status = renew_exchange(t, err);
+        if (status)
+            return status;
+        status = ls_form_group(t, &cause);
+        if (status && find_cause(t) < 0) { /* no worker's failure */
+            if (err)
+                *err = cause;
+            return status;
+        }
+        if (status == LS_OK)
+            return LS_OK;
+    }
+}

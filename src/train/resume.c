@@ -1,0 +1,321 @@
+/* Going on where a run was left: after an interrupt, a crash, or a loss of power. */
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/safetensors.h"
+#include "store/bundle.h"
+#include "train/run.h"
+#include "train/run_dir.h"
+#include "train/state.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STATE_MAX ((size_t)4 << 20)
+#define RUNS "runs"
+
+struct ls_resumed {
+    ls_bundle_reader *bundle;
+    ls_json *doc;
+    ls_state state;
+};
+
+/* ---- which run ------------------------------------------------------------------------------ */
+
+/* runs/20240131-093000-NAME, with -2, -3 … behind it where that was taken (run_dir.c). */
+static int is_run_of(const char *entry, const char *name)
+{
+    const size_t stamp = sizeof "20240131-093000-" - 1;
+    if (strlen(entry) <= stamp || !isdigit((unsigned char)entry[0]) || entry[stamp - 1] != '-')
+        return 0;
+    if (!name)
+        return 1;
+    const size_t length = strlen(name);
+    const char *rest = entry + stamp + length;
+    if (strncmp(entry + stamp, name, length) != 0)
+        return 0;
+    return *rest == '\0' || (*rest == '-' && isdigit((unsigned char)rest[1]) &&
+                             strspn(rest + 1, "0123456789") == strlen(rest + 1));
+}
+
+static int has_checkpoints(const char *run, const ls_host *host)
+{
+    ls_bundle_names names;
+    char *path = ls_run_dir_path(run, "checkpoints", host);
+    int found = path && ls_bundle_list(&names, path, host, NULL) == LS_OK;
+    if (found) {
+        found = names.count > 0;
+        ls_bundle_names_fini(&names);
+    }
+    ls_free(host, path);
+    return found;
+}
+
+/* The newest run under runs/ that has a checkpoint: names begin with the time. `name` NULL: of any
+ * config. */
+static int find_latest(char out[4096], const char *name, const ls_host *host, ls_error *err)
+{
+    char path[4096];
+    DIR *runs = opendir(RUNS);
+    out[0] = '\0';
+    for (struct dirent *e; runs && (e = readdir(runs)) != NULL;) {
+        int n = snprintf(path, sizeof path, RUNS "/%s", e->d_name);
+        if (n > 0 && (size_t)n < sizeof path && is_run_of(e->d_name, name) &&
+            strcmp(path, out) > 0 && has_checkpoints(path, host))
+            memcpy(out, path, sizeof path);
+    }
+    if (runs)
+        closedir(runs);
+    if (out[0])
+        return LS_OK;
+    return ls_fail(err, LS_ENOENT,
+                   "--resume latest: no run%s%s in " RUNS "/ has a checkpoint; name its directory: "
+                   "--resume DIR",
+                   name ? " of " : "", name ? name : "");
+}
+
+static int find_directory(char out[4096], const struct ls_trainer *t, int has_config, ls_error *err)
+{
+    const char *wanted = t->options.resume;
+    const ls_config *c = &t->config;
+    if (strcmp(wanted, "latest") != 0)
+        snprintf(out, 4096, "%s", wanted);
+    else if (has_config && c->run_dir && c->run_dir[0])
+        snprintf(out, 4096, "%s", c->run_dir);
+    else
+        return find_latest(out, has_config ? c->name : NULL, t->host, err);
+    return LS_OK;
+}
+
+/* ---- its newest checkpoint ------------------------------------------------------------------ */
+
+static void on_skipped(void *context, const char *name, const ls_error *why)
+{
+    const struct ls_trainer *t = context;
+    ls_log(t->host, LS_LOG_WARNING, "checkpoint %s is damaged, so an older one is used: %.380s",
+           name, why->text);
+}
+
+static int open_checkpoint(struct ls_trainer *t, ls_error *err)
+{
+    struct ls_resumed *r = t->resumed;
+    char *path = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
+    if (!path)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    int status = ls_bundle_latest(&r->bundle, path, on_skipped, t, t->host, err);
+    ls_free(t->host, path);
+    if (status == LS_ENOENT)
+        return ls_fail(err, status, "%.300s: has no checkpoint that is whole; nothing to resume",
+                       t->run_dir);
+    return status;
+}
+
+static int read_state(struct ls_trainer *t, ls_error *err)
+{
+    struct ls_resumed *r = t->resumed;
+    const ls_bundle_file *file;
+    char *text;
+    size_t length;
+    int status = ls_bundle_find(&file, r->bundle, "state.json", err);
+    if (status == LS_OK)
+        status = ls_bundle_read(&text, &length, r->bundle, "state.json", STATE_MAX, err);
+    if (status)
+        return status;
+    status = ls_json_parse(&r->doc, file->path, text, length, t->host, err);
+    ls_free(t->host, text);
+    return status ? status : ls_state_read(&r->state, r->doc, err);
+}
+
+int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
+{
+    char directory[4096];
+    const int has_config = t->options.config_path || t->options.config_text;
+    *config_path = NULL;
+    int status = find_directory(directory, t, has_config, err);
+    if (status)
+        return status;
+    t->run_dir = ls_strdup(t->host, directory);
+    t->resumed = ls_alloc(t->host, sizeof *t->resumed);
+    if (!has_config)
+        *config_path = ls_run_dir_path(directory, "config.json", t->host);
+    if (!t->run_dir || !t->resumed || (!has_config && !*config_path))
+        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
+    if (status == LS_OK)
+        status = open_checkpoint(t, err);
+    return status ? status : read_state(t, err);
+}
+
+int ls_resume_open(struct ls_trainer *t, ls_error *err)
+{
+    (void)err;
+    if (t->config.shards == 0)
+        t->config.shards = t->resumed->state.shards;
+    return LS_OK;
+}
+
+/* ---- the same recipe, the same data --------------------------------------------------------- */
+
+/* A value as people would write it, cut where it gets long. */
+static void show(char out[128], const cJSON *node, const ls_host *host)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, host);
+    ls_json_open_array(&w, NULL);
+    if (node)
+        ls_json_put_node(&w, NULL, node);
+    ls_json_close(&w);
+    const char *text = ls_json_writer_text(&w, NULL, NULL);
+    const size_t length = text ? strlen(text) : 2;
+    snprintf(out, 128, "%.*s%s", length - 2 > 110 ? 110 : (int)length - 2, text ? text + 1 : "",
+             length - 2 > 110 ? "…" : length == 2 ? "nothing" : "");
+    ls_json_writer_fini(&w);
+}
+
+static int compare_recipes(const struct ls_trainer *t, const cJSON *mine, ls_error *err)
+{
+    const cJSON *theirs = t->resumed->state.recipe, *item;
+    char here[128], there[128], text[400];
+    cJSON_ArrayForEach(item, mine)
+    {
+        const cJSON *other = cJSON_GetObjectItemCaseSensitive(theirs, item->string);
+        if (other && cJSON_Compare(item, other, 1))
+            continue;
+        show(here, item, t->host);
+        show(there, other, t->host);
+        snprintf(text, sizeof text,
+                 "%s: this run was made with %s, not with %s; a resumed run keeps its recipe",
+                 item->string, there, here);
+        return ls_config_fail(err, &t->config, item->string, LS_ECONFIG, text);
+    }
+    if (cJSON_GetArraySize(mine) != cJSON_GetArraySize(theirs))
+        return ls_fail(err, LS_EDATA, "%.300s: its recipe has keys that this version does not know",
+                       ls_json_name(t->resumed->doc));
+    return LS_OK;
+}
+
+static int check_recipe(const struct ls_trainer *t, ls_error *err)
+{
+    ls_json_writer w;
+    ls_json *doc = NULL;
+    size_t length;
+    ls_json_writer_init(&w, 0, t->host);
+    ls_config_write_recipe(&w, NULL, &t->config, t->shards);
+    const char *text = ls_json_writer_text(&w, &length, err);
+    int status = text ? ls_json_parse(&doc, "recipe", text, length, t->host, err) : LS_ENOMEM;
+    if (status == LS_OK)
+        status = compare_recipes(t, ls_json_root(doc), err);
+    ls_json_destroy(doc);
+    ls_json_writer_fini(&w);
+    return status;
+}
+
+static int check_data(const struct ls_trainer *t, ls_error *err)
+{
+    const ls_state *s = &t->resumed->state;
+    if (s->train_rows == ls_subset_rows(t, LS_TRAIN) && s->test_rows == ls_subset_rows(t, LS_TEST) &&
+        s->data_crc32 == ls_data_crc32(t))
+        return LS_OK;
+    return ls_fail(err, LS_EDATA,
+                   "%.200s: the data is not what the run was trained on (%llu training and %llu "
+                   "test images, checksum %08x); put it back, or begin a new run",
+                   ls_dataset_describe(t->data[LS_TRAIN])->source,
+                   (unsigned long long)s->train_rows, (unsigned long long)s->test_rows,
+                   (unsigned)s->data_crc32);
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+static int load_weights(struct ls_trainer *t, ls_error *err)
+{
+    const ls_bundle_file *file;
+    const ls_tensors_in weights = {"", t->exchange->canonical};
+    int status = ls_bundle_find(&file, t->resumed->bundle, "weights.safetensors", err);
+    return status ? status
+                  : ls_safetensors_load_groups(&weights, 1, file->path, t->model, t->host, err);
+}
+
+static int load_slots(struct ls_trainer *t, ls_error *err)
+{
+    const ls_optimizer *o = &t->config.optimizer;
+    const ls_bundle_file *file;
+    ls_tensors_in slots[LS_OP_SLOTS];
+    char prefix[LS_OP_SLOTS][32];
+    if (o->slots == 0)
+        return LS_OK;
+    for (int i = 0; i < o->slots; i++) {
+        snprintf(prefix[i], sizeof prefix[i], "%s.", o->type->slot[i]);
+        slots[i] = (ls_tensors_in){prefix[i], t->exchange->slot[i]};
+    }
+    int status = ls_bundle_find(&file, t->resumed->bundle, "optimizer.safetensors", err);
+    return status ? status
+                  : ls_safetensors_load_groups(slots, o->slots, file->path, t->model, t->host, err);
+}
+
+static int take_position(struct ls_trainer *t, ls_error *err)
+{
+    const ls_state *s = &t->resumed->state;
+    const ls_position *at = &s->position;
+    const uint64_t steps = ls_steps_per_epoch(t);
+    if (at->step > steps || at->steps != at->epoch * steps + at->step ||
+        (at->recorded && at->step != steps))
+        return ls_fail(err, LS_EDATA, "%.300s: position %llu of epoch %u does not exist",
+                       ls_json_name(t->resumed->doc), (unsigned long long)at->step,
+                       (unsigned)at->epoch + 1);
+    t->position = *at;
+    t->result.steps = at->steps;
+    t->result.epochs = s->epochs;
+    t->result.test_loss = s->test_loss;
+    t->result.test_accuracy = s->test_accuracy;
+    if (s->epochs > 0)
+        t->result.seconds_per_epoch = at->trained_s / s->epochs;
+    snprintf(t->resumed_text, sizeof t->resumed_text, "%.500s", ls_bundle_path(t->resumed->bundle));
+    return LS_OK;
+}
+
+int ls_resume_load(struct ls_trainer *t, ls_error *err)
+{
+    int status = check_recipe(t, err);
+    if (status == LS_OK)
+        status = check_data(t, err);
+    if (status == LS_OK)
+        status = take_position(t, err);
+    if (status == LS_OK)
+        status = load_weights(t, err);
+    return status ? status : load_slots(t, err);
+}
+
+uint64_t ls_resume_metrics_bytes(const struct ls_trainer *t)
+{
+    return t->resumed->state.metrics_bytes;
+}
+
+/* The devices are open: bits may depend on the instruction set and the library. */
+void ls_resume_compare_libraries(const struct ls_trainer *t)
+{
+    const ls_state *s = &t->resumed->state;
+    if (strcmp(s->isa, t->summary.isa) != 0 || strcmp(s->library, t->summary.library) != 0)
+        ls_log(t->host, LS_LOG_WARNING,
+               "the run was begun with %s, %s and goes on with %s, %s: its bits will differ from "
+               "those of an undisturbed run",
+               s->library, s->isa, t->summary.library, t->summary.isa);
+}
+
+void ls_resume_close(struct ls_trainer *t)
+{
+    if (!t->resumed)
+        return;
+    ls_bundle_close(t->resumed->bundle);
+    t->resumed->bundle = NULL;
+}
+
+void ls_resume_destroy(struct ls_trainer *t)
+{
+    ls_resume_close(t);
+    if (t->resumed)
+        ls_json_destroy(t->resumed->doc);
+    ls_free(t->host, t->resumed);
+}

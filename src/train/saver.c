@@ -1,0 +1,302 @@
+/* Checkpoints: what a run must have on the disk to go on as if it had never stopped.
+ *
+ *     <run>/checkpoints/step-000000469/weights.safetensors     parameters and running statistics
+ *                                      optimizer.safetensors   where the optimizer has state
+ *                                      state.json              the position, the recipe
+ *                                      manifest.json           sizes and hashes (store/bundle.h)
+ *
+ * While nobody is at work the weights are copied out of a replica; a thread of the saver's own then
+ * writes them, and training goes on. The copy belongs to that thread until it is done: the next
+ * snapshot waits for it.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/safetensors.h"
+#include "store/bundle.h"
+#include "train/run.h"
+#include "train/run_dir.h"
+#include "train/state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LONGEST_SAVE_NS ((uint64_t)600 * 1000000000u)
+
+struct ls_saver {
+    struct ls_trainer *t;
+    ls_pool *pool;   /* the writing thread */
+    char *directory; /* <run>/checkpoints */
+    int busy;        /* a save was begun and not looked at since */
+    /* What is being saved; the writing thread's while it is busy. */
+    const ls_exchange *exchange;
+    ls_json_writer state;
+    uint64_t metrics_bytes;
+    ls_position position;
+    char name[48];
+    uint32_t data_crc32;
+    int has_crc;
+    /* What came of it. */
+    int status;
+    ls_error error;
+    ls_position saved; /* the last one that succeeded */
+    int saved_any;
+};
+
+/* ---- the writing thread --------------------------------------------------------------------- */
+
+static int all_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return 0;
+    return 1;
+}
+
+static int write_weights(ls_bundle *b, const struct ls_saver *s, ls_error *err)
+{
+    const struct ls_trainer *t = s->t;
+    const ls_tensors_out weights = {"", s->exchange->canonical};
+    ls_file_writer *file;
+    if (!all_finite(s->exchange->canonical, t->model->floats))
+        return ls_fail(err, LS_ENONFINITE, "a weight is not finite: not worth keeping");
+    int status = ls_bundle_open_file(&file, b, "weights.safetensors", err);
+    return status ? status : ls_safetensors_write(file, t->model, &weights, 1, t->host, err);
+}
+
+static int write_slots(ls_bundle *b, const struct ls_saver *s, ls_error *err)
+{
+    const struct ls_trainer *t = s->t;
+    const ls_optimizer *o = &t->config.optimizer;
+    ls_tensors_out slots[LS_OP_SLOTS];
+    char prefix[LS_OP_SLOTS][32];
+    ls_file_writer *file;
+    if (o->slots == 0)
+        return LS_OK;
+    for (int i = 0; i < o->slots; i++) {
+        snprintf(prefix[i], sizeof prefix[i], "%s.", o->type->slot[i]);
+        slots[i] = (ls_tensors_out){prefix[i], s->exchange->slot[i]};
+    }
+    int status = ls_bundle_open_file(&file, b, "optimizer.safetensors", err);
+    return status ? status : ls_safetensors_write(file, t->model, slots, o->slots, t->host, err);
+}
+
+static int write_state(ls_bundle *b, struct ls_saver *s, ls_error *err)
+{
+    size_t length;
+    const char *text = ls_json_writer_text(&s->state, &length, err);
+    return text ? ls_bundle_put(b, "state.json", text, length, err) : LS_ENOMEM;
+}
+
+/* The records that the checkpoint counts on are on the disk before it is. */
+static int write_bundle(struct ls_saver *s, ls_error *err)
+{
+    struct ls_trainer *t = s->t;
+    ls_bundle *b = NULL;
+    int status = t->metrics ? ls_sink_jsonl_sync(t->metrics, err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_bundle_begin(&b, s->directory, s->name, t->host, err);
+    if (status)
+        return status;
+    status = write_state(b, s, err);
+    if (status == LS_OK)
+        status = write_weights(b, s, err);
+    if (status == LS_OK)
+        status = write_slots(b, s, err);
+    if (status == LS_OK)
+        status = ls_bundle_commit(b, err);
+    ls_bundle_destroy(b);
+    return status;
+}
+
+/* Old ones that cannot be removed do no harm: the save itself succeeded. */
+static int save(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)w;
+    (void)err;
+    struct ls_saver *s = arg;
+    ls_error pruning;
+    s->status = write_bundle(s, &s->error);
+    if (s->status == LS_OK &&
+        ls_bundle_prune(s->directory, (size_t)s->t->config.checkpoint.keep, s->t->host, &pruning))
+        ls_log(s->t->host, LS_LOG_WARNING, "old checkpoints: %.400s", pruning.text);
+    return LS_OK;
+}
+
+/* ---- waiting for it ------------------------------------------------------------------------- */
+
+static void note_success(struct ls_saver *s)
+{
+    struct ls_trainer *t = s->t;
+    s->saved = s->position;
+    s->saved_any = 1;
+    snprintf(t->checkpoint_text, sizeof t->checkpoint_text, "%s/%s", s->directory, s->name);
+    t->result.checkpoint = t->checkpoint_text;
+}
+
+/* Until nothing is being written; *status is what came of the save that was. */
+static int wait_until_idle(struct ls_saver *s, int *saved, ls_error *why, ls_error *err)
+{
+    *saved = LS_OK;
+    if (!s->busy)
+        return LS_OK;
+    if (ls_pool_wait(s->pool, LONGEST_SAVE_NS, NULL) == LS_ETIMEDOUT)
+        return ls_fail(err, LS_ESTALLED,
+                       "%.300s: writing a checkpoint has taken longer than %d s; is the disk there?",
+                       s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
+    s->busy = 0;
+    *saved = s->status;
+    if (s->status == LS_OK)
+        note_success(s);
+    else
+        *why = s->error;
+    return LS_OK;
+}
+
+/* A save that failed in the background: the run goes on, and the next one may succeed. */
+static int finish_previous(struct ls_saver *s, ls_error *err)
+{
+    int saved;
+    ls_error why;
+    int status = wait_until_idle(s, &saved, &why, err);
+    if (status == LS_OK && saved)
+        ls_log(s->t->host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s", why.text);
+    return status;
+}
+
+/* ---- snapshots ------------------------------------------------------------------------------ */
+
+static int first_live(const struct ls_trainer *t)
+{
+    int w = 0;
+    while (w < t->workers && t->worker[w].presence != LS_LIVE)
+        w++;
+    return w;
+}
+
+/* With three or more, the odd one out; with two nobody can tell. */
+static int compare_checksums(const struct ls_trainer *t, ls_error *err)
+{
+    const int first = first_live(t);
+    char list[300] = "";
+    size_t used = 0;
+    int differ = 0;
+    for (int w = first; w < t->workers && used < sizeof list; w++) {
+        const ls_train_worker *worker = &t->worker[w];
+        if (worker->presence != LS_LIVE)
+            continue;
+        differ |= worker->checksum != t->worker[first].checksum;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%sworker %d %08x",
+                                 used ? ", " : "", w, (unsigned)worker->checksum);
+    }
+    if (!differ)
+        return LS_OK;
+    return ls_fail(err, LS_EDIVERGED,
+                   "after step %llu the replicas are no longer equal (checksums: %s); a device or its "
+                   "memory is faulty; resume from a checkpoint before that",
+                   (unsigned long long)t->position.steps, list);
+}
+
+int ls_snapshot_replicas(struct ls_trainer *t, int bring_home, ls_error *err)
+{
+    int status = bring_home && t->saver ? finish_previous(t->saver, err) : LS_OK;
+    t->exchange->exporter = bring_home ? first_live(t) : -1;
+    t->exchange->steps = t->position.steps;
+    if (status == LS_OK)
+        status = ls_gang(t, ls_worker_snapshot, err);
+    return status ? status : compare_checksums(t, err);
+}
+
+/* ---- saving --------------------------------------------------------------------------------- */
+
+static int same_position(const ls_position *a, const ls_position *b)
+{
+    return a->steps == b->steps && a->epoch == b->epoch && a->recorded == b->recorded;
+}
+
+static int describe(struct ls_saver *s, ls_error *err)
+{
+    struct ls_trainer *t = s->t;
+    int status = LS_OK;
+    s->metrics_bytes = 0;
+    if (t->metrics)
+        status = ls_sink_jsonl_flush(t->metrics, &s->metrics_bytes, err);
+    if (status)
+        return status;
+    if (!s->has_crc)
+        s->data_crc32 = ls_data_crc32(t);
+    s->has_crc = 1;
+    s->exchange = t->exchange;
+    s->position = t->position;
+    snprintf(s->name, sizeof s->name, "step-%09llu", (unsigned long long)t->position.steps);
+    ls_json_writer_reset(&s->state);
+    ls_state_write(&s->state, t, s->metrics_bytes, s->data_crc32);
+    return LS_OK;
+}
+
+int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
+{
+    struct ls_saver *s = t->saver;
+    ls_error why;
+    int saved, status = finish_previous(s, err);
+    if (status || (s->saved_any && same_position(&s->saved, &t->position)))
+        return status;
+    status = describe(s, err);
+    if (status == LS_OK)
+        status = ls_pool_submit(s->pool, 0, save, s, err);
+    if (status)
+        return status;
+    s->busy = 1;
+    if (!wait && t->config.checkpoint.async)
+        return LS_OK;
+    status = wait_until_idle(s, &saved, &why, err);
+    if (status == LS_OK && saved && wait) {
+        if (err)
+            *err = why;
+        return saved;
+    }
+    if (status == LS_OK && saved)
+        ls_log(t->host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s", why.text);
+    return status;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
+{
+    struct ls_saver *s = ls_alloc(t->host, sizeof *s);
+    if (!s)
+        return ls_fail(err, LS_ENOMEM, "out of memory for checkpoints");
+    ls_pool_options o = {
+        .size = sizeof o, .workers = 1, .no_pinning = 1, .name = "saver", .host = t->host};
+    s->t = t;
+    ls_json_writer_init(&s->state, 2, t->host);
+    s->directory = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
+    int status = s->directory ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    if (status == LS_OK && mkdir(s->directory, 0777) != 0 && errno != EEXIST)
+        status = ls_fail(err, LS_EIO, "%.300s: cannot make the directory: %s", s->directory,
+                         strerror(errno));
+    if (status == LS_OK)
+        status = ls_pool_create(&s->pool, &o, err);
+    if (status)
+        ls_saver_destroy(s);
+    else
+        *out = s;
+    return status;
+}
+
+int ls_saver_destroy(struct ls_saver *s)
+{
+    if (!s)
+        return LS_OK;
+    int status = ls_pool_destroy_within(s->pool, LONGEST_SAVE_NS, NULL);
+    if (status)
+        return status;
+    ls_json_writer_fini(&s->state);
+    ls_free(s->t->host, s->directory);
+    ls_free(s->t->host, s);
+    return LS_OK;
+}

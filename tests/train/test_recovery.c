@@ -1,0 +1,248 @@
+/* A lost device costs no step: whoever fails or stalls, and wherever, the survivors end with the bits
+ * of the undisturbed run. The seeded schedules of tests/campaigns/worker_faults.c go further. */
+#include "train/train_fixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define STEPS 6 /* two epochs of 3 */
+
+static void recipe(fixture *f, const char *devices)
+{
+    fixture_begin(f);
+    fixture_set(f, "epochs=2");
+    fixture_set(f, "shards=8");
+    fixture_set(f, devices);
+}
+
+static const char *undisturbed(void)
+{
+    static char hash[65];
+    fixture f;
+    recipe(&f, "devices=ref:1");
+    memcpy(hash, fixture_hash(&f), sizeof hash);
+    fixture_end(&f);
+    return hash;
+}
+
+/* Runs with faults on three workers; returns the trainer, which the caller closes. */
+static ls_trainer *run_with(fixture *f, const char *const *faults, int count)
+{
+    recipe(f, "devices=ref:3");
+    fixture_set(f, "deadline_s=2");
+    f->options.inject = faults;
+    f->options.inject_count = count;
+    return fixture_run(f);
+}
+
+static void expect_sound(const fixture *f, ls_trainer *t, const char *hash)
+{
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, hash);
+    assert_int_equal(ls_trainer_result(t)->steps, STEPS);
+    assert_int_equal(fixture_count(f, "step"), STEPS);
+    for (int i = 0; i < STEPS; i++)
+        assert_true(record_number(fixture_record(f, "step", i), "step") == i + 1);
+}
+
+static void a_device_that_fails_at_any_stage_costs_no_step(void **state)
+{
+    static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
+    char hash[65], fault[100];
+    (void)state;
+    memcpy(hash, undisturbed(), sizeof hash);
+    for (size_t s = 0; s < sizeof stages / sizeof *stages; s++) {
+        for (int worker = 0; worker < 3; worker++) {
+            const int step = 1 + (int)(s + (size_t)worker) % STEPS;
+            const char *faults[] = {fault};
+            fixture f;
+            snprintf(fault, sizeof fault, "worker=%d,step=%d,kind=fail,stage=%s", worker, step,
+                     stages[s]);
+            ls_trainer *t = run_with(&f, faults, 1);
+            expect_sound(&f, t, hash);
+            assert_int_equal(fixture_count(&f, "fault"), 1);
+            const char *record = fixture_record(&f, "fault", 0);
+            assert_true(record_number(record, "worker") == worker);
+            if (strcmp(stages[s], "evaluate") != 0)
+                assert_true(record_number(record, "step") == step);
+            assert_non_null(strstr(record, "\"action\":\"continue\""));
+            assert_int_equal(ls_trainer_close(t), LS_OK);
+            fixture_end(&f);
+        }
+    }
+}
+
+static void devices_may_fail_one_after_another_until_one_is_left(void **state)
+{
+    static const char *const faults[] = {"worker=0,step=2,kind=fail", "worker=2,step=4,kind=fail"};
+    fixture f;
+    char hash[65];
+    (void)state;
+    memcpy(hash, undisturbed(), sizeof hash);
+    ls_trainer *t = run_with(&f, faults, 2);
+    expect_sound(&f, t, hash);
+    assert_true(record_number(fixture_record(&f, "fault", 1), "devices_left") == 1);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void two_devices_may_fail_in_one_step(void **state)
+{
+    static const char *const faults[] = {"worker=0,step=3,kind=fail,stage=start",
+                                         "worker=1,step=3,kind=fail,stage=merge"};
+    fixture f;
+    char hash[65];
+    (void)state;
+    memcpy(hash, undisturbed(), sizeof hash);
+    ls_trainer *t = run_with(&f, faults, 2);
+    expect_sound(&f, t, hash);
+    assert_int_equal(fixture_count(&f, "fault"), 2);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+/* The stalled worker wakes up while the survivors go on, or when they have finished. */
+static void a_device_that_stalls_is_named_and_left_behind(void **state)
+{
+    static const char *const stages[] = {"start", "shard", "merge", "apply", "report", "evaluate"};
+    char hash[65], fault[100];
+    (void)state;
+    memcpy(hash, undisturbed(), sizeof hash);
+    for (size_t s = 0; s < sizeof stages / sizeof *stages; s++) {
+        const int worker = (int)s % 3;
+        const char *faults[] = {fault};
+        fixture f;
+        snprintf(fault, sizeof fault, "worker=%d,step=2,kind=stall,stage=%s,seconds=2.5", worker,
+                 stages[s]);
+        ls_trainer *t = run_with(&f, faults, 1);
+        expect_sound(&f, t, hash);
+        const char *record = fixture_record(&f, "fault", 0);
+        assert_true(record_number(record, "worker") == worker);
+        assert_non_null(strstr(record, "\"kind\":\"stall\""));
+        assert_non_null(strstr(record, "no sign of life for "));
+        assert_in_range((int)(record_number(record, "detected_after_s") * 1000), 2000, 3000);
+        assert_int_equal(ls_trainer_close(t), LS_OK);
+        fixture_end(&f);
+    }
+}
+
+static void the_last_device_takes_the_run_with_it(void **state)
+{
+    static const char *const faults[] = {"worker=0,step=3,kind=fail"};
+    fixture f;
+    ls_trainer *t;
+    (void)state;
+    recipe(&f, "devices=ref:1");
+    f.options.inject = faults;
+    f.options.inject_count = 1;
+    t = fixture_open(&f);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_EDEVICE);
+    assert_string_equal(f.err.text,
+                        "worker 0, step 3: the device failed, as --inject asked for");
+    assert_int_equal(ls_trainer_result(t)->steps, 2);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void replicas_that_differ_are_an_error(void **state)
+{
+    static const char *const faults[] = {"worker=1,step=2,kind=corrupt"};
+    fixture f;
+    ls_trainer *t;
+    (void)state;
+    recipe(&f, "devices=ref:3");
+    fixture_set(&f, "verify_every_steps=1");
+    f.options.inject = faults;
+    f.options.inject_count = 1;
+    t = fixture_open(&f);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_EDIVERGED);
+    assert_non_null(strstr(f.err.text, "after step 2 the replicas are no longer equal"));
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, ""); /* whose should they be? */
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void a_step_without_a_number_is_left_out_when_the_config_says_so(void **state)
+{
+    static const char *const faults[] = {"worker=1,step=2,kind=nan"};
+    fixture f;
+    (void)state;
+    recipe(&f, "devices=ref:3");
+    fixture_set(&f, "on_nonfinite=skip");
+    f.options.inject = faults;
+    f.options.inject_count = 1;
+    ls_trainer *t = fixture_run(&f);
+    const char *record = fixture_record(&f, "nonfinite", 0);
+    assert_true(record_number(record, "step") == 2);
+    assert_true(record_number(record, "worker") == 1);
+    assert_true(record_number(record, "shard") == t->worker[1].shard_lo);
+    assert_int_equal(fixture_count(&f, "step"), STEPS);
+    assert_non_null(strstr(fixture_record(&f, "step", 1), "\"loss\":null"));
+    replicas_are_equal(t);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void a_step_without_a_number_stops_the_run_before_it_is_applied(void **state)
+{
+    static const char *const faults[] = {"worker=2,step=3,kind=nan"};
+    fixture f;
+    ls_trainer *t;
+    (void)state;
+    recipe(&f, "devices=ref:3");
+    f.options.inject = faults;
+    f.options.inject_count = 1;
+    t = fixture_open(&f);
+    assert_int_equal(ls_trainer_run(t, &f.err), LS_ENONFINITE);
+    assert_non_null(strstr(f.err.text, "step 3: the loss of shard "));
+    assert_non_null(strstr(f.err.text, ", on worker 2, is not finite"));
+    assert_int_equal(ls_trainer_result(t)->steps, 2);
+    replicas_are_equal(t);
+    assert_int_equal(strlen(ls_trainer_result(t)->weights_sha256), 64);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void a_fault_that_cannot_be_read_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "worker=1",
+        "worker=1,step=0,kind=fail",
+        "worker=1,step=2,kind=explode",
+        "worker=-1,step=2,kind=fail",
+        "worker=1,step=2,kind=fail,seconds=3",
+        "worker=1,step=2,kind=nan,stage=merge",
+        "worker=1,worker=2,step=2,kind=fail",
+        "worker=1,step=2,kind=stall,seconds=1e3",
+        "worker=1,step=2,kind=fail,",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ls_injections all = {0};
+        ls_error err;
+        assert_int_equal(ls_inject_parse(&all, bad[i], &err), LS_EINVAL);
+        assert_non_null(strstr(err.text, "expected worker=N,step=N,kind="));
+        assert_int_equal(all.count, 0);
+    }
+    ls_injections all = {0};
+    assert_int_equal(
+        ls_inject_parse(&all, "kind=stall,step=12,worker=3,seconds=0.25,stage=apply", NULL), LS_OK);
+    assert_true(all.item[0].seconds == 0.25 && all.item[0].stage == LS_STAGE_APPLY);
+    assert_true(all.item[0].worker == 3 && all.item[0].step == 12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_device_that_fails_at_any_stage_costs_no_step),
+        cmocka_unit_test(devices_may_fail_one_after_another_until_one_is_left),
+        cmocka_unit_test(two_devices_may_fail_in_one_step),
+        cmocka_unit_test(a_device_that_stalls_is_named_and_left_behind),
+        cmocka_unit_test(the_last_device_takes_the_run_with_it),
+        cmocka_unit_test(replicas_that_differ_are_an_error),
+        cmocka_unit_test(a_step_without_a_number_is_left_out_when_the_config_says_so),
+        cmocka_unit_test(a_step_without_a_number_stops_the_run_before_it_is_applied),
+        cmocka_unit_test(a_fault_that_cannot_be_read_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,386 @@
+/* A run that is stopped anywhere goes on as if it had never stopped: the same weights, optimizer
+ * state, running statistics and records, on the same or another number of devices. */
+#include "data/scratch.h"
+#include "train/train_fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STEPS 9 /* three epochs of 3 */
+
+/* What happens to a run. */
+typedef struct story {
+    ls_trainer *trainer;
+    uint64_t stop_behind;  /* this step, 0: never */
+    int stop_at_epoch_end; /* before the evaluation of this epoch, 0: never */
+} story;
+
+static void on_progress(void *user, const ls_progress *p)
+{
+    story *s = user;
+    uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
+    if (steps == s->stop_behind)
+        ls_trainer_interrupt(s->trainer);
+}
+
+static int on_record(void *user, const char *json, size_t length, ls_error *err)
+{
+    story *s = user;
+    char wanted[64];
+    (void)err;
+    snprintf(wanted, sizeof wanted, "{\"type\":\"epoch\",\"epoch\":%d,", s->stop_at_epoch_end);
+    if (s->stop_at_epoch_end && length > strlen(wanted) &&
+        strncmp(json, wanted, strlen(wanted)) == 0)
+        ls_trainer_interrupt(s->trainer);
+    return LS_OK;
+}
+
+/* Momentum in the recipe, batch norm in the model, augmentation, dropout and a schedule: everything
+ * that a step depends on. */
+static void recipe(fixture *f, story *s, const char *devices, char run_dir[400])
+{
+    fixture_begin(f);
+    memset(s, 0, sizeof *s);
+    fixture_set(f, "epochs=3");
+    fixture_set(f, devices);
+    fixture_set(f, "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                   "{\"type\":\"batch_norm\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                   "{\"type\":\"dropout\",\"p\":0.25},{\"type\":\"dense\",\"out\":10}]}");
+    fixture_set(f, "augment={\"crop\":2,\"flip\":true}");
+    fixture_set(f, "schedule={\"name\":\"cosine\",\"warmup_epochs\":1}");
+    fixture_set(f, "seed=5");
+    fixture_set(f, run_dir);
+    f->options.progress = on_progress;
+    f->options.record = on_record;
+    f->options.user = s;
+}
+
+static int run_story(fixture *f, story *s, char hash[65])
+{
+    s->trainer = fixture_open(f);
+    int status = ls_trainer_run(s->trainer, &f->err);
+    memcpy(hash, ls_trainer_result(s->trainer)->weights_sha256, 65);
+    assert_int_equal(ls_trainer_close(s->trainer), LS_OK);
+    return status;
+}
+
+/* ---- what the records say ---- */
+
+/* The numbers that do not depend on time, one after another. */
+static int read_records(double *out, int most, const char *run)
+{
+    static const char *const keys[] = {"step",       "epoch",          "loss",      "correct",
+                                       "lr",         "rows",           "test_loss", "test_accuracy",
+                                       "train_loss", "train_accuracy"};
+    static char line[1 << 16];
+    char path[500];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, "{\"type\":\"step\"", 14) != 0 &&
+            strncmp(line, "{\"type\":\"epoch\"", 15) != 0 &&
+            strncmp(line, "{\"type\":\"eval\"", 14) != 0)
+            continue;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            double value = record_number(line, keys[k]);
+            assert_in_range(count, 0, most - 1);
+            out[count++] = isnan(value) ? -1 : value;
+        }
+    }
+    fclose(file);
+    return count;
+}
+
+static void expect_same_records(const char *run, const char *reference)
+{
+    static double mine[2000], theirs[2000];
+    int count = read_records(theirs, 2000, reference);
+    assert_int_equal(read_records(mine, 2000, run), count);
+    assert_int_equal(count, (STEPS + 3 + 3) * 10);
+    assert_memory_equal(mine, theirs, (size_t)count * sizeof *mine);
+}
+
+/* ---- tests ---- */
+
+typedef struct place {
+    scratch s;
+    char reference[300]; /* an undisturbed run */
+    char hash[65];
+} place;
+
+static int make_reference(void **state)
+{
+    place *p = calloc(1, sizeof *p);
+    char run_dir[400];
+    fixture f;
+    story s;
+    scratch_begin(&p->s);
+    snprintf(p->reference, sizeof p->reference, "%s/reference", p->s.directory);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", p->reference);
+    recipe(&f, &s, "devices=ref:2", run_dir);
+    assert_int_equal(run_story(&f, &s, p->hash), LS_OK);
+    fixture_end(&f);
+    *state = p;
+    return 0;
+}
+
+static int remove_reference(void **state)
+{
+    place *p = *state;
+    scratch_end(&p->s);
+    free(p);
+    return 0;
+}
+
+static void resume_to_the_end(place *p, const char *run, const char *devices, const char *wanted)
+{
+    char run_dir[400], hash[65];
+    fixture f;
+    story s;
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    recipe(&f, &s, devices, run_dir);
+    f.options.resume = wanted;
+    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_string_equal(hash, p->hash);
+    expect_same_records(run, p->reference);
+    fixture_end(&f);
+}
+
+static void begin_and_stop(place *p, const char *run, const char *devices, uint64_t stop_behind,
+                           int stop_at_epoch_end)
+{
+    char run_dir[400], hash[65];
+    fixture f;
+    story s;
+    (void)p;
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    recipe(&f, &s, devices, run_dir);
+    s.stop_behind = stop_behind;
+    s.stop_at_epoch_end = stop_at_epoch_end;
+    assert_int_equal(run_story(&f, &s, hash), LS_EINTERRUPTED);
+    fixture_end(&f);
+}
+
+static void a_run_stopped_behind_any_step_goes_on_with_the_same_bits(void **state)
+{
+    place *p = *state;
+    char run[300], before[32], after[32];
+    for (int step = 1; step < STEPS; step++) {
+        snprintf(run, sizeof run, "%s/behind-%d", p->s.directory, step);
+        snprintf(before, sizeof before, "devices=ref:%d", 1 + step % 4);
+        snprintf(after, sizeof after, "devices=ref:%d", 1 + (step * 3 + 1) % 4);
+        begin_and_stop(p, run, before, (uint64_t)step, 0);
+        resume_to_the_end(p, run, after, step % 2 ? run : "latest"); /* of this run_dir */
+    }
+}
+
+static void a_run_stopped_before_an_evaluation_evaluates_first(void **state)
+{
+    place *p = *state;
+    char run[300];
+    for (int epoch = 1; epoch <= 3; epoch++) {
+        snprintf(run, sizeof run, "%s/epoch-%d", p->s.directory, epoch);
+        begin_and_stop(p, run, "devices=ref:3", 0, epoch);
+        resume_to_the_end(p, run, "devices=ref:2", run);
+    }
+}
+
+static void a_run_may_be_stopped_again_and_again(void **state)
+{
+    place *p = *state;
+    char run[300], run_dir[400], hash[65];
+    snprintf(run, sizeof run, "%s/again", p->s.directory);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    begin_and_stop(p, run, "devices=ref:4", 1, 0);
+    for (uint64_t step = 3; step < STEPS; step += 2) {
+        fixture f;
+        story s;
+        recipe(&f, &s, step % 4 == 1 ? "devices=ref:1" : "devices=ref:3", run_dir);
+        f.options.resume = run;
+        s.stop_behind = step;
+        assert_int_equal(run_story(&f, &s, hash), LS_EINTERRUPTED);
+        fixture_end(&f);
+    }
+    resume_to_the_end(p, run, "devices=ref:2", run);
+}
+
+static void a_finished_run_is_finished(void **state)
+{
+    place *p = *state;
+    resume_to_the_end(p, p->reference, "devices=ref:1", p->reference);
+}
+
+static void a_run_brings_its_config_along(void **state)
+{
+    place *p = *state;
+    char run[300], hash[65];
+    fixture f;
+    story s;
+    snprintf(run, sizeof run, "%s/alone", p->s.directory);
+    begin_and_stop(p, run, "devices=ref:2", 4, 0);
+    fixture_begin(&f);
+    memset(&s, 0, sizeof s);
+    f.options.config_text = NULL;
+    f.options.record = NULL;
+    f.options.resume = run;
+    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_string_equal(hash, p->hash);
+    fixture_end(&f);
+}
+
+static void shards_left_open_are_those_of_the_checkpoint(void **state)
+{
+    place *p = *state;
+    char run[300], run_dir[400], hash[65], undisturbed[65];
+    fixture f;
+    story s;
+    snprintf(run, sizeof run, "%s/open", p->s.directory);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s-whole", run);
+    recipe(&f, &s, "devices=ref:3", run_dir);
+    fixture_set(&f, "shards=devices");
+    assert_int_equal(run_story(&f, &s, undisturbed), LS_OK);
+    fixture_end(&f);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    for (int part = 0; part < 2; part++) {
+        recipe(&f, &s, part ? "devices=ref:2" : "devices=ref:3", run_dir);
+        fixture_set(&f, "shards=devices");
+        s.stop_behind = part ? 0 : 5;
+        f.options.resume = part ? run : NULL;
+        assert_int_equal(run_story(&f, &s, hash), part ? LS_OK : LS_EINTERRUPTED);
+        fixture_end(&f);
+    }
+    assert_string_equal(hash, undisturbed);
+}
+
+/* ---- refusals ---- */
+
+static void expect_refusal(const char *run, const char *set, int status, const char *text)
+{
+    char run_dir[400];
+    fixture f;
+    story s;
+    ls_trainer *t;
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    recipe(&f, &s, "devices=ref:2", run_dir);
+    if (set)
+        fixture_set(&f, set);
+    f.options.resume = run;
+    assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), status);
+    if (!strstr(f.err.text, text))
+        fail_msg("expected '%s' in: %s", text, f.err.text);
+    fixture_end(&f);
+}
+
+static void another_recipe_is_refused_with_both_values(void **state)
+{
+    place *p = *state;
+    expect_refusal(p->reference, "batch_size=16", LS_ECONFIG,
+                   "batch_size: this run was made with 32, not with 16; a resumed run keeps its "
+                   "recipe");
+    expect_refusal(p->reference, "optimizer.lr=0.1", LS_ECONFIG, "optimizer: this run was made with");
+    expect_refusal(p->reference, "shards=2", LS_ECONFIG, "shards: this run was made with 4, not");
+    expect_refusal(p->reference, "epochs=4", LS_ECONFIG, "epochs: this run was made with 3, not");
+    expect_refusal(p->reference, "data.limit=64", LS_ECONFIG, "data: this run was made with");
+}
+
+static void a_directory_without_a_run_is_refused(void **state)
+{
+    place *p = *state;
+    char run[300];
+    snprintf(run, sizeof run, "%s/nowhere", p->s.directory);
+    expect_refusal(run, NULL, LS_EIO, "nowhere");
+    scratch_directory(&p->s, "empty");
+    snprintf(run, sizeof run, "%s/empty", p->s.directory);
+    expect_refusal(run, NULL, LS_ENOENT, "has no checkpoint that is whole; nothing to resume");
+}
+
+static void a_run_that_is_running_is_not_resumed(void **state)
+{
+    place *p = *state;
+    char run[300], run_dir[400];
+    fixture f;
+    story s;
+    snprintf(run, sizeof run, "%s/busy", p->s.directory);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    recipe(&f, &s, "devices=ref:2", run_dir);
+    ls_trainer *t = fixture_open(&f);
+    expect_refusal(run, NULL, LS_EAGAIN, "in use");
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
+static void flip_a_bit(const char *path, long at)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, at, SEEK_SET);
+    int c = fgetc(file);
+    fseek(file, at, SEEK_SET);
+    fputc(c ^ 4, file);
+    fclose(file);
+}
+
+static void a_damaged_checkpoint_gives_way_to_the_one_before(void **state)
+{
+    place *p = *state;
+    char run[300], path[500];
+    snprintf(run, sizeof run, "%s/damaged", p->s.directory);
+    begin_and_stop(p, run, "devices=ref:2", 7, 0); /* checkpoints behind steps 6 and 8 */
+    snprintf(path, sizeof path, "%s/checkpoints/step-000000008/optimizer.safetensors", run);
+    flip_a_bit(path, 3000);
+    resume_to_the_end(p, run, "devices=ref:3", run);
+}
+
+static void records_that_are_missing_are_noticed(void **state)
+{
+    place *p = *state;
+    char run[300], path[500];
+    snprintf(run, sizeof run, "%s/short", p->s.directory);
+    begin_and_stop(p, run, "devices=ref:2", 4, 0);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+    assert_int_equal(truncate(path, 100), 0);
+    expect_refusal(run, NULL, LS_EDATA, "has 100 bytes, but the checkpoint counts on");
+}
+
+static void only_the_newest_are_kept(void **state)
+{
+    place *p = *state;
+    char run[300], run_dir[400], path[500], hash[65];
+    fixture f;
+    story s;
+    snprintf(run, sizeof run, "%s/kept", p->s.directory);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", run);
+    recipe(&f, &s, "devices=ref:2", run_dir);
+    fixture_set(&f, "checkpoint={\"every_steps\":1,\"keep\":3}");
+    assert_int_equal(run_story(&f, &s, hash), LS_OK);
+    assert_string_equal(hash, p->hash);
+    for (int step = 1; step <= STEPS; step++) {
+        snprintf(path, sizeof path, "%s/checkpoints/step-%09d/manifest.json", run, step);
+        assert_int_equal(access(path, F_OK) == 0, step > STEPS - 3);
+    }
+    fixture_end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_stopped_behind_any_step_goes_on_with_the_same_bits),
+        cmocka_unit_test(a_run_stopped_before_an_evaluation_evaluates_first),
+        cmocka_unit_test(a_run_may_be_stopped_again_and_again),
+        cmocka_unit_test(a_finished_run_is_finished),
+        cmocka_unit_test(a_run_brings_its_config_along),
+        cmocka_unit_test(shards_left_open_are_those_of_the_checkpoint),
+        cmocka_unit_test(another_recipe_is_refused_with_both_values),
+        cmocka_unit_test(a_directory_without_a_run_is_refused),
+        cmocka_unit_test(a_run_that_is_running_is_not_resumed),
+        cmocka_unit_test(a_damaged_checkpoint_gives_way_to_the_one_before),
+        cmocka_unit_test(records_that_are_missing_are_noticed),
+        cmocka_unit_test(only_the_newest_are_kept),
+    };
+    return cmocka_run_group_tests(tests, make_reference, remove_reference);
+}
