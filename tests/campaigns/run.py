@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Runs the campaigns in their long form and writes what came of them into RESULTS.md.
+
+    run.py --build DIR [--fuzz-build DIR] [--asan-build DIR] [--keep DIR] [--only NAME]...
+           [--minutes-of-fuzzing N] [--no-write]
+
+Can be stopped and started again: what has passed at this commit is kept in --keep and not repeated.
+Exit status 1 if a campaign does not pass.
+"""
+import argparse
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+def words(*parts):
+    return [str(part) for part in parts]
+
+
+def campaigns(args):
+    """Name, what it is, what passes, and the command."""
+    built = pathlib.Path(args.build).resolve()
+    asan = pathlib.Path(args.asan_build or args.build).resolve()
+    here = built / "tests" / "campaigns"
+    shim = here / "libfs_fault.so"
+    reference = built / "tests" / "train" / "trainer_ref"
+    trainer = next(p for p in (built / "trainer", ROOT / "trainer") if p.exists())
+    keep = pathlib.Path(args.keep).resolve()
+    soak = keep / "soak"
+    soak.mkdir(parents=True, exist_ok=True)
+    fuzz = words(sys.executable, HERE / "fuzz.py", "--seconds", 60 * args.minutes_of_fuzzing,
+                 "--keep", keep / "fuzz")
+    if args.fuzz_build:
+        fuzz += words("--build", args.fuzz_build)
+    lenet = words("--set", "data.limit=2048", "--set", "epochs=2", "--set",
+                  "checkpoint.every_steps=3", "--set", "optimizer.momentum=0.9", "--set",
+                  "optimizer.lr=0.05")
+    return [
+        ("store_faults", "every file system call of a save goes wrong in every way",
+         "old or new bundle whole, no false success, no left-overs",
+         words(sys.executable, HERE / "store_faults.py", "--long", "--shim", shim,
+               "--driver", here / "save_driver")),
+        ("kill_points", "SIGKILL at every file system call of a run that saves often, resumed on "
+         "1 to 4 workers (small net)", "weights and records of the undisturbed run",
+         words(sys.executable, HERE / "kill_resume.py", "--trainer", reference, "--backend", "ref",
+               "--config", HERE / "small.json", "--set", "checkpoint.every_steps=2", "--shim", shim,
+               "--random", 0, "--state", keep / "kill_points.json")),
+        ("kill_random", "SIGKILL at random times, up to four times a run, resumed on 1 to 4 workers "
+         "(LeNet on 2,048 images)", "weights and records of the undisturbed run",
+         words(sys.executable, HERE / "kill_resume.py", "--trainer", trainer, "--config",
+               ROOT / "examples" / "fashion_mnist.json", "--random", 200, "--state",
+               keep / "kill_random.json", *lenet)),
+        ("worker_faults", "workers that fail or stall at every stage, 2 to 8 of them, seeded "
+         "schedules", "same final bits; noticed within deadline + 1 s; right worker named",
+         words(here / "worker_faults", "--schedules", 300, "--seed", 1)),
+        ("corrupted_inputs", "truncation at every byte and every bit flipped of small files",
+         "refused with file and place, or proved harmless; no crash",
+         words(asan / "tests" / "campaigns" / "corrupt", "--long")),
+        ("fuzzers", f"{args.minutes_of_fuzzing} min each, address and undefined-behaviour "
+         "sanitizers", "no finding; each planted bug is found", fuzz),
+        ("signals", "signals x phases x terminal, pipe, closed pipe",
+         "documented exit code, resumable",
+         words(sys.executable, HERE / "signals.py", "--trainer", reference, "--config",
+               HERE / "small.json")),
+        ("soak", "10 min of train, save, interrupt, resume, lost and stalled devices in one process",
+         "resident memory grows by at most 1 MB after warm-up, descriptors and threads equal",
+         words(here / "soak", "--seconds", 600, "--directory", soak)),
+    ]
+
+
+def commit():
+    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+                          capture_output=True, text=True, check=False)
+    dirty = subprocess.run(["git", "-C", str(ROOT), "status", "--porcelain", "src", "include"],
+                           capture_output=True, text=True, check=False).stdout
+    return done.stdout.strip() + (" and changes" if dirty.strip() else "")
+
+
+def last_json(text):
+    for line in reversed(text.strip().splitlines()):
+        if line.startswith("{"):
+            try:
+                return json.loads(line)
+            except json.JSONDecodeError:
+                pass
+    try:  # or the whole output is one object
+        return json.loads(text[text.index("{"):])
+    except ValueError:
+        return {}
+
+
+def run(command):
+    begun = time.monotonic()
+    with tempfile.TemporaryFile("w+") as errors:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True,
+                              check=False)
+        errors.seek(0)
+        tail = errors.read()[-2000:]
+    return {"seconds": round(time.monotonic() - begun), "code": done.returncode,
+            "counts": last_json(done.stdout), "output": (done.stdout[-1500:] + tail)}
+
+
+def flat(counts):
+    """The numbers that a reader wants to see, on one line."""
+    skip = {"campaign", "passed"}
+    parts = []
+    for key, value in counts.items():
+        if key in skip or isinstance(value, (list, str)):
+            continue
+        if isinstance(value, dict):
+            inner = ", ".join(f"{k} {v:,}" for k, v in value.items()
+                              if isinstance(v, (int, float)) and not isinstance(v, bool))
+            if inner and len(inner) < 300:
+                parts.append(f"{key.replace('_', ' ')}: {inner}")
+        elif not isinstance(value, bool):
+            parts.append(f"{key.replace('_', ' ')} {value:,}")
+    return "; ".join(parts)
+
+
+def write(results, plan):
+    machine = subprocess.run(["sh", "-c", "grep -m1 'model name' /proc/cpuinfo | cut -d: -f2; nproc"],
+                             capture_output=True, text=True, check=False).stdout.split("\n")
+    lines = ["# Campaigns: what was made to go wrong, and what came of it", "",
+             "Made by `./dev campaigns` (tests/campaigns/run.py); do not edit. The bugs that were found"
+             " on the way are in [BUGS.md](BUGS.md).", "",
+             f"Machine: {machine[0].strip()}, {machine[1].strip()} CPUs. "
+             f"{datetime.date.today().isoformat()}.", "",
+             "| campaign | passes if | passed | commit | seconds |", "|---|---|---|---|---:|"]
+    for name, what, passes, _ in plan:
+        r = results.get(name)
+        row = (f"{'yes' if r['code'] == 0 else 'NO'} | {r['commit']} | {r['seconds']:,}" if r
+               else "not run | | ")
+        lines.append(f"| {what} | {passes} | {row} |")
+    lines += ["", "## Counts", ""]
+    for name, *_ in plan:
+        if name in results:
+            lines.append(f"- **{name}**: {flat(results[name]['counts'])}")
+    (HERE / "RESULTS.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--fuzz-build")
+    parser.add_argument("--asan-build")
+    parser.add_argument("--keep", default=str(ROOT / "build" / "campaigns"))
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--minutes-of-fuzzing", type=int, default=5)
+    parser.add_argument("--no-write", action="store_true")
+    args = parser.parse_args()
+    kept = pathlib.Path(args.keep) / "results.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    results = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    here = commit()
+    plan = campaigns(args)
+    for name, what, _, command in plan:
+        if args.only and name not in args.only:
+            continue
+        if results.get(name, {}).get("commit") == here and results[name]["code"] == 0:
+            continue
+        print(f"{name}: {what}", file=sys.stderr, flush=True)
+        results[name] = dict(run(command), commit=here)
+        kept.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        if results[name]["code"] != 0:
+            print(results[name]["output"], file=sys.stderr)
+        print(f"  {'passed' if results[name]['code'] == 0 else 'FAILED'} after "
+              f"{results[name]['seconds']} s: {flat(results[name]['counts'])}", file=sys.stderr,
+              flush=True)
+        if not args.no_write:
+            write(results, plan)
+    return 0 if all(r["code"] == 0 for r in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

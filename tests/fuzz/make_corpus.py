@@ -1,0 +1,490 @@
+#!/usr/bin/env python3
+"""Writes the seed corpora of the fuzz targets: make_corpus.py [FOLDER]
+
+What is there under the same names is replaced; other files are kept. The same bytes come out of
+every run, so a change of this script shows in the files.
+"""
+import gzip
+import json
+import struct
+import sys
+from pathlib import Path
+
+root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "corpus")
+
+
+def put(target, name, data):
+    folder = root / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def packed(data, **header):
+    return gzip.compress(data, 9, mtime=0)
+
+
+# ---- JSON: what is allowed, and each thing that is not -----------------------------------------
+
+accepted = {
+    "values": '{"a": [1, -2.5e3, 0.1E-2, true, false, null, "x"], "b": {}, "c": []}',
+    "escapes": r'["\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"]',
+    "utf8": '{"é": "ß", "漢": "字", "😀": "𐍈"}',
+    "nested": "[" * 12 + "]" * 12,
+    "numbers": "[0, -0, 1e308, 5e-324, 123456789012345678901234567890, 1.7976931348623157e308]",
+    "spaces": " \t\r\n[ 1 ,\n 2 ] \n",
+    "many_keys": json.dumps({f"k{i}": i for i in range(40)}),
+    "word": "true",
+    "text": '"x"',
+}
+refused = {
+    "twice": '{"a": 1, "b": {"d": 2, "c": 3, "d": 4}}',
+    "twice_escaped": r'{"b": 1, "a": 2, "\u0062": 2}',
+    "open_string": '["abc',
+    "open_list": '{"a": [1, 2',
+    "control": '["a\x01b"]',
+    "line_in_string": '["a\nb"]',
+    "escape": r'["\q"]',
+    "hex": r'["\u12g4"]',
+    "high_alone": r'["\ud800"]',
+    "high_and_text": r'["\ud800\u0041"]',
+    "low_alone": r'["\udc00"]',
+    "zero_escape": r'["\u0000"]',
+    "comma_last": "[1, 2, ]",
+    "comma_last_key": '{"a": 1, }',
+    "comma_missing": '{"a": 1 "b": 2}',
+    "colon_missing": '{"a" 1}',
+    "key_bare": "{a: 1}",
+    "quotes_single": "['a']",
+    "number_zero": "[01]",
+    "number_plus": "[+1]",
+    "number_dot": "[.5]",
+    "number_dot_last": "[1.]",
+    "number_exponent": "[1e+]",
+    "number_minus": "[-]",
+    "number_minus_word": "[-Infinity]",
+    "number_large": "[1e999]",
+    "number_long": "[" + "1" * 70 + "]",
+    "word_nan": "[NaN]",
+    "word_python": "[True, None]",
+    "word_bare": "[hello]",
+    "comment_slash": "[1, // one\n2]",
+    "comment_hash": "# x\n[1]",
+    "comment_in_object": '{/* x */ "a": 1}',
+    "after": "[1] 2",
+    "too_deep": "[" * 20 + "]" * 20,
+    "too_many": "[" + "1," * 2100 + "1]",
+    "empty": "",
+    "space": "   ",
+    "bom": b"\xef\xbb\xbf[1]",
+    "utf16": '[1]'.encode("utf-16"),
+    "utf16_big": b"\xfe\xff\x00[",
+    "zero_byte": b'["a\x00b"]',
+    "latin1": '["é"]'.encode("latin-1"),
+    "overlong": b'["\xc0\xaf"]',
+    "overlong3": b'["\xe0\x80\xaf"]',
+    "overlong4": b'["\xf0\x80\x80\xaf"]',
+    "surrogate": b'["\xed\xa0\x80"]',
+    "beyond_unicode": b'["\xf4\x90\x80\x80"]',
+    "cut_character": b'["\xe6\xbc',
+    "cut_character4": b'["\xf0\x9f\x98"]',
+    "long_key_twice": '{"' + "ä" * 70 + '": 1, "' + "ä" * 70 + '": 2, "a": 3}',
+    "line_key_twice": r'{"a": 0, "b\nb": 1, "b\nb": 2}',
+}
+for name, text in accepted.items():
+    put("json", "ok_" + name, text)
+for name, text in refused.items():
+    put("json", "bad_" + name, text)
+
+# ---- models ------------------------------------------------------------------------------------
+
+
+def model(*layers, **more):
+    return json.dumps({**more, "layers": list(layers)})
+
+
+def layer(type, **keys):
+    return {"type": type, **keys}
+
+
+flat = layer("flatten")
+dense = layer("dense", out=10)
+conv = layer("conv2d", out=4, kernel=3)
+same = [
+    layer("conv2d", name="c", out="$out", kernel=3, padding=1),
+    layer("batch_norm"),
+    layer("relu"),
+    layer("add", **{"with": "input"}),
+]
+models = {
+    "dense": model(flat, dense),
+    "lenet": model(
+        layer("conv2d", name="conv1", out=6, kernel=5, padding=2), layer("sigmoid"),
+        layer("avg_pool", kernel=2), layer("conv2d", name="conv2", out=16, kernel=5),
+        layer("sigmoid"), flat, layer("dense", name="fc1", out=12), layer("tanh"), dense,
+        name="lenet"),
+    "pools": model(
+        layer("max_pool", kernel=[3, 3], stride=2, padding=1), conv,
+        layer("global_avg_pool"), dense),
+    "dropout": model(flat, layer("dense", out=9, bias=False), layer("dropout", p=0.25), dense),
+    "norm": model(conv, layer("batch_norm", epsilon=1e-3, momentum=0.2), layer("relu"),
+                  layer("dropout"), flat, dense),
+    "branches": model(
+        layer("conv2d", name="a", out=2, kernel=1), layer("conv2d", name="b", out=2, kernel=1),
+        layer("add", name="s", **{"from": "b", "with": "a"}), flat, dense),
+    "blocks": model(
+        layer("conv2d", out=4, kernel=1), {"block": "same", "name": "b", "repeat": 2, "out": 4},
+        {"block": "same", "out": 4}, layer("add", **{"from": "b", "with": "input_"}), flat, dense,
+        blocks={"same": same}).replace(', {"type": "add", "from": "b", "with": "input_"}', ""),
+    "block_named": model(
+        layer("conv2d", out=2, kernel=1), {"block": "x", "name": "b", "k": 1},
+        layer("conv2d", out=2, kernel=1, **{"from": "b"}), flat, dense,
+        blocks={"x": [layer("conv2d", out=2, kernel="$k")]}),
+}
+bad_models = {
+    "list": "[1]",
+    "no_layers": '{"name": "x"}',
+    "layers_object": '{"layers": {}}',
+    "layers_empty": '{"layers": []}',
+    "name_number": model(dense, name=7),
+    "name_long": model(dense, name="n" * 70),
+    "layer_number": '{"layers": [3]}',
+    "type_missing": model({"out": 10}),
+    "type_misspelt": model({"typ": "dense", "out": 10}),
+    "type_unknown": model(layer("attention")),
+    "type_near": model(layer("conv2", out=1, kernel=1)),
+    "key_unknown": model(flat, layer("dense", out=10, units=3)),
+    "out_missing": model(flat, layer("dense")),
+    "out_zero": model(flat, layer("dense", out=0)),
+    "out_huge": model(flat, layer("dense", out=1048576), layer("dense", out=1048576),
+                      layer("dense", out=1048576), dense),
+    "out_fraction": model(flat, layer("dense", out=1.5)),
+    "bias_number": model(flat, layer("dense", out=10, bias=1)),
+    "kernel_large": model(layer("conv2d", out=1, kernel=50)),
+    "kernel_three": model(layer("conv2d", out=1, kernel=[1, 2, 3])),
+    "kernel_text": model(layer("conv2d", out=1, kernel="3")),
+    "padding_large": model(layer("max_pool", kernel=2, padding=2), flat, dense),
+    "dense_of_image": model(dense),
+    "conv_of_vector": model(flat, conv),
+    "output_image": model(conv),
+    "output_count": model(flat, layer("dense", out=7)),
+    "nothing_learnt": model(layer("global_avg_pool")),
+    "values_many": model(layer("conv2d", out=1048576, kernel=1, padding=8), flat, dense),
+    "name_taken": model(layer("relu", name="a"), layer("relu", name="a"), flat, dense),
+    "name_input": model(layer("relu", name="input"), flat, dense),
+    "name_odd": model(layer("relu", name="a b"), flat, dense),
+    "name_empty": model(layer("relu", name=""), flat, dense),
+    "from_later": model(layer("relu", **{"from": "z"}), layer("relu", name="z"), flat, dense),
+    "from_self": model(layer("relu", name="z"), layer("relu", name="y", **{"from": "yy"}), dense),
+    "from_near": model(layer("relu", name="stem"), layer("relu", **{"from": "sten"}), dense),
+    "from_control": model(layer("relu", **{"from": "a\nb\x1b[31m"}), flat, dense),
+    "with_missing": model(layer("add"), flat, dense),
+    "with_shapes": model(conv, layer("add", **{"with": "input"}), flat, dense),
+    "with_flattened": model(layer("relu", name="r"), layer("flatten", name="f"),
+                            layer("conv2d", name="c", out=144, kernel=12, **{"from": "r"}),
+                            layer("add", **{"with": "f"}), dense),
+    "unread": model(layer("relu", name="r"), layer("flatten", **{"from": "input"}), dense),
+    "dropout_all": model(flat, layer("dropout", p=1), dense),
+    "blocks_list": model(dense, blocks=[]),
+    "block_empty": model(dense, blocks={"b": []}),
+    "block_number": model(dense, blocks={"b": 3}),
+    "block_unused": model(dense, blocks={"b": [dense]}),
+    "block_unknown": model({"block": "zzz"}, dense),
+    "block_near": model({"block": "same", "out": 4}, {"block": "sam", "out": 4},
+                        blocks={"same": same}),
+    "block_name": model({"block": 3}, dense),
+    "block_in_block": model({"block": "b"}, blocks={"b": [{"block": "b"}]}),
+    "block_value": model({"block": "same", "ot": 4}, flat, dense, blocks={"same": same}),
+    "block_value_missing": model({"block": "same"}, flat, dense, blocks={"same": same}),
+    "block_values_many": model({"block": "b"}, blocks={
+        "b": [layer("conv2d", **{f"k{i}": f"$v{i}" for i in range(40)})]}),
+    "block_wrong_inside": model({"block": "b", "k": 99}, flat, dense, blocks={
+        "b": [layer("conv2d", out=2, kernel="$k")]}),
+    "block_key_inside": model({"block": "b"}, flat, dense, blocks={
+        "b": [layer("conv2d", out=2, kernel=1, pad=1)]}),
+    "block_repeat": model({"block": "b", "repeat": 0}, dense, blocks={"b": [flat]}),
+    "block_repeat_most": model({"block": "b", "repeat": 1000}, dense, blocks={"b": [flat]}),
+    "block_name_long": model({"block": "b", "name": "n" * 60, "repeat": 9}, dense, blocks={
+        "b": [layer("relu", name="m" * 20)]}),
+    "layers_many": model(*[layer("relu")] * 130, flat, dense).replace(", ", ","),
+}
+for name, text in models.items():
+    put("model", "ok_" + name, text)
+for name, text in bad_models.items():
+    put("model", "bad_" + name, text)
+
+# ---- configs -----------------------------------------------------------------------------------
+
+
+def config(**keys):
+    base = {"model": {"layers": [flat, dense]}, "optimizer": {"name": "sgd", "lr": 0.1}}
+    base.update(keys)
+    return json.dumps({k: v for k, v in base.items() if v is not ...})
+
+
+adamw = {"name": "adamw", "lr": 0.001, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8,
+         "weight_decay": 0.01}
+configs = {
+    "small": config(),
+    "whole": config(
+        name="x", data={"name": "mnist", "path": "/x", "limit": 100, "mean": 0.5, "std": [1, 2]},
+        devices="cpu:2", threads=2, batch_size=64, shards=4, epochs=3, eval_every=0, seed=7,
+        init={"name": "normal", "std": 0.02}, optimizer=adamw, label_smoothing=0.1,
+        schedule={"name": "cosine", "warmup_epochs": 1, "minimum": 0.1}, lr_scaling="linear",
+        augment={"crop": 4, "flip": True}, capacity=[1, 2.5], normalize="nominal",
+        allreduce="ordered", run_dir="out"),
+    "words": config(init="xavier", schedule="constant", shards="devices", run_dir=None,
+                    capacity=[], data={}),
+    "model_beside": config(model="99"),
+    "model_file": config(model="/proc/self/fd/99"),
+    "faults": config(deadline_s=2.5, verify_every_steps=100, on_device_loss="stop",
+                     on_nonfinite="skip", checkpoint={"every_steps": 50, "every_epochs": 0,
+                                                      "keep": 3, "async": False}),
+    "step": config(init={"name": "kaiming"},
+                   schedule={"name": "step", "every_epochs": 2, "gamma": 0.5}),
+    "sets": config() + "\0optimizer.lr=0.5\0model.layers.1.out=7\0name=a b\0data.limit=3",
+    "set_objects": config() + '\0data={"limit": 2}\0schedule.name="step"\0run_dir=null',
+    "capacity_most": config(capacity=[1] * 1024).replace(", ", ","),
+    "edges": config(seed=2**53, label_smoothing=1, data={"limit": 2**31 - 1, "std": 1e-6},
+                    batch_size=1 << 20, shards=65536, augment={"crop": 64}),
+}
+bad_configs = {
+    "empty": "",
+    "list": "[]",
+    "model_missing": config(model=...),
+    "optimizer_missing": config(optimizer=...),
+    "model_file": config(model="no_such_file.json"),
+    "model_directory": config(model="/"),
+    "checkpoint": config(checkpoint=3),
+    "checkpoint_keep": config(checkpoint={"keep": 0}),
+    "deadline": config(deadline_s=-1),
+    "on_device_loss": config(on_device_loss="go on"),
+    "on_nonfinite": config(on_nonfinite="skp"),
+    "model_path_long": config(model="x" * 4200),
+    "key_unknown": config(batchsize=3),
+    "key_far": config(zzzzzzzzzz=3),
+    "name_slash": config(name="a/b"),
+    "name_empty": config(name=""),
+    "name_control": config(name="a/\n\x7f"),
+    "data_number": config(data=3),
+    "data_key": config(data={"nme": "x"}),
+    "limit_negative": config(data={"limit": -1}),
+    "mean_five": config(data={"mean": [1, 2, 3, 4, 5]}),
+    "mean_empty": config(data={"mean": []}),
+    "mean_text": config(data={"mean": "x"}),
+    "std_zero": config(data={"std": 0}),
+    "std_element": config(data={"std": [1, None]}),
+    "augment_number": config(augment=1),
+    "augment_flip": config(augment={"flip": 1}),
+    "capacity_number": config(capacity=3),
+    "capacity_negative": config(capacity=[1, -1]),
+    "capacity_text": config(capacity=["x"]),
+    "capacity_many": config(capacity=[1] * 1030).replace(", ", ","),
+    "shards_word": config(shards="many"),
+    "shards_zero": config(shards=0),
+    "seed_fraction": config(seed=1.5),
+    "seed_negative": config(seed=-1),
+    "allreduce": config(allreduce="ordred"),
+    "normalize": config(normalize="none"),
+    "run_dir": config(run_dir=3),
+    "epochs_text": config(epochs="ten"),
+    "smoothing": config(label_smoothing=1.5),
+    "init_number": config(init=3),
+    "init_near": config(init="xavir"),
+    "init_far": config(init="zeros"),
+    "init_std": config(init={"name": "xavier", "std": 1}),
+    "optimizer_text": config(optimizer="sgd"),
+    "optimizer_name": config(optimizer={"name": "adam", "lr": 1}),
+    "optimizer_lr": config(optimizer={"name": "sgd"}),
+    "optimizer_beta": config(optimizer={"name": "adamw", "lr": 1, "beta1": 1}),
+    "schedule_text": config(schedule="linear"),
+    "schedule_key": config(schedule={"name": "constant", "gamma": 0.5}),
+    "schedule_gamma": config(schedule={"name": "step", "gamma": 2}),
+    "set_no_value": config() + "\0name",
+    "set_no_key": config() + "\0a..b=1",
+    "set_deep": config() + "\0" + "a." * 80 + "b=1",
+    "set_through": config() + "\0name.x=1",
+    "set_through_list": config() + "\0model.layers.9.out=1",
+    "set_index": config() + "\0model.layers.x.out=1",
+    "set_json": config() + "\0data={",
+    "set_utf8": config().encode() + b"\0name=\xff\xfe",
+    "set_wrong": config() + "\0batch_size=x",
+    "set_made": config() + "\0data.a.b.c=1",
+}
+for name, text in configs.items():
+    put("config", "ok_" + name, text)
+for name, text in bad_configs.items():
+    put("config", "bad_" + name, text)
+
+# ---- datasets: switches, length of the first file, first file, second file -----------------------
+
+
+def pair(first, second, switches=0, length=None):
+    return struct.pack("<BH", switches, len(first) if length is None else length) + first + second
+
+
+def images(rows=3, height=2, width=2, magic=0x803, data=None):
+    body = bytes(i * 37 & 255 for i in range(rows * height * width)) if data is None else data
+    return struct.pack(">IIII", magic, rows, height, width) + body
+
+
+def labels(values=(0, 9, 4), rows=None, magic=0x801):
+    return struct.pack(">II", magic, len(values) if rows is None else rows) + bytes(values)
+
+
+gz_images, gz_labels = packed(images()), packed(labels())
+idx = {
+    "ok_plain": pair(images(), labels()),
+    "ok_limit": pair(images(), labels(), 1 << 2),
+    "ok_gzip": pair(images(), labels(), 3),
+    "ok_gzip_limit": pair(images(), labels(), 3 | 2 << 2),
+    "ok_packed": pair(gz_images, gz_labels),
+    "ok_packed_labels": pair(images(), gz_labels),
+    "ok_members": pair(packed(images()[:9]) + packed(images()[9:]), labels()),
+    "ok_named": pair(gz_images[:3] + b"\x08" + gz_images[4:10] + b"name\0" + gz_images[10:],
+                     labels()),
+    "ok_many": pair(images(600, 1, 1), labels([i % 10 for i in range(600)]), 1 << 2),
+    "ok_chunks": pair(packed(images(9000, 1, 1, data=bytes(9000))), packed(labels(bytes(9000))),
+                      1 << 2),
+    "ok_ratio": pair(packed(images(1, 300, 300, data=bytes(90000))), labels([1])),
+    "bad_limit": pair(images(1), labels([0]), 3 << 2),
+    "bad_empty": pair(b"", labels()),
+    "bad_empty_labels": pair(images(), b""),
+    "bad_short_header": pair(images()[:9], labels()),
+    "bad_short_labels_header": pair(images(), labels()[:5]),
+    "bad_swapped": pair(labels(), images()),
+    "bad_magic": pair(images(magic=0x903), labels()),
+    "bad_labels_magic": pair(images(), labels(magic=0x901)),
+    "bad_labels_swapped": pair(images(), images()),
+    "bad_no_rows": pair(images(0), labels([])),
+    "bad_no_height": pair(images(3, 0, 2), labels()),
+    "bad_width": pair(images(1, 1, 4097), labels([1])),
+    "bad_promise": pair(images(rows=3)[:4] + b"\xff\xff\xff\xff" + images()[8:], labels()),
+    "bad_promise_packed": pair(packed(images()[:4] + b"\0\x01\0\0" + images()[8:]), labels()),
+    "bad_promise_labels": pair(images(200, 1, 1), labels(bytes(20), 200)),
+    "bad_count": pair(images(), labels([1, 2])),
+    "bad_label": pair(images(), labels([1, 11, 2])),
+    "bad_label_beyond_limit": pair(images(), labels([1, 2, 200]), 1 << 2),
+    "bad_cut": pair(images()[:-1], labels()),
+    "bad_cut_gzip": pair(images()[:-1], labels(), 1),
+    "bad_cut_labels": pair(images(), labels()[:-1], 2),
+    "bad_more": pair(images() + b"x", labels()),
+    "bad_more_gzip": pair(images() + b"x", labels(), 1),
+    "bad_more_labels": pair(images(), labels() + b"x"),
+    "bad_packed_cut": pair(gz_images[:-9], labels()),
+    "bad_packed_check": pair(gz_images[:-6] + b"\0" + gz_images[-5:], labels()),
+    "bad_packed_more": pair(gz_images + b"x", labels()),
+    "bad_packed_member": pair(gz_images + b"\x1f\x8b", labels()),
+    "bad_packed_method": pair(gz_images[:2] + b"\x09" + gz_images[3:], labels()),
+    "bad_packed_data": pair(gz_images[:14] + b"\xff\xff\xff" + gz_images[17:], labels()),
+}
+for name, data in idx.items():
+    put("idx", name, data)
+
+
+def record(label=3, start=0):
+    return bytes([label]) + bytes(((i >> 6) + start) & 255 for i in range(3072))
+
+
+cifar = {
+    "ok_plain": pair(record(9), record(0, 1)),
+    "ok_gzip": pair(record(), record(9, 1), 3),
+    "ok_limit": pair(record(), record(), 1 << 2),
+    "ok_packed": pair(packed(record()), packed(record(1))),
+    "bad_limit": pair(record(), record(), 3 << 2),
+    "bad_empty": pair(b"", record()),
+    "bad_short": pair(record()[:9], record()),
+    "bad_short_packed": pair(packed(record()[:-1]), record()),
+    "bad_label": pair(record(12), record()),
+    "bad_label_test": pair(record(), record(255)),
+    "bad_more": pair(record() + b"x", record()),
+    "bad_more_packed": pair(packed(record()), packed(record() * 2)),
+    "bad_cut_packed": pair(packed(record())[:-5], record()),
+}
+for name, data in cifar.items():
+    put("cifar", name, data)
+
+# ---- safetensors, for the model of fuzz_safetensors.c ------------------------------------------
+
+shapes = {"c.weight": [2, 1, 2, 2], "c.bias": [2], "n.weight": [2], "n.bias": [2],
+          "n.running_mean": [2], "n.running_var": [2], "d.weight": [3, 8], "d.bias": [3]}
+
+
+def count(shape):
+    n = 1
+    for d in shape:
+        n *= d
+    return n
+
+
+def tensors(dtype="F32", width=4, prefix="", order=None, edit=None, meta=True, tail=b"",
+            text=None, length=None):
+    header = {"__metadata__": {"format": "pt"}} if meta else {}
+    at = 0
+    for name in shapes if order is None else order:
+        n = count(shapes[name]) * width
+        header[prefix + name] = {"dtype": dtype, "shape": shapes[name],
+                                 "data_offsets": [at, at + n]}
+        at += n
+    if edit:
+        edit(header)
+    out = (json.dumps(header, separators=(",", ":")) if text is None else text).encode()
+    out += b" " * (-len(out) % 8)
+    data = b"".join(struct.pack("<f", i * 0.25 - 3)[-width:] for i in range(at // width))
+    return struct.pack("<Q", len(out) if length is None else length) + out + data + tail
+
+
+def change(name, key, value):
+    def edit(header):
+        header[name][key] = value
+    return edit
+
+
+def groups(*prefixes):
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for prefix in prefixes:
+        for name, shape in shapes.items():
+            if "running" not in name:
+                n = count(shape) * 4
+                header[prefix + name] = {"dtype": "F32", "shape": shape,
+                                         "data_offsets": [at, at + n]}
+                at += n
+    return tensors(text=json.dumps(header, separators=(",", ":")), tail=bytes(at), order=[])
+
+
+whole = tensors()
+weights = {
+    "ok_f32": whole,
+    "ok_f16": tensors("F16", 2),
+    "ok_gradients": tensors(prefix="grad."),
+    "ok_reordered": tensors(order=list(shapes)[::-1], meta=False),
+    "ok_more": tensors(edit=lambda h: h.update(
+        x={"dtype": "I8", "shape": [2], "data_offsets": [176, 178]}), tail=b"ab"),
+    "ok_groups": groups("m.", "v."),
+    "bad_groups_same": groups("m.", "m."),
+    "bad_empty": b"",
+    "bad_short": whole[:5],
+    "bad_length_zero": tensors(length=0),
+    "bad_length_large": tensors(length=1 << 40),
+    "bad_length_longer": tensors(length=len(whole)),
+    "bad_cut": whole[:-1],
+    "bad_more": whole + b"more",
+    "bad_json": whole.replace(b'"F32"', b'"F32 ', 1),
+    "bad_list": tensors(text="[]"),
+    "bad_entry": tensors(edit=lambda h: h.update(x=3)),
+    "bad_dtype": tensors(edit=change("c.bias", "dtype", "BF16")),
+    "bad_dtype_number": tensors(edit=change("c.bias", "dtype", 3)),
+    "bad_shape": tensors(edit=change("c.bias", "shape", [3])),
+    "bad_rank": tensors(edit=change("c.bias", "shape", [1, 2])),
+    "bad_shape_number": tensors(edit=change("c.bias", "shape", 2)),
+    "bad_shape_negative": tensors(edit=change("c.bias", "shape", [-2])),
+    "bad_width": tensors(edit=change("c.bias", "dtype", "F16")),
+    "bad_offsets": tensors(edit=change("c.bias", "data_offsets", [40, 32])),
+    "bad_offsets_three": tensors(edit=change("c.bias", "data_offsets", [32, 36, 40])),
+    "bad_offsets_text": tensors(edit=change("c.bias", "data_offsets", "32")),
+    "bad_offsets_fraction": tensors(edit=change("c.bias", "data_offsets", [32, 39.5])),
+    "bad_offsets_far": tensors(edit=change("d.bias", "data_offsets", [164, 1e18])),
+    "bad_gap": tensors(edit=change("c.bias", "data_offsets", [36, 40])),
+    "bad_missing": tensors(edit=lambda h: h.update(y=h.pop("d.bias"))),
+}
+for name, data in weights.items():
+    put("safetensors", name, data)
