@@ -45,9 +45,10 @@ extern "C" {
 #define LS_PLUGIN_ABI 1
 
 typedef struct ls_device ls_device;
-typedef struct ls_stream ls_stream; /* an in-order queue of work of one device */
-typedef struct ls_event ls_event;   /* a point in a stream's work */
-typedef struct ls_layout ls_layout; /* how a back end arranges a tensor; NULL: row-major */
+typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
+typedef struct ls_event ls_event;         /* a point in a stream's work */
+typedef struct ls_recording ls_recording; /* work of a stream that can be enqueued again */
+typedef struct ls_layout ls_layout;       /* how a back end arranges a tensor; NULL: row-major */
 typedef struct ls_op ls_op;
 
 /* ---- tensors -------------------------------------------------------------------------------- */
@@ -317,6 +318,19 @@ typedef struct ls_device_ops {
     void (*stream_destroy)(ls_device *device, ls_stream *stream);
     int (*record)(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
     int (*wait)(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
+    /* Optional, all four or none: work that is enqueued once, recorded, and then enqueued again as a
+     * whole. Between begin and end, what a stream is given is recorded and not run: passes of ops,
+     * copies and sums, nothing else; uploads, downloads and waiting for the device are errors, and
+     * so is a second recording. end ends a recording that failed as well. All ops in it read the
+     * same args: launch first brings `args` to the device, then enqueues the recording. */
+    int (*record_begin)(ls_device *device, ls_stream *stream, ls_error *err);
+    int (*record_end)(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);
+    int (*launch)(ls_device *device, ls_stream *stream, ls_recording *recording,
+                  const ls_step_args *args, ls_error *err);
+    void (*recording_destroy)(ls_device *device, ls_recording *recording); /* NULL is allowed */
+    /* Optional: how workers on such devices merge their gradients, NULL-terminated and static; see
+     * <lockstep/communicator.h>. NULL: through the host's memory. */
+    const struct ls_comm_type *const *(*communicators)(void);
 } ls_device_ops;
 
 /* The start of every device; the back end's own fields follow. */
@@ -333,11 +347,22 @@ typedef struct ls_backend_info {
     int broken;       /* devices is 0 because something is wrong, not because none is there */
 } ls_backend_info;
 
+/* In what numbers convolutions and dense layers multiply; sums, parameters, gradients and all other
+ * ops are fp32 in each. A device that has fp32 alone takes it for any. */
+typedef enum ls_precision {
+    LS_PRECISION_FP32 = 0,
+    LS_PRECISION_TF32 = 1, /* inputs of products are rounded to 10 bits behind the point */
+    LS_PRECISION_BF16 = 2  /* to 7 bits; the parameters that are learned stay fp32 */
+} ls_precision;
+
 typedef struct ls_device_request {
     size_t size;
     int index;           /* which device; several workers may ask for the same */
     int threads;         /* the worker's team; 1 unless asked for */
     const ls_host *host; /* outlives the device; may be NULL */
+    ls_precision precision;
+    const char *cache_dir; /* where choices of kernels are kept from run to run; NULL: nowhere.
+                              Outlives the device */
 } ls_device_request;
 
 typedef struct ls_backend {
@@ -350,6 +375,30 @@ typedef struct ls_backend {
     void (*probe)(ls_backend_info *out);
     int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
 } ls_backend;
+
+/* ---- plugins -------------------------------------------------------------------------------- */
+
+/* A back end may live in a shared library, liblockstep-NAME.so, that is loaded when it is first asked
+ * for. It exports one function, of this name and type:
+ *
+ *     const ls_backend *ls_plugin_entry(const ls_services *services);
+ *
+ * It returns its table, or NULL when the services' abi is not the one it was built for. It may be
+ * called often and from any thread, always with the same services, and the library is never
+ * unloaded. */
+#define LS_PLUGIN_ENTRY "ls_plugin_entry"
+
+/* What a plugin gets from the library that loads it. Any thread. */
+typedef struct ls_services {
+    uint32_t abi;                                             /* LS_PLUGIN_ABI */
+    size_t size;                                              /* sizeof(ls_services) */
+    int (*fail)(ls_error *err, int status, const char *text); /* err may be NULL; returns status */
+    void *(*alloc)(const ls_host *host, size_t bytes);        /* zeroed, 64-byte aligned, or NULL */
+    void (*free)(const ls_host *host, void *memory);          /* NULL is allowed */
+    void (*log)(const ls_host *host, ls_log_level level, const char *text);
+} ls_services;
+
+typedef const ls_backend *ls_plugin_entry_fn(const ls_services *services);
 
 #ifdef __cplusplus
 }

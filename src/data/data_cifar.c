@@ -56,11 +56,11 @@ static int check_size(const cifar_split *s, const ls_byte_reader *r)
     uint64_t expected = (uint64_t)s->detail->records * RECORD;
     if (expected <= ls_byte_reader_bound(r))
         return LS_OK;
-    return ls_fail(
-        s->err, LS_EDATA,
-        "%s: expected %llu bytes, %u records of %d, found a file too small to hold them; "
-        "fetch it again",
-        ls_byte_reader_path(r), (unsigned long long)expected, (unsigned)s->detail->records, RECORD);
+    return ls_fail(s->err, LS_EDATA,
+                   "%s: expected %u records of %d bytes, found the end of the file before byte "
+                   "%llu; fetch it again",
+                   ls_byte_reader_path(r), (unsigned)s->detail->records, RECORD,
+                   (unsigned long long)expected);
 }
 
 /* Records beyond the limit are checked all the same, so that a limit hides no damage. `offset` is

@@ -4,6 +4,7 @@
 #include "base/host.h"
 #include "json/c_locale.h"
 #include "json/doc.h"
+#include "json/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -114,6 +115,8 @@ out:
         *out = doc;
     else
         ls_json_destroy(doc);
+    if (rc != LS_OK && err)
+        ls_json_tidy(err->text);
     return rc;
 }
 
@@ -192,10 +195,15 @@ static int fail(ls_error *err, const ls_json *doc, const cJSON *node, int of_val
     int line;
     int column;
     vsnprintf(message, sizeof message, format, args);
-    if (where(doc, node, of_value, &line, &column) == LS_OK)
-        return ls_fail(err, status, "%s:%d:%d: %s", doc->name, line, column, message);
-    const ls_json_origin *o = origin_of(doc, node);
-    return ls_fail(err, status, "%s: %s", o ? o->label : doc->name, message);
+    if (where(doc, node, of_value, &line, &column) == LS_OK) {
+        ls_fail(err, status, "%s:%d:%d: %s", doc->name, line, column, message);
+    } else {
+        const ls_json_origin *o = origin_of(doc, node);
+        ls_fail(err, status, "%s: %s", o ? o->label : doc->name, message);
+    }
+    if (err)
+        ls_json_tidy(err->text);
+    return status;
 }
 
 int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int status,

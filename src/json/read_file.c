@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "json/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,6 +86,8 @@ out:
     ls_free(host, text);
     if (fd >= 0)
         close(fd);
+    if (rc != LS_OK && err)
+        ls_json_tidy(err->text); /* paths come from configs, too */
     return rc;
 }
 

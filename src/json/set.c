@@ -221,5 +221,7 @@ int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err)
     if (rc == LS_OK)
         rc = assign(&a);
     ls_free(doc->host, a.path);
+    if (rc != LS_OK && err)
+        ls_json_tidy(err->text);
     return rc;
 }

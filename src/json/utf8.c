@@ -1,5 +1,7 @@
 #include "json/utf8.h"
 
+#include <string.h>
+
 static int is_continuation(unsigned char c)
 {
     return (c & 0xC0) == 0x80;
@@ -29,4 +31,18 @@ size_t ls_json_utf8_length(const unsigned char *p, size_t available)
         return overlong || too_large ? 0 : 4;
     }
     return 0;
+}
+
+void ls_json_tidy(char *text)
+{
+    size_t left = strlen(text);
+    while (left > 0) {
+        size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        if (n == 0 || (unsigned char)*text < 0x20 || *text == 0x7F) {
+            *text = '?';
+            n = 1;
+        }
+        text += n;
+        left -= n;
+    }
 }

@@ -8,7 +8,7 @@ static float read_beta(ls_fields *fields, const char *key, double fallback)
 {
     double beta;
     ls_field_double(fields, key, 0, 1, &fallback, &beta);
-    if (beta >= 1)
+    if ((float)beta >= 1)
         ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, key),
                        "\"%s\" must be less than 1: old gradients would never fade", key);
     return (float)beta;

@@ -11,7 +11,7 @@ static void parse(ls_optimizer *optimizer, ls_fields *fields)
     double weight_decay;
     ls_field_double(fields, "momentum", 0, 1, &zero, &momentum);
     ls_field_double(fields, "weight_decay", 0, 1000, &zero, &weight_decay);
-    if (momentum >= 1)
+    if ((float)momentum >= 1)
         ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "momentum"),
                        "\"momentum\" must be less than 1: old gradients would never fade");
     if (ls_field_bool(fields, "nesterov", &no, &nesterov) && nesterov && momentum == 0)

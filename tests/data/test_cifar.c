@@ -185,8 +185,8 @@ static void cifar10_has_six_files_of_ten_thousand_records(void **state)
     assert_int_equal(ls_dataset_open(&split[0], &split[1], &spec, NULL, &err), LS_EDATA);
     char expected[600];
     snprintf(expected, sizeof expected,
-             "%s/data_batch_4.bin: expected 30730000 bytes, 10000 records of 3073, found a file "
-             "too small to hold them; fetch it again",
+             "%s/data_batch_4.bin: expected 10000 records of 3073 bytes, found the end of the "
+             "file before byte 30730000; fetch it again",
              s->directory);
     assert_string_equal(err.text, expected);
 }
@@ -275,8 +275,8 @@ static void a_plain_file_cut_at_any_byte_never_opens(void **state)
         static content bytes;
         char message[256];
         snprintf(message, sizeof message,
-                 "/%s: expected 9219 bytes, 3 records of 3073, found a file too small to hold "
-                 "them; fetch it again",
+                 "/%s: expected 3 records of 3073 bytes, found the end of the file before byte "
+                 "9219; fetch it again",
                  names[i]);
         for (long cut = BYTES - 1; cut > 0; cut--) {
             assert_int_equal(truncate(scratch_path(s, names[i]), cut), 0);

@@ -104,7 +104,9 @@ static void malformed_assignments_are_refused(void **state)
         *state, "data={\"a\": 1, \"a\": 2}", LS_ECONFIG,
         "--set data={\"a\": 1, \"a\": 2}:1:10: expected each key once, found \"a\" again (first "
         "at 1:2); remove one of the two");
-    refuses(*state, "lr=\xFF", LS_ECONFIG, "--set lr=\xFF: expected UTF-8, found the byte 0xff");
+    refuses(*state, "lr=\xFF", LS_ECONFIG, "--set lr=?: expected UTF-8, found the byte 0xff");
+    refuses(*state, "lr.a\n\x1B[31m=1", LS_ECONFIG,
+            "--set lr.a??[31m=1: expected lr to be an object, found a number");
 }
 
 static void errors_name_the_assignment_that_set_a_value(void **state)

@@ -1,0 +1,131 @@
+/* The communicator table: how the workers' gradients become one.
+ *
+ * This header is for authors of back ends whose devices merge in a way of their own; the library's
+ * own communicators, which merge through host memory, have rows of the same table.
+ *
+ * A *group* is made once, by the coordinator, for a number of ranks; each worker joins it with its
+ * own *communicator*. Then, step after step, every rank calls all_reduce with its partial sums and
+ * finds the sum over all ranks in its total arena.
+ *
+ * The order of the sum. A minibatch has `shards` leaves, and T(a, b) over the leaves a … b − 1 is
+ * the leaf itself when b − a = 1, else T(a, m) + T(m, b), where m = a + the largest power of two
+ * below b − a. A rank's partial sums are nodes of that tree, each the T of its span; together the
+ * ranks' spans cover all leaves. A communicator with `same_bits` evaluates what is left of the tree.
+ *
+ * A step has one commit point, inside all_reduce: either every rank returns LS_OK with the whole
+ * sum in memory of its own, or none does.
+ *
+ * The life of a group ends with its first abort or time-out. Each meeting of the ranks inside a
+ * call has one of three ends, decided at once and the same for all ranks: released,
+ * aborted, or timed out (the rank whose time was over first says LS_ETIMEDOUT, the others
+ * LS_EABORTED). After an abort or a time-out every call of the group returns LS_EABORTED at once,
+ * for ever: survivors leave and join a *new* group, with ranks 0 … k − 1 again and the same shards.
+ *
+ * A rank that stalls and comes back late learns it at its next meeting and touches nobody's memory
+ * after that. Until then two rules keep it harmless:
+ *   - the group stays: it is destroyed only when every rank has left it, so with a rank that was
+ *     given up the caller keeps the group and the rank's communicator, for good if need be;
+ *   - nobody writes to or frees an array that the group has seen (partial sums, totals) before each
+ *     rank has returned from its last call, or `may_read` says of it that it reads no more.
+ */
+#ifndef LOCKSTEP_COMMUNICATOR_H
+#define LOCKSTEP_COMMUNICATOR_H
+
+#include <lockstep/host.h>
+#include <lockstep/plugin.h>
+#include <lockstep/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The leaves lo … hi − 1. */
+typedef struct ls_span {
+    int lo, hi;
+} ls_span;
+
+#define LS_SHARDS_MAX 65536 /* most leaves */
+#define LS_PARTIALS_MAX 32  /* most partial sums of a rank: 2·log₂ of that */
+
+typedef struct ls_partial {
+    ls_span span;
+    const float *data; /* device memory; the caller keeps it until the call has returned */
+} ls_partial;
+
+typedef struct ls_comm_group ls_comm_group;
+typedef struct ls_comm ls_comm;
+typedef struct ls_comm_type ls_comm_type;
+
+typedef struct ls_comm_group_desc {
+    const ls_comm_type *type;
+    int ranks;
+    int shards;             /* leaves of the tree */
+    size_t floats;          /* of an arena, a multiple of 16 */
+    const size_t *segments; /* first float of each parameter in the arena, ascending, then `floats`:
+                               where the arena may be cut. Outlives the group */
+    int segment_count;
+    uint64_t timeout_ns; /* longest wait at one meeting of the ranks; UINT64_MAX: for ever */
+    unsigned spins;      /* checks made before a waiting rank goes to sleep */
+    const ls_host *host;
+} ls_comm_group_desc;
+
+/* Seconds, added to by each call. */
+typedef struct ls_comm_times {
+    double wait;    /* for other ranks at the barriers */
+    double exposed; /* merging, while the worker could do nothing else */
+} ls_comm_times;
+
+/* The start of every group and of every communicator; the implementation's own fields follow. */
+struct ls_comm_group {
+    const ls_comm_type *type;
+    int ranks;
+};
+
+struct ls_comm {
+    ls_comm_group *group;
+    int rank;
+};
+
+/* A row of the table of communicators. All slots are mandatory. */
+struct ls_comm_type {
+    const char *name; /* config key `allreduce` */
+    int same_bits;    /* non-zero: results do not depend on the number of workers */
+    int (*group_create)(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
+    void (*group_destroy)(ls_comm_group *group); /* after every rank has left */
+    /* Any thread. The time limit of every wait that begins from now on; UINT64_MAX: none. */
+    void (*set_timeout)(ls_comm_group *group, uint64_t timeout_ns);
+    /* On the worker's thread, which may have left another group before. Errors: LS_ENOMEM,
+     * LS_EUNSUPPORTED (the device's memory is out of the others' reach). */
+    int (*join)(ls_comm **out, ls_comm_group *group, int rank, ls_device *device, ls_error *err);
+    /* On the worker's thread, or on another once the worker calls nothing of the group any more.
+     * Ranks leave in any order, also after an abort. NULL is allowed. */
+    void (*leave)(ls_comm *comm);
+    /* Collective: once after everybody has joined, before the first merge. Proves that the ranks
+     * can reach each other's memory: each writes a pattern of its own into `total`, reads
+     * everybody's by way of `scratch`, and verifies every float; then small integers, whose sum is
+     * exact, are merged and verified. All ranks return LS_OK, or none does. Both arrays have
+     * desc.floats floats of device memory. What they hold is lost: LS_OK leaves them all zero, as
+     * the padding of an arena has to be.
+     * Errors: LS_EDEVICE ("cpu(1) read 0x… from cpu(0) at float 12345: expected 0x…"; the group is
+     * aborted), LS_EABORTED, LS_ETIMEDOUT. */
+    int (*check)(ls_comm *comm, ls_stream *stream, float *scratch, float *total, ls_error *err);
+    /* Collective. `partials` cover this rank's shards, in order; `total` (desc.floats, device
+     * memory of this rank's own) receives the sum. Errors: LS_EABORTED when another rank aborted,
+     * LS_ETIMEDOUT, naming who is missing; `total` is then undefined, and others may still read
+     * `partials` and `total`, until they have returned too. */
+    int (*all_reduce)(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
+                      float *total, ls_comm_times *times, ls_error *err);
+    /* Any thread: every present and later call of the group returns LS_EABORTED. */
+    void (*abort)(ls_comm_group *group);
+    /* Any thread, once the group is aborted or timed out. Whether `rank` may still read what others
+     * have shown to the group. 0 is final, and the caller may reuse that memory. A rank that is
+     * alive stops reading within microseconds of an abort. */
+    int (*may_read)(const ls_comm_group *group, int rank);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
