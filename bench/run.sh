@@ -1,68 +1,227 @@
 #!/bin/sh
 # Runs the benchmarks and writes bench/RESULTS.md. Called by `./dev bench`, which has built what is
-# needed. Interpreters that have PyTorch: TORCH_PYTHON="/usr/bin/python3 …" (default: python3).
+# needed. See help below.
 set -eu
 cd -- "$(dirname -- "$0")/.."
 build=build/release
 data=/usr/share/datasets/fashion-mnist
-rounds=${ROUNDS:-7}
-mkdir -p bench/out
-results=bench/out/results.md
+out=bench/out
+results=bench/RESULTS.md
+# As they follow one another in the results.
+parts='lenet resnet lanes startup allreduce ring'
 
-cpu_model() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; }
-say() { printf 'bench: %s\n' "$*" >&2; }
-
-header()
+help()
 {
     cat <<TEXT
-# Results
+usage: ./dev bench [PART...]
 
-Made by \`./dev bench\`; every table says which program it comes from. Figures of one machine at one
-time: compare within a table, not with other machines. Rows of one table were measured in turns.
+Runs the parts that are named, or all of them, and puts their sections into $results; the
+sections of the other parts stay as they are. On two cores:
 
-| | |
-|---|---|
-| machine | $(cpu_model), $(nproc) CPUs |
-| commit | $(git rev-parse --short HEAD 2>/dev/null || echo unknown) |
-| compiler | $(cc --version | head -n 1) |
-| back ends | $(./trainer --version | sed -n '2,$p' | sed 's/^ *//' | tr '\n' ';') |
-| load before | $(cut -d ' ' -f 1-3 /proc/loadavg) |
+  lenet      LeNet beside PyTorch                          1 to 2 minutes
+  resnet     ResNet-18 beside PyTorch; needs 16 GB free    5 to 6 minutes
+  lanes      LeNet's kernels against the processor's peak  5 s
+  startup    start-up and memory of the main job           10 s
+  allreduce  the all-reduces, bytes by workers             20 s
+  ring       ring, pool and barrier                        5 s
+
+Environment: TORCH_PYTHON="/usr/bin/python3 ..." interpreters that have PyTorch (default: python3);
+ROUNDS=N rounds of lenet (7); RESNET_ROUNDS=N rounds of resnet (5). Other work on the machine
+spoils the figures.
 TEXT
 }
 
-section() { printf '\n## %s\n\n    %s\n\n' "$1" "$2"; }
+say() { printf 'bench: %s\n' "$*" >&2; }
 
+# ---- what a section starts with ------------------------------------------------------------------
+
+cpu_model() { sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; }
+
+commit()
+{
+    head=$(git rev-parse --short HEAD 2>/dev/null) || head=unknown
+    [ "$head" = unknown ] || git diff --quiet HEAD -- src include examples 'bench/*.[ch]' ||
+        head="$head with changes"
+    echo "$head"
+}
+
+# section TITLE COMMAND
+section()
+{
+    cat <<TEXT
+## $1
+
+    $2
+
+$(cpu_model), $(nproc) CPUs; commit $(commit); $(cc --version | head -n 1);
+$(./trainer --version | sed -n '2,$p' | sed 's/^ *//' | paste -s -d ';');
+$(date -u '+%Y-%m-%d %H:%M') UTC, load before $(cut -d ' ' -f 1-3 /proc/loadavg).
+
+TEXT
+}
+
+# As it stands: what COMMAND prints.
+verbatim()
+{
+    printf '```\n'
+    "$@"
+    printf '```\n'
+}
+
+# ---- the parts -----------------------------------------------------------------------------------
+
+# peers NETWORK CONFIG OPTION...
 peers()
 {
-    set -- --data "$data" --rounds "$rounds" --json "$1" --lockstep "$2"
+    network=$1
+    config=$2
+    shift 2
     for python in ${TORCH_PYTHON:-python3}; do
         set -- "$@" --python "$python"
     done
-    python3 bench/peers/run.py "$@"
+    python3 bench/peers/run.py --network "$network" --data "$data" --shards 8 devices \
+        --json "$out/$network.json" --lockstep "$build/bench/trainer_rounds $config" "$@"
 }
 
+lenet()
 {
-    header
-    say "LeNet beside PyTorch"
     section "LeNet, batch 256, images/s" \
-        "bench/peers/run.py … --lockstep '$build/bench/trainer_rounds examples/fashion_mnist.json'"
-    printf 'Lockstep with \140shards\140 8, one single-threaded worker per core. PyTorch: 2 threads,\n'
-    printf 'channels_last, AVX-512, malloc tuned, data preloaded.\n\n'
-    peers bench/out/lenet.json "$build/bench/trainer_rounds examples/fashion_mnist.json"
-    say "lanes kernels against the machine's peak"
+        "bench/peers/run.py --network lenet … # and trainer_rounds examples/fashion_mnist.json"
+    cat <<'TEXT'
+Lockstep: one single-threaded worker per core; `shards` is the recipe's number of logical shards,
+`devices` one per worker. PyTorch: one process with 2 threads, channels_last, AVX-512, malloc tuned,
+data preloaded. Rounds of 60 steps, in turns; medians, ratios round by round.
+
+TEXT
+    peers lenet examples/fashion_mnist.json --rounds "${ROUNDS:-7}" --steps 60
+}
+
+resnet()
+{
+    section "ResNet-18, batch 256, images/s" \
+        "bench/peers/run.py --network resnet … # and trainer_rounds examples/resnet18.json"
+    cat <<'TEXT'
+11,175,818 parameters on both sides: convolutions with biases, projections without batch norm. Set
+up as LeNet above, but rounds of 2 steps, and PyTorch also as 2 processes of 1 thread each, with
+DistributedDataParallel on gloo. Peak memory is VmHWM of whole processes: PyTorch's holds its
+libraries, and the compiler where the network is compiled.
+
+TEXT
+    peers resnet examples/resnet18.json --rounds "${RESNET_ROUNDS:-5}" --steps 2 \
+        --torch-processes 2
+}
+
+lanes()
+{
     section "LeNet's kernels on one core" "$build/bench/bench_lanes"
-    printf '\140\140\140\n'
-    "$build/bench/bench_lanes"
-    printf '\140\140\140\n'
-    say "start-up"
+    verbatim "$build/bench/bench_lanes"
+}
+
+startup()
+{
     section "Start-up and memory of the main job, 2 workers" \
         "bench/startup.py ./trainer examples/fashion_mnist.json --devices cpu:2"
     python3 bench/startup.py ./trainer examples/fashion_mnist.json --devices cpu:2
-    say "ring, pool and barrier"
+}
+
+allreduce()
+{
+    section "All-reduce, bytes by workers" "$build/bench/bench_allreduce"
+    cat <<'TEXT'
+algbw is bytes over time; busbw is algbw · 2 (n − 1) / n, as nccl-tests computes it. Every sum was
+checked; 516,288 bytes are LeNet's gradient, 44,703,296 ResNet-18's. `*`: more workers than CPUs.
+
+TEXT
+    verbatim "$build/bench/bench_allreduce" --json "$out/allreduce.json"
+}
+
+ring()
+{
     section "Ring, pool and barrier against mutex and condition variable" "$build/bench/bench_ring"
-    printf '\140\140\140\n'
-    "$build/bench/bench_ring"
-    printf '\140\140\140\n'
-} >"$results"
-cp -- "$results" bench/RESULTS.md
-say "wrote bench/RESULTS.md"
+    verbatim "$build/bench/bench_ring"
+}
+
+# ---- putting the results together ----------------------------------------------------------------
+
+# A part's section as the results have it, with the mark before it; nothing if there is none.
+kept()
+{
+    [ ! -e "$results" ] ||
+        awk -v mark="<!-- $1 -->" '/^<!-- [a-z]+ -->$/ { on = $0 == mark } on' "$results"
+}
+
+# replace PART FILE: the results, with FILE as this part's section.
+replace()
+{
+    cat <<'TEXT'
+# Results
+
+Made by `./dev bench`; every section says by which program, when, and from which commit. Figures of
+one machine at one time: compare within a table, not with other machines. Rows of one table were
+measured in turns.
+
+TEXT
+    for part in $parts; do
+        if [ "$part" = "$1" ]; then
+            printf '<!-- %s -->\n' "$part"
+            cat -- "$2"
+            printf '\n'
+        else
+            kept "$part"
+        fi
+    done | cat -s | sed '$ { /^$/ d; }'
+}
+
+# A part that fails leaves its old section alone. It runs in a shell of its own: `set -e` holds there.
+run_part()
+{
+    say "$1"
+    start=$(date +%s)
+    sh bench/run.sh --section "$1" >"$out/$1.md" || {
+        say "$1 failed; $results is as it was"
+        return 1
+    }
+    replace "$1" "$out/$1.md" >"$out/results.md"
+    cp -- "$out/results.md" "$results"
+    say "$1 took $(($(date +%s) - start)) s and is in $results"
+}
+
+known()
+{
+    case " $parts " in
+    *" $1 "*) ;;
+    *)
+        say "no part '$1'; there are: $parts"
+        exit 64
+        ;;
+    esac
+}
+
+case ${1-} in
+-h | --help | help)
+    help
+    exit
+    ;;
+--section)
+    case $2 in
+    lenet) lenet ;;
+    resnet) resnet ;;
+    lanes) lanes ;;
+    startup) startup ;;
+    allreduce) allreduce ;;
+    ring) ring ;;
+    esac
+    exit
+    ;;
+esac
+for part; do
+    known "$part"
+done
+# shellcheck disable=SC2086 # a list of words
+[ $# -gt 0 ] || set -- $parts
+mkdir -p "$out"
+failed=0
+for part; do
+    run_part "$part" || failed=1
+done
+exit $failed

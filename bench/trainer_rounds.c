@@ -1,37 +1,37 @@
 /* Training speed in rounds, for comparisons: each line read from stdin starts one round of steps,
- * and its rate is printed as one JSON line. Between rounds nothing runs, so that several programs
- * can take turns on the same machine (bench/peers/run.py).
+ * which is answered with one JSON line. Between rounds nothing runs, so that several programs can
+ * take turns on the same machine (bench/peers/run.py).
  *
  *     trainer_rounds CONFIG [--steps N] [--set KEY=VALUE]…
  *
- * A round is N steps (default 60) in the middle of training; the first round also warms up.
+ * A round is an epoch of N steps (default 60) over the first N minibatches of the data: at its end
+ * all workers are idle. The first round also warms up. The answer holds the rate, and which share of
+ * the step the workers spent on what, averaged over workers and steps:
+ *
+ *     {"images_per_s": 35678.0, "shares": {"gather": 0.01, "forward": 0.33, …}}
  */
 #include <lockstep/trainer.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-/* Runs on the coordinator: when a round's steps are done it prints the rate and waits, with the
- * workers idle, for the next line. The step under way beside it (two may be in flight) is waited
- * out by the first steps of the next round, which are not counted. */
+/* What a worker's step consists of, as the records name it. */
+static const struct part {
+    const char *name, *key;
+} parts[] = {
+    {"gather", "\"gather_s\":"},     {"forward", "\"forward_s\":"},
+    {"backward", "\"backward_s\":"}, {"merge", "\"comm_exposed_s\":"},
+    {"wait", "\"wait_s\":"},         {"update", "\"apply_s\":"},
+};
+enum { PARTS = sizeof parts / sizeof parts[0] };
+
+/* The round under way. */
 typedef struct rounds {
     ls_trainer *trainer;
-    uint64_t steps_per_round;
-    uint64_t step; /* of this round */
-    uint64_t rows;
-    double start_s;
+    char limit[64];        /* an assignment: as many rows as the steps of a round need */
+    double spent_s[PARTS]; /* by all workers together */
 } rounds;
-
-enum { UNCOUNTED = 4 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int wait_for_line(void)
 {
@@ -41,69 +41,99 @@ static int wait_for_line(void)
     return c == '\n';
 }
 
-static int number_after(const char *json, const char *key, unsigned long *out)
+/* The sum of the numbers behind `key`, wherever it stands. */
+static double sum_of(const char *json, const char *key)
 {
-    const char *at = strstr(json, key);
-    if (!at)
-        return 0;
-    *out = strtoul(at + strlen(key), NULL, 10);
-    return 1;
+    double sum = 0;
+    for (const char *at = json; (at = strstr(at, key)) != NULL;) {
+        at += strlen(key);
+        sum += strtod(at, NULL);
+    }
+    return sum;
 }
 
+static void answer(const rounds *r, const char *epoch)
+{
+    double step_s = sum_of(epoch, "\"seconds\":") * ls_trainer_summary(r->trainer)->workers;
+    printf("{\"images_per_s\": %.3f, \"shares\": {", sum_of(epoch, "\"images_per_s\":"));
+    for (int i = 0; i < PARTS; i++)
+        printf("%s\"%s\": %.6f", i ? ", " : "", parts[i].name, r->spent_s[i] / step_s);
+    printf("}}\n");
+    fflush(stdout);
+}
+
+/* Runs on the coordinator. */
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
     rounds *r = user;
-    unsigned long rows;
     (void)length;
     (void)err;
-    if (!strstr(json, "\"type\":\"step\"") || !number_after(json, "\"rows\":", &rows))
+    if (strstr(json, "\"type\":\"step\""))
+        for (int i = 0; i < PARTS; i++)
+            r->spent_s[i] += sum_of(json, parts[i].key);
+    if (!strstr(json, "\"type\":\"epoch\""))
         return LS_OK;
-    r->step++;
-    if (r->step == UNCOUNTED) {
-        r->rows = 0;
-        r->start_s = now_s();
-        return LS_OK;
-    }
-    r->rows += rows;
-    if (r->step < UNCOUNTED + r->steps_per_round)
-        return LS_OK;
-    printf("{\"images_per_s\": %.1f}\n", (double)r->rows / (now_s() - r->start_s));
-    fflush(stdout);
-    r->step = 0;
+    answer(r, json);
+    memset(r->spent_s, 0, sizeof r->spent_s);
     if (!wait_for_line())
         ls_trainer_interrupt(r->trainer);
     return LS_OK;
 }
 
+/* The minibatch that the config and the assignments make, for `data.limit`. */
+static int batch_size(long *out, const ls_trainer_options *o, ls_error *err)
+{
+    char *text;
+    int status = ls_config_resolve(&text, o, err);
+    if (status)
+        return status;
+    *out = (long)sum_of(text, "\"batch_size\":");
+    ls_text_free(text, o->host);
+    return LS_OK;
+}
+
+static int open_trainer(rounds *r, ls_trainer_options *o, const char **set, long steps,
+                        ls_error *err)
+{
+    long batch;
+    int status = batch_size(&batch, o, err);
+    if (status)
+        return status;
+    snprintf(r->limit, sizeof r->limit, "data.limit=%ld", steps * batch);
+    set[o->set_count++] = r->limit;
+    return ls_trainer_open(&r->trainer, o, err);
+}
+
 int main(int argc, char **argv)
 {
-    const char *set[64] = {"run_dir=null", "epochs=100000", "eval_every=0"};
-    int set_count = 3;
-    rounds r = {.steps_per_round = 60};
-    const char *config = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
-            r.steps_per_round = strtoull(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--set") == 0 && i + 1 < argc && set_count < 64)
-            set[set_count++] = argv[++i];
-        else
-            config = argv[i];
-    }
+    enum { SET_MOST = 64 };
+    const char *set[SET_MOST + 1] = {"run_dir=null", "epochs=100000", "eval_every=0"};
     const char *dirs[] = {"/usr/share/datasets"};
+    long steps = 60;
+    rounds r = {0};
     ls_trainer_options o = {.size = sizeof o,
-                            .config_path = config,
                             .set = set,
-                            .set_count = set_count,
+                            .set_count = 3,
                             .data_dirs = dirs,
                             .data_dir_count = 1,
                             .record = on_record,
                             .user = &r};
-    ls_error err;
-    if (!config || ls_trainer_open(&r.trainer, &o, &err) != LS_OK) {
-        fprintf(stderr, "trainer_rounds: %s\n", config ? err.text : "which config?");
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
+            steps = strtol(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--set") == 0 && i + 1 < argc && o.set_count < SET_MOST)
+            set[o.set_count++] = argv[++i];
+        else
+            o.config_path = argv[i];
+    }
+    if (!o.config_path || steps < 1) {
+        fprintf(stderr, "usage: trainer_rounds CONFIG [--steps N] [--set KEY=VALUE]...\n");
         return 64;
     }
-    int status = wait_for_line() ? ls_trainer_run(r.trainer, &err) : LS_EINTERRUPTED;
+    ls_error err;
+    int status = open_trainer(&r, &o, set, steps, &err);
+    if (status == LS_OK)
+        status = wait_for_line() ? ls_trainer_run(r.trainer, &err) : LS_EINTERRUPTED;
     ls_trainer_close(r.trainer);
     if (status != LS_EINTERRUPTED)
         fprintf(stderr, "trainer_rounds: %s\n", err.text);

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""Compare LeNet training rates of several programs in one interleaved run.
+"""Compare training rates of several programs on one network, in one interleaved run.
 
 Every peer is a process that warms up, then trains one round for each line it reads and
 answers with one JSON line that holds "images_per_s". The rounds go A B C A B C ... while
 the others sleep, so that all peers see the same neighbours and clock; ratios are taken
 round by round and their median is reported. Before the rounds, every peer's idle CPU time
-is measured: one that spins while it waits would slow the others.
+is measured: one that spins while it waits would slow the others. Memory is the peak
+resident set (VmHWM) of each peer's process when it has done its last round, the sum where
+a peer consists of several processes.
 
-    python3 bench/peers/run.py --data DIR --rounds 7 --json out.json \\
-        --python /usr/bin/python3 --python VENV/bin/python \\
+    python3 bench/peers/run.py --network lenet --data DIR --rounds 7 --json out.json \\
+        --python /usr/bin/python3 --python VENV/bin/python --shards 8 devices \\
         --lockstep "build/release/bench/trainer_rounds examples/fashion_mnist.json"
+
+All peers stay in memory until the end: with ResNet-18 that is up to 2 GB each.
 """
 
 import argparse
 import json
 import os
+import re
 import select
 import shlex
 import shutil
@@ -24,35 +29,46 @@ import sys
 import time
 from pathlib import Path
 
-TORCH = Path(__file__).with_name("lenet_torch.py")
+HERE = Path(__file__).parent
 ANSWER_TIMEOUT_S = 600
 CLOCK_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
 
 
 class Peer:
     """A process that trains one round for each line it is sent."""
 
-    def __init__(self, name, command, environment=None):
-        self.name, self.command, self.environment = name, command, environment or {}
-        self.rates = []
+    def __init__(self, name, command, workers=None, shards=None):
+        self.name, self.command = name, command
+        self.workers, self.shards = workers, shards  # Lockstep's
+        self.answers = []
+        self.other_pids = []  # of the processes that it consists of, its own excepted
+
+    @property
+    def rates(self):
+        return [answer["images_per_s"] for answer in self.answers]
 
     def start(self):
         """Start it and wait until it is warm; False, with a notice, if it cannot run."""
         if shutil.which(self.command[0]) is None:
             return self.skip(f"{self.command[0]} not found")
-        self.process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, **self.environment})
+        begin = time.monotonic()
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
         try:
             self.round()  # a warm-up of its own, not counted
         except (OSError, RuntimeError, ValueError) as error:
             self.stop()
             return self.skip(error)
-        self.rates.clear()
+        self.answers.clear()
+        say(f"started {self.name}: warm after {time.monotonic() - begin:.0f} s")
         return True
 
     def skip(self, reason):
-        print(f"skipped {self.name}: {reason}", file=sys.stderr)
+        say(f"skipped {self.name}: {reason}")
         return False
 
     def read_line(self):
@@ -60,23 +76,33 @@ class Peer:
         ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_TIMEOUT_S)
         line = self.process.stdout.readline() if ready else b""
         if not line:
-            raise RuntimeError("no answer")
+            raise RuntimeError(f"{self.name}: no answer")
         return json.loads(line)
 
     def round(self):
-        """Ask for one round and keep its rate."""
+        """Ask for one round and keep its answer."""
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
         answer = self.read_line()
-        while "images_per_s" not in answer:  # what it says before it is warm
+        while "images_per_s" not in answer:  # what it says before the first round
+            self.other_pids = answer.get("other_pids", [])
             answer = self.read_line()
-        self.rates.append(answer["images_per_s"])
+        self.answers.append(answer)
+
+    def proc(self, name):
+        """A file of /proc for each of its processes."""
+        return [Path(f"/proc/{pid}/{name}").read_text()
+                for pid in (self.process.pid, *self.other_pids)]
 
     def cpu_seconds(self):
         """User and system time it has used so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1]
-        user, system = fields.split()[11:13]
-        return (int(user) + int(system)) / CLOCK_TICK
+        ticks = [stat.rsplit(")", 1)[1].split()[11:13] for stat in self.proc("stat")]
+        return sum(int(user) + int(system) for user, system in ticks) / CLOCK_TICK
+
+    def peak_mb(self):
+        """Its largest resident set so far, in MB (10^6 bytes)."""
+        return sum(int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) * 1024 / 1e6
+                   for status in self.proc("status"))
 
     def stop(self):
         """End its input; kill it if it does not leave."""
@@ -88,94 +114,131 @@ class Peer:
             self.process.wait()
 
 
-def torch_peers(interpreters, data, options):
-    """A peer for each interpreter that can import PyTorch, plain and compiled."""
+def torch_peers(args):
+    """Peers for each interpreter that can import PyTorch: plain, compiled, several processes."""
     peers = []
-    for python in interpreters:
-        probe = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
-                               capture_output=True, text=True)
-        if probe.returncode:
-            print(f"skipped {python}: no PyTorch in it", file=sys.stderr)
+    script = str(HERE / f"{args.network}_torch.py")
+    for python in args.python:
+        try:
+            probe = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
+                                   capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            say(f"skipped {python}: no PyTorch in it")
             continue
         version = probe.stdout.strip()
-        command = [python, str(TORCH), "--data", data, *options]
+        command = [python, script, "--data", args.data, *args.torch_option]
+        if args.steps:
+            command += ["--steps", str(args.steps)]
         peers.append(Peer(f"torch {version}", command))
         if int(version.split(".")[0]) >= 2:
             peers.append(Peer(f"torch {version} compiled",
                               command + ["--compile", "default"]))
+        if args.torch_processes > 1:
+            n = args.torch_processes
+            peers.append(Peer(f"torch {version}, {n} processes",
+                              command + ["--processes", str(n), "--threads", "1"]))
     return peers
 
 
-def lockstep_peers(command, workers, data):
-    """A peer for each number of workers."""
-    return [Peer(f"lockstep cpu:{n}", [*shlex.split(command), "--set", f"devices=cpu:{n}",
-                                       "--set", f"data.path={data}"])
-            for n in workers]
+def lockstep_peers(args):
+    """A peer for each number of workers and each setting of `shards`."""
+    command = [*shlex.split(args.lockstep), "--set", f"data.path={args.data}"]
+    if args.steps:
+        command += ["--steps", str(args.steps)]
+    return [Peer(f"lockstep cpu:{workers}, shards {shards}",
+                 [*command, "--set", f"devices=cpu:{workers}", "--set", f"shards={shards}"],
+                 workers, shards)
+            for shards in args.shards for workers in args.workers]
 
 
 def idle_use(peers, seconds):
     """CPU seconds per second that each peer uses while it waits."""
     before = [p.cpu_seconds() for p in peers]
     time.sleep(seconds)
-    return {p.name: (p.cpu_seconds() - b) / seconds for p, b in zip(peers, before)}
+    use = {p.name: (p.cpu_seconds() - b) / seconds for p, b in zip(peers, before)}
+    for name, share in use.items():
+        if share > 0.01:
+            say(f"warning: {name} uses {share:.2f} of a core while it waits")
+    return use
 
 
-def summarise(peers, idle):
-    """One entry per peer; ratios to the PyTorch form with the best median."""
-    torches = [p for p in peers if p.name.startswith("torch")]
-    best = max(torches, key=lambda p: statistics.median(p.rates), default=None)
-    entries = []
-    for p in peers:
-        entry = {"name": p.name, "command": p.command, "environment": p.environment,
-                 "median": statistics.median(p.rates), "min": min(p.rates),
-                 "max": max(p.rates), "rates": p.rates, "idle_cpu": idle[p.name]}
-        if best:
-            ratios = [a / b for a, b in zip(p.rates, best.rates)]
-            entry["ratio"] = statistics.median(ratios)
-            entry["ratio_min"], entry["ratio_max"] = min(ratios), max(ratios)
-        entries.append(entry)
-    return {"best_torch": best.name if best else None, "peers": entries,
-            "scaling": scaling(peers)}
+def ratios(peer, base):
+    """Round by round: the median, the lowest and the highest."""
+    values = [a / b for a, b in zip(peer.rates, base.rates)]
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def scaling(peers):
-    """Lockstep with more workers against Lockstep with the fewest, round by round."""
-    ours = [p for p in peers if p.name.startswith("lockstep")]
-    result = []
-    for p in ours[1:]:
-        ratios = [a / b for a, b in zip(p.rates, ours[0].rates)]
-        result.append({"name": f"{p.name} / {ours[0].name}", "median": statistics.median(ratios),
-                       "min": min(ratios), "max": max(ratios)})
-    return result
+    """More workers against one, with the same setting of `shards`."""
+    one = {p.shards: p for p in peers if p.workers == 1}
+    return [{"name": f"cpu:{p.workers} against cpu:1, shards {p.shards}",
+             **ratios(p, one[p.shards])}
+            for p in peers if (p.workers or 0) > 1 and p.shards in one]
+
+
+def shares(peer):
+    """The median over the rounds of each share of a step; None where it is not told."""
+    told = [answer["shares"] for answer in peer.answers if "shares" in answer]
+    return {part: statistics.median(t[part] for t in told) for part in told[0]} if told else None
+
+
+def summarise(peers, idle):
+    """Everything measured; ratios are to the PyTorch form with the best median."""
+    torches = [p for p in peers if p.name.startswith("torch")]
+    best = max(torches, key=lambda p: statistics.median(p.rates), default=None)
+    return {"best_torch": best.name if best else None, "scaling": scaling(peers),
+            "peers": [{"name": p.name, "command": p.command, "rates": p.rates,
+                       "median": statistics.median(p.rates),
+                       "min": min(p.rates), "max": max(p.rates),
+                       "ratio": ratios(p, best) if best else None,
+                       "peak_mb": p.peak_mb(), "idle_cpu": idle[p.name], "shares": shares(p)}
+                      for p in peers]}
 
 
 def markdown(summary):
-    """The summary as a table; rates in images/s."""
-    lines = ["| peer | median | min | max | × best PyTorch (min–max) |",
-             "|---|---:|---:|---:|---:|"]
-    for e in summary["peers"]:
-        ratio = (f"{e['ratio']:.2f} ({e['ratio_min']:.2f}–{e['ratio_max']:.2f})"
-                 if "ratio" in e else "")
-        lines.append(f"| {e['name']} | {e['median']:,.0f} | {e['min']:,.0f} "
-                     f"| {e['max']:,.0f} | {ratio} |")
-    for e in summary["scaling"]:
-        lines.append(f"\n{e['name']}: {e['median']:.2f}× ({e['min']:.2f}–{e['max']:.2f})")
+    """The summary as tables; rates in images/s."""
+    lines = ["| peer | median | min | max | × best PyTorch (min–max) | peak memory, MB |",
+             "|---|---:|---:|---:|---:|---:|"]
+    for p in summary["peers"]:
+        ratio = (f"{p['ratio']['median']:.2f} ({p['ratio']['min']:.2f}–{p['ratio']['max']:.2f})"
+                 if p["ratio"] else "")
+        digits = 0 if p["median"] >= 1000 else 1
+        lines.append(f"| {p['name']} | {p['median']:,.{digits}f} | {p['min']:,.{digits}f} "
+                     f"| {p['max']:,.{digits}f} | {ratio} | {p['peak_mb']:,.0f} |")
+    lines.append("")
+    for s in summary["scaling"]:
+        lines.append(f"- {s['name']}: {s['median']:.2f}× ({s['min']:.2f}–{s['max']:.2f})")
+    told = [p for p in summary["peers"] if p["shares"]]
+    if told:
+        parts = list(told[0]["shares"])
+        lines += ["", "Where a worker's step goes, in % of it; what is left over is adding up its "
+                  "own shards:", "", f"| | {' | '.join(parts)} |", "|---" + "|---:" * len(parts) + "|"]
+        for p in told:
+            cells = " | ".join(f"{100 * p['shares'][part]:.2f}" for part in parts)
+            lines.append(f"| {p['name']} | {cells} |")
     return "\n".join(lines)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", choices=("lenet", "resnet"), default="lenet",
+                        help="PyTorch's side: bench/peers/NETWORK_torch.py")
     parser.add_argument("--data", required=True,
                         help="folder of the gzipped Fashion-MNIST files")
+    parser.add_argument("--steps", type=int, help="steps in a round (default: the peers')")
     parser.add_argument("--python", action="append", default=[],
                         help="an interpreter that has PyTorch; may be repeated")
     parser.add_argument("--torch-option", action="append", default=[],
-                        help="passed on to lenet_torch.py, e.g. --torch-option=--steps=30")
+                        help="passed on to PyTorch's side, e.g. --torch-option=--layout=contiguous")
+    parser.add_argument("--torch-processes", type=int, default=1, metavar="N",
+                        help="PyTorch also as N processes of one thread each")
     parser.add_argument("--lockstep", metavar="COMMAND",
                         help="bench/trainer_rounds and its configuration")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2],
                         help="Lockstep's worker counts (default: 1 2)")
+    parser.add_argument("--shards", nargs="+", default=["8"],
+                        help="Lockstep's logical shards: numbers or 'devices' (default: 8)")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND",
                         help="another program that follows the protocol, run by the shell")
     parser.add_argument("--rounds", type=int, default=7)
@@ -187,9 +250,9 @@ def parse_arguments():
 
 def main():
     args = parse_arguments()
-    peers = torch_peers(args.python, args.data, args.torch_option)
+    peers = torch_peers(args)
     if args.lockstep:
-        peers += lockstep_peers(args.lockstep, args.workers, args.data)
+        peers += lockstep_peers(args)
     for text in args.peer:
         name, _, command = text.partition("=")
         peers.append(Peer(name, ["sh", "-c", "exec " + command]))
@@ -202,21 +265,20 @@ def main():
         if not started:
             sys.exit("no peer could be started")
         idle = idle_use(started, args.idle)
-        for name, use in idle.items():
-            if use > 0.01:
-                print(f"warning: {name} uses {use:.2f} of a core while it waits",
-                      file=sys.stderr)
         load_before = os.getloadavg()[0]
         for number in range(1, args.rounds + 1):
             for p in started:
                 p.round()
-                print(f"round {number}: {p.name} {p.rates[-1]:,.0f}", file=sys.stderr)
+                say(f"round {number}: {p.name} {p.rates[-1]:,.1f}")
+        summary = summarise(started, idle)
+    except (OSError, RuntimeError, ValueError) as error:
+        sys.exit(f"the rounds were stopped: {error}")
     finally:
         for p in started:
             p.stop()
 
-    summary = summarise(started, idle)
-    summary.update(rounds=args.rounds, cpus=len(os.sched_getaffinity(0)),
+    summary.update(network=args.network, rounds=args.rounds,
+                   cpus=len(os.sched_getaffinity(0)),
                    load_before=load_before, load_after=os.getloadavg()[0])
     print(markdown(summary))
     if args.json:

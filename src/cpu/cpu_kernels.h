@@ -1,12 +1,13 @@
 /* Vector code of our own beside oneDNN's: passes over memory that oneDNN does not fuse, or does
  * in more of them. One table per instruction set, chosen at run time.
  *
- * Those of batch normalisation work on a `ls_run`: `rows` lines of `count` vectors of `width`
+ * Those of batch normalisation (`sum` serves the gradient of a bias as well) work on a `ls_run`: `rows` lines of `count` vectors of `width`
  * floats. That is a plane of some rows in any layout: of 16 channels at once where channels lie
  * side by side (the width is 16, or what is left of the channels), of one channel where its pixels
  * do.
- * Coefficients and sums are arrays of 16 floats, one for each lane; sums are added to. Products
- * and additions may be contracted into fused multiply-adds here.
+ * Coefficients are arrays of 16 floats, one for each lane; sums, which are added to, of 16 doubles:
+ * eight numbers at most are added up in float. Products and additions may be contracted into fused
+ * multiply-adds here.
  */
 #ifndef CPU_CPU_KERNELS_H
 #define CPU_CPU_KERNELS_H
@@ -37,16 +38,16 @@ typedef struct ls_cpu_kernels {
     const char *name;
 
     /* sum += x */
-    void (*sum)(const ls_run *run, const float *x, float *sum);
+    void (*sum)(const ls_run *run, const float *x, double *sum);
     /* sum += (x − mean)² */
-    void (*squares)(const ls_run *run, const float *x, const float *mean, float *sum);
+    void (*squares)(const ls_run *run, const float *x, const float *mean, double *sum);
     /* y ← the normalised x, plus x2 unless it is NULL, then relu if asked for */
     void (*normalise)(const ls_run *run, const ls_norm *norm, const float *x, const float *x2,
                       float *y, int relu);
     /* g is dy where the mask lets it through, else 0. sum[0…15] += g, sum[16…31] += g·(x − mean);
      * dx2 ← g unless it is NULL. */
     void (*norm_sums)(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
-                      const float *y, const float *dy, float *dx2, float *sum);
+                      const float *y, const float *dy, float *dx2, double *sum);
     /* dx ← a·g + b·(x − mean) + c, with a, b, c in `to` and g as above. */
     void (*norm_dx)(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
                     const float *y, const float *dy, const float *to, float *dx);

@@ -1,6 +1,7 @@
 #include "cpu/cpu_linear.h"
 
 #include "base/error.h"
+#include "cpu/cpu_bias.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -31,10 +32,14 @@ static void plan_fini(linear_plan *plan)
     *plan = (linear_plan){0};
 }
 
+/* The gradient of the bias is not oneDNN's: cpu_bias.h. */
 static int make(const linear_builder *b, ls_pd *out, int winograd, ls_pass pass,
                 const ls_linear_mds *mds, ls_pd hint)
 {
-    return b->linear->make(out, b->device, b->desc, winograd, pass, mds, hint, b->err);
+    ls_linear_mds used = *mds;
+    if (pass == LS_PASS_BACKWARD_WEIGHTS)
+        used.has_bias = 0;
+    return b->linear->make(out, b->device, b->desc, winograd, pass, &used, hint, b->err);
 }
 
 /* A backward kernel: with the tensors as forward has them where a good kernel takes that, else
@@ -241,38 +246,33 @@ static int add_relu_backward(ls_cpu_op *op, const linear_values *v, int dy)
     return masked;
 }
 
-/* The gradients of rows first … first + rows − 1, added to `to` (weights, bias) by way of `more`,
- * or put there when `more` is NULL. */
+/* The gradient of rows first … first + rows − 1, added to `to` by way of `more`, or put there when
+ * `more` is negative. */
 static void add_part(ls_program *p, const linear_plan *plan, int x, int dy, int first, int rows,
-                     const int *to, const int *more)
+                     int to, int more)
 {
     ls_pd pd = rows == plan->part_rows ? plan->part : plan->rest;
     ls_md part_x = ls_pd_md(pd, dnnl_query_src_md), part_y = ls_pd_md(pd, dnnl_query_diff_dst_md);
-    const int *out = more ? more : to;
-    int n = plan->mds.has_bias ? 4 : 3;
-    ls_arg args[4] = {{DNNL_ARG_SRC, ls_program_rows(p, x, first, &part_x)},
-                      {DNNL_ARG_DIFF_DST, ls_program_rows(p, dy, first, &part_y)},
-                      {DNNL_ARG_DIFF_WEIGHTS, out[0]},
-                      {DNNL_ARG_DIFF_BIAS, out[1]}};
-    ls_program_primitive(p, pd, args, n);
-    for (int i = 0; more && i < n - 2; i++)
-        ls_program_add(p, more[i], to[i]);
+    ls_arg args[] = {{DNNL_ARG_SRC, ls_program_rows(p, x, first, &part_x)},
+                     {DNNL_ARG_DIFF_DST, ls_program_rows(p, dy, first, &part_y)},
+                     {DNNL_ARG_DIFF_WEIGHTS, more < 0 ? to : more}};
+    ls_program_primitive(p, pd, args, 3);
+    if (more >= 0)
+        ls_program_add(p, more, to);
 }
 
 static void add_parts(ls_cpu_op *op, const linear_plan *plan, const linear_values *v, int dy)
 {
     ls_program *p = &op->program;
     ls_md gives = ls_pd_md(plan->weights, dnnl_query_diff_weights_md);
-    int rows = op->op.y.rows, step = plan->part_rows, bias = plan->mds.has_bias;
+    int rows = op->op.y.rows, step = plan->part_rows;
     int gradient = ls_program_gradient(p, &op->param[0], 0);
-    int to[2] = {ls_program_target(p, gradient, &gives),
-                 bias ? ls_program_gradient(p, &op->param[1], 1) : 0};
-    int more[2] = {ls_program_value(p, &gives, LS_AT_TEMP),
-                   bias ? ls_program_value(p, &op->param[1], LS_AT_TEMP) : 0};
+    int to = ls_program_target(p, gradient, &gives);
+    int more = ls_program_value(p, &gives, LS_AT_TEMP);
     for (int first = 0; first < rows; first += step)
         add_part(p, plan, v->kernel_x, dy, first, rows - first < step ? rows - first : step, to,
-                 first ? more : NULL);
-    ls_program_deliver(p, to[0], gradient);
+                 first ? more : -1);
+    ls_program_deliver(p, to, gradient);
 }
 
 static void add_backward_weights(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
@@ -285,13 +285,10 @@ static void add_backward_weights(ls_cpu_op *op, const linear_plan *plan, const l
     ls_md gives = ls_pd_md(pd, dnnl_query_diff_weights_md);
     int gradient = ls_program_gradient(p, &op->param[0], 0);
     int target = ls_program_target(p, gradient, &gives);
-    ls_arg args[4] = {{DNNL_ARG_SRC, ls_program_convert(p, v->kernel_x, &want_x, LS_AT_TEMP)},
-                      {DNNL_ARG_DIFF_DST, ls_program_convert(p, dy, &want_dy, LS_AT_TEMP)},
-                      {DNNL_ARG_DIFF_WEIGHTS, target}};
-    int n = 3;
-    if (plan->mds.has_bias)
-        args[n++] = (ls_arg){DNNL_ARG_DIFF_BIAS, ls_program_gradient(p, &op->param[1], 1)};
-    ls_program_primitive(p, pd, args, n);
+    ls_arg args[] = {{DNNL_ARG_SRC, ls_program_convert(p, v->kernel_x, &want_x, LS_AT_TEMP)},
+                     {DNNL_ARG_DIFF_DST, ls_program_convert(p, dy, &want_dy, LS_AT_TEMP)},
+                     {DNNL_ARG_DIFF_WEIGHTS, target}};
+    ls_program_primitive(p, pd, args, 3);
     ls_program_deliver(p, target, gradient);
 }
 
@@ -319,6 +316,8 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
     int dy = ls_program_value(&op->program, &plan->mds.y, LS_AT_DY);
     if (desc->fuse_relu)
         dy = add_relu_backward(op, v, dy);
+    if (plan->mds.has_bias)
+        ls_cpu_bias_gradient(op, dy);
     if (plan->part)
         add_parts(op, plan, v, dy);
     else

@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-#define PIECE 512 /* most vectors of a piece: 32 KiB */
-
 static int norm_forward(void *self, float *a, float *b, unsigned flags, ls_error *err)
 {
     ls_norm_state *s = ((ls_cpu_op *)self)->own;
@@ -47,7 +45,7 @@ static ls_norm_state *new_state(ls_cpu_op *op, const ls_planes *planes)
     double *doubles = (double *)(void *)(memory + head);
     float *floats = (float *)(void *)(doubles + 3 * n);
     s->op = op;
-    s->planes = *planes;
+    s->pieces = ls_pieces_of(planes, op->device->threads);
     s->inverse = doubles;
     s->first = doubles + n;
     s->second = doubles + 2 * n;
@@ -56,21 +54,6 @@ static ls_norm_state *new_state(ls_cpu_op *op, const ls_planes *planes)
     s->shift = floats + 2 * n;
     s->to = floats + 3 * n;
     return s;
-}
-
-static void set_schedule(ls_norm_state *s)
-{
-    const ls_planes *p = &s->planes;
-    s->piece = PIECE;
-    s->rows = p->lanes || p->count >= PIECE ? 1 : (int)(PIECE / (p->count + (p->tail > 0)));
-    s->together = 1;
-    if (p->channels > 1 && p->part == (size_t)p->channels) { /* channels last */
-        int team = s->op->device->threads;
-        s->piece = p->step > 4096 ? 16 : 65536 / p->step;
-        if (s->piece > PIECE)
-            s->piece = PIECE;
-        s->together = (p->parts + team - 1) / team;
-    }
 }
 
 static void describe_desc(ls_norm_state *s, const ls_op_desc *desc)
@@ -84,7 +67,6 @@ static void describe_desc(ls_norm_state *s, const ls_op_desc *desc)
     s->fuse_add = desc->fuse_add;
     s->epsilon = desc->u.batchnorm.epsilon;
     s->n = (double)x->rows * x->h * x->w;
-    set_schedule(s);
 }
 
 /* x as it lies, or in channels last where its arrangement is none of ours. */

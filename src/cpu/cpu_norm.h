@@ -3,21 +3,18 @@
 #ifndef CPU_CPU_NORM_H
 #define CPU_CPU_NORM_H
 
-#include "cpu/cpu_kernels.h"
 #include "cpu/cpu_op.h"
+#include "cpu/cpu_pieces.h"
 
 /* One value per lane of each part: channel c is lane c % planes.channels of part c /
  * planes.channels; where a part is one channel, all its lanes say the same. */
 typedef struct ls_norm_state {
     ls_cpu_op *op;
     const ls_cpu_kernels *kernels;
-    ls_planes planes;
+    ls_pieces pieces;
     int channels, training, needs_dx, fuse_relu, fuse_add;
     float epsilon;
     double n;                    /* values per channel */
-    size_t piece;                /* vectors of a line of a piece */
-    int rows;                    /* rows of a piece */
-    int together;                /* parts that are worked through side by side */
     int x, x2, y, dy, dx, dx2;   /* values of the program */
     float *mean, *scale, *shift; /* [parts][16] */
     float *to;                   /* [parts][3][16]: dx = a·g + b·(x − mean) + c */

@@ -13,52 +13,62 @@
             PASS(part_, (run)->width - part_);                                                     \
     } while (0)
 
-/* Four sums side by side hide the latency of the additions. */
-LANES_INLINE void sum_part(const ls_run *run, int n, const float *x, float *sum)
+LANES_INLINE vec sum_few(const float *x, size_t step, size_t count, int n)
 {
-    const size_t count = run->count, step = run->step;
-    vec s[4] = {{0}};
-    for (size_t r = 0; r < run->rows; r++, x += run->row) {
-        size_t i = 0;
-        for (; i + 4 <= count; i += 4)
-            for (size_t k = 0; k < 4; k++)
-                s[k] += vec_load_part(x + (i + k) * step, n);
-        for (; i < count; i++)
-            s[0] += vec_load_part(x + i * step, n);
-    }
-    vec_store_part(sum, vec_load_part(sum, n) + ((s[0] + s[1]) + (s[2] + s[3])), n);
+    vec s = {0};
+    LANES_UNROLL
+    for (size_t k = 0; k < count; k++)
+        s += vec_load_part(x + k * step, n);
+    return s;
 }
 
-static void norm_sum(const ls_run *run, const float *x, float *sum)
+LANES_INLINE void sum_part(const ls_run *run, int n, const float *x, double *sum)
+{
+    const size_t count = run->count, step = run->step;
+    vec_wide s = {{0}, {0}};
+    for (size_t r = 0; r < run->rows; r++, x += run->row) {
+        size_t i = 0;
+        for (; i + LANES_FEW <= count; i += LANES_FEW)
+            vec_wide_add(&s, sum_few(x + i * step, step, LANES_FEW, n));
+        vec_wide_add(&s, sum_few(x + i * step, step, count - i, n));
+    }
+    vec_wide_store_part(sum, &s, n);
+}
+
+static void norm_sum(const ls_run *run, const float *x, double *sum)
 {
 #define PASS(at, n) sum_part(run, n, x + (at), sum + (at))
     FOR_EACH_PART(run, PASS);
 #undef PASS
 }
 
-LANES_INLINE vec square_at(const float *x, vec mean, int n)
+LANES_INLINE vec squares_few(const float *x, size_t step, size_t count, vec mean, int n)
 {
-    vec d = vec_load_part(x, n) - mean;
-    return d * d;
+    vec s = {0};
+    LANES_UNROLL
+    for (size_t k = 0; k < count; k++) {
+        vec d = vec_load_part(x + k * step, n) - mean;
+        s += d * d;
+    }
+    return s;
 }
 
 LANES_INLINE void squares_part(const ls_run *run, int n, const float *x, const float *mean,
-                               float *sum)
+                               double *sum)
 {
     const size_t count = run->count, step = run->step;
-    vec s[4] = {{0}}, m = vec_load_part(mean, n);
+    vec m = vec_load_part(mean, n);
+    vec_wide s = {{0}, {0}};
     for (size_t r = 0; r < run->rows; r++, x += run->row) {
         size_t i = 0;
-        for (; i + 4 <= count; i += 4)
-            for (size_t k = 0; k < 4; k++)
-                s[k] += square_at(x + (i + k) * step, m, n);
-        for (; i < count; i++)
-            s[0] += square_at(x + i * step, m, n);
+        for (; i + LANES_FEW <= count; i += LANES_FEW)
+            vec_wide_add(&s, squares_few(x + i * step, step, LANES_FEW, m, n));
+        vec_wide_add(&s, squares_few(x + i * step, step, count - i, m, n));
     }
-    vec_store_part(sum, vec_load_part(sum, n) + ((s[0] + s[1]) + (s[2] + s[3])), n);
+    vec_wide_store_part(sum, &s, n);
 }
 
-static void norm_squares(const ls_run *run, const float *x, const float *mean, float *sum)
+static void norm_squares(const ls_run *run, const float *x, const float *mean, double *sum)
 {
 #define PASS(at, n) squares_part(run, n, x + (at), mean + (at), sum + (at))
     FOR_EACH_PART(run, PASS);
@@ -139,29 +149,44 @@ LANES_INLINE void norm_sum_at(const norm_vecs *v, ls_norm_mask mask, size_t i, s
         vec_store_part(dx2 + i, g, n);
 }
 
+typedef struct norm_streams {
+    const float *x, *y, *dy;
+    float *dx2;
+} norm_streams;
+
+/* Some vectors from `i` on: their sums in float, added to those in double. */
+LANES_INLINE void norm_sums_few(const norm_vecs *v, ls_norm_mask mask, const norm_streams *m,
+                                size_t i, size_t step, size_t count, int n, vec_wide *sum_g,
+                                vec_wide *sum_gx)
+{
+    vec g = {0}, gx = {0};
+    LANES_UNROLL
+    for (size_t k = 0; k < count; k++)
+        norm_sum_at(v, mask, i + k * step, AHEAD * step, n, m->x, m->y, m->dy, m->dx2, &g, &gx);
+    vec_wide_add(sum_g, g);
+    vec_wide_add(sum_gx, gx);
+}
+
 LANES_INLINE void norm_sums_part(const ls_run *run, int at, int n, const ls_norm *norm,
                                  ls_norm_mask mask, const float *x, const float *y, const float *dy,
-                                 float *dx2, float *sum)
+                                 float *dx2, double *sum)
 {
     const norm_vecs v = norm_load(norm, at, n);
-    const size_t ahead = AHEAD * run->step;
-    vec s[2] = {{0}}, t[2] = {{0}};
+    const norm_streams m = {x, y, dy, dx2};
+    const size_t step = run->step;
+    vec_wide g = {{0}, {0}}, gx = {{0}, {0}};
     for (size_t r = 0; r < run->rows; r++) {
-        size_t i = r * run->row + (size_t)at;
-        size_t end = i + run->count * run->step;
-        for (; i + run->step < end; i += 2 * run->step)
-            for (size_t k = 0; k < 2; k++)
-                norm_sum_at(&v, mask, i + k * run->step, ahead, n, x, y, dy, dx2, &s[k], &t[k]);
-        if (i < end)
-            norm_sum_at(&v, mask, i, ahead, n, x, y, dy, dx2, &s[0], &t[0]);
+        size_t i = r * run->row + (size_t)at, left = run->count;
+        for (; left >= LANES_FEW; left -= LANES_FEW, i += LANES_FEW * step)
+            norm_sums_few(&v, mask, &m, i, step, LANES_FEW, n, &g, &gx);
+        norm_sums_few(&v, mask, &m, i, step, left, n, &g, &gx);
     }
-    float *sum_g = sum + at, *sum_gx = sum + LS_RUN_LANES + at;
-    vec_store_part(sum_g, vec_load_part(sum_g, n) + (s[0] + s[1]), n);
-    vec_store_part(sum_gx, vec_load_part(sum_gx, n) + (t[0] + t[1]), n);
+    vec_wide_store_part(sum + at, &g, n);
+    vec_wide_store_part(sum + LS_RUN_LANES + at, &gx, n);
 }
 
 static void norm_sums(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
-                      const float *y, const float *dy, float *dx2, float *sum)
+                      const float *y, const float *dy, float *dx2, double *sum)
 {
 #define PASS(at, n)                                                                                \
     do {                                                                                           \

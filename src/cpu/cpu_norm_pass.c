@@ -6,9 +6,9 @@
  * few numbers per channel is kept: the relu's sign is computed again from x by the formula that y
  * was computed by, or, behind an addition, is read from y.
  *
- * Planes are cut, or those of neighbouring rows put together, into pieces that fit the L1 cache.
- * The variance of a piece is taken around its own mean; pieces are put together in double, in
- * order of rows (Chan, Golub and LeVeque). */
+ * Sums are made in double, out of a few floats at a time. The variance of a piece (cpu_pieces.h) is
+ * taken around its own mean; pieces are put together in order of rows (Chan, Golub and LeVeque).
+ */
 #include "cpu/cpu_norm.h"
 
 #include <math.h>
@@ -17,65 +17,6 @@
 #define LANES LS_RUN_LANES
 
 typedef ls_norm_state norm_state;
-
-/* The part of a plane that is being worked on; x, y, … start `at` floats into their memory. */
-typedef struct norm_piece {
-    int part;
-    size_t at;
-    ls_run run, tail; /* tail.count: 1 when there is one */
-    size_t tail_at;
-    double before; /* values of the channel seen already */
-    int padded;    /* lanes beyond the last row */
-} norm_piece;
-
-typedef void (*norm_visit)(norm_state *s, const norm_piece *piece);
-
-static norm_piece piece_of(const norm_state *s, int row, size_t first, int part)
-{
-    const ls_planes *p = &s->planes;
-    int rows = p->rows - row < s->rows ? p->rows - row : s->rows;
-    size_t left = p->count - first, count = left < s->piece ? left : s->piece;
-    int last = p->lanes ? row == p->rows - 1 : part == p->parts - 1;
-    norm_piece piece = {.part = part};
-    piece.at = (size_t)row * p->row + (size_t)part * p->part + first * p->step;
-    piece.run = (ls_run){.rows = (size_t)rows,
-                         .row = p->row,
-                         .count = count,
-                         .step = p->step,
-                         .width = last ? p->last_width : p->width};
-    piece.padded = p->lanes && piece.run.width < LANES;
-    if (p->tail && first + count == p->count) {
-        piece.tail = (ls_run){
-            .rows = (size_t)rows, .row = p->row, .count = 1, .step = p->step, .width = p->tail};
-        piece.tail_at = piece.at + count * p->step;
-    }
-    return piece;
-}
-
-static double values_of(const norm_state *s, const norm_piece *piece)
-{
-    double n = (double)piece->run.count;
-    if (s->planes.channels == 1)
-        n = n * piece->run.width + piece->tail.width;
-    return n * (double)piece->run.rows;
-}
-
-/* Every piece of the parts from `part` to before `end`, rows in order. */
-static void walk(norm_state *s, int part, int end, norm_visit visit)
-{
-    const ls_planes *p = &s->planes;
-    double before = 0;
-    for (int row = 0; row < p->rows; row += s->rows)
-        for (size_t first = 0; first == 0 || first < p->count; first += s->piece) {
-            norm_piece piece = {0};
-            for (int i = part; i < end; i++) {
-                piece = piece_of(s, row, first, i);
-                piece.before = before;
-                visit(s, &piece);
-            }
-            before += values_of(s, &piece);
-        }
-}
 
 static float *at(const norm_state *s, int value, size_t offset)
 {
@@ -89,11 +30,11 @@ static ls_norm norm_of(const norm_state *s, int part)
     return (ls_norm){s->mean + i, s->scale + i, s->shift + i};
 }
 
-static double sum_lanes(const float *lane)
+static double sum_lanes(const double *lane)
 {
     double sum = 0;
     for (int l = 0; l < LANES; l++)
-        sum += (double)lane[l];
+        sum += lane[l];
     return sum;
 }
 
@@ -101,43 +42,45 @@ static double sum_lanes(const float *lane)
 
 /* Adds a piece of `n` values with its mean and squares to what `before` values have given. */
 static void put_together(double *mean, double *squares, double before, double n, int lanes,
-                         const double *piece_mean, const float *piece_squares)
+                         const double *piece_mean, const double *piece_squares)
 {
     double share = n / (before + n), weight = before * share;
     for (int l = 0; l < lanes; l++) {
         double delta = piece_mean[l] - mean[l];
         mean[l] += delta * share;
-        squares[l] += (double)piece_squares[l] + delta * delta * weight;
+        squares[l] += piece_squares[l] + delta * delta * weight;
     }
 }
 
-static void visit_stats(norm_state *s, const norm_piece *piece)
+static void visit_stats(void *self, const ls_piece *piece)
 {
+    norm_state *s = self;
     const ls_cpu_kernels *k = s->kernels;
     const float *x = at(s, s->x, piece->at), *tail = at(s, s->x, piece->tail_at);
-    const int alone = s->planes.channels == 1;
-    double n = values_of(s, piece), mean[LANES];
-    float sum[LANES] = {0}, center[LANES], squares[LANES] = {0};
+    const int alone = s->pieces.planes.channels == 1;
+    double n = piece->values, mean[LANES], sum[LANES] = {0}, squares[LANES] = {0};
+    float center[LANES];
     size_t first = (size_t)piece->part * LANES;
     k->sum(&piece->run, x, sum);
     if (piece->tail.count)
         k->sum(&piece->tail, tail, sum);
     double all = alone ? sum_lanes(sum) / n : 0;
     for (int l = 0; l < LANES; l++) {
-        mean[l] = alone ? all : (double)sum[l] / n;
+        mean[l] = alone ? all : sum[l] / n;
         center[l] = (float)mean[l];
     }
     k->squares(&piece->run, x, center, squares);
     if (piece->tail.count)
         k->squares(&piece->tail, tail, center, squares);
     if (alone)
-        squares[0] = (float)sum_lanes(squares);
+        squares[0] = sum_lanes(squares);
     put_together(s->first + first, s->second + first, piece->before, n, alone ? 1 : LANES, mean,
                  squares);
 }
 
-static void visit_normalise(norm_state *s, const norm_piece *piece)
+static void visit_normalise(void *self, const ls_piece *piece)
 {
+    norm_state *s = self;
     ls_norm norm = norm_of(s, piece->part);
     ls_run run = piece->run;
     if (piece->padded)
@@ -163,16 +106,10 @@ static void contribute(const norm_state *s, int c, double mean, double variance,
     *v = (add ? *v : 0.0f) + (float)(rows * unbiased);
 }
 
-static int channel_of(const norm_state *s, int part, int lane)
-{
-    int c = s->planes.channels == 1 ? part : part * s->planes.channels + lane;
-    return lane < s->planes.channels && c < s->channels ? c : -1;
-}
-
 /* All lanes say what the first says, where a part is one channel. */
 static void spread(const norm_state *s, float *lane)
 {
-    if (s->planes.channels == 1)
+    if (s->pieces.planes.channels == 1)
         for (int l = 1; l < LANES; l++)
             lane[l] = lane[0];
 }
@@ -184,7 +121,7 @@ static void settle_forward(norm_state *s, int part, unsigned flags)
     size_t first = (size_t)part * LANES;
     for (int l = 0; l < LANES; l++) {
         size_t i = first + (size_t)l;
-        int c = channel_of(s, part, l);
+        int c = ls_pieces_channel(&s->pieces, s->channels, part, l);
         s->mean[i] = s->scale[i] = s->shift[i] = 0;
         if (c < 0)
             continue;
@@ -212,15 +149,16 @@ static void clear_sums(norm_state *s, int part, int end)
     memset(s->second + first, 0, bytes);
 }
 
-static void forward_parts(norm_state *s, int part, int end, unsigned flags)
+static void forward_parts(void *self, int part, int end, unsigned flags)
 {
+    norm_state *s = self;
     if (!(flags & LS_RUN_EVALUATE)) {
         clear_sums(s, part, end);
-        walk(s, part, end, visit_stats);
+        ls_pieces_walk(&s->pieces, part, end, s, visit_stats);
     }
     for (int i = part; i < end; i++)
         settle_forward(s, i, flags);
-    walk(s, part, end, visit_normalise);
+    ls_pieces_walk(&s->pieces, part, end, s, visit_normalise);
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -235,11 +173,13 @@ static void clear_plane(float *plane, const ls_run *run)
     memset(plane, 0, run->count * run->step * sizeof(float));
 }
 
-static void visit_sums(norm_state *s, const norm_piece *piece)
+static void visit_sums(void *self, const ls_piece *piece)
 {
+    norm_state *s = self;
     ls_norm norm = norm_of(s, piece->part);
     int with_dx2 = s->fuse_add && s->needs_dx;
-    float sum[2 * LANES] = {0}, *dx2 = with_dx2 ? at(s, s->dx2, piece->at) : NULL;
+    double sum[2 * LANES] = {0};
+    float *dx2 = with_dx2 ? at(s, s->dx2, piece->at) : NULL;
     size_t o = piece->at, first = (size_t)piece->part * LANES;
     if (dx2 && piece->padded)
         clear_plane(dx2, &piece->run);
@@ -251,14 +191,15 @@ static void visit_sums(norm_state *s, const norm_piece *piece)
                               at(s, s->dy, o), with_dx2 ? at(s, s->dx2, o) : NULL, sum);
     }
     for (int l = 0; l < LANES; l++) {
-        s->first[first + (size_t)l] += (double)sum[l];
-        s->second[first + (size_t)l] += (double)sum[LANES + l];
+        s->first[first + (size_t)l] += sum[l];
+        s->second[first + (size_t)l] += sum[LANES + l];
     }
 }
 
 /* With an addition, dx2 is dy behind the mask. */
-static void visit_dx(norm_state *s, const norm_piece *piece)
+static void visit_dx(void *self, const ls_piece *piece)
 {
+    norm_state *s = self;
     ls_norm norm = norm_of(s, piece->part);
     ls_norm_mask mask = s->fuse_add ? LS_NORM_ALL : mask_of(s);
     int dy = s->fuse_add ? s->dx2 : s->dy;
@@ -282,14 +223,14 @@ static void settle_backward(norm_state *s, int part, unsigned flags)
     size_t first = (size_t)part * LANES;
     float *to = s->to + (size_t)part * 3 * LANES;
     int add = (flags & LS_RUN_ACCUMULATE) != 0;
-    if (s->planes.channels == 1)
+    if (s->pieces.planes.channels == 1)
         for (int l = 1; l < LANES; l++) {
             s->first[first] += s->first[first + (size_t)l];
             s->second[first] += s->second[first + (size_t)l];
         }
     for (int l = 0; l < LANES; l++) {
         size_t i = first + (size_t)l;
-        int c = channel_of(s, part, l);
+        int c = ls_pieces_channel(&s->pieces, s->channels, part, l);
         to[l] = to[LANES + l] = to[2 * LANES + l] = 0;
         if (c < 0)
             continue;
@@ -305,38 +246,23 @@ static void settle_backward(norm_state *s, int part, unsigned flags)
         spread(s, to + k * LANES);
 }
 
-static void backward_parts(norm_state *s, int part, int end, unsigned flags)
+static void backward_parts(void *self, int part, int end, unsigned flags)
 {
+    norm_state *s = self;
     clear_sums(s, part, end);
-    walk(s, part, end, visit_sums);
+    ls_pieces_walk(&s->pieces, part, end, s, visit_sums);
     for (int i = part; i < end; i++)
         settle_backward(s, i, flags);
     if (s->needs_dx)
-        walk(s, part, end, visit_dx);
-}
-
-/* ---- the parts ------------------------------------------------------------------------------ */
-
-/* Parts are independent of each other, so that results do not depend on the team. */
-static void for_parts(norm_state *s, unsigned flags, void (*run)(norm_state *, int, int, unsigned))
-{
-    int parts = s->planes.parts, team = s->op->device->threads, step = s->together;
-    if (team <= 1) { /* without a parallel region, whose team libgomp would allocate */
-        for (int part = 0; part < parts; part += step)
-            run(s, part, part + step < parts ? part + step : parts, flags);
-        return;
-    }
-#pragma omp parallel for num_threads(team) schedule(static)
-    for (int part = 0; part < parts; part += step)
-        run(s, part, part + step < parts ? part + step : parts, flags);
+        ls_pieces_walk(&s->pieces, part, end, s, visit_dx);
 }
 
 void ls_norm_run_forward(norm_state *s, unsigned flags)
 {
-    for_parts(s, flags, forward_parts);
+    ls_pieces_share(&s->pieces, s, flags, forward_parts);
 }
 
 void ls_norm_run_backward(norm_state *s, unsigned flags)
 {
-    for_parts(s, flags, backward_parts);
+    ls_pieces_share(&s->pieces, s, flags, backward_parts);
 }

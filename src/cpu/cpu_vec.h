@@ -43,4 +43,13 @@ LANES_INLINE vec vec_where_positive(vec sign, vec v)
 #endif
 }
 
+/* sum[i] += lane i of w, for the first `n` lanes. */
+LANES_INLINE void vec_wide_store_part(double *sum, const vec_wide *w, int n)
+{
+    double lane[LANES_VEC];
+    memcpy(lane, w, sizeof lane);
+    for (int i = 0; i < n; i++)
+        sum[i] += lane[i];
+}
+
 #endif

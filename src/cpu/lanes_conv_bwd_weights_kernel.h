@@ -76,25 +76,30 @@ static void lanes_conv_correlate(const ls_lanes_conv *c, const float *x, ls_lane
     }
 }
 
+LANES_INLINE vec lanes_sum_few(const float *p, int n)
+{
+    vec sum = {0};
+    LANES_UNROLL
+    for (int k = 0; k < n; k++)
+        sum += vec_load(p + k * 16);
+    return sum;
+}
+
 /* The sum of one channel, one part of the lanes. */
 LANES_INLINE vec lanes_bias_sum(const ls_lanes_conv *c, const float *d, ls_lanes_grad g, int groups,
                                 int rows)
 {
-    vec sum[4] = {{0}, {0}, {0}, {0}}; /* chains side by side, for the adds' latency */
+    vec_wide sum = {{0}, {0}};
     for (int i = 0; i < groups; i++) {
         for (int y = 0; y < rows; y++) {
             const float *p = d + i * g.group + y * g.row;
-            int t = 0;
-            for (; t + 4 <= c->ow; t += 4, p += 64) {
-                LANES_UNROLL
-                for (int k = 0; k < 4; k++)
-                    sum[k] += vec_load(p + k * 16);
-            }
-            for (; t < c->ow; t++, p += 16)
-                sum[0] += vec_load(p);
+            int left = c->ow;
+            for (; left >= LANES_FEW; left -= LANES_FEW, p += LANES_FEW * 16)
+                vec_wide_add(&sum, lanes_sum_few(p, LANES_FEW));
+            vec_wide_add(&sum, lanes_sum_few(p, left));
         }
     }
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return vec_narrow(&sum);
 }
 
 static void lanes_conv_bias(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int n, int y0,

@@ -71,6 +71,45 @@ LANES_INLINE vec vec_select(ivec mask, vec a, vec b)
     return (vec)(((ivec)a & mask) | ((ivec)b & ~mask));
 }
 
+/* A vector of doubles, in two registers: what long sums are made in. */
+typedef double vec_doubles __attribute__((vector_size(LANES_VEC * 4)));
+typedef float vec_half __attribute__((vector_size(LANES_VEC * 2)));
+typedef struct vec_wide {
+    vec_doubles low, high;
+} vec_wide;
+
+LANES_INLINE void vec_wide_add(vec_wide *w, vec v)
+{
+#if LANES_VEC == 16
+    vec_half low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+    vec_half high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif LANES_VEC == 8
+    vec_half low = __builtin_shufflevector(v, v, 0, 1, 2, 3);
+    vec_half high = __builtin_shufflevector(v, v, 4, 5, 6, 7);
+#else
+    vec_half low = __builtin_shufflevector(v, v, 0, 1), high = __builtin_shufflevector(v, v, 2, 3);
+#endif
+    w->low += __builtin_convertvector(low, vec_doubles);
+    w->high += __builtin_convertvector(high, vec_doubles);
+}
+
+LANES_INLINE vec vec_narrow(const vec_wide *w)
+{
+    vec_half low = __builtin_convertvector(w->low, vec_half);
+    vec_half high = __builtin_convertvector(w->high, vec_half);
+#if LANES_VEC == 16
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif LANES_VEC == 8
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3);
+#endif
+}
+
+/* Numbers that are added up in float before their sum goes to a vec_wide: its conversions then
+ * cost little, and the sum is as good. */
+#define LANES_FEW 8
+
 #if defined(__AVX512F__)
 
 /* max(v, 0); NaN stays NaN. */

@@ -126,8 +126,11 @@ typedef struct span {
 
 static int fail_entry(const file *f, const cJSON *entry, const char *text)
 {
-    return ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path, entry->string,
-                   text);
+    int status = ls_fail(f->err, LS_EDATA, "%s: offset 8: tensor \"%.80s\": %s", f->path,
+                         entry->string, text);
+    if (f->err)
+        ls_json_tidy(f->err->text); /* a name may hold anything, and may be cut */
+    return status;
 }
 
 /* A number that is a whole one and no larger than `max`. */

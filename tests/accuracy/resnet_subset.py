@@ -158,8 +158,10 @@ def train_torch(args):
 # ---- the runs --------------------------------------------------------------------------------
 
 def run(command, **options):
-    """Run a command; return its standard output and its peak memory in MB."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
+    """Run a command; return its standard output and its peak memory in MB. Idle OpenMP threads
+    sleep in both programs: spinning ones slow whoever shares the machine."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
+                               env={"OMP_WAIT_POLICY": "passive", **os.environ}, **options)
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -189,12 +191,10 @@ def run_ours(args, folder, seed):
 
 def run_torch(args, folder, seed):
     """Train with PyTorch in a process of its own, in the form that is fast on CPUs."""
-    settings = {"OMP_WAIT_POLICY": "passive"}
     words = {"--data": folder, "--seeds": seed, "--epochs": args.epochs, "--batch": args.batch,
              "--threads": args.threads, "--lr": args.lr, "--init": args.init}
     output, peak = run([sys.executable, __file__, "--torch-alone",
-                        *(str(word) for pair in words.items() for word in pair)],
-                       env={**settings, **os.environ})
+                        *(str(word) for pair in words.items() for word in pair)])
     return {**json.loads(output), "peak_mb": peak}
 
 

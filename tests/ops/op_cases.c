@@ -133,6 +133,28 @@ op_chain op_make_conv(uint64_t seed)
     return chain;
 }
 
+/* What suits Winograd's algorithm, which takes many rows in parts: 32, 32 and 6 of these. Every
+ * fourth case is 16 → 32 channels on 8 × 8 with a bias. */
+op_chain op_make_winograd(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = {LS_F32, 70, 16, 8, 8, NULL, 0};
+    ls_conv2d v = {.out = 32, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .ph = 1, .pw = 1, .bias = 1};
+    if (seed % 4) {
+        x.c = 16 * op_draw(&d, 1, 3);
+        x.h = op_draw(&d, 5, 11);
+        x.w = op_draw(&d, 5, 11);
+        v.out = 16 * op_draw(&d, 1, 3);
+        v.ph = op_flip(&d);
+        v.pw = op_flip(&d);
+        v.bias = op_flip(&d);
+    }
+    op_add_plain(&chain, LS_OP_CONV2D, &x);
+    chain.op[0].u.conv2d = v;
+    return chain;
+}
+
 op_chain op_make_dense(uint64_t seed)
 {
     op_draws d;

@@ -42,6 +42,15 @@ static int open_lanes(ls_device **out, const ls_device_request *request, ls_erro
 }
 #endif
 
+#ifdef LOCKSTEP_OPS_CUDA
+#include "cuda_ops/cuda_backend.h"
+
+static int open_cuda(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    return test_cuda_backend()->open(out, request, err);
+}
+#endif
+
 /* What the CPU back end must have. THE SWITCH: to be OP_EVERYTHING once it has all kinds. */
 #define CPU_MANDATORY OP_EVERYTHING
 
@@ -50,6 +59,9 @@ const op_device op_devices[] = {
 #ifdef LOCKSTEP_WITH_CPU
     {"cpu", CPU_MANDATORY, open_auto}, {"cpu/dnnl", CPU_MANDATORY, open_dnnl},
     {"cpu/lanes", 0, open_lanes}, /* lanes alone: a family of kernels, not a whole back end */
+#endif
+#ifdef LOCKSTEP_OPS_CUDA
+    {"cuda", OP_EVERYTHING, open_cuda},
 #endif
 };
 

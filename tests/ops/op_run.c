@@ -26,6 +26,7 @@ struct op_run {
     float *running[OP_CHAIN], *contribution[OP_CHAIN]; /* contribution: the twin's */
     float *stats;
     uint8_t *labels, *labels_out;
+    uint32_t *rows; /* a copy of the inputs' rows; NULL: the device reads the host's */
     void *saved[OP_CHAIN + 1], *scratch[OP_CHAIN + 1];
     ls_step_args args;
 };
@@ -227,6 +228,10 @@ static void create_memory(op_run *run)
     if (run->x2 && run->chain.training)
         run->dx2 = memory(run, second(run).bytes);
     run->stats = run->twin ? run->twin->stats : memory(run, 2 * sizeof(float));
+    ls_device_info info;
+    run->device->ops->describe(run->device, &info);
+    if (!(info.flags & LS_DEVICE_HOST_MEMORY))
+        run->rows = memory(run, (size_t)run->x0.rows * sizeof *run->rows);
     for (int i = 0; i < run->count; i++)
         create_op_memory(run, i);
 }
@@ -323,6 +328,7 @@ void op_run_close(op_run *run)
     release(run, run->dx2);
     release(run, run->labels);
     release(run, run->labels_out);
+    release(run, run->rows);
     free(run);
 }
 
@@ -355,7 +361,9 @@ static void load(op_run *run, const op_inputs *in, int first)
     }
     if (run->x2)
         upload(run, run->x2, in->x2 + from * in->x2_row, second(run).bytes);
-    run->args.rows = in->rows + first;
+    run->args.rows = run->rows ? run->rows : in->rows + first;
+    if (run->rows)
+        upload(run, run->rows, in->rows + first, rows * sizeof *run->rows);
     run->args.seed = in->seed;
     run->args.epoch = in->epoch;
     for (int i = 0; i < run->count; i++) {

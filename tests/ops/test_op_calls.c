@@ -88,6 +88,7 @@ static void blocks_of_twins_add_up_to_the_whole(void **state)
 {
     expect_blocks_add_up(*state, op_make_any, 11000, CASES);
     expect_blocks_add_up(*state, op_make_rowwise, 11300, 120);
+    expect_blocks_add_up(*state, op_make_winograd, 11500, 8); /* 23 and 47 rows */
 }
 
 static void add_items(op_result *sum, const op_result *part)

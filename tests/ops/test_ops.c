@@ -18,6 +18,11 @@ static void conv2d_matches_double_sums(void **state)
     op_all_agree(state, op_make_conv, 1000, CASES);
 }
 
+static void conv2d_of_many_rows_matches_double_sums(void **state)
+{
+    op_all_agree(state, op_make_winograd, 1200, 12);
+}
+
 static void dense_matches_double_sums(void **state)
 {
     op_all_agree(state, op_make_dense, 2000, CASES);
@@ -158,6 +163,7 @@ int main(int argc, char **argv)
 {
     static const op_test tests[] = {
         OP_TEST(conv2d_matches_double_sums),
+        OP_TEST(conv2d_of_many_rows_matches_double_sums),
         OP_TEST(dense_matches_double_sums),
         OP_TEST(average_pool_matches_double_sums),
         OP_TEST(max_pool_gives_the_first_of_equals),

@@ -1,0 +1,140 @@
+/* A group of CUDA devices: made, joined, left, aborted. */
+#include "cuda/cuda_comm_group.h"
+
+/* How long a rank that leaves an aborted group waits for NCCL to let go. */
+#define LEAVE_NS 10000000000u
+
+int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
+{
+    *out = NULL;
+    if (desc->ranks < 1 || desc->shards < 1 || desc->floats % 16 != 0)
+        return ls_cuda_error(err, LS_EINVAL, "a group of %d ranks, %d shards and %zu floats",
+                             desc->ranks, desc->shards, desc->floats);
+    ls_cuda_group *group = ls_cuda_host_alloc(desc->host, sizeof *group);
+    if (!group)
+        return ls_cuda_error(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
+    group->base.type = desc->type;
+    group->base.ranks = desc->ranks;
+    group->desc = *desc;
+    atomic_store(&group->timeout_ns, desc->timeout_ns);
+    group->rank = ls_cuda_host_alloc(desc->host, (size_t)desc->ranks * sizeof *group->rank);
+    int status = group->rank ? LS_OK
+                             : ls_cuda_error(err, LS_ENOMEM,
+                                             "out of memory for a group of %d ranks", desc->ranks);
+    if (status == LS_OK)
+        status = ls_cuda_meet_init(&group->meet, desc->host, desc->ranks, desc->spins, err);
+    if (status == LS_OK && desc->type != &ls_cuda_comm_local)
+        status = ls_cuda_links_create(&group->links, &group->meet, desc->ranks, desc->host, err);
+    if (status != LS_OK) {
+        ls_cuda_group_destroy(&group->base);
+        return status;
+    }
+    *out = &group->base;
+    return LS_OK;
+}
+
+void ls_cuda_group_destroy(ls_comm_group *base)
+{
+    ls_cuda_group *group = (ls_cuda_group *)base;
+    if (!group)
+        return;
+    const ls_host *host = group->desc.host;
+    ls_cuda_links_destroy(group->links);
+    ls_cuda_meet_fini(&group->meet);
+    ls_cuda_host_free(host, group->rank);
+    ls_cuda_host_free(host, group);
+}
+
+void ls_cuda_group_set_timeout(ls_comm_group *base, uint64_t timeout_ns)
+{
+    atomic_store(&((ls_cuda_group *)base)->timeout_ns, timeout_ns);
+}
+
+void ls_cuda_group_abort(ls_comm_group *base)
+{
+    ls_cuda_group *group = (ls_cuda_group *)base;
+    ls_cuda_meet_abort(&group->meet);
+    if (group->links)
+        ls_cuda_links_wake(group->links);
+}
+
+int ls_cuda_group_may_read(const ls_comm_group *base, int rank)
+{
+    const ls_cuda_group *group = (const ls_cuda_group *)base;
+    return atomic_load_explicit(&group->rank[rank].reading, memory_order_acquire);
+}
+
+/* ---- joining and leaving -------------------------------------------------------------------- */
+
+static int make_events(ls_cuda_rank *mine, ls_error *err)
+{
+    cudaEvent_t *const event[] = {&mine->ready, &mine->whole};
+    for (int i = 0; i < 2; i++) {
+        cudaError_t e = cudaEventCreateWithFlags(event[i], cudaEventDisableTiming);
+        if (e != cudaSuccess) {
+            *event[i] = NULL;
+            return cuda_fail(err, e, "%s: an event", mine->device->name);
+        }
+    }
+    return LS_OK;
+}
+
+static void free_rank(ls_cuda_rank *mine)
+{
+    cudaEvent_t *const event[] = {&mine->ready, &mine->whole};
+    for (int i = 0; i < 2; i++) {
+        if (*event[i])
+            (void)cudaEventDestroy(*event[i]);
+        *event[i] = NULL;
+    }
+    if (mine->stage)
+        (void)cudaFree(mine->stage);
+    mine->stage = NULL;
+    mine->stage_floats = 0;
+}
+
+int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device,
+                      ls_error *err)
+{
+    ls_cuda_group *group = (ls_cuda_group *)base;
+    *out = NULL;
+    if (device->ops->op_create != ls_cuda_op_create) {
+        ls_device_info info;
+        device->ops->describe(device, &info);
+        return ls_cuda_error(err, LS_EUNSUPPORTED, "allreduce '%s' is for CUDA devices; %s is none",
+                             base->type->name, info.name);
+    }
+    ls_cuda_comm *comm = ls_cuda_host_alloc(group->desc.host, sizeof *comm);
+    if (!comm)
+        return ls_cuda_error(err, LS_ENOMEM, "out of memory for a communicator");
+    comm->base.group = base;
+    comm->base.rank = rank;
+    comm->group = group;
+    comm->mine = &group->rank[rank];
+    comm->mine->device = ls_cuda_device_of(device);
+    comm->mine->ordinal = comm->mine->device->ordinal;
+    int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
+                            comm->mine->device->name);
+    if (status == LS_OK)
+        status = make_events(comm->mine, err);
+    if (status != LS_OK) {
+        ls_cuda_comm_leave(&comm->base);
+        return status;
+    }
+    *out = &comm->base;
+    return LS_OK;
+}
+
+/* Frees nothing that NCCL may still touch: where a merge was cut short, every communicator has to be
+ * aborted first. */
+void ls_cuda_comm_leave(ls_comm *base)
+{
+    ls_cuda_comm *comm = (ls_cuda_comm *)base;
+    if (!comm)
+        return;
+    ls_cuda_group *group = comm->group;
+    if (group->links && ls_cuda_meet_aborted(&group->meet))
+        (void)ls_cuda_links_are_gone(group->links, ls_cuda_deadline_ns(LEAVE_NS));
+    free_rank(comm->mine);
+    ls_cuda_host_free(group->desc.host, comm);
+}

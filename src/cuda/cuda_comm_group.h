@@ -1,0 +1,116 @@
+/* What the communicators of CUDA devices share: a group whose ranks see each other's partial sums,
+ * and the course of a merge. They differ in how a merge is enqueued (ls_cuda_way).
+ *
+ * The course of a merge, for one rank (`compute` is the stream that holds its partial sums):
+ *
+ *     record `ready` on compute; publish the partial sums; MEET
+ *     enqueue: waits for the others' events, sums and copies; record `whole`; compute waits for it
+ *     the host waits for `whole`
+ *     MEET: the commit point
+ *
+ * The host waits for its own GPU before the commit point, because LS_OK is a promise: everybody
+ * holds the whole sum. A group of one rank meets nobody and waits for nothing.
+ *
+ * When a rank fails, it aborts the group and then waits until what it has enqueued has ended, so
+ * that it touches nobody's memory any more (`reading`, the slot `may_read`).
+ */
+#ifndef CUDA_CUDA_COMM_GROUP_H
+#define CUDA_CUDA_COMM_GROUP_H
+
+#include "cuda/cuda_comm_links.h"
+#include "cuda/cuda_comm_meet.h"
+#include "cuda/cuda_comm_table.h"
+#include "cuda/cuda_comm_tree.h"
+#include "cuda/cuda_device.h"
+
+#include <lockstep/communicator.h>
+#include <stdatomic.h>
+
+/* A rank, as the others see it between two meetings. */
+typedef struct ls_cuda_rank {
+    ls_cuda_device *device;
+    int ordinal;
+    ls_partial partials[LS_PARTIALS_MAX];
+    int count;
+    float *total;
+    cudaEvent_t ready; /* its partial sums are complete, its total may be written */
+    cudaEvent_t whole; /* what it has enqueued of the merge is done */
+    float *stage;      /* others' partial sums of its chunk (cuda_comm_ordered.c) */
+    size_t stage_floats;
+    atomic_int reading; /* it, or its GPU, may touch what others have shown */
+    char own_cache_line[64];
+} ls_cuda_rank;
+
+typedef struct ls_cuda_group ls_cuda_group;
+typedef struct ls_cuda_comm ls_cuda_comm;
+
+/* A merge's own numbers. */
+typedef struct ls_cuda_merge {
+    cudaStream_t compute; /* the caller's stream */
+    float *total;
+    ls_comm_times *times;
+} ls_cuda_merge;
+
+/* How a merge is done. */
+typedef struct ls_cuda_way {
+    int links; /* non-zero: over NCCL */
+    /* Between the first meeting and the wait for `whole`, which it records. */
+    int (*enqueue)(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
+} ls_cuda_way;
+
+extern const ls_cuda_way ls_cuda_way_local;   /* one GPU for all: tree order */
+extern const ls_cuda_way ls_cuda_way_ordered; /* a GPU for each: tree order */
+extern const ls_cuda_way ls_cuda_way_nccl;    /* a GPU for each: NCCL's order */
+
+struct ls_cuda_group {
+    ls_comm_group base;
+    ls_comm_group_desc desc;
+    _Atomic uint64_t timeout_ns;
+    ls_cuda_meet meet;
+    ls_cuda_rank *rank;
+    ls_cuda_links *links;
+};
+
+struct ls_cuda_comm {
+    ls_comm base;
+    ls_cuda_group *group;
+    ls_cuda_rank *mine;
+    const ls_cuda_way *way; /* NULL before the first collective call */
+    int tree_is_known;
+    ls_cuda_tree tree; /* of the last merge */
+};
+
+/* ---- for a way ------------------------------------------------------------------------------ */
+
+/* MEET; the time it takes is added to merge->times->wait. */
+int ls_cuda_comm_meet(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
+
+/* The end of a wait that begins now. */
+uint64_t ls_cuda_comm_deadline(const ls_cuda_comm *comm);
+
+/* comm->tree ← the tree over what all ranks show. */
+int ls_cuda_comm_tree(ls_cuda_comm *comm, ls_error *err);
+
+/* The rank's chunk of the arena; chunks start at multiples of 16 floats. */
+void ls_cuda_comm_chunk(const ls_cuda_group *group, int rank, size_t *first, size_t *count);
+
+/* out ← the sum of this rank's own partial sums (zeros when it has none) on the stream. */
+int ls_cuda_comm_fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *err);
+
+/* ---- slots of the table --------------------------------------------------------------------- */
+
+int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
+void ls_cuda_group_destroy(ls_comm_group *group);
+void ls_cuda_group_set_timeout(ls_comm_group *group, uint64_t timeout_ns);
+void ls_cuda_group_abort(ls_comm_group *group);
+int ls_cuda_group_may_read(const ls_comm_group *group, int rank);
+int ls_cuda_comm_join(ls_comm **out, ls_comm_group *group, int rank, ls_device *device,
+                      ls_error *err);
+void ls_cuda_comm_leave(ls_comm *comm);
+int ls_cuda_comm_all_reduce(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
+                            float *total, ls_comm_times *times, ls_error *err);
+/* cuda_comm_check.c */
+int ls_cuda_comm_check(ls_comm *comm, ls_stream *stream, float *scratch, float *total,
+                       ls_error *err);
+
+#endif

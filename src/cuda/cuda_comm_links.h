@@ -1,0 +1,51 @@
+/* The NCCL communicators of a group's ranks, one for each worker's thread, and their watchdog.
+ *
+ *     ls_cuda_links_connect(links, rank, …)                  every rank at the same time
+ *     ls_cuda_links_begin(&nccl, links, rank, err)           then NCCL calls on `nccl`
+ *     ls_cuda_links_end(links, rank, result, …)              their result; waits until they are enqueued
+ *
+ * All communicators are non-blocking, so that no call into NCCL can hang: a rank that waits for
+ * others looks at the deadline and at the meeting place's abort again and again.
+ *
+ * The watchdog, one thread for a group, asks every communicator for asynchronous errors. On the first
+ * one it aborts the meeting place. When that is aborted, by whomever, it aborts *all* communicators:
+ * a kernel of NCCL that waits for a lost peer ends in no other way. Nobody frees memory that NCCL may
+ * touch before ls_cuda_links_are_gone.
+ *
+ * A lock for each rank keeps the worker's calls and the watchdog's apart; it is never held while
+ * waiting.
+ */
+#ifndef CUDA_CUDA_COMM_LINKS_H
+#define CUDA_CUDA_COMM_LINKS_H
+
+#include "cuda/cuda_comm_meet.h"
+
+#include <lockstep/host.h>
+#include <lockstep/status.h>
+#include <nccl.h>
+
+typedef struct ls_cuda_links ls_cuda_links;
+
+/* `meet` outlives the links. Nothing of NCCL is called yet. Errors: LS_ENOMEM, LS_ESYSTEM. */
+int ls_cuda_links_create(ls_cuda_links **out, ls_cuda_meet *meet, int ranks, const ls_host *host,
+                         ls_error *err);
+
+/* Ends the watchdog, which aborts what is left. No rank may be inside a call. NULL is allowed. */
+void ls_cuda_links_destroy(ls_cuda_links *links);
+
+/* Collective; the rank's device is current. Meets twice. Errors: LS_EDEVICE, LS_EUNSUPPORTED (two
+ * ranks on one GPU), LS_ESYSTEM, LS_EABORTED, LS_ETIMEDOUT. */
+int ls_cuda_links_connect(ls_cuda_links *links, int rank, uint64_t deadline_ns, ls_error *err);
+
+/* The rank's communicator, locked until ls_cuda_links_end. Errors: LS_EABORTED. */
+int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *links, int rank, ls_error *err);
+/* Behind a successful begin, always. Errors: LS_EDEVICE, LS_EABORTED, LS_ETIMEDOUT. */
+int ls_cuda_links_end(ls_cuda_links *links, int rank, ncclResult_t result, uint64_t deadline_ns,
+                      ls_error *err);
+
+/* The group is aborted: tells the watchdog so. Any thread. */
+void ls_cuda_links_wake(ls_cuda_links *links);
+/* Waits until every communicator was aborted; zero if the deadline passed first. Any thread. */
+int ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
+
+#endif

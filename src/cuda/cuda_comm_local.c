@@ -1,0 +1,62 @@
+/* Merging for workers that share one GPU: its memory is everybody's, so a rank sums its chunk from
+ * where the others' partial sums are, and puts the sum where they want it.
+ *
+ *     wait for everybody's `ready`
+ *     my total's chunk ← the tree over everybody's partial sums
+ *     that chunk → everybody's total
+ *     record `whole`
+ *
+ * Whose total is complete is known at the commit point: behind it, everybody's `whole` has passed.
+ * So nobody writes to a partial sum or a total again before all that reads or writes it is done.
+ */
+#include "cuda/cuda_comm_group.h"
+
+static int wait_for_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
+{
+    cudaError_t e = cudaSuccess;
+    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
+        if (r != comm->base.rank)
+            e = cudaStreamWaitEvent(stream, comm->group->rank[r].ready, 0);
+    return cuda_check(err, e, "%s: waiting for the others' sums", comm->mine->device->name);
+}
+
+static int sum_own_chunk(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first, size_t count,
+                         ls_error *err)
+{
+    const float *in[LS_K_ARENAS];
+    const ls_cuda_tree *t = &comm->tree;
+    for (int i = 0; i < t->count; i++)
+        in[i] = comm->group->rank[t->leaf[i].rank].partials[t->leaf[i].index].data + first;
+    cudaError_t e =
+        ls_k_add_arenas(merge->total + first, in, t->count, t->order, count, merge->compute);
+    return cuda_check(err, e, "%s: adding up the workers' sums", comm->mine->device->name);
+}
+
+static int hand_out(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first, size_t count,
+                    ls_error *err)
+{
+    cudaError_t e = cudaSuccess;
+    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
+        if (r != comm->base.rank)
+            e = cudaMemcpyAsync(comm->group->rank[r].total + first, merge->total + first,
+                                count * sizeof(float), cudaMemcpyDeviceToDevice, merge->compute);
+    return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
+}
+
+static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+{
+    size_t first, count;
+    ls_cuda_comm_chunk(comm->group, comm->base.rank, &first, &count);
+    int status = ls_cuda_comm_tree(comm, err);
+    if (status == LS_OK)
+        status = wait_for_ready(comm, merge->compute, err);
+    if (status == LS_OK && count > 0)
+        status = sum_own_chunk(comm, merge, first, count, err);
+    if (status == LS_OK && count > 0)
+        status = hand_out(comm, merge, first, count, err);
+    return status ? status
+                  : cuda_check(err, cudaEventRecord(comm->mine->whole, merge->compute),
+                               "%s: recording an event", comm->mine->device->name);
+}
+
+const ls_cuda_way ls_cuda_way_local = {.links = 0, .enqueue = enqueue};

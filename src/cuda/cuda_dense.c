@@ -1,0 +1,108 @@
+/* A dense layer: y = x·wᵀ + bias, with a relu. x is read as it lies, so the weights' inputs are in x's
+ * order: [out][h][w][c] behind a tensor that is channels last. */
+#include "cuda/cuda_product.h"
+
+static size_t inputs_of(const ls_cuda_op *op)
+{
+    const ls_tensor *x = &op->desc.x;
+    return (size_t)x->c * (size_t)x->h * (size_t)x->w;
+}
+
+/* Both factors of forward, where backward finds them again. */
+static int factors(const void **x, const void **w, ls_cuda_op *op, cudaStream_t on, ls_error *err)
+{
+    int status =
+        ls_cuda_factor(x, op, &op->half_x, op->b.x, ls_cuda_elements(&op->desc.x), on, err);
+    return status ? status
+                  : ls_cuda_factor(w, op, &op->half_weights, op->b.param[0], op->op.param_floats[0],
+                                   on, err);
+}
+
+static int dense_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const int bias = op->op.params > 1;
+    const void *x, *w;
+    (void)flags;
+    int status = factors(&x, &w, op, on, err);
+    if (status == LS_OK)
+        status = ls_cuda_product_run(op, LS_PASS_FORWARD, x, w, op->b.y, 0, on, err);
+    if (status || op->plan_fuses || (!bias && !op->desc.fuse_relu))
+        return status;
+    return ls_cuda_done(op,
+                        ls_k_bias(op->b.y, bias ? op->b.param[1] : NULL, op->desc.fuse_relu,
+                                  (size_t)op->op.y.rows, op->op.y.c, on),
+                        err);
+}
+
+static int dense_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const int half = op->device->precision == LS_PRECISION_BF16;
+    const void *x = half ? ls_cuda_at(op, &op->half_x) : op->b.x, *dy;
+    const void *w = half ? ls_cuda_at(op, &op->half_weights) : op->b.param[0];
+    const float *masked;
+    int status = ls_cuda_product_dy(&masked, op, flags, on, err);
+    if (status == LS_OK)
+        status =
+            ls_cuda_factor(&dy, op, &op->half_dy, masked, ls_cuda_elements(&op->op.y), on, err);
+    if (status == LS_OK)
+        status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, op->b.grad[0],
+                                     (flags & LS_RUN_ACCUMULATE) != 0, on, err);
+    if (status || !op->desc.needs_dx)
+        return status;
+    return ls_cuda_product_run(op, LS_PASS_DATA, dy, w, op->b.dx, 0, on, err);
+}
+
+static ls_math_shape math_shape(const ls_cuda_op *op)
+{
+    const int bias = op->desc.u.dense.bias != 0;
+    return (ls_math_shape){
+        .kind = LS_MATH_DENSE,
+        .half = op->device->precision == LS_PRECISION_BF16,
+        .bias = bias,
+        .relu = bias && op->desc.fuse_relu,
+        .rows = op->desc.x.rows,
+        .c = (int)inputs_of(op),
+        .h = 1,
+        .w = 1,
+        .out = op->desc.u.dense.out,
+        .y_h = 1,
+        .y_w = 1,
+        .kh = 1,
+        .kw = 1,
+        .sh = 1,
+        .sw = 1,
+    };
+}
+
+int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    const int outputs = desc->u.dense.out;
+    ls_cuda_op *op;
+    *out = NULL;
+    if (outputs < 1)
+        return ls_cuda_error(err, LS_EINVAL, "dense: %d outputs", outputs);
+    if ((double)outputs * x->c * x->h * x->w > LS_CUDA_MOST_ELEMENTS)
+        return ls_cuda_error(err, LS_EUNSUPPORTED, "dense: the weights are too large");
+    int status = ls_cuda_op_new(&op, device, desc, "dense", err);
+    if (status)
+        return status;
+    op->op.y = ls_cuda_tensor(x->rows, outputs, 1, 1, 1);
+    if (x->layout)
+        ls_cuda_op_param(op, outputs, x->c, x->h * x->w);
+    else
+        ls_cuda_op_param(op, 0, (int)inputs_of(op) * outputs, 1);
+    if (desc->u.dense.bias)
+        ls_cuda_op_param(op, 0, outputs, 1);
+    op->forward = dense_forward;
+    op->backward = dense_backward;
+    status = ls_cuda_op_match_twin(op, err);
+    if (status == LS_OK) {
+        ls_math_shape shape = math_shape(op);
+        ls_cuda_product_reserve(op);
+        status = ls_cuda_product_plans(op, &shape, err);
+    }
+    return ls_cuda_op_finish(out, op, status);
+}

@@ -1,0 +1,239 @@
+/* The device table: open, describe, bind, memory, copies, close. */
+#include "cuda/cuda_device.h"
+#include "cuda/math_lib.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NEEDED_MAJOR = 8 /* compute capability: bf16 and tf32 begin there */ };
+
+/* ---- open and describe ---------------------------------------------------------------------- */
+
+static int read_properties(ls_cuda_device *d, ls_error *err)
+{
+    struct cudaDeviceProp properties;
+    cudaError_t e = cudaGetDeviceProperties(&properties, d->ordinal);
+    if (e == cudaSuccess)
+        e = cudaDriverGetVersion(&d->driver);
+    if (e == cudaSuccess)
+        e = cudaRuntimeGetVersion(&d->runtime);
+    if (e != cudaSuccess)
+        return cuda_fail(err, e, "%s: its properties", d->name);
+    snprintf(d->model, sizeof d->model, "%.*s", (int)sizeof d->model - 1, properties.name);
+    d->major = properties.major;
+    d->minor = properties.minor;
+    d->multiprocessors = properties.multiProcessorCount;
+    d->memory_bytes = properties.totalGlobalMem;
+    if (d->major < NEEDED_MAJOR)
+        return ls_cuda_error(err, LS_EDEVICE,
+                             "%s is a %s of compute capability %d.%d; this back end needs %d.0 or "
+                             "newer",
+                             d->name, d->model, d->major, d->minor, NEEDED_MAJOR);
+    return LS_OK;
+}
+
+static void cuda_describe(const ls_device *device, ls_device_info *out)
+{
+    const ls_cuda_device *d = (const ls_cuda_device *)device;
+    static const char *const precision[] = {"fp32", "tf32", "bf16"};
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "%s", d->name);
+    snprintf(out->model, sizeof out->model, "%s", d->model);
+    snprintf(out->isa, sizeof out->isa, "sm_%d%d %s", d->major, d->minor, precision[d->precision]);
+    ls_math_version(out->library, sizeof out->library);
+    out->memory_bytes = d->memory_bytes;
+    out->threads = 1;
+}
+
+/* ---- bind and close ------------------------------------------------------------------------- */
+
+static int make_fault(ls_cuda_device *d, ls_error *err)
+{
+    void *memory = NULL;
+    cudaError_t e = cudaHostAlloc(&memory, sizeof *d->fault, cudaHostAllocMapped);
+    d->fault = memory;
+    if (e != cudaSuccess)
+        return cuda_fail(err, e, "%s: pinned memory", d->name);
+    memset(d->fault, 0, sizeof *d->fault);
+    return LS_OK;
+}
+
+static int open_math(ls_cuda_device *d, ls_error *err)
+{
+    ls_math_desc desc = {
+        .host = d->host,
+        .device = d->name,
+        .model = d->model,
+        .compute = d->major * 10 + d->minor,
+        .precision = d->precision,
+        .cache_dir = d->cache_dir,
+    };
+    return ls_math_open(&d->math, &desc, err);
+}
+
+/* What close takes down again, whatever part of it came up. */
+static int bring_up(ls_cuda_device *d, ls_error *err)
+{
+    int status = cuda_check(err, cudaSetDevice(d->ordinal), "%s: making it current", d->name);
+    if (status == LS_OK)
+        status = ls_cuda_stream_create(&d->compute, &d->device, 0, err);
+    if (status == LS_OK)
+        status = ls_cuda_stream_create(&d->communication, &d->device, 1, err);
+    if (status == LS_OK)
+        status = ls_cuda_staging_init(d, err);
+    if (status == LS_OK)
+        status = make_fault(d, err);
+    return status == LS_OK ? open_math(d, err) : status;
+}
+
+static int cuda_bind(ls_device *device, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    d->bound = 1;
+    return bring_up(d, err);
+}
+
+static void cuda_close(ls_device *device)
+{
+    if (!device)
+        return;
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    if (d->bound) {
+        ls_cuda_streams_fini(d); /* waits for what is under way */
+        ls_math_close(d->math);
+        ls_cuda_staging_fini(d);
+        if (d->fault)
+            cudaFreeHost(d->fault);
+    }
+    ls_cuda_host_free(d->host, d);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static int cuda_alloc(void **out, ls_device *device, size_t bytes, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    size_t size = bytes > 0 ? bytes : 1;
+    *out = NULL;
+    cudaError_t e = cudaMalloc(out, size);
+    if (e == cudaSuccess) {
+        e = cudaMemsetAsync(*out, 0, size, d->compute->cuda);
+        if (e == cudaSuccess) /* zero for every stream, not for this one alone */
+            e = cudaStreamSynchronize(d->compute->cuda);
+        if (e != cudaSuccess) {
+            cudaFree(*out);
+            *out = NULL;
+        }
+    }
+    return cuda_check(err, e, "%s: no memory for %zu bytes", d->name, bytes);
+}
+
+static void cuda_free(ls_device *device, void *memory)
+{
+    (void)device;
+    if (memory)
+        cudaFree(memory);
+}
+
+static int cuda_copy(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
+                     ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    cudaError_t e = cudaSuccess;
+    if (bytes > 0)
+        e = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, ls_cuda_stream(d, stream));
+    return cuda_check(err, e, "%s: copying %zu bytes", d->name, bytes);
+}
+
+static int cuda_add(ls_device *device, ls_stream *stream, float *dst, const float *a,
+                    const float *b, size_t count, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    return cuda_check(err, ls_k_sum(dst, a, b, count, ls_cuda_stream(d, stream)),
+                      "%s: adding %zu floats", d->name, count);
+}
+
+static int cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
+{
+    return ls_cuda_sync(ls_cuda_device_of(device), stream, err);
+}
+
+/* ---- the tables ----------------------------------------------------------------------------- */
+
+static const ls_device_ops device_ops = {
+    .size = sizeof(ls_device_ops),
+    .describe = cuda_describe,
+    .bind = cuda_bind,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .upload = ls_cuda_upload,
+    .download = ls_cuda_download,
+    .copy = cuda_copy,
+    .add = cuda_add,
+    .sync = cuda_sync,
+    .op_create = ls_cuda_op_create,
+    .stream_create = ls_cuda_stream_create,
+    .stream_destroy = ls_cuda_stream_destroy,
+    .record = ls_cuda_record,
+    .wait = ls_cuda_wait,
+    .record_begin = ls_cuda_record_begin,
+    .record_end = ls_cuda_record_end,
+    .launch = ls_cuda_launch,
+    .recording_destroy = ls_cuda_recording_destroy,
+};
+
+static int check_request(const ls_device_request *request, ls_error *err)
+{
+    ls_backend_info info;
+    if (request->size != sizeof *request || request->index < 0)
+        return ls_cuda_error(err, LS_EINVAL, "cuda: a request for device %d", request->index);
+    if ((int)request->precision < LS_PRECISION_FP32 || request->precision > LS_PRECISION_BF16)
+        return ls_cuda_error(err, LS_EINVAL, "cuda: there is no precision %d",
+                             (int)request->precision);
+    ls_cuda_probe(&info);
+    if (info.devices < 1)
+        return ls_cuda_error(err, LS_EDEVICE, "no cuda device: %s (%s)", info.reason,
+                             info.broken ? "broken" : "absent");
+    if (request->index >= info.devices)
+        return ls_cuda_error(err, LS_EDEVICE, "there is no cuda:%d, only 0 … %d", request->index,
+                             info.devices - 1);
+    return LS_OK;
+}
+
+static int cuda_open(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    *out = NULL;
+    int status = check_request(request, err);
+    if (status)
+        return status;
+    ls_cuda_device *d = ls_cuda_host_alloc(request->host, sizeof *d);
+    if (!d)
+        return ls_cuda_error(err, LS_ENOMEM, "cuda(%d): out of memory", request->index);
+    d->device.ops = &device_ops;
+    d->host = request->host;
+    d->cache_dir = request->cache_dir;
+    d->precision = request->precision;
+    d->ordinal = request->index;
+    snprintf(d->name, sizeof d->name, "cuda(%d)", request->index);
+    status = read_properties(d, err);
+    if (status) {
+        cuda_close(&d->device);
+        return status;
+    }
+    *out = &d->device;
+    return LS_OK;
+}
+
+const ls_backend *ls_cuda_backend(void)
+{
+    static const ls_backend backend = {
+        .abi = LS_PLUGIN_ABI,
+        .size = sizeof(ls_backend),
+        .name = "cuda",
+        .counted = 0,
+        .probe = ls_cuda_probe,
+        .open = cuda_open,
+    };
+    return &backend;
+}

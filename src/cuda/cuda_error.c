@@ -1,0 +1,128 @@
+/* Errors, memory and log: CUDA's errors as the house's, and the loading library's services. */
+#include "cuda/cuda_device.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static int fail_text(ls_error *err, int status, const char *text)
+{
+    return ls_cuda_services()->fail(err, status, text);
+}
+
+int ls_cuda_error(ls_error *err, int status, const char *format, ...)
+{
+    char text[LS_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return fail_text(err, status, text);
+}
+
+int cuda_is_lost(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorExternalDevice:
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorCudartUnloading:
+    case cudaErrorUnknown: return 1;
+    default: return 0;
+    }
+}
+
+/* Calls that only a mistake in this back end can make. */
+static int is_misuse(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorInvalidPitchValue:
+    case cudaErrorInvalidDevicePointer:
+    case cudaErrorInvalidMemcpyDirection:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorInvalidResourceHandle:
+    case cudaErrorLaunchOutOfResources:
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureMerge:
+    case cudaErrorStreamCaptureUnmatched:
+    case cudaErrorStreamCaptureUnjoined:
+    case cudaErrorStreamCaptureIsolation:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorStreamCaptureWrongThread:
+    case cudaErrorIllegalState: return 1;
+    default: return 0;
+    }
+}
+
+static int status_of(cudaError_t error)
+{
+    if (error == cudaErrorMemoryAllocation)
+        return LS_ENOMEM;
+    return is_misuse(error) ? LS_EINTERNAL : LS_EDEVICE;
+}
+
+static int fail_args(ls_error *err, cudaError_t error, const char *what, va_list args)
+{
+    char tried[256], text[LS_ERROR_TEXT];
+    vsnprintf(tried, sizeof tried, what, args);
+    snprintf(text, sizeof text, "%s: %s (%s%s)", tried, cudaGetErrorString(error),
+             cudaGetErrorName(error), cuda_is_lost(error) ? "; the device is lost" : "");
+    (void)cudaGetLastError();
+    return fail_text(err, status_of(error), text);
+}
+
+int cuda_fail(ls_error *err, cudaError_t error, const char *what, ...)
+{
+    va_list args;
+    va_start(args, what);
+    int status = fail_args(err, error, what, args);
+    va_end(args);
+    return status;
+}
+
+int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
+{
+    if (error == cudaSuccess)
+        return LS_OK;
+    va_list args;
+    va_start(args, what);
+    int status = fail_args(err, error, what, args);
+    va_end(args);
+    return status;
+}
+
+/* ---- the host's ----------------------------------------------------------------------------- */
+
+void *ls_cuda_host_alloc(const ls_host *host, size_t bytes)
+{
+    return ls_cuda_services()->alloc(host, bytes);
+}
+
+void ls_cuda_host_free(const ls_host *host, void *memory)
+{
+    ls_cuda_services()->free(host, memory);
+}
+
+void ls_cuda_log(const ls_host *host, ls_log_level level, const char *format, ...)
+{
+    char text[LS_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ls_cuda_services()->log(host, level, text);
+}

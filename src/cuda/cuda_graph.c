@@ -1,0 +1,79 @@
+/* Work that is recorded once and enqueued again as a whole: CUDA graphs. */
+#include "cuda/cuda_device.h"
+
+struct ls_recording {
+    cudaGraphExec_t exec;
+};
+
+int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, const char *what,
+                          ls_error *err)
+{
+    if (!stream->capturing)
+        return LS_OK;
+    return ls_cuda_error(err, LS_EINVAL, "%s: %s while the stream is being recorded", d->name,
+                         what);
+}
+
+/* Other threads may do what they like meanwhile; this one only enqueues. */
+int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    ls_stream *s = ls_cuda_stream_of(d, stream);
+    if (s->capturing)
+        return ls_cuda_error(err, LS_EINVAL, "%s: the stream is being recorded already", d->name);
+    cudaError_t e = cudaStreamBeginCapture(s->cuda, cudaStreamCaptureModeThreadLocal);
+    s->capturing = e == cudaSuccess;
+    return cuda_check(err, e, "%s: recording a stream", d->name);
+}
+
+static int instantiate(ls_recording **out, ls_cuda_device *d, cudaGraph_t graph, ls_error *err)
+{
+    ls_recording *r = ls_cuda_host_alloc(d->host, sizeof *r);
+    if (!r)
+        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for a recording", d->name);
+    cudaError_t e = cudaGraphInstantiate(&r->exec, graph, 0);
+    if (e != cudaSuccess) {
+        ls_cuda_host_free(d->host, r);
+        return cuda_fail(err, e, "%s: making a graph of a recording", d->name);
+    }
+    *out = r;
+    return LS_OK;
+}
+
+int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    ls_stream *s = ls_cuda_stream_of(d, stream);
+    cudaGraph_t graph = NULL;
+    *out = NULL;
+    if (!s->capturing)
+        return ls_cuda_error(err, LS_EINVAL, "%s: the stream is not being recorded", d->name);
+    s->capturing = 0;
+    cudaError_t e = cudaStreamEndCapture(s->cuda, &graph);
+    int status = cuda_check(err, e, "%s: the end of a recording", d->name);
+    if (status == LS_OK)
+        status = instantiate(out, d, graph, err);
+    if (graph)
+        cudaGraphDestroy(graph);
+    return status;
+}
+
+int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording,
+                   const ls_step_args *args, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    const ls_k_args *unused;
+    int status = ls_cuda_args(&unused, d, stream, args, err);
+    if (status)
+        return status;
+    return cuda_check(err, cudaGraphLaunch(recording->exec, ls_cuda_stream(d, stream)),
+                      "%s: enqueuing a recording", d->name);
+}
+
+void ls_cuda_recording_destroy(ls_device *device, ls_recording *recording)
+{
+    if (!recording)
+        return;
+    cudaGraphExecDestroy(recording->exec);
+    ls_cuda_host_free(ls_cuda_device_of(device)->host, recording);
+}

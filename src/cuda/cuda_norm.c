@@ -1,0 +1,118 @@
+/* Batch normalisation, alone, with a relu, or with an addition and a relu behind it. */
+#include "cuda/cuda_op.h"
+
+#include <stdio.h>
+
+static ls_k_norm shape_of(const ls_cuda_op *op)
+{
+    return (ls_k_norm){op->m, op->desc.x.c, op->desc.x.rows, op->desc.u.batchnorm.epsilon,
+                       op->desc.fuse_relu};
+}
+
+/* Mean and 1/√(variance + ε), 2·c floats: kept for backward, or in scratch where that is not to be
+ * disturbed. */
+static float *statistics_of(const ls_cuda_op *op, int evaluate)
+{
+    return ls_cuda_at(op, !evaluate && op->desc.training ? &op->mean : &op->sums);
+}
+
+static int statistics(ls_cuda_op *op, const float *x, const ls_k_norm *shape, unsigned flags,
+                      cudaStream_t on, ls_error *err)
+{
+    const int evaluate = (flags & LS_RUN_EVALUATE) != 0;
+    float *mean = statistics_of(op, evaluate), *inverse = mean + shape->c;
+    float *contribution = op->desc.training ? op->b.contribution : NULL;
+    if (evaluate && !op->b.running)
+        return ls_cuda_error(err, LS_EINVAL, "batchnorm: evaluation without running statistics");
+    if (!evaluate && op->desc.training && !contribution)
+        return ls_cuda_error(err, LS_EINVAL, "batchnorm: no room for the contribution");
+    return ls_cuda_done(op,
+                        evaluate ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
+                                 : ls_k_norm_statistics(mean, inverse, contribution,
+                                                        (flags & LS_RUN_ACCUMULATE) != 0, x,
+                                                        ls_cuda_at(op, &op->partial), shape, on),
+                        err);
+}
+
+static int norm_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const ls_k_norm shape = shape_of(op);
+    const float *x, *x2 = NULL;
+    int status = ls_cuda_take_x(&x, op, on, 1, err);
+    if (status == LS_OK && op->desc.fuse_add)
+        status = ls_cuda_take_x2(&x2, op, on, err);
+    if (status == LS_OK)
+        status = statistics(op, x, &shape, flags, on, err);
+    if (status)
+        return status;
+    const float *mean = statistics_of(op, (flags & LS_RUN_EVALUATE) != 0);
+    return ls_cuda_done(op,
+                        ls_k_norm_apply(op->b.y, x, x2, mean, mean + shape.c, op->b.param[0],
+                                        op->b.param[1], &shape, on),
+                        err);
+}
+
+static int norm_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const ls_k_norm shape = shape_of(op);
+    const float *x, *mean = ls_cuda_at(op, &op->mean), *inverse = mean + shape.c;
+    float *sums = ls_cuda_at(op, &op->sums);
+    int status = ls_cuda_take_x(&x, op, on, 0, err);
+    if (status)
+        return status;
+    cudaError_t e =
+        ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums, (flags & LS_RUN_ACCUMULATE) != 0, x,
+                       op->b.dy, op->b.y, mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
+    if (e == cudaSuccess && op->desc.needs_dx)
+        e = ls_k_norm_dx(ls_cuda_dx(op), op->desc.fuse_add ? ls_cuda_dx2(op) : NULL, x, op->b.dy,
+                         op->b.y, mean, inverse, op->b.param[0], sums, &shape, on);
+    status = ls_cuda_done(op, e, err);
+    if (status || !op->desc.needs_dx)
+        return status;
+    status = ls_cuda_give_dx(op, on, err);
+    return status == LS_OK && op->desc.fuse_add ? ls_cuda_give_dx2(op, on, err) : status;
+}
+
+/* x2 is wanted channels last, as x is. */
+static void reserve(ls_cuda_op *op)
+{
+    const ls_op_desc *d = &op->desc;
+    const size_t bytes = ls_cuda_elements(&d->x) * sizeof(float), c = (size_t)d->x.c;
+    const int back = d->training && d->needs_dx;
+    op->x_turned = ls_cuda_is_plain(&d->x);
+    op->x2_turned = d->fuse_add && ls_cuda_is_plain(&d->x2);
+    if (op->x_turned) {
+        op->x = d->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
+        op->dx = ls_cuda_scratch(op, back ? bytes : 0);
+    }
+    if (op->x2_turned) {
+        op->x2 = ls_cuda_scratch(op, bytes);
+        op->dx2 = ls_cuda_scratch(op, back ? bytes : 0);
+    }
+    op->mean = ls_cuda_saved(op, d->training ? 2 * c * sizeof(float) : 0);
+    op->sums = ls_cuda_scratch(op, 2 * c * sizeof(float));
+    op->partial = ls_cuda_scratch(op, ls_k_partial_floats(op->m, d->x.c) * sizeof(float));
+}
+
+int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    ls_cuda_op *op;
+    if (!(desc->u.batchnorm.epsilon >= 0))
+        return ls_cuda_error(err, LS_EINVAL, "batchnorm: an epsilon of %g; it must not be negative",
+                             (double)desc->u.batchnorm.epsilon);
+    int status = ls_cuda_op_new(&op, device, desc, "batchnorm", err);
+    if (status)
+        return status;
+    for (int i = 0; i < 2; i++)
+        ls_cuda_op_param(op, 0, x->c, 1);
+    op->op.contribution_floats = 2 * (size_t)x->c;
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, 1);
+    reserve(op);
+    op->forward = norm_forward;
+    op->backward = norm_backward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
+}

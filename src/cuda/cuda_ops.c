@@ -1,0 +1,86 @@
+/* From a description to an op: checks that all kinds need, then the kind's creator. */
+#include "cuda/cuda_op.h"
+
+static int is_arena(ls_op_kind kind)
+{
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING;
+}
+
+static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls_error *err)
+{
+    if (t->rows < 1 || t->c < 1 || t->h < 1 || t->w < 1 || t->dtype != dtype)
+        return ls_cuda_error(err, LS_EINVAL, "op_create: %s of %d rows of %d×%d×%d%s", what,
+                             t->rows, t->c, t->h, t->w,
+                             t->dtype == dtype ? "" : ", of another type");
+    if ((double)t->rows * t->c * t->h * t->w > LS_CUDA_MOST_ELEMENTS)
+        return ls_cuda_error(err, LS_EUNSUPPORTED,
+                             "op_create: %s of %d rows of %d×%d×%d is too large", what, t->rows,
+                             t->c, t->h, t->w);
+    if (t->layout && t->layout != &ls_cuda_channels_last)
+        return ls_cuda_error(err, LS_EINVAL, "op_create: %s has a layout of another back end",
+                             what);
+    return LS_OK;
+}
+
+static int has_x2(const ls_op_desc *d)
+{
+    return d->kind == LS_OP_ADD || d->fuse_add;
+}
+
+static int check_x2(const ls_op_desc *d, ls_error *err)
+{
+    const ls_tensor *x = &d->x, *x2 = &d->x2;
+    int status = check_tensor(x2, "a second input", LS_F32, err);
+    if (status)
+        return status;
+    if (x->rows == x2->rows && x->c == x2->c && x->h == x2->h && x->w == x2->w)
+        return LS_OK;
+    return ls_cuda_error(err, LS_EINVAL, "op_create: %d rows of %d×%d×%d plus %d rows of %d×%d×%d",
+                         x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
+}
+
+static int refuse_fusion(const ls_op_desc *d, ls_error *err)
+{
+    int relu = d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE || d->kind == LS_OP_BATCHNORM ||
+               d->kind == LS_OP_ADD;
+    if (d->fuse_pool)
+        return ls_cuda_error(err, LS_EUNSUPPORTED, "pooling is not fused here");
+    if (d->fuse_relu && !relu)
+        return ls_cuda_error(err, LS_EUNSUPPORTED, "relu is not fused into this kind of op");
+    if (d->fuse_add && d->kind != LS_OP_BATCHNORM)
+        return ls_cuda_error(err, LS_EUNSUPPORTED, "adding is not fused into this kind of op");
+    return LS_OK;
+}
+
+static int check_desc(const ls_op_desc *d, ls_error *err)
+{
+    if (d->size != sizeof *d)
+        return ls_cuda_error(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu",
+                             d->size, sizeof *d);
+    int status = refuse_fusion(d, err);
+    if (status || is_arena(d->kind))
+        return status;
+    status = check_tensor(&d->x, "an input", d->kind == LS_OP_GATHER ? LS_U8 : LS_F32, err);
+    return status == LS_OK && has_x2(d) ? check_x2(d, err) : status;
+}
+
+int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    static ls_cuda_create *const creators[] = {
+        [LS_OP_GATHER] = ls_cuda_gather_create,     [LS_OP_CONV2D] = ls_cuda_conv_create,
+        [LS_OP_DENSE] = ls_cuda_dense_create,       [LS_OP_POOL] = ls_cuda_pool_create,
+        [LS_OP_RELU] = ls_cuda_pointwise_create,    [LS_OP_SOFTMAX_XENT] = ls_cuda_loss_create,
+        [LS_OP_SGD] = ls_cuda_update_create,        [LS_OP_EXPORT] = ls_cuda_pointwise_create,
+        [LS_OP_BATCHNORM] = ls_cuda_norm_create,    [LS_OP_ADD] = ls_cuda_pointwise_create,
+        [LS_OP_SIGMOID] = ls_cuda_pointwise_create, [LS_OP_TANH] = ls_cuda_pointwise_create,
+        [LS_OP_DROPOUT] = ls_cuda_pointwise_create, [LS_OP_ADAMW] = ls_cuda_update_create,
+        [LS_OP_RUNNING] = ls_cuda_update_create,
+    };
+    const int kinds = (int)(sizeof creators / sizeof *creators);
+    *out = NULL;
+    if ((int)desc->kind < 1 || (int)desc->kind >= kinds || !creators[desc->kind])
+        return ls_cuda_error(err, LS_EUNSUPPORTED, "the CUDA back end has no op of kind %d",
+                             (int)desc->kind);
+    int status = check_desc(desc, err);
+    return status ? status : creators[desc->kind](out, ls_cuda_device_of(device), desc, err);
+}

@@ -1,0 +1,191 @@
+/* Element by element, in the layout that x has; and LS_OP_EXPORT. */
+#include "cuda/cuda_op.h"
+
+#include <stdio.h>
+
+static size_t count_of(const ls_cuda_op *op)
+{
+    return ls_cuda_elements(&op->desc.x);
+}
+
+/* ---- relu, sigmoid, tanh -------------------------------------------------------------------- */
+
+static ls_k_curve curve_of(const ls_cuda_op *op)
+{
+    return op->desc.kind == LS_OP_TANH ? LS_K_TANH : LS_K_SIGMOID;
+}
+
+static int curve_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    (void)flags;
+    return ls_cuda_done(op,
+                        op->desc.kind == LS_OP_RELU
+                            ? ls_k_relu(op->b.y, op->b.x, op->desc.u.relu.slope, count_of(op), on)
+                            : ls_k_curve_of(op->b.y, op->b.x, curve_of(op), count_of(op), on),
+                        err);
+}
+
+static int curve_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    (void)flags;
+    if (!op->desc.needs_dx)
+        return LS_OK;
+    return ls_cuda_done(
+        op,
+        op->desc.kind == LS_OP_RELU
+            ? ls_k_relu_back(op->b.dx, op->b.dy, op->b.y, op->desc.u.relu.slope, count_of(op), on)
+            : ls_k_curve_back(op->b.dx, op->b.dy, op->b.y, curve_of(op), count_of(op), on),
+        err);
+}
+
+/* ---- add ------------------------------------------------------------------------------------ */
+
+static int add_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const float *x2;
+    (void)flags;
+    int status = ls_cuda_take_x2(&x2, op, on, err);
+    if (status)
+        return status;
+    return ls_cuda_done(op, ls_k_add(op->b.y, op->b.x, x2, op->desc.fuse_relu, count_of(op), on),
+                        err);
+}
+
+static int add_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    (void)flags;
+    if (!op->desc.needs_dx)
+        return LS_OK;
+    int status = ls_cuda_done(op,
+                              ls_k_add_back(op->b.dx, ls_cuda_dx2(op), op->b.dy,
+                                            op->desc.fuse_relu ? op->b.y : NULL, count_of(op), on),
+                              err);
+    return status ? status : ls_cuda_give_dx2(op, on, err);
+}
+
+static void reserve_add(ls_cuda_op *op)
+{
+    const ls_op_desc *d = &op->desc;
+    op->x2_turned = ls_cuda_is_plain(&d->x) != ls_cuda_is_plain(&d->x2);
+    if (!op->x2_turned)
+        return;
+    op->x2 = ls_cuda_scratch(op, ls_cuda_elements(&d->x2) * sizeof(float));
+    op->dx2 = ls_cuda_scratch(
+        op, d->training && d->needs_dx ? ls_cuda_elements(&d->x2) * sizeof(float) : 0);
+}
+
+/* ---- dropout -------------------------------------------------------------------------------- */
+
+static cudaError_t pass_on(void *to, const void *from, size_t bytes, cudaStream_t stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+static int dropout_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const ls_tensor *x = &op->desc.x;
+    ls_k_dropout k = {
+        .number = op->desc.u.dropout.stream,
+        .p = op->desc.u.dropout.p,
+        .rows = x->rows,
+        .c = x->c,
+        .pixels = x->h * x->w,
+        .channels_last = x->layout != NULL,
+    };
+    if (flags & LS_RUN_EVALUATE)
+        return ls_cuda_done(op, pass_on(op->b.y, op->b.x, op->op.y.bytes, on), err);
+    if (!op->b.args || !op->b.args->rows)
+        return ls_cuda_error(err, LS_EINVAL, "dropout: no rows are given");
+    int status = ls_cuda_args(&k.args, op->device, stream, op->b.args, err);
+    if (status)
+        return status;
+    return ls_cuda_done(op, ls_k_drop(op->b.y, ls_cuda_at(op, &op->kept), op->b.x, &k, on), err);
+}
+
+static int dropout_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    (void)flags;
+    if (!op->desc.needs_dx)
+        return LS_OK;
+    return ls_cuda_done(op,
+                        ls_k_drop_back(op->b.dx, op->b.dy, ls_cuda_at(op, &op->kept),
+                                       op->desc.u.dropout.p, count_of(op),
+                                       ls_cuda_stream(op->device, stream)),
+                        err);
+}
+
+/* ---- export: row-major whatever x is --------------------------------------------------------- */
+
+static int export_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const ls_tensor *x = &op->desc.x;
+    (void)flags;
+    return ls_cuda_done(op,
+                        x->layout ? ls_k_transpose(op->b.y, op->b.x, x->rows, x->h * x->w, x->c, on)
+                                  : pass_on(op->b.y, op->b.x, op->op.y.bytes, on),
+                        err);
+}
+
+static int export_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const ls_tensor *x = &op->desc.x;
+    (void)flags;
+    if (!op->desc.needs_dx)
+        return LS_OK;
+    return ls_cuda_done(op,
+                        x->layout
+                            ? ls_k_transpose(op->b.dx, op->b.dy, x->rows, x->c, x->h * x->w, on)
+                            : pass_on(op->b.dx, op->b.dy, op->op.y.bytes, on),
+                        err);
+}
+
+/* ---- create --------------------------------------------------------------------------------- */
+
+static int set_dropout(ls_cuda_op *op, ls_error *err)
+{
+    const float p = op->desc.u.dropout.p;
+    if (!(p >= 0 && p < 1))
+        return ls_cuda_error(err, LS_EINVAL, "dropout: p is %g; it must be at least 0 and below 1",
+                             (double)p);
+    op->forward = dropout_forward;
+    op->backward = dropout_backward;
+    op->kept = ls_cuda_saved(op, op->desc.training ? count_of(op) : 0);
+    return LS_OK;
+}
+
+int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
+                             ls_error *err)
+{
+    static const char *const names[] = {
+        [LS_OP_RELU] = "relu",       [LS_OP_EXPORT] = "export", [LS_OP_ADD] = "add",
+        [LS_OP_SIGMOID] = "sigmoid", [LS_OP_TANH] = "tanh",     [LS_OP_DROPOUT] = "dropout",
+    };
+    const ls_tensor *x = &desc->x;
+    ls_cuda_op *op;
+    int status = ls_cuda_op_new(&op, device, desc, names[desc->kind], err);
+    if (status)
+        return status;
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, 0);
+    op->op.y.layout = desc->kind == LS_OP_EXPORT ? NULL : x->layout;
+    op->forward = curve_forward;
+    op->backward = curve_backward;
+    if (desc->kind == LS_OP_ADD) {
+        op->forward = add_forward;
+        op->backward = add_backward;
+        reserve_add(op);
+    } else if (desc->kind == LS_OP_EXPORT) {
+        op->forward = export_forward;
+        op->backward = export_backward;
+    } else if (desc->kind == LS_OP_DROPOUT) {
+        status = set_dropout(op, err);
+    }
+    snprintf(op->kernel, sizeof op->kernel, "cuda");
+    return ls_cuda_op_finish(out, op, status);
+}

@@ -1,0 +1,93 @@
+/* Average and maximum pooling. */
+#include "cuda/cuda_op.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+enum { LIMIT = 1000000 /* of every number, so that sums of them fit an int */ };
+
+static ls_k_pool shape_of(const ls_cuda_op *op)
+{
+    const ls_pool2d *k = &op->desc.pool;
+    const ls_tensor *x = &op->desc.x, *y = &op->op.y;
+    return (ls_k_pool){x->rows, x->c,  x->h,  x->w,  y->h,  y->w,
+                       k->kh,   k->kw, k->sh, k->sw, k->ph, k->pw};
+}
+
+static int pool_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_k_pool shape = shape_of(op);
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const float *x;
+    (void)flags;
+    int status = ls_cuda_take_x(&x, op, on, 1, err);
+    if (status)
+        return status;
+    return ls_cuda_done(op,
+                        op->desc.pool.max
+                            ? ls_k_pool_max(op->b.y, ls_cuda_at(op, &op->kept), x, &shape, on)
+                            : ls_k_pool_average(op->b.y, x, &shape, on),
+                        err);
+}
+
+static int pool_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_k_pool shape = shape_of(op);
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    float *dx = ls_cuda_dx(op);
+    (void)flags;
+    if (!op->desc.needs_dx)
+        return LS_OK;
+    cudaError_t e = op->desc.pool.max
+                        ? ls_k_pool_max_back(dx, op->b.dy, ls_cuda_at(op, &op->kept), &shape, on)
+                        : ls_k_pool_average_back(dx, op->b.dy, &shape, on);
+    int status = ls_cuda_done(op, e, err);
+    return status ? status : ls_cuda_give_dx(op, on, err);
+}
+
+static int check(const ls_tensor *x, const ls_pool2d *k, ls_error *err)
+{
+    if (k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
+        k->kh > LIMIT || k->kw > LIMIT || k->sh > LIMIT || k->sw > LIMIT)
+        return ls_cuda_error(err, LS_EINVAL,
+                             "pool: window %d×%d, stride %d×%d, padding %d×%d: window and stride "
+                             "must be at least 1, padding at least 0",
+                             k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
+    if (k->ph >= k->kh || k->pw >= k->kw)
+        return ls_cuda_error(err, LS_EINVAL,
+                             "pool: padding %d×%d must be smaller than the window %d×%d, which "
+                             "would hold no pixel else",
+                             k->ph, k->pw, k->kh, k->kw);
+    if (x->h + 2 * k->ph < k->kh || x->w + 2 * k->pw < k->kw)
+        return ls_cuda_error(err, LS_EINVAL,
+                             "pool: a window of %d×%d does not fit an input of %d×%d with padding "
+                             "%d×%d",
+                             k->kh, k->kw, x->h, x->w, k->ph, k->pw);
+    return LS_OK;
+}
+
+int ls_cuda_pool_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    const ls_pool2d *k = &desc->pool;
+    ls_cuda_op *op;
+    int status = check(x, k, err);
+    if (status == LS_OK)
+        status = ls_cuda_op_new(&op, device, desc, "pool", err);
+    if (status)
+        return status;
+    op->op.y = ls_cuda_tensor(x->rows, x->c, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
+                              (x->w + 2 * k->pw - k->kw) / k->sw + 1, 1);
+    op->x_turned = ls_cuda_is_plain(x);
+    if (op->x_turned) {
+        op->x = ls_cuda_scratch(op, ls_cuda_elements(x) * sizeof(float));
+        op->dx = ls_cuda_scratch(
+            op, desc->training && desc->needs_dx ? ls_cuda_elements(x) * sizeof(float) : 0);
+    }
+    if (k->max && desc->training)
+        op->kept = ls_cuda_saved(op, ls_cuda_elements(&op->op.y) * sizeof(int32_t));
+    op->forward = pool_forward;
+    op->backward = pool_backward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    return ls_cuda_op_finish(out, op, LS_OK);
+}

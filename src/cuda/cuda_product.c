@@ -1,0 +1,116 @@
+#include "cuda/cuda_product.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+static int is_half(const ls_cuda_op *op)
+{
+    return op->device->precision == LS_PRECISION_BF16;
+}
+
+static size_t y_positions(const ls_cuda_op *op)
+{
+    const ls_tensor *y = &op->op.y;
+    return (size_t)y->rows * (size_t)y->h * (size_t)y->w;
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+static int plan_forward(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
+{
+    ls_math_shape shape = *forward;
+    ls_error declined = {0};
+    ls_math_plan **plan = &op->plan[LS_PASS_FORWARD];
+    if (shape.bias) {
+        int status = ls_math_plan_create(plan, op->device->math, &shape, &declined);
+        op->plan_fuses = status == LS_OK;
+        if (status != LS_EUNSUPPORTED)
+            return status ? ls_cuda_error(err, status, "%s", declined.text) : LS_OK;
+    }
+    shape.bias = shape.relu = 0;
+    return ls_math_plan_create(plan, op->device->math, &shape, err);
+}
+
+int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
+{
+    size_t most = 0;
+    ls_math_shape shape = *forward;
+    shape.bias = shape.relu = 0;
+    int status = plan_forward(op, forward, err);
+    if (status == LS_OK && op->desc.training && op->desc.needs_dx) {
+        shape.kind = (ls_math_kind)(forward->kind + LS_PASS_DATA);
+        status = ls_math_plan_create(&op->plan[LS_PASS_DATA], op->device->math, &shape, err);
+    }
+    if (status == LS_OK && op->desc.training) {
+        shape.kind = (ls_math_kind)(forward->kind + LS_PASS_WEIGHTS);
+        status = ls_math_plan_create(&op->plan[LS_PASS_WEIGHTS], op->device->math, &shape, err);
+    }
+    if (status)
+        return status;
+    for (int p = 0; p < LS_PASSES; p++)
+        if (op->plan[p] && op->plan[p]->workspace_bytes > most)
+            most = op->plan[p]->workspace_bytes;
+    op->work = ls_cuda_scratch(op, most);
+    snprintf(op->kernel, sizeof op->kernel, "%s%s", op->plan[LS_PASS_FORWARD]->name,
+             op->plan_fuses && forward->relu ? "+bias+relu"
+             : op->plan_fuses                ? "+bias"
+                                             : "");
+    return LS_OK;
+}
+
+int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
+                        cudaStream_t stream, ls_error *err)
+{
+    int bias = pass == LS_PASS_FORWARD && op->plan_fuses;
+    ls_math_operands o = {a, b, bias ? op->b.param[1] : NULL, out, add, ls_cuda_at(op, &op->work)};
+    return ls_math_run(op->plan[pass], stream, &o, err);
+}
+
+/* ---- factors -------------------------------------------------------------------------------- */
+
+/* Forward's factors are kept for backward, which needs both again. */
+void ls_cuda_product_reserve(ls_cuda_op *op)
+{
+    const ls_op_desc *d = &op->desc;
+    const size_t half = is_half(op) ? sizeof(uint16_t) : 0;
+    const size_t x = ls_cuda_elements(&d->x) * half, w = op->op.param_floats[0] * half;
+    const size_t y = ls_cuda_elements(&op->op.y);
+    op->half_x = d->training ? ls_cuda_saved(op, x) : ls_cuda_scratch(op, x);
+    op->half_weights = d->training ? ls_cuda_saved(op, w) : ls_cuda_scratch(op, w);
+    if (!d->training)
+        return;
+    op->half_dy = ls_cuda_scratch(op, y * half);
+    op->masked = ls_cuda_scratch(op, d->fuse_relu ? y * sizeof(float) : 0);
+    if (op->op.params > 1)
+        op->partial =
+            ls_cuda_scratch(op, ls_k_partial_floats(y_positions(op), op->op.y.c) * sizeof(float));
+}
+
+int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const float *from,
+                   size_t count, cudaStream_t stream, ls_error *err)
+{
+    uint16_t *half = ls_cuda_at(op, room);
+    *out = from;
+    if (!is_half(op))
+        return LS_OK;
+    *out = half;
+    return ls_cuda_done(op, ls_k_to_bf16(half, from, count, stream), err);
+}
+
+/* ---- dy ------------------------------------------------------------------------------------- */
+
+int ls_cuda_product_dy(const float **out, ls_cuda_op *op, unsigned flags, cudaStream_t stream,
+                       ls_error *err)
+{
+    const ls_op_buffers *b = &op->b;
+    const float *y = op->desc.fuse_relu ? b->y : NULL;
+    float *masked = ls_cuda_at(op, &op->masked);
+    cudaError_t e = cudaSuccess;
+    if (op->op.params > 1)
+        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, (flags & LS_RUN_ACCUMULATE) != 0,
+                           ls_cuda_at(op, &op->partial), y_positions(op), op->op.y.c, stream);
+    else if (y)
+        e = ls_k_relu_back(masked, b->dy, y, 0, ls_cuda_elements(&op->op.y), stream);
+    *out = y ? masked : b->dy;
+    return ls_cuda_done(op, e, err);
+}

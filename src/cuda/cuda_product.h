@@ -1,0 +1,28 @@
+/* What layers that multiply (conv2d, dense) share: factors in bf16, the relu's mask and the bias's
+ * gradient. A part of the back end's inside. */
+#ifndef CUDA_CUDA_PRODUCT_H
+#define CUDA_CUDA_PRODUCT_H
+
+#include "cuda/cuda_op.h"
+
+/* Makes the plans of the passes that the op needs from `forward`, whose kind is that of the forward
+ * pass and is followed by the kinds of the other two. A fused form that the library declines is
+ * replaced by the plain one. Reserves the workspace. */
+int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err);
+
+/* Reserves x, the weights and dy in bf16 where the op multiplies so, and the masked dy. */
+void ls_cuda_product_reserve(ls_cuda_op *op);
+
+/* `from` as a factor: itself, or rounded into `room`. */
+int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const float *from,
+                   size_t count, cudaStream_t stream, ls_error *err);
+
+/* dy as it is before the fused relu; writes the bias's gradient on the way. */
+int ls_cuda_product_dy(const float **out, ls_cuda_op *op, unsigned flags, cudaStream_t stream,
+                       ls_error *err);
+
+/* Runs one of the op's plans. */
+int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
+                        cudaStream_t stream, ls_error *err);
+
+#endif

@@ -1,0 +1,134 @@
+/* Copies between the host and the GPU by way of pinned memory, which alone is copied without the host
+ * having to wait. Uploads take the slots of a ring; downloads are kept until they are waited for. */
+#include "cuda/cuda_device.h"
+
+#include <string.h>
+
+int ls_cuda_staging_init(ls_cuda_device *d, ls_error *err)
+{
+    ls_cuda_staging *s = &d->staging;
+    const size_t bytes = (size_t)LS_CUDA_SLOTS * LS_CUDA_SLOT_BYTES + LS_CUDA_BACK_BYTES;
+    void *memory = NULL;
+    int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
+                            "%s: %zu bytes of pinned memory", d->name, bytes);
+    s->memory = memory;
+    for (int i = 0; i < LS_CUDA_SLOTS && status == LS_OK; i++)
+        status = cuda_check(err, cudaEventCreateWithFlags(&s->free[i], cudaEventDisableTiming),
+                            "%s: an event", d->name);
+    return status;
+}
+
+void ls_cuda_staging_fini(ls_cuda_device *d)
+{
+    ls_cuda_staging *s = &d->staging;
+    for (int i = 0; i < LS_CUDA_SLOTS; i++)
+        if (s->free[i])
+            cudaEventDestroy(s->free[i]);
+    if (s->memory)
+        cudaFreeHost(s->memory);
+    memset(s, 0, sizeof *s);
+}
+
+/* ---- uploads -------------------------------------------------------------------------------- */
+
+/* One slot's worth. */
+static int upload_piece(ls_cuda_device *d, cudaStream_t stream, void *dst, const void *src,
+                        size_t bytes, ls_error *err)
+{
+    ls_cuda_staging *s = &d->staging;
+    int slot = s->next;
+    unsigned char *pinned = s->memory + (size_t)slot * LS_CUDA_SLOT_BYTES;
+    cudaError_t e = cudaSuccess;
+    if (s->used[slot])
+        e = cudaEventSynchronize(s->free[slot]);
+    if (e == cudaSuccess) {
+        memcpy(pinned, src, bytes);
+        e = cudaMemcpyAsync(dst, pinned, bytes, cudaMemcpyHostToDevice, stream);
+    }
+    if (e == cudaSuccess)
+        e = cudaEventRecord(s->free[slot], stream);
+    s->used[slot] = 1;
+    s->next = (slot + 1) % LS_CUDA_SLOTS;
+    return cuda_check(err, e, "%s: uploading %zu bytes", d->name, bytes);
+}
+
+int ls_cuda_upload(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
+                   ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    cudaStream_t on = ls_cuda_stream(d, stream);
+    int status = ls_cuda_not_recording(d, ls_cuda_stream_of(d, stream), "an upload", err);
+    for (size_t done = 0; done < bytes && status == LS_OK; done += LS_CUDA_SLOT_BYTES) {
+        size_t piece = bytes - done < LS_CUDA_SLOT_BYTES ? bytes - done : LS_CUDA_SLOT_BYTES;
+        status = upload_piece(d, on, (unsigned char *)dst + done, (const unsigned char *)src + done,
+                              piece, err);
+    }
+    return status;
+}
+
+/* ---- downloads ------------------------------------------------------------------------------ */
+
+static unsigned char *pinned_for_downloads(const ls_cuda_staging *s)
+{
+    return s->memory + (size_t)LS_CUDA_SLOTS * LS_CUDA_SLOT_BYTES;
+}
+
+void ls_cuda_deliver(ls_cuda_device *d, const ls_stream *stream)
+{
+    ls_cuda_staging *s = &d->staging;
+    int kept = 0;
+    for (int i = 0; i < s->pieces; i++) {
+        const ls_cuda_piece *piece = &s->piece[i];
+        if (piece->stream == stream)
+            memcpy(piece->to, pinned_for_downloads(s) + piece->from, piece->bytes);
+        else
+            s->piece[kept++] = *piece;
+    }
+    s->pieces = kept;
+    if (kept == 0)
+        s->taken = 0;
+}
+
+/* Waits for everything that is on its way, so that the pinned memory is free again. */
+static int make_room(ls_cuda_device *d, ls_error *err)
+{
+    while (d->staging.pieces > 0) {
+        const ls_stream *stream = d->staging.piece[0].stream;
+        cudaError_t e = cudaStreamSynchronize(stream->cuda);
+        if (e != cudaSuccess)
+            return cuda_fail(err, e, "%s: downloading", d->name);
+        ls_cuda_deliver(d, stream);
+    }
+    return LS_OK;
+}
+
+static int download_piece(ls_cuda_device *d, const ls_stream *stream, void *dst, const void *src,
+                          size_t bytes, ls_error *err)
+{
+    ls_cuda_staging *s = &d->staging;
+    unsigned char *pinned = pinned_for_downloads(s) + s->taken;
+    cudaError_t e = cudaMemcpyAsync(pinned, src, bytes, cudaMemcpyDeviceToHost, stream->cuda);
+    if (e != cudaSuccess)
+        return cuda_fail(err, e, "%s: downloading %zu bytes", d->name, bytes);
+    s->piece[s->pieces++] = (ls_cuda_piece){stream, dst, s->taken, bytes};
+    s->taken += (bytes + 63) / 64 * 64;
+    return LS_OK;
+}
+
+int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
+                     ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    ls_cuda_staging *s = &d->staging;
+    const ls_stream *on = ls_cuda_stream_of(d, stream);
+    int status = ls_cuda_not_recording(d, on, "a download", err);
+    for (size_t done = 0, piece; done < bytes && status == LS_OK; done += piece) {
+        piece = bytes - done < LS_CUDA_BACK_BYTES ? bytes - done : LS_CUDA_BACK_BYTES;
+        if (s->pieces == LS_CUDA_BACK_PIECES || LS_CUDA_BACK_BYTES - s->taken < piece)
+            status = make_room(d, err);
+        if (status == LS_OK)
+            status = download_piece(d, on, (unsigned char *)dst + done,
+                                    (const unsigned char *)src + done, piece, err);
+    }
+    return status;
+}

@@ -1,0 +1,173 @@
+/* Streams, events, waiting, and the numbers of a step on the GPU. */
+#include "cuda/cuda_device.h"
+
+#include <string.h>
+
+/* ---- streams -------------------------------------------------------------------------------- */
+
+static int make_stream(cudaStream_t *out, const ls_cuda_device *d, int high, ls_error *err)
+{
+    int least = 0, greatest = 0;
+    cudaError_t e = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (e == cudaSuccess)
+        e = cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, high ? greatest : least);
+    return cuda_check(err, e, "%s: a stream", d->name);
+}
+
+int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    void *args = NULL;
+    *out = NULL;
+    ls_stream *s = ls_cuda_host_alloc(d->host, sizeof *s);
+    if (!s)
+        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for a stream", d->name);
+    s->next = d->streams;
+    d->streams = s;
+    int status = make_stream(&s->cuda, d, high_priority, err);
+    if (status == LS_OK)
+        status =
+            cuda_check(err, cudaMalloc(&args, sizeof *s->args), "%s: a stream's numbers", d->name);
+    s->args = args;
+    if (status != LS_OK) {
+        ls_cuda_stream_destroy(device, s);
+        return status;
+    }
+    *out = s;
+    return LS_OK;
+}
+
+void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    if (!stream)
+        return;
+    for (ls_stream **at = &d->streams; *at; at = &(*at)->next)
+        if (*at == stream) {
+            *at = stream->next;
+            break;
+        }
+    if (stream->cuda && !d->lost && cudaStreamSynchronize(stream->cuda) == cudaSuccess)
+        ls_cuda_deliver(d, stream);
+    if (stream->cuda)
+        cudaStreamDestroy(stream->cuda);
+    if (stream->args)
+        cudaFree(stream->args);
+    ls_cuda_host_free(d->host, stream);
+}
+
+void ls_cuda_streams_fini(ls_cuda_device *d)
+{
+    while (d->events) {
+        ls_event *event = d->events;
+        d->events = event->next;
+        if (event->cuda)
+            cudaEventDestroy(event->cuda);
+        ls_cuda_host_free(d->host, event);
+    }
+    while (d->streams)
+        ls_cuda_stream_destroy(&d->device, d->streams);
+    d->compute = d->communication = NULL;
+}
+
+/* ---- events: made by their first record, the device's until it is closed -------------------- */
+
+static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
+{
+    ls_event *event = ls_cuda_host_alloc(d->host, sizeof *event);
+    if (!event)
+        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for an event", d->name);
+    cudaError_t e = cudaEventCreateWithFlags(&event->cuda, cudaEventDisableTiming);
+    if (e != cudaSuccess) {
+        ls_cuda_host_free(d->host, event);
+        return cuda_fail(err, e, "%s: an event", d->name);
+    }
+    event->next = d->events;
+    d->events = event;
+    *out = event;
+    return LS_OK;
+}
+
+int ls_cuda_record(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    int status = *event ? LS_OK : make_event(event, d, err);
+    if (status != LS_OK)
+        return status;
+    return cuda_check(err, cudaEventRecord((*event)->cuda, ls_cuda_stream(d, stream)),
+                      "%s: recording an event", d->name);
+}
+
+int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    return cuda_check(err, cudaStreamWaitEvent(ls_cuda_stream(d, stream), event->cuda, 0),
+                      "%s: waiting for an event", d->name);
+}
+
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+/* Bad data that a kernel met; told once. */
+static int report_fault(ls_cuda_device *d, ls_error *err)
+{
+    ls_k_fault fault = *d->fault;
+    if (fault.code == 0)
+        return LS_OK;
+    memset(d->fault, 0, sizeof *d->fault);
+    return ls_cuda_error(err, LS_EDATA, "softmax: row %d has label %d, but there are %d classes",
+                         fault.row, fault.label, fault.classes);
+}
+
+static int sync_one(ls_cuda_device *d, const ls_stream *stream, ls_error *err)
+{
+    cudaError_t e = cudaStreamSynchronize(stream->cuda);
+    if (cuda_is_lost(e))
+        d->lost = 1;
+    if (e == cudaSuccess)
+        ls_cuda_deliver(d, stream);
+    return cuda_check(err, e, "%s: work on the device failed", d->name);
+}
+
+int ls_cuda_sync(ls_cuda_device *d, ls_stream *stream, ls_error *err)
+{
+    int status = LS_OK;
+    /* Waiting for any stream spoils a recording of the same thread. */
+    for (const ls_stream *s = d->streams; s && status == LS_OK; s = s->next)
+        status = ls_cuda_not_recording(d, s, "waiting", err);
+    if (status)
+        return status;
+    if (stream)
+        status = sync_one(d, stream, err);
+    for (ls_stream *s = d->streams; !stream && s; s = s->next) {
+        int rc = sync_one(d, s, status == LS_OK ? err : NULL);
+        status = status == LS_OK ? rc : status;
+    }
+    return status == LS_OK ? report_fault(d, err) : status;
+}
+
+/* ---- the numbers of a step ------------------------------------------------------------------ */
+
+int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
+                 const ls_step_args *args, ls_error *err)
+{
+    ls_stream *s = ls_cuda_stream_of(d, stream);
+    ls_k_args now;
+    *out = s->args;
+    if (s->capturing)
+        return LS_OK;
+    memset(&now, 0, sizeof now); /* padding included: they are compared as bytes */
+    now.rows = args->rows;
+    now.step = args->step;
+    now.seed = args->seed;
+    now.epoch = args->epoch;
+    now.lr = args->lr;
+    now.scale = args->scale;
+    now.row_scale = args->row_scale;
+    if (s->has_known && memcmp(&now, &s->known, sizeof now) == 0)
+        return LS_OK;
+    int status =
+        cuda_check(err, ls_k_set_args(s->args, &now, s->cuda), "%s: a step's numbers", d->name);
+    s->has_known = status == LS_OK;
+    s->known = now;
+    return status;
+}

@@ -1,0 +1,230 @@
+/* The back end's own kernels: C functions that enqueue one kernel, sometimes two, and return.
+ *
+ * All pointers are to the device's memory unless a line says "host". Tensors are fp32. `m × c` is a
+ * tensor with the channel last: m positions (rows · h · w) of c values. Every result has one order
+ * of summation, fixed by the shapes alone: it depends neither on the grid nor on the GPU, and no
+ * kernel uses atomics on floats. The translation units are compiled without fused multiply-adds.
+ *
+ * Each function has a twin of the same name in plain C in tests/doubles/kernels_cpu.c, so that the
+ * code around it runs without a GPU; on a GPU the twin is what the kernel is compared with.
+ * Structures passed by address lie in host memory and are copied before the call returns.
+ */
+#ifndef CUDA_KERNELS_H
+#define CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the numbers of a step ------------------------------------------------------------------ */
+
+/* ls_step_args as kernels read it, in device memory: a graph replays the same addresses. */
+typedef struct ls_k_args {
+    const uint32_t *rows; /* device memory */
+    uint64_t step, seed;
+    uint32_t epoch;
+    float lr, scale, row_scale;
+} ls_k_args;
+
+/* *to ← *value (host). */
+cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_args *value, cudaStream_t stream);
+
+/* What a kernel found wrong; `code` 0: nothing. In pinned host memory that the device sees. */
+typedef struct ls_k_fault {
+    int code; /* LS_K_FAULT_… */
+    int row, label, classes;
+} ls_k_fault;
+
+enum { LS_K_FAULT_LABEL = 1 /* a label that is no class */ };
+
+/* ---- data ----------------------------------------------------------------------------------- */
+
+typedef struct ls_k_gather {
+    const uint8_t *images; /* [dataset rows][c][h][w] */
+    const uint8_t *labels; /* of the dataset, or NULL */
+    uint8_t *labels_out;
+    float *y;              /* [rows][h][w][c] */
+    const ls_k_args *args; /* rows; seed and epoch with crop or flip */
+    int rows, c, h, w;
+    float mean[4], std[4];
+    int crop, flip; /* 0: none */
+} ls_k_gather;
+
+/* Dataset rows → a batch, normalised, cropped and mirrored as plugin.h says (ls_gather). */
+cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream);
+
+/* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b: row-major to channels last with a = channels,
+ * b = pixels; back with the two exchanged. */
+cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
+                           cudaStream_t stream);
+
+/* fp32 to bf16, to the nearest, ties to even; and back. With `add`, to += from. */
+cudaError_t ls_k_to_bf16(uint16_t *to, const float *from, size_t count, cudaStream_t stream);
+cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int add,
+                           cudaStream_t stream);
+
+/* ---- element by element --------------------------------------------------------------------- */
+
+/* to[i] ← a[i] + b[i]; `to` may be a or b. */
+cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream);
+
+/* y ← x + x2, and 0 for what is not above 0 with `relu`. */
+cudaError_t ls_k_add(float *y, const float *x, const float *x2, int relu, size_t count,
+                     cudaStream_t stream);
+/* dx, dx2 ← dy, or 0 where y (may be NULL) is not above 0. dx2 may be NULL. */
+cudaError_t ls_k_add_back(float *dx, float *dx2, const float *dy, const float *y, size_t count,
+                          cudaStream_t stream);
+
+cudaError_t ls_k_relu(float *y, const float *x, float slope, size_t count, cudaStream_t stream);
+/* From y, not x. */
+cudaError_t ls_k_relu_back(float *dx, const float *dy, const float *y, float slope, size_t count,
+                           cudaStream_t stream);
+
+typedef enum ls_k_curve { LS_K_SIGMOID = 0, LS_K_TANH = 1 } ls_k_curve;
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
+                          cudaStream_t stream);
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *y, ls_k_curve curve,
+                            size_t count, cudaStream_t stream);
+
+/* Which elements stay is drawn from (seed, number, epoch, dataset row · c·pixels + element), the
+ * element counted in c, h, w order whatever lies in memory: the layout has `last` values of the
+ * channel side by side when it is channels last, else last = 0. */
+typedef struct ls_k_dropout {
+    const ls_k_args *args;
+    uint32_t number; /* the random stream */
+    float p;
+    int rows, c, pixels;
+    int channels_last;
+} ls_k_dropout;
+
+/* kept[i] ← 1 or 0 (may be NULL); y ← x / (1 − p) where kept, else 0. */
+cudaError_t ls_k_drop(float *y, uint8_t *kept, const float *x, const ls_k_dropout *dropout,
+                      cudaStream_t stream);
+cudaError_t ls_k_drop_back(float *dx, const float *dy, const uint8_t *kept, float p, size_t count,
+                           cudaStream_t stream);
+
+/* y (m × c) ← y + bias[c] (may be NULL), then 0 for what is not above 0 with `relu`. */
+cudaError_t ls_k_bias(float *y, const float *bias, int relu, size_t m, int c, cudaStream_t stream);
+
+/* ---- pooling, channels last ----------------------------------------------------------------- */
+
+typedef struct ls_k_pool {
+    int rows, c, h, w; /* of x */
+    int y_h, y_w;      /* of y */
+    int kh, kw, sh, sw, ph, pw;
+} ls_k_pool;
+
+/* `at` (may be NULL) ← where in the image (i·w + j) each window's first largest value is. */
+cudaError_t ls_k_pool_max(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
+                          cudaStream_t stream);
+cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *pool,
+                               cudaStream_t stream);
+/* Divided by the pixels of the window that lie inside the image. */
+cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *pool, cudaStream_t stream);
+cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *pool,
+                                   cudaStream_t stream);
+
+/* ---- sums over positions -------------------------------------------------------------------- */
+
+/* Positions that are summed as one block; the blocks' sums are then added in order. */
+enum { LS_K_BLOCK = 512 };
+
+/* Floats of scratch that the functions of this section need for m × c. */
+size_t ls_k_partial_floats(size_t m, int c);
+
+/* sum[c] ← Σ over positions of g, where g is dy, or 0 where y (may be NULL) is not above 0. `masked`
+ * (may be NULL, may be dy) ← g. With `add`, sum += instead. */
+cudaError_t ls_k_bias_grad(float *sum, float *masked, const float *dy, const float *y, int add,
+                           float *partial, size_t m, int c, cudaStream_t stream);
+
+/* ---- batch norm ----------------------------------------------------------------------------- */
+
+typedef struct ls_k_norm {
+    size_t m;
+    int c;
+    int rows; /* of the batch: the contribution is rows · mean */
+    float epsilon;
+    int relu;
+} ls_k_norm;
+
+/* mean[c], inverse[c] = 1/√(variance + ε) of x; contribution (may be NULL): rows·mean [c], rows ·
+ * variance·m/(m − 1) [c], added to what is there with `add`. */
+cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contribution, int add,
+                                 const float *x, float *partial, const ls_k_norm *norm,
+                                 cudaStream_t stream);
+/* The same from running statistics: mean [c], variance [c]. */
+cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
+                              const ls_k_norm *norm, cudaStream_t stream);
+/* y ← (x − mean)·inverse·weight + bias (+ x2, may be NULL), then the relu if there is one. */
+cudaError_t ls_k_norm_apply(float *y, const float *x, const float *x2, const float *mean,
+                            const float *inverse, const float *weight, const float *bias,
+                            const ls_k_norm *norm, cudaStream_t stream);
+/* sums[0 … c) ← Σ g, sums[c … 2c) ← Σ g·(x − mean)·inverse, with g = dy or, when there is a relu, 0
+ * where y is not above 0. weight_grad, bias_grad ← or += (`add`) the second and the first. */
+cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
+                           const float *x, const float *dy, const float *y, const float *mean,
+                           const float *inverse, float *partial, const ls_k_norm *norm,
+                           cudaStream_t stream);
+/* dx ← weight·inverse·(g − sums[c]/m − x̂·sums[c + C]/m); dx2 (may be NULL) ← g. */
+cudaError_t ls_k_norm_dx(float *dx, float *dx2, const float *x, const float *dy, const float *y,
+                         const float *mean, const float *inverse, const float *weight,
+                         const float *sums, const ls_k_norm *norm, cudaStream_t stream);
+
+/* ---- loss ----------------------------------------------------------------------------------- */
+
+typedef struct ls_k_xent {
+    const float *x;        /* [rows][classes] */
+    const uint8_t *labels; /* [rows] */
+    float *dx;             /* or NULL */
+    float *stats;          /* [0] summed loss, [1] correct */
+    float *row;            /* scratch: 2 · rows */
+    ls_k_fault *fault;     /* set for the first row whose label is no class */
+    int rows, classes;
+    float smoothing;
+    int add; /* stats += */
+} ls_k_xent;
+
+cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream);
+
+/* ---- steps over arenas ---------------------------------------------------------------------- */
+
+/* As plugin.h says of ls_sgd; velocity NULL when momentum is 0. lr and scale from args. */
+cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
+                     float momentum, float weight_decay, int nesterov, size_t count,
+                     cudaStream_t stream);
+typedef struct ls_k_adamw {
+    float beta1, beta2, epsilon, weight_decay;
+} ls_k_adamw;
+cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
+                            const ls_k_args *args, const ls_k_adamw *adamw, size_t count,
+                            cudaStream_t stream);
+/* to[i] += momentum · (sum[i]·row_scale − to[i]) */
+cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, float momentum,
+                         size_t count, cudaStream_t stream);
+
+/* ---- sums of arenas ------------------------------------------------------------------------- */
+
+/* Most arenas of one call. */
+enum { LS_K_ARENAS = 128 };
+
+/* A step of `order`: a number below LS_K_ARENAS puts that arena's value on a stack, LS_K_ADD
+ * replaces the two topmost values, a below b, with a + b. */
+enum { LS_K_ADD = 255 };
+
+/* out[i] ← the sum of in[k][i], k < count, i < floats, in the order of a binary tree in postfix
+ * form: 2·count − 1 steps that leave one value. order NULL: the tree T over `count` leaves of
+ * comm/tree.h (split at the largest power of two below the length). The stack holds at most
+ * LS_K_STACK values. `in` and `order` are host arrays, copied before the call returns; out may be
+ * one of `in`. Any float count and alignment; 16-byte aligned is fastest. */
+enum { LS_K_STACK = 16 };
+cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
+                            size_t floats, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,206 @@
+/* Steps over whole arenas: optimizers, running statistics, sums of arenas. */
+#include "cuda/kernels.cuh"
+
+/* ---- the numbers of a step ------------------------------------------------------------------ */
+
+__global__ static void set_args(ls_k_args *to, ls_k_args value)
+{
+    *to = value;
+}
+
+cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_args *value, cudaStream_t stream)
+{
+    set_args<<<1, 1, 0, stream>>>(to, *value);
+    return cudaGetLastError();
+}
+
+/* ---- optimizers ----------------------------------------------------------------------------- */
+
+struct sgd_step {
+    float lr, scale, momentum, weight_decay;
+    int nesterov;
+
+    __device__ void operator()(float &w, float &v, float &, float g) const
+    {
+        float gradient = g * scale + weight_decay * w;
+        float step = gradient;
+        if (momentum != 0) {
+            v = momentum * v + gradient;
+            step = nesterov ? gradient + momentum * v : v;
+        }
+        w -= lr * step;
+    }
+};
+
+struct adamw_step {
+    float beta1, beta2, rest1, rest2, epsilon, scale, keep, rate, root;
+
+    __device__ void operator()(float &w, float &m, float &v, float g) const
+    {
+        float gradient = g * scale;
+        m = beta1 * m + rest1 * gradient;
+        v = beta2 * v + rest2 * (gradient * gradient);
+        w = w * keep - rate * (m / (sqrtf(v) / root + epsilon));
+    }
+};
+
+/* Floats of an arena come in multiples of 16, so four at a time leave none over. */
+template <class Step>
+__device__ static void step_arena(float *w, float *v1, float *v2, const float *grad, Step step,
+                                  size_t count)
+{
+    const float4 zero = make_float4(0, 0, 0, 0);
+    LS_EACH(i, count / 4) {
+        float4 a = ((float4 *)w)[i], b = v1 ? ((float4 *)v1)[i] : zero;
+        float4 c = v2 ? ((float4 *)v2)[i] : zero, g = ((const float4 *)grad)[i];
+        step(a.x, b.x, c.x, g.x);
+        step(a.y, b.y, c.y, g.y);
+        step(a.z, b.z, c.z, g.z);
+        step(a.w, b.w, c.w, g.w);
+        ((float4 *)w)[i] = a;
+        if (v1)
+            ((float4 *)v1)[i] = b;
+        if (v2)
+            ((float4 *)v2)[i] = c;
+    }
+}
+
+__global__ static void sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
+                           float momentum, float weight_decay, int nesterov, size_t count)
+{
+    sgd_step step = {args->lr, args->scale, momentum, weight_decay, nesterov};
+    step_arena(w, velocity, (float *)NULL, grad, step, count);
+}
+
+cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
+                     float momentum, float weight_decay, int nesterov, size_t count,
+                     cudaStream_t stream)
+{
+    sgd<<<ls_blocks(count / 4), LS_THREADS, 0, stream>>>(w, velocity, grad, args, momentum,
+                                                         weight_decay, nesterov, count);
+    return cudaGetLastError();
+}
+
+/* The small differences 1 − βᵗ are taken in double, once a block. */
+__global__ static void adamw(float *w, float *first, float *second, const float *grad,
+                             const ls_k_args *args, ls_k_adamw k, size_t count)
+{
+    __shared__ adamw_step shared;
+    if (threadIdx.x == 0) {
+        double t = (double)args->step, lr = args->lr;
+        shared.beta1 = k.beta1;
+        shared.beta2 = k.beta2;
+        shared.rest1 = (float)(1 - (double)k.beta1);
+        shared.rest2 = (float)(1 - (double)k.beta2);
+        shared.epsilon = k.epsilon;
+        shared.scale = args->scale;
+        shared.keep = (float)(1 - lr * (double)k.weight_decay);
+        shared.rate = (float)(lr / (1 - pow((double)k.beta1, t)));
+        shared.root = (float)sqrt(1 - pow((double)k.beta2, t));
+    }
+    __syncthreads();
+    adamw_step step = shared;
+    step_arena(w, first, second, grad, step, count);
+}
+
+cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
+                            const ls_k_args *args, const ls_k_adamw *k, size_t count,
+                            cudaStream_t stream)
+{
+    adamw<<<ls_blocks(count / 4), LS_THREADS, 0, stream>>>(w, first, second, grad, args, *k, count);
+    return cudaGetLastError();
+}
+
+__global__ static void running(float *to, const float *sum, const ls_k_args *args, float momentum,
+                               size_t count)
+{
+    float scale = args->row_scale;
+    LS_EACH(i, count)
+        to[i] += momentum * (sum[i] * scale - to[i]);
+}
+
+cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, float momentum,
+                         size_t count, cudaStream_t stream)
+{
+    running<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, sum, args, momentum, count);
+    return cudaGetLastError();
+}
+
+/* ---- sums of arenas ------------------------------------------------------------------------- */
+
+struct tree {
+    const float *in[LS_K_ARENAS];
+    uint8_t order[2 * LS_K_ARENAS];
+    int steps;
+};
+
+__global__ static void add_arenas(float *out, const __grid_constant__ tree t, size_t floats)
+{
+    __shared__ float stack[LS_K_STACK][LS_THREADS]; /* a column for each thread */
+    const unsigned me = threadIdx.x;
+    LS_EACH(i, floats) {
+        int depth = 0;
+        for (int s = 0; s < t.steps; s++) {
+            if (t.order[s] == LS_K_ADD) {
+                depth--;
+                stack[depth - 1][me] = stack[depth - 1][me] + stack[depth][me];
+            } else {
+                stack[depth++][me] = t.in[t.order[s]][i];
+            }
+        }
+        out[i] = stack[0][me];
+    }
+}
+
+/* Appends the postfix form of T(lo, hi). */
+static int append_tree(uint8_t *order, int steps, int lo, int hi)
+{
+    if (hi - lo == 1) {
+        order[steps] = (uint8_t)lo;
+        return steps + 1;
+    }
+    int half = 1;
+    while (half * 2 < hi - lo)
+        half *= 2;
+    steps = append_tree(order, steps, lo, lo + half);
+    steps = append_tree(order, steps, lo + half, hi);
+    order[steps] = LS_K_ADD;
+    return steps + 1;
+}
+
+/* Leaves one value, never needs one that is not there, fits the stack. */
+static int is_postfix(const tree *t, int count)
+{
+    int depth = 0;
+    for (int s = 0; s < t->steps; s++) {
+        if (t->order[s] != LS_K_ADD && t->order[s] >= count)
+            return 0;
+        if (t->order[s] == LS_K_ADD && depth < 2)
+            return 0;
+        depth += t->order[s] == LS_K_ADD ? -1 : 1;
+        if (depth > LS_K_STACK)
+            return 0;
+    }
+    return depth == 1;
+}
+
+cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
+                            size_t floats, cudaStream_t stream)
+{
+    tree t = {};
+    if (count < 1 || count > LS_K_ARENAS)
+        return cudaErrorInvalidValue;
+    for (int k = 0; k < count; k++)
+        t.in[k] = in[k];
+    t.steps = 2 * count - 1;
+    for (int s = 0; order && s < t.steps; s++)
+        t.order[s] = order[s];
+    if (!order)
+        append_tree(t.order, 0, 0, count);
+    if (!is_postfix(&t, count))
+        return cudaErrorInvalidValue;
+    if (count == 2)
+        return ls_k_sum(out, t.in[t.order[0]], t.in[t.order[1]], floats, stream);
+    add_arenas<<<ls_blocks(floats), LS_THREADS, 0, stream>>>(out, t, floats);
+    return cudaGetLastError();
+}

@@ -1,0 +1,143 @@
+/* Bringing data into shape: dataset rows to a batch, layouts, number formats, biases. */
+#include "cuda/kernels.cuh"
+
+enum { AUGMENT = 3 /* LS_STREAM_AUGMENT of base/rng.h */ };
+
+/* ---- gather: a block for each row ------------------------------------------------------------ */
+
+struct shift {
+    int down, right, mirror;
+};
+
+__device__ static shift draw_shift(const ls_k_gather &k, uint32_t row)
+{
+    uint32_t places = 2 * (uint32_t)k.crop + 1;
+    uint4 w = ls_random(k.args->seed, AUGMENT, k.args->epoch, row);
+    shift s = {(int)(w.x % places) - k.crop, (int)(w.y % places) - k.crop, k.flip && (w.z & 1)};
+    return s;
+}
+
+__device__ static float pixel_of(const ls_k_gather &k, const uint8_t *image, shift s, int pixel,
+                                 int c)
+{
+    int i = pixel / k.w + s.down, j = pixel % k.w + s.right;
+    int value = 0;
+    if (i >= 0 && i < k.h && j >= 0 && j < k.w)
+        value = image[((size_t)c * k.h + i) * k.w + (s.mirror ? k.w - 1 - j : j)];
+    int at = c < 4 ? c : 3;
+    return ((float)value / 255.0f - k.mean[at]) / k.std[at];
+}
+
+__global__ static void gather_rows(const __grid_constant__ ls_k_gather k)
+{
+    __shared__ shift shared;
+    const uint32_t row = k.args->rows[blockIdx.x];
+    const int values = k.c * k.h * k.w;
+    const uint8_t *image = k.images + (size_t)row * values;
+    float *y = k.y + (size_t)blockIdx.x * values;
+    if (threadIdx.x == 0) {
+        shift none = {0, 0, 0};
+        shared = k.crop || k.flip ? draw_shift(k, row) : none;
+        if (k.labels && k.labels_out)
+            k.labels_out[blockIdx.x] = k.labels[row];
+    }
+    __syncthreads();
+    shift s = shared;
+    for (int e = threadIdx.x; e < values; e += blockDim.x)
+        y[e] = pixel_of(k, image, s, e / k.c, e % k.c);
+}
+
+cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream)
+{
+    gather_rows<<<(unsigned)gather->rows, LS_THREADS, 0, stream>>>(*gather);
+    return cudaGetLastError();
+}
+
+/* ---- layouts -------------------------------------------------------------------------------- */
+
+enum { SIDE = 32, LINES = 8 };
+
+/* Through a square in shared memory, so that both sides are read and written along lines. */
+__global__ static void transpose(float *to, const float *from, int rows, int a, int b)
+{
+    __shared__ float square[SIDE][SIDE + 1];
+    const int j0 = blockIdx.x * SIDE, i0 = blockIdx.y * SIDE, t = threadIdx.x;
+    const size_t image = (size_t)a * b;
+    for (int r = blockIdx.z; r < rows; r += gridDim.z) {
+        for (int l = threadIdx.y; l < SIDE; l += LINES)
+            if (i0 + l < a && j0 + t < b)
+                square[l][t] = from[r * image + (size_t)(i0 + l) * b + j0 + t];
+        __syncthreads();
+        for (int l = threadIdx.y; l < SIDE; l += LINES)
+            if (j0 + l < b && i0 + t < a)
+                to[r * image + (size_t)(j0 + l) * a + i0 + t] = square[t][l];
+        __syncthreads();
+    }
+}
+
+cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
+                           cudaStream_t stream)
+{
+    dim3 grid((unsigned)(b + SIDE - 1) / SIDE, (unsigned)(a + SIDE - 1) / SIDE,
+              (unsigned)(rows < 65535 ? rows : 65535));
+    transpose<<<grid, dim3(SIDE, LINES), 0, stream>>>(to, from, rows, a, b);
+    return cudaGetLastError();
+}
+
+/* ---- bf16: the upper half of an fp32 ---------------------------------------------------------- */
+
+__device__ static uint16_t rounded(float value)
+{
+    uint32_t bits = __float_as_uint(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40u); /* stays a NaN */
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+__global__ static void to_bf16(uint16_t *to, const float *from, size_t count)
+{
+    LS_EACH(i, count)
+        to[i] = rounded(from[i]);
+}
+
+cudaError_t ls_k_to_bf16(uint16_t *to, const float *from, size_t count, cudaStream_t stream)
+{
+    to_bf16<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, from, count);
+    return cudaGetLastError();
+}
+
+__global__ static void from_bf16(float *to, const uint16_t *from, size_t count, int add)
+{
+    LS_EACH(i, count) {
+        float value = __uint_as_float((uint32_t)from[i] << 16);
+        to[i] = add ? to[i] + value : value;
+    }
+}
+
+cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int add,
+                           cudaStream_t stream)
+{
+    from_bf16<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, from, count, add);
+    return cudaGetLastError();
+}
+
+/* ---- biases --------------------------------------------------------------------------------- */
+
+__global__ static void add_bias(float *y, const float *bias, int relu, size_t m, int c)
+{
+    int channel = blockIdx.y * blockDim.x + threadIdx.x;
+    if (channel >= c)
+        return;
+    float b = bias ? bias[channel] : 0;
+    for (size_t i = (size_t)blockIdx.x * blockDim.y + threadIdx.y; i < m;
+         i += (size_t)gridDim.x * blockDim.y) {
+        float value = bias ? y[i * c + channel] + b : y[i * c + channel];
+        y[i * c + channel] = relu && !(value > 0) ? 0 : value;
+    }
+}
+
+cudaError_t ls_k_bias(float *y, const float *bias, int relu, size_t m, int c, cudaStream_t stream)
+{
+    add_bias<<<ls_tile_grid(m, c, LS_K_BLOCK), ls_tile(c), 0, stream>>>(y, bias, relu, m, c);
+    return cudaGetLastError();
+}

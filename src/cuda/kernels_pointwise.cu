@@ -1,0 +1,168 @@
+/* Element by element. */
+#include "cuda/kernels.cuh"
+
+/* ---- out ← f(a), out ← f(a, b) ---------------------------------------------------------------- */
+
+/* Four at a time where memory allows; then the rest. */
+template <class F>
+__global__ static void map2(float *out, const float *a, const float *b, F f, size_t count, int wide)
+{
+    size_t quads = wide ? count / 4 : 0;
+    LS_EACH(i, quads) {
+        float4 x = ((const float4 *)a)[i], y = ((const float4 *)b)[i];
+        ((float4 *)out)[i] = make_float4(f(x.x, y.x), f(x.y, y.y), f(x.z, y.z), f(x.w, y.w));
+    }
+    LS_EACH(i, count - 4 * quads)
+        out[4 * quads + i] = f(a[4 * quads + i], b[4 * quads + i]);
+}
+
+/* With b = a where f has one argument: it is read once. */
+template <class F>
+static cudaError_t map(float *out, const float *a, const float *b, F f, size_t count,
+                       cudaStream_t stream)
+{
+    int wide = ls_aligned(out) && ls_aligned(a) && ls_aligned(b);
+    map2<<<ls_blocks(wide ? count / 4 : count), LS_THREADS, 0, stream>>>(out, a, b, f, count, wide);
+    return cudaGetLastError();
+}
+
+struct plain_sum {
+    __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream)
+{
+    return map(to, a, b, plain_sum(), count, stream);
+}
+
+struct sum_relu {
+    __device__ float operator()(float a, float b) const
+    {
+        float sum = a + b;
+        return sum > 0 ? sum : 0;
+    }
+};
+
+cudaError_t ls_k_add(float *y, const float *x, const float *x2, int relu, size_t count,
+                     cudaStream_t stream)
+{
+    return relu ? map(y, x, x2, sum_relu(), count, stream)
+                : map(y, x, x2, plain_sum(), count, stream);
+}
+
+__global__ static void add_back(float *dx, float *dx2, const float *dy, const float *y,
+                                size_t count)
+{
+    LS_EACH(i, count) {
+        float g = y && !(y[i] > 0) ? 0 : dy[i];
+        dx[i] = g;
+        if (dx2)
+            dx2[i] = g;
+    }
+}
+
+cudaError_t ls_k_add_back(float *dx, float *dx2, const float *dy, const float *y, size_t count,
+                          cudaStream_t stream)
+{
+    add_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dx2, dy, y, count);
+    return cudaGetLastError();
+}
+
+struct relu_of {
+    float slope;
+    __device__ float operator()(float x, float) const
+    {
+        return x > 0 ? x : slope != 0 ? slope * x : 0;
+    }
+};
+
+cudaError_t ls_k_relu(float *y, const float *x, float slope, size_t count, cudaStream_t stream)
+{
+    relu_of f = {slope};
+    return map(y, x, x, f, count, stream);
+}
+
+struct relu_back {
+    float slope;
+    __device__ float operator()(float dy, float y) const
+    {
+        return y > 0 ? dy : slope != 0 ? slope * dy : 0;
+    }
+};
+
+cudaError_t ls_k_relu_back(float *dx, const float *dy, const float *y, float slope, size_t count,
+                           cudaStream_t stream)
+{
+    relu_back f = {slope};
+    return map(dx, dy, y, f, count, stream);
+}
+
+struct sigmoid_of {
+    __device__ float operator()(float x, float) const { return 1 / (1 + expf(-x)); }
+};
+struct tanh_of {
+    __device__ float operator()(float x, float) const { return tanhf(x); }
+};
+
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
+                          cudaStream_t stream)
+{
+    return curve == LS_K_TANH ? map(y, x, x, tanh_of(), count, stream)
+                              : map(y, x, x, sigmoid_of(), count, stream);
+}
+
+struct sigmoid_back {
+    __device__ float operator()(float dy, float y) const { return dy * y * (1 - y); }
+};
+struct tanh_back {
+    __device__ float operator()(float dy, float y) const { return dy * (1 - y * y); }
+};
+
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *y, ls_k_curve curve,
+                            size_t count, cudaStream_t stream)
+{
+    return curve == LS_K_TANH ? map(dx, dy, y, tanh_back(), count, stream)
+                              : map(dx, dy, y, sigmoid_back(), count, stream);
+}
+
+/* ---- dropout -------------------------------------------------------------------------------- */
+
+__global__ static void drop(float *y, uint8_t *kept, const float *x, ls_k_dropout k)
+{
+    const ls_k_args *a = k.args;
+    const float scale = 1.0f / (1.0f - k.p);
+    const unsigned row = (unsigned)k.c * (unsigned)k.pixels;
+    LS_EACH(i, (size_t)k.rows * row) {
+        unsigned r = (unsigned)(i / row), q = (unsigned)(i % row), e = q;
+        if (k.channels_last)
+            e = q % (unsigned)k.c * (unsigned)k.pixels + q / (unsigned)k.c;
+        uint4 word = ls_random(a->seed, k.number, a->epoch, (uint64_t)a->rows[r] * row + e);
+        int keep = !((float)(word.x >> 8) * 0x1p-24f < k.p);
+        y[i] = keep ? x[i] * scale : 0;
+        if (kept)
+            kept[i] = (uint8_t)keep;
+    }
+}
+
+cudaError_t ls_k_drop(float *y, uint8_t *kept, const float *x, const ls_k_dropout *dropout,
+                      cudaStream_t stream)
+{
+    size_t count = (size_t)dropout->rows * (size_t)dropout->c * (size_t)dropout->pixels;
+    drop<<<ls_blocks(count), LS_THREADS, 0, stream>>>(y, kept, x, *dropout);
+    return cudaGetLastError();
+}
+
+__global__ static void drop_back(float *dx, const float *dy, const uint8_t *kept, float p,
+                                 size_t count)
+{
+    const float scale = 1.0f / (1.0f - p);
+    LS_EACH(i, count)
+        dx[i] = kept[i] ? dy[i] * scale : 0;
+}
+
+cudaError_t ls_k_drop_back(float *dx, const float *dy, const uint8_t *kept, float p, size_t count,
+                           cudaStream_t stream)
+{
+    drop_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dy, kept, p, count);
+    return cudaGetLastError();
+}

@@ -1,0 +1,86 @@
+/* Choices of kernels on disk: a file for each, named by a hash of its key. The key is the file's first
+ * line, and the rest is the choice. A file appears whole or not at all, and is never changed: all
+ * workers, and all later runs, go by the first choice that was made, so that they compute alike. */
+#include "cuda/math_inside.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 512, MOST_BYTES = 1 << 20 };
+
+/* FNV-1a. */
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash;
+}
+
+static int path_of(char *out, const ls_math *math, const char *key)
+{
+    int length = snprintf(out, PATH_BYTES, "%s/%016llx.plan", math->desc.cache_dir,
+                          (unsigned long long)hash_of(key));
+    return length > 0 && length < PATH_BYTES - 32;
+}
+
+/* The whole file, terminated, or NULL. */
+static char *read_file(const ls_math *math, const char *path)
+{
+    char *text = NULL;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return NULL;
+    struct stat st;
+    if (fstat(fileno(file), &st) == 0 && st.st_size > 0 && st.st_size < MOST_BYTES)
+        text = ls_cuda_host_alloc(math->desc.host, (size_t)st.st_size + 1);
+    if (text && fread(text, 1, (size_t)st.st_size, file) != (size_t)st.st_size) {
+        ls_cuda_host_free(math->desc.host, text);
+        text = NULL;
+    }
+    fclose(file);
+    return text;
+}
+
+char *ls_math_cache_get(const ls_math *math, const char *key)
+{
+    char path[PATH_BYTES];
+    if (!math->desc.cache_dir || !path_of(path, math, key))
+        return NULL;
+    char *text = read_file(math, path);
+    if (!text)
+        return NULL;
+    size_t length = strlen(key);
+    if (strncmp(text, key, length) != 0 || text[length] != '\n') { /* another key's */
+        ls_cuda_host_free(math->desc.host, text);
+        return NULL;
+    }
+    memmove(text, text + length + 1, strlen(text + length + 1) + 1);
+    return text;
+}
+
+static int write_file(const char *path, const char *key, const char *text)
+{
+    FILE *file = fopen(path, "wxe");
+    if (!file)
+        return 0;
+    int good = fprintf(file, "%s\n%s", key, text) > 0;
+    return fclose(file) == 0 && good;
+}
+
+void ls_math_cache_put(const ls_math *math, const char *key, const char *text)
+{
+    char path[PATH_BYTES], draft[PATH_BYTES + 64];
+    if (!math->desc.cache_dir || !path_of(path, math, key))
+        return;
+    snprintf(draft, sizeof draft, "%s.%ld.%p", path, (long)getpid(), (const void *)math);
+    if (!write_file(draft, key, text))
+        ls_cuda_log(math->desc.host, LS_LOG_WARNING, "%s: cannot write %.300s", math->desc.device,
+                    draft);
+    else
+        (void)link(draft, path); /* fails where there is one already */
+    (void)unlink(draft);
+}

@@ -1,0 +1,174 @@
+#include "device/plugin.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 512 };
+
+/* ---- what a plugin is given ----------------------------------------------------------------- */
+
+static int service_fail(ls_error *err, int status, const char *text)
+{
+    return ls_fail(err, status, "%s", text);
+}
+
+static void service_log(const ls_host *host, ls_log_level level, const char *text)
+{
+    ls_log(host, level, "%s", text);
+}
+
+static const ls_services services = {
+    .abi = LS_PLUGIN_ABI,
+    .size = sizeof(ls_services),
+    .fail = service_fail,
+    .alloc = ls_alloc,
+    .free = ls_free,
+    .log = service_log,
+};
+
+const ls_services *ls_plugin_services(void)
+{
+    return &services;
+}
+
+/* ---- where it may be ------------------------------------------------------------------------ */
+
+static void join(char *out, const char *folder, size_t length, const char *name)
+{
+    snprintf(out, PATH_BYTES, "%.*s/liblockstep-%s.so", (int)length, folder, name);
+}
+
+/* The folder of the running program, or "" when the system does not say. */
+static void program_folder(char *out, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", out, size - 1);
+    out[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(out, '/');
+    if (slash)
+        *slash = '\0';
+}
+
+static int find(char *out, const char *name, const char *path, ls_error *err)
+{
+    char folder[PATH_BYTES - 64], first[PATH_BYTES];
+    if (path) {
+        snprintf(out, PATH_BYTES, "%s", path);
+        if (strchr(path, '/') && access(path, F_OK) == 0)
+            return LS_OK;
+        return ls_fail(err, LS_ENOENT, "there is no plugin %.300s%s", path,
+                       strchr(path, '/') ? "" : " (give a path with a slash)");
+    }
+    join(first, LOCKSTEP_PLUGIN_DIR, strlen(LOCKSTEP_PLUGIN_DIR), name);
+    snprintf(out, PATH_BYTES, "%s", first);
+    if (access(out, F_OK) == 0)
+        return LS_OK;
+    program_folder(folder, sizeof folder);
+    join(out, folder, strlen(folder), name);
+    if (folder[0] && access(out, F_OK) == 0)
+        return LS_OK;
+    return ls_fail(err, LS_ENOENT, "liblockstep-%s.so is in neither %.60s nor %.60s", name,
+                   LOCKSTEP_PLUGIN_DIR, folder[0] ? folder : "the program's folder");
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+static ls_plugin_entry_fn *entry_of(void *library)
+{
+    ls_plugin_entry_fn *entry;
+    void *symbol = dlsym(library, LS_PLUGIN_ENTRY);
+    _Static_assert(sizeof entry == sizeof symbol, "dlsym gives functions as pointers to data");
+    memcpy(&entry, &symbol, sizeof entry);
+    return entry;
+}
+
+/* "other/lib.so: cannot open …" without the line breaks that would spoil a one-line message. */
+static int cannot_load(const char *path, ls_error *err)
+{
+    char text[300];
+    const char *why = dlerror();
+    snprintf(text, sizeof text, "%s", why ? why : "the loader does not say why");
+    for (char *c = text; *c; c++)
+        if (*c == '\n')
+            *c = ' ';
+    return ls_fail(err, LS_EDEVICE, "%.120s does not load: %s", path, text);
+}
+
+static int check(const ls_backend *backend, const char *path, const char *name, ls_error *err)
+{
+    if (!backend || backend->abi != LS_PLUGIN_ABI || backend->size != sizeof *backend)
+        return ls_fail(err, LS_EDEVICE,
+                       "%.300s was built for another Lockstep than this one (plugin ABI %u): "
+                       "rebuild it",
+                       path, (unsigned)LS_PLUGIN_ABI);
+    if (strcmp(backend->name, name) != 0)
+        return ls_fail(err, LS_EDEVICE, "%.300s holds the back end '%.32s', not '%s'", path,
+                       backend->name, name);
+    return LS_OK;
+}
+
+int ls_plugin_load(const ls_backend **out, const char *name, const char *path, ls_error *err)
+{
+    char found[PATH_BYTES];
+    *out = NULL;
+    int status = find(found, name, path, err);
+    if (status)
+        return status;
+    void *library = dlopen(found, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return cannot_load(found, err);
+    ls_plugin_entry_fn *entry = entry_of(library);
+    if (!entry)
+        return ls_fail(err, LS_EDEVICE, "%.300s is no plugin: it has no function " LS_PLUGIN_ENTRY,
+                       found);
+    const ls_backend *backend = entry(&services);
+    status = check(backend, found, name, err);
+    if (status == LS_OK)
+        *out = backend;
+    return status;
+}
+
+/* ---- the row of the registry ---------------------------------------------------------------- */
+
+static void cuda_probe(ls_backend_info *out)
+{
+    const ls_backend *backend;
+    ls_error err = {0};
+    int status = ls_plugin_load(&backend, "cuda", NULL, &err);
+    if (status == LS_OK) {
+        backend->probe(out);
+        return;
+    }
+    memset(out, 0, sizeof *out);
+    out->broken = status != LS_ENOENT;
+    snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, err.text);
+}
+
+static int cuda_open(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    const ls_backend *backend;
+    ls_error why = {0};
+    *out = NULL;
+    int status = ls_plugin_load(&backend, "cuda", NULL, &why);
+    if (status == LS_OK)
+        return backend->open(out, request, err);
+    return ls_fail(err, LS_EDEVICE, "no cuda device: %.400s (%s)", why.text,
+                   status == LS_ENOENT ? "absent" : "broken");
+}
+
+const ls_backend *ls_plugin_cuda(void)
+{
+    static const ls_backend backend = {
+        .abi = LS_PLUGIN_ABI,
+        .size = sizeof(ls_backend),
+        .name = "cuda",
+        .counted = 0,
+        .probe = cuda_probe,
+        .open = cuda_open,
+    };
+    return &backend;
+}

@@ -1,0 +1,26 @@
+/* Back ends in shared libraries of their own: liblockstep-NAME.so.
+ *
+ * A library is looked for in three places, in this order, and never in the working directory: an
+ * explicit path, the folder Lockstep installs plugins into, the folder of the running program. The
+ * first that exists is the one; it is loaded with all of its symbols resolved and visible to
+ * nobody else, and stays until the program ends. Not being there (absent) and being there but
+ * unusable (broken) are told apart. Any thread.
+ */
+#ifndef DEVICE_PLUGIN_H
+#define DEVICE_PLUGIN_H
+
+#include <lockstep/plugin.h>
+
+/* Loads the back end `name`: from `path`, unless that is NULL. May be called again at no cost.
+ * Errors: LS_ENOENT, absent: says where it was looked for. LS_EDEVICE, broken: a library that does not
+ * load, has no entry, was built for another ABI or holds another back end. */
+int ls_plugin_load(const ls_backend **out, const char *name, const char *path, ls_error *err);
+
+/* What a plugin's entry is called with. Static, constant. */
+const ls_services *ls_plugin_services(void);
+
+/* The back end "cuda" as a row of a registry. Its library is loaded when it is first probed or
+ * opened, so that a program that never asks for it does not pay for it. Static, constant. */
+const ls_backend *ls_plugin_cuda(void);
+
+#endif

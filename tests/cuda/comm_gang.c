@@ -1,0 +1,217 @@
+#include "cuda/comm_gang.h"
+
+#include "base/split.h"
+#include "device/plugin.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+ls_plugin_entry_fn ls_plugin_entry; /* the plugin's, linked in */
+
+static const ls_backend *backend(void)
+{
+    return ls_plugin_entry(ls_plugin_services());
+}
+
+void comm_gang_fill(float *leaf, int shard, int step, size_t floats)
+{
+    for (size_t i = 0; i < floats; i++) {
+        uint32_t w = (uint32_t)i * 2654435761u ^ (uint32_t)(shard * 64 + step + 1) * 2246822519u;
+        w ^= w >> 15;
+        w *= 2246822519u;
+        w ^= w >> 13;
+        float value = (float)(w >> 8) / (float)(1 << (w & 15));
+        leaf[i] = w & 128 ? value : -value;
+    }
+}
+
+/* ---- opening and closing -------------------------------------------------------------------- */
+
+static int alloc_floats(float **out, comm_member *m)
+{
+    void *memory = NULL;
+    int status = m->device->ops->alloc(&memory, m->device, m->gang->floats * sizeof **out, &m->err);
+    *out = memory;
+    return status;
+}
+
+static int open_member(comm_member *m)
+{
+    comm_gang *g = m->gang;
+    ls_device_request request = {
+        .size = sizeof request, .index = g->share ? 0 : m->rank, .threads = 1};
+    uint32_t first, count;
+    ls_split((uint32_t)g->shards, (uint32_t)g->ranks, (uint32_t)m->rank, &first, &count);
+    int status = backend()->open(&m->device, &request, &m->err);
+    if (status == LS_OK)
+        status = m->device->ops->bind(m->device, &m->err);
+    if (status == LS_OK)
+        status = alloc_floats(&m->leaf, m);
+    if (status == LS_OK)
+        status = alloc_floats(&m->total, m);
+    if (status == LS_OK)
+        status = ls_fold_init(&m->fold, m->device, m->leaf, g->floats, g->shards, (int)first,
+                              (int)(first + count), &m->err);
+    m->has_fold = status == LS_OK;
+    return status;
+}
+
+static void close_member(comm_member *m)
+{
+    if (m->comm)
+        m->gang->type->leave(m->comm);
+    if (m->has_fold)
+        ls_fold_fini(&m->fold);
+    if (m->leaf)
+        m->device->ops->free(m->device, m->leaf);
+    if (m->total)
+        m->device->ops->free(m->device, m->total);
+    if (m->device)
+        m->device->ops->close(m->device);
+}
+
+/* ---- a rank's life -------------------------------------------------------------------------- */
+
+static int compute(comm_member *m, int step)
+{
+    const ls_device_ops *ops = m->device->ops;
+    size_t bytes = m->gang->floats * sizeof(float);
+    int status = LS_OK;
+    ls_fold_begin(&m->fold);
+    for (int shard = m->fold.range.lo; shard < m->fold.range.hi && status == LS_OK; shard++) {
+        comm_gang_fill(m->host, shard, step, m->gang->floats);
+        status = ops->upload(m->device, NULL, m->leaf, m->host, bytes, &m->err);
+        if (status == LS_OK)
+            status = ls_fold_push(&m->fold, &m->err);
+    }
+    return status;
+}
+
+static int do_step(comm_member *m, int step)
+{
+    const ls_device_ops *ops = m->device->ops;
+    size_t bytes = m->gang->floats * sizeof(float);
+    int status = compute(m, step);
+    if (status == LS_OK)
+        status = m->gang->type->all_reduce(m->comm, NULL, m->fold.stack, m->fold.depth, m->total,
+                                           &m->times, &m->err);
+    m->merged += status == LS_OK;
+    if (status == LS_OK)
+        status = ops->download(m->device, NULL, m->result[step], m->total, bytes, &m->err);
+    if (status == LS_OK)
+        status = ops->sync(m->device, NULL, &m->err);
+    m->steps_done += status == LS_OK;
+    return status;
+}
+
+/* As a trainer: everybody has joined before anybody merges. */
+static void wait_for_all(comm_gang *g)
+{
+    if (atomic_fetch_add(&g->opened, 1) + 1 == g->ranks) {
+        if (g->plant)
+            g->plant();
+        atomic_store(&g->planted, 1);
+    }
+    while (!atomic_load(&g->planted))
+        sched_yield();
+}
+
+static int work(comm_member *m)
+{
+    comm_gang *g = m->gang;
+    int status = m->status;
+    if (g->absent == m->rank + 1)
+        return status;
+    if (status == LS_OK && g->check)
+        status = g->type->check(m->comm, NULL, m->leaf, m->total, &m->err);
+    for (int step = 0; step < g->steps && status == LS_OK; step++)
+        status = do_step(m, step);
+    if (g->last)
+        g->last(m);
+    return status;
+}
+
+static void *member_main(void *arg)
+{
+    comm_member *m = arg;
+    comm_gang *g = m->gang;
+    m->status = open_member(m);
+    if (m->status == LS_OK)
+        m->status = g->type->join(&m->comm, g->group, m->rank, m->device, &m->err);
+    if (m->status != LS_OK)
+        g->type->abort(g->group);
+    wait_for_all(g);
+    m->status = work(m);
+    if (m->status != LS_OK)
+        g->type->abort(g->group);
+    /* Nobody frees what a rank that is late may still read. */
+    atomic_fetch_add(&g->returned, 1);
+    while (atomic_load(&g->returned) < g->ranks)
+        sched_yield();
+    close_member(m);
+    return NULL;
+}
+
+void comm_gang_run(comm_gang *g)
+{
+    ls_comm_group_desc desc = {
+        .type = g->type,
+        .ranks = g->ranks,
+        .shards = g->shards,
+        .floats = g->floats,
+        .segments = g->segments,
+        .segment_count = g->segment_count,
+        .timeout_ns = g->timeout_ns ? g->timeout_ns : 5000000000u,
+    };
+    (void)backend(); /* its services, which a group needs too */
+    g->group_status = g->type->group_create(&g->group, &desc, &g->group_err);
+    if (g->group_status != LS_OK)
+        return;
+    for (int r = 0; r < g->ranks; r++) {
+        comm_member *m = &g->member[r];
+        m->gang = g;
+        m->rank = r;
+        m->host = calloc(g->floats, sizeof *m->host);
+        for (int s = 0; s < g->steps; s++)
+            m->result[s] = calloc(g->floats, sizeof *m->host);
+    }
+    for (int r = 0; r < g->ranks; r++)
+        if (pthread_create(&g->member[r].thread, NULL, member_main, &g->member[r]) != 0)
+            abort();
+    for (int r = 0; r < g->ranks; r++)
+        pthread_join(g->member[r].thread, NULL);
+    g->type->group_destroy(g->group);
+}
+
+void comm_gang_free(comm_gang *g)
+{
+    for (int r = 0; r < g->ranks; r++) {
+        free(g->member[r].host);
+        for (int s = 0; s < g->steps; s++)
+            free(g->member[r].result[s]);
+    }
+}
+
+static const comm_member *speaker(const comm_gang *g)
+{
+    const comm_member *first = NULL;
+    for (int r = 0; r < g->ranks; r++) {
+        const comm_member *m = &g->member[r];
+        if (m->status != LS_OK && (!first || first->status == LS_EABORTED))
+            first = m;
+    }
+    return first;
+}
+
+int comm_gang_status(const comm_gang *g)
+{
+    const comm_member *m = speaker(g);
+    return g->group_status != LS_OK ? g->group_status : m ? m->status : LS_OK;
+}
+
+const char *comm_gang_text(const comm_gang *g)
+{
+    const comm_member *m = speaker(g);
+    return g->group_status != LS_OK ? g->group_err.text : m ? m->err.text : "";
+}

@@ -1,0 +1,77 @@
+/* A group of ranks on doubled GPUs: a thread and a device each, as a trainer has them.
+ *
+ *     comm_gang g = {.type = &ls_cuda_comm_ordered, .ranks = 3, .shards = 8, .floats = 1040};
+ *     comm_gang_run(&g);                    opens, merges g.steps times, closes
+ *     g.member[r].status, g.member[r].err   how it went
+ *
+ * Every rank that fails aborts the group, as a trainer's worker does. What the merges gave is in
+ * member[r].result[step], to be compared with comm_gang_expected.
+ */
+#ifndef TESTS_CUDA_COMM_GANG_H
+#define TESTS_CUDA_COMM_GANG_H
+
+#include "comm/fold.h"
+#include "cuda/cuda_comm_group.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { GANG_RANKS = 8, GANG_STEPS = 4 };
+
+typedef struct comm_gang comm_gang;
+
+typedef struct comm_member {
+    comm_gang *gang;
+    int rank;
+    pthread_t thread;
+    ls_device *device;
+    ls_fold fold;
+    int has_fold;
+    ls_comm *comm;
+    float *leaf, *total, *host;
+    float *result[GANG_STEPS];
+    int merged;     /* all_reduce said LS_OK so often */
+    int steps_done; /* and the result was fetched */
+    ls_comm_times times;
+    int status;
+    ls_error err;
+} comm_member;
+
+struct comm_gang {
+    const ls_comm_type *type;
+    int ranks, shards, steps;
+    size_t floats;
+    int share;           /* non-zero: all ranks on device 0; else rank r has device r */
+    int check;           /* non-zero: the start-up check comes first */
+    uint64_t timeout_ns; /* 0: 5 s */
+    int absent;          /* rank + 1 that never merges; 0: none */
+    const size_t *segments;
+    int segment_count;
+    void (*plant)(void); /* called once, when all have joined; may be NULL */
+    /* What a rank does behind its last merge, before it leaves; may be NULL. */
+    void (*last)(comm_member *member);
+
+    ls_comm_group *group;
+    int group_status;
+    ls_error group_err;
+    comm_member member[GANG_RANKS];
+    _Atomic int opened, planted, returned;
+};
+
+/* In a world that dbl_begin has made. */
+void comm_gang_run(comm_gang *g);
+void comm_gang_free(comm_gang *g); /* the results */
+
+/* The first status that is not LS_EABORTED; LS_EABORTED if there is no other; LS_OK if all are. */
+int comm_gang_status(const comm_gang *g);
+const char *comm_gang_text(const comm_gang *g);
+
+/* What shard `shard` contributes in step `step`: numbers of very different sizes, so that another
+ * order of summation gives other bits. */
+void comm_gang_fill(float *leaf, int shard, int step, size_t floats);
+
+/* out ← what the library's `ordered` on reference devices makes of the same leaves
+ * (comm_expected.c). */
+void comm_gang_expected(float *out, int ranks, int shards, int step, size_t floats);
+
+#endif

@@ -1,0 +1,144 @@
+/* planted_order BUG MODE: a merge with one wait missing, which somebody must notice.
+ *
+ *     none      nothing is missing
+ *     staging   a pinned slot is refilled before its copy has run
+ *     event     no stream waits for another
+ *     sync      the host reads a download before the stream is done
+ *     freed     a rank frees its memory before all communicators are aborted
+ *
+ * The shipped code is what runs; the doubles drop the wait, and for `freed` the linker helps: see
+ * __wrap_ls_cuda_links_are_gone. MODE is `threads`, for the thread sanitizer, or `lazy`, where a
+ * wrong order of execution gives wrong sums, for one of some seeds. Exit status: 0 all was well, 1
+ * something was noticed, and a line says what; the sanitizer has a status of its own.
+ */
+#include "cuda/comm_gang.h"
+#include "doubles/control.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 2, SHARDS = 40 /* more uploads a step than there are slots */, FLOATS = 256 };
+
+static int links_are_forgotten; /* set before there are threads */
+
+int __real_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
+int __wrap_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
+
+int __wrap_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns)
+{
+    return links_are_forgotten || __real_ls_cuda_links_are_gone(links, deadline_ns);
+}
+
+static void drop_staging(void)
+{
+    dbl_skip_all("cudaEventSynchronize");
+}
+
+static void drop_events(void)
+{
+    dbl_skip_all("cudaStreamWaitEvent");
+}
+
+static void drop_syncs(void)
+{
+    dbl_skip_all("cudaStreamSynchronize");
+}
+
+/* ---- merges that succeed -------------------------------------------------------------------- */
+
+static int wrong_results(const comm_gang *g)
+{
+    float expected[FLOATS];
+    if (comm_gang_status(g) != LS_OK) {
+        printf("noticed: %s\n", comm_gang_text(g));
+        return 1;
+    }
+    for (int step = 0; step < g->steps; step++) {
+        comm_gang_expected(expected, RANKS, SHARDS, step, FLOATS);
+        for (int r = 0; r < RANKS; r++)
+            if (memcmp(g->member[r].result[step], expected, sizeof expected) != 0) {
+                printf("noticed: rank %d has another sum in step %d\n", r, step);
+                return 1;
+            }
+    }
+    return 0;
+}
+
+static int merge(dbl_mode mode, uint32_t seed, int share, void (*plant)(void))
+{
+    comm_gang g = {.type = &ls_cuda_comm_ordered,
+                   .ranks = RANKS,
+                   .shards = SHARDS,
+                   .steps = 3,
+                   .floats = FLOATS,
+                   .share = share,
+                   .plant = plant};
+    dbl_begin(&(dbl_options){.mode = mode, .seed = seed, .devices = RANKS, .nccl_polls = 1});
+    comm_gang_run(&g);
+    const char *complaints = dbl_end();
+    int noticed = complaints[0] != 0;
+    if (noticed)
+        printf("noticed: %s", complaints);
+    noticed |= wrong_results(&g);
+    comm_gang_free(&g);
+    return noticed;
+}
+
+static int merge_in(dbl_mode mode, void (*plant)(void))
+{
+    int noticed = 0;
+    uint32_t seeds = mode == DBL_LAZY ? 8 : 1;
+    for (uint32_t seed = 0; seed < seeds && !noticed; seed++)
+        for (int share = 0; share < 2; share++)
+            noticed |= merge(mode, seed, share, plant);
+    return noticed;
+}
+
+/* ---- a merge that is cut short -------------------------------------------------------------- */
+
+/* The last rank never comes; the watchdog takes its time between two aborts, while kernels of the
+ * other ranks still run. */
+static int cut_short(void)
+{
+    comm_gang g = {.type = &ls_cuda_comm_nccl,
+                   .ranks = 3,
+                   .shards = 3,
+                   .steps = 1,
+                   .floats = FLOATS,
+                   .check = 1,
+                   .timeout_ns = 2000000000};
+    dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 3, .patience_ns = 4000000000u});
+    dbl_stall("ncclAllReduce", 6, 100000000); /* the last rank's second: the others wait for it */
+    dbl_fail("ncclAllReduce", 6, 0);
+    dbl_stall("ncclCommAbort", 2, 600000000);
+    if (links_are_forgotten)
+        dbl_skip_all("cudaStreamQuery"); /* and every rank believes its streams to be idle */
+    comm_gang_run(&g);
+    const char *complaints = dbl_end();
+    if (complaints[0])
+        printf("noticed: %s", complaints);
+    if (comm_gang_status(&g) == LS_OK)
+        printf("a call of NCCL should have failed\n");
+    comm_gang_free(&g);
+    return complaints[0] != 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*plant)(void);
+    } bugs[] = {
+        {"none", NULL}, {"staging", drop_staging}, {"event", drop_events}, {"sync", drop_syncs}};
+    if (argc != 3)
+        return 2;
+    dbl_mode mode = strcmp(argv[2], "lazy") == 0 ? DBL_LAZY : DBL_THREADS;
+    links_are_forgotten = strcmp(argv[1], "freed") == 0;
+    if (links_are_forgotten)
+        return cut_short();
+    for (size_t b = 0; b < sizeof bugs / sizeof *bugs; b++)
+        if (strcmp(argv[1], bugs[b].name) == 0)
+            return merge_in(mode, bugs[b].plant) || (bugs[b].plant == NULL && cut_short());
+    return 2;
+}

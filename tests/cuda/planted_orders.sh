@@ -1,0 +1,28 @@
+#!/bin/sh
+# planted_orders.sh PROGRAM MODE: each planted bug is noticed, and nothing is where there is none.
+set -u
+program=$1
+mode=$2
+failed=0
+
+out=$("$program" none "$mode" 2>&1) || {
+    echo "without a bug it ended with status $?:"
+    echo "$out" | head -40
+    failed=1
+}
+for bug in staging event sync freed; do
+    out=$("$program" $bug "$mode" 2>&1)
+    status=$?
+    case $status,$out in
+    1,*noticed:*) how=$(echo "$out" | grep -m 1 noticed:) ;;
+    66,*ThreadSanitizer*) how=$(echo "$out" | grep -m 1 SUMMARY) ;;
+    *)
+        echo "$bug: not noticed (status $status)"
+        echo "$out" | head -40
+        failed=1
+        continue
+        ;;
+    esac
+    echo "$bug: $how"
+done
+exit $failed

@@ -1,0 +1,240 @@
+/* Every call of the CUDA runtime and of NCCL that a merge makes fails, loses the device or takes too
+ * long, one after another. Each time all ranks end with an error within ten seconds, nothing leaks,
+ * nothing that NCCL may touch is freed, and no rank has a step that another has not. */
+#include "cuda/comm_gang.h"
+#include "doubles/control.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, SHARDS = 5, STEPS = 2, FLOATS = 96 };
+#define TEN_SECONDS 10000000000u
+
+static const dbl_options world = {.mode = DBL_THREADS, .devices = RANKS, .nccl_polls = 1};
+
+typedef struct kind {
+    const ls_comm_type *type;
+    int share;
+} kind;
+
+static const kind kinds[] = {
+    {&ls_cuda_comm_ordered, 0}, {&ls_cuda_comm_local, 1}, {&ls_cuda_comm_nccl, 0}};
+
+static comm_gang gang_of(const kind *k)
+{
+    return (comm_gang){.type = k->type,
+                       .ranks = RANKS,
+                       .shards = SHARDS,
+                       .steps = STEPS,
+                       .floats = FLOATS,
+                       .share = k->share,
+                       .check = 1};
+}
+
+/* How often a healthy run calls the function. */
+static long calls_of(const kind *k, const char *function)
+{
+    comm_gang g = gang_of(k);
+    dbl_begin(&world);
+    comm_gang_run(&g);
+    long calls = dbl_calls(function);
+    assert_string_equal(dbl_end(), "");
+    assert_int_equal(comm_gang_status(&g), LS_OK);
+    comm_gang_free(&g);
+    return calls;
+}
+
+/* Either everybody merged a step, or nobody did; and what was merged is the right sum. */
+static void check_steps(const comm_gang *g)
+{
+    float expected[FLOATS];
+    for (int step = 0; step < STEPS && g->type->same_bits; step++) {
+        comm_gang_expected(expected, RANKS, SHARDS, step, FLOATS);
+        for (int r = 0; r < RANKS; r++)
+            if (g->member[r].steps_done > step)
+                assert_memory_equal(g->member[r].result[step], expected, sizeof expected);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(g->member[r].merged, g->member[0].merged);
+        if (g->member[r].status != LS_OK)
+            assert_true(g->member[r].err.text[0] != 0);
+    }
+}
+
+typedef void arm_fn(const char *function, int nth);
+
+static void one_run(const kind *k, arm_fn *arm, const char *function, int nth, int must_fail)
+{
+    comm_gang g = gang_of(k);
+    uint64_t start = ls_cuda_now_ns();
+    dbl_begin(&world);
+    arm(function, nth);
+    comm_gang_run(&g);
+    const char *wrong = dbl_end();
+    if (wrong[0])
+        fail_msg("%s on %s, call %d: %s", function, k->type->name, nth, wrong);
+    if (ls_cuda_now_ns() - start >= TEN_SECONDS)
+        fail_msg("%s on %s, call %d: took more than 10 s", function, k->type->name, nth);
+    if (must_fail && comm_gang_status(&g) == LS_OK)
+        fail_msg("%s on %s, call %d: nobody noticed", function, k->type->name, nth);
+    if (g.group_status == LS_OK)
+        check_steps(&g);
+    comm_gang_free(&g);
+}
+
+/* Calls whose failure nobody has to tell: mostly, what they release is released all the same. A device
+ * that closes waits for its two streams, whatever comes of it. */
+static int is_quiet(const char *function, long nth, long calls)
+{
+    if (strcmp(function, "cudaStreamSynchronize") == 0)
+        return nth > calls - 2 * RANKS;
+    return strstr(function, "Destroy") || strstr(function, "Free") || strstr(function, "Abort") ||
+           strstr(function, "Version"); /* for people to read */
+}
+
+static void sweep(arm_fn *arm, int must_fail)
+{
+    const char *const *all = dbl_functions();
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int f = 0; all[f]; f++) {
+            long calls = calls_of(&kinds[k], all[f]);
+            /* The first calls, then ever fewer; polls are made as often as they are made. */
+            int polled = strstr(all[f], "Query") || strstr(all[f], "GetAsyncError");
+            long most = polled && calls > 3 ? 3 : calls;
+            for (long nth = 1; nth <= most; nth += 1 + nth / 4)
+                one_run(&kinds[k], arm, all[f], (int)nth,
+                        must_fail && !polled && !is_quiet(all[f], nth, calls));
+        }
+}
+
+static void fail_nth(const char *function, int nth)
+{
+    dbl_fail(function, nth, 0);
+}
+
+static void each_call_that_fails_ends_in_an_error(void **state)
+{
+    (void)state;
+    sweep(fail_nth, 1);
+}
+
+static void lose_nth(const char *function, int nth)
+{
+    dbl_lose_at(function, nth, 0);
+}
+
+static void a_device_that_is_lost_in_any_call_ends_in_an_error(void **state)
+{
+    (void)state;
+    sweep(lose_nth, 0);
+}
+
+/* ---- stalls --------------------------------------------------------------------------------- */
+
+static void a_call_that_takes_too_long_times_the_group_out(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cudaEventRecord", "launch", "ncclGroupEnd",
+                                        "ncclCommInitRankConfig", "ncclAllReduce"};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+            long count = calls_of(&kinds[k], calls[c]);
+            if (count == 0)
+                continue;
+            comm_gang g = gang_of(&kinds[k]);
+            g.timeout_ns = 100000000;
+            dbl_begin(&world);
+            dbl_stall(calls[c], (int)(count + 1) / 2, 1000000000);
+            comm_gang_run(&g);
+            assert_string_equal(dbl_end(), "");
+            if (comm_gang_status(&g) != LS_ETIMEDOUT)
+                fail_msg("%s on %s: %s, expected a time-out", calls[c], kinds[k].type->name,
+                         ls_status_name(comm_gang_status(&g)));
+            comm_gang_free(&g);
+        }
+}
+
+static void go_on(comm_member *m)
+{
+    (void)m;
+    dbl_go_on();
+}
+
+static void stall_device_one(void)
+{
+    dbl_stall_streams(1);
+}
+
+/* The kernels of one GPU do not run: its worker's wait ends all the same, and it says that its GPU may
+ * still read the others' memory. */
+static void a_gpu_that_hangs_times_the_group_out(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        if (kinds[k].share)
+            continue;
+        comm_gang g = gang_of(&kinds[k]);
+        g.check = 0;
+        g.timeout_ns = 100000000;
+        g.plant = stall_device_one;
+        g.last = go_on;
+        dbl_begin(&world);
+        comm_gang_run(&g);
+        assert_string_equal(dbl_end(), "");
+        assert_int_equal(comm_gang_status(&g), LS_ETIMEDOUT);
+        comm_gang_free(&g);
+    }
+}
+
+/* ---- aborts --------------------------------------------------------------------------------- */
+
+static comm_gang *to_abort;
+
+static void abort_it(void)
+{
+    to_abort->type->abort(to_abort->group);
+}
+
+static void may_read_no_more(comm_member *m)
+{
+    const ls_comm_type *type = m->gang->type;
+    ls_error err;
+    assert_int_equal(type->may_read(m->gang->group, m->rank), 0);
+    assert_int_equal(type->all_reduce(m->comm, NULL, m->fold.stack, 0, m->total, &m->times, &err),
+                     LS_EABORTED);
+}
+
+static void an_abort_from_outside_releases_everybody(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        comm_gang g = gang_of(&kinds[k]);
+        to_abort = &g;
+        g.plant = abort_it;
+        g.last = may_read_no_more;
+        dbl_begin(&world);
+        comm_gang_run(&g);
+        assert_string_equal(dbl_end(), "");
+        for (int r = 0; r < RANKS; r++)
+            assert_int_equal(g.member[r].status, LS_EABORTED);
+        comm_gang_free(&g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_that_fails_ends_in_an_error),
+        cmocka_unit_test(a_device_that_is_lost_in_any_call_ends_in_an_error),
+        cmocka_unit_test(a_call_that_takes_too_long_times_the_group_out),
+        cmocka_unit_test(a_gpu_that_hangs_times_the_group_out),
+        cmocka_unit_test(an_abort_from_outside_releases_everybody),
+    };
+    return cmocka_run_group_tests_name("cuda_comm_failures", tests, NULL, NULL);
+}

@@ -1,0 +1,40 @@
+/* The back end over the doubles. The world begins with the program and ends with it: whatever the
+ * doubles complain about by then, leaks included, makes it fail. DOUBLES_MODE says how streams run.
+ */
+#include "cuda_ops/cuda_backend.h"
+
+#include "device/plugin.h"
+#include "doubles/control.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#ifndef DOUBLES_MODE
+#define DOUBLES_MODE DBL_EAGER
+#endif
+
+ls_plugin_entry_fn ls_plugin_entry;
+
+static void begin(void) __attribute__((constructor));
+static void end(void) __attribute__((destructor));
+
+static void begin(void)
+{
+    /* The loops of the twins are slow under sanitizers, and a wait for them is no hang. */
+    dbl_begin(&(dbl_options){
+        .mode = DOUBLES_MODE, .seed = 7, .devices = 2, .patience_ns = 300 * (uint64_t)1000000000});
+}
+
+static void end(void)
+{
+    const char *wrong = dbl_end();
+    if (!wrong[0])
+        return;
+    fprintf(stderr, "the doubles complain:\n%s\n", wrong);
+    _exit(1);
+}
+
+const ls_backend *test_cuda_backend(void)
+{
+    return ls_plugin_entry(ls_plugin_services());
+}

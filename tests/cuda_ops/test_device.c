@@ -1,0 +1,312 @@
+/* The CUDA device over doubles of the runtime: memory, streams, bad data, what is missing, and each
+ * call failing in turn. */
+#include "cuda/cuda_device.h"
+#include "device/plugin.h"
+#include "doubles/control.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+ls_plugin_entry_fn ls_plugin_entry;
+
+static const ls_backend *backend(void)
+{
+    return ls_plugin_entry(ls_plugin_services());
+}
+
+static void begin(dbl_mode mode, int devices)
+{
+    dbl_begin(&(dbl_options){.mode = mode, .devices = devices});
+}
+
+static void end(void)
+{
+    assert_string_equal(dbl_end(), "");
+}
+
+static ls_device *open_device(int index)
+{
+    ls_device *device = NULL;
+    ls_device_request request = {.size = sizeof request, .index = index};
+    ls_error err = {0};
+    if (backend()->open(&device, &request, &err) != LS_OK ||
+        device->ops->bind(device, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    return device;
+}
+
+/* ---- what there is -------------------------------------------------------------------------- */
+
+static void devices_are_described(void **state)
+{
+    ls_backend_info info;
+    ls_device_info about;
+    (void)state;
+    begin(DBL_EAGER, 2);
+    backend()->probe(&info);
+    assert_int_equal(info.devices, 2);
+    ls_device *device = open_device(1);
+    device->ops->describe(device, &about);
+    assert_string_equal(about.name, "cuda(1)");
+    assert_int_equal(about.flags, 0);
+    assert_true(about.memory_bytes > 0);
+    assert_int_equal(strncmp(about.isa, "sm_", 3), 0);
+    device->ops->close(device);
+    end();
+}
+
+static void no_driver_is_absent_and_says_so(void **state)
+{
+    ls_backend_info info;
+    ls_device *device = NULL;
+    ls_device_request request = {.size = sizeof request};
+    ls_error err = {0};
+    (void)state;
+    begin(DBL_EAGER, 0);
+    backend()->probe(&info);
+    assert_int_equal(info.devices, 0);
+    assert_false(info.broken);
+    assert_non_null(strstr(info.reason, "there is no NVIDIA driver"));
+    assert_int_equal(backend()->open(&device, &request, &err), LS_EDEVICE);
+    assert_non_null(strstr(err.text, "there is no NVIDIA driver"));
+    assert_null(device);
+    end();
+}
+
+static void a_driver_that_fails_is_broken(void **state)
+{
+    ls_backend_info info;
+    (void)state;
+    begin(DBL_EAGER, 1);
+    dbl_fail("cudaGetDeviceCount", 1, cudaErrorSystemNotReady);
+    backend()->probe(&info);
+    assert_int_equal(info.devices, 0);
+    assert_true(info.broken);
+    dbl_fail("cudaGetDeviceCount", 1, cudaErrorNoDevice);
+    backend()->probe(&info);
+    assert_false(info.broken);
+    end();
+}
+
+static void a_device_that_is_not_there_is_refused(void **state)
+{
+    ls_device *device = NULL;
+    ls_device_request request = {.size = sizeof request, .index = 2};
+    ls_error err = {0};
+    (void)state;
+    begin(DBL_EAGER, 2);
+    assert_int_equal(backend()->open(&device, &request, &err), LS_EDEVICE);
+    assert_non_null(strstr(err.text, "cuda:2"));
+    end();
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* More than the ring of slots holds, from memory that is overwritten at once. */
+static void uploads_leave_the_callers_memory_free(void **state)
+{
+    enum { PIECES = 50, PIECE = 100003 };
+    static unsigned char piece[PIECE], back[PIECES * (size_t)PIECE];
+    ls_error err = {0};
+    void *memory = NULL;
+    (void)state;
+    begin(DBL_LAZY, 1);
+    ls_device *d = open_device(0);
+    assert_int_equal(d->ops->alloc(&memory, d, sizeof back, &err), LS_OK);
+    for (int i = 0; i < PIECES; i++) {
+        memset(piece, i + 1, sizeof piece);
+        assert_int_equal(d->ops->upload(d, NULL, (unsigned char *)memory + (size_t)i * PIECE, piece,
+                                        sizeof piece, &err),
+                         LS_OK);
+    }
+    memset(piece, 0, sizeof piece);
+    assert_int_equal(d->ops->download(d, NULL, back, memory, sizeof back, &err), LS_OK);
+    assert_int_equal(d->ops->sync(d, NULL, &err), LS_OK);
+    for (int i = 0; i < PIECES; i++)
+        for (size_t k = 0; k < PIECE; k++)
+            if (back[(size_t)i * PIECE + k] != i + 1)
+                fail_msg("byte %zu of piece %d is %d", k, i, back[(size_t)i * PIECE + k]);
+    d->ops->free(d, memory);
+    d->ops->close(d);
+    end();
+}
+
+static void memory_is_zeroed_for_every_stream(void **state)
+{
+    float back[64];
+    ls_stream *other = NULL;
+    ls_error err = {0};
+    void *memory = NULL;
+    (void)state;
+    begin(DBL_LAZY, 1);
+    ls_device *d = open_device(0);
+    assert_int_equal(d->ops->stream_create(&other, d, 1, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&memory, d, sizeof back, &err), LS_OK);
+    assert_int_equal(d->ops->download(d, other, back, memory, sizeof back, &err), LS_OK);
+    assert_int_equal(d->ops->sync(d, other, &err), LS_OK);
+    for (int i = 0; i < 64; i++)
+        assert_true(back[i] == 0);
+    d->ops->stream_destroy(d, other);
+    d->ops->free(d, memory);
+    d->ops->close(d);
+    end();
+}
+
+/* Without the wait the sum is taken before its terms are there. */
+static void a_stream_waits_for_anothers_event(void **state)
+{
+    const float one[16] = {1, 2, 3};
+    float back[16];
+    ls_stream *other = NULL;
+    ls_event *event = NULL;
+    ls_error err = {0};
+    void *a = NULL, *b = NULL;
+    (void)state;
+    begin(DBL_LAZY, 1);
+    ls_device *d = open_device(0);
+    assert_int_equal(d->ops->stream_create(&other, d, 1, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&a, d, sizeof one, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&b, d, sizeof one, &err), LS_OK);
+    for (int round = 0; round < 2; round++) { /* the event is used again */
+        assert_int_equal(d->ops->upload(d, NULL, a, one, sizeof one, &err), LS_OK);
+        assert_int_equal(d->ops->record(&event, d, NULL, &err), LS_OK);
+        assert_int_equal(d->ops->wait(d, other, event, &err), LS_OK);
+        assert_int_equal(d->ops->add(d, other, b, a, a, 16, &err), LS_OK);
+        assert_int_equal(d->ops->download(d, other, back, b, sizeof back, &err), LS_OK);
+        assert_int_equal(d->ops->sync(d, other, &err), LS_OK);
+        assert_true(back[0] == 2 && back[1] == 4 && back[2] == 6 && back[3] == 0);
+    }
+    d->ops->free(d, a);
+    d->ops->free(d, b);
+    d->ops->close(d); /* with a stream and an event that nobody destroyed */
+    end();
+}
+
+/* ---- bad data ------------------------------------------------------------------------------- */
+
+static void a_label_that_is_no_class_is_told_at_sync(void **state)
+{
+    enum { ROWS = 8, CLASSES = 3 };
+    uint8_t labels[ROWS] = {0, 1, 2, 1, 7, 0, 9, 0};
+    ls_error err = {0};
+    ls_op *op = NULL;
+    void *x = NULL, *l = NULL, *stats = NULL, *scratch = NULL;
+    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_SOFTMAX_XENT};
+    desc.x = (ls_tensor){LS_F32, ROWS, CLASSES, 1, 1, NULL, ROWS * CLASSES * sizeof(float)};
+    (void)state;
+    begin(DBL_LAZY, 1);
+    ls_device *d = open_device(0);
+    assert_int_equal(d->ops->op_create(&op, d, &desc, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&x, d, desc.x.bytes, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&l, d, ROWS, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&stats, d, 8, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&scratch, d, op->scratch_bytes, &err), LS_OK);
+    assert_int_equal(d->ops->upload(d, NULL, l, labels, ROWS, &err), LS_OK);
+    ls_op_buffers b = {.x = x, .labels = l, .stats = stats, .scratch = scratch};
+    assert_int_equal(op->impl->bind(op, &b, &err), LS_OK);
+    assert_int_equal(op->impl->forward(op, NULL, 0, &err), LS_OK);
+    assert_int_equal(d->ops->sync(d, NULL, &err), LS_EDATA);
+    assert_string_equal(err.text, "softmax: row 4 has label 7, but there are 3 classes");
+    assert_int_equal(d->ops->sync(d, NULL, &err), LS_OK);
+    op->impl->destroy(op);
+    d->ops->free(d, x);
+    d->ops->free(d, l);
+    d->ops->free(d, stats);
+    d->ops->free(d, scratch);
+    d->ops->close(d);
+    end();
+}
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+/* Everything a device does once; returns the first failure and leaves nothing behind. */
+static int live(void)
+{
+    float numbers[32] = {1};
+    ls_device *d = NULL;
+    ls_stream *other = NULL;
+    ls_event *event = NULL;
+    void *memory = NULL;
+    ls_error err = {0};
+    ls_device_request request = {.size = sizeof request};
+    int rc = backend()->open(&d, &request, &err);
+    if (rc == LS_OK)
+        rc = d->ops->bind(d, &err);
+    if (rc == LS_OK)
+        rc = d->ops->stream_create(&other, d, 0, &err);
+    if (rc == LS_OK)
+        rc = d->ops->alloc(&memory, d, sizeof numbers, &err);
+    if (rc == LS_OK)
+        rc = d->ops->upload(d, NULL, memory, numbers, sizeof numbers, &err);
+    if (rc == LS_OK)
+        rc = d->ops->copy(d, NULL, (char *)memory + 64, memory, 64, &err);
+    if (rc == LS_OK)
+        rc = d->ops->record(&event, d, NULL, &err);
+    if (rc == LS_OK)
+        rc = d->ops->wait(d, other, event, &err);
+    if (rc == LS_OK)
+        rc = d->ops->add(d, other, memory, memory, memory, 16, &err);
+    if (rc == LS_OK)
+        rc = d->ops->download(d, other, numbers, memory, sizeof numbers, &err);
+    if (rc == LS_OK)
+        rc = d->ops->sync(d, NULL, &err);
+    if (d) {
+        d->ops->free(d, memory);
+        d->ops->close(d);
+    }
+    assert_true(rc == LS_OK || (err.text[0] && err.status == rc));
+    return rc;
+}
+
+static void every_failing_call_ends_in_an_error(void **state)
+{
+    int failed = 0;
+    (void)state;
+    begin(DBL_THREADS, 1);
+    assert_int_equal(live(), LS_OK);
+    long calls = dbl_calls(NULL);
+    end();
+    for (long nth = 1; nth <= calls; nth++) {
+        begin(nth % 2 ? DBL_THREADS : DBL_LAZY, 1);
+        dbl_fail(NULL, (int)nth, 0);
+        failed += live() != LS_OK;
+        end(); /* no complaint, no leak */
+    }
+    /* Only what runs while a device is closed has nobody to tell. */
+    assert_true(failed > calls / 2);
+}
+
+static void a_lost_device_ends_in_an_error(void **state)
+{
+    static const char *const functions[] = {"cudaMemcpyAsync", "cudaStreamSynchronize",
+                                            "cudaEventRecord", "launch", "cudaMalloc"};
+    (void)state;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        begin(DBL_THREADS, 1);
+        dbl_lose_at(functions[i], 1, 0);
+        assert_int_equal(live(), LS_EDEVICE);
+        end();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_are_described),
+        cmocka_unit_test(no_driver_is_absent_and_says_so),
+        cmocka_unit_test(a_driver_that_fails_is_broken),
+        cmocka_unit_test(a_device_that_is_not_there_is_refused),
+        cmocka_unit_test(uploads_leave_the_callers_memory_free),
+        cmocka_unit_test(memory_is_zeroed_for_every_stream),
+        cmocka_unit_test(a_stream_waits_for_anothers_event),
+        cmocka_unit_test(a_label_that_is_no_class_is_told_at_sync),
+        cmocka_unit_test(every_failing_call_ends_in_an_error),
+        cmocka_unit_test(a_lost_device_ends_in_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

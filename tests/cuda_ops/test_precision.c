@@ -1,0 +1,103 @@
+/* Convolutions and dense layers in bf16 over the doubles: parameters, inputs and results stay fp32, and
+ * what comes out is near the products of doubles, as near as 8 bits can be. */
+#include "cuda_ops/cuda_backend.h"
+#include "ops/op_cases.h"
+#include "ops/op_devices.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { CASES = 40 };
+#define NEAR 1.5e-2 /* some roundings to 8 bits, each of 2⁻⁹ at most */
+
+static ls_device *open_bf16(void)
+{
+    ls_device *device = NULL;
+    ls_device_request request = {.size = sizeof request, .precision = LS_PRECISION_BF16};
+    ls_error err = {0};
+    if (test_cuda_backend()->open(&device, &request, &err) != LS_OK ||
+        device->ops->bind(device, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    return device;
+}
+
+static double worst(const op_item *a, const op_item *b)
+{
+    double most = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        double d = (double)a->data[i] - (double)b->data[i];
+        most = d * d > most ? d * d : most;
+    }
+    return most;
+}
+
+/* Near the reference, and not at it: the factors were rounded. */
+static void expect_rounded(op_make *make, uint64_t seed)
+{
+    ls_device *device = open_bf16();
+    int differ = 0;
+    for (uint64_t s = seed; s < seed + CASES; s++) {
+        op_chain chain = make(s);
+        op_inputs *in = op_inputs_create(&chain, s);
+        op_result *got = op_once(device, &chain, in), *want = op_reference(&chain, in);
+        assert_non_null(got);
+        op_expect_near("cuda bf16", &chain, got, want, NEAR);
+        differ += worst(&got->item[0], &want->item[0]) > 1e-12;
+        op_result_destroy(got);
+        op_result_destroy(want);
+        op_inputs_destroy(in);
+    }
+    assert_true(differ > CASES / 2);
+    device->ops->close(device);
+}
+
+static void convolutions_are_near_in_bf16(void **state)
+{
+    (void)state;
+    expect_rounded(op_make_conv, 1000);
+}
+
+static void dense_layers_are_near_in_bf16(void **state)
+{
+    (void)state;
+    expect_rounded(op_make_dense, 2000);
+}
+
+/* An earlier step leaves nothing, and a second block adds. */
+static void bf16_accumulates(void **state)
+{
+    ls_device *device = open_bf16();
+    (void)state;
+    for (uint64_t s = 3000; s < 3000 + CASES; s++) {
+        op_chain chain = s % 2 ? op_make_conv(s) : op_make_dense(s);
+        op_inputs *in = op_inputs_create(&chain, s);
+        op_run *run = op_run_open(device, &chain, NULL);
+        op_run_params(run, in);
+        op_run_step(run, in, 0, 0);
+        op_result *once = op_run_read(run);
+        op_run_step(run, in, 0, LS_RUN_ACCUMULATE);
+        op_result *twice = op_run_read(run);
+        for (int i = 0; i < once->items; i++)
+            for (size_t k = 0; once->item[i].name[0] == 'g' && k < once->item[i].n; k++)
+                once->item[i].data[k] *= 2;
+        op_expect_near("cuda bf16 twice", &chain, twice, once, 1e-5);
+        op_result_destroy(once);
+        op_result_destroy(twice);
+        op_run_close(run);
+        op_inputs_destroy(in);
+    }
+    device->ops->close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_are_near_in_bf16),
+        cmocka_unit_test(dense_layers_are_near_in_bf16),
+        cmocka_unit_test(bf16_accumulates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

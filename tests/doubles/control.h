@@ -1,0 +1,112 @@
+/* Doubles of the CUDA runtime and of NCCL: how a test controls them and asks what happened.
+ *
+ *     dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 2});
+ *     dbl_fail("cudaMalloc", 3, 0);                    the third cudaMalloc from now on fails
+ *     … code that was written for CUDA …
+ *     assert_string_equal(dbl_end(), "");              no complaint, no leak, nothing in flight
+ *
+ * They are linked in place of libcudart and libnccl, compiled against the real headers, and stand
+ * in tests only. "Device memory" is host memory that is tagged with its device.
+ *
+ * Modes. What a stream holds may run in any order that streams, events and collectives allow:
+ *     DBL_THREADS  each stream is a thread. With the thread sanitizer, a missing wait is a race.
+ *     DBL_LAZY     nothing runs before somebody synchronises. Seed 0: then only what he waits for;
+ *                  any other seed: streams take turns at random. A missing wait shows in the result,
+ *                  the same way each time.
+ *     DBL_EAGER    everything runs as soon as it can. Catches no missing wait.
+ *
+ * What orders memory in DBL_THREADS. The sanitizer must see the edges that CUDA promises and no
+ * others, or it would take a race for ordered:
+ *   - each item of a stream's queue carries its own release (enqueue) and acquire (execution): an
+ *     item sees what its host thread did before *this* enqueue, not before later ones. A queue with
+ *     a lock would order the item behind later enqueues as well, and hide a staging buffer that is
+ *     refilled too early;
+ *   - nothing flows back from a stream to the host but through a synchronisation: counters of
+ *     finished items are read relaxed while they are polled, and with acquire once they suffice;
+ *   - an event carries one release (record) and one acquire (wait, query, synchronise);
+ *   - a collective sends messages from rank to rank, each with a release and an acquire of its own:
+ *     a rank's sum comes after everybody's contribution, and after nothing else of theirs;
+ *   - bookkeeping that both sides touch (the table of allocations, counters of calls, rules) is read
+ *     with relaxed atomics. Locks are taken only where objects are made and destroyed.
+ *
+ * What is checked: memory (a copy or kernel touches only its device's memory, a peer's with access
+ * enabled, or pinned memory, inside one allocation; asynchronous copies need pinned memory; freeing
+ * what a collective may still touch), devices (a stream's work is enqueued with its device current;
+ * the legacy default stream is not used), handles (nothing is used after its destruction), capture
+ * (in a capturing thread no synchronisation, allocation or event query; forks are joined), and NCCL
+ * (ranks agree on the sequence; two ranks on one GPU are refused; a non-blocking communicator is
+ * not used before it is ready). A breach fails the call and is noted as a complaint.
+ *
+ * dbl_begin and dbl_end: no other thread may be inside a double. The rest: any thread.
+ */
+#ifndef TESTS_DOUBLES_CONTROL_H
+#define TESTS_DOUBLES_CONTROL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum dbl_mode { DBL_THREADS, DBL_LAZY, DBL_EAGER } dbl_mode;
+
+typedef struct dbl_options {
+    dbl_mode mode;
+    uint32_t seed;        /* DBL_LAZY, and the order of a graph's nodes in every mode */
+    int devices;          /* 0: there is no driver (cudaErrorInsufficientDriver) */
+    size_t memory_bytes;  /* of each device; 0: 1 GiB */
+    int nccl_polls;       /* how often a non-blocking NCCL call answers "in progress" first */
+    uint64_t patience_ns; /* a wait that takes longer is a hang: it ends with cudaErrorLaunchTimeout
+                             and a complaint. 0: 20 s */
+} dbl_options;
+
+#define DBL_DEVICES 16 /* most devices */
+
+/* A new world: no devices' state, no rules, counters at zero. */
+void dbl_begin(const dbl_options *options);
+
+/* Runs what is still enqueued, ends all threads, and returns what was wrong: "" or the complaints and
+ * leaks, one a line. The text is valid until the next dbl_begin. */
+const char *dbl_end(void);
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+/* The n-th call from now on (1: the next) of `function` ("cudaMalloc"; "launch" for kernels; NULL:
+ * of any function that can fail) returns `error`, or with 0 the error that is usual for it. A
+ * function that releases something releases it all the same. */
+void dbl_fail(const char *function, int nth, int error);
+
+/* The call takes this long, unless dbl_go_on comes first. */
+void dbl_stall(const char *function, int nth, uint64_t ns);
+void dbl_go_on(void);
+
+/* The device that is current in that call is lost: the call, and every later one on the device, fails
+ * with `error` (0: cudaErrorECCUncorrectable); what its streams hold is dropped. */
+void dbl_lose_at(const char *function, int nth, int error);
+void dbl_lose_device(int device, int error);
+
+/* The stream's work stops before its next item, until dbl_go_on. */
+void dbl_stall_streams(int device);
+
+/* The n-th call from now on of `function` returns success and does nothing: how a test plants the
+ * bug of a call that is missing. Only for calls without results: waits, synchronisations. */
+void dbl_skip(const char *function, int nth);
+void dbl_skip_all(const char *function);
+
+/* Calls since dbl_begin; NULL: of all functions that can fail. */
+long dbl_calls(const char *function);
+
+/* The functions that can fail, NULL-terminated. */
+const char *const *dbl_functions(void);
+
+/* ---- what there is -------------------------------------------------------------------------- */
+
+typedef struct dbl_live {
+    int allocations, pinned, streams, events, graphs, execs, comms;
+    size_t device_bytes;
+} dbl_live;
+
+dbl_live dbl_count_live(void);
+
+/* Complaints so far, "" if there are none. A test that expects one clears it. */
+const char *dbl_complaints(void);
+void dbl_clear_complaints(void);
+
+#endif

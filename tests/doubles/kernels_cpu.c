@@ -1,0 +1,396 @@
+/* CPU twins of the kernels: steps over arenas and element-wise work. */
+#include "doubles/kernels_cpu.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- the numbers of a step ------------------------------------------------------------------ */
+
+struct set_args {
+    ls_k_args *to, value;
+};
+
+static void set_args_body(const void *copied)
+{
+    const struct set_args *a = copied;
+    if (twin_bytes(a->to, sizeof *a->to))
+        *a->to = a->value;
+}
+
+cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_args *value, cudaStream_t stream)
+{
+    struct set_args a = {to, *value};
+    return TWIN(stream, set_args_body, a);
+}
+
+/* ---- optimizers ----------------------------------------------------------------------------- */
+
+struct update {
+    float *w, *v1, *v2;
+    const float *grad;
+    const ls_k_args *args;
+    ls_k_adamw adamw;
+    float momentum, weight_decay;
+    int nesterov;
+    size_t count;
+};
+
+static int may_update(const struct update *a)
+{
+    return twin_floats(a->w, a->count) && twin_floats(a->v1, a->count) &&
+           twin_floats(a->v2, a->count) && twin_floats(a->grad, a->count) &&
+           twin_bytes(a->args, sizeof *a->args);
+}
+
+static void sgd_body(const void *copied)
+{
+    const struct update *a = copied;
+    if (!may_update(a))
+        return;
+    float lr = a->args->lr, scale = a->args->scale;
+    for (size_t i = 0; i < a->count; i++) {
+        float gradient = a->grad[i] * scale + a->weight_decay * a->w[i], step = gradient;
+        if (a->momentum != 0) {
+            a->v1[i] = a->momentum * a->v1[i] + gradient;
+            step = a->nesterov ? gradient + a->momentum * a->v1[i] : a->v1[i];
+        }
+        a->w[i] -= lr * step;
+    }
+}
+
+cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
+                     float momentum, float weight_decay, int nesterov, size_t count,
+                     cudaStream_t stream)
+{
+    struct update a = {.w = w,
+                       .v1 = velocity,
+                       .grad = grad,
+                       .args = args,
+                       .momentum = momentum,
+                       .weight_decay = weight_decay,
+                       .nesterov = nesterov,
+                       .count = count};
+    return TWIN(stream, sgd_body, a);
+}
+
+static void adamw_body(const void *copied)
+{
+    const struct update *a = copied;
+    if (!may_update(a))
+        return;
+    const ls_k_adamw *k = &a->adamw;
+    double t = (double)a->args->step, lr = (double)a->args->lr;
+    float keep = (float)(1 - lr * (double)k->weight_decay);
+    float rate = (float)(lr / (1 - pow((double)k->beta1, t)));
+    float root = (float)sqrt(1 - pow((double)k->beta2, t));
+    float rest1 = (float)(1 - (double)k->beta1), rest2 = (float)(1 - (double)k->beta2);
+    for (size_t i = 0; i < a->count; i++) {
+        float g = a->grad[i] * a->args->scale;
+        a->v1[i] = k->beta1 * a->v1[i] + rest1 * g;
+        a->v2[i] = k->beta2 * a->v2[i] + rest2 * (g * g);
+        a->w[i] = a->w[i] * keep - rate * (a->v1[i] / (sqrtf(a->v2[i]) / root + k->epsilon));
+    }
+}
+
+cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
+                            const ls_k_args *args, const ls_k_adamw *adamw, size_t count,
+                            cudaStream_t stream)
+{
+    struct update a = {.w = w,
+                       .v1 = first,
+                       .v2 = second,
+                       .grad = grad,
+                       .args = args,
+                       .adamw = *adamw,
+                       .count = count};
+    return TWIN(stream, adamw_body, a);
+}
+
+static void running_body(const void *copied)
+{
+    const struct update *a = copied;
+    if (!may_update(a))
+        return;
+    for (size_t i = 0; i < a->count; i++)
+        a->w[i] += a->momentum * (a->grad[i] * a->args->row_scale - a->w[i]);
+}
+
+cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, float momentum,
+                         size_t count, cudaStream_t stream)
+{
+    struct update a = {.w = to, .grad = sum, .args = args, .momentum = momentum, .count = count};
+    return TWIN(stream, running_body, a);
+}
+
+/* ---- sums of arenas ------------------------------------------------------------------------- */
+
+struct add_arenas {
+    float *out;
+    const float *in[LS_K_ARENAS];
+    uint8_t order[2 * LS_K_ARENAS];
+    int count, steps;
+    size_t floats;
+};
+
+static void add_arenas_body(const void *copied)
+{
+    const struct add_arenas *a = copied;
+    for (int k = 0; k < a->count; k++)
+        if (!twin_floats(a->in[k], a->floats))
+            return;
+    if (!twin_floats(a->out, a->floats))
+        return;
+    for (size_t i = 0; i < a->floats; i++) {
+        float stack[LS_K_STACK] = {0};
+        int depth = 0;
+        for (int s = 0; s < a->steps; s++) {
+            if (a->order[s] == LS_K_ADD) {
+                depth--;
+                stack[depth - 1] = stack[depth - 1] + stack[depth];
+            } else {
+                stack[depth++] = a->in[a->order[s]][i];
+            }
+        }
+        a->out[i] = stack[0];
+    }
+}
+
+/* Appends the postfix form of T(lo, hi) of comm/tree.h. */
+static int append_tree(uint8_t *order, int steps, int lo, int hi)
+{
+    int half = 1;
+    if (hi - lo == 1) {
+        order[steps] = (uint8_t)lo;
+        return steps + 1;
+    }
+    while (half * 2 < hi - lo)
+        half *= 2;
+    steps = append_tree(order, steps, lo, lo + half);
+    steps = append_tree(order, steps, lo + half, hi);
+    order[steps] = LS_K_ADD;
+    return steps + 1;
+}
+
+static int is_postfix(const struct add_arenas *a)
+{
+    int depth = 0;
+    for (int s = 0; s < a->steps; s++) {
+        int add = a->order[s] == LS_K_ADD;
+        if (add ? depth < 2 : a->order[s] >= a->count || depth == LS_K_STACK)
+            return 0;
+        depth += add ? -1 : 1;
+    }
+    return depth == 1;
+}
+
+cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
+                            size_t floats, cudaStream_t stream)
+{
+    struct add_arenas a = {.out = out, .count = count, .steps = 2 * count - 1, .floats = floats};
+    if (count < 1 || count > LS_K_ARENAS)
+        return cudaErrorInvalidValue;
+    memcpy(a.in, in, (size_t)count * sizeof *in);
+    if (order)
+        memcpy(a.order, order, (size_t)a.steps);
+    else
+        append_tree(a.order, 0, 0, count);
+    return is_postfix(&a) ? TWIN(stream, add_arenas_body, a) : cudaErrorInvalidValue;
+}
+
+/* ---- out ← f(a, b) -------------------------------------------------------------------------- */
+
+struct map {
+    float *out, *out2;
+    const float *a, *b;
+    float number;
+    size_t count;
+    float (*f)(float a, float b, float number);
+};
+
+static void map_body(const void *copied)
+{
+    const struct map *m = copied;
+    if (!twin_floats(m->out, m->count) || !twin_floats(m->out2, m->count) ||
+        !twin_floats(m->a, m->count) || !twin_floats(m->b, m->count))
+        return;
+    for (size_t i = 0; i < m->count; i++) {
+        float value = m->f(m->a[i], m->b ? m->b[i] : 0, m->number);
+        m->out[i] = value;
+        if (m->out2)
+            m->out2[i] = value;
+    }
+}
+
+static float sum_of(float a, float b, float unused)
+{
+    (void)unused;
+    return a + b;
+}
+
+static float sum_relu_of(float a, float b, float unused)
+{
+    (void)unused;
+    return a + b > 0 ? a + b : 0;
+}
+
+static float relu_of(float x, float unused, float slope)
+{
+    (void)unused;
+    return x > 0 ? x : slope != 0 ? slope * x : 0;
+}
+
+static float relu_back_of(float dy, float y, float slope)
+{
+    return y > 0 ? dy : slope != 0 ? slope * dy : 0;
+}
+
+static float pass_of(float dy, float unused, float unused2)
+{
+    (void)unused;
+    (void)unused2;
+    return dy;
+}
+
+static float sigmoid_of(float x, float unused, float unused2)
+{
+    (void)unused;
+    (void)unused2;
+    return 1 / (1 + expf(-x));
+}
+
+static float sigmoid_back_of(float dy, float y, float unused)
+{
+    (void)unused;
+    return dy * y * (1 - y);
+}
+
+static float tanh_of(float x, float unused, float unused2)
+{
+    (void)unused;
+    (void)unused2;
+    return tanhf(x);
+}
+
+static float tanh_back_of(float dy, float y, float unused)
+{
+    (void)unused;
+    return dy * (1 - y * y);
+}
+
+cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream)
+{
+    struct map m = {.out = to, .a = a, .b = b, .count = count, .f = sum_of};
+    return TWIN(stream, map_body, m);
+}
+
+cudaError_t ls_k_add(float *y, const float *x, const float *x2, int relu, size_t count,
+                     cudaStream_t stream)
+{
+    struct map m = {.out = y, .a = x, .b = x2, .count = count, .f = relu ? sum_relu_of : sum_of};
+    return TWIN(stream, map_body, m);
+}
+
+cudaError_t ls_k_add_back(float *dx, float *dx2, const float *dy, const float *y, size_t count,
+                          cudaStream_t stream)
+{
+    struct map m = {
+        .out = dx, .out2 = dx2, .a = dy, .b = y, .count = count, .f = y ? relu_back_of : pass_of};
+    return TWIN(stream, map_body, m);
+}
+
+cudaError_t ls_k_relu(float *y, const float *x, float slope, size_t count, cudaStream_t stream)
+{
+    struct map m = {.out = y, .a = x, .number = slope, .count = count, .f = relu_of};
+    return TWIN(stream, map_body, m);
+}
+
+cudaError_t ls_k_relu_back(float *dx, const float *dy, const float *y, float slope, size_t count,
+                           cudaStream_t stream)
+{
+    struct map m = {.out = dx, .a = dy, .b = y, .number = slope, .count = count, .f = relu_back_of};
+    return TWIN(stream, map_body, m);
+}
+
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
+                          cudaStream_t stream)
+{
+    struct map m = {
+        .out = y, .a = x, .count = count, .f = curve == LS_K_TANH ? tanh_of : sigmoid_of};
+    return TWIN(stream, map_body, m);
+}
+
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *y, ls_k_curve curve,
+                            size_t count, cudaStream_t stream)
+{
+    struct map m = {.out = dx,
+                    .a = dy,
+                    .b = y,
+                    .count = count,
+                    .f = curve == LS_K_TANH ? tanh_back_of : sigmoid_back_of};
+    return TWIN(stream, map_body, m);
+}
+
+/* ---- dropout -------------------------------------------------------------------------------- */
+
+struct drop {
+    float *y;
+    uint8_t *kept;
+    const float *x;
+    ls_k_dropout k;
+};
+
+static void drop_body(const void *copied)
+{
+    const struct drop *a = copied;
+    const ls_k_dropout *k = &a->k;
+    const size_t row = (size_t)k->c * (size_t)k->pixels, count = (size_t)k->rows * row;
+    const float scale = 1.0f / (1.0f - k->p);
+    if (!twin_bytes(k->args, sizeof *k->args) ||
+        !twin_bytes(k->args->rows, (size_t)k->rows * sizeof *k->args->rows) ||
+        !twin_floats(a->x, count) || !twin_floats(a->y, count) || !twin_bytes(a->kept, count))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        size_t q = i % row, c = (size_t)k->c;
+        size_t e = k->channels_last ? q % c * (size_t)k->pixels + q / c : q;
+        uint64_t index = (uint64_t)k->args->rows[i / row] * row + e;
+        int keep = !(ls_rng_uniform(k->args->seed, k->number, k->args->epoch, index) < k->p);
+        a->y[i] = keep ? a->x[i] * scale : 0;
+        if (a->kept)
+            a->kept[i] = (uint8_t)keep;
+    }
+}
+
+cudaError_t ls_k_drop(float *y, uint8_t *kept, const float *x, const ls_k_dropout *dropout,
+                      cudaStream_t stream)
+{
+    struct drop a = {y, kept, x, *dropout};
+    return TWIN(stream, drop_body, a);
+}
+
+struct drop_back {
+    float *dx;
+    const float *dy;
+    const uint8_t *kept;
+    float p;
+    size_t count;
+};
+
+static void drop_back_body(const void *copied)
+{
+    const struct drop_back *a = copied;
+    const float scale = 1.0f / (1.0f - a->p);
+    if (!twin_floats(a->dx, a->count) || !twin_floats(a->dy, a->count) ||
+        !twin_bytes(a->kept, a->count))
+        return;
+    for (size_t i = 0; i < a->count; i++)
+        a->dx[i] = a->kept[i] ? a->dy[i] * scale : 0;
+}
+
+cudaError_t ls_k_drop_back(float *dx, const float *dy, const uint8_t *kept, float p, size_t count,
+                           cudaStream_t stream)
+{
+    struct drop_back a = {dx, dy, kept, p, count};
+    return TWIN(stream, drop_back_body, a);
+}

@@ -1,0 +1,356 @@
+/* CPU twins of the kernels: gather, layouts, bf16, biases, pooling, loss. */
+#include "doubles/kernels_cpu.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- gather --------------------------------------------------------------------------------- */
+
+struct shift {
+    int down, right, mirror;
+};
+
+static struct shift draw_shift(const ls_k_gather *k, uint32_t row)
+{
+    uint32_t w[4], places = 2 * (uint32_t)k->crop + 1;
+    if (!k->crop && !k->flip)
+        return (struct shift){0, 0, 0};
+    ls_rng_words(w, k->args->seed, LS_STREAM_AUGMENT, k->args->epoch, row);
+    return (struct shift){(int)(w[0] % places) - k->crop, (int)(w[1] % places) - k->crop,
+                          k->flip && w[2] % 2};
+}
+
+static float pixel_at(const ls_k_gather *k, const uint8_t *image, struct shift s, int pixel, int c)
+{
+    int i = pixel / k->w + s.down, j = pixel % k->w + s.right, at = c < 4 ? c : 3, value = 0;
+    if (i >= 0 && i < k->h && j >= 0 && j < k->w)
+        value = image[(c * k->h + i) * k->w + (s.mirror ? k->w - 1 - j : j)];
+    return ((float)value / 255.0f - k->mean[at]) / k->std[at];
+}
+
+static void gather_body(const void *copied)
+{
+    const ls_k_gather *k = copied;
+    const size_t values = (size_t)k->c * (size_t)k->h * (size_t)k->w;
+    if (!twin_bytes(k->args, sizeof *k->args) ||
+        !twin_bytes(k->args->rows, (size_t)k->rows * sizeof *k->args->rows) ||
+        !twin_floats(k->y, (size_t)k->rows * values))
+        return;
+    for (int r = 0; r < k->rows; r++) {
+        const uint32_t row = k->args->rows[r];
+        const uint8_t *image = k->images + row * values;
+        const struct shift s = draw_shift(k, row);
+        if (!twin_bytes(image, values))
+            return;
+        for (size_t e = 0; e < values; e++)
+            k->y[(size_t)r * values + e] =
+                pixel_at(k, image, s, (int)(e / (size_t)k->c), (int)(e % (size_t)k->c));
+        if (k->labels && k->labels_out)
+            k->labels_out[r] = k->labels[row];
+    }
+}
+
+cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream)
+{
+    return TWIN(stream, gather_body, *gather);
+}
+
+/* ---- layouts and bf16 ----------------------------------------------------------------------- */
+
+struct transpose {
+    float *to;
+    const float *from;
+    size_t rows, a, b;
+};
+
+static void transpose_body(const void *copied)
+{
+    const struct transpose *t = copied;
+    const size_t image = t->a * t->b;
+    if (!twin_floats(t->to, t->rows * image) || !twin_floats(t->from, t->rows * image))
+        return;
+    for (size_t r = 0; r < t->rows; r++)
+        for (size_t i = 0; i < t->a; i++)
+            for (size_t j = 0; j < t->b; j++)
+                t->to[r * image + j * t->a + i] = t->from[r * image + i * t->b + j];
+}
+
+cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
+                           cudaStream_t stream)
+{
+    struct transpose t = {to, from, (size_t)rows, (size_t)a, (size_t)b};
+    return TWIN(stream, transpose_body, t);
+}
+
+struct convert {
+    float *wide;
+    uint16_t *half;
+    size_t count;
+    int add;
+};
+
+static int may_convert(const struct convert *c)
+{
+    return twin_floats(c->wide, c->count) && twin_bytes(c->half, c->count * sizeof *c->half);
+}
+
+static uint16_t rounded(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+static void to_bf16_body(const void *copied)
+{
+    const struct convert *c = copied;
+    if (may_convert(c))
+        for (size_t i = 0; i < c->count; i++)
+            c->half[i] = rounded(c->wide[i]);
+}
+
+static void from_bf16_body(const void *copied)
+{
+    const struct convert *c = copied;
+    if (!may_convert(c))
+        return;
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t bits = (uint32_t)c->half[i] << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        c->wide[i] = c->add ? c->wide[i] + value : value;
+    }
+}
+
+cudaError_t ls_k_to_bf16(uint16_t *to, const float *from, size_t count, cudaStream_t stream)
+{
+    struct convert c = {(float *)from, to, count, 0};
+    return TWIN(stream, to_bf16_body, c);
+}
+
+cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int add,
+                           cudaStream_t stream)
+{
+    struct convert c = {to, (uint16_t *)from, count, add};
+    return TWIN(stream, from_bf16_body, c);
+}
+
+struct add_bias {
+    float *y;
+    const float *bias;
+    int relu;
+    size_t m, c;
+};
+
+static void bias_body(const void *copied)
+{
+    const struct add_bias *a = copied;
+    if (!twin_floats(a->y, a->m * a->c) || !twin_floats(a->bias, a->c))
+        return;
+    for (size_t i = 0; i < a->m * a->c; i++) {
+        float value = a->bias ? a->y[i] + a->bias[i % a->c] : a->y[i];
+        a->y[i] = a->relu && !(value > 0) ? 0 : value;
+    }
+}
+
+cudaError_t ls_k_bias(float *y, const float *bias, int relu, size_t m, int c, cudaStream_t stream)
+{
+    struct add_bias a = {y, bias, relu, m, (size_t)c};
+    return TWIN(stream, bias_body, a);
+}
+
+/* ---- pooling -------------------------------------------------------------------------------- */
+
+struct pool {
+    float *out;
+    const float *in;
+    int32_t *at;
+    ls_k_pool k;
+};
+
+static size_t x_count(const ls_k_pool *k)
+{
+    return (size_t)k->rows * (size_t)k->h * (size_t)k->w * (size_t)k->c;
+}
+
+static size_t y_count(const ls_k_pool *k)
+{
+    return (size_t)k->rows * (size_t)k->y_h * (size_t)k->y_w * (size_t)k->c;
+}
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+struct window {
+    int top, bottom, left, right;
+};
+
+static struct window window_at(const ls_k_pool *k, size_t o)
+{
+    size_t at = o / (size_t)k->c;
+    int j = (int)(at % (size_t)k->y_w), i = (int)(at / (size_t)k->y_w % (size_t)k->y_h);
+    int top = i * k->sh - k->ph, left = j * k->sw - k->pw;
+    return (struct window){larger(top, 0), smaller(top + k->kh, k->h), larger(left, 0),
+                           smaller(left + k->kw, k->w)};
+}
+
+/* Of the image and channel that output o belongs to, pixel (i, j). */
+static size_t pixel_of(const ls_k_pool *k, size_t o, int i, int j)
+{
+    size_t c = o % (size_t)k->c, r = o / ((size_t)k->c * (size_t)k->y_h * (size_t)k->y_w);
+    return ((r * (size_t)k->h + (size_t)i) * (size_t)k->w + (size_t)j) * (size_t)k->c + c;
+}
+
+static void pool_max_body(const void *copied)
+{
+    const struct pool *p = copied;
+    const size_t n = y_count(&p->k);
+    if (!twin_floats(p->in, x_count(&p->k)) || !twin_floats(p->out, n) || !twin_floats(p->at, n))
+        return;
+    for (size_t o = 0; o < n; o++) {
+        struct window w = window_at(&p->k, o);
+        int best_i = w.top, best_j = w.left;
+        for (int i = w.top; i < w.bottom; i++)
+            for (int j = w.left; j < w.right; j++)
+                if (p->in[pixel_of(&p->k, o, i, j)] > p->in[pixel_of(&p->k, o, best_i, best_j)]) {
+                    best_i = i;
+                    best_j = j;
+                }
+        p->out[o] = p->in[pixel_of(&p->k, o, best_i, best_j)];
+        if (p->at)
+            p->at[o] = best_i * p->k.w + best_j;
+    }
+}
+
+cudaError_t ls_k_pool_max(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
+                          cudaStream_t stream)
+{
+    struct pool p = {y, x, at, *pool};
+    return TWIN(stream, pool_max_body, p);
+}
+
+static void pool_max_back_body(const void *copied)
+{
+    const struct pool *p = copied;
+    const size_t n = y_count(&p->k);
+    if (!twin_floats(p->out, x_count(&p->k)) || !twin_floats(p->in, n) || !twin_floats(p->at, n))
+        return;
+    memset(p->out, 0, x_count(&p->k) * sizeof *p->out);
+    for (size_t o = 0; o < n; o++)
+        p->out[pixel_of(&p->k, o, p->at[o] / p->k.w, p->at[o] % p->k.w)] += p->in[o];
+}
+
+cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *pool,
+                               cudaStream_t stream)
+{
+    struct pool p = {dx, dy, (int32_t *)at, *pool};
+    return TWIN(stream, pool_max_back_body, p);
+}
+
+static void pool_average_body(const void *copied)
+{
+    const struct pool *p = copied;
+    if (!twin_floats(p->in, x_count(&p->k)) || !twin_floats(p->out, y_count(&p->k)))
+        return;
+    for (size_t o = 0; o < y_count(&p->k); o++) {
+        struct window w = window_at(&p->k, o);
+        float sum = 0;
+        for (int i = w.top; i < w.bottom; i++)
+            for (int j = w.left; j < w.right; j++)
+                sum += p->in[pixel_of(&p->k, o, i, j)];
+        p->out[o] = sum / (float)((w.bottom - w.top) * (w.right - w.left));
+    }
+}
+
+cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *pool, cudaStream_t stream)
+{
+    struct pool p = {y, x, NULL, *pool};
+    return TWIN(stream, pool_average_body, p);
+}
+
+static void pool_average_back_body(const void *copied)
+{
+    const struct pool *p = copied;
+    if (!twin_floats(p->out, x_count(&p->k)) || !twin_floats(p->in, y_count(&p->k)))
+        return;
+    memset(p->out, 0, x_count(&p->k) * sizeof *p->out);
+    for (size_t o = 0; o < y_count(&p->k); o++) {
+        struct window w = window_at(&p->k, o);
+        float share = p->in[o] / (float)((w.bottom - w.top) * (w.right - w.left));
+        for (int i = w.top; i < w.bottom; i++)
+            for (int j = w.left; j < w.right; j++)
+                p->out[pixel_of(&p->k, o, i, j)] += share;
+    }
+}
+
+cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *pool,
+                                   cudaStream_t stream)
+{
+    struct pool p = {dx, dy, NULL, *pool};
+    return TWIN(stream, pool_average_back_body, p);
+}
+
+/* ---- loss ----------------------------------------------------------------------------------- */
+
+static double row_loss(const ls_k_xent *k, int row, int *correct)
+{
+    const float *x = k->x + (size_t)row * (size_t)k->classes;
+    float *dx = k->dx ? k->dx + (size_t)row * (size_t)k->classes : NULL;
+    const int label = k->labels[row];
+    const double smoothing = (double)k->smoothing;
+    int best = 0;
+    double sum = 0, all = 0;
+    for (int j = 1; j < k->classes; j++)
+        if (x[j] > x[best])
+            best = j;
+    for (int j = 0; j < k->classes; j++) {
+        sum += (double)expf(x[j] - x[best]);
+        all += (double)x[j] - (double)x[best];
+    }
+    for (int j = 0; dx && j < k->classes; j++) {
+        float p = (float)((double)expf(x[j] - x[best]) / sum) - (float)(smoothing / k->classes);
+        dx[j] = j == label ? p - (float)(1 - smoothing) : p;
+    }
+    *correct = best == label;
+    double target = label < k->classes ? (double)x[label] - (double)x[best] : 0;
+    return log(sum) - (1 - smoothing) * target - smoothing / k->classes * all;
+}
+
+static void xent_body(const void *copied)
+{
+    const ls_k_xent *k = copied;
+    const size_t rows = (size_t)k->rows, count = rows * (size_t)k->classes;
+    double loss = 0, correct = 0;
+    if (!twin_floats(k->x, count) || !twin_floats(k->dx, count) || !twin_bytes(k->labels, rows) ||
+        !twin_floats(k->stats, 2) || !twin_floats(k->row, 2 * rows) ||
+        !twin_bytes(k->fault, sizeof *k->fault))
+        return;
+    for (int r = k->rows - 1; r >= 0; r--)
+        if (k->labels[r] >= k->classes)
+            *k->fault = (ls_k_fault){LS_K_FAULT_LABEL, r, k->labels[r], k->classes};
+    for (int r = 0; r < k->rows; r++) {
+        int right;
+        k->row[r] = (float)row_loss(k, r, &right);
+        k->row[k->rows + r] = (float)right;
+        loss += (double)k->row[r];
+        correct += right;
+    }
+    k->stats[0] = (k->add ? k->stats[0] : 0) + (float)loss;
+    k->stats[1] = (k->add ? k->stats[1] : 0) + (float)correct;
+}
+
+cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream)
+{
+    return TWIN(stream, xent_body, *xent);
+}

@@ -1,0 +1,227 @@
+/* CPU twins of the kernels: sums over positions and batch norm, in double. */
+#include "doubles/kernels_cpu.h"
+
+#include <math.h>
+
+size_t ls_k_partial_floats(size_t m, int c)
+{
+    return 2 * ((m + LS_K_BLOCK - 1) / LS_K_BLOCK) * (size_t)c;
+}
+
+static void put(float *to, double value, int add)
+{
+    *to = add ? (float)((double)*to + value) : (float)value;
+}
+
+/* ---- bias gradients ------------------------------------------------------------------------- */
+
+struct bias_grad {
+    float *sum, *masked, *partial;
+    const float *dy, *y;
+    int add;
+    size_t m, c;
+};
+
+static void bias_grad_body(const void *copied)
+{
+    const struct bias_grad *a = copied;
+    const size_t n = a->m * a->c;
+    if (!twin_floats(a->sum, a->c) || !twin_floats(a->masked, n) || !twin_floats(a->dy, n) ||
+        !twin_floats(a->y, n) || !twin_floats(a->partial, ls_k_partial_floats(a->m, (int)a->c)))
+        return;
+    for (size_t c = 0; c < a->c; c++) {
+        double sum = 0;
+        for (size_t at = c; at < n; at += a->c) {
+            float g = a->y && !(a->y[at] > 0) ? 0 : a->dy[at];
+            if (a->masked)
+                a->masked[at] = g;
+            sum += (double)g;
+        }
+        put(&a->sum[c], sum, a->add);
+    }
+}
+
+cudaError_t ls_k_bias_grad(float *sum, float *masked, const float *dy, const float *y, int add,
+                           float *partial, size_t m, int c, cudaStream_t stream)
+{
+    struct bias_grad a = {sum, masked, partial, dy, y, add, m, (size_t)c};
+    return TWIN(stream, bias_grad_body, a);
+}
+
+/* ---- batch norm ----------------------------------------------------------------------------- */
+
+/* Every pointer that some function of batch norm takes; NULL where one does not. */
+struct norm {
+    const float *x, *x2, *dy, *y_in, *mean_in, *inverse_in, *weight, *bias, *running, *sums_in;
+    float *mean, *inverse, *contribution, *y, *dx, *dx2, *weight_grad, *bias_grad, *sums, *partial;
+    int add;
+    ls_k_norm k;
+};
+
+static int may_touch(const struct norm *a)
+{
+    const size_t c = (size_t)a->k.c, n = a->k.m * c;
+    return twin_floats(a->x, n) && twin_floats(a->x2, n) && twin_floats(a->dy, n) &&
+           twin_floats(a->y_in, n) && twin_floats(a->mean_in, c) && twin_floats(a->inverse_in, c) &&
+           twin_floats(a->weight, c) && twin_floats(a->bias, c) && twin_floats(a->running, 2 * c) &&
+           twin_floats(a->sums_in, 2 * c) && twin_floats(a->mean, c) &&
+           twin_floats(a->inverse, c) && twin_floats(a->contribution, 2 * c) &&
+           twin_floats(a->y, n) && twin_floats(a->dx, n) && twin_floats(a->dx2, n) &&
+           twin_floats(a->weight_grad, c) && twin_floats(a->bias_grad, c) &&
+           twin_floats(a->sums, 2 * c) &&
+           twin_floats(a->partial, ls_k_partial_floats(a->k.m, a->k.c));
+}
+
+static void statistics_body(const void *copied)
+{
+    const struct norm *a = copied;
+    const size_t c = (size_t)a->k.c, n = a->k.m * c;
+    const double m = (double)a->k.m, rows = a->k.rows;
+    for (size_t i = 0, end = may_touch(a) ? c : 0; i < end; i++) {
+        double sum = 0, squares = 0;
+        for (size_t at = i; at < n; at += c)
+            sum += (double)a->x[at];
+        double mean = sum / m;
+        for (size_t at = i; at < n; at += c)
+            squares += ((double)a->x[at] - mean) * ((double)a->x[at] - mean);
+        a->mean[i] = (float)mean;
+        a->inverse[i] = (float)(1 / sqrt(squares / m + (double)a->k.epsilon));
+        if (!a->contribution)
+            continue;
+        put(&a->contribution[i], rows * mean, a->add);
+        put(&a->contribution[c + i], rows * (m > 1 ? squares / (m - 1) : squares / m), a->add);
+    }
+}
+
+cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contribution, int add,
+                                 const float *x, float *partial, const ls_k_norm *norm,
+                                 cudaStream_t stream)
+{
+    struct norm a = {.x = x,
+                     .mean = mean,
+                     .inverse = inverse,
+                     .contribution = contribution,
+                     .partial = partial,
+                     .add = add,
+                     .k = *norm};
+    return TWIN(stream, statistics_body, a);
+}
+
+static void running_body(const void *copied)
+{
+    const struct norm *a = copied;
+    for (int i = 0, end = may_touch(a) ? a->k.c : 0; i < end; i++) {
+        a->mean[i] = a->running[i];
+        a->inverse[i] = (float)(1 / sqrt((double)a->running[a->k.c + i] + (double)a->k.epsilon));
+    }
+}
+
+cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
+                              const ls_k_norm *norm, cudaStream_t stream)
+{
+    struct norm a = {.mean = mean, .inverse = inverse, .running = running, .k = *norm};
+    return TWIN(stream, running_body, a);
+}
+
+static void apply_body(const void *copied)
+{
+    const struct norm *a = copied;
+    const size_t c = (size_t)a->k.c;
+    for (size_t at = 0, n = may_touch(a) ? a->k.m * c : 0; at < n; at++) {
+        size_t i = at % c;
+        float value = (a->x[at] - a->mean_in[i]) * a->inverse_in[i] * a->weight[i] + a->bias[i];
+        if (a->x2)
+            value += a->x2[at];
+        a->y[at] = a->k.relu && !(value > 0) ? 0 : value;
+    }
+}
+
+cudaError_t ls_k_norm_apply(float *y, const float *x, const float *x2, const float *mean,
+                            const float *inverse, const float *weight, const float *bias,
+                            const ls_k_norm *norm, cudaStream_t stream)
+{
+    struct norm a = {.y = y,
+                     .x = x,
+                     .x2 = x2,
+                     .mean_in = mean,
+                     .inverse_in = inverse,
+                     .weight = weight,
+                     .bias = bias,
+                     .k = *norm};
+    return TWIN(stream, apply_body, a);
+}
+
+static float gradient_at(const struct norm *a, size_t at)
+{
+    return a->k.relu && !(a->y_in[at] > 0) ? 0 : a->dy[at];
+}
+
+static void grad_body(const void *copied)
+{
+    const struct norm *a = copied;
+    const size_t c = (size_t)a->k.c, n = a->k.m * c;
+    for (size_t i = 0, end = may_touch(a) ? c : 0; i < end; i++) {
+        double sum = 0, product = 0;
+        for (size_t at = i; at < n; at += c) {
+            double g = (double)gradient_at(a, at);
+            sum += g;
+            product += g * ((double)a->x[at] - (double)a->mean_in[i]);
+        }
+        product *= (double)a->inverse_in[i];
+        a->sums[i] = (float)sum;
+        a->sums[c + i] = (float)product;
+        put(&a->bias_grad[i], sum, a->add);
+        put(&a->weight_grad[i], product, a->add);
+    }
+}
+
+cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
+                           const float *x, const float *dy, const float *y, const float *mean,
+                           const float *inverse, float *partial, const ls_k_norm *norm,
+                           cudaStream_t stream)
+{
+    struct norm a = {.weight_grad = weight_grad,
+                     .bias_grad = bias_grad,
+                     .sums = sums,
+                     .add = add,
+                     .x = x,
+                     .dy = dy,
+                     .y_in = y,
+                     .mean_in = mean,
+                     .inverse_in = inverse,
+                     .partial = partial,
+                     .k = *norm};
+    return TWIN(stream, grad_body, a);
+}
+
+static void dx_body(const void *copied)
+{
+    const struct norm *a = copied;
+    const size_t c = (size_t)a->k.c;
+    const float m = (float)a->k.m;
+    for (size_t at = 0, n = may_touch(a) ? a->k.m * c : 0; at < n; at++) {
+        size_t i = at % c;
+        float g = gradient_at(a, at), unit = (a->x[at] - a->mean_in[i]) * a->inverse_in[i];
+        float first = a->sums_in[i] / m, second = a->sums_in[c + i] / m;
+        if (a->dx2)
+            a->dx2[at] = g;
+        a->dx[at] = a->weight[i] * a->inverse_in[i] * (g - first - unit * second);
+    }
+}
+
+cudaError_t ls_k_norm_dx(float *dx, float *dx2, const float *x, const float *dy, const float *y,
+                         const float *mean, const float *inverse, const float *weight,
+                         const float *sums, const ls_k_norm *norm, cudaStream_t stream)
+{
+    struct norm a = {.dx = dx,
+                     .dx2 = dx2,
+                     .x = x,
+                     .dy = dy,
+                     .y_in = y,
+                     .mean_in = mean,
+                     .inverse_in = inverse,
+                     .weight = weight,
+                     .sums_in = sums,
+                     .k = *norm};
+    return TWIN(stream, dx_body, a);
+}

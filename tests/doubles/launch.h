@@ -1,0 +1,39 @@
+/* How a CPU twin of a kernel joins the doubles' streams.
+ *
+ *     struct scale { float *y; size_t count; };
+ *
+ *     static void scale_body(const void *copied)
+ *     {
+ *         const struct scale *a = copied;
+ *         if (!dbl_may_touch(a->y, a->count * sizeof *a->y))
+ *             return;
+ *         …
+ *     }
+ *
+ *     cudaError_t ls_k_scale(float *y, size_t count, cudaStream_t stream)
+ *     {
+ *         struct scale a = {y, count};
+ *         return dbl_launch(stream, "ls_k_scale", scale_body, &a, sizeof a);
+ *     }
+ *
+ * The launch obeys the stream: the body runs on the stream's thread, or at a synchronisation, or at
+ * once (control.h), and is recorded while the stream is being captured.
+ */
+#ifndef TESTS_DOUBLES_LAUNCH_H
+#define TESTS_DOUBLES_LAUNCH_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+
+/* Enqueues body(copy of args). `name` is static text, for messages. Any thread that has the
+ * stream's device current; errors as a kernel launch has them. */
+cudaError_t dbl_launch(cudaStream_t stream, const char *name, void (*body)(const void *args),
+                       const void *args, size_t bytes);
+
+/* Inside a body: non-zero if the running device may touch `bytes` bytes at `memory`: its own, pinned
+ * host memory, or a peer's after cudaDeviceEnablePeerAccess. If not, the device is lost with
+ * cudaErrorIllegalAddress and a complaint is noted; the body must return. Outside a stream (a twin
+ * called directly) always non-zero. */
+int dbl_may_touch(const void *memory, size_t bytes);
+
+#endif

@@ -1,0 +1,257 @@
+/* The double of src/cuda/math_lib.h: convolutions and products as plain loops over channels-last
+ * memory, enqueued like kernels. Sums are double; with `half`, results of convolutions are rounded to
+ * bf16 as the library rounds them. */
+#include "cuda/math_lib.h"
+
+#include "base/error.h"
+#include "doubles/launch.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ls_math {
+    ls_precision precision;
+};
+
+typedef struct double_plan {
+    ls_math_plan plan; /* first */
+    ls_math_shape shape;
+} double_plan;
+
+void ls_math_version(char *out, size_t size)
+{
+    snprintf(out, size, "double of cuDNN and cuBLAS");
+}
+
+const char *ls_math_misfit(void)
+{
+    return NULL;
+}
+
+int ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err)
+{
+    ls_math *math = malloc(sizeof *math);
+    *out = math;
+    if (!math)
+        return ls_fail(err, LS_ENOMEM, "math double: no memory");
+    math->precision = desc->precision;
+    return LS_OK;
+}
+
+void ls_math_close(ls_math *math)
+{
+    free(math);
+}
+
+int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
+                        ls_error *err)
+{
+    (void)math;
+    *out = NULL;
+    if (shape->kind == LS_MATH_CONV && shape->bias && shape->c % 2)
+        return ls_fail(err, LS_EUNSUPPORTED, "math double: odd channels are not fused");
+    double_plan *p = calloc(1, sizeof *p);
+    if (!p)
+        return ls_fail(err, LS_ENOMEM, "math double: no memory");
+    p->shape = *shape;
+    p->plan.workspace_bytes = 64 + (size_t)shape->c; /* something to get wrong */
+    snprintf(p->plan.name, sizeof p->plan.name, "double");
+    *out = &p->plan;
+    return LS_OK;
+}
+
+void ls_math_plan_destroy(ls_math_plan *plan)
+{
+    free(plan);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+typedef struct work {
+    ls_math_shape s;
+    ls_math_operands o;
+    size_t workspace_bytes;
+} work;
+
+static double load(const void *memory, size_t at, int half)
+{
+    uint32_t bits;
+    float value;
+    if (!half)
+        return (double)((const float *)memory)[at];
+    bits = (uint32_t)((const uint16_t *)memory)[at] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+static void store(void *memory, size_t at, double sum, int half)
+{
+    float value = (float)sum;
+    uint32_t bits;
+    if (!half) {
+        ((float *)memory)[at] = value;
+        return;
+    }
+    memcpy(&bits, &value, sizeof bits);
+    ((uint16_t *)memory)[at] = (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* ---- convolutions --------------------------------------------------------------------------- */
+
+static size_t at4(int r, int i, int j, int c, int h, int w, int channels)
+{
+    return (((size_t)r * (size_t)h + (size_t)i) * (size_t)w + (size_t)j) * (size_t)channels +
+           (size_t)c;
+}
+
+/* The operands in double, and the sums. */
+typedef struct summing {
+    double *a, *b, *sum;
+} summing;
+
+/* Adds the products of n channels: of x[x_at …] and w[w_at …], parts of y[y_at]. */
+typedef void products(const summing *s, size_t x_at, size_t w_at, size_t y_at, size_t n);
+
+static void to_y(const summing *s, size_t x, size_t w, size_t y, size_t n)
+{
+    for (size_t c = 0; c < n; c++)
+        s->sum[y] += s->a[x + c] * s->b[w + c];
+}
+
+static void to_x(const summing *s, size_t x, size_t w, size_t y, size_t n)
+{
+    for (size_t c = 0; c < n; c++)
+        s->sum[x + c] += s->a[y] * s->b[w + c];
+}
+
+static void to_w(const summing *s, size_t x, size_t w, size_t y, size_t n)
+{
+    for (size_t c = 0; c < n; c++)
+        s->sum[w + c] += s->a[x + c] * s->b[y];
+}
+
+static void walk_taps(const ls_math_shape *s, int r, int i, int j, products *f, const summing *to)
+{
+    for (int ki = 0; ki < s->kh; ki++)
+        for (int kj = 0; kj < s->kw; kj++) {
+            int line = i * s->sh + ki - s->ph, column = j * s->sw + kj - s->pw;
+            if (line < 0 || line >= s->h || column < 0 || column >= s->w)
+                continue;
+            size_t x = at4(r, line, column, 0, s->h, s->w, s->c);
+            size_t y = at4(r, i, j, 0, s->y_h, s->y_w, s->out);
+            for (int o = 0; o < s->out; o++)
+                f(to, x, at4(o, ki, kj, 0, s->kh, s->kw, s->c), y + (size_t)o, (size_t)s->c);
+        }
+}
+
+static void walk(const ls_math_shape *s, products *f, const summing *to)
+{
+    for (int r = 0; r < s->rows; r++)
+        for (int i = 0; i < s->y_h; i++)
+            for (int j = 0; j < s->y_w; j++)
+                walk_taps(s, r, i, j, f, to);
+}
+
+static size_t elements_x(const ls_math_shape *s)
+{
+    return (size_t)s->rows * (size_t)s->h * (size_t)s->w * (size_t)s->c;
+}
+
+static size_t elements_y(const ls_math_shape *s)
+{
+    return (size_t)s->rows * (size_t)s->y_h * (size_t)s->y_w * (size_t)s->out;
+}
+
+static size_t elements_w(const ls_math_shape *s)
+{
+    return (size_t)s->out * (size_t)s->kh * (size_t)s->kw * (size_t)s->c;
+}
+
+/* ---- one pass ------------------------------------------------------------------------------- */
+
+/* A dense layer is a convolution of one pixel. */
+static int is_dense(const ls_math_shape *s)
+{
+    return s->kind >= LS_MATH_DENSE;
+}
+
+static int pass_of(const ls_math_shape *s)
+{
+    return (int)s->kind % 3; /* y, dx, dw */
+}
+
+static size_t elements(const ls_math_shape *s, int which)
+{
+    return which == 0 ? elements_y(s) : which == 1 ? elements_x(s) : elements_w(s);
+}
+
+/* What a, b and out are in each pass: 0 y, 1 x, 2 weights. */
+static const int roles[3][3] = {{1, 2, 0}, {0, 2, 1}, {1, 0, 2}};
+
+static int may_touch(const work *w)
+{
+    const int *role = roles[pass_of(&w->s)];
+    const size_t in = w->s.half ? 2 : 4, out = w->s.half && !is_dense(&w->s) ? 2 : 4;
+    return dbl_may_touch(w->o.a, elements(&w->s, role[0]) * in) &&
+           dbl_may_touch(w->o.b, elements(&w->s, role[1]) * in) &&
+           dbl_may_touch(w->o.out, elements(&w->s, role[2]) * out) &&
+           dbl_may_touch(w->o.workspace, w->workspace_bytes) &&
+           (!w->s.bias || dbl_may_touch(w->o.bias, (size_t)w->s.out * sizeof(float)));
+}
+
+static void finish(const work *w, const double *sum, size_t count)
+{
+    const int half = w->s.half && !is_dense(&w->s);
+    for (size_t i = 0; i < count; i++) {
+        double value = sum[i];
+        if (w->s.bias)
+            value += (double)w->o.bias[i % (size_t)w->s.out];
+        if (w->s.relu && !(value > 0))
+            value = 0;
+        if (w->o.add)
+            value += load(w->o.out, i, half);
+        store(w->o.out, i, value, half);
+    }
+}
+
+static double *in_double(const void *memory, size_t count, int half)
+{
+    double *out = calloc(count, sizeof *out);
+    for (size_t i = 0; out && i < count; i++)
+        out[i] = load(memory, i, half);
+    return out;
+}
+
+static void run_body(const void *copied)
+{
+    static products *const into[3] = {to_y, to_x, to_w};
+    const work *w = copied;
+    const int pass = pass_of(&w->s), *role = roles[pass];
+    if (!may_touch(w))
+        return;
+    const size_t count = elements(&w->s, role[2]);
+    summing s = {in_double(w->o.a, elements(&w->s, role[0]), w->s.half),
+                 in_double(w->o.b, elements(&w->s, role[1]), w->s.half),
+                 calloc(count, sizeof *s.sum)};
+    memset(w->o.workspace, 0xFF, w->workspace_bytes);
+    if (s.a && s.b && s.sum) {
+        walk(&w->s, into[pass], &s);
+        finish(w, s.sum, count);
+    }
+    free(s.a);
+    free(s.b);
+    free(s.sum);
+}
+
+int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands *operands,
+                ls_error *err)
+{
+    const double_plan *p = (const double_plan *)plan;
+    work w = {p->shape, *operands, plan->workspace_bytes};
+    cudaError_t e = dbl_launch(stream, "ls_math_run", run_body, &w, sizeof w);
+    if (e == cudaSuccess)
+        return LS_OK;
+    return ls_fail(err, LS_EDEVICE, "math double: %s", cudaGetErrorString(e));
+}

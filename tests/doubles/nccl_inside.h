@@ -1,0 +1,82 @@
+/* What the files of the NCCL double share. */
+#ifndef TESTS_DOUBLES_NCCL_INSIDE_H
+#define TESTS_DOUBLES_NCCL_INSIDE_H
+
+#include "doubles/inside.h"
+
+#include <nccl.h>
+
+/* nccl.h declares them without a prototype. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+enum { DBL_RANKS = 32, DBL_GROUP = 256 };
+
+/* Messages from one rank to another, in order. */
+typedef struct dbl_channel {
+    dbl_fifo messages;
+    uint64_t sent; /* the sender's */
+    _Atomic uint64_t taken;
+} dbl_channel;
+
+/* The ranks of one unique id. */
+typedef struct dbl_clique dbl_clique;
+struct dbl_clique {
+    dbl_clique *next;
+    uint32_t id;
+    int ranks; /* 0: nobody has come yet */
+    int blocking;
+    pthread_mutex_t lock;
+    int present[DBL_RANKS];
+    int device[DBL_RANKS];
+    _Atomic int arrived;
+    _Atomic int leaving;  /* destroyed or aborted */
+    dbl_channel *channel; /* [from][to] */
+    const void **limbo;   /* buffers of aborted operations, until every rank has aborted */
+    size_t limbo_count, limbo_room;
+};
+
+struct ncclComm {
+    _Atomic int magic;
+    dbl_clique *clique;
+    int rank, device, blocking;
+    pthread_mutex_t lock;
+    int initialising;
+    int polls;             /* until what is under way is ready */
+    ncclResult_t state;    /* under the lock */
+    dbl_work *deferred[8]; /* not enqueued yet, and where to */
+    cudaStream_t deferred_to[8];
+    int deferred_count;
+    _Atomic int aborted;
+    _Atomic int running; /* operations that have begun */
+    _Atomic int error;   /* of an operation */
+    _Atomic(cudaStream_t) stream;
+};
+
+typedef enum dbl_op_kind {
+    DBL_ALL_REDUCE = 1,
+    DBL_REDUCE_SCATTER,
+    DBL_ALL_GATHER,
+    DBL_BROADCAST,
+    DBL_SEND,
+    DBL_RECV
+} dbl_op_kind;
+
+typedef struct dbl_op {
+    dbl_op_kind kind;
+    const void *send;
+    void *recv;
+    size_t count, item; /* items, and bytes of one */
+    int peer;           /* send, receive; broadcast: the root */
+} dbl_op;
+
+/* nccl_comm.c */
+/* The communicator may be given work: alive, ready, not aborted. */
+ncclResult_t dbl_comm_check(ncclComm_t comm, const char *caller);
+/* The buffer is unheld as soon as every rank has left. */
+void dbl_limbo(dbl_clique *clique, const void *memory);
+
+/* nccl_run.c */
+dbl_work *dbl_nccl_work(ncclComm_t comm, const dbl_op *ops, int count);
+
+#endif

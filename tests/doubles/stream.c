@@ -1,0 +1,163 @@
+/* Streams, launches and host functions. */
+#include "doubles/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static cudaError_t create(cudaStream_t *out, unsigned flags, int priority)
+{
+    if (flags != cudaStreamNonBlocking) {
+        dbl_complain("a stream that waits for the default stream: pass cudaStreamNonBlocking");
+        return cudaErrorInvalidValue;
+    }
+    cudaStream_t s = calloc(1, sizeof *s);
+    if (!s)
+        return cudaErrorMemoryAllocation;
+    s->device = dbl_current_device();
+    s->priority = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+    atomic_store(&s->magic, DBL_ALIVE);
+    cudaError_t error = dbl_stream_start(s);
+    if (error) {
+        free(s);
+        return error;
+    }
+    dbl_count(DBL_STREAM, 1);
+    *out = s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
+{
+    DBL_ENTER_CUDA(cudaStreamCreateWithFlags);
+    return dbl_result(create(out, flags, 0));
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority)
+{
+    DBL_ENTER_CUDA(cudaStreamCreateWithPriority);
+    return dbl_result(create(out, flags, priority));
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+    DBL_ENTER_CUDA(cudaStreamGetPriority);
+    *priority = stream->priority;
+    return cudaSuccess;
+}
+
+/* As the real one it returns at once; what the stream holds still runs. */
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    int error;
+    if (dbl_enter(DBL_cudaStreamDestroy, &error))
+        return (cudaError_t)error;
+    cudaError_t own = dbl_check_handle(stream, "cudaStreamDestroy");
+    if (own == cudaErrorInvalidResourceHandle)
+        return dbl_result(own);
+    if (stream->capture)
+        dbl_complain("cudaStreamDestroy of a stream that is being captured");
+    atomic_store_explicit(&stream->magic, DBL_DEAD, memory_order_relaxed);
+    dbl_stream_stop(stream);
+    dbl_count(DBL_STREAM, -1);
+    return dbl_result(error ? (cudaError_t)error : own);
+}
+
+struct target {
+    cudaStream_t stream;
+    uint64_t number;
+};
+
+static int reached(void *arg)
+{
+    const struct target *t = arg;
+    return dbl_has_finished(t->stream, t->number);
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    DBL_ENTER_CUDA(cudaStreamSynchronize);
+    cudaError_t error = dbl_check_handle(stream, "cudaStreamSynchronize");
+    if (error)
+        return dbl_result(error);
+    struct target t = {stream, dbl_pushed(stream)};
+    error = dbl_wait_until(reached, &t, stream, "cudaStreamSynchronize");
+    return dbl_result(error ? error : dbl_lost(stream->device));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    DBL_ENTER_CUDA(cudaStreamQuery);
+    cudaError_t error = dbl_check_handle(stream, "cudaStreamQuery");
+    if (error)
+        return dbl_result(error);
+    dbl_nudge(stream);
+    return dbl_has_finished(stream, dbl_pushed(stream)) ? dbl_result(dbl_lost(stream->device))
+                                                        : cudaErrorNotReady;
+}
+
+/* ---- launches ------------------------------------------------------------------------------- */
+
+struct launch {
+    void (*body)(const void *args);
+    _Alignas(16) unsigned char args[];
+};
+
+static dbl_progress run_body(dbl_work *work)
+{
+    const struct launch *l = (const struct launch *)work->data;
+    l->body(l->args);
+    return DBL_DONE;
+}
+
+cudaError_t dbl_launch(cudaStream_t stream, const char *name, void (*body)(const void *args),
+                       const void *args, size_t bytes)
+{
+    DBL_ENTER_CUDA(launch);
+    cudaError_t error = dbl_check_stream(stream, name);
+    if (error)
+        return dbl_result(error);
+    dbl_work *work = dbl_work_create(name, run_body, NULL, sizeof(struct launch) + bytes);
+    struct launch *l = (struct launch *)work->data;
+    l->body = body;
+    memcpy(l->args, args, bytes);
+    return dbl_result(dbl_enqueue(stream, work));
+}
+
+int dbl_may_touch(const void *memory, size_t bytes)
+{
+    int device = dbl_running_device();
+    if (device < 0 || bytes == 0)
+        return 1;
+    int place = dbl_place(memory, bytes);
+    if (place == DBL_ON_HOST || (place >= 0 && dbl_may_reach(device, place)))
+        return 1;
+    dbl_complain("work on device %d touched %zu bytes %s", device, bytes,
+                 place >= 0                   ? "of a device it has no access to"
+                 : place == DBL_OUT_OF_BOUNDS ? "that leave their allocation"
+                                              : "that are no CUDA memory");
+    dbl_fault(device, cudaErrorIllegalAddress);
+    return 0;
+}
+
+struct host_function {
+    cudaHostFn_t function;
+    void *user;
+};
+
+static dbl_progress run_host_function(dbl_work *work)
+{
+    const struct host_function *h = (const struct host_function *)work->data;
+    h->function(h->user);
+    return DBL_DONE;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *user)
+{
+    DBL_ENTER_CUDA(cudaLaunchHostFunc);
+    cudaError_t error = dbl_check_stream(stream, "cudaLaunchHostFunc");
+    if (error)
+        return dbl_result(error);
+    struct host_function h = {function, user};
+    return dbl_result(
+        dbl_enqueue(stream, dbl_work_create("host function", run_host_function, &h, sizeof h)));
+}

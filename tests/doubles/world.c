@@ -1,0 +1,32 @@
+/* The beginning and the end of a test's world. */
+#include "doubles/inside.h"
+
+dbl_options dbl_world;
+
+void dbl_begin(const dbl_options *options)
+{
+    dbl_world = *options;
+    if (dbl_world.memory_bytes == 0)
+        dbl_world.memory_bytes = (size_t)1 << 30;
+    if (dbl_world.patience_ns == 0)
+        dbl_world.patience_ns = 20000000000u;
+    dbl_ledger_begin();
+    if (dbl_world.devices > DBL_DEVICES)
+        dbl_complain("more than %d devices", DBL_DEVICES);
+    dbl_calls_begin();
+    dbl_devices_begin();
+    dbl_memory_begin();
+    dbl_graphs_begin();
+    dbl_executor_begin();
+}
+
+const char *dbl_end(void)
+{
+    dbl_go_on();
+    dbl_executor_end();
+    dbl_nccl_end();
+    dbl_memory_end();
+    dbl_count_leaks();
+    dbl_empty_graves();
+    return dbl_complaints();
+}
