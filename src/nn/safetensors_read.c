@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "json/utf8.h"
 #include "nn/safetensors_format.h"
 
 #include <errno.h>
