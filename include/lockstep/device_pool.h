@@ -58,6 +58,9 @@ typedef struct ls_device_pool_options {
     const char *devices;
     int max_devices; /* "auto" and a bare kind take at most so many; 0: no limit */
     int threads;     /* each CPU worker's team; 0: 1 */
+    ls_precision precision; /* of products, where a device offers more than fp32 */
+    const char *cache_dir;  /* where devices keep choices of kernels from run to run; NULL: nowhere.
+                             * Outlives the pool */
     int inbox;       /* jobs an inbox holds; 0: the default of pool.h */
     /* Run on the worker's thread after its device is bound, and before it is closed; `local`
      * is then what ls_worker_local returns. Optional. */

@@ -76,6 +76,7 @@ typedef struct ls_trainer_options {
     int set_count;
     const char *const *data_dirs; /* searched, in order, when the config has no data.path */
     int data_dir_count;
+    const char *cache_dir; /* where devices keep choices of kernels from run to run; NULL: nowhere */
     /* Go on with a run: its directory, or "latest" for the newest in runs/ (of this config's name).
      * The config may be left out: then it is the run's own. NULL: begin a new one. */
     const char *resume;

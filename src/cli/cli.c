@@ -123,6 +123,22 @@ void cli_find_data_dirs(cli_data_dirs *out)
     out->dir[out->count++] = "/usr/share/datasets";
 }
 
+const char *cli_find_cache_dir(char out[4096])
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length;
+    if (xdg && xdg[0] == '/')
+        length = snprintf(out, 4000, "%s", xdg);
+    else if (home && home[0] == '/')
+        length = snprintf(out, 4000, "%s/.cache", home);
+    else
+        return NULL;
+    if (length < 0 || length >= 4000)
+        return NULL;
+    snprintf(out + length, 4096 - (size_t)length, "/lockstep");
+    return out;
+}
+
 /* ---- the actions ---------------------------------------------------------------------------- */
 
 static int fail(cli_view *view, int status, const ls_error *err)
@@ -203,6 +219,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
 static int run_action(const cli_arguments *a, ls_registry *registry)
 {
     cli_data_dirs dirs;
+    char cache[4096];
     session s;
     ls_error err;
     ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
@@ -217,6 +234,7 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
         .data_dirs = dirs.dir,
         .data_dir_count = dirs.count,
         .registry = registry,
+        .cache_dir = cli_find_cache_dir(cache),
         .resume = a->resume,
         .inject = a->inject,
         .inject_count = a->inject_count,

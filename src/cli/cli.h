@@ -77,6 +77,10 @@ typedef struct cli_data_dirs {
 /* Asks the environment. */
 void cli_find_data_dirs(cli_data_dirs *out);
 
+/* Where things are kept that can be made again: $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep. Whoever
+ * keeps something there makes it. NULL when the environment names no place. */
+const char *cli_find_cache_dir(char out[4096]);
+
 /* ---- the view: what a person sees of a run -------------------------------------------------- */
 
 typedef struct cli_view {

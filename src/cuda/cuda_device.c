@@ -1,5 +1,7 @@
 /* The device table: open, describe, bind, memory, copies, close. */
 #include "cuda/cuda_device.h"
+
+#include "cuda/cuda_comm_table.h"
 #include "cuda/math_lib.h"
 
 #include <stdio.h>
@@ -162,6 +164,7 @@ static int cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
 
 static const ls_device_ops device_ops = {
     .size = sizeof(ls_device_ops),
+    .communicators = ls_cuda_comms,
     .describe = cuda_describe,
     .bind = cuda_bind,
     .close = cuda_close,

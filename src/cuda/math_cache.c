@@ -71,11 +71,26 @@ static int write_file(const char *path, const char *key, const char *text)
     return fclose(file) == 0 && good;
 }
 
+/* The directory and the one above it: ~/.cache/lockstep in a fresh home. What fails here fails again,
+ * with a message, when the file is written. */
+static void make_directory(const char *path)
+{
+    char above[PATH_BYTES];
+    int length = snprintf(above, sizeof above, "%s", path);
+    char *slash = length > 0 && length < PATH_BYTES ? strrchr(above, '/') : NULL;
+    if (slash && slash > above) {
+        *slash = '\0';
+        (void)mkdir(above, 0700);
+    }
+    (void)mkdir(path, 0700);
+}
+
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text)
 {
     char path[PATH_BYTES], draft[PATH_BYTES + 64];
     if (!math->desc.cache_dir || !path_of(path, math, key))
         return;
+    make_directory(math->desc.cache_dir);
     snprintf(draft, sizeof draft, "%s.%ld.%p", path, (long)getpid(), (const void *)math);
     if (!write_file(draft, key, text))
         ls_cuda_log(math->desc.host, LS_LOG_WARNING, "%s: cannot write %.300s", math->desc.device,

@@ -35,6 +35,8 @@ static int open_device(device_worker *w, const opening *o, int worker, ls_error 
         .index = o->list->index[worker],
         .threads = o->options->threads > 0 ? o->options->threads : 1,
         .host = o->options->host,
+        .precision = o->options->precision,
+        .cache_dir = o->options->cache_dir,
     };
     int status = o->list->backend->open(&w->device, &request, err);
     return status ? status : w->device->ops->bind(w->device, err);

@@ -147,16 +147,14 @@ static void read_seed(ls_config *c, ls_fields *f)
     c->seed = (uint64_t)seed;
 }
 
+/* Those of all back ends; which of them the devices have is seen when they are open. */
 static void read_allreduce(ls_config *c, ls_fields *f)
 {
-    const ls_comm_type *const *types = ls_comm_types();
-    const char *names[9] = {0};
+    static const char *const names[] = {"ordered", "naive", "nccl", "local", NULL};
     const int ordered = 0;
     int choice = 0;
-    for (int i = 0; i < 8 && types[i]; i++)
-        names[i] = types[i]->name;
     ls_field_choice(f, "allreduce", names, &ordered, &choice);
-    c->allreduce = types[choice];
+    c->allreduce = names[choice];
 }
 
 /* Absent: a directory of the run's own; null or "": none. */
@@ -174,10 +172,14 @@ static void read_scalars(ls_config *c, ls_fields *f)
 {
     static const char *const normalize[] = {"batch", "nominal", NULL};
     static const char *const scaling[] = {"none", "linear", NULL};
+    static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL};
     const double zero = 0;
     const char *name = "run", *automatic = "auto";
     const long one = 1, ten = 10, batch = 256;
     const int by_batch = 0;
+    int precision = 0;
+    ls_field_choice(f, "precision", precisions, &by_batch, &precision);
+    c->precision = (ls_precision)precision;
     ls_field_text(f, "name", &name, &c->name);
     ls_field_text(f, "devices", &automatic, &c->devices);
     ls_field_int(f, "batch_size", 1, MOST_ROWS, &batch, &c->batch_size);
@@ -393,7 +395,11 @@ static void write_recipe(ls_json_writer *w, const ls_config *c)
     ls_json_put_double(w, "label_smoothing", c->label_smoothing);
     write_augment(w, c);
     ls_json_put_string(w, "normalize", c->nominal ? "nominal" : "batch");
-    ls_json_put_string(w, "allreduce", c->allreduce->name);
+    ls_json_put_string(w, "precision",
+                       c->precision == LS_PRECISION_BF16   ? "bf16"
+                       : c->precision == LS_PRECISION_TF32 ? "tf32"
+                                                           : "fp32");
+    ls_json_put_string(w, "allreduce", c->allreduce);
     ls_json_put_string(w, "on_nonfinite", c->skip_nonfinite ? "skip" : "stop");
 }
 

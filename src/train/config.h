@@ -20,11 +20,12 @@ typedef struct ls_config {
     const char *data_name, *data_path; /* data_path NULL: search */
     long data_limit;                   /* training rows, 0: all */
     const char *devices;
+    ls_precision precision;
     long batch_size, epochs, eval_every, threads;
     long shards; /* 0: one per device */
     uint64_t seed;
     int nominal; /* divide by batch_size, not by the rows of the minibatch */
-    const ls_comm_type *allreduce;
+    const char *allreduce; /* a communicator's name; which there are depends on the devices */
     ls_optimizer optimizer;
     ls_init init;
     ls_schedule schedule;

@@ -61,6 +61,8 @@ static int open_pool(ls_trainer *t, ls_error *err)
         .devices = c->devices,
         .max_devices = (int)c->shards,
         .threads = (int)c->threads,
+        .precision = c->precision,
+        .cache_dir = t->options.cache_dir,
         .inbox = LS_IN_FLIGHT * 2,
         .stop = ls_worker_close,
         .user = t,
@@ -204,6 +206,9 @@ static int warn(ls_trainer *t, ls_error *err)
         ls_log(t->host, LS_LOG_WARNING,
                "%d workers%s share %d allowed CPUs: slower than fewer workers", t->workers, threads,
                cpus);
+    if (on_host && c->precision != LS_PRECISION_FP32)
+        ls_log(t->host, LS_LOG_WARNING, "precision: %s computes in fp32, whatever is asked for",
+               t->worker[0].info.name);
     if (on_host && t->workers == c->shards && t->workers < cpus && strcmp(c->devices, "auto") == 0)
         ls_log(t->host, LS_LOG_INFO, "devices: auto takes at most one device per shard: %d",
                t->workers);
@@ -295,9 +300,29 @@ static int open_registry(ls_trainer *t, ls_error *err)
     return t->options.registry ? LS_OK : ls_registry_create(&t->own_registry, t->host, err);
 }
 
+/* The devices' own communicators, or those that go through the host's memory. */
+static int choose_merge(ls_trainer *t, ls_error *err)
+{
+    const ls_device_ops *ops = t->worker[0].device->ops;
+    const ls_comm_type *const *types = ops->communicators ? ops->communicators() : ls_comm_types();
+    char text[200], list[120] = "";
+    for (int i = 0; types[i]; i++) {
+        if (strcmp(types[i]->name, t->config.allreduce) == 0) {
+            t->merge = types[i];
+            return LS_OK;
+        }
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", types[i]->name);
+    }
+    snprintf(text, sizeof text, "%s does not have '%s'; use one of %s", t->worker[0].info.name,
+             t->config.allreduce, list);
+    return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG, text);
+}
+
 static int open_group(ls_trainer *t, ls_error *err)
 {
-    return ls_form_group(t, err);
+    int status = choose_merge(t, err);
+    return status ? status : ls_form_group(t, err);
 }
 
 int ls_open_run(ls_trainer *t, ls_error *err)

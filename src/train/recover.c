@@ -232,7 +232,7 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
     int segments;
     const ls_replica *replica = any_replica(t);
     ls_comm_group_desc desc = {
-        .type = t->config.allreduce,
+        .type = t->merge,
         .ranks = t->live,
         .shards = t->shards,
         .floats = ls_replica_floats(replica),

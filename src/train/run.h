@@ -160,6 +160,7 @@ struct ls_trainer {
     int live;    /* that still take part */
     int shards;
     ls_train_worker *worker;
+    const ls_comm_type *merge; /* how gradients are merged */
     ls_comm_group *group;
     ls_old_group *old_groups;
     ls_exchange *exchange;
