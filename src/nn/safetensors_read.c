@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "json/utf8.h"
 #include "nn/safetensors_format.h"
+#include "json/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -156,8 +156,8 @@ int ls_bundle_latest(ls_bundle_reader **out, const char *parent, ls_bundle_skipp
     if (!*out && broken == 0)
         rc = ls_fail(err, LS_ENOENT, "%s: there is nothing saved here", ls_io_tail(parent));
     else if (!*out)
-        rc = ls_fail(err, LS_EDATA, "%s: nothing here is whole; the oldest: %s",
-                     ls_io_tail(parent), why.text);
+        rc = ls_fail(err, LS_EDATA, "%s: nothing here is whole; the oldest: %s", ls_io_tail(parent),
+                     why.text);
 out:
     ls_bundle_names_fini(&names);
     return rc;

@@ -37,6 +37,12 @@ HARMLESS = ("PIPE", "XFSZ", "CHLD")
 OUTPUTS = ("tty", "pipe", "closed pipe")
 
 
+def forget_signals():
+    """What this script was started with (nohup, a background job) is none of the run's business."""
+    for name in ("HUP", "INT", "QUIT", "TERM", "PIPE", "XFSZ"):
+        signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL)
+
+
 class Campaign:
     def __init__(self, args, folder):
         self.args = args
@@ -72,7 +78,7 @@ class Campaign:
         else:
             mine, theirs = os.pipe()
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
-                                   start_new_session=True)
+                                   start_new_session=True, preexec_fn=forget_signals)
         os.close(theirs)
         if output == "closed pipe":
             os.close(mine)
@@ -97,8 +103,8 @@ class Campaign:
 
     def expected(self, names, phase):
         if names[0] in HARMLESS:
-            return {0}
-        if names[0] in DEADLY:
+            codes = {0}
+        elif names[0] in DEADLY:
             codes = {-getattr(signal, "SIG" + names[0])}
         else:
             codes = {130} if len(names) > 1 else {75}

@@ -82,7 +82,9 @@ class Campaign:
         with open(count) as file:
             points = int(file.read())
         with open(trace) as file:
-            self.check_order([line.split(" ", 2) for line in file.read().splitlines()], folder)
+            calls = [line.split(" ", 2) for line in file.read().splitlines()]
+        self.check_order(calls, folder)
+        self.syncs[way, fresh] = self.syncs_that_count(calls)
         shutil.rmtree(folder)
         return points
 
@@ -103,6 +105,19 @@ class Campaign:
             if not after or after[0].startswith("unlinkat"):
                 self.violation(f"the directory is not synced after '{call} {path}'")
 
+    @staticmethod
+    def syncs_that_count(calls):
+        """The points at which a failure must not become a success: all syncs but those that precede
+        the removal of what is hidden already."""
+        points = set()
+        renamed = ""
+        for number, call, path in calls:
+            if call.startswith("rename"):
+                renamed = os.path.basename(path)
+            if call == "fsync" and not renamed.startswith("."):
+                points.add(int(number))
+        return points
+
     def violation(self, text):
         self.counts["violations"] += 1
         print(f"VIOLATION: {text}", file=sys.stderr)
@@ -117,6 +132,9 @@ class Campaign:
         # The system that lacks a call lacks it in the recovery as well.
         recovery = self.driver("recover", folder, 4, naming, env=self.environment(folder, way))
         broken = self.judge(way, fresh, fault, lasting, run, recovery)
+        if fault in ("EIO", "ENOSPC", "EDQUOT", "EROFS", "ENOMEM") and run.returncode == 0 and \
+                point in self.syncs[way, fresh]:
+            broken.append("a failed sync was taken for a success")
         shutil.rmtree(folder)
         return run, recovery, broken
 
@@ -187,7 +205,7 @@ class Campaign:
         faults = [(f, False) for f in once] + [(f, True) for f in lasting]
         if self.args.only:
             faults = [f for f in faults if f[0] == self.args.only]
-        self.templates = {}
+        self.templates, self.syncs = {}, {}
         for way, fresh in ways:
             self.templates[way, fresh] = self.start(way, fresh)
             points = self.count_calls(way, fresh)

@@ -190,6 +190,10 @@ static void a_failed_replacement_leaves_nothing_but_the_old(void **state)
             "cannot replace: Is a directory");
     refused(ls_replace_file(scratch_path(s, "no/f"), "a", 1, NULL, &err), LS_EIO, &err,
             "no/: cannot open the directory: No such file or directory");
+    must(ls_replace_begin(&w, scratch_path(s, "d"), NULL, &err), &err);
+    refused(ls_replace_commit(&w, &err), LS_EIO, &err, "d: cannot replace: Is a directory");
+    assert_names(s->directory, "d f"); /* without being told to abandon it */
+    ls_file_writer_abandon(&w);
     must(ls_replace_begin(&w, scratch_path(s, "f"), NULL, &err), &err);
     must(ls_file_writer_write(&w, "new", 3, &err), &err);
     ls_file_writer_abandon(&w);
