@@ -56,12 +56,12 @@ typedef struct ls_device_pool_options {
      * "cuda" (all of that kind), "cpu:4" (four), "cuda:0,1" (these; the same one twice gives two
      * workers that share it). NULL: "auto". */
     const char *devices;
-    int max_devices; /* "auto" and a bare kind take at most so many; 0: no limit */
-    int threads;     /* each CPU worker's team; 0: 1 */
+    int max_devices;        /* "auto" and a bare kind take at most so many; 0: no limit */
+    int threads;            /* each CPU worker's team; 0: 1 */
     ls_precision precision; /* of products, where a device offers more than fp32 */
     const char *cache_dir;  /* where devices keep choices of kernels from run to run; NULL: nowhere.
                              * Outlives the pool */
-    int inbox;       /* jobs an inbox holds; 0: the default of pool.h */
+    int inbox;              /* jobs an inbox holds; 0: the default of pool.h */
     /* Run on the worker's thread after its device is bound, and before it is closed; `local`
      * is then what ls_worker_local returns. Optional. */
     int (*start)(const ls_worker *worker, ls_device *device, void **local, void *user,

@@ -60,11 +60,11 @@ typedef struct ls_result {
     uint64_t steps;
     double test_loss, test_accuracy; /* of the last evaluation; NaN when there was none */
     double
-        seconds_per_epoch; /* mean over finished epochs, training only; NaN when there was none */
-    const char *devices;   /* "[cpu(0), cpu(1)]" */
-    char weights_sha256[65];   /* "" when they could not be had */
-    const char *checkpoint;    /* directory of the newest one that was saved; "": none */
-    int saved;                 /* non-zero: that one holds the run as it ended: resume from it */
+        seconds_per_epoch;   /* mean over finished epochs, training only; NaN when there was none */
+    const char *devices;     /* "[cpu(0), cpu(1)]" */
+    char weights_sha256[65]; /* "" when they could not be had */
+    const char *checkpoint;  /* directory of the newest one that was saved; "": none */
+    int saved;               /* non-zero: that one holds the run as it ended: resume from it */
     int interrupted;
 } ls_result;
 
@@ -76,7 +76,8 @@ typedef struct ls_trainer_options {
     int set_count;
     const char *const *data_dirs; /* searched, in order, when the config has no data.path */
     int data_dir_count;
-    const char *cache_dir; /* where devices keep choices of kernels from run to run; NULL: nowhere */
+    const char
+        *cache_dir; /* where devices keep choices of kernels from run to run; NULL: nowhere */
     /* Go on with a run: its directory, or "latest" for the newest in runs/ (of this config's name).
      * The config may be left out: then it is the run's own. NULL: begin a new one. */
     const char *resume;

@@ -44,4 +44,5 @@ static void write(const ls_optimizer *optimizer, ls_json_writer *w)
     ls_json_put_float(w, "weight_decay", adamw->weight_decay);
 }
 
-const ls_optimizer_type ls_optimizer_adamw = {"adamw", {"exp_avg", "exp_avg_sq"}, parse, set_count, write};
+const ls_optimizer_type ls_optimizer_adamw = {
+    "adamw", {"exp_avg", "exp_avg_sq"}, parse, set_count, write};

@@ -58,7 +58,7 @@ typedef struct ls_replica_desc {
     int shard_row_counts;
     uint64_t seed;
     ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
-    int no_sharing; /* non-zero: no two activations share memory; to compare with */
+    int no_sharing;          /* non-zero: no two activations share memory; to compare with */
     const ls_host *host;
 } ls_replica_desc;
 

@@ -151,14 +151,16 @@ static int account_skipped(ls_coordination *c, ls_error *err)
     if (status || t->config.skip_nonfinite)
         return status;
     if (shard < 0)
-        return ls_fail(err, LS_ENONFINITE,
-                       "step %llu: the loss was not finite, but computed again it is: some device is "
-                       "faulty; the step was not applied",
-                       number);
-    return ls_fail(err, LS_ENONFINITE,
-                   "step %llu: the loss of shard %d, on worker %d, is not finite any more; the step "
-                   "was not applied; try a smaller optimizer.lr",
-                   number, shard, worker);
+        return ls_fail(
+            err, LS_ENONFINITE,
+            "step %llu: the loss was not finite, but computed again it is: some device is "
+            "faulty; the step was not applied",
+            number);
+    return ls_fail(
+        err, LS_ENONFINITE,
+        "step %llu: the loss of shard %d, on worker %d, is not finite any more; the step "
+        "was not applied; try a smaller optimizer.lr",
+        number, shard, worker);
 }
 
 static void move_on(struct ls_trainer *t, const ls_report *r)

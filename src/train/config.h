@@ -24,7 +24,7 @@ typedef struct ls_config {
     long batch_size, epochs, eval_every, threads;
     long shards; /* 0: one per device */
     uint64_t seed;
-    int nominal; /* divide by batch_size, not by the rows of the minibatch */
+    int nominal;           /* divide by batch_size, not by the rows of the minibatch */
     const char *allreduce; /* a communicator's name; which there are depends on the devices */
     ls_optimizer optimizer;
     ls_init init;
@@ -41,10 +41,10 @@ typedef struct ls_config {
         long keep;         /* how many are kept, ≥ 1 */
         int async;         /* training goes on while one is written */
     } checkpoint;
-    double deadline_s;        /* 0: derived from the steps that were measured */
-    long verify_every_steps;  /* replicas are compared; 0: at checkpoints and ends of epochs */
-    int stop_on_device_loss;  /* else the survivors go on */
-    int skip_nonfinite;       /* a step whose loss is not finite is left out; else the run stops */
+    double deadline_s;       /* 0: derived from the steps that were measured */
+    long verify_every_steps; /* replicas are compared; 0: at checkpoints and ends of epochs */
+    int stop_on_device_loss; /* else the survivors go on */
+    int skip_nonfinite;      /* a step whose loss is not finite is left out; else the run stops */
     const ls_host *host;
 } ls_config;
 

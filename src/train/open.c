@@ -328,9 +328,8 @@ static int open_group(ls_trainer *t, ls_error *err)
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
     static int (*const stages[])(ls_trainer *, ls_error *) = {
-        read_inject,   read_config,  open_registry, open_data, build_model, open_pool,
-        open_exchange, open_workers, open_group,    open_run_dir, open_sinks, open_saver,
-        summarise,     warn};
+        read_inject,  read_config, open_registry, open_data,  build_model, open_pool, open_exchange,
+        open_workers, open_group,  open_run_dir,  open_sinks, open_saver,  summarise, warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

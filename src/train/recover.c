@@ -98,8 +98,8 @@ static int find_cause(const struct ls_trainer *t)
         if (w->presence != LS_LIVE && !is_news(w))
             continue;
         int status = status_of(w);
-        int weight = status == LS_OK         ? 0
-                     : status == LS_EABORTED ? 1
+        int weight = status == LS_OK          ? 0
+                     : status == LS_EABORTED  ? 1
                      : status == LS_ETIMEDOUT ? 2
                                               : 3;
         if (weight > best) {

@@ -171,7 +171,9 @@ static void show(char out[128], const cJSON *node, const ls_host *host)
     const char *text = ls_json_writer_text(&w, NULL, NULL);
     const size_t length = text ? strlen(text) : 2;
     snprintf(out, 128, "%.*s%s", length - 2 > 110 ? 110 : (int)length - 2, text ? text + 1 : "",
-             length - 2 > 110 ? "…" : length == 2 ? "nothing" : "");
+             length - 2 > 110 ? "…"
+             : length == 2    ? "nothing"
+                              : "");
     ls_json_writer_fini(&w);
 }
 
@@ -216,8 +218,8 @@ static int check_recipe(const struct ls_trainer *t, ls_error *err)
 static int check_data(const struct ls_trainer *t, ls_error *err)
 {
     const ls_state *s = &t->resumed->state;
-    if (s->train_rows == ls_subset_rows(t, LS_TRAIN) && s->test_rows == ls_subset_rows(t, LS_TEST) &&
-        s->data_crc32 == ls_data_crc32(t))
+    if (s->train_rows == ls_subset_rows(t, LS_TRAIN) &&
+        s->test_rows == ls_subset_rows(t, LS_TEST) && s->data_crc32 == ls_data_crc32(t))
         return LS_OK;
     return ls_fail(err, LS_EDATA,
                    "%.200s: the data is not what the run was trained on (%llu training and %llu "

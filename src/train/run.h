@@ -40,8 +40,8 @@ typedef struct ls_range {
 /* What a worker says of one step. */
 typedef struct ls_report {
     uint64_t step;
-    int status;  /* not LS_OK: the step was not applied by this worker; the text is in its `error` */
-    int skipped; /* the loss was not finite: nobody applied the step */
+    int status; /* not LS_OK: the step was not applied by this worker; the text is in its `error` */
+    int skipped;   /* the loss was not finite: nobody applied the step */
     int bad_shard; /* skipped: the first of this worker's shards whose loss was not; −1: none */
     float loss;    /* of the whole minibatch, summed; the same from every worker */
     float correct;
@@ -75,7 +75,8 @@ typedef struct ls_train_worker {
     ls_fold fold;
     struct ls_old_fold *old_folds; /* that somebody may still read */
     int keep_fold;                 /* the next join must not free the fold's arenas */
-    ls_range item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
+    ls_range
+        item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
     ls_device_info info;
     ls_error error;
     int failed;        /* a step failed: `error` says why, and no further step is begun */
@@ -168,12 +169,12 @@ struct ls_trainer {
     ls_report *reports; /* of the step being collected, one per worker */
     ls_park parking;    /* where the coordinator sleeps until one comes */
     ls_position position;
-    uint64_t deadline_ns; /* how long a worker may be silent */
-    uint64_t repeated;    /* the step, from 1, that was repeated last without a loss */
+    uint64_t deadline_ns;       /* how long a worker may be silent */
+    uint64_t repeated;          /* the step, from 1, that was repeated last without a loss */
     struct ls_saver *saver;     /* NULL: nothing is saved */
     struct ls_resumed *resumed; /* NULL: a new run */
-    ls_dir_lock lock;       /* of run_dir */
-    char *run_dir;          /* NULL when there is none */
+    ls_dir_lock lock;           /* of run_dir */
+    char *run_dir;              /* NULL when there is none */
     ls_sinks sinks;
     ls_sink *metrics; /* the run directory's sink, or NULL */
     ls_summary summary;

@@ -144,9 +144,10 @@ static int wait_until_idle(struct ls_saver *s, int *saved, ls_error *why, ls_err
     if (!s->busy)
         return LS_OK;
     if (ls_pool_wait(s->pool, LONGEST_SAVE_NS, NULL) == LS_ETIMEDOUT)
-        return ls_fail(err, LS_ESTALLED,
-                       "%.300s: writing a checkpoint has taken longer than %d s; is the disk there?",
-                       s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
+        return ls_fail(
+            err, LS_ESTALLED,
+            "%.300s: writing a checkpoint has taken longer than %d s; is the disk there?",
+            s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
     s->busy = 0;
     *saved = s->status;
     if (s->status == LS_OK)
@@ -194,10 +195,11 @@ static int compare_checksums(const struct ls_trainer *t, ls_error *err)
     }
     if (!differ)
         return LS_OK;
-    return ls_fail(err, LS_EDIVERGED,
-                   "after step %llu the replicas are no longer equal (checksums: %s); a device or its "
-                   "memory is faulty; resume from a checkpoint before that",
-                   (unsigned long long)t->position.steps, list);
+    return ls_fail(
+        err, LS_EDIVERGED,
+        "after step %llu the replicas are no longer equal (checksums: %s); a device or its "
+        "memory is faulty; resume from a checkpoint before that",
+        (unsigned long long)t->position.steps, list);
 }
 
 int ls_snapshot_replicas(struct ls_trainer *t, int bring_home, ls_error *err)

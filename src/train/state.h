@@ -2,20 +2,20 @@
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 
-#include "json/fields.h"
 #include "train/run.h"
+#include "json/fields.h"
 
 #define LS_STATE_SCHEMA 1
 
 typedef struct ls_state {
     ls_position position;
-    int epochs; /* finished */
+    int epochs;                      /* finished */
     double test_loss, test_accuracy; /* NaN: none was measured */
     uint64_t metrics_bytes;          /* of metrics.jsonl: what came before */
     int shards;
     const char *isa, *library; /* the bits depend on them */
     uint64_t train_rows, test_rows;
-    uint32_t data_crc32;  /* of images and labels */
+    uint32_t data_crc32; /* of images and labels */
     const cJSON *recipe; /* ls_config_write_recipe */
 } ls_state;
 

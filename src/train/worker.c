@@ -137,7 +137,8 @@ int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
     ls_fold_fini(&mine->fold);
     status = open_fold(mine, &mine->error);
     if (status == LS_OK)
-        status = t->group->type->join(&mine->comm, t->group, mine->rank, mine->device, &mine->error);
+        status =
+            t->group->type->join(&mine->comm, t->group, mine->rank, mine->device, &mine->error);
     return end_job(mine, status);
 }
 
@@ -250,8 +251,7 @@ static int read_tail(ls_train_worker *mine, const float *arena, float tail[LS_TA
 {
     const ls_device_ops *ops = mine->device->ops;
     const float *at = arena + ls_replica_tail_offset(mine->replica);
-    int status =
-        ops->download(mine->device, NULL, tail, at, LS_TAIL * sizeof *tail, &mine->error);
+    int status = ops->download(mine->device, NULL, tail, at, LS_TAIL * sizeof *tail, &mine->error);
     return status ? status : ops->sync(mine->device, NULL, &mine->error);
 }
 
@@ -281,9 +281,8 @@ static int merge(ls_train_worker *mine, const step *s)
     float *total = ls_replica_total_arena(mine->replica), tail[LS_TAIL];
     ls_report *report = s->report;
     ls_beat(&mine->heartbeat, LS_PLACE_MERGE);
-    int status = mine->comm->group->type->all_reduce(mine->comm, NULL, mine->fold.stack,
-                                                     mine->fold.depth, total, &report->comm,
-                                                     &mine->error);
+    int status = mine->comm->group->type->all_reduce(
+        mine->comm, NULL, mine->fold.stack, mine->fold.depth, total, &report->comm, &mine->error);
     ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
     if (status == LS_OK)
         status = read_tail(mine, total, tail);
@@ -351,8 +350,8 @@ static void run_step(ls_train_worker *mine, const ls_range *range, uint32_t inde
         if (report.status != LS_OK)
             mine->comm->group->type->abort(mine->comm->group);
         /* A run that stops at a loss that is not finite applies nothing behind it. */
-        mine->failed = report.status != LS_OK ||
-                       (report.skipped && !mine->trainer->config.skip_nonfinite);
+        mine->failed =
+            report.status != LS_OK || (report.skipped && !mine->trainer->config.skip_nonfinite);
     }
     ls_beat(&mine->heartbeat, LS_PLACE_REST);
     ls_ring_push(&mine->reports, &report, UINT64_MAX, NULL);

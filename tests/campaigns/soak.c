@@ -12,8 +12,8 @@
 #include "base/rng.h"
 #include "ref/ref.h"
 
-#include <lockstep/trainer.h>
 #include <dirent.h>
+#include <lockstep/trainer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,8 +123,7 @@ static int one_round(const ls_registry *registry, const char *run, uint64_t seed
     const uint64_t stop_behind = 1 + draw[1] % 4;
     snprintf(fault, sizeof fault, "worker=%d,step=%d,kind=%s", (int)(draw[2] % (uint32_t)workers),
              1 + (int)(draw[2] / 8 % 6), draw[3] % 8 ? "fail" : "stall,seconds=1");
-    int status =
-        live_once(registry, run, 0, 1 + (int)(draw[3] / 8 % 4), NULL, stop_behind, hash);
+    int status = live_once(registry, run, 0, 1 + (int)(draw[3] / 8 % 4), NULL, stop_behind, hash);
     if (status != LS_EINTERRUPTED)
         return 1;
     status = live_once(registry, run, 1, workers, fault, 0, hash);

@@ -193,7 +193,8 @@ int main(int argc, char **argv)
     char wanted[65], hash[65];
     int fails = 0, stalls = 0;
     double latest_s = 0;
-    if (ls_registry_create(&registry, NULL, NULL) || ls_registry_add(registry, ls_ref_backend(), NULL))
+    if (ls_registry_create(&registry, NULL, NULL) ||
+        ls_registry_add(registry, ls_ref_backend(), NULL))
         return 1;
     schedule undisturbed = {.workers = 1, .deadline_s = 60};
     if (run(&undisturbed, registry, wanted))

@@ -78,35 +78,25 @@ static const key resume[] = {{"type", TEXT, 0},
                              {"batch_per_device", NUMBER, 0},
                              {"device_bytes", NUMBER, 0},
                              {NULL, TEXT, 0}};
-static const key nonfinite[] = {{"type", TEXT, 0},  {"step", NUMBER, 0}, {"worker", NUMBER, 0},
+static const key nonfinite[] = {{"type", TEXT, 0},    {"step", NUMBER, 0}, {"worker", NUMBER, 0},
                                 {"shard", NUMBER, 0}, {"action", TEXT, 0}, {NULL, TEXT, 0}};
-static const key fault[] = {{"type", TEXT, 0},
-                            {"worker", NUMBER, 0},
-                            {"device", TEXT, 0},
-                            {"step", NUMBER, 0},
-                            {"kind", TEXT, 0},
-                            {"detected_after_s", NUMBER, 0},
-                            {"action", TEXT, 0},
-                            {"devices_left", NUMBER, 0},
-                            {"error", TEXT, 0},
-                            {NULL, TEXT, 0}};
+static const key fault[] = {{"type", TEXT, 0},   {"worker", NUMBER, 0},
+                            {"device", TEXT, 0}, {"step", NUMBER, 0},
+                            {"kind", TEXT, 0},   {"detected_after_s", NUMBER, 0},
+                            {"action", TEXT, 0}, {"devices_left", NUMBER, 0},
+                            {"error", TEXT, 0},  {NULL, TEXT, 0}};
 
 static const struct {
     const char *type;
     const key *keys;
-} records[] = {{"run_start", run_start},
-               {"step", step},
-               {"epoch", epoch},
-               {"eval", eval},
-               {"resume", resume},
-               {"nonfinite", nonfinite},
-               {"fault", fault},
-               {"run_end", run_end}};
+} records[] = {{"run_start", run_start}, {"step", step},      {"epoch", epoch},
+               {"eval", eval},           {"resume", resume},  {"nonfinite", nonfinite},
+               {"fault", fault},         {"run_end", run_end}};
 
 /* What has been read so far. */
 static struct {
     int line, devices, epochs, evals, ended;
-    int short_of;         /* steps that some worker is missing from */
+    int short_of;        /* steps that some worker is missing from */
     int faults, resumed; /* records of these kinds */
     double steps;
 } so_far;

@@ -136,8 +136,7 @@ static void the_last_device_takes_the_run_with_it(void **state)
     f.options.inject_count = 1;
     t = fixture_open(&f);
     assert_int_equal(ls_trainer_run(t, &f.err), LS_EDEVICE);
-    assert_string_equal(f.err.text,
-                        "worker 0, step 3: the device failed, as --inject asked for");
+    assert_string_equal(f.err.text, "worker 0, step 3: the device failed, as --inject asked for");
     assert_int_equal(ls_trainer_result(t)->steps, 2);
     assert_int_equal(ls_trainer_close(t), LS_OK);
     fixture_end(&f);

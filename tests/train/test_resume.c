@@ -72,8 +72,8 @@ static int run_story(fixture *f, story *s, char hash[65])
 /* The numbers that do not depend on time, one after another. */
 static int read_records(double *out, int most, const char *run)
 {
-    static const char *const keys[] = {"step",       "epoch",          "loss",      "correct",
-                                       "lr",         "rows",           "test_loss", "test_accuracy",
+    static const char *const keys[] = {"step",       "epoch",         "loss",      "correct",
+                                       "lr",         "rows",          "test_loss", "test_accuracy",
                                        "train_loss", "train_accuracy"};
     static char line[1 << 16];
     char path[500];
@@ -282,7 +282,8 @@ static void another_recipe_is_refused_with_both_values(void **state)
     expect_refusal(p->reference, "batch_size=16", LS_ECONFIG,
                    "batch_size: this run was made with 32, not with 16; a resumed run keeps its "
                    "recipe");
-    expect_refusal(p->reference, "optimizer.lr=0.1", LS_ECONFIG, "optimizer: this run was made with");
+    expect_refusal(p->reference, "optimizer.lr=0.1", LS_ECONFIG,
+                   "optimizer: this run was made with");
     expect_refusal(p->reference, "shards=2", LS_ECONFIG, "shards: this run was made with 4, not");
     expect_refusal(p->reference, "epochs=4", LS_ECONFIG, "epochs: this run was made with 3, not");
     expect_refusal(p->reference, "data.limit=64", LS_ECONFIG, "data: this run was made with");

@@ -180,7 +180,8 @@ static void a_device_that_fails_before_the_commit_point_can_end_the_run(void **s
         /* Shards 2 and 3 of 6 are one addition a step. */
         fault.add_at = step;
         assert_int_equal(status_of_run(&f, &t), LS_EDEVICE);
-        snprintf(text, sizeof text, "worker 1, step %d: the device fell off the bus in add" STOPPED, step);
+        snprintf(text, sizeof text, "worker 1, step %d: the device fell off the bus in add" STOPPED,
+                 step);
         assert_string_equal(f.err.text, text);
         assert_int_equal(ls_trainer_result(t)->steps, step - 1);
         assert_int_equal(fixture_count(&f, "step"), step - 1);
@@ -293,10 +294,11 @@ static void a_loss_that_is_not_finite_names_the_step(void **state)
     assert_int_equal(ls_trainer_result(t)->steps, steps);
     int shard = (int)strtol(strstr(f.err.text, "shard ") + 6, &end, 10);
     int worker = (int)strtol(strstr(f.err.text, "worker ") + 7, &end, 10);
-    snprintf(text, sizeof text,
-             "step %d: the loss of shard %d, on worker %d, is not finite any more; the step was not "
-             "applied; try a smaller optimizer.lr",
-             steps + 1, shard, worker);
+    snprintf(
+        text, sizeof text,
+        "step %d: the loss of shard %d, on worker %d, is not finite any more; the step was not "
+        "applied; try a smaller optimizer.lr",
+        steps + 1, shard, worker);
     assert_string_equal(f.err.text, text);
     assert_int_equal(fixture_count(&f, "nonfinite"), 1);
     ls_trainer_close(t);
