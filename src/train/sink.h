@@ -47,10 +47,10 @@ int ls_sink_jsonl(ls_sink **out, const char *path, uint64_t keep, const ls_host 
                   ls_error *err);
 
 /* Writes out what is buffered; *bytes is then the file's length. The coordinator. Errors: LS_EIO. */
-int ls_sink_jsonl_flush(ls_sink *sink, uint64_t *bytes, ls_error *err);
+int ls_sink_jsonl_flush(ls_sink *base, uint64_t *bytes, ls_error *err);
 
 /* Makes what was written out last. Any thread. Errors: LS_EIO. */
-int ls_sink_jsonl_sync(const ls_sink *sink, ls_error *err);
+int ls_sink_jsonl_sync(const ls_sink *base, ls_error *err);
 
 /* Calls `record` (ls_trainer_options.record). */
 int ls_sink_callback(ls_sink **out,

@@ -1,0 +1,91 @@
+#!/bin/sh
+# --resume: by directory, by `latest`, with and without a config; what cannot be resumed says why.
+# $2 is check_metrics.
+# shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
+. "$(dirname "$0")/expect.sh"
+check=$2
+
+sha_of() { tail -n 1 "$1/metrics.jsonl" | grep -o '"weights_sha256":"[0-9a-f]*"'; }
+
+# interrupted DIRECTORY [ARGUMENT...]: a run of six steps, stopped behind the third or the fourth.
+interrupted() {
+    directory=$1
+    shift
+    "$program" config.json --set run_dir="$directory" --set epochs=3 "$@" --set checkpoint.every_steps=1 \
+        --inject worker=0,step=4,kind=stall,seconds=2 >stdout.txt 2>stderr.txt &
+    pid=$!
+    tries=0
+    while [ ! -e "$directory/checkpoints/step-000000003/manifest.json" ] && [ $tries -lt 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    kill -INT $pid
+    wait $pid
+    code=$?
+    label="an interrupt of $directory"
+    expect_code 75
+    expect_stderr_line "trainer: saved; go on with: trainer --resume $directory"
+}
+
+run config.json --set run_dir=whole --set epochs=3
+expect_code 0
+
+interrupted first
+run --resume first --devices ref:1
+expect_code 0
+expect_stderr_line '  resumed     behind step 4, from first/checkpoints/step-000000004'
+[ "$(sha_of first)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'
+"$check" first/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+grep -q 'resumed 1 times' check.txt || fail 'expected one resume'
+
+# A finished run is finished: the same line comes out again.
+run --resume first --quiet
+expect_code 0
+[ "$(sha_of first)" = "$(sha_of whole)" ] || fail 'expected the same bits again'
+
+# The newest run of this config's name; other names are passed over.
+interrupted runs/20240101-000000-small
+mkdir -p runs/20250101-000000-small/checkpoints runs/20250101-000000-other
+cp -r runs/20240101-000000-small/checkpoints runs/20250101-000000-other
+run config.json --set epochs=3 --resume latest
+expect_code 0
+expect_stderr_line '  run         runs/20240101-000000-small'
+[ "$(sha_of runs/20240101-000000-small)" = "$(sha_of whole)" ] || fail 'expected the same bits'
+
+# A fault on purpose, seen from outside.
+run config.json --set run_dir=lost --set epochs=3 --inject worker=1,step=2,kind=fail
+expect_code 0
+expect_stderr_line 'trainer: warning: worker 1, ref(1): the device failed, as --inject asked for; the others go on without it'
+[ "$(sha_of lost)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'
+"$check" lost/metrics.jsonl >check.txt || fail "$(cat check.txt)"
+run config.json --set run_dir=stopped --set epochs=3 --set on_device_loss=stop \
+    --inject worker=1,step=2,kind=fail
+expect_code 75
+expect_stderr_line 'trainer: saved; go on with: trainer --resume stopped'
+run --resume stopped --quiet
+expect_code 0
+[ "$(sha_of stopped)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'
+
+# ---- what cannot be ----
+mkdir empty
+expect_failure 66 'empty: has no checkpoint that is whole; nothing to resume' config.json --resume empty
+cd empty || exit 1
+expect_failure 66 '--resume latest: no run of small in runs/ has a checkpoint; name its directory: --resume DIR' \
+    ../config.json --resume latest
+expect_failure 66 '--resume latest: no run in runs/ has a checkpoint; name its directory: --resume DIR' \
+    --resume latest
+cd ..
+run config.json --set epochs=3 --set batch_size=32 --resume first
+expect_code 78
+grep -q 'batch_size: this run was made with 64, not with 32; a resumed run keeps its recipe$' \
+    stderr.txt || fail 'expected both values'
+expect_failure 64 "inject: cannot read 'worker=1': expected worker=N,step=N,kind=fail|stall|corrupt|nan, and if need be stage=start|shard|merge|apply|report|evaluate|export and seconds=X" \
+    config.json --inject worker=1
+for file in first/checkpoints/*/state.json; do
+    printf 'x' >>"$file"
+done
+run --resume first
+expect_code 65
+grep -q 'warning: checkpoint step-.* is damaged' stderr.txt || fail 'expected which is damaged'
+
+finish
