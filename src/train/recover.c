@@ -354,10 +354,9 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
 {
     ls_error cause;
     for (;;) {
-        const int renew = someone_stalled(t);
-        int status = judge(t, when, err);
-        if (status == LS_OK && renew)
-            status = renew_exchange(t, err);
+        int status = someone_stalled(t) ? renew_exchange(t, err) : LS_OK;
+        if (status == LS_OK)
+            status = judge(t, when, err);
         if (status)
             return status;
         status = ls_form_group(t, &cause);

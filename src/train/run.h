@@ -282,6 +282,9 @@ int ls_saver_create(struct ls_saver **out, struct ls_trainer *trainer, ls_error 
 /* Waits for the save under way. NULL is allowed. LS_ESTALLED: it hangs; its memory is left. */
 int ls_saver_destroy(struct ls_saver *saver);
 
+/* Waits until nothing is being written. Errors: LS_ESTALLED. */
+int ls_saver_rest(struct ls_trainer *trainer);
+
 /* Nobody is at work. Compares the replicas and, with `bring_home`, exports weights and optimizer
  * state into the exchange. Errors: LS_EDIVERGED names who differs; those of ls_gang. */
 int ls_snapshot_replicas(struct ls_trainer *trainer, int bring_home, ls_error *err);

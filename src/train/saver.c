@@ -31,6 +31,7 @@ struct ls_saver {
     ls_pool *pool;   /* the writing thread */
     char *directory; /* <run>/checkpoints */
     int busy;        /* a save was begun and not looked at since */
+    int hangs;       /* it took too long, and is waited for no more */
     /* What is being saved; the writing thread's while it is busy. */
     const ls_exchange *exchange;
     ls_json_writer state;
@@ -143,7 +144,8 @@ static int wait_until_idle(struct ls_saver *s, int *saved, ls_error *why, ls_err
     *saved = LS_OK;
     if (!s->busy)
         return LS_OK;
-    if (ls_pool_wait(s->pool, LONGEST_SAVE_NS, NULL) == LS_ETIMEDOUT)
+    s->hangs = s->hangs || ls_pool_wait(s->pool, LONGEST_SAVE_NS, NULL) == LS_ETIMEDOUT;
+    if (s->hangs)
         return ls_fail(
             err, LS_ESTALLED,
             "%.300s: writing a checkpoint has taken longer than %d s; is the disk there?",
@@ -166,6 +168,11 @@ static int finish_previous(struct ls_saver *s, ls_error *err)
     if (status == LS_OK && saved)
         ls_log(s->t->host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s", why.text);
     return status;
+}
+
+int ls_saver_rest(struct ls_trainer *t)
+{
+    return t->saver ? finish_previous(t->saver, NULL) : LS_OK;
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -294,7 +301,7 @@ int ls_saver_destroy(struct ls_saver *s)
 {
     if (!s)
         return LS_OK;
-    int status = ls_pool_destroy_within(s->pool, LONGEST_SAVE_NS, NULL);
+    int status = ls_pool_destroy_within(s->pool, s->hangs ? 0 : LONGEST_SAVE_NS, NULL);
     if (status)
         return status;
     ls_json_writer_fini(&s->state);

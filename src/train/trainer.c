@@ -67,7 +67,8 @@ int ls_trainer_close(ls_trainer *t)
         return LS_OK;
     const ls_host *host = t->host;
     int stalled = ls_saver_destroy(t->saver);
-    ls_sinks_close(&t->sinks, NULL);
+    if (!stalled)
+        ls_sinks_close(&t->sinks, NULL);
     t->readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
     const ls_timeout limit = anybody_left_behind(t) ? CLOSE_NS : LS_FOREVER;
     if (ls_pool_destroy_within(t->pool, limit, NULL))
@@ -165,9 +166,11 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
     note(&status, &first, saved, &later);
     int ended = ls_record_run_end(t, status, first.text, &later);
     note(&status, &first, ended, &later);
-    t->metrics = NULL;
-    ended = ls_sinks_close(&t->sinks, &later);
-    note(&status, &first, ended, &later);
+    if (ls_saver_rest(t) == LS_OK) { /* a save under way syncs the metrics file */
+        t->metrics = NULL;
+        ended = ls_sinks_close(&t->sinks, &later);
+        note(&status, &first, ended, &later);
+    }
     if (status && err)
         *err = first;
     return status;
