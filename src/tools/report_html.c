@@ -6,6 +6,7 @@
 #include "tools/report_svg.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Points a chart has at most: about one for two pixels. */
@@ -34,6 +35,36 @@ static void add_note(ls_buffer *b, const char *kind, const char *title, const ch
     ls_buffer_put(b, "</p>\n");
 }
 
+/* A worker lost, a step left out, a run resumed: what the curves do not show. */
+static void add_event(ls_buffer *b, const ls_json *event)
+{
+    char title[120], text[400];
+    const char *type = text_or(event, "type", "");
+    const double step = ls_log_number(event, "step");
+    if (strcmp(type, "resume") == 0) {
+        snprintf(title, sizeof title, "Resumed behind step %.0f.", step);
+        snprintf(text, sizeof text, "What came before was done in an earlier process.");
+    } else if (strcmp(type, "nonfinite") == 0) {
+        snprintf(title, sizeof title, "Step %.0f was not applied.", step);
+        snprintf(text, sizeof text, "The loss of shard %.0f, on worker %.0f, was not finite.",
+                 ls_log_number(event, "shard"), ls_log_number(event, "worker"));
+    } else {
+        snprintf(title, sizeof title, "Step %.0f: worker %.0f, %s, failed.", step,
+                 ls_log_number(event, "worker"), text_or(event, "device", "?"));
+        snprintf(text, sizeof text, "%.300s (%s; devices left: %.0f)", text_or(event, "error", ""),
+                 text_or(event, "action", "?"), ls_log_number(event, "devices_left"));
+    }
+    add_note(b, "", title, text);
+}
+
+static void add_events(ls_buffer *b, const ls_run_log *log)
+{
+    for (int i = 0; i < log->events && i < LS_LOG_EVENTS; i++)
+        add_event(b, log->event[i]);
+    if (log->events > LS_LOG_EVENTS)
+        add_note(b, "", "And more.", "metrics.jsonl has all faults and resumes.");
+}
+
 static void add_notes(ls_buffer *b, const ls_run_log *log)
 {
     const char *status = text_or(log->end, "status", "");
@@ -57,6 +88,7 @@ static void add_notes(ls_buffer *b, const ls_run_log *log)
                          "out.</p>\n",
                          log->cut_line);
     }
+    add_events(b, log);
 }
 
 static void add_heading(ls_buffer *b, const ls_run_log *log)

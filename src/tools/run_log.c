@@ -162,6 +162,15 @@ static int take_record(ls_run_log *log, ls_json **doc, const char *type)
         *doc = NULL;
         return 1;
     }
+    if (strcmp(type, "fault") == 0 || strcmp(type, "nonfinite") == 0 ||
+        strcmp(type, "resume") == 0) {
+        if (log->events < LS_LOG_EVENTS) {
+            log->event[log->events] = *doc;
+            *doc = NULL;
+        }
+        log->events++;
+        return 1;
+    }
     if (strcmp(type, "step") == 0)
         return take_step(log, record);
     if (strcmp(type, "epoch") == 0)
@@ -284,6 +293,8 @@ void ls_run_log_fini(ls_run_log *log)
     ls_json_destroy(log->config);
     ls_json_destroy(log->start);
     ls_json_destroy(log->end);
+    for (int i = 0; i < log->events && i < LS_LOG_EVENTS; i++)
+        ls_json_destroy(log->event[i]);
     ls_free(log->host, log->step);
     ls_free(log->host, log->epoch);
     ls_free(log->host, log->phase_s);

@@ -24,12 +24,16 @@ typedef struct ls_log_epoch {
     double test_loss, test_accuracy;
 } ls_log_epoch;
 
+enum { LS_LOG_EVENTS = 16 };
+
 typedef struct ls_run_log {
     const ls_host *host;
     const char *dir; /* the caller's */
     ls_json *config; /* config.json */
     ls_json *start;  /* the records run_start and run_end; NULL: there is none */
     ls_json *end;
+    ls_json *event[LS_LOG_EVENTS]; /* the first records fault, nonfinite and resume */
+    int events;                    /* all of them */
     ls_log_step *step;
     size_t steps, step_capacity;
     ls_log_epoch *epoch;
