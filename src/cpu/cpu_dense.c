@@ -1,5 +1,6 @@
 /* The dense layer by oneDNN's inner product. x keeps its image shape, so that flattening in
  * c, h, w order is a matter of the weights' layout and x is not converted; y is plain. */
+#include "cpu/cpu_head.h"
 #include "cpu/cpu_linear.h"
 
 #include "base/error.h"
@@ -33,5 +34,6 @@ int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     l.plain.bias = ls_md_make(1, &k->out, LS_MD_PLAIN);
     l.plain.y = ls_md_make(2, y, LS_MD_PLAIN);
     l.plain.has_bias = k->bias != 0;
+    l.head = k->out <= LS_HEAD_OUTPUTS && !desc->fuse_relu;
     return ls_cpu_linear_create(out, device, desc, &l, err);
 }

@@ -52,6 +52,9 @@ typedef struct ls_cpu_kernels {
     void (*norm_dx)(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, const float *x,
                     const float *y, const float *dy, const float *to, float *dx);
 
+    /* Σ a·b */
+    double (*dot)(const float *a, const float *b, size_t n);
+
     /* y ← a + b, then relu if asked for */
     void (*add)(const float *a, const float *b, float *y, size_t n, int relu);
     /* dx and dx2 (may be NULL) ← dy, or with `y` dy where y > 0 and 0 elsewhere */

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cpu/cpu_bias.h"
+#include "cpu/cpu_head.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@ typedef struct linear_plan {
     int part_rows;
     ls_linear_mds mds; /* as forward settled them */
     int rank;          /* of the worst of the three */
+    int own_bias;      /* the bias's gradient is summed by cpu_bias.h */
 } linear_plan;
 
 typedef struct linear_builder {
@@ -32,12 +34,18 @@ static void plan_fini(linear_plan *plan)
     *plan = (linear_plan){0};
 }
 
-/* The gradient of the bias is not oneDNN's: cpu_bias.h. */
+/* Where a batch norm may follow, the bias's gradient is a sum of many numbers that nearly cancel, and
+ * oneDNN's, in one float, is not good enough: cpu_bias.h's. A batch norm follows no fused relu. */
+static int has_own_bias_sum(const ls_op_desc *desc, int winograd)
+{
+    return !desc->fuse_relu || winograd;
+}
+
 static int make(const linear_builder *b, ls_pd *out, int winograd, ls_pass pass,
                 const ls_linear_mds *mds, ls_pd hint)
 {
     ls_linear_mds used = *mds;
-    if (pass == LS_PASS_BACKWARD_WEIGHTS)
+    if (pass == LS_PASS_BACKWARD_WEIGHTS && has_own_bias_sum(b->desc, winograd))
         used.has_bias = 0;
     return b->linear->make(out, b->device, b->desc, winograd, pass, &used, hint, b->err);
 }
@@ -137,6 +145,7 @@ static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear
     mds.weight = ls_pd_md(plan->forward, dnnl_query_weights_md);
     mds.y = ls_pd_md(plan->forward, dnnl_query_dst_md);
     plan->mds = mds;
+    plan->own_bias = mds.has_bias && has_own_bias_sum(desc, c->winograd & LS_WINOGRAD_WEIGHTS);
     if (desc->training)
         status = make_backward(b, &plan->weights, (c->winograd & LS_WINOGRAD_WEIGHTS) != 0,
                                LS_PASS_BACKWARD_WEIGHTS, plan);
@@ -203,8 +212,8 @@ typedef struct linear_values {
     int x, kernel_x, weight, bias, y;
 } linear_values;
 
-static void add_forward(ls_cpu_op *op, const linear_plan *plan, const ls_op_desc *desc,
-                        linear_values *v)
+static void add_forward(ls_cpu_op *op, const ls_linear *linear, const linear_plan *plan,
+                        const ls_op_desc *desc, linear_values *v)
 {
     ls_program *p = &op->program;
     v->x = ls_program_tensor(p, &desc->x, LS_AT_X);
@@ -220,7 +229,10 @@ static void add_forward(ls_cpu_op *op, const linear_plan *plan, const ls_op_desc
         v->bias = ls_program_value(p, &op->param[1], (ls_place)(LS_AT_PARAM + 1));
         args[n++] = (ls_arg){DNNL_ARG_BIAS, v->bias};
     }
-    ls_program_primitive(p, plan->forward, args, n);
+    if (linear->head)
+        ls_cpu_head_forward(op, &linear->plain.x, v->x, v->weight, v->y);
+    else
+        ls_program_primitive(p, plan->forward, args, n);
 }
 
 /* dy where y > 0, else 0. Element-wise, so that any arrangement serves. */
@@ -287,8 +299,12 @@ static void add_backward_weights(ls_cpu_op *op, const linear_plan *plan, const l
     int target = ls_program_target(p, gradient, &gives);
     ls_arg args[] = {{DNNL_ARG_SRC, ls_program_convert(p, v->kernel_x, &want_x, LS_AT_TEMP)},
                      {DNNL_ARG_DIFF_DST, ls_program_convert(p, dy, &want_dy, LS_AT_TEMP)},
-                     {DNNL_ARG_DIFF_WEIGHTS, target}};
-    ls_program_primitive(p, pd, args, 3);
+                     {DNNL_ARG_DIFF_WEIGHTS, target},
+                     {0}};
+    int n = 3;
+    if (plan->mds.has_bias && !plan->own_bias)
+        args[n++] = (ls_arg){DNNL_ARG_DIFF_BIAS, ls_program_gradient(p, &op->param[1], 1)};
+    ls_program_primitive(p, pd, args, n);
     ls_program_deliver(p, target, gradient);
 }
 
@@ -316,7 +332,7 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
     int dy = ls_program_value(&op->program, &plan->mds.y, LS_AT_DY);
     if (desc->fuse_relu)
         dy = add_relu_backward(op, v, dy);
-    if (plan->mds.has_bias)
+    if (plan->own_bias)
         ls_cpu_bias_gradient(op, dy);
     if (plan->part)
         add_parts(op, plan, v, dy);
@@ -326,12 +342,13 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
         add_backward_data(op, plan, v, desc, dy);
 }
 
-static void describe(ls_cpu_op *op, const linear_plan *plan, const ls_linear_candidate *c)
+static void describe(ls_cpu_op *op, const ls_linear *linear, const linear_plan *plan,
+                     const ls_linear_candidate *c)
 {
-    int n =
-        snprintf(op->kernel, sizeof op->kernel, "dnnl %s%s %s→%s",
-                 c->winograd & LS_WINOGRAD_FORWARD ? "winograd " : "", ls_pd_kernel(plan->forward),
-                 ls_md_name(&plan->mds.x), ls_md_name(&plan->mds.y));
+    const char *forward = linear->head ? "double sums" : ls_pd_kernel(plan->forward);
+    int n = snprintf(op->kernel, sizeof op->kernel, "dnnl %s%s %s→%s",
+                     c->winograd & LS_WINOGRAD_FORWARD ? "winograd " : "", forward,
+                     ls_md_name(&plan->mds.x), ls_md_name(&plan->mds.y));
     if (plan->weights && n > 0 && (size_t)n < sizeof op->kernel)
         n += snprintf(op->kernel + n, sizeof op->kernel - (size_t)n, ", dw %s",
                       ls_pd_kernel(plan->weights));
@@ -379,8 +396,8 @@ int ls_cpu_linear_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     if (plan.mds.has_bias)
         ls_cpu_op_set_param(op, 1, &linear->plain.bias, &linear->plain.bias);
     ls_cpu_op_set_y(op, desc->x.rows, linear->c, linear->h, linear->w, &plan.mds.y);
-    describe(op, &plan, &linear->candidates[choice]);
-    add_forward(op, &plan, desc, &v);
+    describe(op, linear, &plan, &linear->candidates[choice]);
+    add_forward(op, linear, &plan, desc, &v);
     if (desc->training)
         add_backward(op, &plan, &v, desc);
     status = ls_cpu_op_finish(out, op);

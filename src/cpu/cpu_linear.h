@@ -27,6 +27,7 @@ typedef struct ls_linear {
     int count;
     ls_linear_mds plain; /* every tensor's dimensions, row-major */
     int c, h, w;         /* of y */
+    int head;            /* forward is cpu_head.h's */
     int part_rows;       /* rows in which Winograd's gradient of the weights is made, the parts'
                             added in order; 0: all at once */
 } ls_linear;

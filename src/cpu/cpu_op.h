@@ -16,6 +16,7 @@ typedef struct ls_cpu_op {
     ls_md param_plain[LS_OP_PARAMS]; /* canonical */
     int choice;                      /* linear ops: which candidate was taken */
     double smoothing;                /* the loss */
+    int head_weight;                 /* cpu_head.h: the value of its plain weights */
     void *own;                       /* what a kind keeps besides; freed with the op */
     ls_op_buffers buffers;
     char kernel[160];
