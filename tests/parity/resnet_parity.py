@@ -207,12 +207,14 @@ def bound(name, activation, torch_error):
 
 
 def judge(activation, state, pairs, verbose):
-    """Print medians over seeds for each tensor, then the worst of each kind; count failures."""
-    median = {k: [float(np.median([p[side][k] for p in pairs])) for side in (0, 1)]
-              for k in pairs[0][0]}
+    """Print the worst of each kind and what is beyond its bound; count the latter. Judged is the
+    largest of all seeds, but of gradients with relu, where a flip is luck, the median."""
     failed, worst = 0, {}
     print(f"\n{activation}, {state}, {len(pairs)} seed(s): error, PyTorch fp32's, bound")
-    for name, (error, torch_error) in median.items():
+    for name in pairs[0][0]:
+        flips = activation == "relu" and kind(name) == "gradient"
+        error, torch_error = (float((np.median if flips else np.max)([p[side][name] for p in pairs]))
+                              for side in (0, 1))
         limit = bound(name, activation, torch_error)
         fits = error <= limit
         failed += not fits
@@ -240,8 +242,7 @@ def main():
                         help="folder of the gzipped IDX files (default: %(default)s)")
     parser.add_argument("--activation", choices=ACTIVATIONS, action="append",
                         help="one only (default: both)")
-    parser.add_argument("--seeds", type=int, default=5, help="with relu; with tanh 1 (default:"
-                        " %(default)s)")
+    parser.add_argument("--seeds", type=int, default=5, help="(default: %(default)s)")
     parser.add_argument("--states", type=Path, help="folder to keep the trained states in, and to"
                         " take them from")
     parser.add_argument("--train-dtype", choices=("float32", "float64"), default="float32",
@@ -262,8 +263,7 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for activation in args.activation or ("tanh", "relu"):
-            seeds = range(1 if activation == "tanh" else args.seeds)
-            found = collect(args, Path(folder), data, activation, seeds)
+            found = collect(args, Path(folder), data, activation, range(args.seeds))
             for state, pairs in found.items():
                 failed += judge(activation, state, pairs, args.verbose)
     print(f"\n{failed} tensors beyond their bounds" if failed else "\nall within their bounds")
