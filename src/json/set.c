@@ -42,6 +42,20 @@ static int add_label(assignment *a, const char *text)
     return LS_OK;
 }
 
+/* Keys as well: two that differ in other bytes would be written as the same. */
+static int check_utf8(const assignment *a, const char *text)
+{
+    const size_t n = strlen(text);
+    for (size_t i = 0; i < n;) {
+        size_t c = ls_json_utf8_length((const unsigned char *)text + i, n - i);
+        if (c == 0)
+            return ls_fail(a->err, LS_ECONFIG, "%s: expected UTF-8, found the byte 0x%02x",
+                           a->label, (unsigned char)text[i]);
+        i += c;
+    }
+    return LS_OK;
+}
+
 /* Cuts "a.b=v" into keys and value. */
 static int split_path(assignment *a, const char *text)
 {
@@ -89,13 +103,6 @@ static int make_value(assignment *a, cJSON **out, ls_json_places *places)
         return no_memory(a);
     cJSON_Delete(*out);
     *out = NULL;
-    for (size_t i = 0; i < n;) {
-        size_t c = ls_json_utf8_length((const unsigned char *)a->value + i, n - i);
-        if (c == 0)
-            return ls_fail(a->err, LS_ECONFIG, "%s: expected UTF-8, found the byte 0x%02x",
-                           a->label, (unsigned char)a->value[i]);
-        i += c;
-    }
     if (places->capacity == 0) {
         places->items = ls_alloc(doc->host, sizeof *places->items);
         places->capacity = places->items != NULL;
@@ -216,6 +223,8 @@ int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err)
 {
     assignment a = {.doc = doc, .err = err};
     int rc = add_label(&a, assignment_text);
+    if (rc == LS_OK)
+        rc = check_utf8(&a, assignment_text);
     if (rc == LS_OK)
         rc = split_path(&a, assignment_text);
     if (rc == LS_OK)

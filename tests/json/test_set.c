@@ -105,6 +105,8 @@ static void malformed_assignments_are_refused(void **state)
         "--set data={\"a\": 1, \"a\": 2}:1:10: expected each key once, found \"a\" again (first "
         "at 1:2); remove one of the two");
     refuses(*state, "lr=\xFF", LS_ECONFIG, "--set lr=?: expected UTF-8, found the byte 0xff");
+    refuses(*state, "data.\xFE=1", LS_ECONFIG,
+            "--set data.?=1: expected UTF-8, found the byte 0xfe");
     refuses(*state, "lr.a\n\x1B[31m=1", LS_ECONFIG,
             "--set lr.a??[31m=1: expected lr to be an object, found a number");
 }
