@@ -24,6 +24,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* A group of ranks that add up arrays of one length. */
 typedef struct ls_collective ls_collective;
@@ -67,6 +68,7 @@ void ls_collective_abort(ls_collective *group);
  * It may outlive the devices. NULL is allowed. */
 void ls_collective_destroy(ls_collective *group);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -28,6 +28,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* ---- back ends ------------------------------------------------------------------------------ */
 
@@ -69,9 +70,19 @@ typedef struct ls_device_pool_options {
     void (*stop)(const ls_worker *worker, ls_device *device, void *local, void *user);
     void *user;
     const ls_host *host;
+    /* As in pool.h: what the threads are called (NULL: by the back end's name), whether they stay
+     * unpinned, whether the owner is worker 0, how many of the last workers run on lent threads,
+     * and whether jobs are timed. −1 for `borrowed` means all workers but the owner: how many those
+     * are, the pool's size says. A lent thread opens its device in ls_pool_serve. */
+    const char *name;
+    int no_pinning;
+    int caller_works;
+    int borrowed;
+    int time_jobs;
 } ls_device_pool_options;
 
-/* Opens the devices, each on a worker of its own, and returns the pool when all are bound.
+/* Opens the devices, each on a worker of its own, and returns the pool when all are bound but those
+ * of borrowed workers.
  * Errors: LS_EINVAL (a device list that cannot be read, with the fix), LS_EDEVICE (a device that
  * is absent or broken, and which of the two), those of ls_pool_create and of the start hook. */
 int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err);
@@ -80,6 +91,7 @@ int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, 
 ls_device *ls_worker_device(const ls_worker *worker);
 void *ls_worker_local(const ls_worker *worker);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -15,6 +15,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* Part `index` of `n` things cut into `parts` contiguous pieces: the first n mod parts pieces get
  * ⌈n/parts⌉ things, the others ⌊n/parts⌋, so 10 in 4 gives 3, 3, 2, 2. A piece may be empty; its
@@ -32,6 +33,7 @@ int ls_split_batch(uint32_t *first, uint32_t *count, uint32_t x_rows, uint32_t y
 void ls_split_by_capacity(uint32_t n, uint32_t parts, uint32_t index, const double *capacity,
                           uint32_t *first, uint32_t *count);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -16,6 +16,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* The values are part of the ABI: append, never renumber. */
 typedef enum ls_status {
@@ -52,6 +53,7 @@ typedef struct ls_error {
 /* The name of a status, such as "LS_ENOMEM"; "unknown status" for any other number. Static text. */
 const char *ls_status_name(int status);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,9 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "device/device_list.h"
+#include "pool/pool.h"
+
+#include <string.h>
 
 /* What a worker of a device pool carries as its pool's `local`. It copies what the stop hook
  * needs, so that nothing of the options has to outlive ls_device_pool_create. */
@@ -12,10 +15,11 @@ typedef struct device_worker {
     const ls_host *host;
 } device_worker;
 
-/* What the start hooks read while ls_device_pool_create runs. */
+/* What the start hooks read: in ls_device_pool_create, or later where a thread is lent. The pool
+ * owns it. */
 typedef struct opening {
-    const ls_device_pool_options *options;
-    const ls_device_list *list;
+    ls_device_pool_options options;
+    ls_device_list list;
 } opening;
 
 ls_device *ls_worker_device(const ls_worker *worker)
@@ -32,13 +36,13 @@ static int open_device(device_worker *w, const opening *o, int worker, ls_error 
 {
     ls_device_request request = {
         .size = sizeof request,
-        .index = o->list->index[worker],
-        .threads = o->options->threads > 0 ? o->options->threads : 1,
-        .host = o->options->host,
-        .precision = o->options->precision,
-        .cache_dir = o->options->cache_dir,
+        .index = o->list.index[worker],
+        .threads = o->options.threads > 0 ? o->options.threads : 1,
+        .host = o->options.host,
+        .precision = o->options.precision,
+        .cache_dir = o->options.cache_dir,
     };
-    int status = o->list->backend->open(&w->device, &request, err);
+    int status = o->list.backend->open(&w->device, &request, err);
     return status ? status : w->device->ops->bind(w->device, err);
 }
 
@@ -62,16 +66,16 @@ static void stop_worker(ls_worker *worker, void *unused)
 static int start_worker(ls_worker *worker, void *user, ls_error *err)
 {
     const opening *o = user;
-    device_worker *w = ls_alloc(o->options->host, sizeof *w);
+    device_worker *w = ls_alloc(o->options.host, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for worker %d", worker->index);
-    w->host = o->options->host;
-    w->stop = o->options->stop;
-    w->user = o->options->user;
+    w->host = o->options.host;
+    w->stop = o->options.stop;
+    w->user = o->options.user;
     worker->local = w;
     int status = open_device(w, o, worker->index, err);
-    if (status == LS_OK && o->options->start)
-        status = o->options->start(worker, w->device, &w->local, w->user, err);
+    if (status == LS_OK && o->options.start)
+        status = o->options.start(worker, w->device, &w->local, w->user, err);
     if (status) {
         worker->local = NULL;
         close_worker(w);
@@ -79,29 +83,59 @@ static int start_worker(ls_worker *worker, void *user, ls_error *err)
     return status;
 }
 
-int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err)
+/* The caller's options in this version's size: fields that the caller does not know are zero. */
+static int take_options(ls_device_pool_options *out, const ls_device_pool_options *o, ls_error *err)
 {
-    if (!out || !options || options->size != sizeof *options || !options->registry)
+    if (!o || o->size < sizeof o->size || !o->registry)
         return ls_fail(err, LS_EINVAL,
                        "ls_device_pool_create: options.size must be sizeof(ls_device_pool_options) "
                        "and options.registry must be set");
-    ls_device_list list;
-    int status =
-        ls_device_list_parse(&list, options->registry, options->devices, options->max_devices, err);
+    memset(out, 0, sizeof *out);
+    memcpy(out, o, o->size < sizeof *out ? o->size : sizeof *out);
+    return LS_OK;
+}
+
+static int create(ls_pool **out, opening *o, ls_error *err)
+{
+    const ls_device_pool_options *options = &o->options;
+    int status = ls_device_list_parse(&o->list, options->registry, options->devices,
+                                      options->max_devices, err);
     if (status)
         return status;
-    opening o = {options, &list};
     ls_pool_options pool = {
         .size = sizeof pool,
-        .workers = list.count,
+        .workers = o->list.count,
         .inbox = options->inbox,
-        .cpus_per_worker = list.backend->counted ? options->threads : 0,
-        .no_pinning = !list.backend->counted,
-        .name = list.backend->name,
+        .cpus_per_worker = o->list.backend->counted ? options->threads : 0,
+        .no_pinning = options->no_pinning || !o->list.backend->counted,
+        .name = options->name ? options->name : o->list.backend->name,
         .start = start_worker,
         .stop = stop_worker,
-        .user = &o,
+        .user = o,
         .host = options->host,
+        .caller_works = options->caller_works,
+        .borrowed = options->borrowed < 0 ? o->list.count - (options->caller_works != 0)
+                                          : options->borrowed,
+        .time_jobs = options->time_jobs,
     };
     return ls_pool_create(out, &pool, err);
+}
+
+int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err)
+{
+    ls_device_pool_options o;
+    *out = NULL;
+    int status = take_options(&o, options, err);
+    if (status)
+        return status;
+    opening *kept = ls_alloc(o.host, sizeof *kept);
+    if (!kept)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a device pool");
+    kept->options = o;
+    status = create(out, kept, err);
+    if (status)
+        ls_free(o.host, kept);
+    else
+        ls_pool_adopt(*out, kept);
+    return status;
 }

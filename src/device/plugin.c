@@ -2,8 +2,10 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "device/self.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,24 +40,23 @@ const ls_services *ls_plugin_services(void)
 
 /* ---- where it may be ------------------------------------------------------------------------ */
 
-static void join(char *out, const char *folder, size_t length, const char *name)
+static bool is_at(char *out, const char *folder, const char *below, const char *name)
 {
-    snprintf(out, PATH_BYTES, "%.*s/liblockstep-%s.so", (int)length, folder, name);
+    int n = snprintf(out, PATH_BYTES, "%s%s/liblockstep-%s.so", folder, below, name);
+    return n > 0 && n < PATH_BYTES && access(out, F_OK) == 0;
 }
 
-/* The folder of the running program, or "" when the system does not say. */
-static void program_folder(char *out, size_t size)
+/* Beside the code itself, as in a build folder, or where an installation has plugins, seen from its
+ * libraries and from its programs: the prefix may have been moved. */
+static bool is_around(char *out, const char *folder, const char *name)
 {
-    ssize_t length = readlink("/proc/self/exe", out, size - 1);
-    out[length > 0 ? length : 0] = '\0';
-    char *slash = strrchr(out, '/');
-    if (slash)
-        *slash = '\0';
+    return folder[0] && (is_at(out, folder, "", name) || is_at(out, folder, "/lockstep", name) ||
+                         is_at(out, folder, "/../" LOCKSTEP_LIBDIR "/lockstep", name));
 }
 
 static int find(char *out, const char *name, const char *path, ls_error *err)
 {
-    char folder[PATH_BYTES - 64], first[PATH_BYTES];
+    char library[PATH_BYTES], program[PATH_BYTES];
     if (path) {
         snprintf(out, PATH_BYTES, "%s", path);
         if (strchr(path, '/') && access(path, F_OK) == 0)
@@ -63,16 +64,13 @@ static int find(char *out, const char *name, const char *path, ls_error *err)
         return ls_fail(err, LS_ENOENT, "there is no plugin %.300s%s", path,
                        strchr(path, '/') ? "" : " (give a path with a slash)");
     }
-    join(first, LOCKSTEP_PLUGIN_DIR, strlen(LOCKSTEP_PLUGIN_DIR), name);
-    snprintf(out, PATH_BYTES, "%s", first);
-    if (access(out, F_OK) == 0)
-        return LS_OK;
-    program_folder(folder, sizeof folder);
-    join(out, folder, strlen(folder), name);
-    if (folder[0] && access(out, F_OK) == 0)
+    ls_library_folder(library, sizeof library);
+    ls_program_folder(program, sizeof program);
+    if (is_around(out, library, name) || is_around(out, program, name) ||
+        is_at(out, LOCKSTEP_PLUGIN_DIR, "", name))
         return LS_OK;
     return ls_fail(err, LS_ENOENT, "liblockstep-%s.so is in neither %.60s nor %.60s", name,
-                   LOCKSTEP_PLUGIN_DIR, folder[0] ? folder : "the program's folder");
+                   LOCKSTEP_PLUGIN_DIR, program[0] ? program : "the program's folder");
 }
 
 /* ---- loading -------------------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 /* Back ends in shared libraries of their own: liblockstep-NAME.so.
  *
- * A library is looked for in three places, in this order, and never in the working directory: an
- * explicit path, the folder Lockstep installs plugins into, the folder of the running program. The
- * first that exists is the one; it is loaded with all of its symbols resolved and visible to
+ * A library is looked for at an explicit path; without one, around liblockstep.so, then around the
+ * running program (each time in the folder itself, in lockstep/ below it, and where an installation
+ * has its plugins as seen from bin/), and in the folder that installations were configured with;
+ * never in the working directory. The first that exists is the one; it is loaded with all of its symbols resolved and visible to
  * nobody else, and stays until the program ends. Not being there (absent) and being there but
  * unusable (broken) are told apart. Any thread.
  */

@@ -2,6 +2,7 @@
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
 
+#include "pool/guard.h"
 #include "pool/latch.h"
 #include "pool/topology.h"
 #include "sync/park.h"
@@ -20,19 +21,27 @@ struct ls_pool_job {
  * thread gets to its stop hook in time, or LEFT, when whoever destroys the pool gives up on it
  * first. */
 enum ls_pool_phase {
+    LS_PHASE_UNSERVED, /* borrowed, and no thread serves it */
     LS_PHASE_STARTING,
     LS_PHASE_RUNNING,
     LS_PHASE_STOPPING, /* in the stop hook */
-    LS_PHASE_ENDED,    /* the thread is about to return, and can be joined */
+    LS_PHASE_ENDED,    /* the thread is about to return, and can be joined if it is the pool's */
     LS_PHASE_LEFT      /* left behind: it belongs to nobody */
 };
+
+/* Whether a waiting thread spins before it sleeps: it does while that pays. One thread's own. */
+typedef struct ls_spin_habit {
+    bool allowed;    /* every thread can have a CPU */
+    unsigned misses; /* spins in a row that ended in sleep */
+} ls_spin_habit;
 
 struct ls_pool_worker {
     ls_ring inbox;  /* from the owner */
     ls_worker view; /* what hooks and jobs see */
     ls_pool *pool;
-    pthread_t thread;
-    ls_cpus part; /* CPUs to pin to; none: not pinned */
+    pthread_t thread; /* only if it is the pool's own */
+    bool own;         /* the thread is the pool's */
+    ls_cpus part;     /* CPUs to pin to; none: not pinned */
     /* Written by the owner. */
     alignas(64) _Atomic uint64_t submitted; /* jobs put into the inbox */
     atomic_bool abandoned;                  /* set through the latch, which it mutes */
@@ -40,6 +49,10 @@ struct ls_pool_worker {
     /* Written by the worker. */
     alignas(64) _Atomic uint64_t finished; /* jobs run or dropped */
     _Atomic int phase;                     /* an ls_pool_phase; see there */
+    /* Likewise, and read for statistics alone. */
+    alignas(64) _Atomic uint64_t dropped, failed, waits, sleeps, busy_ns;
+    ls_spin_habit habit;
+    alignas(64) ls_park idle; /* where it sleeps when its inbox is empty */
 };
 
 struct ls_pool {
@@ -48,11 +61,26 @@ struct ls_pool {
     char name[16];
     int workers;
     struct ls_pool_worker *worker;
+    ls_fork_mark *mark;
+    void *adopted; /* memory that is freed with the pool */
     /* Shared. */
     ls_latch latch;
+    pthread_mutex_t leaving; /* held by lent threads on their way out */
     alignas(64) _Atomic int canceled;
     alignas(64) ls_park owner; /* where the owner waits for phases and finished jobs */
+    ls_spin_habit habit;       /* the owner's */
 };
+
+/* LS_OK, or LS_EINVAL when this process got the pool by fork. Any thread. */
+int ls_pool_is_ours(const ls_pool *pool, ls_error *err);
+
+/* What the owner's functions begin with: LS_OK, or LS_EINVAL in a forked child and in a job or hook
+ * of the pool. */
+int ls_pool_check_owner(const ls_pool *pool, ls_error *err);
+
+/* Makes the pool free `memory`, which came from ls_alloc with the pool's host, when it is itself
+ * freed, and so never while a thread that was left behind may use it. Once per pool. Owner. */
+void ls_pool_adopt(ls_pool *pool, void *memory);
 
 /* Whether the worker was given up. Any thread. */
 bool ls_pool_gave_up(const struct ls_pool_worker *w);
@@ -70,13 +98,43 @@ int ls_pool_list(char *text, size_t size, const ls_pool *pool,
 void ls_pool_free_worker(struct ls_pool_worker *w);
 void ls_pool_free(ls_pool *pool);
 
-/* The worker loop: runs the jobs of inbox `index` on the calling thread, in order, and returns when
- * the inbox is closed and empty. One thread per inbox at a time; it need not be a thread that the
- * pool has started. */
-void ls_pool_work(ls_pool *pool, int index);
+/* Calls ready(arg) for as long as waiting awake is worth it, and returns whether it became true.
+ * `deadline_ns` as for ls_park_until. */
+bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
 
-/* A pool thread from start to end: pinning, name, start hook, loop, stop hook. `worker` is a
- * struct ls_pool_worker. */
+/* ---- what a worker does, on its thread ------------------------------------------------------ */
+
+/* Runs one job, or drops it, and counts it as finished. Does not wake the owner. */
+void ls_pool_do_job(struct ls_pool_worker *w, const struct ls_pool_job *job);
+
+/* Runs what the inbox holds, without waiting for more. */
+void ls_pool_drain(struct ls_pool_worker *w);
+
+/* The worker loop: runs the jobs of the inbox on the calling thread, in order, and returns when the
+ * inbox is closed and empty. One thread per inbox at a time. */
+void ls_pool_work(struct ls_pool_worker *w);
+
+/* The hooks. A start hook that fails always leaves a text. */
+int ls_pool_start_hook(struct ls_pool_worker *w, ls_error *err);
+void ls_pool_stop_hook(struct ls_pool_worker *w);
+
+/* Sets the phase and wakes the owner. */
+void ls_pool_enter_phase(struct ls_pool_worker *w, int phase);
+
+/* Changes the phase if it is `from`; hands nothing over with it. */
+bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to);
+
+/* A thread of the pool's own from start to end: pinning, name, start hook, loop, stop hook.
+ * `worker` is a struct ls_pool_worker. */
 void *ls_pool_thread(void *worker);
+
+/* The owner as worker 0: its start hook, which latches an error and returns it; and its end: what
+ * is left in its inbox, and its stop hook. The latter does nothing in a pool without caller_works,
+ * or when the start hook failed. */
+int ls_pool_start_caller(ls_pool *pool);
+void ls_pool_end_caller(ls_pool *pool);
+
+/* Returns when no lent thread that has given its worker back touches the pool any more. */
+void ls_pool_see_off(ls_pool *pool);
 
 #endif

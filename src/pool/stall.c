@@ -22,7 +22,7 @@ uint64_t ls_pool_pending(const struct ls_pool_worker *w)
 {
     uint64_t finished = atomic_load_explicit(&w->finished, LS_POOL_FINISHED_ACQUIRE);
     uint64_t submitted = atomic_load_explicit(&w->submitted, memory_order_relaxed);
-    /* A job may finish before the owner has counted it. */
+    /* Another thread may see a job finished before it sees it counted. */
     return submitted > finished ? submitted - finished : 0;
 }
 
@@ -66,9 +66,14 @@ int ls_pool_is_abandoned(const ls_pool *pool, int worker)
 
 int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
 {
+    int rc = ls_pool_check_owner(pool, err);
+    if (rc != LS_OK)
+        return rc;
     if (!exists(pool, worker))
         return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
                        pool->workers - 1);
+    if (worker == 0 && pool->options.caller_works)
+        return ls_fail(err, LS_EINVAL, "worker 0 is the caller, who cannot be given up");
     ls_latch_mute(&pool->latch, &pool->worker[worker].abandoned);
     return LS_OK;
 }
@@ -77,17 +82,28 @@ int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
 
 static int phase_of(const struct ls_pool_worker *w)
 {
-    /* acquire: with the release in enter_phase. */
+    /* acquire: with the release in ls_pool_enter_phase. */
     return atomic_load_explicit(&w->phase, memory_order_acquire);
+}
+
+static bool has_ended(const struct ls_pool_worker *w)
+{
+    int phase = phase_of(w);
+    return phase == LS_PHASE_ENDED || phase == LS_PHASE_UNSERVED;
 }
 
 static bool all_ended(void *arg)
 {
     const ls_pool *pool = arg;
     for (int i = 0; i < pool->workers; i++)
-        if (phase_of(&pool->worker[i]) != LS_PHASE_ENDED)
+        if (!has_ended(&pool->worker[i]))
             return false;
     return true;
+}
+
+static bool this_ended(void *arg)
+{
+    return has_ended(arg);
 }
 
 /* All but those that were given up and still hang in a job. */
@@ -97,26 +113,26 @@ static bool all_able_ended(void *arg)
     for (int i = 0; i < pool->workers; i++) {
         const struct ls_pool_worker *w = &pool->worker[i];
         bool hangs = ls_pool_gave_up(w) && ls_pool_pending(w) > 0;
-        if (!hangs && phase_of(w) != LS_PHASE_ENDED)
+        if (!hangs && !has_ended(w))
             return false;
     }
     return true;
 }
 
 /* Joins a worker that has ended, leaves any other behind. With `patience`, one that got to its stop
- * hook meanwhile is joined too. */
+ * hook meanwhile is waited for too. A thread that was lent is not joined: see ls_pool_see_off. */
 static void end_worker(ls_pool *pool, struct ls_pool_worker *w, bool patience)
 {
-    int phase = LS_PHASE_RUNNING;
     ls_latch_mute(&pool->latch, &w->abandoned); /* no more jobs, should it come back */
-    /* relaxed: as in the thread's own exchange; what an ended thread did, the join makes
-     * visible. */
-    bool first = atomic_compare_exchange_strong_explicit(
-        &w->phase, &phase, LS_PHASE_LEFT, memory_order_relaxed, memory_order_relaxed);
-    w->left = first || (phase != LS_PHASE_ENDED && !patience);
-    if (w->left)
+    /* What an ended thread did, the join makes visible, or the acquire of its phase. */
+    bool given_up = ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_LEFT) ||
+                    ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_LEFT);
+    if (!w->own && !given_up && patience)
+        ls_park_until(&pool->owner, this_ended, w, UINT64_MAX);
+    w->left = given_up || (!has_ended(w) && !patience);
+    if (w->own && w->left)
         pthread_detach(w->thread);
-    else
+    else if (w->own)
         pthread_join(w->thread, NULL);
 }
 
@@ -130,6 +146,7 @@ static int free_or_leave(ls_pool *pool, ls_error *err)
 {
     char list[300];
     int left = ls_pool_list(list, sizeof list, pool, was_left);
+    ls_pool_see_off(pool);
     if (left == 0) {
         ls_pool_free(pool);
         return LS_OK;
@@ -141,18 +158,35 @@ static int free_or_leave(ls_pool *pool, ls_error *err)
                    list);
 }
 
-int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err)
+static int end_workers(ls_pool *pool, ls_timeout timeout, ls_error *err)
 {
-    if (!pool)
-        return LS_OK;
     bool patience = timeout == LS_FOREVER;
+    uint64_t deadline_ns = ls_deadline_ns(timeout);
     for (int i = 0; i < pool->workers; i++)
         ls_ring_close(&pool->worker[i].inbox);
-    ls_park_until(&pool->owner, patience ? all_able_ended : all_ended, pool,
-                  ls_deadline_ns(timeout));
+    ls_pool_end_caller(pool);
+    ls_park_until(&pool->owner, patience ? all_able_ended : all_ended, pool, deadline_ns);
     for (int i = 0; i < pool->workers; i++)
         end_worker(pool, &pool->worker[i], patience);
     return free_or_leave(pool, err);
+}
+
+int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err)
+{
+    int cancelable;
+    if (!pool)
+        return LS_OK;
+    if (ls_pool_is_ours(pool, NULL) != LS_OK) {
+        ls_pool_free(pool); /* its threads are not in this process */
+        return LS_OK;
+    }
+    int rc = ls_pool_check_owner(pool, err);
+    if (rc != LS_OK)
+        return rc;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable); /* joining could end here */
+    rc = end_workers(pool, timeout, err);
+    pthread_setcancelstate(cancelable, NULL);
+    return rc;
 }
 
 int ls_pool_destroy(ls_pool *pool)

@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* affinity and thread names; this file alone in the room */
+#define _GNU_SOURCE /* affinity and thread names; this file and guard.c alone in the room */
 #include "pool/topology.h"
 
 #include "base/error.h"

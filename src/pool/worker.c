@@ -1,7 +1,8 @@
-#include "pool/pool.h"
-
+/* What a worker does, on whatever thread it runs. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "pool/pool.h"
 
 #include <stdio.h>
 
@@ -11,32 +12,137 @@
 #define LS_POOL_FINISHED_RELEASE memory_order_release
 #endif
 
+/* Statistics have one writer each, and nobody decides by them. */
+static void add(_Atomic uint64_t *counter, uint64_t more)
+{
+    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + more, memory_order_relaxed);
+}
+
 static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
     /* acquire: a job is dropped only after the cancel was latched, so that the owner, who sees it
      * finished, also sees why. */
-    if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) || ls_pool_gave_up(w))
+    if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) || ls_pool_gave_up(w)) {
+        add(&w->dropped, 1);
         return;
+    }
+    bool timed = w->pool->options.time_jobs;
+    uint64_t begin = timed ? ls_now_ns() : 0;
+    ls_inside frame;
     ls_error err;
     err.text[0] = '\0';
+    ls_inside_enter(&frame, w->pool);
     int rc = job->job(&w->view, job->arg, &err);
-    if (rc < 0)
+    ls_inside_leave(&frame);
+    if (timed)
+        add(&w->busy_ns, ls_now_ns() - begin);
+    if (rc < 0) {
+        add(&w->failed, 1);
         ls_latch_set(&w->pool->latch, w->view.index, rc, &err, &w->abandoned);
-}
-
-void ls_pool_work(ls_pool *pool, int index)
-{
-    struct ls_pool_worker *w = &pool->worker[index];
-    struct ls_pool_job job;
-    /* relaxed: only this worker writes it. */
-    uint64_t finished = atomic_load_explicit(&w->finished, memory_order_relaxed);
-    while (ls_ring_pop(&w->inbox, &job, UINT64_MAX, NULL) == LS_OK) {
-        run_job(w, &job);
-        /* release: what the job did is visible to the owner that has waited for it. */
-        atomic_store_explicit(&w->finished, ++finished, LS_POOL_FINISHED_RELEASE);
-        ls_park_wake(&pool->owner);
     }
 }
+
+void ls_pool_do_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
+{
+    run_job(w, job);
+    /* relaxed: only this worker writes it. */
+    uint64_t finished = atomic_load_explicit(&w->finished, memory_order_relaxed);
+    /* release: what the job did is visible to the owner that has waited for it. */
+    atomic_store_explicit(&w->finished, finished + 1, LS_POOL_FINISHED_RELEASE);
+}
+
+void ls_pool_drain(struct ls_pool_worker *w)
+{
+    struct ls_pool_job job;
+    while (ls_ring_try_pop(&w->inbox, &job) == LS_OK)
+        ls_pool_do_job(w, &job);
+}
+
+struct attempt {
+    struct ls_pool_worker *w;
+    struct ls_pool_job *job;
+    int status;
+};
+
+static bool popped(void *arg)
+{
+    struct attempt *a = arg;
+    a->status = ls_ring_try_pop(&a->w->inbox, a->job);
+    return a->status != LS_EAGAIN;
+}
+
+/* As ls_ring_pop, but counts how often it waits and sleeps, and spins by habit. */
+static int next_job(struct ls_pool_worker *w, struct ls_pool_job *job)
+{
+    struct attempt a = {w, job, LS_OK};
+    if (popped(&a))
+        return a.status;
+    add(&w->waits, 1);
+    if (ls_pool_spin(&w->habit, popped, &a, UINT64_MAX))
+        return a.status;
+    for (;;) {
+        uint32_t key = ls_park_prepare(&w->idle);
+        if (popped(&a))
+            return a.status;
+        add(&w->sleeps, 1);
+        ls_park_sleep(&w->idle, key, UINT64_MAX);
+    }
+}
+
+void ls_pool_work(struct ls_pool_worker *w)
+{
+    struct ls_pool_job job = {NULL, NULL};
+    while (next_job(w, &job) == LS_OK) {
+        ls_pool_do_job(w, &job);
+        ls_park_wake(&w->pool->owner);
+    }
+}
+
+/* ---- hooks ---------------------------------------------------------------------------------- */
+
+int ls_pool_start_hook(struct ls_pool_worker *w, ls_error *err)
+{
+    const ls_pool_options *o = &w->pool->options;
+    ls_inside frame;
+    if (!o->start)
+        return LS_OK;
+    err->text[0] = '\0';
+    ls_inside_enter(&frame, w->pool);
+    int rc = o->start(&w->view, o->user, err);
+    ls_inside_leave(&frame);
+    if (rc < 0 && err->text[0] == '\0')
+        ls_fail(err, rc, "worker %d: its start hook failed with %s and gave no message",
+                w->view.index, ls_status_name(rc));
+    return rc;
+}
+
+void ls_pool_stop_hook(struct ls_pool_worker *w)
+{
+    const ls_pool_options *o = &w->pool->options;
+    ls_inside frame;
+    if (!o->stop)
+        return;
+    ls_inside_enter(&frame, w->pool);
+    o->stop(&w->view, o->user);
+    ls_inside_leave(&frame);
+}
+
+void ls_pool_enter_phase(struct ls_pool_worker *w, int phase)
+{
+    /* release: what the hooks did is visible to the owner that has seen the phase. */
+    atomic_store_explicit(&w->phase, phase, memory_order_release);
+    ls_park_wake(&w->pool->owner);
+}
+
+bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to)
+{
+    /* relaxed: who comes second does nothing with what the first has done. */
+    return atomic_compare_exchange_strong_explicit(&w->phase, &from, to, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+/* ---- the pool's own threads ----------------------------------------------------------------- */
 
 /* Threads are called "<name>/<index>"; the name gives way where both do not fit. */
 static void name_thread(const struct ls_pool_worker *w)
@@ -55,52 +161,26 @@ static void pin(const struct ls_pool_worker *w)
                err.text);
 }
 
-static int start(struct ls_pool_worker *w)
-{
-    const ls_pool_options *o = &w->pool->options;
-    if (!o->start)
-        return LS_OK;
-    ls_error err;
-    err.text[0] = '\0';
-    int rc = o->start(&w->view, o->user, &err);
-    if (rc < 0)
-        ls_latch_set(&w->pool->latch, w->view.index, rc, &err, NULL);
-    return rc;
-}
-
-static void enter_phase(struct ls_pool_worker *w, int phase)
-{
-    /* release: what the hooks did is visible to the owner that has seen the phase. */
-    atomic_store_explicit(&w->phase, phase, memory_order_release);
-    ls_park_wake(&w->pool->owner);
-}
-
-/* The stop hook, unless the thread was left behind: then everything of the caller's may be gone,
- * and what remains of the pool is this thread's for good. */
-static void stop(struct ls_pool_worker *w)
-{
-    const ls_pool_options *o = &w->pool->options;
-    int running = LS_PHASE_RUNNING;
-    /* relaxed: who comes second does nothing with what the first has done. */
-    if (!atomic_compare_exchange_strong_explicit(&w->phase, &running, LS_PHASE_STOPPING,
-                                                 memory_order_relaxed, memory_order_relaxed))
-        return;
-    if (o->stop)
-        o->stop(&w->view, o->user);
-    enter_phase(w, LS_PHASE_ENDED);
-}
-
 void *ls_pool_thread(void *worker)
 {
     struct ls_pool_worker *w = worker;
+    ls_error err;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     pin(w);
     name_thread(w);
-    if (start(w) < 0) {
-        enter_phase(w, LS_PHASE_ENDED);
+    int rc = ls_pool_start_hook(w, &err);
+    if (rc < 0) {
+        ls_latch_set(&w->pool->latch, w->view.index, rc, &err, NULL);
+        ls_pool_enter_phase(w, LS_PHASE_ENDED);
         return NULL;
     }
-    enter_phase(w, LS_PHASE_RUNNING);
-    ls_pool_work(w->pool, w->view.index);
-    stop(w);
+    ls_pool_enter_phase(w, LS_PHASE_RUNNING);
+    ls_pool_work(w);
+    /* Left behind, everything of the caller's may be gone, and what remains of the pool is this
+     * thread's for good. */
+    if (!ls_pool_move_phase(w, LS_PHASE_RUNNING, LS_PHASE_STOPPING))
+        return NULL;
+    ls_pool_stop_hook(w);
+    ls_pool_enter_phase(w, LS_PHASE_ENDED);
     return NULL;
 }

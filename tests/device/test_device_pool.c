@@ -248,9 +248,79 @@ static void hooks_are_optional(void **state)
     every_opened_device_was_closed_once_by_its_own_thread();
 }
 
+/* ---- threads of the host's ------------------------------------------------------------------ */
+
+struct lender {
+    ls_pool *pool;
+    int worker, status;
+    pthread_t thread;
+};
+
+static void *lend(void *arg)
+{
+    struct lender *l = arg;
+    l->status = ls_pool_serve(l->pool, l->worker, NULL);
+    return NULL;
+}
+
+static void a_device_lives_on_the_thread_that_is_lent(void **state)
+{
+    ls_device_pool_options o = {.size = sizeof o,
+                                .devices = "fake:0,1,2",
+                                .start = on_start,
+                                .stop = on_stop,
+                                .caller_works = 1,
+                                .borrowed = -1};
+    notes n = {.fail_start_at = -1};
+    struct lender l[3];
+    ls_pool *pool;
+    (void)state;
+    o.registry = registry;
+    o.user = &n;
+    assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_OK);
+    memset(&o, 0xee, sizeof o); /* nothing of it is needed any more */
+    assert_int_equal(fake.opened, 1);
+    for (int i = 1; i < 3; i++) {
+        l[i] = (struct lender){.pool = pool, .worker = i, .status = 1};
+        assert_int_equal(pthread_create(&l[i].thread, NULL, lend, &l[i]), 0);
+    }
+    assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
+    assert_true(pthread_equal(n.ran_on[0], pthread_self()));
+    for (int i = 1; i < 3; i++) {
+        assert_true(pthread_equal(n.ran_on[i], l[i].thread));
+        assert_ptr_equal(n.seen[i], n.started[i]);
+    }
+    assert_int_equal(fake.opened, 3);
+    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    for (int i = 1; i < 3; i++) {
+        pthread_join(l[i].thread, NULL);
+        assert_int_equal(l[i].status, LS_OK);
+    }
+    assert_int_equal(atomic_load(&n.stops), 3);
+    every_opened_device_was_closed_once_by_its_own_thread();
+}
+
+/* A program that was built when there were fewer options. */
+static void options_of_an_older_size_are_taken(void **state)
+{
+    ls_device_pool_options o;
+    ls_pool *pool;
+    notes n = {.fail_start_at = -1};
+    (void)state;
+    memset(&o, 0xee, sizeof o);
+    memset(&o, 0, offsetof(ls_device_pool_options, name));
+    o.size = offsetof(ls_device_pool_options, name);
+    o.registry = registry;
+    o.devices = "fake:0,1";
+    assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_OK);
+    assert_int_equal(ls_pool_run(pool, job, &n, LS_FOREVER, &err), LS_OK);
+    ls_pool_destroy(pool);
+    every_opened_device_was_closed_once_by_its_own_thread();
+}
+
 static void wrong_options_are_refused(void **state)
 {
-    ls_device_pool_options o = {.size = sizeof o - 1, .registry = registry};
+    ls_device_pool_options o = {.size = 0, .registry = registry};
     ls_pool *pool;
     (void)state;
     assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_EINVAL);
@@ -274,6 +344,8 @@ int main(void)
         TEST(a_start_hook_that_fails_unwinds),
         TEST(a_device_that_comes_back_is_closed),
         TEST(hooks_are_optional),
+        TEST(a_device_lives_on_the_thread_that_is_lent),
+        TEST(options_of_an_older_size_are_taken),
         TEST(wrong_options_are_refused),
         TEST(a_device_that_hangs_is_left_open), /* last: its thread may outlive it */
     };

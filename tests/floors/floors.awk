@@ -35,14 +35,16 @@ BEGIN {
     room("data", "base sync pool json hash device")
     room("train", "base sync pool json hash store device cpu comm nn data")
     room("tools", "base sync pool json hash store device cpu comm nn data train")
-    room("cli", "base sync pool json hash store device cpu comm nn data train tools")
+    room("service", "") # examples/service, whose metrics the live page has too
+    room("cli", "base sync pool json hash store device cpu comm nn data train tools service")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
     floor["pool"] = "pool"
     floor["plugin"] = floor["communicator"] = floor["device_pool"] = "device"
     floor["collective"] = "comm"
-    floor["trainer"] = "train"
+    floor["data_source"] = "data"
+    floor["trainer"] = floor["snapshot"] = "train"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
     # types in its own headers: whoever sees the room may use them too.
@@ -51,7 +53,8 @@ BEGIN {
     owner["cjson/"] = "json"
     lent["cjson/"] = 1
     owner["nettle/"] = "hash"
-    owner["zlib.h"] = "data hash"
+    owner["zlib.h"] = "data hash tools"
+    owner["microhttpd.h"] = "cli"
 
     # What a library must not do to the program it is part of; only the program in cli may.
     names("exit _exit _Exit quick_exit atexit abort printf vprintf puts putchar perror " \

@@ -401,18 +401,37 @@ static int entries(const char *directory)
     return n;
 }
 
-static void a_thousand_pools_leave_no_thread_and_no_file(void **state)
+/* Resident memory in pages; 0 where a sanitizer keeps memory of its own. */
+static long resident_pages(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return 0;
+#else
+    long size, resident;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%ld %ld", &size, &resident), 2);
+    fclose(f);
+    return resident;
+#endif
+}
+
+static void a_thousand_pools_leave_nothing_behind(void **state)
 {
     (void)state;
     ls_pool_destroy(new_pool((ls_pool_options){0}));
     int threads = entries("/proc/self/task"), files = entries("/proc/self/fd");
+    long pages = 0;
     for (int i = 0; i < 1000; i++) {
-        ls_pool *pool = new_pool((ls_pool_options){.workers = 1 + i % 3});
+        ls_pool *pool = new_pool((ls_pool_options){.workers = 1 + i % 3, .caller_works = i % 2});
         int counts[WORKERS] = {0};
         if (i % 2)
             assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, NULL), LS_OK);
         ls_pool_destroy(pool);
+        if (i == 100)
+            pages = resident_pages();
     }
+    assert_true(resident_pages() - pages < 250); /* a page a pool would be 900 */
     /* A joined thread may need a moment to vanish from /proc. */
     for (int i = 0; i < 100 && entries("/proc/self/task") != threads; i++)
         nap(10);
@@ -522,16 +541,23 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* With a CPU for each, where workers spin before they sleep, and without. */
 static void idle_workers_use_no_cpu(void **state)
 {
     (void)state;
-    ls_pool *pool = new_pool((ls_pool_options){.workers = 8});
-    int counts[8] = {0};
-    assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, NULL), LS_OK);
-    uint64_t before = cpu_ns();
-    nap(500);
-    assert_true(cpu_ns() - before < 5 * MS); /* one percent of one CPU */
-    ls_pool_destroy(pool);
+    for (int workers = 1; workers <= 8; workers *= 2)
+        for (int caller = 0; caller <= 1; caller++) {
+            ls_pool *pool = new_pool((ls_pool_options){.workers = workers, .caller_works = caller});
+            int counts[8] = {0};
+            for (int i = 0; i < 100; i++)
+                assert_int_equal(ls_pool_run(pool, count_by_index, counts, LS_FOREVER, NULL),
+                                 LS_OK);
+            nap(50);
+            uint64_t before = cpu_ns();
+            nap(200);
+            assert_true(cpu_ns() - before < 2 * MS); /* one percent of one CPU */
+            ls_pool_destroy(pool);
+        }
 }
 
 /* Memory of the host's: everything comes back, and every refusal is an error, not a crash. */
@@ -594,7 +620,7 @@ int main(void)
         cmocka_unit_test(jobs_see_what_their_start_hook_left),
         cmocka_unit_test(a_failing_start_hook_unwinds_the_others),
         cmocka_unit_test(bad_calls_are_refused_with_a_reason),
-        cmocka_unit_test(a_thousand_pools_leave_no_thread_and_no_file),
+        cmocka_unit_test(a_thousand_pools_leave_nothing_behind),
         cmocka_unit_test(workers_are_pinned_to_disjoint_cpus),
         cmocka_unit_test(workers_are_not_pinned_when_asked_or_too_many),
         cmocka_unit_test(allowed_cpus_and_cores_are_within_the_mask),

@@ -135,7 +135,7 @@ static void the_others_go_on_without_an_abandoned_worker(void **state)
     ls_error err;
     begin(&s);
     hang_worker(&s, 1);
-    assert_int_equal(ls_pool_run(s.pool, count, &s, 20 * MS, &err), LS_ETIMEDOUT);
+    assert_int_equal(ls_pool_run(s.pool, count, &s, 300 * MS, &err), LS_ETIMEDOUT);
     assert_string_equal(err.text, "the time was over with work left: worker 1 (2 jobs)");
     assert_int_equal(ls_pool_busy(s.pool, 1), 2);
     assert_int_equal(ls_pool_busy(s.pool, 0), 0);
@@ -276,7 +276,7 @@ static void leave_behind(int abandon, int (*destroy)(ls_pool *pool, ls_error *er
 
 static int destroy_soon(ls_pool *pool, ls_error *err)
 {
-    return ls_pool_destroy_within(pool, 50 * MS, err);
+    return ls_pool_destroy_within(pool, 400 * MS, err);
 }
 
 static int destroy(ls_pool *pool, ls_error *err)
@@ -335,7 +335,7 @@ static void a_stop_hook_that_hangs_is_left_behind_too(void **state)
     begin(&s);
     atomic_store(&s.hook_hangs, 1);
     keep(s.pool);
-    assert_int_equal(ls_pool_destroy_within(s.pool, 50 * MS, &err), LS_ESTALLED);
+    assert_int_equal(ls_pool_destroy_within(s.pool, 400 * MS, &err), LS_ESTALLED);
     assert_string_equal(err.text, "left behind, still at work when the pool was destroyed: "
                                   "worker 1 (stopping)");
     atomic_store(&s.open, 1);

@@ -1,5 +1,5 @@
-/* A small stress of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool` or
- * `group`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and with
+/* A small stress of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
+ * `lent` or `group`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and with
  * each one weakened, where the sanitizer must report a race on the plain data.
  *
  * It keeps away from parking, whose own read-modify-writes would hand over what a weakened order
@@ -97,6 +97,55 @@ static void use_pool(void)
     ls_pool_destroy(pool);
 }
 
+/* ---- threads that are lent to a pool take a worker over from one another ---- */
+
+static ls_pool *lent_to;
+static _Atomic int refusals;
+
+/* Plain data that the threads hand on with the worker. */
+static int count_and_refuse(ls_worker *w, void *user, ls_error *err)
+{
+    (void)w;
+    (void)user;
+    (void)err;
+    counters[0]++;
+    atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
+    return LS_EDEVICE;
+}
+
+static int refused(void)
+{
+    return atomic_load_explicit(&refusals, memory_order_relaxed);
+}
+
+static void *lend(void *arg)
+{
+    (void)arg;
+    while (refused() < ROUNDS) {
+        int status = ls_pool_serve(lent_to, 0, NULL), before = refused();
+        /* The other one's turn; it may have ended. */
+        for (int i = 0; status != LS_EAGAIN && i < 1000 && refused() == before; i++)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static void take_turns(void)
+{
+    ls_pool_options o = {.size = sizeof o, .workers = 1, .borrowed = 1, .start = count_and_refuse};
+    pthread_t t[2];
+    if (ls_pool_create(&lent_to, &o, NULL) != LS_OK)
+        atomic_fetch_add(&wrong, 1);
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&t[i], NULL, lend, NULL) != 0)
+            atomic_fetch_add(&wrong, 1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+    if (counters[0] != refusals)
+        atomic_fetch_add(&wrong, 1);
+    ls_pool_destroy(lent_to);
+}
+
 /* ---- who gets out of a merge before the others reuses what it showed them ---- */
 
 #define FLOATS 65536
@@ -187,6 +236,8 @@ int main(int argc, char **argv)
         rc = run_pair(pass, pass);
     else if (strcmp(what, "pool") == 0)
         use_pool();
+    else if (strcmp(what, "lent") == 0)
+        take_turns();
     else if (strcmp(what, "group") == 0)
         abort_merges();
     else

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Shows that ThreadSanitizer can see each memory order of the ring, the barrier, the pool's count of
-# finished jobs and the merging group's flag for readers: the stress passes with the orders as they
-# are, and is reported with each of them weakened.
+# finished jobs and its workers that change hands, and the merging group's flag for readers: the
+# stress passes with the orders as they are, and is reported with each of them weakened.
 #
 #     weakened_orders.sh COMPILER PROJECT_ROOT WORK_FOLDER
 set -eu
@@ -12,7 +12,8 @@ runner=
 
 sources="tests/sync/order_stress.c"
 for file in base/clock base/error base/host base/split sync/park sync/ring sync/barrier \
-    pool/pool pool/worker pool/stall pool/latch pool/topology \
+    pool/start pool/pool pool/worker pool/lent pool/stall pool/stats pool/guard pool/spin pool/latch \
+    pool/topology \
     comm/tree comm/host_group comm/host_check comm/comm_ordered; do
     sources="$sources src/$file.c"
 done
@@ -75,6 +76,9 @@ is_caught barrier_observe barrier -DLS_BARRIER_OBSERVE=memory_order_relaxed
 passes pool pool
 is_caught pool_finished_release pool -DLS_POOL_FINISHED_RELEASE=memory_order_relaxed
 is_caught pool_finished_acquire pool -DLS_POOL_FINISHED_ACQUIRE=memory_order_relaxed
+passes lent lent
+is_caught lent_give_release lent -DLS_POOL_GIVE_RELEASE=memory_order_relaxed
+is_caught lent_take_acquire lent -DLS_POOL_TAKE_ACQUIRE=memory_order_relaxed
 passes group group
 is_caught group_reading_release group -DLS_READING_RELEASE=memory_order_relaxed
 is_caught group_reading_acquire group -DLS_READING_ACQUIRE=memory_order_relaxed

@@ -1,0 +1,222 @@
+/* Making a pool: options, CPUs, memory, threads; and freeing it. */
+#include "base/error.h"
+#include "base/host.h"
+#include "pool/pool.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WORKERS_MAX 4096
+#define INBOX_DEFAULT 64
+#define INBOX_MAX (1 << 20)
+
+/* The caller's options in this version's size: fields that the caller does not know are zero. */
+static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error *err)
+{
+    if (!o || o->size < sizeof o->size)
+        return ls_fail(err, LS_EINVAL, "options.size is not set: expected sizeof(ls_pool_options)");
+    memset(out, 0, sizeof *out);
+    memcpy(out, o, o->size < sizeof *out ? o->size : sizeof *out);
+    if (out->workers < 1 || out->workers > WORKERS_MAX)
+        return ls_fail(err, LS_EINVAL, "a pool of %d workers: expected 1 to %d", out->workers,
+                       WORKERS_MAX);
+    if (out->inbox < 0 || out->inbox > INBOX_MAX)
+        return ls_fail(err, LS_EINVAL, "an inbox of %d jobs: expected 1 to %d, or 0 for %d",
+                       out->inbox, INBOX_MAX, INBOX_DEFAULT);
+    if (out->cpus_per_worker < 0)
+        return ls_fail(err, LS_EINVAL,
+                       "%d CPUs per worker: expected 1 or more, or 0 for an equal "
+                       "share",
+                       out->cpus_per_worker);
+    out->caller_works = out->caller_works != 0;
+    if (out->borrowed < 0 || out->borrowed > out->workers - out->caller_works)
+        return ls_fail(err, LS_EINVAL, "%d borrowed workers of %d: expected 0 to %d", out->borrowed,
+                       out->workers, out->workers - out->caller_works);
+    if (out->inbox == 0)
+        out->inbox = INBOX_DEFAULT;
+    return LS_OK;
+}
+
+/* Decides each worker's CPUs. Returns the number of CPUs that count for spinning. */
+static int plan_cpus(ls_pool *pool)
+{
+    const ls_pool_options *o = &pool->options;
+    ls_cpus all, core;
+    ls_error err;
+    if (ls_cpus_allowed(&all, "", &err) != LS_OK) {
+        ls_log(o->host, LS_LOG_WARNING, "workers are not pinned: %s", err.text);
+        return 1;
+    }
+    int usable = ls_usable_cpus(all.count, ls_cgroup_quota(""));
+    if (o->no_pinning)
+        return usable;
+    ls_cpus_cores(&core, &all, "");
+    int want = usable < all.count ? 0 : o->cpus_per_worker;
+    int pinned = 0;
+    for (int i = 0; i < pool->workers; i++)
+        pinned += ls_cpus_split(&pool->worker[i].part, &all, &core, pool->workers, i, want) > 0;
+    if (pinned < pool->workers)
+        ls_log(o->host, LS_LOG_INFO, "%d workers are not pinned: %d CPUs are allowed",
+               pool->workers, all.count);
+    return usable;
+}
+
+static int init_workers(ls_pool *pool, ls_error *err)
+{
+    const ls_pool_options *o = &pool->options;
+    int cpus = plan_cpus(pool);
+    bool spins = ls_spins_for(pool->workers, cpus) > 0;
+    for (int i = 0; i < pool->workers; i++) {
+        struct ls_pool_worker *w = &pool->worker[i];
+        bool lent = i >= pool->workers - o->borrowed;
+        w->pool = pool;
+        w->view = (ls_worker){.index = i, .workers = pool->workers};
+        w->own = !lent && !(i == 0 && o->caller_works);
+        atomic_init(&w->phase, lent ? LS_PHASE_UNSERVED : LS_PHASE_STARTING);
+        int rc =
+            ls_ring_init(&w->inbox, o->host, sizeof(struct ls_pool_job), (size_t)o->inbox, err);
+        if (rc != LS_OK)
+            return rc;
+        w->habit.allowed = spins;
+        ls_park_init(&w->idle, 0);
+        ls_ring_share_consumer(&w->inbox, &w->idle);
+    }
+    /* The owner is one more thread, unless it is one of the workers. */
+    pool->habit.allowed = ls_spins_for(pool->workers + !o->caller_works, cpus) > 0;
+    ls_park_init(&pool->owner, 0);
+    return LS_OK;
+}
+
+void ls_pool_free_worker(struct ls_pool_worker *w)
+{
+    ls_ring_fini(&w->inbox);
+}
+
+void ls_pool_free(ls_pool *pool)
+{
+    const ls_host *host = pool->options.host;
+    for (int i = 0; i < pool->workers && pool->worker; i++)
+        ls_pool_free_worker(&pool->worker[i]);
+    ls_free(host, pool->worker);
+    ls_free(host, pool->adopted);
+    ls_fork_mark_destroy(pool->mark);
+    pthread_mutex_destroy(&pool->leaving);
+    ls_latch_fini(&pool->latch);
+    ls_free(host, pool);
+}
+
+void ls_pool_adopt(ls_pool *pool, void *memory)
+{
+    pool->adopted = memory;
+}
+
+static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
+{
+    ls_pool *pool = ls_alloc(o->host, sizeof *pool);
+    if (!pool)
+        return ls_fail(err, LS_ENOMEM, "no memory for a pool");
+    pool->options = *o;
+    pool->workers = o->workers;
+    snprintf(pool->name, sizeof pool->name, "%s", o->name ? o->name : "lockstep");
+    pool->options.name = pool->name;
+    ls_latch_init(&pool->latch);
+    pthread_mutex_init(&pool->leaving, NULL);
+    int rc = ls_fork_mark_create(&pool->mark, err);
+    if (rc == LS_OK)
+        pool->worker = ls_alloc_array(o->host, (size_t)o->workers, sizeof *pool->worker);
+    if (rc == LS_OK && !pool->worker)
+        rc = ls_fail(err, LS_ENOMEM, "no memory for %d workers", o->workers);
+    if (rc == LS_OK)
+        rc = init_workers(pool, err);
+    if (rc != LS_OK)
+        ls_pool_free(pool);
+    else
+        *out = pool;
+    return rc;
+}
+
+/* The signals that worker threads block: all but those that a thread raises by its own fault, and
+ * the profiler's. */
+static void blocked_signals(sigset_t *set)
+{
+    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    sigfillset(set);
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        sigdelset(set, kept[i]);
+}
+
+/* Starts the pool's own threads; workers before `*started` have theirs, also on failure. A thread
+ * inherits the mask of its creator, so the caller's is changed for a moment. */
+static int start_threads(ls_pool *pool, int *started, ls_error *err)
+{
+    sigset_t blocked, before;
+    blocked_signals(&blocked);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    int rc = 0;
+    for (*started = 0; *started < pool->workers && rc == 0; *started += rc == 0) {
+        struct ls_pool_worker *w = &pool->worker[*started];
+        if (w->own)
+            rc = pthread_create(&w->thread, NULL, ls_pool_thread, w);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return ls_fail(err, LS_ESYSTEM,
+                       "the system refused the thread of worker %d of %d: error %d", *started,
+                       pool->workers, rc);
+    return LS_OK;
+}
+
+/* Ends the threads of the first `n` workers, and frees the pool. */
+static void undo_start(ls_pool *pool, int n)
+{
+    for (int i = 0; i < n; i++)
+        ls_ring_close(&pool->worker[i].inbox);
+    ls_pool_end_caller(pool);
+    for (int i = 0; i < n; i++)
+        if (pool->worker[i].own)
+            pthread_join(pool->worker[i].thread, NULL);
+    ls_pool_free(pool);
+}
+
+static bool all_started(void *arg)
+{
+    ls_pool *pool = arg;
+    for (int i = 0; i < pool->workers - pool->options.borrowed; i++)
+        /* acquire: with the release in ls_pool_enter_phase */
+        if (atomic_load_explicit(&pool->worker[i].phase, memory_order_acquire) == LS_PHASE_STARTING)
+            return false;
+    return true;
+}
+
+static int start_workers(ls_pool *pool, ls_error *err)
+{
+    int started, cancelable;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+    int rc = start_threads(pool, &started, err);
+    if (rc == LS_OK && pool->options.caller_works)
+        ls_pool_start_caller(pool);
+    if (rc == LS_OK) {
+        ls_park_until(&pool->owner, all_started, pool, UINT64_MAX);
+        rc = ls_latch_get(&pool->latch, NULL, err);
+    }
+    if (rc != LS_OK)
+        undo_start(pool, started);
+    pthread_setcancelstate(cancelable, NULL);
+    return rc;
+}
+
+int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
+{
+    ls_pool_options o;
+    ls_pool *pool = NULL;
+    *out = NULL;
+    int rc = take_options(&o, options, err);
+    if (rc == LS_OK)
+        rc = new_pool(&pool, &o, err);
+    if (rc == LS_OK)
+        rc = start_workers(pool, err);
+    if (rc == LS_OK)
+        *out = pool;
+    return rc;
+}

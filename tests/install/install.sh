@@ -1,0 +1,49 @@
+#!/bin/sh
+# install.sh CMAKE BUILD WORK LIBDIR SOURCE: installs three times, under WORK:
+#   all    everything; installed elsewhere and then moved, as a prefix may be
+#   pool   the component `pool` alone
+#   stage  with DESTDIR, as packagers do
+# and checks that what has to be there is, public headers in particular.
+set -eu
+cmake=$1 build=$2 work=$3 libdir=$4 source=$5
+rm -rf -- "$work"
+mkdir -p -- "$work"
+"$cmake" --install "$build" --prefix "$work/first" >"$work/install.log"
+mv -- "$work/first" "$work/all"
+"$cmake" --install "$build" --prefix "$work/pool" --component pool >>"$work/install.log"
+DESTDIR=$work/stage "$cmake" --install "$build" >>"$work/install.log"
+
+failed=0
+fail()
+{
+    echo "$*"
+    failed=1
+}
+
+# every FILE... is under $work/$1
+there()
+{
+    prefix=$1
+    shift
+    for file; do
+        [ -s "$work/$prefix/$file" ] || fail "$prefix lacks $file"
+    done
+}
+there all bin/trainer "$libdir/liblockstep.so" "$libdir/liblockstep.a" \
+    "$libdir/liblockstep_pool.so" "$libdir/liblockstep_pool.a" share/man/man1/trainer.1 \
+    share/doc/lockstep/LICENSE share/doc/lockstep/README.md
+there pool "$libdir/liblockstep_pool.so" "$libdir/liblockstep_pool.a" include/lockstep/pool.h
+for file in bin/trainer "$libdir/liblockstep.so" include/lockstep/trainer.h; do
+    [ ! -e "$work/pool/$file" ] || fail "the component pool has $file"
+done
+[ -n "$(find "$work/stage" -name 'liblockstep.so.?.?.?')" ] || fail "DESTDIR is not obeyed"
+
+for header in "$source"/include/lockstep/*.h; do
+    [ -e "$work/all/include/lockstep/${header##*/}" ] ||
+        fail "${header##*/} is not installed: add it to a list in src/package/CMakeLists.txt"
+done
+
+# Nothing installed knows where it was built or first installed.
+found=$(grep -rlF -e "$work/first" -e "$build" "$work/all" --include='*.cmake' --include='*.pc') &&
+    fail "these name a folder that may be gone: $found"
+exit $failed

@@ -1,0 +1,43 @@
+#!/bin/sh
+# plugin_place.sh PREFIX LIBDIR PLUGIN WORK CC: the installed program, and a program that is linked
+# with the installed library, look for back ends in the prefix that they are in, wherever it is. The
+# PLUGIN is one of another name, so that both say which file they found.
+set -eu
+prefix=$1 libdir=$2 plugin=$3 work=$4 cc=$5
+rm -rf -- "$work"
+mkdir -p -- "$work"
+cp -R -- "$prefix" "$work/moved"
+mkdir -p -- "$work/moved/$libdir/lockstep"
+cp -- "$plugin" "$work/moved/$libdir/lockstep/liblockstep-cuda.so"
+
+found()
+{
+    grep -F "lockstep/liblockstep-cuda.so holds the back end" "$1" && return
+    echo "$2 did not find the plugin of its prefix:"
+    cat "$1"
+    exit 1
+}
+"$work/moved/bin/trainer" --version >"$work/program.txt"
+found "$work/program.txt" "the program"
+
+cat >"$work/list.c" <<'TEXT'
+#include <lockstep/device_pool.h>
+#include <stdio.h>
+int main(void)
+{
+    ls_registry *registry;
+    if (ls_registry_create(&registry, NULL, NULL) != LS_OK)
+        return 1;
+    for (int i = 0; ls_registry_at(registry, i); i++) {
+        ls_backend_info info = {0};
+        ls_registry_at(registry, i)->probe(&info);
+        printf("%s: %s\n", ls_registry_at(registry, i)->name, info.reason);
+    }
+    ls_registry_destroy(registry);
+    return 0;
+}
+TEXT
+"$cc" -I"$work/moved/include" "$work/list.c" -L"$work/moved/$libdir" -llockstep \
+    -Wl,-rpath,"$work/moved/$libdir" -o "$work/list"
+"$work/list" >"$work/library.txt"
+found "$work/library.txt" "the library"

@@ -1,0 +1,87 @@
+/* The habit of spinning: given up where it brings nothing, taken up where it does. */
+#include "base/clock.h"
+#include "pool/pool.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Becomes ready at a check, or never (0). */
+struct event {
+    long checks, ready_at;
+};
+
+static bool is_ready(void *arg)
+{
+    struct event *e = arg;
+    return ++e->checks == e->ready_at;
+}
+
+/* Whether a call looked at all. */
+static bool spins(ls_spin_habit *habit)
+{
+    struct event never = {0};
+    assert_false(ls_pool_spin(habit, is_ready, &never, UINT64_MAX));
+    return never.checks > 0;
+}
+
+static void spinning_in_vain_is_given_up_and_tried_again_at_times(void **state)
+{
+    (void)state;
+    ls_spin_habit habit = {.allowed = true};
+    int spun = 0, first = 0;
+    while (spins(&habit))
+        first++;
+    assert_in_range(first, 2, 8);
+    for (int i = 0; i < 200; i++)
+        spun += spins(&habit);
+    assert_in_range(spun, 2, 10);
+}
+
+static void one_success_brings_the_habit_back(void **state)
+{
+    (void)state;
+    ls_spin_habit habit = {.allowed = true};
+    for (int i = 0; i < 1000; i++) {
+        struct event soon = {.ready_at = 3};
+        if (i >= 100 && ls_pool_spin(&habit, is_ready, &soon, UINT64_MAX))
+            break;
+        assert_true(i < 200);
+        if (i < 100)
+            spins(&habit);
+    }
+    assert_true(spins(&habit));
+    assert_true(spins(&habit));
+}
+
+static void a_spin_ends_in_time(void **state)
+{
+    (void)state;
+    ls_spin_habit habit = {.allowed = true};
+    struct event never = {0};
+    assert_false(ls_pool_spin(&habit, is_ready, &never, ls_now_ns()));
+    assert_in_range(never.checks, 1, 1000);
+    assert_int_equal(habit.misses, 0); /* a short limit says nothing about the habit */
+}
+
+static void without_a_cpu_for_each_nobody_spins(void **state)
+{
+    (void)state;
+    ls_spin_habit habit = {.allowed = false};
+    for (int i = 0; i < 200; i++)
+        assert_false(spins(&habit));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spinning_in_vain_is_given_up_and_tried_again_at_times),
+        cmocka_unit_test(one_success_brings_the_habit_back),
+        cmocka_unit_test(a_spin_ends_in_time),
+        cmocka_unit_test(without_a_cpu_for_each_nobody_spins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
