@@ -75,6 +75,9 @@ typedef struct ls_comm_group_desc {
 typedef struct ls_comm_times {
     double wait;    /* for other ranks at the barriers */
     double exposed; /* merging, while the worker could do nothing else */
+    /* Told when a wait for other ranks begins (1) and ends (0), on the worker's thread. Optional. */
+    void (*waiting)(void *user, int begins);
+    void *user;
 } ls_comm_times;
 
 /* The start of every group and of every communicator; the implementation's own fields follow. */

@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 1
+#define LS_PLUGIN_ABI 2
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -307,6 +307,10 @@ typedef struct ls_device_ops {
     /* dst[i] ← a[i] + b[i], fp32, in that order; dst may be a or b. */
     int (*add)(ls_device *device, ls_stream *stream, float *dst, const float *a, const float *b,
                size_t count, ls_error *err);
+    /* Optional: sum ← sum + part, two gradients of such a tensor. For back ends with layouts that are
+     * not made of fp32; NULL: all are, and `add` does it. */
+    int (*add_tensor)(ls_device *device, ls_stream *stream, const ls_tensor *tensor, void *sum,
+                      const void *part, ls_error *err);
     /* Returns when all work of the stream is done (NULL: of every stream), with its first error. */
     int (*sync)(ls_device *device, ls_stream *stream, ls_error *err);
     int (*op_create)(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err);
@@ -347,8 +351,9 @@ typedef struct ls_backend_info {
     int broken;       /* devices is 0 because something is wrong, not because none is there */
 } ls_backend_info;
 
-/* In what numbers convolutions and dense layers multiply; sums, parameters, gradients and all other
- * ops are fp32 in each. A device that has fp32 alone takes it for any. */
+/* In what numbers convolutions and dense layers multiply; sums, parameters and their gradients are fp32
+ * in each. With bf16, what one op hands to the next may be bf16 too. A device that has fp32 alone takes
+ * it for any. */
 typedef enum ls_precision {
     LS_PRECISION_FP32 = 0,
     LS_PRECISION_TF32 = 1, /* inputs of products are rounded to 10 bits behind the point */

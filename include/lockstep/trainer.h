@@ -1,4 +1,6 @@
-/* The trainer: a whole data-parallel training run behind six functions.
+/* The trainer: a whole data-parallel training run behind a few functions.
+ *
+ * It runs by itself …
  *
  *     ls_trainer_options o = {.size = sizeof o, .config_path = "examples/fashion_mnist.json"};
  *     ls_trainer *trainer;
@@ -9,18 +11,35 @@
  *         ls_trainer_close(trainer);
  *     }
  *
- * Threads: open, run, result and close are called by one thread, which becomes the coordinator;
- * ls_trainer_interrupt may be called from any thread, and from a signal handler. The callbacks run
- * on the coordinator. Several trainers may exist at once.
+ * … or a service drives it, with data of its own (data_source.h), one step at a time, and predicts
+ * from any thread while training goes on (snapshot.h):
+ *
+ *     while (collect(images, labels, 256)) {
+ *         status = ls_trainer_step(trainer, images, labels, 256, &step, &err);
+ *         if (status == LS_OK && step.number % 50 == 0)
+ *             status = ls_trainer_snapshot(trainer, &snapshot, &err);
+ *     }
+ *
+ * Threads: one thread at a time, the *owner*, calls the functions of a trainer; it is the coordinator
+ * while they run. ls_trainer_interrupt may be called from any thread, and from a signal handler. The
+ * callbacks run on the owner; they may call ls_trainer_interrupt and the functions of snapshot.h,
+ * but no other function of the same trainer. Several trainers may exist at once, each with devices
+ * of its own; trainers that share a pool share its owner.
+ * Errors: after one that is not LS_EINVAL (a call that broke the rules: nothing has happened),
+ * LS_ENOENT, LS_EDATA, LS_ECONFIG or LS_EIO, a trainer does not train any more: each further step
+ * returns the first error again. What it learnt can be had as long as a device is left.
  */
 #ifndef LOCKSTEP_TRAINER_H
 #define LOCKSTEP_TRAINER_H
 
+#include <lockstep/data_source.h>
 #include <lockstep/device_pool.h>
+#include <lockstep/snapshot.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct ls_trainer ls_trainer;
 
@@ -84,13 +103,34 @@ typedef struct ls_trainer_options {
     /* Faults on purpose, such as "worker=1,step=120,kind=fail": see src/train/inject.h. */
     const char *const *inject;
     int inject_count;
-    const ls_registry *registry; /* back ends; NULL: every one that was built in */
+    /* Back ends; outlives the trainer and its snapshots. NULL: every one that was built in. */
+    const ls_registry *registry;
     /* Every metrics record, one JSON object without a newline. A negative status stops the run with
      * that error. Optional. */
     int (*record)(void *user, const char *json, size_t length, ls_error *err);
     void (*progress)(void *user, const ls_progress *progress); /* optional */
+    /* While ls_trainer_run trains: after every so many steps a snapshot is taken and shown. It is
+     * released when the callback returns; ls_snapshot_retain keeps it. */
+    void (*snapshot)(void *user, ls_snapshot *snapshot); /* optional */
+    uint32_t snapshot_every_steps;                       /* 0: never */
     void *user;
-    const ls_host *host; /* outlives the trainer; NULL: the defaults */
+    /* A timeline of the run, to be opened in Perfetto or chrome://tracing: complete when the run ends, or
+     * the trainer is closed. An older file of that name is replaced. NULL: none. */
+    const char *trace_path;
+    int trace_ops; /* non-zero: each op is shown, not only the phases of a step */
+    /* The caller's own datasets, which the config's data.name may name. They outlive the trainer. */
+    const ls_data_source *const *sources;
+    int source_count;
+    /* Every number of rows, besides the config's batch_size, that ls_trainer_step will be given: all
+     * kernels and all memory for them are prepared while the trainer is opened. At most 8. */
+    const uint32_t *step_rows;
+    int step_row_count;
+    /* Workers that exist already, made by ls_device_pool_create: the config's devices, threads and
+     * precision are then not looked at. The pool outlives the trainer, and serves the trainers that
+     * share it one after another, from one thread. NULL: a pool of the trainer's own. */
+    ls_pool *pool;
+    /* Outlives the trainer and its snapshots; NULL: the defaults. */
+    const ls_host *host;
 } ls_trainer_options;
 
 /* Reads the config, opens the data and the devices, builds a replica on each and makes the run
@@ -101,12 +141,14 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
 /* What will be run. Valid until close. */
 const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
 
-/* Trains for the configured epochs, evaluates, and writes the weights. May be called once.
+/* Trains for the configured epochs, from where the trainer stands, evaluates, and writes the
+ * weights. May be called once, and nothing is trained behind it.
  * Errors: LS_EINTERRUPTED after ls_trainer_interrupt (the step was finished and the weights are
  * written), LS_ENONFINITE, LS_EIO, LS_EDEVICE, or the record callback's. */
 int ls_trainer_run(ls_trainer *trainer, ls_error *err);
 
-/* Asks a run to stop after the step under way. Safe in a signal handler. */
+/* Asks a run to stop after the step under way; ls_trainer_step then returns LS_EINTERRUPTED. Safe in a
+ * signal handler. */
 void ls_trainer_interrupt(ls_trainer *trainer);
 
 /* What came out, also after an interrupted run. Valid until close. */
@@ -116,7 +158,58 @@ const ls_result *ls_trainer_result(const ls_trainer *trainer);
  * (parameters floats: see ls_summary). Errors: LS_EDEVICE. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, ls_error *err);
 
-/* NULL is allowed. Returns LS_OK, or LS_ESTALLED when a worker that was left behind has still not come
+/* ---- driven by the caller ------------------------------------------------------------------- */
+
+typedef struct ls_step_result {
+    uint64_t number; /* of the step, from 1 */
+    double loss;     /* mean over its rows */
+    double accuracy; /* share of its rows whose largest score was the label's */
+    double lr;       /* it was applied with */
+    int skipped;     /* non-zero: the loss was not finite, and on_nonfinite is "skip" */
+} ls_step_result;
+
+/* Trains one step on `n` rows of the caller's: images [n][channels][height][width], labels [n], read
+ * before the return. Data must be streamed (data_source.h), n be the config's batch_size or one
+ * of options.step_rows. Rate, checkpoints and records are as in a run: an epoch has as many steps as
+ * train_rows make. `out` may be NULL. Waits for the step. Errors: LS_EINVAL, LS_EINTERRUPTED,
+ * LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_ESTALLED, or the record callback's. */
+int ls_trainer_step(ls_trainer *trainer, const uint8_t *images, const uint8_t *labels, uint32_t n,
+                    ls_step_result *out, ls_error *err);
+
+/* Mean loss, and the share of hits, on the test rows, with all devices; each may be NULL. Errors:
+ * LS_EINVAL (there are no test rows), LS_ENONFINITE, LS_EDEVICE, LS_ESTALLED. */
+int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
+
+/* The weights as they are now, for any thread to predict with; the caller releases it. Errors:
+ * LS_EDIVERGED, LS_EDEVICE, LS_ENOMEM. */
+int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
+
+/* ls_snapshot_predict with the weights as they are now; the snapshot is kept for as long as they do
+ * not change. */
+int ls_trainer_predict(ls_trainer *trainer, const uint8_t *images, uint32_t n, float *scores,
+                       ls_error *err);
+
+/* Saves everything that training needs to go on, bit for bit; on the disk at the return. `directory`
+ * is made, or replaced when it is a checkpoint; its parent exists. NULL: among the run directory's
+ * checkpoints, where options.resume finds it. Errors: LS_EINVAL (NULL, but there is no run
+ * directory), LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED. */
+int ls_trainer_save(ls_trainer *trainer, const char *directory, ls_error *err);
+
+/* Goes on from a checkpoint's directory, which must be of the same recipe and data: weights, optimizer,
+ * place in the schedule. Or takes over the weights of a safetensors file: the optimizer's state then
+ * begins anew, and the place stays. Nothing is changed unless all could be read. Errors: LS_ENOENT,
+ * LS_EDATA, LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE. */
+int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
+
+/* Another receiver of the records, from now on: as options.record, with a `user` of its own. Errors:
+ * LS_EINVAL (the run has ended, or there are too many), LS_ENOMEM. */
+int ls_trainer_add_sink(ls_trainer *trainer,
+                        int (*record)(void *user, const char *json, size_t length, ls_error *err),
+                        void *user, ls_error *err);
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+/* NULL is allowed. What was not saved is lost; snapshots stay. Returns LS_OK, or LS_ESTALLED when a worker that was left behind has still not come
  * back: then its thread stays, with the memory it may still use. */
 int ls_trainer_close(ls_trainer *trainer);
 
@@ -125,6 +218,7 @@ int ls_trainer_close(ls_trainer *trainer);
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err);
 void ls_text_free(char *text, const ls_host *host); /* NULL is allowed */
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

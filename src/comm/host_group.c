@@ -118,7 +118,11 @@ int ls_host_meet(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
     ls_host_group *group = comm->group;
     uint64_t timeout = atomic_load_explicit(&group->timeout_ns, memory_order_relaxed);
     uint64_t start = ls_now_ns();
+    if (times->waiting)
+        times->waiting(times->user, 1);
     int status = ls_barrier_wait(&group->barrier, comm->base.rank, ls_deadline_ns(timeout), err);
+    if (times->waiting)
+        times->waiting(times->user, 0);
     times->wait += (double)(ls_now_ns() - start) * 1e-9;
     if (status)
         ls_host_unpublish(comm);

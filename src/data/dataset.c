@@ -3,6 +3,7 @@
 #include "base/closest.h"
 #include "base/error.h"
 #include "data/kinds.h"
+#include "data/source.h"
 
 #include <assert.h>
 #include <string.h>
@@ -30,6 +31,9 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
 {
     *train = NULL;
     *test = NULL;
+    for (int i = 0; i < spec->source_count; i++)
+        if (strcmp(spec->sources[i]->name, spec->name) == 0)
+            return ls_source_open(train, test, spec->sources[i], spec->limit, host, err);
     for (size_t i = 0; i < KINDS; i++)
         if (strcmp(kinds[i].name, spec->name) == 0)
             return kinds[i].open(train, test, &kinds[i], spec, host, err);

@@ -82,6 +82,9 @@ typedef struct ls_dataset_spec {
     size_t search_count;
     uint32_t limit; /* keep the first so many training rows; 0: all. The test split is whole. */
     uint64_t seed;  /* of synthetic data */
+    /* The caller's own, which the name may also be one of; they outlive the datasets. */
+    const struct ls_data_source *const *sources;
+    int source_count;
 } ls_dataset_spec;
 
 /* Opens the training and the test split. Both belong to the caller. Errors: LS_ECONFIG (unknown

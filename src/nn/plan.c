@@ -171,11 +171,11 @@ static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
 
 /* A loss wants vectors. When the last thing in the model was to flatten an image, the image is
  * brought into c, h, w order, which is the vector. */
-static int make_export(ls_plan *plan, ls_error *err)
+static int make_export(ls_plan *plan, int plain_logits, ls_error *err)
 {
     const int from = ls_plan_output(plan);
     const ls_tensor *last = ls_plan_tensor(plan, from);
-    if (last->h == 1 && last->w == 1)
+    if (last->h == 1 && last->w == 1 && (!plain_logits || !last->layout))
         return LS_OK;
     ls_node *node = &plan->node[plan->nodes];
     ls_op_desc d = {.size = sizeof d, .kind = LS_OP_EXPORT, .x = *last};
@@ -237,7 +237,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
     if (rc == LS_OK)
         rc = make_nodes(plan, desc->twin, err);
     if (rc == LS_OK)
-        rc = make_export(plan, err);
+        rc = make_export(plan, desc->plain_logits, err);
     if (rc == LS_OK)
         rc = make_losses(plan, desc->twin, err);
     if (rc == LS_OK)
@@ -260,6 +260,8 @@ void ls_plan_destroy(ls_plan *plan)
 {
     if (!plan)
         return;
+    if (plan->recording)
+        plan->device->ops->recording_destroy(plan->device, plan->recording);
     for (int s = 0; s < LS_SUBSETS; s++)
         destroy_op(plan->loss[s]);
     for (int k = plan->nodes - 1; k >= 0; k--)
@@ -274,7 +276,7 @@ void ls_plan_destroy(ls_plan *plan)
 /* ---- run ------------------------------------------------------------------------------------ */
 
 /* A heartbeat's place: what is done, and to which node. Zero is left to others. */
-enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, PHASES };
+enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, AT_RECORDING, PHASES };
 enum { PHASE = 1 << 20 };
 
 static void beat(const ls_plan *plan, int phase, int node)
@@ -305,14 +307,21 @@ int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err
     return op->impl->forward(op, NULL, flags, err);
 }
 
+static int add_gradient(ls_plan *plan, const ls_node_dx *dx, const ls_tensor *tensor, ls_error *err)
+{
+    const ls_device_ops *ops = plan->device->ops;
+    if (ops->add_tensor)
+        return ops->add_tensor(plan->device, NULL, tensor, dx->sum, dx->part, err);
+    return ops->add(plan->device, NULL, dx->sum, dx->sum, dx->part, dx->count, err);
+}
+
 static int run_backward(ls_plan *plan, const ls_node *node, unsigned flags, ls_error *err)
 {
     int rc = node->op->impl->backward(node->op, NULL, flags, err);
     for (int i = 0; i < node->inputs && rc == LS_OK; i++) {
         const ls_node_dx *dx = &node->dx[i];
         if (dx->add)
-            rc = plan->device->ops->add(plan->device, NULL, dx->sum, dx->sum, dx->part, dx->count,
-                                        err);
+            rc = add_gradient(plan, dx, ls_plan_tensor(plan, node->input[i]), err);
     }
     return rc;
 }
@@ -327,6 +336,12 @@ int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err)
         rc = run_backward(plan, &plan->node[k], flags, err);
     }
     return rc;
+}
+
+int ls_plan_launch(ls_plan *plan, const ls_step_args *args, ls_error *err)
+{
+    beat(plan, AT_RECORDING, 0);
+    return plan->device->ops->launch(plan->device, NULL, plan->recording, args, err);
 }
 
 /* ---- for people ----------------------------------------------------------------------------- */
@@ -360,9 +375,17 @@ static void op_line(char *out, size_t size, const char *name, const ls_tensor *x
         snprintf(out, size, "%s %d×%d×%d×%d %s", name, x->rows, x->c, x->h, x->w, kernel);
 }
 
+ls_phase ls_plan_phase(int place)
+{
+    static const ls_phase phase[PHASES] = {LS_PHASE_NONE,    LS_PHASE_GATHER,   LS_PHASE_FORWARD,
+                                           LS_PHASE_FORWARD, LS_PHASE_BACKWARD, LS_PHASE_RECORDED};
+    return place >= 0 && place / PHASE < PHASES ? phase[place / PHASE] : LS_PHASE_NONE;
+}
+
 int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place)
 {
-    static const char *const verb[PHASES] = {NULL, "gather", "forward of ", "loss", "backward of "};
+    static const char *const verb[PHASES] = {NULL,   "gather",       "forward of ",
+                                             "loss", "backward of ", "a recorded step"};
     const int phase = place / PHASE, node = place % PHASE;
     char name[96] = "";
     if (phase < AT_GATHER || phase >= PHASES || node >= plan->nodes)

@@ -6,6 +6,7 @@
  *     ls_plan_gather(plan, LS_TRAIN, err);
  *     ls_plan_forward(plan, LS_TRAIN, 0, err);
  *     ls_plan_backward(plan, 0, err);
+ *     ls_plan_launch(plan, &args, err);           these three as one, where that was recorded
  *
  * Plans of a replica run one after another, so they share activations and scratch. Everything is
  * called on the device's worker thread; nothing allocates after bind.
@@ -62,6 +63,8 @@ typedef struct ls_plan {
     size_t unshared_bytes;   /* if each buffer had memory of its own */
     size_t live_bytes;       /* the most in use at one time: no plan could do with less */
     size_t scratch_bytes;
+    ls_recording *recording; /* gather, forward and backward as one; NULL: op by op. Made by the
+                                replica, destroyed with the plan */
     ls_heartbeat *heartbeat; /* NULL: none */
 } ls_plan;
 
@@ -76,6 +79,7 @@ typedef struct ls_plan_desc {
     const ls_plan *twin; /* a plan with other rows whose layouts of parameters are to be shared */
     float smoothing;     /* of labels */
     int no_sharing;      /* non-zero: every activation gets memory of its own */
+    int plain_logits; /* non-zero: what the loss reads is row-major, for the caller to read too */
 } ls_plan_desc;
 
 /* What the plans of a replica are bound to. */
@@ -105,6 +109,9 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err);
 
+/* The three above for training rows and without flags, as the replica has recorded them. */
+int ls_plan_launch(ls_plan *plan, const ls_step_args *args, ls_error *err);
+
 /* ---- plan_memory.c, for plan.c -------------------------------------------------------------- */
 
 /* The y of node `k`, LS_INPUT: of the gather. */
@@ -113,6 +120,9 @@ const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k);
 int ls_plan_output(const ls_plan *plan);
 /* Gives every buffer its place. Errors: LS_ENOMEM. */
 int ls_plan_place(ls_plan *plan, int share, ls_error *err);
+
+/* What a place that ops beat with belongs to (ls_phase); LS_PHASE_NONE: to no op. */
+ls_phase ls_plan_phase(int place);
 
 /* For people: the op that beat with `place`, "backward of conv2+relu". Returns 0 when none did. */
 int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place);

@@ -81,6 +81,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .twin = i > 0 ? r->plan[0] : NULL,
             .smoothing = desc->label_smoothing,
             .no_sharing = desc->no_sharing,
+            .plain_logits = r->optimizer == NULL,
         };
         int rc = ls_plan_create(&r->plan[i], &d, err);
         if (rc != LS_OK)
@@ -160,9 +161,12 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     int rc = LS_OK;
     void *rows = NULL;
     r->staged_rows = ls_alloc_array(r->host, r->most_rows, sizeof *r->staged_rows);
-    if (!r->staged_rows)
+    if (!r->optimizer)
+        r->identity = ls_alloc_array(r->host, r->most_rows, sizeof *r->identity);
+    if (!r->staged_rows || (!r->optimizer && !r->identity))
         return ls_replica_no_memory(err);
     memcpy(r->data, desc->data, sizeof r->data);
+    memcpy(r->host_data, desc->data, sizeof r->host_data);
     if (r->info.flags & LS_DEVICE_HOST_MEMORY)
         return LS_OK;
     for (int s = 0; s < LS_SUBSETS && rc == LS_OK; s++)
@@ -238,7 +242,9 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
         rc = ls_replica_bind_updates(r, err);
     if (rc == LS_OK)
         rc = bind_plans(r, err);
-    return rc == LS_OK ? write_lines(r, err) : rc;
+    if (rc == LS_OK)
+        rc = write_lines(r, err);
+    return rc == LS_OK && !desc->no_recording ? ls_replica_record(r, err) : rc;
 }
 
 int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *err)
@@ -275,6 +281,8 @@ void ls_replica_destroy(ls_replica *r)
         return;
     if (r->plans > 0)
         r->device->ops->sync(r->device, NULL, NULL); /* work may still use the memory */
+    if (r->step)
+        r->device->ops->recording_destroy(r->device, r->step);
     if (r->update)
         r->update->impl->destroy(r->update);
     for (int i = 0; i < r->runnings; i++)
@@ -282,6 +290,7 @@ void ls_replica_destroy(ls_replica *r)
     for (int i = r->plans - 1; i >= 0; i--)
         ls_plan_destroy(r->plan[i]);
     device_free(r, r->device_rows);
+    device_free(r, r->row_tails);
     for (int s = 0; s < LS_SUBSETS; s++) {
         device_free(r, r->images[s]);
         device_free(r, r->labels[s]);
@@ -292,6 +301,7 @@ void ls_replica_destroy(ls_replica *r)
     for (int a = 0; a < ARENAS; a++)
         device_free(r, r->arena[a]);
     ls_free(r->host, r->line);
+    ls_free(r->host, r->identity);
     ls_free(r->host, r->staged_rows);
     ls_free(r->host, r->segment);
     ls_free(r->host, r->stat_at);

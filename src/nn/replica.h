@@ -3,6 +3,12 @@
  * Everything of a replica is called on its device's worker thread. After ls_replica_create no
  * call allocates.
  *
+ * Where the device has recordings, a replica that trains makes one of each plan's gather,
+ * forward and backward, and one of the step where that is several ops, when it is created;
+ * ls_replica_gradient and ls_replica_apply then enqueue these. What the device refuses to record
+ * is enqueued op by op, with a warning in the host's log. The results are the same bits either
+ * way.
+ *
  * Arenas. Weights, gradients and optimizer slots are arenas of the same layout: parameters in
  * *reverse* layer order (gradients are finished in that order, so what is finished is contiguous
  * from the start), each at a multiple of 16 floats, in the layout its op prefers. Behind them
@@ -11,11 +17,11 @@
  *
  *     [parameters][tail][running statistics]
  *
- * In the weights the section holds the statistics themselves (mean, variance of each layer). In a
- * gradient it holds the shard's contribution: its own statistics times its rows; so the total's
- * section divided by the minibatch's rows is their mean over the shards, weighted by rows, and an
- * empty shard adds nothing. The variance counts with n/(n − 1), n the values of one shard. In a slot
- * the section is unused.
+ * In the weights the section holds the statistics themselves (mean, variance of each layer). In
+ * a gradient it holds the shard's contribution: its own statistics times its rows; so the
+ * total's section divided by the minibatch's rows is their mean over the shards, weighted by
+ * rows, and an empty shard adds nothing. The variance counts with n/(n − 1), n the values of one
+ * shard. In a slot the section is unused.
  *
  *     gradient   of one shard, the leaf of the reduction tree      written by ls_replica_gradient
  *     total      of the whole minibatch                            written by the communicator
@@ -39,7 +45,8 @@ enum {
 
 typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 
-/* A dataset that lies whole in host memory; images [rows][c][h][w]. */
+/* Rows in host memory; images [rows][c][h][w]. Either a whole dataset, which never changes, or a
+ * buffer whose contents do: then ls_replica_refresh comes before they are used. */
 typedef struct ls_replica_data {
     const uint8_t *images, *labels;
     uint32_t rows;
@@ -59,12 +66,13 @@ typedef struct ls_replica_desc {
     uint64_t seed;
     ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
     int no_sharing;          /* non-zero: no two activations share memory; to compare with */
+    int no_recording;        /* non-zero: all is enqueued op by op; to compare with */
     const ls_host *host;
 } ls_replica_desc;
 
 typedef struct ls_replica ls_replica;
 
-/* Seconds, added to by each call; zeroed by the caller. */
+/* Seconds, added to by each call; zeroed by the caller. Enqueuing a recording counts as forward. */
 typedef struct ls_replica_times {
     double gather, forward, backward, apply;
 } ls_replica_times;
@@ -82,7 +90,8 @@ float *ls_replica_weight_arena(ls_replica *replica);
 float *ls_replica_slot_arena(ls_replica *replica, int slot); /* NULL: the optimizer has none */
 
 /* First float of each parameter in an arena, ascending, the tail's (whose segment goes on to the
- * end), and then the arena's length: *count segments, *count + 1 numbers. Belongs to the replica. */
+ * end), and then the arena's length: *count segments, *count + 1 numbers. Belongs to the
+ * replica. */
 const size_t *ls_replica_segments(const ls_replica *replica, int *count);
 
 /* Bytes of device memory it holds, by use. */
@@ -92,9 +101,22 @@ typedef struct ls_replica_memory {
 } ls_replica_memory;
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
+/* Recordings it made: one per plan, and one of a step of several ops; 0: all runs op by op. */
+int ls_replica_recordings(const ls_replica *replica);
+
 /* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 dnnl jit:avx512_core".
  * Returns NULL past the last line. Belongs to the replica. */
 const char *ls_replica_plan_line(const ls_replica *replica, int line);
+
+/* What a heartbeat's place belongs to; LS_PHASE_NONE where no replica wrote it. Any thread. */
+typedef enum ls_phase {
+    LS_PHASE_NONE,
+    LS_PHASE_GATHER,
+    LS_PHASE_FORWARD, /* the loss as well */
+    LS_PHASE_BACKWARD,
+    LS_PHASE_RECORDED /* all of them, as one launch */
+} ls_phase;
+ls_phase ls_replica_phase(int place);
 
 /* For people: the op that a heartbeat's place stands for, "backward of conv2+relu". Returns 0 for a
  * place that no replica of this model wrote. Any thread: what it reads does not change. */
@@ -123,6 +145,16 @@ typedef struct ls_replica_step {
     uint32_t rows;   /* of the minibatch: running statistics are a mean over them */
     uint64_t number; /* of the step, from 1 */
 } ls_replica_step;
+
+/* The caller has changed rows `first` … first + n − 1 of a subset's host memory, and keeps them
+ * until the device is done with what it is asked for next. Nothing happens where the device
+ * reads host memory. */
+int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
+                       ls_error *err);
+
+/* Forward of rows 0 … n − 1 of the test subset → `logits` [n][classes], in a replica without an
+ * optimizer. n must be one of shard_rows. Waits for the device. */
+int ls_replica_predict(ls_replica *replica, uint32_t n, float *logits, ls_error *err);
 
 /* One optimizer step, and one of the running statistics, from the total arena. */
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,

@@ -23,9 +23,11 @@ struct ls_replica {
     ls_op *update;
     ls_op **running; /* one per layer with running statistics */
     int runnings;
-    size_t *param_at; /* [layer · LS_OP_PARAMS + k]: offset in every arena */
-    size_t *stat_at;  /* [layer]: of its running statistics, in every arena */
-    size_t *segment;  /* the same offsets, ascending; then the tail's and the arena's end */
+    ls_recording *step; /* update and running as one; NULL: op by op */
+    float *row_tails;   /* [plan][LS_TAIL]: what recordings put into the gradient's tail */
+    size_t *param_at;   /* [layer · LS_OP_PARAMS + k]: offset in every arena */
+    size_t *stat_at;    /* [layer]: of its running statistics, in every arena */
+    size_t *segment;    /* the same offsets, ascending; then the tail's and the arena's end */
     int segments;
 
     size_t tail_at; /* behind the parameters */
@@ -36,10 +38,12 @@ struct ls_replica {
     float *test_stats;
     uint8_t *images[LS_SUBSETS], *labels[LS_SUBSETS]; /* copies; NULL when the host's are used */
     ls_replica_data data[LS_SUBSETS];                 /* as the device sees them */
+    ls_replica_data host_data[LS_SUBSETS];            /* as the caller gave them */
     uint32_t *device_rows;                            /* NULL: the device reads staged_rows */
 
     uint32_t most_rows;
     uint32_t *staged_rows;
+    uint32_t *identity; /* 0, 1, 2, …: rows to predict; NULL in a replica that is trained */
     float staged_tail[LS_TAIL]; /* outlives uploads and downloads that return early */
     char (*line)[LS_LINE_BYTES];
     int lines;
@@ -49,8 +53,28 @@ struct ls_replica {
 /* Of replica.c's errors. */
 int ls_replica_no_memory(ls_error *err);
 
+/* The plan for exactly `rows` rows, or NULL. Of n rows, those of the block that begins behind
+ * `done`. */
+ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows);
+uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done);
+
+/* Checks a call's rows and puts them where the gather ops read them; there they are, `done` of them
+ * further on. */
+int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                          ls_error *err);
+const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
+
 /* Memory of the device, zeroed, counted in *use. */
 int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_error *err);
+
+/* The optimizer's step and the running statistics', op by op. */
+int ls_replica_enqueue_step(ls_replica *r, ls_error *err);
+
+/* ---- replica_record.c: everything is bound -------------------------------------------------- */
+
+/* Runs every op once and records what a step repeats: of each plan a whole shard's gradient, tail
+ * included, and the step. Weights and slots are zero and stay so. */
+int ls_replica_record(ls_replica *r, ls_error *err);
 
 /* ---- replica_arenas.c: the plans are made --------------------------------------------------- */
 

@@ -59,6 +59,11 @@ const char *ls_replica_plan_line(const ls_replica *replica, int line)
     return line >= 0 && line < replica->lines ? replica->line[line] : NULL;
 }
 
+ls_phase ls_replica_phase(int place)
+{
+    return ls_plan_phase(place);
+}
+
 /* All plans have the same nodes. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place)
 {
@@ -133,7 +138,7 @@ int ls_replica_export(ls_replica *replica, float *canonical, const float *arena,
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-static ls_plan *plan_for(const ls_replica *r, uint32_t rows)
+ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows)
 {
     for (int i = 0; i < r->plans; i++)
         if ((uint32_t)r->plan[i]->rows == rows)
@@ -142,7 +147,7 @@ static ls_plan *plan_for(const ls_replica *r, uint32_t rows)
 }
 
 /* Rows of the block that begins after `done` of n rows. */
-static uint32_t block_rows(const ls_replica *r, uint32_t n, uint32_t done)
+uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done)
 {
     uint32_t block = (uint32_t)r->info.block_rows;
     return block > 0 && n - done > block ? block : n - done;
@@ -150,15 +155,15 @@ static uint32_t block_rows(const ls_replica *r, uint32_t n, uint32_t done)
 
 static int has_plans(const ls_replica *r, uint32_t n)
 {
-    for (uint32_t done = 0; done < n; done += block_rows(r, n, done))
-        if (!plan_for(r, block_rows(r, n, done)))
+    for (uint32_t done = 0; done < n; done += ls_replica_block_rows(r, n, done))
+        if (!ls_replica_plan_for(r, ls_replica_block_rows(r, n, done)))
             return 0;
     return 1;
 }
 
 /* Checks a call's rows and puts them where the gather ops read them. */
-static int stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
-                      ls_error *err)
+int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                          ls_error *err)
 {
     const char *name = subset == LS_TRAIN ? "training" : "test";
     if (!r->data[subset].images)
@@ -177,7 +182,7 @@ static int stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uin
                                   err);
 }
 
-static const uint32_t *staged(const ls_replica *r, uint32_t done)
+const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done)
 {
     return (r->device_rows ? r->device_rows : r->staged_rows) + done;
 }
@@ -215,8 +220,8 @@ static int run_block(ls_replica *r, uint32_t n, uint32_t done, ls_replica_times 
                      ls_error *err)
 {
     const unsigned flags = done > 0 ? LS_RUN_ACCUMULATE : 0;
-    ls_plan *plan = plan_for(r, block_rows(r, n, done));
-    r->args.rows = staged(r, done);
+    ls_plan *plan = ls_replica_plan_for(r, ls_replica_block_rows(r, n, done));
+    r->args.rows = ls_replica_staged(r, done);
     uint64_t start = ls_now_ns();
     int rc = ls_plan_gather(plan, LS_TRAIN, err);
     times->gather += seconds_since(start);
@@ -233,6 +238,27 @@ static int run_block(ls_replica *r, uint32_t n, uint32_t done, ls_replica_times 
     return rc;
 }
 
+/* A shard's gradient as it was recorded, tail included. */
+static int launch_shard(ls_replica *r, ls_plan *plan, ls_replica_times *times, ls_error *err)
+{
+    uint64_t start = ls_now_ns();
+    r->args.rows = ls_replica_staged(r, 0);
+    int rc = ls_plan_launch(plan, &r->args, err);
+    times->forward += seconds_since(start);
+    return rc;
+}
+
+static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_error *err)
+{
+    ls_plan *whole = ls_replica_plan_for(r, n);
+    int rc = LS_OK;
+    if (whole && whole->recording)
+        return launch_shard(r, whole, times, err);
+    for (uint32_t done = 0; done < n && rc == LS_OK; done += ls_replica_block_rows(r, n, done))
+        rc = run_block(r, n, done, times, err);
+    return rc == LS_OK ? write_tail(r, n, err) : rc;
+}
+
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err)
 {
@@ -241,11 +267,9 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
         return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
     if (n == 0)
         return clear_gradient(replica, err);
-    int rc = stage_rows(replica, LS_TRAIN, rows, n, err);
+    int rc = ls_replica_stage_rows(replica, LS_TRAIN, rows, n, err);
     replica->args.epoch = epoch;
-    for (uint32_t done = 0; done < n && rc == LS_OK; done += block_rows(replica, n, done))
-        rc = run_block(replica, n, done, times ? times : &unused, err);
-    return rc == LS_OK ? write_tail(replica, n, err) : rc;
+    return rc == LS_OK ? run_shard(replica, n, times ? times : &unused, err) : rc;
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
@@ -253,8 +277,8 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
 static int evaluate_block(ls_replica *r, ls_subset subset, uint32_t n, uint32_t done, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
-    ls_plan *plan = plan_for(r, block_rows(r, n, done));
-    r->args.rows = staged(r, done);
+    ls_plan *plan = ls_replica_plan_for(r, ls_replica_block_rows(r, n, done));
+    r->args.rows = ls_replica_staged(r, done);
     int rc = ls_plan_gather(plan, subset, err);
     if (rc == LS_OK)
         rc = ls_plan_forward(plan, LS_TEST, 0, err);
@@ -268,8 +292,9 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
                         double *loss, double *correct, ls_error *err)
 {
     double sum[2] = {0, 0};
-    int rc = n > 0 ? stage_rows(replica, subset, rows, n, err) : LS_OK;
-    for (uint32_t done = 0; done < n && rc == LS_OK; done += block_rows(replica, n, done)) {
+    int rc = n > 0 ? ls_replica_stage_rows(replica, subset, rows, n, err) : LS_OK;
+    for (uint32_t done = 0; done < n && rc == LS_OK;
+         done += ls_replica_block_rows(replica, n, done)) {
         rc = evaluate_block(replica, subset, n, done, err);
         sum[LS_TAIL_LOSS] += (double)replica->staged_tail[LS_TAIL_LOSS];
         sum[LS_TAIL_CORRECT] += (double)replica->staged_tail[LS_TAIL_CORRECT];
@@ -283,6 +308,14 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
 
 /* ---- update --------------------------------------------------------------------------------- */
 
+int ls_replica_enqueue_step(ls_replica *r, ls_error *err)
+{
+    int rc = r->update->impl->forward(r->update, NULL, 0, err);
+    for (int i = 0; i < r->runnings && rc == LS_OK; i++)
+        rc = r->running[i]->impl->forward(r->running[i], NULL, 0, err);
+    return rc;
+}
+
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err)
 {
@@ -293,9 +326,9 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     replica->args.scale = step->scale;
     replica->args.row_scale = step->rows > 0 ? 1.0f / (float)step->rows : 0.0f;
     replica->args.step = step->number;
-    int rc = replica->update->impl->forward(replica->update, NULL, 0, err);
-    for (int i = 0; i < replica->runnings && rc == LS_OK; i++)
-        rc = replica->running[i]->impl->forward(replica->running[i], NULL, 0, err);
+    int rc = replica->step ? replica->device->ops->launch(replica->device, NULL, replica->step,
+                                                          &replica->args, err)
+                           : ls_replica_enqueue_step(replica, err);
     if (times)
         times->apply += seconds_since(start);
     return rc;

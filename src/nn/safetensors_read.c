@@ -84,6 +84,12 @@ static int read_length(file *f, size_t *length)
     if (rc != LS_OK)
         return rc;
     uint64_t n = (uint64_t)get_u32(bytes + 4) << 32 | get_u32(bytes);
+    if (memcmp(bytes, "PK\3\4", 4) == 0)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 0: expected a safetensors file, found a zip archive, as "
+                       "torch.save writes it; write it with "
+                       "safetensors.torch.save_file(model.state_dict(), FILE)",
+                       f->path);
     if (n > f->size - PREFACE || n > MAX_HEADER || n < 2)
         return ls_fail(
             f->err, LS_EDATA,

@@ -17,6 +17,8 @@
 #ifndef SYNC_HEARTBEAT_H
 #define SYNC_HEARTBEAT_H
 
+#include "sync/marks.h"
+
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -26,16 +28,25 @@
 /* On a cache line of its own. Zeroed memory is a heartbeat that has never beaten, at place 0. */
 typedef struct ls_heartbeat {
     alignas(64) _Atomic uint64_t word; /* count of beats (40 bits, wraps), place (24 bits) */
+    ls_marks *marks; /* NULL, or where each beat leaves a mark; set before the thread beats */
 } ls_heartbeat;
 
 /* The heartbeat's own thread: it gets on, and is at `place` (0 … LS_PLACE_MAX; what places mean is
- * between the two sides). Costs one store. */
-static inline void ls_beat(ls_heartbeat *heartbeat, int place)
+ * between the two sides), doing number `number` of something. Costs one store, and a mark where marks are
+ * kept. */
+static inline void ls_beat_at(ls_heartbeat *heartbeat, int place, uint32_t number)
 {
     /* relaxed: only this thread writes the word, hence no read-modify-write either. */
     uint64_t word = atomic_load_explicit(&heartbeat->word, memory_order_relaxed);
     word = ((word >> 24) + 1) << 24 | ((uint64_t)place & LS_PLACE_MAX);
     atomic_store_explicit(&heartbeat->word, word, memory_order_relaxed);
+    if (heartbeat->marks)
+        ls_marks_put(heartbeat->marks, place, number);
+}
+
+static inline void ls_beat(ls_heartbeat *heartbeat, int place)
+{
+    ls_beat_at(heartbeat, place, 0);
 }
 
 /* Any thread. Beats so far, modulo 2⁴⁰, as far as they have become visible here. */

@@ -81,7 +81,8 @@ static void look_after(awaited *a, struct ls_trainer *t, uint64_t step, ls_watch
         silence[w] = ls_watch_silence(watch, t, w);
     for (int i = a->count - 1; i >= 0; i--) {
         const int w = a->worker[i];
-        const int merging = ls_heartbeat_place(&t->worker[w].heartbeat) == LS_PLACE_MERGE;
+        const int place = ls_heartbeat_place(&t->worker[w].heartbeat);
+        const int merging = place == LS_PLACE_MERGE || place == LS_PLACE_WAIT;
         if (silence[w] <= t->deadline_ns + (merging ? GRACE_NS : 0))
             continue;
         ls_quarantine(t, w, step, silence[w]);
@@ -191,6 +192,7 @@ static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
     if (status)
         return status;
     move_on(t, r);
+    c->last = *r;
     status = ls_record_step(t, t->position.epoch + 1, (double)r->rows / seconds, r, err);
     ls_tell_progress(c, 0, 0);
     return status;
@@ -200,6 +202,7 @@ int ls_collect_step(ls_coordination *c, int *failed, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     await_reports(c);
+    ls_trace_drain(t->trace, t);
     c->taken++;
     const int done = find_done(t);
     *failed = anybody_failed(t);

@@ -91,6 +91,32 @@ static void read_checkpoint(ls_config *c, ls_fields *top, ls_error *err)
         top->status = ls_fields_end(&f);
 }
 
+static void read_metrics(ls_config *c, ls_fields *top, ls_error *err)
+{
+    const int no = 0;
+    const cJSON *node = ls_field_any(top, "metrics");
+    if (!node)
+        return;
+    ls_fields f;
+    ls_fields_begin(&f, c->doc, node, "metrics", err);
+    ls_field_bool(&f, "tensorboard", &no, &c->tensorboard);
+    if (top->status == LS_OK)
+        top->status = ls_fields_end(&f);
+}
+
+/* {"weights": FILE}; a rule that stands beside it, because --set added the file, is not used. */
+static int read_init(ls_config *c, const cJSON *node, ls_error *err)
+{
+    if (!cJSON_IsObject(node) || !cJSON_GetObjectItemCaseSensitive(node, "weights"))
+        return ls_init_parse(&c->init, c->doc, node, err);
+    ls_fields f;
+    ls_fields_begin(&f, c->doc, node, "init", err);
+    ls_field_text(&f, "weights", NULL, &c->init_weights);
+    ls_field_any(&f, "name");
+    ls_field_any(&f, "std");
+    return ls_fields_end(&f);
+}
+
 static void read_faults(ls_config *c, ls_fields *f)
 {
     static const char *const loss[] = {"continue", "stop", NULL};
@@ -207,6 +233,7 @@ static int read_top(ls_config *c, ls_error *err)
     read_data(c, &f, err);
     read_augment(c, &f, err);
     read_checkpoint(c, &f, err);
+    read_metrics(c, &f, err);
     read_faults(c, &f);
     c->model = ls_field_any(&f, "model");
     const cJSON *optimizer = ls_field_any(&f, "optimizer");
@@ -225,7 +252,7 @@ static int read_top(ls_config *c, ls_error *err)
                             "{\"name\": \"sgd\", \"lr\": 0.2}");
     status = ls_optimizer_parse(&c->optimizer, c->doc, optimizer, err);
     if (status == LS_OK)
-        status = ls_init_parse(&c->init, c->doc, init, err);
+        status = read_init(c, init, err);
     return status ? status : ls_schedule_parse(&c->schedule, c->doc, schedule, err);
 }
 
@@ -359,8 +386,11 @@ static void write_capacity(ls_json_writer *w, const ls_config *c)
 static void write_init(ls_json_writer *w, const ls_config *c)
 {
     ls_json_open_object(w, "init");
-    ls_json_put_string(w, "name", ls_init_name(c->init.rule));
-    if (c->init.rule == LS_INIT_NORMAL)
+    if (c->init_weights)
+        ls_json_put_string(w, "weights", c->init_weights);
+    else
+        ls_json_put_string(w, "name", ls_init_name(c->init.rule));
+    if (!c->init_weights && c->init.rule == LS_INIT_NORMAL)
         ls_json_put_float(w, "std", c->init.std);
     ls_json_close(w);
 }
@@ -372,6 +402,13 @@ static void write_checkpoint(ls_json_writer *w, const ls_config *c)
     ls_json_put_int(w, "every_epochs", c->checkpoint.every_epochs);
     ls_json_put_int(w, "keep", c->checkpoint.keep);
     ls_json_put_bool(w, "async", c->checkpoint.async);
+    ls_json_close(w);
+}
+
+static void write_metrics(ls_json_writer *w, const ls_config *c)
+{
+    ls_json_open_object(w, "metrics");
+    ls_json_put_bool(w, "tensorboard", c->tensorboard);
     ls_json_close(w);
 }
 
@@ -430,6 +467,7 @@ void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
     ls_json_put_int(w, "eval_every", c->eval_every);
     write_capacity(w, c);
     write_checkpoint(w, c);
+    write_metrics(w, c);
     write_faults(w, c);
     if (c->run_dir)
         ls_json_put_string(w, "run_dir", c->run_dir);

@@ -28,6 +28,7 @@ typedef struct ls_config {
     const char *allreduce; /* a communicator's name; which there are depends on the devices */
     ls_optimizer optimizer;
     ls_init init;
+    const char *init_weights; /* a safetensors file that the run begins with; NULL: `init` */
     ls_schedule schedule;
     int linear_scaling; /* lr is meant for a minibatch of 256 rows, and scaled with batch_size */
     double label_smoothing;
@@ -35,6 +36,7 @@ typedef struct ls_config {
     int capacities;          /* 0: devices are equal; else one number per device */
     double capacity[LS_DEVICES_MAX];
     const char *run_dir; /* "": none; NULL: runs/<time>-<name> */
+    int tensorboard;     /* non-zero: event files in the run directory */
     struct {
         long every_steps;  /* 0: never */
         long every_epochs; /* 0: never */

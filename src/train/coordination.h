@@ -15,7 +15,28 @@ typedef struct ls_coordination {
     uint64_t start_ns;    /* of this epoch, as if it had run without a break */
     double longest_s;     /* of the steps so far */
     ls_watch watch;       /* begun whenever work is sent to workers at rest */
+    uint32_t limit;       /* steps of this epoch that may be sent for now */
+    ls_report last;       /* of the last step that was done */
+    /* What ls_trainer_step was given; images NULL: rows come from the dataset. */
+    const uint8_t *images, *labels;
+    uint32_t given;
 } ls_coordination;
+
+/* Errors: LS_ENOMEM. */
+int ls_coordination_create(ls_coordination **out, struct ls_trainer *trainer, ls_error *err);
+void ls_coordination_destroy(ls_coordination *c, const ls_host *host); /* NULL is allowed */
+
+/* Trains the steps of this epoch up to c->limit, and does what is due between and behind them. */
+int ls_train_steps(ls_coordination *c, ls_error *err);
+/* All steps of the epoch are done: its record, then (where `may_evaluate`, and it is due) its evaluation,
+ * the next epoch's beginning, and its checkpoint. An interrupt may come first. */
+int ls_end_epoch(ls_coordination *c, int may_evaluate, ls_error *err);
+/* On the test rows, into trainer->result, with its record. *evaluated stays 0 when an interrupt came
+ * first: the workers then left early. */
+int ls_evaluate(ls_coordination *c, int *evaluated, ls_error *err);
+/* Compares the replicas and, with `home`, brings weights and optimizer state into the exchange; again,
+ * with those who are left, when somebody fails meanwhile. */
+int ls_read_back(ls_coordination *c, int home, ls_error *err);
 
 /* Waits for everybody's report of the next step, accounts for it and writes its record. Returns
  * LS_OK when it is done, also by survivors alone; *failed tells whether somebody failed, so that no

@@ -3,6 +3,7 @@
  * faults. */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "base/rng.h"
 #include "train/coordination.h"
 
@@ -22,8 +23,8 @@ uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
 
 uint32_t ls_steps_per_epoch(const struct ls_trainer *t)
 {
-    uint32_t batch = (uint32_t)t->config.batch_size;
-    return (uint32_t)(((uint64_t)ls_subset_rows(t, LS_TRAIN) + batch - 1) / batch);
+    uint32_t batch = (uint32_t)t->config.batch_size, rows = ls_subset_rows(t, LS_TRAIN);
+    return rows > 0 ? (uint32_t)(((uint64_t)rows + batch - 1) / batch) : UINT32_MAX;
 }
 
 int ls_stopping(const struct ls_trainer *t)
@@ -46,22 +47,51 @@ static uint32_t range_length(const ls_coordination *c)
     return 1;
 }
 
-static void fill_range(ls_range *range, const ls_coordination *c, uint32_t steps)
+/* The rows of the dataset that the next `steps` steps consist of. */
+static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t steps)
+{
+    const struct ls_trainer *t = c->t;
+    const uint32_t batch = (uint32_t)t->config.batch_size, first_row = c->sent * batch;
+    range->rows = t->exchange->permutation[t->position.epoch % 2] + first_row;
+    range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
+}
+
+/* Streamed rows, the dataset's or the caller's, are put where workers find them; the work item has one
+ * step. What is random about a row depends on its place there, so the slot depends on the step: a
+ * step that is repeated finds its rows in the same places. */
+static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
+{
+    const struct ls_trainer *t = c->t;
+    const uint32_t slot = (uint32_t)(range->first_step % LS_IN_FLIGHT);
+    int status = LS_OK;
+    if (c->images) {
+        ls_feed_copy(t->feed, slot, c->images, c->labels, c->given);
+        range->row_count = c->given;
+    } else {
+        const uint64_t start = ls_now_ns();
+        status = ls_feed_read(t->feed, slot, t->data[LS_TRAIN], range->rows, range->row_count, err);
+        ls_trace_span(t->trace, LS_TRACK_COORDINATOR, "read rows", start, ls_now_ns(),
+                      range->first_step + 1);
+    }
+    range->rows = ls_feed_rows(t->feed, slot);
+    return status;
+}
+
+static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
-    uint32_t batch = (uint32_t)t->config.batch_size;
-    uint32_t first_row = c->sent * batch;
     range->trainer = t;
     range->epoch = at->epoch;
     range->first_step = at->steps - at->step + c->sent;
     range->steps = steps;
-    range->rows = t->exchange->permutation[at->epoch % 2] + first_row;
-    range->row_count = c->rows - first_row < steps * batch ? c->rows - first_row : steps * batch;
     for (uint32_t i = 0; i < steps; i++)
         range->lr[i] =
             (float)ls_schedule_rate(&t->config.schedule, ls_config_lr(&t->config),
                                     range->first_step + i, c->steps, (uint64_t)t->config.epochs);
+    if (!c->images)
+        choose_rows(range, c, steps);
+    return t->feed ? feed_rows(range, c, err) : LS_OK;
 }
 
 /* The slots are free: their previous item's reports have been read, or more items would be in flight
@@ -69,17 +99,20 @@ static void fill_range(ls_range *range, const ls_coordination *c, uint32_t steps
 static int scatter(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    const uint64_t slot = c->items++ % LS_IN_FLIGHT;
-    uint32_t left = c->steps - c->sent, steps = range_length(c);
+    const uint64_t slot = c->items % LS_IN_FLIGHT;
+    uint32_t left = c->limit - c->sent, steps = range_length(c);
     ls_range range;
-    fill_range(&range, c, steps < left ? steps : left);
-    if (c->taken == c->sent)
+    int status = fill_range(&range, c, steps < left ? steps : left, err);
+    if (status)
+        return status;
+    c->items++;
+    if (c->taken == c->sent || t->feed) /* reading rows may have taken long: nobody's silence */
         ls_watch_begin(&c->watch, t);
     for (int w = 0; w < t->workers; w++) {
         if (t->worker[w].presence != LS_LIVE)
             continue;
         t->worker[w].item[slot] = range;
-        int status = ls_pool_submit(t->pool, w, ls_worker_train, &t->worker[w].item[slot], err);
+        status = ls_pool_submit(t->pool, w, ls_worker_train, &t->worker[w].item[slot], err);
         if (status) { /* those who did get the item wait for the others */
             t->group->type->abort(t->group);
             return status;
@@ -91,14 +124,21 @@ static int scatter(ls_coordination *c, ls_error *err)
 
 /* ---- what is due between steps -------------------------------------------------------------- */
 
+static int snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
+{
+    const uint32_t every = t->options.snapshot_every_steps;
+    return t->options.snapshot && every > 0 && steps > 0 && steps % every == 0;
+}
+
 /* After `steps` steps: nobody may be at work, so that replicas can be read. */
 static int is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
     const long save = t->saver ? t->config.checkpoint.every_steps : 0;
     const long verify = t->config.verify_every_steps;
-    return steps != c->settled && ((save > 0 && steps % (uint64_t)save == 0) ||
-                                   (verify > 0 && steps % (uint64_t)verify == 0));
+    return steps != c->settled &&
+           ((save > 0 && steps % (uint64_t)save == 0) ||
+            (verify > 0 && steps % (uint64_t)verify == 0) || snapshot_is_due(t, steps));
 }
 
 static int save_is_due(const ls_coordination *c)
@@ -113,23 +153,48 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
     snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
-/* Compares the replicas, and saves when `save`; again, with those who are left, when somebody fails
- * meanwhile. */
-static int settle(ls_coordination *c, int save, ls_error *err)
+int ls_read_back(ls_coordination *c, int home, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     char when[64];
     int status;
-    c->settled = t->position.steps;
+    const uint64_t start = ls_now_ns();
     say_when(when, sizeof when, "reading weights back after step", t->position.steps);
-    while ((status = ls_snapshot_replicas(t, save, err)) != LS_OK) {
+    while ((status = ls_snapshot_replicas(t, home, err)) != LS_OK) {
         if (status == LS_EDIVERGED)
             return status;
         status = ls_recover(t, when, err);
         if (status)
             return status;
     }
-    return save ? ls_checkpoint(t, 0, err) : LS_OK;
+    ls_trace_span(t->trace, LS_TRACK_COORDINATOR, home ? "read back" : "compare replicas", start,
+                  ls_now_ns(), t->position.steps);
+    return LS_OK;
+}
+
+/* The weights are in the exchange. */
+static int show_snapshot(struct ls_trainer *t, ls_error *err)
+{
+    ls_snapshot *snapshot;
+    int status =
+        ls_snapshot_create(&snapshot, t->inference, t->exchange->canonical, t->position.steps, err);
+    if (status)
+        return status;
+    t->options.snapshot(t->options.user, snapshot);
+    ls_snapshot_release(snapshot);
+    return LS_OK;
+}
+
+/* Compares the replicas, saves when `save`, and shows a snapshot where one is due. */
+static int settle(ls_coordination *c, int save, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    const int show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
+    c->settled = t->position.steps;
+    int status = ls_read_back(c, save || show, err);
+    if (status == LS_OK && show)
+        status = show_snapshot(t, err);
+    return status == LS_OK && save ? ls_checkpoint(t, 0, err) : status;
 }
 
 /* ---- training ------------------------------------------------------------------------------- */
@@ -151,12 +216,12 @@ static int can_scatter(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
     const uint64_t sent = t->position.steps - t->position.step + c->sent;
-    return c->sent < c->steps && !ls_stopping(t) &&
+    return c->sent < c->limit && !ls_stopping(t) &&
            c->sent - c->taken < LS_IN_FLIGHT * range_length(c) && !is_due(c, sent);
 }
 
 /* At most LS_IN_FLIGHT items are out: their steps are those between taken and sent. */
-static int train_steps(ls_coordination *c, ls_error *err)
+int ls_train_steps(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     int status = LS_OK;
@@ -200,8 +265,7 @@ static int sum_tallies(struct ls_trainer *t, uint64_t start_ns, ls_error *err)
     return status;
 }
 
-/* *evaluated stays 0 when an interrupt came first: the workers then left early. */
-static int evaluate(ls_coordination *c, int *evaluated, ls_error *err)
+int ls_evaluate(ls_coordination *c, int *evaluated, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const uint64_t start = ls_now_ns();
@@ -214,6 +278,8 @@ static int evaluate(ls_coordination *c, int *evaluated, ls_error *err)
             return status;
         t->exchange->steps = t->position.steps;
     }
+    ls_trace_span(t->trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(),
+                  t->position.steps);
     if (ls_stopping(t))
         return LS_OK;
     *evaluated = 1;
@@ -224,12 +290,14 @@ static int evaluation_is_due(const struct ls_trainer *t)
 {
     const uint32_t next = t->position.epoch + 1;
     const long every = t->config.eval_every;
+    if (ls_subset_rows(t, LS_TEST) == 0)
+        return 0;
     return next == (uint32_t)t->config.epochs || (every > 0 && next % (uint32_t)every == 0);
 }
 
 /* ---- epochs --------------------------------------------------------------------------------- */
 
-/* The epoch's steps, from where they were left, and its record. */
+/* The epoch's steps, from where they were left. */
 static int train_epoch(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -237,12 +305,21 @@ static int train_epoch(ls_coordination *c, ls_error *err)
     /* Drawn before the clock starts, while no worker runs. */
     ls_rng_permutation(t->exchange->permutation[at->epoch % 2], c->rows, t->config.seed, at->epoch);
     c->sent = c->taken = at->step;
+    c->limit = c->steps;
     c->last_ns = ls_now_ns();
     c->start_ns = c->last_ns - (uint64_t)(at->totals.seconds * 1e9);
-    int status = train_steps(c, err);
+    const uint64_t start = c->last_ns;
+    int status = ls_train_steps(c, err);
     at->totals.seconds = seconds_since(c->start_ns);
-    if (status || at->step < c->steps)
-        return status;
+    char name[32];
+    say_when(name, sizeof name, "epoch", at->epoch + 1);
+    ls_trace_span(t->trace, LS_TRACK_COORDINATOR, name, start, ls_now_ns(), 0);
+    return status;
+}
+
+static int record_epoch(struct ls_trainer *t, ls_error *err)
+{
+    ls_position *at = &t->position;
     at->trained_s += at->totals.seconds;
     at->recorded = 1;
     t->result.epochs++;
@@ -264,17 +341,13 @@ static int end_of_epoch_save_is_due(const struct ls_trainer *t)
     return t->saver && every > 0 && t->position.epoch % (uint32_t)every == 0;
 }
 
-static int run_epoch(ls_coordination *c, ls_error *err)
+int ls_end_epoch(ls_coordination *c, int may_evaluate, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    int status = LS_OK, evaluated = 0;
-    if (!t->position.recorded)
-        status = train_epoch(c, err);
-    if (status || !t->position.recorded)
-        return status;
-    const int due = evaluation_is_due(t);
-    if (due && !ls_stopping(t))
-        status = evaluate(c, &evaluated, err);
+    int evaluated = 0, status = t->position.recorded ? LS_OK : record_epoch(t, err);
+    const int due = may_evaluate && evaluation_is_due(t);
+    if (status == LS_OK && due && !ls_stopping(t))
+        status = ls_evaluate(c, &evaluated, err);
     if (status || (due && !evaluated))
         return status;
     ls_tell_progress(c, 1, evaluated);
@@ -285,17 +358,40 @@ static int run_epoch(ls_coordination *c, ls_error *err)
     return settle(c, end_of_epoch_save_is_due(t), err);
 }
 
+static int run_epoch(ls_coordination *c, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    int status = t->position.recorded ? LS_OK : train_epoch(c, err);
+    if (status || t->position.step < c->steps)
+        return status;
+    return ls_end_epoch(c, 1, err);
+}
+
+int ls_coordination_create(ls_coordination **out, struct ls_trainer *t, ls_error *err)
+{
+    ls_coordination *c = ls_alloc(t->host, sizeof *c);
+    if (!c)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the coordinator");
+    c->t = t;
+    c->rows = ls_subset_rows(t, LS_TRAIN);
+    c->steps = ls_steps_per_epoch(t);
+    c->settled = t->position.steps;
+    ls_set_deadline(t, 0);
+    *out = c;
+    return LS_OK;
+}
+
+void ls_coordination_destroy(ls_coordination *c, const ls_host *host)
+{
+    ls_free(host, c);
+}
+
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
 {
-    ls_coordination c = {.t = t,
-                         .rows = ls_subset_rows(t, LS_TRAIN),
-                         .steps = ls_steps_per_epoch(t),
-                         .settled = t->position.steps};
     const uint32_t epochs = (uint32_t)t->config.epochs;
     int status = LS_OK;
-    ls_set_deadline(t, 0);
     while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t))
-        status = run_epoch(&c, err);
+        status = run_epoch(t->coordination, err);
     if (status == LS_OK && t->position.epoch < epochs) {
         t->result.interrupted = 1;
         status = ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu steps",

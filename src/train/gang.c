@@ -54,8 +54,11 @@ int ls_gang(struct ls_trainer *t, ls_job job, ls_error *err)
     ls_watch watch;
     int status = submit(t, job, err);
     ls_watch_begin(&watch, t);
-    while (ls_pool_wait(t->pool, LOOK_EVERY_NS, NULL) == LS_ETIMEDOUT)
+    while (ls_pool_wait(t->pool, LOOK_EVERY_NS, NULL) == LS_ETIMEDOUT) {
         leave_the_silent_behind(t, &watch);
+        ls_trace_drain(t->trace, t);
+    }
+    ls_trace_drain(t->trace, t);
     for (int w = 0; w < t->workers; w++) {
         ls_train_worker *worker = &t->worker[w];
         const int stalled = worker->presence == LS_STALLED;

@@ -3,7 +3,7 @@
 #include "base/host.h"
 #include "base/split.h"
 #include "nn/safetensors.h"
-#include "train/run.h"
+#include "train/coordination.h"
 #include "train/run_dir.h"
 
 #include <math.h>
@@ -22,6 +22,8 @@ static int open_data(ls_trainer *t, ls_error *err)
         .search_count = (size_t)t->options.data_dir_count,
         .limit = (uint32_t)c->data_limit,
         .seed = c->seed,
+        .sources = t->options.sources,
+        .source_count = t->options.source_count,
     };
     ls_error cause;
     int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
@@ -42,22 +44,53 @@ static int open_data(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
+/* Without epochs there is nothing that a schedule could follow. */
+static int check_schedule(const ls_trainer *t, ls_error *err)
+{
+    const ls_schedule *s = &t->config.schedule;
+    if (ls_subset_rows(t, LS_TRAIN) > 0 || (s->rule == LS_SCHEDULE_CONSTANT && s->warmup == 0))
+        return LS_OK;
+    return ls_config_fail(err, &t->config, "schedule", LS_ECONFIG,
+                          "the data has no epochs (train_rows is 0), so that only a constant rate "
+                          "without warm-up has a meaning");
+}
+
+/* Streamed rows pass through a feed. */
+static int open_feed(ls_trainer *t, ls_error *err)
+{
+    if (ls_dataset_resident(t->data[LS_TRAIN]).images)
+        return LS_OK;
+    int status = check_schedule(t, err);
+    return status ? status
+                  : ls_feed_create(&t->feed, t->data[LS_TRAIN], (uint32_t)t->config.batch_size,
+                                   LS_IN_FLIGHT, t->host, err);
+}
+
 static int build_model(ls_trainer *t, ls_error *err)
 {
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
+    const ls_registry *registry = t->options.registry ? t->options.registry : t->own_registry;
     ls_shape input = {info->channels, info->height, info->width};
-    return ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
-                          info->classes, t->host, err);
+    ls_model *model;
+    int status = ls_model_parse(&model, ls_config_model_doc(&t->config), t->config.model, input,
+                                info->classes, t->host, err);
+    if (status)
+        return status;
+    status = ls_inference_create(&t->inference, model, t->own_registry, registry,
+                                 &t->config.preprocessing, t->host, err);
+    t->own_registry = NULL;
+    t->model = status ? NULL : model;
+    return status;
 }
 
 /* ---- devices and workers -------------------------------------------------------------------- */
 
-static int open_pool(ls_trainer *t, ls_error *err)
+static int make_pool(ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     ls_device_pool_options o = {
         .size = sizeof o,
-        .registry = t->options.registry ? t->options.registry : t->own_registry,
+        .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
         .max_devices = (int)c->shards,
         .threads = (int)c->threads,
@@ -72,11 +105,18 @@ static int open_pool(ls_trainer *t, ls_error *err)
     int status = ls_device_pool_create(&t->pool, &o, &cause);
     if (status == LS_EINVAL)
         return ls_config_fail(err, c, "devices", LS_ECONFIG, cause.text);
-    if (status) {
-        if (err)
-            *err = cause;
+    if (status && err)
+        *err = cause;
+    return status;
+}
+
+static int open_pool(ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    t->pool = t->options.pool;
+    int status = t->pool ? LS_OK : make_pool(t, err);
+    if (status)
         return status;
-    }
     t->workers = ls_pool_size(t->pool);
     t->shards = c->shards ? (int)c->shards : t->workers;
     char text[200];
@@ -94,15 +134,33 @@ static int open_pool(ls_trainer *t, ls_error *err)
     return ls_config_fail(err, c, "devices", LS_ECONFIG, text);
 }
 
+static int load_weights(ls_trainer *t, ls_error *err)
+{
+    const char *path = t->config.init_weights;
+    ls_error cause;
+    int status = ls_safetensors_load(t->exchange->canonical, path, t->model, "", t->host, &cause);
+    return status ? ls_config_fail(err, &t->config, "init.weights", status, cause.text) : LS_OK;
+}
+
 /* The weights that training begins with, or goes on with. */
 static int open_exchange(ls_trainer *t, ls_error *err)
 {
     int status = ls_exchange_create(&t->exchange, t, err);
     if (status == LS_OK && t->resumed)
         return ls_resume_load(t, err);
+    if (status == LS_OK && t->config.init_weights)
+        return load_weights(t, err);
     if (status == LS_OK)
         ls_init_weights(t->exchange->canonical, t->model, &t->config.init, t->config.seed);
     return status;
+}
+
+static int open_trace(ls_trainer *t, ls_error *err)
+{
+    const ls_trainer_options *o = &t->options;
+    return o->trace_path
+               ? ls_trace_create(&t->trace, o->trace_path, o->trace_ops, t->workers, t->host, err)
+               : LS_OK;
 }
 
 static int open_workers(ls_trainer *t, ls_error *err)
@@ -117,6 +175,7 @@ static int open_workers(ls_trainer *t, ls_error *err)
         ls_train_worker *w = &t->worker[i];
         w->trainer = t;
         w->index = i;
+        w->heartbeat.marks = t->trace ? ls_trace_marks(t->trace, i) : NULL;
         int status = ls_ring_init(&w->reports, t->host, sizeof(ls_report), LS_REPORTS, err);
         if (status)
             return status;
@@ -124,7 +183,15 @@ static int open_workers(ls_trainer *t, ls_error *err)
     }
     ls_assign_shards(t);
     ls_set_deadline(t, 0);
-    return ls_gang(t, ls_worker_open, err);
+    int status = ls_gang(t, ls_worker_open, err);
+    if (status == LS_OK)
+        ls_inference_like(t->inference, t->worker[0].info.name);
+    return status;
+}
+
+static int open_coordination(ls_trainer *t, ls_error *err)
+{
+    return ls_coordination_create(&t->coordination, t, err);
 }
 
 /* ---- summary and output --------------------------------------------------------------------- */
@@ -255,6 +322,11 @@ static int open_sinks(ls_trainer *t, ls_error *err)
         if (status == LS_OK)
             t->metrics = sink;
     }
+    if (status == LS_OK && t->run_dir && t->config.tensorboard) {
+        status = ls_sink_tensorboard(&sink, t->run_dir, t->host, err);
+        if (status == LS_OK)
+            status = ls_sinks_add(&t->sinks, sink, err);
+    }
     if (status == LS_OK && t->options.record) {
         status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
         if (status == LS_OK)
@@ -269,6 +341,33 @@ static int open_saver(ls_trainer *t, ls_error *err)
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
+
+static int check_options(ls_trainer *t, ls_error *err)
+{
+    const ls_trainer_options *o = &t->options;
+    for (int i = 0; i < o->source_count; i++)
+        if (!o->sources[i] || o->sources[i]->size != sizeof *o->sources[i] || !o->sources[i]->name)
+            return ls_fail(err, LS_EINVAL,
+                           "ls_trainer_open: source %d: size must be sizeof(ls_data_source), and "
+                           "it needs a name",
+                           i);
+    if (o->step_row_count < 0 || o->step_row_count > LS_STEP_ROWS)
+        return ls_fail(err, LS_EINVAL, "ls_trainer_open: %d numbers of step_rows; at most %d",
+                       o->step_row_count, LS_STEP_ROWS);
+    return LS_OK;
+}
+
+/* Steps are given rows that a whole minibatch has room for. */
+static int check_step_rows(const ls_trainer *t, ls_error *err)
+{
+    const ls_trainer_options *o = &t->options;
+    for (int i = 0; i < o->step_row_count; i++)
+        if (o->step_rows[i] < 1 || o->step_rows[i] > (uint32_t)t->config.batch_size)
+            return ls_fail(err, LS_EINVAL,
+                           "ls_trainer_open: step_rows: %u; expected 1 to batch_size, %ld",
+                           (unsigned)o->step_rows[i], t->config.batch_size);
+    return LS_OK;
+}
 
 static int read_inject(ls_trainer *t, ls_error *err)
 {
@@ -292,6 +391,8 @@ static int read_config(ls_trainer *t, ls_error *err)
         status = ls_config_read(&t->config, &options, err);
     }
     ls_free(t->host, own);
+    if (status == LS_OK)
+        status = check_step_rows(t, err);
     return status == LS_OK && t->options.resume ? ls_resume_open(t, err) : status;
 }
 
@@ -328,8 +429,9 @@ static int open_group(ls_trainer *t, ls_error *err)
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
     static int (*const stages[])(ls_trainer *, ls_error *) = {
-        read_inject,  read_config, open_registry, open_data,  build_model, open_pool, open_exchange,
-        open_workers, open_group,  open_run_dir,  open_sinks, open_saver,  summarise, warn};
+        check_options, read_inject, read_config,   open_registry,     open_data,    open_feed,
+        build_model,   open_pool,   open_exchange, open_trace,        open_workers, open_group,
+        open_run_dir,  open_sinks,  open_saver,    open_coordination, summarise,    warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

@@ -90,10 +90,12 @@ int ls_record_resume(struct ls_trainer *t, ls_error *err)
     return end(t, err);
 }
 
-static void put_worker(ls_json_writer *w, int worker, const ls_report *r)
+/* `queued`: work items that it has, the one it is at included. */
+static void put_worker(ls_json_writer *w, int worker, int queued, const ls_report *r)
 {
     ls_json_open_object(w, NULL);
     ls_json_put_int(w, "worker", worker);
+    ls_json_put_int(w, "queued", queued);
     ls_json_put_float(w, "gather_s", (float)r->times.gather);
     ls_json_put_float(w, "forward_s", (float)r->times.forward);
     ls_json_put_float(w, "backward_s", (float)r->times.backward);
@@ -119,7 +121,7 @@ int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s, co
     ls_json_open_array(w, "workers");
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_LIVE && t->worker[i].status == LS_OK)
-            put_worker(w, i, &t->reports[i]);
+            put_worker(w, i, ls_pool_busy(t->pool, i), &t->reports[i]);
     ls_json_close(w);
     return end(t, err);
 }

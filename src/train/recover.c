@@ -50,7 +50,10 @@ static void say_where(char *out, size_t size, const ls_train_worker *w)
         return;
     snprintf(out, size, "%s",
              place == LS_PLACE_MERGE    ? "all-reduce"
+             : place == LS_PLACE_WAIT   ? "all-reduce"
              : place == LS_PLACE_APPLY  ? "optimizer step"
+             : place == LS_PLACE_ADD    ? "adding up gradients"
+             : place == LS_PLACE_STEP   ? "the beginning of a step"
              : place == LS_PLACE_OPEN   ? "opening"
              : place == LS_PLACE_EXPORT ? "reading weights back"
                                         : "between two jobs");

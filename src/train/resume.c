@@ -290,6 +290,34 @@ int ls_resume_load(struct ls_trainer *t, ls_error *err)
     return status ? status : load_slots(t, err);
 }
 
+static int open_directory(struct ls_resumed *r, struct ls_trainer *t, const char *directory,
+                          ls_error *err)
+{
+    int status = ls_bundle_open(&r->bundle, directory, t->host, err);
+    return status ? status : read_state(t, err);
+}
+
+int ls_resume_from(struct ls_trainer *t, const char *directory, ls_error *err)
+{
+    struct ls_resumed other = {0}, *own = t->resumed;
+    t->resumed = &other;
+    int status = open_directory(&other, t, directory, err);
+    if (status == LS_OK)
+        status = check_recipe(t, err);
+    if (status == LS_OK)
+        status = check_data(t, err);
+    if (status == LS_OK)
+        status = load_weights(t, err);
+    if (status == LS_OK)
+        status = load_slots(t, err);
+    if (status == LS_OK)
+        status = take_position(t, err);
+    ls_bundle_close(other.bundle);
+    ls_json_destroy(other.doc);
+    t->resumed = own;
+    return status;
+}
+
 uint64_t ls_resume_metrics_bytes(const struct ls_trainer *t)
 {
     return t->resumed->state.metrics_bytes;

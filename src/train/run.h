@@ -10,8 +10,11 @@
 #include "sync/park.h"
 #include "sync/ring.h"
 #include "train/config.h"
+#include "train/feed.h"
+#include "train/inference.h"
 #include "train/inject.h"
 #include "train/sink.h"
+#include "train/trace.h"
 
 #include <stdatomic.h>
 
@@ -22,6 +25,8 @@
 #define LS_IN_FLIGHT 2
 /* Reports a worker may have sent that the coordinator has not read. */
 #define LS_REPORTS (LS_RANGE_MAX * LS_IN_FLIGHT)
+/* Most numbers of rows in ls_trainer_options.step_rows. */
+#define LS_STEP_ROWS 8
 
 struct ls_trainer;
 
@@ -59,7 +64,16 @@ typedef enum ls_presence {
 } ls_presence;
 
 /* Where a worker is when it is not in one of its replica's ops. */
-enum { LS_PLACE_REST, LS_PLACE_MERGE, LS_PLACE_APPLY, LS_PLACE_OPEN, LS_PLACE_EXPORT };
+enum {
+    LS_PLACE_REST,
+    LS_PLACE_MERGE,
+    LS_PLACE_APPLY,
+    LS_PLACE_OPEN,
+    LS_PLACE_EXPORT,
+    LS_PLACE_STEP, /* begins one */
+    LS_PLACE_ADD,  /* adds a shard's gradient to those before */
+    LS_PLACE_WAIT  /* in a merge, for the others */
+};
 
 /* One worker's part. The worker's thread owns the first section while a job runs, the coordinator
  * between jobs; a worker that was left behind keeps it for ever. */
@@ -147,15 +161,26 @@ typedef struct ls_old_group {
 } ls_old_group;
 
 struct ls_saver;
+struct ls_coordination;
+
+/* How far a trainer's life is. */
+typedef enum ls_stage_of_life {
+    LS_OPENED, /* nothing was trained */
+    LS_BEGUN,  /* the first record is written */
+    LS_ENDED   /* so is the last */
+} ls_stage_of_life;
 
 struct ls_trainer {
     ls_trainer_options options;
     const ls_host *host;
     ls_config config;
     ls_injections injections;
-    ls_registry *own_registry; /* NULL when the caller gave one */
+    ls_registry *own_registry; /* until `inference` takes it over; NULL when the caller gave one */
     ls_dataset *data[LS_SUBSETS];
-    ls_model *model;
+    ls_feed *feed;           /* of streamed training rows; NULL: they are resident */
+    const ls_model *model;   /* inference's */
+    ls_inference *inference; /* shared with the snapshots */
+    ls_snapshot *last;       /* the newest that ls_trainer_predict took; NULL: none */
     ls_pool *pool;
     int workers; /* that the run began with */
     int live;    /* that still take part */
@@ -169,14 +194,16 @@ struct ls_trainer {
     ls_report *reports; /* of the step being collected, one per worker */
     ls_park parking;    /* where the coordinator sleeps until one comes */
     ls_position position;
-    uint64_t deadline_ns;       /* how long a worker may be silent */
-    uint64_t repeated;          /* the step, from 1, that was repeated last without a loss */
+    uint64_t deadline_ns; /* how long a worker may be silent */
+    uint64_t repeated;    /* the step, from 1, that was repeated last without a loss */
+    struct ls_coordination *coordination;
     struct ls_saver *saver;     /* NULL: nothing is saved */
     struct ls_resumed *resumed; /* NULL: a new run */
     ls_dir_lock lock;           /* of run_dir */
     char *run_dir;              /* NULL when there is none */
     ls_sinks sinks;
     ls_sink *metrics; /* the run directory's sink, or NULL */
+    ls_trace *trace;  /* NULL: none is written */
     ls_summary summary;
     ls_result result;
     char data_text[160];
@@ -184,14 +211,16 @@ struct ls_trainer {
     char resumed_text[512];
     char checkpoint_text[4200];
     atomic_int stop; /* set by ls_trainer_interrupt */
+    ls_stage_of_life life;
     int ran;
+    ls_error broken;    /* why nothing can be trained any more; status 0: it can */
     int readers_asleep; /* at the end: somebody may still read what the others showed */
 };
 
 /* Rows of a subset. */
 uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset);
 
-/* Steps of an epoch. */
+/* Steps of an epoch; UINT32_MAX where there are no epochs. */
 uint32_t ls_steps_per_epoch(const struct ls_trainer *trainer);
 
 /* Rows of minibatch `index` of `total` rows cut into minibatches of `batch_size`. */
@@ -218,6 +247,10 @@ int ls_worker_check(const ls_worker *w, void *arg, ls_error *err);
 int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err);
 /* Computes the checksum; the exporter's weights and optimizer state → the exchange. */
 int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err);
+/* The exchange's weights and optimizer state → the replica. */
+int ls_worker_load(const ls_worker *w, void *arg, ls_error *err);
+/* Before a pool that others use goes on without this trainer: ls_worker_close. */
+int ls_worker_leave(const ls_worker *w, void *arg, ls_error *err);
 
 /* `arg` is one of the worker's own ranges: runs its steps, one report each. */
 int ls_worker_train(const ls_worker *w, void *arg, ls_error *err);
@@ -275,6 +308,11 @@ void ls_set_deadline(struct ls_trainer *trainer, double longest_s);
  * the weights' hash. */
 int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 
+/* ---- trainer.c ------------------------------------------------------------------------------ */
+
+/* Writes the first record, once. */
+int ls_begin(struct ls_trainer *trainer, ls_error *err);
+
 /* ---- saver.c: checkpoints ------------------------------------------------------------------- */
 
 /* Checkpoints go to <run_dir>/checkpoints. Errors: LS_ENOMEM, LS_ESYSTEM, LS_EIO. */
@@ -293,6 +331,11 @@ int ls_snapshot_replicas(struct ls_trainer *trainer, int bring_home, ls_error *e
  * else it is written while training goes on, and a failure is logged: the next one may succeed. */
 int ls_checkpoint(struct ls_trainer *trainer, int wait, ls_error *err);
 
+/* Saves what was brought home as the bundle `directory`; on the disk at the return. */
+int ls_checkpoint_at(struct ls_trainer *trainer, const char *directory, ls_error *err);
+/* The place has changed otherwise than by training: a checkpoint of the same step is another one. */
+void ls_saver_forget(struct ls_trainer *trainer);
+
 /* ---- resume.c ------------------------------------------------------------------------------- */
 
 struct ls_resumed;
@@ -307,6 +350,9 @@ int ls_resume_open(struct ls_trainer *trainer, ls_error *err);
 /* Checks that recipe and data are the same, and loads position, result, weights and optimizer state.
  * Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(struct ls_trainer *trainer, ls_error *err);
+/* Reads the checkpoint at `directory`, of the same recipe and data, into the exchange, and takes its
+ * place; what is not read stays untouched, as does everything but the exchange on failure. */
+int ls_resume_from(struct ls_trainer *trainer, const char *directory, ls_error *err);
 /* How much of metrics.jsonl the checkpoint counts on. */
 uint64_t ls_resume_metrics_bytes(const struct ls_trainer *trainer);
 /* The summary is there: warns when library or instruction set are others than the run began with. */

@@ -37,12 +37,13 @@ struct ls_saver {
     ls_json_writer state;
     uint64_t metrics_bytes;
     ls_position position;
-    char name[48];
+    char name[LS_BUNDLE_NAME + 1];
     uint32_t data_crc32;
     int has_crc;
     /* What came of it. */
     int status;
     ls_error error;
+    uint64_t begin_ns, end_ns;
     ls_position saved; /* the last one that succeeded */
     int saved_any;
 };
@@ -120,7 +121,9 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
     (void)err;
     struct ls_saver *s = arg;
     ls_error pruning;
+    s->begin_ns = ls_now_ns();
     s->status = write_bundle(s, &s->error);
+    s->end_ns = ls_now_ns();
     if (s->status == LS_OK &&
         ls_bundle_prune(s->directory, (size_t)s->t->config.checkpoint.keep, s->t->host, &pruning))
         ls_log(s->t->host, LS_LOG_WARNING, "old checkpoints: %.400s", pruning.text);
@@ -151,6 +154,8 @@ static int wait_until_idle(struct ls_saver *s, int *saved, ls_error *why, ls_err
             "%.300s: writing a checkpoint has taken longer than %d s; is the disk there?",
             s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
     s->busy = 0;
+    ls_trace_span(s->t->trace, LS_TRACK_SAVER, "write a checkpoint", s->begin_ns, s->end_ns,
+                  s->position.steps);
     *saved = s->status;
     if (s->status == LS_OK)
         note_success(s);
@@ -240,7 +245,6 @@ static int describe(struct ls_saver *s, ls_error *err)
     s->has_crc = 1;
     s->exchange = t->exchange;
     s->position = t->position;
-    snprintf(s->name, sizeof s->name, "step-%09llu", (unsigned long long)t->position.steps);
     ls_json_writer_reset(&s->state);
     ls_state_write(&s->state, t, s->metrics_bytes, s->data_crc32);
     return LS_OK;
@@ -254,6 +258,7 @@ int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
     if (status || (s->saved_any && same_position(&s->saved, &t->position)))
         return status;
     status = describe(s, err);
+    snprintf(s->name, sizeof s->name, "step-%09llu", (unsigned long long)t->position.steps);
     if (status == LS_OK)
         status = ls_pool_submit(s->pool, 0, save, s, err);
     if (status)
@@ -269,6 +274,50 @@ int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
     }
     if (status == LS_OK && saved)
         ls_log(t->host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s", why.text);
+    return status;
+}
+
+void ls_saver_forget(struct ls_trainer *t)
+{
+    if (t->saver)
+        t->saver->saved_any = 0;
+}
+
+/* ---- elsewhere ------------------------------------------------------------------------------ */
+
+/* "a/b/c" is c in a/b, "c" is c in ".". */
+static int split_path(struct ls_saver *s, const char *path, ls_error *err)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    size_t name = length;
+    while (name > 0 && path[name - 1] != '/')
+        name--;
+    if (length == name || length - name > LS_BUNDLE_NAME)
+        return ls_fail(err, LS_EINVAL,
+                       "\"%.300s\": expected a directory whose name has 1 to %d bytes", path,
+                       LS_BUNDLE_NAME);
+    snprintf(s->name, sizeof s->name, "%.*s", (int)(length - name), path + name);
+    s->directory = ls_strdup(s->t->host, name > 0 ? path : ".");
+    if (!s->directory)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    if (name > 0)
+        s->directory[name > 1 ? name - 1 : 1] = '\0';
+    return LS_OK;
+}
+
+int ls_checkpoint_at(struct ls_trainer *t, const char *directory, ls_error *err)
+{
+    struct ls_saver s = {.t = t};
+    ls_json_writer_init(&s.state, 2, t->host);
+    int status = split_path(&s, directory, err);
+    if (status == LS_OK)
+        status = describe(&s, err);
+    if (status == LS_OK)
+        status = write_bundle(&s, err);
+    ls_json_writer_fini(&s.state);
+    ls_free(t->host, s.directory);
     return status;
 }
 

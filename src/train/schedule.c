@@ -78,7 +78,8 @@ double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step, uint64_t
     switch (s->rule) {
     case LS_SCHEDULE_STEP:
         return lr * pow(s->gamma, floor(t / (s->every * (double)steps_per_epoch)));
-    case LS_SCHEDULE_COSINE: return lr * cosine(s->minimum, (t - warmup) / (last - warmup));
+    case LS_SCHEDULE_COSINE:
+        return lr * cosine(s->minimum, fmin(1, (t - warmup) / (last - warmup)));
     case LS_SCHEDULE_CONSTANT: break;
     }
     return lr;

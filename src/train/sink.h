@@ -52,6 +52,11 @@ int ls_sink_jsonl_flush(ls_sink *base, uint64_t *bytes, ls_error *err);
 /* Makes what was written out last. Any thread. Errors: LS_EIO. */
 int ls_sink_jsonl_sync(const ls_sink *base, ls_error *err);
 
+/* A new TensorBoard event file in the directory `dir`: loss, accuracy, learning rate and rate of every
+ * step, loss and accuracy of every evaluation; written out at least once a second. Errors: LS_EIO,
+ * LS_ENOMEM. */
+int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_error *err);
+
 /* Calls `record` (ls_trainer_options.record). */
 int ls_sink_callback(ls_sink **out,
                      int (*record)(void *user, const char *json, size_t length, ls_error *err),

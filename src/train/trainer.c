@@ -2,22 +2,24 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/safetensors.h"
-#include "train/run.h"
+#include "train/coordination.h"
 #include "train/run_dir.h"
 
 #include <string.h>
 
+/* What version 0.1.0 had. */
+#define LS_OPTIONS_LEAST (offsetof(ls_trainer_options, host) + sizeof(const ls_host *))
 #define CLOSE_NS ((uint64_t)2 * 1000000000u) /* for workers that were left behind to come back */
 
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
-    if (!out || !options || options->size != sizeof *options)
+    if (!out || !options || options->size < LS_OPTIONS_LEAST || options->size > sizeof *options)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_open: options.size must be sizeof(ls_trainer_options)");
     ls_trainer *t = ls_alloc(options->host, sizeof *t);
     if (!t)
         return ls_fail(err, LS_ENOMEM, "out of memory for a trainer");
-    t->options = *options;
+    memcpy(&t->options, options, options->size); /* what an older program does not know is zero */
     t->host = options->host;
     ls_sinks_init(&t->sinks, t->host);
     int status = ls_open_run(t, err);
@@ -59,6 +61,43 @@ static void free_exchanges(ls_trainer *t)
     }
 }
 
+/* Other trainers go on with this pool: its workers only put down what was this one's. */
+static int leave_pool(ls_trainer *t)
+{
+    int status = LS_OK;
+    if (!t->worker)
+        return LS_OK;
+    for (int w = 0; w < t->workers; w++)
+        if (t->worker[w].presence == LS_STALLED ||
+            ls_pool_submit(t->pool, w, ls_worker_leave, t, NULL))
+            status = LS_ESTALLED;
+    return ls_pool_wait(t->pool, LS_FOREVER, NULL) == LS_ETIMEDOUT ? LS_ESTALLED : status;
+}
+
+static int close_pool(ls_trainer *t)
+{
+    if (t->pool && t->pool == t->options.pool)
+        return leave_pool(t);
+    const ls_timeout limit = anybody_left_behind(t) ? CLOSE_NS : LS_FOREVER;
+    return ls_pool_destroy_within(t->pool, limit, NULL);
+}
+
+/* A trainer that was driven ends with its closing. */
+static int close_records(ls_trainer *t)
+{
+    ls_error err;
+    int stalled = ls_saver_destroy(t->saver);
+    if (stalled)
+        return stalled;
+    if (t->life == LS_BEGUN)
+        ls_record_run_end(t, t->broken.status, t->broken.text, NULL);
+    ls_sinks_close(&t->sinks, NULL);
+    ls_trace_drain(t->trace, t);
+    if (t->life == LS_BEGUN && ls_trace_finish(t->trace, &err))
+        ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
+    return LS_OK;
+}
+
 /* A worker that never came back may still use anything that it reached while it ran: all of that
  * stays, which is the price of not ending the process. */
 int ls_trainer_close(ls_trainer *t)
@@ -66,16 +105,17 @@ int ls_trainer_close(ls_trainer *t)
     if (!t)
         return LS_OK;
     const ls_host *host = t->host;
-    int stalled = ls_saver_destroy(t->saver);
-    if (!stalled)
-        ls_sinks_close(&t->sinks, NULL);
+    int stalled = close_records(t);
     t->readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
-    const ls_timeout limit = anybody_left_behind(t) ? CLOSE_NS : LS_FOREVER;
-    if (ls_pool_destroy_within(t->pool, limit, NULL))
+    if (close_pool(t))
         stalled = LS_ESTALLED;
     ls_dir_lock_release(&t->lock);
+    ls_snapshot_release(t->last);
+    t->last = NULL;
     if (stalled)
         return LS_ESTALLED;
+    ls_trace_destroy(t->trace);
+    ls_coordination_destroy(t->coordination, host);
     free_groups(t);
     free_exchanges(t);
     for (int i = 0; t->worker && i < t->workers; i++)
@@ -84,7 +124,8 @@ int ls_trainer_close(ls_trainer *t)
     ls_free(host, t->reports);
     ls_resume_destroy(t);
     ls_free(host, t->run_dir);
-    ls_model_destroy(t->model, host);
+    ls_inference_release(t->inference);
+    ls_feed_destroy(t->feed);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
     ls_registry_destroy(t->own_registry);
@@ -153,18 +194,47 @@ static void note(int *status, ls_error *first, int later, const ls_error *why)
     }
 }
 
-int ls_trainer_run(ls_trainer *t, ls_error *err)
+int ls_begin(ls_trainer *t, ls_error *err)
+{
+    if (t->life != LS_OPENED)
+        return LS_OK;
+    int status = t->resumed ? ls_record_resume(t, err) : ls_record_run_start(t, err);
+    t->life = LS_BEGUN;
+    return status;
+}
+
+static int check_run(const ls_trainer *t, ls_error *err)
 {
     if (t->ran)
         return ls_fail(err, LS_EINVAL, "ls_trainer_run: a trainer runs once; open another one");
-    t->ran = 1;
+    if (ls_subset_rows(t, LS_TRAIN) == 0)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_trainer_run: the data has no training rows; drive the trainer with "
+                       "ls_trainer_step");
+    return LS_OK;
+}
+
+int ls_trainer_run(ls_trainer *t, ls_error *err)
+{
     ls_error first = {0}, later = {0};
-    int status = t->resumed ? ls_record_resume(t, &first) : ls_record_run_start(t, &first);
+    int status = check_run(t, err);
+    if (status)
+        return status;
+    t->ran = 1;
+    if (t->broken.status) {
+        first = t->broken;
+        status = first.status;
+    }
+    if (status == LS_OK)
+        status = ls_begin(t, &first);
     if (status == LS_OK)
         status = ls_coordinate(t, &first);
     int saved = save_all(t, status, &later);
     note(&status, &first, saved, &later);
     int ended = ls_record_run_end(t, status, first.text, &later);
+    t->life = LS_ENDED;
+    note(&status, &first, ended, &later);
+    ended = ls_trace_finish(t->trace, &later);
     note(&status, &first, ended, &later);
     if (ls_saver_rest(t) == LS_OK) { /* a save under way syncs the metrics file */
         t->metrics = NULL;

@@ -25,33 +25,47 @@ static void shard_rows(const struct ls_trainer *t, uint32_t n, int shard, uint32
     ls_split(n, (uint32_t)t->shards, (uint32_t)shard, first, count);
 }
 
-/* Adds the shard sizes of every minibatch of one split; returns the new length. At most two sizes
- * for whole minibatches and two for the ragged one. */
-static int add_shard_sizes(uint32_t *sizes, int length, const struct ls_trainer *t,
-                           ls_subset subset)
+/* The numbers of rows that shards can have. */
+enum { MINIBATCHES = 2 * LS_SUBSETS + 1 + LS_STEP_ROWS, SIZES = 2 * MINIBATCHES };
+typedef struct shard_sizes {
+    uint32_t list[SIZES];
+    int count;
+} shard_sizes;
+
+/* At most two sizes for each minibatch. */
+static void add_minibatch(shard_sizes *s, uint32_t rows, uint32_t parts)
 {
-    uint32_t rows = ls_subset_rows(t, subset), batch = (uint32_t)t->config.batch_size;
-    const uint32_t minibatch[2] = {rows < batch ? rows : batch, rows % batch};
-    for (int m = 0; m < 2; m++) {
-        uint32_t parts = (uint32_t)t->shards;
-        const uint32_t size[2] = {minibatch[m] / parts, (minibatch[m] + parts - 1) / parts};
-        for (int i = 0; i < 2; i++) {
-            int known = size[i] == 0;
-            for (int k = 0; k < length; k++)
-                known |= sizes[k] == size[i];
-            if (!known)
-                sizes[length++] = size[i];
-        }
+    const uint32_t size[2] = {rows / parts, (rows + parts - 1) / parts};
+    for (int i = 0; i < 2; i++) {
+        int known = size[i] == 0;
+        for (int k = 0; k < s->count; k++)
+            known |= s->list[k] == size[i];
+        if (!known)
+            s->list[s->count++] = size[i];
     }
-    return length;
 }
 
-/* The exchange's weights and, after a resume, optimizer state. */
-static int import_state(ls_train_worker *mine, const ls_exchange *e, ls_error *err)
+static void list_shard_sizes(shard_sizes *s, const struct ls_trainer *t)
+{
+    const uint32_t batch = (uint32_t)t->config.batch_size, parts = (uint32_t)t->shards;
+    s->count = 0;
+    for (int subset = 0; subset < LS_SUBSETS; subset++) {
+        const uint32_t rows = ls_subset_rows(t, (ls_subset)subset);
+        add_minibatch(s, rows < batch ? rows : batch, parts);
+        add_minibatch(s, rows % batch, parts);
+    }
+    if (t->feed)
+        add_minibatch(s, batch, parts);
+    for (int i = 0; i < t->options.step_row_count; i++)
+        add_minibatch(s, t->options.step_rows[i], parts);
+}
+
+/* The exchange's weights and, unless it is that of a beginning, optimizer state. */
+static int import_state(ls_train_worker *mine, const ls_exchange *e, int slots, ls_error *err)
 {
     ls_replica *r = mine->replica;
     int status = ls_replica_import(r, ls_replica_weight_arena(r), e->canonical, err);
-    for (int i = 0; status == LS_OK && mine->trainer->resumed != NULL && i < LS_OP_SLOTS; i++)
+    for (int i = 0; status == LS_OK && slots && i < LS_OP_SLOTS; i++)
         if (e->slot[i])
             status = ls_replica_import(r, ls_replica_slot_arena(r, i), e->slot[i], err);
     return status;
@@ -60,29 +74,30 @@ static int import_state(ls_train_worker *mine, const ls_exchange *e, ls_error *e
 static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *err)
 {
     struct ls_trainer *t = mine->trainer;
-    uint32_t sizes[8];
-    int count = add_shard_sizes(sizes, 0, t, LS_TRAIN);
-    count = add_shard_sizes(sizes, count, t, LS_TEST);
+    shard_sizes sizes;
+    list_shard_sizes(&sizes, t);
     ls_replica_desc desc = {
         .device = mine->device,
         .model = t->model,
         .optimizer = &t->config.optimizer,
         .normalisation = t->config.preprocessing,
         .label_smoothing = (float)t->config.label_smoothing,
-        .shard_rows = sizes,
-        .shard_row_counts = count,
+        .shard_rows = sizes.list,
+        .shard_row_counts = sizes.count,
         .seed = t->config.seed,
         .heartbeat = &mine->heartbeat,
         .host = t->host,
     };
     for (int s = 0; s < LS_SUBSETS; s++) {
         ls_dataset_view view = ls_dataset_resident(t->data[s]);
-        desc.data[s].images = view.images;
-        desc.data[s].labels = view.labels;
-        desc.data[s].rows = ls_subset_rows(t, (ls_subset)s);
+        const uint32_t rows = ls_subset_rows(t, (ls_subset)s);
+        if (rows > 0)
+            desc.data[s] = (ls_replica_data){view.images, view.labels, rows};
     }
+    if (t->feed)
+        desc.data[LS_TRAIN] = ls_feed_data(t->feed);
     int status = ls_replica_create(&mine->replica, &desc, err);
-    return status ? status : import_state(mine, e, err);
+    return status ? status : import_state(mine, e, t->resumed != NULL, err);
 }
 
 static int open_fold(ls_train_worker *mine, ls_error *err)
@@ -222,8 +237,17 @@ static int compute_shard(ls_train_worker *mine, const step *s, int shard, ls_rep
 {
     uint32_t first, count;
     shard_rows(mine->trainer, s->n, shard, &first, &count);
-    int status = ls_replica_gradient(mine->replica, s->rows + first, count, s->range->epoch, times,
-                                     &mine->error);
+    int status = LS_OK;
+    uint32_t draw = s->range->epoch; /* with a row's index it tells random numbers apart */
+    if (mine->trainer->feed) {
+        draw = (uint32_t)s->number;
+        if (count > 0) /* its rows follow one another */
+            status =
+                ls_replica_refresh(mine->replica, LS_TRAIN, s->rows[first], count, &mine->error);
+    }
+    if (status == LS_OK)
+        status =
+            ls_replica_gradient(mine->replica, s->rows + first, count, draw, times, &mine->error);
     return status == LS_OK && shard == s->spoilt ? spoil_loss(mine) : status;
 }
 
@@ -239,6 +263,7 @@ static int compute_shards(ls_train_worker *mine, step *s)
             status = inject(mine, s->number, LS_STAGE_SHARD);
         if (status == LS_OK)
             status = compute_shard(mine, s, shard, &s->report->times);
+        ls_beat(&mine->heartbeat, LS_PLACE_ADD);
         if (status == LS_OK)
             status = ls_fold_push(&mine->fold, &mine->error);
         if (status)
@@ -276,11 +301,19 @@ static int name_the_shard(ls_train_worker *mine, const step *s)
     return LS_OK;
 }
 
+static void note_wait(void *user, int begins)
+{
+    ls_train_worker *mine = user;
+    ls_beat(&mine->heartbeat, begins ? LS_PLACE_WAIT : LS_PLACE_MERGE);
+}
+
 static int merge(ls_train_worker *mine, const step *s)
 {
     float *total = ls_replica_total_arena(mine->replica), tail[LS_TAIL];
     ls_report *report = s->report;
     ls_beat(&mine->heartbeat, LS_PLACE_MERGE);
+    report->comm.waiting = note_wait;
+    report->comm.user = mine;
     int status = mine->comm->group->type->all_reduce(
         mine->comm, NULL, mine->fold.stack, mine->fold.depth, total, &report->comm, &mine->error);
     ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
@@ -344,6 +377,7 @@ static void run_step(ls_train_worker *mine, const ls_range *range, uint32_t inde
               .number = report.step + 1,
               .spoilt = -1,
               .report = &report};
+    ls_beat_at(&mine->heartbeat, LS_PLACE_STEP, (uint32_t)s.number);
     if (!mine->failed) {
         report.status = compute_step(mine, &s);
         /* Whoever fails releases those who wait for it. */
@@ -457,4 +491,22 @@ int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err)
     if (status == LS_OK && e->exporter == mine->index)
         status = export_state(mine, e);
     return end_job(mine, status);
+}
+
+/* ---- otherwise than by training ------------------------------------------------------------- */
+
+int ls_worker_load(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)err;
+    const ls_exchange *e = arg;
+    ls_train_worker *mine = &e->trainer->worker[w->index];
+    ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
+    return end_job(mine, mine->idle ? LS_OK : import_state(mine, e, 1, &mine->error));
+}
+
+int ls_worker_leave(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)err;
+    ls_worker_close(w, NULL, NULL, arg);
+    return LS_OK;
 }

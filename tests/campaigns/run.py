@@ -72,6 +72,9 @@ def campaigns(args):
         ("soak", "10 min of train, save, interrupt, resume, lost and stalled devices in one process",
          "resident memory grows by at most 1 MB after warm-up, descriptors and threads equal",
          words(here / "soak", "--seconds", 600, "--directory", soak)),
+        ("cycles", "10,000 times open, two steps, evaluation, prediction, close, in one process",
+         "resident memory grows by at most 1 MB after 1,000, descriptors and threads equal",
+         words(built / "tests" / "embed" / "cycles")),
     ]
 
 

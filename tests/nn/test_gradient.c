@@ -246,8 +246,20 @@ static int open_dnnl(ls_device **out, const ls_device_request *request, ls_error
 }
 #endif
 
+#ifdef LOCKSTEP_OPS_CUDA
+#include "cuda_ops/cuda_backend.h"
+
+static int open_cuda(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    return test_cuda_backend()->open(out, request, err);
+}
+#endif
+
 static const back_end back_ends[] = {
     {"ref", open_ref},
+#ifdef LOCKSTEP_OPS_CUDA
+    {"cuda", open_cuda},
+#endif
 #ifdef LOCKSTEP_WITH_CPU
     {"cpu", open_cpu},
     {"cpu without lanes", open_dnnl},

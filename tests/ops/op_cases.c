@@ -133,23 +133,28 @@ op_chain op_make_conv(uint64_t seed)
     return chain;
 }
 
-/* What suits Winograd's algorithm, which takes many rows in parts: 32, 32 and 6 of these. Of four
- * cases one is 16 → 32 channels on 8 × 8 with a bias and one has images of a single tile. */
+/* What suits Winograd's algorithm: 3 × 3, multiples of 16 channels, enough tiles; odd sizes and few
+ * rows. Of four cases one has images of a single tile and many rows. */
 op_chain op_make_winograd(uint64_t seed)
 {
     op_draws d;
     op_chain chain = op_case(&d, seed);
-    ls_tensor x = {LS_F32, 70, 16, 8, 8, NULL, 0};
-    ls_conv2d v = {.out = 32, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .ph = 1, .pw = 1, .bias = 1};
+    ls_conv2d v = {.kh = 3, .kw = 3, .sh = 1, .sw = 1, .ph = 1, .pw = 1};
+    ls_tensor x = {LS_F32, 0, 16 * op_draw(&d, 1, 5), 4, 4, NULL, 0};
+    v.out = 16 * op_draw(&d, 1, 5);
+    v.bias = op_flip(&d);
     if (seed % 4) {
-        x.c = 16 * op_draw(&d, 1, 3);
-        x.h = seed % 4 == 1 ? 4 : op_draw(&d, 5, 11);
-        x.w = seed % 4 == 1 ? 4 : op_draw(&d, 5, 11);
-        v.out = 16 * op_draw(&d, 1, 3);
-        v.ph = seed % 4 == 1 || op_flip(&d);
-        v.pw = seed % 4 == 1 || op_flip(&d);
-        v.bias = op_flip(&d);
+        v.ph = op_flip(&d);
+        v.pw = op_flip(&d);
+        x.rows = op_draw(&d, 1, 7);
+        x.h = op_draw(&d, x.rows > 3 ? 5 : 9, 21);
+        x.w = op_draw(&d, x.rows > 3 ? 5 : 9, 21);
+    } else {
+        x.rows = op_draw(&d, 16, 40);
     }
+    double pixels = (double)x.rows * x.h * x.w;
+    while (pixels * x.c * v.out * 9 > 4e6 && (x.c > 16 || v.out > 16))
+        *(x.c > v.out ? &x.c : &v.out) -= 16;
     op_add_plain(&chain, LS_OP_CONV2D, &x);
     chain.op[0].u.conv2d = v;
     return chain;
@@ -220,6 +225,13 @@ op_chain op_make_conv_relu(uint64_t seed)
 {
     op_chain chain = op_make_conv(seed);
     chain.grid = chain.op[0].fuse_relu = 1;
+    return chain;
+}
+
+op_chain op_make_winograd_relu(uint64_t seed)
+{
+    op_chain chain = op_make_winograd(seed);
+    chain.off_kinks = chain.op[0].fuse_relu = 1;
     return chain;
 }
 

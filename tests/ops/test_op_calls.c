@@ -43,6 +43,7 @@ static void same_rows_give_the_same_bits(void **state)
     expect_same_bits(*state, op_make_any, 10000, CASES);
     expect_same_bits(*state, op_make_rowwise, 10300, 120);
     expect_same_bits(*state, op_make_any_norm, 10600, 120);
+    expect_same_bits(*state, op_make_winograd, 10800, 60);
 }
 
 /* Two blocks, by an op and its twin for another number of rows, on the same parameters: the second
@@ -88,7 +89,7 @@ static void blocks_of_twins_add_up_to_the_whole(void **state)
 {
     expect_blocks_add_up(*state, op_make_any, 11000, CASES);
     expect_blocks_add_up(*state, op_make_rowwise, 11300, 120);
-    expect_blocks_add_up(*state, op_make_winograd, 11500, 8); /* 23 and 47 rows */
+    expect_blocks_add_up(*state, op_make_winograd, 11500, 60);
 }
 
 static void add_items(op_result *sum, const op_result *part)

@@ -18,9 +18,9 @@ static void conv2d_matches_double_sums(void **state)
     op_all_agree(state, op_make_conv, 1000, CASES);
 }
 
-static void conv2d_of_many_rows_matches_double_sums(void **state)
+static void winograd_matches_double_sums(void **state)
 {
-    op_all_agree(state, op_make_winograd, 1200, 12);
+    op_all_agree(state, op_make_winograd, 1200, CASES);
 }
 
 static void dense_matches_double_sums(void **state)
@@ -58,6 +58,11 @@ static void export_gives_row_major_data_back(void **state)
 static void conv2d_with_fused_relu_equals_the_sequence(void **state)
 {
     op_all_agree(state, op_make_conv_relu, 7000, CASES);
+}
+
+static void winograd_with_fused_relu_equals_the_sequence(void **state)
+{
+    op_all_agree(state, op_make_winograd_relu, 7200, 60);
 }
 
 static void dense_with_fused_relu_equals_the_sequence(void **state)
@@ -163,7 +168,7 @@ int main(int argc, char **argv)
 {
     static const op_test tests[] = {
         OP_TEST(conv2d_matches_double_sums),
-        OP_TEST(conv2d_of_many_rows_matches_double_sums),
+        OP_TEST(winograd_matches_double_sums),
         OP_TEST(dense_matches_double_sums),
         OP_TEST(average_pool_matches_double_sums),
         OP_TEST(max_pool_gives_the_first_of_equals),
@@ -171,6 +176,7 @@ int main(int argc, char **argv)
         OP_TEST(softmax_xent_matches_double_sums),
         OP_TEST(export_gives_row_major_data_back),
         OP_TEST(conv2d_with_fused_relu_equals_the_sequence),
+        OP_TEST(winograd_with_fused_relu_equals_the_sequence),
         OP_TEST(dense_with_fused_relu_equals_the_sequence),
         OP_TEST(conv2d_with_fused_pool_equals_the_sequence),
         OP_TEST(ops_read_the_layouts_of_other_ops),

@@ -1,0 +1,80 @@
+/* Trains on examples of its own (bars at one of ten heights) while another thread predicts.
+ *     embed_trainer [CHECKPOINT]    goes on from there if it exists, and saves there
+ */
+#include <lockstep/trainer.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BATCH = 64, STEPS = 300, PIXELS = 28 * 28, CLASSES = 10 };
+
+static const char config[] =
+    "{\"data\": {\"name\": \"bars\"}, \"batch_size\": 64, \"shards\": 8, \"run_dir\": \"\","
+    " \"optimizer\": {\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9},"
+    " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 8, \"kernel\": 5, \"stride\": 2},"
+    " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
+
+static void draw(unsigned *seed, uint8_t *image, uint8_t *label)
+{
+    *label = (uint8_t)(rand_r(seed) % CLASSES);
+    for (int i = 0; i < PIXELS; i++)
+        image[i] = (uint8_t)(rand_r(seed) % 200 + (i / 28 / 3 == *label ? 55 : 0));
+}
+
+/* On its own thread: how often is the snapshot right? */
+static void *predict(void *snapshot)
+{
+    uint8_t image[PIXELS], label;
+    float scores[CLASSES];
+    unsigned seed = 7, right = 0;
+    for (int i = 0; i < 100; i++) {
+        draw(&seed, image, &label);
+        int best = 0;
+        if (ls_snapshot_predict(snapshot, image, 1, scores, NULL) != LS_OK)
+            break;
+        for (int k = 1; k < CLASSES; k++)
+            best = scores[k] > scores[best] ? k : best;
+        right += best == label;
+    }
+    ls_snapshot_info about;
+    ls_snapshot_describe(snapshot, &about);
+    printf("after %llu steps %u of 100 predictions are right\n", (unsigned long long)about.steps,
+           right);
+    ls_snapshot_release(snapshot);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static uint8_t images[BATCH * PIXELS], labels[BATCH];
+    const ls_data_source bars = {.size = sizeof bars, .name = "bars", .channels = 1, .height = 28,
+                                 .width = 28, .classes = CLASSES, .streamed = 1};
+    const ls_data_source *const sources[] = {&bars};
+    const ls_trainer_options options = {
+        .size = sizeof options, .config_text = config, .sources = sources, .source_count = 1};
+    unsigned seed = (unsigned)getpid();
+    ls_trainer *trainer = NULL;
+    ls_error err;
+    int status = ls_trainer_open(&trainer, &options, &err);
+    if (status == LS_OK && argc > 1 && access(argv[1], F_OK) == 0)
+        status = ls_trainer_load(trainer, argv[1], &err);
+    for (int step = 1; status == LS_OK && step <= STEPS; step++) {
+        ls_snapshot *snapshot;
+        pthread_t reader;
+        for (int i = 0; i < BATCH; i++)
+            draw(&seed, images + i * PIXELS, &labels[i]);
+        status = ls_trainer_step(trainer, images, labels, BATCH, NULL, &err);
+        if (status == LS_OK && step % 100 == 0)
+            if ((status = ls_trainer_snapshot(trainer, &snapshot, &err)) == LS_OK &&
+                pthread_create(&reader, NULL, predict, snapshot) == 0)
+                pthread_join(reader, NULL); /* a service would not wait */
+    }
+    if (status == LS_OK && argc > 1)
+        status = ls_trainer_save(trainer, argv[1], &err);
+    if (status != LS_OK)
+        fprintf(stderr, "embed_trainer: %s\n", err.text);
+    ls_trainer_close(trainer);
+    return status == LS_OK ? 0 : 1;
+}

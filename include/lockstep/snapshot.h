@@ -1,0 +1,59 @@
+/* A snapshot: the model as it was after some step, for prediction on any thread.
+ *
+ *     ls_snapshot *snapshot;
+ *     ls_trainer_snapshot(trainer, &snapshot, &err);         // the trainer's owner, between steps
+ *     …
+ *     ls_snapshot_predict(snapshot, images, n, scores, &err); // any thread, while training goes on
+ *     ls_snapshot_release(snapshot);
+ *
+ * A snapshot never changes, and is counted: it begins with one reference, and lives on when its
+ * trainer is closed. To publish a new one, retain it for the readers before they can see it.
+ *
+ * Predictions run on a device of the kind that the trainer uses, on threads of the library's own, one
+ * for each thread that predicts at the same time; the caller waits. These threads and their memory are
+ * made when they are first needed, are shared by all snapshots of a trainer, and go with the last of
+ * them. A snapshot must not be used in a child process after fork.
+ */
+#ifndef LOCKSTEP_SNAPSHOT_H
+#define LOCKSTEP_SNAPSHOT_H
+
+#include <lockstep/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+typedef struct ls_snapshot ls_snapshot;
+
+typedef struct ls_snapshot_info {
+    uint64_t steps; /* trained so far */
+    int channels, height, width;
+    int classes;
+    size_t parameters;
+} ls_snapshot_info;
+
+/* Any thread, all of these. */
+void ls_snapshot_describe(const ls_snapshot *snapshot, ls_snapshot_info *out);
+ls_snapshot *ls_snapshot_retain(ls_snapshot *snapshot); /* returns its argument */
+void ls_snapshot_release(ls_snapshot *snapshot);        /* NULL is allowed */
+
+/* `images` [n][channels][height][width], one byte a pixel, as in training and with the same
+ * preprocessing (but no augmentation) → `scores` [n][classes]: the logits, whose largest is the
+ * prediction and whose softmax are probabilities. An image's scores do not depend on the others, but
+ * may differ in their last bits with n. Allocates nothing once as many threads have predicted at the
+ * same time before. Errors: LS_ENOMEM, LS_ESYSTEM (no thread), LS_EDEVICE, LS_EUNSUPPORTED. */
+int ls_snapshot_predict(ls_snapshot *snapshot, const uint8_t *images, uint32_t n, float *scores,
+                        ls_error *err);
+
+/* Writes the weights as safetensors, under PyTorch's names; whole at the return, or not there.
+ * Errors: LS_EIO, LS_ENOMEM. */
+int ls_snapshot_save(const ls_snapshot *snapshot, const char *path, ls_error *err);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

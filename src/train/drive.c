@@ -1,0 +1,265 @@
+/* A trainer that is driven by its caller: one step at a time, and everything that can be asked for
+ * between two of them. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/safetensors.h"
+#include "train/coordination.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- whether something may be asked for ------------------------------------------------------ */
+
+/* Errors behind which everything is as it was before. */
+static int is_harmless(int status)
+{
+    return status == LS_OK || status == LS_EINVAL || status == LS_ENOENT || status == LS_EDATA ||
+           status == LS_ECONFIG || status == LS_EIO || status == LS_EINTERRUPTED;
+}
+
+/* Notes what ended the training, for whoever asks for more. */
+static int note(ls_trainer *t, int status, const ls_error *why, ls_error *err)
+{
+    if (status && err)
+        *err = *why;
+    if (!is_harmless(status) && t->broken.status == LS_OK)
+        t->broken = *why;
+    return status;
+}
+
+static int check_usable(const ls_trainer *t, const char *function, ls_error *err)
+{
+    if (t->broken.status) {
+        if (err)
+            *err = t->broken;
+        return t->broken.status;
+    }
+    if (t->live == 0)
+        return ls_fail(err, LS_EDEVICE, "%s: no device is left", function);
+    return LS_OK;
+}
+
+static int check_training(const ls_trainer *t, const char *function, ls_error *err)
+{
+    if (t->ran)
+        return ls_fail(err, LS_EINVAL, "%s: the run has ended; open another trainer", function);
+    return check_usable(t, function, err);
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+static int rows_are_prepared(const ls_trainer *t, uint32_t n)
+{
+    int prepared = n == (uint32_t)t->config.batch_size;
+    for (int i = 0; i < t->options.step_row_count; i++)
+        prepared |= t->options.step_rows[i] == n;
+    return prepared && n > 0;
+}
+
+static int check_step(const ls_trainer *t, const uint8_t *images, const uint8_t *labels, uint32_t n,
+                      ls_error *err)
+{
+    int status = check_training(t, "ls_trainer_step", err);
+    if (status)
+        return status;
+    if (!t->feed)
+        return ls_fail(
+            err, LS_EINVAL,
+            "ls_trainer_step: the training data is resident; rows of the caller's need a "
+            "data source with `streamed` set");
+    if (!images || !labels || !rows_are_prepared(t, n))
+        return ls_fail(err, LS_EINVAL,
+                       "ls_trainer_step: %u rows; expected images and labels of batch_size (%ld) "
+                       "rows, or of a number in options.step_rows",
+                       (unsigned)n, t->config.batch_size);
+    for (uint32_t i = 0; i < n; i++)
+        if (labels[i] >= t->model->classes)
+            return ls_fail(err, LS_EINVAL,
+                           "ls_trainer_step: row %u has label %d; the labels of %d classes are "
+                           "0 … %d",
+                           (unsigned)i, labels[i], t->model->classes, t->model->classes - 1);
+    return ls_stopping(t) ? ls_fail(err, LS_EINTERRUPTED, "interrupted") : LS_OK;
+}
+
+/* The clock of an epoch that is driven stands still between its steps. */
+static int train_one(ls_coordination *c, ls_error *err)
+{
+    ls_position *at = &c->t->position;
+    c->sent = c->taken = at->step;
+    c->limit = at->step + 1;
+    c->last_ns = ls_now_ns();
+    c->start_ns = c->last_ns - (uint64_t)(at->totals.seconds * 1e9);
+    int status = ls_train_steps(c, err);
+    at->totals.seconds = (double)(ls_now_ns() - c->start_ns) * 1e-9;
+    if (status == LS_OK && at->step < c->limit)
+        status = ls_fail(err, LS_EINTERRUPTED, "interrupted; the rows were not trained on");
+    if (status == LS_OK && at->step == c->steps)
+        status = ls_end_epoch(c, 0, err);
+    return status;
+}
+
+static void describe_step(ls_step_result *out, const ls_report *r)
+{
+    *out = (ls_step_result){.number = r->step + 1,
+                            .loss = (double)r->loss / (double)r->rows,
+                            .accuracy = (double)r->correct / (double)r->rows,
+                            .lr = (double)r->lr,
+                            .skipped = r->skipped};
+}
+
+int ls_trainer_step(ls_trainer *t, const uint8_t *images, const uint8_t *labels, uint32_t n,
+                    ls_step_result *out, ls_error *err)
+{
+    ls_error why = {0};
+    int status = check_step(t, images, labels, n, err);
+    if (status)
+        return status;
+    ls_coordination *c = t->coordination;
+    c->images = images;
+    c->labels = labels;
+    c->given = n;
+    status = ls_begin(t, &why);
+    if (status == LS_OK)
+        status = train_one(c, &why);
+    c->images = c->labels = NULL;
+    if (status == LS_OK && out)
+        describe_step(out, &c->last);
+    return note(t, status, &why, err);
+}
+
+/* ---- evaluation ----------------------------------------------------------------------------- */
+
+int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
+{
+    ls_error why = {0};
+    int evaluated = 0, status = check_usable(t, "ls_trainer_evaluate", err);
+    if (status)
+        return status;
+    if (ls_subset_rows(t, LS_TEST) == 0)
+        return ls_fail(err, LS_EINVAL, "ls_trainer_evaluate: the data has no test rows");
+    if (t->life == LS_OPENED)
+        status = ls_begin(t, &why);
+    if (status == LS_OK)
+        status = ls_evaluate(t->coordination, &evaluated, &why);
+    if (status == LS_OK && !evaluated)
+        status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
+    if (loss)
+        *loss = t->result.test_loss;
+    if (accuracy)
+        *accuracy = t->result.test_accuracy;
+    return note(t, status, &why, err);
+}
+
+/* ---- snapshots ------------------------------------------------------------------------------ */
+
+static int read_back(ls_trainer *t, const char *function, ls_error *err)
+{
+    ls_error why = {0};
+    int status = t->live > 0 ? LS_OK : check_usable(t, function, err);
+    if (status)
+        return status;
+    status = ls_read_back(t->coordination, 1, &why);
+    return note(t, status, &why, err);
+}
+
+int ls_trainer_snapshot(ls_trainer *t, ls_snapshot **out, ls_error *err)
+{
+    int status = read_back(t, "ls_trainer_snapshot", err);
+    return status ? status
+                  : ls_snapshot_create(out, t->inference, t->exchange->canonical, t->position.steps,
+                                       err);
+}
+
+static void forget_snapshot(ls_trainer *t)
+{
+    ls_snapshot_release(t->last);
+    t->last = NULL;
+}
+
+int ls_trainer_predict(ls_trainer *t, const uint8_t *images, uint32_t n, float *scores,
+                       ls_error *err)
+{
+    ls_snapshot_info info;
+    if (t->last) {
+        ls_snapshot_describe(t->last, &info);
+        if (info.steps != t->position.steps)
+            forget_snapshot(t);
+    }
+    int status = t->last ? LS_OK : ls_trainer_snapshot(t, &t->last, err);
+    return status ? status : ls_snapshot_predict(t->last, images, n, scores, err);
+}
+
+/* ---- saving and loading --------------------------------------------------------------------- */
+
+int ls_trainer_save(ls_trainer *t, const char *directory, ls_error *err)
+{
+    if (!directory && !t->saver)
+        return ls_fail(err, LS_EINVAL,
+                       "ls_trainer_save: the run has no directory (run_dir is \"\"); name one");
+    int status = read_back(t, "ls_trainer_save", err);
+    if (status)
+        return status;
+    if (directory)
+        return ls_checkpoint_at(t, directory, err);
+    status = ls_checkpoint(t, 1, err);
+    t->result.saved |= status == LS_OK;
+    return status;
+}
+
+/* Weights alone: the optimizer begins anew. */
+static int read_weights(ls_trainer *t, const char *path, ls_error *err)
+{
+    ls_exchange *e = t->exchange;
+    int status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
+    for (int i = 0; status == LS_OK && i < LS_OP_SLOTS; i++)
+        if (e->slot[i])
+            memset(e->slot[i], 0, t->model->floats * sizeof *e->slot[i]);
+    return status;
+}
+
+static int read_from(ls_trainer *t, const char *path, ls_error *err)
+{
+    struct stat about;
+    if (stat(path, &about) != 0)
+        return ls_fail(err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: %s", path,
+                       strerror(errno));
+    return S_ISDIR(about.st_mode) ? ls_resume_from(t, path, err) : read_weights(t, path, err);
+}
+
+int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
+{
+    ls_error why = {0};
+    ls_coordination *c = t->coordination;
+    int status = check_training(t, "ls_trainer_load", err);
+    if (status == LS_OK && ls_saver_rest(t)) /* it may read the exchange */
+        status = ls_fail(err, LS_ESTALLED, "ls_trainer_load: the save under way does not end");
+    if (status == LS_OK)
+        status = read_from(t, path, err);
+    if (status)
+        return status;
+    forget_snapshot(t);
+    ls_saver_forget(t);
+    c->settled = t->position.steps;
+    status = ls_gang(t, ls_worker_load, &why);
+    if (status == LS_OK && t->life == LS_BEGUN)
+        status = ls_record_resume(t, &why);
+    return note(t, status, &why, err);
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+int ls_trainer_add_sink(ls_trainer *t,
+                        int (*record)(void *user, const char *json, size_t length, ls_error *err),
+                        void *user, ls_error *err)
+{
+    ls_sink *sink;
+    if (t->life == LS_ENDED || !record)
+        return ls_fail(err, LS_EINVAL,
+                       record ? "ls_trainer_add_sink: the run has ended, there are no more records"
+                              : "ls_trainer_add_sink: no callback");
+    int status = ls_sink_callback(&sink, record, user, t->host, err);
+    return status ? status : ls_sinks_add(&t->sinks, sink, err);
+}

@@ -1,0 +1,305 @@
+#include "train/trace.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "store/durable.h"
+#include "train/run.h"
+#include "json/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MARKS 16384 /* of a worker, between two looks of the coordinator */
+#define BUFFER (1u << 16)
+#define LINE 512
+
+/* What a phase is called; a step's come in this order. */
+typedef enum phase {
+    REST,
+    BEGIN,
+    GATHER,
+    FORWARD,
+    BACKWARD,
+    RECORDED,
+    ADD,
+    MERGE,
+    APPLY,
+    OPEN,
+    EXPORT
+} phase;
+static const char *const names[] = {"rest",     "begin",         "gather",   "forward",
+                                    "backward", "recorded step", "add up",   "merge",
+                                    "apply",    "open",          "read back"};
+
+/* A worker's marks, and how far they have been turned into spans. */
+typedef struct lane {
+    ls_marks marks;
+    int place; /* of the last mark */
+    phase phase;
+    uint64_t place_ns, phase_ns, step_ns; /* since when; step_ns 0: in no step */
+    uint32_t step;
+} lane;
+
+struct ls_trace {
+    const ls_host *host;
+    ls_file_writer file;
+    ls_error failure; /* the first one; status 0: none */
+    int ops, workers, finished;
+    uint64_t begin_ns, lost;
+    lane *lane;
+    size_t used;
+    char buffer[BUFFER];
+};
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void flush(ls_trace *t)
+{
+    if (t->used > 0 && t->failure.status == LS_OK)
+        ls_file_writer_write(&t->file, t->buffer, t->used, &t->failure);
+    t->used = 0;
+}
+
+static void put(ls_trace *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(ls_trace *t, const char *format, ...)
+{
+    va_list arguments;
+    if (BUFFER - t->used < LINE)
+        flush(t);
+    va_start(arguments, format);
+    int n = vsnprintf(t->buffer + t->used, LINE, format, arguments);
+    va_end(arguments);
+    t->used += n < LINE ? (size_t)n : LINE - 1;
+}
+
+/* Microseconds with three decimals, whatever the host's locale says. */
+static void put_time(ls_trace *t, const char *key, uint64_t ns)
+{
+    put(t, ",\"%s\":%llu.%03u", key, (unsigned long long)(ns / 1000), (unsigned)(ns % 1000));
+}
+
+static int track_number(const ls_trace *t, int track)
+{
+    return track >= 0 ? track + 1 : track == LS_TRACK_COORDINATOR ? 0 : t->workers + 1;
+}
+
+/* Layers are named by people: what JSON would want escaped, or what was cut, is shown as '?'. */
+static void put_name(ls_trace *t, const char *name)
+{
+    char out[100];
+    size_t length = strlen(name), used = 0;
+    for (size_t i = 0; i < length && used < sizeof out - 5;) {
+        const unsigned char c = (unsigned char)name[i];
+        const size_t n = ls_json_utf8_length((const unsigned char *)name + i, length - i);
+        if (n == 0 || c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
+            out[used++] = '?';
+        else
+            for (size_t k = 0; k < n; k++)
+                out[used++] = name[i + k];
+        i += n > 0 ? n : 1;
+    }
+    out[used] = '\0';
+    put(t, "\"name\":\"%s\"", out);
+}
+
+static void put_span(ls_trace *t, int track, const char *category, const char *name, uint64_t begin,
+                     uint64_t end, uint64_t step)
+{
+    put(t, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"cat\":\"%s\",", track_number(t, track),
+        category);
+    put_name(t, name);
+    put_time(t, "ts", begin - t->begin_ns);
+    put_time(t, "dur", end - begin);
+    if (step > 0)
+        put(t, ",\"args\":{\"step\":%llu}", (unsigned long long)step);
+    put(t, "}");
+}
+
+static void put_track(ls_trace *t, int track, const char *name)
+{
+    const int number = track_number(t, track);
+    put(t,
+        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
+        number, name);
+    put(t,
+        ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":"
+        "{\"sort_index\":%d}}",
+        number, number);
+}
+
+/* ---- from marks to spans -------------------------------------------------------------------- */
+
+static phase phase_of(int place)
+{
+    switch (place) {
+    case LS_PLACE_REST: return REST;
+    case LS_PLACE_STEP: return BEGIN;
+    case LS_PLACE_ADD: return ADD;
+    case LS_PLACE_MERGE:
+    case LS_PLACE_WAIT: return MERGE;
+    case LS_PLACE_APPLY: return APPLY;
+    case LS_PLACE_OPEN: return OPEN;
+    case LS_PLACE_EXPORT: return EXPORT;
+    default: break;
+    }
+    switch (ls_replica_phase(place)) {
+    case LS_PHASE_GATHER: return GATHER;
+    case LS_PHASE_BACKWARD: return BACKWARD;
+    case LS_PHASE_RECORDED: return RECORDED;
+    default: return FORWARD;
+    }
+}
+
+/* What the last mark began, ends. Whoever marks an op has a replica, which is visible with the mark. */
+static void end_place(ls_trace *t, const struct ls_trainer *trainer, int worker, uint64_t ns)
+{
+    const lane *l = &t->lane[worker];
+    char name[96];
+    if (l->place == LS_PLACE_WAIT)
+        put_span(t, worker, "wait", "wait", l->place_ns, ns, l->step);
+    if (!t->ops || ls_replica_phase(l->place) == LS_PHASE_NONE)
+        return;
+    if (ls_replica_place(name, sizeof name, trainer->worker[worker].replica, l->place))
+        put_span(t, worker, "op", name, l->place_ns, ns, l->step);
+}
+
+static void end_phase(ls_trace *t, int worker, uint64_t ns)
+{
+    const lane *l = &t->lane[worker];
+    if (l->phase != REST)
+        put_span(t, worker, "phase", names[l->phase], l->phase_ns, ns, l->step);
+}
+
+static void end_step(ls_trace *t, int worker, uint64_t ns)
+{
+    lane *l = &t->lane[worker];
+    char name[32];
+    if (l->step_ns == 0)
+        return;
+    snprintf(name, sizeof name, "step %lu", (unsigned long)l->step);
+    put_span(t, worker, "step", name, l->step_ns, ns, l->step);
+    l->step_ns = 0;
+    l->step = 0;
+}
+
+/* What came before the gap is not known to have ended: it is left out. */
+static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
+{
+    t->lost += mark->number;
+    l->place = LS_PLACE_REST;
+    l->phase = REST;
+    l->step_ns = 0;
+    l->step = 0;
+}
+
+static void take_in(ls_trace *t, const struct ls_trainer *trainer, int worker, const ls_mark *mark)
+{
+    lane *l = &t->lane[worker];
+    if (mark->place == LS_MARKS_LOST) {
+        begin_again(t, l, mark);
+        return;
+    }
+    const phase next = phase_of(mark->place);
+    end_place(t, trainer, worker, mark->ns);
+    if (next != l->phase || next == BEGIN) {
+        end_phase(t, worker, mark->ns);
+        l->phase = next;
+        l->phase_ns = mark->ns;
+    }
+    if (next == REST || next == BEGIN)
+        end_step(t, worker, mark->ns);
+    if (next == BEGIN) {
+        l->step_ns = mark->ns;
+        l->step = mark->number;
+    }
+    l->place = mark->place;
+    l->place_ns = mark->ns;
+}
+
+void ls_trace_drain(ls_trace *t, const struct ls_trainer *trainer)
+{
+    ls_mark mark;
+    if (!t || t->finished)
+        return;
+    for (int w = 0; w < t->workers; w++)
+        while (ls_marks_take(&t->lane[w].marks, &mark))
+            take_in(t, trainer, w, &mark);
+}
+
+void ls_trace_span(ls_trace *t, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
+                   uint64_t step)
+{
+    if (t && !t->finished)
+        put_span(t, track, "coordinator", name, begin_ns, end_ns, step);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static void begin_file(ls_trace *t)
+{
+    char name[32];
+    put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+           "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"lockstep\"}}");
+    put_track(t, LS_TRACK_COORDINATOR, "coordinator");
+    for (int w = 0; w < t->workers; w++) {
+        snprintf(name, sizeof name, "worker %d", w);
+        put_track(t, w, name);
+    }
+    put_track(t, LS_TRACK_SAVER, "saver");
+}
+
+int ls_trace_create(ls_trace **out, const char *path, int ops, int workers, const ls_host *host,
+                    ls_error *err)
+{
+    ls_trace *t = ls_alloc(host, sizeof *t);
+    if (!t)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a trace");
+    t->host = host;
+    t->ops = ops;
+    t->begin_ns = ls_now_ns();
+    t->lane = ls_alloc_array(host, (size_t)workers, sizeof *t->lane);
+    int status = t->lane ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a trace");
+    for (; status == LS_OK && t->workers < workers; t->workers++)
+        status = ls_marks_init(&t->lane[t->workers].marks, host, MARKS, err);
+    if (status == LS_OK)
+        status = ls_replace_begin(&t->file, path, host, err);
+    if (status) {
+        ls_trace_destroy(t);
+        return status;
+    }
+    begin_file(t);
+    *out = t;
+    return LS_OK;
+}
+
+ls_marks *ls_trace_marks(ls_trace *t, int worker)
+{
+    return &t->lane[worker].marks;
+}
+
+int ls_trace_finish(ls_trace *t, ls_error *err)
+{
+    if (!t || t->finished)
+        return LS_OK;
+    t->finished = 1;
+    put(t, "\n],\"otherData\":{\"lost_marks\":\"%llu\"}}\n", (unsigned long long)t->lost);
+    flush(t);
+    if (t->failure.status == LS_OK)
+        ls_replace_commit(&t->file, &t->failure);
+    if (t->failure.status && err)
+        *err = t->failure;
+    return t->failure.status;
+}
+
+void ls_trace_destroy(ls_trace *t)
+{
+    if (!t)
+        return;
+    ls_file_writer_abandon(&t->file);
+    for (int w = 0; t->lane && w < t->workers; w++)
+        ls_marks_fini(&t->lane[w].marks);
+    ls_free(t->host, t->lane);
+    ls_free(t->host, t);
+}

@@ -1,0 +1,44 @@
+/* The timeline of a run as a Chrome trace: who did what, and when.
+ *
+ * Workers leave marks wherever their heartbeat beats; the coordinator takes them in between two steps,
+ * turns them into spans, and writes those. A worker's track holds its steps; a step consists of phases
+ * (gather, forward, backward, add up, merge with its waits, apply), one after another without a gap; a phase
+ * consists of ops where these were asked for. The coordinator's track holds what it does itself, the
+ * saver's the writing of checkpoints.
+ */
+#ifndef TRAIN_TRACE_H
+#define TRAIN_TRACE_H
+
+#include "sync/marks.h"
+
+#include <lockstep/host.h>
+#include <lockstep/status.h>
+
+typedef struct ls_trace ls_trace;
+struct ls_trainer;
+
+/* Tracks besides the workers', which are 0, 1, 2, …. */
+enum { LS_TRACK_COORDINATOR = -1, LS_TRACK_SAVER = -2 };
+
+/* Begins `path`, under another name until ls_trace_finish. With `ops` each op is a span. Errors: LS_EIO,
+ * LS_ENOMEM. */
+int ls_trace_create(ls_trace **out, const char *path, int ops, int workers, const ls_host *host,
+                    ls_error *err);
+
+/* Where worker `worker` leaves its marks; lives as long as the trace. */
+ls_marks *ls_trace_marks(ls_trace *trace, int worker);
+
+/* The coordinator, all of these; NULL is allowed. A failure to write is kept for ls_trace_finish. */
+
+/* Takes in what the workers have marked. */
+void ls_trace_drain(ls_trace *trace, const struct ls_trainer *trainer);
+/* A span of the coordinator's or the saver's: times of ls_now_ns; `step` 0: none is named. */
+void ls_trace_span(ls_trace *trace, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
+                   uint64_t step);
+/* Completes the file; nothing is added behind it. Errors: LS_EIO, also an earlier one. */
+int ls_trace_finish(ls_trace *trace, ls_error *err);
+
+/* No worker uses its marks any more. A file that was not finished is removed. */
+void ls_trace_destroy(ls_trace *trace);
+
+#endif

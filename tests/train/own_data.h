@@ -1,0 +1,19 @@
+/* Data of a caller's own, for trainers that are embedded: 96 training and 40 test images of
+ * 1 × 28 × 28, which a small net can learn. */
+#ifndef TESTS_OWN_DATA_H
+#define TESTS_OWN_DATA_H
+
+#include <lockstep/data_source.h>
+
+#define OWN_TRAIN 96
+#define OWN_TEST 40
+#define OWN_CLASSES 10
+#define OWN_PIXELS (28 * 28)
+
+/* Named "own". `user` may point to an int: the number of the call of `read` that fails, from 1. */
+ls_data_source own_data(int streamed);
+
+/* Row `row`, as the callback gives it. */
+void own_row(int test, uint32_t row, uint8_t *image, uint8_t *label);
+
+#endif

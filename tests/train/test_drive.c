@@ -1,0 +1,658 @@
+/* A trainer that its caller drives: the same bits as a run, and every way to stop, save, load and ask. */
+#include "base/rng.h"
+#include "data/scratch.h"
+#include "train/own_data.h"
+#include "train/train_fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 32
+#define STEPS 3 /* of an epoch */
+
+/* Own data, momentum, batch norm and dropout: everything that a step depends on. */
+typedef struct story {
+    fixture f;
+    ls_data_source data;
+    const ls_data_source *sources[1];
+    uint8_t images[BATCH * OWN_PIXELS], labels[BATCH];
+} story;
+
+static void begin(story *s, int streamed, const char *devices)
+{
+    fixture_begin(&s->f);
+    s->data = own_data(streamed);
+    s->sources[0] = &s->data;
+    s->f.options.sources = s->sources;
+    s->f.options.source_count = 1;
+    fixture_set(&s->f, "data.name=own");
+    fixture_set(&s->f, "data.limit=0");
+    fixture_set(&s->f, "seed=5");
+    fixture_set(&s->f, "epochs=2");
+    fixture_set(&s->f, devices);
+    fixture_set(&s->f,
+                "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                "{\"type\":\"batch_norm\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                "{\"type\":\"dense\",\"out\":10}]}");
+}
+
+/* Numbers drawn for each row, which streamed rows draw otherwise than resident ones. */
+static void add_chance(story *s)
+{
+    fixture_set(&s->f, "augment={\"crop\":2,\"flip\":true}");
+    fixture_set(&s->f, "model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dropout\",\"p\":"
+                       "0.25},{\"type\":\"dense\",\"out\":10}]}");
+}
+
+static void end(story *s)
+{
+    fixture_end(&s->f);
+}
+
+/* The rows that step `step` (from 0) of a run with seed 5 has. */
+static void choose(story *s, uint64_t step)
+{
+    uint32_t order[OWN_TRAIN];
+    ls_rng_permutation(order, OWN_TRAIN, 5, (uint32_t)(step / STEPS));
+    for (uint32_t i = 0; i < BATCH; i++)
+        own_row(0, order[step % STEPS * BATCH + i], s->images + (size_t)i * OWN_PIXELS,
+                &s->labels[i]);
+}
+
+static ls_step_result step(story *s, ls_trainer *t, uint64_t number)
+{
+    ls_step_result result;
+    choose(s, number);
+    if (ls_trainer_step(t, s->images, s->labels, BATCH, &result, &s->f.err) != LS_OK)
+        fail_msg("%s", s->f.err.text);
+    return result;
+}
+
+static float *weights_of(ls_trainer *t)
+{
+    float *weights = calloc(ls_trainer_summary(t)->parameters, sizeof *weights);
+    ls_error err;
+    if (ls_trainer_weights(t, weights, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    return weights;
+}
+
+enum { CERTAIN, CHANCE };
+
+/* The weights behind the first `steps` steps. */
+static float *weights_behind(int chance, const char *devices, uint64_t steps, size_t *count)
+{
+    story s;
+    begin(&s, 1, devices);
+    if (chance)
+        add_chance(&s);
+    ls_trainer *t = fixture_open(&s.f);
+    for (uint64_t i = 0; i < steps; i++)
+        step(&s, t, i);
+    float *weights = weights_of(t);
+    *count = ls_trainer_summary(t)->parameters;
+    ls_trainer_close(t);
+    end(&s);
+    return weights;
+}
+
+static void assert_same(const float *a, const float *b, size_t count)
+{
+    assert_memory_equal(a, b, count * sizeof *a);
+}
+
+/* ---- the same bits ---- */
+
+static void streamed_data_trains_to_the_bits_of_resident_data(void **state)
+{
+    (void)state;
+    char hash[2][65];
+    for (int streamed = 0; streamed < 2; streamed++) {
+        story s;
+        begin(&s, streamed, streamed ? "devices=ref:3" : "devices=ref:2");
+        memcpy(hash[streamed], fixture_hash(&s.f), 65);
+        end(&s);
+    }
+    assert_string_equal(hash[0], hash[1]);
+}
+
+static void steps_on_the_rows_of_a_run_give_its_bits(void **state)
+{
+    (void)state;
+    story s;
+    size_t count;
+    begin(&s, 0, "devices=ref:2");
+    ls_trainer *t = fixture_run(&s.f);
+    float *run = weights_of(t),
+          *driven = weights_behind(CERTAIN, "devices=ref:3", 2 * STEPS, &count);
+    assert_same(run, driven, count);
+    ls_trainer_close(t);
+    end(&s);
+    free(run);
+    free(driven);
+}
+
+static void a_run_goes_on_behind_steps(void **state)
+{
+    (void)state;
+    story s;
+    char run[65];
+    begin(&s, 1, "devices=ref:2");
+    memcpy(run, fixture_hash(&s.f), 65);
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    step(&s, t, 1);
+    assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, run);
+    assert_int_equal(fixture_count(&s.f, "run_start"), 1);
+    assert_int_equal(fixture_count(&s.f, "step"), 2 * STEPS);
+    assert_int_equal(fixture_count(&s.f, "run_end"), 1);
+    ls_trainer_close(t);
+    end(&s);
+}
+
+static void a_device_that_is_lost_changes_no_bit_of_what_is_driven(void **state)
+{
+    (void)state;
+    static const char *const inject[] = {"worker=1,step=3,kind=fail,stage=merge"};
+    story s;
+    size_t count;
+    begin(&s, 1, "devices=ref:3");
+    add_chance(&s);
+    s.f.options.inject = inject;
+    s.f.options.inject_count = 1;
+    ls_trainer *t = fixture_open(&s.f);
+    for (uint64_t i = 0; i < 5; i++)
+        assert_int_equal(step(&s, t, i).number, i + 1);
+    assert_int_equal(fixture_count(&s.f, "fault"), 1);
+    float *lost = weights_of(t), *whole = weights_behind(CHANCE, "devices=ref:3", 5, &count);
+    assert_same(lost, whole, count);
+    ls_trainer_close(t);
+    end(&s);
+    free(lost);
+    free(whole);
+}
+
+static void what_is_drawn_differs_from_step_to_step(void **state)
+{
+    (void)state;
+    story s;
+    begin(&s, 1, "devices=ref:2");
+    add_chance(&s);
+    fixture_set(&s.f, "optimizer.lr=1e-30");
+    ls_trainer *t = fixture_open(&s.f);
+    const double first = step(&s, t, 0).loss, second = step(&s, t, 0).loss;
+    assert_true(first != second && step(&s, t, 0).loss != first);
+    ls_trainer_close(t);
+    end(&s);
+}
+
+/* ---- saving and loading ---- */
+
+static void a_saved_trainer_goes_on_in_another_one(void **state)
+{
+    (void)state;
+    scratch files;
+    story s;
+    size_t count;
+    scratch_begin(&files);
+    const char *path = scratch_path(&files, "saved");
+    float *whole = weights_behind(CHANCE, "devices=ref:2", 5, &count);
+    begin(&s, 1, "devices=ref:2");
+    add_chance(&s);
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
+    step(&s, t, 1);
+    if (ls_trainer_save(t, path, &s.f.err) != LS_OK) /* in place of the first */
+        fail_msg("%s", s.f.err.text);
+    ls_trainer_close(t);
+    end(&s);
+    begin(&s, 1, "devices=ref:3");
+    add_chance(&s);
+    t = fixture_open(&s.f);
+    if (ls_trainer_load(t, path, &s.f.err) != LS_OK)
+        fail_msg("%s", s.f.err.text);
+    for (uint64_t i = 2; i < 5; i++)
+        assert_int_equal(step(&s, t, i).number, i + 1);
+    float *loaded = weights_of(t);
+    assert_same(loaded, whole, count);
+    ls_trainer_close(t);
+    end(&s);
+    free(loaded);
+    free(whole);
+    scratch_end(&files);
+}
+
+static void loading_goes_back_in_the_same_trainer(void **state)
+{
+    (void)state;
+    scratch files;
+    story s;
+    scratch_begin(&files);
+    const char *path = scratch_path(&files, "saved");
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
+    const double once = step(&s, t, 1).loss;
+    step(&s, t, 2);
+    assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
+    assert_true(step(&s, t, 1).loss == once);
+    ls_trainer_close(t);
+    end(&s);
+    scratch_end(&files);
+}
+
+/* The checkpoint of a step is written again when the trainer came to that step another way. */
+static void a_step_that_was_reached_anew_is_saved_anew(void **state)
+{
+    (void)state;
+    scratch files;
+    story s;
+    char run_dir[600];
+    scratch_begin(&files);
+    const char *path = scratch_path(&files, "saved");
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&files, "run"));
+    begin(&s, 1, "devices=ref:2");
+    fixture_set(&s.f, run_dir);
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK);
+    step(&s, t, 1);
+    assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
+    step(&s, t, 4); /* other rows: other weights */
+    assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
+    float *wanted = weights_of(t);
+    ls_trainer_close(t);
+    s.f.options.resume = scratch_path(&files, "run");
+    t = fixture_open(&s.f);
+    float *resumed = weights_of(t);
+    assert_same(resumed, wanted, ls_trainer_summary(t)->parameters);
+    assert_int_equal(step(&s, t, 2).number, 3);
+    ls_trainer_close(t);
+    end(&s);
+    free(wanted);
+    free(resumed);
+    scratch_end(&files);
+}
+
+static void weights_of_a_file_are_taken_over(void **state)
+{
+    (void)state;
+    scratch files;
+    story s;
+    ls_snapshot *snapshot;
+    scratch_begin(&files);
+    const char *path = scratch_path(&files, "w.safetensors");
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_save(snapshot, path, &s.f.err), LS_OK);
+    ls_snapshot_release(snapshot);
+    float *first = weights_of(t);
+    const size_t count = ls_trainer_summary(t)->parameters;
+    step(&s, t, 1);
+    assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
+    float *again = weights_of(t);
+    assert_same(again, first, count);
+    assert_int_equal(step(&s, t, 2).number, 3);
+    free(first);
+    first = weights_of(t);
+    ls_trainer_close(t);
+    t = fixture_open(&s.f); /* its optimizer has no past either */
+    assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_OK);
+    step(&s, t, 2);
+    free(again);
+    again = weights_of(t);
+    assert_same(again, first, count);
+    ls_trainer_close(t);
+    end(&s);
+    free(first);
+    free(again);
+    scratch_end(&files);
+}
+
+static void what_cannot_be_loaded_changes_nothing(void **state)
+{
+    (void)state;
+    scratch files;
+    story s, other;
+    scratch_begin(&files);
+    const char *path = scratch_path(&files, "saved");
+    begin(&other, 1, "devices=ref:2");
+    fixture_set(&other.f, "optimizer.lr=0.01");
+    ls_trainer *t = fixture_open(&other.f);
+    assert_int_equal(ls_trainer_save(t, path, &other.f.err), LS_OK);
+    ls_trainer_close(t);
+    end(&other);
+    begin(&s, 1, "devices=ref:2");
+    t = fixture_open(&s.f);
+    step(&s, t, 0);
+    float *before = weights_of(t);
+    assert_int_equal(ls_trainer_load(t, path, &s.f.err), LS_ECONFIG);
+    assert_non_null(strstr(s.f.err.text, "0.01"));
+    assert_int_equal(ls_trainer_load(t, scratch_path(&files, "none"), &s.f.err), LS_ENOENT);
+    float *after = weights_of(t);
+    assert_same(after, before, ls_trainer_summary(t)->parameters);
+    assert_int_equal(step(&s, t, 1).number, 2);
+    ls_trainer_close(t);
+    end(&s);
+    free(before);
+    free(after);
+    scratch_end(&files);
+}
+
+static void a_save_without_a_place_is_refused(void **state)
+{
+    (void)state;
+    story s;
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_EINVAL);
+    assert_int_equal(ls_trainer_save(t, "/", &s.f.err), LS_EINVAL);
+    assert_int_equal(ls_trainer_save(t, "/nowhere/at/all", &s.f.err), LS_EIO);
+    step(&s, t, 0);
+    ls_trainer_close(t);
+    end(&s);
+}
+
+/* ---- asking ---- */
+
+static void evaluation_is_that_of_the_run(void **state)
+{
+    (void)state;
+    story s;
+    double loss, accuracy;
+    begin(&s, 0, "devices=ref:2");
+    ls_trainer *t = fixture_run(&s.f);
+    const double run_loss = ls_trainer_result(t)->test_loss;
+    assert_int_equal(ls_trainer_evaluate(t, &loss, &accuracy, &s.f.err), LS_OK);
+    assert_true(loss == run_loss);
+    assert_true(accuracy == ls_trainer_result(t)->test_accuracy);
+    ls_trainer_close(t);
+    end(&s);
+}
+
+static void predictions_follow_the_steps(void **state)
+{
+    (void)state;
+    story s;
+    float before[OWN_CLASSES], same[OWN_CLASSES], after[OWN_CLASSES];
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    choose(&s, 0);
+    assert_int_equal(ls_trainer_predict(t, s.images, 1, before, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, s.images, 1, same, &s.f.err), LS_OK);
+    assert_memory_equal(same, before, sizeof same);
+    step(&s, t, 0);
+    choose(&s, 0);
+    assert_int_equal(ls_trainer_predict(t, s.images, 1, after, &s.f.err), LS_OK);
+    assert_memory_not_equal(after, before, sizeof after);
+    ls_trainer_close(t);
+    end(&s);
+}
+
+static void without_test_rows_there_is_nothing_to_evaluate_on(void **state)
+{
+    (void)state;
+    story s;
+    begin(&s, 1, "devices=ref:2");
+    s.data.test_rows = 0;
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_EINVAL);
+    assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
+    assert_true(isnan(ls_trainer_result(t)->test_accuracy));
+    ls_trainer_close(t);
+    end(&s);
+}
+
+static void data_without_epochs_is_trained_by_steps_alone(void **state)
+{
+    (void)state;
+    story s;
+    begin(&s, 1, "devices=ref:2");
+    s.data.train_rows = s.data.test_rows = 0;
+    s.data.read = NULL;
+    ls_trainer *t = fixture_open(&s.f);
+    assert_int_equal(ls_trainer_run(t, &s.f.err), LS_EINVAL);
+    for (uint64_t i = 0; i < 5; i++)
+        assert_int_equal(step(&s, t, i).number, i + 1);
+    assert_int_equal(fixture_count(&s.f, "epoch"), 0);
+    ls_trainer_close(t);
+    fixture_set(&s.f, "schedule=\"cosine\"");
+    assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_ECONFIG);
+    assert_non_null(strstr(s.f.err.text, "epochs"));
+    end(&s);
+}
+
+static void rows_of_a_prepared_number_are_taken_and_others_refused(void **state)
+{
+    (void)state;
+    static const uint32_t prepared[] = {5, 16};
+    story s;
+    begin(&s, 1, "devices=ref:2");
+    s.f.options.step_rows = prepared;
+    s.f.options.step_row_count = 2;
+    ls_trainer *t = fixture_open(&s.f);
+    choose(&s, 0);
+    for (uint32_t n = 1; n <= BATCH + 1; n++) {
+        const int expected = n == 5 || n == 16 || n == BATCH ? LS_OK : LS_EINVAL;
+        assert_int_equal(ls_trainer_step(t, s.images, s.labels, n, NULL, &s.f.err), expected);
+    }
+    assert_int_equal(ls_trainer_result(t)->steps, 3);
+    ls_trainer_close(t);
+    s.f.options.step_row_count = 9;
+    assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_EINVAL);
+    end(&s);
+}
+
+static void calls_that_break_the_rules_leave_everything_as_it_was(void **state)
+{
+    (void)state;
+    story s;
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    choose(&s, 0);
+    s.labels[7] = 10;
+    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "row 7 has label 10"));
+    assert_int_equal(ls_trainer_step(t, NULL, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    assert_int_equal(step(&s, t, 0).number, 1);
+    ls_trainer_close(t);
+    end(&s);
+    begin(&s, 0, "devices=ref:2");
+    t = fixture_open(&s.f);
+    choose(&s, 0);
+    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "streamed"));
+    assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+    ls_trainer_close(t);
+    end(&s);
+}
+
+/* ---- ends ---- */
+
+static void an_interrupt_refuses_the_next_step(void **state)
+{
+    (void)state;
+    story s;
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    ls_trainer_interrupt(t);
+    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err),
+                     LS_EINTERRUPTED);
+    float *weights = weights_of(t);
+    ls_trainer_close(t);
+    end(&s);
+    free(weights);
+}
+
+static void the_first_error_is_told_again(void **state)
+{
+    (void)state;
+    static const char *const inject[] = {"worker=0,step=2,kind=fail"};
+    story s;
+    begin(&s, 1, "devices=ref:1");
+    s.f.options.inject = inject;
+    s.f.options.inject_count = 1;
+    ls_trainer *t = fixture_open(&s.f);
+    ls_error first;
+    step(&s, t, 0);
+    choose(&s, 1);
+    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &first), LS_EDEVICE);
+    assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EDEVICE);
+    assert_string_equal(s.f.err.text, first.text);
+    assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_EDEVICE);
+    assert_int_equal(ls_trainer_snapshot(t, NULL, &s.f.err), LS_EDEVICE);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    assert_non_null(strstr(fixture_record(&s.f, "run_end", 0), "\"failed\""));
+    end(&s);
+}
+
+static void a_loss_that_is_not_finite_is_skipped_where_that_was_asked_for(void **state)
+{
+    (void)state;
+    static const char *const inject[] = {"worker=0,step=2,kind=nan"};
+    story s;
+    begin(&s, 1, "devices=ref:2");
+    fixture_set(&s.f, "on_nonfinite=skip");
+    s.f.options.inject = inject;
+    s.f.options.inject_count = 1;
+    ls_trainer *t = fixture_open(&s.f);
+    assert_false(step(&s, t, 0).skipped);
+    assert_true(step(&s, t, 1).skipped);
+    assert_false(step(&s, t, 2).skipped);
+    ls_trainer_close(t);
+    end(&s);
+}
+
+static void data_that_cannot_be_read_ends_what_was_asked_with_its_message(void **state)
+{
+    (void)state;
+    for (int call = 1; call <= 3; call++) {
+        story s;
+        int until_failure = call;
+        begin(&s, 1, "devices=ref:2");
+        s.data.user = &until_failure;
+        ls_trainer *t;
+        int status = ls_trainer_open(&t, &s.f.options, &s.f.err); /* reads the test rows */
+        if (call > 1) {
+            assert_int_equal(status, LS_OK);
+            status = ls_trainer_run(t, &s.f.err);
+            assert_int_equal(ls_trainer_close(t), LS_OK);
+        }
+        assert_int_equal(status, LS_EIO);
+        assert_non_null(strstr(s.f.err.text, "the store is closed"));
+        end(&s);
+    }
+}
+
+static void a_label_that_is_no_class_is_refused_by_its_row(void **state)
+{
+    (void)state;
+    story s;
+    ls_trainer *t;
+    begin(&s, 0, "devices=ref:2");
+    s.data.classes = 7;
+    assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_EDATA);
+    assert_non_null(strstr(s.f.err.text, "own: row 7 of the training rows has label 7"));
+    end(&s);
+}
+
+static int count_records(void *user, const char *json, size_t length, ls_error *err)
+{
+    (void)json;
+    (void)length;
+    (void)err;
+    ++*(int *)user;
+    return LS_OK;
+}
+
+static void a_sink_that_is_added_gets_what_follows(void **state)
+{
+    (void)state;
+    story s;
+    int seen = 0;
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    assert_int_equal(ls_trainer_add_sink(t, count_records, &seen, &s.f.err), LS_OK);
+    step(&s, t, 1);
+    assert_int_equal(seen, 1);
+    ls_trainer_close(t);
+    assert_int_equal(seen, 2); /* and the end */
+    assert_non_null(strstr(fixture_record(&s.f, "run_end", 0), "\"finished\""));
+    end(&s);
+}
+
+/* ---- one pool, two trainers ---- */
+
+static void two_trainers_share_a_pool(void **state)
+{
+    (void)state;
+    story a, b;
+    ls_pool *pool;
+    size_t count;
+    float *whole = weights_behind(CERTAIN, "devices=ref:2", 4, &count);
+    begin(&a, 1, "devices=ref:1");
+    begin(&b, 1, "devices=ref:1");
+    ls_device_pool_options o = {.size = sizeof o, .registry = a.f.registry, .devices = "ref:2"};
+    assert_int_equal(ls_device_pool_create(&pool, &o, &a.f.err), LS_OK);
+    a.f.options.pool = b.f.options.pool = pool;
+    ls_trainer *first = fixture_open(&a.f), *second = fixture_open(&b.f);
+    for (uint64_t i = 0; i < 4; i++) {
+        step(&a, first, i);
+        if (i < 2)
+            step(&b, second, i);
+    }
+    assert_int_equal(ls_trainer_close(first), LS_OK);
+    step(&b, second, 2);
+    step(&b, second, 3);
+    float *weights = weights_of(second);
+    assert_same(weights, whole, count);
+    assert_int_equal(ls_trainer_close(second), LS_OK);
+    assert_int_equal(ls_pool_destroy(pool), LS_OK);
+    end(&a);
+    end(&b);
+    free(whole);
+    free(weights);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streamed_data_trains_to_the_bits_of_resident_data),
+        cmocka_unit_test(steps_on_the_rows_of_a_run_give_its_bits),
+        cmocka_unit_test(a_run_goes_on_behind_steps),
+        cmocka_unit_test(a_device_that_is_lost_changes_no_bit_of_what_is_driven),
+        cmocka_unit_test(what_is_drawn_differs_from_step_to_step),
+        cmocka_unit_test(a_saved_trainer_goes_on_in_another_one),
+        cmocka_unit_test(loading_goes_back_in_the_same_trainer),
+        cmocka_unit_test(a_step_that_was_reached_anew_is_saved_anew),
+        cmocka_unit_test(weights_of_a_file_are_taken_over),
+        cmocka_unit_test(what_cannot_be_loaded_changes_nothing),
+        cmocka_unit_test(a_save_without_a_place_is_refused),
+        cmocka_unit_test(evaluation_is_that_of_the_run),
+        cmocka_unit_test(predictions_follow_the_steps),
+        cmocka_unit_test(without_test_rows_there_is_nothing_to_evaluate_on),
+        cmocka_unit_test(data_without_epochs_is_trained_by_steps_alone),
+        cmocka_unit_test(rows_of_a_prepared_number_are_taken_and_others_refused),
+        cmocka_unit_test(calls_that_break_the_rules_leave_everything_as_it_was),
+        cmocka_unit_test(an_interrupt_refuses_the_next_step),
+        cmocka_unit_test(the_first_error_is_told_again),
+        cmocka_unit_test(a_loss_that_is_not_finite_is_skipped_where_that_was_asked_for),
+        cmocka_unit_test(data_that_cannot_be_read_ends_what_was_asked_with_its_message),
+        cmocka_unit_test(a_label_that_is_no_class_is_refused_by_its_row),
+        cmocka_unit_test(a_sink_that_is_added_gets_what_follows),
+        cmocka_unit_test(two_trainers_share_a_pool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* Snapshots: what they predict, who may use them, and how long they live. */
+#include "train/own_data.h"
+#include "train/train_fixture.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 32
+#define READERS 3
+
+typedef struct story {
+    fixture f;
+    ls_data_source data;
+    const ls_data_source *sources[1];
+} story;
+
+static void begin(story *s, int streamed, const char *devices)
+{
+    fixture_begin(&s->f);
+    s->data = own_data(streamed);
+    s->sources[0] = &s->data;
+    s->f.options.sources = s->sources;
+    s->f.options.source_count = 1;
+    fixture_set(&s->f, "data.name=own");
+    fixture_set(&s->f, "data.limit=0");
+    fixture_set(&s->f, "epochs=4");
+    fixture_set(&s->f, devices);
+    fixture_set(&s->f,
+                "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                "{\"type\":\"batch_norm\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                "{\"type\":\"dropout\",\"p\":0.5},{\"type\":\"dense\",\"out\":10}]}");
+}
+
+static void test_images(uint8_t *images, uint8_t *labels, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        own_row(1, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
+}
+
+static int best(const float *scores)
+{
+    int k = 0;
+    for (int i = 1; i < OWN_CLASSES; i++)
+        k = scores[i] > scores[k] ? i : k;
+    return k;
+}
+
+/* Mean cross-entropy and share of hits, from the scores alone. */
+static void judge(const float *scores, const uint8_t *labels, uint32_t n, double *loss,
+                  double *accuracy)
+{
+    *loss = *accuracy = 0;
+    for (uint32_t i = 0; i < n; i++, scores += OWN_CLASSES) {
+        double sum = 0;
+        for (int k = 0; k < OWN_CLASSES; k++)
+            sum += exp((double)scores[k]);
+        *loss += (log(sum) - (double)scores[labels[i]]) / n;
+        *accuracy += (best(scores) == labels[i]) / (double)n;
+    }
+}
+
+static void predictions_are_those_of_the_evaluation(const char *devices)
+{
+    story s;
+    uint8_t images[OWN_TEST * OWN_PIXELS], labels[OWN_TEST];
+    float scores[OWN_TEST * OWN_CLASSES], one[OWN_CLASSES];
+    double loss, accuracy;
+    begin(&s, 0, devices);
+    ls_trainer *t = fixture_run(&s.f);
+    test_images(images, labels, OWN_TEST);
+    if (ls_trainer_predict(t, images, OWN_TEST, scores, &s.f.err) != LS_OK)
+        fail_msg("%s", s.f.err.text);
+    judge(scores, labels, OWN_TEST, &loss, &accuracy);
+    assert_true(fabs(loss - ls_trainer_result(t)->test_loss) < 1e-5 * (1 + loss));
+    assert_true(fabs(accuracy - ls_trainer_result(t)->test_accuracy) < 1e-9);
+    assert_true(accuracy > 0.5); /* it has learnt something, or this says little */
+    for (uint32_t i = 0; i < OWN_TEST; i += 7) {
+        assert_int_equal(ls_trainer_predict(t, images + i * OWN_PIXELS, 1, one, &s.f.err), LS_OK);
+        for (int k = 0; k < OWN_CLASSES; k++)
+            assert_true(fabsf(one[k] - scores[i * OWN_CLASSES + k]) < 1e-4f);
+    }
+    assert_int_equal(ls_trainer_predict(t, NULL, 0, NULL, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, NULL, 1, one, &s.f.err), LS_EINVAL);
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
+static void the_reference_back_end_predicts_what_it_evaluates(void **state)
+{
+    (void)state;
+    predictions_are_those_of_the_evaluation("devices=ref:2");
+}
+
+static void the_cpu_predicts_what_it_evaluates(void **state)
+{
+    (void)state;
+    if (!has_backend("cpu"))
+        skip();
+    predictions_are_those_of_the_evaluation("devices=cpu:2");
+}
+
+static void a_snapshot_does_not_change_and_outlives_its_trainer(void **state)
+{
+    (void)state;
+    story s;
+    uint8_t image[OWN_PIXELS], label, rows[BATCH * OWN_PIXELS], labels[BATCH];
+    float before[OWN_CLASSES], after[OWN_CLASSES], newer[OWN_CLASSES];
+    ls_snapshot *first, *second;
+    ls_snapshot_info info;
+    begin(&s, 1, "devices=ref:2");
+    ls_trainer *t = fixture_open(&s.f);
+    test_images(image, &label, 1);
+    for (uint32_t i = 0; i < BATCH; i++)
+        own_row(0, i, rows + (size_t)i * OWN_PIXELS, &labels[i]);
+    assert_int_equal(ls_trainer_snapshot(t, &first, &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_predict(first, image, 1, before, &s.f.err), LS_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(ls_trainer_step(t, rows, labels, BATCH, NULL, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_snapshot(t, &second, &s.f.err), LS_OK);
+    ls_trainer_close(t);
+    assert_int_equal(ls_snapshot_predict(second, image, 1, newer, &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_predict(first, image, 1, after, &s.f.err), LS_OK);
+    assert_memory_equal(before, after, sizeof before);
+    assert_memory_not_equal(before, newer, sizeof before);
+    ls_snapshot_describe(second, &info);
+    assert_int_equal(info.steps, 3);
+    assert_int_equal(info.classes, OWN_CLASSES);
+    assert_int_equal(info.height, 28);
+    ls_snapshot_release(first);
+    ls_snapshot_release(second);
+    ls_snapshot_release(NULL);
+    fixture_end(&s.f);
+}
+
+static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
+{
+    (void)state;
+    enum { MOST = 150 };
+    static const uint32_t counts[] = {1, 2, 15, 16, 17, 31, 33, 48, 49, 63, 64, 65, 81, 128, MOST};
+    story s;
+    ls_snapshot *snapshot;
+    uint8_t *images = malloc(MOST * OWN_PIXELS), labels[MOST];
+    float *whole = malloc(MOST * OWN_CLASSES * sizeof *whole);
+    float *scores = malloc((MOST + 1) * OWN_CLASSES * sizeof *scores);
+    begin(&s, 1, "devices=ref:1");
+    ls_trainer *t = fixture_open(&s.f);
+    test_images(images, labels, MOST);
+    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s.f.err), LS_OK);
+    assert_int_equal(ls_snapshot_predict(snapshot, images, MOST, whole, &s.f.err), LS_OK);
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        const uint32_t n = counts[c], end = n * OWN_CLASSES;
+        scores[end] = 1234.0f;
+        assert_int_equal(ls_snapshot_predict(snapshot, images, n, scores, &s.f.err), LS_OK);
+        assert_true(scores[end] == 1234.0f); /* nothing is written behind them */
+        assert_memory_equal(scores, whole, end * sizeof *scores);
+    }
+    ls_snapshot_release(snapshot);
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+    free(images);
+    free(whole);
+    free(scores);
+}
+
+/* ---- many threads ---- */
+
+/* What a service does: one thread publishes, the others take what is there. */
+typedef struct board {
+    pthread_mutex_t lock;
+    ls_snapshot *current;
+    atomic_int stop;
+    atomic_uint predicted;
+} board;
+
+static ls_snapshot *take(board *b)
+{
+    pthread_mutex_lock(&b->lock);
+    ls_snapshot *s = b->current ? ls_snapshot_retain(b->current) : NULL;
+    pthread_mutex_unlock(&b->lock);
+    return s;
+}
+
+static void publish(board *b, ls_snapshot *s)
+{
+    pthread_mutex_lock(&b->lock);
+    ls_snapshot *old = b->current;
+    b->current = s;
+    pthread_mutex_unlock(&b->lock);
+    ls_snapshot_release(old);
+}
+
+/* Twice the same, or some thread's weights got into another's prediction. */
+static void *read_for_ever(void *arg)
+{
+    board *b = arg;
+    uint8_t images[3 * OWN_PIXELS], labels[3];
+    float once[3 * OWN_CLASSES], again[3 * OWN_CLASSES];
+    ls_error err;
+    test_images(images, labels, 3);
+    while (!atomic_load(&b->stop)) {
+        ls_snapshot *s = take(b);
+        if (!s)
+            continue;
+        if (ls_snapshot_predict(s, images, 3, once, &err) != LS_OK ||
+            ls_snapshot_predict(s, images, 3, again, &err) != LS_OK ||
+            memcmp(once, again, sizeof once) != 0)
+            return b; /* they differ */
+        ls_snapshot_release(s);
+        atomic_fetch_add(&b->predicted, 1);
+    }
+    return NULL;
+}
+
+static void on_snapshot(void *user, ls_snapshot *snapshot)
+{
+    publish(user, ls_snapshot_retain(snapshot));
+}
+
+static void threads_predict_while_a_run_trains(void **state)
+{
+    (void)state;
+    story s;
+    board b = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t reader[READERS];
+    char undisturbed[65];
+    begin(&s, 0, "devices=ref:2");
+    fixture_set(&s.f, SLOW_BUILD ? "epochs=5" : "epochs=30");
+    memcpy(undisturbed, fixture_hash(&s.f), 65);
+    s.f.options.record = NULL;
+    s.f.options.snapshot = on_snapshot;
+    s.f.options.snapshot_every_steps = 2;
+    s.f.options.user = &b;
+    ls_trainer *t = fixture_open(&s.f);
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(pthread_create(&reader[i], NULL, read_for_ever, &b), 0);
+    assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
+    assert_string_equal(ls_trainer_result(t)->weights_sha256, undisturbed);
+    ls_snapshot_info info;
+    ls_snapshot_describe(b.current, &info);
+    assert_true(info.steps % 2 == 0 && info.steps > 0);
+    while (atomic_load(&b.predicted) < READERS)
+        continue;
+    ls_trainer_close(t);
+    atomic_store(&b.stop, 1);
+    for (int i = 0; i < READERS; i++) {
+        void *verdict;
+        assert_int_equal(pthread_join(reader[i], &verdict), 0);
+        assert_null(verdict);
+    }
+    publish(&b, NULL);
+    fixture_end(&s.f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_reference_back_end_predicts_what_it_evaluates),
+        cmocka_unit_test(the_cpu_predicts_what_it_evaluates),
+        cmocka_unit_test(a_snapshot_does_not_change_and_outlives_its_trainer),
+        cmocka_unit_test(any_number_of_images_gives_as_many_rows_of_scores),
+        cmocka_unit_test(threads_predict_while_a_run_trains),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
