@@ -10,6 +10,8 @@ static const char help[] =
     "       trainer [CONFIG] --resume RUN|latest [options]\n"
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
     "       trainer report RUN [-o FILE]\n"
+    "       trainer eval RUN | predict RUN IMAGE…|--rows A:B | export RUN --to FILE\n"
+    "       trainer devices | bench CONFIG          (each has a --help of its own)\n"
     "\n"
     "Trains the network that CONFIG describes, data-parallel, on every device of this machine.\n"
     "\n"
@@ -22,6 +24,10 @@ static const char help[] =
     "                      Without CONFIG the run's own is used\n"
     "  --inject FAULT      a fault on purpose: worker=1,step=120,kind=fail|stall|corrupt|nan\n"
     "                      (and stage=start|shard|merge|apply|report|evaluate|export, seconds=20)\n"
+    "  --trace FILE        a timeline of the run, for Perfetto or chrome://tracing\n"
+    "  --trace-ops         with each op in it, not only the phases of a step\n"
+    "  --serve [ADDR:]PORT a page in a browser that follows the run, /metrics for Prometheus, and\n"
+    "                      /state.json; ADDR: 127.0.0.1\n"
     "  --print-config      prints the config with all defaults and --set applied, and stops\n"
     "  --quiet             no progress, no start-up lines; warnings and errors only\n"
     "  --version           versions of the program, its back ends and their libraries\n"
@@ -90,12 +96,15 @@ static int add_inject(cli_arguments *a, const char *fault)
 
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
-    enum { SET = 1, DEVICES, METRICS, RESUME, INJECT, PRINT, QUIET, VERSION, HELP };
+    enum { SET = 1, DEVICES, METRICS, RESUME, INJECT, TRACE, OPS, SERVE, PRINT, QUIET, VERSION, HELP };
     static const struct option options[] = {{"set", required_argument, NULL, SET},
                                             {"devices", required_argument, NULL, DEVICES},
                                             {"metrics", required_argument, NULL, METRICS},
                                             {"resume", required_argument, NULL, RESUME},
                                             {"inject", required_argument, NULL, INJECT},
+                                            {"trace", required_argument, NULL, TRACE},
+                                            {"trace-ops", no_argument, NULL, OPS},
+                                            {"serve", required_argument, NULL, SERVE},
                                             {"print-config", no_argument, NULL, PRINT},
                                             {"quiet", no_argument, NULL, QUIET},
                                             {"version", no_argument, NULL, VERSION},
@@ -113,6 +122,9 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         case METRICS: out->metrics = optarg; break;
         case RESUME: out->resume = optarg; break;
         case INJECT: problem = add_inject(out, optarg); break;
+        case TRACE: out->trace = optarg; break;
+        case OPS: out->trace_ops = 1; break;
+        case SERVE: out->serve = optarg; break;
         case PRINT: out->action = CLI_PRINT_CONFIG; break;
         case QUIET: out->quiet = 1; break;
         case VERSION: out->action = CLI_VERSION; return 0;
@@ -125,6 +137,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
             break;
         }
     }
+    if (!problem && out->trace_ops && !out->trace)
+        problem = usage("--trace-ops needs --trace FILE", "");
     if (problem)
         return problem;
     if (optind == argc && out->resume && out->action == CLI_TRAIN)

@@ -2,6 +2,7 @@
 
 #include "cli/curve.h"
 #include "cli/output.h"
+#include "cli/serve.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,6 +87,7 @@ typedef struct session {
     cli_view view;
     cli_output metrics;
     cli_curve curve;
+    cli_server *server; /* NULL: none was asked for */
 } session;
 
 static void on_log(void *user, ls_log_level level, const char *text)
@@ -95,7 +97,9 @@ static void on_log(void *user, ls_log_level level, const char *text)
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
-    return cli_output_line(&((session *)user)->metrics, json, length, err);
+    session *s = user;
+    int status = cli_output_line(&s->metrics, json, length, err);
+    return status ? status : cli_server_record(s->server, json, length, err);
 }
 
 static void on_progress(void *user, const ls_progress *progress)
@@ -238,7 +242,9 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
         .resume = a->resume,
         .inject = a->inject,
         .inject_count = a->inject_count,
-        .record = a->metrics ? on_record : NULL,
+        .trace_path = a->trace,
+        .trace_ops = a->trace_ops,
+        .record = a->metrics || a->serve ? on_record : NULL,
         .progress = on_progress,
         .user = &s,
         .host = &host,
@@ -249,7 +255,13 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     if (status)
         return fail(&s.view, status, &err);
     cli_catch_signals();
+    s.server = NULL;
+    if (a->serve && (status = cli_server_start(&s.server, a->serve, &host, &err)) != LS_OK)
+        return fail(&s.view, status, &err);
+    if (s.server && !a->quiet)
+        fprintf(stderr, "  live page   %s\n", cli_server_url(s.server));
     int code = train(&s, &o, a->metrics);
+    cli_server_stop(s.server);
     status = cli_output_close(&s.metrics, &err);
     return code == 0 && status ? fail(&s.view, status, &err) : code;
 }
@@ -287,13 +299,34 @@ static void keep_standard_streams(void)
         close(fd);
 }
 
+/* The first argument may be a verb; else it belongs to training. A config of such a name is trained
+ * as ./NAME. */
+static int run_verb(int argc, char **argv, ls_registry *registry)
+{
+    const char *verb = argc > 1 ? argv[1] : "";
+    argc--;
+    argv++;
+    if (strcmp(verb, "report") == 0)
+        return cli_report(argc, argv);
+    if (strcmp(verb, "sweep") == 0)
+        return cli_sweep(argc, argv, registry);
+    if (strcmp(verb, "eval") == 0)
+        return cli_eval(argc, argv, registry);
+    if (strcmp(verb, "predict") == 0)
+        return cli_predict(argc, argv, registry);
+    if (strcmp(verb, "export") == 0)
+        return cli_export(argc, argv);
+    if (strcmp(verb, "devices") == 0)
+        return cli_devices(argc, argv, registry);
+    if (strcmp(verb, "bench") == 0)
+        return cli_bench(argc, argv, registry);
+    return train_or_print(argc + 1, argv - 1, registry);
+}
+
 int cli_main(int argc, char **argv, ls_registry *registry)
 {
     keep_standard_streams();
-    const char *first = argc > 1 ? argv[1] : "";
-    int code = strcmp(first, "report") == 0  ? cli_report(argc - 1, argv + 1)
-               : strcmp(first, "sweep") == 0 ? cli_sweep(argc - 1, argv + 1, registry)
-                                             : train_or_print(argc, argv, registry);
+    const int code = run_verb(argc, argv, registry);
     ls_registry_destroy(registry);
     return code;
 }

@@ -37,6 +37,9 @@ typedef struct cli_arguments {
     const char *config;  /* NULL: the resumed run's own */
     const char *resume;  /* a run's directory, or "latest"; NULL: a new run */
     const char *metrics; /* NULL: only the run directory */
+    const char *trace;   /* NULL: no timeline */
+    int trace_ops;
+    const char *serve; /* NULL: no live page */
     int inject_count;
     const char *inject[CLI_INJECT_MAX];
     int quiet;
@@ -55,6 +58,11 @@ void cli_print_version(const ls_registry *registry);
 /* argv[0] is the subcommand's name. They return the exit code. */
 int cli_report(int argc, char **argv);
 int cli_sweep(int argc, char **argv, const ls_registry *registry);
+int cli_eval(int argc, char **argv, const ls_registry *registry);
+int cli_predict(int argc, char **argv, const ls_registry *registry);
+int cli_export(int argc, char **argv);
+int cli_devices(int argc, char **argv, const ls_registry *registry);
+int cli_bench(int argc, char **argv, const ls_registry *registry);
 
 /* ---- signals -------------------------------------------------------------------------------- */
 

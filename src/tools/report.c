@@ -37,7 +37,7 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
     if (!out_path)
         ls_buffer_put(&path, "/report.html");
     ls_c_locale locale = ls_c_locale_enter();
-    status = ls_report_page(&page, &log, err);
+    status = ls_report_page(&page, &log, NULL, err);
     ls_c_locale_leave(locale);
     if (status == LS_OK)
         status = ls_buffer_status(&path, err);

@@ -65,6 +65,12 @@ static void add_events(ls_buffer *b, const ls_run_log *log)
         add_note(b, "", "And more.", "metrics.jsonl has all faults and resumes.");
 }
 
+/* A log that came from no directory is that of a run which goes on. */
+static int is_live(const ls_run_log *log)
+{
+    return log->dir[0] == '\0';
+}
+
 static void add_notes(ls_buffer *b, const ls_run_log *log)
 {
     const char *status = text_or(log->end, "status", "");
@@ -78,7 +84,7 @@ static void add_notes(ls_buffer *b, const ls_run_log *log)
         add_note(b, "loud", "The run failed:", text_or(log->end, "error", "no reason was given"));
     else if (strcmp(status, "interrupted") == 0)
         add_note(b, "", "Interrupted.", "The run was stopped before its last epoch was over.");
-    else if (!log->end)
+    else if (!log->end && !is_live(log))
         add_note(b, "", "No end.",
                  "The run was still going when this was written, or it was killed.");
     if (log->cut_line) {
@@ -97,13 +103,15 @@ static void add_heading(ls_buffer *b, const ls_run_log *log)
     ls_buffer_put(b, "<header><h1>");
     ls_buffer_escape(b, text_or(log->config, "name", "run"));
     ls_buffer_put(b, "</h1><p class=\"sub\">");
-    ls_buffer_escape(b, text_or(log->end, "status", "not ended"));
+    ls_buffer_escape(b, text_or(log->end, "status", is_live(log) ? "under way" : "not ended"));
     if (started) {
         ls_buffer_put(b, " · started ");
         ls_buffer_escape(b, started);
     }
-    ls_buffer_put(b, " · ");
-    ls_buffer_escape(b, log->dir);
+    if (!is_live(log)) {
+        ls_buffer_put(b, " · ");
+        ls_buffer_escape(b, log->dir);
+    }
     ls_buffer_put(b, " · Lockstep ");
     ls_buffer_escape(b, text_or(log->start, "lockstep", "?"));
     ls_buffer_put(b, "</p></header>\n");
@@ -445,12 +453,14 @@ static int add_config(ls_buffer *b, const ls_run_log *log, ls_error *err)
     return text ? LS_OK : LS_ENOMEM;
 }
 
-int ls_report_page(ls_buffer *b, const ls_run_log *log, ls_error *err)
+int ls_report_page(ls_buffer *b, const ls_run_log *log, const ls_report_live *live, ls_error *err)
 {
     ls_buffer_put(b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
                      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                     "style-src 'unsafe-inline'\">\n"
+                     "style-src 'unsafe-inline'");
+    ls_buffer_put(b, live ? "; script-src 'unsafe-inline'; connect-src 'self'" : "");
+    ls_buffer_put(b, "\">\n"
                      "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
     ls_buffer_escape(b, text_or(log->config, "name", "run"));
     ls_buffer_put(b, is_synthetic(log) ? " (SYNTHETIC data)" : "");
@@ -462,9 +472,16 @@ int ls_report_page(ls_buffer *b, const ls_run_log *log, ls_error *err)
     add_tiles(b, log);
     int status = add_charts(b, log, err);
     if (status == LS_OK) {
+        ls_buffer_put(b, live ? live->section : "");
         add_facts(b, log);
         status = add_config(b, log, err);
     }
-    ls_buffer_put(b, "</main>\n</body>\n</html>\n");
+    ls_buffer_put(b, "</main>\n");
+    if (live) {
+        ls_buffer_put(b, "<script>\n");
+        ls_buffer_put(b, live->script);
+        ls_buffer_put(b, "</script>\n");
+    }
+    ls_buffer_put(b, "</body>\n</html>\n");
     return status ? status : ls_buffer_status(b, err);
 }

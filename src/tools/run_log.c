@@ -232,6 +232,47 @@ static int read_metrics(ls_run_log *log, const char *path, ls_error *err)
     return status;
 }
 
+/* ---- record by record ----------------------------------------------------------------------- */
+
+void ls_run_log_init(ls_run_log *out, const ls_host *host)
+{
+    *out = (ls_run_log){.host = host, .dir = ""};
+}
+
+/* The config as a document of its own. */
+static int take_config(ls_run_log *log, ls_error *err)
+{
+    ls_json_writer w;
+    size_t length;
+    const cJSON *node = ls_log_node(log->start, "config");
+    if (!node)
+        return LS_OK;
+    ls_json_writer_init(&w, 2, log->host);
+    ls_json_put_node(&w, NULL, node);
+    const char *text = ls_json_writer_text(&w, &length, err);
+    ls_json_destroy(log->config);
+    log->config = NULL;
+    int status =
+        text ? ls_json_parse(&log->config, "config", text, length, log->host, err) : LS_ENOMEM;
+    ls_json_writer_fini(&w);
+    return status;
+}
+
+int ls_run_log_add(ls_run_log *log, char *type, size_t size, const char *json, size_t length,
+                   ls_error *err)
+{
+    ls_json *doc;
+    int status = ls_json_parse(&doc, "record", json, length, log->host, err);
+    if (status)
+        return status == LS_ENOMEM ? status : LS_EDATA;
+    const char *found = ls_log_text(doc, "type");
+    snprintf(type, size, "%s", found ? found : "");
+    if (!take_record(log, &doc, type))
+        status = ls_fail(err, LS_ENOMEM, "out of memory for the records of the run");
+    ls_json_destroy(doc);
+    return status == LS_OK && strcmp(type, "run_start") == 0 ? take_config(log, err) : status;
+}
+
 /* ---- the directory -------------------------------------------------------------------------- */
 
 static int check_directory(const char *dir, ls_error *err)

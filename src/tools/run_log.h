@@ -49,6 +49,12 @@ typedef struct ls_run_log {
 int ls_run_log_read(ls_run_log *out, const char *dir, const ls_host *host, ls_error *err);
 void ls_run_log_fini(ls_run_log *log);
 
+/* Record by record instead: an empty log, which needs ls_run_log_fini; and one record, whose type (cut to
+ * `size`) is told. The config is that of the record run_start. Errors: LS_EDATA, LS_ENOMEM. */
+void ls_run_log_init(ls_run_log *out, const ls_host *host);
+int ls_run_log_add(ls_run_log *log, char *type, size_t size, const char *json, size_t length,
+                   ls_error *err);
+
 /* Members of a record, found by a path such as "data.name": NULL or NaN when absent or of another
  * kind. `doc` may be NULL. */
 const cJSON *ls_log_node(const ls_json *doc, const char *path);

@@ -36,10 +36,10 @@ static const key step[] = {{"type", TEXT, 0},   {"step", NUMBER, 0},         {"e
                            {"rows", NUMBER, 0}, {"loss", NUMBER_OR_NULL, 0}, {"correct", NUMBER, 0},
                            {"lr", NUMBER, 0},   {"images_per_s", NUMBER, 0}, {"workers", ARRAY, 0},
                            {NULL, TEXT, 0}};
-static const key worker[] = {{"worker", NUMBER, 0},         {"gather_s", NUMBER, 0},
-                             {"forward_s", NUMBER, 0},      {"backward_s", NUMBER, 0},
-                             {"comm_exposed_s", NUMBER, 0}, {"wait_s", NUMBER, 0},
-                             {"apply_s", NUMBER, 0},        {NULL, TEXT, 0}};
+static const key worker[] = {
+    {"worker", NUMBER, 0},    {"queued", NUMBER, 0},     {"gather_s", NUMBER, 0},
+    {"forward_s", NUMBER, 0}, {"backward_s", NUMBER, 0}, {"comm_exposed_s", NUMBER, 0},
+    {"wait_s", NUMBER, 0},    {"apply_s", NUMBER, 0},    {NULL, TEXT, 0}};
 static const key epoch[] = {{"type", TEXT, 0},
                             {"epoch", NUMBER, 0},
                             {"seconds", NUMBER, 0},

@@ -1,0 +1,227 @@
+/* trainer predict RUN IMAGE… | --rows A:B */
+#include "base/error.h"
+#include "base/host.h"
+#include "cli/trained_args.h"
+#include "tools/image_file.h"
+#include "json/writer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: trainer predict RUN IMAGE… [options]\n"
+    "       trainer predict RUN --rows A:B [options]\n"
+    "\n"
+    "Says which class a trained model sees in images, and with which probability.\n"
+    "\n";
+static const char more[] =
+    "  IMAGE            a PNG, PGM or PPM file of the size that the model reads\n"
+    "  --rows A:B       rows A to B − 1 of the test images of the run's data, counted from 0\n"
+    "  --train          of its training images\n"
+    "  --data DIR       the directory with the data's files\n"
+    "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
+    "  --json           one JSON object a line, with all logits\n"
+    "  --help           this text\n";
+
+/* What is predicted. */
+typedef struct input {
+    const ls_trained *t;
+    char **file;    /* NULL: rows of the data */
+    uint32_t first; /* row */
+    uint32_t rows;
+    uint8_t *images, *labels; /* labels NULL: unknown */
+} input;
+
+/* ---- which rows ----------------------------------------------------------------------------- */
+
+static int parse_rows(const char *text, uint32_t rows, uint32_t *first, uint32_t *count,
+                      ls_error *err)
+{
+    char *end;
+    const unsigned long a = strtoul(text, &end, 10);
+    const int has_a = end != text && *end == ':' && text[0] != '-';
+    const char *second = has_a ? end + 1 : text;
+    const unsigned long b = strtoul(second, &end, 10);
+    if (!has_a || end == second || *end || second[0] == '-' || a >= b)
+        return ls_fail(err, LS_EINVAL, "--rows %.60s: expected A:B with A < B, such as 0:10", text);
+    if (b > rows)
+        return ls_fail(err, LS_EINVAL, "--rows %.60s: there are only %u rows", text,
+                       (unsigned)rows);
+    *first = (uint32_t)a;
+    *count = (uint32_t)(b - a);
+    return LS_OK;
+}
+
+static int read_rows(input *in, const cli_trained_args *a, ls_error *err)
+{
+    const ls_dataset *data = in->t->data[a->train ? LS_TRAIN : LS_TEST];
+    const ls_host *host = in->t->host;
+    const uint32_t all = ls_dataset_describe(data)->rows;
+    int status = parse_rows(a->rows, all, &in->first, &in->rows, err);
+    if (status)
+        return status;
+    uint32_t *row = ls_alloc_array(host, in->rows, sizeof *row);
+    in->images = ls_alloc_array(host, in->rows, ls_dataset_image_bytes(data));
+    in->labels = ls_alloc(host, in->rows);
+    if (!row || !in->images || !in->labels)
+        status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
+    for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)
+        row[i] = in->first + i;
+    if (status == LS_OK)
+        status = ls_dataset_read(data, row, in->rows, in->images, in->labels, err);
+    ls_free(host, row);
+    return status;
+}
+
+static int read_files(input *in, const cli_trained_args *a, ls_error *err)
+{
+    const ls_shape *shape = &in->t->model->input;
+    const size_t bytes = (size_t)shape->c * (size_t)shape->h * (size_t)shape->w;
+    int status = LS_OK;
+    in->file = a->rest;
+    in->rows = (uint32_t)a->rest_count;
+    in->images = ls_alloc_array(in->t->host, in->rows, bytes);
+    if (!in->images)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %u images", (unsigned)in->rows);
+    for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)
+        status = ls_image_read(in->images + i * bytes, shape, in->file[i], in->t->host, err);
+    return status;
+}
+
+/* ---- what came out -------------------------------------------------------------------------- */
+
+/* The first largest logit, as in training, and its softmax. */
+static int best_class(const float *logits, int classes, double *probability)
+{
+    int best = 0;
+    double sum = 0;
+    for (int i = 1; i < classes; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    for (int i = 0; i < classes; i++)
+        sum += exp((double)logits[i] - (double)logits[best]);
+    *probability = 1 / sum;
+    return best;
+}
+
+static void print_class(const char *before, const char *data, int label)
+{
+    const char *name = ls_class_name(data, label);
+    printf("%s%d%s%s", before, label, name ? " " : "", name ? name : "");
+}
+
+static void print_line(const input *in, uint32_t i, const float *logits)
+{
+    double probability;
+    const char *data = in->t->config.data_name;
+    const int best = best_class(logits, in->t->model->classes, &probability);
+    if (in->file)
+        printf("%s", in->file[i]);
+    else
+        printf("row %u", (unsigned)(in->first + i));
+    print_class(": ", data, best);
+    printf(" (%.3f)", probability);
+    if (in->labels && in->labels[i] != best)
+        print_class(", but its label is ", data, in->labels[i]);
+    putchar('\n');
+}
+
+static void print_json(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
+{
+    double probability;
+    ls_error err;
+    const int best = best_class(logits, in->t->model->classes, &probability);
+    ls_json_writer_reset(w);
+    ls_json_open_object(w, NULL);
+    if (in->file)
+        ls_json_put_string(w, "file", in->file[i]);
+    else
+        ls_json_put_uint(w, "row", in->first + i);
+    ls_json_put_int(w, "class", best);
+    if (ls_class_name(in->t->config.data_name, best))
+        ls_json_put_string(w, "name", ls_class_name(in->t->config.data_name, best));
+    ls_json_put_double(w, "probability", probability);
+    if (in->labels)
+        ls_json_put_int(w, "label", in->labels[i]);
+    ls_json_open_array(w, "logits");
+    for (int k = 0; k < in->t->model->classes; k++)
+        ls_json_put_float(w, NULL, logits[k]);
+    ls_json_close(w);
+    ls_json_close(w);
+    const char *text = ls_json_writer_text(w, NULL, &err);
+    if (text)
+        puts(text);
+}
+
+static void print_all(const input *in, const float *logits, int json)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, in->t->host);
+    for (uint32_t i = 0; i < in->rows; i++) {
+        const float *mine = logits + (size_t)i * (size_t)in->t->model->classes;
+        if (json)
+            print_json(&w, in, i, mine);
+        else
+            print_line(in, i, mine);
+    }
+    ls_json_writer_fini(&w);
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static int predict(input *in, const cli_trained_args *a, const ls_registry *registry, ls_error *err)
+{
+    char cache[4096];
+    ls_prediction sum;
+    const ls_host *host = in->t->host;
+    ls_predict_desc d = cli_predict_desc(in->t, a, registry, host, cache);
+    float *logits = ls_alloc_array(host, in->rows, sizeof *logits * (size_t)in->t->model->classes);
+    if (!logits)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
+    d.images = in->images;
+    d.labels = in->labels;
+    d.rows = in->rows;
+    int status = ls_predict(&sum, logits, &d, err);
+    if (status == LS_OK)
+        print_all(in, logits, a->json);
+    ls_free(host, logits);
+    return status;
+}
+
+static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
+{
+    ls_error err;
+    input in = {.t = t};
+    int status = a->rows ? read_rows(&in, a, &err) : read_files(&in, a, &err);
+    if (status == LS_OK)
+        status = predict(&in, a, registry, &err);
+    ls_free(t->host, in.images);
+    ls_free(t->host, in.labels);
+    return status ? cli_fail(status, &err) : cli_flush();
+}
+
+int cli_predict(int argc, char **argv, const ls_registry *registry)
+{
+    cli_trained_args a;
+    ls_trained t;
+    ls_host host = {.size = sizeof host};
+    int code = cli_trained_parse(&a, "predict", "jtrd", argc, argv);
+    if (code)
+        return code;
+    if (a.help) {
+        printf("%s%s%s", help, cli_trained_help, more);
+        return cli_flush();
+    }
+    if (!a.rows && a.rest_count == 0)
+        return cli_verb_usage("predict", "of what? Name image files, or rows: --rows 0:10", "");
+    if (a.rows && a.rest_count > 0)
+        return cli_verb_usage("predict", "either --rows or files, not both: ", a.rest[0]);
+    code = cli_trained_open(&t, &a, a.rows != NULL, &host);
+    if (code)
+        return code;
+    code = run(&t, &a, registry);
+    ls_trained_close(&t);
+    return code;
+}

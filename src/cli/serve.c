@@ -1,0 +1,252 @@
+#include "cli/serve.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#ifdef LOCKSTEP_WITH_HTTP
+
+#include "cli/serve_numbers.h"
+#include "tools/live.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define CONNECTIONS 64
+#define IDLE_S 30
+
+struct cli_server {
+    const ls_host *host;
+    struct MHD_Daemon *daemon;
+    ls_live *live;
+    numbers numbers;
+    char url[80];
+};
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+static enum MHD_Result answer(struct MHD_Connection *to, unsigned code, const char *type,
+                              const char *text, size_t length)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(length, (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY);
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    enum MHD_Result result = MHD_queue_response(to, code, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+static enum MHD_Result say(struct MHD_Connection *to, unsigned code, const char *text)
+{
+    return answer(to, code, "text/plain; charset=utf-8", text, strlen(text));
+}
+
+static enum MHD_Result answer_from(cli_server *s, struct MHD_Connection *to, const char *type,
+                                   int (*make)(ls_live *, ls_buffer *, ls_error *))
+{
+    ls_buffer b;
+    ls_buffer_init(&b, s->host);
+    int status = make(s->live, &b, NULL);
+    enum MHD_Result result = status == LS_OK
+                                 ? answer(to, MHD_HTTP_OK, type, b.text, b.length)
+                                 : say(to, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
+    ls_buffer_fini(&b);
+    return result;
+}
+
+static enum MHD_Result answer_numbers(cli_server *s, struct MHD_Connection *to)
+{
+    static const size_t most = (size_t)1 << 16;
+    char *text = ls_alloc(s->host, most);
+    size_t length = text ? metrics_write(&s->numbers.all, text, most) : 0;
+    enum MHD_Result result = text && length < most
+                                 ? answer(to, MHD_HTTP_OK, METRICS_CONTENT_TYPE, text, length)
+                                 : say(to, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
+    ls_free(s->host, text);
+    return result;
+}
+
+static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **state)
+{
+    cli_server *s = user;
+    (void)version;
+    (void)upload;
+    (void)state;
+    if (*upload_size > 0) { /* whatever it is, nobody wants it */
+        *upload_size = 0;
+        return MHD_YES;
+    }
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return say(to, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
+    if (strcmp(url, "/") == 0)
+        return answer_from(s, to, "text/html; charset=utf-8", ls_live_page);
+    if (strcmp(url, "/state.json") == 0)
+        return answer_from(s, to, "application/json", ls_live_json);
+    if (strcmp(url, "/metrics") == 0)
+        return answer_numbers(s, to);
+    if (strcmp(url, "/healthz") == 0)
+        return say(to, MHD_HTTP_OK, "ok\n");
+    return say(to, MHD_HTTP_NOT_FOUND, "there are /, /state.json, /metrics and /healthz\n");
+}
+
+/* ---- where it listens ----------------------------------------------------------------------- */
+
+typedef union place {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+} place;
+
+/* "8080", "0.0.0.0:8080", "[::1]:8080" */
+static int read_place(place *out, const char *address, ls_error *err)
+{
+    char name[64] = "127.0.0.1", *end;
+    const char *colon = strrchr(address, ':');
+    const char *digits = colon ? colon + 1 : address;
+    const size_t length = colon ? (size_t)(colon - address) : 0;
+    const long port = strtol(digits, &end, 10);
+    const int bracketed = length >= 2 && address[0] == '[' && address[length - 1] == ']';
+    if (length > 0 && length < sizeof name)
+        snprintf(name, sizeof name, "%.*s", (int)length - 2 * bracketed, address + bracketed);
+    memset(out, 0, sizeof *out);
+    if (digits[0] >= '0' && digits[0] <= '9' && *end == '\0' && port <= 65535 &&
+        length < sizeof name) {
+        out->v4.sin_family = AF_INET;
+        out->v4.sin_port = htons((uint16_t)port);
+        if (inet_pton(AF_INET, name, &out->v4.sin_addr) == 1)
+            return LS_OK;
+        memset(out, 0, sizeof *out);
+        out->v6.sin6_family = AF_INET6;
+        out->v6.sin6_port = htons((uint16_t)port);
+        if (bracketed && inet_pton(AF_INET6, name, &out->v6.sin6_addr) == 1)
+            return LS_OK;
+    }
+    return ls_fail(err, LS_EINVAL,
+                   "--serve %.80s: expected PORT or ADDRESS:PORT, such as 8080, 0.0.0.0:8080 or "
+                   "[::1]:8080",
+                   address);
+}
+
+static void write_url(cli_server *s, const place *at)
+{
+    char name[INET6_ADDRSTRLEN] = "";
+    const int six = at->any.sa_family == AF_INET6;
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    inet_ntop(at->any.sa_family, six ? (const void *)&at->v6.sin6_addr : &at->v4.sin_addr, name,
+              sizeof name);
+    snprintf(s->url, sizeof s->url, six ? "http://[%s]:%u/" : "http://%s:%u/", name,
+             info ? (unsigned)info->port : 0);
+}
+
+/* Signals are the program's: its threads are made without them. */
+static struct MHD_Daemon *listen_at(cli_server *s, const place *at)
+{
+    sigset_t all, before;
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD;
+    if (at->any.sa_family == AF_INET6)
+        flags |= MHD_USE_IPv6;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    struct MHD_Daemon *d =
+        MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR, &at->any,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return d;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+int cli_server_start(cli_server **out, const char *address, const ls_host *host, ls_error *err)
+{
+    place at;
+    int status = read_place(&at, address, err);
+    if (status)
+        return status;
+    cli_server *s = ls_alloc(host, sizeof *s);
+    if (!s)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the live page");
+    s->host = host;
+    numbers_init(&s->numbers);
+    status = ls_live_create(&s->live, host, err);
+    errno = 0;
+    if (status == LS_OK && (s->daemon = listen_at(s, &at)) == NULL)
+        status = ls_fail(err, LS_EIO, "--serve %.80s: cannot listen there: %s", address,
+                         errno ? strerror(errno) : "no thread, or no socket");
+    if (status) {
+        cli_server_stop(s);
+        return status;
+    }
+    write_url(s, &at);
+    *out = s;
+    return LS_OK;
+}
+
+const char *cli_server_url(const cli_server *s)
+{
+    return s->url;
+}
+
+int cli_server_record(cli_server *s, const char *json, size_t length, ls_error *err)
+{
+    if (!s)
+        return LS_OK;
+    numbers_take(&s->numbers, json, length, s->host);
+    return ls_live_record(s->live, json, length, err);
+}
+
+void cli_server_stop(cli_server *s)
+{
+    if (!s)
+        return;
+    if (s->daemon)
+        MHD_stop_daemon(s->daemon);
+    ls_live_destroy(s->live);
+    ls_free(s->host, s);
+}
+
+#else
+
+int cli_server_start(cli_server **out, const char *address, const ls_host *host, ls_error *err)
+{
+    (void)out;
+    (void)host;
+    return ls_fail(err, LS_EUNSUPPORTED,
+                   "--serve %.80s: this program was built without libmicrohttpd; install "
+                   "libmicrohttpd-dev and build it again",
+                   address);
+}
+
+const char *cli_server_url(const cli_server *s)
+{
+    (void)s;
+    return "";
+}
+
+int cli_server_record(cli_server *s, const char *json, size_t length, ls_error *err)
+{
+    (void)s;
+    (void)json;
+    (void)length;
+    (void)err;
+    return LS_OK;
+}
+
+void cli_server_stop(cli_server *s)
+{
+    (void)s;
+}
+
+#endif

@@ -1,0 +1,26 @@
+/* --serve: a run seen in a browser, and fetched by a monitoring system, while it goes on. */
+#ifndef CLI_SERVE_H
+#define CLI_SERVE_H
+
+#include <lockstep/host.h>
+#include <lockstep/status.h>
+#include <lockstep/trainer.h>
+#include <stddef.h>
+
+typedef struct cli_server cli_server;
+
+/* Listens at "[ADDR:]PORT"; ADDR is 127.0.0.1 unless given, PORT 0 lets the system choose. Answers GET
+ * of / (a page that renews itself), /state.json, /metrics (Prometheus) and /healthz, on a thread of its
+ * own that takes no signals. Errors: LS_EINVAL (an address that cannot be read), LS_EIO (it is taken),
+ * LS_EUNSUPPORTED (built without libmicrohttpd), LS_ENOMEM. */
+int cli_server_start(cli_server **out, const char *address, const ls_host *host, ls_error *err);
+
+/* "http://127.0.0.1:8080/" */
+const char *cli_server_url(const cli_server *server);
+
+/* A record of the run's; the thread that trains. NULL is allowed. Errors: LS_ENOMEM. */
+int cli_server_record(cli_server *server, const char *json, size_t length, ls_error *err);
+
+void cli_server_stop(cli_server *server); /* NULL is allowed */
+
+#endif

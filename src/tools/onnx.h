@@ -1,0 +1,33 @@
+/* A model as an ONNX file, for inference.
+ *
+ * ONNX IR version 7, operators of version 13 of the standard set. The graph has one input "x",
+ * [batch, c, h, w] fp32 with a free batch dimension: pixels divided by 255, as PyTorch's ToTensor
+ * makes them; where the config's mean and std are not 0 and 1, the graph begins with them. Its
+ * output "logits" is [batch, classes]. Weights have the names that they have in safetensors files.
+ * Batch norm uses the running statistics; dropout is left out. The file's metadata say which
+ * version of Lockstep wrote it.
+ */
+#ifndef TOOLS_ONNX_H
+#define TOOLS_ONNX_H
+
+#include "nn/model.h"
+#include "tools/buffer.h"
+
+enum { LS_ONNX_IR_VERSION = 7, LS_ONNX_OPSET = 13 };
+
+typedef struct ls_onnx_desc {
+    const ls_model *model;
+    const float *weights; /* canonical */
+    ls_gather normalisation;
+    const char *name; /* of the graph */
+} ls_onnx_desc;
+
+/* Appends the whole file to `out`. Errors: LS_EUNSUPPORTED (2 GB or more, protobuf's limit),
+ * LS_ENOMEM. */
+int ls_onnx_write(ls_buffer *out, const ls_onnx_desc *desc, ls_error *err);
+
+/* The same, into a file, which replaces what was there only when it is whole. Errors: as above,
+ * LS_EIO. */
+int ls_onnx_save(const char *path, const ls_onnx_desc *desc, const ls_host *host, ls_error *err);
+
+#endif

@@ -1,0 +1,59 @@
+#include "tools/protobuf.h"
+
+#include <string.h>
+
+enum { VARINT = 0, LENGTH = 2, FIXED_32 = 5 };
+
+static void put_varint(ls_buffer *b, uint64_t value)
+{
+    char bytes[10];
+    size_t n = 0;
+    for (; value >= 0x80; value >>= 7)
+        bytes[n++] = (char)(value | 0x80);
+    bytes[n++] = (char)value;
+    ls_buffer_add(b, bytes, n);
+}
+
+static void put_key(ls_buffer *b, unsigned field, unsigned type)
+{
+    put_varint(b, (uint64_t)field << 3 | type);
+}
+
+void ls_pb_int(ls_buffer *b, unsigned field, int64_t value)
+{
+    put_key(b, field, VARINT);
+    put_varint(b, (uint64_t)value);
+}
+
+void ls_pb_float(ls_buffer *b, unsigned field, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const char bytes[4] = {(char)bits, (char)(bits >> 8), (char)(bits >> 16), (char)(bits >> 24)};
+    put_key(b, field, FIXED_32);
+    ls_buffer_add(b, bytes, sizeof bytes);
+}
+
+void ls_pb_begin(ls_buffer *b, unsigned field, size_t count)
+{
+    put_key(b, field, LENGTH);
+    put_varint(b, count);
+}
+
+void ls_pb_bytes(ls_buffer *b, unsigned field, const void *bytes, size_t count)
+{
+    ls_pb_begin(b, field, count);
+    ls_buffer_add(b, bytes, count);
+}
+
+void ls_pb_text(ls_buffer *b, unsigned field, const char *text)
+{
+    ls_pb_bytes(b, field, text, strlen(text));
+}
+
+void ls_pb_message(ls_buffer *b, unsigned field, ls_buffer *message)
+{
+    ls_pb_bytes(b, field, message->text ? message->text : "", message->length);
+    b->failed |= message->failed;
+    message->length = 0;
+}

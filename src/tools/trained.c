@@ -1,0 +1,257 @@
+#include "tools/trained.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/safetensors.h"
+#include "store/bundle.h"
+#include "tools/buffer.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- datasets by name ----------------------------------------------------------------------- */
+
+typedef struct known_data {
+    const char *name;
+    ls_shape input;
+    int classes;
+    const char *class_name[10];
+} known_data;
+
+static const known_data known[] = {
+    {"fashion_mnist",
+     {1, 28, 28},
+     10,
+     {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
+      "ankle boot"}},
+    {"mnist", {1, 28, 28}, 10, {NULL}},
+    {"cifar10",
+     {3, 32, 32},
+     10,
+     {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}},
+    {"synthetic", {1, 28, 28}, 10, {NULL}},
+};
+
+static const known_data *find_known(const char *name)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+int ls_known_input(const char *data_name, ls_shape *input, int *classes)
+{
+    const known_data *d = find_known(data_name);
+    if (!d)
+        return 0;
+    *input = d->input;
+    *classes = d->classes;
+    return 1;
+}
+
+const char *ls_class_name(const char *data_name, int label)
+{
+    const known_data *d = find_known(data_name);
+    return d && label >= 0 && label < d->classes ? d->class_name[label] : NULL;
+}
+
+/* ---- which files ---------------------------------------------------------------------------- */
+
+/* Text of two parts, owned by the caller; NULL when memory runs out. */
+static char *join(const char *a, const char *b, const ls_host *host)
+{
+    const size_t n = strlen(a), m = strlen(b);
+    char *out = ls_alloc(host, n + m + 1);
+    if (out) {
+        memcpy(out, a, n);
+        memcpy(out + n, b, m + 1);
+    }
+    return out;
+}
+
+static int no_memory(ls_error *err)
+{
+    return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+}
+
+/* Whether "<dir><file>" is there, and when it was written. */
+static int find(const char *dir, const char *file, struct stat *st, const ls_host *host)
+{
+    char *path = join(dir, file, host);
+    const int found = path && stat(path, st) == 0;
+    ls_free(host, path);
+    return found;
+}
+
+static int is_newer(const struct stat *a, const struct stat *b)
+{
+    return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec > b->st_mtim.tv_sec
+                                                  : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
+}
+
+/* The newest whole checkpoint's weights → *weights, unless those at hand are as new. */
+static int use_checkpoint(char **weights, const char *dir, const struct stat *final,
+                          const ls_host *host, ls_error *err)
+{
+    struct stat st;
+    ls_error why;
+    ls_bundle_reader *bundle;
+    const ls_bundle_file *file;
+    char *parent = join(dir, "/checkpoints", host);
+    if (!parent)
+        return no_memory(err);
+    int status = ls_bundle_latest(&bundle, parent, NULL, NULL, host, &why);
+    ls_free(host, parent);
+    if (status && final)
+        return LS_OK; /* the final weights are there: what checkpoints there are does not matter */
+    if (status == LS_ENOENT)
+        return ls_fail(err, status,
+                       "%.300s: the run has neither weights.safetensors nor a checkpoint; it was "
+                       "stopped too early, or is still in its first epoch",
+                       dir);
+    if (status)
+        return ls_fail(err, status, "%s", why.text);
+    status = ls_bundle_find(&file, bundle, "weights.safetensors", err);
+    if (status == LS_OK && (!final || (stat(file->path, &st) == 0 && is_newer(&st, final)))) {
+        ls_free(host, *weights);
+        *weights = ls_strdup(host, file->path);
+        status = *weights ? LS_OK : no_memory(err);
+    }
+    ls_bundle_close(bundle);
+    return status;
+}
+
+/* A directory with config.json. */
+static int find_in_run(char **weights, char **config, const char *dir, const ls_host *host,
+                       ls_error *err)
+{
+    struct stat st;
+    const int final = find(dir, "/weights.safetensors", &st, host);
+    *config = join(dir, "/config.json", host);
+    *weights = final ? join(dir, "/weights.safetensors", host) : NULL;
+    if (!*config || (final && !*weights))
+        return no_memory(err);
+    return use_checkpoint(weights, dir, final ? &st : NULL, host, err);
+}
+
+/* RUN/checkpoints/step-…: the config is the run's. */
+static int find_in_checkpoint(char **weights, char **config, const char *dir, const ls_host *host,
+                              ls_error *err)
+{
+    *config = join(dir, "/../../config.json", host);
+    *weights = join(dir, "/weights.safetensors", host);
+    return *config && *weights ? LS_OK : no_memory(err);
+}
+
+static int find_files(char **weights, char **config, const ls_trained_options *o, ls_error *err)
+{
+    struct stat st, unused;
+    const char *path = o->path;
+    if (stat(path, &st) != 0)
+        return ls_fail(err, LS_ENOENT,
+                       "%.300s: no such file or directory; expected a run's directory, such as "
+                       "runs/<time>-<name>, a checkpoint's, or a .safetensors file",
+                       path);
+    if (S_ISDIR(st.st_mode) && find(path, "/config.json", &unused, o->host))
+        return find_in_run(weights, config, path, o->host, err);
+    if (S_ISDIR(st.st_mode) && find(path, "/state.json", &unused, o->host))
+        return find_in_checkpoint(weights, config, path, o->host, err);
+    if (S_ISDIR(st.st_mode))
+        return ls_fail(err, LS_ENOENT,
+                       "%.300s: expected a run's directory, but it has no config.json (and no "
+                       "state.json, as a checkpoint has); runs lie in runs/<time>-<name>",
+                       path);
+    *weights = ls_strdup(o->host, path);
+    if (!*weights)
+        return no_memory(err);
+    if (!o->config)
+        return ls_fail(err, LS_EINVAL,
+                       "%.300s: a file of weights does not say which model it is of; name its "
+                       "config: --config CONFIG",
+                       path);
+    return LS_OK;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static int read_config(ls_trained *t, const ls_trained_options *o, const char *path, ls_error *err)
+{
+    ls_trainer_options options = {
+        .size = sizeof options,
+        .config_path = o->config ? o->config : path,
+        .set = o->set,
+        .set_count = o->set_count,
+        .host = o->host,
+    };
+    return ls_config_read(&t->config, &options, err);
+}
+
+static int open_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    ls_dataset_spec spec = {
+        .name = c->data_name,
+        .path = c->data_path,
+        .search = o->data_dirs,
+        .search_count = (size_t)o->data_dir_count,
+        .limit = (uint32_t)c->data_limit,
+        .seed = c->seed,
+    };
+    ls_error cause;
+    int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
+    if (status == LS_ECONFIG) /* its message begins with the key */
+        return ls_config_fail(err, c, "data", status, cause.text);
+    return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
+}
+
+static int open_model(ls_trained *t, ls_error *err)
+{
+    ls_shape input = {0, 0, 0};
+    int classes = 0;
+    if (t->data[LS_TEST]) {
+        const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TEST]);
+        input = (ls_shape){info->channels, info->height, info->width};
+        classes = info->classes;
+    } else if (!ls_known_input(t->config.data_name, &input, &classes)) {
+        return ls_config_fail(
+            err, &t->config, "data.name", LS_ECONFIG,
+            "unknown dataset; expected fashion_mnist, mnist, cifar10 or synthetic");
+    }
+    int status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
+                                classes, t->host, err);
+    if (status)
+        return status;
+    t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);
+    if (!t->weights)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %zu parameters", t->model->floats);
+    return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
+}
+
+int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error *err)
+{
+    char *config = NULL;
+    *out = (ls_trained){.host = options->host};
+    int status = find_files(&out->weights_path, &config, options, err);
+    if (status == LS_OK)
+        status = read_config(out, options, config, err);
+    if (status == LS_OK && options->needs_data)
+        status = open_data(out, options, err);
+    if (status == LS_OK)
+        status = open_model(out, err);
+    ls_free(options->host, config);
+    if (status)
+        ls_trained_close(out);
+    return status;
+}
+
+void ls_trained_close(ls_trained *t)
+{
+    for (int s = 0; s < LS_SUBSETS; s++)
+        ls_dataset_close(t->data[s]);
+    ls_free(t->host, t->weights);
+    ls_model_destroy(t->model, t->host);
+    ls_config_fini(&t->config);
+    ls_free(t->host, t->weights_path);
+    *t = (ls_trained){.host = t->host};
+}

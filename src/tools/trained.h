@@ -1,0 +1,50 @@
+/* What a run left behind, ready for use: its config, its model, its weights, and its data.
+ *
+ *     ls_trained_options o = {.path = "runs/20240131-093000-lenet", .needs_data = 1, …};
+ *     ls_trained trained;
+ *     int status = ls_trained_open(&trained, &o, &err);
+ *     …
+ *     ls_trained_close(&trained);
+ */
+#ifndef TOOLS_TRAINED_H
+#define TOOLS_TRAINED_H
+
+#include "data/dataset.h"
+#include "nn/replica.h"
+#include "train/config.h"
+
+typedef struct ls_trained_options {
+    /* A run's directory (its final weights, or its newest checkpoint where that is newer), the
+     * directory of one checkpoint, or a safetensors file, which needs `config`. */
+    const char *path;
+    const char *config;     /* a config file instead of the run's own; NULL: that one */
+    const char *const *set; /* assignments to it */
+    int set_count;
+    const char *const *data_dirs; /* searched when the config has no data.path */
+    int data_dir_count;
+    int needs_data;      /* non-zero: the data is opened too */
+    const ls_host *host; /* outlives what is opened */
+} ls_trained_options;
+
+typedef struct ls_trained {
+    const ls_host *host;
+    ls_config config;
+    ls_model *model;
+    float *weights;               /* canonical: model->floats */
+    ls_dataset *data[LS_SUBSETS]; /* NULL unless asked for */
+    char *weights_path;           /* where they came from */
+} ls_trained;
+
+/* Errors: LS_ENOENT (no such run; data or a file missing), LS_EDATA (damaged, or of another model),
+ * LS_ECONFIG, LS_EIO, LS_ENOMEM; nothing is left open then. */
+int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error *err);
+void ls_trained_close(ls_trained *trained);
+
+/* What the images of a dataset of this name look like, without opening it. Returns 0 for a name
+ * that is not known. */
+int ls_known_input(const char *data_name, ls_shape *input, int *classes);
+
+/* What a class of a dataset is called, or NULL. Static. */
+const char *ls_class_name(const char *data_name, int label);
+
+#endif

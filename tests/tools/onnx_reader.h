@@ -1,0 +1,31 @@
+/* Just enough of protocol buffers to look into an ONNX file; nothing of it is the writer's. */
+#ifndef TESTS_ONNX_READER_H
+#define TESTS_ONNX_READER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One field: a number, or `length` bytes at `data`. */
+typedef struct pb_field {
+    unsigned number;
+    uint64_t value;
+    const uint8_t *data;
+    size_t length;
+} pb_field;
+
+typedef struct pb_reader {
+    const uint8_t *at, *end;
+} pb_reader;
+
+/* Moves on to the next field; 0 at the end. A malformed message fails the test. */
+int pb_next(pb_reader *r, pb_field *out);
+
+/* The first field of that number; fails the test when there is none. */
+pb_field pb_find(pb_reader message, unsigned number);
+int pb_count(pb_reader message, unsigned number);
+pb_reader pb_inside(const pb_field *field);
+
+/* The field's bytes as a text, cut to fit. */
+const char *pb_text(char *out, size_t size, const pb_field *field);
+
+#endif

@@ -1,0 +1,136 @@
+/* Material for onnx_check.py: for every sample of every layer type, and for the example networks, an
+ * ONNX file, images (pixels / 255), and the logits that ls_predict computes of them.
+ *
+ *     onnx_samples DIR EXAMPLE.json…        DIR/NAME.onnx, DIR/NAME.x, DIR/NAME.y
+ */
+#include "nn/nn_fixture.h"
+#include "ref/ref.h"
+#include "tools/onnx.h"
+#include "tools/predict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 37, MANY = 1000 };
+
+static ls_registry *registry;
+
+static void stop(const char *what, const ls_error *err)
+{
+    fprintf(stderr, "onnx_samples: %s: %s\n", what, err->text);
+    exit(1);
+}
+
+static void write_floats(const char *dir, const char *name, const char *end, const float *values,
+                         size_t count)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s%s", dir, name, end);
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(values, sizeof *values, count, f) != count || fclose(f) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+static void write_sample(const char *dir, const char *name, const ls_model *model,
+                         const float *weights, ls_gather normalisation, uint32_t rows,
+                         const char *devices)
+{
+    char path[4096];
+    ls_error err;
+    ls_prediction sum;
+    ls_replica_data data = make_data(rows, model->input, model->classes, 5);
+    const size_t pixels =
+        rows * (size_t)model->input.c * (size_t)model->input.h * (size_t)model->input.w;
+    float *x = malloc(pixels * sizeof *x);
+    float *y = malloc(rows * (size_t)model->classes * sizeof *y);
+    for (size_t i = 0; i < pixels; i++)
+        x[i] = (float)data.images[i] / 255.0f;
+    const ls_onnx_desc onnx = {model, weights, normalisation, name};
+    snprintf(path, sizeof path, "%s/%s.onnx", dir, name);
+    if (ls_onnx_save(path, &onnx, NULL, &err) != LS_OK)
+        stop(name, &err);
+    const ls_predict_desc d = {.registry = registry,
+                               .devices = devices,
+                               .model = model,
+                               .weights = weights,
+                               .normalisation = normalisation,
+                               .images = data.images,
+                               .rows = rows,
+                               .batch = 64,
+                               .shards = 2};
+    if (ls_predict(&sum, y, &d, &err) != LS_OK)
+        stop(name, &err);
+    write_floats(dir, name, ".x", x, pixels);
+    write_floats(dir, name, ".y", y, rows * (size_t)model->classes);
+    free(x);
+    free(y);
+    free_data(&data);
+}
+
+static void write_types(const char *dir)
+{
+    static const ls_gather shifted = {.mean = {0.5f, 0.25f, 0.75f, 0}, .std = {0.5f, 2, 1, 1}};
+    char name[80];
+    for (const ls_layer_type *const *type = ls_layer_types(); *type; type++) {
+        for (int i = 0; (*type)->samples[i].layers; i++) {
+            const struct ls_layer_sample *s = &(*type)->samples[i];
+            ls_model *model = make_model(s->layers, s->input, LS_SAMPLE_CLASSES);
+            float *weights = calloc(model->floats, sizeof *weights);
+            fill_weights(weights, model, 0.5f, (uint64_t)i + 1);
+            if (model->params ==
+                0) { /* nothing that computes may be left: not a model to predict */
+                free(weights);
+                free_model(model);
+                continue;
+            }
+            snprintf(name, sizeof name, "%s-%d", (*type)->name, i + 1);
+            write_sample(dir, name, model, weights, i % 2 ? shifted : plain_pixels, FEW, "ref:2");
+            free(weights);
+            free_model(model);
+        }
+    }
+}
+
+/* The model of a config, with Kaiming's weights and running statistics that are not those of a
+ * fresh start. */
+static void write_example(const char *dir, const char *path)
+{
+    ls_json *doc;
+    ls_error err;
+    ls_model *model;
+    if (ls_json_read_file(&doc, path, NULL, &err) != LS_OK)
+        stop(path, &err);
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model");
+    if (ls_model_parse(&model, doc, node, (ls_shape){1, 28, 28}, 10, NULL, &err) != LS_OK)
+        stop(path, &err);
+    float *weights = calloc(model->floats, sizeof *weights);
+    const ls_init init = {LS_INIT_KAIMING, 0};
+    ls_init_weights(weights, model, &init, 9);
+    for (int i = 0; i < model->stats; i++)
+        fill_uniform(weights + model->stat[i]->offset, model->stat[i]->count, 0.2f, 11);
+    for (int i = 1; i < model->stats; i += 2) /* variances */
+        for (size_t k = 0; k < model->stat[i]->count; k++)
+            weights[model->stat[i]->offset + k] += 1;
+    write_sample(dir, model->name, model, weights, plain_pixels, MANY, "auto");
+    free(weights);
+    ls_model_destroy(model, NULL);
+    ls_json_destroy(doc);
+}
+
+int main(int argc, char **argv)
+{
+    ls_error err;
+    if (argc < 2)
+        return 64;
+    if (ls_registry_create(&registry, NULL, &err) != LS_OK ||
+        ls_registry_add(registry, ls_ref_backend(), &err) != LS_OK)
+        stop("registry", &err);
+    write_types(argv[1]);
+    for (int i = 2; i < argc; i++)
+        write_example(argv[1], argv[i]);
+    ls_registry_destroy(registry);
+    return 0;
+}

@@ -1,0 +1,270 @@
+/* The structure of ONNX files, for every layer type; whether they compute the same is for
+ * onnx_check.py to see. */
+#include "nn/nn_fixture.h"
+#include "onnx_reader.h"
+#include "tools/onnx.h"
+
+#include "json/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODEL_IR = 1, MODEL_GRAPH = 7, MODEL_OPSET = 8 };
+enum { NODE = 1, NAME = 2, CONSTANT = 5, INPUT = 11, OUTPUT = 12 };
+enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
+enum { DIMS = 1, ELEMENT = 2, TENSOR_NAME = 8, RAW = 9, FLOATS = 1, INT64S = 7 };
+
+typedef struct written {
+    ls_model *model;
+    float *weights;
+    ls_buffer file;
+    pb_reader whole, graph;
+} written;
+
+static const ls_gather shifted = {.mean = {0.5f, 0.25f, 0, 0}, .std = {0.5f, 2, 1, 1}};
+
+static written write_model(const char *json, ls_shape input, int classes, ls_gather normalisation)
+{
+    written w = {.model = make_model(json, input, classes)};
+    ls_error err;
+    w.weights = calloc(w.model->floats, sizeof *w.weights);
+    fill_weights(w.weights, w.model, 0.5f, 3);
+    ls_buffer_init(&w.file, NULL);
+    const ls_onnx_desc d = {w.model, w.weights, normalisation, "a name"};
+    must(ls_onnx_write(&w.file, &d, &err), &err);
+    w.whole =
+        (pb_reader){(const uint8_t *)w.file.text, (const uint8_t *)w.file.text + w.file.length};
+    const pb_field graph = pb_find(w.whole, MODEL_GRAPH);
+    w.graph = pb_inside(&graph);
+    return w;
+}
+
+static void drop(written *w)
+{
+    ls_buffer_fini(&w->file);
+    free(w->weights);
+    free_model(w->model);
+}
+
+/* ---- what every file must be like ----------------------------------------------------------- */
+
+enum { MOST_NAMES = 256, NAME_SIZE = 128 };
+
+typedef struct names {
+    char text[MOST_NAMES][NAME_SIZE];
+    int count;
+} names;
+
+static int is_known(const names *n, const char *name)
+{
+    for (int i = 0; i < n->count; i++)
+        if (strcmp(n->text[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+static void add_name(names *n, const pb_field *field)
+{
+    char text[NAME_SIZE];
+    pb_text(text, sizeof text, field);
+    assert_true(n->count < MOST_NAMES);
+    if (is_known(n, text))
+        fail_msg("\"%s\" is there twice", text);
+    strcpy(n->text[n->count++], text);
+}
+
+/* A constant's bytes are those of its shape. */
+static void check_constant(const pb_field *tensor)
+{
+    pb_reader r = pb_inside(tensor);
+    const uint64_t type = pb_find(r, ELEMENT).value;
+    uint64_t values = 1;
+    assert_true(type == FLOATS || type == INT64S);
+    const size_t bytes = pb_find(r, RAW).length;
+    for (pb_field f; pb_next(&r, &f);)
+        if (f.number == DIMS)
+            values *= f.value;
+    assert_int_equal(bytes, values * (type == FLOATS ? 4 : 8));
+}
+
+static void check_node(names *known, const pb_field *node)
+{
+    char text[NAME_SIZE];
+    pb_reader r = pb_inside(node);
+    for (pb_field f; pb_next(&r, &f);)
+        if (f.number == NODE_INPUT && !is_known(known, pb_text(text, sizeof text, &f)))
+            fail_msg("\"%s\" is read before it is written", text);
+    const pb_field out = pb_find(pb_inside(node), NODE_OUTPUT);
+    add_name(known, &out);
+}
+
+static void check_graph(const written *w)
+{
+    static names known; /* large */
+    pb_field f;
+    const pb_field input = pb_find(w->graph, INPUT), output = pb_find(w->graph, OUTPUT);
+    const pb_field in_name = pb_find(pb_inside(&input), 1),
+                   out_name = pb_find(pb_inside(&output), 1);
+    char text[NAME_SIZE];
+    known.count = 0;
+    assert_string_equal(pb_text(text, sizeof text, &in_name), "x");
+    add_name(&known, &in_name);
+    for (pb_reader r = w->graph; pb_next(&r, &f);) {
+        if (f.number != CONSTANT)
+            continue;
+        check_constant(&f);
+        const pb_field name = pb_find(pb_inside(&f), TENSOR_NAME);
+        add_name(&known, &name);
+    }
+    for (int i = 0; i < w->model->params + w->model->stats; i++)
+        assert_true(is_known(&known, w->model->tensor[i]->name));
+    for (pb_reader r = w->graph; pb_next(&r, &f);)
+        if (f.number == NODE)
+            check_node(&known, &f);
+    assert_string_equal(pb_text(text, sizeof text, &out_name), "logits");
+    assert_true(is_known(&known, "logits"));
+}
+
+static void every_layer_type_gives_a_graph_whose_names_fit_together(void **state)
+{
+    (void)state;
+    for (const ls_layer_type *const *type = ls_layer_types(); *type; type++) {
+        for (int i = 0; (*type)->samples[i].layers; i++) {
+            written w = write_model((*type)->samples[i].layers, (*type)->samples[i].input,
+                                    LS_SAMPLE_CLASSES, i % 2 ? shifted : plain_pixels);
+            check_graph(&w);
+            drop(&w);
+        }
+    }
+}
+
+/* ---- LeNet, exactly ------------------------------------------------------------------------- */
+
+static void ops_of(char *out, size_t size, pb_reader graph)
+{
+    char text[64];
+    size_t used = 0;
+    out[0] = '\0';
+    for (pb_field f; pb_next(&graph, &f) && used < size;) {
+        if (f.number != NODE)
+            continue;
+        const pb_field op = pb_find(pb_inside(&f), NODE_OP);
+        used += (size_t)snprintf(out + used, size - used, "%s%s", used ? " " : "",
+                                 pb_text(text, sizeof text, &op));
+    }
+}
+
+static void the_versions_are_those_that_the_header_states(void **state)
+{
+    (void)state;
+    written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, plain_pixels);
+    assert_int_equal(pb_find(w.whole, MODEL_IR).value, LS_ONNX_IR_VERSION);
+    const pb_field opset = pb_find(w.whole, MODEL_OPSET);
+    assert_int_equal(pb_find(pb_inside(&opset), 2).value, LS_ONNX_OPSET);
+    assert_int_equal(pb_find(pb_inside(&opset), 1).length, 0);
+    drop(&w);
+}
+
+static void lenet_is_eleven_nodes_and_its_weights_as_they_are(void **state)
+{
+    (void)state;
+    char ops[400], text[64];
+    written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, plain_pixels);
+    ops_of(ops, sizeof ops, w.graph);
+    assert_string_equal(ops, "Conv Relu AveragePool Conv Relu AveragePool Flatten Gemm Relu Gemm "
+                             "Identity");
+    assert_int_equal(pb_count(w.graph, CONSTANT), 8);
+    const pb_field first = pb_find(w.graph, CONSTANT);
+    const pb_field name = pb_find(pb_inside(&first), TENSOR_NAME);
+    const pb_field raw = pb_find(pb_inside(&first), RAW);
+    assert_string_equal(pb_text(text, sizeof text, &name), "conv1.weight");
+    assert_int_equal(raw.length, 20 * 9 * sizeof(float));
+    assert_memory_equal(raw.data, w.weights, raw.length);
+    drop(&w);
+}
+
+/* ValueInfo: type (2) → tensor type (1) → shape (2) → dim (1) → value (1) or parameter (2). */
+static void the_batch_dimension_has_a_name_and_no_size(void **state)
+{
+    (void)state;
+    char text[32];
+    written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, plain_pixels);
+    const int ends[2] = {INPUT, OUTPUT};
+    for (int i = 0; i < 2; i++) {
+        pb_field f = pb_find(w.graph, (unsigned)ends[i]);
+        f = pb_find(pb_inside(&f), 2);
+        f = pb_find(pb_inside(&f), 1);
+        f = pb_find(pb_inside(&f), 2);
+        assert_int_equal(pb_count(pb_inside(&f), 1), i == 0 ? 4 : 2);
+        f = pb_find(pb_inside(&f), 1);
+        assert_int_equal(pb_count(pb_inside(&f), 1), 0);
+        f = pb_find(pb_inside(&f), 2);
+        assert_string_equal(pb_text(text, sizeof text, &f), "batch");
+    }
+    drop(&w);
+}
+
+static void mean_and_std_come_first_and_only_where_they_change_something(void **state)
+{
+    (void)state;
+    char ops[400];
+    written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, shifted);
+    ops_of(ops, sizeof ops, w.graph);
+    assert_memory_equal(ops, "Sub Div Conv ", 13);
+    assert_int_equal(pb_count(w.graph, CONSTANT), 10);
+    drop(&w);
+}
+
+static void dropout_is_left_out_and_its_reader_reads_what_it_read(void **state)
+{
+    (void)state;
+    char ops[400];
+    written w = write_model("[{\"type\":\"dense\",\"out\":4},{\"type\":\"dropout\"},"
+                            "{\"type\":\"dense\",\"out\":3},{\"type\":\"dropout\"}]",
+                            (ls_shape){6, 1, 1}, 3, plain_pixels);
+    ops_of(ops, sizeof ops, w.graph);
+    assert_string_equal(ops, "Flatten Gemm Gemm Identity");
+    check_graph(&w);
+    drop(&w);
+}
+
+static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
+{
+    (void)state;
+    ls_model *model = make_model(lenet_json, (ls_shape){1, 28, 28}, 10);
+    float *weights = calloc(model->floats, sizeof *weights);
+    int status = LS_ENOMEM;
+    long at = 1;
+    for (; status != LS_OK && at < 200; at++) {
+        counting_host h;
+        ls_buffer file;
+        ls_error err;
+        counting_host_init(&h);
+        h.fail_at = at;
+        ls_buffer_init(&file, &h.host);
+        const ls_onnx_desc d = {model, weights, plain_pixels, "lenet"};
+        status = ls_onnx_write(&file, &d, &err);
+        assert_true(status == LS_OK || status == LS_ENOMEM);
+        ls_buffer_fini(&file);
+        assert_int_equal(h.live, 0);
+    }
+    assert_int_equal(status, LS_OK);
+    assert_true(at > 10);
+    free(weights);
+    free_model(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layer_type_gives_a_graph_whose_names_fit_together),
+        cmocka_unit_test(the_versions_are_those_that_the_header_states),
+        cmocka_unit_test(lenet_is_eleven_nodes_and_its_weights_as_they_are),
+        cmocka_unit_test(the_batch_dimension_has_a_name_and_no_size),
+        cmocka_unit_test(mean_and_std_come_first_and_only_where_they_change_something),
+        cmocka_unit_test(dropout_is_left_out_and_its_reader_reads_what_it_read),
+        cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
+    };
+    return cmocka_run_group_tests_name("onnx", tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+#!/bin/sh
+# verbs.sh TRAINER: eval, predict, export, devices and bench from end to end, on made-up data and the
+# reference back end.
+set -u
+trainer=$1
+tiny=$2
+place=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-test-XXXXXX") || exit 71
+trap 'rm -rf -- "$place"' EXIT
+cd -- "$place" || exit 71
+cp -- "$tiny" config.json
+failures=0
+
+fail()
+{
+    printf 'FAILED: %s\n' "$*" >&2
+    failures=$((failures + 1))
+}
+
+# expect STATUS COMMAND...: its output goes to out and err.
+expect()
+{
+    wanted=$1
+    shift
+    "$@" >out 2>err
+    status=$?
+    [ $status -eq "$wanted" ] || {
+        fail "exit code $status instead of $wanted: $*"
+        cat err >&2
+    }
+}
+
+has() { grep -qe "$2" "$1" || fail "$1 does not have: $2; it has: $(head -c 600 "$1")"; }
+field() { sed -n "s/.*\"$1\":\\([-0-9.e]*\\).*/\\1/p" | tail -n 1; }
+
+expect 0 "$trainer" config.json --quiet --set run_dir=run --set metrics.tensorboard=true
+set -- run/events.out.tfevents.*
+{ [ $# -eq 1 ] && [ -s "$1" ]; } || fail "no TensorBoard events"
+
+# eval: the run's own numbers, to the last bit, on one device and on three.
+for devices in ref:1 ref:3; do
+    expect 0 "$trainer" eval run --json --devices $devices
+    [ "$(field loss <out)" = "$(grep '"eval"' run/metrics.jsonl | field test_loss)" ] ||
+        fail "eval on $devices: another loss"
+    [ "$(field accuracy <out)" = "$(grep '"eval"' run/metrics.jsonl | field test_accuracy)" ] ||
+        fail "eval on $devices: another accuracy"
+    has out '"synthetic":true'
+    has out '"weights":"run/weights.safetensors"'
+done
+expect 0 "$trainer" eval run
+has out '^test acc: [01]\.[0-9]*, loss .*; 1000 images of synthetic (synthetic data) on \[ref(0)\]'
+expect 0 "$trainer" eval run --train
+has out '^train acc: .*; 320 images'
+
+# A checkpoint, a file, and a run that has only checkpoints.
+for checkpoint in run/checkpoints/step-*; do :; done # the newest stands last
+expect 0 "$trainer" eval "$checkpoint" --json
+has out "\"weights\":\"$checkpoint/weights.safetensors\""
+expect 0 "$trainer" eval run/weights.safetensors --config config.json --json
+mkdir early
+cp -r run/config.json run/checkpoints early
+expect 0 "$trainer" eval early --json
+has out "\"weights\":\"early/checkpoints/$(basename "$checkpoint")/weights.safetensors\""
+# One that is newer than the final weights: a run that went on and was killed.
+touch -d '2001-01-01' run/weights.safetensors
+expect 0 "$trainer" eval run --json
+has out "\"weights\":\"$checkpoint/weights.safetensors\""
+touch run/weights.safetensors
+
+# predict: rows, and the same pixels from files.
+expect 0 "$trainer" predict run --rows 3:8 --json
+[ "$(wc -l <out)" -eq 5 ] || fail "$(wc -l <out) predictions instead of 5"
+has out '^{"row":3,"class":[0-9],"probability":[0-9.e-]*,"label":[0-9],"logits":\[[-0-9.,e]*\]}$'
+cp out five
+expect 0 "$trainer" predict run --rows 0:40 --json --devices ref:4
+sed -n 4,8p out | cmp -s - five || fail "predictions depend on what else is predicted"
+expect 0 "$trainer" predict run --rows 0:2
+has out '^row 1: [0-9] ([01]\.[0-9]*)'
+{ printf 'P5 28 28 255\n'; head -c 784 /dev/zero; } >black.pgm
+expect 0 "$trainer" predict run black.pgm black.pgm
+[ "$(sort -u out | wc -l)" -eq 1 ] || fail "one image, two predictions"
+has out '^black.pgm: [0-9] ('
+expect 0 "$trainer" predict run black.pgm --json
+has out '^{"file":"black.pgm","class":'
+
+# export: safetensors bit for bit, ONNX.
+expect 0 "$trainer" export run --to copy.safetensors
+has out '^copy.safetensors: [0-9]* bytes, 2 tensors; from run/weights.safetensors$'
+cmp -s copy.safetensors run/weights.safetensors || fail "export changed the weights"
+expect 0 "$trainer" export "$checkpoint" --to tiny.onnx
+has out '^tiny.onnx: [0-9]* bytes, ONNX IR version 7, opset 13;'
+grep -q 'fc.weight' tiny.onnx || fail "tiny.onnx has no fc.weight"
+
+# Weights to begin with, and what is wrong with them.
+expect 0 "$trainer" config.json --quiet --set init.weights=run/weights.safetensors \
+    --set optimizer.lr=1e-38 --set epochs=1 --set run_dir=again
+has again/config.json '"weights": "run/weights.safetensors"'
+cmp -s again/weights.safetensors run/weights.safetensors || fail "init.weights changed the weights"
+expect 66 "$trainer" config.json --quiet --set init.weights=nowhere.safetensors
+has err '^trainer: --set init.weights=nowhere.safetensors: nowhere.safetensors: no such file'
+expect 65 "$trainer" config.json --quiet --set init.weights=run/weights.safetensors \
+    --set 'model.layers.1.name="other"'
+has err 'there is no tensor "other.weight"; is it the file of another model?'
+
+expect 78 "$trainer" config.json --set metrics.tensorbord=true
+has err 'did you mean "tensorboard"?'
+expect 78 "$trainer" config.json --set 'init={"weights": 3}'
+
+# devices and bench.
+expect 0 "$trainer" devices
+has out '^ref: '
+has out '^auto: '
+expect 0 "$trainer" bench config.json --devices ref:1 --devices ref:2 --seconds 0.05 --rounds 1
+has out '^tiny, 64 images a minibatch, synthetic data; medians of 1 × 0.05 s, in turns$'
+has out '^\[ref(0), ref(1)\]  *[0-9]*  *[0-9]*-[0-9]*  *[0-9.]*x  *[0-9]*%$'
+expect 0 "$trainer" bench config.json --devices ref:1 --seconds 0.05 --rounds 2 --json
+has out '"images_per_s": [0-9]'
+
+# Wrong arguments, missing and foreign files: what was expected, and the fix.
+expect 64 "$trainer" eval
+has err '^trainer eval: which run?'
+expect 64 "$trainer" eval run other
+expect 64 "$trainer" eval run --nonsense
+expect 64 "$trainer" eval run --rows 0:1
+expect 64 "$trainer" predict run
+has err '^trainer predict: of what?'
+expect 64 "$trainer" predict run --rows 9:3
+has err "^trainer: --rows 9:3: expected A:B with A < B, such as 0:10$"
+expect 64 "$trainer" predict run --rows 0:1001
+has err 'there are only 1000 rows'
+expect 64 "$trainer" predict run black.pgm --rows 0:1
+expect 64 "$trainer" export run
+expect 64 "$trainer" export run --to model.pt
+has err 'expected FILE.safetensors or FILE.onnx, found model.pt'
+expect 64 "$trainer" export run/weights.safetensors --to x.onnx
+has err 'name its config: --config CONFIG'
+expect 64 "$trainer" devices all
+expect 64 "$trainer" bench
+expect 64 "$trainer" bench config.json --rounds 0
+expect 66 "$trainer" eval nowhere
+has err '^trainer: nowhere: no such file or directory; expected a run'
+mkdir empty
+expect 66 "$trainer" eval empty
+has err '^trainer: empty: expected a run.s directory, but it has no config.json'
+cp run/config.json empty
+expect 66 "$trainer" eval empty
+has err 'empty: the run has neither weights.safetensors nor a checkpoint'
+printf 'PK\003\004 and so on' >foreign.safetensors
+expect 65 "$trainer" eval foreign.safetensors --config config.json
+has err 'foreign.safetensors: offset 0: .*torch.save'
+expect 65 "$trainer" predict run config.json
+has err '^trainer: config.json: offset 0: expected a PNG, PGM (P5) or PPM (P6) image'
+expect 74 "$trainer" export run --to /nowhere/x.onnx
+has err '^trainer: /nowhere/'
+for verb in eval predict export devices bench; do
+    expect 0 "$trainer" $verb --help
+    has out "^usage: trainer $verb"
+done
+
+[ $failures -eq 0 ] && echo "all as expected"
+[ $failures -eq 0 ]

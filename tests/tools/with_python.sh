@@ -1,0 +1,9 @@
+#!/bin/sh
+# with_python.sh PYTHON SCRIPT ARGUMENT...: runs the script; 77, skipped, where there is no such Python.
+python=$1
+shift
+command -v "$python" >/dev/null || {
+    echo "skipped: there is no $python"
+    exit 77
+}
+exec "$python" -B "$@"
