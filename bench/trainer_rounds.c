@@ -2,11 +2,13 @@
  * which is answered with one JSON line. Between rounds nothing runs, so that several programs can
  * take turns on the same machine (bench/peers/run.py).
  *
- *     trainer_rounds CONFIG [--steps N] [--set KEY=VALUE]…
+ *     trainer_rounds CONFIG [--steps N] [--cache FOLDER] [--set KEY=VALUE]…
  *
- * A round is an epoch of N steps (default 60) over the first N minibatches of the data: at its end
- * all workers are idle. The first round also warms up. The answer holds the rate, and which share of
- * the step the workers spent on what, averaged over workers and steps:
+ * A round is an epoch of N steps (default 60) over the first N minibatches of the data: at its
+ * end all workers are idle. The first round also warms up. A device that chooses kernels by
+ * timing them keeps its choices in FOLDER; without one it takes what its library recommends. The
+ * answer holds the rate, and which share of the step the workers spent on what, averaged over
+ * workers and steps:
  *
  *     {"images_per_s": 35678.0, "shares": {"gather": 0.01, "forward": 0.33, …}}
  */
@@ -121,13 +123,16 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
             steps = strtol(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--cache") == 0 && i + 1 < argc)
+            o.cache_dir = argv[++i];
         else if (strcmp(argv[i], "--set") == 0 && i + 1 < argc && o.set_count < SET_MOST)
             set[o.set_count++] = argv[++i];
         else
             o.config_path = argv[i];
     }
     if (!o.config_path || steps < 1) {
-        fprintf(stderr, "usage: trainer_rounds CONFIG [--steps N] [--set KEY=VALUE]...\n");
+        fprintf(stderr, "usage: trainer_rounds CONFIG [--steps N] [--cache FOLDER] "
+                        "[--set KEY=VALUE]...\n");
         return 64;
     }
     ls_error err;

@@ -12,41 +12,29 @@ static int is_half(const ls_cuda_op *op)
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
-/* y of a convolution in bf16 is bf16: into fp32. */
+/* From bf16: y where it is to be fp32, and gradients of weights. */
 static int widen(ls_cuda_op *op, float *to, const ls_cuda_room *room, size_t count, int add,
                  cudaStream_t on, ls_error *err)
 {
-    if (!is_half(op))
-        return LS_OK;
     return ls_cuda_done(op, ls_k_from_bf16(to, ls_cuda_at(op, room), count, add, on), err);
 }
 
 static int conv_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const size_t count = ls_cuda_elements(&op->op.y);
-    const int bias = op->op.params > 1;
-    const float *x;
-    const void *a, *w;
+    void *half_y = ls_cuda_at(op, &op->half_y);
+    const void *x, *w;
     (void)flags;
     int status = ls_cuda_take_x(&x, op, on, 1, err);
-    if (status == LS_OK)
-        status = ls_cuda_factor(&a, op, &op->half_x, x, ls_cuda_elements(&op->desc.x), on, err);
     if (status == LS_OK)
         status = ls_cuda_factor(&w, op, &op->half_weights, op->b.param[0], op->op.param_floats[0],
                                 on, err);
     if (status == LS_OK)
         status =
-            ls_cuda_product_run(op, LS_PASS_FORWARD, a, w,
-                                is_half(op) ? ls_cuda_at(op, &op->half_y) : op->b.y, 0, on, err);
-    if (status == LS_OK)
-        status = widen(op, op->b.y, &op->half_y, count, 0, on, err);
-    if (status || op->plan_fuses || (!bias && !op->desc.fuse_relu))
-        return status;
-    return ls_cuda_done(op,
-                        ls_k_bias(op->b.y, bias ? op->b.param[1] : NULL, op->desc.fuse_relu,
-                                  count / (size_t)op->op.y.c, op->op.y.c, on),
-                        err);
+            ls_cuda_product_run(op, LS_PASS_FORWARD, x, w, half_y ? half_y : op->b.y, 0, on, err);
+    if (status == LS_OK && half_y)
+        status = widen(op, op->b.y, &op->half_y, ls_cuda_elements(&op->op.y), 0, on, err);
+    return status ? status : ls_cuda_product_bias(op, on, err);
 }
 
 /* What the library cannot add to is computed beside it first. */
@@ -57,9 +45,9 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, unsign
     const size_t count = op->op.param_floats[0];
     float *grad = op->b.grad[0], *part = ls_cuda_at(op, &op->weight_grad);
     int status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, beside ? part : grad, 0, on, err);
-    if (status == LS_OK)
-        status = widen(op, grad, &op->weight_grad, count, add, on, err);
-    if (status || is_half(op) || !add)
+    if (status == LS_OK && is_half(op))
+        return widen(op, grad, &op->weight_grad, count, add, on, err);
+    if (status || !add)
         return status;
     return ls_cuda_done(op, ls_k_sum(grad, grad, part, count, on), err);
 }
@@ -67,27 +55,21 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, unsign
 static int data_gradient(ls_cuda_op *op, const void *dy, cudaStream_t on, ls_error *err)
 {
     const void *w = is_half(op) ? ls_cuda_at(op, &op->half_weights) : op->b.param[0];
-    float *dx = ls_cuda_dx(op);
-    int status = ls_cuda_product_run(op, LS_PASS_DATA, dy, w,
-                                     is_half(op) ? ls_cuda_at(op, &op->half_dx) : dx, 0, on, err);
-    if (status == LS_OK)
-        status = widen(op, dx, &op->half_dx, ls_cuda_elements(&op->desc.x), 0, on, err);
+    int status = ls_cuda_product_run(op, LS_PASS_DATA, dy, w, ls_cuda_dx(op), 0, on, err);
     return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
 static int conv_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const float *x = NULL, *dy = NULL;
-    const void *b = NULL;
+    const void *x = NULL, *dy = NULL, *b = NULL;
     int status = ls_cuda_take_x(&x, op, on, 0, err);
     if (status == LS_OK)
         status = ls_cuda_product_dy(&dy, op, flags, on, err);
     if (status == LS_OK)
         status = ls_cuda_factor(&b, op, &op->half_dy, dy, ls_cuda_elements(&op->op.y), on, err);
     if (status == LS_OK)
-        status = weight_gradient(op, is_half(op) ? ls_cuda_at(op, &op->half_x) : (const void *)x, b,
-                                 flags, on, err);
+        status = weight_gradient(op, x, b, flags, on, err);
     return status == LS_OK && op->desc.needs_dx ? data_gradient(op, b, on, err) : status;
 }
 
@@ -121,8 +103,8 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
     return (ls_math_shape){
         .kind = LS_MATH_CONV,
         .half = is_half(op),
-        .bias = k->bias && !is_half(op), /* else it is added in fp32 */
-        .relu = k->bias && !is_half(op) && op->desc.fuse_relu,
+        .bias = k->bias != 0,
+        .relu = k->bias && op->desc.fuse_relu,
         .rows = x->rows,
         .c = x->c,
         .h = x->h,
@@ -141,19 +123,12 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
 
 static void reserve(ls_cuda_op *op)
 {
-    const ls_op_desc *d = &op->desc;
-    const size_t half = is_half(op) ? sizeof(uint16_t) : 0;
-    const int back = d->training && d->needs_dx;
-    op->x_turned = ls_cuda_is_plain(&d->x);
-    if (op->x_turned) {
-        op->x = d->training ? ls_cuda_saved(op, ls_cuda_elements(&d->x) * sizeof(float))
-                            : ls_cuda_scratch(op, ls_cuda_elements(&d->x) * sizeof(float));
-        op->dx = ls_cuda_scratch(op, back ? ls_cuda_elements(&d->x) * sizeof(float) : 0);
-    }
-    ls_cuda_product_reserve(op);
-    op->half_y = ls_cuda_scratch(op, ls_cuda_elements(&op->op.y) * half);
-    op->half_dx = ls_cuda_scratch(op, back ? ls_cuda_elements(&d->x) * half : 0);
-    if (d->training)
+    const ls_cuda_form form = is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
+    ls_cuda_use_x(op, form, 1);
+    ls_cuda_product_reserve(op, form);
+    if (is_half(op) && ls_cuda_form_of(&op->op.y) != LS_FORM_HALF)
+        op->half_y = ls_cuda_scratch(op, ls_cuda_elements(&op->op.y) * sizeof(uint16_t));
+    if (op->desc.training)
         op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
 }
 
@@ -169,7 +144,8 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     if (status)
         return status;
     op->op.y = ls_cuda_tensor(x->rows, k->out, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
-                              (x->w + 2 * k->pw - k->kw) / k->sw + 1, 1);
+                              (x->w + 2 * k->pw - k->kw) / k->sw + 1,
+                              is_half(op) ? LS_FORM_HALF : LS_FORM_LAST);
     ls_cuda_op_param(op, k->out, x->c, k->kh * k->kw);
     if (k->bias)
         ls_cuda_op_param(op, 0, k->out, 1);

@@ -1,5 +1,5 @@
-/* A dense layer: y = x·wᵀ + bias, with a relu. x is read as it lies, so the weights' inputs are in x's
- * order: [out][h][w][c] behind a tensor that is channels last. */
+/* A dense layer: y = x·wᵀ + bias, with a relu. x is read as it lies, so the weights' inputs are
+ * in x's order: [out][h][w][c] behind a tensor that is channels last. */
 #include "cuda/cuda_product.h"
 
 static size_t inputs_of(const ls_cuda_op *op)
@@ -21,27 +21,21 @@ static int factors(const void **x, const void **w, ls_cuda_op *op, cudaStream_t 
 static int dense_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const int bias = op->op.params > 1;
     const void *x, *w;
     (void)flags;
     int status = factors(&x, &w, op, on, err);
     if (status == LS_OK)
         status = ls_cuda_product_run(op, LS_PASS_FORWARD, x, w, op->b.y, 0, on, err);
-    if (status || op->plan_fuses || (!bias && !op->desc.fuse_relu))
-        return status;
-    return ls_cuda_done(op,
-                        ls_k_bias(op->b.y, bias ? op->b.param[1] : NULL, op->desc.fuse_relu,
-                                  (size_t)op->op.y.rows, op->op.y.c, on),
-                        err);
+    return status ? status : ls_cuda_product_bias(op, on, err);
 }
 
 static int dense_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     const int half = op->device->precision == LS_PRECISION_BF16;
-    const void *x = half ? ls_cuda_at(op, &op->half_x) : op->b.x, *dy;
+    const void *rounded = ls_cuda_at(op, &op->half_x), *x = rounded ? rounded : op->b.x, *dy,
+               *masked;
     const void *w = half ? ls_cuda_at(op, &op->half_weights) : op->b.param[0];
-    const float *masked;
     int status = ls_cuda_product_dy(&masked, op, flags, on, err);
     if (status == LS_OK)
         status =
@@ -51,7 +45,8 @@ static int dense_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
                                      (flags & LS_RUN_ACCUMULATE) != 0, on, err);
     if (status || !op->desc.needs_dx)
         return status;
-    return ls_cuda_product_run(op, LS_PASS_DATA, dy, w, op->b.dx, 0, on, err);
+    status = ls_cuda_product_run(op, LS_PASS_DATA, dy, w, ls_cuda_dx(op), 0, on, err);
+    return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
 static ls_math_shape math_shape(const ls_cuda_op *op)
@@ -76,6 +71,18 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
     };
 }
 
+/* A product's results are fp32: dx is rounded where x is bf16, which is a factor as it comes. */
+static void reserve(ls_cuda_op *op)
+{
+    const ls_tensor *x = &op->desc.x;
+    op->x_form = ls_cuda_form_of(x);
+    ls_cuda_product_reserve(op, op->x_form);
+    if (op->x_form != LS_FORM_HALF || !op->desc.training || !op->desc.needs_dx)
+        return;
+    op->x_form = LS_FORM_LAST;
+    op->dx = ls_cuda_scratch(op, ls_cuda_elements(x) * sizeof(float));
+}
+
 int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_tensor *x = &desc->x;
@@ -89,7 +96,7 @@ int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *
     int status = ls_cuda_op_new(&op, device, desc, "dense", err);
     if (status)
         return status;
-    op->op.y = ls_cuda_tensor(x->rows, outputs, 1, 1, 1);
+    op->op.y = ls_cuda_tensor(x->rows, outputs, 1, 1, LS_FORM_LAST);
     if (x->layout)
         ls_cuda_op_param(op, outputs, x->c, x->h * x->w);
     else
@@ -101,7 +108,7 @@ int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *
     status = ls_cuda_op_match_twin(op, err);
     if (status == LS_OK) {
         ls_math_shape shape = math_shape(op);
-        ls_cuda_product_reserve(op);
+        reserve(op);
         status = ls_cuda_product_plans(op, &shape, err);
     }
     return ls_cuda_op_finish(out, op, status);

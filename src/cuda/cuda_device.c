@@ -2,6 +2,7 @@
 #include "cuda/cuda_device.h"
 
 #include "cuda/cuda_comm_table.h"
+#include "cuda/cuda_op.h"
 #include "cuda/math_lib.h"
 
 #include <stdio.h>
@@ -155,6 +156,16 @@ static int cuda_add(ls_device *device, ls_stream *stream, float *dst, const floa
                       "%s: adding %zu floats", d->name, count);
 }
 
+static int cuda_add_tensor(ls_device *device, ls_stream *stream, const ls_tensor *tensor, void *sum,
+                           const void *part, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    const int half = ls_cuda_form_of(tensor) == LS_FORM_HALF;
+    return cuda_check(
+        err, ls_k_add(sum, sum, part, half, 0, ls_cuda_elements(tensor), ls_cuda_stream(d, stream)),
+        "%s: adding two gradients", d->name);
+}
+
 static int cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
 {
     return ls_cuda_sync(ls_cuda_device_of(device), stream, err);
@@ -174,6 +185,7 @@ static const ls_device_ops device_ops = {
     .download = ls_cuda_download,
     .copy = cuda_copy,
     .add = cuda_add,
+    .add_tensor = cuda_add_tensor,
     .sync = cuda_sync,
     .op_create = ls_cuda_op_create,
     .stream_create = ls_cuda_stream_create,

@@ -55,7 +55,7 @@ int ls_cuda_gather_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
         status = ls_cuda_op_new(&op, device, desc, "gather", err);
     if (status)
         return status;
-    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, 1);
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, LS_FORM_LAST);
     op->forward = gather_forward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
     return ls_cuda_op_finish(out, op, LS_OK);

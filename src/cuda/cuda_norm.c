@@ -5,8 +5,12 @@
 
 static ls_k_norm shape_of(const ls_cuda_op *op)
 {
-    return (ls_k_norm){op->m, op->desc.x.c, op->desc.x.rows, op->desc.u.batchnorm.epsilon,
-                       op->desc.fuse_relu};
+    return (ls_k_norm){op->m,
+                       op->desc.x.c,
+                       op->desc.x.rows,
+                       op->desc.u.batchnorm.epsilon,
+                       op->desc.fuse_relu,
+                       op->x_form == LS_FORM_HALF};
 }
 
 /* Mean and 1/√(variance + ε), 2·c floats: kept for backward, or in scratch where that is not to be
@@ -16,7 +20,7 @@ static float *statistics_of(const ls_cuda_op *op, int evaluate)
     return ls_cuda_at(op, !evaluate && op->desc.training ? &op->mean : &op->sums);
 }
 
-static int statistics(ls_cuda_op *op, const float *x, const ls_k_norm *shape, unsigned flags,
+static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, unsigned flags,
                       cudaStream_t on, ls_error *err)
 {
     const int evaluate = (flags & LS_RUN_EVALUATE) != 0;
@@ -38,7 +42,7 @@ static int norm_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     const ls_k_norm shape = shape_of(op);
-    const float *x, *x2 = NULL;
+    const void *x, *x2 = NULL;
     int status = ls_cuda_take_x(&x, op, on, 1, err);
     if (status == LS_OK && op->desc.fuse_add)
         status = ls_cuda_take_x2(&x2, op, on, err);
@@ -57,7 +61,8 @@ static int norm_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_e
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     const ls_k_norm shape = shape_of(op);
-    const float *x, *mean = ls_cuda_at(op, &op->mean), *inverse = mean + shape.c;
+    const float *mean = ls_cuda_at(op, &op->mean), *inverse = mean + shape.c;
+    const void *x;
     float *sums = ls_cuda_at(op, &op->sums);
     int status = ls_cuda_take_x(&x, op, on, 0, err);
     if (status)
@@ -75,22 +80,22 @@ static int norm_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_e
     return status == LS_OK && op->desc.fuse_add ? ls_cuda_give_dx2(op, on, err) : status;
 }
 
-/* x2 is wanted channels last, as x is. */
+/* bf16 when all inputs are. */
+static ls_cuda_form form_of(const ls_op_desc *d)
+{
+    return ls_cuda_form_of(&d->x) == LS_FORM_HALF &&
+                   (!d->fuse_add || ls_cuda_form_of(&d->x2) == LS_FORM_HALF)
+               ? LS_FORM_HALF
+               : LS_FORM_LAST;
+}
+
 static void reserve(ls_cuda_op *op)
 {
     const ls_op_desc *d = &op->desc;
-    const size_t bytes = ls_cuda_elements(&d->x) * sizeof(float), c = (size_t)d->x.c;
-    const int back = d->training && d->needs_dx;
-    op->x_turned = ls_cuda_is_plain(&d->x);
-    op->x2_turned = d->fuse_add && ls_cuda_is_plain(&d->x2);
-    if (op->x_turned) {
-        op->x = d->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
-        op->dx = ls_cuda_scratch(op, back ? bytes : 0);
-    }
-    if (op->x2_turned) {
-        op->x2 = ls_cuda_scratch(op, bytes);
-        op->dx2 = ls_cuda_scratch(op, back ? bytes : 0);
-    }
+    const size_t c = (size_t)d->x.c;
+    ls_cuda_use_x(op, form_of(d), 1);
+    if (d->fuse_add)
+        ls_cuda_use_x2(op, form_of(d));
     op->mean = ls_cuda_saved(op, d->training ? 2 * c * sizeof(float) : 0);
     op->sums = ls_cuda_scratch(op, 2 * c * sizeof(float));
     op->partial = ls_cuda_scratch(op, ls_k_partial_floats(op->m, d->x.c) * sizeof(float));
@@ -109,10 +114,11 @@ int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     for (int i = 0; i < 2; i++)
         ls_cuda_op_param(op, 0, x->c, 1);
     op->op.contribution_floats = 2 * (size_t)x->c;
-    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, 1);
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, form_of(desc));
     reserve(op);
     op->forward = norm_forward;
     op->backward = norm_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc%s",
+             op->x_form == LS_FORM_HALF ? " bf16" : "");
     return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
 }

@@ -1,11 +1,13 @@
 #include "cuda/cuda_op.h"
 
+#include <stdint.h>
 #include <string.h>
 
 struct ls_layout {
     const char *name;
 };
 const ls_layout ls_cuda_channels_last = {"nhwc"};
+const ls_layout ls_cuda_channels_last_half = {"nhwc bf16"};
 
 static ls_cuda_op *self_of(ls_op *op)
 {
@@ -14,14 +16,17 @@ static ls_cuda_op *self_of(ls_op *op)
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
-const ls_layout *ls_cuda_layout(const ls_tensor *shape)
+/* Non-zero: row-major and channels last are two things. */
+static int has_two_orders(const ls_tensor *t)
 {
-    return shape->c > 1 && (shape->h > 1 || shape->w > 1) ? &ls_cuda_channels_last : NULL;
+    return t->c > 1 && (t->h > 1 || t->w > 1);
 }
 
-int ls_cuda_is_plain(const ls_tensor *tensor)
+ls_cuda_form ls_cuda_form_of(const ls_tensor *tensor)
 {
-    return !tensor->layout && ls_cuda_layout(tensor);
+    if (tensor->layout == &ls_cuda_channels_last_half)
+        return LS_FORM_HALF;
+    return !tensor->layout && has_two_orders(tensor) ? LS_FORM_PLAIN : LS_FORM_LAST;
 }
 
 size_t ls_cuda_elements(const ls_tensor *tensor)
@@ -29,11 +34,19 @@ size_t ls_cuda_elements(const ls_tensor *tensor)
     return (size_t)tensor->rows * (size_t)tensor->c * (size_t)tensor->h * (size_t)tensor->w;
 }
 
-ls_tensor ls_cuda_tensor(int rows, int c, int h, int w, int channels_last)
+static size_t bytes_in(const ls_tensor *tensor, ls_cuda_form form)
 {
+    return ls_cuda_elements(tensor) * (form == LS_FORM_HALF ? sizeof(uint16_t) : sizeof(float));
+}
+
+ls_tensor ls_cuda_tensor(int rows, int c, int h, int w, ls_cuda_form form)
+{
+    static const ls_layout *const layouts[] = {NULL, &ls_cuda_channels_last,
+                                               &ls_cuda_channels_last_half};
     ls_tensor t = {LS_F32, rows, c, h, w, NULL, 0};
-    t.bytes = ls_cuda_elements(&t) * sizeof(float);
-    t.layout = channels_last ? ls_cuda_layout(&t) : NULL;
+    if (has_two_orders(&t))
+        t.layout = layouts[form];
+    t.bytes = bytes_in(&t, ls_cuda_form_of(&t));
     return t;
 }
 
@@ -62,76 +75,109 @@ void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room)
     return room->bytes > 0 ? base + room->at : NULL;
 }
 
-/* ---- turning inputs and gradients ----------------------------------------------------------- */
+/* ---- converting inputs and gradients -------------------------------------------------------- */
 
 int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err)
 {
     return cuda_check(err, error, "%s: %s", op->device->name, op->name);
 }
 
-static cudaError_t to_channels_last(float *to, const float *from, const ls_tensor *t,
-                                    cudaStream_t stream)
+/* What an op does with a tensor whose orders are the same does not depend on the order. */
+static ls_cuda_form effective(const ls_tensor *t, ls_cuda_form form)
 {
-    return ls_k_transpose(to, from, t->rows, t->c, t->h * t->w, stream);
+    return form == LS_FORM_PLAIN && !has_two_orders(t) ? LS_FORM_LAST : form;
 }
 
-static cudaError_t to_row_major(float *to, const float *from, const ls_tensor *t,
-                                cudaStream_t stream)
+void ls_cuda_use_x(ls_cuda_op *op, ls_cuda_form form, int again)
 {
-    return ls_k_transpose(to, from, t->rows, t->h * t->w, t->c, stream);
+    const ls_op_desc *d = &op->desc;
+    const ls_cuda_form comes = ls_cuda_form_of(&d->x);
+    op->x_form = effective(&d->x, form);
+    if (op->x_form == comes)
+        return;
+    const size_t bytes = bytes_in(&d->x, op->x_form);
+    op->x = again && d->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
+    op->dx = ls_cuda_scratch(op, d->training && d->needs_dx ? bytes : 0);
+    if (op->x_form != LS_FORM_LAST && comes != LS_FORM_LAST)
+        op->between = ls_cuda_scratch(op, bytes_in(&d->x, LS_FORM_LAST));
 }
 
-int ls_cuda_take_x(const float **out, ls_cuda_op *op, cudaStream_t stream, int fresh, ls_error *err)
+void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form)
+{
+    const ls_op_desc *d = &op->desc;
+    op->x2_form = effective(&d->x2, form);
+    if (op->x2_form == ls_cuda_form_of(&d->x2))
+        return;
+    op->x2 = ls_cuda_scratch(op, bytes_in(&d->x2, op->x2_form));
+    op->dx2 = ls_cuda_scratch(op, d->training && d->needs_dx ? bytes_in(&d->x2, op->x2_form) : 0);
+}
+
+/* Between fp32 channels last and one of the other two. */
+static cudaError_t one_step(void *to, ls_cuda_form to_form, const void *from,
+                            ls_cuda_form from_form, const ls_tensor *t, cudaStream_t stream)
+{
+    if (to_form == LS_FORM_HALF)
+        return ls_k_to_bf16(to, from, ls_cuda_elements(t), stream);
+    if (from_form == LS_FORM_HALF)
+        return ls_k_from_bf16(to, from, ls_cuda_elements(t), 0, stream);
+    return to_form == LS_FORM_LAST ? ls_k_transpose(to, from, t->rows, t->c, t->h * t->w, stream)
+                                   : ls_k_transpose(to, from, t->rows, t->h * t->w, t->c, stream);
+}
+
+static int convert(ls_cuda_op *op, void *to, ls_cuda_form to_form, const void *from,
+                   ls_cuda_form from_form, const ls_tensor *t, cudaStream_t stream, ls_error *err)
+{
+    void *between = ls_cuda_at(op, &op->between);
+    if (to_form == LS_FORM_LAST || from_form == LS_FORM_LAST)
+        return ls_cuda_done(op, one_step(to, to_form, from, from_form, t, stream), err);
+    int status = ls_cuda_done(op, one_step(between, LS_FORM_LAST, from, from_form, t, stream), err);
+    return status ? status
+                  : ls_cuda_done(op, one_step(to, to_form, between, LS_FORM_LAST, t, stream), err);
+}
+
+int ls_cuda_take_x(const void **out, ls_cuda_op *op, cudaStream_t stream, int fresh, ls_error *err)
 {
     const ls_tensor *t = &op->desc.x;
-    float *turned = ls_cuda_at(op, &op->x);
-    *out = op->x_turned ? turned : op->b.x;
-    if (!op->x_turned || !fresh)
+    void *room = ls_cuda_at(op, &op->x);
+    *out = room ? room : op->b.x;
+    if (!room || !fresh)
         return LS_OK;
-    return ls_cuda_done(op, to_channels_last(turned, op->b.x, t, stream), err);
+    return convert(op, room, op->x_form, op->b.x, ls_cuda_form_of(t), t, stream, err);
 }
 
-/* x2 as x lies, whichever way that is. */
-int ls_cuda_take_x2(const float **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err)
+int ls_cuda_take_x2(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err)
 {
     const ls_tensor *t = &op->desc.x2;
-    float *turned = ls_cuda_at(op, &op->x2);
-    *out = op->x2_turned ? turned : op->b.x2;
-    if (!op->x2_turned)
-        return LS_OK;
-    return ls_cuda_done(op,
-                        ls_cuda_is_plain(t) ? to_channels_last(turned, op->b.x2, t, stream)
-                                            : to_row_major(turned, op->b.x2, t, stream),
-                        err);
+    void *room = ls_cuda_at(op, &op->x2);
+    *out = room ? room : op->b.x2;
+    return room ? convert(op, room, op->x2_form, op->b.x2, ls_cuda_form_of(t), t, stream, err)
+                : LS_OK;
 }
 
-float *ls_cuda_dx(ls_cuda_op *op)
+void *ls_cuda_dx(ls_cuda_op *op)
 {
-    return op->x_turned ? ls_cuda_at(op, &op->dx) : op->b.dx;
+    return op->dx.bytes > 0 ? ls_cuda_at(op, &op->dx) : op->b.dx;
 }
 
-float *ls_cuda_dx2(ls_cuda_op *op)
+void *ls_cuda_dx2(ls_cuda_op *op)
 {
-    return op->x2_turned ? ls_cuda_at(op, &op->dx2) : op->b.dx2;
+    return op->dx2.bytes > 0 ? ls_cuda_at(op, &op->dx2) : op->b.dx2;
 }
 
 int ls_cuda_give_dx(ls_cuda_op *op, cudaStream_t stream, ls_error *err)
 {
-    if (!op->x_turned)
+    const ls_tensor *t = &op->desc.x;
+    if (op->dx.bytes == 0)
         return LS_OK;
-    return ls_cuda_done(op, to_row_major(op->b.dx, ls_cuda_dx(op), &op->desc.x, stream), err);
+    return convert(op, op->b.dx, ls_cuda_form_of(t), ls_cuda_dx(op), op->x_form, t, stream, err);
 }
 
 int ls_cuda_give_dx2(ls_cuda_op *op, cudaStream_t stream, ls_error *err)
 {
     const ls_tensor *t = &op->desc.x2;
-    if (!op->x2_turned)
+    if (op->dx2.bytes == 0)
         return LS_OK;
-    return ls_cuda_done(op,
-                        ls_cuda_is_plain(t)
-                            ? to_row_major(op->b.dx2, ls_cuda_dx2(op), t, stream)
-                            : to_channels_last(op->b.dx2, ls_cuda_dx2(op), t, stream),
-                        err);
+    return convert(op, op->b.dx2, ls_cuda_form_of(t), ls_cuda_dx2(op), op->x2_form, t, stream, err);
 }
 
 /* ---- the table of an op --------------------------------------------------------------------- */

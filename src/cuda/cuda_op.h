@@ -1,8 +1,11 @@
 /* An op of the CUDA back end: what all kinds share.
  *
- * Tensors are dense fp32, either row-major (layout NULL) or channels last, [rows][h][w][c]. Where
- * there is one channel or one pixel both are the same, and the layout is NULL. Convolutions,
- * pools and batch norm work on channels last and turn a row-major x first; the others take either.
+ * Tensors are dense and come in three forms: fp32 row-major (layout NULL), fp32 channels last,
+ * [rows][h][w][c], and bf16 channels last. Where there is one channel or one pixel both orders
+ * are the same; then the layout is NULL and the tensor is fp32. An op says in which form it uses
+ * x, and what comes in another is converted on its way in, dx on its way out. With
+ * LS_PRECISION_BF16 convolutions use and make bf16, and so do batch norm and add where their
+ * inputs are bf16; all others work in fp32 on either order.
  *
  * A creator makes an op with ls_cuda_op_new, describes y and the parameters, reserves memory with
  * ls_cuda_saved and ls_cuda_scratch, and sets forward and backward.
@@ -30,6 +33,12 @@ typedef struct ls_cuda_room {
 /* Passes of a layer that multiplies. */
 enum { LS_PASS_FORWARD, LS_PASS_DATA, LS_PASS_WEIGHTS, LS_PASSES };
 
+typedef enum ls_cuda_form {
+    LS_FORM_PLAIN, /* fp32 [c][h][w] */
+    LS_FORM_LAST,  /* fp32 [h][w][c], and whatever is the same in both orders */
+    LS_FORM_HALF   /* bf16 [h][w][c] */
+} ls_cuda_form;
+
 struct ls_cuda_op {
     ls_op op; /* first */
     ls_cuda_device *device;
@@ -45,11 +54,12 @@ struct ls_cuda_op {
         int rows, a, b;
     } turned[LS_OP_PARAMS];
 
-    int x_turned, x2_turned; /* x (x2) is row-major and is used channels last, or the other way */
-    size_t m;                /* positions: rows · h · w of x */
-    ls_cuda_room x, x2, dx, dx2;            /* turned */
-    ls_cuda_room half_x, half_weights;      /* factors in bf16 … */
-    ls_cuda_room half_dy, half_y, half_dx;  /* … and results */
+    ls_cuda_form x_form, x2_form;      /* in which they are used */
+    size_t m;                          /* positions: rows · h · w of x */
+    ls_cuda_room x, x2, dx, dx2;       /* converted; no bytes where they are used as they come */
+    ls_cuda_room between;              /* from row-major to bf16 it is two steps */
+    ls_cuda_room half_x, half_weights; /* factors in bf16 … */
+    ls_cuda_room half_dy, half_y;      /* … and results */
     ls_cuda_room masked, weight_grad, work; /* dy before the relu; dw beside; a library's */
     ls_cuda_room kept, mean, sums, partial;
     ls_math_plan *plan[LS_PASSES];
@@ -57,15 +67,13 @@ struct ls_cuda_op {
     char kernel[160];
 };
 
-/* The layout of channels last, and of a tensor of that shape so arranged (maybe NULL). */
-extern const ls_layout ls_cuda_channels_last;
-const ls_layout *ls_cuda_layout(const ls_tensor *shape);
+/* The layouts of channels last. */
+extern const ls_layout ls_cuda_channels_last, ls_cuda_channels_last_half;
 
-/* Non-zero: the tensor is row-major and would lie otherwise channels last. */
-int ls_cuda_is_plain(const ls_tensor *tensor);
+ls_cuda_form ls_cuda_form_of(const ls_tensor *tensor);
 
-/* A dense fp32 tensor. */
-ls_tensor ls_cuda_tensor(int rows, int c, int h, int w, int channels_last);
+/* A tensor of that form, or where both orders are the same an fp32 one. */
+ls_tensor ls_cuda_tensor(int rows, int c, int h, int w, ls_cuda_form form);
 
 size_t ls_cuda_elements(const ls_tensor *tensor);
 
@@ -80,7 +88,8 @@ int ls_cuda_op_finish(ls_op **out, ls_cuda_op *op, int status);
 /* Appends a parameter that is canonical [rows][a][b]; rows 0: [a], kept as it is. */
 void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b);
 
-/* LS_EINVAL unless the twin, if there is one, has the parameters of this op, lying in the same way. */
+/* LS_EINVAL unless the twin, if there is one, has the parameters of this op, lying in the same
+ * way. */
 int ls_cuda_op_match_twin(const ls_cuda_op *op, ls_error *err);
 
 /* Reserves memory; 0 bytes is allowed. */
@@ -89,14 +98,18 @@ ls_cuda_room ls_cuda_scratch(ls_cuda_op *op, size_t bytes);
 /* Where it is, NULL when it has no bytes. */
 void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room);
 
-/* x channels last: where it is, after turning it into its room if it must be. `fresh` non-zero: in
- * forward, which turns; backward finds what forward made. */
-int ls_cuda_take_x(const float **out, ls_cuda_op *op, cudaStream_t stream, int fresh,
-                   ls_error *err);
-int ls_cuda_take_x2(const float **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err);
+/* The forms in which the op uses x and x2; reserves what converting takes. `again` non-zero:
+ * backward reads x too. */
+void ls_cuda_use_x(ls_cuda_op *op, ls_cuda_form form, int again);
+void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form);
+
+/* x in the op's form: where it is, after converting it into its room if it must be. `fresh`
+ * non-zero: in forward, which converts; backward finds what forward made. */
+int ls_cuda_take_x(const void **out, ls_cuda_op *op, cudaStream_t stream, int fresh, ls_error *err);
+int ls_cuda_take_x2(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 /* Where dx (dx2) is to be computed, and bringing it to the caller's memory. */
-float *ls_cuda_dx(ls_cuda_op *op);
-float *ls_cuda_dx2(ls_cuda_op *op);
+void *ls_cuda_dx(ls_cuda_op *op);
+void *ls_cuda_dx2(ls_cuda_op *op);
 int ls_cuda_give_dx(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 int ls_cuda_give_dx2(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 

@@ -16,7 +16,8 @@ static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls
         return ls_cuda_error(err, LS_EUNSUPPORTED,
                              "op_create: %s of %d rows of %d×%d×%d is too large", what, t->rows,
                              t->c, t->h, t->w);
-    if (t->layout && t->layout != &ls_cuda_channels_last)
+    if (t->layout && t->layout != &ls_cuda_channels_last &&
+        t->layout != &ls_cuda_channels_last_half)
         return ls_cuda_error(err, LS_EINVAL, "op_create: %s has a layout of another back end",
                              what);
     return LS_OK;

@@ -1,4 +1,4 @@
-/* Element by element, in the layout that x has; and LS_OP_EXPORT. */
+/* Element by element, in fp32 and the order that x has; add also in bf16; and LS_OP_EXPORT. */
 #include "cuda/cuda_op.h"
 
 #include <stdio.h>
@@ -18,26 +18,32 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
 static int curve_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const void *x;
     (void)flags;
+    int status = ls_cuda_take_x(&x, op, on, 1, err);
+    if (status)
+        return status;
     return ls_cuda_done(op,
                         op->desc.kind == LS_OP_RELU
-                            ? ls_k_relu(op->b.y, op->b.x, op->desc.u.relu.slope, count_of(op), on)
-                            : ls_k_curve_of(op->b.y, op->b.x, curve_of(op), count_of(op), on),
+                            ? ls_k_relu(op->b.y, x, op->desc.u.relu.slope, count_of(op), on)
+                            : ls_k_curve_of(op->b.y, x, curve_of(op), count_of(op), on),
                         err);
 }
 
 static int curve_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
+    float *dx = ls_cuda_dx(op);
     (void)flags;
     if (!op->desc.needs_dx)
         return LS_OK;
-    return ls_cuda_done(
+    int status = ls_cuda_done(
         op,
         op->desc.kind == LS_OP_RELU
-            ? ls_k_relu_back(op->b.dx, op->b.dy, op->b.y, op->desc.u.relu.slope, count_of(op), on)
-            : ls_k_curve_back(op->b.dx, op->b.dy, op->b.y, curve_of(op), count_of(op), on),
+            ? ls_k_relu_back(dx, op->b.dy, op->b.y, op->desc.u.relu.slope, count_of(op), on)
+            : ls_k_curve_back(dx, op->b.dy, op->b.y, curve_of(op), count_of(op), on),
         err);
+    return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
 /* ---- add ------------------------------------------------------------------------------------ */
@@ -45,13 +51,17 @@ static int curve_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
 static int add_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const float *x2;
+    const void *x, *x2;
     (void)flags;
-    int status = ls_cuda_take_x2(&x2, op, on, err);
+    int status = ls_cuda_take_x(&x, op, on, 1, err);
+    if (status == LS_OK)
+        status = ls_cuda_take_x2(&x2, op, on, err);
     if (status)
         return status;
-    return ls_cuda_done(op, ls_k_add(op->b.y, op->b.x, x2, op->desc.fuse_relu, count_of(op), on),
-                        err);
+    return ls_cuda_done(
+        op,
+        ls_k_add(op->b.y, x, x2, op->x_form == LS_FORM_HALF, op->desc.fuse_relu, count_of(op), on),
+        err);
 }
 
 static int add_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
@@ -61,21 +71,20 @@ static int add_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
     if (!op->desc.needs_dx)
         return LS_OK;
     int status = ls_cuda_done(op,
-                              ls_k_add_back(op->b.dx, ls_cuda_dx2(op), op->b.dy,
-                                            op->desc.fuse_relu ? op->b.y : NULL, count_of(op), on),
+                              ls_k_add_back(ls_cuda_dx(op), ls_cuda_dx2(op), op->b.dy,
+                                            op->desc.fuse_relu ? op->b.y : NULL,
+                                            op->x_form == LS_FORM_HALF, count_of(op), on),
                               err);
+    if (status == LS_OK)
+        status = ls_cuda_give_dx(op, on, err);
     return status ? status : ls_cuda_give_dx2(op, on, err);
 }
 
-static void reserve_add(ls_cuda_op *op)
+/* As x comes, unless one of the two alone is bf16. */
+static ls_cuda_form form_of_add(const ls_op_desc *d)
 {
-    const ls_op_desc *d = &op->desc;
-    op->x2_turned = ls_cuda_is_plain(&d->x) != ls_cuda_is_plain(&d->x2);
-    if (!op->x2_turned)
-        return;
-    op->x2 = ls_cuda_scratch(op, ls_cuda_elements(&d->x2) * sizeof(float));
-    op->dx2 = ls_cuda_scratch(
-        op, d->training && d->needs_dx ? ls_cuda_elements(&d->x2) * sizeof(float) : 0);
+    const ls_cuda_form x = ls_cuda_form_of(&d->x), x2 = ls_cuda_form_of(&d->x2);
+    return (x == LS_FORM_HALF) == (x2 == LS_FORM_HALF) ? x : LS_FORM_LAST;
 }
 
 /* ---- dropout -------------------------------------------------------------------------------- */
@@ -97,26 +106,31 @@ static int dropout_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls
         .pixels = x->h * x->w,
         .channels_last = x->layout != NULL,
     };
-    if (flags & LS_RUN_EVALUATE)
-        return ls_cuda_done(op, pass_on(op->b.y, op->b.x, op->op.y.bytes, on), err);
-    if (!op->b.args || !op->b.args->rows)
-        return ls_cuda_error(err, LS_EINVAL, "dropout: no rows are given");
-    int status = ls_cuda_args(&k.args, op->device, stream, op->b.args, err);
+    const void *from;
+    int status = ls_cuda_take_x(&from, op, on, 1, err);
     if (status)
         return status;
-    return ls_cuda_done(op, ls_k_drop(op->b.y, ls_cuda_at(op, &op->kept), op->b.x, &k, on), err);
+    if (flags & LS_RUN_EVALUATE)
+        return ls_cuda_done(op, pass_on(op->b.y, from, op->op.y.bytes, on), err);
+    if (!op->b.args || !op->b.args->rows)
+        return ls_cuda_error(err, LS_EINVAL, "dropout: no rows are given");
+    status = ls_cuda_args(&k.args, op->device, stream, op->b.args, err);
+    if (status)
+        return status;
+    return ls_cuda_done(op, ls_k_drop(op->b.y, ls_cuda_at(op, &op->kept), from, &k, on), err);
 }
 
 static int dropout_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
     (void)flags;
     if (!op->desc.needs_dx)
         return LS_OK;
-    return ls_cuda_done(op,
-                        ls_k_drop_back(op->b.dx, op->b.dy, ls_cuda_at(op, &op->kept),
-                                       op->desc.u.dropout.p, count_of(op),
-                                       ls_cuda_stream(op->device, stream)),
-                        err);
+    int status = ls_cuda_done(op,
+                              ls_k_drop_back(ls_cuda_dx(op), op->b.dy, ls_cuda_at(op, &op->kept),
+                                             op->desc.u.dropout.p, count_of(op), on),
+                              err);
+    return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
 /* ---- export: row-major whatever x is --------------------------------------------------------- */
@@ -124,26 +138,32 @@ static int dropout_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, l
 static int export_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const ls_tensor *x = &op->desc.x;
+    const ls_tensor *t = &op->desc.x;
+    const void *x;
     (void)flags;
+    int status = ls_cuda_take_x(&x, op, on, 1, err);
+    if (status)
+        return status;
     return ls_cuda_done(op,
-                        x->layout ? ls_k_transpose(op->b.y, op->b.x, x->rows, x->h * x->w, x->c, on)
-                                  : pass_on(op->b.y, op->b.x, op->op.y.bytes, on),
+                        t->layout ? ls_k_transpose(op->b.y, x, t->rows, t->h * t->w, t->c, on)
+                                  : pass_on(op->b.y, x, op->op.y.bytes, on),
                         err);
 }
 
 static int export_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const ls_tensor *x = &op->desc.x;
+    const ls_tensor *t = &op->desc.x;
+    void *dx = ls_cuda_dx(op);
     (void)flags;
     if (!op->desc.needs_dx)
         return LS_OK;
-    return ls_cuda_done(op,
-                        x->layout
-                            ? ls_k_transpose(op->b.dx, op->b.dy, x->rows, x->c, x->h * x->w, on)
-                            : pass_on(op->b.dx, op->b.dy, op->op.y.bytes, on),
-                        err);
+    int status =
+        ls_cuda_done(op,
+                     t->layout ? ls_k_transpose(dx, op->b.dy, t->rows, t->c, t->h * t->w, on)
+                               : pass_on(dx, op->b.dy, op->op.y.bytes, on),
+                     err);
+    return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
 /* ---- create --------------------------------------------------------------------------------- */
@@ -172,14 +192,19 @@ int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_de
     int status = ls_cuda_op_new(&op, device, desc, names[desc->kind], err);
     if (status)
         return status;
-    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, 0);
-    op->op.y.layout = desc->kind == LS_OP_EXPORT ? NULL : x->layout;
+    ls_cuda_form form = ls_cuda_form_of(x) == LS_FORM_HALF ? LS_FORM_LAST : ls_cuda_form_of(x);
+    if (desc->kind == LS_OP_ADD) {
+        form = form_of_add(desc);
+        ls_cuda_use_x2(op, form);
+    }
+    ls_cuda_use_x(op, form, 0);
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w,
+                              desc->kind == LS_OP_EXPORT ? LS_FORM_PLAIN : form);
     op->forward = curve_forward;
     op->backward = curve_backward;
     if (desc->kind == LS_OP_ADD) {
         op->forward = add_forward;
         op->backward = add_backward;
-        reserve_add(op);
     } else if (desc->kind == LS_OP_EXPORT) {
         op->forward = export_forward;
         op->backward = export_backward;

@@ -18,7 +18,7 @@ static int pool_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
 {
     const ls_k_pool shape = shape_of(op);
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const float *x;
+    const void *x;
     (void)flags;
     int status = ls_cuda_take_x(&x, op, on, 1, err);
     if (status)
@@ -77,13 +77,8 @@ int ls_cuda_pool_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     if (status)
         return status;
     op->op.y = ls_cuda_tensor(x->rows, x->c, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
-                              (x->w + 2 * k->pw - k->kw) / k->sw + 1, 1);
-    op->x_turned = ls_cuda_is_plain(x);
-    if (op->x_turned) {
-        op->x = ls_cuda_scratch(op, ls_cuda_elements(x) * sizeof(float));
-        op->dx = ls_cuda_scratch(
-            op, desc->training && desc->needs_dx ? ls_cuda_elements(x) * sizeof(float) : 0);
-    }
+                              (x->w + 2 * k->pw - k->kw) / k->sw + 1, LS_FORM_LAST);
+    ls_cuda_use_x(op, LS_FORM_LAST, 0);
     if (k->max && desc->training)
         op->kept = ls_cuda_saved(op, ls_cuda_elements(&op->op.y) * sizeof(int32_t));
     op->forward = pool_forward;

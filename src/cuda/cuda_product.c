@@ -68,49 +68,69 @@ int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, 
 
 /* ---- factors -------------------------------------------------------------------------------- */
 
+static ls_cuda_form y_form(const ls_cuda_op *op)
+{
+    return ls_cuda_form_of(&op->op.y);
+}
+
+static int is_half_already(const ls_cuda_op *op, ls_cuda_form form)
+{
+    return !is_half(op) || form == LS_FORM_HALF;
+}
+
 /* Forward's factors are kept for backward, which needs both again. */
-void ls_cuda_product_reserve(ls_cuda_op *op)
+void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
 {
     const ls_op_desc *d = &op->desc;
-    const size_t half = is_half(op) ? sizeof(uint16_t) : 0;
-    const size_t x = ls_cuda_elements(&d->x) * half, w = op->op.param_floats[0] * half;
-    const size_t y = ls_cuda_elements(&op->op.y);
+    const size_t half = sizeof(uint16_t);
+    const size_t x = is_half_already(op, x_form) ? 0 : ls_cuda_elements(&d->x) * half;
+    const size_t w = is_half(op) ? op->op.param_floats[0] * half : 0;
+    const size_t y = is_half_already(op, y_form(op)) ? 0 : ls_cuda_elements(&op->op.y) * half;
     op->half_x = d->training ? ls_cuda_saved(op, x) : ls_cuda_scratch(op, x);
     op->half_weights = d->training ? ls_cuda_saved(op, w) : ls_cuda_scratch(op, w);
     if (!d->training)
         return;
-    op->half_dy = ls_cuda_scratch(op, y * half);
-    op->masked = ls_cuda_scratch(op, d->fuse_relu ? y * sizeof(float) : 0);
+    op->half_dy = ls_cuda_scratch(op, y);
+    op->masked = ls_cuda_scratch(op, d->fuse_relu ? op->op.y.bytes : 0);
     if (op->op.params > 1)
         op->partial =
             ls_cuda_scratch(op, ls_k_partial_floats(y_positions(op), op->op.y.c) * sizeof(float));
 }
 
-int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const float *from,
+int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,
                    size_t count, cudaStream_t stream, ls_error *err)
 {
     uint16_t *half = ls_cuda_at(op, room);
-    *out = from;
-    if (!is_half(op))
-        return LS_OK;
-    *out = half;
-    return ls_cuda_done(op, ls_k_to_bf16(half, from, count, stream), err);
+    *out = half ? half : from;
+    return half ? ls_cuda_done(op, ls_k_to_bf16(half, from, count, stream), err) : LS_OK;
 }
 
 /* ---- dy ------------------------------------------------------------------------------------- */
 
-int ls_cuda_product_dy(const float **out, ls_cuda_op *op, unsigned flags, cudaStream_t stream,
+int ls_cuda_product_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t stream,
                        ls_error *err)
 {
     const ls_op_buffers *b = &op->b;
-    const float *y = op->desc.fuse_relu ? b->y : NULL;
-    float *masked = ls_cuda_at(op, &op->masked);
+    const int half = y_form(op) == LS_FORM_HALF;
+    const void *y = op->desc.fuse_relu ? b->y : NULL;
+    void *masked = ls_cuda_at(op, &op->masked);
     cudaError_t e = cudaSuccess;
     if (op->op.params > 1)
-        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, (flags & LS_RUN_ACCUMULATE) != 0,
+        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, half, (flags & LS_RUN_ACCUMULATE) != 0,
                            ls_cuda_at(op, &op->partial), y_positions(op), op->op.y.c, stream);
     else if (y)
-        e = ls_k_relu_back(masked, b->dy, y, 0, ls_cuda_elements(&op->op.y), stream);
+        e = ls_k_add_back(masked, NULL, b->dy, y, half, ls_cuda_elements(&op->op.y), stream);
     *out = y ? masked : b->dy;
     return ls_cuda_done(op, e, err);
+}
+
+int ls_cuda_product_bias(ls_cuda_op *op, cudaStream_t stream, ls_error *err)
+{
+    const int bias = op->op.params > 1;
+    if (op->plan_fuses || (!bias && !op->desc.fuse_relu))
+        return LS_OK;
+    return ls_cuda_done(op,
+                        ls_k_bias(op->b.y, bias ? op->b.param[1] : NULL, y_form(op) == LS_FORM_HALF,
+                                  op->desc.fuse_relu, y_positions(op), op->op.y.c, stream),
+                        err);
 }

@@ -10,15 +10,19 @@
  * replaced by the plain one. Reserves the workspace. */
 int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err);
 
-/* Reserves x, the weights and dy in bf16 where the op multiplies so, and the masked dy. */
-void ls_cuda_product_reserve(ls_cuda_op *op);
+/* Reserves x (which is used in that form), the weights and dy in bf16 where the op multiplies so and
+ * they are not bf16 already, and the masked dy. */
+void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form);
 
-/* `from` as a factor: itself, or rounded into `room`. */
-int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const float *from,
+/* `from` as a factor: itself, or rounded into `room` if that has bytes. */
+int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,
                    size_t count, cudaStream_t stream, ls_error *err);
 
-/* dy as it is before the fused relu; writes the bias's gradient on the way. */
-int ls_cuda_product_dy(const float **out, ls_cuda_op *op, unsigned flags, cudaStream_t stream,
+/* Adds the bias to y and applies the relu, unless the forward plan has done so. */
+int ls_cuda_product_bias(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
+
+/* dy as it is before the fused relu, in y's form; writes the bias's gradient on the way. */
+int ls_cuda_product_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t stream,
                        ls_error *err);
 
 /* Runs one of the op's plans. */

@@ -43,6 +43,56 @@ static inline dim3 ls_tile_grid(size_t m, int c, size_t each)
     return dim3((unsigned)(over < 1 ? 1 : over), ((unsigned)c + tile.x - 1) / tile.x);
 }
 
+/* ---- bf16 in memory, fp32 in registers ------------------------------------------------------- */
+
+struct ls_half {
+    uint16_t bits;
+};
+
+__device__ static inline uint16_t ls_rounded(float value)
+{
+    uint32_t bits = __float_as_uint(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40u); /* stays a NaN */
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+__device__ static inline float ls_get(const float *p, size_t i)
+{
+    return p[i];
+}
+
+__device__ static inline float ls_get(const ls_half *p, size_t i)
+{
+    return __uint_as_float((uint32_t)p[i].bits << 16);
+}
+
+__device__ static inline void ls_put(float *p, size_t i, float value)
+{
+    p[i] = value;
+}
+
+__device__ static inline void ls_put(ls_half *p, size_t i, float value)
+{
+    p[i].bits = ls_rounded(value);
+}
+
+/* `statement` with T as the type that tensors have. */
+#define LS_TYPED(half, T, ...)                                                                     \
+    do {                                                                                           \
+        if (half) {                                                                                \
+            typedef ls_half T;                                                                     \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            typedef float T;                                                                       \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+/* Memory answers late: a thread asks for so many positions before it uses the first. */
+#define LS_BATCH 4
+#define LS_IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < LS_BATCH; k++)
+
 /* ---- Philox4x32-10, as base/rng.h has it ------------------------------------------------------ */
 
 __device__ static inline uint4 ls_random(uint64_t seed, uint32_t stream, uint32_t epoch,

@@ -1,9 +1,12 @@
 /* The back end's own kernels: C functions that enqueue one kernel, sometimes two, and return.
  *
- * All pointers are to the device's memory unless a line says "host". Tensors are fp32. `m × c` is a
- * tensor with the channel last: m positions (rows · h · w) of c values. Every result has one order
- * of summation, fixed by the shapes alone: it depends neither on the grid nor on the GPU, and no
- * kernel uses atomics on floats. The translation units are compiled without fused multiply-adds.
+ * All pointers are to the device's memory unless a line says "host". Tensors are fp32; where a
+ * function says `half`, its tensors, the void pointers, are bf16 when that is set (uint16_t: the
+ * upper halves of fp32, rounded to the nearest, ties to even), and everything is computed in
+ * fp32 all the same. `m × c` is a tensor with the channel last: m positions (rows · h · w) of c
+ * values. Every result has one order of summation, fixed by the shapes alone: it depends neither
+ * on the grid nor on the GPU, and no kernel uses atomics on floats. The translation units are
+ * compiled without fused multiply-adds.
  *
  * Each function has a twin of the same name in plain C in tests/doubles/kernels_cpu.c, so that the
  * code around it runs without a GPU; on a GPU the twin is what the kernel is compared with.
@@ -57,8 +60,8 @@ typedef struct ls_k_gather {
 /* Dataset rows → a batch, normalised, cropped and mirrored as plugin.h says (ls_gather). */
 cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream);
 
-/* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b: row-major to channels last with a = channels,
- * b = pixels; back with the two exchanged. */
+/* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b: row-major to channels last with a =
+ * channels, b = pixels; back with the two exchanged. */
 cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
                            cudaStream_t stream);
 
@@ -72,12 +75,12 @@ cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int ad
 /* to[i] ← a[i] + b[i]; `to` may be a or b. */
 cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream);
 
-/* y ← x + x2, and 0 for what is not above 0 with `relu`. */
-cudaError_t ls_k_add(float *y, const float *x, const float *x2, int relu, size_t count,
+/* y ← x + x2, and 0 for what is not above 0 with `relu`; y may be x or x2. */
+cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu, size_t count,
                      cudaStream_t stream);
 /* dx, dx2 ← dy, or 0 where y (may be NULL) is not above 0. dx2 may be NULL. */
-cudaError_t ls_k_add_back(float *dx, float *dx2, const float *dy, const float *y, size_t count,
-                          cudaStream_t stream);
+cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, int half,
+                          size_t count, cudaStream_t stream);
 
 cudaError_t ls_k_relu(float *y, const float *x, float slope, size_t count, cudaStream_t stream);
 /* From y, not x. */
@@ -108,7 +111,8 @@ cudaError_t ls_k_drop_back(float *dx, const float *dy, const uint8_t *kept, floa
                            cudaStream_t stream);
 
 /* y (m × c) ← y + bias[c] (may be NULL), then 0 for what is not above 0 with `relu`. */
-cudaError_t ls_k_bias(float *y, const float *bias, int relu, size_t m, int c, cudaStream_t stream);
+cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
+                      cudaStream_t stream);
 
 /* ---- pooling, channels last ----------------------------------------------------------------- */
 
@@ -131,15 +135,15 @@ cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *
 /* ---- sums over positions -------------------------------------------------------------------- */
 
 /* Positions that are summed as one block; the blocks' sums are then added in order. */
-enum { LS_K_BLOCK = 512 };
+enum { LS_K_BLOCK = 256 };
 
 /* Floats of scratch that the functions of this section need for m × c. */
 size_t ls_k_partial_floats(size_t m, int c);
 
-/* sum[c] ← Σ over positions of g, where g is dy, or 0 where y (may be NULL) is not above 0. `masked`
- * (may be NULL, may be dy) ← g. With `add`, sum += instead. */
-cudaError_t ls_k_bias_grad(float *sum, float *masked, const float *dy, const float *y, int add,
-                           float *partial, size_t m, int c, cudaStream_t stream);
+/* sum[c] ← Σ over positions of g, where g is dy, or 0 where y (may be NULL) is not above 0.
+ * `masked` (may be NULL, may be dy) ← g. With `add`, sum += instead. */
+cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void *y, int half,
+                           int add, float *partial, size_t m, int c, cudaStream_t stream);
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
@@ -149,28 +153,29 @@ typedef struct ls_k_norm {
     int rows; /* of the batch: the contribution is rows · mean */
     float epsilon;
     int relu;
+    int half; /* of x, x2, y and their gradients */
 } ls_k_norm;
 
 /* mean[c], inverse[c] = 1/√(variance + ε) of x; contribution (may be NULL): rows·mean [c], rows ·
  * variance·m/(m − 1) [c], added to what is there with `add`. */
 cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contribution, int add,
-                                 const float *x, float *partial, const ls_k_norm *norm,
+                                 const void *x, float *partial, const ls_k_norm *norm,
                                  cudaStream_t stream);
 /* The same from running statistics: mean [c], variance [c]. */
 cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
                               const ls_k_norm *norm, cudaStream_t stream);
 /* y ← (x − mean)·inverse·weight + bias (+ x2, may be NULL), then the relu if there is one. */
-cudaError_t ls_k_norm_apply(float *y, const float *x, const float *x2, const float *mean,
+cudaError_t ls_k_norm_apply(void *y, const void *x, const void *x2, const float *mean,
                             const float *inverse, const float *weight, const float *bias,
                             const ls_k_norm *norm, cudaStream_t stream);
 /* sums[0 … c) ← Σ g, sums[c … 2c) ← Σ g·(x − mean)·inverse, with g = dy or, when there is a relu, 0
  * where y is not above 0. weight_grad, bias_grad ← or += (`add`) the second and the first. */
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
-                           const float *x, const float *dy, const float *y, const float *mean,
+                           const void *x, const void *dy, const void *y, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
                            cudaStream_t stream);
 /* dx ← weight·inverse·(g − sums[c]/m − x̂·sums[c + C]/m); dx2 (may be NULL) ← g. */
-cudaError_t ls_k_norm_dx(float *dx, float *dx2, const float *x, const float *dy, const float *y,
+cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const void *y,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream);
 

@@ -86,18 +86,10 @@ cudaError_t ls_k_transpose(float *to, const float *from, int rows, int a, int b,
 
 /* ---- bf16: the upper half of an fp32 ---------------------------------------------------------- */
 
-__device__ static uint16_t rounded(float value)
-{
-    uint32_t bits = __float_as_uint(value);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40u); /* stays a NaN */
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
 __global__ static void to_bf16(uint16_t *to, const float *from, size_t count)
 {
     LS_EACH(i, count)
-        to[i] = rounded(from[i]);
+        to[i] = ls_rounded(from[i]);
 }
 
 cudaError_t ls_k_to_bf16(uint16_t *to, const float *from, size_t count, cudaStream_t stream)
@@ -123,21 +115,31 @@ cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int ad
 
 /* ---- biases --------------------------------------------------------------------------------- */
 
-__global__ static void add_bias(float *y, const float *bias, int relu, size_t m, int c)
+template <class T>
+__global__ static void add_bias(T *y, const float *bias, int relu, size_t m, int c)
 {
     int channel = blockIdx.y * blockDim.x + threadIdx.x;
     if (channel >= c)
         return;
     float b = bias ? bias[channel] : 0;
-    for (size_t i = (size_t)blockIdx.x * blockDim.y + threadIdx.y; i < m;
-         i += (size_t)gridDim.x * blockDim.y) {
-        float value = bias ? y[i * c + channel] + b : y[i * c + channel];
-        y[i * c + channel] = relu && !(value > 0) ? 0 : value;
+    const size_t step = (size_t)gridDim.x * blockDim.y;
+    for (size_t i = (size_t)blockIdx.x * blockDim.y + threadIdx.y; i < m; i += LS_BATCH * step) {
+        float in[LS_BATCH];
+        LS_IN_BATCH(k)
+            in[k] = i + k * step < m ? ls_get(y, (i + k * step) * c + channel) : 0;
+        LS_IN_BATCH(k) {
+            float value = bias ? in[k] + b : in[k];
+            if (i + k * step < m)
+                ls_put(y, (i + k * step) * c + channel, relu && !(value > 0) ? 0 : value);
+        }
     }
 }
 
-cudaError_t ls_k_bias(float *y, const float *bias, int relu, size_t m, int c, cudaStream_t stream)
+cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
+                      cudaStream_t stream)
 {
-    add_bias<<<ls_tile_grid(m, c, LS_K_BLOCK), ls_tile(c), 0, stream>>>(y, bias, relu, m, c);
+    LS_TYPED(half, T,
+             add_bias<<<ls_tile_grid(m, c, LS_K_BLOCK), ls_tile(c), 0, stream>>>((T *)y, bias, relu,
+                                                                                 m, c));
     return cudaGetLastError();
 }

@@ -6,7 +6,8 @@
  */
 #include "cuda/kernels.cuh"
 
-enum { LANES = 8 }; /* that add up blocks; 32 channels beside each other */
+/* Lanes that add up blocks, 32 channels beside each other. */
+enum { LANES = 32, FINISH_THREADS = 32 * LANES };
 
 static size_t blocks_of(size_t m)
 {
@@ -20,7 +21,8 @@ size_t ls_k_partial_floats(size_t m, int c)
 
 /* Adds both values of all lanes of a channel; the result is lane 0's. The lanes are a power of
  * two; everybody of the block takes part. */
-template <class T> __device__ static void add_lanes(T *first, T *second, T (*shared)[LS_THREADS])
+template <class T, unsigned N>
+__device__ static void add_lanes(T *first, T *second, T (*shared)[N])
 {
     unsigned x = blockDim.x, me = threadIdx.y * x + threadIdx.x;
     shared[0][me] = *first;
@@ -50,6 +52,25 @@ __device__ static range my_range(size_t m)
     return r;
 }
 
+/* The thread's first position, position k of the batch that begins there, and what a tensor has
+ * in it, 0 behind the end. */
+__device__ static size_t my_first(range r)
+{
+    return r.first + threadIdx.y;
+}
+
+__device__ static size_t position(size_t first, int k)
+{
+    return first + (size_t)k * blockDim.y;
+}
+
+template <class T>
+__device__ static float get_at(const T *p, size_t first, int k, range r, int c, int channel)
+{
+    size_t i = position(first, k);
+    return i < r.end ? ls_get(p, i * c + channel) : 0;
+}
+
 __device__ static int my_channel()
 {
     return blockIdx.y * blockDim.x + threadIdx.x;
@@ -57,12 +78,20 @@ __device__ static int my_channel()
 
 /* Σ over all blocks of partial[k][block][c], k = 0, 1, in double; lane 0 of each channel has it. */
 __device__ static void add_blocks(double sum[2], const float *partial, size_t blocks, int c,
-                                  int channel, double (*shared)[LS_THREADS])
+                                  int channel, double (*shared)[FINISH_THREADS])
 {
     sum[0] = sum[1] = 0;
-    for (size_t b = threadIdx.y; channel < c && b < blocks; b += blockDim.y) {
-        sum[0] += partial[b * c + channel];
-        sum[1] += partial[(blocks + b) * c + channel];
+    for (size_t b = threadIdx.y; channel < c && b < blocks; b += LS_BATCH * LANES) {
+        float first[LS_BATCH], second[LS_BATCH];
+        LS_IN_BATCH(k) {
+            size_t at = b + k * LANES;
+            first[k] = at < blocks ? partial[at * c + channel] : 0;
+            second[k] = at < blocks ? partial[(blocks + at) * c + channel] : 0;
+        }
+        LS_IN_BATCH(k) {
+            sum[0] += first[k];
+            sum[1] += second[k];
+        }
     }
     add_lanes(&sum[0], &sum[1], shared);
 }
@@ -84,30 +113,44 @@ static dim3 finish_tile()
 
 /* ---- bias gradients ------------------------------------------------------------------------- */
 
-__global__ static void bias_partial(float *partial, float *masked, const float *dy, const float *y,
-                                    size_t m, int c)
+/* What is one block is finished at once. */
+template <class T>
+__global__ static void bias_partial(float *total, int add, float *partial, T *masked, const T *dy,
+                                    const T *y, size_t m, int c)
 {
     __shared__ float shared[2][LS_THREADS];
     range r = my_range(m);
     int channel = my_channel();
     float sum = 0, unused = 0;
-    for (size_t i = r.first + threadIdx.y; channel < c && i < r.end; i += blockDim.y) {
-        size_t at = i * c + channel;
-        float g = y && !(y[at] > 0) ? 0 : dy[at];
-        if (masked)
-            masked[at] = g;
-        sum += g;
+    for (size_t i = my_first(r); channel < c && i < r.end; i += LS_BATCH * blockDim.y) {
+        float g[LS_BATCH], shown[LS_BATCH];
+        LS_IN_BATCH(k) {
+            g[k] = get_at(dy, i, k, r, c, channel);
+            shown[k] = y ? get_at(y, i, k, r, c, channel) : 1;
+        }
+        LS_IN_BATCH(k) {
+            size_t at = position(i, k);
+            float value = shown[k] > 0 ? g[k] : 0;
+            if (masked && at < r.end)
+                ls_put(masked, at * c + channel, value);
+            sum += value; /* behind the end: 0 */
+        }
     }
     add_lanes(&sum, &unused, shared);
-    if (threadIdx.y == 0 && channel < c) {
+    if (threadIdx.y != 0 || channel >= c)
+        return;
+    if (gridDim.x == 1) {
+        put(&total[channel], sum, add);
+    } else {
         partial[(size_t)blockIdx.x * c + channel] = sum;
         partial[((size_t)gridDim.x + blockIdx.x) * c + channel] = 0;
     }
 }
 
-__global__ static void bias_finish(float *sum, int add, const float *partial, size_t blocks, int c)
+__global__ static void __launch_bounds__(FINISH_THREADS)
+bias_finish(float *sum, int add, const float *partial, size_t blocks, int c)
 {
-    __shared__ double shared[2][LS_THREADS];
+    __shared__ double shared[2][FINISH_THREADS];
     int channel = my_channel();
     double total[2];
     add_blocks(total, partial, blocks, c, channel, shared);
@@ -115,12 +158,15 @@ __global__ static void bias_finish(float *sum, int add, const float *partial, si
         put(&sum[channel], total[0], add);
 }
 
-cudaError_t ls_k_bias_grad(float *sum, float *masked, const float *dy, const float *y, int add,
-                           float *partial, size_t m, int c, cudaStream_t stream)
+cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void *y, int half,
+                           int add, float *partial, size_t m, int c, cudaStream_t stream)
 {
-    bias_partial<<<ls_tile_grid(m, c, LS_K_BLOCK), ls_tile(c), 0, stream>>>(partial, masked, dy, y,
-                                                                            m, c);
-    bias_finish<<<finish_grid(c), finish_tile(), 0, stream>>>(sum, add, partial, blocks_of(m), c);
+    LS_TYPED(half, T,
+             bias_partial<<<ls_tile_grid(m, c, LS_K_BLOCK), ls_tile(c), 0, stream>>>(
+                 sum, add, partial, (T *)masked, (const T *)dy, (const T *)y, m, c));
+    if (blocks_of(m) > 1)
+        bias_finish<<<finish_grid(c), finish_tile(), 0, stream>>>(sum, add, partial, blocks_of(m),
+                                                                  c);
     return cudaGetLastError();
 }
 
@@ -128,16 +174,22 @@ cudaError_t ls_k_bias_grad(float *sum, float *masked, const float *dy, const flo
 
 /* Of each block its mean and Σ(x − mean)², from sums of the differences to its first value: those
  * are small where the mean is far from zero. */
-__global__ static void norm_partial(float *partial, const float *x, size_t m, int c)
+template <class T>
+__global__ static void norm_partial(float *partial, const T *x, size_t m, int c)
 {
     __shared__ float shared[2][LS_THREADS];
     range r = my_range(m);
     int channel = my_channel();
-    float origin = channel < c ? x[r.first * c + channel] : 0, sum = 0, squares = 0;
-    for (size_t i = r.first + threadIdx.y; channel < c && i < r.end; i += blockDim.y) {
-        float d = x[i * c + channel] - origin;
-        sum += d;
-        squares += d * d;
+    float origin = channel < c ? ls_get(x, r.first * c + channel) : 0, sum = 0, squares = 0;
+    for (size_t i = my_first(r); channel < c && i < r.end; i += LS_BATCH * blockDim.y) {
+        float value[LS_BATCH];
+        LS_IN_BATCH(k)
+            value[k] = get_at(x, i, k, r, c, channel);
+        LS_IN_BATCH(k) {
+            float d = position(i, k) < r.end ? value[k] - origin : 0;
+            sum += d;
+            squares += d * d;
+        }
     }
     add_lanes(&sum, &squares, shared);
     if (threadIdx.y == 0 && channel < c) {
@@ -147,26 +199,43 @@ __global__ static void norm_partial(float *partial, const float *x, size_t m, in
     }
 }
 
+/* 0 behind the last block. */
 __device__ static double rows_in(size_t block, size_t m)
 {
-    size_t rest = m - block * LS_K_BLOCK;
-    return (double)(rest < LS_K_BLOCK ? rest : LS_K_BLOCK);
+    size_t first = block * LS_K_BLOCK;
+    return first >= m ? 0 : (double)(m - first < LS_K_BLOCK ? m - first : LS_K_BLOCK);
 }
 
 /* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². */
-__global__ static void norm_finish(float *mean, float *inverse, float *contribution, int add,
+__global__ static void __launch_bounds__(FINISH_THREADS)
+norm_finish(float *mean, float *inverse, float *contribution, int add,
                                    const float *partial, size_t blocks, ls_k_norm k)
 {
-    __shared__ double shared[2][LS_THREADS];
+    __shared__ double shared[2][FINISH_THREADS];
     int channel = my_channel();
     double sum = 0, squares = 0, unused = 0;
-    for (size_t b = threadIdx.y; channel < k.c && b < blocks; b += blockDim.y)
-        sum += rows_in(b, k.m) * partial[b * k.c + channel];
+    for (size_t b = threadIdx.y; channel < k.c && b < blocks; b += LS_BATCH * LANES) {
+        float means[LS_BATCH];
+        LS_IN_BATCH(n) {
+            size_t at = b + n * LANES;
+            means[n] = at < blocks ? partial[at * k.c + channel] : 0;
+        }
+        LS_IN_BATCH(n)
+            sum += rows_in(b + n * LANES, k.m) * means[n];
+    }
     add_lanes(&sum, &unused, shared);
     double centre = sum / (double)k.m;
-    for (size_t b = threadIdx.y; channel < k.c && b < blocks; b += blockDim.y) {
-        double d = partial[b * k.c + channel] - centre;
-        squares += partial[(blocks + b) * k.c + channel] + rows_in(b, k.m) * d * d;
+    for (size_t b = threadIdx.y; channel < k.c && b < blocks; b += LS_BATCH * LANES) {
+        float means[LS_BATCH], within[LS_BATCH];
+        LS_IN_BATCH(n) {
+            size_t at = b + n * LANES;
+            means[n] = at < blocks ? partial[at * k.c + channel] : 0;
+            within[n] = at < blocks ? partial[(blocks + at) * k.c + channel] : 0;
+        }
+        LS_IN_BATCH(n) {
+            double d = means[n] - centre;
+            squares += within[n] + rows_in(b + n * LANES, k.m) * d * d;
+        }
     }
     add_lanes(&squares, &unused, shared);
     if (threadIdx.y != 0 || channel >= k.c)
@@ -181,11 +250,12 @@ __global__ static void norm_finish(float *mean, float *inverse, float *contribut
 }
 
 cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contribution, int add,
-                                 const float *x, float *partial, const ls_k_norm *norm,
+                                 const void *x, float *partial, const ls_k_norm *norm,
                                  cudaStream_t stream)
 {
-    norm_partial<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0, stream>>>(
-        partial, x, norm->m, norm->c);
+    LS_TYPED(norm->half, T,
+             norm_partial<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0,
+                            stream>>>(partial, (const T *)x, norm->m, norm->c));
     norm_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
         mean, inverse, contribution, add, partial, blocks_of(norm->m), *norm);
     return cudaGetLastError();
@@ -209,7 +279,8 @@ cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
 
 /* ---- batch norm: forward -------------------------------------------------------------------- */
 
-__global__ static void norm_apply(float *y, const float *x, const float *x2, const float *mean,
+template <class T>
+__global__ static void norm_apply(T *y, const T *x, const T *x2, const float *mean,
                                   const float *inverse, const float *weight, const float *bias,
                                   ls_k_norm k)
 {
@@ -218,38 +289,56 @@ __global__ static void norm_apply(float *y, const float *x, const float *x2, con
     if (channel >= k.c)
         return;
     float centre = mean[channel], scale = inverse[channel], w = weight[channel], b = bias[channel];
-    for (size_t i = r.first + threadIdx.y; i < r.end; i += blockDim.y) {
-        size_t at = i * k.c + channel;
-        float value = (x[at] - centre) * scale * w + b;
-        if (x2)
-            value += x2[at];
-        y[at] = k.relu && !(value > 0) ? 0 : value;
+    for (size_t i = my_first(r); i < r.end; i += LS_BATCH * blockDim.y) {
+        float in[LS_BATCH], in2[LS_BATCH];
+        LS_IN_BATCH(n) {
+            in[n] = get_at(x, i, n, r, k.c, channel);
+            in2[n] = x2 ? get_at(x2, i, n, r, k.c, channel) : 0;
+        }
+        LS_IN_BATCH(n) {
+            size_t at = position(i, n);
+            float value = (in[n] - centre) * scale * w + b;
+            if (x2)
+                value += in2[n];
+            if (at < r.end)
+                ls_put(y, at * k.c + channel, k.relu && !(value > 0) ? 0 : value);
+        }
     }
 }
 
-cudaError_t ls_k_norm_apply(float *y, const float *x, const float *x2, const float *mean,
+cudaError_t ls_k_norm_apply(void *y, const void *x, const void *x2, const float *mean,
                             const float *inverse, const float *weight, const float *bias,
                             const ls_k_norm *norm, cudaStream_t stream)
 {
-    norm_apply<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0, stream>>>(
-        y, x, x2, mean, inverse, weight, bias, *norm);
+    LS_TYPED(norm->half, T,
+             norm_apply<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0,
+                          stream>>>((T *)y, (const T *)x, (const T *)x2, mean, inverse, weight,
+                                    bias, *norm));
     return cudaGetLastError();
 }
 
 /* ---- batch norm: backward ------------------------------------------------------------------- */
 
-__global__ static void grad_partial(float *partial, const float *x, const float *dy, const float *y,
+template <class T>
+__global__ static void grad_partial(float *partial, const T *x, const T *dy, const T *y,
                                     const float *mean, const float *inverse, ls_k_norm k)
 {
     __shared__ float shared[2][LS_THREADS];
     range r = my_range(k.m);
     int channel = my_channel();
     float sum = 0, product = 0, centre = channel < k.c ? mean[channel] : 0;
-    for (size_t i = r.first + threadIdx.y; channel < k.c && i < r.end; i += blockDim.y) {
-        size_t at = i * k.c + channel;
-        float g = k.relu && !(y[at] > 0) ? 0 : dy[at];
-        sum += g;
-        product += g * (x[at] - centre);
+    for (size_t i = my_first(r); channel < k.c && i < r.end; i += LS_BATCH * blockDim.y) {
+        float in[LS_BATCH], g[LS_BATCH], shown[LS_BATCH];
+        LS_IN_BATCH(n) {
+            in[n] = get_at(x, i, n, r, k.c, channel);
+            g[n] = get_at(dy, i, n, r, k.c, channel);
+            shown[n] = k.relu ? get_at(y, i, n, r, k.c, channel) : 1;
+        }
+        LS_IN_BATCH(n) {
+            float value = shown[n] > 0 ? g[n] : 0; /* behind the end: 0 */
+            sum += value;
+            product += value * (in[n] - centre);
+        }
     }
     add_lanes(&sum, &product, shared);
     if (threadIdx.y == 0 && channel < k.c) {
@@ -258,10 +347,11 @@ __global__ static void grad_partial(float *partial, const float *x, const float 
     }
 }
 
-__global__ static void grad_finish(float *weight_grad, float *bias_grad, float *sums, int add,
+__global__ static void __launch_bounds__(FINISH_THREADS)
+grad_finish(float *weight_grad, float *bias_grad, float *sums, int add,
                                    const float *partial, size_t blocks, int c)
 {
-    __shared__ double shared[2][LS_THREADS];
+    __shared__ double shared[2][FINISH_THREADS];
     int channel = my_channel();
     double total[2];
     add_blocks(total, partial, blocks, c, channel, shared);
@@ -274,20 +364,23 @@ __global__ static void grad_finish(float *weight_grad, float *bias_grad, float *
 }
 
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
-                           const float *x, const float *dy, const float *y, const float *mean,
+                           const void *x, const void *dy, const void *y, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
                            cudaStream_t stream)
 {
-    grad_partial<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0, stream>>>(
-        partial, x, dy, y, mean, inverse, *norm);
+    LS_TYPED(norm->half, T,
+             grad_partial<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0,
+                            stream>>>(partial, (const T *)x, (const T *)dy, (const T *)y, mean,
+                                      inverse, *norm));
     grad_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
         weight_grad, bias_grad, sums, add, partial, blocks_of(norm->m), norm->c);
     return cudaGetLastError();
 }
 
-__global__ static void norm_dx(float *dx, float *dx2, const float *x, const float *dy,
-                               const float *y, const float *mean, const float *inverse,
-                               const float *weight, const float *sums, ls_k_norm k)
+template <class T>
+__global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const T *y,
+                               const float *mean, const float *inverse, const float *weight,
+                               const float *sums, ls_k_norm k)
 {
     range r = my_range(k.m);
     int channel = my_channel();
@@ -296,20 +389,32 @@ __global__ static void norm_dx(float *dx, float *dx2, const float *x, const floa
     float n = (float)k.m, centre = mean[channel], scale = inverse[channel];
     float first = sums[channel] / n, second = sums[k.c + channel] / n;
     float factor = weight[channel] * scale;
-    for (size_t i = r.first + threadIdx.y; i < r.end; i += blockDim.y) {
-        size_t at = i * k.c + channel;
-        float g = k.relu && !(y[at] > 0) ? 0 : dy[at], unit = (x[at] - centre) * scale;
-        if (dx2)
-            dx2[at] = g;
-        dx[at] = factor * (g - first - unit * second);
+    for (size_t i = my_first(r); i < r.end; i += LS_BATCH * blockDim.y) {
+        float in[LS_BATCH], back[LS_BATCH], shown[LS_BATCH];
+        LS_IN_BATCH(j) {
+            in[j] = get_at(x, i, j, r, k.c, channel);
+            back[j] = get_at(dy, i, j, r, k.c, channel);
+            shown[j] = k.relu ? get_at(y, i, j, r, k.c, channel) : 1;
+        }
+        LS_IN_BATCH(j) {
+            size_t at = position(i, j);
+            float g = shown[j] > 0 ? back[j] : 0, unit = (in[j] - centre) * scale;
+            if (at >= r.end)
+                continue;
+            if (dx2)
+                ls_put(dx2, at * k.c + channel, g);
+            ls_put(dx, at * k.c + channel, factor * (g - first - unit * second));
+        }
     }
 }
 
-cudaError_t ls_k_norm_dx(float *dx, float *dx2, const float *x, const float *dy, const float *y,
+cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const void *y,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream)
 {
-    norm_dx<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0, stream>>>(
-        dx, dx2, x, dy, y, mean, inverse, weight, sums, *norm);
+    LS_TYPED(norm->half, T,
+             norm_dx<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0, stream>>>(
+                 (T *)dx, (T *)dx2, (const T *)x, (const T *)dy, (const T *)y, mean, inverse,
+                 weight, sums, *norm));
     return cudaGetLastError();
 }

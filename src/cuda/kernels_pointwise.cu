@@ -43,28 +43,60 @@ struct sum_relu {
     }
 };
 
-cudaError_t ls_k_add(float *y, const float *x, const float *x2, int relu, size_t count,
-                     cudaStream_t stream)
-{
-    return relu ? map(y, x, x2, sum_relu(), count, stream)
-                : map(y, x, x2, plain_sum(), count, stream);
-}
+/* Four at a time where memory allows; then the rest. */
+struct __align__(8) ls_quad {
+    ls_half of[4];
+};
 
-__global__ static void add_back(float *dx, float *dx2, const float *dy, const float *y,
-                                size_t count)
+__global__ static void add_halves(ls_half *y, const ls_half *x, const ls_half *x2, int relu,
+                                  size_t count, int wide)
 {
-    LS_EACH(i, count) {
-        float g = y && !(y[i] > 0) ? 0 : dy[i];
-        dx[i] = g;
-        if (dx2)
-            dx2[i] = g;
+    size_t quads = wide ? count / 4 : 0;
+    LS_EACH(i, quads) {
+        ls_quad a = ((const ls_quad *)x)[i], b = ((const ls_quad *)x2)[i];
+        for (int k = 0; k < 4; k++) {
+            float sum = ls_get(a.of, k) + ls_get(b.of, k);
+            ls_put(a.of, k, relu && !(sum > 0) ? 0 : sum);
+        }
+        ((ls_quad *)y)[i] = a;
+    }
+    LS_EACH(i, count - 4 * quads) {
+        float sum = ls_get(x, 4 * quads + i) + ls_get(x2, 4 * quads + i);
+        ls_put(y, 4 * quads + i, relu && !(sum > 0) ? 0 : sum);
     }
 }
 
-cudaError_t ls_k_add_back(float *dx, float *dx2, const float *dy, const float *y, size_t count,
-                          cudaStream_t stream)
+cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu, size_t count,
+                     cudaStream_t stream)
 {
-    add_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dx2, dy, y, count);
+    if (!half)
+        return relu ? map((float *)y, (const float *)x, (const float *)x2, sum_relu(), count,
+                          stream)
+                    : map((float *)y, (const float *)x, (const float *)x2, plain_sum(), count,
+                          stream);
+    int wide = ls_aligned(y) && ls_aligned(x) && ls_aligned(x2);
+    add_halves<<<ls_blocks(wide ? count / 4 : count), LS_THREADS, 0, stream>>>(
+        (ls_half *)y, (const ls_half *)x, (const ls_half *)x2, relu, count, wide);
+    return cudaGetLastError();
+}
+
+template <class T>
+__global__ static void add_back(T *dx, T *dx2, const T *dy, const T *y, size_t count)
+{
+    LS_EACH(i, count) {
+        float g = y && !(ls_get(y, i) > 0) ? 0 : ls_get(dy, i);
+        ls_put(dx, i, g);
+        if (dx2)
+            ls_put(dx2, i, g);
+    }
+}
+
+cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, int half,
+                          size_t count, cudaStream_t stream)
+{
+    LS_TYPED(half, T,
+             add_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>((T *)dx, (T *)dx2, (const T *)dy,
+                                                                   (const T *)y, count));
     return cudaGetLastError();
 }
 

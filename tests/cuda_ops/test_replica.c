@@ -1,7 +1,13 @@
-/* A whole replica on the CUDA back end over the doubles, beside one on the plain-C reference: steps of
- * training with a ragged last minibatch, and evaluation, give the same weights and losses. */
+/* A whole replica on the CUDA back end over the doubles, beside one on the plain-C reference:
+ * steps of training with a ragged last minibatch, and evaluation, give the same weights and
+ * losses. */
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
+#ifdef DOUBLES_MODE
+#include "doubles/control.h"
+
+#include <cuda_runtime_api.h>
+#endif
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +37,8 @@ typedef struct side {
 static const uint32_t counts[2] = {16, 7};
 
 static void open_side(side *s, ls_device *device, const ls_model *model,
-                      const ls_optimizer *optimizer, const ls_replica_data data, int crop)
+                      const ls_optimizer *optimizer, const ls_replica_data data, int crop,
+                      int no_recording)
 {
     ls_error err = {0};
     ls_gather pixels = plain_pixels;
@@ -46,6 +53,7 @@ static void open_side(side *s, ls_device *device, const ls_model *model,
         .shard_rows = counts,
         .shard_row_counts = 2,
         .seed = 11,
+        .no_recording = no_recording,
     };
     s->device = device;
     must(ls_replica_create(&s->replica, &desc, &err), &err);
@@ -91,68 +99,245 @@ static void close_side(side *s)
     free(s->weights);
 }
 
-static ls_device *open_cuda(void)
+static ls_device *open_in(ls_precision precision)
 {
     ls_device *device = NULL;
-    ls_device_request request = {.size = sizeof request};
+    ls_device_request request = {.size = sizeof request, .precision = precision};
     ls_error err = {0};
     must(test_cuda_backend()->open(&device, &request, &err), &err);
     must(device->ops->bind(device, &err), &err);
     return device;
 }
 
-static void expect_alike(const char *json, ls_shape input, int classes, const char *optimizer,
-                         int crop)
+static ls_device *open_cuda(void)
 {
-    ls_model *model = make_model(json, input, classes);
-    ls_replica_data data = make_data(ROWS, input, classes, 3);
-    ls_optimizer o = {0};
-    ls_json *doc = NULL;
+    return open_in(LS_PRECISION_FP32);
+}
+
+/* What two sides are made of. */
+typedef struct recipe {
+    ls_model *model;
+    ls_replica_data data;
+    ls_json *doc;
+    ls_optimizer optimizer;
+    int crop;
+} recipe;
+
+static void open_recipe(recipe *r, const char *json, ls_shape input, int classes,
+                        const char *optimizer, int crop)
+{
     ls_error err = {0};
-    must(ls_json_parse(&doc, "optimizer", optimizer, strlen(optimizer), NULL, &err), &err);
-    must(ls_optimizer_parse(&o, doc, ls_json_root(doc), &err), &err);
-    side cuda, ref;
-    open_side(&cuda, open_cuda(), model, &o, data, crop);
-    open_side(&ref, open_ref64(NULL), model, &o, data, crop);
-    run_side(&cuda);
-    run_side(&ref);
+    *r = (recipe){.model = make_model(json, input, classes),
+                  .data = make_data(ROWS, input, classes, 3),
+                  .crop = crop};
+    must(ls_json_parse(&r->doc, "optimizer", optimizer, strlen(optimizer), NULL, &err), &err);
+    must(ls_optimizer_parse(&r->optimizer, r->doc, ls_json_root(r->doc), &err), &err);
+}
+
+static void close_recipe(recipe *r)
+{
+    ls_json_destroy(r->doc);
+    free_data(&r->data);
+    free_model(r->model);
+}
+
+static void open_with(side *s, ls_device *device, const recipe *r, int no_recording)
+{
+    open_side(s, device, r->model, &r->optimizer, r->data, r->crop, no_recording);
+}
+
+/* ‖Δ‖/‖reference‖ of the weights. */
+static double distance(const ls_model *model, const side *a, const side *reference)
+{
     double error = 0, norm = 0;
     for (size_t i = 0; i < model->floats; i++) {
-        double d = (double)cuda.weights[i] - (double)ref.weights[i];
+        double d = (double)a->weights[i] - (double)reference->weights[i];
         error += d * d;
-        norm += (double)ref.weights[i] * (double)ref.weights[i];
+        norm += (double)reference->weights[i] * (double)reference->weights[i];
     }
-    if (!(sqrt(error / norm) < 2e-6))
-        fail_msg("the weights differ by %g", sqrt(error / norm));
+    return sqrt(error / norm);
+}
+
+static void expect_near(const ls_model *model, const side *cuda_side, const side *ref_side)
+{
+    const side cuda = *cuda_side, ref = *ref_side;
+    double error = distance(model, cuda_side, ref_side);
+    if (!(error < 2e-6))
+        fail_msg("the weights differ by %g", error);
     if (!(fabs(cuda.loss - ref.loss) < 1e-5 * (ref.loss + 1)))
         fail_msg("loss %.9g, not %.9g", cuda.loss, ref.loss);
     assert_true(cuda.correct == ref.correct);
+}
+
+static void expect_alike(const recipe *r)
+{
+    side cuda, ref;
+    open_with(&cuda, open_cuda(), r, 0);
+    open_with(&ref, open_ref64(NULL), r, 0);
+    run_side(&cuda);
+    run_side(&ref);
+    expect_near(r->model, &cuda, &ref);
     close_side(&cuda);
     close_side(&ref);
-    ls_json_destroy(doc);
-    free_data(&data);
-    free_model(model);
+}
+
+/* After steps of training in bf16 the weights are near those of fp32, and not the same. */
+static void expect_near_in_bf16(const recipe *r)
+{
+    side half, ref;
+    open_with(&half, open_in(LS_PRECISION_BF16), r, 0);
+    open_with(&ref, open_ref64(NULL), r, 0);
+    run_side(&half);
+    run_side(&ref);
+    double error = distance(r->model, &half, &ref);
+    print_message("             the weights differ by %.2g, the loss by %.2g\n", error,
+                  fabs(half.loss / ref.loss - 1));
+    assert_true(error > 1e-6 && error < 2e-2);
+    assert_true(fabs(half.loss / ref.loss - 1) < 2e-2);
+    close_side(&half);
+    close_side(&ref);
+}
+
+static void expect_same_bits(const recipe *r, ls_precision precision)
+{
+    side recorded, eager;
+    open_with(&recorded, open_in(precision), r, 0);
+    open_with(&eager, open_in(precision), r, 1);
+    /* Two plans, and the step where it is more than one op. */
+    assert_int_equal(ls_replica_recordings(recorded.replica), 2 + (r->model->stats > 0));
+    assert_int_equal(ls_replica_recordings(eager.replica), 0);
+    run_side(&recorded);
+    run_side(&eager);
+    assert_memory_equal(recorded.weights, eager.weights, r->model->floats * sizeof(float));
+    assert_true(recorded.loss == eager.loss && recorded.correct == eager.correct);
+    close_side(&recorded);
+    close_side(&eager);
+}
+
+static void open_lenet(recipe *r)
+{
+    open_recipe(r, lenet_json, (ls_shape){1, 28, 28}, 10,
+                "{\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9, \"weight_decay\": 0.0005}",
+                0);
+}
+
+static void open_residual(recipe *r)
+{
+    open_recipe(r, residual_json, (ls_shape){3, 9, 9}, 5, "{\"name\": \"adamw\", \"lr\": 0.05}", 2);
 }
 
 static void lenet_trains_as_on_the_reference(void **state)
 {
+    recipe r;
     (void)state;
-    expect_alike(lenet_json, (ls_shape){1, 28, 28}, 10,
-                 "{\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9, \"weight_decay\": 0.0005}",
-                 0);
+    open_lenet(&r);
+    expect_alike(&r);
+    close_recipe(&r);
 }
 
 static void a_residual_network_trains_as_on_the_reference(void **state)
 {
+    recipe r;
     (void)state;
-    expect_alike(residual_json, (ls_shape){3, 9, 9}, 5, "{\"name\": \"adamw\", \"lr\": 0.05}", 2);
+    open_residual(&r);
+    expect_alike(&r);
+    close_recipe(&r);
 }
+
+static void sgd_residual(recipe *r)
+{
+    open_recipe(r, residual_json, (ls_shape){3, 9, 9}, 5,
+                "{\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9}", 2);
+}
+
+static void training_in_bf16_stays_near(void **state)
+{
+    recipe r;
+    (void)state;
+    open_lenet(&r);
+    expect_near_in_bf16(&r);
+    close_recipe(&r);
+    sgd_residual(&r);
+    expect_near_in_bf16(&r);
+    close_recipe(&r);
+}
+
+static void recorded_steps_give_the_bits_of_steps_op_by_op(void **state)
+{
+    recipe r;
+    (void)state;
+    open_lenet(&r);
+    expect_same_bits(&r, LS_PRECISION_FP32);
+    close_recipe(&r);
+    open_residual(&r);
+    expect_same_bits(&r, LS_PRECISION_FP32);
+    expect_same_bits(&r, LS_PRECISION_BF16);
+    close_recipe(&r);
+}
+
+#ifdef DOUBLES_MODE
+/* The second plan is refused, so the first alone is recorded. */
+static void what_cannot_be_recorded_runs_op_by_op(void **state)
+{
+    side cuda, ref;
+    recipe r;
+    (void)state;
+    open_residual(&r);
+    dbl_fail("cudaGraphInstantiate", 2, cudaErrorNotSupported);
+    open_with(&cuda, open_cuda(), &r, 0);
+    open_with(&ref, open_ref64(NULL), &r, 0);
+    assert_int_equal(ls_replica_recordings(cuda.replica), 1);
+    run_side(&cuda);
+    run_side(&ref);
+    expect_near(r.model, &cuda, &ref);
+    close_side(&cuda);
+    close_side(&ref);
+    close_recipe(&r);
+}
+
+/* Each call of the runtime that creation makes, failing in turn, ends in an error or in steps op by
+ * op, and leaves nothing behind: the doubles would complain about it. */
+static void a_call_that_fails_in_creation_leaves_nothing_behind(void **state)
+{
+    static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",
+                                        "cudaGraphInstantiate",   "launch",
+                                        "cudaMemsetAsync",        "cudaStreamSynchronize"};
+    (void)state;
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
+        for (int nth = 1; nth <= 3; nth++) {
+            recipe r;
+            ls_replica *replica = NULL;
+            ls_error err = {0};
+            open_residual(&r);
+            ls_device *device = open_cuda();
+            ls_replica_desc desc = {.device = device,
+                                    .model = r.model,
+                                    .optimizer = &r.optimizer,
+                                    .normalisation = plain_pixels,
+                                    .data = {r.data, r.data},
+                                    .shard_rows = counts,
+                                    .shard_row_counts = 2};
+            dbl_fail(calls[c], nth, 0);
+            int rc = ls_replica_create(&replica, &desc, &err);
+            assert_true(rc == LS_OK || err.text[0]);
+            ls_replica_destroy(replica);
+            device->ops->close(device);
+            close_recipe(&r);
+        }
+}
+#endif
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_trains_as_on_the_reference),
         cmocka_unit_test(a_residual_network_trains_as_on_the_reference),
+        cmocka_unit_test(training_in_bf16_stays_near),
+        cmocka_unit_test(recorded_steps_give_the_bits_of_steps_op_by_op),
+#ifdef DOUBLES_MODE
+        cmocka_unit_test(what_cannot_be_recorded_runs_op_by_op),
+        cmocka_unit_test(a_call_that_fails_in_creation_leaves_nothing_behind),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -202,8 +202,9 @@ cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const
 /* ---- out ← f(a, b) -------------------------------------------------------------------------- */
 
 struct map {
-    float *out, *out2;
-    const float *a, *b;
+    void *out, *out2;
+    const void *a, *b;
+    int half;
     float number;
     size_t count;
     float (*f)(float a, float b, float number);
@@ -212,14 +213,15 @@ struct map {
 static void map_body(const void *copied)
 {
     const struct map *m = copied;
-    if (!twin_floats(m->out, m->count) || !twin_floats(m->out2, m->count) ||
-        !twin_floats(m->a, m->count) || !twin_floats(m->b, m->count))
+    if (!twin_tensor(m->out, m->count, m->half) || !twin_tensor(m->out2, m->count, m->half) ||
+        !twin_tensor(m->a, m->count, m->half) || !twin_tensor(m->b, m->count, m->half))
         return;
     for (size_t i = 0; i < m->count; i++) {
-        float value = m->f(m->a[i], m->b ? m->b[i] : 0, m->number);
-        m->out[i] = value;
+        float value =
+            m->f(twin_get(m->a, i, m->half), m->b ? twin_get(m->b, i, m->half) : 0, m->number);
+        twin_put(m->out, i, m->half, value);
         if (m->out2)
-            m->out2[i] = value;
+            twin_put(m->out2, i, m->half, value);
     }
 }
 
@@ -285,18 +287,24 @@ cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cu
     return TWIN(stream, map_body, m);
 }
 
-cudaError_t ls_k_add(float *y, const float *x, const float *x2, int relu, size_t count,
+cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu, size_t count,
                      cudaStream_t stream)
 {
-    struct map m = {.out = y, .a = x, .b = x2, .count = count, .f = relu ? sum_relu_of : sum_of};
+    struct map m = {
+        .out = y, .a = x, .b = x2, .half = half, .count = count, .f = relu ? sum_relu_of : sum_of};
     return TWIN(stream, map_body, m);
 }
 
-cudaError_t ls_k_add_back(float *dx, float *dx2, const float *dy, const float *y, size_t count,
-                          cudaStream_t stream)
+cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, int half,
+                          size_t count, cudaStream_t stream)
 {
-    struct map m = {
-        .out = dx, .out2 = dx2, .a = dy, .b = y, .count = count, .f = y ? relu_back_of : pass_of};
+    struct map m = {.out = dx,
+                    .out2 = dx2,
+                    .a = dy,
+                    .b = y,
+                    .half = half,
+                    .count = count,
+                    .f = y ? relu_back_of : pass_of};
     return TWIN(stream, map_body, m);
 }
 

@@ -140,26 +140,29 @@ cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int ad
 }
 
 struct add_bias {
-    float *y;
+    void *y;
     const float *bias;
-    int relu;
+    int half, relu;
     size_t m, c;
 };
 
 static void bias_body(const void *copied)
 {
     const struct add_bias *a = copied;
-    if (!twin_floats(a->y, a->m * a->c) || !twin_floats(a->bias, a->c))
+    if (!twin_tensor(a->y, a->m * a->c, a->half) || !twin_floats(a->bias, a->c))
         return;
     for (size_t i = 0; i < a->m * a->c; i++) {
-        float value = a->bias ? a->y[i] + a->bias[i % a->c] : a->y[i];
-        a->y[i] = a->relu && !(value > 0) ? 0 : value;
+        float value = twin_get(a->y, i, a->half);
+        if (a->bias)
+            value += a->bias[i % a->c];
+        twin_put(a->y, i, a->half, a->relu && !(value > 0) ? 0 : value);
     }
 }
 
-cudaError_t ls_k_bias(float *y, const float *bias, int relu, size_t m, int c, cudaStream_t stream)
+cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
+                      cudaStream_t stream)
 {
-    struct add_bias a = {y, bias, relu, m, (size_t)c};
+    struct add_bias a = {y, bias, half, relu, m, (size_t)c};
     return TWIN(stream, bias_body, a);
 }
 

@@ -16,9 +16,10 @@ static void put(float *to, double value, int add)
 /* ---- bias gradients ------------------------------------------------------------------------- */
 
 struct bias_grad {
-    float *sum, *masked, *partial;
-    const float *dy, *y;
-    int add;
+    float *sum, *partial;
+    void *masked;
+    const void *dy, *y;
+    int half, add;
     size_t m, c;
 };
 
@@ -26,25 +27,26 @@ static void bias_grad_body(const void *copied)
 {
     const struct bias_grad *a = copied;
     const size_t n = a->m * a->c;
-    if (!twin_floats(a->sum, a->c) || !twin_floats(a->masked, n) || !twin_floats(a->dy, n) ||
-        !twin_floats(a->y, n) || !twin_floats(a->partial, ls_k_partial_floats(a->m, (int)a->c)))
+    if (!twin_floats(a->sum, a->c) || !twin_tensor(a->masked, n, a->half) ||
+        !twin_tensor(a->dy, n, a->half) || !twin_tensor(a->y, n, a->half) ||
+        !twin_floats(a->partial, ls_k_partial_floats(a->m, (int)a->c)))
         return;
     for (size_t c = 0; c < a->c; c++) {
         double sum = 0;
         for (size_t at = c; at < n; at += a->c) {
-            float g = a->y && !(a->y[at] > 0) ? 0 : a->dy[at];
+            float g = a->y && !(twin_get(a->y, at, a->half) > 0) ? 0 : twin_get(a->dy, at, a->half);
             if (a->masked)
-                a->masked[at] = g;
+                twin_put(a->masked, at, a->half, g);
             sum += (double)g;
         }
         put(&a->sum[c], sum, a->add);
     }
 }
 
-cudaError_t ls_k_bias_grad(float *sum, float *masked, const float *dy, const float *y, int add,
-                           float *partial, size_t m, int c, cudaStream_t stream)
+cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void *y, int half,
+                           int add, float *partial, size_t m, int c, cudaStream_t stream)
 {
-    struct bias_grad a = {sum, masked, partial, dy, y, add, m, (size_t)c};
+    struct bias_grad a = {sum, partial, masked, dy, y, half, add, m, (size_t)c};
     return TWIN(stream, bias_grad_body, a);
 }
 
@@ -52,8 +54,10 @@ cudaError_t ls_k_bias_grad(float *sum, float *masked, const float *dy, const flo
 
 /* Every pointer that some function of batch norm takes; NULL where one does not. */
 struct norm {
-    const float *x, *x2, *dy, *y_in, *mean_in, *inverse_in, *weight, *bias, *running, *sums_in;
-    float *mean, *inverse, *contribution, *y, *dx, *dx2, *weight_grad, *bias_grad, *sums, *partial;
+    const void *x, *x2, *dy, *y_in;
+    void *y, *dx, *dx2;
+    const float *mean_in, *inverse_in, *weight, *bias, *running, *sums_in;
+    float *mean, *inverse, *contribution, *weight_grad, *bias_grad, *sums, *partial;
     int add;
     ls_k_norm k;
 };
@@ -61,14 +65,16 @@ struct norm {
 static int may_touch(const struct norm *a)
 {
     const size_t c = (size_t)a->k.c, n = a->k.m * c;
-    return twin_floats(a->x, n) && twin_floats(a->x2, n) && twin_floats(a->dy, n) &&
-           twin_floats(a->y_in, n) && twin_floats(a->mean_in, c) && twin_floats(a->inverse_in, c) &&
+    const int half = a->k.half;
+    return twin_tensor(a->x, n, half) && twin_tensor(a->x2, n, half) &&
+           twin_tensor(a->dy, n, half) && twin_tensor(a->y_in, n, half) &&
+           twin_floats(a->mean_in, c) && twin_floats(a->inverse_in, c) &&
            twin_floats(a->weight, c) && twin_floats(a->bias, c) && twin_floats(a->running, 2 * c) &&
            twin_floats(a->sums_in, 2 * c) && twin_floats(a->mean, c) &&
            twin_floats(a->inverse, c) && twin_floats(a->contribution, 2 * c) &&
-           twin_floats(a->y, n) && twin_floats(a->dx, n) && twin_floats(a->dx2, n) &&
-           twin_floats(a->weight_grad, c) && twin_floats(a->bias_grad, c) &&
-           twin_floats(a->sums, 2 * c) &&
+           twin_tensor(a->y, n, half) && twin_tensor(a->dx, n, half) &&
+           twin_tensor(a->dx2, n, half) && twin_floats(a->weight_grad, c) &&
+           twin_floats(a->bias_grad, c) && twin_floats(a->sums, 2 * c) &&
            twin_floats(a->partial, ls_k_partial_floats(a->k.m, a->k.c));
 }
 
@@ -80,10 +86,10 @@ static void statistics_body(const void *copied)
     for (size_t i = 0, end = may_touch(a) ? c : 0; i < end; i++) {
         double sum = 0, squares = 0;
         for (size_t at = i; at < n; at += c)
-            sum += (double)a->x[at];
+            sum += (double)twin_get(a->x, at, a->k.half);
         double mean = sum / m;
         for (size_t at = i; at < n; at += c)
-            squares += ((double)a->x[at] - mean) * ((double)a->x[at] - mean);
+            squares += pow((double)twin_get(a->x, at, a->k.half) - mean, 2);
         a->mean[i] = (float)mean;
         a->inverse[i] = (float)(1 / sqrt(squares / m + (double)a->k.epsilon));
         if (!a->contribution)
@@ -94,7 +100,7 @@ static void statistics_body(const void *copied)
 }
 
 cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contribution, int add,
-                                 const float *x, float *partial, const ls_k_norm *norm,
+                                 const void *x, float *partial, const ls_k_norm *norm,
                                  cudaStream_t stream)
 {
     struct norm a = {.x = x,
@@ -129,14 +135,16 @@ static void apply_body(const void *copied)
     const size_t c = (size_t)a->k.c;
     for (size_t at = 0, n = may_touch(a) ? a->k.m * c : 0; at < n; at++) {
         size_t i = at % c;
-        float value = (a->x[at] - a->mean_in[i]) * a->inverse_in[i] * a->weight[i] + a->bias[i];
+        float value =
+            (twin_get(a->x, at, a->k.half) - a->mean_in[i]) * a->inverse_in[i] * a->weight[i] +
+            a->bias[i];
         if (a->x2)
-            value += a->x2[at];
-        a->y[at] = a->k.relu && !(value > 0) ? 0 : value;
+            value += twin_get(a->x2, at, a->k.half);
+        twin_put(a->y, at, a->k.half, a->k.relu && !(value > 0) ? 0 : value);
     }
 }
 
-cudaError_t ls_k_norm_apply(float *y, const float *x, const float *x2, const float *mean,
+cudaError_t ls_k_norm_apply(void *y, const void *x, const void *x2, const float *mean,
                             const float *inverse, const float *weight, const float *bias,
                             const ls_k_norm *norm, cudaStream_t stream)
 {
@@ -153,7 +161,9 @@ cudaError_t ls_k_norm_apply(float *y, const float *x, const float *x2, const flo
 
 static float gradient_at(const struct norm *a, size_t at)
 {
-    return a->k.relu && !(a->y_in[at] > 0) ? 0 : a->dy[at];
+    if (a->k.relu && !(twin_get(a->y_in, at, a->k.half) > 0))
+        return 0;
+    return twin_get(a->dy, at, a->k.half);
 }
 
 static void grad_body(const void *copied)
@@ -165,7 +175,7 @@ static void grad_body(const void *copied)
         for (size_t at = i; at < n; at += c) {
             double g = (double)gradient_at(a, at);
             sum += g;
-            product += g * ((double)a->x[at] - (double)a->mean_in[i]);
+            product += g * ((double)twin_get(a->x, at, a->k.half) - (double)a->mean_in[i]);
         }
         product *= (double)a->inverse_in[i];
         a->sums[i] = (float)sum;
@@ -176,7 +186,7 @@ static void grad_body(const void *copied)
 }
 
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
-                           const float *x, const float *dy, const float *y, const float *mean,
+                           const void *x, const void *dy, const void *y, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
                            cudaStream_t stream)
 {
@@ -201,15 +211,17 @@ static void dx_body(const void *copied)
     const float m = (float)a->k.m;
     for (size_t at = 0, n = may_touch(a) ? a->k.m * c : 0; at < n; at++) {
         size_t i = at % c;
-        float g = gradient_at(a, at), unit = (a->x[at] - a->mean_in[i]) * a->inverse_in[i];
+        float g = gradient_at(a, at);
+        float unit = (twin_get(a->x, at, a->k.half) - a->mean_in[i]) * a->inverse_in[i];
         float first = a->sums_in[i] / m, second = a->sums_in[c + i] / m;
         if (a->dx2)
-            a->dx2[at] = g;
-        a->dx[at] = a->weight[i] * a->inverse_in[i] * (g - first - unit * second);
+            twin_put(a->dx2, at, a->k.half, g);
+        twin_put(a->dx, at, a->k.half,
+                 a->weight[i] * a->inverse_in[i] * (g - first - unit * second));
     }
 }
 
-cudaError_t ls_k_norm_dx(float *dx, float *dx2, const float *x, const float *dy, const float *y,
+cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const void *y,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream)
 {

@@ -1,0 +1,452 @@
+#!/usr/bin/env python3
+"""Training on a GPU beside PyTorch on the same GPU.
+
+    ./dev bench-gpu                     all parts, into bench/out/gpu.md and bench/out/gpu.json
+    bench/gpu/run.py --build BUILD --data DIR --json FILE --markdown FILE [PART...]
+
+    lenet     LeNet, batch 256: a step in each precision, PyTorch in four forms
+    resnet    ResNet-18, batch 256, likewise
+    epochs    whole epochs and accuracy with the main program, LeNet and ResNet-18
+    sharing   two workers on one GPU beside one, both in two shards
+
+Everything is measured in rounds that take turns; medians. A part adds its rows to the JSON file after
+every row, and the table is made of the whole file. Without a GPU it says so and exits with 0.
+"""
+
+import argparse
+import json
+import os
+import select
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BATCH = 256
+PRECISIONS = ("fp32", "tf32", "bf16")
+FORMS = ("eager", "graphed", "compiled", "compiled graphed")
+CONFIGS = {"lenet": ROOT / "examples/fashion_mnist.json", "resnet": ROOT / "examples/resnet18.json"}
+NAMES = {"lenet": "LeNet", "resnet": "ResNet-18"}
+PARTS = ("resnet", "lenet", "epochs", "sharing")
+# What the project wants: seconds of a step at most, and times the best (or a named) form at least.
+GOALS = [
+    ("LeNet, a step in the fastest precision", lambda f: f.step_us("lenet"), "≤ 60 µs", lambda v: v <= 60),
+    ("LeNet beside PyTorch eager", lambda f: f.ratio("lenet", None, ("eager",)), "≥ 10", lambda v: v >= 10),
+    ("LeNet beside PyTorch graphed", lambda f: f.ratio("lenet", None, ("graphed",)), "≥ 2",
+     lambda v: v >= 2),
+    ("LeNet, an epoch", lambda f: f.epoch_ms("lenet"), "≤ 20 ms", lambda v: v <= 20),
+    ("ResNet-18 bf16, a step", lambda f: f.step_us("resnet", "bf16"), "≤ 2400 µs", lambda v: v <= 2400),
+    ("ResNet-18 bf16, of the measured peak, %", lambda f: f.peak_percent("bf16"), "≥ 37",
+     lambda v: v >= 37),
+    ("ResNet-18 bf16 beside PyTorch's best", lambda f: f.ratio("resnet", "bf16", FORMS), "≥ 1.15",
+     lambda v: v >= 1.15),
+    ("ResNet-18 tf32, a step", lambda f: f.step_us("resnet", "tf32"), "≤ 4500 µs", lambda v: v <= 4500),
+    ("ResNet-18, an epoch", lambda f: f.epoch_ms("resnet"), "≤ 600 ms", lambda v: v <= 600),
+    ("ResNet-18, test accuracy after 10 epochs", lambda f: f.accuracy("resnet"), "≥ 0.92",
+     lambda v: v >= 0.92),
+    ("ResNet-18, two workers on one GPU beside one", lambda f: f.sharing("resnet"), "≥ 0.90",
+     lambda v: v >= 0.9),
+]
+
+
+def say(text):
+    print(f"bench-gpu: {text}", file=sys.stderr, flush=True)
+
+
+def resnet_flops():
+    """Multiplications and additions of a step: forward, and as much for each gradient; the images have
+    none."""
+    blocks = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1),
+              (256, 512, 2), (512, 512, 1)]
+    side, macs = 28, 0
+    for channels, out, stride in blocks:
+        side = (side + stride - 1) // stride
+        macs += 9 * channels * out * side**2 + 9 * out * out * side**2
+        macs += channels * out * side**2 if stride > 1 else 0
+    stem = 9 * 64 * 28**2
+    return 2 * BATCH * (3 * (macs + 512 * 10) + 2 * stem)
+
+
+# ---- programs that take turns --------------------------------------------------------------------
+
+
+class Peer:
+    """A process that answers each line it is sent with one JSON line."""
+
+    def __init__(self, name, command, env=None):
+        self.name = name
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, env=env)
+
+    def read(self, seconds=120):
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if ready else b""
+        if not line:
+            raise RuntimeError(f"{self.name}: no answer")
+        return json.loads(line)
+
+    def ask(self, line=""):
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def stop(self):
+        try:
+            self.process.stdin.close()
+            self.process.wait(5)
+        except (OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
+
+
+def lockstep(args, network, precision, devices, shards, steps):
+    """Lockstep's side, warm: a first round was asked for, and does not count."""
+    peer = Peer(f"lockstep {network} {precision} {devices}", [
+        args.rounds_program, CONFIGS[network], "--steps", steps, "--cache", args.cache,
+        "--set", f"data.path={args.data}", "--set", f"precision={precision}",
+        "--set", f"devices={devices}", "--set", f"shards={shards}", "--set", f"batch_size={args.batch}"])
+    peer.ask()
+    return peer
+
+
+def torch_side(args, network, precision, steps):
+    """PyTorch's, not warm yet: several are started at a time, for the compiler's sake."""
+    return Peer(f"torch {network} {precision}", [
+        args.python, HERE / "torch_gpu.py", "--network", network, "--precision", precision,
+        "--data", args.data, "--device", args.torch_device, "--batch", args.batch, "--steps", steps,
+        *(("--forms", "eager", "graphed") if args.rehearse else ())])
+
+
+# ---- what was found ------------------------------------------------------------------------------
+
+
+class Found:
+    """The rows, in a file that is whole at any time."""
+
+    def __init__(self, path):
+        self.path = path
+        self.all = json.loads(path.read_text()) if path.exists() else {"rows": [], "about": {}}
+
+    @property
+    def rows(self):
+        return self.all["rows"]
+
+    def add(self, part, **row):
+        same = ("part", "network", "precision", "form")
+        row = {"part": part, **row}
+        self.all["rows"] = [r for r in self.rows if any(r.get(k) != row.get(k) for k in same)] + [row]
+        self.save()
+
+    def save(self):
+        draft = self.path.with_suffix(".draft")
+        draft.write_text(json.dumps(self.all, indent=2) + "\n")
+        draft.replace(self.path)
+
+    def get(self, part, network, precision=None, form=None):
+        return [r for r in self.rows if r["part"] == part and r["network"] == network
+                and precision in (None, r["precision"]) and form in (None, r["form"])
+                and "error" not in r]
+
+    def fastest(self, network, precision, form):
+        rows = self.get("step", network, precision, form)
+        return max(rows, key=lambda r: r["images_per_s"]) if rows else None
+
+    def step_us(self, network, precision=None):
+        row = self.fastest(network, precision, "lockstep")
+        return row and 1e6 * row["batch"] / row["images_per_s"]
+
+    def ratio(self, network, precision, forms):
+        """Ours to the fastest of these forms. Without a precision: of the best ratio over all."""
+        best = []
+        for p in (precision,) if precision else PRECISIONS:
+            ours = self.fastest(network, p, "lockstep")
+            theirs = [self.fastest(network, p, form) for form in forms]
+            theirs = [row["images_per_s"] for row in theirs if row]
+            if ours and theirs:
+                best.append(ours["images_per_s"] / max(theirs))
+        return max(best) if best else None
+
+    def peak_percent(self, precision):
+        peak = self.all["about"].get("peak", {}).get(precision)
+        step = self.step_us("resnet", precision)
+        return peak and step and 100 * resnet_flops() / (step * 1e-6) / peak
+
+    def epoch_ms(self, network):
+        rows = self.get("epochs", network)
+        return 1e3 * min(r["seconds"] for r in rows) if rows else None
+
+    def accuracy(self, network):
+        rows = [r["accuracy"] for r in self.get("epochs", network) if r.get("accuracy") is not None]
+        return max(rows) if rows else None
+
+    def sharing(self, network):
+        rows = self.get("sharing", network)
+        return min(r["ratio"] for r in rows) if rows else None
+
+
+# ---- the table -----------------------------------------------------------------------------------
+
+
+def step_rows(found):
+    for network in CONFIGS:
+        for precision in PRECISIONS:
+            ours = found.fastest(network, precision, "lockstep")
+            for form in ("lockstep", *FORMS):
+                for row in (r for r in found.rows if r["part"] == "step" and r["form"] == form
+                            and r["network"] == network and r["precision"] == precision):
+                    name = "Lockstep" if form == "lockstep" else f"PyTorch {form}"
+                    head = f"| {NAMES[network]} | {precision} | {name} |"
+                    if "error" in row:
+                        yield f"{head} — | — | {row['error']} |"
+                        continue
+                    rate = row["images_per_s"]
+                    ratio = f"{ours['images_per_s'] / rate:.2f}" if ours else "—"
+                    low, high = min(row["rounds"]), max(row["rounds"])
+                    yield (f"{head} {1e6 * row['batch'] / rate:,.1f} | {ratio} |"
+                           f" {rate:,.0f} ({low:,.0f} … {high:,.0f}) |")
+
+
+def markdown(found, args):
+    about = found.all["about"]
+    lines = ["# On a GPU", "", f"    {' '.join(about.get('command', ['bench/gpu/run.py']))}", ""]
+    lines += [f"{text}  " for text in about.get("versions", [])]
+    if about.get("peak"):
+        lines.append("Peak of a product of two 8192 × 8192 matrices (PyTorch): " + ", ".join(
+            f"{precision} {flops / 1e12:.0f} TFLOP/s" for precision, flops in about["peak"].items()))
+    lines += ["", f"A step of {args.batch} images; `shards: \"devices\"`; medians of rounds that took"
+              " turns. Last column: the lowest and the highest round.", "",
+              "| network | precision | | µs a step | Lockstep's rate to it | images/s |",
+              "|---|---|---|---|---|---|", *step_rows(found), ""]
+    if any(r["part"] == "epochs" for r in found.rows):
+        lines += ["| main program | precision | seconds an epoch | test accuracy |", "|---|---|---|---|"]
+        for row in (r for r in found.rows if r["part"] == "epochs" and "error" not in r):
+            lines.append(f"| {NAMES[row['network']]}, {row['epochs']} epochs | {row['precision']} |"
+                         f" {row['seconds']:.4f} | {row['accuracy']} |")
+        lines.append("")
+    if any(r["part"] == "sharing" for r in found.rows):
+        lines += ["| two workers on one GPU beside one, two shards | precision | rate to one worker's |",
+                  "|---|---|---|"]
+        for row in (r for r in found.rows if r["part"] == "sharing" and "error" not in r):
+            lines.append(f"| {NAMES[row['network']]} | {row['precision']} | {row['ratio']:.3f} |")
+        lines.append("")
+    lines += ["| goal | wanted | measured | |", "|---|---|---|---|"]
+    for name, measure, wanted, reached in GOALS:
+        value = measure(found)
+        shown = "—" if value is None else f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        verdict = "" if value is None else "reached" if reached(value) else "**missed**"
+        lines.append(f"| {name} | {wanted} | {shown} | {verdict} |")
+    errors = [r for r in found.rows if "error" in r and r["part"] != "step"]
+    lines += [""] + [f"{r['part']} {r['network']} {r['precision']}: {r['error']}" for r in errors]
+    return "\n".join(lines) + "\n"
+
+
+# ---- the parts -----------------------------------------------------------------------------------
+
+
+def keep_rounds(found, args, part, network, precision, form, answers):
+    errors = [a["error"] for a in answers if "error" in a]
+    row = {"network": network, "precision": precision, "form": form, "batch": args.batch}
+    if errors:
+        found.add(part, **row, error=errors[0])
+        return
+    rates = [a["images_per_s"] for a in answers]
+    shares = [a["shares"] for a in answers if "shares" in a]
+    if shares:
+        row["shares"] = {k: statistics.median(s[k] for s in shares) for k in shares[0]}
+    found.add(part, **row, images_per_s=statistics.median(rates), rounds=rates)
+
+
+def measure_steps(found, args, network):
+    """Lockstep's processes first, one after the other, so that nothing disturbs their tuning; then
+    PyTorch's, all at once; then rounds in turns."""
+    steps, rounds = args.steps[network], args.rounds
+    ours, theirs, answers = {}, {}, {}
+    try:
+        for precision in args.precisions:
+            try:
+                ours[precision] = lockstep(args, network, precision, "cuda:0", "devices", steps)
+                answers[precision, "lockstep"] = [ours[precision].ask() for _ in range(2)]
+                keep_rounds(found, args, "step", network, precision, "lockstep",
+                            answers[precision, "lockstep"])
+                say(f"{network} {precision}: "
+                    f"{answers[precision, 'lockstep'][-1]['images_per_s']:,.0f} images/s")
+            except (OSError, RuntimeError, ValueError) as error:
+                found.add("step", network=network, precision=precision, form="lockstep",
+                          error=str(error))
+                say(error)
+            answers[precision, "lockstep"] = []
+        begin = time.monotonic()
+        starting = {p: torch_side(args, network, p, steps) for p in args.precisions}
+        for precision, peer in starting.items():
+            try:
+                ready = peer.read(seconds=150)
+                found.all["about"].setdefault("torch", {k: ready[k] for k in ("torch", "cuda", "cudnn")})
+                theirs[precision] = peer
+                for form in ready["forms"]:
+                    answers[precision, form] = []
+                    peer.ask(form)  # times convolutions, captures; does not count
+            except (OSError, RuntimeError, ValueError) as error:
+                say(error)
+                peer.stop()
+        say(f"{network}: PyTorch is ready after {time.monotonic() - begin:.0f} s")
+        if args.torch_device == "cuda":
+            for precision, peer in theirs.items():
+                found.all["about"].setdefault("peak", {})[precision] = peer.ask("peak")["flops"]
+        for _ in range(rounds):
+            for (precision, form), got in answers.items():
+                peer = ours.get(precision) if form == "lockstep" else theirs[precision]
+                if peer:
+                    got.append(peer.ask("" if form == "lockstep" else form))
+        for (precision, form), got in answers.items():
+            if got:
+                keep_rounds(found, args, "step", network, precision, form, got)
+    finally:
+        for peer in (*ours.values(), *theirs.values()):
+            peer.stop()
+
+
+def measure_epochs(found, args):
+    for network, precision in args.epoch_runs:
+        with tempfile.TemporaryDirectory() as folder:
+            metrics = Path(folder) / "metrics.jsonl"
+            epochs = args.epochs
+            command = [args.trainer, CONFIGS[network], "--devices", "cuda:0", "--quiet", "--metrics",
+                       metrics, "--set", f"data.path={args.data}", "--set", "run_dir=null",
+                       "--set", f"precision={precision}", "--set", "shards=devices",
+                       "--set", f"epochs={epochs}", "--set", f"eval_every={epochs}",
+                       *(("--set", "data.limit=16", "--set", "batch_size=8") if args.rehearse else ())]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                                  check=False)
+            row = {"network": network, "precision": precision, "form": "trainer", "epochs": epochs}
+            if done.returncode:
+                found.add("epochs", **row, error=(done.stderr.strip() or "no message").splitlines()[-1])
+                say(done.stderr)
+                continue
+            records = [json.loads(line) for line in metrics.read_text().splitlines()]
+            seconds = [r["seconds"] for r in records if r["type"] == "epoch"]
+            accuracy = [r["test_accuracy"] for r in records if r["type"] == "eval"]
+            found.add("epochs", **row, seconds=statistics.median(seconds[1:] or seconds),
+                      all_seconds=seconds, accuracy=accuracy[-1] if accuracy else None)
+            say(f"{network} {precision}: {statistics.median(seconds):.4f} s an epoch, {accuracy[-1:]}")
+
+
+def measure_sharing(found, args):
+    for network, precision in args.sharing_runs:
+        peers = []
+        row = {"network": network, "precision": precision, "form": "cuda:0,0"}
+        try:
+            peers = [lockstep(args, network, precision, devices, 2, args.steps[network])
+                     for devices in ("cuda:0", "cuda:0,0")]
+            rates = [[peer.ask()["images_per_s"] for peer in peers] for _ in range(args.rounds)]
+            found.add("sharing", **row, rounds=rates,
+                      ratio=statistics.median(two / one for one, two in rates))
+            say(f"{network} {precision}: two workers {statistics.median(b / a for a, b in rates):.3f}")
+        except (OSError, RuntimeError, ValueError) as error:
+            found.add("sharing", **row, error=str(error))
+            say(error)
+        finally:
+            for peer in peers:
+                peer.stop()
+
+
+# ---- the program ---------------------------------------------------------------------------------
+
+
+def versions(args):
+    """Lines that say what was measured with; None where there is no GPU, after saying so."""
+    probe = subprocess.run([args.probe], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        say(probe.stdout.strip() or probe.stderr.strip())
+        return None
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+                            text=True, check=False).stdout.strip()
+    driver = ""
+    if shutil.which("nvidia-smi"):
+        driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,power.limit",
+                                 "--format=csv,noheader"], capture_output=True, text=True,
+                                check=False).stdout.strip()
+    return [*probe.stdout.strip().splitlines(), f"driver, clock, power: {driver or 'unknown'}",
+            f"commit {commit or 'unknown'}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC"]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="all unless given")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release")
+    parser.add_argument("--trainer", type=Path, help="the main program (default: BUILD/trainer, or"
+                        " ./trainer)")
+    parser.add_argument("--data", type=Path, default="/usr/share/datasets/fashion-mnist")
+    parser.add_argument("--python", default=os.environ.get("TORCH_PYTHON", "python3"))
+    parser.add_argument("--json", type=Path, default=ROOT / "bench/out/gpu.json")
+    parser.add_argument("--markdown", type=Path, default=ROOT / "bench/out/gpu.md")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rehearse", action="store_true", help="over the doubles of the CUDA runtime,"
+                        " PyTorch on the CPU; the figures mean nothing")
+    args = parser.parse_args()
+    args.batch, args.precisions, args.torch_device = BATCH, PRECISIONS, "cuda"
+    args.steps = {"lenet": 234, "resnet": 20}
+    args.epochs = 10
+    args.epoch_runs = [("lenet", "tf32"), ("resnet", "bf16"), ("resnet", "tf32"), ("lenet", "bf16"),
+                       ("lenet", "fp32")]
+    args.sharing_runs = [("resnet", "bf16"), ("resnet", "tf32"), ("lenet", "tf32")]
+    args.rounds_program = args.build / "bench/gpu/gpu_rounds"
+    args.probe = args.build / "tests/cuda_gpu/gpu_probe"
+    if not args.trainer:
+        args.trainer = args.build / "trainer"
+        if not args.trainer.exists():
+            args.trainer = ROOT / "trainer"
+    args.cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lockstep"
+    if args.rehearse:
+        rehearse(args)
+    return args
+
+
+def rehearse(args):
+    """Everything small. A copy of the program lies where it finds the plugin over the doubles."""
+    args.batch, args.torch_device, args.rounds = 8, "cpu", 1
+    args.precisions, args.steps, args.epochs = ("fp32",), {"lenet": 2, "resnet": 1}, 2
+    args.epoch_runs, args.sharing_runs = [("lenet", "fp32")], [("lenet", "fp32")]
+    doubled = args.build / "tests/cuda_gpu/doubled"
+    shutil.copy2(args.rounds_program, doubled / "gpu_rounds")
+    args.rounds_program, args.trainer = doubled / "gpu_rounds", doubled / "trainer"
+    os.environ["LOCKSTEP_TEST_PLUGIN"] = str(doubled / "liblockstep-cuda.so")
+
+
+def main():
+    args = parse_arguments()
+    about = versions(args)
+    if about is None:
+        sys.exit(0)
+    for path in (args.json, args.markdown):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    found = Found(args.json)
+    found.all["about"].update(versions=about, command=[Path(sys.argv[0]).name, *sys.argv[1:]])
+    begin, failed = time.monotonic(), 0
+    for part in args.part or PARTS:
+        say(part)
+        try:
+            if part == "epochs":
+                measure_epochs(found, args)
+            elif part == "sharing":
+                measure_sharing(found, args)
+            else:
+                measure_steps(found, args, part)
+        except (OSError, RuntimeError, ValueError, KeyError) as error:
+            say(f"{part}: {error!r}")
+            failed = 1
+        found.save()
+        args.markdown.write_text(markdown(found, args))
+        say(f"{part}: {time.monotonic() - begin:.0f} s")
+    print(args.markdown.read_text())
+    sys.exit(failed or any("error" in r and r["form"] in ("lockstep", "trainer", "cuda:0,0")
+                           for r in found.rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+/* LOCKSTEP_TEST_PLUGIN names another liblockstep-cuda.so than the one that was built: the one
+ * over the doubles, with which the suite is rehearsed. */
+#include "cuda_gpu/cuda_plugged.h"
+
+#include "device/plugin.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+const ls_backend *test_cuda_backend(void)
+{
+    const ls_backend *backend = NULL;
+    const char *path = getenv("LOCKSTEP_TEST_PLUGIN");
+    ls_error err = {0};
+    if (ls_plugin_load(&backend, "cuda", path && path[0] ? path : PLUGIN, &err) != LS_OK) {
+        printf("broken: %s\n", err.text);
+        fflush(stdout);
+        _exit(1);
+    }
+    return backend;
+}
+
+int plugged_status(FILE *out)
+{
+    ls_backend_info info;
+    test_cuda_backend()->probe(&info);
+    if (info.devices > 0)
+        fprintf(out, "%d GPU%s, %s\n", info.devices, info.devices > 1 ? "s" : "", info.version);
+    else
+        fprintf(out, "%s: no GPU: %s\n", info.broken ? "broken" : "skipped", info.reason);
+    fflush(out);
+    return info.devices > 0 ? 0 : info.broken ? 1 : 77;
+}
+
+#ifndef PLUGGED_PROBE
+static void need_gpu(void) __attribute__((constructor));
+
+static void need_gpu(void)
+{
+    int status = plugged_status(stderr); /* some print results */
+    if (status)
+        _exit(status);
+}
+#endif

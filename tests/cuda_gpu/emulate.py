@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Turn CUDA sources into C++ that runs on the CPU (emulated.h).
+
+    emulate.py OUT.cpp KERNELS.cu
+
+Of the language only launches have to be rewritten: f<<<grid, block, 0, stream>>>(…); all else is a
+matter of definitions. So the kernels' logic is tested where there is no GPU: indices, ends of loops,
+barriers, who adds what. What it cannot show are races, and what a GPU's memory and arithmetic do.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+
+def closing(text, at):
+    """The index behind the parenthesis that closes the one at `at`."""
+    depth = 0
+    for i in range(at, len(text)):
+        depth += (text[i] == "(") - (text[i] == ")")
+        if depth == 0:
+            return i + 1
+    raise ValueError("a parenthesis is not closed")
+
+
+def split(text):
+    """Arguments at the top level."""
+    parts, depth, begin = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if c == "," and depth == 0:
+            parts.append(text[begin:i].strip())
+            begin = i + 1
+    return [*parts, text[begin:].strip()]
+
+
+def translate(text):
+    out, at = "", 0
+    for launch in re.finditer(r"(\w+)<<<(.*?)>>>\(", text, re.DOTALL):
+        grid, block, *_ = split(launch[2])
+        end = closing(text, launch.end() - 1)
+        out += text[at:launch.start()]
+        out += f"emulated::launch({grid}, {block}, [&] {{ {launch[1]}{text[launch.end() - 1:end]}; }})"
+        at = end
+    return out + text[at:]
+
+
+def main():
+    out, source = map(Path, sys.argv[1:])
+    text = translate(source.read_text())
+    out.write_text(f'#include "cuda_gpu/emulated.h"\n#line 1 "{source}"\n{text}')
+
+
+if __name__ == "__main__":
+    main()

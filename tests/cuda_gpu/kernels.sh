@@ -1,0 +1,12 @@
+#!/bin/sh
+# kernels.sh KERNELS TWINS [TOOL...]: each kernel gives what its twin does. With TOOL (a memory or race
+# checker) the kernels run under it, and what it says counts as well.
+kernels=$1
+twins=$2
+shift 2
+set -u
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-kernels.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+"$@" "$kernels" write "$scratch/kernels.bin" || exit
+"$twins" write "$scratch/twins.bin" || exit 1
+"$twins" compare "$scratch/kernels.bin" "$scratch/twins.bin"

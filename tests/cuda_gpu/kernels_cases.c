@@ -1,0 +1,248 @@
+/* Arenas, element-wise work, data and loss. */
+#include "cuda_gpu/kernels_run.h"
+
+#include <string.h>
+
+/* Counts that fill blocks and that do not, and one whose loads are not aligned. */
+static const size_t counts[] = {1, 1000, 16384, 40003};
+static const char *const count_names[] = {"1", "1000", "16384", "40003"};
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+/* ---- arenas --------------------------------------------------------------------------------- */
+
+static ls_k_args *step_args(run *r)
+{
+    const ls_k_args value = {
+        .step = 7, .seed = 11, .epoch = 3, .lr = 0.1f, .scale = 0.25f, .row_scale = 0.125f};
+    ls_k_args *args = run_room(r, sizeof *args);
+    run_ok(r, ls_k_set_args(args, &value, r->stream));
+    return args;
+}
+
+static void updates(run *r, size_t n)
+{
+    const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
+    ls_k_args *args = step_args(r);
+    float *g = run_floats(r, n, 1);
+    for (int form = 0; form < 3; form++) {
+        float *w = run_floats(r, n, 1), *v = form > 0 ? run_floats(r, n, 1) : NULL;
+        run_ok(r, ls_k_sgd(w, v, g, args, form > 0 ? 0.9f : 0, 0.01f, form == 2, n, r->stream));
+        run_keep(r, form == 2 ? "sgd nesterov" : form ? "sgd momentum" : "sgd", w, RUN_FLOAT, n);
+        if (v)
+            run_keep(r, "sgd velocity", v, RUN_FLOAT, n);
+    }
+    float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
+    run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream)); /* not below 0 */
+    run_ok(r, ls_k_adamw_step(w, m, v, g, args, &adamw, n, r->stream));
+    run_keep(r, "adamw", w, RUN_FLOAT, n);
+    run_keep(r, "adamw first", m, RUN_FLOAT, n);
+    run_keep(r, "adamw second", v, RUN_FLOAT, n);
+    float *stats = run_floats(r, n, 1);
+    run_ok(r, ls_k_running(stats, g, args, 0.1f, n, r->stream));
+    run_keep(r, "running", stats, RUN_FLOAT, n);
+}
+
+static void tree(run *r, size_t n, int arenas, const uint8_t *order)
+{
+    const float *in[16];
+    float *out = run_room(r, n * sizeof *out);
+    for (int i = 0; i < arenas; i++)
+        in[i] = run_floats(r, n, 1);
+    run_ok(r, ls_k_add_arenas(out, in, arenas, order, n, r->stream));
+    run_keep(r, order ? "add_arenas in order" : "add_arenas", out, RUN_FLOAT, n);
+}
+
+void run_arena_kernels(run *r)
+{
+    static const uint8_t order[] = {0, 1, LS_K_ADD, 2, LS_K_ADD};
+    for (int i = 0; i < COUNTS; i++) {
+        r->shape = count_names[i];
+        updates(r, (counts[i] + 15) / 16 * 16); /* as arenas are */
+        for (int arenas = 1; arenas <= 13; arenas += 4)
+            tree(r, counts[i], arenas, NULL);
+        tree(r, counts[i], 3, order);
+        run_drop(r);
+    }
+}
+
+/* ---- element by element --------------------------------------------------------------------- */
+
+static void points(run *r, size_t n)
+{
+    const size_t bytes = n * sizeof(float);
+    float *x = run_floats(r, n, 3), *x2 = run_floats(r, n, 3), *dy = run_floats(r, n, 1);
+    float *y = run_room(r, bytes), *dx = run_room(r, bytes), *dx2 = run_room(r, bytes);
+    run_ok(r, ls_k_sum(y, x, x2, n, r->stream));
+    run_keep(r, "sum", y, RUN_FLOAT, n);
+    for (int relu = 0; relu < 2; relu++) {
+        run_ok(r, ls_k_add(y, x, x2, 0, relu, n, r->stream));
+        run_keep(r, relu ? "add relu" : "add", y, RUN_FLOAT, n);
+        run_ok(r, ls_k_add_back(dx, dx2, dy, relu ? y : NULL, 0, n, r->stream));
+        run_keep(r, "add_back", dx, RUN_FLOAT, n);
+        run_keep(r, "add_back second", dx2, RUN_FLOAT, n);
+        const float slope = relu ? 0.1f : 0;
+        run_ok(r, ls_k_relu(y, x, slope, n, r->stream));
+        run_keep(r, "relu", y, RUN_FLOAT, n);
+        run_ok(r, ls_k_relu_back(dx, dy, y, slope, n, r->stream));
+        run_keep(r, "relu_back", dx, RUN_FLOAT, n);
+        const ls_k_curve curve = relu ? LS_K_TANH : LS_K_SIGMOID;
+        run_ok(r, ls_k_curve_of(y, x, curve, n, r->stream));
+        run_keep(r, relu ? "tanh" : "sigmoid", y, RUN_FLOAT, n);
+        run_ok(r, ls_k_curve_back(dx, dy, y, curve, n, r->stream));
+        run_keep(r, "curve_back", dx, RUN_FLOAT, n);
+    }
+    uint16_t *half = run_room(r, n * sizeof *half);
+    run_ok(r, ls_k_to_bf16(half, x, n, r->stream));
+    run_keep(r, "to_bf16", half, RUN_HALF, n);
+    for (int add = 0; add < 2; add++) {
+        run_ok(r, ls_k_from_bf16(dx, half, n, add, r->stream));
+        run_keep(r, add ? "from_bf16 added" : "from_bf16", dx, RUN_FLOAT, n);
+    }
+}
+
+static void half_points(run *r, size_t n)
+{
+    const size_t bytes = n * sizeof(uint16_t);
+    uint16_t *x = run_halves(r, n, 3), *x2 = run_halves(r, n, 3), *dy = run_halves(r, n, 1);
+    uint16_t *y = run_room(r, bytes), *dx = run_room(r, bytes), *dx2 = run_room(r, bytes);
+    for (int relu = 0; relu < 2; relu++) {
+        run_ok(r, ls_k_add(y, x, x2, 1, relu, n, r->stream));
+        run_keep(r, relu ? "bf16 add relu" : "bf16 add", y, RUN_HALF, n);
+        run_ok(r, ls_k_add_back(dx, dx2, dy, relu ? y : NULL, 1, n, r->stream));
+        run_keep(r, "bf16 add_back", dx, RUN_HALF, n);
+        run_keep(r, "bf16 add_back second", dx2, RUN_HALF, n);
+    }
+    run_ok(r, ls_k_add(dx, dx, dy, 1, 0, n, r->stream));
+    run_keep(r, "bf16 add in place", dx, RUN_HALF, n);
+}
+
+static void dropout(run *r, int rows, int c, int pixels, int channels_last)
+{
+    const size_t n = (size_t)rows * (size_t)c * (size_t)pixels;
+    uint32_t row[64];
+    for (int i = 0; i < rows; i++)
+        row[i] = (uint32_t)(i * 5 % 61);
+    ls_k_args value = {.rows = run_copy(r, row, sizeof row), .seed = 5, .epoch = 2};
+    ls_k_args *args = run_copy(r, &value, sizeof value);
+    const ls_k_dropout d = {args, 0x1003, 0.4f, rows, c, pixels, channels_last};
+    float *x = run_floats(r, n, 1), *y = run_room(r, n * sizeof *y);
+    uint8_t *kept = run_room(r, n);
+    run_ok(r, ls_k_drop(y, kept, x, &d, r->stream));
+    run_keep(r, "drop", y, RUN_FLOAT, n);
+    run_keep(r, "drop kept", kept, RUN_BYTE, n);
+    run_ok(r, ls_k_drop_back(y, x, kept, d.p, n, r->stream));
+    run_keep(r, "drop_back", y, RUN_FLOAT, n);
+}
+
+void run_point_kernels(run *r)
+{
+    for (int i = 0; i < COUNTS; i++) {
+        r->shape = count_names[i];
+        points(r, counts[i]);
+        half_points(r, counts[i]);
+        run_drop(r);
+    }
+    r->shape = "17 rows of 5 x 12";
+    dropout(r, 17, 5, 12, 0);
+    dropout(r, 17, 5, 12, 1);
+    run_drop(r);
+}
+
+/* ---- data ----------------------------------------------------------------------------------- */
+
+static void gather(run *r, int c, int side, int crop, int flip)
+{
+    enum { IMAGES = 40, ROWS = 33 };
+    static uint8_t images[IMAGES * 3 * 32 * 32];
+    uint8_t labels[IMAGES];
+    uint32_t row[ROWS];
+    const size_t n = (size_t)(ROWS * c * side * side);
+    for (size_t i = 0; i < sizeof images; i++)
+        images[i] = (uint8_t)(i * 37 % 251);
+    for (int i = 0; i < IMAGES; i++)
+        labels[i] = (uint8_t)(i % 10);
+    for (int i = 0; i < ROWS; i++)
+        row[i] = (uint32_t)(i * 7 % IMAGES);
+    ls_k_args value = {.rows = run_copy(r, row, sizeof row), .seed = 9, .epoch = 4};
+    ls_k_gather k = {
+        .images = run_copy(r, images, (size_t)(IMAGES * c * side * side)),
+        .labels = run_copy(r, labels, sizeof labels),
+        .labels_out = run_room(r, ROWS),
+        .y = run_room(r, n * sizeof(float)),
+        .args = run_copy(r, &value, sizeof value),
+        .rows = ROWS,
+        .c = c,
+        .h = side,
+        .w = side,
+        .mean = {0.5f, 0.4f, 0.3f, 0},
+        .std = {0.25f, 0.2f, 0.3f, 1},
+        .crop = crop,
+        .flip = flip,
+    };
+    run_ok(r, ls_k_gather_rows(&k, r->stream));
+    run_keep(r, crop ? "gather augmented" : "gather", k.y, RUN_FLOAT, n);
+    run_keep(r, "gather labels", k.labels_out, RUN_BYTE, ROWS);
+}
+
+static void transpose(run *r, int rows, int a, int b)
+{
+    const size_t n = (size_t)rows * (size_t)a * (size_t)b;
+    float *x = run_floats(r, n, 1), *y = run_room(r, n * sizeof *y);
+    run_ok(r, ls_k_transpose(y, x, rows, a, b, r->stream));
+    run_keep(r, "transpose", y, RUN_FLOAT, n);
+}
+
+void run_data_kernels(run *r)
+{
+    r->shape = "1 x 28 x 28";
+    gather(r, 1, 28, 0, 0);
+    gather(r, 1, 28, 4, 1);
+    r->shape = "3 x 32 x 32";
+    gather(r, 3, 32, 0, 0);
+    gather(r, 3, 32, 4, 1);
+    transpose(r, 3, 5, 7);
+    transpose(r, 9, 64, 784);
+    transpose(r, 300, 33, 49);
+    run_drop(r);
+}
+
+/* ---- loss ----------------------------------------------------------------------------------- */
+
+static void loss(run *r, int rows, int classes, float smoothing)
+{
+    const size_t n = (size_t)rows * (size_t)classes;
+    uint8_t labels[300];
+    const float zeros[2] = {0, 0};
+    const ls_k_fault none = {0, 0, 0, 0};
+    for (int i = 0; i < rows; i++)
+        labels[i] = (uint8_t)(i * 3 % classes);
+    ls_k_xent k = {
+        .x = run_floats(r, n, 4),
+        .labels = run_copy(r, labels, (size_t)rows),
+        .dx = run_room(r, n * sizeof(float)),
+        .stats = run_copy(r, zeros, sizeof zeros),
+        .row = run_room(r, 2 * (size_t)rows * sizeof(float)),
+        .fault = run_copy(r, &none, sizeof none),
+        .rows = rows,
+        .classes = classes,
+        .smoothing = smoothing,
+    };
+    for (k.add = 0; k.add < 2; k.add++) {
+        run_ok(r, ls_k_softmax_xent(&k, r->stream));
+        run_keep(r, "softmax", k.stats, RUN_FLOAT, 2);
+    }
+    run_keep(r, "softmax dx", k.dx, RUN_FLOAT, n);
+    run_keep(r, "softmax fault", k.fault, RUN_INT, sizeof none / sizeof(int32_t));
+}
+
+void run_loss_kernels(run *r)
+{
+    r->shape = "256 x 10";
+    loss(r, 256, 10, 0);
+    loss(r, 256, 10, 0.1f);
+    r->shape = "7 x 100";
+    loss(r, 7, 100, 0.1f);
+    r->shape = "1 x 1";
+    loss(r, 1, 1, 0);
+    run_drop(r);
+}

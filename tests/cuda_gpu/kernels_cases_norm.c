@@ -1,0 +1,141 @@
+/* Pooling, sums over positions and batch norm. */
+#include "cuda_gpu/kernels_run.h"
+
+/* ---- pooling -------------------------------------------------------------------------------- */
+
+static void pool(run *r, const ls_k_pool *p)
+{
+    const size_t x_count = (size_t)p->rows * (size_t)p->c * (size_t)p->h * (size_t)p->w;
+    const size_t y_count = (size_t)p->rows * (size_t)p->c * (size_t)p->y_h * (size_t)p->y_w;
+    float *x = run_floats(r, x_count, 1), *dy = run_floats(r, y_count, 1);
+    float *y = run_room(r, y_count * sizeof *y), *dx = run_room(r, x_count * sizeof *dx);
+    int32_t *at = run_room(r, y_count * sizeof *at);
+    run_ok(r, ls_k_pool_max(y, at, x, p, r->stream));
+    run_keep(r, "pool_max", y, RUN_FLOAT, y_count);
+    run_keep(r, "pool_max at", at, RUN_INT, y_count);
+    run_ok(r, ls_k_pool_max_back(dx, dy, at, p, r->stream));
+    run_keep(r, "pool_max_back", dx, RUN_FLOAT, x_count);
+    run_ok(r, ls_k_pool_average(y, x, p, r->stream));
+    run_keep(r, "pool_average", y, RUN_FLOAT, y_count);
+    run_ok(r, ls_k_pool_average_back(dx, dy, p, r->stream));
+    run_keep(r, "pool_average_back", dx, RUN_FLOAT, x_count);
+    run_drop(r);
+}
+
+void run_pool_kernels(run *r)
+{
+    r->shape = "2 x 2";
+    pool(r, &(ls_k_pool){33, 20, 26, 26, 13, 13, 2, 2, 2, 2, 0, 0});
+    r->shape = "3 x 3 overlapping";
+    pool(r, &(ls_k_pool){5, 7, 9, 9, 5, 5, 3, 3, 2, 2, 1, 1});
+    r->shape = "3 x 2, floor";
+    pool(r, &(ls_k_pool){4, 3, 8, 7, 2, 3, 3, 2, 3, 2, 0, 0});
+    r->shape = "global 7 x 7";
+    pool(r, &(ls_k_pool){16, 512, 7, 7, 1, 1, 7, 7, 1, 1, 0, 0});
+}
+
+/* ---- sums over positions -------------------------------------------------------------------- */
+
+/* n numbers of a tensor, and room for as many. */
+static void *tensor(run *r, size_t n, float scale, int half)
+{
+    return half ? (void *)run_halves(r, n, scale) : run_floats(r, n, scale);
+}
+
+static void *room(run *r, size_t n, int half)
+{
+    return run_room(r, n * (half ? sizeof(uint16_t) : sizeof(float)));
+}
+
+static void keep(run *r, const char *name, const void *at, size_t n, int half)
+{
+    char title[48];
+    snprintf(title, sizeof title, "%s%s", half ? "bf16 " : "", name);
+    run_keep(r, title, at, half ? RUN_HALF : RUN_FLOAT, n);
+}
+
+static void keep_sums(run *r, const char *name, const float *at, size_t n, int half)
+{
+    char title[48];
+    snprintf(title, sizeof title, "%s%s", half ? "of bf16 " : "", name);
+    run_keep(r, title, at, RUN_FLOAT, n);
+}
+
+static void bias(run *r, size_t m, int c, int half)
+{
+    const size_t n = m * (size_t)c, channels = (size_t)c;
+    void *y = tensor(r, n, 1, half), *dy = tensor(r, n, 1, half), *masked = room(r, n, half);
+    float *b = run_floats(r, channels, 1), *sum = run_floats(r, channels, 1);
+    float *partial = run_room(r, ls_k_partial_floats(m, c) * sizeof *partial + 4);
+    run_ok(r, ls_k_bias_grad(sum, masked, dy, y, half, 0, partial, m, c, r->stream));
+    keep_sums(r, "bias_grad", sum, channels, half);
+    keep(r, "bias_grad masked", masked, n, half);
+    run_ok(r, ls_k_bias_grad(sum, NULL, dy, NULL, half, 1, partial, m, c, r->stream));
+    keep_sums(r, "bias_grad added", sum, channels, half);
+    for (int relu = 0; relu < 2; relu++) {
+        run_ok(r, ls_k_bias(y, b, half, relu, m, c, r->stream));
+        keep(r, relu ? "bias relu" : "bias", y, n, half);
+    }
+    run_ok(r, ls_k_bias(y, NULL, half, 1, m, c, r->stream));
+    keep(r, "bias of nothing", y, n, half);
+}
+
+/* ---- batch norm ----------------------------------------------------------------------------- */
+
+/* With the relu, x2 is added too. */
+static void norm(run *r, size_t m, int c, int relu, int half)
+{
+    const size_t n = m * (size_t)c, channels = (size_t)c, bytes = channels * sizeof(float);
+    const ls_k_norm k = {m, c, (int)(m > 8 ? 8 : m), 1e-5f, relu, half};
+    void *x = tensor(r, n, 2, half), *x2 = tensor(r, n, 1, half), *dy = tensor(r, n, 1, half);
+    void *y = room(r, n, half), *dx = room(r, n, half), *dx2 = room(r, n, half);
+    float *weight = run_floats(r, channels, 1), *shift = run_floats(r, channels, 1);
+    float *mean = run_room(r, bytes), *inverse = run_room(r, bytes), *sums = run_room(r, 2 * bytes);
+    float *contribution = run_floats(r, 2 * channels, 1);
+    float *partial = run_room(r, ls_k_partial_floats(m, c) * sizeof *partial + 4);
+    for (int add = 0; add < 2; add++) {
+        run_ok(r,
+               ls_k_norm_statistics(mean, inverse, contribution, add, x, partial, &k, r->stream));
+        keep_sums(r, "norm contribution", contribution, 2 * channels, half);
+    }
+    keep_sums(r, "norm mean", mean, channels, half);
+    keep_sums(r, "norm inverse", inverse, channels, half);
+    run_ok(r, ls_k_norm_apply(y, x, relu ? x2 : NULL, mean, inverse, weight, shift, &k, r->stream));
+    keep(r, "norm_apply", y, n, half);
+    float *wg = run_floats(r, channels, 1), *bg = run_floats(r, channels, 1);
+    for (int add = 0; add < 2; add++) {
+        run_ok(r, ls_k_norm_grad(wg, bg, sums, add, x, dy, relu ? y : NULL, mean, inverse, partial,
+                                 &k, r->stream));
+        keep_sums(r, "norm_grad weight", wg, channels, half);
+        keep_sums(r, "norm_grad bias", bg, channels, half);
+    }
+    keep_sums(r, "norm_grad sums", sums, 2 * channels, half);
+    run_ok(r, ls_k_norm_dx(dx, relu ? dx2 : NULL, x, dy, relu ? y : NULL, mean, inverse, weight,
+                           sums, &k, r->stream));
+    keep(r, "norm_dx", dx, n, half);
+    if (relu)
+        keep(r, "norm_dx second", dx2, n, half);
+    run_ok(r, ls_k_add(contribution, contribution, contribution, 0, 1, 2 * channels, r->stream));
+    run_ok(r, ls_k_norm_running(mean, inverse, contribution, &k, r->stream));
+    run_keep(r, "norm_running mean", mean, RUN_FLOAT, channels);
+    run_keep(r, "norm_running inverse", inverse, RUN_FLOAT, channels);
+}
+
+void run_norm_kernels(run *r)
+{
+    static const struct {
+        size_t m;
+        int c;
+        const char *name;
+    } shapes[] = {{7, 1, "7 x 1"},         {25, 3, "25 x 3"},           {512, 64, "512 x 64"},
+                  {5000, 64, "5000 x 64"}, {12544, 128, "12544 x 128"}, {513, 515, "513 x 515"}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        r->shape = shapes[i].name;
+        for (int half = 0; half < 2; half++) {
+            bias(r, shapes[i].m, shapes[i].c, half);
+            norm(r, shapes[i].m, shapes[i].c, 0, half);
+            norm(r, shapes[i].m, shapes[i].c, 1, half);
+            run_drop(r);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+/* Kernels on made-up numbers. The same program is linked with the kernels and with their twins;
+ * each writes what it computed to a file, and the two files are compared.
+ *
+ *     float *x = run_floats(r, n, 1);            n numbers in −1 … 1, always the same
+ *     float *y = run_room(r, n * sizeof *y);     holds nonsense
+ *     run_ok(r, ls_k_relu(y, x, 0, n, r->stream));
+ *     run_keep(r, "relu", y, RUN_FLOAT, n);      waits, and writes them down
+ */
+#ifndef TESTS_CUDA_GPU_KERNELS_RUN_H
+#define TESTS_CUDA_GPU_KERNELS_RUN_H
+
+#include "cuda/kernels.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { RUN_BLOCKS = 256 };
+
+typedef struct run {
+    FILE *file;
+    cudaStream_t stream;
+    const char *shape; /* of the case under way, for names and messages */
+    void *block[RUN_BLOCKS];
+    int blocks;
+    uint64_t draws;
+} run;
+
+typedef enum run_type { RUN_FLOAT, RUN_BYTE, RUN_HALF, RUN_INT, RUN_TYPES } run_type;
+
+/* What fails ends the program with a message. */
+void run_ok(run *r, cudaError_t error);
+
+void *run_room(run *r, size_t bytes); /* device memory, until run_drop */
+float *run_floats(run *r, size_t count, float scale);
+uint16_t *run_halves(run *r, size_t count, float scale); /* in bf16 */
+void *run_copy(run *r, const void *host, size_t bytes);
+void run_keep(run *r, const char *name, const void *device, run_type type, size_t count);
+void run_drop(run *r);
+
+/* All kernels, on a few shapes each. */
+void run_arena_kernels(run *r);
+void run_point_kernels(run *r);
+void run_data_kernels(run *r);
+void run_pool_kernels(run *r);
+void run_norm_kernels(run *r);
+void run_loss_kernels(run *r);
+
+#endif

@@ -1,0 +1,72 @@
+#!/bin/sh
+# same_bits.sh PROBE TRAINER CONFIG-OF-LENET CONFIG-OF-RESNET: the weights are the same bits with one
+# worker on a GPU and with several that share it, and from run to run, in every precision.
+# LOCKSTEP_TEST_TRAINER names another program, which has another plugin beside it; PRECISIONS, LENET_ROWS
+# and LENET_ALONE make the test smaller.
+probe=$1
+program=${LOCKSTEP_TEST_TRAINER:-$2}
+lenet=$3
+resnet=$4
+set -u
+LC_ALL=C
+export LC_ALL
+"$probe" || exit
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu-bits.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+XDG_CACHE_HOME=$scratch/cache # kernels are chosen anew, and then by all alike
+export XDG_CACHE_HOME
+rows=${LENET_ROWS:-400}
+failures=0
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+}
+
+# sha CONFIG DEVICES OPTION...: the hash of the weights; nothing where the run fails.
+sha() {
+    config=$1
+    devices=$2
+    shift 2
+    rm -f "$scratch/metrics.jsonl"
+    "$program" "$config" --devices "$devices" --quiet --metrics "$scratch/metrics.jsonl" \
+        --set data.name=synthetic --set epochs=1 --set eval_every=0 --set run_dir=null \
+        --set shards=8 "$@" >/dev/null 2>"$scratch/stderr.txt" || cat "$scratch/stderr.txt" >&2
+    sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/metrics.jsonl" 2>/dev/null
+}
+
+# same_bits NAME CONFIG OPTION...: leaves the hash in $wanted.
+same_bits() {
+    name=$1
+    network=$2
+    shift 2
+    wanted=$(sha "$network" cuda:0 "$@")
+    [ -n "$wanted" ] || fail "$name on cuda:0: expected a hash"
+    echo "$name on cuda:0: $wanted"
+    for devices in cuda:0 cuda:0,0 cuda:0,0,0; do
+        found=$(sha "$network" "$devices" "$@")
+        echo "$name on $devices: $found"
+        [ "$found" = "$wanted" ] || fail "$name on $devices: expected the same hash"
+    done
+}
+
+for precision in ${PRECISIONS:-fp32 tf32 bf16}; do
+    same_bits "LeNet $precision" "$lenet" --set "precision=$precision" --set batch_size=64 \
+        --set "data.limit=$rows" --set optimizer.momentum=0.9
+done
+other=$wanted
+if [ -z "${LENET_ALONE-}" ]; then
+    same_bits "ResNet-18" "$resnet" --set batch_size=32 --set data.limit=90 \
+        --set 'augment={"crop": 4, "flip": true}'
+    [ "$other" != "$wanted" ] || fail "two networks have the same weights"
+fi
+
+# One rank merges in each of the ways that GPUs have.
+for allreduce in local ordered nccl; do
+    found=$(sha "$lenet" cuda:0 --set allreduce=$allreduce --set batch_size=64 \
+        --set "data.limit=$rows" --set optimizer.momentum=0.9 --set precision=fp32)
+    echo "LeNet fp32, $allreduce: $found"
+    [ -n "$found" ] || fail "LeNet on cuda:0 with allreduce $allreduce: expected a hash"
+done
+
+[ "$failures" -eq 0 ]

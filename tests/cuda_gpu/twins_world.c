@@ -1,0 +1,22 @@
+/* The doubles' world around the twins: it begins and ends with the program. */
+#include "doubles/control.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static void begin(void) __attribute__((constructor));
+static void end(void) __attribute__((destructor));
+
+static void begin(void)
+{
+    dbl_begin(&(dbl_options){.mode = DBL_THREADS, .devices = 1});
+}
+
+static void end(void)
+{
+    const char *wrong = dbl_end();
+    if (!wrong[0])
+        return;
+    fprintf(stderr, "the doubles complain:\n%s\n", wrong);
+    _exit(1);
+}
