@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Sends Fashion-MNIST (or MNIST) to the service, as somebody who labels images might.
+
+    feed.py [--rate N] [--seconds S] [--together N] URL FOLDER
+
+FOLDER has train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz; Debian's package
+dataset-fashion-mnist puts them into /usr/share/datasets/fashion-mnist. Without --seconds every image is
+sent once, else the whole over and over. Prints how many were acknowledged. A refusal that asks to
+come again (503) is obeyed.
+"""
+import argparse
+import gzip
+import http.client
+import pathlib
+import sys
+import time
+import urllib.parse
+
+
+def read(folder):
+    images = gzip.open(folder / "train-images-idx3-ubyte.gz").read()[16:]
+    labels = gzip.open(folder / "train-labels-idx1-ubyte.gz").read()[8:]
+    size = len(images) // len(labels)
+    return [labels[i:i + 1] + images[i * size:(i + 1) * size] for i in range(len(labels))]
+
+
+def send(connection, body):
+    """Whether it was taken; False asks to try again."""
+    connection.request("POST", "/examples", body, {"Content-Type": "application/octet-stream"})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    if answer.status == 503 and answer.headers["Retry-After"]:
+        time.sleep(float(answer.headers["Retry-After"]))
+        return False
+    if answer.status != 200:
+        sys.exit(f"feed.py: {answer.status} {text}")
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rate", type=float, default=0, help="examples a second; 0: all it takes")
+    parser.add_argument("--seconds", type=float, help="how long; else every image once")
+    parser.add_argument("--together", type=int, default=64, help="examples of a request")
+    parser.add_argument("url")
+    parser.add_argument("folder", type=pathlib.Path)
+    args = parser.parse_args()
+    where = urllib.parse.urlparse(args.url)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=60)
+    examples = read(args.folder)
+    start, acknowledged = time.monotonic(), 0
+    while args.seconds is None or time.monotonic() - start < args.seconds:
+        first = acknowledged % len(examples)
+        some = examples[first:first + args.together]
+        if send(connection, b"".join(some)):
+            acknowledged += len(some)
+        if args.rate:
+            time.sleep(max(0.0, start + acknowledged / args.rate - time.monotonic()))
+        if args.seconds is None and acknowledged == len(examples):
+            break
+    print(f"{acknowledged} examples acknowledged")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+/* An HTTP service around Lockstep: it learns from labelled images while it answers what others show.
+ * README.md says how to use it.
+ *
+ * Threads: this one starts and ends everything and waits for signals in between; one owns the trainer
+ * (learner.c); the server has one for each connection (http.c). */
+#include "affinity.h"
+#include "http.h"
+#include "record.h"
+#include "report.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static int exit_code(int status)
+{
+    switch (status) {
+    case LS_OK: return 0;
+    case LS_EDATA: return 65;
+    case LS_ENOENT: return 66;
+    case LS_EIO: return 74;
+    case LS_ECONFIG: return 78;
+    default: return 71;
+    }
+}
+
+/* Before any thread is made: all of them leave these signals to sigwait. */
+static void block_signals(sigset_t *awaited)
+{
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(awaited);
+    sigaddset(awaited, SIGTERM);
+    sigaddset(awaited, SIGINT);
+    pthread_sigmask(SIG_BLOCK, awaited, NULL);
+}
+
+/* A second signal ends the process at once; the journal has what was acknowledged. */
+static void await(const sigset_t *signals)
+{
+    int number = 0;
+    while (sigwait(signals, &number) != 0)
+        continue;
+    pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+    say(LS_LOG_INFO, "signal %d: stopping", number);
+}
+
+static int open_journal(service *s, ls_error *err)
+{
+    char path[4096];
+    const options *o = s->o;
+    const int error = file_make_directory(o->state);
+    if (error)
+        return fail(err, LS_EIO, "--state %.300s: cannot be made: %s", o->state, strerror(error));
+    snprintf(path, sizeof path, "%.3000s/journal", o->state);
+    const journal_options wanted = {.path = path,
+                                    .image_bytes = o->image_bytes,
+                                    .classes = o->classes,
+                                    .most = (uint64_t)o->most,
+                                    .queue = (uint64_t)o->queue};
+    return journal_open(&s->examples, &wanted, err);
+}
+
+/* Until a signal comes. */
+static int serve(service *s, const sigset_t *signals, ls_error *err)
+{
+    http *server;
+    int port, status = affinity_set(s->o->http_cpu, err);
+    if (status == LS_OK)
+        status = http_start(&server, s, &port, err);
+    if (status)
+        return status;
+    say(LS_LOG_INFO, "listening on http://%s:%d", s->o->address, port);
+    status = learner_wait_open(s->training, err);
+    if (status == LS_OK)
+        await(signals);
+    http_stop(server);
+    return status;
+}
+
+/* The learner is there before this thread is confined to the server's CPUs. */
+static int run(service *s, const sigset_t *signals, ls_error *err)
+{
+    ls_error ending;
+    int status = open_journal(s, err);
+    if (status)
+        return status;
+    api_init(s);
+    status = learner_start(&s->training, s->o, s->examples, &s->snapshots, &s->numbers, err);
+    if (status == LS_OK) {
+        status = serve(s, signals, err);
+        int ended = learner_stop(s->training, &ending);
+        if (status == LS_OK && ended) {
+            status = ended;
+            *err = ending;
+        }
+    }
+    api_fini(s);
+    journal_close(s->examples);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    options o;
+    service s = {.o = &o};
+    ls_error err;
+    sigset_t signals;
+    int status = options_read(&o, argc, argv);
+    if (status != OPTIONS_RUN)
+        return status;
+    block_signals(&signals);
+    status = run(&s, &signals, &err);
+    if (status)
+        say(LS_LOG_ERROR, "%s", err.text);
+    else
+        say(LS_LOG_INFO, "stopped, everything is saved");
+    return exit_code(status);
+}

@@ -1,0 +1,34 @@
+/* The command line. */
+#ifndef SERVICE_OPTIONS_H
+#define SERVICE_OPTIONS_H
+
+#include <stdint.h>
+
+enum { OPTIONS_MOST_SET = 32 };
+
+typedef struct options {
+    const char *config; /* Lockstep's configuration, whose data.name is "examples" */
+    const char *state;  /* directory */
+    const char *address;
+    long port; /* 0: any that is free */
+    int channels, height, width, classes;
+    uint32_t image_bytes;
+    const char *http_cpu, *train_cpu; /* as taskset writes them; NULL: anywhere */
+    const char *set[OPTIONS_MOST_SET];
+    int set_count;
+    long passes; /* how often training sees each example; 0: training is off */
+    long queue;  /* examples that may wait for training */
+    long most;   /* examples that the journal may hold */
+    long body;   /* bytes of a request's body */
+    long connections;
+    long predictions; /* at the same time */
+    long publish_ms;  /* a snapshot for predictions is at most so much older than training */
+    long save_s;      /* between two saves */
+} options;
+
+enum { OPTIONS_RUN = -1 };
+
+/* OPTIONS_RUN, or the status to exit with: 0 after --help, 64 after a mistake, with a message. */
+int options_read(options *out, int argc, char **argv);
+
+#endif

@@ -1,0 +1,446 @@
+#!/usr/bin/env python3
+"""The HTTP service from outside.
+
+    stories.py PROGRAM SOURCE-FOLDER STORY [SHIM]
+
+SHIM is tests/campaigns' library that makes file system calls go wrong; some stories need it.
+Exit status 77: curl is missing.
+"""
+import http.client
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from running import BYTES, JSON, Place, curl, example, examples, image, journal, text
+
+BATCH = 64
+
+
+def same(found, expected):
+    assert found == expected, f"found {found!r}, expected {expected!r}"
+
+
+# ---- requests -----------------------------------------------------------------------------------
+
+def answers(place):
+    service = place.start().ready()
+    url = service.url
+    same(curl(url + "/healthz").json()["status"], "ok")
+    same(curl(url + "/healthz", "-I").code, 200)
+    answer = curl(url + "/examples", *BYTES, "@-", data=examples(0, 100))
+    same((answer.code, answer.json()), (200, {"accepted": 100}))
+    same(answer.headers["content-type"], "application/json")
+    both = {"examples": [{"label": 0, "image": list(image(100))},
+                         {"label": 1, "image": text(image(101))}]}
+    same(curl(url + "/examples", *JSON, "@-", data=json.dumps(both).encode()).json(),
+         {"accepted": 2})
+    answer = curl(url + "/examples", *BYTES, "@-", "-H", "Transfer-Encoding: chunked",
+                  data=examples(102, 300))
+    same((answer.code, answer.json()), (200, {"accepted": 300}))
+    as_bytes = curl(url + "/predict", *BYTES, "@-", data=image(1) + image(2)).json()
+    same(len(as_bytes["predictions"]), 2)
+    for prediction in as_bytes["predictions"]:
+        shares = prediction["probabilities"]
+        same(len(shares), 10)
+        assert abs(sum(shares) - 1) < 1e-4, shares
+        same(shares.index(max(shares)), prediction["class"])
+    body = json.dumps({"images": [list(image(1)), text(image(2))]}).encode()
+    same(len(curl(url + "/predict", *JSON, "@-", data=body).json()["predictions"]), 2)
+    values = service.metrics()
+    same(values["service_examples_accepted_total"], 402)
+    same(values["service_journal_examples"], 402)
+    same(values["service_predictions_total"], 4)
+    same(values['service_requests_total{path="/examples",code="2xx"}'], 3)
+    same(values['service_request_seconds_count{path="/predict"}'], 2)
+    same(curl(url + "/metrics").headers["content-type"],
+         "text/plain; version=0.0.4; charset=utf-8")
+    same(service.end(), 0)
+    same(journal(place.state), [example(i) for i in range(402)])
+
+
+def refuses(place):
+    service = place.start("--body", "200000").ready()
+    url = service.url
+    size, huge = b"x" * 784, b"x" * 3000000
+    deep = b'{"images": ' + b"[" * 5000
+    wide = json.dumps({"images": [list(image(0))] * 60}).encode()
+    cases = [
+        ("/examples", [*BYTES, "@-"], size, 400, "a multiple of 785"),
+        ("/examples", [*BYTES, "@-"], b"", 400, "0 bytes"),
+        ("/examples", [*BYTES, "@-"], b"\x0a" + size, 400, "label 10; expected 0 to 9"),
+        ("/examples", [*BYTES, "@-"], huge, 413, "at most 200000 bytes"),
+        ("/examples", [*BYTES, "@-", "-H", "Transfer-Encoding: chunked"], huge, 413, "at most"),
+        ("/examples", [*BYTES, "@-", "-H", "Expect: 100-continue"], huge, 413, "at most"),
+        ("/examples", ["--data-binary", "@-"], size, 415, "application/octet-stream"),
+        ("/examples", [*JSON, "@-"], b"{", 400, "not JSON"),
+        ("/examples", [*JSON, "@-"], b'{"examples": [{"label": 1}]}', 400, "example 0"),
+        ("/predict", [*BYTES, "@-"], size + b"x", 400, "a multiple of 784"),
+        ("/predict", [*BYTES, "@-"], huge, 413, "at most 200000 bytes"),
+        ("/predict", [*JSON, "@-"], deep, 400, "not JSON"),
+        ("/predict", [*JSON, "@-"], wide, 413, "octet-stream"),
+        ("/predict", [*JSON, "@-"], b'{"images": [[1, 2]]}', 400, "2 numbers; expected 784"),
+        ("/predict", [], None, 405, "/predict takes POST"),
+        ("/examples", ["-X", "DELETE"], None, 405, "/examples takes POST"),
+        ("/metrics", [*BYTES, "@-"], size, 405, "/metrics takes GET"),
+        ("/healthz", ["-X", "PUT"], None, 405, "/healthz takes GET"),
+        ("/", [], None, 404, "POST /predict"),
+        ("/predict/", [*BYTES, "@-"], size, 404, "no such path"),
+    ]
+    for path, arguments, data, code, message in cases:
+        answer = curl(url + path, *arguments, data=data)
+        error = answer.json()["error"]
+        assert answer.code == code and message in error, \
+            f"{path} {arguments}: {answer.code} {error}; expected {code}, {message}"
+        if code == 405:
+            assert answer.headers["allow"] in error, answer.headers
+    values = service.metrics()
+    same(values["service_journal_examples"], 0)
+    same(values['service_requests_total{path="other",code="4xx"}'], 2)
+    same(values["service_ready"], 1)
+    same(service.end(), 0)
+    same(journal(place.state), [])
+
+
+class Client(threading.Thread):
+    """Asks about groups of images of its own, and compares with what was answered when it was alone."""
+
+    def __init__(self, service, sizes, expected):
+        super().__init__(daemon=True)
+        self.service, self.sizes, self.expected, self.wrong = service, sizes, expected, []
+        self.answered = 0
+
+    def run(self):
+        connection = self.service.connection()
+        for size in self.sizes:
+            first = size * 37 % (len(self.expected) - size)
+            body = b"".join(map(image, range(first, first + size)))
+            connection.request("POST", "/predict", body,
+                               {"Content-Type": "application/octet-stream"})
+            found = json.loads(connection.getresponse().read())["predictions"]
+            wanted = self.expected[first:first + size]
+            if len(found) != size or not all(map(is_like, found, wanted)):
+                self.wrong.append((first, size))
+            self.answered += 1
+
+
+def is_like(a, b):
+    return all(abs(x - y) < 1e-4 for x, y in zip(a["probabilities"], b["probabilities"]))
+
+
+def answers_each_its_own(place):
+    """Groups of several requests are taken apart as they were put together, and none is forgotten."""
+    for groups in ("1", "2"):
+        service = place.start("--passes", "5", "--predictions", groups).ready()
+        if groups == "1":
+            curl(service.url + "/examples", *BYTES, "@-", data=examples(0, 640))
+            service.wait(lambda m: m["lockstep_steps_total"] > 0 and is_idle(m), "idle")
+        body = b"".join(map(image, range(400)))
+        expected = curl(service.url + "/predict", *BYTES, "@-", data=body).json()["predictions"]
+        assert not is_like(expected[0], expected[10]), "all the same"
+        sizes = [1, 3, 1, 17, 64, 2, 65, 1, 30, 150, 1, 7] * 4
+        clients = [Client(service, sizes[i:] + sizes[:i], expected) for i in range(12)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join(60)
+            same((client.answered, client.wrong), (len(sizes), []))
+        same(service.metrics()["service_predictions_total"], 400 + 12 * sum(sizes))
+        for wait_ms in range(8):  # the small one comes while the large ones are computed, then nobody
+            clients = [Client(service, [size], expected) for size in (390, 380, 1)]
+            for client in clients:
+                client.start()
+                time.sleep(wait_ms / 1000)
+            for client in clients:
+                client.join(20)
+                same((client.answered, client.wrong), (1, []))
+        same(service.end(), 0)
+
+
+def learns(place):
+    service = place.start().ready()
+    first = curl(service.url + "/predict", *BYTES, "@-", data=image(0)).json()
+    same(first["step"], 0)
+    for i in range(4):
+        curl(service.url + "/examples", *BYTES, "@-", data=examples(i * 320, 320))
+    service.wait(lambda m: m["lockstep_accuracy"] > 0.97 and m["service_queue_examples"] == 0,
+                 "it learns", 100)
+    fresh = range(5000, 5100)
+    answer = curl(service.url + "/predict", *BYTES, "@-", data=b"".join(map(image, fresh))).json()
+    hits = sum(p["class"] == i % 10 for p, i in zip(answer["predictions"], fresh))
+    assert hits >= 90 and answer["step"] > 0, (hits, answer["step"])
+    same(service.end(), 0)
+
+
+# ---- the end, and going on ----------------------------------------------------------------------
+
+def is_idle(values):
+    return values["service_queue_examples"] == 0 and \
+        values["service_snapshot_step"] == values["lockstep_steps_total"] and \
+        values["lockstep_images_per_second"] == 0
+
+
+def resumes(place):
+    service = place.start("--passes", "2").ready()
+    curl(service.url + "/examples", *BYTES, "@-", data=examples(0, 640))
+    steps = service.wait(lambda m: m["lockstep_steps_total"] > 0 and is_idle(m), "idle")[
+        "lockstep_steps_total"]
+    same(steps, 2 * 640 / BATCH)
+    before = curl(service.url + "/predict", *BYTES, "@-", data=image(7)).json()
+    same(service.end(), 0)
+    same(place.saves(), [f"step-{int(steps):012}-example-{640:012}"])
+
+    service = place.start("--passes", "2").ready()
+    same(service.begun_at(), (steps, 640, 0))
+    same(curl(service.url + "/predict", *BYTES, "@-", data=image(7)).json(), before)
+    curl(service.url + "/examples", *BYTES, "@-", data=examples(640, 40))
+    service.wait(lambda m: m["lockstep_steps_total"] > steps and is_idle(m), "goes on")
+    same(service.end(), 0)
+    same(journal(place.state), [example(i) for i in range(680)])
+    assert place.saves()[-1].endswith(f"example-{680:012}"), place.saves()
+
+    damage(place.state / "saves" / place.saves()[-1])
+    service = place.start("--passes", "2").ready()
+    same(service.begun_at(), (steps, 640, 40))
+    same(service.end(), 0)
+    same(sum(name.startswith("damaged-") for name in place.saves()), 1)
+    for path in (place.state / "saves").iterdir():
+        if not path.name.startswith("damaged-"):
+            damage(path)
+    service = place.start("--passes", "2")
+    same(service.end(), 65)
+    same(len(journal(place.state)), 680)
+
+
+def damage(save):
+    weights = save / "weights.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 1
+    weights.write_bytes(data)
+
+
+class Sender(threading.Thread):
+    """Sends examples of its own, a few at a time, and notes what was acknowledged."""
+
+    def __init__(self, service, first, acknowledged):
+        super().__init__()
+        self.service, self.first, self.acknowledged = service, first, acknowledged
+        self.strange = None
+
+    def run(self):
+        number = self.first
+        connection = self.service.connection()
+        while True:
+            count = 1 + number % 5
+            body = examples(number, count)
+            try:
+                connection.request("POST", "/examples", body,
+                                   {"Content-Type": "application/octet-stream"})
+                answer = connection.getresponse()
+                answer.read()
+            except (OSError, http.client.HTTPException):
+                return  # it is gone
+            if answer.status == 200:
+                self.acknowledged.update(range(number, number + count))
+            elif answer.status != 503:
+                self.strange = answer.status
+                return
+            else:
+                time.sleep(0.01)
+            number += count
+
+
+class Asker(threading.Thread):
+    """Asks for predictions all the time."""
+
+    def __init__(self, service):
+        super().__init__()
+        self.service, self.answered = service, 0
+
+    def run(self):
+        connection = self.service.connection()
+        try:
+            while True:
+                connection.request("POST", "/predict", image(self.answered),
+                                   {"Content-Type": "application/octet-stream"})
+                answer = connection.getresponse()
+                if json.loads(answer.read()).get("predictions"):
+                    self.answered += 1
+        except (OSError, http.client.HTTPException):
+            return
+
+
+def loses_nothing(place, number, expected_status, rounds=3):
+    acknowledged = set()
+    for turn in range(rounds):
+        service = place.start("--save-s", "1").ready()
+        assert turn == 0 or service.begun_at()[0] > 0, "it begins anew"
+        senders = [Sender(service, (turn * 10 + i) * 1000000, acknowledged) for i in range(4)]
+        asker = Asker(service)
+        for thread in [*senders, asker]:
+            thread.start()
+        time.sleep(2.5 + 0.37 * turn)
+        trained = service.metrics()["lockstep_steps_total"]
+        same(service.end(number), expected_status)
+        for thread in [*senders, asker]:
+            thread.join(60)
+            assert not thread.is_alive(), "a request never ended"
+        same([s.strange for s in senders], [None] * 4)
+        assert asker.answered > 0 and acknowledged, service.said()
+        stored = journal(place.state)
+        found = {e for e in stored if e}
+        lost = [n for n in acknowledged if example(n) not in found]
+        assert not lost, f"{len(lost)} of {len(acknowledged)} acknowledged examples are lost"
+        if number == signal.SIGTERM:
+            same(stored.count(None), 0)
+            step, position = map(int, re.findall(r"\d+", place.saves()[-1]))
+            assert step >= trained > 0 and 0 < position <= len(stored), place.saves()
+
+    # What is stored waits where the newest save ends, and is trained on.
+    step, position = map(int, re.findall(r"\d+", place.saves()[-1]))
+    service = place.start("--passes", "1").ready()
+    held = service.metrics()["service_journal_examples"]
+    same(service.begun_at(), (step, position, held - position))
+    values = service.wait(lambda m: m["service_queue_examples"] == 0, "all is trained on")
+    assert values["lockstep_steps_total"] >= step
+    same(values["service_damaged_reads"], 0)
+    same(service.end(), 0)
+
+
+def loses_nothing_at_SIGTERM(place):
+    loses_nothing(place, signal.SIGTERM, 0)
+
+
+def loses_nothing_at_SIGKILL(place):
+    loses_nothing(place, signal.SIGKILL, -signal.SIGKILL)
+
+
+def loses_nothing_at_a_power_cut(place):
+    """The process ends before a call, and what was written since the last sync is gone."""
+    place.start().ready().end()
+    acknowledged = set()
+    for turn, calls in enumerate((3, 25, 26, 27, 60, 200, 500, 1200)):
+        service = place.start("--save-s", "1", fault={"LS_FS_FAULT": "power", "LS_FS_AT": str(calls)})
+        if service.url:
+            senders = [Sender(service, (turn * 10 + i) * 1000000, acknowledged) for i in range(3)]
+            for sender in senders:
+                sender.start()
+            for sender in senders:
+                sender.join(60)
+        same(service.process.wait(60), -signal.SIGKILL)
+        found = {e for e in journal(place.state) if e}
+        lost = [n for n in acknowledged if example(n) not in found]
+        assert not lost, f"call {calls}: {len(lost)} of {len(acknowledged)} acknowledged are lost"
+    assert len(acknowledged) > 100, len(acknowledged)
+    service = place.start("--passes", "1").ready()
+    service.wait(lambda m: m["service_queue_examples"] == 0, "all is trained on")
+    same(service.end(), 0)
+
+
+# ---- limits and failures ------------------------------------------------------------------------
+
+def holds_back(place):
+    service = place.start("--passes", "0", "--queue", "100").ready()
+    url = service.url
+    same(curl(url + "/examples", *BYTES, "@-", data=examples(0, 70)).code, 200)
+    answer = curl(url + "/examples", *BYTES, "@-", data=examples(70, 31))
+    same((answer.code, answer.headers["retry-after"]), (503, "1"))
+    assert "at most 100 may" in answer.json()["error"], answer.body
+    same(curl(url + "/examples", *BYTES, "@-", data=examples(0, 200)).code, 413)
+    same(curl(url + "/examples", *BYTES, "@-", data=examples(70, 30)).code, 200)
+    values = service.metrics()
+    same(values["service_examples_refused_total"], 31)
+    same(values["service_queue_examples"], 100)
+    same(service.end(), 0)
+    service = place.start("--queue", "100", "--most", "150").ready()
+    service.wait(lambda m: m["service_queue_examples"] == 0, "room again")
+    same(curl(url := service.url + "/examples", *BYTES, "@-", data=examples(100, 50)).code, 200)
+    answer = curl(url, *BYTES, "@-", data=example(150))
+    same(answer.code, 507)
+    assert "may hold 150" in answer.json()["error"], answer.body
+    same(service.end(), 0)
+
+
+def tells_of_a_disk_that_fails(place):
+    place.start().ready().end()
+    service = place.start(fault={"LS_FS_CALLS": "fdatasync", "LS_FS_FAULT": "EIO",
+                                 "LS_FS_AT": "2", "LS_FS_KEEP": "1"}).ready()
+    url = service.url
+    same(curl(url + "/examples", *BYTES, "@-", data=examples(0, 10)).code, 200)
+    for _ in range(2):
+        answer = curl(url + "/examples", *BYTES, "@-", data=examples(10, 10))
+        same(answer.code, 503)
+        assert "nput/output error" in answer.json()["error"], answer.body
+    answer = curl(url + "/healthz")
+    same(answer.code, 503)
+    assert "disk" in answer.json()["error"], answer.body
+    same(curl(url + "/predict", *BYTES, "@-", data=image(0)).code, 200)
+    same(service.metrics()["service_journal_examples"], 10)
+    same(service.end(), 0)
+    assert journal(place.state)[:10] == [example(i) for i in range(10)]
+
+
+def fails_openly(place):
+    service = place.start("--set", "optimizer.lr=1000000", "--set", "on_nonfinite=stop").ready()
+    curl(service.url + "/examples", *BYTES, "@-", data=examples(0, 100))
+    service.wait(lambda m: m["service_ready"] == 0, "training fails")
+    answer = curl(service.url + "/healthz")
+    same(answer.code, 503)
+    assert "finite" in answer.json()["error"], answer.body
+    same(curl(service.url + "/examples", *BYTES, "@-", data=examples(100, 1)).code, 200)
+    assert curl(service.url + "/predict", *BYTES, "@-", data=image(0)).code in (200, 503)
+
+    same(place.start().end(), 71)  # the state is in use
+    said = place.services[-1].said()
+    assert "another process uses it" in said, said
+    options = ["--state", str(place.folder / "other"), "--port", str(service.port())]
+    done = subprocess.run([place.program, *options, str(place.config)], stderr=subprocess.PIPE,
+                          check=False)
+    same(done.returncode, 71)
+    assert b"is the port taken" in done.stderr, done.stderr
+    assert service.end() != 0
+    same(len(journal(place.state)), 101)
+
+    for options, status, message in (
+            (["--set", "optimizer.lr=x"], 78, "optimizer.lr"),
+            (["--classes", "7"], 65, "--classes"),
+            (["--queue", "0"], 64, "--queue 0: expected 1 to"),
+            (["--http-cpu", "nowhere"], 71, "list of CPUs"),
+            (["--address", "nowhere"], 71, "--address nowhere"),
+            (["--body", "1024", "--shape", "3x100x100"], 64, "--body")):
+        service = place.start(*options)
+        same((options, service.end()), (options, status))
+        assert message in service.said(), service.said()
+
+
+def readme(place):
+    """The commands of README.md, as they are printed there but for the port, with its config."""
+    place.config = place.root / "examples" / "service" / "config.json"
+    service = place.start().ready()
+    printed = (place.root / "examples" / "service" / "README.md").read_text(encoding="utf-8")
+    commands = [line[4:] for line in printed.splitlines() if re.match(r"    (curl|head|\{|printf) ",
+                                                                      line)]
+    assert sum("curl " in command for command in commands) >= 6, commands
+    script = "set -e\n" + "\n".join(commands).replace(":8080", f":{service.port()}")
+    script = script.replace("curl ", "curl -sS --fail-with-body ")
+    done = subprocess.run(["sh", "-c", script], cwd=place.folder, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, check=False)
+    assert done.returncode == 0, done.stdout.decode() + script
+    same(service.end(), 0)
+
+
+def main():
+    program, root, story, *shim = sys.argv[1:]
+    if not shutil.which("curl"):
+        print("skipped: no curl")
+        sys.exit(77)
+    with Place(program, root, *(shim or [None])) as place:
+        globals()[story](place)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+/* Which examples make a minibatch: every one that waits, once and in order, and older ones. */
+#include "batch.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { IMAGE = 3, ROWS = 8, RECORD = 1 + IMAGE + JOURNAL_EXTRA, HEADER = 16 };
+
+typedef struct fixture {
+    char path[80];
+    journal_options options;
+    journal *j;
+    batch b;
+    ls_error err;
+    uint64_t held;
+} fixture;
+
+static void begin(fixture *f)
+{
+    memset(f, 0, sizeof *f);
+    snprintf(f->path, sizeof f->path, "/tmp/lockstep-batch-XXXXXX");
+    close(mkstemp(f->path));
+    f->options = (journal_options){
+        .path = f->path, .image_bytes = IMAGE, .classes = 10, .most = 100000, .queue = 100000};
+    assert_int_equal(journal_open(&f->j, &f->options, &f->err), LS_OK);
+    assert_int_equal(batch_init(&f->b, ROWS, IMAGE, &f->err), LS_OK);
+}
+
+static void end(fixture *f)
+{
+    batch_fini(&f->b);
+    journal_close(f->j);
+    unlink(f->path);
+}
+
+static void hold(fixture *f, int more)
+{
+    for (; more > 0; more--, f->held++) {
+        const uint8_t example[1 + IMAGE] = {(uint8_t)(f->held % 10), (uint8_t)f->held,
+                                            (uint8_t)(f->held >> 8), 77};
+        assert_int_equal(journal_append(f->j, example, 1, &f->err), LS_OK);
+    }
+}
+
+/* The number of the example in a row, whose label is its own. */
+static uint64_t number(const fixture *f, int row)
+{
+    const uint8_t *image = f->b.images + row * IMAGE;
+    const uint64_t n = image[0] | (uint64_t)image[1] << 8;
+    assert_int_equal(f->b.labels[row], n % 10);
+    assert_int_equal(image[2], 77);
+    return n;
+}
+
+static void every_waiting_example_comes_once_and_in_order(void **state)
+{
+    (void)state;
+    fixture f;
+    uint64_t position = 0, step = 0;
+    begin(&f);
+    hold(&f, 50);
+    while (position < f.held) {
+        const uint64_t before = position;
+        assert_int_equal(batch_fill(&f.b, f.j, step++, &position, &f.err), LS_OK);
+        const int fresh = (int)(position - before);
+        assert_int_equal(fresh, before == 0 ? ROWS : f.held - before < 4 ? f.held - before : 4);
+        for (int row = 0; row < fresh; row++)
+            assert_int_equal(number(&f, row), before + (uint64_t)row);
+        for (int row = fresh; row < ROWS; row++)
+            assert_true(number(&f, row) < position); /* seen before */
+    }
+    end(&f);
+}
+
+static void without_new_ones_all_old_ones_are_replayed(void **state)
+{
+    (void)state;
+    fixture f;
+    int seen[20] = {0};
+    uint64_t position = 20;
+    begin(&f);
+    hold(&f, 20);
+    for (uint64_t step = 0; step < 100; step++) {
+        assert_int_equal(batch_fill(&f.b, f.j, step, &position, &f.err), LS_OK);
+        assert_int_equal(position, 20);
+        for (int row = 0; row < ROWS; row++)
+            seen[number(&f, row)]++;
+    }
+    for (int i = 0; i < 20; i++)
+        assert_in_range(seen[i], 15, 75); /* 40 are expected, 6 are the deviation */
+    end(&f);
+}
+
+static void the_same_step_draws_the_same(void **state)
+{
+    (void)state;
+    fixture f;
+    uint8_t first[ROWS], again[ROWS], next[ROWS];
+    uint64_t position = 100;
+    begin(&f);
+    hold(&f, 100);
+    uint8_t *const draws[] = {first, again, next};
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(batch_fill(&f.b, f.j, i == 2 ? 6 : 5, &position, &f.err), LS_OK);
+        for (int row = 0; row < ROWS; row++)
+            draws[i][row] = (uint8_t)number(&f, row);
+    }
+    assert_memory_equal(first, again, ROWS);
+    assert_memory_not_equal(first, next, ROWS);
+    end(&f);
+}
+
+static void damaged_examples_are_left_out(void **state)
+{
+    (void)state;
+    fixture f;
+    uint64_t position = 0;
+    begin(&f);
+    hold(&f, 20);
+    int fd = open(f.path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "?", 1, HEADER + 2 * RECORD + 3), 1);
+    assert_int_equal(batch_fill(&f.b, f.j, 0, &position, &f.err), LS_OK);
+    assert_int_equal(position, ROWS + 1);
+    assert_int_equal(f.b.damaged, 1);
+    for (int row = 0; row < ROWS; row++)
+        assert_int_equal(number(&f, row), row < 2 ? row : row + 1);
+    for (int i = 0; i < 20; i++) /* nothing is left: it does not look for ever */
+        assert_int_equal(pwrite(fd, "?", 1, HEADER + i * RECORD + 3), 1);
+    assert_int_equal(batch_fill(&f.b, f.j, 1, &position, &f.err), LS_EDATA);
+    close(fd);
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_waiting_example_comes_once_and_in_order),
+        cmocka_unit_test(without_new_ones_all_old_ones_are_replayed),
+        cmocka_unit_test(the_same_step_draws_the_same),
+        cmocka_unit_test(damaged_examples_are_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
