@@ -8,7 +8,7 @@ data=/usr/share/datasets/fashion-mnist
 out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
-parts='lenet resnet lanes startup allreduce ring'
+parts='lenet resnet lanes startup allreduce scale overlap ring pool service'
 
 help()
 {
@@ -23,7 +23,11 @@ sections of the other parts stay as they are. On two cores:
   lanes      LeNet's kernels against the processor's peak  5 s
   startup    start-up and memory of the main job           10 s
   allreduce  the all-reduces, bytes by workers             20 s
+  scale      a cost model, fitted and checked              1 minute
+  overlap    threads or streams to drive the workers       60 s
   ring       ring, pool and barrier                        5 s
+  pool       a job through three thread pools              45 s
+  service    predictions over HTTP while it trains         5 minutes
 
 Environment: TORCH_PYTHON="/usr/bin/python3 ..." interpreters that have PyTorch (default: python3);
 ROUNDS=N rounds of lenet (7); RESNET_ROUNDS=N rounds of resnet (5). Other work on the machine
@@ -135,10 +139,58 @@ TEXT
     verbatim "$build/bench/bench_allreduce" --json "$out/allreduce.json"
 }
 
+# Draws bench/scale.svg.
+scale()
+{
+    [ -e "$out/allreduce.json" ] ||
+        "$build/bench/bench_allreduce" --seconds 8 --json "$out/allreduce.json" >/dev/null
+    section "How far data parallelism goes: measured, modelled, drawn" \
+        "bench/scale.py … # and trainer_rounds, bench_allreduce"
+    printf '![efficiency over devices](scale.svg)\n\n'
+    python3 bench/scale.py --rounds-program "$build/bench/trainer_rounds" \
+        --rounds 4 --allreduce "$out/allreduce.json" --json "$out/scale.json" --picture bench/scale.svg
+}
+
+# Draws bench/overlap.svg; the page with all numbers is bench/out/overlap.html.
+overlap()
+{
+    section "Threads or streams: who drives the workers" "$build/bench/bench_overlap"
+    printf '![steps per second, launch time, overlap](overlap.svg)\n\n'
+    verbatim "$build/bench/bench_overlap" --seconds 45 --json "$out/overlap.json"
+    python3 bench/overlap_page.py "$out/overlap.json" bench/overlap.svg "$out/overlap.html"
+}
+
 ring()
 {
     section "Ring, pool and barrier against mutex and condition variable" "$build/bench/bench_ring"
     verbatim "$build/bench/bench_ring"
+}
+
+pool()
+{
+    section "The worker pool beside libuv's and a plain one" "$build/bench/bench_pool"
+    cat <<'TEXT'
+Empty jobs: one, there and back; and a gang, one on every worker, in which Lockstep's caller takes part.
+The plain pool is one queue under a mutex with condition variables. Each call is timed by itself, back to
+back or 1 ms apart, when the workers sleep; a round's figure is its median call, the table has medians
+over interleaved rounds. `x Lockstep`: so many times Lockstep's (first row, defaults), round by round.
+Where other work has the CPUs, a pinned worker waits for its own while the kernel moves the others'.
+
+TEXT
+    verbatim "$build/bench/bench_pool"
+}
+
+service()
+{
+    section "Predictions over HTTP while training goes on" \
+        "bench/service.py $build/examples/service/lockstep-service"
+    cat <<'TEXT'
+One image a request, 16 connections, 60 s. Server, wrk and a feeder of 200 labelled images a second share
+CPU 0; training, LeNet at batch 64, has CPU 1, or is off. Acknowledged examples were counted in the journal
+afterwards.
+
+TEXT
+    python3 bench/service.py "$build/examples/service/lockstep-service"
 }
 
 # ---- putting the results together ----------------------------------------------------------------
@@ -209,7 +261,11 @@ case ${1-} in
     lanes) lanes ;;
     startup) startup ;;
     allreduce) allreduce ;;
+    scale) scale ;;
+    overlap) overlap ;;
     ring) ring ;;
+    pool) pool ;;
+    service) service ;;
     esac
     exit
     ;;

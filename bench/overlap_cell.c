@@ -1,0 +1,371 @@
+/* One cell of bench_overlap: lanes, who issues what into them, and what is measured on the way. */
+#define _DEFAULT_SOURCE /* RUSAGE_SELF's context switches */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "overlap.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { STEPS_AHEAD = 2 }; /* that the host may issue before the first of them is done */
+
+const char *const host_names[HOST_MODES] = {"threads", "streams", "one-stream"};
+
+/* What a lane is given: one piece of a step, or all of them. */
+typedef struct item {
+    worker *worker;
+    uint64_t step;
+    int first, end;
+} item;
+
+/* ---- on a lane ------------------------------------------------------------------------------ */
+
+/* Nobody may wait for a worker that failed. */
+static void give_up(worker *w, int status)
+{
+    cell *c = w->of;
+    w->status = status;
+    if (c->group)
+        c->group->type->abort(c->group);
+    ls_barrier_abort(&c->barrier);
+}
+
+static void run_piece(worker *w, const piece *p, uint64_t step)
+{
+    const uint64_t begin = p->computes ? ls_now_ns() : 0;
+    const int status = w->status ? LS_OK : p->run(w, step, p->shard, p->index, &w->error);
+    if (status)
+        give_up(w, status);
+    if (p->computes && w->spans < SPANS_MOST)
+        w->busy[w->spans++] = (span){begin, ls_now_ns()};
+}
+
+static int run_item(const ls_worker *lane, void *arg, ls_error *err)
+{
+    const item *it = arg;
+    worker *w = it->worker;
+    cell *c = w->of;
+    (void)lane;
+    (void)err;
+    for (int i = it->first; i < it->end; i++)
+        run_piece(w, &c->piece[w->index][i], it->step);
+    if (it->end == c->pieces[w->index]) {
+        atomic_fetch_add_explicit(&c->finished[w->index], 1, memory_order_release);
+        ls_park_wake(&c->parking);
+    }
+    return LS_OK;
+}
+
+static int lane_of(const cell *c, int rank)
+{
+    return c->desc.host == HOST_ONE_STREAM ? 0 : rank;
+}
+
+typedef struct opening {
+    cell *c;
+    int (*job)(cell *c, worker *w, ls_error *err);
+} opening;
+
+/* Runs o->job for every worker on its lane. */
+static int for_my_workers(const ls_worker *lane, void *arg, ls_error *err)
+{
+    const opening *o = arg;
+    int status = LS_OK;
+    for (int i = 0; status == LS_OK && i < o->c->desc.workers; i++)
+        if (lane_of(o->c, i) == lane->index)
+            status = o->job(o->c, &o->c->worker[i], err);
+    return status;
+}
+
+static int on_lanes(cell *c, int (*job)(cell *, worker *, ls_error *), ls_error *err)
+{
+    opening o = {c, job};
+    return ls_pool_run(c->lanes, for_my_workers, &o, LS_FOREVER, err);
+}
+
+static int open_worker(cell *c, worker *w, ls_error *err)
+{
+    (void)c;
+    return worker_open(w, err);
+}
+
+static int join(cell *c, worker *w, ls_error *err)
+{
+    if (c->group) {
+        int status = c->group->type->join(&w->comm, c->group, w->index, w->device, err);
+        if (status)
+            return status;
+    }
+    worker_list_pieces(w);
+    return LS_OK;
+}
+
+static int leave(cell *c, worker *w, ls_error *err)
+{
+    (void)err;
+    if (w->comm)
+        c->group->type->leave(w->comm);
+    worker_close(w);
+    return LS_OK;
+}
+
+static int take_checksum(cell *c, worker *w, ls_error *err)
+{
+    (void)err;
+    c->checksum[w->index] = worker_checksum(w);
+    return LS_OK;
+}
+
+/* ---- on the host ---------------------------------------------------------------------------- */
+
+typedef struct goal {
+    cell *c;
+    uint64_t steps;
+} goal;
+
+/* By every worker: without a merge or a barrier one may be ahead of another. */
+static bool is_reached(void *arg)
+{
+    const goal *g = arg;
+    for (int i = 0; i < g->c->desc.workers; i++)
+        if (atomic_load_explicit(&g->c->finished[i], memory_order_acquire) < g->steps)
+            return false;
+    return true;
+}
+
+/* Waits until all workers have done so many steps. */
+static void wait_for(cell *c, uint64_t steps)
+{
+    goal g = {c, steps};
+    ls_park_until(&c->parking, is_reached, &g, UINT64_MAX);
+}
+
+static void issue(cell *c, item *it, ls_error *err)
+{
+    const uint64_t begin = ls_now_ns();
+    const int status = ls_pool_submit(c->lanes, lane_of(c, it->worker->index), run_item, it, err);
+    const uint64_t took = ls_now_ns() - begin;
+    if (c->launches < LAUNCHES_MOST)
+        c->launch_ns[c->launches++] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+    if (status) {
+        give_up(it->worker, status);
+        run_item(NULL, it, err); /* counts it as done */
+    }
+}
+
+static void issue_step(cell *c, ls_error *err)
+{
+    item *items = c->items + c->step % STEPS_AHEAD * WORKERS_MOST * PIECES_MOST;
+    const int whole = c->desc.host == HOST_THREADS;
+    int most = 0;
+    if (c->step >= STEPS_AHEAD)
+        wait_for(c, c->step - STEPS_AHEAD + 1);
+    for (int i = 0; i < c->desc.workers; i++)
+        most = c->pieces[i] > most ? c->pieces[i] : most;
+    for (int p = 0; p < (whole ? 1 : most); p++) {
+        for (int i = 0; i < c->desc.workers; i++) {
+            item *it = &items[i * PIECES_MOST + p];
+            if (p >= c->pieces[i])
+                continue;
+            *it = (item){&c->worker[i], c->step, p, whole ? c->pieces[i] : p + 1};
+            issue(c, it, err);
+        }
+    }
+    c->step++;
+}
+
+/* Everything that was issued is done; the first failure. */
+static int settle(cell *c, ls_error *err)
+{
+    wait_for(c, c->step);
+    for (int i = 0; i < c->desc.workers; i++)
+        if (c->worker[i].status && c->worker[i].status != LS_EABORTED)
+            return ls_fail(err, c->worker[i].status, "worker %d: %.400s", i,
+                           c->worker[i].error.text);
+    return LS_OK;
+}
+
+int cell_check(cell *c, const outcome *wanted, ls_error *err)
+{
+    c->checking = 1;
+    for (int i = 0; i < CHECK_STEPS; i++)
+        issue_step(c, err);
+    int status = settle(c, err);
+    if (status == LS_OK)
+        status = on_lanes(c, take_checksum, err);
+    c->checking = 0;
+    for (int i = 0; status == LS_OK && i < c->desc.workers; i++)
+        if (c->checksum[i] != wanted->weights)
+            return ls_fail(err, LS_EDIVERGED, "worker %d: other weights than one worker's", i);
+    for (int s = 0; status == LS_OK && s < SHARDS; s++)
+        if (c->worker[s * c->desc.workers / SHARDS].leaf_crc[s] != wanted->leaf[s])
+            return ls_fail(err, LS_EDIVERGED, "shard %d: another gradient than one worker's", s);
+    return status;
+}
+
+/* ---- what a round says ---------------------------------------------------------------------- */
+
+static int by_begin(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static int by_ns(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Summed busy time over the time in which anybody was busy. */
+static double overlap_of(const cell *c)
+{
+    size_t count = 0, next = 0;
+    double sum = 0, any = 0;
+    uint64_t end = 0;
+    for (int i = 0; i < c->desc.workers; i++)
+        count += (size_t)c->worker[i].spans;
+    span *all = ls_alloc_array(NULL, count, sizeof *all);
+    if (!all)
+        return 0;
+    for (int i = 0; i < c->desc.workers; i++) {
+        memcpy(all + next, c->worker[i].busy, (size_t)c->worker[i].spans * sizeof *all);
+        next += (size_t)c->worker[i].spans;
+    }
+    qsort(all, count, sizeof *all, by_begin);
+    for (size_t i = 0; i < count; i++) {
+        sum += (double)(all[i].end - all[i].begin);
+        if (all[i].end > end) {
+            any += (double)(all[i].end - (all[i].begin > end ? all[i].begin : end));
+            end = all[i].end;
+        }
+    }
+    ls_free(NULL, all);
+    return any > 0 ? sum / any : 0;
+}
+
+static double switches(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_nvcsw + (double)u.ru_nivcsw;
+}
+
+static void begin_round(cell *c)
+{
+    c->launches = 0;
+    for (int i = 0; i < c->desc.workers; i++) {
+        c->worker[i].spans = 0;
+        c->worker[i].times = (ls_comm_times){0};
+        c->worker[i].barrier_s = 0;
+    }
+}
+
+static void end_round(cell *c, double seconds, double steps, double switched)
+{
+    figures f = {.steps_per_s = steps / seconds,
+                 .launches = c->launches / steps,
+                 .overlap = overlap_of(c),
+                 .switches = switched / steps};
+    qsort(c->launch_ns, (size_t)c->launches, sizeof *c->launch_ns, by_ns);
+    f.launch_p50 = c->launch_ns[c->launches / 2] * 1e-9;
+    f.launch_p99 = c->launch_ns[(size_t)c->launches * 99 / 100] * 1e-9;
+    for (int i = 0; i < c->desc.workers; i++) {
+        const double each = steps * c->desc.workers;
+        f.exposed += c->worker[i].times.exposed / each;
+        f.merge_wait += c->worker[i].times.wait / each;
+        f.barrier_wait += c->worker[i].barrier_s / each;
+    }
+    if (c->rounds < ROUNDS_MOST)
+        c->round[c->rounds++] = f;
+}
+
+int cell_measure(cell *c, double seconds, ls_error *err)
+{
+    const uint64_t need = (uint64_t)(seconds * 1e9), from = c->step;
+    begin_round(c);
+    const double switched = switches();
+    const uint64_t begin = ls_now_ns();
+    while (ls_now_ns() - begin < need)
+        issue_step(c, err);
+    int status = settle(c, err);
+    const double took = (double)(ls_now_ns() - begin) * 1e-9;
+    if (status == LS_OK)
+        end_round(c, took, (double)(c->step - from), switches() - switched);
+    return status;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static int open_lanes(cell *c, ls_error *err)
+{
+    const int one = c->desc.host == HOST_ONE_STREAM, whole = c->desc.host == HOST_THREADS;
+    const ls_pool_options o = {
+        .size = sizeof o,
+        .workers = one ? 1 : c->desc.workers,
+        .inbox = whole ? 2 * STEPS_AHEAD : (one ? c->desc.workers : 1) * STEPS_AHEAD * PIECES_MOST,
+        .cpus_per_worker = 1,
+        .name = "lane",
+    };
+    return ls_pool_create(&c->lanes, &o, err);
+}
+
+static int open_group(cell *c, ls_error *err)
+{
+    const size_t floats = c->worker[0].floats;
+    int segments = 1;
+    size_t whole[2] = {0, floats};
+    const size_t *segment =
+        c->worker[0].replica ? ls_replica_segments(c->worker[0].replica, &segments) : whole;
+    const ls_comm_group_desc desc = {
+        .type = &ls_comm_ordered,
+        .ranks = c->desc.workers,
+        .shards = SHARDS,
+        .floats = floats,
+        .segments = segment,
+        .segment_count = segments,
+        .timeout_ns = DEADLINE_NS,
+        .spins = ls_spins_for(c->desc.workers, ls_allowed_cpus()),
+    };
+    if (!c->desc.merge || c->desc.host == HOST_ONE_STREAM)
+        return LS_OK;
+    return desc.type->group_create(&c->group, &desc, err);
+}
+
+int cell_open(cell *c, ls_error *err)
+{
+    const unsigned spins = ls_spins_for(c->desc.workers + 1, ls_allowed_cpus());
+    for (int i = 0; i < c->desc.workers; i++) {
+        c->worker[i].of = c;
+        c->worker[i].index = i;
+    }
+    ls_park_init(&c->parking, spins);
+    c->items = ls_alloc_array(NULL, STEPS_AHEAD * WORKERS_MOST * PIECES_MOST, sizeof *c->items);
+    c->launch_ns = ls_alloc_array(NULL, LAUNCHES_MOST, sizeof *c->launch_ns);
+    if (!c->items || !c->launch_ns)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a cell");
+    int status = ls_barrier_init(&c->barrier, NULL, c->desc.workers,
+                                 ls_spins_for(c->desc.workers, ls_allowed_cpus()), err);
+    if (status == LS_OK)
+        status = open_lanes(c, err);
+    if (status == LS_OK)
+        status = on_lanes(c, open_worker, err);
+    if (status == LS_OK)
+        status = open_group(c, err);
+    return status ? status : on_lanes(c, join, err);
+}
+
+void cell_close(cell *c)
+{
+    ls_error err;
+    if (c->lanes)
+        on_lanes(c, leave, &err);
+    if (c->group)
+        c->group->type->group_destroy(c->group);
+    ls_pool_destroy(c->lanes);
+    ls_barrier_fini(&c->barrier);
+    ls_free(NULL, c->launch_ns);
+    ls_free(NULL, c->items);
+}

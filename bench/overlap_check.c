@@ -1,0 +1,123 @@
+/* What every cell of bench_overlap must come to. */
+#include "base/error.h"
+#include "base/host.h"
+#include "overlap.h"
+
+#include <string.h>
+
+enum { SPIN_FLOATS = 4096 };
+
+/* Weights are sums of small whole numbers: exact in any order. */
+static int spin_run(outcome *out, const cell *c, ls_device *device, ls_error *err)
+{
+    float *leaf = ls_alloc_array(NULL, 2 * SPIN_FLOATS, sizeof *leaf), *weights = NULL;
+    if (!leaf)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the reference");
+    weights = leaf + SPIN_FLOATS;
+    for (uint64_t step = 0; step < CHECK_STEPS; step++) {
+        for (int s = 0; s < SHARDS; s++) {
+            spin_gradient(leaf, SPIN_FLOATS, spin_shard(c->desc.work, step, s));
+            out->leaf[s] = device_crc(device, leaf, SPIN_FLOATS);
+            for (size_t i = 0; c->desc.merge && i < SPIN_FLOATS; i++)
+                weights[i] += leaf[i];
+        }
+    }
+    out->weights = device_crc(device, weights, SPIN_FLOATS);
+    ls_free(NULL, leaf);
+    return LS_OK;
+}
+
+static int one_step(outcome *out, const cell *c, ls_replica *r, ls_fold *fold, ls_comm *comm,
+                    ls_device *device, uint64_t step, ls_error *err)
+{
+    const uint32_t batch = (uint32_t)c->desc.work->batch, each = batch / SHARDS;
+    uint32_t rows[DATA_ROWS];
+    ls_comm_times times = {0};
+    int status = LS_OK;
+    ls_fold_begin(fold);
+    for (uint32_t i = 0; i < batch; i++)
+        rows[i] = (uint32_t)((step * batch + i) % DATA_ROWS);
+    for (uint32_t s = 0; status == LS_OK && s < SHARDS; s++) {
+        status = ls_replica_gradient(r, rows + s * each, each, 0, NULL, err);
+        out->leaf[s] = device_crc(device, ls_replica_gradient_arena(r), ls_replica_floats(r));
+        if (status == LS_OK)
+            status = ls_fold_push(fold, err);
+    }
+    if (status || !c->desc.merge)
+        return status;
+    status = comm->group->type->all_reduce(comm, NULL, fold->stack, fold->depth,
+                                           ls_replica_total_arena(r), &times, err);
+    const ls_replica_step s = {.lr = (float)c->optimizer->lr,
+                               .scale = 1.0f / (float)batch,
+                               .rows = batch,
+                               .number = step + 1};
+    return status ? status : ls_replica_apply(r, &s, NULL, err);
+}
+
+static int steps(outcome *out, const cell *c, ls_replica *r, ls_device *device, ls_error *err)
+{
+    ls_fold fold = {0};
+    ls_comm_group *group = NULL;
+    ls_comm *comm = NULL;
+    int segments;
+    const size_t *segment = ls_replica_segments(r, &segments);
+    const ls_comm_group_desc desc = {.type = &ls_comm_ordered,
+                                     .ranks = 1,
+                                     .shards = SHARDS,
+                                     .floats = ls_replica_floats(r),
+                                     .segments = segment,
+                                     .segment_count = segments,
+                                     .timeout_ns = DEADLINE_NS};
+    int status = ls_fold_init(&fold, device, ls_replica_gradient_arena(r), ls_replica_floats(r),
+                              SHARDS, 0, SHARDS, err);
+    if (status == LS_OK)
+        status = desc.type->group_create(&group, &desc, err);
+    if (status == LS_OK)
+        status = desc.type->join(&comm, group, 0, device, err);
+    for (uint64_t step = 0; status == LS_OK && step < CHECK_STEPS; step++)
+        status = one_step(out, c, r, &fold, comm, device, step, err);
+    out->weights = device_crc(device, ls_replica_weight_arena(r), ls_replica_tail_offset(r));
+    if (comm)
+        desc.type->leave(comm);
+    if (group)
+        desc.type->group_destroy(group);
+    ls_fold_fini(&fold);
+    return status;
+}
+
+static int lenet_run(outcome *out, const cell *c, ls_device *device, ls_error *err)
+{
+    ls_replica *r;
+    const uint32_t rows = (uint32_t)c->desc.work->batch / SHARDS;
+    const ls_replica_desc desc = {.device = device,
+                                  .model = c->model,
+                                  .optimizer = c->optimizer,
+                                  .normalisation = {.std = {1, 1, 1, 1}},
+                                  .data[LS_TRAIN] = c->data,
+                                  .shard_rows = &rows,
+                                  .shard_row_counts = 1};
+    int status = ls_replica_create(&r, &desc, err);
+    if (status)
+        return status;
+    status = ls_replica_import(r, ls_replica_weight_arena(r), c->first_weights, err);
+    if (status == LS_OK)
+        status = steps(out, c, r, device, err);
+    ls_replica_destroy(r);
+    return status;
+}
+
+int reference_run(outcome *out, const cell *c, ls_error *err)
+{
+    ls_device *device;
+    const ls_device_request request = {.size = sizeof request, .threads = 1};
+    int status = c->backend->open(&device, &request, err);
+    if (status)
+        return status;
+    status = device->ops->bind(device, err);
+    memset(out, 0, sizeof *out);
+    if (status == LS_OK)
+        status =
+            c->desc.work->batch ? lenet_run(out, c, device, err) : spin_run(out, c, device, err);
+    device->ops->close(device);
+    return status;
+}

@@ -1,0 +1,94 @@
+"""The cost model behind bench/scale.py: what a step takes on n devices.
+
+Bytes over a link take alpha + bytes/beta. Computing takes c0 + c1·rows on each device: c0 is what a
+step costs however small it is. Everything that was not measured is a parameter with a name.
+"""
+
+from dataclasses import dataclass
+from math import ceil, log2
+
+
+@dataclass
+class Link:
+    """alpha: seconds a message takes at least; beta: bytes per second."""
+    name: str
+    alpha: float
+    beta: float
+
+
+@dataclass
+class Network:
+    """What is split. Numbers are of one image where they are not of the parameters."""
+    name: str
+    parameters: int       # bytes
+    cut: float            # bytes of activations at a cut in the middle: what a pipeline passes on
+    sums: list            # bytes of each activation that tensor splitting adds up, forward
+    depth: int            # layers that a pipeline can be cut between
+
+
+@dataclass
+class Device:
+    """c0 + c1·rows seconds a step; `crowd`: how much slower each is when all of a host compute."""
+    c0: float
+    c1: float
+    crowd: float = 1.0
+    per_host: int = 1
+
+    def compute(self, rows, busy=1):
+        return (self.c0 + self.c1 * rows) * (self.crowd if busy > 1 else 1)
+
+
+def all_reduce(n, size, link):
+    """The better of a ring (2(n-1) messages of size/n) and recursive halving and doubling."""
+    if n < 2:
+        return 0.0
+    volume = 2 * (n - 1) / n * size / link.beta
+    return min(2 * (n - 1), 2 * ceil(log2(n))) * link.alpha + volume
+
+
+def merge(n, size, inside, between, per_host):
+    """First within each host, then between hosts, then back: what several hosts do."""
+    local = min(n, per_host)
+    hosts = ceil(n / per_host)
+    return all_reduce(local, size, inside) + all_reduce(hosts, size, between)
+
+
+def data_parallel(network, device, n, batch, inside, between):
+    rows = max(batch / n, 1)
+    return (device.compute(rows, min(n, device.per_host)) +
+            merge(n, network.parameters, inside, between, device.per_host))
+
+
+def pipeline(network, device, n, batch, stages, inside, between, micro):
+    """`stages` devices hold a part each and pass `micro` parts of their rows on; n/stages such
+    pipelines share the minibatch and merge the gradients of their part."""
+    replicas = n // stages
+    rows = batch / replicas
+    link = between if stages > device.per_host else inside
+    part = (device.c0 + device.c1 * rows / micro) * device.crowd / stages
+    part = max(part, device.c0 / network.depth)  # nothing is thinner than a layer
+    send = 2 * (link.alpha + network.cut * rows / micro / link.beta)  # there and back
+    return ((micro + stages - 1) * (part + send) +
+            merge(replicas, network.parameters / stages, inside, between, device.per_host))
+
+
+def tensor(network, device, n, batch, ways, inside, between):
+    """`ways` devices hold a slice of each layer and add activations up, forward and backward."""
+    replicas = n // ways
+    rows = batch / replicas
+    link = between if ways > device.per_host else inside
+    adding = sum(2 * all_reduce(ways, a * rows, link) for a in network.sums)
+    return (device.c0 + device.c1 * rows / ways * device.crowd + adding +
+            merge(replicas, network.parameters / ways, inside, between, device.per_host))
+
+
+def line_fit(points):
+    """c0, c1 >= 0 of y = c0 + c1·x with the least squared *relative* error."""
+    w = [(x, y, 1 / (y * y)) for x, y in points]
+    s, sx, sy = sum(k for *_, k in w), sum(x * k for x, _, k in w), sum(y * k for _, y, k in w)
+    sxx, sxy = sum(x * x * k for x, _, k in w), sum(x * y * k for x, y, k in w)
+    c1 = (s * sxy - sx * sy) / (s * sxx - sx * sx)
+    c0 = (sy - c1 * sx) / s
+    if c0 < 0:
+        c0, c1 = 0.0, sxy / sxx
+    return c0, c1

@@ -1,0 +1,115 @@
+"""Pictures for the benchmarks: SVG that needs nothing but itself, in light and dark."""
+
+from html import escape
+from math import floor, log10
+
+# Okabe and Ito's palette, which people with colour blindness tell apart.
+STYLE = """
+.page{--page:#fff;--ink:#1b1f24;--soft:#59636e;--line:#8b949e;--grid:#e4e7ea;
+--c1:#56b4e9;--c2:#0072b2;--c3:#009e73;--c4:#d55e00;--c5:#b4bac1;--c6:#e69f00}
+@media(prefers-color-scheme:dark){.page{--page:#0f1216;--ink:#e8ebee;--soft:#9ba5b0;--line:#6b7682;
+--grid:#2a3038;--c1:#7cc7f2;--c2:#3a95d6;--c3:#17b488;--c4:#f0793a;--c5:#5d6671;--c6:#edb235}}
+.page text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;
+fill:var(--soft);font-variant-numeric:tabular-nums}
+.page .title{font-size:14px;font-weight:650;fill:var(--ink)}
+.page .strong{fill:var(--ink)}
+.page .axis{stroke:var(--line);fill:none}.page .grid{stroke:var(--grid);fill:none}
+.page .whisker{stroke:var(--ink);stroke-opacity:.55;fill:none}
+.page .curve{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
+.page .paper{fill:var(--page)}
+""" + "".join(f".page .f{i}{{fill:var(--c{i})}}.page .s{i}{{stroke:var(--c{i})}}" for i in range(1, 7))
+
+
+def text(x, y, words, anchor="start", kind=""):
+    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+            f'{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}>{escape(str(words))}</text>')
+
+
+def line(x1, y1, x2, y2, kind):
+    return f'<path class="{kind}" d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>'
+
+
+def box(x, y, w, h, kind):
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{max(h, 0):.1f}"/>'
+
+
+def curve(points, kind, dashed=False):
+    d = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return f'<path class="curve {kind}"{" stroke-dasharray=" + chr(34) + "5 4" + chr(34) if dashed else ""} d="M{d}"/>'
+
+
+def ticks(most, count=4):
+    """Multiples of 1, 2 or 5 times a power of ten, from 0 to at least `most`."""
+    if most <= 0:
+        return [0, 1]
+    step = 10 ** floor(log10(most / count))
+    step *= next(f for f in (1, 2, 5, 10) if f * step * count >= most * 0.999)
+    out = [0]
+    while out[-1] < most * 0.999:
+        out.append(out[-1] + step)
+    return out
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.3g}"
+
+
+def legend(x, y, names, colours):
+    out = []
+    for name, colour in zip(names, colours):
+        out += [box(x, y - 9, 11, 11, f"f{colour}"), text(x + 16, y, name)]
+        x += 16 + 7.2 * len(name) + 18
+    return out
+
+
+def bars(x, y, w, h, title, groups, series, colours, values, note=""):
+    """Grouped bars with whiskers: values[group][series] is (low, median, high) or None."""
+    tops = [v[2] for row in values for v in row if v]
+    marks = ticks(max(tops) if tops else 1)
+    left, bottom, top = x + 46, y + h - 24, y + 30
+    width, scale = w - 50, (y + h - 24 - top) / marks[-1]
+    out = [text(x, y + 12, title, kind="title"), text(x, y + h + 8, note)]
+    for m in marks:
+        level = bottom - m * scale
+        out += [line(left, level, left + width, level, "axis" if m == 0 else "grid"),
+                text(left - 6, level + 4, number(m), "end")]
+    room = width / len(groups)
+    each = min(room * 0.8 / len(series), 34)
+    for g, name in enumerate(groups):
+        middle = left + room * (g + 0.5)
+        out.append(text(middle, bottom + 16, name, "middle"))
+        for s in range(len(series)):
+            v = values[g][s]
+            if not v:
+                continue
+            at = middle + (s - len(series) / 2) * each
+            out.append(box(at + 1, bottom - v[1] * scale, each - 2, v[1] * scale, f"f{colours[s]}"))
+            out.append(line(at + each / 2, bottom - v[0] * scale, at + each / 2,
+                            bottom - v[2] * scale, "whisker"))
+    return out
+
+
+def picture(width, height, parts, label):
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" class="page" viewBox="0 0 {width} {height}" '
+            f'role="img" aria-label="{escape(label)}"><style>{STYLE}</style>'
+            f'<rect class="paper" width="{width}" height="{height}"/>\n' + "\n".join(parts) + "</svg>\n")
+
+
+def page(title, body):
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<style>:root{{color-scheme:light dark}}body{{margin:0;background:#f5f6f7;color:#1b1f24;
+font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}}
+main{{max-width:1240px;margin:0 auto;padding:28px 20px 48px}}h1{{font-size:26px;margin:0 0 8px}}
+.card{{background:#fff;border:1px solid #dde1e5;border-radius:10px;padding:16px;margin:16px 0;
+overflow-x:auto}}table{{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;
+width:100%}}th,td{{padding:3px 8px;text-align:right;border-bottom:1px solid #e4e7ea;
+white-space:nowrap}}th:nth-child(-n+4),td:nth-child(-n+4){{text-align:left}}
+svg{{display:block;width:100%;height:auto;min-width:640px}}
+@media(prefers-color-scheme:dark){{body{{background:#0b0d10;color:#e8ebee}}
+.card{{background:#0f1216;border-color:#2a3038}}th,td{{border-color:#2a3038}}}}</style></head>
+<body><main><h1>{escape(title)}</h1>
+{body}
+</main></body></html>
+"""
