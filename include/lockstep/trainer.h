@@ -118,7 +118,8 @@ typedef struct ls_trainer_options {
      * the trainer is closed. An older file of that name is replaced. NULL: none. */
     const char *trace_path;
     int trace_ops; /* non-zero: each op is shown, not only the phases of a step */
-    /* The caller's own datasets, which the config's data.name may name. They outlive the trainer. */
+    /* The caller's own datasets, which the config's data.name may name. They, and the array, outlive the
+     * trainer. */
     const ls_data_source *const *sources;
     int source_count;
     /* Every number of rows, besides the config's batch_size, that ls_trainer_step will be given: all
@@ -151,7 +152,8 @@ int ls_trainer_run(ls_trainer *trainer, ls_error *err);
  * signal handler. */
 void ls_trainer_interrupt(ls_trainer *trainer);
 
-/* What came out, also after an interrupted run. Valid until close. */
+/* What came out so far: of a run, also an interrupted one, or of the steps that were driven. Valid until
+ * close. */
 const ls_result *ls_trainer_result(const ls_trainer *trainer);
 
 /* Copies the weights, one parameter after another in model order, row-major, into `out`

@@ -198,7 +198,7 @@ int ls_trainer_save(ls_trainer *t, const char *directory, ls_error *err)
 {
     if (!directory && !t->saver)
         return ls_fail(err, LS_EINVAL,
-                       "ls_trainer_save: the run has no directory (run_dir is \"\"); name one");
+                       "ls_trainer_save: the run has no directory (run_dir is null); name one");
     int status = read_back(t, "ls_trainer_save", err);
     if (status)
         return status;
