@@ -1,26 +1,31 @@
-/* Two-dimensional convolution by oneDNN.
+/* Two-dimensional convolution: 3 × 3 of stride 1 by Winograd's algorithm (wino_op.h), all others, and
+ * those of few tiles or of channels that are no multiples of 16, by oneDNN's direct form. oneDNN's
+ * own Winograd kernels are not used: for ResNet-18's gradients they take 1.2 to 2.7 times as long,
+ * but for those of x at 256 and 512 channels and 256 rows, where they are 6 % faster, and at 32 rows
+ * a fifth slower. Forward they are not exact enough.
  *
- * Which layout is best depends on the channels. oneDNN's blocked layouts pad both channel counts
- * to multiples of 16; that is the fastest form where the padding is small, and it is the only one
- * in which Winograd's algorithm works (3 × 3, stride 1). Where less than three quarters of the
- * padded products are useful (20 → 50 channels: 49 %), channels last is faster: 1.4 times for
- * LeNet. An input of few channels does not count as padding: its kernels do not block it.
- * Channels last needs both sides to be channels last, also an input of one channel, whose NHWC is
- * the same memory as its plain form: described as plain, it falls to the reference loops.
+ * Which of oneDNN's layouts is best depends on the channels. Its blocked layouts pad both channel
+ * counts to multiples of 16; that is the fastest form where the padding is small. Where less than
+ * three quarters of the padded products are useful (20 → 50 channels: 49 %), channels last is
+ * faster: 1.4 times for LeNet. An input of few channels does not count as padding: its kernels do
+ * not block it. Channels last needs both sides to be channels last, also an input of one channel,
+ * whose NHWC is the same memory as its plain form: described as plain, it falls to the reference
+ * loops.
  *
  * A row's result does not depend on its neighbours except through the number of rows, by which
- * oneDNN may choose another kernel; a weight gradient sums over rows in the kernel's order. */
+ * another kernel may be chosen; a weight gradient sums over rows in the kernel's order. */
 #include "cpu/cpu_linear.h"
 
 #include "base/error.h"
+#include "cpu/wino_op.h"
 
 #define LIMIT 1000000 /* of every number, so that sums of them fit an int */
 
-static int make_conv(ls_pd *out, const ls_cpu_device *device, const ls_op_desc *desc, int winograd,
-                     ls_pass pass, const ls_linear_mds *mds, ls_pd hint, ls_error *err)
+static int make_conv(ls_pd *out, const ls_cpu_device *device, const ls_op_desc *desc, ls_pass pass,
+                     const ls_linear_mds *mds, ls_pd hint, ls_error *err)
 {
     int relu = desc->fuse_relu && pass == LS_PASS_FORWARD;
-    return ls_pd_conv(out, device, pass, mds, &desc->u.conv2d, winograd, relu, hint, err);
+    return ls_pd_conv(out, device, pass, mds, &desc->u.conv2d, 0, relu, hint, err);
 }
 
 static double padded(int channels)
@@ -36,60 +41,31 @@ static int channels_last_is_better(int in, int out)
     return useful < 0.75;
 }
 
-static int fits_winograd(const ls_conv2d *k, int in)
-{
-    return k->kh == 3 && k->kw == 3 && k->sh == 1 && k->sw == 1 && k->ph <= 1 && k->pw <= 1 &&
-           in % 16 == 0 && k->out % 16 == 0;
-}
-
 /* Winograd's algorithm first transforms the weights, which costs as much whatever the number of
- * rows, then multiplies tiles of 4 × 4 outputs, each with a quarter of the products of the direct
- * form. Measured at 64 to 512 channels, it wins from this many tiles on.
- *
- * Its rounding errors are some three times the direct form's. In a gradient they stay that; forward,
- * they decide which side of a relu a number near zero falls on, and a unit on the wrong side moves
- * all gradients below by a thousand times as much. So forward is direct, which costs ResNet-18 5 %
- * of a step, but for images of one tile: the last layers', where it would cost the most. */
-static unsigned winograd_passes(const ls_linear *l, int rows)
+ * rows. Measured at 64 to 512 channels, it wins from this many tiles of 4 × 4 outputs on. */
+static int has_tiles(const ls_linear *l, int rows)
 {
-    double tiles = (double)rows * ((l->h + 3) / 4) * ((l->w + 3) / 4);
-    unsigned passes = tiles >= 16 ? LS_WINOGRAD_WEIGHTS : 0;
-    if (tiles >= 48)
-        passes |= LS_WINOGRAD_DATA;
-    if (tiles >= 48 && l->h <= 4 && l->w <= 4)
-        passes |= LS_WINOGRAD_FORWARD;
-    return passes;
+    return (double)rows * ((l->h + 3) / 4) * ((l->w + 3) / 4) >= 16;
 }
 
 /* The same list for any number of rows: twins find each other's choice by its place. */
-static int list_candidates(ls_linear_candidate list[4], const ls_conv2d *k, const ls_linear *l,
-                           const ls_tensor *x)
+static int list_candidates(ls_linear_candidate list[4], const ls_op_desc *desc, const ls_linear *l)
 {
     const ls_linear_candidate last = {LS_MD_NHWC, LS_MD_NHWC, 0, 0};
     const ls_linear_candidate blocked = {LS_MD_ANY, LS_MD_ANY, 0, 0};
+    const ls_tensor *x = &desc->x;
     int n = 0;
-    if (channels_last_is_better(x->c, k->out)) {
+    if (channels_last_is_better(x->c, desc->u.conv2d.out)) {
         list[n++] = last;
         list[n++] = blocked;
     } else {
-        if (fits_winograd(k, x->c))
-            list[n++] = (ls_linear_candidate){LS_MD_ANY, LS_MD_ANY, 0, winograd_passes(l, x->rows)};
+        if (ls_wino_op_fits(desc))
+            list[n++] = (ls_linear_candidate){LS_MD_ANY, LS_MD_ANY, 0, has_tiles(l, x->rows)};
         list[n++] = blocked;
         list[n++] = last;
     }
     list[n++] = (ls_linear_candidate){LS_MD_PLAIN, LS_MD_PLAIN, 0, 0};
     return n;
-}
-
-/* The fewer the channels and the larger the image, the more of Winograd's memory are rows, not
- * weights: then parts of 32 rows, which fit a cache, are up to a third faster than all at once.
- * At most six parts, so that a program stays short. */
-static int part_rows(const ls_conv2d *k, const ls_linear *l, int rows, int in)
-{
-    double tiles = (double)((l->h + 3) / 4) * ((l->w + 3) / 4), least = (rows + 5) / 6;
-    if (32 * tiles * (in + k->out) < 4.0 * in * k->out)
-        return 0;
-    return least > 32 ? (int)least : 32;
 }
 
 static int check(const ls_tensor *x, const ls_conv2d *k, ls_error *err)
@@ -126,12 +102,11 @@ int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     l.c = k->out;
     l.h = (x->h + 2 * k->ph - k->kh) / k->sh + 1;
     l.w = (x->w + 2 * k->pw - k->kw) / k->sw + 1;
-    l.count = list_candidates(candidates, k, &l, x);
+    l.count = list_candidates(candidates, desc, &l);
     l.plain.x = ls_md_image(x->rows, x->c, x->h, x->w, LS_MD_PLAIN);
     l.plain.weight = ls_md_image(k->out, x->c, k->kh, k->kw, LS_MD_PLAIN);
     l.plain.bias = ls_md_make(1, &k->out, LS_MD_PLAIN);
     l.plain.y = ls_md_image(x->rows, l.c, l.h, l.w, LS_MD_PLAIN);
     l.plain.has_bias = k->bias != 0;
-    l.part_rows = part_rows(k, &l, x->rows, x->c);
     return ls_cpu_linear_create(out, device, desc, &l, err);
 }

@@ -5,10 +5,9 @@
 
 #include "base/error.h"
 
-static int make_dense(ls_pd *out, const ls_cpu_device *device, const ls_op_desc *desc, int winograd,
-                      ls_pass pass, const ls_linear_mds *mds, ls_pd hint, ls_error *err)
+static int make_dense(ls_pd *out, const ls_cpu_device *device, const ls_op_desc *desc, ls_pass pass,
+                      const ls_linear_mds *mds, ls_pd hint, ls_error *err)
 {
-    (void)winograd;
     int relu = desc->fuse_relu && pass == LS_PASS_FORWARD;
     return ls_pd_dense(out, device, pass, mds, relu, hint, err);
 }

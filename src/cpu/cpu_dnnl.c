@@ -13,6 +13,12 @@ static dnnl_format_tag_t tag_of(int n, ls_md_format format)
         return dnnl_format_tag_any;
     if (n == 4 && format == LS_MD_NHWC)
         return dnnl_acdb;
+    if (format == LS_MD_BLOCKS)
+        return dnnl_aBcd16b;
+    if (format == LS_MD_OUT_LAST)
+        return dnnl_ABcd16b16a;
+    if (format == LS_MD_IN_LAST)
+        return dnnl_ABcd16a16b;
     return n == 1 ? dnnl_a : n == 2 ? dnnl_ab : dnnl_abcd;
 }
 
@@ -40,20 +46,6 @@ ls_md ls_md_as(const ls_md *md, ls_md_format format)
     for (int i = 0; i < md->d.ndims && i < 4; i++)
         dims[i] = (int)md->d.dims[i];
     return ls_md_make(md->d.ndims, dims, format);
-}
-
-int ls_md_rows(ls_md *out, const ls_md *md, int rows)
-{
-    const dnnl_memory_desc_t *d = &md->d;
-    dnnl_dims_t dims = {0}, from = {0};
-    if (d->format_kind != dnnl_blocked || d->padded_dims[0] != d->dims[0] ||
-        dnnl_memory_desc_get_size(d) !=
-            (size_t)(d->dims[0] * d->format_desc.blocking.strides[0]) * sizeof(float))
-        return LS_EUNSUPPORTED;
-    memcpy(dims, d->dims, sizeof dims);
-    dims[0] = rows;
-    dnnl_status_t s = dnnl_memory_desc_init_submemory(&out->d, d, dims, from);
-    return s == dnnl_success ? LS_OK : LS_EUNSUPPORTED;
 }
 
 ls_md ls_md_flat(const ls_md *md)

@@ -27,7 +27,12 @@ struct ls_md {
 typedef enum ls_md_format {
     LS_MD_ANY,   /* the kernel chooses */
     LS_MD_PLAIN, /* row-major in the order of the dimensions */
-    LS_MD_NHWC   /* 4 dimensions, channels last */
+    LS_MD_NHWC,  /* 4 dimensions, channels last */
+    /* As wino.h wants them: an image in blocks of 16 channels, [rows][c/16][h][w][16]; weights as
+     * [out/16][in/16][h][w][16 in][16 out], and with the two sixteens exchanged. */
+    LS_MD_BLOCKS,
+    LS_MD_OUT_LAST,
+    LS_MD_IN_LAST
 } ls_md_format;
 
 /* A descriptor of `n` (1, 2 or 4) dimensions of floats. */
@@ -38,9 +43,6 @@ ls_md ls_md_image(int rows, int c, int h, int w, ls_md_format format);
 
 /* The same dimensions in another format. */
 ls_md ls_md_as(const ls_md *md, ls_md_format format);
-
-/* The first `rows` rows of `md`, whose rows are outermost in memory. LS_EUNSUPPORTED else. */
-int ls_md_rows(ls_md *out, const ls_md *md, int rows);
 
 /* A vector of all the floats of `md`, padding included: for element-wise work in any format. */
 ls_md ls_md_flat(const ls_md *md);
@@ -89,7 +91,8 @@ typedef struct ls_linear_mds {
 
 /* All: a descriptor of the kernel that oneDNN likes best for exactly this; `hint` is the forward
  * pass's in a backward pass, else NULL. Errors: LS_EUNSUPPORTED when oneDNN has no kernel,
- * LS_EDEVICE when it fails. `relu` fuses max(·, 0) behind a forward pass. */
+ * LS_EDEVICE when it fails. `relu` fuses max(·, 0) behind a forward pass; `winograd` asks for oneDNN's
+ * kernels of that algorithm, which serve comparisons. */
 int ls_pd_conv(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_linear_mds *m,
                const ls_conv2d *conv, int winograd, int relu, ls_pd hint, ls_error *err);
 int ls_pd_dense(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_linear_mds *m,

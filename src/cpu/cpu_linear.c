@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "cpu/cpu_bias.h"
 #include "cpu/cpu_head.h"
+#include "cpu/wino_op.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -10,9 +11,9 @@
 /* The kernels of one candidate; descriptors that are not needed are NULL. */
 typedef struct linear_plan {
     ls_pd forward, weights, data;
-    ls_pd part, rest; /* weights in parts: of `part_rows` rows, and of the last of them */
-    int part_rows;
     ls_linear_mds mds; /* as forward settled them */
+    int made;          /* this is a plan */
+    int winograd;      /* by wino_op.h, without any of oneDNN's */
     int rank;          /* of the worst of the three */
     int own_bias;      /* the bias's gradient is summed by cpu_bias.h */
 } linear_plan;
@@ -26,8 +27,6 @@ typedef struct linear_builder {
 
 static void plan_fini(linear_plan *plan)
 {
-    ls_pd_destroy(plan->rest);
-    ls_pd_destroy(plan->part);
     ls_pd_destroy(plan->data);
     ls_pd_destroy(plan->weights);
     ls_pd_destroy(plan->forward);
@@ -36,24 +35,23 @@ static void plan_fini(linear_plan *plan)
 
 /* Where a batch norm may follow, the bias's gradient is a sum of many numbers that nearly cancel, and
  * oneDNN's, in one float, is not good enough: cpu_bias.h's. A batch norm follows no fused relu. */
-static int has_own_bias_sum(const ls_op_desc *desc, int winograd)
+static int has_own_bias_sum(const ls_op_desc *desc)
 {
-    return !desc->fuse_relu || winograd;
+    return !desc->fuse_relu;
 }
 
-static int make(const linear_builder *b, ls_pd *out, int winograd, ls_pass pass,
-                const ls_linear_mds *mds, ls_pd hint)
+static int make(const linear_builder *b, ls_pd *out, ls_pass pass, const ls_linear_mds *mds,
+                ls_pd hint)
 {
     ls_linear_mds used = *mds;
-    if (pass == LS_PASS_BACKWARD_WEIGHTS && has_own_bias_sum(b->desc, winograd))
+    if (pass == LS_PASS_BACKWARD_WEIGHTS && has_own_bias_sum(b->desc))
         used.has_bias = 0;
-    return b->linear->make(out, b->device, b->desc, winograd, pass, &used, hint, b->err);
+    return b->linear->make(out, b->device, b->desc, pass, &used, hint, b->err);
 }
 
 /* A backward kernel: with the tensors as forward has them where a good kernel takes that, else
  * with the weights, and at last everything, as oneDNN prefers. What then differs is converted. */
-static int make_backward(const linear_builder *b, ls_pd *out, int winograd, ls_pass pass,
-                         const linear_plan *plan)
+static int make_backward(const linear_builder *b, ls_pd *out, ls_pass pass, const linear_plan *plan)
 {
     ls_linear_mds mds = plan->mds;
     int best = -1, status = LS_EUNSUPPORTED;
@@ -66,7 +64,7 @@ static int make_backward(const linear_builder *b, ls_pd *out, int winograd, ls_p
             mds.x = ls_md_as(&mds.x, LS_MD_ANY);
             mds.y = ls_md_as(&mds.y, LS_MD_ANY);
         }
-        int s = make(b, &pd, winograd, pass, &mds, plan->forward);
+        int s = make(b, &pd, pass, &mds, plan->forward);
         if (s == LS_OK && ls_pd_rank(pd) > best) {
             ls_pd_destroy(*out);
             *out = pd;
@@ -81,49 +79,20 @@ static int make_backward(const linear_builder *b, ls_pd *out, int winograd, ls_p
     return status;
 }
 
-/* The gradient of the weights from `rows` rows, arranged as the plan's own. */
-static int make_part(const linear_builder *b, ls_pd *out, const linear_plan *plan, int rows)
-{
-    ls_linear_mds mds = plan->mds;
-    ls_md gives = ls_pd_md(plan->weights, dnnl_query_diff_weights_md);
-    ls_pd forward = NULL;
-    int status = ls_md_rows(&mds.x, &plan->mds.x, rows);
-    if (status == LS_OK)
-        status = ls_md_rows(&mds.y, &plan->mds.y, rows);
-    if (status == LS_OK)
-        status = make(b, &forward, 1, LS_PASS_FORWARD, &mds, NULL);
-    mds.weight = gives;
-    if (status == LS_OK)
-        status = make(b, out, 1, LS_PASS_BACKWARD_WEIGHTS, &mds, forward);
-    ls_pd_destroy(forward);
-    return status;
-}
-
-/* Winograd's algorithm rearranges all of x and dy before it multiplies: memory that does not fit a
- * cache when it is done for many rows at once. Where parts are impossible there are none. */
-static void make_parts(const linear_builder *b, linear_plan *plan)
-{
-    int rows = b->desc->x.rows, part = b->linear->part_rows;
-    ls_md x = ls_pd_md(plan->weights, dnnl_query_src_md);
-    ls_md y = ls_pd_md(plan->weights, dnnl_query_diff_dst_md);
-    if (!part || rows <= part || !ls_md_equal(&x, &plan->mds.x) || !ls_md_equal(&y, &plan->mds.y))
-        return;
-    int last = rows % part;
-    int status = make_part(b, &plan->part, plan, part);
-    if (status == LS_OK && last)
-        status = make_part(b, &plan->rest, plan, last);
-    if (status == LS_OK) {
-        plan->part_rows = part;
-        return;
-    }
-    ls_pd_destroy(plan->part);
-    plan->part = NULL;
-}
-
 static void lower_rank(int *rank, ls_pd pd)
 {
     if (pd && ls_pd_rank(pd) < *rank)
         *rank = ls_pd_rank(pd);
+}
+
+static void make_winograd(const linear_builder *b, linear_plan *plan)
+{
+    const ls_linear_mds *plain = &b->linear->plain;
+    *plan = (linear_plan){.mds = *plain, .made = 1, .winograd = 1, .rank = 3};
+    plan->mds.x = ls_wino_op_image(&plain->x);
+    plan->mds.weight = ls_wino_op_weight(&plain->weight);
+    plan->mds.y = ls_wino_op_image(&plain->y);
+    plan->own_bias = plain->has_bias;
 }
 
 static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear_candidate *c,
@@ -132,28 +101,26 @@ static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear
     const ls_op_desc *desc = b->desc;
     ls_linear_mds mds = b->linear->plain;
     ls_md x = ls_md_of(&desc->x);
+    if (c->winograd) {
+        make_winograd(b, plan);
+        return LS_OK;
+    }
     mds.x = c->x_as_is ? x : ls_md_as(&mds.x, c->x);
     mds.y = ls_md_as(&mds.y, c->y);
     mds.weight = weight ? *weight : ls_md_as(&mds.weight, LS_MD_ANY);
-    *plan = (linear_plan){0};
-    /* Always as for training: for inference alone Winograd keeps weights in a form of its own. */
-    int status = make(b, &plan->forward, (c->winograd & LS_WINOGRAD_FORWARD) != 0, LS_PASS_FORWARD,
-                      &mds, NULL);
+    *plan = (linear_plan){.made = 1};
+    int status = make(b, &plan->forward, LS_PASS_FORWARD, &mds, NULL);
     if (status)
         return status;
     mds.x = ls_pd_md(plan->forward, dnnl_query_src_md);
     mds.weight = ls_pd_md(plan->forward, dnnl_query_weights_md);
     mds.y = ls_pd_md(plan->forward, dnnl_query_dst_md);
     plan->mds = mds;
-    plan->own_bias = mds.has_bias && has_own_bias_sum(desc, c->winograd & LS_WINOGRAD_WEIGHTS);
+    plan->own_bias = mds.has_bias && has_own_bias_sum(desc);
     if (desc->training)
-        status = make_backward(b, &plan->weights, (c->winograd & LS_WINOGRAD_WEIGHTS) != 0,
-                               LS_PASS_BACKWARD_WEIGHTS, plan);
+        status = make_backward(b, &plan->weights, LS_PASS_BACKWARD_WEIGHTS, plan);
     if (status == LS_OK && desc->training && desc->needs_dx)
-        status = make_backward(b, &plan->data, (c->winograd & LS_WINOGRAD_DATA) != 0,
-                               LS_PASS_BACKWARD_DATA, plan);
-    if (status == LS_OK && plan->weights && (c->winograd & LS_WINOGRAD_WEIGHTS))
-        make_parts(b, plan);
+        status = make_backward(b, &plan->data, LS_PASS_BACKWARD_DATA, plan);
     plan->rank = ls_pd_rank(plan->forward);
     lower_rank(&plan->rank, plan->weights);
     lower_rank(&plan->rank, plan->data);
@@ -173,7 +140,7 @@ static int consider(const linear_builder *b, linear_plan *best, int *choice, int
             *failure = status;
         return 0;
     }
-    if (best->forward && plan.rank <= best->rank) {
+    if (best->made && plan.rank <= best->rank) {
         plan_fini(&plan);
         return 0;
     }
@@ -196,10 +163,10 @@ static int choose(const linear_builder *b, linear_plan *best, int *choice, const
         for (int i = 0; i < n; i++)
             if (consider(b, best, choice, i, weight, &failure))
                 return LS_OK;
-        if (best->forward && best->rank > 0)
+        if (best->made && best->rank > 0)
             return LS_OK;
     }
-    if (best->forward)
+    if (best->made)
         return LS_OK;
     if (failure != LS_EUNSUPPORTED)
         return failure; /* its message stands */
@@ -229,7 +196,9 @@ static void add_forward(ls_cpu_op *op, const ls_linear *linear, const linear_pla
         v->bias = ls_program_value(p, &op->param[1], (ls_place)(LS_AT_PARAM + 1));
         args[n++] = (ls_arg){DNNL_ARG_BIAS, v->bias};
     }
-    if (linear->head)
+    if (plan->winograd)
+        ls_wino_op_forward(op, v->kernel_x, weight, v->y);
+    else if (linear->head)
         ls_cpu_head_forward(op, &linear->plain.x, v->x, v->weight, v->y);
     else
         ls_program_primitive(p, plan->forward, args, n);
@@ -256,35 +225,6 @@ static int add_relu_backward(ls_cpu_op *op, const linear_values *v, int dy)
     ls_pd_destroy(backward);
     ls_pd_destroy(forward);
     return masked;
-}
-
-/* The gradient of rows first … first + rows − 1, added to `to` by way of `more`, or put there when
- * `more` is negative. */
-static void add_part(ls_program *p, const linear_plan *plan, int x, int dy, int first, int rows,
-                     int to, int more)
-{
-    ls_pd pd = rows == plan->part_rows ? plan->part : plan->rest;
-    ls_md part_x = ls_pd_md(pd, dnnl_query_src_md), part_y = ls_pd_md(pd, dnnl_query_diff_dst_md);
-    ls_arg args[] = {{DNNL_ARG_SRC, ls_program_rows(p, x, first, &part_x)},
-                     {DNNL_ARG_DIFF_DST, ls_program_rows(p, dy, first, &part_y)},
-                     {DNNL_ARG_DIFF_WEIGHTS, more < 0 ? to : more}};
-    ls_program_primitive(p, pd, args, 3);
-    if (more >= 0)
-        ls_program_add(p, more, to);
-}
-
-static void add_parts(ls_cpu_op *op, const linear_plan *plan, const linear_values *v, int dy)
-{
-    ls_program *p = &op->program;
-    ls_md gives = ls_pd_md(plan->weights, dnnl_query_diff_weights_md);
-    int rows = op->op.y.rows, step = plan->part_rows;
-    int gradient = ls_program_gradient(p, &op->param[0], 0);
-    int to = ls_program_target(p, gradient, &gives);
-    int more = ls_program_value(p, &gives, LS_AT_TEMP);
-    for (int first = 0; first < rows; first += step)
-        add_part(p, plan, v->kernel_x, dy, first, rows - first < step ? rows - first : step, to,
-                 first ? more : -1);
-    ls_program_deliver(p, to, gradient);
 }
 
 static void add_backward_weights(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
@@ -325,6 +265,24 @@ static void add_backward_data(ls_cpu_op *op, const linear_plan *plan, const line
     ls_program_deliver(p, target, dx);
 }
 
+static void add_winograd_backward(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
+                                  const ls_op_desc *desc, int dy)
+{
+    ls_program *p = &op->program;
+    int gradient = ls_program_gradient(p, &op->param[0], 0);
+    int dw = ls_program_target(p, gradient, &plan->mds.weight);
+    ls_wino_op_weights(op, v->kernel_x, dy, dw);
+    ls_program_deliver(p, dw, gradient);
+    if (!desc->needs_dx)
+        return;
+    ls_md turned = ls_md_as(&plan->mds.weight, LS_MD_IN_LAST);
+    int weight = ls_program_convert(p, v->weight, &turned, LS_AT_TEMP);
+    int final = ls_program_tensor(p, &desc->x, LS_AT_DX);
+    int dx = ls_program_target(p, final, &plan->mds.x);
+    ls_wino_op_data(op, dy, weight, dx);
+    ls_program_deliver(p, dx, final);
+}
+
 static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
                          const ls_op_desc *desc)
 {
@@ -334,20 +292,25 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
         dy = add_relu_backward(op, v, dy);
     if (plan->own_bias)
         ls_cpu_bias_gradient(op, dy);
-    if (plan->part)
-        add_parts(op, plan, v, dy);
-    else
-        add_backward_weights(op, plan, v, dy);
+    if (plan->winograd) {
+        add_winograd_backward(op, plan, v, desc, dy);
+        return;
+    }
+    add_backward_weights(op, plan, v, dy);
     if (desc->needs_dx)
         add_backward_data(op, plan, v, desc, dy);
 }
 
-static void describe(ls_cpu_op *op, const ls_linear *linear, const linear_plan *plan,
-                     const ls_linear_candidate *c)
+static void describe(ls_cpu_op *op, const ls_linear *linear, const linear_plan *plan)
 {
+    if (plan->winograd) {
+        char name[32];
+        ls_wino_op_name(op, name, sizeof name);
+        snprintf(op->kernel, sizeof op->kernel, "winograd %s", name);
+        return;
+    }
     const char *forward = linear->head ? "double sums" : ls_pd_kernel(plan->forward);
-    int n = snprintf(op->kernel, sizeof op->kernel, "dnnl %s%s %s→%s",
-                     c->winograd & LS_WINOGRAD_FORWARD ? "winograd " : "", forward,
+    int n = snprintf(op->kernel, sizeof op->kernel, "dnnl %s %s→%s", forward,
                      ls_md_name(&plan->mds.x), ls_md_name(&plan->mds.y));
     if (plan->weights && n > 0 && (size_t)n < sizeof op->kernel)
         n += snprintf(op->kernel + n, sizeof op->kernel - (size_t)n, ", dw %s",
@@ -396,7 +359,11 @@ int ls_cpu_linear_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     if (plan.mds.has_bias)
         ls_cpu_op_set_param(op, 1, &linear->plain.bias, &linear->plain.bias);
     ls_cpu_op_set_y(op, desc->x.rows, linear->c, linear->h, linear->w, &plan.mds.y);
-    describe(op, linear, &plan, &linear->candidates[choice]);
+    if (plan.winograd && (status = ls_wino_op_plan(op, desc, err)) != LS_OK) {
+        ls_cpu_op_destroy(&op->op);
+        goto done;
+    }
+    describe(op, linear, &plan);
     add_forward(op, linear, &plan, desc, &v);
     if (desc->training)
         add_backward(op, &plan, &v, desc);

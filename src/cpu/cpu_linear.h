@@ -9,15 +9,12 @@
 
 /* Makes the kernel of one pass for the given arrangement. */
 typedef int (*ls_linear_make)(ls_pd *out, const ls_cpu_device *device, const ls_op_desc *desc,
-                              int winograd, ls_pass pass, const ls_linear_mds *mds, ls_pd hint,
-                              ls_error *err);
-
-enum { LS_WINOGRAD_FORWARD = 1, LS_WINOGRAD_WEIGHTS = 2, LS_WINOGRAD_DATA = 4 };
+                              ls_pass pass, const ls_linear_mds *mds, ls_pd hint, ls_error *err);
 
 typedef struct ls_linear_candidate {
     ls_md_format x, y; /* LS_MD_ANY: oneDNN's choice */
     int x_as_is;       /* x in the layout it has, whatever `x` says */
-    unsigned winograd; /* LS_WINOGRAD_…: the passes that use Winograd's algorithm */
+    int winograd;      /* all passes are wino_op.h's, which says how the tensors lie */
 } ls_linear_candidate;
 
 typedef struct ls_linear {
@@ -28,8 +25,6 @@ typedef struct ls_linear {
     ls_linear_mds plain; /* every tensor's dimensions, row-major */
     int c, h, w;         /* of y */
     int head;            /* forward is cpu_head.h's */
-    int part_rows;       /* rows in which Winograd's gradient of the weights is made, the parts'
-                            added in order; 0: all at once */
 } ls_linear;
 
 /* Builds the op. Errors: LS_EUNSUPPORTED when no candidate has a kernel; as ls_pd_*. */

@@ -18,6 +18,7 @@ typedef struct ls_cpu_op {
     double smoothing;                /* the loss */
     int head_weight;                 /* cpu_head.h: the value of its plain weights */
     void *own;                       /* what a kind keeps besides; freed with the op */
+    struct ls_wino_op *wino;         /* wino_op.h's; freed with the op */
     ls_op_buffers buffers;
     char kernel[160];
     ls_program program;

@@ -114,14 +114,6 @@ int ls_program_alias(ls_program *p, int value, const ls_md *md)
     return add_value(p, &v);
 }
 
-int ls_program_rows(ls_program *p, int value, int first, const ls_md *md)
-{
-    int rows = ls_program_alias(p, value, md);
-    if (!p->status)
-        p->value[rows].offset += ls_md_bytes(md) / (size_t)ls_md_dim(md, 0) * (size_t)first;
-    return rows;
-}
-
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 void ls_program_backward(ls_program *p)
@@ -173,15 +165,6 @@ void ls_program_call(ls_program *p, ls_program_fn call, void *self, int a, int b
     s->self = self;
     s->a = a;
     s->b = b;
-}
-
-void ls_program_add(ls_program *p, int from, int to)
-{
-    ls_step *s = add_step(p, LS_STEP_ADD);
-    if (!s)
-        return;
-    s->a = from;
-    s->b = to;
 }
 
 static void reorder(ls_program *p, int from, int to)
@@ -370,22 +353,20 @@ static void add_to(float *to, const float *from, size_t floats)
         to[i] += from[i];
 }
 
-/* Gradients that will be added to others are being made in their temporaries. */
-static void run_add(const ls_program *p, const ls_step *s, unsigned flags)
+/* Gradients that will be added to others are made in their temporaries. */
+static float *memory_of(const ls_program *p, int value, unsigned flags)
 {
-    const ls_value *from = &p->value[s->a], *to = &p->value[s->b];
-    if ((flags & LS_RUN_ACCUMULATE) && to->accumulated >= 0)
-        to = &p->value[to->accumulated];
-    add_to(to->memory, from->memory, value_bytes(from) / sizeof(float));
+    const ls_value *v = &p->value[value];
+    int accumulate = (flags & LS_RUN_ACCUMULATE) && v->accumulated >= 0;
+    return accumulate ? p->value[v->accumulated].memory : v->memory;
 }
 
 static int run_step(ls_program *p, ls_step *s, unsigned flags, ls_error *err)
 {
-    float *a = p->value[s->a].memory, *b = p->value[s->b].memory;
+    float *a = memory_of(p, s->a, flags), *b = memory_of(p, s->b, flags);
     switch (s->kind) {
     case LS_STEP_PACK: ls_lanes_pack(b, a, &s->strided); return LS_OK;
     case LS_STEP_UNPACK: ls_lanes_unpack(b, a, &s->strided); return LS_OK;
-    case LS_STEP_ADD: run_add(p, s, flags); return LS_OK;
     case LS_STEP_CALL: return s->call(s->self, a, b, flags, err);
     case LS_STEP_PRIMITIVE: break;
     }

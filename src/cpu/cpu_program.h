@@ -52,14 +52,14 @@ typedef struct ls_value {
     dnnl_memory_t object;
 } ls_value;
 
-/* Own code as a step; `a` and `b` are the memory of its values. */
+/* Own code as a step; `a` and `b` are the memory of its values (of a gradient's temporary with
+ * LS_RUN_ACCUMULATE). */
 typedef int (*ls_program_fn)(void *self, float *a, float *b, unsigned flags, ls_error *err);
 
 typedef enum ls_step_kind {
     LS_STEP_PRIMITIVE,
     LS_STEP_PACK,   /* to lanes */
     LS_STEP_UNPACK, /* from lanes */
-    LS_STEP_ADD,
     LS_STEP_CALL
 } ls_step_kind;
 
@@ -112,9 +112,6 @@ int ls_program_room(ls_program *p, int model, ls_place at);
 /* The same memory under another descriptor. */
 int ls_program_alias(ls_program *p, int value, const ls_md *md);
 
-/* The rows of `value` from `first` on as `md`, which is as ls_md_rows gives it. */
-int ls_program_rows(ls_program *p, int value, int first, const ls_md *md);
-
 /* ---- steps ---------------------------------------------------------------------------------- */
 
 /* Everything added from here on runs backward. Temporaries start afresh. */
@@ -124,9 +121,6 @@ void ls_program_backward(ls_program *p);
 void ls_program_primitive(ls_program *p, ls_pd pd, const ls_arg *args, int n);
 
 void ls_program_call(ls_program *p, ls_program_fn call, void *self, int a, int b);
-
-/* `to` ← `to` + `from`, both of the same arrangement. */
-void ls_program_add(ls_program *p, int from, int to);
 
 /* `value` as `md` wants it: itself, an alias, or a converted copy at `at` (SAVED or TEMP). */
 int ls_program_convert(ls_program *p, int value, const ls_md *md, ls_place at);
