@@ -49,8 +49,8 @@ static void *predict(void *snapshot)
 int main(int argc, char **argv)
 {
     static uint8_t images[BATCH * PIXELS], labels[BATCH];
-    const ls_data_source bars = {.size = sizeof bars, .name = "bars", .channels = 1, .height = 28,
-                                 .width = 28, .classes = CLASSES, .streamed = 1};
+    /* Images of 1×28×28; no rows of its own: steps bring them. */
+    const ls_data_source bars = {sizeof bars, "bars", 1, 28, 28, CLASSES, 0, 0, 1, NULL, NULL};
     const ls_data_source *const sources[] = {&bars};
     const ls_trainer_options options = {
         .size = sizeof options, .config_text = config, .sources = sources, .source_count = 1};

@@ -96,7 +96,20 @@ static int add_inject(cli_arguments *a, const char *fault)
 
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
-    enum { SET = 1, DEVICES, METRICS, RESUME, INJECT, TRACE, OPS, SERVE, PRINT, QUIET, VERSION, HELP };
+    enum {
+        SET = 1,
+        DEVICES,
+        METRICS,
+        RESUME,
+        INJECT,
+        TRACE,
+        OPS,
+        SERVE,
+        PRINT,
+        QUIET,
+        VERSION,
+        HELP
+    };
     static const struct option options[] = {{"set", required_argument, NULL, SET},
                                             {"devices", required_argument, NULL, DEVICES},
                                             {"metrics", required_argument, NULL, METRICS},

@@ -179,7 +179,7 @@ static void print_table(const bench *b)
         const double per = up * b->row[0].last.workers / r->last.workers;
         snprintf(range, sizeof range, "%.0f-%.0f", r->rate[0], r->rate[r->rounds - 1]);
         if (strlen(r->last.devices) <= 24)
-            snprintf(devices, sizeof devices, "%s", r->last.devices);
+            snprintf(devices, sizeof devices, "%.24s", r->last.devices);
         else
             snprintf(devices, sizeof devices, "%d devices", r->last.workers);
         printf("%-24s %10.0f  %15s  %7.2fx  %9.0f%%\n", devices, median(r), range, up, 100 * per);

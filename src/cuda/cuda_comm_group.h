@@ -100,17 +100,17 @@ int ls_cuda_comm_fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_er
 /* ---- slots of the table --------------------------------------------------------------------- */
 
 int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
-void ls_cuda_group_destroy(ls_comm_group *group);
-void ls_cuda_group_set_timeout(ls_comm_group *group, uint64_t timeout_ns);
-void ls_cuda_group_abort(ls_comm_group *group);
-int ls_cuda_group_may_read(const ls_comm_group *group, int rank);
-int ls_cuda_comm_join(ls_comm **out, ls_comm_group *group, int rank, ls_device *device,
+void ls_cuda_group_destroy(ls_comm_group *base);
+void ls_cuda_group_set_timeout(ls_comm_group *base, uint64_t timeout_ns);
+void ls_cuda_group_abort(ls_comm_group *base);
+int ls_cuda_group_may_read(const ls_comm_group *base, int rank);
+int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device,
                       ls_error *err);
-void ls_cuda_comm_leave(ls_comm *comm);
-int ls_cuda_comm_all_reduce(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
+void ls_cuda_comm_leave(ls_comm *base);
+int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                             float *total, ls_comm_times *times, ls_error *err);
 /* cuda_comm_check.c */
-int ls_cuda_comm_check(ls_comm *comm, ls_stream *stream, float *scratch, float *total,
+int ls_cuda_comm_check(ls_comm *base, ls_stream *stream, float *scratch, float *total,
                        ls_error *err);
 
 #endif

@@ -157,7 +157,8 @@ int main(int argc, char **argv)
     const uint64_t start = ls_now_ns();
     long warm_kb = 0, warm_descriptors = 0, warm_threads = 0;
     uint32_t round = 0;
-    for (double now = 0; now < seconds; now = (double)(ls_now_ns() - start) * 1e-9) {
+    double now = 0;
+    while (now < seconds) {
         if (one_round(registry, run, seed, round++, hash) || strcmp(hash, wanted) != 0) {
             printf("round %u of seed %llu: %s\n", (unsigned)round - 1, (unsigned long long)seed,
                    strcmp(hash, wanted) ? "other bits" : "failed");
@@ -168,6 +169,7 @@ int main(int argc, char **argv)
             warm_descriptors = count_entries("/proc/self/fd");
             warm_threads = count_entries("/proc/self/task");
         }
+        now = (double)(ls_now_ns() - start) * 1e-9;
     }
     const long grown_kb = resident_kb() - warm_kb;
     const long descriptors = count_entries("/proc/self/fd") - warm_descriptors;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # --trace: a timeline whose spans nest and add up, complete or not there.
-# shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154 # expect.sh sets and reads the shared variables
 . "$(cd "$(dirname "$0")" && pwd)/expect.sh"
 check=$3
 command -v python3 >/dev/null || skip 'no python3 to read the timeline with'

@@ -31,7 +31,8 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 
-namespace emulated {
+namespace emulated
+{
 
 enum { STACK = 64 * 1024, WARP = 32, MOST = 1024 };
 

@@ -27,7 +27,7 @@ void dbl_complain(const char *format, ...)
     va_list args;
     char line[512];
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    vsnprintf(line, sizeof line, format, args); /* NOLINT(clang-analyzer-valist.Uninitialized) */
     va_end(args);
     pthread_mutex_lock(&lock);
     size_t used = strlen(complaints);
