@@ -20,6 +20,7 @@ typedef struct jsonl_sink {
     char *path;
     int fd;
     uint64_t written_at;
+    ls_error failure; /* of the first write that failed; status 0: none has */
     size_t used;
     char buffer[BUFFER];
 } jsonl_sink;
@@ -36,10 +37,22 @@ static void drop_half_line(const jsonl_sink *sink, const char *data, size_t writ
         lseek(sink->fd, end - (off_t)half, SEEK_SET);
 }
 
-/* `data` begins a line. */
+static int fail(jsonl_sink *sink, int reason)
+{
+    return ls_fail(&sink->failure, LS_EIO,
+                   "%.300s: cannot write metrics: %s; free some space, or choose another run_dir",
+                   sink->path, strerror(reason));
+}
+
+/* `data` begins a line. Nothing is written behind a failure, even if there is room again: what was lost
+ * would be a gap, and a file that is cut short is an honest one. */
 static int write_all(jsonl_sink *sink, const char *data, size_t length, ls_error *err)
 {
     size_t written = 0;
+    if (sink->failure.status && err)
+        *err = sink->failure;
+    if (sink->failure.status)
+        return sink->failure.status;
     while (written < length) {
         ssize_t n = write(sink->fd, data + written, length - written);
         if (n < 0 && errno == EINTR)
@@ -47,10 +60,10 @@ static int write_all(jsonl_sink *sink, const char *data, size_t length, ls_error
         if (n < 0) {
             int reason = errno;
             drop_half_line(sink, data, written);
-            return ls_fail(err, LS_EIO,
-                           "%.300s: cannot write metrics: %s; free some space, or "
-                           "choose another run_dir",
-                           sink->path, strerror(reason));
+            fail(sink, reason);
+            if (err)
+                *err = sink->failure;
+            return sink->failure.status;
         }
         written += (size_t)n;
     }
