@@ -191,7 +191,7 @@ LANES_INLINE void wino_gradient(float *weights, const float *values, size_t poin
     static void wino_input_##m(float *values, size_t point, int tiles, const ls_wino_image *image, \
                                const float *x, int first, int count)                               \
     {                                                                                              \
-        wino_to_values(values, point, tiles, image, x, first, count, wino_input_1d, (m) + 2, m);     \
+        wino_to_values(values, point, tiles, image, x, first, count, wino_input_1d, (m) + 2, m);   \
     }                                                                                              \
     static void wino_output_##m(float *y, const ls_wino_image *image, const float *values,         \
                                 size_t point, int tiles, int first, int count, const float *bias,  \
