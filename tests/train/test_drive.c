@@ -24,11 +24,7 @@ static void begin(story *s, int streamed, const char *devices)
 {
     fixture_begin(&s->f);
     s->data = own_data(streamed);
-    s->sources[0] = &s->data;
-    s->f.options.sources = s->sources;
-    s->f.options.source_count = 1;
-    fixture_set(&s->f, "data.name=own");
-    fixture_set(&s->f, "data.limit=0");
+    fixture_use_source(&s->f, &s->data, s->sources);
     fixture_set(&s->f, "seed=5");
     fixture_set(&s->f, "epochs=2");
     fixture_set(&s->f, devices);

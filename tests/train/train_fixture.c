@@ -85,6 +85,17 @@ void fixture_use_lenet(fixture *f)
     f->options.config_text = lenet;
 }
 
+void fixture_use_source(fixture *f, const ls_data_source *source, const ls_data_source *pointers[1])
+{
+    static char name[64]; /* of one story at a time, or of several with the same data */
+    pointers[0] = source;
+    f->options.sources = pointers;
+    f->options.source_count = 1;
+    snprintf(name, sizeof name, "data.name=%s", source->name);
+    fixture_set(f, name);
+    fixture_set(f, "data.limit=0");
+}
+
 void fixture_set(fixture *f, const char *assignment)
 {
     assert_in_range(f->options.set_count, 0, FIXTURE_SETS - 1);

@@ -39,6 +39,11 @@ void fixture_end(fixture *f);
 /* The book's LeNet in place of the small net. */
 void fixture_use_lenet(fixture *f);
 
+/* The caller's data in place of the synthetic: `source` and the array that points to it live as long as
+ * the fixture. */
+void fixture_use_source(fixture *f, const ls_data_source *source,
+                        const ls_data_source *pointers[1]);
+
 /* Adds an assignment, which must live as long as the fixture. */
 void fixture_set(fixture *f, const char *assignment);
 
