@@ -40,12 +40,10 @@ static int nothing(const ls_worker *w, void *arg, ls_error *err)
     return LS_OK;
 }
 
-static int open_lockstep(int no_pinning)
+static int open_lockstep(int pinned)
 {
-    ls_pool_options o = {.size = sizeof o,
-                         .workers = workers,
-                         .caller_works = workers > 1,
-                         .no_pinning = no_pinning};
+    ls_pool_options o = {
+        .size = sizeof o, .workers = workers, .caller_works = workers > 1, .pinned = pinned};
     return ls_pool_create(&lockstep, &o, NULL);
 }
 
@@ -54,8 +52,8 @@ static int lockstep_open(void)
     return open_lockstep(0);
 }
 
-/* As the others are: the kernel may move its threads. */
-static int unpinned_open(void)
+/* Unlike the others, which the kernel may move. */
+static int pinned_open(void)
 {
     return open_lockstep(1);
 }
@@ -212,7 +210,7 @@ static const struct kind {
     void (*call[2])(void); /* job, gang */
 } kinds[] = {
     {"Lockstep", lockstep_open, lockstep_close, {lockstep_job, lockstep_gang}},
-    {"Lockstep unpinned", unpinned_open, lockstep_close, {lockstep_job, lockstep_gang}},
+    {"Lockstep pinned", pinned_open, lockstep_close, {lockstep_job, lockstep_gang}},
     {"mutex + condvar", plain_open, plain_close, {plain_job, plain_gang}},
 #ifdef LOCKSTEP_HAVE_UV
     {"libuv", libuv_open, libuv_close, {libuv_job, libuv_gang}},

@@ -70,8 +70,8 @@ typedef struct ls_device_pool_options {
     void (*stop)(const ls_worker *worker, ls_device *device, void *local, void *user);
     void *user;
     const ls_host *host;
-    /* As in pool.h: what the threads are called (NULL: by the back end's name), whether they stay
-     * unpinned, whether the owner is worker 0, how many of the last workers run on lent threads,
+    /* As in pool.h: what the threads are called (NULL: by the back end's name), whether they are
+     * *not* pinned (the workers of a CPU are, unless this is set; those of GPUs never), whether the owner is worker 0, how many of the last workers run on lent threads,
      * and whether jobs are timed. −1 for `borrowed` means all workers but the owner: how many those
      * are, the pool's size says. A lent thread opens its device in ls_pool_serve. */
     const char *name;

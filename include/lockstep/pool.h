@@ -1,4 +1,4 @@
-/* The worker pool: N threads, each confined to CPUs of its own, each with a lock-free inbox.
+/* The worker pool: N threads, each with a lock-free inbox and, if asked for, CPUs of its own.
  *
  *     static int hello(const ls_worker *w, void *arg, ls_error *err) { ...; return LS_OK; }
  *
@@ -28,6 +28,9 @@
  * that the job has made included, it may.
  * Idle workers sleep. Before they do, and before the owner does in a wait, they spin for a tenth of
  * a millisecond where every thread can have a CPU, and where that has brought something lately.
+ * The owner does not spin for a worker that it had to wake and that may run anywhere: such a worker
+ * starts soonest on the CPU that the owner leaves. Jobs that come seldom are therefore answered
+ * sooner without `pinned`; work that keeps every CPU busy has warmer caches with it.
  * Signals: the pool's threads block every signal that is sent to the process, so the host's
  * handlers run in the host's threads; those that a thread raises by its own fault (SIGSEGV, SIGBUS,
  * SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) and SIGPROF stay as they are. Lent threads and the
@@ -71,11 +74,11 @@ typedef struct ls_worker {
 typedef int (*ls_job)(const ls_worker *worker, void *arg, ls_error *err);
 
 typedef struct ls_pool_options {
-    size_t size;         /* sizeof(ls_pool_options) */
-    int workers;         /* 1 … 4096 */
-    int inbox;           /* jobs an inbox holds; 0: 64; rounded up to a power of two; ≤ 2²⁰ */
-    int cpus_per_worker; /* CPUs each worker is confined to; 0: an equal share of them all */
-    int no_pinning;      /* non-zero: leave threads where the kernel puts them */
+    size_t size; /* sizeof(ls_pool_options) */
+    int workers; /* 1 … 4096 */
+    int inbox;   /* jobs an inbox holds; 0: 64; rounded up to a power of two; ≤ 2²⁰ */
+    int pinned;  /* non-zero: each worker is confined to CPUs of its own; see ls_pool_create */
+    int cpus_per_worker; /* how many of them when pinned; 0: an equal share of them all */
     const char *name;    /* threads are called "<name>/<index>", the name cut so that the whole
                           * has at most 15 bytes; NULL: "lockstep"; copied */
     /* Runs first on each worker's thread; may set worker->local. A negative status makes
@@ -119,9 +122,9 @@ int ls_allowed_cpus(void);
 int ls_allowed_cores(void);
 
 /* Starts the workers and returns when the start hooks of all but the borrowed ones have returned.
- * The affinity mask of the calling thread is cut into equal, disjoint parts, one for each worker,
- * whole cores together as far as that works out; a worker on a thread of the pool's is pinned to
- * its part, or to `cpus_per_worker` CPUs of it. Where a CPU quota is smaller than the mask, workers
+ * With `pinned`, the affinity mask of the calling thread is cut into equal, disjoint parts, one for
+ * each worker, whole cores together as far as that works out; a worker on a thread of the pool's is
+ * confined to its part, or to `cpus_per_worker` CPUs of it. Where a CPU quota is smaller than the mask, workers
  * keep their whole parts, so that several containers do not crowd on the same CPUs. When the mask
  * does not suffice, no worker is pinned, and the host's log says so.
  * Errors: LS_EINVAL, LS_ENOMEM, LS_ESYSTEM (no thread), or the start hook's. */

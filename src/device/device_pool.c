@@ -102,12 +102,13 @@ static int create(ls_pool **out, opening *o, ls_error *err)
                                       options->max_devices, err);
     if (status)
         return status;
+    const int pinned = !options->no_pinning && o->list.backend->counted;
     ls_pool_options pool = {
         .size = sizeof pool,
         .workers = o->list.count,
         .inbox = options->inbox,
-        .cpus_per_worker = o->list.backend->counted ? options->threads : 0,
-        .no_pinning = options->no_pinning || !o->list.backend->counted,
+        .pinned = pinned,
+        .cpus_per_worker = pinned ? options->threads : 0,
         .name = options->name ? options->name : o->list.backend->name,
         .start = start_worker,
         .stop = stop_worker,

@@ -50,6 +50,10 @@ static void count_submitted(struct ls_pool_worker *w, uint64_t more)
  * counts itself if it asks how busy its worker is: the push hands the count over too. */
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
 {
+    if (w->part.count == 0 && ls_park_announced(&w->idle)) {
+        w->pool->woke = true;
+        atomic_store_explicit(&w->pool->owner_cpu, ls_this_cpu(), memory_order_relaxed);
+    }
     count_submitted(w, 1);
     int rc = ls_ring_try_push(&w->inbox, &(struct ls_pool_job){job, arg});
     if (rc != LS_OK)
@@ -97,9 +101,15 @@ static int timed_out(const ls_pool *pool, ls_error *err)
                    workers ? left : "none, it ended just then");
 }
 
+/* A worker that was just woken and may run anywhere is started fastest on the very CPU that the
+ * owner leaves: waking another CPU takes several times as long. So the owner sleeps at once then,
+ * and spins for workers that are awake, or that wake up on CPUs of their own. */
 static int wait_until(ls_pool *pool, uint64_t deadline_ns, ls_error *err)
 {
-    bool over = all_finished(pool) || ls_pool_spin(&pool->habit, all_finished, pool, deadline_ns);
+    bool over = all_finished(pool);
+    if (!over && !pool->woke)
+        over = ls_pool_spin(&pool->habit, all_finished, pool, deadline_ns);
+    pool->woke = false;
     if (!over && !ls_park_until(&pool->owner, all_finished, pool, deadline_ns))
         return timed_out(pool, err);
     return ls_latch_get(&pool->latch, NULL, err);

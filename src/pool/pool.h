@@ -31,8 +31,10 @@ enum ls_pool_phase {
 
 /* Whether a waiting thread spins before it sleeps: it does while that pays. One thread's own. */
 typedef struct ls_spin_habit {
-    bool allowed;    /* every thread can have a CPU */
-    unsigned misses; /* spins in a row that ended in sleep */
+    bool allowed;          /* every thread can have a CPU */
+    unsigned misses;       /* spins in a row that ended in sleep */
+    unsigned short_sleeps; /* in a row that a spin would have bridged */
+    unsigned patience;     /* how many of them until something is done about it */
 } ls_spin_habit;
 
 struct ls_pool_worker {
@@ -69,6 +71,8 @@ struct ls_pool {
     alignas(64) _Atomic int canceled;
     alignas(64) ls_park owner; /* where the owner waits for phases and finished jobs */
     ls_spin_habit habit;       /* the owner's */
+    bool woke; /* since its last wait, the owner woke a worker that may run on any CPU */
+    _Atomic int owner_cpu; /* where the owner was when it last did */
 };
 
 /* LS_OK, or LS_EINVAL when this process got the pool by fork. Any thread. */
@@ -101,6 +105,13 @@ void ls_pool_free(ls_pool *pool);
 /* Calls ready(arg) for as long as waiting awake is worth it, and returns whether it became true.
  * `deadline_ns` as for ls_park_until. */
 bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
+
+/* Notes that a thread slept for so long until what it waited for came. */
+void ls_pool_slept(ls_spin_habit *habit, uint64_t ns);
+
+/* Whether that has been too short, too often: the thread is to see to it that it can spin. It then
+ * does. */
+bool ls_pool_ought_to_spin(ls_spin_habit *habit);
 
 /* ---- what a worker does, on its thread ------------------------------------------------------ */
 

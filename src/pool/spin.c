@@ -6,6 +6,11 @@
  * been woken. Where work comes at longer intervals, or where the thread that is waited for
  * cannot run because this one has its CPU, the same time is lost. So spinning is a habit: given up
  * after a few misses in a row, tried again from time to time, and taken up with the first success.
+ *
+ * A worker that was woken out of short sleeps time and again should not have had to sleep at all:
+ * the scheduler has put it on the CPU of the very thread that it works for, where neither can spin
+ * for the other, and leaves them there, because neither ever waits for a CPU for long. Only such a
+ * worker knows, and it steps aside.
  */
 #include "base/clock.h"
 #include "pool/pool.h"
@@ -14,6 +19,8 @@
 #define MISSES_ALLOWED 4
 #define TRIED_EVERY 32
 #define CHECKS_PER_LOOK 32 /* at the clock */
+#define PATIENCE_FIRST 32
+#define PATIENCE_MOST 65536
 
 static bool is_worth_it(const ls_spin_habit *habit)
 {
@@ -30,6 +37,7 @@ bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uin
     for (unsigned i = 0;; i++) {
         if (ready(arg)) {
             habit->misses = 0;
+            habit->patience = PATIENCE_FIRST;
             return true;
         }
         ls_spin_pause();
@@ -45,4 +53,23 @@ bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uin
     }
     habit->misses++;
     return false;
+}
+
+void ls_pool_slept(ls_spin_habit *habit, uint64_t ns)
+{
+    habit->short_sleeps = habit->allowed && ns < SPIN_NS ? habit->short_sleeps + 1 : 0;
+}
+
+bool ls_pool_ought_to_spin(ls_spin_habit *habit)
+{
+    if (habit->patience < PATIENCE_FIRST)
+        habit->patience = PATIENCE_FIRST;
+    if (habit->short_sleeps < habit->patience)
+        return false;
+    /* Should this not help, the next time comes later. A spin that succeeds sets it back. */
+    if (habit->patience < PATIENCE_MOST)
+        habit->patience *= 2;
+    habit->short_sleeps = 0;
+    habit->misses = 0;
+    return true;
 }

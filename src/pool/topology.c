@@ -236,6 +236,24 @@ int ls_pin_thread(const ls_cpus *cpus, ls_error *err)
                    : ls_fail(err, LS_ESYSTEM, "cannot pin a thread to its CPUs: error %d", rc);
 }
 
+int ls_this_cpu(void)
+{
+    return sched_getcpu();
+}
+
+void ls_leave_cpu(int cpu)
+{
+    wide_set all, rest;
+    memset(&all, 0, sizeof all);
+    if (cpu < 0 || sched_getaffinity(0, sizeof all, all.part) != 0)
+        return;
+    rest = all;
+    CPU_CLR_S((size_t)cpu, sizeof rest, rest.part);
+    /* Refused if nothing is left; the second call widens the mask again, where the thread is. */
+    if (sched_setaffinity(0, sizeof rest, rest.part) == 0)
+        (void)sched_setaffinity(0, sizeof all, all.part);
+}
+
 void ls_name_thread(const char *name)
 {
     char cut[16];

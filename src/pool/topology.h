@@ -40,6 +40,13 @@ void ls_cpus_cores(ls_cpus *core, const ls_cpus *cpus, const char *root);
 /* Confines the calling thread to `cpus`. Errors: LS_ESYSTEM. */
 int ls_pin_thread(const ls_cpus *cpus, ls_error *err);
 
+/* The CPU that the calling thread was on a moment ago. */
+int ls_this_cpu(void);
+
+/* Moves the calling thread from `cpu` to another of those it may use, if there is one; it may use
+ * the same ones afterwards. */
+void ls_leave_cpu(int cpu);
+
 /* Names the calling thread; the kernel keeps 15 bytes. */
 void ls_name_thread(const char *name);
 

@@ -72,6 +72,30 @@ static bool popped(void *arg)
     return a->status != LS_EAGAIN;
 }
 
+static void sleep_until_popped(struct attempt *a)
+{
+    struct ls_pool_worker *w = a->w;
+    uint64_t begin_ns = ls_now_ns();
+    for (;;) {
+        uint32_t key = ls_park_prepare(&w->idle);
+        if (popped(a))
+            break;
+        add(&w->sleeps, 1);
+        ls_park_sleep(&w->idle, key, UINT64_MAX);
+    }
+    ls_pool_slept(&w->habit, ls_now_ns() - begin_ns);
+}
+
+/* To another CPU than the owner's, if this thread may go there: neither the host's thread nor one
+ * that is pinned is moved. */
+static void step_aside(const struct ls_pool_worker *w)
+{
+    /* relaxed: an old value costs time and nothing else. */
+    int cpu = atomic_load_explicit(&w->pool->owner_cpu, memory_order_relaxed);
+    if (w->own && w->part.count == 0 && cpu == ls_this_cpu())
+        ls_leave_cpu(cpu);
+}
+
 /* As ls_ring_pop, but counts how often it waits and sleeps, and spins by habit. */
 static int next_job(struct ls_pool_worker *w, struct ls_pool_job *job)
 {
@@ -79,15 +103,11 @@ static int next_job(struct ls_pool_worker *w, struct ls_pool_job *job)
     if (popped(&a))
         return a.status;
     add(&w->waits, 1);
-    if (ls_pool_spin(&w->habit, popped, &a, UINT64_MAX))
-        return a.status;
-    for (;;) {
-        uint32_t key = ls_park_prepare(&w->idle);
-        if (popped(&a))
-            return a.status;
-        add(&w->sleeps, 1);
-        ls_park_sleep(&w->idle, key, UINT64_MAX);
-    }
+    if (ls_pool_ought_to_spin(&w->habit))
+        step_aside(w);
+    if (!ls_pool_spin(&w->habit, popped, &a, UINT64_MAX))
+        sleep_until_popped(&a);
+    return a.status;
 }
 
 void ls_pool_work(struct ls_pool_worker *w)

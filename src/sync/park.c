@@ -62,6 +62,11 @@ bool ls_park_sleep(ls_park *park, uint32_t key, uint64_t deadline_ns)
     return !(rc != 0 && errno == ETIMEDOUT);
 }
 
+bool ls_park_announced(const ls_park *park)
+{
+    return atomic_load_explicit(&park->word, memory_order_relaxed) & ANNOUNCED;
+}
+
 void ls_park_wake(ls_park *park)
 {
     /* release: hands the caller's change to whoever announces itself after this look. */

@@ -51,6 +51,10 @@ bool ls_park_until(ls_park *park, bool (*ready)(void *arg), void *arg, uint64_t 
 /* Wakes every thread that waits on the word. Call it after the change that they wait for. */
 void ls_park_wake(ls_park *park);
 
+/* Whether the next ls_park_wake will, as far as can be told now, have somebody to wake. Nothing may
+ * depend on it but speed. */
+bool ls_park_announced(const ls_park *park);
+
 /* The pieces of ls_park_until, for a loop of one's own: prepare, check the condition, and if it
  * does not hold, sleep with the key that prepare returned; then start over. A waiter whose check
  * succeeds just leaves: the announcement it leaves behind costs the next waker one system call.

@@ -329,7 +329,7 @@ int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
     if (!s)
         return ls_fail(err, LS_ENOMEM, "out of memory for checkpoints");
     ls_pool_options o = {
-        .size = sizeof o, .workers = 1, .no_pinning = 1, .name = "saver", .host = t->host};
+        .size = sizeof o, .workers = 1, .name = "saver", .host = t->host};
     s->t = t;
     ls_json_writer_init(&s->state, 2, t->host);
     s->directory = ls_run_dir_path(t->run_dir, "checkpoints", t->host);

@@ -378,8 +378,11 @@ static void bad_calls_are_refused_with_a_reason(void **state)
     assert_string_equal(err.text, "a pool of 0 workers: expected 1 to 4096");
     o = (ls_pool_options){.size = sizeof o, .workers = 1, .inbox = -1};
     assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
-    o = (ls_pool_options){.size = sizeof o, .workers = 1, .cpus_per_worker = -1};
+    o = (ls_pool_options){.size = sizeof o, .workers = 1, .pinned = 1, .cpus_per_worker = -1};
     assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
+    o = (ls_pool_options){.size = sizeof o, .workers = 1, .cpus_per_worker = 1};
+    assert_int_equal(ls_pool_create(&pool, &o, &err), LS_EINVAL);
+    assert_non_null(strstr(err.text, "set options.pinned"));
     pool = new_pool((ls_pool_options){0});
     int counts[WORKERS] = {0};
     assert_int_equal(ls_pool_submit(pool, WORKERS, count_by_index, counts, &err), LS_EINVAL);
@@ -451,7 +454,7 @@ static void workers_are_pinned_to_disjoint_cpus(void **state)
     static int owners[LS_CPUS_MAX];
     assert_int_equal(ls_cpus_allowed(&all, "", NULL), LS_OK);
     int n = all.count < 8 ? all.count : 8;
-    ls_pool *pool = new_pool((ls_pool_options){.workers = n});
+    ls_pool *pool = new_pool((ls_pool_options){.workers = n, .pinned = 1});
     assert_int_equal(ls_pool_run(pool, report_cpus, parts, LS_FOREVER, NULL), LS_OK);
     for (int w = 0; w < n; w++) {
         assert_in_range(parts[w].count, all.count / n, all.count / n + 1);
@@ -461,14 +464,14 @@ static void workers_are_pinned_to_disjoint_cpus(void **state)
     ls_pool_destroy(pool);
 }
 
-static void workers_are_not_pinned_when_asked_or_too_many(void **state)
+static void workers_are_not_pinned_unless_asked_or_when_too_many(void **state)
 {
     (void)state;
     static ls_cpus parts[LS_CPUS_MAX], all;
     assert_int_equal(ls_cpus_allowed(&all, "", NULL), LS_OK);
     if (all.count > 64)
         skip();
-    const ls_pool_options asked[] = {{.workers = 1, .no_pinning = 1}, {.workers = all.count + 1}};
+    const ls_pool_options asked[] = {{.workers = 1}, {.workers = all.count + 1, .pinned = 1}};
     for (int i = 0; i < 2; i++) {
         ls_pool *pool = new_pool(asked[i]);
         assert_int_equal(ls_pool_run(pool, report_cpus, parts, LS_FOREVER, NULL), LS_OK);
@@ -622,7 +625,7 @@ int main(void)
         cmocka_unit_test(bad_calls_are_refused_with_a_reason),
         cmocka_unit_test(a_thousand_pools_leave_nothing_behind),
         cmocka_unit_test(workers_are_pinned_to_disjoint_cpus),
-        cmocka_unit_test(workers_are_not_pinned_when_asked_or_too_many),
+        cmocka_unit_test(workers_are_not_pinned_unless_asked_or_when_too_many),
         cmocka_unit_test(allowed_cpus_and_cores_are_within_the_mask),
         cmocka_unit_test(workers_block_the_hosts_signals_and_the_caller_does_not),
         cmocka_unit_test(threads_carry_the_pools_name_and_their_index),

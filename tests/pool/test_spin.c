@@ -75,6 +75,52 @@ static void without_a_cpu_for_each_nobody_spins(void **state)
         assert_false(spins(&habit));
 }
 
+/* How many short sleeps in a row it takes. */
+static int sleeps_until_something_is_done(ls_spin_habit *habit)
+{
+    for (int n = 1;; n++) {
+        ls_pool_slept(habit, 5000);
+        if (ls_pool_ought_to_spin(habit))
+            return n;
+        assert_true(n < 1000000);
+    }
+}
+
+static void sleeps_that_are_too_short_time_and_again_bring_the_habit_back(void **state)
+{
+    (void)state;
+    ls_spin_habit habit = {.allowed = true};
+    while (spins(&habit))
+        continue;
+    assert_in_range(sleeps_until_something_is_done(&habit), 10, 100);
+    assert_true(spins(&habit));
+}
+
+static void what_does_not_help_is_done_less_and_less_often(void **state)
+{
+    (void)state;
+    ls_spin_habit habit = {.allowed = true};
+    int first = sleeps_until_something_is_done(&habit), last = first;
+    for (int i = 0; i < 8; i++) {
+        int next = sleeps_until_something_is_done(&habit);
+        assert_true(next > last);
+        last = next;
+    }
+    struct event soon = {.ready_at = 3};
+    assert_true(ls_pool_spin(&habit, is_ready, &soon, UINT64_MAX));
+    assert_int_equal(sleeps_until_something_is_done(&habit), first);
+}
+
+static void long_sleeps_say_nothing(void **state)
+{
+    (void)state;
+    ls_spin_habit habit = {.allowed = true};
+    for (int i = 0; i < 100000; i++) {
+        ls_pool_slept(&habit, i % 5 ? 5000 : 1000000);
+        assert_false(ls_pool_ought_to_spin(&habit));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -82,6 +128,9 @@ int main(void)
         cmocka_unit_test(one_success_brings_the_habit_back),
         cmocka_unit_test(a_spin_ends_in_time),
         cmocka_unit_test(without_a_cpu_for_each_nobody_spins),
+        cmocka_unit_test(sleeps_that_are_too_short_time_and_again_bring_the_habit_back),
+        cmocka_unit_test(what_does_not_help_is_done_less_and_less_often),
+        cmocka_unit_test(long_sleeps_say_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,6 +134,39 @@ static void allowed_set_is_this_threads_mask(void **state)
 }
 
 /* `n` CPUs 0 … n − 1 of which i and i + n/2 are one core, in core order. */
+static void a_thread_leaves_a_cpu_and_may_come_back(void **state)
+{
+    (void)state;
+    static ls_cpus before, after;
+    assert_int_equal(ls_cpus_allowed(&before, "", NULL), LS_OK);
+    if (before.count < 2)
+        skip();
+    int left = 0;
+    for (int i = 0; i < 50; i++) { /* it may be moved back at once */
+        int cpu = ls_this_cpu();
+        ls_leave_cpu(cpu);
+        left += ls_this_cpu() != cpu;
+    }
+    assert_true(left > 0);
+    assert_int_equal(ls_cpus_allowed(&after, "", NULL), LS_OK);
+    assert_memory_equal(&before, &after, sizeof before);
+}
+
+static void a_thread_with_one_cpu_stays(void **state)
+{
+    (void)state;
+    static ls_cpus before, one, after;
+    assert_int_equal(ls_cpus_allowed(&before, "", NULL), LS_OK);
+    one.count = 1;
+    one.id[0] = before.id[0];
+    assert_int_equal(ls_pin_thread(&one, NULL), LS_OK);
+    ls_leave_cpu(one.id[0]);
+    assert_int_equal(ls_cpus_allowed(&after, "", NULL), LS_OK);
+    assert_int_equal(ls_pin_thread(&before, NULL), LS_OK);
+    assert_int_equal(after.count, 1);
+    assert_int_equal(after.id[0], one.id[0]);
+}
+
 static void paired(ls_cpus *all, ls_cpus *core, int n)
 {
     all->count = core->count = n;
@@ -221,6 +254,8 @@ int main(void)
         WITH_ROOT(damaged_files_count_as_no_quota),
         cmocka_unit_test(quota_is_rounded_up_and_at_least_one),
         cmocka_unit_test(allowed_set_is_this_threads_mask),
+        cmocka_unit_test(a_thread_leaves_a_cpu_and_may_come_back),
+        cmocka_unit_test(a_thread_with_one_cpu_stays),
         WITH_ROOT(cores_are_read_from_the_system),
         cmocka_unit_test(parts_are_disjoint_equal_and_use_all),
         cmocka_unit_test(whole_cores_stay_together),
