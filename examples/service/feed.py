@@ -5,8 +5,8 @@
 
 FOLDER has train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz; Debian's package
 dataset-fashion-mnist puts them into /usr/share/datasets/fashion-mnist. Without --seconds every image is
-sent once, else the whole over and over. Prints how many were acknowledged. A refusal that asks to
-come again (503) is obeyed.
+sent once, else the whole over and over. Prints how many were acknowledged, also when the service
+goes away meanwhile (exit status 1). A refusal that asks to come again (503) is obeyed.
 """
 import argparse
 import gzip
@@ -25,7 +25,7 @@ def read(folder):
 
 
 def send(connection, body):
-    """Whether it was taken; False asks to try again."""
+    """Whether it was taken; False asks to try again. Raises OSError when it was refused for good."""
     connection.request("POST", "/examples", body, {"Content-Type": "application/octet-stream"})
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -33,7 +33,7 @@ def send(connection, body):
         time.sleep(float(answer.headers["Retry-After"]))
         return False
     if answer.status != 200:
-        sys.exit(f"feed.py: {answer.status} {text}")
+        raise OSError(f"{answer.status} {text}")
     return True
 
 
@@ -48,17 +48,23 @@ def main():
     where = urllib.parse.urlparse(args.url)
     connection = http.client.HTTPConnection(where.hostname, where.port, timeout=60)
     examples = read(args.folder)
-    start, acknowledged = time.monotonic(), 0
+    start, acknowledged, failure = time.monotonic(), 0, None
     while args.seconds is None or time.monotonic() - start < args.seconds:
         first = acknowledged % len(examples)
         some = examples[first:first + args.together]
-        if send(connection, b"".join(some)):
-            acknowledged += len(some)
+        try:
+            if send(connection, b"".join(some)):
+                acknowledged += len(some)
+        except (OSError, http.client.HTTPException) as error:
+            failure = error
+            break
         if args.rate:
             time.sleep(max(0.0, start + acknowledged / args.rate - time.monotonic()))
         if args.seconds is None and acknowledged == len(examples):
             break
     print(f"{acknowledged} examples acknowledged")
+    if failure:
+        sys.exit(f"feed.py: {failure}")
 
 
 if __name__ == "__main__":
