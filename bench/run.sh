@@ -16,26 +16,84 @@ help()
 usage: ./dev bench [PART...]
 
 Runs the parts that are named, or all of them, and puts their sections into $results; the
-sections of the other parts stay as they are. On two cores:
+sections of the other parts stay as they are. All of them take seven to eight minutes on two cores
+beside one PyTorch, and at most ten beside two:
 
-  lenet      LeNet beside PyTorch                          1 to 2 minutes
-  resnet     ResNet-18 beside PyTorch; needs 16 GB free    5 to 6 minutes
-  lanes      LeNet's kernels against the processor's peak  5 s
-  startup    start-up and memory of the main job           10 s
-  allreduce  the all-reduces, bytes by workers             20 s
-  scale      a cost model, fitted and checked              1 minute
-  overlap    threads or streams to drive the workers       60 s
-  ring       ring, pool and barrier                        5 s
-  pool       a job through three thread pools              45 s
-  service    predictions over HTTP while it trains         5 minutes
+  lenet      LeNet beside PyTorch and darknet              $(expected lenet) s
+  resnet     ResNet-18 beside PyTorch; needs 12 GB free    $(expected resnet) s
+  lanes      LeNet's kernels against the processor's peak  $(expected lanes) s
+  startup    start-up and memory of the main job           $(expected startup) s
+  allreduce  the all-reduces, bytes by workers             $(expected allreduce) s
+  scale      a cost model, fitted and checked              $(expected scale) s
+  overlap    threads or streams to drive the workers       $(expected overlap) s
+  ring       ring, pool and barrier                        $(expected ring) s
+  pool       a job through three thread pools              $(expected pool) s
+  service    predictions over HTTP while it trains         $(expected service) s
 
-Environment: TORCH_PYTHON="/usr/bin/python3 ..." interpreters that have PyTorch (default: python3);
-ROUNDS=N rounds of lenet (7); RESNET_ROUNDS=N rounds of resnet (5). Other work on the machine
-spoils the figures.
+Environment, which these seconds heed:
+  TORCH_PYTHON="/usr/bin/python3 ..."  interpreters that have PyTorch (default: python3, else
+                                       /usr/bin/python3)
+  ROUNDS=7, RESNET_ROUNDS=5            rounds of lenet, of resnet
+  RESNET_PROCESSES=1                   with 2, PyTorch also as 2 processes
+  SERVICE_SECONDS=10                   each of service's four measurements; 60 is the long form
+Other work on the machine spoils the figures.
 TEXT
 }
 
 say() { printf 'bench: %s\n' "$*" >&2; }
+
+# ---- what runs, and for how long -----------------------------------------------------------------
+
+# Interpreters that have PyTorch.
+pythons()
+{
+    if [ -n "${TORCH_PYTHON-}" ]; then
+        echo "$TORCH_PYTHON"
+        return
+    fi
+    for python in python3 /usr/bin/python3; do
+        ! "$python" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' \
+            2>/dev/null || {
+            echo "$python"
+            return
+        }
+    done
+}
+
+# expected PART: the seconds it takes on two cores.
+expected()
+{
+    # shellcheck disable=SC2086 # a list of words
+    set -- "$1" $TORCH_PYTHON
+    part=$1
+    shift
+    case $part in
+    lenet) echo $(((25 + 30 * $#) * (ROUNDS + 2) / 9 + 15)) ;;
+    resnet) echo $(((90 + (20 + 40 * RESNET_PROCESSES) * $#) * (RESNET_ROUNDS + 2) / 7)) ;;
+    lanes | ring) echo 5 ;;
+    startup) echo 3 ;;
+    allreduce) echo 25 ;;
+    scale) echo 35 ;;
+    overlap) echo 50 ;;
+    pool) echo 45 ;;
+    service) echo $((4 * (SERVICE_SECONDS + 7))) ;;
+    esac
+}
+
+# announce PART...
+announce()
+{
+    all=0
+    for part; do
+        all=$((all + $(expected "$part")))
+    done
+    say "$*: about $(((all + 59) / 60)) minutes"
+    case " $* " in
+    *" lenet "* | *" resnet "*)
+        say "PyTorch takes part from: ${TORCH_PYTHON:-nowhere, for no python3 has it}"
+        ;;
+    esac
+}
 
 # ---- what a section starts with ------------------------------------------------------------------
 
@@ -80,7 +138,7 @@ peers()
     network=$1
     config=$2
     shift 2
-    for python in ${TORCH_PYTHON:-python3}; do
+    for python in $TORCH_PYTHON; do
         set -- "$@" --python "$python"
     done
     python3 bench/peers/run.py --network "$network" --data "$data" --shards 8 devices \
@@ -95,9 +153,22 @@ lenet()
 Lockstep: one single-threaded worker per core; `shards` is the recipe's number of logical shards,
 `devices` one per worker. PyTorch: one process with 2 threads, channels_last, AVX-512, malloc tuned,
 data preloaded. Rounds of 60 steps, in turns; medians, ratios round by round.
+TEXT
+    if [ -x "$build/bench/lenet_darknet" ]; then
+        cat <<'TEXT'
+darknet: Debian's package, through its library; it knows no threads, and pools by the maximum, having no
+average pooling in windows; data preloaded, rounds of 4 steps.
 
 TEXT
-    peers lenet examples/fashion_mnist.json --rounds "${ROUNDS:-7}" --steps 60
+        set -- --peer "darknet, 1 thread=$build/bench/lenet_darknet \
+            bench/peers/lenet_darknet.cfg $data 4"
+    else
+        say "no darknet: Debian's package darknet is not installed, so its row is left out"
+        printf 'No row for darknet, which is not installed.\n\n'
+        set --
+    fi
+    peers lenet examples/fashion_mnist.json --rounds "$ROUNDS" --steps 60 \
+        --at-most $((14 * ROUNDS)) "$@"
 }
 
 resnet()
@@ -106,13 +177,14 @@ resnet()
         "bench/peers/run.py --network resnet … # and trainer_rounds examples/resnet18.json"
     cat <<'TEXT'
 11,175,818 parameters on both sides: convolutions with biases, projections without batch norm. Set
-up as LeNet above, but rounds of 2 steps, and PyTorch also as 2 processes of 1 thread each, with
-DistributedDataParallel on gloo. Peak memory is VmHWM of whole processes: PyTorch's holds its
-libraries, and the compiler where the network is compiled.
+up as LeNet above, but rounds of 2 steps. PyTorch as 2 processes of 1 thread each, with
+DistributedDataParallel on gloo, takes part with `RESNET_PROCESSES=2`: it was 3 to 4 % slower than one
+process. Peak memory is VmHWM of whole processes: PyTorch's holds its libraries, and the compiler where
+the network is compiled.
 
 TEXT
-    peers resnet examples/resnet18.json --rounds "${RESNET_ROUNDS:-5}" --steps 2 \
-        --torch-processes 2
+    peers resnet examples/resnet18.json --rounds "$RESNET_ROUNDS" --steps 2 \
+        --at-most $((40 * RESNET_ROUNDS)) --torch-processes "$RESNET_PROCESSES"
 }
 
 lanes()
@@ -184,13 +256,13 @@ service()
 {
     section "Predictions over HTTP while training goes on" \
         "bench/service.py $build/examples/service/lockstep-service"
-    cat <<'TEXT'
-One image a request, 16 connections, 60 s. Server, wrk and a feeder of 200 labelled images a second share
-CPU 0; training, LeNet at batch 64, has CPU 1, or is off. Acknowledged examples were counted in the journal
-afterwards.
+    cat <<TEXT
+One image a request, 16 connections, $SERVICE_SECONDS s. Server, wrk and a feeder of 200 labelled images
+a second share CPU 0; training, LeNet at batch 64, has CPU 1, or is off. Acknowledged examples were
+counted in the journal afterwards.
 
 TEXT
-    python3 bench/service.py "$build/examples/service/lockstep-service"
+    python3 bench/service.py --seconds "$SERVICE_SECONDS" "$build/examples/service/lockstep-service"
 }
 
 # ---- putting the results together ----------------------------------------------------------------
@@ -205,12 +277,12 @@ kept()
 # replace PART FILE: the results, with FILE as this part's section.
 replace()
 {
-    cat <<'TEXT'
+    cat <<TEXT
 # Results
 
-Made by `./dev bench`; every section says by which program, when, and from which commit. Figures of
+Made by \`./dev bench\`; every section says by which program, when, and from which commit. Figures of
 one machine at one time: compare within a table, not with other machines. Rows of one table were
-measured in turns.
+measured in turns. Each section ends with how long it took.
 
 TEXT
     for part in $parts; do
@@ -227,15 +299,18 @@ TEXT
 # A part that fails leaves its old section alone. It runs in a shell of its own: `set -e` holds there.
 run_part()
 {
-    say "$1"
+    say "$1, about $(expected "$1") s"
     start=$(date +%s)
     sh bench/run.sh --section "$1" >"$out/$1.md" || {
         say "$1 failed; $results is as it was"
         return 1
     }
+    took=$(($(date +%s) - start))
+    printf '\nTook %d s.\n' "$took" >>"$out/$1.md"
     replace "$1" "$out/$1.md" >"$out/results.md"
     cp -- "$out/results.md" "$results"
-    say "$1 took $(($(date +%s) - start)) s and is in $results"
+    times="$times
+  $(printf '%-10s %4d s, of %d expected' "$1" "$took" "$(expected "$1")")"
 }
 
 known()
@@ -248,6 +323,13 @@ known()
         ;;
     esac
 }
+
+TORCH_PYTHON=$(pythons)
+ROUNDS=${ROUNDS:-7}
+RESNET_ROUNDS=${RESNET_ROUNDS:-5}
+RESNET_PROCESSES=${RESNET_PROCESSES:-1}
+SERVICE_SECONDS=${SERVICE_SECONDS:-10}
+export TORCH_PYTHON ROUNDS RESNET_ROUNDS RESNET_PROCESSES SERVICE_SECONDS
 
 case ${1-} in
 -h | --help | help)
@@ -276,8 +358,12 @@ done
 # shellcheck disable=SC2086 # a list of words
 [ $# -gt 0 ] || set -- $parts
 mkdir -p "$out"
+announce "$@"
+began=$(date +%s)
+times=
 failed=0
 for part; do
     run_part "$part" || failed=1
 done
+say "all of it took $(($(date +%s) - began)) s and is in $results:$times"
 exit $failed

@@ -165,14 +165,14 @@ def log_axis(x, w, low, high):
     return lambda v: x + w * (log10(v) - log10(low)) / (log10(high) - log10(low))
 
 
-def frame(x, y, w, h, title, note):
+def frame(x, y, h, title, note):
     return [svg.text(x, y + 12, title, kind="title"), svg.text(x + 40, y + h + 12, note)]
 
 
 def draw_efficiency(x, y, w, h, title, note, data):
     left, top, bottom = x + 40, y + 28, y + h - 22
     at = log_axis(left, w - 48, 1, DEVICES[-1])
-    out = frame(x, y, w, h, title, note)
+    out = frame(x, y, h, title, note)
     for e in (0, 25, 50, 75, 100):
         level = bottom - (bottom - top) * e / 100
         out += [svg.line(left, level, left + w - 48, level, "axis" if e == 0 else "grid"),
@@ -185,23 +185,33 @@ def draw_efficiency(x, y, w, h, title, note, data):
     return out
 
 
+def point(x, y, network, fitted, words=""):
+    colour = 2 if network == "LeNet" else 4
+    kind = f"s{colour} paper" if fitted else f"f{colour}"
+    return (f'<circle class="{kind}" stroke-width="2" cx="{x:.1f}" cy="{y:.1f}" r="4.5">'
+            f'<title>{words}</title></circle>')
+
+
 def draw_validation(x, y, w, h, points):
     left, top, bottom = x + 52, y + 28, y + h - 22
     low, high = 1e-4, 10
     ax, ay = log_axis(left, w - 60, low, high), log_axis(bottom, top - bottom, low, high)
-    out = frame(x, y, w, h, "predicted against measured, a step", "measured; blue LeNet, red ResNet-18; ○ fitted, ● predicted")
+    out = frame(x, y, h, "predicted against measured, a step", "measured; filled: predicted before")
     for e in range(-4, 2):
         words = {-4: "0.1 ms", -3: "1 ms", -2: "10 ms", -1: "0.1 s", 0: "1 s", 1: "10 s"}[e]
         v = 10.0 ** e
         out += [svg.line(left, ay(v), left + w - 60, ay(v), "grid"),
-                svg.text(left - 5, ay(v) + 4, words, "end"), svg.text(ax(v), bottom + 16, words, "middle")]
+                svg.text(left - 5, ay(v) + 4, words, "end")]
+        if e > -4:
+            out.append(svg.text(ax(v), bottom + 16, words, "middle"))
     out.append(svg.line(ax(low), ay(low), ax(high), ay(high), "axis"))
     for p in points:
-        colour = 2 if p["network"] == "LeNet" else 4
-        kind = f"s{colour} paper" if p["fitted"] else f"f{colour}"
-        out.append(f'<circle class="{kind}" stroke-width="2" cx="{ax(p["seconds"]):.1f}" '
-                   f'cy="{ay(p["predicted"]):.1f}" r="4.5"><title>{p["network"]} b{p["batch"]}, '
-                   f'{p["workers"]} workers: {p["error"]:+.1%}</title></circle>')
+        out.append(point(ax(p["seconds"]), ay(p["predicted"]), p["network"], p["fitted"],
+                         f'{p["network"]} b{p["batch"]}, {p["workers"]} workers: {p["error"]:+.1%}'))
+    for k, (network, fitted) in enumerate((n, f) for n in NETWORKS for f in (False, True)):
+        at = bottom - 74 + 20 * k
+        out += [point(left + 142, at - 4, network, fitted),
+                svg.text(left + 152, at, network + (", fitted" if fitted else ""))]
     return out
 
 
@@ -211,7 +221,7 @@ def draw_splits(x, y, w, h, title, note, rows):
     from math import ceil as up, floor as down, log10
     low, high = 10.0 ** down(log10(min(values))), 10.0 ** up(log10(max(values)))
     ax, ay = log_axis(left, w - 60, 1, rows[-1]["times"]), log_axis(bottom, top - bottom, low, high)
-    out = frame(x, y, w, h, title, note)
+    out = frame(x, y, h, title, note)
     v = low
     while v <= high * 1.001:
         words = f"{v:g} s" if v >= 1 else f"{v * 1e3:g} ms"
@@ -219,9 +229,12 @@ def draw_splits(x, y, w, h, title, note, rows):
                 svg.text(left - 5, ay(v) + 4, words, "end")]
         v *= 10
     for r in rows[::3]:
-        out.append(svg.text(ax(r["times"]), bottom + 16, f"{r['times']:,}×", "middle"))
+        out.append(svg.text(ax(r["times"]), bottom + 16, f"{r['times']:,}×",
+                            "start" if r is rows[0] else "middle"))
     for key, colour in (("data", 2), ("pipeline", 3), ("tensor", 4)):
-        out.append(svg.curve([(ax(r["times"]), ay(r[key])) for r in rows], f"s{colour}"))
+        # These two nearly coincide: both can be seen.
+        out.append(svg.curve([(ax(r["times"]), ay(r[key])) for r in rows], f"s{colour}",
+                             dashed=key == "tensor"))
     return out
 
 
@@ -232,12 +245,12 @@ def draw(result, split_rows, setting):
     c = result["curves"]
     for i, (title, key) in enumerate([("LeNet, 256 images shared by all", "LeNet strong"),
                                       ("ResNet-18, 256 images shared by all", "ResNet-18 strong"),
-                                      (f"ResNet-18, devices {FAST:,} × as fast", "ResNet-18 fast strong"),
+                                      (f"256 shared, devices {FAST:,} × as fast", "ResNet-18 fast strong"),
                                       ("LeNet, 256 images each", "LeNet weak"),
                                       ("ResNet-18, 256 images each", "ResNet-18 weak"),
-                                      (f"ResNet-18, devices {FAST:,} × as fast", "ResNet-18 fast weak")]):
-        parts += draw_efficiency(x[i % 3], 44 + 262 * (i // 3), w, h, title,
-                                 "efficiency over devices", c[key])
+                                      (f"256 each, devices {FAST:,} × as fast", "ResNet-18 fast weak")]):
+        note = "efficiency over devices" + (", ResNet-18, 8 a host" if "fast" in key else "")
+        parts += draw_efficiency(x[i % 3], 44 + 262 * (i // 3), w, h, title, note, c[key])
     y = 44 + 2 * 262
     parts += draw_validation(x[0], y, w, h, result["points"])
     parts += draw_splits(x[1], y, w + 120, h, "a step over the network's parameters, " + setting,
@@ -245,8 +258,9 @@ def draw(result, split_rows, setting):
     lx, ly = x[1] + w + 140, y + 50
     for k, (name, colour) in enumerate((("split by data", 2), ("by layers (pipeline of 8)", 3),
                                         ("within layers (8 ways)", 4))):
-        parts += [svg.line(lx, ly + 22 * k - 4, lx + 18, ly + 22 * k - 4, f"curve s{colour}"),
-                  svg.text(lx + 26, ly + 22 * k, name)]
+        at = ly + 22 * k
+        parts += [svg.curve([(lx, at - 4), (lx + 24, at - 4)], f"s{colour}", dashed=k == 2),
+                  svg.text(lx + 32, at, name)]
     return svg.picture(1002, y + h + 30, parts, "Efficiency of data parallelism by devices and links")
 
 

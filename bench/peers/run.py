@@ -31,6 +31,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ANSWER_TIMEOUT_S = 600
+ROUNDS_LEAST = 3
 CLOCK_TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -242,6 +243,8 @@ def parse_arguments():
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND",
                         help="another program that follows the protocol, run by the shell")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--at-most", type=float, default=float("inf"), metavar="SECONDS",
+                        help="begin no further round after so long, if there were 3")
     parser.add_argument("--idle", type=float, default=2.0, metavar="SECONDS",
                         help="how long idle CPU use is watched (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
@@ -266,7 +269,11 @@ def main():
             sys.exit("no peer could be started")
         idle = idle_use(started, args.idle)
         load_before = os.getloadavg()[0]
+        begin = time.monotonic()
         for number in range(1, args.rounds + 1):
+            if number > ROUNDS_LEAST and time.monotonic() - begin > args.at_most:
+                say(f"no time for more than {number - 1} of {args.rounds} rounds")
+                break
             for p in started:
                 p.round()
                 say(f"round {number}: {p.name} {p.rates[-1]:,.1f}")
@@ -277,7 +284,7 @@ def main():
         for p in started:
             p.stop()
 
-    summary.update(network=args.network, rounds=args.rounds,
+    summary.update(network=args.network, rounds=len(started[0].rates),
                    cpus=len(os.sched_getaffinity(0)),
                    load_before=load_before, load_after=os.getloadavg()[0])
     print(markdown(summary))

@@ -45,15 +45,14 @@ static void print_json(const outcome *o, const ls_host *host)
     ls_json_writer_fini(&w);
 }
 
-static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry,
-                    const ls_host *host)
+static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     char cache[4096];
     ls_error err;
     ls_prediction sum;
     const ls_dataset *data = t->data[a->train ? LS_TRAIN : LS_TEST];
     const ls_dataset_view view = ls_dataset_resident(data);
-    ls_predict_desc d = cli_predict_desc(t, a, registry, host, cache);
+    ls_predict_desc d = cli_predict_desc(t, a, registry, cache);
     outcome o = {.data = ls_dataset_describe(data), .weights = t->weights_path};
     d.images = view.images;
     d.labels = view.labels;
@@ -67,7 +66,7 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     o.accuracy = sum.correct / d.rows;
     o.devices = sum.devices;
     if (a->json)
-        print_json(&o, host);
+        print_json(&o, t->host);
     else
         printf("%s acc: %.4f, loss %.4f; %u images of %s%s on %s, %.1f s\n", o.data->split,
                o.accuracy, o.loss, (unsigned)d.rows, o.data->name,
@@ -75,24 +74,14 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     return cli_flush();
 }
 
+static int check(cli_trained_args *a)
+{
+    a->needs_data = 1;
+    return cli_only_a_run(a);
+}
+
 int cli_eval(int argc, char **argv, const ls_registry *registry)
 {
-    cli_trained_args a;
-    ls_trained t;
-    ls_host host = {.size = sizeof host};
-    int code = cli_trained_parse(&a, "eval", "jtd", argc, argv);
-    if (code)
-        return code;
-    if (a.help) {
-        printf("%s%s%s", help, cli_trained_help, more);
-        return cli_flush();
-    }
-    if (a.rest_count > 0)
-        return cli_verb_usage("eval", "one run at a time; do not know what to do with ", a.rest[0]);
-    code = cli_trained_open(&t, &a, 1, &host);
-    if (code)
-        return code;
-    code = evaluate(&t, &a, registry, &host);
-    ls_trained_close(&t);
-    return code;
+    static const cli_trained_verb verb = {"eval", "jtd", help, more, check, evaluate};
+    return cli_trained_run(&verb, argc, argv, registry);
 }

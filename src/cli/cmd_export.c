@@ -36,10 +36,12 @@ static int save(const ls_trained *t, const char *to, ls_error *err)
     return ls_onnx_save(to, &d, t->host, err);
 }
 
-static int export_to(const ls_trained *t, const char *to)
+static int export(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
+    const char *to = a->to;
     ls_error err;
     struct stat st;
+    (void)registry;
     int status = save(t, to, &err);
     if (status)
         return cli_fail(status, &err);
@@ -53,31 +55,21 @@ static int export_to(const ls_trained *t, const char *to)
     return cli_flush();
 }
 
+static int check(cli_trained_args *a)
+{
+    const int problem = cli_only_a_run(a);
+    if (problem)
+        return problem;
+    if (!a->to)
+        return cli_verb_usage(a->verb, "where to? Add --to FILE.safetensors or --to FILE.onnx", "");
+    if (!ends_with(a->to, ".safetensors") && !ends_with(a->to, ".onnx"))
+        return cli_verb_usage(a->verb, "--to: expected FILE.safetensors or FILE.onnx, found ",
+                              a->to);
+    return 0;
+}
+
 int cli_export(int argc, char **argv)
 {
-    cli_trained_args a;
-    ls_trained t;
-    ls_host host = {.size = sizeof host};
-    int code = cli_trained_parse(&a, "export", "o", argc, argv);
-    if (code)
-        return code;
-    if (a.help) {
-        printf("%s%s%s", help, cli_trained_help, more);
-        return cli_flush();
-    }
-    if (a.rest_count > 0)
-        return cli_verb_usage("export", "one run at a time; do not know what to do with ",
-                              a.rest[0]);
-    if (!a.to)
-        return cli_verb_usage("export", "where to? Add --to FILE.safetensors or --to FILE.onnx",
-                              "");
-    if (!ends_with(a.to, ".safetensors") && !ends_with(a.to, ".onnx"))
-        return cli_verb_usage("export", "--to: expected FILE.safetensors or FILE.onnx, found ",
-                              a.to);
-    code = cli_trained_open(&t, &a, 0, &host);
-    if (code)
-        return code;
-    code = export_to(&t, a.to);
-    ls_trained_close(&t);
-    return code;
+    static const cli_trained_verb verb = {"export", "o", help, more, check, export};
+    return cli_trained_run(&verb, argc, argv, NULL);
 }

@@ -176,7 +176,7 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
     char cache[4096];
     ls_prediction sum;
     const ls_host *host = in->t->host;
-    ls_predict_desc d = cli_predict_desc(in->t, a, registry, host, cache);
+    ls_predict_desc d = cli_predict_desc(in->t, a, registry, cache);
     float *logits = ls_alloc_array(host, in->rows, sizeof *logits * (size_t)in->t->model->classes);
     if (!logits)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
@@ -202,26 +202,18 @@ static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry
     return status ? cli_fail(status, &err) : cli_flush();
 }
 
+static int check(cli_trained_args *a)
+{
+    a->needs_data = a->rows != NULL;
+    if (!a->rows && a->rest_count == 0)
+        return cli_verb_usage(a->verb, "of what? Name image files, or rows: --rows 0:10", "");
+    if (a->rows && a->rest_count > 0)
+        return cli_verb_usage(a->verb, "either --rows or files, not both: ", a->rest[0]);
+    return 0;
+}
+
 int cli_predict(int argc, char **argv, const ls_registry *registry)
 {
-    cli_trained_args a;
-    ls_trained t;
-    ls_host host = {.size = sizeof host};
-    int code = cli_trained_parse(&a, "predict", "jtrd", argc, argv);
-    if (code)
-        return code;
-    if (a.help) {
-        printf("%s%s%s", help, cli_trained_help, more);
-        return cli_flush();
-    }
-    if (!a.rows && a.rest_count == 0)
-        return cli_verb_usage("predict", "of what? Name image files, or rows: --rows 0:10", "");
-    if (a.rows && a.rest_count > 0)
-        return cli_verb_usage("predict", "either --rows or files, not both: ", a.rest[0]);
-    code = cli_trained_open(&t, &a, a.rows != NULL, &host);
-    if (code)
-        return code;
-    code = run(&t, &a, registry);
-    ls_trained_close(&t);
-    return code;
+    static const cli_trained_verb verb = {"predict", "jtrd", help, more, check, run};
+    return cli_trained_run(&verb, argc, argv, registry);
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char cli_trained_help[] =
+static const char common_help[] =
     "  RUN              a run's directory, runs/<time>-<name>: its final weights, or its newest\n"
     "                   checkpoint where that is newer; or a checkpoint's directory; or a\n"
     "                   safetensors file, with --config\n"
@@ -19,6 +19,14 @@ int cli_verb_usage(const char *verb, const char *problem, const char *what)
     fprintf(stderr, "trainer %s: %s%s; `trainer %s --help` lists what there is\n", verb, problem,
             what, verb);
     return EXIT_USAGE;
+}
+
+int cli_only_a_run(const cli_trained_args *a)
+{
+    return a->rest_count == 0
+               ? 0
+               : cli_verb_usage(a->verb, "one run at a time; do not know what to do with ",
+                                a->rest[0]);
 }
 
 int cli_fail(int status, const ls_error *err)
@@ -73,8 +81,7 @@ static int take(cli_trained_args *a, int option, const char *allowed, char **arg
     }
 }
 
-int cli_trained_parse(cli_trained_args *a, const char *verb, const char *allowed, int argc,
-                      char **argv)
+static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, char **argv)
 {
     static const struct option options[] = {
         {"set", required_argument, NULL, SET},   {"config", required_argument, NULL, CONFIG},
@@ -84,23 +91,22 @@ int cli_trained_parse(cli_trained_args *a, const char *verb, const char *allowed
         {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
     int problem = 0, c;
     memset(a, 0, sizeof *a);
-    a->verb = verb;
+    a->verb = verb->name;
     opterr = 0;
     optind = 1;
     while (!problem && !a->help && (c = getopt_long(argc, argv, ":h", options, NULL)) != -1)
-        problem = take(a, c, allowed, argv);
+        problem = take(a, c, verb->letters, argv);
     if (problem || a->help)
         return problem;
     if (optind == argc)
-        return cli_verb_usage(verb, "which run? Try a directory runs/<time>-<name>", "");
+        return cli_verb_usage(a->verb, "which run? Try a directory runs/<time>-<name>", "");
     a->run = argv[optind];
     a->rest = argv + optind + 1;
     a->rest_count = argc - optind - 1;
-    return 0;
+    return verb->check(a);
 }
 
-int cli_trained_open(ls_trained *out, const cli_trained_args *a, int needs_data,
-                     const ls_host *host)
+static int open_run(ls_trained *out, const cli_trained_args *a, const ls_host *host)
 {
     ls_error err;
     cli_data_dirs dirs;
@@ -112,15 +118,36 @@ int cli_trained_open(ls_trained *out, const cli_trained_args *a, int needs_data,
         .set_count = a->set_count,
         .data_dirs = dirs.dir,
         .data_dir_count = dirs.count,
-        .needs_data = needs_data,
+        .needs_data = a->needs_data,
         .host = host,
     };
     int status = ls_trained_open(out, &o, &err);
     return status ? cli_fail(status, &err) : 0;
 }
 
+int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
+                    const ls_registry *registry)
+{
+    cli_trained_args a;
+    ls_trained t;
+    const ls_host host = {.size = sizeof host};
+    int code = parse(&a, verb, argc, argv);
+    if (code)
+        return code;
+    if (a.help) {
+        printf("%s%s%s", verb->help, common_help, verb->more);
+        return cli_flush();
+    }
+    code = open_run(&t, &a, &host);
+    if (code)
+        return code;
+    code = verb->run(&t, &a, registry);
+    ls_trained_close(&t);
+    return code;
+}
+
 ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
-                                 const ls_registry *registry, const ls_host *host, char cache[4096])
+                                 const ls_registry *registry, char cache[4096])
 {
     return (ls_predict_desc){
         .registry = registry,
@@ -135,6 +162,6 @@ ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
         .optimizer = &t->config.optimizer,
         .batch = (uint32_t)t->config.batch_size,
         .shards = (uint32_t)t->config.shards,
-        .host = host,
+        .host = t->host,
     };
 }

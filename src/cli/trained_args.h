@@ -14,6 +14,7 @@ typedef struct cli_trained_args {
     const char *to;   /* export: --to */
     const char *rows; /* predict: --rows */
     int json, train, quiet, help;
+    int needs_data; /* the run's data is opened as well */
     int set_count;
     const char *set[CLI_SET_MAX + 1];
     char data[4200]; /* --data, as an assignment */
@@ -21,25 +22,33 @@ typedef struct cli_trained_args {
     int rest_count;
 } cli_trained_args;
 
-/* The help text of the options that all of them have. */
-extern const char cli_trained_help[];
+/* A verb on a trained model. */
+typedef struct cli_trained_verb {
+    const char *name;
+    /* The options that it takes besides: 'j' --json, 't' --train, 'r' --rows, 'o' --to, 'd' --devices. */
+    const char *letters;
+    const char *help; /* its own text, in front of the options that all verbs have */
+    const char *more; /* and the options that not all have */
+    /* What else is wrong with the arguments: 0, or EXIT_USAGE after saying it. Sets needs_data. */
+    int (*check)(cli_trained_args *a);
+    /* Returns the exit code. The registry is the one given below. */
+    int (*run)(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry);
+} cli_trained_verb;
 
-/* `allowed` has the letters of the options that this verb takes besides: 'j' --json, 't' --train,
- * 'r' --rows, 'o' --to, 'd' --devices. Returns 0, or EXIT_USAGE after saying what is wrong. */
-int cli_trained_parse(cli_trained_args *a, const char *verb, const char *allowed, int argc,
-                      char **argv);
+/* Reads the arguments, opens the run and runs the verb, or prints the help text; returns the exit code,
+ * with the message of a failure printed. */
+int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
+                    const ls_registry *registry);
 
 /* Says "trainer VERB: problem…" on stderr; returns EXIT_USAGE. */
 int cli_verb_usage(const char *verb, const char *problem, const char *what);
 
-/* Opens the run; the message of a failure has been printed, and the exit code is returned. */
-int cli_trained_open(ls_trained *out, const cli_trained_args *a, int needs_data,
-                     const ls_host *host);
+/* A check: one run and nothing else. */
+int cli_only_a_run(const cli_trained_args *a);
 
 /* A description of what is to be predicted, without images. */
 ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
-                                 const ls_registry *registry, const ls_host *host,
-                                 char cache[4096]);
+                                 const ls_registry *registry, char cache[4096]);
 
 /* Prints "trainer: TEXT" and returns the exit code of `status`. */
 int cli_fail(int status, const ls_error *err);

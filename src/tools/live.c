@@ -133,13 +133,13 @@ static void add_workers(ls_buffer *b, const ls_live *l)
         ls_json_parse(&doc, "", step->text, step->length, l->host, NULL) != LS_OK)
         return;
     const cJSON *worker, *workers = ls_log_node(doc, "workers");
-    ls_buffer_put(b, "<section><h2>Workers in the newest step</h2>\n<table><thead><tr>"
-                     "<th>worker</th><th>queued</th>");
+    ls_buffer_put(b, "<section><h2>Workers in the newest step</h2>\n"
+                     "<figure><table><thead><tr><th>worker</th><th>queued</th>");
     for (int i = 0; i < LS_PHASES; i++)
         ls_buffer_format(b, "<th>%s</th>", ls_phase_names[i]);
     ls_buffer_put(b, "</tr></thead><tbody>\n");
     cJSON_ArrayForEach(worker, workers) add_worker(b, worker);
-    ls_buffer_put(b, "</tbody></table></section>\n");
+    ls_buffer_put(b, "</tbody></table></figure></section>\n");
     ls_json_destroy(doc);
 }
 

@@ -74,6 +74,8 @@ static int is_live(const ls_run_log *log)
 static void add_notes(ls_buffer *b, const ls_run_log *log)
 {
     const char *status = text_or(log->end, "status", "");
+    if (!log->config)
+        add_note(b, "", "Starting.", "Data and devices are being opened; the figures follow.");
     if (is_synthetic(log))
         add_note(b, "loud", "SYNTHETIC DATA.",
                  "The images were made up by the program: these results say nothing of real data.");
@@ -100,10 +102,12 @@ static void add_notes(ls_buffer *b, const ls_run_log *log)
 static void add_heading(ls_buffer *b, const ls_run_log *log)
 {
     const char *started = text_or(log->start, "time", NULL);
+    const char *version = text_or(log->start, "lockstep", NULL);
+    const char *now = !log->config ? "starting" : is_live(log) ? "under way" : "not ended";
     ls_buffer_put(b, "<header><h1>");
     ls_buffer_escape(b, text_or(log->config, "name", "run"));
     ls_buffer_put(b, "</h1><p class=\"sub\">");
-    ls_buffer_escape(b, text_or(log->end, "status", is_live(log) ? "under way" : "not ended"));
+    ls_buffer_escape(b, text_or(log->end, "status", now));
     if (started) {
         ls_buffer_put(b, " · started ");
         ls_buffer_escape(b, started);
@@ -112,8 +116,10 @@ static void add_heading(ls_buffer *b, const ls_run_log *log)
         ls_buffer_put(b, " · ");
         ls_buffer_escape(b, log->dir);
     }
-    ls_buffer_put(b, " · Lockstep ");
-    ls_buffer_escape(b, text_or(log->start, "lockstep", "?"));
+    if (version) {
+        ls_buffer_put(b, " · Lockstep ");
+        ls_buffer_escape(b, version);
+    }
     ls_buffer_put(b, "</p></header>\n");
 }
 
@@ -453,6 +459,18 @@ static int add_config(ls_buffer *b, const ls_run_log *log, ls_error *err)
     return text ? LS_OK : LS_ENOMEM;
 }
 
+static int add_figures(ls_buffer *b, const ls_run_log *log, const ls_report_live *live,
+                       ls_error *err)
+{
+    add_tiles(b, log);
+    int status = add_charts(b, log, err);
+    if (status)
+        return status;
+    ls_buffer_put(b, live ? live->section : "");
+    add_facts(b, log);
+    return add_config(b, log, err);
+}
+
 int ls_report_page(ls_buffer *b, const ls_run_log *log, const ls_report_live *live, ls_error *err)
 {
     ls_buffer_put(b, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -469,13 +487,7 @@ int ls_report_page(ls_buffer *b, const ls_run_log *log, const ls_report_live *li
     ls_buffer_put(b, "</style>\n</head>\n<body>\n<main>\n");
     add_heading(b, log);
     add_notes(b, log);
-    add_tiles(b, log);
-    int status = add_charts(b, log, err);
-    if (status == LS_OK) {
-        ls_buffer_put(b, live ? live->section : "");
-        add_facts(b, log);
-        status = add_config(b, log, err);
-    }
+    const int status = log->config ? add_figures(b, log, live, err) : LS_OK;
     ls_buffer_put(b, "</main>\n");
     if (live) {
         ls_buffer_put(b, "<script>\n");

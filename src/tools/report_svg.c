@@ -107,6 +107,17 @@ static int find_axes(axis *x, axis *y, const ls_svg_chart *c)
     return 1;
 }
 
+/* There is room for seven characters: from a million on, in millions. */
+static void add_y_number(ls_buffer *b, const axis *y, double value)
+{
+    const int millions = y->hi >= 1e6;
+    int digits = y->digits;
+    if (millions)
+        ls_svg_tick_step(5 * y->step / 1e6, 5, &digits);
+    ls_buffer_number(b, millions ? value / 1e6 : value, digits);
+    ls_buffer_put(b, millions ? " M" : "");
+}
+
 static void add_y_axis(ls_buffer *b, const axis *y)
 {
     int ticks = (int)floor((y->hi - y->lo) / y->step + 1e-6);
@@ -118,7 +129,7 @@ static void add_y_axis(ls_buffer *b, const axis *y)
                          WIDTH - RIGHT);
         ls_buffer_format(b, "<text class=\"tick\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">",
                          LEFT - 8, py + 4);
-        ls_buffer_number(b, value, y->digits);
+        add_y_number(b, y, value);
         ls_buffer_put(b, "</text>");
     }
     ls_buffer_put(b, "\n");

@@ -71,8 +71,12 @@ class Browser:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/session{session}{path}", method=method,
             data=None if body is None else json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            why = json.load(error)["value"]
+            fail(f"{method} {path}: {why['error']}: {why['message'].splitlines()[0]}")
 
     def open(self, url):
         self.call("POST", "/url", {"url": url})

@@ -1,34 +1,8 @@
 #!/bin/sh
 # sweep_and_report.sh TRAINER: both subcommands from end to end, on made-up data and the reference
 # back end.
-set -u
-trainer=$1
-place=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-test-XXXXXX") || exit 71
-trap 'rm -rf -- "$place"' EXIT
-cd -- "$place" || exit 71
-failures=0
-
-fail()
-{
-    printf 'FAILED: %s\n' "$*" >&2
-    failures=$((failures + 1))
-}
-
-# expect STATUS COMMAND...: its output goes to out and err.
-expect()
-{
-    wanted=$1
-    shift
-    "$@" >out 2>err
-    status=$?
-    [ $status -eq "$wanted" ] || {
-        fail "exit code $status instead of $wanted: $*"
-        cat err >&2
-    }
-}
-
-has() { grep -qe "$2" "$1" || fail "$1 does not have: $2"; }
-lacks() { ! grep -qe "$2" "$1" || fail "$1 has: $2"; }
+# shellcheck disable=SC1091,SC2154 # verb.sh sets and reads the shared variables
+. "$(dirname "$0")/verb.sh"
 
 cat >config.json <<'JSON'
 {
@@ -116,5 +90,4 @@ lacks err 'accuracy'
 expect 0 "$trainer" config.json --set run_dir=null --set epochs=1
 lacks err ' last 0\.'
 
-[ $failures -eq 0 ] && echo "all as expected"
-[ $failures -eq 0 ]
+finish

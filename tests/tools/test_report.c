@@ -1,6 +1,7 @@
 /* The report of a run: what it shows, and runs that are damaged, unfinished or not there. */
 #include "data/scratch.h"
 #include "tools/buffer.h"
+#include "tools/live.h"
 #include "tools/report.h"
 #include "tools/report_svg.h"
 
@@ -421,6 +422,16 @@ static void a_single_fast_step_does_not_flatten_the_throughput(void **state)
     does_not_show(r, " -");
 }
 
+static void large_numbers_have_room_beside_the_axis(void **state)
+{
+    room *r = *state;
+    reports_changed(r, "\"images_per_s\":20000,", "\"images_per_s\":1250000,");
+    shows(r, ">0.5 M</text>");
+    shows(r, ">1.5 M</text>");
+    does_not_show(r, ">1,500,000</text>");
+    shows(r, "1,250,000"); /* the value itself, in full */
+}
+
 static void ticks_are_one_two_or_five(void **state)
 {
     (void)state;
@@ -438,6 +449,43 @@ static void ticks_are_one_two_or_five(void **state)
         assert_true(fabs(step - cases[i].step) < 1e-9 * cases[i].step);
         assert_int_equal(digits, cases[i].digits);
     }
+}
+
+/* ---- a run that goes on ---- */
+
+/* What the page says now. */
+static void asks(room *r, ls_live *live)
+{
+    ls_error err = {0};
+    ls_buffer page;
+    ls_buffer_init(&page, NULL);
+    assert_int_equal(ls_live_page(live, &page, &err), LS_OK);
+    free(r->page);
+    r->page = strdup(page.text);
+    ls_buffer_fini(&page);
+    assert_non_null(r->page);
+    shows(r, "<script>");
+    shows(r, "</html>");
+}
+
+static void the_live_page_can_be_asked_for_before_and_after_every_record(void **state)
+{
+    room *r = *state;
+    ls_live *live;
+    ls_error err = {0};
+    assert_int_equal(ls_live_create(&live, NULL, &err), LS_OK);
+    asks(r, live);
+    shows(r, "Starting.");
+    for (const char *at = r->metrics; *at;) {
+        const size_t length = strcspn(at, "\n");
+        assert_int_equal(ls_live_record(live, at, length, &err), LS_OK);
+        at += length + (at[length] == '\n');
+        asks(r, live);
+        does_not_show(r, "Starting.");
+    }
+    shows(r, "<dt>Test accuracy</dt><dd>0.7500</dd>");
+    shows(r, "Workers in the newest step");
+    ls_live_destroy(live);
 }
 
 /* ---- memory ---- */
@@ -494,12 +542,14 @@ int main(void)
         TEST_IN_ROOM(a_run_that_failed_or_was_interrupted_says_so),
         TEST_IN_ROOM(a_cut_last_record_is_left_out),
         TEST_IN_ROOM(a_run_under_way_can_be_reported),
+        TEST_IN_ROOM(the_live_page_can_be_asked_for_before_and_after_every_record),
         TEST_IN_ROOM(damage_in_the_middle_is_refused_with_its_line),
         TEST_IN_ROOM(records_without_numbers_leave_gaps),
         TEST_IN_ROOM(what_is_missing_is_named),
         TEST_IN_ROOM(a_place_that_cannot_be_written_is_named),
         TEST_IN_ROOM(a_long_run_is_drawn_with_few_points_that_hide_no_peak),
         TEST_IN_ROOM(a_single_fast_step_does_not_flatten_the_throughput),
+        TEST_IN_ROOM(large_numbers_have_room_beside_the_axis),
         cmocka_unit_test(ticks_are_one_two_or_five),
         TEST_IN_ROOM(lack_of_memory_is_an_error_that_leaks_nothing),
     };

@@ -1,35 +1,11 @@
 #!/bin/sh
 # verbs.sh TRAINER: eval, predict, export, devices and bench from end to end, on made-up data and the
 # reference back end.
-set -u
-trainer=$1
+# shellcheck disable=SC1091,SC2154 # verb.sh sets and reads the shared variables
 tiny=$2
-place=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-test-XXXXXX") || exit 71
-trap 'rm -rf -- "$place"' EXIT
-cd -- "$place" || exit 71
+. "$(dirname "$0")/verb.sh"
 cp -- "$tiny" config.json
-failures=0
 
-fail()
-{
-    printf 'FAILED: %s\n' "$*" >&2
-    failures=$((failures + 1))
-}
-
-# expect STATUS COMMAND...: its output goes to out and err.
-expect()
-{
-    wanted=$1
-    shift
-    "$@" >out 2>err
-    status=$?
-    [ $status -eq "$wanted" ] || {
-        fail "exit code $status instead of $wanted: $*"
-        cat err >&2
-    }
-}
-
-has() { grep -qe "$2" "$1" || fail "$1 does not have: $2; it has: $(head -c 600 "$1")"; }
 field() { sed -n "s/.*\"$1\":\\([-0-9.e]*\\).*/\\1/p" | tail -n 1; }
 
 expect 0 "$trainer" config.json --quiet --set run_dir=run --set metrics.tensorboard=true
@@ -156,5 +132,4 @@ for verb in eval predict export devices bench; do
     has out "^usage: trainer $verb"
 done
 
-[ $failures -eq 0 ] && echo "all as expected"
-[ $failures -eq 0 ]
+finish
