@@ -91,7 +91,7 @@ struct ls_comm {
     int rank;
 };
 
-/* A row of the table of communicators. All slots are mandatory. */
+/* A row of the table of communicators. All slots are mandatory but `merge_ready`. */
 struct ls_comm_type {
     const char *name; /* config key `allreduce` */
     int same_bits;    /* non-zero: results do not depend on the number of workers */
@@ -120,6 +120,17 @@ struct ls_comm_type {
      * `partials` and `total`, until they have returned too. */
     int (*all_reduce)(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err);
+    /* Optional: merging while the backward pass still goes on. `gradient` is this rank's only
+     * partial sum; its first `floats` floats are complete once `stream`'s work up to here is done,
+     * and stay as they are. Enqueues the merge of what can be merged of them and returns. Every
+     * rank calls it with the same ascending `floats` in a step (all multiples from `segments`), or
+     * none does; the step's all_reduce, with that one partial sum and the same total, then ends it.
+     * Before the first all_reduce (check's, as a rule) it does nothing. From the first call to the
+     * return of all_reduce nobody frees device memory, and a rank that gives the step up aborts
+     * the group. Waits for nobody. Errors: as all_reduce. NULL: a merge begins when everything is
+     * there. */
+    int (*merge_ready)(ls_comm *comm, ls_stream *stream, const float *gradient, float *total,
+                       size_t floats, ls_error *err);
     /* Any thread: every present and later call of the group returns LS_EABORTED. */
     void (*abort)(ls_comm_group *group);
     /* Any thread, once the group is aborted or timed out. Whether `rank` may still read what others

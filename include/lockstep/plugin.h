@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 2
+#define LS_PLUGIN_ABI 3
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -224,10 +224,16 @@ typedef struct ls_op_buffers {
     float *param[LS_OP_PARAMS]; /* optimizers: param[0] is the arena of weights */
     float *grad[LS_OP_PARAMS];  /* optimizers: grad[0] is the arena of gradients, read only */
     float *slot[LS_OP_SLOTS];   /* sgd: slot[0] is the velocity, NULL when momentum is 0 */
-    const uint8_t *labels;      /* gather: the whole dataset's; softmax_xent: the batch's */
-    uint8_t *labels_out;        /* gather: the batch's */
-    float *stats;               /* softmax_xent: [0] summed loss, [1] correct predictions */
-    const void *x2;             /* the second input, and its gradient */
+    /* Optimizers, running: one float each, or both NULL. When `guard`, the step's loss, is not
+     * finite as the op's work runs, the op changes nothing but *held, which becomes 1; and while
+     * *held is not 0 it changes nothing. So a step that must not be applied may be enqueued before
+     * anybody knows, and others behind it, until the caller has set *held to 0. */
+    const float *guard;
+    float *held;
+    const uint8_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
+    uint8_t *labels_out;   /* gather: the batch's */
+    float *stats;          /* softmax_xent: [0] summed loss, [1] correct predictions */
+    const void *x2;        /* the second input, and its gradient */
     void *dx2;
     const float *running; /* batchnorm: mean [c], variance [c], read in evaluation */
     float *contribution;  /* batchnorm: 2·c floats, written in training */
@@ -288,6 +294,13 @@ typedef struct ls_device_info {
     int block_rows;      /* rows in which a shard is best worked through, 0: the whole shard */
 } ls_device_info;
 
+/* What a device did on one of its streams: a kernel, a copy. */
+typedef struct ls_device_span {
+    uint64_t begin_ns, end_ns; /* of CLOCK_MONOTONIC, the clock of the host's timeline */
+    const char *name;          /* the device's, until it is closed; perhaps any bytes */
+    uint32_t stream;           /* tells the device's streams apart */
+} ls_device_span;
+
 typedef struct ls_device_ops {
     size_t size; /* sizeof(ls_device_ops) */
     void (*describe)(const ls_device *device, ls_device_info *out);
@@ -324,17 +337,36 @@ typedef struct ls_device_ops {
     int (*wait)(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
     /* Optional, all four or none: work that is enqueued once, recorded, and then enqueued again as a
      * whole. Between begin and end, what a stream is given is recorded and not run: passes of ops,
-     * copies and sums, nothing else; uploads, downloads and waiting for the device are errors, and
-     * so is a second recording. end ends a recording that failed as well. All ops in it read the
-     * same args: launch first brings `args` to the device, then enqueues the recording. */
+     * copies and sums, and downloads into pinned memory, nothing else; uploads, other downloads and
+     * waiting for the device are errors, and so is a second recording. end ends a recording that
+     * failed as well. All ops in it read the same args: launch first brings `args` to the device,
+     * then enqueues the recording. */
     int (*record_begin)(ls_device *device, ls_stream *stream, ls_error *err);
     int (*record_end)(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);
     int (*launch)(ls_device *device, ls_stream *stream, ls_recording *recording,
                   const ls_step_args *args, ls_error *err);
     void (*recording_destroy)(ls_device *device, ls_recording *recording); /* NULL is allowed */
+    /* Optional, all three or none: results without waiting for all work. pinned_alloc: zeroed
+     * memory of the host, freed by pinned_free (NULL is allowed) or when the device is closed; a
+     * download into it may be recorded, and writes it when its work runs, at no other time. reached:
+     * whether the work before an event was recorded is done (*out 1) or not yet (0), with its first
+     * error; it never waits. */
+    int (*pinned_alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
+    void (*pinned_free)(ls_device *device, void *memory);
+    int (*reached)(int *out, ls_device *device, ls_event *event, ls_error *err);
     /* Optional: how workers on such devices merge their gradients, NULL-terminated and static; see
      * <lockstep/communicator.h>. NULL: through the host's memory. */
     const struct ls_comm_type *const *(*communicators)(void);
+    /* Optional, all three or none: what the device does, and when, for a timeline. It costs time, and
+     * is collected only between begin and end. begin: on the device's thread, before anything is
+     * recorded; it fails where the means are not there, and says why; the device is as good as before.
+     * take, by one other thread at a time: the next `most` spans at most, and into *lost how many were
+     * lost since the last call; returns how many it gave. The spans of a stream come nearly in order.
+     * end, by any thread while the device is open: nothing is added later; what is there can
+     * still be taken. Several devices end first, and are taken from then. close ends it too. */
+    int (*spans_begin)(ls_device *device, ls_error *err);
+    int (*spans_take)(ls_device *device, ls_device_span *out, int most, uint64_t *lost);
+    void (*spans_end)(ls_device *device);
 } ls_device_ops;
 
 /* The start of every device; the back end's own fields follow. */

@@ -37,7 +37,8 @@ static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
     const update_op *u = (const update_op *)op;
     int adamw = u->kind == LS_OP_ADAMW, velocity = u->kind == LS_OP_SGD && u->sgd.momentum != 0;
     if (!buffers->args || !buffers->param[0] || !buffers->grad[0] ||
-        ((adamw || velocity) && !buffers->slot[0]) || (adamw && !buffers->slot[1]))
+        ((adamw || velocity) && !buffers->slot[0]) || (adamw && !buffers->slot[1]) ||
+        !buffers->guard != !buffers->held)
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", name_of(u->kind));
     ((update_op *)op)->buffers = *buffers;
     return LS_OK;
@@ -132,6 +133,16 @@ static void step(const update_op *u, step_fn fn, float lr, float scale)
     }
 }
 
+/* A step whose loss is not finite holds up itself and all behind it. */
+static int is_held(const ls_op_buffers *b)
+{
+    if (!b->guard)
+        return 0;
+    if (!isfinite(*b->guard))
+        *b->held = 1;
+    return *b->held != 0;
+}
+
 static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     update_op *u = (update_op *)op;
@@ -139,6 +150,8 @@ static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     (void)stream;
     (void)flags;
     (void)err;
+    if (is_held(&u->buffers))
+        return LS_OK;
     if (u->kind == LS_OP_RUNNING) {
         step_running(u, args->row_scale);
         return LS_OK;

@@ -9,5 +9,6 @@ list(APPEND cuda_sources
   cuda_comm_merge.c
   cuda_comm_nccl.c
   cuda_comm_ordered.c
+  cuda_comm_places.c
   cuda_comm_table.c
   cuda_comm_tree.c)

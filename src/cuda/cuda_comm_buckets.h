@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-enum { LS_CUDA_BUCKETS = 64, LS_CUDA_BUCKET_FLOATS = 1 << 20 /* 4 MB: the least of one */ };
+enum { LS_CUDA_BUCKETS = 8, LS_CUDA_BUCKET_FLOATS = 1 << 20 /* 4 MB: the least of one */ };
 
 typedef struct ls_cuda_buckets {
     int count;

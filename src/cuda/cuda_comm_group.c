@@ -16,6 +16,7 @@ int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
     group->base.type = desc->type;
     group->base.ranks = desc->ranks;
     group->desc = *desc;
+    ls_cuda_buckets_cut(&group->buckets, desc->segments, desc->segment_count, desc->floats);
     atomic_store(&group->timeout_ns, desc->timeout_ns);
     group->rank = ls_cuda_host_alloc(desc->host, (size_t)desc->ranks * sizeof *group->rank);
     int status = group->rank ? LS_OK
@@ -61,6 +62,10 @@ void ls_cuda_group_abort(ls_comm_group *base)
 int ls_cuda_group_may_read(const ls_comm_group *base, int rank)
 {
     const ls_cuda_group *group = (const ls_cuda_group *)base;
+    /* With `nccl`, others' memory is reached through NCCL alone: also that of a rank which sleeps
+     * between merge_ready and all_reduce. */
+    if (base->type == &ls_cuda_comm_nccl && ls_cuda_links_are_gone(group->links, 0))
+        return 0;
     return atomic_load_explicit(&group->rank[rank].reading, memory_order_acquire);
 }
 
@@ -113,7 +118,9 @@ int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *d
     comm->mine = &group->rank[rank];
     comm->mine->device = ls_cuda_device_of(device);
     comm->mine->ordinal = comm->mine->device->ordinal;
-    int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
+    int status = ls_cuda_places_init(&comm->places, group->desc.host, base->ranks, err);
+    if (status == LS_OK)
+        status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
                             comm->mine->device->name);
     if (status == LS_OK)
         status = make_events(comm->mine, err);
@@ -125,16 +132,20 @@ int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *d
     return LS_OK;
 }
 
-/* Frees nothing that NCCL may still touch: where a merge was cut short, every communicator has to be
- * aborted first. */
+/* Frees nothing that NCCL may still touch: where a merge was cut short, every communicator has to
+ * be aborted first, and what this rank has enqueued ahead of an all_reduce that never came has to
+ * end. */
 void ls_cuda_comm_leave(ls_comm *base)
 {
     ls_cuda_comm *comm = (ls_cuda_comm *)base;
     if (!comm)
         return;
     ls_cuda_group *group = comm->group;
+    if (comm->ahead.buckets > 0)
+        ls_cuda_comm_give_up(comm, comm->ahead.compute);
     if (group->links && ls_cuda_meet_aborted(&group->meet))
         (void)ls_cuda_links_are_gone(group->links, ls_cuda_deadline_ns(LEAVE_NS));
     free_rank(comm->mine);
+    ls_cuda_places_fini(&comm->places, group->desc.host);
     ls_cuda_host_free(group->desc.host, comm);
 }

@@ -9,7 +9,8 @@
  *     MEET: the commit point
  *
  * The host waits for its own GPU before the commit point, because LS_OK is a promise: everybody
- * holds the whole sum. A group of one rank meets nobody and waits for nothing.
+ * holds the whole sum. A group of one rank meets nobody and waits for nothing. With `nccl`, buckets
+ * may be enqueued before all of this (ls_cuda_comm_merge_ready).
  *
  * When a rank fails, it aborts the group and then waits until what it has enqueued has ended, so
  * that it touches nobody's memory any more (`reading`, the slot `may_read`).
@@ -17,8 +18,10 @@
 #ifndef CUDA_CUDA_COMM_GROUP_H
 #define CUDA_CUDA_COMM_GROUP_H
 
+#include "cuda/cuda_comm_buckets.h"
 #include "cuda/cuda_comm_links.h"
 #include "cuda/cuda_comm_meet.h"
+#include "cuda/cuda_comm_places.h"
 #include "cuda/cuda_comm_table.h"
 #include "cuda/cuda_comm_tree.h"
 #include "cuda/cuda_device.h"
@@ -35,7 +38,7 @@ typedef struct ls_cuda_rank {
     float *total;
     cudaEvent_t ready; /* its partial sums are complete, its total may be written */
     cudaEvent_t whole; /* what it has enqueued of the merge is done */
-    float *stage;      /* others' partial sums of its chunk (cuda_comm_ordered.c) */
+    float *stage;      /* other GPUs' partial sums of its chunk (cuda_comm_ordered.c) */
     size_t stage_floats;
     atomic_int reading; /* it, or its GPU, may touch what others have shown */
     char own_cache_line[64];
@@ -51,6 +54,14 @@ typedef struct ls_cuda_merge {
     ls_comm_times *times;
 } ls_cuda_merge;
 
+/* What was enqueued of a merge before its all_reduce. */
+typedef struct ls_cuda_ahead {
+    int buckets; /* so many of this step; 0: nothing */
+    const float *from;
+    float *total;
+    cudaStream_t compute;
+} ls_cuda_ahead;
+
 /* How a merge is done. */
 typedef struct ls_cuda_way {
     int links; /* non-zero: over NCCL */
@@ -59,7 +70,7 @@ typedef struct ls_cuda_way {
 } ls_cuda_way;
 
 extern const ls_cuda_way ls_cuda_way_local;   /* one GPU for all: tree order */
-extern const ls_cuda_way ls_cuda_way_ordered; /* a GPU for each: tree order */
+extern const ls_cuda_way ls_cuda_way_ordered; /* several GPUs, shared or not: tree order */
 extern const ls_cuda_way ls_cuda_way_nccl;    /* a GPU for each: NCCL's order */
 
 struct ls_cuda_group {
@@ -69,13 +80,17 @@ struct ls_cuda_group {
     ls_cuda_meet meet;
     ls_cuda_rank *rank;
     ls_cuda_links *links;
+    ls_cuda_buckets buckets; /* of the arena */
 };
 
 struct ls_cuda_comm {
     ls_comm base;
     ls_cuda_group *group;
     ls_cuda_rank *mine;
-    const ls_cuda_way *way; /* NULL before the first collective call */
+    const ls_cuda_way *way; /* NULL before the first collective call, and in a group of one */
+    ls_cuda_places places;  /* known with the way */
+    ls_cuda_ahead ahead;
+    int gave_up;
     int tree_is_known;
     ls_cuda_tree tree; /* of the last merge */
 };
@@ -91,8 +106,18 @@ uint64_t ls_cuda_comm_deadline(const ls_cuda_comm *comm);
 /* comm->tree ← the tree over what all ranks show. */
 int ls_cuda_comm_tree(ls_cuda_comm *comm, ls_error *err);
 
-/* The rank's chunk of the arena; chunks start at multiples of 16 floats. */
-void ls_cuda_comm_chunk(const ls_cuda_group *group, int rank, size_t *first, size_t *count);
+/* Chunk `index` of the arena in `parts`; chunks start at multiples of 16 floats. */
+void ls_cuda_comm_chunk(const ls_cuda_group *group, int parts, int index, size_t *first,
+                        size_t *count);
+
+/* The stream waits for `ready` of everybody on this rank's GPU. */
+int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err);
+
+/* Aborts the group and waits, with a limit, until nothing this rank enqueued touches anybody's
+ * memory. Once. */
+void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute);
+/* LS_OK, or LS_EABORTED of a group that is; what was enqueued ahead has then ended. */
+int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err);
 
 /* out ← the sum of this rank's own partial sums (zeros when it has none) on the stream. */
 int ls_cuda_comm_fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *err);
@@ -109,6 +134,9 @@ int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *d
 void ls_cuda_comm_leave(ls_comm *base);
 int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                             float *total, ls_comm_times *times, ls_error *err);
+/* cuda_comm_nccl.c */
+int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
+                             size_t floats, ls_error *err);
 /* cuda_comm_check.c */
 int ls_cuda_comm_check(ls_comm *base, ls_stream *stream, float *scratch, float *total,
                        ls_error *err);

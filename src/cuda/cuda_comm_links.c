@@ -253,12 +253,12 @@ static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadlin
 }
 
 /* The communicator is the watchdog's to abort from here on. */
-static int make_comm(ls_cuda_links *l, int rank, ls_error *err)
+static int make_comm(ls_cuda_links *l, int rank, ls_cuda_peer peer, ls_error *err)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t comm = NULL;
-    ncclResult_t result = ncclCommInitRankConfig(&comm, l->ranks, l->id, rank, &config);
+    ncclResult_t result = ncclCommInitRankConfig(&comm, peer.ranks, l->id, peer.rank, &config);
     pthread_mutex_lock(&l->link[rank].lock);
     pthread_mutex_lock(&l->lock);
     int late = l->gone != 0;
@@ -273,7 +273,8 @@ static int make_comm(ls_cuda_links *l, int rank, ls_error *err)
     return late ? say_why(l, err) : LS_OK;
 }
 
-int ls_cuda_links_connect(ls_cuda_links *l, int rank, uint64_t deadline_ns, ls_error *err)
+int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_t deadline_ns,
+                          ls_error *err)
 {
     int status = LS_OK;
     if (rank == 0) {
@@ -285,9 +286,9 @@ int ls_cuda_links_connect(ls_cuda_links *l, int rank, uint64_t deadline_ns, ls_e
     }
     if (status == LS_OK)
         status = ls_cuda_meet_wait(l->meet, rank, deadline_ns, err);
-    if (status == LS_OK)
-        status = make_comm(l, rank, err);
-    if (status == LS_OK)
+    if (status == LS_OK && peer.rank >= 0)
+        status = make_comm(l, rank, peer, err);
+    if (status == LS_OK && peer.rank >= 0)
         status = settle(l, rank, "joining", deadline_ns, err);
     return status == LS_OK ? ls_cuda_meet_wait(l->meet, rank, deadline_ns, err) : status;
 }

@@ -1,4 +1,5 @@
-/* The NCCL communicators of a group's ranks, one for each worker's thread, and their watchdog.
+/* The NCCL communicators of a group's ranks, one for each GPU, and their watchdog. The lowest of
+ * the ranks that share a GPU has it; the others only meet.
  *
  *     ls_cuda_links_connect(links, rank, …)                  every rank at the same time
  *     ls_cuda_links_begin(&nccl, links, rank, err)           then NCCL calls on `nccl`
@@ -33,11 +34,18 @@ int ls_cuda_links_create(ls_cuda_links **out, ls_cuda_meet *meet, int ranks, con
 /* Ends the watchdog, which aborts what is left. No rank may be inside a call. NULL is allowed. */
 void ls_cuda_links_destroy(ls_cuda_links *links);
 
-/* Collective; the rank's device is current. Meets twice. Errors: LS_EDEVICE, LS_EUNSUPPORTED (two
- * ranks on one GPU), LS_ESYSTEM, LS_EABORTED, LS_ETIMEDOUT. */
-int ls_cuda_links_connect(ls_cuda_links *links, int rank, uint64_t deadline_ns, ls_error *err);
+/* Who a rank is to NCCL. */
+typedef struct ls_cuda_peer {
+    int rank;  /* among NCCL's; −1: it has no communicator. Rank 0 of the group is 0 here too */
+    int ranks; /* of NCCL */
+} ls_cuda_peer;
 
-/* The rank's communicator, locked until ls_cuda_links_end. Errors: LS_EABORTED. */
+/* Collective; the rank's device is current. Meets twice. Errors: LS_EDEVICE, LS_EUNSUPPORTED (two
+ * of NCCL's ranks on one GPU), LS_ESYSTEM, LS_EABORTED, LS_ETIMEDOUT. */
+int ls_cuda_links_connect(ls_cuda_links *links, int rank, ls_cuda_peer peer, uint64_t deadline_ns,
+                          ls_error *err);
+
+/* The communicator of a rank that has one, locked until ls_cuda_links_end. Errors: LS_EABORTED. */
 int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *links, int rank, ls_error *err);
 /* Behind a successful begin, always. Errors: LS_EDEVICE, LS_EABORTED, LS_ETIMEDOUT. */
 int ls_cuda_links_end(ls_cuda_links *links, int rank, ncclResult_t result, uint64_t deadline_ns,
@@ -45,7 +53,8 @@ int ls_cuda_links_end(ls_cuda_links *links, int rank, ncclResult_t result, uint6
 
 /* The group is aborted: tells the watchdog so. Any thread. */
 void ls_cuda_links_wake(ls_cuda_links *links);
-/* Waits until every communicator was aborted; zero if the deadline passed first. Any thread. */
+/* Waits until every communicator was aborted, or there was none; zero if the deadline passed first.
+ * Any thread. */
 int ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
 
 #endif

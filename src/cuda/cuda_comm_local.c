@@ -11,15 +11,6 @@
  */
 #include "cuda/cuda_comm_group.h"
 
-static int wait_for_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
-{
-    cudaError_t e = cudaSuccess;
-    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
-        if (r != comm->base.rank)
-            e = cudaStreamWaitEvent(stream, comm->group->rank[r].ready, 0);
-    return cuda_check(err, e, "%s: waiting for the others' sums", comm->mine->device->name);
-}
-
 static int sum_own_chunk(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first, size_t count,
                          ls_error *err)
 {
@@ -46,10 +37,10 @@ static int hand_out(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     size_t first, count;
-    ls_cuda_comm_chunk(comm->group, comm->base.rank, &first, &count);
+    ls_cuda_comm_chunk(comm->group, comm->base.group->ranks, comm->base.rank, &first, &count);
     int status = ls_cuda_comm_tree(comm, err);
     if (status == LS_OK)
-        status = wait_for_ready(comm, merge->compute, err);
+        status = ls_cuda_comm_await_ready(comm, merge->compute, err);
     if (status == LS_OK && count > 0)
         status = sum_own_chunk(comm, merge, first, count, err);
     if (status == LS_OK && count > 0)

@@ -15,18 +15,33 @@ uint64_t ls_cuda_comm_deadline(const ls_cuda_comm *comm)
 
 int ls_cuda_comm_meet(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
+    ls_comm_times *times = merge->times;
     uint64_t start = ls_cuda_now_ns();
+    if (times->waiting)
+        times->waiting(times->user, 1);
     int status =
         ls_cuda_meet_wait(&comm->group->meet, comm->base.rank, ls_cuda_comm_deadline(comm), err);
-    merge->times->wait += (double)(ls_cuda_now_ns() - start) * 1e-9;
+    if (times->waiting)
+        times->waiting(times->user, 0);
+    times->wait += (double)(ls_cuda_now_ns() - start) * 1e-9;
     return status;
 }
 
-void ls_cuda_comm_chunk(const ls_cuda_group *group, int rank, size_t *first, size_t *count)
+void ls_cuda_comm_chunk(const ls_cuda_group *group, int parts, int index, size_t *first,
+                        size_t *count)
 {
-    ls_cuda_split(group->desc.floats / 16, group->base.ranks, rank, first, count);
+    ls_cuda_split(group->desc.floats / 16, parts, index, first, count);
     *first *= 16;
     *count *= 16;
+}
+
+int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
+{
+    cudaError_t e = cudaSuccess;
+    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
+        if (ls_cuda_places_share(&comm->places, r, comm->base.rank))
+            e = cudaStreamWaitEvent(stream, comm->group->rank[r].ready, 0);
+    return cuda_check(err, e, "%s: waiting for the workers' sums", comm->mine->device->name);
 }
 
 /* Spans change with the split of the shards only, so most steps find the tree they had. */
@@ -89,6 +104,7 @@ static int await_whole(ls_cuda_comm *comm, ls_error *err)
             d->lost |= cuda_is_lost(e);
             return cuda_fail(err, e, "%s: merging", d->name);
         }
+        (void)cudaGetLastError(); /* the runtime notes "not ready" as an error */
         if (ls_cuda_meet_aborted(&comm->group->meet))
             return ls_cuda_error(err, LS_EABORTED, "another worker failed first");
         if (ls_cuda_now_ns() >= deadline)
@@ -105,6 +121,7 @@ static int is_idle(cudaStream_t stream, uint64_t deadline_ns)
         cudaError_t e = cudaStreamQuery(stream);
         if (e == cudaSuccess || cuda_is_lost(e))
             return 1;
+        (void)cudaGetLastError();
         if (e != cudaErrorNotReady || ls_cuda_now_ns() >= deadline_ns)
             return 0;
         ls_cuda_nap(rounds);
@@ -112,50 +129,59 @@ static int is_idle(cudaStream_t stream, uint64_t deadline_ns)
 }
 
 /* Nobody merges with this group any more. */
-static void give_up(ls_cuda_comm *comm, const ls_cuda_merge *merge)
+void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute)
 {
     uint64_t deadline = ls_cuda_deadline_ns(GIVE_UP_NS);
+    if (comm->gave_up)
+        return;
+    comm->gave_up = 1;
     ls_cuda_group_abort(&comm->group->base);
     if (comm->group->links && !ls_cuda_links_are_gone(comm->group->links, deadline))
         return;
-    if (is_idle(comm->mine->device->communication->cuda, deadline) &&
-        is_idle(merge->compute, deadline))
+    if (is_idle(comm->mine->device->communication->cuda, deadline) && is_idle(compute, deadline))
         atomic_store_explicit(&comm->mine->reading, 0, memory_order_release);
     (void)cudaGetLastError();
 }
 
-/* ---- the first collective call -------------------------------------------------------------- */
-
-static int shares_a_device(const ls_cuda_group *group, int *all)
+int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err)
 {
-    int pairs = 0;
-    for (int a = 0; a < group->base.ranks; a++)
-        for (int b = 0; b < a; b++)
-            pairs += group->rank[a].ordinal == group->rank[b].ordinal;
-    *all = pairs == group->base.ranks * (group->base.ranks - 1) / 2;
-    return pairs > 0;
+    if (!ls_cuda_meet_aborted(&comm->group->meet))
+        return LS_OK;
+    if (comm->ahead.buckets > 0)
+        ls_cuda_comm_give_up(comm, comm->ahead.compute);
+    return ls_cuda_error(err, LS_EABORTED, "another worker failed first");
 }
+
+/* ---- the first collective call -------------------------------------------------------------- */
 
 /* The way depends on who shares a GPU, which is known when everybody has come. */
 static int choose_way(ls_cuda_comm *comm, ls_error *err)
 {
     const ls_comm_type *type = comm->base.group->type;
-    int all, some = shares_a_device(comm->group, &all);
-    if (type == &ls_cuda_comm_nccl && some)
+    const int ranks = comm->base.group->ranks;
+    for (int r = 0; r < ranks; r++)
+        ls_cuda_places_add(&comm->places, r, comm->group->rank[r].ordinal);
+    const int gpus = comm->places.gpus;
+    if (type == &ls_cuda_comm_nccl && gpus < ranks)
         return ls_cuda_error(err, LS_EUNSUPPORTED,
-                             "allreduce 'nccl' needs a GPU for each worker; workers that share one "
-                             "merge with 'ordered'");
-    if (type == &ls_cuda_comm_local && !all)
+                             "allreduce 'nccl' needs a GPU for each worker, and %d workers have %d "
+                             "here; workers that share one merge with 'ordered'",
+                             ranks, gpus);
+    if (type == &ls_cuda_comm_local && gpus > 1)
         return ls_cuda_error(err, LS_EUNSUPPORTED,
-                             "allreduce 'local' is for workers that share one GPU; use 'ordered'");
-    if (type == &ls_cuda_comm_ordered && some && !all)
-        return ls_cuda_error(err, LS_EUNSUPPORTED,
-                             "allreduce 'ordered' is for workers that share one GPU, or have one "
-                             "each; here some share and some do not");
+                             "allreduce 'local' is for workers that share one GPU, and there are "
+                             "%d here; use 'ordered'",
+                             gpus);
     comm->way = type == &ls_cuda_comm_nccl ? &ls_cuda_way_nccl
-                : all                      ? &ls_cuda_way_local
+                : gpus == 1                ? &ls_cuda_way_local
                                            : &ls_cuda_way_ordered;
     return LS_OK;
+}
+
+static ls_cuda_peer peer_of(const ls_cuda_comm *comm)
+{
+    const int leads = ls_cuda_places_leads(&comm->places, comm->base.rank);
+    return (ls_cuda_peer){leads ? comm->places.gpu[comm->base.rank] : -1, comm->places.gpus};
 }
 
 static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
@@ -172,7 +198,7 @@ static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     way = comm->way;
     comm->way = NULL; /* until it is connected */
     if (way->links)
-        status = ls_cuda_links_connect(comm->group->links, comm->base.rank,
+        status = ls_cuda_links_connect(comm->group->links, comm->base.rank, peer_of(comm),
                                        ls_cuda_comm_deadline(comm), err);
     if (status == LS_OK)
         comm->way = way;
@@ -222,15 +248,16 @@ int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_cuda_error(err, LS_EINVAL, "a merge of %d partial sums", count);
     /* An aborted group is not touched: others may still read what was shown to them. */
-    if (ls_cuda_meet_aborted(&comm->group->meet))
-        return ls_cuda_error(err, LS_EABORTED, "another worker failed first");
+    int status = ls_cuda_comm_alive(comm, err);
+    if (status != LS_OK)
+        return status;
     for (int i = 0; i < count; i++)
         comm->mine->partials[i] = partials[i];
     comm->mine->count = count;
     comm->mine->total = total;
-    int status = base->group->ranks == 1 ? alone(comm, &merge, err) : together(comm, &merge, err);
+    status = base->group->ranks == 1 ? alone(comm, &merge, err) : together(comm, &merge, err);
     if (status != LS_OK)
-        give_up(comm, &merge);
+        ls_cuda_comm_give_up(comm, merge.compute);
     times->exposed += (double)(ls_cuda_now_ns() - start) * 1e-9 - (times->wait - waited);
     return status;
 }

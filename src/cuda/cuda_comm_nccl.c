@@ -1,11 +1,21 @@
 /* Merging with NCCL's all-reduce, in its own order, for workers that have a GPU each.
  *
- * A rank's partial sums are added up first, into its total; then bucket after bucket is reduced on
- * the communication stream, each behind an event of the compute stream. Today the buckets follow
- * one another behind the backward pass. To overlap it, whoever runs backward calls
- * merge_up_to(…, floats) after each layer, with what is complete so far: a bucket is enqueued once.
+ * The arena is reduced bucket after bucket on the communication stream, each behind an event of
+ * the compute stream. A rank with several partial sums adds them up first, into its total.
+ *
+ * Buckets ahead. Whoever runs backward calls merge_ready with what is complete so far, and buckets
+ * go off while earlier layers still run; all_reduce enqueues the rest. That is safe before the
+ * step's first meeting, which in the other ways says that everybody's partial sums and totals may
+ * be touched: here a rank hands NCCL its own sum and its own total alone, both are settled by the
+ * event that the bucket waits for, and NCCL itself waits for its peers' buckets. All ranks enqueue
+ * the same buckets in the same order, whenever they do. Nobody is still busy with the step before:
+ * all_reduce returns behind a meeting that each rank enters when its GPU has done that merge.
+ *
+ * A step cut short between merge_ready and all_reduce: peers' kernels wait for buckets that never
+ * come, and the watchdog aborts all communicators, whoever aborts the group. A rank with buckets
+ * under way is `reading` until all are aborted, or until it has seen its streams idle: in its next
+ * call, or when it leaves.
  */
-#include "cuda/cuda_comm_buckets.h"
 #include "cuda/cuda_comm_group.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
@@ -22,43 +32,86 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
                              ls_cuda_comm_deadline(comm), err);
 }
 
-/* Every bucket from *next on that is complete when the first `floats` floats of `from` are. */
+/* Every bucket that is not under way and complete when the first `floats` floats of `from` are. */
 static int merge_up_to(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
-                       const ls_cuda_buckets *buckets, int *next, size_t floats, ls_error *err)
+                       size_t floats, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
-    int complete = ls_cuda_buckets_before(buckets, floats);
-    if (*next >= complete)
+    const ls_cuda_buckets *buckets = &comm->group->buckets;
+    int next = comm->ahead.buckets, complete = ls_cuda_buckets_before(buckets, floats);
+    if (next >= complete)
         return LS_OK;
+    comm->ahead.compute = merge->compute;
     cudaError_t e = cudaEventRecord(mine->ready, merge->compute);
     if (e == cudaSuccess)
         e = cudaStreamWaitEvent(mine->device->communication->cuda, mine->ready, 0);
     int status = cuda_check(err, e, "%s: waiting for its own sums", mine->device->name);
-    for (; *next < complete && status == LS_OK; ++*next)
-        status = merge_bucket(comm, merge, from, *next ? buckets->end[*next - 1] : 0,
-                              buckets->end[*next], err);
+    for (; next < complete && status == LS_OK; next++)
+        status = merge_bucket(comm, merge, from, next ? buckets->end[next - 1] : 0,
+                              buckets->end[next], err);
+    comm->ahead.buckets = next;
     return status;
 }
 
+/* ---- ahead ---------------------------------------------------------------------------------- */
+
+/* What was begun ahead was begun with these. */
+static int goes_on(const ls_cuda_comm *comm, const float *from, const float *total, ls_error *err)
+{
+    const ls_cuda_ahead *ahead = &comm->ahead;
+    if (ahead->buckets == 0 || (ahead->from == from && ahead->total == total))
+        return LS_OK;
+    return ls_cuda_error(err, LS_EINVAL,
+                         "rank %d: a merge that merge_ready began goes on with another partial sum "
+                         "or another total",
+                         comm->base.rank);
+}
+
+int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
+                             size_t floats, ls_error *err)
+{
+    ls_cuda_comm *comm = (ls_cuda_comm *)base;
+    ls_cuda_rank *mine = comm->mine;
+    ls_cuda_merge merge = {.compute = ls_cuda_stream(mine->device, stream), .total = total};
+    int status = ls_cuda_comm_alive(comm, err);
+    if (status == LS_OK && floats > comm->group->desc.floats)
+        status = ls_cuda_error(err, LS_EINVAL, "%zu floats of an arena of %zu are complete", floats,
+                               comm->group->desc.floats);
+    if (status == LS_OK)
+        status = ls_cuda_not_recording(mine->device, ls_cuda_stream_of(mine->device, stream),
+                                       "merging", err);
+    if (status == LS_OK)
+        status = goes_on(comm, gradient, total, err);
+    /* A group of one, or one that is not connected yet, merges in all_reduce. */
+    if (status != LS_OK || !comm->way ||
+        ls_cuda_buckets_before(&comm->group->buckets, floats) <= comm->ahead.buckets)
+        return status;
+    comm->ahead.from = gradient;
+    comm->ahead.total = total;
+    atomic_store(&mine->reading, 1);
+    status = merge_up_to(comm, &merge, gradient, floats, err);
+    if (status != LS_OK)
+        ls_cuda_comm_give_up(comm, merge.compute);
+    return status;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------- */
+
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
-    const ls_comm_group_desc *desc = &comm->group->desc;
     ls_cuda_rank *mine = comm->mine;
-    const float *from = merge->total;
-    ls_cuda_buckets buckets;
-    int next = 0, status = LS_OK;
-    if (mine->count == 1)
-        from = mine->partials[0].data;
-    else
+    const float *from = mine->count == 1 ? mine->partials[0].data : merge->total;
+    int status = goes_on(comm, from, merge->total, err);
+    if (status == LS_OK && mine->count != 1)
         status = ls_cuda_comm_fold(comm, merge->total, merge->compute, err);
-    ls_cuda_buckets_cut(&buckets, desc->segments, desc->segment_count, desc->floats);
     if (status == LS_OK)
-        status = merge_up_to(comm, merge, from, &buckets, &next, desc->floats, err);
+        status = merge_up_to(comm, merge, from, comm->group->desc.floats, err);
     if (status != LS_OK)
         return status;
     cudaError_t e = cudaEventRecord(mine->whole, mine->device->communication->cuda);
     if (e == cudaSuccess)
         e = cudaStreamWaitEvent(merge->compute, mine->whole, 0);
+    comm->ahead.buckets = 0; /* the next step's first */
     return cuda_check(err, e, "%s: going on behind a merge", mine->device->name);
 }
 

@@ -1,34 +1,54 @@
-/* Merging in tree order for workers that have a GPU each: NCCL moves, our kernel adds.
+/* Merging in tree order on several GPUs, each with one worker or more: NCCL moves, our kernel adds.
  *
- *     everybody's partial sums of chunk c → the owner of c        one NCCL group of sends and receives
- *     my total's chunk ← the tree over everybody's partial sums   in the order of the shard tree
- *     that chunk → everybody's total                              another group
+ * A chunk of the arena belongs to each GPU. The leader of the GPU's workers does all of its work,
+ * on its communication stream, between everybody's `ready` there and its own `whole`:
  *
- * All of it on the communication stream, between `ready` and `whole`. Each rank receives into a
- * stage that holds the others' partial sums of its chunk. The stage grows when the split of the
- * shards changes, which is before anything is enqueued: memory is never allocated while NCCL runs.
+ *     the GPU's partial sums of chunk c → the owner of c      one NCCL group of sends and receives
+ *     my total's chunk ← the tree over all partial sums       in the order of the shard tree
+ *     that chunk → every leader's total                       another group
+ *     my total → the totals of the GPU's other workers        copies
+ *
+ * The GPU's memory is all its workers': their partial sums are read where they are. The others on a
+ * GPU enqueue nothing; the commit point tells them that their leader has seen its `whole`.
+ *
+ * The leader receives into a stage that holds the other GPUs' partial sums of its chunk. The stage
+ * grows when the split of the shards changes, which is before anything is enqueued: memory is never
+ * allocated while NCCL runs.
  */
 #include "cuda/cuda_comm_group.h"
 
-static int held_by_others(const ls_cuda_group *group, int rank)
+/* The chunk of a GPU. */
+static void chunk_of(const ls_cuda_comm *comm, int gpu, size_t *first, size_t *count)
 {
-    int held = 0;
-    for (int r = 0; r < group->base.ranks; r++)
-        held += r == rank ? 0 : group->rank[r].count;
-    return held;
+    ls_cuda_comm_chunk(comm->group, comm->places.gpus, gpu, first, count);
 }
 
-static size_t stage_needed(const ls_cuda_group *group, int rank)
+static int my_gpu(const ls_cuda_comm *comm)
+{
+    return comm->places.gpu[comm->base.rank];
+}
+
+/* Where the first partial sum of `rank` is among those that come to `gpu`: so many come from ranks
+ * below. For the number of ranks: how many come at all. */
+static size_t place_in_stage(const ls_cuda_comm *comm, int gpu, int rank)
+{
+    size_t place = 0;
+    for (int r = 0; r < rank; r++)
+        place += comm->places.gpu[r] == gpu ? 0 : (size_t)comm->group->rank[r].count;
+    return place;
+}
+
+static size_t stage_needed(const ls_cuda_comm *comm, int gpu)
 {
     size_t first, count;
-    ls_cuda_comm_chunk(group, rank, &first, &count);
-    return count * (size_t)held_by_others(group, rank);
+    chunk_of(comm, gpu, &first, &count);
+    return count * place_in_stage(comm, gpu, comm->base.group->ranks);
 }
 
 static int grow_stage(ls_cuda_comm *comm, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
-    size_t needed = stage_needed(comm->group, comm->base.rank);
+    size_t needed = stage_needed(comm, my_gpu(comm));
     void *memory = NULL;
     if (needed <= mine->stage_floats)
         return LS_OK;
@@ -48,12 +68,12 @@ static int grow_stage(ls_cuda_comm *comm, ls_error *err)
 static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     int grow = 0;
-    for (int r = 0; r < comm->base.group->ranks; r++)
-        grow |= stage_needed(comm->group, r) > comm->group->rank[r].stage_floats;
+    for (int g = 0; g < comm->places.gpus; g++)
+        grow |= stage_needed(comm, g) > comm->group->rank[comm->places.leader[g]].stage_floats;
     if (!grow)
         return LS_OK;
     int status = ls_cuda_comm_meet(comm, merge, err); /* all have looked */
-    if (status == LS_OK)
+    if (status == LS_OK && ls_cuda_places_leads(&comm->places, comm->base.rank))
         status = grow_stage(comm, err);
     return status ? status : ls_cuda_comm_meet(comm, merge, err);
 }
@@ -65,29 +85,32 @@ static int is_fine(ncclResult_t result)
     return result == ncclSuccess || result == ncclInProgress;
 }
 
-/* Where the partial sum `index` of `rank` is in this rank's stage. */
+/* Where the partial sum `index` of a rank on another GPU is in this leader's stage. */
 static float *stage_of(const ls_cuda_comm *comm, int rank, int index, size_t chunk)
 {
-    size_t place = (size_t)index;
-    for (int r = 0; r < rank; r++)
-        place += r == comm->base.rank ? 0 : (size_t)comm->group->rank[r].count;
+    size_t place = place_in_stage(comm, my_gpu(comm), rank) + (size_t)index;
     return comm->mine->stage + place * chunk;
 }
 
-/* This rank's partial sums of `peer`'s chunk go there; the peer's of ours come here. */
+/* This GPU's partial sums of the peer's chunk go there; the peer's of ours come here. Both sides
+ * count them rank by rank. */
 static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                   cudaStream_t stream)
 {
-    const ls_cuda_group *group = comm->group;
+    const ls_cuda_rank *rank = comm->group->rank;
     size_t first, count, theirs_first, theirs;
     ncclResult_t result = ncclSuccess;
-    ls_cuda_comm_chunk(group, comm->base.rank, &first, &count);
-    ls_cuda_comm_chunk(group, peer, &theirs_first, &theirs);
-    for (int i = 0; theirs > 0 && i < comm->mine->count && is_fine(result); i++)
-        result = ncclSend(comm->mine->partials[i].data + theirs_first, theirs, ncclFloat32, peer,
-                          nccl, stream);
-    for (int i = 0; count > 0 && i < group->rank[peer].count && is_fine(result); i++)
-        result = ncclRecv(stage_of(comm, peer, i, count), count, ncclFloat32, peer, nccl, stream);
+    chunk_of(comm, my_gpu(comm), &first, &count);
+    chunk_of(comm, peer, &theirs_first, &theirs);
+    for (int r = 0; r < comm->base.group->ranks; r++) {
+        int gpu = comm->places.gpu[r];
+        for (int i = 0; gpu == my_gpu(comm) && theirs > 0 && i < rank[r].count && is_fine(result);
+             i++)
+            result = ncclSend(rank[r].partials[i].data + theirs_first, theirs, ncclFloat32, peer,
+                              nccl, stream);
+        for (int i = 0; gpu == peer && count > 0 && i < rank[r].count && is_fine(result); i++)
+            result = ncclRecv(stage_of(comm, r, i, count), count, ncclFloat32, peer, nccl, stream);
+    }
     return result;
 }
 
@@ -97,8 +120,8 @@ static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t ncc
 {
     size_t first, count, theirs_first, theirs;
     ncclResult_t result = ncclSuccess;
-    ls_cuda_comm_chunk(comm->group, comm->base.rank, &first, &count);
-    ls_cuda_comm_chunk(comm->group, peer, &theirs_first, &theirs);
+    chunk_of(comm, my_gpu(comm), &first, &count);
+    chunk_of(comm, peer, &theirs_first, &theirs);
     if (count > 0)
         result = ncclSend(comm->mine->total + first, count, ncclFloat32, peer, nccl, stream);
     if (theirs > 0 && is_fine(result))
@@ -119,9 +142,9 @@ static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t str
         return status;
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
-        for (int r = 0; r < comm->base.group->ranks && is_fine(result); r++)
-            if (r != comm->base.rank)
-                result = with_peer(comm, r, nccl, stream);
+        for (int g = 0; g < comm->places.gpus && is_fine(result); g++)
+            if (g != my_gpu(comm))
+                result = with_peer(comm, g, nccl, stream);
         ncclResult_t ended = ncclGroupEnd();
         result = is_fine(result) ? ended : result;
     }
@@ -136,40 +159,64 @@ static int sum_own_chunk(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
     const ls_cuda_tree *t = &comm->tree;
     const float *in[LS_K_ARENAS];
     size_t first, count;
-    ls_cuda_comm_chunk(comm->group, comm->base.rank, &first, &count);
+    chunk_of(comm, my_gpu(comm), &first, &count);
     if (count == 0)
         return LS_OK;
-    for (int i = 0; i < t->count; i++)
-        in[i] = t->leaf[i].rank == comm->base.rank
-                    ? comm->mine->partials[t->leaf[i].index].data + first
-                    : stage_of(comm, t->leaf[i].rank, t->leaf[i].index, count);
+    for (int i = 0; i < t->count; i++) {
+        int rank = t->leaf[i].rank, index = t->leaf[i].index;
+        in[i] = ls_cuda_places_share(&comm->places, rank, comm->base.rank)
+                    ? comm->group->rank[rank].partials[index].data + first
+                    : stage_of(comm, rank, index, count);
+    }
     cudaError_t e =
         ls_k_add_arenas(comm->mine->total + first, in, t->count, t->order, count, stream);
     return cuda_check(err, e, "%s: adding up the workers' sums", comm->mine->device->name);
 }
 
-static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+/* The whole total → everybody's on this GPU. */
+static int hand_out(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
+{
+    const size_t bytes = comm->group->desc.floats * sizeof(float);
+    cudaError_t e = cudaSuccess;
+    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
+        if (r != comm->base.rank && ls_cuda_places_share(&comm->places, r, comm->base.rank))
+            e = cudaMemcpyAsync(comm->group->rank[r].total, comm->mine->total, bytes,
+                                cudaMemcpyDeviceToDevice, stream);
+    return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
+}
+
+static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
     cudaStream_t stream = mine->device->communication->cuda;
-    int status = ls_cuda_comm_tree(comm, err);
-    if (status == LS_OK)
-        status = make_room(comm, merge, err);
-    if (status == LS_OK)
-        status = cuda_check(err, cudaStreamWaitEvent(stream, mine->ready, 0),
-                            "%s: waiting for its own sums", mine->device->name);
+    int status = ls_cuda_comm_await_ready(comm, stream, err);
     if (status == LS_OK)
         status = exchange(comm, exchange_sums, stream, err);
     if (status == LS_OK)
         status = sum_own_chunk(comm, stream, err);
     if (status == LS_OK)
         status = exchange(comm, exchange_totals, stream, err);
+    if (status == LS_OK)
+        status = hand_out(comm, stream, err);
     if (status != LS_OK)
         return status;
     cudaError_t e = cudaEventRecord(mine->whole, stream);
     if (e == cudaSuccess)
         e = cudaStreamWaitEvent(merge->compute, mine->whole, 0);
     return cuda_check(err, e, "%s: going on behind a merge", mine->device->name);
+}
+
+static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+{
+    int status = ls_cuda_comm_tree(comm, err);
+    if (status == LS_OK)
+        status = make_room(comm, merge, err);
+    if (status != LS_OK)
+        return status;
+    if (ls_cuda_places_leads(&comm->places, comm->base.rank))
+        return lead(comm, merge, err);
+    return cuda_check(err, cudaEventRecord(comm->mine->whole, merge->compute),
+                      "%s: recording an event", comm->mine->device->name);
 }
 
 const ls_cuda_way ls_cuda_way_ordered = {.links = 1, .enqueue = enqueue};

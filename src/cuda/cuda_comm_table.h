@@ -1,7 +1,8 @@
 /* The communicators of CUDA devices: the device table's `communicators`.
  *
- *     ordered   the same bits on any number of workers, which share one GPU or have one each
- *     nccl      NCCL's all-reduce; the bits depend on the number of workers
+ *     ordered   the same bits on any number of workers, however they share GPUs
+ *     nccl      NCCL's all-reduce, beside the backward pass; the bits depend on the number of
+ *               workers, and each needs a GPU of its own
  *     local     as `ordered`, for workers that share one GPU; refuses others
  */
 #ifndef CUDA_CUDA_COMM_TABLE_H

@@ -3,6 +3,7 @@
 
 #include "cuda/cuda_comm_table.h"
 #include "cuda/cuda_op.h"
+#include "cuda/cuda_spans.h"
 #include "cuda/math_lib.h"
 
 #include <stdio.h>
@@ -103,8 +104,10 @@ static void cuda_close(ls_device *device)
     ls_cuda_device *d = ls_cuda_device_of(device);
     if (d->bound) {
         ls_cuda_streams_fini(d); /* waits for what is under way */
+        ls_cuda_spans_fini(d);
         ls_math_close(d->math);
         ls_cuda_staging_fini(d);
+        ls_cuda_pinned_fini(d);
         if (d->fault)
             cudaFreeHost(d->fault);
     }
@@ -196,6 +199,12 @@ static const ls_device_ops device_ops = {
     .record_end = ls_cuda_record_end,
     .launch = ls_cuda_launch,
     .recording_destroy = ls_cuda_recording_destroy,
+    .pinned_alloc = ls_cuda_pinned_alloc,
+    .pinned_free = ls_cuda_pinned_free,
+    .reached = ls_cuda_reached,
+    .spans_begin = ls_cuda_spans_begin,
+    .spans_take = ls_cuda_spans_take,
+    .spans_end = ls_cuda_spans_end,
 };
 
 static int check_request(const ls_device_request *request, ls_error *err)

@@ -21,7 +21,8 @@
 #include <lockstep/plugin.h>
 #include <stddef.h>
 
-struct ls_math; /* cuda/math_lib.h: convolutions and matrix products */
+struct ls_math;       /* cuda/math_lib.h: convolutions and matrix products */
+struct ls_cuda_spans; /* cuda_spans.c */
 
 /* A stream, and the numbers of a step as kernels on it read them. */
 struct ls_stream {
@@ -64,6 +65,13 @@ typedef struct ls_cuda_staging {
     size_t taken; /* of the pinned memory for downloads */
 } ls_cuda_staging;
 
+/* Pinned memory that the device's user asked for. */
+typedef struct ls_cuda_pinned {
+    unsigned char *memory;
+    size_t bytes;
+    struct ls_cuda_pinned *next;
+} ls_cuda_pinned;
+
 typedef struct ls_cuda_device {
     ls_device device; /* first */
     const ls_host *host;
@@ -84,8 +92,10 @@ typedef struct ls_cuda_device {
     ls_stream *streams;       /* all of them */
     ls_event *events;
     ls_cuda_staging staging;
+    ls_cuda_pinned *pinned;
     ls_k_fault *fault; /* pinned; a kernel that meets bad data says so here */
     struct ls_math *math;
+    struct ls_cuda_spans *spans; /* NULL: nobody has asked for a timeline */
 } ls_cuda_device;
 
 /* ---- errors --------------------------------------------------------------------------------- */
@@ -134,6 +144,14 @@ void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream);
 int ls_cuda_record(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
 void ls_cuda_streams_fini(ls_cuda_device *device);
+/* cuda_stream.c. The table's reached. */
+int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err);
+
+/* cuda_pinned.c. The table's, its end, and whether memory of the host is part of it. */
+int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err);
+void ls_cuda_pinned_free(ls_device *device, void *memory);
+void ls_cuda_pinned_fini(ls_cuda_device *device);
+int ls_cuda_is_pinned(const ls_cuda_device *device, const void *memory, size_t bytes);
 
 /* cuda_staging.c. The table's upload and download; ls_cuda_deliver brings the downloads of a stream
  * that has just been waited for to where they belong. */

@@ -121,6 +121,9 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
     ls_cuda_device *d = ls_cuda_device_of(device);
     ls_cuda_staging *s = &d->staging;
     const ls_stream *on = ls_cuda_stream_of(d, stream);
+    if (ls_cuda_is_pinned(d, dst, bytes))
+        return cuda_check(err, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, on->cuda),
+                          "%s: downloading %zu bytes", d->name, bytes);
     int status = ls_cuda_not_recording(d, on, "a download", err);
     for (size_t done = 0, piece; done < bytes && status == LS_OK; done += piece) {
         piece = bytes - done < LS_CUDA_BACK_BYTES ? bytes - done : LS_CUDA_BACK_BYTES;

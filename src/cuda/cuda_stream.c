@@ -1,5 +1,6 @@
 /* Streams, events, waiting, and the numbers of a step on the GPU. */
 #include "cuda/cuda_device.h"
+#include "cuda/cuda_spans.h"
 
 #include <string.h>
 
@@ -33,6 +34,7 @@ int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority,
         ls_cuda_stream_destroy(device, s);
         return status;
     }
+    ls_cuda_spans_stream(d, s);
     *out = s;
     return LS_OK;
 }
@@ -142,6 +144,21 @@ int ls_cuda_sync(ls_cuda_device *d, ls_stream *stream, ls_error *err)
         int rc = sync_one(d, s, status == LS_OK ? err : NULL);
         status = status == LS_OK ? rc : status;
     }
+    return status == LS_OK ? report_fault(d, err) : status;
+}
+
+int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    cudaError_t e = cudaEventQuery(event->cuda);
+    *out = e == cudaSuccess;
+    if (e == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* the runtime notes it as an error */
+        return LS_OK;
+    }
+    if (cuda_is_lost(e))
+        d->lost = 1;
+    int status = cuda_check(err, e, "%s: work on the device failed", d->name);
     return status == LS_OK ? report_fault(d, err) : status;
 }
 

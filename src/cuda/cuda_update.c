@@ -11,6 +11,8 @@ static int check_arenas(const ls_cuda_op *op, ls_error *err)
                                              : 0;
     if (!b->args || !b->param[0] || !b->grad[0])
         return ls_cuda_error(err, LS_EINVAL, "%s: an arena is missing", op->name);
+    if (!b->guard != !b->held)
+        return ls_cuda_error(err, LS_EINVAL, "%s: guard and held belong together", op->name);
     for (int i = 0; i < slots; i++)
         if (!b->slot[i])
             return ls_cuda_error(err, LS_EINVAL, "%s: slot %d is missing", op->name, i);
@@ -23,15 +25,16 @@ static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_
     const ls_sgd *sgd = &op->desc.u.sgd;
     const ls_adamw *adamw = &op->desc.u.adamw;
     const ls_running *running = &op->desc.u.running;
+    const ls_k_guard guard = {b->guard, b->held};
     if (op->desc.kind == LS_OP_RUNNING)
-        return ls_k_running(b->param[0], b->grad[0], args, running->momentum, running->count,
+        return ls_k_running(b->param[0], b->grad[0], args, guard, running->momentum, running->count,
                             stream);
     if (op->desc.kind == LS_OP_ADAMW) {
         ls_k_adamw k = {adamw->beta1, adamw->beta2, adamw->epsilon, adamw->weight_decay};
-        return ls_k_adamw_step(b->param[0], b->slot[0], b->slot[1], b->grad[0], args, &k,
+        return ls_k_adamw_step(b->param[0], b->slot[0], b->slot[1], b->grad[0], args, guard, &k,
                                adamw->count, stream);
     }
-    return ls_k_sgd(b->param[0], sgd->momentum != 0 ? b->slot[0] : NULL, b->grad[0], args,
+    return ls_k_sgd(b->param[0], sgd->momentum != 0 ? b->slot[0] : NULL, b->grad[0], args, guard,
                     sgd->momentum, sgd->weight_decay, sgd->nesterov, sgd->count, stream);
 }
 

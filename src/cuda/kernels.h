@@ -197,19 +197,25 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream);
 
 /* ---- steps over arenas ---------------------------------------------------------------------- */
 
+/* Whether a step may be applied, as plugin.h says of guard and held; both NULL: it may. */
+typedef struct ls_k_guard {
+    const float *loss;
+    float *held;
+} ls_k_guard;
+
 /* As plugin.h says of ls_sgd; velocity NULL when momentum is 0. lr and scale from args. */
 cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
-                     float momentum, float weight_decay, int nesterov, size_t count,
-                     cudaStream_t stream);
+                     ls_k_guard guard, float momentum, float weight_decay, int nesterov,
+                     size_t count, cudaStream_t stream);
 typedef struct ls_k_adamw {
     float beta1, beta2, epsilon, weight_decay;
 } ls_k_adamw;
 cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
-                            const ls_k_args *args, const ls_k_adamw *adamw, size_t count,
-                            cudaStream_t stream);
+                            const ls_k_args *args, ls_k_guard guard, const ls_k_adamw *adamw,
+                            size_t count, cudaStream_t stream);
 /* to[i] += momentum · (sum[i]·row_scale − to[i]) */
-cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, float momentum,
-                         size_t count, cudaStream_t stream);
+cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
+                         float momentum, size_t count, cudaStream_t stream);
 
 /* ---- sums of arenas ------------------------------------------------------------------------- */
 

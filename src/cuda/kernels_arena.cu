@@ -16,6 +16,20 @@ cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_args *value, cudaStream_t st
 
 /* ---- optimizers ----------------------------------------------------------------------------- */
 
+/* Non-zero: the step changes nothing. Nobody reads `held` in a launch that sets it: all see the same
+ * loss. */
+__device__ static int is_held(ls_k_guard guard)
+{
+    if (!guard.loss)
+        return 0;
+    const float loss = *guard.loss;
+    if (loss - loss == 0) /* as for finite numbers alone */
+        return *guard.held != 0;
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *guard.held = 1;
+    return 1;
+}
+
 struct sgd_step {
     float lr, scale, momentum, weight_decay;
     int nesterov;
@@ -50,7 +64,8 @@ __device__ static void step_arena(float *w, float *v1, float *v2, const float *g
                                   size_t count)
 {
     const float4 zero = make_float4(0, 0, 0, 0);
-    LS_EACH(i, count / 4) {
+    LS_EACH(i, count / 4)
+    {
         float4 a = ((float4 *)w)[i], b = v1 ? ((float4 *)v1)[i] : zero;
         float4 c = v2 ? ((float4 *)v2)[i] : zero, g = ((const float4 *)grad)[i];
         step(a.x, b.x, c.x, g.x);
@@ -66,26 +81,31 @@ __device__ static void step_arena(float *w, float *v1, float *v2, const float *g
 }
 
 __global__ static void sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
-                           float momentum, float weight_decay, int nesterov, size_t count)
+                           ls_k_guard guard, float momentum, float weight_decay, int nesterov,
+                           size_t count)
 {
+    if (is_held(guard))
+        return;
     sgd_step step = {args->lr, args->scale, momentum, weight_decay, nesterov};
     step_arena(w, velocity, (float *)NULL, grad, step, count);
 }
 
 cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
-                     float momentum, float weight_decay, int nesterov, size_t count,
-                     cudaStream_t stream)
+                     ls_k_guard guard, float momentum, float weight_decay, int nesterov,
+                     size_t count, cudaStream_t stream)
 {
-    sgd<<<ls_blocks(count / 4), LS_THREADS, 0, stream>>>(w, velocity, grad, args, momentum,
+    sgd<<<ls_blocks(count / 4), LS_THREADS, 0, stream>>>(w, velocity, grad, args, guard, momentum,
                                                          weight_decay, nesterov, count);
     return cudaGetLastError();
 }
 
 /* The small differences 1 − βᵗ are taken in double, once a block. */
 __global__ static void adamw(float *w, float *first, float *second, const float *grad,
-                             const ls_k_args *args, ls_k_adamw k, size_t count)
+                             const ls_k_args *args, ls_k_guard guard, ls_k_adamw k, size_t count)
 {
     __shared__ adamw_step shared;
+    if (is_held(guard)) /* all threads alike */
+        return;
     if (threadIdx.x == 0) {
         double t = (double)args->step, lr = args->lr;
         shared.beta1 = k.beta1;
@@ -104,25 +124,28 @@ __global__ static void adamw(float *w, float *first, float *second, const float 
 }
 
 cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
-                            const ls_k_args *args, const ls_k_adamw *k, size_t count,
-                            cudaStream_t stream)
+                            const ls_k_args *args, ls_k_guard guard, const ls_k_adamw *k,
+                            size_t count, cudaStream_t stream)
 {
-    adamw<<<ls_blocks(count / 4), LS_THREADS, 0, stream>>>(w, first, second, grad, args, *k, count);
+    adamw<<<ls_blocks(count / 4), LS_THREADS, 0, stream>>>(w, first, second, grad, args, guard, *k,
+                                                           count);
     return cudaGetLastError();
 }
 
-__global__ static void running(float *to, const float *sum, const ls_k_args *args, float momentum,
-                               size_t count)
+__global__ static void running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
+                               float momentum, size_t count)
 {
+    if (is_held(guard))
+        return;
     float scale = args->row_scale;
     LS_EACH(i, count)
-        to[i] += momentum * (sum[i] * scale - to[i]);
+    to[i] += momentum * (sum[i] * scale - to[i]);
 }
 
-cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, float momentum,
-                         size_t count, cudaStream_t stream)
+cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
+                         float momentum, size_t count, cudaStream_t stream)
 {
-    running<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, sum, args, momentum, count);
+    running<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, sum, args, guard, momentum, count);
     return cudaGetLastError();
 }
 
@@ -138,7 +161,8 @@ __global__ static void add_arenas(float *out, const __grid_constant__ tree t, si
 {
     __shared__ float stack[LS_K_STACK][LS_THREADS]; /* a column for each thread */
     const unsigned me = threadIdx.x;
-    LS_EACH(i, floats) {
+    LS_EACH(i, floats)
+    {
         int depth = 0;
         for (int s = 0; s < t.steps; s++) {
             if (t.order[s] == LS_K_ADD) {

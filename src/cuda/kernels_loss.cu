@@ -56,7 +56,8 @@ __device__ static void do_row(const ls_k_xent &k, int row, int lane)
         return;
     int known = label < k.classes;
     double target = known ? (1 - smoothing) * ((double)x[label] - (double)m) : 0;
-    k.row[row] = (float)(log(sum) - target - smoothing / k.classes * all);
+    /* Nothing may be learned from a row without a label. */
+    k.row[row] = known ? (float)(log(sum) - target - smoothing / k.classes * all) : NAN;
     k.row[k.rows + row] = best == label;
 }
 
@@ -113,7 +114,8 @@ __global__ static void sum_alone(const __grid_constant__ ls_k_xent k)
     add_rows(k);
 }
 
-__global__ static void __launch_bounds__(ONE_BLOCK) rows_and_sum(const __grid_constant__ ls_k_xent k)
+__global__ static void __launch_bounds__(ONE_BLOCK)
+    rows_and_sum(const __grid_constant__ ls_k_xent k)
 {
     for (int row = threadIdx.x / WARP; row < k.rows; row += blockDim.x / WARP)
         do_row(k, row, threadIdx.x % WARP);

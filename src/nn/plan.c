@@ -262,6 +262,12 @@ void ls_plan_destroy(ls_plan *plan)
         return;
     if (plan->recording)
         plan->device->ops->recording_destroy(plan->device, plan->recording);
+    for (int p = 0; p < LS_PIECES; p++)
+        if (plan->piece[p])
+            plan->device->ops->recording_destroy(plan->device, plan->piece[p]);
+    for (int p = 0; p < LS_IN_PLACES; p++)
+        if (plan->whole[p])
+            plan->device->ops->recording_destroy(plan->device, plan->whole[p]);
     for (int s = 0; s < LS_SUBSETS; s++)
         destroy_op(plan->loss[s]);
     for (int k = plan->nodes - 1; k >= 0; k--)
@@ -328,8 +334,13 @@ static int run_backward(ls_plan *plan, const ls_node *node, unsigned flags, ls_e
 
 int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err)
 {
+    return ls_plan_backward_part(plan, plan->nodes - 1, 0, flags, err);
+}
+
+int ls_plan_backward_part(ls_plan *plan, int first, int last, unsigned flags, ls_error *err)
+{
     int rc = LS_OK;
-    for (int k = plan->nodes - 1; k >= 0 && rc == LS_OK; k--) {
+    for (int k = first; k >= last && rc == LS_OK; k--) {
         if (!plan->node[k].backward)
             continue;
         beat(plan, AT_BACKWARD, k);
@@ -338,10 +349,10 @@ int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err)
     return rc;
 }
 
-int ls_plan_launch(ls_plan *plan, const ls_step_args *args, ls_error *err)
+int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *args, ls_error *err)
 {
     beat(plan, AT_RECORDING, 0);
-    return plan->device->ops->launch(plan->device, NULL, plan->recording, args, err);
+    return plan->device->ops->launch(plan->device, NULL, recording, args, err);
 }
 
 /* ---- for people ----------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
  *     ls_plan_gather(plan, LS_TRAIN, err);
  *     ls_plan_forward(plan, LS_TRAIN, 0, err);
  *     ls_plan_backward(plan, 0, err);
- *     ls_plan_launch(plan, &args, err);           these three as one, where that was recorded
+ *     ls_plan_launch(plan, recording, &args, err);   what was recorded of them
  *
  * Plans of a replica run one after another, so they share activations and scratch. Everything is
  * called on the device's worker thread; nothing allocates after bind.
@@ -46,6 +46,8 @@ typedef struct ls_node {
     size_t y_at, dy_at, saved_at; /* offsets in the activations */
 } ls_node;
 
+enum { LS_PIECES = 8 /* most pieces of a backward pass */ };
+
 typedef struct ls_plan {
     ls_device *device;
     const ls_model *model;
@@ -63,9 +65,11 @@ typedef struct ls_plan {
     size_t unshared_bytes;   /* if each buffer had memory of its own */
     size_t live_bytes;       /* the most in use at one time: no plan could do with less */
     size_t scratch_bytes;
-    ls_recording *recording; /* gather, forward and backward as one; NULL: op by op. Made by the
-                                replica, destroyed with the plan */
-    ls_heartbeat *heartbeat; /* NULL: none */
+    /* Made by the replica, destroyed with the plan; NULL: op by op. */
+    ls_recording *recording;           /* gather, forward and backward as one */
+    ls_recording *piece[LS_PIECES];    /* the same, cut where the backward pass is */
+    ls_recording *whole[LS_IN_PLACES]; /* the same with the step, for each place of its result */
+    ls_heartbeat *heartbeat;           /* NULL: none */
 } ls_plan;
 
 typedef struct ls_plan_desc {
@@ -108,9 +112,11 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
  * `flags` go to the loss (LS_RUN_ACCUMULATE): plans of models with batch norm are whole shards. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
 int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err);
+/* The part of it that begins with node `first` and ends with node `last`, the lower number. */
+int ls_plan_backward_part(ls_plan *plan, int first, int last, unsigned flags, ls_error *err);
 
-/* The three above for training rows and without flags, as the replica has recorded them. */
-int ls_plan_launch(ls_plan *plan, const ls_step_args *args, ls_error *err);
+/* Enqueues what the replica has recorded of training rows and without flags. */
+int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *args, ls_error *err);
 
 /* ---- plan_memory.c, for plan.c -------------------------------------------------------------- */
 

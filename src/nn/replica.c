@@ -113,8 +113,9 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
 static int alloc_activations(ls_replica *r, ls_error *err)
 {
     size_t activations = 0;
-    size_t scratch = r->update ? r->update->scratch_bytes : 0;
-    void *memory[3] = {NULL, NULL, NULL};
+    const ls_op *update = r->updates[OF_TOTAL].update;
+    size_t scratch = update ? update->scratch_bytes : 0;
+    void *memory[4] = {NULL, NULL, NULL, NULL};
     size_t *use = &r->memory.activations;
     for (int i = 0; i < r->plans; i++) {
         const ls_plan *p = r->plan[i];
@@ -128,9 +129,12 @@ static int alloc_activations(ls_replica *r, ls_error *err)
         rc = ls_replica_alloc(r, &memory[1], scratch, use, err);
     if (rc == LS_OK)
         rc = ls_replica_alloc(r, &memory[2], LS_TAIL * sizeof(float), use, err);
+    if (rc == LS_OK)
+        rc = ls_replica_alloc(r, &memory[3], sizeof(float), use, err);
     r->activations = memory[0];
     r->scratch = memory[1];
     r->test_stats = memory[2];
+    r->held = memory[3];
     return rc;
 }
 
@@ -217,9 +221,10 @@ static int write_lines(ls_replica *r, ls_error *err)
     for (int i = 0; i < r->plans; i++)
         for (int k = 0; ls_plan_line(r->line[r->lines], LS_LINE_BYTES, r->plan[i], k); k++)
             r->lines++;
-    if (r->update)
+    const ls_op *update = r->updates[OF_TOTAL].update;
+    if (update)
         snprintf(r->line[r->lines++], LS_LINE_BYTES, "%s %zu floats %s", r->optimizer->type->name,
-                 r->tail_at, r->update->kernel ? r->update->kernel : "");
+                 r->tail_at, update->kernel ? update->kernel : "");
     return LS_OK;
 }
 
@@ -231,7 +236,9 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (rc == LS_OK)
         rc = ls_replica_lay_out(r, err);
     if (rc == LS_OK)
-        rc = ls_replica_make_updates(r, err);
+        ls_replica_cut(r, desc->piece_floats);
+    if (rc == LS_OK)
+        rc = ls_replica_make_updates(r, OF_TOTAL, err);
     if (rc == LS_OK)
         rc = ls_replica_alloc_arenas(r, err);
     if (rc == LS_OK)
@@ -239,7 +246,7 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (rc == LS_OK)
         rc = place_data(r, desc, err);
     if (rc == LS_OK)
-        rc = ls_replica_bind_updates(r, err);
+        rc = ls_replica_bind_updates(r, OF_TOTAL, err);
     if (rc == LS_OK)
         rc = bind_plans(r, err);
     if (rc == LS_OK)
@@ -283,10 +290,7 @@ void ls_replica_destroy(ls_replica *r)
         r->device->ops->sync(r->device, NULL, NULL); /* work may still use the memory */
     if (r->step)
         r->device->ops->recording_destroy(r->device, r->step);
-    if (r->update)
-        r->update->impl->destroy(r->update);
-    for (int i = 0; i < r->runnings; i++)
-        r->running[i]->impl->destroy(r->running[i]);
+    ls_replica_destroy_updates(r);
     for (int i = r->plans - 1; i >= 0; i--)
         ls_plan_destroy(r->plan[i]);
     device_free(r, r->device_rows);
@@ -296,6 +300,9 @@ void ls_replica_destroy(ls_replica *r)
         device_free(r, r->labels[s]);
     }
     device_free(r, r->test_stats);
+    device_free(r, r->held);
+    if (r->arrived)
+        r->device->ops->pinned_free(r->device, r->arrived);
     device_free(r, r->scratch);
     device_free(r, r->activations);
     for (int a = 0; a < ARENAS; a++)
@@ -306,7 +313,6 @@ void ls_replica_destroy(ls_replica *r)
     ls_free(r->host, r->segment);
     ls_free(r->host, r->stat_at);
     ls_free(r->host, r->param_at);
-    ls_free(r->host, r->running);
     ls_free(r->host, r->plan);
     ls_free(r->host, r);
 }

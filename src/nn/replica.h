@@ -1,7 +1,8 @@
 /* A replica: one device's copy of the model, with everything a step needs, made once.
  *
  * Everything of a replica is called on its device's worker thread. After ls_replica_create no
- * call allocates.
+ * call allocates, but for those that prepare another course of steps (ls_replica_on_ready,
+ * ls_replica_prepare_whole).
  *
  * Where the device has recordings, a replica that trains makes one of each plan's gather,
  * forward and backward, and one of the step where that is several ops, when it is created;
@@ -67,6 +68,7 @@ typedef struct ls_replica_desc {
     ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
     int no_sharing;          /* non-zero: no two activations share memory; to compare with */
     int no_recording;        /* non-zero: all is enqueued op by op; to compare with */
+    size_t piece_floats;     /* the least of a piece of the backward pass; 0: LS_PIECE_FLOATS */
     const ls_host *host;
 } ls_replica_desc;
 
@@ -101,7 +103,9 @@ typedef struct ls_replica_memory {
 } ls_replica_memory;
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
-/* Recordings it made: one per plan, and one of a step of several ops; 0: all runs op by op. */
+/* Recordings it made: one per plan, and one of a step of several ops; 0: all runs op by op. A plan
+ * in pieces (ls_replica_on_ready) has one for each piece besides, and one that steps whole
+ * (ls_replica_prepare_whole) has LS_IN_PLACES. */
 int ls_replica_recordings(const ls_replica *replica);
 
 /* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 dnnl jit:avx512_core".
@@ -134,10 +138,34 @@ int ls_replica_export(ls_replica *replica, float *canonical, const float *arena,
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
 
-/* Forward and loss of `n` rows of a subset; adds to nothing: *loss is the sum over the rows and
- * *correct the number of hits. n must be one of shard_rows, or 0. Waits for the device. */
-int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
-                        double *loss, double *correct, ls_error *err);
+/* ---- a backward pass in pieces -------------------------------------------------------------- */
+
+/* Gradients are finished from the arena's start on, so that what is finished can be merged while
+ * the rest is computed. The arena is cut where a parameter begins, into at most eight pieces of at
+ * least LS_PIECE_FLOATS floats, by the rule by which communicators cut it into buckets; the
+ * backward pass runs to where the next piece is complete, then `ready` is told. The pieces depend
+ * on the model and on the back end's layouts alone. The gradient has the same bits either way. */
+enum { LS_PIECE_FLOATS = 1 << 20 /* 4 MB */ };
+
+/* Within ls_replica_gradient, on its thread, once behind each piece but the last, with ascending
+ * `floats`: so many of the gradient arena's floats are complete once the work enqueued so far is
+ * done, and no later work of this call changes them. Not LS_OK ends the call with that status. */
+typedef int ls_ready_fn(void *user, size_t floats, ls_error *err);
+
+/* Whom to tell from now on; NULL: nobody, and the backward pass is one piece. An empty shard's
+ * gradient is told as well. Not on the path of a step: makes recordings where the replica has some.
+ * Errors: LS_ENOMEM. */
+int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_error *err);
+
+/* ---- a whole step as one -------------------------------------------------------------------- */
+
+/* A replica whose gradient of one shard is the whole sum can take a step with nobody in between:
+ * gather, forward, backward and the update as one recording, and what the host wants to know of it
+ * on the way to one of LS_IN_PLACES places in the host's memory. Nobody waits: the next step may be
+ * enqueued, for the other place, before this one's result is known. A step whose loss is not finite
+ * changes nothing, and holds up all behind it until ls_replica_release. The bits are those of
+ * ls_replica_gradient, a total that is the gradient, and ls_replica_apply. */
+enum { LS_IN_PLACES = 2 };
 
 typedef struct ls_replica_step {
     float lr;
@@ -145,6 +173,31 @@ typedef struct ls_replica_step {
     uint32_t rows;   /* of the minibatch: running statistics are a mean over them */
     uint64_t number; /* of the step, from 1 */
 } ls_replica_step;
+
+/* Makes the recordings of whole steps where the device can record them; once is enough. Not on the
+ * path of a step. Errors: LS_ENOMEM. */
+int ls_replica_prepare_whole(ls_replica *replica, ls_error *err);
+/* Whether steps of n rows can be taken so. */
+int ls_replica_steps_whole(const ls_replica *replica, uint32_t n);
+
+/* Enqueues one of step->rows rows, as ls_replica_gradient takes them. The place is not in use.
+ * After an error it is not enqueued, but behind LS_EDEVICE nobody knows. */
+int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
+                          const ls_replica_step *step, int place, ls_replica_times *times,
+                          ls_error *err);
+/* Whether the step of a place is done, *arrived; then its tail. Never waits. Errors: LS_EDATA (of a
+ * row that nothing can be learned from: it holds up as a loss that is not finite), LS_EDEVICE. */
+int ls_replica_arrived(int *arrived, float tail[LS_TAIL], ls_replica *replica, int place,
+                       ls_error *err);
+/* Steps are applied again, from the next that is enqueued on. */
+int ls_replica_release(ls_replica *replica, ls_error *err);
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+/* Forward and loss of `n` rows of a subset; adds to nothing: *loss is the sum over the rows and
+ * *correct the number of hits. n must be one of shard_rows, or 0. Waits for the device. */
+int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
+                        double *loss, double *correct, ls_error *err);
 
 /* The caller has changed rows `first` … first + n − 1 of a subset's host memory, and keeps them
  * until the device is done with what it is asked for next. Nothing happens where the device
@@ -156,7 +209,9 @@ int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, ui
  * optimizer. n must be one of shard_rows. Waits for the device. */
 int ls_replica_predict(ls_replica *replica, uint32_t n, float *logits, ls_error *err);
 
-/* One optimizer step, and one of the running statistics, from the total arena. */
+/* One optimizer step, and one of the running statistics, from the total arena. Where the total's
+ * loss is not finite as it runs, it changes nothing, nor does any step behind it until
+ * ls_replica_release. */
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err);
 

@@ -71,55 +71,75 @@ int ls_replica_alloc_arenas(ls_replica *r, ls_error *err)
 
 /* ---- updates -------------------------------------------------------------------------------- */
 
-static int make_running(ls_replica *r, const ls_layer *layer, ls_error *err)
+static int make_running(ls_op **out, ls_replica *r, const ls_layer *layer, ls_error *err)
 {
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING};
     desc.u.running.momentum = layer->momentum;
     desc.u.running.count = stat_floats(layer);
-    int rc = r->device->ops->op_create(&r->running[r->runnings], r->device, &desc, err);
-    r->runnings += rc == LS_OK;
-    return rc;
+    return r->device->ops->op_create(out, r->device, &desc, err);
 }
 
-int ls_replica_make_updates(ls_replica *r, ls_error *err)
+int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err)
 {
+    ls_updates *u = &r->updates[sum];
     if (!r->optimizer)
         return LS_OK;
     ls_op_desc desc = r->optimizer->op;
     r->optimizer->type->set_count(&desc, r->tail_at);
-    int rc = r->device->ops->op_create(&r->update, r->device, &desc, err);
+    int rc = r->device->ops->op_create(&u->update, r->device, &desc, err);
     if (rc != LS_OK || r->model->stats == 0)
         return rc;
-    r->running = ls_alloc_array(r->host, (size_t)r->model->stats / LS_STATS, sizeof *r->running);
-    if (!r->running)
+    r->runnings = r->model->stats / LS_STATS;
+    u->running = ls_alloc_array(r->host, (size_t)r->runnings, sizeof *u->running);
+    if (!u->running)
         return ls_replica_no_memory(err);
-    for (int i = 0; i < r->model->layers && rc == LS_OK; i++)
-        if (r->model->layer[i].stats > 0)
-            rc = make_running(r, &r->model->layer[i], err);
-    return rc;
-}
-
-static int bind_running(ls_replica *r, ls_op *op, size_t at, ls_error *err)
-{
-    ls_op_buffers b = {.args = &r->args};
-    b.param[0] = r->arena[WEIGHTS] + at;
-    b.grad[0] = r->arena[TOTAL] + at;
-    return op->impl->bind(op, &b, err);
-}
-
-int ls_replica_bind_updates(ls_replica *r, ls_error *err)
-{
-    ls_op_buffers b = {.args = &r->args, .scratch = r->scratch};
-    if (!r->update)
-        return LS_OK;
-    b.param[0] = r->arena[WEIGHTS];
-    b.grad[0] = r->arena[TOTAL];
-    for (int i = 0; i < r->optimizer->slots; i++)
-        b.slot[i] = r->arena[SLOT + i];
-    int rc = r->update->impl->bind(r->update, &b, err);
     int n = 0;
     for (int i = 0; i < r->model->layers && rc == LS_OK; i++)
         if (r->model->layer[i].stats > 0)
-            rc = bind_running(r, r->running[n++], r->stat_at[i], err);
+            rc = make_running(&u->running[n++], r, &r->model->layer[i], err);
     return rc;
+}
+
+/* What a step whose sum is `sum` reads. */
+static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
+{
+    float *from = r->arena[sum == OF_TOTAL ? TOTAL : GRADIENT];
+    ls_op_buffers b = {.args = &r->args, .scratch = r->scratch};
+    b.param[0] = r->arena[WEIGHTS] + at;
+    b.grad[0] = from + at;
+    b.guard = from + r->tail_at + LS_TAIL_LOSS;
+    b.held = r->held;
+    return b;
+}
+
+int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err)
+{
+    const ls_updates *u = &r->updates[sum];
+    if (!u->update)
+        return LS_OK;
+    ls_op_buffers b = step_buffers(r, sum, 0);
+    for (int i = 0; i < r->optimizer->slots; i++)
+        b.slot[i] = r->arena[SLOT + i];
+    int rc = u->update->impl->bind(u->update, &b, err);
+    int n = 0;
+    for (int i = 0; i < r->model->layers && rc == LS_OK; i++)
+        if (r->model->layer[i].stats > 0) {
+            b = step_buffers(r, sum, r->stat_at[i]);
+            rc = u->running[n]->impl->bind(u->running[n], &b, err);
+            n++;
+        }
+    return rc;
+}
+
+void ls_replica_destroy_updates(ls_replica *r)
+{
+    for (int s = 0; s < SUMS; s++) {
+        const ls_updates *u = &r->updates[s];
+        for (int i = 0; u->running && i < r->runnings; i++)
+            if (u->running[i])
+                u->running[i]->impl->destroy(u->running[i]);
+        if (u->update)
+            u->update->impl->destroy(u->update);
+        ls_free(r->host, u->running);
+    }
 }

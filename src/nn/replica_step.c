@@ -201,6 +201,8 @@ static int clear_gradient(ls_replica *r, ls_error *err)
                                     count * sizeof *zeros, err);
         done += count;
     }
+    for (int p = 0; p < r->pieces && rc == LS_OK; p++)
+        rc = ls_replica_tell(r, p, err);
     return rc;
 }
 
@@ -220,7 +222,8 @@ static int run_block(ls_replica *r, uint32_t n, uint32_t done, ls_replica_times 
                      ls_error *err)
 {
     const unsigned flags = done > 0 ? LS_RUN_ACCUMULATE : 0;
-    ls_plan *plan = ls_replica_plan_for(r, ls_replica_block_rows(r, n, done));
+    const uint32_t count = ls_replica_block_rows(r, n, done);
+    ls_plan *plan = ls_replica_plan_for(r, count);
     r->args.rows = ls_replica_staged(r, done);
     uint64_t start = ls_now_ns();
     int rc = ls_plan_gather(plan, LS_TRAIN, err);
@@ -233,7 +236,7 @@ static int run_block(ls_replica *r, uint32_t n, uint32_t done, ls_replica_times 
     if (rc != LS_OK)
         return rc;
     start = ls_now_ns();
-    rc = ls_plan_backward(plan, flags, err);
+    rc = ls_replica_backward(r, plan, flags, done + count == n, err);
     times->backward += seconds_since(start);
     return rc;
 }
@@ -242,8 +245,15 @@ static int run_block(ls_replica *r, uint32_t n, uint32_t done, ls_replica_times 
 static int launch_shard(ls_replica *r, ls_plan *plan, ls_replica_times *times, ls_error *err)
 {
     uint64_t start = ls_now_ns();
+    int rc = LS_OK;
     r->args.rows = ls_replica_staged(r, 0);
-    int rc = ls_plan_launch(plan, &r->args, err);
+    if (!ls_replica_in_pieces(r))
+        rc = ls_plan_launch(plan, plan->recording, &r->args, err);
+    for (int p = 0; ls_replica_in_pieces(r) && p < r->pieces && rc == LS_OK; p++) {
+        rc = ls_plan_launch(plan, plan->piece[p], &r->args, err);
+        if (rc == LS_OK)
+            rc = ls_replica_tell(r, p, err);
+    }
     times->forward += seconds_since(start);
     return rc;
 }
@@ -252,7 +262,7 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
 {
     ls_plan *whole = ls_replica_plan_for(r, n);
     int rc = LS_OK;
-    if (whole && whole->recording)
+    if (whole && (ls_replica_in_pieces(r) ? whole->piece[0] : whole->recording))
         return launch_shard(r, whole, times, err);
     for (uint32_t done = 0; done < n && rc == LS_OK; done += ls_replica_block_rows(r, n, done))
         rc = run_block(r, n, done, times, err);
@@ -308,12 +318,21 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
 
 /* ---- update --------------------------------------------------------------------------------- */
 
-int ls_replica_enqueue_step(ls_replica *r, ls_error *err)
+int ls_replica_enqueue_step(ls_replica *r, ls_sum sum, ls_error *err)
 {
-    int rc = r->update->impl->forward(r->update, NULL, 0, err);
+    const ls_updates *u = &r->updates[sum];
+    int rc = u->update->impl->forward(u->update, NULL, 0, err);
     for (int i = 0; i < r->runnings && rc == LS_OK; i++)
-        rc = r->running[i]->impl->forward(r->running[i], NULL, 0, err);
+        rc = u->running[i]->impl->forward(u->running[i], NULL, 0, err);
     return rc;
+}
+
+void ls_replica_set_step(ls_replica *r, const ls_replica_step *step)
+{
+    r->args.lr = step->lr;
+    r->args.scale = step->scale;
+    r->args.row_scale = step->rows > 0 ? 1.0f / (float)step->rows : 0.0f;
+    r->args.step = step->number;
 }
 
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
@@ -322,13 +341,10 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     if (!replica->optimizer)
         return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
     uint64_t start = ls_now_ns();
-    replica->args.lr = step->lr;
-    replica->args.scale = step->scale;
-    replica->args.row_scale = step->rows > 0 ? 1.0f / (float)step->rows : 0.0f;
-    replica->args.step = step->number;
+    ls_replica_set_step(replica, step);
     int rc = replica->step ? replica->device->ops->launch(replica->device, NULL, replica->step,
                                                           &replica->args, err)
-                           : ls_replica_enqueue_step(replica, err);
+                           : ls_replica_enqueue_step(replica, OF_TOTAL, err);
     if (times)
         times->apply += seconds_since(start);
     return rc;

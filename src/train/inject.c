@@ -158,3 +158,14 @@ int ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind 
     }
     return 0;
 }
+
+int ls_inject_planned(const ls_injections *all, int worker, uint64_t step)
+{
+    for (int i = 0; i < all->count; i++) {
+        const ls_injection *one = &all->item[i];
+        const int later = one->stage == LS_STAGE_EVALUATE || one->stage == LS_STAGE_EXPORT;
+        if (one->worker == worker && one->step == step && !one->fired && !later)
+            return 1;
+    }
+    return 0;
+}

@@ -65,4 +65,7 @@ int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, 
 /* Whether an injection of this kind, corrupt or nan, fires for the worker in this step; once. */
 int ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind);
 
+/* Whether anything is still to happen to the worker in this step. */
+int ls_inject_planned(const ls_injections *all, int worker, uint64_t step);
+
 #endif

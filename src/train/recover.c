@@ -208,6 +208,7 @@ void ls_assign_shards(struct ls_trainer *t)
         if (t->worker[i].presence == LS_LIVE)
             capacity[rank++] = t->config.capacities ? t->config.capacity[i] : 1;
     t->live = rank;
+    t->one_shard_each = 1;
     rank = 0;
     for (int i = 0; i < t->workers; i++) {
         ls_train_worker *w = &t->worker[i];
@@ -219,6 +220,7 @@ void ls_assign_shards(struct ls_trainer *t)
         w->rank = rank++;
         w->shard_lo = (int)first;
         w->shard_hi = (int)(first + count);
+        t->one_shard_each &= count == 1;
     }
 }
 

@@ -56,6 +56,18 @@ typedef struct ls_report {
     ls_comm_times comm;
 } ls_report;
 
+/* One step under way. */
+typedef struct ls_step {
+    const ls_range *range;
+    const uint32_t *rows;
+    uint32_t n;
+    float lr;
+    uint64_t number; /* from 1 */
+    int spoilt;      /* a shard whose loss was spoilt on purpose; −1: none */
+    int place;       /* of a step as one: where its result arrives */
+    ls_report report;
+} ls_step;
+
 /* Whether a worker takes part. */
 typedef enum ls_presence {
     LS_LIVE,
@@ -93,6 +105,11 @@ typedef struct ls_train_worker {
         item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
     ls_device_info info;
     ls_error error;
+    int alone;                    /* its one shard is all there is of a minibatch */
+    ls_step flight[LS_IN_FLIGHT]; /* steps that were enqueued as one and not reported, in order */
+    int flights;
+    int next_place;    /* where the next one's result arrives */
+    int merging_early; /* within a step: what is ready of a gradient goes to the communicator */
     int failed;        /* a step failed: `error` says why, and no further step is begun */
     int job_status;    /* of the last job but training */
     uint32_t checksum; /* of its weights and optimizer state, by ls_worker_snapshot */
@@ -182,8 +199,9 @@ struct ls_trainer {
     ls_inference *inference; /* shared with the snapshots */
     ls_snapshot *last;       /* the newest that ls_trainer_predict took; NULL: none */
     ls_pool *pool;
-    int workers; /* that the run began with */
-    int live;    /* that still take part */
+    int workers;        /* that the run began with */
+    int live;           /* that still take part */
+    int one_shard_each; /* each of these has exactly one */
     int shards;
     ls_train_worker *worker;
     const ls_comm_type *merge; /* how gradients are merged */

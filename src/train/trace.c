@@ -8,12 +8,18 @@
 #include "json/utf8.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MARKS 16384 /* of a worker, between two looks of the coordinator */
 #define BUFFER (1u << 16)
 #define LINE 512
+#define TAKEN 4096     /* spans of a device at a time */
+#define STREAMS 16     /* of a device that have tracks */
+#define SIDE_BY_SIDE 8 /* tracks of a stream */
+#define SORT_STEP 256  /* between two workers' places, for their devices' tracks */
 
 /* What a phase is called; a step's come in this order. */
 typedef enum phase {
@@ -33,6 +39,13 @@ static const char *const names[] = {"rest",     "begin",         "gather",   "fo
                                     "backward", "recorded step", "add up",   "merge",
                                     "apply",    "open",          "read back"};
 
+/* A device's stream: its tracks, each with the end of what lies there last. */
+typedef struct stream {
+    uint32_t id;
+    int tracks, number[SIDE_BY_SIDE];
+    uint64_t end_ns[SIDE_BY_SIDE];
+} stream;
+
 /* A worker's marks, and how far they have been turned into spans. */
 typedef struct lane {
     ls_marks marks;
@@ -40,6 +53,10 @@ typedef struct lane {
     phase phase;
     uint64_t place_ns, phase_ns, step_ns; /* since when; step_ns 0: in no step */
     uint32_t step;
+    _Atomic(ls_device *) device; /* that says what it does; NULL: none */
+    char device_name[16];        /* written before it */
+    stream stream[STREAMS];
+    int streams, tracks;
 } lane;
 
 struct ls_trace {
@@ -49,6 +66,11 @@ struct ls_trace {
     int ops, workers, finished;
     uint64_t begin_ns, lost;
     lane *lane;
+    _Atomic int refused; /* by devices: 0, 1 while `why` is written, 2 */
+    ls_error why;
+    ls_device_span *span; /* [TAKEN], from the first device on; of the coordinator */
+    uint64_t spans, lost_spans;
+    int next_track;
     size_t used;
     char buffer[BUFFER];
 };
@@ -86,9 +108,9 @@ static int track_number(const ls_trace *t, int track)
 }
 
 /* Layers are named by people: what JSON would want escaped, or what was cut, is shown as '?'. */
-static void put_name(ls_trace *t, const char *name)
+static void put_text(ls_trace *t, const char *key, const char *name)
 {
-    char out[100];
+    char out[400];
     size_t length = strlen(name), used = 0;
     for (size_t i = 0; i < length && used < sizeof out - 5;) {
         const unsigned char c = (unsigned char)name[i];
@@ -101,15 +123,14 @@ static void put_name(ls_trace *t, const char *name)
         i += n > 0 ? n : 1;
     }
     out[used] = '\0';
-    put(t, "\"name\":\"%s\"", out);
+    put(t, "\"%s\":\"%s\"", key, out);
 }
 
-static void put_span(ls_trace *t, int track, const char *category, const char *name, uint64_t begin,
-                     uint64_t end, uint64_t step)
+static void put_numbered(ls_trace *t, int number, const char *category, const char *name,
+                         uint64_t begin, uint64_t end, uint64_t step)
 {
-    put(t, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"cat\":\"%s\",", track_number(t, track),
-        category);
-    put_name(t, name);
+    put(t, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"cat\":\"%s\",", number, category);
+    put_text(t, "name", name);
     put_time(t, "ts", begin - t->begin_ns);
     put_time(t, "dur", end - begin);
     if (step > 0)
@@ -117,16 +138,21 @@ static void put_span(ls_trace *t, int track, const char *category, const char *n
     put(t, "}");
 }
 
-static void put_track(ls_trace *t, int track, const char *name)
+static void put_span(ls_trace *t, int track, const char *category, const char *name, uint64_t begin,
+                     uint64_t end, uint64_t step)
 {
-    const int number = track_number(t, track);
+    put_numbered(t, track_number(t, track), category, name, begin, end, step);
+}
+
+static void put_track(ls_trace *t, int number, int place, const char *name)
+{
     put(t,
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"%s\"}}",
         number, name);
     put(t,
         ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":"
         "{\"sort_index\":%d}}",
-        number, number);
+        number, place);
 }
 
 /* ---- from marks to spans -------------------------------------------------------------------- */
@@ -218,14 +244,120 @@ static void take_in(ls_trace *t, const struct ls_trainer *trainer, int worker, c
     l->place_ns = mark->ns;
 }
 
+/* ---- what devices say ----------------------------------------------------------------------- */
+
+void ls_trace_device(ls_trace *t, int worker, ls_device *device)
+{
+    ls_device_info info;
+    ls_error err = {0};
+    int nobody = 0;
+    if (!t || !device->ops->spans_begin)
+        return;
+    device->ops->describe(device, &info);
+    if (device->ops->spans_begin(device, &err) == LS_OK) {
+        lane *l = &t->lane[worker];
+        snprintf(l->device_name, sizeof l->device_name, "%s", info.name);
+        atomic_store_explicit(&l->device, device, memory_order_release);
+        return;
+    }
+    if (!atomic_compare_exchange_strong(&t->refused, &nobody, 1))
+        return;
+    t->why = err;
+    atomic_store_explicit(&t->refused, 2, memory_order_release);
+    ls_log(t->host, LS_LOG_WARNING, "the timeline has nothing of %s's own: %s", info.name,
+           err.text);
+}
+
+static stream *stream_of(lane *l, uint32_t id)
+{
+    for (int i = 0; i < l->streams; i++)
+        if (l->stream[i].id == id)
+            return &l->stream[i];
+    if (l->streams == STREAMS)
+        return NULL;
+    l->stream[l->streams].id = id;
+    return &l->stream[l->streams++];
+}
+
+/* The first of the stream's tracks that is free by then, perhaps a new one; −1: none. */
+static int free_track(ls_trace *t, int worker, stream *s, uint64_t begin)
+{
+    lane *l = &t->lane[worker];
+    char name[64], again[16] = "";
+    for (int i = 0; i < s->tracks; i++)
+        if (s->end_ns[i] <= begin)
+            return i;
+    if (s->tracks == SIDE_BY_SIDE)
+        return -1;
+    if (s->tracks > 0)
+        snprintf(again, sizeof again, " (%d)", s->tracks + 1);
+    snprintf(name, sizeof name, "%s stream %lu%s", l->device_name, (unsigned long)s->id, again);
+    s->number[s->tracks] = t->next_track++;
+    put_track(t, s->number[s->tracks], (worker + 1) * SORT_STEP + ++l->tracks, name);
+    return s->tracks++;
+}
+
+static void put_device_span(ls_trace *t, int worker, const ls_device_span *span)
+{
+    stream *s = stream_of(&t->lane[worker], span->stream);
+    int track = s && span->begin_ns >= t->begin_ns && span->end_ns >= span->begin_ns
+                    ? free_track(t, worker, s, span->begin_ns)
+                    : -1;
+    if (track < 0) {
+        t->lost_spans++;
+        return;
+    }
+    s->end_ns[track] = span->end_ns;
+    t->spans++;
+    put_numbered(t, s->number[track], "device", span->name, span->begin_ns, span->end_ns, 0);
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const ls_device_span *x = a, *y = b;
+    return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+static void drain_device(ls_trace *t, int worker)
+{
+    ls_device *device = atomic_load_explicit(&t->lane[worker].device, memory_order_acquire);
+    int count = TAKEN;
+    if (!device)
+        return;
+    while (count == TAKEN) {
+        uint64_t lost = 0;
+        count = device->ops->spans_take(device, t->span, TAKEN, &lost);
+        t->lost_spans += lost;
+        qsort(t->span, (size_t)count, sizeof *t->span, by_begin);
+        for (int i = 0; i < count; i++)
+            put_device_span(t, worker, &t->span[i]);
+    }
+}
+
+void ls_trace_leave_devices(ls_trace *t)
+{
+    for (int w = 0; t && w < t->workers; w++) {
+        ls_device *device = atomic_load_explicit(&t->lane[w].device, memory_order_acquire);
+        if (device)
+            device->ops->spans_end(device);
+    }
+    for (int w = 0; t && w < t->workers; w++) {
+        if (!t->finished)
+            drain_device(t, w);
+        atomic_store_explicit(&t->lane[w].device, NULL, memory_order_relaxed);
+    }
+}
+
 void ls_trace_drain(ls_trace *t, const struct ls_trainer *trainer)
 {
     ls_mark mark;
     if (!t || t->finished)
         return;
-    for (int w = 0; w < t->workers; w++)
+    for (int w = 0; w < t->workers; w++) {
         while (ls_marks_take(&t->lane[w].marks, &mark))
             take_in(t, trainer, w, &mark);
+        drain_device(t, w);
+    }
 }
 
 void ls_trace_span(ls_trace *t, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
@@ -242,12 +374,13 @@ static void begin_file(ls_trace *t)
     char name[32];
     put(t, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
            "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"lockstep\"}}");
-    put_track(t, LS_TRACK_COORDINATOR, "coordinator");
+    put_track(t, track_number(t, LS_TRACK_COORDINATOR), 0, "coordinator");
     for (int w = 0; w < t->workers; w++) {
         snprintf(name, sizeof name, "worker %d", w);
-        put_track(t, w, name);
+        put_track(t, track_number(t, w), (w + 1) * SORT_STEP, name);
     }
-    put_track(t, LS_TRACK_SAVER, "saver");
+    t->next_track = track_number(t, LS_TRACK_SAVER);
+    put_track(t, t->next_track++, (t->workers + 1) * SORT_STEP, "saver");
 }
 
 int ls_trace_create(ls_trace **out, const char *path, int ops, int workers, const ls_host *host,
@@ -260,7 +393,8 @@ int ls_trace_create(ls_trace **out, const char *path, int ops, int workers, cons
     t->ops = ops;
     t->begin_ns = ls_now_ns();
     t->lane = ls_alloc_array(host, (size_t)workers, sizeof *t->lane);
-    int status = t->lane ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a trace");
+    t->span = ls_alloc_array(host, TAKEN, sizeof *t->span);
+    int status = t->lane && t->span ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a trace");
     for (; status == LS_OK && t->workers < workers; t->workers++)
         status = ls_marks_init(&t->lane[t->workers].marks, host, MARKS, err);
     if (status == LS_OK)
@@ -283,8 +417,16 @@ int ls_trace_finish(ls_trace *t, ls_error *err)
 {
     if (!t || t->finished)
         return LS_OK;
+    ls_trace_leave_devices(t);
     t->finished = 1;
-    put(t, "\n],\"otherData\":{\"lost_marks\":\"%llu\"}}\n", (unsigned long long)t->lost);
+    put(t, "\n],\"otherData\":{\"lost_marks\":\"%llu\",\"device_spans\":\"%llu\"",
+        (unsigned long long)t->lost, (unsigned long long)t->spans);
+    put(t, ",\"lost_device_spans\":\"%llu\"", (unsigned long long)t->lost_spans);
+    if (atomic_load_explicit(&t->refused, memory_order_acquire) == 2) {
+        put(t, ",");
+        put_text(t, "no_device_spans", t->why.text);
+    }
+    put(t, "}}\n");
     flush(t);
     if (t->failure.status == LS_OK)
         ls_replace_commit(&t->file, &t->failure);
@@ -300,6 +442,7 @@ void ls_trace_destroy(ls_trace *t)
     ls_file_writer_abandon(&t->file);
     for (int w = 0; t->lane && w < t->workers; w++)
         ls_marks_fini(&t->lane[w].marks);
+    ls_free(t->host, t->span);
     ls_free(t->host, t->lane);
     ls_free(t->host, t);
 }

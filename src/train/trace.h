@@ -5,14 +5,18 @@
  * (gather, forward, backward, add up, merge with its waits, apply), one after another without a gap; a phase
  * consists of ops where these were asked for. The coordinator's track holds what it does itself, the
  * saver's the writing of checkpoints.
+ *
+ * Below a worker's track lie those of its device, one for each stream, "cuda(0) stream 13", where
+ * the device can say what it does (plugin.h, spans_begin); where two spans of a stream overlap, as
+ * branches of a recording may, the second goes to a further track. A device that cannot say it is no
+ * failure: one line of the log, and the file's otherData, say why.
  */
 #ifndef TRAIN_TRACE_H
 #define TRAIN_TRACE_H
 
 #include "sync/marks.h"
 
-#include <lockstep/host.h>
-#include <lockstep/status.h>
+#include <lockstep/plugin.h>
 
 typedef struct ls_trace ls_trace;
 struct ls_trainer;
@@ -28,6 +32,10 @@ int ls_trace_create(ls_trace **out, const char *path, int ops, int workers, cons
 /* Where worker `worker` leaves its marks; lives as long as the trace. */
 ls_marks *ls_trace_marks(ls_trace *trace, int worker);
 
+/* The worker's thread, before anything is computed: its device may say what it does from now on.
+ * NULL is allowed for the trace. */
+void ls_trace_device(ls_trace *trace, int worker, ls_device *device);
+
 /* The coordinator, all of these; NULL is allowed. A failure to write is kept for ls_trace_finish. */
 
 /* Takes in what the workers have marked. */
@@ -35,6 +43,8 @@ void ls_trace_drain(ls_trace *trace, const struct ls_trainer *trainer);
 /* A span of the coordinator's or the saver's: times of ls_now_ns; `step` 0: none is named. */
 void ls_trace_span(ls_trace *trace, int track, const char *name, uint64_t begin_ns, uint64_t end_ns,
                    uint64_t step);
+/* Devices say nothing more, and may be closed: before they are. Part of ls_trace_finish. */
+void ls_trace_leave_devices(ls_trace *trace);
 /* Completes the file; nothing is added behind it. Errors: LS_EIO, also an earlier one. */
 int ls_trace_finish(ls_trace *trace, ls_error *err);
 

@@ -95,6 +95,7 @@ static int close_records(ls_trainer *t)
     ls_trace_drain(t->trace, t);
     if (t->life == LS_BEGUN && ls_trace_finish(t->trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
+    ls_trace_leave_devices(t->trace);
     return LS_OK;
 }
 

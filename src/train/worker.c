@@ -1,11 +1,10 @@
 /* A worker's side of training: jobs that run on its thread, with its device and its replica. */
+#include "train/worker.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/split.h"
 #include "hash/crc32.h"
-#include "train/run.h"
 
-#include <math.h>
 #include <string.h>
 
 /* What a job of a gang ends with. */
@@ -16,11 +15,15 @@ static int end_job(ls_train_worker *mine, int status)
     return LS_OK;
 }
 
+int ls_worker_inject(ls_train_worker *mine, uint64_t step, ls_stage stage)
+{
+    return ls_inject_at(&mine->trainer->injections, mine->index, step, stage, &mine->error);
+}
+
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* The first row and the number of rows of a shard within a minibatch of n rows. */
-static void shard_rows(const struct ls_trainer *t, uint32_t n, int shard, uint32_t *first,
-                       uint32_t *count)
+void ls_worker_shard_rows(const struct ls_trainer *t, uint32_t n, int shard, uint32_t *first,
+                          uint32_t *count)
 {
     ls_split(n, (uint32_t)t->shards, (uint32_t)shard, first, count);
 }
@@ -115,6 +118,7 @@ int ls_worker_open(const ls_worker *w, void *arg, ls_error *err)
     ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
     mine->device = ls_worker_device(w);
     mine->device->ops->describe(mine->device, &mine->info);
+    ls_trace_device(e->trainer->trace, w->index, mine->device);
     mine->scratch = ls_alloc(e->trainer->host, LS_SCRATCH);
     int status = mine->scratch ? LS_OK : ls_fail(&mine->error, LS_ENOMEM, "out of memory");
     if (status == LS_OK)
@@ -154,6 +158,8 @@ int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
     if (status == LS_OK)
         status =
             t->group->type->join(&mine->comm, t->group, mine->rank, mine->device, &mine->error);
+    if (status == LS_OK)
+        status = ls_worker_choose_course(mine);
     return end_job(mine, status);
 }
 
@@ -194,222 +200,13 @@ void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *u
     ls_free(t->host, mine->scratch);
 }
 
-/* ---- a step --------------------------------------------------------------------------------- */
-
-static int inject(ls_train_worker *mine, uint64_t step, ls_stage stage)
-{
-    return ls_inject_at(&mine->trainer->injections, mine->index, step, stage, &mine->error);
-}
-
-/* A number that is none, where the shard's loss was summed. */
-static int spoil_loss(ls_train_worker *mine)
-{
-    const float bad = NAN;
-    float *tail = ls_replica_gradient_arena(mine->replica) + ls_replica_tail_offset(mine->replica);
-    return mine->device->ops->upload(mine->device, NULL, tail + LS_TAIL_LOSS, &bad, sizeof bad,
-                                     &mine->error);
-}
-
-/* The lowest bit of the first weight that is not zero. */
-static int spoil_weight(ls_train_worker *mine)
-{
-    const ls_device_ops *ops = mine->device->ops;
-    float *weights = ls_replica_weight_arena(mine->replica);
-    uint32_t bits = 0;
-    int status = ops->download(mine->device, NULL, &bits, weights, sizeof bits, &mine->error);
-    bits ^= 1;
-    return status ? status
-                  : ops->upload(mine->device, NULL, weights, &bits, sizeof bits, &mine->error);
-}
-
-/* One step under way. */
-typedef struct step {
-    const ls_range *range;
-    const uint32_t *rows;
-    uint32_t n;
-    float lr;
-    uint64_t number; /* from 1 */
-    int spoilt;      /* a shard whose loss was spoilt on purpose; −1: none */
-    ls_report *report;
-} step;
-
-static int compute_shard(ls_train_worker *mine, const step *s, int shard, ls_replica_times *times)
-{
-    uint32_t first, count;
-    shard_rows(mine->trainer, s->n, shard, &first, &count);
-    int status = LS_OK;
-    uint32_t draw = s->range->epoch; /* with a row's index it tells random numbers apart */
-    if (mine->trainer->feed) {
-        draw = (uint32_t)s->number;
-        if (count > 0) /* its rows follow one another */
-            status =
-                ls_replica_refresh(mine->replica, LS_TRAIN, s->rows[first], count, &mine->error);
-    }
-    if (status == LS_OK)
-        status =
-            ls_replica_gradient(mine->replica, s->rows + first, count, draw, times, &mine->error);
-    return status == LS_OK && shard == s->spoilt ? spoil_loss(mine) : status;
-}
-
-/* The gradients of this worker's shards of one minibatch, folded in tree order. */
-static int compute_shards(ls_train_worker *mine, step *s)
-{
-    if (ls_inject_now(&mine->trainer->injections, mine->index, s->number, LS_INJECT_NAN))
-        s->spoilt = mine->shard_lo;
-    ls_fold_begin(&mine->fold);
-    for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
-        int status = LS_OK;
-        if (shard == mine->shard_hi - 1)
-            status = inject(mine, s->number, LS_STAGE_SHARD);
-        if (status == LS_OK)
-            status = compute_shard(mine, s, shard, &s->report->times);
-        ls_beat(&mine->heartbeat, LS_PLACE_ADD);
-        if (status == LS_OK)
-            status = ls_fold_push(&mine->fold, &mine->error);
-        if (status)
-            return status;
-    }
-    return LS_OK;
-}
-
-static int read_tail(ls_train_worker *mine, const float *arena, float tail[LS_TAIL])
-{
-    const ls_device_ops *ops = mine->device->ops;
-    const float *at = arena + ls_replica_tail_offset(mine->replica);
-    int status = ops->download(mine->device, NULL, tail, at, LS_TAIL * sizeof *tail, &mine->error);
-    return status ? status : ops->sync(mine->device, NULL, &mine->error);
-}
-
-/* Everybody found the same sum, so everybody leaves the step out. Whose loss it was is found by
- * computing the shards once more: the weights have not changed. */
-static int name_the_shard(ls_train_worker *mine, const step *s)
-{
-    float tail[LS_TAIL];
-    ls_replica_times times = {0};
-    s->report->skipped = 1;
-    for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
-        int status = compute_shard(mine, s, shard, &times);
-        if (status == LS_OK)
-            status = read_tail(mine, ls_replica_gradient_arena(mine->replica), tail);
-        if (status)
-            return status;
-        if (!isfinite(tail[LS_TAIL_LOSS])) {
-            s->report->bad_shard = shard;
-            return LS_OK;
-        }
-    }
-    return LS_OK;
-}
-
-static void note_wait(void *user, int begins)
-{
-    ls_train_worker *mine = user;
-    ls_beat(&mine->heartbeat, begins ? LS_PLACE_WAIT : LS_PLACE_MERGE);
-}
-
-static int merge(ls_train_worker *mine, const step *s)
-{
-    float *total = ls_replica_total_arena(mine->replica), tail[LS_TAIL];
-    ls_report *report = s->report;
-    ls_beat(&mine->heartbeat, LS_PLACE_MERGE);
-    report->comm.waiting = note_wait;
-    report->comm.user = mine;
-    int status = mine->comm->group->type->all_reduce(
-        mine->comm, NULL, mine->fold.stack, mine->fold.depth, total, &report->comm, &mine->error);
-    ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
-    if (status == LS_OK)
-        status = read_tail(mine, total, tail);
-    if (status)
-        return status;
-    report->loss = tail[LS_TAIL_LOSS];
-    report->correct = tail[LS_TAIL_CORRECT];
-    report->rows = tail[LS_TAIL_ROWS];
-    if (report->rows != (float)s->n)
-        return ls_fail(&mine->error, LS_EINTERNAL, "%g of %u rows were computed",
-                       (double)report->rows, (unsigned)s->n);
-    return LS_OK;
-}
-
-static int apply(ls_train_worker *mine, const step *s)
-{
-    const ls_config *c = &mine->trainer->config;
-    float divisor = (float)(c->nominal ? c->batch_size : (long)s->n);
-    const ls_replica_step how = {
-        .lr = s->lr, .scale = 1.0f / divisor, .rows = s->n, .number = s->number};
-    int status = ls_replica_apply(mine->replica, &how, &s->report->times, &mine->error);
-    if (status == LS_OK &&
-        ls_inject_now(&mine->trainer->injections, mine->index, s->number, LS_INJECT_CORRUPT))
-        status = spoil_weight(mine);
-    return status;
-}
-
-static int compute_step(ls_train_worker *mine, step *s)
-{
-    int status = inject(mine, s->number, LS_STAGE_START);
-    if (status == LS_OK)
-        status = compute_shards(mine, s);
-    if (status == LS_OK)
-        status = inject(mine, s->number, LS_STAGE_MERGE);
-    if (status == LS_OK)
-        status = merge(mine, s);
-    if (status == LS_OK && !isfinite(s->report->loss))
-        return name_the_shard(mine, s);
-    if (status == LS_OK)
-        status = inject(mine, s->number, LS_STAGE_APPLY);
-    if (status == LS_OK)
-        status = apply(mine, s);
-    return status ? status : inject(mine, s->number, LS_STAGE_REPORT);
-}
-
-/* The steps behind a failed one were sent before anybody knew. They are not begun: `error` belongs
- * to the coordinator once its report is on the way. */
-static void run_step(ls_train_worker *mine, const ls_range *range, uint32_t index)
-{
-    const uint32_t batch = (uint32_t)mine->trainer->config.batch_size;
-    ls_report report = {.step = range->first_step + index,
-                        .status = LS_EABORTED,
-                        .bad_shard = -1,
-                        .lr = range->lr[index]};
-    step s = {.range = range,
-              .rows = range->rows + (size_t)index * batch,
-              .n = ls_minibatch_rows(range->row_count, batch, index),
-              .lr = range->lr[index],
-              .number = report.step + 1,
-              .spoilt = -1,
-              .report = &report};
-    ls_beat_at(&mine->heartbeat, LS_PLACE_STEP, (uint32_t)s.number);
-    if (!mine->failed) {
-        report.status = compute_step(mine, &s);
-        /* Whoever fails releases those who wait for it. */
-        if (report.status != LS_OK)
-            mine->comm->group->type->abort(mine->comm->group);
-        /* A run that stops at a loss that is not finite applies nothing behind it. */
-        mine->failed =
-            report.status != LS_OK || (report.skipped && !mine->trainer->config.skip_nonfinite);
-    }
-    ls_beat(&mine->heartbeat, LS_PLACE_REST);
-    ls_ring_push(&mine->reports, &report, UINT64_MAX, NULL);
-}
-
-int ls_worker_train(const ls_worker *w, void *arg, ls_error *err)
-{
-    (void)err;
-    const ls_range *range = arg;
-    ls_train_worker *mine = &range->trainer->worker[w->index];
-    /* The report of the last step gives the range back: it may be refilled from then on. */
-    const uint32_t steps = range->steps;
-    for (uint32_t i = 0; i < steps; i++)
-        run_step(mine, range, i);
-    return LS_OK;
-}
-
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
 static int evaluate(ls_train_worker *mine, const ls_exchange *e)
 {
     const struct ls_trainer *t = e->trainer;
     uint32_t rows = ls_subset_rows(t, LS_TEST), batch = (uint32_t)t->config.batch_size;
-    int status = inject(mine, e->steps, LS_STAGE_EVALUATE);
+    int status = ls_worker_inject(mine, e->steps, LS_STAGE_EVALUATE);
     for (uint32_t m = 0; status == LS_OK && (uint64_t)m * batch < rows; m++) {
         uint32_t n = ls_minibatch_rows(rows, batch, m);
         if (ls_stopping(t))
@@ -417,7 +214,7 @@ static int evaluate(ls_train_worker *mine, const ls_exchange *e)
         for (int shard = mine->shard_lo; status == LS_OK && shard < mine->shard_hi; shard++) {
             uint32_t first, count;
             ls_tally *tally = &e->tally[(size_t)m * (size_t)t->shards + (size_t)shard];
-            shard_rows(t, n, shard, &first, &count);
+            ls_worker_shard_rows(t, n, shard, &first, &count);
             status = ls_replica_evaluate(mine->replica, LS_TEST,
                                          e->test_rows + (size_t)m * batch + first, count,
                                          &tally->loss, &tally->correct, &mine->error);
@@ -470,7 +267,7 @@ static int compute_checksum(ls_train_worker *mine)
 static int export_state(ls_train_worker *mine, const ls_exchange *e)
 {
     ls_replica *r = mine->replica;
-    int status = inject(mine, e->steps, LS_STAGE_EXPORT);
+    int status = ls_worker_inject(mine, e->steps, LS_STAGE_EXPORT);
     if (status == LS_OK)
         status = ls_replica_export(r, e->canonical, ls_replica_weight_arena(r), &mine->error);
     for (int i = 0; status == LS_OK && i < LS_OP_SLOTS; i++)

@@ -39,8 +39,8 @@ static int alloc_floats(float **out, comm_member *m)
 static int open_member(comm_member *m)
 {
     comm_gang *g = m->gang;
-    ls_device_request request = {
-        .size = sizeof request, .index = g->share ? 0 : m->rank, .threads = 1};
+    const int gpu = g->gpus ? g->gpus[m->rank] : g->share ? 0 : m->rank;
+    ls_device_request request = {.size = sizeof request, .index = gpu, .threads = 1};
     uint32_t first, count;
     ls_split((uint32_t)g->shards, (uint32_t)g->ranks, (uint32_t)m->rank, &first, &count);
     int status = backend()->open(&m->device, &request, &m->err);
@@ -73,6 +73,21 @@ static void close_member(comm_member *m)
 
 /* ---- a rank's life -------------------------------------------------------------------------- */
 
+/* As a backward pass: the leaf is filled from the start on, and merged up to there. */
+static int fill_leaf_ahead(comm_member *m)
+{
+    const comm_gang *g = m->gang;
+    int status = LS_OK;
+    for (int s = 1; s <= g->segment_count && status == LS_OK; s++) {
+        size_t from = g->segments[s - 1], end = s < g->segment_count ? g->segments[s] : g->floats;
+        status = m->device->ops->upload(m->device, NULL, m->leaf + from, m->host + from,
+                                        (end - from) * sizeof(float), &m->err);
+        if (status == LS_OK && s < g->segment_count)
+            status = g->type->merge_ready(m->comm, NULL, m->leaf, m->total, end, &m->err);
+    }
+    return status;
+}
+
 static int compute(comm_member *m, int step)
 {
     const ls_device_ops *ops = m->device->ops;
@@ -81,7 +96,8 @@ static int compute(comm_member *m, int step)
     ls_fold_begin(&m->fold);
     for (int shard = m->fold.range.lo; shard < m->fold.range.hi && status == LS_OK; shard++) {
         comm_gang_fill(m->host, shard, step, m->gang->floats);
-        status = ops->upload(m->device, NULL, m->leaf, m->host, bytes, &m->err);
+        status = m->gang->ahead ? fill_leaf_ahead(m)
+                                : ops->upload(m->device, NULL, m->leaf, m->host, bytes, &m->err);
         if (status == LS_OK)
             status = ls_fold_push(&m->fold, &m->err);
     }
@@ -93,6 +109,8 @@ static int do_step(comm_member *m, int step)
     const ls_device_ops *ops = m->device->ops;
     size_t bytes = m->gang->floats * sizeof(float);
     int status = compute(m, step);
+    if (status == LS_OK && m->gang->between)
+        status = m->gang->between(m, step);
     if (status == LS_OK)
         status = m->gang->type->all_reduce(m->comm, NULL, m->fold.stack, m->fold.depth, m->total,
                                            &m->times, &m->err);

@@ -41,13 +41,18 @@ struct comm_gang {
     const ls_comm_type *type;
     int ranks, shards, steps;
     size_t floats;
-    int share;           /* non-zero: all ranks on device 0; else rank r has device r */
+    int share;           /* non-zero: all ranks on device 0; else rank r has device r … */
+    const int *gpus;     /* … unless this says which device each rank has */
+    int ahead;           /* non-zero: merge_ready at each segment; needs a shard for each rank */
     int check;           /* non-zero: the start-up check comes first */
     uint64_t timeout_ns; /* 0: 5 s */
     int absent;          /* rank + 1 that never merges; 0: none */
     const size_t *segments;
     int segment_count;
     void (*plant)(void); /* called once, when all have joined; may be NULL */
+    /* What a rank does between its step's shards and the all_reduce, which only follows behind
+     * LS_OK; may be NULL. */
+    int (*between)(comm_member *member, int step);
     /* What a rank does behind its last merge, before it leaves; may be NULL. */
     void (*last)(comm_member *member);
 
@@ -73,5 +78,10 @@ void comm_gang_fill(float *leaf, int shard, int step, size_t floats);
 /* out ← what the library's `ordered` on reference devices makes of the same leaves
  * (comm_expected.c). */
 void comm_gang_expected(float *out, int ranks, int shards, int step, size_t floats);
+
+/* cmocka's test fails unless … (comm_expected.c) */
+void comm_gang_must_be_clean(void);              /* … dbl_end has nothing to complain about */
+void comm_gang_must_succeed(const comm_gang *g); /* … every rank came to the end */
+void comm_gang_must_match(const comm_gang *g);   /* … every result has the expected bits */
 
 #endif

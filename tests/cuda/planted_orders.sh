@@ -10,7 +10,7 @@ out=$("$program" none "$mode" 2>&1) || {
     echo "$out" | head -40
     failed=1
 }
-for bug in staging event sync freed; do
+for bug in staging event mixed bucket sync freed; do
     out=$("$program" $bug "$mode" 2>&1)
     status=$?
     case $status,$out in

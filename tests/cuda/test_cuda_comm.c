@@ -21,30 +21,6 @@ static const dbl_options worlds[] = {
 };
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
-static void must_be_clean(void)
-{
-    const char *wrong = dbl_end();
-    if (wrong[0])
-        fail_msg("%s", wrong);
-}
-
-static void must_succeed(const comm_gang *g)
-{
-    if (comm_gang_status(g) != LS_OK)
-        fail_msg("%s: %s", ls_status_name(comm_gang_status(g)), comm_gang_text(g));
-}
-
-static void same_as_expected(const comm_gang *g)
-{
-    float *expected = malloc(g->floats * sizeof *expected);
-    for (int step = 0; step < g->steps; step++) {
-        comm_gang_expected(expected, g->ranks, g->shards, step, g->floats);
-        for (int r = 0; r < g->ranks; r++)
-            assert_memory_equal(g->member[r].result[step], expected, g->floats * sizeof *expected);
-    }
-    free(expected);
-}
-
 /* ---- results -------------------------------------------------------------------------------- */
 
 static void run_ordered(const dbl_options *world, const ls_comm_type *type, int ranks, int shards,
@@ -59,9 +35,9 @@ static void run_ordered(const dbl_options *world, const ls_comm_type *type, int 
                    .check = 1};
     dbl_begin(world);
     comm_gang_run(&g);
-    must_be_clean();
-    must_succeed(&g);
-    same_as_expected(&g);
+    comm_gang_must_be_clean();
+    comm_gang_must_succeed(&g);
+    comm_gang_must_match(&g);
     comm_gang_free(&g);
 }
 
@@ -106,9 +82,9 @@ static void an_arena_smaller_than_the_ranks_lines(void **state)
                        .share = share};
         dbl_begin(&worlds[0]);
         comm_gang_run(&g);
-        must_be_clean();
-        must_succeed(&g);
-        same_as_expected(&g);
+        comm_gang_must_be_clean();
+        comm_gang_must_succeed(&g);
+        comm_gang_must_match(&g);
         comm_gang_free(&g);
     }
 }
@@ -146,8 +122,8 @@ static void run_nccl(const dbl_options *world, int ranks, int shards, int steps,
                    .check = 1};
     dbl_begin(world);
     comm_gang_run(&g);
-    must_be_clean();
-    must_succeed(&g);
+    comm_gang_must_be_clean();
+    comm_gang_must_succeed(&g);
     close_to_expected(&g);
     comm_gang_free(&g);
 }
@@ -237,7 +213,7 @@ static void expect_failure(comm_gang *g, const dbl_options *world, int status, c
 {
     dbl_begin(world);
     comm_gang_run(g);
-    must_be_clean();
+    comm_gang_must_be_clean();
     if (comm_gang_status(g) != status || !strstr(comm_gang_text(g), text))
         fail_msg("expected %s (%s), got %s: %s", ls_status_name(status), text,
                  ls_status_name(comm_gang_status(g)), comm_gang_text(g));
@@ -251,7 +227,9 @@ static void a_communicator_that_does_not_fit_the_devices_says_so(void **state)
     (void)state;
     comm_gang nccl = {
         .type = &ls_cuda_comm_nccl, .ranks = 2, .shards = 2, .steps = 1, .floats = 32, .share = 1};
-    expect_failure(&nccl, &worlds[0], LS_EUNSUPPORTED, "needs a GPU for each worker");
+    expect_failure(&nccl, &worlds[0], LS_EUNSUPPORTED,
+                   "needs a GPU for each worker, and 2 workers have 1 here; workers that share one "
+                   "merge with 'ordered'");
     comm_gang local = {
         .type = &ls_cuda_comm_local, .ranks = 2, .shards = 2, .steps = 1, .floats = 32};
     expect_failure(&local, &worlds[0], LS_EUNSUPPORTED, "workers that share one GPU");
@@ -271,7 +249,7 @@ static void a_rank_that_stays_away_is_named(void **state)
                        .absent = 2};
         dbl_begin(&worlds[0]);
         comm_gang_run(&g);
-        must_be_clean();
+        comm_gang_must_be_clean();
         assert_int_equal(comm_gang_status(&g), LS_ETIMEDOUT);
         assert_non_null(strstr(comm_gang_text(&g), "2 of 3 ranks came in time; missing: 1"));
         comm_gang_free(&g);

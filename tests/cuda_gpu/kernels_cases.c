@@ -1,6 +1,7 @@
 /* Arenas, element-wise work, data and loss. */
 #include "cuda_gpu/kernels_run.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Counts that fill blocks and that do not, and one whose loads are not aligned. */
@@ -19,26 +20,56 @@ static ls_k_args *step_args(run *r)
     return args;
 }
 
+/* `held` and a loss that is finite or not. */
+static ls_k_guard guard(run *r, float loss, float held)
+{
+    return (ls_k_guard){run_copy(r, &loss, sizeof loss), run_copy(r, &held, sizeof held)};
+}
+
+/* What must not be applied changes nothing, and holds up what comes behind it. */
+static void held_updates(run *r, size_t n)
+{
+    const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
+    ls_k_args *args = step_args(r);
+    float *g = run_floats(r, n, 1);
+    for (int form = 0; form < 3; form++) { /* to be applied, not finite, behind one that was not */
+        float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
+        float *stats = run_floats(r, n, 1);
+        ls_k_guard of = guard(r, form == 1 ? NAN : 2.5f, form == 2);
+        run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream));
+        run_ok(r, ls_k_sgd(w, m, g, args, of, 0.9f, 0.01f, 0, n, r->stream));
+        run_ok(r, ls_k_adamw_step(w, m, v, g, args, of, &adamw, n, r->stream));
+        run_ok(r, ls_k_running(stats, g, args, of, 0.1f, n, r->stream));
+        run_keep(r, "guarded weights", w, RUN_FLOAT, n);
+        run_keep(r, "guarded first", m, RUN_FLOAT, n);
+        run_keep(r, "guarded second", v, RUN_FLOAT, n);
+        run_keep(r, "guarded running", stats, RUN_FLOAT, n);
+        run_keep(r, "held", of.held, RUN_FLOAT, 1);
+    }
+}
+
 static void updates(run *r, size_t n)
 {
+    const ls_k_guard none = {NULL, NULL};
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
     ls_k_args *args = step_args(r);
     float *g = run_floats(r, n, 1);
     for (int form = 0; form < 3; form++) {
         float *w = run_floats(r, n, 1), *v = form > 0 ? run_floats(r, n, 1) : NULL;
-        run_ok(r, ls_k_sgd(w, v, g, args, form > 0 ? 0.9f : 0, 0.01f, form == 2, n, r->stream));
+        run_ok(r,
+               ls_k_sgd(w, v, g, args, none, form > 0 ? 0.9f : 0, 0.01f, form == 2, n, r->stream));
         run_keep(r, form == 2 ? "sgd nesterov" : form ? "sgd momentum" : "sgd", w, RUN_FLOAT, n);
         if (v)
             run_keep(r, "sgd velocity", v, RUN_FLOAT, n);
     }
     float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
     run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream)); /* not below 0 */
-    run_ok(r, ls_k_adamw_step(w, m, v, g, args, &adamw, n, r->stream));
+    run_ok(r, ls_k_adamw_step(w, m, v, g, args, none, &adamw, n, r->stream));
     run_keep(r, "adamw", w, RUN_FLOAT, n);
     run_keep(r, "adamw first", m, RUN_FLOAT, n);
     run_keep(r, "adamw second", v, RUN_FLOAT, n);
     float *stats = run_floats(r, n, 1);
-    run_ok(r, ls_k_running(stats, g, args, 0.1f, n, r->stream));
+    run_ok(r, ls_k_running(stats, g, args, none, 0.1f, n, r->stream));
     run_keep(r, "running", stats, RUN_FLOAT, n);
 }
 
@@ -58,6 +89,7 @@ void run_arena_kernels(run *r)
     for (int i = 0; i < COUNTS; i++) {
         r->shape = count_names[i];
         updates(r, (counts[i] + 15) / 16 * 16); /* as arenas are */
+        held_updates(r, (counts[i] + 15) / 16 * 16);
         for (int arenas = 1; arenas <= 13; arenas += 4)
             tree(r, counts[i], arenas, NULL);
         tree(r, counts[i], 3, order);

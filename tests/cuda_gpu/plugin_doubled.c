@@ -1,20 +1,37 @@
 /* liblockstep-cuda.so over the doubles: what a rehearsal of the suite loads. The world begins
  * with the library and ends with the program, which then says what the doubles complained about.
- * */
+ * In the environment, LOCKSTEP_DOUBLE_GPUS says how many GPUs there are (one), and
+ * LOCKSTEP_DOUBLE_CUPTI "odd names" for all kernels, or which function of CUPTI is to fail ("load":
+ * the library is missing).
+ */
 #include "doubles/control.h"
+#include "doubles/cupti.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static void begin(void) __attribute__((constructor));
 static void end(void) __attribute__((destructor));
 
+static void set_cupti(void)
+{
+    const char *how = getenv("LOCKSTEP_DOUBLE_CUPTI");
+    if (how && strcmp(how, "odd names") == 0)
+        dbl_cupti_name("an \"odd\" name\n\\ \x01 \xff of a kernel");
+    else if (how && how[0])
+        dbl_cupti_fail(how, 1);
+}
+
 static void begin(void)
 {
+    const char *gpus = getenv("LOCKSTEP_DOUBLE_GPUS");
     dbl_begin(&(dbl_options){.mode = DBL_THREADS,
-                             .devices = 1,
+                             .devices = gpus ? atoi(gpus) : 1,
                              .memory_bytes = (size_t)4 << 30,
                              .patience_ns = 300 * (uint64_t)1000000000});
+    set_cupti();
 }
 
 static void end(void)

@@ -35,6 +35,7 @@ typedef struct side {
 } side;
 
 static const uint32_t counts[2] = {16, 7};
+static size_t piece_floats; /* of the replicas that are made next */
 
 static void open_side(side *s, ls_device *device, const ls_model *model,
                       const ls_optimizer *optimizer, const ls_replica_data data, int crop,
@@ -54,6 +55,7 @@ static void open_side(side *s, ls_device *device, const ls_model *model,
         .shard_row_counts = 2,
         .seed = 11,
         .no_recording = no_recording,
+        .piece_floats = piece_floats,
     };
     s->device = device;
     must(ls_replica_create(&s->replica, &desc, &err), &err);
@@ -275,6 +277,198 @@ static void recorded_steps_give_the_bits_of_steps_op_by_op(void **state)
     close_recipe(&r);
 }
 
+/* ---- a backward pass in pieces -------------------------------------------------------------- */
+
+/* Who is told of pieces, and what the gradient was then. */
+typedef struct listener {
+    side *of;
+    int tells;
+    size_t floats;
+    float *seen;
+} listener;
+
+/* Waits for what was enqueued: what is told is complete then. */
+static int listen(void *user, size_t floats, ls_error *err)
+{
+    listener *l = user;
+    const ls_device_ops *ops = l->of->device->ops;
+    assert_true(floats > l->floats);
+    int rc = ops->download(l->of->device, NULL, l->seen + l->floats,
+                           ls_replica_gradient_arena(l->of->replica) + l->floats,
+                           (floats - l->floats) * sizeof *l->seen, err);
+    l->floats = floats;
+    l->tells++;
+    return rc == LS_OK ? ops->sync(l->of->device, NULL, err) : rc;
+}
+
+static float *gradient_arena(side *s, uint32_t n)
+{
+    uint32_t row[16];
+    ls_error err = {0};
+    const size_t floats = ls_replica_floats(s->replica);
+    float *out = calloc(floats, sizeof *out);
+    for (uint32_t i = 0; i < 16; i++)
+        row[i] = i;
+    must(ls_replica_gradient(s->replica, row, n, 0, NULL, &err), &err);
+    must(s->device->ops->download(s->device, NULL, out, ls_replica_gradient_arena(s->replica),
+                                  floats * sizeof *out, &err),
+         &err);
+    must(ls_replica_sync(s->replica, &err), &err);
+    return out;
+}
+
+static void expect_pieces(const recipe *r, int no_recording)
+{
+    ls_error err = {0};
+    side s;
+    piece_floats = 100;
+    open_with(&s, open_cuda(), r, no_recording);
+    piece_floats = 0;
+    const int before = ls_replica_recordings(s.replica);
+    const size_t floats = ls_replica_floats(s.replica);
+    listener l = {.of = &s};
+    for (int i = 0; i < 2; i++) {
+        float *whole = gradient_arena(&s, counts[i]);
+        l.seen = calloc(floats, sizeof *l.seen);
+        l.tells = 0;
+        l.floats = 0;
+        free(gradient_arena(&s, counts[1 - i])); /* other numbers lie there before */
+        must(ls_replica_on_ready(s.replica, listen, &l, &err), &err);
+        float *pieces = gradient_arena(&s, counts[i]);
+        assert_true(l.tells >= 1);
+        assert_memory_equal(pieces, whole, floats * sizeof *whole);
+        assert_memory_equal(l.seen, whole, l.floats * sizeof *whole);
+        /* Both plans have a recording of each piece, the last one included. */
+        assert_int_equal(ls_replica_recordings(s.replica),
+                         no_recording ? 0 : before + 2 * (l.tells + 1));
+        must(ls_replica_on_ready(s.replica, NULL, NULL, &err), &err);
+        free(whole);
+        free(pieces);
+        free(l.seen);
+    }
+    close_side(&s);
+}
+
+static void gradients_in_pieces_have_the_bits_of_whole_ones(void **state)
+{
+    recipe r;
+    (void)state;
+    for (int no_recording = 0; no_recording < 2; no_recording++) {
+        open_residual(&r);
+        expect_pieces(&r, no_recording);
+        close_recipe(&r);
+        open_lenet(&r);
+        expect_pieces(&r, no_recording);
+        close_recipe(&r);
+    }
+}
+
+/* ---- whole steps ---------------------------------------------------------------------------- */
+
+static void enqueue_whole(side *s, int number, uint32_t rows, float lr)
+{
+    ls_error err = {0};
+    uint32_t row[16];
+    ls_replica_times times = {0};
+    const ls_replica_step step = {lr, 1.0f / (float)rows, rows, (uint64_t)number};
+    for (uint32_t i = 0; i < rows; i++)
+        row[i] = ((uint32_t)number * 16 + i * 3) % ROWS;
+    must(ls_replica_step_whole(s->replica, row, (uint32_t)number, &step, number % LS_IN_PLACES,
+                               &times, &err),
+         &err);
+}
+
+static void await_whole(side *s, int number, float tail[LS_TAIL])
+{
+    ls_error err = {0};
+    for (int arrived = 0; !arrived;)
+        must(ls_replica_arrived(&arrived, tail, s->replica, number % LS_IN_PLACES, &err), &err);
+}
+
+/* As step_side takes them, each enqueued before the result of the one before is looked at. */
+static void run_whole(side *s)
+{
+    float tail[LS_TAIL];
+    ls_error err = {0};
+    must(ls_replica_prepare_whole(s->replica, &err), &err);
+    assert_true(ls_replica_steps_whole(s->replica, counts[0]));
+    assert_false(ls_replica_steps_whole(s->replica, counts[0] + 1));
+    for (int k = 1; k <= STEPS + 1; k++) {
+        if (k <= STEPS)
+            enqueue_whole(s, k, counts[k == STEPS], 0.05f);
+        if (k == 1)
+            continue;
+        await_whole(s, k - 1, tail);
+        assert_true(isfinite(tail[LS_TAIL_LOSS]) && tail[LS_TAIL_LOSS] > 0);
+        assert_true(tail[LS_TAIL_ROWS] == (float)counts[k - 1 == STEPS]);
+    }
+    must(ls_replica_export(s->replica, s->weights, ls_replica_weight_arena(s->replica), &err),
+         &err);
+}
+
+static void expect_whole_steps(const recipe *r, ls_precision precision)
+{
+    side whole, parts;
+    open_with(&whole, open_in(precision), r, 0);
+    open_with(&parts, open_in(precision), r, 0);
+    run_whole(&whole);
+    run_side(&parts);
+    assert_memory_equal(whole.weights, parts.weights, r->model->floats * sizeof(float));
+    close_side(&whole);
+    close_side(&parts);
+}
+
+static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
+{
+    recipe r;
+    (void)state;
+    open_lenet(&r);
+    expect_whole_steps(&r, LS_PRECISION_FP32);
+    close_recipe(&r);
+    open_residual(&r);
+    expect_whole_steps(&r, LS_PRECISION_FP32);
+    expect_whole_steps(&r, LS_PRECISION_BF16);
+    close_recipe(&r);
+}
+
+/* A step with a weight that is no number: it and the one behind it, which is enqueued meanwhile, change
+ * nothing. */
+static void a_whole_step_that_is_held_holds_up_the_next(void **state)
+{
+    recipe r;
+    side s;
+    float tail[LS_TAIL], *before, *after;
+    ls_error err = {0};
+    (void)state;
+    open_lenet(&r);
+    open_with(&s, open_cuda(), &r, 0);
+    must(ls_replica_prepare_whole(s.replica, &err), &err);
+    before = calloc(r.model->floats, sizeof *before);
+    after = calloc(r.model->floats, sizeof *after);
+    float *arena = ls_replica_weight_arena(s.replica);
+    for (size_t i = 0; i < r.model->floats; i++)
+        before[i] = i == r.model->floats - 1 ? NAN : s.weights[i]; /* of a logit */
+    must(ls_replica_import(s.replica, arena, before, &err), &err);
+    enqueue_whole(&s, 1, counts[0], 0.05f);
+    must(ls_replica_import(s.replica, arena, s.weights, &err), &err); /* in order behind it */
+    enqueue_whole(&s, 2, counts[0], 0.05f);
+    await_whole(&s, 1, tail);
+    assert_false(isfinite(tail[LS_TAIL_LOSS]));
+    await_whole(&s, 2, tail);
+    assert_true(isfinite(tail[LS_TAIL_LOSS]));
+    must(ls_replica_export(s.replica, after, arena, &err), &err);
+    assert_memory_equal(after, s.weights, r.model->floats * sizeof *after);
+    must(ls_replica_release(s.replica, &err), &err);
+    enqueue_whole(&s, 2, counts[0], 0.05f);
+    await_whole(&s, 2, tail);
+    must(ls_replica_export(s.replica, after, arena, &err), &err);
+    assert_memory_not_equal(after, s.weights, r.model->floats * sizeof *after);
+    free(before);
+    free(after);
+    close_side(&s);
+    close_recipe(&r);
+}
+
 #ifdef DOUBLES_MODE
 /* The second plan is refused, so the first alone is recorded. */
 static void what_cannot_be_recorded_runs_op_by_op(void **state)
@@ -334,6 +528,9 @@ int main(void)
         cmocka_unit_test(a_residual_network_trains_as_on_the_reference),
         cmocka_unit_test(training_in_bf16_stays_near),
         cmocka_unit_test(recorded_steps_give_the_bits_of_steps_op_by_op),
+        cmocka_unit_test(gradients_in_pieces_have_the_bits_of_whole_ones),
+        cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),
+        cmocka_unit_test(a_whole_step_that_is_held_holds_up_the_next),
 #ifdef DOUBLES_MODE
         cmocka_unit_test(what_cannot_be_recorded_runs_op_by_op),
         cmocka_unit_test(a_call_that_fails_in_creation_leaves_nothing_behind),

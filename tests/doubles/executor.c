@@ -1,4 +1,5 @@
 /* Who runs the streams' work, and when: a thread per stream, or whoever synchronises. */
+#include "doubles/cupti.h"
 #include "doubles/inside.h"
 
 #include <stdlib.h>
@@ -13,6 +14,7 @@ static pthread_mutex_t execution = PTHREAD_MUTEX_INITIALIZER; /* DBL_LAZY, DBL_E
 static uint32_t turns;                                        /* the order's random state */
 static _Atomic int ending;
 static _Thread_local int running = -1;
+static _Thread_local int running_stream;
 
 int dbl_running_device(void)
 {
@@ -30,9 +32,12 @@ uint32_t dbl_random(uint32_t *state)
 dbl_progress dbl_work_run(dbl_work *work)
 {
     int before = running;
+    const uint64_t begin = dbl_cupti_wants() ? dbl_now_ns() : 0;
     running = work->device;
     dbl_progress progress = work->run(work);
     running = before;
+    if (begin && progress == DBL_DONE)
+        dbl_cupti_ran(work->name, work->device, running_stream, begin);
     return progress;
 }
 
@@ -46,6 +51,7 @@ static dbl_progress try_one(cudaStream_t s)
     int lost = dbl_lost(s->device) != cudaSuccess;
     if (dbl_streams_stalled(s->device) && !lost)
         return DBL_BLOCKED;
+    running_stream = s->number;
     if ((!lost || work->always) && dbl_work_run(work) == DBL_BLOCKED)
         return DBL_BLOCKED;
     dbl_fifo_pop(&s->fifo);
@@ -217,6 +223,7 @@ cudaError_t dbl_stream_start(cudaStream_t stream)
     dbl_fifo_init(&stream->fifo);
     pthread_mutex_lock(&creation);
     int number = atomic_load(&stream_count);
+    stream->number = number;
     if (number == STREAMS || (dbl_world.mode == DBL_THREADS &&
                               pthread_create(&stream->thread, NULL, stream_main, stream) != 0)) {
         error = cudaErrorMemoryAllocation;

@@ -31,15 +31,25 @@ struct update {
     float *w, *v1, *v2;
     const float *grad;
     const ls_k_args *args;
+    ls_k_guard guard;
     ls_k_adamw adamw;
     float momentum, weight_decay;
     int nesterov;
     size_t count;
 };
 
+static int is_held(const ls_k_guard *guard)
+{
+    if (!guard->loss || !twin_floats(guard->loss, 1) || !twin_floats(guard->held, 1))
+        return guard->loss != NULL;
+    if (!isfinite(*guard->loss))
+        *guard->held = 1;
+    return *guard->held != 0;
+}
+
 static int may_update(const struct update *a)
 {
-    return twin_floats(a->w, a->count) && twin_floats(a->v1, a->count) &&
+    return !is_held(&a->guard) && twin_floats(a->w, a->count) && twin_floats(a->v1, a->count) &&
            twin_floats(a->v2, a->count) && twin_floats(a->grad, a->count) &&
            twin_bytes(a->args, sizeof *a->args);
 }
@@ -61,13 +71,14 @@ static void sgd_body(const void *copied)
 }
 
 cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
-                     float momentum, float weight_decay, int nesterov, size_t count,
-                     cudaStream_t stream)
+                     ls_k_guard guard, float momentum, float weight_decay, int nesterov,
+                     size_t count, cudaStream_t stream)
 {
     struct update a = {.w = w,
                        .v1 = velocity,
                        .grad = grad,
                        .args = args,
+                       .guard = guard,
                        .momentum = momentum,
                        .weight_decay = weight_decay,
                        .nesterov = nesterov,
@@ -95,14 +106,15 @@ static void adamw_body(const void *copied)
 }
 
 cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
-                            const ls_k_args *args, const ls_k_adamw *adamw, size_t count,
-                            cudaStream_t stream)
+                            const ls_k_args *args, ls_k_guard guard, const ls_k_adamw *adamw,
+                            size_t count, cudaStream_t stream)
 {
     struct update a = {.w = w,
                        .v1 = first,
                        .v2 = second,
                        .grad = grad,
                        .args = args,
+                       .guard = guard,
                        .adamw = *adamw,
                        .count = count};
     return TWIN(stream, adamw_body, a);
@@ -117,10 +129,11 @@ static void running_body(const void *copied)
         a->w[i] += a->momentum * (a->grad[i] * a->args->row_scale - a->w[i]);
 }
 
-cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, float momentum,
-                         size_t count, cudaStream_t stream)
+cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
+                         float momentum, size_t count, cudaStream_t stream)
 {
-    struct update a = {.w = to, .grad = sum, .args = args, .momentum = momentum, .count = count};
+    struct update a = {
+        .w = to, .grad = sum, .args = args, .guard = guard, .momentum = momentum, .count = count};
     return TWIN(stream, running_body, a);
 }
 

@@ -326,7 +326,9 @@ static double row_loss(const ls_k_xent *k, int row, int *correct)
         dx[j] = j == label ? p - (float)(1 - smoothing) : p;
     }
     *correct = best == label;
-    double target = label < k->classes ? (double)x[label] - (double)x[best] : 0;
+    if (label >= k->classes)
+        return (double)NAN; /* nothing may be learned from it */
+    double target = (double)x[label] - (double)x[best];
     return log(sum) - (1 - smoothing) * target - smoothing / k->classes * all;
 }
 

@@ -1,0 +1,55 @@
+/* CUPTI, NVIDIA's library that times what a GPU does: loaded when somebody asks for a timeline, and
+ * never linked, so that the plugin runs where it is not installed. Tests link a double of this
+ * file (tests/doubles/cupti.c). */
+#ifndef CUDA_CUPTI_LIB_H
+#define CUDA_CUPTI_LIB_H
+
+#include <lockstep/status.h>
+
+/* Non-zero: the plugin was built where CUPTI's header is. */
+#if defined __has_include
+#if __has_include(<cupti.h>)
+#define LS_HAVE_CUPTI 1
+#endif
+#endif
+
+#ifdef LS_HAVE_CUPTI
+#include <cupti.h>
+
+/* FUNCTION(name): what is used of it. */
+#define LS_CUPTI_FUNCTIONS(FUNCTION)                                                               \
+    FUNCTION(cuptiActivityRegisterTimestampCallback)                                               \
+    FUNCTION(cuptiActivityRegisterCallbacks)                                                       \
+    FUNCTION(cuptiActivityEnable)                                                                  \
+    FUNCTION(cuptiActivityDisable)                                                                 \
+    FUNCTION(cuptiActivityFlushAll)                                                                \
+    FUNCTION(cuptiActivityGetNextRecord)                                                           \
+    FUNCTION(cuptiActivityGetNumDroppedRecords)                                                    \
+    FUNCTION(cuptiGetStreamIdEx)                                                                   \
+    FUNCTION(cuptiGetResultString)
+
+typedef struct ls_cupti {
+#define LS_CUPTI_SLOT(name) __typeof__(name) *name;
+    LS_CUPTI_FUNCTIONS(LS_CUPTI_SLOT)
+#undef LS_CUPTI_SLOT
+} ls_cupti;
+
+/* The records' newest form in this header; what is read of them has lain where it lies for long. */
+#if CUPTI_API_VERSION >= 130000
+typedef CUpti_ActivityKernel10 ls_cupti_kernel;
+typedef CUpti_ActivityMemcpy6 ls_cupti_copy;
+#else
+typedef CUpti_ActivityKernel9 ls_cupti_kernel;
+typedef CUpti_ActivityMemcpy5 ls_cupti_copy;
+#endif
+typedef CUpti_ActivityMemcpyPtoP4 ls_cupti_peer_copy;
+typedef CUpti_ActivityMemset4 ls_cupti_fill;
+
+/* Any thread; the library stays loaded. Errors: LS_EUNSUPPORTED, saying what was looked for. */
+int ls_cupti_load(ls_cupti *out, ls_error *err);
+
+/* The same of the library of this name, for tests. */
+int ls_cupti_load_from(ls_cupti *out, const char *name, ls_error *err);
+#endif
+
+#endif

@@ -1,0 +1,82 @@
+#!/bin/sh
+# several_gpus.sh TRAINER CONFIG: whole training runs over the doubles of three GPUs. However
+# workers share them, and whether or not one fails, the weights are those of one worker. With nccl,
+# and a model whose gradient has two buckets, a worker may fail where the first is under way.
+set -u
+program=$1
+config=$2
+LC_ALL=C
+LOCKSTEP_DOUBLE_GPUS=3
+export LC_ALL LOCKSTEP_DOUBLE_GPUS
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-several.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+XDG_CACHE_HOME=$scratch/cache
+export XDG_CACHE_HOME
+failures=0
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    cat "$scratch/stderr.txt"
+}
+
+# train DEVICES OPTION...: leaves the exit status in $status and the hash of the weights in $found.
+train() {
+    devices=$1
+    shift
+    rm -f "$scratch/metrics.jsonl"
+    "$program" "$config" --devices "$devices" --quiet --metrics "$scratch/metrics.jsonl" \
+        --set data.name=synthetic --set data.limit=64 --set batch_size=32 --set epochs=1 \
+        --set eval_every=0 --set run_dir=null --set optimizer.momentum=0.9 "$@" \
+        >"$scratch/stdout.txt" 2>"$scratch/stderr.txt"
+    status=$?
+    found=$(sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/metrics.jsonl")
+    echo "$devices $*: status $status, weights $found"
+}
+
+# expect HASH WHAT: the last run ended well, with that hash.
+expect() {
+    if [ "$status" -ne 0 ] || [ -z "$found" ] || [ "$found" != "$1" ]; then
+        fail "$2: expected status 0 and the weights '$1'"
+    fi
+}
+
+train cuda:0 --set shards=5
+wanted=$found
+expect "$wanted" cuda:0
+for devices in cuda:0,0,1,1 cuda:0,1,0,1,2; do
+    train "$devices" --set shards=5
+    expect "$wanted" "$devices"
+done
+fault=worker=0,step=2,kind=fail,stage=merge # a GPU's leader
+train cuda:0,0,1 --set shards=5 --inject "$fault"
+expect "$wanted" "$fault"
+grep -q 'go on without it' "$scratch/stderr.txt" || fail "$fault: nobody failed"
+
+# refused ALLREDUCE TEXT
+refused() {
+    train cuda:0,0,1 --set shards=5 --set "allreduce=$1"
+    if [ "$status" -eq 0 ] || ! grep -q "$2" "$scratch/stderr.txt"; then
+        fail "$1: expected '$2'"
+    fi
+}
+refused nccl "'nccl' needs a GPU for each worker, and 3 workers have 2 here; .* 'ordered'"
+refused local "'local' is for workers that share one GPU, and there are 2 here; use 'ordered'"
+
+cat >"$scratch/large.json" <<'END'
+{"model": {"name": "large", "layers": [{"type": "flatten"},
+  {"type": "dense", "out": 1536}, {"type": "relu"},
+  {"type": "dense", "out": 1024}, {"type": "relu"}, {"type": "dense", "out": 10}]},
+ "optimizer": {"name": "sgd", "lr": 0.01}, "shards": "devices"}
+END
+config=$scratch/large.json
+train cuda:0,1
+wanted=$found
+train cuda:0,1 --set allreduce=nccl # of two numbers there is one sum
+expect "$wanted" nccl
+fault=worker=1,step=2,kind=fail,stage=merge
+train cuda:0,1,2 --set allreduce=nccl --inject "$fault"
+expect "$found" "nccl, $fault"
+grep -q 'go on without it' "$scratch/stderr.txt" || fail "nccl, $fault: nobody failed"
+
+[ "$failures" -eq 0 ]
