@@ -8,6 +8,9 @@
  *     threads     W lanes; the host gives each whole steps, and its thread issues the pieces itself
  *     streams     W lanes; one host thread issues every piece of every worker, round robin
  *     one-stream  one lane; likewise
+ *
+ * overlap_cell.c drives cells on a CPU, overlap_gpu.c on a GPU, where a lane is a device of the
+ * back end's, that is a stream of its own; what a worker computes is the same (overlap_work.c).
  */
 #ifndef BENCH_OVERLAP_H
 #define BENCH_OVERLAP_H
@@ -19,7 +22,7 @@
 #include <lockstep/device_pool.h>
 
 enum {
-    SHARDS = 4, /* of a minibatch, whatever the number of workers */
+    SHARDS = 4, /* of a minibatch at most, whatever the number of workers */
     WORKERS_MOST = 4,
     DATA_ROWS = 1024,
     CHECK_STEPS = 3, /* a cell's result is compared after so many */
@@ -37,6 +40,8 @@ typedef struct work {
     int batch;  /* rows of a minibatch; 0: spin kernels */
     int pieces; /* spin kernels of a shard, and how long one takes alone */
     double spin_us;
+    int shards;  /* of a minibatch, whatever the number of workers */
+    int network; /* 0: LeNet, 1: ResNet-18 */
 } work;
 
 /* From when to when a worker computed. */
@@ -45,6 +50,11 @@ typedef struct span {
 } span;
 
 typedef struct cell cell;
+
+/* What CHECK_STEPS steps lead to: each shard's gradient in the last one, and the weights. */
+typedef struct outcome {
+    uint32_t leaf[SHARDS], weights;
+} outcome;
 
 /* One worker: a device, what it computes on it, and what it noticed. */
 typedef struct worker {
@@ -55,8 +65,14 @@ typedef struct worker {
     float *leaf, *total, *weights;
     size_t floats; /* of an arena */
     ls_fold fold;
-    ls_comm *comm; /* NULL: nothing is merged, or one lane has all workers */
-    uint64_t spin; /* the state that spin kernels go on from */
+    ls_comm *comm;               /* NULL: nothing is merged, or one lane has all workers */
+    int borrows;                 /* the device is the first worker's */
+    uint64_t spin;               /* the state that spin kernels go on from */
+    struct bench_spin *gpu_spin; /* the same on a GPU */
+    ls_recording *recording[SHARDS];
+    ls_event *event;     /* between the streams of one thread */
+    uint32_t *launch_ns; /* [LAUNCHES_MOST] of its own thread, on a GPU */
+    int launches;
     uint32_t rows[DATA_ROWS];
     ls_comm_times times;
     double barrier_s;
@@ -81,9 +97,22 @@ typedef struct cell_desc {
     int workers;
     host_mode host;
     const work *work;
-    int merge;   /* after backward; else nothing is communicated */
+    int merge;   /* after backward; else nothing is communicated. 2: in buckets, meanwhile */
     int barrier; /* all workers meet at the end of a step */
+    int graph;   /* what a shard computes is enqueued as one */
+    const char *why_not; /* it cannot be measured; NULL: it can */
 } cell_desc;
+
+/* How spin kernels run. A piece each; `open` and `close` on the lane. */
+typedef struct spin_kind {
+    int (*open)(worker *w, ls_error *err);
+    void (*close)(worker *w);
+    int (*run)(worker *w, uint64_t step, int shard, int index, ls_error *err);
+    int (*replay)(worker *w, uint64_t step, int shard, int index, ls_error *err); /* of a shard */
+    int (*finish)(worker *w, uint64_t step, int shard, int index, ls_error *err);
+    int (*apply)(worker *w, uint64_t step, int shard, int index, ls_error *err);
+} spin_kind;
+extern const spin_kind cpu_spin, gpu_spin;
 
 /* What a round says. Times are in seconds. */
 typedef struct figures {
@@ -97,8 +126,30 @@ typedef struct figures {
 
 enum { ROUNDS_MOST = 64 };
 
+/* Where cells run: overlap_cell.c, overlap_gpu.c. */
+typedef struct engine {
+    int (*open)(cell *c, ls_error *err);
+    void (*close)(cell *c);
+    /* CHECK_STEPS steps, whose result must be that of `wanted`. Errors: LS_EDIVERGED. */
+    int (*check)(cell *c, const outcome *wanted, ls_error *err);
+    /* One round of about `seconds`, into c->round[c->rounds++]. */
+    int (*measure)(cell *c, double seconds, ls_error *err);
+    /* NULL: measure does it. How busy times overlap, into all rounds; behind the last one, for
+     * looking costs time. LS_EUNSUPPORTED: nobody can look. */
+    int (*look)(cell *c, ls_error *err);
+    const spin_kind *spin;
+    int meets_itself; /* the barrier is no piece */
+} engine;
+extern const engine cpu_engine, gpu_engine;
+
 struct cell {
     cell_desc desc;
+    const engine *engine;
+    ls_precision precision;
+    const char *cache_dir;
+    const int *device; /* [device_count]: worker i has device[i % device_count]; NULL: i */
+    int device_count;
+    double step_s; /* how long one took, on a GPU */
     const ls_backend *backend;
     ls_replica_data data;
     const ls_model *model;
@@ -122,16 +173,13 @@ struct cell {
     figures round[ROUNDS_MOST];
 };
 
-/* What CHECK_STEPS steps lead to: each shard's gradient in the last one, and the weights. */
-typedef struct outcome {
-    uint32_t leaf[SHARDS], weights;
-} outcome;
-
 /* ---- overlap_check.c ------------------------------------------------------------------------ */
 
 /* The same steps by one worker, through the library's own calls: no lanes, no pieces. `c` is not
  * open; its description, data and model are used. */
 int reference_run(outcome *out, const cell *c, ls_error *err);
+/* By what such devices merge: those of one GPU out of each other's memory. */
+const ls_comm_type *merging_of(const ls_device *device);
 
 /* ---- overlap_work.c ------------------------------------------------------------------------- */
 
@@ -147,16 +195,41 @@ uint32_t device_crc(ls_device *device, const float *data, size_t floats);
  * numbers. How often a kernel spins is the machine's, but the same for all cells. */
 uint64_t spin_shard(const work *job, uint64_t step, int shard);
 void spin_gradient(float *leaf, size_t floats, uint64_t state);
-/* How many iterations of the spin kernel take a microsecond; measured once. */
+/* How many iterations of the spin kernel take a microsecond; measured once, or said. */
 void spin_calibrate(void);
+void spin_set_rate(double per_us);
+uint64_t spin_times(const work *job);
+/* How many shards a worker has. */
+int shards_each(const cell *c);
+int meet(worker *w, ls_error *err);
 
 /* ---- overlap_cell.c ------------------------------------------------------------------------- */
 
-int cell_open(cell *c, ls_error *err);
+int lane_of(const cell *c, int rank);
+/* Runs `job` for every worker on its lane. */
+int on_lanes(cell *c, int (*job)(cell *c, worker *w, ls_error *err), ls_error *err);
+/* Memory, lanes with a device each, and a group of this kind where cells merge by one; the end. */
+int open_lanes_of(cell *c, int inbox, int pinned, ls_error *err);
+int open_group_of(cell *c, const ls_comm_type *type, ls_error *err);
 void cell_close(cell *c);
-/* CHECK_STEPS steps, whose result must be that of `wanted`. Errors: LS_EDIVERGED. */
-int cell_check(cell *c, const outcome *wanted, ls_error *err);
-/* One round of about `seconds`, into c->round[c->rounds++]. */
-int cell_measure(cell *c, double seconds, ls_error *err);
+/* A worker's piece failed: nobody waits for it. */
+void give_up(worker *w, int status);
+/* The first failure of a piece. */
+int first_failure(const cell *c, ls_error *err);
+/* Of what the workers have now. */
+int compare(cell *c, const outcome *wanted, ls_error *err);
+/* Summed busy time over the time in which anybody was busy. */
+double overlap_of(const cell *c);
+double context_switches(void);
+void begin_round(cell *c);
+void end_round(cell *c, double seconds, double steps, double switched);
+
+/* ---- overlap_gpu.c, where there is a toolkit ------------------------------------------------ */
+
+const ls_backend *overlap_gpu_backend(void);
+/* Takes the spin kernel's rate. */
+int overlap_gpu_calibrate(const ls_backend *backend, int index, ls_error *err);
+/* Why the cell cannot be measured; NULL: it can. */
+const char *overlap_gpu_why_not(const cell_desc *d, const int *device, int devices);
 
 #endif

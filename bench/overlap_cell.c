@@ -23,7 +23,7 @@ typedef struct item {
 /* ---- on a lane ------------------------------------------------------------------------------ */
 
 /* Nobody may wait for a worker that failed. */
-static void give_up(worker *w, int status)
+void give_up(worker *w, int status)
 {
     cell *c = w->of;
     w->status = status;
@@ -58,30 +58,34 @@ static int run_item(const ls_worker *lane, void *arg, ls_error *err)
     return LS_OK;
 }
 
-static int lane_of(const cell *c, int rank)
+int lane_of(const cell *c, int rank)
 {
-    return c->desc.host == HOST_ONE_STREAM ? 0 : rank;
+    const int one_thread = c->device != NULL && c->desc.host == HOST_STREAMS;
+    return c->desc.host == HOST_ONE_STREAM || one_thread ? 0 : rank;
 }
 
 typedef struct opening {
     cell *c;
     int (*job)(cell *c, worker *w, ls_error *err);
+    int backwards;
 } opening;
 
-/* Runs o->job for every worker on its lane. */
 static int for_my_workers(const ls_worker *lane, void *arg, ls_error *err)
 {
     const opening *o = arg;
+    const int workers = o->c->desc.workers;
     int status = LS_OK;
-    for (int i = 0; status == LS_OK && i < o->c->desc.workers; i++)
-        if (lane_of(o->c, i) == lane->index)
-            status = o->job(o->c, &o->c->worker[i], err);
+    for (int i = 0; status == LS_OK && i < workers; i++) {
+        worker *w = &o->c->worker[o->backwards ? workers - 1 - i : i];
+        if (lane_of(o->c, w->index) == lane->index)
+            status = o->job(o->c, w, err);
+    }
     return status;
 }
 
-static int on_lanes(cell *c, int (*job)(cell *, worker *, ls_error *), ls_error *err)
+int on_lanes(cell *c, int (*job)(cell *, worker *, ls_error *), ls_error *err)
 {
-    opening o = {c, job};
+    opening o = {c, job, 0};
     return ls_pool_run(c->lanes, for_my_workers, &o, LS_FOREVER, err);
 }
 
@@ -100,6 +104,12 @@ static int join(cell *c, worker *w, ls_error *err)
     }
     worker_list_pieces(w);
     return LS_OK;
+}
+
+/* Some communicators want it before the first merge. */
+static int prove(cell *c, worker *w, ls_error *err)
+{
+    return c->group ? c->group->type->check(w->comm, NULL, w->leaf, w->total, err) : LS_OK;
 }
 
 static int leave(cell *c, worker *w, ls_error *err)
@@ -176,10 +186,8 @@ static void issue_step(cell *c, ls_error *err)
     c->step++;
 }
 
-/* Everything that was issued is done; the first failure. */
-static int settle(cell *c, ls_error *err)
+int first_failure(const cell *c, ls_error *err)
 {
-    wait_for(c, c->step);
     for (int i = 0; i < c->desc.workers; i++)
         if (c->worker[i].status && c->worker[i].status != LS_EABORTED)
             return ls_fail(err, c->worker[i].status, "worker %d: %.400s", i,
@@ -187,22 +195,33 @@ static int settle(cell *c, ls_error *err)
     return LS_OK;
 }
 
-int cell_check(cell *c, const outcome *wanted, ls_error *err)
+/* Everything that was issued is done; the first failure. */
+static int settle(cell *c, ls_error *err)
+{
+    wait_for(c, c->step);
+    return first_failure(c, err);
+}
+
+int compare(cell *c, const outcome *wanted, ls_error *err)
+{
+    int status = on_lanes(c, take_checksum, err);
+    for (int i = 0; status == LS_OK && i < c->desc.workers; i++)
+        if (c->checksum[i] != wanted->weights)
+            return ls_fail(err, LS_EDIVERGED, "worker %d: other weights than one worker's", i);
+    for (int s = 0; status == LS_OK && s < c->desc.work->shards; s++)
+        if (c->worker[s / shards_each(c)].leaf_crc[s] != wanted->leaf[s])
+            return ls_fail(err, LS_EDIVERGED, "shard %d: another gradient than one worker's", s);
+    return status;
+}
+
+static int cell_check(cell *c, const outcome *wanted, ls_error *err)
 {
     c->checking = 1;
     for (int i = 0; i < CHECK_STEPS; i++)
         issue_step(c, err);
     int status = settle(c, err);
-    if (status == LS_OK)
-        status = on_lanes(c, take_checksum, err);
     c->checking = 0;
-    for (int i = 0; status == LS_OK && i < c->desc.workers; i++)
-        if (c->checksum[i] != wanted->weights)
-            return ls_fail(err, LS_EDIVERGED, "worker %d: other weights than one worker's", i);
-    for (int s = 0; status == LS_OK && s < SHARDS; s++)
-        if (c->worker[s * c->desc.workers / SHARDS].leaf_crc[s] != wanted->leaf[s])
-            return ls_fail(err, LS_EDIVERGED, "shard %d: another gradient than one worker's", s);
-    return status;
+    return status ? status : compare(c, wanted, err);
 }
 
 /* ---- what a round says ---------------------------------------------------------------------- */
@@ -219,8 +238,7 @@ static int by_ns(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Summed busy time over the time in which anybody was busy. */
-static double overlap_of(const cell *c)
+double overlap_of(const cell *c)
 {
     size_t count = 0, next = 0;
     double sum = 0, any = 0;
@@ -246,32 +264,34 @@ static double overlap_of(const cell *c)
     return any > 0 ? sum / any : 0;
 }
 
-static double switches(void)
+double context_switches(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     return (double)u.ru_nvcsw + (double)u.ru_nivcsw;
 }
 
-static void begin_round(cell *c)
+void begin_round(cell *c)
 {
     c->launches = 0;
     for (int i = 0; i < c->desc.workers; i++) {
-        c->worker[i].spans = 0;
+        c->worker[i].spans = c->worker[i].launches = 0;
         c->worker[i].times = (ls_comm_times){0};
         c->worker[i].barrier_s = 0;
     }
 }
 
-static void end_round(cell *c, double seconds, double steps, double switched)
+void end_round(cell *c, double seconds, double steps, double switched)
 {
     figures f = {.steps_per_s = steps / seconds,
                  .launches = c->launches / steps,
                  .overlap = overlap_of(c),
                  .switches = switched / steps};
     qsort(c->launch_ns, (size_t)c->launches, sizeof *c->launch_ns, by_ns);
-    f.launch_p50 = c->launch_ns[c->launches / 2] * 1e-9;
-    f.launch_p99 = c->launch_ns[(size_t)c->launches * 99 / 100] * 1e-9;
+    if (c->launches > 0) {
+        f.launch_p50 = c->launch_ns[c->launches / 2] * 1e-9;
+        f.launch_p99 = c->launch_ns[(size_t)c->launches * 99 / 100] * 1e-9;
+    }
     for (int i = 0; i < c->desc.workers; i++) {
         const double each = steps * c->desc.workers;
         f.exposed += c->worker[i].times.exposed / each;
@@ -282,37 +302,24 @@ static void end_round(cell *c, double seconds, double steps, double switched)
         c->round[c->rounds++] = f;
 }
 
-int cell_measure(cell *c, double seconds, ls_error *err)
+static int cell_measure(cell *c, double seconds, ls_error *err)
 {
     const uint64_t need = (uint64_t)(seconds * 1e9), from = c->step;
     begin_round(c);
-    const double switched = switches();
+    const double switched = context_switches();
     const uint64_t begin = ls_now_ns();
     while (ls_now_ns() - begin < need)
         issue_step(c, err);
     int status = settle(c, err);
     const double took = (double)(ls_now_ns() - begin) * 1e-9;
     if (status == LS_OK)
-        end_round(c, took, (double)(c->step - from), switches() - switched);
+        end_round(c, took, (double)(c->step - from), context_switches() - switched);
     return status;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static int open_lanes(cell *c, ls_error *err)
-{
-    const int one = c->desc.host == HOST_ONE_STREAM, whole = c->desc.host == HOST_THREADS;
-    const ls_pool_options o = {
-        .size = sizeof o,
-        .workers = one ? 1 : c->desc.workers,
-        .inbox = whole ? 2 * STEPS_AHEAD : (one ? c->desc.workers : 1) * STEPS_AHEAD * PIECES_MOST,
-        .cpus_per_worker = 1,
-        .name = "lane",
-    };
-    return ls_pool_create(&c->lanes, &o, err);
-}
-
-static int open_group(cell *c, ls_error *err)
+int open_group_of(cell *c, const ls_comm_type *type, ls_error *err)
 {
     const size_t floats = c->worker[0].floats;
     int segments = 1;
@@ -320,21 +327,24 @@ static int open_group(cell *c, ls_error *err)
     const size_t *segment =
         c->worker[0].replica ? ls_replica_segments(c->worker[0].replica, &segments) : whole;
     const ls_comm_group_desc desc = {
-        .type = &ls_comm_ordered,
+        .type = type,
         .ranks = c->desc.workers,
-        .shards = SHARDS,
+        .shards = c->desc.work->shards,
         .floats = floats,
         .segments = segment,
         .segment_count = segments,
         .timeout_ns = DEADLINE_NS,
         .spins = ls_spins_for(c->desc.workers, ls_allowed_cpus()),
     };
-    if (!c->desc.merge || c->desc.host == HOST_ONE_STREAM)
-        return LS_OK;
-    return desc.type->group_create(&c->group, &desc, err);
+    int status = LS_OK;
+    if (type)
+        status = desc.type->group_create(&c->group, &desc, err);
+    if (status == LS_OK)
+        status = on_lanes(c, join, err);
+    return status ? status : on_lanes(c, prove, err);
 }
 
-int cell_open(cell *c, ls_error *err)
+int open_lanes_of(cell *c, int inbox, int pinned, ls_error *err)
 {
     const unsigned spins = ls_spins_for(c->desc.workers + 1, ls_allowed_cpus());
     for (int i = 0; i < c->desc.workers; i++) {
@@ -348,20 +358,34 @@ int cell_open(cell *c, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for a cell");
     int status = ls_barrier_init(&c->barrier, NULL, c->desc.workers,
                                  ls_spins_for(c->desc.workers, ls_allowed_cpus()), err);
+    const ls_pool_options o = {
+        .size = sizeof o,
+        .workers = lane_of(c, c->desc.workers - 1) + 1,
+        .inbox = inbox,
+        .cpus_per_worker = pinned,
+        .pinned = pinned,
+        .name = "lane",
+    };
     if (status == LS_OK)
-        status = open_lanes(c, err);
-    if (status == LS_OK)
-        status = on_lanes(c, open_worker, err);
-    if (status == LS_OK)
-        status = open_group(c, err);
-    return status ? status : on_lanes(c, join, err);
+        status = ls_pool_create(&c->lanes, &o, err);
+    return status ? status : on_lanes(c, open_worker, err);
+}
+
+static int cell_open(cell *c, ls_error *err)
+{
+    const int one = c->desc.host == HOST_ONE_STREAM, whole = c->desc.host == HOST_THREADS;
+    int status = open_lanes_of(
+        c, whole ? 2 * STEPS_AHEAD : (one ? c->desc.workers : 1) * STEPS_AHEAD * PIECES_MOST, 1,
+        err);
+    return status ? status : open_group_of(c, c->desc.merge && !one ? &ls_comm_ordered : NULL, err);
 }
 
 void cell_close(cell *c)
 {
     ls_error err;
+    opening backwards = {c, leave, 1}; /* the first worker's device goes last */
     if (c->lanes)
-        on_lanes(c, leave, &err);
+        ls_pool_run(c->lanes, for_my_workers, &backwards, LS_FOREVER, &err);
     if (c->group)
         c->group->type->group_destroy(c->group);
     ls_pool_destroy(c->lanes);
@@ -369,3 +393,9 @@ void cell_close(cell *c)
     ls_free(NULL, c->launch_ns);
     ls_free(NULL, c->items);
 }
+
+const engine cpu_engine = {.open = cell_open,
+                           .close = cell_close,
+                           .check = cell_check,
+                           .measure = cell_measure,
+                           .spin = &cpu_spin};

@@ -1,6 +1,7 @@
 /* What every cell of bench_overlap must come to. */
 #include "base/error.h"
 #include "base/host.h"
+#include "hash/crc32.h"
 #include "overlap.h"
 
 #include <string.h>
@@ -8,21 +9,21 @@
 enum { SPIN_FLOATS = 4096 };
 
 /* Weights are sums of small whole numbers: exact in any order. */
-static int spin_run(outcome *out, const cell *c, ls_device *device, ls_error *err)
+static int spin_run(outcome *out, const cell *c, ls_error *err)
 {
     float *leaf = ls_alloc_array(NULL, 2 * SPIN_FLOATS, sizeof *leaf), *weights = NULL;
     if (!leaf)
         return ls_fail(err, LS_ENOMEM, "out of memory for the reference");
     weights = leaf + SPIN_FLOATS;
     for (uint64_t step = 0; step < CHECK_STEPS; step++) {
-        for (int s = 0; s < SHARDS; s++) {
+        for (int s = 0; s < c->desc.work->shards; s++) {
             spin_gradient(leaf, SPIN_FLOATS, spin_shard(c->desc.work, step, s));
-            out->leaf[s] = device_crc(device, leaf, SPIN_FLOATS);
+            out->leaf[s] = ls_crc32(0, leaf, SPIN_FLOATS * sizeof *leaf);
             for (size_t i = 0; c->desc.merge && i < SPIN_FLOATS; i++)
                 weights[i] += leaf[i];
         }
     }
-    out->weights = device_crc(device, weights, SPIN_FLOATS);
+    out->weights = ls_crc32(0, weights, SPIN_FLOATS * sizeof *weights);
     ls_free(NULL, leaf);
     return LS_OK;
 }
@@ -30,14 +31,15 @@ static int spin_run(outcome *out, const cell *c, ls_device *device, ls_error *er
 static int one_step(outcome *out, const cell *c, ls_replica *r, ls_fold *fold, ls_comm *comm,
                     ls_device *device, uint64_t step, ls_error *err)
 {
-    const uint32_t batch = (uint32_t)c->desc.work->batch, each = batch / SHARDS;
+    const uint32_t batch = (uint32_t)c->desc.work->batch;
+    const uint32_t shards = (uint32_t)c->desc.work->shards, each = batch / shards;
     uint32_t rows[DATA_ROWS];
     ls_comm_times times = {0};
     int status = LS_OK;
     ls_fold_begin(fold);
     for (uint32_t i = 0; i < batch; i++)
         rows[i] = (uint32_t)((step * batch + i) % DATA_ROWS);
-    for (uint32_t s = 0; status == LS_OK && s < SHARDS; s++) {
+    for (uint32_t s = 0; status == LS_OK && s < shards; s++) {
         status = ls_replica_gradient(r, rows + s * each, each, 0, NULL, err);
         out->leaf[s] = device_crc(device, ls_replica_gradient_arena(r), ls_replica_floats(r));
         if (status == LS_OK)
@@ -54,26 +56,40 @@ static int one_step(outcome *out, const cell *c, ls_replica *r, ls_fold *fold, l
     return status ? status : ls_replica_apply(r, &s, NULL, err);
 }
 
+const ls_comm_type *merging_of(const ls_device *device)
+{
+    const ls_comm_type *const *types =
+        device->ops->communicators ? device->ops->communicators() : NULL;
+    for (int i = 0; types && types[i]; i++)
+        if (strcmp(types[i]->name, "local") == 0)
+            return types[i];
+    return types ? types[0] : &ls_comm_ordered;
+}
+
 static int steps(outcome *out, const cell *c, ls_replica *r, ls_device *device, ls_error *err)
 {
+    const int shards = c->desc.work->shards;
     ls_fold fold = {0};
     ls_comm_group *group = NULL;
     ls_comm *comm = NULL;
     int segments;
     const size_t *segment = ls_replica_segments(r, &segments);
-    const ls_comm_group_desc desc = {.type = &ls_comm_ordered,
+    const ls_comm_group_desc desc = {.type = merging_of(device),
                                      .ranks = 1,
-                                     .shards = SHARDS,
+                                     .shards = shards,
                                      .floats = ls_replica_floats(r),
                                      .segments = segment,
                                      .segment_count = segments,
                                      .timeout_ns = DEADLINE_NS};
     int status = ls_fold_init(&fold, device, ls_replica_gradient_arena(r), ls_replica_floats(r),
-                              SHARDS, 0, SHARDS, err);
+                              shards, 0, shards, err);
     if (status == LS_OK)
         status = desc.type->group_create(&group, &desc, err);
     if (status == LS_OK)
         status = desc.type->join(&comm, group, 0, device, err);
+    if (status == LS_OK)
+        status = desc.type->check(comm, NULL, ls_replica_gradient_arena(r),
+                                  ls_replica_total_arena(r), err);
     for (uint64_t step = 0; status == LS_OK && step < CHECK_STEPS; step++)
         status = one_step(out, c, r, &fold, comm, device, step, err);
     out->weights = device_crc(device, ls_replica_weight_arena(r), ls_replica_tail_offset(r));
@@ -85,10 +101,10 @@ static int steps(outcome *out, const cell *c, ls_replica *r, ls_device *device, 
     return status;
 }
 
-static int lenet_run(outcome *out, const cell *c, ls_device *device, ls_error *err)
+static int network_run(outcome *out, const cell *c, ls_device *device, ls_error *err)
 {
     ls_replica *r;
-    const uint32_t rows = (uint32_t)c->desc.work->batch / SHARDS;
+    const uint32_t rows = (uint32_t)c->desc.work->batch / (uint32_t)c->desc.work->shards;
     const ls_replica_desc desc = {.device = device,
                                   .model = c->model,
                                   .optimizer = c->optimizer,
@@ -109,15 +125,18 @@ static int lenet_run(outcome *out, const cell *c, ls_device *device, ls_error *e
 int reference_run(outcome *out, const cell *c, ls_error *err)
 {
     ls_device *device;
-    const ls_device_request request = {.size = sizeof request, .threads = 1};
+    const ls_device_request request = {.size = sizeof request,
+                                       .index = c->device ? c->device[0] : 0,
+                                       .threads = 1,
+                                       .precision = c->precision,
+                                       .cache_dir = c->cache_dir};
     int status = c->backend->open(&device, &request, err);
     if (status)
         return status;
     status = device->ops->bind(device, err);
     memset(out, 0, sizeof *out);
     if (status == LS_OK)
-        status =
-            c->desc.work->batch ? lenet_run(out, c, device, err) : spin_run(out, c, device, err);
+        status = c->desc.work->batch ? network_run(out, c, device, err) : spin_run(out, c, err);
     device->ops->close(device);
     return status;
 }

@@ -77,6 +77,7 @@ def main():
     source, picture, page = sys.argv[1:]
     with open(source) as f:
         data = json.load(f)
+    data["cells"] = [c for c in data["cells"] if "why_not" not in c]
     drawn = draw(data)
     with open(picture, "w") as f:
         f.write(drawn)

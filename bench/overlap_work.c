@@ -40,6 +40,16 @@ static uint64_t spin(uint64_t state, uint64_t times)
     return state;
 }
 
+void spin_set_rate(double per_us)
+{
+    spins_per_us = per_us;
+}
+
+uint64_t spin_times(const work *job)
+{
+    return (uint64_t)(job->spin_us * spins_per_us);
+}
+
 void spin_calibrate(void)
 {
     volatile uint64_t sink = 0;
@@ -55,7 +65,7 @@ uint64_t spin_shard(const work *job, uint64_t step, int shard)
 {
     uint64_t state = step * SHARDS + (uint64_t)shard;
     for (int i = 0; i < job->pieces; i++)
-        state = spin(state, (uint64_t)(job->spin_us * spins_per_us));
+        state = spin(state, spin_times(job));
     return state;
 }
 
@@ -65,7 +75,7 @@ static int run_spin(worker *w, uint64_t step, int shard, int index, ls_error *er
     (void)err;
     if (index == 0)
         w->spin = step * SHARDS + (uint64_t)shard;
-    w->spin = spin(w->spin, (uint64_t)(job->spin_us * spins_per_us));
+    w->spin = spin(w->spin, spin_times(job));
     return LS_OK;
 }
 
@@ -96,11 +106,13 @@ static int apply_spin(worker *w, uint64_t step, int shard, int index, ls_error *
     return LS_OK;
 }
 
+const spin_kind cpu_spin = {.run = run_spin, .finish = finish_spin, .apply = apply_spin};
+
 /* ---- LeNet ---------------------------------------------------------------------------------- */
 
 static void shard_of(const worker *w, int shard, uint32_t *first, uint32_t *count)
 {
-    *count = (uint32_t)w->of->desc.work->batch / SHARDS;
+    *count = (uint32_t)w->of->desc.work->batch / (uint32_t)w->of->desc.work->shards;
     *first = (uint32_t)shard * *count;
 }
 
@@ -181,6 +193,25 @@ static int finish_shard(worker *w, uint64_t step, int shard, int index, ls_error
     return status ? status : ls_fold_push(&w->fold, err);
 }
 
+/* The shard as the replica has recorded it, tail included. */
+static int run_shard(worker *w, uint64_t step, int shard, int index, ls_error *err)
+{
+    uint32_t first, count;
+    (void)step;
+    (void)index;
+    shard_of(w, shard, &first, &count);
+    return ls_replica_gradient(w->replica, w->rows + first, count, 0, NULL, err);
+}
+
+static int fold_shard(worker *w, uint64_t step, int shard, int index, ls_error *err)
+{
+    (void)step;
+    (void)index;
+    if (w->of->checking)
+        w->leaf_crc[shard] = device_crc(w->device, w->leaf, w->floats);
+    return ls_fold_push(&w->fold, err);
+}
+
 static int apply(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     const ls_replica_step s = {.lr = w->of->desc.merge ? LEARNING_RATE : 0,
@@ -215,8 +246,9 @@ static const float *partial_of(const cell *c, int a, int b)
     return NULL;
 }
 
-/* T(a, b) of the tree over the shards, in the total arena of the worker whose shard a is. */
-static const float *sum_tree(cell *c, int a, int b, ls_error *err)
+/* T(a, b) of the tree over the shards, in the total arena of the worker whose shard a is; `doer`
+ * adds up. */
+static const float *sum_tree(cell *c, worker *doer, int a, int b, ls_error *err)
 {
     const float *whole = partial_of(c, a, b);
     if (whole)
@@ -224,15 +256,27 @@ static const float *sum_tree(cell *c, int a, int b, ls_error *err)
     int half = 1;
     while (2 * half < b - a)
         half *= 2;
-    const float *left = sum_tree(c, a, a + half, err), *right = sum_tree(c, a + half, b, err);
-    worker *w = &c->worker[a * c->desc.workers / SHARDS];
+    const float *left = sum_tree(c, doer, a, a + half, err),
+                *right = sum_tree(c, doer, a + half, b, err);
+    worker *w = &c->worker[a / shards_each(c)];
     if (!left || !right ||
-        w->device->ops->add(w->device, NULL, w->total, left, right, w->floats, err))
+        doer->device->ops->add(doer->device, NULL, w->total, left, right, w->floats, err))
         return NULL;
     return w->total;
 }
 
-/* One lane has all workers: nobody can be waited for, so the last one's piece does it for all. */
+/* Streams of one thread: `to`'s next work comes behind `from`'s. A device without streams has done
+ * its work when a call returns. */
+static int follow(worker *to, worker *from, ls_error *err)
+{
+    if (to->device == from->device || !from->device->ops->record)
+        return LS_OK;
+    int status = from->device->ops->record(&from->event, from->device, NULL, err);
+    return status ? status : to->device->ops->wait(to->device, NULL, from->event, err);
+}
+
+/* One lane, or one thread, has all workers: nobody can be waited for, so the last one's piece does it
+ * for all. */
 static int merge_alone(worker *w, uint64_t step, int shard, int index, ls_error *err)
 {
     cell *c = w->of;
@@ -243,26 +287,35 @@ static int merge_alone(worker *w, uint64_t step, int shard, int index, ls_error 
     (void)index;
     if (w->index < c->desc.workers - 1)
         return LS_OK;
-    const float *sum = sum_tree(c, 0, SHARDS, err);
+    for (int i = 0; status == LS_OK && i < c->desc.workers; i++)
+        status = follow(w, &c->worker[i], err);
+    const float *sum = status ? NULL : sum_tree(c, w, 0, c->desc.work->shards, err);
     if (!sum)
-        return LS_EDEVICE;
+        return status ? status : LS_EDEVICE;
     for (int i = 0; status == LS_OK && i < c->desc.workers; i++)
         if (c->worker[i].total != sum)
             status = w->device->ops->copy(w->device, NULL, c->worker[i].total, sum,
                                           w->floats * sizeof *sum, err);
+    for (int i = 0; status == LS_OK && i < c->desc.workers; i++)
+        status = follow(&c->worker[i], w, err);
     w->times.exposed += (double)(ls_now_ns() - begin) * 1e-9;
     return status;
 }
 
-static int meet(worker *w, uint64_t step, int shard, int index, ls_error *err)
+int meet(worker *w, ls_error *err)
 {
     const uint64_t begin = ls_now_ns();
-    (void)step;
-    (void)shard;
-    (void)index;
     int status = ls_barrier_wait(&w->of->barrier, w->index, ls_deadline_ns(DEADLINE_NS), err);
     w->barrier_s += (double)(ls_now_ns() - begin) * 1e-9;
     return status;
+}
+
+static int meet_piece(worker *w, uint64_t step, int shard, int index, ls_error *err)
+{
+    (void)step;
+    (void)shard;
+    (void)index;
+    return meet(w, err);
 }
 
 /* ---- the list ------------------------------------------------------------------------------- */
@@ -272,6 +325,11 @@ static void add(worker *w, piece p)
     cell *c = w->of;
     if (c->pieces[w->index] < PIECES_MOST)
         c->piece[w->index][c->pieces[w->index]++] = p;
+}
+
+int shards_each(const cell *c)
+{
+    return c->desc.work->shards / c->desc.workers;
 }
 
 static int pieces_of_shard(const worker *w)
@@ -289,19 +347,25 @@ static int pieces_of_shard(const worker *w)
 void worker_list_pieces(worker *w)
 {
     const cell_desc *d = &w->of->desc;
-    const int each = SHARDS / d->workers, one_lane = d->host == HOST_ONE_STREAM;
+    const spin_kind *s = w->of->engine->spin;
+    const int each = shards_each(w->of), alone = d->merge && !w->of->group;
     w->of->pieces[w->index] = 0;
     add(w, (piece){begin_step, 0, 0, 0});
     for (int shard = w->index * each; shard < (w->index + 1) * each; shard++) {
-        for (int i = 0; i < pieces_of_shard(w); i++)
-            add(w, (piece){w->replica ? run_op : run_spin, shard, i, 1});
-        add(w, (piece){w->replica ? finish_shard : finish_spin, shard, 0, 1});
+        for (int i = 0; !d->graph && i < pieces_of_shard(w); i++)
+            add(w, (piece){w->replica ? run_op : s->run, shard, i, 1});
+        if (d->graph)
+            add(w, (piece){w->replica ? run_shard : s->replay, shard, 0, 1});
+        add(w, (piece){!w->replica ? s->finish
+                       : d->graph  ? fold_shard
+                                   : finish_shard,
+                       shard, 0, !d->graph});
     }
     if (d->merge)
-        add(w, (piece){one_lane ? merge_alone : merge, 0, 0, 0});
-    add(w, (piece){w->replica ? apply : apply_spin, 0, 0, 1});
-    if (d->barrier && !one_lane)
-        add(w, (piece){meet, 0, 0, 0});
+        add(w, (piece){alone ? merge_alone : merge, 0, 0, 0});
+    add(w, (piece){w->replica ? apply : s->apply, 0, 0, 1});
+    if (d->barrier && d->host != HOST_ONE_STREAM && !w->of->engine->meets_itself)
+        add(w, (piece){meet_piece, 0, 0, 0});
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -309,7 +373,7 @@ void worker_list_pieces(worker *w)
 static int open_replica(worker *w, ls_error *err)
 {
     const cell *c = w->of;
-    const uint32_t rows = (uint32_t)c->desc.work->batch / SHARDS;
+    const uint32_t rows = (uint32_t)c->desc.work->batch / (uint32_t)c->desc.work->shards;
     const ls_replica_desc desc = {
         .device = w->device,
         .model = c->model,
@@ -318,7 +382,7 @@ static int open_replica(worker *w, ls_error *err)
         .data[LS_TRAIN] = c->data,
         .shard_rows = &rows,
         .shard_row_counts = 1,
-        .no_recording = 1,
+        .no_recording = !c->desc.graph,
     };
     int status = ls_replica_create(&w->replica, &desc, err);
     if (status)
@@ -342,41 +406,52 @@ static int open_spin(worker *w, ls_error *err)
     w->total = arena[1];
     w->weights = arena[2];
     w->floats = SPIN_FLOATS;
-    for (int i = 0; status == LS_OK && i < 3; i++)
-        memset(arena[i], 0, bytes);
-    return status;
+    const spin_kind *s = w->of->engine->spin;
+    return status == LS_OK && s->open ? s->open(w, err) : status;
 }
 
 int worker_open(worker *w, ls_error *err)
 {
     const cell *c = w->of;
-    const int each = SHARDS / c->desc.workers;
-    const ls_device_request request = {.size = sizeof request, .index = w->index, .threads = 1};
+    const int each = shards_each(c);
+    const ls_device_request request = {
+        .size = sizeof request,
+        .index = c->device ? c->device[w->index % c->device_count] : w->index,
+        .threads = 1,
+        .precision = c->precision,
+        .cache_dir = c->cache_dir,
+    };
     w->busy = ls_alloc_array(NULL, SPANS_MOST, sizeof *w->busy);
     if (!w->busy)
         return ls_fail(err, LS_ENOMEM, "out of memory for measurements");
-    int status = c->backend->open(&w->device, &request, err);
-    if (status == LS_OK)
+    w->borrows = c->device && c->desc.host == HOST_ONE_STREAM && w->index > 0;
+    w->device = w->borrows ? c->worker[0].device : NULL;
+    int status = w->borrows ? LS_OK : c->backend->open(&w->device, &request, err);
+    if (status == LS_OK && !w->borrows)
         status = w->device->ops->bind(w->device, err);
     if (status == LS_OK)
         status = c->desc.work->batch ? open_replica(w, err) : open_spin(w, err);
     if (status == LS_OK)
-        status = ls_fold_init(&w->fold, w->device, w->leaf, w->floats, SHARDS, w->index * each,
-                              (w->index + 1) * each, err);
+        status = ls_fold_init(&w->fold, w->device, w->leaf, w->floats, c->desc.work->shards,
+                              w->index * each, (w->index + 1) * each, err);
     return status;
 }
 
 void worker_close(worker *w)
 {
+    const spin_kind *s = w->of->engine->spin;
     ls_fold_fini(&w->fold);
     if (!w->replica && w->device) {
+        if (s->close)
+            s->close(w);
         w->device->ops->free(w->device, w->leaf);
         w->device->ops->free(w->device, w->total);
         w->device->ops->free(w->device, w->weights);
     }
     ls_replica_destroy(w->replica);
-    if (w->device)
+    if (w->device && !w->borrows)
         w->device->ops->close(w->device);
+    w->device = NULL;
     ls_free(NULL, w->busy);
 }
 

@@ -19,6 +19,7 @@ Leaves in FOLDER ($OUT, else build/gpu-out):
   bench.md       the table, and what it was measured with
   bench.json     everything measured, round by round
   bench.log      what the benchmarks said meanwhile, and what each op takes
+  trace.json     a timeline of two workers that share the GPU, for Perfetto
   plans.tar.gz   the choices of convolution kernels
 
 Each part has a time limit of its own and writes as it goes on: what comes late can spoil nothing that
@@ -234,6 +235,11 @@ for case in "fashion_mnist bf16" "fashion_mnist tf32" "resnet18 bf16" "resnet18 
 done
 measure epochs
 measure sharing
+if [ -n "$rehearse" ]; then trainer=$LOCKSTEP_TEST_TRAINER; else trainer=$build/trainer; fi
+part timeline 30 bench.log "$trainer" examples/fashion_mnist.json --devices cuda:0,0 --quiet \
+    --trace "$out/trace.json" --set data.name=synthetic --set data.limit=512 --set epochs=1 \
+    --set batch_size=256 --set run_dir=null --set shards=2 || failed=1
+measure overlap # one minute at most; it finds the plans that `sharing` left
 tar -C "$build" -czf "$out/plans.tar.gz" cache 2>/dev/null
 say "the end; results in $out"
 exit $failed

@@ -8,6 +8,7 @@
     resnet    ResNet-18, batch 256, likewise
     epochs    whole epochs and accuracy with the main program, LeNet and ResNet-18
     sharing   two workers on one GPU beside one, both in two shards
+    overlap   threads or streams: who drives the workers that share a GPU, launch by launch or as graphs
 
 Everything is measured in rounds that take turns; medians. A part adds its rows to the JSON file after
 every row, and the table is made of the whole file. Without a GPU it says so and exits with 0.
@@ -32,7 +33,7 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 FORMS = ("eager", "graphed", "compiled", "compiled graphed")
 CONFIGS = {"lenet": ROOT / "examples/fashion_mnist.json", "resnet": ROOT / "examples/resnet18.json"}
 NAMES = {"lenet": "LeNet", "resnet": "ResNet-18"}
-PARTS = ("resnet", "lenet", "epochs", "sharing")
+PARTS = ("resnet", "lenet", "epochs", "sharing", "overlap")
 # What the project wants: seconds of a step at most, and times the best (or a named) form at least.
 GOALS = [
     ("LeNet, a step in the fastest precision", lambda f: f.step_us("lenet"), "≤ 60 µs", lambda v: v <= 60),
@@ -234,6 +235,9 @@ def markdown(found, args):
         for row in (r for r in found.rows if r["part"] == "sharing" and "error" not in r):
             lines.append(f"| {NAMES[row['network']]} | {row['precision']} | {row['ratio']:.3f} |")
         lines.append("")
+    if "table" in found.all.get("overlap", {}):
+        lines += ["Who drives the workers that share a GPU:", "", "```",
+                  found.all["overlap"]["table"].rstrip("\n"), "```", ""]
     lines += ["| goal | wanted | measured | |", "|---|---|---|---|"]
     for name, measure, wanted, reached in GOALS:
         value = measure(found)
@@ -241,6 +245,8 @@ def markdown(found, args):
         verdict = "" if value is None else "reached" if reached(value) else "**missed**"
         lines.append(f"| {name} | {wanted} | {shown} | {verdict} |")
     errors = [r for r in found.rows if "error" in r and r["part"] != "step"]
+    if "error" in found.all.get("overlap", {}):
+        errors.append({"part": "overlap", "network": "", "precision": "", **found.all["overlap"]})
     lines += [""] + [f"{r['part']} {r['network']} {r['precision']}: {r['error']}" for r in errors]
     return "\n".join(lines) + "\n"
 
@@ -354,6 +360,21 @@ def measure_sharing(found, args):
                 peer.stop()
 
 
+def measure_overlap(found, args):
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "overlap.json"
+        command = [args.overlap, "--json", results, "--config", CONFIGS["lenet"], "--cache", args.cache,
+                   *(("--small", "--seconds", 2) if args.rehearse else
+                     ("--resnet", CONFIGS["resnet"], "--seconds", 15, "--limit", args.overlap_limit))]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                              check=False, timeout=args.overlap_limit + 60)
+        sys.stderr.write(done.stderr)
+        if done.returncode:
+            found.all["overlap"] = {"error": (done.stderr.strip() or "no message").splitlines()[-1]}
+            raise RuntimeError(found.all["overlap"]["error"])
+        found.all["overlap"] = {"table": done.stdout, **json.loads(results.read_text())}
+
+
 # ---- the program ---------------------------------------------------------------------------------
 
 
@@ -396,6 +417,7 @@ def parse_arguments():
                        ("lenet", "fp32")]
     args.sharing_runs = [("resnet", "bf16"), ("resnet", "tf32"), ("lenet", "tf32")]
     args.rounds_program = args.build / "bench/gpu/gpu_rounds"
+    args.overlap, args.overlap_limit = args.build / "bench/gpu/gpu_overlap", 55
     args.probe = args.build / "tests/cuda_gpu/gpu_probe"
     if not args.trainer:
         args.trainer = args.build / "trainer"
@@ -415,6 +437,7 @@ def rehearse(args):
     doubled = args.build / "tests/cuda_gpu/doubled"
     shutil.copy2(args.rounds_program, doubled / "gpu_rounds")
     args.rounds_program, args.trainer = doubled / "gpu_rounds", doubled / "trainer"
+    args.overlap = args.build / "bench/gpu/gpu_overlap_doubled"
     os.environ["LOCKSTEP_TEST_PLUGIN"] = str(doubled / "liblockstep-cuda.so")
 
 
@@ -435,9 +458,11 @@ def main():
                 measure_epochs(found, args)
             elif part == "sharing":
                 measure_sharing(found, args)
+            elif part == "overlap":
+                measure_overlap(found, args)
             else:
                 measure_steps(found, args, part)
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
+        except (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as error:
             say(f"{part}: {error!r}")
             failed = 1
         found.save()

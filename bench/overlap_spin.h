@@ -1,0 +1,31 @@
+/* The spin kernel of bench_overlap on a GPU: one block that computes for a while, so that many run
+ * side by side. Its twin in C is in gpu/overlap_doubled.c. Launchers, as cuda/kernels.h has them. */
+#ifndef BENCH_OVERLAP_SPIN_H
+#define BENCH_OVERLAP_SPIN_H
+
+#include <cuda_runtime_api.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* On the GPU, of one worker; zero at first. A launch's arguments are baked into a recording, so the
+ * number of the step is here. */
+typedef struct bench_spin {
+    uint64_t step, state;
+} bench_spin;
+
+/* state ← `times` rounds of a generator from state; with `first`, from step · stride + shard. */
+cudaError_t bench_spin_run(bench_spin *spin, uint64_t stride, uint64_t shard, int first,
+                           uint64_t times, cudaStream_t stream);
+
+/* leaf[i] ← four bits of state, as spin_gradient; with `last` the next step begins. */
+cudaError_t bench_spin_gradient(float *leaf, size_t floats, bench_spin *spin, int last,
+                                cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
