@@ -19,7 +19,7 @@
 #define MISSES_ALLOWED 4
 #define TRIED_EVERY 32
 #define CHECKS_PER_LOOK 32 /* at the clock */
-#define PATIENCE_FIRST 32
+#define PATIENCE_FIRST 8
 #define PATIENCE_MOST 65536
 
 static bool is_worth_it(const ls_spin_habit *habit)

@@ -92,7 +92,7 @@ static void sleeps_that_are_too_short_time_and_again_bring_the_habit_back(void *
     ls_spin_habit habit = {.allowed = true};
     while (spins(&habit))
         continue;
-    assert_in_range(sleeps_until_something_is_done(&habit), 10, 100);
+    assert_in_range(sleeps_until_something_is_done(&habit), 4, 100);
     assert_true(spins(&habit));
 }
 
