@@ -59,7 +59,7 @@ static const ls_device_ops ops = {.size = sizeof ops,
                                   .spans_end = spans_end};
 
 typedef struct scene {
-    char folder[64], path[80];
+    char folder[256], path[300];
     ls_trace *trace;
     fake device;
     uint64_t zero; /* no earlier than the timeline's begin */
@@ -70,7 +70,10 @@ static void begin(scene *s, int refuses)
 {
     ls_error err = {0};
     memset(s, 0, sizeof *s);
-    strcpy(s->folder, "/tmp/lockstep-trace.XXXXXX");
+    const char *parent = getenv("TMPDIR");
+    int length =
+        snprintf(s->folder, sizeof s->folder, "%s/lockstep-trace.XXXXXX", parent ? parent : "/tmp");
+    assert_in_range(length, 1, sizeof s->folder - 1);
     assert_non_null(mkdtemp(s->folder));
     snprintf(s->path, sizeof s->path, "%s/trace.json", s->folder);
     assert_int_equal(ls_trace_create(&s->trace, s->path, 0, 2, NULL, &err), LS_OK);
