@@ -138,7 +138,7 @@ def answers_each_its_own(place):
         service = place.start("--passes", "5", "--predictions", groups).ready()
         if groups == "1":
             curl(service.url + "/examples", *BYTES, "@-", data=examples(0, 640))
-            service.wait(lambda m: m["lockstep_steps_total"] > 0 and is_idle(m), "idle")
+            service.wait(lambda m: has_rested(m, 5 * 640 / BATCH), "idle")
         body = b"".join(map(image, range(400)))
         expected = curl(service.url + "/predict", *BYTES, "@-", data=body).json()["predictions"]
         assert not is_like(expected[0], expected[10]), "all the same"
@@ -167,8 +167,10 @@ def learns(place):
     same(first["step"], 0)
     for i in range(4):
         curl(service.url + "/examples", *BYTES, "@-", data=examples(i * 320, 320))
-    service.wait(lambda m: m["lockstep_accuracy"] > 0.97 and m["service_queue_examples"] == 0,
-                 "it learns", 100)
+    learnt = service.wait(lambda m: m["lockstep_accuracy"] > 0.97 and
+                          m["service_queue_examples"] == 0, "it learns", 100)
+    service.wait(lambda m: m["service_snapshot_step"] >= learnt["lockstep_steps_total"],
+                 "predictions use what it learnt")  # snapshots come a while behind the steps
     fresh = range(5000, 5100)
     answer = curl(service.url + "/predict", *BYTES, "@-", data=b"".join(map(image, fresh))).json()
     hits = sum(p["class"] == i % 10 for p, i in zip(answer["predictions"], fresh))
@@ -178,8 +180,10 @@ def learns(place):
 
 # ---- the end, and going on ----------------------------------------------------------------------
 
-def is_idle(values):
-    return values["service_queue_examples"] == 0 and \
+def has_rested(values, steps):
+    """After that many steps; between two of them it may look idle for a moment."""
+    return values["lockstep_steps_total"] >= steps and \
+        values["service_queue_examples"] == 0 and \
         values["service_snapshot_step"] == values["lockstep_steps_total"] and \
         values["lockstep_images_per_second"] == 0
 
@@ -187,9 +191,9 @@ def is_idle(values):
 def resumes(place):
     service = place.start("--passes", "2").ready()
     curl(service.url + "/examples", *BYTES, "@-", data=examples(0, 640))
-    steps = service.wait(lambda m: m["lockstep_steps_total"] > 0 and is_idle(m), "idle")[
-        "lockstep_steps_total"]
-    same(steps, 2 * 640 / BATCH)
+    steps = 2 * 640 / BATCH
+    values = service.wait(lambda m: has_rested(m, steps), "idle")
+    same(values["lockstep_steps_total"], steps)
     before = curl(service.url + "/predict", *BYTES, "@-", data=image(7)).json()
     same(service.end(), 0)
     same(place.saves(), [f"step-{int(steps):012}-example-{640:012}"])
@@ -198,7 +202,7 @@ def resumes(place):
     same(service.begun_at(), (steps, 640, 0))
     same(curl(service.url + "/predict", *BYTES, "@-", data=image(7)).json(), before)
     curl(service.url + "/examples", *BYTES, "@-", data=examples(640, 40))
-    service.wait(lambda m: m["lockstep_steps_total"] > steps and is_idle(m), "goes on")
+    service.wait(lambda m: has_rested(m, 2 * 680 / BATCH), "goes on")
     same(service.end(), 0)
     same(journal(place.state), [example(i) for i in range(680)])
     assert place.saves()[-1].endswith(f"example-{680:012}"), place.saves()
