@@ -66,6 +66,10 @@ void dbl_begin(const dbl_options *options);
  * leaks, one a line. The text is valid until the next dbl_begin. */
 const char *dbl_end(void);
 
+/* Where the world ends with the program, in its last destructor: says on stderr what was wrong, and makes
+ * the program fail. */
+void dbl_end_of_program(void);
+
 /* ---- failures ------------------------------------------------------------------------------- */
 
 /* The n-th call from now on (1: the next) of `function` ("cudaMalloc"; "launch" for kernels; NULL:
