@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 3
+#define LS_PLUGIN_ABI 4
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -209,6 +209,8 @@ typedef struct ls_step_args {
     uint32_t epoch;
 } ls_step_args;
 
+#define LS_RECORD_STEPS 8 /* most steps of one recording */
+
 #define LS_OP_PARAMS 2 /* most parameters of one op */
 #define LS_OP_SLOTS 2  /* most optimizer slots */
 
@@ -335,13 +337,15 @@ typedef struct ls_device_ops {
     void (*stream_destroy)(ls_device *device, ls_stream *stream);
     int (*record)(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
     int (*wait)(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
-    /* Optional, all four or none: work that is enqueued once, recorded, and then enqueued again as a
+    /* Optional, all five or none: work that is enqueued once, recorded, and then enqueued again as a
      * whole. Between begin and end, what a stream is given is recorded and not run: passes of ops,
      * copies and sums, and downloads into pinned memory, nothing else; uploads, other downloads and
      * waiting for the device are errors, and so is a second recording. end ends a recording that
-     * failed as well. All ops in it read the same args: launch first brings `args` to the device,
-     * then enqueues the recording. */
+     * failed as well. next: what follows is another step's, LS_RECORD_STEPS at most in a recording.
+     * launch takes the args of each, in order, for its ops to read: it first brings them to the
+     * device, then enqueues the recording. */
     int (*record_begin)(ls_device *device, ls_stream *stream, ls_error *err);
+    int (*record_next)(ls_device *device, ls_stream *stream, ls_error *err);
     int (*record_end)(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);
     int (*launch)(ls_device *device, ls_stream *stream, ls_recording *recording,
                   const ls_step_args *args, ls_error *err);

@@ -196,6 +196,7 @@ static const ls_device_ops device_ops = {
     .record = ls_cuda_record,
     .wait = ls_cuda_wait,
     .record_begin = ls_cuda_record_begin,
+    .record_next = ls_cuda_record_next,
     .record_end = ls_cuda_record_end,
     .launch = ls_cuda_launch,
     .recording_destroy = ls_cuda_recording_destroy,

@@ -27,10 +27,11 @@ struct ls_cuda_spans; /* cuda_spans.c */
 /* A stream, and the numbers of a step as kernels on it read them. */
 struct ls_stream {
     cudaStream_t cuda;
-    ls_k_args *args; /* on the GPU, at an address that never changes */
-    ls_k_args known; /* what the last ls_cuda_args put there … */
-    int has_known;   /* … if it did */
-    int capturing;   /* non-zero: work goes into a graph */
+    ls_k_args *args; /* [LS_RECORD_STEPS] on the GPU, at an address that never changes */
+    ls_k_args known; /* what was put there last for the first step … */
+    int has_known;   /* … if it was */
+    int capturing;   /* non-zero: work goes into a graph, and it is … */
+    int step;        /* … of this step of it, from 0 */
     ls_stream *next; /* of the device's list */
 };
 
@@ -165,6 +166,7 @@ void ls_cuda_deliver(ls_cuda_device *device, const ls_stream *stream);
 
 /* cuda_graph.c. The table's recordings. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err);
+int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording,
                    const ls_step_args *args, ls_error *err);
@@ -198,6 +200,9 @@ static inline cudaStream_t ls_cuda_stream(const ls_cuda_device *device, ls_strea
  * and whoever launches the graph calls this before. */
 int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *stream,
                  const ls_step_args *args, ls_error *err);
+/* The same for the `count` steps of a recording that is to be launched. */
+int ls_cuda_args_of_steps(ls_cuda_device *device, ls_stream *stream, const ls_step_args *args,
+                          int count, ls_error *err);
 
 /* Waits for one stream, or with NULL for all; then reports the first error of work that was
  * enqueued, bad data included. */

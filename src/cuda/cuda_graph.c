@@ -3,6 +3,7 @@
 
 struct ls_recording {
     cudaGraphExec_t exec;
+    int steps;
 };
 
 int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, const char *what,
@@ -23,10 +24,23 @@ int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
         return ls_cuda_error(err, LS_EINVAL, "%s: the stream is being recorded already", d->name);
     cudaError_t e = cudaStreamBeginCapture(s->cuda, cudaStreamCaptureModeThreadLocal);
     s->capturing = e == cudaSuccess;
+    s->step = 0;
     return cuda_check(err, e, "%s: recording a stream", d->name);
 }
 
-static int instantiate(ls_recording **out, ls_cuda_device *d, cudaGraph_t graph, ls_error *err)
+int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    ls_stream *s = ls_cuda_stream_of(d, stream);
+    if (!s->capturing || s->step + 1 == LS_RECORD_STEPS)
+        return ls_cuda_error(err, LS_EINVAL, "%s: another step in %s", d->name,
+                             s->capturing ? "a recording that is full" : "no recording");
+    s->step++;
+    return LS_OK;
+}
+
+static int instantiate(ls_recording **out, ls_cuda_device *d, cudaGraph_t graph, int steps,
+                       ls_error *err)
 {
     ls_recording *r = ls_cuda_host_alloc(d->host, sizeof *r);
     if (!r)
@@ -36,6 +50,7 @@ static int instantiate(ls_recording **out, ls_cuda_device *d, cudaGraph_t graph,
         ls_cuda_host_free(d->host, r);
         return cuda_fail(err, e, "%s: making a graph of a recording", d->name);
     }
+    r->steps = steps;
     *out = r;
     return LS_OK;
 }
@@ -52,7 +67,7 @@ int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream,
     cudaError_t e = cudaStreamEndCapture(s->cuda, &graph);
     int status = cuda_check(err, e, "%s: the end of a recording", d->name);
     if (status == LS_OK)
-        status = instantiate(out, d, graph, err);
+        status = instantiate(out, d, graph, s->step + 1, err);
     if (graph)
         cudaGraphDestroy(graph);
     return status;
@@ -62,8 +77,7 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
                    const ls_step_args *args, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
-    const ls_k_args *unused;
-    int status = ls_cuda_args(&unused, d, stream, args, err);
+    int status = ls_cuda_args_of_steps(d, stream, args, recording->steps, err);
     if (status)
         return status;
     return cuda_check(err, cudaGraphLaunch(recording->exec, ls_cuda_stream(d, stream)),

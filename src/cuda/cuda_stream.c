@@ -27,8 +27,8 @@ int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority,
     d->streams = s;
     int status = make_stream(&s->cuda, d, high_priority, err);
     if (status == LS_OK)
-        status =
-            cuda_check(err, cudaMalloc(&args, sizeof *s->args), "%s: a stream's numbers", d->name);
+        status = cuda_check(err, cudaMalloc(&args, LS_RECORD_STEPS * sizeof *s->args),
+                            "%s: a stream's numbers", d->name);
     s->args = args;
     if (status != LS_OK) {
         ls_cuda_stream_destroy(device, s);
@@ -164,15 +164,13 @@ int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
 
 /* ---- the numbers of a step ------------------------------------------------------------------ */
 
-int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
-                 const ls_step_args *args, ls_error *err)
+_Static_assert(LS_K_STEPS == LS_RECORD_STEPS, "a launch brings the numbers of all its steps");
+
+/* Padding included: they are compared as bytes. */
+static ls_k_args numbers_of(const ls_step_args *args)
 {
-    ls_stream *s = ls_cuda_stream_of(d, stream);
     ls_k_args now;
-    *out = s->args;
-    if (s->capturing)
-        return LS_OK;
-    memset(&now, 0, sizeof now); /* padding included: they are compared as bytes */
+    memset(&now, 0, sizeof now);
     now.rows = args->rows;
     now.step = args->step;
     now.seed = args->seed;
@@ -180,11 +178,30 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
     now.lr = args->lr;
     now.scale = args->scale;
     now.row_scale = args->row_scale;
-    if (s->has_known && memcmp(&now, &s->known, sizeof now) == 0)
+    return now;
+}
+
+int ls_cuda_args_of_steps(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
+                          ls_error *err)
+{
+    ls_stream *s = ls_cuda_stream_of(d, stream);
+    ls_k_steps now;
+    memset(&now, 0, sizeof now);
+    for (int i = 0; i < count; i++)
+        now.step[i] = numbers_of(&args[i]);
+    if (count == 1 && s->has_known && memcmp(&now.step[0], &s->known, sizeof s->known) == 0)
         return LS_OK;
-    int status =
-        cuda_check(err, ls_k_set_args(s->args, &now, s->cuda), "%s: a step's numbers", d->name);
+    int status = cuda_check(err, ls_k_set_args(s->args, &now, count, s->cuda),
+                            "%s: a step's numbers", d->name);
     s->has_known = status == LS_OK;
-    s->known = now;
+    memcpy(&s->known, &now.step[0], sizeof s->known);
     return status;
+}
+
+int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
+                 const ls_step_args *args, ls_error *err)
+{
+    ls_stream *s = ls_cuda_stream_of(d, stream);
+    *out = s->args + (s->capturing ? s->step : 0);
+    return s->capturing ? LS_OK : ls_cuda_args_of_steps(d, stream, args, 1, err);
 }

@@ -33,8 +33,14 @@ typedef struct ls_k_args {
     float lr, scale, row_scale;
 } ls_k_args;
 
-/* *to ← *value (host). */
-cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_args *value, cudaStream_t stream);
+/* Of the steps of one launch; small enough to go with a kernel's own arguments. */
+enum { LS_K_STEPS = 8 };
+typedef struct ls_k_steps {
+    ls_k_args step[LS_K_STEPS];
+} ls_k_steps;
+
+/* to[0 … count) ← value->step (host). */
+cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cudaStream_t stream);
 
 /* What a kernel found wrong; `code` 0: nothing. In pinned host memory that the device sees. */
 typedef struct ls_k_fault {

@@ -3,14 +3,14 @@
 
 /* ---- the numbers of a step ------------------------------------------------------------------ */
 
-__global__ static void set_args(ls_k_args *to, ls_k_args value)
+__global__ static void set_args(ls_k_args *to, ls_k_steps value)
 {
-    *to = value;
+    to[threadIdx.x] = value.step[threadIdx.x];
 }
 
-cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_args *value, cudaStream_t stream)
+cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cudaStream_t stream)
 {
-    set_args<<<1, 1, 0, stream>>>(to, *value);
+    set_args<<<1, count, 0, stream>>>(to, *value);
     return cudaGetLastError();
 }
 

@@ -265,9 +265,12 @@ void ls_plan_destroy(ls_plan *plan)
     for (int p = 0; p < LS_PIECES; p++)
         if (plan->piece[p])
             plan->device->ops->recording_destroy(plan->device, plan->piece[p]);
-    for (int p = 0; p < LS_IN_PLACES; p++)
+    for (int p = 0; p < LS_IN_PLACES; p++) {
         if (plan->whole[p])
             plan->device->ops->recording_destroy(plan->device, plan->whole[p]);
+        if (plan->unrolled[p])
+            plan->device->ops->recording_destroy(plan->device, plan->unrolled[p]);
+    }
     for (int s = 0; s < LS_SUBSETS; s++)
         destroy_op(plan->loss[s]);
     for (int k = plan->nodes - 1; k >= 0; k--)

@@ -66,10 +66,11 @@ typedef struct ls_plan {
     size_t live_bytes;       /* the most in use at one time: no plan could do with less */
     size_t scratch_bytes;
     /* Made by the replica, destroyed with the plan; NULL: op by op. */
-    ls_recording *recording;           /* gather, forward and backward as one */
-    ls_recording *piece[LS_PIECES];    /* the same, cut where the backward pass is */
-    ls_recording *whole[LS_IN_PLACES]; /* the same with the step, for each place of its result */
-    ls_heartbeat *heartbeat;           /* NULL: none */
+    ls_recording *recording;              /* gather, forward and backward as one */
+    ls_recording *piece[LS_PIECES];       /* the same, cut where the backward pass is */
+    ls_recording *whole[LS_IN_PLACES];    /* the same with the step, for each place of its result */
+    ls_recording *unrolled[LS_IN_PLACES]; /* LS_UNROLLED of these, one after another */
+    ls_heartbeat *heartbeat;              /* NULL: none */
 } ls_plan;
 
 typedef struct ls_plan_desc {

@@ -164,7 +164,8 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
     int rc = LS_OK;
     void *rows = NULL;
-    r->staged_rows = ls_alloc_array(r->host, r->most_rows, sizeof *r->staged_rows);
+    const size_t rows_staged = (size_t)r->most_rows * ls_replica_most_calls(r);
+    r->staged_rows = ls_alloc_array(r->host, rows_staged, sizeof *r->staged_rows);
     if (!r->optimizer)
         r->identity = ls_alloc_array(r->host, r->most_rows, sizeof *r->identity);
     if (!r->staged_rows || (!r->optimizer && !r->identity))
@@ -177,8 +178,8 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
         if (desc->data[s].images)
             rc = copy_subset(r, s, &desc->data[s], err);
     if (rc == LS_OK)
-        rc = ls_replica_alloc(r, &rows, r->most_rows * sizeof(uint32_t), &r->memory.activations,
-                              err);
+        rc =
+            ls_replica_alloc(r, &rows, rows_staged * sizeof(uint32_t), &r->memory.activations, err);
     r->device_rows = rows;
     return rc == LS_OK ? r->device->ops->sync(r->device, NULL, err) : rc;
 }

@@ -105,7 +105,7 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
 /* Recordings it made: one per plan, and one of a step of several ops; 0: all runs op by op. A plan
  * in pieces (ls_replica_on_ready) has one for each piece besides, and one that steps whole
- * (ls_replica_prepare_whole) has LS_IN_PLACES. */
+ * (ls_replica_prepare_whole) has LS_IN_PLACES; a small model's largest has as many of several steps. */
 int ls_replica_recordings(const ls_replica *replica);
 
 /* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 dnnl jit:avx512_core".
@@ -164,8 +164,11 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
  * on the way to one of LS_IN_PLACES places in the host's memory. Nobody waits: the next step may be
  * enqueued, for the other place, before this one's result is known. A step whose loss is not finite
  * changes nothing, and holds up all behind it until ls_replica_release. The bits are those of
- * ls_replica_gradient, a total that is the gradient, and ls_replica_apply. */
-enum { LS_IN_PLACES = 2 };
+ * ls_replica_gradient, a total that is the gradient, and ls_replica_apply.
+ *
+ * Of a small model, whose step is over before the next one is enqueued, LS_UNROLLED steps are one
+ * recording: one that needs at most LS_UNROLL_BYTES for arenas and activations. */
+enum { LS_IN_PLACES = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
 
 typedef struct ls_replica_step {
     float lr;
@@ -177,18 +180,20 @@ typedef struct ls_replica_step {
 /* Makes the recordings of whole steps where the device can record them; once is enough. Not on the
  * path of a step. Errors: LS_ENOMEM. */
 int ls_replica_prepare_whole(ls_replica *replica, ls_error *err);
-/* Whether steps of n rows can be taken so. */
+/* How many steps of n rows can be taken so at once: none, 1, or LS_UNROLLED. */
 int ls_replica_steps_whole(const ls_replica *replica, uint32_t n);
 
-/* Enqueues one of step->rows rows, as ls_replica_gradient takes them. The place is not in use.
- * After an error it is not enqueued, but behind LS_EDEVICE nobody knows. */
+/* Enqueues `count` steps, one or as many as can be taken at once: of the same number of rows each,
+ * which stand one after another in `rows`, as ls_replica_gradient takes them. The place is not in
+ * use. After an error they are not enqueued, but behind LS_EDEVICE nobody knows. */
 int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int place, ls_replica_times *times,
-                          ls_error *err);
-/* Whether the step of a place is done, *arrived; then its tail. Never waits. Errors: LS_EDATA (of a
- * row that nothing can be learned from: it holds up as a loss that is not finite), LS_EDEVICE. */
-int ls_replica_arrived(int *arrived, float tail[LS_TAIL], ls_replica *replica, int place,
-                       ls_error *err);
+                          const ls_replica_step *step, int count, int place,
+                          ls_replica_times *times, ls_error *err);
+/* Whether the steps of a place are done, *arrived. Never waits. Errors: LS_EDATA (of a row that
+ * nothing can be learned from: it holds up as a loss that is not finite), LS_EDEVICE. */
+int ls_replica_arrived(int *arrived, ls_replica *replica, int place, ls_error *err);
+/* The tail of the k-th of them, once they have arrived and until the place is used again. */
+const float *ls_replica_arrived_tail(const ls_replica *replica, int place, int k);
 /* Steps are applied again, from the next that is enqueued on. */
 int ls_replica_release(ls_replica *replica, ls_error *err);
 

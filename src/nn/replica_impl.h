@@ -47,8 +47,10 @@ struct ls_replica {
     int pieces;
     ls_ready_fn *ready; /* NULL: the backward pass is one piece */
     void *ready_user;
-    float *arrived;                  /* pinned: the tails of whole steps; NULL: there are none */
-    ls_event *arrival[LS_IN_PLACES]; /* when the step of a place is done */
+    /* Of whole steps. */
+    float *arrived;                          /* pinned tails [place][LS_UNROLLED]; NULL: none */
+    ls_event *arrival[LS_IN_PLACES];         /* when the steps of a place are done */
+    ls_step_args unrolled_args[LS_UNROLLED]; /* of those that are enqueued now */
 
     size_t tail_at; /* behind the parameters */
     size_t floats;  /* of an arena, all of it */
@@ -61,9 +63,9 @@ struct ls_replica {
     ls_replica_data host_data[LS_SUBSETS];            /* as the caller gave them */
     uint32_t *device_rows;                            /* NULL: the device reads staged_rows */
 
-    uint32_t most_rows;
-    uint32_t *staged_rows;
-    uint32_t *identity; /* 0, 1, 2, …: rows to predict; NULL in a replica that is trained */
+    uint32_t most_rows;    /* of one call */
+    uint32_t *staged_rows; /* of LS_UNROLLED of them where it trains */
+    uint32_t *identity;    /* 0, 1, 2, …: rows to predict; NULL in a replica that is trained */
     float staged_tail[LS_TAIL]; /* outlives uploads and downloads that return early */
     char (*line)[LS_LINE_BYTES];
     int lines;
@@ -82,6 +84,11 @@ uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done);
  * further on. */
 int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
                           ls_error *err);
+/* The same for `count` calls of n rows each. */
+int ls_replica_stage_calls(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                           uint32_t count, ls_error *err);
+/* How many calls' rows may be staged. */
+uint32_t ls_replica_most_calls(const ls_replica *r);
 const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done);
 
 /* Memory of the device, zeroed, counted in *use. */
@@ -102,7 +109,8 @@ int ls_replica_record(ls_replica *r, ls_error *err);
  * it. */
 int ls_replica_record_pieces(ls_replica *r, ls_error *err);
 
-/* Whole steps from the gradient, of each plan that has a recording. */
+/* Whole steps from the gradient, of each plan that has a recording; several as one where the model
+ * is small. */
 int ls_replica_record_whole(ls_replica *r, ls_error *err);
 
 /* ---- replica_pieces.c ----------------------------------------------------------------------- */

@@ -12,7 +12,7 @@ int ls_replica_recordings(const ls_replica *r)
         for (int p = 0; p < LS_PIECES; p++)
             count += r->plan[i]->piece[p] != NULL;
         for (int p = 0; p < LS_IN_PLACES; p++)
-            count += r->plan[i]->whole[p] != NULL;
+            count += (r->plan[i]->whole[p] != NULL) + (r->plan[i]->unrolled[p] != NULL);
     }
     return count;
 }
@@ -72,29 +72,17 @@ static int copy_tail(ls_replica *r, int i, ls_error *err)
 
 /* What is recorded as one. */
 typedef struct part {
-    enum { SHARD, PIECE, STEP, WHOLE } kind;
-    int plan, number; /* of the piece, of the place of a whole step */
+    enum { SHARD, PIECE, STEP, WHOLE, UNROLLED } kind;
+    int plan, number; /* of the piece, of the place of whole steps */
 } part;
 
-/* Behind a gradient that is the sum: the step, and what the host wants to know of it. */
-static int enqueue_end(ls_replica *r, int place, ls_error *err)
-{
-    int rc = ls_replica_enqueue_step(r, OF_GRADIENT, err);
-    if (rc != LS_OK)
-        return rc;
-    return r->device->ops->download(r->device, NULL, r->arrived + (size_t)place * LS_TAIL,
-                                    r->arena[GRADIENT] + r->tail_at, LS_TAIL * sizeof(float), err);
-}
-
-static int enqueue(ls_replica *r, const part *what, ls_error *err)
+static int enqueue_gradient(ls_replica *r, const part *what, ls_error *err)
 {
     ls_plan *plan = r->plan[what->plan];
     const int cut = what->kind == PIECE;
     const int first = cut ? ls_replica_piece_begin(r, what->number) : plan->nodes - 1;
     const int last = cut ? r->piece[what->number].node : 0;
     int rc = LS_OK;
-    if (what->kind == STEP)
-        return ls_replica_enqueue_step(r, OF_TOTAL, err);
     if (first == plan->nodes - 1) {
         rc = ls_plan_gather(plan, LS_TRAIN, err);
         if (rc == LS_OK)
@@ -102,9 +90,41 @@ static int enqueue(ls_replica *r, const part *what, ls_error *err)
     }
     if (rc == LS_OK)
         rc = ls_plan_backward_part(plan, first, last, 0, err);
-    if (rc == LS_OK && last == 0)
-        rc = copy_tail(r, what->plan, err);
-    return rc == LS_OK && what->kind == WHOLE ? enqueue_end(r, what->number, err) : rc;
+    return rc == LS_OK && last == 0 ? copy_tail(r, what->plan, err) : rc;
+}
+
+/* A gradient that is the sum, the step, and what the host wants to know of it. */
+static int enqueue_whole(ls_replica *r, const part *what, int k, ls_error *err)
+{
+    float *arrived = r->arrived + ((size_t)what->number * LS_UNROLLED + (size_t)k) * LS_TAIL;
+    int rc = enqueue_gradient(r, what, err);
+    if (rc == LS_OK)
+        rc = ls_replica_enqueue_step(r, OF_GRADIENT, err);
+    if (rc != LS_OK)
+        return rc;
+    return r->device->ops->download(r->device, NULL, arrived, r->arena[GRADIENT] + r->tail_at,
+                                    LS_TAIL * sizeof *arrived, err);
+}
+
+static int enqueue_unrolled(ls_replica *r, const part *what, ls_error *err)
+{
+    int rc = enqueue_whole(r, what, 0, err);
+    for (int k = 1; k < LS_UNROLLED && rc == LS_OK; k++) {
+        rc = r->device->ops->record_next(r->device, NULL, err);
+        if (rc == LS_OK)
+            rc = enqueue_whole(r, what, k, err);
+    }
+    return rc;
+}
+
+static int enqueue(ls_replica *r, const part *what, ls_error *err)
+{
+    switch (what->kind) {
+    case STEP: return ls_replica_enqueue_step(r, OF_TOTAL, err);
+    case WHOLE: return enqueue_whole(r, what, 0, err);
+    case UNROLLED: return enqueue_unrolled(r, what, err);
+    default: return enqueue_gradient(r, what, err);
+    }
 }
 
 /* What could not be recorded is NULL. */
@@ -177,6 +197,16 @@ int ls_replica_record_pieces(ls_replica *r, ls_error *err)
     return judge(r, rc, &why, err);
 }
 
+/* Whole minibatches have most rows. */
+static int record_unrolled(ls_replica *r, ls_error *err)
+{
+    ls_plan *largest = r->plan[0];
+    if (!largest->whole[0] || largest->unrolled[0] || ls_replica_most_calls(r) < LS_UNROLLED ||
+        r->memory.arenas + r->memory.activations > LS_UNROLL_BYTES)
+        return LS_OK;
+    return record_parts(largest->unrolled, LS_IN_PLACES, r, (part){UNROLLED, 0, 0}, err);
+}
+
 int ls_replica_record_whole(ls_replica *r, ls_error *err)
 {
     ls_error why = {0};
@@ -184,5 +214,7 @@ int ls_replica_record_whole(ls_replica *r, ls_error *err)
     for (int i = 0; i < r->plans && rc == LS_OK; i++)
         if (r->plan[i]->recording && !r->plan[i]->whole[0])
             rc = record_parts(r->plan[i]->whole, LS_IN_PLACES, r, (part){WHOLE, i, 0}, &why);
+    if (rc == LS_OK)
+        rc = record_unrolled(r, &why);
     return judge(r, rc, &why, err);
 }

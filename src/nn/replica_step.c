@@ -161,25 +161,36 @@ static int has_plans(const ls_replica *r, uint32_t n)
     return 1;
 }
 
-/* Checks a call's rows and puts them where the gather ops read them. */
-int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
-                          ls_error *err)
+uint32_t ls_replica_most_calls(const ls_replica *r)
+{
+    return r->optimizer && r->device->ops->record_next ? LS_UNROLLED : 1;
+}
+
+int ls_replica_stage_calls(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                           uint32_t count, ls_error *err)
 {
     const char *name = subset == LS_TRAIN ? "training" : "test";
+    const size_t all = (size_t)n * count;
     if (!r->data[subset].images)
         return ls_fail(err, LS_EINVAL, "replica: it was made without %s data", name);
-    if (n > r->most_rows || !has_plans(r, n))
-        return ls_fail(err, LS_EINVAL, "replica: it was not made for shards of %u rows",
-                       (unsigned)n);
-    for (uint32_t i = 0; i < n; i++)
+    if (n > r->most_rows || !has_plans(r, n) || count > ls_replica_most_calls(r))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for %u shards of %u rows",
+                       (unsigned)count, (unsigned)n);
+    for (size_t i = 0; i < all; i++)
         if (rows[i] >= r->data[subset].rows)
             return ls_fail(err, LS_EINVAL, "replica: row %u of %u rows of %s data does not exist",
                            (unsigned)rows[i], (unsigned)r->data[subset].rows, name);
-    memcpy(r->staged_rows, rows, n * sizeof *rows);
+    memcpy(r->staged_rows, rows, all * sizeof *rows);
     if (!r->device_rows)
         return LS_OK;
-    return r->device->ops->upload(r->device, NULL, r->device_rows, r->staged_rows, n * sizeof *rows,
-                                  err);
+    return r->device->ops->upload(r->device, NULL, r->device_rows, r->staged_rows,
+                                  all * sizeof *rows, err);
+}
+
+int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                          ls_error *err)
+{
+    return ls_replica_stage_calls(r, subset, rows, n, 1, err);
 }
 
 const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done)

@@ -1,10 +1,11 @@
-/* A whole step as one: gather, forward, backward and the update, its tail on the way to the host. */
+/* A whole step as one: gather, forward, backward and the update, its tail on the way to the host. Of
+ * small models several. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 
-#include <string.h>
+_Static_assert(LS_UNROLLED <= LS_RECORD_STEPS, "a recording has room for as many steps");
 
 static int recorded_plans(const ls_replica *r)
 {
@@ -27,7 +28,7 @@ int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
         rc = ls_replica_bind_updates(replica, OF_GRADIENT, err);
     if (rc == LS_OK && !replica->arrived) {
         rc = ops->pinned_alloc(&memory, replica->device,
-                               (size_t)LS_IN_PLACES * LS_TAIL * sizeof(float), err);
+                               (size_t)LS_IN_PLACES * LS_UNROLLED * LS_TAIL * sizeof(float), err);
         replica->arrived = memory;
     }
     for (int p = 0; p < LS_IN_PLACES && rc == LS_OK; p++) /* the first time makes them */
@@ -38,7 +39,9 @@ int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
 int ls_replica_steps_whole(const ls_replica *replica, uint32_t n)
 {
     const ls_plan *plan = ls_replica_plan_for(replica, n);
-    return plan && plan->whole[0];
+    if (!plan || !plan->whole[0])
+        return 0;
+    return plan->unrolled[0] ? LS_UNROLLED : 1;
 }
 
 /* Of work that was enqueued: repeating it might apply it twice. */
@@ -51,20 +54,29 @@ static int unknown_end(int rc, ls_error *err)
     return LS_EDEVICE;
 }
 
+static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count)
+{
+    r->args.epoch = epoch;
+    for (int k = 0; k < count; k++) {
+        r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
+        ls_replica_set_step(r, &step[k]);
+        r->unrolled_args[k] = r->args;
+    }
+}
+
 int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int place, ls_replica_times *times,
-                          ls_error *err)
+                          const ls_replica_step *step, int count, int place,
+                          ls_replica_times *times, ls_error *err)
 {
     const ls_device_ops *ops = replica->device->ops;
     const uint64_t start = ls_now_ns();
     ls_plan *plan = ls_replica_plan_for(replica, step->rows);
-    int rc = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, err);
+    int rc = ls_replica_stage_calls(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
     if (rc != LS_OK)
         return rc;
-    replica->args.epoch = epoch;
-    replica->args.rows = ls_replica_staged(replica, 0);
-    ls_replica_set_step(replica, step);
-    rc = ls_plan_launch(plan, plan->whole[place], &replica->args, err);
+    set_steps(replica, epoch, step, count);
+    rc = ls_plan_launch(plan, count > 1 ? plan->unrolled[place] : plan->whole[place],
+                        replica->unrolled_args, err);
     if (rc != LS_OK)
         return rc;
     rc = ops->record(&replica->arrival[place], replica->device, NULL, err);
@@ -72,13 +84,15 @@ int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t ep
     return unknown_end(rc, err);
 }
 
-int ls_replica_arrived(int *arrived, float tail[LS_TAIL], ls_replica *replica, int place,
-                       ls_error *err)
+int ls_replica_arrived(int *arrived, ls_replica *replica, int place, ls_error *err)
 {
-    int rc = replica->device->ops->reached(arrived, replica->device, replica->arrival[place], err);
-    if (rc == LS_OK && *arrived)
-        memcpy(tail, replica->arrived + (size_t)place * LS_TAIL, LS_TAIL * sizeof *tail);
-    return unknown_end(rc, err);
+    return unknown_end(
+        replica->device->ops->reached(arrived, replica->device, replica->arrival[place], err), err);
+}
+
+const float *ls_replica_arrived_tail(const ls_replica *replica, int place, int k)
+{
+    return replica->arrived + ((size_t)place * LS_UNROLLED + (size_t)k) * LS_TAIL;
 }
 
 int ls_replica_release(ls_replica *replica, ls_error *err)

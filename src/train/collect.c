@@ -180,9 +180,10 @@ static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const uint64_t now = ls_now_ns();
-    const double seconds = (double)(now - c->last_ns) * 1e-9;
+    const uint64_t share = (now - c->last_ns) / (uint64_t)r->rest;
+    const double seconds = (double)share * 1e-9;
     int status = LS_OK;
-    c->last_ns = now;
+    c->last_ns += share;
     if (seconds > c->longest_s) {
         c->longest_s = seconds;
         ls_set_deadline(t, seconds);

@@ -10,13 +10,15 @@ typedef struct ls_coordination {
     uint32_t sent;        /* steps of this epoch that were sent, … */
     uint32_t taken;       /* … whose reports were taken in; t->position.step of them are done */
     uint64_t items;       /* work items sent since the start: the next one's slot */
-    uint64_t settled;     /* the step behind which everything due was done; UINT64_MAX: none */
-    uint64_t last_ns;     /* when the last step was complete */
-    uint64_t start_ns;    /* of this epoch, as if it had run without a break */
-    double longest_s;     /* of the steps so far */
-    ls_watch watch;       /* begun whenever work is sent to workers at rest */
-    uint32_t limit;       /* steps of this epoch that may be sent for now */
-    ls_report last;       /* of the last step that was done */
+    uint32_t ends[LS_IN_FLIGHT]; /* of each slot: it is free when so many steps are taken */
+
+    uint64_t settled;  /* the step behind which everything due was done; UINT64_MAX: none */
+    uint64_t last_ns;  /* when the last step was complete */
+    uint64_t start_ns; /* of this epoch, as if it had run without a break */
+    double longest_s;  /* of the steps so far */
+    ls_watch watch;    /* begun whenever work is sent to workers at rest */
+    uint32_t limit;    /* steps of this epoch that may be sent for now */
+    ls_report last;    /* of the last step that was done */
     /* What ls_trainer_step was given; images NULL: rows come from the dataset. */
     const uint8_t *images, *labels;
     uint32_t given;
@@ -26,6 +28,8 @@ typedef struct ls_coordination {
 int ls_coordination_create(ls_coordination **out, struct ls_trainer *trainer, ls_error *err);
 void ls_coordination_destroy(ls_coordination *c, const ls_host *host); /* NULL is allowed */
 
+/* Nobody is at work: the next step to be sent is the one behind those done. */
+void ls_send_from_here(ls_coordination *c);
 /* Trains the steps of this epoch up to c->limit, and does what is due between and behind them. */
 int ls_train_steps(ls_coordination *c, ls_error *err);
 /* All steps of the epoch are done: its record, then (where `may_evaluate`, and it is due) its evaluation,

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset)
 {
@@ -37,15 +38,7 @@ static double seconds_since(uint64_t ns)
     return (double)(ls_now_ns() - ns) * 1e-9;
 }
 
-/* ---- scattering ----------------------------------------------------------------------------- */
-
-/* Steps per work item. One: the CPU gains nothing from more, and an interrupt waits for one step
- * only. A device that replays several steps at once would ask for more here. */
-static uint32_t range_length(const ls_coordination *c)
-{
-    (void)c;
-    return 1;
-}
+/* ---- work items ----------------------------------------------------------------------------- */
 
 /* The rows of the dataset that the next `steps` steps consist of. */
 static void choose_rows(ls_range *range, const ls_coordination *c, uint32_t steps)
@@ -92,34 +85,6 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     if (!c->images)
         choose_rows(range, c, steps);
     return t->feed ? feed_rows(range, c, err) : LS_OK;
-}
-
-/* The slots are free: their previous item's reports have been read, or more items would be in flight
- * than LS_IN_FLIGHT. The inboxes have room for as many. */
-static int scatter(ls_coordination *c, ls_error *err)
-{
-    struct ls_trainer *t = c->t;
-    const uint64_t slot = c->items % LS_IN_FLIGHT;
-    uint32_t left = c->limit - c->sent, steps = range_length(c);
-    ls_range range;
-    int status = fill_range(&range, c, steps < left ? steps : left, err);
-    if (status)
-        return status;
-    c->items++;
-    if (c->taken == c->sent || t->feed) /* reading rows may have taken long: nobody's silence */
-        ls_watch_begin(&c->watch, t);
-    for (int w = 0; w < t->workers; w++) {
-        if (t->worker[w].presence != LS_LIVE)
-            continue;
-        t->worker[w].item[slot] = range;
-        status = ls_pool_submit(t->pool, w, ls_worker_train, &t->worker[w].item[slot], err);
-        if (status) { /* those who did get the item wait for the others */
-            t->group->type->abort(t->group);
-            return status;
-        }
-    }
-    c->sent += range.steps;
-    return LS_OK;
 }
 
 /* ---- what is due between steps -------------------------------------------------------------- */
@@ -197,6 +162,56 @@ static int settle(ls_coordination *c, int save, ls_error *err)
     return status == LS_OK && save ? ls_checkpoint(t, 0, err) : status;
 }
 
+/* ---- scattering ----------------------------------------------------------------------------- */
+
+/* How many steps the next work item has: one, unless a worker alone wants several in one launch, and
+ * nothing is due behind the first ones. */
+static uint32_t range_length(const ls_coordination *c)
+{
+    const struct ls_trainer *t = c->t;
+    const uint64_t sent = t->position.steps - t->position.step + c->sent;
+    uint32_t length = 1, most = 1;
+    for (int w = 0; w < t->workers && t->live == 1 && !t->feed; w++)
+        if (t->worker[w].presence == LS_LIVE)
+            most = t->worker[w].length;
+    while (length < most && c->sent + length < c->limit && !is_due(c, sent + length))
+        length++;
+    return length;
+}
+
+/* The slot is free. The inboxes have room for as many items as there are slots. */
+static int scatter(ls_coordination *c, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    const uint64_t slot = c->items % LS_IN_FLIGHT;
+    ls_range range;
+    int status = fill_range(&range, c, range_length(c), err);
+    if (status)
+        return status;
+    c->items++;
+    if (c->taken == c->sent || t->feed) /* reading rows may have taken long: nobody's silence */
+        ls_watch_begin(&c->watch, t);
+    for (int w = 0; w < t->workers; w++) {
+        if (t->worker[w].presence != LS_LIVE)
+            continue;
+        t->worker[w].item[slot] = range;
+        status = ls_pool_submit(t->pool, w, ls_worker_train, &t->worker[w].item[slot], err);
+        if (status) { /* those who did get the item wait for the others */
+            t->group->type->abort(t->group);
+            return status;
+        }
+    }
+    c->sent += range.steps;
+    c->ends[slot] = c->sent;
+    return LS_OK;
+}
+
+void ls_send_from_here(ls_coordination *c)
+{
+    c->sent = c->taken = c->t->position.step;
+    memset(c->ends, 0, sizeof c->ends);
+}
+
 /* ---- training ------------------------------------------------------------------------------- */
 
 /* Step `number` failed: nobody applied it, or everybody who is left did. */
@@ -207,7 +222,7 @@ static int regroup(ls_coordination *c, uint64_t number, ls_error *err)
     ls_collect_rest(c);
     say_when(when, sizeof when, "step", number);
     int status = ls_recover(t, when, err);
-    c->sent = c->taken = t->position.step;
+    ls_send_from_here(c);
     c->last_ns = ls_now_ns();
     return status;
 }
@@ -216,8 +231,8 @@ static int can_scatter(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
     const uint64_t sent = t->position.steps - t->position.step + c->sent;
-    return c->sent < c->limit && !ls_stopping(t) &&
-           c->sent - c->taken < LS_IN_FLIGHT * range_length(c) && !is_due(c, sent);
+    return c->sent < c->limit && !ls_stopping(t) && c->ends[c->items % LS_IN_FLIGHT] <= c->taken &&
+           !is_due(c, sent);
 }
 
 /* At most LS_IN_FLIGHT items are out: their steps are those between taken and sent. */
@@ -304,7 +319,7 @@ static int train_epoch(ls_coordination *c, ls_error *err)
     ls_position *at = &t->position;
     /* Drawn before the clock starts, while no worker runs. */
     ls_rng_permutation(t->exchange->permutation[at->epoch % 2], c->rows, t->config.seed, at->epoch);
-    c->sent = c->taken = at->step;
+    ls_send_from_here(c);
     c->limit = c->steps;
     c->last_ns = ls_now_ns();
     c->start_ns = c->last_ns - (uint64_t)(at->totals.seconds * 1e9);

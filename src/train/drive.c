@@ -88,7 +88,7 @@ static int check_step(const ls_trainer *t, const uint8_t *images, const uint8_t 
 static int train_one(ls_coordination *c, ls_error *err)
 {
     ls_position *at = &c->t->position;
-    c->sent = c->taken = at->step;
+    ls_send_from_here(c);
     c->limit = at->step + 1;
     c->last_ns = ls_now_ns();
     c->start_ns = c->last_ns - (uint64_t)(at->totals.seconds * 1e9);

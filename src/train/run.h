@@ -52,6 +52,7 @@ typedef struct ls_report {
     float correct;
     float rows;
     float lr; /* it was applied with */
+    int rest; /* this step, and those that came to an end with it and are reported behind it */
     ls_replica_times times;
     ls_comm_times comm;
 } ls_report;
@@ -64,9 +65,16 @@ typedef struct ls_step {
     float lr;
     uint64_t number; /* from 1 */
     int spoilt;      /* a shard whose loss was spoilt on purpose; −1: none */
-    int place;       /* of a step as one: where its result arrives */
     ls_report report;
 } ls_step;
+
+/* Steps that were enqueued as one launch, and are not reported. */
+typedef struct ls_flight {
+    ls_step step[LS_UNROLLED];
+    int count;
+    int place;  /* where their results arrive */
+    int status; /* of the launch, or of the work itself once that is known */
+} ls_flight;
 
 /* Whether a worker takes part. */
 typedef enum ls_presence {
@@ -105,10 +113,11 @@ typedef struct ls_train_worker {
         item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
     ls_device_info info;
     ls_error error;
-    int alone;                    /* its one shard is all there is of a minibatch */
-    ls_step flight[LS_IN_FLIGHT]; /* steps that were enqueued as one and not reported, in order */
+    int alone;                      /* its one shard is all there is of a minibatch */
+    uint32_t length;                /* how many steps it would like in a range */
+    ls_flight flight[LS_IN_FLIGHT]; /* in order */
     int flights;
-    int next_place;    /* where the next one's result arrives */
+    int next_place;    /* where the next one's results arrive */
     int merging_early; /* within a step: what is ready of a gradient goes to the communicator */
     int failed;        /* a step failed: `error` says why, and no further step is begun */
     int job_status;    /* of the last job but training */

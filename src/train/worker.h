@@ -21,6 +21,9 @@ void ls_worker_shard_rows(const struct ls_trainer *t, uint32_t n, int shard, uin
 /* How this worker's steps go in the group it has joined. All of its members decide alike. */
 int ls_worker_choose_course(ls_train_worker *mine);
 
+/* One step of a range. */
+ls_step ls_worker_step_of(const ls_range *range, uint32_t index);
+
 /* What the optimizer is told of a step. */
 ls_replica_step ls_worker_how(const ls_train_worker *mine, const ls_step *s);
 
@@ -41,11 +44,13 @@ void ls_worker_report(ls_train_worker *mine, ls_step *s);
 
 /* ---- worker_whole.c ------------------------------------------------------------------------- */
 
-/* Whether the step can be taken as one; nothing may be planned to go wrong in it. */
-int ls_worker_goes_whole(const ls_train_worker *mine, const ls_step *s);
-/* Enqueues it, and reports what is done by then. It is reported itself, at the latest when the
- * worker has nothing else to do. */
-void ls_worker_take_whole(ls_train_worker *mine, const ls_step *s);
+/* How many of a range's steps, from `index` on, can be enqueued as one launch: 0 where a step has to be
+ * taken in parts, because of others or because something is planned to go wrong in it. */
+uint32_t ls_worker_at_once(const ls_train_worker *mine, const ls_range *range, uint32_t index);
+/* Enqueues so many, and reports what is done by then. They are reported themselves, at the latest
+ * when the worker has nothing else to do. */
+void ls_worker_take_whole(ls_train_worker *mine, const ls_range *range, uint32_t index,
+                          uint32_t count);
 /* Waits for all that are under way, and reports them. */
 void ls_worker_land(ls_train_worker *mine);
 

@@ -28,8 +28,12 @@ int ls_worker_choose_course(ls_train_worker *mine)
     int status = ls_replica_on_ready(mine->replica, early ? hand_over : NULL, mine, &mine->error);
     mine->flights = 0;
     mine->alone = t->one_shard_each && ranks == 1;
-    if (status == LS_OK && mine->alone)
+    mine->length = 1;
+    if (status == LS_OK && mine->alone) {
         status = ls_replica_prepare_whole(mine->replica, &mine->error);
+        if (ls_replica_steps_whole(mine->replica, (uint32_t)t->config.batch_size) > 1)
+            mine->length = LS_UNROLLED;
+    }
     /* A group that failed may have left a step that was held up. */
     return status ? status : ls_replica_release(mine->replica, &mine->error);
 }
@@ -218,26 +222,27 @@ void ls_worker_report(ls_train_worker *mine, ls_step *s)
     ls_ring_push(&mine->reports, report, UINT64_MAX, NULL);
 }
 
+ls_step ls_worker_step_of(const ls_range *range, uint32_t index)
+{
+    const uint32_t batch = (uint32_t)range->trainer->config.batch_size;
+    return (ls_step){.range = range,
+                     .rows = range->rows + (size_t)index * batch,
+                     .n = ls_minibatch_rows(range->row_count, batch, index),
+                     .lr = range->lr[index],
+                     .number = range->first_step + index + 1,
+                     .spoilt = -1,
+                     .report = {.step = range->first_step + index,
+                                .status = LS_EABORTED,
+                                .bad_shard = -1,
+                                .lr = range->lr[index],
+                                .rest = 1}};
+}
+
 /* The steps behind a failed one were sent before anybody knew. They are not begun: `error` belongs
  * to the coordinator once its report is on the way. */
-static void run_step(ls_train_worker *mine, const ls_range *range, uint32_t index)
+static void run_in_parts(ls_train_worker *mine, const ls_range *range, uint32_t index)
 {
-    const uint32_t batch = (uint32_t)mine->trainer->config.batch_size;
-    ls_step s = {.range = range,
-                 .rows = range->rows + (size_t)index * batch,
-                 .n = ls_minibatch_rows(range->row_count, batch, index),
-                 .lr = range->lr[index],
-                 .number = range->first_step + index + 1,
-                 .spoilt = -1,
-                 .report = {.step = range->first_step + index,
-                            .status = LS_EABORTED,
-                            .bad_shard = -1,
-                            .lr = range->lr[index]}};
-    ls_beat_at(&mine->heartbeat, LS_PLACE_STEP, (uint32_t)s.number);
-    if (!mine->failed && ls_worker_goes_whole(mine, &s)) {
-        ls_worker_take_whole(mine, &s);
-        return;
-    }
+    ls_step s = ls_worker_step_of(range, index);
     ls_worker_land(mine);
     if (!mine->failed)
         s.report.status = compute_step(mine, &s);
@@ -251,7 +256,14 @@ int ls_worker_train(const ls_worker *w, void *arg, ls_error *err)
     ls_train_worker *mine = &range->trainer->worker[w->index];
     /* The report of the last step gives the range back: it may be refilled from then on. */
     const uint32_t steps = range->steps;
-    for (uint32_t i = 0; i < steps; i++)
-        run_step(mine, range, i);
+    for (uint32_t i = 0; i < steps;) {
+        const uint32_t at_once = mine->failed ? 0 : ls_worker_at_once(mine, range, i);
+        ls_beat_at(&mine->heartbeat, LS_PLACE_STEP, (uint32_t)range->first_step + i + 1);
+        if (at_once > 0)
+            ls_worker_take_whole(mine, range, i, at_once);
+        else
+            run_in_parts(mine, range, i);
+        i += at_once > 0 ? at_once : 1;
+    }
     return LS_OK;
 }

@@ -11,13 +11,18 @@ enum { COUNTS = sizeof counts / sizeof *counts };
 
 /* ---- arenas --------------------------------------------------------------------------------- */
 
+/* Those of the last step of several. */
 static ls_k_args *step_args(run *r)
 {
-    const ls_k_args value = {
-        .step = 7, .seed = 11, .epoch = 3, .lr = 0.1f, .scale = 0.25f, .row_scale = 0.125f};
-    ls_k_args *args = run_room(r, sizeof *args);
-    run_ok(r, ls_k_set_args(args, &value, r->stream));
-    return args;
+    ls_k_steps value = {.step = {[LS_K_STEPS - 1] = {.step = 7,
+                                                     .seed = 11,
+                                                     .epoch = 3,
+                                                     .lr = 0.1f,
+                                                     .scale = 0.25f,
+                                                     .row_scale = 0.125f}}};
+    ls_k_args *args = run_room(r, LS_K_STEPS * sizeof *args);
+    run_ok(r, ls_k_set_args(args, &value, LS_K_STEPS, r->stream));
+    return args + LS_K_STEPS - 1;
 }
 
 /* `held` and a loss that is finite or not. */

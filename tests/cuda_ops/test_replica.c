@@ -373,22 +373,22 @@ static void enqueue_whole(side *s, int number, uint32_t rows, float lr)
     const ls_replica_step step = {lr, 1.0f / (float)rows, rows, (uint64_t)number};
     for (uint32_t i = 0; i < rows; i++)
         row[i] = ((uint32_t)number * 16 + i * 3) % ROWS;
-    must(ls_replica_step_whole(s->replica, row, (uint32_t)number, &step, number % LS_IN_PLACES,
+    must(ls_replica_step_whole(s->replica, row, (uint32_t)number, &step, 1, number % LS_IN_PLACES,
                                &times, &err),
          &err);
 }
 
-static void await_whole(side *s, int number, float tail[LS_TAIL])
+static const float *await_whole(side *s, int number)
 {
     ls_error err = {0};
     for (int arrived = 0; !arrived;)
-        must(ls_replica_arrived(&arrived, tail, s->replica, number % LS_IN_PLACES, &err), &err);
+        must(ls_replica_arrived(&arrived, s->replica, number % LS_IN_PLACES, &err), &err);
+    return ls_replica_arrived_tail(s->replica, number % LS_IN_PLACES, 0);
 }
 
 /* As step_side takes them, each enqueued before the result of the one before is looked at. */
 static void run_whole(side *s)
 {
-    float tail[LS_TAIL];
     ls_error err = {0};
     must(ls_replica_prepare_whole(s->replica, &err), &err);
     assert_true(ls_replica_steps_whole(s->replica, counts[0]));
@@ -398,7 +398,7 @@ static void run_whole(side *s)
             enqueue_whole(s, k, counts[k == STEPS], 0.05f);
         if (k == 1)
             continue;
-        await_whole(s, k - 1, tail);
+        const float *tail = await_whole(s, k - 1);
         assert_true(isfinite(tail[LS_TAIL_LOSS]) && tail[LS_TAIL_LOSS] > 0);
         assert_true(tail[LS_TAIL_ROWS] == (float)counts[k - 1 == STEPS]);
     }
@@ -437,7 +437,7 @@ static void a_whole_step_that_is_held_holds_up_the_next(void **state)
 {
     recipe r;
     side s;
-    float tail[LS_TAIL], *before, *after;
+    float *before, *after;
     ls_error err = {0};
     (void)state;
     open_lenet(&r);
@@ -452,15 +452,13 @@ static void a_whole_step_that_is_held_holds_up_the_next(void **state)
     enqueue_whole(&s, 1, counts[0], 0.05f);
     must(ls_replica_import(s.replica, arena, s.weights, &err), &err); /* in order behind it */
     enqueue_whole(&s, 2, counts[0], 0.05f);
-    await_whole(&s, 1, tail);
-    assert_false(isfinite(tail[LS_TAIL_LOSS]));
-    await_whole(&s, 2, tail);
-    assert_true(isfinite(tail[LS_TAIL_LOSS]));
+    assert_false(isfinite(await_whole(&s, 1)[LS_TAIL_LOSS]));
+    assert_true(isfinite(await_whole(&s, 2)[LS_TAIL_LOSS]));
     must(ls_replica_export(s.replica, after, arena, &err), &err);
     assert_memory_equal(after, s.weights, r.model->floats * sizeof *after);
     must(ls_replica_release(s.replica, &err), &err);
     enqueue_whole(&s, 2, counts[0], 0.05f);
-    await_whole(&s, 2, tail);
+    await_whole(&s, 2);
     must(ls_replica_export(s.replica, after, arena, &err), &err);
     assert_memory_not_equal(after, s.weights, r.model->floats * sizeof *after);
     free(before);

@@ -9,19 +9,22 @@
 /* ---- the numbers of a step ------------------------------------------------------------------ */
 
 struct set_args {
-    ls_k_args *to, value;
+    ls_k_args *to;
+    ls_k_steps value;
+    int count;
 };
 
 static void set_args_body(const void *copied)
 {
     const struct set_args *a = copied;
-    if (twin_bytes(a->to, sizeof *a->to))
-        *a->to = a->value;
+    const size_t bytes = (size_t)a->count * sizeof *a->to;
+    if (twin_bytes(a->to, bytes))
+        memcpy(a->to, a->value.step, bytes);
 }
 
-cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_args *value, cudaStream_t stream)
+cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cudaStream_t stream)
 {
-    struct set_args a = {to, *value};
+    struct set_args a = {to, *value, count};
     return TWIN(stream, set_args_body, a);
 }
 

@@ -1,0 +1,176 @@
+#include "cuda_ops/stories.h"
+
+#include "cuda_ops/cuda_backend.h"
+#include "device/registry.h"
+#include "doubles/control.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- recipes -------------------------------------------------------------------------------- */
+
+/* A stall of no seconds in each of the first steps. */
+static void plan_something(fixture *f)
+{
+    static char text[LS_INJECTIONS_MAX][64];
+    static const char *planned[LS_INJECTIONS_MAX];
+    for (int i = 0; i < LS_INJECTIONS_MAX; i++) {
+        snprintf(text[i], sizeof text[i], "worker=0,step=%d,kind=stall,seconds=0", i + 1);
+        planned[i] = text[i];
+    }
+    f->options.inject = planned;
+    f->options.inject_count = LS_INJECTIONS_MAX;
+}
+
+void story_begin(fixture *f, int parts)
+{
+    static ls_backend doubled; /* `cuda` is what the library finds itself */
+    doubled = *test_cuda_backend();
+    doubled.name = "doubled";
+    fixture_begin(f);
+    if (ls_registry_add(f->registry, &doubled, &f->err) != LS_OK)
+        fail_msg("%s", f->err.text);
+    fixture_set(f, "devices=doubled:0");
+    fixture_set(f, "shards=1");
+    fixture_set(f, "batch_size=8");
+    fixture_set(f, "data.limit=26"); /* the last minibatch of an epoch is a small one */
+    fixture_set(f, "epochs=2");
+    if (parts)
+        plan_something(f);
+}
+
+void story_residual(fixture *f)
+{
+    fixture_set(f, "optimizer={\"name\": \"adamw\", \"lr\": 0.01}");
+    fixture_set(f, "model={\"layers\": [{\"type\": \"conv2d\", \"out\": 4, \"kernel\": 5,"
+                   " \"bias\": false}, {\"type\": \"batch_norm\"}, {\"type\": \"relu\"},"
+                   " {\"type\": \"max_pool\", \"kernel\": 4}, {\"type\": \"dropout\", \"p\": 0.2},"
+                   " {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}");
+    fixture_set(f, "augment={\"crop\": 2, \"flip\": true}");
+}
+
+void story_deep(fixture *f)
+{
+    fixture_set(f, "model={\"layers\": [{\"type\": \"avg_pool\", \"kernel\": 4},"
+                   " {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 12},"
+                   " {\"type\": \"dense\", \"out\": 12},"
+                   " {\"type\": \"dense\", \"out\": 10}]}");
+}
+
+enum { SIDE = 4, SOURCE_ROWS = 52 };
+
+/* Two of 26 are bright. */
+static int read_dark(void *user, int test, const uint32_t *rows, uint32_t count, uint8_t *images,
+                     uint8_t *labels, ls_error *err)
+{
+    (void)user;
+    (void)test;
+    (void)err;
+    for (uint32_t i = 0; i < count; i++) {
+        memset(images + (size_t)i * SIDE * SIDE, rows[i] % 13 == 5 ? 200 : 0, SIDE * SIDE);
+        labels[i] = (uint8_t)(rows[i] % 7);
+    }
+    return LS_OK;
+}
+
+void story_bright_rows(fixture *f, int streamed)
+{
+    static ls_data_source source;
+    static const ls_data_source *sources[1];
+    source = (ls_data_source){.size = sizeof source,
+                              .name = "dark",
+                              .channels = 1,
+                              .height = SIDE,
+                              .width = SIDE,
+                              .classes = 10,
+                              .train_rows = SOURCE_ROWS,
+                              .streamed = streamed,
+                              .read = read_dark};
+    fixture_use_source(f, &source, sources);
+    fixture_set(f, "model={\"layers\": [{\"type\": \"flatten\"},"
+                   " {\"type\": \"dense\", \"out\": 10}]}");
+    fixture_set(f, "on_nonfinite=skip");
+    fixture_set(f, "eval_every=0");
+}
+
+/* ---- telling -------------------------------------------------------------------------------- */
+
+/* All of an arena; what a double calls the device's memory can be read. */
+static float *copy_of(const float *arena, size_t floats)
+{
+    float *copy = malloc(floats * sizeof *copy);
+    memcpy(copy, arena, floats * sizeof *copy);
+    return copy;
+}
+
+/* The biases stay. */
+static void make_bright_rows_fatal(ls_replica *r)
+{
+    int count;
+    const size_t weights = ls_replica_segments(r, &count)[1];
+    for (size_t i = 0; i < weights; i++)
+        ls_replica_weight_arena(r)[i] = 3e38f;
+}
+
+void story_tell(story *s, fixture *f)
+{
+    memset(s, 0, sizeof *s);
+    ls_trainer *t = fixture_open(f);
+    ls_replica *r = t->worker[0].replica;
+    if (f->options.source_count > 0)
+        make_bright_rows_fatal(r);
+    s->launches = dbl_calls("cudaGraphLaunch");
+    s->waits = dbl_calls("cudaStreamSynchronize");
+    s->status = ls_trainer_run(t, &f->err);
+    s->launches = dbl_calls("cudaGraphLaunch") - s->launches;
+    s->waits = dbl_calls("cudaStreamSynchronize") - s->waits;
+    if (s->status)
+        snprintf(s->text, sizeof s->text, "%s", f->err.text);
+    s->skipped = fixture_count(f, "nonfinite");
+    s->steps = fixture_count(f, "step");
+    for (int i = 0; i < s->steps && i < STORY_LOSSES; i++)
+        s->loss[i] = record_number(fixture_record(f, "step", i), "loss");
+    s->floats = ls_replica_floats(r);
+    s->tail = ls_replica_tail_offset(r);
+    assert_int_equal(ls_replica_sync(r, NULL), LS_OK);
+    s->arena[0] = copy_of(ls_replica_weight_arena(r), s->floats);
+    for (int i = 0; i < 2; i++)
+        if (ls_replica_slot_arena(r, i))
+            s->arena[1 + i] = copy_of(ls_replica_slot_arena(r, i), s->floats);
+    ls_trainer_close(t);
+}
+
+void story_forget(story *s)
+{
+    for (int i = 0; i < 3; i++)
+        free(s->arena[i]);
+}
+
+void story_expect_same(const story *a, const story *b)
+{
+    assert_int_equal(a->status, b->status);
+    assert_string_equal(a->text, b->text);
+    assert_int_equal(a->steps, b->steps);
+    assert_int_equal(a->skipped, b->skipped);
+    for (int i = 0; i < a->steps; i++)
+        assert_true(a->loss[i] == b->loss[i] || (isnan(a->loss[i]) && isnan(b->loss[i])));
+    for (int i = 0; i < 3; i++)
+        if (a->arena[i])
+            assert_memory_equal(a->arena[i], b->arena[i], a->floats * sizeof(float));
+}
+
+void story_both(story *whole, story *parts, void (*net)(fixture *f), const char *const *sets)
+{
+    for (int p = 0; p < 2; p++) {
+        fixture f;
+        story_begin(&f, p);
+        if (net)
+            net(&f);
+        for (int i = 0; sets && sets[i]; i++)
+            fixture_set(&f, sets[i]);
+        story_tell(p ? parts : whole, &f);
+        fixture_end(&f);
+    }
+}

@@ -1,0 +1,285 @@
+/* Several steps of a small model in one launch: beside the same steps taken in parts. */
+#include "cuda_ops/stories.h"
+#include "doubles/control.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Two launches of LS_UNROLLED steps of two rows each. */
+enum { STEPS = 2 * LS_UNROLLED };
+_Static_assert(STEPS <= LS_INJECTIONS_MAX, "all of them can be taken in parts");
+#define SIXTEEN_STEPS "batch_size=2", "data.limit=32", "epochs=1"
+
+static void unrolled_steps_give_the_bits_of_steps_in_parts(void **state)
+{
+    /* The rate of each step is another, so is each row's crop. */
+    static const char *const sets[] = {SIXTEEN_STEPS, "schedule=\"cosine\"", NULL};
+    (void)state;
+    for (int residual = 0; residual < 2; residual++) {
+        story unrolled, parts;
+        story_both(&unrolled, &parts, residual ? story_residual : NULL, sets);
+        assert_int_equal(unrolled.status, LS_OK);
+        assert_int_equal(unrolled.steps, STEPS);
+        assert_int_equal(unrolled.launches, 2);
+        story_expect_same(&unrolled, &parts);
+        story_forget(&unrolled);
+        story_forget(&parts);
+    }
+}
+
+/* A ragged minibatch, and what is due behind a step, come between launches; then steps go one by one. */
+static void steps_that_fill_no_launch_are_taken_one_by_one(void **state)
+{
+    static const struct {
+        const char *limit, *due;
+        long launches;
+    } cases[] = {
+        {"data.limit=27", "verify_every_steps=0", 1 + 6}, /* 13 whole minibatches, and a row */
+        {"data.limit=17", "verify_every_steps=0", 1 + 1},
+        {"data.limit=15", "verify_every_steps=0", 8},
+        {"data.limit=32", "verify_every_steps=8", 2},
+        {"data.limit=32", "verify_every_steps=10", 1 + 2 + 6},
+        {"data.limit=32", "verify_every_steps=1", 16},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const sets[] = {"batch_size=2", "epochs=1",   "eval_every=0",
+                                    cases[i].limit, cases[i].due, NULL};
+        story unrolled, parts;
+        story_both(&unrolled, &parts, story_deep, sets);
+        assert_int_equal(unrolled.status, LS_OK);
+        if (unrolled.launches != cases[i].launches)
+            fail_msg("%s, %s: %ld launches; expected %ld", cases[i].limit, cases[i].due,
+                     unrolled.launches, cases[i].launches);
+        story_expect_same(&unrolled, &parts);
+        story_forget(&unrolled);
+        story_forget(&parts);
+    }
+}
+
+/* Launches of one epoch and of the next follow one another; in steps as one there are no launches of
+ * several. */
+static void epochs_of_unrolled_steps_give_the_bits_of_single_ones(void **state)
+{
+    story unrolled, single;
+    (void)state;
+    for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
+        fixture f;
+        story_begin(&f, 0);
+        story_residual(&f);
+        fixture_set(&f, "batch_size=2");
+        fixture_set(&f, "data.limit=41");
+        fixture_set(&f, "epochs=3");
+        if (one_by_one)
+            fixture_set(&f, "verify_every_steps=1");
+        story_tell(one_by_one ? &single : &unrolled, &f);
+        fixture_end(&f);
+    }
+    assert_int_equal(unrolled.status, LS_OK);
+    assert_int_equal(unrolled.steps, 3 * 21);
+    assert_int_equal(unrolled.launches, 3 * (2 + 5));
+    assert_int_equal(single.launches, 3 * 21);
+    story_expect_same(&unrolled, &single);
+    story_forget(&unrolled);
+    story_forget(&single);
+}
+
+/* Something is planned for a step in the middle: it is taken in parts, and nothing is left out. */
+static void a_step_with_a_plan_of_its_own_is_in_no_launch(void **state)
+{
+    static const char *const planned[] = {"worker=0,step=12,kind=stall,seconds=0"};
+    story parts, s;
+    fixture f;
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        story_begin(&f, all);
+        story_deep(&f);
+        fixture_set(&f, "batch_size=2");
+        fixture_set(&f, "data.limit=32");
+        fixture_set(&f, "epochs=1");
+        if (!all) {
+            f.options.inject = planned;
+            f.options.inject_count = 1;
+        }
+        story_tell(all ? &parts : &s, &f);
+        fixture_end(&f);
+    }
+    assert_int_equal(s.launches, 1 + LS_UNROLLED); /* the planned one's gradient is one, too */
+    story_expect_same(&s, &parts);
+    story_forget(&s);
+    story_forget(&parts);
+}
+
+/* ---- losses that are not finite ------------------------------------------------------------- */
+
+static void a_loss_that_is_not_finite_stops_and_changes_nothing(void **state)
+{
+    static const char *const sets[] = {
+        SIXTEEN_STEPS, "optimizer={\"name\": \"sgd\", \"lr\": 30000, \"momentum\": 0.9}", NULL};
+    story unrolled, parts;
+    (void)state;
+    story_both(&unrolled, &parts, story_deep, sets);
+    print_message("             %s\n", unrolled.text);
+    assert_int_equal(unrolled.status, LS_ENONFINITE);
+    assert_true(unrolled.steps > 0 && unrolled.steps < LS_UNROLLED - 1);
+    story_expect_same(&unrolled, &parts);
+    for (size_t k = 0; k < unrolled.tail; k++)
+        assert_true(isfinite(unrolled.arena[0][k]));
+    story_forget(&unrolled);
+    story_forget(&parts);
+}
+
+static void bright_rows(fixture *f)
+{
+    story_bright_rows(f, 0);
+}
+
+/* Wherever in a launch, also in both, and twice in one. */
+static void steps_behind_a_skipped_one_are_applied_once(void **state)
+{
+    int first = 0, last = 0, twice = 0, both = 0;
+    (void)state;
+    for (int seed = 1; seed <= 4; seed++) {
+        char text[32];
+        story unrolled, parts;
+        int in[2] = {0, 0};
+        snprintf(text, sizeof text, "seed=%d", seed);
+        const char *const sets[] = {SIXTEEN_STEPS, text, NULL};
+        story_both(&unrolled, &parts, bright_rows, sets);
+        assert_int_equal(unrolled.status, LS_OK);
+        story_expect_same(&unrolled, &parts);
+        for (int i = 0; i < STEPS; i++)
+            in[i / LS_UNROLLED] += isnan(unrolled.loss[i]) != 0;
+        first += isnan(unrolled.loss[0]) != 0;
+        last += isnan(unrolled.loss[LS_UNROLLED - 1]) != 0;
+        twice += in[0] > 1;
+        both += in[0] > 0 && in[1] > 0;
+        story_forget(&unrolled);
+        story_forget(&parts);
+    }
+    print_message("             skipped: %d first, %d last, %d twice, %d in both\n", first, last,
+                  twice, both);
+    assert_true(first > 0 && last > 0 && twice > 0 && both > 0);
+}
+
+/* ---- where nothing is unrolled -------------------------------------------------------------- */
+
+/* Of one dense layer behind another one of so many. */
+static uint32_t length_of_ranges(int width)
+{
+    char model[160];
+    fixture f;
+    snprintf(model, sizeof model,
+             "model={\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": %d}, "
+             "{\"type\": \"dense\", \"out\": 10}]}",
+             width);
+    story_begin(&f, 0);
+    fixture_set(&f, model);
+    fixture_set(&f, "batch_size=2");
+    ls_trainer *t = fixture_open(&f);
+    const uint32_t length = t->worker[0].length;
+    ls_trainer_close(t);
+    fixture_end(&f);
+    return length;
+}
+
+/* Four arenas of 784 floats for each of the width. */
+static void only_small_models_are_unrolled(void **state)
+{
+    (void)state;
+    assert_int_equal(length_of_ranges(5000), LS_UNROLLED);
+    assert_int_equal(length_of_ranges(5600), 1);
+}
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+/* Nothing is wrong or left over, and no rule either. */
+static void another_world(void)
+{
+    assert_string_equal(dbl_end(), "");
+    dbl_begin(&(dbl_options){
+        .mode = DOUBLES_MODE, .seed = 7, .devices = 2, .patience_ns = 60 * (uint64_t)1000000000});
+}
+
+static void use_sixteen(fixture *f)
+{
+    story_begin(f, 0);
+    story_deep(f);
+    fixture_set(f, "batch_size=2");
+    fixture_set(f, "data.limit=32");
+    fixture_set(f, "epochs=1");
+}
+
+/* Each call that a launch makes fails in turn: the run ends with an error or goes on, in time, with the
+ * bits of one that was not disturbed. */
+static void a_call_that_fails_ends_in_order(void **state)
+{
+    static const char *const calls[] = {"cudaGraphLaunch", "cudaEventQuery", "cudaEventRecord",
+                                        "cudaMemcpyAsync", "launch"};
+    story calm;
+    fixture f;
+    int went_on = 0;
+    (void)state;
+    use_sixteen(&f);
+    story_tell(&calm, &f);
+    fixture_end(&f);
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        another_world();
+        for (int nth = 1; nth <= 3; nth++) {
+            use_sixteen(&f);
+            ls_trainer *t = fixture_open(&f);
+            dbl_fail(calls[c], nth, nth % 2 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure);
+            int status = ls_trainer_run(t, &f.err);
+            assert_true(status == LS_OK || f.err.text[0]);
+            went_on += status == LS_OK && fixture_count(&f, "fault") > 0;
+            if (status == LS_OK)
+                assert_memory_equal(ls_replica_weight_arena(t->worker[0].replica), calm.arena[0],
+                                    calm.floats * sizeof(float));
+            ls_trainer_close(t);
+            fixture_end(&f);
+        }
+    }
+    another_world();
+    print_message("             %d went on behind a fault\n", went_on);
+    assert_true(went_on > 0);
+    story_forget(&calm);
+}
+
+/* What cannot be recorded at once goes step by step. */
+static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
+{
+    story calm, s;
+    fixture f;
+    (void)state;
+    use_sixteen(&f);
+    story_tell(&calm, &f);
+    fixture_end(&f);
+    use_sixteen(&f);
+    dbl_fail("cudaGraphInstantiate", 4,
+             cudaErrorNotSupported); /* behind a gradient, two whole steps */
+    story_tell(&s, &f);
+    assert_int_equal(calm.launches, 2);
+    assert_int_equal(s.launches, STEPS);
+    story_expect_same(&s, &calm);
+    story_forget(&s);
+    story_forget(&calm);
+    fixture_end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unrolled_steps_give_the_bits_of_steps_in_parts),
+        cmocka_unit_test(steps_that_fill_no_launch_are_taken_one_by_one),
+        cmocka_unit_test(epochs_of_unrolled_steps_give_the_bits_of_single_ones),
+        cmocka_unit_test(a_step_with_a_plan_of_its_own_is_in_no_launch),
+        cmocka_unit_test(a_loss_that_is_not_finite_stops_and_changes_nothing),
+        cmocka_unit_test(steps_behind_a_skipped_one_are_applied_once),
+        cmocka_unit_test(only_small_models_are_unrolled),
+        cmocka_unit_test(a_call_that_fails_ends_in_order),
+        cmocka_unit_test(a_device_that_unrolls_nothing_takes_single_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
