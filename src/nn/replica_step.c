@@ -173,9 +173,12 @@ int ls_replica_stage_calls(ls_replica *r, ls_subset subset, const uint32_t *rows
     const size_t all = (size_t)n * count;
     if (!r->data[subset].images)
         return ls_fail(err, LS_EINVAL, "replica: it was made without %s data", name);
-    if (n > r->most_rows || !has_plans(r, n) || count > ls_replica_most_calls(r))
-        return ls_fail(err, LS_EINVAL, "replica: it was not made for %u shards of %u rows",
-                       (unsigned)count, (unsigned)n);
+    if (n > r->most_rows || !has_plans(r, n))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for shards of %u rows",
+                       (unsigned)n);
+    if (count > ls_replica_most_calls(r))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for %u steps at once",
+                       (unsigned)count);
     for (size_t i = 0; i < all; i++)
         if (rows[i] >= r->data[subset].rows)
             return ls_fail(err, LS_EINVAL, "replica: row %u of %u rows of %s data does not exist",

@@ -2,7 +2,7 @@
  *
  *     worker.c         its jobs but training: opening, joining, evaluation, snapshots
  *     worker_step.c    a step in parts: shards, merge, optimizer
- *     worker_whole.c   a step as one, where nobody else has a part in it
+ *     worker_whole.c   a step as one launch, or several, where nobody else has a part in it
  */
 #ifndef TRAIN_WORKER_H
 #define TRAIN_WORKER_H
