@@ -2,6 +2,8 @@
 """The picture and the page of bench_overlap, from its JSON.
 
     python3 bench/overlap_page.py bench/out/overlap.json bench/overlap.svg bench/out/overlap.html
+
+gpu_overlap's has cells with graphs besides.
 """
 
 import json
@@ -27,32 +29,72 @@ def median(cell, key):
     return cell[key]["median"]
 
 
+class Cells:
+    """What was measured, and panels of the picture: functions of where they go."""
+
+    def __init__(self, data):
+        self.cells, self.cpus = data["cells"], data["cpus"]
+        self.works = list(dict.fromkeys(c["work"] for c in self.cells))
+        self.workers = sorted({c["workers"] for c in self.cells})
+        self.launches = [form for form in ("eager", "graph")
+                         if any(c["launch"] == form for c in self.cells)]
+
+    def named(self, title, launch):
+        return f"{title}, {launch}" if len(self.launches) > 1 else title
+
+    def merging(self, work, host, launch, workers=2):
+        return find(self.cells, work=work, workers=workers, host=host, launch=launch, merge=True,
+                    barrier=False)
+
+    def rates(self, work, launch):
+        values = [[triple(self.merging(work, h, launch, n), "steps_per_s") for h in HOSTS]
+                  for n in self.workers]
+        over = " (*: more than CPUs)" if work == self.works[0] and self.workers[-1] > self.cpus else ""
+        return lambda x, y: svg.bars(x, y, 310, 230, self.named(f"{work}: steps/s", launch),
+                                     [f"{n}{'*' if n > self.cpus else ''}" for n in self.workers],
+                                     HOSTS, COLOURS, values, f"workers{over}")
+
+    def costs(self, launch):
+        def cost(cell):
+            us = cell and median(cell, "launches_per_step") * median(cell, "launch_p50_s") * 1e6
+            return cell and (us, us, us)
+        values = [[cost(self.merging(w, h, launch)) for h in HOSTS] for w in self.works]
+        return lambda x, y: svg.bars(x, y, 310, 200, self.named("host time to issue a step, us", launch),
+                                     self.works, HOSTS, COLOURS, values,
+                                     "launches × median launch; 2 workers")
+
+    def overlaps(self, launch):
+        values = [[triple(self.merging(w, h, launch), "overlap") for h in HOSTS] for w in self.works]
+        return lambda x, y: svg.bars(x, y, 310, 200, self.named("overlap, 2 workers", launch),
+                                     self.works, HOSTS, COLOURS, values,
+                                     "busy time of all / time anybody is busy; 2 is perfect")
+
+    def ends(self):
+        """Of the work whose steps were ended in most ways."""
+        def cell(work, launch, host, merge, barrier):
+            return find(self.cells, work=work, launch=launch, host=host, workers=2, merge=merge,
+                        barrier=barrier)
+        work, launch = max(((w, form) for form in self.launches for w in self.works), key=lambda of: sum(
+            bool(cell(*of, h, merge, barrier)) for h in HOSTS[:2] for merge, barrier, _ in ENDS))
+        values = [[triple(cell(work, launch, h, merge, barrier), "steps_per_s") for h in HOSTS[:2]]
+                  for merge, barrier, _ in ENDS]
+        return lambda x, y: svg.bars(x, y, 310, 200, self.named(f"end of a step, {work}: steps/s", launch),
+                                     [n for _, _, n in ENDS], HOSTS[:2], COLOURS[:2], values,
+                                     "2 workers")
+
+
 def draw(data):
-    cells, cpus = data["cells"], data["cpus"]
-    works = list(dict.fromkeys(c["work"] for c in cells))
-    workers = sorted({c["workers"] for c in cells})
-    parts = svg.legend(16, 22, ["a thread per worker", "one thread, a stream per worker",
-                                "one thread, one stream"], COLOURS)
-    for i, work in enumerate(works):
-        values = [[triple(find(cells, work=work, workers=n, host=h, merge=True, barrier=False),
-                          "steps_per_s") for h in HOSTS] for n in workers]
-        parts += svg.bars(16 + 330 * i, 44, 310, 230, f"{work}: steps/s",
-                          [f"{n}{'*' if n > cpus else ''}" for n in workers], HOSTS, COLOURS, values,
-                          f"workers{' (*: more than CPUs)' if i == 0 else ''}")
-    cost = [[(lambda c: c and tuple([median(c, "launches_per_step") * median(c, "launch_p50_s") * 1e6]
-                                    * 3))(find(cells, work=w, workers=2, host=h, merge=True,
-                                               barrier=False)) for h in HOSTS] for w in works]
-    parts += svg.bars(16, 330, 310, 200, "host time to issue a step, us", works, HOSTS, COLOURS, cost,
-                      "launches × median launch; 2 workers")
-    over = [[triple(find(cells, work=w, workers=2, host=h, merge=True, barrier=False), "overlap")
-             for h in HOSTS] for w in works]
-    parts += svg.bars(346, 330, 310, 200, "overlap, 2 workers", works, HOSTS, COLOURS, over,
-                      "busy time of all / time anybody is busy; 2 is perfect")
-    ends = [[triple(find(cells, work=works[-1], workers=2, host=h, merge=m, barrier=b), "steps_per_s")
-             for h in HOSTS[:2]] for m, b, _ in ENDS]
-    parts += svg.bars(676, 330, 310, 200, f"end of a step, {works[-1]}: steps/s",
-                      [n for _, _, n in ENDS], HOSTS[:2], COLOURS[:2], ends, "2 workers")
-    return svg.picture(1002, 560, parts, "Threads and streams: steps per second, launch time, overlap")
+    cells = Cells(data)
+    rows = [[cells.rates(work, launch) for work in cells.works] for launch in cells.launches]
+    rows += [[*map(cells.costs, cells.launches), cells.overlaps(cells.launches[-1]), cells.ends()]]
+    parts, y = svg.legend(16, 22, ["a thread per worker", "one thread, a stream per worker",
+                                   "one thread, one stream"], COLOURS), 44
+    for row in rows:
+        for i, panel in enumerate(row):
+            parts += panel(16 + 330 * i, y)
+        y += 286
+    return svg.picture(12 + 330 * max(map(len, rows)), y - 56, parts,
+                       "Threads and streams: steps per second, launch time, overlap")
 
 
 ROWS = [("steps/s", "steps_per_s", 1, 1), ("launches/step", "launches_per_step", 1, 0),
@@ -63,11 +105,11 @@ ROWS = [("steps/s", "steps_per_s", 1, 1), ("launches/step", "launches_per_step",
 
 
 def table(data):
-    out = ["<table><tr><th>work<th>workers<th>host<th>end of step" +
+    out = ["<table><tr><th>work<th>workers<th>host<th>launch<th>end of step" +
            "".join(f"<th>{escape(name)}" for name, *_ in ROWS)]
     for c in data["cells"]:
         end = next(n for m, b, n in ENDS if (m, b) == (c["merge"], c["barrier"]))
-        out.append(f"<tr><td>{escape(c['work'])}<td>{c['workers']}<td>{c['host']}<td>{end}" + "".join(
+        out.append(f"<tr><td>{escape(c['work'])}<td>{c['workers']}<td>{c['host']}<td>{c['launch']}<td>{end}" + "".join(
             f'<td title="{c[key]["low"] * f:.{d}f} to {c[key]["high"] * f:.{d}f}">'
             f'{c[key]["median"] * f:,.{d}f}' for _, key, f, d in ROWS))
     return "\n".join(out) + "</table>"
@@ -82,9 +124,9 @@ def main():
     with open(picture, "w") as f:
         f.write(drawn)
     body = (f"<p>One process, several workers: who issues their work, and what that costs. "
-            f"{data['cpus']} CPUs, {data['rounds']} rounds in turns, medians; whiskers, and pointing "
+            f"{data['cpus']} CPUs, {data['rounds']} round{'s in turns' if data['rounds'] > 1 else ''}, medians; whiskers, and pointing "
             f"at a number, give the middle half. Every cell's gradients and weights were one "
-            f"worker's, bit for bit. No graphs on the CPU.</p>"
+            f"worker's, bit for bit.{'' if data.get('graphs') else ' No graphs on the CPU.'}</p>"
             f'<div class="card">{drawn}</div><div class="card">{table(data)}</div>')
     with open(page, "w") as f:
         f.write(svg.page("Threads or streams", body))

@@ -18,6 +18,7 @@ Leaves in FOLDER ($OUT, else build/gpu-out):
   tests.log      every test's output
   bench.md       the table, and what it was measured with
   bench.json     everything measured, round by round
+  overlap_gpu.*  threads or streams: the picture, and the page with all figures
   bench.log      what the benchmarks said meanwhile, and what each op takes
   trace.json     a timeline of two workers that share the GPU, for Perfetto
   plans.tar.gz   the choices of convolution kernels

@@ -236,7 +236,8 @@ def markdown(found, args):
             lines.append(f"| {NAMES[row['network']]} | {row['precision']} | {row['ratio']:.3f} |")
         lines.append("")
     if "table" in found.all.get("overlap", {}):
-        lines += ["Who drives the workers that share a GPU:", "", "```",
+        lines += ["Who drives the workers that share a GPU:", "",
+                  "![steps per second, launch time, overlap](overlap_gpu.svg)", "", "```",
                   found.all["overlap"]["table"].rstrip("\n"), "```", ""]
     lines += ["| goal | wanted | measured | |", "|---|---|---|---|"]
     for name, measure, wanted, reached in GOALS:
@@ -373,6 +374,9 @@ def measure_overlap(found, args):
             found.all["overlap"] = {"error": (done.stderr.strip() or "no message").splitlines()[-1]}
             raise RuntimeError(found.all["overlap"]["error"])
         found.all["overlap"] = {"table": done.stdout, **json.loads(results.read_text())}
+        picture = args.markdown.with_name("overlap_gpu.svg")
+        subprocess.run([sys.executable, ROOT / "bench/overlap_page.py", results, picture,
+                        picture.with_suffix(".html")], check=True, timeout=60)
 
 
 # ---- the program ---------------------------------------------------------------------------------
