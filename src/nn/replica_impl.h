@@ -99,6 +99,12 @@ int ls_replica_enqueue_step(ls_replica *r, ls_sum sum, ls_error *err);
 /* What the ops of a step read of it. */
 void ls_replica_set_step(ls_replica *r, const ls_replica_step *step);
 
+/* Where the tail of the k-th whole step of a place arrives. */
+static inline float *ls_replica_tail_of(const ls_replica *r, int place, int k)
+{
+    return r->arrived + ((size_t)place * LS_UNROLLED + (size_t)k) * LS_TAIL;
+}
+
 /* ---- replica_record.c: everything is bound -------------------------------------------------- */
 
 /* Runs every op once and records what a step repeats: of each plan a whole shard's gradient, tail

@@ -96,14 +96,13 @@ static int enqueue_gradient(ls_replica *r, const part *what, ls_error *err)
 /* A gradient that is the sum, the step, and what the host wants to know of it. */
 static int enqueue_whole(ls_replica *r, const part *what, int k, ls_error *err)
 {
-    float *arrived = r->arrived + ((size_t)what->number * LS_UNROLLED + (size_t)k) * LS_TAIL;
     int rc = enqueue_gradient(r, what, err);
     if (rc == LS_OK)
         rc = ls_replica_enqueue_step(r, OF_GRADIENT, err);
     if (rc != LS_OK)
         return rc;
-    return r->device->ops->download(r->device, NULL, arrived, r->arena[GRADIENT] + r->tail_at,
-                                    LS_TAIL * sizeof *arrived, err);
+    return r->device->ops->download(r->device, NULL, ls_replica_tail_of(r, what->number, k),
+                                    r->arena[GRADIENT] + r->tail_at, LS_TAIL * sizeof(float), err);
 }
 
 static int enqueue_unrolled(ls_replica *r, const part *what, ls_error *err)

@@ -92,7 +92,7 @@ int ls_replica_arrived(int *arrived, ls_replica *replica, int place, ls_error *e
 
 const float *ls_replica_arrived_tail(const ls_replica *replica, int place, int k)
 {
-    return replica->arrived + ((size_t)place * LS_UNROLLED + (size_t)k) * LS_TAIL;
+    return ls_replica_tail_of(replica, place, k);
 }
 
 int ls_replica_release(ls_replica *replica, ls_error *err)

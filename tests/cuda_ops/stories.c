@@ -4,6 +4,7 @@
 #include "device/registry.h"
 #include "doubles/control.h"
 
+#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,4 +174,55 @@ void story_both(story *whole, story *parts, void (*net)(fixture *f), const char 
         story_tell(p ? parts : whole, &f);
         fixture_end(&f);
     }
+}
+
+/* ---- failures ------------------------------------------------------------------------------- */
+
+void story_another_world(void)
+{
+    assert_string_equal(dbl_end(), "");
+    dbl_begin(&(dbl_options){
+        .mode = DOUBLES_MODE, .seed = 7, .devices = 2, .patience_ns = 60 * (uint64_t)1000000000});
+}
+
+void story_tell_of(story *s, void (*set_up)(fixture *f))
+{
+    fixture f;
+    set_up(&f);
+    story_tell(s, &f);
+    fixture_end(&f);
+}
+
+/* Returns whether the run went on behind a fault. */
+static int run_with_failure(const story *calm, void (*set_up)(fixture *f), const char *call,
+                            int nth)
+{
+    fixture f;
+    set_up(&f);
+    ls_trainer *t = fixture_open(&f);
+    dbl_fail(call, nth, nth % 2 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure);
+    int status = ls_trainer_run(t, &f.err);
+    assert_true(status == LS_OK || f.err.text[0]);
+    if (status == LS_OK)
+        assert_memory_equal(ls_replica_weight_arena(t->worker[0].replica), calm->arena[0],
+                            calm->floats * sizeof(float));
+    const int went_on = status == LS_OK && fixture_count(&f, "fault") > 0;
+    ls_trainer_close(t);
+    fixture_end(&f);
+    return went_on;
+}
+
+int story_fail_in_turn(void (*set_up)(fixture *f), const char *const *calls, int most)
+{
+    story calm;
+    int went_on = 0;
+    story_tell_of(&calm, set_up);
+    for (int c = 0; calls[c]; c++) {
+        story_another_world();
+        for (int nth = 1; nth <= most; nth += nth < 6 ? 1 : 3)
+            went_on += run_with_failure(&calm, set_up, calls[c], nth);
+    }
+    story_another_world();
+    story_forget(&calm);
+    return went_on;
 }

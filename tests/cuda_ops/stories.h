@@ -23,6 +23,8 @@ typedef struct story {
  * LS_INJECTIONS_MAX steps can be taken in parts. */
 void story_begin(fixture *f, int parts);
 void story_tell(story *s, fixture *f);
+/* All of a run that `set_up` begins. */
+void story_tell_of(story *s, void (*set_up)(fixture *f));
 void story_forget(story *s);
 
 /* Both ways: with a net and assignments, NULL-terminated; each may be NULL. */
@@ -35,5 +37,12 @@ void story_residual(fixture *f);
 void story_deep(fixture *f);
 /* Huge weights, and dark images but for some bright ones, whose loss is no number; on_nonfinite=skip. */
 void story_bright_rows(fixture *f, int streamed);
+
+/* Fails unless nothing was wrong or is left over; then there is no rule either. */
+void story_another_world(void);
+/* Each of the calls, NULL-terminated, fails in turn, up to its `most`-th of a run: that ends with an error
+ * or goes on, in time, leaves nothing behind, and when it goes on, comes to the bits of one that was not
+ * disturbed. Returns how many went on behind a fault. */
+int story_fail_in_turn(void (*set_up)(fixture *f), const char *const *calls, int most);
 
 #endif

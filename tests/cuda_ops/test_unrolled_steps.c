@@ -195,14 +195,6 @@ static void only_small_models_are_unrolled(void **state)
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-/* Nothing is wrong or left over, and no rule either. */
-static void another_world(void)
-{
-    assert_string_equal(dbl_end(), "");
-    dbl_begin(&(dbl_options){
-        .mode = DOUBLES_MODE, .seed = 7, .devices = 2, .patience_ns = 60 * (uint64_t)1000000000});
-}
-
 static void use_sixteen(fixture *f)
 {
     story_begin(f, 0);
@@ -217,34 +209,11 @@ static void use_sixteen(fixture *f)
 static void a_call_that_fails_ends_in_order(void **state)
 {
     static const char *const calls[] = {"cudaGraphLaunch", "cudaEventQuery", "cudaEventRecord",
-                                        "cudaMemcpyAsync", "launch"};
-    story calm;
-    fixture f;
-    int went_on = 0;
+                                        "cudaMemcpyAsync", "launch",         NULL};
     (void)state;
-    use_sixteen(&f);
-    story_tell(&calm, &f);
-    fixture_end(&f);
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        another_world();
-        for (int nth = 1; nth <= 3; nth++) {
-            use_sixteen(&f);
-            ls_trainer *t = fixture_open(&f);
-            dbl_fail(calls[c], nth, nth % 2 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure);
-            int status = ls_trainer_run(t, &f.err);
-            assert_true(status == LS_OK || f.err.text[0]);
-            went_on += status == LS_OK && fixture_count(&f, "fault") > 0;
-            if (status == LS_OK)
-                assert_memory_equal(ls_replica_weight_arena(t->worker[0].replica), calm.arena[0],
-                                    calm.floats * sizeof(float));
-            ls_trainer_close(t);
-            fixture_end(&f);
-        }
-    }
-    another_world();
+    const int went_on = story_fail_in_turn(use_sixteen, calls, 3);
     print_message("             %d went on behind a fault\n", went_on);
     assert_true(went_on > 0);
-    story_forget(&calm);
 }
 
 /* What cannot be recorded at once goes step by step. */
@@ -253,9 +222,7 @@ static void a_device_that_unrolls_nothing_takes_single_steps(void **state)
     story calm, s;
     fixture f;
     (void)state;
-    use_sixteen(&f);
-    story_tell(&calm, &f);
-    fixture_end(&f);
+    story_tell_of(&calm, use_sixteen);
     use_sixteen(&f);
     dbl_fail("cudaGraphInstantiate", 4,
              cudaErrorNotSupported); /* behind a gradient, two whole steps */

@@ -216,46 +216,25 @@ static void gradients_merged_while_backward_goes_on_give_the_same_bits(void **st
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-/* Nothing is wrong or left over, and no rule either. */
-static void another_world(void)
+static void use_eight(fixture *f)
 {
-    assert_string_equal(dbl_end(), "");
-    dbl_begin(&(dbl_options){
-        .mode = DOUBLES_MODE, .seed = 7, .devices = 2, .patience_ns = 60 * (uint64_t)1000000000});
+    story_begin(f, 0);
+    story_deep(f);
 }
 
 /* Each call that a step makes fails in turn: the run ends with an error or goes on, in time, and
  * leaves nothing behind; when it goes on, with the bits of one that was not disturbed. */
 static void a_call_that_fails_in_a_whole_step_ends_in_order(void **state)
 {
-    static const char *const calls[] = {"cudaGraphLaunch", "cudaEventQuery",
-                                        "cudaEventRecord", "cudaMemcpyAsync",
-                                        "launch",          "cudaStreamSynchronize"};
-    story calm;
-    fixture f;
+    static const char *const calls[] = {"cudaGraphLaunch",
+                                        "cudaEventQuery",
+                                        "cudaEventRecord",
+                                        "cudaMemcpyAsync",
+                                        "launch",
+                                        "cudaStreamSynchronize",
+                                        NULL};
     (void)state;
-    story_begin(&f, 0);
-    story_deep(&f);
-    story_tell(&calm, &f);
-    fixture_end(&f);
-    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        another_world();
-        for (int nth = 1; nth <= 12; nth += nth < 6 ? 1 : 3) {
-            story_begin(&f, 0);
-            story_deep(&f);
-            ls_trainer *t = fixture_open(&f);
-            dbl_fail(calls[c], nth, nth % 2 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure);
-            int status = ls_trainer_run(t, &f.err);
-            assert_true(status == LS_OK || f.err.text[0]);
-            if (status == LS_OK)
-                assert_memory_equal(ls_replica_weight_arena(t->worker[0].replica), calm.arena[0],
-                                    calm.floats * sizeof(float));
-            ls_trainer_close(t);
-            fixture_end(&f);
-        }
-    }
-    another_world();
-    story_forget(&calm);
+    story_fail_in_turn(use_eight, calls, 12);
 }
 
 /* A call that fails while the run is opened: then that fails, or steps are taken otherwise. */
@@ -266,16 +245,12 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
     story calm;
     fixture f;
     (void)state;
-    story_begin(&f, 0);
-    story_deep(&f);
-    story_tell(&calm, &f);
-    fixture_end(&f);
+    story_tell_of(&calm, use_eight);
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-        another_world();
+        story_another_world();
         for (int nth = 1; nth <= 8; nth++) {
             ls_trainer *t;
-            story_begin(&f, 0);
-            story_deep(&f);
+            use_eight(&f);
             dbl_fail(calls[c], nth, 0);
             int status = ls_trainer_open(&t, &f.options, &f.err);
             assert_true(status == LS_OK || f.err.text[0]);
@@ -289,7 +264,7 @@ static void a_call_that_fails_in_preparation_leaves_nothing_behind(void **state)
             fixture_end(&f);
         }
     }
-    another_world();
+    story_another_world();
     story_forget(&calm);
 }
 
@@ -299,12 +274,8 @@ static void a_device_that_records_no_whole_step_takes_parts(void **state)
     fixture f;
     story calm, s;
     (void)state;
-    story_begin(&f, 0);
-    story_deep(&f);
-    story_tell(&calm, &f);
-    fixture_end(&f);
-    story_begin(&f, 0);
-    story_deep(&f);
+    story_tell_of(&calm, use_eight);
+    use_eight(&f);
     dbl_fail("cudaGraphInstantiate", 3, cudaErrorNotSupported); /* behind the two plans' */
     story_tell(&s, &f);
     assert_int_equal(s.status, LS_OK);
