@@ -259,6 +259,25 @@ static dnnl_prop_kind_t forward_kind(ls_pass pass)
     return pass == LS_PASS_INFERENCE ? dnnl_forward_inference : dnnl_forward_training;
 }
 
+/* oneDNN's AVX2 kernel for strided 1 × 1 gathers pixels of 8 floats into memory that it asked for in
+ * pixels of as many floats as there are channels: below 8, channels last, it writes past its
+ * scratchpad. */
+static int overruns(ls_pd pd, const ls_conv2d *conv)
+{
+    ls_md x = ls_pd_md(pd, dnnl_query_src_md), last = ls_md_as(&x, LS_MD_NHWC);
+    return strcmp(ls_pd_kernel(pd), "jit_1x1:avx2") == 0 && (conv->sh > 1 || conv->sw > 1) &&
+           ls_md_dim(&x, 1) < 8 && ls_md_same_memory(&x, &last);
+}
+
+static int decline_overruns(ls_pd *out, const ls_conv2d *conv, ls_error *err)
+{
+    if (!overruns(*out, conv))
+        return LS_OK;
+    ls_pd_destroy(*out);
+    *out = NULL;
+    return ls_fail(err, LS_EUNSUPPORTED, "oneDNN's kernel for this conv2d overruns its scratchpad");
+}
+
 int ls_pd_conv(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_linear_mds *m,
                const ls_conv2d *conv, int winograd, int relu, ls_pd hint, ls_error *err)
 {
@@ -281,7 +300,10 @@ int ls_pd_conv(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_l
     else
         s = dnnl_convolution_forward_desc_init(&d, forward_kind(pass), alg, &m->x.d, &m->weight.d,
                                                bias, &m->y.d, stride, pad, far);
-    return make_pd(out, device, s, &d, relu, hint, "conv2d", err);
+    int status = make_pd(out, device, s, &d, relu, hint, "conv2d", err);
+    if (status == LS_OK && pass == LS_PASS_BACKWARD_WEIGHTS)
+        status = decline_overruns(out, conv, err);
+    return status;
 }
 
 int ls_pd_dense(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_linear_mds *m,

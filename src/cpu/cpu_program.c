@@ -5,6 +5,11 @@
 
 #include <string.h>
 
+/* Bytes behind every scratchpad that hold a pattern while its kernel runs: one that writes past its
+ * memory is named, before the neighbour's numbers have gone anywhere. */
+#define GUARD_BYTES 256
+#define GUARD_PATTERN 0xA5
+
 static size_t rounded_up(size_t bytes)
 {
     return (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
@@ -51,8 +56,8 @@ static void place(ls_program *p, ls_value *v)
         p->temp_now += bytes;
         if (p->temp_now > p->temp_bytes)
             p->temp_bytes = p->temp_now;
-    } else if (v->at == LS_AT_PAD && bytes > p->pad_bytes) {
-        p->pad_bytes = bytes;
+    } else if (v->at == LS_AT_PAD && bytes + GUARD_BYTES > p->pad_bytes) {
+        p->pad_bytes = bytes + GUARD_BYTES;
     }
 }
 
@@ -134,6 +139,7 @@ static ls_step *add_step(ls_program *p, ls_step_kind kind)
     ls_step *s = &p->step[p->steps++];
     memset(s, 0, sizeof *s);
     s->kind = kind;
+    s->pad = -1;
     return s;
 }
 
@@ -153,7 +159,15 @@ void ls_program_primitive(ls_program *p, ls_pd pd, const ls_arg *args, int n)
     s->args = n;
     ls_md pad = ls_pd_md(pd, dnnl_query_scratchpad_md);
     if (ls_md_bytes(&pad) > 0)
-        s->arg[s->args++] = (ls_arg){DNNL_ARG_SCRATCHPAD, ls_program_value(p, &pad, LS_AT_PAD)};
+        s->arg[s->args++] = (ls_arg){DNNL_ARG_SCRATCHPAD, ls_program_scratchpad(p, &pad)};
+}
+
+int ls_program_scratchpad(ls_program *p, const ls_md *md)
+{
+    int pad = ls_program_value(p, md, LS_AT_PAD);
+    if (!p->status)
+        p->step[p->steps - 1].pad = pad;
+    return pad;
 }
 
 void ls_program_call(ls_program *p, ls_program_fn call, void *self, int a, int b)
@@ -361,7 +375,24 @@ static float *memory_of(const ls_program *p, int value, unsigned flags)
     return accumulate ? p->value[v->accumulated].memory : v->memory;
 }
 
-static int run_step(ls_program *p, ls_step *s, unsigned flags, ls_error *err)
+static unsigned char *guard_of(const ls_program *p, const ls_step *s)
+{
+    const ls_value *pad = &p->value[s->pad];
+    return (unsigned char *)pad->memory + value_bytes(pad);
+}
+
+static int check_guard(const ls_program *p, const ls_step *s, ls_error *err)
+{
+    const unsigned char *guard = guard_of(p, s);
+    for (int i = 0; i < GUARD_BYTES; i++)
+        if (guard[i] != GUARD_PATTERN)
+            return ls_fail(err, LS_EINTERNAL, "%s: %s wrote past its scratchpad of %zu bytes",
+                           p->op, s->kernel ? s->kernel : "a kernel",
+                           value_bytes(&p->value[s->pad]));
+    return LS_OK;
+}
+
+static int run_kernel(ls_program *p, ls_step *s, unsigned flags, ls_error *err)
 {
     float *a = memory_of(p, s->a, flags), *b = memory_of(p, s->b, flags);
     switch (s->kind) {
@@ -373,6 +404,15 @@ static int run_step(ls_program *p, ls_step *s, unsigned flags, ls_error *err)
     dnnl_status_t status = dnnl_primitive_execute(s->primitive, p->device->stream, s->args,
                                                   s->exec[(flags & LS_RUN_ACCUMULATE) != 0]);
     return status == dnnl_success ? LS_OK : ls_dnnl_fail(err, status, "primitive_execute", p->op);
+}
+
+static int run_step(ls_program *p, ls_step *s, unsigned flags, ls_error *err)
+{
+    if (s->pad < 0)
+        return run_kernel(p, s, flags, err);
+    memset(guard_of(p, s), GUARD_PATTERN, GUARD_BYTES);
+    int status = run_kernel(p, s, flags, err);
+    return status ? status : check_guard(p, s, err);
 }
 
 static int run(ls_program *p, int first, int last, unsigned flags, ls_error *err)

@@ -71,6 +71,7 @@ typedef struct ls_arg {
 typedef struct ls_step {
     ls_step_kind kind;
     const char *kernel; /* for messages */
+    int pad;            /* its scratchpad, or −1 */
     dnnl_primitive_t primitive;
     int args;
     ls_arg arg[LS_PROGRAM_ARGS];
@@ -120,6 +121,10 @@ void ls_program_backward(ls_program *p);
 /* Takes the descriptor's kernel; `pd` stays the caller's. The scratchpad is added here. */
 void ls_program_primitive(ls_program *p, ls_pd pd, const ls_arg *args, int n);
 
+/* Scratch memory of the step added last, shared with the scratchpads of the others. A step that
+ * writes past it fails with LS_EINTERNAL and the kernel's name. */
+int ls_program_scratchpad(ls_program *p, const ls_md *md);
+
 void ls_program_call(ls_program *p, ls_program_fn call, void *self, int a, int b);
 
 /* `value` as `md` wants it: itself, an alias, or a converted copy at `at` (SAVED or TEMP). */
@@ -148,7 +153,7 @@ size_t ls_program_scratch_bytes(const ls_program *p);
 /* May be called again with other buffers. Errors: LS_EDEVICE. */
 int ls_program_bind(ls_program *p, const ls_op_buffers *buffers, ls_error *err);
 
-/* Errors: LS_EDEVICE, or a call's own. */
+/* Errors: LS_EDEVICE, LS_EINTERNAL, or a call's own. */
 int ls_program_forward(ls_program *p, unsigned flags, ls_error *err);
 int ls_program_run_backward(ls_program *p, unsigned flags, ls_error *err);
 

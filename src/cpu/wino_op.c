@@ -119,8 +119,8 @@ static void add_step(ls_cpu_op *op, wino_step *s, ls_program_fn run, int from, i
     int count = (int)floats;
     ls_md work = ls_md_make(1, &count, LS_MD_PLAIN);
     s->other = other;
-    s->work = ls_program_value(p, &work, LS_AT_PAD);
     ls_program_call(p, run, op, from, to);
+    s->work = ls_program_scratchpad(p, &work);
 }
 
 void ls_wino_op_forward(ls_cpu_op *op, int x, int weight, int y)
