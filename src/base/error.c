@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int ls_fail(ls_error *err, int status, const char *format, ...)
 {
@@ -13,6 +14,13 @@ int ls_fail(ls_error *err, int status, const char *format, ...)
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
     return status;
+}
+
+const char *ls_reason(char out[LS_REASON], int error)
+{
+    if (strerror_r(error, out, LS_REASON) != 0)
+        snprintf(out, LS_REASON, "error %d", error);
+    return out;
 }
 
 const char *ls_status_name(int status)

@@ -9,4 +9,9 @@
 int ls_fail(ls_error *err, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+#define LS_REASON 128
+
+/* What a number of errno means; strerror may use a buffer that threads share. */
+const char *ls_reason(char out[LS_REASON], int error);
+
 #endif

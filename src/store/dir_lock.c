@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "store/io.h"
 
 #include <errno.h>
@@ -60,14 +61,15 @@ int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *ho
     char *path = ls_io_join(directory, "lock", host);
     if (!path)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for a path", ls_io_tail(directory));
-    int error = ls_io_open(&fd, AT_FDCWD, path, O_RDWR | O_CREAT | O_NONBLOCK);
-    int rc = error ? ls_io_fail(err, path, "open", error) : lock_file(fd, directory, err);
+    int rc = ls_open_to_write(&fd, path, O_RDWR | O_CREAT, err);
+    if (rc == LS_OK)
+        rc = lock_file(fd, directory, err);
     ls_free(host, path);
     if (rc == LS_OK) {
         write_holder(fd);
         lock->held = 1;
         lock->fd = fd;
-    } else if (!error) {
+    } else if (fd >= 0) {
         (void)ls_io_close(fd);
     }
     return rc;

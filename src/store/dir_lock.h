@@ -6,7 +6,7 @@
  *     ls_dir_lock_release(&lock);
  *
  * The lock is a flock on the file "lock" in the directory, which holds its holder's process number
- * for the message and is never removed. Any thread; taken twice in one process, the second fails.
+ * for the message and is never removed. A symbolic link of that name is refused. Any thread; taken twice in one process, the second fails.
  */
 #ifndef STORE_DIR_LOCK_H
 #define STORE_DIR_LOCK_H

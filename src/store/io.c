@@ -31,10 +31,9 @@ const char *ls_io_tail(const char *path)
 
 int ls_io_fail(ls_error *err, const char *path, const char *operation, int error)
 {
-    char why[128]; /* strerror may use a buffer that threads share */
-    if (strerror_r(error, why, sizeof why) != 0)
-        snprintf(why, sizeof why, "error %d", error);
-    return ls_fail(err, LS_EIO, "%s: cannot %s: %s", ls_io_tail(path), operation, why);
+    char why[LS_REASON];
+    return ls_fail(err, LS_EIO, "%s: cannot %s: %s", ls_io_tail(path), operation,
+                   ls_reason(why, error));
 }
 
 char *ls_io_join(const char *folder, const char *name, const ls_host *host)

@@ -1,6 +1,7 @@
 #include "tools/report.h"
 
 #include "base/error.h"
+#include "store/durable.h"
 #include "tools/report_html.h"
 #include "json/c_locale.h"
 
@@ -41,8 +42,9 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
     ls_c_locale_leave(locale);
     if (status == LS_OK)
         status = ls_buffer_status(&path, err);
-    if (status == LS_OK)
-        status = write_file(path.text, &page, err);
+    if (status == LS_OK) /* the run's own page is replaced; what somebody names may be a device */
+        status = out_path ? write_file(out_path, &page, err)
+                          : ls_replace_file(path.text, page.text, page.length, host, err);
     ls_buffer_fini(&path);
     ls_buffer_fini(&page);
     ls_run_log_fini(&log);

@@ -323,20 +323,34 @@ int ls_checkpoint_at(struct ls_trainer *t, const char *directory, ls_error *err)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+/* A link in the place of the directory would lead checkpoints, and the pruning of old ones, elsewhere. */
+static int make_directory(const char *path, ls_error *err)
+{
+    char why[LS_REASON];
+    struct stat st;
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return ls_fail(err, LS_EIO, "%.300s: cannot make the directory: %s", path,
+                       ls_reason(why, errno));
+    if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+        return ls_fail(err, LS_EIO,
+                       "%.300s: is no directory; links are not followed for writing: put the "
+                       "directory itself there, or choose another run_dir",
+                       path);
+    return LS_OK;
+}
+
 int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
 {
     struct ls_saver *s = ls_alloc(t->host, sizeof *s);
     if (!s)
         return ls_fail(err, LS_ENOMEM, "out of memory for checkpoints");
-    ls_pool_options o = {
-        .size = sizeof o, .workers = 1, .name = "saver", .host = t->host};
+    ls_pool_options o = {.size = sizeof o, .workers = 1, .name = "saver", .host = t->host};
     s->t = t;
     ls_json_writer_init(&s->state, 2, t->host);
     s->directory = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
     int status = s->directory ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    if (status == LS_OK && mkdir(s->directory, 0777) != 0 && errno != EEXIST)
-        status = ls_fail(err, LS_EIO, "%.300s: cannot make the directory: %s", s->directory,
-                         strerror(errno));
+    if (status == LS_OK)
+        status = make_directory(s->directory, err);
     if (status == LS_OK)
         status = ls_pool_create(&s->pool, &o, err);
     if (status)

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "train/sink.h"
 
 #include <errno.h>
@@ -146,11 +147,10 @@ static int cut(const jsonl_sink *sink, uint64_t keep, ls_error *err)
 static int open_file(jsonl_sink *sink, uint64_t keep, ls_error *err)
 {
     const int how = keep == LS_SINK_NEW ? O_CREAT | O_EXCL : 0;
-    sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC | how, 0666);
-    if (sink->fd < 0)
-        return ls_fail(err, LS_EIO, "%.300s: cannot %s the metrics file: %s", sink->path,
-                       how ? "create" : "open", strerror(errno));
-    int status = how ? LS_OK : cut(sink, keep, err);
+    int status = ls_open_to_write(&sink->fd, sink->path, O_WRONLY | how, err);
+    if (status || how)
+        return status;
+    status = cut(sink, keep, err);
     if (status)
         close(sink->fd);
     return status;

@@ -99,7 +99,7 @@ static void what_cannot_be_opened_is_named(void **state)
     ls_error err = {0};
     scratch_begin(&s);
     refused(ls_dir_lock_take(&lock, scratch_path(&s, "none"), NULL, &err), LS_EIO, &err,
-            "none/lock: cannot open: No such file or directory");
+            "none/lock: cannot open for writing: No such file or directory");
     assert_false(lock.held);
     scratch_end(&s);
 }
