@@ -108,7 +108,8 @@ typedef struct ls_pool2d {
  * In a gather whose desc has `training` set, the image is first changed at random. With
  * w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row): when `flip` is set and w[2] is
  * odd, its columns are mirrored; then pixel (i, j) is the one at (i + w[0] mod (2·crop + 1) − crop,
- * j + w[1] mod (2·crop + 1) − crop), or a pixel of 0 where that is outside the image. */
+ * j + w[1] mod (2·crop + 1) − crop), or a pixel of 0 where that is outside the image.
+ * y's layout and bytes do not depend on `training`: the ops behind read the rows of either kind. */
 typedef struct ls_gather {
     float mean[4], std[4];
     int crop; /* pixels of zero padding for random crops, at most h + w; 0: none */

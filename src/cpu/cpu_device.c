@@ -160,8 +160,8 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
 /* What the lanes family does not know of. */
 static int beyond_lanes(const ls_op_desc *desc)
 {
-    if (desc->kind == LS_OP_GATHER)
-        return desc->training && (desc->u.gather.crop || desc->u.gather.flip);
+    if (desc->kind == LS_OP_GATHER) /* it lays lanes out by itself */
+        return 1;
     if (desc->kind == LS_OP_SOFTMAX_XENT)
         return desc->u.softmax_xent.smoothing != 0;
     return desc->kind > LS_OP_EXPORT;
@@ -171,8 +171,8 @@ static int beyond_lanes(const ls_op_desc *desc)
 static int create_lanes(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     int status = ls_lanes_op_create(out, device, desc, err);
-    if (status == LS_EUNSUPPORTED && desc->kind != LS_OP_GATHER &&
-        !ls_layout_is_lanes(desc->x.layout) && ls_lanes_preferred(device, desc))
+    if (status == LS_EUNSUPPORTED && !ls_layout_is_lanes(desc->x.layout) &&
+        ls_lanes_preferred(device, desc))
         status = ls_cpu_adapt_create(out, device, desc, err);
     return status;
 }

@@ -1,12 +1,15 @@
-/* Dataset rows (bytes) to a plain batch of floats. A pixel has 256 values, so every result is
- * looked up in a table of its channel, computed once with correctly rounded divisions. Where the
- * first consumer prefers lanes, the lanes family's gather is used instead, except for training with
- * random crops or flips. */
+/* Dataset rows (bytes) to a batch of floats: plain, or in lanes where the first consumer prefers them
+ * (desc->y_hint). Which of the two does not depend on what the rows are for: ops that read them are
+ * made once, for training and evaluation. A pixel has 256 values, so every result is looked up in a
+ * table of its channel, computed once with correctly rounded divisions. */
+#include "cpu/cpu_layout.h"
 #include "cpu/cpu_op.h"
 
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
+
+#define PIXELS 16 /* of lanes, worked through at a time: a line of cache from each row */
 
 typedef struct gather_op {
     ls_op op; /* first */
@@ -16,10 +19,12 @@ typedef struct gather_op {
     float table[4][256];
 } gather_op;
 
-/* Where a row's pixels come from: (i + dy, j + dx) of the image, mirrored first if `mirror`. */
-typedef struct shift {
+/* A row of the dataset, and where its pixels come from: (i + dy, j + dx) of the image, mirrored first
+ * if `mirror`. */
+typedef struct source {
+    const uint8_t *image;
     int dy, dx, mirror;
-} shift;
+} source;
 
 static const float *table_of(const gather_op *g, int channel)
 {
@@ -33,14 +38,45 @@ static int gather_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
     return LS_OK;
 }
 
-static shift draw_shift(const gather_op *g, uint32_t row)
+static int is_random(const gather_op *g)
+{
+    return g->crop || g->flip;
+}
+
+/* Where row `r` of the batch comes from. */
+static source draw_source(const gather_op *g, int r)
 {
     const ls_step_args *args = g->buffers.args;
-    uint32_t w[4], span = 2 * (uint32_t)g->crop + 1;
-    ls_rng_words(w, args->seed, LS_STREAM_AUGMENT, args->epoch, row);
-    return (shift){(int)(w[0] % span) - g->crop, (int)(w[1] % span) - g->crop,
-                   g->flip && (w[2] & 1)};
+    const ls_tensor *y = &g->op.y;
+    const uint32_t row = args->rows[r], span = 2 * (uint32_t)g->crop + 1;
+    source s = {.image = (const uint8_t *)g->buffers.x +
+                         (size_t)row * (size_t)y->c * (size_t)y->h * (size_t)y->w};
+    if (is_random(g)) {
+        uint32_t w[4];
+        ls_rng_words(w, args->seed, LS_STREAM_AUGMENT, args->epoch, row);
+        s.dy = (int)(w[0] % span) - g->crop;
+        s.dx = (int)(w[1] % span) - g->crop;
+        s.mirror = g->flip && (w[2] & 1);
+    }
+    return s;
 }
+
+/* Line i of a plane, its pixels `step` floats apart. Outside the image a pixel is 0. */
+static void copy_line(float *to, size_t step, const uint8_t *plane, const ls_tensor *y, source s,
+                      int i, const float *table)
+{
+    const int from = i + s.dy;
+    const uint8_t *line = from >= 0 && from < y->h ? plane + (size_t)from * (size_t)y->w : NULL;
+    for (int j = 0; j < y->w; j++, to += step) {
+        int x = j + s.dx;
+        const int inside = line && x >= 0 && x < y->w;
+        if (s.mirror)
+            x = y->w - 1 - x;
+        *to = table[inside ? line[x] : 0];
+    }
+}
+
+/* ---- plain ---------------------------------------------------------------------------------- */
 
 static void copy_plane(float *to, const uint8_t *from, size_t pixels, const float *table)
 {
@@ -48,47 +84,89 @@ static void copy_plane(float *to, const uint8_t *from, size_t pixels, const floa
         to[i] = table[from[i]];
 }
 
-/* Outside the image a pixel is 0. */
-static void copy_shifted(float *to, const uint8_t *from, int h, int w, shift s, const float *table)
+static void gather_plain(const gather_op *g)
 {
-    for (int i = 0; i < h; i++) {
-        for (int j = 0; j < w; j++, to++) {
-            int y = i + s.dy, x = j + s.dx;
-            int inside = y >= 0 && y < h && x >= 0 && x < w;
-            if (s.mirror)
-                x = w - 1 - x;
-            *to = table[inside ? from[(size_t)y * (size_t)w + (size_t)x] : 0];
+    const ls_tensor *y = &g->op.y;
+    const size_t pixels = (size_t)y->h * (size_t)y->w;
+    float *to = g->buffers.y;
+    for (int r = 0; r < y->rows; r++) {
+        const source s = draw_source(g, r);
+        for (int c = 0; c < y->c; c++, to += pixels) {
+            const uint8_t *plane = s.image + (size_t)c * pixels;
+            if (!is_random(g))
+                copy_plane(to, plane, pixels, table_of(g, c));
+            for (int i = 0; is_random(g) && i < y->h; i++)
+                copy_line(to + (size_t)i * (size_t)y->w, 1, plane, y, s, i, table_of(g, c));
         }
     }
 }
 
-static void gather_rows(const gather_op *g)
+/* ---- lanes ---------------------------------------------------------------------------------- */
+
+/* `count` pixels of sixteen rows from pixel `first` of the images on; rows from `rows` on are zero. */
+static void lanes_pixels(float *to, const source *s, int rows, size_t first, size_t count,
+                         const float *table)
+{
+    for (size_t i = first; i < first + count; i++, to += LS_LANES) {
+        for (int l = 0; l < rows; l++)
+            to[l] = table[s[l].image[i]];
+        for (int l = rows; l < LS_LANES; l++)
+            to[l] = 0;
+    }
+}
+
+static void lanes_plane(float *to, const source *s, int rows, size_t first, size_t pixels,
+                        const float *table)
+{
+    for (size_t i = 0; i < pixels; i += PIXELS)
+        lanes_pixels(to + i * LS_LANES, s, rows, first + i,
+                     pixels - i < PIXELS ? pixels - i : PIXELS, table);
+}
+
+static void lanes_shifted(float *to, const source *s, int rows, size_t first, const ls_tensor *y,
+                          const float *table)
+{
+    for (int i = 0; i < y->h; i++, to += (size_t)y->w * LS_LANES) {
+        for (int l = 0; l < rows; l++)
+            copy_line(to + l, LS_LANES, s[l].image + first, y, s[l], i, table);
+        for (int j = 0; j < y->w; j++)
+            for (int l = rows; l < LS_LANES; l++)
+                to[j * LS_LANES + l] = 0;
+    }
+}
+
+static void gather_lanes(const gather_op *g)
 {
     const ls_tensor *y = &g->op.y;
-    size_t pixels = (size_t)y->h * (size_t)y->w, row_bytes = pixels * (size_t)y->c;
-    int plain = !g->crop && !g->flip;
+    const size_t pixels = (size_t)y->h * (size_t)y->w;
     float *to = g->buffers.y;
-    for (int r = 0; r < y->rows; r++) {
-        uint32_t row = g->buffers.args->rows[r];
-        const uint8_t *from = (const uint8_t *)g->buffers.x + row * row_bytes;
-        shift s = plain ? (shift){0, 0, 0} : draw_shift(g, row);
-        for (int c = 0; c < y->c; c++, from += pixels, to += pixels) {
-            if (plain)
-                copy_plane(to, from, pixels, table_of(g, c));
+    for (int begin = 0; begin < y->rows; begin += LS_LANES) {
+        const int rows = y->rows - begin < LS_LANES ? y->rows - begin : LS_LANES;
+        source s[LS_LANES];
+        for (int l = 0; l < rows; l++)
+            s[l] = draw_source(g, begin + l);
+        for (int c = 0; c < y->c; c++, to += pixels * LS_LANES) {
+            if (is_random(g))
+                lanes_shifted(to, s, rows, (size_t)c * pixels, y, table_of(g, c));
             else
-                copy_shifted(to, from, y->h, y->w, s, table_of(g, c));
+                lanes_plane(to, s, rows, (size_t)c * pixels, pixels, table_of(g, c));
         }
     }
 }
+
+/* ---- the op --------------------------------------------------------------------------------- */
 
 static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    gather_op *g = (gather_op *)op;
+    const gather_op *g = (const gather_op *)op;
     const ls_op_buffers *b = &g->buffers;
     (void)stream;
     (void)flags;
     (void)err;
-    gather_rows(g);
+    if (op->y.layout)
+        gather_lanes(g);
+    else
+        gather_plain(g);
     if (b->labels && b->labels_out)
         for (int r = 0; r < op->y.rows; r++)
             b->labels_out[r] = b->labels[b->args->rows[r]];
@@ -129,9 +207,11 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     g->crop = desc->training ? k->crop : 0;
     g->flip = desc->training ? k->flip : 0;
     g->op.impl = &gather_impl;
-    g->op.kernel = "plain C";
+    g->op.kernel = ls_layout_is_lanes(desc->y_hint) ? "plain C, lanes" : "plain C";
     g->op.y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};
     g->op.y.bytes = (size_t)x->rows * (size_t)x->c * (size_t)x->h * (size_t)x->w * sizeof(float);
+    if (ls_layout_is_lanes(desc->y_hint))
+        g->op.y = ls_lanes_tensor(&g->op.y);
     for (int c = 0; c < 4 && c < x->c; c++)
         for (int v = 0; v < 256; v++)
             g->table[c][v] = ((float)v / 255.0f - k->mean[c]) / k->std[c];

@@ -8,7 +8,6 @@ set(LANES_SOURCES
   lanes_dense.c
   lanes_pool.c
   lanes_loss.c
-  lanes_gather.c
   lanes_generic.c)
 set(lanes_flags -ffp-contract=fast)
 if(CMAKE_C_COMPILER_ID STREQUAL GNU)

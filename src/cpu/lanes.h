@@ -3,7 +3,7 @@
  * Libraries that put channels into vector registers pad them to sixteen: 20 channels cost as much
  * as 32. Here a register holds the same element of sixteen rows (cpu_layout.h), so that any
  * number of channels, any kernel, stride and padding runs at full width. Convolution, dense,
- * pool, relu, gather and the loss exist in this form, each in one source file; the loops are in
+ * pool, relu and the loss exist in this form, each in one source file; the loops are in
  * lanes_*_kernel.h, compiled once per instruction set and chosen at run time.
  *
  * Numbers: a result depends on rows, parameters, the op's description and the instruction set.
@@ -18,8 +18,8 @@
 
 struct ls_lanes_kernels; /* lanes_kernels.h */
 
-/* Creates the op when this family has a form of it: x must be in lanes layout (of a gather: the
- * y_hint), and a convolution must be worth it (few channels) unless the device's family is LANES.
+/* Creates the op when this family has a form of it: x must be in lanes layout, and a
+ * convolution must be worth it (few channels) unless the device's family is LANES.
  * Thread: the worker's. Errors: LS_EUNSUPPORTED when it declines, LS_EINVAL, LS_ENOMEM. */
 int ls_lanes_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err);
 

@@ -72,9 +72,8 @@ void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w)
 int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl, const ls_host *host,
                     const ls_lanes_kernels *kernels, const ls_op_desc *desc, ls_error *err)
 {
-    const ls_layout *wanted = desc->kind == LS_OP_GATHER ? desc->y_hint : desc->x.layout;
     *out = NULL;
-    if (!ls_layout_is_lanes(wanted))
+    if (!ls_layout_is_lanes(desc->x.layout))
         return ls_fail(err, LS_EUNSUPPORTED, "lanes: the tensor does not lie in lanes");
     if (desc->twin && desc->twin->impl != impl)
         return ls_fail(err, LS_EUNSUPPORTED,
@@ -147,7 +146,6 @@ int ls_lanes_op_create_with(ls_op **out, const ls_host *host, const ls_lanes_ker
 {
     *out = NULL;
     switch (desc->kind) {
-    case LS_OP_GATHER: return ls_lanes_gather_create(out, host, kernels, desc, err);
     case LS_OP_CONV2D: return ls_lanes_conv_create(out, host, kernels, desc, err);
     case LS_OP_DENSE: return ls_lanes_dense_create(out, host, kernels, desc, err);
     case LS_OP_POOL: return ls_lanes_pool_create(out, host, kernels, desc, err);
@@ -172,7 +170,6 @@ int ls_lanes_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
 static int has_form(ls_op_kind kind)
 {
     switch (kind) {
-    case LS_OP_GATHER:
     case LS_OP_CONV2D:
     case LS_OP_DENSE:
     case LS_OP_POOL:

@@ -42,6 +42,6 @@ static inline int ls_lanes_block(const ls_lanes_op *op, int first)
 typedef int ls_lanes_creator(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
                              const ls_op_desc *desc, ls_error *err);
 ls_lanes_creator ls_lanes_conv_create, ls_lanes_dense_create, ls_lanes_pool_create,
-    ls_lanes_relu_create, ls_lanes_loss_create, ls_lanes_gather_create;
+    ls_lanes_relu_create, ls_lanes_loss_create;
 
 #endif

@@ -62,6 +62,21 @@ static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape 
     return ops->preferred_layout(plan->device, &desc);
 }
 
+/* The nodes are made for one tensor, and read what either gather wrote into its place. */
+static int check_gathers(const ls_plan *plan, ls_error *err)
+{
+    const ls_op *const *gather = (const ls_op *const *)plan->gather;
+    if (!gather[LS_TRAIN] || !gather[LS_TEST] ||
+        (gather[LS_TRAIN]->y.layout == gather[LS_TEST]->y.layout &&
+         gather[LS_TRAIN]->y.bytes == gather[LS_TEST]->y.bytes))
+        return LS_OK;
+    return ls_fail(err, LS_EDEVICE,
+                   "gather: the back end lays rows for training (\"%s\", %zu bytes) and for "
+                   "evaluation (\"%s\", %zu bytes) out differently",
+                   gather[LS_TRAIN]->kernel, gather[LS_TRAIN]->y.bytes, gather[LS_TEST]->kernel,
+                   gather[LS_TEST]->y.bytes);
+}
+
 static int make_gathers(ls_plan *plan, const ls_plan_desc *desc, ls_error *err)
 {
     ls_op_desc d = {.size = sizeof d, .kind = LS_OP_GATHER};
@@ -77,7 +92,7 @@ static int make_gathers(ls_plan *plan, const ls_plan_desc *desc, ls_error *err)
         if (rc != LS_OK)
             return rc;
     }
-    return LS_OK;
+    return check_gathers(plan, err);
 }
 
 static const ls_op *twin_of(const ls_plan *twin, int layer)

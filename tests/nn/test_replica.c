@@ -637,6 +637,19 @@ static void a_failing_op_unwinds_with_its_message(void **state)
 
 /* ---- a device that cannot read host memory --------------------------------------------------- */
 
+static void rows_that_lie_otherwise_in_evaluation_are_refused(void **state)
+{
+    static const uint32_t shards[] = {5};
+    bench b;
+    ls_error err = {0};
+    (void)state;
+    bench_begin(&b, 0);
+    b.wrap.more_in_evaluation = 64;
+    assert_int_equal(create(&b, shards, 1, &err), LS_EDEVICE);
+    assert_non_null(strstr(err.text, "gather: the back end lays rows for training"));
+    bench_end(&b);
+}
+
 static void a_device_with_memory_of_its_own_gets_copies(void **state)
 {
     (void)state;
@@ -700,6 +713,7 @@ int main(void)
         cmocka_unit_test(every_failed_allocation_unwinds),
         cmocka_unit_test(every_failed_allocation_unwinds_with_device_memory),
         cmocka_unit_test(a_failing_op_unwinds_with_its_message),
+        cmocka_unit_test(rows_that_lie_otherwise_in_evaluation_are_refused),
         cmocka_unit_test(a_device_with_memory_of_its_own_gets_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

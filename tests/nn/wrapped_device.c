@@ -66,6 +66,8 @@ static int wrap_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc
     if (w->fail_op && !desc->fuse_pool && ++w->ops == w->fail_op)
         return ls_fail(err, LS_EDEVICE, "wrapped: no");
     int rc = w->inner->ops->op_create(out, w->inner, desc, err);
+    if (rc == LS_OK && desc->kind == LS_OP_GATHER && !desc->training)
+        (*out)->y.bytes += w->more_in_evaluation;
     if (rc == LS_OK && is_layer(desc->kind)) {
         if (w->layer_ops++ == 0)
             w->rows_of_first_layer_op = desc->x.rows;

@@ -9,11 +9,12 @@ typedef struct wrapped_device {
     ls_device device; /* give &device to what is tested */
     ls_device *inner;
     int block_rows;
-    int host_memory;      /* 1 unless the test clears it */
-    int decline_fused;    /* every fused form is LS_EUNSUPPORTED */
-    int fail_op;          /* making the op of this number (from 1) fails; 0: none does */
-    int ops;              /* made, and failed, so far */
-    int layer_ops, twins; /* convolutions, pools … made; how many had a twin */
+    int host_memory;           /* 1 unless the test clears it */
+    int decline_fused;         /* every fused form is LS_EUNSUPPORTED */
+    int fail_op;               /* making the op of this number (from 1) fails; 0: none does */
+    size_t more_in_evaluation; /* bytes that the gather of evaluation has more than training's */
+    int ops;                   /* made, and failed, so far */
+    int layer_ops, twins;      /* convolutions, pools … made; how many had a twin */
     int rows_of_first_layer_op;
 } wrapped_device;
 

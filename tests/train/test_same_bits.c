@@ -56,6 +56,15 @@ static void same_bits_on(const char *backend)
     }
 }
 
+static int sees_the_cpu(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return 0; /* it cannot see into oneDNN */
+#else
+    return has_backend("cpu");
+#endif
+}
+
 static void the_reference_gives_the_same_bits_on_any_number_of_workers(void **state)
 {
     (void)state;
@@ -65,12 +74,66 @@ static void the_reference_gives_the_same_bits_on_any_number_of_workers(void **st
 static void the_cpu_gives_the_same_bits_on_any_number_of_workers(void **state)
 {
     (void)state;
-    if (!has_backend("cpu"))
+    if (!sees_the_cpu())
         skip();
-#if defined(__SANITIZE_THREAD__)
-    skip(); /* it cannot see into oneDNN */
-#endif
     same_bits_on("cpu");
+}
+
+/* A net whose first layer is one of few channels, on ragged shards: 8 of 5 rows. */
+static void begin_ragged(fixture *f, char devices[32], int workers, int augmented)
+{
+    snprintf(devices, 32, "devices=cpu:%d", workers);
+    fixture_begin(f);
+    f->options.record = NULL;
+    fixture_set(f, "batch_size=40");
+    fixture_set(f, "shards=8");
+    fixture_set(f, "epochs=2");
+    fixture_set(f, devices);
+    if (augmented)
+        fixture_set(f, "augment={\"crop\": 4, \"flip\": true}");
+}
+
+static void augmented_runs_evaluate_alike_on_any_number_of_workers(void **state)
+{
+    ls_result first = {0};
+    (void)state;
+    if (!sees_the_cpu())
+        skip();
+    for (int workers = 0; workers <= 8; workers++) {
+        fixture f;
+        char devices[32];
+        begin_ragged(&f, devices, workers ? workers : 3, 1); /* three workers twice: two runs */
+        ls_trainer *t = fixture_run(&f);
+        const ls_result *result = ls_trainer_result(t);
+        if (workers == 0)
+            first = *result;
+        assert_string_equal(result->weights_sha256, first.weights_sha256);
+        assert_memory_equal(&result->test_loss, &first.test_loss, sizeof first.test_loss);
+        assert_memory_equal(&result->test_accuracy, &first.test_accuracy,
+                            sizeof first.test_accuracy);
+        ls_trainer_close(t);
+        fixture_end(&f);
+    }
+}
+
+static void evaluation_knows_nothing_of_augmentation(void **state)
+{
+    double loss[2] = {0}, accuracy[2] = {0};
+    (void)state;
+    if (!sees_the_cpu())
+        skip();
+    for (int augmented = 0; augmented < 2; augmented++) {
+        fixture f;
+        char devices[32];
+        begin_ragged(&f, devices, 2, augmented);
+        ls_trainer *t = fixture_open(&f);
+        if (ls_trainer_evaluate(t, &loss[augmented], &accuracy[augmented], &f.err) != LS_OK)
+            fail_msg("%s", f.err.text);
+        ls_trainer_close(t);
+        fixture_end(&f);
+    }
+    assert_memory_equal(&loss[0], &loss[1], sizeof *loss);
+    assert_memory_equal(&accuracy[0], &accuracy[1], sizeof *accuracy);
 }
 
 /* Another number of shards is another tree, and `naive` follows the workers: other bits. */
@@ -90,6 +153,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_gives_the_same_bits_on_any_number_of_workers),
         cmocka_unit_test(the_cpu_gives_the_same_bits_on_any_number_of_workers),
+        cmocka_unit_test(augmented_runs_evaluate_alike_on_any_number_of_workers),
+        cmocka_unit_test(evaluation_knows_nothing_of_augmentation),
         cmocka_unit_test(the_bits_change_with_the_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
