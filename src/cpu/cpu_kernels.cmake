@@ -1,7 +1,6 @@
-# Own vector code, compiled once per instruction set; see cpu_kernels.h. Only here and in lanes may
-# a multiplication and an addition be contracted into one rounding.
+# Own vector code, compiled once per instruction set; see cpu_kernels.h.
 set(KERNEL_SOURCES cpu_kernels.c cpu_kernels_generic.c wino_generic.c)
-set(kernel_flags -ffp-contract=fast)
+set(kernel_flags)
 if(CMAKE_C_COMPILER_ID STREQUAL GNU)
   list(APPEND kernel_flags -Wno-psabi) # vector arguments never leave their file
 endif()

@@ -6,8 +6,7 @@
  * side by side (the width is 16, or what is left of the channels), of one channel where its pixels
  * do.
  * Coefficients are arrays of 16 floats, one for each lane; sums, which are added to, of 16 doubles:
- * eight numbers at most are added up in float. Products and additions may be contracted into fused
- * multiply-adds here.
+ * eight numbers at most are added up in float. Products are added with vec_fma.
  */
 #ifndef CPU_CPU_KERNELS_H
 #define CPU_CPU_KERNELS_H

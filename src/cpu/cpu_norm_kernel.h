@@ -48,7 +48,7 @@ LANES_INLINE vec squares_few(const float *x, size_t step, size_t count, vec mean
     LANES_UNROLL
     for (size_t k = 0; k < count; k++) {
         vec d = vec_load_part(x + k * step, n) - mean;
-        s += d * d;
+        s = vec_fma(d, d, s);
     }
     return s;
 }
@@ -83,7 +83,7 @@ LANES_INLINE void normalise_part(const ls_run *run, int at, int n, const ls_norm
     for (size_t r = 0; r < run->rows; r++) {
         size_t i = r * run->row + (size_t)at, end = i + run->count * run->step;
         for (; i < end; i += run->step) {
-            vec v = (vec_load_part(x + i, n) - mean) * scale + shift;
+            vec v = vec_fma(vec_load_part(x + i, n) - mean, scale, shift);
             if (x2)
                 v += vec_load_part(x2 + i, n);
             vec_store_part(y + i, relu ? vec_relu(v) : v, n);
@@ -129,7 +129,7 @@ LANES_INLINE vec norm_g(const norm_vecs *v, ls_norm_mask mask, vec d, const floa
 {
     vec g = vec_load_part(dy, n);
     if (mask == LS_NORM_OF_X)
-        return vec_where_positive(d * v->scale + v->shift, g);
+        return vec_where_positive(vec_fma(d, v->scale, v->shift), g);
     if (mask == LS_NORM_OF_Y)
         return vec_where_positive(vec_load_part(y, n), g);
     return g;
@@ -144,7 +144,7 @@ LANES_INLINE void norm_sum_at(const norm_vecs *v, ls_norm_mask mask, size_t i, s
     vec d = vec_load_part(x + i, n) - v->mean;
     vec g = norm_g(v, mask, d, y + i, dy + i, n);
     *sum_g += g;
-    *sum_gx += g * d;
+    *sum_gx = vec_fma(g, d, *sum_gx);
     if (dx2)
         vec_store_part(dx2 + i, g, n);
 }
@@ -219,7 +219,7 @@ LANES_INLINE void norm_dx_part(const ls_run *run, int at, int n, const ls_norm *
             __builtin_prefetch(dx + i + ahead, 1);
             vec d = vec_load_part(x + i, n) - v.mean;
             vec g = norm_g(&v, mask, d, y + i, dy + i, n);
-            vec_store_part(dx + i, a * g + (b * d + c), n);
+            vec_store_part(dx + i, vec_fma(a, g, vec_fma(b, d, c)), n);
         }
     }
 }

@@ -1,5 +1,4 @@
 # The lanes family: the same kernels compiled once per instruction set, chosen at run time.
-# Only the kernels may contract a multiplication and an addition into one rounding.
 set(LANES_SOURCES
   lanes_create.c
   lanes_conv.c
@@ -9,7 +8,7 @@ set(LANES_SOURCES
   lanes_pool.c
   lanes_loss.c
   lanes_generic.c)
-set(lanes_flags -ffp-contract=fast)
+set(lanes_flags)
 if(CMAKE_C_COMPILER_ID STREQUAL GNU)
   list(APPEND lanes_flags -Wno-psabi) # vector arguments never leave their file
 endif()

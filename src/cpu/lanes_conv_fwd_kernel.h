@@ -57,8 +57,8 @@ LANES_INLINE void lanes_finish_pairs(const lanes_finish *f, const int keep, cons
     for (; in < end; in += 32, out += 16) {
         vec left = lanes_finished(in, mask, keep, relu);
         vec right = lanes_finished(in + 16, mask + LANES_MASK_BYTES, keep, relu);
-        vec v = (left + right) * share;
-        vec_store(out, first_row ? v : vec_load(out) + v);
+        vec v = left + right;
+        vec_store(out, first_row ? v * share : vec_fma(v, share, vec_load(out)));
         mask += keep ? 2 * LANES_MASK_BYTES : 0;
     }
 }

@@ -4,7 +4,7 @@
  * the last row hold finite numbers in activations and zeros in gradients, so that sums over all
  * lanes are sums over the rows. All pointers are aligned to 64 bytes. Nothing here fails,
  * allocates, or keeps state. Sums are made of fused multiply-adds where the instruction set has
- * them: -ffp-contract=fast is allowed in these kernels, and in no other part of the library.
+ * them (vec_fma): the same ones with every compiler.
  */
 #ifndef CPU_LANES_KERNELS_H
 #define CPU_LANES_KERNELS_H

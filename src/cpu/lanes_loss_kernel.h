@@ -15,18 +15,18 @@ LANES_INLINE vec vec_exp(vec x)
 {
     const vec shift = vec_all(12582912.0f); /* 1.5 · 2^23: adding it rounds to an integer */
     x = vec_select(x < -87.0f, vec_all(-87.0f), x);
-    vec t = x * 1.44269504f + shift;
+    vec t = vec_fma(x, vec_all(1.44269504f), shift);
     vec n = t - shift;
-    vec r = x - n * 0.693359375f;
-    r = r + n * 2.12194440e-4f;
+    vec r = vec_fma(n, vec_all(-0.693359375f), x);
+    r = vec_fma(n, vec_all(2.12194440e-4f), r);
     vec p = vec_all(1.0f / 5040);
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
+    p = vec_fma(p, r, vec_all(1.0f / 720));
+    p = vec_fma(p, r, vec_all(1.0f / 120));
+    p = vec_fma(p, r, vec_all(1.0f / 24));
+    p = vec_fma(p, r, vec_all(1.0f / 6));
+    p = vec_fma(p, r, vec_all(0.5f));
+    p = vec_fma(p, r, vec_all(1.0f));
+    p = vec_fma(p, r, vec_all(1.0f));
     ivec power = (((ivec)t - (ivec)shift) + 127) << 23;
     return p * (vec)power;
 }

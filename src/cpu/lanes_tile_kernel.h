@@ -107,7 +107,7 @@ LANES_INLINE void lanes_tile_run(const lanes_tile *tile, const lanes_w kind, con
                         kind == LANES_W_VECTORS ? vec_load(w + j * w_j) : vec_all(w[j * w_j]);
                     LANES_UNROLL
                     for (int t = 0; t < T; t++)
-                        sum[j][t] += factor * in[t];
+                        sum[j][t] = vec_fma(factor, in[t], sum[j][t]);
                 }
                 x += x_step;
                 w += w_step;

@@ -3,8 +3,9 @@
  * The kernels (lanes_*_kernel.h) are compiled once per instruction set, by lanes_avx512.c,
  * lanes_avx2.c and lanes_generic.c. Data comes in sixteens (LS_LANES): one `vec` where a register
  * holds sixteen floats, else LANES_PARTS of them side by side, and the kernels work through one
- * part after the other. Compiler vector extensions do the arithmetic; only the two things that
- * they cannot say (a maximum that keeps NaN, signs as bits) are written per instruction set.
+ * part after the other. Compiler vector extensions do the arithmetic; only the three things that
+ * they cannot say (a product added with one rounding, a maximum that keeps NaN, signs as bits) are
+ * written per instruction set.
  */
 #ifndef CPU_LANES_VEC_H
 #define CPU_LANES_VEC_H
@@ -28,6 +29,9 @@ typedef uint8_t lanes_bits;
 #define LANES_VEC 4
 #define LANES_SUMS 12
 #define LANES_CHANNELS 4
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 typedef uint8_t lanes_bits;
 #endif
 
@@ -63,6 +67,21 @@ LANES_INLINE void vec_store(float *p, vec v)
 LANES_INLINE vec vec_all(float value)
 {
     return value - (vec){0};
+}
+
+/* a · b + c, rounded once where the instruction set can, else twice. Sums of products are written with
+ * it and with nothing else: a compiler that may contract a product and a sum need not. */
+LANES_INLINE vec vec_fma(vec a, vec b, vec c)
+{
+#if defined(__AVX512F__)
+    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
 }
 
 /* Lanes of a where the lane of `mask` is −1, of b where it is 0. */

@@ -35,7 +35,7 @@ LANES_INLINE void lanes_window_run(const lanes_tile *tile, const int K, const in
                     vec factor = vec_all(w[k * LS_LANES_OC + j]);
                     LANES_UNROLL
                     for (int t = 0; t < T; t++)
-                        sum[j][t] += factor * in[t + k];
+                        sum[j][t] = vec_fma(factor, in[t + k], sum[j][t]);
                 }
             }
             x += tile->x_step[1];

@@ -14,8 +14,8 @@
  *
  * where from one point to the next it is as far as the caller says. Products are added up over 64
  * channels at a time, and those sums then, which halves the errors of long ones. All memory is
- * aligned to 64 bytes. Nothing here fails, allocates or keeps state. Products and additions may be
- * contracted.
+ * aligned to 64 bytes. Nothing here fails, allocates or keeps state. Products are
+ * added with vec_fma.
  */
 #ifndef CPU_WINO_KERNELS_H
 #define CPU_WINO_KERNELS_H

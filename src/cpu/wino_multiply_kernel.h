@@ -82,7 +82,7 @@ LANES_INLINE void wino_multiply_tile(float *out, const float *weights, size_t ap
                 vec all = vec_all(scalar[t * 16]);
                 LANES_UNROLL
                 for (int i = 0; i < blocks * LANES_PARTS; i++)
-                    sum[t][i] += factor[i] * all;
+                    sum[t][i] = vec_fma(factor[i], all, sum[t][i]);
             }
         }
     }
@@ -136,7 +136,7 @@ LANES_INLINE void wino_correlate_tile(float *out, const float *dy, const float *
             vec all = vec_all(x[c]);
             LANES_UNROLL
             for (int i = 0; i < blocks * LANES_PARTS; i++)
-                sum[c][i] += factor[i] * all;
+                sum[c][i] = vec_fma(factor[i], all, sum[c][i]);
         }
     }
     LANES_UNROLL

@@ -24,6 +24,18 @@
 #define WINO_NA (1 / (2 * WINO_A2 * (WINO_A2 - WINO_B2)))
 #define WINO_NB (1 / (2 * WINO_B2 * (WINO_B2 - WINO_A2)))
 
+/* factor · v + to. */
+LANES_INLINE vec wino_add(float factor, vec v, vec to)
+{
+    return vec_fma(vec_all(factor), v, to);
+}
+
+/* a · v + b · w. */
+LANES_INLINE vec wino_two(float a, vec v, float b, vec w)
+{
+    return vec_fma(vec_all(a), v, vec_all(b) * w);
+}
+
 /* m + 2 values ← as many pixels. */
 LANES_INLINE void wino_input_1d(vec *v, const vec *d, const int m)
 {
@@ -34,34 +46,34 @@ LANES_INLINE void wino_input_1d(vec *v, const vec *d, const int m)
         v[3] = d[1] - d[3];
         return;
     }
-    vec even_a = d[4] - WINO_B2 * d[2], odd_a = d[3] - WINO_B2 * d[1];
-    vec even_b = d[4] - WINO_A2 * d[2], odd_b = d[3] - WINO_A2 * d[1];
-    v[0] = d[4] + (WINO_A2 * WINO_B2 * d[0] - (WINO_A2 + WINO_B2) * d[2]);
-    v[1] = even_a + WINO_A * odd_a;
-    v[2] = even_a - WINO_A * odd_a;
-    v[3] = even_b + WINO_B * odd_b;
-    v[4] = even_b - WINO_B * odd_b;
-    v[5] = d[5] + (WINO_A2 * WINO_B2 * d[1] - (WINO_A2 + WINO_B2) * d[3]);
+    vec even_a = wino_add(-WINO_B2, d[2], d[4]), odd_a = wino_add(-WINO_B2, d[1], d[3]);
+    vec even_b = wino_add(-WINO_A2, d[2], d[4]), odd_b = wino_add(-WINO_A2, d[1], d[3]);
+    v[0] = d[4] + wino_two(WINO_A2 * WINO_B2, d[0], -(WINO_A2 + WINO_B2), d[2]);
+    v[1] = wino_add(WINO_A, odd_a, even_a);
+    v[2] = wino_add(-WINO_A, odd_a, even_a);
+    v[3] = wino_add(WINO_B, odd_b, even_b);
+    v[4] = wino_add(-WINO_B, odd_b, even_b);
+    v[5] = d[5] + wino_two(WINO_A2 * WINO_B2, d[1], -(WINO_A2 + WINO_B2), d[3]);
 }
 
 /* m + 2 values ← three weights. */
 LANES_INLINE void wino_weights_1d(vec *v, const vec *g, const int m)
 {
     if (m == 2) {
-        vec even = 0.5f * (g[0] + g[2]), odd = 0.5f * g[1];
+        vec even = g[0] + g[2], odd = 0.5f * g[1];
         v[0] = g[0];
-        v[1] = even + odd;
-        v[2] = even - odd;
+        v[1] = wino_add(0.5f, even, odd);
+        v[2] = wino_add(0.5f, even, -odd);
         v[3] = g[2];
         return;
     }
-    vec even_a = WINO_NA * g[0] + WINO_NA * WINO_A2 * g[2], odd_a = WINO_NA * WINO_A * g[1];
-    vec even_b = WINO_NB * g[0] + WINO_NB * WINO_B2 * g[2], odd_b = WINO_NB * WINO_B * g[1];
+    vec even_a = wino_two(WINO_NA, g[0], WINO_NA * WINO_A2, g[2]);
+    vec even_b = wino_two(WINO_NB, g[0], WINO_NB * WINO_B2, g[2]);
     v[0] = WINO_N0 * g[0];
-    v[1] = even_a + odd_a;
-    v[2] = even_a - odd_a;
-    v[3] = even_b + odd_b;
-    v[4] = even_b - odd_b;
+    v[1] = wino_add(WINO_NA * WINO_A, g[1], even_a);
+    v[2] = wino_add(-WINO_NA * WINO_A, g[1], even_a);
+    v[3] = wino_add(WINO_NB * WINO_B, g[1], even_b);
+    v[4] = wino_add(-WINO_NB * WINO_B, g[1], even_b);
     v[5] = g[2];
 }
 
@@ -75,9 +87,9 @@ LANES_INLINE void wino_output_1d(vec *y, const vec *v, const int m)
     }
     vec even_a = v[1] + v[2], odd_a = v[1] - v[2], even_b = v[3] + v[4], odd_b = v[3] - v[4];
     y[0] = v[0] + (even_a + even_b);
-    y[1] = WINO_A * odd_a + WINO_B * odd_b;
-    y[2] = WINO_A2 * even_a + WINO_B2 * even_b;
-    y[3] = v[5] + (WINO_A2 * WINO_A * odd_a + WINO_B2 * WINO_B * odd_b);
+    y[1] = wino_two(WINO_A, odd_a, WINO_B, odd_b);
+    y[2] = wino_two(WINO_A2, even_a, WINO_B2, even_b);
+    y[3] = v[5] + wino_two(WINO_A2 * WINO_A, odd_a, WINO_B2 * WINO_B, odd_b);
 }
 
 /* m + 2 values ← the gradients of m outputs. */
@@ -90,8 +102,9 @@ LANES_INLINE void wino_error_1d(vec *v, const vec *dy, const int m)
         v[3] = -dy[1];
         return;
     }
-    vec even_a = dy[0] + WINO_A2 * dy[2], odd_a = WINO_A * dy[1] + WINO_A2 * WINO_A * dy[3];
-    vec even_b = dy[0] + WINO_B2 * dy[2], odd_b = WINO_B * dy[1] + WINO_B2 * WINO_B * dy[3];
+    vec even_a = wino_add(WINO_A2, dy[2], dy[0]), even_b = wino_add(WINO_B2, dy[2], dy[0]);
+    vec odd_a = wino_two(WINO_A, dy[1], WINO_A2 * WINO_A, dy[3]);
+    vec odd_b = wino_two(WINO_B, dy[1], WINO_B2 * WINO_B, dy[3]);
     v[0] = dy[0];
     v[1] = even_a + odd_a;
     v[2] = even_a - odd_a;
@@ -104,17 +117,16 @@ LANES_INLINE void wino_error_1d(vec *v, const vec *dy, const int m)
 LANES_INLINE void wino_gradient_1d(vec *g, const vec *v, const int m)
 {
     if (m == 2) {
-        vec even = 0.5f * (v[1] + v[2]);
-        g[0] = v[0] + even;
+        vec even = v[1] + v[2];
+        g[0] = wino_add(0.5f, even, v[0]);
         g[1] = 0.5f * (v[1] - v[2]);
-        g[2] = v[3] + even;
+        g[2] = wino_add(0.5f, even, v[3]);
         return;
     }
-    vec even_a = WINO_NA * (v[1] + v[2]), odd_a = WINO_NA * WINO_A * (v[1] - v[2]);
-    vec even_b = WINO_NB * (v[3] + v[4]), odd_b = WINO_NB * WINO_B * (v[3] - v[4]);
-    g[0] = WINO_N0 * v[0] + (even_a + even_b);
-    g[1] = odd_a + odd_b;
-    g[2] = v[5] + (WINO_A2 * even_a + WINO_B2 * even_b);
+    vec even_a = WINO_NA * (v[1] + v[2]), even_b = WINO_NB * (v[3] + v[4]);
+    g[0] = wino_add(WINO_N0, v[0], even_a + even_b);
+    g[1] = wino_two(WINO_NA * WINO_A, v[1] - v[2], WINO_NB * WINO_B, v[3] - v[4]);
+    g[2] = v[5] + wino_two(WINO_A2, even_a, WINO_B2, even_b);
 }
 
 #endif
