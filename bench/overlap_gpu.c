@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cuda/cuda_device.h"
-#include "device/plugin.h"
 #include "overlap.h"
 #include "overlap_spin.h"
+#include <lockstep/plugin.h>
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ enum {
     TAKEN = 4096
 };
 
-ls_plugin_entry_fn ls_plugin_entry;
+ls_plugin_entry_fn ls_plugin_backend;
 
 /* ---- spin kernels --------------------------------------------------------------------------- */
 
@@ -358,7 +358,7 @@ const engine gpu_engine = {.open = open_cell,
 
 const ls_backend *overlap_gpu_backend(void)
 {
-    return ls_plugin_entry(ls_plugin_services());
+    return ls_plugin_backend();
 }
 
 const char *overlap_gpu_why_not(const cell_desc *d, const int *device, int devices)

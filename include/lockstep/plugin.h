@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 4
+#define LS_PLUGIN_ABI 5
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -421,26 +421,18 @@ typedef struct ls_backend {
 /* ---- plugins -------------------------------------------------------------------------------- */
 
 /* A back end may live in a shared library, liblockstep-NAME.so, that is loaded when it is first asked
- * for. It exports one function, of this name and type:
+ * for. It exports one function, of this name and type, and needs nothing of the library that loads it:
+ * it writes its own errors (<lockstep/status.h>), and takes memory from the host's hooks
+ * (<lockstep/host.h>) if it cares to.
  *
- *     const ls_backend *ls_plugin_entry(const ls_services *services);
+ *     const ls_backend *ls_plugin_backend(void);
  *
- * It returns its table, or NULL when the services' abi is not the one it was built for. It may be
- * called often and from any thread, always with the same services, and the library is never
+ * It returns the back end's table, static and constant; a table whose `abi` or `size` is not this
+ * library's is refused. It may be called often and from any thread, and the library is never
  * unloaded. */
-#define LS_PLUGIN_ENTRY "ls_plugin_entry"
+#define LS_PLUGIN_ENTRY "ls_plugin_backend"
 
-/* What a plugin gets from the library that loads it. Any thread. */
-typedef struct ls_services {
-    uint32_t abi;                                             /* LS_PLUGIN_ABI */
-    size_t size;                                              /* sizeof(ls_services) */
-    int (*fail)(ls_error *err, int status, const char *text); /* err may be NULL; returns status */
-    void *(*alloc)(const ls_host *host, size_t bytes);        /* zeroed, 64-byte aligned, or NULL */
-    void (*free)(const ls_host *host, void *memory);          /* NULL is allowed */
-    void (*log)(const ls_host *host, ls_log_level level, const char *text);
-} ls_services;
-
-typedef const ls_backend *ls_plugin_entry_fn(const ls_services *services);
+typedef const ls_backend *ls_plugin_entry_fn(void);
 
 #ifdef __cplusplus
 }

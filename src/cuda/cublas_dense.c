@@ -135,9 +135,9 @@ static int dense_run(ls_math_inside *inside, cudaStream_t stream, const ls_math_
                            stream);
     if (e == CUBLAS_STATUS_SUCCESS)
         return LS_OK;
-    return ls_cuda_error(err, e == CUBLAS_STATUS_ALLOC_FAILED ? LS_ENOMEM : LS_EDEVICE,
-                         "%s: a dense layer by cuBLAS: %s", inside->math->desc.device,
-                         cublasLtGetStatusString(e));
+    return ls_fail(err, e == CUBLAS_STATUS_ALLOC_FAILED ? LS_ENOMEM : LS_EDEVICE,
+                   "%s: a dense layer by cuBLAS: %s", inside->math->desc.device,
+                   cublasLtGetStatusString(e));
 }
 
 static void dense_destroy(ls_math_inside *inside)
@@ -151,17 +151,17 @@ static void dense_destroy(ls_math_inside *inside)
         cublasLtMatrixLayoutDestroy(p->left);
     if (p->product)
         cublasLtMatmulDescDestroy(p->product);
-    ls_cuda_host_free(inside->math->desc.host, p);
+    ls_free(inside->math->desc.host, p);
 }
 
 int ls_cublas_dense_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
                          ls_error *err)
 {
     const dense_form f = form_of(shape);
-    dense_plan *p = ls_cuda_host_alloc(math->desc.host, sizeof *p);
+    dense_plan *p = ls_alloc(math->desc.host, sizeof *p);
     *out = NULL;
     if (!p)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
     p->inside.math = math;
     p->inside.shape = *shape;
     p->inside.run = dense_run;
@@ -175,7 +175,7 @@ int ls_cublas_dense_plan(ls_math_inside **out, ls_math *math, const ls_math_shap
         return LS_OK;
     }
     dense_destroy(&p->inside);
-    return ls_cuda_error(err, e == CUBLAS_STATUS_NOT_SUPPORTED ? LS_EUNSUPPORTED : LS_EDEVICE,
-                         "cuBLAS declines a dense layer of %d inputs, %d outputs and %d rows: %s",
-                         shape->c, shape->out, shape->rows, cublasLtGetStatusString(e));
+    return ls_fail(err, e == CUBLAS_STATUS_NOT_SUPPORTED ? LS_EUNSUPPORTED : LS_EDEVICE,
+                   "cuBLAS declines a dense layer of %d inputs, %d outputs and %d rows: %s",
+                   shape->c, shape->out, shape->rows, cublasLtGetStatusString(e));
 }

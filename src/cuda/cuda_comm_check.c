@@ -59,11 +59,11 @@ static int verify_piece(const ls_cuda_comm *comm, const float *piece, size_t at,
 {
     for (size_t i = 0; i < count; i++)
         if (piece[i] != (float)sum[(at + i) % PERIOD])
-            return ls_cuda_error(err, LS_EDEVICE,
-                                 "start-up check: %s (rank %d) got %g as the sum of integers at "
-                                 "float %zu: expected %u",
-                                 comm->mine->device->name, comm->base.rank, (double)piece[i],
-                                 at + i, (unsigned)sum[(at + i) % PERIOD]);
+            return ls_fail(err, LS_EDEVICE,
+                           "start-up check: %s (rank %d) got %g as the sum of integers at "
+                           "float %zu: expected %u",
+                           comm->mine->device->name, comm->base.rank, (double)piece[i], at + i,
+                           (unsigned)sum[(at + i) % PERIOD]);
     return LS_OK;
 }
 
@@ -110,9 +110,9 @@ int ls_cuda_comm_check(ls_comm *base, ls_stream *stream, float *scratch, float *
     int count = spans_of(spans, comm->group, base->rank);
     for (int p = 0; p < count; p++)
         partials[p] = (ls_partial){spans[p], scratch};
-    float *piece = ls_cuda_host_alloc(host, PIECE * sizeof *piece);
+    float *piece = ls_alloc(host, PIECE * sizeof *piece);
     int status = piece ? write_addends(comm, stream, piece, scratch, err)
-                       : ls_cuda_error(err, LS_ENOMEM, "out of memory for the start-up check");
+                       : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
     if (status == LS_OK)
         status = ls_cuda_comm_all_reduce(base, stream, partials, count, total, &times, err);
     if (status == LS_OK)
@@ -122,7 +122,7 @@ int ls_cuda_comm_check(ls_comm *base, ls_stream *stream, float *scratch, float *
     if (status == LS_OK)
         status =
             ls_cuda_meet_wait(&comm->group->meet, base->rank, ls_cuda_comm_deadline(comm), err);
-    ls_cuda_host_free(host, piece);
+    ls_free(host, piece);
     if (status != LS_OK)
         ls_cuda_group_abort(base->group); /* nobody trains with a group that failed */
     return status;

@@ -1,5 +1,6 @@
 /* A group of CUDA devices: made, joined, left, aborted. */
 #include "cuda/cuda_comm_group.h"
+#include "base/clock.h"
 
 /* How long a rank that leaves an aborted group waits for NCCL to let go. */
 #define LEAVE_NS 10000000000u
@@ -8,20 +9,20 @@ int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
 {
     *out = NULL;
     if (desc->ranks < 1 || desc->shards < 1 || desc->floats % 16 != 0)
-        return ls_cuda_error(err, LS_EINVAL, "a group of %d ranks, %d shards and %zu floats",
-                             desc->ranks, desc->shards, desc->floats);
-    ls_cuda_group *group = ls_cuda_host_alloc(desc->host, sizeof *group);
+        return ls_fail(err, LS_EINVAL, "a group of %d ranks, %d shards and %zu floats", desc->ranks,
+                       desc->shards, desc->floats);
+    ls_cuda_group *group = ls_alloc(desc->host, sizeof *group);
     if (!group)
-        return ls_cuda_error(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
+        return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
     group->base.type = desc->type;
     group->base.ranks = desc->ranks;
     group->desc = *desc;
     ls_cuda_buckets_cut(&group->buckets, desc->segments, desc->segment_count, desc->floats);
     atomic_store(&group->timeout_ns, desc->timeout_ns);
-    group->rank = ls_cuda_host_alloc(desc->host, (size_t)desc->ranks * sizeof *group->rank);
-    int status = group->rank ? LS_OK
-                             : ls_cuda_error(err, LS_ENOMEM,
-                                             "out of memory for a group of %d ranks", desc->ranks);
+    group->rank = ls_alloc(desc->host, (size_t)desc->ranks * sizeof *group->rank);
+    int status =
+        group->rank ? LS_OK
+                    : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
     if (status == LS_OK)
         status = ls_cuda_meet_init(&group->meet, desc->host, desc->ranks, desc->spins, err);
     if (status == LS_OK && desc->type != &ls_cuda_comm_local)
@@ -42,8 +43,8 @@ void ls_cuda_group_destroy(ls_comm_group *base)
     const ls_host *host = group->desc.host;
     ls_cuda_links_destroy(group->links);
     ls_cuda_meet_fini(&group->meet);
-    ls_cuda_host_free(host, group->rank);
-    ls_cuda_host_free(host, group);
+    ls_free(host, group->rank);
+    ls_free(host, group);
 }
 
 void ls_cuda_group_set_timeout(ls_comm_group *base, uint64_t timeout_ns)
@@ -106,12 +107,12 @@ int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *d
     if (device->ops->op_create != ls_cuda_op_create) {
         ls_device_info info;
         device->ops->describe(device, &info);
-        return ls_cuda_error(err, LS_EUNSUPPORTED, "allreduce '%s' is for CUDA devices; %s is none",
-                             base->type->name, info.name);
+        return ls_fail(err, LS_EUNSUPPORTED, "allreduce '%s' is for CUDA devices; %s is none",
+                       base->type->name, info.name);
     }
-    ls_cuda_comm *comm = ls_cuda_host_alloc(group->desc.host, sizeof *comm);
+    ls_cuda_comm *comm = ls_alloc(group->desc.host, sizeof *comm);
     if (!comm)
-        return ls_cuda_error(err, LS_ENOMEM, "out of memory for a communicator");
+        return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
     comm->base.group = base;
     comm->base.rank = rank;
     comm->group = group;
@@ -144,8 +145,8 @@ void ls_cuda_comm_leave(ls_comm *base)
     if (comm->ahead.buckets > 0)
         ls_cuda_comm_give_up(comm, comm->ahead.compute);
     if (group->links && ls_cuda_meet_aborted(&group->meet))
-        (void)ls_cuda_links_are_gone(group->links, ls_cuda_deadline_ns(LEAVE_NS));
+        (void)ls_cuda_links_are_gone(group->links, ls_deadline_ns(LEAVE_NS));
     free_rank(comm->mine);
     ls_cuda_places_fini(&comm->places, group->desc.host);
-    ls_cuda_host_free(group->desc.host, comm);
+    ls_free(group->desc.host, comm);
 }

@@ -1,5 +1,6 @@
 #include "cuda/cuda_comm_links.h"
 
+#include "base/clock.h"
 #include "cuda/cuda_device.h"
 
 #include <pthread.h>
@@ -37,11 +38,10 @@ static int is_bad(ncclResult_t result)
 static int nccl_fail(ls_error *err, int rank, const char *what, ncclResult_t result)
 {
     int status = result == ncclInvalidUsage ? LS_EUNSUPPORTED : LS_EDEVICE;
-    return ls_cuda_error(err, status, "NCCL, rank %d: %s: %s%s", rank, what,
-                         ncclGetErrorString(result),
-                         result == ncclInvalidUsage
-                             ? " (workers that share a GPU merge with \"ordered\" or \"local\")"
-                             : "");
+    return ls_fail(err, status, "NCCL, rank %d: %s: %s%s", rank, what, ncclGetErrorString(result),
+                   result == ncclInvalidUsage
+                       ? " (workers that share a GPU merge with \"ordered\" or \"local\")"
+                       : "");
 }
 
 /* ---- the watchdog --------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ static void look(ls_cuda_links *l)
 /* Until the next look, or until somebody wakes it. */
 static int sleep_until_closing(ls_cuda_links *l)
 {
-    uint64_t end = ls_cuda_now_ns() + LOOK_EVERY_NS;
+    uint64_t end = ls_now_ns() + LOOK_EVERY_NS;
     struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
     pthread_mutex_lock(&l->lock);
     if (!l->closing && !(ls_cuda_meet_aborted(l->meet) && !l->gone))
@@ -130,9 +130,8 @@ static int start_watchdog(ls_cuda_links *l, ls_error *err)
     l->watched = !failed;
     pthread_mutex_unlock(&l->lock);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed
-               ? ls_cuda_error(err, LS_ESYSTEM, "the system refused a thread for NCCL's watchdog")
-               : LS_OK;
+    return failed ? ls_fail(err, LS_ESYSTEM, "the system refused a thread for NCCL's watchdog")
+                  : LS_OK;
 }
 
 void ls_cuda_links_wake(ls_cuda_links *l)
@@ -147,7 +146,7 @@ int ls_cuda_links_are_gone(ls_cuda_links *l, uint64_t deadline_ns)
     struct timespec until = {(time_t)(deadline_ns / 1000000000u),
                              (long)(deadline_ns % 1000000000u)};
     pthread_mutex_lock(&l->lock);
-    while (l->watched && l->gone < 2 && ls_cuda_now_ns() < deadline_ns) {
+    while (l->watched && l->gone < 2 && ls_now_ns() < deadline_ns) {
         pthread_cond_broadcast(&l->changed);
         pthread_cond_timedwait(&l->changed, &l->lock, &until);
     }
@@ -175,23 +174,22 @@ static int make_locks(ls_cuda_links *l)
 int ls_cuda_links_create(ls_cuda_links **out, ls_cuda_meet *meet, int ranks, const ls_host *host,
                          ls_error *err)
 {
-    ls_cuda_links *l = ls_cuda_host_alloc(host, sizeof *l);
-    nccl_link *list = ls_cuda_host_alloc(host, (size_t)ranks * sizeof *list);
+    ls_cuda_links *l = ls_alloc(host, sizeof *l);
+    nccl_link *list = ls_alloc(host, (size_t)ranks * sizeof *list);
     *out = NULL;
     if (!l || !list) {
-        ls_cuda_host_free(host, l);
-        ls_cuda_host_free(host, list);
-        return ls_cuda_error(err, LS_ENOMEM, "out of memory for %d communicators", ranks);
+        ls_free(host, l);
+        ls_free(host, list);
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d communicators", ranks);
     }
     l->meet = meet;
     l->host = host;
     l->ranks = ranks;
     l->link = list;
     if (make_locks(l) != 0) {
-        ls_cuda_host_free(host, list);
-        ls_cuda_host_free(host, l);
-        return ls_cuda_error(err, LS_ESYSTEM, "the system has no locks for %d communicators",
-                             ranks);
+        ls_free(host, list);
+        ls_free(host, l);
+        return ls_fail(err, LS_ESYSTEM, "the system has no locks for %d communicators", ranks);
     }
     *out = l;
     return LS_OK;
@@ -212,8 +210,8 @@ void ls_cuda_links_destroy(ls_cuda_links *l)
         pthread_mutex_destroy(&l->link[r].lock);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
-    ls_cuda_host_free(l->host, l->link);
-    ls_cuda_host_free(l->host, l);
+    ls_free(l->host, l->link);
+    ls_free(l->host, l);
 }
 
 /* ---- a rank's calls ------------------------------------------------------------------------- */
@@ -225,8 +223,8 @@ static int say_why(ls_cuda_links *l, ls_error *err)
     ls_error failure = l->failure;
     pthread_mutex_unlock(&l->lock);
     if (failure.status != LS_OK)
-        return ls_cuda_error(err, failure.status, "%s", failure.text);
-    return ls_cuda_error(err, LS_EABORTED, "another worker failed first");
+        return ls_fail(err, failure.status, "%s", failure.text);
+    return ls_fail(err, LS_EABORTED, "another worker failed first");
 }
 
 /* Waits, without the lock between two looks, until the communicator is ready. */
@@ -245,9 +243,8 @@ static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadlin
             return nccl_fail(err, rank, what, is_bad(result) ? result : state);
         if (state == ncclSuccess)
             return LS_OK;
-        if (ls_cuda_now_ns() >= deadline_ns)
-            return ls_cuda_error(err, LS_ETIMEDOUT, "NCCL, rank %d: %s: not done in time", rank,
-                                 what);
+        if (ls_now_ns() >= deadline_ns)
+            return ls_fail(err, LS_ETIMEDOUT, "NCCL, rank %d: %s: not done in time", rank, what);
         ls_cuda_nap(rounds);
     }
 }

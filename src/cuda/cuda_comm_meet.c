@@ -1,24 +1,12 @@
 #include "cuda/cuda_comm_meet.h"
 
+#include "base/clock.h"
 #include "cuda/cuda_device.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-uint64_t ls_cuda_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t ls_cuda_deadline_ns(uint64_t timeout_ns)
-{
-    uint64_t now = ls_cuda_now_ns();
-    return timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + timeout_ns;
-}
 
 void ls_cuda_nap(unsigned rounds)
 {
@@ -49,9 +37,9 @@ int ls_cuda_meet_init(ls_cuda_meet *meet, const ls_host *host, int ranks, unsign
                       ls_error *err)
 {
     memset(meet, 0, sizeof *meet);
-    meet->is_here = ls_cuda_host_alloc(host, (size_t)ranks);
+    meet->is_here = ls_alloc(host, (size_t)ranks);
     if (!meet->is_here)
-        return ls_cuda_error(err, LS_ENOMEM, "out of memory for a group of %d ranks", ranks);
+        return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", ranks);
     meet->host = host;
     meet->ranks = ranks;
     meet->spins = spins;
@@ -62,9 +50,9 @@ int ls_cuda_meet_init(ls_cuda_meet *meet, const ls_host *host, int ranks, unsign
         }
         pthread_mutex_destroy(&meet->lock);
     }
-    ls_cuda_host_free(host, meet->is_here);
+    ls_free(host, meet->is_here);
     meet->is_here = NULL;
-    return ls_cuda_error(err, LS_ESYSTEM, "the system has no lock for a group of %d ranks", ranks);
+    return ls_fail(err, LS_ESYSTEM, "the system has no lock for a group of %d ranks", ranks);
 }
 
 void ls_cuda_meet_fini(ls_cuda_meet *meet)
@@ -73,7 +61,7 @@ void ls_cuda_meet_fini(ls_cuda_meet *meet)
         return;
     pthread_cond_destroy(&meet->changed);
     pthread_mutex_destroy(&meet->lock);
-    ls_cuda_host_free(meet->host, meet->is_here);
+    ls_free(meet->host, meet->is_here);
     meet->ready = 0;
 }
 
@@ -81,7 +69,7 @@ void ls_cuda_meet_fini(ls_cuda_meet *meet)
 
 static int say_aborted(ls_error *err)
 {
-    return ls_cuda_error(err, LS_EABORTED, "another worker failed first");
+    return ls_fail(err, LS_EABORTED, "another worker failed first");
 }
 
 /* The lock is held. */
@@ -92,8 +80,8 @@ static int say_missing(const ls_cuda_meet *meet, ls_error *err)
     for (int r = 0; r < meet->ranks && used + 16 < sizeof list; r++)
         if (!meet->is_here[r])
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%d", used ? ", " : "", r);
-    return ls_cuda_error(err, LS_ETIMEDOUT, "%d of %d ranks came in time; missing: %s",
-                         meet->arrived, meet->ranks, list);
+    return ls_fail(err, LS_ETIMEDOUT, "%d of %d ranks came in time; missing: %s", meet->arrived,
+                   meet->ranks, list);
 }
 
 /* The lock is held. The round's end, whatever it is. */
@@ -104,7 +92,7 @@ static int await_end(ls_cuda_meet *meet, uint64_t round, uint64_t deadline_ns, l
     while (atomic_load(&meet->round) == round && !atomic_load(&meet->aborted)) {
         if (deadline_ns == UINT64_MAX)
             pthread_cond_wait(&meet->changed, &meet->lock);
-        else if (ls_cuda_now_ns() < deadline_ns)
+        else if (ls_now_ns() < deadline_ns)
             pthread_cond_timedwait(&meet->changed, &meet->lock, &until);
         else {
             int status = say_missing(meet, err);

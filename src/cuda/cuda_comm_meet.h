@@ -26,9 +26,6 @@ typedef struct ls_cuda_meet {
     int ready; /* init succeeded */
 } ls_cuda_meet;
 
-/* CLOCK_MONOTONIC. A deadline is such a time; UINT64_MAX: never. */
-uint64_t ls_cuda_now_ns(void);
-uint64_t ls_cuda_deadline_ns(uint64_t timeout_ns);
 void ls_cuda_nap(unsigned rounds); /* between two looks, longer the more `rounds` there were */
 
 /* Errors: LS_ENOMEM, LS_ESYSTEM. */

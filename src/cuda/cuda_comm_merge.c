@@ -1,4 +1,5 @@
 /* The course of a merge. */
+#include "base/clock.h"
 #include "cuda/cuda_comm_group.h"
 
 #include <string.h>
@@ -10,20 +11,20 @@
 
 uint64_t ls_cuda_comm_deadline(const ls_cuda_comm *comm)
 {
-    return ls_cuda_deadline_ns(atomic_load(&comm->group->timeout_ns));
+    return ls_deadline_ns(atomic_load(&comm->group->timeout_ns));
 }
 
 int ls_cuda_comm_meet(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     ls_comm_times *times = merge->times;
-    uint64_t start = ls_cuda_now_ns();
+    uint64_t start = ls_now_ns();
     if (times->waiting)
         times->waiting(times->user, 1);
     int status =
         ls_cuda_meet_wait(&comm->group->meet, comm->base.rank, ls_cuda_comm_deadline(comm), err);
     if (times->waiting)
         times->waiting(times->user, 0);
-    times->wait += (double)(ls_cuda_now_ns() - start) * 1e-9;
+    times->wait += (double)(ls_now_ns() - start) * 1e-9;
     return status;
 }
 
@@ -66,14 +67,14 @@ int ls_cuda_comm_tree(ls_cuda_comm *comm, ls_error *err)
     int ranks = comm->base.group->ranks;
     if (tree_fits(comm))
         return LS_OK;
-    ls_cuda_held *held = ls_cuda_host_alloc(comm->group->desc.host, (size_t)ranks * sizeof *held);
+    ls_cuda_held *held = ls_alloc(comm->group->desc.host, (size_t)ranks * sizeof *held);
     if (!held)
-        return ls_cuda_error(err, LS_ENOMEM, "out of memory for a merge of %d ranks", ranks);
+        return ls_fail(err, LS_ENOMEM, "out of memory for a merge of %d ranks", ranks);
     for (int r = 0; r < ranks; r++)
         held[r] = (ls_cuda_held){comm->group->rank[r].partials, comm->group->rank[r].count};
     int status = ls_cuda_tree_build(&comm->tree, comm->group->desc.shards, held, ranks, err);
     comm->tree_is_known = status == LS_OK;
-    ls_cuda_host_free(comm->group->desc.host, held);
+    ls_free(comm->group->desc.host, held);
     return status;
 }
 
@@ -106,10 +107,10 @@ static int await_whole(ls_cuda_comm *comm, ls_error *err)
         }
         (void)cudaGetLastError(); /* the runtime notes "not ready" as an error */
         if (ls_cuda_meet_aborted(&comm->group->meet))
-            return ls_cuda_error(err, LS_EABORTED, "another worker failed first");
-        if (ls_cuda_now_ns() >= deadline)
-            return ls_cuda_error(err, LS_ETIMEDOUT, "%s (rank %d) did not finish its merge in time",
-                                 d->name, comm->base.rank);
+            return ls_fail(err, LS_EABORTED, "another worker failed first");
+        if (ls_now_ns() >= deadline)
+            return ls_fail(err, LS_ETIMEDOUT, "%s (rank %d) did not finish its merge in time",
+                           d->name, comm->base.rank);
         ls_cuda_nap(rounds);
     }
 }
@@ -122,7 +123,7 @@ static int is_idle(cudaStream_t stream, uint64_t deadline_ns)
         if (e == cudaSuccess || cuda_is_lost(e))
             return 1;
         (void)cudaGetLastError();
-        if (e != cudaErrorNotReady || ls_cuda_now_ns() >= deadline_ns)
+        if (e != cudaErrorNotReady || ls_now_ns() >= deadline_ns)
             return 0;
         ls_cuda_nap(rounds);
     }
@@ -131,7 +132,7 @@ static int is_idle(cudaStream_t stream, uint64_t deadline_ns)
 /* Nobody merges with this group any more. */
 void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute)
 {
-    uint64_t deadline = ls_cuda_deadline_ns(GIVE_UP_NS);
+    uint64_t deadline = ls_deadline_ns(GIVE_UP_NS);
     if (comm->gave_up)
         return;
     comm->gave_up = 1;
@@ -149,7 +150,7 @@ int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err)
         return LS_OK;
     if (comm->ahead.buckets > 0)
         ls_cuda_comm_give_up(comm, comm->ahead.compute);
-    return ls_cuda_error(err, LS_EABORTED, "another worker failed first");
+    return ls_fail(err, LS_EABORTED, "another worker failed first");
 }
 
 /* ---- the first collective call -------------------------------------------------------------- */
@@ -163,15 +164,15 @@ static int choose_way(ls_cuda_comm *comm, ls_error *err)
         ls_cuda_places_add(&comm->places, r, comm->group->rank[r].ordinal);
     const int gpus = comm->places.gpus;
     if (type == &ls_cuda_comm_nccl && gpus < ranks)
-        return ls_cuda_error(err, LS_EUNSUPPORTED,
-                             "allreduce 'nccl' needs a GPU for each worker, and %d workers have %d "
-                             "here; workers that share one merge with 'ordered'",
-                             ranks, gpus);
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "allreduce 'nccl' needs a GPU for each worker, and %d workers have %d "
+                       "here; workers that share one merge with 'ordered'",
+                       ranks, gpus);
     if (type == &ls_cuda_comm_local && gpus > 1)
-        return ls_cuda_error(err, LS_EUNSUPPORTED,
-                             "allreduce 'local' is for workers that share one GPU, and there are "
-                             "%d here; use 'ordered'",
-                             gpus);
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "allreduce 'local' is for workers that share one GPU, and there are "
+                       "%d here; use 'ordered'",
+                       gpus);
     comm->way = type == &ls_cuda_comm_nccl ? &ls_cuda_way_nccl
                 : gpus == 1                ? &ls_cuda_way_local
                                            : &ls_cuda_way_ordered;
@@ -243,10 +244,10 @@ int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *
         .total = total,
         .times = times,
     };
-    uint64_t start = ls_cuda_now_ns();
+    uint64_t start = ls_now_ns();
     double waited = times->wait;
     if (count < 0 || count > LS_PARTIALS_MAX)
-        return ls_cuda_error(err, LS_EINVAL, "a merge of %d partial sums", count);
+        return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
     /* An aborted group is not touched: others may still read what was shown to them. */
     int status = ls_cuda_comm_alive(comm, err);
     if (status != LS_OK)
@@ -258,6 +259,6 @@ int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *
     status = base->group->ranks == 1 ? alone(comm, &merge, err) : together(comm, &merge, err);
     if (status != LS_OK)
         ls_cuda_comm_give_up(comm, merge.compute);
-    times->exposed += (double)(ls_cuda_now_ns() - start) * 1e-9 - (times->wait - waited);
+    times->exposed += (double)(ls_now_ns() - start) * 1e-9 - (times->wait - waited);
     return status;
 }

@@ -61,10 +61,10 @@ static int goes_on(const ls_cuda_comm *comm, const float *from, const float *tot
     const ls_cuda_ahead *ahead = &comm->ahead;
     if (ahead->buckets == 0 || (ahead->from == from && ahead->total == total))
         return LS_OK;
-    return ls_cuda_error(err, LS_EINVAL,
-                         "rank %d: a merge that merge_ready began goes on with another partial sum "
-                         "or another total",
-                         comm->base.rank);
+    return ls_fail(err, LS_EINVAL,
+                   "rank %d: a merge that merge_ready began goes on with another partial sum "
+                   "or another total",
+                   comm->base.rank);
 }
 
 int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
@@ -75,8 +75,8 @@ int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *grad
     ls_cuda_merge merge = {.compute = ls_cuda_stream(mine->device, stream), .total = total};
     int status = ls_cuda_comm_alive(comm, err);
     if (status == LS_OK && floats > comm->group->desc.floats)
-        status = ls_cuda_error(err, LS_EINVAL, "%zu floats of an arena of %zu are complete", floats,
-                               comm->group->desc.floats);
+        status = ls_fail(err, LS_EINVAL, "%zu floats of an arena of %zu are complete", floats,
+                         comm->group->desc.floats);
     if (status == LS_OK)
         status = ls_cuda_not_recording(mine->device, ls_cuda_stream_of(mine->device, stream),
                                        "merging", err);

@@ -5,9 +5,9 @@
 int ls_cuda_places_init(ls_cuda_places *p, const ls_host *host, int ranks, ls_error *err)
 {
     *p = (ls_cuda_places){0};
-    p->gpu = ls_cuda_host_alloc(host, 3 * (size_t)ranks * sizeof *p->gpu);
+    p->gpu = ls_alloc(host, 3 * (size_t)ranks * sizeof *p->gpu);
     if (!p->gpu)
-        return ls_cuda_error(err, LS_ENOMEM, "out of memory for a group of %d ranks", ranks);
+        return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", ranks);
     p->leader = p->gpu + ranks;
     p->ordinal = p->leader + ranks;
     return LS_OK;
@@ -15,7 +15,7 @@ int ls_cuda_places_init(ls_cuda_places *p, const ls_host *host, int ranks, ls_er
 
 void ls_cuda_places_fini(ls_cuda_places *p, const ls_host *host)
 {
-    ls_cuda_host_free(host, p->gpu);
+    ls_free(host, p->gpu);
     *p = (ls_cuda_places){0};
 }
 

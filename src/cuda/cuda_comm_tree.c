@@ -36,14 +36,14 @@ static int push_leaf(builder *b, int rank, int index, ls_span span)
 {
     ls_cuda_tree *t = b->tree;
     if (t->count == LS_K_ARENAS)
-        return ls_cuda_error(b->err, LS_EUNSUPPORTED,
-                             "the workers hold more than %d partial sums: use fewer shards, or a "
-                             "number that the workers divide",
-                             LS_K_ARENAS);
+        return ls_fail(b->err, LS_EUNSUPPORTED,
+                       "the workers hold more than %d partial sums: use fewer shards, or a "
+                       "number that the workers divide",
+                       LS_K_ARENAS);
     if (++b->depth > LS_K_STACK)
-        return ls_cuda_error(b->err, LS_EUNSUPPORTED,
-                             "the sum over the shards nests deeper than %d: use fewer shards",
-                             LS_K_STACK);
+        return ls_fail(b->err, LS_EUNSUPPORTED,
+                       "the sum over the shards nests deeper than %d: use fewer shards",
+                       LS_K_STACK);
     t->leaf[t->count].rank = rank;
     t->leaf[t->count].index = index;
     t->leaf[t->count].span = span;
@@ -57,7 +57,7 @@ static int add_node(builder *b, ls_span node)
     if (find(b, node, &rank, &index))
         return push_leaf(b, rank, index, node);
     if (node.hi - node.lo < 2)
-        return ls_cuda_error(b->err, LS_EINVAL, "nobody has summed shard %d", node.lo);
+        return ls_fail(b->err, LS_EINVAL, "nobody has summed shard %d", node.lo);
     int m = middle_of(node);
     int status = add_node(b, (ls_span){node.lo, m});
     if (status == LS_OK)

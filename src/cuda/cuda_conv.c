@@ -80,19 +80,17 @@ static int check(const ls_tensor *x, const ls_conv2d *k, ls_error *err)
     if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
         k->kh > LIMIT || k->kw > LIMIT || k->sh > LIMIT || k->sw > LIMIT || k->ph > LIMIT ||
         k->pw > LIMIT)
-        return ls_cuda_error(
-            err, LS_EINVAL,
-            "conv2d: %d outputs, kernel %d×%d, stride %d×%d, padding %d×%d make no "
-            "sense",
-            k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: %d outputs, kernel %d×%d, stride %d×%d, padding %d×%d make no "
+                       "sense",
+                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
     if (x->h + 2 * k->ph < k->kh || x->w + 2 * k->pw < k->kw)
-        return ls_cuda_error(
-            err, LS_EINVAL,
-            "conv2d: a kernel of %d×%d does not fit an input of %d×%d with padding "
-            "%d×%d",
-            k->kh, k->kw, x->h, x->w, k->ph, k->pw);
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: a kernel of %d×%d does not fit an input of %d×%d with padding "
+                       "%d×%d",
+                       k->kh, k->kw, x->h, x->w, k->ph, k->pw);
     if ((double)k->out * x->c * k->kh * k->kw > LS_CUDA_MOST_ELEMENTS)
-        return ls_cuda_error(err, LS_EUNSUPPORTED, "conv2d: the weights are too large");
+        return ls_fail(err, LS_EUNSUPPORTED, "conv2d: the weights are too large");
     return LS_OK;
 }
 

@@ -90,9 +90,9 @@ int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *
     ls_cuda_op *op;
     *out = NULL;
     if (outputs < 1)
-        return ls_cuda_error(err, LS_EINVAL, "dense: %d outputs", outputs);
+        return ls_fail(err, LS_EINVAL, "dense: %d outputs", outputs);
     if ((double)outputs * x->c * x->h * x->w > LS_CUDA_MOST_ELEMENTS)
-        return ls_cuda_error(err, LS_EUNSUPPORTED, "dense: the weights are too large");
+        return ls_fail(err, LS_EUNSUPPORTED, "dense: the weights are too large");
     int status = ls_cuda_op_new(&op, device, desc, "dense", err);
     if (status)
         return status;

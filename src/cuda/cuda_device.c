@@ -29,10 +29,10 @@ static int read_properties(ls_cuda_device *d, ls_error *err)
     d->multiprocessors = properties.multiProcessorCount;
     d->memory_bytes = properties.totalGlobalMem;
     if (d->major < NEEDED_MAJOR)
-        return ls_cuda_error(err, LS_EDEVICE,
-                             "%s is a %s of compute capability %d.%d; this back end needs %d.0 or "
-                             "newer",
-                             d->name, d->model, d->major, d->minor, NEEDED_MAJOR);
+        return ls_fail(err, LS_EDEVICE,
+                       "%s is a %s of compute capability %d.%d; this back end needs %d.0 or "
+                       "newer",
+                       d->name, d->model, d->major, d->minor, NEEDED_MAJOR);
     return LS_OK;
 }
 
@@ -111,7 +111,7 @@ static void cuda_close(ls_device *device)
         if (d->fault)
             cudaFreeHost(d->fault);
     }
-    ls_cuda_host_free(d->host, d);
+    ls_free(d->host, d);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -212,17 +212,16 @@ static int check_request(const ls_device_request *request, ls_error *err)
 {
     ls_backend_info info;
     if (request->size != sizeof *request || request->index < 0)
-        return ls_cuda_error(err, LS_EINVAL, "cuda: a request for device %d", request->index);
+        return ls_fail(err, LS_EINVAL, "cuda: a request for device %d", request->index);
     if ((int)request->precision < LS_PRECISION_FP32 || request->precision > LS_PRECISION_BF16)
-        return ls_cuda_error(err, LS_EINVAL, "cuda: there is no precision %d",
-                             (int)request->precision);
+        return ls_fail(err, LS_EINVAL, "cuda: there is no precision %d", (int)request->precision);
     ls_cuda_probe(&info);
     if (info.devices < 1)
-        return ls_cuda_error(err, LS_EDEVICE, "no cuda device: %s (%s)", info.reason,
-                             info.broken ? "broken" : "absent");
+        return ls_fail(err, LS_EDEVICE, "no cuda device: %s (%s)", info.reason,
+                       info.broken ? "broken" : "absent");
     if (request->index >= info.devices)
-        return ls_cuda_error(err, LS_EDEVICE, "there is no cuda:%d, only 0 … %d", request->index,
-                             info.devices - 1);
+        return ls_fail(err, LS_EDEVICE, "there is no cuda:%d, only 0 … %d", request->index,
+                       info.devices - 1);
     return LS_OK;
 }
 
@@ -232,9 +231,9 @@ static int cuda_open(ls_device **out, const ls_device_request *request, ls_error
     int status = check_request(request, err);
     if (status)
         return status;
-    ls_cuda_device *d = ls_cuda_host_alloc(request->host, sizeof *d);
+    ls_cuda_device *d = ls_alloc(request->host, sizeof *d);
     if (!d)
-        return ls_cuda_error(err, LS_ENOMEM, "cuda(%d): out of memory", request->index);
+        return ls_fail(err, LS_ENOMEM, "cuda(%d): out of memory", request->index);
     d->device.ops = &device_ops;
     d->host = request->host;
     d->cache_dir = request->cache_dir;

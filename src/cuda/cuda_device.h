@@ -15,6 +15,8 @@
 #ifndef CUDA_CUDA_DEVICE_H
 #define CUDA_CUDA_DEVICE_H
 
+#include "base/error.h"
+#include "base/host.h"
 #include "cuda/kernels.h"
 
 #include <cuda_runtime_api.h>
@@ -114,18 +116,6 @@ int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
 /* Non-zero: after this error every later call on the device fails too. */
 int cuda_is_lost(cudaError_t error);
 
-/* An error without CUDA behind it: the host's ls_fail. */
-int ls_cuda_error(ls_error *err, int status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* ---- the host's memory and log -------------------------------------------------------------- */
-
-/* Zeroed and 64-byte aligned, or NULL; free takes NULL. */
-void *ls_cuda_host_alloc(const ls_host *host, size_t bytes);
-void ls_cuda_host_free(const ls_host *host, void *memory);
-void ls_cuda_log(const ls_host *host, ls_log_level level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* ---- devices and streams -------------------------------------------------------------------- */
 
 /* The back end's table: a row of the registry. */
@@ -133,9 +123,6 @@ const ls_backend *ls_cuda_backend(void);
 
 /* The table's probe. */
 void ls_cuda_probe(ls_backend_info *out);
-
-/* The services that the entry was given; NULL before. */
-const ls_services *ls_cuda_services(void);
 
 /* ---- of cuda_device.c alone ----------------------------------------------------------------- */
 

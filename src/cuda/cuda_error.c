@@ -1,23 +1,8 @@
-/* Errors, memory and log: CUDA's errors as the house's, and the loading library's services. */
+/* CUDA's errors as the house's. */
 #include "cuda/cuda_device.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-
-static int fail_text(ls_error *err, int status, const char *text)
-{
-    return ls_cuda_services()->fail(err, status, text);
-}
-
-int ls_cuda_error(ls_error *err, int status, const char *format, ...)
-{
-    char text[LS_ERROR_TEXT];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return fail_text(err, status, text);
-}
 
 int cuda_is_lost(cudaError_t error)
 {
@@ -82,7 +67,7 @@ static int fail_args(ls_error *err, cudaError_t error, const char *what, va_list
     snprintf(text, sizeof text, "%s: %s (%s%s)", tried, cudaGetErrorString(error),
              cudaGetErrorName(error), cuda_is_lost(error) ? "; the device is lost" : "");
     (void)cudaGetLastError();
-    return fail_text(err, status_of(error), text);
+    return ls_fail(err, status_of(error), "%s", text);
 }
 
 int cuda_fail(ls_error *err, cudaError_t error, const char *what, ...)
@@ -103,26 +88,4 @@ int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     int status = fail_args(err, error, what, args);
     va_end(args);
     return status;
-}
-
-/* ---- the host's ----------------------------------------------------------------------------- */
-
-void *ls_cuda_host_alloc(const ls_host *host, size_t bytes)
-{
-    return ls_cuda_services()->alloc(host, bytes);
-}
-
-void ls_cuda_host_free(const ls_host *host, void *memory)
-{
-    ls_cuda_services()->free(host, memory);
-}
-
-void ls_cuda_log(const ls_host *host, ls_log_level level, const char *format, ...)
-{
-    char text[LS_ERROR_TEXT];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    ls_cuda_services()->log(host, level, text);
 }

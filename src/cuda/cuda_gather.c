@@ -37,11 +37,11 @@ static int check(const ls_op_desc *d, ls_error *err)
     const ls_gather *g = &d->u.gather;
     for (int c = 0; c < 4 && c < d->x.c; c++)
         if (!(g->std[c] > 0))
-            return ls_cuda_error(err, LS_EINVAL, "gather: std[%d] is %g; it must be above 0", c,
-                                 (double)g->std[c]);
+            return ls_fail(err, LS_EINVAL, "gather: std[%d] is %g; it must be above 0", c,
+                           (double)g->std[c]);
     if (g->crop < 0 || g->crop > d->x.h + d->x.w)
-        return ls_cuda_error(err, LS_EINVAL, "gather: a crop of %d pixels for images of %d×%d",
-                             g->crop, d->x.h, d->x.w);
+        return ls_fail(err, LS_EINVAL, "gather: a crop of %d pixels for images of %d×%d", g->crop,
+                       d->x.h, d->x.w);
     return LS_OK;
 }
 

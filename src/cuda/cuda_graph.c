@@ -11,8 +11,7 @@ int ls_cuda_not_recording(const ls_cuda_device *d, const ls_stream *stream, cons
 {
     if (!stream->capturing)
         return LS_OK;
-    return ls_cuda_error(err, LS_EINVAL, "%s: %s while the stream is being recorded", d->name,
-                         what);
+    return ls_fail(err, LS_EINVAL, "%s: %s while the stream is being recorded", d->name, what);
 }
 
 /* Other threads may do what they like meanwhile; this one only enqueues. */
@@ -21,7 +20,7 @@ int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err)
     ls_cuda_device *d = ls_cuda_device_of(device);
     ls_stream *s = ls_cuda_stream_of(d, stream);
     if (s->capturing)
-        return ls_cuda_error(err, LS_EINVAL, "%s: the stream is being recorded already", d->name);
+        return ls_fail(err, LS_EINVAL, "%s: the stream is being recorded already", d->name);
     cudaError_t e = cudaStreamBeginCapture(s->cuda, cudaStreamCaptureModeThreadLocal);
     s->capturing = e == cudaSuccess;
     s->step = 0;
@@ -33,8 +32,8 @@ int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err)
     ls_cuda_device *d = ls_cuda_device_of(device);
     ls_stream *s = ls_cuda_stream_of(d, stream);
     if (!s->capturing || s->step + 1 == LS_RECORD_STEPS)
-        return ls_cuda_error(err, LS_EINVAL, "%s: another step in %s", d->name,
-                             s->capturing ? "a recording that is full" : "no recording");
+        return ls_fail(err, LS_EINVAL, "%s: another step in %s", d->name,
+                       s->capturing ? "a recording that is full" : "no recording");
     s->step++;
     return LS_OK;
 }
@@ -42,12 +41,12 @@ int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err)
 static int instantiate(ls_recording **out, ls_cuda_device *d, cudaGraph_t graph, int steps,
                        ls_error *err)
 {
-    ls_recording *r = ls_cuda_host_alloc(d->host, sizeof *r);
+    ls_recording *r = ls_alloc(d->host, sizeof *r);
     if (!r)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for a recording", d->name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a recording", d->name);
     cudaError_t e = cudaGraphInstantiate(&r->exec, graph, 0);
     if (e != cudaSuccess) {
-        ls_cuda_host_free(d->host, r);
+        ls_free(d->host, r);
         return cuda_fail(err, e, "%s: making a graph of a recording", d->name);
     }
     r->steps = steps;
@@ -62,7 +61,7 @@ int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream,
     cudaGraph_t graph = NULL;
     *out = NULL;
     if (!s->capturing)
-        return ls_cuda_error(err, LS_EINVAL, "%s: the stream is not being recorded", d->name);
+        return ls_fail(err, LS_EINVAL, "%s: the stream is not being recorded", d->name);
     s->capturing = 0;
     cudaError_t e = cudaStreamEndCapture(s->cuda, &graph);
     int status = cuda_check(err, e, "%s: the end of a recording", d->name);
@@ -89,5 +88,5 @@ void ls_cuda_recording_destroy(ls_device *device, ls_recording *recording)
     if (!recording)
         return;
     cudaGraphExecDestroy(recording->exec);
-    ls_cuda_host_free(ls_cuda_device_of(device)->host, recording);
+    ls_free(ls_cuda_device_of(device)->host, recording);
 }

@@ -20,7 +20,7 @@ static int loss_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
         .add = (flags & LS_RUN_ACCUMULATE) != 0,
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
-        return ls_cuda_error(err, LS_EINVAL, "softmax_xent: a buffer is missing");
+        return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
     return ls_cuda_done(op, ls_k_softmax_xent(&k, ls_cuda_stream(op->device, stream)), err);
 }
 
@@ -30,11 +30,11 @@ int ls_cuda_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     const double smoothing = (double)desc->u.softmax_xent.smoothing;
     ls_cuda_op *op;
     if (x->h != 1 || x->w != 1)
-        return ls_cuda_error(err, LS_EINVAL, "softmax: logits must be vectors, not %d×%d×%d", x->c,
-                             x->h, x->w);
+        return ls_fail(err, LS_EINVAL, "softmax: logits must be vectors, not %d×%d×%d", x->c, x->h,
+                       x->w);
     if (!(smoothing >= 0 && smoothing <= 1))
-        return ls_cuda_error(err, LS_EINVAL, "softmax: smoothing of %g; it must be from 0 to 1",
-                             smoothing);
+        return ls_fail(err, LS_EINVAL, "softmax: smoothing of %g; it must be from 0 to 1",
+                       smoothing);
     int status = ls_cuda_op_new(&op, device, desc, "softmax_xent", err);
     if (status)
         return status;

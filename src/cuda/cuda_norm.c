@@ -27,9 +27,9 @@ static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, uns
     float *mean = statistics_of(op, evaluate), *inverse = mean + shape->c;
     float *contribution = op->desc.training ? op->b.contribution : NULL;
     if (evaluate && !op->b.running)
-        return ls_cuda_error(err, LS_EINVAL, "batchnorm: evaluation without running statistics");
+        return ls_fail(err, LS_EINVAL, "batchnorm: evaluation without running statistics");
     if (!evaluate && op->desc.training && !contribution)
-        return ls_cuda_error(err, LS_EINVAL, "batchnorm: no room for the contribution");
+        return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
     return ls_cuda_done(op,
                         evaluate ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
                                  : ls_k_norm_statistics(mean, inverse, contribution,
@@ -106,8 +106,8 @@ int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     const ls_tensor *x = &desc->x;
     ls_cuda_op *op;
     if (!(desc->u.batchnorm.epsilon >= 0))
-        return ls_cuda_error(err, LS_EINVAL, "batchnorm: an epsilon of %g; it must not be negative",
-                             (double)desc->u.batchnorm.epsilon);
+        return ls_fail(err, LS_EINVAL, "batchnorm: an epsilon of %g; it must not be negative",
+                       (double)desc->u.batchnorm.epsilon);
     int status = ls_cuda_op_new(&op, device, desc, "batchnorm", err);
     if (status)
         return status;

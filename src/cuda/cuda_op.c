@@ -184,7 +184,7 @@ int ls_cuda_give_dx2(ls_cuda_op *op, cudaStream_t stream, ls_error *err)
 
 static int missing(const ls_cuda_op *op, const char *what, ls_error *err)
 {
-    return ls_cuda_error(err, LS_EINVAL, "%s: bind needs `%s`", op->name, what);
+    return ls_fail(err, LS_EINVAL, "%s: bind needs `%s`", op->name, what);
 }
 
 static int op_bind(ls_op *base, const ls_op_buffers *b, ls_error *err)
@@ -207,7 +207,7 @@ static int op_bind(ls_op *base, const ls_op_buffers *b, ls_error *err)
 static int run(ls_cuda_op *op, ls_cuda_pass *pass, ls_stream *stream, unsigned flags, ls_error *err)
 {
     if (!op->bound)
-        return ls_cuda_error(err, LS_EINVAL, "%s: it is run before bind", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
     return pass(op, stream, flags, err);
 }
 
@@ -219,8 +219,8 @@ static int op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *er
 static int op_backward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     if (!self_of(op)->desc.training)
-        return ls_cuda_error(err, LS_EINVAL, "%s: backward of an op that is not for training",
-                             self_of(op)->name);
+        return ls_fail(err, LS_EINVAL, "%s: backward of an op that is not for training",
+                       self_of(op)->name);
     return run(self_of(op), self_of(op)->backward, stream, flags, err);
 }
 
@@ -240,12 +240,12 @@ static int check_param(const ls_cuda_op *op, int index, ls_error *err)
 {
     if (index >= 0 && index < op->op.params)
         return LS_OK;
-    return ls_cuda_error(err, LS_EINVAL, "%s: there is no parameter %d", op->name, index);
+    return ls_fail(err, LS_EINVAL, "%s: there is no parameter %d", op->name, index);
 }
 
 static int no_memory(const ls_cuda_op *op, ls_error *err)
 {
-    return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for %s", op->device->name, op->name);
+    return ls_fail(err, LS_ENOMEM, "%s: out of memory for %s", op->device->name, op->name);
 }
 
 static int op_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
@@ -258,12 +258,12 @@ static int op_import(ls_op *base, int index, void *dst, const float *src, ls_err
     size_t bytes = base->param_floats[index] * sizeof(float);
     if (op->turned[index].rows == 0)
         return ls_cuda_upload(device, NULL, dst, src, bytes, err);
-    float *turned = ls_cuda_host_alloc(op->device->host, bytes);
+    float *turned = ls_alloc(op->device->host, bytes);
     if (!turned)
         return no_memory(op, err);
     turn(turned, src, op->turned[index].rows, op->turned[index].a, op->turned[index].b);
     status = ls_cuda_upload(device, NULL, dst, turned, bytes, err);
-    ls_cuda_host_free(op->device->host, turned);
+    ls_free(op->device->host, turned);
     return status;
 }
 
@@ -274,7 +274,7 @@ static int op_export(ls_op *base, int index, float *dst, const void *src, ls_err
     if (status)
         return status;
     size_t bytes = base->param_floats[index] * sizeof(float);
-    float *lying = op->turned[index].rows > 0 ? ls_cuda_host_alloc(op->device->host, bytes) : dst;
+    float *lying = op->turned[index].rows > 0 ? ls_alloc(op->device->host, bytes) : dst;
     if (!lying)
         return no_memory(op, err);
     status = ls_cuda_download(&op->device->device, NULL, lying, src, bytes, err);
@@ -283,7 +283,7 @@ static int op_export(ls_op *base, int index, float *dst, const void *src, ls_err
     if (status == LS_OK && lying != dst)
         turn(dst, lying, op->turned[index].rows, op->turned[index].b, op->turned[index].a);
     if (lying != dst)
-        ls_cuda_host_free(op->device->host, lying);
+        ls_free(op->device->host, lying);
     return status;
 }
 
@@ -304,7 +304,7 @@ int ls_cuda_op_match_twin(const ls_cuda_op *op, ls_error *err)
     for (int i = 0; twin && i < LS_OP_PARAMS; i++)
         if (twin->op.param_floats[i] != op->op.param_floats[i] ||
             memcmp(&twin->turned[i], &op->turned[i], sizeof op->turned[i]) != 0)
-            return ls_cuda_error(err, LS_EINVAL, "%s: the twin is another layer's", op->name);
+            return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", op->name);
     return LS_OK;
 }
 
@@ -332,10 +332,10 @@ int ls_cuda_op_new(ls_cuda_op **out, ls_cuda_device *device, const ls_op_desc *d
     const ls_cuda_op *twin = (const ls_cuda_op *)desc->twin;
     *out = NULL;
     if (twin && twin->desc.kind != desc->kind)
-        return ls_cuda_error(err, LS_EINVAL, "%s: the twin is another layer's", name);
-    ls_cuda_op *op = ls_cuda_host_alloc(device->host, sizeof *op);
+        return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", name);
+    ls_cuda_op *op = ls_alloc(device->host, sizeof *op);
     if (!op)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for %s", device->name, name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for %s", device->name, name);
     op->device = device;
     op->desc = *desc;
     op->name = name;
@@ -366,5 +366,5 @@ void ls_cuda_op_destroy(ls_op *base)
         op->release(op);
     for (int p = 0; p < LS_PASSES; p++)
         ls_math_plan_destroy(op->plan[p]);
-    ls_cuda_host_free(op->device->host, op);
+    ls_free(op->device->host, op);
 }

@@ -9,17 +9,14 @@ static int is_arena(ls_op_kind kind)
 static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls_error *err)
 {
     if (t->rows < 1 || t->c < 1 || t->h < 1 || t->w < 1 || t->dtype != dtype)
-        return ls_cuda_error(err, LS_EINVAL, "op_create: %s of %d rows of %d×%d×%d%s", what,
-                             t->rows, t->c, t->h, t->w,
-                             t->dtype == dtype ? "" : ", of another type");
+        return ls_fail(err, LS_EINVAL, "op_create: %s of %d rows of %d×%d×%d%s", what, t->rows,
+                       t->c, t->h, t->w, t->dtype == dtype ? "" : ", of another type");
     if ((double)t->rows * t->c * t->h * t->w > LS_CUDA_MOST_ELEMENTS)
-        return ls_cuda_error(err, LS_EUNSUPPORTED,
-                             "op_create: %s of %d rows of %d×%d×%d is too large", what, t->rows,
-                             t->c, t->h, t->w);
+        return ls_fail(err, LS_EUNSUPPORTED, "op_create: %s of %d rows of %d×%d×%d is too large",
+                       what, t->rows, t->c, t->h, t->w);
     if (t->layout && t->layout != &ls_cuda_channels_last &&
         t->layout != &ls_cuda_channels_last_half)
-        return ls_cuda_error(err, LS_EINVAL, "op_create: %s has a layout of another back end",
-                             what);
+        return ls_fail(err, LS_EINVAL, "op_create: %s has a layout of another back end", what);
     return LS_OK;
 }
 
@@ -36,8 +33,8 @@ static int check_x2(const ls_op_desc *d, ls_error *err)
         return status;
     if (x->rows == x2->rows && x->c == x2->c && x->h == x2->h && x->w == x2->w)
         return LS_OK;
-    return ls_cuda_error(err, LS_EINVAL, "op_create: %d rows of %d×%d×%d plus %d rows of %d×%d×%d",
-                         x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
+    return ls_fail(err, LS_EINVAL, "op_create: %d rows of %d×%d×%d plus %d rows of %d×%d×%d",
+                   x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
 }
 
 static int refuse_fusion(const ls_op_desc *d, ls_error *err)
@@ -45,19 +42,19 @@ static int refuse_fusion(const ls_op_desc *d, ls_error *err)
     int relu = d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE || d->kind == LS_OP_BATCHNORM ||
                d->kind == LS_OP_ADD;
     if (d->fuse_pool)
-        return ls_cuda_error(err, LS_EUNSUPPORTED, "pooling is not fused here");
+        return ls_fail(err, LS_EUNSUPPORTED, "pooling is not fused here");
     if (d->fuse_relu && !relu)
-        return ls_cuda_error(err, LS_EUNSUPPORTED, "relu is not fused into this kind of op");
+        return ls_fail(err, LS_EUNSUPPORTED, "relu is not fused into this kind of op");
     if (d->fuse_add && d->kind != LS_OP_BATCHNORM)
-        return ls_cuda_error(err, LS_EUNSUPPORTED, "adding is not fused into this kind of op");
+        return ls_fail(err, LS_EUNSUPPORTED, "adding is not fused into this kind of op");
     return LS_OK;
 }
 
 static int check_desc(const ls_op_desc *d, ls_error *err)
 {
     if (d->size != sizeof *d)
-        return ls_cuda_error(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu",
-                             d->size, sizeof *d);
+        return ls_fail(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu", d->size,
+                       sizeof *d);
     int status = refuse_fusion(d, err);
     if (status || is_arena(d->kind))
         return status;
@@ -80,8 +77,8 @@ int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls
     const int kinds = (int)(sizeof creators / sizeof *creators);
     *out = NULL;
     if ((int)desc->kind < 1 || (int)desc->kind >= kinds || !creators[desc->kind])
-        return ls_cuda_error(err, LS_EUNSUPPORTED, "the CUDA back end has no op of kind %d",
-                             (int)desc->kind);
+        return ls_fail(err, LS_EUNSUPPORTED, "the CUDA back end has no op of kind %d",
+                       (int)desc->kind);
     int status = check_desc(desc, err);
     return status ? status : creators[desc->kind](out, ls_cuda_device_of(device), desc, err);
 }

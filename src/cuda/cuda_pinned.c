@@ -10,13 +10,13 @@ int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *
     ls_cuda_device *d = ls_cuda_device_of(device);
     void *memory = NULL;
     *out = NULL;
-    ls_cuda_pinned *p = ls_cuda_host_alloc(d->host, sizeof *p);
+    ls_cuda_pinned *p = ls_alloc(d->host, sizeof *p);
     if (!p)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for pinned memory", d->name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for pinned memory", d->name);
     int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
                             "%s: %zu bytes of pinned memory", d->name, bytes);
     if (status) {
-        ls_cuda_host_free(d->host, p);
+        ls_free(d->host, p);
         return status;
     }
     memset(memory, 0, bytes);
@@ -34,7 +34,7 @@ void ls_cuda_pinned_free(ls_device *device, void *memory)
             ls_cuda_pinned *p = *at;
             *at = p->next;
             cudaFreeHost(p->memory);
-            ls_cuda_host_free(d->host, p);
+            ls_free(d->host, p);
             return;
         }
 }

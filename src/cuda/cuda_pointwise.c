@@ -113,7 +113,7 @@ static int dropout_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls
     if (flags & LS_RUN_EVALUATE)
         return ls_cuda_done(op, pass_on(op->b.y, from, op->op.y.bytes, on), err);
     if (!op->b.args || !op->b.args->rows)
-        return ls_cuda_error(err, LS_EINVAL, "dropout: no rows are given");
+        return ls_fail(err, LS_EINVAL, "dropout: no rows are given");
     status = ls_cuda_args(&k.args, op->device, stream, op->b.args, err);
     if (status)
         return status;
@@ -172,8 +172,8 @@ static int set_dropout(ls_cuda_op *op, ls_error *err)
 {
     const float p = op->desc.u.dropout.p;
     if (!(p >= 0 && p < 1))
-        return ls_cuda_error(err, LS_EINVAL, "dropout: p is %g; it must be at least 0 and below 1",
-                             (double)p);
+        return ls_fail(err, LS_EINVAL, "dropout: p is %g; it must be at least 0 and below 1",
+                       (double)p);
     op->forward = dropout_forward;
     op->backward = dropout_backward;
     op->kept = ls_cuda_saved(op, op->desc.training ? count_of(op) : 0);

@@ -49,20 +49,20 @@ static int check(const ls_tensor *x, const ls_pool2d *k, ls_error *err)
 {
     if (k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
         k->kh > LIMIT || k->kw > LIMIT || k->sh > LIMIT || k->sw > LIMIT)
-        return ls_cuda_error(err, LS_EINVAL,
-                             "pool: window %d×%d, stride %d×%d, padding %d×%d: window and stride "
-                             "must be at least 1, padding at least 0",
-                             k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
+        return ls_fail(err, LS_EINVAL,
+                       "pool: window %d×%d, stride %d×%d, padding %d×%d: window and stride "
+                       "must be at least 1, padding at least 0",
+                       k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
     if (k->ph >= k->kh || k->pw >= k->kw)
-        return ls_cuda_error(err, LS_EINVAL,
-                             "pool: padding %d×%d must be smaller than the window %d×%d, which "
-                             "would hold no pixel else",
-                             k->ph, k->pw, k->kh, k->kw);
+        return ls_fail(err, LS_EINVAL,
+                       "pool: padding %d×%d must be smaller than the window %d×%d, which "
+                       "would hold no pixel else",
+                       k->ph, k->pw, k->kh, k->kw);
     if (x->h + 2 * k->ph < k->kh || x->w + 2 * k->pw < k->kw)
-        return ls_cuda_error(err, LS_EINVAL,
-                             "pool: a window of %d×%d does not fit an input of %d×%d with padding "
-                             "%d×%d",
-                             k->kh, k->kw, x->h, x->w, k->ph, k->pw);
+        return ls_fail(err, LS_EINVAL,
+                       "pool: a window of %d×%d does not fit an input of %d×%d with padding "
+                       "%d×%d",
+                       k->kh, k->kw, x->h, x->w, k->ph, k->pw);
     return LS_OK;
 }
 

@@ -25,7 +25,7 @@ static int plan_forward(ls_cuda_op *op, const ls_math_shape *forward, ls_error *
         int status = ls_math_plan_create(plan, op->device->math, &shape, &declined);
         op->plan_fuses = status == LS_OK;
         if (status != LS_EUNSUPPORTED)
-            return status ? ls_cuda_error(err, status, "%s", declined.text) : LS_OK;
+            return status ? ls_fail(err, status, "%s", declined.text) : LS_OK;
     }
     shape.bias = shape.relu = 0;
     return ls_math_plan_create(plan, op->device->math, &shape, err);

@@ -1,5 +1,6 @@
 #include "cuda/cuda_spans.h"
 
+#include "base/clock.h"
 #include "cuda/cupti_lib.h"
 
 #include <stdio.h>
@@ -180,9 +181,7 @@ static void take_record(const CUpti_Activity *record)
 
 static uint64_t CUPTIAPI now_ns(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return ls_now_ns();
 }
 
 /* None left: CUPTI drops records, and counts them. */
@@ -226,8 +225,8 @@ static int check(CUptiResult result, const char *call, ls_error *err)
         return LS_OK;
     if (collector.cupti.cuptiGetResultString(result, &text) != CUPTI_SUCCESS || !text)
         text = "no text";
-    return ls_cuda_error(err, LS_EUNSUPPORTED, "%.*s: %s (%d)", (int)strcspn(call, "("), call, text,
-                         (int)result);
+    return ls_fail(err, LS_EUNSUPPORTED, "%.*s: %s (%d)", (int)strcspn(call, "("), call, text,
+                   (int)result);
 }
 #define CHECK(call, err) check(collector.cupti.call, #call, err)
 
@@ -244,10 +243,9 @@ static int get_buffers(const ls_host *host, ls_error *err)
 {
     if (collector.memory)
         return LS_OK;
-    collector.memory =
-        ls_cuda_host_alloc(host, (size_t)LS_CUDA_SPAN_BUFFERS * LS_CUDA_SPAN_BUFFER_BYTES);
+    collector.memory = ls_alloc(host, (size_t)LS_CUDA_SPAN_BUFFERS * LS_CUDA_SPAN_BUFFER_BYTES);
     if (!collector.memory)
-        return ls_cuda_error(err, LS_ENOMEM, "out of memory for a timeline");
+        return ls_fail(err, LS_ENOMEM, "out of memory for a timeline");
     collector.host = host;
     pthread_mutex_lock(&collector.lock);
     for (int i = 0; i < LS_CUDA_SPAN_BUFFERS; i++)
@@ -268,7 +266,7 @@ static void put_buffers_away(void)
     pthread_mutex_unlock(&collector.lock);
     if (!all)
         return;
-    ls_cuda_host_free(collector.host, collector.memory);
+    ls_free(collector.host, collector.memory);
     collector.memory = NULL;
 }
 
@@ -327,9 +325,9 @@ static int make_spans(ls_cuda_device *d, ls_error *err)
 {
     if (d->spans)
         return LS_OK;
-    spans *s = ls_cuda_host_alloc(d->host, sizeof *s);
+    spans *s = ls_alloc(d->host, sizeof *s);
     if (!s)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for a timeline", d->name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a timeline", d->name);
     s->ordinal = d->ordinal;
     pthread_mutex_lock(&collector.lock);
     s->next = collector.list;
@@ -356,7 +354,7 @@ int ls_cuda_spans_begin(ls_device *device, ls_error *err)
     pthread_mutex_lock(&collector.turn);
     int status = make_spans(d, err);
     if (status == LS_OK && d->spans->collecting)
-        status = ls_cuda_error(err, LS_EINVAL, "%s: another timeline is being taken", d->name);
+        status = ls_fail(err, LS_EINVAL, "%s: another timeline is being taken", d->name);
     else if (status == LS_OK) {
         set_collecting(d->spans, 1);
         status = collector.users == 0 ? start(d->host, err) : LS_OK;
@@ -425,7 +423,7 @@ void ls_cuda_spans_fini(ls_cuda_device *d)
             break;
         }
     pthread_mutex_unlock(&collector.lock);
-    ls_cuda_host_free(d->host, d->spans);
+    ls_free(d->host, d->spans);
     d->spans = NULL;
 }
 
@@ -433,8 +431,8 @@ void ls_cuda_spans_fini(ls_cuda_device *d)
 
 int ls_cuda_spans_begin(ls_device *device, ls_error *err)
 {
-    return ls_cuda_error(err, LS_EUNSUPPORTED, "%s: this plugin was built without CUPTI's header",
-                         ls_cuda_device_of(device)->name);
+    return ls_fail(err, LS_EUNSUPPORTED, "%s: this plugin was built without CUPTI's header",
+                   ls_cuda_device_of(device)->name);
 }
 
 int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_t *lost)

@@ -20,9 +20,9 @@ int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority,
     ls_cuda_device *d = ls_cuda_device_of(device);
     void *args = NULL;
     *out = NULL;
-    ls_stream *s = ls_cuda_host_alloc(d->host, sizeof *s);
+    ls_stream *s = ls_alloc(d->host, sizeof *s);
     if (!s)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for a stream", d->name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a stream", d->name);
     s->next = d->streams;
     d->streams = s;
     int status = make_stream(&s->cuda, d, high_priority, err);
@@ -55,7 +55,7 @@ void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream)
         cudaStreamDestroy(stream->cuda);
     if (stream->args)
         cudaFree(stream->args);
-    ls_cuda_host_free(d->host, stream);
+    ls_free(d->host, stream);
 }
 
 void ls_cuda_streams_fini(ls_cuda_device *d)
@@ -65,7 +65,7 @@ void ls_cuda_streams_fini(ls_cuda_device *d)
         d->events = event->next;
         if (event->cuda)
             cudaEventDestroy(event->cuda);
-        ls_cuda_host_free(d->host, event);
+        ls_free(d->host, event);
     }
     while (d->streams)
         ls_cuda_stream_destroy(&d->device, d->streams);
@@ -76,12 +76,12 @@ void ls_cuda_streams_fini(ls_cuda_device *d)
 
 static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
 {
-    ls_event *event = ls_cuda_host_alloc(d->host, sizeof *event);
+    ls_event *event = ls_alloc(d->host, sizeof *event);
     if (!event)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for an event", d->name);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for an event", d->name);
     cudaError_t e = cudaEventCreateWithFlags(&event->cuda, cudaEventDisableTiming);
     if (e != cudaSuccess) {
-        ls_cuda_host_free(d->host, event);
+        ls_free(d->host, event);
         return cuda_fail(err, e, "%s: an event", d->name);
     }
     event->next = d->events;
@@ -116,8 +116,8 @@ static int report_fault(ls_cuda_device *d, ls_error *err)
     if (fault.code == 0)
         return LS_OK;
     memset(d->fault, 0, sizeof *d->fault);
-    return ls_cuda_error(err, LS_EDATA, "softmax: row %d has label %d, but there are %d classes",
-                         fault.row, fault.label, fault.classes);
+    return ls_fail(err, LS_EDATA, "softmax: row %d has label %d, but there are %d classes",
+                   fault.row, fault.label, fault.classes);
 }
 
 static int sync_one(ls_cuda_device *d, const ls_stream *stream, ls_error *err)

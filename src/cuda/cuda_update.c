@@ -10,12 +10,12 @@ static int check_arenas(const ls_cuda_op *op, ls_error *err)
                 : op->desc.kind == LS_OP_SGD ? op->desc.u.sgd.momentum != 0
                                              : 0;
     if (!b->args || !b->param[0] || !b->grad[0])
-        return ls_cuda_error(err, LS_EINVAL, "%s: an arena is missing", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: an arena is missing", op->name);
     if (!b->guard != !b->held)
-        return ls_cuda_error(err, LS_EINVAL, "%s: guard and held belong together", op->name);
+        return ls_fail(err, LS_EINVAL, "%s: guard and held belong together", op->name);
     for (int i = 0; i < slots; i++)
         if (!b->slot[i])
-            return ls_cuda_error(err, LS_EINVAL, "%s: slot %d is missing", op->name, i);
+            return ls_fail(err, LS_EINVAL, "%s: slot %d is missing", op->name, i);
     return LS_OK;
 }
 
@@ -44,7 +44,7 @@ static int update_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
     (void)flags;
     int status = check_arenas(op, err);
     if (status == LS_OK && op->desc.kind == LS_OP_ADAMW && op->b.args->step < 1)
-        status = ls_cuda_error(err, LS_EINVAL, "adamw: steps are numbered from 1");
+        status = ls_fail(err, LS_EINVAL, "adamw: steps are numbered from 1");
     if (status == LS_OK)
         status = ls_cuda_args(&args, op->device, stream, op->b.args, err);
     if (status)
@@ -61,8 +61,8 @@ int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
     size_t count = desc->kind == LS_OP_ADAMW ? desc->u.adamw.count : desc->u.sgd.count;
     ls_cuda_op *op;
     if (desc->kind != LS_OP_RUNNING && count % 16 != 0)
-        return ls_cuda_error(err, LS_EINVAL,
-                             "%s: an arena of %zu floats; a multiple of 16 is needed", name, count);
+        return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
+                       name, count);
     int status = ls_cuda_op_new(&op, device, desc, name, err);
     if (status)
         return status;

@@ -101,9 +101,9 @@ static int conv_run(ls_math_inside *inside, cudaStream_t stream, const ls_math_o
         s = cudnnBackendExecute(math->cudnn, p->engine.plan, p->pack);
     if (s == CUDNN_STATUS_SUCCESS)
         return LS_OK;
-    return ls_cuda_error(err, s == CUDNN_STATUS_ALLOC_FAILED ? LS_ENOMEM : LS_EDEVICE,
-                         "%s: a convolution by cuDNN's %s: %s", math->desc.device,
-                         inside->plan.name, cudnnGetErrorString(s));
+    return ls_fail(err, s == CUDNN_STATUS_ALLOC_FAILED ? LS_ENOMEM : LS_EDEVICE,
+                   "%s: a convolution by cuDNN's %s: %s", math->desc.device, inside->plan.name,
+                   cudnnGetErrorString(s));
 }
 
 static void conv_destroy(ls_math_inside *inside)
@@ -112,7 +112,7 @@ static void conv_destroy(ls_math_inside *inside)
     if (p->pack)
         cudnnBackendDestroyDescriptor(p->pack);
     ls_engine_destroy(&p->engine);
-    ls_cuda_host_free(inside->math->desc.host, p);
+    ls_free(inside->math->desc.host, p);
 }
 
 /* ---- tuning --------------------------------------------------------------------------------- */
@@ -225,7 +225,7 @@ static int from_cache(ls_engine *out, const ls_math *math, const char *key)
 {
     char *text = ls_math_cache_get(math, key);
     int found = text && ls_engine_from_text(out, math, text) == LS_OK;
-    ls_cuda_host_free(math->desc.host, text);
+    ls_free(math->desc.host, text);
     return found;
 }
 
@@ -237,7 +237,7 @@ static void tune(conv_plan *p, const ls_engine *candidate, int count, const char
     char *text = ls_engine_to_text(&candidate[fastest(p, candidate, count)], math);
     if (text)
         ls_math_cache_put(math, key, text);
-    ls_cuda_host_free(math->desc.host, text);
+    ls_free(math->desc.host, text);
 }
 
 /* The tuned choice is taken as others will find it; where it cannot be kept, everybody takes cuDNN's
@@ -249,9 +249,9 @@ static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *er
     ls_engine candidate[LS_ENGINES];
     int count = ls_engine_candidates(candidate, tunes ? LS_ENGINES : 1, g, math, &p->inside.shape);
     if (count == 0)
-        return ls_cuda_error(err, LS_EUNSUPPORTED,
-                             "cuDNN has no deterministic engine of this precision for the "
-                             "convolution");
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "cuDNN has no deterministic engine of this precision for the "
+                       "convolution");
     if (tunes)
         tune(p, candidate, count, key);
     const int kept = !tunes || !from_cache(&p->engine, math, key);
@@ -273,7 +273,7 @@ static int plan(conv_plan *p, ls_error *err)
         return LS_OK;
     build(&g, math, &p->inside.shape);
     if (g.status != CUDNN_STATUS_SUCCESS)
-        status = ls_cuda_error(err, LS_EUNSUPPORTED, "cuDNN declines the convolution: %s", g.text);
+        status = ls_fail(err, LS_EUNSUPPORTED, "cuDNN declines the convolution: %s", g.text);
     else
         status = choose(p, &g, key, err);
     ls_graph_fini(&g);
@@ -283,10 +283,10 @@ static int plan(conv_plan *p, ls_error *err)
 int ls_cudnn_conv_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
                        ls_error *err)
 {
-    conv_plan *p = ls_cuda_host_alloc(math->desc.host, sizeof *p);
+    conv_plan *p = ls_alloc(math->desc.host, sizeof *p);
     *out = NULL;
     if (!p)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
     p->inside.math = math;
     p->inside.shape = *shape;
     p->inside.run = conv_run;

@@ -174,7 +174,7 @@ char *ls_engine_to_text(const ls_engine *engine, const ls_math *math)
                                  CUDNN_TYPE_CHAR, 0, &bytes, NULL) != CUDNN_STATUS_SUCCESS ||
         bytes <= 0)
         return NULL;
-    char *text = ls_cuda_host_alloc(math->desc.host, head + (size_t)bytes + 1);
+    char *text = ls_alloc(math->desc.host, head + (size_t)bytes + 1);
     if (!text)
         return NULL;
     snprintf(text, head + 1, "%s\n", engine->name);
@@ -182,7 +182,7 @@ char *ls_engine_to_text(const ls_engine *engine, const ls_math *math)
                                  CUDNN_TYPE_CHAR, bytes, &bytes,
                                  text + head) == CUDNN_STATUS_SUCCESS)
         return text;
-    ls_cuda_host_free(math->desc.host, text);
+    ls_free(math->desc.host, text);
     return NULL;
 }
 

@@ -19,7 +19,7 @@ typedef struct ls_engine {
 int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_math *math,
                          const ls_math_shape *shape);
 
-/* The candidate as text, or NULL; free it with ls_cuda_host_free. And back: LS_OK or not. */
+/* The candidate as text, or NULL; free it with ls_free. And back: LS_OK or not. */
 char *ls_engine_to_text(const ls_engine *engine, const ls_math *math);
 int ls_engine_from_text(ls_engine *out, const ls_math *math, const char *text);
 

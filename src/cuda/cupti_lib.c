@@ -15,7 +15,7 @@ enum { PATH_BYTES = 512, WHY_BYTES = 200 };
 
 static int missing(const char *name, const char *function, ls_error *err)
 {
-    return ls_cuda_error(err, LS_EUNSUPPORTED, "%.200s has no function %s", name, function);
+    return ls_fail(err, LS_EUNSUPPORTED, "%.200s has no function %s", name, function);
 }
 
 static int take_functions(ls_cupti *out, void *library, const char *name, ls_error *err)
@@ -44,7 +44,7 @@ int ls_cupti_load_from(ls_cupti *out, const char *name, ls_error *err)
     for (char *c = why; *c; c++)
         if (*c == '\n')
             *c = ' ';
-    return ls_cuda_error(err, LS_EUNSUPPORTED, "CUPTI does not load: %s", why);
+    return ls_fail(err, LS_EUNSUPPORTED, "CUPTI does not load: %s", why);
 }
 
 /* By its name, as the loader finds libraries, and where it lay when this was built. A library

@@ -36,9 +36,9 @@ static char *read_file(const ls_math *math, const char *path)
         return NULL;
     struct stat st;
     if (fstat(fileno(file), &st) == 0 && st.st_size > 0 && st.st_size < MOST_BYTES)
-        text = ls_cuda_host_alloc(math->desc.host, (size_t)st.st_size + 1);
+        text = ls_alloc(math->desc.host, (size_t)st.st_size + 1);
     if (text && fread(text, 1, (size_t)st.st_size, file) != (size_t)st.st_size) {
-        ls_cuda_host_free(math->desc.host, text);
+        ls_free(math->desc.host, text);
         text = NULL;
     }
     fclose(file);
@@ -55,7 +55,7 @@ char *ls_math_cache_get(const ls_math *math, const char *key)
         return NULL;
     size_t length = strlen(key);
     if (strncmp(text, key, length) != 0 || text[length] != '\n') { /* another key's */
-        ls_cuda_host_free(math->desc.host, text);
+        ls_free(math->desc.host, text);
         return NULL;
     }
     memmove(text, text + length + 1, strlen(text + length + 1) + 1);
@@ -93,8 +93,8 @@ void ls_math_cache_put(const ls_math *math, const char *key, const char *text)
     make_directory(math->desc.cache_dir);
     snprintf(draft, sizeof draft, "%s.%ld.%p", path, (long)getpid(), (const void *)math);
     if (!write_file(draft, key, text))
-        ls_cuda_log(math->desc.host, LS_LOG_WARNING, "%s: cannot write %.300s", math->desc.device,
-                    draft);
+        ls_log(math->desc.host, LS_LOG_WARNING, "%s: cannot write %.300s", math->desc.device,
+               draft);
     else
         (void)link(draft, path); /* fails where there is one already */
     (void)unlink(draft);

@@ -35,7 +35,7 @@ int ls_cublas_dense_plan(ls_math_inside **out, ls_math *math, const ls_math_shap
 
 /* ---- math_cache.c: choices on disk ----------------------------------------------------------- */
 
-/* The text that is kept under `key` (one line), or NULL. Free it with ls_cuda_host_free. */
+/* The text that is kept under `key` (one line), or NULL. Free it with ls_free. */
 char *ls_math_cache_get(const ls_math *math, const char *key);
 
 /* Keeps `text` under `key`, unless somebody was faster: then his stays. A cache that cannot be

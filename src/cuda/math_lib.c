@@ -27,8 +27,7 @@ const char *ls_math_misfit(void)
 
 static int no_library(ls_error *err, const ls_math *math, const char *what, const char *why)
 {
-    return ls_cuda_error(err, LS_EDEVICE, "%s: %s does not start: %s", math->desc.device, what,
-                         why);
+    return ls_fail(err, LS_EDEVICE, "%s: %s does not start: %s", math->desc.device, what, why);
 }
 
 static int open_libraries(ls_math *math, ls_error *err)
@@ -56,16 +55,16 @@ static int describe_device(ls_math *math, ls_error *err)
         s = cudnnBackendFinalize(d);
     if (s == CUDNN_STATUS_SUCCESS)
         return LS_OK;
-    return ls_cuda_error(err, LS_EINVAL, "%s: cuDNN does not take this description of a device: %s",
-                         math->desc.device, cudnnGetErrorString(s));
+    return ls_fail(err, LS_EINVAL, "%s: cuDNN does not take this description of a device: %s",
+                   math->desc.device, cudnnGetErrorString(s));
 }
 
 int ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err)
 {
     *out = NULL;
-    ls_math *math = ls_cuda_host_alloc(desc->host, sizeof *math);
+    ls_math *math = ls_alloc(desc->host, sizeof *math);
     if (!math)
-        return ls_cuda_error(err, LS_ENOMEM, "%s: out of memory", desc->device);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory", desc->device);
     math->desc = *desc;
     int status = desc->device_json ? describe_device(math, err) : open_libraries(math, err);
     if (status) {
@@ -86,7 +85,7 @@ void ls_math_close(ls_math *math)
         cudnnBackendDestroyDescriptor(math->properties);
     if (math->cudnn)
         cudnnDestroy(math->cudnn);
-    ls_cuda_host_free(math->desc.host, math);
+    ls_free(math->desc.host, math);
 }
 
 /* ---- plans ---------------------------------------------------------------------------------- */
@@ -115,7 +114,7 @@ int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands 
 {
     ls_math_inside *inside = (ls_math_inside *)plan;
     if (inside->math->desc.device_json)
-        return ls_cuda_error(err, LS_EINVAL, "%s: it was opened for planning alone",
-                             inside->math->desc.device);
+        return ls_fail(err, LS_EINVAL, "%s: it was opened for planning alone",
+                       inside->math->desc.device);
     return inside->run(inside, stream, operands, err);
 }

@@ -1,7 +1,6 @@
 #include "device/plugin.h"
 
 #include "base/error.h"
-#include "base/host.h"
 #include "device/self.h"
 
 #include <dlfcn.h>
@@ -11,32 +10,6 @@
 #include <unistd.h>
 
 enum { PATH_BYTES = 512 };
-
-/* ---- what a plugin is given ----------------------------------------------------------------- */
-
-static int service_fail(ls_error *err, int status, const char *text)
-{
-    return ls_fail(err, status, "%s", text);
-}
-
-static void service_log(const ls_host *host, ls_log_level level, const char *text)
-{
-    ls_log(host, level, "%s", text);
-}
-
-static const ls_services services = {
-    .abi = LS_PLUGIN_ABI,
-    .size = sizeof(ls_services),
-    .fail = service_fail,
-    .alloc = ls_alloc,
-    .free = ls_free,
-    .log = service_log,
-};
-
-const ls_services *ls_plugin_services(void)
-{
-    return &services;
-}
 
 /* ---- where it may be ------------------------------------------------------------------------ */
 
@@ -121,9 +94,11 @@ int ls_plugin_load(const ls_backend **out, const char *name, const char *path, l
         return cannot_load(found, err);
     ls_plugin_entry_fn *entry = entry_of(library);
     if (!entry)
-        return ls_fail(err, LS_EDEVICE, "%.300s is no plugin: it has no function " LS_PLUGIN_ENTRY,
-                       found);
-    const ls_backend *backend = entry(&services);
+        return ls_fail(err, LS_EDEVICE,
+                       "%.300s has no function " LS_PLUGIN_ENTRY ": it is no plugin, or was built "
+                       "for another Lockstep than this one (plugin ABI %u): rebuild it",
+                       found, (unsigned)LS_PLUGIN_ABI);
+    const ls_backend *backend = entry();
     status = check(backend, found, name, err);
     if (status == LS_OK)
         *out = backend;

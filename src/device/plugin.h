@@ -17,9 +17,6 @@
  * load, has no entry, was built for another ABI or holds another back end. */
 int ls_plugin_load(const ls_backend **out, const char *name, const char *path, ls_error *err);
 
-/* What a plugin's entry is called with. Static, constant. */
-const ls_services *ls_plugin_services(void);
-
 /* The back end "cuda" as a row of a registry. Its library is loaded when it is first probed or
  * opened, so that a program that never asks for it does not pay for it. Static, constant. */
 const ls_backend *ls_plugin_cuda(void);

@@ -1,17 +1,16 @@
 #include "cuda/comm_gang.h"
 
 #include "base/split.h"
-#include "device/plugin.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-ls_plugin_entry_fn ls_plugin_entry; /* the plugin's, linked in */
+ls_plugin_entry_fn ls_plugin_backend; /* the plugin's, linked in */
 
 static const ls_backend *backend(void)
 {
-    return ls_plugin_entry(ls_plugin_services());
+    return ls_plugin_backend();
 }
 
 void comm_gang_fill(float *leaf, int shard, int step, size_t floats)
@@ -182,7 +181,6 @@ void comm_gang_run(comm_gang *g)
         .segment_count = g->segment_count,
         .timeout_ns = g->timeout_ns ? g->timeout_ns : 5000000000u,
     };
-    (void)backend(); /* its services, which a group needs too */
     g->group_status = g->type->group_create(&g->group, &desc, &g->group_err);
     if (g->group_status != LS_OK)
         return;

@@ -1,5 +1,6 @@
 /* Buckets that NCCL merges while backward still goes on, over doubles of the CUDA runtime and of
  * NCCL. The arena has a bucket for each of its segments (small_buckets.c). */
+#include "base/clock.h"
 #include "comm/comm.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
@@ -129,8 +130,7 @@ static int look_at_the_total(comm_member *m, int step)
     meet(RANKS);
     int status = d->ops->sync(d, NULL, &m->err); /* all streams */
     if (!type->may_read(m->gang->group, m->rank))
-        status =
-            ls_cuda_error(&m->err, LS_EINTERNAL, "a rank with buckets under way reads nothing");
+        status = ls_fail(&m->err, LS_EINTERNAL, "a rank with buckets under way reads nothing");
     meet(RANKS);
     if (m->rank == 0) {
         seen[step] = dbl_calls("ncclAllReduce");
@@ -168,7 +168,7 @@ static int one_fails(comm_member *m, int step)
 {
     if (step != 1 || m->rank != failing)
         return LS_OK;
-    return ls_cuda_error(&m->err, LS_EDEVICE, "the backward pass of rank %d failed", m->rank);
+    return ls_fail(&m->err, LS_EDEVICE, "the backward pass of rank %d failed", m->rank);
 }
 
 static void has_stopped_reading(comm_member *m)
@@ -190,9 +190,9 @@ static void a_rank_that_fails_behind_its_buckets_releases_everybody(void **state
         comm_gang g = gang_of(RANKS);
         g.between = one_fails;
         g.last = has_stopped_reading;
-        uint64_t start = ls_cuda_now_ns();
+        uint64_t start = ls_now_ns();
         run(&g, &worlds[0]);
-        assert_true(ls_cuda_now_ns() - start < 5000000000u);
+        assert_true(ls_now_ns() - start < 5000000000u);
         assert_int_equal(comm_gang_status(&g), LS_EDEVICE);
         for (int r = 0; r < RANKS; r++) {
             assert_int_equal(g.member[r].merged, 1);
@@ -263,11 +263,11 @@ static int sleep_until_seen(comm_member *m, int step)
 static void see_the_sleeper(comm_member *m)
 {
     const ls_comm_type *type = m->gang->type;
-    uint64_t end = ls_cuda_now_ns() + 5000000000u;
+    uint64_t end = ls_now_ns() + 5000000000u;
     type->abort(m->gang->group);
     if (m->rank == failing)
         return;
-    while (type->may_read(m->gang->group, failing) && ls_cuda_now_ns() < end)
+    while (type->may_read(m->gang->group, failing) && ls_now_ns() < end)
         sched_yield();
     assert_int_equal(type->may_read(m->gang->group, failing), 0);
     atomic_fetch_add(&seen_asleep, 1);

@@ -152,7 +152,7 @@ static int one_fails(comm_member *m, int step)
 {
     if (step != 1 || m->rank != failing)
         return LS_OK;
-    return ls_cuda_error(&m->err, LS_EDEVICE, "rank %d failed", m->rank);
+    return ls_fail(&m->err, LS_EDEVICE, "rank %d failed", m->rank);
 }
 
 static void has_stopped_reading(comm_member *m)

@@ -3,14 +3,13 @@
  */
 #include "cuda_ops/cuda_backend.h"
 
-#include "device/plugin.h"
 #include "doubles/control.h"
 
 #ifndef DOUBLES_MODE
 #define DOUBLES_MODE DBL_EAGER
 #endif
 
-ls_plugin_entry_fn ls_plugin_entry;
+ls_plugin_entry_fn ls_plugin_backend;
 
 static void begin(void) __attribute__((constructor));
 static void end(void) __attribute__((destructor));
@@ -29,5 +28,5 @@ static void end(void)
 
 const ls_backend *test_cuda_backend(void)
 {
-    return ls_plugin_entry(ls_plugin_services());
+    return ls_plugin_backend();
 }

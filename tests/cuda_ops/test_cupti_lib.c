@@ -1,7 +1,6 @@
 /* CUPTI itself, as the plugin loads it; nothing of a GPU is needed for that. */
 #include "cuda/cuda_device.h"
 #include "cuda/cupti_lib.h"
-#include "device/plugin.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +8,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-ls_plugin_entry_fn ls_plugin_entry;
 
 static void a_library_that_is_not_there_is_named(void **state)
 {
@@ -55,6 +52,5 @@ int main(void)
         cmocka_unit_test(another_library_is_refused),
         cmocka_unit_test(the_installed_one_answers),
     };
-    ls_plugin_entry(ls_plugin_services());
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

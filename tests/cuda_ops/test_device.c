@@ -1,7 +1,6 @@
 /* The CUDA device over doubles of the runtime: memory, streams, bad data, what is missing, and each
  * call failing in turn. */
 #include "cuda/cuda_device.h"
-#include "device/plugin.h"
 #include "doubles/control.h"
 
 #include <setjmp.h>
@@ -12,11 +11,11 @@
 
 #include <cmocka.h>
 
-ls_plugin_entry_fn ls_plugin_entry;
+ls_plugin_entry_fn ls_plugin_backend;
 
 static const ls_backend *backend(void)
 {
-    return ls_plugin_entry(ls_plugin_services());
+    return ls_plugin_backend();
 }
 
 static void begin(dbl_mode mode, int devices)

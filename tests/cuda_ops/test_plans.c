@@ -2,7 +2,6 @@
  * need not be here: it plans for a description of one. What it would compile at run time it
  * refuses to plan so, hence a plan that is found here is found there as well. */
 #include "cuda/math_lib.h"
-#include "device/plugin.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +10,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-ls_plugin_entry_fn ls_plugin_entry;
 
 typedef struct layer {
     const char *name;
@@ -185,6 +182,5 @@ int main(void)
         cmocka_unit_test(plans_do_not_run_without_their_device),
         cmocka_unit_test(a_senseless_device_is_refused),
     };
-    assert_non_null(ls_plugin_entry(ls_plugin_services()));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

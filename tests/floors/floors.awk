@@ -29,7 +29,7 @@ BEGIN {
     room("store", "base json hash")
     room("device", "base sync pool")
     room("cpu", "base device", "pool")
-    room("cuda", "", "base device")
+    room("cuda", "base sync", "device")
     room("comm", "base sync pool json hash device")
     room("nn", "base sync pool json hash store device")
     room("data", "base sync pool json hash device")

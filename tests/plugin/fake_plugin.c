@@ -47,10 +47,10 @@ const ls_backend *fake_nothing(void)
     return &backend;
 }
 #else
-ls_plugin_entry_fn ls_plugin_entry;
+ls_plugin_entry_fn ls_plugin_backend;
 
-const ls_backend *ls_plugin_entry(const ls_services *services)
+const ls_backend *ls_plugin_backend(void)
 {
-    return services->abi == LS_PLUGIN_ABI && services->size == sizeof *services ? &backend : NULL;
+    return &backend;
 }
 #endif

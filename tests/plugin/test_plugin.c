@@ -77,7 +77,8 @@ static void a_library_that_does_not_load_is_broken(void **state)
 static void a_library_of_another_kind_is_broken(void **state)
 {
     (void)state;
-    expect(LS_EDEVICE, "fake", PLUGIN_NO_ENTRY, "it has no function ls_plugin_entry");
+    expect(LS_EDEVICE, "fake", PLUGIN_NO_ENTRY,
+           "has no function ls_plugin_backend: it is no plugin, or was built for another Lockstep");
     expect(LS_EDEVICE, "fake", PLUGIN_OTHER_ABI, "rebuild it");
     expect(LS_EDEVICE, "fake", PLUGIN_OTHER_NAME, "holds the back end 'other', not 'fake'");
 }
