@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "train/config_rows.h"
 
 #include <getopt.h>
 #include <lockstep/version.h>
@@ -31,7 +32,7 @@ static const char help[] =
     "  --print-config      prints the config with all defaults and --set applied, and stops\n"
     "  --quiet             no progress, no start-up lines; warnings and errors only\n"
     "  --version           versions of the program, its back ends and their libraries\n"
-    "  --help              this text\n"
+    "  --help              this text; --help config: every key of a config\n"
     "\n"
     "The last line on stdout is the result:\n"
     "  test acc: 0.83, 1.9 sec/epoch on [cpu(0), cpu(1)]\n"
@@ -47,6 +48,41 @@ static const char help[] =
 void cli_print_help(void)
 {
     fputs(help, stdout);
+}
+
+/* What a key takes, from its row alone. */
+static void print_kind(const ls_config_key *row)
+{
+    switch (row->kind) {
+    case LS_KEY_INT: printf("an integer from %d to %d", (int)row->min, (int)row->max); break;
+    case LS_KEY_NUMBER: printf("a number from %g to %g", row->min, row->max); break;
+    case LS_KEY_BOOL: fputs("true or false", stdout); break;
+    case LS_KEY_TEXT: fputs("a string", stdout); break;
+    case LS_KEY_CHOICE:
+        for (int i = 0; row->choices[i]; i++)
+            printf("%s\"%s\"", i ? " or " : "", row->choices[i]);
+        break;
+    case LS_KEY_FORM: break;
+    }
+}
+
+void cli_print_config_help(void)
+{
+    puts(
+        "The keys of a config, as --set takes them. In the file those with a point are members of an\n"
+        "object: {\"data\": {\"limit\": 1000}}.\n");
+    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
+        char text[32];
+        const char *fallback = ls_config_default(text, row);
+        printf("%s%s%s", row->group, *row->group ? "." : "", row->key);
+        if (*fallback)
+            printf(strcmp(fallback, "required") == 0 ? " (%s)" : " (default %s)", fallback);
+        if (row->kind != LS_KEY_FORM) {
+            fputs(": ", stdout);
+            print_kind(row);
+        }
+        printf("\n    %s\n", row->help);
+    }
 }
 
 void cli_print_version(const ls_registry *registry)
@@ -142,7 +178,10 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         case QUIET: out->quiet = 1; break;
         case VERSION: out->action = CLI_VERSION; return 0;
         case 'h':
-        case HELP: out->action = CLI_HELP; return 0;
+        case HELP:
+            out->action =
+                optind < argc && strcmp(argv[optind], "config") == 0 ? CLI_HELP_CONFIG : CLI_HELP;
+            return 0;
         case ':': problem = usage("a value is missing behind ", argv[optind - 1]); break;
         default: /* a letter may stand among others: -abc */
             letter[1] = (char)(optopt > ' ' ? optopt : 0);

@@ -276,6 +276,10 @@ static int train_or_print(int argc, char **argv, ls_registry *registry)
             cli_print_help();
             code = flush_stdout();
             break;
+        case CLI_HELP_CONFIG:
+            cli_print_config_help();
+            code = flush_stdout();
+            break;
         case CLI_VERSION:
             cli_print_version(registry);
             code = flush_stdout();

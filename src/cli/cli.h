@@ -27,7 +27,13 @@ int cli_main(int argc, char **argv, ls_registry *registry);
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
-typedef enum cli_action { CLI_TRAIN, CLI_HELP, CLI_VERSION, CLI_PRINT_CONFIG } cli_action;
+typedef enum cli_action {
+    CLI_TRAIN,
+    CLI_HELP,
+    CLI_HELP_CONFIG,
+    CLI_VERSION,
+    CLI_PRINT_CONFIG
+} cli_action;
 
 #define CLI_SET_MAX 256
 #define CLI_INJECT_MAX 16
@@ -51,6 +57,7 @@ typedef struct cli_arguments {
 /* Returns 0, or EXIT_USAGE after saying on stderr what is wrong. */
 int cli_parse(cli_arguments *out, int argc, char **argv);
 void cli_print_help(void);
+void cli_print_config_help(void); /* every key of a config */
 void cli_print_version(const ls_registry *registry);
 
 /* ---- subcommands ---------------------------------------------------------------------------- */

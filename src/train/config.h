@@ -18,11 +18,11 @@ typedef struct ls_config {
     const char *model_path; /* NULL: inline */
     const char *name;
     const char *data_name, *data_path; /* data_path NULL: search */
-    long data_limit;                   /* training rows, 0: all */
+    int data_limit;                    /* training rows, 0: all */
     const char *devices;
-    ls_precision precision;
-    long batch_size, epochs, eval_every, threads;
-    long shards; /* 0: one per device */
+    int precision; /* an ls_precision */
+    int batch_size, epochs, eval_every, threads;
+    int shards; /* 0: one per device */
     uint64_t seed;
     int nominal;           /* divide by batch_size, not by the rows of the minibatch */
     const char *allreduce; /* a communicator's name; which there are depends on the devices */
@@ -38,13 +38,13 @@ typedef struct ls_config {
     const char *run_dir; /* "": none; NULL: runs/<time>-<name> */
     int tensorboard;     /* non-zero: event files in the run directory */
     struct {
-        long every_steps;  /* 0: never */
-        long every_epochs; /* 0: never */
-        long keep;         /* how many are kept, ≥ 1 */
-        int async;         /* training goes on while one is written */
+        int every_steps;  /* 0: never */
+        int every_epochs; /* 0: never */
+        int keep;         /* how many are kept, ≥ 1 */
+        int async;        /* training goes on while one is written */
     } checkpoint;
     double deadline_s;       /* 0: derived from the steps that were measured */
-    long verify_every_steps; /* replicas are compared; 0: at checkpoints and ends of epochs */
+    int verify_every_steps;  /* replicas are compared; 0: at checkpoints and ends of epochs */
     int stop_on_device_loss; /* else the survivors go on */
     int skip_nonfinite;      /* a step whose loss is not finite is left out; else the run stops */
     const ls_host *host;
@@ -71,6 +71,15 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
  * number of shards is given, because "devices" is not one. */
 void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config *config,
                             int shards);
+
+/* Reads a recipe that was written so: the member `node` of `doc`, to which its texts belong. Errors:
+ * LS_ECONFIG with file, line and column. */
+int ls_config_read_recipe(ls_config *out, const ls_json *doc, const cJSON *node,
+                          const ls_host *host, ls_error *err);
+
+/* Fails with LS_ECONFIG at the key of `config` that differs from the recipe that a run was made with. */
+int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *recipe,
+                          ls_error *err);
 
 /* Writes the resolved config as a member `key` (NULL: as the whole document). */
 void ls_config_write(ls_json_writer *w, const char *key, const ls_config *config);

@@ -72,7 +72,7 @@ static int check_step(const ls_trainer *t, const uint8_t *images, const uint8_t 
             "data source with `streamed` set");
     if (!images || !labels || !rows_are_prepared(t, n))
         return ls_fail(err, LS_EINVAL,
-                       "ls_trainer_step: %u rows; expected images and labels of batch_size (%ld) "
+                       "ls_trainer_step: %u rows; expected images and labels of batch_size (%d) "
                        "rows, or of a number in options.step_rows",
                        (unsigned)n, t->config.batch_size);
     for (uint32_t i = 0; i < n; i++)

@@ -268,7 +268,7 @@ static int warn(ls_trainer *t, ls_error *err)
     int on_host = (t->worker[0].info.flags & LS_DEVICE_HOST_MEMORY) != 0;
     char threads[32] = "";
     if (c->threads > 1)
-        snprintf(threads, sizeof threads, " of %ld threads", c->threads);
+        snprintf(threads, sizeof threads, " of %d threads", c->threads);
     if (on_host && t->workers * c->threads > cpus)
         ls_log(t->host, LS_LOG_WARNING,
                "%d workers%s share %d allowed CPUs: slower than fewer workers", t->workers, threads,
@@ -280,11 +280,10 @@ static int warn(ls_trainer *t, ls_error *err)
         ls_log(t->host, LS_LOG_INFO, "devices: auto takes at most one device per shard: %d",
                t->workers);
     if (per_shard % 16 != 0 || c->batch_size % t->shards != 0)
-        ls_log(
-            t->host, LS_LOG_WARNING,
-            "%ld rows per shard are no multiple of 16: batch_size %ld and shards %d leave vector "
-            "units partly empty",
-            per_shard, c->batch_size, t->shards);
+        ls_log(t->host, LS_LOG_WARNING,
+               "%ld rows per shard are no multiple of 16: batch_size %d and shards %d leave vector "
+               "units partly empty",
+               per_shard, c->batch_size, t->shards);
     return LS_OK;
 }
 
@@ -364,7 +363,7 @@ static int check_step_rows(const ls_trainer *t, ls_error *err)
     for (int i = 0; i < o->step_row_count; i++)
         if (o->step_rows[i] < 1 || o->step_rows[i] > (uint32_t)t->config.batch_size)
             return ls_fail(err, LS_EINVAL,
-                           "ls_trainer_open: step_rows: %u; expected 1 to batch_size, %ld",
+                           "ls_trainer_open: step_rows: %u; expected 1 to batch_size, %d",
                            (unsigned)o->step_rows[i], t->config.batch_size);
     return LS_OK;
 }

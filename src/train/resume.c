@@ -159,60 +159,16 @@ int ls_resume_open(struct ls_trainer *t, ls_error *err)
 
 /* ---- the same recipe, the same data --------------------------------------------------------- */
 
-/* A value as people would write it, cut where it gets long. */
-static void show(char out[128], const cJSON *node, const ls_host *host)
-{
-    ls_json_writer w;
-    ls_json_writer_init(&w, 0, host);
-    ls_json_open_array(&w, NULL);
-    if (node)
-        ls_json_put_node(&w, NULL, node);
-    ls_json_close(&w);
-    const char *text = ls_json_writer_text(&w, NULL, NULL);
-    const size_t length = text ? strlen(text) : 2;
-    snprintf(out, 128, "%.*s%s", length - 2 > 110 ? 110 : (int)length - 2, text ? text + 1 : "",
-             length - 2 > 110 ? "…"
-             : length == 2    ? "nothing"
-                              : "");
-    ls_json_writer_fini(&w);
-}
-
-static int compare_recipes(const struct ls_trainer *t, const cJSON *mine, ls_error *err)
-{
-    const cJSON *theirs = t->resumed->state.recipe, *item;
-    char here[128], there[128], text[400];
-    cJSON_ArrayForEach(item, mine)
-    {
-        const cJSON *other = cJSON_GetObjectItemCaseSensitive(theirs, item->string);
-        if (other && cJSON_Compare(item, other, 1))
-            continue;
-        show(here, item, t->host);
-        show(there, other, t->host);
-        snprintf(text, sizeof text,
-                 "%s: this run was made with %s, not with %s; a resumed run keeps its recipe",
-                 item->string, there, here);
-        return ls_config_fail(err, &t->config, item->string, LS_ECONFIG, text);
-    }
-    if (cJSON_GetArraySize(mine) != cJSON_GetArraySize(theirs))
-        return ls_fail(err, LS_EDATA, "%.300s: its recipe has keys that this version does not know",
-                       ls_json_name(t->resumed->doc));
-    return LS_OK;
-}
-
 static int check_recipe(const struct ls_trainer *t, ls_error *err)
 {
-    ls_json_writer w;
-    ls_json *doc = NULL;
-    size_t length;
-    ls_json_writer_init(&w, 0, t->host);
-    ls_config_write_recipe(&w, NULL, &t->config, t->shards);
-    const char *text = ls_json_writer_text(&w, &length, err);
-    int status = text ? ls_json_parse(&doc, "recipe", text, length, t->host, err) : LS_ENOMEM;
-    if (status == LS_OK)
-        status = compare_recipes(t, ls_json_root(doc), err);
-    ls_json_destroy(doc);
-    ls_json_writer_fini(&w);
-    return status;
+    ls_config recipe;
+    ls_error cause;
+    int status =
+        ls_config_read_recipe(&recipe, t->resumed->doc, t->resumed->state.recipe, t->host, &cause);
+    if (status)
+        return ls_fail(err, LS_EDATA, "%.400s; use another checkpoint, or this version's",
+                       cause.text);
+    return ls_config_same_recipe(&t->config, t->shards, &recipe, err);
 }
 
 static int check_data(const struct ls_trainer *t, ls_error *err)

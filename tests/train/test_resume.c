@@ -286,7 +286,8 @@ static void another_recipe_is_refused_with_both_values(void **state)
                    "optimizer: this run was made with");
     expect_refusal(p->reference, "shards=2", LS_ECONFIG, "shards: this run was made with 4, not");
     expect_refusal(p->reference, "epochs=4", LS_ECONFIG, "epochs: this run was made with 3, not");
-    expect_refusal(p->reference, "data.limit=64", LS_ECONFIG, "data: this run was made with");
+    expect_refusal(p->reference, "data.limit=64", LS_ECONFIG,
+                   "data.limit: this run was made with 96, not with 64;");
 }
 
 static void a_directory_without_a_run_is_refused(void **state)

@@ -1,0 +1,378 @@
+#include "train/config_rows.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_ROWS (1L << 20)
+#define AT(member) offsetof(ls_config, member)
+
+/* ---- forms ---------------------------------------------------------------------------------- */
+
+static void *value_of(ls_config *c, const ls_config_key *row)
+{
+    return (char *)c + row->at;
+}
+
+static const void *value_in(const ls_config *c, const ls_config_key *row)
+{
+    return (const char *)c + row->at;
+}
+
+/* What a reader of a whole object found becomes the finding of the object around it. */
+static void take_status(ls_fields *f, int status)
+{
+    if (f->status == LS_OK)
+        f->status = status;
+}
+
+static void read_name(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    const char *fallback = "run";
+    ls_field_text(f, row->key, &fallback, &c->name);
+    if (f->status == LS_OK && (c->name[0] == '\0' || strchr(c->name, '/')))
+        ls_fields_fail(f, ls_field_any(f, row->key),
+                       "name: expected a word without '/', which becomes part of a file name");
+}
+
+static void write_name(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_put_string(w, row->key, c->name);
+}
+
+static const ls_config_form name_form = {read_name, write_name};
+
+/* A number for all channels, or an array of one number per channel (the last one serves the rest). */
+static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    float *out = value_of(c, row);
+    const cJSON *node = ls_field_any(f, row->key);
+    const int count = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 1;
+    for (int i = 0; i < 4; i++)
+        out[i] = (float)row->fallback;
+    if (node && (count < 1 || count > 4))
+        ls_fields_fail(f, node, "%s: expected 1 to 4 numbers, found %d", row->key, count);
+    for (int i = 0; i < 4 && node && f->status == LS_OK; i++) {
+        const cJSON *value =
+            cJSON_IsArray(node) ? cJSON_GetArrayItem(node, i < count ? i : count - 1) : node;
+        if (!cJSON_IsNumber(value) || value->valuedouble < row->min ||
+            value->valuedouble > row->max)
+            ls_fields_fail(f, value,
+                           "%s: expected numbers from %g to 1e6, in units of the full "
+                           "pixel range",
+                           row->key, row->min);
+        else
+            out[i] = (float)value->valuedouble;
+    }
+}
+
+static void write_channels(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    const float *values = value_in(c, row);
+    ls_json_open_array(w, row->key);
+    for (int i = 0; i < 4; i++)
+        ls_json_put_float(w, NULL, values[i]);
+    ls_json_close(w);
+}
+
+static const ls_config_form channels_form = {read_channels, write_channels};
+
+static void read_capacity(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    const cJSON *node = ls_field_any(f, row->key), *item;
+    if (!node)
+        return;
+    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) > LS_DEVICES_MAX)
+        ls_fields_fail(f, node,
+                       "capacity: expected an array with one number per device, such as "
+                       "[1, 2], found %s",
+                       ls_json_kind(node));
+    cJSON_ArrayForEach(item, node)
+    {
+        if (!cJSON_IsNumber(item) || !(item->valuedouble > 0) || item->valuedouble > 1e6)
+            ls_fields_fail(f, item, "capacity: expected positive numbers, such as [1, 2]");
+        if (f->status)
+            return;
+        c->capacity[c->capacities++] = item->valuedouble;
+    }
+}
+
+static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    if (c->capacities == 0)
+        return;
+    ls_json_open_array(w, row->key);
+    for (int i = 0; i < c->capacities; i++)
+        ls_json_put_double(w, NULL, c->capacity[i]);
+    ls_json_close(w);
+}
+
+static const ls_config_form capacity_form = {read_capacity, write_capacity};
+
+/* An integer, or "devices" for one shard per device. */
+static void read_shards(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    long shards;
+    const long fallback = (long)row->fallback;
+    const cJSON *node = ls_field_any(f, row->key);
+    if (cJSON_IsString(node)) {
+        if (strcmp(node->valuestring, "devices") != 0)
+            ls_fields_fail(f, node, "shards: expected an integer or \"devices\", found \"%s\"",
+                           node->valuestring);
+        c->shards = 0;
+        return;
+    }
+    ls_field_int(f, row->key, 1, LS_SHARDS_MAX, &fallback, &shards);
+    c->shards = (int)shards;
+}
+
+static void write_shards(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    if (c->shards)
+        ls_json_put_int(w, row->key, c->shards);
+    else
+        ls_json_put_string(w, row->key, "devices");
+}
+
+static const ls_config_form shards_form = {read_shards, write_shards};
+
+static void read_seed(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    double seed = 0;
+    if (ls_field_double(f, row->key, row->min, row->max, &row->fallback, &seed) &&
+        seed != (double)(uint64_t)seed)
+        ls_fields_fail(f, ls_field_any(f, row->key), "seed: expected an integer, found %g", seed);
+    c->seed = (uint64_t)seed;
+}
+
+static void write_seed(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_put_uint(w, row->key, c->seed);
+}
+
+static const ls_config_form seed_form = {read_seed, write_seed};
+
+/* Absent: a directory of the run's own; null or "": none. */
+static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    const char *none = NULL;
+    if (cJSON_IsNull(ls_field_any(f, row->key)))
+        c->run_dir = "";
+    else
+        ls_field_text(f, row->key, &none, &c->run_dir);
+}
+
+static void write_run_dir(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    if (c->run_dir)
+        ls_json_put_string(w, row->key, c->run_dir);
+}
+
+static const ls_config_form run_dir_form = {read_run_dir, write_run_dir};
+
+static void read_model(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    c->model = ls_field_any(f, row->key);
+}
+
+static void write_model(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_put_node(w, row->key, c->model);
+}
+
+static const ls_config_form model_form = {read_model, write_model};
+
+static void read_optimizer(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    const cJSON *node = ls_field_any(f, row->key);
+    if (node)
+        take_status(f, ls_optimizer_parse(&c->optimizer, f->doc, node, f->err));
+}
+
+static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_optimizer_write(w, row->key, &c->optimizer);
+}
+
+static const ls_config_form optimizer_form = {read_optimizer, write_optimizer};
+
+/* Those of all back ends; which of them the devices have is seen when they are open. */
+static void read_allreduce(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    const int first = 0;
+    int choice = 0;
+    ls_field_choice(f, row->key, row->choices, &first, &choice);
+    c->allreduce = row->choices[choice];
+}
+
+static void write_allreduce(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_put_string(w, row->key, c->allreduce);
+}
+
+static const ls_config_form allreduce_form = {read_allreduce, write_allreduce};
+
+/* {"weights": FILE}; a rule that stands beside it, because --set added the file, is not used. */
+static int read_start(ls_config *c, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    if (!cJSON_IsObject(node) || !cJSON_GetObjectItemCaseSensitive(node, "weights"))
+        return ls_init_parse(&c->init, doc, node, err);
+    ls_fields f;
+    ls_fields_begin(&f, doc, node, "init", err);
+    ls_field_text(&f, "weights", NULL, &c->init_weights);
+    ls_field_any(&f, "name");
+    ls_field_any(&f, "std");
+    return ls_fields_end(&f);
+}
+
+static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    const cJSON *node = ls_field_any(f, row->key);
+    if (f->status == LS_OK)
+        f->status = read_start(c, f->doc, node, f->err);
+}
+
+static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_json_open_object(w, row->key);
+    if (c->init_weights)
+        ls_json_put_string(w, "weights", c->init_weights);
+    else
+        ls_json_put_string(w, "name", ls_init_name(c->init.rule));
+    if (!c->init_weights && c->init.rule == LS_INIT_NORMAL)
+        ls_json_put_float(w, "std", c->init.std);
+    ls_json_close(w);
+}
+
+static const ls_config_form init_form = {read_init, write_init};
+
+static void read_schedule(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    const cJSON *node = ls_field_any(f, row->key);
+    if (f->status == LS_OK)
+        f->status = ls_schedule_parse(&c->schedule, f->doc, node, f->err);
+}
+
+static void write_schedule(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    ls_schedule_write(w, row->key, &c->schedule);
+}
+
+static const ls_config_form schedule_form = {read_schedule, write_schedule};
+
+/* ---- the rows ------------------------------------------------------------------------------- */
+
+static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL}; /* as in ls_precision */
+static const char *const scalings[] = {"none", "linear", NULL};
+static const char *const divisors[] = {"batch", "nominal", NULL};
+static const char *const merges[] = {"ordered", "naive", "nccl", "local", NULL};
+static const char *const at_loss[] = {"continue", "stop", NULL};
+static const char *const at_nonfinite[] = {"stop", "skip", NULL};
+
+const ls_config_key ls_config_keys[] = {
+    {"", "name", LS_KEY_FORM, .text = "\"run\"", .form = &name_form,
+     .help = "part of the run directory's name"},
+    {"data", "name", LS_KEY_TEXT, LS_RECIPE, AT(data_name), .text = "fashion_mnist",
+     .help = "`fashion_mnist`, `mnist`, `cifar10` (binary form), `synthetic`"},
+    {"data", "path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_path),
+     .help = "the directory with the files; without it, see above"},
+    {"data", "limit", LS_KEY_INT, LS_RECIPE, AT(data_limit), 0, 0, INT_MAX,
+     .help = "keep the first so many training rows; 0: all"},
+    {"data", "mean", LS_KEY_FORM, LS_RECIPE, AT(preprocessing.mean), 0, -1e6, 1e6, .text = "0",
+     .form = &channels_form,
+     .help = "pixels become (pixel / 255 − mean) / std; a number, or one per channel"},
+    {"data", "std", LS_KEY_FORM, LS_RECIPE, AT(preprocessing.std), 1, 1e-6, 1e6, .text = "1",
+     .form = &channels_form, .help = "see `data.mean`"},
+    {"", "model", LS_KEY_FORM, LS_RECIPE, .text = "required", .form = &model_form,
+     .help =
+         "`{\"name\": …, \"layers\": […]}`, or the path of such a file, relative to the config"},
+    {"", "batch_size", LS_KEY_INT, LS_RECIPE, AT(batch_size), 256, 1, MOST_ROWS,
+     .help = "global: rows of a minibatch over all devices"},
+    {"", "seed", LS_KEY_FORM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */, .text = "0",
+     .form = &seed_form, .help = "every random draw is a function of it"},
+    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"normal\"", .form = &init_form,
+     .help =
+         "`{\"name\": \"normal\", \"std\": 0.01}`, `\"xavier\"`, `\"kaiming\"`; biases start at 0; "
+         "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names"},
+    {"", "optimizer", LS_KEY_FORM, LS_RECIPE, .text = "required", .form = &optimizer_form,
+     .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
+             "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "
+             "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`"},
+    {"", "schedule", LS_KEY_FORM, LS_RECIPE, .text = "\"constant\"", .form = &schedule_form,
+     .help =
+         "`{\"name\": \"step\", \"every_epochs\": 30, \"gamma\": 0.1}`, `{\"name\": \"cosine\", "
+         "\"minimum\": 0}`; each takes `\"warmup_epochs\"`"},
+    {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
+     .help = "`\"linear\"`: `optimizer.lr` is meant for 256 rows and grows with `batch_size`"},
+    {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE, AT(label_smoothing), 0, 0, 1,
+     .help = "the share of the target that all classes have in equal parts"},
+    {"augment", "crop", LS_KEY_INT, LS_RECIPE, AT(preprocessing.crop), 0, 0, 64,
+     .help = "training images are shifted by up to so many pixels"},
+    {"augment", "flip", LS_KEY_BOOL, LS_RECIPE, AT(preprocessing.flip),
+     .help = "half of the training images are mirrored"},
+    {"", "normalize", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
+     .help = "gradients are divided by the rows of the minibatch, or always by `batch_size` "
+             "(`\"nominal\"`: another step only for a ragged last minibatch)"},
+    {"", "precision", LS_KEY_CHOICE, LS_RECIPE, AT(precision), .choices = precisions,
+     .help =
+         "of products on GPUs: `\"tf32\"`, `\"bf16\"` (weights stay fp32); the CPU has fp32 for "
+         "any"},
+    {"", "allreduce", LS_KEY_FORM, LS_RECIPE, .text = "\"ordered\"", .choices = merges,
+     .form = &allreduce_form,
+     .help =
+         "`ordered`: the shard tree, every worker sums a chunk; `naive`: the textbook's, device "
+         "0 sums, parameter by parameter; on GPUs `ordered` takes any mix of workers "
+         "(`cuda:0,0,1,1`: two on each of two), and there are also `nccl` (fastest: merges while "
+         "backward still runs; a GPU for each worker; gives the same bits up) and `local` (all "
+         "workers share one GPU)"},
+    {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
+     .help = "at a loss that is not finite; `\"skip\"`: leave that step out"},
+    {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), 8, .text = "8", .form = &shards_form,
+     .help = "logical shards of a minibatch, part of the recipe; `\"devices\"`: one per device, "
+             "fastest on GPUs, but results then depend on their number"},
+    {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,
+     .help = "how often the training rows are gone through"},
+    {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",
+     .help = "as `--devices`"},
+    {"", "threads", LS_KEY_INT, LS_PLACEMENT, AT(threads), 1, 1, 1024,
+     .help = "each CPU worker's team; its size is part of the numerical contract"},
+    {"", "capacity", LS_KEY_FORM, LS_PLACEMENT, .form = &capacity_form,
+     .help = "one number per device: shards are dealt out in proportion (unequal devices; the bits "
+             "stay the same)"},
+    {"", "eval_every", LS_KEY_INT, LS_PLACEMENT, AT(eval_every), 1, 0, 1000000,
+     .help = "epochs between evaluations; 0: only after the last"},
+    {"checkpoint", "every_steps", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.every_steps), 0, 0,
+     INT_MAX, .help = "steps between checkpoints; 0: never because of steps"},
+    {"checkpoint", "every_epochs", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.every_epochs), 1, 0,
+     1000000, .help = "epochs between them; one more is saved at the end and on Ctrl-C"},
+    {"checkpoint", "keep", LS_KEY_INT, LS_PLACEMENT, AT(checkpoint.keep), 2, 1, 1000000,
+     .help = "how many are kept, the newest"},
+    {"checkpoint", "async", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.async), 1,
+     .help = "training goes on while one is written"},
+    {"metrics", "tensorboard", LS_KEY_BOOL, LS_PLACEMENT, AT(tensorboard),
+     .help = "event files in the run directory, for `tensorboard --logdir runs`"},
+    {"", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(deadline_s), 0, 0, 86400,
+     .help = "how long a worker may show no sign of life; 0: 20 times the longest step so far, at "
+             "least 10 s"},
+    {"", "verify_every_steps", LS_KEY_INT, LS_PLACEMENT, AT(verify_every_steps), 0, 0, INT_MAX,
+     .help = "how often replicas are compared; 0: at checkpoints and ends of epochs"},
+    {"", "on_device_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(stop_on_device_loss), .choices = at_loss,
+     .help = "the survivors take over and repeat the step; `\"stop\"`: save a checkpoint and stop"},
+    {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, .form = &run_dir_form,
+     .help = "a directory that holds no run yet; `null`: none; absent: `runs/<time>-<name>`"},
+    {.key = NULL},
+};
+
+const char *ls_config_default(char out[32], const ls_config_key *row)
+{
+    switch (row->kind) {
+    case LS_KEY_INT:
+    case LS_KEY_NUMBER: snprintf(out, 32, "%d", (int)row->fallback); break;
+    case LS_KEY_BOOL: return row->fallback != 0 ? "true" : "false";
+    case LS_KEY_TEXT: snprintf(out, 32, row->text ? "\"%s\"" : "", row->text); break;
+    case LS_KEY_CHOICE: snprintf(out, 32, "\"%s\"", row->choices[(int)row->fallback]); break;
+    case LS_KEY_FORM: return row->text ? row->text : "";
+    }
+    return out;
+}

@@ -1,0 +1,161 @@
+/* The list of a config's keys: the documentation is that list, and every key goes through it. */
+#include "base/host.h"
+#include "train/config_rows.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* The documentation's line for a row. Strings stand in backquotes. */
+static void write_line(char *out, size_t size, const ls_config_key *row)
+{
+    char text[32];
+    const char *fallback = ls_config_default(text, row), *quote = *fallback == '"' ? "`" : "";
+    snprintf(out, size, "| `%s%s%s` | %s%s%s%s| %s |\n", row->group, *row->group ? "." : "",
+             row->key, quote, fallback, quote, *fallback ? " " : "", row->help);
+}
+
+/* Goes to the line behind the head of the table of keys. */
+static void find_table(FILE *file)
+{
+    char line[2048];
+    while (fgets(line, sizeof line, file))
+        if (strcmp(line, "| key | default | meaning |\n") == 0 && fgets(line, sizeof line, file))
+            return;
+    fail_msg("%s has no table of the config's keys", README);
+}
+
+static void the_documentation_has_each_key_in_order_and_no_other(void **state)
+{
+    (void)state;
+    char found[2048], expected[2048];
+    FILE *file = fopen(README, "r");
+    assert_non_null(file);
+    find_table(file);
+    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
+        write_line(expected, sizeof expected, row);
+        assert_non_null(fgets(found, sizeof found, file));
+        assert_string_equal(found, expected);
+    }
+    assert_non_null(fgets(found, sizeof found, file));
+    assert_string_equal(found, "\n");
+    fclose(file);
+}
+
+static void read_text(ls_config *out, const char *text, const char *assignment)
+{
+    ls_error err;
+    ls_trainer_options options = {
+        .config_text = text, .set = &assignment, .set_count = !!assignment};
+    if (ls_config_read(out, &options, &err) != LS_OK)
+        fail_msg("%s", err.text);
+}
+
+static const char minimal[] = "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1}}";
+
+static void defaults_written_and_read_again_are_the_same(void **state)
+{
+    (void)state;
+    ls_config first, again;
+    ls_error err;
+    char *text = NULL, *text_again = NULL;
+    read_text(&first, minimal, NULL);
+    assert_int_equal(ls_config_text(&text, &first, NULL, &err), LS_OK);
+    read_text(&again, text, NULL);
+    assert_int_equal(ls_config_text(&text_again, &again, NULL, &err), LS_OK);
+    assert_string_equal(text, text_again);
+    ls_free(NULL, text);
+    ls_free(NULL, text_again);
+    ls_config_fini(&first);
+    ls_config_fini(&again);
+}
+
+/* Another value than the default for a row, as --set would take it. */
+static const char *other_value(const ls_config_key *row)
+{
+    static const struct {
+        const char *key, *value;
+    } of_forms[] = {{"name", "other"},
+                    {"mean", "0.5"},
+                    {"std", "[0.5, 0.25]"},
+                    {"model", "{\"a\": 1}"},
+                    {"seed", "7"},
+                    {"init", "xavier"},
+                    {"optimizer", "{\"lr\": 2}"},
+                    {"schedule", "cosine"},
+                    {"allreduce", "naive"},
+                    {"shards", "3"},
+                    {"capacity", "[1, 2]"},
+                    {"run_dir", "there"}};
+    switch (row->kind) {
+    case LS_KEY_INT:
+    case LS_KEY_NUMBER: return row->fallback == 1 ? "2" : "1";
+    case LS_KEY_BOOL: return row->fallback != 0 ? "false" : "true";
+    case LS_KEY_TEXT: return "other";
+    case LS_KEY_CHOICE: return row->choices[row->fallback == 0];
+    case LS_KEY_FORM: break;
+    }
+    for (size_t i = 0; i < sizeof of_forms / sizeof *of_forms; i++)
+        if (strcmp(of_forms[i].key, row->key) == 0)
+            return of_forms[i].value;
+    fail_msg("%s: say here what else it may be", row->key);
+    return NULL;
+}
+
+/* A key of the recipe refuses a resume and is named; any other does not. */
+static void check_row(const ls_config *plain, const ls_config_key *row)
+{
+    char assignment[128], named[64];
+    ls_config other;
+    ls_error err;
+    snprintf(named, sizeof named, "%s%s%s", row->group, *row->group ? "." : "", row->key);
+    snprintf(assignment, sizeof assignment, "%s=%s", named, other_value(row));
+    read_text(&other, minimal, assignment);
+    const int status = ls_config_same_recipe(&other, other.shards, plain, &err);
+    assert_int_equal(status, row->part == LS_RECIPE ? LS_ECONFIG : LS_OK);
+    if (status && !strstr(err.text, named))
+        fail_msg("%s: its message does not name it: %s", named, err.text);
+    ls_config_fini(&other);
+}
+
+static void exactly_the_keys_of_the_recipe_must_be_the_same_at_a_resume(void **state)
+{
+    (void)state;
+    ls_config plain;
+    read_text(&plain, minimal, NULL);
+    for (const ls_config_key *row = ls_config_keys; row->key; row++)
+        check_row(&plain, row);
+    ls_config_fini(&plain);
+}
+
+static void the_number_of_epochs_counts_where_the_rate_depends_on_it(void **state)
+{
+    (void)state;
+    ls_config ten, three;
+    ls_error err;
+    read_text(&ten, minimal, "schedule=cosine");
+    read_text(&three,
+              "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1}, \"epochs\": 3,"
+              " \"schedule\": \"cosine\"}",
+              NULL);
+    assert_int_equal(ls_config_same_recipe(&three, 8, &ten, &err), LS_ECONFIG);
+    assert_non_null(strstr(err.text, "epochs: this run was made with 10, not with 3;"));
+    ten.schedule.rule = three.schedule.rule = LS_SCHEDULE_CONSTANT;
+    assert_int_equal(ls_config_same_recipe(&three, 8, &ten, &err), LS_OK);
+    ls_config_fini(&ten);
+    ls_config_fini(&three);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_documentation_has_each_key_in_order_and_no_other),
+        cmocka_unit_test(defaults_written_and_read_again_are_the_same),
+        cmocka_unit_test(exactly_the_keys_of_the_recipe_must_be_the_same_at_a_resume),
+        cmocka_unit_test(the_number_of_epochs_counts_where_the_rate_depends_on_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
