@@ -54,8 +54,6 @@ static int begin_file(journal *j, const uint8_t *header, ls_error *err)
     int error = file_write(j->fd, header, HEADER, 0);
     if (!error && fsync(j->fd) != 0)
         error = errno;
-    if (!error)
-        error = file_sync_name(j->path);
     return error ? disk_fails(j, "begin it", error, err) : LS_OK;
 }
 
@@ -110,7 +108,10 @@ static int open_file(journal *j, ls_error *err)
     if (j->fd < 0)
         return disk_fails(j, "open it", errno, err);
     int status = take_lock(j, err);
-    return status ? status : check_file(j, err);
+    if (status == LS_OK)
+        status = check_file(j, err);
+    int error = status ? 0 : file_sync_name(j->path);
+    return error ? disk_fails(j, "make its name last", error, err) : status;
 }
 
 int journal_open(journal **out, const journal_options *options, ls_error *err)

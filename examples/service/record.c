@@ -101,7 +101,8 @@ int file_sync_name(const char *path)
 
 int file_make_directory(const char *path)
 {
-    if (mkdir(path, 0777) == 0)
-        return file_sync_name(path);
-    return errno == EEXIST ? 0 : errno;
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return errno;
+    return file_sync_name(
+        path); /* also of one that was there: whoever made it may have been killed */
 }

@@ -1,5 +1,6 @@
 /* trainer sweep CONFIG --vary KEY=VALUE,VALUE… */
 #include "cli/cli.h"
+#include "store/durable.h"
 #include "tools/sweep.h"
 
 #include <errno.h>
@@ -200,17 +201,16 @@ static int write_json(session *s)
     int status = ls_sweep_json(&text, s->sweep, s->rows, s->a->config, NULL, &err);
     if (status)
         return fail(s, status, err.text);
-    FILE *f = to_stdout ? stdout : fopen(s->a->json, "w");
-    int failed = !f || fputs(text, f) == EOF || fflush(f) != 0;
-    int reason = errno;
+    if (to_stdout)
+        status = fputs(text, stdout) == EOF || fflush(stdout) != 0 ? errno : 0;
+    else
+        status = ls_write_file(s->a->json, text, strlen(text), NULL, &err);
     ls_text_free(text, NULL);
-    if (f && !to_stdout)
-        fclose(f);
-    if (!failed || (to_stdout && reason == EPIPE))
+    if (!status || (to_stdout && status == EPIPE))
         return 0;
-    snprintf(err.text, sizeof err.text, "--json %.300s: cannot write: %s", s->a->json,
-             strerror(reason));
-    return fail(s, LS_EIO, err.text);
+    char why[LS_ERROR_TEXT];
+    snprintf(why, sizeof why, "--json %.400s", to_stdout ? "-: cannot write" : err.text);
+    return fail(s, LS_EIO, why);
 }
 
 static int print_results(session *s)

@@ -1,7 +1,10 @@
 #include "cli/output.h"
 
+#include "store/durable.h"
+
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 static int fail(cli_output *out, ls_error *err)
 {
@@ -34,6 +37,14 @@ int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *
     return failed ? fail(out, err) : LS_OK;
 }
 
+/* A pipe, say, has nothing to sync. */
+static int sync_stream(FILE *stream, const char *path)
+{
+    if (fsync(fileno(stream)) == 0)
+        return ls_sync_name(path, NULL, NULL) == LS_OK ? 0 : -1;
+    return errno == EINVAL || errno == EROFS ? 0 : -1;
+}
+
 int cli_output_close(cli_output *out, ls_error *err)
 {
     if (!out->stream)
@@ -41,6 +52,8 @@ int cli_output_close(cli_output *out, ls_error *err)
     if (fflush(out->stream) != 0)
         return fail(out, err);
     FILE *stream = out->stream;
+    if (stream != stdout && sync_stream(stream, out->path) != 0)
+        return fail(out, err);
     out->stream = NULL;
     return stream != stdout && fclose(stream) != 0 ? fail(out, err) : LS_OK;
 }

@@ -67,7 +67,8 @@ static int write_file(const char *path, const char *key, const char *text)
     FILE *file = fopen(path, "wxe");
     if (!file)
         return 0;
-    int good = fprintf(file, "%s\n%s", key, text) > 0;
+    int good =
+        fprintf(file, "%s\n%s", key, text) > 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
     return fclose(file) == 0 && good;
 }
 

@@ -68,8 +68,25 @@ int ls_replace_commit(ls_file_writer *w, ls_error *err);
 int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_host *host,
                     ls_error *err);
 
+/* A file that a person has named: as ls_replace_file, but what is there and is no plain file (a terminal, a
+ * pipe, a symbolic link) is written to as it is. Errors: LS_EIO, LS_ENOMEM. */
+int ls_write_file(const char *path, const void *bytes, size_t count, const ls_host *host,
+                  ls_error *err);
+
 /* Makes names in a directory last: what was created, renamed or removed there. A file system that
  * cannot sync a directory is no failure. Errors: LS_EIO. */
 int ls_sync_directory(const char *path, ls_error *err);
+
+/* The same of the directory that holds `path`. Errors: LS_EIO, LS_ENOMEM. */
+int ls_sync_name(const char *path, const ls_host *host, ls_error *err);
+
+/* Makes the names in the directory `path` last, and its own, and those of the directories above, up to
+ * the root of its file system. Errors: LS_EIO. */
+int ls_sync_path(const char *path, ls_error *err);
+
+/* Makes the directory `path` and those above that are missing, and has ls_sync_path make all of it last:
+ * also of directories that were there, since nobody knows whether whoever made them did. *made: the
+ * directory is new. Errors: LS_EIO, LS_ENOMEM. */
+int ls_make_directory(const char *path, int *made, const ls_host *host, ls_error *err);
 
 #endif

@@ -98,13 +98,28 @@ int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_
     return rc;
 }
 
-int ls_sync_directory(const char *path, ls_error *err)
+static int write_through(const char *path, const void *bytes, size_t count, ls_error *err)
 {
     int fd;
-    int error = ls_io_open(&fd, AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
-    if (error)
-        return ls_io_fail(err, path, "open the directory", error);
-    error = ls_io_sync_folder(fd);
-    (void)ls_io_close(fd);
-    return error ? ls_io_fail(err, path, "sync the directory", error) : LS_OK;
+    const char *operation = "open";
+    int error = ls_io_open(&fd, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!error) {
+        operation = "write";
+        error = ls_io_write(fd, bytes, count);
+        if (!error)
+            error = ls_io_sync(fd);
+        if (error == EINVAL || error == EROFS) /* nothing to sync */
+            error = 0;
+        (void)ls_io_close(fd);
+    }
+    return error ? ls_io_fail(err, path, operation, error) : LS_OK;
+}
+
+int ls_write_file(const char *path, const void *bytes, size_t count, const ls_host *host,
+                  ls_error *err)
+{
+    struct stat st;
+    if (ls_io_stat(&st, AT_FDCWD, path) == 0 && !S_ISREG(st.st_mode))
+        return write_through(path, bytes, count, err);
+    return ls_replace_file(path, bytes, count, host, err);
 }

@@ -5,23 +5,14 @@
 #include "tools/report_html.h"
 #include "json/c_locale.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-static int write_file(const char *path, const ls_buffer *page, ls_error *err)
+/* In the run's own directory nothing but a plain file is meant. */
+static int write_page(const char *path, int chosen, const ls_buffer *page, const ls_host *host,
+                      ls_error *err)
 {
-    FILE *f = fopen(path, "wbe");
-    int failed = !f || fwrite(page->text, 1, page->length, f) != page->length;
-    int reason = errno;
-    if (f && fclose(f) != 0 && !failed) {
-        failed = 1;
-        reason = errno;
-    }
-    return failed ? ls_fail(err, LS_EIO,
-                            "%.300s: cannot write the report: %s; choose another place "
-                            "with -o FILE",
-                            path, strerror(reason))
+    ls_error why;
+    int status = chosen ? ls_write_file(path, page->text, page->length, host, &why)
+                        : ls_replace_file(path, page->text, page->length, host, &why);
+    return status ? ls_fail(err, status, "%.400s; choose another place with -o FILE", why.text)
                   : LS_OK;
 }
 
@@ -42,9 +33,8 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
     ls_c_locale_leave(locale);
     if (status == LS_OK)
         status = ls_buffer_status(&path, err);
-    if (status == LS_OK) /* the run's own page is replaced; what somebody names may be a device */
-        status = out_path ? write_file(out_path, &page, err)
-                          : ls_replace_file(path.text, page.text, page.length, host, err);
+    if (status == LS_OK)
+        status = write_page(path.text, out_path != NULL, &page, host, err);
     ls_buffer_fini(&path);
     ls_buffer_fini(&page);
     ls_run_log_fini(&log);

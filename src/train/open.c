@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "base/split.h"
 #include "nn/safetensors.h"
+#include "store/durable.h"
 #include "train/coordination.h"
 #include "train/run_dir.h"
 
@@ -287,23 +288,36 @@ static int warn(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
+static int write_config(const ls_trainer *t, ls_error *err)
+{
+    char *text, *path = ls_run_dir_path(t->run_dir, "config.json", t->host);
+    if (!path)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    int status = ls_config_text(&text, &t->config, t->host, err);
+    if (status == LS_OK) {
+        status = ls_replace_file(path, text, strlen(text), t->host, err);
+        ls_free(t->host, text);
+    }
+    ls_free(t->host, path);
+    return status;
+}
+
+/* A run that goes on may have been killed before its names were made to last. */
 static int open_run_dir(ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
-    if (t->resumed || (c->run_dir && c->run_dir[0] == '\0'))
+    if (t->resumed)
+        return ls_sync_path(t->run_dir, err);
+    if (c->run_dir && c->run_dir[0] == '\0')
         return LS_OK;
     int status = ls_run_dir_make(&t->run_dir, c->run_dir, c->name, t->host, err);
     if (status == LS_OK)
+        status = ls_run_dir_check(t->run_dir, err);
+    if (status == LS_OK)
         status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
-    if (status)
-        return status;
-    char *resolved;
-    status = ls_config_text(&resolved, c, t->host, err);
-    if (status)
-        return status;
-    status = ls_run_dir_write(t->run_dir, "config.json", resolved, t->host, err);
-    ls_free(t->host, resolved);
-    return status;
+    if (status == LS_OK) /* another one may have come and gone meanwhile */
+        status = ls_run_dir_check(t->run_dir, err);
+    return status ? status : write_config(t, err);
 }
 
 static int open_sinks(ls_trainer *t, ls_error *err)
@@ -312,7 +326,7 @@ static int open_sinks(ls_trainer *t, ls_error *err)
     int status = LS_OK;
     if (t->run_dir) {
         char *path = ls_run_dir_path(t->run_dir, "metrics.jsonl", t->host);
-        uint64_t keep = t->resumed ? ls_resume_metrics_bytes(t) : LS_SINK_NEW;
+        uint64_t keep = t->resumed ? ls_resume_metrics_bytes(t) : LS_LOG_FILE_NEW;
         status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
                       : ls_fail(err, LS_ENOMEM, "out of memory for a path");
         ls_free(t->host, path);

@@ -18,7 +18,6 @@
 #include "train/run_dir.h"
 #include "train/state.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,7 +97,7 @@ static int write_bundle(struct ls_saver *s, ls_error *err)
 {
     struct ls_trainer *t = s->t;
     ls_bundle *b = NULL;
-    int status = t->metrics ? ls_sink_jsonl_sync(t->metrics, err) : LS_OK;
+    int status = ls_sinks_sync(&t->sinks, err);
     if (status == LS_OK)
         status = ls_bundle_begin(&b, s->directory, s->name, t->host, err);
     if (status)
@@ -234,10 +233,10 @@ static int same_position(const ls_position *a, const ls_position *b)
 static int describe(struct ls_saver *s, ls_error *err)
 {
     struct ls_trainer *t = s->t;
-    int status = LS_OK;
     s->metrics_bytes = 0;
-    if (t->metrics)
-        status = ls_sink_jsonl_flush(t->metrics, &s->metrics_bytes, err);
+    int status = ls_sinks_flush(&t->sinks, err);
+    if (status == LS_OK && t->metrics)
+        status = ls_log_file_flush(t->metrics->file, &s->metrics_bytes, err);
     if (status)
         return status;
     if (!s->has_crc)
@@ -324,19 +323,16 @@ int ls_checkpoint_at(struct ls_trainer *t, const char *directory, ls_error *err)
 /* ---- life ----------------------------------------------------------------------------------- */
 
 /* A link in the place of the directory would lead checkpoints, and the pruning of old ones, elsewhere. */
-static int make_directory(const char *path, ls_error *err)
+static int make_directory(const char *path, const ls_host *host, ls_error *err)
 {
-    char why[LS_REASON];
     struct stat st;
-    if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return ls_fail(err, LS_EIO, "%.300s: cannot make the directory: %s", path,
-                       ls_reason(why, errno));
+    int made;
     if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode))
         return ls_fail(err, LS_EIO,
                        "%.300s: is no directory; links are not followed for writing: put the "
                        "directory itself there, or choose another run_dir",
                        path);
-    return LS_OK;
+    return ls_make_directory(path, &made, host, err);
 }
 
 int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
@@ -348,9 +344,8 @@ int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
     s->t = t;
     ls_json_writer_init(&s->state, 2, t->host);
     s->directory = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
-    int status = s->directory ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    if (status == LS_OK)
-        status = make_directory(s->directory, err);
+    int status = s->directory ? make_directory(s->directory, t->host, err)
+                              : ls_fail(err, LS_ENOMEM, "out of memory for a path");
     if (status == LS_OK)
         status = ls_pool_create(&s->pool, &o, err);
     if (status)

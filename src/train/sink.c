@@ -37,6 +37,25 @@ int ls_sinks_emit(ls_sinks *sinks, ls_error *err)
     return first;
 }
 
+int ls_sinks_flush(ls_sinks *sinks, ls_error *err)
+{
+    int first = LS_OK;
+    uint64_t bytes;
+    for (int i = 0; i < sinks->count; i++)
+        if (sinks->sink[i]->file && !sinks->failed[i] && first == LS_OK)
+            first = ls_log_file_flush(sinks->sink[i]->file, &bytes, err);
+    return first;
+}
+
+int ls_sinks_sync(const ls_sinks *sinks, ls_error *err)
+{
+    int first = LS_OK;
+    for (int i = 0; i < sinks->count; i++)
+        if (sinks->sink[i]->file && first == LS_OK)
+            first = ls_log_file_sync(sinks->sink[i]->file, err);
+    return first;
+}
+
 int ls_sinks_close(ls_sinks *sinks, ls_error *err)
 {
     int first = LS_OK;
@@ -77,7 +96,7 @@ int ls_sink_callback(ls_sink **out,
     callback_sink *sink = ls_alloc(host, sizeof *sink);
     if (!sink)
         return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
-    *sink = (callback_sink){{callback_emit, callback_close}, record, user, host};
+    *sink = (callback_sink){{.emit = callback_emit, .close = callback_close}, record, user, host};
     *out = &sink->base;
     return LS_OK;
 }

@@ -1,7 +1,8 @@
-/* Where metrics records go: any number of sinks, each a row of three functions. */
+/* Where metrics records go: any number of sinks. */
 #ifndef TRAIN_SINK_H
 #define TRAIN_SINK_H
 
+#include "store/log_file.h"
 #include "json/writer.h"
 
 #include <lockstep/host.h>
@@ -12,8 +13,9 @@ typedef struct ls_sink ls_sink;
 struct ls_sink {
     /* One record, a JSON object without a newline. A negative status ends the run. */
     int (*emit)(ls_sink *sink, const char *json, size_t length, ls_error *err);
-    /* Writes out what is buffered and frees the sink; reports what could not be written. */
+    /* Makes all records last and frees the sink; reports what could not be written. */
     int (*close)(ls_sink *sink, ls_error *err);
+    ls_log_file *file; /* the file that the records go to, or NULL */
 };
 
 #define LS_SINKS_MAX 8
@@ -35,22 +37,19 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
  * returns the first error. */
 int ls_sinks_emit(ls_sinks *sinks, ls_error *err);
 
+/* Before a checkpoint counts on the records: the coordinator hands those that are gathered to the system, and
+ * any thread makes them last. Returns the first error. */
+int ls_sinks_flush(ls_sinks *sinks, ls_error *err);
+int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
+
 /* Closes all; returns the first error. A zeroed structure is allowed. */
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 
-#define LS_SINK_NEW UINT64_MAX
-
 /* JSON Lines: one record a line, appended to a file, written out at least once a second. `keep` is
- * LS_SINK_NEW for a file that must not exist yet; else the file exists, and is cut to its first
+ * LS_LOG_FILE_NEW for a file that must not exist yet; else the file exists, and is cut to its first
  * `keep` bytes, which it must have. Errors: LS_EIO; LS_EDATA (a file that is shorter); LS_ENOMEM. */
 int ls_sink_jsonl(ls_sink **out, const char *path, uint64_t keep, const ls_host *host,
                   ls_error *err);
-
-/* Writes out what is buffered; *bytes is then the file's length. The coordinator. Errors: LS_EIO. */
-int ls_sink_jsonl_flush(ls_sink *base, uint64_t *bytes, ls_error *err);
-
-/* Makes what was written out last. Any thread. Errors: LS_EIO. */
-int ls_sink_jsonl_sync(const ls_sink *base, ls_error *err);
 
 /* A new TensorBoard event file in the directory `dir`: loss, accuracy, learning rate and rate of every
  * step, loss and accuracy of every evaluation; written out at least once a second. Errors: LS_EIO,

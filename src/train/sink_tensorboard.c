@@ -2,34 +2,24 @@
  * masked CRC-32C of them) and event.proto and summary.proto as TensorFlow documents them.
  *
  * Records come as text. What is needed of them are a few numbers at their top level, so that a scan
- * does, and nothing is allocated in a step. Events are gathered and written out once a second. */
-#include "base/clock.h"
+ * does, and nothing is allocated in a step. */
 #include "base/error.h"
 #include "base/host.h"
 #include "train/sink.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#define WRITE_EVERY_NS 1000000000u
-enum { BUFFER = 1 << 15, EVENT = 1024, NAMES = 1000 };
+enum { EVENT = 1024, NAMES = 1000 };
 
 typedef struct event_sink {
     ls_sink base;
     const ls_host *host;
-    char *path;
-    int fd;
-    uint64_t written_at;
     uint64_t step; /* the last one that was recorded */
     uint32_t table[256];
-    size_t used;
-    uint8_t buffer[BUFFER];
 } event_sink;
 
 /* ---- TFRecord ------------------------------------------------------------------------------- */
@@ -60,40 +50,14 @@ static void put_little(uint8_t *out, uint64_t value, int bytes)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
-static int write_out(event_sink *sink, ls_error *err)
-{
-    size_t done = 0;
-    while (done < sink->used) {
-        ssize_t n = write(sink->fd, sink->buffer + done, sink->used - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            sink->used = 0;
-            return ls_fail(err, LS_EIO,
-                           "%.300s: cannot write TensorBoard events: %s; free some space, or set "
-                           "metrics.tensorboard to false",
-                           sink->path, strerror(errno));
-        }
-        done += (size_t)n;
-    }
-    sink->used = 0;
-    sink->written_at = ls_now_ns();
-    return LS_OK;
-}
-
 static int put_record(event_sink *sink, const uint8_t *data, size_t count, ls_error *err)
 {
-    enum { AROUND = 16 };
-    int status = sink->used + count + AROUND > BUFFER ? write_out(sink, err) : LS_OK;
-    if (status)
-        return status;
-    uint8_t *out = sink->buffer + sink->used;
+    uint8_t out[EVENT + 16];
     put_little(out, count, 8);
     put_little(out + 8, masked_crc(sink->table, out, 8), 4);
     memcpy(out + 12, data, count);
     put_little(out + 12 + count, masked_crc(sink->table, data, count), 4);
-    sink->used += count + AROUND;
-    return LS_OK;
+    return ls_log_file_put(sink->base.file, out, count + 16, err);
 }
 
 /* ---- Event ---------------------------------------------------------------------------------- */
@@ -240,46 +204,38 @@ static int put_resume(event_sink *sink, const char *json, size_t length, ls_erro
 static int event_emit(ls_sink *base, const char *json, size_t length, ls_error *err)
 {
     event_sink *sink = (event_sink *)base;
-    int status = is_type(json, "step")     ? put_step(sink, json, length, err)
-                 : is_type(json, "eval")   ? put_eval(sink, json, length, err)
-                 : is_type(json, "resume") ? put_resume(sink, json, length, err)
-                                           : LS_OK;
-    if (status)
-        return status;
-    return ls_now_ns() - sink->written_at > WRITE_EVERY_NS ? write_out(sink, err) : LS_OK;
+    return is_type(json, "step")     ? put_step(sink, json, length, err)
+           : is_type(json, "eval")   ? put_eval(sink, json, length, err)
+           : is_type(json, "resume") ? put_resume(sink, json, length, err)
+                                     : LS_OK;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
 static int event_close(ls_sink *base, ls_error *err)
 {
-    event_sink *sink = (event_sink *)base;
-    int status = write_out(sink, err);
-    if (close(sink->fd) != 0 && status == LS_OK)
-        status = ls_fail(err, LS_EIO, "%.300s: cannot write TensorBoard events: %s", sink->path,
-                         strerror(errno));
-    ls_free(sink->host, sink->path);
-    ls_free(sink->host, sink);
+    int status = ls_log_file_close(base->file, err);
+    ls_free(((event_sink *)base)->host, base);
     return status;
 }
 
 /* A resumed run has a file of each of its lives; names begin as TensorBoard expects. */
 static int open_new(event_sink *sink, const char *dir, ls_error *err)
 {
+    static const ls_log_kind kind = {0, "TensorBoard events",
+                                     "free some space, or set metrics.tensorboard to false"};
     const size_t size = strlen(dir) + 80;
     const long long now = (long long)time(NULL);
-    sink->path = ls_alloc(sink->host, size);
-    if (!sink->path)
+    int status = LS_EAGAIN;
+    char *path = ls_alloc(sink->host, size);
+    if (!path)
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    for (int i = 0; i < NAMES; i++) {
-        snprintf(sink->path, size, "%s/events.out.tfevents.%lld.lockstep.%d", dir, now, i);
-        sink->fd = open(sink->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (sink->fd >= 0 || errno != EEXIST)
-            break;
+    for (int i = 0; status == LS_EAGAIN && i < NAMES; i++) {
+        snprintf(path, size, "%s/events.out.tfevents.%lld.lockstep.%d", dir, now, i);
+        status = ls_log_file_open(&sink->base.file, path, LS_LOG_FILE_NEW, &kind, sink->host, err);
     }
-    return sink->fd >= 0
-               ? LS_OK
-               : ls_fail(err, LS_EIO, "%.300s: cannot create it: %s", sink->path, strerror(errno));
+    ls_free(sink->host, path);
+    return status == LS_EAGAIN ? LS_EIO : status;
 }
 
 static int put_version(event_sink *sink, ls_error *err)
@@ -296,21 +252,18 @@ int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_
     event_sink *sink = ls_alloc(host, sizeof *sink);
     if (!sink)
         return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
-    sink->base = (ls_sink){event_emit, event_close};
+    sink->base = (ls_sink){.emit = event_emit, .close = event_close};
     sink->host = host;
-    sink->fd = -1;
-    sink->written_at = ls_now_ns();
     make_table(sink->table);
     int status = open_new(sink, dir, err);
-    if (status == LS_OK)
-        status = put_version(sink, err);
-    if (status == LS_OK) {
-        *out = &sink->base;
-        return LS_OK;
+    if (status) {
+        ls_free(host, sink);
+        return status;
     }
-    if (sink->fd >= 0)
-        close(sink->fd);
-    ls_free(host, sink->path);
-    ls_free(host, sink);
+    status = put_version(sink, err);
+    if (status == LS_OK)
+        *out = &sink->base;
+    else
+        event_close(&sink->base, NULL);
     return status;
 }

@@ -8,14 +8,14 @@ fix='choose another run_dir, or --set run_dir=null for none'
 
 # ---- the run directory ----
 touch a_file
-expect_failure 74 "a_file/run: cannot make the run directory: Not a directory; $fix" \
+expect_failure 74 "a_file/run: cannot make the directory: Not a directory; $fix" \
     config.json --set run_dir=a_file/run
-expect_failure 74 "a_file: cannot make the run directory: Not a directory; $fix" \
+expect_failure 74 "a_file: cannot make the directory: Not a directory; $fix" \
     config.json --set run_dir=a_file
 if [ "$(id -u)" -ne 0 ]; then
     mkdir locked
     chmod 555 locked
-    expect_failure 74 "locked/run: cannot make the run directory: Permission denied; $fix" \
+    expect_failure 74 "locked/run: cannot make the directory: Permission denied; $fix" \
         config.json --set run_dir=locked/run
 fi
 run config.json --set run_dir=deep/er/run

@@ -205,6 +205,48 @@ static void a_failed_replacement_leaves_nothing_but_the_old(void **state)
             "no: cannot open the directory: No such file or directory");
 }
 
+static void a_directory_is_made_with_those_above_it(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    int made;
+    must(ls_make_directory(scratch_path(s, "a/b/c/"), &made, NULL, &err), &err);
+    assert_true(made);
+    must(ls_make_directory(scratch_path(s, "a/b/c"), &made, NULL, &err), &err);
+    assert_false(made);
+    must(ls_make_directory(scratch_path(s, "a/b/d"), &made, NULL, &err), &err);
+    assert_true(made);
+    assert_names(scratch_path(s, "a/b"), "c d");
+    scratch_file(s, "f", "x", 1);
+    refused(ls_make_directory(scratch_path(s, "f"), &made, NULL, &err), LS_EIO, &err,
+            "f: cannot make the directory: Not a directory");
+    refused(ls_make_directory(scratch_path(s, "f/g"), &made, NULL, &err), LS_EIO, &err,
+            "f/g: cannot make the directory: Not a directory");
+    rmdir(scratch_path(s, "a/b/c"));
+    rmdir(scratch_path(s, "a/b/d"));
+    rmdir(scratch_path(s, "a/b"));
+}
+
+static void a_named_link_is_written_through_and_a_plain_file_replaced(void **state)
+{
+    scratch *s = *state;
+    ls_error err = {0};
+    scratch_file(s, "f", "a longer text", 13);
+    assert_int_equal(symlink("f", scratch_path(s, "link")), 0);
+    must(ls_write_file(scratch_path(s, "link"), "new", 3, NULL, &err), &err);
+    char *bytes = read_whole(scratch_path(s, "f"), NULL);
+    assert_string_equal(bytes, "new");
+    free(bytes);
+    must(ls_write_file(scratch_path(s, "f"), "newer", 5, NULL, &err), &err);
+    bytes = read_whole(scratch_path(s, "link"), NULL);
+    assert_string_equal(bytes, "newer");
+    free(bytes);
+    must(ls_write_file("/dev/null", "gone", 4, NULL, &err), &err);
+    refused(ls_write_file("/dev/full", "gone", 4, NULL, &err), LS_EIO, &err,
+            "/dev/full: cannot write: No space left on device");
+    assert_names(s->directory, "f link");
+}
+
 /* Names as long as the file system allows still have a hidden one beside them. */
 static void the_longest_name_is_replaced(void **state)
 {
@@ -350,6 +392,8 @@ int main(void)
         TEST(a_replaced_file_is_old_until_it_is_new),
         TEST(replacing_works_without_a_directory_in_the_path),
         TEST(a_failed_replacement_leaves_nothing_but_the_old),
+        TEST(a_directory_is_made_with_those_above_it),
+        TEST(a_named_link_is_written_through_and_a_plain_file_replaced),
         TEST(the_longest_name_is_replaced),
         TEST(a_long_path_leaves_room_for_the_reason),
         TEST(what_the_dead_left_is_removed),

@@ -50,7 +50,7 @@ has err '^trainer sweep: nothing to vary'
 expect 64 "$trainer" sweep config.json --vary lr
 has err "^trainer: --vary lr: no '='; expected KEY=VALUE"
 expect 74 "$trainer" sweep config.json --vary lr=1 --json /nowhere/x.json
-has err '^trainer: --json /nowhere/x.json: cannot write: No such file or directory$'
+has err '^trainer: --json /nowhere/: cannot open the directory: No such file or directory$'
 expect 0 "$trainer" sweep --help
 
 # A first signal stops the sweep in good order: what was not run is still listed.

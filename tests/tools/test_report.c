@@ -369,7 +369,7 @@ static void a_place_that_cannot_be_written_is_named(void **state)
     (void)state;
     ls_error err;
     assert_int_equal(ls_report_write(FIXTURE, "/nowhere/report.html", NULL, &err), LS_EIO);
-    assert_string_equal(err.text, "/nowhere/report.html: cannot write the report: No such file or "
+    assert_string_equal(err.text, "/nowhere/: cannot open the directory: No such file or "
                                   "directory; choose another place with -o FILE");
 }
 

@@ -40,15 +40,15 @@ static void what_could_not_be_written_is_the_end_of_the_file(void **state)
     scratch_begin(&files);
     const char *path = scratch_path(&files, "metrics.jsonl");
     signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(ls_sink_jsonl(&sink, path, LS_SINK_NEW, NULL, &err), LS_OK);
+    assert_int_equal(ls_sink_jsonl(&sink, path, LS_LOG_FILE_NEW, NULL, &err), LS_OK);
     for (int i = 0; i < 6; i++)
         emit(sink, i);
     limit_files(40); /* two records of 16 bytes, and half a third */
-    assert_int_equal(ls_sink_jsonl_flush(sink, &bytes, &err), LS_EIO);
+    assert_int_equal(ls_log_file_flush(sink->file, &bytes, &err), LS_EIO);
     limit_files(RLIM_INFINITY); /* there is room again: too late */
     for (int i = 6; i < 12; i++)
         emit(sink, i);
-    assert_int_equal(ls_sink_jsonl_flush(sink, &bytes, &again), LS_EIO);
+    assert_int_equal(ls_log_file_flush(sink->file, &bytes, &again), LS_EIO);
     assert_string_equal(again.text, err.text);
     assert_int_equal(sink->close(sink, &again), LS_EIO);
     FILE *f = fopen(path, "r");

@@ -1,0 +1,193 @@
+#include "store/log_file.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "base/plain_file.h"
+#include "store/durable.h"
+#include "store/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WRITE_EVERY_NS 1000000000u
+enum { BUFFER = 1 << 16 };
+
+struct ls_log_file {
+    const ls_host *host;
+    const ls_log_kind *kind;
+    char *path;
+    int fd;
+    uint64_t written_at;
+    uint64_t length;  /* of the file; what is gathered comes behind it */
+    ls_error failure; /* of the first write that failed; status 0: none has */
+    size_t used;
+    char buffer[BUFFER];
+};
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* How much of what was written of `data`, which begins a record, are whole records. */
+static size_t whole_records(const ls_log_file *f, const char *data, size_t written)
+{
+    if (!f->kind->lines)
+        return 0;
+    while (written > 0 && data[written - 1] != '\n')
+        written--;
+    return written;
+}
+
+static int fail(ls_log_file *f, int error)
+{
+    char why[LS_REASON];
+    return ls_fail(&f->failure, LS_EIO, "%s: cannot write %s: %s; %s", ls_io_tail(f->path),
+                   f->kind->what, ls_reason(why, error), f->kind->fix);
+}
+
+static int pass_on(const ls_log_file *f, ls_error *err)
+{
+    if (f->failure.status && err)
+        *err = f->failure;
+    return f->failure.status;
+}
+
+/* `data` begins a record. */
+static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *err)
+{
+    if (f->failure.status)
+        return pass_on(f, err);
+    const uint64_t before = f->length;
+    const int error = ls_io_write(f->fd, data, count);
+    const off_t end = error ? lseek(f->fd, 0, SEEK_CUR) : (off_t)(before + count);
+    f->length = end > 0 ? (uint64_t)end : before;
+    if (!error)
+        return LS_OK;
+    f->length = before + whole_records(f, data, (size_t)(f->length - before));
+    if (ftruncate(f->fd, (off_t)f->length) == 0)
+        (void)lseek(f->fd, (off_t)f->length, SEEK_SET);
+    fail(f, error);
+    return pass_on(f, err);
+}
+
+static int write_out(ls_log_file *f, ls_error *err)
+{
+    const size_t count = f->used;
+    f->used = 0;
+    f->written_at = ls_now_ns();
+    return write_all(f, f->buffer, count, err);
+}
+
+/* A long record goes straight to the file. */
+static int put_long(ls_log_file *f, const void *record, size_t count, ls_error *err)
+{
+    int status = write_all(f, record, count, err);
+    return status || !f->kind->lines ? status : write_all(f, "\n", 1, err);
+}
+
+int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *err)
+{
+    const size_t all = count + (f->kind->lines != 0);
+    int status = f->used + all > BUFFER ? write_out(f, err) : LS_OK;
+    if (status == LS_OK && all > BUFFER)
+        return put_long(f, record, count, err);
+    if (status)
+        return status;
+    memcpy(f->buffer + f->used, record, count);
+    if (f->kind->lines)
+        f->buffer[f->used + count] = '\n';
+    f->used += all;
+    return ls_now_ns() - f->written_at > WRITE_EVERY_NS ? write_out(f, err) : LS_OK;
+}
+
+int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err)
+{
+    int status = write_out(f, err);
+    *bytes = f->length;
+    return status;
+}
+
+/* What cannot be synced, a pipe say, is none of our business. */
+int ls_log_file_sync(const ls_log_file *f, ls_error *err)
+{
+    int error = ls_io_sync(f->fd);
+    return error == 0 || error == EINVAL || error == EROFS
+               ? LS_OK
+               : ls_io_fail(err, f->path, "sync", error);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* Everything behind the first `keep` bytes goes: it will be written once more, and a loss of power must
+ * not mix the two. */
+static int cut(ls_log_file *f, uint64_t keep, ls_error *err)
+{
+    struct stat st;
+    if (fstat(f->fd, &st) != 0)
+        return ls_io_fail(err, f->path, "read", errno);
+    if ((uint64_t)st.st_size < keep)
+        return ls_fail(err, LS_EDATA,
+                       "%s: has %lld bytes, but the checkpoint counts on %llu; put the file "
+                       "back, or begin a new run",
+                       ls_io_tail(f->path), (long long)st.st_size, (unsigned long long)keep);
+    if (ftruncate(f->fd, (off_t)keep) != 0 || lseek(f->fd, 0, SEEK_END) < 0)
+        return ls_io_fail(err, f->path, "cut", errno);
+    f->length = keep;
+    return ls_log_file_sync(f, err);
+}
+
+static int open_file(ls_log_file *f, uint64_t keep, ls_error *err)
+{
+    struct stat st;
+    const int create = keep == LS_LOG_FILE_NEW;
+    int status = ls_open_to_write(&f->fd, f->path, O_WRONLY | (create ? O_CREAT | O_EXCL : 0), err);
+    if (status)
+        return create && ls_io_stat(&st, AT_FDCWD, f->path) == 0 ? LS_EAGAIN : status;
+    if (!create)
+        status = cut(f, keep, err);
+    return status ? status : ls_sync_name(f->path, f->host, err);
+}
+
+static void release(ls_log_file *f)
+{
+    ls_free(f->host, f->path);
+    ls_free(f->host, f);
+}
+
+int ls_log_file_open(ls_log_file **out, const char *path, uint64_t keep, const ls_log_kind *kind,
+                     const ls_host *host, ls_error *err)
+{
+    ls_log_file *f = ls_alloc(host, sizeof *f);
+    char *copy = f ? ls_strdup(host, path) : NULL;
+    if (!copy) {
+        ls_free(host, f);
+        return ls_fail(err, LS_ENOMEM, "out of memory for %s", kind->what);
+    }
+    f->host = host;
+    f->kind = kind;
+    f->path = copy;
+    f->written_at = ls_now_ns();
+    int status = open_file(f, keep, err);
+    if (status == LS_OK) {
+        *out = f;
+        return LS_OK;
+    }
+    if (f->fd >= 0)
+        (void)ls_io_close(f->fd);
+    release(f);
+    return status;
+}
+
+int ls_log_file_close(ls_log_file *f, ls_error *err)
+{
+    int status = write_out(f, err);
+    int synced = ls_log_file_sync(f, status ? NULL : err);
+    int error = ls_io_close(f->fd);
+    if (status == LS_OK)
+        status = synced;
+    if (status == LS_OK && error)
+        status = ls_io_fail(err, f->path, "close", error);
+    release(f);
+    return status;
+}
