@@ -3,8 +3,8 @@
 #define SERVICE_LEARNER_H
 
 #include "board.h"
+#include "http/metrics.h"
 #include "journal.h"
-#include "metrics.h"
 #include "options.h"
 
 typedef struct learner learner;

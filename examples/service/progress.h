@@ -2,7 +2,7 @@
 #ifndef SERVICE_PROGRESS_H
 #define SERVICE_PROGRESS_H
 
-#include "metrics.h"
+#include "http/metrics.h"
 
 #include <lockstep/trainer.h>
 

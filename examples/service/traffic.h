@@ -2,7 +2,7 @@
 #ifndef SERVICE_TRAFFIC_H
 #define SERVICE_TRAFFIC_H
 
-#include "metrics.h"
+#include "http/metrics.h"
 
 enum { TRAFFIC_PATHS = 8, TRAFFIC_KINDS = 3 /* 2xx, 4xx, 5xx */ };
 

@@ -29,6 +29,7 @@ static const char help[] =
     "  --trace-ops         with each op in it, not only the phases of a step\n"
     "  --serve [ADDR:]PORT a page in a browser that follows the run, /metrics for Prometheus, and\n"
     "                      /state.json; ADDR: 127.0.0.1\n"
+    "  --serve-host NAME   a name that browsers may use for it, besides localhost and its address\n"
     "  --print-config      prints the config with all defaults and --set applied, and stops\n"
     "  --quiet             no progress, no start-up lines; warnings and errors only\n"
     "  --version           versions of the program, its back ends and their libraries\n"
@@ -130,6 +131,14 @@ static int add_inject(cli_arguments *a, const char *fault)
     return 0;
 }
 
+static int add_serve_host(cli_arguments *a, const char *name)
+{
+    if (a->serve_host_count == CLI_SERVE_HOST_MAX)
+        return usage("too many --serve-host", "");
+    a->serve_host[a->serve_host_count++] = name;
+    return 0;
+}
+
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
     enum {
@@ -141,6 +150,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         TRACE,
         OPS,
         SERVE,
+        SERVE_HOST,
         PRINT,
         QUIET,
         VERSION,
@@ -154,6 +164,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
                                             {"trace", required_argument, NULL, TRACE},
                                             {"trace-ops", no_argument, NULL, OPS},
                                             {"serve", required_argument, NULL, SERVE},
+                                            {"serve-host", required_argument, NULL, SERVE_HOST},
                                             {"print-config", no_argument, NULL, PRINT},
                                             {"quiet", no_argument, NULL, QUIET},
                                             {"version", no_argument, NULL, VERSION},
@@ -174,6 +185,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         case TRACE: out->trace = optarg; break;
         case OPS: out->trace_ops = 1; break;
         case SERVE: out->serve = optarg; break;
+        case SERVE_HOST: problem = add_serve_host(out, optarg); break;
         case PRINT: out->action = CLI_PRINT_CONFIG; break;
         case QUIET: out->quiet = 1; break;
         case VERSION: out->action = CLI_VERSION; return 0;
@@ -191,6 +203,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     }
     if (!problem && out->trace_ops && !out->trace)
         problem = usage("--trace-ops needs --trace FILE", "");
+    if (!problem && out->serve_host_count && !out->serve)
+        problem = usage("--serve-host needs --serve PORT", "");
     if (problem)
         return problem;
     if (optind == argc && out->resume && out->action == CLI_TRAIN)

@@ -256,7 +256,8 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
         return fail(&s.view, status, &err);
     cli_catch_signals();
     s.server = NULL;
-    if (a->serve && (status = cli_server_start(&s.server, a->serve, &host, &err)) != LS_OK)
+    const cli_server_options served = {a->serve, a->serve_host, a->serve_host_count};
+    if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
         return fail(&s.view, status, &err);
     if (s.server && !a->quiet)
         fprintf(stderr, "  live page   %s\n", cli_server_url(s.server));

@@ -37,6 +37,7 @@ typedef enum cli_action {
 
 #define CLI_SET_MAX 256
 #define CLI_INJECT_MAX 16
+#define CLI_SERVE_HOST_MAX 16
 
 typedef struct cli_arguments {
     cli_action action;
@@ -46,6 +47,8 @@ typedef struct cli_arguments {
     const char *trace;   /* NULL: no timeline */
     int trace_ops;
     const char *serve; /* NULL: no live page */
+    int serve_host_count;
+    const char *serve_host[CLI_SERVE_HOST_MAX];
     int inject_count;
     const char *inject[CLI_INJECT_MAX];
     int quiet;

@@ -6,24 +6,22 @@
 #ifdef LOCKSTEP_WITH_HTTP
 
 #include "cli/serve_numbers.h"
+#include "http/guard.h"
 #include "tools/live.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <microhttpd.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #define CONNECTIONS 64
-#define IDLE_S 30
+#define PATIENCE_S 4
 
 struct cli_server {
     const ls_host *host;
-    struct MHD_Daemon *daemon;
+    http_guard *guard;
     ls_live *live;
     numbers numbers;
     char url[80];
@@ -81,6 +79,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
                                   size_t *upload_size, void **state)
 {
     cli_server *s = user;
+    char why[400];
     (void)version;
     (void)upload;
     (void)state;
@@ -88,6 +87,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
         *upload_size = 0;
         return MHD_YES;
     }
+    const unsigned refused = http_guard_check(s->guard, to, why, sizeof why);
+    if (refused)
+        return say(to, refused, why);
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return say(to, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
     if (strcmp(url, "/") == 0)
@@ -143,36 +145,35 @@ static void write_url(cli_server *s, const place *at)
 {
     char name[INET6_ADDRSTRLEN] = "";
     const int six = at->any.sa_family == AF_INET6;
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
     inet_ntop(at->any.sa_family, six ? (const void *)&at->v6.sin6_addr : &at->v4.sin_addr, name,
               sizeof name);
     snprintf(s->url, sizeof s->url, six ? "http://[%s]:%u/" : "http://%s:%u/", name,
-             info ? (unsigned)info->port : 0);
+             (unsigned)http_guard_port(s->guard));
 }
 
-/* Signals are the program's: its threads are made without them. */
-static struct MHD_Daemon *listen_at(cli_server *s, const place *at)
+static int listen_at(cli_server *s, const place *at, const cli_server_options *o, ls_error *err)
 {
-    sigset_t all, before;
-    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD;
-    if (at->any.sa_family == AF_INET6)
-        flags |= MHD_USE_IPv6;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    struct MHD_Daemon *d =
-        MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR, &at->any,
-                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return d;
+    const http_guard_options wanted = {.address = &at->any,
+                                       .names = o->names,
+                                       .name_count = o->name_count,
+                                       .option = "--serve-host",
+                                       .connections = CONNECTIONS,
+                                       .patience_s = PATIENCE_S,
+                                       .on_request = on_request,
+                                       .user = s};
+    const int error = http_guard_start(&s->guard, &wanted);
+    return error ? ls_fail(err, LS_EIO, "--serve %.80s: cannot listen there: %s", o->address,
+                           strerror(error))
+                 : LS_OK;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-int cli_server_start(cli_server **out, const char *address, const ls_host *host, ls_error *err)
+int cli_server_start(cli_server **out, const cli_server_options *o, const ls_host *host,
+                     ls_error *err)
 {
     place at;
-    int status = read_place(&at, address, err);
+    int status = read_place(&at, o->address, err);
     if (status)
         return status;
     cli_server *s = ls_alloc(host, sizeof *s);
@@ -181,10 +182,8 @@ int cli_server_start(cli_server **out, const char *address, const ls_host *host,
     s->host = host;
     numbers_init(&s->numbers);
     status = ls_live_create(&s->live, host, err);
-    errno = 0;
-    if (status == LS_OK && (s->daemon = listen_at(s, &at)) == NULL)
-        status = ls_fail(err, LS_EIO, "--serve %.80s: cannot listen there: %s", address,
-                         errno ? strerror(errno) : "no thread, or no socket");
+    if (status == LS_OK)
+        status = listen_at(s, &at, o, err);
     if (status) {
         cli_server_stop(s);
         return status;
@@ -211,22 +210,23 @@ void cli_server_stop(cli_server *s)
 {
     if (!s)
         return;
-    if (s->daemon)
-        MHD_stop_daemon(s->daemon);
+    if (s->guard)
+        http_guard_stop(s->guard);
     ls_live_destroy(s->live);
     ls_free(s->host, s);
 }
 
 #else
 
-int cli_server_start(cli_server **out, const char *address, const ls_host *host, ls_error *err)
+int cli_server_start(cli_server **out, const cli_server_options *o, const ls_host *host,
+                     ls_error *err)
 {
     (void)out;
     (void)host;
     return ls_fail(err, LS_EUNSUPPORTED,
                    "--serve %.80s: this program was built without libmicrohttpd; install "
                    "libmicrohttpd-dev and build it again",
-                   address);
+                   o->address);
 }
 
 const char *cli_server_url(const cli_server *s)

@@ -9,11 +9,19 @@
 
 typedef struct cli_server cli_server;
 
-/* Listens at "[ADDR:]PORT"; ADDR is 127.0.0.1 unless given, PORT 0 lets the system choose. Answers GET
- * of / (a page that renews itself), /state.json, /metrics (Prometheus) and /healthz, on a thread of its
- * own that takes no signals. Errors: LS_EINVAL (an address that cannot be read), LS_EIO (it is taken),
+typedef struct cli_server_options {
+    const char
+        *address; /* "[ADDR:]PORT"; ADDR is 127.0.0.1 unless given, PORT 0: the system chooses */
+    const char *const
+        *names; /* that browsers may ask it by, besides loopback's and the address; not copied */
+    int name_count;
+} cli_server_options;
+
+/* Answers GET of / (a page that renews itself), /state.json, /metrics (Prometheus) and /healthz, on threads
+ * of its own that take no signals. Errors: LS_EINVAL (an address that cannot be read), LS_EIO (it is taken),
  * LS_EUNSUPPORTED (built without libmicrohttpd), LS_ENOMEM. */
-int cli_server_start(cli_server **out, const char *address, const ls_host *host, ls_error *err);
+int cli_server_start(cli_server **out, const cli_server_options *options, const ls_host *host,
+                     ls_error *err);
 
 /* "http://127.0.0.1:8080/" */
 const char *cli_server_url(const cli_server *server);

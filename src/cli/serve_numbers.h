@@ -2,7 +2,7 @@
 #ifndef CLI_SERVE_NUMBERS_H
 #define CLI_SERVE_NUMBERS_H
 
-#include "service/metrics.h"
+#include "http/metrics.h"
 
 #include <lockstep/host.h>
 

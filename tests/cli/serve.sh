@@ -1,7 +1,8 @@
 #!/bin/sh
 # --serve: pages that follow a run, numbers for Prometheus; what cannot be served says why.
 # shellcheck disable=SC1091,SC2034,SC2154 # expect.sh sets and reads the shared variables
-. "$(cd "$(dirname "$0")" && pwd)/expect.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/expect.sh"
 "$program" --serve 1:2:3 --version >/dev/null 2>&1
 run config.json --serve nonsense
 grep -q 'built without' stderr.txt && skip 'built without libmicrohttpd'
@@ -9,20 +10,32 @@ expect_code 64
 expect_error '--serve nonsense: expected PORT or ADDRESS:PORT, such as 8080, 0.0.0.0:8080 or [::1]:8080'
 command -v curl >/dev/null || skip 'no curl to ask with'
 
-# A run that stands still for a while in its fifth step, so that it can be asked.
-"$program" config.json --set epochs=3 --serve 0 --inject worker=0,step=5,kind=stall,seconds=4 \
+run config.json --serve-host other.example
+expect_code 64
+expect_error '--serve-host needs --serve PORT; `trainer --help` lists what there is'
+
+# url_of FILE: where the run says that it is served.
+url_of() {
+    tries=0
+    url=
+    while [ $tries -lt 100 ] && [ -z "$url" ]; do
+        sleep 0.1
+        url=$(sed -n 's/^  live page   //p' "$1")
+        tries=$((tries + 1))
+    done
+}
+
+# Two runs that stand still for a while, so that they can be asked; one has hardly any descriptors.
+(
+    ulimit -n 64
+    exec "$program" config.json --serve 0 --serve-host other.example --set run_dir=few \
+        --inject worker=0,step=1,kind=stall,seconds=4 >few.txt 2>few-stderr.txt
+) &
+few=$!
+"$program" config.json --set epochs=3 --serve 0 --inject worker=0,step=5,kind=stall,seconds=60 \
     >stdout.txt 2>stderr.txt &
 pid=$!
-tries=0
-url=
-while [ $tries -lt 100 ]; do
-    url=$(sed -n 's/^  live page   //p' stderr.txt)
-    [ -n "$url" ] && curl -s "${url}state.json" | grep -q '"step":4' && break
-    sleep 0.1
-    tries=$((tries + 1))
-done
-label="a run that is served at $url"
-code=-
+python=$(command -v python3) && [ -r /proc/self/stat ] || python=:
 
 # answer PATH CODE TEXT [OPTION...]: the answer has this code and contains this text.
 answer() {
@@ -34,6 +47,19 @@ answer() {
     [ "$got" = "$wanted" ] || fail "expected $wanted for /$path, got $got"
     grep -q -e "$text" answer.txt || fail "expected $text in /$path: $(head -c 300 answer.txt)"
 }
+
+# With few descriptors it takes fewer connections, and neither spins nor fails to save.
+url_of few-stderr.txt
+label="a run with few descriptors, served at $url"
+answer healthz 200 ok -H 'Host: other.example:80'
+answer healthz 200 ok -H 'Host: other.example' -H 'Origin: https://other.example'
+answer healthz 403 evil -H 'Host: other.example' -H 'Origin: https://evil.example'
+"$python" "$here/../service/dribble.py" "$url" 0 $few >few-dribble.txt 2>&1 &
+dribble=$!
+
+url_of stderr.txt
+label="a run that is served at $url"
+code=-
 answer '' 200 'Workers in the newest step'
 answer '' 200 'under way'
 answer state.json 200 '"run_start":{'
@@ -44,12 +70,34 @@ answer nothing 404 state.json
 answer '' 405 'only GET' -X POST -d text
 grep -q 'http' answer.txt && fail 'expected nothing from elsewhere'
 ! curl -s "$url" | grep -q -e 'src="http' -e 'href="http' || fail 'expected no resource from elsewhere'
+
+# A page from elsewhere that got itself this address by DNS is refused; so is one of another server here.
+for header in 'Host: evil.example' 'Host: evil.example:80' 'Host: localhost.evil.example' 'Host: 10.1.2.3' \
+    'Host: ' 'Origin: null' 'Origin: http://evil.example' 'Origin: http://localhost:1' 'Origin: http://localhost'; do
+    for path in '' state.json metrics healthz; do
+        answer "$path" 403 'start the server with --serve-host' -H "$header"
+    done
+done
+for host in localhost LocalHost. 127.0.0.1:80 127.1.2.3 '[::1]:1234'; do
+    answer healthz 200 ok -H "Host: $host"
+done
+answer healthz 200 ok -H "Origin: ${url%/}"
+
+# Clients that dribble lock nobody out, and are closed in their turn.
+"$python" "$here/../service/dribble.py" "$url" 4.6 $pid >dribble.txt 2>&1 || fail "$(cat dribble.txt)"
+
 # The same place twice is an error.
 port=${url##*:}
 run config.json --serve "${port%/}"
 expect_code 74
+kill -TERM $pid
+sleep 0.2
+kill -TERM $pid
 wait $pid
+label='the run with few descriptors'
+wait $dribble || fail "$(cat few-dribble.txt)"
+wait $few
 code=$?
-label='the run that was served'
 expect_code 0
+[ -s few/weights.safetensors ] || fail 'expected weights'
 finish

@@ -35,8 +35,8 @@ BEGIN {
     room("data", "base sync pool json hash device")
     room("train", "base sync pool json hash store device cpu comm nn data")
     room("tools", "base sync pool json hash store device cpu comm nn data train")
-    room("service", "") # examples/service, whose metrics the live page has too
-    room("cli", "base sync pool json hash store device cpu comm nn data train tools service")
+    room("http", "") # examples/service has it, too
+    room("cli", "base sync pool json hash store device cpu comm nn data train tools http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
@@ -54,7 +54,7 @@ BEGIN {
     lent["cjson/"] = 1
     owner["nettle/"] = "hash"
     owner["zlib.h"] = "data hash tools"
-    owner["microhttpd.h"] = "cli"
+    owner["microhttpd.h"] = "cli http"
 
     # What a library must not do to the program it is part of; only the program in cli may.
     names("exit _exit _Exit quick_exit atexit abort printf vprintf puts putchar perror " \

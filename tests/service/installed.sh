@@ -8,8 +8,9 @@ command -v pkg-config >/dev/null || {
     exit 77
 }
 rm -rf -- "$work"
-mkdir -p -- "$work/examples"
+mkdir -p -- "$work/examples" "$work/src"
 cp -r -- "$source/examples/service" "$work/examples"
+cp -r -- "$source/src/http" "$work/src"
 cd -- "$work"
 export PKG_CONFIG_PATH="$prefix/$libdir/pkgconfig" LD_LIBRARY_PATH="$prefix/$libdir"
 cc() { "$cc" "$@"; }

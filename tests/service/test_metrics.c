@@ -1,5 +1,5 @@
 /* Metrics as Prometheus reads them. */
-#include "metrics.h"
+#include "http/metrics.h"
 
 #include <math.h>
 #include <pthread.h>

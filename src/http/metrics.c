@@ -1,4 +1,4 @@
-#include "metrics.h"
+#include "http/metrics.h"
 
 #include <assert.h>
 #include <math.h>

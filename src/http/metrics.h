@@ -9,8 +9,8 @@
  * them; those of one name and different labels are registered one after another, with the same help.
  * All other functions may be called by any thread at any time.
  */
-#ifndef SERVICE_METRICS_H
-#define SERVICE_METRICS_H
+#ifndef HTTP_METRICS_H
+#define HTTP_METRICS_H
 
 #include <stdatomic.h>
 #include <stddef.h>

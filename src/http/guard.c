@@ -1,0 +1,529 @@
+#include "http/guard.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GRACE_S 0.1 /* that a connection has to begin with, however many there are */
+
+enum {
+    SPARE = 8,          /* connections beside those that are answered: somebody always gets in */
+    CLIENTS = 1024,     /* that are told apart; two that share a number count as one */
+    KEPT = 24,          /* descriptors for the rest of the program: saves, logs, the server's own */
+    ANSWERS_MS = 10000, /* in the end, for answers that are being made … */
+    STRAGGLERS_MS = 1000 /* … and for clients that are half-way */
+};
+
+/* What a connection is at. Only in ANSWERED it waits for the server; else the server waits for it. */
+typedef enum phase { WAITS, BRINGS, ANSWERED, TAKES, CLOSES } phase;
+
+typedef struct visitor {
+    struct visitor *next, **at;
+    int fd;
+    unsigned client; /* below CLIENTS: a number for the address it comes from */
+    phase phase;
+    double since;
+} visitor;
+
+struct http_guard {
+    http_guard_options options;
+    struct MHD_Daemon *daemon;
+    pthread_t watch;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    visitor *visitors;
+    int count, in[CLOSES + 1], stopping, ending;
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- the names of the server ---------------------------------------------------------------- */
+
+/* "name", "name:80", "[::1]:80" → the name and the port; returns 0 where it is none of them. */
+static int split(const char *authority, char name[256], const char **port)
+{
+    const int bracketed = authority[0] == '[';
+    const char *begin = authority + bracketed;
+    size_t length = strcspn(begin, bracketed ? "]" : ":");
+    const char *rest = begin + length;
+    if (bracketed && *rest++ != ']')
+        return 0;
+    *port = *rest == ':' ? rest + 1 : "";
+    if ((*rest && *rest != ':') || (*port)[strspn(*port, "0123456789")] || length >= 256)
+        return 0;
+    if (length > 0 && begin[length - 1] == '.') /* a full name, as DNS writes it */
+        length--;
+    memcpy(name, begin, length);
+    name[length] = '\0';
+    return length > 0;
+}
+
+static int is_loopback(const char *name)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, name, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, name, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcasecmp(name, "localhost") == 0;
+}
+
+typedef union place {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_storage room;
+} place;
+
+static int descriptor(struct MHD_Connection *c)
+{
+    return MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+}
+
+/* The address that the client reached, which is one of this host's. */
+static int is_here(struct MHD_Connection *c, const char *name)
+{
+    place here;
+    struct in_addr v4;
+    struct in6_addr v6;
+    socklen_t length = sizeof here;
+    if (getsockname(descriptor(c), &here.any, &length) != 0)
+        return 0;
+    if (here.any.sa_family == AF_INET && inet_pton(AF_INET, name, &v4) == 1)
+        return v4.s_addr == here.v4.sin_addr.s_addr;
+    return here.any.sa_family == AF_INET6 && inet_pton(AF_INET6, name, &v6) == 1 &&
+           memcmp(&v6, &here.v6.sin6_addr, sizeof v6) == 0;
+}
+
+static int is_given(const http_guard *g, const char *name)
+{
+    int i = 0;
+    while (i < g->options.name_count && strcasecmp(g->options.names[i], name) != 0)
+        i++;
+    return i < g->options.name_count;
+}
+
+typedef struct asked {
+    const http_guard *g;
+    struct MHD_Connection *c;
+    const char *wrong, *value; /* the header that is refused */
+    char port[8];              /* of the Host */
+} asked;
+
+static int is_own(const asked *a, const char *authority, const char **port, int *given)
+{
+    char name[256];
+    if (!split(authority, name, port))
+        return 0;
+    *given = is_given(a->g, name);
+    return *given || is_loopback(name) || is_here(a->c, name);
+}
+
+static enum MHD_Result check_host(void *user, enum MHD_ValueKind kind, const char *key,
+                                  const char *value)
+{
+    asked *a = user;
+    const char *port = "";
+    int given;
+    (void)kind;
+    if (strcasecmp(key, "Host") != 0)
+        return MHD_YES;
+    if (!value || !is_own(a, value, &port, &given)) {
+        a->wrong = "Host";
+        a->value = value ? value : "";
+    }
+    snprintf(a->port, sizeof a->port, "%s", port);
+    return a->wrong ? MHD_NO : MHD_YES;
+}
+
+/* A page of another server on this host is from elsewhere, too: its port is another one. */
+static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const char *key,
+                                    const char *value)
+{
+    asked *a = user;
+    const char *port, *authority = value ? strstr(value, "://") : NULL;
+    int given;
+    (void)kind;
+    if (strcasecmp(key, "Origin") != 0)
+        return MHD_YES;
+    if (authority && is_own(a, authority + 3, &port, &given) &&
+        (given || strcmp(port, a->port) == 0))
+        return MHD_YES;
+    a->wrong = "Origin";
+    a->value = value ? value : "";
+    return MHD_NO;
+}
+
+/* Without a Host it is no browser's. */
+static unsigned check_names(http_guard *g, struct MHD_Connection *c, char *why, size_t room)
+{
+    asked a = {.g = g, .c = c};
+    MHD_get_connection_values(c, MHD_HEADER_KIND, check_host, &a);
+    if (!a.wrong)
+        MHD_get_connection_values(c, MHD_HEADER_KIND, check_origin, &a);
+    if (!a.wrong)
+        return 0;
+    snprintf(
+        why, room,
+        "%s: %.100s is none of this server's names; if it is meant to be one, start the server "
+        "with %s and that name\n",
+        a.wrong, a.value, g->options.option);
+    return MHD_HTTP_FORBIDDEN;
+}
+
+/* ---- connections: with the lock ------------------------------------------------------------- */
+
+static void enter(http_guard *g, visitor *v, phase to)
+{
+    if (v->phase == CLOSES)
+        return;
+    g->in[v->phase]--;
+    g->in[to]++;
+    v->phase = to;
+    v->since = seconds();
+}
+
+/* The server notices, and forgets it in its own time: until then the descriptor is its own. */
+static void close_visitor(http_guard *g, visitor *v)
+{
+    shutdown(v->fd, SHUT_RDWR);
+    enter(g, v, CLOSES);
+}
+
+static int is_crowded(const http_guard *g)
+{
+    return g->count - g->in[CLOSES] > g->options.connections + SPARE;
+}
+
+static int server_waits(const visitor *v)
+{
+    return v->phase != ANSWERED && v->phase != CLOSES;
+}
+
+/* Returns when one may go: 0 when one went. Each has GRACE_S to say what it wants. */
+static double close_one(http_guard *g, double now)
+{
+    unsigned of[CLIENTS] = {0};
+    visitor *worst = NULL;
+    double first = now + GRACE_S;
+    for (const visitor *v = g->visitors; v; v = v->next)
+        of[v->client] += v->phase != CLOSES;
+    for (visitor *v = g->visitors; v; v = v->next) {
+        if (!server_waits(v))
+            continue;
+        if (v->since + GRACE_S > now)
+            first = v->since + GRACE_S < first ? v->since + GRACE_S : first;
+        else if (!worst || of[v->client] > of[worst->client] ||
+                 (of[v->client] == of[worst->client] && v->since < worst->since))
+            worst = v;
+    }
+    if (!worst)
+        return first;
+    close_visitor(g, worst);
+    return 0;
+}
+
+/* Of IPv6 the first half: whoever has one such address has all with that half. */
+static unsigned number_client(const struct sockaddr *from)
+{
+    const place *p = (const place *)(const void *)from;
+    uint64_t address = 0;
+    if (from && from->sa_family == AF_INET6)
+        memcpy(&address, &p->v6.sin6_addr, sizeof address);
+    else if (from && from->sa_family == AF_INET)
+        address = p->v4.sin_addr.s_addr;
+    return (unsigned)(address * 0x9e3779b97f4a7c15u >> 54);
+}
+
+static void admit(http_guard *g, visitor *v)
+{
+    pthread_mutex_lock(&g->lock);
+    v->since = seconds();
+    v->at = &g->visitors;
+    v->next = g->visitors;
+    if (v->next)
+        v->next->at = &v->next;
+    g->visitors = v;
+    g->in[WAITS]++;
+    if (g->count++ == 0 || is_crowded(g))
+        pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void forget(http_guard *g, visitor *v)
+{
+    pthread_mutex_lock(&g->lock);
+    *v->at = v->next;
+    if (v->next)
+        v->next->at = v->at;
+    g->in[v->phase]--;
+    g->count--;
+    pthread_mutex_unlock(&g->lock);
+    free(v);
+}
+
+/* ---- what the daemon tells ------------------------------------------------------------------ */
+
+/* One that there is no memory for is closed at once. */
+static void on_connection(void *user, struct MHD_Connection *c, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    http_guard *g = user;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (*context)
+            forget(g, *context);
+        *context = NULL;
+        return;
+    }
+    visitor *v = *context = calloc(1, sizeof *v);
+    if (!v) {
+        shutdown(descriptor(c), SHUT_RDWR);
+        return;
+    }
+    v->fd = descriptor(c);
+    v->client =
+        number_client(MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
+    admit(g, v);
+}
+
+/* Returns how many are answered now. */
+static int move(http_guard *g, struct MHD_Connection *c, phase to)
+{
+    visitor *v = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    pthread_mutex_lock(&g->lock);
+    if (v)
+        enter(g, v, to);
+    const int answered = g->in[ANSWERED];
+    pthread_mutex_unlock(&g->lock);
+    return answered;
+}
+
+static void on_end(void *user, struct MHD_Connection *c, void **state,
+                   enum MHD_RequestTerminationCode how)
+{
+    http_guard *g = user;
+    move(g, c, WAITS);
+    if (g->options.on_end)
+        g->options.on_end(g->options.user, c, state, how);
+}
+
+unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, char *why, size_t room)
+{
+    move(g, c, BRINGS);
+    return check_names(g, c, why, room);
+}
+
+int http_guard_enter(http_guard *g, struct MHD_Connection *c)
+{
+    return move(g, c, ANSWERED);
+}
+
+void http_guard_leave(http_guard *g, struct MHD_Connection *c)
+{
+    move(g, c, TAKES);
+}
+
+/* ---- the watch over their time -------------------------------------------------------------- */
+
+/* Closes those whose time is over; returns when the next one's is. A phase that begins later ends later. */
+static double close_late(http_guard *g, double now)
+{
+    const double patience = g->options.patience_s;
+    double next = now + patience;
+    for (visitor *v = g->visitors; v; v = v->next) {
+        if (!server_waits(v))
+            continue;
+        if (v->since + patience <= now)
+            close_visitor(g, v);
+        else if (v->since + patience < next)
+            next = v->since + patience;
+    }
+    return next;
+}
+
+static void look(http_guard *g)
+{
+    const double now = seconds();
+    double next = close_late(g, now), room = 0;
+    while (is_crowded(g) && room == 0)
+        room = close_one(g, now);
+    next = (room > 0 && room < next ? room : next) + 0.001;
+    const struct timespec until = {(time_t)next, (long)((next - (double)(time_t)next) * 1e9)};
+    pthread_cond_timedwait(&g->changed, &g->lock, &until);
+}
+
+static void *watch(void *user)
+{
+    http_guard *g = user;
+    pthread_mutex_lock(&g->lock);
+    while (!g->ending) {
+        if (g->count == 0)
+            pthread_cond_wait(&g->changed, &g->lock);
+        else
+            look(g);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return NULL;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* How many of `wanted` descriptors could be opened now. */
+static int free_descriptors(int wanted)
+{
+    struct rlimit most;
+    int found = 0;
+    if (getrlimit(RLIMIT_NOFILE, &most) != 0)
+        return wanted;
+    for (int fd = 0; (rlim_t)fd < most.rlim_cur && found < wanted; fd++)
+        found += fcntl(fd, F_GETFD) < 0;
+    return found;
+}
+
+/* Beside those that are answered there are SPARE for the newest, and SPARE that are being closed. */
+static int fit_connections(http_guard *g)
+{
+    const int others = 2 * SPARE + KEPT;
+    const int most = free_descriptors(g->options.connections + others) - others;
+    if (most < 1)
+        return EMFILE;
+    if (g->options.connections > most)
+        g->options.connections = most;
+    return 0;
+}
+
+static int start_daemon(http_guard *g)
+{
+    const http_guard_options *o = &g->options;
+    const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC |
+                           (o->thread_for_each ? MHD_USE_THREAD_PER_CONNECTION : 0) |
+                           (o->address->sa_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    const struct MHD_OptionItem memory[] = {
+        {o->memory ? MHD_OPTION_CONNECTION_MEMORY_LIMIT : MHD_OPTION_END, (intptr_t)o->memory,
+         NULL},
+        {MHD_OPTION_END, 0, NULL}};
+    errno = 0;
+    g->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, o->on_request, o->user, MHD_OPTION_SOCK_ADDR, o->address,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(o->connections + 2 * SPARE),
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, g, MHD_OPTION_NOTIFY_COMPLETED, on_end, g,
+        MHD_OPTION_ARRAY, memory, MHD_OPTION_END);
+    return g->daemon ? 0 : errno ? errno : EIO;
+}
+
+/* Signals are the program's. */
+static int start_threads(http_guard *g)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&g->watch, NULL, watch, g);
+    if (!error && (error = start_daemon(g)) != 0) {
+        pthread_mutex_lock(&g->lock);
+        g->ending = 1;
+        pthread_cond_signal(&g->changed);
+        pthread_mutex_unlock(&g->lock);
+        pthread_join(g->watch, NULL);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static void free_guard(http_guard *g)
+{
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
+int http_guard_start(http_guard **out, const http_guard_options *options)
+{
+    pthread_condattr_t steady;
+    http_guard *g = calloc(1, sizeof *g);
+    if (!g)
+        return ENOMEM;
+    g->options = *options;
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->changed, &steady);
+    pthread_condattr_destroy(&steady);
+    int error = fit_connections(g);
+    *out = g; /* requests may come at once */
+    if (!error)
+        error = start_threads(g);
+    if (error) {
+        *out = NULL;
+        free_guard(g);
+    }
+    return error;
+}
+
+int http_guard_port(const http_guard *g)
+{
+    return MHD_get_daemon_info(g->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+}
+
+int http_guard_connections(const http_guard *g)
+{
+    return g->options.connections;
+}
+
+int http_guard_stopping(http_guard *g)
+{
+    pthread_mutex_lock(&g->lock);
+    const int stopping = g->stopping;
+    pthread_mutex_unlock(&g->lock);
+    return stopping;
+}
+
+/* With the lock, which is given up meanwhile. */
+static void wait_for_answers(http_guard *g)
+{
+    const struct timespec pause = {0, 5000000};
+    for (int ms = 0; ms < ANSWERS_MS; ms += 5) {
+        const int stragglers = ms < STRAGGLERS_MS ? g->in[BRINGS] + g->in[TAKES] : 0;
+        if (g->in[ANSWERED] + stragglers == 0)
+            return;
+        pthread_mutex_unlock(&g->lock);
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&g->lock);
+    }
+}
+
+void http_guard_stop(http_guard *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->stopping = 1;
+    pthread_mutex_unlock(&g->lock);
+    const int listening = MHD_quiesce_daemon(g->daemon);
+    if (listening >= 0)
+        shutdown(listening, SHUT_RD); /* connections are refused from now on */
+    pthread_mutex_lock(&g->lock);
+    wait_for_answers(g);
+    g->ending = 1;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    pthread_join(g->watch, NULL);
+    MHD_stop_daemon(g->daemon);
+    if (listening >= 0)
+        close(listening);
+    free_guard(g);
+}
