@@ -106,25 +106,24 @@ static int best_class(const float *logits, int classes, double *probability)
     return best;
 }
 
-static void print_class(const char *before, const char *data, int label)
+static void print_class(const char *before, const ls_trained *t, int label)
 {
-    const char *name = ls_class_name(data, label);
+    const char *name = ls_class_name(t, label);
     printf("%s%d%s%s", before, label, name ? " " : "", name ? name : "");
 }
 
 static void print_line(const input *in, uint32_t i, const float *logits)
 {
     double probability;
-    const char *data = in->t->config.data_name;
     const int best = best_class(logits, in->t->model->classes, &probability);
     if (in->file)
         printf("%s", in->file[i]);
     else
         printf("row %u", (unsigned)(in->first + i));
-    print_class(": ", data, best);
+    print_class(": ", in->t, best);
     printf(" (%.3f)", probability);
     if (in->labels && in->labels[i] != best)
-        print_class(", but its label is ", data, in->labels[i]);
+        print_class(", but its label is ", in->t, in->labels[i]);
     putchar('\n');
 }
 
@@ -140,8 +139,8 @@ static void print_json(ls_json_writer *w, const input *in, uint32_t i, const flo
     else
         ls_json_put_uint(w, "row", in->first + i);
     ls_json_put_int(w, "class", best);
-    if (ls_class_name(in->t->config.data_name, best))
-        ls_json_put_string(w, "name", ls_class_name(in->t->config.data_name, best));
+    if (ls_class_name(in->t, best))
+        ls_json_put_string(w, "name", ls_class_name(in->t, best));
     ls_json_put_double(w, "probability", probability);
     if (in->labels)
         ls_json_put_int(w, "label", in->labels[i]);

@@ -28,7 +28,6 @@ static const char *const cifar10_names[6] = {
 };
 
 const ls_cifar_detail ls_cifar10 = {
-    .classes = 10,
     .records = 10000,
     .files = {cifar10_names,
               6,
@@ -70,11 +69,11 @@ static int take_records(cifar_split *s, const char *path, uint32_t count, uint64
     ls_dataset_info *info = &s->out->base.info;
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *record = s->chunk + (size_t)i * RECORD;
-        if (record[0] >= s->detail->classes)
+        if (record[0] >= info->classes)
             return ls_fail(s->err, LS_EDATA,
                            "%s: expected a label from 0 to %d at byte %llu, found %d; fetch the "
                            "file again",
-                           path, s->detail->classes - 1, (unsigned long long)offset + i * RECORD,
+                           path, info->classes - 1, (unsigned long long)offset + i * RECORD,
                            record[0]);
         if (s->filled == info->rows)
             continue;
@@ -142,13 +141,13 @@ static int create_split(ls_resident **out, const ls_dataset_kind *kind, const ls
                         const char *name, uint32_t rows, const ls_host *host, ls_error *err)
 {
     const ls_dataset_info info = {
-        .name = kind->name,
+        .name = kind->about.name,
         .split = name,
         .source = located->directory,
         .channels = CHANNELS,
         .height = SIDE,
         .width = SIDE,
-        .classes = ((const ls_cifar_detail *)kind->detail)->classes,
+        .classes = kind->about.classes,
         .rows = rows,
     };
     return ls_resident_create(out, &info, host, err);
@@ -189,7 +188,7 @@ int ls_cifar_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *
     const ls_cifar_detail *detail = kind->detail;
     ls_dataset *split[2] = {NULL, NULL};
     ls_located located;
-    int rc = ls_locate(&located, &detail->files, kind->name, spec, host, err);
+    int rc = ls_locate(&located, &detail->files, kind->about.name, spec, host, err);
     if (rc == LS_OK)
         rc = open_both(split, kind, &located, spec->limit, host, err);
     ls_located_free(&located, host);

@@ -37,7 +37,6 @@ static const char *const file_names[4] = {
 };
 
 const ls_idx_detail ls_idx_fashion_mnist = {
-    .classes = 10,
     .files = {file_names,
               4,
               {"fashion-mnist", "FashionMNIST/raw"},
@@ -46,7 +45,6 @@ const ls_idx_detail ls_idx_fashion_mnist = {
 };
 
 const ls_idx_detail ls_idx_mnist = {
-    .classes = 10,
     .files = {file_names, 4, {"mnist", "MNIST/raw"}, NULL},
 };
 
@@ -155,7 +153,7 @@ static int check_limit(const idx_split *s)
 /* `from` is the row of labels[0]. */
 static int check_labels(const idx_split *s, const uint8_t *labels, uint32_t count, uint32_t from)
 {
-    int classes = ((const ls_idx_detail *)s->kind->detail)->classes;
+    int classes = s->kind->about.classes;
     for (uint32_t i = 0; i < count; i++)
         if (labels[i] >= classes)
             return ls_fail(s->err, LS_EDATA,
@@ -210,20 +208,20 @@ static void compare_payload(const idx_split *s, ls_dataset_info *info)
             ls_log(s->host, LS_LOG_WARNING,
                    "%s: not the published %s payload: expected SHA-256 %.16s, found %.16s; "
                    "results will not compare",
-                   i == 0 ? s->images_path : s->labels_path, s->kind->name, s->published[i],
+                   i == 0 ? s->images_path : s->labels_path, s->kind->about.name, s->published[i],
                    i == 0 ? info->images_sha256 : info->labels_sha256);
 }
 
 static int create_split(const idx_split *s, ls_resident **out)
 {
     const ls_dataset_info info = {
-        .name = s->kind->name,
+        .name = s->kind->about.name,
         .split = s->name,
         .source = s->directory,
         .channels = 1,
         .height = (int)s->height,
         .width = (int)s->width,
-        .classes = ((const ls_idx_detail *)s->kind->detail)->classes,
+        .classes = s->kind->about.classes,
         .rows = s->limit > 0 ? s->limit : s->rows,
     };
     return ls_resident_create(out, &info, s->host, s->err);
@@ -284,7 +282,7 @@ int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *ki
     ls_located paths;
     *train = NULL;
     *test = NULL;
-    int rc = ls_locate(&paths, &detail->files, kind->name, spec, host, err);
+    int rc = ls_locate(&paths, &detail->files, kind->about.name, spec, host, err);
     for (int i = 0; rc == LS_OK && i < 2; i++) {
         idx_split split = {
             .kind = kind,

@@ -108,13 +108,13 @@ static int make_split(ls_dataset **out, const char *name, const pictures *from, 
     char source[64];
     snprintf(source, sizeof source, "generated from seed %" PRIu64, seed);
     const ls_dataset_info info = {
-        .name = kind->name,
+        .name = kind->about.name,
         .split = name,
         .source = source,
         .channels = 1,
         .height = SIDE,
         .width = SIDE,
-        .classes = CLASSES,
+        .classes = kind->about.classes,
         .rows = rows,
         .synthetic = 1,
     };

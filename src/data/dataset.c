@@ -8,22 +8,47 @@
 #include <assert.h>
 #include <string.h>
 
-/* Every dataset there is. The names stand twice so that ls_dataset_names can hand them out. */
+static const char *const clothes[] = {"t-shirt", "trouser", "pullover", "dress", "coat",
+                                      "sandal",  "shirt",   "sneaker",  "bag",   "ankle boot"};
+static const char *const things[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                     "dog",      "frog",       "horse", "ship", "truck"};
+
+/* Every dataset there is. */
 static const ls_dataset_kind kinds[] = {
-    {"fashion_mnist", ls_idx_open, &ls_idx_fashion_mnist},
-    {"mnist", ls_idx_open, &ls_idx_mnist},
-    {"cifar10", ls_cifar_open, &ls_cifar10},
-    {"synthetic", ls_synthetic_open, NULL},
+    {{"fashion_mnist", 1, 28, 28, 10, clothes}, ls_idx_open, &ls_idx_fashion_mnist},
+    {{"mnist", 1, 28, 28, 10, NULL}, ls_idx_open, &ls_idx_mnist},
+    {{"cifar10", 3, 32, 32, 10, things}, ls_cifar_open, &ls_cifar10},
+    {{"synthetic", 1, 28, 28, 10, NULL}, ls_synthetic_open, NULL},
 };
-static const char *const names[] = {"fashion_mnist", "mnist", "cifar10", "synthetic"};
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
-_Static_assert(sizeof names / sizeof *names == KINDS, "a name for each kind");
 
-const char *const *ls_dataset_names(size_t *count)
+const ls_dataset_about *ls_dataset_at(size_t i)
 {
-    *count = KINDS;
-    return names;
+    return i < KINDS ? &kinds[i].about : NULL;
+}
+
+const ls_dataset_about *ls_dataset_named(const char *name)
+{
+    for (size_t i = 0; i < KINDS; i++)
+        if (strcmp(kinds[i].about.name, name) == 0)
+            return &kinds[i].about;
+    return NULL;
+}
+
+static int fail_unknown(const char *name, ls_error *err)
+{
+    const char *names[KINDS];
+    for (size_t i = 0; i < KINDS; i++)
+        names[i] = kinds[i].about.name;
+    const char *near = ls_closest(name, names, KINDS);
+    if (near)
+        return ls_fail(err, LS_ECONFIG, "data.name: unknown dataset \"%s\"; did you mean \"%s\"?",
+                       name, near);
+    return ls_fail(err, LS_ECONFIG,
+                   "data.name: unknown dataset \"%s\"; expected fashion_mnist, mnist, cifar10 or "
+                   "synthetic",
+                   name);
 }
 
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
@@ -35,16 +60,9 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
         if (strcmp(spec->sources[i]->name, spec->name) == 0)
             return ls_source_open(train, test, spec->sources[i], spec->limit, host, err);
     for (size_t i = 0; i < KINDS; i++)
-        if (strcmp(kinds[i].name, spec->name) == 0)
+        if (strcmp(kinds[i].about.name, spec->name) == 0)
             return kinds[i].open(train, test, &kinds[i], spec, host, err);
-    const char *near = ls_closest(spec->name, names, KINDS);
-    if (near)
-        return ls_fail(err, LS_ECONFIG, "data.name: unknown dataset \"%s\"; did you mean \"%s\"?",
-                       spec->name, near);
-    return ls_fail(err, LS_ECONFIG,
-                   "data.name: unknown dataset \"%s\"; expected fashion_mnist, mnist, cifar10 or "
-                   "synthetic",
-                   spec->name);
+    return fail_unknown(spec->name, err);
 }
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)

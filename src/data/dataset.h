@@ -94,8 +94,18 @@ typedef struct ls_dataset_spec {
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
-/* The names that ls_dataset_open knows, for messages and checks. Static. */
-const char *const *ls_dataset_names(size_t *count);
+/* What is known of a dataset by its name alone. */
+typedef struct ls_dataset_about {
+    const char *name;
+    int channels, height, width;
+    int classes;
+    const char *const *class_name; /* one for each class; NULL: their numbers */
+} ls_dataset_about;
+
+/* The datasets that ls_dataset_open knows, by number from 0 (NULL behind the last one), and by name
+ * (NULL for another). Static. */
+const ls_dataset_about *ls_dataset_at(size_t i);
+const ls_dataset_about *ls_dataset_named(const char *name);
 
 /* Lives as long as the dataset. Any thread. */
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds);

@@ -12,7 +12,7 @@ typedef int (*ls_dataset_opener)(ls_dataset **train, ls_dataset **test, const ls
 
 /* One row of the table. */
 struct ls_dataset_kind {
-    const char *name;
+    ls_dataset_about about;
     ls_dataset_opener open;
     const void *detail; /* what the opener wants to know about this row */
 };
@@ -29,7 +29,6 @@ typedef struct ls_file_set {
 
 /* An IDX dataset: train images, train labels, test images, test labels. */
 typedef struct ls_idx_detail {
-    int classes;
     ls_file_set files;
     /* Published SHA-256 of the four decompressed files; NULL when there are none. */
     const char *const *published;
@@ -44,7 +43,6 @@ int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *ki
 /* A dataset in CIFAR-10's binary format: the last file is the test split, those before it are the
  * training split. */
 typedef struct ls_cifar_detail {
-    int classes;
     uint32_t records; /* in each file */
     ls_file_set files;
 } ls_cifar_detail;

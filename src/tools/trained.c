@@ -9,53 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- datasets by name ----------------------------------------------------------------------- */
-
-typedef struct known_data {
-    const char *name;
-    ls_shape input;
-    int classes;
-    const char *class_name[10];
-} known_data;
-
-static const known_data known[] = {
-    {"fashion_mnist",
-     {1, 28, 28},
-     10,
-     {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
-      "ankle boot"}},
-    {"mnist", {1, 28, 28}, 10, {NULL}},
-    {"cifar10",
-     {3, 32, 32},
-     10,
-     {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}},
-    {"synthetic", {1, 28, 28}, 10, {NULL}},
-};
-
-static const known_data *find_known(const char *name)
-{
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, name) == 0)
-            return &known[i];
-    return NULL;
-}
-
-int ls_known_input(const char *data_name, ls_shape *input, int *classes)
-{
-    const known_data *d = find_known(data_name);
-    if (!d)
-        return 0;
-    *input = d->input;
-    *classes = d->classes;
-    return 1;
-}
-
-const char *ls_class_name(const char *data_name, int label)
-{
-    const known_data *d = find_known(data_name);
-    return d && label >= 0 && label < d->classes ? d->class_name[label] : NULL;
-}
-
 /* ---- which files ---------------------------------------------------------------------------- */
 
 /* Text of two parts, owned by the caller; NULL when memory runs out. */
@@ -213,10 +166,14 @@ static int open_model(ls_trained *t, ls_error *err)
         const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TEST]);
         input = (ls_shape){info->channels, info->height, info->width};
         classes = info->classes;
-    } else if (!ls_known_input(t->config.data_name, &input, &classes)) {
-        return ls_config_fail(
-            err, &t->config, "data.name", LS_ECONFIG,
-            "unknown dataset; expected fashion_mnist, mnist, cifar10 or synthetic");
+    } else {
+        const ls_dataset_about *about = ls_dataset_named(t->config.data_name);
+        if (!about)
+            return ls_config_fail(
+                err, &t->config, "data.name", LS_ECONFIG,
+                "unknown dataset; expected fashion_mnist, mnist, cifar10 or synthetic");
+        input = (ls_shape){about->channels, about->height, about->width};
+        classes = about->classes;
     }
     int status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
                                 classes, t->host, err);
@@ -254,4 +211,12 @@ void ls_trained_close(ls_trained *t)
     ls_config_fini(&t->config);
     ls_free(t->host, t->weights_path);
     *t = (ls_trained){.host = t->host};
+}
+
+const char *ls_class_name(const ls_trained *t, int label)
+{
+    const ls_dataset_about *about = ls_dataset_named(t->config.data_name);
+    return about && about->class_name && label >= 0 && label < about->classes
+               ? about->class_name[label]
+               : NULL;
 }

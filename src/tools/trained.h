@@ -40,11 +40,7 @@ typedef struct ls_trained {
 int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error *err);
 void ls_trained_close(ls_trained *trained);
 
-/* What the images of a dataset of this name look like, without opening it. Returns 0 for a name
- * that is not known. */
-int ls_known_input(const char *data_name, ls_shape *input, int *classes);
-
-/* What a class of a dataset is called, or NULL. Static. */
-const char *ls_class_name(const char *data_name, int label);
+/* What a class of its dataset is called, or NULL. Static. */
+const char *ls_class_name(const ls_trained *trained, int label);
 
 #endif

@@ -141,9 +141,8 @@ static int read_idx(const family *f, blob *out, ls_error *err)
     ls_dataset *test = NULL;
     for (int i = 0; i < 4; i++)
         names[i] = strrchr(f->file[i].path, '/') + 1;
-    const ls_idx_detail detail = {
-        .classes = CLASSES, .files = {names, 4, {"-", "-"}, NULL}, .published = published};
-    const ls_dataset_kind kind = {"corrupt", ls_idx_open, &detail};
+    const ls_idx_detail detail = {.files = {names, 4, {"-", "-"}, NULL}, .published = published};
+    const ls_dataset_kind kind = {{.name = "corrupt", .classes = CLASSES}, ls_idx_open, &detail};
     const ls_dataset_spec spec = {.name = "corrupt", .path = "/proc/self/fd"};
     int rc = ls_idx_open(&train, &test, &kind, &spec, &corrupt_host, err);
     return add_both(out, rc, train, test);
@@ -211,9 +210,8 @@ static int read_cifar(const family *f, blob *out, ls_error *err)
     ls_dataset *split[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++)
         names[i] = strrchr(f->file[i].path, '/') + 1;
-    const ls_cifar_detail detail = {
-        .classes = CLASSES, .records = records, .files = {names, 2, {"-", "-"}, NULL}};
-    const ls_dataset_kind kind = {"corrupt", ls_cifar_open, &detail};
+    const ls_cifar_detail detail = {.records = records, .files = {names, 2, {"-", "-"}, NULL}};
+    const ls_dataset_kind kind = {{.name = "corrupt", .classes = CLASSES}, ls_cifar_open, &detail};
     const ls_dataset_spec spec = {.name = "corrupt", .path = "/proc/self/fd"};
     int rc = ls_cifar_open(&split[0], &split[1], &kind, &spec, &corrupt_host, err);
     return add_both(out, rc, split[0], split[1]);

@@ -19,11 +19,10 @@ enum { FILES = 3, RECORDS = 3, IMAGE = 3072, RECORD = 1 + IMAGE, BYTES = RECORDS
 static const char *const names[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"};
 
 static const ls_cifar_detail small = {
-    .classes = 10,
     .records = RECORDS,
     .files = {names, FILES, {"cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin"}, "buy it"},
 };
-static const ls_dataset_kind small_kind = {"small", ls_cifar_open, &small};
+static const ls_dataset_kind small_kind = {{"small", 3, 32, 32, 10, NULL}, ls_cifar_open, &small};
 
 typedef uint8_t content[BYTES];
 

@@ -157,12 +157,11 @@ static void an_unknown_name_gets_a_suggestion(void **state)
 static void every_listed_name_can_be_opened_or_is_missing(void **state)
 {
     (void)state;
-    size_t count;
-    const char *const *names = ls_dataset_names(&count);
-    for (size_t i = 0; i < count; i++) {
+    const ls_dataset_about *about;
+    for (size_t i = 0; (about = ls_dataset_at(i)); i++) {
         ls_dataset *train;
         ls_dataset *test;
-        const ls_dataset_spec spec = {.name = names[i], .limit = 1};
+        const ls_dataset_spec spec = {.name = about->name, .limit = 1};
         int rc = ls_dataset_open(&train, &test, &spec, NULL, NULL);
         assert_true(rc == LS_OK || rc == LS_ENOENT);
         ls_dataset_close(train);
