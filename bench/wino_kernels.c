@@ -166,15 +166,6 @@ static void set_arg(runner *r, const ls_cpu_device *device, int i, int name, con
         die(err.text);
 }
 
-static ls_md blocked(int n, int c, int h, int w, dnnl_format_tag_t tag)
-{
-    ls_md md;
-    dnnl_dims_t dims = {n, c, h, w};
-    memset(&md, 0, sizeof md);
-    dnnl_memory_desc_init_by_tag(&md.d, 4, dims, dnnl_f32, tag);
-    return md;
-}
-
 /* x and y lie as ours do, the weights as oneDNN likes them best: their values do not matter here. */
 static void open_dnnl(runner *r, const ls_cpu_device *device)
 {
@@ -182,9 +173,9 @@ static void open_dnnl(runner *r, const ls_cpu_device *device)
                                      LS_PASS_BACKWARD_WEIGHTS};
     const ls_wino_shape *s = &r->t->shape;
     ls_conv2d conv = {s->out, 3, 3, 1, 1, s->ph, s->pw, 0};
-    ls_linear_mds m = {.x = blocked(s->rows, s->in, s->h, s->w, dnnl_aBcd16b),
-                       .weight = blocked(s->out, s->in, 3, 3, dnnl_format_tag_any),
-                       .y = blocked(s->rows, s->out, s->h, s->w, dnnl_aBcd16b)};
+    ls_linear_mds m = {.x = ls_md_image(s->rows, s->in, s->h, s->w, LS_MD_BLOCKS),
+                       .weight = ls_md_image(s->out, s->in, 3, 3, LS_MD_ANY),
+                       .y = ls_md_image(s->rows, s->out, s->h, s->w, LS_MD_BLOCKS)};
     ls_pd forward = NULL, pd = NULL;
     ls_error err;
     int winograd = r->form == DNNL_WINOGRAD;
@@ -197,9 +188,9 @@ static void open_dnnl(runner *r, const ls_cpu_device *device)
     }
     r->exists = 1;
     r->stream = device->stream;
-    ls_md pad = ls_pd_md(pd, dnnl_query_scratchpad_md);
-    ls_md weight =
-        ls_pd_md(pd, r->pass == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
+    ls_md pad = ls_pd_md(device, pd, dnnl_query_scratchpad_md);
+    ls_md weight = ls_pd_md(
+        device, pd, r->pass == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
     r->work = memory(ls_md_bytes(&pad) / sizeof(float) + 16);
     float *x = r->t->x, *y = r->t->y, *w = memory(ls_md_bytes(&weight) / sizeof(float));
     if (r->pass != WEIGHTS)

@@ -25,6 +25,7 @@ typedef struct ls_cpu_device {
     int index, threads;
     struct dnnl_engine *engine;
     struct dnnl_stream *stream;
+    struct ls_md_kept **kept; /* layouts of oneDNN's own, for as long as the device is open */
 } ls_cpu_device;
 
 /* The `open` of the table, with a choice of kernels. `*out` is an ls_cpu_device; close it through

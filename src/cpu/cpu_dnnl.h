@@ -1,7 +1,6 @@
-/* oneDNN behind a few calls. This header and cpu_dnnl.c are the only places that know which
- * version of its API is in use (2.x: operation descriptors, memory descriptors by value); the
- * rest of the folder uses what is here and the calls that 2.x and 3.x share (engine, stream,
- * memory, primitive, execute).
+/* oneDNN behind a few calls: 2.6 or any 3.x. What differs between the two is behind cpu_dnnl_api.h; the
+ * rest of the folder uses what is here and the calls that both have (engine, stream, memory,
+ * primitive, execute).
  *
  * Every primitive is made with a scratchpad given by its user: oneDNN's own is thread-local and
  * shared, which breaks primitives that outlive the thread that made them.
@@ -18,12 +17,6 @@
 
 /* ---- memory descriptors --------------------------------------------------------------------- */
 
-/* A value: copied freely, nothing to free. Only cpu_dnnl.c looks inside. (In 3.x descriptors are
- * handles; this would hold the few numbers they are made of.) */
-struct ls_md {
-    dnnl_memory_desc_t d;
-};
-
 typedef enum ls_md_format {
     LS_MD_ANY,   /* the kernel chooses */
     LS_MD_PLAIN, /* row-major in the order of the dimensions */
@@ -32,8 +25,21 @@ typedef enum ls_md_format {
      * [out/16][in/16][h][w][16 in][16 out], and with the two sixteens exchanged. */
     LS_MD_BLOCKS,
     LS_MD_OUT_LAST,
-    LS_MD_IN_LAST
+    LS_MD_IN_LAST,
+    LS_MD_KEPT /* oneDNN's own, which the device keeps */
 } ls_md_format;
+
+typedef struct ls_md_kept ls_md_kept;
+
+/* A value: copied freely, nothing to free; one that came from ls_pd_md lives as long as its device.
+ * Only cpu_dnnl_md.c looks inside. */
+struct ls_md {
+    int n; /* dimensions; 0: of nothing */
+    ls_md_format format;
+    dnnl_dim_t dims[4];
+    size_t bytes;
+    const ls_md_kept *kept;
+};
 
 /* A descriptor of `n` (1, 2 or 4) dimensions of floats. */
 ls_md ls_md_make(int n, const int *dims, ls_md_format format);
@@ -91,7 +97,7 @@ typedef struct ls_linear_mds {
 
 /* All: a descriptor of the kernel that oneDNN likes best for exactly this; `hint` is the forward
  * pass's in a backward pass, else NULL. Errors: LS_EUNSUPPORTED when oneDNN has no kernel,
- * LS_EDEVICE when it fails. `relu` fuses max(·, 0) behind a forward pass; `winograd` asks for oneDNN's
+ * LS_EDEVICE when it fails, LS_ENOMEM. `relu` fuses max(·, 0) behind a forward pass; `winograd` asks for oneDNN's
  * kernels of that algorithm, which serve comparisons. */
 int ls_pd_conv(ls_pd *out, const ls_cpu_device *device, ls_pass pass, const ls_linear_mds *m,
                const ls_conv2d *conv, int winograd, int relu, ls_pd hint, ls_error *err);
@@ -114,8 +120,9 @@ int ls_pd_reorder(ls_pd *out, const ls_cpu_device *device, const ls_md *from, co
 
 void ls_pd_destroy(ls_pd pd); /* NULL is allowed */
 
-/* What the kernel wants for one of its arguments, such as dnnl_query_src_md. */
-ls_md ls_pd_md(ls_pd pd, dnnl_query_t what);
+/* What the kernel wants for one of its arguments, such as dnnl_query_src_md; of nothing when it has no
+ * such argument. When memory runs out, whatever the descriptor is used for fails with LS_ENOMEM. */
+ls_md ls_pd_md(const ls_cpu_device *device, ls_pd pd, dnnl_query_t what);
 
 /* The kernel's name in oneDNN, "jit:avx512_core". Lives as long as the library. */
 const char *ls_pd_kernel(ls_pd pd);
@@ -139,7 +146,7 @@ const char *ls_dnnl_isa(void);
 int ls_dnnl_memory(dnnl_memory_t *out, const ls_cpu_device *device, const ls_md *md, void *pointer,
                    const char *op, ls_error *err);
 
-/* LS_EDEVICE with "oneDNN: CALL for OP failed: status N (…)". */
+/* LS_EDEVICE, or LS_ENOMEM, with "oneDNN: CALL for OP failed: status N (…)". */
 int ls_dnnl_fail(ls_error *err, dnnl_status_t status, const char *call, const char *op);
 
 #endif

@@ -112,9 +112,9 @@ static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear
     int status = make(b, &plan->forward, LS_PASS_FORWARD, &mds, NULL);
     if (status)
         return status;
-    mds.x = ls_pd_md(plan->forward, dnnl_query_src_md);
-    mds.weight = ls_pd_md(plan->forward, dnnl_query_weights_md);
-    mds.y = ls_pd_md(plan->forward, dnnl_query_dst_md);
+    mds.x = ls_pd_md(b->device, plan->forward, dnnl_query_src_md);
+    mds.weight = ls_pd_md(b->device, plan->forward, dnnl_query_weights_md);
+    mds.y = ls_pd_md(b->device, plan->forward, dnnl_query_dst_md);
     plan->mds = mds;
     plan->own_bias = mds.has_bias && has_own_bias_sum(desc);
     if (desc->training)
@@ -232,9 +232,9 @@ static void add_backward_weights(ls_cpu_op *op, const linear_plan *plan, const l
 {
     ls_program *p = &op->program;
     ls_pd pd = plan->weights;
-    ls_md want_x = ls_pd_md(pd, dnnl_query_src_md);
-    ls_md want_dy = ls_pd_md(pd, dnnl_query_diff_dst_md);
-    ls_md gives = ls_pd_md(pd, dnnl_query_diff_weights_md);
+    ls_md want_x = ls_pd_md(op->device, pd, dnnl_query_src_md);
+    ls_md want_dy = ls_pd_md(op->device, pd, dnnl_query_diff_dst_md);
+    ls_md gives = ls_pd_md(op->device, pd, dnnl_query_diff_weights_md);
     int gradient = ls_program_gradient(p, &op->param[0], 0);
     int target = ls_program_target(p, gradient, &gives);
     ls_arg args[] = {{DNNL_ARG_SRC, ls_program_convert(p, v->kernel_x, &want_x, LS_AT_TEMP)},
@@ -253,9 +253,9 @@ static void add_backward_data(ls_cpu_op *op, const linear_plan *plan, const line
 {
     ls_program *p = &op->program;
     ls_pd pd = plan->data;
-    ls_md want_dy = ls_pd_md(pd, dnnl_query_diff_dst_md);
-    ls_md want_weight = ls_pd_md(pd, dnnl_query_weights_md);
-    ls_md gives = ls_pd_md(pd, dnnl_query_diff_src_md);
+    ls_md want_dy = ls_pd_md(op->device, pd, dnnl_query_diff_dst_md);
+    ls_md want_weight = ls_pd_md(op->device, pd, dnnl_query_weights_md);
+    ls_md gives = ls_pd_md(op->device, pd, dnnl_query_diff_src_md);
     int dx = ls_program_tensor(p, &desc->x, LS_AT_DX);
     int target = ls_program_target(p, dx, &gives);
     ls_arg args[] = {{DNNL_ARG_DIFF_DST, ls_program_convert(p, dy, &want_dy, LS_AT_TEMP)},

@@ -28,7 +28,7 @@ static int make_plan(pool_plan *plan, const ls_cpu_device *device, const ls_op_d
     int status = ls_pd_pool(&plan->forward, device, pass, x, y_any, &desc->pool, NULL, err);
     if (status)
         return status;
-    plan->y = ls_pd_md(plan->forward, dnnl_query_dst_md);
+    plan->y = ls_pd_md(device, plan->forward, dnnl_query_dst_md);
     plan->rank = ls_pd_rank(plan->forward);
     if (!desc->training || !desc->needs_dx)
         return LS_OK;
@@ -68,7 +68,7 @@ static int choose(pool_plan *best, const ls_cpu_device *device, const ls_op_desc
 static void add_steps(ls_cpu_op *op, const pool_plan *plan, const ls_op_desc *desc)
 {
     ls_program *p = &op->program;
-    ls_md workspace = ls_pd_md(plan->forward, dnnl_query_workspace_md);
+    ls_md workspace = ls_pd_md(op->device, plan->forward, dnnl_query_workspace_md);
     int has_workspace = ls_md_bytes(&workspace) > 0;
     int x = ls_program_tensor(p, &desc->x, LS_AT_X);
     ls_arg args[3] = {{DNNL_ARG_SRC, ls_program_convert(p, x, &plan->x, LS_AT_TEMP)},

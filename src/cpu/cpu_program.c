@@ -157,7 +157,7 @@ void ls_program_primitive(ls_program *p, ls_pd pd, const ls_arg *args, int n)
     }
     memcpy(s->arg, args, (size_t)n * sizeof *args);
     s->args = n;
-    ls_md pad = ls_pd_md(pd, dnnl_query_scratchpad_md);
+    ls_md pad = ls_pd_md(p->device, pd, dnnl_query_scratchpad_md);
     if (ls_md_bytes(&pad) > 0)
         s->arg[s->args++] = (ls_arg){DNNL_ARG_SCRATCHPAD, ls_program_scratchpad(p, &pad)};
 }

@@ -111,11 +111,12 @@ static void an_overrun_of_onednn_has_the_kernels_name(void **state)
     (void)state;
     ls_cpu_device *device = open_cpu();
     ls_pd pd = weights_of_conv(device);
-    ls_md x = ls_pd_md(pd, dnnl_query_src_md), dy = ls_pd_md(pd, dnnl_query_diff_dst_md);
-    ls_md dw = ls_pd_md(pd, dnnl_query_diff_weights_md);
+    ls_md x = ls_pd_md(device, pd, dnnl_query_src_md),
+          dy = ls_pd_md(device, pd, dnnl_query_diff_dst_md);
+    ls_md dw = ls_pd_md(device, pd, dnnl_query_diff_weights_md);
     const int outputs = 16, floats = 1;
     ls_md db = ls_md_make(1, &outputs, LS_MD_PLAIN);
-    ls_md pad = ls_pd_md(pd, dnnl_query_scratchpad_md);
+    ls_md pad = ls_pd_md(device, pd, dnnl_query_scratchpad_md);
     if (ls_md_bytes(&pad) == 0) {
         print_message("%s has no scratchpad\n", ls_pd_kernel(pd));
         skip(); /* before AVX2 */
