@@ -130,15 +130,22 @@ apt()
 say "apt-get update"
 apt update
 
-# Another distribution of the family may lack some, such as the data sets.
-known=
-for package in $missing; do
-    if apt-cache show "$package" >/dev/null 2>&1; then
-        known="$known $package"
-    else
-        say "this system's archives have no $package ($(purpose "$package")): left out"
-    fi
-done
+# Another distribution of the family may lack some, such as the data sets, or forbid them; and where apt
+# cannot install one it installs none.
+can_have() { apt-get -q --no-install-recommends -s install "$@" >/dev/null 2>&1; }
+
+known=$missing
+# shellcheck disable=SC2086 # words on purpose
+if ! can_have $missing; then
+    known=
+    for package in $missing; do
+        if can_have "$package"; then
+            known="$known $package"
+        else
+            say "apt cannot install $package ($(purpose "$package")): left out"
+        fi
+    done
+fi
 if [ -n "$known" ]; then
     say "apt-get install$known"
     # shellcheck disable=SC2086 # words on purpose

@@ -1,9 +1,43 @@
 /* The composition root: the one place that knows which back ends were built in. */
 #ifdef LOCKSTEP_WITH_CPU
 #include "cpu/cpu.h"
+#else
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
 #endif
 #include "device/plugin.h"
 #include "device/registry.h"
+
+#ifndef LOCKSTEP_WITH_CPU
+/* In the place of the CPU back end where it was not built: says so. */
+#define WITHOUT_CPU "this build has no CPU back end: it was made without oneDNN"
+
+static void probe_nothing(ls_backend_info *out)
+{
+    memset(out, 0, sizeof *out);
+    snprintf(out->reason, sizeof out->reason, WITHOUT_CPU);
+}
+
+static int open_nothing(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    (void)request;
+    *out = NULL;
+    return ls_fail(err, LS_EDEVICE, WITHOUT_CPU);
+}
+
+static const ls_backend *ls_cpu_backend(void)
+{
+    static const ls_backend backend = {.abi = LS_PLUGIN_ABI,
+                                       .size = sizeof(ls_backend),
+                                       .name = "cpu",
+                                       .counted = 1,
+                                       .probe = probe_nothing,
+                                       .open = open_nothing};
+    return &backend;
+}
+#endif
 
 int ls_registry_create(ls_registry **out, const ls_host *host, ls_error *err)
 {
@@ -11,10 +45,8 @@ int ls_registry_create(ls_registry **out, const ls_host *host, ls_error *err)
     int status = ls_registry_create_empty(out, host, err);
     if (status == LS_OK)
         status = ls_registry_add(*out, ls_plugin_cuda(), err);
-#ifdef LOCKSTEP_WITH_CPU
     if (status == LS_OK)
         status = ls_registry_add(*out, ls_cpu_backend(), err);
-#endif
     if (status != LS_OK) {
         ls_registry_destroy(*out);
         *out = NULL;
