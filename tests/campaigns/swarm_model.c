@@ -1,0 +1,283 @@
+/* Random models: stacks of layers with shortcuts, branches and blocks, whose shapes fit. */
+#include "campaigns/swarm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct builder {
+    draws *d;
+    cJSON *layers, *blocks;
+    int c, h, w;
+    int vector; /* non-zero: flattened, or behind a dense layer */
+    int names;
+} builder;
+
+static cJSON *layer(cJSON *list, const char *type)
+{
+    cJSON *node = cJSON_CreateObject();
+    cJSON_AddStringToObject(node, "type", type);
+    cJSON_AddItemToArray(list, node);
+    return node;
+}
+
+static cJSON *add(builder *b, const char *type)
+{
+    return layer(b->layers, type);
+}
+
+static void add_name(builder *b, cJSON *node, char name[16])
+{
+    snprintf(name, 16, "n%d", b->names++);
+    cJSON_AddStringToObject(node, "name", name);
+}
+
+/* One number, or two in an array, which stand for the same where they are equal. */
+static void add_pair(builder *b, cJSON *node, const char *key, int first, int second)
+{
+    if (first == second && draw(b->d, 2))
+        cJSON_AddNumberToObject(node, key, first);
+    else
+        cJSON_AddItemToObject(node, key, cJSON_CreateIntArray((int[]){first, second}, 2));
+}
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int reach(int size, int kernel, int stride, int padding)
+{
+    return (size + 2 * padding - kernel) / stride + 1;
+}
+
+/* Kernel, stride and padding that fit; the shape becomes what comes out. */
+static void add_window(builder *b, cJSON *node, int most)
+{
+    const int square = !one_in(b->d, 4);
+    int k[2], s[2], p[2];
+    for (int i = 0; i < 2; i++) {
+        const int size = i ? b->w : b->h;
+        k[i] = draw_from(b->d, 1, least(most, size));
+        s[i] = draw_from(b->d, 1, 2);
+        p[i] = draw_from(b->d, 0, least(2, k[i] - 1));
+    }
+    if (square && k[0] <= b->w)
+        k[1] = k[0], s[1] = s[0], p[1] = p[0];
+    add_pair(b, node, "kernel", k[0], k[1]);
+    add_pair(b, node, "stride", s[0], s[1]);
+    if (p[0] || p[1] || draw(b->d, 2))
+        add_pair(b, node, "padding", p[0], p[1]);
+    b->h = reach(b->h, k[0], s[0], p[0]);
+    b->w = reach(b->w, k[1], s[1], p[1]);
+}
+
+static int draw_channels(builder *b)
+{
+    static const int common[] = {1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 32, 33};
+    return common[draw(b->d, one_in(b->d, 6) ? 12 : 8)];
+}
+
+static void add_conv(builder *b)
+{
+    cJSON *node = add(b, "conv2d");
+    b->c = draw_channels(b);
+    cJSON_AddNumberToObject(node, "out", b->c);
+    add_window(b, node, 5);
+    if (one_in(b->d, 3))
+        cJSON_AddBoolToObject(node, "bias", (int)draw(b->d, 2));
+}
+
+static void add_norm(builder *b, cJSON *list)
+{
+    cJSON *node = layer(list, "batch_norm");
+    if (one_in(b->d, 4))
+        cJSON_AddNumberToObject(node, "epsilon", draw_between(b->d, 1e-4, 1e-2));
+    if (one_in(b->d, 4))
+        cJSON_AddNumberToObject(node, "momentum", draw_between(b->d, 0, 1));
+}
+
+static void add_activation(builder *b)
+{
+    static const char *const types[] = {"relu", "relu", "relu", "sigmoid", "tanh", NULL};
+    add(b, draw_word(b->d, types));
+}
+
+static void add_dropout(builder *b)
+{
+    cJSON *node = add(b, "dropout");
+    if (draw(b->d, 2))
+        cJSON_AddNumberToObject(node, "p", draw_between(b->d, 0, 0.8));
+}
+
+static void add_pool(builder *b)
+{
+    add_window(b, add(b, draw(b->d, 2) ? "avg_pool" : "max_pool"), 3);
+}
+
+/* A convolution that keeps the shape, in `list` and from `from` or its predecessor. */
+static cJSON *keeping(builder *b, const char *from)
+{
+    cJSON *node = add(b, "conv2d");
+    cJSON_AddNumberToObject(node, "out", b->c);
+    cJSON_AddNumberToObject(node, "kernel", 3);
+    cJSON_AddNumberToObject(node, "padding", 1);
+    if (from)
+        cJSON_AddStringToObject(node, "from", from);
+    return node;
+}
+
+/* A shortcut around two layers, or two branches that meet. */
+static void add_sum(builder *b)
+{
+    char begin[16], branch[16];
+    add_name(b, keeping(b, NULL), begin);
+    add_name(b, keeping(b, NULL), branch);
+    const int shortcut = (int)draw(b->d, 2);
+    if (!shortcut)
+        keeping(b, begin);
+    if (draw(b->d, 2))
+        add_norm(b, b->layers);
+    cJSON_AddStringToObject(add(b, "add"), "with", shortcut ? begin : branch);
+    if (draw(b->d, 2))
+        add_activation(b);
+}
+
+static void define_block(builder *b)
+{
+    cJSON *list = cJSON_AddArrayToObject(b->blocks, "same");
+    cJSON *conv = layer(list, "conv2d");
+    cJSON_AddStringToObject(conv, "out", "$out");
+    cJSON_AddNumberToObject(conv, "kernel", 3);
+    cJSON_AddNumberToObject(conv, "padding", 1);
+    if (draw(b->d, 2))
+        add_norm(b, list);
+    if (draw(b->d, 2)) { /* a shortcut inside */
+        cJSON_AddStringToObject(conv, "name", "first");
+        layer(list, "tanh");
+        cJSON_AddStringToObject(layer(list, "add"), "with", "first");
+    }
+    layer(list, "relu");
+}
+
+static void add_block(builder *b)
+{
+    char name[16];
+    if (!cJSON_GetObjectItem(b->blocks, "same"))
+        define_block(b);
+    cJSON *use = cJSON_CreateObject();
+    cJSON_AddStringToObject(use, "block", "same");
+    cJSON_AddItemToArray(b->layers, use);
+    if (draw(b->d, 2))
+        add_name(b, use, name);
+    else
+        cJSON_AddStringToObject(use, "name", "same1");
+    if (draw(b->d, 2))
+        cJSON_AddNumberToObject(use, "repeat", draw_from(b->d, 1, 2));
+    b->c = draw_from(b->d, 1, 6);
+    cJSON_AddNumberToObject(use, "out", b->c);
+}
+
+static void add_image_layer(builder *b, int *blocks)
+{
+    switch (draw(b->d, 12)) {
+    case 0:
+    case 1:
+    case 2: add_conv(b); break;
+    case 3:
+        add_conv(b);
+        add_activation(b);
+        break;
+    case 4: /* which may be one op */
+        add_conv(b);
+        add(b, "relu");
+        add_pool(b);
+        break;
+    case 5: add_pool(b); break;
+    case 6: add_norm(b, b->layers); break;
+    case 7: add_activation(b); break;
+    case 8: add_dropout(b); break;
+    case 9: add_sum(b); break;
+    case 10:
+        if ((*blocks)++ == 0)
+            add_block(b);
+        break;
+    default:
+        add_norm(b, b->layers);
+        add(b, "relu");
+        break;
+    }
+}
+
+static void add_dense(builder *b, int out)
+{
+    cJSON *node = add(b, "dense");
+    cJSON_AddNumberToObject(node, "out", out);
+    if (one_in(b->d, 4))
+        cJSON_AddBoolToObject(node, "bias", (int)draw(b->d, 2));
+}
+
+/* Hidden layers of vectors, some with a sum. */
+static void add_vectors(builder *b)
+{
+    for (int n = draw_from(b->d, 0, 2); n > 0; n--) {
+        const int out = draw_from(b->d, 1, 24);
+        char name[16];
+        add_dense(b, out);
+        if (one_in(b->d, 3))
+            add_norm(b, b->layers);
+        if (one_in(b->d, 4)) {
+            add_name(b, add(b, "tanh"), name);
+            add_dense(b, out);
+            cJSON_AddStringToObject(add(b, "add"), "with", name);
+        }
+        add_activation(b);
+        if (one_in(b->d, 4))
+            add_dropout(b);
+    }
+}
+
+/* Says of some layers by name what they read anyway. */
+static void decorate(builder *b, cJSON *list)
+{
+    const char *before = "input";
+    char name[16];
+    for (cJSON *node = list->child; node; node = node->next) {
+        const int is_block = cJSON_HasObjectItem(node, "block");
+        if (before && one_in(b->d, 6) && !cJSON_HasObjectItem(node, "from"))
+            cJSON_AddStringToObject(node, "from", before);
+        if (!is_block && one_in(b->d, 3) && !cJSON_HasObjectItem(node, "name"))
+            add_name(b, node, name);
+        before = cJSON_GetStringValue(cJSON_GetObjectItem(node, "name"));
+    }
+}
+
+cJSON *swarm_model(draws *d, const ls_data_source *data)
+{
+    cJSON *model = cJSON_CreateObject();
+    builder b = {.d = d, .c = data->channels, .h = data->height, .w = data->width};
+    int blocks = 0;
+    if (one_in(d, 3))
+        cJSON_AddStringToObject(model, "name", "drawn");
+    b.layers = cJSON_AddArrayToObject(model, "layers");
+    b.blocks = cJSON_CreateObject();
+    for (int n = draw_from(d, 0, 4); n > 0; n--)
+        add_image_layer(&b, &blocks);
+    if (one_in(d, 5)) { /* a convolution makes the scores */
+        cJSON *node = add(&b, "conv2d");
+        cJSON_AddNumberToObject(node, "out", data->classes);
+        cJSON_AddNumberToObject(node, "kernel", 1);
+        add(&b, "global_avg_pool");
+    } else {
+        add(&b, one_in(d, 6) ? "global_avg_pool" : "flatten");
+        add_vectors(&b);
+        add_dense(&b, data->classes);
+    }
+    decorate(&b, b.layers);
+    for (cJSON *list = b.blocks->child; list; list = list->next)
+        decorate(&b, list);
+    if (cJSON_GetArraySize(b.blocks) > 0)
+        cJSON_AddItemToObject(model, "blocks", b.blocks);
+    else
+        cJSON_Delete(b.blocks);
+    return model;
+}
