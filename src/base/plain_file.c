@@ -1,6 +1,7 @@
 #include "base/plain_file.h"
 
 #include "base/error.h"
+#include "base/host.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,6 +53,50 @@ int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what,
     else
         *size = (uint64_t)st.st_size;
     return drop(fd, status);
+}
+
+/* Fewer bytes than asked for when the file has become shorter since. */
+static int read_all(int fd, uint8_t *bytes, size_t size, size_t *count, const char *path,
+                    ls_error *err)
+{
+    *count = 0;
+    while (*count < size) {
+        ssize_t n = read(fd, bytes + *count, size - *count);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return fail_reading(path, errno, err);
+        if (n == 0)
+            break;
+        *count += (size_t)n;
+    }
+    return LS_OK;
+}
+
+int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
+                       size_t most, const ls_host *host, ls_error *err)
+{
+    int fd;
+    uint64_t size;
+    *out = NULL;
+    int status = ls_open_to_read(&fd, &size, path, what, wrong, err);
+    if (status)
+        return status;
+    if (size == 0)
+        status = ls_fail(err, wrong, PATH ": expected %s, found an empty file", path, what);
+    else if (size > most)
+        status = ls_fail(err, wrong, PATH ": expected %s of at most %zu bytes, found %llu", path,
+                         what, most, (unsigned long long)size);
+    else if (!(*out = ls_alloc(host, (size_t)size)))
+        status = ls_fail(err, LS_ENOMEM, PATH ": out of memory", path);
+    else
+        status = read_all(fd, *out, (size_t)size, count, path, err);
+    close(fd);
+    if (status) {
+        ls_free(host, *out);
+        *out = NULL;
+    }
+    return status;
 }
 
 int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err)

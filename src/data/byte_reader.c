@@ -2,11 +2,10 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -35,17 +34,10 @@ struct ls_byte_reader {
 
 /* ---- opening ---- */
 
-static const char *reason(int error, char out[128])
-{
-    if (strerror_r(error, out, 128) != 0)
-        return "unknown error";
-    return out;
-}
-
 static int fail_io(const ls_byte_reader *r, ls_error *err)
 {
-    char why[128];
-    return ls_fail(err, LS_EIO, "%s: cannot be read: %s", r->path, reason(errno, why));
+    char why[LS_REASON];
+    return ls_fail(err, LS_EIO, "%s: cannot be read: %s", r->path, ls_reason(why, errno));
 }
 
 static void *z_alloc(void *host, unsigned count, unsigned size)
@@ -58,25 +50,13 @@ static void z_free(void *host, void *memory)
     ls_free(host, memory);
 }
 
-/* Does not wait for the writer of a pipe, and refuses everything but plain files. */
 static int open_file(ls_byte_reader *r, ls_error *err)
 {
-    struct stat st;
-    r->fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (r->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return ls_fail(err, LS_ENOENT, "%s: no such file", r->path);
-    if (r->fd < 0 || fstat(r->fd, &st) != 0)
-        return fail_io(r, err);
-    if (S_ISDIR(st.st_mode))
-        return ls_fail(err, LS_EDATA, "%s: expected a data file, found a directory", r->path);
-    if (!S_ISREG(st.st_mode))
-        return ls_fail(err, LS_EDATA, "%s: expected a data file, found a device or a pipe",
-                       r->path);
-    if (st.st_size == 0)
+    int status = ls_open_to_read(&r->fd, &r->file_bytes, r->path, "a data file", LS_EDATA, err);
+    if (status == LS_OK && r->file_bytes == 0)
         return ls_fail(err, LS_EDATA, "%s: expected data, found an empty file; fetch it again",
                        r->path);
-    r->file_bytes = (uint64_t)st.st_size;
-    return LS_OK;
+    return status;
 }
 
 /* Fetches more input when there is none left; the end of the file leaves `left` at 0. */

@@ -16,7 +16,7 @@ static ls_json_limits with_defaults(const ls_json_limits *given)
 {
     ls_json_limits l = given ? *given : (ls_json_limits){0};
     if (l.bytes == 0)
-        l.bytes = (size_t)16 << 20;
+        l.bytes = LS_JSON_BYTES;
     if (l.bytes > (size_t)1 << 30)
         l.bytes = (size_t)1 << 30; /* offsets and columns fit 32 bits */
     if (l.depth == 0)

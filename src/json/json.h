@@ -31,9 +31,11 @@
 
 typedef struct ls_json ls_json;
 
+#define LS_JSON_BYTES ((size_t)16 << 20)
+
 /* Where reading stops with an error. A zero asks for the default. */
 typedef struct ls_json_limits {
-    size_t bytes;    /* of text; default 16 MiB, at most 1 GiB */
+    size_t bytes;    /* of text; default LS_JSON_BYTES, at most 1 GiB */
     uint32_t depth;  /* of arrays and objects in each other; default 64, at most 900 */
     uint32_t values; /* in all; default 1,000,000 */
 } ls_json_limits;

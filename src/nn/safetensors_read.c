@@ -2,25 +2,18 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "nn/safetensors_format.h"
 #include "json/utf8.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The format's own limit is 100 MB; a header of ours has a few kilobytes. */
 #define MAX_HEADER ((size_t)16 << 20)
-
-/* strerror may use a buffer that threads share. */
-static const char *reason(int error, char out[128])
-{
-    return strerror_r(error, out, 128) == 0 ? out : "unknown error";
-}
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
@@ -37,14 +30,15 @@ typedef struct file {
 
 static int read_at(const file *f, void *out, size_t count, uint64_t offset)
 {
-    char why[128];
+    char why[LS_REASON];
     char *p = out;
     while (count > 0) {
         ssize_t n = pread(f->fd, p, count, (off_t)offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return ls_fail(f->err, LS_EIO, "%s: cannot be read: %s", f->path, reason(errno, why));
+            return ls_fail(f->err, LS_EIO, "%s: cannot be read: %s", f->path,
+                           ls_reason(why, errno));
         if (n == 0)
             return ls_fail(f->err, LS_EDATA, "%s: offset %llu: the file ends here unexpectedly",
                            f->path, (unsigned long long)offset);
@@ -57,18 +51,7 @@ static int read_at(const file *f, void *out, size_t count, uint64_t offset)
 
 static int open_file(file *f)
 {
-    char why[128];
-    struct stat st;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (f->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return ls_fail(f->err, LS_ENOENT, "%s: no such file", f->path);
-    if (f->fd < 0 || fstat(f->fd, &st) != 0)
-        return ls_fail(f->err, LS_EIO, "%s: cannot be read: %s", f->path, reason(errno, why));
-    if (!S_ISREG(st.st_mode))
-        return ls_fail(f->err, LS_EDATA, "%s: expected a safetensors file, found a %s", f->path,
-                       S_ISDIR(st.st_mode) ? "directory" : "device or a pipe");
-    f->size = (uint64_t)st.st_size;
-    return LS_OK;
+    return ls_open_to_read(&f->fd, &f->size, f->path, "a safetensors file", LS_EDATA, f->err);
 }
 
 /* Reads the preface: the header's length. */

@@ -2,60 +2,34 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "tools/image.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #define MOST_BYTES ((size_t)256 << 20)
 
-static int read_whole(uint8_t **out, size_t *length, const char *path, const ls_host *host,
-                      ls_error *err)
-{
-    FILE *f = fopen(path, "rbe");
-    if (!f)
-        return ls_fail(err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: cannot be read: %s",
-                       path, strerror(errno));
-    int status = LS_OK;
-    size_t capacity = (size_t)1 << 16, used = 0;
-    uint8_t *bytes = ls_alloc(host, capacity);
-    while (bytes) {
-        used += fread(bytes + used, 1, capacity - used, f);
-        if (used < capacity || capacity > MOST_BYTES)
-            break;
-        uint8_t *more = ls_alloc(host, capacity * 2);
-        if (more)
-            memcpy(more, bytes, used);
-        ls_free(host, bytes);
-        bytes = more;
-        capacity *= 2;
-    }
-    if (!bytes)
-        status = ls_fail(err, LS_ENOMEM, "%.300s: out of memory for it", path);
-    else if (ferror(f))
-        status = ls_fail(err, LS_EIO, "%.300s: cannot be read: %s", path, strerror(errno));
-    else if (used > MOST_BYTES)
-        status = ls_fail(err, LS_EDATA, "%.300s: expected an image of at most 256 MiB", path);
-    fclose(f);
-    if (status)
-        ls_free(host, bytes);
-    *out = status ? NULL : bytes;
-    *length = used;
-    return status;
-}
-
 static int parse(ls_image *out, const char *path, const uint8_t *bytes, size_t length,
-                 const ls_host *host, ls_error *err)
+                 const ls_shape *shape, const ls_host *host, ls_error *err)
 {
     if (length > 2 && bytes[0] == 'P' && (bytes[1] == '5' || bytes[1] == '6'))
-        return ls_pnm_read(out, path, bytes, length, host, err);
+        return ls_pnm_read(out, path, bytes, length, shape, host, err);
     if (length > 4 && memcmp(bytes, "\x89PNG", 4) == 0)
-        return ls_png_read(out, path, bytes, length, host, err);
+        return ls_png_read(out, path, bytes, length, shape, host, err);
     return ls_fail(err, LS_EDATA,
                    "%.300s: offset 0: expected a PNG, PGM (P5) or PPM (P6) image; convert it, with "
                    "ImageMagick: convert IN OUT.png",
                    path);
+}
+
+int ls_image_fits(const ls_image *image, const char *path, const ls_shape *shape, ls_error *err)
+{
+    if (image->height == shape->h && image->width == shape->w)
+        return LS_OK;
+    return ls_fail(err, LS_EDATA,
+                   "%.300s: %d×%d pixels, but the model reads %d×%d; with ImageMagick: "
+                   "convert IN -resize '%dx%d!' OUT.png",
+                   path, image->width, image->height, shape->w, shape->h, shape->w, shape->h);
 }
 
 static uint8_t grey(const uint8_t *rgb)
@@ -78,23 +52,19 @@ static void convert(uint8_t *pixels, int channels, const ls_image *image)
 int ls_image_read(uint8_t *pixels, const ls_shape *shape, const char *path, const ls_host *host,
                   ls_error *err)
 {
-    uint8_t *bytes = NULL;
-    size_t length = 0;
+    void *bytes;
+    size_t length;
     ls_image image = {0};
     if (shape->c != 1 && shape->c != 3)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "%.300s: the model reads images of %d channels; files have 1 or 3", path,
                        shape->c);
-    int status = read_whole(&bytes, &length, path, host, err);
+    int status =
+        ls_read_plain_file(&bytes, &length, path, "an image", LS_EDATA, MOST_BYTES, host, err);
     if (status)
         return status;
-    status = parse(&image, path, bytes, length, host, err);
+    status = parse(&image, path, bytes, length, shape, host, err);
     ls_free(host, bytes);
-    if (status == LS_OK && (image.height != shape->h || image.width != shape->w))
-        status = ls_fail(err, LS_EDATA,
-                         "%.300s: %d×%d pixels, but the model reads %d×%d; with ImageMagick: "
-                         "convert IN -resize '%dx%d!' OUT.png",
-                         path, image.width, image.height, shape->w, shape->h, shape->w, shape->h);
     if (status == LS_OK)
         convert(pixels, shape->c, &image);
     ls_free(host, image.pixel);

@@ -15,6 +15,7 @@ typedef struct png {
     const char *path;
     const uint8_t *bytes;
     size_t length;
+    const ls_shape *shape; /* that it must have */
     const ls_host *host;
     ls_error *err;
     uint32_t width, height;
@@ -55,6 +56,10 @@ static int read_header(png *p, const uint8_t *data, size_t count)
                        "%.300s: offset 24: expected 8 bits a sample and no interlacing; with "
                        "ImageMagick: convert IN -interlace none PNG8:OUT.png",
                        p->path);
+    const ls_image image = {.width = (int)p->width, .height = (int)p->height};
+    int status = ls_image_fits(&image, p->path, p->shape, p->err);
+    if (status)
+        return status;
     p->row_bytes = 1 + (size_t)p->width * (size_t)p->samples;
     p->rows = ls_alloc_array(p->host, p->height, p->row_bytes);
     return p->rows ? LS_OK : ls_fail(p->err, LS_ENOMEM, "%.300s: out of memory for it", p->path);
@@ -169,10 +174,11 @@ static int copy_pixels(ls_image *out, const png *p)
 }
 
 int ls_png_read(ls_image *out, const char *path, const uint8_t *bytes, size_t length,
-                const ls_host *host, ls_error *err)
+                const ls_shape *shape, const ls_host *host, ls_error *err)
 {
     static const uint8_t signature[SIGNATURE] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-    png p = {.path = path, .bytes = bytes, .length = length, .host = host, .err = err};
+    png p = {
+        .path = path, .bytes = bytes, .length = length, .shape = shape, .host = host, .err = err};
     *out = (ls_image){0};
     if (length < SIGNATURE || memcmp(bytes, signature, SIGNATURE) != 0)
         return damaged(&p, 0, "PNG's signature");

@@ -40,7 +40,7 @@ static int read_number(cursor *c, int most, const char *what, int *out)
 }
 
 int ls_pnm_read(ls_image *out, const char *path, const uint8_t *bytes, size_t length,
-                const ls_host *host, ls_error *err)
+                const ls_shape *shape, const ls_host *host, ls_error *err)
 {
     cursor c = {path, bytes, length, 2, err};
     int most = 0;
@@ -50,6 +50,8 @@ int ls_pnm_read(ls_image *out, const char *path, const uint8_t *bytes, size_t le
         status = read_number(&c, LS_IMAGE_MOST, "height", &out->height);
     if (status == LS_OK)
         status = read_number(&c, 255, "largest value", &most);
+    if (status == LS_OK)
+        status = ls_image_fits(out, path, shape, err);
     if (status)
         return status;
     c.at++; /* one white space */

@@ -1,9 +1,9 @@
 #include "tools/line_reader.h"
 
 #include "base/error.h"
+#include "base/plain_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,13 +12,10 @@
 
 int ls_line_reader_open(ls_line_reader *r, const char *path, const ls_host *host, ls_error *err)
 {
+    uint64_t size;
     *r = (ls_line_reader){.path = path};
     ls_buffer_init(&r->text, host);
-    r->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (r->fd < 0)
-        return ls_fail(err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: cannot be read: %s",
-                       path, strerror(errno));
-    return LS_OK;
+    return ls_open_to_read(&r->fd, &size, path, "a metrics file", LS_EDATA, err);
 }
 
 /* Fetches more, after moving what is left to the front. */

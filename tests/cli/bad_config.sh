@@ -54,11 +54,11 @@ head -c 10000000 /dev/zero | tr '\0' '[' >bad.json
 expect_failure 78 'bad.json:1:65: expected at most 64 arrays and objects in each other, found more' \
     bad.json
 head -c 20000000 /dev/zero | tr '\0' ' ' >bad.json
-expect_failure 78 'bad.json: expected at most 16777216 bytes, found 20000000' bad.json
+expect_failure 78 'bad.json: expected a JSON file of at most 16777216 bytes, found 20000000' bad.json
 
 # ---- not a file ----
 : >bad.json
-expect_failure 78 'bad.json: expected JSON, found an empty file' bad.json
+expect_failure 78 'bad.json: expected a JSON file, found an empty file' bad.json
 mkdir directory
 expect_failure 78 'directory: expected a JSON file, found a directory; name a file' directory
 expect_failure 78 \

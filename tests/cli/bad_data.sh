@@ -140,7 +140,7 @@ expect_bad 74 'data/train-labels-idx1-ubyte: cannot be read: Too many levels of 
 good_data
 rm data/train-labels-idx1-ubyte
 mkdir data/train-labels-idx1-ubyte
-expect_bad 65 'data/train-labels-idx1-ubyte: expected a data file, found a directory'
+expect_bad 65 'data/train-labels-idx1-ubyte: expected a data file, found a directory; name a file'
 if [ "$(id -u)" -ne 0 ]; then
     good_data
     chmod 000 data/train-labels-idx1-ubyte

@@ -470,10 +470,12 @@ static void things_that_are_not_readable_files_are_refused(void **state)
     refuses(s, name, LS_EIO, ": cannot be read: Too many levels of symbolic links");
     assert_int_equal(unlink(scratch_path(s, name)), 0);
     scratch_directory(s, name);
-    refuses(s, name, LS_EDATA, ": expected a data file, found a directory");
+    refuses(s, name, LS_EDATA, ": expected a data file, found a directory; name a file");
     assert_int_equal(rmdir(scratch_path(s, name)), 0);
     assert_int_equal(mkfifo(scratch_path(s, name), 0600), 0);
-    refuses(s, name, LS_EDATA, ": expected a data file, found a device or a pipe");
+    refuses(s, name, LS_EDATA,
+            ": expected a data file, found a device or a pipe; copy it to "
+            "a file first");
     assert_int_equal(unlink(scratch_path(s, name)), 0);
     scratch_file(s, name, "", 0);
     refuses(s, name, LS_EDATA, ": expected data, found an empty file; fetch it again");

@@ -150,7 +150,7 @@ static void files_that_cannot_be_read_are_named(void **state)
     refuses_file(scratch_path(&s, "bad.json/x.json"), LS_ENOENT, ": no such file");
     refuses_file(s.directory, LS_ECONFIG, ": expected a JSON file, found a directory; name a file");
     refuses_file(scratch_path(&s, "empty.json"), LS_ECONFIG,
-                 ": expected JSON, found an empty file");
+                 ": expected a JSON file, found an empty file");
     refuses_file(scratch_path(&s, "loop.json"), LS_EIO,
                  ": cannot be read: Too many levels of symbolic links");
     refuses_file(scratch_path(&s, "pipe.json"), LS_ECONFIG,
@@ -177,7 +177,8 @@ static void files_are_read_up_to_the_limit(void **state)
     scratch_file(&s, "nine.json", "[1, 2, 3]", 9);
     const char *path = scratch_path(&s, "nine.json");
     assert_int_equal(ls_json_read_file_limited(&doc, path, &limits, NULL, &err), LS_ECONFIG);
-    assert_non_null(strstr(err.text, "nine.json: expected at most 8 bytes, found 9"));
+    assert_non_null(
+        strstr(err.text, "nine.json: expected a JSON file of at most 8 bytes, found 9"));
     assert_int_equal(ls_json_read_file(&doc, path, NULL, &err), LS_OK);
     assert_int_equal(cJSON_GetArraySize(ls_json_root(doc)), 3);
     assert_string_equal(ls_json_name(doc), path);

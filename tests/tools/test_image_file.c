@@ -188,6 +188,41 @@ static void another_size_is_refused_with_the_one_that_fits(void **state)
                                   "convert IN -resize '3x2!' OUT.png");
 }
 
+static void *note_largest(void *user, size_t bytes, size_t align)
+{
+    size_t *largest = user;
+    *largest = bytes > *largest ? bytes : *largest;
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void give_back(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+/* A header of 16384×16384 pixels behind which there are none: a gigabyte that is never asked for. */
+static void a_png_of_another_size_is_refused_before_it_is_decoded(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    size_t largest = 0;
+    const ls_host host = {
+        .size = sizeof host, .alloc = note_largest, .free = give_back, .user = &largest};
+    static const uint8_t header[13] = {0, 0, 0x40, 0, 0, 0, 0x40, 0, 8, 6};
+    png_bytes p = {.count = 0};
+    put(&p, "\x89PNG\r\n\x1a\n", 8);
+    put_chunk(&p, "IHDR", header, sizeof header);
+    put_chunk(&p, "IDAT", "no pixels", 9);
+    put_chunk(&p, "IEND", "", 0);
+    write_file(p.bytes, p.count);
+    assert_int_equal(ls_image_read(out, &grey_2x3, path, &host, &err), LS_EDATA);
+    assert_string_equal(err.text, "image: 16384×16384 pixels, but the model reads 3×2; with "
+                                  "ImageMagick: convert IN -resize '3x2!' OUT.png");
+    assert_in_range(largest, 1, 1000);
+}
+
 static void what_is_no_image_is_named_with_what_was_expected(void **state)
 {
     (void)state;
@@ -249,6 +284,7 @@ int main(void)
         cmocka_unit_test(every_png_filter_is_undone),
         cmocka_unit_test(png_with_colours_palette_and_alpha_is_read),
         cmocka_unit_test(another_size_is_refused_with_the_one_that_fits),
+        cmocka_unit_test(a_png_of_another_size_is_refused_before_it_is_decoded),
         cmocka_unit_test(what_is_no_image_is_named_with_what_was_expected),
         cmocka_unit_test(a_palette_that_lacks_a_colour_is_refused),
         cmocka_unit_test(every_cut_and_every_flipped_bit_of_a_png_is_refused),

@@ -125,6 +125,21 @@ expect 65 "$trainer" eval foreign.safetensors --config config.json
 has err 'foreign.safetensors: offset 0: .*torch.save'
 expect 65 "$trainer" predict run config.json
 has err '^trainer: config.json: offset 0: expected a PNG, PGM (P5) or PPM (P6) image'
+# What is no plain file is refused at once: nobody writes into this pipe.
+mkfifo pipe
+mkdir piped
+cp run/config.json piped
+mkfifo piped/metrics.jsonl piped/weights.safetensors
+expect 65 timeout 20 "$trainer" predict run pipe
+has err '^trainer: pipe: expected an image, found a device or a pipe; copy it to a file first'
+expect 65 timeout 20 "$trainer" predict run /dev/zero
+has err '^trainer: /dev/zero: expected an image, found a device or a pipe'
+expect 65 timeout 20 "$trainer" predict run .
+has err '^trainer: .: expected an image, found a directory'
+expect 65 timeout 20 "$trainer" report piped
+has err 'piped/metrics.jsonl: expected a metrics file, found a device or a pipe'
+expect 65 timeout 20 "$trainer" eval piped
+has err 'piped/weights.safetensors: expected a safetensors file, found a device or a pipe'
 expect 74 "$trainer" export run --to /nowhere/x.onnx
 has err '^trainer: /nowhere/'
 for verb in eval predict export devices bench; do
