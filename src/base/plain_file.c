@@ -73,8 +73,9 @@ static int read_all(int fd, uint8_t *bytes, size_t size, size_t *count, const ch
     return LS_OK;
 }
 
-int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
-                       size_t most, const ls_host *host, ls_error *err)
+/* Up to `most` bytes, or, if it must be `whole`, not more. */
+static int read_file(void **out, size_t *count, const char *path, const char *what, int wrong,
+                     size_t most, int whole, const ls_host *host, ls_error *err)
 {
     int fd;
     uint64_t size;
@@ -82,21 +83,34 @@ int ls_read_plain_file(void **out, size_t *count, const char *path, const char *
     int status = ls_open_to_read(&fd, &size, path, what, wrong, err);
     if (status)
         return status;
+    const size_t want = size < most ? (size_t)size : most;
     if (size == 0)
         status = ls_fail(err, wrong, PATH ": expected %s, found an empty file", path, what);
-    else if (size > most)
+    else if (size > most && whole)
         status = ls_fail(err, wrong, PATH ": expected %s of at most %zu bytes, found %llu", path,
                          what, most, (unsigned long long)size);
-    else if (!(*out = ls_alloc(host, (size_t)size)))
+    else if (!(*out = ls_alloc(host, want)))
         status = ls_fail(err, LS_ENOMEM, PATH ": out of memory", path);
     else
-        status = read_all(fd, *out, (size_t)size, count, path, err);
+        status = read_all(fd, *out, want, count, path, err);
     close(fd);
     if (status) {
         ls_free(host, *out);
         *out = NULL;
     }
     return status;
+}
+
+int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
+                       size_t most, const ls_host *host, ls_error *err)
+{
+    return read_file(out, count, path, what, wrong, most, 1, host, err);
+}
+
+int ls_read_file_start(void **out, size_t *count, const char *path, const char *what, int wrong,
+                       size_t most, const ls_host *host, ls_error *err)
+{
+    return read_file(out, count, path, what, wrong, most, 0, host, err);
 }
 
 int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err)

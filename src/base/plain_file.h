@@ -11,9 +11,8 @@
 #include <stdint.h>
 
 /* Opens the file `path` for reading, through symbolic links; *size is its length. `what` is what it
- * should be, for messages: "a JSON file". Errors: LS_ENOENT when
- * there is no such file; LS_EIO when it cannot be read; `wrong` when it is no plain file. *fd is -1
- * after a failure. */
+ * should be, for messages: "a JSON file". Errors: LS_ENOENT when there is no such file; LS_EIO when it
+ * cannot be read; `wrong` when it is no plain file. *fd is -1 after a failure. */
 int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what, int wrong,
                     ls_error *err);
 
@@ -21,6 +20,10 @@ int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what,
  * *count is less than the file's length when it has become shorter meanwhile. Errors: as above,
  * `wrong` also for an empty file and one that is too large; LS_ENOMEM. */
 int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
+                       size_t most, const ls_host *host, ls_error *err);
+
+/* The first `most` bytes of a file, or all there are. Otherwise the same. */
+int ls_read_file_start(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err);
 
 /* Opens a file that the program keeps for itself, for writing where it stands; `flags` as for open.

@@ -14,3 +14,32 @@ uint32_t ls_crc32(uint32_t seed, const void *bytes, size_t count)
     }
     return (uint32_t)crc;
 }
+
+#define PRIME UINT64_C(4294967291) /* 2³² − 5 */
+
+void ls_line_sums_add(ls_line_sums *s, uint32_t crc)
+{
+    const uint64_t c = crc % PRIME, number = ++s->lines % PRIME;
+    s->sum = (uint32_t)((s->sum + c) % PRIME);
+    s->moment = (uint32_t)((s->moment + number * c) % PRIME);
+}
+
+/* a⁻¹ = aᵖ⁻² (Fermat). */
+static uint64_t inverse(uint64_t a)
+{
+    uint64_t result = 1;
+    for (uint64_t e = PRIME - 2; e > 0; e >>= 1, a = a * a % PRIME)
+        if (e & 1)
+            result = result * a % PRIME;
+    return result;
+}
+
+uint64_t ls_line_sums_changed(const ls_line_sums *then, const ls_line_sums *now)
+{
+    const uint64_t d = (PRIME + now->sum - then->sum) % PRIME;
+    const uint64_t kd = (PRIME + now->moment - then->moment) % PRIME;
+    if (now->lines == then->lines && d == 0 && kd == 0)
+        return 0;
+    const uint64_t k = kd * inverse(d) % PRIME; /* 0 when d is */
+    return now->lines == then->lines && k >= 1 && k <= now->lines ? k : UINT64_MAX;
+}

@@ -9,4 +9,21 @@
 /* The checksum of `count` bytes that follow those whose checksum is `seed`; 0 for the first. */
 uint32_t ls_crc32(uint32_t seed, const void *bytes, size_t count);
 
+/* What remains of a text of lines: enough to tell that it has changed, and in which line if it is one.
+ *
+ * With cᵢ the checksum of line i, counted from 1, `sum` is Σ cᵢ and `moment` Σ i·cᵢ, both modulo the
+ * largest prime below 2³². If line k alone becomes another, the sum changes by some d and the moment
+ * by k·d: their quotient is k. (The syndromes of a Reed-Solomon code that corrects one place.) */
+typedef struct ls_line_sums {
+    uint64_t lines;
+    uint32_t sum, moment;
+} ls_line_sums;
+
+/* Adds a line whose checksum is `crc`. */
+void ls_line_sums_add(ls_line_sums *s, uint32_t crc);
+
+/* The number of the line in which `now` differs from `then`: 0 when it is none. If it is not a single
+ * line, the result is UINT64_MAX, but for one case in 2³² / lines. */
+uint64_t ls_line_sums_changed(const ls_line_sums *then, const ls_line_sums *now);
+
 #endif

@@ -326,7 +326,7 @@ static int open_sinks(ls_trainer *t, ls_error *err)
     int status = LS_OK;
     if (t->run_dir) {
         char *path = ls_run_dir_path(t->run_dir, "metrics.jsonl", t->host);
-        uint64_t keep = t->resumed ? ls_resume_metrics_bytes(t) : LS_LOG_FILE_NEW;
+        const ls_sink_mark *keep = t->resumed ? ls_resume_metrics(t) : NULL;
         status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
                       : ls_fail(err, LS_ENOMEM, "out of memory for a path");
         ls_free(t->host, path);

@@ -1,15 +1,15 @@
 /* Going on where a run was left: after an interrupt, a crash, or a loss of power. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "nn/safetensors.h"
 #include "store/bundle.h"
+#include "store/natural.h"
 #include "train/run.h"
 #include "train/run_dir.h"
 #include "train/state.h"
 
-#include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,20 +25,59 @@ struct ls_resumed {
 
 /* ---- which run ------------------------------------------------------------------------------ */
 
-/* runs/20240131-093000-NAME, with -2, -3 … behind it where that was taken (run_dir.c). */
-static int is_run_of(const char *entry, const char *name)
+/* What a run says about itself in its first record. */
+typedef struct beginning {
+    ls_json *doc;
+    const char *time, *name;
+} beginning;
+
+/* The first line of the run's metrics.jsonl; the caller frees it. */
+static int read_first_line(void **text, size_t *length, const char *path, const ls_host *host,
+                           ls_error *err)
 {
-    const size_t stamp = sizeof "20240131-093000-" - 1;
-    if (strlen(entry) <= stamp || !isdigit((unsigned char)entry[0]) || entry[stamp - 1] != '-')
-        return 0;
-    if (!name)
-        return 1;
-    const size_t length = strlen(name);
-    const char *rest = entry + stamp + length;
-    if (strncmp(entry + stamp, name, length) != 0)
-        return 0;
-    return *rest == '\0' || (*rest == '-' && isdigit((unsigned char)rest[1]) &&
-                             strspn(rest + 1, "0123456789") == strlen(rest + 1));
+    const char *newline = NULL;
+    int status = LS_OK;
+    *text = NULL;
+    for (size_t most = (size_t)1 << 16; !newline && most <= LS_JSON_BYTES; most <<= 8) {
+        ls_free(host, *text);
+        status =
+            ls_read_file_start(text, length, path, "a metrics file", LS_EDATA, most, host, err);
+        if (status)
+            return status;
+        newline = memchr(*text, '\n', *length);
+    }
+    *length = newline ? (size_t)(newline - (const char *)*text) : *length;
+    return LS_OK;
+}
+
+static int take_beginning(beginning *out, ls_json *doc, ls_error *err)
+{
+    const cJSON *root = ls_json_root(doc),
+                *config = cJSON_GetObjectItemCaseSensitive(root, "config");
+    out->doc = doc;
+    out->time = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "time"));
+    out->name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(config, "name"));
+    return out->time && out->name
+               ? LS_OK
+               : ls_json_fail(err, doc, root, LS_EDATA,
+                              "expected the beginning of a run, with \"time\" and \"config\"");
+}
+
+static int read_beginning(beginning *out, const char *run, const ls_host *host, ls_error *err)
+{
+    void *text = NULL;
+    size_t length;
+    char *path = ls_run_dir_path(run, "metrics.jsonl", host);
+    *out = (beginning){NULL, NULL, NULL};
+    int status = path ? read_first_line(&text, &length, path, host, err)
+                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    if (status == LS_OK)
+        status = ls_json_parse(&out->doc, path, text, length, host, err);
+    if (status == LS_OK)
+        status = take_beginning(out, out->doc, err);
+    ls_free(host, text);
+    ls_free(host, path);
+    return status;
 }
 
 static int has_checkpoints(const char *run, const ls_host *host)
@@ -54,40 +93,71 @@ static int has_checkpoints(const char *run, const ls_host *host)
     return found;
 }
 
-/* The newest run under runs/ that has a checkpoint: names begin with the time. `name` NULL: of any
- * config. */
-static int find_latest(char out[4096], const char *name, const ls_host *host, ls_error *err)
+/* Begun later; of two in the same second the one whose name counts higher. */
+static int is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
-    char path[4096];
+    if (!b_run)
+        return 1;
+    const int order = strcmp(a->time, b->time);
+    return order > 0 || (order == 0 && ls_natural_order(a_run, b_run) > 0);
+}
+
+/* Takes the run in the place of the latest one so far if it is later. */
+static void consider(char **latest, beginning *begun, char *run, const char *name,
+                     const ls_host *host)
+{
+    ls_error why;
+    beginning b;
+    int status = read_beginning(&b, run, host, &why);
+    if (status)
+        ls_log(host, LS_LOG_WARNING, "--resume latest passes over %.200s: %.300s", run, why.text);
+    if (status || (name && strcmp(b.name, name) != 0) || !is_later(&b, run, begun, *latest)) {
+        ls_json_destroy(b.doc);
+        ls_free(host, run);
+        return;
+    }
+    ls_json_destroy(begun->doc);
+    ls_free(host, *latest);
+    *begun = b;
+    *latest = run;
+}
+
+/* The run in runs/ that began last, by its own records, and has a checkpoint. `name` NULL: of any
+ * config. */
+static int find_latest(char **out, const char *name, const ls_host *host, ls_error *err)
+{
+    beginning begun = {NULL, NULL, NULL};
     DIR *runs = opendir(RUNS);
-    out[0] = '\0';
+    *out = NULL;
     for (struct dirent *e; runs && (e = readdir(runs)) != NULL;) {
-        int n = snprintf(path, sizeof path, RUNS "/%s", e->d_name);
-        if (n > 0 && (size_t)n < sizeof path && is_run_of(e->d_name, name) &&
-            strcmp(path, out) > 0 && has_checkpoints(path, host))
-            memcpy(out, path, sizeof path);
+        char *run = e->d_name[0] == '.' ? NULL : ls_run_dir_path(RUNS, e->d_name, host);
+        if (run && has_checkpoints(run, host))
+            consider(out, &begun, run, name, host);
+        else
+            ls_free(host, run);
     }
     if (runs)
         closedir(runs);
-    if (out[0])
+    ls_json_destroy(begun.doc);
+    if (*out)
         return LS_OK;
     return ls_fail(err, LS_ENOENT,
-                   "--resume latest: no run%s%s in " RUNS "/ has a checkpoint; name its directory: "
-                   "--resume DIR",
+                   "--resume latest: no run%s%.200s in " RUNS "/ has a checkpoint; name its "
+                   "directory: --resume DIR",
                    name ? " of " : "", name ? name : "");
 }
 
-static int find_directory(char out[4096], const struct ls_trainer *t, int has_config, ls_error *err)
+static int find_directory(char **out, const struct ls_trainer *t, int has_config, ls_error *err)
 {
     const char *wanted = t->options.resume;
     const ls_config *c = &t->config;
-    if (strcmp(wanted, "latest") != 0)
-        snprintf(out, 4096, "%s", wanted);
-    else if (has_config && c->run_dir && c->run_dir[0])
-        snprintf(out, 4096, "%s", c->run_dir);
-    else
-        return find_latest(out, has_config ? c->name : NULL, t->host, err);
-    return LS_OK;
+    if (strcmp(wanted, "latest") == 0) {
+        if (!has_config || !c->run_dir || !c->run_dir[0])
+            return find_latest(out, has_config ? c->name : NULL, t->host, err);
+        wanted = c->run_dir;
+    }
+    *out = ls_strdup(t->host, wanted);
+    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
 }
 
 /* ---- its newest checkpoint ------------------------------------------------------------------ */
@@ -131,17 +201,15 @@ static int read_state(struct ls_trainer *t, ls_error *err)
 
 int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
 {
-    char directory[4096];
     const int has_config = t->options.config_path || t->options.config_text;
     *config_path = NULL;
-    int status = find_directory(directory, t, has_config, err);
+    int status = find_directory(&t->run_dir, t, has_config, err);
     if (status)
         return status;
-    t->run_dir = ls_strdup(t->host, directory);
     t->resumed = ls_alloc(t->host, sizeof *t->resumed);
     if (!has_config)
-        *config_path = ls_run_dir_path(directory, "config.json", t->host);
-    if (!t->run_dir || !t->resumed || (!has_config && !*config_path))
+        *config_path = ls_run_dir_path(t->run_dir, "config.json", t->host);
+    if (!t->resumed || (!has_config && !*config_path))
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
     if (status == LS_OK)
@@ -274,9 +342,9 @@ int ls_resume_from(struct ls_trainer *t, const char *directory, ls_error *err)
     return status;
 }
 
-uint64_t ls_resume_metrics_bytes(const struct ls_trainer *t)
+const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *t)
 {
-    return t->resumed->state.metrics_bytes;
+    return &t->resumed->state.metrics;
 }
 
 /* The devices are open: bits may depend on the instruction set and the library. */

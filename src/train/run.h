@@ -380,8 +380,8 @@ int ls_resume_load(struct ls_trainer *trainer, ls_error *err);
 /* Reads the checkpoint at `directory`, of the same recipe and data, into the exchange, and takes its
  * place; what is not read stays untouched, as does everything but the exchange on failure. */
 int ls_resume_from(struct ls_trainer *trainer, const char *directory, ls_error *err);
-/* How much of metrics.jsonl the checkpoint counts on. */
-uint64_t ls_resume_metrics_bytes(const struct ls_trainer *trainer);
+/* What of metrics.jsonl the checkpoint counts on. */
+const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *trainer);
 /* The summary is there: warns when library or instruction set are others than the run began with. */
 void ls_resume_compare_libraries(const struct ls_trainer *trainer);
 /* The checkpoint's files are needed no more. A run that is not resumed is allowed, here and below. */

@@ -34,7 +34,7 @@ struct ls_saver {
     /* What is being saved; the writing thread's while it is busy. */
     const ls_exchange *exchange;
     ls_json_writer state;
-    uint64_t metrics_bytes;
+    ls_sink_mark metrics;
     ls_position position;
     char name[LS_BUNDLE_NAME + 1];
     uint32_t data_crc32;
@@ -233,10 +233,10 @@ static int same_position(const ls_position *a, const ls_position *b)
 static int describe(struct ls_saver *s, ls_error *err)
 {
     struct ls_trainer *t = s->t;
-    s->metrics_bytes = 0;
+    s->metrics = (ls_sink_mark){0};
     int status = ls_sinks_flush(&t->sinks, err);
     if (status == LS_OK && t->metrics)
-        status = ls_log_file_flush(t->metrics->file, &s->metrics_bytes, err);
+        status = ls_sink_jsonl_flush(t->metrics, &s->metrics, err);
     if (status)
         return status;
     if (!s->has_crc)
@@ -245,7 +245,7 @@ static int describe(struct ls_saver *s, ls_error *err)
     s->exchange = t->exchange;
     s->position = t->position;
     ls_json_writer_reset(&s->state);
-    ls_state_write(&s->state, t, s->metrics_bytes, s->data_crc32);
+    ls_state_write(&s->state, t, &s->metrics, s->data_crc32);
     return LS_OK;
 }
 

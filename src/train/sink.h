@@ -2,6 +2,7 @@
 #ifndef TRAIN_SINK_H
 #define TRAIN_SINK_H
 
+#include "hash/crc32.h"
 #include "store/log_file.h"
 #include "json/writer.h"
 
@@ -45,11 +46,21 @@ int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
 /* Closes all; returns the first error. A zeroed structure is allowed. */
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 
-/* JSON Lines: one record a line, appended to a file, written out at least once a second. `keep` is
- * LS_LOG_FILE_NEW for a file that must not exist yet; else the file exists, and is cut to its first
- * `keep` bytes, which it must have. Errors: LS_EIO; LS_EDATA (a file that is shorter); LS_ENOMEM. */
-int ls_sink_jsonl(ls_sink **out, const char *path, uint64_t keep, const ls_host *host,
+/* A place in a file of records, and what stands before it. */
+typedef struct ls_sink_mark {
+    uint64_t bytes;
+    ls_line_sums sums; /* of the records */
+} ls_sink_mark;
+
+/* JSON Lines: one record a line, appended to a file, written out at least once a second. `keep` is NULL
+ * for a file that must not exist yet; else the file exists, and is cut at this mark, up to which it
+ * must be as it was. Errors: LS_EIO; LS_EDATA (a file that is shorter, or has changed, naming the line);
+ * LS_ENOMEM. */
+int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, const ls_host *host,
                   ls_error *err);
+
+/* Hands what was gathered to the system; *mark is the file's end then. Errors: LS_EIO. */
+int ls_sink_jsonl_flush(ls_sink *base, ls_sink_mark *mark, ls_error *err);
 
 /* A new TensorBoard event file in the directory `dir`: loss, accuracy, learning rate and rate of every
  * step, loss and accuracy of every evaluation; written out at least once a second. Errors: LS_EIO,

@@ -35,7 +35,17 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     ls_json_close(w);
 }
 
-void ls_state_write(ls_json_writer *w, const struct ls_trainer *t, uint64_t metrics_bytes,
+static void write_metrics(ls_json_writer *w, const ls_sink_mark *mark)
+{
+    ls_json_open_object(w, "metrics");
+    ls_json_put_uint(w, "bytes", mark->bytes);
+    ls_json_put_uint(w, "lines", mark->sums.lines);
+    ls_json_put_uint(w, "sum", mark->sums.sum);
+    ls_json_put_uint(w, "moment", mark->sums.moment);
+    ls_json_close(w);
+}
+
+void ls_state_write(ls_json_writer *w, const struct ls_trainer *t, const ls_sink_mark *metrics,
                     uint32_t data_crc32)
 {
     ls_json_open_object(w, NULL);
@@ -44,7 +54,7 @@ void ls_state_write(ls_json_writer *w, const struct ls_trainer *t, uint64_t metr
     ls_json_put_int(w, "epochs", t->result.epochs);
     ls_json_put_double(w, "test_loss", t->result.test_loss);
     ls_json_put_double(w, "test_accuracy", t->result.test_accuracy);
-    ls_json_put_uint(w, "metrics_bytes", metrics_bytes);
+    write_metrics(w, metrics);
     ls_json_put_int(w, "shards", t->shards);
     ls_json_put_string(w, "instruction_set", t->summary.isa);
     ls_json_put_string(w, "library", t->summary.library);
@@ -56,6 +66,8 @@ void ls_state_write(ls_json_writer *w, const struct ls_trainer *t, uint64_t metr
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
+
+#define EXACT 9007199254740992.0 /* 2⁵³ */
 
 static uint64_t read_count(ls_fields *f, const char *key, double most)
 {
@@ -76,18 +88,28 @@ static double read_optional(ls_fields *f, const char *key)
 
 static int read_position(ls_position *out, const ls_json *doc, const cJSON *node, ls_error *err)
 {
-    const double most = 9007199254740992.0; /* 2⁵³ */
     ls_fields f;
     ls_fields_begin(&f, doc, node, "position", err);
-    out->steps = read_count(&f, "steps", most);
+    out->steps = read_count(&f, "steps", EXACT);
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->step = (uint32_t)read_count(&f, "step", UINT32_MAX);
     ls_field_bool(&f, "recorded", NULL, &out->recorded);
     ls_field_double(&f, "loss", -INFINITY, INFINITY, NULL, &out->totals.loss);
-    out->totals.correct = (double)read_count(&f, "correct", most);
-    out->totals.rows = (double)read_count(&f, "rows", most);
+    out->totals.correct = (double)read_count(&f, "correct", EXACT);
+    out->totals.rows = (double)read_count(&f, "rows", EXACT);
     ls_field_double(&f, "seconds", 0, INFINITY, NULL, &out->totals.seconds);
     ls_field_double(&f, "trained_s", 0, INFINITY, NULL, &out->trained_s);
+    return ls_fields_end(&f);
+}
+
+static int read_metrics(ls_sink_mark *out, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    ls_fields f;
+    ls_fields_begin(&f, doc, node, "metrics", err);
+    out->bytes = read_count(&f, "bytes", EXACT);
+    out->sums.lines = read_count(&f, "lines", EXACT);
+    out->sums.sum = (uint32_t)read_count(&f, "sum", UINT32_MAX);
+    out->sums.moment = (uint32_t)read_count(&f, "moment", UINT32_MAX);
     return ls_fields_end(&f);
 }
 
@@ -101,7 +123,7 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     ls_field_int(&f, "epochs", 0, 1000000, NULL, &epochs);
     out->test_loss = read_optional(&f, "test_loss");
     out->test_accuracy = read_optional(&f, "test_accuracy");
-    out->metrics_bytes = read_count(&f, "metrics_bytes", 9007199254740992.0);
+    const cJSON *metrics = ls_field_any(&f, "metrics");
     ls_field_int(&f, "shards", 1, LS_SHARDS_MAX, NULL, &shards);
     ls_field_text(&f, "instruction_set", NULL, &out->isa);
     ls_field_text(&f, "library", NULL, &out->library);
@@ -115,7 +137,9 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     out->epochs = (int)epochs;
     out->shards = (int)shards;
     int status = ls_fields_end(&f);
-    return status ? status : read_position(&out->position, doc, position, err);
+    if (status == LS_OK)
+        status = read_position(&out->position, doc, position, err);
+    return status ? status : read_metrics(&out->metrics, doc, metrics, err);
 }
 
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err)

@@ -5,13 +5,13 @@
 #include "train/run.h"
 #include "json/fields.h"
 
-#define LS_STATE_SCHEMA 1
+#define LS_STATE_SCHEMA 2
 
 typedef struct ls_state {
     ls_position position;
     int epochs;                      /* finished */
     double test_loss, test_accuracy; /* NaN: none was measured */
-    uint64_t metrics_bytes;          /* of metrics.jsonl: what came before */
+    ls_sink_mark metrics;            /* in metrics.jsonl: behind what came before */
     int shards;
     const char *isa, *library; /* the bits depend on them */
     uint64_t train_rows, test_rows;
@@ -20,8 +20,8 @@ typedef struct ls_state {
 } ls_state;
 
 /* Writes the state of the trainer as it stands. */
-void ls_state_write(ls_json_writer *w, const struct ls_trainer *trainer, uint64_t metrics_bytes,
-                    uint32_t data_crc32);
+void ls_state_write(ls_json_writer *w, const struct ls_trainer *trainer,
+                    const ls_sink_mark *metrics, uint32_t data_crc32);
 
 /* Reads it; texts and the recipe belong to `doc`. Errors: LS_EDATA with file, line and column. */
 int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err);

@@ -43,14 +43,45 @@ run --resume first --quiet
 expect_code 0
 [ "$(sha_of first)" = "$(sha_of whole)" ] || fail 'expected the same bits again'
 
-# The newest run of this config's name; other names are passed over.
+# What changed in the records since the checkpoint is named.
+cp -r first changed
+sed -i '2s/"rows":64/"rows":63/' changed/metrics.jsonl
+run --resume changed
+expect_code 65
+expect_error "changed/metrics.jsonl:2:1: this is not the record that was written before the checkpoint; put the file back, or begin a new run with the checkpoint's weights (init.weights)"
+
+# The run of this config's name that began last, by its records: directories may be called anything,
+# and names may be the beginning of others, or longer than a directory's may be.
 interrupted runs/20240101-000000-small
-mkdir -p runs/20250101-000000-small/checkpoints runs/20250101-000000-other
-cp -r runs/20240101-000000-small/checkpoints runs/20250101-000000-other
+long=$(printf '%0300d' 7)
+for name in small small-2 smaller "$long"; do
+    short=$(printf '%.20s' "$name")
+    for year in 2001 2003 2002; do
+        run config.json --set name="$name" --set run_dir="runs/$year-$short"
+        expect_code 0
+        sed -i "1s/\"time\":\"[^\"]*/\"time\":\"$year-01-31T09:30:00Z/" "runs/$year-$short/metrics.jsonl"
+    done
+done
+mv runs/2003-small runs/00-renamed
+mkdir -p runs/20250101-000000-small/checkpoints
+cp -r runs/20240101-000000-small/checkpoints runs/20250101-000000-small
+latest() {
+    run config.json --set name="$1" --resume latest
+    grep -q "$2" stderr.txt || fail "expected $2 for the latest run of $1"
+    expect_stderr_line '.*warning: --resume latest passes over runs/20250101-000000-small: .*/metrics.jsonl: no such file'
+}
 run config.json --set epochs=3 --resume latest
 expect_code 0
 expect_stderr_line '  run         runs/20240101-000000-small'
 [ "$(sha_of runs/20240101-000000-small)" = "$(sha_of whole)" ] || fail 'expected the same bits'
+rm -r runs/20240101-000000-small
+# The records' time was changed above: that is noticed, too, and says which run was chosen.
+latest small '^trainer: runs/00-renamed/metrics.jsonl:1:1: this is not the record'
+latest small-2 '^trainer: runs/2003-small-2/metrics.jsonl:1:1: this is not the record'
+latest smaller '^trainer: runs/2003-smaller/metrics.jsonl:1:1: this is not the record'
+latest "$long" "^trainer: runs/2003-$(printf '%.20s' "$long")/metrics.jsonl:1:1: this is not the record"
+run --resume latest # of any name: of those in the same second, the one whose name counts highest
+grep -q '^trainer: runs/2003-smaller/metrics.jsonl:1:1: ' stderr.txt || fail 'expected the last'
 
 # A fault on purpose, seen from outside.
 run config.json --set run_dir=lost --set epochs=3 --inject worker=1,step=2,kind=fail

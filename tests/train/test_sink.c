@@ -1,4 +1,5 @@
-/* The metrics file when the disk does not take everything. */
+/* The metrics file when the disk does not take everything, and when it has changed before a run goes on
+ * with it. */
 #include "data/scratch.h"
 #include "train/sink.h"
 
@@ -35,20 +36,20 @@ static void what_could_not_be_written_is_the_end_of_the_file(void **state)
     scratch files;
     ls_sink *sink;
     ls_error err, again;
-    uint64_t bytes;
+    ls_sink_mark mark;
     char text[400] = "";
     scratch_begin(&files);
     const char *path = scratch_path(&files, "metrics.jsonl");
     signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(ls_sink_jsonl(&sink, path, LS_LOG_FILE_NEW, NULL, &err), LS_OK);
+    assert_int_equal(ls_sink_jsonl(&sink, path, NULL, NULL, &err), LS_OK);
     for (int i = 0; i < 6; i++)
         emit(sink, i);
     limit_files(40); /* two records of 16 bytes, and half a third */
-    assert_int_equal(ls_log_file_flush(sink->file, &bytes, &err), LS_EIO);
+    assert_int_equal(ls_sink_jsonl_flush(sink, &mark, &err), LS_EIO);
     limit_files(RLIM_INFINITY); /* there is room again: too late */
     for (int i = 6; i < 12; i++)
         emit(sink, i);
-    assert_int_equal(ls_log_file_flush(sink->file, &bytes, &again), LS_EIO);
+    assert_int_equal(ls_sink_jsonl_flush(sink, &mark, &again), LS_EIO);
     assert_string_equal(again.text, err.text);
     assert_int_equal(sink->close(sink, &again), LS_EIO);
     FILE *f = fopen(path, "r");
@@ -59,10 +60,141 @@ static void what_could_not_be_written_is_the_end_of_the_file(void **state)
     scratch_end(&files);
 }
 
+#define RECORDS 20
+#define RECORD 16 /* bytes, the newline included */
+
+static ls_sink_mark write_records(scratch *files, const char **path)
+{
+    ls_sink *sink;
+    ls_error err;
+    ls_sink_mark mark;
+    scratch_begin(files);
+    *path = scratch_path(files, "metrics.jsonl");
+    assert_int_equal(ls_sink_jsonl(&sink, *path, NULL, NULL, &err), LS_OK);
+    for (int i = 0; i < RECORDS; i++)
+        emit(sink, i);
+    assert_int_equal(ls_sink_jsonl_flush(sink, &mark, &err), LS_OK);
+    assert_int_equal(mark.bytes, RECORDS * RECORD);
+    assert_int_equal(mark.sums.lines, RECORDS);
+    emit(sink, 99); /* behind the mark: will be cut away */
+    assert_int_equal(sink->close(sink, &err), LS_OK);
+    return mark;
+}
+
+static void overwrite(const char *path, long offset, const void *bytes, size_t count)
+{
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, count, f), count);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void refuses(const char *path, const ls_sink_mark *mark, const char *words)
+{
+    ls_sink *sink;
+    ls_error err;
+    char expected[600];
+    snprintf(expected, sizeof expected, "%s%s", path, words);
+    assert_int_equal(ls_sink_jsonl(&sink, path, mark, NULL, &err), LS_EDATA);
+    err.text[strlen(expected) < strlen(err.text) ? strlen(expected) : strlen(err.text)] = '\0';
+    assert_string_equal(err.text, expected);
+}
+
+/* A digit of each record in turn becomes another digit: a record still, but not the one that was
+ * written. */
+static void a_changed_record_is_named_by_its_line(void **state)
+{
+    (void)state;
+    scratch files;
+    const char *path;
+    char words[100];
+    const ls_sink_mark mark = write_records(&files, &path);
+    for (int i = 0; i < RECORDS; i++) {
+        const char digit[2] = {(char)('0' + i % 10), (char)('0' + (i + 1) % 10)};
+        overwrite(path, i * RECORD + 13, &digit[1], 1);
+        snprintf(words, sizeof words,
+                 ":%d:1: this is not the record that was written before the checkpoint; put",
+                 i + 1);
+        refuses(path, &mark, words);
+        overwrite(path, i * RECORD + 13, &digit[0], 1);
+    }
+    scratch_end(&files);
+}
+
+static void wherever_a_bit_flips_the_metrics_file_is_refused(void **state)
+{
+    (void)state;
+    scratch files;
+    const char *path;
+    ls_sink *sink;
+    ls_error err;
+    const ls_sink_mark mark = write_records(&files, &path);
+    char text[RECORDS * RECORD];
+    FILE *f = fopen(path, "r");
+    assert_int_equal(fread(text, 1, sizeof text, f), sizeof text);
+    fclose(f);
+    for (size_t bit = 0; bit < 8 * sizeof text; bit++) {
+        const char changed = (char)(text[bit / 8] ^ (1 << bit % 8));
+        overwrite(path, (long)(bit / 8), &changed, 1);
+        assert_int_equal(ls_sink_jsonl(&sink, path, &mark, NULL, &err), LS_EDATA);
+        char place[20];
+        /* A newline more or less makes two lines of one, or one of two. */
+        snprintf(place, sizeof place, ".jsonl:%zu:1: this", bit / 8 / RECORD + 1);
+        assert_non_null(strstr(err.text, place));
+        overwrite(path, (long)(bit / 8), &text[bit / 8], 1);
+    }
+    assert_int_equal(ls_sink_jsonl(&sink, path, &mark, NULL, &err), LS_OK);
+    sink->close(sink, NULL);
+    scratch_end(&files);
+}
+
+static void several_changed_records_are_refused_and_the_first_broken_one_named(void **state)
+{
+    (void)state;
+    scratch files;
+    const char *path;
+    const char zeros[3 * RECORD] = {0};
+    const ls_sink_mark mark = write_records(&files, &path);
+    overwrite(path, 3 * RECORD + 13, "8", 1);
+    overwrite(path, 7 * RECORD + 13, "8", 1);
+    refuses(path, &mark,
+            ": several of its first 20 lines are not the records that were written before the "
+            "checkpoint; put");
+    overwrite(path, 9 * RECORD + 5, zeros, sizeof zeros);
+    refuses(path, &mark,
+            ":10:1: this, and maybe more of the file, is not the record that was written");
+    scratch_end(&files);
+}
+
+static void a_file_that_is_as_it_was_goes_on_and_can_go_on_again(void **state)
+{
+    (void)state;
+    scratch files;
+    const char *path;
+    ls_sink *sink;
+    ls_error err;
+    ls_sink_mark mark = write_records(&files, &path), second;
+    assert_int_equal(ls_sink_jsonl(&sink, path, &mark, NULL, &err), LS_OK);
+    emit(sink, 50);
+    assert_int_equal(ls_sink_jsonl_flush(sink, &second, &err), LS_OK);
+    assert_int_equal(second.bytes, (RECORDS + 1) * RECORD);
+    assert_int_equal(sink->close(sink, &err), LS_OK);
+    assert_int_equal(ls_sink_jsonl(&sink, path, &second, NULL, &err), LS_OK);
+    assert_int_equal(sink->close(sink, &err), LS_OK);
+    overwrite(path, RECORDS * RECORD + 13, "4", 1);
+    refuses(path, &second, ":21:1: this is not the record");
+    scratch_end(&files);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_could_not_be_written_is_the_end_of_the_file),
+        cmocka_unit_test(a_changed_record_is_named_by_its_line),
+        cmocka_unit_test(wherever_a_bit_flips_the_metrics_file_is_refused),
+        cmocka_unit_test(several_changed_records_are_refused_and_the_first_broken_one_named),
+        cmocka_unit_test(a_file_that_is_as_it_was_goes_on_and_can_go_on_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
