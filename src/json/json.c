@@ -31,18 +31,20 @@ static ls_json_limits with_defaults(const ls_json_limits *given)
 int ls_json_build(cJSON **root, ls_json_places *places, const char *name, const char *text,
                   size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err)
 {
+    char *shortened;
     ls_c_locale locale = ls_c_locale_enter();
-    int rc = ls_json_scan(places, name, text, len, limits, host, err);
+    int rc = ls_json_scan(places, &shortened, name, text, len, limits, host, err);
     *root = NULL;
     if (rc == LS_OK) {
         /* Where it failed would be in `end`: cJSON's global error pointer, which threads share and
          * every parse overwrites, is never read. */
         const char *end = NULL;
-        *root = cJSON_ParseWithLengthOpts(text, len, &end, 0);
+        *root = cJSON_ParseWithLengthOpts(shortened ? shortened : text, len, &end, 0);
         if (!*root) /* a checked text can only fail for want of memory */
             rc = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
     }
     ls_c_locale_leave(locale);
+    ls_free(host, shortened);
     if (rc == LS_OK)
         rc = ls_json_check_keys(*root, places, name, text, host, err);
     return rc;

@@ -11,7 +11,8 @@
  * cJSON builds the tree. It is a lenient reader, so a pass of our own over the text goes first
  * and refuses whatever RFC 8259 does not allow, and besides: duplicate keys, numbers that a
  * double cannot hold, invalid UTF-8, a byte order mark, zero characters, and texts beyond the
- * limits. Numbers do not depend on the process's locale.
+ * limits. Numbers may have any number of digits, are
+ * rounded once, and do not depend on the process's locale.
  *
  * Memory: the document comes from the host; cJSON's nodes come from malloc, because its allocator
  * can only be replaced for the whole process.

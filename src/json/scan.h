@@ -12,6 +12,7 @@ typedef struct ls_scan {
     uint32_t depth; /* of arrays and objects around it */
     const ls_json_limits *limits;
     ls_json_places *places;
+    char **shortened;
     const ls_host *host;
     ls_error *err;
 } ls_scan;

@@ -174,8 +174,8 @@ static int scan_value(ls_scan *s, uint32_t key)
     return ls_scan_word(s);
 }
 
-int ls_json_scan(ls_json_places *out, const char *name, const char *text, size_t len,
-                 const ls_json_limits *limits, const ls_host *host, ls_error *err)
+int ls_json_scan(ls_json_places *out, char **shortened, const char *name, const char *text,
+                 size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err)
 {
     char f[48];
     ls_scan s = {.name = name,
@@ -183,9 +183,11 @@ int ls_json_scan(ls_json_places *out, const char *name, const char *text, size_t
                  .len = len,
                  .limits = limits,
                  .places = out,
+                 .shortened = shortened,
                  .host = host,
                  .err = err};
     *out = (ls_json_places){0};
+    *shortened = NULL;
     if (len > limits->bytes)
         return ls_fail(err, LS_ECONFIG, "%s: expected at most %zu bytes, found %zu", name,
                        limits->bytes, len);

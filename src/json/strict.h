@@ -20,10 +20,12 @@ typedef struct ls_json_places {
 } ls_json_places;
 
 /* Checks `text` and fills `out`, whose items the caller frees with ls_free(host, …), also after a
- * failure. Everything is checked here but duplicate keys. Must run under ls_c_locale_enter.
+ * failure. *shortened becomes the text with every number of more than 63 characters written shorter,
+ * the same value in the same place, or NULL where there are none; the caller's to free likewise.
+ * Everything is checked here but duplicate keys. Must run under ls_c_locale_enter.
  * `limits` has no zeros left. Errors: LS_ECONFIG, LS_ENOMEM. */
-int ls_json_scan(ls_json_places *out, const char *name, const char *text, size_t len,
-                 const ls_json_limits *limits, const ls_host *host, ls_error *err);
+int ls_json_scan(ls_json_places *out, char **shortened, const char *name, const char *text,
+                 size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err);
 
 /* Line and column, from 1, of the byte at `offset`. */
 void ls_json_line_column(const char *text, size_t offset, int *line, int *column);

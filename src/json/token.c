@@ -1,6 +1,7 @@
 #include "json/scan.h"
 
 #include "base/error.h"
+#include "base/host.h"
 #include "json/utf8.h"
 
 #include <math.h>
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tree builder copies a number into 64 bytes. */
-enum { MAX_NUMBER = 63 };
+/* The tree builder copies a number into 64 bytes. A double needs 24 at most. */
+enum { LONGEST = 63, DOUBLE = 24 };
 
 /* ---- messages ---- */
 
@@ -107,8 +108,9 @@ static int scan_unicode_escape(ls_scan *s)
     if (code < 0)
         return ls_scan_fail(s, start, "expected four hexadecimal digits after \\u");
     if (code == 0)
-        return ls_scan_fail(s, start,
-                            "\\u0000 is not allowed; strings cannot hold a zero character");
+        return ls_scan_fail(
+            s, start,
+            "expected a character other than \\u0000, which no text here can hold; remove it");
     s->at += 5;
     if (code < 0xD800 || code > 0xDFFF)
         return LS_OK;
@@ -202,23 +204,49 @@ static int scan_number_grammar(ls_scan *s)
     return LS_OK;
 }
 
+/* The value of the `count` characters at `start`, which are a number; they are rounded once. */
+static int read_number(double *out, ls_scan *s, size_t start, size_t count)
+{
+    char few[LONGEST + 1], *number = few;
+    if (count > LONGEST && !(number = ls_alloc(s->host, count + 1)))
+        return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
+    memcpy(number, s->text + start, count);
+    number[count] = '\0';
+    *out = strtod(number, NULL);
+    if (number != few)
+        ls_free(s->host, number);
+    return isfinite(*out)
+               ? LS_OK
+               : ls_scan_fail(s, start,
+                              "expected a finite number, found %.*s%s; the largest is "
+                              "1.797e308",
+                              count > 40 ? 40 : (int)count, s->text + start, count > 40 ? "…" : "");
+}
+
+/* In the text that the tree is built from, a long number is its value in few digits and blanks. */
+static int shorten(ls_scan *s, double value, size_t start, size_t count)
+{
+    char digits[DOUBLE + 1];
+    if (!*s->shortened) {
+        *s->shortened = ls_alloc(s->host, s->len);
+        if (!*s->shortened)
+            return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
+        memcpy(*s->shortened, s->text, s->len);
+    }
+    const int n = snprintf(digits, sizeof digits, "%.17g", value);
+    memset(*s->shortened + start, ' ', count);
+    memcpy(*s->shortened + start, digits, (size_t)n);
+    return LS_OK;
+}
+
 int ls_scan_number(ls_scan *s)
 {
-    size_t start = s->at;
+    double value = 0;
+    const size_t start = s->at;
     int rc = scan_number_grammar(s);
-    if (rc != LS_OK)
-        return rc;
-    char number[MAX_NUMBER + 1];
-    size_t n = s->at - start;
-    if (n > MAX_NUMBER)
-        return ls_scan_fail(s, start, "expected a number of at most %d characters, found %zu",
-                            MAX_NUMBER, n);
-    memcpy(number, s->text + start, n);
-    number[n] = '\0';
-    if (!isfinite(strtod(number, NULL)))
-        return ls_scan_fail(s, start,
-                            "expected a finite number, found %s; the largest is 1.797e308", number);
-    return LS_OK;
+    if (rc == LS_OK)
+        rc = read_number(&value, s, start, s->at - start);
+    return rc == LS_OK && s->at - start > LONGEST ? shorten(s, value, start, s->at - start) : rc;
 }
 
 /* Where a value should begin but none does. */

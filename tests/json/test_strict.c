@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,8 +163,70 @@ static void malformed_numbers_are_refused(void **state)
     refuses("[-]", "c.json:1:3: expected a digit, found ']'");
     refuses("[0,5x]", "c.json:1:5: expected ',' or ']', found 'x'; is a comma missing before it?");
     refuses("[0x10]", "c.json:1:3: expected ',' or ']', found x10; is a comma missing before it?");
-    refuses("[1000000000000000000000000000000000000000000000000000000000000000]",
-            "c.json:1:2: expected a number of at most 63 characters, found 64");
+}
+
+/* "[BEFORE 000…0 BEHIND]" with `zeros` of them. */
+static char *with_zeros(const char *before, size_t zeros, const char *behind)
+{
+    const size_t size = strlen(before) + zeros + strlen(behind) + 3;
+    char *text = malloc(size), *at = text;
+    assert_non_null(text);
+    at += snprintf(at, size, "[%s", before);
+    memset(at, '0', zeros);
+    snprintf(at + zeros, size - zeros - (size_t)(at - text), "%s]", behind);
+    return text;
+}
+
+static void numbers_of_any_length_are_rounded_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before;
+        size_t zeros;
+        const char *behind;
+        double value;
+    } numbers[] = {
+        {"1", 62, "", 1e62},
+        {"1", 63, "", 1e63},
+        {"1", 300, "", 1e300},
+        {"0.", 70, "1", 1e-71},
+        {"-1.", 100000, "", -1},
+        {"1", 400, "e-400", 1},
+        /* Between 1 and its successor: exactly half way is even, a little more is not. */
+        {"1.00000000000000011102230246251565404236316680908203125", 30, "", 1},
+        {"1.00000000000000011102230246251565404236316680908203125", 2000, "1", 1 + 0x1p-52},
+        {"0.", 330, "1e8", 1e-323} /* which has few bits */,
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char *text = with_zeros(numbers[i].before, numbers[i].zeros, numbers[i].behind);
+        ls_json *doc = accepts(text);
+        assert_true(ls_json_root(doc)->child->valuedouble == numbers[i].value);
+        ls_json_destroy(doc);
+        free(text);
+    }
+}
+
+static void what_follows_a_long_number_keeps_its_place(void **state)
+{
+    (void)state;
+    int line, column;
+    char *text = with_zeros("3.5", 100, ",\n  {\"a\": 7}, 2.5");
+    ls_json *doc = accepts(text);
+    const cJSON *a = cJSON_GetArrayItem(ls_json_root(doc), 1)->child;
+    assert_true(a->valuedouble == 7 && a->prev == a);
+    assert_int_equal(ls_json_where_value(doc, a, &line, &column), LS_OK);
+    assert_int_equal(line, 2);
+    assert_int_equal(column, 9);
+    assert_true(cJSON_GetArrayItem(ls_json_root(doc), 2)->valuedouble == 2.5);
+    ls_json_destroy(doc);
+    free(text);
+    text = with_zeros("1", 400, "");
+    refuses(text, "c.json:1:2: expected a finite number, found "
+                  "1000000000000000000000000000000000000000…; the largest is 1.797e308");
+    free(text);
+    text = with_zeros("1.5", 100, ", x");
+    refuses(text, "c.json:1:107: expected a value, found 'x'; put strings in double quotes");
+    free(text);
 }
 
 static void words_of_other_languages_get_a_hint(void **state)
@@ -184,7 +247,8 @@ static void bad_strings_are_refused(void **state)
                          "backslash; write two backslashes for one");
     refuses("[\"\\u12g4\"]", "c.json:1:3: expected four hexadecimal digits after \\u");
     refuses("[\"\\u0000\"]",
-            "c.json:1:3: \\u0000 is not allowed; strings cannot hold a zero character");
+            "c.json:1:3: expected a character other than \\u0000, which no text here can hold; "
+            "remove it");
     refuses("[\"\\ud800\"]", "c.json:1:3: \\ud800 is half of a surrogate pair; write both halves");
     refuses("[\"\\udc00\\ud800\"]",
             "c.json:1:3: \\udc00 is half of a surrogate pair; write both halves");
@@ -357,6 +421,8 @@ int main(void)
         cmocka_unit_test(duplicate_keys_are_refused),
         cmocka_unit_test(numbers_that_are_not_finite_are_refused),
         cmocka_unit_test(malformed_numbers_are_refused),
+        cmocka_unit_test(numbers_of_any_length_are_rounded_once),
+        cmocka_unit_test(what_follows_a_long_number_keeps_its_place),
         cmocka_unit_test(words_of_other_languages_get_a_hint),
         cmocka_unit_test(bad_strings_are_refused),
         cmocka_unit_test(text_that_is_not_utf8_is_refused),
