@@ -79,6 +79,7 @@ static int find_end(journal *j, uint64_t records, ls_error *err)
 
 static int check_file(journal *j, ls_error *err)
 {
+    static const uint8_t blank[HEADER];
     uint8_t expected[HEADER], found[HEADER];
     struct stat about;
     memcpy(expected, magic, sizeof magic);
@@ -91,6 +92,9 @@ static int check_file(journal *j, ls_error *err)
     int error = file_read(j->fd, found, HEADER, 0);
     if (error)
         return disk_fails(j, "read it", error, err);
+    if (about.st_size == HEADER &&
+        memcmp(found, blank, HEADER) == 0) /* power was cut before it was synced */
+        return begin_file(j, expected, err);
     if (memcmp(found, expected, sizeof magic) != 0)
         return fail(err, LS_EDATA, "%.200s: not a journal of this service; choose another --state",
                     j->options.path);

@@ -195,7 +195,8 @@ static int take_line(ls_run_log *log, const ls_line_reader *r, ls_error *err)
     int status = ls_json_parse(&doc, "", r->line, r->length, log->host, &cause);
     if (status == LS_ENOMEM)
         return ls_fail(err, status, "%s", cause.text);
-    if (status && r->last) {
+    /* What a power cut took of a file's new end reads as zeros, where something behind it was kept. */
+    if (status && (r->last || memchr(r->line, '\0', r->length))) {
         log->cut_line = r->number;
         return LS_OK;
     }
@@ -221,7 +222,7 @@ static int read_metrics(ls_run_log *log, const char *path, ls_error *err)
     if (status)
         return status;
     while ((status = ls_line_reader_next(&r, err)) == LS_OK && r.line)
-        if ((status = take_line(log, &r, err)) != LS_OK)
+        if ((status = take_line(log, &r, err)) != LS_OK || log->cut_line)
             break;
     ls_line_reader_close(&r);
     if (status == LS_OK && !log->start && log->steps == 0)

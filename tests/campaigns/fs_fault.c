@@ -8,6 +8,8 @@
  *                    nothing happens at all
  *     LS_FS_COUNT    a file, not below the directory, that always holds the number of calls so far
  *     LS_FS_TRACE    a file, not below the directory, that gets a line "N CALL PATH" for each
+ *     LS_FS_RECORD   a file, not below the directory, to which everything is appended that changes or
+ *                    syncs files (fs_record.h); standard output must be a file then
  *     LS_FS_CALLS    names of calls, separated by commas: the only ones that count
  *     LS_FS_WITHOUT  names of calls that fail with ENOSYS and do not count
  *     LS_FS_AT       N, from 1
@@ -21,10 +23,13 @@
  *                    call once and lets its repetition pass
  *
  * A close that fails has closed nevertheless, as on Linux. Calls that standard I/O makes on its own
- * cannot be seen, but fopen and fclose are. Paths are compared as texts once LS_FS_ROOT is
+ * cannot be seen, but fopen and fclose are; what they wrote is recorded when the stream is closed. Mappings, copies
+ * within the system and fallocate are not recorded. Paths are compared as texts once LS_FS_ROOT is
  * resolved: lead the program to the directory by a path without symbolic links.
  */
 #define _GNU_SOURCE
+#include "fs_record.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -126,6 +131,7 @@ __attribute__((constructor)) static void begin(void)
         set_fault(kind);
     shim.count_file = open_report("LS_FS_COUNT", O_TRUNC);
     shim.trace_file = open_report("LS_FS_TRACE", O_APPEND);
+    fs_record_start(open_report("LS_FS_RECORD", O_APPEND));
     shim.root_length = strlen(shim.root); /* from here on calls are counted */
 }
 
@@ -181,19 +187,50 @@ static int concerns_fd(int fd)
     return shim.root_length > 0 && path_of(fd, where, sizeof where) && below_root(where);
 }
 
-static int concerns_path(int folder, const char *path)
+static int full_path(char out[2 * PATH_MAX], int folder, const char *path)
 {
     size_t n = 0;
-    if (shim.root_length == 0)
-        return 0;
     if (path[0] != '/') {
-        if (folder == AT_FDCWD ? !getcwd(where, PATH_MAX) : !path_of(folder, where, PATH_MAX))
+        if (folder == AT_FDCWD ? !getcwd(out, PATH_MAX) : !path_of(folder, out, PATH_MAX))
             return 0;
-        n = strlen(where);
+        n = strlen(out);
     }
-    snprintf(where + n, sizeof where - n, "/%s", path);
-    simplify(where);
-    return below_root(where);
+    snprintf(out + n, 2 * PATH_MAX - n, "/%s", path);
+    simplify(out);
+    return 1;
+}
+
+static int concerns_path(int folder, const char *path)
+{
+    return shim.root_length > 0 && full_path(where, folder, path) && below_root(where);
+}
+
+/* ---- what is recorded ----------------------------------------------------------------------- */
+
+/* The calls below have been judged: `where` is the path, the new one where there are two. */
+
+static void record_move(const char *what, int folder, const char *from)
+{
+    char full[2 * PATH_MAX];
+    if (full_path(full, folder, from))
+        fs_record_names(what, full, where);
+}
+
+static int is_there(int folder, const char *path)
+{
+    struct stat st;
+    return fstatat(folder, path, &st, 0) == 0;
+}
+
+/* An open that may have created or emptied a file. */
+static void record_open(int fd, int flags, int was_there)
+{
+    if (fd < 0)
+        return;
+    if (!was_there)
+        fs_record_new("create", where);
+    else if (flags & O_TRUNC)
+        fs_record_cut(fd);
 }
 
 /* ---- what a loss of power loses ------------------------------------------------------------- */
@@ -347,52 +384,76 @@ static size_t allowed(verdict v, size_t count)
     if (!real)                                                                                     \
     *(void **)&real = dlsym(RTLD_NEXT, name)
 
-#define CALL(name, params, args, concerned)                                                        \
+/* `note` records a call that has succeeded. */
+#define CALL(name, params, args, concerned, note)                                                  \
     int name params                                                                                \
     {                                                                                              \
         REAL(int, #name, params);                                                                  \
-        verdict v = judge(#name, concerned);                                                       \
+        int about = concerned;                                                                     \
+        verdict v = judge(#name, about);                                                           \
         if (v == FAIL)                                                                             \
             return -1;                                                                             \
+        int begun = fs_record_begin(about);                                                        \
         int result = real args;                                                                    \
+        int error = errno;                                                                         \
+        if (begun && result == 0)                                                                  \
+            note;                                                                                  \
+        fs_record_end(begun);                                                                      \
+        errno = error;                                                                             \
         settle(v);                                                                                 \
         return result;                                                                             \
     }
 
-CALL(creat, (const char *path, mode_t mode), (path, mode), concerns_path(AT_FDCWD, path))
-CALL(creat64, (const char *path, mode_t mode), (path, mode), concerns_path(AT_FDCWD, path))
+CALL(creat, (const char *path, mode_t mode), (path, mode), concerns_path(AT_FDCWD, path),
+     fs_record_name("unknown", where))
+CALL(creat64, (const char *path, mode_t mode), (path, mode), concerns_path(AT_FDCWD, path),
+     fs_record_name("unknown", where))
+CALL(truncate, (const char *path, off_t size), (path, size), concerns_path(AT_FDCWD, path),
+     fs_record_name("unknown", where))
 CALL(rename, (const char *from, const char *to), (from, to),
-     concerns_path(AT_FDCWD, from) | concerns_path(AT_FDCWD, to))
+     concerns_path(AT_FDCWD, from) | concerns_path(AT_FDCWD, to),
+     record_move("rename", AT_FDCWD, from))
 CALL(renameat, (int f, const char *from, int t, const char *to), (f, from, t, to),
-     concerns_path(f, from) | concerns_path(t, to))
+     concerns_path(f, from) | concerns_path(t, to), record_move("rename", f, from))
 CALL(renameat2, (int f, const char *from, int t, const char *to, unsigned flags),
-     (f, from, t, to, flags), concerns_path(f, from) | concerns_path(t, to))
-CALL(link, (const char *from, const char *to), (from, to), concerns_path(AT_FDCWD, to))
+     (f, from, t, to, flags), concerns_path(f, from) | concerns_path(t, to),
+     record_move(flags &RENAME_EXCHANGE ? "exchange" : "rename", f, from))
+CALL(link, (const char *from, const char *to), (from, to), concerns_path(AT_FDCWD, to),
+     record_move("link", AT_FDCWD, from))
 CALL(linkat, (int f, const char *from, int t, const char *to, int flags), (f, from, t, to, flags),
-     concerns_path(t, to))
-CALL(symlink, (const char *from, const char *to), (from, to), concerns_path(AT_FDCWD, to))
-CALL(unlink, (const char *path), (path), concerns_path(AT_FDCWD, path))
+     concerns_path(t, to), record_move("link", f, from))
+CALL(symlink, (const char *from, const char *to), (from, to), concerns_path(AT_FDCWD, to),
+     fs_record_name("unknown", where))
+CALL(unlink, (const char *path), (path), concerns_path(AT_FDCWD, path),
+     fs_record_name("remove", where))
 CALL(unlinkat, (int folder, const char *path, int flags), (folder, path, flags),
-     concerns_path(folder, path))
-CALL(remove, (const char *path), (path), concerns_path(AT_FDCWD, path))
-CALL(mkdir, (const char *path, mode_t mode), (path, mode), concerns_path(AT_FDCWD, path))
+     concerns_path(folder, path), fs_record_name("remove", where))
+CALL(remove, (const char *path), (path), concerns_path(AT_FDCWD, path),
+     fs_record_name("remove", where))
+CALL(mkdir, (const char *path, mode_t mode), (path, mode), concerns_path(AT_FDCWD, path),
+     fs_record_new("mkdir", where))
 CALL(mkdirat, (int folder, const char *path, mode_t mode), (folder, path, mode),
-     concerns_path(folder, path))
-CALL(rmdir, (const char *path), (path), concerns_path(AT_FDCWD, path))
-CALL(truncate, (const char *path, off_t size), (path, size), concerns_path(AT_FDCWD, path))
-CALL(ftruncate, (int fd, off_t size), (fd, size), concerns_fd(fd))
-CALL(ftruncate64, (int fd, off64_t size), (fd, size), concerns_fd(fd))
-CALL(fchmod, (int fd, mode_t mode), (fd, mode), concerns_fd(fd))
-CALL(flock, (int fd, int operation), (fd, operation), concerns_fd(fd))
+     concerns_path(folder, path), fs_record_new("mkdir", where))
+CALL(rmdir, (const char *path), (path), concerns_path(AT_FDCWD, path),
+     fs_record_name("remove", where))
+CALL(ftruncate, (int fd, off_t size), (fd, size), concerns_fd(fd), fs_record_cut(fd))
+CALL(ftruncate64, (int fd, off64_t size), (fd, size), concerns_fd(fd), fs_record_cut(fd))
+CALL(fchmod, (int fd, mode_t mode), (fd, mode), concerns_fd(fd), (void)0)
+CALL(flock, (int fd, int operation), (fd, operation), concerns_fd(fd), (void)0)
 
 #define SYNC(name)                                                                                 \
     int name(int fd)                                                                               \
     {                                                                                              \
         REAL(int, #name, (int));                                                                   \
-        verdict v = judge(#name, concerns_fd(fd));                                                 \
+        int about = concerns_fd(fd);                                                               \
+        verdict v = judge(#name, about);                                                           \
         if (v == FAIL)                                                                             \
             return -1;                                                                             \
+        int begun = fs_record_begin(about);                                                        \
         int result = real(fd);                                                                     \
+        if (begun && result == 0)                                                                  \
+            fs_record_sync(fd);                                                                    \
+        fs_record_end(begun);                                                                      \
         note_sync(fd);                                                                             \
         settle(v);                                                                                 \
         return result;                                                                             \
@@ -402,7 +463,7 @@ SYNC(fsync)
 SYNC(fdatasync)
 
 /* The mode is there only when a file may be created. */
-#define OPEN(name, params, last, args, concerned)                                                  \
+#define OPEN(name, params, last, args, folder, path)                                               \
     int name params                                                                                \
     {                                                                                              \
         REAL(int, #name, params);                                                                  \
@@ -413,22 +474,28 @@ SYNC(fdatasync)
             mode = va_arg(list, mode_t);                                                           \
             va_end(list);                                                                          \
         }                                                                                          \
-        verdict v = judge(#name, concerned);                                                       \
+        int about = concerns_path(folder, path);                                                   \
+        verdict v = judge(#name, about);                                                           \
         if (v == FAIL)                                                                             \
             return -1;                                                                             \
+        int begun = fs_record_begin(about);                                                        \
+        int was_there = begun && is_there(folder, path);                                           \
         int result = real args;                                                                    \
+        int error = errno;                                                                         \
+        if (begun && (flags & (O_CREAT | O_TRUNC)))                                                \
+            record_open(result, flags, was_there);                                                 \
+        fs_record_end(begun);                                                                      \
+        errno = error;                                                                             \
         settle(v);                                                                                 \
         return result;                                                                             \
     }
 
-OPEN(open, (const char *path, int flags, ...), flags, (path, flags, mode),
-     concerns_path(AT_FDCWD, path))
-OPEN(open64, (const char *path, int flags, ...), flags, (path, flags, mode),
-     concerns_path(AT_FDCWD, path))
+OPEN(open, (const char *path, int flags, ...), flags, (path, flags, mode), AT_FDCWD, path)
+OPEN(open64, (const char *path, int flags, ...), flags, (path, flags, mode), AT_FDCWD, path)
 OPEN(openat, (int folder, const char *path, int flags, ...), flags, (folder, path, flags, mode),
-     concerns_path(folder, path))
+     folder, path)
 OPEN(openat64, (int folder, const char *path, int flags, ...), flags, (folder, path, flags, mode),
-     concerns_path(folder, path))
+     folder, path)
 
 /* What fortified programs call. */
 int __open_2(const char *path, int flags);
@@ -456,7 +523,7 @@ int __openat64_2(int folder, const char *path, int flags)
     return openat64(folder, path, flags);
 }
 
-#define WRITE(name, params, args)                                                                  \
+#define WRITE(name, params, args, at)                                                              \
     ssize_t name params                                                                            \
     {                                                                                              \
         REAL(ssize_t, #name, params);                                                              \
@@ -467,14 +534,20 @@ int __openat64_2(int folder, const char *path, int flags)
         if (concerned)                                                                             \
             note_write(fd);                                                                        \
         count = allowed(v, count);                                                                 \
+        int begun = fs_record_begin(concerned);                                                    \
         ssize_t result = real args;                                                                \
+        int error = errno;                                                                         \
+        if (begun)                                                                                 \
+            fs_record_write(fd, bytes, result, at);                                                \
+        fs_record_end(begun);                                                                      \
+        errno = error;                                                                             \
         settle(v);                                                                                 \
         return result;                                                                             \
     }
 
-WRITE(write, (int fd, const void *bytes, size_t count), (fd, bytes, count))
-WRITE(pwrite, (int fd, const void *bytes, size_t count, off_t at), (fd, bytes, count, at))
-WRITE(pwrite64, (int fd, const void *bytes, size_t count, off64_t at), (fd, bytes, count, at))
+WRITE(write, (int fd, const void *bytes, size_t count), (fd, bytes, count), -1)
+WRITE(pwrite, (int fd, const void *bytes, size_t count, off_t at), (fd, bytes, count, at), at)
+WRITE(pwrite64, (int fd, const void *bytes, size_t count, off64_t at), (fd, bytes, count, at), at)
 
 /* Half of it is its first block. */
 ssize_t writev(int fd, const struct iovec *blocks, int count)
@@ -486,7 +559,13 @@ ssize_t writev(int fd, const struct iovec *blocks, int count)
         return -1;
     if (concerned)
         note_write(fd);
+    int begun = fs_record_begin(concerned);
     ssize_t result = real(fd, blocks, (int)allowed(v, (size_t)count));
+    int error = errno;
+    if (begun)
+        fs_record_blocks(fd, blocks, result);
+    fs_record_end(begun);
+    errno = error;
     settle(v);
     return result;
 }
@@ -509,10 +588,18 @@ int close(int fd)
     FILE *name(const char *path, const char *mode)                                                 \
     {                                                                                              \
         REAL(FILE *, #name, (const char *, const char *));                                         \
-        verdict v = judge(#name, concerns_path(AT_FDCWD, path));                                   \
+        int about = concerns_path(AT_FDCWD, path);                                                 \
+        verdict v = judge(#name, about);                                                           \
         if (v == FAIL)                                                                             \
             return NULL;                                                                           \
+        int begun = fs_record_begin(about);                                                        \
+        int was_there = begun && is_there(AT_FDCWD, path);                                         \
         FILE *result = real(path, mode);                                                           \
+        int error = errno;                                                                         \
+        if (begun && result && *mode != 'r')                                                       \
+            record_open(fileno(result), *mode == 'w' ? O_TRUNC : 0, was_there);                    \
+        fs_record_end(begun);                                                                      \
+        errno = error;                                                                             \
         settle(v);                                                                                 \
         return result;                                                                             \
     }
@@ -524,8 +611,13 @@ int fclose(FILE *stream)
 {
     REAL(int, "fclose", (FILE *));
     int fd = fileno(stream);
-    verdict v = judge("fclose", fd >= 0 && concerns_fd(fd));
+    int about = fd >= 0 && concerns_fd(fd);
+    verdict v = judge("fclose", about);
     int error = errno;
+    int begun = fs_record_begin(about && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY);
+    if (begun && fflush(stream) == 0)
+        fs_record_whole(fd);
+    fs_record_end(begun);
     int result = real(stream);
     settle(v);
     if (v == FAIL) {
