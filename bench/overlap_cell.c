@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "merge/check.h"
 #include "overlap.h"
 
 #include <stdlib.h>
@@ -109,7 +110,13 @@ static int join(cell *c, worker *w, ls_error *err)
 /* Some communicators want it before the first merge. */
 static int prove(cell *c, worker *w, ls_error *err)
 {
-    return c->group ? c->group->type->check(w->comm, NULL, w->leaf, w->total, err) : LS_OK;
+    const ls_merge_check check = {.comm = w->comm,
+                                  .device = w->device,
+                                  .shards = c->desc.work->shards,
+                                  .floats = w->floats,
+                                  .scratch = w->leaf,
+                                  .total = w->total};
+    return c->group ? ls_merge_check_group(&check, err) : LS_OK;
 }
 
 static int leave(cell *c, worker *w, ls_error *err)
@@ -326,6 +333,8 @@ int open_group_of(cell *c, const ls_comm_type *type, ls_error *err)
     size_t whole[2] = {0, floats};
     const size_t *segment =
         c->worker[0].replica ? ls_replica_segments(c->worker[0].replica, &segments) : whole;
+    const ls_buckets *buckets =
+        c->worker[0].replica ? ls_replica_buckets(c->worker[0].replica) : NULL;
     const ls_comm_group_desc desc = {
         .type = type,
         .ranks = c->desc.workers,
@@ -333,6 +342,8 @@ int open_group_of(cell *c, const ls_comm_type *type, ls_error *err)
         .floats = floats,
         .segments = segment,
         .segment_count = segments,
+        .buckets = buckets ? buckets->end : NULL,
+        .bucket_count = buckets ? buckets->count : 0,
         .timeout_ns = DEADLINE_NS,
         .spins = ls_spins_for(c->desc.workers, ls_allowed_cpus()),
     };

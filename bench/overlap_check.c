@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "hash/crc32.h"
+#include "merge/check.h"
 #include "overlap.h"
 
 #include <string.h>
@@ -88,8 +89,13 @@ static int steps(outcome *out, const cell *c, ls_replica *r, ls_device *device, 
     if (status == LS_OK)
         status = desc.type->join(&comm, group, 0, device, err);
     if (status == LS_OK)
-        status = desc.type->check(comm, NULL, ls_replica_gradient_arena(r),
-                                  ls_replica_total_arena(r), err);
+        status = ls_merge_check_group(&(ls_merge_check){.comm = comm,
+                                                        .device = device,
+                                                        .shards = shards,
+                                                        .floats = desc.floats,
+                                                        .scratch = ls_replica_gradient_arena(r),
+                                                        .total = ls_replica_total_arena(r)},
+                                      err);
     for (uint64_t step = 0; status == LS_OK && step < CHECK_STEPS; step++)
         status = one_step(out, c, r, &fold, comm, device, step, err);
     out->weights = device_crc(device, ls_replica_weight_arena(r), ls_replica_tail_offset(r));

@@ -66,6 +66,10 @@ typedef struct ls_comm_group_desc {
     const size_t *segments; /* first float of each parameter in the arena, ascending, then `floats`:
                                where the arena may be cut. Outlives the group */
     int segment_count;
+    const size_t
+        *buckets;        /* first float behind each run of parameters that is merged at once beside
+                              the backward pass, ascending; the last is `floats`. Outlives the group */
+    int bucket_count;    /* 0: the arena is one */
     uint64_t timeout_ns; /* longest wait at one meeting of the ranks; UINT64_MAX: for ever */
     unsigned spins;      /* checks made before a waiting rank goes to sleep */
     const ls_host *host;
@@ -91,7 +95,7 @@ struct ls_comm {
     int rank;
 };
 
-/* A row of the table of communicators. All slots are mandatory but `merge_ready`. */
+/* A row of the table of communicators. All slots are mandatory unless marked optional. */
 struct ls_comm_type {
     const char *name; /* config key `allreduce` */
     int same_bits;    /* non-zero: results do not depend on the number of workers */
@@ -105,15 +109,14 @@ struct ls_comm_type {
     /* On the worker's thread, or on another once the worker calls nothing of the group any more.
      * Ranks leave in any order, also after an abort. NULL is allowed. */
     void (*leave)(ls_comm *comm);
-    /* Collective: once after everybody has joined, before the first merge. Proves that the ranks
-     * can reach each other's memory: each writes a pattern of its own into `total`, reads
-     * everybody's by way of `scratch`, and verifies every float; then small integers, whose sum is
-     * exact, are merged and verified. All ranks return LS_OK, or none does. Both arrays have
-     * desc.floats floats of device memory. What they hold is lost: LS_OK leaves them all zero, as
-     * the padding of an arena has to be.
-     * Errors: LS_EDEVICE ("cpu(1) read 0x… from cpu(0) at float 12345: expected 0x…"; the group is
-     * aborted), LS_EABORTED, LS_ETIMEDOUT. */
-    int (*check)(ls_comm *comm, ls_stream *stream, float *scratch, float *total, ls_error *err);
+    /* Optional. Collective, after everybody has joined: the first part of the start-up check, whose
+     * second, a merge of small integers, every group goes through. Where ranks read each other's memory,
+     * each writes a pattern of its own into `total`, reads everybody's by way of `scratch`, and verifies
+     * every float. All ranks return LS_OK, or none does. Both arrays have desc.floats floats of
+     * device memory; what they hold is lost.
+     * Errors: LS_EDEVICE ("cpu(1) read 0x… from cpu(0) at float 12345: expected 0x…"), LS_EABORTED,
+     * LS_ETIMEDOUT. */
+    int (*check_reads)(ls_comm *comm, float *scratch, float *total, ls_error *err);
     /* Collective. `partials` cover this rank's shards, in order; `total` (desc.floats, device
      * memory of this rank's own) receives the sum. Errors: LS_EABORTED when another rank aborted,
      * LS_ETIMEDOUT, naming who is missing; `total` is then undefined, and others may still read
@@ -123,9 +126,9 @@ struct ls_comm_type {
     /* Optional: merging while the backward pass still goes on. `gradient` is this rank's only
      * partial sum; its first `floats` floats are complete once `stream`'s work up to here is done,
      * and stay as they are. Enqueues the merge of what can be merged of them and returns. Every
-     * rank calls it with the same ascending `floats` in a step (all multiples from `segments`), or
+     * rank calls it with the same ascending `floats` in a step (each the end of a segment), or
      * none does; the step's all_reduce, with that one partial sum and the same total, then ends it.
-     * Before the first all_reduce (check's, as a rule) it does nothing. From the first call to the
+     * Before the first all_reduce (the start-up check's, as a rule) it does nothing. From the first call to the
      * return of all_reduce nobody frees device memory, and a rank that gives the step up aborts
      * the group. Waits for nobody. Errors: as all_reduce. NULL: a merge begins when everything is
      * there. */

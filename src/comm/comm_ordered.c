@@ -8,12 +8,9 @@
  *     reduced    all chunks are complete                        before anybody gathers them
  *     committed  everybody holds the whole sum                  the commit point
  *
- * The barrier carries the memory order: what a rank wrote before a meeting is visible to all
- * behind it. A total is written again only behind the next step's publish, which nobody passes
+ * A total is written again only behind the next step's publish, which nobody passes
  * before everybody has left this step's gather.
  */
-#include "base/clock.h"
-#include "base/split.h"
 #include "comm/host_group.h"
 
 #include <string.h>
@@ -22,97 +19,91 @@
  * the tree to stay in the first-level cache. */
 #define PIECE 256
 
-/* One descent: where the piece lies, and a stack of temporaries, one per level. */
+/* Of one piece: where it lies, and the stack's sums but the lowest, which is the piece of the total. */
 typedef struct evaluation {
-    const ls_host_group *group;
+    const ls_merge_group *group;
+    const ls_rest *rest;
     size_t first;
     size_t count;
     float temporary[LS_PARTIALS_MAX][PIECE];
 } evaluation;
 
-static const float *held_by_a_rank(const evaluation *e, ls_span node)
+/* Written out twice: compilers make vectors of either, but not where they cannot tell. */
+static void add(float *out, const float *left, const float *right, size_t count)
 {
-    for (int r = 0; r < e->group->base.ranks; r++) {
-        const ls_host_rank *rank = &e->group->rank[r];
-        for (int i = 0; i < rank->count; i++) {
-            ls_span span = rank->partials[i].span;
-            if (span.lo == node.lo && span.hi == node.hi)
-                return rank->partials[i].data + e->first;
+    if (out == left)
+        for (size_t i = 0; i < count; i++)
+            out[i] += right[i];
+    else
+        for (size_t i = 0; i < count; i++)
+            out[i] = left[i] + right[i];
+}
+
+/* The piece's sum: a rank's partial sum where there is only one, else `out`. */
+static const float *evaluate(evaluation *e, float *out)
+{
+    const float *sum[LS_PARTIALS_MAX] = {NULL};
+    int depth = 0;
+    for (int p = 0; p < e->rest->count; p++) {
+        const ls_rest_part *part = &e->rest->part[p];
+        sum[depth++] = e->group->rank[part->rank].partials[part->index].data + e->first;
+        for (int j = 0; j < part->joins; j++) {
+            float *to = --depth == 1 ? out : e->temporary[depth - 1];
+            add(to, sum[depth - 1], sum[depth], e->count);
+            sum[depth - 1] = to;
         }
     }
-    return NULL;
+    return sum[0];
 }
 
-/* The piece of T(node): a rank's partial sum where one is that node, else left + right, put into
- * `out`. */
-static const float *evaluate(evaluation *e, ls_span node, int level, float *out)
+static void reduce_own_chunk(const ls_host_comm *comm, float *total)
 {
-    const float *held = held_by_a_rank(e, node);
-    if (held)
-        return held;
-    int m = ls_tree_middle(node.lo, node.hi);
-    const float *left = evaluate(e, (ls_span){node.lo, m}, level + 1, out);
-    const float *right = evaluate(e, (ls_span){m, node.hi}, level + 1, e->temporary[level]);
-    for (size_t i = 0; i < e->count; i++)
-        out[i] = left[i] + right[i];
-    return out;
-}
-
-/* Chunks start at multiples of 16 floats, so that no two ranks write the same cache line. */
-static void chunk_of(const ls_host_group *group, int rank, size_t *first, size_t *count)
-{
-    uint32_t line, lines;
-    ls_split((uint32_t)(group->desc.floats / 16), (uint32_t)group->base.ranks, (uint32_t)rank,
-             &line, &lines);
-    *first = (size_t)line * 16;
-    *count = (size_t)lines * 16;
-}
-
-static void reduce_own_chunk(ls_host_comm *comm, float *total)
-{
+    const ls_merge_group *group = ls_merge_group_of(&comm->base);
     size_t first, count;
     evaluation e;
-    e.group = comm->group;
-    chunk_of(comm->group, comm->base.rank, &first, &count);
-    for (size_t done = 0; done < count && !ls_host_is_aborted(comm); done += e.count) {
+    e.group = group;
+    e.rest = &comm->rest;
+    ls_merge_chunk(group, group->base.ranks, comm->base.rank, &first, &count);
+    for (size_t done = 0; done < count && !ls_merge_aborted(group); done += e.count) {
         e.first = first + done;
         e.count = count - done < PIECE ? count - done : PIECE;
-        const float *sum = evaluate(&e, (ls_span){0, comm->group->desc.shards}, 0, total + e.first);
+        const float *sum = evaluate(&e, total + e.first);
         if (sum != total + e.first)
             memcpy(total + e.first, sum, e.count * sizeof(float));
     }
 }
 
-static void gather_other_chunks(ls_host_comm *comm, float *total)
+static void gather_other_chunks(const ls_comm *comm, float *total)
 {
-    const ls_host_group *group = comm->group;
+    const ls_merge_group *group = ls_merge_group_of(comm);
     for (int r = 0; r < group->base.ranks; r++) {
         size_t first, count;
-        chunk_of(group, r, &first, &count);
-        if (r != comm->base.rank)
-            ls_host_copy(comm, total + first, group->rank[r].total + first, count);
+        ls_merge_chunk(group, group->base.ranks, r, &first, &count);
+        if (r != comm->rank)
+            ls_host_copy(group, total + first, group->rank[r].total + first, count);
     }
+}
+
+static int merge(ls_comm *base, void *times, ls_error *err)
+{
+    ls_host_comm *comm = (ls_host_comm *)base;
+    const ls_merge_group *group = ls_merge_group_of(base);
+    float *total = group->rank[base->rank].total;
+    int status = ls_rest_update(&comm->rest, group, err);
+    if (status)
+        return status;
+    reduce_own_chunk(comm, total);
+    status = ls_merge_meet(base, times, err);
+    if (status == LS_OK)
+        gather_other_chunks(base, total);
+    return status;
 }
 
 static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err)
 {
     (void)stream; /* host memory: a rank's partial sums are complete when it calls */
-    ls_host_comm *comm = (ls_host_comm *)base;
-    int status = ls_host_publish(comm, partials, count, total, times, err);
-    if (status)
-        return status;
-    uint64_t start = ls_now_ns();
-    reduce_own_chunk(comm, total);
-    times->exposed += (double)(ls_now_ns() - start) * 1e-9;
-    status = ls_host_meet(comm, times, err);
-    if (status)
-        return status;
-    start = ls_now_ns();
-    gather_other_chunks(comm, total);
-    ls_host_unpublish(comm);
-    times->exposed += (double)(ls_now_ns() - start) * 1e-9;
-    return ls_host_meet(comm, times, err);
+    return ls_host_all_reduce(base, partials, count, total, times, merge, err);
 }
 
 const ls_comm_type ls_comm_ordered = {
@@ -120,11 +111,11 @@ const ls_comm_type ls_comm_ordered = {
     .same_bits = 1,
     .group_create = ls_host_group_create,
     .group_destroy = ls_host_group_destroy,
-    .set_timeout = ls_host_group_set_timeout,
+    .set_timeout = ls_merge_set_timeout,
     .join = ls_host_join,
     .leave = ls_host_leave,
-    .check = ls_host_check,
+    .check_reads = ls_host_check_reads,
     .all_reduce = all_reduce,
-    .abort = ls_host_group_abort,
-    .may_read = ls_host_may_read,
+    .abort = ls_merge_abort,
+    .may_read = ls_merge_may_read,
 };

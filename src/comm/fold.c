@@ -5,12 +5,8 @@
 /* Whether the two topmost sums, [a, m) and [m, b), are the halves of a node. */
 static int top_two_join(const ls_fold *fold)
 {
-    if (fold->depth < 2)
-        return 0;
-    ls_span left = fold->stack[fold->depth - 2].span;
-    ls_span right = fold->stack[fold->depth - 1].span;
-    return ls_tree_is_node(fold->shards, left.lo, right.hi) &&
-           ls_tree_middle(left.lo, right.hi) == left.hi;
+    return fold->depth >= 2 && ls_tree_joins(fold->shards, fold->stack[fold->depth - 2].span,
+                                             fold->stack[fold->depth - 1].span);
 }
 
 /* How many arenas the stack needs at once: a leaf needs one only while it cannot be added to its

@@ -8,7 +8,7 @@
 #ifndef COMM_FOLD_H
 #define COMM_FOLD_H
 
-#include "comm/tree.h"
+#include "merge/tree.h"
 
 #include <lockstep/plugin.h>
 

@@ -1,36 +1,22 @@
 #include "comm/host_group.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The orders that ls_host_may_read stands on, macros so that a test can weaken each one and see
- * ThreadSanitizer object (tests/sync/weakened_orders.sh). */
-#ifndef LS_READING_RELEASE /* reader: what the others show was read before they may reuse it */
-#define LS_READING_RELEASE memory_order_release
-#endif
-#ifndef LS_READING_ACQUIRE /* the others: it is reused after it was seen to be read */
-#define LS_READING_ACQUIRE memory_order_acquire
-#endif
+/* Floats that are copied at a time, so that they are compared in the cache, and after which a rank
+ * looks whether the group is aborted: a few microseconds. */
+#define PIECE ((size_t)1 << 14)
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
 {
-    ls_host_group *group = ls_alloc(desc->host, sizeof *group);
+    ls_merge_group *group = ls_alloc(desc->host, sizeof *group);
     if (!group)
         return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
-    group->base.type = desc->type;
-    group->base.ranks = desc->ranks;
-    group->desc = *desc;
-    atomic_init(&group->timeout_ns, desc->timeout_ns);
-    group->rank = ls_alloc_array(desc->host, (size_t)desc->ranks, sizeof *group->rank);
-    int status =
-        group->rank ? ls_barrier_init(&group->barrier, desc->host, desc->ranks, desc->spins, err)
-                    : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
+    int status = ls_merge_group_init(group, desc, err);
     if (status) {
-        ls_free(desc->host, group->rank);
         ls_free(desc->host, group);
         return status;
     }
@@ -40,29 +26,17 @@ int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
 
 void ls_host_group_destroy(ls_comm_group *base)
 {
-    ls_host_group *group = (ls_host_group *)base;
+    ls_merge_group *group = (ls_merge_group *)base;
     if (!group)
         return;
     const ls_host *host = group->desc.host;
-    ls_barrier_fini(&group->barrier);
-    ls_free(host, group->rank);
+    ls_merge_group_fini(group);
     ls_free(host, group);
-}
-
-void ls_host_group_abort(ls_comm_group *base)
-{
-    ls_barrier_abort(&((ls_host_group *)base)->barrier);
-}
-
-void ls_host_group_set_timeout(ls_comm_group *base, uint64_t timeout_ns)
-{
-    /* relaxed: it hands nothing over, and which wait is the first to see it does not matter. */
-    atomic_store_explicit(&((ls_host_group *)base)->timeout_ns, timeout_ns, memory_order_relaxed);
 }
 
 int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device, ls_error *err)
 {
-    ls_host_group *group = (ls_host_group *)base;
+    ls_merge_group *group = (ls_merge_group *)base;
     ls_device_info info;
     device->ops->describe(device, &info);
     if (!(info.flags & LS_DEVICE_HOST_MEMORY))
@@ -75,72 +49,109 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
         return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
     comm->base.group = base;
     comm->base.rank = rank;
-    comm->group = group;
     snprintf(group->rank[rank].name, sizeof group->rank[rank].name, "%s", info.name);
     *out = &comm->base;
     return LS_OK;
 }
 
-void ls_host_leave(ls_comm *comm)
+void ls_host_leave(ls_comm *base)
 {
-    if (comm)
-        ls_free(((ls_host_comm *)comm)->group->desc.host, comm);
+    ls_host_comm *comm = (ls_host_comm *)base;
+    if (!comm)
+        return;
+    const ls_host *host = ls_merge_group_of(base)->desc.host;
+    ls_rest_fini(&comm->rest, host);
+    ls_free(host, comm);
 }
 
-bool ls_host_is_aborted(const ls_host_comm *comm)
+void ls_host_copy(const ls_merge_group *group, float *to, const float *from, size_t count)
 {
-    return ls_barrier_aborted(&comm->group->barrier);
+    for (size_t i = 0; i < count && !ls_merge_aborted(group); i += PIECE)
+        memcpy(to + i, from + i, (count - i < PIECE ? count - i : PIECE) * sizeof(float));
 }
 
-void ls_host_copy(const ls_host_comm *comm, float *to, const float *from, size_t count)
+int ls_host_all_reduce(ls_comm *base, const ls_partial *partials, int count, float *total,
+                       ls_comm_times *times, ls_merge_work *work, ls_error *err)
 {
-    const size_t piece = (size_t)1 << 14; /* a few microseconds */
-    for (size_t i = 0; i < count && !ls_host_is_aborted(comm); i += piece)
-        memcpy(to + i, from + i, (count - i < piece ? count - i : piece) * sizeof(float));
-}
-
-int ls_host_may_read(const ls_comm_group *base, int rank)
-{
-    const ls_host_group *group = (const ls_host_group *)base;
-    /* The bit first: behind it `reading` is never set again by a rank that will read. */
-    if (!ls_barrier_aborted(&group->barrier))
-        return 1;
-    return atomic_load_explicit(&group->rank[rank].reading, LS_READING_ACQUIRE);
-}
-
-void ls_host_unpublish(ls_host_comm *comm)
-{
-    atomic_store_explicit(&comm->group->rank[comm->base.rank].reading, false, LS_READING_RELEASE);
-}
-
-int ls_host_meet(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
-{
-    ls_host_group *group = comm->group;
-    uint64_t timeout = atomic_load_explicit(&group->timeout_ns, memory_order_relaxed);
-    uint64_t start = ls_now_ns();
-    if (times->waiting)
-        times->waiting(times->user, 1);
-    int status = ls_barrier_wait(&group->barrier, comm->base.rank, ls_deadline_ns(timeout), err);
-    if (times->waiting)
-        times->waiting(times->user, 0);
-    times->wait += (double)(ls_now_ns() - start) * 1e-9;
+    int status = ls_merge_run(base, partials, count, total, times, work, times, err);
     if (status)
-        ls_host_unpublish(comm);
+        ls_merge_stop_reading(base);
     return status;
 }
 
-int ls_host_publish(ls_host_comm *comm, const ls_partial *partials, int count, float *total,
-                    ls_comm_times *times, ls_error *err)
+/* ---- everybody reads everybody's memory ----------------------------------------------------- */
+
+/* What rank `rank` writes at float `i`: different for all floats, and for all ranks at a float. */
+static uint32_t mark(int rank, size_t i)
 {
-    ls_host_rank *mine = &comm->group->rank[comm->base.rank];
-    /* A call behind the group's end changes nothing: others may not have left their last one
-     * yet. */
-    if (ls_host_is_aborted(comm))
-        return ls_fail(err, LS_EABORTED, "the group was aborted");
-    mine->partials = partials;
-    mine->count = count;
-    mine->total = total;
-    /* relaxed: released by the arrival at the meeting. */
-    atomic_store_explicit(&mine->reading, true, memory_order_relaxed);
-    return ls_host_meet(comm, times, err);
+    return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
+}
+
+static void write_marks(float *arena, int rank, size_t floats)
+{
+    for (size_t i = 0; i < floats; i++) {
+        uint32_t word = mark(rank, i);
+        memcpy(arena + i, &word, sizeof word);
+    }
+}
+
+static uint32_t difference(const float *copy, int rank, size_t i)
+{
+    uint32_t word;
+    memcpy(&word, copy + i, sizeof word);
+    return word ^ mark(rank, i);
+}
+
+/* The first of the floats first … end − 1 of `copy` that is not what `rank` wrote; `end` if all
+ * are. All are compared first, in a loop that compilers make vectors of. */
+static size_t first_wrong(const float *copy, int rank, size_t first, size_t end)
+{
+    uint32_t any = 0;
+    for (size_t i = first; i < end; i++)
+        any |= difference(copy, rank, i);
+    if (any == 0)
+        return end;
+    while (difference(copy, rank, first) == 0)
+        first++;
+    return first;
+}
+
+static int read_from(const ls_comm *comm, int from, float *scratch, ls_error *err)
+{
+    const ls_merge_group *group = ls_merge_group_of(comm);
+    const ls_merge_rank *rank = group->rank;
+    const size_t floats = group->desc.floats;
+    for (size_t i = 0; i < floats && !ls_merge_aborted(group); i += PIECE) {
+        size_t end = floats - i < PIECE ? floats : i + PIECE;
+        memcpy(scratch + i, rank[from].total + i, (end - i) * sizeof(float));
+        size_t wrong = first_wrong(scratch, from, i, end);
+        uint32_t word;
+        if (wrong == end)
+            continue;
+        memcpy(&word, scratch + wrong, sizeof word);
+        return ls_fail(err, LS_EDEVICE,
+                       "start-up check: %s (rank %d) read 0x%08x from %s (rank %d) at float %zu: "
+                       "expected 0x%08x",
+                       rank[comm->rank].name, comm->rank, (unsigned)word, rank[from].name, from,
+                       wrong, (unsigned)mark(from, wrong));
+    }
+    return LS_OK;
+}
+
+static int read_all(ls_comm *comm, void *scratch, ls_error *err)
+{
+    int status = LS_OK;
+    for (int r = 0; status == LS_OK && r < comm->group->ranks; r++)
+        status = read_from(comm, r, scratch, err);
+    return status;
+}
+
+int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *err)
+{
+    ls_comm_times times = {0};
+    write_marks(total, base->rank, ls_merge_group_of(base)->desc.floats);
+    int status = ls_merge_run(base, NULL, 0, total, &times, read_all, scratch, err);
+    if (status)
+        ls_merge_stop_reading(base);
+    return status;
 }

@@ -8,30 +8,29 @@
 int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
 {
     *out = NULL;
-    if (desc->ranks < 1 || desc->shards < 1 || desc->floats % 16 != 0)
-        return ls_fail(err, LS_EINVAL, "a group of %d ranks, %d shards and %zu floats", desc->ranks,
-                       desc->shards, desc->floats);
     ls_cuda_group *group = ls_alloc(desc->host, sizeof *group);
     if (!group)
         return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
-    group->base.type = desc->type;
-    group->base.ranks = desc->ranks;
-    group->desc = *desc;
-    ls_cuda_buckets_cut(&group->buckets, desc->segments, desc->segment_count, desc->floats);
-    atomic_store(&group->timeout_ns, desc->timeout_ns);
-    group->rank = ls_alloc(desc->host, (size_t)desc->ranks * sizeof *group->rank);
-    int status =
-        group->rank ? LS_OK
-                    : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
-    if (status == LS_OK)
-        status = ls_cuda_meet_init(&group->meet, desc->host, desc->ranks, desc->spins, err);
-    if (status == LS_OK && desc->type != &ls_cuda_comm_local)
-        status = ls_cuda_links_create(&group->links, &group->meet, desc->ranks, desc->host, err);
+    int status = ls_merge_group_init(&group->merge, desc, err);
     if (status != LS_OK) {
-        ls_cuda_group_destroy(&group->base);
+        ls_free(desc->host, group);
         return status;
     }
-    *out = &group->base;
+    if (desc->bucket_count == 0) {
+        group->merge.desc.buckets = &group->merge.desc.floats;
+        group->merge.desc.bucket_count = 1;
+    }
+    group->rank = ls_alloc_array(desc->host, (size_t)desc->ranks, sizeof *group->rank);
+    if (!group->rank)
+        status = ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
+    if (status == LS_OK && desc->type != &ls_cuda_comm_local)
+        status = ls_cuda_links_create(&group->links, &group->merge.barrier, desc->ranks, desc->host,
+                                      err);
+    if (status != LS_OK) {
+        ls_cuda_group_destroy(&group->merge.base);
+        return status;
+    }
+    *out = &group->merge.base;
     return LS_OK;
 }
 
@@ -40,22 +39,17 @@ void ls_cuda_group_destroy(ls_comm_group *base)
     ls_cuda_group *group = (ls_cuda_group *)base;
     if (!group)
         return;
-    const ls_host *host = group->desc.host;
+    const ls_host *host = group->merge.desc.host;
     ls_cuda_links_destroy(group->links);
-    ls_cuda_meet_fini(&group->meet);
+    ls_merge_group_fini(&group->merge);
     ls_free(host, group->rank);
     ls_free(host, group);
-}
-
-void ls_cuda_group_set_timeout(ls_comm_group *base, uint64_t timeout_ns)
-{
-    atomic_store(&((ls_cuda_group *)base)->timeout_ns, timeout_ns);
 }
 
 void ls_cuda_group_abort(ls_comm_group *base)
 {
     ls_cuda_group *group = (ls_cuda_group *)base;
-    ls_cuda_meet_abort(&group->meet);
+    ls_merge_abort(base);
     if (group->links)
         ls_cuda_links_wake(group->links);
 }
@@ -67,7 +61,7 @@ int ls_cuda_group_may_read(const ls_comm_group *base, int rank)
      * between merge_ready and all_reduce. */
     if (base->type == &ls_cuda_comm_nccl && ls_cuda_links_are_gone(group->links, 0))
         return 0;
-    return atomic_load_explicit(&group->rank[rank].reading, memory_order_acquire);
+    return ls_merge_may_read(base, rank);
 }
 
 /* ---- joining and leaving -------------------------------------------------------------------- */
@@ -110,16 +104,17 @@ int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *d
         return ls_fail(err, LS_EUNSUPPORTED, "allreduce '%s' is for CUDA devices; %s is none",
                        base->type->name, info.name);
     }
-    ls_cuda_comm *comm = ls_alloc(group->desc.host, sizeof *comm);
+    ls_cuda_comm *comm = ls_alloc(group->merge.desc.host, sizeof *comm);
     if (!comm)
         return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
     comm->base.group = base;
     comm->base.rank = rank;
     comm->group = group;
     comm->mine = &group->rank[rank];
+    comm->shown = &group->merge.rank[rank];
     comm->mine->device = ls_cuda_device_of(device);
     comm->mine->ordinal = comm->mine->device->ordinal;
-    int status = ls_cuda_places_init(&comm->places, group->desc.host, base->ranks, err);
+    int status = ls_cuda_places_init(&comm->places, group->merge.desc.host, base->ranks, err);
     if (status == LS_OK)
         status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
                             comm->mine->device->name);
@@ -144,9 +139,32 @@ void ls_cuda_comm_leave(ls_comm *base)
     ls_cuda_group *group = comm->group;
     if (comm->ahead.buckets > 0)
         ls_cuda_comm_give_up(comm, comm->ahead.compute);
-    if (group->links && ls_cuda_meet_aborted(&group->meet))
+    if (group->links && ls_merge_aborted(&group->merge))
         (void)ls_cuda_links_are_gone(group->links, ls_deadline_ns(LEAVE_NS));
     free_rank(comm->mine);
-    ls_cuda_places_fini(&comm->places, group->desc.host);
-    ls_free(group->desc.host, comm);
+    ls_cuda_places_fini(&comm->places, group->merge.desc.host);
+    ls_rest_fini(&comm->rest, group->merge.desc.host);
+    ls_free(group->merge.desc.host, comm);
+}
+
+/* ---- the communicators, by name -------------------------------------------------------------- */
+
+#define ROW(row_name, bits, ready)                                                                 \
+    {                                                                                              \
+        .name = (row_name), .same_bits = (bits), .group_create = ls_cuda_group_create,             \
+        .group_destroy = ls_cuda_group_destroy, .set_timeout = ls_merge_set_timeout,               \
+        .join = ls_cuda_comm_join, .leave = ls_cuda_comm_leave,                                    \
+        .all_reduce = ls_cuda_comm_all_reduce, .merge_ready = (ready),                             \
+        .abort = ls_cuda_group_abort, .may_read = ls_cuda_group_may_read,                          \
+    }
+
+const ls_comm_type ls_cuda_comm_ordered = ROW("ordered", 1, NULL);
+const ls_comm_type ls_cuda_comm_nccl = ROW("nccl", 0, ls_cuda_comm_merge_ready);
+const ls_comm_type ls_cuda_comm_local = ROW("local", 1, NULL);
+
+const ls_comm_type *const *ls_cuda_comms(void)
+{
+    static const ls_comm_type *const types[] = {&ls_cuda_comm_ordered, &ls_cuda_comm_nccl,
+                                                &ls_cuda_comm_local, NULL};
+    return types;
 }

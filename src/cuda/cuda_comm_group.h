@@ -1,12 +1,16 @@
-/* What the communicators of CUDA devices share: a group whose ranks see each other's partial sums,
- * and the course of a merge. They differ in how a merge is enqueued (ls_cuda_way).
+/* The communicators of CUDA devices: the device table's `communicators`.
  *
- * The course of a merge, for one rank (`compute` is the stream that holds its partial sums):
+ *     ordered   the same bits on any number of workers, however they share GPUs
+ *     nccl      NCCL's all-reduce, beside the backward pass; the bits depend on the number of
+ *               workers, and each needs a GPU of its own
+ *     local     as `ordered`, for workers that share one GPU; refuses others
  *
- *     record `ready` on compute; publish the partial sums; MEET
+ * They share a group (merge/group.h) and differ in how a merge is enqueued (ls_cuda_way). A merge's
+ * work, for one rank (`compute` is the stream that holds its partial sums):
+ *
+ *     before the first meeting: record `ready` on compute
  *     enqueue: waits for the others' events, sums and copies; record `whole`; compute waits for it
  *     the host waits for `whole`
- *     MEET: the commit point
  *
  * The host waits for its own GPU before the commit point, because LS_OK is a promise: everybody
  * holds the whole sum. A group of one rank meets nobody and waits for nothing. With `nccl`, buckets
@@ -18,29 +22,19 @@
 #ifndef CUDA_CUDA_COMM_GROUP_H
 #define CUDA_CUDA_COMM_GROUP_H
 
-#include "cuda/cuda_comm_buckets.h"
 #include "cuda/cuda_comm_links.h"
-#include "cuda/cuda_comm_meet.h"
 #include "cuda/cuda_comm_places.h"
-#include "cuda/cuda_comm_table.h"
-#include "cuda/cuda_comm_tree.h"
 #include "cuda/cuda_device.h"
+#include "merge/rest.h"
 
-#include <lockstep/communicator.h>
-#include <stdatomic.h>
-
-/* A rank, as the others see it between two meetings. */
+/* What else the others see of a rank. */
 typedef struct ls_cuda_rank {
     ls_cuda_device *device;
     int ordinal;
-    ls_partial partials[LS_PARTIALS_MAX];
-    int count;
-    float *total;
     cudaEvent_t ready; /* its partial sums are complete, its total may be written */
     cudaEvent_t whole; /* what it has enqueued of the merge is done */
     float *stage;      /* other GPUs' partial sums of its chunk (cuda_comm_ordered.c) */
     size_t stage_floats;
-    atomic_int reading; /* it, or its GPU, may touch what others have shown */
     char own_cache_line[64];
 } ls_cuda_rank;
 
@@ -74,41 +68,36 @@ extern const ls_cuda_way ls_cuda_way_ordered; /* several GPUs, shared or not: tr
 extern const ls_cuda_way ls_cuda_way_nccl;    /* a GPU for each: NCCL's order */
 
 struct ls_cuda_group {
-    ls_comm_group base;
-    ls_comm_group_desc desc;
-    _Atomic uint64_t timeout_ns;
-    ls_cuda_meet meet;
+    ls_merge_group merge;
     ls_cuda_rank *rank;
     ls_cuda_links *links;
-    ls_cuda_buckets buckets; /* of the arena */
 };
 
 struct ls_cuda_comm {
     ls_comm base;
     ls_cuda_group *group;
     ls_cuda_rank *mine;
+    ls_merge_rank *shown;   /* what the others see of this rank */
     const ls_cuda_way *way; /* NULL before the first collective call, and in a group of one */
     ls_cuda_places places;  /* known with the way */
     ls_cuda_ahead ahead;
     int gave_up;
-    int tree_is_known;
-    ls_cuda_tree tree; /* of the last merge */
+    ls_rest rest;                   /* of the last merge */
+    uint8_t order[2 * LS_K_ARENAS]; /* the same, as ls_k_add_arenas takes it */
 };
 
 /* ---- for a way ------------------------------------------------------------------------------ */
 
-/* MEET; the time it takes is added to merge->times->wait. */
-int ls_cuda_comm_meet(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
+/* The partial sum that is part `p` of the rest. */
+static inline const float *ls_cuda_comm_part(const ls_cuda_comm *comm, int p)
+{
+    const ls_rest_part *part = &comm->rest.part[p];
+    return comm->group->merge.rank[part->rank].partials[part->index].data;
+}
 
-/* The end of a wait that begins now. */
-uint64_t ls_cuda_comm_deadline(const ls_cuda_comm *comm);
-
-/* comm->tree ← the tree over what all ranks show. */
-int ls_cuda_comm_tree(ls_cuda_comm *comm, ls_error *err);
-
-/* Chunk `index` of the arena in `parts`; chunks start at multiples of 16 floats. */
-void ls_cuda_comm_chunk(const ls_cuda_group *group, int parts, int index, size_t *first,
-                        size_t *count);
+/* comm->rest and comm->order ← what is left of the tree over what all ranks show. Errors: as
+ * ls_rest_update; LS_EUNSUPPORTED (more sums, or a deeper tree, than the kernel takes). */
+int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err);
 
 /* The stream waits for `ready` of everybody on this rank's GPU. */
 int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err);
@@ -126,7 +115,6 @@ int ls_cuda_comm_fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_er
 
 int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
 void ls_cuda_group_destroy(ls_comm_group *base);
-void ls_cuda_group_set_timeout(ls_comm_group *base, uint64_t timeout_ns);
 void ls_cuda_group_abort(ls_comm_group *base);
 int ls_cuda_group_may_read(const ls_comm_group *base, int rank);
 int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device,
@@ -137,8 +125,10 @@ int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *
 /* cuda_comm_nccl.c */
 int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
                              size_t floats, ls_error *err);
-/* cuda_comm_check.c */
-int ls_cuda_comm_check(ls_comm *base, ls_stream *stream, float *scratch, float *total,
-                       ls_error *err);
+
+extern const ls_comm_type ls_cuda_comm_ordered, ls_cuda_comm_nccl, ls_cuda_comm_local;
+
+/* NULL-terminated, static. Any thread. */
+const ls_comm_type *const *ls_cuda_comms(void);
 
 #endif

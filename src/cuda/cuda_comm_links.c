@@ -4,8 +4,10 @@
 #include "cuda/cuda_device.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 enum { LOOK_EVERY_NS = 2000000 };
 
@@ -16,7 +18,7 @@ typedef struct nccl_link {
 } nccl_link;
 
 struct ls_cuda_links {
-    ls_cuda_meet *meet;
+    ls_barrier *barrier;
     const ls_host *host;
     int ranks;
     nccl_link *link;
@@ -29,6 +31,17 @@ struct ls_cuda_links {
     int gone;         /* every communicator was aborted; none is made any more */
     ls_error failure; /* what the watchdog found; status 0: nothing */
 };
+
+void ls_cuda_nap(unsigned rounds)
+{
+    const struct timespec nap = {0, 50000};
+    if (rounds < 64)
+        return;
+    if (rounds < 4096) /* some milliseconds: a nap, however short, takes longer than most steps */
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
 
 static int is_bad(ncclResult_t result)
 {
@@ -72,7 +85,7 @@ static void look(ls_cuda_links *l)
         if (l->failure.status == LS_OK)
             (void)nccl_fail(&l->failure, r, "asynchronous error", is_bad(result) ? result : state);
         pthread_mutex_unlock(&l->lock);
-        ls_cuda_meet_abort(l->meet);
+        ls_barrier_abort(l->barrier);
         return;
     }
 }
@@ -83,7 +96,7 @@ static int sleep_until_closing(ls_cuda_links *l)
     uint64_t end = ls_now_ns() + LOOK_EVERY_NS;
     struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
     pthread_mutex_lock(&l->lock);
-    if (!l->closing && !(ls_cuda_meet_aborted(l->meet) && !l->gone))
+    if (!l->closing && !(ls_barrier_aborted(l->barrier) && !l->gone))
         pthread_cond_timedwait(&l->changed, &l->lock, &until);
     int closing = l->closing;
     pthread_mutex_unlock(&l->lock);
@@ -107,9 +120,9 @@ static void *watch(void *arg)
     ls_cuda_links *l = arg;
     int ended = 0;
     while (!sleep_until_closing(l)) {
-        if (!ended && !ls_cuda_meet_aborted(l->meet))
+        if (!ended && !ls_barrier_aborted(l->barrier))
             look(l);
-        if (!ended && ls_cuda_meet_aborted(l->meet)) {
+        if (!ended && ls_barrier_aborted(l->barrier)) {
             end_all(l);
             ended = 1;
         }
@@ -171,7 +184,7 @@ static int make_locks(ls_cuda_links *l)
     return failed ? -1 : 0;
 }
 
-int ls_cuda_links_create(ls_cuda_links **out, ls_cuda_meet *meet, int ranks, const ls_host *host,
+int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, const ls_host *host,
                          ls_error *err)
 {
     ls_cuda_links *l = ls_alloc(host, sizeof *l);
@@ -182,7 +195,7 @@ int ls_cuda_links_create(ls_cuda_links **out, ls_cuda_meet *meet, int ranks, con
         ls_free(host, list);
         return ls_fail(err, LS_ENOMEM, "out of memory for %d communicators", ranks);
     }
-    l->meet = meet;
+    l->barrier = barrier;
     l->host = host;
     l->ranks = ranks;
     l->link = list;
@@ -237,7 +250,7 @@ static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadlin
         if (!gone)
             result = ncclCommGetAsyncError(l->link[rank].comm, &state);
         pthread_mutex_unlock(&l->link[rank].lock);
-        if (gone || ls_cuda_meet_aborted(l->meet))
+        if (gone || ls_barrier_aborted(l->barrier))
             return say_why(l, err);
         if (is_bad(result) || is_bad(state))
             return nccl_fail(err, rank, what, is_bad(result) ? result : state);
@@ -282,12 +295,12 @@ int ls_cuda_links_connect(ls_cuda_links *l, int rank, ls_cuda_peer peer, uint64_
             status = start_watchdog(l, err);
     }
     if (status == LS_OK)
-        status = ls_cuda_meet_wait(l->meet, rank, deadline_ns, err);
+        status = ls_barrier_wait(l->barrier, rank, deadline_ns, err);
     if (status == LS_OK && peer.rank >= 0)
         status = make_comm(l, rank, peer, err);
     if (status == LS_OK && peer.rank >= 0)
         status = settle(l, rank, "joining", deadline_ns, err);
-    return status == LS_OK ? ls_cuda_meet_wait(l->meet, rank, deadline_ns, err) : status;
+    return status == LS_OK ? ls_barrier_wait(l->barrier, rank, deadline_ns, err) : status;
 }
 
 int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *l, int rank, ls_error *err)

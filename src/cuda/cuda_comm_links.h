@@ -6,10 +6,10 @@
  *     ls_cuda_links_end(links, rank, result, …)              their result; waits until they are enqueued
  *
  * All communicators are non-blocking, so that no call into NCCL can hang: a rank that waits for
- * others looks at the deadline and at the meeting place's abort again and again.
+ * others looks at the deadline and at the barrier's abort again and again.
  *
  * The watchdog, one thread for a group, asks every communicator for asynchronous errors. On the first
- * one it aborts the meeting place. When that is aborted, by whomever, it aborts *all* communicators:
+ * one it aborts the barrier. When that is aborted, by whomever, it aborts *all* communicators:
  * a kernel of NCCL that waits for a lost peer ends in no other way. Nobody frees memory that NCCL may
  * touch before ls_cuda_links_are_gone.
  *
@@ -19,7 +19,7 @@
 #ifndef CUDA_CUDA_COMM_LINKS_H
 #define CUDA_CUDA_COMM_LINKS_H
 
-#include "cuda/cuda_comm_meet.h"
+#include "sync/barrier.h"
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
@@ -27,8 +27,8 @@
 
 typedef struct ls_cuda_links ls_cuda_links;
 
-/* `meet` outlives the links. Nothing of NCCL is called yet. Errors: LS_ENOMEM, LS_ESYSTEM. */
-int ls_cuda_links_create(ls_cuda_links **out, ls_cuda_meet *meet, int ranks, const ls_host *host,
+/* `barrier` outlives the links. Nothing of NCCL is called yet. Errors: LS_ENOMEM, LS_ESYSTEM. */
+int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, const ls_host *host,
                          ls_error *err);
 
 /* Ends the watchdog, which aborts what is left. No rank may be inside a call. NULL is allowed. */
@@ -50,6 +50,9 @@ int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *links, int rank, ls_erro
 /* Behind a successful begin, always. Errors: LS_EDEVICE, LS_EABORTED, LS_ETIMEDOUT. */
 int ls_cuda_links_end(ls_cuda_links *links, int rank, ncclResult_t result, uint64_t deadline_ns,
                       ls_error *err);
+
+/* Between two looks at something that is waited for: longer the more `rounds` there were. */
+void ls_cuda_nap(unsigned rounds);
 
 /* The group is aborted: tells the watchdog so. Any thread. */
 void ls_cuda_links_wake(ls_cuda_links *links);

@@ -15,11 +15,10 @@ static int sum_own_chunk(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t 
                          ls_error *err)
 {
     const float *in[LS_K_ARENAS];
-    const ls_cuda_tree *t = &comm->tree;
-    for (int i = 0; i < t->count; i++)
-        in[i] = comm->group->rank[t->leaf[i].rank].partials[t->leaf[i].index].data + first;
-    cudaError_t e =
-        ls_k_add_arenas(merge->total + first, in, t->count, t->order, count, merge->compute);
+    for (int p = 0; p < comm->rest.count; p++)
+        in[p] = ls_cuda_comm_part(comm, p) + first;
+    cudaError_t e = ls_k_add_arenas(merge->total + first, in, comm->rest.count, comm->order, count,
+                                    merge->compute);
     return cuda_check(err, e, "%s: adding up the workers' sums", comm->mine->device->name);
 }
 
@@ -29,7 +28,7 @@ static int hand_out(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first
     cudaError_t e = cudaSuccess;
     for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
         if (r != comm->base.rank)
-            e = cudaMemcpyAsync(comm->group->rank[r].total + first, merge->total + first,
+            e = cudaMemcpyAsync(comm->group->merge.rank[r].total + first, merge->total + first,
                                 count * sizeof(float), cudaMemcpyDeviceToDevice, merge->compute);
     return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
 }
@@ -37,8 +36,8 @@ static int hand_out(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     size_t first, count;
-    ls_cuda_comm_chunk(comm->group, comm->base.group->ranks, comm->base.rank, &first, &count);
-    int status = ls_cuda_comm_tree(comm, err);
+    ls_merge_chunk(&comm->group->merge, comm->base.group->ranks, comm->base.rank, &first, &count);
+    int status = ls_cuda_comm_rest(comm, err);
     if (status == LS_OK)
         status = ls_cuda_comm_await_ready(comm, merge->compute, err);
     if (status == LS_OK && count > 0)

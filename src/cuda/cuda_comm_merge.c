@@ -2,39 +2,10 @@
 #include "base/clock.h"
 #include "cuda/cuda_comm_group.h"
 
-#include <string.h>
-
 /* How long a rank that failed waits for its GPU to let go of the others' memory. */
 #define GIVE_UP_NS 5000000000u
 
 /* ---- for the ways --------------------------------------------------------------------------- */
-
-uint64_t ls_cuda_comm_deadline(const ls_cuda_comm *comm)
-{
-    return ls_deadline_ns(atomic_load(&comm->group->timeout_ns));
-}
-
-int ls_cuda_comm_meet(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
-{
-    ls_comm_times *times = merge->times;
-    uint64_t start = ls_now_ns();
-    if (times->waiting)
-        times->waiting(times->user, 1);
-    int status =
-        ls_cuda_meet_wait(&comm->group->meet, comm->base.rank, ls_cuda_comm_deadline(comm), err);
-    if (times->waiting)
-        times->waiting(times->user, 0);
-    times->wait += (double)(ls_now_ns() - start) * 1e-9;
-    return status;
-}
-
-void ls_cuda_comm_chunk(const ls_cuda_group *group, int parts, int index, size_t *first,
-                        size_t *count)
-{
-    ls_cuda_split(group->desc.floats / 16, parts, index, first, count);
-    *first *= 16;
-    *count *= 16;
-}
 
 int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
 {
@@ -45,49 +16,40 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
     return cuda_check(err, e, "%s: waiting for the workers' sums", comm->mine->device->name);
 }
 
-/* Spans change with the split of the shards only, so most steps find the tree they had. */
-static int tree_fits(const ls_cuda_comm *comm)
+int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
 {
-    const ls_cuda_tree *t = &comm->tree;
-    int held = 0, fits = comm->tree_is_known;
-    for (int r = 0; r < comm->base.group->ranks; r++)
-        held += comm->group->rank[r].count;
-    fits = fits && held == t->count;
-    for (int i = 0; fits && i < t->count; i++) {
-        const ls_cuda_rank *rank = &comm->group->rank[t->leaf[i].rank];
-        fits = t->leaf[i].index < rank->count &&
-               rank->partials[t->leaf[i].index].span.lo == t->leaf[i].span.lo &&
-               rank->partials[t->leaf[i].index].span.hi == t->leaf[i].span.hi;
+    const ls_rest *rest = &comm->rest;
+    int steps = 0, status = ls_rest_update(&comm->rest, &comm->group->merge, err);
+    if (status != LS_OK)
+        return status;
+    if (rest->count > LS_K_ARENAS)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "the workers hold more than %d partial sums: use fewer shards, or a number "
+                       "that the workers divide",
+                       LS_K_ARENAS);
+    if (rest->depth > LS_K_STACK)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "the sum over the shards nests deeper than %d: use fewer shards",
+                       LS_K_STACK);
+    for (int p = 0; p < rest->count; p++) {
+        comm->order[steps++] = (uint8_t)p;
+        for (int j = 0; j < rest->part[p].joins; j++)
+            comm->order[steps++] = LS_K_ADD;
     }
-    return fits;
-}
-
-int ls_cuda_comm_tree(ls_cuda_comm *comm, ls_error *err)
-{
-    int ranks = comm->base.group->ranks;
-    if (tree_fits(comm))
-        return LS_OK;
-    ls_cuda_held *held = ls_alloc(comm->group->desc.host, (size_t)ranks * sizeof *held);
-    if (!held)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a merge of %d ranks", ranks);
-    for (int r = 0; r < ranks; r++)
-        held[r] = (ls_cuda_held){comm->group->rank[r].partials, comm->group->rank[r].count};
-    int status = ls_cuda_tree_build(&comm->tree, comm->group->desc.shards, held, ranks, err);
-    comm->tree_is_known = status == LS_OK;
-    ls_free(comm->group->desc.host, held);
-    return status;
+    return LS_OK;
 }
 
 int ls_cuda_comm_fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *err)
 {
-    const ls_cuda_rank *mine = comm->mine;
+    const ls_merge_rank *mine = comm->shown;
     const float *in[LS_PARTIALS_MAX];
-    size_t floats = comm->group->desc.floats;
+    size_t floats = comm->group->merge.desc.floats;
     for (int i = 0; i < mine->count; i++)
         in[i] = mine->partials[i].data;
     cudaError_t e = mine->count == 0 ? cudaMemsetAsync(out, 0, floats * sizeof *out, stream)
                                      : ls_k_add_arenas(out, in, mine->count, NULL, floats, stream);
-    return cuda_check(err, e, "%s: adding up %d partial sums", mine->device->name, mine->count);
+    return cuda_check(err, e, "%s: adding up %d partial sums", comm->mine->device->name,
+                      mine->count);
 }
 
 /* ---- waiting for the GPU -------------------------------------------------------------------- */
@@ -96,7 +58,7 @@ int ls_cuda_comm_fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_er
 static int await_whole(ls_cuda_comm *comm, ls_error *err)
 {
     ls_cuda_device *d = comm->mine->device;
-    uint64_t deadline = ls_cuda_comm_deadline(comm);
+    uint64_t deadline = ls_merge_deadline(&comm->group->merge);
     for (unsigned rounds = 0;; rounds++) {
         cudaError_t e = cudaEventQuery(comm->mine->whole);
         if (e == cudaSuccess)
@@ -106,7 +68,7 @@ static int await_whole(ls_cuda_comm *comm, ls_error *err)
             return cuda_fail(err, e, "%s: merging", d->name);
         }
         (void)cudaGetLastError(); /* the runtime notes "not ready" as an error */
-        if (ls_cuda_meet_aborted(&comm->group->meet))
+        if (ls_merge_aborted(&comm->group->merge))
             return ls_fail(err, LS_EABORTED, "another worker failed first");
         if (ls_now_ns() >= deadline)
             return ls_fail(err, LS_ETIMEDOUT, "%s (rank %d) did not finish its merge in time",
@@ -136,17 +98,17 @@ void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute)
     if (comm->gave_up)
         return;
     comm->gave_up = 1;
-    ls_cuda_group_abort(&comm->group->base);
+    ls_cuda_group_abort(comm->base.group);
     if (comm->group->links && !ls_cuda_links_are_gone(comm->group->links, deadline))
         return;
     if (is_idle(comm->mine->device->communication->cuda, deadline) && is_idle(compute, deadline))
-        atomic_store_explicit(&comm->mine->reading, 0, memory_order_release);
+        ls_merge_stop_reading(&comm->base);
     (void)cudaGetLastError();
 }
 
 int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err)
 {
-    if (!ls_cuda_meet_aborted(&comm->group->meet))
+    if (!ls_merge_aborted(&comm->group->merge))
         return LS_OK;
     if (comm->ahead.buckets > 0)
         ls_cuda_comm_give_up(comm, comm->ahead.compute);
@@ -191,7 +153,7 @@ static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
                             comm->mine->device->name);
     if (status == LS_OK)
-        status = ls_cuda_comm_meet(comm, merge, err);
+        status = ls_merge_meet(&comm->base, merge->times, err);
     if (status == LS_OK)
         status = choose_way(comm, err);
     if (status != LS_OK)
@@ -200,7 +162,7 @@ static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     comm->way = NULL; /* until it is connected */
     if (way->links)
         status = ls_cuda_links_connect(comm->group->links, comm->base.rank, peer_of(comm),
-                                       ls_cuda_comm_deadline(comm), err);
+                                       ls_merge_deadline(&comm->group->merge), err);
     if (status == LS_OK)
         comm->way = way;
     return status;
@@ -208,31 +170,37 @@ static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
 
 /* ---- a merge -------------------------------------------------------------------------------- */
 
-static int alone(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+static int alone(ls_cuda_comm *comm, const ls_partial *partials, int count,
+                 const ls_cuda_merge *merge, ls_error *err)
 {
-    int status = ls_cuda_comm_tree(comm, err);
-    return status ? status : ls_cuda_comm_fold(comm, merge->total, merge->compute, err);
+    const uint64_t start = ls_now_ns();
+    for (int i = 0; i < count; i++)
+        comm->shown->partials[i] = partials[i];
+    comm->shown->count = count;
+    int status = ls_cuda_comm_rest(comm, err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_fold(comm, merge->total, merge->compute, err);
+    merge->times->exposed += (double)(ls_now_ns() - start) * 1e-9;
+    return status;
 }
 
-static int together(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+static int work(ls_comm *base, void *merge, ls_error *err)
 {
-    ls_cuda_rank *mine = comm->mine;
+    ls_cuda_comm *comm = (ls_cuda_comm *)base;
+    int status = comm->way->enqueue(comm, merge, err);
+    return status ? status : await_whole(comm, err);
+}
+
+static int together(ls_cuda_comm *comm, const ls_partial *partials, int count, ls_cuda_merge *merge,
+                    ls_error *err)
+{
     int status = comm->way ? LS_OK : prepare(comm, merge, err);
-    if (status != LS_OK)
-        return status;
-    atomic_store(&mine->reading, 1);
-    status = cuda_check(err, cudaEventRecord(mine->ready, merge->compute), "%s: recording an event",
-                        mine->device->name);
     if (status == LS_OK)
-        status = ls_cuda_comm_meet(comm, merge, err);
-    if (status == LS_OK)
-        status = comm->way->enqueue(comm, merge, err);
-    if (status == LS_OK)
-        status = await_whole(comm, err);
-    if (status != LS_OK)
-        return status;
-    atomic_store_explicit(&mine->reading, 0, memory_order_release);
-    return ls_cuda_comm_meet(comm, merge, err);
+        status = cuda_check(err, cudaEventRecord(comm->mine->ready, merge->compute),
+                            "%s: recording an event", comm->mine->device->name);
+    return status ? status
+                  : ls_merge_run(&comm->base, partials, count, merge->total, merge->times, work,
+                                 merge, err);
 }
 
 int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
@@ -244,21 +212,15 @@ int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *
         .total = total,
         .times = times,
     };
-    uint64_t start = ls_now_ns();
-    double waited = times->wait;
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
     /* An aborted group is not touched: others may still read what was shown to them. */
     int status = ls_cuda_comm_alive(comm, err);
     if (status != LS_OK)
         return status;
-    for (int i = 0; i < count; i++)
-        comm->mine->partials[i] = partials[i];
-    comm->mine->count = count;
-    comm->mine->total = total;
-    status = base->group->ranks == 1 ? alone(comm, &merge, err) : together(comm, &merge, err);
+    status = base->group->ranks == 1 ? alone(comm, partials, count, &merge, err)
+                                     : together(comm, partials, count, &merge, err);
     if (status != LS_OK)
         ls_cuda_comm_give_up(comm, merge.compute);
-    times->exposed += (double)(ls_now_ns() - start) * 1e-9 - (times->wait - waited);
     return status;
 }

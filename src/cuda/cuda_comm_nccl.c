@@ -17,6 +17,7 @@
  * call, or when it leaves.
  */
 #include "cuda/cuda_comm_group.h"
+#include "merge/buckets.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                         size_t first, size_t end, ls_error *err)
@@ -29,7 +30,13 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
     ncclResult_t result = ncclAllReduce(from + first, merge->total + first, end - first,
                                         ncclFloat32, ncclSum, nccl, stream);
     return ls_cuda_links_end(comm->group->links, comm->base.rank, result,
-                             ls_cuda_comm_deadline(comm), err);
+                             ls_merge_deadline(&comm->group->merge), err);
+}
+
+static int complete_buckets(const ls_cuda_comm *comm, size_t floats)
+{
+    const ls_comm_group_desc *desc = &comm->group->merge.desc;
+    return ls_buckets_complete(desc->buckets, desc->bucket_count, floats);
 }
 
 /* Every bucket that is not under way and complete when the first `floats` floats of `from` are. */
@@ -37,8 +44,8 @@ static int merge_up_to(ls_cuda_comm *comm, const ls_cuda_merge *merge, const flo
                        size_t floats, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
-    const ls_cuda_buckets *buckets = &comm->group->buckets;
-    int next = comm->ahead.buckets, complete = ls_cuda_buckets_before(buckets, floats);
+    const size_t *end = comm->group->merge.desc.buckets;
+    int next = comm->ahead.buckets, complete = complete_buckets(comm, floats);
     if (next >= complete)
         return LS_OK;
     comm->ahead.compute = merge->compute;
@@ -47,8 +54,7 @@ static int merge_up_to(ls_cuda_comm *comm, const ls_cuda_merge *merge, const flo
         e = cudaStreamWaitEvent(mine->device->communication->cuda, mine->ready, 0);
     int status = cuda_check(err, e, "%s: waiting for its own sums", mine->device->name);
     for (; next < complete && status == LS_OK; next++)
-        status = merge_bucket(comm, merge, from, next ? buckets->end[next - 1] : 0,
-                              buckets->end[next], err);
+        status = merge_bucket(comm, merge, from, next ? end[next - 1] : 0, end[next], err);
     comm->ahead.buckets = next;
     return status;
 }
@@ -74,21 +80,20 @@ int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *grad
     ls_cuda_rank *mine = comm->mine;
     ls_cuda_merge merge = {.compute = ls_cuda_stream(mine->device, stream), .total = total};
     int status = ls_cuda_comm_alive(comm, err);
-    if (status == LS_OK && floats > comm->group->desc.floats)
+    if (status == LS_OK && floats > comm->group->merge.desc.floats)
         status = ls_fail(err, LS_EINVAL, "%zu floats of an arena of %zu are complete", floats,
-                         comm->group->desc.floats);
+                         comm->group->merge.desc.floats);
     if (status == LS_OK)
         status = ls_cuda_not_recording(mine->device, ls_cuda_stream_of(mine->device, stream),
                                        "merging", err);
     if (status == LS_OK)
         status = goes_on(comm, gradient, total, err);
     /* A group of one, or one that is not connected yet, merges in all_reduce. */
-    if (status != LS_OK || !comm->way ||
-        ls_cuda_buckets_before(&comm->group->buckets, floats) <= comm->ahead.buckets)
+    if (status != LS_OK || !comm->way || complete_buckets(comm, floats) <= comm->ahead.buckets)
         return status;
     comm->ahead.from = gradient;
     comm->ahead.total = total;
-    atomic_store(&mine->reading, 1);
+    atomic_store(&comm->shown->reading, true);
     status = merge_up_to(comm, &merge, gradient, floats, err);
     if (status != LS_OK)
         ls_cuda_comm_give_up(comm, merge.compute);
@@ -100,12 +105,12 @@ int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *grad
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
-    const float *from = mine->count == 1 ? mine->partials[0].data : merge->total;
+    const float *from = comm->shown->count == 1 ? comm->shown->partials[0].data : merge->total;
     int status = goes_on(comm, from, merge->total, err);
-    if (status == LS_OK && mine->count != 1)
+    if (status == LS_OK && comm->shown->count != 1)
         status = ls_cuda_comm_fold(comm, merge->total, merge->compute, err);
     if (status == LS_OK)
-        status = merge_up_to(comm, merge, from, comm->group->desc.floats, err);
+        status = merge_up_to(comm, merge, from, comm->group->merge.desc.floats, err);
     if (status != LS_OK)
         return status;
     cudaError_t e = cudaEventRecord(mine->whole, mine->device->communication->cuda);

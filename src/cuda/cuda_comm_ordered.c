@@ -20,7 +20,7 @@
 /* The chunk of a GPU. */
 static void chunk_of(const ls_cuda_comm *comm, int gpu, size_t *first, size_t *count)
 {
-    ls_cuda_comm_chunk(comm->group, comm->places.gpus, gpu, first, count);
+    ls_merge_chunk(&comm->group->merge, comm->places.gpus, gpu, first, count);
 }
 
 static int my_gpu(const ls_cuda_comm *comm)
@@ -34,7 +34,7 @@ static size_t place_in_stage(const ls_cuda_comm *comm, int gpu, int rank)
 {
     size_t place = 0;
     for (int r = 0; r < rank; r++)
-        place += comm->places.gpu[r] == gpu ? 0 : (size_t)comm->group->rank[r].count;
+        place += comm->places.gpu[r] == gpu ? 0 : (size_t)comm->group->merge.rank[r].count;
     return place;
 }
 
@@ -72,10 +72,10 @@ static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *e
         grow |= stage_needed(comm, g) > comm->group->rank[comm->places.leader[g]].stage_floats;
     if (!grow)
         return LS_OK;
-    int status = ls_cuda_comm_meet(comm, merge, err); /* all have looked */
+    int status = ls_merge_meet(&comm->base, merge->times, err); /* all have looked */
     if (status == LS_OK && ls_cuda_places_leads(&comm->places, comm->base.rank))
         status = grow_stage(comm, err);
-    return status ? status : ls_cuda_comm_meet(comm, merge, err);
+    return status ? status : ls_merge_meet(&comm->base, merge->times, err);
 }
 
 /* ---- moving --------------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ static float *stage_of(const ls_cuda_comm *comm, int rank, int index, size_t chu
 static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
                                   cudaStream_t stream)
 {
-    const ls_cuda_rank *rank = comm->group->rank;
+    const ls_merge_rank *rank = comm->group->merge.rank;
     size_t first, count, theirs_first, theirs;
     ncclResult_t result = ncclSuccess;
     chunk_of(comm, my_gpu(comm), &first, &count);
@@ -123,10 +123,10 @@ static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t ncc
     chunk_of(comm, my_gpu(comm), &first, &count);
     chunk_of(comm, peer, &theirs_first, &theirs);
     if (count > 0)
-        result = ncclSend(comm->mine->total + first, count, ncclFloat32, peer, nccl, stream);
+        result = ncclSend(comm->shown->total + first, count, ncclFloat32, peer, nccl, stream);
     if (theirs > 0 && is_fine(result))
         result =
-            ncclRecv(comm->mine->total + theirs_first, theirs, ncclFloat32, peer, nccl, stream);
+            ncclRecv(comm->shown->total + theirs_first, theirs, ncclFloat32, peer, nccl, stream);
     return result;
 }
 
@@ -149,38 +149,37 @@ static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t str
         result = is_fine(result) ? ended : result;
     }
     return ls_cuda_links_end(comm->group->links, comm->base.rank, result,
-                             ls_cuda_comm_deadline(comm), err);
+                             ls_merge_deadline(&comm->group->merge), err);
 }
 
 /* ---- adding --------------------------------------------------------------------------------- */
 
 static int sum_own_chunk(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
 {
-    const ls_cuda_tree *t = &comm->tree;
     const float *in[LS_K_ARENAS];
     size_t first, count;
     chunk_of(comm, my_gpu(comm), &first, &count);
     if (count == 0)
         return LS_OK;
-    for (int i = 0; i < t->count; i++) {
-        int rank = t->leaf[i].rank, index = t->leaf[i].index;
-        in[i] = ls_cuda_places_share(&comm->places, rank, comm->base.rank)
-                    ? comm->group->rank[rank].partials[index].data + first
-                    : stage_of(comm, rank, index, count);
+    for (int p = 0; p < comm->rest.count; p++) {
+        const ls_rest_part *part = &comm->rest.part[p];
+        in[p] = ls_cuda_places_share(&comm->places, part->rank, comm->base.rank)
+                    ? ls_cuda_comm_part(comm, p) + first
+                    : stage_of(comm, part->rank, part->index, count);
     }
-    cudaError_t e =
-        ls_k_add_arenas(comm->mine->total + first, in, t->count, t->order, count, stream);
+    cudaError_t e = ls_k_add_arenas(comm->shown->total + first, in, comm->rest.count, comm->order,
+                                    count, stream);
     return cuda_check(err, e, "%s: adding up the workers' sums", comm->mine->device->name);
 }
 
 /* The whole total → everybody's on this GPU. */
 static int hand_out(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
 {
-    const size_t bytes = comm->group->desc.floats * sizeof(float);
+    const size_t bytes = comm->group->merge.desc.floats * sizeof(float);
     cudaError_t e = cudaSuccess;
     for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
         if (r != comm->base.rank && ls_cuda_places_share(&comm->places, r, comm->base.rank))
-            e = cudaMemcpyAsync(comm->group->rank[r].total, comm->mine->total, bytes,
+            e = cudaMemcpyAsync(comm->group->merge.rank[r].total, comm->shown->total, bytes,
                                 cudaMemcpyDeviceToDevice, stream);
     return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
 }
@@ -208,7 +207,7 @@ static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
-    int status = ls_cuda_comm_tree(comm, err);
+    int status = ls_cuda_comm_rest(comm, err);
     if (status == LS_OK)
         status = make_room(comm, merge, err);
     if (status != LS_OK)

@@ -1,7 +1,7 @@
 /* The device table: open, describe, bind, memory, copies, close. */
 #include "cuda/cuda_device.h"
 
-#include "cuda/cuda_comm_table.h"
+#include "cuda/cuda_comm_group.h"
 #include "cuda/cuda_op.h"
 #include "cuda/cuda_spans.h"
 #include "cuda/math_lib.h"

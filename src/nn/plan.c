@@ -277,7 +277,7 @@ void ls_plan_destroy(ls_plan *plan)
         return;
     if (plan->recording)
         plan->device->ops->recording_destroy(plan->device, plan->recording);
-    for (int p = 0; p < LS_PIECES; p++)
+    for (int p = 0; p < LS_BUCKETS; p++)
         if (plan->piece[p])
             plan->device->ops->recording_destroy(plan->device, plan->piece[p]);
     for (int p = 0; p < LS_IN_PLACES; p++) {

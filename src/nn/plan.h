@@ -46,8 +46,6 @@ typedef struct ls_node {
     size_t y_at, dy_at, saved_at; /* offsets in the activations */
 } ls_node;
 
-enum { LS_PIECES = 8 /* most pieces of a backward pass */ };
-
 typedef struct ls_plan {
     ls_device *device;
     const ls_model *model;
@@ -67,7 +65,7 @@ typedef struct ls_plan {
     size_t scratch_bytes;
     /* Made by the replica, destroyed with the plan; NULL: op by op. */
     ls_recording *recording;              /* gather, forward and backward as one */
-    ls_recording *piece[LS_PIECES];       /* the same, cut where the backward pass is */
+    ls_recording *piece[LS_BUCKETS];      /* the same, cut where the backward pass is */
     ls_recording *whole[LS_IN_PLACES];    /* the same with the step, for each place of its result */
     ls_recording *unrolled[LS_IN_PLACES]; /* LS_UNROLLED of these, one after another */
     ls_heartbeat *heartbeat;              /* NULL: none */

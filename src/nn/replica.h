@@ -31,6 +31,7 @@
 #ifndef NN_REPLICA_H
 #define NN_REPLICA_H
 
+#include "merge/buckets.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
 #include "sync/heartbeat.h"
@@ -68,7 +69,7 @@ typedef struct ls_replica_desc {
     ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
     int no_sharing;          /* non-zero: no two activations share memory; to compare with */
     int no_recording;        /* non-zero: all is enqueued op by op; to compare with */
-    size_t piece_floats;     /* the least of a piece of the backward pass; 0: LS_PIECE_FLOATS */
+    size_t piece_floats;     /* the least of a piece of the backward pass; 0: LS_BUCKET_FLOATS */
     const ls_host *host;
 } ls_replica_desc;
 
@@ -95,6 +96,8 @@ float *ls_replica_slot_arena(ls_replica *replica, int slot); /* NULL: the optimi
  * end), and then the arena's length: *count segments, *count + 1 numbers. Belongs to the
  * replica. */
 const size_t *ls_replica_segments(const ls_replica *replica, int *count);
+/* Where an arena is cut for a merge beside the backward pass. Belongs to the replica. */
+const ls_buckets *ls_replica_buckets(const ls_replica *replica);
 
 /* Bytes of device memory it holds, by use. */
 typedef struct ls_replica_memory {
@@ -141,11 +144,9 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
 /* ---- a backward pass in pieces -------------------------------------------------------------- */
 
 /* Gradients are finished from the arena's start on, so that what is finished can be merged while
- * the rest is computed. The arena is cut where a parameter begins, into at most eight pieces of at
- * least LS_PIECE_FLOATS floats, by the rule by which communicators cut it into buckets; the
- * backward pass runs to where the next piece is complete, then `ready` is told. The pieces depend
- * on the model and on the back end's layouts alone. The gradient has the same bits either way. */
-enum { LS_PIECE_FLOATS = 1 << 20 /* 4 MB */ };
+ * the rest is computed. The arena is cut into buckets (merge/buckets.h); the backward pass runs to
+ * where the next bucket is complete, then `ready` is told. The buckets depend on the model and on the
+ * back end's layouts alone. The gradient has the same bits either way. */
 
 /* Within ls_replica_gradient, on its thread, once behind each piece but the last, with ascending
  * `floats`: so many of the gradient arena's floats are complete once the work enqueued so far is

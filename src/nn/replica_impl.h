@@ -43,7 +43,8 @@ struct ls_replica {
     size_t *stat_at;    /* [layer]: of its running statistics, in every arena */
     size_t *segment;    /* the same offsets, ascending; then the tail's and the arena's end */
     int segments;
-    ls_piece piece[LS_PIECES];
+    ls_buckets buckets; /* of an arena */
+    ls_piece piece[LS_BUCKETS];
     int pieces;
     ls_ready_fn *ready; /* NULL: the backward pass is one piece */
     void *ready_user;
@@ -121,7 +122,7 @@ int ls_replica_record_whole(ls_replica *r, ls_error *err);
 
 /* ---- replica_pieces.c ----------------------------------------------------------------------- */
 
-/* Where the backward pass is cut; `least` 0: LS_PIECE_FLOATS. The arenas are laid out. */
+/* Where the backward pass is cut; `least` 0: LS_BUCKET_FLOATS. The arenas are laid out. */
 void ls_replica_cut(ls_replica *r, size_t least);
 /* The nodes of piece `p`: from *first down to the piece's. */
 int ls_replica_piece_begin(const ls_replica *r, int p);

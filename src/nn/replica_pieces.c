@@ -13,26 +13,17 @@ static size_t complete_behind(const ls_replica *r, int k)
     return r->tail_at;
 }
 
-/* As communicators cut their buckets: each has at least `least` floats, and so has the rest. */
 void ls_replica_cut(ls_replica *r, size_t least)
 {
-    size_t begin = 0;
-    int s = 0;
-    if (least == 0)
-        least = LS_PIECE_FLOATS;
-    if (r->floats / LS_PIECES > least)
-        least = r->floats / LS_PIECES + 1;
+    int bucket = 0;
+    ls_buckets_cut(&r->buckets, r->segment, r->segments, r->floats, least);
     r->pieces = 0;
     for (int k = r->plan[0]->nodes - 1; r->optimizer && k > 0; k--) {
-        const size_t complete = complete_behind(r, k);
-        int cut = 0;
-        for (; s < r->segments && r->segment[s] <= complete; s++)
-            if (r->segment[s] - begin >= least && r->floats - r->segment[s] >= least) {
-                begin = r->segment[s];
-                cut = 1;
-            }
-        if (cut && r->pieces < LS_PIECES - 1)
-            r->piece[r->pieces++] = (ls_piece){k, complete};
+        const size_t floats = complete_behind(r, k);
+        const int complete = ls_buckets_complete(r->buckets.end, r->buckets.count, floats);
+        if (complete > bucket)
+            r->piece[r->pieces++] = (ls_piece){k, floats};
+        bucket = complete;
     }
     r->piece[r->pieces++] = (ls_piece){0, r->floats};
 }

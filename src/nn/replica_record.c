@@ -9,7 +9,7 @@ int ls_replica_recordings(const ls_replica *r)
     int count = r->step != NULL;
     for (int i = 0; i < r->plans; i++) {
         count += r->plan[i]->recording != NULL;
-        for (int p = 0; p < LS_PIECES; p++)
+        for (int p = 0; p < LS_BUCKETS; p++)
             count += r->plan[i]->piece[p] != NULL;
         for (int p = 0; p < LS_IN_PLACES; p++)
             count += (r->plan[i]->whole[p] != NULL) + (r->plan[i]->unrolled[p] != NULL);

@@ -43,6 +43,11 @@ float *ls_replica_slot_arena(ls_replica *replica, int slot)
     return slot >= 0 && slot < LS_OP_SLOTS ? replica->arena[SLOT + slot] : NULL;
 }
 
+const ls_buckets *ls_replica_buckets(const ls_replica *replica)
+{
+    return &replica->buckets;
+}
+
 const size_t *ls_replica_segments(const ls_replica *replica, int *count)
 {
     *count = replica->segments;

@@ -236,12 +236,15 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
 {
     int segments;
     const ls_replica *replica = any_replica(t);
+    const ls_buckets *buckets = ls_replica_buckets(replica);
     ls_comm_group_desc desc = {
         .type = t->merge,
         .ranks = t->live,
         .shards = t->shards,
         .floats = ls_replica_floats(replica),
         .segments = ls_replica_segments(replica, &segments),
+        .buckets = buckets->end,
+        .bucket_count = buckets->count,
         .timeout_ns = t->deadline_ns,
         .spins = ls_spins_for(t->live, ls_allowed_cpus()),
         .host = t->host,

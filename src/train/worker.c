@@ -4,6 +4,7 @@
 #include "base/host.h"
 #include "base/split.h"
 #include "hash/crc32.h"
+#include "merge/check.h"
 
 #include <string.h>
 
@@ -172,8 +173,14 @@ int ls_worker_check(const ls_worker *w, void *arg, ls_error *err)
         return end_job(mine, LS_OK);
     ls_replica *r = mine->replica;
     ls_beat(&mine->heartbeat, LS_PLACE_MERGE);
-    int status = mine->comm->group->type->check(mine->comm, NULL, ls_replica_gradient_arena(r),
-                                                ls_replica_total_arena(r), &mine->error);
+    const ls_merge_check check = {.comm = mine->comm,
+                                  .device = mine->device,
+                                  .shards = t->shards,
+                                  .floats = ls_replica_floats(r),
+                                  .scratch = ls_replica_gradient_arena(r),
+                                  .total = ls_replica_total_arena(r),
+                                  .host = t->host};
+    int status = ls_merge_check_group(&check, &mine->error);
     if (status == LS_OK) /* the gradient of no rows: zeros again */
         status = ls_replica_gradient(r, NULL, 0, 0, NULL, &mine->error);
     return end_job(mine, status);

@@ -1,5 +1,6 @@
 /* The start-up check of a group: what it must find, and that it finds nothing where all is well. */
 #include "comm/gang.h"
+#include "merge/check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,13 @@
 
 static void check_once(gang_member *m)
 {
-    m->status = m->gang->desc.type->check(m->comm, NULL, m->leaf, m->total, &m->err);
+    const ls_merge_check check = {.comm = m->comm,
+                                  .device = m->device,
+                                  .shards = m->gang->desc.shards,
+                                  .floats = m->gang->desc.floats,
+                                  .scratch = m->leaf,
+                                  .total = m->total};
+    m->status = ls_merge_check_group(&check, &m->err);
 }
 
 static void expect_all(const gang *g, int status)

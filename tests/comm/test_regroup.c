@@ -3,8 +3,9 @@
 #include "base/host.h"
 #include "base/split.h"
 #include "comm/gang.h"
-#include "comm/host_group.h"
 #include "device/registry.h"
+#include "merge/check.h"
+#include "merge/group.h"
 #include "ref/ref.h"
 
 #include <lockstep/device_pool.h>
@@ -106,7 +107,13 @@ static int join_group(const ls_worker *w, void *arg, ls_error *err)
                               (int)(first + count), err);
     if (status == LS_OK)
         status = c->type->join(&m->comm, c->group, m->rank, m->device, err);
-    return status ? status : c->type->check(m->comm, NULL, m->leaf, m->total, err);
+    const ls_merge_check check = {.comm = m->comm,
+                                  .device = m->device,
+                                  .shards = SHARDS,
+                                  .floats = FLOATS,
+                                  .scratch = m->leaf,
+                                  .total = m->total};
+    return status ? status : ls_merge_check_group(&check, err);
 }
 
 static int merge(mate *m, const ls_comm_type *type, int step, ls_error *err)
@@ -456,13 +463,11 @@ static void aborted_groups_are_left_and_replaced(void **state)
 
 static _Atomic int may_go_on;
 
-/* Rank 1 stays in the midst of a merge while rank 0 aborts it. */
-static void linger_in_a_merge(gang_member *m)
+static int linger(ls_comm *comm, void *arg, ls_error *err)
 {
-    ls_host_comm *comm = (ls_host_comm *)m->comm;
+    gang_member *m = arg;
     const ls_comm_type *type = m->gang->desc.type;
     int expected = 0;
-    m->status = ls_host_publish(comm, NULL, 0, m->total, &m->times, &m->err);
     if (m->rank == 0) {
         expected += type->may_read(m->gang->group, 0) && type->may_read(m->gang->group, 1);
         type->abort(m->gang->group);
@@ -474,9 +479,15 @@ static void linger_in_a_merge(gang_member *m)
     }
     while (!atomic_load(&may_go_on))
         nap_us(50);
-    if (m->status == LS_OK)
-        m->status = ls_host_meet(comm, &m->times, &m->err);
     m->leaf[0] = (float)expected;
+    return ls_merge_meet(comm, &m->times, err);
+}
+
+/* Rank 1 stays in the midst of a merge while rank 0 aborts it. */
+static void linger_in_a_merge(gang_member *m)
+{
+    m->status = ls_merge_run(m->comm, NULL, 0, m->total, &m->times, linger, m, &m->err);
+    ls_merge_stop_reading(m->comm);
 }
 
 static void a_rank_in_a_merge_may_read_until_it_meets_the_others(void **state)

@@ -1,5 +1,7 @@
 #include "cuda/comm_gang.h"
 
+#include "merge/check.h"
+
 #include "base/split.h"
 
 #include <sched.h>
@@ -134,6 +136,17 @@ static void wait_for_all(comm_gang *g)
         sched_yield();
 }
 
+static int check(comm_member *m)
+{
+    const ls_merge_check check = {.comm = m->comm,
+                                  .device = m->device,
+                                  .shards = m->gang->shards,
+                                  .floats = m->gang->floats,
+                                  .scratch = m->leaf,
+                                  .total = m->total};
+    return ls_merge_check_group(&check, &m->err);
+}
+
 static int work(comm_member *m)
 {
     comm_gang *g = m->gang;
@@ -141,11 +154,9 @@ static int work(comm_member *m)
     if (g->absent == m->rank + 1)
         return status;
     if (status == LS_OK && g->check)
-        status = g->type->check(m->comm, NULL, m->leaf, m->total, &m->err);
+        status = check(m);
     for (int step = 0; step < g->steps && status == LS_OK; step++)
         status = do_step(m, step);
-    if (g->last)
-        g->last(m);
     return status;
 }
 
@@ -162,6 +173,8 @@ static void *member_main(void *arg)
     m->status = work(m);
     if (m->status != LS_OK)
         g->type->abort(g->group);
+    if (g->last && g->absent != m->rank + 1)
+        g->last(m);
     /* Nobody frees what a rank that is late may still read. */
     atomic_fetch_add(&g->returned, 1);
     while (atomic_load(&g->returned) < g->ranks)
@@ -170,8 +183,19 @@ static void *member_main(void *arg)
     return NULL;
 }
 
+/* A bucket for each segment: where each ends. */
+static int cut_buckets(size_t ends[GANG_SEGMENTS], const comm_gang *g)
+{
+    int count = 0;
+    for (int s = 1; s < g->segment_count; s++)
+        ends[count++] = g->segments[s];
+    ends[count++] = g->floats;
+    return count;
+}
+
 void comm_gang_run(comm_gang *g)
 {
+    size_t ends[GANG_SEGMENTS];
     ls_comm_group_desc desc = {
         .type = g->type,
         .ranks = g->ranks,
@@ -179,6 +203,8 @@ void comm_gang_run(comm_gang *g)
         .floats = g->floats,
         .segments = g->segments,
         .segment_count = g->segment_count,
+        .buckets = ends,
+        .bucket_count = cut_buckets(ends, g),
         .timeout_ns = g->timeout_ns ? g->timeout_ns : 5000000000u,
     };
     g->group_status = g->type->group_create(&g->group, &desc, &g->group_err);

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { GANG_RANKS = 8, GANG_STEPS = 4 };
+enum { GANG_RANKS = 8, GANG_STEPS = 4, GANG_SEGMENTS = 8 };
 
 typedef struct comm_gang comm_gang;
 
@@ -41,13 +41,13 @@ struct comm_gang {
     const ls_comm_type *type;
     int ranks, shards, steps;
     size_t floats;
-    int share;           /* non-zero: all ranks on device 0; else rank r has device r … */
-    const int *gpus;     /* … unless this says which device each rank has */
-    int ahead;           /* non-zero: merge_ready at each segment; needs a shard for each rank */
-    int check;           /* non-zero: the start-up check comes first */
-    uint64_t timeout_ns; /* 0: 5 s */
-    int absent;          /* rank + 1 that never merges; 0: none */
-    const size_t *segments;
+    int share;              /* non-zero: all ranks on device 0; else rank r has device r … */
+    const int *gpus;        /* … unless this says which device each rank has */
+    int ahead;              /* non-zero: merge_ready at each segment; needs a shard for each rank */
+    int check;              /* non-zero: the start-up check comes first */
+    uint64_t timeout_ns;    /* 0: 5 s */
+    int absent;             /* rank + 1 that never merges; 0: none */
+    const size_t *segments; /* each is a bucket; GANG_SEGMENTS at most */
     int segment_count;
     void (*plant)(void); /* called once, when all have joined; may be NULL */
     /* What a rank does between its step's shards and the all_reduce, which only follows behind

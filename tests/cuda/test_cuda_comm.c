@@ -1,7 +1,8 @@
 /* The communicators of GPUs, over doubles of the CUDA runtime and of NCCL. */
+#include "base/split.h"
 #include "cuda/comm_gang.h"
-#include "cuda/cuda_comm_buckets.h"
 #include "doubles/control.h"
+#include "merge/tree.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -140,71 +141,39 @@ static void nccl_adds_up(void **state)
 static void nccl_merges_bucket_by_bucket(void **state)
 {
     (void)state;
-    run_nccl(&worlds[0], 2, 2, 1, (size_t)2 << 20); /* two buckets */
+    run_nccl(&worlds[0], 2, 2, 1, (size_t)2 << 20);
 }
 
-static void buckets_are_runs_of_whole_parameters(void **state)
-{
-    (void)state;
-    const size_t mb = (size_t)1 << 18; /* floats of a megabyte */
-    const size_t small[] = {0, 1000, 2000, 60000};
-    const size_t large[] = {0, mb, 3 * mb, 5 * mb, 10 * mb, 11 * mb, 16 * mb, 18 * mb};
-    ls_cuda_buckets b;
-    ls_cuda_buckets_cut(&b, small, 4, 61720);
-    assert_int_equal(b.count, 1);
-    assert_int_equal(b.end[0], 61720);
-    ls_cuda_buckets_cut(&b, large, 8, 19 * mb);
-    assert_int_equal(b.count, 3);
-    assert_int_equal(b.end[0], 5 * mb);
-    assert_int_equal(b.end[1], 10 * mb); /* 11 and 16: the rest would be too small, or is cut */
-    assert_int_equal(b.end[2], 19 * mb);
-    assert_int_equal(ls_cuda_buckets_before(&b, 5 * mb - 1), 0);
-    assert_int_equal(ls_cuda_buckets_before(&b, 5 * mb), 1);
-    assert_int_equal(ls_cuda_buckets_before(&b, 19 * mb), 3);
-    ls_cuda_buckets_cut(&b, NULL, 0, 100 * mb);
-    assert_int_equal(b.count, 1);
-}
+/* ---- what the kernel takes ------------------------------------------------------------------ */
 
-/* ---- the tree ------------------------------------------------------------------------------- */
-
-static int build_tree(ls_cuda_tree *tree, int shards, int ranks, ls_error *err)
+static void show_even_split(ls_merge_group *g)
 {
-    static ls_partial partials[GANG_RANKS][LS_PARTIALS_MAX];
-    ls_cuda_held held[GANG_RANKS];
-    for (int r = 0; r < ranks; r++) {
+    for (int r = 0; r < g->base.ranks; r++) {
         ls_span spans[LS_PARTIALS_MAX];
-        size_t first, count;
-        ls_cuda_split((size_t)shards, ranks, r, &first, &count);
-        held[r].partials = partials[r];
-        held[r].count = ls_cuda_tree_cover(spans, shards, (int)first, (int)(first + count));
-        for (int i = 0; i < held[r].count; i++)
-            partials[r][i].span = spans[i];
+        uint32_t first, count;
+        ls_split((uint32_t)g->desc.shards, (uint32_t)g->base.ranks, (uint32_t)r, &first, &count);
+        g->rank[r].count = ls_tree_cover(spans, g->desc.shards, (int)first, (int)(first + count));
+        for (int i = 0; i < g->rank[r].count; i++)
+            g->rank[r].partials[i].span = spans[i];
     }
-    return ls_cuda_tree_build(tree, shards, held, ranks, err);
 }
 
 static void the_kernel_can_add_up_any_split_among_eight(void **state)
 {
     (void)state;
-    ls_cuda_tree tree;
     ls_error err;
     for (int ranks = 1; ranks <= GANG_RANKS; ranks++)
         for (int shards = ranks; shards <= LS_SHARDS_MAX; shards += 1 + shards / 64) {
-            if (build_tree(&tree, shards, ranks, &err) != LS_OK)
+            const ls_comm_group_desc desc = {.ranks = ranks, .shards = shards, .floats = 16};
+            ls_cuda_group group = {0};
+            ls_cuda_comm comm = {.group = &group};
+            assert_int_equal(ls_merge_group_init(&group.merge, &desc, &err), LS_OK);
+            show_even_split(&group.merge);
+            if (ls_cuda_comm_rest(&comm, &err) != LS_OK)
                 fail_msg("%d shards on %d ranks: %s", shards, ranks, err.text);
-            assert_int_equal(tree.steps, 2 * tree.count - 1);
+            ls_rest_fini(&comm.rest, NULL);
+            ls_merge_group_fini(&group.merge);
         }
-}
-
-static void a_shard_that_nobody_summed_is_told(void **state)
-{
-    (void)state;
-    const ls_partial lone = {{1, 2}, NULL};
-    const ls_cuda_held held = {&lone, 1};
-    ls_cuda_tree tree;
-    ls_error err;
-    assert_int_equal(ls_cuda_tree_build(&tree, 2, &held, 1, &err), LS_EINVAL);
-    assert_non_null(strstr(err.text, "nobody has summed shard 0"));
 }
 
 /* ---- who may use what ----------------------------------------------------------------------- */
@@ -251,7 +220,7 @@ static void a_rank_that_stays_away_is_named(void **state)
         comm_gang_run(&g);
         comm_gang_must_be_clean();
         assert_int_equal(comm_gang_status(&g), LS_ETIMEDOUT);
-        assert_non_null(strstr(comm_gang_text(&g), "2 of 3 ranks came in time; missing: 1"));
+        assert_non_null(strstr(comm_gang_text(&g), "with 2 of 3 ranks there; missing: 1"));
         comm_gang_free(&g);
     }
 }
@@ -286,9 +255,7 @@ int main(void)
         cmocka_unit_test(an_arena_smaller_than_the_ranks_lines),
         cmocka_unit_test(nccl_adds_up),
         cmocka_unit_test(nccl_merges_bucket_by_bucket),
-        cmocka_unit_test(buckets_are_runs_of_whole_parameters),
         cmocka_unit_test(the_kernel_can_add_up_any_split_among_eight),
-        cmocka_unit_test(a_shard_that_nobody_summed_is_told),
         cmocka_unit_test(a_communicator_that_does_not_fit_the_devices_says_so),
         cmocka_unit_test(a_rank_that_stays_away_is_named),
         cmocka_unit_test(the_check_finds_memory_that_does_not_arrive),

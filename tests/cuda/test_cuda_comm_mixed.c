@@ -135,7 +135,7 @@ static void a_rank_of_a_mix_that_stays_away_is_named(void **state)
 {
     (void)state;
     for (int rank = 0; rank < 4; rank++) {
-        char text[64] = "3 of 4 ranks came in time; missing: ?";
+        char text[64] = "with 3 of 4 ranks there; missing: ?";
         comm_gang g = mixed_gang(0, 8, 64);
         text[strlen(text) - 1] = (char)('0' + rank);
         g.timeout_ns = 300000000;

@@ -173,7 +173,7 @@ static void add_arenas_body(const void *copied)
     }
 }
 
-/* Appends the postfix form of T(lo, hi) of comm/tree.h. */
+/* Appends the postfix form of T(lo, hi) of merge/tree.h. */
 static int append_tree(uint8_t *order, int steps, int lo, int hi)
 {
     int half = 1;

@@ -23,20 +23,21 @@ function room(name, below, headers,    i, n, words) {
 BEGIN {
     room("base", "")
     room("sync", "base")
+    room("merge", "base sync", "device") # linked into plugins
     room("pool", "base sync")
     room("json", "base")
     room("hash", "base")
     room("store", "base json hash")
     room("device", "base sync pool")
     room("cpu", "base device", "pool")
-    room("cuda", "base sync", "device")
-    room("comm", "base sync pool json hash device")
-    room("nn", "base sync pool json hash store device")
+    room("cuda", "base sync merge", "device")
+    room("comm", "base sync merge pool json hash device")
+    room("nn", "base sync merge pool json hash store device")
     room("data", "base sync pool json hash device")
-    room("train", "base sync pool json hash store device cpu comm nn data")
-    room("tools", "base sync pool json hash store device cpu comm nn data train")
+    room("train", "base sync merge pool json hash store device cpu comm nn data")
+    room("tools", "base sync merge pool json hash store device cpu comm nn data train")
     room("http", "") # examples/service has it, too
-    room("cli", "base sync pool json hash store device cpu comm nn data train tools http")
+    room("cli", "base sync merge pool json hash store device cpu comm nn data train tools http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"

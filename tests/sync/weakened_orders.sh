@@ -14,7 +14,7 @@ sources="tests/sync/order_stress.c"
 for file in base/clock base/error base/host base/split sync/park sync/ring sync/barrier \
     pool/start pool/pool pool/worker pool/lent pool/stall pool/stats pool/guard pool/spin pool/latch \
     pool/topology \
-    comm/tree comm/host_group comm/host_check comm/comm_ordered; do
+    merge/tree merge/group merge/rest comm/host_group comm/comm_ordered; do
     sources="$sources src/$file.c"
 done
 

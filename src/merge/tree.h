@@ -5,16 +5,21 @@
  * of shards alone, so a sum that follows it has the same bits on any number of workers.
  * Pure functions; any thread.
  */
-#ifndef COMM_TREE_H
-#define COMM_TREE_H
+#ifndef MERGE_TREE_H
+#define MERGE_TREE_H
 
 #include <lockstep/communicator.h>
+#include <stdbool.h>
 
 /* Where the node over [lo, hi) is divided. hi − lo ≥ 2. */
 int ls_tree_middle(int lo, int hi);
 
 /* Whether [lo, hi) is a node of the tree over `shards` leaves. */
 int ls_tree_is_node(int shards, int lo, int hi);
+
+/* Whether the sums over the neighbours `left` and `right` are a node's halves. Who adds up partial
+ * sums from left to right on a stack, and the two topmost whenever they join, follows the tree. */
+bool ls_tree_joins(int shards, ls_span left, ls_span right);
 
 /* The maximal nodes inside [lo, hi), in order: what a worker that owns those leaves can add up on
  * its own. Returns how many, at most LS_PARTIALS_MAX; 0 when the range is empty. */

@@ -1,6 +1,6 @@
 /* The shape of the shard tree, against shapes written down by hand. */
 #include "base/split.h"
-#include "comm/tree.h"
+#include "merge/tree.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "comm/tree.h"
+#include "merge/tree.h"
 
 int ls_tree_middle(int lo, int hi)
 {
@@ -25,6 +25,12 @@ int ls_tree_is_node(int shards, int lo, int hi)
             return 0; /* it straddles a division */
     }
     return 1;
+}
+
+bool ls_tree_joins(int shards, ls_span left, ls_span right)
+{
+    return ls_tree_is_node(shards, left.lo, right.hi) &&
+           ls_tree_middle(left.lo, right.hi) == left.hi;
 }
 
 /* Appends the maximal nodes of T(a, b) that lie inside [lo, hi). */

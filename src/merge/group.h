@@ -1,0 +1,93 @@
+/* The skeleton of a group that merges: ranks that show each other their partial sums, meet, and abort.
+ * Communicators build on it, and say only how the sums come together:
+ *
+ *     struct my_group { ls_merge_group merge; … };       its first member
+ *     ls_merge_group_init(&mine->merge, desc, &err)      in the slot group_create
+ *     ls_merge_run(comm, partials, count, total, times, work, arg, &err)    in the slot all_reduce
+ *     .set_timeout = ls_merge_set_timeout, .abort = ls_merge_abort, .may_read = ls_merge_may_read
+ *
+ * The course of a merge, for one rank:
+ *
+ *     show the partial sums and the total; MEET        all are complete before any is read
+ *     work                                             reads what the others show
+ *     stop reading; MEET                               the commit point
+ *
+ * The barrier (sync/barrier.h) carries the memory order: what a rank wrote before a meeting is
+ * visible to all behind it, and each meeting ends the same way for all ranks.
+ *
+ * A rank that sleeps in a merge and wakes when it was given up may still read what the others showed,
+ * until it looks at the barrier. `reading` says so; the rank sets it before it arrives at the first
+ * meeting and clears it (release) behind its last read. Why a 0 found after an abort is final: an
+ * arrival at a meeting and the abort are read-modify-writes of one word, the arrival a release. If the
+ * arrival came first, whoever acquires the word with the abort bit sees `reading` as set before it, or
+ * as cleared since. If the abort came first, the arrival is refused, and nothing is read.
+ */
+#ifndef MERGE_GROUP_H
+#define MERGE_GROUP_H
+
+#include "sync/barrier.h"
+
+#include <lockstep/communicator.h>
+
+/* What a rank shows the others from the first meeting of a merge to the last. */
+typedef struct ls_merge_rank {
+    ls_partial partials[LS_PARTIALS_MAX];
+    int count;
+    float *total;
+    atomic_bool reading; /* it, or its device, may be reading what the others show */
+    char name[16];       /* of its device; the communicator's to set when the rank joins */
+    char own_cache_line[64];
+} ls_merge_rank;
+
+typedef struct ls_merge_group {
+    ls_comm_group base;
+    ls_comm_group_desc desc;
+    _Atomic uint64_t timeout_ns;
+    ls_barrier barrier;
+    ls_merge_rank *rank;
+} ls_merge_group;
+
+/* Errors: LS_EINVAL, LS_ENOMEM. */
+int ls_merge_group_init(ls_merge_group *group, const ls_comm_group_desc *desc, ls_error *err);
+void ls_merge_group_fini(ls_merge_group *group); /* a zeroed one is allowed */
+
+/* The group of a communicator whose group begins with this skeleton. */
+static inline ls_merge_group *ls_merge_group_of(const ls_comm *comm)
+{
+    return (ls_merge_group *)comm->group;
+}
+
+/* ---- slots of the table --------------------------------------------------------------------- */
+
+void ls_merge_set_timeout(ls_comm_group *base, uint64_t timeout_ns);
+void ls_merge_abort(ls_comm_group *base);
+int ls_merge_may_read(const ls_comm_group *base, int rank);
+
+/* ---- for a communicator, on the rank's thread ----------------------------------------------- */
+
+/* What is done between the first meeting and the commit point; more meetings, if all ranks have
+ * them. */
+typedef int ls_merge_work(ls_comm *comm, void *arg, ls_error *err);
+
+/* A merge. What it takes is added to `times`. After an error the rank counts as reading until
+ * ls_merge_stop_reading. Errors: LS_EINVAL, LS_EABORTED, LS_ETIMEDOUT, the work's. */
+int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *total,
+                 ls_comm_times *times, ls_merge_work *work, void *arg, ls_error *err);
+void ls_merge_stop_reading(const ls_comm *comm);
+
+/* Waits until every rank is here; the wait is added to times->wait. */
+int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
+
+/* Whether the group is aborted: between two pieces of work, so that the rest is in vain and what the
+ * others show may soon be gone. Any thread. */
+bool ls_merge_aborted(const ls_merge_group *group);
+
+/* The end of a wait that begins now. */
+uint64_t ls_merge_deadline(const ls_merge_group *group);
+
+/* Chunk `index` of the arena in `parts`. Chunks start at multiples of 16 floats, so that no two ranks
+ * write the same cache line. */
+void ls_merge_chunk(const ls_merge_group *group, int parts, int index, size_t *first,
+                    size_t *count);
+
+#endif
