@@ -1,6 +1,5 @@
 /* The public all-reduce: a communicator with one shard per rank. What it adds is freedom from the
  * arenas' rules: any number of floats, and sums in place. Such arrays go through a stage. */
-#include "base/closest.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "comm/comm.h"
@@ -33,23 +32,10 @@ struct ls_collective {
 static int find_type(const ls_comm_type **out, const char *name, ls_error *err)
 {
     const ls_comm_type *const *types = ls_comm_types();
-    const char *names[8];
-    char list[128] = "";
-    size_t count = 0;
-    for (; count < sizeof names / sizeof *names && types[count]; count++) {
-        names[count] = types[count]->name;
-        if (!name || strcmp(name, names[count]) == 0) {
-            *out = types[count];
-            return LS_OK;
-        }
-        strncat(list, count ? ", " : "", sizeof list - strlen(list) - 1);
-        strncat(list, names[count], sizeof list - strlen(list) - 1);
-    }
-    const char *near = ls_closest(name, names, count);
-    return near ? ls_fail(err, LS_EINVAL, "all-reduce '%s' does not exist; did you mean '%s'?",
-                          name, near)
-                : ls_fail(err, LS_EINVAL, "all-reduce '%s' does not exist; use one of %s", name,
-                          list);
+    char why[LS_COMM_WHY];
+    *out = name ? ls_comm_find(types, name, why) : types[0];
+    return *out ? LS_OK
+                : ls_fail(err, LS_EINVAL, "all-reduce '%.300s' does not exist; %s", name, why);
 }
 
 static int check(const ls_collective_options *o, ls_error *err)

@@ -18,10 +18,18 @@
 
 #include <lockstep/communicator.h>
 
-extern const ls_comm_type ls_comm_ordered;
-extern const ls_comm_type ls_comm_naive;
+#define LS_COMM(name) extern const ls_comm_type ls_comm_##name;
+#include "comm/comms.def"
+#undef LS_COMM
 
 /* The communicators by name, NULL-terminated. */
 const ls_comm_type *const *ls_comm_types(void);
+
+enum { LS_COMM_WHY = 128 };
+
+/* The one of `types` (NULL-terminated: these, or a device's own) that is called `name`. NULL: none is,
+ * and `why` says what to do: "did you mean 'ordered'?". */
+const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *name,
+                                 char why[LS_COMM_WHY]);
 
 #endif

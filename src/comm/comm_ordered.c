@@ -107,15 +107,4 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
 }
 
 const ls_comm_type ls_comm_ordered = {
-    .name = "ordered",
-    .same_bits = 1,
-    .group_create = ls_host_group_create,
-    .group_destroy = ls_host_group_destroy,
-    .set_timeout = ls_merge_set_timeout,
-    .join = ls_host_join,
-    .leave = ls_host_leave,
-    .check_reads = ls_host_check_reads,
-    .all_reduce = all_reduce,
-    .abort = ls_merge_abort,
-    .may_read = ls_merge_may_read,
-};
+    .name = "ordered", .same_bits = 1, .all_reduce = all_reduce, LS_HOST_SLOTS};

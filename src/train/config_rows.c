@@ -197,22 +197,6 @@ static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_conf
 
 static const ls_config_form optimizer_form = {read_optimizer, write_optimizer};
 
-/* Those of all back ends; which of them the devices have is seen when they are open. */
-static void read_allreduce(ls_config *c, ls_fields *f, const ls_config_key *row)
-{
-    const int first = 0;
-    int choice = 0;
-    ls_field_choice(f, row->key, row->choices, &first, &choice);
-    c->allreduce = row->choices[choice];
-}
-
-static void write_allreduce(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
-{
-    ls_json_put_string(w, row->key, c->allreduce);
-}
-
-static const ls_config_form allreduce_form = {read_allreduce, write_allreduce};
-
 /* {"weights": FILE}; a rule that stands beside it, because --set added the file, is not used. */
 static int read_start(ls_config *c, const ls_json *doc, const cJSON *node, ls_error *err)
 {
@@ -266,7 +250,6 @@ static const ls_config_form schedule_form = {read_schedule, write_schedule};
 static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL}; /* as in ls_precision */
 static const char *const scalings[] = {"none", "linear", NULL};
 static const char *const divisors[] = {"batch", "nominal", NULL};
-static const char *const merges[] = {"ordered", "naive", "nccl", "local", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
@@ -318,8 +301,7 @@ const ls_config_key ls_config_keys[] = {
      .help =
          "of products on GPUs: `\"tf32\"`, `\"bf16\"` (weights stay fp32); the CPU has fp32 for "
          "any"},
-    {"", "allreduce", LS_KEY_FORM, LS_RECIPE, .text = "\"ordered\"", .choices = merges,
-     .form = &allreduce_form,
+    {"", "allreduce", LS_KEY_TEXT, LS_RECIPE, AT(allreduce), .text = "ordered",
      .help =
          "`ordered`: the shard tree, every worker sums a chunk; `naive`: the textbook's, device "
          "0 sums, parameter by parameter; on GPUs `ordered` takes any mix of workers "

@@ -419,17 +419,12 @@ static int choose_merge(ls_trainer *t, ls_error *err)
 {
     const ls_device_ops *ops = t->worker[0].device->ops;
     const ls_comm_type *const *types = ops->communicators ? ops->communicators() : ls_comm_types();
-    char text[200], list[120] = "";
-    for (int i = 0; types[i]; i++) {
-        if (strcmp(types[i]->name, t->config.allreduce) == 0) {
-            t->merge = types[i];
-            return LS_OK;
-        }
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", types[i]->name);
-    }
-    snprintf(text, sizeof text, "%s does not have '%s'; use one of %s", t->worker[0].info.name,
-             t->config.allreduce, list);
+    char why[LS_COMM_WHY], text[300];
+    t->merge = ls_comm_find(types, t->config.allreduce, why);
+    if (t->merge)
+        return LS_OK;
+    snprintf(text, sizeof text, "%s does not have '%.100s'; %s", t->worker[0].info.name,
+             t->config.allreduce, why);
     return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG, text);
 }
 

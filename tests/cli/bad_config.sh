@@ -130,7 +130,7 @@ expect_bad_set optimizer.momentum=1 \
     'optimizer: "momentum" must be less than 1: old gradients would never fade'
 expect_bad_set optimizer=3 'optimizer: expected an object {…}, found a number'
 expect_bad_set normalize=bach 'the config: unknown normalize "bach"; did you mean "batch"?'
-expect_bad_set allreduce=ordred 'the config: unknown allreduce "ordred"; did you mean "ordered"?'
+expect_bad_set allreduce=ordred "ref(0) does not have 'ordred'; did you mean 'ordered'?"
 expect_bad_set init.name=normall 'init: unknown name "normall"; did you mean "normal"?'
 expect_bad_set data=7 'data: expected an object {…}, found a number'
 expect_bad_set data.name=syntetic 'data.name: unknown dataset "syntetic"; did you mean "synthetic"?'
