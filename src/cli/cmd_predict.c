@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cli/trained_args.h"
-#include "tools/image_file.h"
+#include "data/image.h"
 #include "json/writer.h"
 
 #include <math.h>
@@ -86,7 +86,8 @@ static int read_files(input *in, const cli_trained_args *a, ls_error *err)
     if (!in->images)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u images", (unsigned)in->rows);
     for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)
-        status = ls_image_read(in->images + i * bytes, shape, in->file[i], in->t->host, err);
+        status = ls_image_read(in->images + i * bytes, shape->c, shape->h, shape->w, in->file[i],
+                               in->t->host, err);
     return status;
 }
 

@@ -54,7 +54,8 @@ BEGIN {
     owner["cjson/"] = "json"
     lent["cjson/"] = 1
     owner["nettle/"] = "hash"
-    owner["zlib.h"] = "data hash tools"
+    owner["zlib.h"] = "data hash"
+    owner["spng.h"] = "data"
     owner["microhttpd.h"] = "cli http"
 
     # What a library must not do to the program it is part of; only the program in cli may.

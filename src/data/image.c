@@ -1,0 +1,279 @@
+/* PGM and PPM as the netpbm project's pgm(5) and ppm(5) describe them; PNG by libspng. */
+#include "data/image.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/plain_file.h"
+
+#include <string.h>
+
+#define MOST_BYTES ((size_t)256 << 20)
+#define MOST_PIXELS 16384 /* in one direction */
+
+typedef struct image {
+    const char *path;
+    const uint8_t *bytes; /* the file */
+    size_t length, at;
+    int width, height, channels; /* 1: grey; 3 or 4: red, green, blue, alpha */
+    int largest;                 /* PNM: the value of white */
+    void *decoder;               /* PNG's */
+    int cut_off;                 /* it wanted more bytes than there are */
+    uint8_t *pixel;              /* [height][width][channels] */
+    ls_error *err;
+} image;
+
+/* ---- PNM ------------------------------------------------------------------------------------ */
+
+static int is_space(uint8_t c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* A number behind white space and comments. */
+static int read_number(image *i, int most, const char *what, int *out)
+{
+    int value = 0, digits = 0;
+    while (i->at < i->length && (is_space(i->bytes[i->at]) || i->bytes[i->at] == '#')) {
+        if (i->bytes[i->at] == '#')
+            while (i->at < i->length && i->bytes[i->at] != '\n')
+                i->at++;
+        else
+            i->at++;
+    }
+    const size_t begin = i->at;
+    for (; i->at < i->length && i->bytes[i->at] >= '0' && i->bytes[i->at] <= '9' && value <= most;
+         i->at++, digits++)
+        value = 10 * value + (i->bytes[i->at] - '0');
+    *out = value;
+    if (digits == 0 || value < 1 || value > most)
+        return ls_fail(i->err, LS_EDATA, "%.300s: offset %zu: expected the %s, 1 to %d", i->path,
+                       begin, what, most);
+    return LS_OK;
+}
+
+static int read_pnm_header(image *i)
+{
+    i->channels = i->bytes[1] == '6' ? 3 : 1;
+    i->at = 2;
+    int status = read_number(i, MOST_PIXELS, "width", &i->width);
+    if (status == LS_OK)
+        status = read_number(i, MOST_PIXELS, "height", &i->height);
+    if (status == LS_OK)
+        status = read_number(i, 255, "largest value", &i->largest);
+    i->at++; /* one white space */
+    return status;
+}
+
+static int read_pnm_pixels(image *i, size_t count)
+{
+    const size_t left = i->at > i->length ? 0 : i->length - i->at;
+    const unsigned largest = (unsigned)i->largest;
+    if (left < count)
+        return ls_fail(i->err, LS_EDATA,
+                       "%.300s: offset %zu: expected %zu bytes of pixels, found %zu; the file is "
+                       "cut off",
+                       i->path, i->at, count, left);
+    for (size_t k = 0; k < count; k++) {
+        const uint8_t byte = i->bytes[i->at + k];
+        const unsigned v = byte < largest ? byte : largest;
+        i->pixel[k] = (uint8_t)((v * 255u + largest / 2) / largest);
+    }
+    return LS_OK;
+}
+
+/* ---- PNG ------------------------------------------------------------------------------------ */
+
+#ifdef LOCKSTEP_WITH_PNG
+#include <spng.h>
+
+#define MOST_CHUNK ((size_t)64 << 20) /* beside the pixels: texts, profiles */
+
+static int give_bytes(spng_ctx *decoder, void *user, void *out, size_t count)
+{
+    image *i = user;
+    (void)decoder;
+    i->cut_off |= count > i->length - i->at;
+    if (i->cut_off)
+        return SPNG_IO_EOF;
+    memcpy(out, i->bytes + i->at, count);
+    i->at += count;
+    return 0;
+}
+
+static int check_png(const image *i, int result)
+{
+    if (result == SPNG_OK)
+        return LS_OK;
+    if (result == SPNG_EMEM || !i->decoder)
+        return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for it", i->path);
+    return ls_fail(i->err, LS_EDATA,
+                   "%.300s: before offset %zu: expected a sound PNG file, found: %s; it is damaged",
+                   i->path, i->at, spng_strerror(result));
+}
+
+static int read_png_header(image *i)
+{
+    struct spng_ihdr header;
+    int result = SPNG_EMEM;
+    i->decoder = spng_ctx_new(0);
+    if (i->decoder)
+        result = spng_set_crc_action(i->decoder, SPNG_CRC_ERROR, SPNG_CRC_ERROR);
+    if (result == SPNG_OK)
+        result = spng_set_chunk_limits(i->decoder, MOST_CHUNK, MOST_CHUNK);
+    if (result == SPNG_OK)
+        result = spng_set_png_stream(i->decoder, give_bytes, i);
+    if (result == SPNG_OK)
+        result = spng_get_ihdr(i->decoder, &header);
+    if (result == SPNG_OK && (header.width > MOST_PIXELS || header.height > MOST_PIXELS))
+        result = SPNG_EUSER_WIDTH;
+    if (result == SPNG_OK) {
+        i->width = (int)header.width;
+        i->height = (int)header.height;
+        i->channels = header.color_type == SPNG_COLOR_TYPE_INDEXED ? 4 : 3;
+    }
+    return check_png(i, result);
+}
+
+/* libspng takes a colour that the palette lacks for black: so those that it has get a mark, an alpha of 1. */
+static int mark_palette(const image *i)
+{
+    struct spng_plte palette;
+    struct spng_trns marks = {0};
+    int result = spng_get_plte(i->decoder, &palette);
+    if (result != SPNG_OK)
+        return result;
+    marks.n_type3_entries = palette.n_entries;
+    memset(marks.type3_alpha, 1, sizeof marks.type3_alpha);
+    return spng_set_trns(i->decoder, &marks);
+}
+
+static int check_marks(const image *i, size_t count)
+{
+    for (size_t k = 3; i->channels == 4 && k < count; k += 4)
+        if (i->pixel[k] != 1)
+            return ls_fail(i->err, LS_EDATA,
+                           "%.300s: pixel %zu: expected a colour of the palette; the PNG file is "
+                           "damaged",
+                           i->path, k / 4);
+    return LS_OK;
+}
+
+/* Grey becomes three equal samples, and those grey again without a loss. An end that is cut off is libspng's
+ * success. */
+static int read_png_pixels(image *i, size_t count)
+{
+    const int marked = i->channels == 4;
+    int result = marked ? mark_palette(i) : SPNG_OK;
+    if (result == SPNG_OK)
+        result =
+            spng_decode_image(i->decoder, i->pixel, count, marked ? SPNG_FMT_RGBA8 : SPNG_FMT_RGB8,
+                              marked ? SPNG_DECODE_TRNS : 0);
+    if (result == SPNG_OK)
+        result = spng_decode_chunks(i->decoder);
+    if (result == SPNG_OK && i->cut_off)
+        result = SPNG_IO_EOF;
+    int status = check_png(i, result);
+    return status ? status : check_marks(i, count);
+}
+
+static void close_png(const image *i)
+{
+    spng_ctx_free(i->decoder);
+}
+
+#else
+
+static int read_png_header(image *i)
+{
+    return ls_fail(
+        i->err, LS_EUNSUPPORTED,
+        "%.300s: this program was built without libspng and reads no PNG; install Debian's "
+        "libspng-dev and build it again, or convert the image: convert IN OUT.ppm",
+        i->path);
+}
+
+static int read_png_pixels(image *i, size_t count)
+{
+    (void)i;
+    (void)count;
+    return LS_EUNSUPPORTED;
+}
+
+static void close_png(const image *i)
+{
+    (void)i;
+}
+#endif
+
+/* ---- either --------------------------------------------------------------------------------- */
+
+static int check_size(const image *i, int height, int width)
+{
+    if (i->height == height && i->width == width)
+        return LS_OK;
+    return ls_fail(i->err, LS_EDATA,
+                   "%.300s: %d×%d pixels, but the model reads %d×%d; with ImageMagick: "
+                   "convert IN -resize '%dx%d!' OUT.png",
+                   i->path, i->width, i->height, width, height, width, height);
+}
+
+static int decode(image *i, int height, int width, const ls_host *host)
+{
+    const int png = i->length >= 4 && memcmp(i->bytes, "\x89PNG", 4) == 0;
+    const int pnm = i->length >= 2 && i->bytes[0] == 'P' && strchr("56", i->bytes[1]);
+    if (!png && !pnm)
+        return ls_fail(i->err, LS_EDATA,
+                       "%.300s: offset 0: expected a PNG, PGM (P5) or PPM (P6) image; convert it, "
+                       "with ImageMagick: convert IN OUT.png",
+                       i->path);
+    int status = png ? read_png_header(i) : read_pnm_header(i);
+    if (status == LS_OK)
+        status = check_size(i, height, width);
+    if (status)
+        return status;
+    const size_t count = (size_t)height * (size_t)width * (size_t)i->channels;
+    i->pixel = ls_alloc(host, count);
+    if (!i->pixel)
+        return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for its pixels", i->path);
+    return png ? read_png_pixels(i, count) : read_pnm_pixels(i, count);
+}
+
+static uint8_t grey(const uint8_t *rgb)
+{
+    return (uint8_t)((299u * rgb[0] + 587u * rgb[1] + 114u * rgb[2] + 500u) / 1000u);
+}
+
+static void convert(uint8_t *pixels, int channels, const image *i)
+{
+    const size_t count = (size_t)i->width * (size_t)i->height;
+    for (size_t k = 0; k < count; k++) {
+        const uint8_t *p = i->pixel + k * (size_t)i->channels;
+        for (int c = 0; c < channels; c++)
+            pixels[(size_t)c * count + k] = i->channels == 1 ? p[0]
+                                            : channels == 1  ? grey(p)
+                                                             : p[c];
+    }
+}
+
+int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,
+                  const ls_host *host, ls_error *err)
+{
+    image i = {.path = path, .err = err};
+    void *bytes;
+    if (channels != 1 && channels != 3)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "%.300s: the model reads images of %d channels; files have 1 or 3", path,
+                       channels);
+    int status =
+        ls_read_plain_file(&bytes, &i.length, path, "an image", LS_EDATA, MOST_BYTES, host, err);
+    if (status)
+        return status;
+    i.bytes = bytes;
+    status = decode(&i, height, width, host);
+    if (status == LS_OK)
+        convert(pixels, channels, &i);
+    close_png(&i);
+    ls_free(host, i.pixel);
+    ls_free(host, bytes);
+    return status;
+}

@@ -1,0 +1,373 @@
+/* Images from files: what is in them, and everything that can be wrong with them. */
+#include "data/image.h"
+#include "data/scratch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cmocka.h>
+
+static scratch room;
+typedef struct shape {
+    int c, h, w;
+} shape;
+static const shape grey_2x3 = {1, 2, 3}, colour_2x3 = {3, 2, 3};
+static const char *path = "image";
+
+static int enter(void **state)
+{
+    (void)state;
+    scratch_begin(&room);
+    return chdir(room.directory);
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    scratch_end(&room);
+    return chdir("/");
+}
+
+static void write_file(const void *bytes, size_t count)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, count, f), count);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int read_bytes(uint8_t *out, const shape *s, const void *bytes, size_t count, ls_error *err)
+{
+    write_file(bytes, count);
+    return ls_image_read(out, s->c, s->h, s->w, path, NULL, err);
+}
+
+#define READ(out, shape, literal, err) read_bytes(out, shape, literal, sizeof(literal) - 1, err)
+
+/* ---- what is read --------------------------------------------------------------------------- */
+
+static void a_pgm_file_is_read_with_its_comments(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    assert_int_equal(READ(out, &grey_2x3, "P5\n# made by hand\n3 2\n255\nabcdef", &err), LS_OK);
+    assert_memory_equal(out, "abcdef", 6);
+}
+
+static void a_smaller_largest_value_is_stretched(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    assert_int_equal(READ(out, &grey_2x3, "P5 3 2 15\n\0\1\2\3\16\17", &err), LS_OK);
+    assert_memory_equal(out, "\0\x11\x22\x33\xee\xff", 6);
+}
+
+static void colours_become_planes_or_grey(void **state)
+{
+    (void)state;
+    uint8_t out[18];
+    ls_error err;
+    static const char file[] = "P6 3 2 255\nAaxBbyCczDduEevFfw";
+    assert_int_equal(READ(out, &colour_2x3, file, &err), LS_OK);
+    assert_memory_equal(out, "ABCDEFabcdefxyzuvw", 18);
+    assert_int_equal(READ(out, &grey_2x3, file, &err), LS_OK);
+    assert_int_equal(out[0], (299 * 'A' + 587 * 'a' + 114 * 'x' + 500) / 1000);
+}
+
+static void grey_becomes_three_equal_planes(void **state)
+{
+    (void)state;
+    uint8_t out[18];
+    ls_error err;
+    assert_int_equal(READ(out, &colour_2x3, "P5 3 2 255\nabcdef", &err), LS_OK);
+    assert_memory_equal(out, "abcdefabcdefabcdef", 18);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------ */
+
+static void another_size_is_refused_with_the_one_that_fits(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    assert_int_equal(READ(out, &grey_2x3, "P5 2 3 255\nabcdef", &err), LS_EDATA);
+    assert_string_equal(err.text, "image: 2×3 pixels, but the model reads 3×2; with ImageMagick: "
+                                  "convert IN -resize '3x2!' OUT.png");
+}
+
+static void what_is_no_image_is_named_with_what_was_expected(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    assert_int_equal(READ(out, &grey_2x3, "GIF89a", &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "image: offset 0: expected a PNG, PGM (P5) or PPM (P6)"));
+    assert_int_equal(READ(out, &grey_2x3, "", &err), LS_EDATA);
+    assert_int_equal(ls_image_read(out, 1, 2, 3, "nowhere.png", NULL, &err), LS_ENOENT);
+    const shape five = {5, 2, 3};
+    assert_int_equal(READ(out, &five, "P5 3 2 255\nabcdef", &err), LS_EUNSUPPORTED);
+}
+
+static void every_cut_of_a_pgm_is_refused(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    static const char file[] = "P5 3 2 255\nabcdef";
+    for (size_t n = 0; n < sizeof file - 1; n++)
+        assert_int_equal(read_bytes(out, &grey_2x3, file, n, &err), LS_EDATA);
+    assert_int_equal(READ(out, &grey_2x3, "P5 99999999999 2 255\nabcdef", &err), LS_EDATA);
+    assert_int_equal(READ(out, &grey_2x3, "P5 3 0 255\nabcdef", &err), LS_EDATA);
+    assert_int_equal(READ(out, &grey_2x3, "P5 3 2 65535\nabcdefabcdef", &err), LS_EDATA);
+}
+
+#ifdef LOCKSTEP_WITH_PNG
+
+/* ---- PNG, put together here ----------------------------------------------------------------- */
+
+typedef struct png_bytes {
+    uint8_t bytes[2048];
+    size_t count;
+} png_bytes;
+
+static void put(png_bytes *p, const void *bytes, size_t count)
+{
+    memcpy(p->bytes + p->count, bytes, count);
+    p->count += count;
+}
+
+static void put_u32(png_bytes *p, uint32_t v)
+{
+    const uint8_t b[4] = {(uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v};
+    put(p, b, 4);
+}
+
+static void put_chunk(png_bytes *p, const char *type, const void *data, size_t count)
+{
+    put_u32(p, (uint32_t)count);
+    const size_t from = p->count;
+    put(p, type, 4);
+    put(p, data, count);
+    put_u32(p, (uint32_t)crc32(0, p->bytes + from, (uInt)(p->count - from)));
+}
+
+static png_bytes make_any(int width, int height, int depth, int type, int interlaced,
+                          const void *rows, size_t count, const char *palette)
+{
+    png_bytes p = {.count = 0};
+    uint8_t packed[512];
+    uLongf length = sizeof packed;
+    const uint8_t header[13] = {0,
+                                0,
+                                0,
+                                (uint8_t)width,
+                                0,
+                                0,
+                                0,
+                                (uint8_t)height,
+                                (uint8_t)depth,
+                                (uint8_t)type,
+                                0,
+                                0,
+                                (uint8_t)interlaced};
+    assert_int_equal(compress(packed, &length, rows, count), Z_OK);
+    put(&p, "\x89PNG\r\n\x1a\n", 8);
+    put_chunk(&p, "IHDR", header, sizeof header);
+    if (palette)
+        put_chunk(&p, "PLTE", palette, strlen(palette));
+    put_chunk(&p, "IDAT", packed, length / 2); /* in two, as the format allows */
+    put_chunk(&p, "IDAT", packed + length / 2, length - length / 2);
+    put_chunk(&p, "IEND", "", 0);
+    return p;
+}
+
+static png_bytes make_png(int width, int height, int type, const void *rows, size_t count,
+                          const char *palette)
+{
+    return make_any(width, height, 8, type, 0, rows, count, palette);
+}
+
+/* The same six pixels behind each filter: 10 20 40 / 15 30 60. */
+static void every_png_filter_is_undone(void **state)
+{
+    (void)state;
+    static const uint8_t first[5][4] = {
+        {0, 10, 20, 40}, {1, 10, 10, 20}, {2, 10, 20, 40}, {3, 10, 15, 30}, {4, 10, 10, 20}};
+    static const uint8_t second[5][4] = {
+        {0, 15, 30, 60}, {1, 15, 15, 30}, {2, 5, 10, 20}, {3, 10, 13, 25}, {4, 5, 10, 20}};
+    static const uint8_t wanted[6] = {10, 20, 40, 15, 30, 60};
+    for (int f = 0; f < 5; f++) {
+        uint8_t rows[8], out[6];
+        ls_error err = {0};
+        memcpy(rows, first[f], 4);
+        memcpy(rows + 4, second[f], 4);
+        png_bytes p = make_png(3, 2, 0, rows, sizeof rows, NULL);
+        assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
+        assert_memory_equal(out, wanted, 6);
+    }
+}
+
+static void png_with_colours_palette_and_alpha_is_read(void **state)
+{
+    (void)state;
+    uint8_t out[18];
+    ls_error err;
+    png_bytes p = make_png(3, 2, 2, "\0AaxBbyCcz\0DduEevFfw", 20, NULL);
+    assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "ABCDEFabcdefxyzuvw", 18);
+    p = make_png(3, 2, 6, "\0Aax.Bby.Ccz.\0Ddu.Eev.Ffw.", 26, NULL);
+    assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "ABCDEFabcdefxyzuvw", 18);
+    p = make_png(3, 2, 3, "\0\0\1\1\0\1\1\0", 8, "AaxBby");
+    assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "ABBBBAabbbbaxyyyyx", 18);
+    p = make_png(3, 2, 4, "\0a.b.c.\0d.e.f.", 14, NULL);
+    assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "abcdef", 6);
+}
+
+static void png_of_any_depth_and_interlaced_is_read(void **state)
+{
+    (void)state;
+    uint8_t out[18];
+    ls_error err;
+    png_bytes p = make_any(3, 2, 1, 0, 0, "\0\xa0\0\x40", 4, NULL);
+    assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "\xff\0\xff\0\xff\0", 6);
+    p = make_any(3, 2, 2, 0, 0, "\0\x18\0\xe4", 4, NULL);
+    assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "\0\x55\xaa\xff\xaa\x55", 6);
+    p = make_any(3, 2, 4, 3, 0, "\0\x01\x10\0\x10\x10", 6, "AaxBby");
+    assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "ABBBABabbbabxyyyxy", 18);
+    p = make_any(3, 2, 16, 0, 0, "\0a.b.c.\0d.e.f.", 14, NULL);
+    assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "abcdef", 6);
+    p = make_any(3, 2, 8, 0, 1, "\0a\0c\0b\0def", 10, NULL);
+    assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, p.count, &err), LS_OK);
+    assert_memory_equal(out, "abcdef", 6);
+}
+
+static void *note_largest(void *user, size_t bytes, size_t align)
+{
+    size_t *largest = user;
+    *largest = bytes > *largest ? bytes : *largest;
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void give_back(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+/* A header of 16384×16384 pixels behind which there are none: a gigabyte that is never asked for. */
+static void a_png_of_another_size_is_refused_before_it_is_decoded(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    size_t largest = 0;
+    const ls_host host = {
+        .size = sizeof host, .alloc = note_largest, .free = give_back, .user = &largest};
+    static const uint8_t header[13] = {0, 0, 0x40, 0, 0, 0, 0x40, 0, 8, 6};
+    png_bytes p = {.count = 0};
+    put(&p, "\x89PNG\r\n\x1a\n", 8);
+    put_chunk(&p, "IHDR", header, sizeof header);
+    put_chunk(&p, "IDAT", "no pixels", 9);
+    put_chunk(&p, "IEND", "", 0);
+    write_file(p.bytes, p.count);
+    assert_int_equal(ls_image_read(out, 1, 2, 3, path, &host, &err), LS_EDATA);
+    assert_string_equal(err.text, "image: 16384×16384 pixels, but the model reads 3×2; with "
+                                  "ImageMagick: convert IN -resize '3x2!' OUT.png");
+    assert_in_range(largest, 1, 1000);
+}
+
+static void a_palette_that_lacks_a_colour_is_refused(void **state)
+{
+    (void)state;
+    uint8_t out[18];
+    ls_error err;
+    png_bytes p = make_png(3, 2, 3, "\0\0\1\2\0\1\1\0", 8, "AaxBby");
+    assert_int_equal(read_bytes(out, &colour_2x3, p.bytes, p.count, &err), LS_EDATA);
+}
+
+/* Its own transparency is ignored. */
+static void a_palette_with_transparent_colours_is_read(void **state)
+{
+    (void)state;
+    uint8_t out[18];
+    ls_error err;
+    png_bytes p = make_png(3, 2, 3, "\0\0\1\1\0\1\1\0", 8, "AaxBby"), q = {.count = 0};
+    const size_t before = 8 + 12 + 13 + 12 + 6; /* signature, header, palette */
+    put(&q, p.bytes, before);
+    put_chunk(&q, "tRNS", "\0\x80", 2);
+    put(&q, p.bytes + before, p.count - before);
+    assert_int_equal(read_bytes(out, &colour_2x3, q.bytes, q.count, &err), LS_OK);
+    assert_memory_equal(out, "ABBBBAabbbbaxyyyyx", 18);
+}
+
+/* Whatever was changed in a PNG file, its checksums notice. */
+static void every_cut_and_every_flipped_bit_of_a_png_is_refused(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    const png_bytes p = make_png(3, 2, 0, "\0abc\0def", 8, NULL);
+    for (size_t n = 0; n < p.count; n++)
+        assert_int_equal(read_bytes(out, &grey_2x3, p.bytes, n, &err), LS_EDATA);
+    for (size_t bit = 0; bit < 8 * p.count; bit++) {
+        png_bytes q = p;
+        q.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(read_bytes(out, &grey_2x3, q.bytes, q.count, &err), LS_EDATA);
+    }
+}
+
+#else
+
+static void a_program_without_libspng_says_so(void **state)
+{
+    (void)state;
+    uint8_t out[6];
+    ls_error err;
+    assert_int_equal(READ(out, &grey_2x3, "\x89PNG\r\n\x1a\n", &err), LS_EUNSUPPORTED);
+    assert_string_equal(err.text, "image: this program was built without libspng and reads no PNG; "
+                                  "install Debian's libspng-dev and build it again, or convert "
+                                  "the image: convert IN OUT.ppm");
+}
+
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pgm_file_is_read_with_its_comments),
+        cmocka_unit_test(a_smaller_largest_value_is_stretched),
+        cmocka_unit_test(colours_become_planes_or_grey),
+        cmocka_unit_test(grey_becomes_three_equal_planes),
+        cmocka_unit_test(another_size_is_refused_with_the_one_that_fits),
+        cmocka_unit_test(what_is_no_image_is_named_with_what_was_expected),
+        cmocka_unit_test(every_cut_of_a_pgm_is_refused),
+#ifdef LOCKSTEP_WITH_PNG
+        cmocka_unit_test(every_png_filter_is_undone),
+        cmocka_unit_test(png_with_colours_palette_and_alpha_is_read),
+        cmocka_unit_test(png_of_any_depth_and_interlaced_is_read),
+        cmocka_unit_test(a_png_of_another_size_is_refused_before_it_is_decoded),
+        cmocka_unit_test(a_palette_that_lacks_a_colour_is_refused),
+        cmocka_unit_test(a_palette_with_transparent_colours_is_read),
+        cmocka_unit_test(every_cut_and_every_flipped_bit_of_a_png_is_refused),
+#else
+        cmocka_unit_test(a_program_without_libspng_says_so),
+#endif
+    };
+    return cmocka_run_group_tests_name("image", tests, enter, leave);
+}
