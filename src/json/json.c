@@ -2,13 +2,97 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/plain_file.h"
 #include "json/c_locale.h"
 #include "json/doc.h"
 #include "json/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- no key twice ---- */
+
+typedef struct member {
+    const char *key;
+    uint32_t index; /* of its place */
+} member;
+
+typedef struct walk {
+    const ls_json_places *places;
+    const char *name;
+    const char *text;
+    const ls_host *host;
+    ls_error *err;
+    uint32_t next; /* the place of the next node in pre-order */
+} walk;
+
+static int by_key_then_index(const void *a, const void *b)
+{
+    const member *x = a;
+    const member *y = b;
+    int order = strcmp(x->key, y->key);
+    if (order != 0)
+        return order;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Sorting keeps this fast for an object with a million members. */
+static int check_members(walk *w, member *members, size_t count)
+{
+    const member *again = NULL; /* the earliest repetition in the text */
+    const member *first = NULL;
+    int line[2];
+    int column[2];
+    qsort(members, count, sizeof *members, by_key_then_index);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(members[i].key, members[i - 1].key) == 0 &&
+            (!again || members[i].index < again->index)) {
+            again = &members[i];
+            first = &members[i - 1];
+        }
+    }
+    if (!again)
+        return LS_OK;
+    ls_json_line_column(w->text, w->places->items[first->index].key, &line[0], &column[0]);
+    ls_json_line_column(w->text, w->places->items[again->index].key, &line[1], &column[1]);
+    return ls_fail(w->err, LS_ECONFIG,
+                   "%s:%d:%d: expected each key once, found \"%.64s\" again (first at %d:%d); "
+                   "remove one of the two",
+                   w->name, line[1], column[1], again->key, line[0], column[0]);
+}
+
+/* The scan has bounded the depth. */
+static int check_node(walk *w, const cJSON *node)
+{
+    int rc = LS_OK;
+    member *members = NULL;
+    size_t count = 0;
+    w->next++;
+    if (cJSON_IsObject(node) && node->child && node->child->next) {
+        members = ls_alloc_array(w->host, (size_t)cJSON_GetArraySize(node), sizeof *members);
+        if (!members)
+            return ls_fail(w->err, LS_ENOMEM, "%s: out of memory", w->name);
+    }
+    for (const cJSON *child = node->child; child && rc == LS_OK; child = child->next) {
+        if (members)
+            members[count++] = (member){.key = child->string, .index = w->next};
+        rc = check_node(w, child);
+    }
+    if (rc == LS_OK && count > 1)
+        rc = check_members(w, members, count);
+    ls_free(w->host, members);
+    return rc;
+}
+
+/* Refuses a tree in which an object has the same key twice. `places` are the tree\'s. */
+static int check_keys(const cJSON *root, const ls_json_places *places, const char *name,
+                      const char *text, const ls_host *host, ls_error *err)
+{
+    walk w = {.places = places, .name = name, .text = text, .host = host, .err = err};
+    return check_node(&w, root);
+}
 
 /* ---- building ---- */
 
@@ -46,7 +130,7 @@ int ls_json_build(cJSON **root, ls_json_places *places, const char *name, const 
     ls_c_locale_leave(locale);
     ls_free(host, shortened);
     if (rc == LS_OK)
-        rc = ls_json_check_keys(*root, places, name, text, host, err);
+        rc = check_keys(*root, places, name, text, host, err);
     return rc;
 }
 
@@ -126,6 +210,27 @@ int ls_json_parse(ls_json **out, const char *name, const char *text, size_t len,
                   const ls_host *host, ls_error *err)
 {
     return ls_json_parse_limited(out, name, text, len, NULL, host, err);
+}
+
+int ls_json_read_file_limited(ls_json **out, const char *path, const ls_json_limits *limits,
+                              const ls_host *host, ls_error *err)
+{
+    const size_t most = limits && limits->bytes ? limits->bytes : LS_JSON_BYTES;
+    void *text;
+    size_t size;
+    *out = NULL;
+    int status = ls_read_plain_file(&text, &size, path, "a JSON file", LS_ECONFIG, most, host, err);
+    if (status == LS_OK)
+        status = ls_json_parse_limited(out, path, text, size, limits, host, err);
+    ls_free(host, text);
+    if (status && err)
+        ls_json_tidy(err->text); /* paths come from configs, too */
+    return status;
+}
+
+int ls_json_read_file(ls_json **out, const char *path, const ls_host *host, ls_error *err)
+{
+    return ls_json_read_file_limited(out, path, NULL, host, err);
 }
 
 void ls_json_destroy(ls_json *doc)
@@ -241,5 +346,26 @@ const char *ls_json_kind(const cJSON *node)
     case cJSON_Array: return "an array";
     case cJSON_Object: return "an object";
     default: return "nothing";
+    }
+}
+
+void ls_json_put_node(ls_json_writer *w, const char *key, const cJSON *node)
+{
+    if (cJSON_IsObject(node) || cJSON_IsArray(node)) {
+        if (cJSON_IsObject(node))
+            ls_json_open_object(w, key);
+        else
+            ls_json_open_array(w, key);
+        for (const cJSON *child = node->child; child; child = child->next)
+            ls_json_put_node(w, cJSON_IsObject(node) ? child->string : NULL, child);
+        ls_json_close(w);
+    } else if (cJSON_IsString(node)) {
+        ls_json_put_string(w, key, node->valuestring);
+    } else if (cJSON_IsNumber(node)) {
+        ls_json_put_double(w, key, node->valuedouble);
+    } else if (cJSON_IsBool(node)) {
+        ls_json_put_bool(w, key, cJSON_IsTrue(node));
+    } else {
+        ls_json_put_null(w, key);
     }
 }

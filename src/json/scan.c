@@ -1,0 +1,520 @@
+/* The strict pass over a JSON text: its tokens, then their order. */
+#include "base/error.h"
+#include "base/host.h"
+#include "json/doc.h"
+#include "json/utf8.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The tree builder copies a number into 64 bytes. A double needs 24 at most. */
+enum { LONGEST = 63, DOUBLE = 24 };
+
+/* The position in a text. */
+typedef struct scan {
+    const char *name;
+    const char *text;
+    size_t len;
+    size_t at;      /* the next byte to look at */
+    uint32_t depth; /* of arrays and objects around it */
+    const ls_json_limits *limits;
+    ls_json_places *places;
+    char **shortened;
+    const ls_host *host;
+    ls_error *err;
+} scan;
+
+static int is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static int is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* The next byte, or −1 at the end. */
+static int peek(const scan *s)
+{
+    return s->at < s->len ? (unsigned char)s->text[s->at] : -1;
+}
+
+/* ---- messages ---- */
+
+void ls_json_line_column(const char *text, size_t offset, int *line, int *column)
+{
+    *line = 1;
+    *column = 1;
+    for (size_t i = 0; i < offset; i++) {
+        if (text[i] == '\n') {
+            ++*line;
+            *column = 1;
+        } else if (((unsigned char)text[i] & 0xC0) != 0x80) {
+            ++*column; /* continuation bytes belong to the character before them */
+        }
+    }
+}
+
+static int fail(scan *s, size_t offset, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static int fail(scan *s, size_t offset, const char *format, ...)
+{
+    char message[LS_ERROR_TEXT];
+    int line;
+    int column;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    ls_json_line_column(s->text, offset, &line, &column);
+    return ls_fail(s->err, LS_ECONFIG, "%s:%d:%d: %s", s->name, line, column, message);
+}
+
+/* Letters, digits and '_' from `offset` on: a bare word. */
+static size_t word_length(const scan *s, size_t offset)
+{
+    size_t n = 0;
+    while (offset + n < s->len && (is_letter(s->text[offset + n]) || is_digit(s->text[offset + n])))
+        n++;
+    return n;
+}
+
+/* Names what stands at `offset`, for "…, found …". */
+static const char *found(const scan *s, size_t offset, char out[48])
+{
+    if (offset >= s->len)
+        return "the end of the text";
+    const unsigned char *p = (const unsigned char *)s->text + offset;
+    size_t word = word_length(s, offset);
+    if (*p == '\n' || *p == '\r')
+        return "the end of the line";
+    if (word > 1 && word <= 24)
+        snprintf(out, 48, "%.*s", (int)word, (const char *)p);
+    else if (*p == '\'')
+        return "a single quote";
+    else if (*p >= 0x20 && *p != 0x7F)
+        snprintf(out, 48, "'%.*s'", (int)ls_json_utf8_length(p, s->len - offset), (const char *)p);
+    else
+        snprintf(out, 48, "the control character 0x%02x", *p);
+    return out;
+}
+
+/* Whether the last thing before here is a comma. */
+static int after_comma(const scan *s)
+{
+    size_t i = s->at;
+    while (i > 0 && strchr(" \t\n\r", s->text[i - 1]))
+        i--;
+    return i > 0 && s->text[i - 1] == ',';
+}
+
+/* ---- tokens ---- */
+
+/* The four digits of \uXXXX at `offset`, or −1. */
+static int hex4(const scan *s, size_t offset)
+{
+    int code = 0;
+    for (size_t i = offset; i < offset + 4; i++) {
+        char c = i < s->len ? s->text[i] : '\0';
+        int digit = is_digit(c)              ? c - '0'
+                    : (c >= 'a' && c <= 'f') ? c - 'a' + 10
+                    : (c >= 'A' && c <= 'F') ? c - 'A' + 10
+                                             : -1;
+        if (digit < 0)
+            return -1;
+        code = code * 16 + digit;
+    }
+    return code;
+}
+
+/* At the 'u' of an escape. Halves of a surrogate pair must come together. */
+static int scan_unicode_escape(scan *s)
+{
+    size_t start = s->at - 1;
+    int code = hex4(s, s->at + 1);
+    if (code < 0)
+        return fail(s, start, "expected four hexadecimal digits after \\u");
+    if (code == 0)
+        return fail(
+            s, start,
+            "expected a character other than \\u0000, which no text here can hold; remove it");
+    s->at += 5;
+    if (code < 0xD800 || code > 0xDFFF)
+        return LS_OK;
+    int low = -1;
+    if (code <= 0xDBFF && s->len - s->at >= 6 && memcmp(s->text + s->at, "\\u", 2) == 0)
+        low = hex4(s, s->at + 2);
+    if (low < 0xDC00 || low > 0xDFFF)
+        return fail(s, start, "\\u%04x is half of a surrogate pair; write both halves",
+                    (unsigned)code);
+    s->at += 6;
+    return LS_OK;
+}
+
+static int scan_escape(scan *s)
+{
+    s->at++;
+    int c = peek(s);
+    if (c == 'u')
+        return scan_unicode_escape(s);
+    if (c < 0 || !strchr("\"\\/bfnrt", c))
+        return fail(s, s->at - 1,
+                    "expected an escape such as \\n, \\\\ or \\u00e9 after a "
+                    "backslash; write two backslashes for one");
+    s->at++;
+    return LS_OK;
+}
+
+/* At the opening quote. */
+static int scan_string(scan *s)
+{
+    size_t start = s->at++;
+    for (;;) {
+        int c = peek(s);
+        if (c < 0 || c == '\n')
+            return fail(s, start, "this string has no closing quote");
+        if (c == '"') {
+            s->at++;
+            return LS_OK;
+        }
+        if (c < 0x20)
+            return fail(s, s->at, "control character 0x%02x inside a string; write it as \\u%04x",
+                        (unsigned)c, (unsigned)c);
+        if (c == '\\') {
+            int rc = scan_escape(s);
+            if (rc != LS_OK)
+                return rc;
+        } else {
+            s->at++;
+        }
+    }
+}
+
+static size_t skip_digits(scan *s)
+{
+    size_t start = s->at;
+    while (s->at < s->len && is_digit(s->text[s->at]))
+        s->at++;
+    return s->at - start;
+}
+
+/* `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?`, letters right behind it included in what
+ * is wrong. */
+static int scan_number_grammar(scan *s)
+{
+    char f[48];
+    size_t start = s->at;
+    if (peek(s) == '-')
+        s->at++;
+    if (is_letter((char)peek(s)))
+        return fail(s, start, "expected a number, found -%s; numbers must be finite",
+                    found(s, s->at, f));
+    if (peek(s) == '0' && s->at + 1 < s->len && is_digit(s->text[s->at + 1]))
+        return fail(s, start, "expected a number, found a leading zero; remove it");
+    if (skip_digits(s) == 0)
+        return fail(s, s->at, "expected a digit, found %s", found(s, s->at, f));
+    if (peek(s) == '.') {
+        s->at++;
+        if (skip_digits(s) == 0)
+            return fail(s, s->at, "expected a digit after the decimal point, found %s",
+                        found(s, s->at, f));
+    }
+    if (peek(s) == 'e' || peek(s) == 'E') {
+        s->at++;
+        if (peek(s) == '+' || peek(s) == '-')
+            s->at++;
+        if (skip_digits(s) == 0)
+            return fail(s, s->at, "expected a digit in the exponent, found %s", found(s, s->at, f));
+    }
+    return LS_OK;
+}
+
+/* The value of the `count` characters at `start`, which are a number; they are rounded once. */
+static int read_number(double *out, scan *s, size_t start, size_t count)
+{
+    char few[LONGEST + 1], *number = few;
+    if (count > LONGEST && !(number = ls_alloc(s->host, count + 1)))
+        return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
+    memcpy(number, s->text + start, count);
+    number[count] = '\0';
+    *out = strtod(number, NULL);
+    if (number != few)
+        ls_free(s->host, number);
+    return isfinite(*out)
+               ? LS_OK
+               : fail(s, start,
+                      "expected a finite number, found %.*s%s; the largest is "
+                      "1.797e308",
+                      count > 40 ? 40 : (int)count, s->text + start, count > 40 ? "…" : "");
+}
+
+/* In the text that the tree is built from, a long number is its value in few digits and blanks. */
+static int shorten(scan *s, double value, size_t start, size_t count)
+{
+    char digits[DOUBLE + 1];
+    if (!*s->shortened) {
+        *s->shortened = ls_alloc(s->host, s->len);
+        if (!*s->shortened)
+            return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
+        memcpy(*s->shortened, s->text, s->len);
+    }
+    const int n = snprintf(digits, sizeof digits, "%.17g", value);
+    memset(*s->shortened + start, ' ', count);
+    memcpy(*s->shortened + start, digits, (size_t)n);
+    return LS_OK;
+}
+
+static int scan_number(scan *s)
+{
+    double value = 0;
+    const size_t start = s->at;
+    int rc = scan_number_grammar(s);
+    if (rc == LS_OK)
+        rc = read_number(&value, s, start, s->at - start);
+    return rc == LS_OK && s->at - start > LONGEST ? shorten(s, value, start, s->at - start) : rc;
+}
+
+/* Where a value should begin but none does. */
+static int fail_no_value(scan *s)
+{
+    char f[48];
+    int c = peek(s);
+    size_t word = word_length(s, s->at);
+    const char *fix = "";
+    static const struct {
+        const char *word;
+        const char *fix;
+    } words[] = {
+        {"NaN", "; numbers must be finite"},
+        {"nan", "; numbers must be finite"},
+        {"Infinity", "; numbers must be finite"},
+        {"inf", "; numbers must be finite"},
+        {"True", "; write true"},
+        {"False", "; write false"},
+        {"None", "; write null"},
+    };
+    if (c < 0)
+        fix = "; is the file complete?";
+    else if ((c == '}' || c == ']') && after_comma(s))
+        fix = "; remove the comma before it";
+    else if (c == '\'')
+        fix = "; use double quotes";
+    else if (c == '+' || c == '.')
+        fix = "; a number begins with a digit or '-'";
+    else if (is_letter((char)c))
+        fix = "; put strings in double quotes";
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i].word) == word && memcmp(words[i].word, s->text + s->at, word) == 0)
+            fix = words[i].fix;
+    return fail(s, s->at, "expected a value, found %s%s", found(s, s->at, f), fix);
+}
+
+static int scan_word(scan *s)
+{
+    static const char *const words[] = {"true", "false", "null"};
+    size_t n = word_length(s, s->at);
+    for (size_t i = 0; i < 3; i++) {
+        if (strlen(words[i]) == n && memcmp(words[i], s->text + s->at, n) == 0) {
+            s->at += n;
+            return LS_OK;
+        }
+    }
+    return fail_no_value(s);
+}
+
+/* ---- a whole text ---- */
+
+static int check_encoding(scan *s)
+{
+    const unsigned char *p = (const unsigned char *)s->text;
+    if (s->len >= 3 && memcmp(p, "\xEF\xBB\xBF", 3) == 0)
+        return fail(s, 0, "expected JSON, found a byte order mark; save the file without one");
+    if (s->len >= 2 && (memcmp(p, "\xFF\xFE", 2) == 0 || memcmp(p, "\xFE\xFF", 2) == 0))
+        return fail(s, 0, "expected UTF-8, found UTF-16; save the file as UTF-8");
+    for (size_t i = 0; i < s->len;) {
+        size_t n = ls_json_utf8_length(p + i, s->len - i);
+        if (n == 0)
+            return fail(s, i, "expected UTF-8, found the byte 0x%02x; save the file as UTF-8",
+                        p[i]);
+        if (p[i] == 0)
+            return fail(s, i, "expected text, found a zero byte; save the file as UTF-8");
+        i += n;
+    }
+    return LS_OK;
+}
+
+static void skip_space(scan *s)
+{
+    while (s->at < s->len && strchr(" \t\n\r", s->text[s->at]))
+        s->at++;
+}
+
+/* Whether a comment of some other language begins here: its own hint helps more than any other. */
+static int fail_if_comment(scan *s)
+{
+    int c = peek(s);
+    if (c != '/' && c != '#')
+        return LS_OK;
+    return fail(s, s->at, "expected JSON, found '%c'; JSON has no comments, remove it", c);
+}
+
+static int add_place(scan *s, uint32_t key)
+{
+    ls_json_places *p = s->places;
+    if (p->count >= s->limits->values)
+        return fail(s, s->at, "expected at most %u values, found more", s->limits->values);
+    if (p->count == p->capacity) {
+        uint32_t capacity = p->capacity ? 2 * p->capacity : 64;
+        ls_json_place *items = ls_alloc_array(s->host, capacity, sizeof *items);
+        if (!items)
+            return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
+        if (p->count > 0)
+            memcpy(items, p->items, p->count * sizeof *items);
+        ls_free(s->host, p->items);
+        p->items = items;
+        p->capacity = capacity;
+    }
+    p->items[p->count++] = (ls_json_place){.key = key, .value = (uint32_t)s->at};
+    return LS_OK;
+}
+
+static int scan_value(scan *s, uint32_t key);
+
+/* At the key of a member, after a '{' or a ','. */
+static int scan_member(scan *s)
+{
+    char f[48];
+    int rc = fail_if_comment(s);
+    if (rc != LS_OK)
+        return rc;
+    int c = peek(s);
+    if (c != '"') {
+        const char *fix = c == '}' && after_comma(s) ? "; remove the comma before it"
+                                                     : "; put keys in double quotes";
+        return fail(s, s->at, "expected a key, found %s%s", found(s, s->at, f), fix);
+    }
+    uint32_t key = (uint32_t)s->at;
+    rc = scan_string(s);
+    if (rc != LS_OK)
+        return rc;
+    skip_space(s);
+    if (peek(s) != ':')
+        return fail(s, s->at, "expected ':' after the key, found %s", found(s, s->at, f));
+    s->at++;
+    return scan_value(s, key);
+}
+
+static int fail_unclosed(scan *s, size_t open, char close)
+{
+    int line;
+    int column;
+    ls_json_line_column(s->text, open, &line, &column);
+    return fail(s, s->at,
+                "expected '%c' for the '%c' at %d:%d, found the end of the text; is the file "
+                "complete?",
+                close, s->text[open], line, column);
+}
+
+/* After an element of the array or object that began at `open`: passes over the comma, or the
+ * closing bracket and then clears `more`. */
+static int scan_separator(scan *s, size_t open, char close, int *more)
+{
+    char f[48];
+    skip_space(s);
+    int c = peek(s);
+    if (c < 0)
+        return fail_unclosed(s, open, close);
+    if (c == ',' || c == close) {
+        *more = c == ',';
+        s->at++;
+        skip_space(s);
+        return LS_OK;
+    }
+    int rc = fail_if_comment(s);
+    if (rc != LS_OK)
+        return rc;
+    const char *fix = c == '"' || c == '{' || c == '[' || is_letter((char)c) || is_digit((char)c)
+                          ? "; is a comma missing before it?"
+                          : "";
+    return fail(s, s->at, "expected ',' or '%c', found %s%s", close, found(s, s->at, f), fix);
+}
+
+/* At '{' or '['. Goes down at most `limits->depth` levels, so the stack is bounded. */
+static int scan_container(scan *s, char close)
+{
+    size_t open = s->at;
+    if (s->depth >= s->limits->depth)
+        return fail(s, open, "expected at most %u arrays and objects in each other, found more",
+                    s->limits->depth);
+    s->depth++;
+    s->at++;
+    skip_space(s);
+    int rc = LS_OK;
+    int more = peek(s) != close;
+    if (!more)
+        s->at++;
+    while (rc == LS_OK && more) {
+        rc = peek(s) < 0    ? fail_unclosed(s, open, close)
+             : close == '}' ? scan_member(s)
+                            : scan_value(s, LS_JSON_NO_KEY);
+        if (rc == LS_OK)
+            rc = scan_separator(s, open, close, &more);
+    }
+    s->depth--;
+    return rc;
+}
+
+static int scan_value(scan *s, uint32_t key)
+{
+    skip_space(s);
+    int rc = fail_if_comment(s);
+    if (rc == LS_OK)
+        rc = add_place(s, key);
+    if (rc != LS_OK)
+        return rc;
+    int c = peek(s);
+    if (c == '{')
+        return scan_container(s, '}');
+    if (c == '[')
+        return scan_container(s, ']');
+    if (c == '"')
+        return scan_string(s);
+    if (c == '-' || is_digit((char)c))
+        return scan_number(s);
+    return scan_word(s);
+}
+
+int ls_json_scan(ls_json_places *out, char **shortened, const char *name, const char *text,
+                 size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err)
+{
+    char f[48];
+    scan s = {.name = name,
+              .text = text,
+              .len = len,
+              .limits = limits,
+              .places = out,
+              .shortened = shortened,
+              .host = host,
+              .err = err};
+    *out = (ls_json_places){0};
+    *shortened = NULL;
+    if (len > limits->bytes)
+        return ls_fail(err, LS_ECONFIG, "%s: expected at most %zu bytes, found %zu", name,
+                       limits->bytes, len);
+    int rc = check_encoding(&s);
+    if (rc == LS_OK)
+        rc = scan_value(&s, LS_JSON_NO_KEY);
+    if (rc != LS_OK)
+        return rc;
+    skip_space(&s);
+    if (s.at < len)
+        return fail(&s, s.at,
+                    "expected the end of the text, found %s; remove what follows the "
+                    "first value",
+                    found(&s, s.at, f));
+    return LS_OK;
+}
