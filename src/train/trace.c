@@ -5,7 +5,7 @@
 #include "base/host.h"
 #include "store/durable.h"
 #include "train/run.h"
-#include "json/utf8.h"
+#include "json/writer.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -71,6 +71,7 @@ struct ls_trace {
     ls_device_span *span; /* [TAKEN], from the first device on; of the coordinator */
     uint64_t spans, lost_spans;
     int next_track;
+    ls_json_writer quoted; /* a name */
     size_t used;
     char buffer[BUFFER];
 };
@@ -107,23 +108,19 @@ static int track_number(const ls_trace *t, int track)
     return track >= 0 ? track + 1 : track == LS_TRACK_COORDINATOR ? 0 : t->workers + 1;
 }
 
-/* Layers are named by people: what JSON would want escaped, or what was cut, is shown as '?'. */
-static void put_text(ls_trace *t, const char *key, const char *name)
+static void put_text(ls_trace *t, const char *key, const char *text)
 {
-    char out[400];
-    size_t length = strlen(name), used = 0;
-    for (size_t i = 0; i < length && used < sizeof out - 5;) {
-        const unsigned char c = (unsigned char)name[i];
-        const size_t n = ls_json_utf8_length((const unsigned char *)name + i, length - i);
-        if (n == 0 || c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
-            out[used++] = '?';
-        else
-            for (size_t k = 0; k < n; k++)
-                out[used++] = name[i + k];
-        i += n > 0 ? n : 1;
-    }
-    out[used] = '\0';
-    put(t, "\"%s\":\"%s\"", key, out);
+    size_t count;
+    ls_json_writer_reset(&t->quoted);
+    ls_json_put_string(&t->quoted, NULL, text);
+    const char *quoted = ls_json_writer_text(&t->quoted, &count, NULL);
+    put(t, "\"%s\":%s", key, quoted ? "" : "\"?\"");
+    if (!quoted)
+        return;
+    if (BUFFER - t->used < count)
+        flush(t);
+    memcpy(t->buffer + t->used, quoted, count);
+    t->used += count;
 }
 
 static void put_numbered(ls_trace *t, int number, const char *category, const char *name,
@@ -390,6 +387,7 @@ int ls_trace_create(ls_trace **out, const char *path, int ops, int workers, cons
     if (!t)
         return ls_fail(err, LS_ENOMEM, "out of memory for a trace");
     t->host = host;
+    ls_json_writer_init(&t->quoted, 0, host);
     t->ops = ops;
     t->begin_ns = ls_now_ns();
     t->lane = ls_alloc_array(host, (size_t)workers, sizeof *t->lane);
@@ -442,6 +440,7 @@ void ls_trace_destroy(ls_trace *t)
     ls_file_writer_abandon(&t->file);
     for (int w = 0; t->lane && w < t->workers; w++)
         ls_marks_fini(&t->lane[w].marks);
+    ls_json_writer_fini(&t->quoted);
     ls_free(t->host, t->span);
     ls_free(t->host, t->lane);
     ls_free(t->host, t);

@@ -61,8 +61,8 @@ sound --workers 2 --steps 3 --devices
 if [ -n "${LOCKSTEP_TEST_PLUGIN-}" ]; then
     LOCKSTEP_DOUBLE_CUPTI='odd names' run cuda:0
     sound --workers 1 --steps 3 --devices
-    grep -q '"name":"an ?odd? name?? ? ? of a kernel"' "$scratch/trace.json" ||
-        fail 'expected names without quotes and control characters'
+    grep -qF '"name":"an \"odd\" name\n\\ \u0001 � of a kernel"' "$scratch/trace.json" ||
+        fail 'expected names with their quotes and control characters escaped'
     for function in load cuptiActivityRegisterTimestampCallback cuptiActivityRegisterCallbacks \
         cuptiActivityEnable cuptiGetStreamIdEx; do
         LOCKSTEP_DOUBLE_CUPTI=$function run cuda:0,0

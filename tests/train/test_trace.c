@@ -150,7 +150,7 @@ static void what_overlaps_goes_to_a_further_track(void **state)
     free(s.text);
 }
 
-static void names_are_made_fit_for_json(void **state)
+static void names_are_escaped_as_json_wants_it(void **state)
 {
     scene s;
     (void)state;
@@ -160,7 +160,10 @@ static void names_are_made_fit_for_json(void **state)
         "e…");
     say(&s, 1, 3, 4, "");
     finish(&s);
-    expect(&s, "\"name\":\"a?b?c?d??e…\"", 1);
+    expect(&s,
+           "\"name\":\"a\\\"b\\\\c\\nd\\u0001\xEF\xBF\xBD"
+           "e…\"",
+           1);
     free(s.text);
 }
 
@@ -190,7 +193,7 @@ static void a_device_that_cannot_say_it_says_why(void **state)
     begin(&s, 1);
     ls_trace_device(s.trace, 0, &s.device.device);
     finish(&s);
-    expect(&s, "\"no_device_spans\":\"no ?fake? library\"", 1);
+    expect(&s, "\"no_device_spans\":\"no \\\"fake\\\" library\"", 1);
     expect(&s, "\"cat\":\"device\"", 0);
     assert_int_equal(s.device.ended, 0);
     free(s.text);
@@ -201,7 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans_lie_on_a_track_of_their_stream),
         cmocka_unit_test(what_overlaps_goes_to_a_further_track),
-        cmocka_unit_test(names_are_made_fit_for_json),
+        cmocka_unit_test(names_are_escaped_as_json_wants_it),
         cmocka_unit_test(what_has_no_place_is_counted),
         cmocka_unit_test(a_device_that_cannot_say_it_says_why),
     };
