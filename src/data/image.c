@@ -151,10 +151,11 @@ static int check_marks(const image *i, size_t count)
 {
     for (size_t k = 3; i->channels == 4 && k < count; k += 4)
         if (i->pixel[k] != 1)
-            return ls_fail(i->err, LS_EDATA,
-                           "%.300s: pixel %zu: expected a colour of the palette; the PNG file is "
-                           "damaged",
-                           i->path, k / 4);
+            return ls_fail(
+                i->err, LS_EDATA,
+                "%.300s: before offset %zu: pixel %zu: expected a colour of the palette; the PNG file is "
+                "damaged",
+                i->path, i->at, k / 4);
     return LS_OK;
 }
 

@@ -8,6 +8,7 @@ import gzip
 import json
 import struct
 import sys
+import zlib
 from pathlib import Path
 
 root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "corpus")
@@ -22,6 +23,34 @@ def put(target, name, data):
 def packed(data, **header):
     return gzip.compress(data, 9, mtime=0)
 
+
+# ---- images of 3×2 pixels ----------------------------------------------------------------------
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(depth, colours, rows, interlaced=0, palette=b"", more=b""):
+    header = struct.pack(">IIBBBBB", 3, 2, depth, colours, 0, 0, interlaced)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + (chunk(b"PLTE", palette) if palette else b"")
+            + more + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
+
+
+images = {
+    "grey.png": png(8, 0, b"\x01\x0a\x0a\x14\x04\x05\x0a\x14"),
+    "bits.png": png(1, 0, b"\0\xa0\0\x40"),
+    "deep.png": png(16, 2, bytes(2 * 19)),
+    "colours.png": png(8, 2, b"\0AaxBbyCcz\x02DduEevFfw"),
+    "alpha.png": png(8, 6, b"\x03Aax.Bby.Ccz.\x04Ddu.Eev.Ffw."),
+    "palette.png": png(4, 3, b"\0\x01\x10\0\x10\x10", 0, b"AaxBby", chunk(b"tRNS", b"\0\x80")),
+    "interlaced.png": png(8, 0, b"\0a\0c\0b\0def", 1),
+    "texts.png": png(8, 0, b"\0abc\0def", 0, b"", chunk(b"tEXt", b"Title\0x")
+                     + chunk(b"zTXt", b"Comment\0\0" + zlib.compress(b"y" * 40))),
+    "grey.pgm": b"P5\n# a comment\n3 2\n255\nabcdef",
+    "colours.ppm": b"P6 3 2 15\n" + bytes(range(18)),
+}
+for name, data in images.items():
+    put("image", name, data)
 
 # ---- JSON: what is allowed, and each thing that is not -----------------------------------------
 
