@@ -53,6 +53,7 @@ typedef struct leg {
     double loss, accuracy; /* of the last evaluation */
     char *records;
     size_t length;
+    int lost; /* devices */
 } leg;
 
 typedef struct tally {
@@ -83,6 +84,7 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     if (!type)
         return ls_fail(err, LS_EINVAL, "swarm: a record without a type: %.200s", json);
     if (strcmp(type, "fault") == 0) {
+        l->lost++;
         cJSON_Delete(record);
         return LS_OK;
     }
@@ -293,7 +295,7 @@ static int judge_weights(char problem[PROBLEM], const leg *first, const char *ba
 }
 
 static int interrupt_and_resume(char problem[PROBLEM], const leg *first, const char *run_dir,
-                                draws *d)
+                                draws *d, tally *t)
 {
     const swarm_case *c = first->c;
     const int workers = c->same_count ? first->workers : draw_from(d, 1, c->most_workers);
@@ -310,6 +312,7 @@ static int interrupt_and_resume(char problem[PROBLEM], const leg *first, const c
     resumed.resume = 1;
     resumed.stop_behind = 0;
     run(&resumed);
+    t->resumed++;
     leg_fini(&resumed);
     return differ(problem, first, &resumed);
 }
@@ -330,8 +333,7 @@ static int live_on_disk(char problem[PROBLEM], const leg *first, draws *d, tally
         t->elsewhere++;
         remove_tree(run_dir);
         /* A fault's step would be another one for the second half. */
-        bad = bad || (!first->c->inject[0] && interrupt_and_resume(problem, first, run_dir, d));
-        t->resumed++;
+        bad = bad || (!first->c->inject[0] && interrupt_and_resume(problem, first, run_dir, d, t));
     }
     remove_tree(run_dir);
     return bad;
@@ -361,7 +363,7 @@ static int compare_runs(char problem[PROBLEM], const leg *first, draws *d, tally
     for (int i = 0; i < 3 && !bad; i++) {
         leg l = run_on(c, backends[i], c->same_count ? first->workers : workers[i]);
         bad = differ(problem, first, &l);
-        t->lost += c->lose[0] && l.workers > 1;
+        t->lost += l.lost;
         t->runs++;
         leg_fini(&l);
     }
