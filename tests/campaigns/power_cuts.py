@@ -572,7 +572,9 @@ def main():
     for name in ("shim", "driver", "trainer", "service", "service_config"):
         if getattr(args, name):
             setattr(args, name, os.path.abspath(getattr(args, name)))
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    # In memory where there is enough of it: thousands of directories, and syncs.
+    roomy = os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 256 << 20
+    base = "/dev/shm" if roomy else None
     with tempfile.TemporaryDirectory(prefix="lockstep-power-", dir=base) as folder:
         campaign = Campaign(args, os.path.realpath(folder))
         for name in ("train", "sweep", "export", "service", "ext4"):
