@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void reply_error(reply *out, int code, const char *format, ...)
 {
@@ -141,13 +142,32 @@ static void predict(service *s, const request *r, reply *out)
 
 /* ---- GET /healthz, GET /metrics ------------------------------------------------------------- */
 
+enum { SILENT_S = 5 /* of the disk: longer is more than a moment's work */ };
+
+/* Why examples cannot be stored; NULL: they can. */
+static const char *disk_trouble(const service *s, const journal_state *j, ls_error *why)
+{
+    if (j->failed)
+        return "the disk of the journal fails: no examples are accepted until a restart";
+    if (j->silent_s > SILENT_S)
+        fail(why, LS_EIO, "the disk of the journal has not answered for %.0f s", j->silent_s);
+    else if (j->refusing)
+        fail(why, LS_EIO, "no examples can be stored: %s", strerror(j->refusing));
+    else if (j->durable >= (uint64_t)s->o->most)
+        fail(why, LS_ENOMEM, "no examples can be stored: the journal has --most, %ld", s->o->most);
+    else
+        return NULL;
+    return why->text;
+}
+
 /* Why not everything is as it should be; NULL: it is. */
 static const char *trouble(service *s, ls_error *why)
 {
     journal_state j;
     journal_look(s->examples, &j);
-    if (j.failed)
-        return "the disk of the journal fails: no examples are accepted until a restart";
+    const char *disk = disk_trouble(s, &j, why);
+    if (disk)
+        return disk;
     switch (learner_look(s->training, why)) {
     case LEARNER_OPENS: return "starting";
     case LEARNER_RUNS: return NULL;
@@ -180,6 +200,7 @@ static void tell_metrics(service *s, const request *r, reply *out)
     metric_set(s->held, (double)j.durable);
     metric_set(s->queue, (double)(j.durable - j.trained));
     metric_set(s->syncs, (double)j.syncs);
+    metric_set(s->cut, (double)j.cut);
     metric_set(s->ready, trouble(s, &why) == NULL);
     const size_t most = metrics_write(&s->numbers, NULL, 0) + 4096; /* numbers grow meanwhile */
     char *room = text_room(&out->body, most);
@@ -213,6 +234,8 @@ void api_init(service *s)
         metrics_gauge(all, "service_queue_examples", NULL, "Examples that wait for training.");
     s->syncs = metrics_gauge(all, "service_journal_syncs", NULL,
                              "Times that the disk was waited for, since the start.");
+    s->cut = metrics_gauge(all, "service_cut_examples", NULL,
+                           "Examples at the journal's end that were not whole at the start.");
     s->ready = metrics_gauge(all, "service_ready", NULL, "1 while /healthz answers 200.");
 }
 

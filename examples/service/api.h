@@ -13,7 +13,7 @@ typedef struct service {
     learner *training;
     metrics numbers;
     together predictions;
-    metric *accepted, *refused, *predicted, *queue, *held, *syncs, *ready;
+    metric *accepted, *refused, *predicted, *queue, *held, *syncs, *cut, *ready;
 } service;
 
 typedef struct request {

@@ -15,14 +15,21 @@ typedef struct batch {
     size_t image_bytes;
     uint8_t *images, *labels; /* [rows][image_bytes], [rows] */
     uint8_t *example;         /* room for one that is read */
-    uint64_t damaged;         /* examples that could not be used, since the start */
+    uint8_t *bad;             /* a bit for each example: it is known to be damaged */
+    uint64_t room, looked;    /* examples that have a bit; how many of the first were looked at */
+    uint64_t damaged;         /* bits that are set */
 } batch;
 
 int batch_init(batch *b, uint32_t rows, size_t image_bytes, ls_error *err);
 void batch_fini(batch *b);
 
 /* Fills it for step number `step`. *position is how far training has come, and is moved over the new
- * examples. At least `rows` examples are durable. Errors: LS_EIO, LS_EDATA (too many are damaged). */
+ * examples; damaged ones are left out. Errors: LS_EAGAIN (it has found too many damaged ones to go on at once:
+ * nothing is filled, and they are known now; or no example is whole), LS_EIO, LS_ENOMEM. */
 int batch_fill(batch *b, journal *from, uint64_t step, uint64_t *position, ls_error *err);
+
+/* Looks at up to `most` examples that were not looked at, so that all damaged ones are known in the end. Returns
+ * how many it was. Errors are told by who needs the examples. */
+uint32_t batch_look(batch *b, journal *from, uint32_t most);
 
 #endif

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LOOKS = 32, IDLE_LOOKS = 4096 /* examples that are looked at in a turn, for damage */ };
+
 struct learner {
     const options *o;
     journal *from;
@@ -90,11 +92,6 @@ static int take_up(learner *l, ls_error *err)
     if (status)
         return status;
     journal_look(l->from, &state);
-    if (l->position > state.durable)
-        return fail(err, LS_EDATA,
-                    "the newest save has seen %llu examples, but the journal holds %llu: one of "
-                    "them was exchanged",
-                    (unsigned long long)l->position, (unsigned long long)state.durable);
     journal_set_trained(l->from, l->position);
     l->steps = l->saved_steps = ls_trainer_result(l->trainer)->steps;
     metric_add(l->told.steps, (double)l->steps);
@@ -126,8 +123,9 @@ static int begin(learner *l, ls_error *err)
 static int has_work(const learner *l, const journal_state *j)
 {
     const double seen = (double)l->steps * l->rows.rows;
-    return l->o->passes > 0 && j->durable >= l->rows.rows &&
-           (j->durable > j->trained || seen < (double)l->o->passes * (double)j->durable);
+    const uint64_t whole = j->durable - l->rows.damaged;
+    return l->o->passes > 0 && whole >= l->rows.rows &&
+           (j->durable > j->trained || seen < (double)l->o->passes * (double)whole);
 }
 
 static int train(learner *l, ls_error *err)
@@ -135,6 +133,8 @@ static int train(learner *l, ls_error *err)
     ls_step_result step;
     uint64_t position = l->position;
     int status = batch_fill(&l->rows, l->from, l->steps, &position, err);
+    if (status == LS_EAGAIN) /* of damaged examples it knows more now, and tries again */
+        return LS_OK;
     if (status == LS_OK)
         status =
             ls_trainer_step(l->trainer, l->rows.images, l->rows.labels, l->rows.rows, &step, err);
@@ -175,9 +175,10 @@ static int turn(learner *l, ls_error *err)
         status = publish(l, err);
     if (status == LS_OK && seconds() - l->saved_at >= (double)l->o->save_s)
         save(l, &saving);
+    const uint32_t looked = batch_look(&l->rows, l->from, work ? LOOKS : IDLE_LOOKS);
     metric_set(l->told.damaged, (double)l->rows.damaged);
     progress_rate(&l->told);
-    if (!work)
+    if (!work && looked == 0)
         journal_wait(l->from, j.durable, 1000);
     return status;
 }

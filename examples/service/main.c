@@ -7,10 +7,12 @@
 #include "http.h"
 #include "record.h"
 #include "report.h"
+#include "saves.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static int exit_code(int status)
 {
@@ -24,22 +26,26 @@ static int exit_code(int status)
     }
 }
 
-/* Before any thread is made: all of them leave these signals to sigwait. */
+/* Before any thread is made: all of them leave these signals to sigwait. A file that may not grow is an error
+ * like any other. */
 static void block_signals(sigset_t *awaited)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     sigemptyset(awaited);
     sigaddset(awaited, SIGTERM);
     sigaddset(awaited, SIGINT);
     pthread_sigmask(SIG_BLOCK, awaited, NULL);
 }
 
-/* A second signal ends the process at once; the journal has what was acknowledged. */
-static void await(const sigset_t *signals)
+/* Looks after the journal's disk meanwhile. A second signal ends the process at once; the journal has what was
+ * acknowledged. */
+static void await(journal *examples, const sigset_t *signals)
 {
-    int number = 0;
-    while (sigwait(signals, &number) != 0)
-        continue;
+    const struct timespec second = {1, 0};
+    int number;
+    while ((number = sigtimedwait(signals, NULL, &second)) < 0)
+        journal_watch(examples);
     pthread_sigmask(SIG_UNBLOCK, signals, NULL);
     say(LS_LOG_INFO, "signal %d: stopping", number);
 }
@@ -47,16 +53,22 @@ static void await(const sigset_t *signals)
 static int open_journal(service *s, ls_error *err)
 {
     char path[4096];
+    uint64_t known;
     const options *o = s->o;
     const int error = file_make_directory(o->state);
     if (error)
         return fail(err, LS_EIO, "--state %.300s: cannot be made: %s", o->state, strerror(error));
+    snprintf(path, sizeof path, "%.3000s/saves", o->state);
+    int status = saves_known(path, &known, err);
+    if (status)
+        return status;
     snprintf(path, sizeof path, "%.3000s/journal", o->state);
     const journal_options wanted = {.path = path,
                                     .image_bytes = o->image_bytes,
                                     .classes = o->classes,
                                     .most = (uint64_t)o->most,
-                                    .queue = (uint64_t)o->queue};
+                                    .queue = (uint64_t)o->queue,
+                                    .known = known};
     return journal_open(&s->examples, &wanted, err);
 }
 
@@ -72,7 +84,7 @@ static int serve(service *s, const sigset_t *signals, ls_error *err)
     say(LS_LOG_INFO, "listening on http://%s:%d", s->o->address, port);
     status = learner_wait_open(s->training, err);
     if (status == LS_OK)
-        await(signals);
+        await(s->examples, signals);
     http_stop(server);
     return status;
 }

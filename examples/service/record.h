@@ -18,8 +18,10 @@ off_t record_place(const record_layout *layout, uint64_t index);
 void record_make(const record_layout *layout, uint8_t *record, uint64_t index,
                  const uint8_t *example);
 
-/* *whole becomes 0 where the checksum is another one. */
+/* *whole becomes 0 where the checksum is another one, and where the disk cannot read it. */
 int record_read(const record_layout *layout, int fd, uint64_t index, uint8_t *record, int *whole);
+
+uint32_t record_sum(const uint8_t *bytes, size_t count);
 
 /* The lowest `bytes` bytes of a number, the least first. */
 void record_number(uint8_t *to, uint64_t value, int bytes);

@@ -52,6 +52,21 @@ static void free_list(struct dirent **names, int count)
     free(names);
 }
 
+int saves_known(const char *directory, uint64_t *position, ls_error *err)
+{
+    struct dirent **names;
+    unsigned long long step, at;
+    *position = 0;
+    if (access(directory, F_OK) != 0 && errno == ENOENT)
+        return LS_OK;
+    const int count = list(&names, directory, err);
+    for (int i = 0; i < count; i++)
+        if (read_name(names[i]->d_name, &step, &at) && at > *position)
+            *position = at;
+    free_list(names, count);
+    return count < 0 ? LS_EIO : LS_OK;
+}
+
 /* ---- loading -------------------------------------------------------------------------------- */
 
 static int load_one(ls_trainer *trainer, const char *directory, const char *name,

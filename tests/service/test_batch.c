@@ -135,9 +135,76 @@ static void damaged_examples_are_left_out(void **state)
         assert_int_equal(number(&f, row), row < 2 ? row : row + 1);
     for (int i = 0; i < 20; i++) /* nothing is left: it does not look for ever */
         assert_int_equal(pwrite(fd, "?", 1, HEADER + i * RECORD + 3), 1);
-    assert_int_equal(batch_fill(&f.b, f.j, 1, &position, &f.err), LS_EDATA);
+    assert_int_equal(batch_fill(&f.b, f.j, 1, &position, &f.err), LS_EAGAIN);
+    assert_int_equal(position, ROWS + 1);
+    assert_int_equal(f.b.damaged, 20);
     close(fd);
     end(&f);
+}
+
+/* `runs` are lengths of whole and damaged ones in turn. All that is whole is trained on, once and in order, and
+ * each damaged example is counted once. */
+static void train_through(const int *runs, int count)
+{
+    fixture f;
+    uint64_t position = 0, step = 0, damaged = 0, next = 0, tries = 0;
+    uint8_t *bad = calloc(1, 65536);
+    begin(&f);
+    for (int i = 0; i < count; i++) {
+        uint8_t *examples = calloc((size_t)runs[i] + 1, 1 + IMAGE);
+        for (int k = 0; k < runs[i]; k++, f.held++) {
+            uint8_t *e = examples + (size_t)k * (1 + IMAGE);
+            e[0] = (uint8_t)(f.held % 10);
+            e[1] = (uint8_t)f.held;
+            e[2] = (uint8_t)(f.held >> 8);
+            e[3] = 77;
+            bad[f.held] = i % 2;
+            damaged += i % 2;
+        }
+        assert_int_equal(journal_append(f.j, examples, (uint32_t)runs[i], &f.err), LS_OK);
+        free(examples);
+    }
+    int fd = open(f.path, O_WRONLY);
+    for (uint64_t i = 0; i < f.held; i++)
+        if (bad[i])
+            assert_int_equal(pwrite(fd, "?", 1, (off_t)(HEADER + i * RECORD + 3)), 1);
+    close(fd);
+    while (position < f.held) {
+        int status = batch_fill(&f.b, f.j, step, &position, &f.err);
+        assert_true(status == LS_OK || status == LS_EAGAIN);
+        assert_true(tries++ < 10000); /* it comes to an end */
+        for (int row = 0; status == LS_OK && row < ROWS; row++) {
+            const uint64_t n = number(&f, row);
+            assert_false(bad[n]);
+            while (next < f.held && bad[next])
+                next++;
+            if (n == next)
+                next++;
+            assert_true(n < next);
+        }
+        step += status == LS_OK;
+    }
+    while (next < f.held && bad[next])
+        next++;
+    assert_int_equal(next, f.held);
+    while (batch_look(&f.b, f.j, 1000) > 0)
+        continue;
+    assert_int_equal(f.b.damaged, damaged);
+    free(bad);
+    end(&f);
+}
+
+static void runs_of_damage_of_any_length_are_passed(void **state)
+{
+    (void)state;
+    const int lengths[] = {1, 7, 8, 9, 1000, 1065, 5000, 10001, 25000};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const int n = lengths[i];
+        train_through((int[]){100, n, 100}, 3);
+        train_through((int[]){0, n, 100}, 3);
+        train_through((int[]){100, n}, 2);
+        train_through((int[]){3, n, 3, n, 30}, 5);
+    }
 }
 
 int main(void)
@@ -147,6 +214,7 @@ int main(void)
         cmocka_unit_test(without_new_ones_all_old_ones_are_replayed),
         cmocka_unit_test(the_same_step_draws_the_same),
         cmocka_unit_test(damaged_examples_are_left_out),
+        cmocka_unit_test(runs_of_damage_of_any_length_are_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

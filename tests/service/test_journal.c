@@ -1,6 +1,8 @@
 /* The service's journal: what was acknowledged is there, whatever comes in between. */
 #include "journal.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -30,7 +32,8 @@ typedef struct fixture {
 static void begin(fixture *f)
 {
     memset(f, 0, sizeof *f);
-    snprintf(f->directory, sizeof f->directory, "/tmp/lockstep-journal-XXXXXX");
+    snprintf(f->directory, sizeof f->directory, "%s/lockstep-journal-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(f->directory));
     snprintf(f->path, sizeof f->path, "%s/journal", f->directory);
     f->options = (journal_options){
@@ -48,8 +51,14 @@ static void reopen(fixture *f)
 
 static void end(fixture *f)
 {
+    char path[400];
     journal_close(f->j);
-    unlink(f->path);
+    DIR *files = opendir(f->directory);
+    for (struct dirent *e; (e = readdir(files)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", f->directory, e->d_name);
+        unlink(path);
+    }
+    closedir(files);
     assert_int_equal(rmdir(f->directory), 0);
 }
 
@@ -150,6 +159,186 @@ static void damage_costs_only_the_example_that_it_hits(void **state)
     }
 }
 
+/* ---- every bit, every length ---- */
+
+enum { HELD = 4, BYTES = HEADER + HELD * RECORD };
+
+static void begin_held(fixture *f, uint8_t bytes[BYTES])
+{
+    begin(f);
+    assert_int_equal(append(f, 0, HELD), LS_OK);
+    journal_close(f->j);
+    f->j = NULL;
+    FILE *file = fopen(f->path, "r");
+    assert_int_equal(fread(bytes, 1, BYTES, file), BYTES);
+    fclose(file);
+}
+
+static void open_bytes(fixture *f, const uint8_t *bytes, size_t count, uint64_t known)
+{
+    FILE *file = fopen(f->path, "w");
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    fclose(file);
+    f->options.known = known;
+    reopen(f);
+}
+
+/* The file with what was cut off before this example holds these bytes; or it is not there, for none. */
+static void assert_kept(fixture *f, uint64_t end, const uint8_t *bytes, size_t count)
+{
+    char path[200];
+    uint8_t found[BYTES];
+    snprintf(path, sizeof path, "%s.cut-%d", f->path, (int)end);
+    FILE *file = fopen(path, "r");
+    assert_int_equal(file != NULL, count > 0);
+    if (!file)
+        return;
+    assert_int_equal(fread(found, 1, BYTES, file), count);
+    assert_memory_equal(found, bytes, count);
+    fclose(file);
+    unlink(path);
+}
+
+static uint64_t cut(fixture *f)
+{
+    journal_state state;
+    journal_look(f->j, &state);
+    return state.cut;
+}
+
+/* Examples that are whole are read as they were; others are refused. Then it takes more. */
+static void assert_goes_on(fixture *f, uint64_t count, const int *whole)
+{
+    uint8_t found[RECORD], expected[EXAMPLE];
+    assert_int_equal(durable(f), count);
+    for (uint64_t i = 0; i < count; i++) {
+        make(expected, i);
+        assert_int_equal(journal_read(f->j, i, found, &f->err), whole[i] ? LS_OK : LS_EDATA);
+        if (whole[i])
+            assert_memory_equal(found, expected, EXAMPLE);
+    }
+    assert_int_equal(append(f, 77, 1), LS_OK);
+    reopen(f);
+    assert_int_equal(durable(f), count + 1);
+    assert_int_equal(journal_read(f->j, count, found, &f->err), LS_OK);
+    make(expected, 77);
+    assert_memory_equal(found, expected, EXAMPLE);
+}
+
+static void a_flipped_bit_costs_at_most_the_example_that_it_hits(void **state)
+{
+    (void)state;
+    fixture f;
+    uint8_t bytes[BYTES];
+    begin_held(&f, bytes);
+    for (uint64_t known = 0; known <= HELD; known += HELD / 2)
+        for (int bit = 0; bit < 8 * BYTES; bit++) {
+            const int hit = bit / 8 < HEADER ? -1 : (bit / 8 - HEADER) / RECORD;
+            int whole[HELD] = {1, 1, 1, 1};
+            bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            open_bytes(&f, bytes, BYTES, known);
+            const int is_cut =
+                hit == HELD - 1 && known < HELD; /* it looks like one never finished */
+            assert_int_equal(cut(&f), is_cut);
+            assert_kept(&f, HELD - 1, bytes + HEADER + (HELD - 1) * RECORD, is_cut ? RECORD : 0);
+            if (hit >= 0)
+                whole[hit] = 0;
+            assert_goes_on(&f, is_cut ? HELD - 1 : HELD, whole);
+            bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+    end(&f);
+}
+
+static void a_journal_that_was_cut_anywhere_keeps_what_is_left(void **state)
+{
+    (void)state;
+    fixture f;
+    uint8_t bytes[BYTES];
+    begin_held(&f, bytes);
+    for (uint64_t known = 0; known <= HELD; known++)
+        for (size_t length = 0; length <= BYTES; length++) {
+            const uint64_t left = length < HEADER ? 0 : (length - HEADER) / RECORD;
+            const size_t end = HEADER + left * RECORD;
+            int whole[HELD];
+            for (uint64_t i = 0; i < HELD; i++)
+                whole[i] = i < left;
+            open_bytes(&f, bytes, length, known);
+            assert_int_equal(cut(&f), 0);
+            assert_kept(&f, left, bytes + end, left >= known && length > end ? length - end : 0);
+            assert_goes_on(&f, left > known ? left : known, whole);
+        }
+    end(&f);
+}
+
+/* A second end that breaks in the same place is kept behind the first. */
+static void what_was_cut_off_is_kept_each_time(void **state)
+{
+    (void)state;
+    fixture f;
+    uint8_t bytes[BYTES];
+    begin_held(&f, bytes);
+    open_bytes(&f, bytes, BYTES - 3, 0);
+    open_bytes(&f, bytes, BYTES - RECORD + 2, 0);
+    uint8_t both[RECORD];
+    memcpy(both, bytes + BYTES - RECORD, RECORD - 3);
+    memcpy(both + RECORD - 3, bytes + BYTES - RECORD, 2);
+    assert_kept(&f, HELD - 1, both, RECORD - 1);
+    end(&f);
+}
+
+/* What cannot be kept elsewhere is not cut off. */
+static void an_end_that_cannot_be_kept_stays_as_damage(void **state)
+{
+    (void)state;
+    fixture f;
+    uint8_t bytes[BYTES];
+    char path[200];
+    const int whole[HELD] = {1, 1, 1, 0};
+    begin_held(&f, bytes);
+    snprintf(path, sizeof path, "%s.cut-%d", f.path, HELD - 1);
+    assert_int_equal(symlink("/dev/null", path), 0);
+    bytes[BYTES - 5] ^= 1;
+    open_bytes(&f, bytes, BYTES, 0);
+    assert_int_equal(cut(&f), 0);
+    assert_goes_on(&f, HELD, whole);
+    end(&f);
+}
+
+static void room_is_seen_before_and_after_it_is_wanted(void **state)
+{
+    (void)state;
+    fixture f;
+    struct rlimit before, small;
+    journal_state seen[4];
+    begin(&f);
+    assert_int_equal(append(&f, 0, 4), LS_OK);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    small = (struct rlimit){HEADER + 4 * RECORD + 3, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    journal_watch(f.j);
+    journal_look(f.j, &seen[0]);
+    small.rlim_cur = HEADER + 6 * RECORD;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    journal_watch(f.j);
+    journal_look(f.j, &seen[1]);
+    const int refused = append(&f, 4, 5);
+    journal_watch(f.j); /* there is room for one, but not for so many */
+    journal_look(f.j, &seen[2]);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    journal_watch(f.j);
+    journal_look(f.j, &seen[3]);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(seen[0].refusing, EFBIG);
+    assert_int_equal(seen[1].refusing, 0);
+    assert_int_equal(refused, LS_ENOMEM);
+    assert_int_equal(seen[2].refusing, EFBIG);
+    assert_int_equal(seen[3].refusing, 0);
+    reopen(&f);
+    assert_holds(&f, 4);
+    end(&f);
+}
+
 static void records_of_an_older_end_are_not_taken_for_new_ones(void **state)
 {
     (void)state;
@@ -236,8 +425,11 @@ static void files_of_others_are_refused(void **state)
     assert_holds(&f, 2);
     journal_close(f.j);
     f.j = NULL;
-    change_byte(&f, 3);
+    FILE *file = fopen(f.path, "w");
+    fputs("something else, that is longer than a header and a record are", file);
+    fclose(file);
     assert_int_equal(journal_open(&other, &f.options, &f.err), LS_EDATA);
+    assert_non_null(strstr(f.err.text, "not a journal"));
     end(&f);
 }
 
@@ -318,6 +510,11 @@ int main(void)
         cmocka_unit_test(what_was_appended_is_read_back_also_after_opening_again),
         cmocka_unit_test(an_unfinished_end_is_cut_off_wherever_it_broke),
         cmocka_unit_test(damage_costs_only_the_example_that_it_hits),
+        cmocka_unit_test(a_flipped_bit_costs_at_most_the_example_that_it_hits),
+        cmocka_unit_test(a_journal_that_was_cut_anywhere_keeps_what_is_left),
+        cmocka_unit_test(what_was_cut_off_is_kept_each_time),
+        cmocka_unit_test(an_end_that_cannot_be_kept_stays_as_damage),
+        cmocka_unit_test(room_is_seen_before_and_after_it_is_wanted),
         cmocka_unit_test(records_of_an_older_end_are_not_taken_for_new_ones),
         cmocka_unit_test(a_full_queue_refuses_and_keeps_nothing),
         cmocka_unit_test(a_full_disk_refuses_and_later_goes_on),
