@@ -1,31 +1,27 @@
 #include "http.h"
 
 #include "clock.h"
+#include "http/guard.h"
 #include "report.h"
 #include "traffic.h"
 
-#include <microhttpd.h>
+#include <errno.h>
 #include <netdb.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     ROUTES = 4,
-    IDLE_S = 30,               /* a connection that says nothing is closed */
-    DRAIN_MS = 10000,          /* for requests under way at the end */
     DISCARDED_MOST = 64 << 20, /* of a body that is refused, so that its sender reads the reason */
     CONNECTION_MEMORY = 64 * 1024 /* headers, and the piece of the body that is handed over */
 };
 
 struct http {
     service *s;
-    struct MHD_Daemon *daemon;
-    atomic_int stopping, under_way;
+    http_guard *guard;
     traffic traffic;
 };
 
@@ -36,6 +32,7 @@ typedef struct call {
     int refused;
     reply reply;
     const char *allow;
+    int waits; /* for the disk, or for the model: there may be too many of these */
     char *body;
     size_t length, capacity, discarded;
     double start;
@@ -77,6 +74,7 @@ static void choose(call *k, const char *path, const char *method)
         return;
     }
     const char *wanted = api_routes[k->route].method;
+    k->waits = strcmp(wanted, "POST") == 0;
     const int as_get = strcmp(method, "HEAD") == 0 && strcmp(wanted, "GET") == 0;
     if (strcmp(method, wanted) != 0 && !as_get) {
         k->allow = wanted;
@@ -98,14 +96,17 @@ static void prepare_body(call *k, struct MHD_Connection *c)
 
 static call *begin(http *h, struct MHD_Connection *c, const char *path, const char *method)
 {
+    char why[400];
     call *k = calloc(1, sizeof *k);
     if (!k)
         return NULL;
     k->h = h;
     k->start = seconds();
-    atomic_fetch_add(&h->under_way, 1);
+    const unsigned refused = http_guard_check(h->guard, c, why, sizeof why);
     choose(k, path, method);
-    if (!k->refused && atomic_load(&h->stopping)) {
+    if (refused)
+        refuse(k, (int)refused, "%s", why);
+    if (!k->refused && http_guard_stopping(h->guard)) {
         refuse(k, 503, "stopping");
         k->reply.retry_after_s = 5;
     }
@@ -154,6 +155,11 @@ static void answer(call *k, struct MHD_Connection *c)
 {
     const request r = {MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Type"), k->body,
                        k->length};
+    const int most = http_guard_connections(k->h->guard);
+    if (http_guard_enter(k->h->guard, c) > most && k->waits && !k->refused) {
+        refuse(k, 503, "%d requests are being answered, and at most so many may", most);
+        k->reply.retry_after_s = 1;
+    }
     if (!k->refused)
         api_routes[k->route].answer(k->h->s, &r, &k->reply);
     if (k->reply.body.lost || !k->reply.body.at) {
@@ -174,7 +180,7 @@ static void put_headers(const call *k, struct MHD_Response *to)
         snprintf(after, sizeof after, "%d", k->reply.retry_after_s);
         MHD_add_response_header(to, "Retry-After", after);
     }
-    if (atomic_load(&k->h->stopping))
+    if (http_guard_stopping(k->h->guard))
         MHD_add_response_header(to, "Connection", "close");
 }
 
@@ -190,6 +196,7 @@ static enum MHD_Result finish(call *k, struct MHD_Connection *c)
         return MHD_NO;
     *body = (text){0};
     put_headers(k, to);
+    http_guard_leave(k->h->guard, c);
     enum MHD_Result queued = MHD_queue_response(c, (unsigned)k->reply.code, to);
     MHD_destroy_response(to);
     return queued;
@@ -227,7 +234,6 @@ static void on_end(void *user, struct MHD_Connection *c, void **state,
     free(k->body);
     free(k);
     *state = NULL;
-    atomic_fetch_sub(&h->under_way, 1);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -241,20 +247,28 @@ static void count_traffic(http *h)
     traffic_init(&h->traffic, &h->s->numbers, paths, ROUTES + 1);
 }
 
-static int start_daemon(http *h, const struct addrinfo *where, int *port, ls_error *err)
+static int start_guard(http *h, const struct sockaddr *where, int *port, ls_error *err)
 {
-    const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
-                           MHD_USE_THREAD_PER_CONNECTION | MHD_USE_ITC |
-                           (where->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0);
-    h->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, where->ai_addr,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->s->o->connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
-        MHD_OPTION_NOTIFY_COMPLETED, on_end, h, MHD_OPTION_END);
-    if (!h->daemon)
-        return fail(err, LS_ESYSTEM, "cannot listen on %s, port %ld; is the port taken?",
-                    h->s->o->address, h->s->o->port);
-    *port = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+    const options *o = h->s->o;
+    const http_guard_options wanted = {.address = where,
+                                       .names = o->hosts,
+                                       .name_count = o->host_count,
+                                       .option = "--host",
+                                       .connections = (int)o->connections,
+                                       .patience_s = (int)o->request_s,
+                                       .memory = CONNECTION_MEMORY,
+                                       .thread_for_each = 1,
+                                       .on_request = on_request,
+                                       .on_end = on_end,
+                                       .user = h};
+    const int error = http_guard_start(&h->guard, &wanted);
+    if (error)
+        return fail(err, LS_ESYSTEM, "cannot listen on %s, port %ld: %s%s", o->address, o->port,
+                    strerror(error), error == EADDRINUSE ? "; is the port taken?" : "");
+    if (http_guard_connections(h->guard) < (int)o->connections)
+        say(LS_LOG_WARNING, "%d connections at a time, not %ld: open files are limited (ulimit -n)",
+            http_guard_connections(h->guard), o->connections);
+    *port = http_guard_port(h->guard);
     return LS_OK;
 }
 
@@ -273,7 +287,7 @@ int http_start(http **out, service *s, int *port, ls_error *err)
     if (status == LS_OK) {
         h->s = s;
         count_traffic(h);
-        status = start_daemon(h, where, port, err);
+        status = start_guard(h, where->ai_addr, port, err);
     }
     freeaddrinfo(where);
     if (status)
@@ -285,15 +299,6 @@ int http_start(http **out, service *s, int *port, ls_error *err)
 
 void http_stop(http *h)
 {
-    const struct timespec pause = {0, 5000000};
-    atomic_store(&h->stopping, 1);
-    const int listening = MHD_quiesce_daemon(h->daemon);
-    if (listening >= 0)
-        shutdown(listening, SHUT_RD); /* connections are refused from now on */
-    for (int ms = 0; atomic_load(&h->under_way) > 0 && ms < DRAIN_MS; ms += 5)
-        nanosleep(&pause, NULL);
-    MHD_stop_daemon(h->daemon);
-    if (listening >= 0)
-        close(listening);
+    http_guard_stop(h->guard);
     free(h);
 }

@@ -11,7 +11,7 @@ typedef struct http http;
  * LS_ENOMEM. */
 int http_start(http **out, service *s, int *port, ls_error *err);
 
-/* Refuses what is new, gives the requests under way some seconds to end, and frees. */
+/* As http_guard_stop: refuses what is new, ends what was begun, and frees. */
 void http_stop(http *h);
 
 #endif

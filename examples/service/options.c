@@ -19,6 +19,7 @@ static const char help[] =
     "  --state DIR          journal and saves (state)\n"
     "  --address A          where to listen (127.0.0.1)\n"
     "  --port N             0: any that is free; the log tells (8080)\n"
+    "  --host NAME          it may be asked by, besides localhost and its address; may be repeated\n"
     "  --shape CxHxW        of an image, one byte a value (1x28x28)\n"
     "  --classes N          labels are below this (10)\n"
     "  --set KEY=VALUE      changes a value of CONFIG; may be repeated\n"
@@ -29,6 +30,7 @@ static const char help[] =
     "  --most N             examples that the journal may hold (10000000)\n"
     "  --body BYTES         largest body of a request (1048576)\n"
     "  --connections N      at the same time (64)\n"
+    "  --request-s N        for a request's headers, for its body, for taking its reply: each (30)\n"
     "  --predictions N      groups of images that are computed at the same time (1)\n"
     "  --publish-ms N       how far predictions may be behind training (250)\n"
     "  --save-s N           seconds between saves (30)\n"
@@ -47,6 +49,7 @@ static const struct number {
     {"most", offsetof(options, most), 1, 1000000000000},
     {"body", offsetof(options, body), 1024, 1 << 30},
     {"connections", offsetof(options, connections), 1, 10000},
+    {"request-s", offsetof(options, request_s), 1, 3600},
     {"predictions", offsetof(options, predictions), 1, 1024},
     {"publish-ms", offsetof(options, publish_ms), 1, 3600000},
     {"save-s", offsetof(options, save_s), 1, 1000000},
@@ -90,6 +93,14 @@ static int set_shape(options *o, const char *text)
     return OPTIONS_RUN;
 }
 
+static int add(const char **list, int *count, int most, const char *too_many, const char *value)
+{
+    if (*count == most)
+        return usage(too_many, "");
+    list[(*count)++] = value;
+    return OPTIONS_RUN;
+}
+
 static int set_one(options *o, const char *name, const char *value)
 {
     const struct {
@@ -106,33 +117,24 @@ static int set_one(options *o, const char *name, const char *value)
     }
     if (strcmp(name, "shape") == 0)
         return set_shape(o, value);
-    if (strcmp(name, "set") != 0)
-        return set_number(o, name, value);
-    if (o->set_count == OPTIONS_MOST_SET)
-        return usage("too many --set", "");
-    o->set[o->set_count++] = value;
-    return OPTIONS_RUN;
+    if (strcmp(name, "set") == 0)
+        return add(o->set, &o->set_count, OPTIONS_MOST_SET, "too many --set", value);
+    if (strcmp(name, "host") == 0)
+        return add(o->hosts, &o->host_count, OPTIONS_MOST_HOSTS, "too many --host", value);
+    return set_number(o, name, value);
 }
 
 static const struct option all[] = {
-    {"state", required_argument, NULL, 1},
-    {"address", required_argument, NULL, 1},
-    {"port", required_argument, NULL, 1},
-    {"shape", required_argument, NULL, 1},
-    {"classes", required_argument, NULL, 1},
-    {"set", required_argument, NULL, 1},
-    {"http-cpu", required_argument, NULL, 1},
-    {"train-cpu", required_argument, NULL, 1},
-    {"passes", required_argument, NULL, 1},
-    {"queue", required_argument, NULL, 1},
-    {"most", required_argument, NULL, 1},
-    {"body", required_argument, NULL, 1},
-    {"connections", required_argument, NULL, 1},
-    {"predictions", required_argument, NULL, 1},
-    {"publish-ms", required_argument, NULL, 1},
-    {"save-s", required_argument, NULL, 1},
-    {"help", no_argument, NULL, 'h'},
-    {0},
+    {"state", required_argument, NULL, 1},      {"address", required_argument, NULL, 1},
+    {"port", required_argument, NULL, 1},       {"host", required_argument, NULL, 1},
+    {"shape", required_argument, NULL, 1},      {"classes", required_argument, NULL, 1},
+    {"set", required_argument, NULL, 1},        {"http-cpu", required_argument, NULL, 1},
+    {"train-cpu", required_argument, NULL, 1},  {"passes", required_argument, NULL, 1},
+    {"queue", required_argument, NULL, 1},      {"most", required_argument, NULL, 1},
+    {"body", required_argument, NULL, 1},       {"connections", required_argument, NULL, 1},
+    {"request-s", required_argument, NULL, 1},  {"predictions", required_argument, NULL, 1},
+    {"publish-ms", required_argument, NULL, 1}, {"save-s", required_argument, NULL, 1},
+    {"help", no_argument, NULL, 'h'},           {0},
 };
 
 /* What one request may bring must fit into the queue, or it could never be taken. */
@@ -161,6 +163,7 @@ int options_read(options *out, int argc, char **argv)
                      .most = 10000000,
                      .body = 1 << 20,
                      .connections = 64,
+                     .request_s = 30,
                      .predictions = 1,
                      .publish_ms = 250,
                      .save_s = 30};

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { OPTIONS_MOST_SET = 32 };
+enum { OPTIONS_MOST_SET = 32, OPTIONS_MOST_HOSTS = 16 };
 
 typedef struct options {
     const char *config; /* Lockstep's configuration, whose data.name is "examples" */
@@ -14,6 +14,9 @@ typedef struct options {
     int channels, height, width, classes;
     uint32_t image_bytes;
     const char *http_cpu, *train_cpu; /* as taskset writes them; NULL: anywhere */
+    const char *
+        hosts[OPTIONS_MOST_HOSTS]; /* names that the server has besides localhost and its address */
+    int host_count;
     const char *set[OPTIONS_MOST_SET];
     int set_count;
     long passes; /* how often training sees each example; 0: training is off */
@@ -21,6 +24,7 @@ typedef struct options {
     long most;   /* examples that the journal may hold */
     long body;   /* bytes of a request's body */
     long connections;
+    long request_s;   /* for a request's headers, for its body, for taking its reply: each */
     long predictions; /* at the same time */
     long publish_ms;  /* a snapshot for predictions is at most so much older than training */
     long save_s;      /* between two saves */

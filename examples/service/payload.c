@@ -123,7 +123,12 @@ static int read_json(payload *out, const payload_form *form, const char *body, s
     if (!root)
         return fail(err, LS_EDATA, "the body is not JSON: error near byte %zu",
                     (size_t)(end - body));
-    int status = read_items(out, form, root, err);
+    while (end < body + length && strchr(" \t\r\n", *end) && *end)
+        end++;
+    int status = end == body + length
+                     ? read_items(out, form, root, err)
+                     : fail(err, LS_EDATA, "the body goes on behind its JSON, at byte %zu",
+                            (size_t)(end - body));
     cJSON_Delete(root);
     if (status)
         payload_free(out);

@@ -87,9 +87,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
         *upload_size = 0;
         return MHD_YES;
     }
-    const unsigned refused = http_guard_check(s->guard, to, why, sizeof why);
+    const unsigned refused = http_guard_check(s->guard, to, why, sizeof why - 1);
     if (refused)
-        return say(to, refused, why);
+        return say(to, refused, strcat(why, "\n"));
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return say(to, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
     if (strcmp(url, "/") == 0)

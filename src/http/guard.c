@@ -39,11 +39,13 @@ typedef struct visitor {
 struct http_guard {
     http_guard_options options;
     struct MHD_Daemon *daemon;
-    pthread_t watch;
+    int listening;
+    pthread_t watch, door;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     visitor *visitors;
     int count, in[CLOSES + 1], stopping, ending;
+    unsigned admitted; /* since the start */
 };
 
 static double seconds(void)
@@ -183,7 +185,7 @@ static unsigned check_names(http_guard *g, struct MHD_Connection *c, char *why, 
     snprintf(
         why, room,
         "%s: %.100s is none of this server's names; if it is meant to be one, start the server "
-        "with %s and that name\n",
+        "with %s and that name",
         a.wrong, a.value, g->options.option);
     return MHD_HTTP_FORBIDDEN;
 }
@@ -207,6 +209,12 @@ static void close_visitor(http_guard *g, visitor *v)
     enter(g, v, CLOSES);
 }
 
+/* Those that are answered, SPARE for the newest ones, and SPARE that are being closed. */
+static int most_visitors(const http_guard *g)
+{
+    return g->options.connections + 2 * SPARE;
+}
+
 static int is_crowded(const http_guard *g)
 {
     return g->count - g->in[CLOSES] > g->options.connections + SPARE;
@@ -222,20 +230,15 @@ static double close_one(http_guard *g, double now)
 {
     unsigned of[CLIENTS] = {0};
     visitor *worst = NULL;
-    double first = now + GRACE_S;
     for (const visitor *v = g->visitors; v; v = v->next)
         of[v->client] += v->phase != CLOSES;
-    for (visitor *v = g->visitors; v; v = v->next) {
-        if (!server_waits(v))
-            continue;
-        if (v->since + GRACE_S > now)
-            first = v->since + GRACE_S < first ? v->since + GRACE_S : first;
-        else if (!worst || of[v->client] > of[worst->client] ||
-                 (of[v->client] == of[worst->client] && v->since < worst->since))
+    for (visitor *v = g->visitors; v; v = v->next)
+        if (server_waits(v) && (!worst || of[v->client] > of[worst->client] ||
+                                (of[v->client] == of[worst->client] && v->since < worst->since)))
             worst = v;
-    }
-    if (!worst)
-        return first;
+    const double patient = worst ? worst->since + GRACE_S : now + GRACE_S;
+    if (patient > now)
+        return patient;
     close_visitor(g, worst);
     return 0;
 }
@@ -262,8 +265,9 @@ static void admit(http_guard *g, visitor *v)
         v->next->at = &v->next;
     g->visitors = v;
     g->in[WAITS]++;
-    if (g->count++ == 0 || is_crowded(g))
-        pthread_cond_signal(&g->changed);
+    g->count++;
+    g->admitted++;
+    pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -274,7 +278,8 @@ static void forget(http_guard *g, visitor *v)
     if (v->next)
         v->next->at = v->at;
     g->in[v->phase]--;
-    g->count--;
+    if (g->count-- == most_visitors(g))
+        pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
     free(v);
 }
@@ -383,6 +388,68 @@ static void *watch(void *user)
     return NULL;
 }
 
+/* ---- the door: nobody is let in whom there is no room for ------------------------------------ */
+
+static struct timespec time_in(double s)
+{
+    const double at = seconds() + s;
+    return (struct timespec){(time_t)at, (long)((at - (double)(time_t)at) * 1e9)};
+}
+
+/* The daemon may take a moment to know of it, and closes it itself where it cannot take it. */
+static void let_in(http_guard *g)
+{
+    place from;
+    socklen_t length = sizeof from;
+    const int fd = accept(g->listening, &from.any, &length);
+    pthread_mutex_lock(&g->lock);
+    const unsigned before = g->admitted;
+    const struct timespec until = time_in(fd < 0 ? 0.01 : 0.05);
+    pthread_mutex_unlock(&g->lock);
+    if (fd >= 0) {
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+        MHD_add_connection(g->daemon, fd, &from.any, length);
+    }
+    pthread_mutex_lock(&g->lock);
+    while (!g->stopping && g->admitted == before &&
+           pthread_cond_timedwait(&g->changed, &g->lock, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void *keep_door(void *user)
+{
+    http_guard *g = user;
+    for (;;) {
+        pthread_mutex_lock(&g->lock);
+        while (!g->stopping && g->count >= most_visitors(g))
+            pthread_cond_wait(&g->changed, &g->lock);
+        const int stopping = g->stopping;
+        pthread_mutex_unlock(&g->lock);
+        if (stopping)
+            return NULL;
+        let_in(g);
+    }
+}
+
+static int listen_at(const struct sockaddr *at)
+{
+    const int six = at->sa_family == AF_INET6, on = 1;
+    const int fd = socket(at->sa_family, SOCK_STREAM, 0);
+    if (fd < 0)
+        return -errno;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (six)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, at, six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in)) == 0 &&
+        listen(fd, SOMAXCONN) == 0)
+        return fd;
+    const int error = errno;
+    close(fd);
+    return -error;
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 /* How many of `wanted` descriptors could be opened now. */
@@ -397,7 +464,6 @@ static int free_descriptors(int wanted)
     return found;
 }
 
-/* Beside those that are answered there are SPARE for the newest, and SPARE that are being closed. */
 static int fit_connections(http_guard *g)
 {
     const int others = 2 * SPARE + KEPT;
@@ -409,10 +475,20 @@ static int fit_connections(http_guard *g)
     return 0;
 }
 
+static void end_watch(http_guard *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->ending = 1;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    pthread_join(g->watch, NULL);
+}
+
 static int start_daemon(http_guard *g)
 {
     const http_guard_options *o = &g->options;
     const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC |
+                           MHD_USE_NO_LISTEN_SOCKET |
                            (o->thread_for_each ? MHD_USE_THREAD_PER_CONNECTION : 0) |
                            (o->address->sa_family == AF_INET6 ? MHD_USE_IPv6 : 0);
     const struct MHD_OptionItem memory[] = {
@@ -421,33 +497,29 @@ static int start_daemon(http_guard *g)
         {MHD_OPTION_END, 0, NULL}};
     errno = 0;
     g->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, o->on_request, o->user, MHD_OPTION_SOCK_ADDR, o->address,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(o->connections + 2 * SPARE),
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, g, MHD_OPTION_NOTIFY_COMPLETED, on_end, g,
-        MHD_OPTION_ARRAY, memory, MHD_OPTION_END);
+        flags, 0, NULL, NULL, o->on_request, o->user, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)most_visitors(g) + 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, g,
+        MHD_OPTION_NOTIFY_COMPLETED, on_end, g, MHD_OPTION_ARRAY, memory, MHD_OPTION_END);
     return g->daemon ? 0 : errno ? errno : EIO;
 }
 
-/* Signals are the program's. */
 static int start_threads(http_guard *g)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&g->watch, NULL, watch, g);
-    if (!error && (error = start_daemon(g)) != 0) {
-        pthread_mutex_lock(&g->lock);
-        g->ending = 1;
-        pthread_cond_signal(&g->changed);
-        pthread_mutex_unlock(&g->lock);
-        pthread_join(g->watch, NULL);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = start_daemon(g);
+    if (error)
+        return error;
+    error = pthread_create(&g->watch, NULL, watch, g);
+    if (!error && (error = pthread_create(&g->door, NULL, keep_door, g)) != 0)
+        end_watch(g);
+    if (error)
+        MHD_stop_daemon(g->daemon);
     return error;
 }
 
 static void free_guard(http_guard *g)
 {
+    if (g->listening >= 0)
+        close(g->listening);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
     free(g);
@@ -456,6 +528,7 @@ static void free_guard(http_guard *g)
 int http_guard_start(http_guard **out, const http_guard_options *options)
 {
     pthread_condattr_t steady;
+    sigset_t all, before;
     http_guard *g = calloc(1, sizeof *g);
     if (!g)
         return ENOMEM;
@@ -465,10 +538,17 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&g->changed, &steady);
     pthread_condattr_destroy(&steady);
+    g->listening = -1;
     int error = fit_connections(g);
     *out = g; /* requests may come at once */
-    if (!error)
+    if (!error && (g->listening = listen_at(options->address)) < 0)
+        error = -g->listening;
+    if (!error) { /* signals are the program's */
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
         error = start_threads(g);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
     if (error) {
         *out = NULL;
         free_guard(g);
@@ -478,7 +558,11 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
 
 int http_guard_port(const http_guard *g)
 {
-    return MHD_get_daemon_info(g->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+    place here;
+    socklen_t length = sizeof here;
+    if (getsockname(g->listening, &here.any, &length) != 0)
+        return 0;
+    return ntohs(here.any.sa_family == AF_INET6 ? here.v6.sin6_port : here.v4.sin_port);
 }
 
 int http_guard_connections(const http_guard *g)
@@ -512,18 +596,15 @@ void http_guard_stop(http_guard *g)
 {
     pthread_mutex_lock(&g->lock);
     g->stopping = 1;
+    pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    const int listening = MHD_quiesce_daemon(g->daemon);
-    if (listening >= 0)
-        shutdown(listening, SHUT_RD); /* connections are refused from now on */
+    shutdown(g->listening,
+             SHUT_RDWR); /* connections are refused from now on, and nobody waits for one */
+    pthread_join(g->door, NULL);
     pthread_mutex_lock(&g->lock);
     wait_for_answers(g);
-    g->ending = 1;
-    pthread_cond_signal(&g->changed);
     pthread_mutex_unlock(&g->lock);
-    pthread_join(g->watch, NULL);
+    end_watch(g);
     MHD_stop_daemon(g->daemon);
-    if (listening >= 0)
-        close(listening);
     free_guard(g);
 }

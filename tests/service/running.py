@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -113,12 +114,13 @@ def journal(state):
 class Service:
     """One run of the program; `state` stays between runs."""
 
-    def __init__(self, program, config, state, *options, environment=None):
+    def __init__(self, program, config, state, *options, environment=None, limits=None):
         self.log_path = pathlib.Path(state).parent / "log"
         self.log = open(self.log_path, "w", encoding="utf-8")
         self.process = subprocess.Popen(
             [program, "--state", str(state), "--port", "0", *options, str(config)],
-            stderr=self.log, stdout=self.log, env={**os.environ, **(environment or {})})
+            stderr=self.log, stdout=self.log, env={**os.environ, **(environment or {})},
+            preexec_fn=lambda: [resource.setrlimit(*limit) for limit in (limits or {}).items()])
         self.url = self.find_url()
 
     def said(self):
@@ -187,13 +189,13 @@ class Place:
         self.config = pathlib.Path(__file__).parent / "config.json"
         self.services = []
 
-    def start(self, *options, fault=None):
-        """`fault` is what the shim of tests/campaigns shall do to the state directory's files."""
+    def start(self, *options, fault=None, limits=None):
+        """`limits` are resource limits, (soft, hard) each; `fault` is what the shim of tests/campaigns shall do to the state directory's files."""
         environment = None
         if fault:
             environment = {"LD_PRELOAD": self.shim, "LS_FS_ROOT": str(self.state), **fault}
         service = Service(self.program, self.config, self.state, "--set", "devices=cpu:1", *options,
-                          environment=environment)
+                          environment=environment, limits=limits)
         self.services.append(service)
         return service
 

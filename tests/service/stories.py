@@ -10,12 +10,15 @@ import http.client
 import json
 import re
 import shutil
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 
+from dribble import Dribblers, asks, cpu_seconds, is_closed_within
 from running import BYTES, JSON, Place, curl, example, examples, image, journal, text
 
 BATCH = 64
@@ -68,6 +71,7 @@ def refuses(place):
     url = service.url
     size, huge = b"x" * 784, b"x" * 3000000
     deep = b'{"images": ' + b"[" * 5000
+    one = json.dumps({"images": [text(image(0))]}).encode()
     wide = json.dumps({"images": [list(image(0))] * 60}).encode()
     cases = [
         ("/examples", [*BYTES, "@-"], size, 400, "a multiple of 785"),
@@ -84,6 +88,9 @@ def refuses(place):
         ("/predict", [*JSON, "@-"], deep, 400, "not JSON"),
         ("/predict", [*JSON, "@-"], wide, 413, "octet-stream"),
         ("/predict", [*JSON, "@-"], b'{"images": [[1, 2]]}', 400, "2 numbers; expected 784"),
+        ("/predict", [*JSON, "@-"], one + b" {}", 400, f"goes on behind its JSON, at byte {len(one) + 1}"),
+        ("/predict", [*JSON, "@-"], one + b"\0", 400, f"goes on behind its JSON, at byte {len(one)}"),
+        ("/predict", [*JSON, "@-"], one + b"\n]", 400, "goes on behind its JSON"),
         ("/predict", [], None, 405, "/predict takes POST"),
         ("/examples", ["-X", "DELETE"], None, 405, "/examples takes POST"),
         ("/metrics", [*BYTES, "@-"], size, 405, "/metrics takes GET"),
@@ -98,6 +105,7 @@ def refuses(place):
             f"{path} {arguments}: {answer.code} {error}; expected {code}, {message}"
         if code == 405:
             assert answer.headers["allow"] in error, answer.headers
+    same(curl(url + "/predict", *JSON, "@-", data=one + b" \r\n\t").code, 200)
     values = service.metrics()
     same(values["service_journal_examples"], 0)
     same(values['service_requests_total{path="other",code="4xx"}'], 2)
@@ -366,6 +374,9 @@ def holds_back(place):
     answer = curl(url, *BYTES, "@-", data=example(150))
     same(answer.code, 507)
     assert "may hold 150" in answer.json()["error"], answer.body
+    answer = curl(service.url + "/healthz")
+    same(answer.code, 503)
+    assert "--most, 150" in answer.json()["error"], answer.body
     same(service.end(), 0)
 
 
@@ -386,6 +397,186 @@ def tells_of_a_disk_that_fails(place):
     same(service.metrics()["service_journal_examples"], 10)
     same(service.end(), 0)
     assert journal(place.state)[:10] == [example(i) for i in range(10)]
+
+
+# ---- damage -------------------------------------------------------------------------------------
+
+RECORD = 789  # of an image of 28 x 28
+HEADER = 16
+
+
+def flip(place, *bits):
+    """(bit, byte) of the journal; before its end where the byte is negative."""
+    path = place.state / "journal"
+    data = bytearray(path.read_bytes())
+    for bit, at in bits:
+        data[at] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def goes_on_with_a_damaged_journal(place):
+    """Below a save's position damage is left out and counted; behind it the end is cut off, and kept."""
+    service = place.start("--passes", "2").ready()
+    curl(service.url + "/examples", *BYTES, "@-", data=examples(0, 128))
+    service.wait(lambda m: has_rested(m, 4), "idle")
+    same(service.end(), 0)
+    flip(place, (3, -1), (0, HEADER + 40 * RECORD + 17), (6, 5))
+
+    service = place.start("--passes", "2").ready()
+    values = service.wait(lambda m: m["service_damaged_reads"] == 2, "both are found", 10)
+    same((values["service_journal_examples"], values["service_cut_examples"]), (128, 0))
+    assert "example 127 is damaged" in service.said() or "example 40 is" in service.said()
+    assert "its header is damaged (4c534a524e0c310a" in service.said(), service.said()
+    curl(service.url + "/examples", *BYTES, "@-", data=examples(128, 10))
+    service.wait(lambda m: m["service_queue_examples"] == 0, "goes on")
+    same(service.end(signal.SIGKILL), -signal.SIGKILL)
+    wanted = [None if i in (40, 127) else example(i) for i in range(138)]
+    same(journal(place.state), wanted)
+
+    flip(place, (7, -RECORD))
+    last = (place.state / "journal").read_bytes()[-RECORD:]
+    service = place.start("--passes", "2").ready()
+    kept = place.state / "journal.cut-137"
+    assert str(kept) in service.said(), service.said()
+    same(kept.read_bytes(), last)
+    same(service.metrics()["service_cut_examples"], 1)
+    same(service.end(), 0)
+    same(journal(place.state), wanted[:137])
+
+    path = place.state / "journal"
+    path.write_bytes(path.read_bytes()[:HEADER + 100 * RECORD + 300])
+    service = place.start("--passes", "2").ready()
+    values = service.wait(lambda m: m["service_damaged_reads"] == 38, "what is lost is counted", 10)
+    same(values["service_journal_examples"], 137)
+    curl(service.url + "/examples", *BYTES, "@-", data=examples(500, 1))
+    service.wait(lambda m: m["service_queue_examples"] == 0, "goes on")
+    same(service.end(), 0)
+    same(journal(place.state),
+         [example(i) if i < 100 and i != 40 else None for i in range(137)] + [example(500)])
+
+
+def passes_any_run_of_damage(place):
+    """Examples that wait, 1,300 damaged ones in a row among them: training comes out behind them."""
+    service = place.start("--passes", "0").ready()
+    for first in range(0, 1500, 500):
+        same(curl(service.url + "/examples", *BYTES, "@-", data=examples(first, 500)).code, 200)
+    same(service.end(), 0)
+    flip(place, *((i % 8, HEADER + i * RECORD + i % RECORD) for i in range(100, 1400)))
+    service = place.start("--passes", "3").ready()
+    values = service.wait(lambda m: m["service_damaged_reads"] == 1300 and has_rested(m, 3 * 200 / BATCH),
+                          "all that is whole is trained on", 20)
+    same(values["service_ready"], 1)
+    same(curl(service.url + "/examples", *BYTES, "@-", data=examples(1500, 100)).code, 200)
+    service.wait(lambda m: has_rested(m, 3 * 300 / BATCH), "goes on")
+    same(service.end(), 0)
+
+
+# ---- clients that mean it ill -------------------------------------------------------------------
+
+def keeps_strangers_out(place):
+    service = place.start("--host", "learn.example", "--host", "other.example").ready()
+    url = service.url
+    strange = ["Host: evil.example", f"Host: evil.example:{service.port()}", "Host: 127.0.0.1.evil.example",
+               "Host: 192.168.7.7", "Host: [::1", "Origin: null", "Origin: http://evil.example",
+               "Origin: http://localhost:1", f"Origin: http://evil.example:{service.port()}"]
+    paths = [("/examples", [*BYTES, "@-"], examples(0, 3)), ("/predict", [*BYTES, "@-"], image(0)),
+             ("/metrics", [], None), ("/healthz", [], None)]
+    for header in strange:
+        for path, arguments, data in paths:
+            answer = curl(url + path, *arguments, "-H", header, data=data)
+            same((header, path, answer.code), (header, path, 403))
+            assert "start the server with --host and that name" in answer.json()["error"], answer.body
+    for header in ("Host: localhost", "Host: LOCALHOST.:80", "Host: 127.9.9.9:1", "Host: [::1]:80",
+                   "Host: learn.example", "Host: Other.Example:443", f"Origin: {url}",
+                   "Origin: https://learn.example"):
+        answer = curl(url + "/examples", *BYTES, "@-", "-H", header, data=examples(0, 3))
+        same((header, answer.code), (header, 200))
+    same(service.metrics()["service_journal_examples"], 3 * 8)
+    same(service.end(), 0)
+
+
+HALF = b"POST /examples HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n" \
+       b"Content-Length: 785000\r\n\r\nX"
+
+
+def upload_slowly(service, seconds):
+    """Examples that come one by one, from 127.0.0.1, over so many seconds."""
+    with socket.create_connection(("127.0.0.1", service.port()), timeout=10) as one:
+        one.sendall(HALF[:-1].replace(b"785000", b"7850"))
+        for i in range(10):
+            time.sleep(seconds / 10)
+            one.sendall(example(i))
+        return one.recv(1000)
+
+
+def locks_nobody_out(place):
+    """64 connections that dribble headers, 64 that dribble bodies: others are answered, and take their time."""
+    service = place.start("--request-s", "2").ready()
+    with Dribblers(service.port(), host="127.0.0.2"), Dribblers(service.port(), HALF, host="127.0.0.3"):
+        uploads = []
+        upload = threading.Thread(target=lambda: uploads.append(upload_slowly(service, 1.5)))
+        upload.start()
+        while upload.is_alive():
+            for path in ("/healthz", "/metrics"):
+                asks(service.url + path)
+            same(curl(service.url + "/examples", *BYTES, "@-", data=example(0)).code, 200)
+        assert uploads and uploads[0].startswith(b"HTTP/1.1 200"), uploads
+    for begin in (HALF, HALF[:60]):
+        assert is_closed_within(service.port(), 2.6, begin), begin
+    with Dribblers(service.port(), HALF):
+        time.sleep(0.5)
+        start = time.monotonic()
+        same(service.end(), 0)
+        assert time.monotonic() - start < 2, f"ends after {time.monotonic() - start} s"
+
+
+def makes_do_with_few_descriptors(place):
+    service = place.start("--save-s", "1", "--passes", "1000000",
+                          limits={resource.RLIMIT_NOFILE: (64, 64)}).ready()
+    assert "ulimit -n" in service.said(), service.said()
+    curl(service.url + "/examples", *BYTES, "@-", data=examples(0, 64))
+    with Dribblers(service.port()), Dribblers(service.port(), HALF):
+        until = time.monotonic() + 3
+        saved = service.metrics()["service_saves_total"]
+        while time.monotonic() < until:
+            asks(service.url + "/healthz")
+            same(curl(service.url + "/predict", *BYTES, "@-", data=image(0)).code, 200)
+        values = service.metrics()
+        assert values["service_saves_total"] > saved, values["service_saves_total"]
+        same(values["service_failed_saves_total"], 0)
+    same(service.end(), 0)
+
+    service = place.start("--passes", "0", limits={resource.RLIMIT_NOFILE: (64, 64)}).ready()
+    with Dribblers(service.port()):
+        before = cpu_seconds(service.process.pid)
+        time.sleep(1.5)
+        busy = cpu_seconds(service.process.pid) - before
+        assert busy < 0.5, f"{busy} s of CPU time in 1.5 s, for nothing"
+    same(service.end(), 0)
+
+
+def tells_of_a_disk_without_room(place):
+    place.start().ready().end()
+    room = HEADER + 20 * RECORD
+    service = place.start("--passes", "0",
+                          limits={resource.RLIMIT_FSIZE: (room, resource.RLIM_INFINITY)}).ready()
+    url = service.url
+    same(curl(url + "/healthz").code, 200)
+    same(curl(url + "/examples", *BYTES, "@-", data=examples(0, 15)).code, 200)
+    answer = curl(url + "/examples", *BYTES, "@-", data=examples(15, 10))
+    same(answer.code, 507)
+    answer = curl(url + "/healthz")
+    same(answer.code, 503)
+    assert "no examples can be stored: File too large" in answer.json()["error"], answer.body
+    same(curl(url + "/predict", *BYTES, "@-", data=image(0)).code, 200)
+    resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (2 * room, resource.RLIM_INFINITY))
+    service.wait(lambda m: m["service_ready"] == 1, "room again", 5)
+    same(curl(url + "/examples", *BYTES, "@-", data=examples(15, 10)).code, 200)
+    now = HEADER + 25 * RECORD
+    resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (now, resource.RLIM_INFINITY))
+    service.wait(lambda m: m["service_ready"] == 0, "it is seen before anybody sends", 5)
+    same(service.end(), 0)
+    same(journal(place.state), [example(i) for i in range(25)])
 
 
 def fails_openly(place):
