@@ -251,9 +251,7 @@ static int start_guard(http *h, const struct sockaddr *where, int *port, ls_erro
 {
     const options *o = h->s->o;
     const http_guard_options wanted = {.address = where,
-                                       .names = o->hosts,
-                                       .name_count = o->host_count,
-                                       .option = "--host",
+                                       .names = {o->hosts, o->host_count, "--host"},
                                        .connections = (int)o->connections,
                                        .patience_s = (int)o->request_s,
                                        .memory = CONNECTION_MEMORY,

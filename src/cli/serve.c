@@ -154,9 +154,7 @@ static void write_url(cli_server *s, const place *at)
 static int listen_at(cli_server *s, const place *at, const cli_server_options *o, ls_error *err)
 {
     const http_guard_options wanted = {.address = &at->any,
-                                       .names = o->names,
-                                       .name_count = o->name_count,
-                                       .option = "--serve-host",
+                                       .names = {o->names, o->name_count, "--serve-host"},
                                        .connections = CONNECTIONS,
                                        .patience_s = PATIENCE_S,
                                        .on_request = on_request,

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,38 +54,6 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- the names of the server ---------------------------------------------------------------- */
-
-/* "name", "name:80", "[::1]:80" → the name and the port; returns 0 where it is none of them. */
-static int split(const char *authority, char name[256], const char **port)
-{
-    const int bracketed = authority[0] == '[';
-    const char *begin = authority + bracketed;
-    size_t length = strcspn(begin, bracketed ? "]" : ":");
-    const char *rest = begin + length;
-    if (bracketed && *rest++ != ']')
-        return 0;
-    *port = *rest == ':' ? rest + 1 : "";
-    if ((*rest && *rest != ':') || (*port)[strspn(*port, "0123456789")] || length >= 256)
-        return 0;
-    if (length > 0 && begin[length - 1] == '.') /* a full name, as DNS writes it */
-        length--;
-    memcpy(name, begin, length);
-    name[length] = '\0';
-    return length > 0;
-}
-
-static int is_loopback(const char *name)
-{
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (inet_pton(AF_INET, name, &v4) == 1)
-        return ntohl(v4.s_addr) >> 24 == 127;
-    if (inet_pton(AF_INET6, name, &v6) == 1)
-        return IN6_IS_ADDR_LOOPBACK(&v6);
-    return strcasecmp(name, "localhost") == 0;
-}
-
 typedef union place {
     struct sockaddr any;
     struct sockaddr_in v4;
@@ -97,97 +64,6 @@ typedef union place {
 static int descriptor(struct MHD_Connection *c)
 {
     return MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-}
-
-/* The address that the client reached, which is one of this host's. */
-static int is_here(struct MHD_Connection *c, const char *name)
-{
-    place here;
-    struct in_addr v4;
-    struct in6_addr v6;
-    socklen_t length = sizeof here;
-    if (getsockname(descriptor(c), &here.any, &length) != 0)
-        return 0;
-    if (here.any.sa_family == AF_INET && inet_pton(AF_INET, name, &v4) == 1)
-        return v4.s_addr == here.v4.sin_addr.s_addr;
-    return here.any.sa_family == AF_INET6 && inet_pton(AF_INET6, name, &v6) == 1 &&
-           memcmp(&v6, &here.v6.sin6_addr, sizeof v6) == 0;
-}
-
-static int is_given(const http_guard *g, const char *name)
-{
-    int i = 0;
-    while (i < g->options.name_count && strcasecmp(g->options.names[i], name) != 0)
-        i++;
-    return i < g->options.name_count;
-}
-
-typedef struct asked {
-    const http_guard *g;
-    struct MHD_Connection *c;
-    const char *wrong, *value; /* the header that is refused */
-    char port[8];              /* of the Host */
-} asked;
-
-static int is_own(const asked *a, const char *authority, const char **port, int *given)
-{
-    char name[256];
-    if (!split(authority, name, port))
-        return 0;
-    *given = is_given(a->g, name);
-    return *given || is_loopback(name) || is_here(a->c, name);
-}
-
-static enum MHD_Result check_host(void *user, enum MHD_ValueKind kind, const char *key,
-                                  const char *value)
-{
-    asked *a = user;
-    const char *port = "";
-    int given;
-    (void)kind;
-    if (strcasecmp(key, "Host") != 0)
-        return MHD_YES;
-    if (!value || !is_own(a, value, &port, &given)) {
-        a->wrong = "Host";
-        a->value = value ? value : "";
-    }
-    snprintf(a->port, sizeof a->port, "%s", port);
-    return a->wrong ? MHD_NO : MHD_YES;
-}
-
-/* A page of another server on this host is from elsewhere, too: its port is another one. */
-static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const char *key,
-                                    const char *value)
-{
-    asked *a = user;
-    const char *port, *authority = value ? strstr(value, "://") : NULL;
-    int given;
-    (void)kind;
-    if (strcasecmp(key, "Origin") != 0)
-        return MHD_YES;
-    if (authority && is_own(a, authority + 3, &port, &given) &&
-        (given || strcmp(port, a->port) == 0))
-        return MHD_YES;
-    a->wrong = "Origin";
-    a->value = value ? value : "";
-    return MHD_NO;
-}
-
-/* Without a Host it is no browser's. */
-static unsigned check_names(http_guard *g, struct MHD_Connection *c, char *why, size_t room)
-{
-    asked a = {.g = g, .c = c};
-    MHD_get_connection_values(c, MHD_HEADER_KIND, check_host, &a);
-    if (!a.wrong)
-        MHD_get_connection_values(c, MHD_HEADER_KIND, check_origin, &a);
-    if (!a.wrong)
-        return 0;
-    snprintf(
-        why, room,
-        "%s: %.100s is none of this server's names; if it is meant to be one, start the server "
-        "with %s and that name",
-        a.wrong, a.value, g->options.option);
-    return MHD_HTTP_FORBIDDEN;
 }
 
 /* ---- connections: with the lock ------------------------------------------------------------- */
@@ -332,7 +208,7 @@ static void on_end(void *user, struct MHD_Connection *c, void **state,
 unsigned http_guard_check(http_guard *g, struct MHD_Connection *c, char *why, size_t room)
 {
     move(g, c, BRINGS);
-    return check_names(g, c, why, room);
+    return http_names_check(&g->options.names, c, why, room);
 }
 
 int http_guard_enter(http_guard *g, struct MHD_Connection *c)
@@ -369,6 +245,9 @@ static void look(http_guard *g)
     double next = close_late(g, now), room = 0;
     while (is_crowded(g) && room == 0)
         room = close_one(g, now);
+    if (g->count >= most_visitors(g) && room == 0 && (room = close_one(g, now)) == 0)
+        room =
+            now + GRACE_S; /* the daemon may have missed that others ended: this one reminds it */
     next = (room > 0 && room < next ? room : next) + 0.001;
     const struct timespec until = {(time_t)next, (long)((next - (double)(time_t)next) * 1e9)};
     pthread_cond_timedwait(&g->changed, &g->lock, &until);

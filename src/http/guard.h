@@ -1,8 +1,7 @@
 /* What stands between a server and those who ask it: libmicrohttpd's daemon, started so that nobody can
  * lock others out of it, and that no page of elsewhere can make a browser talk to it.
  *
- *  - A request is for one of the server's own names (its Host, and its Origin if it has one); others are
- *    refused, since a web page may give the server's address a name of its own (DNS rebinding).
+ *  - A request is for one of the server's own names (names.h); others are refused.
  *  - A connection has so many seconds to bring a request's headers, as many for the body, and as many to
  *    take the answer; it may sit idle for as long.
  *  - A connection is never turned away. When there are too many, one that is not being answered is closed:
@@ -14,6 +13,8 @@
 #ifndef HTTP_GUARD_H
 #define HTTP_GUARD_H
 
+#include "http/names.h"
+
 #include <microhttpd.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -22,9 +23,7 @@ typedef struct http_guard http_guard;
 
 typedef struct http_guard_options {
     const struct sockaddr *address; /* where it listens */
-    const char *const *names;       /* that it has besides loopback's and its address; not copied */
-    int name_count;
-    const char *option;  /* which adds a name; for the message */
+    http_names names;
     int connections;     /* that are answered at the same time */
     int patience_s;      /* for the headers, for the body, for taking the answer: each */
     size_t memory;       /* of a connection; 0: the library's choice */

@@ -29,10 +29,11 @@ url_of() {
 (
     ulimit -n 64
     exec "$program" config.json --serve 0 --serve-host other.example --set run_dir=few \
-        --inject worker=0,step=1,kind=stall,seconds=4 >few.txt 2>few-stderr.txt
+        --inject worker=0,step=1,kind=stall,seconds=9 >few.txt 2>few-stderr.txt
 ) &
 few=$!
-"$program" config.json --set epochs=3 --serve 0 --inject worker=0,step=5,kind=stall,seconds=60 \
+"$program" config.json --set epochs=3 --set deadline_s=60 --serve 0 \
+    --inject worker=0,step=5,kind=stall,seconds=60 \
     >stdout.txt 2>stderr.txt &
 pid=$!
 python=$(command -v python3) && [ -r /proc/self/stat ] || python=:
@@ -84,7 +85,7 @@ done
 answer healthz 200 ok -H "Origin: ${url%/}"
 
 # Clients that dribble lock nobody out, and are closed in their turn.
-"$python" "$here/../service/dribble.py" "$url" 4.6 $pid >dribble.txt 2>&1 || fail "$(cat dribble.txt)"
+"$python" "$here/../service/dribble.py" "$url" 8 $pid >dribble.txt 2>&1 || fail "$(cat dribble.txt)"
 
 # The same place twice is an error.
 port=${url##*:}

@@ -65,7 +65,7 @@ class Dribblers(threading.Thread):
             one.close()
 
 
-def asks(url, seconds=3):
+def asks(url, seconds=10):
     """How long an answer takes; at most `seconds`."""
     start = time.monotonic()
     with urllib.request.urlopen(url, timeout=seconds) as answer:

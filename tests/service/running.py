@@ -51,7 +51,7 @@ class Answer:
 
 def curl(url, *arguments, data=None):
     """The answer to curl's request; `data` goes in through stdin, as -d @- wants it."""
-    command = ["curl", "-sS", "-m", "60", "-i", *arguments, url]
+    command = ["curl", "-sS", "-m", "20", "-i", *arguments, url]
     done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           check=False)
     if done.returncode:

@@ -522,12 +522,12 @@ def locks_nobody_out(place):
             same(curl(service.url + "/examples", *BYTES, "@-", data=example(0)).code, 200)
         assert uploads and uploads[0].startswith(b"HTTP/1.1 200"), uploads
     for begin in (HALF, HALF[:60]):
-        assert is_closed_within(service.port(), 2.6, begin), begin
+        assert is_closed_within(service.port(), 6, begin), begin
     with Dribblers(service.port(), HALF):
         time.sleep(0.5)
         start = time.monotonic()
         same(service.end(), 0)
-        assert time.monotonic() - start < 2, f"ends after {time.monotonic() - start} s"
+        assert time.monotonic() - start < 4, f"ends after {time.monotonic() - start} s"
 
 
 def makes_do_with_few_descriptors(place):
