@@ -13,6 +13,11 @@
 
 #include <stddef.h>
 
+/* The instruction sets that kernels are compiled for, and the best one that this CPU has. Any thread. */
+typedef enum ls_cpu_set { LS_CPU_SET_GENERIC, LS_CPU_SET_AVX2, LS_CPU_SET_AVX512 } ls_cpu_set;
+
+ls_cpu_set ls_cpu_set_best(void);
+
 #define LS_RUN_LANES 16 /* most floats of a vector */
 
 typedef struct ls_run {

@@ -3,57 +3,31 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "cpu/cpu_kernels.h"
 #include "cpu/lanes_op.h"
 
 #include <stdio.h>
 
 /* ---- instruction sets ----------------------------------------------------------------------- */
 
-static int has_avx512(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-    return 0;
-#endif
-}
-
-static int has_avx2(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    return 0;
-#endif
-}
-
 const ls_lanes_kernels *ls_lanes_kernels_of(int i, int *known)
 {
     *known = i >= 0 && i < 3;
+    if (LS_CPU_SET_AVX512 - i > (int)ls_cpu_set_best())
+        return NULL;
 #if defined(__x86_64__)
     if (i == 0)
-        return has_avx512() ? &ls_lanes_avx512 : NULL;
+        return &ls_lanes_avx512;
     if (i == 1)
-        return has_avx2() ? &ls_lanes_avx2 : NULL;
+        return &ls_lanes_avx2;
 #endif
     return i == 2 ? &ls_lanes_generic : NULL;
 }
 
-/* GCC's and clang's answers about the CPU are read once, when the program starts: asking is
- * cheap and needs no memory of our own. */
 static const ls_lanes_kernels *best_kernels(void)
 {
-#if defined(__x86_64__)
-    if (has_avx512())
-        return &ls_lanes_avx512;
-    if (has_avx2())
-        return &ls_lanes_avx2;
-#else
-    (void)has_avx512;
-    (void)has_avx2;
-#endif
-    return &ls_lanes_generic;
+    int known;
+    return ls_lanes_kernels_of(LS_CPU_SET_AVX512 - (int)ls_cpu_set_best(), &known);
 }
 
 const char *ls_lanes_isa(void)

@@ -1,21 +1,21 @@
 #include "cpu/wino.h"
 
+#include "cpu/cpu_kernels.h"
+
 #include <stdint.h>
 
 /* ---- instruction sets ----------------------------------------------------------------------- */
 
 const ls_wino_kernels *ls_wino_kernels_of(int i)
 {
+    switch ((int)ls_cpu_set_best() - i) {
 #if defined(__x86_64__)
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (avx512 && i-- == 0)
-        return &ls_wino_avx512;
-    if (avx2 && i-- == 0)
-        return &ls_wino_avx2;
+    case LS_CPU_SET_AVX512: return &ls_wino_avx512;
+    case LS_CPU_SET_AVX2: return &ls_wino_avx2;
 #endif
-    return i == 0 ? &ls_wino_generic : NULL;
+    case LS_CPU_SET_GENERIC: return &ls_wino_generic;
+    default: return NULL;
+    }
 }
 
 const ls_wino_kernels *ls_wino_kernels_best(void)

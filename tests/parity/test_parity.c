@@ -235,11 +235,14 @@ static void ten_steps_follow_float64(void **state)
     }
 }
 
-int main(void)
+/* parity [TEST] */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_float64),
         cmocka_unit_test(ten_steps_follow_float64),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("parity", tests, set_up, tear_down);
 }
