@@ -60,6 +60,9 @@ dnnl_status_t ls_dnnl_ask_dense(ls_pd *out, const ls_dnnl_ask *ask);
 dnnl_status_t ls_dnnl_ask_pool(ls_pd *out, const ls_dnnl_ask *ask);
 dnnl_status_t ls_dnnl_ask_eltwise(ls_pd *out, const ls_dnnl_ask *ask);
 
+/* The next best kernel for the same question; fails when there is none, or, in 2.x, no such question. */
+dnnl_status_t ls_dnnl_next(ls_pd pd);
+
 /* Appends max(·, 0). */
 dnnl_status_t ls_dnnl_append_relu(dnnl_post_ops_t post);
 

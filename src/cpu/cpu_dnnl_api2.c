@@ -96,6 +96,12 @@ dnnl_status_t ls_dnnl_ask_eltwise(ls_pd *out, const ls_dnnl_ask *a)
     return ask(out, a, s, &d);
 }
 
+dnnl_status_t ls_dnnl_next(ls_pd pd)
+{
+    (void)pd;
+    return dnnl_unimplemented;
+}
+
 dnnl_status_t ls_dnnl_append_relu(dnnl_post_ops_t post)
 {
     return dnnl_post_ops_append_eltwise(post, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);

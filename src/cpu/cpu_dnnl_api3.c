@@ -101,6 +101,11 @@ dnnl_status_t ls_dnnl_ask_eltwise(ls_pd *out, const ls_dnnl_ask *a)
                                                       a->alpha, 0.0f, a->attr);
 }
 
+dnnl_status_t ls_dnnl_next(ls_pd pd)
+{
+    return dnnl_primitive_desc_next_impl(pd);
+}
+
 dnnl_status_t ls_dnnl_append_relu(dnnl_post_ops_t post)
 {
     return dnnl_post_ops_append_eltwise(post, dnnl_eltwise_relu, 0.0f, 0.0f);
