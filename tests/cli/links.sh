@@ -8,7 +8,7 @@ run config.json --set run_dir=whole --set epochs=2 --set metrics.tensorboard=tru
 expect_code 0
 run report whole
 expect_code 0
-[ -e whole/report.html ] && [ -e whole/lock ] && [ -e whole/metrics.jsonl ] || fail 'expected the files'
+{ [ -e whole/report.html ] && [ -e whole/lock ] && [ -e whole/metrics.jsonl ]; } || fail 'expected the files'
 for file in whole/*; do
     name=${file#whole/}
     [ -f "$file" ] || continue
@@ -43,7 +43,7 @@ expect_code 0
 mv links/report.html report.html && ln -s ../report.html links/report.html
 run report links
 expect_code 0
-[ -f links/report.html ] && [ ! -L links/report.html ] || fail 'expected a file in the place of the link'
+{ [ -f links/report.html ] && [ ! -L links/report.html ]; } || fail 'expected a file in the place of the link'
 
 # Checkpoints in another place would be pruned there.
 cp -r whole moved
