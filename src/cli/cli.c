@@ -193,6 +193,9 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     if (status)
         return fail(&s->view, status, &err);
     cli_set_running(trainer);
+    const ls_summary *summary = ls_trainer_summary(trainer);
+    if (summary->resumed_from[0] && cli_server_history(s->server, summary->run_dir, &err) != LS_OK)
+        cli_view_log(&s->view, LS_LOG_WARNING, err.text);
     cli_view_start(&s->view, ls_trainer_summary(trainer));
     status = ls_trainer_run(trainer, &err);
     cli_view_clear(&s->view);

@@ -1,6 +1,6 @@
 /* trainer report RUN */
 #include "cli/cli.h"
-#include "tools/report.h"
+#include "page/report.h"
 
 #include <getopt.h>
 #include <stdio.h>

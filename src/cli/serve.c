@@ -7,14 +7,18 @@
 
 #include "cli/serve_numbers.h"
 #include "http/guard.h"
-#include "tools/live.h"
+#include "page/page.h"
+#include "page/report.h"
+#include "json/c_locale.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #define CONNECTIONS 64
 #define PATIENCE_S 4
@@ -22,7 +26,8 @@
 struct cli_server {
     const ls_host *host;
     http_guard *guard;
-    ls_live *live;
+    pthread_mutex_t lock; /* of the log */
+    ls_run_log log;
     numbers numbers;
     char url[80];
 };
@@ -49,12 +54,44 @@ static enum MHD_Result say(struct MHD_Connection *to, unsigned code, const char 
     return answer(to, code, "text/plain; charset=utf-8", text, strlen(text));
 }
 
+static void make_page(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
+{
+    (void)s;
+    (void)to;
+    ls_page_write(out, NULL, NULL);
+}
+
+static void make_state(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
+{
+    (void)to;
+    ls_run_log_state(&s->log, out);
+}
+
+/* ?have=RUN,WIDTH,STEPS,OTHERS: what the page has already. */
+static void make_records(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
+{
+    const char *have = MHD_lookup_connection_value(to, MHD_GET_ARGUMENT_KIND, "have");
+    unsigned long long n[4] = {0};
+    for (int i = 0; have && i < 4; i++) {
+        char *end;
+        n[i] = strtoull(have, &end, 10);
+        have = *end == ',' ? end + 1 : NULL;
+    }
+    const ls_run_place place = {n[0], n[1], n[2], n[3]};
+    ls_run_log_write(&s->log, &place, out);
+}
+
 static enum MHD_Result answer_from(cli_server *s, struct MHD_Connection *to, const char *type,
-                                   int (*make)(ls_live *, ls_buffer *, ls_error *))
+                                   void (*make)(cli_server *, struct MHD_Connection *, ls_buffer *))
 {
     ls_buffer b;
     ls_buffer_init(&b, s->host);
-    int status = make(s->live, &b, NULL);
+    ls_c_locale locale = ls_c_locale_enter();
+    pthread_mutex_lock(&s->lock);
+    make(s, to, &b);
+    pthread_mutex_unlock(&s->lock);
+    ls_c_locale_leave(locale);
+    int status = ls_buffer_status(&b, NULL);
     enum MHD_Result result = status == LS_OK
                                  ? answer(to, MHD_HTTP_OK, type, b.text, b.length)
                                  : say(to, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
@@ -93,14 +130,17 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return say(to, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
     if (strcmp(url, "/") == 0)
-        return answer_from(s, to, "text/html; charset=utf-8", ls_live_page);
+        return answer_from(s, to, "text/html; charset=utf-8", make_page);
+    if (strcmp(url, "/records") == 0)
+        return answer_from(s, to, "application/jsonl", make_records);
     if (strcmp(url, "/state.json") == 0)
-        return answer_from(s, to, "application/json", ls_live_json);
+        return answer_from(s, to, "application/json", make_state);
     if (strcmp(url, "/metrics") == 0)
         return answer_numbers(s, to);
     if (strcmp(url, "/healthz") == 0)
         return say(to, MHD_HTTP_OK, "ok\n");
-    return say(to, MHD_HTTP_NOT_FOUND, "there are /, /state.json, /metrics and /healthz\n");
+    return say(to, MHD_HTTP_NOT_FOUND,
+               "there are /, /records, /state.json, /metrics and /healthz\n");
 }
 
 /* ---- where it listens ----------------------------------------------------------------------- */
@@ -177,11 +217,13 @@ int cli_server_start(cli_server **out, const cli_server_options *o, const ls_hos
     cli_server *s = ls_alloc(host, sizeof *s);
     if (!s)
         return ls_fail(err, LS_ENOMEM, "out of memory for the live page");
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
     s->host = host;
+    pthread_mutex_init(&s->lock, NULL); /* of no special kind: it cannot fail */
+    ls_run_log_init(&s->log, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000, host);
     numbers_init(&s->numbers);
-    status = ls_live_create(&s->live, host, err);
-    if (status == LS_OK)
-        status = listen_at(s, &at, o, err);
+    status = listen_at(s, &at, o, err);
     if (status) {
         cli_server_stop(s);
         return status;
@@ -196,12 +238,25 @@ const char *cli_server_url(const cli_server *s)
     return s->url;
 }
 
+int cli_server_history(cli_server *s, const char *run_dir, ls_error *err)
+{
+    if (!s)
+        return LS_OK;
+    pthread_mutex_lock(&s->lock);
+    int status = ls_report_read(&s->log, run_dir, err);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
 int cli_server_record(cli_server *s, const char *json, size_t length, ls_error *err)
 {
     if (!s)
         return LS_OK;
     numbers_take(&s->numbers, json, length, s->host);
-    return ls_live_record(s->live, json, length, err);
+    pthread_mutex_lock(&s->lock);
+    int status = ls_run_log_line(&s->log, json, length, err);
+    pthread_mutex_unlock(&s->lock);
+    return status;
 }
 
 void cli_server_stop(cli_server *s)
@@ -210,7 +265,8 @@ void cli_server_stop(cli_server *s)
         return;
     if (s->guard)
         http_guard_stop(s->guard);
-    ls_live_destroy(s->live);
+    ls_run_log_fini(&s->log);
+    pthread_mutex_destroy(&s->lock);
     ls_free(s->host, s);
 }
 
@@ -231,6 +287,14 @@ const char *cli_server_url(const cli_server *s)
 {
     (void)s;
     return "";
+}
+
+int cli_server_history(cli_server *s, const char *run_dir, ls_error *err)
+{
+    (void)s;
+    (void)run_dir;
+    (void)err;
+    return LS_OK;
 }
 
 int cli_server_record(cli_server *s, const char *json, size_t length, ls_error *err)

@@ -17,14 +17,18 @@ typedef struct cli_server_options {
     int name_count;
 } cli_server_options;
 
-/* Answers GET of / (a page that renews itself), /state.json, /metrics (Prometheus) and /healthz, on threads
- * of its own that take no signals. Errors: LS_EINVAL (an address that cannot be read), LS_EIO (it is taken),
- * LS_EUNSUPPORTED (built without libmicrohttpd), LS_ENOMEM. */
+/* Answers GET of / (a page that follows the run), /records (which it asks for), /state.json, /metrics
+ * (Prometheus) and /healthz, on threads of its own that take no signals. Errors: LS_EINVAL (an address that
+ * cannot be read), LS_EIO (it is taken), LS_EUNSUPPORTED (built without libmicrohttpd), LS_ENOMEM. */
 int cli_server_start(cli_server **out, const cli_server_options *options, const ls_host *host,
                      ls_error *err);
 
 /* "http://127.0.0.1:8080/" */
 const char *cli_server_url(const cli_server *server);
+
+/* A run that goes on: the page shows what its directory says of it, too. Before its first record. NULL is
+ * allowed. Errors: as ls_report_write. */
+int cli_server_history(cli_server *server, const char *run_dir, ls_error *err);
 
 /* A record of the run's; the thread that trains. NULL is allowed. Errors: LS_ENOMEM. */
 int cli_server_record(cli_server *server, const char *json, size_t length, ls_error *err);

@@ -1,6 +1,6 @@
 #include "cli/serve_numbers.h"
 
-#include "tools/run_log.h"
+#include "page/run_log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -81,7 +81,7 @@ void numbers_take(numbers *n, const char *json, size_t length, const ls_host *ho
     if (ls_json_parse(&doc, "record", json, length, host, NULL) != LS_OK)
         return;
     const cJSON *record = ls_json_root(doc);
-    const char *type = ls_log_text(doc, "type");
+    const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(record, "type"));
     if (!type)
         type = "";
     if (strcmp(type, "step") == 0) {

@@ -10,8 +10,8 @@
 #ifndef TOOLS_ONNX_H
 #define TOOLS_ONNX_H
 
+#include "base/buffer.h"
 #include "nn/model.h"
-#include "tools/buffer.h"
 
 enum { LS_ONNX_IR_VERSION = 7, LS_ONNX_OPSET = 13 };
 

@@ -10,7 +10,7 @@
 #ifndef TOOLS_PROTOBUF_H
 #define TOOLS_PROTOBUF_H
 
-#include "tools/buffer.h"
+#include "base/buffer.h"
 
 #include <stdint.h>
 

@@ -1,10 +1,10 @@
 #include "tools/trained.h"
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/safetensors.h"
 #include "store/bundle.h"
-#include "tools/buffer.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -81,6 +81,7 @@ int ls_record_resume(struct ls_trainer *t, ls_error *err)
     put_time(w);
     ls_json_put_string(w, "lockstep", LS_VERSION);
     ls_json_put_uint(w, "step", t->position.steps);
+    ls_json_put_int(w, "epochs", s->epochs);
     put_devices(w, t);
     ls_json_put_string(w, "device_model", s->device_model);
     ls_json_put_string(w, "instruction_set", s->isa);

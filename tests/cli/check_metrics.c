@@ -67,17 +67,12 @@ static const key run_end[] = {{"type", TEXT, 0},
                               {"weights_sha256", TEXT_OR_NULL, 0},
                               {NULL, TEXT, 0}};
 
-static const key resume[] = {{"type", TEXT, 0},
-                             {"time", TEXT, 0},
-                             {"lockstep", TEXT, 0},
-                             {"step", NUMBER, 0},
-                             {"devices", ARRAY, 0},
-                             {"device_model", TEXT, 0},
-                             {"instruction_set", TEXT, 0},
-                             {"library", TEXT, 0},
-                             {"batch_per_device", NUMBER, 0},
-                             {"device_bytes", NUMBER, 0},
-                             {NULL, TEXT, 0}};
+static const key resume[] = {{"type", TEXT, 0},           {"time", TEXT, 0},
+                             {"lockstep", TEXT, 0},       {"step", NUMBER, 0},
+                             {"epochs", NUMBER, 0},       {"devices", ARRAY, 0},
+                             {"device_model", TEXT, 0},   {"instruction_set", TEXT, 0},
+                             {"library", TEXT, 0},        {"batch_per_device", NUMBER, 0},
+                             {"device_bytes", NUMBER, 0}, {NULL, TEXT, 0}};
 static const key nonfinite[] = {{"type", TEXT, 0},    {"step", NUMBER, 0}, {"worker", NUMBER, 0},
                                 {"shard", NUMBER, 0}, {"action", TEXT, 0}, {NULL, TEXT, 0}};
 static const key fault[] = {{"type", TEXT, 0},   {"worker", NUMBER, 0},

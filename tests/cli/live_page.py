@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The live page and the report in a real browser: live_page.py TRAINER [--screenshots DIR]
+"""The page of a run in a real browser: live_page.py TRAINER [--screenshots DIR]
 
 A run is served; the page must follow it without being loaded again, say so when the server is gone, and
-go on when another one takes its place. Then the report of a run must show its charts. Speaks WebDriver
-with chromedriver; exit status 77 where there is none.
+go on when another one takes its place, one that goes on with the same run included. Then the reports: of a
+finished run, with mouse and keys, on a desktop and a phone; of one of 100,000 steps, which must be painted
+within a second and stay responsive; of one with hostile names; and one without scripts. Speaks WebDriver with
+chromedriver; exit status 77 where there is none.
 """
 
 import argparse
@@ -90,6 +92,9 @@ class Browser:
     def screenshot(self, path):
         pathlib.Path(path).write_bytes(base64.b64decode(self.call("GET", "/screenshot")))
 
+    def cdp(self, command, parameters):
+        return self.call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
     def complaints(self):
         """What the page's scripts and its policy complained of; a server that is gone is none."""
         entries = self.call("POST", "/se/log", {"type": "browser"})
@@ -110,7 +115,7 @@ def serve(program, port, *more):
 
 
 def steps(text):
-    found = re.search(r"([\d,]+) steps", text)
+    found = re.search(r"steps: ([\d,]+)", text)
     return int(found.group(1).replace(",", "")) if found else 0
 
 
@@ -131,6 +136,12 @@ def check_live(program, browser, shots):
         browser.run("window.same_page = true")
         first = steps(browser.text())
         wait_for("the page to follow the run", lambda: steps(browser.text()) > first)
+        wait_for("the time that is left", lambda: re.search(r"about .* left", browser.text()))
+        text = browser.text()
+        if "running" not in text or "Workers in the newest step" not in text:
+            fail(f"the page does not say that the run goes on: {text}")
+        if text.index("Test accuracy") > text.index("Throughput") or text.index("Progress") > text.index("Throughput"):
+            fail("accuracy and progress do not come first")
         if shots:
             browser.screenshot(shots / "live.png")
         run.send_signal(signal.SIGINT)
@@ -142,6 +153,17 @@ def check_live(program, browser, shots):
         run = serve(program, port, "--set", "run_dir=again")
         wait_for("the page to follow the next run",
                  lambda: "No answer" not in browser.text() and 0 < steps(browser.text()) != last)
+        run.send_signal(signal.SIGINT)
+        run.wait()
+        done = json.loads(pathlib.Path("again/metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])["steps"]
+        run = serve(program, port, "--resume", "again", "--set", "epochs=300")
+        wait_for("the page to follow the resumed run",
+                 lambda: "Resumed behind" in browser.text() and steps(browser.text()) > done)
+        if "of 12,000" not in browser.text():
+            fail(f"the resumed run has 300 epochs of 40 steps: {browser.text()}")
+        drawn = browser.run("return charts.loss.curves[0].points[0].from")
+        if drawn != 1:
+            fail(f"the resumed run's curve begins at step {drawn}")
         if not browser.run("return window.same_page"):
             fail("the page was loaded again")
     finally:
@@ -149,17 +171,130 @@ def check_live(program, browser, shots):
         run.wait()
 
 
+KEYS = {"right": "\ue014", "left": "\ue012", "home": "\ue011", "tab": "\ue004"}
+
+
+def press(browser, *keys):
+    actions = [{"type": kind, "value": k} for k in keys for kind in ("keyDown", "keyUp")]
+    browser.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+
+def drag(browser, selector, start, end):
+    """With the mouse, between two shares of the element's width."""
+    box = browser.run(f"const e = document.querySelectorAll('{selector}')[1]; e.scrollIntoView({{block: 'center'}}); "
+                      "const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]")
+    at = [{"type": "pointerMove", "duration": 50, "x": int(box[0] + box[2] * share), "y": int(box[1] + box[3] / 2)}
+          for share in (start, end)]
+    browser.call("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": [
+        at[0], {"type": "pointerDown", "button": 0}, at[1], {"type": "pointerUp", "button": 0}]}]})
+
+
+def expect(browser, what, script, wanted=True):
+    got = browser.run(f"return {script}")
+    if got != wanted:
+        fail(f"{what}: expected {wanted}, got {got}")
+
+
+def as_seen_on(browser, width):
+    browser.cdp("Emulation.setDeviceMetricsOverride",
+                {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
+    time.sleep(0.3)
+    expect(browser, f"no sideways scrolling on {width} pixels",
+           "document.documentElement.scrollWidth <= window.innerWidth")
+    for grid in (".first", ".tiles", ".charts"):
+        rows = browser.run(f"return Object.values([...document.querySelector('{grid}').children].reduce((n, e) => "
+                           "(n[e.offsetTop] = (n[e.offsetTop] || 0) + 1, n), {}))")
+        if len(set(rows)) != 1:
+            fail(f"{grid} has a hole on {width} pixels: {rows}")
+
+
 def check_report(program, browser, shots):
     subprocess.run([program, "report", "run"], check=True, stdout=subprocess.DEVNULL)
     browser.open(pathlib.Path("run/report.html").resolve().as_uri())
-    charts = browser.run("return [...document.querySelectorAll('svg')].filter("
-                         "s => s.getBoundingClientRect().height > 50).length")
-    if charts < 3:
-        fail(f"the report shows {charts} charts")
-    if browser.run("return document.documentElement.scrollWidth > window.innerWidth"):
-        fail("the report is wider than the window")
+    expect(browser, "charts", "[...document.querySelectorAll('svg')].filter(s => "
+           "s.getBoundingClientRect().height > 50).length", 3)
+    expect(browser, "the config is folded", "[...document.querySelectorAll('details')].at(-1).open", False)
+    expect(browser, "what training accuracy means",
+           "/training: 0\\.\\d+, the mean over epoch/.test(document.body.innerText)")
+    for width in (1280, 768, 390):
+        as_seen_on(browser, width)
+        if shots:
+            browser.screenshot(shots / f"report_{width}.png")
+    as_seen_on(browser, 1280)
+    steps_drawn = "charts.loss.columns.at(-1).x - charts.loss.columns[0].from"
+    everything = browser.run(f"return {steps_drawn}")
+    drag(browser, "svg", 0.4, 0.6)
+    if not browser.run(f"return {steps_drawn}") < everything / 3:
+        fail("dragging across the loss does not zoom")
+    expect(browser, "the other chart of steps zooms, too", "charts.rate.view.lo === charts.loss.view.lo")
+    if not re.search(r"step [\d,]+.*minibatch: \d", browser.run(
+            "return charts.loss.tip.innerText").replace("\n", " ")):
+        fail(f"the mouse reads no values: {browser.run('return charts.loss.tip.innerText')}")
+    browser.run("charts.loss.svg.focus()")
+    press(browser, "0")
+    expect(browser, "0 shows everything", steps_drawn, everything)
+    press(browser, KEYS["home"], KEYS["right"], KEYS["right"])
+    expect(browser, "keys read values", "charts.loss.tip.innerText.startsWith('step ' + charts.loss.columns[2].from)")
+    press(browser, "+", "+")
+    if not browser.run(f"return {steps_drawn}") < everything / 2:
+        fail("+ does not zoom")
+    press(browser, KEYS["tab"])
+    expect(browser, "Tab goes on to the next chart's buttons", "document.activeElement.tagName", "BUTTON")
+
+
+def write_run(directory, count, **config):
+    """A run that never was: 500 steps an epoch, a peak in the middle."""
+    lines = [{"type": "run_start", "time": "2024-01-31T09:30:00Z", "devices": ["cpu(0)"], "batch_size": 10,
+              "data": {"name": "made", "train_rows": 5000, "test_rows": 10},
+              "config": {"epochs": count // 500, **config}}]
+    for i in range(1, count + 1):
+        lines.append({"type": "step", "step": i, "epoch": (i - 1) // 500 + 1, "rows": 10, "correct": 1, "lr": 0.1,
+                      "loss": 9.5 if i == count // 2 else 1 + 1000 / (i + 1000), "images_per_s": 1000,
+                      "workers": [{"worker": 0, "queued": 1, "gather_s": 0.001, "forward_s": 0.002,
+                                   "backward_s": 0.004, "comm_exposed_s": 0, "wait_s": 0, "apply_s": 0.001}]})
+        if i % 500 == 0:
+            lines.append({"type": "epoch", "epoch": i // 500, "seconds": 5, "images_per_s": 1000, "train_loss": 1,
+                          "train_accuracy": 0.5})
+    os.mkdir(directory)
+    pathlib.Path(directory, "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines), encoding="utf-8")
+
+
+def check_long_report(program, browser, shots):
+    write_run("long", 100000, name="long")
+    subprocess.run([program, "report", "long"], check=True, stdout=subprocess.DEVNULL)
+    browser.open(pathlib.Path("long/report.html").resolve().as_uri())
+    expect(browser, "the last step", "summary().step", 100000)
+    expect(browser, "the peak", "charts.loss.columns.some(p => p.hi === 9.5)")
+    if not browser.run("return charts.loss.columns.length") <= 700:
+        fail("the curve is not decimated")
+    # Another program may have the CPU for a moment: the best of five.
+    painted, redrawn = [], []
+    for _ in range(5):
+        browser.open(pathlib.Path("long/report.html").resolve().as_uri())
+        paint = "performance.getEntriesByName('first-contentful-paint')"
+        wait_for("the first paint", lambda: browser.run(f"return {paint}.length"))
+        painted.append(browser.run(f"return {paint}[0].startTime"))
+        redrawn.append(browser.run("const t = performance.now(); charts.loss.zoom(0.5); "
+                                   "return performance.now() - t"))
+    if min(painted) > 1000 or min(redrawn) > 100:
+        fail(f"100,000 steps: painted after {painted} ms, zoomed in {redrawn} ms")
+    print(f"100,000 steps: painted after {min(painted):.0f} ms, zoomed in {min(redrawn):.0f} ms")
     if shots:
-        browser.screenshot(shots / "report.png")
+        browser.screenshot(shots / "long.png")
+
+
+def check_hostile_report(program, browser):
+    name = "</script><script>window.alien = 1</script><!-- \u2028\u2029 <img src=x onerror='window.alien = 2'>"
+    write_run("hostile", 500, name=name)
+    subprocess.run([program, "report", "hostile"], check=True, stdout=subprocess.DEVNULL)
+    for scripts in (True, False):
+        browser.cdp("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+        browser.open(pathlib.Path("hostile/report.html").resolve().as_uri())
+        expect(browser, "a name's script", "window.alien === undefined")
+        expect(browser, "the name", "document.querySelector('h1').textContent", name)
+        expect(browser, "a table where no scripts run",
+               "document.querySelector('noscript table') !== null", not scripts)
+    browser.cdp("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def main():
@@ -185,6 +320,8 @@ def main():
         try:
             check_live(program, browser, shots)
             check_report(program, browser, shots)
+            check_long_report(program, browser, shots)
+            check_hostile_report(program, browser)
             complaints = browser.complaints()
             if complaints:
                 fail(f"the pages complained: {complaints}")

@@ -61,8 +61,9 @@ dribble=$!
 url_of stderr.txt
 label="a run that is served at $url"
 code=-
-answer '' 200 'Workers in the newest step'
-answer '' 200 'under way'
+answer '' 200 'data-from="records"'
+answer records 200 '"at":0,"type":"run_start"'
+answer 'records?have=0,1,5,1' 200 '"type":"newest","step":{"type":"step","step":4,'
 answer state.json 200 '"run_start":{'
 answer metrics 200 '^lockstep_steps_total 4$'
 answer metrics 200 '^# TYPE lockstep_loss gauge$'

@@ -1,10 +1,8 @@
-#include "tools/buffer.h"
+#include "base/buffer.h"
 
 #include "base/error.h"
 #include "base/host.h"
-#include "json/utf8.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,53 +73,4 @@ void ls_buffer_format(ls_buffer *b, const char *format, ...)
     vsnprintf(b->text + b->length, (size_t)n + 1, format, args);
     va_end(args);
     b->length += (size_t)n;
-}
-
-static const char *entity(char c)
-{
-    switch (c) {
-    case '&': return "&amp;";
-    case '<': return "&lt;";
-    case '>': return "&gt;";
-    case '"': return "&quot;";
-    case '\'': return "&#39;";
-    default: return NULL;
-    }
-}
-
-void ls_buffer_escape(ls_buffer *b, const char *text)
-{
-    size_t left = strlen(text);
-    while (left > 0) {
-        const char *name = entity(*text);
-        size_t n = ls_json_utf8_length((const unsigned char *)text, left);
-        int control = (unsigned char)*text < 0x20 && *text != '\n' && *text != '\t';
-        if (name)
-            ls_buffer_put(b, name);
-        else if (n == 0 || control || *text == 0x7F)
-            ls_buffer_put(b, "\xEF\xBF\xBD");
-        else
-            ls_buffer_add(b, text, n);
-        n = n ? n : 1;
-        text += n;
-        left -= n;
-    }
-}
-
-void ls_buffer_number(ls_buffer *b, double value, int digits)
-{
-    char plain[400];
-    if (!isfinite(value)) {
-        ls_buffer_put(b, "–");
-        return;
-    }
-    int n = snprintf(plain, sizeof plain, "%.*f", digits, value);
-    int sign = plain[0] == '-', whole = sign;
-    while (whole < n && plain[whole] >= '0' && plain[whole] <= '9')
-        whole++;
-    for (int i = 0; i < n; i++) {
-        if (i > sign && i < whole && (whole - i) % 3 == 0)
-            ls_buffer_add(b, ",", 1);
-        ls_buffer_add(b, plain + i, 1);
-    }
 }

@@ -1,0 +1,229 @@
+#include "page/page.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "page/text.h"
+#include "json/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+static const char *entity(char c)
+{
+    switch (c) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '"': return "&quot;";
+    case '\'': return "&#39;";
+    default: return NULL;
+    }
+}
+
+void ls_page_escape(ls_buffer *out, const char *text)
+{
+    size_t left = strlen(text);
+    while (left > 0) {
+        const char *name = entity(*text);
+        size_t n = ls_json_utf8_length((const unsigned char *)text, left);
+        int control = (unsigned char)*text < 0x20 && *text != '\n' && *text != '\t';
+        if (name)
+            ls_buffer_put(out, name);
+        else if (n == 0 || control || *text == 0x7F)
+            ls_buffer_put(out, "\xEF\xBF\xBD");
+        else
+            ls_buffer_add(out, text, n);
+        n = n ? n : 1;
+        text += n;
+        left -= n;
+    }
+}
+
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, key);
+}
+
+static const char *text_or(const cJSON *object, const char *key, const char *fallback)
+{
+    const cJSON *node = member(object, key);
+    return cJSON_IsString(node) && node->valuestring[0] ? node->valuestring : fallback;
+}
+
+/* ---- what came out, as a table --------------------------------------------------------------- */
+
+/* The records that the table needs, parsed. */
+typedef struct outcome {
+    ls_json *start, *end, *resume; /* the newest ones, or NULL */
+} outcome;
+
+static const cJSON *root_of(const ls_json *doc)
+{
+    return doc ? ls_json_root(doc) : NULL;
+}
+
+static int parse(ls_json **out, const ls_run_log *log, size_t i)
+{
+    return ls_json_parse(out, "", log->other[i].json, log->other[i].length, log->host, NULL);
+}
+
+static void find_outcome(outcome *o, const ls_run_log *log)
+{
+    memset(o, 0, sizeof *o);
+    for (size_t i = 0; i < log->others; i++) {
+        ls_json *doc, *old = NULL;
+        if (parse(&doc, log, i) != LS_OK)
+            continue;
+        const char *type = text_or(ls_json_root(doc), "type", "");
+        ls_json **kept = strcmp(type, "run_start") == 0 ? &o->start
+                         : strcmp(type, "run_end") == 0 ? &o->end
+                         : strcmp(type, "resume") == 0  ? &o->resume
+                                                        : NULL;
+        if (kept == &o->resume) { /* an end before it was none */
+            ls_json_destroy(o->end);
+            o->end = NULL;
+        }
+        old = kept ? *kept : doc;
+        if (kept)
+            *kept = doc;
+        ls_json_destroy(old);
+    }
+}
+
+static int is_synthetic(const outcome *o)
+{
+    return cJSON_IsTrue(member(member(root_of(o->start), "data"), "synthetic")) ||
+           cJSON_IsTrue(member(root_of(o->end), "synthetic"));
+}
+
+static const char *name_of(const outcome *o)
+{
+    return text_or(member(root_of(o->start), "config"), "name", "run");
+}
+
+static void add_row(ls_buffer *b, const char *name, const char *value)
+{
+    ls_buffer_format(b, "<tr><th scope=\"row\">%s</th><td>", name);
+    ls_page_escape(b, value);
+    ls_buffer_put(b, "</td></tr>\n");
+}
+
+static void add_number(ls_buffer *b, const cJSON *record, const char *key, const char *format)
+{
+    const cJSON *node = member(record, key);
+    ls_buffer_put(b, "<td>");
+    if (cJSON_IsNumber(node))
+        ls_buffer_format(b, strcmp(format, "%.0f") == 0 ? "%.0f" : "%.4f", node->valuedouble);
+    else
+        ls_buffer_put(b, "–");
+    ls_buffer_put(b, "</td>");
+}
+
+static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
+{
+    const cJSON *start = root_of(o->start), *end = root_of(o->end);
+    const cJSON *accuracy = member(end, "test_accuracy");
+    char number[64];
+    ls_buffer_put(b, "<div class=\"scroll\"><table><tbody>\n");
+    add_row(b, "State", text_or(end, "status", "not ended"));
+    if (text_or(end, "error", NULL))
+        add_row(b, "Error", text_or(end, "error", ""));
+    snprintf(number, sizeof number, "%.4f", cJSON_IsNumber(accuracy) ? accuracy->valuedouble : NAN);
+    add_row(b, "Test accuracy", cJSON_IsNumber(accuracy) ? number : "–");
+    snprintf(number, sizeof number, "%llu",
+             (unsigned long long)(log->steps > 0 ? log->step[log->steps - 1].step : 0));
+    add_row(b, "Steps", number);
+    add_row(b, "Data", text_or(member(start, "data"), "name", "unknown"));
+    add_row(b, "Device", text_or(start, "device_model", "unknown"));
+    add_row(b, "Started", text_or(start, "time", "–"));
+    add_row(b, "Ended", text_or(end, "time", "–"));
+    add_row(b, "Weights’ SHA-256", text_or(end, "weights_sha256", "–"));
+    ls_buffer_put(b, "</tbody></table></div>\n");
+}
+
+/* One row for each record of an epoch and of an evaluation. */
+static void add_epochs(ls_buffer *b, const ls_run_log *log)
+{
+    ls_buffer_put(b, "<div class=\"scroll\"><table><thead><tr><th>epoch</th><th></th><th>loss</th>"
+                     "<th>accuracy</th></tr></thead><tbody>\n");
+    for (size_t i = 0; i < log->others; i++) {
+        ls_json *doc;
+        if (parse(&doc, log, i) != LS_OK)
+            continue;
+        const cJSON *record = ls_json_root(doc);
+        const char *type = text_or(record, "type", "");
+        const int test = strcmp(type, "eval") == 0;
+        if (test || strcmp(type, "epoch") == 0) {
+            ls_buffer_put(b, "<tr>");
+            add_number(b, record, "epoch", "%.0f");
+            ls_buffer_put(b, test ? "<td>test</td>" : "<td>training</td>");
+            add_number(b, record, test ? "test_loss" : "train_loss", "%.4f");
+            add_number(b, record, test ? "test_accuracy" : "train_accuracy", "%.4f");
+            ls_buffer_put(b, "</tr>\n");
+        }
+        ls_json_destroy(doc);
+    }
+    ls_buffer_put(b, "</tbody></table></div>\n");
+}
+
+static void add_table(ls_buffer *b, const ls_run_log *log, const outcome *o)
+{
+    ls_buffer_put(b, "<h1>");
+    ls_page_escape(b, name_of(o));
+    ls_buffer_put(b, "</h1>\n<p class=\"sub\">The curves are drawn by a script of this page, and "
+                     "scripts are off.</p>\n");
+    if (is_synthetic(o))
+        ls_buffer_put(b, "<p class=\"note loud\"><strong>SYNTHETIC DATA.</strong> The images were "
+                         "made up by the program: these results say nothing of real data.</p>\n");
+    add_facts(b, log, o);
+    add_epochs(b, log);
+}
+
+/* ---- the page ------------------------------------------------------------------------------- */
+
+static void add_title(ls_buffer *b, const outcome *o)
+{
+    ls_page_escape(b, name_of(o));
+    ls_buffer_put(b, is_synthetic(o) ? " (SYNTHETIC data)" : "");
+    ls_buffer_put(b, ": Lockstep run");
+}
+
+/* What stands in the page in place of a mark. */
+static void fill(ls_buffer *b, const char *mark, size_t length, const ls_run_log *log,
+                 const outcome *o)
+{
+    if (strncmp(mark, "TITLE", length) == 0)
+        add_title(b, o);
+    else if (strncmp(mark, "TABLE", length) == 0 && log)
+        add_table(b, log, o);
+    else if (strncmp(mark, "TABLE", length) == 0)
+        ls_buffer_put(b, "<p class=\"note\">This page follows a run by a script, and scripts are "
+                         "off: see <a href=\"state.json\">state.json</a>.</p>");
+    else if (strncmp(mark, "FROM", length) == 0 && !log)
+        ls_buffer_put(b, " data-from=\"records\"");
+    else if (strncmp(mark, "RECORDS", length) == 0 && log)
+        ls_run_log_write(log, &ls_run_nothing, b);
+}
+
+int ls_page_write(ls_buffer *out, const ls_run_log *log, ls_error *err)
+{
+    static const char open[] = "<!--", close[] = "-->";
+    const char *at = (const char *)ls_page_text, *mark;
+    outcome o = {0};
+    if (log)
+        find_outcome(&o, log);
+    while ((mark = strstr(at, open)) != NULL) {
+        const char *name = mark + strlen(open), *end = strstr(name, close);
+        ls_buffer_add(out, at, (size_t)(mark - at));
+        fill(out, name, (size_t)(end - name), log, &o);
+        at = end + strlen(close);
+    }
+    ls_buffer_put(out, at);
+    ls_json_destroy(o.start);
+    ls_json_destroy(o.end);
+    ls_json_destroy(o.resume);
+    return ls_buffer_status(out, err);
+}

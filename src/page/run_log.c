@@ -1,0 +1,360 @@
+#include "page/run_log.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *const ls_phase_keys[LS_RUN_PHASES] = {"gather_s",       "forward_s", "backward_s",
+                                                  "comm_exposed_s", "wait_s",    "apply_s"};
+const char *const ls_phase_names[LS_RUN_PHASES] = {"gather",     "forward", "backward",
+                                                   "all-reduce", "wait",    "apply"};
+
+const ls_run_place ls_run_nothing = {0};
+
+void ls_run_log_init(ls_run_log *log, uint64_t run, const ls_host *host)
+{
+    *log = (ls_run_log){.host = host, .run = run, .width = 1};
+    ls_buffer_init(&log->newest, host);
+}
+
+void ls_run_log_fini(ls_run_log *log)
+{
+    for (size_t i = 0; i < log->others; i++)
+        ls_free(log->host, log->other[i].json);
+    ls_free(log->host, log->other);
+    ls_free(log->host, log->step);
+    ls_free(log->host, log->phase_s);
+    ls_buffer_fini(&log->newest);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static double number_of(const cJSON *object, const char *key)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(node) ? node->valuedouble : NAN;
+}
+
+/* `a` is followed by `b`: both become a. What there is not is NaN, which fminf and fmaxf pass over. */
+static void merge(ls_run_step *a, const ls_run_step *b)
+{
+    a->step = b->step;
+    a->epoch = b->epoch;
+    a->lr = b->lr;
+    a->steps += b->steps;
+    a->finite += b->finite;
+    a->loss += b->loss;
+    a->rows += b->rows;
+    a->seconds += b->seconds;
+    a->loss_lo = fminf(a->loss_lo, b->loss_lo);
+    a->loss_hi = fmaxf(a->loss_hi, b->loss_hi);
+    a->rate_lo = fminf(a->rate_lo, b->rate_lo);
+    a->rate_hi = fmaxf(a->rate_hi, b->rate_hi);
+}
+
+static void halve(ls_run_log *log)
+{
+    for (size_t i = 0; i < LS_RUN_STEPS / 2; i++) {
+        log->step[i] = log->step[2 * i];
+        merge(&log->step[i], &log->step[2 * i + 1]);
+    }
+    log->steps = LS_RUN_STEPS / 2;
+    log->width *= 2;
+}
+
+static int add_step(ls_run_log *log, const ls_run_step *s, ls_error *err)
+{
+    if (!log->step)
+        log->step = ls_alloc_array(log->host, LS_RUN_STEPS, sizeof *log->step);
+    if (!log->step)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the steps of a run");
+    if (log->steps > 0 && log->step[log->steps - 1].steps < log->width) {
+        merge(&log->step[log->steps - 1], s);
+        return LS_OK;
+    }
+    if (log->steps == LS_RUN_STEPS)
+        halve(log);
+    log->step[log->steps++] = *s;
+    return LS_OK;
+}
+
+static ls_run_step step_of(const cJSON *record, uint64_t before)
+{
+    const double step = number_of(record, "step"), epoch = number_of(record, "epoch");
+    const double rows = number_of(record, "rows");
+    const float loss = (float)number_of(record, "loss");
+    const float rate = (float)number_of(record, "images_per_s");
+    ls_run_step s = {
+        .step = step >= 1 && step < 9e15 ? (uint64_t)step : before + 1,
+        .steps = 1,
+        .epoch = epoch >= 1 && epoch < 4e9 ? (uint32_t)epoch : 0,
+        .finite = isfinite(loss),
+        .lr = (float)number_of(record, "lr"),
+        .loss_lo = loss,
+        .loss_hi = loss,
+        .rate_lo = rate > 0 ? rate : NAN,
+        .rate_hi = rate > 0 ? rate : NAN,
+        .loss = isfinite(loss) ? loss : 0,
+    };
+    if (rate > 0) {
+        s.rows = rows > 0 ? rows : 1;
+        s.seconds = s.rows / rate;
+    }
+    return s;
+}
+
+static int add_times(ls_run_log *log, const cJSON *workers, ls_error *err)
+{
+    const int count = cJSON_GetArraySize(workers);
+    if (!log->phase_s && count > 0) {
+        log->phase_s = ls_alloc_array(log->host, (size_t)count * LS_RUN_PHASES, sizeof(double));
+        if (!log->phase_s)
+            return ls_fail(err, LS_ENOMEM, "out of memory for the times of %d workers", count);
+        log->workers = count;
+    }
+    if (count == 0 || count != log->workers)
+        return LS_OK;
+    const cJSON *worker;
+    double *sum = log->phase_s;
+    cJSON_ArrayForEach(worker, workers)
+    {
+        for (int p = 0; p < LS_RUN_PHASES; p++) {
+            const double seconds = number_of(worker, ls_phase_keys[p]);
+            *sum++ += seconds > 0 ? seconds : 0;
+        }
+    }
+    log->timed++;
+    return LS_OK;
+}
+
+static uint64_t last_step(const ls_run_log *log)
+{
+    return log->steps > 0 ? log->step[log->steps - 1].step : 0;
+}
+
+static int take_step(ls_run_log *log, const cJSON *record, const char *json, size_t length,
+                     ls_error *err)
+{
+    const ls_run_step step = step_of(record, last_step(log));
+    int status = add_step(log, &step, err);
+    if (status == LS_OK)
+        status = add_times(log, cJSON_GetObjectItemCaseSensitive(record, "workers"), err);
+    log->newest.length = 0;
+    ls_buffer_add(&log->newest, json, length);
+    return status ? status : ls_buffer_status(&log->newest, err);
+}
+
+/* ---- other records -------------------------------------------------------------------------- */
+
+static int make_room(ls_run_log *log)
+{
+    if (log->others < log->capacity)
+        return 1;
+    const size_t wanted = log->capacity ? 2 * log->capacity : 64;
+    ls_run_record *bigger = ls_alloc_array(log->host, wanted, sizeof *bigger);
+    if (!bigger)
+        return 0;
+    if (log->others > 0)
+        memcpy(bigger, log->other, log->others * sizeof *bigger);
+    ls_free(log->host, log->other);
+    log->other = bigger;
+    log->capacity = wanted;
+    return 1;
+}
+
+static int take_other(ls_run_log *log, const char *type, const char *json, size_t length,
+                      ls_error *err)
+{
+    const int event = strcmp(type, "fault") == 0 || strcmp(type, "nonfinite") == 0;
+    if (event && log->events++ >= LS_RUN_EVENTS)
+        return LS_OK;
+    const char *brace = memchr(json, '{', length); /* behind what space there is */
+    length -= (size_t)(brace - json);
+    char *copy = make_room(log) ? ls_alloc(log->host, length) : NULL;
+    if (!copy)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the records of a run");
+    memcpy(copy, brace, length);
+    log->other[log->others++] = (ls_run_record){last_step(log), copy, length};
+    return LS_OK;
+}
+
+int ls_run_log_line(ls_run_log *log, const char *json, size_t length, ls_error *err)
+{
+    ls_json *doc;
+    int status = ls_json_parse(&doc, "", json, length, log->host, err);
+    if (status)
+        return status == LS_ENOMEM ? status : (err ? err->status = LS_EDATA : LS_EDATA);
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "type");
+    if (!cJSON_IsString(type))
+        status = ls_fail(err, LS_EDATA,
+                         ":1:1: expected a record, an object with a \"type\"; this is no metrics "
+                         "file of a run");
+    else if (strcmp(type->valuestring, "step") == 0)
+        status = take_step(log, ls_json_root(doc), json, length, err);
+    else
+        status = take_other(log, type->valuestring, json, length, err);
+    ls_json_destroy(doc);
+    log->records += status == LS_OK;
+    return status;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* The bytes of JSON text that must not stand in a page are in its strings, where they can be escaped. */
+static void add_safe(ls_buffer *out, const char *json, size_t length)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < length; i++) {
+        const int line = i + 2 < length && memcmp(json + i, "\xE2\x80\xA8", 3) == 0;
+        const int paragraph = i + 2 < length && memcmp(json + i, "\xE2\x80\xA9", 3) == 0;
+        if (json[i] != '<' && !line && !paragraph)
+            continue;
+        ls_buffer_add(out, json + from, i - from);
+        ls_buffer_put(out, line ? "\\u2028" : paragraph ? "\\u2029" : "\\u003c");
+        i += line || paragraph ? 2 : 0;
+        from = i + 1;
+    }
+    ls_buffer_add(out, json + from, length - from);
+}
+
+static void add_line(ls_buffer *out, ls_json_writer *w)
+{
+    size_t length;
+    const char *text = ls_json_writer_text(w, &length, NULL);
+    if (!text) {
+        out->failed = 1;
+        return;
+    }
+    add_safe(out, text, length);
+    ls_buffer_add(out, "\n", 1);
+}
+
+static ls_json_writer *begin(ls_json_writer *w, const char *type)
+{
+    ls_json_writer_reset(w);
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "type", type);
+    return w;
+}
+
+static void put_range(ls_json_writer *w, const char *key, float lo, float hi)
+{
+    ls_json_open_array(w, key);
+    ls_json_put_float(w, NULL, lo);
+    ls_json_put_float(w, NULL, hi);
+    ls_json_close(w);
+}
+
+static void add_steps(ls_buffer *out, ls_json_writer *w, const ls_run_step *s)
+{
+    begin(w, "step");
+    ls_json_put_uint(w, "step", s->step);
+    ls_json_put_uint(w, "epoch", s->epoch);
+    ls_json_put_double(w, "rows", s->rows);
+    ls_json_put_float(w, "loss", (float)(s->loss / s->finite));
+    ls_json_put_float(w, "lr", s->lr);
+    ls_json_put_float(w, "images_per_s", (float)(s->rows / s->seconds));
+    if (s->steps > 1) {
+        ls_json_put_uint(w, "steps", s->steps);
+        put_range(w, "loss_range", s->loss_lo, s->loss_hi);
+        put_range(w, "rate_range", s->rate_lo, s->rate_hi);
+    }
+    ls_json_close(w);
+    add_line(out, w);
+}
+
+static void add_other(ls_buffer *out, const ls_run_record *r)
+{
+    ls_buffer_format(out, "{\"at\":%llu,", (unsigned long long)r->at);
+    add_safe(out, r->json + 1, r->length - 1);
+    ls_buffer_add(out, "\n", 1);
+}
+
+static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
+{
+    begin(w, "times");
+    ls_json_put_uint(w, "steps", log->timed);
+    ls_json_open_array(w, "workers");
+    for (int i = 0; i < log->workers; i++) {
+        ls_json_open_object(w, NULL);
+        for (int p = 0; p < LS_RUN_PHASES; p++)
+            ls_json_put_double(w, ls_phase_keys[p], log->phase_s[i * LS_RUN_PHASES + p]);
+        ls_json_close(w);
+    }
+    ls_json_close(w);
+    ls_json_close(w);
+    add_line(out, w);
+}
+
+/* The last entry may have grown since it was written: it is written again. */
+static void add_head(const ls_run_log *log, ls_buffer *out, ls_json_writer *w,
+                     const ls_run_place *from)
+{
+    begin(w, "page");
+    ls_json_put_uint(w, "run", log->run);
+    ls_json_put_uint(w, "width", log->width);
+    ls_json_put_uint(w, "steps_from", from->steps);
+    ls_json_put_uint(w, "others_from", from->others);
+    ls_json_put_int(w, "cut_line", log->cut_line);
+    ls_json_close(w);
+    add_line(out, w);
+}
+
+void ls_run_log_write(const ls_run_log *log, const ls_run_place *have, ls_buffer *out)
+{
+    ls_run_place from = ls_run_nothing;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, log->host);
+    if (have->run == log->run && have->others <= log->others)
+        from.others = have->others;
+    if (have->run == log->run && have->width == log->width && have->steps <= log->steps)
+        from.steps = have->steps > 0 ? have->steps - 1 : 0;
+    add_head(log, out, &w, &from);
+    for (size_t i = from.others; i < log->others; i++)
+        add_other(out, &log->other[i]);
+    for (size_t i = from.steps; i < log->steps; i++)
+        add_steps(out, &w, &log->step[i]);
+    if (log->timed > 0)
+        add_sums(log, out, &w);
+    if (log->newest.length > 0) {
+        ls_buffer_put(out, "{\"type\":\"newest\",\"step\":");
+        add_safe(out, log->newest.text, log->newest.length);
+        ls_buffer_put(out, "}\n");
+    }
+    ls_json_writer_fini(&w);
+}
+
+/* ---- where the run stands ------------------------------------------------------------------- */
+
+static int is_of(const char *json, size_t length, const char *type)
+{
+    char start[48];
+    const int n = snprintf(start, sizeof start, "{\"type\":\"%s\"", type);
+    return length > (size_t)n && memcmp(json, start, (size_t)n) == 0;
+}
+
+static void add_newest(ls_buffer *out, const char *type, const char *json, size_t length)
+{
+    ls_buffer_format(out, ",\n\"%s\":", type);
+    ls_buffer_add(out, json, length);
+}
+
+void ls_run_log_state(const ls_run_log *log, ls_buffer *out)
+{
+    static const char *const types[] = {"run_start", "resume",    "epoch",  "eval",
+                                        "fault",     "nonfinite", "run_end"};
+    ls_buffer_format(out, "{\"records\":%llu", (unsigned long long)log->records);
+    if (log->newest.length > 0)
+        add_newest(out, "step", log->newest.text, log->newest.length);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        size_t i = log->others;
+        while (i > 0 && !is_of(log->other[i - 1].json, log->other[i - 1].length, types[t]))
+            i--;
+        if (i > 0)
+            add_newest(out, types[t], log->other[i - 1].json, log->other[i - 1].length);
+    }
+    ls_buffer_put(out, "}\n");
+}
