@@ -97,9 +97,7 @@ static void on_log(void *user, ls_log_level level, const char *text)
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
-    session *s = user;
-    int status = cli_output_line(&s->metrics, json, length, err);
-    return status ? status : cli_server_record(s->server, json, length, err);
+    return cli_output_line(&((session *)user)->metrics, json, length, err);
 }
 
 static void on_progress(void *user, const ls_progress *progress)
@@ -197,7 +195,9 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     if (summary->resumed_from[0] && cli_server_history(s->server, summary->run_dir, &err) != LS_OK)
         cli_view_log(&s->view, LS_LOG_WARNING, err.text);
     cli_view_start(&s->view, ls_trainer_summary(trainer));
-    status = ls_trainer_run(trainer, &err);
+    status = cli_server_follow(s->server, trainer, &err);
+    if (status == LS_OK)
+        status = ls_trainer_run(trainer, &err);
     cli_view_clear(&s->view);
     if (status == LS_OK || status == LS_EINTERRUPTED) {
         if (!s->view.quiet)
@@ -247,7 +247,7 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
         .inject_count = a->inject_count,
         .trace_path = a->trace,
         .trace_ops = a->trace_ops,
-        .record = a->metrics || a->serve ? on_record : NULL,
+        .record = a->metrics ? on_record : NULL,
         .progress = on_progress,
         .user = &s,
         .host = &host,

@@ -5,10 +5,11 @@
 
 #ifdef LOCKSTEP_WITH_HTTP
 
-#include "cli/serve_numbers.h"
 #include "http/guard.h"
+#include "http/metrics.h"
 #include "page/page.h"
 #include "page/report.h"
+#include "train/sink.h"
 #include "json/c_locale.h"
 
 #include <arpa/inet.h>
@@ -23,7 +24,98 @@
 #define CONNECTIONS 64
 #define PATIENCE_S 4
 
+/* ---- /metrics ------------------------------------------------------------------------------- */
+
+enum {
+    NUMBERS_WORKERS = 6,
+    NUMBERS_PHASES = LS_PHASES
+}; /* of the first so many workers each has its own */
+
+typedef struct numbers {
+    metrics all;
+    metric *steps, *rows, *epochs, *loss, *rate, *lr, *test_loss, *test_accuracy, *faults, *skipped;
+    metric *phase[NUMBERS_WORKERS][NUMBERS_PHASES], *queued[NUMBERS_WORKERS];
+    char labels[NUMBERS_WORKERS * (NUMBERS_PHASES + 1)][48];
+} numbers;
+
+static void init_worker(numbers *n, int worker)
+{
+    char(*label)[48] = n->labels + worker * (NUMBERS_PHASES + 1);
+    for (int p = 0; p < NUMBERS_PHASES; p++) {
+        snprintf(label[p], sizeof label[p], "worker=\"%d\",phase=\"%s\"", worker,
+                 ls_phase_names[p]);
+        n->phase[worker][p] = metrics_counter(&n->all, "lockstep_worker_seconds_total", label[p],
+                                              "What the workers' time of steps went into.");
+    }
+}
+
+static void init_queue(numbers *n, int worker)
+{
+    char *label = n->labels[worker * (NUMBERS_PHASES + 1) + NUMBERS_PHASES];
+    snprintf(label, sizeof n->labels[0], "worker=\"%d\"", worker);
+    n->queued[worker] = metrics_gauge(&n->all, "lockstep_worker_queued", label,
+                                      "Work items a worker has, the one it is at included.");
+}
+
+static void numbers_init(numbers *n)
+{
+    metrics *all = &n->all;
+    n->steps = metrics_counter(all, "lockstep_steps_total", NULL, "Steps that were trained.");
+    n->rows = metrics_counter(all, "lockstep_rows_total", NULL, "Rows that were trained on.");
+    n->epochs = metrics_counter(all, "lockstep_epochs_total", NULL, "Epochs that are complete.");
+    n->faults =
+        metrics_counter(all, "lockstep_faults_total", NULL, "Workers that failed or stalled.");
+    n->skipped =
+        metrics_counter(all, "lockstep_nonfinite_total", NULL, "Steps whose loss was not finite.");
+    n->loss = metrics_gauge(all, "lockstep_loss", NULL, "Mean loss of the newest minibatch.");
+    n->rate = metrics_gauge(all, "lockstep_images_per_second", NULL, "Rate of the newest step.");
+    n->lr = metrics_gauge(all, "lockstep_learning_rate", NULL, "Of the newest step.");
+    n->test_loss = metrics_gauge(all, "lockstep_test_loss", NULL, "Of the newest evaluation.");
+    n->test_accuracy =
+        metrics_gauge(all, "lockstep_test_accuracy", NULL,
+                      "Share of test rows that are right, of the newest evaluation.");
+    for (int w = 0; w < NUMBERS_WORKERS; w++)
+        init_worker(n, w);
+    for (int w = 0; w < NUMBERS_WORKERS; w++)
+        init_queue(n, w);
+}
+
+static void take_step(numbers *n, const ls_step_values *v)
+{
+    metric_add(n->steps, 1);
+    metric_add(n->rows, (double)v->rows);
+    metric_set(n->loss, (double)v->loss);
+    metric_set(n->rate, (double)v->images_per_s);
+    metric_set(n->lr, (double)v->lr);
+    for (int i = 0; i < v->workers; i++) {
+        const ls_worker_times *t = &v->worker[i];
+        if (t->worker >= NUMBERS_WORKERS)
+            continue;
+        for (int p = 0; p < LS_PHASES; p++)
+            metric_add(n->phase[t->worker][p], (double)t->seconds[p]);
+        metric_set(n->queued[t->worker], t->queued);
+    }
+}
+
+static void numbers_take(numbers *n, const ls_record *r)
+{
+    switch (r->type) {
+    case LS_RECORD_STEP: take_step(n, &r->of.step); break;
+    case LS_RECORD_EPOCH: metric_add(n->epochs, 1); break;
+    case LS_RECORD_FAULT: metric_add(n->faults, 1); break;
+    case LS_RECORD_NONFINITE: metric_add(n->skipped, 1); break;
+    case LS_RECORD_EVAL:
+        metric_set(n->test_loss, r->of.eval.test_loss);
+        metric_set(n->test_accuracy, r->of.eval.test_accuracy);
+        break;
+    default: break;
+    }
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
 struct cli_server {
+    ls_sink sink;
     const ls_host *host;
     http_guard *guard;
     pthread_mutex_t lock; /* of the log */
@@ -31,8 +123,6 @@ struct cli_server {
     numbers numbers;
     char url[80];
 };
-
-/* ---- answers -------------------------------------------------------------------------------- */
 
 static enum MHD_Result answer(struct MHD_Connection *to, unsigned code, const char *type,
                               const char *text, size_t length)
@@ -248,15 +338,30 @@ int cli_server_history(cli_server *s, const char *run_dir, ls_error *err)
     return status;
 }
 
-int cli_server_record(cli_server *s, const char *json, size_t length, ls_error *err)
+static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
+{
+    cli_server *s = (cli_server *)sink;
+    numbers_take(&s->numbers, record);
+    pthread_mutex_lock(&s->lock);
+    int status = ls_run_log_add(&s->log, record, err);
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+/* The server answers longer than the run lasts. */
+static int on_close(ls_sink *sink, ls_error *err)
+{
+    (void)sink;
+    (void)err;
+    return LS_OK;
+}
+
+int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
 {
     if (!s)
         return LS_OK;
-    numbers_take(&s->numbers, json, length, s->host);
-    pthread_mutex_lock(&s->lock);
-    int status = ls_run_log_line(&s->log, json, length, err);
-    pthread_mutex_unlock(&s->lock);
-    return status;
+    s->sink = (ls_sink){.emit = on_record, .close = on_close, .wants_text = 1};
+    return ls_trainer_attach(trainer, &s->sink, err);
 }
 
 void cli_server_stop(cli_server *s)
@@ -297,11 +402,10 @@ int cli_server_history(cli_server *s, const char *run_dir, ls_error *err)
     return LS_OK;
 }
 
-int cli_server_record(cli_server *s, const char *json, size_t length, ls_error *err)
+int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
 {
     (void)s;
-    (void)json;
-    (void)length;
+    (void)trainer;
     (void)err;
     return LS_OK;
 }

@@ -30,8 +30,9 @@ const char *cli_server_url(const cli_server *server);
  * allowed. Errors: as ls_report_write. */
 int cli_server_history(cli_server *server, const char *run_dir, ls_error *err);
 
-/* A record of the run's; the thread that trains. NULL is allowed. Errors: LS_ENOMEM. */
-int cli_server_record(cli_server *server, const char *json, size_t length, ls_error *err);
+/* Takes the trainer's records from now on, until the run ends; the server must outlive it. NULL is allowed.
+ * Errors: LS_EINVAL (too many sinks). */
+int cli_server_follow(cli_server *server, ls_trainer *trainer, ls_error *err);
 
 void cli_server_stop(cli_server *server); /* NULL is allowed */
 

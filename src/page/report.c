@@ -49,7 +49,8 @@ static int take_line(ls_run_log *log, const char *path, int number, const char *
 {
     ls_error cause = {0};
     int status = ls_run_log_line(log, line, length, &cause);
-    if (status == LS_EDATA && last) {
+    /* What a power cut took of a file's new end reads as zeros, where something behind it was kept. */
+    if (status == LS_EDATA && (last || memchr(line, '\0', length))) {
         log->cut_line = number;
         return LS_OK;
     }
@@ -67,7 +68,7 @@ static int take_lines(ls_run_log *log, const char *path, int *number, ls_buffer 
 {
     size_t at = 0;
     int status = LS_OK;
-    while (status == LS_OK && at < text->length) {
+    while (status == LS_OK && at < text->length && !log->cut_line) {
         const char *line = text->text + at, *end = memchr(line, '\n', text->length - at);
         const size_t length = end ? (size_t)(end - line) : text->length - at;
         const int last = at + length + (end != NULL) == text->length;
@@ -94,7 +95,7 @@ static int read_lines(ls_run_log *log, const char *path, int fd, ls_error *err)
     int status = LS_OK, number = 0;
     ssize_t n = 1;
     ls_buffer_init(&text, log->host);
-    while (status == LS_OK && n > 0) {
+    while (status == LS_OK && n > 0 && !log->cut_line) {
         do
             n = read(fd, chunk, sizeof chunk);
         while (n < 0 && errno == EINTR);

@@ -592,8 +592,9 @@ function epoch_table(s) {
 }
 
 function facts(s) {
-  const list = [['Device', s.start.device_model], ['Instruction set', s.start.instruction_set],
-    ['Library', s.start.library], ['Data from', s.data.source], ['Data is', s.data.payload],
+  const { device_model, instruction_set, library } = s.start;
+  const list = [['Device', device_model], ['Instruction set', instruction_set], ['Library', library],
+    ['Data from', s.data.source], ['Data is', s.data.payload],
     ['Started', when(s.start.time)], ['Ended', s.end && when(s.end.time)], ['Checkpoint', s.end && s.end.checkpoint],
     ['Weights’ SHA-256', s.end && s.end.weights_sha256]];
   return el('dl', { class: 'facts' }, ...list.filter(f => f[1]).flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)]));

@@ -7,11 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const ls_phase_keys[LS_RUN_PHASES] = {"gather_s",       "forward_s", "backward_s",
-                                                  "comm_exposed_s", "wait_s",    "apply_s"};
-const char *const ls_phase_names[LS_RUN_PHASES] = {"gather",     "forward", "backward",
-                                                   "all-reduce", "wait",    "apply"};
-
 const ls_run_place ls_run_nothing = {0};
 
 void ls_run_log_init(ls_run_log *log, uint64_t run, const ls_host *host)
@@ -31,12 +26,6 @@ void ls_run_log_fini(ls_run_log *log)
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
-
-static double number_of(const cJSON *object, const char *key)
-{
-    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(node) ? node->valuedouble : NAN;
-}
 
 /* `a` is followed by `b`: both become a. What there is not is NaN, which fminf and fmaxf pass over. */
 static void merge(ls_run_step *a, const ls_run_step *b)
@@ -81,51 +70,41 @@ static int add_step(ls_run_log *log, const ls_run_step *s, ls_error *err)
     return LS_OK;
 }
 
-static ls_run_step step_of(const cJSON *record, uint64_t before)
+static ls_run_step step_of(const ls_step_values *v, uint32_t epoch)
 {
-    const double step = number_of(record, "step"), epoch = number_of(record, "epoch");
-    const double rows = number_of(record, "rows");
-    const float loss = (float)number_of(record, "loss");
-    const float rate = (float)number_of(record, "images_per_s");
+    const float rate = v->images_per_s > 0 ? v->images_per_s : NAN;
     ls_run_step s = {
-        .step = step >= 1 && step < 9e15 ? (uint64_t)step : before + 1,
+        .step = v->step,
         .steps = 1,
-        .epoch = epoch >= 1 && epoch < 4e9 ? (uint32_t)epoch : 0,
-        .finite = isfinite(loss),
-        .lr = (float)number_of(record, "lr"),
-        .loss_lo = loss,
-        .loss_hi = loss,
-        .rate_lo = rate > 0 ? rate : NAN,
-        .rate_hi = rate > 0 ? rate : NAN,
-        .loss = isfinite(loss) ? loss : 0,
+        .epoch = epoch,
+        .finite = isfinite(v->loss),
+        .lr = v->lr,
+        .loss_lo = v->loss,
+        .loss_hi = v->loss,
+        .rate_lo = rate,
+        .rate_hi = rate,
+        .loss = isfinite(v->loss) ? (double)v->loss : 0,
     };
     if (rate > 0) {
-        s.rows = rows > 0 ? rows : 1;
-        s.seconds = s.rows / rate;
+        s.rows = v->rows > 0 ? (double)v->rows : 1;
+        s.seconds = s.rows / (double)rate;
     }
     return s;
 }
 
-static int add_times(ls_run_log *log, const cJSON *workers, ls_error *err)
+static int add_times(ls_run_log *log, const ls_step_values *v, ls_error *err)
 {
-    const int count = cJSON_GetArraySize(workers);
-    if (!log->phase_s && count > 0) {
-        log->phase_s = ls_alloc_array(log->host, (size_t)count * LS_RUN_PHASES, sizeof(double));
+    if (!log->phase_s && v->workers > 0) {
+        log->phase_s = ls_alloc_array(log->host, (size_t)v->workers * LS_PHASES, sizeof(double));
         if (!log->phase_s)
-            return ls_fail(err, LS_ENOMEM, "out of memory for the times of %d workers", count);
-        log->workers = count;
+            return ls_fail(err, LS_ENOMEM, "out of memory for the times of %d workers", v->workers);
+        log->workers = v->workers;
     }
-    if (count == 0 || count != log->workers)
+    if (v->workers == 0 || v->workers != log->workers)
         return LS_OK;
-    const cJSON *worker;
-    double *sum = log->phase_s;
-    cJSON_ArrayForEach(worker, workers)
-    {
-        for (int p = 0; p < LS_RUN_PHASES; p++) {
-            const double seconds = number_of(worker, ls_phase_keys[p]);
-            *sum++ += seconds > 0 ? seconds : 0;
-        }
-    }
+    for (int i = 0; i < v->workers; i++)
+        for (int p = 0; p < LS_PHASES; p++)
+            log->phase_s[i * LS_PHASES + p] += (double)v->worker[i].seconds[p];
     log->timed++;
     return LS_OK;
 }
@@ -135,15 +114,14 @@ static uint64_t last_step(const ls_run_log *log)
     return log->steps > 0 ? log->step[log->steps - 1].step : 0;
 }
 
-static int take_step(ls_run_log *log, const cJSON *record, const char *json, size_t length,
-                     ls_error *err)
+static int take_step(ls_run_log *log, const ls_record *record, ls_error *err)
 {
-    const ls_run_step step = step_of(record, last_step(log));
+    const ls_run_step step = step_of(&record->of.step, record->epoch);
     int status = add_step(log, &step, err);
     if (status == LS_OK)
-        status = add_times(log, cJSON_GetObjectItemCaseSensitive(record, "workers"), err);
+        status = add_times(log, &record->of.step, err);
     log->newest.length = 0;
-    ls_buffer_add(&log->newest, json, length);
+    ls_buffer_add(&log->newest, record->json, record->length);
     return status ? status : ls_buffer_status(&log->newest, err);
 }
 
@@ -165,10 +143,8 @@ static int make_room(ls_run_log *log)
     return 1;
 }
 
-static int take_other(ls_run_log *log, const char *type, const char *json, size_t length,
-                      ls_error *err)
+static int take_other(ls_run_log *log, int event, const char *json, size_t length, ls_error *err)
 {
-    const int event = strcmp(type, "fault") == 0 || strcmp(type, "nonfinite") == 0;
     if (event && log->events++ >= LS_RUN_EVENTS)
         return LS_OK;
     const char *brace = memchr(json, '{', length); /* behind what space there is */
@@ -181,23 +157,91 @@ static int take_other(ls_run_log *log, const char *type, const char *json, size_
     return LS_OK;
 }
 
+int ls_run_log_add(ls_run_log *log, const ls_record *r, ls_error *err)
+{
+    const int event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE;
+    const int status = r->type == LS_RECORD_STEP ? take_step(log, r, err)
+                                                 : take_other(log, event, r->json, r->length, err);
+    log->records += status == LS_OK;
+    return status;
+}
+
+/* ---- records of a file ---------------------------------------------------------------------- */
+
+static double number_of(const cJSON *object, const char *key)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(node) ? node->valuedouble : NAN;
+}
+
+/* What counts something: a number below `most`, else `fallback`. */
+static uint64_t count_of(const cJSON *object, const char *key, double most, uint64_t fallback)
+{
+    const double value = number_of(object, key);
+    return value >= 1 && value < most ? (uint64_t)value : fallback;
+}
+
+static void read_times(ls_worker_times *out, const cJSON *workers)
+{
+    const cJSON *worker;
+    cJSON_ArrayForEach(worker, workers)
+    {
+        for (int p = 0; p < LS_PHASES; p++) {
+            const double seconds = number_of(worker, ls_phase_keys[p]);
+            out->seconds[p] = seconds > 0 ? (float)seconds : 0;
+        }
+        out++;
+    }
+}
+
+/* A step's values; those that it does not have are NaN or 0. */
+static int add_read_step(ls_run_log *log, ls_record *r, const cJSON *record, ls_error *err)
+{
+    const cJSON *workers = cJSON_GetObjectItemCaseSensitive(record, "workers");
+    const int count = cJSON_GetArraySize(workers);
+    ls_worker_times *times = ls_alloc_array(log->host, (size_t)count + 1, sizeof *times);
+    if (!times)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the times of %d workers", count);
+    read_times(times, workers);
+    r->epoch = (uint32_t)count_of(record, "epoch", 4e9, 0);
+    r->of.step = (ls_step_values){
+        .step = count_of(record, "step", 9e15, last_step(log) + 1),
+        .rows = count_of(record, "rows", 9e15, 0),
+        .loss = (float)number_of(record, "loss"),
+        .lr = (float)number_of(record, "lr"),
+        .images_per_s = (float)number_of(record, "images_per_s"),
+        .workers = count,
+        .worker = times,
+    };
+    int status = ls_run_log_add(log, r, err);
+    ls_free(log->host, times);
+    return status;
+}
+
+static int add_read(ls_run_log *log, const cJSON *record, const char *json, size_t length,
+                    ls_error *err)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(record, "type");
+    ls_record r = {.json = json, .length = length};
+    if (!cJSON_IsString(type))
+        return ls_fail(
+            err, LS_EDATA,
+            ":1:1: expected a record, an object with a \"type\"; this is no metrics file "
+            "of a run");
+    while (r.type < LS_RECORD_TYPES && strcmp(ls_record_names[r.type], type->valuestring) != 0)
+        r.type++; /* one of another name is kept as it is */
+    return r.type == LS_RECORD_STEP ? add_read_step(log, &r, record, err)
+                                    : ls_run_log_add(log, &r, err);
+}
+
 int ls_run_log_line(ls_run_log *log, const char *json, size_t length, ls_error *err)
 {
     ls_json *doc;
     int status = ls_json_parse(&doc, "", json, length, log->host, err);
     if (status)
         return status == LS_ENOMEM ? status : (err ? err->status = LS_EDATA : LS_EDATA);
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "type");
-    if (!cJSON_IsString(type))
-        status = ls_fail(err, LS_EDATA,
-                         ":1:1: expected a record, an object with a \"type\"; this is no metrics "
-                         "file of a run");
-    else if (strcmp(type->valuestring, "step") == 0)
-        status = take_step(log, ls_json_root(doc), json, length, err);
-    else
-        status = take_other(log, type->valuestring, json, length, err);
+    status = add_read(log, ls_json_root(doc), json, length, err);
     ls_json_destroy(doc);
-    log->records += status == LS_OK;
     return status;
 }
 
@@ -280,8 +324,8 @@ static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
     ls_json_open_array(w, "workers");
     for (int i = 0; i < log->workers; i++) {
         ls_json_open_object(w, NULL);
-        for (int p = 0; p < LS_RUN_PHASES; p++)
-            ls_json_put_double(w, ls_phase_keys[p], log->phase_s[i * LS_RUN_PHASES + p]);
+        for (int p = 0; p < LS_PHASES; p++)
+            ls_json_put_float(w, ls_phase_keys[p], (float)log->phase_s[i * LS_PHASES + p]);
         ls_json_close(w);
     }
     ls_json_close(w);
@@ -344,17 +388,16 @@ static void add_newest(ls_buffer *out, const char *type, const char *json, size_
 
 void ls_run_log_state(const ls_run_log *log, ls_buffer *out)
 {
-    static const char *const types[] = {"run_start", "resume",    "epoch",  "eval",
-                                        "fault",     "nonfinite", "run_end"};
     ls_buffer_format(out, "{\"records\":%llu", (unsigned long long)log->records);
     if (log->newest.length > 0)
         add_newest(out, "step", log->newest.text, log->newest.length);
-    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+    for (int t = 0; t < LS_RECORD_TYPES; t++) {
         size_t i = log->others;
-        while (i > 0 && !is_of(log->other[i - 1].json, log->other[i - 1].length, types[t]))
+        while (i > 0 &&
+               !is_of(log->other[i - 1].json, log->other[i - 1].length, ls_record_names[t]))
             i--;
         if (i > 0)
-            add_newest(out, types[t], log->other[i - 1].json, log->other[i - 1].length);
+            add_newest(out, ls_record_names[t], log->other[i - 1].json, log->other[i - 1].length);
     }
     ls_buffer_put(out, "}\n");
 }

@@ -5,7 +5,7 @@
  *
  *     ls_run_log log;
  *     ls_run_log_init(&log, 0, host);
- *     ls_run_log_line(&log, json, length, &err);          // every record, in order
+ *     ls_run_log_add(&log, record, &err);           // every record, in order; or ls_run_log_line
  *     ls_run_log_write(&log, &ls_run_nothing, &buffer);   // JSON Lines, for page/report.js
  *     ls_run_log_fini(&log);
  *
@@ -20,13 +20,10 @@
 #define PAGE_RUN_LOG_H
 
 #include "base/buffer.h"
+#include "train/record.h"
 #include "json/json.h"
 
-enum { LS_RUN_STEPS = 16384, LS_RUN_PHASES = 6, LS_RUN_EVENTS = 200 };
-
-/* The members of a worker's times, and what people call them. */
-extern const char *const ls_phase_keys[LS_RUN_PHASES];
-extern const char *const ls_phase_names[LS_RUN_PHASES];
+enum { LS_RUN_STEPS = 16384, LS_RUN_EVENTS = 200 };
 
 /* One or more steps. */
 typedef struct ls_run_step {
@@ -54,7 +51,7 @@ typedef struct ls_run_log {
     size_t others, capacity;
     int events;       /* faults, resumes and steps not applied: of these LS_RUN_EVENTS are kept */
     ls_buffer newest; /* the last step as it came */
-    double *phase_s;  /* [workers][LS_RUN_PHASES]: sums over `timed` steps */
+    double *phase_s;  /* [workers][LS_PHASES]: sums over `timed` steps */
     int workers;
     uint64_t timed;
     int cut_line; /* the metrics file's last line, when it was cut off; else 0 */
@@ -63,7 +60,11 @@ typedef struct ls_run_log {
 void ls_run_log_init(ls_run_log *log, uint64_t run, const ls_host *host);
 void ls_run_log_fini(ls_run_log *log);
 
-/* One record. Errors: LS_EDATA (not one; the message begins with ":1:COLUMN:"), LS_ENOMEM. */
+/* One record, which has its text. Errors: LS_ENOMEM. */
+int ls_run_log_add(ls_run_log *log, const ls_record *record, ls_error *err);
+
+/* The same of a metrics file's line. Errors: LS_EDATA (not a record; the message begins with ":1:COLUMN:"),
+ * LS_ENOMEM. */
 int ls_run_log_line(ls_run_log *log, const char *json, size_t length, ls_error *err);
 
 /* What a page has already. */

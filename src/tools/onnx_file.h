@@ -2,7 +2,7 @@
 #ifndef TOOLS_ONNX_FILE_H
 #define TOOLS_ONNX_FILE_H
 
-#include "tools/protobuf.h"
+#include "train/protobuf.h"
 
 /* The graph being written. `node` is the NodeProto under way. */
 typedef struct ls_onnx_file {

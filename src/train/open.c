@@ -169,7 +169,9 @@ static int open_workers(ls_trainer *t, ls_error *err)
     ls_park *parking = &t->parking;
     t->worker = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->worker);
     t->reports = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->reports);
-    if (!t->worker || !t->reports)
+    t->record_times = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->record_times);
+    t->record_device = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->record_device);
+    if (!t->worker || !t->reports || !t->record_times || !t->record_device)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d workers", t->workers);
     ls_park_init(parking, 0);
     for (int i = 0; i < t->workers; i++) {

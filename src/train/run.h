@@ -218,8 +218,10 @@ struct ls_trainer {
     ls_old_group *old_groups;
     ls_exchange *exchange;
     ls_exchange *old_exchanges;
-    ls_report *reports; /* of the step being collected, one per worker */
-    ls_park parking;    /* where the coordinator sleeps until one comes */
+    ls_report *reports;            /* of the step being collected, one per worker */
+    ls_worker_times *record_times; /* room for a record: one entry per worker, each */
+    const char **record_device;
+    ls_park parking; /* where the coordinator sleeps until one comes */
     ls_position position;
     uint64_t deadline_ns; /* how long a worker may be silent */
     uint64_t repeated;    /* the step, from 1, that was repeated last without a loss */
@@ -388,7 +390,7 @@ void ls_resume_compare_libraries(const struct ls_trainer *trainer);
 void ls_resume_close(struct ls_trainer *trainer);
 void ls_resume_destroy(struct ls_trainer *trainer);
 
-/* ---- records.c: metrics as JSON ------------------------------------------------------------- */
+/* ---- records.c: metrics ----------------------------------------------------------------------- */
 
 int ls_record_run_start(struct ls_trainer *trainer, ls_error *err);
 int ls_record_resume(struct ls_trainer *trainer, ls_error *err);
@@ -396,13 +398,6 @@ int ls_record_step(struct ls_trainer *trainer, uint32_t epoch, double images_per
                    const ls_report *report, ls_error *err);
 int ls_record_nonfinite(struct ls_trainer *trainer, uint64_t step, int worker, int shard,
                         ls_error *err);
-/* A worker failed, in or behind step `step`. */
-typedef struct ls_fault {
-    int worker;
-    uint64_t step; /* from 1 */
-    const char *kind, *action, *text;
-    double detected_after_s; /* since its last sign of life */
-} ls_fault;
 int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_error *err);
 int ls_record_epoch(struct ls_trainer *trainer, uint32_t epoch, const ls_epoch_totals *totals,
                     ls_error *err);

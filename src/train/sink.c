@@ -21,15 +21,27 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err)
     return LS_OK;
 }
 
-int ls_sinks_emit(ls_sinks *sinks, ls_error *err)
+static int render(ls_sinks *sinks, ls_record *record, ls_error *err)
 {
-    size_t length;
-    const char *json = ls_json_writer_text(&sinks->writer, &length, err);
-    int first = json ? LS_OK : LS_ENOMEM;
-    for (int i = 0; json && i < sinks->count; i++) {
+    int wanted = 0;
+    for (int i = 0; i < sinks->count; i++)
+        wanted |= sinks->sink[i]->wants_text && !sinks->failed[i];
+    if (!wanted)
+        return LS_OK;
+    ls_record_write(&sinks->writer, record);
+    record->json = ls_json_writer_text(&sinks->writer, &record->length, err);
+    return record->json ? LS_OK : LS_ENOMEM;
+}
+
+int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err)
+{
+    int first = render(sinks, record, err);
+    if (first)
+        return first;
+    for (int i = 0; i < sinks->count; i++) {
         if (sinks->failed[i])
             continue;
-        int status = sinks->sink[i]->emit(sinks->sink[i], json, length, first ? NULL : err);
+        int status = sinks->sink[i]->emit(sinks->sink[i], record, first ? NULL : err);
         sinks->failed[i] = status != LS_OK;
         if (first == LS_OK)
             first = status;
@@ -76,10 +88,10 @@ typedef struct callback_sink {
     const ls_host *host;
 } callback_sink;
 
-static int callback_emit(ls_sink *base, const char *json, size_t length, ls_error *err)
+static int callback_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
     callback_sink *sink = (callback_sink *)base;
-    return sink->record(sink->user, json, length, err);
+    return sink->record(sink->user, record->json, record->length, err);
 }
 
 static int callback_close(ls_sink *base, ls_error *err)
@@ -96,7 +108,8 @@ int ls_sink_callback(ls_sink **out,
     callback_sink *sink = ls_alloc(host, sizeof *sink);
     if (!sink)
         return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
-    *sink = (callback_sink){{.emit = callback_emit, .close = callback_close}, record, user, host};
+    *sink = (callback_sink){
+        {.emit = callback_emit, .close = callback_close, .wants_text = 1}, record, user, host};
     *out = &sink->base;
     return LS_OK;
 }

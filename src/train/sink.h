@@ -4,7 +4,7 @@
 
 #include "hash/crc32.h"
 #include "store/log_file.h"
-#include "json/writer.h"
+#include "train/record.h"
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
@@ -12,16 +12,17 @@
 typedef struct ls_sink ls_sink;
 
 struct ls_sink {
-    /* One record, a JSON object without a newline. A negative status ends the run. */
-    int (*emit)(ls_sink *sink, const char *json, size_t length, ls_error *err);
+    /* One record. A negative status ends the run. */
+    int (*emit)(ls_sink *sink, const ls_record *record, ls_error *err);
     /* Makes all records last and frees the sink; reports what could not be written. */
     int (*close)(ls_sink *sink, ls_error *err);
     ls_log_file *file; /* the file that the records go to, or NULL */
+    int wants_text;    /* the record has its text, too */
 };
 
 #define LS_SINKS_MAX 8
 
-/* The sinks of a run, and the writer whose buffer every record uses. */
+/* The sinks of a run, and the writer that renders records for those that want text. */
 typedef struct ls_sinks {
     int count;
     ls_sink *sink[LS_SINKS_MAX];
@@ -34,9 +35,9 @@ void ls_sinks_init(ls_sinks *sinks, const ls_host *host);
 /* Takes ownership of `sink`; on failure it is closed. Errors: LS_EINVAL (too many). */
 int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
 
-/* Hands the record in `writer` to every sink that has not failed yet, also when one fails now;
- * returns the first error. */
-int ls_sinks_emit(ls_sinks *sinks, ls_error *err);
+/* Renders the record if a sink wants text, once, and hands it to every sink that has not failed yet, also
+ * when one fails now; returns the first error. Errors: LS_ENOMEM, and the sinks'. */
+int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err);
 
 /* Before a checkpoint counts on the records: the coordinator hands those that are gathered to the system, and
  * any thread makes them last. Returns the first error. */
@@ -71,5 +72,9 @@ int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_
 int ls_sink_callback(ls_sink **out,
                      int (*record)(void *user, const char *json, size_t length, ls_error *err),
                      void *user, const ls_host *host, ls_error *err);
+
+/* Another sink of a trainer's, from now on, which it closes at the end of the run or, on failure, now. Errors:
+ * LS_EINVAL (too many). */
+int ls_trainer_attach(struct ls_trainer *trainer, ls_sink *sink, ls_error *err);
 
 #endif

@@ -15,10 +15,10 @@ typedef struct jsonl_sink {
     ls_line_sums sums; /* of all records that the file was given */
 } jsonl_sink;
 
-static int jsonl_emit(ls_sink *base, const char *json, size_t length, ls_error *err)
+static int jsonl_emit(ls_sink *base, const ls_record *record, ls_error *err)
 {
-    ls_line_sums_add(&((jsonl_sink *)base)->sums, ls_crc32(0, json, length));
-    return ls_log_file_put(base->file, json, length, err);
+    ls_line_sums_add(&((jsonl_sink *)base)->sums, ls_crc32(0, record->json, record->length));
+    return ls_log_file_put(base->file, record->json, record->length, err);
 }
 
 static int jsonl_close(ls_sink *base, ls_error *err)
@@ -134,7 +134,7 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
     jsonl_sink *sink = ls_alloc(host, sizeof *sink);
     if (!sink)
         return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
-    *sink = (jsonl_sink){{.emit = jsonl_emit, .close = jsonl_close}, host, {0}};
+    *sink = (jsonl_sink){{.emit = jsonl_emit, .close = jsonl_close, .wants_text = 1}, host, {0}};
     if (keep)
         sink->sums = keep->sums;
     status = ls_log_file_open(&sink->base.file, path, keep ? keep->bytes : LS_LOG_FILE_NEW, &lines,

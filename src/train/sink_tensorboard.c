@@ -1,25 +1,24 @@
 /* TensorBoard's event files. Sources: the TFRecord framing (length, masked CRC-32C of it, data,
  * masked CRC-32C of them) and event.proto and summary.proto as TensorFlow documents them.
- *
- * Records come as text. What is needed of them are a few numbers at their top level, so that a scan
- * does, and nothing is allocated in a step. */
+ * What is put together in memory is used again: a step allocates nothing. */
 #include "base/error.h"
 #include "base/host.h"
+#include "train/protobuf.h"
 #include "train/sink.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { EVENT = 1024, NAMES = 1000 };
+enum { NAMES = 1000 };
 
 typedef struct event_sink {
     ls_sink base;
     const ls_host *host;
     uint64_t step; /* the last one that was recorded */
     uint32_t table[256];
+    ls_buffer event, summary, value, framed;
 } event_sink;
 
 /* ---- TFRecord ------------------------------------------------------------------------------- */
@@ -50,172 +49,104 @@ static void put_little(uint8_t *out, uint64_t value, int bytes)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
-static int put_record(event_sink *sink, const uint8_t *data, size_t count, ls_error *err)
+/* The event under way as a record of the file. */
+static int put_event(event_sink *sink, ls_error *err)
 {
-    uint8_t out[EVENT + 16];
-    put_little(out, count, 8);
-    put_little(out + 8, masked_crc(sink->table, out, 8), 4);
-    memcpy(out + 12, data, count);
-    put_little(out + 12 + count, masked_crc(sink->table, data, count), 4);
-    return ls_log_file_put(sink->base.file, out, count + 16, err);
+    uint8_t head[12], tail[4];
+    ls_buffer *out = &sink->framed;
+    const ls_buffer *event = &sink->event;
+    put_little(head, event->length, 8);
+    put_little(head + 8, masked_crc(sink->table, head, 8), 4);
+    put_little(tail, masked_crc(sink->table, (const uint8_t *)event->text, event->length), 4);
+    out->length = 0;
+    ls_buffer_add(out, (const char *)head, sizeof head);
+    ls_buffer_add(out, event->text, event->length);
+    ls_buffer_add(out, (const char *)tail, sizeof tail);
+    out->failed |= event->failed;
+    int status = ls_buffer_status(out, err);
+    return status ? status : ls_log_file_put(sink->base.file, out->text, out->length, err);
 }
 
 /* ---- Event ---------------------------------------------------------------------------------- */
 
-enum { FIXED_64 = 1, LENGTH = 2, FIXED_32 = 5 };
 enum { WALL_TIME = 1, STEP = 2, FILE_VERSION = 3, SUMMARY = 5, SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, SESSION_START = 1 };
 
-/* An event under way; what would not fit is left out. */
-typedef struct event {
-    size_t used;
-    uint8_t bytes[EVENT];
-} event;
-
-static void put_byte(event *e, unsigned byte)
-{
-    if (e->used < EVENT)
-        e->bytes[e->used++] = (uint8_t)byte;
-}
-
-static void put_varint(event *e, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        put_byte(e, (unsigned)value | 0x80);
-    put_byte(e, (unsigned)value);
-}
-
-static void put_fixed(event *e, uint64_t bits, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        put_byte(e, (unsigned)(bits >> (8 * i)) & 255);
-}
-
-static void put_text(event *e, unsigned field, const char *text, size_t count)
-{
-    put_byte(e, field << 3 | LENGTH);
-    put_varint(e, count);
-    for (size_t i = 0; i < count; i++)
-        put_byte(e, (unsigned char)text[i]);
-}
-
-static void begin(event *e, uint64_t step)
+static void begin(event_sink *sink, uint64_t step)
 {
     struct timespec now;
-    uint64_t bits;
     clock_gettime(CLOCK_REALTIME, &now);
-    const double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-    memcpy(&bits, &seconds, sizeof bits);
-    e->used = 0;
-    put_byte(e, WALL_TIME << 3 | FIXED_64);
-    put_fixed(e, bits, 8);
-    put_byte(e, STEP << 3);
-    put_varint(e, step);
+    sink->event.length = 0;
+    ls_pb_double(&sink->event, WALL_TIME, (double)now.tv_sec + (double)now.tv_nsec * 1e-9);
+    ls_pb_int(&sink->event, STEP, (int64_t)step);
 }
 
-/* summary { value { tag, simple_value } }. A tag has fewer than 100 bytes, so that every length is
- * one byte. */
-static void put_scalar(event *e, const char *tag, double value)
+/* summary { value { tag, simple_value } }. A number that there is not is left out. */
+static void put_scalar(event_sink *sink, const char *tag, double value)
 {
-    const float single = (float)value;
-    const size_t length = strlen(tag), inner = 2 + length + 5;
-    uint32_t bits;
     if (!isfinite(value))
         return;
-    memcpy(&bits, &single, sizeof bits);
-    put_byte(e, SUMMARY << 3 | LENGTH);
-    put_varint(e, inner + 2);
-    put_byte(e, SUMMARY_VALUE << 3 | LENGTH);
-    put_varint(e, inner);
-    put_text(e, VALUE_TAG, tag, length);
-    put_byte(e, VALUE_SIMPLE << 3 | FIXED_32);
-    put_fixed(e, bits, 4);
+    ls_pb_text(&sink->value, VALUE_TAG, tag);
+    ls_pb_float(&sink->value, VALUE_SIMPLE, (float)value);
+    ls_pb_message(&sink->summary, SUMMARY_VALUE, &sink->value);
+    ls_pb_message(&sink->event, SUMMARY, &sink->summary);
 }
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-/* The number behind "key" at the top level of a record; NaN when there is none. `json` ends with a
- * zero. */
-static double number(const char *json, size_t length, const char *key)
+static int put_step(event_sink *sink, const ls_step_values *v, ls_error *err)
 {
-    const size_t n = strlen(key);
-    int depth = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (json[i] == '{' || json[i] == '[')
-            depth++;
-        else if (json[i] == '}' || json[i] == ']')
-            depth--;
-        if (json[i] != '"')
-            continue;
-        const size_t from = ++i;
-        while (i < length && json[i] != '"')
-            i += json[i] == '\\' ? 2 : 1;
-        if (depth != 1 || i - from != n || memcmp(json + from, key, n) != 0 || i + 2 >= length ||
-            json[i + 1] != ':')
-            continue;
-        const char first = json[i + 2];
-        return first == '-' || (first >= '0' && first <= '9') ? strtod(json + i + 2, NULL) : NAN;
-    }
-    return NAN;
+    sink->step = v->step;
+    begin(sink, v->step);
+    put_scalar(sink, "train/loss", (double)v->loss);
+    put_scalar(sink, "train/accuracy", (double)v->correct / (double)v->rows);
+    put_scalar(sink, "train/lr", (double)v->lr);
+    put_scalar(sink, "train/images_per_s", (double)v->images_per_s);
+    return put_event(sink, err);
 }
 
-static int is_type(const char *json, const char *type)
+static int put_eval(event_sink *sink, const ls_eval_values *v, ls_error *err)
 {
-    const char *before = "{\"type\":\"";
-    const size_t n = strlen(before), m = strlen(type);
-    return strncmp(json, before, n) == 0 && strncmp(json + n, type, m) == 0 && json[n + m] == '"';
-}
-
-static int put_step(event_sink *sink, const char *json, size_t length, ls_error *err)
-{
-    event e;
-    sink->step = (uint64_t)number(json, length, "step");
-    begin(&e, sink->step);
-    put_scalar(&e, "train/loss", number(json, length, "loss"));
-    put_scalar(&e, "train/accuracy",
-               number(json, length, "correct") / number(json, length, "rows"));
-    put_scalar(&e, "train/lr", number(json, length, "lr"));
-    put_scalar(&e, "train/images_per_s", number(json, length, "images_per_s"));
-    return put_record(sink, e.bytes, e.used, err);
-}
-
-static int put_eval(event_sink *sink, const char *json, size_t length, ls_error *err)
-{
-    event e;
-    begin(&e, sink->step);
-    put_scalar(&e, "test/loss", number(json, length, "test_loss"));
-    put_scalar(&e, "test/accuracy", number(json, length, "test_accuracy"));
-    return put_record(sink, e.bytes, e.used, err);
+    begin(sink, sink->step);
+    put_scalar(sink, "test/loss", v->test_loss);
+    put_scalar(sink, "test/accuracy", v->test_accuracy);
+    return put_event(sink, err);
 }
 
 /* Tells TensorBoard to forget what an earlier file has of the steps that are done again. */
-static int put_resume(event_sink *sink, const char *json, size_t length, ls_error *err)
+static int put_resume(event_sink *sink, uint64_t step, ls_error *err)
 {
-    event e;
-    sink->step = (uint64_t)number(json, length, "step");
-    begin(&e, sink->step + 1);
-    put_byte(&e, SESSION_LOG << 3 | LENGTH);
-    put_varint(&e, 2);
-    put_byte(&e, SESSION_STATUS << 3);
-    put_varint(&e, SESSION_START);
-    return put_record(sink, e.bytes, e.used, err);
+    sink->step = step;
+    begin(sink, step + 1);
+    ls_pb_int(&sink->value, SESSION_STATUS, SESSION_START);
+    ls_pb_message(&sink->event, SESSION_LOG, &sink->value);
+    return put_event(sink, err);
 }
 
-static int event_emit(ls_sink *base, const char *json, size_t length, ls_error *err)
+static int event_emit(ls_sink *base, const ls_record *r, ls_error *err)
 {
     event_sink *sink = (event_sink *)base;
-    return is_type(json, "step")     ? put_step(sink, json, length, err)
-           : is_type(json, "eval")   ? put_eval(sink, json, length, err)
-           : is_type(json, "resume") ? put_resume(sink, json, length, err)
-                                     : LS_OK;
+    return r->type == LS_RECORD_STEP     ? put_step(sink, &r->of.step, err)
+           : r->type == LS_RECORD_EVAL   ? put_eval(sink, &r->of.eval, err)
+           : r->type == LS_RECORD_RESUME ? put_resume(sink, r->of.start.step, err)
+                                         : LS_OK;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+static void free_sink(event_sink *sink)
+{
+    ls_buffer_fini(&sink->event);
+    ls_buffer_fini(&sink->summary);
+    ls_buffer_fini(&sink->value);
+    ls_buffer_fini(&sink->framed);
+    ls_free(sink->host, sink);
+}
+
 static int event_close(ls_sink *base, ls_error *err)
 {
     int status = ls_log_file_close(base->file, err);
-    ls_free(((event_sink *)base)->host, base);
+    free_sink((event_sink *)base);
     return status;
 }
 
@@ -240,11 +171,9 @@ static int open_new(event_sink *sink, const char *dir, ls_error *err)
 
 static int put_version(event_sink *sink, ls_error *err)
 {
-    static const char version[] = "brain.Event:2";
-    event e;
-    begin(&e, 0);
-    put_text(&e, FILE_VERSION, version, sizeof version - 1);
-    return put_record(sink, e.bytes, e.used, err);
+    begin(sink, 0);
+    ls_pb_text(&sink->event, FILE_VERSION, "brain.Event:2");
+    return put_event(sink, err);
 }
 
 int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_error *err)
@@ -254,6 +183,10 @@ int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_
         return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
     sink->base = (ls_sink){.emit = event_emit, .close = event_close};
     sink->host = host;
+    ls_buffer_init(&sink->event, host);
+    ls_buffer_init(&sink->summary, host);
+    ls_buffer_init(&sink->value, host);
+    ls_buffer_init(&sink->framed, host);
     make_table(sink->table);
     int status = open_new(sink, dir, err);
     if (status) {

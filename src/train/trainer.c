@@ -123,6 +123,8 @@ int ls_trainer_close(ls_trainer *t)
         ls_ring_fini(&t->worker[i].reports);
     ls_free(host, t->worker);
     ls_free(host, t->reports);
+    ls_free(host, t->record_times);
+    ls_free(host, t->record_device);
     ls_resume_destroy(t);
     ls_free(host, t->run_dir);
     ls_inference_release(t->inference);

@@ -76,7 +76,7 @@ grep -q 'http' answer.txt && fail 'expected nothing from elsewhere'
 # A page from elsewhere that got itself this address by DNS is refused; so is one of another server here.
 for header in 'Host: evil.example' 'Host: evil.example:80' 'Host: localhost.evil.example' 'Host: 10.1.2.3' \
     'Host: ' 'Origin: null' 'Origin: http://evil.example' 'Origin: http://localhost:1' 'Origin: http://localhost'; do
-    for path in '' state.json metrics healthz; do
+    for path in '' records state.json metrics healthz; do
         answer "$path" 403 'start the server with --serve-host' -H "$header"
     done
 done

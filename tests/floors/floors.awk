@@ -35,7 +35,7 @@ BEGIN {
     room("nn", "base sync merge pool json hash store device")
     room("data", "base sync pool json hash device")
     room("train", "base sync merge pool json hash store device cpu comm nn data")
-    room("page", "base json hash store")
+    room("page", "base sync merge pool json hash store device cpu comm nn data train")
     room("tools", "base sync merge pool json hash store device cpu comm nn data train")
     room("http", "") # examples/service has it, too
     room("cli", "base sync merge pool json hash store device cpu comm nn data train page tools http")

@@ -24,10 +24,10 @@ static void limit_files(rlim_t bytes)
 
 static void emit(ls_sink *sink, int number)
 {
-    char record[32];
+    char text[32];
     ls_error err;
-    int n = snprintf(record, sizeof record, "{\"record\":%4d}", number);
-    sink->emit(sink, record, (size_t)n, &err);
+    int n = snprintf(text, sizeof text, "{\"record\":%4d}", number);
+    sink->emit(sink, &(ls_record){.json = text, .length = (size_t)n}, &err);
 }
 
 static void what_could_not_be_written_is_the_end_of_the_file(void **state)
@@ -187,9 +187,57 @@ static void a_file_that_is_as_it_was_goes_on_and_can_go_on_again(void **state)
     scratch_end(&files);
 }
 
+/* ---- text ---- */
+
+typedef struct listener {
+    ls_sink base;
+    const char *text; /* of the last record */
+    float loss;
+} listener;
+
+static int listen_to(ls_sink *sink, const ls_record *record, ls_error *err)
+{
+    listener *l = (listener *)sink;
+    (void)err;
+    l->text = record->json;
+    l->loss = record->of.step.loss;
+    return LS_OK;
+}
+
+static int leave(ls_sink *sink, ls_error *err)
+{
+    (void)sink;
+    (void)err;
+    return LS_OK;
+}
+
+static void records_become_text_once_and_only_for_those_who_want_it(void **state)
+{
+    (void)state;
+    ls_sinks sinks;
+    ls_error err;
+    listener a = {.base = {.emit = listen_to, .close = leave}}, b = a, c = a;
+    ls_record r = {
+        .type = LS_RECORD_STEP, .epoch = 1, .of.step = {.step = 3, .rows = 2, .loss = 0.5f}};
+    b.base.wants_text = c.base.wants_text = 1;
+    ls_sinks_init(&sinks, NULL);
+    assert_int_equal(ls_sinks_add(&sinks, &a.base, &err), LS_OK);
+    assert_int_equal(ls_sinks_emit(&sinks, &r, &err), LS_OK);
+    assert_null(a.text);
+    assert_float_equal(a.loss, 0.5f, 0);
+    assert_int_equal(ls_sinks_add(&sinks, &b.base, &err), LS_OK);
+    assert_int_equal(ls_sinks_add(&sinks, &c.base, &err), LS_OK);
+    assert_int_equal(ls_sinks_emit(&sinks, &r, &err), LS_OK);
+    assert_string_equal(b.text, "{\"type\":\"step\",\"step\":3,\"epoch\":1,\"rows\":2,\"loss\":0.5,"
+                                "\"correct\":0,\"lr\":0,\"images_per_s\":0,\"workers\":[]}");
+    assert_ptr_equal(b.text, c.text);
+    assert_int_equal(ls_sinks_close(&sinks, &err), LS_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_become_text_once_and_only_for_those_who_want_it),
         cmocka_unit_test(what_could_not_be_written_is_the_end_of_the_file),
         cmocka_unit_test(a_changed_record_is_named_by_its_line),
         cmocka_unit_test(wherever_a_bit_flips_the_metrics_file_is_refused),

@@ -1,8 +1,8 @@
-#include "tools/protobuf.h"
+#include "train/protobuf.h"
 
 #include <string.h>
 
-enum { VARINT = 0, LENGTH = 2, FIXED_32 = 5 };
+enum { VARINT = 0, FIXED_64 = 1, LENGTH = 2, FIXED_32 = 5 };
 
 static void put_varint(ls_buffer *b, uint64_t value)
 {
@@ -25,13 +25,26 @@ void ls_pb_int(ls_buffer *b, unsigned field, int64_t value)
     put_varint(b, (uint64_t)value);
 }
 
+static void put_little(ls_buffer *b, uint64_t bits, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        ls_buffer_add(b, &(const char){(char)(bits >> (8 * i))}, 1);
+}
+
 void ls_pb_float(ls_buffer *b, unsigned field, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    const char bytes[4] = {(char)bits, (char)(bits >> 8), (char)(bits >> 16), (char)(bits >> 24)};
     put_key(b, field, FIXED_32);
-    ls_buffer_add(b, bytes, sizeof bytes);
+    put_little(b, bits, 4);
+}
+
+void ls_pb_double(ls_buffer *b, unsigned field, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_key(b, field, FIXED_64);
+    put_little(b, bits, 8);
 }
 
 void ls_pb_begin(ls_buffer *b, unsigned field, size_t count)

@@ -7,8 +7,8 @@
  * Source: the encoding's description (protobuf.dev/programming-guides/encoding): a field is a
  * varint (number << 3 | wire type), then its value. Lack of memory is remembered by the buffer.
  */
-#ifndef TOOLS_PROTOBUF_H
-#define TOOLS_PROTOBUF_H
+#ifndef TRAIN_PROTOBUF_H
+#define TRAIN_PROTOBUF_H
 
 #include "base/buffer.h"
 
@@ -17,6 +17,7 @@
 /* A number, of types int32, int64, bool and enum; negative ones take ten bytes, as they must. */
 void ls_pb_int(ls_buffer *b, unsigned field, int64_t value);
 void ls_pb_float(ls_buffer *b, unsigned field, float value);
+void ls_pb_double(ls_buffer *b, unsigned field, double value);
 void ls_pb_bytes(ls_buffer *b, unsigned field, const void *bytes, size_t count);
 void ls_pb_text(ls_buffer *b, unsigned field, const char *text);
 

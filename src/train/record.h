@@ -1,0 +1,102 @@
+/* What happens in a run, as records. Sinks that want text find it rendered (train/README.md is its schema);
+ * those that want numbers take them from here. */
+#ifndef TRAIN_RECORD_H
+#define TRAIN_RECORD_H
+
+#include "data/dataset.h"
+#include "train/config.h"
+#include "json/writer.h"
+
+#include <lockstep/trainer.h>
+
+typedef enum ls_record_type {
+    LS_RECORD_RUN_START,
+    LS_RECORD_RESUME,
+    LS_RECORD_STEP,
+    LS_RECORD_EPOCH,
+    LS_RECORD_EVAL,
+    LS_RECORD_FAULT,
+    LS_RECORD_NONFINITE,
+    LS_RECORD_RUN_END,
+    LS_RECORD_TYPES
+} ls_record_type;
+
+/* Their names in text. */
+extern const char *const ls_record_names[LS_RECORD_TYPES];
+
+/* What a worker's time of a step goes into: the members' names, and what people call them. */
+enum { LS_PHASES = 6 };
+extern const char *const ls_phase_keys[LS_PHASES];
+extern const char *const ls_phase_names[LS_PHASES];
+
+typedef struct ls_worker_times {
+    int worker, queued;
+    float seconds[LS_PHASES];
+} ls_worker_times;
+
+typedef struct ls_start_values { /* of run_start and resume */
+    const ls_summary *summary;
+    const ls_dataset_info *data;
+    const ls_config *config;
+    uint64_t step, test_rows;
+} ls_start_values;
+
+typedef struct ls_step_values {
+    uint64_t step, rows, correct;
+    float loss, lr, images_per_s;
+    int workers;
+    const ls_worker_times *worker;
+} ls_step_values;
+
+typedef struct ls_epoch_values {
+    double seconds, images_per_s, train_loss, train_accuracy;
+} ls_epoch_values;
+
+typedef struct ls_eval_values {
+    double test_loss, test_accuracy, seconds;
+} ls_eval_values;
+
+/* A worker failed, in or behind step `step`. */
+typedef struct ls_fault {
+    int worker;
+    uint64_t step; /* from 1 */
+    const char *kind, *action, *text;
+    double detected_after_s; /* since its last sign of life */
+    const char *device;
+    int devices_left;
+} ls_fault;
+
+typedef struct ls_nonfinite_values {
+    uint64_t step;
+    int worker, shard;
+    const char *action;
+} ls_nonfinite_values;
+
+typedef struct ls_end_values {
+    const char *status, *error; /* error: NULL when there was none */
+    const ls_result *result;
+    int synthetic;
+} ls_end_values;
+
+typedef struct ls_record {
+    ls_record_type type;
+    uint32_t epoch;            /* of steps, epochs and evaluations */
+    const char *const *device; /* names of those at work; of run_start, resume and run_end */
+    int devices;
+    union {
+        ls_start_values start;
+        ls_step_values step;
+        ls_epoch_values epoch;
+        ls_eval_values eval;
+        ls_fault fault;
+        ls_nonfinite_values nonfinite;
+        ls_end_values end;
+    } of;
+    const char *json; /* one line, ended by a zero; for sinks that want text */
+    size_t length;
+} ls_record;
+
+/* Renders a record; run_start, resume and run_end with the time that it is. */
+void ls_record_write(ls_json_writer *w, const ls_record *record);
+
+#endif
