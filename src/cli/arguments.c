@@ -23,7 +23,7 @@ static const char help[] =
     "  --resume RUN        goes on with the run in directory RUN, bit for bit, from its newest\n"
     "                      checkpoint, on any number of devices; latest: the newest run in runs/.\n"
     "                      Without CONFIG the run's own is used\n"
-    "  --inject FAULT      a fault on purpose: worker=1,step=120,kind=fail|stall|corrupt|nan\n"
+    "  --inject FAULT      a fault on purpose: worker=1,step=120,kind=fail|stall|spin|corrupt|nan\n"
     "                      (and stage=start|shard|merge|apply|report|evaluate|export, seconds=20)\n"
     "  --trace FILE        a timeline of the run, for Perfetto or chrome://tracing\n"
     "  --trace-ops         with each op in it, not only the phases of a step\n"

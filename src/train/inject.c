@@ -1,5 +1,6 @@
 #include "train/inject.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <stdio.h>
@@ -7,12 +8,12 @@
 #include <string.h>
 #include <time.h>
 
-static const char *const kinds[] = {"fail", "stall", "corrupt", "nan", NULL};
+static const char *const kinds[] = {"fail", "stall", "spin", "corrupt", "nan", NULL};
 static const char *const stages[] = {"start",  "shard",    "merge",  "apply",
                                      "report", "evaluate", "export", NULL};
 
 #define EXPECTED                                                                                   \
-    "expected worker=N,step=N,kind=fail|stall|corrupt|nan, and if need be "                        \
+    "expected worker=N,step=N,kind=fail|stall|spin|corrupt|nan, and if need be "                   \
     "stage=start|shard|merge|apply|report|evaluate|export and seconds=X"
 
 /* Texts keep the point as decimal separator whatever the locale, since integers and thousandths are
@@ -108,9 +109,10 @@ int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
         if (*p == '\0')
             break;
     }
-    const int staged = one.kind == LS_INJECT_FAIL || one.kind == LS_INJECT_STALL;
+    const int hangs = one.kind == LS_INJECT_STALL || one.kind == LS_INJECT_SPIN;
+    const int staged = one.kind == LS_INJECT_FAIL || hangs;
     fine = fine && (seen & (WORKER | STEP | KIND)) == (WORKER | STEP | KIND) &&
-           (staged || !(seen & STAGE)) && (one.kind == LS_INJECT_STALL || !(seen & SECONDS));
+           (staged || !(seen & STAGE)) && (hangs || !(seen & SECONDS));
     if (!fine)
         return ls_fail(err, LS_EINVAL, "inject: cannot read '%.200s': " EXPECTED, text);
     out->item[out->count++] = one;
@@ -129,6 +131,13 @@ static void stall(double seconds)
         ;
 }
 
+static void spin(double seconds)
+{
+    const uint64_t begin = ls_now_ns();
+    while (seconds < 0 || (double)(ls_now_ns() - begin) * 1e-9 < seconds)
+        ;
+}
+
 int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, ls_error *err)
 {
     const int later = stage == LS_STAGE_EVALUATE || stage == LS_STAGE_EXPORT;
@@ -137,12 +146,15 @@ int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, 
         if (one->worker != worker || one->fired || one->stage != stage ||
             (later ? step < one->step : step != one->step))
             continue;
-        if (one->kind != LS_INJECT_FAIL && one->kind != LS_INJECT_STALL)
+        if (one->kind == LS_INJECT_CORRUPT || one->kind == LS_INJECT_NAN)
             continue;
         one->fired = 1;
         if (one->kind == LS_INJECT_FAIL)
             return ls_fail(err, LS_EDEVICE, "the device failed, as --inject asked for");
-        stall(one->seconds);
+        if (one->kind == LS_INJECT_SPIN)
+            spin(one->seconds);
+        else
+            stall(one->seconds);
     }
     return LS_OK;
 }

@@ -7,11 +7,12 @@
  * | worker  | which, from 0                                                              |
  * | step    | in which step, from 1; at the stages evaluate and export: the first one at |
  * |         | or behind it                                                               |
- * | kind    | fail: the device fails; stall: nothing goes on; corrupt: a bit of the      |
- * |         | worker's weights flips; nan: a shard's loss is not a number                |
+ * | kind    | fail: the device fails; stall: nothing goes on; spin: nor here, but it     |
+ * |         | burns its CPU; corrupt: a bit of the worker's weights flips; nan: a        |
+ * |         | shard's loss is not a number                                               |
  * | stage   | start, shard (before the last shard), merge, apply, report, evaluate,      |
- * |         | export; default shard; of fail and stall only                              |
- * | seconds | how long a stall lasts; default: for ever                                  |
+ * |         | export; default shard; of fail, stall and spin only                        |
+ * | seconds | how long a stall or spin lasts; default: for ever                          |
  *
  * Each fires once. None is ever on by itself.
  */
@@ -26,6 +27,7 @@
 typedef enum ls_inject_kind {
     LS_INJECT_FAIL,
     LS_INJECT_STALL,
+    LS_INJECT_SPIN,
     LS_INJECT_CORRUPT,
     LS_INJECT_NAN
 } ls_inject_kind;
@@ -46,7 +48,7 @@ typedef struct ls_injection {
     uint64_t step; /* from 1 */
     ls_inject_kind kind;
     ls_stage stage;
-    double seconds; /* of a stall; < 0: for ever */
+    double seconds; /* of a stall or spin; < 0: for ever */
     int fired;      /* the worker's thread alone reads and writes it */
 } ls_injection;
 
