@@ -38,7 +38,8 @@ typedef struct ls_collective_options {
      * copy it. The bits of both depend on nothing but the numbers and the ranks. NULL:
      * "ordered". */
     const char *algorithm;
-    ls_timeout timeout;  /* longest wait for the other ranks in one call; 0: LS_FOREVER */
+    ls_timeout
+        timeout; /* longest wait for the other ranks in one call, as in pool.h; 0: LS_FOREVER */
     const ls_host *host; /* outlives the group; NULL: the defaults */
 } ls_collective_options;
 

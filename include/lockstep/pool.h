@@ -59,7 +59,9 @@ extern "C" {
 
 typedef struct ls_pool ls_pool;
 
-/* A time limit in nanoseconds from now. */
+/* A time limit in nanoseconds from now, counted while the waiting thread is awake: a process that was stopped
+ * (SIGSTOP, a frozen container) goes on with about as much time left as it had. It runs on while a worker
+ * lacks a CPU. */
 typedef uint64_t ls_timeout;
 #define LS_FOREVER UINT64_MAX
 
@@ -91,7 +93,7 @@ typedef struct ls_pool_options {
     const ls_host *host; /* NULL: the defaults */
     /* Non-zero: worker 0 has no thread, but is the owner, who has to be the same thread from create
      * to destroy. Its hooks run in these two; its jobs run inside ls_pool_run and ls_pool_wait,
-     * whose time limit does not cut them short. A gang of as many workers as there are CPUs then
+     * whose time limit neither cuts them short nor counts them. A gang of as many workers as there are CPUs then
      * leaves none of them waiting. Worker 0 cannot be abandoned. */
     int caller_works;
     /* So many workers, the last ones, run on threads that the host lends: see ls_pool_serve. The

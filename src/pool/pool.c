@@ -104,13 +104,13 @@ static int timed_out(const ls_pool *pool, ls_error *err)
 /* A worker that was just woken and may run anywhere is started fastest on the very CPU that the
  * owner leaves: waking another CPU takes several times as long. So the owner sleeps at once then,
  * and spins for workers that are awake, or that wake up on CPUs of their own. */
-static int wait_until(ls_pool *pool, uint64_t deadline_ns, ls_error *err)
+static int wait_until(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     bool over = all_finished(pool);
     if (!over && !pool->woke)
-        over = ls_pool_spin(&pool->habit, all_finished, pool, deadline_ns);
+        over = ls_pool_spin(&pool->habit, all_finished, pool, ls_patience_nap(patience));
     pool->woke = false;
-    if (!over && !ls_park_until(&pool->owner, all_finished, pool, deadline_ns))
+    if (!over && !ls_park_patiently(&pool->owner, all_finished, pool, patience))
         return timed_out(pool, err);
     return ls_latch_get(&pool->latch, NULL, err);
 }
@@ -131,25 +131,34 @@ static void work_as_caller(ls_pool *pool, ls_job job, void *arg)
 
 int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err)
 {
-    uint64_t deadline_ns = ls_deadline_ns(timeout);
+    ls_patience patience = ls_patience_of(timeout);
     int rc = ls_pool_check_owner(pool, err);
     if (rc != LS_OK)
         return rc;
     if (pool->options.caller_works)
         work_as_caller(pool, NULL, NULL);
-    return wait_until(pool, deadline_ns, err);
+    return wait_until(pool, &patience, err);
+}
+
+static bool has_room(ls_ring *inbox, ls_patience *patience)
+{
+    do {
+        if (ls_ring_wait_room(inbox, ls_patience_nap(patience), NULL) == LS_OK)
+            return true;
+    } while (!ls_patience_over(patience));
+    return false;
 }
 
 /* Room for one job everywhere, so that either every worker gets it or none: only the owner fills
  * inboxes, hence room that was seen stays. */
-static int wait_for_room(ls_pool *pool, uint64_t deadline_ns, ls_error *err)
+static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
 {
     int takers = pool->options.caller_works;
     for (int i = takers; i < pool->workers; i++) {
         if (ls_pool_gave_up(&pool->worker[i]))
             continue;
         takers++;
-        if (ls_ring_wait_room(&pool->worker[i].inbox, deadline_ns, NULL) != LS_OK)
+        if (!has_room(&pool->worker[i].inbox, patience))
             return ls_fail(err, LS_EAGAIN,
                            "the inbox of worker %d stayed full until the time was "
                            "over; no worker got the job",
@@ -162,10 +171,10 @@ static int wait_for_room(ls_pool *pool, uint64_t deadline_ns, ls_error *err)
 
 int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_error *err)
 {
-    uint64_t deadline_ns = ls_deadline_ns(timeout);
+    ls_patience patience = ls_patience_of(timeout);
     int rc = check_job(pool, job, err);
     if (rc == LS_OK)
-        rc = wait_for_room(pool, deadline_ns, err);
+        rc = wait_for_room(pool, &patience, err);
     if (rc != LS_OK)
         return rc;
     for (int i = pool->options.caller_works; i < pool->workers; i++) {
@@ -177,7 +186,7 @@ int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_err
     }
     if (pool->options.caller_works)
         work_as_caller(pool, job, arg);
-    return wait_until(pool, deadline_ns, err);
+    return wait_until(pool, &patience, err);
 }
 
 void ls_pool_cancel(ls_pool *pool)

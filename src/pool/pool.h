@@ -7,6 +7,7 @@
 #include "pool/topology.h"
 #include "sync/park.h"
 #include "sync/ring.h"
+#include "sync/thread_use.h"
 
 #include <lockstep/pool.h>
 #include <pthread.h>
@@ -54,7 +55,8 @@ struct ls_pool_worker {
     /* Likewise, and read for statistics alone. */
     alignas(64) _Atomic uint64_t dropped, failed, waits, sleeps, busy_ns;
     ls_spin_habit habit;
-    alignas(64) ls_park idle; /* where it sleeps when its inbox is empty */
+    alignas(64) ls_park idle;  /* where it sleeps when its inbox is empty */
+    _Atomic int thread_number; /* of ls_thread_self; 0: nobody serves it yet, or not known */
 };
 
 struct ls_pool {
@@ -97,6 +99,9 @@ uint64_t ls_pool_pending(const struct ls_pool_worker *w);
  * does not fit. Returns how many there are. Owner. */
 int ls_pool_list(char *text, size_t size, const ls_pool *pool,
                  bool (*which)(const struct ls_pool_worker *w));
+
+/* Any thread. The number (ls_thread_self) of the thread that serves `worker`; 0: not known. */
+int ls_pool_thread_number(const ls_pool *pool, int worker);
 
 /* Frees what belongs to one worker, and the pool itself. Its threads have ended. */
 void ls_pool_free_worker(struct ls_pool_worker *w);

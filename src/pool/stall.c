@@ -1,5 +1,4 @@
 /* Workers that do not come back: giving them up, and destroying a pool that has such. */
-#include "base/clock.h"
 #include "base/error.h"
 #include "pool/pool.h"
 
@@ -57,6 +56,11 @@ static bool exists(const ls_pool *pool, int worker)
 int ls_pool_busy(const ls_pool *pool, int worker)
 {
     return exists(pool, worker) ? (int)ls_pool_pending(&pool->worker[worker]) : 0;
+}
+
+int ls_pool_thread_number(const ls_pool *pool, int worker)
+{
+    return atomic_load_explicit(&pool->worker[worker].thread_number, memory_order_relaxed);
 }
 
 int ls_pool_is_abandoned(const ls_pool *pool, int worker)
@@ -161,11 +165,11 @@ static int free_or_leave(ls_pool *pool, ls_error *err)
 static int end_workers(ls_pool *pool, ls_timeout timeout, ls_error *err)
 {
     bool patience = timeout == LS_FOREVER;
-    uint64_t deadline_ns = ls_deadline_ns(timeout);
+    ls_patience left = ls_patience_of(timeout);
     for (int i = 0; i < pool->workers; i++)
         ls_ring_close(&pool->worker[i].inbox);
     ls_pool_end_caller(pool);
-    ls_park_until(&pool->owner, patience ? all_able_ended : all_ended, pool, deadline_ns);
+    ls_park_patiently(&pool->owner, patience ? all_able_ended : all_ended, pool, &left);
     for (int i = 0; i < pool->workers; i++)
         end_worker(pool, &pool->worker[i], patience);
     return free_or_leave(pool, err);

@@ -125,6 +125,8 @@ int ls_pool_start_hook(struct ls_pool_worker *w, ls_error *err)
 {
     const ls_pool_options *o = &w->pool->options;
     ls_inside frame;
+    /* relaxed: a number, by which nothing is handed over. */
+    atomic_store_explicit(&w->thread_number, ls_thread_self(), memory_order_relaxed);
     if (!o->start)
         return LS_OK;
     err->text[0] = '\0';

@@ -188,7 +188,8 @@ int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_erro
         ls_park_wake(&barrier->park);
         return LS_OK;
     }
-    if (!ls_park_until(&barrier->park, decided, &p, deadline_ns) && give_up(&p))
+    ls_patience patience = ls_patience_until(deadline_ns);
+    if (!ls_park_patiently(&barrier->park, decided, &p, &patience) && give_up(&p))
         return timed_out(&p, err);
     if (released(&p))
         return LS_OK;

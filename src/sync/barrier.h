@@ -53,9 +53,9 @@ int ls_barrier_init(ls_barrier *barrier, const ls_host *host, int ranks, unsigne
 void ls_barrier_fini(ls_barrier *barrier);
 
 /* Each rank's own thread. Returns when all ranks have arrived (LS_OK), when the barrier is aborted
- * (LS_EABORTED), or when `deadline_ns` (ls_now_ns time, UINT64_MAX: never) has passed: then this
- * rank aborts the barrier for everybody, and returns LS_ETIMEDOUT with a message that names the
- * ranks that are missing. A deadline that passes while the last rank arrives is decided by the
+ * (LS_EABORTED), or when `deadline_ns` (ls_now_ns time, UINT64_MAX: never) has passed, put off for as
+ * long as this rank is stopped meanwhile (base/clock.h): then it aborts the barrier for everybody, and
+ * returns LS_ETIMEDOUT with a message that names the ranks that are missing. A deadline that passes while the last rank arrives is decided by the
  * commit point: LS_OK for all, or LS_OK for none. */
 int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err);
 

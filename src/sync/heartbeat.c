@@ -1,5 +1,7 @@
 #include "sync/heartbeat.h"
 
+#include "base/clock.h"
+
 uint64_t ls_heartbeat_count(const ls_heartbeat *heartbeat)
 {
     return atomic_load_explicit(&heartbeat->word, memory_order_relaxed) >> 24;
@@ -8,4 +10,51 @@ uint64_t ls_heartbeat_count(const ls_heartbeat *heartbeat)
 int ls_heartbeat_place(const ls_heartbeat *heartbeat)
 {
     return (int)(atomic_load_explicit(&heartbeat->word, memory_order_relaxed) & LS_PLACE_MAX);
+}
+
+/* The one place where time is counted against a thread that shows no sign of life.
+ *
+ * A deadline is to find threads that hang, and a thread can hang in two ways: asleep, in a call that does
+ * not return (a driver's, mostly), or at work, in a loop that does not end. Time counts while it does
+ * either. It must not count while the thread could do nothing about its silence, and that, too, comes in
+ * two ways:
+ *   - everybody was stopped, the watcher included. The watcher notices by its own absence: it planned
+ *     to look again long before (ls_attended_ns);
+ *   - this thread alone was: no CPU was free for it (state R, and it did not run), or a debugger
+ *     holds it (t, T). While it is in one of these states only the time that it did run counts, which
+ *     is nothing for a thread that is stopped, a share for one on a starved machine, and all for
+ *     one that spins.
+ * Asleep all time counts but that on the run queue in between: a thread that sleeps and wakes
+ * by turns waits for a CPU each time. The kernel adds a wait to queued_ns when it is over, so this may be
+ * more than the time since the last look; what is too much was not counted as it passed.
+ *
+ * Until the thread is suspected, and where the system tells nothing of threads, all attended time counts (but
+ * not what the watcher lacked a CPU, since the thread may have lacked it too): a
+ * hung thread is found everywhere, a starved one is told apart on Linux with /proc alone. A thread of
+ * which another one waits inside an op (a team's) is told apart by its own state: the one that waits sleeps. */
+static uint64_t count(const ls_thread_use *before, const ls_thread_use *now, uint64_t attended_ns)
+{
+    if (before->state == 0 || now->state == 0)
+        return attended_ns < LS_ATTENTION_NS ? attended_ns : LS_ATTENTION_NS;
+    uint64_t ran_ns = now->ran_ns - before->ran_ns;
+    uint64_t queued_ns = now->queued_ns - before->queued_ns;
+    if (now->state == 'R' || now->state == 'T' || now->state == 't')
+        return ran_ns;
+    uint64_t slept_ns = attended_ns > queued_ns ? attended_ns - queued_ns : 0;
+    return slept_ns > ran_ns ? slept_ns : ran_ns;
+}
+
+void ls_silence_look(ls_silence *s, const ls_heartbeat *heartbeat, int thread, uint64_t attended_ns,
+                     uint64_t suspicious_ns)
+{
+    const ls_thread_use before = s->use;
+    /* One load, so that the place is that of the beat. */
+    uint64_t word = atomic_load_explicit(&heartbeat->word, memory_order_relaxed);
+    if (word >> 24 != s->count || s->since_ns == 0) {
+        *s = (ls_silence){word >> 24, (int)(word & LS_PLACE_MAX), ls_now_ns(), 0, {0}};
+        return;
+    }
+    if (s->held_ns + LS_ATTENTION_NS >= suspicious_ns)
+        ls_thread_look(&s->use, thread);
+    s->held_ns += count(&before, &s->use, attended_ns);
 }

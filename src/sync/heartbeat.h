@@ -18,6 +18,7 @@
 #define SYNC_HEARTBEAT_H
 
 #include "sync/marks.h"
+#include "sync/thread_use.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -54,5 +55,20 @@ uint64_t ls_heartbeat_count(const ls_heartbeat *heartbeat);
 
 /* Any thread. The place of the last beat that has become visible here. */
 int ls_heartbeat_place(const ls_heartbeat *heartbeat);
+
+/* What one watcher knows of the time since a thread's last beat. Zeroed: it begins with the next look. */
+typedef struct ls_silence {
+    uint64_t count;    /* of beats seen last, … */
+    int place;         /* … where that was, … */
+    uint64_t since_ns; /* … and when it was seen */
+    uint64_t held_ns;  /* of the time since then: what counts against the thread */
+    ls_thread_use use; /* at the last look; state 0: it was not suspected yet */
+} ls_silence;
+
+/* The watcher takes a look: at `thread` (a number of ls_thread_self, 0: not known), whose beats these
+ * are. `attended_ns`: of the time since its last look, what counts (ls_attended_ns). `suspicious_ns`: from
+ * this much of silence on the system is asked what the thread does. */
+void ls_silence_look(ls_silence *silence, const ls_heartbeat *heartbeat, int thread,
+                     uint64_t attended_ns, uint64_t suspicious_ns);
 
 #endif

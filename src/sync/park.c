@@ -1,8 +1,6 @@
 #define _GNU_SOURCE /* syscall(); this file alone in the room */
 #include "sync/park.h"
 
-#include "base/clock.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -98,4 +96,13 @@ bool ls_park_until(ls_park *park, bool (*ready)(void *arg), void *arg, uint64_t 
         if (over || (deadline_ns != UINT64_MAX && ls_now_ns() >= deadline_ns))
             return ready(arg);
     }
+}
+
+bool ls_park_patiently(ls_park *park, bool (*ready)(void *arg), void *arg, ls_patience *patience)
+{
+    do {
+        if (ls_park_until(park, ready, arg, ls_patience_nap(patience)))
+            return true;
+    } while (!ls_patience_over(patience));
+    return false;
 }

@@ -23,6 +23,8 @@
 #ifndef SYNC_PARK_H
 #define SYNC_PARK_H
 
+#include "base/clock.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,6 +49,10 @@ void ls_park_init(ls_park *park, unsigned spins);
  * never) has passed and ready(arg) is still false. `ready` is called on this thread, often; it
  * must read what the waker changes through atomics (acquire, if data is handed over). */
 bool ls_park_until(ls_park *park, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns);
+
+/* The same for a timeout in attended time (base/clock.h): a pause of this thread uses up none of it. What
+ * is left of it stays in `patience`, for another wait. */
+bool ls_park_patiently(ls_park *park, bool (*ready)(void *arg), void *arg, ls_patience *patience);
 
 /* Wakes every thread that waits on the word. Call it after the change that they wait for. */
 void ls_park_wake(ls_park *park);

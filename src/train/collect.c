@@ -5,9 +5,6 @@
 
 #include <math.h>
 
-#define LOOK_EVERY_NS 20000000u
-#define GRACE_NS 500000000u /* for the merge's own deadline to be noticed first */
-
 void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated)
 {
     const struct ls_trainer *t = c->t;
@@ -15,7 +12,7 @@ void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated)
     if (!t->options.progress)
         return;
     const double epoch_s =
-        epoch_done ? at->totals.seconds : (double)(ls_now_ns() - c->start_ns) * 1e-9;
+        epoch_done ? at->totals.seconds : (double)(ls_run_ns(t) - c->start_ns) * 1e-9;
     const double done = (double)at->epoch + (double)at->step / c->steps;
     const double left = (double)t->config.epochs - done;
     ls_progress p = {
@@ -72,22 +69,16 @@ static void take_in(awaited *a, struct ls_trainer *t, const ls_report *report, i
     strike(a, index);
 }
 
-/* Looks at everybody's signs of life, and gives up those awaited who show none. Whoever waits for
- * others in a merge is released by the merge's own deadline. */
+/* Gives up those awaited who show no sign of life. */
 static void look_after(awaited *a, struct ls_trainer *t, uint64_t step, ls_watch *watch)
 {
-    uint64_t silence[LS_DEVICES_MAX];
-    for (int w = 0; w < t->workers; w++)
-        silence[w] = ls_watch_silence(watch, t, w);
-    for (int i = a->count - 1; i >= 0; i--) {
-        const int w = a->worker[i];
-        const int place = ls_heartbeat_place(&t->worker[w].heartbeat);
-        const int merging = place == LS_PLACE_MERGE || place == LS_PLACE_WAIT;
-        if (silence[w] <= t->deadline_ns + (merging ? GRACE_NS : 0))
-            continue;
-        ls_quarantine(t, w, step, silence[w]);
-        strike(a, i);
-    }
+    bool out[LS_DEVICES_MAX] = {false};
+    for (int i = 0; i < a->count; i++)
+        out[a->worker[i]] = true;
+    ls_watch_look(watch, t, out, step);
+    for (int i = a->count - 1; i >= 0; i--)
+        if (t->worker[a->worker[i]].presence == LS_STALLED)
+            strike(a, i);
 }
 
 /* The number, from 1, of the step whose reports are next. */
@@ -105,9 +96,10 @@ static void await_reports(ls_coordination *c)
     ls_report report;
     await_everybody(&a, t);
     while (a.count > 0) {
-        const uint64_t until = ls_now_ns() + LOOK_EVERY_NS;
+        const uint64_t begin = ls_now_ns();
         int which = -1;
-        int status = ls_ring_pop_any(&report, &which, a.ring, a.count, until, NULL);
+        int status = ls_ring_pop_any(&report, &which, a.ring, a.count, begin + LS_NAP_NS, NULL);
+        ls_note_pause(t, begin);
         if (status == LS_OK)
             take_in(&a, t, &report, which);
         else
@@ -179,7 +171,7 @@ static void move_on(struct ls_trainer *t, const ls_report *r)
 static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    const uint64_t now = ls_now_ns();
+    const uint64_t now = ls_run_ns(t);
     const uint64_t share = (now - c->last_ns) / (uint64_t)r->rest;
     const double seconds = (double)share * 1e-9;
     int status = LS_OK;

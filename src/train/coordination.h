@@ -13,8 +13,8 @@ typedef struct ls_coordination {
     uint32_t ends[LS_IN_FLIGHT]; /* of each slot: it is free when so many steps are taken */
 
     uint64_t settled;  /* the step behind which everything due was done; UINT64_MAX: none */
-    uint64_t last_ns;  /* when the last step was complete */
-    uint64_t start_ns; /* of this epoch, as if it had run without a break */
+    uint64_t last_ns;  /* when the last step was complete, in ls_run_ns */
+    uint64_t start_ns; /* likewise, of this epoch, as if it had run without a break */
     double longest_s;  /* of the steps so far */
     ls_watch watch;    /* begun whenever work is sent to workers at rest */
     uint32_t limit;    /* steps of this epoch that may be sent for now */

@@ -33,9 +33,9 @@ int ls_stopping(const struct ls_trainer *t)
     return atomic_load_explicit(&t->stop, memory_order_relaxed);
 }
 
-static double seconds_since(uint64_t ns)
+static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
 {
-    return (double)(ls_now_ns() - ns) * 1e-9;
+    return (double)(ls_run_ns(t) - run_ns) * 1e-9;
 }
 
 /* ---- work items ----------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static int scatter(ls_coordination *c, ls_error *err)
         return status;
     c->items++;
     if (c->taken == c->sent || t->feed) /* reading rows may have taken long: nobody's silence */
-        ls_watch_begin(&c->watch, t);
+        ls_watch_begin(&c->watch);
     for (int w = 0; w < t->workers; w++) {
         if (t->worker[w].presence != LS_LIVE)
             continue;
@@ -223,7 +223,7 @@ static int regroup(ls_coordination *c, uint64_t number, ls_error *err)
     say_when(when, sizeof when, "step", number);
     int status = ls_recover(t, when, err);
     ls_send_from_here(c);
-    c->last_ns = ls_now_ns();
+    c->last_ns = ls_run_ns(t);
     return status;
 }
 
@@ -260,7 +260,7 @@ int ls_train_steps(ls_coordination *c, ls_error *err)
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-static int sum_tallies(struct ls_trainer *t, uint64_t start_ns, ls_error *err)
+static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const uint32_t rows = ls_subset_rows(t, LS_TEST), batch = (uint32_t)t->config.batch_size;
     const size_t tallies = ((size_t)rows + batch - 1) / batch * (size_t)t->shards;
@@ -271,7 +271,7 @@ static int sum_tallies(struct ls_trainer *t, uint64_t start_ns, ls_error *err)
     }
     t->result.test_loss = sum.loss / rows;
     t->result.test_accuracy = sum.correct / rows;
-    int status = ls_record_eval(t, t->position.epoch + 1, seconds_since(start_ns), err);
+    int status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
     if (status == LS_OK && !isfinite(sum.loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "
@@ -283,7 +283,7 @@ static int sum_tallies(struct ls_trainer *t, uint64_t start_ns, ls_error *err)
 int ls_evaluate(ls_coordination *c, int *evaluated, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    const uint64_t start = ls_now_ns();
+    const uint64_t start = ls_now_ns(), run_start = ls_run_ns(t);
     char when[64];
     say_when(when, sizeof when, "evaluation of epoch", t->position.epoch + 1);
     t->exchange->steps = t->position.steps;
@@ -298,7 +298,7 @@ int ls_evaluate(ls_coordination *c, int *evaluated, ls_error *err)
     if (ls_stopping(t))
         return LS_OK;
     *evaluated = 1;
-    return sum_tallies(t, start, err);
+    return sum_tallies(t, seconds_since(t, run_start), err);
 }
 
 static int evaluation_is_due(const struct ls_trainer *t)
@@ -321,11 +321,11 @@ static int train_epoch(ls_coordination *c, ls_error *err)
     ls_rng_permutation(t->exchange->permutation[at->epoch % 2], c->rows, t->config.seed, at->epoch);
     ls_send_from_here(c);
     c->limit = c->steps;
-    c->last_ns = ls_now_ns();
+    c->last_ns = ls_run_ns(t);
     c->start_ns = c->last_ns - (uint64_t)(at->totals.seconds * 1e9);
-    const uint64_t start = c->last_ns;
+    const uint64_t start = ls_now_ns();
     int status = ls_train_steps(c, err);
-    at->totals.seconds = seconds_since(c->start_ns);
+    at->totals.seconds = seconds_since(t, c->start_ns);
     char name[32];
     say_when(name, sizeof name, "epoch", at->epoch + 1);
     ls_trace_span(t->trace, LS_TRACK_COORDINATOR, name, start, ls_now_ns(), 0);

@@ -90,10 +90,10 @@ static int train_one(ls_coordination *c, ls_error *err)
     ls_position *at = &c->t->position;
     ls_send_from_here(c);
     c->limit = at->step + 1;
-    c->last_ns = ls_now_ns();
+    c->last_ns = ls_run_ns(c->t);
     c->start_ns = c->last_ns - (uint64_t)(at->totals.seconds * 1e9);
     int status = ls_train_steps(c, err);
-    at->totals.seconds = (double)(ls_now_ns() - c->start_ns) * 1e-9;
+    at->totals.seconds = (double)(ls_run_ns(c->t) - c->start_ns) * 1e-9;
     if (status == LS_OK && at->step < c->limit)
         status = ls_fail(err, LS_EINTERRUPTED, "interrupted; the rows were not trained on");
     if (status == LS_OK && at->step == c->steps)

@@ -37,8 +37,6 @@ void ls_set_deadline(struct ls_trainer *t, double longest_s)
     if (t->config.deadline_s == 0 && wanted < LEAST_NS)
         wanted = LEAST_NS;
     t->deadline_ns = wanted;
-    if (t->group)
-        t->group->type->set_timeout(t->group, wanted);
 }
 
 /* ---- leaving a worker behind ---------------------------------------------------------------- */
@@ -59,14 +57,27 @@ static void say_where(char *out, size_t size, const ls_train_worker *w)
                                         : "between two jobs");
 }
 
-void ls_quarantine(struct ls_trainer *t, int worker, uint64_t step, uint64_t silence_ns)
+/* What of a silence does not count is said where there is any to speak of. */
+static void say_how_long(char *out, size_t size, const ls_silence *silence)
+{
+    const double held_s = (double)silence->held_ns * 1e-9;
+    const double all_s = (double)(ls_now_ns() - silence->since_ns) * 1e-9;
+    if (all_s < held_s + 0.5)
+        snprintf(out, size, "%.1f s", held_s);
+    else
+        snprintf(out, size, "%.1f s (and %.1f s in which it was stopped or had no CPU)", held_s,
+                 all_s - held_s);
+}
+
+void ls_quarantine(struct ls_trainer *t, int worker, uint64_t step, const ls_silence *silence)
 {
     ls_train_worker *w = &t->worker[worker];
-    char where[160];
+    char where[160], how_long[100];
     say_where(where, sizeof where, w);
-    ls_fail(&w->verdict, LS_ESTALLED, "no sign of life for %.1f s: in %s, %d items queued",
-            (double)silence_ns * 1e-9, where, ls_pool_busy(t->pool, worker));
-    w->silence_s = (double)silence_ns * 1e-9;
+    say_how_long(how_long, sizeof how_long, silence);
+    ls_fail(&w->verdict, LS_ESTALLED, "no sign of life for %s: in %s, %d items queued", how_long,
+            where, ls_pool_busy(t->pool, worker));
+    w->silence_s = (double)silence->held_ns * 1e-9;
     w->fault_step = step;
     w->presence = LS_STALLED;
     ls_pool_abandon(t->pool, worker, NULL);
@@ -245,7 +256,7 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
         .segments = ls_replica_segments(replica, &segments),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
-        .timeout_ns = t->deadline_ns,
+        .timeout_ns = UINT64_MAX, /* the watch knows who is to blame, and aborts the group */
         .spins = ls_spins_for(t->live, ls_allowed_cpus()),
         .host = t->host,
     };

@@ -224,6 +224,8 @@ struct ls_trainer {
     ls_park parking; /* where the coordinator sleeps until one comes */
     ls_position position;
     uint64_t deadline_ns; /* how long a worker may be silent */
+    uint64_t paused_ns;   /* so long the process was stopped while the coordinator waited */
+    uint64_t queued_ns;   /* so long its thread had waited for a CPU when that was looked up last */
     uint64_t repeated;    /* the step, from 1, that was repeated last without a loss */
     struct ls_coordination *coordination;
     struct ls_saver *saver;     /* NULL: nothing is saved */
@@ -302,18 +304,27 @@ int ls_gang(struct ls_trainer *trainer, ls_job job, ls_error *err);
 
 /* Looks after the signs of life of the workers. */
 typedef struct ls_watch {
-    uint64_t count[LS_DEVICES_MAX];
-    uint64_t since_ns[LS_DEVICES_MAX]; /* when the count was first seen */
+    uint64_t seen_ns;  /* when it looked last */
+    ls_thread_use own; /* the watching thread's, while somebody is suspected */
+    ls_silence silence[LS_DEVICES_MAX];
 } ls_watch;
-void ls_watch_begin(ls_watch *watch, const struct ls_trainer *trainer);
-/* Nanoseconds since the worker's last sign of life. */
-uint64_t ls_watch_silence(ls_watch *watch, const struct ls_trainer *trainer, int worker);
+void ls_watch_begin(ls_watch *watch);
+/* A look, every LS_NAP_NS while somebody is waited for. Whoever of those marked in `awaited` shows no sign of
+ * life for the deadline is left behind, in or behind step `step`: presence LS_STALLED. */
+void ls_watch_look(ls_watch *watch, struct ls_trainer *trainer, const bool *awaited, uint64_t step);
+
+/* Nanoseconds of the run: as ls_now_ns, but it stands still while the process is stopped, as far as the
+ * coordinator, which sleeps most of the time, was asleep then. What rates are reckoned by. */
+uint64_t ls_run_ns(const struct ls_trainer *trainer);
+/* The coordinator was asleep from `begin_ns` (ls_now_ns) on, for a nap: notes whether it was stopped. */
+void ls_note_pause(struct ls_trainer *trainer, uint64_t begin_ns);
 
 /* ---- recover.c: faults ---------------------------------------------------------------------- */
 
 /* Leaves a worker behind that shows no sign of life in or behind step `step`: presence LS_STALLED, with
  * the message in its verdict. */
-void ls_quarantine(struct ls_trainer *trainer, int worker, uint64_t step, uint64_t silence_ns);
+void ls_quarantine(struct ls_trainer *trainer, int worker, uint64_t step,
+                   const ls_silence *silence);
 
 /* After a failure of a step or a gang, when nobody is at work any more and each worker's `status`
  * says how it went: drops who is lost, writes the fault records, and forms a new group of the rest,

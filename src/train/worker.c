@@ -172,7 +172,7 @@ int ls_worker_check(const ls_worker *w, void *arg, ls_error *err)
     if (mine->idle)
         return end_job(mine, LS_OK);
     ls_replica *r = mine->replica;
-    ls_beat(&mine->heartbeat, LS_PLACE_MERGE);
+    ls_beat(&mine->heartbeat, LS_PLACE_WAIT);
     const ls_merge_check check = {.comm = mine->comm,
                                   .device = mine->device,
                                   .shards = t->shards,

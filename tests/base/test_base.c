@@ -122,6 +122,30 @@ static void deadlines_never_wrap_around(void **state)
     assert_true(ls_deadline_ns(UINT64_MAX - 1) == UINT64_MAX);
 }
 
+static void a_pause_uses_up_no_patience(void **state)
+{
+    const uint64_t second = 1000000000;
+    (void)state;
+    ls_patience p = ls_patience_of(second);
+    assert_true(ls_patience_nap(&p) == p.seen_ns + LS_NAP_NS);
+    p.seen_ns -= 10 * second; /* as if nobody had looked for so long */
+    assert_false(ls_patience_over(&p));
+    assert_true(p.left_ns == second - LS_ATTENTION_NS);
+    for (int i = 1; i < 20; i++) { /* late every time: it ends nevertheless */
+        assert_true(p.left_ns > 0);
+        p.seen_ns -= second;
+        assert_true(ls_patience_over(&p) == (i == 19));
+    }
+    p = ls_patience_of(UINT64_MAX);
+    p.seen_ns -= 10 * second;
+    assert_false(ls_patience_over(&p));
+    assert_true(ls_patience_nap(&p) == UINT64_MAX);
+    p = ls_patience_until(1);
+    assert_true(p.left_ns == 0 && ls_patience_over(&p));
+    uint64_t seen = ls_now_ns() - second; /* a watcher that is known to have had no CPU */
+    assert_true(ls_attended_ns(&seen, second / 2) == second / 2 + LS_ATTENTION_NS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +156,7 @@ int main(void)
         cmocka_unit_test(sizes_that_overflow_give_no_memory),
         cmocka_unit_test(log_lines_reach_the_host_with_their_level),
         cmocka_unit_test(deadlines_never_wrap_around),
+        cmocka_unit_test(a_pause_uses_up_no_patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 """Runs the campaigns in their long form and writes what came of them into RESULTS.md.
 
     run.py --build DIR [--fuzz-build DIR] [--asan-build DIR] [--keep DIR] [--only NAME]...
-           [--minutes-of-fuzzing N] [--no-write]
+           [--minutes-of-fuzzing N] [--rounds-of-pauses N] [--no-write]
 
 Can be stopped and started again: what has passed at this commit is kept in --keep and not repeated. Rows of
 campaigns that were not run stay as they are.
@@ -68,6 +68,11 @@ def campaigns(args):
         ("worker_faults", "workers that fail or stall at every stage, 2 to 8 of them, seeded "
          "schedules", "same final bits; noticed within deadline + 1 s; right worker named",
          words(here / "worker_faults", "--schedules", 300, "--seed", 1)),
+        ("pauses", "a run that is stopped, frozen, starved, traced or suspended from its terminal, and "
+         "threads that hang, asleep or spinning, with a pause in the middle and without",
+         "nobody healthy is lost, same bits; hangs named within deadline + 1 s, pauses not counted",
+         words(sys.executable, HERE / "pauses.py", "--trainer", reference, "--config",
+               HERE / "small.json", "--rounds", args.rounds_of_pauses)),
         ("corrupted_inputs", "truncation at every byte and every bit flipped of small files",
          "refused with file and place, or proved harmless; no crash",
          words(asan / "tests" / "campaigns" / "corrupt", "--long")),
@@ -189,6 +194,7 @@ def main():
     parser.add_argument("--keep", default=str(ROOT / "build" / "campaigns"))
     parser.add_argument("--only", action="append")
     parser.add_argument("--minutes-of-fuzzing", type=int, default=5)
+    parser.add_argument("--rounds-of-pauses", type=int, default=10)
     parser.add_argument("--no-write", action="store_true")
     args = parser.parse_args()
     kept = pathlib.Path(args.keep) / "results.json"

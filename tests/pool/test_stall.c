@@ -4,13 +4,16 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -409,6 +412,57 @@ static void giving_up_at_any_moment_is_safe(void **state)
     wait_for_threads(before);
 }
 
+/* ---- a pause of the process ----------------------------------------------------------------- */
+
+/* Tells that it runs, and then needs its CPU for a while: a pause costs it all the time that it lasts. */
+static int tell_and_work(const ls_worker *w, void *arg, ls_error *err)
+{
+    struct timespec used;
+    (void)err;
+    if (w->index == 0 && write(*(int *)arg, "", 1) != 1)
+        return LS_EIO;
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    while (used.tv_nsec < 40000000 && used.tv_sec == 0);
+    return LS_OK;
+}
+
+/* In a child. Exit status 0: nothing was given up. */
+static int work_through_a_pause(int pipe_end, int destroy)
+{
+    ls_pool *pool;
+    const ls_pool_options o = {.size = sizeof o, .workers = 2};
+    int status = ls_pool_create(&pool, &o, NULL);
+    for (int w = 0; w < 2 && status == LS_OK; w++)
+        status = ls_pool_submit(pool, w, tell_and_work, &pipe_end, NULL);
+    if (status == LS_OK && !destroy)
+        status = ls_pool_wait(pool, 800 * MS, NULL);
+    if (status == LS_OK)
+        status = ls_pool_destroy_within(pool, 800 * MS, NULL);
+    return status != LS_OK;
+}
+
+static void a_pause_of_the_process_uses_up_no_timeout(void **state)
+{
+    (void)state;
+    for (int destroy = 0; destroy < 2; destroy++) {
+        int ends[2], status;
+        char byte;
+        assert_int_equal(pipe(ends), 0);
+        pid_t child = fork();
+        if (child == 0)
+            _exit(work_through_a_pause(ends[1], destroy));
+        assert_int_equal(read(ends[0], &byte, 1), 1);
+        kill(child, SIGSTOP);
+        nap(1500);
+        kill(child, SIGCONT);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        close(ends[0]);
+        close(ends[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +475,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_comes_back_in_time_is_joined),
         cmocka_unit_test(a_stop_hook_that_hangs_is_left_behind_too),
         cmocka_unit_test(giving_up_at_any_moment_is_safe),
+        cmocka_unit_test(a_pause_of_the_process_uses_up_no_timeout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

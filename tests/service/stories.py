@@ -186,6 +186,19 @@ def learns(place):
     same(service.end(), 0)
 
 
+def outlives_a_pause(place):
+    """A frozen container, a machine that was suspended: the worker is as healthy as before."""
+    service = place.start("--set", "deadline_s=0.5", "--set", "devices=cpu:2", "--passes", "40").ready()
+    for i in range(5):
+        curl(service.url + "/examples", *BYTES, "@-", data=examples(i * 640, 640))
+        service.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.2)
+        service.process.send_signal(signal.SIGCONT)
+    service.wait(lambda m: has_rested(m, 40 * 3200 / BATCH), "all of it is learnt")
+    assert "no sign of life" not in service.said(), service.said()
+    same(service.end(), 0)
+
+
 # ---- the end, and going on ----------------------------------------------------------------------
 
 def has_rested(values, steps):

@@ -1,10 +1,15 @@
 /* Heartbeats: what a watcher may conclude from them. */
+#define _GNU_SOURCE /* threads that share one CPU */
+#include "base/clock.h"
 #include "sync/heartbeat.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -67,12 +72,143 @@ static void a_watcher_never_goes_back_in_time(void **state)
     pthread_join(t, NULL);
 }
 
+/* ---- silence -------------------------------------------------------------------------------- */
+
+#define MS 1000000
+
+enum { SLEEPS, SPINS };
+
+typedef struct silent {
+    int kind, nice;
+    pthread_t thread;
+    _Atomic int number, ends;
+} silent;
+
+/* Never beats. */
+static void *keep_silent(void *arg)
+{
+    silent *s = arg;
+    const struct timespec nap = {.tv_nsec = MS};
+    setpriority(PRIO_PROCESS, 0, s->nice);
+    atomic_store(&s->number, ls_thread_self());
+    while (!atomic_load_explicit(&s->ends, memory_order_relaxed))
+        if (s->kind == SLEEPS)
+            nanosleep(&nap, NULL);
+    return NULL;
+}
+
+static void begin(silent *s, int kind, int nice)
+{
+    *s = (silent){.kind = kind, .nice = nice};
+    assert_int_equal(pthread_create(&s->thread, NULL, keep_silent, s), 0);
+    while (!atomic_load(&s->number))
+        sched_yield();
+}
+
+static void end(silent *s)
+{
+    atomic_store(&s->ends, 1);
+    pthread_join(s->thread, NULL);
+}
+
+/* What was held against the thread in a second, as a share of it. */
+static double share_held(const silent *s)
+{
+    static ls_heartbeat never;
+    const struct timespec nap = {.tv_nsec = LS_NAP_NS};
+    ls_silence silence = {0};
+    uint64_t seen = ls_now_ns(), begun = seen;
+    while (ls_now_ns() - begun < 1000 * MS) {
+        nanosleep(&nap, NULL);
+        ls_silence_look(&silence, &never, atomic_load(&s->number), ls_now_ns() - seen, 0);
+        seen = ls_now_ns();
+    }
+    return (double)silence.held_ns / (double)(ls_now_ns() - begun);
+}
+
+static void skip_without_proc(void)
+{
+    if (ls_thread_self() == 0)
+        skip();
+}
+
+static void time_asleep_counts(void **state)
+{
+    silent s;
+    (void)state;
+    begin(&s, SLEEPS, 0);
+    assert_true(share_held(&s) > 0.75);
+    end(&s);
+}
+
+/* A machine may be too busy for one thread to run all the time: what counts is what it ran. */
+static void time_at_work_counts(void **state)
+{
+    silent s;
+    ls_thread_use before, after;
+    (void)state;
+    skip_without_proc();
+    begin(&s, SPINS, 0);
+    const uint64_t begun = ls_now_ns();
+    assert_true(ls_thread_look(&before, s.number));
+    const double held = share_held(&s);
+    assert_true(ls_thread_look(&after, s.number));
+    const double ran = (double)(after.ran_ns - before.ran_ns) / (double)(ls_now_ns() - begun);
+    end(&s);
+    assert_true(ran > 0.05 && held > ran - 0.1 && held < ran + 0.1);
+}
+
+static void time_without_a_cpu_does_not_count(void **state)
+{
+    enum { HOGS = 3 };
+    silent s, hog[HOGS];
+    cpu_set_t before, one;
+    (void)state;
+    skip_without_proc();
+    sched_getaffinity(0, sizeof before, &before);
+    CPU_ZERO(&one);
+    for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &before))
+            CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one); /* threads inherit it */
+    begin(&s, SPINS, 19);
+    for (int i = 0; i < HOGS; i++)
+        begin(&hog[i], SPINS, 0);
+    sched_setaffinity(0, sizeof before, &before);
+    const double held = share_held(&s);
+    for (int i = 0; i < HOGS; i++)
+        end(&hog[i]);
+    end(&s);
+    assert_true(held < 0.2);
+}
+
+static void a_beat_ends_the_silence(void **state)
+{
+    ls_silence silence = {0};
+    ls_heartbeat h = {0};
+    (void)state;
+    ls_silence_look(&silence, &h, 0, 20 * MS, 1000 * MS); /* it begins here */
+    assert_int_equal(silence.held_ns, 0);
+    for (int i = 1; i <= 3; i++) {
+        ls_silence_look(&silence, &h, 0, 20 * MS, 1000 * MS);
+        assert_int_equal(silence.held_ns, 20 * i * MS);
+    }
+    ls_beat(&h, 5);
+    ls_silence_look(&silence, &h, 0, 20 * MS, 1000 * MS);
+    assert_int_equal(silence.held_ns, 0);
+    assert_int_equal(silence.place, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_beat_is_counted_and_says_where),
         cmocka_unit_test(the_count_wraps_and_still_changes),
         cmocka_unit_test(a_watcher_never_goes_back_in_time),
+        cmocka_unit_test(a_beat_ends_the_silence),
+        cmocka_unit_test(time_asleep_counts),
+        cmocka_unit_test(time_at_work_counts),
+        cmocka_unit_test(time_without_a_cpu_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
