@@ -108,8 +108,9 @@ void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute);
 /* LS_OK, or LS_EABORTED of a group that is; what was enqueued ahead has then ended. */
 int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err);
 
-/* out ← the sum of this rank's own partial sums (zeros when it has none) on the stream. */
-int ls_cuda_comm_fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *err);
+/* total[first … first + count) ← comm->rest's sum, of partial sums that are all on this rank's GPU. */
+int ls_cuda_comm_sum(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
+                     cudaStream_t stream, ls_error *err);
 
 /* ---- slots of the table --------------------------------------------------------------------- */
 

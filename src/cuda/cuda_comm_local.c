@@ -11,17 +11,6 @@
  */
 #include "cuda/cuda_comm_group.h"
 
-static int sum_own_chunk(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first, size_t count,
-                         ls_error *err)
-{
-    const float *in[LS_K_ARENAS];
-    for (int p = 0; p < comm->rest.count; p++)
-        in[p] = ls_cuda_comm_part(comm, p) + first;
-    cudaError_t e = ls_k_add_arenas(merge->total + first, in, comm->rest.count, comm->order, count,
-                                    merge->compute);
-    return cuda_check(err, e, "%s: adding up the workers' sums", comm->mine->device->name);
-}
-
 static int hand_out(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first, size_t count,
                     ls_error *err)
 {
@@ -41,7 +30,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     if (status == LS_OK)
         status = ls_cuda_comm_await_ready(comm, merge->compute, err);
     if (status == LS_OK && count > 0)
-        status = sum_own_chunk(comm, merge, first, count, err);
+        status = ls_cuda_comm_sum(comm, merge->total, first, count, merge->compute, err);
     if (status == LS_OK && count > 0)
         status = hand_out(comm, merge, first, count, err);
     return status ? status

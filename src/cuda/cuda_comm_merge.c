@@ -39,17 +39,15 @@ int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
     return LS_OK;
 }
 
-int ls_cuda_comm_fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *err)
+int ls_cuda_comm_sum(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
+                     cudaStream_t stream, ls_error *err)
 {
-    const ls_merge_rank *mine = comm->shown;
-    const float *in[LS_PARTIALS_MAX];
-    size_t floats = comm->group->merge.desc.floats;
-    for (int i = 0; i < mine->count; i++)
-        in[i] = mine->partials[i].data;
-    cudaError_t e = mine->count == 0 ? cudaMemsetAsync(out, 0, floats * sizeof *out, stream)
-                                     : ls_k_add_arenas(out, in, mine->count, NULL, floats, stream);
-    return cuda_check(err, e, "%s: adding up %d partial sums", comm->mine->device->name,
-                      mine->count);
+    const float *in[LS_K_ARENAS];
+    for (int p = 0; p < comm->rest.count; p++)
+        in[p] = ls_cuda_comm_part(comm, p) + first;
+    cudaError_t e =
+        ls_k_add_arenas(total + first, in, comm->rest.count, comm->order, count, stream);
+    return cuda_check(err, e, "%s: adding up the workers' sums", comm->mine->device->name);
 }
 
 /* ---- waiting for the GPU -------------------------------------------------------------------- */
@@ -179,7 +177,8 @@ static int alone(ls_cuda_comm *comm, const ls_partial *partials, int count,
     comm->shown->count = count;
     int status = ls_cuda_comm_rest(comm, err);
     if (status == LS_OK)
-        status = ls_cuda_comm_fold(comm, merge->total, merge->compute, err);
+        status = ls_cuda_comm_sum(comm, merge->total, 0, comm->group->merge.desc.floats,
+                                  merge->compute, err);
     merge->times->exposed += (double)(ls_now_ns() - start) * 1e-9;
     return status;
 }

@@ -100,6 +100,24 @@ int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *grad
     return status;
 }
 
+/* out ← the sum of this rank's own partial sums, in turn (zeros when it has none). */
+static int fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *err)
+{
+    const int count = comm->shown->count;
+    const size_t floats = comm->group->merge.desc.floats;
+    const float *in[LS_PARTIALS_MAX];
+    uint8_t order[2 * LS_PARTIALS_MAX];
+    for (int p = 0, step = 0; p < count; p++) {
+        in[p] = comm->shown->partials[p].data;
+        order[step++] = (uint8_t)p;
+        if (p > 0)
+            order[step++] = LS_K_ADD;
+    }
+    cudaError_t e = count == 0 ? cudaMemsetAsync(out, 0, floats * sizeof *out, stream)
+                               : ls_k_add_arenas(out, in, count, order, floats, stream);
+    return cuda_check(err, e, "%s: adding up %d partial sums", comm->mine->device->name, count);
+}
+
 /* ---- the rest ------------------------------------------------------------------------------- */
 
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
@@ -108,7 +126,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     const float *from = comm->shown->count == 1 ? comm->shown->partials[0].data : merge->total;
     int status = goes_on(comm, from, merge->total, err);
     if (status == LS_OK && comm->shown->count != 1)
-        status = ls_cuda_comm_fold(comm, merge->total, merge->compute, err);
+        status = fold(comm, merge->total, merge->compute, err);
     if (status == LS_OK)
         status = merge_up_to(comm, merge, from, comm->group->merge.desc.floats, err);
     if (status != LS_OK)

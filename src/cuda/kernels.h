@@ -233,9 +233,7 @@ enum { LS_K_ARENAS = 128 };
 enum { LS_K_ADD = 255 };
 
 /* out[i] ← the sum of in[k][i], k < count, i < floats, in the order of a binary tree in postfix
- * form: 2·count − 1 steps that leave one value. order NULL: the tree T over `count` leaves of
- * merge/tree.h (split at the largest power of two below the length). The stack holds at most
- * LS_K_STACK values. `in` and `order` are host arrays, copied before the call returns; out may be
+ * form: 2·count − 1 steps that leave one value. The stack holds at most LS_K_STACK values. `in` and `order` are host arrays, copied before the call returns; out may be
  * one of `in`. Any float count and alignment; 16-byte aligned is fastest. */
 enum { LS_K_STACK = 16 };
 cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,

@@ -176,22 +176,6 @@ __global__ static void add_arenas(float *out, const __grid_constant__ tree t, si
     }
 }
 
-/* Appends the postfix form of T(lo, hi). */
-static int append_tree(uint8_t *order, int steps, int lo, int hi)
-{
-    if (hi - lo == 1) {
-        order[steps] = (uint8_t)lo;
-        return steps + 1;
-    }
-    int half = 1;
-    while (half * 2 < hi - lo)
-        half *= 2;
-    steps = append_tree(order, steps, lo, lo + half);
-    steps = append_tree(order, steps, lo + half, hi);
-    order[steps] = LS_K_ADD;
-    return steps + 1;
-}
-
 /* Leaves one value, never needs one that is not there, fits the stack. */
 static int is_postfix(const tree *t, int count)
 {
@@ -217,10 +201,8 @@ cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const
     for (int k = 0; k < count; k++)
         t.in[k] = in[k];
     t.steps = 2 * count - 1;
-    for (int s = 0; order && s < t.steps; s++)
+    for (int s = 0; s < t.steps; s++)
         t.order[s] = order[s];
-    if (!order)
-        append_tree(t.order, 0, 0, count);
     if (!is_postfix(&t, count))
         return cudaErrorInvalidValue;
     if (count == 2)

@@ -173,22 +173,6 @@ static void add_arenas_body(const void *copied)
     }
 }
 
-/* Appends the postfix form of T(lo, hi) of merge/tree.h. */
-static int append_tree(uint8_t *order, int steps, int lo, int hi)
-{
-    int half = 1;
-    if (hi - lo == 1) {
-        order[steps] = (uint8_t)lo;
-        return steps + 1;
-    }
-    while (half * 2 < hi - lo)
-        half *= 2;
-    steps = append_tree(order, steps, lo, lo + half);
-    steps = append_tree(order, steps, lo + half, hi);
-    order[steps] = LS_K_ADD;
-    return steps + 1;
-}
-
 static int is_postfix(const struct add_arenas *a)
 {
     int depth = 0;
@@ -208,10 +192,7 @@ cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const
     if (count < 1 || count > LS_K_ARENAS)
         return cudaErrorInvalidValue;
     memcpy(a.in, in, (size_t)count * sizeof *in);
-    if (order)
-        memcpy(a.order, order, (size_t)a.steps);
-    else
-        append_tree(a.order, 0, 0, count);
+    memcpy(a.order, order, (size_t)a.steps);
     return is_postfix(&a) ? TWIN(stream, add_arenas_body, a) : cudaErrorInvalidValue;
 }
 
