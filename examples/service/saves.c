@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NAME "step-%012llu-example-%012llu"
+#define NAME "step-%012llu-example-%012llu.safetensors"
 enum { PATH_BYTES = 4096, KEPT = 2 };
 
 /* ---- the names ------------------------------------------------------------------------------ */
@@ -116,17 +116,9 @@ int saves_load(ls_trainer *trainer, const char *directory, uint64_t *position, l
 
 static void remove_save(const char *directory, const char *name)
 {
-    char path[PATH_BYTES], file[2 * PATH_BYTES];
+    char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    DIR *files = opendir(path);
-    for (struct dirent *e; files && (e = readdir(files)) != NULL;) {
-        snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            unlink(file);
-    }
-    if (files)
-        closedir(files);
-    if (rmdir(path) != 0)
+    if (unlink(path) != 0)
         say(LS_LOG_WARNING, "%.300s: the old save cannot be removed: %s", path, strerror(errno));
 }
 

@@ -1,7 +1,7 @@
 /* Checkpoints of the trainer. What a save has seen of the journal is part of its name, so that weights and
  * position are on the disk together or not at all:
  *
- *     <state>/saves/step-000000001200-example-000000051234/
+ *     <state>/saves/step-000000001200-example-000000051234.safetensors
  */
 #ifndef SERVICE_SAVES_H
 #define SERVICE_SAVES_H

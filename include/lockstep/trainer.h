@@ -191,16 +191,16 @@ int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
 int ls_trainer_predict(ls_trainer *trainer, const uint8_t *images, uint32_t n, float *scores,
                        ls_error *err);
 
-/* Saves everything that training needs to go on, bit for bit; on the disk at the return. `directory`
- * is made, or replaced when it is a checkpoint; its parent exists. NULL: among the run directory's
- * checkpoints, where options.resume finds it. Errors: LS_EINVAL (NULL, but there is no run
- * directory), LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED. */
-int ls_trainer_save(ls_trainer *trainer, const char *directory, ls_error *err);
+/* Saves everything that training needs to go on, bit for bit, as one safetensors file; on the disk at
+ * the return. `path` is made, or replaced in one step; its directory exists. NULL: among the run
+ * directory's checkpoints, where options.resume finds it. Errors: LS_EINVAL (NULL, but there is no run
+ * directory; a directory), LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED. */
+int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 
-/* Goes on from a checkpoint's directory, which must be of the same recipe and data: weights, optimizer,
- * place in the schedule. Or takes over the weights of a safetensors file: the optimizer's state then
- * begins anew, and the place stays. Nothing is changed unless all could be read. Errors: LS_ENOENT,
- * LS_EDATA, LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE. */
+/* Goes on from a checkpoint, which must be of the same recipe and data: weights, optimizer, place in the
+ * schedule. Or takes over the weights of any other safetensors file: the optimizer's state then begins
+ * anew, and the place stays. Nothing is changed unless all could be read. Errors: LS_ENOENT, LS_EDATA,
+ * LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE. */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Another receiver of the records, from now on: as options.record, with a `user` of its own. Errors:

@@ -31,17 +31,19 @@ typedef struct ls_tensors_in {
 int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
                         const ls_host *host, ls_error *err);
 
-/* Writes `groups` with different prefixes, one after another, as the contents of a file. The caller
- * opens and finishes it. Best without the weights in a file with other groups: LS_EINVAL when a
- * layer's name and a prefix give two tensors one name. Errors: LS_EIO, LS_ENOMEM. */
+/* Writes `groups` with different prefixes, one after another, as the contents of a file, which the
+ * caller opens and finishes. Beside the weights, whose prefix is "", a prefix has a '/' in it: names of
+ * layers have none. With `state`, a text, the file can prove that it is whole: the header's metadata are
+ * {"sha256": of the whole file with zeros for these digits, "format": "pt", "lockstep": state}. Errors:
+ * LS_EIO, LS_ENOMEM. */
 int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
-                         int count, const ls_host *host, ls_error *err);
+                         int count, const char *state, const ls_host *host, ls_error *err);
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
 /* Reads every tensor of the model from a file (F32, or F16 widened) into the canonical array.
  * `prefix` as above. Tensors the model does not have are ignored: this is for files of other
- * people. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset, what was expected; LS_ENOMEM. */
+ * people; one that was written with a state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset, what was expected; LS_ENOMEM. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err);
 
@@ -49,6 +51,11 @@ int ls_safetensors_load(float *canonical, const char *path, const ls_model *mode
  * and no others. What `values` hold after a failure is undefined. Errors as ls_safetensors_load. */
 int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
                                const ls_model *model, const ls_host *host, ls_error *err);
+
+/* The state of a file that was written with one, which the caller frees, after its hash was verified;
+ * NULL for any other safetensors file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file, offset
+ * and what was expected, when the file is damaged or no safetensors file. */
+int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err);
 
 /* SHA-256 over the canonical weights in model order (row-major little-endian fp32), as 64
  * hexadecimal digits and a zero. */

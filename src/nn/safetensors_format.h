@@ -2,6 +2,7 @@
 #ifndef NN_SAFETENSORS_FORMAT_H
 #define NN_SAFETENSORS_FORMAT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -9,6 +10,14 @@ enum {
     CHUNK = 4096,     /* floats at a time */
     TENSOR_NAME = 160 /* bytes of a prefix and a parameter's name, the zero included */
 };
+
+/* The format's own limit is 100 MB; a header of ours has a few kilobytes. */
+#define MAX_HEADER ((size_t)16 << 20)
+
+/* What a file with a state begins with behind the preface, and where the digits of its hash lie. */
+#define LS_WHOLE_START "{\"__metadata__\":{\"sha256\":\""
+#define LS_WHOLE_ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
+enum { LS_WHOLE_AT = PREFACE + sizeof LS_WHOLE_START - 1 };
 
 static inline void put_u32(uint8_t *out, uint32_t v)
 {

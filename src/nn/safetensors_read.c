@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
+#include "hash/sha256.h"
 #include "nn/safetensors_format.h"
 #include "json/utf8.h"
 
@@ -11,9 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* The format's own limit is 100 MB; a header of ours has a few kilobytes. */
-#define MAX_HEADER ((size_t)16 << 20)
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
@@ -331,18 +329,6 @@ static int load_group(const file *f, const ls_model *model, const ls_tensors_in 
     return rc;
 }
 
-int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
-                        const char *prefix, const ls_host *host, ls_error *err)
-{
-    file f = {.path = path, .fd = -1, .host = host, .err = err};
-    const ls_tensors_in group = {prefix, canonical};
-    int rc = open_checked(&f);
-    if (rc == LS_OK)
-        rc = load_group(&f, model, &group);
-    close_file(&f);
-    return rc;
-}
-
 /* Is `name` a tensor of the group? */
 static int belongs(const char *name, const ls_model *model, const ls_tensors_in *group)
 {
@@ -381,6 +367,102 @@ int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const cha
         rc = check_no_others(&f, groups, count, model);
     for (int g = 0; g < count && rc == LS_OK; g++)
         rc = load_group(&f, model, &groups[g]);
+    close_file(&f);
+    return rc;
+}
+
+/* ---- proof that it is whole ----------------------------------------------------------------- */
+
+/* Of the file, its own digits as zeros. */
+static int hash_file(char out[LS_SHA256_HEX], const file *f)
+{
+    static const char zeros[] = LS_WHOLE_ZEROS;
+    const uint64_t behind = LS_WHOLE_AT + sizeof zeros - 1;
+    uint8_t bytes[4 * CHUNK];
+    ls_sha256 hash;
+    ls_sha256_init(&hash);
+    int rc = read_at(f, bytes, LS_WHOLE_AT, 0);
+    if (rc == LS_OK) {
+        ls_sha256_update(&hash, bytes, LS_WHOLE_AT);
+        ls_sha256_update(&hash, zeros, sizeof zeros - 1);
+    }
+    for (uint64_t at = behind; at < f->size && rc == LS_OK;) {
+        const uint64_t rest = f->size - at;
+        const size_t n = rest < sizeof bytes ? (size_t)rest : sizeof bytes;
+        rc = read_at(f, bytes, n, at);
+        if (rc == LS_OK)
+            ls_sha256_update(&hash, bytes, n);
+        at += n;
+    }
+    ls_sha256_final_hex(&hash, out);
+    return rc;
+}
+
+static int verify(const file *f, const char *digits)
+{
+    static const char start[] = LS_WHOLE_START;
+    char found[sizeof start], hash[LS_SHA256_HEX];
+    int rc = read_at(f, found, sizeof start - 1, PREFACE);
+    if (rc != LS_OK)
+        return rc;
+    if (memcmp(found, start, sizeof start - 1) != 0 || strlen(digits) != LS_SHA256_HEX - 1)
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 8: expected the file's SHA-256 before all else; the file is "
+                       "damaged",
+                       f->path);
+    rc = hash_file(hash, f);
+    if (rc == LS_OK && strcmp(hash, digits) != 0)
+        rc = ls_fail(f->err, LS_EDATA,
+                     "%s: offset %d: expected the SHA-256 %.64s of the whole file, found %s; the "
+                     "file is damaged",
+                     f->path, (int)LS_WHOLE_AT, digits, hash);
+    if (rc == LS_EDATA && f->err)
+        ls_json_tidy(f->err->text);
+    return rc;
+}
+
+static int take_state(char **state, const file *f)
+{
+    const cJSON *about = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), "__metadata__");
+    const cJSON *digits = cJSON_GetObjectItemCaseSensitive(about, "sha256");
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(about, "lockstep");
+    if (!digits && !text)
+        return LS_OK;
+    if (!cJSON_IsString(digits) || !cJSON_IsString(text))
+        return ls_fail(f->err, LS_EDATA,
+                       "%s: offset 8: expected \"sha256\" and \"lockstep\" in its metadata, two "
+                       "strings; the file is damaged",
+                       f->path);
+    int rc = verify(f, digits->valuestring);
+    if (rc != LS_OK)
+        return rc;
+    *state = ls_strdup(f->host, text->valuestring);
+    return *state ? LS_OK : ls_fail(f->err, LS_ENOMEM, "%s: no memory for its state", f->path);
+}
+
+int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    *state = NULL;
+    int rc = open_checked(&f);
+    if (rc == LS_OK)
+        rc = take_state(state, &f);
+    close_file(&f);
+    return rc;
+}
+
+int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
+                        const char *prefix, const ls_host *host, ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    const ls_tensors_in group = {prefix, canonical};
+    char *state = NULL;
+    int rc = open_checked(&f);
+    if (rc == LS_OK)
+        rc = take_state(&state, &f);
+    ls_free(host, state);
+    if (rc == LS_OK)
+        rc = load_group(&f, model, &group);
     close_file(&f);
     return rc;
 }

@@ -1,6 +1,7 @@
 #include "nn/safetensors.h"
 
 #include "base/error.h"
+#include "hash/sha256.h"
 #include "nn/safetensors_format.h"
 #include "json/writer.h"
 
@@ -58,14 +59,19 @@ static void write_entry(ls_json_writer *w, const ls_param *p, const char *prefix
     ls_json_close(w);
 }
 
+/* With `state`, the metadata begin with room for the hash: LS_WHOLE_AT bytes into the file. */
 static void write_header(ls_json_writer *w, const ls_model *model, const ls_tensors_out *groups,
-                         int count)
+                         int count, const char *state)
 {
     uint64_t at = 0;
     const ls_param *const *list;
     ls_json_open_object(w, NULL);
     ls_json_open_object(w, "__metadata__");
+    if (state)
+        ls_json_put_string(w, "sha256", LS_WHOLE_ZEROS);
     ls_json_put_string(w, "format", "pt");
+    if (state)
+        ls_json_put_string(w, "lockstep", state);
     ls_json_close(w);
     for (int g = 0; g < count; g++) {
         int n = tensors(model, &groups[g], &list);
@@ -75,87 +81,90 @@ static void write_header(ls_json_writer *w, const ls_model *model, const ls_tens
     ls_json_close(w);
 }
 
-static int write_floats(ls_file_writer *w, const float *values, size_t count, ls_error *err)
+/* Where the bytes of a file go: into the file, or, ahead of that, into its hash. */
+typedef struct target {
+    ls_file_writer *file; /* NULL: the hash */
+    ls_sha256 *hash;
+} target;
+
+static int put(const target *to, const void *bytes, size_t count, ls_error *err)
+{
+    if (to->file)
+        return ls_file_writer_write(to->file, bytes, count, err);
+    ls_sha256_update(to->hash, bytes, count);
+    return LS_OK;
+}
+
+static int write_floats(const target *to, const float *values, size_t count, ls_error *err)
 {
     uint8_t bytes[4 * CHUNK];
     int rc = LS_OK;
     for (size_t done = 0; done < count && rc == LS_OK;) {
         size_t n = count - done < CHUNK ? count - done : CHUNK;
-        rc = ls_file_writer_write(w, bytes, encode(bytes, values + done, n), err);
+        rc = put(to, bytes, encode(bytes, values + done, n), err);
         done += n;
     }
     return rc;
 }
 
-/* A block of layers called as a prefix could give two tensors one name. */
-static int check_names(const ls_model *model, const char *prefix, ls_error *err)
-{
-    size_t n = strlen(prefix);
-    for (int i = 0; i < model->params + model->stats && n > 0; i++)
-        for (int j = 0; j < model->params; j++)
-            if (strncmp(model->tensor[i]->name, prefix, n) == 0 &&
-                strcmp(model->tensor[i]->name + n, model->param[j]->name) == 0)
-                return ls_fail(err, LS_EINVAL,
-                               "tensor \"%s\": \"%s\" also stands for what belongs to another "
-                               "tensor; write them to different files",
-                               model->tensor[i]->name, prefix);
-    return LS_OK;
-}
-
-/* Are the weights among the groups? */
-static int has_weights(const ls_tensors_out *groups, int count)
-{
-    for (int g = 0; g < count; g++)
-        if (groups[g].prefix[0] == '\0')
-            return 1;
-    return 0;
-}
-
 /* Spaces behind the header bring the data to a multiple of 8. */
-static int write_text(ls_file_writer *w, const char *header, size_t length, ls_error *err)
+static int write_text(const target *to, const char *header, size_t length, ls_error *err)
 {
     static const char spaces[8] = "        ";
     uint8_t preface[PREFACE];
     size_t padding = (8 - length % 8) % 8;
-    if (length > UINT32_MAX - 8)
-        return ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->path);
     put_u32(preface, (uint32_t)(length + padding));
     put_u32(preface + 4, 0);
-    int rc = ls_file_writer_write(w, preface, sizeof preface, err);
+    int rc = put(to, preface, sizeof preface, err);
     if (rc == LS_OK)
-        rc = ls_file_writer_write(w, header, length, err);
-    return rc == LS_OK ? ls_file_writer_write(w, spaces, padding, err) : rc;
+        rc = put(to, header, length, err);
+    return rc == LS_OK ? put(to, spaces, padding, err) : rc;
 }
 
-static int write_data(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
-                      int count, ls_error *err)
+/* Header and tensors. */
+static int write_all(const target *to, const char *header, size_t length, const ls_model *model,
+                     const ls_tensors_out *groups, int count, ls_error *err)
 {
-    int rc = LS_OK;
     const ls_param *const *list;
+    int rc = write_text(to, header, length, err);
     for (int g = 0; g < count; g++) {
         int n = tensors(model, &groups[g], &list);
         for (int i = 0; i < n && rc == LS_OK; i++)
-            rc = write_floats(w, groups[g].values + list[i]->offset, list[i]->count, err);
+            rc = write_floats(to, groups[g].values + list[i]->offset, list[i]->count, err);
     }
     return rc;
 }
 
+/* Puts the hash of the whole, in which its own digits are zeros, into the header. */
+static void fill_hash(char *header, size_t length, const ls_model *model,
+                      const ls_tensors_out *groups, int count)
+{
+    ls_sha256 hash;
+    char digits[LS_SHA256_HEX];
+    const target to = {NULL, &hash};
+    ls_sha256_init(&hash);
+    (void)write_all(&to, header, length, model, groups, count, NULL);
+    ls_sha256_final_hex(&hash, digits);
+    memcpy(header + LS_WHOLE_AT - PREFACE, digits, LS_SHA256_HEX - 1);
+}
+
 int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
-                         int count, const ls_host *host, ls_error *err)
+                         int count, const char *state, const ls_host *host, ls_error *err)
 {
     ls_json_writer text;
     size_t length;
-    for (int g = 0; g < count && has_weights(groups, count); g++) {
-        int clash = check_names(model, groups[g].prefix, err);
-        if (clash != LS_OK)
-            return clash;
-    }
+    const target to = {w, NULL};
     ls_json_writer_init(&text, 0, host);
-    write_header(&text, model, groups, count);
-    const char *header = ls_json_writer_text(&text, &length, err);
-    int rc = header ? write_text(w, header, length, err) : LS_ENOMEM;
+    write_header(&text, model, groups, count, state);
+    int rc = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
+    if (rc == LS_OK && length > MAX_HEADER - 8)
+        rc = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->path);
+    if (rc == LS_OK && state)
+        fill_hash(text.text, length, model, groups, count);
+    if (rc == LS_OK)
+        rc = write_all(&to, text.text, length, model, groups, count, err);
     ls_json_writer_fini(&text);
-    return rc == LS_OK ? write_data(w, model, groups, count, err) : rc;
+    return rc;
 }
 
 int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
@@ -165,7 +174,7 @@ int ls_safetensors_save(const char *path, const ls_model *model, const float *ca
     ls_file_writer w;
     int rc = ls_replace_begin(&w, path, host, err);
     if (rc == LS_OK)
-        rc = ls_safetensors_write(&w, model, &weights, 1, host, err);
+        rc = ls_safetensors_write(&w, model, &weights, 1, NULL, host, err);
     if (rc == LS_OK)
         rc = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);

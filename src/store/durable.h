@@ -16,8 +16,6 @@
 #ifndef STORE_DURABLE_H
 #define STORE_DURABLE_H
 
-#include "hash/sha256.h"
-
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stddef.h>
@@ -27,30 +25,19 @@
 typedef struct ls_file_writer {
     const ls_host *host;
     uint64_t bytes; /* written so far */
-    ls_sha256 hash; /* of them */
-    char *path;     /* of the file being written; NULL: finished, abandoned, never opened */
-    char *target;   /* the path that it is to replace, or NULL */
-    int folder;     /* of both, or AT_FDCWD; the writer's own if there is a target */
+    char *path;     /* of the file being written; NULL: committed, abandoned, never opened */
+    char *target;   /* the path that it is to replace */
+    int folder;     /* of both */
     int fd;
     int lock;         /* keeps others from taking it for a left-over; -1: none */
     ls_error failure; /* the first one; status 0: none yet */
 } ls_file_writer;
 
-/* Creates a file that must not exist yet. After a failure there is nothing to abandon, but it does
- * no harm. Errors: LS_EIO, LS_ENOMEM. */
-int ls_file_writer_open(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err);
-
 /* Appends bytes. After a failure every further call fails with the same message. Errors: LS_EIO. */
 int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_error *err);
 
-/* Makes the contents last (fsync), closes the file and hands out the SHA-256 of everything written
- * (`sha256` may be NULL); w->bytes stays readable. The file's name lasts once its directory is
- * synced too: ls_sync_directory. On failure, an earlier failed write included, the file is
- * removed. Errors: LS_EIO. */
-int ls_file_writer_finish(ls_file_writer *w, char sha256[LS_SHA256_HEX], ls_error *err);
-
-/* Closes and removes a file that was not finished. Nothing happens after finish, commit, abandon,
- * a failed open, or to a zeroed writer. */
+/* Closes and removes a file that was not committed. Nothing happens after commit, abandon, a failed
+ * begin, or to a zeroed writer. */
 void ls_file_writer_abandon(ls_file_writer *w);
 
 /* Opens a writer beside `path`, under a hidden name of its own, and removes what killed writers
@@ -72,6 +59,9 @@ int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_
  * pipe, a symbolic link) is written to as it is. Errors: LS_EIO, LS_ENOMEM. */
 int ls_write_file(const char *path, const void *bytes, size_t count, const ls_host *host,
                   ls_error *err);
+
+/* Removes a file. One that is not there is no failure. Errors: LS_EIO. */
+int ls_remove_file(const char *path, ls_error *err);
 
 /* Makes names in a directory last: what was created, renamed or removed there. A file system that
  * cannot sync a directory is no failure. Errors: LS_EIO. */

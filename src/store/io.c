@@ -8,10 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { MESSAGE_PATH = 240 /* bytes of a path that a message names */, LOCK_MS = 10000 };
+enum { MESSAGE_PATH = 240 /* bytes of a path that a message names */ };
 
 /* Sets `result` to what `call` returns once no signal interrupts it. */
 #define UNINTERRUPTED(result, call)                                                                \
@@ -70,11 +69,6 @@ int ls_io_open(int *fd, int folder, const char *name, int flags)
 {
     UNINTERRUPTED(*fd, openat(folder, name, flags | O_CLOEXEC, 0666));
     return *fd < 0 ? errno : 0;
-}
-
-int ls_io_open_folder(int *fd, int folder, const char *name)
-{
-    return ls_io_open(fd, folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
 int ls_io_close(int fd)
@@ -148,13 +142,6 @@ int ls_io_remove(int folder, const char *name)
     return failed ? errno : 0;
 }
 
-int ls_io_remove_folder(int folder, const char *name)
-{
-    int failed;
-    UNINTERRUPTED(failed, unlinkat(folder, name, AT_REMOVEDIR));
-    return failed ? errno : 0;
-}
-
 int ls_io_rename(int folder, const char *from, const char *to)
 {
     int failed;
@@ -172,22 +159,4 @@ int ls_io_lock(int fd, int exclusive)
     if (errno == ENOLCK || errno == ENOSYS || errno == EINVAL || errno == EBADF)
         return EOPNOTSUPP;
     return errno;
-}
-
-int ls_io_lock_names(int folder)
-{
-    const struct timespec moment = {0, 1000000};
-    int error = ls_io_lock(folder, 1);
-    for (int i = 0; i < LOCK_MS && error == EWOULDBLOCK; i++) {
-        nanosleep(&moment, NULL);
-        error = ls_io_lock(folder, 1);
-    }
-    return error == EOPNOTSUPP ? 0 : error;
-}
-
-void ls_io_unlock_names(int folder)
-{
-    int failed;
-    UNINTERRUPTED(failed, flock(folder, LOCK_UN));
-    (void)failed; /* the lock ends with the descriptor at the latest */
 }

@@ -27,8 +27,6 @@ int ls_io_open_parent(int *fd, const char *path, const ls_host *host, ls_error *
 
 /* With O_CLOEXEC and, when it creates, mode 0666. */
 int ls_io_open(int *fd, int folder, const char *name, int flags);
-/* A directory itself, not what a symbolic link leads to. */
-int ls_io_open_folder(int *fd, int folder, const char *name);
 /* The descriptor is gone, whatever comes back. */
 int ls_io_close(int fd);
 int ls_io_write(int fd, const void *bytes, size_t count);
@@ -40,19 +38,10 @@ int ls_io_sync_folder(int fd);
 int ls_io_stat(struct stat *out, int folder, const char *name); /* follows no link */
 int ls_io_make_folder(int folder, const char *name);
 int ls_io_remove(int folder, const char *name);
-int ls_io_remove_folder(int folder, const char *name); /* an empty one */
 int ls_io_rename(int folder, const char *from, const char *to);
-
-/* Swaps two names in one step. EOPNOTSUPP when the system or the file system cannot. */
-int ls_io_exchange(int folder, const char *a, const char *b);
 
 /* flock without waiting: EWOULDBLOCK when somebody holds it, EOPNOTSUPP when there are no locks for
  * this file. */
 int ls_io_lock(int fd, int exclusive);
-
-/* Locks a directory, in which names are about to change, for a moment. Waits for whoever has it,
- * but not for ever: EWOULDBLOCK after ten seconds. Where there are no locks it does nothing. */
-int ls_io_lock_names(int folder);
-void ls_io_unlock_names(int folder);
 
 #endif

@@ -1,14 +1,92 @@
+#include "store/durable.h"
+
 #include "base/error.h"
 #include "base/host.h"
 #include "store/io.h"
 #include "store/temporary.h"
-#include "store/writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- a file being written ------------------------------------------------------------------- */
+
+static void start(ls_file_writer *w, const ls_host *host)
+{
+    memset(w, 0, sizeof *w);
+    w->host = host;
+    w->folder = AT_FDCWD;
+    w->fd = w->lock = -1;
+}
+
+static void release(ls_file_writer *w)
+{
+    if (w->lock >= 0)
+        (void)ls_io_close(w->lock);
+    if (w->target)
+        (void)ls_io_close(w->folder);
+    ls_free(w->host, w->target);
+    ls_free(w->host, w->path);
+    w->path = w->target = NULL;
+    w->fd = w->lock = -1;
+}
+
+/* Reports the writer's first failure, which `error` is if there was none before. */
+static int fail(ls_file_writer *w, const char *operation, int error, ls_error *err)
+{
+    if (w->failure.status == LS_OK)
+        ls_io_fail(&w->failure, w->path, operation, error);
+    return ls_fail(err, w->failure.status, "%s", w->failure.text);
+}
+
+int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_error *err)
+{
+    int error = 0;
+    if (w->failure.status == LS_OK && count == 0)
+        return LS_OK;
+    if (w->failure.status == LS_OK) {
+        error = UINT64_MAX - w->bytes < count ? EFBIG : ls_io_write(w->fd, bytes, count);
+        if (!error) {
+            w->bytes += count;
+            return LS_OK;
+        }
+    }
+    return fail(w, "write", error, err);
+}
+
+/* Syncs and closes; a failure abandons the writer. */
+static int settle(ls_file_writer *w, ls_error *err)
+{
+    int error = 0;
+    const char *operation = "sync";
+    if (w->failure.status == LS_OK)
+        error = ls_io_sync(w->fd);
+    if (w->failure.status == LS_OK && !error) {
+        operation = "close";
+        error = ls_io_close(w->fd);
+        w->fd = -1;
+    }
+    if (error || w->failure.status != LS_OK) {
+        int rc = fail(w, operation, error, err);
+        ls_file_writer_abandon(w);
+        return rc;
+    }
+    return LS_OK;
+}
+
+void ls_file_writer_abandon(ls_file_writer *w)
+{
+    if (!w->path)
+        return;
+    if (w->fd >= 0)
+        (void)ls_io_close(w->fd);
+    (void)ls_io_remove(w->folder, ls_io_base(w->path));
+    release(w);
+}
+
+/* ---- in the place of another ---------------------------------------------------------------- */
 
 /* The hidden file's path, which only messages see. */
 static char *beside(const char *path, const char *name, const ls_host *host)
@@ -49,7 +127,7 @@ static int open_beside(ls_file_writer *w, ls_error *err)
 
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err)
 {
-    ls_file_writer_start(w, host);
+    start(w, host);
     if (*ls_io_base(path) == '\0')
         return ls_io_fail(err, path, "replace", EISDIR);
     char *target = ls_strdup(host, path);
@@ -63,13 +141,13 @@ int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, l
     w->target = target;
     rc = open_beside(w, err);
     if (rc != LS_OK)
-        ls_file_writer_release(w);
+        release(w);
     return rc;
 }
 
 int ls_replace_commit(ls_file_writer *w, ls_error *err)
 {
-    int rc = ls_file_writer_settle(w, NULL, err);
+    int rc = settle(w, err);
     if (rc != LS_OK)
         return rc;
     int error = ls_io_rename(w->folder, ls_io_base(w->path), ls_io_base(w->target));
@@ -81,7 +159,7 @@ int ls_replace_commit(ls_file_writer *w, ls_error *err)
     error = ls_io_sync_folder(w->folder);
     if (error)
         rc = ls_io_fail(err, w->target, "sync its directory", error);
-    ls_file_writer_release(w);
+    release(w);
     return rc;
 }
 
@@ -122,4 +200,10 @@ int ls_write_file(const char *path, const void *bytes, size_t count, const ls_ho
     if (ls_io_stat(&st, AT_FDCWD, path) == 0 && !S_ISREG(st.st_mode))
         return write_through(path, bytes, count, err);
     return ls_replace_file(path, bytes, count, host, err);
+}
+
+int ls_remove_file(const char *path, ls_error *err)
+{
+    int error = ls_io_remove(AT_FDCWD, path);
+    return error && error != ENOENT ? ls_io_fail(err, path, "remove", error) : LS_OK;
 }

@@ -84,45 +84,16 @@ static int create_file(int *fd, int parent, const char *name)
     return error;
 }
 
-static int create_folder(int *fd, int parent, const char *name)
-{
-    int error = ls_io_make_folder(parent, name);
-    if (error)
-        return error;
-    error = ls_io_open_folder(fd, parent, name);
-    if (error == ENOENT) /* swept already */
-        return EEXIST;
-    if (!error) {
-        error = lock_created(parent, name, *fd);
-        if (error)
-            (void)ls_io_close(*fd);
-    }
-    if (error && error != EEXIST)
-        (void)ls_io_remove_folder(parent, name);
-    return error;
-}
-
-static int create(int *fd, char name[LS_TEMPORARY_NAME], int parent, const char *base,
-                  int (*how)(int *, int, const char *))
+int ls_temporary_file(int *fd, char name[LS_TEMPORARY_NAME], int parent, const char *base)
 {
     int error = EEXIST;
     for (int n = 1; n < TRIES && error == EEXIST; n++) {
         hidden_name(name, base, n);
-        error = how(fd, parent, name);
+        error = create_file(fd, parent, name);
     }
     if (error)
         *fd = -1;
     return error;
-}
-
-int ls_temporary_file(int *fd, char name[LS_TEMPORARY_NAME], int parent, const char *base)
-{
-    return create(fd, name, parent, base, create_file);
-}
-
-int ls_temporary_folder(int *fd, char name[LS_TEMPORARY_NAME], int parent, const char *base)
-{
-    return create(fd, name, parent, base, create_folder);
 }
 
 /* A stream over a directory that leaves `fd` and its position alone. */
@@ -137,86 +108,24 @@ static DIR *open_stream(int fd)
     return stream;
 }
 
-static int is_dots(const char *name)
-{
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-int ls_temporary_remove(int parent, const char *name, int fd)
-{
-    int error = 0;
-    DIR *stream = open_stream(fd);
-    if (!stream)
-        return errno;
-    for (const struct dirent *e; (e = readdir(stream)) != NULL;)
-        if (!is_dots(e->d_name)) {
-            int failed = ls_io_remove(fd, e->d_name);
-            if (failed && failed != ENOENT && !error)
-                error = failed;
-        }
-    closedir(stream);
-    int failed = ls_io_remove_folder(parent, name);
-    return failed == 0 || failed == ENOENT ? 0 : error ? error : failed;
-}
-
-/* The name may have gone to another directory since `fd` was opened: ENOENT then. */
-static int hide(int parent, const char *name, int fd, const char *hidden)
-{
-    int error = ls_io_lock_names(parent);
-    if (error)
-        return error;
-    error = still_there(parent, name, fd) ? ls_io_rename(parent, name, hidden) : ENOENT;
-    ls_io_unlock_names(parent);
-    return error;
-}
-
-int ls_temporary_discard(int parent, const char *name, int fd)
-{
-    int placeholder;
-    char hidden[LS_TEMPORARY_NAME];
-    /* An empty directory of ours may be renamed over; nobody else's can be in the way then. */
-    int error = ls_temporary_folder(&placeholder, hidden, parent, name);
-    if (error)
-        return error;
-    error = hide(parent, name, fd, hidden);
-    if (error)
-        (void)ls_io_remove_folder(parent, hidden);
-    (void)ls_io_close(placeholder);
-    if (!error) /* or a loss of power could give the name back to what is half removed */
-        error = ls_io_sync_folder(parent);
-    return error ? error : ls_temporary_remove(parent, hidden, fd);
-}
-
 /* Removes one left-over unless its writer lives. */
 static void sweep_one(int parent, const char *name)
 {
-    struct stat st;
     int fd;
     if (ls_io_open(&fd, parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0)
         return;
-    if (ls_io_lock(fd, 1) == 0 && still_there(parent, name, fd) && fstat(fd, &st) == 0) {
-        if (S_ISDIR(st.st_mode))
-            (void)ls_temporary_remove(parent, name, fd);
-        else
-            (void)ls_io_remove(parent, name);
-    }
+    if (ls_io_lock(fd, 1) == 0 && still_there(parent, name, fd))
+        (void)ls_io_remove(parent, name);
     (void)ls_io_close(fd);
 }
 
 void ls_temporary_sweep(int parent)
 {
-    int synced = 0;
     DIR *stream = open_stream(parent);
     if (!stream)
         return;
-    for (const struct dirent *e; (e = readdir(stream)) != NULL;) {
-        if (!is_hidden_name(e->d_name))
-            continue;
-        /* A left-over may be what a complete bundle has replaced: first its new name must last. */
-        if (!synced && ls_io_sync_folder(parent) != 0)
-            break;
-        synced = 1;
-        sweep_one(parent, e->d_name);
-    }
+    for (const struct dirent *e; (e = readdir(stream)) != NULL;)
+        if (is_hidden_name(e->d_name))
+            sweep_one(parent, e->d_name);
     closedir(stream);
 }

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/safetensors.h"
-#include "store/bundle.h"
+#include "train/checkpoint.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -43,18 +43,17 @@ static int is_newer(const struct stat *a, const struct stat *b)
                                                   : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
 }
 
-/* The newest whole checkpoint's weights → *weights, unless those at hand are as new. */
+/* The newest whole checkpoint → *weights, unless those at hand are as new. */
 static int use_checkpoint(char **weights, const char *dir, const struct stat *final,
                           const ls_host *host, ls_error *err)
 {
     struct stat st;
     ls_error why;
-    ls_bundle_reader *bundle;
-    const ls_bundle_file *file;
-    char *parent = join(dir, "/checkpoints", host);
+    char *path, *state, *parent = join(dir, "/checkpoints", host);
     if (!parent)
         return no_memory(err);
-    int status = ls_bundle_latest(&bundle, parent, NULL, NULL, host, &why);
+    int status = ls_checkpoints_latest(&path, &state, parent, NULL, NULL, host, &why);
+    ls_free(host, state);
     ls_free(host, parent);
     if (status && final)
         return LS_OK; /* the final weights are there: what checkpoints there are does not matter */
@@ -65,14 +64,13 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
                        dir);
     if (status)
         return ls_fail(err, status, "%s", why.text);
-    status = ls_bundle_find(&file, bundle, "weights.safetensors", err);
-    if (status == LS_OK && (!final || (stat(file->path, &st) == 0 && is_newer(&st, final)))) {
-        ls_free(host, *weights);
-        *weights = ls_strdup(host, file->path);
-        status = *weights ? LS_OK : no_memory(err);
+    if (final && (stat(path, &st) != 0 || !is_newer(&st, final))) {
+        ls_free(host, path);
+        return LS_OK;
     }
-    ls_bundle_close(bundle);
-    return status;
+    ls_free(host, *weights);
+    *weights = path;
+    return LS_OK;
 }
 
 /* A directory with config.json. */
@@ -88,13 +86,20 @@ static int find_in_run(char **weights, char **config, const char *dir, const ls_
     return use_checkpoint(weights, dir, final ? &st : NULL, host, err);
 }
 
-/* RUN/checkpoints/step-…: the config is the run's. */
-static int find_in_checkpoint(char **weights, char **config, const char *dir, const ls_host *host,
-                              ls_error *err)
+/* RUN/checkpoints/step-….safetensors: the config is the run's. Returns 0 for any other file. */
+static int find_run_of(char **config, const char *path, const ls_host *host)
 {
-    *config = join(dir, "/../../config.json", host);
-    *weights = join(dir, "/weights.safetensors", host);
-    return *config && *weights ? LS_OK : no_memory(err);
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
+    if (!ls_checkpoint_is_named(path))
+        return 0;
+    char *dir = ls_alloc(host, length + 1);
+    if (dir)
+        memcpy(dir, path, length);
+    *config = dir ? join(dir, "../config.json", host) : NULL;
+    ls_free(host, dir);
+    return *config && stat(*config, &st) == 0;
 }
 
 static int find_files(char **weights, char **config, const ls_trained_options *o, ls_error *err)
@@ -104,21 +109,19 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
     if (stat(path, &st) != 0)
         return ls_fail(err, LS_ENOENT,
                        "%.300s: no such file or directory; expected a run's directory, such as "
-                       "runs/<time>-<name>, a checkpoint's, or a .safetensors file",
+                       "runs/<time>-<name>, or a .safetensors file",
                        path);
     if (S_ISDIR(st.st_mode) && find(path, "/config.json", &unused, o->host))
         return find_in_run(weights, config, path, o->host, err);
-    if (S_ISDIR(st.st_mode) && find(path, "/state.json", &unused, o->host))
-        return find_in_checkpoint(weights, config, path, o->host, err);
     if (S_ISDIR(st.st_mode))
         return ls_fail(err, LS_ENOENT,
-                       "%.300s: expected a run's directory, but it has no config.json (and no "
-                       "state.json, as a checkpoint has); runs lie in runs/<time>-<name>",
+                       "%.300s: expected a run's directory, but it has no config.json; runs lie in "
+                       "runs/<time>-<name>",
                        path);
     *weights = ls_strdup(o->host, path);
     if (!*weights)
         return no_memory(err);
-    if (!o->config)
+    if (!o->config && !find_run_of(config, path, o->host))
         return ls_fail(err, LS_EINVAL,
                        "%.300s: a file of weights does not say which model it is of; name its "
                        "config: --config CONFIG",

@@ -194,16 +194,16 @@ int ls_trainer_predict(ls_trainer *t, const uint8_t *images, uint32_t n, float *
 
 /* ---- saving and loading --------------------------------------------------------------------- */
 
-int ls_trainer_save(ls_trainer *t, const char *directory, ls_error *err)
+int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
 {
-    if (!directory && !t->saver)
+    if (!path && !t->saver)
         return ls_fail(err, LS_EINVAL,
-                       "ls_trainer_save: the run has no directory (run_dir is null); name one");
+                       "ls_trainer_save: the run has no directory (run_dir is null); name a file");
     int status = read_back(t, "ls_trainer_save", err);
     if (status)
         return status;
-    if (directory)
-        return ls_checkpoint_at(t, directory, err);
+    if (path)
+        return ls_checkpoint_at(t, path, err);
     status = ls_checkpoint(t, 1, err);
     t->result.saved |= status == LS_OK;
     return status;
@@ -220,13 +220,14 @@ static int read_weights(ls_trainer *t, const char *path, ls_error *err)
     return status;
 }
 
+/* A checkpoint has a state, a file of weights has none. */
 static int read_from(ls_trainer *t, const char *path, ls_error *err)
 {
-    struct stat about;
-    if (stat(path, &about) != 0)
-        return ls_fail(err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: %s", path,
-                       strerror(errno));
-    return S_ISDIR(about.st_mode) ? ls_resume_from(t, path, err) : read_weights(t, path, err);
+    char *state;
+    int status = ls_safetensors_state(&state, path, t->host, err);
+    if (status)
+        return status;
+    return state ? ls_resume_from(t, path, state, err) : read_weights(t, path, err);
 }
 
 int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)

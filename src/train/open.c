@@ -448,6 +448,5 @@ int ls_open_run(ls_trainer *t, ls_error *err)
     t->lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);
-    ls_resume_close(t);
     return status;
 }

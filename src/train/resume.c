@@ -2,9 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "nn/safetensors.h"
-#include "store/bundle.h"
-#include "store/natural.h"
+#include "train/checkpoint.h"
 #include "train/run.h"
 #include "train/run_dir.h"
 #include "train/state.h"
@@ -14,11 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STATE_MAX ((size_t)4 << 20)
 #define RUNS "runs"
 
 struct ls_resumed {
-    ls_bundle_reader *bundle;
+    char *path; /* of the checkpoint */
     ls_json *doc;
     ls_state state;
 };
@@ -82,24 +79,22 @@ static int read_beginning(beginning *out, const char *run, const ls_host *host, 
 
 static int has_checkpoints(const char *run, const ls_host *host)
 {
-    ls_bundle_names names;
     char *path = ls_run_dir_path(run, "checkpoints", host);
-    int found = path && ls_bundle_list(&names, path, host, NULL) == LS_OK;
-    if (found) {
-        found = names.count > 0;
-        ls_bundle_names_fini(&names);
-    }
+    const int found = path && ls_checkpoints_exist(path);
     ls_free(host, path);
     return found;
 }
 
-/* Begun later; of two in the same second the one whose name counts higher. */
+/* Begun later; of two in the same second the one with the longer name. */
 static int is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)
         return 1;
     const int order = strcmp(a->time, b->time);
-    return order > 0 || (order == 0 && ls_natural_order(a_run, b_run) > 0);
+    if (order != 0)
+        return order > 0;
+    const size_t n = strlen(a_run), m = strlen(b_run); /* NAME, NAME-2, … NAME-10 */
+    return n != m ? n > m : strcmp(a_run, b_run) > 0;
 }
 
 /* Takes the run in the place of the latest one so far if it is later. */
@@ -169,34 +164,24 @@ static void on_skipped(void *context, const char *name, const ls_error *why)
            name, why->text);
 }
 
+static int read_state(struct ls_resumed *r, char *text, const ls_host *host, ls_error *err)
+{
+    int status = ls_json_parse(&r->doc, r->path, text, strlen(text), host, err);
+    ls_free(host, text);
+    return status ? status : ls_state_read(&r->state, r->doc, err);
+}
+
 static int open_checkpoint(struct ls_trainer *t, ls_error *err)
 {
     struct ls_resumed *r = t->resumed;
-    char *path = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
+    char *state, *path = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
     if (!path)
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    int status = ls_bundle_latest(&r->bundle, path, on_skipped, t, t->host, err);
+    int status = ls_checkpoints_latest(&r->path, &state, path, on_skipped, t, t->host, err);
     ls_free(t->host, path);
     if (status == LS_ENOENT)
-        return ls_fail(err, status, "%.300s: has no checkpoint that is whole; nothing to resume",
-                       t->run_dir);
-    return status;
-}
-
-static int read_state(struct ls_trainer *t, ls_error *err)
-{
-    struct ls_resumed *r = t->resumed;
-    const ls_bundle_file *file;
-    char *text;
-    size_t length;
-    int status = ls_bundle_find(&file, r->bundle, "state.json", err);
-    if (status == LS_OK)
-        status = ls_bundle_read(&text, &length, r->bundle, "state.json", STATE_MAX, err);
-    if (status)
-        return status;
-    status = ls_json_parse(&r->doc, file->path, text, length, t->host, err);
-    ls_free(t->host, text);
-    return status ? status : ls_state_read(&r->state, r->doc, err);
+        return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", t->run_dir);
+    return status ? status : read_state(r, state, t->host, err);
 }
 
 int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
@@ -212,9 +197,7 @@ int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
     if (!t->resumed || (!has_config && !*config_path))
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
-    if (status == LS_OK)
-        status = open_checkpoint(t, err);
-    return status ? status : read_state(t, err);
+    return status ? status : open_checkpoint(t, err);
 }
 
 int ls_resume_open(struct ls_trainer *t, ls_error *err)
@@ -255,30 +238,11 @@ static int check_data(const struct ls_trainer *t, ls_error *err)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-static int load_weights(struct ls_trainer *t, ls_error *err)
+static int load_tensors(struct ls_trainer *t, ls_error *err)
 {
-    const ls_bundle_file *file;
-    const ls_tensors_in weights = {"", t->exchange->canonical};
-    int status = ls_bundle_find(&file, t->resumed->bundle, "weights.safetensors", err);
-    return status ? status
-                  : ls_safetensors_load_groups(&weights, 1, file->path, t->model, t->host, err);
-}
-
-static int load_slots(struct ls_trainer *t, ls_error *err)
-{
-    const ls_optimizer *o = &t->config.optimizer;
-    const ls_bundle_file *file;
-    ls_tensors_in slots[LS_OP_SLOTS];
-    char prefix[LS_OP_SLOTS][32];
-    if (o->slots == 0)
-        return LS_OK;
-    for (int i = 0; i < o->slots; i++) {
-        snprintf(prefix[i], sizeof prefix[i], "%s.", o->type->slot[i]);
-        slots[i] = (ls_tensors_in){prefix[i], t->exchange->slot[i]};
-    }
-    int status = ls_bundle_find(&file, t->resumed->bundle, "optimizer.safetensors", err);
-    return status ? status
-                  : ls_safetensors_load_groups(slots, o->slots, file->path, t->model, t->host, err);
+    const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
+    return ls_checkpoint_read(&values, t->resumed->path, t->model, &t->config.optimizer, t->host,
+                              err);
 }
 
 static int take_position(struct ls_trainer *t, ls_error *err)
@@ -298,7 +262,7 @@ static int take_position(struct ls_trainer *t, ls_error *err)
     t->result.test_accuracy = s->test_accuracy;
     if (s->epochs > 0)
         t->result.seconds_per_epoch = at->trained_s / s->epochs;
-    snprintf(t->resumed_text, sizeof t->resumed_text, "%.500s", ls_bundle_path(t->resumed->bundle));
+    snprintf(t->resumed_text, sizeof t->resumed_text, "%.500s", t->resumed->path);
     return LS_OK;
 }
 
@@ -308,36 +272,20 @@ int ls_resume_load(struct ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = check_data(t, err);
     if (status == LS_OK)
-        status = take_position(t, err);
-    if (status == LS_OK)
-        status = load_weights(t, err);
-    return status ? status : load_slots(t, err);
+        status = load_tensors(t, err);
+    return status ? status : take_position(t, err);
 }
 
-static int open_directory(struct ls_resumed *r, struct ls_trainer *t, const char *directory,
-                          ls_error *err)
+int ls_resume_from(struct ls_trainer *t, const char *path, char *state, ls_error *err)
 {
-    int status = ls_bundle_open(&r->bundle, directory, t->host, err);
-    return status ? status : read_state(t, err);
-}
-
-int ls_resume_from(struct ls_trainer *t, const char *directory, ls_error *err)
-{
-    struct ls_resumed other = {0}, *own = t->resumed;
+    struct ls_resumed other = {.path = ls_strdup(t->host, path)}, *own = t->resumed;
     t->resumed = &other;
-    int status = open_directory(&other, t, directory, err);
+    int status = other.path ? read_state(&other, state, t->host, err)
+                            : ls_fail(err, LS_ENOMEM, "out of memory for a path");
     if (status == LS_OK)
-        status = check_recipe(t, err);
-    if (status == LS_OK)
-        status = check_data(t, err);
-    if (status == LS_OK)
-        status = load_weights(t, err);
-    if (status == LS_OK)
-        status = load_slots(t, err);
-    if (status == LS_OK)
-        status = take_position(t, err);
-    ls_bundle_close(other.bundle);
+        status = ls_resume_load(t, err);
     ls_json_destroy(other.doc);
+    ls_free(t->host, other.path);
     t->resumed = own;
     return status;
 }
@@ -358,18 +306,11 @@ void ls_resume_compare_libraries(const struct ls_trainer *t)
                s->library, s->isa, t->summary.library, t->summary.isa);
 }
 
-void ls_resume_close(struct ls_trainer *t)
-{
-    if (!t->resumed)
-        return;
-    ls_bundle_close(t->resumed->bundle);
-    t->resumed->bundle = NULL;
-}
-
 void ls_resume_destroy(struct ls_trainer *t)
 {
-    ls_resume_close(t);
-    if (t->resumed)
+    if (t->resumed) {
         ls_json_destroy(t->resumed->doc);
+        ls_free(t->host, t->resumed->path);
+    }
     ls_free(t->host, t->resumed);
 }

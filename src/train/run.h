@@ -371,8 +371,8 @@ int ls_snapshot_replicas(struct ls_trainer *trainer, int bring_home, ls_error *e
  * else it is written while training goes on, and a failure is logged: the next one may succeed. */
 int ls_checkpoint(struct ls_trainer *trainer, int wait, ls_error *err);
 
-/* Saves what was brought home as the bundle `directory`; on the disk at the return. */
-int ls_checkpoint_at(struct ls_trainer *trainer, const char *directory, ls_error *err);
+/* Saves what was brought home to the file `path`; on the disk at the return. */
+int ls_checkpoint_at(struct ls_trainer *trainer, const char *path, ls_error *err);
 /* The place has changed otherwise than by training: a checkpoint of the same step is another one. */
 void ls_saver_forget(struct ls_trainer *trainer);
 
@@ -390,15 +390,14 @@ int ls_resume_open(struct ls_trainer *trainer, ls_error *err);
 /* Checks that recipe and data are the same, and loads position, result, weights and optimizer state.
  * Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(struct ls_trainer *trainer, ls_error *err);
-/* Reads the checkpoint at `directory`, of the same recipe and data, into the exchange, and takes its
- * place; what is not read stays untouched, as does everything but the exchange on failure. */
-int ls_resume_from(struct ls_trainer *trainer, const char *directory, ls_error *err);
+/* Reads the checkpoint `path`, whose verified `state` it frees, into the exchange, and takes its place.
+ * It must be of the same recipe and data; on failure everything but the exchange is untouched. */
+int ls_resume_from(struct ls_trainer *trainer, const char *path, char *state, ls_error *err);
 /* What of metrics.jsonl the checkpoint counts on. */
 const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *trainer);
 /* The summary is there: warns when library or instruction set are others than the run began with. */
 void ls_resume_compare_libraries(const struct ls_trainer *trainer);
-/* The checkpoint's files are needed no more. A run that is not resumed is allowed, here and below. */
-void ls_resume_close(struct ls_trainer *trainer);
+/* A run that is not resumed is allowed. */
 void ls_resume_destroy(struct ls_trainer *trainer);
 
 /* ---- records.c: metrics ----------------------------------------------------------------------- */

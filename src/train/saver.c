@@ -1,9 +1,4 @@
-/* Checkpoints: what a run must have on the disk to go on as if it had never stopped.
- *
- *     <run>/checkpoints/step-000000469/weights.safetensors     parameters and running statistics
- *                                      optimizer.safetensors   where the optimizer has state
- *                                      state.json              the position, the recipe
- *                                      manifest.json           sizes and hashes (store/bundle.h)
+/* Saving checkpoints (checkpoint.h) while a run goes on.
  *
  * While nobody is at work the weights are copied out of a replica; a thread of the saver's own then
  * writes them, and training goes on. The copy belongs to that thread until it is done: the next
@@ -12,13 +7,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "nn/safetensors.h"
-#include "store/bundle.h"
+#include "train/checkpoint.h"
 #include "train/run.h"
 #include "train/run_dir.h"
 #include "train/state.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -36,7 +29,7 @@ struct ls_saver {
     ls_json_writer state;
     ls_sink_mark metrics;
     ls_position position;
-    char name[LS_BUNDLE_NAME + 1];
+    char name[LS_CHECKPOINT_NAME];
     uint32_t data_crc32;
     int has_crc;
     /* What came of it. */
@@ -49,68 +42,16 @@ struct ls_saver {
 
 /* ---- the writing thread --------------------------------------------------------------------- */
 
-static int all_finite(const float *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return 0;
-    return 1;
-}
-
-static int write_weights(ls_bundle *b, const struct ls_saver *s, ls_error *err)
-{
-    const struct ls_trainer *t = s->t;
-    const ls_tensors_out weights = {"", s->exchange->canonical};
-    ls_file_writer *file;
-    if (!all_finite(s->exchange->canonical, t->model->floats))
-        return ls_fail(err, LS_ENONFINITE, "a weight is not finite: not worth keeping");
-    int status = ls_bundle_open_file(&file, b, "weights.safetensors", err);
-    return status ? status : ls_safetensors_write(file, t->model, &weights, 1, t->host, err);
-}
-
-static int write_slots(ls_bundle *b, const struct ls_saver *s, ls_error *err)
-{
-    const struct ls_trainer *t = s->t;
-    const ls_optimizer *o = &t->config.optimizer;
-    ls_tensors_out slots[LS_OP_SLOTS];
-    char prefix[LS_OP_SLOTS][32];
-    ls_file_writer *file;
-    if (o->slots == 0)
-        return LS_OK;
-    for (int i = 0; i < o->slots; i++) {
-        snprintf(prefix[i], sizeof prefix[i], "%s.", o->type->slot[i]);
-        slots[i] = (ls_tensors_out){prefix[i], s->exchange->slot[i]};
-    }
-    int status = ls_bundle_open_file(&file, b, "optimizer.safetensors", err);
-    return status ? status : ls_safetensors_write(file, t->model, slots, o->slots, t->host, err);
-}
-
-static int write_state(ls_bundle *b, struct ls_saver *s, ls_error *err)
-{
-    size_t length;
-    const char *text = ls_json_writer_text(&s->state, &length, err);
-    return text ? ls_bundle_put(b, "state.json", text, length, err) : LS_ENOMEM;
-}
-
 /* The records that the checkpoint counts on are on the disk before it is. */
-static int write_bundle(struct ls_saver *s, ls_error *err)
+static int write_file(struct ls_saver *s, const char *path, ls_error *err)
 {
-    struct ls_trainer *t = s->t;
-    ls_bundle *b = NULL;
-    int status = ls_sinks_sync(&t->sinks, err);
-    if (status == LS_OK)
-        status = ls_bundle_begin(&b, s->directory, s->name, t->host, err);
-    if (status)
-        return status;
-    status = write_state(b, s, err);
-    if (status == LS_OK)
-        status = write_weights(b, s, err);
-    if (status == LS_OK)
-        status = write_slots(b, s, err);
-    if (status == LS_OK)
-        status = ls_bundle_commit(b, err);
-    ls_bundle_destroy(b);
-    return status;
+    const struct ls_trainer *t = s->t;
+    const ls_checkpoint_values values = {s->exchange->canonical, s->exchange->slot};
+    const char *state = ls_json_writer_text(&s->state, NULL, err);
+    int status = state ? ls_sinks_sync(&s->t->sinks, err) : LS_ENOMEM;
+    return status ? status
+                  : ls_checkpoint_write(path, t->model, &t->config.optimizer, &values, state,
+                                        t->host, err);
 }
 
 /* Old ones that cannot be removed do no harm: the save itself succeeded. */
@@ -121,10 +62,14 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
     struct ls_saver *s = arg;
     ls_error pruning;
     s->begin_ns = ls_now_ns();
-    s->status = write_bundle(s, &s->error);
+    char *path = ls_run_dir_path(s->directory, s->name, s->t->host);
+    s->status = path ? write_file(s, path, &s->error)
+                     : ls_fail(&s->error, LS_ENOMEM, "out of memory for a path");
+    ls_free(s->t->host, path);
     s->end_ns = ls_now_ns();
     if (s->status == LS_OK &&
-        ls_bundle_prune(s->directory, (size_t)s->t->config.checkpoint.keep, s->t->host, &pruning))
+        ls_checkpoints_prune(s->directory, (size_t)s->t->config.checkpoint.keep, s->name,
+                             s->t->host, &pruning))
         ls_log(s->t->host, LS_LOG_WARNING, "old checkpoints: %.400s", pruning.text);
     return LS_OK;
 }
@@ -257,7 +202,7 @@ int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
     if (status || (s->saved_any && same_position(&s->saved, &t->position)))
         return status;
     status = describe(s, err);
-    snprintf(s->name, sizeof s->name, "step-%09llu", (unsigned long long)t->position.steps);
+    ls_checkpoint_name(s->name, t->position.steps);
     if (status == LS_OK)
         status = ls_pool_submit(s->pool, 0, save, s, err);
     if (status)
@@ -284,39 +229,20 @@ void ls_saver_forget(struct ls_trainer *t)
 
 /* ---- elsewhere ------------------------------------------------------------------------------ */
 
-/* "a/b/c" is c in a/b, "c" is c in ".". */
-static int split_path(struct ls_saver *s, const char *path, ls_error *err)
+int ls_checkpoint_at(struct ls_trainer *t, const char *path, ls_error *err)
 {
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/')
-        length--;
-    size_t name = length;
-    while (name > 0 && path[name - 1] != '/')
-        name--;
-    if (length == name || length - name > LS_BUNDLE_NAME)
-        return ls_fail(err, LS_EINVAL,
-                       "\"%.300s\": expected a directory whose name has 1 to %d bytes", path,
-                       LS_BUNDLE_NAME);
-    snprintf(s->name, sizeof s->name, "%.*s", (int)(length - name), path + name);
-    s->directory = ls_strdup(s->t->host, name > 0 ? path : ".");
-    if (!s->directory)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    if (name > 0)
-        s->directory[name > 1 ? name - 1 : 1] = '\0';
-    return LS_OK;
-}
-
-int ls_checkpoint_at(struct ls_trainer *t, const char *directory, ls_error *err)
-{
+    struct stat st;
     struct ls_saver s = {.t = t};
-    ls_json_writer_init(&s.state, 2, t->host);
-    int status = split_path(&s, directory, err);
+    if (!*path || path[strlen(path) - 1] == '/' || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
+        return ls_fail(err, LS_EINVAL,
+                       "\"%.300s\": expected the name of a file, such as saves/one.safetensors, "
+                       "found a directory's",
+                       path);
+    ls_json_writer_init(&s.state, 0, t->host);
+    int status = describe(&s, err);
     if (status == LS_OK)
-        status = describe(&s, err);
-    if (status == LS_OK)
-        status = write_bundle(&s, err);
+        status = write_file(&s, path, err);
     ls_json_writer_fini(&s.state);
-    ls_free(t->host, s.directory);
     return status;
 }
 
@@ -342,7 +268,7 @@ int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for checkpoints");
     ls_pool_options o = {.size = sizeof o, .workers = 1, .name = "saver", .host = t->host};
     s->t = t;
-    ls_json_writer_init(&s->state, 2, t->host);
+    ls_json_writer_init(&s->state, 0, t->host);
     s->directory = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
     int status = s->directory ? make_directory(s->directory, t->host, err)
                               : ls_fail(err, LS_ENOMEM, "out of memory for a path");

@@ -1,4 +1,4 @@
-/* What a checkpoint says besides weights and optimizer state: its file state.json. */
+/* What a checkpoint says besides weights and optimizer state: a JSON text in its metadata. */
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 

@@ -26,7 +26,7 @@ enum { SECONDS_TO_ANSWER = 10, SHOWN_VIOLATIONS = 5 };
 
 static family *const families[] = {
     &corrupt_idx,    &corrupt_idx_gzip, &corrupt_cifar,       &corrupt_cifar_gzip,
-    &corrupt_config, &corrupt_model,    &corrupt_safetensors, &corrupt_bundle,
+    &corrupt_config, &corrupt_model,    &corrupt_safetensors, &corrupt_checkpoint,
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 

@@ -68,7 +68,7 @@ typedef struct family {
 } family;
 
 extern family corrupt_idx, corrupt_idx_gzip, corrupt_cifar, corrupt_cifar_gzip;
-extern family corrupt_config, corrupt_model, corrupt_safetensors, corrupt_bundle;
+extern family corrupt_config, corrupt_model, corrupt_safetensors, corrupt_checkpoint;
 
 /* Memory comes through this host, which counts what is in use. */
 extern const ls_host corrupt_host;

@@ -1,10 +1,9 @@
-/* Corrupted weights and bundles. The meaning of weights is their floats, a bundle's the names and
- * the bytes of its files, of which each has a SHA-256 in the manifest: nothing may pass. */
+/* Corrupted weights and checkpoints. The meaning of weights is their floats; a checkpoint has a state as
+ * well, and a SHA-256 over the whole: nothing may pass. */
 #include "campaigns/corrupt.h"
 #include "nn/safetensors.h"
-#include "store/bundle.h"
+#include "store/durable.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,89 +91,51 @@ family corrupt_safetensors = {.name = "safetensors",
                               .read = read_safetensors,
                               .explains = explains_safetensors};
 
-/* ---- bundles ---- */
+/* ---- checkpoints ---- */
 
-static const char state[] = "{\"schema\": 1, \"epoch\": 3, \"step\": 1200, \"seed\": 7}\n";
-static const char *const names[3] = {LS_BUNDLE_MANIFEST, "state.json", "w.safetensors"};
+static const char state[] = "{\"schema\": 1, \"epoch\": 3, \"step\": 1200, \"seed\": 7}";
 
-static void make_bundle(family *f, unsigned scale)
+/* Weights, and one slot of an optimizer. */
+static void make_checkpoint(family *f, unsigned scale)
 {
-    ls_bundle *b;
-    ls_file_writer *w;
-    char path[128];
+    ls_file_writer w;
+    char path[96];
     float *weights = make_weights(scale);
-    const ls_tensors_out group = {"", weights};
+    const ls_tensors_out group[] = {{"", weights}, {"optimizer/momentum_buffer/", weights}};
     make_folder();
-    must(ls_bundle_begin(&b, folder, "step-1", NULL, NULL) == LS_OK &&
-             ls_bundle_put(b, names[1], state, sizeof state - 1, NULL) == LS_OK &&
-             ls_bundle_open_file(&w, b, names[2], NULL) == LS_OK &&
-             ls_safetensors_write(w, model, &group, 1, NULL, NULL) == LS_OK &&
-             ls_bundle_commit(b, NULL) == LS_OK,
-         "make a bundle");
-    ls_bundle_destroy(b);
+    snprintf(path, sizeof path, "%s/c.safetensors", folder);
+    must(ls_replace_begin(&w, path, NULL, NULL) == LS_OK &&
+             ls_safetensors_write(&w, model, group, 2, state, NULL, NULL) == LS_OK &&
+             ls_replace_commit(&w, NULL) == LS_OK,
+         "make a checkpoint");
     free(weights);
-    f->files = 3;
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/step-1/%s", folder, names[i]);
-        subject_on_disk(&f->file[i], path);
-        f->file[i].name = "/step-1/"; /* a changed manifest may ask for a file of another name */
-    }
-}
-
-static int add_members(blob *out, const ls_bundle_reader *r, ls_error *err)
-{
-    int rc = LS_OK;
-    for (size_t i = 0; i < ls_bundle_files(r) && rc == LS_OK; i++) {
-        const ls_bundle_file *file = ls_bundle_file_at(r, i);
-        char *bytes;
-        size_t count;
-        rc = ls_bundle_read(&bytes, &count, r, file->name, 1 << 20, err);
-        if (rc != LS_OK)
-            break;
-        blob_add_text(out, file->name);
-        blob_add(out, bytes, count);
-        corrupt_host.free(NULL, bytes);
-    }
-    return rc;
-}
-
-static int read_bundle(const family *f, blob *out, ls_error *err)
-{
-    (void)f;
-    ls_bundle_reader *r;
-    char path[96];
-    snprintf(path, sizeof path, "%s/step-1", folder);
-    int rc = ls_bundle_open(&r, path, &corrupt_host, err);
-    if (rc == LS_OK)
-        rc = add_members(out, r, err);
-    ls_bundle_close(r);
-    return rc;
-}
-
-/* Also the line of the manifest that a file disagrees with, and a file that is not there. */
-static int names_place(const char *text, const subject *s)
-{
-    (void)s;
-    const char *line = strstr(text, LS_BUNDLE_MANIFEST ":");
-    if (line && isdigit((unsigned char)line[sizeof LS_BUNDLE_MANIFEST]))
-        return 1;
-    return strstr(text, "offset ") || strstr(text, "expected this file, found none");
-}
-
-static void remove_bundle(family *f)
-{
-    char path[96];
-    for (int i = 0; i < f->files; i++)
-        unlink(f->file[i].path);
-    snprintf(path, sizeof path, "%s/step-1", folder);
-    rmdir(path);
+    f->files = 1;
+    subject_on_disk(&f->file[0], path);
+    unlink(path);
     rmdir(folder);
+    snprintf(f->file[0].path, sizeof f->file[0].path, "/proc/self/fd/%d", f->file[0].fd);
 }
 
-family corrupt_bundle = {
-    .name = "bundle",
-    .make = make_bundle,
-    .read = read_bundle,
-    .names_place = names_place,
-    .finish = remove_bundle,
-};
+static int read_checkpoint(const family *f, blob *out, ls_error *err)
+{
+    char *text;
+    int rc = ls_safetensors_state(&text, f->file[0].path, &corrupt_host, err);
+    if (rc != LS_OK)
+        return rc;
+    if (text)
+        blob_add_text(out, text);
+    corrupt_host.free(NULL, text);
+    float *weights = calloc(2 * model->floats, sizeof *weights);
+    must(weights != NULL, "get memory");
+    const ls_tensors_in group[] = {{"", weights},
+                                   {"optimizer/momentum_buffer/", weights + model->floats}};
+    rc = ls_safetensors_load_groups(group, 2, f->file[0].path, model, &corrupt_host, err);
+    if (rc == LS_OK)
+        blob_add(out, weights, 2 * model->floats * sizeof *weights);
+    free(weights);
+    return rc;
+}
+
+/* A hash over the whole: nothing may pass. */
+family corrupt_checkpoint = {
+    .name = "checkpoint", .make = make_checkpoint, .read = read_checkpoint};

@@ -46,7 +46,7 @@ def campaigns(args):
                   "optimizer.lr=0.05")
     return [
         ("store_faults", "every file system call of a save goes wrong in every way",
-         "old or new bundle whole, no false success, no left-overs",
+         "old or new checkpoint whole, no false success, no left-overs",
          words(sys.executable, HERE / "store_faults.py", "--long", "--shim", shim,
                "--driver", here / "save_driver")),
         ("power_cuts", "power cut before every file system call of a run, a sweep, exports and the "

@@ -1,33 +1,61 @@
-/* Saves bundles with known contents, and says what is left of them: the subject of store_faults.py.
+/* Saves checkpoints with known contents, and says what is left of them: the subject of store_faults.py.
  *
  *     save_driver save DIRECTORY GENERATION same|numbered
- *         saves one bundle, called "only" or "step-GENERATION", keeps the newest two, and replaces
- *         the file "note". Prints "saved" once the bundle is committed and "done" at the end; exit
+ *         saves one checkpoint, called "only" or as that of step GENERATION, keeps the newest two,
+ *         and replaces the file "note". Prints "saved" once it is there and "done" at the end; exit
  *         status 1 and a message if anything failed.
  *     save_driver check DIRECTORY
- *         prints "GENERATION BROKEN NOTE HIDDEN": of the newest whole bundle (0: none), the number
+ *         prints "GENERATION BROKEN NOTE HIDDEN": of the newest whole checkpoint (0: none), the number
  *         of broken ones, the note's generation (0: none, −1: damaged), and the number of names
- *         in the directory that should not be there. Bundles whose contents verify, but are not
+ *         in the directory that should not be there. Checkpoints whose hash is right, but are not
  *         what a save writes, are counted as broken.
  *     save_driver recover DIRECTORY GENERATION same|numbered
  *         check, save, check: four numbers, "1" or "0" for the save, four numbers.
  */
-#include "store/bundle.h"
-
-#include "base/host.h"
+#include "train/checkpoint.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WEIGHTS = 20000, PIECES = 3, PATH = 4096 };
+#include "base/host.h"
 
-/* One generation differs from another in every file. */
-static void fill(char *out, size_t count, int generation)
+enum { PATH = 4096 };
+
+static const char recipe[] =
+    "{\"model\": {\"layers\": [{\"type\": \"flatten\"}, {\"type\": \"dense\", \"name\": \"a\", \"out\": 64},"
+    " {\"type\": \"dense\", \"name\": \"b\", \"out\": 10}]},"
+    " \"optimizer\": {\"lr\": 1, \"momentum\": 0.5}}";
+
+/* What is saved: some 20,000 floats, half of them an optimizer's. */
+static ls_model *model;
+static ls_optimizer optimizer;
+static float *weights, *momentum;
+
+static void set_up(void)
 {
-    for (size_t i = 0; i < count; i++)
-        out[i] = (char)(i * 31 + (size_t)generation * 7 + (i >> 8));
+    ls_json *doc;
+    int rc = ls_json_parse(&doc, "recipe", recipe, sizeof recipe - 1, NULL, NULL);
+    if (rc == LS_OK)
+        rc = ls_model_parse(&model, doc,
+                            cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model"),
+                            (ls_shape){1, 12, 12}, 10, NULL, NULL);
+    if (rc == LS_OK)
+        rc = ls_optimizer_parse(&optimizer, doc,
+                                cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "optimizer"),
+                                NULL);
+    weights = rc == LS_OK ? calloc(2 * model->floats, sizeof *weights) : NULL;
+    if (!weights)
+        exit(2);
+    momentum = weights + model->floats;
+    ls_json_destroy(doc);
+}
+
+/* One generation differs from another in every float. */
+static float value(size_t i, int generation)
+{
+    return (float)(i * 31 % 1009) + (float)generation * 0.125f;
 }
 
 static int print_text(char out[64], int generation)
@@ -43,48 +71,30 @@ static const char *note_path(char out[PATH], const char *directory)
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-static int save_weights(ls_bundle *b, int generation, ls_error *err)
+static void name_it(char out[LS_CHECKPOINT_NAME], int generation, const char *naming)
 {
-    static char bytes[WEIGHTS];
-    ls_file_writer *w;
-    size_t piece = WEIGHTS / PIECES + 1;
-    fill(bytes, sizeof bytes, generation);
-    int rc = ls_bundle_open_file(&w, b, "weights.bin", err);
-    for (size_t at = 0; at < WEIGHTS && rc == LS_OK; at += piece)
-        rc = ls_file_writer_write(w, bytes + at, WEIGHTS - at < piece ? WEIGHTS - at : piece, err);
-    return rc;
-}
-
-static int save_bundle(const char *directory, int generation, const char *naming, ls_error *err)
-{
-    char name[64] = "only";
-    char text[64];
-    ls_bundle *b;
-    int length = print_text(text, generation);
     if (strcmp(naming, "numbered") == 0)
-        snprintf(name, sizeof name, "step-%d", generation);
-    int rc = ls_bundle_begin(&b, directory, name, NULL, err);
-    if (rc == LS_OK)
-        rc = ls_bundle_put(b, "state.json", text, (size_t)length, err);
-    if (rc == LS_OK)
-        rc = save_weights(b, generation, err);
-    if (rc == LS_OK)
-        rc = ls_bundle_commit(b, err);
-    ls_bundle_destroy(b);
-    return rc;
+        ls_checkpoint_name(out, (uint64_t)generation);
+    else
+        snprintf(out, LS_CHECKPOINT_NAME, "only");
 }
 
 static int save(const char *directory, int generation, const char *naming, int talk, ls_error *err)
 {
-    char text[64], path[PATH];
+    char text[64], path[PATH], name[LS_CHECKPOINT_NAME];
+    const ls_checkpoint_values values = {weights, &momentum};
     int length = print_text(text, generation);
-    int rc = save_bundle(directory, generation, naming, err);
+    name_it(name, generation, naming);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    for (size_t i = 0; i < 2 * model->floats; i++)
+        weights[i] = value(i, generation);
+    int rc = ls_checkpoint_write(path, model, &optimizer, &values, text, NULL, err);
     if (rc == LS_OK && talk) {
         puts("saved");
         fflush(stdout);
     }
     if (rc == LS_OK)
-        rc = ls_bundle_prune(directory, 2, NULL, err);
+        rc = ls_checkpoints_prune(directory, 2, name, NULL, err);
     if (rc == LS_OK)
         rc = ls_replace_file(note_path(path, directory), text, (size_t)length, NULL, err);
     if (rc == LS_OK && talk)
@@ -94,32 +104,27 @@ static int save(const char *directory, int generation, const char *naming, int t
 
 /* ---- checking ------------------------------------------------------------------------------- */
 
-/* The generation whose contents the bundle has, or −1. */
-static int generation_of(const ls_bundle_reader *r)
+/* The generation whose contents the file has, or −1. */
+static int generation_of(const char *path, ls_error *why)
 {
-    static char want[WEIGHTS];
-    char text[64];
-    char *state, *weights = NULL;
-    size_t n, m = 0;
+    char text[64], *state;
     int generation = -1;
-    if (ls_bundle_files(r) != 2 || ls_bundle_read(&state, &n, r, "state.json", 1000, NULL) != LS_OK)
+    const ls_checkpoint_values values = {weights, &momentum};
+    if (ls_safetensors_state(&state, path, NULL, why) != LS_OK)
         return -1;
-    if (sscanf(state, "{\"generation\": %d}", &generation) == 1 &&
-        ls_bundle_read(&weights, &m, r, "weights.bin", 1 << 20, NULL) == LS_OK) {
-        fill(want, sizeof want, generation);
-        if ((size_t)print_text(text, generation) != n || memcmp(text, state, n) != 0 ||
-            m != WEIGHTS || memcmp(weights, want, m) != 0)
-            generation = -1;
-    }
+    if (!state || sscanf(state, "{\"generation\": %d}", &generation) != 1 ||
+        (size_t)print_text(text, generation) != strlen(state) || strcmp(text, state) != 0 ||
+        ls_checkpoint_read(&values, path, model, &optimizer, NULL, why) != LS_OK)
+        generation = -1;
+    for (int i = 0; i < model->params && generation >= 0; i++)
+        for (size_t k = 0; k < model->param[i]->count; k++) {
+            const size_t at = model->param[i]->offset + k;
+            if (weights[at] != value(at, generation) ||
+                momentum[at] != value(model->floats + at, generation))
+                generation = -1;
+        }
     ls_free(NULL, state);
-    ls_free(NULL, weights);
     return generation;
-}
-
-static void count_broken(void *context, const char *name, const ls_error *why)
-{
-    ++*(int *)context;
-    fprintf(stderr, "%s: %s\n", name, why->text);
 }
 
 static int note_generation(const char *directory)
@@ -138,51 +143,37 @@ static int note_generation(const char *directory)
     return generation;
 }
 
-/* Names that are neither the note nor a bundle's. */
-static int count_hidden(const char *directory)
-{
-    int count = 0;
-    DIR *stream = opendir(directory);
-    if (!stream)
-        return -1;
-    for (const struct dirent *e; (e = readdir(stream)) != NULL;) {
-        const char *name = e->d_name;
-        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, "note") != 0 &&
-            strcmp(name, "only") != 0 &&
-            !(strncmp(name, "step-", 5) == 0 && strspn(name + 5, "0123456789") == strlen(name + 5)))
-            count++;
-    }
-    closedir(stream);
-    return count;
-}
-
+/* Looks at every name: checkpoints, and what should not be there. */
 static void check(const char *directory)
 {
-    ls_bundle_names names;
-    int newest = 0;
-    int broken = 0;
-    if (ls_bundle_list(&names, directory, NULL, NULL) != LS_OK)
-        broken = 1;
-    for (size_t i = names.count; i > 0; i--) {
+    int newest = 0, broken = 0, hidden = 0;
+    DIR *stream = opendir(directory);
+    for (const struct dirent *e; stream && (e = readdir(stream)) != NULL;) {
         char path[PATH];
-        ls_bundle_reader *r;
         ls_error why = {0};
-        snprintf(path, sizeof path, "%s/%s", directory, names.name[i - 1]);
-        int rc = ls_bundle_open(&r, path, NULL, &why);
-        int generation = rc == LS_OK ? generation_of(r) : -1;
+        const char *name = e->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "note") == 0)
+            continue;
+        if (strcmp(name, "only") != 0 && !ls_checkpoint_is_named(name)) {
+            hidden++;
+            continue;
+        }
+        snprintf(path, sizeof path, "%s/%s", directory, name);
+        const int generation = generation_of(path, &why);
         if (generation < 0)
-            count_broken(&broken, names.name[i - 1], &why);
-        else if (newest == 0)
-            newest = generation;
-        ls_bundle_close(r);
+            fprintf(stderr, "%s: %s\n", name, why.text);
+        broken += generation < 0;
+        newest = generation > newest ? generation : newest;
     }
-    ls_bundle_names_fini(&names);
-    printf("%d %d %d %d\n", newest, broken, note_generation(directory), count_hidden(directory));
+    if (stream)
+        closedir(stream);
+    printf("%d %d %d %d\n", newest, broken, note_generation(directory), stream ? hidden : -1);
 }
 
 int main(int argc, char **argv)
 {
     ls_error err = {0};
+    set_up();
     if (argc == 3 && strcmp(argv[1], "check") == 0) {
         check(argv[2]);
         return 0;

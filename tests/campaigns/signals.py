@@ -95,7 +95,7 @@ class Campaign:
         os.close(descriptor)
 
     def wait_for(self, run, step, process):
-        path = os.path.join(run, "checkpoints", f"step-{step:09d}", "manifest.json")
+        path = os.path.join(run, "checkpoints", f"step-{step:09d}.safetensors")
         limit = time.monotonic() + 60
         while not os.path.exists(path) and process.poll() is None and time.monotonic() < limit:
             time.sleep(0.002)

@@ -5,10 +5,10 @@
 
 The driver saves one generation over an older one, under the shim. Afterwards, without it:
 
-  * the old or the new bundle is whole and is what a save writes, and no broken one is listed;
+  * the old or the new checkpoint is whole and is what a save writes, and no broken one is there;
   * the driver said "saved" only if the new one is there and lasts;
   * a save that failed leaves nothing half done;
-  * the next save succeeds, and leaves nothing but whole bundles.
+  * the next save succeeds, and leaves nothing but whole checkpoints.
 
 The long form takes more kinds of errors, each once and lasting until the end, and also saves into
 an empty directory. Prints counts as JSON; exit status 1 if a promise was broken.
@@ -29,11 +29,10 @@ SHORT_FORM = KILLS + ["EIO", "EINTR", "short"], ["ENOSPC", "EDQUOT"]
 LONG_FORM = (KILLS + ["ENOSPC", "EIO", "EDQUOT", "EINTR", "EROFS", "ENOMEM", "short"],
              ["ENOSPC", "EIO", "EDQUOT", "EINTR", "short"])
 
-# Ways to save: how bundles are called, and calls that the system does not have.
+# Ways to save: how checkpoints are called, and calls that the system does not have.
 WAYS = {
     "numbered": ("numbered", ""),
     "replaced": ("same", ""),
-    "replaced without exchange": ("same", "renameat2"),
     "numbered without locks": ("numbered", "flock"),
 }
 
@@ -161,11 +160,11 @@ class Campaign:
         if (run.returncode == 0) != said_done:
             out.append("exit status and words differ")
         if broken:
-            out.append(f"a broken bundle is listed: {recovery.stderr}")
+            out.append(f"a broken checkpoint is there: {recovery.stderr}")
         if newest not in (old, 3):
             out.append(f"generation {newest}, expected {old} or 3")
         if said_saved and newest != 3:
-            out.append("claimed to have saved, but the old bundle is there")
+            out.append("claimed to have saved, but the old one is there")
         if note not in (old, 3):
             out.append(f"the note is of generation {note}")
         if said_done and note != 3:

@@ -15,7 +15,7 @@ interrupted() {
         --inject worker=0,step=4,kind=stall,seconds=2 >stdout.txt 2>stderr.txt &
     pid=$!
     tries=0
-    while [ ! -e "$directory/checkpoints/step-000000003/manifest.json" ] && [ $tries -lt 600 ]; do
+    while [ ! -e "$directory/checkpoints/step-000000003.safetensors" ] && [ $tries -lt 600 ]; do
         sleep 0.1
         tries=$((tries + 1))
     done
@@ -33,7 +33,7 @@ expect_code 0
 interrupted first
 run --resume first --devices ref:1
 expect_code 0
-expect_stderr_line '  resumed     behind step 4, from first/checkpoints/step-000000004'
+expect_stderr_line '  resumed     behind step 4, from first/checkpoints/step-000000004.safetensors'
 [ "$(sha_of first)" = "$(sha_of whole)" ] || fail 'expected the bits of the undisturbed run'
 "$check" first/metrics.jsonl >check.txt || fail "$(cat check.txt)"
 grep -q 'resumed 1 times' check.txt || fail 'expected one resume'
@@ -80,8 +80,8 @@ latest small '^trainer: runs/00-renamed/metrics.jsonl:1:1: this is not the recor
 latest small-2 '^trainer: runs/2003-small-2/metrics.jsonl:1:1: this is not the record'
 latest smaller '^trainer: runs/2003-smaller/metrics.jsonl:1:1: this is not the record'
 latest "$long" "^trainer: runs/2003-$(printf '%.20s' "$long")/metrics.jsonl:1:1: this is not the record"
-run --resume latest # of any name: of those in the same second, the one whose name counts highest
-grep -q '^trainer: runs/2003-smaller/metrics.jsonl:1:1: ' stderr.txt || fail 'expected the last'
+run --resume latest # of any name: of those in the same second, the one with the longest name
+grep -q '^trainer: runs/2003-0*/metrics.jsonl:1:1: ' stderr.txt || fail 'expected the longest'
 
 # A fault on purpose, seen from outside.
 run config.json --set run_dir=lost --set epochs=3 --inject worker=1,step=2,kind=fail
@@ -99,7 +99,7 @@ expect_code 0
 
 # ---- what cannot be ----
 mkdir empty
-expect_failure 66 'empty: has no checkpoint that is whole; nothing to resume' config.json --resume empty
+expect_failure 66 'empty: has no checkpoint; nothing to resume' config.json --resume empty
 cd empty || exit 1
 expect_failure 66 '--resume latest: no run of small in runs/ has a checkpoint; name its directory: --resume DIR' \
     ../config.json --resume latest
@@ -112,7 +112,12 @@ grep -q 'batch_size: this run was made with 64, not with 32; a resumed run keeps
     stderr.txt || fail 'expected both values'
 expect_failure 64 "inject: cannot read 'worker=1': expected worker=N,step=N,kind=fail|stall|corrupt|nan, and if need be stage=start|shard|merge|apply|report|evaluate|export and seconds=X" \
     config.json --inject worker=1
-for file in first/checkpoints/*/state.json; do
+cp -r first old
+rm old/checkpoints/*
+mkdir old/checkpoints/step-000000004
+expect_failure 65 "old/checkpoints: step-000000004 is a directory, as versions before 0.2 saved; this version reads one file for each: finish the run with the version that began it, or begin a new one with its weights: init.weights, step-000000004/weights.safetensors" \
+    --resume old
+for file in first/checkpoints/*; do
     printf 'x' >>"$file"
 done
 run --resume first

@@ -1,8 +1,8 @@
 /* A service opens and closes trainers for years: does a process stay as it was?
  *
- *     cycles [--cycles N] [--warm N] [--devices WORD] [--directory DIR]
+ *     cycles [--cycles N] [--warm N] [--devices WORD] [--save FILE]
  *
- * Plays open, two steps, prediction, close (and save, with --directory) N times (10,000), and compares memory, threads and
+ * Plays open, two steps, prediction, close (and save, with --save) N times (10,000), and compares memory, threads and
  * descriptors behind the last with those behind the first --warm (1,000): memory may have grown by 1 MB,
  * the others not at all. Prints one JSON line; the exit status is 1 where they have. */
 #include "embed/scene.h"
@@ -48,8 +48,8 @@ int main(int argc, char **argv)
             warm = atol(argv[i + 1]);
         else if (strcmp(argv[i], "--devices") == 0)
             s.devices = argv[i + 1];
-        else if (strcmp(argv[i], "--directory") == 0)
-            s.directory = argv[i + 1];
+        else if (strcmp(argv[i], "--save") == 0)
+            s.save = argv[i + 1];
     }
     s.registry = scene_registry();
     if (play(&s, warm, 0))

@@ -75,8 +75,8 @@ int scene_play(const scene *s, int *closed, ls_error *err)
         status = ls_trainer_evaluate(t, NULL, NULL, err);
     if (status == LS_OK)
         status = predict(t, err);
-    if (status == LS_OK && s->directory)
-        status = ls_trainer_save(t, s->directory, err);
+    if (status == LS_OK && s->save)
+        status = ls_trainer_save(t, s->save, err);
     const int end = ls_trainer_close(t);
     if (closed)
         *closed = end;

@@ -7,7 +7,7 @@
 typedef struct scene {
     const char *devices;     /* "ref:2" */
     const ls_host *host;     /* NULL: the defaults */
-    const char *directory;   /* where the checkpoint goes: its parent exists; NULL: no save */
+    const char *save;        /* the checkpoint; its directory exists; NULL: no save */
     ls_registry *registry;   /* of scene_registry */
     int steps;               /* 0: two */
     void (*between)(void *); /* called between the steps; optional */

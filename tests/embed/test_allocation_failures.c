@@ -91,7 +91,7 @@ static void sweep(const char *devices)
     ls_error err;
     scratch_begin(&files);
     scene s = {.devices = devices, .registry = scene_registry()};
-    s.directory = scratch_path(&files, "checkpoint");
+    s.save = scratch_path(&files, "checkpoint");
     scene_play(&s, NULL, &err); /* what libraries allocate for good */
     meter_begin(&m, 0, 0);
     s.host = &m.host;

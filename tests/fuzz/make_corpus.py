@@ -517,3 +517,48 @@ weights = {
 }
 for name, data in weights.items():
     put("safetensors", name, data)
+
+# ---- the state of a checkpoint -----------------------------------------------------------------
+
+state = {
+    "schema": 2,
+    "position": {"steps": 16, "epoch": 2, "step": 0, "recorded": False, "loss": 0.5, "correct": 3,
+                 "rows": 64, "seconds": 0.25, "trained_s": 1.5},
+    "epochs": 2, "test_loss": None, "test_accuracy": 0.5,
+    "metrics": {"bytes": 900, "lines": 7, "sum": 3107325137, "moment": 536178725},
+    "shards": 8, "instruction_set": "avx2", "library": "none", "train_rows": 2048,
+    "test_rows": 100, "data_crc32": 1389677512,
+    "recipe": {"data": {"name": "synthetic", "limit": 2048}, "batch_size": 64, "seed": 3,
+               "model": {"layers": [{"type": "dense", "out": 10}]},
+               "optimizer": {"name": "adamw", "lr": 0.1}, "schedule": {"name": "cosine"},
+               "augment": {"crop": 2}, "shards": 8, "epochs": 4},
+}
+
+
+def changed(value, *path):
+    out = json.loads(json.dumps(state))
+    place = out
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(out)
+
+
+states = {
+    "ok": json.dumps(state),
+    "ok_finished": changed(True, "position", "recorded"),
+    "bad_schema": changed(1, "schema"),
+    "bad_steps": changed(1.5, "position", "steps"),
+    "bad_rows": changed(-1, "train_rows"),
+    "bad_shards": changed(0, "shards"),
+    "bad_key": changed(1, "more"),
+    "bad_position": changed([], "position"),
+    "bad_metrics": changed(3, "metrics"),
+    "bad_lines": changed(0.5, "metrics", "lines"),
+    "bad_recipe": changed([], "recipe"),
+    "bad_recipe_key": changed(1, "recipe", "colour"),
+    "bad_recipe_seed": changed(-1, "recipe", "seed"),
+    "bad_isa": changed(7, "instruction_set"),
+}
+for name, data in states.items():
+    put("state", name, data)

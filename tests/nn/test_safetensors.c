@@ -1,6 +1,7 @@
 #include "nn/nn_fixture.h"
 
 #include "data/scratch.h"
+#include "base/host.h"
 #include "nn/safetensors.h"
 
 #include <math.h>
@@ -27,12 +28,6 @@ static char *read_whole(const char *path, size_t *size)
     *size = fread(bytes, 1, 1 << 20, f);
     fclose(f);
     return bytes;
-}
-
-static int exists(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0;
 }
 
 static void what_is_saved_is_loaded_bit_for_bit(void **state)
@@ -409,17 +404,23 @@ static void a_failed_save_leaves_the_old_file(void **state)
 static const char norm_json[] = "[{\"type\":\"batch_norm\",\"name\":\"n\"},"
                                 "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]";
 
-static int write_groups(const char *path, const ls_model *m, const ls_tensors_out *groups,
-                        int count, const ls_host *host, ls_error *err)
+static int write_whole(const char *path, const ls_model *m, const ls_tensors_out *groups, int count,
+                       const char *about, const ls_host *host, ls_error *err)
 {
     ls_file_writer w;
     int rc = ls_replace_begin(&w, path, host, err);
     if (rc == LS_OK)
-        rc = ls_safetensors_write(&w, m, groups, count, host, err);
+        rc = ls_safetensors_write(&w, m, groups, count, about, host, err);
     if (rc == LS_OK)
         rc = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
     return rc;
+}
+
+static int write_groups(const char *path, const ls_model *m, const ls_tensors_out *groups,
+                        int count, const ls_host *host, ls_error *err)
+{
+    return write_whole(path, m, groups, count, NULL, host, err);
 }
 
 static void groups_are_read_back_bit_for_bit(void **state)
@@ -515,23 +516,71 @@ static void groups_must_be_there_and_nothing_else(void **state)
     scratch_end(&s);
 }
 
-/* "momentum.fc.weight" would be both a weight and a momentum. */
-static void two_tensors_of_one_name_are_refused(void **state)
+/* ---- a file with a state ---- */
+
+static const char about[] = "{\"steps\": 7, \"text\": \"\\n é\"}";
+
+static const char *save_whole(scratch *s, ls_model *m)
+{
+    ls_error err = {0};
+    const char *path = scratch_path(s, "g");
+    const ls_tensors_out out[] = {{"", small_weights}, {"optimizer/momentum/", small_weights}};
+    must(write_whole(path, m, out, 2, about, NULL, &err), &err);
+    return path;
+}
+
+static void a_state_comes_back_and_the_tensors_with_it(void **state)
 {
     (void)state;
+    float a[9], b[9];
+    char *text;
     scratch s;
     ls_error err = {0};
     scratch_begin(&s);
-    ls_model *m = make_model("[{\"type\":\"dense\",\"name\":\"momentum.fc\",\"out\":3},"
-                             "{\"type\":\"dense\",\"name\":\"fc\",\"out\":3}]",
-                             small_input, 3);
-    float *w = calloc(m->floats, sizeof *w);
-    const ls_tensors_out out[] = {{"momentum.", w}, {"", w}};
-    assert_int_equal(write_groups(scratch_path(&s, "g"), m, out, 2, NULL, &err), LS_EINVAL);
-    assert_non_null(strstr(err.text, "tensor \"momentum.fc.weight\": "));
-    assert_false(exists(scratch_path(&s, "g")));
-    must(write_groups(scratch_path(&s, "g"), m, out, 1, NULL, &err), &err);
-    free(w);
+    ls_model *m = make_model(small_json, small_input, 3);
+    const ls_tensors_in in[] = {{"", a}, {"optimizer/momentum/", b}};
+    const char *path = save_whole(&s, m);
+    must(ls_safetensors_state(&text, path, NULL, &err), &err);
+    assert_string_equal(text, about);
+    ls_free(NULL, text);
+    must(ls_safetensors_load_groups(in, 2, path, m, NULL, &err), &err);
+    assert_memory_equal(a, small_weights, sizeof a);
+    assert_memory_equal(b, small_weights, sizeof b);
+    must(ls_safetensors_load(a, path, m, "", NULL, &err), &err); /* as weights alone */
+    /* Other people's files have none. */
+    must(ls_safetensors_save(path, m, small_weights, NULL, &err), &err);
+    must(ls_safetensors_state(&text, path, NULL, &err), &err);
+    assert_null(text);
+    free_model(m);
+    scratch_end(&s);
+}
+
+/* Whatever the damage: it is refused, or, where it hits what makes it a file with a state, it still is
+ * no file of weights. */
+static void any_flipped_bit_and_any_cut_of_a_whole_file_is_refused(void **state)
+{
+    (void)state;
+    float a[9];
+    scratch s;
+    size_t size;
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    char *bytes = read_whole(save_whole(&s, m), &size);
+    for (size_t i = 0; i < size * 9; i++) {
+        char *text = NULL;
+        ls_error err = {0};
+        const size_t at = i / 9;
+        const int bit = (int)(i % 9); /* the ninth: the file ends here */
+        bytes[at] ^= bit < 8 ? (char)(1 << bit) : 0;
+        scratch_file(&s, "h", bytes, bit < 8 ? size : at);
+        bytes[at] ^= bit < 8 ? (char)(1 << bit) : 0;
+        const int status = ls_safetensors_state(&text, scratch_path(&s, "h"), NULL, &err);
+        if (status != LS_EDATA || text || !strstr(err.text, "h: offset "))
+            fail_msg("byte %zu, bit %d: status %d: %s", at, bit, status, err.text);
+        assert_int_equal(ls_safetensors_load(a, scratch_path(&s, "h"), m, "", NULL, &err),
+                         LS_EDATA);
+    }
+    free(bytes);
     free_model(m);
     scratch_end(&s);
 }
@@ -584,7 +633,8 @@ int main(void)
         cmocka_unit_test(groups_are_read_back_bit_for_bit),
         cmocka_unit_test(a_group_has_the_names_of_its_parameters),
         cmocka_unit_test(groups_must_be_there_and_nothing_else),
-        cmocka_unit_test(two_tensors_of_one_name_are_refused),
+        cmocka_unit_test(a_state_comes_back_and_the_tensors_with_it),
+        cmocka_unit_test(any_flipped_bit_and_any_cut_of_a_whole_file_is_refused),
         cmocka_unit_test(failed_allocations_leak_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

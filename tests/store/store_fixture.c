@@ -65,38 +65,6 @@ void assert_names(const char *directory, const char *want)
     assert_string_equal(found, want);
 }
 
-void save_bundle(const char *parent, const char *name, const char *text)
-{
-    ls_error err = {0};
-    ls_bundle *b;
-    ls_file_writer *w;
-    char data[2500];
-    memset(data, text[0], sizeof data);
-    must(ls_bundle_begin(&b, parent, name, NULL, &err), &err);
-    must(ls_bundle_put(b, "state.json", text, strlen(text), &err), &err);
-    must(ls_bundle_open_file(&w, b, "data.bin", &err), &err);
-    must(ls_file_writer_write(w, data, sizeof data, &err), &err);
-    must(ls_file_writer_write(w, data, sizeof data, &err), &err);
-    must(ls_bundle_commit(b, &err), &err);
-    ls_bundle_destroy(b);
-}
-
-void assert_bundle(const char *parent, const char *name, const char *text)
-{
-    char path[600];
-    ls_error err = {0};
-    ls_bundle_reader *r;
-    char *found;
-    size_t count;
-    snprintf(path, sizeof path, "%s/%s", parent, name);
-    must(ls_bundle_open(&r, path, NULL, &err), &err);
-    must(ls_bundle_read(&found, &count, r, "state.json", 1000, &err), &err);
-    assert_int_equal(count, strlen(text));
-    assert_string_equal(found, text);
-    free(found);
-    ls_bundle_close(r);
-}
-
 void flip(const char *path, long offset)
 {
     FILE *f = fopen(path, "r+b");

@@ -3,7 +3,7 @@
 #define TESTS_STORE_FIXTURE_H
 
 #include "data/scratch.h"
-#include "store/bundle.h"
+#include "store/durable.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,12 +25,6 @@ char *read_whole(const char *path, size_t *size);
 
 /* Fails the test unless the directory's names, in strcmp's order with spaces between, are these. */
 void assert_names(const char *directory, const char *want);
-
-/* Saves "state.json" with `text` and "data.bin" with 5000 bytes as the bundle PARENT/name. */
-void save_bundle(const char *parent, const char *name, const char *text);
-
-/* Fails the test unless PARENT/name opens and its state.json is `text`. */
-void assert_bundle(const char *parent, const char *name, const char *text);
 
 /* Changes the byte at `offset` of a file; a negative offset counts from its end. */
 void flip(const char *path, long offset);

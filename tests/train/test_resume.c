@@ -298,7 +298,7 @@ static void a_directory_without_a_run_is_refused(void **state)
     expect_refusal(run, NULL, LS_EIO, "nowhere");
     scratch_directory(&p->s, "empty");
     snprintf(run, sizeof run, "%s/empty", p->s.directory);
-    expect_refusal(run, NULL, LS_ENOENT, "has no checkpoint that is whole; nothing to resume");
+    expect_refusal(run, NULL, LS_ENOENT, "has no checkpoint; nothing to resume");
 }
 
 static void a_run_that_is_running_is_not_resumed(void **state)
@@ -333,7 +333,7 @@ static void a_damaged_checkpoint_gives_way_to_the_one_before(void **state)
     char run[300], path[500];
     snprintf(run, sizeof run, "%s/damaged", p->s.directory);
     begin_and_stop(p, run, "devices=ref:2", 7, 0); /* checkpoints behind steps 6 and 8 */
-    snprintf(path, sizeof path, "%s/checkpoints/step-000000008/optimizer.safetensors", run);
+    snprintf(path, sizeof path, "%s/checkpoints/step-000000008.safetensors", run);
     flip_a_bit(path, 3000);
     resume_to_the_end(p, run, "devices=ref:3", run);
 }
@@ -362,7 +362,7 @@ static void only_the_newest_are_kept(void **state)
     assert_int_equal(run_story(&f, &s, hash), LS_OK);
     assert_string_equal(hash, p->hash);
     for (int step = 1; step <= STEPS; step++) {
-        snprintf(path, sizeof path, "%s/checkpoints/step-%09d/manifest.json", run, step);
+        snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", run, step);
         assert_int_equal(access(path, F_OK) == 0, step > STEPS - 3);
     }
     fixture_end(&f);

@@ -1,0 +1,265 @@
+#include "train/checkpoint.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- one file ------------------------------------------------------------------------------- */
+
+/* What is not finite is not worth keeping: it would take the place of what can be gone on from. */
+static int check_finite(const float *values, size_t count, ls_error *err)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return ls_fail(err, LS_ENONFINITE, "a weight is not finite: not worth keeping");
+    return LS_OK;
+}
+
+/* Under PyTorch's names for them. A name of a layer has no '/'. */
+static void name_slots(char prefix[LS_OP_SLOTS][40], const ls_optimizer *optimizer)
+{
+    for (int i = 0; i < optimizer->slots; i++)
+        snprintf(prefix[i], sizeof prefix[i], "optimizer/%s/", optimizer->type->slot[i]);
+}
+
+int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimizer *optimizer,
+                        const ls_checkpoint_values *values, const char *state, const ls_host *host,
+                        ls_error *err)
+{
+    ls_file_writer w;
+    ls_tensors_out group[1 + LS_OP_SLOTS] = {{"", values->weights}};
+    char prefix[LS_OP_SLOTS][40];
+    name_slots(prefix, optimizer);
+    for (int i = 0; i < optimizer->slots; i++)
+        group[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
+    int status = check_finite(values->weights, model->floats, err);
+    if (status == LS_OK)
+        status = ls_replace_begin(&w, path, host, err);
+    if (status)
+        return status;
+    status = ls_safetensors_write(&w, model, group, 1 + optimizer->slots, state, host, err);
+    if (status == LS_OK)
+        status = ls_replace_commit(&w, err);
+    ls_file_writer_abandon(&w);
+    return status;
+}
+
+int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
+                       const ls_optimizer *optimizer, const ls_host *host, ls_error *err)
+{
+    ls_tensors_in group[1 + LS_OP_SLOTS] = {{"", values->weights}};
+    char prefix[LS_OP_SLOTS][40];
+    name_slots(prefix, optimizer);
+    for (int i = 0; i < optimizer->slots; i++)
+        group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
+    return ls_safetensors_load_groups(group, 1 + optimizer->slots, path, model, host, err);
+}
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps)
+{
+    snprintf(out, LS_CHECKPOINT_NAME, "step-%09llu.safetensors", (unsigned long long)steps);
+}
+
+/* Only names that ls_checkpoint_name makes. */
+static bool read_name(const char *name, uint64_t *steps)
+{
+    char again[LS_CHECKPOINT_NAME];
+    unsigned long long n;
+    if (sscanf(name, "step-%20llu.safetensors", &n) != 1)
+        return false;
+    ls_checkpoint_name(again, n);
+    *steps = n;
+    return strcmp(name, again) == 0;
+}
+
+bool ls_checkpoint_is_named(const char *path)
+{
+    uint64_t steps;
+    const char *slash = strrchr(path, '/');
+    return read_name(slash ? slash + 1 : path, &steps);
+}
+
+static char *join(const char *directory, const char *name, const ls_host *host)
+{
+    const size_t size = strlen(directory) + strlen(name) + 2;
+    char *path = ls_alloc(host, size);
+    if (path)
+        snprintf(path, size, "%s/%s", directory, name);
+    return path;
+}
+
+/* ---- what there is -------------------------------------------------------------------------- */
+
+/* The steps of a directory's checkpoints, the newest first. */
+typedef struct listing {
+    uint64_t *steps;
+    size_t count, capacity;
+} listing;
+
+static int newest_first(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+static int add(listing *l, uint64_t steps, const ls_host *host)
+{
+    if (l->count == l->capacity) {
+        const size_t capacity = l->capacity ? 2 * l->capacity : 16;
+        uint64_t *more = ls_alloc_array(host, capacity, sizeof *more);
+        if (!more)
+            return LS_ENOMEM;
+        if (l->count > 0)
+            memcpy(more, l->steps, l->count * sizeof *more);
+        ls_free(host, l->steps);
+        l->steps = more;
+        l->capacity = capacity;
+    }
+    l->steps[l->count++] = steps;
+    return LS_OK;
+}
+
+/* A directory that does not exist has none. */
+static int list(listing *out, const char *directory, const ls_host *host, ls_error *err)
+{
+    char why[LS_REASON];
+    uint64_t steps;
+    int status = LS_OK;
+    *out = (listing){NULL, 0, 0};
+    DIR *stream = opendir(directory);
+    if (!stream && errno == ENOENT)
+        return LS_OK;
+    errno = stream ? 0 : errno;
+    for (const struct dirent *e; stream && status == LS_OK && (e = readdir(stream)); errno = 0)
+        if (read_name(e->d_name, &steps))
+            status = add(out, steps, host);
+    const int error = errno;
+    if (stream)
+        closedir(stream);
+    if (status)
+        ls_fail(err, status, "%.300s: out of memory to list it", directory);
+    else if (!stream || error)
+        status = ls_fail(err, LS_EIO, "%.300s: cannot read the directory: %s", directory,
+                         ls_reason(why, error));
+    if (out->count > 1)
+        qsort(out->steps, out->count, sizeof *out->steps, newest_first);
+    return status;
+}
+
+bool ls_checkpoints_exist(const char *directory)
+{
+    uint64_t steps;
+    bool found = false;
+    DIR *stream = opendir(directory);
+    for (const struct dirent *e; stream && !found && (e = readdir(stream));)
+        found = read_name(e->d_name, &steps);
+    if (stream)
+        closedir(stream);
+    return found;
+}
+
+/* ---- the newest that is whole --------------------------------------------------------------- */
+
+/* A file without a state is none that a run has saved. */
+static int open_one(char **state, const char *path, const ls_host *host, ls_error *err)
+{
+    int status = ls_safetensors_state(state, path, host, err);
+    if (status == LS_OK && !*state)
+        status = ls_fail(err, LS_EDATA,
+                         "%.300s: offset 8: expected a run's state in its metadata; it is a file "
+                         "of weights, or damaged",
+                         path);
+    return status;
+}
+
+/* Earlier versions kept a directory for each: "step-000000469" with a manifest.json. */
+static int fail_without_any(const char *directory, const ls_host *host, ls_error *err)
+{
+    char old[LS_CHECKPOINT_NAME] = "";
+    struct stat st;
+    DIR *stream = opendir(directory);
+    for (const struct dirent *e; stream && !old[0] && (e = readdir(stream));) {
+        char *path = strncmp(e->d_name, "step-", 5) == 0 ? join(directory, e->d_name, host) : NULL;
+        if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+            snprintf(old, sizeof old, "%.40s", e->d_name);
+        ls_free(host, path);
+    }
+    if (stream)
+        closedir(stream);
+    if (!old[0])
+        return ls_fail(err, LS_ENOENT, "%.300s: there is nothing saved here", directory);
+    return ls_fail(err, LS_EDATA,
+                   "%.200s: %s is a directory, as versions before 0.2 saved; this version reads "
+                   "one file for each: finish the run with the version that began it, or begin a "
+                   "new one with its weights: init.weights, %s/weights.safetensors",
+                   directory, old, old);
+}
+
+int ls_checkpoints_latest(char **path, char **state, const char *directory,
+                          ls_checkpoint_skipped *skipped, void *context, const ls_host *host,
+                          ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME];
+    ls_error why = {0};
+    listing l;
+    *path = *state = NULL;
+    int status = list(&l, directory, host, err);
+    for (size_t i = 0; i < l.count && status == LS_OK && !*state; i++) {
+        ls_checkpoint_name(name, l.steps[i]);
+        *path = join(directory, name, host);
+        const int found = *path ? open_one(state, *path, host, &why)
+                                : ls_fail(&why, LS_ENOMEM, "out of memory for a path");
+        if (found == LS_OK)
+            break;
+        ls_free(host, *path);
+        *path = NULL;
+        if (found == LS_ENOMEM)
+            status = ls_fail(err, found, "%s", why.text);
+        else if (skipped)
+            skipped(context, name, &why);
+    }
+    if (status == LS_OK && l.count == 0)
+        status = fail_without_any(directory, host, err);
+    else if (status == LS_OK && !*state)
+        status = ls_fail(err, LS_EDATA, "%.200s: no checkpoint is whole; the oldest: %.280s",
+                         directory, why.text);
+    ls_free(host, l.steps);
+    return status;
+}
+
+/* ---- pruning -------------------------------------------------------------------------------- */
+
+static int remove_one(const char *directory, const char *name, const ls_host *host, ls_error *err)
+{
+    char *path = join(directory, name, host);
+    int status =
+        path ? ls_remove_file(path, err) : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    ls_free(host, path);
+    return status;
+}
+
+int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_host *host,
+                         ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME];
+    listing l;
+    int status = list(&l, directory, host, err);
+    for (size_t i = keep; i < l.count; i++) {
+        ls_checkpoint_name(name, l.steps[i]);
+        if (strcmp(name, saved) == 0)
+            continue;
+        int failed = remove_one(directory, name, host, status == LS_OK ? err : NULL);
+        status = status == LS_OK ? failed : status;
+    }
+    ls_free(host, l.steps);
+    return status;
+}

@@ -1,0 +1,65 @@
+/* Checkpoints: what a run must have on the disk to go on as if it had never stopped. Each is one file,
+ *
+ *     <run>/checkpoints/step-000000469.safetensors
+ *
+ * with the weights and running statistics under PyTorch's names, the optimizer's state behind them
+ * ("optimizer/momentum_buffer/conv1.weight"), and in the header's metadata the run's state (state.h)
+ * and a SHA-256 over the whole. It is written under a hidden name beside, synced, renamed, and its
+ * directory synced: it is there whole, or not at all. Any thread; files are not shared.
+ */
+#ifndef TRAIN_CHECKPOINT_H
+#define TRAIN_CHECKPOINT_H
+
+#include "nn/optimizer.h"
+#include "nn/safetensors.h"
+
+#include <stdbool.h>
+
+#define LS_CHECKPOINT_NAME 48 /* bytes of a name, the zero included */
+
+/* ---- one file ------------------------------------------------------------------------------- */
+
+/* Weights and the optimizer's slots in canonical order, in the places of the model's parameters. */
+typedef struct ls_checkpoint_values {
+    float *weights;
+    float *const *slot; /* optimizer->slots of them */
+} ls_checkpoint_values;
+
+/* Writes a checkpoint to `path`, or replaces it; it lasts at the return. Errors: LS_ENONFINITE (a
+ * weight is not), LS_EIO (nothing has changed), LS_ENOMEM. */
+int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimizer *optimizer,
+                        const ls_checkpoint_values *values, const char *state, const ls_host *host,
+                        ls_error *err);
+
+/* Reads the tensors of one whose state has been verified (ls_safetensors_state). Errors: LS_EDATA with
+ * file and offset, LS_EIO, LS_ENOMEM; what `values` hold is undefined then. */
+int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
+                       const ls_optimizer *optimizer, const ls_host *host, ls_error *err);
+
+/* ---- those of a run ------------------------------------------------------------------------- */
+
+/* The name of the checkpoint behind `steps` steps. */
+void ls_checkpoint_name(char out[LS_CHECKPOINT_NAME], uint64_t steps);
+
+/* Whether the last part of `path` is such a name. */
+bool ls_checkpoint_is_named(const char *path);
+
+/* Whether the directory has any, whole or not. */
+bool ls_checkpoints_exist(const char *directory);
+
+/* Hears of each damaged checkpoint: its name, and what is wrong with it. */
+typedef void ls_checkpoint_skipped(void *context, const char *name, const ls_error *why);
+
+/* Finds the newest one that is whole: its path and its state, which the caller frees. `skipped` (may be
+ * NULL) hears of those that are newer and damaged. Errors: LS_ENOENT (there are none), LS_EDATA (none is
+ * whole, or they are of a version that kept a directory for each), LS_EIO, LS_ENOMEM. */
+int ls_checkpoints_latest(char **path, char **state, const char *directory,
+                          ls_checkpoint_skipped *skipped, void *context, const ls_host *host,
+                          ls_error *err);
+
+/* Removes all but the newest `keep` ≥ 1 and the one called `saved`, which is known to be whole. Goes on
+ * after a failure and returns the first. Errors: LS_EIO, LS_ENOMEM. */
+int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_host *host,
+                         ls_error *err);
+
+#endif

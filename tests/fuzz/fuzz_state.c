@@ -1,0 +1,74 @@
+/* The state of a checkpoint, and the recipe in it: what is accepted means what its text says, and a run
+ * with the same recipe is recognised. */
+#include "fuzz/fuzz.h"
+#include "train/config.h"
+#include "train/state.h"
+
+#include <string.h>
+
+static const char name[] = "state";
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, key);
+    fuzz_check(cJSON_IsNumber(node), "what was read as a number is one");
+    return node->valuedouble;
+}
+
+static void check_state(const ls_state *s, const cJSON *root)
+{
+    const cJSON *position = cJSON_GetObjectItemCaseSensitive(root, "position");
+    const cJSON *metrics = cJSON_GetObjectItemCaseSensitive(root, "metrics");
+    fuzz_check(number(position, "steps") == (double)s->position.steps &&
+                   number(position, "epoch") == s->position.epoch &&
+                   number(position, "step") == s->position.step &&
+                   number(position, "rows") == s->position.totals.rows,
+               "the position is the text's");
+    fuzz_check(number(metrics, "bytes") == (double)s->metrics.bytes &&
+                   number(metrics, "lines") == (double)s->metrics.sums.lines,
+               "what counts of the records is the text's");
+    fuzz_check(number(root, "shards") == s->shards && s->shards >= 1, "there are shards");
+    fuzz_check(number(root, "train_rows") == (double)s->train_rows &&
+                   number(root, "data_crc32") == s->data_crc32,
+               "the data is the text's");
+    fuzz_check(s->isa && s->library, "where it was computed is said");
+}
+
+static void check_recipe(ls_json *doc, const ls_state *s)
+{
+    ls_config recipe;
+    ls_error err = {0};
+    int rc = ls_config_read_recipe(&recipe, doc, s->recipe, NULL, &err);
+    if (rc != LS_OK) {
+        fuzz_check_refusal(rc, &err, name);
+        return;
+    }
+    fuzz_check(ls_config_same_recipe(&recipe, recipe.shards, &recipe, &err) == LS_OK,
+               "a recipe is the same as itself");
+    recipe.seed ^= 1;
+    recipe.doc = doc; /* where messages look for the key */
+    ls_config other;
+    fuzz_check(ls_config_read_recipe(&other, doc, s->recipe, NULL, NULL) == LS_OK,
+               "a recipe is read the same way again");
+    fuzz_check(ls_config_same_recipe(&recipe, recipe.shards, &other, &err) == LS_ECONFIG,
+               "another seed is another recipe");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    ls_json *doc;
+    ls_state s;
+    ls_error err = {0};
+    if (ls_json_parse(&doc, name, (const char *)data, size, NULL, &err) != LS_OK)
+        return 0;
+    int rc = ls_state_read(&s, doc, &err);
+    if (rc == LS_OK) {
+        check_state(&s, ls_json_root(doc));
+        check_recipe(doc, &s);
+    } else {
+        fuzz_check_refusal(rc, &err, name);
+        fuzz_check(fuzz_names_place(err.text, name), "a refusal names line and column");
+    }
+    ls_json_destroy(doc);
+    return 0;
+}

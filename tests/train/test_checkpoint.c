@@ -1,0 +1,222 @@
+/* Checkpoints in a directory: which is the newest that is whole, and which may go. */
+#include "train/checkpoint.h"
+
+#include "base/host.h"
+#include "data/scratch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char recipe[] = "{\"model\": {\"layers\": [{\"type\": \"flatten\"},"
+                             " {\"type\": \"dense\", \"name\": \"exp_avg.a\", \"out\": 3},"
+                             " {\"type\": \"dense\", \"name\": \"a\", \"out\": 2}]},"
+                             " \"optimizer\": {\"name\": \"adamw\", \"lr\": 1}}";
+
+typedef struct place {
+    scratch files;
+    ls_model *model;
+    ls_optimizer optimizer;
+    float *values[3], *slot[2];
+} place;
+
+static int set_up(void **state)
+{
+    place *p = calloc(1, sizeof *p);
+    ls_json *doc;
+    scratch_begin(&p->files);
+    assert_int_equal(ls_json_parse(&doc, "r", recipe, strlen(recipe), NULL, NULL), LS_OK);
+    const cJSON *root = ls_json_root(doc);
+    assert_int_equal(ls_model_parse(&p->model, doc, cJSON_GetObjectItemCaseSensitive(root, "model"),
+                                    (ls_shape){1, 2, 2}, 2, NULL, NULL),
+                     LS_OK);
+    assert_int_equal(ls_optimizer_parse(&p->optimizer, doc,
+                                        cJSON_GetObjectItemCaseSensitive(root, "optimizer"), NULL),
+                     LS_OK);
+    ls_json_destroy(doc);
+    for (int i = 0; i < 3; i++)
+        p->values[i] = calloc(p->model->floats, sizeof(float));
+    p->slot[0] = p->values[1];
+    p->slot[1] = p->values[2];
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    place *p = *state;
+    for (int i = 0; i < 3; i++)
+        free(p->values[i]);
+    ls_model_destroy(p->model, NULL);
+    scratch_end(&p->files);
+    free(p);
+    return 0;
+}
+
+static ls_checkpoint_values values_of(const place *p)
+{
+    return (ls_checkpoint_values){p->values[0], p->slot};
+}
+
+/* The checkpoint behind `steps` steps; its state is `text`. */
+static void save(place *p, uint64_t steps, const char *text)
+{
+    char name[LS_CHECKPOINT_NAME];
+    ls_error err = {0};
+    const ls_checkpoint_values values = values_of(p);
+    ls_checkpoint_name(name, steps);
+    if (ls_checkpoint_write(scratch_path(&p->files, name), p->model, &p->optimizer, &values, text,
+                            NULL, &err) != LS_OK)
+        fail_msg("%s", err.text);
+}
+
+static const char *file_of(place *p, uint64_t steps)
+{
+    char name[LS_CHECKPOINT_NAME];
+    ls_checkpoint_name(name, steps);
+    return scratch_path(&p->files, name);
+}
+
+static void damage(place *p, uint64_t steps)
+{
+    assert_int_equal(truncate(file_of(p, steps), 200), 0);
+}
+
+static void count(void *context, const char *name, const ls_error *why)
+{
+    (void)name;
+    assert_non_null(strstr(why->text, "offset"));
+    ++*(int *)context;
+}
+
+/* Fails the test unless the newest whole checkpoint has this state, and so many were passed over. */
+static void assert_latest(place *p, const char *text, int passed_over)
+{
+    char *path, *state;
+    int skipped = 0;
+    ls_error err = {0};
+    int rc = ls_checkpoints_latest(&path, &state, p->files.directory, count, &skipped, NULL, &err);
+    if (rc != LS_OK)
+        fail_msg("%s", err.text);
+    assert_string_equal(state, text);
+    assert_int_equal(skipped, passed_over);
+    assert_int_equal(access(path, F_OK), 0);
+    ls_free(NULL, path);
+    ls_free(NULL, state);
+}
+
+static void all_values_come_back_bit_for_bit(void **state)
+{
+    place *p = *state;
+    float *wanted[3];
+    ls_error err = {0};
+    const ls_checkpoint_values values = values_of(p);
+    for (int k = 0; k < 3; k++) {
+        for (size_t i = 0; i < p->model->floats; i++)
+            p->values[k][i] = (float)(i + 1) / (float)(k + 3);
+        wanted[k] = malloc(p->model->floats * sizeof(float));
+        memcpy(wanted[k], p->values[k], p->model->floats * sizeof(float));
+    }
+    save(p, 5, "{}"); /* a layer is called as a slot is, and that is no matter */
+    for (int k = 0; k < 3; k++)
+        memset(p->values[k], 0, p->model->floats * sizeof(float));
+    if (ls_checkpoint_read(&values, file_of(p, 5), p->model, &p->optimizer, NULL, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    for (int k = 0; k < 3; k++) {
+        assert_memory_equal(p->values[k], wanted[k], p->model->floats * sizeof(float));
+        free(wanted[k]);
+    }
+}
+
+static void the_newest_that_is_whole_is_found(void **state)
+{
+    place *p = *state;
+    save(p, 999999999, "old");
+    save(p, 1000000000, "new"); /* one digit more */
+    save(p, 7, "oldest");
+    scratch_file(&p->files, "step-9.safetensors", "not a name of ours", 18);
+    scratch_file(&p->files, "step-000000009.safetensors.old", "nor this", 8);
+    assert_latest(p, "new", 0);
+    damage(p, 1000000000);
+    assert_latest(p, "old", 1);
+    damage(p, 999999999);
+    assert_latest(p, "oldest", 2);
+}
+
+static void without_a_whole_one_it_is_said_what_is_there(void **state)
+{
+    place *p = *state;
+    char *path, *text;
+    ls_error err;
+    const char *directory = p->files.directory;
+    assert_false(ls_checkpoints_exist(directory));
+    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, NULL, NULL, NULL, &err),
+                     LS_ENOENT);
+    assert_int_equal(ls_checkpoints_latest(&path, &text, "/none", NULL, NULL, NULL, &err),
+                     LS_ENOENT);
+    scratch_directory(&p->files, "step-000000469");
+    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, NULL, NULL, NULL, &err),
+                     LS_EDATA);
+    assert_non_null(
+        strstr(err.text, "step-000000469 is a directory, as versions before 0.2 saved"));
+    save(p, 3, "x");
+    assert_true(ls_checkpoints_exist(directory));
+    damage(p, 3);
+    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, NULL, NULL, NULL, &err),
+                     LS_EDATA);
+    assert_non_null(strstr(err.text, "no checkpoint is whole; the oldest: "));
+    /* Weights alone are no checkpoint, whatever they are called. */
+    assert_int_equal(ls_safetensors_save(file_of(p, 3), p->model, p->values[0], NULL, NULL), LS_OK);
+    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, NULL, NULL, NULL, &err),
+                     LS_EDATA);
+    assert_non_null(strstr(err.text, "expected a run's state in its metadata"));
+}
+
+static void all_but_the_newest_and_the_one_just_saved_go(void **state)
+{
+    place *p = *state;
+    char name[LS_CHECKPOINT_NAME];
+    ls_error err = {0};
+    for (uint64_t steps = 1; steps <= 6; steps++)
+        save(p, steps, "x");
+    ls_checkpoint_name(name, 2); /* a run that went back to an older one */
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 2, name, NULL, &err), LS_OK);
+    for (uint64_t steps = 1; steps <= 6; steps++)
+        assert_int_equal(access(file_of(p, steps), F_OK) == 0,
+                         steps == 2 || steps == 5 || steps == 6);
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 9, name, NULL, &err), LS_OK);
+    assert_int_equal(access(file_of(p, 2), F_OK), 0);
+}
+
+static void what_is_not_finite_takes_the_place_of_nothing(void **state)
+{
+    place *p = *state;
+    ls_error err;
+    const ls_checkpoint_values values = values_of(p);
+    save(p, 4, "finite");
+    p->values[0][1] = 1.0f / 0.0f;
+    assert_int_equal(
+        ls_checkpoint_write(file_of(p, 4), p->model, &p->optimizer, &values, "x", NULL, &err),
+        LS_ENONFINITE);
+    assert_latest(p, "finite", 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(all_values_come_back_bit_for_bit),
+        TEST(the_newest_that_is_whole_is_found),
+        TEST(without_a_whole_one_it_is_said_what_is_there),
+        TEST(all_but_the_newest_and_the_one_just_saved_go),
+        TEST(what_is_not_finite_takes_the_place_of_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
