@@ -254,8 +254,9 @@ class Campaign:
             os.waitpid(pid, 0)
         took = time.monotonic() - begun
         self.paused(2.5)
-        if "no sign of life" in screen or "trainer: stopped for 2." not in screen:
-            raise Violation(f"after Ctrl-Z and fg: {screen[-1500:]!r}")
+        stopped = re.search(r"trainer: stopped for ([0-9.]+) s", screen)
+        if "no sign of life" in screen or not stopped or not 2 <= float(stopped.group(1)) <= took:
+            raise Violation(f"after Ctrl-Z and fg: {screen!r}")
         per_epoch = float(re.search(r"([0-9.]+) sec/epoch", screen).group(1))
         if per_epoch * EPOCHS > took - 1.5:
             raise Violation(f"{per_epoch} s an epoch, {EPOCHS} of them in {took:.1f} s: the pause is in them")
