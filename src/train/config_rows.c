@@ -335,8 +335,10 @@ const ls_config_key ls_config_keys[] = {
     {"metrics", "tensorboard", LS_KEY_BOOL, LS_PLACEMENT, AT(tensorboard),
      .help = "event files in the run directory, for `tensorboard --logdir runs`"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(deadline_s), 0, 0, 86400,
-     .help = "how long a worker may show no sign of life; 0: 20 times the longest step so far, at "
-             "least 10 s"},
+     .help =
+         "how long a worker may show no sign of life; 0: 20 times the longest step so far, at least "
+         "10 s. Time in which the process or the worker's thread is stopped, or its thread has no "
+         "CPU, does not count"},
     {"", "verify_every_steps", LS_KEY_INT, LS_PLACEMENT, AT(verify_every_steps), 0, 0, INT_MAX,
      .help = "how often replicas are compared; 0: at checkpoints and ends of epochs"},
     {"", "on_device_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(stop_on_device_loss), .choices = at_loss,

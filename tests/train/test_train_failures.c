@@ -201,7 +201,7 @@ static void a_device_that_fails_behind_the_commit_point_can_end_the_run(void **s
         ls_trainer *t;
         faulty_fixture(&f);
         fixture_set(&f, "on_device_loss=stop");
-        fault.download_at = at;
+        fault.download_at = 1 + at; /* the first one is the start-up check's */
         assert_int_equal(status_of_run(&f, &t), LS_EDEVICE);
         /* Three downloads in steps, then one for each shard of each evaluation minibatch. */
         char text[200];
