@@ -10,6 +10,7 @@
 #define WORKERS_MAX 4096
 #define INBOX_DEFAULT 64
 #define INBOX_MAX (1 << 20)
+#define LEAST_STACK ((size_t)1 << 20)
 
 /* The caller's options in this version's size: fields that the caller does not know are zero. */
 static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error *err)
@@ -151,20 +152,35 @@ static void blocked_signals(sigset_t *set)
         sigdelset(set, kept[i]);
 }
 
+/* A thread gets the process's default stack (ulimit -s), which may be set low for a service of many
+ * threads; back ends and jobs need more than that. */
+static void enough_stack(pthread_attr_t *attr)
+{
+    size_t size;
+    if (pthread_attr_getstacksize(attr, &size) == 0 && size < LEAST_STACK)
+        pthread_attr_setstacksize(attr, LEAST_STACK);
+}
+
 /* Starts the pool's own threads; workers before `*started` have theirs, also on failure. A thread
  * inherits the mask of its creator, so the caller's is changed for a moment. */
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
     sigset_t blocked, before;
+    pthread_attr_t attr;
+    *started = 0;
+    if (pthread_attr_init(&attr) != 0)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the workers' threads");
+    enough_stack(&attr);
     blocked_signals(&blocked);
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
     int rc = 0;
-    for (*started = 0; *started < pool->workers && rc == 0; *started += rc == 0) {
+    for (; *started < pool->workers && rc == 0; *started += rc == 0) {
         struct ls_pool_worker *w = &pool->worker[*started];
         if (w->own)
-            rc = pthread_create(&w->thread, NULL, ls_pool_thread, w);
+            rc = pthread_create(&w->thread, &attr, ls_pool_thread, w);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
     if (rc != 0)
         return ls_fail(err, LS_ESYSTEM,
                        "the system refused the thread of worker %d of %d: error %d", *started,
