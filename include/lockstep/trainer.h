@@ -25,6 +25,8 @@
  * callbacks run on the owner; they may call ls_trainer_interrupt and the functions of snapshot.h,
  * but no other function of the same trainer. Several trainers may exist at once, each with devices
  * of its own; trainers that share a pool share its owner.
+ * The owner's thread needs 128 KiB of stack. Its floating-point environment changes no result: all is
+ * computed, and callbacks run, in the one that C programs start with; the owner's is given back.
  * Errors: after one that is not LS_EINVAL (a call that broke the rules: nothing has happened),
  * LS_ENOENT, LS_EDATA, LS_ECONFIG or LS_EIO, a trainer does not train any more: each further step
  * returns the first error again. What it learnt can be had as long as a device is left.

@@ -1,3 +1,4 @@
+#include "base/arithmetic.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "device/device_list.h"
@@ -13,6 +14,8 @@ typedef struct device_worker {
     void (*stop)(const ls_worker *worker, ls_device *device, void *local, void *user);
     void *user;
     const ls_host *host;
+    bool owner; /* the caller works: its arithmetic stays its own */
+    ls_arithmetic arithmetic;
 } device_worker;
 
 /* What the start hooks read: in ls_device_pool_create, or later where a thread is lent. The pool
@@ -50,6 +53,8 @@ static void close_worker(device_worker *w)
 {
     if (w->device)
         w->device->ops->close(w->device);
+    if (!w->owner)
+        ls_arithmetic_leave(&w->arithmetic);
     ls_free(w->host, w);
 }
 
@@ -72,6 +77,9 @@ static int start_worker(ls_worker *worker, void *user, ls_error *err)
     w->host = o->options.host;
     w->stop = o->options.stop;
     w->user = o->options.user;
+    w->owner = o->options.caller_works && worker->index == 0;
+    if (!w->owner)
+        ls_arithmetic_enter(&w->arithmetic);
     worker->local = w;
     int status = open_device(w, o, worker->index, err);
     if (status == LS_OK && o->options.start)

@@ -1,5 +1,6 @@
 /* A trainer that is driven by its caller: one step at a time, and everything that can be asked for
  * between two of them. */
+#include "base/arithmetic.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -110,8 +111,8 @@ static void describe_step(ls_step_result *out, const ls_report *r)
                             .skipped = r->skipped};
 }
 
-int ls_trainer_step(ls_trainer *t, const uint8_t *images, const uint8_t *labels, uint32_t n,
-                    ls_step_result *out, ls_error *err)
+static int step(ls_trainer *t, const uint8_t *images, const uint8_t *labels, uint32_t n,
+                ls_step_result *out, ls_error *err)
 {
     ls_error why = {0};
     int status = check_step(t, images, labels, n, err);
@@ -130,9 +131,19 @@ int ls_trainer_step(ls_trainer *t, const uint8_t *images, const uint8_t *labels,
     return note(t, status, &why, err);
 }
 
+int ls_trainer_step(ls_trainer *t, const uint8_t *images, const uint8_t *labels, uint32_t n,
+                    ls_step_result *out, ls_error *err)
+{
+    ls_arithmetic host;
+    ls_arithmetic_enter(&host);
+    int status = step(t, images, labels, n, out, err);
+    ls_arithmetic_leave(&host);
+    return status;
+}
+
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
+static int evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
 {
     ls_error why = {0};
     int evaluated = 0, status = check_usable(t, "ls_trainer_evaluate", err);
@@ -151,6 +162,15 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     if (accuracy)
         *accuracy = t->result.test_accuracy;
     return note(t, status, &why, err);
+}
+
+int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
+{
+    ls_arithmetic host;
+    ls_arithmetic_enter(&host);
+    int status = evaluate(t, loss, accuracy, err);
+    ls_arithmetic_leave(&host);
+    return status;
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -194,7 +214,7 @@ int ls_trainer_predict(ls_trainer *t, const uint8_t *images, uint32_t n, float *
 
 /* ---- saving and loading --------------------------------------------------------------------- */
 
-int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
+static int save(ls_trainer *t, const char *path, ls_error *err)
 {
     if (!path && !t->saver)
         return ls_fail(err, LS_EINVAL,
@@ -206,6 +226,15 @@ int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
         return ls_checkpoint_at(t, path, err);
     status = ls_checkpoint(t, 1, err);
     t->result.saved |= status == LS_OK;
+    return status;
+}
+
+int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
+{
+    ls_arithmetic host;
+    ls_arithmetic_enter(&host);
+    int status = save(t, path, err);
+    ls_arithmetic_leave(&host);
     return status;
 }
 
@@ -230,7 +259,7 @@ static int read_from(ls_trainer *t, const char *path, ls_error *err)
     return state ? ls_resume_from(t, path, state, err) : read_weights(t, path, err);
 }
 
-int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
+static int load(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_error why = {0};
     ls_coordination *c = t->coordination;
@@ -248,6 +277,15 @@ int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_resume(t, &why);
     return note(t, status, &why, err);
+}
+
+int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
+{
+    ls_arithmetic host;
+    ls_arithmetic_enter(&host);
+    int status = load(t, path, err);
+    ls_arithmetic_leave(&host);
+    return status;
 }
 
 /* ---- records -------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* The public functions: a run's life from open to close. */
+#include "base/arithmetic.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/safetensors.h"
@@ -11,7 +12,7 @@
 #define LS_OPTIONS_LEAST (offsetof(ls_trainer_options, host) + sizeof(const ls_host *))
 #define CLOSE_NS ((uint64_t)2 * 1000000000u) /* for workers that were left behind to come back */
 
-int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
+static int open_trainer(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
     if (!out || !options || options->size < LS_OPTIONS_LEAST || options->size > sizeof *options)
         return ls_fail(err, LS_EINVAL,
@@ -29,6 +30,15 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     }
     *out = t;
     return LS_OK;
+}
+
+int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
+{
+    ls_arithmetic host;
+    ls_arithmetic_enter(&host);
+    int status = open_trainer(out, options, err);
+    ls_arithmetic_leave(&host);
+    return status;
 }
 
 static int anybody_left_behind(const ls_trainer *t)
@@ -217,7 +227,7 @@ static int check_run(const ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-int ls_trainer_run(ls_trainer *t, ls_error *err)
+static int run(ls_trainer *t, ls_error *err)
 {
     ls_error first = {0}, later = {0};
     int status = check_run(t, err);
@@ -249,6 +259,15 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
     return status;
 }
 
+int ls_trainer_run(ls_trainer *t, ls_error *err)
+{
+    ls_arithmetic host;
+    ls_arithmetic_enter(&host);
+    int status = run(t, err);
+    ls_arithmetic_leave(&host);
+    return status;
+}
+
 int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
 {
     int status = ls_snapshot_replicas(t, 1, err);
@@ -260,7 +279,7 @@ int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
     return status;
 }
 
-int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err)
+static int resolve(char **out, const ls_trainer_options *options, ls_error *err)
 {
     ls_config config;
     int status = ls_config_read(&config, options, err);
@@ -268,6 +287,15 @@ int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *e
         return status;
     status = ls_config_text(out, &config, options->host, err);
     ls_config_fini(&config);
+    return status;
+}
+
+int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err)
+{
+    ls_arithmetic host;
+    ls_arithmetic_enter(&host);
+    int status = resolve(out, options, err);
+    ls_arithmetic_leave(&host);
     return status;
 }
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,9 @@
 
 #ifdef _OPENMP
 #include <omp.h>
+#endif
+#ifdef __SSE__
+#include <xmmintrin.h>
 #endif
 
 /* The back end of a sanitizer build is the reference: its team and its library are seen through. */
@@ -167,7 +171,95 @@ static void its_environment_and_its_arithmetic_stay(void **state)
     end(&g);
 }
 
+/* The tensors of the checkpoint, behind its header, and how many bytes; free with free(). */
+static uint8_t *read_tensors(const stage *g, size_t *count)
+{
+    uint8_t length[8];
+    long header = 0, end;
+    FILE *f = fopen(g->s.save, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(length, 1, 8, f), 8);
+    for (int i = 3; i >= 0; i--)
+        header = header << 8 | length[i];
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    end = ftell(f);
+    assert_true(end > 8 + header);
+    *count = (size_t)(end - 8 - header);
+    uint8_t *tensors = malloc(*count);
+    assert_non_null(tensors);
+    assert_int_equal(fseek(f, 8 + header, SEEK_SET), 0);
+    assert_int_equal(fread(tensors, 1, *count, f), *count);
+    fclose(f);
+    return tensors;
+}
+
+/* As libraries do that were built with -ffast-math, where the processor can. */
+static void flush_small_numbers(void)
+{
+#ifdef __SSE__
+    _mm_setcsr(_mm_getcsr() | 0x8040);
+#endif
+}
+
+static void its_arithmetic_changes_no_bit(void **state)
+{
+    (void)state;
+    stage g;
+    size_t n, m;
+    fenv_t before;
+    begin(&g);
+    play(&g);
+    uint8_t *wanted = read_tensors(&g, &n);
+    fegetenv(&before);
+    fesetround(FE_UPWARD);
+    flush_small_numbers();
+    play(&g);
+    assert_int_equal(fegetround(), FE_UPWARD); /* and it stays */
+#ifdef __SSE__
+    assert_int_equal(_mm_getcsr() & 0x8040, 0x8040);
+#endif
+    fesetenv(&before);
+    uint8_t *found = read_tensors(&g, &m);
+    assert_int_equal(m, n);
+    assert_memory_equal(found, wanted, n);
+    free(wanted);
+    free(found);
+    end(&g);
+}
+
 /* ---- threads and processes ---- */
+
+static void *play_on(void *arg)
+{
+    play(arg);
+    return NULL;
+}
+
+/* Sanitizers need more. */
+static void a_thread_with_128_kib_of_stack_is_enough(void **state)
+{
+    (void)state;
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    skip();
+#else
+    stage g;
+    pthread_t thread;
+    pthread_attr_t attr;
+    struct rlimit before, low;
+    begin(&g);
+    getrlimit(RLIMIT_STACK, &before);
+    low = before;
+    low.rlim_cur = 64 << 10; /* what threads get that say nothing */
+    assert_int_equal(setrlimit(RLIMIT_STACK, &low), 0);
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 128 << 10), 0);
+    assert_int_equal(pthread_create(&thread, &attr, play_on, &g), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(setrlimit(RLIMIT_STACK, &before), 0);
+    pthread_attr_destroy(&attr);
+    end(&g);
+#endif
+}
 
 static void its_team_of_threads_keeps_its_width(void **state)
 {
@@ -235,6 +327,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(its_signal_handler_runs_on_its_own_thread_and_stays),
         cmocka_unit_test(its_locale_stays_and_files_do_not_follow_it),
         cmocka_unit_test(its_environment_and_its_arithmetic_stay),
+        cmocka_unit_test(its_arithmetic_changes_no_bit),
+        cmocka_unit_test(a_thread_with_128_kib_of_stack_is_enough),
         cmocka_unit_test(its_team_of_threads_keeps_its_width),
         cmocka_unit_test(nothing_is_left_of_threads_and_descriptors),
     };
