@@ -180,10 +180,12 @@ static int put(assignment *a, cJSON *parent, cJSON *old, const char *key, cJSON 
         forget(a->doc, old);
     if (!old)
         done = cJSON_AddItemToObject(parent, key, value);
-    else if (cJSON_IsObject(parent))
-        done = cJSON_ReplaceItemInObjectCaseSensitive(parent, key, value);
-    else
+    else {
+        /* The key goes over: cJSON would copy it, and 1.7.15 does not notice when it cannot. */
+        value->string = old->string;
+        old->string = NULL;
         done = cJSON_ReplaceItemViaPointer(parent, old, value);
+    }
     return done ? LS_OK : no_memory(a);
 }
 

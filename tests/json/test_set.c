@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -150,6 +151,45 @@ static void a_value_set_again_and_again_has_the_last_place(void **state)
     }
 }
 
+/* What cJSON allocates does not come from the host: here it comes from this. */
+static long allocations, refused;
+
+static void *refuse(size_t size)
+{
+    return ++allocations == refused ? NULL : malloc(size);
+}
+
+static void a_refused_allocation_of_cjson_leaves_the_document_whole(void **state)
+{
+    (void)state;
+    cJSON_Hooks hooks = {refuse, free};
+    static const char *const assignments[] = {"lr=1", "data.limit=3", "a.b.c=[1, {\"d\": 2}]",
+                                              "layers.0={\"units\": 5}"};
+    int failed = 1;
+    cJSON_InitHooks(&hooks);
+    for (refused = 1; failed; refused++) {
+        ls_json *doc = NULL;
+        ls_error err = {0};
+        ls_json_writer w;
+        allocations = 0;
+        failed = ls_json_parse(&doc, "c.json", text, sizeof text - 1, NULL, &err) != LS_OK;
+        assert_int_equal(err.status, failed ? LS_ENOMEM : LS_OK);
+        for (size_t i = 0; doc && i < sizeof assignments / sizeof *assignments; i++) {
+            const int status = ls_json_set(doc, assignments[i], &err);
+            assert_true(status == LS_OK || status == LS_ENOMEM);
+            failed |= status != LS_OK;
+        }
+        ls_json_writer_init(&w, 0, NULL); /* every member still has its key */
+        if (doc)
+            ls_json_put_node(&w, NULL, ls_json_root(doc));
+        ls_json_writer_fini(&w);
+        ls_json_destroy(doc);
+        assert_true(refused < 1000);
+    }
+    cJSON_InitHooks(NULL);
+    assert_true(refused > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +199,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(malformed_assignments_are_refused, begin, end),
         cmocka_unit_test_setup_teardown(errors_name_the_assignment_that_set_a_value, begin, end),
         cmocka_unit_test_setup_teardown(a_value_set_again_and_again_has_the_last_place, begin, end),
+        cmocka_unit_test(a_refused_allocation_of_cjson_leaves_the_document_whole),
     };
     return cmocka_run_group_tests_name("json_set", tests, NULL, NULL);
 }
