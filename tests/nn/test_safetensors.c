@@ -1,7 +1,7 @@
 #include "nn/nn_fixture.h"
 
-#include "data/scratch.h"
 #include "base/host.h"
+#include "data/scratch.h"
 #include "nn/safetensors.h"
 
 #include <math.h>
