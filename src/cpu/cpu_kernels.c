@@ -5,7 +5,15 @@
 #if defined(__x86_64__) && defined(__has_include)
 #if __has_include(<sys/platform/x86.h>)
 #include <sys/platform/x86.h>
-#define HAS(glibc, compiler) CPU_FEATURE_ACTIVE(glibc)
+
+/* As x86_cpu_active of that header, which shifts a bit into an int's sign. */
+static int is_active(unsigned feature)
+{
+    const struct cpuid_feature *leaf = __x86_get_cpuid_feature_leaf(feature / 128);
+    return (leaf->active_array[feature % 128 / 32] >> feature % 32 & 1u) != 0;
+}
+
+#define HAS(glibc, compiler) is_active(x86_cpu_##glibc)
 #endif
 #endif
 #if defined(__x86_64__) && !defined(HAS)

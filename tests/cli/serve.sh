@@ -61,6 +61,11 @@ dribble=$!
 url_of stderr.txt
 label="a run that is served at $url"
 code=-
+tries=0 # it goes as far as the stall in step 5
+until curl -s "${url}metrics" | grep -q '^lockstep_steps_total 4$' || [ $tries -ge 600 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
 answer '' 200 'data-from="records"'
 answer records 200 '"at":0,"type":"run_start"'
 answer 'records?have=0,1,5,1' 200 '"type":"newest","step":{"type":"step","step":4,'
