@@ -116,7 +116,7 @@ class Campaign:
 
     def command(self, workers, deadline, *more):
         return [self.args.trainer, self.args.config, "--devices", f"{self.args.backend}:{workers}",
-                "--set", f"deadline_s={deadline}", "--set", "data.limit=1024", "--set",
+                "--set", f"deadline_s={deadline}", "--set", "data.limit=2048", "--set",
                 "batch_size=1024", "--set", f"epochs={EPOCHS}", "--set", "run_dir=null",
                 "--metrics", "-", *more]
 
@@ -191,6 +191,8 @@ class Campaign:
         libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
         run = Run(self, *self.draw())
         time.sleep(self.random.uniform(0.2, 0.4))
+        while not run.threads() and run.process.poll() is None:
+            time.sleep(0.01)  # a busy machine starts it later
         thread = self.random.choice(sorted(run.threads().values()))
         if libc.ptrace(seize, thread, None, None) != 0:
             run.end()
