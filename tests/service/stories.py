@@ -563,7 +563,8 @@ def makes_do_with_few_descriptors(place):
         before = cpu_seconds(service.process.pid)
         time.sleep(1.5)
         busy = cpu_seconds(service.process.pid) - before
-        assert busy < 0.5, f"{busy} s of CPU time in 1.5 s, for nothing"
+        # To spin takes all of a CPU; the thread sanitizer needs half a second for the little there is to do.
+        assert busy < 1, f"{busy} s of CPU time in 1.5 s, for nothing"
     same(service.end(), 0)
 
 
