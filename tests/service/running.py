@@ -199,6 +199,11 @@ class Place:
         self.services.append(service)
         return service
 
+    def sanitized(self):
+        """Whether the service was built with a sanitizer, and is several times slower."""
+        program = pathlib.Path(self.program).read_bytes()
+        return b"__asan_init" in program or b"__tsan_init" in program
+
     def saves(self):
         return sorted(p.name for p in (self.state / "saves").iterdir())
 
