@@ -44,6 +44,7 @@ typedef struct leg {
     int workers;
     const char *run_dir; /* NULL: none */
     const char *weights; /* to begin with, in place of the case's; NULL: none */
+    int evaluates;       /* non-zero: trains nothing */
     int resume;          /* non-zero: go on in run_dir */
     uint64_t stop_behind;
     ls_trainer *trainer;
@@ -57,7 +58,7 @@ typedef struct leg {
 } leg;
 
 typedef struct tally {
-    long cases, runs, refused, nonfinite, lost, resumed, references, elsewhere;
+    long cases, runs, refused, nonfinite, lost, resumed, references, elsewhere, from_weights;
 } tally;
 
 static ls_registry *registry;
@@ -138,7 +139,7 @@ static void write_capacity(char out[160], const leg *l)
     snprintf(out + used, 160 - used, "]");
 }
 
-/* The case's config with another beginning, for one that only evaluates. */
+/* The case's config, perhaps with another beginning. */
 static char *text_of(const leg *l)
 {
     cJSON *config = cJSON_Duplicate(l->c->config, 1);
@@ -146,9 +147,10 @@ static char *text_of(const leg *l)
         cJSON *init = cJSON_CreateObject();
         cJSON_AddStringToObject(init, "weights", l->weights);
         cJSON_DeleteItemFromObject(config, "init");
-        cJSON_DeleteItemFromObject(config, "augment");
         cJSON_AddItemToObject(config, "init", init);
     }
+    if (l->evaluates)
+        cJSON_DeleteItemFromObject(config, "augment");
     char *text = cJSON_PrintUnformatted(config);
     cJSON_Delete(config);
     return text;
@@ -156,7 +158,7 @@ static char *text_of(const leg *l)
 
 static void evaluate_or_run(leg *l, ls_error *err)
 {
-    if (l->weights) {
+    if (l->evaluates) {
         l->status = ls_trainer_evaluate(l->trainer, &l->loss, &l->accuracy, err);
         return;
     }
@@ -279,7 +281,11 @@ static void remove_tree(const char *path)
 static int judge_weights(char problem[PROBLEM], const leg *first, const char *backend,
                          const char *weights)
 {
-    leg l = {.c = first->c, .backend = backend, .workers = first->workers, .weights = weights};
+    leg l = {.c = first->c,
+             .backend = backend,
+             .workers = first->workers,
+             .weights = weights,
+             .evaluates = 1};
     run(&l);
     problem[0] = '\0';
     if (l.status != first->status)
@@ -292,6 +298,23 @@ static int judge_weights(char problem[PROBLEM], const leg *first, const char *ba
                  l.loss, backend);
     leg_fini(&l);
     return problem[0] != '\0';
+}
+
+/* Training that begins with the weights of another run. */
+static int train_from(char problem[PROBLEM], const leg *first, const char *weights, draws *d,
+                      tally *t)
+{
+    const swarm_case *c = first->c;
+    leg a = {.c = c, .backend = PLAIN, .workers = first->workers, .weights = weights}, b = a;
+    b.backend = "guarded";
+    b.workers = c->same_count ? first->workers : draw_from(d, 1, c->most_workers);
+    run(&a);
+    run(&b);
+    t->from_weights++;
+    int bad = differ(problem, &a, &b);
+    leg_fini(&a);
+    leg_fini(&b);
+    return bad;
 }
 
 static int interrupt_and_resume(char problem[PROBLEM], const leg *first, const char *run_dir,
@@ -329,7 +352,8 @@ static int live_on_disk(char problem[PROBLEM], const leg *first, draws *d, tally
     leg_fini(&l);
     if (!bad && first->status == LS_OK) {
         bad = judge_weights(problem, first, PLAIN, weights) ||
-              judge_weights(problem, first, "ref", weights);
+              judge_weights(problem, first, "ref", weights) ||
+              train_from(problem, first, weights, d, t);
         t->elsewhere++;
         remove_tree(run_dir);
         /* A fault's step would be another one for the second half. */
@@ -502,9 +526,9 @@ int main(int argc, char **argv)
     printf(
         "{\"campaign\":\"swarm\",\"seed\":%llu,\"cases\":%ld,\"runs\":%ld,\"not_finite\":%ld,"
         "\"lost_devices\":%ld,\"resumed\":%ld,\"by_the_reference\":%ld,\"evaluated_elsewhere\":%ld,"
-        "\"refused\":%ld,",
+        "\"from_weights\":%ld,\"refused\":%ld,",
         (unsigned long long)seed, t.cases, t.runs, t.nonfinite, t.lost, t.resumed, t.references,
-        t.elsewhere, t.refused);
+        t.elsewhere, t.from_weights, t.refused);
     swarm_keys_print();
     printf(",\"passed\":true}\n");
     return 0;
