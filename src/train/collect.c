@@ -1,35 +1,166 @@
-/* The coordinator's receiving end: reports of a step, watched over while they are awaited. */
+/* The coordinator waits for workers, and looks after their signs of life meanwhile: for the reports of a
+ * step, or for a job that all of them do. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "train/coordination.h"
+#include "base/host.h"
+#include "pool/pool.h"
+#include "train/coordinator.h"
+#include "train/recover.h"
 
 #include <math.h>
 
-void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated)
+#define GRACE_NS 500000000u /* for whoever merges, once the group was aborted */
+#define PAUSE_NS 500000000u /* a shorter absence is not worth a word */
+
+/* ---- the process's pauses ------------------------------------------------------------------- */
+
+uint64_t ls_run_ns(const struct ls_trainer *t)
 {
-    const struct ls_trainer *t = c->t;
-    const ls_position *at = &t->position;
-    if (!t->options.progress)
+    return ls_now_ns() - t->paused_ns;
+}
+
+/* The coordinator was asleep from `begin_ns` on, for a nap. Where it is late it was stopped, but for what its thread
+ * waited for a CPU. */
+static void note_pause(struct ls_trainer *t, uint64_t begin_ns)
+{
+    const uint64_t away = ls_now_ns() - begin_ns, before = t->queued_ns;
+    ls_thread_use use;
+    if (away < PAUSE_NS)
         return;
-    const double epoch_s =
-        epoch_done ? at->totals.seconds : (double)(ls_run_ns(t) - c->start_ns) * 1e-9;
-    const double done = (double)at->epoch + (double)at->step / c->steps;
-    const double left = (double)t->config.epochs - done;
-    ls_progress p = {
-        .epoch = (int)at->epoch + 1,
-        .epochs = (int)t->config.epochs,
-        .step = at->step,
-        .steps = c->steps,
-        .loss = at->totals.loss / at->totals.rows,
-        .accuracy = at->totals.correct / at->totals.rows,
-        .images_per_s = at->totals.rows / epoch_s,
-        .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
-        .epoch_done = epoch_done,
-        .evaluated = evaluated,
-        .test_loss = t->result.test_loss,
-        .test_accuracy = t->result.test_accuracy,
-    };
-    t->options.progress(t->options.user, &p);
+    if (ls_thread_look(&use, ls_thread_self()))
+        t->queued_ns = use.queued_ns;
+    const uint64_t queued = t->queued_ns > before ? t->queued_ns - before : 0;
+    if (away < queued + PAUSE_NS)
+        return;
+    t->paused_ns += away - queued;
+    ls_log(t->host, LS_LOG_INFO, "stopped for %.1f s, which count against nobody",
+           (double)(away - queued) * 1e-9);
+}
+
+/* ---- signs of life -------------------------------------------------------------------------- */
+
+void ls_watch_begin(ls_watch *watch)
+{
+    *watch = (ls_watch){.seen_ns = ls_now_ns()};
+}
+
+/* For how long the watcher itself had no CPU since its last look, which matters once somebody is suspected:
+ * a thread that hangs on a busy machine is to be found no later. */
+static uint64_t had_no_cpu(ls_watch *watch, const struct ls_trainer *t)
+{
+    const ls_thread_use before = watch->own;
+    watch->own.state = 0;
+    for (int w = 0; w < t->workers; w++)
+        if (watch->silence[w].use.state != 0)
+            return ls_thread_look(&watch->own, ls_thread_self()) && before.state != 0
+                       ? watch->own.queued_ns - before.queued_ns
+                       : 0;
+    return 0;
+}
+
+static void listen(ls_watch *watch, const struct ls_trainer *t)
+{
+    const uint64_t attended = ls_attended_ns(&watch->seen_ns, had_no_cpu(watch, t));
+    for (int w = 0; w < t->workers; w++)
+        if (t->worker[w].presence == LS_STALLED || ls_pool_busy(t->pool, w) == 0)
+            watch->silence[w] = (ls_silence){0}; /* it has nothing to do */
+        else
+            ls_silence_look(&watch->silence[w], &t->worker[w].heartbeat,
+                            ls_pool_thread_number(t->pool, w), attended, t->deadline_ns / 8);
+}
+
+/* Whoever waits for others in a merge is as alive as the liveliest of them: as long as one gets on, or
+ * is kept from it, there is something to wait for. */
+static void excuse_waiting(ls_watch *watch, const struct ls_trainer *t, const bool *awaited)
+{
+    uint64_t least = UINT64_MAX;
+    for (int w = 0; w < t->workers; w++)
+        if (awaited[w] && watch->silence[w].held_ns < least)
+            least = watch->silence[w].held_ns;
+    for (int w = 0; w < t->workers; w++)
+        if (awaited[w] && watch->silence[w].place == LS_PLACE_WAIT)
+            watch->silence[w].held_ns = least;
+}
+
+static bool is_merging(const ls_silence *silence)
+{
+    return silence->place == LS_PLACE_MERGE || silence->place == LS_PLACE_WAIT;
+}
+
+/* A look, every LS_NAP_NS while somebody is waited for: whoever of those marked in `awaited` shows no sign of life
+ * for the deadline is left behind, in or behind step `step`. A merge does not end by itself. The abort lets go whoever only waits in it, here for what does not
+ * come; who shows no sign of life even then is the one that hangs. */
+static void look(ls_watch *watch, struct ls_trainer *t, const bool *awaited, uint64_t step)
+{
+    listen(watch, t);
+    excuse_waiting(watch, t, awaited);
+    for (int w = 0; w < t->workers; w++) {
+        const uint64_t held = watch->silence[w].held_ns;
+        if (!awaited[w] || held <= t->deadline_ns)
+            continue;
+        if (held > t->deadline_ns + (is_merging(&watch->silence[w]) ? GRACE_NS : 0))
+            ls_quarantine(t, w, step, &watch->silence[w]);
+        else if (t->group)
+            t->group->type->abort(t->group);
+    }
+}
+
+/* ---- a job ---------------------------------------------------------------------------------- */
+
+/* Those that were left behind already are not asked. */
+static int submit(struct ls_trainer *t, ls_job job, ls_error *err)
+{
+    for (int w = 0; w < t->workers; w++) {
+        if (t->worker[w].presence == LS_STALLED)
+            continue;
+        int status = ls_pool_submit(t->pool, w, job, t->exchange, err);
+        if (status)
+            return status;
+    }
+    return LS_OK;
+}
+
+/* A lost worker's jobs do nothing; only its thread is waited for. */
+static void look_after_jobs(struct ls_trainer *t, ls_watch *watch)
+{
+    bool awaited[LS_DEVICES_MAX];
+    for (int w = 0; w < t->workers; w++)
+        awaited[w] = t->worker[w].presence != LS_STALLED && ls_pool_busy(t->pool, w) > 0;
+    look(watch, t, awaited, t->position.steps);
+}
+
+static int nap(struct ls_trainer *t)
+{
+    const uint64_t begin = ls_now_ns();
+    const int status = ls_pool_wait(t->pool, LS_NAP_NS, NULL);
+    note_pause(t, begin);
+    return status;
+}
+
+int ls_gang(struct ls_trainer *t, ls_job job, ls_error *err)
+{
+    ls_watch watch;
+    int status = submit(t, job, err);
+    ls_watch_begin(&watch);
+    while (nap(t) == LS_ETIMEDOUT) {
+        look_after_jobs(t, &watch);
+        ls_trace_drain(t->trace, t);
+    }
+    ls_trace_drain(t->trace, t);
+    for (int w = 0; w < t->workers; w++) {
+        ls_train_worker *worker = &t->worker[w];
+        const int stalled = worker->presence == LS_STALLED;
+        if (!stalled)
+            worker->status = worker->job_status;
+        const int failed = stalled ? (worker->mourned ? LS_OK : LS_ESTALLED) : worker->status;
+        if (failed == LS_OK || failed == LS_EABORTED)
+            continue;
+        worker->fault_step = t->position.steps;
+        if (status == LS_OK)
+            status = ls_fail(err, failed, "worker %d: %.480s", w,
+                             stalled ? worker->verdict.text : worker->error.text);
+    }
+    return status;
 }
 
 /* ---- waiting for reports -------------------------------------------------------------------- */
@@ -75,17 +206,10 @@ static void look_after(awaited *a, struct ls_trainer *t, uint64_t step, ls_watch
     bool out[LS_DEVICES_MAX] = {false};
     for (int i = 0; i < a->count; i++)
         out[a->worker[i]] = true;
-    ls_watch_look(watch, t, out, step);
+    look(watch, t, out, step);
     for (int i = a->count - 1; i >= 0; i--)
         if (t->worker[a->worker[i]].presence == LS_STALLED)
             strike(a, i);
-}
-
-/* The number, from 1, of the step whose reports are next. */
-static uint64_t next_step(const ls_coordination *c)
-{
-    const ls_position *at = &c->t->position;
-    return at->steps - at->step + c->taken + 1;
 }
 
 /* Everybody's report of the next step, or a verdict on who has none. */
@@ -99,11 +223,11 @@ static void await_reports(ls_coordination *c)
         const uint64_t begin = ls_now_ns();
         int which = -1;
         int status = ls_ring_pop_any(&report, &which, a.ring, a.count, begin + LS_NAP_NS, NULL);
-        ls_note_pause(t, begin);
+        note_pause(t, begin);
         if (status == LS_OK)
             take_in(&a, t, &report, which);
         else
-            look_after(&a, t, next_step(c), &c->watch);
+            look_after(&a, t, ls_steps_when(c, c->taken) + 1, &c->watch);
     }
 }
 

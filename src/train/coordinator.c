@@ -1,41 +1,57 @@
 /* The coordinator: draws the rows of each epoch, scatters work items into the workers' inboxes, and
  * leads the run from epoch to epoch. collect.c is its receiving end, recover.c its answer to
  * faults. */
+#include "train/coordinator.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
-#include "train/coordination.h"
+#include "train/recover.h"
+#include "train/saver.h"
+#include "train/worker.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset)
-{
-    return ls_dataset_describe(trainer->data[subset])->rows;
-}
-
-uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
-{
-    uint64_t first = (uint64_t)index * batch_size;
-    return total - first < batch_size ? (uint32_t)(total - first) : batch_size;
-}
-
-uint32_t ls_steps_per_epoch(const struct ls_trainer *t)
-{
-    uint32_t batch = (uint32_t)t->config.batch_size, rows = ls_subset_rows(t, LS_TRAIN);
-    return rows > 0 ? (uint32_t)(((uint64_t)rows + batch - 1) / batch) : UINT32_MAX;
-}
-
-int ls_stopping(const struct ls_trainer *t)
-{
-    return atomic_load_explicit(&t->stop, memory_order_relaxed);
-}
-
 static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
 {
     return (double)(ls_run_ns(t) - run_ns) * 1e-9;
+}
+
+uint64_t ls_steps_when(const ls_coordination *c, uint32_t done)
+{
+    const ls_position *at = &c->t->position;
+    return at->steps - at->step + done;
+}
+
+/* ---- progress ------------------------------------------------------------------------------- */
+
+void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated)
+{
+    const struct ls_trainer *t = c->t;
+    const ls_position *at = &t->position;
+    if (!t->options.progress)
+        return;
+    const double epoch_s =
+        epoch_done ? at->totals.seconds : (double)(ls_run_ns(t) - c->start_ns) * 1e-9;
+    const double done = (double)at->epoch + (double)at->step / c->steps;
+    const double left = (double)t->config.epochs - done;
+    ls_progress p = {
+        .epoch = (int)at->epoch + 1,
+        .epochs = (int)t->config.epochs,
+        .step = at->step,
+        .steps = c->steps,
+        .loss = at->totals.loss / at->totals.rows,
+        .accuracy = at->totals.correct / at->totals.rows,
+        .images_per_s = at->totals.rows / epoch_s,
+        .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
+        .epoch_done = epoch_done,
+        .evaluated = evaluated,
+        .test_loss = t->result.test_loss,
+        .test_accuracy = t->result.test_accuracy,
+    };
+    t->options.progress(t->options.user, &p);
 }
 
 /* ---- work items ----------------------------------------------------------------------------- */
@@ -76,7 +92,7 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
     const ls_position *at = &t->position;
     range->trainer = t;
     range->epoch = at->epoch;
-    range->first_step = at->steps - at->step + c->sent;
+    range->first_step = ls_steps_when(c, c->sent);
     range->steps = steps;
     for (uint32_t i = 0; i < steps; i++)
         range->lr[i] =
@@ -169,7 +185,7 @@ static int settle(ls_coordination *c, int save, ls_error *err)
 static uint32_t range_length(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
-    const uint64_t sent = t->position.steps - t->position.step + c->sent;
+    const uint64_t sent = ls_steps_when(c, c->sent);
     uint32_t length = 1, most = 1;
     for (int w = 0; w < t->workers && t->live == 1 && !t->feed; w++)
         if (t->worker[w].presence == LS_LIVE)
@@ -230,7 +246,7 @@ static int regroup(ls_coordination *c, uint64_t number, ls_error *err)
 static int can_scatter(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
-    const uint64_t sent = t->position.steps - t->position.step + c->sent;
+    const uint64_t sent = ls_steps_when(c, c->sent);
     return c->sent < c->limit && !ls_stopping(t) && c->ends[c->items % LS_IN_FLIGHT] <= c->taken &&
            !is_due(c, sent);
 }

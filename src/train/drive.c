@@ -5,7 +5,10 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/safetensors.h"
-#include "train/coordination.h"
+#include "train/coordinator.h"
+#include "train/resume.h"
+#include "train/saver.h"
+#include "train/worker.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,10 @@
-/* Memory through which the coordinator and its workers exchange rows, results and weights. */
+#include "train/exchange.h"
+
 #include "base/error.h"
 #include "base/host.h"
-#include "train/run.h"
+#include "train/trainer.h"
+
+#include <string.h>
 
 static int allocate(ls_exchange *e, const struct ls_trainer *t)
 {
@@ -49,4 +52,64 @@ void ls_exchange_destroy(ls_exchange *e, const ls_host *host)
     ls_free(host, e->permutation[1]);
     ls_free(host, e->permutation[0]);
     ls_free(host, e);
+}
+
+/* ---- streamed rows -------------------------------------------------------------------------- */
+
+int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, uint32_t slots,
+                   const ls_host *host, ls_error *err)
+{
+    const size_t rows = (size_t)batch * slots;
+    ls_feed *f = ls_alloc(host, sizeof *f);
+    if (!f)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a feed");
+    *f = (ls_feed){.host = host, .batch = batch, .slots = slots};
+    f->image_bytes = ls_dataset_image_bytes(data);
+    f->images = ls_alloc_array(host, rows, f->image_bytes);
+    f->labels = ls_alloc(host, rows);
+    f->index = ls_alloc_array(host, rows, sizeof *f->index);
+    if (!f->images || !f->labels || !f->index) {
+        ls_feed_destroy(f);
+        return ls_fail(err, LS_ENOMEM, "out of memory for %zu rows in flight", rows);
+    }
+    for (size_t i = 0; i < rows; i++)
+        f->index[i] = (uint32_t)i;
+    *out = f;
+    return LS_OK;
+}
+
+void ls_feed_destroy(ls_feed *f)
+{
+    if (!f)
+        return;
+    ls_free(f->host, f->index);
+    ls_free(f->host, f->labels);
+    ls_free(f->host, f->images);
+    ls_free(f->host, f);
+}
+
+ls_replica_data ls_feed_data(const ls_feed *f)
+{
+    return (ls_replica_data){f->images, f->labels, f->batch * f->slots};
+}
+
+const uint32_t *ls_feed_rows(const ls_feed *f, uint32_t slot)
+{
+    return f->index + (size_t)slot * f->batch;
+}
+
+int ls_feed_read(ls_feed *f, uint32_t slot, const ls_dataset *data, const uint32_t *rows,
+                 uint32_t n, ls_error *err)
+{
+    const size_t first = (size_t)slot * f->batch;
+    return ls_dataset_read(data, rows, n, f->images + first * f->image_bytes, f->labels + first,
+                           err);
+}
+
+void ls_feed_copy(ls_feed *f, uint32_t slot, const uint8_t *images, const uint8_t *labels,
+                  uint32_t n)
+{
+    const size_t first = (size_t)slot * f->batch;
+    memcpy(f->images + first * f->image_bytes, images, n * f->image_bytes);
+    memcpy(f->labels + first, labels, n);
 }

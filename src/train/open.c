@@ -4,8 +4,12 @@
 #include "base/split.h"
 #include "nn/safetensors.h"
 #include "store/durable.h"
-#include "train/coordination.h"
+#include "train/coordinator.h"
+#include "train/recover.h"
+#include "train/resume.h"
 #include "train/run_dir.h"
+#include "train/saver.h"
+#include "train/worker.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,6 +9,9 @@
 
 #include <lockstep/trainer.h>
 
+struct ls_epoch_totals;
+struct ls_report;
+
 typedef enum ls_record_type {
     LS_RECORD_RUN_START,
     LS_RECORD_RESUME,
@@ -98,5 +101,21 @@ typedef struct ls_record {
 
 /* Renders a record; run_start, resume and run_end with the time that it is. */
 void ls_record_write(ls_json_writer *w, const ls_record *record);
+
+/* ---- out of a run ---------------------------------------------------------------------------- */
+
+/* Each puts a record together from where the trainer stands, and hands it to the trainer's sinks. Errors: those of
+ * ls_sinks_emit. */
+int ls_record_run_start(struct ls_trainer *trainer, ls_error *err);
+int ls_record_resume(struct ls_trainer *trainer, ls_error *err);
+int ls_record_step(struct ls_trainer *trainer, uint32_t epoch, double images_per_s,
+                   const struct ls_report *report, ls_error *err);
+int ls_record_nonfinite(struct ls_trainer *trainer, uint64_t step, int worker, int shard,
+                        ls_error *err);
+int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_error *err);
+int ls_record_epoch(struct ls_trainer *trainer, uint32_t epoch,
+                    const struct ls_epoch_totals *totals, ls_error *err);
+int ls_record_eval(struct ls_trainer *trainer, uint32_t epoch, double seconds, ls_error *err);
+int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);
 
 #endif

@@ -11,11 +11,13 @@
  * touch (its replica, the exchange, the group), and the survivors go on with memory of their own. If
  * it wakes up, it finds its group aborted, and idles.
  */
+#include "train/recover.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/split.h"
-#include "train/run.h"
+#include "train/coordinator.h"
+#include "train/worker.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,12 @@
 /* Going on where a run was left: after an interrupt, a crash, or a loss of power. */
+#include "train/resume.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
 #include "train/checkpoint.h"
-#include "train/run.h"
 #include "train/run_dir.h"
 #include "train/state.h"
+#include "train/trainer.h"
 
 #include <dirent.h>
 #include <math.h>

@@ -4,13 +4,15 @@
  * writes them, and training goes on. The copy belongs to that thread until it is done: the next
  * snapshot waits for it.
  */
+#include "train/saver.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "train/checkpoint.h"
-#include "train/run.h"
+#include "train/coordinator.h"
 #include "train/run_dir.h"
 #include "train/state.h"
+#include "train/worker.h"
 
 #include <stdio.h>
 #include <string.h>

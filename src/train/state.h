@@ -2,7 +2,7 @@
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 
-#include "train/run.h"
+#include "train/trainer.h"
 #include "json/fields.h"
 
 #define LS_STATE_SCHEMA 2

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "store/durable.h"
-#include "train/run.h"
+#include "train/trainer.h"
 #include "json/writer.h"
 
 #include <stdarg.h>

@@ -3,8 +3,12 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/safetensors.h"
-#include "train/coordination.h"
+#include "train/coordinator.h"
+#include "train/recover.h"
+#include "train/resume.h"
 #include "train/run_dir.h"
+#include "train/saver.h"
+#include "train/worker.h"
 
 #include <string.h>
 
@@ -160,6 +164,30 @@ const ls_result *ls_trainer_result(const ls_trainer *t)
 void ls_trainer_interrupt(ls_trainer *t)
 {
     atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
+}
+
+/* ---- what other files ask of a trainer -------------------------------------------------------- */
+
+uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset)
+{
+    return ls_dataset_describe(trainer->data[subset])->rows;
+}
+
+uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
+{
+    uint64_t first = (uint64_t)index * batch_size;
+    return total - first < batch_size ? (uint32_t)(total - first) : batch_size;
+}
+
+uint32_t ls_steps_per_epoch(const struct ls_trainer *t)
+{
+    uint32_t batch = (uint32_t)t->config.batch_size, rows = ls_subset_rows(t, LS_TRAIN);
+    return rows > 0 ? (uint32_t)(((uint64_t)rows + batch - 1) / batch) : UINT32_MAX;
+}
+
+int ls_stopping(const struct ls_trainer *t)
+{
+    return atomic_load_explicit(&t->stop, memory_order_relaxed);
 }
 
 /* ---- running -------------------------------------------------------------------------------- */

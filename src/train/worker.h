@@ -7,7 +7,33 @@
 #ifndef TRAIN_WORKER_H
 #define TRAIN_WORKER_H
 
-#include "train/run.h"
+#include "train/trainer.h"
+
+/* ---- worker.c: jobs of the pool ------------------------------------------------------------- */
+
+/* Jobs whose `arg` is the exchange; their result is the worker's `job_status` and `error`. */
+/* Builds the worker's replica and fold, from the exchange's weights and optimizer state. */
+int ls_worker_open(const ls_worker *w, void *arg, ls_error *err);
+/* Leaves the old group, if any; a live worker joins trainer->group with its rank and shards. */
+int ls_worker_join(const ls_worker *w, void *arg, ls_error *err);
+/* Checks the group: copies between each pair, and an all-reduce of exact numbers. */
+int ls_worker_check(const ls_worker *w, void *arg, ls_error *err);
+/* This worker's shards of every test minibatch → the exchange's tally. */
+int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err);
+/* Computes the checksum; the exporter's weights and optimizer state → the exchange. */
+int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err);
+/* The exchange's weights and optimizer state → the replica. */
+int ls_worker_load(const ls_worker *w, void *arg, ls_error *err);
+/* Before a pool that others use goes on without this trainer: ls_worker_close. */
+int ls_worker_leave(const ls_worker *w, void *arg, ls_error *err);
+
+/* `arg` is one of the worker's own ranges: runs its steps, one report each. */
+int ls_worker_train(const ls_worker *w, void *arg, ls_error *err);
+
+/* The stop hook: undoes open and join, as far as they got. `user` is the trainer. */
+void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *user);
+
+/* ---- shared by the three files ---- */
 
 /* Errors: what an injection at that stage of that step asks for. */
 int ls_worker_inject(ls_train_worker *mine, uint64_t step, ls_stage stage);

@@ -3,7 +3,7 @@
 #ifndef TESTS_TRAIN_FIXTURE_H
 #define TESTS_TRAIN_FIXTURE_H
 
-#include "train/run.h"
+#include "train/trainer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

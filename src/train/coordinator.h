@@ -1,9 +1,17 @@
-/* The coordinator's own state, for its files: coordinator.c scatters, collect.c gathers. */
-#ifndef TRAIN_COORDINATION_H
-#define TRAIN_COORDINATION_H
+/* The coordinator: coordinator.c scatters and leads from epoch to epoch, collect.c waits for the workers. */
+#ifndef TRAIN_COORDINATOR_H
+#define TRAIN_COORDINATOR_H
 
-#include "train/run.h"
+#include "train/trainer.h"
 
+/* How the coordinator looks after the signs of life of the workers it waits for. */
+typedef struct ls_watch {
+    uint64_t seen_ns;  /* when it looked last */
+    ls_thread_use own; /* the watching thread's, while somebody is suspected */
+    ls_silence silence[LS_DEVICES_MAX];
+} ls_watch;
+
+/* The coordinator's own state. */
 typedef struct ls_coordination {
     struct ls_trainer *t;
     uint32_t rows, steps; /* of an epoch */
@@ -28,6 +36,8 @@ typedef struct ls_coordination {
 int ls_coordination_create(ls_coordination **out, struct ls_trainer *trainer, ls_error *err);
 void ls_coordination_destroy(ls_coordination *c, const ls_host *host); /* NULL is allowed */
 
+/* Steps of the run that are done when `done` of this epoch's are. */
+uint64_t ls_steps_when(const ls_coordination *c, uint32_t done);
 /* Nobody is at work: the next step to be sent is the one behind those done. */
 void ls_send_from_here(ls_coordination *c);
 /* Trains the steps of this epoch up to c->limit, and does what is due between and behind them. */
@@ -42,6 +52,20 @@ int ls_evaluate(ls_coordination *c, int *evaluated, ls_error *err);
  * with those who are left, when somebody fails meanwhile. */
 int ls_read_back(ls_coordination *c, int home, ls_error *err);
 
+/* Tells the caller how far the run is. */
+void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated);
+
+/* Trains and evaluates as the config says, from trainer->position on; fills trainer->result but for
+ * the weights' hash. */
+int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
+
+/* ---- collect.c ------------------------------------------------------------------------------- */
+
+/* Runs `job` with the exchange on every worker that answers, and waits. Whoever shows no sign of
+ * life for the deadline is left behind (presence LS_STALLED). Returns LS_OK when every live worker
+ * did it, else the first cause; ls_recover then says how to go on. */
+int ls_gang(struct ls_trainer *trainer, ls_job job, ls_error *err);
+
 /* Waits for everybody's report of the next step, accounts for it and writes its record. Returns
  * LS_OK when it is done, also by survivors alone; *failed tells whether somebody failed, so that no
  * further step in flight will be done. Errors: those of the step that end the run. */
@@ -53,7 +77,11 @@ int ls_collect_step(ls_coordination *c, int *failed, ls_error *err);
  * failed first. */
 void ls_collect_rest(ls_coordination *c);
 
-/* Tells the caller how far the run is. */
-void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated);
+/* Begun whenever work is given to workers at rest. */
+void ls_watch_begin(ls_watch *watch);
+
+/* Nanoseconds of the run: as ls_now_ns, but it stands still while the process is stopped, as far as the
+ * coordinator, which sleeps most of the time, was asleep then. What rates are reckoned by. */
+uint64_t ls_run_ns(const struct ls_trainer *trainer);
 
 #endif

@@ -1,6 +1,6 @@
 /* What a training run consists of: shared by the coordinator, the workers and the records. */
-#ifndef TRAIN_RUN_H
-#define TRAIN_RUN_H
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
 
 #include "comm/comm.h"
 #include "data/dataset.h"
@@ -10,7 +10,7 @@
 #include "sync/park.h"
 #include "sync/ring.h"
 #include "train/config.h"
-#include "train/feed.h"
+#include "train/exchange.h"
 #include "train/inference.h"
 #include "train/inject.h"
 #include "train/sink.h"
@@ -145,26 +145,6 @@ typedef struct ls_old_fold {
 
 #define LS_SCRATCH ((size_t)1 << 16)
 
-/* Loss and hits of one shard of one evaluation minibatch. */
-typedef struct ls_tally {
-    double loss, correct;
-} ls_tally;
-
-/* Memory that workers read and write on behalf of the coordinator. When a worker has to be left
- * behind, all of it is left to that worker, and the others get a new one: what it may still do to it
- * then harms nobody. */
-typedef struct ls_exchange {
-    struct ls_trainer *trainer;
-    uint32_t *permutation[2]; /* training rows of even and odd epochs */
-    uint32_t *test_rows;      /* 0, 1, 2, … */
-    ls_tally *tally;          /* [evaluation minibatch][shard] */
-    float *canonical;         /* model->floats: the initial weights, later exported ones */
-    float *slot[LS_OP_SLOTS]; /* likewise the optimizer's state; NULL where there is none */
-    int exporter;             /* the worker that exports, −1: none */
-    uint64_t steps;           /* applied so far */
-    struct ls_exchange *next; /* of those left behind */
-} ls_exchange;
-
 typedef struct ls_epoch_totals {
     double loss, correct, rows; /* summed over the epoch's minibatches */
     double seconds;             /* training only */
@@ -265,153 +245,9 @@ int ls_stopping(const struct ls_trainer *trainer);
 /* Makes everything that a run needs; what was made before a failure is ls_trainer_close's. */
 int ls_open_run(struct ls_trainer *trainer, ls_error *err);
 
-/* ---- worker.c: jobs of the pool ------------------------------------------------------------- */
-
-/* Jobs whose `arg` is the exchange; their result is the worker's `job_status` and `error`. */
-/* Builds the worker's replica and fold, from the exchange's weights and optimizer state. */
-int ls_worker_open(const ls_worker *w, void *arg, ls_error *err);
-/* Leaves the old group, if any; a live worker joins trainer->group with its rank and shards. */
-int ls_worker_join(const ls_worker *w, void *arg, ls_error *err);
-/* Checks the group: copies between each pair, and an all-reduce of exact numbers. */
-int ls_worker_check(const ls_worker *w, void *arg, ls_error *err);
-/* This worker's shards of every test minibatch → the exchange's tally. */
-int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err);
-/* Computes the checksum; the exporter's weights and optimizer state → the exchange. */
-int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err);
-/* The exchange's weights and optimizer state → the replica. */
-int ls_worker_load(const ls_worker *w, void *arg, ls_error *err);
-/* Before a pool that others use goes on without this trainer: ls_worker_close. */
-int ls_worker_leave(const ls_worker *w, void *arg, ls_error *err);
-
-/* `arg` is one of the worker's own ranges: runs its steps, one report each. */
-int ls_worker_train(const ls_worker *w, void *arg, ls_error *err);
-
-/* The stop hook: undoes open and join, as far as they got. `user` is the trainer. */
-void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *user);
-
-/* ---- exchange.c ----------------------------------------------------------------------------- */
-
-/* Errors: LS_ENOMEM. */
-int ls_exchange_create(ls_exchange **out, struct ls_trainer *trainer, ls_error *err);
-void ls_exchange_destroy(ls_exchange *exchange, const ls_host *host); /* NULL is allowed */
-
-/* ---- gang.c: the same job on every worker, watched ------------------------------------------ */
-
-/* Runs `job` with the exchange on every worker that answers, and waits. Whoever shows no sign of
- * life for the deadline is left behind (presence LS_STALLED). Returns LS_OK when every live worker
- * did it, else the first cause; ls_recover then says how to go on. */
-int ls_gang(struct ls_trainer *trainer, ls_job job, ls_error *err);
-
-/* Looks after the signs of life of the workers. */
-typedef struct ls_watch {
-    uint64_t seen_ns;  /* when it looked last */
-    ls_thread_use own; /* the watching thread's, while somebody is suspected */
-    ls_silence silence[LS_DEVICES_MAX];
-} ls_watch;
-void ls_watch_begin(ls_watch *watch);
-/* A look, every LS_NAP_NS while somebody is waited for. Whoever of those marked in `awaited` shows no sign of
- * life for the deadline is left behind, in or behind step `step`: presence LS_STALLED. */
-void ls_watch_look(ls_watch *watch, struct ls_trainer *trainer, const bool *awaited, uint64_t step);
-
-/* Nanoseconds of the run: as ls_now_ns, but it stands still while the process is stopped, as far as the
- * coordinator, which sleeps most of the time, was asleep then. What rates are reckoned by. */
-uint64_t ls_run_ns(const struct ls_trainer *trainer);
-/* The coordinator was asleep from `begin_ns` (ls_now_ns) on, for a nap: notes whether it was stopped. */
-void ls_note_pause(struct ls_trainer *trainer, uint64_t begin_ns);
-
-/* ---- recover.c: faults ---------------------------------------------------------------------- */
-
-/* Leaves a worker behind that shows no sign of life in or behind step `step`: presence LS_STALLED, with
- * the message in its verdict. */
-void ls_quarantine(struct ls_trainer *trainer, int worker, uint64_t step,
-                   const ls_silence *silence);
-
-/* After a failure of a step or a gang, when nobody is at work any more and each worker's `status`
- * says how it went: drops who is lost, writes the fault records, and forms a new group of the rest,
- * ready to repeat what was not done. `when` stands in messages: "step 12". Errors: the failure itself when it is no device's, when it
- * came back, when nobody is left or the config says stop. */
-int ls_recover(struct ls_trainer *trainer, const char *when, ls_error *err);
-
-/* The shards of each live worker, and its rank. */
-void ls_assign_shards(struct ls_trainer *trainer);
-/* Makes a group for the live workers, which join and check it. */
-int ls_form_group(struct ls_trainer *trainer, ls_error *err);
-/* Whether a worker that was left behind may still read what others showed to its group. */
-int ls_readers_asleep(const struct ls_trainer *trainer);
-/* How long a worker may be silent: the config's deadline_s, or else what the longest step so far
- * suggests (0: none was measured yet). */
-void ls_set_deadline(struct ls_trainer *trainer, double longest_s);
-
-/* ---- coordinator.c -------------------------------------------------------------------------- */
-
-/* Trains and evaluates as the config says, from trainer->position on; fills trainer->result but for
- * the weights' hash. */
-int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
-
 /* ---- trainer.c ------------------------------------------------------------------------------ */
 
 /* Writes the first record, once. */
 int ls_begin(struct ls_trainer *trainer, ls_error *err);
-
-/* ---- saver.c: checkpoints ------------------------------------------------------------------- */
-
-/* Checkpoints go to <run_dir>/checkpoints. Errors: LS_ENOMEM, LS_ESYSTEM, LS_EIO. */
-int ls_saver_create(struct ls_saver **out, struct ls_trainer *trainer, ls_error *err);
-/* Waits for the save under way. NULL is allowed. LS_ESTALLED: it hangs; its memory is left. */
-int ls_saver_destroy(struct ls_saver *saver);
-
-/* Waits until nothing is being written. Errors: LS_ESTALLED. */
-int ls_saver_rest(struct ls_trainer *trainer);
-
-/* Nobody is at work. Compares the replicas and, with `bring_home`, exports weights and optimizer
- * state into the exchange. Errors: LS_EDIVERGED names who differs; those of ls_gang. */
-int ls_snapshot_replicas(struct ls_trainer *trainer, int bring_home, ls_error *err);
-
-/* Saves what ls_snapshot_replicas has just brought home. With `wait` it is on the disk at the return;
- * else it is written while training goes on, and a failure is logged: the next one may succeed. */
-int ls_checkpoint(struct ls_trainer *trainer, int wait, ls_error *err);
-
-/* Saves what was brought home to the file `path`; on the disk at the return. */
-int ls_checkpoint_at(struct ls_trainer *trainer, const char *path, ls_error *err);
-/* The place has changed otherwise than by training: a checkpoint of the same step is another one. */
-void ls_saver_forget(struct ls_trainer *trainer);
-
-/* ---- resume.c ------------------------------------------------------------------------------- */
-
-struct ls_resumed;
-
-/* options.resume is set. Finds the run's directory (into trainer->run_dir), locks it, and reads the
- * state of its newest whole checkpoint. Where the options name no config, *config_path is the run's
- * own (the caller frees it); else the config has been read. Errors: LS_ENOENT, LS_EDATA, LS_EIO,
- * LS_EAGAIN (somebody else trains there), LS_ENOMEM. */
-int ls_resume_find(struct ls_trainer *trainer, char **config_path, ls_error *err);
-/* The number of shards is known: a config that leaves it open takes the checkpoint's. */
-int ls_resume_open(struct ls_trainer *trainer, ls_error *err);
-/* Checks that recipe and data are the same, and loads position, result, weights and optimizer state.
- * Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
-int ls_resume_load(struct ls_trainer *trainer, ls_error *err);
-/* Reads the checkpoint `path`, whose verified `state` it frees, into the exchange, and takes its place.
- * It must be of the same recipe and data; on failure everything but the exchange is untouched. */
-int ls_resume_from(struct ls_trainer *trainer, const char *path, char *state, ls_error *err);
-/* What of metrics.jsonl the checkpoint counts on. */
-const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *trainer);
-/* The summary is there: warns when library or instruction set are others than the run began with. */
-void ls_resume_compare_libraries(const struct ls_trainer *trainer);
-/* A run that is not resumed is allowed. */
-void ls_resume_destroy(struct ls_trainer *trainer);
-
-/* ---- records.c: metrics ----------------------------------------------------------------------- */
-
-int ls_record_run_start(struct ls_trainer *trainer, ls_error *err);
-int ls_record_resume(struct ls_trainer *trainer, ls_error *err);
-int ls_record_step(struct ls_trainer *trainer, uint32_t epoch, double images_per_s,
-                   const ls_report *report, ls_error *err);
-int ls_record_nonfinite(struct ls_trainer *trainer, uint64_t step, int worker, int shard,
-                        ls_error *err);
-int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_error *err);
-int ls_record_epoch(struct ls_trainer *trainer, uint32_t epoch, const ls_epoch_totals *totals,
-                    ls_error *err);
-int ls_record_eval(struct ls_trainer *trainer, uint32_t epoch, double seconds, ls_error *err);
-int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);
 
 #endif

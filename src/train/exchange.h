@@ -1,0 +1,64 @@
+/* Memory that workers read and write on behalf of the coordinator: the exchange, and the feed, where
+ * streamed training rows wait for their step. */
+#ifndef TRAIN_EXCHANGE_H
+#define TRAIN_EXCHANGE_H
+
+#include "data/dataset.h"
+#include "nn/replica.h"
+
+struct ls_trainer;
+
+/* Loss and hits of one shard of one evaluation minibatch. */
+typedef struct ls_tally {
+    double loss, correct;
+} ls_tally;
+
+/* Memory that workers read and write on behalf of the coordinator. When a worker has to be left
+ * behind, all of it is left to that worker, and the others get a new one: what it may still do to it
+ * then harms nobody. */
+typedef struct ls_exchange {
+    struct ls_trainer *trainer;
+    uint32_t *permutation[2]; /* training rows of even and odd epochs */
+    uint32_t *test_rows;      /* 0, 1, 2, … */
+    ls_tally *tally;          /* [evaluation minibatch][shard] */
+    float *canonical;         /* model->floats: the initial weights, later exported ones */
+    float *slot[LS_OP_SLOTS]; /* likewise the optimizer's state; NULL where there is none */
+    int exporter;             /* the worker that exports, −1: none */
+    uint64_t steps;           /* applied so far */
+    struct ls_exchange *next; /* of those left behind */
+} ls_exchange;
+
+/* For the trainer's data, model and optimizer. Errors: LS_ENOMEM. */
+int ls_exchange_create(ls_exchange **out, struct ls_trainer *trainer, ls_error *err);
+void ls_exchange_destroy(ls_exchange *exchange, const ls_host *host); /* NULL is allowed */
+
+/* ---- streamed rows -------------------------------------------------------------------------- */
+
+/* A slot for each work item in flight. */
+typedef struct ls_feed {
+    const ls_host *host;
+    uint32_t batch, slots;
+    size_t image_bytes;
+    uint8_t *images, *labels; /* [slots · batch] */
+    uint32_t *index;          /* 0, 1, 2, …: a slot's rows are its part of this */
+} ls_feed;
+
+/* Errors: LS_ENOMEM. */
+int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, uint32_t slots,
+                   const ls_host *host, ls_error *err);
+void ls_feed_destroy(ls_feed *feed); /* NULL is allowed */
+
+/* As a replica's data: all slots. */
+ls_replica_data ls_feed_data(const ls_feed *feed);
+
+/* The rows of a slot, as work items name them. */
+const uint32_t *ls_feed_rows(const ls_feed *feed, uint32_t slot);
+
+/* Fills a slot that no work item uses: from the dataset, or with the caller's rows. Errors: those of
+ * ls_dataset_read. */
+int ls_feed_read(ls_feed *feed, uint32_t slot, const ls_dataset *data, const uint32_t *rows,
+                 uint32_t n, ls_error *err);
+void ls_feed_copy(ls_feed *feed, uint32_t slot, const uint8_t *images, const uint8_t *labels,
+                  uint32_t n);
+
+#endif

@@ -1,0 +1,31 @@
+/* Saving checkpoints (checkpoint.h) while a run goes on. */
+#ifndef TRAIN_SAVER_H
+#define TRAIN_SAVER_H
+
+#include <lockstep/status.h>
+
+struct ls_saver;
+struct ls_trainer;
+
+/* Checkpoints go to <run_dir>/checkpoints. Errors: LS_ENOMEM, LS_ESYSTEM, LS_EIO. */
+int ls_saver_create(struct ls_saver **out, struct ls_trainer *trainer, ls_error *err);
+/* Waits for the save under way. NULL is allowed. LS_ESTALLED: it hangs; its memory is left. */
+int ls_saver_destroy(struct ls_saver *saver);
+
+/* Waits until nothing is being written. Errors: LS_ESTALLED. */
+int ls_saver_rest(struct ls_trainer *trainer);
+
+/* Nobody is at work. Compares the replicas and, with `bring_home`, exports weights and optimizer
+ * state into the exchange. Errors: LS_EDIVERGED names who differs; those of ls_gang. */
+int ls_snapshot_replicas(struct ls_trainer *trainer, int bring_home, ls_error *err);
+
+/* Saves what ls_snapshot_replicas has just brought home. With `wait` it is on the disk at the return;
+ * else it is written while training goes on, and a failure is logged: the next one may succeed. */
+int ls_checkpoint(struct ls_trainer *trainer, int wait, ls_error *err);
+
+/* Saves what was brought home to the file `path`; on the disk at the return. */
+int ls_checkpoint_at(struct ls_trainer *trainer, const char *path, ls_error *err);
+/* The place has changed otherwise than by training: a checkpoint of the same step is another one. */
+void ls_saver_forget(struct ls_trainer *trainer);
+
+#endif
