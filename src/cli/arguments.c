@@ -1,5 +1,5 @@
 #include "cli/cli.h"
-#include "train/config_rows.h"
+#include "train/config.h"
 
 #include <getopt.h>
 #include <lockstep/version.h>

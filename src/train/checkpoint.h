@@ -3,7 +3,7 @@
  *     <run>/checkpoints/step-000000469.safetensors
  *
  * with the weights and running statistics under PyTorch's names, the optimizer's state behind them
- * ("optimizer/momentum_buffer/conv1.weight"), and in the header's metadata the run's state (state.h)
+ * ("optimizer/momentum_buffer/conv1.weight"), and in the header's metadata the run's state, a JSON text,
  * and a SHA-256 over the whole. It is written under a hidden name beside, synced, renamed, and its
  * directory synced: it is there whole, or not at all. Any thread; files are not shared.
  */
@@ -12,8 +12,11 @@
 
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
+#include "train/sink.h"
 
 #include <stdbool.h>
+
+struct ls_trainer;
 
 #define LS_CHECKPOINT_NAME 48 /* bytes of a name, the zero included */
 
@@ -35,6 +38,47 @@ int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimi
  * file and offset, LS_EIO, LS_ENOMEM; what `values` hold is undefined then. */
 int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
                        const ls_optimizer *optimizer, const ls_host *host, ls_error *err);
+
+/* ---- the state: what a checkpoint says besides weights and optimizer state ------------------ */
+
+typedef struct ls_epoch_totals {
+    double loss, correct, rows; /* summed over the epoch's minibatches */
+    double seconds;             /* training only */
+} ls_epoch_totals;
+
+/* Where a run stands, between two steps: what a checkpoint must remember besides the weights. */
+typedef struct ls_position {
+    uint64_t steps; /* done since the start of training, skipped ones included */
+    uint32_t epoch; /* the one under way, from 0; the number of epochs when all is done */
+    uint32_t step;  /* of this epoch's steps, how many are done */
+    int recorded;   /* its record is out: only its evaluation is left */
+    ls_epoch_totals totals;
+    double trained_s; /* in finished epochs */
+} ls_position;
+
+#define LS_STATE_SCHEMA 2
+
+typedef struct ls_state {
+    ls_position position;
+    int epochs;                      /* finished */
+    double test_loss, test_accuracy; /* NaN: none was measured */
+    ls_sink_mark metrics;            /* in metrics.jsonl: behind what came before */
+    int shards;
+    const char *isa, *library; /* the bits depend on them */
+    uint64_t train_rows, test_rows;
+    uint32_t data_crc32; /* of images and labels */
+    const cJSON *recipe; /* ls_config_write_recipe */
+} ls_state;
+
+/* Writes the state of the trainer as it stands. */
+void ls_state_write(ls_json_writer *w, const struct ls_trainer *trainer,
+                    const ls_sink_mark *metrics, uint32_t data_crc32);
+
+/* Reads it; texts and the recipe belong to `doc`. Errors: LS_EDATA with file, line and column. */
+int ls_state_read(ls_state *out, const ls_json *doc, ls_error *err);
+
+/* Of all images and labels, 0.05 s for 50 MB. */
+uint32_t ls_data_crc32(const struct ls_trainer *trainer);
 
 /* ---- those of a run ------------------------------------------------------------------------- */
 

@@ -6,10 +6,23 @@
 #include "device/device_list.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
-#include "train/schedule.h"
-#include "json/json.h"
+#include "json/fields.h"
 
 #include <lockstep/trainer.h>
+
+typedef enum ls_schedule_rule {
+    LS_SCHEDULE_CONSTANT,
+    LS_SCHEDULE_STEP,  /* × gamma after every `every` epochs */
+    LS_SCHEDULE_COSINE /* half a cosine from the full rate to `minimum`, over the whole run */
+} ls_schedule_rule;
+
+typedef struct ls_schedule {
+    ls_schedule_rule rule;
+    double warmup; /* epochs in which the rate grows linearly from 0 to the full rate */
+    double every;  /* epochs */
+    double gamma;
+    double minimum; /* a fraction of the full rate */
+} ls_schedule;
 
 typedef struct ls_config {
     ls_json *doc;           /* owned: texts and nodes below belong to it */
@@ -86,5 +99,72 @@ void ls_config_write(ls_json_writer *w, const char *key, const ls_config *config
 
 /* The resolved config as indented JSON; the caller frees it with ls_free. Errors: LS_ENOMEM. */
 int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err);
+
+/* ---- the schedule: the learning rate of every step, a pure function of its number ----------- */
+
+/* Reads "constant", "step", "cosine", or an object {"name": …, "warmup_epochs": 0, "every_epochs": 30,
+ * "gamma": 0.1, "minimum": 0}; a NULL node means "constant". Errors: LS_ECONFIG. */
+int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, ls_error *err);
+
+/* Whether the rates depend on how many epochs a run has. */
+int ls_schedule_needs_end(const ls_schedule *schedule);
+
+/* Writes it as a member of the resolved config. */
+void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *schedule);
+
+/* The rate of step `step` (from 0) of `steps_per_epoch` × `epochs`. During warm-up step t of W has
+ * lr·(t + 1)/W; behind it the rule counts from the end of the warm-up: cosine runs from there to the
+ * run's last step, step counts epochs from the start of the run. */
+double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step,
+                        uint64_t steps_per_epoch, uint64_t epochs);
+
+/* ---- the keys: one row each ----------------------------------------------------------------- */
+
+/* Reading, the resolved config, the comparison at a resume, `trainer --help config` and the table in the
+ * documentation come from the rows. A new key is a row, a member of ls_config, and its use. */
+typedef enum ls_key_kind {
+    LS_KEY_INT,    /* an int, from `min` to `max` */
+    LS_KEY_NUMBER, /* a double, from `min` to `max` */
+    LS_KEY_BOOL,   /* an int */
+    LS_KEY_TEXT,   /* a const char *, of the document; absent: `text`, which may be NULL */
+    LS_KEY_CHOICE, /* an int, the index of a word in `choices` */
+    LS_KEY_FORM    /* `form` reads and writes it */
+} ls_key_kind;
+
+/* Whether the weights that come out depend on it: a run that goes on must have the same recipe. */
+typedef enum ls_key_part {
+    LS_PLACEMENT,    /* no: it says where, how often, how it is watched */
+    LS_RECIPE,       /* yes */
+    LS_RECIPE_OF_END /* where the learning rate depends on how long the run is */
+} ls_key_part;
+
+typedef struct ls_config_key ls_config_key;
+
+/* A key whose value has a form of its own. */
+typedef struct ls_config_form {
+    void (*read)(ls_config *config, ls_fields *fields, const ls_config_key *row);
+    void (*write)(ls_json_writer *w, const ls_config *config, const ls_config_key *row);
+} ls_config_form;
+
+struct ls_config_key {
+    const char *group; /* the object that it is in; "": the config itself */
+    const char *key;
+    ls_key_kind kind;
+    ls_key_part part;
+    size_t at;       /* where its value lies in ls_config */
+    double fallback; /* of numbers, flags and choices */
+    double min, max;
+    const char *text; /* the default of a text; of a form, how the documentation shows it */
+    const char *const *choices;
+    const ls_config_form *form;
+    const char *help; /* a sentence or two, in Markdown */
+};
+
+/* The rows, those of a group one behind the other; ends with a row whose key is NULL. */
+extern const ls_config_key ls_config_keys[];
+
+/* A key's default as it would stand in a config; "required" or "" (none) where there is none. Static
+ * text, or `out`. */
+const char *ls_config_default(char out[32], const ls_config_key *row);
 
 #endif

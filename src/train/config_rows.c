@@ -1,4 +1,4 @@
-#include "train/config_rows.h"
+#include "train/config.h"
 
 #include <limits.h>
 #include <stddef.h>

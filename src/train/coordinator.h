@@ -59,7 +59,7 @@ void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated);
  * the weights' hash. */
 int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 
-/* ---- collect.c ------------------------------------------------------------------------------- */
+/* ---- collect.c ------------------------------------------------------------------------------ */
 
 /* Runs `job` with the exchange on every worker that answers, and waits. Whoever shows no sign of
  * life for the deadline is left behind (presence LS_STALLED). Returns LS_OK when every live worker

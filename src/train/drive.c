@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- whether something may be asked for ------------------------------------------------------ */
+/* ---- whether something may be asked for ----------------------------------------------------- */
 
 /* Errors behind which everything is as it was before. */
 static int is_harmless(int status)

@@ -3,7 +3,6 @@
 #include "base/host.h"
 #include "base/split.h"
 #include "nn/safetensors.h"
-#include "store/durable.h"
 #include "train/coordinator.h"
 #include "train/recover.h"
 #include "train/resume.h"
@@ -294,66 +293,6 @@ static int warn(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-static int write_config(const ls_trainer *t, ls_error *err)
-{
-    char *text, *path = ls_run_dir_path(t->run_dir, "config.json", t->host);
-    if (!path)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    int status = ls_config_text(&text, &t->config, t->host, err);
-    if (status == LS_OK) {
-        status = ls_replace_file(path, text, strlen(text), t->host, err);
-        ls_free(t->host, text);
-    }
-    ls_free(t->host, path);
-    return status;
-}
-
-/* A run that goes on may have been killed before its names were made to last. */
-static int open_run_dir(ls_trainer *t, ls_error *err)
-{
-    const ls_config *c = &t->config;
-    if (t->resumed)
-        return ls_sync_path(t->run_dir, err);
-    if (c->run_dir && c->run_dir[0] == '\0')
-        return LS_OK;
-    int status = ls_run_dir_make(&t->run_dir, c->run_dir, c->name, t->host, err);
-    if (status == LS_OK)
-        status = ls_run_dir_check(t->run_dir, err);
-    if (status == LS_OK)
-        status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
-    if (status == LS_OK) /* another one may have come and gone meanwhile */
-        status = ls_run_dir_check(t->run_dir, err);
-    return status ? status : write_config(t, err);
-}
-
-static int open_sinks(ls_trainer *t, ls_error *err)
-{
-    ls_sink *sink;
-    int status = LS_OK;
-    if (t->run_dir) {
-        char *path = ls_run_dir_path(t->run_dir, "metrics.jsonl", t->host);
-        const ls_sink_mark *keep = t->resumed ? ls_resume_metrics(t) : NULL;
-        status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
-                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
-        ls_free(t->host, path);
-        if (status == LS_OK)
-            status = ls_sinks_add(&t->sinks, sink, err);
-        if (status == LS_OK)
-            t->metrics = sink;
-    }
-    if (status == LS_OK && t->run_dir && t->config.tensorboard) {
-        status = ls_sink_tensorboard(&sink, t->run_dir, t->host, err);
-        if (status == LS_OK)
-            status = ls_sinks_add(&t->sinks, sink, err);
-    }
-    if (status == LS_OK && t->options.record) {
-        status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
-        if (status == LS_OK)
-            status = ls_sinks_add(&t->sinks, sink, err);
-    }
-    return status;
-}
-
 static int open_saver(ls_trainer *t, ls_error *err)
 {
     return t->run_dir ? ls_saver_create(&t->saver, t, err) : LS_OK;
@@ -442,10 +381,16 @@ static int open_group(ls_trainer *t, ls_error *err)
 
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static int (*const stages[])(ls_trainer *, ls_error *) = {
-        check_options, read_inject, read_config,   open_registry,     open_data,    open_feed,
-        build_model,   open_pool,   open_exchange, open_trace,        open_workers, open_group,
-        open_run_dir,  open_sinks,  open_saver,    open_coordination, summarise,    warn};
+    static int (*const stages[])(ls_trainer *,
+                                 ls_error *) = {check_options,   read_inject,
+                                                read_config,     open_registry,
+                                                open_data,       open_feed,
+                                                build_model,     open_pool,
+                                                open_exchange,   open_trace,
+                                                open_workers,    open_group,
+                                                ls_run_dir_open, ls_run_dir_open_sinks,
+                                                open_saver,      open_coordination,
+                                                summarise,       warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

@@ -102,7 +102,7 @@ typedef struct ls_record {
 /* Renders a record; run_start, resume and run_end with the time that it is. */
 void ls_record_write(ls_json_writer *w, const ls_record *record);
 
-/* ---- out of a run ---------------------------------------------------------------------------- */
+/* ---- out of a run --------------------------------------------------------------------------- */
 
 /* Each puts a record together from where the trainer stands, and hands it to the trainer's sinks. Errors: those of
  * ls_sinks_emit. */

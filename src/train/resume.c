@@ -5,7 +5,6 @@
 #include "base/plain_file.h"
 #include "train/checkpoint.h"
 #include "train/run_dir.h"
-#include "train/state.h"
 #include "train/trainer.h"
 
 #include <dirent.h>

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "store/durable.h"
+#include "train/resume.h"
+#include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +48,9 @@ static const char *trace_of_a_run(const char *path)
     return NULL;
 }
 
-int ls_run_dir_make(char **out, const char *wanted, const char *name, const ls_host *host,
-                    ls_error *err)
+/* `wanted` NULL: a new runs/<UTC time>-<name>; else that very directory, which may exist. */
+static int make(char **out, const char *wanted, const char *name, const ls_host *host,
+                ls_error *err)
 {
     char path[PATH_BYTES];
     ls_error why;
@@ -66,7 +69,7 @@ int ls_run_dir_make(char **out, const char *wanted, const char *name, const ls_h
     return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
 }
 
-int ls_run_dir_check(const char *dir, ls_error *err)
+static int check_unused(const char *dir, ls_error *err)
 {
     const char *trace = trace_of_a_run(dir);
     return trace
@@ -82,4 +85,66 @@ char *ls_run_dir_path(const char *dir, const char *file, const ls_host *host)
     if (path)
         snprintf(path, size, "%s/%s", dir, file);
     return path;
+}
+
+/* ---- a run's own ---------------------------------------------------------------------------- */
+
+static int write_config(const struct ls_trainer *t, ls_error *err)
+{
+    char *text, *path = ls_run_dir_path(t->run_dir, "config.json", t->host);
+    if (!path)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    int status = ls_config_text(&text, &t->config, t->host, err);
+    if (status == LS_OK) {
+        status = ls_replace_file(path, text, strlen(text), t->host, err);
+        ls_free(t->host, text);
+    }
+    ls_free(t->host, path);
+    return status;
+}
+
+/* A run that goes on may have been killed before its names were made to last. */
+int ls_run_dir_open(struct ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    if (t->resumed)
+        return ls_sync_path(t->run_dir, err);
+    if (c->run_dir && c->run_dir[0] == '\0')
+        return LS_OK;
+    int status = make(&t->run_dir, c->run_dir, c->name, t->host, err);
+    if (status == LS_OK)
+        status = check_unused(t->run_dir, err);
+    if (status == LS_OK)
+        status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
+    if (status == LS_OK) /* another one may have come and gone meanwhile */
+        status = check_unused(t->run_dir, err);
+    return status ? status : write_config(t, err);
+}
+
+int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
+{
+    ls_sink *sink;
+    int status = LS_OK;
+    if (t->run_dir) {
+        char *path = ls_run_dir_path(t->run_dir, "metrics.jsonl", t->host);
+        const ls_sink_mark *keep = t->resumed ? ls_resume_metrics(t) : NULL;
+        status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
+                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+        ls_free(t->host, path);
+        if (status == LS_OK)
+            status = ls_sinks_add(&t->sinks, sink, err);
+        if (status == LS_OK)
+            t->metrics = sink;
+    }
+    if (status == LS_OK && t->run_dir && t->config.tensorboard) {
+        status = ls_sink_tensorboard(&sink, t->run_dir, t->host, err);
+        if (status == LS_OK)
+            status = ls_sinks_add(&t->sinks, sink, err);
+    }
+    if (status == LS_OK && t->options.record) {
+        status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
+        if (status == LS_OK)
+            status = ls_sinks_add(&t->sinks, sink, err);
+    }
+    return status;
 }

@@ -5,13 +5,16 @@
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 
-/* Makes the directory, durably, and returns its path, owned by the caller (ls_free). `wanted` NULL: a
- * new runs/<UTC time>-<name>; else that very directory, which may exist. Errors: LS_EIO, LS_ENOMEM. */
-int ls_run_dir_make(char **out, const char *wanted, const char *name, const ls_host *host,
-                    ls_error *err);
+struct ls_trainer;
 
-/* Whether a new run may use the directory: LS_EIO when it holds one already. */
-int ls_run_dir_check(const char *dir, ls_error *err);
+/* Makes the directory, durably, takes its lock, and writes the config into it; or makes that of a resumed run, which
+ * is locked, last. Errors: LS_EIO (also where it holds a run already), LS_EAGAIN (another process trains there),
+ * LS_ENOMEM. */
+int ls_run_dir_open(struct ls_trainer *trainer, ls_error *err);
+
+/* The trainer's sinks: metrics.jsonl and TensorBoard's events in the directory, and the caller's. Errors: those of
+ * sink.h. */
+int ls_run_dir_open_sinks(struct ls_trainer *trainer, ls_error *err);
 
 /* "<dir>/<file>", owned by the caller; NULL when memory runs out. */
 char *ls_run_dir_path(const char *dir, const char *file, const ls_host *host);

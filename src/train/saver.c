@@ -11,7 +11,6 @@
 #include "train/checkpoint.h"
 #include "train/coordinator.h"
 #include "train/run_dir.h"
-#include "train/state.h"
 #include "train/worker.h"
 
 #include <stdio.h>

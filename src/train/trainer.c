@@ -166,7 +166,7 @@ void ls_trainer_interrupt(ls_trainer *t)
     atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
 }
 
-/* ---- what other files ask of a trainer -------------------------------------------------------- */
+/* ---- what other files ask of a trainer ------------------------------------------------------ */
 
 uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset)
 {

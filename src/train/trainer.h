@@ -9,7 +9,7 @@
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"
-#include "train/config.h"
+#include "train/checkpoint.h"
 #include "train/exchange.h"
 #include "train/inference.h"
 #include "train/inject.h"
@@ -144,21 +144,6 @@ typedef struct ls_old_fold {
 } ls_old_fold;
 
 #define LS_SCRATCH ((size_t)1 << 16)
-
-typedef struct ls_epoch_totals {
-    double loss, correct, rows; /* summed over the epoch's minibatches */
-    double seconds;             /* training only */
-} ls_epoch_totals;
-
-/* Where a run stands, between two steps: what a checkpoint must remember besides the weights. */
-typedef struct ls_position {
-    uint64_t steps; /* done since the start of training, skipped ones included */
-    uint32_t epoch; /* the one under way, from 0; the number of epochs when all is done */
-    uint32_t step;  /* of this epoch's steps, how many are done */
-    int recorded;   /* its record is out: only its evaluation is left */
-    ls_epoch_totals totals;
-    double trained_s; /* in finished epochs */
-} ls_position;
 
 /* The group whose members are no longer all alive, kept while one of them might still use it. */
 typedef struct ls_old_group {

@@ -33,7 +33,7 @@ int ls_worker_train(const ls_worker *w, void *arg, ls_error *err);
 /* The stop hook: undoes open and join, as far as they got. `user` is the trainer. */
 void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *user);
 
-/* ---- shared by the three files ---- */
+/* ---- shared by the three files -------------------------------------------------------------- */
 
 /* Errors: what an injection at that stage of that step asks for. */
 int ls_worker_inject(ls_train_worker *mine, uint64_t step, ls_stage stage);

@@ -1,6 +1,6 @@
 /* The list of a config's keys: the documentation is that list, and every key goes through it. */
 #include "base/host.h"
-#include "train/config_rows.h"
+#include "train/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "train/config.h"
 
 #include <math.h>
 #include <setjmp.h>
