@@ -15,7 +15,7 @@ typedef struct dense_plan {
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t left, right, out;
     cublasLtMatmulAlgo_t algo;
-    const float *bias; /* that `product` has */
+    const void *bias; /* that `product` has */
 } dense_plan;
 
 /* m × n ← op(left) · op(right), k long. */

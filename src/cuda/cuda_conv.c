@@ -3,7 +3,10 @@
 
 #include <stdint.h>
 
-enum { LIMIT = 1000000 /* of every number, so that sums of them fit an int */ };
+enum {
+    LIMIT = 1000000, /* of every number, so that sums of them fit an int */
+    GRAIN = 16       /* floats: parameters of an arena begin at multiples of it */
+};
 
 static int is_half(const ls_cuda_op *op)
 {
@@ -19,19 +22,44 @@ static int widen(ls_cuda_op *op, float *to, const ls_cuda_room *room, size_t cou
     return ls_cuda_done(op, ls_k_from_bf16(to, ls_cuda_at(op, room), count, add, on), err);
 }
 
+/* Where the fused bias begins, in floats: in bf16 as in the arena, so that one kernel rounds both. */
+static size_t behind_weights(const ls_cuda_op *op)
+{
+    return (op->op.param_floats[0] + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+static int round_params(const void **w, const void **bias, ls_cuda_op *op, cudaStream_t on,
+                        ls_error *err)
+{
+    const size_t *count = op->op.param_floats, at = behind_weights(op);
+    uint16_t *half = ls_cuda_at(op, &op->half_weights);
+    float *const *param = op->b.param;
+    const int together = op->plan_fuses && param[1] == param[0] + at;
+    *w = half;
+    *bias = half + at;
+    cudaError_t e = ls_k_to_bf16(half, param[0], together ? at + count[1] : count[0], on);
+    if (e == cudaSuccess && op->plan_fuses && !together)
+        e = ls_k_to_bf16(half + at, param[1], count[1], on);
+    return ls_cuda_done(op, e, err);
+}
+
 static int conv_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     void *half_y = ls_cuda_at(op, &op->half_y);
-    const void *x, *w;
+    const void *x, *w = op->b.param[0], *bias = op->b.param[1];
     (void)flags;
     int status = ls_cuda_take_x(&x, op, on, 1, err);
+    if (status == LS_OK && is_half(op))
+        status = round_params(&w, &bias, op, on, err);
     if (status == LS_OK)
-        status = ls_cuda_factor(&w, op, &op->half_weights, op->b.param[0], op->op.param_floats[0],
-                                on, err);
-    if (status == LS_OK)
-        status =
-            ls_cuda_product_run(op, LS_PASS_FORWARD, x, w, half_y ? half_y : op->b.y, 0, on, err);
+        status = ls_math_run(op->plan[LS_PASS_FORWARD], on,
+                             &(ls_math_operands){.a = x,
+                                                 .b = w,
+                                                 .bias = op->plan_fuses ? bias : NULL,
+                                                 .out = half_y ? half_y : op->b.y,
+                                                 .workspace = ls_cuda_at(op, &op->work)},
+                             err);
     if (status == LS_OK && half_y)
         status = widen(op, op->b.y, &op->half_y, ls_cuda_elements(&op->op.y), 0, on, err);
     return status ? status : ls_cuda_product_bias(op, on, err);

@@ -84,7 +84,8 @@ void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
     const ls_op_desc *d = &op->desc;
     const size_t half = sizeof(uint16_t);
     const size_t x = is_half_already(op, x_form) ? 0 : ls_cuda_elements(&d->x) * half;
-    const size_t w = is_half(op) ? op->op.param_floats[0] * half : 0;
+    const size_t w =
+        is_half(op) ? (op->op.param_floats[0] + op->op.param_floats[1] + 15) * half : 0;
     const size_t y = is_half_already(op, y_form(op)) ? 0 : ls_cuda_elements(&op->op.y) * half;
     op->half_x = d->training ? ls_cuda_saved(op, x) : ls_cuda_scratch(op, x);
     op->half_weights = d->training ? ls_cuda_saved(op, w) : ls_cuda_scratch(op, w);

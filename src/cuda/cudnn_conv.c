@@ -34,7 +34,7 @@ static void build_forward(ls_graph *g, const ls_math_shape *s, ls_graph_object x
         return;
     }
     ls_graph_object sum = tensor(g, SUM, CUDNN_DATA_FLOAT, n, c, high, wide, LS_GRAPH_VIRTUAL);
-    ls_graph_object bias = tensor(g, BIAS, CUDNN_DATA_FLOAT, 1, c, 1, 1, 0);
+    ls_graph_object bias = tensor(g, BIAS, type, 1, c, 1, 1, 0); /* else no engine fuses it */
     ls_graph_conv(g, LS_MATH_CONV, x, w, sum, s);
     if (!s->relu) {
         ls_graph_pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, y);

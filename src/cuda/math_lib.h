@@ -11,8 +11,8 @@
  * in plain C takes its place (tests/doubles/math_cpu.c).
  *
  * Tensors are channels last, conv weights [out][kh][kw][c], dense weights [out][inputs]. With
- * `half`, all operands of a convolution are bf16, and of a product the two factors; what a product
- * puts out, and every bias, is fp32. Results do not depend on what ran before: engines that are
+ * `half`, all operands of a convolution are bf16, its bias too, and of a product the two factors; what
+ * a product puts out, and its bias, is fp32. Results do not depend on what ran before: engines that are
  * not deterministic are never taken.
  *
  * Threads: everything of one ls_math on the worker's thread. The version functions: any thread.
@@ -80,7 +80,7 @@ void ls_math_plan_destroy(ls_math_plan *plan); /* NULL is allowed */
 
 typedef struct ls_math_operands {
     const void *a, *b;
-    const float *bias;
+    const void *bias;
     void *out; /* overwritten; of LS_MATH_DENSE_WEIGHTS added to with `add` */
     int add;
     void *workspace;

@@ -198,7 +198,7 @@ static int may_touch(const work *w)
            dbl_may_touch(w->o.b, elements(&w->s, role[1]) * in) &&
            dbl_may_touch(w->o.out, elements(&w->s, role[2]) * out) &&
            dbl_may_touch(w->o.workspace, w->workspace_bytes) &&
-           (!w->s.bias || dbl_may_touch(w->o.bias, (size_t)w->s.out * sizeof(float)));
+           (!w->s.bias || dbl_may_touch(w->o.bias, (size_t)w->s.out * out));
 }
 
 static void finish(const work *w, const double *sum, size_t count)
@@ -207,7 +207,7 @@ static void finish(const work *w, const double *sum, size_t count)
     for (size_t i = 0; i < count; i++) {
         double value = sum[i];
         if (w->s.bias)
-            value += (double)w->o.bias[i % (size_t)w->s.out];
+            value += load(w->o.bias, i % (size_t)w->s.out, half);
         if (w->s.relu && !(value > 0))
             value = 0;
         if (w->o.add)
