@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/host.h"
 #include "base/rng.h"
-#include "device/device_list.h"
+#include "device/registry.h"
 #include "json/json.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "merge/check.h"
+#include "merge/group.h"
 #include "overlap.h"
 
 #include <stdlib.h>

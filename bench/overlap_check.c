@@ -1,8 +1,8 @@
 /* What every cell of bench_overlap must come to. */
 #include "base/error.h"
 #include "base/host.h"
-#include "hash/crc32.h"
-#include "merge/check.h"
+#include "hash/hash.h"
+#include "merge/group.h"
 #include "overlap.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "hash/crc32.h"
+#include "hash/hash.h"
 #include "nn/replica_impl.h"
 #include "overlap.h"
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/dataset.h"
-#include "device/plugin.h"
+#include "device/registry.h"
 #include "nn/replica_impl.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Bytes put together piece by piece.
  *
  * Lack of memory does not stop the calls: it is remembered, and ls_buffer_status reports it. Formatted
- * numbers follow the thread's locale: whoever wants '.' enters json/c_locale.h. One thread at a time.
+ * numbers follow the thread's locale: whoever wants '.' enters base/thread_state.h. One thread at a time.
  */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H

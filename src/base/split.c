@@ -1,8 +1,8 @@
-#include "base/split.h"
 
 #include "base/error.h"
 
 #include <assert.h>
+#include <lockstep/split.h>
 
 void ls_split(uint32_t n, uint32_t parts, uint32_t index, uint32_t *first, uint32_t *count)
 {

@@ -1,6 +1,6 @@
 /* trainer bench CONFIG */
 #include "cli/trained_args.h"
-#include "device/device_list.h"
+#include "device/registry.h"
 #include "tools/measure.h"
 #include "json/writer.h"
 

@@ -1,6 +1,6 @@
 /* trainer devices */
 #include "cli/trained_args.h"
-#include "device/device_list.h"
+#include "device/registry.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,12 +5,12 @@
 
 #ifdef LOCKSTEP_WITH_HTTP
 
+#include "base/thread_state.h"
 #include "http/guard.h"
 #include "http/metrics.h"
 #include "page/page.h"
 #include "page/report.h"
 #include "train/sink.h"
-#include "json/c_locale.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

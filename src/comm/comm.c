@@ -1,6 +1,7 @@
 #include "comm/comm.h"
 
-#include "base/closest.h"
+#include "base/error.h"
+#include "base/host.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,4 +38,156 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
     else
         snprintf(why, LS_COMM_WHY, "use one of %.*s", LS_COMM_WHY - 12, list);
     return NULL;
+}
+
+/* ---- through the host's memory ---------------------------------------------------------------- */
+
+/* Floats that are copied at a time, so that they are compared in the cache, and after which a rank
+ * looks whether the group is aborted: a few microseconds. */
+#define PIECE ((size_t)1 << 14)
+
+int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
+{
+    ls_merge_group *group = ls_alloc(desc->host, sizeof *group);
+    if (!group)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", desc->ranks);
+    int status = ls_merge_group_init(group, desc, err);
+    if (status) {
+        ls_free(desc->host, group);
+        return status;
+    }
+    *out = &group->base;
+    return LS_OK;
+}
+
+void ls_host_group_destroy(ls_comm_group *base)
+{
+    ls_merge_group *group = (ls_merge_group *)base;
+    if (!group)
+        return;
+    const ls_host *host = group->desc.host;
+    ls_merge_group_fini(group);
+    ls_free(host, group);
+}
+
+int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device, ls_error *err)
+{
+    ls_merge_group *group = (ls_merge_group *)base;
+    ls_device_info info;
+    device->ops->describe(device, &info);
+    if (!(info.flags & LS_DEVICE_HOST_MEMORY))
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "allreduce '%s' needs devices that share host memory; "
+                       "%s does not",
+                       base->type->name, info.name);
+    ls_host_comm *comm = ls_alloc(group->desc.host, sizeof *comm);
+    if (!comm)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
+    comm->base.group = base;
+    comm->base.rank = rank;
+    snprintf(group->rank[rank].name, sizeof group->rank[rank].name, "%s", info.name);
+    *out = &comm->base;
+    return LS_OK;
+}
+
+void ls_host_leave(ls_comm *base)
+{
+    ls_host_comm *comm = (ls_host_comm *)base;
+    if (!comm)
+        return;
+    const ls_host *host = ls_merge_group_of(base)->desc.host;
+    ls_rest_fini(&comm->rest, host);
+    ls_free(host, comm);
+}
+
+void ls_host_copy(const ls_merge_group *group, float *to, const float *from, size_t count)
+{
+    for (size_t i = 0; i < count && !ls_merge_aborted(group); i += PIECE)
+        memcpy(to + i, from + i, (count - i < PIECE ? count - i : PIECE) * sizeof(float));
+}
+
+int ls_host_all_reduce(ls_comm *base, const ls_partial *partials, int count, float *total,
+                       ls_comm_times *times, ls_merge_work *work, ls_error *err)
+{
+    int status = ls_merge_run(base, partials, count, total, times, work, times, err);
+    if (status)
+        ls_merge_stop_reading(base);
+    return status;
+}
+
+/* ---- everybody reads everybody's memory ----------------------------------------------------- */
+
+/* What rank `rank` writes at float `i`: different for all floats, and for all ranks at a float. */
+static uint32_t mark(int rank, size_t i)
+{
+    return ((uint32_t)i * 2654435761u) ^ ((uint32_t)(rank + 1) * 2246822519u);
+}
+
+static void write_marks(float *arena, int rank, size_t floats)
+{
+    for (size_t i = 0; i < floats; i++) {
+        uint32_t word = mark(rank, i);
+        memcpy(arena + i, &word, sizeof word);
+    }
+}
+
+static uint32_t difference(const float *copy, int rank, size_t i)
+{
+    uint32_t word;
+    memcpy(&word, copy + i, sizeof word);
+    return word ^ mark(rank, i);
+}
+
+/* The first of the floats first … end − 1 of `copy` that is not what `rank` wrote; `end` if all
+ * are. All are compared first, in a loop that compilers make vectors of. */
+static size_t first_wrong(const float *copy, int rank, size_t first, size_t end)
+{
+    uint32_t any = 0;
+    for (size_t i = first; i < end; i++)
+        any |= difference(copy, rank, i);
+    if (any == 0)
+        return end;
+    while (difference(copy, rank, first) == 0)
+        first++;
+    return first;
+}
+
+static int read_from(const ls_comm *comm, int from, float *scratch, ls_error *err)
+{
+    const ls_merge_group *group = ls_merge_group_of(comm);
+    const ls_merge_rank *rank = group->rank;
+    const size_t floats = group->desc.floats;
+    for (size_t i = 0; i < floats && !ls_merge_aborted(group); i += PIECE) {
+        size_t end = floats - i < PIECE ? floats : i + PIECE;
+        memcpy(scratch + i, rank[from].total + i, (end - i) * sizeof(float));
+        size_t wrong = first_wrong(scratch, from, i, end);
+        uint32_t word;
+        if (wrong == end)
+            continue;
+        memcpy(&word, scratch + wrong, sizeof word);
+        return ls_fail(err, LS_EDEVICE,
+                       "start-up check: %s (rank %d) read 0x%08x from %s (rank %d) at float %zu: "
+                       "expected 0x%08x",
+                       rank[comm->rank].name, comm->rank, (unsigned)word, rank[from].name, from,
+                       wrong, (unsigned)mark(from, wrong));
+    }
+    return LS_OK;
+}
+
+static int read_all(ls_comm *comm, void *scratch, ls_error *err)
+{
+    int status = LS_OK;
+    for (int r = 0; status == LS_OK && r < comm->group->ranks; r++)
+        status = read_from(comm, r, scratch, err);
+    return status;
+}
+
+int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *err)
+{
+    ls_comm_times times = {0};
+    write_marks(total, base->rank, ls_merge_group_of(base)->desc.floats);
+    int status = ls_merge_run(base, NULL, 0, total, &times, read_all, scratch, err);
+    if (status)
+        ls_merge_stop_reading(base);
+    return status;
 }

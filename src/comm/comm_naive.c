@@ -2,7 +2,7 @@
  * up on device 0 and copied back from there. Kept so that people can see what `ordered` gains:
  * rank 0 does all the adding while the others wait, once per parameter.
  */
-#include "comm/host_group.h"
+#include "comm/comm.h"
 
 #include <string.h>
 

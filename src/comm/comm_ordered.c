@@ -11,7 +11,7 @@
  * A total is written again only behind the next step's publish, which nobody passes
  * before everybody has left this step's gather.
  */
-#include "comm/host_group.h"
+#include "comm/comm.h"
 
 #include <string.h>
 

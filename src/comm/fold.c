@@ -1,4 +1,4 @@
-#include "comm/fold.h"
+#include "comm/comm.h"
 
 #include <string.h>
 

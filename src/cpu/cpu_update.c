@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "base/split.h"
 
+#include <lockstep/split.h>
 #include <math.h>
 
 typedef struct update_op {

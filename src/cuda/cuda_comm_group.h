@@ -25,7 +25,7 @@
 #include "cuda/cuda_comm_links.h"
 #include "cuda/cuda_comm_places.h"
 #include "cuda/cuda_device.h"
-#include "merge/rest.h"
+#include "merge/group.h"
 
 /* What else the others see of a rank. */
 typedef struct ls_cuda_rank {

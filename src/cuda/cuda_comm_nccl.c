@@ -17,7 +17,7 @@
  * call, or when it leaves.
  */
 #include "cuda/cuda_comm_group.h"
-#include "merge/buckets.h"
+#include "merge/tree.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                         size_t first, size_t end, ls_error *err)

@@ -8,7 +8,7 @@
 #ifndef DATA_BYTE_READER_H
 #define DATA_BYTE_READER_H
 
-#include "hash/sha256.h"
+#include "hash/hash.h"
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>

@@ -1,6 +1,5 @@
 #include "data/dataset.h"
 
-#include "base/closest.h"
 #include "base/error.h"
 #include "data/kinds.h"
 #include "data/source.h"

@@ -14,7 +14,7 @@
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
-#include "hash/sha256.h"
+#include "hash/hash.h"
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>

@@ -1,7 +1,7 @@
-#include "base/arithmetic.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "device/device_list.h"
+#include "base/thread_state.h"
+#include "device/registry.h"
 #include "pool/pool.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "device/plugin.h"
+#define _GNU_SOURCE /* dladdr; this file alone in the room */
+#include "device/registry.h"
 
 #include "base/error.h"
-#include "device/self.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -12,6 +12,39 @@
 enum { PATH_BYTES = 512 };
 
 /* ---- where it may be ------------------------------------------------------------------------ */
+
+static void cut_at_last_slash(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash)
+        *slash = '\0';
+    else
+        path[0] = '\0';
+}
+
+/* Writes the folder of the file that holds this code: liblockstep.so, or the program that it was linked
+ * into; "" when the system does not say. */
+static void library_folder(char *out, size_t size)
+{
+    static const char here; /* anything that lies in the file in question */
+    Dl_info info;
+    out[0] = '\0';
+    /* A name that is not absolute was meant from where the program was started, which may not be
+     * where it is now. Programs have such, and are found by program_folder. */
+    if (dladdr(&here, &info) == 0 || !info.dli_fname || info.dli_fname[0] != '/')
+        return;
+    int length = snprintf(out, size, "%s", info.dli_fname);
+    if (length < 0 || (size_t)length >= size)
+        out[0] = '\0';
+    cut_at_last_slash(out);
+}
+
+static void program_folder(char *out, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", out, size - 1);
+    out[length > 0 ? length : 0] = '\0';
+    cut_at_last_slash(out);
+}
 
 static bool is_at(char *out, const char *folder, const char *below, const char *name)
 {
@@ -37,8 +70,8 @@ static int find(char *out, const char *name, const char *path, ls_error *err)
         return ls_fail(err, LS_ENOENT, "there is no plugin %.300s%s", path,
                        strchr(path, '/') ? "" : " (give a path with a slash)");
     }
-    ls_library_folder(library, sizeof library);
-    ls_program_folder(program, sizeof program);
+    library_folder(library, sizeof library);
+    program_folder(program, sizeof program);
     if (is_around(out, library, name) || is_around(out, program, name) ||
         is_at(out, LOCKSTEP_PLUGIN_DIR, "", name))
         return LS_OK;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/host.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int ls_registry_create_empty(ls_registry **out, const ls_host *host, ls_error *err)
@@ -48,4 +49,128 @@ const ls_backend *ls_registry_find(const ls_registry *registry, const char *name
             return registry->backend[i];
     }
     return NULL;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------ */
+
+#define GRAMMAR "expected auto, cpu, cpu:COUNT, or KIND:INDEX,INDEX…, for example --devices cpu:2"
+
+/* "cpu, ref": the kinds there are, for messages. */
+static void list_kinds(char *text, size_t size, const ls_registry *registry)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < registry->count && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "",
+                                 registry->backend[i]->name);
+}
+
+static int absent(const ls_backend *backend, const ls_backend_info *info, ls_error *err)
+{
+    return ls_fail(err, LS_EDEVICE, "no %s device: %s (%s)", backend->name, info->reason,
+                   info->broken ? "broken" : "absent");
+}
+
+/* All devices of a kind, at most `max`. */
+static int take_all(ls_device_list *out, const ls_backend *backend, int max, ls_error *err)
+{
+    ls_backend_info info = {0};
+    backend->probe(&info);
+    if (info.devices < 1)
+        return absent(backend, &info, err);
+    int count = info.devices < LS_DEVICES_MAX ? info.devices : LS_DEVICES_MAX;
+    out->capped = max > 0 && count > max;
+    if (out->capped)
+        count = max;
+    out->backend = backend;
+    out->allowed = info.devices;
+    out->count = count;
+    for (int i = 0; i < count; i++)
+        out->index[i] = i;
+    return LS_OK;
+}
+
+/* The first back end, in the registry's order, that has a device. */
+static int take_auto(ls_device_list *out, const ls_registry *registry, int max, ls_error *err)
+{
+    for (int i = 0; i < registry->count; i++)
+        if (take_all(out, registry->backend[i], max, NULL) == LS_OK)
+            return LS_OK;
+    return ls_fail(err, LS_EDEVICE, "no back end has a device; `trainer --version` says why");
+}
+
+/* Decimal digits at *text up to LS_DEVICES_MAX; advances. */
+static int read_number(int *out, const char **text)
+{
+    const char *p = *text;
+    long value = 0;
+    while (*p >= '0' && *p <= '9' && value <= LS_DEVICES_MAX)
+        value = value * 10 + (*p++ - '0');
+    if (p == *text || value > LS_DEVICES_MAX)
+        return 0;
+    *out = (int)value;
+    *text = p;
+    return 1;
+}
+
+static int take_counted(ls_device_list *out, const char *numbers, const char *spec, ls_error *err)
+{
+    int count;
+    size_t digits = strspn(numbers, "0123456789");
+    if (digits == 0 || numbers[digits] != '\0')
+        return ls_fail(err, LS_EINVAL, "cannot read devices '%.64s': " GRAMMAR, spec);
+    if (!read_number(&count, &numbers))
+        return ls_fail(err, LS_EINVAL,
+                       "devices '%.64s' asks for too many: at most %d work together", spec,
+                       LS_DEVICES_MAX);
+    if (count == 0)
+        return ls_fail(err, LS_EINVAL, "devices '%s' asks for none: at least 1 is needed", spec);
+    out->count = count;
+    for (int i = 0; i < count; i++)
+        out->index[i] = i;
+    return LS_OK;
+}
+
+static int take_listed(ls_device_list *out, const char *numbers, const char *spec, ls_error *err)
+{
+    for (out->count = 0; out->count < LS_DEVICES_MAX; numbers++) {
+        int index;
+        if (!read_number(&index, &numbers))
+            break;
+        if (index >= out->allowed)
+            return ls_fail(err, LS_EDEVICE, "devices '%.64s': there is no %s:%d, only 0 … %d", spec,
+                           out->backend->name, index, out->allowed - 1);
+        out->index[out->count++] = index;
+        if (*numbers == '\0')
+            return LS_OK;
+        if (*numbers != ',')
+            break;
+    }
+    return ls_fail(err, LS_EINVAL, "cannot read devices '%.64s': " GRAMMAR, spec);
+}
+
+int ls_device_list_parse(ls_device_list *out, const ls_registry *registry, const char *spec,
+                         int max, ls_error *err)
+{
+    memset(out, 0, sizeof *out);
+    if (!spec || strcmp(spec, "auto") == 0)
+        return take_auto(out, registry, max, err);
+    size_t kind = strcspn(spec, ":");
+    out->backend = ls_registry_find(registry, spec, kind);
+    if (!out->backend) {
+        char kinds[128];
+        list_kinds(kinds, sizeof kinds, registry);
+        return ls_fail(err, LS_EINVAL, "cannot read devices '%.64s': " GRAMMAR "; kinds here: %s",
+                       spec, kinds);
+    }
+    if (spec[kind] == '\0')
+        return take_all(out, out->backend, max, err);
+    ls_backend_info info = {0};
+    out->backend->probe(&info);
+    out->allowed = info.devices;
+    if (info.devices < 1)
+        return absent(out->backend, &info, err);
+    const char *numbers = spec + kind + 1;
+    return out->backend->counted ? take_counted(out, numbers, spec, err)
+                                 : take_listed(out, numbers, spec, err);
 }

@@ -1,7 +1,7 @@
 /* What stands between a server and those who ask it: libmicrohttpd's daemon, started so that nobody can
  * lock others out of it, and that no page of elsewhere can make a browser talk to it.
  *
- *  - A request is for one of the server's own names (names.h); others are refused.
+ *  - A request is for one of the server's own names; others are refused.
  *  - A connection has so many seconds to bring a request's headers, as many for the body, and as many to
  *    take the answer; it may sit idle for as long.
  *  - A connection is never turned away. When there are too many, one that is not being answered is closed:
@@ -13,11 +13,21 @@
 #ifndef HTTP_GUARD_H
 #define HTTP_GUARD_H
 
-#include "http/names.h"
-
 #include <microhttpd.h>
 #include <stddef.h>
 #include <sys/socket.h>
+
+/* By which names a server may be asked: its Host, and the Origin of the page that asks. A web page may give the
+ * server's address a name of its own (DNS rebinding), and a browser then lets it read and write there. */
+typedef struct http_names {
+    const char *const *given; /* besides loopback's names and the address that the client reached */
+    int count;
+    const char *option; /* which adds one; for the message */
+} http_names;
+
+/* 0, or 403, and a line that says why. A request without a Host is no browser's. */
+unsigned http_names_check(const http_names *names, struct MHD_Connection *c, char *why,
+                          size_t room);
 
 typedef struct http_guard http_guard;
 

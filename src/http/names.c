@@ -1,4 +1,4 @@
-#include "http/names.h"
+#include "http/guard.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 #include "json/fields.h"
 
-#include "base/closest.h"
-#include "json/c_locale.h"
+#include "base/error.h"
+#include "base/thread_state.h"
 
 #include <assert.h>
 #include <math.h>

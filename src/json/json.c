@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "json/c_locale.h"
+#include "base/thread_state.h"
 #include "json/doc.h"
-#include "json/utf8.h"
+#include "json/writer.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "json/doc.h"
-#include "json/utf8.h"
+#include "json/writer.h"
 
 #include <math.h>
 #include <stdarg.h>

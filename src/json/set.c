@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "json/doc.h"
-#include "json/utf8.h"
+#include "json/writer.h"
 
 #include <string.h>
 

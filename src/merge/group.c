@@ -3,8 +3,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "base/split.h"
+#include "merge/tree.h"
 
+#include <lockstep/split.h>
 #include <string.h>
 
 /* The orders that `reading` stands on, macros so that a test can weaken each one and see
@@ -135,5 +136,220 @@ int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *to
         status = ls_merge_meet(comm, times, err);
     }
     times->exposed += (double)(ls_now_ns() - start) * 1e-9 - (times->wait - waited);
+    return status;
+}
+
+/* ---- what is left of the tree ----------------------------------------------------------------- */
+
+void ls_rest_fini(ls_rest *rest, const ls_host *host)
+{
+    ls_free(host, rest->part);
+    *rest = (ls_rest){0};
+}
+
+static int partial_sums(const ls_merge_group *group)
+{
+    int count = 0;
+    for (int r = 0; r < group->base.ranks; r++)
+        count += group->rank[r].count;
+    return count;
+}
+
+static bool fits(const ls_rest *rest, const ls_merge_group *group)
+{
+    for (int i = 0; i < rest->count; i++) {
+        const ls_rest_part *part = &rest->part[i];
+        const ls_merge_rank *rank = &group->rank[part->rank];
+        if (part->index >= rank->count || rank->partials[part->index].span.lo != part->span.lo ||
+            rank->partials[part->index].span.hi != part->span.hi)
+            return false;
+    }
+    return rest->count > 0 && rest->count == partial_sums(group);
+}
+
+/* The partial sum whose first shard is `shard`. Ranks hold shards in order, as a rule: it is looked
+ * for from the rank that has the one before. */
+static bool find(ls_rest_part *part, const ls_merge_group *group, int shard, int from)
+{
+    const int ranks = group->base.ranks;
+    for (int k = 0; k < ranks; k++) {
+        const int r = (from + k) % ranks;
+        for (int i = 0; i < group->rank[r].count; i++) {
+            const ls_span span = group->rank[r].partials[i].span;
+            if (span.lo == shard && span.hi > shard) {
+                *part = (ls_rest_part){r, i, span, 0};
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static int make_room(ls_rest *rest, const ls_merge_group *group, ls_error *err)
+{
+    const int needed = partial_sums(group);
+    rest->count = rest->depth = 0;
+    if (needed <= rest->room)
+        return LS_OK;
+    ls_rest_fini(rest, group->desc.host);
+    rest->part = ls_alloc_array(group->desc.host, (size_t)needed, sizeof *rest->part);
+    if (!rest->part)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a merge of %d partial sums", needed);
+    rest->room = needed;
+    return LS_OK;
+}
+
+static int build(ls_rest *rest, const ls_merge_group *group, ls_error *err)
+{
+    const int shards = group->desc.shards;
+    ls_span sum[LS_PARTIALS_MAX];
+    int count = 0, depth = 0;
+    for (int shard = 0; shard < shards; shard = rest->part[count++].span.hi) {
+        ls_rest_part *part = &rest->part[count];
+        if (count == rest->room || !find(part, group, shard, count ? part[-1].rank : 0))
+            return ls_fail(err, LS_EINVAL, "nobody has summed shard %d", shard);
+        if (depth == LS_PARTIALS_MAX)
+            break;
+        sum[depth++] = part->span;
+        rest->depth = depth > rest->depth ? depth : rest->depth;
+        for (; depth > 1 && ls_tree_joins(shards, sum[depth - 2], sum[depth - 1]); depth--) {
+            sum[depth - 2].hi = sum[depth - 1].hi;
+            part->joins++;
+        }
+    }
+    if (depth != 1 || sum[0].hi != shards)
+        return ls_fail(err, LS_EINVAL,
+                       "the ranks' partial sums are no nodes of a tree over %d shards", shards);
+    rest->count = count;
+    return LS_OK;
+}
+
+int ls_rest_update(ls_rest *rest, const ls_merge_group *group, ls_error *err)
+{
+    if (fits(rest, group))
+        return LS_OK;
+    int status = make_room(rest, group, err);
+    return status ? status : build(rest, group, err);
+}
+
+/* ---- the start-up check ----------------------------------------------------------------------- */
+
+/* Floats that pass through the host's memory at a time. */
+#define PIECE ((size_t)1 << 14)
+#define PERIOD ((size_t)1021) /* a prime, so that no two chunks of the arena look alike */
+
+/* What every partial sum of `rank` has at float `i`. At most 61, and there are at most LS_SHARDS_MAX
+ * partial sums. */
+static uint32_t addend(int rank, size_t i)
+{
+    return 1 + (uint32_t)(i % PERIOD * 31 + (size_t)rank * 57) % 61;
+}
+
+/* The nodes of a rank's shards, were they split evenly: enough to merge, whatever the real split. */
+static int spans_of(ls_span spans[LS_PARTIALS_MAX], const ls_merge_check *c, int rank)
+{
+    uint32_t first, count;
+    ls_split((uint32_t)c->shards, (uint32_t)c->comm->group->ranks, (uint32_t)rank, &first, &count);
+    return ls_tree_cover(spans, c->shards, (int)first, (int)(first + count));
+}
+
+/* scratch ← this rank's addends, each `factor` times. */
+static int write_addends(const ls_merge_check *c, float *piece, uint32_t factor, ls_error *err)
+{
+    const ls_device_ops *ops = c->device->ops;
+    int status = LS_OK;
+    for (size_t at = 0; at < c->floats && status == LS_OK; at += PIECE) {
+        const size_t count = c->floats - at < PIECE ? c->floats - at : PIECE;
+        for (size_t i = 0; i < count; i++)
+            piece[i] = (float)(factor * addend(c->comm->rank, at + i));
+        status =
+            ops->upload(c->device, c->stream, c->scratch + at, piece, count * sizeof *piece, err);
+        if (status == LS_OK)
+            status = ops->sync(c->device, c->stream, err);
+    }
+    return status;
+}
+
+static int merge(const ls_merge_check *c, ls_error *err)
+{
+    ls_span spans[LS_PARTIALS_MAX];
+    ls_partial partials[LS_PARTIALS_MAX];
+    ls_comm_times times = {0};
+    const int count = spans_of(spans, c, c->comm->rank);
+    for (int p = 0; p < count; p++)
+        partials[p] = (ls_partial){spans[p], c->scratch};
+    return c->comm->group->type->all_reduce(c->comm, c->stream, partials, count, c->total, &times,
+                                            err);
+}
+
+/* One period of the sum over all ranks. */
+static void expected_sums(uint32_t sum[PERIOD], const ls_merge_check *c)
+{
+    ls_span spans[LS_PARTIALS_MAX];
+    for (size_t i = 0; i < PERIOD; i++)
+        sum[i] = 0;
+    for (int r = 0; r < c->comm->group->ranks; r++) {
+        const uint32_t times = (uint32_t)spans_of(spans, c, r);
+        for (size_t i = 0; i < PERIOD; i++)
+            sum[i] += times * addend(r, i);
+    }
+}
+
+static int compare(const ls_merge_check *c, const float *piece, size_t at, size_t count,
+                   const uint32_t sum[PERIOD], ls_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t expected = sum[(at + i) % PERIOD];
+        ls_device_info info;
+        if (piece[i] == (float)expected)
+            continue;
+        c->device->ops->describe(c->device, &info);
+        return ls_fail(err, LS_EDEVICE,
+                       "start-up check: %s (rank %d) got %g as the sum of integers at float %zu: "
+                       "expected %u",
+                       info.name, c->comm->rank, (double)piece[i], at + i, (unsigned)expected);
+    }
+    return LS_OK;
+}
+
+static int verify(const ls_merge_check *c, float *piece, ls_error *err)
+{
+    const ls_device_ops *ops = c->device->ops;
+    uint32_t sum[PERIOD];
+    int status = LS_OK;
+    expected_sums(sum, c);
+    for (size_t at = 0; at < c->floats && status == LS_OK; at += PIECE) {
+        const size_t count = c->floats - at < PIECE ? c->floats - at : PIECE;
+        status =
+            ops->download(c->device, c->stream, piece, c->total + at, count * sizeof *piece, err);
+        if (status == LS_OK)
+            status = ops->sync(c->device, c->stream, err);
+        if (status == LS_OK)
+            status = compare(c, piece, at, count, sum, err);
+    }
+    return status;
+}
+
+int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
+{
+    ls_comm_group *group = c->comm->group;
+    const ls_comm_type *type = group->type;
+    float *piece = ls_alloc_array(c->host, PIECE, sizeof *piece);
+    int status = piece ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
+    if (status == LS_OK && type->check_reads)
+        status = type->check_reads(c->comm, c->scratch, c->total, err);
+    if (status == LS_OK)
+        status = write_addends(c, piece, 1, err);
+    if (status == LS_OK)
+        status = merge(c, err);
+    if (status == LS_OK)
+        status = verify(c, piece, err);
+    if (status == LS_OK) /* behind the merge nobody reads them any more */
+        status = write_addends(c, piece, 0, err);
+    if (status == LS_OK)
+        status = merge(c, err); /* all are content, or none is */
+    ls_free(c->host, piece);
+    if (status != LS_OK)
+        type->abort(group); /* nobody trains with a group that failed */
     return status;
 }

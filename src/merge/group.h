@@ -90,4 +90,56 @@ uint64_t ls_merge_deadline(const ls_merge_group *group);
 void ls_merge_chunk(const ls_merge_group *group, int parts, int index, size_t *first,
                     size_t *count);
 
+/* ---- what is left of the tree ---------------------------------------------------------------- *
+ * What is left of the shard tree when every rank has folded its own shards.
+ *
+ * The ranks' partial sums, in the order of their shards, and how often the two topmost sums of a
+ * stack are added behind each of them:
+ *
+ *     for each part: push the partial sum; `joins` times: the two topmost ← their sum
+ *
+ * leaves the sum over all shards, in tree order. One rank's thread, between two meetings of a merge. */
+
+typedef struct ls_rest_part {
+    int rank, index; /* the partial sum `index` of `rank` */
+    ls_span span;
+    int joins;
+} ls_rest_part;
+
+typedef struct ls_rest {
+    ls_rest_part *part;
+    int count;
+    int depth; /* the most sums on the stack */
+    int room;  /* of `part` */
+} ls_rest;
+
+/* *rest, zeroed before its first use, becomes what is left over what the ranks show. Spans change
+ * with the split of the shards only, so most steps find the rest that they had: then nothing is
+ * allocated. Errors: LS_EINVAL (a shard that is in no partial sum, spans that are no nodes),
+ * LS_ENOMEM. */
+int ls_rest_update(ls_rest *rest, const ls_merge_group *group, ls_error *err);
+void ls_rest_fini(ls_rest *rest, const ls_host *host);
+
+/* ---- the start-up check ---------------------------------------------------------------------- *
+ * Does what the ranks move arrive, and does a merge add up exactly? */
+
+typedef struct ls_merge_check {
+    ls_comm *comm;
+    ls_device *device; /* the rank's */
+    ls_stream *stream;
+    int shards;
+    size_t floats;
+    float *scratch, *total; /* device memory, `floats` each */
+    const ls_host *host;
+} ls_merge_check;
+
+/* Collective, before the group's first all_reduce. First the communicator's own check (check_reads),
+ * then a merge of integers that depend on the rank and on their place, so that a float from a wrong
+ * place, of a wrong rank, or of old memory changes the sum; all sums stay below 2²⁴ and are exact in
+ * any order. Then zeros are merged: all ranks return LS_OK, or none does, and LS_OK leaves both
+ * arrays all zero, as the padding of an arena has to be.
+ * Errors: LS_EDEVICE ("cpu(1) (rank 1) got 7 as the sum of integers at float 12345: expected 8"; the
+ * group is aborted), LS_EABORTED, LS_ETIMEDOUT, LS_ENOMEM. */
+int ls_merge_check_group(const ls_merge_check *check, ls_error *err);
+
 #endif

@@ -6,7 +6,7 @@
  * A use is written out as if its layers stood in the model's list: "$out" becomes the use's "out",
  * names get the use's name in front, and "input" is what the use reads.
  */
-#include "base/closest.h"
+#include "base/error.h"
 #include "nn/reader.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Initial weights. Every number is a draw of its own, so that any thread may make any part. */
-#include "base/closest.h"
+#include "base/error.h"
 #include "base/rng.h"
 #include "nn/model.h"
 #include "json/fields.h"

@@ -1,5 +1,4 @@
 /* Reading one layer: its type, its name, what it reads, and its shape. */
-#include "base/closest.h"
 #include "base/error.h"
 #include "nn/layer.h"
 #include "nn/reader.h"

@@ -31,7 +31,7 @@
 #ifndef NN_REPLICA_H
 #define NN_REPLICA_H
 
-#include "merge/buckets.h"
+#include "merge/tree.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
 #include "sync/heartbeat.h"
@@ -144,7 +144,7 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
 /* ---- a backward pass in pieces -------------------------------------------------------------- */
 
 /* Gradients are finished from the arena's start on, so that what is finished can be merged while
- * the rest is computed. The arena is cut into buckets (merge/buckets.h); the backward pass runs to
+ * the rest is computed. The arena is cut into buckets (merge/tree.h); the backward pass runs to
  * where the next bucket is complete, then `ready` is told. The buckets depend on the model and on the
  * back end's layouts alone. The gradient has the same bits either way. */
 

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "hash/sha256.h"
+#include "hash/hash.h"
 #include "nn/safetensors_format.h"
-#include "json/utf8.h"
+#include "json/writer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "nn/safetensors.h"
 
 #include "base/error.h"
-#include "hash/sha256.h"
+#include "hash/hash.h"
 #include "nn/safetensors_format.h"
 #include "json/writer.h"
 

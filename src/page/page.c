@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "page/text.h"
-#include "json/utf8.h"
+#include "json/writer.h"
 
 #include <math.h>
 #include <stdio.h>

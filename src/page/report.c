@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
+#include "base/thread_state.h"
 #include "page/page.h"
 #include "store/durable.h"
-#include "json/c_locale.h"
 
 #include <errno.h>
 #include <stdio.h>

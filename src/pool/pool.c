@@ -4,6 +4,86 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <string.h>
+
+/* ---- spinning --------------------------------------------------------------------------------- */
+
+/* Whether to wait awake.
+ *
+ * A thread that sleeps is woken within some tens of microseconds, on some machines a hundred; one
+ * that spins answers within one. Spinning for about as long as a wake-up takes is what lets two
+ * threads that hand work back and forth stay awake, and begin to: the one spins until the other has
+ * been woken. Where work comes at longer intervals, or where the thread that is waited for
+ * cannot run because this one has its CPU, the same time is lost. So spinning is a habit: given up
+ * after a few misses in a row, tried again from time to time, and taken up with the first success.
+ *
+ * A worker that was woken out of short sleeps time and again should not have had to sleep at all:
+ * the scheduler has put it on the CPU of the very thread that it works for, where neither can spin
+ * for the other, and leaves them there, because neither ever waits for a CPU for long. Only such a
+ * worker knows, and it steps aside.
+ */
+
+#define SPIN_NS 100000
+#define MISSES_ALLOWED 4
+#define TRIED_EVERY 32
+#define CHECKS_PER_LOOK 32 /* at the clock */
+#define PATIENCE_FIRST 8
+#define PATIENCE_MOST 65536
+
+static bool is_worth_it(const ls_spin_habit *habit)
+{
+    return habit->allowed && (habit->misses < MISSES_ALLOWED || habit->misses % TRIED_EVERY == 0);
+}
+
+bool ls_pool_spin(ls_spin_habit *habit, bool (*ready)(void *arg), void *arg, uint64_t deadline_ns)
+{
+    uint64_t end_ns = 0;
+    if (!is_worth_it(habit)) {
+        habit->misses++;
+        return false;
+    }
+    for (unsigned i = 0;; i++) {
+        if (ready(arg)) {
+            habit->misses = 0;
+            habit->patience = PATIENCE_FIRST;
+            return true;
+        }
+        ls_spin_pause();
+        if (i % CHECKS_PER_LOOK != CHECKS_PER_LOOK - 1)
+            continue;
+        uint64_t now_ns = ls_now_ns();
+        if (end_ns == 0)
+            end_ns = now_ns + SPIN_NS;
+        if (now_ns >= deadline_ns)
+            return false; /* which says nothing about the habit */
+        if (now_ns >= end_ns)
+            break;
+    }
+    habit->misses++;
+    return false;
+}
+
+void ls_pool_slept(ls_spin_habit *habit, uint64_t ns)
+{
+    habit->short_sleeps = habit->allowed && ns < SPIN_NS ? habit->short_sleeps + 1 : 0;
+}
+
+bool ls_pool_ought_to_spin(ls_spin_habit *habit)
+{
+    if (habit->patience < PATIENCE_FIRST)
+        habit->patience = PATIENCE_FIRST;
+    if (habit->short_sleeps < habit->patience)
+        return false;
+    /* Should this not help, the next time comes later. A spin that succeeds sets it back. */
+    if (habit->patience < PATIENCE_MOST)
+        habit->patience *= 2;
+    habit->short_sleeps = 0;
+    habit->misses = 0;
+    return true;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------- */
+
 int ls_pool_size(const ls_pool *pool)
 {
     return pool->workers;
@@ -242,4 +322,48 @@ int ls_allowed_cores(void)
     if (ls_cpus_allowed(&all, "", NULL) != LS_OK)
         return 1;
     return ls_usable_cpus(count_cores(&all), ls_cgroup_quota(""));
+}
+
+/* ---- statistics ----------------------------------------------------------------------------- */
+
+static uint64_t value(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Each counter is of its own moment. Where one is part of another, they are made to agree. */
+static void add_worker(ls_pool_stats *sum, const struct ls_pool_worker *w)
+{
+    uint64_t dropped = value(&w->dropped), sleeps = value(&w->sleeps), failed = value(&w->failed);
+    uint64_t finished = larger(value(&w->finished), dropped);
+    uint64_t run = finished - dropped;
+    sum->submitted += larger(value(&w->submitted), finished);
+    sum->run += run;
+    sum->failed += failed < run ? failed : run;
+    sum->dropped += dropped;
+    sum->waits += larger(value(&w->waits), sleeps);
+    sum->sleeps += sleeps;
+    sum->busy_ns += value(&w->busy_ns);
+}
+
+int ls_pool_get_stats(ls_pool_stats *out, const ls_pool *pool, int worker, ls_error *err)
+{
+    ls_pool_stats sum = {0};
+    if (out->size < sizeof out->size)
+        return ls_fail(err, LS_EINVAL, "stats.size is not set: expected sizeof(ls_pool_stats)");
+    if (worker < -1 || worker >= pool->workers)
+        return ls_fail(err, LS_EINVAL,
+                       "worker %d of a pool whose workers are 0 to %d, or -1 for all of them",
+                       worker, pool->workers - 1);
+    for (int i = 0; i < pool->workers; i++)
+        if (worker == -1 || i == worker)
+            add_worker(&sum, &pool->worker[i]);
+    sum.size = out->size;
+    memcpy(out, &sum, out->size < sizeof sum ? out->size : sizeof sum);
+    return LS_OK;
 }

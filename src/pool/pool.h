@@ -2,15 +2,79 @@
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
 
-#include "pool/guard.h"
-#include "pool/latch.h"
 #include "pool/topology.h"
+#include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"
-#include "sync/thread_use.h"
 
 #include <lockstep/pool.h>
+#include <lockstep/status.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* ---- what keeps a caller from waiting for itself or for threads that are not there ------------ */
+
+/* A byte that a child made by fork finds to be zero; NULL where the system cannot do that. */
+typedef volatile unsigned char ls_fork_mark;
+
+/* Makes a mark, which reads 1. Errors: LS_ENOMEM. */
+int ls_fork_mark_create(ls_fork_mark **out, ls_error *err);
+
+void ls_fork_mark_destroy(ls_fork_mark *mark); /* NULL is allowed */
+
+/* Whether this process got the mark by fork. Any thread. */
+static inline bool ls_fork_mark_is_inherited(const ls_fork_mark *mark)
+{
+    return mark && !*mark;
+}
+
+/* One call of a job or hook, on the stack of the thread that runs it. */
+typedef struct ls_inside {
+    const ls_pool *pool;
+    struct ls_inside *outer; /* the call that this one was made from, of another pool */
+} ls_inside;
+
+/* Around a job or hook. */
+void ls_inside_enter(ls_inside *frame, const ls_pool *pool);
+void ls_inside_leave(const ls_inside *frame);
+
+/* Whether the calling thread is in a job or hook of this pool. */
+bool ls_inside_of(const ls_pool *pool);
+
+/* ---- the first error of several threads ------------------------------------------------------- */
+
+/* Any thread may call anything here but init and fini. */
+typedef struct ls_latch {
+    pthread_mutex_t lock; /* guards what is below; errors are rare */
+    int worker;
+    ls_error error;
+    _Atomic int status; /* LS_OK: open. Read without the lock, so that success costs nothing */
+} ls_latch;
+
+/* An open latch. */
+void ls_latch_init(ls_latch *latch);
+
+void ls_latch_fini(ls_latch *latch);
+
+/* Keeps `status` (negative) with the text of `err` and the worker it came from, unless the latch
+ * holds an error already or `mute` is set. `err` may be empty: then a text is made up from the
+ * status. `mute` may be NULL. */
+void ls_latch_set(ls_latch *latch, int worker, int status, const ls_error *err,
+                  const atomic_bool *mute);
+
+/* Sets `mute`, which a caller of ls_latch_set gives. Nothing more is latched with it from then
+ * on. */
+void ls_latch_mute(ls_latch *latch, atomic_bool *mute);
+
+/* The latched status, or LS_OK. With an error, `worker` and `err` receive the rest; NULL is
+ * allowed for both. */
+int ls_latch_get(const ls_latch *latch, int *worker, ls_error *err);
+
+/* Opens the latch again. */
+void ls_latch_clear(ls_latch *latch);
+
+/* ---- the pool --------------------------------------------------------------------------------- */
 
 /* What an inbox holds. */
 struct ls_pool_job {

@@ -1,4 +1,5 @@
-/* Heartbeats: how a thread shows that it gets on, to others that watch.
+/* Signs of life: heartbeats, by which a thread shows its watchers that it gets on, marks on the way, and
+ * what the system says that it does.
  *
  *     ls_beat(&mine, place);               // the working thread, as often as it likes
  *
@@ -17,12 +18,64 @@
 #ifndef SYNC_HEARTBEAT_H
 #define SYNC_HEARTBEAT_H
 
-#include "sync/marks.h"
-#include "sync/thread_use.h"
+#include "sync/ring.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+/* ---- marks ------------------------------------------------------------------------------------- */
+
+/* Marks: where a thread was, and when, for the timeline that is drawn later.
+ *
+ *     ls_marks_put(&marks, place, number);          // the thread, as often as it likes
+ *     while (ls_marks_take(&marks, &mark)) …        // the reader, now and then
+ *
+ * A mark costs a look at the clock and one item of a ring (ring.h says why that is safe). When the
+ * reader is too slow marks are lost, never waited for; the next one that finds room is then preceded by
+ * one that says how many. */
+/* In place of a place: `number` marks were lost here. */
+#define LS_MARKS_LOST (-1)
+
+typedef struct ls_mark {
+    uint64_t ns; /* ls_now_ns */
+    int32_t place;
+    uint32_t number; /* what the two sides make of it */
+} ls_mark;
+
+typedef struct ls_marks {
+    ls_ring ring;
+    uint32_t lost; /* the marking thread's: since the last one that found room */
+} ls_marks;
+
+/* Errors: LS_EINVAL, LS_ENOMEM. */
+int ls_marks_init(ls_marks *marks, const ls_host *host, size_t capacity, ls_error *err);
+void ls_marks_fini(ls_marks *marks); /* zeroed memory is allowed */
+
+/* One thread. */
+void ls_marks_put(ls_marks *marks, int place, uint32_t number);
+
+/* One other thread: the next mark, or 0 when there is none. */
+int ls_marks_take(ls_marks *marks, ls_mark *out);
+
+/* ---- what a thread does ----------------------------------------------------------------------- */
+
+/* What another thread of this process does with its time, as the kernel counts it: the portable face of
+ * what Linux tells in /proc. Costs some system calls, so it is for threads that are suspected. */
+typedef struct ls_thread_use {
+    char state;         /* 'R': runs, or could; 'S', 'D': sleeps; 'T', 't': stopped; 0: not known */
+    uint64_t ran_ns;    /* so long it had a CPU, since it began */
+    uint64_t queued_ns; /* so long it could have run and had none; counted when it gets one */
+} ls_thread_use;
+
+/* The calling thread's number; 0 where the system tells none. */
+int ls_thread_self(void);
+
+/* Any thread. False, and a state of 0, where the system does not say, or there is no such thread. */
+bool ls_thread_look(ls_thread_use *out, int thread);
+
+/* ---- heartbeats ------------------------------------------------------------------------------- */
 
 #define LS_PLACE_MAX 0xffffff
 

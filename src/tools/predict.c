@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "base/split.h"
 
+#include <lockstep/split.h>
 #include <stdio.h>
 #include <string.h>
 

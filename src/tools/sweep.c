@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "device/device_list.h"
+#include "device/registry.h"
 
 #include <stdio.h>
 #include <string.h>

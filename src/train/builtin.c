@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #endif
-#include "device/plugin.h"
 #include "device/registry.h"
 
 #ifndef LOCKSTEP_WITH_CPU

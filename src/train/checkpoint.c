@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "hash/crc32.h"
+#include "hash/hash.h"
 #include "train/run_dir.h"
 #include "train/trainer.h"
 #include "json/fields.h"

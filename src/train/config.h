@@ -3,7 +3,7 @@
 #define TRAIN_CONFIG_H
 
 #include "comm/comm.h"
-#include "device/device_list.h"
+#include "device/registry.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
 #include "json/fields.h"

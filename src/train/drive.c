@@ -1,9 +1,9 @@
 /* A trainer that is driven by its caller: one step at a time, and everything that can be asked for
  * between two of them. */
-#include "base/arithmetic.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/resume.h"

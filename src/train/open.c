@@ -1,7 +1,6 @@
 /* Opening a run: everything is made here, in the order in which things need each other. */
 #include "base/error.h"
 #include "base/host.h"
-#include "base/split.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/recover.h"
@@ -10,6 +9,7 @@
 #include "train/saver.h"
 #include "train/worker.h"
 
+#include <lockstep/split.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

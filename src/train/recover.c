@@ -15,10 +15,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "base/split.h"
 #include "train/coordinator.h"
 #include "train/worker.h"
 
+#include <lockstep/split.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -2,7 +2,7 @@
 #ifndef TRAIN_SINK_H
 #define TRAIN_SINK_H
 
-#include "hash/crc32.h"
+#include "hash/hash.h"
 #include "store/log_file.h"
 #include "train/record.h"
 

@@ -14,7 +14,7 @@
 #ifndef TRAIN_TRACE_H
 #define TRAIN_TRACE_H
 
-#include "sync/marks.h"
+#include "sync/heartbeat.h"
 
 #include <lockstep/plugin.h>
 

@@ -1,7 +1,7 @@
 /* The public functions: a run's life from open to close. */
-#include "base/arithmetic.h"
 #include "base/error.h"
 #include "base/host.h"
+#include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
 #include "train/recover.h"

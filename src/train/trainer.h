@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"
-#include "store/dir_lock.h"
+#include "store/durable.h"
 #include "sync/heartbeat.h"
 #include "sync/park.h"
 #include "sync/ring.h"

@@ -2,10 +2,10 @@
 #include "train/worker.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "base/split.h"
-#include "hash/crc32.h"
-#include "merge/check.h"
+#include "hash/hash.h"
+#include "merge/group.h"
 
+#include <lockstep/split.h>
 #include <string.h>
 
 /* What a job of a gang ends with. */

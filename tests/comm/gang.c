@@ -1,9 +1,9 @@
 #include "comm/gang.h"
 
 #include "base/host.h"
-#include "base/split.h"
 #include "ref/ref.h"
 
+#include <lockstep/split.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The start-up check of a group: what it must find, and that it finds nothing where all is well. */
 #include "comm/gang.h"
-#include "merge/check.h"
+#include "merge/group.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,14 +1,13 @@
 /* Losing ranks: groups that end, ranks that come back too late, and survivors that regroup and go
  * on with the same bits. Each rank is a worker of a real pool, with a reference device. */
 #include "base/host.h"
-#include "base/split.h"
 #include "comm/gang.h"
 #include "device/registry.h"
-#include "merge/check.h"
 #include "merge/group.h"
 #include "ref/ref.h"
 
 #include <lockstep/device_pool.h>
+#include <lockstep/split.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

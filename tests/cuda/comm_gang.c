@@ -1,9 +1,8 @@
 #include "cuda/comm_gang.h"
 
-#include "merge/check.h"
+#include "merge/group.h"
 
-#include "base/split.h"
-
+#include <lockstep/split.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #ifndef TESTS_CUDA_COMM_GANG_H
 #define TESTS_CUDA_COMM_GANG_H
 
-#include "comm/fold.h"
+#include "comm/comm.h"
 #include "cuda/cuda_comm_group.h"
 
 #include <pthread.h>

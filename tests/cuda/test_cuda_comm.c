@@ -1,9 +1,9 @@
 /* The communicators of GPUs, over doubles of the CUDA runtime and of NCCL. */
-#include "base/split.h"
 #include "cuda/comm_gang.h"
 #include "doubles/control.h"
 #include "merge/tree.h"
 
+#include <lockstep/split.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

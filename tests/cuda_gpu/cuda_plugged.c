@@ -2,7 +2,7 @@
  * over the doubles, with which the suite is rehearsed. */
 #include "cuda_gpu/cuda_plugged.h"
 
-#include "device/plugin.h"
+#include "device/registry.h"
 
 #include <stdlib.h>
 #include <unistd.h>

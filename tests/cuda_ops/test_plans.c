@@ -3,12 +3,12 @@
  * end's, over doubles of the CUDA runtime; `ls_math_…` is wrapped by the linker, so that what an op asks
  * for comes here. What cuDNN would compile at run time it refuses to plan so, hence a plan that is found
  * here is found on the GPU as well. */
-#include "base/split.h"
 #include "cuda/math_inside.h"
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
 #include "nn/plan.h"
 
+#include <lockstep/split.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Cutting minibatches into shards. */
-#include "base/split.h"
 
+#include <lockstep/split.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

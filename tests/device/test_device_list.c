@@ -1,6 +1,6 @@
 /* Device lists and the registry: what is understood, and what is said about the rest. */
-#include "device/device_list.h"
 #include "device/fake_backend.h"
+#include "device/registry.h"
 #include "ref/ref.h"
 
 #include <setjmp.h>

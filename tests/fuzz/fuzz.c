@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* memfd_create; in this file alone */
 #include "fuzz/fuzz.h"
 
-#include "json/utf8.h"
+#include "json/writer.h"
 
 #include <ctype.h>
 #include <stdio.h>

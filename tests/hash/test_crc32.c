@@ -1,5 +1,5 @@
 /* CRC-32: known values, and pieces that add up to the whole. */
-#include "hash/crc32.h"
+#include "hash/hash.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* "Did you mean …?" */
-#include "base/closest.h"
+#include "base/error.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

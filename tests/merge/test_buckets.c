@@ -1,5 +1,5 @@
 /* Where an arena is cut for a merge beside the backward pass. */
-#include "merge/buckets.h"
+#include "merge/tree.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

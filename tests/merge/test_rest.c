@@ -1,8 +1,8 @@
 /* What is left of the tree over what the ranks hold, against the tree's definition. */
-#include "base/split.h"
-#include "merge/rest.h"
+#include "merge/group.h"
 #include "merge/tree.h"
 
+#include <lockstep/split.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

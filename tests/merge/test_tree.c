@@ -1,7 +1,7 @@
 /* The shape of the shard tree, against shapes written down by hand. */
-#include "base/split.h"
 #include "merge/tree.h"
 
+#include <lockstep/split.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Graphs at work: shards, running statistics, shared memory, and ResNet-18's first forward pass. */
 #include "nn/nn_fixture.h"
 
-#include "comm/fold.h"
+#include "comm/comm.h"
 #include "nn/replica_impl.h"
 #include "nn/wrapped_device.h"
 

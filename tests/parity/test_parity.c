@@ -1,6 +1,6 @@
 /* Parity with PyTorch in float64: gradients of every parameter at three states of LeNet, and the
  * losses of ten steps. The reference is made by make_reference.py. */
-#include "comm/fold.h"
+#include "comm/comm.h"
 #include "data/dataset.h"
 #include "nn/replica.h"
 #include "nn/safetensors.h"

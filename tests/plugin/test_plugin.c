@@ -1,5 +1,5 @@
 /* Loading back ends from shared libraries: where they are looked for, and absent against broken. */
-#include "device/plugin.h"
+#include "device/registry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

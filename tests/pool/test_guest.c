@@ -2,7 +2,7 @@
  * pools within pools, several at once. */
 #include <lockstep/pool.h>
 
-#include "pool/guard.h"
+#include "pool/pool.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "store/dir_lock.h"
+#include "store/durable.h"
 #include "store/store_fixture.h"
 
 #include <signal.h>

@@ -11,10 +11,9 @@ failures=0
 runner=
 
 sources="tests/sync/order_stress.c"
-for file in base/clock base/error base/host base/split sync/park sync/ring sync/barrier sync/thread_use \
-    pool/start pool/pool pool/worker pool/lent pool/stall pool/stats pool/guard pool/spin pool/latch \
-    pool/topology \
-    merge/tree merge/group merge/rest comm/host_group comm/comm_ordered; do
+for file in base/clock base/error base/host base/split sync/park sync/ring sync/barrier sync/heartbeat \
+    pool/start pool/pool pool/worker pool/stall pool/guard pool/topology \
+    merge/tree merge/group comm/comm comm/comm_ordered comm/comm_naive; do
     sources="$sources src/$file.c"
 done
 

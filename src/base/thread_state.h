@@ -1,0 +1,53 @@
+/* What a thread of the host's is given back as it was: its arithmetic and its locale. Any thread; all of it
+ * concerns the calling one alone. */
+#ifndef BASE_THREAD_STATE_H
+#define BASE_THREAD_STATE_H
+
+#include <fenv.h>
+#include <locale.h>
+
+/* The floating-point environment in which Lockstep computes: that in which a C program starts, rounding to
+ * nearest, with numbers below the normal range kept. A host may have set another one on its threads (another
+ * rounding; a library built with -ffast-math flushes small numbers to zero), new threads inherit it, and
+ * results would depend on it. */
+typedef struct ls_arithmetic {
+    fenv_t own;
+} ls_arithmetic;
+
+static inline void ls_arithmetic_enter(ls_arithmetic *a)
+{
+    fegetenv(&a->own);
+    fesetenv(FE_DFL_ENV);
+}
+
+/* Also its exception flags are as they were. */
+static inline void ls_arithmetic_leave(const ls_arithmetic *a)
+{
+    fesetenv(&a->own);
+}
+
+/* The "C" locale for the calling thread, for as long as numbers are read or printed. Neither the
+ * process's locale nor another thread notices. */
+typedef struct ls_c_locale {
+    locale_t own;
+    locale_t before;
+} ls_c_locale;
+
+/* Switches to the "C" locale; without memory for one, the thread stays with what it has. */
+static inline ls_c_locale ls_c_locale_enter(void)
+{
+    ls_c_locale l = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
+    if (l.own)
+        l.before = uselocale(l.own);
+    return l;
+}
+
+static inline void ls_c_locale_leave(ls_c_locale l)
+{
+    if (!l.own)
+        return;
+    uselocale(l.before);
+    freelocale(l.own);
+}
+
+#endif
