@@ -3,6 +3,7 @@
  * each of them (a stall of no seconds). */
 #include "cuda_ops/stories.h"
 #include "doubles/control.h"
+#include "merge/tree.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -174,7 +175,19 @@ static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
 
 /* ---- merging while backward goes on --------------------------------------------------------- */
 
-/* Two workers with a GPU and a shard each, and a model of two pieces. */
+/* Buckets of some kilobytes, so that a small model has two. */
+void __real_ls_buckets_cut(ls_buckets *buckets, const size_t *segments, int segment_count,
+                           size_t floats, size_t least);
+void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *segments, int segment_count,
+                           size_t floats, size_t least);
+
+void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *segments, int segment_count,
+                           size_t floats, size_t least)
+{
+    __real_ls_buckets_cut(buckets, segments, segment_count, floats, least ? least : 4096);
+}
+
+/* Two workers with a GPU and a shard each, and a model of two buckets. */
 static void tell_of_two_workers(story *s, const char *allreduce, const char *const *inject)
 {
     fixture f;
@@ -184,8 +197,8 @@ static void tell_of_two_workers(story *s, const char *allreduce, const char *con
     fixture_set(&f, "epochs=1");
     fixture_set(&f, "data.limit=9"); /* the last step's second shard is empty */
     fixture_set(&f, "model={\"layers\": [{\"type\": \"flatten\"},"
-                    " {\"type\": \"dense\", \"out\": 1400}, {\"type\": \"relu\"},"
-                    " {\"type\": \"dense\", \"out\": 800}, {\"type\": \"relu\"},"
+                    " {\"type\": \"dense\", \"out\": 40}, {\"type\": \"relu\"},"
+                    " {\"type\": \"dense\", \"out\": 150}, {\"type\": \"relu\"},"
                     " {\"type\": \"dense\", \"out\": 10}]}");
     fixture_set(&f, allreduce);
     f.options.inject = inject;
