@@ -166,9 +166,7 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     void *rows = NULL;
     const size_t rows_staged = (size_t)r->most_rows * ls_replica_most_calls(r);
     r->staged_rows = ls_alloc_array(r->host, rows_staged, sizeof *r->staged_rows);
-    if (!r->optimizer)
-        r->identity = ls_alloc_array(r->host, r->most_rows, sizeof *r->identity);
-    if (!r->staged_rows || (!r->optimizer && !r->identity))
+    if (!r->staged_rows)
         return ls_replica_no_memory(err);
     memcpy(r->data, desc->data, sizeof r->data);
     memcpy(r->host_data, desc->data, sizeof r->host_data);
@@ -309,7 +307,6 @@ void ls_replica_destroy(ls_replica *r)
     for (int a = 0; a < ARENAS; a++)
         device_free(r, r->arena[a]);
     ls_free(r->host, r->line);
-    ls_free(r->host, r->identity);
     ls_free(r->host, r->staged_rows);
     ls_free(r->host, r->segment);
     ls_free(r->host, r->stat_at);

@@ -211,9 +211,10 @@ int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *r
 int ls_replica_refresh(ls_replica *replica, ls_subset subset, uint32_t first, uint32_t n,
                        ls_error *err);
 
-/* Forward of rows 0 … n − 1 of the test subset → `logits` [n][classes], in a replica without an
- * optimizer. n must be one of shard_rows. Waits for the device. */
-int ls_replica_predict(ls_replica *replica, uint32_t n, float *logits, ls_error *err);
+/* Forward of `n` rows of the test subset → `logits` [n][classes], in a replica without an optimizer.
+ * n must be one of shard_rows, or 0. Waits for the device. */
+int ls_replica_predict(ls_replica *replica, const uint32_t *rows, uint32_t n, float *logits,
+                       ls_error *err);
 
 /* One optimizer step, and one of the running statistics, from the total arena. Where the total's
  * loss is not finite as it runs, it changes nothing, nor does any step behind it until

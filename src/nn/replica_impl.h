@@ -64,9 +64,8 @@ struct ls_replica {
     ls_replica_data host_data[LS_SUBSETS];            /* as the caller gave them */
     uint32_t *device_rows;                            /* NULL: the device reads staged_rows */
 
-    uint32_t most_rows;    /* of one call */
-    uint32_t *staged_rows; /* of LS_UNROLLED of them where it trains */
-    uint32_t *identity;    /* 0, 1, 2, …: rows to predict; NULL in a replica that is trained */
+    uint32_t most_rows;         /* of one call */
+    uint32_t *staged_rows;      /* of LS_UNROLLED of them where it trains */
     float staged_tail[LS_TAIL]; /* outlives uploads and downloads that return early */
     char (*line)[LS_LINE_BYTES];
     int lines;

@@ -301,40 +301,6 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
     return rc == LS_OK ? run_shard(replica, n, times ? times : &unused, err) : rc;
 }
 
-/* ---- evaluation ----------------------------------------------------------------------------- */
-
-static int evaluate_block(ls_replica *r, ls_subset subset, uint32_t n, uint32_t done, ls_error *err)
-{
-    const ls_device_ops *ops = r->device->ops;
-    ls_plan *plan = ls_replica_plan_for(r, ls_replica_block_rows(r, n, done));
-    r->args.rows = ls_replica_staged(r, done);
-    int rc = ls_plan_gather(plan, subset, err);
-    if (rc == LS_OK)
-        rc = ls_plan_forward(plan, LS_TEST, 0, err);
-    if (rc == LS_OK)
-        rc = ops->download(r->device, NULL, r->staged_tail, r->test_stats,
-                           2 * sizeof *r->staged_tail, err);
-    return rc == LS_OK ? ops->sync(r->device, NULL, err) : rc;
-}
-
-int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
-                        double *loss, double *correct, ls_error *err)
-{
-    double sum[2] = {0, 0};
-    int rc = n > 0 ? ls_replica_stage_rows(replica, subset, rows, n, err) : LS_OK;
-    for (uint32_t done = 0; done < n && rc == LS_OK;
-         done += ls_replica_block_rows(replica, n, done)) {
-        rc = evaluate_block(replica, subset, n, done, err);
-        sum[LS_TAIL_LOSS] += (double)replica->staged_tail[LS_TAIL_LOSS];
-        sum[LS_TAIL_CORRECT] += (double)replica->staged_tail[LS_TAIL_CORRECT];
-    }
-    if (rc != LS_OK)
-        return rc;
-    *loss = sum[LS_TAIL_LOSS];
-    *correct = sum[LS_TAIL_CORRECT];
-    return LS_OK;
-}
-
 /* ---- update --------------------------------------------------------------------------------- */
 
 int ls_replica_enqueue_step(ls_replica *r, ls_sum sum, ls_error *err)

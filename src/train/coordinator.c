@@ -278,13 +278,8 @@ int ls_train_steps(ls_coordination *c, ls_error *err)
 
 static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
 {
-    const uint32_t rows = ls_subset_rows(t, LS_TEST), batch = (uint32_t)t->config.batch_size;
-    const size_t tallies = ((size_t)rows + batch - 1) / batch * (size_t)t->shards;
-    ls_tally sum = {0, 0};
-    for (size_t i = 0; i < tallies; i++) { /* in row order: the same on any number of workers */
-        sum.loss += t->exchange->tally[i].loss;
-        sum.correct += t->exchange->tally[i].correct;
-    }
+    const uint32_t rows = t->exchange->test.rows;
+    const ls_tally sum = ls_sharded_rows_sum(&t->exchange->test);
     t->result.test_loss = sum.loss / rows;
     t->result.test_accuracy = sum.correct / rows;
     int status = ls_record_eval(t, t->position.epoch + 1, seconds, err);

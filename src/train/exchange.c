@@ -8,15 +8,16 @@
 
 static int allocate(ls_exchange *e, const struct ls_trainer *t)
 {
-    uint32_t train = ls_subset_rows(t, LS_TRAIN), test = ls_subset_rows(t, LS_TEST);
-    size_t batch = (size_t)t->config.batch_size, minibatches = (test + batch - 1) / batch;
+    const uint32_t train = ls_subset_rows(t, LS_TRAIN);
+    e->test = (ls_sharded_rows){.rows = ls_subset_rows(t, LS_TEST),
+                                .batch = (uint32_t)t->config.batch_size,
+                                .shards = (uint32_t)t->shards,
+                                .stop = &t->stop};
     for (int i = 0; i < 2; i++)
         e->permutation[i] = ls_alloc_array(t->host, train, sizeof *e->permutation[i]);
-    e->test_rows = ls_alloc_array(t->host, test, sizeof *e->test_rows);
-    e->tally = ls_alloc_array(t->host, minibatches * (size_t)t->shards, sizeof *e->tally);
     e->canonical = ls_alloc_array(t->host, t->model->floats, sizeof *e->canonical);
-    int complete =
-        e->permutation[0] && e->permutation[1] && e->test_rows && e->tally && e->canonical;
+    int complete = ls_sharded_rows_init(&e->test, t->host, NULL) == LS_OK && e->permutation[0] &&
+                   e->permutation[1] && e->canonical;
     for (int i = 0; i < t->config.optimizer.slots; i++) {
         e->slot[i] = ls_alloc_array(t->host, t->model->floats, sizeof *e->slot[i]);
         complete = complete && e->slot[i];
@@ -34,8 +35,6 @@ int ls_exchange_create(ls_exchange **out, struct ls_trainer *t, ls_error *err)
     }
     e->trainer = t;
     e->exporter = -1;
-    for (uint32_t i = 0; i < ls_subset_rows(t, LS_TEST); i++)
-        e->test_rows[i] = i;
     *out = e;
     return LS_OK;
 }
@@ -47,8 +46,7 @@ void ls_exchange_destroy(ls_exchange *e, const ls_host *host)
     for (int i = 0; i < LS_OP_SLOTS; i++)
         ls_free(host, e->slot[i]);
     ls_free(host, e->canonical);
-    ls_free(host, e->tally);
-    ls_free(host, e->test_rows);
+    ls_sharded_rows_fini(&e->test, host);
     ls_free(host, e->permutation[1]);
     ls_free(host, e->permutation[0]);
     ls_free(host, e);

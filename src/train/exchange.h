@@ -4,14 +4,9 @@
 #define TRAIN_EXCHANGE_H
 
 #include "data/dataset.h"
-#include "nn/replica.h"
+#include "train/infer.h"
 
 struct ls_trainer;
-
-/* Loss and hits of one shard of one evaluation minibatch. */
-typedef struct ls_tally {
-    double loss, correct;
-} ls_tally;
 
 /* Memory that workers read and write on behalf of the coordinator. When a worker has to be left
  * behind, all of it is left to that worker, and the others get a new one: what it may still do to it
@@ -19,8 +14,7 @@ typedef struct ls_tally {
 typedef struct ls_exchange {
     struct ls_trainer *trainer;
     uint32_t *permutation[2]; /* training rows of even and odd epochs */
-    uint32_t *test_rows;      /* 0, 1, 2, … */
-    ls_tally *tally;          /* [evaluation minibatch][shard] */
+    ls_sharded_rows test;     /* of an evaluation */
     float *canonical;         /* model->floats: the initial weights, later exported ones */
     float *slot[LS_OP_SLOTS]; /* likewise the optimizer's state; NULL where there is none */
     int exporter;             /* the worker that exports, −1: none */

@@ -1,8 +1,11 @@
+/* Snapshots, and what predicts for them: threads of the library's own, so that whatever a back end keeps
+ * per thread (a current device, the width of a team) is never changed on the caller's. Each has a device
+ * and a session; it is lent to one caller at a time. */
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/safetensors.h"
+#include "train/infer.h"
 #include "train/inference.h"
-#include "train/predictor.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,11 +17,12 @@ struct ls_inference {
     atomic_ullong snapshots; /* made so far: each has a number of its own */
     ls_model *model;
     ls_registry *own_registry;
-    ls_predictor_desc desc;
-    char device[80];
+    const ls_registry *registry;
+    ls_gather preprocessing;
+    char device[80]; /* "cpu:1", "cuda:0" */
     const ls_host *host;
     pthread_mutex_t lock; /* of the list */
-    ls_predictor *idle;
+    struct predictor *idle;
 };
 
 struct ls_snapshot {
@@ -60,35 +64,16 @@ int ls_inference_create(ls_inference **out, ls_model *model, ls_registry *own_re
     atomic_init(&i->snapshots, 0);
     i->model = model;
     i->own_registry = own_registry;
+    i->registry = registry;
+    i->preprocessing = *preprocessing;
     i->host = host;
-    i->desc = (ls_predictor_desc){.model = model,
-                                  .registry = registry,
-                                  .device = i->device,
-                                  .preprocessing = *preprocessing,
-                                  .host = host};
     *out = i;
     return LS_OK;
 }
 
-void ls_inference_release(ls_inference *i)
-{
-    if (!i || !was_last(&i->references))
-        return;
-    const ls_host *host = i->host;
-    while (i->idle) {
-        ls_predictor *p = i->idle;
-        i->idle = ls_predictor_next(p);
-        ls_predictor_destroy(p);
-    }
-    pthread_mutex_destroy(&i->lock);
-    ls_model_destroy(i->model, host);
-    ls_registry_destroy(i->own_registry);
-    ls_free(host, i);
-}
-
 const ls_registry *ls_inference_registry(const ls_inference *i)
 {
-    return i->desc.registry;
+    return i->registry;
 }
 
 void ls_inference_like(ls_inference *i, const char *device)
@@ -97,31 +82,119 @@ void ls_inference_like(ls_inference *i, const char *device)
     int number = 0, counted = 0;
     const ls_backend *b;
     sscanf(device + name, "(%d", &number);
-    for (int k = 0; (b = ls_registry_at(i->desc.registry, k)) != NULL; k++)
+    for (int k = 0; (b = ls_registry_at(i->registry, k)) != NULL; k++)
         if (strncmp(b->name, device, (size_t)name) == 0 && b->name[name] == '\0')
             counted = b->counted;
     snprintf(i->device, sizeof i->device, "%.*s:%d", name, device, counted ? 1 : number);
 }
 
-/* ---- predictors are lent -------------------------------------------------------------------- */
+/* ---- predictors ----------------------------------------------------------------------------- */
 
-static int borrow(ls_predictor **out, ls_inference *i, ls_error *err)
+typedef struct predictor {
+    const ls_inference *inference;
+    ls_pool *pool; /* of one worker */
+    ls_session *session;
+    struct predictor *next; /* of those that nobody uses */
+    /* What is asked for. */
+    const ls_snapshot *snapshot;
+    const uint8_t *images;
+    uint32_t n;
+    float *scores;
+    int status;
+    ls_error error;
+} predictor;
+
+static int start(const ls_worker *w, ls_device *device, void **local, void *user, ls_error *err)
 {
-    pthread_mutex_lock(&i->lock);
-    ls_predictor *p = i->idle;
-    if (p)
-        i->idle = ls_predictor_next(p);
-    pthread_mutex_unlock(&i->lock);
-    *out = p;
-    return p ? LS_OK : ls_predictor_create(out, &i->desc, err);
+    (void)w;
+    predictor *p = user;
+    const ls_inference *i = p->inference;
+    *local = p;
+    return ls_session_create(&p->session, device, i->model, &i->preprocessing, i->host, err);
 }
 
-static void give_back(ls_inference *i, ls_predictor *p)
+static void stop(const ls_worker *w, ls_device *device, void *local, void *user)
+{
+    (void)w;
+    (void)device;
+    (void)user;
+    ls_session_destroy(((predictor *)local)->session);
+}
+
+/* Its result is in the predictor: the pool would keep an error for ever. */
+static int predict(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)w;
+    (void)err;
+    predictor *p = arg;
+    p->status = ls_session_predict(p->session, p->snapshot->canonical, p->snapshot->id, p->images,
+                                   p->n, p->scores, &p->error);
+    return LS_OK;
+}
+
+static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
+{
+    predictor *p = ls_alloc(i->host, sizeof *p);
+    const ls_device_pool_options o = {
+        .size = sizeof o,
+        .registry = i->registry,
+        .devices = i->device,
+        .start = start,
+        .stop = stop,
+        .user = p,
+        .host = i->host,
+    };
+    if (!p)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
+    p->inference = i;
+    int status = ls_device_pool_create(&p->pool, &o, err);
+    if (status)
+        ls_free(i->host, p);
+    else
+        *out = p;
+    return status;
+}
+
+static void close_predictor(predictor *p)
+{
+    const ls_host *host = p->inference->host;
+    ls_pool_destroy(p->pool);
+    ls_free(host, p);
+}
+
+static int borrow(predictor **out, ls_inference *i, ls_error *err)
 {
     pthread_mutex_lock(&i->lock);
-    ls_predictor_link(p, i->idle);
+    predictor *p = i->idle;
+    if (p)
+        i->idle = p->next;
+    pthread_mutex_unlock(&i->lock);
+    *out = p;
+    return p ? LS_OK : open_predictor(out, i, err);
+}
+
+static void give_back(ls_inference *i, predictor *p)
+{
+    pthread_mutex_lock(&i->lock);
+    p->next = i->idle;
     i->idle = p;
     pthread_mutex_unlock(&i->lock);
+}
+
+void ls_inference_release(ls_inference *i)
+{
+    if (!i || !was_last(&i->references))
+        return;
+    const ls_host *host = i->host;
+    while (i->idle) {
+        predictor *p = i->idle;
+        i->idle = p->next;
+        close_predictor(p);
+    }
+    pthread_mutex_destroy(&i->lock);
+    ls_model_destroy(i->model, host);
+    ls_registry_destroy(i->own_registry);
+    ls_free(host, i);
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -178,13 +251,22 @@ void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
 int ls_snapshot_predict(ls_snapshot *s, const uint8_t *images, uint32_t n, float *scores,
                         ls_error *err)
 {
-    ls_predictor *p;
+    predictor *p;
     if (!s || (n > 0 && (!images || !scores)))
         return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
     int status = borrow(&p, s->inference, err);
     if (status)
         return status;
-    status = ls_predictor_run(p, s->canonical, s->id, images, n, scores, err);
+    p->snapshot = s;
+    p->images = images;
+    p->n = n;
+    p->scores = scores;
+    status = ls_pool_run(p->pool, predict, p, LS_FOREVER, err);
+    if (status == LS_OK && p->status) {
+        status = p->status;
+        if (err)
+            *err = p->error;
+    }
     give_back(s->inference, p);
     return status;
 }

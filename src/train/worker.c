@@ -29,39 +29,22 @@ void ls_worker_shard_rows(const struct ls_trainer *t, uint32_t n, int shard, uin
     ls_split(n, (uint32_t)t->shards, (uint32_t)shard, first, count);
 }
 
-/* The numbers of rows that shards can have. */
-enum { MINIBATCHES = 2 * LS_SUBSETS + 1 + LS_STEP_ROWS, SIZES = 2 * MINIBATCHES };
-typedef struct shard_sizes {
-    uint32_t list[SIZES];
-    int count;
-} shard_sizes;
+/* The numbers of rows that this run's shards can have. */
+enum { SIZES = LS_SHARD_SIZES * (LS_SUBSETS + 1 + LS_STEP_ROWS) };
 
-/* At most two sizes for each minibatch. */
-static void add_minibatch(shard_sizes *s, uint32_t rows, uint32_t parts)
+static int list_shard_sizes(uint32_t sizes[SIZES], const struct ls_trainer *t)
 {
-    const uint32_t size[2] = {rows / parts, (rows + parts - 1) / parts};
-    for (int i = 0; i < 2; i++) {
-        int known = size[i] == 0;
-        for (int k = 0; k < s->count; k++)
-            known |= s->list[k] == size[i];
-        if (!known)
-            s->list[s->count++] = size[i];
-    }
-}
-
-static void list_shard_sizes(shard_sizes *s, const struct ls_trainer *t)
-{
-    const uint32_t batch = (uint32_t)t->config.batch_size, parts = (uint32_t)t->shards;
-    s->count = 0;
-    for (int subset = 0; subset < LS_SUBSETS; subset++) {
-        const uint32_t rows = ls_subset_rows(t, (ls_subset)subset);
-        add_minibatch(s, rows < batch ? rows : batch, parts);
-        add_minibatch(s, rows % batch, parts);
-    }
+    const uint32_t batch = (uint32_t)t->config.batch_size, shards = (uint32_t)t->shards;
+    int count = 0;
+    for (int s = 0; s < LS_SUBSETS; s++)
+        count = ls_add_shard_sizes(sizes, count, ls_subset_rows(t, (ls_subset)s), batch, shards);
     if (t->feed)
-        add_minibatch(s, batch, parts);
-    for (int i = 0; i < t->options.step_row_count; i++)
-        add_minibatch(s, t->options.step_rows[i], parts);
+        count = ls_add_shard_sizes(sizes, count, batch, batch, shards);
+    for (int i = 0; i < t->options.step_row_count; i++) {
+        const uint32_t rows = t->options.step_rows[i];
+        count = ls_add_shard_sizes(sizes, count, rows, rows, shards);
+    }
+    return count;
 }
 
 /* The exchange's weights and, unless it is that of a beginning, optimizer state. */
@@ -78,16 +61,16 @@ static int import_state(ls_train_worker *mine, const ls_exchange *e, int slots, 
 static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *err)
 {
     struct ls_trainer *t = mine->trainer;
-    shard_sizes sizes;
-    list_shard_sizes(&sizes, t);
+    uint32_t sizes[SIZES];
+    const int size_count = list_shard_sizes(sizes, t);
     ls_replica_desc desc = {
         .device = mine->device,
         .model = t->model,
         .optimizer = &t->config.optimizer,
         .normalisation = t->config.preprocessing,
         .label_smoothing = (float)t->config.label_smoothing,
-        .shard_rows = sizes.list,
-        .shard_row_counts = sizes.count,
+        .shard_rows = sizes,
+        .shard_row_counts = size_count,
         .seed = t->config.seed,
         .heartbeat = &mine->heartbeat,
         .host = t->host,
@@ -209,33 +192,18 @@ void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *u
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-static int evaluate(ls_train_worker *mine, const ls_exchange *e)
-{
-    const struct ls_trainer *t = e->trainer;
-    uint32_t rows = ls_subset_rows(t, LS_TEST), batch = (uint32_t)t->config.batch_size;
-    int status = ls_worker_inject(mine, e->steps, LS_STAGE_EVALUATE);
-    for (uint32_t m = 0; status == LS_OK && (uint64_t)m * batch < rows; m++) {
-        uint32_t n = ls_minibatch_rows(rows, batch, m);
-        if (ls_stopping(t))
-            return LS_OK; /* the coordinator sees the flag too, and drops the result */
-        for (int shard = mine->shard_lo; status == LS_OK && shard < mine->shard_hi; shard++) {
-            uint32_t first, count;
-            ls_tally *tally = &e->tally[(size_t)m * (size_t)t->shards + (size_t)shard];
-            ls_worker_shard_rows(t, n, shard, &first, &count);
-            status = ls_replica_evaluate(mine->replica, LS_TEST,
-                                         e->test_rows + (size_t)m * batch + first, count,
-                                         &tally->loss, &tally->correct, &mine->error);
-        }
-    }
-    return status;
-}
-
 int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)err;
     const ls_exchange *e = arg;
     ls_train_worker *mine = &e->trainer->worker[w->index];
-    return end_job(mine, mine->idle ? LS_OK : evaluate(mine, e));
+    if (mine->idle)
+        return end_job(mine, LS_OK);
+    int status = ls_worker_inject(mine, e->steps, LS_STAGE_EVALUATE);
+    if (status == LS_OK) /* asked to stop, the coordinator drops the result */
+        status =
+            ls_infer_shards(&e->test, mine->replica, mine->shard_lo, mine->shard_hi, &mine->error);
+    return end_job(mine, status);
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */

@@ -18,7 +18,7 @@ int ls_worker_open(const ls_worker *w, void *arg, ls_error *err);
 int ls_worker_join(const ls_worker *w, void *arg, ls_error *err);
 /* Checks the group: copies between each pair, and an all-reduce of exact numbers. */
 int ls_worker_check(const ls_worker *w, void *arg, ls_error *err);
-/* This worker's shards of every test minibatch → the exchange's tally. */
+/* This worker's shards of every test minibatch → the exchange's tallies. */
 int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err);
 /* Computes the checksum; the exporter's weights and optimizer state → the exchange. */
 int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err);

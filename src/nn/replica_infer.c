@@ -1,0 +1,80 @@
+/* Inference: what the model makes of rows, forward alone. A shard runs block by block; behind each
+ * block what was asked for comes home, its logits or its loss and hits. */
+#include "nn/replica_impl.h"
+
+#include "base/error.h"
+
+int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t n, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    const ls_replica_data *from = &r->host_data[subset];
+    const ls_shape *in = &r->model->input;
+    const size_t bytes = (size_t)in->c * (size_t)in->h * (size_t)in->w;
+    if (n == 0 || !r->images[subset])
+        return LS_OK;
+    if (first > from->rows || n > from->rows - first)
+        return ls_fail(err, LS_EINVAL, "replica: rows %u … of %u do not exist", (unsigned)first,
+                       (unsigned)from->rows);
+    int status = ops->upload(r->device, NULL, r->images[subset] + first * bytes,
+                             from->images + first * bytes, n * bytes, err);
+    return status ? status
+                  : ops->upload(r->device, NULL, r->labels[subset] + first, from->labels + first, n,
+                                err);
+}
+
+/* A block's logits, or its loss and hits, into the host's memory. */
+static int bring_home(ls_replica *r, const ls_plan *plan, float *logits, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    const size_t floats = logits ? (size_t)plan->rows * (size_t)r->model->classes : 2;
+    const void *from = r->test_stats;
+    if (logits)
+        from = r->activations + plan->node[ls_plan_output(plan)].y_at;
+    int status = ops->download(r->device, NULL, logits ? logits : r->staged_tail, from,
+                               floats * sizeof *logits, err);
+    return status ? status : ops->sync(r->device, NULL, err);
+}
+
+/* Rows of one call → `logits`, or, where that is NULL, their loss and hits into `sum`. For logits the loss
+ * runs along, on labels that may mean nothing: it is not worth a plan without one. */
+static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n, float *logits,
+                 double *sum, ls_error *err)
+{
+    int status = n > 0 ? ls_replica_stage_rows(r, subset, rows, n, err) : LS_OK;
+    for (uint32_t done = 0; done < n && status == LS_OK;
+         done += ls_replica_block_rows(r, n, done)) {
+        ls_plan *plan = ls_replica_plan_for(r, ls_replica_block_rows(r, n, done));
+        r->args.rows = ls_replica_staged(r, done);
+        status = ls_plan_gather(plan, subset, err);
+        if (status == LS_OK)
+            status = ls_plan_forward(plan, LS_TEST, 0, err);
+        if (status == LS_OK)
+            status =
+                bring_home(r, plan, logits ? logits + done * (size_t)r->model->classes : NULL, err);
+        for (int i = 0; sum && i < 2; i++)
+            sum[i] += (double)r->staged_tail[i];
+    }
+    return status;
+}
+
+int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
+                        double *loss, double *correct, ls_error *err)
+{
+    double sum[2] = {0, 0}; /* as the tail begins: loss, hits */
+    int status = infer(replica, subset, rows, n, NULL, sum, err);
+    if (status)
+        return status;
+    *loss = sum[LS_TAIL_LOSS];
+    *correct = sum[LS_TAIL_CORRECT];
+    return LS_OK;
+}
+
+int ls_replica_predict(ls_replica *r, const uint32_t *rows, uint32_t n, float *logits,
+                       ls_error *err)
+{
+    if (r->optimizer)
+        return ls_fail(err, LS_EINVAL, "replica: one that is trained does not predict");
+    if (ls_plan_output(r->plan[0]) == LS_INPUT)
+        return ls_fail(err, LS_EUNSUPPORTED, "replica: the model has no layer that computes");
+    return infer(r, LS_TEST, rows, n, logits, NULL, err);
+}

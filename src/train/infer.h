@@ -1,0 +1,66 @@
+/* Inference: what a model makes of rows, forward alone, on one device. One path for all who ask:
+ *
+ *     a run's evaluation         shards of every minibatch, by the replicas that are trained (worker.c)
+ *     trainer eval, predict      the same, by replicas that are made for it (cli/trained.c)
+ *     ls_snapshot_predict        images in the caller's memory, by a session (snapshot.c)
+ *
+ * Everything with a replica or a session is called on the thread that its device is bound to.
+ */
+#ifndef TRAIN_INFER_H
+#define TRAIN_INFER_H
+
+#include "nn/replica.h"
+
+#include <stdatomic.h>
+
+/* ---- rows of a data set, over any number of workers ------------------------------------------ */
+
+/* Sums over the rows of one shard, or of all. */
+typedef struct ls_tally {
+    double loss, correct;
+} ls_tally;
+
+/* Rows of the test subset, cut as training cuts them, so that they go through the same kernels: into
+ * minibatches of `batch` rows, and these into shards. Nothing that comes out depends on how many workers
+ * share the shards. */
+typedef struct ls_sharded_rows {
+    uint32_t rows, batch, shards;
+    uint32_t *row;          /* 0, 1, 2, … */
+    ls_tally *tally;        /* [minibatch][shard] */
+    float *logits;          /* [rows][classes], the caller's; NULL: tallies are wanted instead */
+    int classes;            /* of the logits */
+    const atomic_int *stop; /* not 0: ends early, the results are void; NULL: never */
+} ls_sharded_rows;
+
+/* rows, batch and shards are set: allocates row and tally. Errors: LS_ENOMEM. */
+int ls_sharded_rows_init(ls_sharded_rows *rows, const ls_host *host, ls_error *err);
+void ls_sharded_rows_fini(ls_sharded_rows *rows, const ls_host *host);
+
+/* Runs shards `lo` … `hi` − 1 of every minibatch: → their tallies, or logits. */
+int ls_infer_shards(const ls_sharded_rows *rows, ls_replica *replica, int lo, int hi,
+                    ls_error *err);
+/* Of all tallies, in row order: the same on any number of workers. */
+ls_tally ls_sharded_rows_sum(const ls_sharded_rows *rows);
+
+/* Appends to `sizes`, of which there are `count`, what shards of so many rows can have and is not there
+ * yet: LS_SHARD_SIZES at most. Returns how many there are then. */
+enum { LS_SHARD_SIZES = 4 };
+int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch, uint32_t shards);
+
+/* ---- images in the caller's memory, on one device -------------------------------------------- */
+
+/* A replica that is never trained, and room for the images it is shown. */
+typedef struct ls_session ls_session;
+
+/* The device is bound to the calling thread; it, model and host outlive the session. Errors: LS_ENOMEM,
+ * the device's. */
+int ls_session_create(ls_session **out, ls_device *device, const ls_model *model,
+                      const ls_gather *preprocessing, const ls_host *host, ls_error *err);
+void ls_session_destroy(ls_session *session); /* NULL is allowed */
+
+/* Images [n][c][h][w] → scores [n][classes]. `id` tells weights apart, 0 none: those that the session has
+ * already are not copied again. Allocates nothing. Errors: the device's. */
+int ls_session_predict(ls_session *session, const float *canonical, uint64_t id,
+                       const uint8_t *images, uint32_t n, float *scores, ls_error *err);
+
+#endif
