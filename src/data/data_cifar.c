@@ -154,16 +154,14 @@ static int create_split(ls_resident **out, const ls_dataset_kind *kind, const ls
 }
 
 static int open_both(ls_dataset **split, const ls_dataset_kind *kind, const ls_located *located,
-                     uint32_t limit, const ls_host *host, ls_error *err)
+                     const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
     const ls_cifar_detail *detail = kind->detail;
     uint32_t training = (uint32_t)(detail->files.count - 1);
     uint32_t rows = training * detail->records;
-    if (limit > rows)
-        return ls_fail(err, LS_ECONFIG,
-                       "data.limit: expected at most the %u training rows of %s, found %u; 0 means "
-                       "all",
-                       (unsigned)rows, located->directory, (unsigned)limit);
+    int checked = ls_dataset_check_limit(spec, rows, located->directory, err);
+    if (checked)
+        return checked;
     for (int test = 0; test < 2; test++) {
         cifar_split s = {
             .detail = detail,
@@ -172,7 +170,7 @@ static int open_both(ls_dataset **split, const ls_dataset_kind *kind, const ls_l
             .host = host,
             .err = err,
         };
-        uint32_t kept = test ? detail->records : limit > 0 ? limit : rows;
+        uint32_t kept = test ? detail->records : spec->limit > 0 ? spec->limit : rows;
         int rc = create_split(&s.out, kind, located, test ? "test" : "train", kept, host, err);
         if (rc == LS_OK)
             rc = open_split(&s, &split[test]);
@@ -190,7 +188,7 @@ int ls_cifar_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *
     ls_located located;
     int rc = ls_locate(&located, &detail->files, kind->about.name, spec, host, err);
     if (rc == LS_OK)
-        rc = open_both(split, kind, &located, spec->limit, host, err);
+        rc = open_both(split, kind, &located, spec, host, err);
     ls_located_free(&located, host);
     if (rc != LS_OK) {
         ls_dataset_close(split[0]);

@@ -56,7 +56,7 @@ typedef struct idx_split {
     const char *images_path;
     const char *labels_path;
     const char *const *published; /* of images and labels, or NULL */
-    uint32_t limit;
+    const ls_dataset_spec *spec;  /* of the training split, whose rows it limits; else NULL */
     const ls_host *host;
     ls_error *err;
     uint32_t rows; /* in the files */
@@ -141,15 +141,6 @@ static int read_labels_header(const idx_split *s, ls_byte_reader *r)
     return check_promise(s, r, labels);
 }
 
-static int check_limit(const idx_split *s)
-{
-    if (s->limit <= s->rows)
-        return LS_OK;
-    return ls_fail(s->err, LS_ECONFIG,
-                   "data.limit: expected at most the %u training rows of %s, found %u; 0 means all",
-                   (unsigned)s->rows, s->directory, (unsigned)s->limit);
-}
-
 /* `from` is the row of labels[0]. */
 static int check_labels(const idx_split *s, const uint8_t *labels, uint32_t count, uint32_t from)
 {
@@ -222,7 +213,7 @@ static int create_split(const idx_split *s, ls_resident **out)
         .height = (int)s->height,
         .width = (int)s->width,
         .classes = s->kind->about.classes,
-        .rows = s->limit > 0 ? s->limit : s->rows,
+        .rows = s->spec && s->spec->limit > 0 ? s->spec->limit : s->rows,
     };
     return ls_resident_create(out, &info, s->host, s->err);
 }
@@ -240,7 +231,7 @@ static int open_split(idx_split *s, ls_dataset **out)
     if (rc == LS_OK)
         rc = read_labels_header(s, labels);
     if (rc == LS_OK)
-        rc = check_limit(s);
+        rc = s->spec ? ls_dataset_check_limit(s->spec, s->rows, s->directory, s->err) : LS_OK;
     if (rc == LS_OK)
         rc = create_split(s, &data);
     if (rc == LS_OK)
@@ -291,7 +282,7 @@ int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *ki
             .images_path = paths.file[2 * i],
             .labels_path = paths.file[2 * i + 1],
             .published = detail->published ? detail->published + 2 * i : NULL,
-            .limit = i == 0 ? spec->limit : 0,
+            .spec = i == 0 ? spec : NULL,
             .host = host,
             .err = err,
         };

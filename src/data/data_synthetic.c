@@ -135,9 +135,9 @@ int ls_synthetic_open(ls_dataset **train, ls_dataset **test, const ls_dataset_ki
     *train = NULL;
     *test = NULL;
     if (spec->limit > MAX_ROWS)
-        return ls_fail(err, LS_ECONFIG,
-                       "data.limit: expected at most %d synthetic rows, found %u; 0 means %d",
-                       MAX_ROWS, (unsigned)spec->limit, TRAIN_ROWS);
+        return ls_dataset_refuse(spec, "data.limit", err,
+                                 "expected at most %d synthetic rows, found %u; 0 means %d",
+                                 MAX_ROWS, (unsigned)spec->limit, TRAIN_ROWS);
     draw_pictures(&from, spec->seed);
     uint32_t rows = spec->limit > 0 ? spec->limit : TRAIN_ROWS;
     int rc = make_split(train, "train", &from, DRAW_TRAIN, rows, kind, spec->seed, host, err);

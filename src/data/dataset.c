@@ -5,6 +5,8 @@
 #include "data/source.h"
 
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const clothes[] = {"t-shirt", "trouser", "pullover", "dress", "coat",
@@ -35,19 +37,41 @@ const ls_dataset_about *ls_dataset_named(const char *name)
     return NULL;
 }
 
-static int fail_unknown(const char *name, ls_error *err)
+int ls_dataset_refuse(const ls_dataset_spec *spec, const char *key, ls_error *err,
+                      const char *format, ...)
+{
+    char text[LS_ERROR_TEXT];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (spec->wrong)
+        *spec->wrong = key;
+    return ls_fail(err, LS_ECONFIG, "%s: %s", key, text);
+}
+
+int ls_dataset_check_limit(const ls_dataset_spec *spec, uint32_t rows, const char *from,
+                           ls_error *err)
+{
+    if (spec->limit <= rows)
+        return LS_OK;
+    return ls_dataset_refuse(spec, "data.limit", err,
+                             "expected at most the %u training rows of %s, found %u; 0 means all",
+                             (unsigned)rows, from, (unsigned)spec->limit);
+}
+
+static int fail_unknown(const ls_dataset_spec *spec, ls_error *err)
 {
     const char *names[KINDS];
     for (size_t i = 0; i < KINDS; i++)
         names[i] = kinds[i].about.name;
-    const char *near = ls_closest(name, names, KINDS);
+    const char *near = ls_closest(spec->name, names, KINDS);
     if (near)
-        return ls_fail(err, LS_ECONFIG, "data.name: unknown dataset \"%s\"; did you mean \"%s\"?",
-                       name, near);
-    return ls_fail(err, LS_ECONFIG,
-                   "data.name: unknown dataset \"%s\"; expected fashion_mnist, mnist, cifar10 or "
-                   "synthetic",
-                   name);
+        return ls_dataset_refuse(spec, "data.name", err,
+                                 "unknown dataset \"%s\"; did you mean \"%s\"?", spec->name, near);
+    return ls_dataset_refuse(
+        spec, "data.name", err,
+        "unknown dataset \"%s\"; expected fashion_mnist, mnist, cifar10 or synthetic", spec->name);
 }
 
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
@@ -57,11 +81,11 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
     *test = NULL;
     for (int i = 0; i < spec->source_count; i++)
         if (strcmp(spec->sources[i]->name, spec->name) == 0)
-            return ls_source_open(train, test, spec->sources[i], spec->limit, host, err);
+            return ls_source_open(train, test, spec->sources[i], spec, host, err);
     for (size_t i = 0; i < KINDS; i++)
         if (strcmp(kinds[i].about.name, spec->name) == 0)
             return kinds[i].open(train, test, &kinds[i], spec, host, err);
-    return fail_unknown(spec->name, err);
+    return fail_unknown(spec, err);
 }
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)

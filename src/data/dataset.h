@@ -85,6 +85,8 @@ typedef struct ls_dataset_spec {
     /* The caller's own, which the name may also be one of; they outlive the datasets. */
     const struct ls_data_source *const *sources;
     int source_count;
+    /* Where the config's key goes that an LS_ECONFIG is about, such as "data.limit"; NULL: nowhere. */
+    const char **wrong;
 } ls_dataset_spec;
 
 /* Opens the training and the test split. Both belong to the caller. Errors: LS_ECONFIG (unknown
@@ -93,6 +95,13 @@ typedef struct ls_dataset_spec {
  * offset); LS_ENOMEM. Any thread. */
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
+
+/* What is wrong with a member of the spec, for whoever opens: fails with LS_ECONFIG and "KEY: message". */
+int ls_dataset_refuse(const ls_dataset_spec *spec, const char *key, ls_error *err,
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Refuses a limit beyond the `rows` training rows that `from` has. */
+int ls_dataset_check_limit(const ls_dataset_spec *spec, uint32_t rows, const char *from,
+                           ls_error *err);
 
 /* What is known of a dataset by its name alone. */
 typedef struct ls_dataset_about {

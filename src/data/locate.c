@@ -98,14 +98,13 @@ static int fail_not_found(const ls_file_set *files, const char *dataset,
     return ls_fail(err, LS_ENOENT, "%s", text);
 }
 
-static int check_given_path(const char *path, ls_error *err)
+static int check_given_path(const ls_dataset_spec *spec, ls_error *err)
 {
     struct stat st;
-    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
-        return ls_fail(err, LS_ECONFIG,
-                       "data.path: expected a directory, found the file %s; name the directory it "
-                       "is in",
-                       path);
+    if (stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
+        return ls_dataset_refuse(
+            spec, "data.path", err,
+            "expected a directory, found the file %s; name the directory it is in", spec->path);
     return LS_OK;
 }
 
@@ -115,7 +114,7 @@ int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
     int rc;
     *out = (ls_located){0};
     if (spec->path) {
-        rc = check_given_path(spec->path, err);
+        rc = check_given_path(spec, err);
         if (rc == LS_OK)
             rc = try_directory(out, files, spec->path, host, err);
         return rc != LS_OK || out->directory ? rc : fail_not_found(files, dataset, spec, err);

@@ -104,7 +104,7 @@ static int open_resident(ls_dataset **out, const ls_dataset_info *info,
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static int check(const ls_data_source *s, uint32_t limit, ls_error *err)
+static int check(const ls_data_source *s, const ls_dataset_spec *spec, ls_error *err)
 {
     const int most = 1 << 14; /* of a side: then no product of sizes overflows */
     if (s->channels < 1 || s->height < 1 || s->width < 1 || s->channels > most ||
@@ -120,14 +120,11 @@ static int check(const ls_data_source *s, uint32_t limit, ls_error *err)
                        s->name);
     if (!s->read && (s->train_rows > 0 || s->test_rows > 0))
         return ls_fail(err, LS_EINVAL, "%.64s: it has rows, but no `read` callback", s->name);
-    if (limit > s->train_rows)
-        return ls_fail(err, LS_ECONFIG, "data.limit: %u rows were asked for, there are %u",
-                       (unsigned)limit, (unsigned)s->train_rows);
-    return LS_OK;
+    return ls_dataset_check_limit(spec, s->train_rows, s->name, err);
 }
 
 int ls_source_open(ls_dataset **train, ls_dataset **test, const ls_data_source *source,
-                   uint32_t limit, const ls_host *host, ls_error *err)
+                   const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
     ls_dataset_info info = {
         .name = source->name,
@@ -137,10 +134,10 @@ int ls_source_open(ls_dataset **train, ls_dataset **test, const ls_data_source *
         .height = source->height,
         .width = source->width,
         .classes = source->classes,
-        .rows = limit > 0 ? limit : source->train_rows,
+        .rows = spec->limit > 0 ? spec->limit : source->train_rows,
     };
     *train = *test = NULL;
-    int status = check(source, limit, err);
+    int status = check(source, spec, err);
     if (status == LS_OK)
         status = source->streamed ? open_streamed(train, &info, source, host, err)
                                   : open_resident(train, &info, source, 0, host, err);

@@ -11,6 +11,6 @@
  * header says), LS_EDATA (a label that is no class), LS_ECONFIG (limit beyond the data), LS_ENOMEM, or
  * the callback's. */
 int ls_source_open(ls_dataset **train, ls_dataset **test, const ls_data_source *source,
-                   uint32_t limit, const ls_host *host, ls_error *err);
+                   const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
 #endif

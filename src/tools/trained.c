@@ -146,6 +146,7 @@ static int read_config(ls_trained *t, const ls_trained_options *o, const char *p
 static int open_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
 {
     const ls_config *c = &t->config;
+    const char *key = "data";
     ls_dataset_spec spec = {
         .name = c->data_name,
         .path = c->data_path,
@@ -153,11 +154,12 @@ static int open_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
         .search_count = (size_t)o->data_dir_count,
         .limit = (uint32_t)c->data_limit,
         .seed = c->seed,
+        .wrong = &key,
     };
     ls_error cause;
     int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
-    if (status == LS_ECONFIG) /* its message begins with the key */
-        return ls_config_fail(err, c, "data", status, cause.text);
+    if (status == LS_ECONFIG)
+        return ls_config_fail(err, c, key, status, cause.text);
     return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
 }
 

@@ -19,6 +19,7 @@
 static int open_data(ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
+    const char *key = "data";
     ls_dataset_spec spec = {
         .name = c->data_name,
         .path = c->data_path,
@@ -28,15 +29,12 @@ static int open_data(ls_trainer *t, ls_error *err)
         .seed = c->seed,
         .sources = t->options.sources,
         .source_count = t->options.source_count,
+        .wrong = &key,
     };
     ls_error cause;
     int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
-    if (status == LS_ECONFIG) /* its message begins with the key */
-        return ls_config_fail(err, c,
-                              strncmp(cause.text, "data.limit", 10) == 0 ? "data.limit"
-                              : strncmp(cause.text, "data.path", 9) == 0 ? "data.path"
-                                                                         : "data.name",
-                              status, cause.text);
+    if (status == LS_ECONFIG)
+        return ls_config_fail(err, c, key, status, cause.text);
     if (status && err)
         *err = cause;
     if (status)

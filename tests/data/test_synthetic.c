@@ -154,6 +154,29 @@ static void an_unknown_name_gets_a_suggestion(void **state)
     ls_dataset_close(NULL);
 }
 
+/* So that the config's reader can say where that key stands. */
+static void a_refusal_says_which_key_it_is_about(void **state)
+{
+    (void)state;
+    const struct {
+        ls_dataset_spec spec;
+        const char *key;
+    } of[] = {{{.name = "synthetic", .limit = 4000000000u}, "data.limit"},
+              {{.name = "imagenet"}, "data.name"},
+              {{.name = "mnist", .path = "/dev/null"}, "data.path"}};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        ls_dataset *train;
+        ls_dataset *test;
+        ls_error err;
+        const char *key = NULL;
+        ls_dataset_spec spec = of[i].spec;
+        spec.wrong = &key;
+        assert_int_equal(ls_dataset_open(&train, &test, &spec, NULL, &err), LS_ECONFIG);
+        assert_string_equal(key, of[i].key);
+        assert_int_equal(strncmp(err.text, key, strlen(key)), 0);
+    }
+}
+
 static void every_listed_name_can_be_opened_or_is_missing(void **state)
 {
     (void)state;
@@ -236,6 +259,7 @@ int main(void)
         cmocka_unit_test(nearest_class_mean_finds_most_labels),
         cmocka_unit_test(an_absurd_limit_is_refused),
         cmocka_unit_test(an_unknown_name_gets_a_suggestion),
+        cmocka_unit_test(a_refusal_says_which_key_it_is_about),
         cmocka_unit_test(every_listed_name_can_be_opened_or_is_missing),
         cmocka_unit_test(rows_are_read_in_the_order_asked_for),
         cmocka_unit_test(several_threads_read_at_once),

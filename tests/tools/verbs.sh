@@ -27,6 +27,13 @@ has out '^test acc: [01]\.[0-9]*, loss .*; 1000 images of synthetic (synthetic d
 expect 0 "$trainer" eval run --train
 has out '^train acc: .*; 320 images'
 
+# A key that the data refuses is pointed at where it stands.
+mkdir beyond
+cp run/weights.safetensors beyond
+sed 's/"limit": [0-9]*/"limit": 1000001/' run/config.json >beyond/config.json
+expect 78 "$trainer" eval beyond
+has err "beyond/config.json:$(grep -n '"limit"' run/config.json | cut -d: -f1):[0-9]*: data.limit: expected at most"
+
 # A checkpoint, a file, and a run that has only checkpoints.
 for checkpoint in run/checkpoints/step-*; do :; done # the newest stands last
 expect 0 "$trainer" eval "$checkpoint" --json
