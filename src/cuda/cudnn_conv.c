@@ -1,11 +1,8 @@
-/* Convolutions by cuDNN: the graph of a pass, the choice of an engine, and running it. */
-#include "cuda/cudnn_engine.h"
+/* Convolutions by cuDNN: running an engine, and choosing it. */
+#include "cuda/math_inside.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* What memory is bound to. */
-enum { A = 1, B = 2, OUT = 3, BIAS = 4, SUM = 5, BIASED = 6 };
 
 typedef struct conv_plan {
     ls_math_inside inside; /* first */
@@ -14,61 +11,12 @@ typedef struct conv_plan {
     void *bound[5];       /* a, b, out, bias, workspace of it */
 } conv_plan;
 
-/* ---- the graph ------------------------------------------------------------------------------ */
-
-static ls_graph_object tensor(ls_graph *g, int64_t number, cudnnDataType_t type, int n, int c,
-                              int h, int w, int flags)
-{
-    const int64_t line = (int64_t)w * c;
-    const int64_t dims[4] = {n, c, h, w}, strides[4] = {h * line, 1, line, c};
-    return ls_graph_tensor(g, number, type, dims, strides, flags);
-}
-
-static void build_forward(ls_graph *g, const ls_math_shape *s, ls_graph_object x, ls_graph_object w,
-                          cudnnDataType_t type)
-{
-    const int n = s->rows, c = s->out, high = s->y_h, wide = s->y_w;
-    ls_graph_object y = tensor(g, OUT, type, n, c, high, wide, 0);
-    if (!s->bias) {
-        ls_graph_conv(g, LS_MATH_CONV, x, w, y, s);
-        return;
-    }
-    ls_graph_object sum = tensor(g, SUM, CUDNN_DATA_FLOAT, n, c, high, wide, LS_GRAPH_VIRTUAL);
-    ls_graph_object bias = tensor(g, BIAS, type, 1, c, 1, 1, 0); /* else no engine fuses it */
-    ls_graph_conv(g, LS_MATH_CONV, x, w, sum, s);
-    if (!s->relu) {
-        ls_graph_pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, y);
-        return;
-    }
-    ls_graph_object biased =
-        tensor(g, BIASED, CUDNN_DATA_FLOAT, n, c, high, wide, LS_GRAPH_VIRTUAL);
-    ls_graph_pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, biased);
-    ls_graph_pointwise(g, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
-}
-
-static void build(ls_graph *g, const ls_math *math, const ls_math_shape *s)
-{
-    const cudnnDataType_t type = s->half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-    const int x_is = s->kind == LS_MATH_CONV_DATA ? OUT : A;
-    const int w_is = s->kind == LS_MATH_CONV_WEIGHTS ? OUT : B;
-    const int y_is = s->kind == LS_MATH_CONV_DATA ? A : B;
-    ls_graph_init(g);
-    ls_graph_object x = tensor(g, x_is, type, s->rows, s->c, s->h, s->w, 0);
-    ls_graph_object w = tensor(g, w_is, type, s->out, s->c, s->kh, s->kw, 0);
-    if (s->kind == LS_MATH_CONV) {
-        build_forward(g, s, x, w, type);
-    } else {
-        ls_graph_object dy = tensor(g, y_is, type, s->rows, s->out, s->y_h, s->y_w, 0);
-        ls_graph_conv(g, s->kind, x, w, dy, s);
-    }
-    ls_graph_close(g, math);
-}
-
 /* ---- running -------------------------------------------------------------------------------- */
 
 static cudnnStatus_t make_pack(conv_plan *p, void *const memory[5])
 {
-    const int64_t numbers[4] = {A, B, OUT, BIAS}, count = p->inside.shape.bias ? 4 : 3;
+    const int64_t numbers[4] = {LS_GRAPH_A, LS_GRAPH_B, LS_GRAPH_OUT, LS_GRAPH_BIAS};
+    const int64_t count = p->inside.shape.bias ? 4 : 3;
     if (p->pack)
         cudnnBackendDestroyDescriptor(p->pack);
     p->pack = NULL;
@@ -127,18 +75,25 @@ static size_t operand_bytes(const ls_math_shape *s, int which)
     return role[s->kind][which] * element;
 }
 
-/* Memory to time candidates on, and two events. */
+/* What candidates are timed on: memory that holds random numbers, as what a step multiplies does (zeros
+ * take less power, and run faster). */
 typedef struct bench {
     cudaStream_t stream;
-    void *memory[5];
     cudaEvent_t start, stop;
+    void *memory[6]; /* a, b, out, bias, workspace, another out */
+    size_t bytes[6];
+    unsigned char *pinned; /* BLOCK */
 } bench;
+
+enum { OUT = 2, WORKSPACE = 4, OUT_2 = 5, BLOCK = 1 << 20 };
 
 static void bench_fini(bench *b)
 {
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (b->memory[i])
             cudaFree(b->memory[i]);
+    if (b->pinned)
+        cudaFreeHost(b->pinned);
     if (b->start)
         cudaEventDestroy(b->start);
     if (b->stop)
@@ -147,34 +102,78 @@ static void bench_fini(bench *b)
         cudaStreamDestroy(b->stream);
 }
 
+/* In ±1. The upper half of an fp32 number is a bf16 number. */
+static void fill_pinned(bench *b, int half)
+{
+    uint64_t x = 1;
+    for (size_t i = 0; i < BLOCK / 4; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        const float value = (float)(int32_t)(x >> 32) * 0x1p-31f;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        if (half)
+            bits = bits >> 16 | (bits & 0xffff0000u); /* the same number twice */
+        memcpy(b->pinned + 4 * i, &bits, sizeof bits);
+    }
+}
+
+/* A block of random numbers, over and over. */
+static cudaError_t fill(const bench *b, int which)
+{
+    const size_t bytes = b->bytes[which];
+    unsigned char *to = b->memory[which];
+    size_t done = bytes < BLOCK ? bytes : BLOCK;
+    cudaError_t e = cudaMemcpyAsync(to, b->pinned, done, cudaMemcpyHostToDevice, b->stream);
+    for (size_t n; e == cudaSuccess && done < bytes; done += n) {
+        n = done < bytes - done ? done : bytes - done;
+        e = cudaMemcpyAsync(to + done, to, n, cudaMemcpyDeviceToDevice, b->stream);
+    }
+    return e;
+}
+
+static cudaError_t bench_fill(bench *b, int half)
+{
+    void *pinned = NULL;
+    cudaError_t e = cudaHostAlloc(&pinned, BLOCK, cudaHostAllocDefault);
+    b->pinned = pinned;
+    if (e == cudaSuccess)
+        fill_pinned(b, half);
+    for (int i = 0; i < 6 && e == cudaSuccess; i++) {
+        e = cudaMalloc(&b->memory[i], b->bytes[i]);
+        if (e == cudaSuccess)
+            e = fill(b, i);
+    }
+    return e;
+}
+
 static cudaError_t bench_init(bench *b, const ls_math_shape *s, size_t workspace)
 {
-    const size_t bytes[5] = {operand_bytes(s, 0), operand_bytes(s, 1), operand_bytes(s, 2),
-                             (size_t)s->out * sizeof(float), workspace + 1};
-    memset(b, 0, sizeof *b);
+    *b = (bench){.bytes = {operand_bytes(s, 0), operand_bytes(s, 1), operand_bytes(s, 2),
+                           (size_t)s->out * sizeof(float), workspace + 1, operand_bytes(s, 2)}};
     cudaError_t e = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
-    for (int i = 0; i < 5 && e == cudaSuccess; i++) {
-        e = cudaMalloc(&b->memory[i], bytes[i]);
-        if (e == cudaSuccess)
-            e = cudaMemsetAsync(b->memory[i], 0, bytes[i], b->stream);
-    }
     if (e == cudaSuccess)
         e = cudaEventCreateWithFlags(&b->start, cudaEventDefault);
-    return e == cudaSuccess ? cudaEventCreateWithFlags(&b->stop, cudaEventDefault) : e;
+    if (e == cudaSuccess)
+        e = cudaEventCreateWithFlags(&b->stop, cudaEventDefault);
+    return e == cudaSuccess ? bench_fill(b, s->half) : e;
+}
+
+static int run_on(conv_plan *p, const bench *b, int out)
+{
+    const ls_math_operands o = {b->memory[0],        b->memory[1], b->memory[3], b->memory[out], 0,
+                                b->memory[WORKSPACE]};
+    return p->inside.run(&p->inside, b->stream, &o, NULL);
 }
 
 /* Milliseconds of the fastest of some runs; negative: it does not run. */
 static float time_of(conv_plan *p, const ls_engine *engine, const bench *b)
 {
     enum { RUNS = 6 };
-    const ls_math_operands o = {b->memory[0], b->memory[1], b->memory[3], b->memory[2], 0,
-                                b->memory[4]};
     float best = -1;
     p->engine = *engine;
     for (int i = 0; i < RUNS; i++) {
         float ms = 0;
-        if (cudaEventRecord(b->start, b->stream) != cudaSuccess ||
-            p->inside.run(&p->inside, b->stream, &o, NULL) != LS_OK ||
+        if (cudaEventRecord(b->start, b->stream) != cudaSuccess || run_on(p, b, OUT) != LS_OK ||
             cudaEventRecord(b->stop, b->stream) != cudaSuccess ||
             cudaEventSynchronize(b->stop) != cudaSuccess ||
             cudaEventElapsedTime(&ms, b->start, b->stop) != cudaSuccess)
@@ -185,26 +184,95 @@ static float time_of(conv_plan *p, const ls_engine *engine, const bench *b)
     return best;
 }
 
-/* The number of the fastest candidate; the first when they cannot be timed. */
+/* Whether `bytes` of both outputs, from `at` on, are the same. */
+static int is_same(const bench *b, size_t at, size_t bytes)
+{
+    unsigned char *half = b->pinned + BLOCK / 2;
+    return cudaMemcpyAsync(b->pinned, (char *)b->memory[OUT] + at, bytes, cudaMemcpyDeviceToHost,
+                           b->stream) == cudaSuccess &&
+           cudaMemcpyAsync(half, (char *)b->memory[OUT_2] + at, bytes, cudaMemcpyDeviceToHost,
+                           b->stream) == cudaSuccess &&
+           cudaStreamSynchronize(b->stream) == cudaSuccess && memcmp(b->pinned, half, bytes) == 0;
+}
+
+/* Whether two runs give the same bits, whatever lay in the workspace and in the output: what an engine's
+ * notes say of it has been wrong. */
+static int is_repeatable(conv_plan *p, const ls_engine *engine, const bench *b)
+{
+    p->engine = *engine;
+    int same = run_on(p, b, OUT) == LS_OK;
+    for (int i = WORKSPACE; same && i <= OUT_2; i++)
+        same = cudaMemsetAsync(b->memory[i], 0xFF, b->bytes[i], b->stream) == cudaSuccess;
+    same = same && run_on(p, b, OUT_2) == LS_OK;
+    for (size_t at = 0, n; same && at < b->bytes[OUT]; at += n) {
+        n = b->bytes[OUT] - at < BLOCK / 2 ? b->bytes[OUT] - at : BLOCK / 2;
+        same = is_same(b, at, n);
+    }
+    return same;
+}
+
+static void name_shape(char *out, size_t size, const ls_math_shape *s)
+{
+    static const char *const pass[] = {"forward", "data gradient", "weight gradient"};
+    snprintf(out, size, "conv2d, %d rows of %d×%d×%d to %d, %d×%d, %s%s%s%s", s->rows, s->c, s->h,
+             s->w, s->out, s->kh, s->kw, pass[s->kind], s->bias ? " + bias" : "",
+             s->relu ? " + relu" : "", s->half ? ", bf16" : "");
+}
+
+static void say(const conv_plan *p, ls_log_level level, const ls_engine *e, float ms,
+                const char *what)
+{
+    char shape[160];
+    name_shape(shape, sizeof shape, &p->inside.shape);
+    ls_log(p->inside.math->desc.host, level, "%s: %s: %s, %.4f ms, %zu KiB%s",
+           p->inside.math->desc.device, shape, e->name, (double)ms, e->workspace_bytes / 1024,
+           what);
+}
+
+/* The number of the fastest of those left, which have a time; −1: there is none. */
+static int least(const float *ms, int count)
+{
+    int best = -1;
+    for (int i = 0; i < count; i++)
+        if (ms[i] >= 0 && (best < 0 || ms[i] < ms[best]))
+            best = i;
+    return best;
+}
+
+/* The number of the fastest candidate that gives the same bits each time. */
+static int best_of(conv_plan *p, const ls_engine *candidate, int count, const bench *b)
+{
+    float ms[LS_ENGINES];
+    char rest[64];
+    for (int i = 0; i < count; i++) {
+        ms[i] = time_of(p, &candidate[i], b);
+        say(p, LS_LOG_DEBUG, &candidate[i], ms[i], ms[i] < 0 ? ": does not run" : "");
+    }
+    for (int i; (i = least(ms, count)) >= 0; ms[i] = -1) {
+        if (is_repeatable(p, &candidate[i], b)) {
+            snprintf(rest, sizeof rest, ": the fastest of %d", count);
+            say(p, LS_LOG_INFO, &candidate[i], ms[i], rest);
+            return i;
+        }
+        say(p, LS_LOG_WARNING, &candidate[i], ms[i], ": left out, its results vary");
+    }
+    return 0;
+}
+
+/* The first when they cannot be timed. */
 static int fastest(conv_plan *p, const ls_engine *candidate, int count)
 {
     bench b;
     size_t workspace = 0;
     int best = 0;
-    float least = -1;
     for (int i = 0; i < count; i++)
         if (candidate[i].workspace_bytes > workspace)
             workspace = candidate[i].workspace_bytes;
     if (bench_init(&b, &p->inside.shape, workspace) == cudaSuccess)
-        for (int i = 0; i < count; i++) {
-            float ms = time_of(p, &candidate[i], &b);
-            if (ms >= 0 && (least < 0 || ms < least)) {
-                least = ms;
-                best = i;
-            }
-        }
+        best = best_of(p, candidate, count, &b);
     (void)cudaGetLastError();
     bench_fini(&b);
+    memset(&p->engine, 0, sizeof p->engine); /* it was one of the candidates */
     return best;
 }
 
@@ -214,7 +282,7 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
 {
     snprintf(
         out, size,
-        "lockstep 1 cudnn %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d %d %d "
+        "lockstep 2 cudnn %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d %d %d "
         "%d y %d %d %d kernel %d %d stride %d %d padding %d %d",
         cudnnGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
         (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h, s->w, s->out, s->y_h, s->y_w,
@@ -225,6 +293,8 @@ static int from_cache(ls_engine *out, const ls_math *math, const char *key)
 {
     char *text = ls_math_cache_get(math, key);
     int found = text && ls_engine_from_text(out, math, text) == LS_OK;
+    if (text && !found)
+        ls_math_cache_drop(math, key, text);
     ls_free(math->desc.host, text);
     return found;
 }
@@ -245,7 +315,7 @@ static void tune(conv_plan *p, const ls_engine *candidate, int count, const char
 static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
-    const int tunes = math->desc.cache_dir && math->cudnn;
+    const int tunes = math->desc.cache_dir != NULL;
     ls_engine candidate[LS_ENGINES];
     int count = ls_engine_candidates(candidate, tunes ? LS_ENGINES : 1, g, math, &p->inside.shape);
     if (count == 0)
@@ -269,9 +339,9 @@ static int plan(conv_plan *p, ls_error *err)
     ls_graph g;
     int status = LS_OK;
     key_of(key, sizeof key, math, &p->inside.shape);
-    if (math->cudnn && from_cache(&p->engine, math, key))
+    if (from_cache(&p->engine, math, key))
         return LS_OK;
-    build(&g, math, &p->inside.shape);
+    ls_graph_of_conv(&g, math, &p->inside.shape);
     if (g.status != CUDNN_STATUS_SUCCESS)
         status = ls_fail(err, LS_EUNSUPPORTED, "cuDNN declines the convolution: %s", g.text);
     else

@@ -1,9 +1,13 @@
-#include "cuda/cudnn_engine.h"
+#include "cuda/math_inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { CONFIGS = 64, NOTES = CUDNN_NUMERICAL_NOTE_TYPE_COUNT };
+enum {
+    CONFIGS = 128,
+    NOTES = CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+    BEHAVIORS = CUDNN_BEHAVIOR_NOTE_TYPE_COUNT
+};
 
 /* ---- objects that the caller destroys ------------------------------------------------------- */
 
@@ -40,7 +44,17 @@ static int get(ls_graph_object o, cudnnBackendAttributeName_t name,
 typedef struct traits {
     int64_t number;
     int note[NOTES];
+    int compiled; /* at run time */
 } traits;
+
+static void read_behavior(traits *t, ls_graph_object engine)
+{
+    cudnnBackendBehaviorNote_t note[BEHAVIORS];
+    int notes =
+        get(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, BEHAVIORS, note);
+    for (int i = 0; i < notes; i++)
+        t->compiled |= note[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+}
 
 static int read_traits(traits *out, ls_graph_object config)
 {
@@ -56,6 +70,7 @@ static int read_traits(traits *out, ls_graph_object config)
         for (int i = 0; i < notes; i++)
             if ((int)note[i] >= 0 && (int)note[i] < NOTES)
                 out->note[note[i]] = 1;
+        read_behavior(out, engine);
     }
     destroy(engine);
     return good;
@@ -103,23 +118,24 @@ static ls_graph_object new_plan(const ls_math *math)
     ls_graph_object plan = object(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     if (plan && math->cudnn)
         set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &math->cudnn);
+    else if (plan)
+        set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+            &math->properties);
     return plan;
 }
 
-static int make_engine(ls_engine *out, ls_graph_object config, const ls_math *math,
-                       const ls_math_shape *shape)
+static int make_engine(ls_engine *out, ls_graph_object config, const traits *t, const ls_math *math)
 {
-    traits t;
     memset(out, 0, sizeof *out);
-    if (!read_traits(&t, config) || !is_welcome(&t, math, shape))
-        return LS_EUNSUPPORTED;
     ls_graph_object plan = new_plan(math);
     if (plan)
         set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
             &config);
     int status = finish(out, plan);
-    snprintf(out->name, sizeof out->name, "engine %lld%s", (long long)t.number,
-             t.note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE] ? ", tensor cores" : "");
+    out->number = t->number;
+    snprintf(out->name, sizeof out->name, "engine %lld%s%s", (long long)t->number,
+             t->note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE] ? ", tensor cores" : "",
+             t->compiled ? ", compiled here" : "");
     return status;
 }
 
@@ -147,20 +163,45 @@ static int recommend(ls_graph_object *config, const ls_graph *g, const ls_math *
     return count;
 }
 
+/* Candidates so far. */
+typedef struct list {
+    ls_engine *at;
+    int room, count;
+    int compiled; /* which engines are looked for: those, or all others */
+} list;
+
+static int variants_of(const list *l, int64_t number)
+{
+    int count = 0;
+    for (int i = 0; i < l->count; i++)
+        count += l->at[i].number == number;
+    return count;
+}
+
+static void consider(list *l, ls_graph_object config, const ls_math *math,
+                     const ls_math_shape *shape)
+{
+    traits t;
+    if (l->count < l->room && read_traits(&t, config) && is_welcome(&t, math, shape) &&
+        t.compiled == l->compiled && variants_of(l, t.number) < LS_ENGINE_VARIANTS)
+        l->count += make_engine(&l->at[l->count], config, &t, math) == LS_OK;
+}
+
 int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_math *math,
                          const ls_math_shape *shape)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     ls_graph_object config[CONFIGS];
-    int found = 0;
-    for (int m = 0; m < 2 && found == 0; m++) {
-        int count = recommend(config, g, math, modes[m]);
-        for (int i = 0; i < count && found < room; i++)
-            found += make_engine(&out[found], config[i], math, shape) == LS_OK;
-        for (int i = 0; i < CONFIGS; i++)
-            destroy(config[i]);
-    }
-    return found;
+    list l = {out, room, 0, 0};
+    for (; l.compiled < 2 && l.count == 0; l.compiled++)
+        for (int m = 0; m < 2 && l.count < room; m++) {
+            int count = recommend(config, g, math, modes[m]);
+            for (int i = 0; i < count; i++)
+                consider(&l, config[i], math, shape);
+            for (int i = 0; i < CONFIGS; i++)
+                destroy(config[i]);
+        }
+    return l.count;
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */

@@ -1,13 +1,14 @@
-#include "cuda/cudnn_graph.h"
+/* A convolution as a graph of cuDNN's operations. */
+#include "cuda/math_inside.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-void ls_graph_init(ls_graph *g)
-{
-    memset(g, 0, sizeof *g);
-}
+enum { VIRTUAL = 1 /* flags: a tensor that lives inside the graph alone */ };
+
+/* Tensors inside a graph. */
+enum { SUM = 5, BIASED = 6 };
 
 void ls_graph_fini(ls_graph *g)
 {
@@ -30,7 +31,7 @@ static void note(ls_graph *g, cudnnStatus_t status, const char *what)
     g->status = status;
 }
 
-ls_graph_object ls_graph_object_new(ls_graph *g, cudnnBackendDescriptorType_t type)
+static ls_graph_object new_object(ls_graph *g, cudnnBackendDescriptorType_t type)
 {
     ls_graph_object object = NULL;
     if (g->status != CUDNN_STATUS_SUCCESS)
@@ -73,12 +74,14 @@ static void append(ls_graph *g, ls_graph_object operation, const char *what)
         g->operation[g->operations++] = operation;
 }
 
-ls_graph_object ls_graph_tensor(ls_graph *g, int64_t number, cudnnDataType_t type,
-                                const int64_t dims[4], const int64_t strides[4], int flags)
+/* Dimensions are n c h w, memory is channels last; `number` is what a run binds memory to. */
+static ls_graph_object tensor(ls_graph *g, int64_t number, cudnnDataType_t type, int n, int c,
+                              int h, int w, int flags)
 {
-    const int64_t alignment = 16;
-    const bool inside = (flags & LS_GRAPH_VIRTUAL) != 0;
-    ls_graph_object t = ls_graph_object_new(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    const int64_t line = (int64_t)w * c, alignment = 16;
+    const int64_t dims[4] = {n, c, h, w}, strides[4] = {h * line, 1, line, c};
+    const bool inside = (flags & VIRTUAL) != 0;
+    ls_graph_object t = new_object(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     set(g, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     set(g, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
     set(g, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
@@ -96,7 +99,7 @@ static ls_graph_object convolution(ls_graph *g, const ls_math_shape *s)
     const int64_t dilation[2] = {1, 1};
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    ls_graph_object c = ls_graph_object_new(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    ls_graph_object c = new_object(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     set(g, c, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
     set(g, c, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
     set(g, c, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &sides);
@@ -138,12 +141,13 @@ static const pass_names passes[] = {
                               CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-void ls_graph_conv(ls_graph *g, ls_math_kind kind, ls_graph_object x, ls_graph_object w,
-                   ls_graph_object y, const ls_math_shape *shape)
+/* A pass between x, w and y, or their gradients. */
+static void conv(ls_graph *g, ls_graph_object x, ls_graph_object w, ls_graph_object y,
+                 const ls_math_shape *shape)
 {
-    const pass_names *p = &passes[kind];
+    const pass_names *p = &passes[shape->kind];
     const float alpha = 1, beta = 0;
-    ls_graph_object c = convolution(g, shape), o = ls_graph_object_new(g, p->type);
+    ls_graph_object c = convolution(g, shape), o = new_object(g, p->type);
     set_object(g, o, p->conv, c);
     set_object(g, o, p->x, x);
     set_object(g, o, p->w, w);
@@ -153,15 +157,16 @@ void ls_graph_conv(ls_graph *g, ls_math_kind kind, ls_graph_object x, ls_graph_o
     append(g, o, "the convolution's pass");
 }
 
-void ls_graph_pointwise(ls_graph *g, cudnnPointwiseMode_t mode, ls_graph_object x,
-                        ls_graph_object b, ls_graph_object y)
+/* y ← mode(x, b); b may be NULL. In fp32. */
+static void pointwise(ls_graph *g, cudnnPointwiseMode_t mode, ls_graph_object x, ls_graph_object b,
+                      ls_graph_object y)
 {
     const cudnnDataType_t precision = CUDNN_DATA_FLOAT;
-    ls_graph_object p = ls_graph_object_new(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    ls_graph_object p = new_object(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(g, p, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     set(g, p, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &precision);
     finalize(g, p, "a pointwise function");
-    ls_graph_object o = ls_graph_object_new(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    ls_graph_object o = new_object(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_object(g, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, p);
     set_object(g, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     if (b)
@@ -170,13 +175,56 @@ void ls_graph_pointwise(ls_graph *g, cudnnPointwiseMode_t mode, ls_graph_object 
     append(g, o, "a pointwise operation");
 }
 
-void ls_graph_close(ls_graph *g, const ls_math *math)
+/* Puts the operations together. */
+static void close_graph(ls_graph *g, const ls_math *math)
 {
-    ls_graph_object o = ls_graph_object_new(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    ls_graph_object o = new_object(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     if (math->cudnn)
         set(g, o, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &math->cudnn);
     set(g, o, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g->operations,
         g->operation);
     finalize(g, o, "the graph");
     g->graph = o;
+}
+
+/* ---- the graph of a pass -------------------------------------------------------------------- */
+
+static void build_forward(ls_graph *g, const ls_math_shape *s, ls_graph_object x, ls_graph_object w,
+                          cudnnDataType_t type)
+{
+    const int n = s->rows, c = s->out, high = s->y_h, wide = s->y_w;
+    ls_graph_object y = tensor(g, LS_GRAPH_OUT, type, n, c, high, wide, 0);
+    if (!s->bias) {
+        conv(g, x, w, y, s);
+        return;
+    }
+    ls_graph_object sum = tensor(g, SUM, CUDNN_DATA_FLOAT, n, c, high, wide, VIRTUAL);
+    ls_graph_object bias =
+        tensor(g, LS_GRAPH_BIAS, type, 1, c, 1, 1, 0); /* else no engine fuses it */
+    conv(g, x, w, sum, s);
+    if (!s->relu) {
+        pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, y);
+        return;
+    }
+    ls_graph_object biased = tensor(g, BIASED, CUDNN_DATA_FLOAT, n, c, high, wide, VIRTUAL);
+    pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, biased);
+    pointwise(g, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
+}
+
+void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *s)
+{
+    const cudnnDataType_t type = s->half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+    const int x_is = s->kind == LS_MATH_CONV_DATA ? LS_GRAPH_OUT : LS_GRAPH_A;
+    const int w_is = s->kind == LS_MATH_CONV_WEIGHTS ? LS_GRAPH_OUT : LS_GRAPH_B;
+    const int y_is = s->kind == LS_MATH_CONV_DATA ? LS_GRAPH_A : LS_GRAPH_B;
+    memset(g, 0, sizeof *g);
+    ls_graph_object x = tensor(g, x_is, type, s->rows, s->c, s->h, s->w, 0);
+    ls_graph_object w = tensor(g, w_is, type, s->out, s->c, s->kh, s->kw, 0);
+    if (s->kind == LS_MATH_CONV) {
+        build_forward(g, s, x, w, type);
+    } else {
+        ls_graph_object dy = tensor(g, y_is, type, s->rows, s->out, s->y_h, s->y_w, 0);
+        conv(g, x, w, dy, s);
+    }
+    close_graph(g, math);
 }

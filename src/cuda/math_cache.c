@@ -1,11 +1,15 @@
 /* Choices of kernels on disk: a file for each, named by a hash of its key. The key is the file's first
- * line, and the rest is the choice. A file appears whole or not at all, and is never changed: all
- * workers, and all later runs, go by the first choice that was made, so that they compute alike. */
+ * line, the second one a hash of the rest, which is the choice. A file appears whole or not at all: all
+ * workers, and all later runs, go by the first choice that was made, so that they compute alike. Only a
+ * choice that is of no use gives way, once: whoever finds it so removes it under a lock, unless there is
+ * another by then. */
 #include "cuda/math_inside.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +31,8 @@ static int path_of(char *out, const ls_math *math, const char *key)
     return length > 0 && length < PATH_BYTES - 32;
 }
 
+/* ---- reading -------------------------------------------------------------------------------- */
+
 /* The whole file, terminated, or NULL. */
 static char *read_file(const ls_math *math, const char *path)
 {
@@ -45,30 +51,42 @@ static char *read_file(const ls_math *math, const char *path)
     return text;
 }
 
+/* Where the choice begins in a file's text, or NULL: it is damaged, or another key's. */
+static char *choice_in(char *text, const char *key)
+{
+    const size_t length = strlen(key);
+    unsigned long long hash = 0;
+    if (strncmp(text, key, length) != 0 || text[length] != '\n' ||
+        sscanf(text + length + 1, "%16llx", &hash) != 1)
+        return NULL;
+    char *choice = strchr(text + length + 1, '\n');
+    return choice && hash_of(choice + 1) == hash ? choice + 1 : NULL;
+}
+
 char *ls_math_cache_get(const ls_math *math, const char *key)
 {
     char path[PATH_BYTES];
     if (!math->desc.cache_dir || !path_of(path, math, key))
         return NULL;
     char *text = read_file(math, path);
-    if (!text)
-        return NULL;
-    size_t length = strlen(key);
-    if (strncmp(text, key, length) != 0 || text[length] != '\n') { /* another key's */
+    char *choice = text ? choice_in(text, key) : NULL;
+    if (!choice) {
         ls_free(math->desc.host, text);
         return NULL;
     }
-    memmove(text, text + length + 1, strlen(text + length + 1) + 1);
+    memmove(text, choice, strlen(choice) + 1);
     return text;
 }
+
+/* ---- writing -------------------------------------------------------------------------------- */
 
 static int write_file(const char *path, const char *key, const char *text)
 {
     FILE *file = fopen(path, "wxe");
     if (!file)
         return 0;
-    int good =
-        fprintf(file, "%s\n%s", key, text) > 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    int good = fprintf(file, "%s\n%016llx\n%s", key, (unsigned long long)hash_of(text), text) > 0 &&
+               fflush(file) == 0 && fsync(fileno(file)) == 0;
     return fclose(file) == 0 && good;
 }
 
@@ -86,6 +104,33 @@ static void make_directory(const char *path)
     (void)mkdir(path, 0700);
 }
 
+/* Removes what lies there unless it is a choice other than `useless`; that may be NULL. Two that find the
+ * same fault do so one after the other: the second one must not remove what the first has put there. */
+static void remove_useless(const ls_math *math, const char *path, const char *key,
+                           const char *useless)
+{
+    int lock = open(math->desc.cache_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0 && flock(lock, LOCK_EX) == 0) {
+        char *now = ls_math_cache_get(math, key);
+        if (!now || (useless && strcmp(now, useless) == 0))
+            (void)unlink(path);
+        ls_free(math->desc.host, now);
+    }
+    if (lock >= 0)
+        close(lock);
+}
+
+void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
+{
+    char path[PATH_BYTES];
+    if (!math->desc.cache_dir || !path_of(path, math, key))
+        return;
+    ls_log(math->desc.host, LS_LOG_WARNING,
+           "%s: cuDNN no longer takes the plan in %.300s; another is made", math->desc.device,
+           path);
+    remove_useless(math, path, key, text);
+}
+
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text)
 {
     char path[PATH_BYTES], draft[PATH_BYTES + 64];
@@ -96,7 +141,10 @@ void ls_math_cache_put(const ls_math *math, const char *key, const char *text)
     if (!write_file(draft, key, text))
         ls_log(math->desc.host, LS_LOG_WARNING, "%s: cannot write %.300s", math->desc.device,
                draft);
-    else
-        (void)link(draft, path); /* fails where there is one already */
+    else if (link(draft, path) != 0 &&
+             errno == EEXIST) { /* a choice, which stays, or a damaged file */
+        remove_useless(math, path, key, NULL);
+        (void)link(draft, path);
+    }
     (void)unlink(draft);
 }

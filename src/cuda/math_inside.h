@@ -33,13 +33,71 @@ int ls_cudnn_conv_plan(ls_math_inside **out, ls_math *math, const ls_math_shape 
 int ls_cublas_dense_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
                          ls_error *err);
 
+/* ---- cudnn_graph.c: cuDNN's graph API, as much of it as convolutions need ---------------------- */
+
+typedef cudnnBackendDescriptor_t ls_graph_object;
+
+enum { LS_GRAPH_OBJECTS = 48, LS_GRAPH_OPERATIONS = 4 };
+
+/* The first failure is kept and makes the rest do nothing. */
+typedef struct ls_graph {
+    ls_graph_object object[LS_GRAPH_OBJECTS]; /* all of them, to be destroyed */
+    int objects;
+    ls_graph_object operation[LS_GRAPH_OPERATIONS];
+    int operations;
+    ls_graph_object graph;
+    cudnnStatus_t status;
+    char text[256]; /* of the first failure */
+} ls_graph;
+
+/* What memory a run of a convolution's graph is bound to. */
+enum { LS_GRAPH_A = 1, LS_GRAPH_B = 2, LS_GRAPH_OUT = 3, LS_GRAPH_BIAS = 4 };
+
+/* The graph of a convolution's pass, with what is fused behind it; `g->status` says whether cuDNN takes
+ * it. ls_graph_fini follows in any case. */
+void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *shape);
+void ls_graph_fini(ls_graph *g);
+
+/* ---- cudnn_engine.c: from a graph to engines that compute it ----------------------------------- */
+
+enum {
+    LS_ENGINES = 24,       /* most candidates … */
+    LS_ENGINE_VARIANTS = 3 /* … and most of them that are one engine, with other knobs */
+};
+#define LS_ENGINE_WORKSPACE ((size_t)256 << 20)
+
+/* One finished execution plan. */
+typedef struct ls_engine {
+    ls_graph_object plan;
+    size_t workspace_bytes;
+    int64_t number;
+    char name[64]; /* "engine 6, tensor cores" */
+} ls_engine;
+
+/* Fills at most `room` candidates that are deterministic, as precise as the graph's shape asks, and
+ * content with LS_ENGINE_WORKSPACE bytes, in the order in which cuDNN recommends them; returns how many.
+ * One that cuDNN compiles at run time, which takes up to seconds at each start, is a candidate only where
+ * there is no other. */
+int ls_engine_candidates(ls_engine *out, int room, const ls_graph *g, const ls_math *math,
+                         const ls_math_shape *shape);
+
+/* The candidate as text, or NULL; free it with ls_free. And back: LS_OK or not. */
+char *ls_engine_to_text(const ls_engine *engine, const ls_math *math);
+int ls_engine_from_text(ls_engine *out, const ls_math *math, const char *text);
+
+void ls_engine_destroy(ls_engine *engine);
+
 /* ---- math_cache.c: choices on disk ----------------------------------------------------------- */
 
-/* The text that is kept under `key` (one line), or NULL. Free it with ls_free. */
+/* The text that is kept under `key` (one line), or NULL: there is none, or it is damaged. Free it with
+ * ls_free. */
 char *ls_math_cache_get(const ls_math *math, const char *key);
 
 /* Keeps `text` under `key`, unless somebody was faster: then his stays. A cache that cannot be
  * written is logged and changes nothing. */
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text);
+
+/* What is kept under `key` is of no use, if it still is `text`. */
+void ls_math_cache_drop(const ls_math *math, const char *key, const char *text);
 
 #endif

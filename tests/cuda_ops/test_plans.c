@@ -259,6 +259,38 @@ static ls_math *open_for(ls_precision precision, const char *json, const char *c
     return math;
 }
 
+/* Each plan comes back from the text by which it is kept. */
+static void every_plan_comes_back_from_its_text(void **state)
+{
+    ls_math *math[3];
+    (void)state;
+    for (int p = 0; p < 3; p++)
+        math[p] = open_for((ls_precision)p, description(), NULL);
+    for (int i = 0; i < shapes; i++) {
+        const ls_math *m = math[all[i].precision];
+        ls_engine engine, again;
+        ls_graph g;
+        if (all[i].shape.kind >= LS_MATH_DENSE)
+            continue;
+        ls_graph_of_conv(&g, m, &all[i].shape);
+        assert_int_equal(ls_engine_candidates(&engine, 1, &g, m, &all[i].shape), 1);
+        char *text = ls_engine_to_text(&engine, m);
+        assert_non_null(text);
+        if (ls_engine_from_text(&again, m, text) != LS_OK)
+            fail_msg("%s: %s", text_of(&all[i]), text);
+        char *same = ls_engine_to_text(&again, m);
+        assert_string_equal(text, same);
+        assert_int_equal(engine.workspace_bytes, again.workspace_bytes);
+        ls_free(NULL, text);
+        ls_free(NULL, same);
+        ls_engine_destroy(&engine);
+        ls_engine_destroy(&again);
+        ls_graph_fini(&g);
+    }
+    for (int p = 0; p < 3; p++)
+        ls_math_close(math[p]);
+}
+
 static void plans_do_not_run_without_their_device(void **state)
 {
     ls_math *math = open_for(LS_PRECISION_TF32, description(), NULL);
@@ -286,6 +318,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_convolution_of_the_examples_is_declined),
+        cmocka_unit_test(every_plan_comes_back_from_its_text),
         cmocka_unit_test(plans_do_not_run_without_their_device),
         cmocka_unit_test(a_senseless_device_is_refused),
     };

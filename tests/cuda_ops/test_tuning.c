@@ -1,0 +1,301 @@
+/* How a convolution's engine is chosen and kept: cuDNN plans for a GPU that is described, and what it would
+ * run there is a double that takes as long, and is as repeatable, as the test says. */
+#include "cuda/math_inside.h"
+#include "cuda_ops/cuda_backend.h"
+#include "doubles/launch.h"
+#include "nn/nn_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- the double of a run -------------------------------------------------------------------- */
+
+cudnnStatus_t __wrap_cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream);
+cudnnStatus_t __wrap_cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                         cudnnBackendDescriptor_t pack);
+cudnnStatus_t __real_cudnnBackendSetAttribute(cudnnBackendDescriptor_t object,
+                                              cudnnBackendAttributeName_t name,
+                                              cudnnBackendAttributeType_t type, int64_t count,
+                                              const void *values);
+cudnnStatus_t __wrap_cudnnBackendSetAttribute(cudnnBackendDescriptor_t object,
+                                              cudnnBackendAttributeName_t name,
+                                              cudnnBackendAttributeType_t type, int64_t count,
+                                              const void *values);
+
+enum { VARYING = 2, FAST = 4, MOST = 64, OUT = 32 * 14 * 14 * 64, FIRST = 16 };
+
+static struct {
+    cudaStream_t stream;
+    void *memory[3], *workspace;         /* that was bound last */
+    cudnnBackendDescriptor_t plan[MOST]; /* as they were first run */
+    int plans, runs;
+    int zeros; /* of the operands' first numbers */
+} seen;
+
+typedef struct run {
+    int number;
+    const uint16_t *a, *b;
+    uint16_t *out, *workspace;
+} run;
+
+static void body(const void *copied)
+{
+    static uint16_t noise;
+    const run *r = copied;
+    const struct timespec nap = {0, r->number == VARYING ? 0
+                                    : r->number == FAST  ? 1000000
+                                                         : 5000000};
+    nanosleep(&nap, NULL);
+    for (int i = 0; i < OUT; i++) {
+        seen.zeros += i < FIRST && (r->a[i] == 0 || r->b[i] == 0);
+        r->out[i] = (uint16_t)(r->a[i] + r->b[i % FIRST]);
+    }
+    if (r->number == VARYING)
+        r->out[OUT - 1] = noise++;
+    r->workspace[0] = 1;
+}
+
+cudnnStatus_t __wrap_cudnnBackendSetAttribute(cudnnBackendDescriptor_t object,
+                                              cudnnBackendAttributeName_t name,
+                                              cudnnBackendAttributeType_t type, int64_t count,
+                                              const void *values)
+{
+    if (name == CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)
+        memcpy(seen.memory, values, sizeof seen.memory);
+    if (name == CUDNN_ATTR_VARIANT_PACK_WORKSPACE)
+        memcpy(&seen.workspace, values, sizeof seen.workspace);
+    return __real_cudnnBackendSetAttribute(object, name, type, count, values);
+}
+
+cudnnStatus_t __wrap_cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
+{
+    (void)handle;
+    seen.stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t __wrap_cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                         cudnnBackendDescriptor_t pack)
+{
+    run r = {0};
+    (void)handle;
+    (void)pack;
+    while (r.number < seen.plans && seen.plan[r.number] != plan)
+        r.number++;
+    if (r.number == seen.plans)
+        seen.plan[seen.plans++] = plan;
+    seen.runs++;
+    r.a = seen.memory[0];
+    r.b = seen.memory[1];
+    r.out = seen.memory[2];
+    r.workspace = seen.workspace;
+    assert_int_equal(dbl_launch(seen.stream, "cuDNN", body, &r, sizeof r), cudaSuccess);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- what is logged ------------------------------------------------------------------------- */
+
+enum { LINES = 128 };
+static char line[LINES][256];
+static ls_log_level level[LINES];
+static int lines;
+
+static void keep_line(void *user, ls_log_level of, const char *text)
+{
+    (void)user;
+    assert_true(lines < LINES);
+    level[lines] = of;
+    snprintf(line[lines++], sizeof *line, "%s", text);
+}
+
+static const char *logged(ls_log_level of, const char *part)
+{
+    for (int i = 0; i < lines; i++)
+        if (level[i] == of && strstr(line[i], part))
+            return line[i];
+    return NULL;
+}
+
+/* ---- a plan --------------------------------------------------------------------------------- */
+
+static char folder[64];
+
+static const char *description(void)
+{
+    static char text[8192];
+    FILE *file = fopen(H200_JSON, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+/* Its name, as one who starts anew finds it. */
+static void plan_anew(char name[96])
+{
+    static const ls_host host = {.size = sizeof host, .log = keep_line};
+    const ls_math_shape shape = {LS_MATH_CONV, 1,  1, 1, 32, 64, 14, 14, 64,
+                                 14,           14, 3, 3, 1,  1,  1,  1};
+    const ls_math_desc desc = {.host = &host,
+                               .device = "cuda(0)",
+                               .model = "described",
+                               .compute = 90,
+                               .precision = LS_PRECISION_BF16,
+                               .cache_dir = folder,
+                               .device_json = description()};
+    ls_math *math = NULL;
+    ls_math_plan *plan = NULL;
+    ls_error err = {0};
+    lines = 0;
+    memset(&seen, 0, sizeof seen);
+    must(ls_math_open(&math, &desc, &err), &err);
+    must(ls_math_plan_create(&plan, math, &shape, &err), &err);
+    snprintf(name, 96, "%s", plan->name);
+    ls_math_plan_destroy(plan);
+    ls_math_close(math);
+}
+
+static void in_folder(const char *command)
+{
+    char text[256];
+    snprintf(text, sizeof text, "cd '%s' && %s", folder, command);
+    assert_int_equal(system(text), 0);
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+static void an_engine_is_timed_in_a_few_variants_on_random_data(void **state)
+{
+    int engines = 0, of[256] = {0}, number;
+    char name[96];
+    (void)state;
+    plan_anew(name);
+    assert_int_equal(seen.zeros, 0);
+    for (int i = 0; i < lines; i++)
+        if (level[i] == LS_LOG_DEBUG) {
+            const char *at = strstr(line[i], "engine ");
+            assert_non_null(at);
+            assert_int_equal(sscanf(at, "engine %d", &number), 1);
+            assert_in_range(number, 0, 255);
+            engines += of[number]++ == 0;
+            assert_true(of[number] <= LS_ENGINE_VARIANTS);
+            assert_non_null(strstr(line[i], " ms, "));
+        }
+    assert_true(engines >= 4);
+    assert_true(seen.plans > engines && seen.plans <= LS_ENGINES);
+}
+
+/* The fastest one's results vary, though cuDNN has no such note of it; the next one is taken. */
+static void the_fastest_that_repeats_its_bits_is_chosen_and_logged(void **state)
+{
+    char name[96];
+    (void)state;
+    in_folder("rm -f *");
+    plan_anew(name);
+    assert_non_null(logged(LS_LOG_WARNING, "its results vary"));
+    const char *choice = logged(LS_LOG_INFO, "the fastest of ");
+    assert_non_null(choice);
+    assert_non_null(strstr(choice, name + strlen("cudnn ")));
+    assert_non_null(
+        strstr(choice, "conv2d, 32 rows of 64×14×14 to 64, 3×3, forward + bias + relu, bf16"));
+    assert_string_equal(strstr(choice, "engine"), strstr(logged(LS_LOG_INFO, ""), "engine"));
+}
+
+static void a_choice_is_made_once(void **state)
+{
+    char name[96], again[96];
+    (void)state;
+    in_folder("rm -f *");
+    plan_anew(name);
+    assert_true(seen.runs > 0);
+    plan_anew(again);
+    assert_int_equal(seen.runs, 0);
+    assert_string_equal(name, again);
+}
+
+static void expect_replaced(const char *why)
+{
+    char name[96];
+    plan_anew(name);
+    if (seen.runs == 0)
+        fail_msg("%s: it was taken", why);
+    plan_anew(name);
+    if (seen.runs > 0)
+        fail_msg("%s: it was not replaced", why);
+}
+
+static void a_damaged_choice_is_replaced(void **state)
+{
+    char name[96];
+    (void)state;
+    in_folder("rm -f *");
+    plan_anew(name);
+    in_folder("sed -i 's/CUDNN_DATA_BFLOAT16/CUDNN_DATA_BFLOAT17/' *.plan");
+    expect_replaced("other bytes");
+    in_folder("truncate -s 500 *.plan");
+    expect_replaced("half a file");
+    in_folder("for f in *.plan; do : >\"$f\"; done");
+    expect_replaced("an empty file");
+}
+
+/* The file is whole, but cuDNN no longer takes what is in it. */
+static void a_choice_that_no_longer_loads_is_replaced(void **state)
+{
+    static const char useless[] = "engine 6\n{\"cudnnVersion\":80900}";
+    char name[96], path[192] = "", key[512] = "";
+    const ls_math math = {.desc = {.device = "cuda(0)", .cache_dir = folder}};
+    (void)state;
+    in_folder("rm -f *");
+    plan_anew(name);
+    in_folder("ls *.plan >list");
+    snprintf(path, sizeof path, "%s/list", folder);
+    FILE *list = fopen(path, "r");
+    assert_true(list && fscanf(list, "%63s", name) == 1);
+    fclose(list);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    assert_true(file && fgets(key, sizeof key, file));
+    fclose(file);
+    key[strcspn(key, "\n")] = '\0';
+    assert_int_equal(unlink(path), 0);
+    ls_math_cache_put(&math, key, useless);
+    expect_replaced("a plan of another version");
+    assert_null(logged(LS_LOG_WARNING, "no longer takes"));
+
+    /* Another one, which came meanwhile, stays. */
+    char *now = ls_math_cache_get(&math, key);
+    ls_math_cache_drop(&math, key, useless);
+    char *then = ls_math_cache_get(&math, key);
+    assert_string_equal(now, then);
+    ls_free(NULL, now);
+    ls_free(NULL, then);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/lockstep-tuning-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    in_folder("rm -rf \"$PWD\"");
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_engine_is_timed_in_a_few_variants_on_random_data),
+        cmocka_unit_test(the_fastest_that_repeats_its_bits_is_chosen_and_logged),
+        cmocka_unit_test(a_choice_is_made_once),
+        cmocka_unit_test(a_damaged_choice_is_replaced),
+        cmocka_unit_test(a_choice_that_no_longer_loads_is_replaced),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
