@@ -1,6 +1,6 @@
 /* trainer report RUN */
 #include "cli/cli.h"
-#include "page/report.h"
+#include "page/page.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -9,7 +9,6 @@
 #include "http/guard.h"
 #include "http/metrics.h"
 #include "page/page.h"
-#include "page/report.h"
 #include "train/sink.h"
 
 #include <arpa/inet.h>

@@ -27,8 +27,8 @@ typedef struct ls_json_places {
 int ls_json_scan(ls_json_places *out, char **shortened, const char *name, const char *text,
                  size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err);
 
-/* Line and column, from 1, of the byte at `offset`. */
-void ls_json_line_column(const char *text, size_t offset, int *line, int *column);
+/* Line, from `first`, and column, from 1, of the byte at `offset`. */
+void ls_json_line_column(const char *text, size_t offset, int first, int *line, int *column);
 
 /* One node and where it came from. */
 typedef struct ls_json_origin {

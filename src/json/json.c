@@ -23,6 +23,7 @@ typedef struct walk {
     const ls_json_places *places;
     const char *name;
     const char *text;
+    int line; /* what its first one is called */
     const ls_host *host;
     ls_error *err;
     uint32_t next; /* the place of the next node in pre-order */
@@ -55,8 +56,8 @@ static int check_members(walk *w, member *members, size_t count)
     }
     if (!again)
         return LS_OK;
-    ls_json_line_column(w->text, w->places->items[first->index].key, &line[0], &column[0]);
-    ls_json_line_column(w->text, w->places->items[again->index].key, &line[1], &column[1]);
+    ls_json_line_column(w->text, w->places->items[first->index].key, w->line, &line[0], &column[0]);
+    ls_json_line_column(w->text, w->places->items[again->index].key, w->line, &line[1], &column[1]);
     return ls_fail(w->err, LS_ECONFIG,
                    "%s:%d:%d: expected each key once, found \"%.64s\" again (first at %d:%d); "
                    "remove one of the two",
@@ -88,9 +89,9 @@ static int check_node(walk *w, const cJSON *node)
 
 /* Refuses a tree in which an object has the same key twice. `places` are the tree\'s. */
 static int check_keys(const cJSON *root, const ls_json_places *places, const char *name,
-                      const char *text, const ls_host *host, ls_error *err)
+                      const char *text, int line, const ls_host *host, ls_error *err)
 {
-    walk w = {.places = places, .name = name, .text = text, .host = host, .err = err};
+    walk w = {.places = places, .name = name, .text = text, .line = line, .host = host, .err = err};
     return check_node(&w, root);
 }
 
@@ -109,6 +110,8 @@ static ls_json_limits with_defaults(const ls_json_limits *given)
         l.depth = 900; /* the tree builder gives up at 1000 */
     if (l.values == 0)
         l.values = 1000000;
+    if (l.line == 0)
+        l.line = 1;
     return l;
 }
 
@@ -130,7 +133,7 @@ int ls_json_build(cJSON **root, ls_json_places *places, const char *name, const 
     ls_c_locale_leave(locale);
     ls_free(host, shortened);
     if (rc == LS_OK)
-        rc = check_keys(*root, places, name, text, host, err);
+        rc = check_keys(*root, places, name, text, limits->line, host, err);
     return rc;
 }
 
@@ -280,8 +283,8 @@ static int where(const ls_json *doc, const cJSON *node, int of_value, int *line,
     if (!o || o->label)
         return LS_EINVAL;
     uint32_t key = o->place.key;
-    ls_json_line_column(doc->text, of_value || key == LS_JSON_NO_KEY ? o->place.value : key, line,
-                        column);
+    ls_json_line_column(doc->text, of_value || key == LS_JSON_NO_KEY ? o->place.value : key,
+                        doc->limits.line, line, column);
     return LS_OK;
 }
 

@@ -39,6 +39,7 @@ typedef struct ls_json_limits {
     size_t bytes;    /* of text; default LS_JSON_BYTES, at most 1 GiB */
     uint32_t depth;  /* of arrays and objects in each other; default 64, at most 900 */
     uint32_t values; /* in all; default 1,000,000 */
+    int line;        /* no limit: what messages call the text's first line; default 1 */
 } ls_json_limits;
 
 /* Reads `len` bytes of `text`, of which a copy is kept. `name` is what messages call it: its

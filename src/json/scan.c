@@ -45,9 +45,9 @@ static int peek(const scan *s)
 
 /* ---- messages ---- */
 
-void ls_json_line_column(const char *text, size_t offset, int *line, int *column)
+void ls_json_line_column(const char *text, size_t offset, int first, int *line, int *column)
 {
-    *line = 1;
+    *line = first;
     *column = 1;
     for (size_t i = 0; i < offset; i++) {
         if (text[i] == '\n') {
@@ -70,7 +70,7 @@ static int fail(scan *s, size_t offset, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    ls_json_line_column(s->text, offset, &line, &column);
+    ls_json_line_column(s->text, offset, s->limits->line, &line, &column);
     return ls_fail(s->err, LS_ECONFIG, "%s:%d:%d: %s", s->name, line, column, message);
 }
 
@@ -412,7 +412,7 @@ static int fail_unclosed(scan *s, size_t open, char close)
 {
     int line;
     int column;
-    ls_json_line_column(s->text, open, &line, &column);
+    ls_json_line_column(s->text, open, s->limits->line, &line, &column);
     return fail(s, s->at,
                 "expected '%c' for the '%c' at %d:%d, found the end of the text; is the file "
                 "complete?",

@@ -218,29 +218,31 @@ static int add_read_step(ls_run_log *log, ls_record *r, const cJSON *record, ls_
     return status;
 }
 
-static int add_read(ls_run_log *log, const cJSON *record, const char *json, size_t length,
+static int add_read(ls_run_log *log, const ls_json *doc, const char *json, size_t length,
                     ls_error *err)
 {
+    const cJSON *record = ls_json_root(doc);
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(record, "type");
     ls_record r = {.json = json, .length = length};
     if (!cJSON_IsString(type))
-        return ls_fail(
-            err, LS_EDATA,
-            ":1:1: expected a record, an object with a \"type\"; this is no metrics file "
-            "of a run");
+        return ls_json_fail(err, doc, record, LS_EDATA,
+                            "expected a record, an object with a \"type\"; this is no metrics file "
+                            "of a run");
     while (r.type < LS_RECORD_TYPES && strcmp(ls_record_names[r.type], type->valuestring) != 0)
         r.type++; /* one of another name is kept as it is */
     return r.type == LS_RECORD_STEP ? add_read_step(log, &r, record, err)
                                     : ls_run_log_add(log, &r, err);
 }
 
-int ls_run_log_line(ls_run_log *log, const char *json, size_t length, ls_error *err)
+int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
+                    ls_error *err)
 {
+    const ls_json_limits limits = {.line = number};
     ls_json *doc;
-    int status = ls_json_parse(&doc, "", json, length, log->host, err);
+    int status = ls_json_parse_limited(&doc, path, json, length, &limits, log->host, err);
     if (status)
         return status == LS_ENOMEM ? status : (err ? err->status = LS_EDATA : LS_EDATA);
-    status = add_read(log, ls_json_root(doc), json, length, err);
+    status = add_read(log, doc, json, length, err);
     ls_json_destroy(doc);
     return status;
 }

@@ -63,9 +63,10 @@ void ls_run_log_fini(ls_run_log *log);
 /* One record, which has its text. Errors: LS_ENOMEM. */
 int ls_run_log_add(ls_run_log *log, const ls_record *record, ls_error *err);
 
-/* The same of a metrics file's line. Errors: LS_EDATA (not a record; the message begins with ":1:COLUMN:"),
+/* The same of line `number` of the metrics file `path`. Errors: LS_EDATA (not a record, with file, line and column),
  * LS_ENOMEM. */
-int ls_run_log_line(ls_run_log *log, const char *json, size_t length, ls_error *err);
+int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
+                    ls_error *err);
 
 /* What a page has already. */
 typedef struct ls_run_place {

@@ -186,6 +186,32 @@ static void files_are_read_up_to_the_limit(void **state)
     scratch_end(&s);
 }
 
+static void a_text_that_is_one_line_of_a_file_is_called_by_its_number(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } of[] = {{"{\"a\": 01}", "m:7:7: expected a number, found a leading zero; remove it"},
+              {"{\"a\":\n1,\"a\":2}", "m:8:3: expected each key once, found \"a\" again (first at "
+                                      "7:2); remove one of the two"},
+              {"[", "m:7:2: expected"}};
+    const ls_json_limits limits = {.line = 7};
+    ls_json *doc;
+    ls_error err;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const size_t length = strlen(of[i].message);
+        assert_int_equal(
+            ls_json_parse_limited(&doc, "m", of[i].text, strlen(of[i].text), &limits, NULL, &err),
+            LS_ECONFIG);
+        if (strncmp(err.text, of[i].message, length) != 0)
+            fail_msg("\"%s\" instead of \"%s\"", err.text, of[i].message);
+    }
+    assert_int_equal(ls_json_parse_limited(&doc, "m", "{\"a\":1}", 7, &limits, NULL, &err), LS_OK);
+    ls_json_fail(&err, doc, ls_json_root(doc)->child, LS_EDATA, "wrong");
+    assert_string_equal(err.text, "m:7:2: wrong");
+    ls_json_destroy(doc);
+}
+
 /* Grants so many blocks, then none. */
 typedef struct meagre {
     int grants;
@@ -240,6 +266,7 @@ int main(void)
         cmocka_unit_test(a_locale_with_a_decimal_comma_changes_nothing),
         cmocka_unit_test(files_that_cannot_be_read_are_named),
         cmocka_unit_test(files_are_read_up_to_the_limit),
+        cmocka_unit_test(a_text_that_is_one_line_of_a_file_is_called_by_its_number),
         cmocka_unit_test(lack_of_memory_is_an_error_that_leaks_nothing),
     };
     return cmocka_run_group_tests_name("json_document", tests, NULL, NULL);

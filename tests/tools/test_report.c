@@ -1,7 +1,6 @@
 /* The report of a run: what it shows, and runs that are damaged, unfinished or not there. */
 #include "data/scratch.h"
 #include "page/page.h"
-#include "page/report.h"
 
 #include <locale.h>
 #include <setjmp.h>
@@ -477,7 +476,7 @@ static void a_page_that_asks_for_what_is_new_has_everything(void **state)
     ls_run_log_init(&log, 7, NULL);
     reader_takes(page, &log);
     for (const char *at = r->metrics; *at; at += strcspn(at, "\n") + 1) {
-        assert_int_equal(ls_run_log_line(&log, at, strcspn(at, "\n"), &err), LS_OK);
+        assert_int_equal(ls_run_log_line(&log, "m", 1, at, strcspn(at, "\n"), &err), LS_OK);
         reader_takes(page, &log);
     }
     same_as_all(page, &log);
@@ -485,7 +484,7 @@ static void a_page_that_asks_for_what_is_new_has_everything(void **state)
         char line[96];
         int n =
             snprintf(line, sizeof line, "{\"type\":\"step\",\"step\":%d,\"loss\":%d}", i, i % 10);
-        assert_int_equal(ls_run_log_line(&log, line, (size_t)n, &err), LS_OK);
+        assert_int_equal(ls_run_log_line(&log, "m", 1, line, (size_t)n, &err), LS_OK);
         if (i % 12001 == 0) { /* as many entries as before, but of two steps each */
             reader_takes(page, &log);
             same_as_all(page, &log);
