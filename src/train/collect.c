@@ -16,23 +16,23 @@
 
 uint64_t ls_run_ns(const struct ls_trainer *t)
 {
-    return ls_now_ns() - t->paused_ns;
+    return ls_now_ns() - t->faults.paused_ns;
 }
 
 /* The coordinator was asleep from `begin_ns` on, for a nap. Where it is late it was stopped, but for what its thread
  * waited for a CPU. */
 static void note_pause(struct ls_trainer *t, uint64_t begin_ns)
 {
-    const uint64_t away = ls_now_ns() - begin_ns, before = t->queued_ns;
+    const uint64_t away = ls_now_ns() - begin_ns, before = t->faults.queued_ns;
     ls_thread_use use;
     if (away < PAUSE_NS)
         return;
     if (ls_thread_look(&use, ls_thread_self()))
-        t->queued_ns = use.queued_ns;
-    const uint64_t queued = t->queued_ns > before ? t->queued_ns - before : 0;
+        t->faults.queued_ns = use.queued_ns;
+    const uint64_t queued = t->faults.queued_ns > before ? t->faults.queued_ns - before : 0;
     if (away < queued + PAUSE_NS)
         return;
-    t->paused_ns += away - queued;
+    t->faults.paused_ns += away - queued;
     ls_log(t->host, LS_LOG_INFO, "stopped for %.1f s, which count against nobody",
            (double)(away - queued) * 1e-9);
 }
@@ -66,7 +66,7 @@ static void listen(ls_watch *watch, const struct ls_trainer *t)
             watch->silence[w] = (ls_silence){0}; /* it has nothing to do */
         else
             ls_silence_look(&watch->silence[w], &t->worker[w].heartbeat,
-                            ls_pool_thread_number(t->pool, w), attended, t->deadline_ns / 8);
+                            ls_pool_thread_number(t->pool, w), attended, t->faults.deadline_ns / 8);
 }
 
 /* Whoever waits for others in a merge is as alive as the liveliest of them: as long as one gets on, or
@@ -96,9 +96,9 @@ static void look(ls_watch *watch, struct ls_trainer *t, const bool *awaited, uin
     excuse_waiting(watch, t, awaited);
     for (int w = 0; w < t->workers; w++) {
         const uint64_t held = watch->silence[w].held_ns;
-        if (!awaited[w] || held <= t->deadline_ns)
+        if (!awaited[w] || held <= t->faults.deadline_ns)
             continue;
-        if (held > t->deadline_ns + (is_merging(&watch->silence[w]) ? GRACE_NS : 0))
+        if (held > t->faults.deadline_ns + (is_merging(&watch->silence[w]) ? GRACE_NS : 0))
             ls_quarantine(t, w, step, &watch->silence[w]);
         else if (t->group)
             t->group->type->abort(t->group);

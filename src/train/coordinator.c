@@ -115,7 +115,7 @@ static int snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
 static int is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
-    const long save = t->saver ? t->config.checkpoint.every_steps : 0;
+    const long save = t->dir.saver ? t->config.checkpoint.every_steps : 0;
     const long verify = t->config.verify_every_steps;
     return steps != c->settled &&
            ((save > 0 && steps % (uint64_t)save == 0) ||
@@ -126,7 +126,7 @@ static int save_is_due(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
     const long every = t->config.checkpoint.every_steps;
-    return t->saver && every > 0 && t->position.steps % (uint64_t)every == 0;
+    return t->dir.saver && every > 0 && t->position.steps % (uint64_t)every == 0;
 }
 
 static void say_when(char *out, size_t size, const char *what, uint64_t number)
@@ -364,7 +364,7 @@ static void begin_next_epoch(struct ls_trainer *t)
 static int end_of_epoch_save_is_due(const struct ls_trainer *t)
 {
     const long every = t->config.checkpoint.every_epochs;
-    return t->saver && every > 0 && t->position.epoch % (uint32_t)every == 0;
+    return t->dir.saver && every > 0 && t->position.epoch % (uint32_t)every == 0;
 }
 
 int ls_end_epoch(ls_coordination *c, int may_evaluate, ls_error *err)

@@ -219,7 +219,7 @@ int ls_trainer_predict(ls_trainer *t, const uint8_t *images, uint32_t n, float *
 
 static int save(ls_trainer *t, const char *path, ls_error *err)
 {
-    if (!path && !t->saver)
+    if (!path && !t->dir.saver)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_save: the run has no directory (run_dir is null); name a file");
     int status = read_back(t, "ls_trainer_save", err);
@@ -303,10 +303,10 @@ int ls_trainer_add_sink(ls_trainer *t,
                        record ? "ls_trainer_add_sink: the run has ended, there are no more records"
                               : "ls_trainer_add_sink: no callback");
     int status = ls_sink_callback(&sink, record, user, t->host, err);
-    return status ? status : ls_sinks_add(&t->sinks, sink, err);
+    return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
 }
 
 int ls_trainer_attach(ls_trainer *t, ls_sink *sink, ls_error *err)
 {
-    return ls_sinks_add(&t->sinks, sink, err);
+    return ls_sinks_add(&t->records.sinks, sink, err);
 }

@@ -40,7 +40,7 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    snprintf(t->data_text, sizeof t->data_text, "%s%s: %u training and %u test images of %d×%d×%d",
+    snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test images of %d×%d×%d",
              info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
              (unsigned)ls_subset_rows(t, LS_TEST), info->channels, info->height, info->width);
     return LS_OK;
@@ -148,7 +148,7 @@ static int load_weights(ls_trainer *t, ls_error *err)
 static int open_exchange(ls_trainer *t, ls_error *err)
 {
     int status = ls_exchange_create(&t->exchange, t, err);
-    if (status == LS_OK && t->resumed)
+    if (status == LS_OK && t->dir.resumed)
         return ls_resume_load(t, err);
     if (status == LS_OK && t->config.init_weights)
         return load_weights(t, err);
@@ -170,9 +170,9 @@ static int open_workers(ls_trainer *t, ls_error *err)
     ls_park *parking = &t->parking;
     t->worker = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->worker);
     t->reports = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->reports);
-    t->record_times = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->record_times);
-    t->record_device = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->record_device);
-    if (!t->worker || !t->reports || !t->record_times || !t->record_device)
+    t->records.times = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->records.times);
+    t->records.device = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->records.device);
+    if (!t->worker || !t->reports || !t->records.times || !t->records.device)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d workers", t->workers);
     ls_park_init(parking, 0);
     for (int i = 0; i < t->workers; i++) {
@@ -202,14 +202,14 @@ static int open_coordination(ls_trainer *t, ls_error *err)
 
 static void write_devices_text(ls_trainer *t)
 {
-    size_t used = 0, size = sizeof t->devices_text;
+    size_t used = 0, size = sizeof t->text.devices;
     for (int i = 0; i < t->workers && used < size; i++)
-        used += (size_t)snprintf(t->devices_text + used, size - used, "%s%s", i ? ", " : "[",
+        used += (size_t)snprintf(t->text.devices + used, size - used, "%s%s", i ? ", " : "[",
                                  t->worker[i].info.name);
     if (used < size - 1)
-        snprintf(t->devices_text + used, size - used, "]");
+        snprintf(t->text.devices + used, size - used, "]");
     else
-        memcpy(t->devices_text + size - 5, "…]", sizeof "…]");
+        memcpy(t->text.devices + size - 5, "…]", sizeof "…]");
 }
 
 /* Rows of a whole minibatch that the busiest device computes. */
@@ -237,9 +237,9 @@ static int summarise(ls_trainer *t, ls_error *err)
     write_devices_text(t);
     t->summary = (ls_summary){
         .name = c->name,
-        .data = t->data_text,
+        .data = t->text.data,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
-        .devices = t->devices_text,
+        .devices = t->text.devices,
         .device_model = t->worker[0].info.model,
         .isa = t->worker[0].info.isa,
         .library = t->worker[0].info.library,
@@ -252,13 +252,13 @@ static int summarise(ls_trainer *t, ls_error *err)
         .parameter_bytes = t->model->parameters * sizeof(float),
         .device_bytes =
             memory.arenas + memory.activations + memory.dataset + ls_fold_bytes(&t->worker[0].fold),
-        .run_dir = t->run_dir ? t->run_dir : "",
-        .resumed_from = t->resumed_text,
+        .run_dir = t->dir.path ? t->dir.path : "",
+        .resumed_from = t->text.resumed,
         .resumed_steps = t->position.steps,
         .epochs = (int)c->epochs,
     };
-    t->result.devices = t->devices_text;
-    if (t->resumed)
+    t->result.devices = t->text.devices;
+    if (t->dir.resumed)
         ls_resume_compare_libraries(t);
     return LS_OK;
 }
@@ -293,7 +293,7 @@ static int warn(ls_trainer *t, ls_error *err)
 
 static int open_saver(ls_trainer *t, ls_error *err)
 {
-    return t->run_dir ? ls_saver_create(&t->saver, t, err) : LS_OK;
+    return t->dir.path ? ls_saver_create(&t->dir.saver, t, err) : LS_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -392,7 +392,7 @@ int ls_open_run(ls_trainer *t, ls_error *err)
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";
-    t->lock.fd = -1;
+    t->dir.lock.fd = -1;
     for (size_t i = 0; status == LS_OK && i < sizeof stages / sizeof *stages; i++)
         status = stages[i](t, err);
     return status;

@@ -186,10 +186,10 @@ void ls_record_write(ls_json_writer *w, const ls_record *r)
 /* With the names of the devices that are at work. */
 static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
 {
-    ls_record r = {.type = type, .device = t->record_device};
+    ls_record r = {.type = type, .device = t->records.device};
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_LIVE)
-            t->record_device[r.devices++] = t->worker[i].info.name;
+            t->records.device[r.devices++] = t->worker[i].info.name;
     return r;
 }
 
@@ -203,7 +203,7 @@ static int emit_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
         .step = t->position.steps,
         .test_rows = ls_subset_rows(t, LS_TEST),
     };
-    return ls_sinks_emit(&t->sinks, &r, err);
+    return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
 int ls_record_run_start(struct ls_trainer *t, ls_error *err)
@@ -229,7 +229,7 @@ static void time_worker(ls_worker_times *out, int worker, int queued, const ls_r
 int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s, const ls_report *r,
                    ls_error *err)
 {
-    if (t->sinks.count == 0)
+    if (t->records.sinks.count == 0)
         return LS_OK;
     ls_record record = {.type = LS_RECORD_STEP, .epoch = epoch};
     ls_step_values *v = &record.of.step;
@@ -240,13 +240,13 @@ int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s, co
         .loss = r->loss / r->rows,
         .lr = r->lr,
         .images_per_s = (float)images_per_s,
-        .worker = t->record_times,
+        .worker = t->records.times,
     };
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_LIVE && t->worker[i].status == LS_OK)
-            time_worker(&t->record_times[v->workers++], i, ls_pool_busy(t->pool, i),
+            time_worker(&t->records.times[v->workers++], i, ls_pool_busy(t->pool, i),
                         &t->reports[i]);
-    return ls_sinks_emit(&t->sinks, &record, err);
+    return ls_sinks_emit(&t->records.sinks, &record, err);
 }
 
 int ls_record_nonfinite(struct ls_trainer *t, uint64_t step, int worker, int shard, ls_error *err)
@@ -258,7 +258,7 @@ int ls_record_nonfinite(struct ls_trainer *t, uint64_t step, int worker, int sha
                (unsigned long long)step, shard, worker);
     r.of.nonfinite =
         (ls_nonfinite_values){step, worker, shard, t->config.skip_nonfinite ? "skip" : "stop"};
-    return ls_sinks_emit(&t->sinks, &r, err);
+    return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
 int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_error *err)
@@ -266,7 +266,7 @@ int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_error *err)
     ls_record r = {.type = LS_RECORD_FAULT, .of.fault = *fault};
     r.of.fault.device = t->worker[fault->worker].info.name;
     r.of.fault.devices_left = t->live;
-    return ls_sinks_emit(&t->sinks, &r, err);
+    return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
 int ls_record_epoch(struct ls_trainer *t, uint32_t epoch, const ls_epoch_totals *totals,
@@ -275,14 +275,14 @@ int ls_record_epoch(struct ls_trainer *t, uint32_t epoch, const ls_epoch_totals 
     ls_record r = {.type = LS_RECORD_EPOCH, .epoch = epoch};
     r.of.epoch = (ls_epoch_values){totals->seconds, totals->rows / totals->seconds,
                                    totals->loss / totals->rows, totals->correct / totals->rows};
-    return ls_sinks_emit(&t->sinks, &r, err);
+    return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
 int ls_record_eval(struct ls_trainer *t, uint32_t epoch, double seconds, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_EVAL, .epoch = epoch};
     r.of.eval = (ls_eval_values){t->result.test_loss, t->result.test_accuracy, seconds};
-    return ls_sinks_emit(&t->sinks, &r, err);
+    return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
 int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_error *err)
@@ -297,5 +297,5 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
         .result = &t->result,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
     };
-    return ls_sinks_emit(&t->sinks, &r, err);
+    return ls_sinks_emit(&t->records.sinks, &r, err);
 }

@@ -38,7 +38,7 @@ void ls_set_deadline(struct ls_trainer *t, double longest_s)
         wanted = (uint64_t)(longest_s * TIMES_LONGEST * 1e9);
     if (t->config.deadline_s == 0 && wanted < LEAST_NS)
         wanted = LEAST_NS;
-    t->deadline_ns = wanted;
+    t->faults.deadline_ns = wanted;
 }
 
 /* ---- leaving a worker behind ---------------------------------------------------------------- */
@@ -186,9 +186,9 @@ static int judge_failure(struct ls_trainer *t, int cause, const char *when, ls_e
 {
     const int status = status_of(&t->worker[cause]);
     const int passing = status == LS_ENOMEM || status == LS_ETIMEDOUT || status == LS_EABORTED;
-    if (!passing || t->repeated == t->position.steps + 1)
+    if (!passing || t->faults.repeated == t->position.steps + 1)
         return give_up(t, cause, when, "", err);
-    t->repeated = t->position.steps + 1;
+    t->faults.repeated = t->position.steps + 1;
     ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; trying once more", cause, when,
            text_of(&t->worker[cause]));
     const ls_fault fault = {.worker = cause,
@@ -314,8 +314,8 @@ static int retire(struct ls_trainer *t, ls_comm_group *group, ls_error *err)
     ls_old_group *old = ls_alloc(t->host, sizeof *old);
     if (!old)
         return ls_fail(err, LS_ENOMEM, "out of memory for a group");
-    *old = (ls_old_group){group, t->old_groups};
-    t->old_groups = old;
+    *old = (ls_old_group){group, t->faults.old_groups};
+    t->faults.old_groups = old;
     return LS_OK;
 }
 
@@ -363,8 +363,8 @@ static int renew_exchange(struct ls_trainer *t, ls_error *err)
     for (int i = 0; i < 2; i++)
         memcpy(fresh->permutation[i], old->permutation[i],
                ls_subset_rows(t, LS_TRAIN) * sizeof *fresh->permutation[i]);
-    old->next = t->old_exchanges;
-    t->old_exchanges = old;
+    old->next = t->faults.old_exchanges;
+    t->faults.old_exchanges = old;
     t->exchange = fresh;
     return LS_OK;
 }

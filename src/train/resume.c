@@ -173,14 +173,14 @@ static int read_state(struct ls_resumed *r, char *text, const ls_host *host, ls_
 
 static int open_checkpoint(struct ls_trainer *t, ls_error *err)
 {
-    struct ls_resumed *r = t->resumed;
-    char *state, *path = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
+    struct ls_resumed *r = t->dir.resumed;
+    char *state, *path = ls_run_dir_path(t->dir.path, "checkpoints", t->host);
     if (!path)
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     int status = ls_checkpoints_latest(&r->path, &state, path, on_skipped, t, t->host, err);
     ls_free(t->host, path);
     if (status == LS_ENOENT)
-        return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", t->run_dir);
+        return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", t->dir.path);
     return status ? status : read_state(r, state, t->host, err);
 }
 
@@ -188,15 +188,15 @@ int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
 {
     const int has_config = t->options.config_path || t->options.config_text;
     *config_path = NULL;
-    int status = find_directory(&t->run_dir, t, has_config, err);
+    int status = find_directory(&t->dir.path, t, has_config, err);
     if (status)
         return status;
-    t->resumed = ls_alloc(t->host, sizeof *t->resumed);
+    t->dir.resumed = ls_alloc(t->host, sizeof *t->dir.resumed);
     if (!has_config)
-        *config_path = ls_run_dir_path(t->run_dir, "config.json", t->host);
-    if (!t->resumed || (!has_config && !*config_path))
+        *config_path = ls_run_dir_path(t->dir.path, "config.json", t->host);
+    if (!t->dir.resumed || (!has_config && !*config_path))
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
+    status = ls_dir_lock_take(&t->dir.lock, t->dir.path, t->host, err);
     return status ? status : open_checkpoint(t, err);
 }
 
@@ -204,7 +204,7 @@ int ls_resume_open(struct ls_trainer *t, ls_error *err)
 {
     (void)err;
     if (t->config.shards == 0)
-        t->config.shards = t->resumed->state.shards;
+        t->config.shards = t->dir.resumed->state.shards;
     return LS_OK;
 }
 
@@ -214,8 +214,8 @@ static int check_recipe(const struct ls_trainer *t, ls_error *err)
 {
     ls_config recipe;
     ls_error cause;
-    int status =
-        ls_config_read_recipe(&recipe, t->resumed->doc, t->resumed->state.recipe, t->host, &cause);
+    int status = ls_config_read_recipe(&recipe, t->dir.resumed->doc, t->dir.resumed->state.recipe,
+                                       t->host, &cause);
     if (status)
         return ls_fail(err, LS_EDATA, "%.400s; use another checkpoint, or this version's",
                        cause.text);
@@ -224,7 +224,7 @@ static int check_recipe(const struct ls_trainer *t, ls_error *err)
 
 static int check_data(const struct ls_trainer *t, ls_error *err)
 {
-    const ls_state *s = &t->resumed->state;
+    const ls_state *s = &t->dir.resumed->state;
     if (s->train_rows == ls_subset_rows(t, LS_TRAIN) &&
         s->test_rows == ls_subset_rows(t, LS_TEST) && s->data_crc32 == ls_data_crc32(t))
         return LS_OK;
@@ -241,19 +241,19 @@ static int check_data(const struct ls_trainer *t, ls_error *err)
 static int load_tensors(struct ls_trainer *t, ls_error *err)
 {
     const ls_checkpoint_values values = {t->exchange->canonical, t->exchange->slot};
-    return ls_checkpoint_read(&values, t->resumed->path, t->model, &t->config.optimizer, t->host,
-                              err);
+    return ls_checkpoint_read(&values, t->dir.resumed->path, t->model, &t->config.optimizer,
+                              t->host, err);
 }
 
 static int take_position(struct ls_trainer *t, ls_error *err)
 {
-    const ls_state *s = &t->resumed->state;
+    const ls_state *s = &t->dir.resumed->state;
     const ls_position *at = &s->position;
     const uint64_t steps = ls_steps_per_epoch(t);
     if (at->step > steps || at->steps != at->epoch * steps + at->step ||
         (at->recorded && at->step != steps))
         return ls_fail(err, LS_EDATA, "%.300s: position %llu of epoch %u does not exist",
-                       ls_json_name(t->resumed->doc), (unsigned long long)at->step,
+                       ls_json_name(t->dir.resumed->doc), (unsigned long long)at->step,
                        (unsigned)at->epoch + 1);
     t->position = *at;
     t->result.steps = at->steps;
@@ -262,7 +262,7 @@ static int take_position(struct ls_trainer *t, ls_error *err)
     t->result.test_accuracy = s->test_accuracy;
     if (s->epochs > 0)
         t->result.seconds_per_epoch = at->trained_s / s->epochs;
-    snprintf(t->resumed_text, sizeof t->resumed_text, "%.500s", t->resumed->path);
+    snprintf(t->text.resumed, sizeof t->text.resumed, "%.500s", t->dir.resumed->path);
     return LS_OK;
 }
 
@@ -278,27 +278,27 @@ int ls_resume_load(struct ls_trainer *t, ls_error *err)
 
 int ls_resume_from(struct ls_trainer *t, const char *path, char *state, ls_error *err)
 {
-    struct ls_resumed other = {.path = ls_strdup(t->host, path)}, *own = t->resumed;
-    t->resumed = &other;
+    struct ls_resumed other = {.path = ls_strdup(t->host, path)}, *own = t->dir.resumed;
+    t->dir.resumed = &other;
     int status = other.path ? read_state(&other, state, t->host, err)
                             : ls_fail(err, LS_ENOMEM, "out of memory for a path");
     if (status == LS_OK)
         status = ls_resume_load(t, err);
     ls_json_destroy(other.doc);
     ls_free(t->host, other.path);
-    t->resumed = own;
+    t->dir.resumed = own;
     return status;
 }
 
 const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *t)
 {
-    return &t->resumed->state.metrics;
+    return &t->dir.resumed->state.metrics;
 }
 
 /* The devices are open: bits may depend on the instruction set and the library. */
 void ls_resume_compare_libraries(const struct ls_trainer *t)
 {
-    const ls_state *s = &t->resumed->state;
+    const ls_state *s = &t->dir.resumed->state;
     if (strcmp(s->isa, t->summary.isa) != 0 || strcmp(s->library, t->summary.library) != 0)
         ls_log(t->host, LS_LOG_WARNING,
                "the run was begun with %s, %s and goes on with %s, %s: its bits will differ from "
@@ -308,9 +308,9 @@ void ls_resume_compare_libraries(const struct ls_trainer *t)
 
 void ls_resume_destroy(struct ls_trainer *t)
 {
-    if (t->resumed) {
-        ls_json_destroy(t->resumed->doc);
-        ls_free(t->host, t->resumed->path);
+    if (t->dir.resumed) {
+        ls_json_destroy(t->dir.resumed->doc);
+        ls_free(t->host, t->dir.resumed->path);
     }
-    ls_free(t->host, t->resumed);
+    ls_free(t->host, t->dir.resumed);
 }

@@ -91,7 +91,7 @@ char *ls_run_dir_path(const char *dir, const char *file, const ls_host *host)
 
 static int write_config(const struct ls_trainer *t, ls_error *err)
 {
-    char *text, *path = ls_run_dir_path(t->run_dir, "config.json", t->host);
+    char *text, *path = ls_run_dir_path(t->dir.path, "config.json", t->host);
     if (!path)
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     int status = ls_config_text(&text, &t->config, t->host, err);
@@ -107,17 +107,17 @@ static int write_config(const struct ls_trainer *t, ls_error *err)
 int ls_run_dir_open(struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
-    if (t->resumed)
-        return ls_sync_path(t->run_dir, err);
+    if (t->dir.resumed)
+        return ls_sync_path(t->dir.path, err);
     if (c->run_dir && c->run_dir[0] == '\0')
         return LS_OK;
-    int status = make(&t->run_dir, c->run_dir, c->name, t->host, err);
+    int status = make(&t->dir.path, c->run_dir, c->name, t->host, err);
     if (status == LS_OK)
-        status = check_unused(t->run_dir, err);
+        status = check_unused(t->dir.path, err);
     if (status == LS_OK)
-        status = ls_dir_lock_take(&t->lock, t->run_dir, t->host, err);
+        status = ls_dir_lock_take(&t->dir.lock, t->dir.path, t->host, err);
     if (status == LS_OK) /* another one may have come and gone meanwhile */
-        status = check_unused(t->run_dir, err);
+        status = check_unused(t->dir.path, err);
     return status ? status : write_config(t, err);
 }
 
@@ -125,26 +125,26 @@ int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
 {
     ls_sink *sink;
     int status = LS_OK;
-    if (t->run_dir) {
-        char *path = ls_run_dir_path(t->run_dir, "metrics.jsonl", t->host);
-        const ls_sink_mark *keep = t->resumed ? ls_resume_metrics(t) : NULL;
+    if (t->dir.path) {
+        char *path = ls_run_dir_path(t->dir.path, "metrics.jsonl", t->host);
+        const ls_sink_mark *keep = t->dir.resumed ? ls_resume_metrics(t) : NULL;
         status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
                       : ls_fail(err, LS_ENOMEM, "out of memory for a path");
         ls_free(t->host, path);
         if (status == LS_OK)
-            status = ls_sinks_add(&t->sinks, sink, err);
+            status = ls_sinks_add(&t->records.sinks, sink, err);
         if (status == LS_OK)
-            t->metrics = sink;
+            t->dir.metrics = sink;
     }
-    if (status == LS_OK && t->run_dir && t->config.tensorboard) {
-        status = ls_sink_tensorboard(&sink, t->run_dir, t->host, err);
+    if (status == LS_OK && t->dir.path && t->config.tensorboard) {
+        status = ls_sink_tensorboard(&sink, t->dir.path, t->host, err);
         if (status == LS_OK)
-            status = ls_sinks_add(&t->sinks, sink, err);
+            status = ls_sinks_add(&t->records.sinks, sink, err);
     }
     if (status == LS_OK && t->options.record) {
         status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
         if (status == LS_OK)
-            status = ls_sinks_add(&t->sinks, sink, err);
+            status = ls_sinks_add(&t->records.sinks, sink, err);
     }
     return status;
 }

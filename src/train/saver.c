@@ -49,7 +49,7 @@ static int write_file(struct ls_saver *s, const char *path, ls_error *err)
     const struct ls_trainer *t = s->t;
     const ls_checkpoint_values values = {s->exchange->canonical, s->exchange->slot};
     const char *state = ls_json_writer_text(&s->state, NULL, err);
-    int status = state ? ls_sinks_sync(&s->t->sinks, err) : LS_ENOMEM;
+    int status = state ? ls_sinks_sync(&s->t->records.sinks, err) : LS_ENOMEM;
     return status ? status
                   : ls_checkpoint_write(path, t->model, &t->config.optimizer, &values, state,
                                         t->host, err);
@@ -82,8 +82,8 @@ static void note_success(struct ls_saver *s)
     struct ls_trainer *t = s->t;
     s->saved = s->position;
     s->saved_any = 1;
-    snprintf(t->checkpoint_text, sizeof t->checkpoint_text, "%s/%s", s->directory, s->name);
-    t->result.checkpoint = t->checkpoint_text;
+    snprintf(t->text.checkpoint, sizeof t->text.checkpoint, "%s/%s", s->directory, s->name);
+    t->result.checkpoint = t->text.checkpoint;
 }
 
 /* Until nothing is being written; *status is what came of the save that was. */
@@ -122,7 +122,7 @@ static int finish_previous(struct ls_saver *s, ls_error *err)
 
 int ls_saver_rest(struct ls_trainer *t)
 {
-    return t->saver ? finish_previous(t->saver, NULL) : LS_OK;
+    return t->dir.saver ? finish_previous(t->dir.saver, NULL) : LS_OK;
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -161,7 +161,7 @@ static int compare_checksums(const struct ls_trainer *t, ls_error *err)
 
 int ls_snapshot_replicas(struct ls_trainer *t, int bring_home, ls_error *err)
 {
-    int status = bring_home && t->saver ? finish_previous(t->saver, err) : LS_OK;
+    int status = bring_home && t->dir.saver ? finish_previous(t->dir.saver, err) : LS_OK;
     t->exchange->exporter = bring_home ? first_live(t) : -1;
     t->exchange->steps = t->position.steps;
     if (status == LS_OK)
@@ -180,9 +180,9 @@ static int describe(struct ls_saver *s, ls_error *err)
 {
     struct ls_trainer *t = s->t;
     s->metrics = (ls_sink_mark){0};
-    int status = ls_sinks_flush(&t->sinks, err);
-    if (status == LS_OK && t->metrics)
-        status = ls_sink_jsonl_flush(t->metrics, &s->metrics, err);
+    int status = ls_sinks_flush(&t->records.sinks, err);
+    if (status == LS_OK && t->dir.metrics)
+        status = ls_sink_jsonl_flush(t->dir.metrics, &s->metrics, err);
     if (status)
         return status;
     if (!s->has_crc)
@@ -197,7 +197,7 @@ static int describe(struct ls_saver *s, ls_error *err)
 
 int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
 {
-    struct ls_saver *s = t->saver;
+    struct ls_saver *s = t->dir.saver;
     ls_error why;
     int saved, status = finish_previous(s, err);
     if (status || (s->saved_any && same_position(&s->saved, &t->position)))
@@ -224,8 +224,8 @@ int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
 
 void ls_saver_forget(struct ls_trainer *t)
 {
-    if (t->saver)
-        t->saver->saved_any = 0;
+    if (t->dir.saver)
+        t->dir.saver->saved_any = 0;
 }
 
 /* ---- elsewhere ------------------------------------------------------------------------------ */
@@ -270,7 +270,7 @@ int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
     ls_pool_options o = {.size = sizeof o, .workers = 1, .name = "saver", .host = t->host};
     s->t = t;
     ls_json_writer_init(&s->state, 0, t->host);
-    s->directory = ls_run_dir_path(t->run_dir, "checkpoints", t->host);
+    s->directory = ls_run_dir_path(t->dir.path, "checkpoints", t->host);
     int status = s->directory ? make_directory(s->directory, t->host, err)
                               : ls_fail(err, LS_ENOMEM, "out of memory for a path");
     if (status == LS_OK)

@@ -26,7 +26,7 @@ static int open_trainer(ls_trainer **out, const ls_trainer_options *options, ls_
         return ls_fail(err, LS_ENOMEM, "out of memory for a trainer");
     memcpy(&t->options, options, options->size); /* what an older program does not know is zero */
     t->host = options->host;
-    ls_sinks_init(&t->sinks, t->host);
+    ls_sinks_init(&t->records.sinks, t->host);
     int status = ls_open_run(t, err);
     if (status) {
         ls_trainer_close(t);
@@ -57,9 +57,9 @@ static void free_groups(ls_trainer *t)
 {
     if (t->group)
         t->group->type->group_destroy(t->group);
-    while (t->old_groups) {
-        ls_old_group *old = t->old_groups;
-        t->old_groups = old->next;
+    while (t->faults.old_groups) {
+        ls_old_group *old = t->faults.old_groups;
+        t->faults.old_groups = old->next;
         old->group->type->group_destroy(old->group);
         ls_free(t->host, old);
     }
@@ -68,9 +68,9 @@ static void free_groups(ls_trainer *t)
 static void free_exchanges(ls_trainer *t)
 {
     ls_exchange_destroy(t->exchange, t->host);
-    while (t->old_exchanges) {
-        ls_exchange *old = t->old_exchanges;
-        t->old_exchanges = old->next;
+    while (t->faults.old_exchanges) {
+        ls_exchange *old = t->faults.old_exchanges;
+        t->faults.old_exchanges = old->next;
         ls_exchange_destroy(old, t->host);
     }
 }
@@ -100,12 +100,12 @@ static int close_pool(ls_trainer *t)
 static int close_records(ls_trainer *t)
 {
     ls_error err;
-    int stalled = ls_saver_destroy(t->saver);
+    int stalled = ls_saver_destroy(t->dir.saver);
     if (stalled)
         return stalled;
     if (t->life == LS_BEGUN)
         ls_record_run_end(t, t->broken.status, t->broken.text, NULL);
-    ls_sinks_close(&t->sinks, NULL);
+    ls_sinks_close(&t->records.sinks, NULL);
     ls_trace_drain(t->trace, t);
     if (t->life == LS_BEGUN && ls_trace_finish(t->trace, &err))
         ls_log(t->host, LS_LOG_WARNING, "%s", err.text);
@@ -121,10 +121,10 @@ int ls_trainer_close(ls_trainer *t)
         return LS_OK;
     const ls_host *host = t->host;
     int stalled = close_records(t);
-    t->readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
+    t->faults.readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
     if (close_pool(t))
         stalled = LS_ESTALLED;
-    ls_dir_lock_release(&t->lock);
+    ls_dir_lock_release(&t->dir.lock);
     ls_snapshot_release(t->last);
     t->last = NULL;
     if (stalled)
@@ -137,10 +137,10 @@ int ls_trainer_close(ls_trainer *t)
         ls_ring_fini(&t->worker[i].reports);
     ls_free(host, t->worker);
     ls_free(host, t->reports);
-    ls_free(host, t->record_times);
-    ls_free(host, t->record_device);
+    ls_free(host, t->records.times);
+    ls_free(host, t->records.device);
     ls_resume_destroy(t);
-    ls_free(host, t->run_dir);
+    ls_free(host, t->dir.path);
     ls_inference_release(t->inference);
     ls_feed_destroy(t->feed);
     ls_dataset_close(t->data[LS_TEST]);
@@ -201,9 +201,9 @@ static int weights_are_sound(const ls_trainer *t, int status)
 static int write_weights(ls_trainer *t, ls_error *err)
 {
     ls_weights_sha256(t->result.weights_sha256, t->model, t->exchange->canonical);
-    if (!t->run_dir)
+    if (!t->dir.path)
         return LS_OK;
-    char *path = ls_run_dir_path(t->run_dir, "weights.safetensors", t->host);
+    char *path = ls_run_dir_path(t->dir.path, "weights.safetensors", t->host);
     int status = path ? ls_safetensors_save(path, t->model, t->exchange->canonical, t->host, err)
                       : ls_fail(err, LS_ENOMEM, "out of memory for a path");
     ls_free(t->host, path);
@@ -219,9 +219,9 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
     int saved = ls_snapshot_replicas(t, 1, err);
     if (saved)
         return saved;
-    if (t->saver && status != LS_ENONFINITE)
+    if (t->dir.saver && status != LS_ENONFINITE)
         saved = ls_checkpoint(t, 1, err);
-    t->result.saved = t->saver && status != LS_ENONFINITE && saved == LS_OK;
+    t->result.saved = t->dir.saver && status != LS_ENONFINITE && saved == LS_OK;
     int written = write_weights(t, saved ? NULL : err);
     return saved ? saved : written;
 }
@@ -239,7 +239,7 @@ int ls_begin(ls_trainer *t, ls_error *err)
 {
     if (t->life != LS_OPENED)
         return LS_OK;
-    int status = t->resumed ? ls_record_resume(t, err) : ls_record_run_start(t, err);
+    int status = t->dir.resumed ? ls_record_resume(t, err) : ls_record_run_start(t, err);
     t->life = LS_BEGUN;
     return status;
 }
@@ -278,8 +278,8 @@ static int run(ls_trainer *t, ls_error *err)
     ended = ls_trace_finish(t->trace, &later);
     note(&status, &first, ended, &later);
     if (ls_saver_rest(t) == LS_OK) { /* a save under way syncs the metrics file */
-        t->metrics = NULL;
-        ended = ls_sinks_close(&t->sinks, &later);
+        t->dir.metrics = NULL;
+        ended = ls_sinks_close(&t->records.sinks, &later);
         note(&status, &first, ended, &later);
     }
     if (status && err)

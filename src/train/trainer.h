@@ -161,56 +161,81 @@ typedef enum ls_stage_of_life {
     LS_ENDED   /* so is the last */
 } ls_stage_of_life;
 
+/* What a run keeps on the disk. */
+typedef struct ls_run_files {
+    char *path; /* of its directory; NULL when there is none */
+    ls_dir_lock lock;
+    ls_sink *metrics;           /* the sink that writes metrics.jsonl, or NULL */
+    struct ls_saver *saver;     /* NULL: nothing is saved */
+    struct ls_resumed *resumed; /* NULL: a new run */
+} ls_run_files;
+
+/* Where records go, and room for one. */
+typedef struct ls_record_room {
+    ls_sinks sinks;
+    ls_worker_times *times; /* one entry per worker, each */
+    const char **device;
+} ls_record_room;
+
+/* What is known of silences and failures. */
+typedef struct ls_fault_book {
+    uint64_t deadline_ns; /* how long a worker may be silent */
+    uint64_t paused_ns;   /* so long the process was stopped while the coordinator waited */
+    uint64_t queued_ns;   /* so long its thread had waited for a CPU when that was looked up last */
+    uint64_t repeated;    /* the step, from 1, that was repeated last without a loss */
+    ls_old_group *old_groups;
+    ls_exchange *old_exchanges;
+    bool readers_asleep; /* at the end: a stalled worker may still read what its peers showed */
+} ls_fault_book;
+
+/* What the summary and the result point to. */
+typedef struct ls_run_text {
+    char data[160], devices[512], resumed[512];
+    char checkpoint[4200];
+} ls_run_text;
+
 struct ls_trainer {
+    /* Frozen before the first step. */
     ls_trainer_options options;
     const ls_host *host;
     ls_config config;
-    ls_injections injections;
     ls_registry *own_registry; /* until `inference` takes it over; NULL when the caller gave one */
     ls_dataset *data[LS_SUBSETS];
     ls_feed *feed;           /* of streamed training rows; NULL: they are resident */
     const ls_model *model;   /* inference's */
     ls_inference *inference; /* shared with the snapshots */
-    ls_snapshot *last;       /* the newest that ls_trainer_predict took; NULL: none */
     ls_pool *pool;
-    int workers;        /* that the run began with */
-    int live;           /* that still take part */
-    int one_shard_each; /* each of these has exactly one */
+    int workers; /* that the run began with */
     int shards;
-    ls_train_worker *worker;
     const ls_comm_type *merge; /* how gradients are merged */
+    ls_trace *trace;           /* NULL: none is written */
+
+    /* The workers', and what they read of the group: it changes while all of them rest. */
+    ls_train_worker *worker;
+    ls_injections injections; /* each is one worker's */
+    int live;                 /* workers that still take part */
+    int one_shard_each;       /* each of these has exactly one */
     ls_comm_group *group;
-    ls_old_group *old_groups;
     ls_exchange *exchange;
-    ls_exchange *old_exchanges;
-    ls_report *reports;            /* of the step being collected, one per worker */
-    ls_worker_times *record_times; /* room for a record: one entry per worker, each */
-    const char **record_device;
-    ls_park parking; /* where the coordinator sleeps until one comes */
+
+    /* The coordinator's. */
     ls_position position;
-    uint64_t deadline_ns; /* how long a worker may be silent */
-    uint64_t paused_ns;   /* so long the process was stopped while the coordinator waited */
-    uint64_t queued_ns;   /* so long its thread had waited for a CPU when that was looked up last */
-    uint64_t repeated;    /* the step, from 1, that was repeated last without a loss */
     struct ls_coordination *coordination;
-    struct ls_saver *saver;     /* NULL: nothing is saved */
-    struct ls_resumed *resumed; /* NULL: a new run */
-    ls_dir_lock lock;           /* of run_dir */
-    char *run_dir;              /* NULL when there is none */
-    ls_sinks sinks;
-    ls_sink *metrics; /* the run directory's sink, or NULL */
-    ls_trace *trace;  /* NULL: none is written */
-    ls_summary summary;
-    ls_result result;
-    char data_text[160];
-    char devices_text[512];
-    char resumed_text[512];
-    char checkpoint_text[4200];
-    atomic_int stop; /* set by ls_trainer_interrupt */
+    ls_report *reports; /* of the step being collected, one per worker */
+    ls_park parking;    /* where the coordinator sleeps until one comes */
+    ls_fault_book faults;
+    ls_run_files dir;
+    ls_record_room records;
+
+    /* The caller's. */
+    atomic_int stop;   /* set by ls_trainer_interrupt, from any thread */
+    ls_snapshot *last; /* the newest that ls_trainer_predict took; NULL: none */
     ls_stage_of_life life;
     int ran;
-    ls_error broken;    /* why nothing can be trained any more; status 0: it can */
-    int readers_asleep; /* at the end: somebody may still read what the others showed */
+    ls_error broken; /* why nothing can be trained any more; status 0: it can */
+    ls_summary summary;
+    ls_result result;
+    ls_run_text text;
 };
 
 /* Rows of a subset. */

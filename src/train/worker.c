@@ -84,7 +84,7 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
     if (t->feed)
         desc.data[LS_TRAIN] = ls_feed_data(t->feed);
     int status = ls_replica_create(&mine->replica, &desc, err);
-    return status ? status : import_state(mine, e, t->resumed != NULL, err);
+    return status ? status : import_state(mine, e, t->dir.resumed != NULL, err);
 }
 
 static int open_fold(ls_train_worker *mine, ls_error *err)
@@ -174,7 +174,7 @@ void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *u
     (void)device;
     (void)local;
     struct ls_trainer *t = user;
-    if (!t->worker || t->readers_asleep)
+    if (!t->worker || t->faults.readers_asleep)
         return;
     ls_train_worker *mine = &t->worker[w->index];
     if (mine->comm)
