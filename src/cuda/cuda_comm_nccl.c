@@ -27,8 +27,15 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
     int status = ls_cuda_links_begin(&nccl, comm->group->links, comm->base.rank, err);
     if (status != LS_OK)
         return status;
-    ncclResult_t result = ncclAllReduce(from + first, merge->total + first, end - first,
-                                        ncclFloat32, ncclSum, nccl, stream);
+    /* In a group: a call of its own may return before it has enqueued anything. */
+    ncclResult_t result = ncclGroupStart();
+    if (result == ncclSuccess) {
+        ncclResult_t called = ncclAllReduce(from + first, merge->total + first, end - first,
+                                            ncclFloat32, ncclSum, nccl, stream);
+        result = ncclGroupEnd();
+        if (called != ncclSuccess && called != ncclInProgress)
+            result = called;
+    }
     return ls_cuda_links_end(comm->group->links, comm->base.rank, result,
                              ls_merge_deadline(&comm->group->merge), err);
 }

@@ -17,6 +17,7 @@ int cuda_is_lost(cudaError_t error)
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorECCUncorrectable:
+    case cudaErrorContained:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorContextIsDestroyed:
     case cudaErrorDevicesUnavailable:

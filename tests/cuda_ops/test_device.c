@@ -291,6 +291,10 @@ static void a_lost_device_ends_in_an_error(void **state)
         assert_int_equal(live(), LS_EDEVICE);
         end();
     }
+    assert_true(
+        cuda_is_lost(cudaErrorContained)); /* of another process's making, on the same GPU */
+    assert_true(cuda_is_lost(cudaErrorIllegalAddress));
+    assert_false(cuda_is_lost(cudaErrorMemoryAllocation));
 }
 
 int main(void)

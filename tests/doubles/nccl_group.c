@@ -133,7 +133,10 @@ static ncclResult_t add(const char *caller, ncclComm_t comm, cudaStream_t stream
         calls[call_count++] = (call){op, comm, stream, 0};
     else if (depth > 0)
         group_error = result;
-    return depth > 0 || result != ncclSuccess ? result : flush();
+    if (depth > 0 || result != ncclSuccess)
+        return result;
+    result = flush(); /* a call of its own does not say that it is not enqueued yet */
+    return result == ncclInProgress ? ncclSuccess : result;
 }
 
 static ncclResult_t only_sums_of_floats(ncclDataType_t type, ncclRedOp_t how)
