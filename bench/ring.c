@@ -63,12 +63,18 @@ static void stay_on(const struct bench *b, int side)
     ls_pin_thread(&one, NULL);
 }
 
+static int pop(ls_ring *ring, long *item)
+{
+    int which = -1;
+    return ls_ring_pop_any(item, &which, &ring, 1, UINT64_MAX, NULL);
+}
+
 static void *ring_worker(void *arg)
 {
     struct bench *b = arg;
     long job;
     stay_on(b, 1);
-    while (ls_ring_pop(&b->there, &job, UINT64_MAX, NULL) == LS_OK)
+    while (pop(&b->there, &job) == LS_OK)
         ls_ring_push(&b->back, &job, UINT64_MAX, NULL);
     return NULL;
 }
@@ -77,7 +83,7 @@ static void ring_owner(struct bench *b)
 {
     for (long i = 0; i < b->times; i++) {
         ls_ring_push(&b->there, &i, UINT64_MAX, NULL);
-        ls_ring_pop(&b->back, &(long){0}, UINT64_MAX, NULL);
+        pop(&b->back, &(long){0});
     }
     ls_ring_close(&b->there);
 }
@@ -193,8 +199,8 @@ static void open_bench(struct bench *b, const struct row *row)
     b->pool = NULL;
     check(ls_ring_init(&b->there, NULL, sizeof(long), 2, &err), &err);
     check(ls_ring_init(&b->back, NULL, sizeof(long), 2, &err), &err);
-    ls_ring_set_spins(&b->there, spins);
-    ls_ring_set_spins(&b->back, spins);
+    b->there.producer.spins = b->there.own.spins = spins;
+    b->back.producer.spins = b->back.own.spins = spins;
     check(ls_barrier_init(&b->barrier, NULL, 2, spins, &err), &err);
     ls_pool_options o = {.size = sizeof o, .workers = 1};
     if (!row->worker)

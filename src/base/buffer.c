@@ -25,26 +25,23 @@ int ls_buffer_status(const ls_buffer *b, ls_error *err)
 }
 
 /* Room for `more` bytes and a zero. */
-static int reserve(ls_buffer *b, size_t more)
+static bool reserve(ls_buffer *b, size_t more)
 {
     size_t need = b->length + more + 1, capacity = b->capacity ? b->capacity : 1024;
-    if (b->failed)
-        return 0;
-    if (need <= b->capacity)
-        return 1;
+    if (b->failed || need <= b->capacity)
+        return !b->failed;
     while (capacity < need)
         capacity *= 2;
     char *text = ls_alloc(b->host, capacity);
-    if (!text) {
-        b->failed = 1;
-        return 0;
-    }
+    b->failed = !text;
+    if (b->failed)
+        return false;
     if (b->text)
         memcpy(text, b->text, b->length + 1);
     ls_free(b->host, b->text);
     b->text = text;
     b->capacity = capacity;
-    return 1;
+    return true;
 }
 
 void ls_buffer_add(ls_buffer *b, const char *text, size_t length)

@@ -8,13 +8,14 @@
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct ls_buffer {
     const ls_host *host;
     char *text; /* ends with a zero; NULL until something was added */
     size_t length, capacity;
-    int failed; /* memory ran out */
+    bool failed; /* memory ran out */
 } ls_buffer;
 
 void ls_buffer_init(ls_buffer *b, const ls_host *host);

@@ -12,10 +12,10 @@ uint64_t ls_now_ns(void);
  * sum that would overflow becomes it. */
 uint64_t ls_deadline_ns(uint64_t timeout);
 
-/* Attention: how much of the time that went by a watching thread may hold against others.
+/* Attention: how much of the time that went by a watching thread may count against the threads it watches.
  *
  * A process can be stopped (SIGSTOP, Ctrl-Z, a frozen container, a suspended machine), and no clock of
- * the system stands still meanwhile. But whoever watches sleeps in short naps and was to be awake again
+ * the system stands still meanwhile. But a watcher sleeps in short naps and was to be awake again
  * long ago: it was stopped itself, and those it watches may have been. So of the time between two of its
  * looks at most LS_ATTENTION_NS counts, whatever happened in it. */
 #define LS_NAP_NS 20000000u       /* a nap: so often a watcher looks */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,7 +76,7 @@ static int read_all(int fd, uint8_t *bytes, size_t size, size_t *count, const ch
 
 /* Up to `most` bytes, or, if it must be `whole`, not more. */
 static int read_file(void **out, size_t *count, const char *path, const char *what, int wrong,
-                     size_t most, int whole, const ls_host *host, ls_error *err)
+                     size_t most, bool whole, const ls_host *host, ls_error *err)
 {
     int fd;
     uint64_t size;
@@ -104,13 +105,13 @@ static int read_file(void **out, size_t *count, const char *path, const char *wh
 int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err)
 {
-    return read_file(out, count, path, what, wrong, most, 1, host, err);
+    return read_file(out, count, path, what, wrong, most, true, host, err);
 }
 
 int ls_read_file_start(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err)
 {
-    return read_file(out, count, path, what, wrong, most, 0, host, err);
+    return read_file(out, count, path, what, wrong, most, false, host, err);
 }
 
 int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err)

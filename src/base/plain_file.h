@@ -27,7 +27,7 @@ int ls_read_file_start(void **out, size_t *count, const char *path, const char *
                        size_t most, const ls_host *host, ls_error *err);
 
 /* Opens a file that the program keeps for itself, for writing where it stands; `flags` as for open.
- * A symbolic link is not followed: whoever can put one into the directory would choose what is
+ * A symbolic link is not followed: another user who can put one into the directory would choose what is
  * overwritten. Errors: LS_EIO. *fd is -1 after a failure. */
 int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err);
 

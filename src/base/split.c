@@ -27,7 +27,7 @@ int ls_split_batch(uint32_t *first, uint32_t *count, uint32_t x_rows, uint32_t y
     return LS_OK;
 }
 
-/* Where part `index` begins: every part gets one thing first, if there are enough, and the others are
+/* Where part `index` begins: every part gets one item first, if there are enough, and the rest are
  * dealt out in proportion. */
 static uint32_t boundary(uint32_t n, uint32_t parts, uint32_t index, const double *capacity)
 {

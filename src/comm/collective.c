@@ -93,9 +93,8 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
     return LS_OK;
 }
 
-void ls_collective_destroy(ls_collective *group)
+void ls_collective_destroy(ls_collective *c)
 {
-    ls_collective *c = group;
     if (!c)
         return;
     for (int r = 0; c->member && r < c->ranks; r++) {
@@ -110,9 +109,8 @@ void ls_collective_destroy(ls_collective *group)
     ls_free(c->host, c);
 }
 
-void ls_collective_abort(ls_collective *group)
+void ls_collective_abort(ls_collective *c)
 {
-    ls_collective *c = group;
     c->group->type->abort(c->group);
 }
 
@@ -138,7 +136,7 @@ static int reduce(ls_collective *c, int rank, const float *in, float *out, ls_er
 {
     member *m = &c->member[rank];
     const size_t bytes = c->floats * sizeof(float);
-    const int ragged = c->padded != c->floats;
+    const bool ragged = c->padded != c->floats;
     ls_partial partial = {{rank, rank + 1}, in};
     float *total = out;
     ls_comm_times times = {0};
@@ -162,10 +160,9 @@ static int reduce(ls_collective *c, int rank, const float *in, float *out, ls_er
     return status;
 }
 
-int ls_all_reduce(ls_collective *group, int rank, ls_device *device, const float *in, float *out,
+int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err)
 {
-    ls_collective *c = group;
     int status = rank >= 0 && rank < c->ranks
                      ? join(c, rank, device, err)
                      : ls_fail(err, LS_EINVAL, "ls_all_reduce: rank %d of %d does not exist", rank,
@@ -173,6 +170,6 @@ int ls_all_reduce(ls_collective *group, int rank, ls_device *device, const float
     if (status == LS_OK)
         status = reduce(c, rank, in, out, err);
     if (status)
-        ls_collective_abort(c); /* the others would wait for this rank */
+        ls_collective_abort(c); /* its peers would wait for this rank */
     return status;
 }

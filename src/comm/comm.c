@@ -115,7 +115,7 @@ int ls_host_all_reduce(ls_comm *base, const ls_partial *partials, int count, flo
     return status;
 }
 
-/* ---- everybody reads everybody's memory ----------------------------------------------------- */
+/* ---- every rank reads every rank's memory ----------------------------------------------------- */
 
 /* What rank `rank` writes at float `i`: different for all floats, and for all ranks at a float. */
 static uint32_t mark(int rank, size_t i)

@@ -5,11 +5,11 @@
  *
  * Two kinds merge through host memory:
  *
- *     ordered   every worker sums one chunk of the arena from everybody's partial sums, in the
+ *     ordered   every worker sums one chunk of the arena from all ranks' partial sums, in the
  *               order of the shard tree, then gathers the other chunks: the same bits on any
  *               number of workers
- *     naive     the textbook's: rank 0 adds up everybody's gradients, parameter by parameter,
- *               then everybody copies the sum back; the bits depend on the number of workers
+ *     naive     the textbook's: rank 0 adds up all ranks' gradients, parameter by parameter,
+ *               then the other ranks copy the sum back; the bits depend on the number of workers
  */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H

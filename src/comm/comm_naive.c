@@ -1,6 +1,6 @@
 /* The `naive` all-reduce, as the book first writes it: parameter by parameter, everything is added
  * up on device 0 and copied back from there. Kept so that people can see what `ordered` gains:
- * rank 0 does all the adding while the others wait, once per parameter.
+ * rank 0 does all the adding while its peers wait, once per parameter.
  */
 #include "comm/comm.h"
 
@@ -9,7 +9,7 @@
 /* Floats after which rank 0 looks whether the group is aborted. */
 #define PIECE ((size_t)1 << 14)
 
-/* total ← the sum of everybody's partial sums over [first, end), in the order of the ranks. */
+/* total ← the sum of all ranks' partial sums over [first, end), in the order of the ranks. */
 static void sum_piece(const ls_merge_group *group, float *total, size_t first, size_t end)
 {
     memset(total + first, 0, (end - first) * sizeof(float));

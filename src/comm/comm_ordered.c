@@ -1,15 +1,15 @@
 /* The `ordered` all-reduce: reduce-scatter in tree order, then all-gather.
  *
  * Each rank owns one chunk of the arena. For its chunk it evaluates what is left of the shard tree
- * over everybody's partial sums; then it copies the other chunks from their owners. The bytes moved
+ * over all ranks' partial sums; then it copies the other chunks from their owners. The bytes moved
  * are those of a ring all-reduce when every rank holds one partial sum. Three meetings a step:
  *
  *     publish    all partial sums are complete                  before anybody reads them
  *     reduced    all chunks are complete                        before anybody gathers them
- *     committed  everybody holds the whole sum                  the commit point
+ *     committed  every rank holds the whole sum                  the commit point
  *
- * A total is written again only behind the next step's publish, which nobody passes
- * before everybody has left this step's gather.
+ * A total is written again only behind the next step's publish, which no rank passes
+ * before every rank has left this step's gather.
  */
 #include "comm/comm.h"
 

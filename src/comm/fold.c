@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Whether the two topmost sums, [a, m) and [m, b), are the halves of a node. */
-static int top_two_join(const ls_fold *fold)
+static bool top_two_join(const ls_fold *fold)
 {
     return fold->depth >= 2 && ls_tree_joins(fold->shards, fold->stack[fold->depth - 2].span,
                                              fold->stack[fold->depth - 1].span);

@@ -110,7 +110,7 @@ static int create(ls_pool **out, opening *o, ls_error *err)
                                       options->max_devices, err);
     if (status)
         return status;
-    const int pinned = !options->no_pinning && o->list.backend->counted;
+    const bool pinned = !options->no_pinning && o->list.backend->counted;
     ls_pool_options pool = {
         .size = sizeof pool,
         .workers = o->list.count,

@@ -100,17 +100,17 @@ static int take_auto(ls_device_list *out, const ls_registry *registry, int max, 
 }
 
 /* Decimal digits at *text up to LS_DEVICES_MAX; advances. */
-static int read_number(int *out, const char **text)
+static bool read_number(int *out, const char **text)
 {
     const char *p = *text;
     long value = 0;
     while (*p >= '0' && *p <= '9' && value <= LS_DEVICES_MAX)
         value = value * 10 + (*p++ - '0');
     if (p == *text || value > LS_DEVICES_MAX)
-        return 0;
+        return false;
     *out = (int)value;
     *text = p;
-    return 1;
+    return true;
 }
 
 static int take_counted(ls_device_list *out, const char *numbers, const char *spec, ls_error *err)

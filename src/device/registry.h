@@ -5,6 +5,7 @@
 
 #include <lockstep/device_pool.h>
 #include <lockstep/plugin.h>
+#include <stdbool.h>
 
 #define LS_BACKENDS_MAX 8
 
@@ -28,7 +29,7 @@ typedef struct ls_device_list {
     int count;
     int index[LS_DEVICES_MAX];
     int allowed; /* devices of this kind that are there: fewer than `count` is worth a warning */
-    int capped;  /* non-zero: max_devices cut the list */
+    bool capped; /* max_devices cut the list */
 } ls_device_list;
 
 /* `spec` as in ls_device_pool_options.devices; NULL: "auto". `max` cuts "auto" and a bare kind; 0:

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,11 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+static struct timespec time_at(double s)
+{
+    return (struct timespec){(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+}
+
 typedef union place {
     struct sockaddr any;
     struct sockaddr_in v4;
@@ -91,12 +97,12 @@ static int most_visitors(const http_guard *g)
     return g->options.connections + 2 * SPARE;
 }
 
-static int is_crowded(const http_guard *g)
+static bool is_crowded(const http_guard *g)
 {
     return g->count - g->in[CLOSES] > g->options.connections + SPARE;
 }
 
-static int server_waits(const visitor *v)
+static bool server_waits(const visitor *v)
 {
     return v->phase != ANSWERED && v->phase != CLOSES;
 }
@@ -242,14 +248,14 @@ static double close_late(http_guard *g, double now)
 static void look(http_guard *g)
 {
     const double now = seconds();
-    double next = close_late(g, now), room = 0;
+    const double next = close_late(g, now);
+    double room = 0;
     while (is_crowded(g) && room == 0)
         room = close_one(g, now);
     if (g->count >= most_visitors(g) && room == 0 && (room = close_one(g, now)) == 0)
         room =
             now + GRACE_S; /* the daemon may have missed that others ended: this one reminds it */
-    next = (room > 0 && room < next ? room : next) + 0.001;
-    const struct timespec until = {(time_t)next, (long)((next - (double)(time_t)next) * 1e9)};
+    const struct timespec until = time_at((room > 0 && room < next ? room : next) + 0.001);
     pthread_cond_timedwait(&g->changed, &g->lock, &until);
 }
 
@@ -269,12 +275,6 @@ static void *watch(void *user)
 
 /* ---- the door: nobody is let in whom there is no room for ------------------------------------ */
 
-static struct timespec time_in(double s)
-{
-    const double at = seconds() + s;
-    return (struct timespec){(time_t)at, (long)((at - (double)(time_t)at) * 1e9)};
-}
-
 /* The daemon may take a moment to know of it, and closes it itself where it cannot take it. */
 static void let_in(http_guard *g)
 {
@@ -283,7 +283,7 @@ static void let_in(http_guard *g)
     const int fd = accept(g->listening, &from.any, &length);
     pthread_mutex_lock(&g->lock);
     const unsigned before = g->admitted;
-    const struct timespec until = time_in(fd < 0 ? 0.01 : 0.05);
+    const struct timespec until = time_at(seconds() + (fd < 0 ? 0.01 : 0.05));
     pthread_mutex_unlock(&g->lock);
     if (fd >= 0) {
         fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -2,23 +2,24 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 
-/* "name", "name:80", "[::1]:80" → the name and the port; returns 0 where it is none of them. */
-static int split(const char *authority, char name[256], const char **port)
+/* "name", "name:80", "[::1]:80" → the name and the port; false where it is none of them. */
+static bool split(const char *authority, char name[256], const char **port)
 {
-    const int bracketed = authority[0] == '[';
+    const bool bracketed = authority[0] == '[';
     const char *begin = authority + bracketed;
     size_t length = strcspn(begin, bracketed ? "]" : ":");
     const char *rest = begin + length;
     if (bracketed && *rest++ != ']')
-        return 0;
+        return false;
     *port = *rest == ':' ? rest + 1 : "";
     if ((*rest && *rest != ':') || (*port)[strspn(*port, "0123456789")] || length >= 256)
-        return 0;
+        return false;
     if (length > 0 && begin[length - 1] == '.') /* a full name, as DNS writes it */
         length--;
     memcpy(name, begin, length);
@@ -26,7 +27,7 @@ static int split(const char *authority, char name[256], const char **port)
     return length > 0;
 }
 
-static int is_loopback(const char *name)
+static bool is_loopback(const char *name)
 {
     struct in_addr v4;
     struct in6_addr v6;
@@ -44,7 +45,7 @@ typedef union place {
 } place;
 
 /* The address that the client reached, which is one of this host's. */
-static int is_here(struct MHD_Connection *c, const char *name)
+static bool is_here(struct MHD_Connection *c, const char *name)
 {
     place here;
     struct in_addr v4;
@@ -52,14 +53,14 @@ static int is_here(struct MHD_Connection *c, const char *name)
     socklen_t length = sizeof here;
     const int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     if (getsockname(fd, &here.any, &length) != 0)
-        return 0;
+        return false;
     if (here.any.sa_family == AF_INET && inet_pton(AF_INET, name, &v4) == 1)
         return v4.s_addr == here.v4.sin_addr.s_addr;
     return here.any.sa_family == AF_INET6 && inet_pton(AF_INET6, name, &v6) == 1 &&
            memcmp(&v6, &here.v6.sin6_addr, sizeof v6) == 0;
 }
 
-static int is_given(const http_names *names, const char *name)
+static bool is_given(const http_names *names, const char *name)
 {
     int i = 0;
     while (i < names->count && strcasecmp(names->given[i], name) != 0)
@@ -74,11 +75,11 @@ typedef struct asked {
     char port[8];              /* of the Host */
 } asked;
 
-static int is_own(const asked *a, const char *authority, const char **port, int *given)
+static bool is_own(const asked *a, const char *authority, const char **port, bool *given)
 {
     char name[256];
     if (!split(authority, name, port))
-        return 0;
+        return false;
     *given = is_given(a->names, name);
     return *given || is_loopback(name) || is_here(a->c, name);
 }
@@ -88,7 +89,7 @@ static enum MHD_Result check_host(void *user, enum MHD_ValueKind kind, const cha
 {
     asked *a = user;
     const char *port = "";
-    int given;
+    bool given;
     (void)kind;
     if (strcasecmp(key, "Host") != 0)
         return MHD_YES;
@@ -106,7 +107,7 @@ static enum MHD_Result check_origin(void *user, enum MHD_ValueKind kind, const c
 {
     asked *a = user;
     const char *port, *authority = value ? strstr(value, "://") : NULL;
-    int given;
+    bool given;
     (void)kind;
     if (strcasecmp(key, "Origin") != 0)
         return MHD_YES;

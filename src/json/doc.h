@@ -22,10 +22,10 @@ typedef struct ls_json_places {
 /* The strict pass: checks `text` against RFC 8259, all but duplicate keys, and notes its places in `out`,
  * whose items the caller frees with ls_free(host, …), also after a failure. *shortened becomes the text
  * with every number of more than 63 characters written shorter, the same value in the same place, or
- * NULL where there are none; the caller's to free likewise. Must run under ls_c_locale_enter. `limits`
- * has no zeros left. Errors: LS_ECONFIG, LS_ENOMEM. */
+ * NULL where there are none; the caller's to free likewise. Must run under ls_c_locale_enter. `line` is
+ * what the first line is called. Errors: LS_ECONFIG, LS_ENOMEM. */
 int ls_json_scan(ls_json_places *out, char **shortened, const char *name, const char *text,
-                 size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err);
+                 size_t len, int line, const ls_host *host, ls_error *err);
 
 /* Line, from `first`, and column, from 1, of the byte at `offset`. */
 void ls_json_line_column(const char *text, size_t offset, int first, int *line, int *column);
@@ -44,10 +44,10 @@ typedef struct ls_json_label {
 
 struct ls_json {
     const ls_host *host;
-    ls_json_limits limits; /* without zeros */
     char *name;
     char *text;
     size_t len;
+    int line; /* what its first one is called */
     cJSON *root;
     ls_json_origin *origins;
     uint32_t count;
@@ -58,7 +58,7 @@ struct ls_json {
 /* Checks a text and builds its tree, which the caller frees with cJSON_Delete. `places` as for
  * ls_json_scan. */
 int ls_json_build(cJSON **root, ls_json_places *places, const char *name, const char *text,
-                  size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err);
+                  size_t len, int line, const ls_host *host, ls_error *err);
 
 /* Notes where every node of a tree came from: `places` in the text, or `label` (owned by the
  * document) when it is not NULL. Errors: LS_ENOMEM. */

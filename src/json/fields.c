@@ -72,7 +72,7 @@ void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, cons
 /* Notes the key as known and finds its member; NULL when it is absent or nothing is to be read. */
 static const cJSON *member(ls_fields *f, const char *key)
 {
-    int known = 0; /* a key may be asked for twice: as it is, and then as a number */
+    bool known = false; /* a key may be asked for twice: as it is, and then as a number */
     for (int i = 0; i < f->count; i++)
         known |= strcmp(f->known[i], key) == 0;
     assert(known || f->count < LS_FIELDS_MAX);
@@ -82,7 +82,7 @@ static const cJSON *member(ls_fields *f, const char *key)
 }
 
 /* The same for a key that has to be there when `required`. */
-static const cJSON *needed(ls_fields *f, const char *key, int required)
+static const cJSON *needed(ls_fields *f, const char *key, bool required)
 {
     const cJSON *node = member(f, key);
     if (!node && required && f->status == LS_OK && !f->missing)
@@ -96,29 +96,30 @@ const cJSON *ls_field_any(ls_fields *f, const char *key)
 }
 
 /* Whether `node` is an integer in range; says what is wrong with it otherwise. */
-static int check_int(ls_fields *f, const char *key, const cJSON *node, long min, long max)
+static bool check_int(ls_fields *f, const char *key, const cJSON *node, long min, long max)
 {
     char shown[SHOWN_TEXT];
     double v = cJSON_IsNumber(node) ? node->valuedouble : 0.5;
     if (v == floor(v) && v >= (double)min && v <= (double)max)
-        return 1;
+        return true;
     ls_fields_fail(f, node, "\"%s\" must be an integer from %ld to %ld, found %s", key, min, max,
                    found_text(shown, node));
-    return 0;
+    return false;
 }
 
-int ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback, long *out)
+bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
+                  long *out)
 {
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : 0;
     if (!node || !check_int(f, key, node, min, max))
-        return 0;
+        return false;
     *out = (long)node->valuedouble;
-    return 1;
+    return true;
 }
 
-int ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
-                    double *out)
+bool ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
+                     double *out)
 {
     char low[NUMBER_TEXT];
     char high[NUMBER_TEXT];
@@ -126,62 +127,62 @@ int ls_field_double(ls_fields *f, const char *key, double min, double max, const
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : 0;
     if (!node)
-        return 0;
+        return false;
     if (!cJSON_IsNumber(node) || !(node->valuedouble >= min && node->valuedouble <= max)) {
         ls_fields_fail(f, node, "\"%s\" must be a number from %s to %s, found %s", key,
                        number_text(low, min), number_text(high, max), found_text(shown, node));
-        return 0;
+        return false;
     }
     *out = node->valuedouble;
-    return 1;
+    return true;
 }
 
-int ls_field_bool(ls_fields *f, const char *key, const int *fallback, int *out)
+bool ls_field_bool(ls_fields *f, const char *key, const int *fallback, int *out)
 {
     char shown[SHOWN_TEXT];
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : 0;
     if (!node)
-        return 0;
+        return false;
     if (!cJSON_IsBool(node)) {
         ls_fields_fail(f, node, "\"%s\" must be true or false, found %s", key,
                        found_text(shown, node));
-        return 0;
+        return false;
     }
     *out = cJSON_IsTrue(node) != 0;
-    return 1;
+    return true;
 }
 
-int ls_field_text(ls_fields *f, const char *key, const char *const *fallback, const char **out)
+bool ls_field_text(ls_fields *f, const char *key, const char *const *fallback, const char **out)
 {
     char shown[SHOWN_TEXT];
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : NULL;
     if (!node)
-        return 0;
+        return false;
     if (!cJSON_IsString(node)) {
         ls_fields_fail(f, node, "\"%s\" must be a string, found %s", key, found_text(shown, node));
-        return 0;
+        return false;
     }
     *out = node->valuestring;
-    return 1;
+    return true;
 }
 
-int ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
-                    int *out)
+bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
+                     int *out)
 {
     const char *text;
     const char *none = NULL;
     char list[LIST_TEXT];
     int count = 0;
-    int found = ls_field_text(f, key, fallback ? &none : NULL, &text);
+    bool found = ls_field_text(f, key, fallback ? &none : NULL, &text);
     *out = fallback ? *fallback : 0;
     if (!found)
-        return 0;
+        return false;
     for (; choices[count]; count++) {
         if (strcmp(choices[count], text) == 0) {
             *out = count;
-            return 1;
+            return true;
         }
     }
     const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
@@ -191,42 +192,42 @@ int ls_field_choice(ls_fields *f, const char *key, const char *const *choices, c
     else
         ls_fields_fail(f, node, "unknown %s \"%.40s\"; expected one of: %s", key, text,
                        list_text(list, choices, count));
-    return 0;
+    return false;
 }
 
-int ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
-                  int out[2])
+bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
+                   int out[2])
 {
     const cJSON *node = needed(f, key, fallback == NULL);
     out[0] = out[1] = fallback ? (int)*fallback : 0;
     if (!node)
-        return 0;
+        return false;
     if (!cJSON_IsArray(node)) {
         if (!check_int(f, key, node, min, max))
-            return 0;
+            return false;
         out[0] = out[1] = (int)node->valuedouble;
-        return 1;
+        return true;
     }
     if (cJSON_GetArraySize(node) != 2) {
         ls_fields_fail(f, node, "\"%s\" must be an integer or [height, width], found %d values",
                        key, cJSON_GetArraySize(node));
-        return 0;
+        return false;
     }
     const cJSON *height = node->child;
     const cJSON *width = height->next;
     if (!check_int(f, key, height, min, max) || !check_int(f, key, width, min, max))
-        return 0;
+        return false;
     out[0] = (int)height->valuedouble;
     out[1] = (int)width->valuedouble;
-    return 1;
+    return true;
 }
 
-static int is_known(const ls_fields *f, const char *key)
+static bool is_known(const ls_fields *f, const char *key)
 {
     for (int i = 0; i < f->count; i++)
         if (strcmp(f->known[i], key) == 0)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 static void fail_unknown(ls_fields *f, const cJSON *node)

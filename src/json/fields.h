@@ -34,22 +34,22 @@ typedef struct ls_fields {
 void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, const char *what,
                      ls_error *err);
 
-/* Each reader: `fallback` NULL means required. Returns non-zero when the member was there and
+/* Each reader: `fallback` NULL means required. Returns true when the member was there and
  * fine; *out is the fallback when it was absent. */
-int ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
-                 long *out);
-int ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
-                    double *out);
-int ls_field_bool(ls_fields *f, const char *key, const int *fallback, int *out);
-int ls_field_text(ls_fields *f, const char *key, const char *const *fallback, const char **out);
+bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
+                  long *out);
+bool ls_field_double(ls_fields *f, const char *key, double min, double max, const double *fallback,
+                     double *out);
+bool ls_field_bool(ls_fields *f, const char *key, const int *fallback, int *out);
+bool ls_field_text(ls_fields *f, const char *key, const char *const *fallback, const char **out);
 
 /* One of `choices` (NULL-terminated); *out is its index. A wrong word gets "did you mean". */
-int ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
-                    int *out);
+bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, const int *fallback,
+                     int *out);
 
 /* An integer for both, or an array of two: [height, width]; `fallback` stands for both. */
-int ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
-                  int out[2]);
+bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long *fallback,
+                   int out[2]);
 
 /* The member as it is, or NULL when absent; marks the key as known. */
 const cJSON *ls_field_any(ls_fields *f, const char *key);

@@ -67,7 +67,7 @@ static int check_members(walk *w, member *members, size_t count)
 /* The scan has bounded the depth. */
 static int check_node(walk *w, const cJSON *node)
 {
-    int rc = LS_OK;
+    int status = LS_OK;
     member *members = NULL;
     size_t count = 0;
     w->next++;
@@ -76,15 +76,15 @@ static int check_node(walk *w, const cJSON *node)
         if (!members)
             return ls_fail(w->err, LS_ENOMEM, "%s: out of memory", w->name);
     }
-    for (const cJSON *child = node->child; child && rc == LS_OK; child = child->next) {
+    for (const cJSON *child = node->child; child && status == LS_OK; child = child->next) {
         if (members)
             members[count++] = (member){.key = child->string, .index = w->next};
-        rc = check_node(w, child);
+        status = check_node(w, child);
     }
-    if (rc == LS_OK && count > 1)
-        rc = check_members(w, members, count);
+    if (status == LS_OK && count > 1)
+        status = check_members(w, members, count);
     ls_free(w->host, members);
-    return rc;
+    return status;
 }
 
 /* Refuses a tree in which an object has the same key twice. `places` are the tree\'s. */
@@ -97,44 +97,26 @@ static int check_keys(const cJSON *root, const ls_json_places *places, const cha
 
 /* ---- building ---- */
 
-static ls_json_limits with_defaults(const ls_json_limits *given)
-{
-    ls_json_limits l = given ? *given : (ls_json_limits){0};
-    if (l.bytes == 0)
-        l.bytes = LS_JSON_BYTES;
-    if (l.bytes > (size_t)1 << 30)
-        l.bytes = (size_t)1 << 30; /* offsets and columns fit 32 bits */
-    if (l.depth == 0)
-        l.depth = 64;
-    if (l.depth > 900)
-        l.depth = 900; /* the tree builder gives up at 1000 */
-    if (l.values == 0)
-        l.values = 1000000;
-    if (l.line == 0)
-        l.line = 1;
-    return l;
-}
-
 int ls_json_build(cJSON **root, ls_json_places *places, const char *name, const char *text,
-                  size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err)
+                  size_t len, int line, const ls_host *host, ls_error *err)
 {
     char *shortened;
     ls_c_locale locale = ls_c_locale_enter();
-    int rc = ls_json_scan(places, &shortened, name, text, len, limits, host, err);
+    int status = ls_json_scan(places, &shortened, name, text, len, line, host, err);
     *root = NULL;
-    if (rc == LS_OK) {
+    if (status == LS_OK) {
         /* Where it failed would be in `end`: cJSON's global error pointer, which threads share and
          * every parse overwrites, is never read. */
         const char *end = NULL;
         *root = cJSON_ParseWithLengthOpts(shortened ? shortened : text, len, &end, 0);
         if (!*root) /* a checked text can only fail for want of memory */
-            rc = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
+            status = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
     }
     ls_c_locale_leave(locale);
     ls_free(host, shortened);
-    if (rc == LS_OK)
-        rc = check_keys(*root, places, name, text, limits->line, host, err);
-    return rc;
+    if (status == LS_OK)
+        status = check_keys(*root, places, name, text, line, host, err);
+    return status;
 }
 
 static int reserve_origins(ls_json *doc, uint32_t more, ls_error *err)
@@ -170,14 +152,14 @@ int ls_json_note_origins(ls_json *doc, const cJSON *root, const ls_json_places *
                          const char *label, ls_error *err)
 {
     uint32_t next = 0;
-    int rc = reserve_origins(doc, places->count, err);
-    if (rc == LS_OK)
+    int status = reserve_origins(doc, places->count, err);
+    if (status == LS_OK)
         note_node(doc, root, places, label, &next);
-    return rc;
+    return status;
 }
 
-int ls_json_parse_limited(ls_json **out, const char *name, const char *text, size_t len,
-                          const ls_json_limits *limits, const ls_host *host, ls_error *err)
+int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t len, int line,
+                       const ls_host *host, ls_error *err)
 {
     ls_json_places places = {0};
     *out = NULL;
@@ -185,55 +167,49 @@ int ls_json_parse_limited(ls_json **out, const char *name, const char *text, siz
     if (!doc)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
     doc->host = host;
-    doc->limits = with_defaults(limits);
-    int rc = ls_json_build(&doc->root, &places, name, text, len, &doc->limits, host, err);
-    if (rc != LS_OK)
+    doc->line = line;
+    int status = ls_json_build(&doc->root, &places, name, text, len, line, host, err);
+    if (status)
         goto out;
     doc->name = ls_strdup(host, name);
     doc->text = ls_alloc(host, len + 1);
     if (!doc->name || !doc->text) {
-        rc = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
+        status = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
         goto out;
     }
     memcpy(doc->text, text, len);
     doc->len = len;
-    rc = ls_json_note_origins(doc, doc->root, &places, NULL, err);
+    status = ls_json_note_origins(doc, doc->root, &places, NULL, err);
 out:
     ls_free(host, places.items);
-    if (rc == LS_OK)
+    if (status == LS_OK)
         *out = doc;
     else
         ls_json_destroy(doc);
-    if (rc != LS_OK && err)
+    if (status != LS_OK && err)
         ls_json_tidy(err->text);
-    return rc;
+    return status;
 }
 
 int ls_json_parse(ls_json **out, const char *name, const char *text, size_t len,
                   const ls_host *host, ls_error *err)
 {
-    return ls_json_parse_limited(out, name, text, len, NULL, host, err);
-}
-
-int ls_json_read_file_limited(ls_json **out, const char *path, const ls_json_limits *limits,
-                              const ls_host *host, ls_error *err)
-{
-    const size_t most = limits && limits->bytes ? limits->bytes : LS_JSON_BYTES;
-    void *text;
-    size_t size;
-    *out = NULL;
-    int status = ls_read_plain_file(&text, &size, path, "a JSON file", LS_ECONFIG, most, host, err);
-    if (status == LS_OK)
-        status = ls_json_parse_limited(out, path, text, size, limits, host, err);
-    ls_free(host, text);
-    if (status && err)
-        ls_json_tidy(err->text); /* paths come from configs, too */
-    return status;
+    return ls_json_parse_line(out, name, text, len, 1, host, err);
 }
 
 int ls_json_read_file(ls_json **out, const char *path, const ls_host *host, ls_error *err)
 {
-    return ls_json_read_file_limited(out, path, NULL, host, err);
+    void *text;
+    size_t size;
+    *out = NULL;
+    int status =
+        ls_read_plain_file(&text, &size, path, "a JSON file", LS_ECONFIG, LS_JSON_BYTES, host, err);
+    if (status == LS_OK)
+        status = ls_json_parse(out, path, text, size, host, err);
+    ls_free(host, text);
+    if (status && err)
+        ls_json_tidy(err->text); /* paths come from configs, too */
+    return status;
 }
 
 void ls_json_destroy(ls_json *doc)
@@ -277,35 +253,25 @@ static const ls_json_origin *origin_of(const ls_json *doc, const cJSON *node)
     return NULL;
 }
 
-static int where(const ls_json *doc, const cJSON *node, int of_value, int *line, int *column)
+int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column)
 {
     const ls_json_origin *o = origin_of(doc, node);
     if (!o || o->label)
         return LS_EINVAL;
     uint32_t key = o->place.key;
     ls_json_line_column(doc->text, of_value || key == LS_JSON_NO_KEY ? o->place.value : key,
-                        doc->limits.line, line, column);
+                        doc->line, line, column);
     return LS_OK;
 }
 
-int ls_json_where(const ls_json *doc, const cJSON *node, int *line, int *column)
-{
-    return where(doc, node, 0, line, column);
-}
-
-int ls_json_where_value(const ls_json *doc, const cJSON *node, int *line, int *column)
-{
-    return where(doc, node, 1, line, column);
-}
-
-static int fail(ls_error *err, const ls_json *doc, const cJSON *node, int of_value, int status,
+static int fail(ls_error *err, const ls_json *doc, const cJSON *node, bool of_value, int status,
                 const char *format, va_list args)
 {
     char message[LS_ERROR_TEXT];
     int line;
     int column;
     vsnprintf(message, sizeof message, format, args);
-    if (where(doc, node, of_value, &line, &column) == LS_OK) {
+    if (ls_json_where(doc, node, of_value, &line, &column) == LS_OK) {
         ls_fail(err, status, "%s:%d:%d: %s", doc->name, line, column, message);
     } else {
         const ls_json_origin *o = origin_of(doc, node);
@@ -321,7 +287,7 @@ int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int statu
 {
     va_list args;
     va_start(args, format);
-    fail(err, doc, node, 0, status, format, args);
+    fail(err, doc, node, false, status, format, args);
     va_end(args);
     return status;
 }
@@ -331,7 +297,7 @@ int ls_json_fail_value(ls_error *err, const ls_json *doc, const cJSON *node, int
 {
     va_list args;
     va_start(args, format);
-    fail(err, doc, node, 1, status, format, args);
+    fail(err, doc, node, true, status, format, args);
     va_end(args);
     return status;
 }

@@ -1,10 +1,10 @@
 /* Reading JSON strictly, with a line and a column for everything that is in it.
  *
  *     ls_json *doc;
- *     int rc = ls_json_read_file(&doc, "examples/x.json", host, &err);
+ *     int status = ls_json_read_file(&doc, "examples/x.json", host, &err);
  *     const cJSON *lr = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "lr");
  *     if (!cJSON_IsNumber(lr))
- *         rc = ls_json_fail(&err, doc, lr, LS_ECONFIG, "expected a number, found %s",
+ *         status = ls_json_fail(&err, doc, lr, LS_ECONFIG, "expected a number, found %s",
  *                           ls_json_kind(lr));                // "examples/x.json:4:3: expected …"
  *     ls_json_destroy(doc);
  *
@@ -17,7 +17,7 @@
  * Memory: the document comes from the host; cJSON's nodes come from malloc, because its allocator
  * can only be replaced for the whole process.
  * Threads: different documents may be used at the same time; one document by many threads as long
- * as nobody calls ls_json_set or ls_json_destroy.
+ * as no thread calls ls_json_set or ls_json_destroy.
  */
 #ifndef JSON_JSON_H
 #define JSON_JSON_H
@@ -32,30 +32,25 @@
 
 typedef struct ls_json ls_json;
 
-#define LS_JSON_BYTES ((size_t)16 << 20)
-
-/* Where reading stops with an error. A zero asks for the default. */
-typedef struct ls_json_limits {
-    size_t bytes;    /* of text; default LS_JSON_BYTES, at most 1 GiB */
-    uint32_t depth;  /* of arrays and objects in each other; default 64, at most 900 */
-    uint32_t values; /* in all; default 1,000,000 */
-    int line;        /* no limit: what messages call the text's first line; default 1 */
-} ls_json_limits;
+/* Where reading stops with an error. */
+enum {
+    LS_JSON_BYTES = 16 << 20, /* of text */
+    LS_JSON_DEPTH = 64,       /* arrays and objects in each other */
+    LS_JSON_VALUES = 1000000  /* in all */
+};
 
 /* Reads `len` bytes of `text`, of which a copy is kept. `name` is what messages call it: its
  * file's name. Errors: LS_ECONFIG "NAME:LINE:COLUMN: expected …, found …; fix", LS_ENOMEM. */
 int ls_json_parse(ls_json **out, const char *name, const char *text, size_t len,
                   const ls_host *host, ls_error *err);
 
+/* Reads a text that is a line of a file: messages call it `line`. */
+int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t len, int line,
+                       const ls_host *host, ls_error *err);
+
 /* Reads a file. Errors: LS_ENOENT (no such file), LS_EIO (it cannot be read), LS_ECONFIG (it is
  * empty, a directory, too large, or not JSON), LS_ENOMEM. */
 int ls_json_read_file(ls_json **out, const char *path, const ls_host *host, ls_error *err);
-
-/* Both with limits of the caller's; NULL: the defaults. */
-int ls_json_parse_limited(ls_json **out, const char *name, const char *text, size_t len,
-                          const ls_json_limits *limits, const ls_host *host, ls_error *err);
-int ls_json_read_file_limited(ls_json **out, const char *path, const ls_json_limits *limits,
-                              const ls_host *host, ls_error *err);
 
 /* Frees the document and its tree. NULL is allowed. */
 void ls_json_destroy(ls_json *doc);
@@ -66,13 +61,10 @@ const cJSON *ls_json_root(const ls_json *doc);
 /* The name that messages use. */
 const char *ls_json_name(const ls_json *doc);
 
-/* Where a node stands, line and column counted from 1, columns in characters: the key of an
- * object's member, or the value of anything else. LS_EINVAL, and nothing written, for a node
- * that is not of this document or did not come from its text. */
-int ls_json_where(const ls_json *doc, const cJSON *node, int *line, int *column);
-
-/* The same, always of the value. */
-int ls_json_where_value(const ls_json *doc, const cJSON *node, int *line, int *column);
+/* Where a node stands, line and column counted from 1, columns in characters: its value, or, unless
+ * `of_value`, the key of an object's member. LS_EINVAL, and nothing written, for a node that is not
+ * of this document or did not come from its text. */
+int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *line, int *column);
 
 /* Fails with "FILE:LINE:COLUMN: message", or "--set a.b=v: message" for a value that
  * ls_json_set put there, or "FILE: message" for a node without a place (NULL, say).

@@ -18,21 +18,21 @@ typedef struct scan {
     const char *name;
     const char *text;
     size_t len;
+    int line;       /* what its first one is called */
     size_t at;      /* the next byte to look at */
     uint32_t depth; /* of arrays and objects around it */
-    const ls_json_limits *limits;
     ls_json_places *places;
     char **shortened;
     const ls_host *host;
     ls_error *err;
 } scan;
 
-static int is_letter(char c)
+static bool is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static int is_digit(char c)
+static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -70,7 +70,7 @@ static int fail(scan *s, size_t offset, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    ls_json_line_column(s->text, offset, s->limits->line, &line, &column);
+    ls_json_line_column(s->text, offset, s->line, &line, &column);
     return ls_fail(s->err, LS_ECONFIG, "%s:%d:%d: %s", s->name, line, column, message);
 }
 
@@ -104,7 +104,7 @@ static const char *found(const scan *s, size_t offset, char out[48])
 }
 
 /* Whether the last thing before here is a comma. */
-static int after_comma(const scan *s)
+static bool after_comma(const scan *s)
 {
     size_t i = s->at;
     while (i > 0 && strchr(" \t\n\r", s->text[i - 1]))
@@ -185,9 +185,9 @@ static int scan_string(scan *s)
             return fail(s, s->at, "control character 0x%02x inside a string; write it as \\u%04x",
                         (unsigned)c, (unsigned)c);
         if (c == '\\') {
-            int rc = scan_escape(s);
-            if (rc != LS_OK)
-                return rc;
+            int status = scan_escape(s);
+            if (status)
+                return status;
         } else {
             s->at++;
         }
@@ -272,10 +272,11 @@ static int scan_number(scan *s)
 {
     double value = 0;
     const size_t start = s->at;
-    int rc = scan_number_grammar(s);
-    if (rc == LS_OK)
-        rc = read_number(&value, s, start, s->at - start);
-    return rc == LS_OK && s->at - start > LONGEST ? shorten(s, value, start, s->at - start) : rc;
+    int status = scan_number_grammar(s);
+    if (status == LS_OK)
+        status = read_number(&value, s, start, s->at - start);
+    return status == LS_OK && s->at - start > LONGEST ? shorten(s, value, start, s->at - start)
+                                                      : status;
 }
 
 /* Where a value should begin but none does. */
@@ -365,8 +366,8 @@ static int fail_if_comment(scan *s)
 static int add_place(scan *s, uint32_t key)
 {
     ls_json_places *p = s->places;
-    if (p->count >= s->limits->values)
-        return fail(s, s->at, "expected at most %u values, found more", s->limits->values);
+    if (p->count >= LS_JSON_VALUES)
+        return fail(s, s->at, "expected at most %d values, found more", LS_JSON_VALUES);
     if (p->count == p->capacity) {
         uint32_t capacity = p->capacity ? 2 * p->capacity : 64;
         ls_json_place *items = ls_alloc_array(s->host, capacity, sizeof *items);
@@ -388,9 +389,9 @@ static int scan_value(scan *s, uint32_t key);
 static int scan_member(scan *s)
 {
     char f[48];
-    int rc = fail_if_comment(s);
-    if (rc != LS_OK)
-        return rc;
+    int status = fail_if_comment(s);
+    if (status)
+        return status;
     int c = peek(s);
     if (c != '"') {
         const char *fix = c == '}' && after_comma(s) ? "; remove the comma before it"
@@ -398,9 +399,9 @@ static int scan_member(scan *s)
         return fail(s, s->at, "expected a key, found %s%s", found(s, s->at, f), fix);
     }
     uint32_t key = (uint32_t)s->at;
-    rc = scan_string(s);
-    if (rc != LS_OK)
-        return rc;
+    status = scan_string(s);
+    if (status)
+        return status;
     skip_space(s);
     if (peek(s) != ':')
         return fail(s, s->at, "expected ':' after the key, found %s", found(s, s->at, f));
@@ -412,7 +413,7 @@ static int fail_unclosed(scan *s, size_t open, char close)
 {
     int line;
     int column;
-    ls_json_line_column(s->text, open, s->limits->line, &line, &column);
+    ls_json_line_column(s->text, open, s->line, &line, &column);
     return fail(s, s->at,
                 "expected '%c' for the '%c' at %d:%d, found the end of the text; is the file "
                 "complete?",
@@ -421,7 +422,7 @@ static int fail_unclosed(scan *s, size_t open, char close)
 
 /* After an element of the array or object that began at `open`: passes over the comma, or the
  * closing bracket and then clears `more`. */
-static int scan_separator(scan *s, size_t open, char close, int *more)
+static int scan_separator(scan *s, size_t open, char close, bool *more)
 {
     char f[48];
     skip_space(s);
@@ -434,48 +435,48 @@ static int scan_separator(scan *s, size_t open, char close, int *more)
         skip_space(s);
         return LS_OK;
     }
-    int rc = fail_if_comment(s);
-    if (rc != LS_OK)
-        return rc;
+    int status = fail_if_comment(s);
+    if (status)
+        return status;
     const char *fix = c == '"' || c == '{' || c == '[' || is_letter((char)c) || is_digit((char)c)
                           ? "; is a comma missing before it?"
                           : "";
     return fail(s, s->at, "expected ',' or '%c', found %s%s", close, found(s, s->at, f), fix);
 }
 
-/* At '{' or '['. Goes down at most `limits->depth` levels, so the stack is bounded. */
+/* At '{' or '['. Goes down at most LS_JSON_DEPTH levels, so the stack is bounded. */
 static int scan_container(scan *s, char close)
 {
     size_t open = s->at;
-    if (s->depth >= s->limits->depth)
-        return fail(s, open, "expected at most %u arrays and objects in each other, found more",
-                    s->limits->depth);
+    if (s->depth >= LS_JSON_DEPTH)
+        return fail(s, open, "expected at most %d arrays and objects in each other, found more",
+                    LS_JSON_DEPTH);
     s->depth++;
     s->at++;
     skip_space(s);
-    int rc = LS_OK;
-    int more = peek(s) != close;
+    int status = LS_OK;
+    bool more = peek(s) != close;
     if (!more)
         s->at++;
-    while (rc == LS_OK && more) {
-        rc = peek(s) < 0    ? fail_unclosed(s, open, close)
-             : close == '}' ? scan_member(s)
-                            : scan_value(s, LS_JSON_NO_KEY);
-        if (rc == LS_OK)
-            rc = scan_separator(s, open, close, &more);
+    while (status == LS_OK && more) {
+        status = peek(s) < 0    ? fail_unclosed(s, open, close)
+                 : close == '}' ? scan_member(s)
+                                : scan_value(s, LS_JSON_NO_KEY);
+        if (status == LS_OK)
+            status = scan_separator(s, open, close, &more);
     }
     s->depth--;
-    return rc;
+    return status;
 }
 
 static int scan_value(scan *s, uint32_t key)
 {
     skip_space(s);
-    int rc = fail_if_comment(s);
-    if (rc == LS_OK)
-        rc = add_place(s, key);
-    if (rc != LS_OK)
-        return rc;
+    int status = fail_if_comment(s);
+    if (status == LS_OK)
+        status = add_place(s, key);
+    if (status)
+        return status;
     int c = peek(s);
     if (c == '{')
         return scan_container(s, '}');
@@ -489,27 +490,27 @@ static int scan_value(scan *s, uint32_t key)
 }
 
 int ls_json_scan(ls_json_places *out, char **shortened, const char *name, const char *text,
-                 size_t len, const ls_json_limits *limits, const ls_host *host, ls_error *err)
+                 size_t len, int line, const ls_host *host, ls_error *err)
 {
     char f[48];
     scan s = {.name = name,
               .text = text,
               .len = len,
-              .limits = limits,
+              .line = line,
               .places = out,
               .shortened = shortened,
               .host = host,
               .err = err};
     *out = (ls_json_places){0};
     *shortened = NULL;
-    if (len > limits->bytes)
-        return ls_fail(err, LS_ECONFIG, "%s: expected at most %zu bytes, found %zu", name,
-                       limits->bytes, len);
-    int rc = check_encoding(&s);
-    if (rc == LS_OK)
-        rc = scan_value(&s, LS_JSON_NO_KEY);
-    if (rc != LS_OK)
-        return rc;
+    if (len > LS_JSON_BYTES)
+        return ls_fail(err, LS_ECONFIG, "%s: expected at most %d bytes, found %zu", name,
+                       LS_JSON_BYTES, len);
+    int status = check_encoding(&s);
+    if (status == LS_OK)
+        status = scan_value(&s, LS_JSON_NO_KEY);
+    if (status)
+        return status;
     skip_space(&s);
     if (s.at < len)
         return fail(&s, s.at,

@@ -82,9 +82,9 @@ static int split_path(assignment *a, const char *text)
         a->path[i] = '\0';
         length = 0;
     }
-    if (a->keys > a->doc->limits.depth)
-        return ls_fail(a->err, LS_EINVAL, "%s: expected at most %u keys, found %zu", a->label,
-                       a->doc->limits.depth, a->keys);
+    if (a->keys > LS_JSON_DEPTH)
+        return ls_fail(a->err, LS_EINVAL, "%s: expected at most %d keys, found %zu", a->label,
+                       LS_JSON_DEPTH, a->keys);
     return LS_OK;
 }
 
@@ -94,12 +94,12 @@ static int make_value(assignment *a, cJSON **out, ls_json_places *places)
     const ls_json *doc = a->doc;
     size_t n = strlen(a->value);
     char first = a->value[0];
-    int must_be_json = first == '{' || first == '[' || first == '"';
-    int rc = ls_json_build(out, places, a->label, a->value, n, &doc->limits, doc->host,
-                           must_be_json ? a->err : NULL);
-    if (rc == LS_OK || must_be_json)
-        return rc;
-    if (rc == LS_ENOMEM)
+    bool must_be_json = first == '{' || first == '[' || first == '"';
+    int status = ls_json_build(out, places, a->label, a->value, n, 1, doc->host,
+                               must_be_json ? a->err : NULL);
+    if (status == LS_OK || must_be_json)
+        return status;
+    if (status == LS_ENOMEM)
         return no_memory(a);
     cJSON_Delete(*out);
     *out = NULL;
@@ -120,14 +120,14 @@ static int make_object(assignment *a, cJSON **out, cJSON *parent, const char *ke
     *out = cJSON_CreateObject();
     if (!*out)
         return no_memory(a);
-    int rc = ls_json_note_origins(a->doc, *out, &places, a->label, a->err);
-    if (rc == LS_OK && !cJSON_AddItemToObject(parent, key, *out)) {
+    int status = ls_json_note_origins(a->doc, *out, &places, a->label, a->err);
+    if (status == LS_OK && !cJSON_AddItemToObject(parent, key, *out)) {
         a->doc->count--;
-        rc = no_memory(a);
+        status = no_memory(a);
     }
-    if (rc != LS_OK)
+    if (status)
         cJSON_Delete(*out);
-    return rc;
+    return status;
 }
 
 /* The element that the digits of `key` name, or NULL. */
@@ -175,7 +175,7 @@ static void forget(ls_json *doc, const cJSON *node)
 /* Puts `value` where `old` was, or under `key` when `old` is NULL. */
 static int put(assignment *a, cJSON *parent, cJSON *old, const char *key, cJSON *value)
 {
-    int done;
+    bool done;
     if (old)
         forget(a->doc, old);
     if (!old)
@@ -197,42 +197,42 @@ static int assign(assignment *a)
     cJSON *child = NULL;
     const char *before = NULL;
     const char *key = a->path;
-    int rc = make_value(a, &value, &places);
-    for (size_t i = 0; rc == LS_OK && i < a->keys; i++) {
-        rc = step(a, &child, parent, before, key);
-        if (rc != LS_OK || i + 1 == a->keys)
+    int status = make_value(a, &value, &places);
+    for (size_t i = 0; status == LS_OK && i < a->keys; i++) {
+        status = step(a, &child, parent, before, key);
+        if (status != LS_OK || i + 1 == a->keys)
             break;
         if (!child)
-            rc = make_object(a, &child, parent, key);
+            status = make_object(a, &child, parent, key);
         parent = child;
         before = key;
         key += strlen(key) + 1;
     }
-    if (rc == LS_OK)
-        rc = ls_json_note_origins(a->doc, value, &places, a->label, a->err);
-    if (rc == LS_OK) {
-        rc = put(a, parent, child, key, value);
-        if (rc != LS_OK)
+    if (status == LS_OK)
+        status = ls_json_note_origins(a->doc, value, &places, a->label, a->err);
+    if (status == LS_OK) {
+        status = put(a, parent, child, key, value);
+        if (status)
             forget(a->doc, value);
     }
-    if (rc != LS_OK)
+    if (status)
         cJSON_Delete(value);
     ls_free(a->doc->host, places.items);
-    return rc;
+    return status;
 }
 
 int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err)
 {
     assignment a = {.doc = doc, .err = err};
-    int rc = add_label(&a, assignment_text);
-    if (rc == LS_OK)
-        rc = check_utf8(&a, assignment_text);
-    if (rc == LS_OK)
-        rc = split_path(&a, assignment_text);
-    if (rc == LS_OK)
-        rc = assign(&a);
+    int status = add_label(&a, assignment_text);
+    if (status == LS_OK)
+        status = check_utf8(&a, assignment_text);
+    if (status == LS_OK)
+        status = split_path(&a, assignment_text);
+    if (status == LS_OK)
+        status = assign(&a);
     ls_free(doc->host, a.path);
-    if (rc != LS_OK && err)
+    if (status != LS_OK && err)
         ls_json_tidy(err->text);
-    return rc;
+    return status;
 }

@@ -1,7 +1,6 @@
 #include "json/writer.h"
 
 #include "base/error.h"
-#include "base/host.h"
 #include "base/thread_state.h"
 
 #include <assert.h>
@@ -13,7 +12,7 @@
 
 /* ---- UTF-8 ---- */
 
-static int is_continuation(unsigned char c)
+static bool is_continuation(unsigned char c)
 {
     return (c & 0xC0) == 0x80;
 }
@@ -29,16 +28,16 @@ size_t ls_json_utf8_length(const unsigned char *p, size_t available)
     if ((p[0] & 0xF0) == 0xE0) {
         if (available < 3 || !is_continuation(p[1]) || !is_continuation(p[2]))
             return 0;
-        int overlong = p[0] == 0xE0 && p[1] < 0xA0;
-        int surrogate = p[0] == 0xED && p[1] >= 0xA0;
+        bool overlong = p[0] == 0xE0 && p[1] < 0xA0;
+        bool surrogate = p[0] == 0xED && p[1] >= 0xA0;
         return overlong || surrogate ? 0 : 3;
     }
     if (p[0] >= 0xF0 && p[0] <= 0xF4) {
         if (available < 4 || !is_continuation(p[1]) || !is_continuation(p[2]) ||
             !is_continuation(p[3]))
             return 0;
-        int overlong = p[0] == 0xF0 && p[1] < 0x90;
-        int too_large = p[0] == 0xF4 && p[1] >= 0x90;
+        bool overlong = p[0] == 0xF0 && p[1] < 0x90;
+        bool too_large = p[0] == 0xF4 && p[1] >= 0x90;
         return overlong || too_large ? 0 : 4;
     }
     return 0;
@@ -58,70 +57,41 @@ void ls_json_tidy(char *text)
     }
 }
 
-/* ---- the buffer ---- */
+/* ---- the text ---- */
 
 void ls_json_writer_init(ls_json_writer *w, int indent, const ls_host *host)
 {
-    *w = (ls_json_writer){.host = host, .indent = indent, .first = 1};
+    *w = (ls_json_writer){.indent = indent, .first = true};
+    ls_buffer_init(&w->out, host);
 }
 
 void ls_json_writer_fini(ls_json_writer *w)
 {
-    ls_free(w->host, w->text);
-    w->text = NULL;
-    w->capacity = 0;
+    ls_buffer_fini(&w->out);
 }
 
 void ls_json_writer_reset(ls_json_writer *w)
 {
-    w->length = 0;
+    w->out.length = 0;
+    w->out.failed = false;
     w->depth = 0;
-    w->first = 1;
-    w->failed = 0;
-}
-
-/* Room for `n` more bytes and the terminating zero. */
-static int reserve(ls_json_writer *w, size_t n)
-{
-    if (w->failed)
-        return 0;
-    if (n < w->capacity - w->length) /* one stays free for the zero; 0 − 0 at first */
-        return 1;
-    size_t capacity = w->capacity ? w->capacity : 512;
-    while (capacity - w->length <= n && capacity <= SIZE_MAX / 2)
-        capacity *= 2;
-    char *text = capacity - w->length > n ? ls_alloc(w->host, capacity) : NULL;
-    if (!text) {
-        w->failed = 1;
-        return 0;
-    }
-    if (w->length > 0)
-        memcpy(text, w->text, w->length);
-    ls_free(w->host, w->text);
-    w->text = text;
-    w->capacity = capacity;
-    return 1;
+    w->first = true;
 }
 
 static void append(ls_json_writer *w, const char *bytes, size_t n)
 {
-    if (!reserve(w, n))
-        return;
-    memcpy(w->text + w->length, bytes, n);
-    w->length += n;
+    ls_buffer_add(&w->out, bytes, n);
 }
 
 const char *ls_json_writer_text(ls_json_writer *w, size_t *length, ls_error *err)
 {
     assert(w->depth == 0);
-    if (!reserve(w, 0)) {
-        ls_fail(err, LS_ENOMEM, "out of memory for JSON output");
+    ls_buffer_put(&w->out, ""); /* a zero, even if nothing was written */
+    if (ls_buffer_status(&w->out, err) != LS_OK)
         return NULL;
-    }
-    w->text[w->length] = '\0';
     if (length)
-        *length = w->length;
-    return w->text;
+        *length = w->out.length;
+    return w->out.text;
 }
 
 /* ---- punctuation ---- */
@@ -140,14 +110,14 @@ static void append_string(ls_json_writer *w, const char *s);
 /* What comes before a value: comma, line, key. */
 static void begin_value(ls_json_writer *w, const char *key)
 {
-    int in_object = w->depth > 0 && w->close[w->depth - 1] == '}';
+    bool in_object = w->depth > 0 && w->close[w->depth - 1] == '}';
     assert(in_object == (key != NULL));
     assert(w->depth > 0 || w->first); /* one outermost value */
     if (!w->first)
         append(w, ",", 1);
     if (w->depth > 0)
         new_line(w);
-    w->first = 0;
+    w->first = false;
     if (in_object) {
         append_string(w, key);
         append(w, ": ", w->indent ? 2 : 1);
@@ -160,7 +130,7 @@ static void open_level(ls_json_writer *w, const char *key, const char *open, cha
     append(w, open, 1);
     assert(w->depth < LS_JSON_WRITER_DEPTH);
     w->close[w->depth++] = close;
-    w->first = 1;
+    w->first = true;
 }
 
 void ls_json_open_object(ls_json_writer *w, const char *key)
@@ -180,7 +150,7 @@ void ls_json_close(ls_json_writer *w)
     if (!w->first)
         new_line(w);
     append(w, &w->close[w->depth], 1);
-    w->first = 0;
+    w->first = false;
 }
 
 /* ---- values ---- */
@@ -228,7 +198,7 @@ void ls_json_put_string(ls_json_writer *w, const char *key, const char *value)
 }
 
 /* Tries growing numbers of digits: `few` suffice for most values, `most` for all. */
-static void put_number(ls_json_writer *w, const char *key, double value, int is_float)
+static void put_number(ls_json_writer *w, const char *key, double value, bool is_float)
 {
     char text[40];
     if (!isfinite(value)) {
@@ -252,31 +222,27 @@ static void put_number(ls_json_writer *w, const char *key, double value, int is_
 
 void ls_json_put_double(ls_json_writer *w, const char *key, double value)
 {
-    put_number(w, key, value, 0);
+    put_number(w, key, value, false);
 }
 
 void ls_json_put_float(ls_json_writer *w, const char *key, float value)
 {
-    put_number(w, key, (double)value, 1);
+    put_number(w, key, (double)value, true);
 }
 
 void ls_json_put_int(ls_json_writer *w, const char *key, int64_t value)
 {
-    char text[24];
-    int n = snprintf(text, sizeof text, "%" PRId64, value);
     begin_value(w, key);
-    append(w, text, (size_t)n);
+    ls_buffer_format(&w->out, "%" PRId64, value);
 }
 
 void ls_json_put_uint(ls_json_writer *w, const char *key, uint64_t value)
 {
-    char text[24];
-    int n = snprintf(text, sizeof text, "%" PRIu64, value);
     begin_value(w, key);
-    append(w, text, (size_t)n);
+    ls_buffer_format(&w->out, "%" PRIu64, value);
 }
 
-void ls_json_put_bool(ls_json_writer *w, const char *key, int value)
+void ls_json_put_bool(ls_json_writer *w, const char *key, bool value)
 {
     begin_value(w, key);
     append(w, value ? "true" : "false", value ? 4 : 5);

@@ -25,8 +25,11 @@
 #ifndef JSON_WRITER_H
 #define JSON_WRITER_H
 
+#include "base/buffer.h"
+
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,15 +37,11 @@
 #define LS_JSON_WRITER_DEPTH 128
 
 typedef struct ls_json_writer {
-    const ls_host *host;
-    char *text; /* ends with a zero */
-    size_t length;
-    size_t capacity;
+    ls_buffer out;
     int indent; /* spaces per level, 0: everything on one line */
     int depth;
     char close[LS_JSON_WRITER_DEPTH]; /* the bracket that ends each open level */
-    int first;                        /* nothing yet in the innermost level */
-    int failed;                       /* memory ran out */
+    bool first;                       /* nothing yet in the innermost level */
 } ls_json_writer;
 
 /* Prepares the caller's memory; allocates nothing yet. */
@@ -69,7 +68,7 @@ void ls_json_put_double(ls_json_writer *w, const char *key, double value);
 void ls_json_put_float(ls_json_writer *w, const char *key, float value);
 void ls_json_put_int(ls_json_writer *w, const char *key, int64_t value);
 void ls_json_put_uint(ls_json_writer *w, const char *key, uint64_t value);
-void ls_json_put_bool(ls_json_writer *w, const char *key, int value);
+void ls_json_put_bool(ls_json_writer *w, const char *key, bool value);
 void ls_json_put_null(ls_json_writer *w, const char *key);
 
 /* UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */

@@ -10,10 +10,10 @@
 
 /* The orders that `reading` stands on, macros so that a test can weaken each one and see
  * ThreadSanitizer object (tests/sync/weakened_orders.sh). */
-#ifndef LS_READING_RELEASE /* reader: what the others show was read before they may reuse it */
+#ifndef LS_READING_RELEASE /* reader: what its peers show was read before they may reuse it */
 #define LS_READING_RELEASE memory_order_release
 #endif
-#ifndef LS_READING_ACQUIRE /* the others: it is reused after it was seen to be read */
+#ifndef LS_READING_ACQUIRE /* peers: it is reused after it was seen to be read */
 #define LS_READING_ACQUIRE memory_order_acquire
 #endif
 
@@ -108,7 +108,7 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
     ls_merge_rank *mine = &group->rank[comm->rank];
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
-    /* A call behind the group's end changes nothing: others may not have left their last one
+    /* A call behind the group's end changes nothing: peers may not have left their last one
      * yet. */
     if (ls_merge_aborted(group))
         return ls_fail(err, LS_EABORTED, "the group was aborted");
@@ -207,7 +207,7 @@ static int build(ls_rest *rest, const ls_merge_group *group, ls_error *err)
     for (int shard = 0; shard < shards; shard = rest->part[count++].span.hi) {
         ls_rest_part *part = &rest->part[count];
         if (count == rest->room || !find(part, group, shard, count ? part[-1].rank : 0))
-            return ls_fail(err, LS_EINVAL, "nobody has summed shard %d", shard);
+            return ls_fail(err, LS_EINVAL, "no rank has summed shard %d", shard);
         if (depth == LS_PARTIALS_MAX)
             break;
         sum[depth++] = part->span;
@@ -344,12 +344,12 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
         status = merge(c, err);
     if (status == LS_OK)
         status = verify(c, piece, err);
-    if (status == LS_OK) /* behind the merge nobody reads them any more */
+    if (status == LS_OK) /* behind the merge no rank reads them any more */
         status = write_addends(c, piece, 0, err);
     if (status == LS_OK)
         status = merge(c, err); /* all are content, or none is */
     ls_free(c->host, piece);
-    if (status != LS_OK)
-        type->abort(group); /* nobody trains with a group that failed */
+    if (status)
+        type->abort(group); /* no worker trains with a group that failed */
     return status;
 }

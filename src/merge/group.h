@@ -9,17 +9,17 @@
  * The course of a merge, for one rank:
  *
  *     show the partial sums and the total; MEET        all are complete before any is read
- *     work                                             reads what the others show
+ *     work                                             reads what the peers show
  *     stop reading; MEET                               the commit point
  *
  * The barrier (sync/barrier.h) carries the memory order: what a rank wrote before a meeting is
  * visible to all behind it, and each meeting ends the same way for all ranks.
  *
- * A rank that sleeps in a merge and wakes when it was given up may still read what the others showed,
+ * A rank that sleeps in a merge and wakes when it was given up may still read what its peers showed,
  * until it looks at the barrier. `reading` says so; the rank sets it before it arrives at the first
  * meeting and clears it (release) behind its last read. Why a 0 found after an abort is final: an
  * arrival at a meeting and the abort are read-modify-writes of one word, the arrival a release. If the
- * arrival came first, whoever acquires the word with the abort bit sees `reading` as set before it, or
+ * arrival came first, a rank that acquires the word with the abort bit sees `reading` as set before it, or
  * as cleared since. If the abort came first, the arrival is refused, and nothing is read.
  */
 #ifndef MERGE_GROUP_H
@@ -29,12 +29,12 @@
 
 #include <lockstep/communicator.h>
 
-/* What a rank shows the others from the first meeting of a merge to the last. */
+/* What a rank shows its peers from the first meeting of a merge to the last. */
 typedef struct ls_merge_rank {
     ls_partial partials[LS_PARTIALS_MAX];
     int count;
     float *total;
-    atomic_bool reading; /* it, or its device, may be reading what the others show */
+    atomic_bool reading; /* it, or its device, may be reading what its peers show */
     char name[16];       /* of its device; the communicator's to set when the rank joins */
     char own_cache_line[64];
 } ls_merge_rank;
@@ -79,7 +79,7 @@ void ls_merge_stop_reading(const ls_comm *comm);
 int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
 
 /* Whether the group is aborted: between two pieces of work, so that the rest is in vain and what the
- * others show may soon be gone. Any thread. */
+ * peers show may soon be gone. Any thread. */
 bool ls_merge_aborted(const ls_merge_group *group);
 
 /* The end of a wait that begins now. */

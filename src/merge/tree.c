@@ -8,23 +8,23 @@ int ls_tree_middle(int lo, int hi)
     return lo + half;
 }
 
-int ls_tree_is_node(int shards, int lo, int hi)
+bool ls_tree_is_node(int shards, int lo, int hi)
 {
     int a = 0, b = shards;
     if (lo < 0 || hi > shards || lo >= hi)
-        return 0;
+        return false;
     while (a != lo || b != hi) {
         if (b - a == 1)
-            return 0;
+            return false;
         int m = ls_tree_middle(a, b);
         if (hi <= m)
             b = m;
         else if (lo >= m)
             a = m;
         else
-            return 0; /* it straddles a division */
+            return false; /* it straddles a division */
     }
-    return 1;
+    return true;
 }
 
 bool ls_tree_joins(int shards, ls_span left, ls_span right)

@@ -17,7 +17,7 @@
 int ls_tree_middle(int lo, int hi);
 
 /* Whether [lo, hi) is a node of the tree over `shards` leaves. */
-int ls_tree_is_node(int shards, int lo, int hi);
+bool ls_tree_is_node(int shards, int lo, int hi);
 
 /* Whether the sums over the neighbours `left` and `right` are a node's halves. Who adds up partial
  * sums from left to right on a stack, and the two topmost whenever they join, follows the tree. */

@@ -17,13 +17,13 @@ static size_t sum(size_t a, size_t b)
     return a > LIMIT - b ? LIMIT : a + b;
 }
 
-static int overlap(const ls_buffer *a, const ls_buffer *b)
+static int overlap(const ls_live_buffer *a, const ls_live_buffer *b)
 {
     return a->first <= b->last && b->first <= a->last;
 }
 
 /* The largest that has no place yet, the first of equals; −1 when all have. */
-static int largest(const ls_buffer *buffer, int count)
+static int largest(const ls_live_buffer *buffer, int count)
 {
     int best = -1;
     for (int i = 0; i < count; i++)
@@ -34,7 +34,7 @@ static int largest(const ls_buffer *buffer, int count)
 
 /* The lowest free place for a buffer. `head` begins the list of those that have one, in the order
  * of their places. */
-static size_t lowest(const ls_buffer *buffer, int head, const ls_buffer *b)
+static size_t lowest(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
 {
     size_t at = 0;
     for (int i = head; i >= 0; i = buffer[i].next) {
@@ -48,7 +48,7 @@ static size_t lowest(const ls_buffer *buffer, int head, const ls_buffer *b)
     return at;
 }
 
-static void insert(ls_buffer *buffer, int *head, int k)
+static void insert(ls_live_buffer *buffer, int *head, int k)
 {
     int *link = head;
     while (*link >= 0 && buffer[*link].at <= buffer[k].at)
@@ -57,7 +57,7 @@ static void insert(ls_buffer *buffer, int *head, int k)
     *link = k;
 }
 
-size_t ls_place_buffers(ls_buffer *buffer, int count, int share)
+size_t ls_place_buffers(ls_live_buffer *buffer, int count, int share)
 {
     size_t total = 0;
     int head = -1;
@@ -75,7 +75,7 @@ size_t ls_place_buffers(ls_buffer *buffer, int count, int share)
     return total;
 }
 
-size_t ls_live_bytes(const ls_buffer *buffer, int count)
+size_t ls_live_bytes(const ls_live_buffer *buffer, int count)
 {
     size_t most = 0;
     for (int i = 0; i < count; i++) {

@@ -48,27 +48,27 @@ static int done_at(const ls_plan *plan, int k)
 enum { LABELS, X, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
-static ls_buffer *buffer_of(ls_buffer *list, int node, int which)
+static ls_live_buffer *buffer_of(ls_live_buffer *list, int node, int which)
 {
     return &list[NODES + PER_NODE * node + which];
 }
 
-static void need_until(ls_buffer *b, int step)
+static void need_until(ls_live_buffer *b, int step)
 {
     b->last = step > b->last ? step : b->last;
 }
 
 /* Forward writes y; its own backward and its readers' may read it. */
-static void list_outputs(const ls_plan *plan, ls_buffer *list)
+static void list_outputs(const ls_plan *plan, ls_live_buffer *list)
 {
     const int output = ls_plan_output(plan);
-    list[X] = (ls_buffer){.bytes = ls_plan_tensor(plan, LS_INPUT)->bytes};
+    list[X] = (ls_live_buffer){.bytes = ls_plan_tensor(plan, LS_INPUT)->bytes};
     for (int k = 0; k < plan->nodes; k++) {
         const ls_node *node = &plan->node[k];
         const int born = forward_at(k);
         const int dies = done_at(plan, k);
-        *buffer_of(list, k, Y) = (ls_buffer){node->op->y.bytes, born, dies, 0, 0, 0};
-        *buffer_of(list, k, SAVED) = (ls_buffer){node->op->saved_bytes, born, dies, 0, 0, 0};
+        *buffer_of(list, k, Y) = (ls_live_buffer){node->op->y.bytes, born, dies, 0, 0, 0};
+        *buffer_of(list, k, SAVED) = (ls_live_buffer){node->op->saved_bytes, born, dies, 0, 0, 0};
         for (int i = 0; i < node->inputs; i++)
             need_until(node->input[i] == LS_INPUT ? &list[X] : buffer_of(list, node->input[i], Y),
                        dies);
@@ -76,15 +76,15 @@ static void list_outputs(const ls_plan *plan, ls_buffer *list)
     need_until(output == LS_INPUT ? &list[X] : buffer_of(list, output, Y), loss_at(plan));
 }
 
-static void begin_gradient(const ls_plan *plan, ls_buffer *list, int k, int step)
+static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int step)
 {
     *buffer_of(list, k, DY) =
-        (ls_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
+        (ls_live_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
 }
 
 /* The first to write a dy does it in place; all others need a buffer for their part, as do
  * gradients that an op writes and nobody wants. */
-static void list_gradients(ls_plan *plan, ls_buffer *list)
+static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)
         return;
@@ -100,23 +100,23 @@ static void list_gradients(ls_plan *plan, ls_buffer *list)
                 begin_gradient(plan, list, from, step);
             else
                 *buffer_of(list, k, PART + i) =
-                    (ls_buffer){ls_plan_tensor(plan, from)->bytes, step, step, 0, 0, 0};
+                    (ls_live_buffer){ls_plan_tensor(plan, from)->bytes, step, step, 0, 0, 0};
         }
     }
 }
 
-static void list_ends(const ls_plan *plan, ls_buffer *list)
+static void list_ends(const ls_plan *plan, ls_live_buffer *list)
 {
     const int loss = loss_at(plan);
-    list[LABELS] = (ls_buffer){(size_t)plan->rows, 0, loss, 0, 0, 0};
+    list[LABELS] = (ls_live_buffer){(size_t)plan->rows, 0, loss, 0, 0, 0};
     for (int s = 0; s < LS_SUBSETS; s++)
         list[LOSS_SAVED + s] =
-            (ls_buffer){plan->loss[s] ? plan->loss[s]->saved_bytes : 0, loss, loss, 0, 0, 0};
+            (ls_live_buffer){plan->loss[s] ? plan->loss[s]->saved_bytes : 0, loss, loss, 0, 0, 0};
 }
 
 /* ---- places --------------------------------------------------------------------------------- */
 
-static void take_places(ls_plan *plan, ls_buffer *list)
+static void take_places(ls_plan *plan, ls_live_buffer *list)
 {
     plan->x_at = list[X].at;
     plan->labels_at = list[LABELS].at;
@@ -131,7 +131,7 @@ static void take_places(ls_plan *plan, ls_buffer *list)
     for (int k = 0; k < plan->nodes; k++) {
         ls_node *node = &plan->node[k];
         for (int i = 0; i < node->inputs; i++) {
-            const ls_buffer *part = buffer_of(list, k, PART + i);
+            const ls_live_buffer *part = buffer_of(list, k, PART + i);
             int from = node->input[i];
             node->dx[i].at = part->bytes || from == LS_INPUT ? part->at : plan->node[from].dy_at;
         }
@@ -147,7 +147,7 @@ static void need_scratch(ls_plan *plan, const ls_op *op)
 int ls_plan_place(ls_plan *plan, int share, ls_error *err)
 {
     const int count = NODES + PER_NODE * plan->nodes;
-    ls_buffer *list = ls_alloc_array(plan->host, (size_t)count, sizeof *list);
+    ls_live_buffer *list = ls_alloc_array(plan->host, (size_t)count, sizeof *list);
     if (!list)
         return ls_fail(err, LS_ENOMEM, "replica: no memory for a plan");
     list_ends(plan, list);

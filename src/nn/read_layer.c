@@ -18,7 +18,7 @@ int ls_fail_at_layer(const ls_reader *r, ls_layer_place place, int status, const
     if (!place.use)
         return ls_json_fail_value(r->err, r->doc, place.node, status, "%s", text);
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(place.use, "block");
-    if (ls_json_where_value(r->doc, place.use, &line, &column) != LS_OK)
+    if (ls_json_where(r->doc, place.use, true, &line, &column) != LS_OK)
         return ls_json_fail_value(r->err, r->doc, place.node, status, "%s (in block \"%.40s\")",
                                   text, name->valuestring);
     return ls_json_fail_value(r->err, r->doc, place.node, status,

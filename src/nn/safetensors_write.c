@@ -160,9 +160,9 @@ int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tens
     if (rc == LS_OK && length > MAX_HEADER - 8)
         rc = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->path);
     if (rc == LS_OK && state)
-        fill_hash(text.text, length, model, groups, count);
+        fill_hash(text.out.text, length, model, groups, count);
     if (rc == LS_OK)
-        rc = write_all(&to, text.text, length, model, groups, count, err);
+        rc = write_all(&to, text.out.text, length, model, groups, count, err);
     ls_json_writer_fini(&text);
     return rc;
 }

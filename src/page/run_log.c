@@ -237,9 +237,8 @@ static int add_read(ls_run_log *log, const ls_json *doc, const char *json, size_
 int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
                     ls_error *err)
 {
-    const ls_json_limits limits = {.line = number};
     ls_json *doc;
-    int status = ls_json_parse_limited(&doc, path, json, length, &limits, log->host, err);
+    int status = ls_json_parse_line(&doc, path, json, length, number, log->host, err);
     if (status)
         return status == LS_ENOMEM ? status : (err ? err->status = LS_EDATA : LS_EDATA);
     status = add_read(log, doc, json, length, err);

@@ -103,7 +103,7 @@ int ls_latch_get(const ls_latch *latch, int *worker, ls_error *err)
     pthread_mutex_t *lock = (pthread_mutex_t *)&latch->lock; /* reading changes nothing else */
     pthread_mutex_lock(lock);
     int status = atomic_load_explicit(&latch->status, memory_order_relaxed);
-    if (status != LS_OK) {
+    if (status) {
         if (worker)
             *worker = latch->worker;
         if (err)

@@ -100,18 +100,18 @@ int ls_pool_is_ours(const ls_pool *pool, ls_error *err)
 
 int ls_pool_check_owner(const ls_pool *pool, ls_error *err)
 {
-    int rc = ls_pool_is_ours(pool, err);
-    if (rc == LS_OK && ls_inside_of(pool))
-        rc = ls_fail(err, LS_EINVAL,
-                     "called from a job or hook of the same pool, which would wait for itself");
-    return rc;
+    int status = ls_pool_is_ours(pool, err);
+    if (status == LS_OK && ls_inside_of(pool))
+        status = ls_fail(err, LS_EINVAL,
+                         "called from a job or hook of the same pool, which would wait for itself");
+    return status;
 }
 
 static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
 {
-    int rc = ls_pool_check_owner(pool, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_pool_check_owner(pool, err);
+    if (status)
+        return status;
     if (!job)
         return ls_fail(err, LS_EINVAL, "the job is NULL");
     if (atomic_load_explicit(&pool->canceled, memory_order_acquire))
@@ -135,10 +135,10 @@ static int post(struct ls_pool_worker *w, ls_job job, void *arg)
         atomic_store_explicit(&w->pool->owner_cpu, ls_this_cpu(), memory_order_relaxed);
     }
     count_submitted(w, 1);
-    int rc = ls_ring_try_push(&w->inbox, &(struct ls_pool_job){job, arg});
-    if (rc != LS_OK)
+    int status = ls_ring_try_push(&w->inbox, &(struct ls_pool_job){job, arg});
+    if (status)
         count_submitted(w, (uint64_t)-1);
-    return rc;
+    return status;
 }
 
 int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *err)
@@ -146,16 +146,16 @@ int ls_pool_submit(ls_pool *pool, int worker, ls_job job, void *arg, ls_error *e
     if (worker < 0 || worker >= pool->workers)
         return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
                        pool->workers - 1);
-    int rc = check_job(pool, job, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = check_job(pool, job, err);
+    if (status)
+        return status;
     if (ls_pool_gave_up(&pool->worker[worker]))
         return ls_fail(err, LS_ESTALLED, "worker %d was given up: it takes no jobs", worker);
-    rc = post(&pool->worker[worker], job, arg);
-    if (rc == LS_EAGAIN)
-        return ls_fail(err, rc, "the inbox of worker %d is full: %d jobs", worker,
+    status = post(&pool->worker[worker], job, arg);
+    if (status == LS_EAGAIN)
+        return ls_fail(err, status, "the inbox of worker %d is full: %d jobs", worker,
                        (int)ls_ring_length(&pool->worker[worker].inbox));
-    return rc;
+    return status;
 }
 
 /* Whether the owner waits for it. */
@@ -212,9 +212,9 @@ static void work_as_caller(ls_pool *pool, ls_job job, void *arg)
 int ls_pool_wait(ls_pool *pool, ls_timeout timeout, ls_error *err)
 {
     ls_patience patience = ls_patience_of(timeout);
-    int rc = ls_pool_check_owner(pool, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_pool_check_owner(pool, err);
+    if (status)
+        return status;
     if (pool->options.caller_works)
         work_as_caller(pool, NULL, NULL);
     return wait_until(pool, &patience, err);
@@ -252,16 +252,16 @@ static int wait_for_room(ls_pool *pool, ls_patience *patience, ls_error *err)
 int ls_pool_run(ls_pool *pool, ls_job job, void *arg, ls_timeout timeout, ls_error *err)
 {
     ls_patience patience = ls_patience_of(timeout);
-    int rc = check_job(pool, job, err);
-    if (rc == LS_OK)
-        rc = wait_for_room(pool, &patience, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = check_job(pool, job, err);
+    if (status == LS_OK)
+        status = wait_for_room(pool, &patience, err);
+    if (status)
+        return status;
     for (int i = pool->options.caller_works; i < pool->workers; i++) {
         if (ls_pool_gave_up(&pool->worker[i]))
             continue;
-        rc = post(&pool->worker[i], job, arg);
-        if (rc != LS_OK)
+        status = post(&pool->worker[i], job, arg);
+        if (status)
             return ls_fail(err, LS_EINTERNAL, "the inbox of worker %d lost its room", i);
     }
     if (pool->options.caller_works)
@@ -276,21 +276,21 @@ void ls_pool_cancel(ls_pool *pool)
         return;
     ls_fail(&err, LS_ECANCELED, "the pool was cancelled");
     ls_latch_set(&pool->latch, -1, LS_ECANCELED, &err, NULL);
-    /* release: whoever finds a job dropped also finds the latched error. */
+    /* release: a thread that finds a job dropped also finds the latched error. */
     atomic_store_explicit(&pool->canceled, 1, memory_order_release);
 }
 
 int ls_pool_first_error(const ls_pool *pool, int *worker, ls_error *err)
 {
-    int rc = ls_pool_is_ours(pool, err); /* a child may have got the latch locked */
-    return rc ? rc : ls_latch_get(&pool->latch, worker, err);
+    int status = ls_pool_is_ours(pool, err); /* a child may have got the latch locked */
+    return status ? status : ls_latch_get(&pool->latch, worker, err);
 }
 
 int ls_pool_clear(ls_pool *pool, ls_error *err)
 {
-    int rc = ls_pool_check_owner(pool, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_pool_check_owner(pool, err);
+    if (status)
+        return status;
     if (!all_finished(pool))
         return ls_fail(err, LS_EAGAIN, "the pool still works: wait before clearing it");
     atomic_store_explicit(&pool->canceled, 0, memory_order_relaxed);

@@ -83,7 +83,7 @@ struct ls_pool_job {
 };
 
 /* How far a worker's thread has come. From RUNNING on, one exchange decides: STOPPING, when the
- * thread gets to its stop hook in time, or LEFT, when whoever destroys the pool gives up on it
+ * thread gets to its stop hook in time, or LEFT, when the thread that destroys the pool gives up on it
  * first. */
 enum ls_pool_phase {
     LS_PHASE_UNSERVED, /* borrowed, and no thread serves it */
@@ -91,7 +91,7 @@ enum ls_pool_phase {
     LS_PHASE_RUNNING,
     LS_PHASE_STOPPING, /* in the stop hook */
     LS_PHASE_ENDED,    /* the thread is about to return, and can be joined if it is the pool's */
-    LS_PHASE_LEFT      /* left behind: it belongs to nobody */
+    LS_PHASE_LEFT      /* left behind: it has no owner */
 };
 
 /* Whether a waiting thread spins before it sleeps: it does while that pays. One thread's own. */
@@ -120,7 +120,7 @@ struct ls_pool_worker {
     alignas(64) _Atomic uint64_t dropped, failed, waits, sleeps, busy_ns;
     ls_spin_habit habit;
     alignas(64) ls_park idle;  /* where it sleeps when its inbox is empty */
-    _Atomic int thread_number; /* of ls_thread_self; 0: nobody serves it yet, or not known */
+    _Atomic int thread_number; /* of ls_thread_self; 0: no thread serves it yet, or not known */
 };
 
 struct ls_pool {

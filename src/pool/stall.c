@@ -70,9 +70,9 @@ int ls_pool_is_abandoned(const ls_pool *pool, int worker)
 
 int ls_pool_abandon(ls_pool *pool, int worker, ls_error *err)
 {
-    int rc = ls_pool_check_owner(pool, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_pool_check_owner(pool, err);
+    if (status)
+        return status;
     if (!exists(pool, worker))
         return ls_fail(err, LS_EINVAL, "worker %d of a pool whose workers are 0 to %d", worker,
                        pool->workers - 1);
@@ -184,13 +184,13 @@ int ls_pool_destroy_within(ls_pool *pool, ls_timeout timeout, ls_error *err)
         ls_pool_free(pool); /* its threads are not in this process */
         return LS_OK;
     }
-    int rc = ls_pool_check_owner(pool, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_pool_check_owner(pool, err);
+    if (status)
+        return status;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable); /* joining could end here */
-    rc = end_workers(pool, timeout, err);
+    status = end_workers(pool, timeout, err);
     pthread_setcancelstate(cancelable, NULL);
-    return rc;
+    return status;
 }
 
 int ls_pool_destroy(ls_pool *pool)

@@ -80,10 +80,10 @@ static int init_workers(ls_pool *pool, ls_error *err)
         w->view = (ls_worker){.index = i, .workers = pool->workers};
         w->own = !lent && !(i == 0 && o->caller_works);
         atomic_init(&w->phase, lent ? LS_PHASE_UNSERVED : LS_PHASE_STARTING);
-        int rc =
+        int status =
             ls_ring_init(&w->inbox, o->host, sizeof(struct ls_pool_job), (size_t)o->inbox, err);
-        if (rc != LS_OK)
-            return rc;
+        if (status)
+            return status;
         w->habit.allowed = spins;
         ls_park_init(&w->idle, 0);
         ls_ring_share_consumer(&w->inbox, &w->idle);
@@ -128,18 +128,18 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
     pool->options.name = pool->name;
     ls_latch_init(&pool->latch);
     pthread_mutex_init(&pool->leaving, NULL);
-    int rc = ls_fork_mark_create(&pool->mark, err);
-    if (rc == LS_OK)
+    int status = ls_fork_mark_create(&pool->mark, err);
+    if (status == LS_OK)
         pool->worker = ls_alloc_array(o->host, (size_t)o->workers, sizeof *pool->worker);
-    if (rc == LS_OK && !pool->worker)
-        rc = ls_fail(err, LS_ENOMEM, "no memory for %d workers", o->workers);
-    if (rc == LS_OK)
-        rc = init_workers(pool, err);
-    if (rc != LS_OK)
+    if (status == LS_OK && !pool->worker)
+        status = ls_fail(err, LS_ENOMEM, "no memory for %d workers", o->workers);
+    if (status == LS_OK)
+        status = init_workers(pool, err);
+    if (status)
         ls_pool_free(pool);
     else
         *out = pool;
-    return rc;
+    return status;
 }
 
 /* The signals that worker threads block: all but those that a thread raises by its own fault, and
@@ -173,18 +173,18 @@ static int start_threads(ls_pool *pool, int *started, ls_error *err)
     enough_stack(&attr);
     blocked_signals(&blocked);
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    int rc = 0;
-    for (; *started < pool->workers && rc == 0; *started += rc == 0) {
+    int error = 0;
+    for (; *started < pool->workers && error == 0; *started += error == 0) {
         struct ls_pool_worker *w = &pool->worker[*started];
         if (w->own)
-            rc = pthread_create(&w->thread, &attr, ls_pool_thread, w);
+            error = pthread_create(&w->thread, &attr, ls_pool_thread, w);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
-    if (rc != 0)
+    if (error != 0)
         return ls_fail(err, LS_ESYSTEM,
                        "the system refused the thread of worker %d of %d: error %d", *started,
-                       pool->workers, rc);
+                       pool->workers, error);
     return LS_OK;
 }
 
@@ -214,17 +214,17 @@ static int start_workers(ls_pool *pool, ls_error *err)
 {
     int started, cancelable;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-    int rc = start_threads(pool, &started, err);
-    if (rc == LS_OK && pool->options.caller_works)
+    int status = start_threads(pool, &started, err);
+    if (status == LS_OK && pool->options.caller_works)
         ls_pool_start_caller(pool);
-    if (rc == LS_OK) {
+    if (status == LS_OK) {
         ls_park_until(&pool->owner, all_started, pool, UINT64_MAX);
-        rc = ls_latch_get(&pool->latch, NULL, err);
+        status = ls_latch_get(&pool->latch, NULL, err);
     }
-    if (rc != LS_OK)
+    if (status)
         undo_start(pool, started);
     pthread_setcancelstate(cancelable, NULL);
-    return rc;
+    return status;
 }
 
 int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
@@ -232,12 +232,12 @@ int ls_pool_create(ls_pool **out, const ls_pool_options *options, ls_error *err)
     ls_pool_options o;
     ls_pool *pool = NULL;
     *out = NULL;
-    int rc = take_options(&o, options, err);
-    if (rc == LS_OK)
-        rc = new_pool(&pool, &o, err);
-    if (rc == LS_OK)
-        rc = start_workers(pool, err);
-    if (rc == LS_OK)
+    int status = take_options(&o, options, err);
+    if (status == LS_OK)
+        status = new_pool(&pool, &o, err);
+    if (status == LS_OK)
+        status = start_workers(pool, err);
+    if (status == LS_OK)
         *out = pool;
-    return rc;
+    return status;
 }

@@ -231,9 +231,9 @@ int ls_pin_thread(const ls_cpus *cpus, ls_error *err)
     memset(&set, 0, sizeof set);
     for (int i = 0; i < cpus->count; i++)
         CPU_SET_S(cpus->id[i], sizeof set, set.part);
-    int rc = pthread_setaffinity_np(pthread_self(), sizeof set, set.part);
-    return rc == 0 ? LS_OK
-                   : ls_fail(err, LS_ESYSTEM, "cannot pin a thread to its CPUs: error %d", rc);
+    int error = pthread_setaffinity_np(pthread_self(), sizeof set, set.part);
+    return error ? ls_fail(err, LS_ESYSTEM, "cannot pin a thread to its CPUs: error %d", error)
+                 : LS_OK;
 }
 
 int ls_this_cpu(void)

@@ -1,7 +1,7 @@
 /* Which CPUs this process may use, and who gets which of them.
  *
  * The file system's root is a parameter wherever files are read, so that tests can show a machine
- * of their own; everybody else passes "". All functions may be called from any thread.
+ * of their own; all other callers pass "". All functions may be called from any thread.
  */
 #ifndef POOL_TOPOLOGY_H
 #define POOL_TOPOLOGY_H

@@ -13,7 +13,7 @@
 #define LS_POOL_FINISHED_RELEASE memory_order_release
 #endif
 
-/* Statistics have one writer each, and nobody decides by them. */
+/* Statistics have one writer each, and no thread decides by them. */
 static void add(_Atomic uint64_t *counter, uint64_t more)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
@@ -34,13 +34,13 @@ static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
     ls_error err;
     err.text[0] = '\0';
     ls_inside_enter(&frame, w->pool);
-    int rc = job->job(&w->view, job->arg, &err);
+    int status = job->job(&w->view, job->arg, &err);
     ls_inside_leave(&frame);
     if (timed)
         add(&w->busy_ns, ls_now_ns() - begin);
-    if (rc < 0) {
+    if (status < 0) {
         add(&w->failed, 1);
-        ls_latch_set(&w->pool->latch, w->view.index, rc, &err, &w->abandoned);
+        ls_latch_set(&w->pool->latch, w->view.index, status, &err, &w->abandoned);
     }
 }
 
@@ -132,12 +132,12 @@ int ls_pool_start_hook(struct ls_pool_worker *w, ls_error *err)
         return LS_OK;
     err->text[0] = '\0';
     ls_inside_enter(&frame, w->pool);
-    int rc = o->start(&w->view, o->user, err);
+    int status = o->start(&w->view, o->user, err);
     ls_inside_leave(&frame);
-    if (rc < 0 && err->text[0] == '\0')
-        ls_fail(err, rc, "worker %d: its start hook failed with %s and gave no message",
-                w->view.index, ls_status_name(rc));
-    return rc;
+    if (status < 0 && err->text[0] == '\0')
+        ls_fail(err, status, "worker %d: its start hook failed with %s and gave no message",
+                w->view.index, ls_status_name(status));
+    return status;
 }
 
 void ls_pool_stop_hook(struct ls_pool_worker *w)
@@ -191,9 +191,9 @@ void *ls_pool_thread(void *worker)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
     pin(w);
     name_thread(w);
-    int rc = ls_pool_start_hook(w, &err);
-    if (rc < 0) {
-        ls_latch_set(&w->pool->latch, w->view.index, rc, &err, NULL);
+    int status = ls_pool_start_hook(w, &err);
+    if (status < 0) {
+        ls_latch_set(&w->pool->latch, w->view.index, status, &err, NULL);
         ls_pool_enter_phase(w, LS_PHASE_ENDED);
         return NULL;
     }
@@ -217,7 +217,7 @@ void *ls_pool_thread(void *worker)
 #define LS_POOL_GIVE_RELEASE memory_order_release
 #endif
 
-/* A test makes the last moment longer, to see that nobody frees the pool in it. */
+/* A test makes the last moment longer, to see that the pool is not freed in it. */
 static void linger(void)
 {
 #ifdef LS_POOL_LINGER_NS
@@ -244,7 +244,7 @@ static int take(ls_pool *pool, int worker, ls_error *err)
     return LS_OK;
 }
 
-/* The last that a lent thread does with the pool. Whoever destroys the pool cannot join the thread,
+/* The last that a lent thread does with the pool. The thread that destroys the pool cannot join it,
  * but passes through the same lock after it has seen the phase, so that the thread is out of here
  * before the memory goes. Nothing is done for a worker that was left behind. */
 static bool give_back(struct ls_pool_worker *w, int from, int to)
@@ -271,14 +271,14 @@ static int serve(struct ls_pool_worker *w, ls_error *err)
 {
     int index = w->view.index;
     ls_error why;
-    int rc = ls_pool_start_hook(w, &why);
-    if (rc < 0) {
+    int status = ls_pool_start_hook(w, &why);
+    if (status < 0) {
         w->view.local = NULL;
         give_back(w, LS_PHASE_STARTING, LS_PHASE_UNSERVED);
-        why.status = rc;
+        why.status = status;
         if (err)
             *err = why;
-        return rc;
+        return status;
     }
     if (!ls_pool_move_phase(w, LS_PHASE_STARTING, LS_PHASE_RUNNING))
         return left_behind(index, err);
@@ -293,15 +293,15 @@ static int serve(struct ls_pool_worker *w, ls_error *err)
 int ls_pool_serve(ls_pool *pool, int worker, ls_error *err)
 {
     int cancelable;
-    int rc = ls_pool_is_ours(pool, err);
-    if (rc == LS_OK)
-        rc = take(pool, worker, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_pool_is_ours(pool, err);
+    if (status == LS_OK)
+        status = take(pool, worker, err);
+    if (status)
+        return status;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
-    rc = serve(&pool->worker[worker], err);
+    status = serve(&pool->worker[worker], err);
     pthread_setcancelstate(cancelable, NULL);
-    return rc;
+    return status;
 }
 
 void ls_pool_see_off(ls_pool *pool)
@@ -316,11 +316,11 @@ int ls_pool_start_caller(ls_pool *pool)
 {
     struct ls_pool_worker *w = &pool->worker[0];
     ls_error err;
-    int rc = ls_pool_start_hook(w, &err);
-    if (rc < 0)
-        ls_latch_set(&pool->latch, 0, rc, &err, NULL);
-    ls_pool_enter_phase(w, rc < 0 ? LS_PHASE_ENDED : LS_PHASE_RUNNING);
-    return rc;
+    int status = ls_pool_start_hook(w, &err);
+    if (status < 0)
+        ls_latch_set(&pool->latch, 0, status, &err, NULL);
+    ls_pool_enter_phase(w, status < 0 ? LS_PHASE_ENDED : LS_PHASE_RUNNING);
+    return status;
 }
 
 void ls_pool_end_caller(ls_pool *pool)

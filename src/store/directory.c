@@ -15,23 +15,12 @@
 
 enum { DEEPEST = 4096 /* directories on the way to the root */ };
 
-int ls_sync_directory(const char *path, ls_error *err)
-{
-    int fd;
-    int error = ls_io_open(&fd, AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
-    if (error)
-        return ls_io_fail(err, path, "open the directory", error);
-    error = ls_io_sync_folder(fd);
-    (void)ls_io_close(fd);
-    return error ? ls_io_fail(err, path, "sync the directory", error) : LS_OK;
-}
-
 int ls_sync_name(const char *path, const ls_host *host, ls_error *err)
 {
     int fd;
-    int rc = ls_io_open_parent(&fd, path, host, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_io_open_parent(&fd, path, host, err);
+    if (status)
+        return status;
     int error = ls_io_sync_folder(fd);
     (void)ls_io_close(fd);
     return error ? ls_io_fail(err, path, "sync its directory", error) : LS_OK;
@@ -90,7 +79,7 @@ static int make_all(char *path)
     return ls_io_make_folder(AT_FDCWD, path);
 }
 
-static int is_directory(const char *path)
+static bool is_directory(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -147,7 +136,7 @@ static void write_holder(int fd)
 
 static int lock_file(int fd, const char *directory, ls_error *err)
 {
-    int error = ls_io_lock(fd, 1);
+    int error = ls_io_lock(fd);
     if (error == EWOULDBLOCK)
         return fail_held(fd, directory, err);
     if (error == EOPNOTSUPP)
@@ -164,23 +153,23 @@ int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *ho
     char *path = ls_io_join(directory, "lock", host);
     if (!path)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for a path", ls_io_tail(directory));
-    int rc = ls_open_to_write(&fd, path, O_RDWR | O_CREAT, err);
-    if (rc == LS_OK)
-        rc = lock_file(fd, directory, err);
+    int status = ls_open_to_write(&fd, path, O_RDWR | O_CREAT, err);
+    if (status == LS_OK)
+        status = lock_file(fd, directory, err);
     ls_free(host, path);
-    if (rc == LS_OK) {
+    if (status == LS_OK) {
         write_holder(fd);
-        lock->held = 1;
+        lock->held = true;
         lock->fd = fd;
     } else if (fd >= 0) {
         (void)ls_io_close(fd);
     }
-    return rc;
+    return status;
 }
 
 void ls_dir_lock_release(ls_dir_lock *lock)
 {
     if (lock->held)
         (void)ls_io_close(lock->fd);
-    lock->held = 0;
+    lock->held = false;
 }

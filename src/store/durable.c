@@ -13,7 +13,7 @@
 
 /* ---- hidden names for what is not complete yet: ".NAME.lockstep-PID-N" ------------------------
  *
- * Whoever writes under such a name holds a lock on it; so what nobody has locked was left by a
+ * A writer holds a lock on such a name; so what no process has locked was left by a
  * process that was killed, and may be removed. Errors come back as the system's numbers. */
 
 #define HIDDEN_NAME 256 /* bytes, the zero included */
@@ -47,11 +47,11 @@ static const char *skip_digits(const char *p)
     return p == start ? NULL : p;
 }
 
-static int is_hidden_name(const char *name)
+static bool is_hidden_name(const char *name)
 {
     const char *p = NULL;
     if (name[0] != '.')
-        return 0;
+        return false;
     for (const char *at = name; (at = strstr(at, mark)) != NULL; at++)
         p = at + sizeof mark - 1; /* the last one: NAME may contain it too */
     p = p ? skip_digits(p) : NULL;
@@ -60,7 +60,7 @@ static int is_hidden_name(const char *name)
 }
 
 /* Does `name` still lead to what is open as `fd`? */
-static int still_there(int parent, const char *name, int fd)
+static bool still_there(int parent, const char *name, int fd)
 {
     struct stat there, open_one;
     return ls_io_stat(&there, parent, name) == 0 && fstat(fd, &open_one) == 0 &&
@@ -70,7 +70,7 @@ static int still_there(int parent, const char *name, int fd)
 /* Locks what was just created. EEXIST: a sweeper was faster, take another name. */
 static int lock_created(int parent, const char *name, int fd)
 {
-    int error = ls_io_lock(fd, 1);
+    int error = ls_io_lock(fd);
     if (error == EOPNOTSUPP)
         return 0;
     if (error == EWOULDBLOCK)
@@ -123,7 +123,7 @@ static void sweep_one(int parent, const char *name)
     int fd;
     if (ls_io_open(&fd, parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) != 0)
         return;
-    if (ls_io_lock(fd, 1) == 0 && still_there(parent, name, fd))
+    if (ls_io_lock(fd) == 0 && still_there(parent, name, fd))
         (void)ls_io_remove(parent, name);
     (void)ls_io_close(fd);
 }
@@ -198,9 +198,9 @@ static int settle(ls_file_writer *w, ls_error *err)
         w->fd = -1;
     }
     if (error || w->failure.status != LS_OK) {
-        int rc = fail(w, operation, error, err);
+        int status = fail(w, operation, error, err);
         ls_file_writer_abandon(w);
-        return rc;
+        return status;
     }
     return LS_OK;
 }
@@ -248,10 +248,10 @@ static int open_beside(ls_file_writer *w, ls_error *err)
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
     if (w->lock >= 0)
         return LS_OK;
-    int rc = ls_io_fail(err, w->path, "open", errno);
+    int status = ls_io_fail(err, w->path, "open", errno);
     (void)ls_io_close(w->fd);
     (void)ls_io_remove(w->folder, name);
-    return rc;
+    return status;
 }
 
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err)
@@ -262,47 +262,47 @@ int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, l
     char *target = ls_strdup(host, path);
     if (!target)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(path));
-    int rc = ls_io_open_parent(&w->folder, path, host, err);
-    if (rc != LS_OK) {
+    int status = ls_io_open_parent(&w->folder, path, host, err);
+    if (status) {
         ls_free(host, target);
-        return rc;
+        return status;
     }
     w->target = target;
-    rc = open_beside(w, err);
-    if (rc != LS_OK)
+    status = open_beside(w, err);
+    if (status)
         release(w);
-    return rc;
+    return status;
 }
 
 int ls_replace_commit(ls_file_writer *w, ls_error *err)
 {
-    int rc = settle(w, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = settle(w, err);
+    if (status)
+        return status;
     int error = ls_io_rename(w->folder, ls_io_base(w->path), ls_io_base(w->target));
     if (error) {
-        rc = ls_io_fail(err, w->target, "replace", error);
+        status = ls_io_fail(err, w->target, "replace", error);
         ls_file_writer_abandon(w);
-        return rc;
+        return status;
     }
     error = ls_io_sync_folder(w->folder);
     if (error)
-        rc = ls_io_fail(err, w->target, "sync its directory", error);
+        status = ls_io_fail(err, w->target, "sync its directory", error);
     release(w);
-    return rc;
+    return status;
 }
 
 int ls_replace_file(const char *path, const void *bytes, size_t count, const ls_host *host,
                     ls_error *err)
 {
     ls_file_writer w;
-    int rc = ls_replace_begin(&w, path, host, err);
-    if (rc == LS_OK)
-        rc = ls_file_writer_write(&w, bytes, count, err);
-    if (rc == LS_OK)
-        rc = ls_replace_commit(&w, err);
+    int status = ls_replace_begin(&w, path, host, err);
+    if (status == LS_OK)
+        status = ls_file_writer_write(&w, bytes, count, err);
+    if (status == LS_OK)
+        status = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
-    return rc;
+    return status;
 }
 
 static int write_through(const char *path, const void *bytes, size_t count, ls_error *err)

@@ -1,11 +1,11 @@
 /* Files that are kept: written so that nothing is lost and nothing half written is taken for whole.
  *
  *     ls_file_writer w;
- *     int rc = ls_replace_begin(&w, "runs/x/weights.safetensors", host, &err);
- *     if (rc == LS_OK)
- *         rc = ls_file_writer_write(&w, bytes, count, &err);   // as often as needed
- *     if (rc == LS_OK)
- *         rc = ls_replace_commit(&w, &err);   // the old file or the new one is there, never less
+ *     int status = ls_replace_begin(&w, "runs/x/weights.safetensors", host, &err);
+ *     if (status == LS_OK)
+ *         status = ls_file_writer_write(&w, bytes, count, &err);   // as often as needed
+ *     if (status == LS_OK)
+ *         status = ls_replace_commit(&w, &err);   // the old file or the new one is there, never less
  *     ls_file_writer_abandon(&w);             // after whatever came before
  *
  * A signal that interrupts a call and a write that takes only some of the bytes are dealt with
@@ -18,6 +18,7 @@
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +30,7 @@ typedef struct ls_file_writer {
     char *target;   /* the path that it is to replace */
     int folder;     /* of both */
     int fd;
-    int lock;         /* keeps others from taking it for a left-over; -1: none */
+    int lock;         /* keeps other processes from taking it for a left-over; -1: none */
     ls_error failure; /* the first one; status 0: none yet */
 } ls_file_writer;
 
@@ -63,11 +64,8 @@ int ls_write_file(const char *path, const void *bytes, size_t count, const ls_ho
 /* Removes a file. One that is not there is no failure. Errors: LS_EIO. */
 int ls_remove_file(const char *path, ls_error *err);
 
-/* Makes names in a directory last: what was created, renamed or removed there. A file system that
- * cannot sync a directory is no failure. Errors: LS_EIO. */
-int ls_sync_directory(const char *path, ls_error *err);
-
-/* The same of the directory that holds `path`. Errors: LS_EIO, LS_ENOMEM. */
+/* Makes the names last that are in the directory of `path`: what was created, renamed or removed there. A
+ * file system that cannot sync a directory is no failure. Errors: LS_EIO, LS_ENOMEM. */
 int ls_sync_name(const char *path, const ls_host *host, ls_error *err);
 
 /* Makes the names in the directory `path` last, and its own, and those of the directories above, up to
@@ -75,7 +73,7 @@ int ls_sync_name(const char *path, const ls_host *host, ls_error *err);
 int ls_sync_path(const char *path, ls_error *err);
 
 /* Makes the directory `path` and those above that are missing, and has ls_sync_path make all of it last:
- * also of directories that were there, since nobody knows whether whoever made them did. *made: the
+ * also of directories that were there, since it is not known whether the process that made them did. *made: the
  * directory is new. Errors: LS_EIO, LS_ENOMEM. */
 int ls_make_directory(const char *path, int *made, const ls_host *host, ls_error *err);
 
@@ -92,11 +90,11 @@ int ls_make_directory(const char *path, int *made, const ls_host *host, ls_error
  * for the message and is never removed. A symbolic link of that name is refused. Any
  * thread; taken twice in one process, the second fails. */
 typedef struct ls_dir_lock {
-    int held;
+    bool held;
     int fd;
 } ls_dir_lock;
 
-/* Takes the lock or fails at once. Errors: LS_EAGAIN when somebody holds it, naming the process;
+/* Takes the lock or fails at once. Errors: LS_EAGAIN when a process holds it, naming the process;
  * LS_EUNSUPPORTED when the file system has no locks; LS_EIO, LS_ENOMEM. */
 int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *host, ls_error *err);
 

@@ -60,9 +60,9 @@ int ls_io_open_parent(int *fd, const char *path, const ls_host *host, ls_error *
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for a path", ls_io_tail(path));
     memcpy(parent, path, length);
     int error = ls_io_open(fd, AT_FDCWD, parent, O_RDONLY | O_DIRECTORY);
-    int rc = error ? ls_io_fail(err, parent, "open the directory", error) : LS_OK;
+    int status = error ? ls_io_fail(err, parent, "open the directory", error) : LS_OK;
     ls_free(host, parent);
-    return rc;
+    return status;
 }
 
 int ls_io_open(int *fd, int folder, const char *name, int flags)
@@ -149,10 +149,10 @@ int ls_io_rename(int folder, const char *from, const char *to)
     return failed ? errno : 0;
 }
 
-int ls_io_lock(int fd, int exclusive)
+int ls_io_lock(int fd)
 {
     int failed;
-    UNINTERRUPTED(failed, flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB));
+    UNINTERRUPTED(failed, flock(fd, LOCK_EX | LOCK_NB));
     if (!failed || errno == EWOULDBLOCK)
         return failed ? errno : 0;
     /* EBADF: network file systems lock only what is open for writing. */

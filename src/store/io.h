@@ -40,8 +40,8 @@ int ls_io_make_folder(int folder, const char *name);
 int ls_io_remove(int folder, const char *name);
 int ls_io_rename(int folder, const char *from, const char *to);
 
-/* flock without waiting: EWOULDBLOCK when somebody holds it, EOPNOTSUPP when there are no locks for
- * this file. */
-int ls_io_lock(int fd, int exclusive);
+/* An exclusive flock, without waiting: EWOULDBLOCK when another process holds it, EOPNOTSUPP when there
+ * are no locks for this file. */
+int ls_io_lock(int fd);
 
 #endif

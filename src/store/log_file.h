@@ -1,11 +1,11 @@
 /* A file that grows by whole records: metrics, events.
  *
  *     ls_log_file *f;
- *     int rc = ls_log_file_open(&f, "runs/x/metrics.jsonl", LS_LOG_FILE_NEW, &kind, host, &err);
- *     if (rc == LS_OK)
- *         rc = ls_log_file_put(f, record, length, &err);      // as often as needed
+ *     int status = ls_log_file_open(&f, "runs/x/metrics.jsonl", LS_LOG_FILE_NEW, &kind, host, &err);
+ *     if (status == LS_OK)
+ *         status = ls_log_file_put(f, record, length, &err);      // as often as needed
  *     …   ls_log_file_flush(f, &err), ls_log_file_sync(f, &err)
- *     rc = ls_log_file_close(f, &err);                        // the records last now, the last one too
+ *     status = ls_log_file_close(f, &err);                        // the records last now, the last one too
  *
  * Records are gathered in memory, so that one costs no system call and no allocation, and are written
  * out once a second. What a write that failed has cut in two is taken away again, so that every record
@@ -20,13 +20,14 @@
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct ls_log_file ls_log_file;
 
 typedef struct ls_log_kind {
-    int lines;        /* records are texts, and each becomes a line */
+    bool lines;       /* records are texts, and each becomes a line */
     const char *what; /* "metrics", for messages */
     const char *fix;  /* what to do when they cannot be written */
 } ls_log_kind;

@@ -42,9 +42,9 @@ int ls_barrier_init(ls_barrier *barrier, const ls_host *host, int ranks, unsigne
                     ls_error *err)
 {
     memset(barrier, 0, sizeof *barrier);
-    int rc = check_ranks(ranks, LS_BARRIER_MAX_RANKS, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = check_ranks(ranks, LS_BARRIER_MAX_RANKS, err);
+    if (status)
+        return status;
     barrier->arrivals = ls_alloc_array(host, (size_t)ranks, sizeof *barrier->arrivals);
     if (!barrier->arrivals)
         return ls_fail(err, LS_ENOMEM, "no memory for a barrier of %d ranks", ranks);
@@ -62,9 +62,9 @@ void ls_barrier_fini(ls_barrier *barrier)
 
 int ls_barrier_reset(ls_barrier *barrier, int ranks, ls_error *err)
 {
-    int rc = check_ranks(ranks, barrier->capacity, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = check_ranks(ranks, barrier->capacity, err);
+    if (status)
+        return status;
     barrier->ranks = ranks;
     for (int i = 0; i < barrier->capacity; i++)
         atomic_init(&barrier->arrivals[i].round, 0);

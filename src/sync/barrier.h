@@ -3,7 +3,7 @@
  *     ls_barrier b;
  *     ls_barrier_init(&b, host, 4, spins, &err);
  *     ls_barrier_wait(&b, rank, deadline_ns, &err);   // each of the 4 threads, round after round
- *     ls_barrier_abort(&b);                           // any thread: nobody passes any more
+ *     ls_barrier_abort(&b);                           // any thread: no rank passes any more
  *
  * The commit point. One atomic word holds the round's number, how many ranks have arrived, and the
  * abort bit. The last arrival moves the word to the next round (release); an abort, or the first
@@ -49,12 +49,12 @@ typedef struct ls_barrier {
 int ls_barrier_init(ls_barrier *barrier, const ls_host *host, int ranks, unsigned spins,
                     ls_error *err);
 
-/* Nobody may be inside a call. A zeroed barrier is allowed. */
+/* No rank may be inside a call. A zeroed barrier is allowed. */
 void ls_barrier_fini(ls_barrier *barrier);
 
 /* Each rank's own thread. Returns when all ranks have arrived (LS_OK), when the barrier is aborted
  * (LS_EABORTED), or when `deadline_ns` (ls_now_ns time, UINT64_MAX: never) has passed, put off for as
- * long as this rank is stopped meanwhile (base/clock.h): then it aborts the barrier for everybody, and
+ * long as this rank is stopped meanwhile (base/clock.h): then it aborts the barrier for all ranks, and
  * returns LS_ETIMEDOUT with a message that names the ranks that are missing. A deadline that passes while the last rank arrives is decided by the
  * commit point: LS_OK for all, or LS_OK for none. */
 int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err);
@@ -72,7 +72,7 @@ bool ls_barrier_aborted(const ls_barrier *barrier);
  * aborted, a rank that comes too late counts as arrived too: it is alive. */
 bool ls_barrier_arrived(const ls_barrier *barrier, int rank);
 
-/* Starts over with `ranks` ≤ the number given to init, not aborted. Nobody may be inside a call or
+/* Starts over with `ranks` ≤ the number given to init, not aborted. No rank may be inside a call or
  * enter one meanwhile; a thread that was given up because it stalled may still do so, so where
  * one was, leave it the old barrier and make a new one. Errors: LS_EINVAL. */
 int ls_barrier_reset(ls_barrier *barrier, int ranks, ls_error *err);

@@ -8,11 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-uint64_t ls_heartbeat_count(const ls_heartbeat *heartbeat)
-{
-    return atomic_load_explicit(&heartbeat->word, memory_order_relaxed) >> 24;
-}
-
 int ls_heartbeat_place(const ls_heartbeat *heartbeat)
 {
     return (int)(atomic_load_explicit(&heartbeat->word, memory_order_relaxed) & LS_PLACE_MAX);
@@ -24,7 +19,7 @@ int ls_heartbeat_place(const ls_heartbeat *heartbeat)
  * not return (a driver's, mostly), or at work, in a loop that does not end. Time counts while it does
  * either. It must not count while the thread could do nothing about its silence, and that, too, comes in
  * two ways:
- *   - everybody was stopped, the watcher included. The watcher notices by its own absence: it planned
+ *   - every thread was stopped, the watcher included. The watcher notices by its own absence: it planned
  *     to look again long before (ls_attended_ns);
  *   - this thread alone was: no CPU was free for it (state R, and it did not run), or a debugger
  *     holds it (t, T). While it is in one of these states only the time that it did run counts, which

@@ -3,8 +3,7 @@
  *
  *     ls_beat(&mine, place);               // the working thread, as often as it likes
  *
- *     if (ls_heartbeat_count(&theirs) != count_seen_last)
- *         …it has got on                   // a watcher; otherwise it stands at ls_heartbeat_place
+ *     ls_silence_look(&silence, &theirs, …);   // a watcher, now and then: silence.held_ns counts
  *
  * Memory order. A beat is one relaxed store and hands over no data: a watcher must not conclude
  * from it that anything else the thread wrote is visible. Reads of one word never go back in time,
@@ -102,9 +101,6 @@ static inline void ls_beat(ls_heartbeat *heartbeat, int place)
 {
     ls_beat_at(heartbeat, place, 0);
 }
-
-/* Any thread. Beats so far, modulo 2⁴⁰, as far as they have become visible here. */
-uint64_t ls_heartbeat_count(const ls_heartbeat *heartbeat);
 
 /* Any thread. The place of the last beat that has become visible here. */
 int ls_heartbeat_place(const ls_heartbeat *heartbeat);

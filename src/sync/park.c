@@ -55,9 +55,9 @@ bool ls_park_sleep(ls_park *park, uint32_t key, uint64_t deadline_ns)
     struct timespec until = {(time_t)(deadline_ns / 1000000000u),
                              (long)(deadline_ns % 1000000000u)};
     /* The bit-set form is the one that takes an absolute monotonic time. */
-    long rc = syscall(SYS_futex, &park->word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, key,
-                      deadline_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
-    return !(rc != 0 && errno == ETIMEDOUT);
+    long failed = syscall(SYS_futex, &park->word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, key,
+                          deadline_ns == UINT64_MAX ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
+    return !(failed && errno == ETIMEDOUT);
 }
 
 bool ls_park_announced(const ls_park *park)
@@ -67,12 +67,12 @@ bool ls_park_announced(const ls_park *park)
 
 void ls_park_wake(ls_park *park)
 {
-    /* release: hands the caller's change to whoever announces itself after this look. */
+    /* release: hands the caller's change to a waiter that announces itself after this look. */
     uint32_t seen = LS_PARK_LOOK(&park->word);
     if (!(seen & ANNOUNCED))
         return;
     /* Adding one clears the announcement and carries into the count, in one step. If the exchange
-     * fails, another waker did it for the same sleepers, and whoever announced itself since then
+     * fails, another waker did it for the same sleepers, and a waiter that announced itself since then
      * did so after the look above and sees the change. The count returns after 2³¹ wake-ups, far
      * more than fit between a prepare and its sleep. */
     if (atomic_compare_exchange_strong_explicit(&park->word, &seen, seen + 1, memory_order_acq_rel,

@@ -4,9 +4,9 @@
  *     ls_park_until(&p, ready, arg, deadline);  change what ready() reads; ls_park_wake(&p);
  *
  * A park word holds no condition of its own; the condition lives in the caller's atomics, and the
- * word only carries the announcement "somebody may be asleep" and a count of wake-ups. Any number
+ * word only carries the announcement "a thread may be asleep" and a count of wake-ups. Any number
  * of threads may wait on one word, and any number may wake it; a wake-up is for all of them.
- * Where nobody waits, ls_park_wake costs one atomic read-modify-write and no system call.
+ * Where no thread waits, ls_park_wake costs one atomic read-modify-write and no system call.
  *
  * Why no wake-up is lost. The waiter *announces itself, then checks*; the waker *changes, then
  * looks for announcements*. Both steps on the word are read-modify-writes, so one of them comes
@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 typedef struct ls_park {
-    _Atomic uint32_t word; /* bit 0: somebody announced itself; above: how often it was woken */
+    _Atomic uint32_t word; /* bit 0: a waiter announced itself; above: how often it was woken */
     unsigned spins;        /* checks made before the first announcement; frozen after init */
 } ls_park;
 
@@ -57,7 +57,7 @@ bool ls_park_patiently(ls_park *park, bool (*ready)(void *arg), void *arg, ls_pa
 /* Wakes every thread that waits on the word. Call it after the change that they wait for. */
 void ls_park_wake(ls_park *park);
 
-/* Whether the next ls_park_wake will, as far as can be told now, have somebody to wake. Nothing may
+/* Whether the next ls_park_wake will, as far as can be told now, have a waiter to wake. Nothing may
  * depend on it but speed. */
 bool ls_park_announced(const ls_park *park);
 

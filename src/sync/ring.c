@@ -59,12 +59,6 @@ void ls_ring_fini(ls_ring *ring)
     ring->slots = NULL;
 }
 
-void ls_ring_set_spins(ls_ring *ring, unsigned spins)
-{
-    ring->producer.spins = spins;
-    ring->own.spins = spins;
-}
-
 void ls_ring_share_consumer(ls_ring *ring, ls_park *park)
 {
     ring->consumer = park;
@@ -184,12 +178,6 @@ int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err)
 {
     struct attempt a = {.rings = &ring, .n = 1};
     return producer_waits(has_room, &a, deadline_ns, err);
-}
-
-int ls_ring_pop(ls_ring *ring, void *item, uint64_t deadline_ns, ls_error *err)
-{
-    int which = 0;
-    return ls_ring_pop_any(item, &which, &ring, 1, deadline_ns, err);
 }
 
 int ls_ring_pop_any(void *item, int *which, ls_ring *const rings[], int n, uint64_t deadline_ns,

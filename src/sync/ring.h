@@ -3,12 +3,12 @@
  *     ls_ring ring;
  *     ls_ring_init(&ring, host, sizeof(struct job), 64, &err);
  *     ls_ring_push(&ring, &job, UINT64_MAX, &err);        // the producer
- *     ls_ring_pop(&ring, &job, deadline_ns, &err);        // the consumer
+ *     ls_ring_try_pop(&ring, &job);                       // the consumer
  *     ls_ring_close(&ring);                               // any thread
  *     ls_ring_fini(&ring);                                // when both sides have left
  *
  * Items are copied in and out. Trying to push or pop takes no lock and no system call unless the
- * other side is asleep; pushing and popping with a deadline spin briefly, then park.
+ * other side is asleep; pushing and popping with a deadline park.
  *
  * Memory order, in one paragraph: `tail` counts items pushed and is advanced by the producer
  * alone, `head` counts items popped and is advanced by the consumer alone. The producer writes a
@@ -52,16 +52,13 @@ typedef struct ls_ring {
 } ls_ring;
 
 /* A ring for `capacity` items (rounded up to a power of two) of `item_size` bytes each; both are at
- * least 1. `host` may be NULL. Waiting parks at once until ls_ring_set_spins says otherwise.
+ * least 1. `host` may be NULL. Waiting parks at once.
  * Errors: LS_EINVAL, LS_ENOMEM. */
 int ls_ring_init(ls_ring *ring, const ls_host *host, size_t item_size, size_t capacity,
                  ls_error *err);
 
 /* Frees the slots. Neither side may be inside a call. A zeroed ring is allowed. */
 void ls_ring_fini(ls_ring *ring);
-
-/* Before the first use: how long each side spins before it parks (ls_spins_for). */
-void ls_ring_set_spins(ls_ring *ring, unsigned spins);
 
 /* Before the first use: makes the consumer sleep on `park`, which outlives the ring, in place of a
  * word of the ring's own. Rings with the same consumer share one word, and ls_ring_pop_any then
@@ -82,10 +79,6 @@ int ls_ring_push(ls_ring *ring, const void *item, uint64_t deadline_ns, ls_error
 /* Producer. Waits until a push would find room, which stays so until the producer pushes. Errors:
  * as ls_ring_push. */
 int ls_ring_wait_room(ls_ring *ring, uint64_t deadline_ns, ls_error *err);
-
-/* Consumer. As ls_ring_try_pop, but waits for an item until `deadline_ns`. Errors: LS_ETIMEDOUT,
- * LS_ECLOSED. */
-int ls_ring_pop(ls_ring *ring, void *item, uint64_t deadline_ns, ls_error *err);
 
 /* The consumer of `n` ≥ 1 rings that share one park word: pops an item from any of them, waiting
  * until `deadline_ns`. `*which` is the index last served on entry (−1 at first) and the index of

@@ -60,7 +60,7 @@ double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row)
 static void put_value(ls_json_writer *w, const char *key, const char *text)
 {
     ls_json *doc;
-    if (ls_json_parse(&doc, "", text, strlen(text), w->host, NULL) == LS_OK) {
+    if (ls_json_parse(&doc, "", text, strlen(text), w->out.host, NULL) == LS_OK) {
         ls_json_put_node(w, key, ls_json_root(doc));
         ls_json_destroy(doc);
     } else {

@@ -154,7 +154,7 @@ static int value_has_byte(const char *text, size_t leaf, size_t byte)
     int column = 1;
     must(ls_json_parse(&doc, "text", text, strlen(text), NULL, NULL) == LS_OK, "read a text");
     const cJSON *node = node_at(ls_json_root(doc), &leaf);
-    must(node && ls_json_where_value(doc, node, &line, &column) == LS_OK, "find a value");
+    must(node && ls_json_where(doc, node, true, &line, &column) == LS_OK, "find a value");
     size_t begin = offset_of(text, line, column);
     ls_json_destroy(doc);
     return byte >= begin && byte < value_end(text, begin);

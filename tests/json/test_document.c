@@ -27,10 +27,10 @@ static void is_at(const ls_json *doc, const cJSON *node, int line, int column, i
 {
     int l;
     int c;
-    assert_int_equal(ls_json_where(doc, node, &l, &c), LS_OK);
+    assert_int_equal(ls_json_where(doc, node, false, &l, &c), LS_OK);
     assert_int_equal(l, line);
     assert_int_equal(c, column);
-    assert_int_equal(ls_json_where_value(doc, node, &l, &c), LS_OK);
+    assert_int_equal(ls_json_where(doc, node, true, &l, &c), LS_OK);
     assert_int_equal(l, value_line);
     assert_int_equal(c, value_column);
 }
@@ -76,7 +76,7 @@ static void failures_name_file_line_and_column(void **state)
     ls_json_fail(&err, doc, NULL, LS_ECONFIG, "found %s", ls_json_kind(NULL));
     assert_string_equal(err.text, "c.json: found nothing");
     assert_int_equal(ls_json_fail(NULL, doc, lr, LS_EDATA, "nobody listens"), LS_EDATA);
-    assert_int_equal(ls_json_where(doc, &stranger, &line, &column), LS_EINVAL);
+    assert_int_equal(ls_json_where(doc, &stranger, false, &line, &column), LS_EINVAL);
     assert_string_equal(ls_json_name(doc), "c.json");
     ls_json_destroy(doc);
     ls_json_destroy(NULL);
@@ -172,13 +172,19 @@ static void files_are_read_up_to_the_limit(void **state)
     scratch s;
     ls_json *doc;
     ls_error err;
-    const ls_json_limits limits = {.bytes = 8};
     scratch_begin(&s);
-    scratch_file(&s, "nine.json", "[1, 2, 3]", 9);
+    char *long_text = malloc(LS_JSON_BYTES + 1);
+    assert_non_null(long_text);
+    memset(long_text, ' ', LS_JSON_BYTES + 1);
+    memcpy(long_text, "[1, 2, 3]", 9);
+    scratch_file(&s, "long.json", long_text, LS_JSON_BYTES + 1);
+    assert_int_equal(ls_json_read_file(&doc, scratch_path(&s, "long.json"), NULL, &err),
+                     LS_ECONFIG);
+    assert_non_null(strstr(err.text, "long.json: expected a JSON file of at most 16777216 bytes, "
+                                     "found 16777217"));
+    scratch_file(&s, "nine.json", long_text, LS_JSON_BYTES);
+    free(long_text);
     const char *path = scratch_path(&s, "nine.json");
-    assert_int_equal(ls_json_read_file_limited(&doc, path, &limits, NULL, &err), LS_ECONFIG);
-    assert_non_null(
-        strstr(err.text, "nine.json: expected a JSON file of at most 8 bytes, found 9"));
     assert_int_equal(ls_json_read_file(&doc, path, NULL, &err), LS_OK);
     assert_int_equal(cJSON_GetArraySize(ls_json_root(doc)), 3);
     assert_string_equal(ls_json_name(doc), path);
@@ -195,18 +201,17 @@ static void a_text_that_is_one_line_of_a_file_is_called_by_its_number(void **sta
               {"{\"a\":\n1,\"a\":2}", "m:8:3: expected each key once, found \"a\" again (first at "
                                       "7:2); remove one of the two"},
               {"[", "m:7:2: expected"}};
-    const ls_json_limits limits = {.line = 7};
     ls_json *doc;
     ls_error err;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const size_t length = strlen(of[i].message);
         assert_int_equal(
-            ls_json_parse_limited(&doc, "m", of[i].text, strlen(of[i].text), &limits, NULL, &err),
+            ls_json_parse_line(&doc, "m", of[i].text, strlen(of[i].text), 7, NULL, &err),
             LS_ECONFIG);
         if (strncmp(err.text, of[i].message, length) != 0)
             fail_msg("\"%s\" instead of \"%s\"", err.text, of[i].message);
     }
-    assert_int_equal(ls_json_parse_limited(&doc, "m", "{\"a\":1}", 7, &limits, NULL, &err), LS_OK);
+    assert_int_equal(ls_json_parse_line(&doc, "m", "{\"a\":1}", 7, 7, NULL, &err), LS_OK);
     ls_json_fail(&err, doc, ls_json_root(doc)->child, LS_EDATA, "wrong");
     assert_string_equal(err.text, "m:7:2: wrong");
     ls_json_destroy(doc);

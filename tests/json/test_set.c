@@ -125,7 +125,7 @@ static void errors_name_the_assignment_that_set_a_value(void **state)
     ls_json_fail_value(&err, doc, limit, LS_ECONFIG, "expected a number, found %s",
                        ls_json_kind(limit));
     assert_string_equal(err.text, "--set data.limit=many: expected a number, found a string");
-    assert_int_equal(ls_json_where(doc, limit, &line, &column), LS_EINVAL);
+    assert_int_equal(ls_json_where(doc, limit, false, &line, &column), LS_EINVAL);
     const cJSON *nett = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "nett");
     ls_json_fail(&err, doc, nett, LS_ECONFIG, "unknown key");
     assert_string_equal(err.text, "--set nett.depth=1: unknown key");

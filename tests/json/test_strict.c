@@ -214,7 +214,7 @@ static void what_follows_a_long_number_keeps_its_place(void **state)
     ls_json *doc = accepts(text);
     const cJSON *a = cJSON_GetArrayItem(ls_json_root(doc), 1)->child;
     assert_true(a->valuedouble == 7 && a->prev == a);
-    assert_int_equal(ls_json_where_value(doc, a, &line, &column), LS_OK);
+    assert_int_equal(ls_json_where(doc, a, true, &line, &column), LS_OK);
     assert_int_equal(line, 2);
     assert_int_equal(column, 9);
     assert_true(cJSON_GetArrayItem(ls_json_root(doc), 2)->valuedouble == 2.5);
@@ -312,33 +312,48 @@ static void ten_megabytes_of_brackets_are_refused_at_once(void **state)
     free(text);
 }
 
+/* A text of `count` times `piece` between `open` and `close`. */
+static char *repeated(size_t *length, const char *open, const char *piece, size_t count,
+                      const char *close)
+{
+    const size_t size = strlen(piece);
+    char *text = malloc(strlen(open) + size * count + strlen(close) + 1), *at = text;
+    assert_non_null(text);
+    at = stpcpy(at, open);
+    for (size_t i = 0; i < count; i++, at += size)
+        memcpy(at, piece, size);
+    at = stpcpy(at, close);
+    *length = (size_t)(at - text);
+    return text;
+}
+
+static void accepts_n(const char *text, size_t length)
+{
+    ls_json *doc;
+    ls_error err = {0};
+    assert_int_equal(ls_json_parse(&doc, "c.json", text, length, NULL, &err), LS_OK);
+    ls_json_destroy(doc);
+}
+
 static void texts_beyond_the_limits_are_refused(void **state)
 {
     (void)state;
-    ls_json *doc;
-    ls_error err;
-    const ls_json_limits limits = {.bytes = 20, .depth = 2, .values = 3};
-    ls_json_limits generous = {.depth = 100000};
-    assert_int_equal(
-        ls_json_parse_limited(&doc, "c.json", "[                    ]", 22, &limits, NULL, &err),
-        LS_ECONFIG);
-    assert_string_equal(err.text, "c.json: expected at most 20 bytes, found 22");
-    assert_int_equal(ls_json_parse_limited(&doc, "c.json", "[[[]]]", 6, &limits, NULL, &err),
-                     LS_ECONFIG);
-    assert_string_equal(err.text, "c.json:1:3: expected at most 2 arrays and objects in each "
-                                  "other, found more");
-    assert_int_equal(ls_json_parse_limited(&doc, "c.json", "[1,2,3]", 7, &limits, NULL, &err),
-                     LS_ECONFIG);
-    assert_string_equal(err.text, "c.json:1:6: expected at most 3 values, found more");
-    assert_int_equal(ls_json_parse_limited(&doc, "c.json", "[1,2]", 5, &limits, NULL, &err), LS_OK);
-    ls_json_destroy(doc);
+    size_t n;
+    char *text = repeated(&n, "[", " ", LS_JSON_BYTES - 2, "] ");
+    refuses_n(text, n, "c.json: expected at most 16777216 bytes, found 16777217");
+    accepts_n(text, n - 1);
+    free(text);
 
-    char deep[1800];
-    memset(deep, '[', 900);
-    memset(deep + 900, ']', 900);
-    assert_int_equal(ls_json_parse_limited(&doc, "c.json", deep, 1800, &generous, NULL, &err),
-                     LS_OK);
-    ls_json_destroy(doc);
+    text = repeated(&n, "[0", ",0", LS_JSON_VALUES - 1, "]");
+    refuses_n(text, n, "c.json:1:2000000: expected at most 1000000 values, found more");
+    text[n - 3] = ']';
+    accepts_n(text, n - 2);
+    free(text);
+
+    char deep[2 * LS_JSON_DEPTH];
+    memset(deep, '[', LS_JSON_DEPTH);
+    memset(deep + LS_JSON_DEPTH, ']', LS_JSON_DEPTH);
+    accepts_n(deep, sizeof deep);
 }
 
 /* Every text that the strict pass lets through must be one that the tree builder understands:

@@ -156,9 +156,9 @@ static void expect_refusal(ls_span a, ls_span b, int shards, const char *words)
 static void sums_that_are_not_the_tree_s_are_told(void **state)
 {
     (void)state;
-    expect_refusal((ls_span){1, 2}, (ls_span){2, 4}, 4, "nobody has summed shard 0");
-    expect_refusal((ls_span){0, 2}, (ls_span){3, 4}, 4, "nobody has summed shard 2");
-    expect_refusal((ls_span){0, 2}, (ls_span){2, 3}, 4, "nobody has summed shard 3");
+    expect_refusal((ls_span){1, 2}, (ls_span){2, 4}, 4, "no rank has summed shard 0");
+    expect_refusal((ls_span){0, 2}, (ls_span){3, 4}, 4, "no rank has summed shard 2");
+    expect_refusal((ls_span){0, 2}, (ls_span){2, 3}, 4, "no rank has summed shard 3");
     expect_refusal((ls_span){0, 1}, (ls_span){1, 4}, 4, "no nodes of a tree over 4 shards");
     expect_refusal((ls_span){0, 2}, (ls_span){2, 5}, 4, "no nodes of a tree over 4 shards");
 }

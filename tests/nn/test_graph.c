@@ -171,7 +171,7 @@ static void what_may_be_fused_is_offered(void **state)
 static void buffers_share_memory_when_they_may(void **state)
 {
     (void)state;
-    ls_buffer chain[] = {
+    ls_live_buffer chain[] = {
         {.bytes = 100, .first = 0, .last = 1}, {.bytes = 300, .first = 1, .last = 2},
         {.bytes = 64, .first = 2, .last = 3},  {.bytes = 0, .first = 0, .last = 9},
         {.bytes = 130, .first = 3, .last = 4}, {.bytes = 1, .first = 0, .last = 4},
@@ -191,7 +191,7 @@ static void random_buffers_never_overlap(void **state)
     enum { N = 60, ROUNDS = 50 };
     uint32_t seed = 1;
     for (int round = 0; round < ROUNDS; round++) {
-        ls_buffer b[N] = {0};
+        ls_live_buffer b[N] = {0};
         for (int i = 0; i < N; i++) {
             seed = seed * 1664525u + 1013904223u;
             b[i].bytes = (seed >> 8) % 5000;
@@ -214,7 +214,7 @@ static void random_buffers_never_overlap(void **state)
 static void impossible_sizes_do_not_wrap_around(void **state)
 {
     (void)state;
-    ls_buffer b[] = {{.bytes = SIZE_MAX - 3}, {.bytes = SIZE_MAX / 2}, {.bytes = SIZE_MAX}};
+    ls_live_buffer b[] = {{.bytes = SIZE_MAX - 3}, {.bytes = SIZE_MAX / 2}, {.bytes = SIZE_MAX}};
     assert_true(ls_place_buffers(b, 3, 1) >= SIZE_MAX / 4);
     assert_true(ls_place_buffers(b, 3, 0) >= SIZE_MAX / 4);
     assert_true(ls_live_bytes(b, 3) >= SIZE_MAX / 4);

@@ -148,7 +148,7 @@ static void replacing_works_without_a_directory_in_the_path(void **state)
     int here = open(".", O_RDONLY | O_DIRECTORY);
     assert_int_equal(chdir(s->directory), 0);
     must(ls_replace_file("f", "a", 1, NULL, &err), &err);
-    must(ls_sync_directory(".", &err), &err);
+    must(ls_sync_path(".", &err), &err);
     assert_int_equal(fchdir(here), 0);
     close(here);
     assert_names(s->directory, "f");
@@ -178,7 +178,7 @@ static void a_failed_replacement_leaves_nothing_but_the_old(void **state)
     char *bytes = read_whole(scratch_path(s, "f"), NULL);
     assert_string_equal(bytes, "old");
     free(bytes);
-    refused(ls_sync_directory(scratch_path(s, "no"), &err), LS_EIO, &err,
+    refused(ls_sync_path(scratch_path(s, "no"), &err), LS_EIO, &err,
             "no: cannot open the directory: No such file or directory");
 }
 

@@ -16,6 +16,12 @@
 
 #define MS UINT64_C(1000000)
 
+static int pop(ls_ring *ring, void *item, uint64_t deadline_ns, ls_error *err)
+{
+    int which = -1;
+    return ls_ring_pop_any(item, &which, &ring, 1, deadline_ns, err);
+}
+
 static void open_ring(ls_ring *ring, size_t item_size, size_t capacity)
 {
     assert_int_equal(ls_ring_init(ring, NULL, item_size, capacity, NULL), LS_OK);
@@ -107,9 +113,9 @@ static void closed_ring_delivers_the_rest_then_says_so(void **state)
     assert_int_equal(ls_ring_length(&r), 1);
     assert_int_equal(ls_ring_try_push(&r, &item), LS_ECLOSED);
     assert_int_equal(ls_ring_push(&r, &item, UINT64_MAX, &err), LS_ECLOSED);
-    assert_int_equal(ls_ring_pop(&r, &out, UINT64_MAX, &err), LS_OK);
+    assert_int_equal(pop(&r, &out, UINT64_MAX, &err), LS_OK);
     assert_int_equal(out, 7);
-    assert_int_equal(ls_ring_pop(&r, &out, UINT64_MAX, &err), LS_ECLOSED);
+    assert_int_equal(pop(&r, &out, UINT64_MAX, &err), LS_ECLOSED);
     assert_string_equal(err.text, "the queue is closed");
     assert_int_equal(ls_ring_try_pop(&r, &out), LS_ECLOSED);
     ls_ring_fini(&r);
@@ -123,7 +129,7 @@ static void deadlines_end_push_and_pop(void **state)
     ls_error err;
     int item = 1;
     uint64_t deadline = ls_deadline_ns(20 * MS);
-    assert_int_equal(ls_ring_pop(&r, &item, deadline, &err), LS_ETIMEDOUT);
+    assert_int_equal(pop(&r, &item, deadline, &err), LS_ETIMEDOUT);
     assert_true(ls_now_ns() >= deadline);
     assert_int_equal(ls_ring_push(&r, &item, 0, &err), LS_OK);
     deadline = ls_deadline_ns(20 * MS);
@@ -183,7 +189,7 @@ static void consume(struct stream *s)
 {
     struct payload p;
     for (;;) {
-        int rc = s->blocking ? ls_ring_pop(s->ring, &p, ls_deadline_ns(20000 * MS), NULL)
+        int rc = s->blocking ? pop(s->ring, &p, ls_deadline_ns(20000 * MS), NULL)
                              : ls_ring_try_pop(s->ring, &p);
         if (rc == LS_EAGAIN) {
             sched_yield();
@@ -201,7 +207,7 @@ static void stream_through(size_t capacity, int blocking, unsigned spins, uint64
 {
     ls_ring r;
     open_ring(&r, sizeof(struct payload), capacity);
-    ls_ring_set_spins(&r, spins);
+    r.producer.spins = r.own.spins = spins;
     struct stream in = {.ring = &r, .items = items, .blocking = blocking}, out = in;
     pthread_t t;
     assert_int_equal(pthread_create(&t, NULL, produce, &in), 0);
@@ -315,7 +321,7 @@ static void *pop_one(void *arg)
 {
     struct stream *s = arg;
     struct payload p;
-    s->wrong = ls_ring_pop(s->ring, &p, UINT64_MAX, NULL);
+    s->wrong = pop(s->ring, &p, UINT64_MAX, NULL);
     return NULL;
 }
 
