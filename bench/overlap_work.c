@@ -167,7 +167,7 @@ static int run_op(worker *w, uint64_t step, int shard, int index, ls_error *err)
         plan = ls_replica_plan_for(r, block_of(r, count, done));
     }
     if (index == 0 && done == 0) {
-        int status = ls_replica_stage_rows(r, LS_TRAIN, w->rows + first, count, err);
+        int status = ls_replica_stage_rows(r, LS_TRAIN, w->rows + first, count, 1, err);
         if (status)
             return status;
     }

@@ -61,7 +61,7 @@ static int run_op_by_op(times *t, const work *w)
     int status = ls_plan_gather(w->plan, LS_TRAIN, &t->err);
     if (status == LS_OK)
         status = ls_plan_forward(w->plan, LS_TRAIN, 0, &t->err);
-    return status ? status : ls_plan_backward(w->plan, 0, &t->err);
+    return status ? status : ls_plan_backward(w->plan, w->plan->nodes - 1, 0, 0, &t->err);
 }
 
 static int run_recorded(times *t, const work *w)

@@ -270,22 +270,23 @@ static void destroy_op(ls_op *op)
         op->impl->destroy(op);
 }
 
+void ls_plan_drop_recordings(ls_plan *plan, int begin, int end)
+{
+    for (int i = begin; i < end; i++)
+        for (int s = 0; s < plan->program[i].segments; s++) {
+            ls_segment *segment = &plan->program[i].segment[s];
+            if (segment->recording)
+                plan->device->ops->recording_destroy(plan->device, segment->recording);
+            segment->recording = NULL;
+        }
+}
+
 /* In reverse order: layouts belong to the ops that produce tensors. */
 void ls_plan_destroy(ls_plan *plan)
 {
     if (!plan)
         return;
-    if (plan->recording)
-        plan->device->ops->recording_destroy(plan->device, plan->recording);
-    for (int p = 0; p < LS_BUCKETS; p++)
-        if (plan->piece[p])
-            plan->device->ops->recording_destroy(plan->device, plan->piece[p]);
-    for (int p = 0; p < LS_IN_PLACES; p++) {
-        if (plan->whole[p])
-            plan->device->ops->recording_destroy(plan->device, plan->whole[p]);
-        if (plan->unrolled[p])
-            plan->device->ops->recording_destroy(plan->device, plan->unrolled[p]);
-    }
+    ls_plan_drop_recordings(plan, 0, LS_PROGRAMS);
     for (int s = 0; s < LS_SUBSETS; s++)
         destroy_op(plan->loss[s]);
     for (int k = plan->nodes - 1; k >= 0; k--)
@@ -350,12 +351,7 @@ static int run_backward(ls_plan *plan, const ls_node *node, unsigned flags, ls_e
     return rc;
 }
 
-int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err)
-{
-    return ls_plan_backward_part(plan, plan->nodes - 1, 0, flags, err);
-}
-
-int ls_plan_backward_part(ls_plan *plan, int first, int last, unsigned flags, ls_error *err)
+int ls_plan_backward(ls_plan *plan, int first, int last, unsigned flags, ls_error *err)
 {
     int rc = LS_OK;
     for (int k = first; k >= last && rc == LS_OK; k--) {
@@ -404,7 +400,7 @@ static void op_line(char *out, size_t size, const char *name, const ls_tensor *x
         snprintf(out, size, "%s %d×%d×%d×%d %s", name, x->rows, x->c, x->h, x->w, kernel);
 }
 
-ls_phase ls_plan_phase(int place)
+ls_phase ls_replica_phase(int place)
 {
     static const ls_phase phase[PHASES] = {LS_PHASE_NONE,    LS_PHASE_GATHER,   LS_PHASE_FORWARD,
                                            LS_PHASE_FORWARD, LS_PHASE_BACKWARD, LS_PHASE_RECORDED};

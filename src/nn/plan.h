@@ -5,8 +5,7 @@
  *     ls_plan_bind(plan, &memory, err);           fixes every pointer
  *     ls_plan_gather(plan, LS_TRAIN, err);
  *     ls_plan_forward(plan, LS_TRAIN, 0, err);
- *     ls_plan_backward(plan, 0, err);
- *     ls_plan_launch(plan, recording, &args, err);   what was recorded of them
+ *     ls_plan_backward(plan, plan->nodes - 1, 0, 0, err);
  *
  * Plans of a replica run one after another, so they share activations and scratch. Everything is
  * called on the device's worker thread; nothing allocates after bind.
@@ -46,6 +45,38 @@ typedef struct ls_node {
     size_t y_at, dy_at, saved_at; /* offsets in the activations */
 } ls_node;
 
+/* A stretch of a step: of the backward pass the nodes from `first` down to `last`, and what else its
+ * parts say, in their order. */
+enum {
+    LS_PART_FORWARD = 1, /* before the nodes: gather, forward and loss */
+    LS_PART_TAIL = 2,    /* the gradient's tail, but for what the loss op has put there */
+    LS_PART_UPDATE = 4,  /* the update from the gradient, and the tail on its way to the host */
+    LS_PART_APPLY = 8    /* the update from the total */
+};
+typedef struct ls_segment {
+    unsigned parts;
+    int first, last;
+    int steps;               /* so often, one step after another; more than 1 only if recorded */
+    int place;               /* LS_PART_UPDATE: where the tails of these steps arrive */
+    size_t floats;           /* so many of the gradient's first are complete behind it */
+    ls_recording *recording; /* NULL: it runs op by op */
+} ls_segment;
+
+/* Segments that run one after another. */
+typedef struct ls_program {
+    ls_segment segment[LS_BUCKETS];
+    int segments;
+} ls_program;
+
+/* What a plan's rows can be run as. */
+enum {
+    LS_GRADIENT,                       /* a shard's gradient in one segment */
+    LS_GRADIENT_IN_PIECES,             /* cut where a bucket is complete */
+    LS_STEP,                           /* a whole step, for each place of its result */
+    LS_STEPS = LS_STEP + LS_IN_PLACES, /* LS_UNROLLED of them, likewise */
+    LS_PROGRAMS = LS_STEPS + LS_IN_PLACES
+};
+
 typedef struct ls_plan {
     ls_device *device;
     const ls_model *model;
@@ -63,12 +94,10 @@ typedef struct ls_plan {
     size_t unshared_bytes;   /* if each buffer had memory of its own */
     size_t live_bytes;       /* the most in use at one time: no plan could do with less */
     size_t scratch_bytes;
-    /* Made by the replica, destroyed with the plan; NULL: op by op. */
-    ls_recording *recording;              /* gather, forward and backward as one */
-    ls_recording *piece[LS_BUCKETS];      /* the same, cut where the backward pass is */
-    ls_recording *whole[LS_IN_PLACES];    /* the same with the step, for each place of its result */
-    ls_recording *unrolled[LS_IN_PLACES]; /* LS_UNROLLED of these, one after another */
-    ls_heartbeat *heartbeat;              /* NULL: none */
+    /* The replica's (replica_impl.h), whose recordings are destroyed with the plan. */
+    ls_program program[LS_PROGRAMS];
+    const float *tail;       /* of the gradients that are recorded, on the device; NULL: none is */
+    ls_heartbeat *heartbeat; /* NULL: none */
 } ls_plan;
 
 typedef struct ls_plan_desc {
@@ -110,12 +139,13 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 /* x → logits, and the loss op `loss` on them; with LS_TEST the ops know that no backward follows.
  * `flags` go to the loss (LS_RUN_ACCUMULATE): plans of models with batch norm are whole shards. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
-int ls_plan_backward(ls_plan *plan, unsigned flags, ls_error *err);
-/* The part of it that begins with node `first` and ends with node `last`, the lower number. */
-int ls_plan_backward_part(ls_plan *plan, int first, int last, unsigned flags, ls_error *err);
+/* Of nodes `first` down to `last`; none where `first` is the lower number. */
+int ls_plan_backward(ls_plan *plan, int first, int last, unsigned flags, ls_error *err);
 
-/* Enqueues what the replica has recorded of training rows and without flags. */
+/* Enqueues what was recorded of a segment, with the args of each of its steps. */
 int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *args, ls_error *err);
+/* The segments of programs `begin` … `end` − 1 have no recordings any more. */
+void ls_plan_drop_recordings(ls_plan *plan, int begin, int end);
 
 /* ---- plan_memory.c, for plan.c -------------------------------------------------------------- */
 
@@ -125,9 +155,6 @@ const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k);
 int ls_plan_output(const ls_plan *plan);
 /* Gives every buffer its place. Errors: LS_ENOMEM. */
 int ls_plan_place(ls_plan *plan, int share, ls_error *err);
-
-/* What a place that ops beat with belongs to (ls_phase); LS_PHASE_NONE: to no op. */
-ls_phase ls_plan_phase(int place);
 
 /* For people: the op that beat with `place`, "backward of conv2+relu". Returns 0 when none did. */
 int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place);

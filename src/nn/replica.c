@@ -17,10 +17,10 @@ int ls_replica_no_memory(ls_error *err)
 
 int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_error *err)
 {
-    int rc = r->device->ops->alloc(out, r->device, bytes, err);
-    if (rc == LS_OK)
+    int status = r->device->ops->alloc(out, r->device, bytes, err);
+    if (status == LS_OK)
         *use += bytes;
-    return rc;
+    return status;
 }
 
 /* ---- which numbers of rows need a plan ------------------------------------------------------ */
@@ -83,9 +83,9 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .no_sharing = desc->no_sharing,
             .plain_logits = r->optimizer == NULL,
         };
-        int rc = ls_plan_create(&r->plan[i], &d, err);
-        if (rc != LS_OK)
-            return rc;
+        int status = ls_plan_create(&r->plan[i], &d, err);
+        if (status != LS_OK)
+            return status;
         r->plans++;
     }
     return LS_OK;
@@ -96,16 +96,80 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
     size_t most = (size_t)desc->shard_row_counts + 2; /* a block, and a zero at the end */
     uint32_t *counts = ls_alloc_array(r->host, most, sizeof *counts);
     r->plan = ls_alloc_array(r->host, most, sizeof *r->plan);
-    int rc = LS_OK;
+    int status = LS_OK;
     int count = 0;
     if (!counts || !r->plan)
-        rc = ls_replica_no_memory(err);
-    if (rc == LS_OK) {
+        status = ls_replica_no_memory(err);
+    if (status == LS_OK) {
         list_counts(counts, &count, r, desc);
-        rc = make_plans(r, desc, counts, err);
+        status = make_plans(r, desc, counts, err);
     }
     ls_free(r->host, counts);
-    return rc;
+    return status;
+}
+
+/* ---- programs ------------------------------------------------------------------------------- */
+
+/* What is complete behind the backward pass of node `k`: all before the next node's parameters. */
+static size_t complete_behind(const ls_replica *r, const ls_plan *plan, int k)
+{
+    for (int next = k - 1; next >= 0; next--)
+        if (plan->node[next].op->params > 0)
+            return r->param_at[plan->node[next].form.first * LS_OP_PARAMS];
+    return r->tail_at;
+}
+
+static void add_segment(ls_program *p, const ls_segment *segment)
+{
+    p->segment[p->segments++] = *segment;
+}
+
+/* Cut behind the nodes with which a bucket is complete. */
+static void list_pieces(ls_program *p, const ls_replica *r, const ls_plan *plan)
+{
+    const ls_buckets *b = &r->buckets;
+    ls_segment next = {.parts = LS_PART_FORWARD, .first = plan->nodes - 1, .steps = 1};
+    int bucket = 0;
+    for (int k = plan->nodes - 1; k > 0; k--) {
+        next.floats = complete_behind(r, plan, k);
+        const int complete = ls_buckets_complete(b->end, b->count, next.floats);
+        if (complete > bucket) {
+            next.last = k;
+            add_segment(p, &next);
+            next = (ls_segment){.first = k - 1, .steps = 1};
+        }
+        bucket = complete;
+    }
+    next.parts |= LS_PART_TAIL;
+    next.floats = r->floats;
+    next.last = 0;
+    add_segment(p, &next);
+}
+
+static void list_programs(ls_plan *plan, const ls_replica *r)
+{
+    ls_segment whole = {.parts = LS_PART_FORWARD | LS_PART_TAIL,
+                        .first = plan->nodes - 1,
+                        .steps = 1,
+                        .floats = r->floats};
+    add_segment(&plan->program[LS_GRADIENT], &whole);
+    list_pieces(&plan->program[LS_GRADIENT_IN_PIECES], r, plan);
+    whole.parts |= LS_PART_UPDATE;
+    for (whole.place = 0; whole.place < LS_IN_PLACES; whole.place++) {
+        whole.steps = 1;
+        add_segment(&plan->program[LS_STEP + whole.place], &whole);
+        whole.steps = LS_UNROLLED;
+        add_segment(&plan->program[LS_STEPS + whole.place], &whole);
+    }
+}
+
+/* The arenas are laid out. */
+static void make_programs(ls_replica *r, size_t least)
+{
+    ls_buckets_cut(&r->buckets, r->param_begin, r->param_begins, r->floats, least);
+    for (int i = 0; i < r->plans && r->optimizer; i++)
+        list_programs(r->plan[i], r);
+    r->apply = (ls_segment){.parts = LS_PART_APPLY, .first = -1, .steps = 1};
 }
 
 /* ---- activations ---------------------------------------------------------------------------- */
@@ -124,18 +188,18 @@ static int alloc_activations(ls_replica *r, ls_error *err)
             r->memory.unshared_activations = p->unshared_bytes;
         scratch = p->scratch_bytes > scratch ? p->scratch_bytes : scratch;
     }
-    int rc = ls_replica_alloc(r, &memory[0], activations, use, err);
-    if (rc == LS_OK && scratch > 0)
-        rc = ls_replica_alloc(r, &memory[1], scratch, use, err);
-    if (rc == LS_OK)
-        rc = ls_replica_alloc(r, &memory[2], LS_TAIL * sizeof(float), use, err);
-    if (rc == LS_OK)
-        rc = ls_replica_alloc(r, &memory[3], sizeof(float), use, err);
+    int status = ls_replica_alloc(r, &memory[0], activations, use, err);
+    if (status == LS_OK && scratch > 0)
+        status = ls_replica_alloc(r, &memory[1], scratch, use, err);
+    if (status == LS_OK)
+        status = ls_replica_alloc(r, &memory[2], LS_TAIL * sizeof(float), use, err);
+    if (status == LS_OK)
+        status = ls_replica_alloc(r, &memory[3], sizeof(float), use, err);
     r->activations = memory[0];
     r->scratch = memory[1];
     r->test_stats = memory[2];
     r->held = memory[3];
-    return rc;
+    return status;
 }
 
 /* ---- data ----------------------------------------------------------------------------------- */
@@ -147,22 +211,22 @@ static int copy_subset(ls_replica *r, int subset, const ls_replica_data *data, l
     size_t bytes = (size_t)data->rows * (size_t)in->c * (size_t)in->h * (size_t)in->w;
     void *images = NULL;
     void *labels = NULL;
-    int rc = ls_replica_alloc(r, &images, bytes, &r->memory.dataset, err);
+    int status = ls_replica_alloc(r, &images, bytes, &r->memory.dataset, err);
     r->images[subset] = images;
-    if (rc == LS_OK)
-        rc = ops->upload(r->device, NULL, images, data->images, bytes, err);
-    if (rc == LS_OK)
-        rc = ls_replica_alloc(r, &labels, data->rows, &r->memory.dataset, err);
+    if (status == LS_OK)
+        status = ops->upload(r->device, NULL, images, data->images, bytes, err);
+    if (status == LS_OK)
+        status = ls_replica_alloc(r, &labels, data->rows, &r->memory.dataset, err);
     r->labels[subset] = labels;
-    if (rc == LS_OK)
-        rc = ops->upload(r->device, NULL, labels, data->labels, data->rows, err);
+    if (status == LS_OK)
+        status = ops->upload(r->device, NULL, labels, data->labels, data->rows, err);
     r->data[subset] = (ls_replica_data){images, labels, data->rows};
-    return rc;
+    return status;
 }
 
 static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
-    int rc = LS_OK;
+    int status = LS_OK;
     void *rows = NULL;
     const size_t rows_staged = (size_t)r->most_rows * ls_replica_most_calls(r);
     r->staged_rows = ls_alloc_array(r->host, rows_staged, sizeof *r->staged_rows);
@@ -172,14 +236,14 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     memcpy(r->host_data, desc->data, sizeof r->host_data);
     if (r->info.flags & LS_DEVICE_HOST_MEMORY)
         return LS_OK;
-    for (int s = 0; s < LS_SUBSETS && rc == LS_OK; s++)
+    for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
         if (desc->data[s].images)
-            rc = copy_subset(r, s, &desc->data[s], err);
-    if (rc == LS_OK)
-        rc =
+            status = copy_subset(r, s, &desc->data[s], err);
+    if (status == LS_OK)
+        status =
             ls_replica_alloc(r, &rows, rows_staged * sizeof(uint32_t), &r->memory.activations, err);
     r->device_rows = rows;
-    return rc == LS_OK ? r->device->ops->sync(r->device, NULL, err) : rc;
+    return status == LS_OK ? r->device->ops->sync(r->device, NULL, err) : status;
 }
 
 /* ---- putting it together -------------------------------------------------------------------- */
@@ -201,10 +265,10 @@ static int bind_plans(ls_replica *r, ls_error *err)
     if (r->optimizer)
         m.stats[LS_TRAIN] = r->arena[GRADIENT] + r->tail_at + LS_TAIL_LOSS;
     m.stats[LS_TEST] = r->test_stats;
-    int rc = LS_OK;
-    for (int i = 0; i < r->plans && rc == LS_OK; i++)
-        rc = ls_plan_bind(r->plan[i], &m, err);
-    return rc;
+    int status = LS_OK;
+    for (int i = 0; i < r->plans && status == LS_OK; i++)
+        status = ls_plan_bind(r->plan[i], &m, err);
+    return status;
 }
 
 static int write_lines(ls_replica *r, ls_error *err)
@@ -229,28 +293,28 @@ static int write_lines(ls_replica *r, ls_error *err)
 
 static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
-    int rc = check_desc(r, desc, err);
-    if (rc == LS_OK)
-        rc = choose_plans(r, desc, err);
-    if (rc == LS_OK)
-        rc = ls_replica_lay_out(r, err);
-    if (rc == LS_OK)
-        ls_replica_cut(r, desc->piece_floats);
-    if (rc == LS_OK)
-        rc = ls_replica_make_updates(r, OF_TOTAL, err);
-    if (rc == LS_OK)
-        rc = ls_replica_alloc_arenas(r, err);
-    if (rc == LS_OK)
-        rc = alloc_activations(r, err);
-    if (rc == LS_OK)
-        rc = place_data(r, desc, err);
-    if (rc == LS_OK)
-        rc = ls_replica_bind_updates(r, OF_TOTAL, err);
-    if (rc == LS_OK)
-        rc = bind_plans(r, err);
-    if (rc == LS_OK)
-        rc = write_lines(r, err);
-    return rc == LS_OK && !desc->no_recording ? ls_replica_record(r, err) : rc;
+    int status = check_desc(r, desc, err);
+    if (status == LS_OK)
+        status = choose_plans(r, desc, err);
+    if (status == LS_OK)
+        status = ls_replica_lay_out(r, err);
+    if (status == LS_OK)
+        make_programs(r, desc->piece_floats);
+    if (status == LS_OK)
+        status = ls_replica_make_updates(r, OF_TOTAL, err);
+    if (status == LS_OK)
+        status = ls_replica_alloc_arenas(r, err);
+    if (status == LS_OK)
+        status = alloc_activations(r, err);
+    if (status == LS_OK)
+        status = place_data(r, desc, err);
+    if (status == LS_OK)
+        status = ls_replica_bind_updates(r, OF_TOTAL, err);
+    if (status == LS_OK)
+        status = bind_plans(r, err);
+    if (status == LS_OK)
+        status = write_lines(r, err);
+    return status == LS_OK && !desc->no_recording ? ls_replica_record(r, err) : status;
 }
 
 int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *err)
@@ -267,12 +331,12 @@ int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *e
     r->device->ops->describe(r->device, &r->info);
     if (r->model->stats > 0)
         r->info.block_rows = 0; /* the statistics are those of the whole shard */
-    int rc = build(r, desc, err);
-    if (rc == LS_OK)
+    int status = build(r, desc, err);
+    if (status == LS_OK)
         *out = r;
     else
         ls_replica_destroy(r);
-    return rc;
+    return status;
 }
 
 static void device_free(ls_replica *r, void *memory)
@@ -287,8 +351,8 @@ void ls_replica_destroy(ls_replica *r)
         return;
     if (r->plans > 0)
         r->device->ops->sync(r->device, NULL, NULL); /* work may still use the memory */
-    if (r->step)
-        r->device->ops->recording_destroy(r->device, r->step);
+    if (r->apply.recording)
+        r->device->ops->recording_destroy(r->device, r->apply.recording);
     ls_replica_destroy_updates(r);
     for (int i = r->plans - 1; i >= 0; i--)
         ls_plan_destroy(r->plan[i]);
@@ -308,9 +372,27 @@ void ls_replica_destroy(ls_replica *r)
         device_free(r, r->arena[a]);
     ls_free(r->host, r->line);
     ls_free(r->host, r->staged_rows);
-    ls_free(r->host, r->segment);
+    ls_free(r->host, r->param_begin);
     ls_free(r->host, r->stat_at);
     ls_free(r->host, r->param_at);
     ls_free(r->host, r->plan);
     ls_free(r->host, r);
+}
+
+/* ---- what it says of itself ----------------------------------------------------------------- */
+
+void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out)
+{
+    *out = replica->memory;
+}
+
+const char *ls_replica_plan_line(const ls_replica *replica, int line)
+{
+    return line >= 0 && line < replica->lines ? replica->line[line] : NULL;
+}
+
+/* All plans have the same nodes. */
+int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place)
+{
+    return ls_plan_place_text(out, size, replica->plan[0], place);
 }

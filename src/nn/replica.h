@@ -41,7 +41,6 @@ enum {
     LS_TAIL_LOSS = 0,    /* summed over rows */
     LS_TAIL_CORRECT = 1, /* rows whose largest logit is the label's */
     LS_TAIL_ROWS = 2,
-    LS_TAIL_FAILED = 3, /* > 0: some worker could not do its part, nobody may apply the step */
     LS_TAIL = 16
 };
 
@@ -136,7 +135,7 @@ int ls_replica_import(ls_replica *replica, float *arena, const float *canonical,
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
 /* Forward, loss and backward of one shard: `rows` training rows (indices into the dataset, read
- * before return) → the gradient arena, tail included (failed = 0). n must be one of
+ * before return) → the gradient arena, tail included. n must be one of
  * shard_rows, or 0: an empty shard's gradient is zero. */
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);

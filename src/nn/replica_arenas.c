@@ -1,4 +1,4 @@
-/* The arenas of a replica: what lies where in them, and the ops that step over them. */
+/* The arenas of a replica: what lies where in them, the ops that update them, weights in and out. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ static void place_params(ls_replica *r)
         const ls_op *op = first->node[k].op;
         for (int i = 0; i < op->params; i++) {
             r->param_at[first->node[k].form.first * LS_OP_PARAMS + i] = r->floats;
-            r->segment[r->segments++] = r->floats;
+            r->param_begin[r->param_begins++] = r->floats;
             r->floats += rounded(op->param_floats[i]);
         }
     }
@@ -45,28 +45,28 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     const size_t layers = (size_t)r->model->layers;
     r->param_at = ls_alloc_array(r->host, layers * LS_OP_PARAMS, sizeof *r->param_at);
     r->stat_at = ls_alloc_array(r->host, layers, sizeof *r->stat_at);
-    r->segment = ls_alloc_array(r->host, (size_t)r->model->params + 2, sizeof *r->segment);
-    if (!r->param_at || !r->stat_at || !r->segment)
+    r->param_begin = ls_alloc_array(r->host, (size_t)r->model->params + 2, sizeof *r->param_begin);
+    if (!r->param_at || !r->stat_at || !r->param_begin)
         return ls_replica_no_memory(err);
     place_params(r);
     r->tail_at = r->floats;
-    r->segment[r->segments++] = r->floats;
+    r->param_begin[r->param_begins++] = r->floats;
     r->floats += LS_TAIL;
     place_stats(r);
-    r->segment[r->segments] = r->floats;
+    r->param_begin[r->param_begins] = r->floats;
     return LS_OK;
 }
 
 int ls_replica_alloc_arenas(ls_replica *r, ls_error *err)
 {
     int arenas = r->optimizer ? SLOT + r->optimizer->slots : 1;
-    int rc = LS_OK;
-    for (int a = 0; a < arenas && rc == LS_OK; a++) {
+    int status = LS_OK;
+    for (int a = 0; a < arenas && status == LS_OK; a++) {
         void *memory = NULL;
-        rc = ls_replica_alloc(r, &memory, r->floats * sizeof(float), &r->memory.arenas, err);
+        status = ls_replica_alloc(r, &memory, r->floats * sizeof(float), &r->memory.arenas, err);
         r->arena[a] = memory;
     }
-    return rc;
+    return status;
 }
 
 /* ---- updates -------------------------------------------------------------------------------- */
@@ -86,18 +86,18 @@ int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err)
         return LS_OK;
     ls_op_desc desc = r->optimizer->op;
     r->optimizer->type->set_count(&desc, r->tail_at);
-    int rc = r->device->ops->op_create(&u->update, r->device, &desc, err);
-    if (rc != LS_OK || r->model->stats == 0)
-        return rc;
+    int status = r->device->ops->op_create(&u->update, r->device, &desc, err);
+    if (status != LS_OK || r->model->stats == 0)
+        return status;
     r->runnings = r->model->stats / LS_STATS;
     u->running = ls_alloc_array(r->host, (size_t)r->runnings, sizeof *u->running);
     if (!u->running)
         return ls_replica_no_memory(err);
     int n = 0;
-    for (int i = 0; i < r->model->layers && rc == LS_OK; i++)
+    for (int i = 0; i < r->model->layers && status == LS_OK; i++)
         if (r->model->layer[i].stats > 0)
-            rc = make_running(&u->running[n++], r, &r->model->layer[i], err);
-    return rc;
+            status = make_running(&u->running[n++], r, &r->model->layer[i], err);
+    return status;
 }
 
 /* What a step whose sum is `sum` reads. */
@@ -120,15 +120,15 @@ int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err)
     ls_op_buffers b = step_buffers(r, sum, 0);
     for (int i = 0; i < r->optimizer->slots; i++)
         b.slot[i] = r->arena[SLOT + i];
-    int rc = u->update->impl->bind(u->update, &b, err);
+    int status = u->update->impl->bind(u->update, &b, err);
     int n = 0;
-    for (int i = 0; i < r->model->layers && rc == LS_OK; i++)
+    for (int i = 0; i < r->model->layers && status == LS_OK; i++)
         if (r->model->layer[i].stats > 0) {
             b = step_buffers(r, sum, r->stat_at[i]);
-            rc = u->running[n]->impl->bind(u->running[n], &b, err);
+            status = u->running[n]->impl->bind(u->running[n], &b, err);
             n++;
         }
-    return rc;
+    return status;
 }
 
 void ls_replica_destroy_updates(ls_replica *r)
@@ -142,4 +142,110 @@ void ls_replica_destroy_updates(ls_replica *r)
             u->update->impl->destroy(u->update);
         ls_free(r->host, u->running);
     }
+}
+
+/* ---- for callers ---------------------------------------------------------------------------- */
+
+size_t ls_replica_floats(const ls_replica *replica)
+{
+    return replica->floats;
+}
+
+size_t ls_replica_tail_offset(const ls_replica *replica)
+{
+    return replica->tail_at;
+}
+
+float *ls_replica_gradient_arena(ls_replica *replica)
+{
+    return replica->arena[GRADIENT];
+}
+
+float *ls_replica_total_arena(ls_replica *replica)
+{
+    return replica->arena[TOTAL];
+}
+
+float *ls_replica_weight_arena(ls_replica *replica)
+{
+    return replica->arena[WEIGHTS];
+}
+
+float *ls_replica_slot_arena(ls_replica *replica, int slot)
+{
+    return slot >= 0 && slot < LS_OP_SLOTS ? replica->arena[SLOT + slot] : NULL;
+}
+
+const ls_buckets *ls_replica_buckets(const ls_replica *replica)
+{
+    return &replica->buckets;
+}
+
+const size_t *ls_replica_segments(const ls_replica *replica, int *count)
+{
+    *count = replica->param_begins;
+    return replica->param_begin;
+}
+
+/* ---- weights in and out --------------------------------------------------------------------- */
+
+/* A layer's statistics lie together in the canonical array as they do in an arena. */
+static int import_stats(ls_replica *r, float *arena, const float *canonical, ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; i < r->model->layers && status == LS_OK; i++) {
+        const ls_layer *layer = &r->model->layer[i];
+        if (layer->stats > 0)
+            status = r->device->ops->upload(r->device, NULL, arena + r->stat_at[i],
+                                            canonical + layer->stat[0].offset,
+                                            stat_floats(layer) * sizeof(float), err);
+    }
+    return status == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : status;
+}
+
+static int export_stats(ls_replica *r, float *canonical, const float *arena, ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; i < r->model->layers && status == LS_OK; i++) {
+        const ls_layer *layer = &r->model->layer[i];
+        if (layer->stats > 0)
+            status = r->device->ops->download(r->device, NULL, canonical + layer->stat[0].offset,
+                                              arena + r->stat_at[i],
+                                              stat_floats(layer) * sizeof(float), err);
+    }
+    return status == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : status;
+}
+
+int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err)
+{
+    const ls_plan *plan = replica->plan[0];
+    for (int k = 0; k < plan->nodes; k++) {
+        ls_op *op = plan->node[k].op;
+        const int layer = plan->node[k].form.first;
+        for (int i = 0; i < op->params; i++) {
+            float *dst = arena + replica->param_at[layer * LS_OP_PARAMS + i];
+            const float *src = canonical + replica->model->layer[layer].param[i].offset;
+            int status = op->impl->import_param(op, i, dst, src, err);
+            if (status != LS_OK)
+                return status;
+        }
+    }
+    return import_stats(replica, arena, canonical, err);
+}
+
+int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err)
+{
+    const ls_plan *plan = replica->plan[0];
+    for (int k = 0; k < plan->nodes; k++) {
+        ls_op *op = plan->node[k].op;
+        const int layer = plan->node[k].form.first;
+        for (int i = 0; i < op->params; i++) {
+            const float *src = arena + replica->param_at[layer * LS_OP_PARAMS + i];
+            float *dst = canonical + replica->model->layer[layer].param[i].offset;
+            int status = op->impl->export_param(op, i, dst, src, err);
+            if (status != LS_OK)
+                return status;
+        }
+    }
+    return export_stats(replica, canonical, arena, err);
 }

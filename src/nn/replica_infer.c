@@ -1,9 +1,69 @@
-/* Inference: what the model makes of rows, forward alone. A shard runs block by block; behind each
- * block what was asked for comes home, its logits or its loss and hits. */
+/* Rows on their way to the device, and inference: what the model makes of them, forward alone. A shard
+ * runs block by block; behind each block what was asked for comes home, its logits or its loss and hits. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
 
+#include <stdbool.h>
+#include <string.h>
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows)
+{
+    for (int i = 0; i < r->plans; i++)
+        if ((uint32_t)r->plan[i]->rows == rows)
+            return r->plan[i];
+    return NULL;
+}
+
+uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done)
+{
+    uint32_t block = (uint32_t)r->info.block_rows;
+    return block > 0 && n - done > block ? block : n - done;
+}
+
+static bool has_plans(const ls_replica *r, uint32_t n)
+{
+    for (uint32_t done = 0; done < n; done += ls_replica_block_rows(r, n, done))
+        if (!ls_replica_plan_for(r, ls_replica_block_rows(r, n, done)))
+            return false;
+    return true;
+}
+
+uint32_t ls_replica_most_calls(const ls_replica *r)
+{
+    return r->optimizer && r->device->ops->record_next ? LS_UNROLLED : 1;
+}
+
+int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                          uint32_t calls, ls_error *err)
+{
+    const char *name = subset == LS_TRAIN ? "training" : "test";
+    const size_t all = (size_t)n * calls;
+    if (!r->data[subset].images)
+        return ls_fail(err, LS_EINVAL, "replica: it was made without %s data", name);
+    if (n > r->most_rows || !has_plans(r, n))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for shards of %u rows",
+                       (unsigned)n);
+    if (calls > ls_replica_most_calls(r))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for %u steps at once",
+                       (unsigned)calls);
+    for (size_t i = 0; i < all; i++)
+        if (rows[i] >= r->data[subset].rows)
+            return ls_fail(err, LS_EINVAL, "replica: row %u of %u rows of %s data does not exist",
+                           (unsigned)rows[i], (unsigned)r->data[subset].rows, name);
+    memcpy(r->staged_rows, rows, all * sizeof *rows);
+    if (!r->device_rows)
+        return LS_OK;
+    return r->device->ops->upload(r->device, NULL, r->device_rows, r->staged_rows,
+                                  all * sizeof *rows, err);
+}
+
+const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done)
+{
+    return (r->device_rows ? r->device_rows : r->staged_rows) + done;
+}
 int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t n, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -21,6 +81,8 @@ int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t
                   : ops->upload(r->device, NULL, r->labels[subset] + first, from->labels + first, n,
                                 err);
 }
+
+/* ---- inference ------------------------------------------------------------------------------ */
 
 /* A block's logits, or its loss and hits, into the host's memory. */
 static int bring_home(ls_replica *r, const ls_plan *plan, float *logits, ls_error *err)
@@ -40,7 +102,7 @@ static int bring_home(ls_replica *r, const ls_plan *plan, float *logits, ls_erro
 static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n, float *logits,
                  double *sum, ls_error *err)
 {
-    int status = n > 0 ? ls_replica_stage_rows(r, subset, rows, n, err) : LS_OK;
+    int status = n > 0 ? ls_replica_stage_rows(r, subset, rows, n, 1, err) : LS_OK;
     for (uint32_t done = 0; done < n && status == LS_OK;
          done += ls_replica_block_rows(r, n, done)) {
         ls_plan *plan = ls_replica_plan_for(r, ls_replica_block_rows(r, n, done));

@@ -1,291 +1,325 @@
-/* What a replica does in every step, and how weights get in and out. Nothing here allocates. */
+/* What a replica does in every step: programs (replica_impl.h), recorded and run. A step allocates
+ * nothing. */
 #include "nn/replica_impl.h"
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host.h"
 
+#include <stdbool.h>
 #include <string.h>
 
-static double seconds_since(uint64_t start)
+_Static_assert(LS_UNROLLED <= LS_RECORD_STEPS, "a recording has room for as many steps");
+
+/* ---- what is recorded ------------------------------------------------------------------------ */
+
+static bool is_recorded(const ls_plan *plan, int program)
 {
-    return (double)(ls_now_ns() - start) * 1e-9;
+    return plan->program[program].segment[0].recording != NULL;
 }
 
-/* ---- accessors ------------------------------------------------------------------------------ */
-
-size_t ls_replica_floats(const ls_replica *replica)
+static bool in_pieces(const ls_replica *r)
 {
-    return replica->floats;
+    return r->ready && r->plan[0]->program[LS_GRADIENT_IN_PIECES].segments > 1;
 }
 
-size_t ls_replica_tail_offset(const ls_replica *replica)
+int ls_replica_recordings(const ls_replica *r)
 {
-    return replica->tail_at;
-}
-
-float *ls_replica_gradient_arena(ls_replica *replica)
-{
-    return replica->arena[GRADIENT];
-}
-
-float *ls_replica_total_arena(ls_replica *replica)
-{
-    return replica->arena[TOTAL];
-}
-
-float *ls_replica_weight_arena(ls_replica *replica)
-{
-    return replica->arena[WEIGHTS];
-}
-
-float *ls_replica_slot_arena(ls_replica *replica, int slot)
-{
-    return slot >= 0 && slot < LS_OP_SLOTS ? replica->arena[SLOT + slot] : NULL;
-}
-
-const ls_buckets *ls_replica_buckets(const ls_replica *replica)
-{
-    return &replica->buckets;
-}
-
-const size_t *ls_replica_segments(const ls_replica *replica, int *count)
-{
-    *count = replica->segments;
-    return replica->segment;
-}
-
-void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out)
-{
-    *out = replica->memory;
-}
-
-const char *ls_replica_plan_line(const ls_replica *replica, int line)
-{
-    return line >= 0 && line < replica->lines ? replica->line[line] : NULL;
-}
-
-ls_phase ls_replica_phase(int place)
-{
-    return ls_plan_phase(place);
-}
-
-/* All plans have the same nodes. */
-int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place)
-{
-    return ls_plan_place_text(out, size, replica->plan[0], place);
-}
-
-/* ---- weights in and out --------------------------------------------------------------------- */
-
-/* A layer's statistics lie together in the canonical array as they do in an arena. */
-static size_t stat_bytes(const ls_layer *layer)
-{
-    return (layer->stat[0].count + layer->stat[1].count) * sizeof(float);
-}
-
-static int import_stats(ls_replica *r, float *arena, const float *canonical, ls_error *err)
-{
-    int rc = LS_OK;
-    for (int i = 0; i < r->model->layers && rc == LS_OK; i++) {
-        const ls_layer *layer = &r->model->layer[i];
-        if (layer->stats > 0)
-            rc = r->device->ops->upload(r->device, NULL, arena + r->stat_at[i],
-                                        canonical + layer->stat[0].offset, stat_bytes(layer), err);
-    }
-    return rc == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : rc;
-}
-
-static int export_stats(ls_replica *r, float *canonical, const float *arena, ls_error *err)
-{
-    int rc = LS_OK;
-    for (int i = 0; i < r->model->layers && rc == LS_OK; i++) {
-        const ls_layer *layer = &r->model->layer[i];
-        if (layer->stats > 0)
-            rc = r->device->ops->download(r->device, NULL, canonical + layer->stat[0].offset,
-                                          arena + r->stat_at[i], stat_bytes(layer), err);
-    }
-    return rc == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : rc;
-}
-
-int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err)
-{
-    const ls_plan *plan = replica->plan[0];
-    for (int k = 0; k < plan->nodes; k++) {
-        ls_op *op = plan->node[k].op;
-        const int layer = plan->node[k].form.first;
-        for (int i = 0; i < op->params; i++) {
-            float *dst = arena + replica->param_at[layer * LS_OP_PARAMS + i];
-            const float *src = canonical + replica->model->layer[layer].param[i].offset;
-            int rc = op->impl->import_param(op, i, dst, src, err);
-            if (rc != LS_OK)
-                return rc;
-        }
-    }
-    return import_stats(replica, arena, canonical, err);
-}
-
-int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err)
-{
-    const ls_plan *plan = replica->plan[0];
-    for (int k = 0; k < plan->nodes; k++) {
-        ls_op *op = plan->node[k].op;
-        const int layer = plan->node[k].form.first;
-        for (int i = 0; i < op->params; i++) {
-            const float *src = arena + replica->param_at[layer * LS_OP_PARAMS + i];
-            float *dst = canonical + replica->model->layer[layer].param[i].offset;
-            int rc = op->impl->export_param(op, i, dst, src, err);
-            if (rc != LS_OK)
-                return rc;
-        }
-    }
-    return export_stats(replica, canonical, arena, err);
-}
-
-/* ---- rows ----------------------------------------------------------------------------------- */
-
-ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows)
-{
+    int count = r->apply.recording != NULL;
     for (int i = 0; i < r->plans; i++)
-        if ((uint32_t)r->plan[i]->rows == rows)
-            return r->plan[i];
-    return NULL;
+        for (int k = 0; k < LS_PROGRAMS; k++)
+            for (int s = 0; s < r->plan[i]->program[k].segments; s++)
+                count += r->plan[i]->program[k].segment[s].recording != NULL;
+    return count;
 }
 
-/* Rows of the block that begins after `done` of n rows. */
-uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done)
+/* ---- running -------------------------------------------------------------------------------- */
+
+/* Once through a segment. */
+typedef struct pass {
+    ls_plan *plan; /* NULL: of `apply` */
+    ls_segment *segment;
+    int step;       /* which of the segment's */
+    unsigned flags; /* of its ops */
+    ls_replica_times *times;
+} pass;
+
+/* Seconds since *since, which becomes now. */
+static double lap(uint64_t *since)
 {
-    uint32_t block = (uint32_t)r->info.block_rows;
-    return block > 0 && n - done > block ? block : n - done;
+    const uint64_t begin = *since;
+    *since = ls_now_ns();
+    return (double)(*since - begin) * 1e-9;
 }
 
-static int has_plans(const ls_replica *r, uint32_t n)
+/* The optimizer's step and the running statistics'. */
+static int update(ls_replica *r, ls_sum sum, ls_error *err)
 {
-    for (uint32_t done = 0; done < n; done += ls_replica_block_rows(r, n, done))
-        if (!ls_replica_plan_for(r, ls_replica_block_rows(r, n, done)))
-            return 0;
-    return 1;
-}
-
-uint32_t ls_replica_most_calls(const ls_replica *r)
-{
-    return r->optimizer && r->device->ops->record_next ? LS_UNROLLED : 1;
-}
-
-int ls_replica_stage_calls(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
-                           uint32_t count, ls_error *err)
-{
-    const char *name = subset == LS_TRAIN ? "training" : "test";
-    const size_t all = (size_t)n * count;
-    if (!r->data[subset].images)
-        return ls_fail(err, LS_EINVAL, "replica: it was made without %s data", name);
-    if (n > r->most_rows || !has_plans(r, n))
-        return ls_fail(err, LS_EINVAL, "replica: it was not made for shards of %u rows",
-                       (unsigned)n);
-    if (count > ls_replica_most_calls(r))
-        return ls_fail(err, LS_EINVAL, "replica: it was not made for %u steps at once",
-                       (unsigned)count);
-    for (size_t i = 0; i < all; i++)
-        if (rows[i] >= r->data[subset].rows)
-            return ls_fail(err, LS_EINVAL, "replica: row %u of %u rows of %s data does not exist",
-                           (unsigned)rows[i], (unsigned)r->data[subset].rows, name);
-    memcpy(r->staged_rows, rows, all * sizeof *rows);
-    if (!r->device_rows)
-        return LS_OK;
-    return r->device->ops->upload(r->device, NULL, r->device_rows, r->staged_rows,
-                                  all * sizeof *rows, err);
-}
-
-int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
-                          ls_error *err)
-{
-    return ls_replica_stage_calls(r, subset, rows, n, 1, err);
-}
-
-const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done)
-{
-    return (r->device_rows ? r->device_rows : r->staged_rows) + done;
-}
-
-/* ---- gradient ------------------------------------------------------------------------------- */
-
-/* An empty shard's leaf of the reduction tree. In pieces, so that no second arena is needed. */
-static int clear_gradient(ls_replica *r, ls_error *err)
-{
-    static const float zeros[4096];
-    const size_t most = sizeof zeros / sizeof *zeros;
-    int rc = LS_OK;
-    for (size_t done = 0; done < r->floats && rc == LS_OK;) {
-        size_t count = r->floats - done < most ? r->floats - done : most;
-        rc = r->device->ops->upload(r->device, NULL, r->arena[GRADIENT] + done, zeros,
-                                    count * sizeof *zeros, err);
-        done += count;
-    }
-    for (int p = 0; p < r->pieces && rc == LS_OK; p++)
-        rc = ls_replica_tell(r, p, err);
-    return rc;
+    const ls_updates *u = &r->updates[sum];
+    int status = u->update->impl->forward(u->update, NULL, 0, err);
+    for (int i = 0; i < r->runnings && status == LS_OK; i++)
+        status = u->running[i]->impl->forward(u->running[i], NULL, 0, err);
+    return status;
 }
 
 /* The tail but for what the loss op has put there. */
-static int write_tail(ls_replica *r, uint32_t n, ls_error *err)
+static int put_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
 {
-    float *tail = r->staged_tail;
-    memset(tail, 0, sizeof r->staged_tail);
-    tail[LS_TAIL_ROWS] = (float)n;
-    return r->device->ops->upload(r->device, NULL, r->arena[GRADIENT] + r->tail_at + LS_TAIL_ROWS,
-                                  tail + LS_TAIL_ROWS, (LS_TAIL - LS_TAIL_ROWS) * sizeof *tail,
-                                  err);
+    const ls_device_ops *ops = r->device->ops;
+    float *tail = r->arena[GRADIENT] + r->tail_at + LS_TAIL_ROWS;
+    const size_t bytes = (LS_TAIL - LS_TAIL_ROWS) * sizeof *tail;
+    return plan->tail
+               ? ops->copy(r->device, NULL, tail, plan->tail + LS_TAIL_ROWS, bytes, err)
+               : ops->upload(r->device, NULL, tail, r->staged_tail + LS_TAIL_ROWS, bytes, err);
 }
 
-/* One block of a shard; all but the first add to what is there. */
-static int run_block(ls_replica *r, uint32_t n, uint32_t done, ls_replica_times *times,
-                     ls_error *err)
+/* Where the tail of the k-th whole step of a place arrives. */
+static float *tail_of(const ls_replica *r, int place, int k)
 {
-    const unsigned flags = done > 0 ? LS_RUN_ACCUMULATE : 0;
-    const uint32_t count = ls_replica_block_rows(r, n, done);
-    ls_plan *plan = ls_replica_plan_for(r, count);
-    r->args.rows = ls_replica_staged(r, done);
-    uint64_t start = ls_now_ns();
-    int rc = ls_plan_gather(plan, LS_TRAIN, err);
-    times->gather += seconds_since(start);
-    if (rc != LS_OK)
-        return rc;
-    start = ls_now_ns();
-    rc = ls_plan_forward(plan, LS_TRAIN, flags, err);
-    times->forward += seconds_since(start);
-    if (rc != LS_OK)
-        return rc;
-    start = ls_now_ns();
-    rc = ls_replica_backward(r, plan, flags, done + count == n, err);
-    times->backward += seconds_since(start);
-    return rc;
+    return r->arrived + ((size_t)place * LS_UNROLLED + (size_t)k) * LS_TAIL;
 }
 
-/* A shard's gradient as it was recorded, tail included. */
-static int launch_shard(ls_replica *r, ls_plan *plan, ls_replica_times *times, ls_error *err)
+/* From a gradient that is the sum, which the host wants to know the tail of. */
+static int update_and_tell(ls_replica *r, const pass *p, ls_error *err)
 {
-    uint64_t start = ls_now_ns();
-    int rc = LS_OK;
-    r->args.rows = ls_replica_staged(r, 0);
-    if (!ls_replica_in_pieces(r))
-        rc = ls_plan_launch(plan, plan->recording, &r->args, err);
-    for (int p = 0; ls_replica_in_pieces(r) && p < r->pieces && rc == LS_OK; p++) {
-        rc = ls_plan_launch(plan, plan->piece[p], &r->args, err);
-        if (rc == LS_OK)
-            rc = ls_replica_tell(r, p, err);
+    int status = update(r, OF_GRADIENT, err);
+    if (status != LS_OK)
+        return status;
+    return r->device->ops->download(r->device, NULL, tail_of(r, p->segment->place, p->step),
+                                    r->arena[GRADIENT] + r->tail_at, LS_TAIL * sizeof(float), err);
+}
+
+static int run_forward(const pass *p, ls_error *err)
+{
+    uint64_t since = ls_now_ns();
+    int status = ls_plan_gather(p->plan, LS_TRAIN, err);
+    p->times->gather += lap(&since);
+    if (status == LS_OK)
+        status = ls_plan_forward(p->plan, LS_TRAIN, p->flags, err);
+    p->times->forward += lap(&since);
+    return status;
+}
+
+static int run_ops(ls_replica *r, const pass *p, ls_error *err)
+{
+    const ls_segment *s = p->segment;
+    int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;
+    uint64_t since = ls_now_ns();
+    if (status == LS_OK)
+        status = ls_plan_backward(p->plan, s->first, s->last, p->flags, err);
+    p->times->backward += lap(&since);
+    if (status == LS_OK && s->parts & LS_PART_TAIL)
+        status = put_tail(r, p->plan, err);
+    if (status == LS_OK && s->parts & LS_PART_UPDATE)
+        status = update_and_tell(r, p, err);
+    if (status == LS_OK && s->parts & LS_PART_APPLY)
+        status = update(r, OF_TOTAL, err);
+    return status;
+}
+
+/* `args`: of each of its steps. */
+static int run_segment(ls_replica *r, const pass *p, const ls_step_args *args, ls_error *err)
+{
+    uint64_t since = ls_now_ns();
+    if (!p->segment->recording)
+        return run_ops(r, p, err);
+    int status = ls_plan_launch(p->plan, p->segment->recording, args, err);
+    p->times->forward += lap(&since);
+    return status;
+}
+
+static int tell(ls_replica *r, size_t floats, ls_error *err)
+{
+    return r->ready ? r->ready(r->ready_user, floats, err) : LS_OK;
+}
+
+/* Nobody is told of the last segment. */
+static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags,
+                       ls_replica_times *times, ls_error *err)
+{
+    ls_program *p = &plan->program[program];
+    int status = LS_OK;
+    for (int i = 0; i < p->segments && status == LS_OK; i++) {
+        status = run_segment(r, &(pass){plan, &p->segment[i], 0, flags, times}, &r->args, err);
+        if (status == LS_OK && i < p->segments - 1)
+            status = tell(r, p->segment[i].floats, err);
     }
-    times->forward += seconds_since(start);
-    return rc;
+    return status;
 }
 
+/* ---- recording ------------------------------------------------------------------------------ */
+
+/* A recording is of whole shards: one that is worked through in blocks adds up with other flags. */
+static bool can_record(const ls_replica *r)
+{
+    return r->device->ops->record_begin && r->optimizer && r->data[LS_TRAIN].images &&
+           r->data[LS_TRAIN].rows > 0 && r->info.block_rows == 0;
+}
+
+static int make_tails(ls_replica *r, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    void *memory = NULL;
+    int status = ls_replica_alloc(r, &memory, (size_t)r->plans * LS_TAIL * sizeof(float),
+                                  &r->memory.arenas, err);
+    r->row_tails = memory;
+    for (int i = 0; i < r->plans && status == LS_OK; i++) {
+        const float rows = (float)r->plan[i]->rows;
+        float *tail = r->row_tails + (size_t)i * LS_TAIL;
+        status = ops->upload(r->device, NULL, tail + LS_TAIL_ROWS, &rows, sizeof rows, err);
+        r->plan[i]->tail = tail;
+    }
+    return status;
+}
+
+/* A kernel's first run loads it, which must not happen while it is recorded. The rows are row 0. */
+static int run_once(ls_replica *r, ls_error *err)
+{
+    ls_replica_times unused = {0};
+    int status = LS_OK;
+    r->args.rows = ls_replica_staged(r, 0);
+    r->args.step = 1;
+    for (int i = 0; i < r->plans && status == LS_OK; i++)
+        status = run_program(r, r->plan[i], LS_GRADIENT, 0, &unused, err);
+    if (status == LS_OK)
+        status = update(r, OF_TOTAL, err);
+    return status == LS_OK ? ls_replica_sync(r, err) : status;
+}
+
+static int run_steps(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error *err)
+{
+    ls_replica_times unused = {0};
+    int status = LS_OK;
+    for (int k = 0; k < s->steps && status == LS_OK; k++) {
+        if (k > 0)
+            status = r->device->ops->record_next(r->device, NULL, err);
+        if (status == LS_OK)
+            status = run_ops(r, &(pass){plan, s, k, 0, &unused}, err);
+    }
+    return status;
+}
+
+static int record_segment(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    ls_recording *recording = NULL;
+    int status = ops->record_begin(r->device, NULL, err);
+    if (status != LS_OK)
+        return status;
+    status = run_steps(r, plan, s, err);
+    const int ended = ops->record_end(&recording, r->device, NULL, status == LS_OK ? err : NULL);
+    status = status == LS_OK ? ended : status;
+    if (status == LS_OK)
+        s->recording = recording;
+    else if (recording)
+        ops->recording_destroy(r->device, recording);
+    return status;
+}
+
+/* All segments of programs `begin` … `end` − 1, or none; what is recorded already stays. */
+static int record_programs(ls_replica *r, ls_plan *plan, int begin, int end, ls_error *err)
+{
+    int status = LS_OK;
+    if (is_recorded(plan, begin))
+        return LS_OK;
+    for (int k = begin; k < end; k++)
+        for (int s = 0; s < plan->program[k].segments && status == LS_OK; s++)
+            status = record_segment(r, plan, &plan->program[k].segment[s], err);
+    if (status != LS_OK)
+        ls_plan_drop_recordings(plan, begin, end);
+    return status;
+}
+
+/* Of each plan whose gradient is recorded. */
+static int record_more(ls_replica *r, int begin, int end, ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; i < r->plans && status == LS_OK; i++)
+        if (is_recorded(r->plan[i], LS_GRADIENT))
+            status = record_programs(r, r->plan[i], begin, end, err);
+    return status;
+}
+
+/* What was refused runs op by op, unless it was for want of memory or the device itself failed. */
+static int judge(ls_replica *r, int status, const ls_error *why, ls_error *err)
+{
+    if (status == LS_OK)
+        return LS_OK;
+    if (status == LS_ENOMEM)
+        return ls_fail(err, status, "%s", why->text);
+    ls_log(r->host, LS_LOG_WARNING, "%s: what it cannot record of a step runs op by op: %s",
+           r->info.name, why->text);
+    return ls_replica_sync(r, err);
+}
+
+int ls_replica_record(ls_replica *r, ls_error *err)
+{
+    ls_error why = {0};
+    if (!can_record(r))
+        return LS_OK;
+    int status = make_tails(r, err);
+    if (status == LS_OK)
+        status = run_once(r, err);
+    if (status != LS_OK)
+        return status;
+    for (int i = 0; i < r->plans && status == LS_OK; i++)
+        status = record_programs(r, r->plan[i], LS_GRADIENT, LS_GRADIENT + 1, &why);
+    if (status == LS_OK && r->runnings > 0) /* one op alone is enqueued faster by itself */
+        status = record_segment(r, NULL, &r->apply, &why);
+    return judge(r, status, &why, err);
+}
+
+int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_error *err)
+{
+    ls_error why = {0};
+    replica->ready = ready;
+    replica->ready_user = user;
+    if (!in_pieces(replica))
+        return LS_OK;
+    return judge(replica,
+                 record_more(replica, LS_GRADIENT_IN_PIECES, LS_GRADIENT_IN_PIECES + 1, &why), &why,
+                 err);
+}
+
+/* ---- gradient and update -------------------------------------------------------------------- */
+
+/* An empty shard's leaf of the reduction tree: little by little, so that no second arena is needed. */
+static int clear_gradient(ls_replica *r, ls_error *err)
+{
+    static const float zeros[4096];
+    const ls_program *p = &r->plan[0]->program[LS_GRADIENT_IN_PIECES];
+    const size_t most = sizeof zeros / sizeof *zeros;
+    int status = LS_OK;
+    for (size_t done = 0; done < r->floats && status == LS_OK;) {
+        size_t count = r->floats - done < most ? r->floats - done : most;
+        status = r->device->ops->upload(r->device, NULL, r->arena[GRADIENT] + done, zeros,
+                                        count * sizeof *zeros, err);
+        done += count;
+    }
+    for (int i = 0; i < p->segments - 1 && status == LS_OK; i++)
+        status = tell(r, p->segment[i].floats, err);
+    return status;
+}
+
+/* Block by block: all but the first add to what is there, and it is complete behind the last. */
 static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_error *err)
 {
-    ls_plan *whole = ls_replica_plan_for(r, n);
-    int rc = LS_OK;
-    if (whole && (ls_replica_in_pieces(r) ? whole->piece[0] : whole->recording))
-        return launch_shard(r, whole, times, err);
-    for (uint32_t done = 0; done < n && rc == LS_OK; done += ls_replica_block_rows(r, n, done))
-        rc = run_block(r, n, done, times, err);
-    return rc == LS_OK ? write_tail(r, n, err) : rc;
+    int status = LS_OK;
+    memset(r->staged_tail, 0, sizeof r->staged_tail);
+    r->staged_tail[LS_TAIL_ROWS] = (float)n;
+    for (uint32_t done = 0, count; done < n && status == LS_OK; done += count) {
+        count = ls_replica_block_rows(r, n, done);
+        const int program = done + count == n && in_pieces(r) ? LS_GRADIENT_IN_PIECES : LS_GRADIENT;
+        r->args.rows = ls_replica_staged(r, done);
+        status = run_program(r, ls_replica_plan_for(r, count), program,
+                             done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
+    }
+    return status;
+}
+
+static int no_optimizer(ls_error *err)
+{
+    return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
 }
 
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
@@ -293,49 +327,149 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
 {
     ls_replica_times unused = {0};
     if (!replica->optimizer)
-        return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
+        return no_optimizer(err);
     if (n == 0)
         return clear_gradient(replica, err);
-    int rc = ls_replica_stage_rows(replica, LS_TRAIN, rows, n, err);
+    int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, n, 1, err);
     replica->args.epoch = epoch;
-    return rc == LS_OK ? run_shard(replica, n, times ? times : &unused, err) : rc;
+    return status == LS_OK ? run_shard(replica, n, times ? times : &unused, err) : status;
 }
 
-/* ---- update --------------------------------------------------------------------------------- */
-
-int ls_replica_enqueue_step(ls_replica *r, ls_sum sum, ls_error *err)
+static void set_step(ls_step_args *args, const ls_replica_step *step)
 {
-    const ls_updates *u = &r->updates[sum];
-    int rc = u->update->impl->forward(u->update, NULL, 0, err);
-    for (int i = 0; i < r->runnings && rc == LS_OK; i++)
-        rc = u->running[i]->impl->forward(u->running[i], NULL, 0, err);
-    return rc;
-}
-
-void ls_replica_set_step(ls_replica *r, const ls_replica_step *step)
-{
-    r->args.lr = step->lr;
-    r->args.scale = step->scale;
-    r->args.row_scale = step->rows > 0 ? 1.0f / (float)step->rows : 0.0f;
-    r->args.step = step->number;
+    args->lr = step->lr;
+    args->scale = step->scale;
+    args->row_scale = step->rows > 0 ? 1.0f / (float)step->rows : 0.0f;
+    args->step = step->number;
 }
 
 int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replica_times *times,
                      ls_error *err)
 {
     if (!replica->optimizer)
-        return ls_fail(err, LS_EINVAL, "replica: it was made without an optimizer");
-    uint64_t start = ls_now_ns();
-    ls_replica_set_step(replica, step);
-    int rc = replica->step ? replica->device->ops->launch(replica->device, NULL, replica->step,
-                                                          &replica->args, err)
-                           : ls_replica_enqueue_step(replica, OF_TOTAL, err);
+        return no_optimizer(err);
+    uint64_t since = ls_now_ns();
+    set_step(&replica->args, step);
+    int status = replica->apply.recording
+                     ? replica->device->ops->launch(replica->device, NULL, replica->apply.recording,
+                                                    &replica->args, err)
+                     : update(replica, OF_TOTAL, err);
     if (times)
-        times->apply += seconds_since(start);
-    return rc;
+        times->apply += lap(&since);
+    return status;
 }
 
 int ls_replica_sync(ls_replica *replica, ls_error *err)
 {
     return replica->device->ops->sync(replica->device, NULL, err);
+}
+
+/* ---- whole steps ---------------------------------------------------------------------------- */
+
+/* Whole minibatches have most rows. */
+static int record_unrolled(ls_replica *r, ls_error *err)
+{
+    if (!is_recorded(r->plan[0], LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED ||
+        r->memory.arenas + r->memory.activations > LS_UNROLL_BYTES)
+        return LS_OK;
+    return record_programs(r, r->plan[0], LS_STEPS, LS_STEPS + LS_IN_PLACES, err);
+}
+
+/* Where their results arrive, and what they update with. */
+static int make_arrivals(ls_replica *r, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    void *memory = NULL;
+    int status =
+        r->updates[OF_GRADIENT].update ? LS_OK : ls_replica_make_updates(r, OF_GRADIENT, err);
+    if (status == LS_OK)
+        status = ls_replica_bind_updates(r, OF_GRADIENT, err);
+    if (status == LS_OK && !r->arrived) {
+        status = ops->pinned_alloc(
+            &memory, r->device, (size_t)LS_IN_PLACES * LS_UNROLLED * LS_TAIL * sizeof(float), err);
+        r->arrived = memory;
+    }
+    for (int p = 0; p < LS_IN_PLACES && status == LS_OK; p++) /* the first time makes them */
+        status = ops->record(&r->arrival[p], r->device, NULL, err);
+    return status;
+}
+
+int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
+{
+    const ls_device_ops *ops = replica->device->ops;
+    ls_error why = {0};
+    bool any = false;
+    for (int i = 0; i < replica->plans; i++)
+        any |= is_recorded(replica->plan[i], LS_GRADIENT);
+    if (!ops->reached || !ops->record || !any)
+        return LS_OK;
+    int status = make_arrivals(replica, err);
+    if (status != LS_OK)
+        return status;
+    status = record_more(replica, LS_STEP, LS_STEP + LS_IN_PLACES, &why);
+    if (status == LS_OK)
+        status = record_unrolled(replica, &why);
+    return judge(replica, status, &why, err);
+}
+
+int ls_replica_steps_whole(const ls_replica *replica, uint32_t n)
+{
+    const ls_plan *plan = ls_replica_plan_for(replica, n);
+    if (!plan || !is_recorded(plan, LS_STEP))
+        return 0;
+    return is_recorded(plan, LS_STEPS) ? LS_UNROLLED : 1;
+}
+
+/* Of work that was enqueued: repeating it might apply it twice. */
+static int unknown_end(int status, ls_error *err)
+{
+    if (status == LS_OK || status == LS_EDATA)
+        return status;
+    if (err)
+        err->status = LS_EDEVICE;
+    return LS_EDEVICE;
+}
+
+static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count)
+{
+    r->args.epoch = epoch;
+    for (int k = 0; k < count; k++) {
+        r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
+        set_step(&r->args, &step[k]);
+        r->step_args[k] = r->args;
+    }
+}
+
+int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
+                          const ls_replica_step *step, int count, int place,
+                          ls_replica_times *times, ls_error *err)
+{
+    ls_plan *plan = ls_replica_plan_for(replica, step->rows);
+    int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
+    if (status != LS_OK)
+        return status;
+    set_steps(replica, epoch, step, count);
+    ls_program *p = &plan->program[(count > 1 ? LS_STEPS : LS_STEP) + place];
+    status = run_segment(replica, &(pass){plan, p->segment, 0, 0, times}, replica->step_args, err);
+    if (status != LS_OK)
+        return status;
+    return unknown_end(
+        replica->device->ops->record(&replica->arrival[place], replica->device, NULL, err), err);
+}
+
+int ls_replica_arrived(int *arrived, ls_replica *replica, int place, ls_error *err)
+{
+    return unknown_end(
+        replica->device->ops->reached(arrived, replica->device, replica->arrival[place], err), err);
+}
+
+const float *ls_replica_arrived_tail(const ls_replica *replica, int place, int k)
+{
+    return tail_of(replica, place, k);
+}
+
+int ls_replica_release(ls_replica *replica, ls_error *err)
+{
+    static const float no = 0;
+    return replica->device->ops->upload(replica->device, NULL, replica->held, &no, sizeof no, err);
 }

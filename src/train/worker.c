@@ -143,7 +143,7 @@ int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
         status =
             t->group->type->join(&mine->comm, t->group, mine->rank, mine->device, &mine->error);
     if (status == LS_OK)
-        status = ls_worker_choose_course(mine);
+        status = ls_worker_choose_steps(mine);
     return end_job(mine, status);
 }
 

@@ -1,10 +1,27 @@
-/* A step in parts: the gradients of a worker's shards, the merge with the others', the optimizer. */
+/* The steps of a worker, in one of two ways.
+ *
+ * In parts: the gradients of its shards, the merge with the other workers', the update.
+ *
+ * Whole: where a worker is alone with one shard, its device gets a step as one launch, and the next one
+ * before this one's result is known, so that the device never waits for the host. Of a small model
+ * LS_UNROLLED steps are one launch. At most LS_IN_FLIGHT launches are under way. A step is reported when
+ * its launch is done, in order. One whose loss is not finite changes nothing on the device, nor do those
+ * behind it; the host finds out when it looks at the result, deals with it as with any such step, and
+ * then, if the run goes on, enqueues those behind it anew. So nothing can be told from steps one after
+ * another.
+ */
 #include "base/error.h"
+#include "sync/park.h"
 #include "train/worker.h"
 
 #include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
 
-/* ---- the course of steps -------------------------------------------------------------------- */
+_Static_assert(LS_IN_PLACES >= LS_IN_FLIGHT, "each step under way has a place of its own");
+
+/* ---- which way ------------------------------------------------------------------------------ */
 
 /* The replica has computed the first `floats` floats of the only gradient of this worker. Only
  * within a step: a gradient is computed for other ends as well. */
@@ -20,11 +37,11 @@ static int hand_over(void *user, size_t floats, ls_error *err)
 
 /* Where each worker has one shard, its gradient is what it brings to the merge: what is complete of
  * it can be merged while backward goes on; and where there is one worker, it is the sum. */
-int ls_worker_choose_course(ls_train_worker *mine)
+int ls_worker_choose_steps(ls_train_worker *mine)
 {
     const struct ls_trainer *t = mine->trainer;
     const int ranks = t->group->ranks;
-    const int early = t->one_shard_each && ranks > 1 && t->group->type->merge_ready;
+    const bool early = t->one_shard_each && ranks > 1 && t->group->type->merge_ready;
     int status = ls_replica_on_ready(mine->replica, early ? hand_over : NULL, mine, &mine->error);
     mine->flights = 0;
     mine->alone = t->one_shard_each && ranks == 1;
@@ -61,8 +78,9 @@ static int spoil_weight(ls_train_worker *mine)
                   : ops->upload(mine->device, NULL, weights, &bits, sizeof bits, &mine->error);
 }
 
-int ls_worker_refresh(ls_train_worker *mine, const ls_step *s, uint32_t first, uint32_t count,
-                      uint32_t *draw)
+/* Streamed rows of a shard reach the device. *draw: what tells the step's random numbers apart. */
+static int refresh_rows(ls_train_worker *mine, const ls_step *s, uint32_t first, uint32_t count,
+                        uint32_t *draw)
 {
     *draw = s->range->epoch; /* with a row's index it tells random numbers apart */
     if (!mine->trainer->feed)
@@ -80,7 +98,7 @@ static int compute_shard(ls_train_worker *mine, const ls_step *s, int shard,
     uint32_t first, count;
     ls_worker_shard_rows(mine->trainer, s->n, shard, &first, &count);
     uint32_t draw;
-    int status = ls_worker_refresh(mine, s, first, count, &draw);
+    int status = refresh_rows(mine, s, first, count, &draw);
     if (status == LS_OK)
         status =
             ls_replica_gradient(mine->replica, s->rows + first, count, draw, times, &mine->error);
@@ -118,8 +136,9 @@ static int read_tail(ls_train_worker *mine, const float *arena, float tail[LS_TA
     return status ? status : ops->sync(mine->device, NULL, &mine->error);
 }
 
-/* Everybody found the same sum, so everybody leaves the step out. */
-int ls_worker_name_the_shard(ls_train_worker *mine, ls_step *s)
+/* The step's sum is not finite, no worker applied it and the weights are what they were: finds the shard
+ * by computing this worker's once more. All workers found the same sum, so all leave the step out. */
+static int find_bad_shard(ls_train_worker *mine, ls_step *s)
 {
     float tail[LS_TAIL];
     ls_replica_times times = {0};
@@ -144,7 +163,8 @@ static void note_wait(void *user, int begins)
     ls_beat(&mine->heartbeat, begins ? LS_PLACE_WAIT : LS_PLACE_MERGE);
 }
 
-int ls_worker_note_sum(ls_train_worker *mine, ls_step *s, const float tail[LS_TAIL])
+/* The sum's tail into the report. Errors: LS_EINTERNAL (rows are missing). */
+static int note_sum(ls_train_worker *mine, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
     report->loss = tail[LS_TAIL_LOSS];
@@ -168,10 +188,11 @@ static int merge(ls_train_worker *mine, ls_step *s)
     ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
     if (status == LS_OK)
         status = read_tail(mine, total, tail);
-    return status ? status : ls_worker_note_sum(mine, s, tail);
+    return status ? status : note_sum(mine, s, tail);
 }
 
-ls_replica_step ls_worker_how(const ls_train_worker *mine, const ls_step *s)
+/* What the optimizer is told of a step. */
+static ls_replica_step how_to_update(const ls_train_worker *mine, const ls_step *s)
 {
     const ls_config *c = &mine->trainer->config;
     float divisor = (float)(c->nominal ? c->batch_size : (long)s->n);
@@ -181,7 +202,7 @@ ls_replica_step ls_worker_how(const ls_train_worker *mine, const ls_step *s)
 
 static int apply(ls_train_worker *mine, ls_step *s)
 {
-    const ls_replica_step how = ls_worker_how(mine, s);
+    const ls_replica_step how = how_to_update(mine, s);
     int status = ls_replica_apply(mine->replica, &how, &s->report.times, &mine->error);
     if (status == LS_OK &&
         ls_inject_now(&mine->trainer->injections, mine->index, s->number, LS_INJECT_CORRUPT))
@@ -199,7 +220,7 @@ static int compute_step(ls_train_worker *mine, ls_step *s)
     if (status == LS_OK)
         status = merge(mine, s);
     if (status == LS_OK && !isfinite(s->report.loss))
-        return ls_worker_name_the_shard(mine, s);
+        return find_bad_shard(mine, s);
     if (status == LS_OK)
         status = ls_worker_inject(mine, s->number, LS_STAGE_APPLY);
     if (status == LS_OK)
@@ -209,7 +230,9 @@ static int compute_step(ls_train_worker *mine, ls_step *s)
 
 /* ---- reports -------------------------------------------------------------------------------- */
 
-void ls_worker_report(ls_train_worker *mine, ls_step *s)
+/* A failure releases the workers that wait for this one, and no further step is
+ * begun; a loss that was not finite ends the run unless it skips such steps. */
+static void send_report(ls_train_worker *mine, ls_step *s)
 {
     ls_report *report = &s->report;
     if (!mine->failed) {
@@ -222,7 +245,7 @@ void ls_worker_report(ls_train_worker *mine, ls_step *s)
     ls_ring_push(&mine->reports, report, UINT64_MAX, NULL);
 }
 
-ls_step ls_worker_step_of(const ls_range *range, uint32_t index)
+static ls_step step_of(const ls_range *range, uint32_t index)
 {
     const uint32_t batch = (uint32_t)range->trainer->config.batch_size;
     return (ls_step){.range = range,
@@ -238,15 +261,172 @@ ls_step ls_worker_step_of(const ls_range *range, uint32_t index)
                                 .rest = 1}};
 }
 
-/* The steps behind a failed one were sent before anybody knew. They are not begun: `error` belongs
+/* ---- whole steps ---------------------------------------------------------------------------- */
+
+static bool is_planned(const ls_train_worker *mine, uint64_t number)
+{
+    return ls_inject_planned(&mine->trainer->injections, mine->index, number);
+}
+
+/* How many of a range's steps, from `index` on, can be enqueued as one launch: 0 where a step has to be
+ * taken in parts, because of other workers or because something is planned to go wrong in it. */
+static uint32_t launchable_steps(const ls_train_worker *mine, const ls_range *range, uint32_t index)
+{
+    const uint32_t batch = (uint32_t)mine->trainer->config.batch_size;
+    const uint64_t number = range->first_step + index + 1;
+    const uint32_t n = ls_minibatch_rows(range->row_count, batch, index);
+    const uint32_t most = mine->alone ? (uint32_t)ls_replica_steps_whole(mine->replica, n) : 0;
+    if (most == 0 || is_planned(mine, number))
+        return 0;
+    if (most > range->steps - index || range->row_count < (index + most) * batch)
+        return 1;
+    for (uint32_t k = 1; k < most; k++)
+        if (is_planned(mine, number + k))
+            return 1;
+    return most;
+}
+
+/* `count` steps of a launch, from its k-th on; what goes wrong here is reported when it is their turn. */
+static void enqueue(ls_train_worker *mine, ls_flight *f, int k, int count)
+{
+    ls_replica_step how[LS_UNROLLED];
+    ls_replica_times times = {0};
+    ls_step *first = &f->step[k];
+    uint32_t draw;
+    for (int i = 0; i < count; i++)
+        how[i] = how_to_update(mine, &first[i]);
+    f->status = refresh_rows(mine, first, 0, first->n, &draw);
+    if (f->status == LS_OK)
+        f->status = ls_replica_step_whole(mine->replica, first->rows, draw, how, count, f->place,
+                                          &times, &mine->error);
+    for (int i = 0; i < count; i++) {
+        first[i].report.times.forward += times.forward / count;
+        first[i].report.rest = count - i;
+    }
+}
+
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+enum { SPINS = 2000, NAP_NS = 20000 };
+
+/* Looks often at first: a step of a small model takes some tens of microseconds. */
+static void pause_before(unsigned look)
+{
+    const struct timespec nap = {0, NAP_NS};
+    if (look < SPINS)
+        ls_spin_pause();
+    else
+        nanosleep(&nap, NULL);
+}
+
+/* Waits for a launch; with `may_leave` no longer than until another item has been sent. Returns
+ * whether it has come to an end. */
+static bool await(ls_train_worker *mine, ls_flight *f, bool may_leave)
+{
+    int arrived = 0;
+    ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
+    for (unsigned look = 0; f->status == LS_OK && !arrived; look++) {
+        if (look > 0)
+            pause_before(look);
+        f->status = ls_replica_arrived(&arrived, mine->replica, f->place, &mine->error);
+        if (!arrived && may_leave && ls_pool_busy(mine->trainer->pool, mine->index) > 1)
+            return f->status != LS_OK;
+    }
+    return true;
+}
+
+/* ---- the end of a launch -------------------------------------------------------------------- */
+
+/* The device has changed nothing since. */
+static int skip_step(ls_train_worker *mine, ls_step *s)
+{
+    int status = ls_replica_sync(mine->replica, &mine->error);
+    if (status == LS_OK)
+        status = find_bad_shard(mine, s);
+    return status ? status : ls_replica_release(mine->replica, &mine->error);
+}
+
+/* A step has come to an end. Returns whether what was enqueued behind it has no effect. */
+static bool end_step(ls_train_worker *mine, const ls_flight *f, ls_step *s,
+                     const float tail[LS_TAIL])
+{
+    ls_report *report = &s->report;
+    bool held = false;
+    report->status = mine->failed ? LS_EABORTED : f->status;
+    if (report->status == LS_OK)
+        report->status = note_sum(mine, s, tail);
+    if (report->status == LS_OK && !isfinite(report->loss)) {
+        report->status = skip_step(mine, s);
+        held = true;
+    }
+    if (report->status != LS_OK && !mine->failed)
+        ls_replica_sync(mine->replica, NULL); /* nothing is at work when it is known */
+    send_report(mine, s);
+    return held;
+}
+
+/* The first launch has come to an end. Behind a step that was held up, those of the launch are
+ * enqueued anew one by one, and then the next launch. */
+static void retire_first(ls_train_worker *mine)
+{
+    ls_flight *f = &mine->flight[0];
+    bool anew = false;
+    for (int k = 0; k < f->count; k++) {
+        if (anew && !mine->failed) {
+            enqueue(mine, f, k, 1);
+            await(mine, f, false);
+        }
+        const float *tail = ls_replica_arrived_tail(mine->replica, f->place, anew ? 0 : k);
+        anew |= end_step(mine, f, &f->step[k], tail);
+    }
+    mine->flights--;
+    memmove(f, f + 1, (size_t)mine->flights * sizeof *f);
+    if (anew && mine->flights > 0 && !mine->failed && f->status == LS_OK)
+        enqueue(mine, f, 0, f->count);
+}
+
+/* Waits for all launches under way, and reports their steps. */
+static void retire_launches(ls_train_worker *mine)
+{
+    while (mine->flights > 0)
+        if (mine->failed || await(mine, &mine->flight[0], false))
+            retire_first(mine);
+}
+
+/* Enqueues `count` steps, and reports what is done by then. They are reported themselves, at the latest
+ * when the worker has nothing else to do. */
+static void launch_steps(ls_train_worker *mine, const ls_range *range, uint32_t index,
+                         uint32_t count)
+{
+    const bool more = index + count < range->steps;
+    ls_flight *latest = &mine->flight[mine->flights++];
+    for (uint32_t k = 0; k < count; k++)
+        latest->step[k] = step_of(range, index + k);
+    latest->count = (int)count;
+    latest->place = mine->next_place;
+    mine->next_place = (mine->next_place + 1) % LS_IN_PLACES;
+    enqueue(mine, latest, 0, latest->count);
+    /* All but the latest; that one too, unless more is waiting to be enqueued behind it. */
+    while (mine->flights > 1)
+        if (mine->failed || await(mine, &mine->flight[0], false))
+            retire_first(mine);
+    if (more && !mine->failed && mine->flight[0].status == LS_OK)
+        return;
+    if (mine->failed || await(mine, &mine->flight[0], true))
+        retire_first(mine);
+}
+
+/* ---- a range of steps ----------------------------------------------------------------------- */
+
+/* The steps behind a failed one were sent before its failure was known. They are not begun: `error` belongs
  * to the coordinator once its report is on the way. */
 static void run_in_parts(ls_train_worker *mine, const ls_range *range, uint32_t index)
 {
-    ls_step s = ls_worker_step_of(range, index);
-    ls_worker_land(mine);
+    ls_step s = step_of(range, index);
+    retire_launches(mine);
     if (!mine->failed)
         s.report.status = compute_step(mine, &s);
-    ls_worker_report(mine, &s);
+    send_report(mine, &s);
 }
 
 int ls_worker_train(const ls_worker *w, void *arg, ls_error *err)
@@ -257,10 +437,10 @@ int ls_worker_train(const ls_worker *w, void *arg, ls_error *err)
     /* The report of the last step gives the range back: it may be refilled from then on. */
     const uint32_t steps = range->steps;
     for (uint32_t i = 0; i < steps;) {
-        const uint32_t at_once = mine->failed ? 0 : ls_worker_at_once(mine, range, i);
+        const uint32_t at_once = mine->failed ? 0 : launchable_steps(mine, range, i);
         ls_beat_at(&mine->heartbeat, LS_PLACE_STEP, (uint32_t)range->first_step + i + 1);
         if (at_once > 0)
-            ls_worker_take_whole(mine, range, i, at_once);
+            launch_steps(mine, range, i, at_once);
         else
             run_in_parts(mine, range, i);
         i += at_once > 0 ? at_once : 1;
