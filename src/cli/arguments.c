@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char help[] =
+static const char main_help[] =
     "usage: trainer CONFIG [options]\n"
     "       trainer [CONFIG] --resume RUN|latest [options]\n"
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
@@ -48,7 +48,7 @@ static const char help[] =
 
 void cli_print_help(void)
 {
-    fputs(help, stdout);
+    fputs(main_help, stdout);
 }
 
 /* What a key takes, from its row alone. */
@@ -101,118 +101,156 @@ void cli_print_version(const ls_registry *registry)
     }
 }
 
-static int usage(const char *problem, const char *what)
+/* ---- options of any verb --------------------------------------------------------------------- */
+
+int cli_usage(const char *verb, const char *problem, const char *what)
 {
-    fprintf(stderr, "trainer: %s%s; `trainer --help` lists what there is\n", problem, what);
+    const char *space = verb ? " " : "";
+    verb = verb ? verb : "";
+    fprintf(stderr, "trainer%s%s: %s%s; `trainer%s%s --help` lists what there is\n", space, verb,
+            problem, what, space, verb);
     return EXIT_USAGE;
 }
 
-static int add_set(cli_arguments *a, const char *assignment)
+cli_option cli_flag(const char *name, bool *flag)
 {
-    if (a->set_count == CLI_SET_MAX)
-        return usage("too many --set", "");
-    a->set[a->set_count++] = assignment;
+    return (cli_option){.name = name, .flag = flag};
+}
+
+cli_option cli_last(const char *name, bool *flag)
+{
+    return (cli_option){.name = name, .flag = flag, .last = true};
+}
+
+cli_option cli_help(bool *flag)
+{
+    return (cli_option){.name = "help", .letter = 'h', .flag = flag, .last = true};
+}
+
+cli_option cli_text(const char *name, const char **text)
+{
+    return (cli_option){.name = name, .text = text};
+}
+
+cli_option cli_repeated(const char *name, cli_list *list, int most)
+{
+    return (cli_option){.name = name, .list = list, .most = most};
+}
+
+cli_option cli_key(const char *name, cli_list *list, const char *key, char *room, size_t size)
+{
+    return (cli_option){
+        .name = name, .list = list, .most = CLI_SET_MAX, .key = key, .room = room, .size = size};
+}
+
+bool cli_assignment(char *room, size_t size, const char *key, const char *text)
+{
+    const int n = snprintf(room, size, "%s=\"%s\"", key, text);
+    return n >= 0 && (size_t)n < size && !strpbrk(text, "\"\\");
+}
+
+static int take(const char *verb, const cli_option *o, const char *value)
+{
+    char name[32];
+    snprintf(name, sizeof name, "--%.16s", o->name);
+    if (o->flag) {
+        *o->flag = true;
+    } else if (o->text) {
+        *o->text = value;
+    } else if (o->key && !cli_assignment(o->room, o->size, o->key, value)) {
+        strcat(name, ": cannot read ");
+        return cli_usage(verb, name, value);
+    } else if (o->list->count == o->most) {
+        return cli_usage(verb, "too many ", o->key ? "--set" : name);
+    } else {
+        o->list->item[o->list->count++] = o->key ? o->room : value;
+    }
     return 0;
 }
 
-static int add_devices(cli_arguments *a, const char *list)
+/* getopt's values of long options: none of a letter's. */
+enum { FIRST_LONG = 256 };
+
+static int fail_unknown(const char *verb, char **argv)
 {
-    int n = snprintf(a->devices, sizeof a->devices, "devices=\"%s\"", list);
-    if (n < 0 || (size_t)n >= sizeof a->devices || strpbrk(list, "\"\\"))
-        return usage("--devices: cannot read ", list);
-    return add_set(a, a->devices);
+    const char letter[3] = {'-', (char)optopt, '\0'}; /* it may stand among others: -abc */
+    return cli_usage(verb, "unknown option ",
+                     optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
 }
 
-static int add_inject(cli_arguments *a, const char *fault)
+int cli_read_options(const char *verb, const cli_option *rows, int count, int argc, char **argv)
 {
-    if (a->inject_count == CLI_INJECT_MAX)
-        return usage("too many --inject", "");
-    a->inject[a->inject_count++] = fault;
+    struct option options[CLI_OPTIONS_MAX + 1] = {{0}};
+    char letters[2 * CLI_OPTIONS_MAX + 2] = ":";
+    int c, row_of[FIRST_LONG] = {0};
+    for (int i = 0; i < count; i++) {
+        const cli_option *o = &rows[i];
+        const char letter[3] = {o->letter, o->letter && !o->flag ? ':' : '\0', '\0'};
+        strcat(letters, letter);
+        row_of[(unsigned char)o->letter] = i;
+        options[i] = (struct option){.name = o->name,
+                                     .has_arg = o->flag ? no_argument : required_argument,
+                                     .val = FIRST_LONG + i};
+    }
+    opterr = 0;
+    optind = 1;
+    while ((c = getopt_long(argc, argv, letters, options, NULL)) != -1) {
+        if (c == ':')
+            return cli_usage(verb, "a value is missing behind ", argv[optind - 1]);
+        if (c == '?')
+            return fail_unknown(verb, argv);
+        const cli_option *row = &rows[c < FIRST_LONG ? row_of[c] : c - FIRST_LONG];
+        const int problem = take(verb, row, optarg);
+        if (problem || row->last)
+            return problem;
+    }
     return 0;
 }
 
-static int add_serve_host(cli_arguments *a, const char *name)
+int cli_read_operand(const char **out, const char *verb, const char *what, const char *missing,
+                     int argc, char **argv)
 {
-    if (a->serve_host_count == CLI_SERVE_HOST_MAX)
-        return usage("too many --serve-host", "");
-    a->serve_host[a->serve_host_count++] = name;
+    char problem[64];
+    if (optind == argc)
+        return cli_usage(verb, missing, "");
+    snprintf(problem, sizeof problem, "one %s at a time; do not know what to do with ", what);
+    if (optind + 1 < argc)
+        return cli_usage(verb, problem, argv[optind + 1]);
+    *out = argv[optind];
     return 0;
 }
+
+/* ---- those of training ----------------------------------------------------------------------- */
 
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
-    enum {
-        SET = 1,
-        DEVICES,
-        METRICS,
-        RESUME,
-        INJECT,
-        TRACE,
-        OPS,
-        SERVE,
-        SERVE_HOST,
-        PRINT,
-        QUIET,
-        VERSION,
-        HELP
+    const cli_option options[] = {
+        cli_repeated("set", &out->set, CLI_SET_MAX),
+        cli_key("devices", &out->set, "devices", out->devices, sizeof out->devices),
+        cli_text("metrics", &out->metrics),
+        cli_text("resume", &out->resume),
+        cli_repeated("inject", &out->inject, 16),
+        cli_text("trace", &out->trace),
+        cli_flag("trace-ops", &out->trace_ops),
+        cli_text("serve", &out->serve),
+        cli_repeated("serve-host", &out->serve_host, 16),
+        cli_flag("print-config", &out->print_config),
+        cli_flag("quiet", &out->quiet),
+        cli_last("version", &out->version),
+        cli_help(&out->help),
     };
-    static const struct option options[] = {{"set", required_argument, NULL, SET},
-                                            {"devices", required_argument, NULL, DEVICES},
-                                            {"metrics", required_argument, NULL, METRICS},
-                                            {"resume", required_argument, NULL, RESUME},
-                                            {"inject", required_argument, NULL, INJECT},
-                                            {"trace", required_argument, NULL, TRACE},
-                                            {"trace-ops", no_argument, NULL, OPS},
-                                            {"serve", required_argument, NULL, SERVE},
-                                            {"serve-host", required_argument, NULL, SERVE_HOST},
-                                            {"print-config", no_argument, NULL, PRINT},
-                                            {"quiet", no_argument, NULL, QUIET},
-                                            {"version", no_argument, NULL, VERSION},
-                                            {"help", no_argument, NULL, HELP},
-                                            {NULL, 0, NULL, 0}};
     memset(out, 0, sizeof *out);
-    opterr = 0;
-    optind = 1;
-    char letter[3] = "-";
-    int problem = 0, c;
-    while (!problem && (c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (c) {
-        case SET: problem = add_set(out, optarg); break;
-        case DEVICES: problem = add_devices(out, optarg); break;
-        case METRICS: out->metrics = optarg; break;
-        case RESUME: out->resume = optarg; break;
-        case INJECT: problem = add_inject(out, optarg); break;
-        case TRACE: out->trace = optarg; break;
-        case OPS: out->trace_ops = 1; break;
-        case SERVE: out->serve = optarg; break;
-        case SERVE_HOST: problem = add_serve_host(out, optarg); break;
-        case PRINT: out->action = CLI_PRINT_CONFIG; break;
-        case QUIET: out->quiet = 1; break;
-        case VERSION: out->action = CLI_VERSION; return 0;
-        case 'h':
-        case HELP:
-            out->action =
-                optind < argc && strcmp(argv[optind], "config") == 0 ? CLI_HELP_CONFIG : CLI_HELP;
-            return 0;
-        case ':': problem = usage("a value is missing behind ", argv[optind - 1]); break;
-        default: /* a letter may stand among others: -abc */
-            letter[1] = (char)(optopt > ' ' ? optopt : 0);
-            problem = usage("unknown option ", letter[1] ? letter : argv[optind - 1]);
-            break;
-        }
-    }
-    if (!problem && out->trace_ops && !out->trace)
-        problem = usage("--trace-ops needs --trace FILE", "");
-    if (!problem && out->serve_host_count && !out->serve)
-        problem = usage("--serve-host needs --serve PORT", "");
-    if (problem)
+    int problem =
+        cli_read_options(NULL, options, (int)(sizeof options / sizeof *options), argc, argv);
+    out->config_help = out->help && optind < argc && strcmp(argv[optind], "config") == 0;
+    if (problem || out->help || out->version)
         return problem;
-    if (optind == argc && out->resume && out->action == CLI_TRAIN)
+    if (out->trace_ops && !out->trace)
+        return cli_usage(NULL, "--trace-ops needs --trace FILE", "");
+    if (out->serve_host.count && !out->serve)
+        return cli_usage(NULL, "--serve-host needs --serve PORT", "");
+    if (optind == argc && out->resume && !out->print_config)
         return 0;
-    if (optind == argc)
-        return usage("which config? Try `trainer examples/fashion_mnist.json`", "");
-    if (optind + 1 < argc)
-        return usage("one config at a time; do not know what to do with ", argv[optind + 1]);
-    out->config = argv[optind];
-    return 0;
+    return cli_read_operand(&out->config, NULL, "config",
+                            "which config? Try `trainer examples/fashion_mnist.json`", argc, argv);
 }

@@ -1,10 +1,7 @@
 #include "cli/cli.h"
 
-#include "cli/curve.h"
-#include "cli/output.h"
 #include "cli/serve.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,8 +35,8 @@ int cli_exit_code(int status)
 
 int cli_run_exit_code(int status, const ls_result *result)
 {
-    const int may_go_on = status == LS_EINTERRUPTED || status == LS_EDEVICE ||
-                          status == LS_ESTALLED || status == LS_ETIMEDOUT || status == LS_ENOMEM;
+    const bool may_go_on = status == LS_EINTERRUPTED || status == LS_EDEVICE ||
+                           status == LS_ESTALLED || status == LS_ETIMEDOUT || status == LS_ENOMEM;
     return may_go_on && result->saved ? EXIT_SAVED : cli_exit_code(status);
 }
 
@@ -65,7 +62,7 @@ void cli_set_running(ls_trainer *trainer)
         ls_trainer_interrupt(trainer);
 }
 
-int cli_interrupted(void)
+bool cli_interrupted(void)
 {
     return signals > 0;
 }
@@ -143,36 +140,20 @@ const char *cli_find_cache_dir(char out[4096])
 
 /* ---- the actions ---------------------------------------------------------------------------- */
 
-static int fail(cli_view *view, int status, const ls_error *err)
-{
-    cli_view_clear(view);
-    fprintf(stderr, "trainer: %s\n", err->text);
-    return cli_exit_code(status);
-}
-
-/* What was printed is only out when the flush says so. A reader that left early is no error. */
-static int flush_stdout(void)
-{
-    if (fflush(stdout) == 0 || errno == EPIPE)
-        return 0;
-    fprintf(stderr, "trainer: standard output: cannot write: %s\n", strerror(errno));
-    return EXIT_IO;
-}
-
-static int print_config(session *s, const ls_trainer_options *options)
+static int print_config(const ls_trainer_options *options)
 {
     char *text;
     ls_error err;
     int status = ls_config_resolve(&text, options, &err);
     if (status)
-        return fail(&s->view, status, &err);
+        return cli_fail(status, err.text);
     fputs(text, stdout);
     ls_text_free(text, options->host);
-    return flush_stdout();
+    return cli_flush();
 }
 
 /* The closing line of the textbook. A number that there is not (stopped before it) is a dash. */
-static void print_closing_line(FILE *stream, const ls_result *r, int synthetic)
+static void print_closing_line(FILE *stream, const ls_result *r, bool synthetic)
 {
     char accuracy[32] = "-", seconds[32] = "-";
     if (r->test_accuracy == r->test_accuracy)
@@ -189,7 +170,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     ls_error err;
     int status = ls_trainer_open(&trainer, options, &err);
     if (status)
-        return fail(&s->view, status, &err);
+        return cli_fail(status, err.text);
     cli_set_running(trainer);
     const ls_summary *summary = ls_trainer_summary(trainer);
     if (summary->resumed_from[0] && cli_server_history(s->server, summary->run_dir, &err) != LS_OK)
@@ -202,15 +183,15 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     if (status == LS_OK || status == LS_EINTERRUPTED) {
         if (!s->view.quiet)
             cli_curve_print(&s->curve, stderr, cli_curve_utf8());
-        int to_stderr = metrics && strcmp(metrics, "-") == 0;
+        const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer),
                            ls_trainer_summary(trainer)->synthetic);
     }
-    int written = flush_stdout();
+    int written = cli_flush();
     int code = written;
     if (status) {
         const ls_result *result = ls_trainer_result(trainer);
-        fail(&s->view, status, &err);
+        cli_fail(status, err.text);
         code = cli_run_exit_code(status, result);
         if (code == EXIT_SAVED)
             fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n",
@@ -236,15 +217,15 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     ls_trainer_options o = {
         .size = sizeof o,
         .config_path = a->config,
-        .set = a->set,
-        .set_count = a->set_count,
+        .set = a->set.item,
+        .set_count = a->set.count,
         .data_dirs = dirs.dir,
         .data_dir_count = dirs.count,
         .registry = registry,
         .cache_dir = cli_find_cache_dir(cache),
         .resume = a->resume,
-        .inject = a->inject,
-        .inject_count = a->inject_count,
+        .inject = a->inject.item,
+        .inject_count = a->inject.count,
         .trace_path = a->trace,
         .trace_ops = a->trace_ops,
         .record = a->metrics ? on_record : NULL,
@@ -252,47 +233,39 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
         .user = &s,
         .host = &host,
     };
-    if (a->action == CLI_PRINT_CONFIG)
-        return print_config(&s, &o);
+    if (a->print_config)
+        return print_config(&o);
     int status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)
-        return fail(&s.view, status, &err);
+        return cli_fail(status, err.text);
     cli_catch_signals();
     s.server = NULL;
-    const cli_server_options served = {a->serve, a->serve_host, a->serve_host_count};
+    const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count};
     if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
-        return fail(&s.view, status, &err);
+        return cli_fail(status, err.text);
     if (s.server && !a->quiet)
         fprintf(stderr, "  live page   %s\n", cli_server_url(s.server));
     int code = train(&s, &o, a->metrics);
     cli_server_stop(s.server);
     status = cli_output_close(&s.metrics, &err);
-    return code == 0 && status ? fail(&s.view, status, &err) : code;
+    return code == 0 && status ? cli_fail(status, err.text) : code;
 }
 
 static int train_or_print(int argc, char **argv, ls_registry *registry)
 {
     cli_arguments a;
-    int code = cli_parse(&a, argc, argv);
-    if (code == 0) {
-        switch (a.action) {
-        case CLI_HELP:
-            cli_print_help();
-            code = flush_stdout();
-            break;
-        case CLI_HELP_CONFIG:
-            cli_print_config_help();
-            code = flush_stdout();
-            break;
-        case CLI_VERSION:
-            cli_print_version(registry);
-            code = flush_stdout();
-            break;
-        case CLI_PRINT_CONFIG:
-        case CLI_TRAIN: code = run_action(&a, registry); break;
-        }
-    }
-    return code;
+    const int code = cli_parse(&a, argc, argv);
+    if (code)
+        return code;
+    if (a.config_help)
+        cli_print_config_help();
+    else if (a.help)
+        cli_print_help();
+    else if (a.version)
+        cli_print_version(registry);
+    else
+        return run_action(&a, registry);
+    return cli_flush();
 }
 
 /* A program that is started with a standard stream closed would be given its number for the next

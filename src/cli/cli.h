@@ -2,6 +2,8 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include "cli/output.h"
+
 #include <lockstep/trainer.h>
 
 /* Exit codes, after sysexits.h where it has one. */
@@ -27,37 +29,62 @@ int cli_main(int argc, char **argv, ls_registry *registry);
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
-typedef enum cli_action {
-    CLI_TRAIN,
-    CLI_HELP,
-    CLI_HELP_CONFIG,
-    CLI_VERSION,
-    CLI_PRINT_CONFIG
-} cli_action;
+enum { CLI_SET_MAX = 256 };
 
-#define CLI_SET_MAX 256
-#define CLI_INJECT_MAX 16
-#define CLI_SERVE_HOST_MAX 16
+/* Values of an option that may be repeated, with room for a few of the program's own. */
+typedef struct cli_list {
+    int count;
+    const char *item[CLI_SET_MAX + 16];
+} cli_list;
 
+/* An option of a verb; the functions below make rows. */
+typedef struct cli_option {
+    const char *name; /* without "--" */
+    char letter;      /* that stands for it behind one "-"; 0: none */
+    bool *flag;       /* set by an option without a value … */
+    bool last;        /* … behind which nothing is read */
+    const char **text;
+    cli_list *list;
+    int most;        /* of the list */
+    const char *key; /* of the config: the list gets an assignment to it, which lies in `room` */
+    char *room;
+    size_t size;
+} cli_option;
+
+cli_option cli_flag(const char *name, bool *flag);
+cli_option cli_text(const char *name, const char **text);
+cli_option cli_repeated(const char *name, cli_list *list, int most);
+cli_option cli_key(const char *name, cli_list *list, const char *key, char *room, size_t size);
+/* Flags that end the reading; for --help -h stands as well. */
+cli_option cli_last(const char *name, bool *flag);
+cli_option cli_help(bool *flag);
+
+/* Reads the options of a verb (NULL: of training), of which there are CLI_OPTIONS_MAX at most; operands
+ * are at argv[optind] then. Returns 0, or EXIT_USAGE after saying on stderr what is wrong. */
+enum { CLI_OPTIONS_MAX = 16 };
+int cli_read_options(const char *verb, const cli_option *options, int count, int argc, char **argv);
+/* The one operand that a verb takes, a `what`; `missing` asks for it. Returns as above. */
+int cli_read_operand(const char **out, const char *verb, const char *what, const char *missing,
+                     int argc, char **argv);
+/* Says "trainer VERB: problem…" on stderr; returns EXIT_USAGE. */
+int cli_usage(const char *verb, const char *problem, const char *what);
+
+/* "key=\"text\"" into `room`. False where it does not fit, or text is not that of one string. */
+bool cli_assignment(char *room, size_t size, const char *key, const char *text);
+
+/* The arguments of training. */
 typedef struct cli_arguments {
-    cli_action action;
+    bool help, version, print_config, quiet, trace_ops;
+    bool config_help;    /* --help config */
     const char *config;  /* NULL: the resumed run's own */
     const char *resume;  /* a run's directory, or "latest"; NULL: a new run */
     const char *metrics; /* NULL: only the run directory */
     const char *trace;   /* NULL: no timeline */
-    int trace_ops;
-    const char *serve; /* NULL: no live page */
-    int serve_host_count;
-    const char *serve_host[CLI_SERVE_HOST_MAX];
-    int inject_count;
-    const char *inject[CLI_INJECT_MAX];
-    int quiet;
-    int set_count;
-    const char *set[CLI_SET_MAX];
+    const char *serve;   /* NULL: no live page */
+    cli_list set, inject, serve_host;
     char devices[512]; /* --devices, as an assignment */
 } cli_arguments;
 
-/* Returns 0, or EXIT_USAGE after saying on stderr what is wrong. */
 int cli_parse(cli_arguments *out, int argc, char **argv);
 void cli_print_help(void);
 void cli_print_config_help(void); /* every key of a config */
@@ -80,7 +107,7 @@ int cli_bench(int argc, char **argv, const ls_registry *registry);
 void cli_catch_signals(void);
 /* The trainer that is running, or NULL. A signal that came before counts. */
 void cli_set_running(ls_trainer *trainer);
-int cli_interrupted(void); /* whether a signal has come */
+bool cli_interrupted(void); /* whether a signal has come */
 
 /* ---- where data lies ------------------------------------------------------------------------ */
 
@@ -98,22 +125,5 @@ void cli_find_data_dirs(cli_data_dirs *out);
 /* Where things are kept that can be made again: $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep. Whoever
  * keeps something there makes it. NULL when the environment names no place. */
 const char *cli_find_cache_dir(char out[4096]);
-
-/* ---- the view: what a person sees of a run -------------------------------------------------- */
-
-typedef struct cli_view {
-    int quiet;
-    int tty; /* stderr is a terminal: the progress line is redrawn in place */
-    int colour;
-    int drawn; /* a progress line stands on the terminal */
-    uint64_t drawn_at;
-} cli_view;
-
-void cli_view_init(cli_view *view, int quiet);
-void cli_view_start(const cli_view *view, const ls_summary *summary);
-void cli_view_progress(cli_view *view, const ls_progress *progress);
-/* Takes the progress line away, so that something else can be printed. */
-void cli_view_clear(cli_view *view);
-void cli_view_log(cli_view *view, ls_log_level level, const char *text);
 
 #endif

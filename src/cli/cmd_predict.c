@@ -1,7 +1,7 @@
 /* trainer predict RUN IMAGE… | --rows A:B */
 #include "base/error.h"
 #include "base/host.h"
-#include "cli/trained_args.h"
+#include "cli/cmd_trained.h"
 #include "data/image.h"
 #include "json/writer.h"
 
@@ -41,7 +41,7 @@ static int parse_rows(const char *text, uint32_t rows, uint32_t *first, uint32_t
 {
     char *end;
     const unsigned long a = strtoul(text, &end, 10);
-    const int has_a = end != text && *end == ':' && text[0] != '-';
+    const bool has_a = end != text && *end == ':' && text[0] != '-';
     const char *second = has_a ? end + 1 : text;
     const unsigned long b = strtoul(second, &end, 10);
     if (!has_a || end == second || *end || second[0] == '-' || a >= b)
@@ -155,7 +155,7 @@ static void print_json(ls_json_writer *w, const input *in, uint32_t i, const flo
         puts(text);
 }
 
-static void print_all(const input *in, const float *logits, int json)
+static void print_all(const input *in, const float *logits, bool json)
 {
     ls_json_writer w;
     ls_json_writer_init(&w, 0, in->t->host);
@@ -199,16 +199,16 @@ static int run(const ls_trained *t, const cli_trained_args *a, const ls_registry
         status = predict(&in, a, registry, &err);
     ls_free(t->host, in.images);
     ls_free(t->host, in.labels);
-    return status ? cli_fail(status, &err) : cli_flush();
+    return status ? cli_fail(status, err.text) : cli_flush();
 }
 
 static int check(cli_trained_args *a)
 {
     a->needs_data = a->rows != NULL;
     if (!a->rows && a->rest_count == 0)
-        return cli_verb_usage(a->verb, "of what? Name image files, or rows: --rows 0:10", "");
+        return cli_usage(a->verb, "of what? Name image files, or rows: --rows 0:10", "");
     if (a->rows && a->rest_count > 0)
-        return cli_verb_usage(a->verb, "either --rows or files, not both: ", a->rest[0]);
+        return cli_usage(a->verb, "either --rows or files, not both: ", a->rest[0]);
     return 0;
 }
 

@@ -1,10 +1,9 @@
 /* trainer sweep CONFIG --vary KEY=VALUE,VALUE… */
 #include "cli/cli.h"
+#include "cli/sweep.h"
 #include "store/durable.h"
-#include "tools/sweep.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +29,8 @@ static const char help[] =
 
 typedef struct sweep_arguments {
     const char *config, *json, *keep;
-    int quiet, help;
-    int set_count, vary_count;
-    const char *set[CLI_SET_MAX];
-    const char *vary[LS_SWEEP_KEYS];
+    bool quiet, help;
+    cli_list set, vary;
 } sweep_arguments;
 
 typedef struct session {
@@ -47,61 +44,26 @@ typedef struct session {
     int row; /* the one under way */
 } session;
 
-/* ---- arguments ------------------------------------------------------------------------------ */
-
-static int usage(const char *problem, const char *what)
-{
-    fprintf(stderr, "trainer sweep: %s%s; `trainer sweep --help` lists what there is\n", problem,
-            what);
-    return EXIT_USAGE;
-}
-
-static int add(const char **list, int *count, int most, const char *text, const char *option)
-{
-    if (*count == most)
-        return usage("too many ", option);
-    list[(*count)++] = text;
-    return 0;
-}
-
 static int parse(sweep_arguments *a, int argc, char **argv)
 {
-    enum { VARY = 1, SET, JSON, KEEP, QUIET };
-    static const struct option options[] = {{"vary", required_argument, NULL, VARY},
-                                            {"set", required_argument, NULL, SET},
-                                            {"json", required_argument, NULL, JSON},
-                                            {"keep", required_argument, NULL, KEEP},
-                                            {"quiet", no_argument, NULL, QUIET},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    int problem = 0, c;
+    const cli_option options[] = {cli_repeated("vary", &a->vary, LS_SWEEP_KEYS),
+                                  cli_repeated("set", &a->set, CLI_SET_MAX),
+                                  cli_text("json", &a->json),
+                                  cli_text("keep", &a->keep),
+                                  cli_flag("quiet", &a->quiet),
+                                  cli_help(&a->help)};
     memset(a, 0, sizeof *a);
-    opterr = 0;
-    optind = 1;
-    while (!problem && (c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (c) {
-        case VARY: problem = add(a->vary, &a->vary_count, LS_SWEEP_KEYS, optarg, "--vary"); break;
-        case SET: problem = add(a->set, &a->set_count, CLI_SET_MAX, optarg, "--set"); break;
-        case JSON: a->json = optarg; break;
-        case KEEP: a->keep = optarg; break;
-        case QUIET: a->quiet = 1; break;
-        case 'h': a->help = 1; return 0;
-        case ':': problem = usage("a value is missing behind ", argv[optind - 1]); break;
-        default: problem = usage("unknown option ", argv[optind - 1]); break;
-        }
-    }
-    if (problem)
+    int problem =
+        cli_read_options("sweep", options, (int)(sizeof options / sizeof *options), argc, argv);
+    if (problem || a->help)
         return problem;
-    if (optind == argc)
-        return usage("which config? Try `trainer sweep examples/fashion_mnist.json --vary "
-                     "lr=0.1,0.2`",
-                     "");
-    if (optind + 1 < argc)
-        return usage("one config at a time; do not know what to do with ", argv[optind + 1]);
-    if (a->vary_count == 0)
-        return usage("nothing to vary: add --vary KEY=VALUE,VALUE…", "");
-    a->config = argv[optind];
-    return 0;
+    problem = cli_read_operand(&a->config, "sweep", "config",
+                               "which config? Try `trainer sweep examples/fashion_mnist.json "
+                               "--vary lr=0.1,0.2`",
+                               argc, argv);
+    if (problem == 0 && a->vary.count == 0)
+        return cli_usage("sweep", "nothing to vary: add --vary KEY=VALUE,VALUE…", "");
+    return problem;
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------ */
@@ -185,22 +147,15 @@ static void print_table(const session *s, FILE *stream)
         print_row(s, stream, i);
 }
 
-static int fail(session *s, int status, const char *text)
-{
-    cli_view_clear(&s->view);
-    fprintf(stderr, "trainer: %s\n", text);
-    return cli_exit_code(status);
-}
-
 /* Writes the results so far, over those written before. */
 static int write_json(session *s)
 {
     char *text;
     ls_error err;
-    int to_stdout = strcmp(s->a->json, "-") == 0;
+    const bool to_stdout = strcmp(s->a->json, "-") == 0;
     int status = ls_sweep_json(&text, s->sweep, s->rows, s->a->config, NULL, &err);
     if (status)
-        return fail(s, status, err.text);
+        return cli_fail(status, err.text);
     if (to_stdout)
         status = fputs(text, stdout) == EOF || fflush(stdout) != 0 ? errno : 0;
     else
@@ -210,16 +165,16 @@ static int write_json(session *s)
         return 0;
     char why[LS_ERROR_TEXT];
     snprintf(why, sizeof why, "--json %.400s", to_stdout ? "-: cannot write" : err.text);
-    return fail(s, LS_EIO, why);
+    return cli_fail(LS_EIO, why);
 }
 
 static int print_results(session *s)
 {
-    int json_on_stdout = s->a->json && strcmp(s->a->json, "-") == 0;
+    const bool json_on_stdout = s->a->json && strcmp(s->a->json, "-") == 0;
     print_table(s, json_on_stdout ? stderr : stdout);
     int code = json_on_stdout ? write_json(s) : 0;
     if (code == 0 && fflush(stdout) != 0 && errno != EPIPE)
-        code = fail(s, LS_EIO, "standard output: cannot write the table");
+        code = cli_fail(LS_EIO, "standard output: cannot write the table");
     return code;
 }
 
@@ -241,8 +196,8 @@ static void announce(const session *s)
 static int collect_sets(const session *s, const char **set, char *run_dir, size_t size)
 {
     int n = 0;
-    for (int i = 0; i < s->a->set_count; i++)
-        set[n++] = s->a->set[i];
+    for (int i = 0; i < s->a->set.count; i++)
+        set[n++] = s->a->set.item[i];
     for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
         set[n++] = ls_sweep_assignment(s->sweep, s->row, k);
     if (s->a->keep)
@@ -287,7 +242,7 @@ static void run_one(session *s)
 static int run_all(session *s)
 {
     int count = ls_sweep_count(s->sweep), code = 0;
-    int to_file = s->a->json && strcmp(s->a->json, "-") != 0;
+    bool to_file = s->a->json && strcmp(s->a->json, "-") != 0;
     if (to_file && (code = write_json(s)) != 0) /* before hours of work, not after */
         return code;
     cli_catch_signals();
@@ -299,7 +254,7 @@ static int run_all(session *s)
             code = cli_exit_code(status);
         int written = to_file ? write_json(s) : 0;
         if (written)
-            to_file = 0; /* said once */
+            to_file = false; /* said once */
         code = code ? code : written;
     }
     int printed = print_results(s);
@@ -321,16 +276,16 @@ int cli_sweep(int argc, char **argv, const ls_registry *registry)
     s.host = (ls_host){.size = sizeof s.host, .log = on_log, .user = &s};
     cli_view_init(&s.view, a.quiet);
     cli_find_data_dirs(&s.dirs);
-    int status = ls_sweep_create(&s.sweep, a.vary, a.vary_count, registry, NULL, &err);
+    int status = ls_sweep_create(&s.sweep, a.vary.item, a.vary.count, registry, NULL, &err);
     if (status)
-        return fail(&s, status, err.text);
+        return cli_fail(status, err.text);
     s.rows = calloc((size_t)ls_sweep_count(s.sweep), sizeof *s.rows);
     if (s.rows) {
         for (int i = 0; i < ls_sweep_count(s.sweep); i++)
             ls_sweep_row_init(&s.rows[i]);
         code = run_all(&s);
     } else {
-        code = fail(&s, LS_ENOMEM, "out of memory for the results of a sweep");
+        code = cli_fail(LS_ENOMEM, "out of memory for the results of a sweep");
     }
     free(s.rows);
     ls_sweep_destroy(s.sweep);

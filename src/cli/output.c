@@ -1,12 +1,344 @@
 #include "cli/output.h"
 
+#include "base/clock.h"
+#include "cli/cli.h"
 #include "store/durable.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
-static int fail(cli_output *out, ls_error *err)
+/* ---- results and failures -------------------------------------------------------------------- */
+
+int cli_fail(int status, const char *text)
+{
+    fprintf(stderr, "trainer: %s\n", text);
+    return cli_exit_code(status);
+}
+
+int cli_flush(void)
+{
+    if (fflush(stdout) == 0 || errno == EPIPE)
+        return 0;
+    fprintf(stderr, "trainer: standard output: cannot write: %s\n", strerror(errno));
+    return EXIT_IO;
+}
+
+void cli_put_json(ls_json_writer *w)
+{
+    ls_error err;
+    const char *text = ls_json_writer_text(w, NULL, &err);
+    if (text)
+        puts(text);
+    ls_json_writer_fini(w);
+}
+
+/* ---- the view: animated only on a terminal ----------------------------------------------------- */
+
+#define REDRAW_NS 100000000u
+#define BAR 16
+
+void cli_view_init(cli_view *view, bool quiet)
+{
+    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+    memset(view, 0, sizeof *view);
+    view->quiet = quiet;
+    view->tty = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+    view->colour = view->tty && !(no_colour && no_colour[0]);
+}
+
+static const char *style(const cli_view *view, const char *code)
+{
+    return view->colour ? code : "";
+}
+
+void cli_view_start(const cli_view *view, const ls_summary *s)
+{
+    if (view->quiet)
+        return;
+    const char *bold = style(view, "\033[1m"), *plain = style(view, "\033[0m");
+    fprintf(stderr, "%s%s%s on %s%s%s\n", bold, s->name, plain, bold, s->devices, plain);
+    fprintf(stderr, "  data        %s\n", s->data);
+    if (s->synthetic)
+        fprintf(stderr, "              made up by the program: results say nothing of real data\n");
+    fprintf(stderr, "  model       %zu parameters, %zu bytes\n", s->parameters, s->parameter_bytes);
+    fprintf(stderr, "  minibatch   %d images, %d per device, in %d shards\n", s->batch_size,
+            s->batch_per_device, s->shards);
+    fprintf(stderr, "  device      %s, %s, %s\n", s->device_model, s->library, s->isa);
+    fprintf(stderr, "  memory      %.1f MB per device\n", (double)s->device_bytes / 1e6);
+    if (s->run_dir[0])
+        fprintf(stderr, "  run         %s\n", s->run_dir);
+    if (s->resumed_from[0])
+        fprintf(stderr, "  resumed     behind step %llu, from %s\n",
+                (unsigned long long)s->resumed_steps, s->resumed_from);
+}
+
+void cli_view_clear(cli_view *view)
+{
+    if (view->drawn)
+        fputs("\r\033[K", stderr);
+    view->drawn = false;
+}
+
+/* "1:05" or "2:03:09" */
+static void format_duration(char *text, size_t size, double seconds)
+{
+    long s = (long)(seconds + 0.5);
+    if (s >= 3600)
+        snprintf(text, size, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
+}
+
+static void draw_progress(cli_view *view, const ls_progress *p)
+{
+    char left[32], bar[BAR * 3 + 1];
+    size_t used = 0;
+    int full = (int)((uint64_t)BAR * p->step / p->steps);
+    for (int i = 0; i < BAR; i++) {
+        const char *cell = i < full ? "━" : "╌";
+        memcpy(bar + used, cell, strlen(cell));
+        used += strlen(cell);
+    }
+    bar[used] = '\0';
+    format_duration(left, sizeof left, p->remaining_s);
+    /* Without wrapping: a line that is wider than the terminal is cut, and stays one line. */
+    fprintf(stderr,
+            "\r\033[?7l  epoch %d/%d %s%s%s loss %.4f  acc %.3f  %.0f images/s  %s left\033[K"
+            "\033[?7h",
+            p->epoch, p->epochs, style(view, "\033[36m"), bar, style(view, "\033[0m"), p->loss,
+            p->accuracy, p->images_per_s, left);
+    fflush(stderr);
+    view->drawn = true;
+    view->drawn_at = ls_now_ns();
+}
+
+static void print_epoch(cli_view *view, const ls_progress *p)
+{
+    cli_view_clear(view);
+    fprintf(stderr, "  epoch %2d/%d  loss %.4f  acc %.4f  %.0f images/s", p->epoch, p->epochs,
+            p->loss, p->accuracy, p->images_per_s);
+    if (p->evaluated)
+        fprintf(stderr, "  test %.4f  %sacc %.4f%s", p->test_loss, style(view, "\033[1m"),
+                p->test_accuracy, style(view, "\033[0m"));
+    fputc('\n', stderr);
+}
+
+void cli_view_progress(cli_view *view, const ls_progress *p)
+{
+    if (view->quiet)
+        return;
+    if (p->epoch_done)
+        print_epoch(view, p);
+    else if (view->tty && (!view->drawn || ls_now_ns() - view->drawn_at > REDRAW_NS))
+        draw_progress(view, p);
+}
+
+void cli_view_log(cli_view *view, ls_log_level level, const char *text)
+{
+    if (level == LS_LOG_DEBUG || (view->quiet && level == LS_LOG_INFO))
+        return;
+    cli_view_clear(view);
+    fprintf(stderr, "trainer: %s%s\n",
+            level == LS_LOG_WARNING ? "warning: "
+            : level == LS_LOG_ERROR ? "error: "
+                                    : "",
+            text);
+}
+
+/* ---- curves ---------------------------------------------------------------------------------- */
+
+enum {
+    ROWS = 5, /* of text, in the plot */
+    CELLS = 26,
+    LABEL = 6, /* columns for a number in front of the axis */
+    PANEL = LABEL + 1 + CELLS
+};
+
+/* Dots that are set; one for each cell in ASCII, 2 × 4 for each in braille. */
+typedef struct panel {
+    const char *title;
+    double lo, hi, last;
+    int first_epoch, last_epoch;
+    unsigned char cell[ROWS][CELLS]; /* braille: the bits of U+2800 + x; ASCII: zero or not */
+} panel;
+
+void cli_curve_add(cli_curve *c, const ls_progress *p)
+{
+    if (!p->epoch_done)
+        return;
+    if (c->stride == 0)
+        c->stride = 1;
+    c->evaluated += p->evaluated != 0;
+    if (c->count == CLI_CURVE_POINTS) {
+        for (int i = 0; i < CLI_CURVE_POINTS / 2; i++)
+            c->point[i] = c->point[2 * i + 1];
+        c->count /= 2;
+        c->stride *= 2;
+    }
+    if (p->epoch % c->stride == 0 || p->epoch == p->epochs)
+        c->point[c->count++] = (cli_curve_point){p->epoch, (float)p->loss,
+                                                 p->evaluated ? (float)p->test_accuracy : NAN};
+}
+
+static double value_of(const cli_curve_point *p, bool loss)
+{
+    return loss ? p->loss : p->test_accuracy;
+}
+
+static void find_range(panel *out, const cli_curve *c, bool loss)
+{
+    out->lo = INFINITY;
+    out->hi = -INFINITY;
+    for (int i = 0; i < c->count; i++) {
+        double v = value_of(&c->point[i], loss);
+        if (!isfinite(v))
+            continue;
+        out->lo = v < out->lo ? v : out->lo;
+        out->hi = v > out->hi ? v : out->hi;
+        out->last = v;
+    }
+}
+
+/* `x` and `y` in dots from the left and the bottom. */
+static void set_dot(panel *out, int x, int y, bool utf8)
+{
+    static const unsigned char bits[4][2] = {
+        {0x40, 0x80}, {0x04, 0x20}, {0x02, 0x10}, {0x01, 0x08}};
+    if (utf8)
+        out->cell[ROWS - 1 - y / 4][x / 2] |= bits[y % 4][x % 2];
+    else
+        out->cell[ROWS - 1 - y][x] = 1;
+}
+
+static void connect(panel *out, int x0, int y0, int x1, int y1, bool utf8)
+{
+    int dx = x1 - x0, dy = y1 - y0, steps = dx > abs(dy) ? dx : abs(dy);
+    for (int i = 0; i <= steps; i++)
+        set_dot(out, x0 + (steps ? (2 * i * dx + steps) / (2 * steps) : 0),
+                y0 + (steps ? (int)lround((double)i * dy / steps) : 0), utf8);
+}
+
+static void draw(panel *out, const cli_curve *c, bool loss, bool utf8)
+{
+    int width = utf8 ? 2 * CELLS : CELLS, height = utf8 ? 4 * ROWS : ROWS;
+    int x0 = -1, y0 = 0, first = c->point[0].epoch, last = c->point[c->count - 1].epoch;
+    out->first_epoch = first;
+    out->last_epoch = last;
+    find_range(out, c, loss);
+    for (int i = 0; i < c->count; i++) {
+        double v = value_of(&c->point[i], loss);
+        if (!isfinite(v))
+            continue;
+        double share = out->hi > out->lo ? (v - out->lo) / (out->hi - out->lo) : 0.5;
+        int x = (int)((double)(c->point[i].epoch - first) / (last - first) * (width - 1) + 0.5);
+        int y = (int)(share * (height - 1) + 0.5);
+        connect(out, x0 < 0 ? x : x0, x0 < 0 ? y : y0, x, y, utf8);
+        x0 = x;
+        y0 = y;
+    }
+}
+
+/* "0.832", five columns for whatever is of that order. */
+static void print_number(FILE *stream, double v)
+{
+    int digits = fabs(v) < 9.9995 ? 3 : fabs(v) < 999.5 ? 1 : -1;
+    if (digits >= 0)
+        fprintf(stream, "%*.*f", LABEL - 1, digits, v);
+    else
+        fprintf(stream, "%*.0e", LABEL - 1, v);
+}
+
+static void print_cells(FILE *stream, const panel *p, int row, bool utf8)
+{
+    const bool flat = !(p->hi > p->lo);
+    const bool labelled = flat ? row == ROWS / 2 : row == 0 || row == ROWS - 1;
+    if (labelled)
+        print_number(stream, row == 0 ? p->hi : p->lo);
+    else
+        fprintf(stream, "%*s", LABEL - 1, "");
+    fputs(!utf8 ? " |" : labelled ? " ┤" : " │", stream);
+    for (int i = 0; i < CELLS; i++) {
+        unsigned char bits = p->cell[row][i];
+        if (!utf8)
+            fputc(bits ? '*' : ' ', stream);
+        else if (bits)
+            fprintf(stream, "\xE2%c%c", 0xA0 + (bits >> 6), 0x80 + (bits & 0x3F));
+        else
+            fputc(' ', stream);
+    }
+}
+
+static void print_base(FILE *stream, bool utf8)
+{
+    fprintf(stream, "%*s%s", LABEL, "", utf8 ? "└" : "+");
+    for (int i = 0; i < CELLS; i++)
+        fputs(utf8 ? "─" : "-", stream);
+}
+
+static void print_epochs(FILE *stream, const panel *p)
+{
+    char ends[2][16];
+    snprintf(ends[0], sizeof ends[0], "%d", p->first_epoch);
+    snprintf(ends[1], sizeof ends[1], "%d", p->last_epoch);
+    int middle = CELLS - (int)strlen(ends[0]) - (int)strlen(ends[1]);
+    int before = (middle - 5) / 2;
+    fprintf(stream, "%*s%s%*s%s%*s%s", LABEL + 1, "", ends[0], before, "", "epoch",
+            middle - 5 - before, "", ends[1]);
+}
+
+static void print_title(FILE *stream, const panel *p)
+{
+    char text[PANEL + 1];
+    snprintf(text, sizeof text, "%*s %s, last %.*f", LABEL, "", p->title,
+             fabs(p->last) < 1000 ? 4 : 0, p->last);
+    fprintf(stream, "%-*s", PANEL, text);
+}
+
+void cli_curve_print(const cli_curve *c, FILE *stream, bool utf8)
+{
+    if (c->evaluated < 2 || c->count < 2)
+        return;
+    panel side[2] = {{.title = "test accuracy"}, {.title = "training loss"}};
+    for (int i = 0; i < 2; i++)
+        draw(&side[i], c, i == 1, utf8);
+    if (!isfinite(side[0].lo) || !isfinite(side[1].lo))
+        return;
+    for (int line = 0; line < ROWS + 3; line++) {
+        for (int i = 0; i < 2; i++) {
+            fprintf(stream, "%*s", i ? 4 : 2, "");
+            if (line == 0)
+                print_title(stream, &side[i]);
+            else if (line <= ROWS)
+                print_cells(stream, &side[i], line - 1, utf8);
+            else if (line == ROWS + 1)
+                print_base(stream, utf8);
+            else
+                print_epochs(stream, &side[i]);
+        }
+        fputc('\n', stream);
+    }
+}
+
+bool cli_curve_utf8(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *term = getenv("TERM"), *locale = NULL;
+    for (int i = 0; i < 3 && !(locale && *locale); i++)
+        locale = getenv(names[i]);
+    if (!locale || (term && strcmp(term, "dumb") == 0))
+        return false;
+    const char *charset = strchr(locale, '.');
+    return charset &&
+           (strncasecmp(charset, ".utf-8", 6) == 0 || strncasecmp(charset, ".utf8", 5) == 0);
+}
+
+/* ---- records onto a stream ------------------------------------------------------------------- */
+
+static int fail_stream(cli_output *out, ls_error *err)
 {
     int reason = errno;
     if (out->stream && out->stream != stdout)
@@ -24,7 +356,7 @@ int cli_output_open(cli_output *out, const char *path, ls_error *err)
 {
     out->path = path;
     out->stream = !path ? NULL : strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    return path && !out->stream ? fail(out, err) : LS_OK;
+    return path && !out->stream ? fail_stream(out, err) : LS_OK;
 }
 
 int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *err)
@@ -34,15 +366,15 @@ int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *
     int failed = fwrite(text, 1, length, out->stream) != length || fputc('\n', out->stream) == EOF;
     if (!failed && out->stream == stdout)
         failed = fflush(stdout) != 0; /* somebody may be reading along */
-    return failed ? fail(out, err) : LS_OK;
+    return failed ? fail_stream(out, err) : LS_OK;
 }
 
 /* A pipe, say, has nothing to sync. */
-static int sync_stream(FILE *stream, const char *path)
+static bool sync_stream(FILE *stream, const char *path)
 {
     if (fsync(fileno(stream)) == 0)
-        return ls_sync_name(path, NULL, NULL) == LS_OK ? 0 : -1;
-    return errno == EINVAL || errno == EROFS ? 0 : -1;
+        return ls_sync_name(path, NULL, NULL) == LS_OK;
+    return errno == EINVAL || errno == EROFS;
 }
 
 int cli_output_close(cli_output *out, ls_error *err)
@@ -50,10 +382,10 @@ int cli_output_close(cli_output *out, ls_error *err)
     if (!out->stream)
         return LS_OK;
     if (fflush(out->stream) != 0)
-        return fail(out, err);
+        return fail_stream(out, err);
     FILE *stream = out->stream;
-    if (stream != stdout && sync_stream(stream, out->path) != 0)
-        return fail(out, err);
+    if (stream != stdout && !sync_stream(stream, out->path))
+        return fail_stream(out, err);
     out->stream = NULL;
-    return stream != stdout && fclose(stream) != 0 ? fail(out, err) : LS_OK;
+    return stream != stdout && fclose(stream) != 0 ? fail_stream(out, err) : LS_OK;
 }

@@ -1,10 +1,70 @@
-/* Metrics records onto a stream of the program's own choosing (--metrics). */
+/* What the program prints: results and failures, what a person sees of a run, its course as curves, and
+ * records onto a stream of the caller's choosing. */
 #ifndef CLI_OUTPUT_H
 #define CLI_OUTPUT_H
 
-#include <lockstep/status.h>
-#include <stddef.h>
+#include "json/writer.h"
+
+#include <lockstep/trainer.h>
+#include <stdbool.h>
 #include <stdio.h>
+
+/* ---- results and failures -------------------------------------------------------------------- */
+
+/* Prints "trainer: TEXT" on stderr and returns the exit code of `status`. */
+int cli_fail(int status, const char *text);
+/* What was printed on stdout is only out when the flush says so: 0 or EXIT_IO. A reader that left early
+ * is no error. */
+int cli_flush(void);
+/* Prints a writer's text on stdout, as a line, and ends the writer. */
+void cli_put_json(ls_json_writer *w);
+
+/* ---- the view: what a person sees of a run, on stderr ----------------------------------------- */
+
+typedef struct cli_view {
+    bool quiet;
+    bool tty; /* stderr is a terminal: the progress line is redrawn in place */
+    bool colour;
+    bool drawn; /* a progress line stands on the terminal */
+    uint64_t drawn_at;
+} cli_view;
+
+void cli_view_init(cli_view *view, bool quiet);
+void cli_view_start(const cli_view *view, const ls_summary *summary);
+void cli_view_progress(cli_view *view, const ls_progress *progress);
+/* Takes the progress line away, so that something else can be printed. */
+void cli_view_clear(cli_view *view);
+void cli_view_log(cli_view *view, ls_log_level level, const char *text);
+
+/* ---- the course of a run in a few lines of text, printed when it is over ---------------------- */
+
+#define CLI_CURVE_POINTS 512
+
+typedef struct cli_curve_point {
+    int epoch;
+    float loss;          /* of the training rows */
+    float test_accuracy; /* NaN: not evaluated in this epoch */
+} cli_curve_point;
+
+/* Zeroed to begin with. */
+typedef struct cli_curve {
+    int count;
+    int stride; /* every stride-th epoch is kept, so that any number of them fits; 0: every one */
+    int evaluated;
+    cli_curve_point point[CLI_CURVE_POINTS];
+} cli_curve;
+
+/* Takes in what the progress callback says. */
+void cli_curve_add(cli_curve *curve, const ls_progress *progress);
+
+/* Test accuracy and training loss side by side, in 8 lines of at most 72 columns; nothing when
+ * fewer than 2 epochs were evaluated. Without `utf8` in ASCII. */
+void cli_curve_print(const cli_curve *curve, FILE *stream, bool utf8);
+
+/* Whether the terminal shows UTF-8, by what the environment says. */
+bool cli_curve_utf8(void);
+
+/* ---- records onto a stream (--metrics) --------------------------------------------------------- */
 
 typedef struct cli_output {
     FILE *stream; /* NULL: none wanted, or the reader of a pipe has gone */

@@ -36,9 +36,8 @@ BEGIN {
     room("data", "base sync pool json hash device")
     room("train", "base sync merge pool json hash store device cpu comm nn data")
     room("page", "base sync merge pool json hash store device cpu comm nn data train")
-    room("tools", "base sync merge pool json hash store device cpu comm nn data train")
     room("http", "") # examples/service has it, too
-    room("cli", "base sync merge pool json hash store device cpu comm nn data train page tools http")
+    room("cli", "base sync merge pool json hash store device cpu comm nn data train page http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"

@@ -3,10 +3,10 @@
  *
  *     onnx_samples DIR EXAMPLE.json…        DIR/NAME.onnx, DIR/NAME.x, DIR/NAME.y
  */
+#include "cli/onnx.h"
+#include "cli/trained.h"
 #include "nn/nn_fixture.h"
 #include "ref/ref.h"
-#include "tools/onnx.h"
-#include "tools/predict.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The curves that the terminal shows when a run is over. */
-#include "cli/curve.h"
+#include "cli/output.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* The structure of ONNX files, for every layer type; whether they compute the same is for
  * onnx_check.py to see. */
+#include "cli/onnx.h"
 #include "nn/nn_fixture.h"
 #include "onnx_reader.h"
-#include "tools/onnx.h"
 
 #include "json/json.h"
 

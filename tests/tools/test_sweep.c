@@ -1,6 +1,6 @@
 /* A sweep's combinations, what cannot be read, and its results. */
+#include "cli/sweep.h"
 #include "device/registry.h"
-#include "tools/sweep.h"
 #include "json/json.h"
 
 #include <math.h>

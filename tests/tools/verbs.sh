@@ -65,6 +65,10 @@ has out '^black.pgm: [0-9] ('
 expect 0 "$trainer" predict run black.pgm --json
 has out '^{"file":"black.pgm","class":'
 
+# An option that another verb has is named as it was written.
+expect 64 "$trainer" eval run --rows 1
+has err '^trainer eval: unknown option --rows; '
+
 # export: safetensors bit for bit, ONNX.
 expect 0 "$trainer" export run --to copy.safetensors
 has out '^copy.safetensors: [0-9]* bytes, 2 tensors; from run/weights.safetensors$'

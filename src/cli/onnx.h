@@ -7,8 +7,8 @@
  * Batch norm uses the running statistics; dropout is left out. The file's metadata say which
  * version of Lockstep wrote it.
  */
-#ifndef TOOLS_ONNX_H
-#define TOOLS_ONNX_H
+#ifndef CLI_ONNX_H
+#define CLI_ONNX_H
 
 #include "base/buffer.h"
 #include "nn/model.h"

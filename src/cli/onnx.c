@@ -1,13 +1,14 @@
 /* From layers to nodes. A layer's output is called after the layer. Images have four dimensions in
  * the graph and vectors two; a node that wants the other gets a reshape before it, because a model
  * may read a vector of n features as an image of n × 1 × 1. */
-#include "tools/onnx.h"
+#include "cli/onnx.h"
 
 #include "base/error.h"
 #include "base/host.h"
 #include "store/durable.h"
-#include "tools/onnx_file.h"
+#include "train/protobuf.h"
 
+#include <lockstep/version.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,13 +16,187 @@
 #define INPUT "x"
 #define OUTPUT "logits"
 
+/* ---- the file: field numbers are those of onnx.proto ---------------------------------------- */
+
+/* onnx.proto, by message. */
+enum { MODEL_IR = 1, MODEL_PRODUCER = 2, MODEL_PRODUCER_VERSION = 3, MODEL_GRAPH = 7 };
+enum { MODEL_OPSET = 8, MODEL_METADATA = 14, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
+enum { OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
+enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
+enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
+enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8 };
+enum { ATTRIBUTE_TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
+enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
+enum { DATA_FLOAT = 1, DATA_INT64 = 7 };
+enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_ELEMENT = 1, TENSOR_SHAPE = 2 };
+enum { SHAPE_DIM = 1, DIM_VALUE = 1, DIM_PARAM = 2 };
+
+/* The graph being written. `node` is the NodeProto under way. */
+typedef struct onnx_file {
+    ls_buffer graph; /* GraphProto, without name, input and output */
+    ls_buffer node, attribute, tensor;
+} onnx_file;
+
+static void file_init(onnx_file *f, const ls_host *host)
+{
+    ls_buffer_init(&f->graph, host);
+    ls_buffer_init(&f->node, host);
+    ls_buffer_init(&f->attribute, host);
+    ls_buffer_init(&f->tensor, host);
+}
+
+static void file_fini(onnx_file *f)
+{
+    ls_buffer_fini(&f->tensor);
+    ls_buffer_fini(&f->attribute);
+    ls_buffer_fini(&f->node);
+    ls_buffer_fini(&f->graph);
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static void node_begin(onnx_file *f, const char *op, const char *name)
+{
+    ls_pb_text(&f->node, NODE_OP, op);
+    ls_pb_text(&f->node, NODE_NAME, name);
+}
+
+static void node_input(onnx_file *f, const char *name)
+{
+    ls_pb_text(&f->node, NODE_INPUT, name);
+}
+
+static void node_output(onnx_file *f, const char *name)
+{
+    ls_pb_text(&f->node, NODE_OUTPUT, name);
+}
+
+static void attribute(onnx_file *f, const char *name, int type)
+{
+    ls_pb_text(&f->attribute, ATTRIBUTE_NAME, name);
+    ls_pb_int(&f->attribute, ATTRIBUTE_TYPE, type);
+    ls_pb_message(&f->node, NODE_ATTRIBUTE, &f->attribute);
+}
+
+static void node_int(onnx_file *f, const char *name, int64_t value)
+{
+    ls_pb_int(&f->attribute, ATTRIBUTE_I, value);
+    attribute(f, name, TYPE_INT);
+}
+
+static void node_ints(onnx_file *f, const char *name, const int *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        ls_pb_int(&f->attribute, ATTRIBUTE_INTS, values[i]);
+    attribute(f, name, TYPE_INTS);
+}
+
+static void node_float(onnx_file *f, const char *name, float value)
+{
+    ls_pb_float(&f->attribute, ATTRIBUTE_F, value);
+    attribute(f, name, TYPE_FLOAT);
+}
+
+static void node_end(onnx_file *f)
+{
+    ls_pb_message(&f->graph, GRAPH_NODE, &f->node);
+}
+
+/* ---- constants ------------------------------------------------------------------------------ */
+
+/* Raw data are little-endian whatever the machine. */
+static void put_little(ls_buffer *b, uint64_t bits, int bytes)
+{
+    char out[8];
+    for (int i = 0; i < bytes; i++)
+        out[i] = (char)(bits >> (8 * i));
+    ls_buffer_add(b, out, (size_t)bytes);
+}
+
+/* The raw data lie in f->tensor; what describes them is written into f->attribute. */
+static void put_tensor(onnx_file *f, const char *name, int type, const int *dim, int rank)
+{
+    ls_buffer *t = &f->attribute;
+    for (int i = 0; i < rank; i++)
+        ls_pb_int(t, TENSOR_DIMS, dim[i]);
+    ls_pb_int(t, TENSOR_TYPE, type);
+    ls_pb_text(t, TENSOR_NAME, name);
+    ls_pb_message(t, TENSOR_RAW, &f->tensor);
+    ls_pb_message(&f->graph, GRAPH_TENSOR, t);
+}
+
+static void put_floats(onnx_file *f, const char *name, const int *dim, int rank,
+                       const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        put_little(&f->tensor, bits, 4);
+    }
+    put_tensor(f, name, DATA_FLOAT, dim, rank);
+}
+
+static void put_int64s(onnx_file *f, const char *name, const int64_t *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        put_little(&f->tensor, (uint64_t)values[i], 8);
+    put_tensor(f, name, DATA_INT64, &count, 1);
+}
+
+/* ---- input, output, and what is around ------------------------------------------------------- */
+
+static void put_value(onnx_file *f, unsigned field, const char *name, const int *dim, int rank)
+{
+    ls_buffer *shape = &f->tensor, *inner = &f->attribute, *value = &f->node;
+    ls_pb_text(inner, DIM_PARAM, "batch");
+    ls_pb_message(shape, SHAPE_DIM, inner);
+    for (int i = 0; i < rank; i++) {
+        ls_pb_int(inner, DIM_VALUE, dim[i]);
+        ls_pb_message(shape, SHAPE_DIM, inner);
+    }
+    ls_pb_int(inner, TENSOR_ELEMENT, DATA_FLOAT);
+    ls_pb_message(inner, TENSOR_SHAPE, shape);
+    ls_pb_message(shape, TYPE_TENSOR, inner);
+    ls_pb_text(value, VALUE_NAME, name);
+    ls_pb_message(value, VALUE_TYPE, shape);
+    ls_pb_message(&f->graph, field, value);
+}
+
+static void put_input(onnx_file *f, const char *name, const int *dim, int rank)
+{
+    put_value(f, GRAPH_INPUT, name, dim, rank);
+}
+
+static void put_output(onnx_file *f, const char *name, const int *dim, int rank)
+{
+    put_value(f, GRAPH_OUTPUT, name, dim, rank);
+}
+
+static void finish_file(ls_buffer *out, onnx_file *f, const char *graph_name, int ir_version,
+                        int opset)
+{
+    ls_pb_text(&f->graph, GRAPH_NAME, graph_name);
+    ls_pb_int(out, MODEL_IR, ir_version);
+    ls_pb_text(out, MODEL_PRODUCER, "lockstep");
+    ls_pb_text(out, MODEL_PRODUCER_VERSION, LS_VERSION);
+    ls_pb_message(out, MODEL_GRAPH, &f->graph);
+    ls_pb_text(&f->node, OPSET_DOMAIN, "");
+    ls_pb_int(&f->node, OPSET_VERSION, opset);
+    ls_pb_message(out, MODEL_OPSET, &f->node);
+    ls_pb_text(&f->node, ENTRY_KEY, "input");
+    ls_pb_text(&f->node, ENTRY_VALUE, "pixels / 255, fp32, batch x channels x height x width");
+    ls_pb_message(out, MODEL_METADATA, &f->node);
+}
+
+/* ---- the graph ---------------------------------------------------------------------- */
+
 typedef struct tensor {
     char name[96];
     int rank; /* 2 or 4 */
 } tensor;
 
 typedef struct graph {
-    ls_onnx_file file;
+    onnx_file file;
     const ls_onnx_desc *desc;
     tensor input; /* behind the normalisation */
     tensor *of;   /* [layers] */
@@ -45,19 +220,19 @@ static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int ra
     y.rank = rank;
     snprintf(y.name, sizeof y.name, "%.80s.input%d", reader, rank);
     if (rank == 2) {
-        ls_onnx_node_begin(&g->file, "Flatten", y.name);
-        ls_onnx_node_input(&g->file, x->name);
-        ls_onnx_node_int(&g->file, "axis", 1);
+        node_begin(&g->file, "Flatten", y.name);
+        node_input(&g->file, x->name);
+        node_int(&g->file, "axis", 1);
     } else {
         const int64_t to[4] = {-1, shape->c, shape->h, shape->w};
         snprintf(constant, sizeof constant, "%.80s.shape", reader);
-        ls_onnx_int64s(&g->file, constant, to, 4);
-        ls_onnx_node_begin(&g->file, "Reshape", y.name);
-        ls_onnx_node_input(&g->file, x->name);
-        ls_onnx_node_input(&g->file, constant);
+        put_int64s(&g->file, constant, to, 4);
+        node_begin(&g->file, "Reshape", y.name);
+        node_input(&g->file, x->name);
+        node_input(&g->file, constant);
     }
-    ls_onnx_node_output(&g->file, y.name);
-    ls_onnx_node_end(&g->file);
+    node_output(&g->file, y.name);
+    node_end(&g->file);
     return y;
 }
 
@@ -65,30 +240,30 @@ static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int ra
 
 static void begin(graph *g, const char *op, const ls_layer *layer, const tensor *x)
 {
-    ls_onnx_node_begin(&g->file, op, layer->name);
-    ls_onnx_node_input(&g->file, x->name);
+    node_begin(&g->file, op, layer->name);
+    node_input(&g->file, x->name);
 }
 
 static void end(graph *g, const tensor *y)
 {
-    ls_onnx_node_output(&g->file, y->name);
-    ls_onnx_node_end(&g->file);
+    node_output(&g->file, y->name);
+    node_end(&g->file);
 }
 
 static void add_params(graph *g, const ls_layer *layer)
 {
     for (int i = 0; i < layer->params; i++)
-        ls_onnx_node_input(&g->file, layer->param[i].name);
+        node_input(&g->file, layer->param[i].name);
     for (int i = 0; i < layer->stats; i++)
-        ls_onnx_node_input(&g->file, layer->stat[i].name);
+        node_input(&g->file, layer->stat[i].name);
 }
 
 static void add_window(graph *g, int kh, int kw, int sh, int sw, int ph, int pw)
 {
     const int kernel[2] = {kh, kw}, strides[2] = {sh, sw}, pads[4] = {ph, pw, ph, pw};
-    ls_onnx_node_ints(&g->file, "kernel_shape", kernel, 2);
-    ls_onnx_node_ints(&g->file, "strides", strides, 2);
-    ls_onnx_node_ints(&g->file, "pads", pads, 4);
+    node_ints(&g->file, "kernel_shape", kernel, 2);
+    node_ints(&g->file, "strides", strides, 2);
+    node_ints(&g->file, "pads", pads, 4);
 }
 
 static void add_conv(graph *g, const ls_layer *layer, tensor *y)
@@ -107,7 +282,7 @@ static void add_dense(graph *g, const ls_layer *layer, tensor *y)
     const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, 2, y->name);
     begin(g, "Gemm", layer, &x);
     add_params(g, layer);
-    ls_onnx_node_int(&g->file, "transB", 1);
+    node_int(&g->file, "transB", 1);
     y->rank = 2;
     end(g, y);
 }
@@ -119,7 +294,7 @@ static void add_pool(graph *g, const ls_layer *layer, tensor *y)
     begin(g, p->max ? "MaxPool" : "AveragePool", layer, &x);
     add_window(g, p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
     if (!p->max) /* an average is over the pixels that are there */
-        ls_onnx_node_int(&g->file, "count_include_pad", 0);
+        node_int(&g->file, "count_include_pad", 0);
     y->rank = 4;
     end(g, y);
 }
@@ -129,7 +304,7 @@ static void add_norm(graph *g, const ls_layer *layer, tensor *y)
     const tensor *x = source(g, layer->input[0]);
     begin(g, "BatchNormalization", layer, x);
     add_params(g, layer);
-    ls_onnx_node_float(&g->file, "epsilon", layer->op.u.batchnorm.epsilon);
+    node_float(&g->file, "epsilon", layer->op.u.batchnorm.epsilon);
     y->rank = x->rank;
     end(g, y);
 }
@@ -144,7 +319,7 @@ static void add_sum(graph *g, const ls_layer *layer, tensor *y)
     const tensor x = with_rank(g, a, &layer->in, y->rank, y->name);
     const tensor x2 = with_rank(g, b, &layer->in2, y->rank, second);
     begin(g, "Add", layer, &x);
-    ls_onnx_node_input(&g->file, x2.name);
+    node_input(&g->file, x2.name);
     end(g, y);
 }
 
@@ -153,7 +328,7 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
     const tensor *x = source(g, layer->input[0]);
     begin(g, op, layer, x);
     if (layer->op.kind == LS_OP_RELU && layer->op.u.relu.slope != 0)
-        ls_onnx_node_float(&g->file, "alpha", layer->op.u.relu.slope);
+        node_float(&g->file, "alpha", layer->op.u.relu.slope);
     y->rank = x->rank;
     end(g, y);
 }
@@ -161,7 +336,7 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
 static void add_flatten(graph *g, const ls_layer *layer, tensor *y)
 {
     begin(g, "Flatten", layer, source(g, layer->input[0]));
-    ls_onnx_node_int(&g->file, "axis", 1);
+    node_int(&g->file, "axis", 1);
     y->rank = 2;
     end(g, y);
 }
@@ -197,7 +372,7 @@ static void add_weights(graph *g)
     const ls_model *m = g->desc->model;
     for (int i = 0; i < m->params + m->stats; i++) {
         const ls_param *p = m->tensor[i];
-        ls_onnx_floats(&g->file, p->name, p->dim, p->rank, g->desc->weights + p->offset, p->count);
+        put_floats(&g->file, p->name, p->dim, p->rank, g->desc->weights + p->offset, p->count);
     }
 }
 
@@ -215,13 +390,13 @@ static int add_step(graph *g, const char *op, const char *constant, const float 
         changes |= each[i] != nothing;
     }
     if (changes) {
-        ls_onnx_floats(&g->file, constant, dim, 4, each, (size_t)channels);
-        ls_onnx_node_begin(&g->file, op, op);
-        ls_onnx_node_input(&g->file, g->input.name);
-        ls_onnx_node_input(&g->file, constant);
+        put_floats(&g->file, constant, dim, 4, each, (size_t)channels);
+        node_begin(&g->file, op, op);
+        node_input(&g->file, g->input.name);
+        node_input(&g->file, constant);
         snprintf(g->input.name, sizeof g->input.name, INPUT ":%s", constant);
-        ls_onnx_node_output(&g->file, g->input.name);
-        ls_onnx_node_end(&g->file);
+        node_output(&g->file, g->input.name);
+        node_end(&g->file);
     }
     ls_free(g->file.graph.host, each);
     return LS_OK;
@@ -233,11 +408,11 @@ static void add_output(graph *g)
     const ls_model *m = g->desc->model;
     const ls_layer *last = &m->layer[m->layers - 1];
     const tensor y = with_rank(g, source(g, last->index), &last->out, 2, OUTPUT ":in");
-    ls_onnx_node_begin(&g->file, "Identity", OUTPUT);
-    ls_onnx_node_input(&g->file, y.name);
-    ls_onnx_node_output(&g->file, OUTPUT);
-    ls_onnx_node_end(&g->file);
-    ls_onnx_output(&g->file, OUTPUT, &m->classes, 1);
+    node_begin(&g->file, "Identity", OUTPUT);
+    node_input(&g->file, y.name);
+    node_output(&g->file, OUTPUT);
+    node_end(&g->file);
+    put_output(&g->file, OUTPUT, &m->classes, 1);
 }
 
 static int write_graph(ls_buffer *out, graph *g, ls_error *err)
@@ -246,7 +421,7 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
     const ls_model *m = d->model;
     const int shape[3] = {m->input.c, m->input.h, m->input.w};
     g->input = (tensor){INPUT, 4};
-    ls_onnx_input(&g->file, INPUT, shape, 3);
+    put_input(&g->file, INPUT, shape, 3);
     add_weights(g);
     int status = add_step(g, "Sub", "mean", d->normalisation.mean, 0, err);
     if (status == LS_OK)
@@ -256,7 +431,7 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
     if (status)
         return status;
     add_output(g);
-    ls_onnx_finish(out, &g->file, d->name, LS_ONNX_IR_VERSION, LS_ONNX_OPSET);
+    finish_file(out, &g->file, d->name, LS_ONNX_IR_VERSION, LS_ONNX_OPSET);
     return ls_buffer_status(out, err);
 }
 
@@ -273,9 +448,9 @@ int ls_onnx_write(ls_buffer *out, const ls_onnx_desc *desc, ls_error *err)
     g.of = ls_alloc_array(out->host, (size_t)m->layers, sizeof *g.of);
     if (!g.of)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d layers", m->layers);
-    ls_onnx_init(&g.file, out->host);
+    file_init(&g.file, out->host);
     int status = write_graph(out, &g, err);
-    ls_onnx_fini(&g.file);
+    file_fini(&g.file);
     ls_free(out->host, g.of);
     return status;
 }

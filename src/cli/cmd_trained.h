@@ -1,10 +1,9 @@
 /* What `eval`, `predict` and `export` share: which run, and what to change of its config. */
-#ifndef CLI_TRAINED_ARGS_H
-#define CLI_TRAINED_ARGS_H
+#ifndef CLI_CMD_TRAINED_H
+#define CLI_CMD_TRAINED_H
 
 #include "cli/cli.h"
-#include "tools/predict.h"
-#include "tools/trained.h"
+#include "cli/trained.h"
 
 typedef struct cli_trained_args {
     const char *verb;
@@ -13,10 +12,9 @@ typedef struct cli_trained_args {
     const char *devices;
     const char *to;   /* export: --to */
     const char *rows; /* predict: --rows */
-    int json, train, quiet, help;
-    int needs_data; /* the run's data is opened as well */
-    int set_count;
-    const char *set[CLI_SET_MAX + 1];
+    bool json, train, help;
+    bool needs_data; /* the run's data is opened as well */
+    cli_list set;
     char data[4200]; /* --data, as an assignment */
     char **rest;     /* the other arguments */
     int rest_count;
@@ -40,19 +38,8 @@ typedef struct cli_trained_verb {
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
                     const ls_registry *registry);
 
-/* Says "trainer VERB: problem…" on stderr; returns EXIT_USAGE. */
-int cli_verb_usage(const char *verb, const char *problem, const char *what);
-
-/* A check: one run and nothing else. */
-int cli_only_a_run(const cli_trained_args *a);
-
 /* A description of what is to be predicted, without images. */
 ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
                                  const ls_registry *registry, char cache[4096]);
-
-/* Prints "trainer: TEXT" and returns the exit code of `status`. */
-int cli_fail(int status, const ls_error *err);
-/* What was printed is only out when the flush says so: 0 or EXIT_IO. */
-int cli_flush(void);
 
 #endif

@@ -12,8 +12,8 @@
  * any of the config's; lr, momentum and weight_decay stand for the optimizer's. A whole number for
  * `devices` means so many of the kind that "auto" would take.
  */
-#ifndef TOOLS_SWEEP_H
-#define TOOLS_SWEEP_H
+#ifndef CLI_SWEEP_H
+#define CLI_SWEEP_H
 
 #include <lockstep/trainer.h>
 

@@ -1,0 +1,399 @@
+/* Verbs on this machine: `devices`, what there is, and `bench`, how fast a config trains on it. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli/cli.h"
+#include "device/registry.h"
+#include "train/config.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- trainer devices ------------------------------------------------------------------------- */
+
+static const char devices_help[] =
+    "usage: trainer devices\n"
+    "\n"
+    "Lists the back ends of this program and their devices, and what --devices auto means here.\n";
+
+/* One device, opened for a moment to ask what it is. */
+static void print_device(const ls_backend *backend, int index)
+{
+    ls_error err;
+    ls_device *device;
+    ls_device_info info;
+    const ls_device_request request = {.size = sizeof request, .index = index, .threads = 1};
+    if (backend->open(&device, &request, &err) != LS_OK) {
+        printf("  %s(%d)  %s\n", backend->name, index, err.text);
+        return;
+    }
+    device->ops->describe(device, &info);
+    printf("  %-8s %s", info.name, info.model);
+    if (info.isa[0])
+        printf(", %s", info.isa);
+    if (info.memory_bytes)
+        printf(", %.1f GB", (double)info.memory_bytes / 1e9);
+    putchar('\n');
+    device->ops->close(device);
+}
+
+static void print_backend(const ls_backend *backend)
+{
+    ls_backend_info info = {0};
+    backend->probe(&info);
+    if (info.devices == 0) {
+        printf("%s: %s: %s\n", backend->name, info.broken ? "broken" : "absent", info.reason);
+        return;
+    }
+    if (backend->counted) /* all alike: one stands for them */
+        printf("%s: %s; %d CPU%s, each a device of its own or several a team (`threads`)\n",
+               backend->name, info.version, info.devices, info.devices == 1 ? "" : "s");
+    else
+        printf("%s: %s\n", backend->name, info.version);
+    for (int i = 0; i < (backend->counted ? 1 : info.devices); i++)
+        print_device(backend, i);
+}
+
+int cli_devices(int argc, char **argv, const ls_registry *registry)
+{
+    ls_device_list list;
+    ls_error err;
+    bool help = false;
+    const cli_option option = cli_help(&help);
+    const int problem = cli_read_options("devices", &option, 1, argc, argv);
+    if (problem)
+        return problem;
+    if (help) {
+        fputs(devices_help, stdout);
+        return cli_flush();
+    }
+    if (optind < argc)
+        return cli_usage("devices", "do not know what to do with ", argv[optind]);
+    for (int i = 0; ls_registry_at(registry, i); i++)
+        print_backend(ls_registry_at(registry, i));
+    int status = ls_device_list_parse(&list, registry, "auto", 0, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    printf("auto: %s:%d\n", list.backend->name, list.count);
+    return cli_flush();
+}
+
+/* ---- trainer bench CONFIG -------------------------------------------------------------------- */
+
+static const char bench_help[] =
+    "usage: trainer bench CONFIG [options]\n"
+    "\n"
+    "Measures how fast CONFIG trains here, on 1, 2, 4, … and all devices, in turns. Nothing is kept.\n"
+    "\n"
+    "  --devices LIST   only on these; may be repeated\n"
+    "  --set KEY=VALUE  sets a key of the config\n"
+    "  --seconds S      of each measurement, behind its warm-up (default 1)\n"
+    "  --rounds N       each is measured so many times (default 3)\n"
+    "  --json           one JSON object on stdout\n"
+    "  --help           this text\n";
+
+enum { ROWS_MOST = 12, ROUNDS_MOST = 99, MEASURE_SETS = 3 };
+
+typedef struct measurement {
+    double images_per_s;
+    uint64_t steps; /* that it is taken from */
+    int workers, batch_size, shards, synthetic;
+    char name[64];
+    char devices[512]; /* "[cpu(0), cpu(1)]" */
+} measurement;
+
+typedef struct row {
+    char devices[64]; /* an assignment */
+    measurement last;
+    double rate[ROUNDS_MOST]; /* sorted when all are there */
+    int rounds;
+} row;
+
+typedef struct bench {
+    const char *config;
+    bool json, help;
+    int rounds, rows;
+    double seconds;
+    cli_list set; /* with room for a row's devices, and what a measurement needs */
+    row row[ROWS_MOST];
+} bench;
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+static int add_devices(bench *b, const char *list)
+{
+    row *r = &b->row[b->rows++];
+    return cli_assignment(r->devices, sizeof r->devices, "devices", list)
+               ? 0
+               : cli_usage("bench", "--devices: cannot read ", list);
+}
+
+static int read_number(double *out, const char *name, const char *text, double least, double most)
+{
+    char *end;
+    if (!text)
+        return 0;
+    *out = strtod(text, &end);
+    if (end != text && *end == '\0' && *out >= least && *out <= most)
+        return 0;
+    fprintf(stderr, "trainer bench: --%s %s: expected a number from %g to %g\n", name, text, least,
+            most);
+    return EXIT_USAGE;
+}
+
+static int parse(bench *b, int argc, char **argv)
+{
+    const char *seconds = NULL, *rounds = NULL;
+    double number = b->rounds;
+    cli_list devices = {0};
+    const cli_option options[] = {cli_repeated("devices", &devices, ROWS_MOST),
+                                  cli_repeated("set", &b->set, CLI_SET_MAX),
+                                  cli_text("seconds", &seconds),
+                                  cli_text("rounds", &rounds),
+                                  cli_flag("json", &b->json),
+                                  cli_help(&b->help)};
+    int problem =
+        cli_read_options("bench", options, (int)(sizeof options / sizeof *options), argc, argv);
+    if (problem || b->help)
+        return problem;
+    for (int i = 0; problem == 0 && i < devices.count; i++)
+        problem = add_devices(b, devices.item[i]);
+    if (problem == 0)
+        problem = read_number(&b->seconds, "seconds", seconds, 0.01, 3600);
+    if (problem == 0)
+        problem = read_number(&number, "rounds", rounds, 1, ROUNDS_MOST);
+    b->rounds = (int)number;
+    return problem ? problem
+                   : cli_read_operand(&b->config, "bench", "config",
+                                      "which config? Try examples/fashion_mnist.json", argc, argv);
+}
+
+/* 1, 2, 4, … and all devices that "auto" would take. */
+static int choose_devices(bench *b, const ls_registry *registry, long shards, ls_error *err)
+{
+    ls_device_list list;
+    char text[48];
+    int status = ls_device_list_parse(&list, registry, "auto", (int)shards, err);
+    if (status)
+        return status;
+    for (int n = 1; n > 0; n = n == list.count ? 0 : 2 * n < list.count ? 2 * n : list.count) {
+        size_t used = 0;
+        if (list.backend->counted)
+            snprintf(text, sizeof text, "%s:%d", list.backend->name, n);
+        for (int i = 0; !list.backend->counted && i < n && used < sizeof text - 8; i++)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%d",
+                                     i ? "" : list.backend->name, i ? "," : ":", list.index[i]);
+        if (b->rows < ROWS_MOST)
+            add_devices(b, text);
+    }
+    return LS_OK;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------ */
+
+#define WARM_NS 333000000u
+enum { WARM_STEPS = 3 };
+
+typedef struct stopwatch {
+    ls_trainer *trainer;
+    uint64_t opened_ns, from_ns, last_ns, need_ns;
+    uint64_t steps, rows; /* since from_ns */
+    bool warm, done;
+} stopwatch;
+
+/* Runs on the coordinator, once for every record. */
+static int on_record(void *user, const char *json, size_t length, ls_error *err)
+{
+    stopwatch *s = user;
+    const char *rows = strstr(json, "\"rows\":");
+    (void)length;
+    (void)err;
+    if (strncmp(json, "{\"type\":\"step\"", 14) != 0 || !rows || s->done)
+        return LS_OK;
+    s->last_ns = ls_now_ns();
+    s->steps++;
+    s->rows += strtoul(rows + 7, NULL, 10);
+    if (!s->warm && s->steps >= WARM_STEPS && s->last_ns - s->opened_ns >= WARM_NS) {
+        s->warm = true;
+        s->from_ns = s->last_ns;
+        s->steps = s->rows = 0;
+    } else if (s->warm && s->last_ns - s->from_ns >= s->need_ns) {
+        s->done = true;
+        ls_trainer_interrupt(s->trainer);
+    }
+    return LS_OK;
+}
+
+static void fill(measurement *out, const stopwatch *s)
+{
+    const ls_summary *sum = ls_trainer_summary(s->trainer);
+    *out = (measurement){
+        .images_per_s = (double)s->rows / ((double)(s->last_ns - s->from_ns) * 1e-9),
+        .steps = s->steps,
+        .workers = sum->workers,
+        .batch_size = sum->batch_size,
+        .shards = sum->shards,
+        .synthetic = sum->synthetic,
+    };
+    snprintf(out->name, sizeof out->name, "%s", sum->name);
+    snprintf(out->devices, sizeof out->devices, "%s", sum->devices);
+}
+
+/* Trains until `seconds` have passed behind a warm-up of at least 3 steps and a third of a second, and
+ * keeps nothing: MEASURE_SETS more assignments go into `set`. */
+static int measure_one(measurement *out, const ls_trainer_options *options, const char **set,
+                       double seconds, ls_error *err)
+{
+    stopwatch s = {.need_ns = (uint64_t)(seconds * 1e9)};
+    ls_trainer_options o = *options;
+    o.set = set;
+    set[o.set_count++] = "run_dir=null";
+    set[o.set_count++] = "epochs=1000000";
+    set[o.set_count++] = "eval_every=0";
+    o.record = on_record;
+    o.user = &s;
+    int status = ls_trainer_open(&s.trainer, &o, err);
+    if (status)
+        return status;
+    cli_set_running(s.trainer);
+    s.opened_ns = ls_now_ns();
+    status = ls_trainer_run(s.trainer, err);
+    if (status == LS_EINTERRUPTED && s.done) {
+        fill(out, &s);
+        status = LS_OK;
+    }
+    cli_set_running(NULL);
+    ls_trainer_close(s.trainer);
+    return status;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int measure(bench *b, ls_trainer_options *o, ls_error *err)
+{
+    int status = LS_OK;
+    for (int k = 0; k < b->rounds; k++) {
+        for (int i = 0; status == LS_OK && i < b->rows; i++) {
+            row *r = &b->row[i];
+            b->set.item[b->set.count] = r->devices;
+            o->set_count = b->set.count + 1;
+            status = measure_one(&r->last, o, b->set.item, b->seconds, err);
+            if (status == LS_OK)
+                r->rate[r->rounds++] = r->last.images_per_s;
+        }
+    }
+    for (int i = 0; i < b->rows; i++)
+        qsort(b->row[i].rate, (size_t)b->row[i].rounds, sizeof b->row[i].rate[0], by_rate);
+    return status;
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static double median(const row *r)
+{
+    return (r->rate[(r->rounds - 1) / 2] + r->rate[r->rounds / 2]) / 2;
+}
+
+static void print_table(const bench *b)
+{
+    const measurement *m = &b->row[0].last;
+    printf("%s, %d images a minibatch%s; medians of %d × %g s, in turns\n", m->name, m->batch_size,
+           m->synthetic ? ", synthetic data" : "", b->rounds, b->seconds);
+    printf("%-24s %10s  %15s  %8s  %10s\n", "devices", "images/s", "range", "speed-up",
+           "efficiency");
+    for (int i = 0; i < b->rows; i++) {
+        const row *r = &b->row[i];
+        char range[32], devices[32];
+        const double up = median(r) / median(&b->row[0]);
+        const double per = up * b->row[0].last.workers / r->last.workers;
+        snprintf(range, sizeof range, "%.0f-%.0f", r->rate[0], r->rate[r->rounds - 1]);
+        if (strlen(r->last.devices) <= 24)
+            snprintf(devices, sizeof devices, "%.24s", r->last.devices);
+        else
+            snprintf(devices, sizeof devices, "%d devices", r->last.workers);
+        printf("%-24s %10.0f  %15s  %7.2fx  %9.0f%%\n", devices, median(r), range, up, 100 * per);
+    }
+}
+
+static void print_json(const bench *b)
+{
+    ls_json_writer w;
+    const measurement *m = &b->row[0].last;
+    ls_json_writer_init(&w, 2, NULL);
+    ls_json_open_object(&w, NULL);
+    ls_json_put_string(&w, "name", m->name);
+    ls_json_put_int(&w, "batch_size", m->batch_size);
+    ls_json_put_bool(&w, "synthetic", m->synthetic);
+    ls_json_put_double(&w, "seconds", b->seconds);
+    ls_json_open_array(&w, "rows");
+    for (int i = 0; i < b->rows; i++) {
+        const row *r = &b->row[i];
+        ls_json_open_object(&w, NULL);
+        ls_json_put_string(&w, "devices", r->last.devices);
+        ls_json_put_int(&w, "workers", r->last.workers);
+        ls_json_put_double(&w, "images_per_s", median(r));
+        ls_json_open_array(&w, "rounds");
+        for (int k = 0; k < r->rounds; k++)
+            ls_json_put_double(&w, NULL, r->rate[k]);
+        ls_json_close(&w);
+        ls_json_close(&w);
+    }
+    ls_json_close(&w);
+    ls_json_close(&w);
+    cli_put_json(&w);
+}
+
+static int run(bench *b, const ls_registry *registry)
+{
+    char cache[4096];
+    ls_error err;
+    ls_config config;
+    cli_data_dirs dirs;
+    ls_host host = {.size = sizeof host};
+    cli_find_data_dirs(&dirs);
+    ls_trainer_options o = {
+        .size = sizeof o,
+        .config_path = b->config,
+        .set = b->set.item,
+        .set_count = b->set.count,
+        .data_dirs = dirs.dir,
+        .data_dir_count = dirs.count,
+        .registry = registry,
+        .cache_dir = cli_find_cache_dir(cache),
+        .host = &host,
+    };
+    int status = ls_config_read(&config, &o, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    if (b->rows == 0)
+        status = choose_devices(b, registry, config.shards, &err);
+    ls_config_fini(&config);
+    cli_catch_signals();
+    if (status == LS_OK)
+        status = measure(b, &o, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    if (b->json)
+        print_json(b);
+    else
+        print_table(b);
+    return cli_flush();
+}
+
+int cli_bench(int argc, char **argv, const ls_registry *registry)
+{
+    static const bench defaults = {.rounds = 3, .seconds = 1};
+    bench b = defaults;
+    int code = parse(&b, argc, argv);
+    if (code)
+        return code;
+    if (b.help) {
+        fputs(bench_help, stdout);
+        return cli_flush();
+    }
+    return run(&b, registry);
+}

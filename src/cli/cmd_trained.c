@@ -1,0 +1,306 @@
+/* Verbs on a run that has been: what they share, and `eval`, `export` and `report`. */
+#include "cli/cmd_trained.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli/onnx.h"
+#include "nn/safetensors.h"
+#include "page/page.h"
+
+#include <getopt.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char common_help[] =
+    "  RUN              a run's directory, runs/<time>-<name>: its final weights, or its newest\n"
+    "                   checkpoint where that is newer; or a checkpoint's file; or a\n"
+    "                   safetensors file, with --config\n"
+    "  --config CONFIG  this config instead of the run's own\n"
+    "  --set KEY=VALUE  sets a key of the config: --set data.name=synthetic\n";
+
+static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, char **argv)
+{
+    const struct {
+        char letter;
+        cli_option option;
+    } all[] = {
+        {0, cli_repeated("set", &a->set, CLI_SET_MAX)},
+        {0, cli_text("config", &a->config)},
+        {0, cli_key("data", &a->set, "data.path", a->data, sizeof a->data)},
+        {'d', cli_text("devices", &a->devices)},
+        {'j', cli_flag("json", &a->json)},
+        {'t', cli_flag("train", &a->train)},
+        {'r', cli_text("rows", &a->rows)},
+        {'o', cli_text("to", &a->to)},
+        {0, cli_help(&a->help)},
+    };
+    cli_option options[CLI_OPTIONS_MAX];
+    int count = 0;
+    memset(a, 0, sizeof *a);
+    a->verb = verb->name;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!all[i].letter || strchr(verb->letters, all[i].letter))
+            options[count++] = all[i].option;
+    const int problem = cli_read_options(verb->name, options, count, argc, argv);
+    if (problem || a->help)
+        return problem;
+    if (optind == argc)
+        return cli_usage(a->verb, "which run? Try a directory runs/<time>-<name>", "");
+    a->run = argv[optind];
+    a->rest = argv + optind + 1;
+    a->rest_count = argc - optind - 1;
+    return verb->check(a);
+}
+
+static int open_run(ls_trained *out, const cli_trained_args *a, const ls_host *host)
+{
+    ls_error err;
+    cli_data_dirs dirs;
+    cli_find_data_dirs(&dirs);
+    const ls_trained_options o = {
+        .path = a->run,
+        .config = a->config,
+        .set = a->set.item,
+        .set_count = a->set.count,
+        .data_dirs = dirs.dir,
+        .data_dir_count = dirs.count,
+        .needs_data = a->needs_data,
+        .host = host,
+    };
+    int status = ls_trained_open(out, &o, &err);
+    return status ? cli_fail(status, err.text) : 0;
+}
+
+int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
+                    const ls_registry *registry)
+{
+    cli_trained_args a;
+    ls_trained t;
+    const ls_host host = {.size = sizeof host};
+    int code = parse(&a, verb, argc, argv);
+    if (code)
+        return code;
+    if (a.help) {
+        printf("%s%s%s", verb->help, common_help, verb->more);
+        return cli_flush();
+    }
+    code = open_run(&t, &a, &host);
+    if (code)
+        return code;
+    code = verb->run(&t, &a, registry);
+    ls_trained_close(&t);
+    return code;
+}
+
+ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
+                                 const ls_registry *registry, char cache[4096])
+{
+    return (ls_predict_desc){
+        .registry = registry,
+        .devices = a->devices ? a->devices : t->config.devices,
+        .threads = (int)t->config.threads,
+        .precision = t->config.precision,
+        .cache_dir = cli_find_cache_dir(cache),
+        .model = t->model,
+        .weights = t->weights,
+        .normalisation = t->config.preprocessing,
+        .label_smoothing = (float)t->config.label_smoothing,
+        .optimizer = &t->config.optimizer,
+        .batch = (uint32_t)t->config.batch_size,
+        .shards = (uint32_t)t->config.shards,
+        .host = t->host,
+    };
+}
+
+/* A check: one run and nothing else. */
+static int check_alone(const cli_trained_args *a)
+{
+    return a->rest_count == 0
+               ? 0
+               : cli_usage(a->verb, "one run at a time; do not know what to do with ", a->rest[0]);
+}
+
+/* ---- trainer eval RUN ------------------------------------------------------------------------ */
+
+static const char eval_help[] =
+    "usage: trainer eval RUN [options]\n"
+    "\n"
+    "Evaluates a trained model on the test images of its data: loss and accuracy, the same numbers\n"
+    "as in the run's own records, on any number of devices.\n"
+    "\n";
+static const char eval_more[] = "  --data DIR       the directory with the data's files\n"
+                                "  --train          on the training images\n"
+                                "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
+                                "  --json           one JSON object on stdout\n"
+                                "  --help           this text\n";
+
+typedef struct outcome {
+    const ls_dataset_info *data;
+    double loss, accuracy, seconds;
+    const char *devices, *weights;
+} outcome;
+
+static void print_outcome(const outcome *o, const ls_host *host)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, host);
+    ls_json_open_object(&w, NULL);
+    ls_json_put_string(&w, "weights", o->weights);
+    ls_json_put_string(&w, "data", o->data->name);
+    ls_json_put_string(&w, "split", o->data->split);
+    ls_json_put_bool(&w, "synthetic", o->data->synthetic);
+    ls_json_put_uint(&w, "rows", o->data->rows);
+    ls_json_put_double(&w, "loss", o->loss);
+    ls_json_put_double(&w, "accuracy", o->accuracy);
+    ls_json_put_double(&w, "seconds", o->seconds);
+    ls_json_put_string(&w, "devices", o->devices);
+    ls_json_close(&w);
+    cli_put_json(&w);
+}
+
+static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
+{
+    char cache[4096];
+    ls_error err;
+    ls_prediction sum;
+    const ls_dataset *data = t->data[a->train ? LS_TRAIN : LS_TEST];
+    const ls_dataset_view view = ls_dataset_resident(data);
+    ls_predict_desc d = cli_predict_desc(t, a, registry, cache);
+    outcome o = {.data = ls_dataset_describe(data), .weights = t->weights_path};
+    d.images = view.images;
+    d.labels = view.labels;
+    d.rows = o.data->rows;
+    const uint64_t start = ls_now_ns();
+    int status = ls_predict(&sum, NULL, &d, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    o.seconds = (double)(ls_now_ns() - start) * 1e-9;
+    o.loss = sum.loss / d.rows;
+    o.accuracy = sum.correct / d.rows;
+    o.devices = sum.devices;
+    if (a->json)
+        print_outcome(&o, t->host);
+    else
+        printf("%s acc: %.4f, loss %.4f; %u images of %s%s on %s, %.1f s\n", o.data->split,
+               o.accuracy, o.loss, (unsigned)d.rows, o.data->name,
+               o.data->synthetic ? " (synthetic data)" : "", o.devices, o.seconds);
+    return cli_flush();
+}
+
+static int check_eval(cli_trained_args *a)
+{
+    a->needs_data = true;
+    return check_alone(a);
+}
+
+int cli_eval(int argc, char **argv, const ls_registry *registry)
+{
+    static const cli_trained_verb verb = {"eval",    "jtd",      eval_help,
+                                          eval_more, check_eval, evaluate};
+    return cli_trained_run(&verb, argc, argv, registry);
+}
+
+/* ---- trainer export RUN --to FILE ------------------------------------------------------------ */
+
+static const char export_help[] =
+    "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
+    "\n"
+    "Writes a trained model for other programs: its weights, named as PyTorch names them, or the\n"
+    "whole network as ONNX (batch norm for inference, no dropout, any batch size; pixels / 255 in).\n"
+    "\n";
+static const char export_more[] = "  --to FILE        where to; its ending says what\n"
+                                  "  --help           this text\n";
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static int save(const ls_trained *t, const char *to, ls_error *err)
+{
+    if (ends_with(to, ".safetensors"))
+        return ls_safetensors_save(to, t->model, t->weights, t->host, err);
+    const ls_onnx_desc d = {
+        .model = t->model,
+        .weights = t->weights,
+        .normalisation = t->config.preprocessing,
+        .name = t->model->name[0] ? t->model->name : t->config.name,
+    };
+    return ls_onnx_save(to, &d, t->host, err);
+}
+
+static int export(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
+{
+    const char *to = a->to;
+    ls_error err;
+    struct stat st;
+    (void)registry;
+    int status = save(t, to, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    const long long bytes = stat(to, &st) == 0 ? (long long)st.st_size : 0;
+    if (ends_with(to, ".onnx"))
+        printf("%s: %lld bytes, ONNX IR version %d, opset %d; from %s\n", to, bytes,
+               LS_ONNX_IR_VERSION, LS_ONNX_OPSET, t->weights_path);
+    else
+        printf("%s: %lld bytes, %d tensors; from %s\n", to, bytes,
+               t->model->params + t->model->stats, t->weights_path);
+    return cli_flush();
+}
+
+static int check_export(cli_trained_args *a)
+{
+    const int problem = check_alone(a);
+    if (problem)
+        return problem;
+    if (!a->to)
+        return cli_usage(a->verb, "where to? Add --to FILE.safetensors or --to FILE.onnx", "");
+    if (!ends_with(a->to, ".safetensors") && !ends_with(a->to, ".onnx"))
+        return cli_usage(a->verb, "--to: expected FILE.safetensors or FILE.onnx, found ", a->to);
+    return 0;
+}
+
+int cli_export(int argc, char **argv)
+{
+    static const cli_trained_verb verb = {"export",    "o",          export_help,
+                                          export_more, check_export, export};
+    return cli_trained_run(&verb, argc, argv, NULL);
+}
+
+/* ---- trainer report RUN ---------------------------------------------------------------------- */
+
+static const char report_help[] =
+    "usage: trainer report RUN [-o FILE]\n"
+    "\n"
+    "Writes the report of a run as one HTML file that needs nothing but itself: accuracy, loss and\n"
+    "throughput as curves, where each worker's time goes, and the resolved config.\n"
+    "\n"
+    "  RUN          the run's directory, runs/<time>-<name>\n"
+    "  -o FILE      writes to FILE instead of RUN/report.html\n"
+    "  --help       this text\n";
+
+int cli_report(int argc, char **argv)
+{
+    ls_error err;
+    bool help = false;
+    const char *run, *out = NULL;
+    cli_option options[] = {cli_text("output", &out), cli_help(&help)};
+    options[0].letter = 'o';
+    int problem = cli_read_options("report", options, 2, argc, argv);
+    if (problem == 0 && help) {
+        fputs(report_help, stdout);
+        return cli_flush();
+    }
+    if (problem == 0)
+        problem =
+            cli_read_operand(&run, "report", "run",
+                             "which run? Try `trainer report runs/<time>-<name>`", argc, argv);
+    if (problem)
+        return problem;
+    int status = ls_report_write(run, out, NULL, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    printf("%s%s\n", out ? out : run, out ? "" : "/report.html");
+    return cli_flush();
+}
