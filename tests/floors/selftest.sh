@@ -113,4 +113,19 @@ passes src/nn/planted.c '#include <cjson/cJSON.h>'
 passes src/train/planted.c '#include "nn/model.h"'
 passes src/cpu/planted.c '#include <omp.h>'
 
+# The ceiling over the size of src: a file or a line more than it allows is too much.
+read -r files lines <<COUNTS
+$(sh "$here/size.sh" "$copy" | sed -n 's/^src: \([0-9]*\) files .*, \([0-9]*\) lines .*/\1 \2/p')
+COUNTS
+for ceiling in "$files $lines:0" "$((files - 1)) $lines:1" "$files $((lines - 1)):1"; do
+    status=0
+    # The two numbers are split on purpose.
+    # shellcheck disable=SC2086
+    sh "$here/size.sh" "$copy" ${ceiling%:*} >/dev/null || status=$?
+    if [ "$status" -ne "${ceiling#*:}" ]; then
+        echo "size.sh with a ceiling of ${ceiling%:*} for $files files and $lines lines: status $status"
+        failed=1
+    fi
+done
+
 exit $failed
