@@ -139,68 +139,103 @@ static void print_declined(const op_fixture *f)
 
 /* ---- comparisons ---------------------------------------------------------------------------- */
 
-int op_agrees(op_fixture *f, const op_chain *chain)
+static void compare(op_fixture *f, const op_chain *chain, const op_inputs *in, op_result **want)
+{
+    op_result *got = op_once(f->device, chain, in);
+    if (!got) {
+        op_declined(f, chain);
+        return;
+    }
+    if (!*want)
+        *want = op_reference(chain, in);
+    op_expect_near(f->which->name, chain, got, *want, OP_TOLERANCE);
+    op_result_destroy(got);
+    f->ran++;
+}
+
+static void compare_all(op_fixture *all, const op_chain *chain)
 {
     op_inputs *in = op_inputs_create(chain, chain->seed);
-    op_result *got = op_once(f->device, chain, in);
-    if (got) {
-        op_result *want = op_reference(chain, in);
-        op_expect_near(f->which->name, chain, got, want, OP_TOLERANCE);
-        op_result_destroy(want);
-    } else {
-        op_declined(f, chain);
-    }
+    op_result *want = NULL;
+    for (op_fixture *f = all; f->which; f++)
+        compare(f, chain, in, &want);
+    op_result_destroy(want);
     op_inputs_destroy(in);
-    op_result_destroy(got);
-    return got != NULL;
 }
 
 void op_all_agree(void **state, op_make *m, uint64_t seed, int cases)
 {
-    op_fixture *f = *state;
+    op_fixture *all = *state;
     int ran = 0;
+    cases = OP_CASES(cases);
     for (int i = 0; i < cases; i++) {
         op_chain chain = m(seed + (uint64_t)i);
-        ran += op_agrees(f, &chain);
+        compare_all(all, &chain);
     }
-    if (ran < cases)
-        print_message("             %s accepted %d of %d\n", f->which->name, ran, cases);
+    for (op_fixture *f = all; f->which; f++) {
+        ran += f->ran;
+        if (f->ran < cases)
+            print_message("             %s accepted %d of %d\n", f->which->name, f->ran, cases);
+    }
     if (ran == 0)
         skip();
 }
 
 /* ---- groups --------------------------------------------------------------------------------- */
 
-static int open_device(void **state)
+/* A group's fixtures, and one without a device behind them. */
+typedef struct op_group {
+    op_fixture f[OP_DEVICES + 1];
+    int count;
+} op_group;
+
+static int open_devices(void **state)
 {
-    op_fixture *f = *state;
-    f->device = op_device_open(f->which);
+    for (op_fixture *f = *state; f->which; f++) {
+        f->device = op_device_open(f->which);
+        f->ran = 0;
+    }
     return 0;
 }
 
-static int close_device(void **state)
+static int close_devices(void **state)
 {
-    op_fixture *f = *state;
-    f->device->ops->close(f->device);
+    for (op_fixture *f = *state; f->which; f++)
+        f->device->ops->close(f->device);
     return 0;
+}
+
+static int run_group(const char *name, op_group *g, const op_test *tests, int count, int compared)
+{
+    struct CMUnitTest group[OP_TESTS];
+    char names[OP_TESTS][96];
+    size_t n = 0;
+    for (int k = 0; k < count; k++) {
+        if (tests[k].compared != compared)
+            continue;
+        snprintf(names[n], sizeof *names, "%s: %s", name, tests[k].name);
+        group[n] = (struct CMUnitTest){names[n], tests[k].run, open_devices, close_devices, g->f};
+        n++;
+    }
+    int failed = n && g->count ? _cmocka_run_group_tests(name, group, n, NULL, NULL) : 0;
+    for (int i = 0; i < g->count; i++)
+        print_declined(&g->f[i]);
+    return failed;
 }
 
 int op_run_groups(const op_test *tests, int count, int argc, char **argv)
 {
+    op_group all = {0};
     int failed = 0;
-    assert_true(count <= OP_TESTS);
+    assert_true(count <= OP_TESTS && op_device_count <= OP_DEVICES);
     for (int i = 0; i < op_device_count; i++) {
-        op_fixture f = {&op_devices[i], NULL, 0};
-        struct CMUnitTest group[OP_TESTS];
-        char names[OP_TESTS][96];
-        if (argc > 1 && strcmp(argv[1], f.which->name) != 0)
+        op_group one = {.f[0].which = &op_devices[i], .count = 1};
+        if (argc > 1 && strcmp(argv[1], op_devices[i].name) != 0)
             continue;
-        for (int k = 0; k < count; k++) {
-            snprintf(names[k], sizeof names[k], "%s: %s", f.which->name, tests[k].name);
-            group[k] = (struct CMUnitTest){names[k], tests[k].run, open_device, close_device, &f};
-        }
-        failed += _cmocka_run_group_tests(f.which->name, group, (size_t)count, NULL, NULL);
-        print_declined(&f);
+        if (op_devices[i].open != open_ref64) /* that is the oracle */
+            all.f[all.count++] = one.f[0];
+        failed += run_group(op_devices[i].name, &one, tests, count, 0);
     }
+    failed += run_group(argc > 1 ? argv[1] : "all", &all, tests, count, 1);
     return failed ? 1 : 0;
 }

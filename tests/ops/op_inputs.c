@@ -17,9 +17,10 @@ static double bell(uint32_t w)
 static float *draw(int grid, uint64_t seed, uint32_t stream, size_t n, double scale)
 {
     float *out = op_zeros(n, sizeof(float));
+    uint32_t w[4];
     for (size_t i = 0; i < n; i++) {
-        uint32_t w[4];
-        ls_rng_words(w, seed, stream, 0, i / 4);
+        if (i % 4 == 0)
+            ls_rng_words(w, seed, stream, 0, i / 4);
         out[i] = grid ? (float)((int)(w[i % 4] % 5) - 2) / 2 : (float)(scale * bell(w[i % 4]));
     }
     return out;

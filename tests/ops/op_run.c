@@ -63,10 +63,10 @@ static void poison(op_run *run, void *dst, size_t bytes)
 {
     if (!dst || !bytes)
         return;
-    void *junk = op_zeros(bytes, 1);
-    memset(junk, 0xFF, bytes);
-    upload(run, dst, junk, bytes);
-    free(junk);
+    static char junk[1 << 16];
+    memset(junk, 0xFF, sizeof junk);
+    for (size_t at = 0; at < bytes; at += sizeof junk)
+        upload(run, (char *)dst + at, junk, bytes - at < sizeof junk ? bytes - at : sizeof junk);
 }
 
 static void release(op_run *run, void *pointer)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#define CASES 200
+#define CASES OP_CASES(200)
 
 /* Nothing of an earlier step, or of how often an op was made, shows in a result. */
 static void expect_same_bits(op_fixture *f, op_make *m, uint64_t first, int cases)
@@ -41,9 +41,9 @@ static void expect_same_bits(op_fixture *f, op_make *m, uint64_t first, int case
 static void same_rows_give_the_same_bits(void **state)
 {
     expect_same_bits(*state, op_make_any, 10000, CASES);
-    expect_same_bits(*state, op_make_rowwise, 10300, 120);
-    expect_same_bits(*state, op_make_any_norm, 10600, 120);
-    expect_same_bits(*state, op_make_winograd, 10800, 60);
+    expect_same_bits(*state, op_make_rowwise, 10300, OP_CASES(120));
+    expect_same_bits(*state, op_make_any_norm, 10600, OP_CASES(120));
+    expect_same_bits(*state, op_make_winograd, 10800, OP_CASES(60));
 }
 
 /* Two blocks, by an op and its twin for another number of rows, on the same parameters: the second
@@ -88,8 +88,8 @@ static void expect_blocks_add_up(op_fixture *f, op_make *m, uint64_t from, int c
 static void blocks_of_twins_add_up_to_the_whole(void **state)
 {
     expect_blocks_add_up(*state, op_make_any, 11000, CASES);
-    expect_blocks_add_up(*state, op_make_rowwise, 11300, 120);
-    expect_blocks_add_up(*state, op_make_winograd, 11500, 60);
+    expect_blocks_add_up(*state, op_make_rowwise, 11300, OP_CASES(120));
+    expect_blocks_add_up(*state, op_make_winograd, 11500, OP_CASES(60));
 }
 
 static void add_items(op_result *sum, const op_result *part)
@@ -103,7 +103,7 @@ static void add_items(op_result *sum, const op_result *part)
 static void batchnorm_accumulates(void **state)
 {
     op_fixture *f = *state;
-    for (uint64_t seed = 11600; seed < 11600 + 100; seed++) {
+    for (uint64_t seed = 11600; seed < 11600 + OP_CASES(100); seed++) {
         op_chain chain = op_make_norm(seed);
         op_run *run = op_run_open(f->device, &chain, NULL);
         if (!run) {
@@ -137,7 +137,7 @@ static void batchnorm_accumulates(void **state)
 static void evaluation_leaves_no_trace(void **state)
 {
     op_fixture *f = *state;
-    for (uint64_t seed = 11800; seed < 11800 + 60; seed++) {
+    for (uint64_t seed = 11800; seed < 11800 + OP_CASES(60); seed++) {
         op_chain chain = seed % 2 ? op_make_any_norm(seed) : op_make_dropout(seed);
         op_inputs *in = op_inputs_create(&chain, seed);
         op_result *once = op_once(f->device, &chain, in);
@@ -233,8 +233,8 @@ int main(int argc, char **argv)
         OP_TEST(batchnorm_accumulates),
         OP_TEST(evaluation_leaves_no_trace),
         OP_TEST(draws_change_with_seed_and_epoch),
-        OP_TEST(gradients_do_not_need_dx),
-        OP_TEST(inference_needs_no_gradients),
+        OP_COMPARED(gradients_do_not_need_dx),
+        OP_COMPARED(inference_needs_no_gradients),
     };
     return op_run_groups(tests, (int)(sizeof tests / sizeof tests[0]), argc, argv);
 }
