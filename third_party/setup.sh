@@ -98,10 +98,13 @@ for package in $missing; do
 done
 [ -z "$dry" ] || exit 1
 
+# Whether sudo lets this user: at a terminal it may ask for a password.
+may_sudo() { command -v sudo >/dev/null && { { [ "$yes" != true ] && [ -t 0 ]; } || sudo -n true 2>/dev/null; }; }
+
 as_root=
 if [ "$(id -u)" -ne 0 ]; then
-    if ! command -v sudo >/dev/null; then
-        say "not root, and there is no sudo; ask an administrator to run"
+    if ! may_sudo; then
+        say "not root, and sudo is not to be had; ask an administrator to run"
         printf '  apt-get install --no-install-recommends%s\n' "$missing" >&2
         need_tools
         exit 0
@@ -128,7 +131,7 @@ apt()
 }
 
 say "apt-get update"
-apt update
+apt update || say "apt-get update failed: going on with the packages that apt knows of"
 
 # Another distribution of the family may lack some, such as the data sets, or forbid them; and where apt
 # cannot install one it installs none.

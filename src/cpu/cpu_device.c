@@ -9,10 +9,13 @@
 
 #include <lockstep/pool.h>
 
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* OpenMP's, of the runtime that oneDNN uses. A compiler that is not gcc has its <omp.h> of another
+ * runtime, or none. */
+void omp_set_num_threads(int threads);
 
 /* Rows of a block that a worker takes through forward and backward at a time: two groups of
  * lanes, whose activations stay in a core's L2. */

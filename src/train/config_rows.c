@@ -354,7 +354,11 @@ const char *ls_config_default(char out[32], const ls_config_key *row)
     case LS_KEY_INT:
     case LS_KEY_NUMBER: snprintf(out, 32, "%d", (int)row->fallback); break;
     case LS_KEY_BOOL: return row->fallback != 0 ? "true" : "false";
-    case LS_KEY_TEXT: snprintf(out, 32, row->text ? "\"%s\"" : "", row->text); break;
+    case LS_KEY_TEXT:
+        if (!row->text)
+            return "";
+        snprintf(out, 32, "\"%s\"", row->text);
+        break;
     case LS_KEY_CHOICE: snprintf(out, 32, "\"%s\"", row->choices[(int)row->fallback]); break;
     case LS_KEY_FORM: return row->text ? row->text : "";
     }

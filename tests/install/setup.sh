@@ -1,6 +1,9 @@
 #!/bin/sh
-# setup.sh PROJECT SCRATCH: third_party/setup.sh on a system whose apt lacks one package, which is played here:
-# the others are installed, and that one is named.
+# setup.sh PROJECT SCRATCH: third_party/setup.sh on systems that are played here:
+#   apt lacks one package, and cannot be updated: the others are installed, and that one is named
+#   a user whom sudo refuses: is told what an administrator has to run, and the build goes on
+#   everything is there: apt is not asked
+# And what the build names as missing is in the list of what a build needs.
 project=$1
 scratch=$2
 set -u
@@ -15,24 +18,50 @@ program() {
 program dpkg-query </dev/null # nothing is installed
 echo 'echo 0' | program id
 program apt-get <<END
+echo "\$*" >>"$scratch/asked"
 case " \$* " in
+*" update "*) echo "E: no network" >&2; exit 100 ;;
 *" libdnnl-dev "*) echo "E: Unable to locate package libdnnl-dev" >&2; exit 100 ;;
 *" -s "*) ;;
 *" install "*) echo "\$*" >>"$scratch/installed" ;;
 esac
 END
 
-CI=true PATH="$scratch/bin:$PATH" sh "$project/third_party/setup.sh" build 2>"$scratch/said"
-status=$?
+# setup: leaves what it said, and its status
+setup() {
+    CI=true PATH="$scratch/bin:$PATH" sh "$project/third_party/setup.sh" build 2>"$scratch/said"
+    status=$?
+}
 fail() {
     echo "$1 (status $status)"
     cat "$scratch/said"
     exit 1
 }
+
+setup
 [ $status -eq 0 ] || fail "setup.sh failed"
 grep -q '^setup: apt cannot install libdnnl-dev (oneDNN.*): left out$' "$scratch/said" ||
     fail "it does not name the package that cannot be had"
 for package in libcjson-dev nettle-dev zlib1g-dev; do
     grep -q " $package" "$scratch/installed" || fail "$package was not installed"
 done
+
+echo 'echo 1000' | program id
+echo 'echo "sudo: a password is required" >&2; exit 1' | program sudo
+setup
+[ $status -eq 0 ] || fail "without root it failed"
+grep -q '^  apt-get install --no-install-recommends gcc .*libdnnl-dev.* nettle-dev' "$scratch/said" ||
+    fail "it does not say what an administrator has to run"
+
+echo 'echo ii' | program dpkg-query
+rm "$scratch/asked"
+setup
+[ $status -eq 0 ] || fail "it failed where everything is there"
+[ ! -e "$scratch/asked" ] || fail "it asked apt for what is there"
+
+awk '/^# / { section = $2 } section == "build" { print $1 }' "$project/third_party/apt.txt" >"$scratch/listed"
+echo libcmocka-dev >>"$scratch/listed" # is named for those who build the tests
+sed -n -e 's/^ *require([^ ]* [^ ]* [^ ]* \(.*\))/\1/p' \
+    -e "s/.*package \([a-z0-9-]*-dev\)[,.\"].*/\1/p" "$project/third_party/CMakeLists.txt" >"$scratch/named"
+grep -vxFf "$scratch/listed" "$scratch/named" >"$scratch/said" && fail "apt.txt's build section lacks a package"
 rm -rf "$scratch"
