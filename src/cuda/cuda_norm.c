@@ -50,9 +50,11 @@ static int norm_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
         status = statistics(op, x, &shape, flags, on, err);
     if (status)
         return status;
-    const float *mean = statistics_of(op, (flags & LS_RUN_EVALUATE) != 0);
+    const int evaluate = (flags & LS_RUN_EVALUATE) != 0;
+    const float *mean = statistics_of(op, evaluate);
+    uint8_t *mask = evaluate ? NULL : ls_cuda_at(op, &op->kept);
     return ls_cuda_done(op,
-                        ls_k_norm_apply(op->b.y, x, x2, mean, mean + shape.c, op->b.param[0],
+                        ls_k_norm_apply(op->b.y, mask, x, x2, mean, mean + shape.c, op->b.param[0],
                                         op->b.param[1], &shape, on),
                         err);
 }
@@ -62,6 +64,7 @@ static int norm_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_e
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     const ls_k_norm shape = shape_of(op);
     const float *mean = ls_cuda_at(op, &op->mean), *inverse = mean + shape.c;
+    const uint8_t *mask = ls_cuda_at(op, &op->kept);
     const void *x;
     float *sums = ls_cuda_at(op, &op->sums);
     int status = ls_cuda_take_x(&x, op, on, 0, err);
@@ -69,10 +72,10 @@ static int norm_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_e
         return status;
     cudaError_t e =
         ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums, (flags & LS_RUN_ACCUMULATE) != 0, x,
-                       op->b.dy, op->b.y, mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
+                       op->b.dy, mask, mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_norm_dx(ls_cuda_dx(op), op->desc.fuse_add ? ls_cuda_dx2(op) : NULL, x, op->b.dy,
-                         op->b.y, mean, inverse, op->b.param[0], sums, &shape, on);
+                         mask, mean, inverse, op->b.param[0], sums, &shape, on);
     status = ls_cuda_done(op, e, err);
     if (status || !op->desc.needs_dx)
         return status;
@@ -97,6 +100,9 @@ static void reserve(ls_cuda_op *op)
     if (d->fuse_add)
         ls_cuda_use_x2(op, form_of(d));
     op->mean = ls_cuda_saved(op, d->training ? 2 * c * sizeof(float) : 0);
+    op->kept = ls_cuda_saved(op, d->training && d->fuse_relu
+                                     ? ls_k_mask_bytes(op->m, d->x.c, op->x_form == LS_FORM_HALF)
+                                     : 0);
     op->sums = ls_cuda_scratch(op, 2 * c * sizeof(float));
     op->partial = ls_cuda_scratch(op, ls_k_partial_floats(op->m, d->x.c) * sizeof(float));
 }

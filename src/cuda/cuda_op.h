@@ -16,6 +16,8 @@
 #include "cuda/cuda_device.h"
 #include "cuda/math_lib.h"
 
+#include <stdbool.h>
+
 /* Rows and sides are limited so that products of them fit; memory runs out long before. */
 #define LS_CUDA_MOST_ELEMENTS 2147483647.0
 
@@ -112,6 +114,10 @@ void *ls_cuda_dx(ls_cuda_op *op);
 void *ls_cuda_dx2(ls_cuda_op *op);
 int ls_cuda_give_dx(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 int ls_cuda_give_dx2(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
+
+/* Windows of 2 × 2 side by side, for which there are kernels of their own: x is what is pooled. */
+bool ls_cuda_pools_quads(const ls_pool2d *pool);
+ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu);
 
 /* LS_OK, or the failure of enqueuing a pass of this op. */
 int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);

@@ -14,34 +14,54 @@ static ls_k_pool shape_of(const ls_cuda_op *op)
                        k->kh,   k->kw, k->sh, k->sw, k->ph, k->pw};
 }
 
-static int pool_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+bool ls_cuda_pools_quads(const ls_pool2d *k)
+{
+    return k->kh == 2 && k->kw == 2 && k->sh == 2 && k->sw == 2 && k->ph == 0 && k->pw == 0;
+}
+
+ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu)
+{
+    return (ls_k_quads){x->rows, x->c, x->h, x->w, pool->max, relu, 0};
+}
+
+static cudaError_t pool(const ls_cuda_op *op, const void *x, cudaStream_t on)
 {
     const ls_k_pool shape = shape_of(op);
+    const ls_k_quads quads = ls_cuda_quads_of(&op->desc.x, &op->desc.pool, 0);
+    void *kept = ls_cuda_at(op, &op->kept);
+    if (ls_cuda_pools_quads(&op->desc.pool))
+        return ls_k_quads_forward(op->b.y, kept, x, NULL, &quads, on);
+    return op->desc.pool.max ? ls_k_pool_max(op->b.y, kept, x, &shape, on)
+                             : ls_k_pool_average(op->b.y, x, &shape, on);
+}
+
+static int pool_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     const void *x;
     (void)flags;
     int status = ls_cuda_take_x(&x, op, on, 1, err);
-    if (status)
-        return status;
-    return ls_cuda_done(op,
-                        op->desc.pool.max
-                            ? ls_k_pool_max(op->b.y, ls_cuda_at(op, &op->kept), x, &shape, on)
-                            : ls_k_pool_average(op->b.y, x, &shape, on),
-                        err);
+    return status ? status : ls_cuda_done(op, pool(op, x, on), err);
+}
+
+static cudaError_t pool_back(const ls_cuda_op *op, float *dx, cudaStream_t on)
+{
+    const ls_k_pool shape = shape_of(op);
+    const ls_k_quads quads = ls_cuda_quads_of(&op->desc.x, &op->desc.pool, 0);
+    const void *kept = ls_cuda_at(op, &op->kept);
+    if (ls_cuda_pools_quads(&op->desc.pool))
+        return ls_k_quads_back(dx, NULL, 0, op->b.dy, kept, NULL, &quads, on);
+    return op->desc.pool.max ? ls_k_pool_max_back(dx, op->b.dy, kept, &shape, on)
+                             : ls_k_pool_average_back(dx, op->b.dy, &shape, on);
 }
 
 static int pool_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    const ls_k_pool shape = shape_of(op);
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    float *dx = ls_cuda_dx(op);
     (void)flags;
     if (!op->desc.needs_dx)
         return LS_OK;
-    cudaError_t e = op->desc.pool.max
-                        ? ls_k_pool_max_back(dx, op->b.dy, ls_cuda_at(op, &op->kept), &shape, on)
-                        : ls_k_pool_average_back(dx, op->b.dy, &shape, on);
-    int status = ls_cuda_done(op, e, err);
+    int status = ls_cuda_done(op, pool_back(op, ls_cuda_dx(op), on), err);
     return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
@@ -79,8 +99,9 @@ int ls_cuda_pool_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     op->op.y = ls_cuda_tensor(x->rows, x->c, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
                               (x->w + 2 * k->pw - k->kw) / k->sw + 1, LS_FORM_LAST);
     ls_cuda_use_x(op, LS_FORM_LAST, 0);
-    if (k->max && desc->training)
-        op->kept = ls_cuda_saved(op, ls_cuda_elements(&op->op.y) * sizeof(int32_t));
+    if (desc->training && (k->max || ls_cuda_pools_quads(k)))
+        op->kept = ls_cuda_saved(op, ls_cuda_elements(&op->op.y) *
+                                         (ls_cuda_pools_quads(k) ? 1 : sizeof(int32_t)));
     op->forward = pool_forward;
     op->backward = pool_backward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");

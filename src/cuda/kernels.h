@@ -116,10 +116,6 @@ cudaError_t ls_k_drop(float *y, uint8_t *kept, const float *x, const ls_k_dropou
 cudaError_t ls_k_drop_back(float *dx, const float *dy, const uint8_t *kept, float p, size_t count,
                            cudaStream_t stream);
 
-/* y (m × c) ← y + bias[c] (may be NULL), then 0 for what is not above 0 with `relu`. */
-cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
-                      cudaStream_t stream);
-
 /* ---- pooling, channels last ----------------------------------------------------------------- */
 
 typedef struct ls_k_pool {
@@ -128,7 +124,8 @@ typedef struct ls_k_pool {
     int kh, kw, sh, sw, ph, pw;
 } ls_k_pool;
 
-/* `at` (may be NULL) ← where in the image (i·w + j) each window's first largest value is. */
+/* All offsets are in 32 bits: tensors have fewer than 2³¹ values.
+ * `at` (may be NULL) ← where in the image (i·w + j) each window's first largest value is. */
 cudaError_t ls_k_pool_max(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
                           cudaStream_t stream);
 cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *pool,
@@ -138,9 +135,27 @@ cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *pool, c
 cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *pool,
                                    cudaStream_t stream);
 
+/* Windows of 2 × 2 side by side, behind a bias and a relu: y has h/2 × w/2 pixels. */
+typedef struct ls_k_quads {
+    int rows, c, h, w; /* of x */
+    int max;           /* else the average */
+    int relu, half;    /* of x, y and their gradients */
+} ls_k_quads;
+
+/* y ← the pooled relu of x + bias[c] (may be NULL). bits (may be NULL), a byte for each value of y: which
+ * pixels of its window the gradient goes to, bit 2·line + column: the first largest one, or of an
+ * average all; of these those above 0 where there is a relu. */
+cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const float *bias,
+                               const ls_k_quads *quads, cudaStream_t stream);
+/* dx of x; bias_sum[c] (may be NULL) ← or += (`add`) the sum of dx over positions, with `partial` as
+ * ls_k_partial_floats has it for the positions of y. */
+cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, const uint8_t *bits,
+                            float *partial, const ls_k_quads *quads, cudaStream_t stream);
+
 /* ---- sums over positions -------------------------------------------------------------------- */
 
-/* Positions that are summed as one block; the blocks' sums are then added in order. */
+/* Positions that are summed as one block; the blocks' sums are then added in order. A tensor has fewer
+ * than 2³¹ values and begins at a multiple of 16 bytes. */
 enum { LS_K_BLOCK = 256 };
 
 /* Floats of scratch that the functions of this section need for m × c. */
@@ -150,8 +165,15 @@ size_t ls_k_partial_floats(size_t m, int c);
  * `masked` (may be NULL, may be dy) ← g. With `add`, sum += instead. */
 cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void *y, int half,
                            int add, float *partial, size_t m, int c, cudaStream_t stream);
+/* y (m × c) ← y + bias[c] (may be NULL), then 0 for what is not above 0 with `relu`. */
+cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
+                      cudaStream_t stream);
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
+
+/* Bytes of a relu's mask: a bit for each value, 1 where y is above 0, and a byte for as many values of a
+ * position as 16 bytes hold, or for one where c does not divide by them. */
+size_t ls_k_mask_bytes(size_t m, int c, int half);
 
 typedef struct ls_k_norm {
     size_t m;
@@ -170,18 +192,19 @@ cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contributio
 /* The same from running statistics: mean [c], variance [c]. */
 cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
                               const ls_k_norm *norm, cudaStream_t stream);
-/* y ← (x − mean)·inverse·weight + bias (+ x2, may be NULL), then the relu if there is one. */
-cudaError_t ls_k_norm_apply(void *y, const void *x, const void *x2, const float *mean,
-                            const float *inverse, const float *weight, const float *bias,
-                            const ls_k_norm *norm, cudaStream_t stream);
+/* y ← (x − mean)·(inverse·weight) + bias (+ x2, may be NULL), then the relu if there is one; `mask`
+ * (may be NULL) ← where that left y above 0. */
+cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
+                            const float *mean, const float *inverse, const float *weight,
+                            const float *bias, const ls_k_norm *norm, cudaStream_t stream);
 /* sums[0 … c) ← Σ g, sums[c … 2c) ← Σ g·(x − mean)·inverse, with g = dy or, when there is a relu, 0
- * where y is not above 0. weight_grad, bias_grad ← or += (`add`) the second and the first. */
+ * where its mask has no bit. weight_grad, bias_grad ← or += (`add`) the second and the first. */
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
-                           const void *x, const void *dy, const void *y, const float *mean,
+                           const void *x, const void *dy, const uint8_t *mask, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
                            cudaStream_t stream);
 /* dx ← weight·inverse·(g − sums[c]/m − x̂·sums[c + C]/m); dx2 (may be NULL) ← g. */
-cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const void *y,
+cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream);
 

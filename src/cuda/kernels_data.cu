@@ -112,34 +112,3 @@ cudaError_t ls_k_from_bf16(float *to, const uint16_t *from, size_t count, int ad
     from_bf16<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, from, count, add);
     return cudaGetLastError();
 }
-
-/* ---- biases --------------------------------------------------------------------------------- */
-
-template <class T>
-__global__ static void add_bias(T *y, const float *bias, int relu, size_t m, int c)
-{
-    int channel = blockIdx.y * blockDim.x + threadIdx.x;
-    if (channel >= c)
-        return;
-    float b = bias ? bias[channel] : 0;
-    const size_t step = (size_t)gridDim.x * blockDim.y;
-    for (size_t i = (size_t)blockIdx.x * blockDim.y + threadIdx.y; i < m; i += LS_BATCH * step) {
-        float in[LS_BATCH];
-        LS_IN_BATCH(k)
-            in[k] = i + k * step < m ? ls_get(y, (i + k * step) * c + channel) : 0;
-        LS_IN_BATCH(k) {
-            float value = bias ? in[k] + b : in[k];
-            if (i + k * step < m)
-                ls_put(y, (i + k * step) * c + channel, relu && !(value > 0) ? 0 : value);
-        }
-    }
-}
-
-cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
-                      cudaStream_t stream)
-{
-    LS_TYPED(half, T,
-             add_bias<<<ls_tile_grid(m, c, LS_K_BLOCK), ls_tile(c), 0, stream>>>((T *)y, bias, relu,
-                                                                                 m, c));
-    return cudaGetLastError();
-}

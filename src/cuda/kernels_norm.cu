@@ -1,13 +1,14 @@
-/* Sums over positions of an m × c tensor, and batch norm, which is made of them.
+/* Sums over positions of an m × c tensor, biases, and batch norm, which is made of such sums.
  *
  * The order of a sum: positions fall into blocks of LS_K_BLOCK. Within a block, lane y of a tile
- * (ls_tile) adds positions y, y + lanes, …, and the lanes are added in a binary tree; the tile
- * depends on c alone. The blocks' sums are then added in double by LANES lanes in the same way.
+ * (ls_tile) adds positions y, y + lanes, …; then the lanes are added: of `lanes / Q` groups those that
+ * lie as far apart, and the groups in order. The tile depends on c and the type alone. The blocks' sums
+ * are then added in double by LANES lanes, and those in a binary tree.
  */
 #include "cuda/kernels.cuh"
 
-/* Lanes that add up blocks, 32 channels beside each other. */
-enum { LANES = 32, FINISH_THREADS = 32 * LANES };
+/* Lanes that add up blocks, for so many channels beside each other: those of one sector of memory. */
+enum { FINISH_CHANNELS = 8, LANES = 128, FINISH_THREADS = FINISH_CHANNELS * LANES };
 
 static size_t blocks_of(size_t m)
 {
@@ -19,15 +20,20 @@ size_t ls_k_partial_floats(size_t m, int c)
     return 2 * blocks_of(m) * (size_t)c;
 }
 
-/* Adds both values of all lanes of a channel; the result is lane 0's. The lanes are a power of
- * two; everybody of the block takes part. */
-template <class T, unsigned N>
-__device__ static void add_lanes(T *first, T *second, T (*shared)[N])
+size_t ls_k_mask_bytes(size_t m, int c, int half)
+{
+    return m * (size_t)c / (size_t)ls_wide(c, half ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* ---- adding blocks -------------------------------------------------------------------------- */
+
+/* Adds both values of all lanes of a channel in a binary tree; lane 0 has the result. */
+__device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREADS])
 {
     unsigned x = blockDim.x, me = threadIdx.y * x + threadIdx.x;
-    shared[0][me] = *first;
-    shared[1][me] = *second;
-    for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    shared[0][me] = sum[0];
+    shared[1][me] = sum[1];
+    for (unsigned half = LANES / 2; half > 0; half /= 2) {
         __syncthreads();
         if (threadIdx.y < half) {
             shared[0][me] += shared[0][me + half * x];
@@ -35,56 +41,20 @@ __device__ static void add_lanes(T *first, T *second, T (*shared)[N])
         }
     }
     __syncthreads();
-    *first = shared[0][threadIdx.x];
-    *second = shared[1][threadIdx.x];
+    sum[0] = shared[0][threadIdx.x];
+    sum[1] = shared[1][threadIdx.x];
     __syncthreads();
 }
 
-/* The positions of this block of the grid. */
-struct range {
-    size_t first, end;
-};
-
-__device__ static range my_range(size_t m)
-{
-    size_t first = (size_t)blockIdx.x * LS_K_BLOCK;
-    range r = {first, first + LS_K_BLOCK < m ? first + LS_K_BLOCK : m};
-    return r;
-}
-
-/* The thread's first position, position k of the batch that begins there, and what a tensor has
- * in it, 0 behind the end. */
-__device__ static size_t my_first(range r)
-{
-    return r.first + threadIdx.y;
-}
-
-__device__ static size_t position(size_t first, int k)
-{
-    return first + (size_t)k * blockDim.y;
-}
-
-template <class T>
-__device__ static float get_at(const T *p, size_t first, int k, range r, int c, int channel)
-{
-    size_t i = position(first, k);
-    return i < r.end ? ls_get(p, i * c + channel) : 0;
-}
-
-__device__ static int my_channel()
-{
-    return blockIdx.y * blockDim.x + threadIdx.x;
-}
-
 /* Σ over all blocks of partial[k][block][c], k = 0, 1, in double; lane 0 of each channel has it. */
-__device__ static void add_blocks(double sum[2], const float *partial, size_t blocks, int c,
-                                  int channel, double (*shared)[FINISH_THREADS])
+__device__ static void add_blocks(double sum[2], const float *partial, uint32_t blocks, uint32_t c,
+                                  uint32_t channel, double (*shared)[FINISH_THREADS])
 {
     sum[0] = sum[1] = 0;
-    for (size_t b = threadIdx.y; channel < c && b < blocks; b += LS_BATCH * LANES) {
+    for (uint32_t b = threadIdx.y; channel < c && b < blocks; b += LS_BATCH * LANES) {
         float first[LS_BATCH], second[LS_BATCH];
         LS_IN_BATCH(k) {
-            size_t at = b + k * LANES;
+            uint32_t at = b + k * LANES;
             first[k] = at < blocks ? partial[at * c + channel] : 0;
             second[k] = at < blocks ? partial[(blocks + at) * c + channel] : 0;
         }
@@ -93,159 +63,217 @@ __device__ static void add_blocks(double sum[2], const float *partial, size_t bl
             sum[1] += second[k];
         }
     }
-    add_lanes(&sum[0], &sum[1], shared);
+    add_doubles(sum, shared);
 }
 
-__device__ static void put(float *to, double value, int add)
+__device__ static uint32_t my_channel()
 {
-    *to = add ? (float)((double)*to + value) : (float)value;
+    return blockIdx.y * blockDim.x + threadIdx.x;
 }
 
 static dim3 finish_grid(int c)
 {
-    return dim3(1, ((unsigned)c + 31) / 32);
+    return dim3(1, ((unsigned)c + FINISH_CHANNELS - 1) / FINISH_CHANNELS);
 }
 
 static dim3 finish_tile()
 {
-    return dim3(32, LANES);
+    return dim3(FINISH_CHANNELS, LANES);
 }
 
-/* ---- bias gradients ------------------------------------------------------------------------- */
+/* ---- biases --------------------------------------------------------------------------------- */
 
-/* What is one block is finished at once. */
-template <class T>
-__global__ static void bias_partial(float *total, int add, float *partial, T *masked, const T *dy,
-                                    const T *y, size_t m, int c)
+template <class T, int V>
+__global__ static void add_bias(T *y, const float *bias, int relu, uint32_t m, int c)
 {
-    __shared__ float shared[2][LS_THREADS];
-    range r = my_range(m);
-    int channel = my_channel();
-    float sum = 0, unused = 0;
-    for (size_t i = my_first(r); channel < c && i < r.end; i += LS_BATCH * blockDim.y) {
-        float g[LS_BATCH], shown[LS_BATCH];
-        LS_IN_BATCH(k) {
-            g[k] = get_at(dy, i, k, r, c, channel);
-            shown[k] = y ? get_at(y, i, k, r, c, channel) : 1;
-        }
-        LS_IN_BATCH(k) {
-            size_t at = position(i, k);
-            float value = shown[k] > 0 ? g[k] : 0;
-            if (masked && at < r.end)
-                ls_put(masked, at * c + channel, value);
-            sum += value; /* behind the end: 0 */
-        }
-    }
-    add_lanes(&sum, &unused, shared);
-    if (threadIdx.y != 0 || channel >= c)
+    const ls_home home = ls_home_of<V>(m, c);
+    float b[V];
+    if (!home.has_channels())
         return;
-    if (gridDim.x == 1) {
-        put(&total[channel], sum, add);
-    } else {
-        partial[(size_t)blockIdx.x * c + channel] = sum;
-        partial[((size_t)gridDim.x + blockIdx.x) * c + channel] = 0;
+    for (int v = 0; v < V; v++)
+        b[v] = bias ? bias[home.chunk * V + v] : 0;
+    LS_EACH_BATCH(i, home) {
+        ls_pack<T, V> in[LS_BATCH];
+        LS_IN_BATCH(k)
+            in[k] = ls_load<T, V>(y, home.at(i + k * blockDim.y));
+        LS_IN_BATCH(k) {
+            float value[V];
+            ls_widen<V>(value, in[k]);
+            for (int v = 0; v < V; v++) {
+                value[v] = bias ? value[v] + b[v] : value[v];
+                value[v] = relu && !(value[v] > 0) ? 0 : value[v];
+            }
+            if (i + k * blockDim.y < home.end)
+                ls_store<V>(y, home.at(i + k * blockDim.y), value);
+        }
     }
 }
 
-__global__ static void __launch_bounds__(FINISH_THREADS)
-bias_finish(float *sum, int add, const float *partial, size_t blocks, int c)
+cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
+                      cudaStream_t stream)
+{
+    LS_TILED(half, c, T, V,
+             add_bias<T, V><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>((T *)y, bias, relu, (uint32_t)m, c));
+    return cudaGetLastError();
+}
+
+template <class T, int V, bool RELU>
+__global__ static void bias_partial(float *total, int add, float *partial, T *masked, const T *dy,
+                                    const T *y, uint32_t m, int c)
+{
+    __shared__ ls_lanes_room<V> room;
+    const ls_home home = ls_home_of<V>(m, c);
+    float sum[V] = {0};
+    if (home.has_channels())
+        LS_EACH_BATCH(i, home) {
+            ls_pack<T, V> in[LS_BATCH], shown[LS_BATCH];
+            LS_IN_BATCH(k) {
+                in[k] = ls_load<T, V>(dy, home.at(i + k * blockDim.y));
+                if (RELU)
+                    shown[k] = ls_load<T, V>(y, home.at(i + k * blockDim.y));
+            }
+            LS_IN_BATCH(k) {
+                float g[V], out[V];
+                ls_widen<V>(g, in[k]);
+                if (RELU) {
+                    ls_widen<V>(out, shown[k]);
+                    for (int v = 0; v < V; v++)
+                        g[v] = out[v] > 0 ? g[v] : 0;
+                }
+                if (i + k * blockDim.y < home.end) {
+                    if (RELU && masked)
+                        ls_store<V>(masked, home.at(i + k * blockDim.y), g);
+                    for (int v = 0; v < V; v++)
+                        sum[v] += g[v];
+                }
+            }
+        }
+    ls_add_lanes<V>(sum, room);
+    ls_put_partial<V>(total, add, partial, room, home, c);
+}
+
+__global__ static void __launch_bounds__(FINISH_THREADS, 1)
+bias_finish(float *sum, int add, const float *partial, uint32_t blocks, uint32_t c)
 {
     __shared__ double shared[2][FINISH_THREADS];
-    int channel = my_channel();
+    uint32_t channel = my_channel();
     double total[2];
     add_blocks(total, partial, blocks, c, channel, shared);
     if (threadIdx.y == 0 && channel < c)
-        put(&sum[channel], total[0], add);
+        ls_put_sum(&sum[channel], total[0], add);
+}
+
+cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, int c,
+                             cudaStream_t stream)
+{
+    bias_finish<<<finish_grid(c), finish_tile(), 0, stream>>>(
+        sum, add, partial, (uint32_t)blocks_of(m), (uint32_t)c);
+    return cudaGetLastError();
 }
 
 cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void *y, int half,
                            int add, float *partial, size_t m, int c, cudaStream_t stream)
 {
-    LS_TYPED(half, T,
-             bias_partial<<<ls_tile_grid(m, c, LS_K_BLOCK), ls_tile(c), 0, stream>>>(
-                 sum, add, partial, (T *)masked, (const T *)dy, (const T *)y, m, c));
-    if (blocks_of(m) > 1)
-        bias_finish<<<finish_grid(c), finish_tile(), 0, stream>>>(sum, add, partial, blocks_of(m),
-                                                                  c);
-    return cudaGetLastError();
+    LS_TILED(half, c, T, V, {
+        if (y)
+            bias_partial<T, V, true><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>(sum, add, partial, (T *)masked,
+                                                        (const T *)dy, (const T *)y, (uint32_t)m,
+                                                        c);
+        else
+            bias_partial<T, V, false><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>(sum, add, partial, (T *)NULL,
+                                                         (const T *)dy, (const T *)NULL,
+                                                         (uint32_t)m, c);
+    });
+    return blocks_of(m) > 1 ? ls_bias_finish(sum, add, partial, m, c, stream)
+                            : cudaGetLastError();
 }
 
 /* ---- batch norm: statistics ----------------------------------------------------------------- */
 
 /* Of each block its mean and Σ(x − mean)², from sums of the differences to its first value: those
  * are small where the mean is far from zero. */
-template <class T>
-__global__ static void norm_partial(float *partial, const T *x, size_t m, int c)
+template <class T, int V>
+__global__ static void norm_partial(float *partial, const T *x, uint32_t m, int c)
 {
-    __shared__ float shared[2][LS_THREADS];
-    range r = my_range(m);
-    int channel = my_channel();
-    float origin = channel < c ? ls_get(x, r.first * c + channel) : 0, sum = 0, squares = 0;
-    for (size_t i = my_first(r); channel < c && i < r.end; i += LS_BATCH * blockDim.y) {
-        float value[LS_BATCH];
-        LS_IN_BATCH(k)
-            value[k] = get_at(x, i, k, r, c, channel);
-        LS_IN_BATCH(k) {
-            float d = position(i, k) < r.end ? value[k] - origin : 0;
-            sum += d;
-            squares += d * d;
+    __shared__ ls_lanes_room<2 * V> room;
+    const ls_home home = ls_home_of<V>(m, c);
+    float origin[V], sum[2 * V] = {0};
+    if (home.has_channels()) {
+        ls_widen<V>(origin, ls_load<T, V>(x, home.at(home.first)));
+        LS_EACH_BATCH(i, home) {
+            ls_pack<T, V> in[LS_BATCH];
+            LS_IN_BATCH(k)
+                in[k] = ls_load<T, V>(x, home.at(i + k * blockDim.y));
+            LS_IN_BATCH(k) {
+                float value[V];
+                ls_widen<V>(value, in[k]);
+                if (i + k * blockDim.y < home.end)
+                    for (int v = 0; v < V; v++) {
+                        float d = value[v] - origin[v];
+                        sum[v] += d;
+                        sum[V + v] += d * d;
+                    }
+            }
         }
     }
-    add_lanes(&sum, &squares, shared);
-    if (threadIdx.y == 0 && channel < c) {
-        double n = (double)(r.end - r.first), s = sum, q = squares - s * s / n;
-        partial[(size_t)blockIdx.x * c + channel] = (float)(origin + s / n);
-        partial[((size_t)gridDim.x + blockIdx.x) * c + channel] = (float)(q > 0 ? q : 0);
-    }
+    ls_add_lanes<2 * V>(sum, room);
+    const uint32_t channel = home.chunk * V + threadIdx.y;
+    if (threadIdx.y >= V || !home.has_channels())
+        return;
+    double n = (double)(home.end - home.first), s = ls_total_of<2 * V>(room, threadIdx.y);
+    double q = ls_total_of<2 * V>(room, V + threadIdx.y) - s * s / n;
+    double from = ls_get(x, (size_t)home.first * c + channel);
+    partial[blockIdx.x * (uint32_t)c + channel] = (float)(from + s / n);
+    partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
 
 /* 0 behind the last block. */
-__device__ static double rows_in(size_t block, size_t m)
+__device__ static double rows_in(uint32_t block, uint32_t m)
 {
-    size_t first = block * LS_K_BLOCK;
+    uint32_t first = block * LS_K_BLOCK;
     return first >= m ? 0 : (double)(m - first < LS_K_BLOCK ? m - first : LS_K_BLOCK);
 }
 
 /* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². */
-__global__ static void __launch_bounds__(FINISH_THREADS)
-norm_finish(float *mean, float *inverse, float *contribution, int add,
-                                   const float *partial, size_t blocks, ls_k_norm k)
+__global__ static void __launch_bounds__(FINISH_THREADS, 1)
+norm_finish(float *mean, float *inverse, float *contribution, int add, const float *partial,
+            uint32_t blocks, ls_k_norm k)
 {
     __shared__ double shared[2][FINISH_THREADS];
-    int channel = my_channel();
-    double sum = 0, squares = 0, unused = 0;
-    for (size_t b = threadIdx.y; channel < k.c && b < blocks; b += LS_BATCH * LANES) {
+    const uint32_t channel = my_channel(), c = (uint32_t)k.c, m = (uint32_t)k.m;
+    double sum[2] = {0, 0}, squares[2] = {0, 0};
+    for (uint32_t b = threadIdx.y; channel < c && b < blocks; b += LS_BATCH * LANES) {
         float means[LS_BATCH];
         LS_IN_BATCH(n) {
-            size_t at = b + n * LANES;
-            means[n] = at < blocks ? partial[at * k.c + channel] : 0;
+            uint32_t at = b + n * LANES;
+            means[n] = at < blocks ? partial[at * c + channel] : 0;
         }
         LS_IN_BATCH(n)
-            sum += rows_in(b + n * LANES, k.m) * means[n];
+            sum[0] += rows_in(b + n * LANES, m) * means[n];
     }
-    add_lanes(&sum, &unused, shared);
-    double centre = sum / (double)k.m;
-    for (size_t b = threadIdx.y; channel < k.c && b < blocks; b += LS_BATCH * LANES) {
+    add_doubles(sum, shared);
+    double centre = sum[0] / (double)k.m;
+    for (uint32_t b = threadIdx.y; channel < c && b < blocks; b += LS_BATCH * LANES) {
         float means[LS_BATCH], within[LS_BATCH];
         LS_IN_BATCH(n) {
-            size_t at = b + n * LANES;
-            means[n] = at < blocks ? partial[at * k.c + channel] : 0;
-            within[n] = at < blocks ? partial[(blocks + at) * k.c + channel] : 0;
+            uint32_t at = b + n * LANES;
+            means[n] = at < blocks ? partial[at * c + channel] : 0;
+            within[n] = at < blocks ? partial[(blocks + at) * c + channel] : 0;
         }
         LS_IN_BATCH(n) {
             double d = means[n] - centre;
-            squares += within[n] + rows_in(b + n * LANES, k.m) * d * d;
+            squares[0] += within[n] + rows_in(b + n * LANES, m) * d * d;
         }
     }
-    add_lanes(&squares, &unused, shared);
-    if (threadIdx.y != 0 || channel >= k.c)
+    add_doubles(squares, shared);
+    if (threadIdx.y != 0 || channel >= c)
         return;
-    double n = (double)k.m, variance = squares / n;
+    double n = (double)k.m, variance = squares[0] / n;
     mean[channel] = (float)centre;
     inverse[channel] = (float)(1 / sqrt(variance + (double)k.epsilon));
     if (contribution) {
-        put(&contribution[channel], k.rows * centre, add);
-        put(&contribution[k.c + channel], k.rows * (n > 1 ? squares / (n - 1) : variance), add);
+        ls_put_sum(&contribution[channel], k.rows * centre, add);
+        ls_put_sum(&contribution[c + channel], k.rows * (n > 1 ? squares[0] / (n - 1) : variance), add);
     }
 }
 
@@ -253,11 +281,11 @@ cudaError_t ls_k_norm_statistics(float *mean, float *inverse, float *contributio
                                  const void *x, float *partial, const ls_k_norm *norm,
                                  cudaStream_t stream)
 {
-    LS_TYPED(norm->half, T,
-             norm_partial<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0,
-                            stream>>>(partial, (const T *)x, norm->m, norm->c));
+    LS_TILED(norm->half, norm->c, T, V,
+             norm_partial<T, V><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(partial, (const T *)x,
+                                                               (uint32_t)norm->m, norm->c));
     norm_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
-        mean, inverse, contribution, add, partial, blocks_of(norm->m), *norm);
+        mean, inverse, contribution, add, partial, (uint32_t)blocks_of(norm->m), *norm);
     return cudaGetLastError();
 }
 
@@ -279,142 +307,244 @@ cudaError_t ls_k_norm_running(float *mean, float *inverse, const float *running,
 
 /* ---- batch norm: forward -------------------------------------------------------------------- */
 
-template <class T>
-__global__ static void norm_apply(T *y, const T *x, const T *x2, const float *mean,
+/* Of each channel of a chunk: y = (x − centre)·scale + bias. */
+template <int V> struct norm_line {
+    float centre[V], scale[V], bias[V];
+};
+
+template <class T, int V, bool ADD, bool RELU>
+__global__ static void __launch_bounds__(LS_THREADS, 3)
+norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
                                   const float *inverse, const float *weight, const float *bias,
                                   ls_k_norm k)
 {
-    range r = my_range(k.m);
-    int channel = my_channel();
-    if (channel >= k.c)
+    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    norm_line<V> line;
+    if (!home.has_channels())
         return;
-    float centre = mean[channel], scale = inverse[channel], w = weight[channel], b = bias[channel];
-    for (size_t i = my_first(r); i < r.end; i += LS_BATCH * blockDim.y) {
-        float in[LS_BATCH], in2[LS_BATCH];
+    for (int v = 0; v < V; v++) {
+        const uint32_t channel = home.chunk * V + v;
+        line.centre[v] = mean[channel];
+        line.scale[v] = inverse[channel] * weight[channel];
+        line.bias[v] = bias[channel];
+    }
+    LS_EACH_BATCH(i, home) {
+        ls_pack<T, V> in[LS_BATCH], in2[LS_BATCH];
         LS_IN_BATCH(n) {
-            in[n] = get_at(x, i, n, r, k.c, channel);
-            in2[n] = x2 ? get_at(x2, i, n, r, k.c, channel) : 0;
+            in[n] = ls_load<T, V>(x, home.at(i + n * blockDim.y));
+            if (ADD)
+                in2[n] = ls_load<T, V>(x2, home.at(i + n * blockDim.y));
         }
         LS_IN_BATCH(n) {
-            size_t at = position(i, n);
-            float value = (in[n] - centre) * scale * w + b;
-            if (x2)
-                value += in2[n];
-            if (at < r.end)
-                ls_put(y, at * k.c + channel, k.relu && !(value > 0) ? 0 : value);
+            float value[V], other[V];
+            ls_widen<V>(value, in[n]);
+            if (ADD)
+                ls_widen<V>(other, in2[n]);
+            for (int v = 0; v < V; v++) {
+                value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
+                if (ADD)
+                    value[v] += other[v];
+                if (RELU)
+                    value[v] = value[v] > 0 ? value[v] : 0;
+            }
+            if (i + n * blockDim.y < home.end) {
+                const uint32_t at = home.at(i + n * blockDim.y);
+                ls_store<V>(y, at, value);
+                if (RELU && mask)
+                    mask[at] = (uint8_t)ls_above_zero<V>(value);
+            }
         }
     }
 }
 
-cudaError_t ls_k_norm_apply(void *y, const void *x, const void *x2, const float *mean,
-                            const float *inverse, const float *weight, const float *bias,
-                            const ls_k_norm *norm, cudaStream_t stream)
+template <class T, int V>
+static void apply_form(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
+                       const float *inverse, const float *weight, const float *bias,
+                       const ls_k_norm *norm, cudaStream_t stream)
 {
-    LS_TYPED(norm->half, T,
-             norm_apply<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0,
-                          stream>>>((T *)y, (const T *)x, (const T *)x2, mean, inverse, weight,
-                                    bias, *norm));
+    if (x2 && norm->relu)
+        norm_apply<T, V, true, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(y, mask, x, x2, mean, inverse,
+                                                                    weight, bias, *norm);
+    else if (x2)
+        norm_apply<T, V, true, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(y, mask, x, x2, mean, inverse,
+                                                                     weight, bias, *norm);
+    else if (norm->relu)
+        norm_apply<T, V, false, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(y, mask, x, x2, mean, inverse,
+                                                                     weight, bias, *norm);
+    else
+        norm_apply<T, V, false, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(y, mask, x, x2, mean, inverse,
+                                                                      weight, bias, *norm);
+}
+
+cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
+                            const float *mean, const float *inverse, const float *weight,
+                            const float *bias, const ls_k_norm *norm, cudaStream_t stream)
+{
+    LS_TILED(norm->half, norm->c, T, V,
+             apply_form<T, V>((T *)y, mask, (const T *)x, (const T *)x2, mean, inverse, weight,
+                              bias, norm, stream));
     return cudaGetLastError();
 }
 
 /* ---- batch norm: backward ------------------------------------------------------------------- */
 
-template <class T>
-__global__ static void grad_partial(float *partial, const T *x, const T *dy, const T *y,
-                                    const float *mean, const float *inverse, ls_k_norm k)
+/* dy, or with the relu 0 where its mask says so. */
+template <class T, int V, bool RELU>
+__device__ static void gradient_of(float g[V], ls_pack<T, V> dy, uint32_t bits)
 {
-    __shared__ float shared[2][LS_THREADS];
-    range r = my_range(k.m);
-    int channel = my_channel();
-    float sum = 0, product = 0, centre = channel < k.c ? mean[channel] : 0;
-    for (size_t i = my_first(r); channel < k.c && i < r.end; i += LS_BATCH * blockDim.y) {
-        float in[LS_BATCH], g[LS_BATCH], shown[LS_BATCH];
-        LS_IN_BATCH(n) {
-            in[n] = get_at(x, i, n, r, k.c, channel);
-            g[n] = get_at(dy, i, n, r, k.c, channel);
-            shown[n] = k.relu ? get_at(y, i, n, r, k.c, channel) : 1;
-        }
-        LS_IN_BATCH(n) {
-            float value = shown[n] > 0 ? g[n] : 0; /* behind the end: 0 */
-            sum += value;
-            product += value * (in[n] - centre);
-        }
-    }
-    add_lanes(&sum, &product, shared);
-    if (threadIdx.y == 0 && channel < k.c) {
-        partial[(size_t)blockIdx.x * k.c + channel] = sum;
-        partial[((size_t)gridDim.x + blockIdx.x) * k.c + channel] = product * inverse[channel];
-    }
+    ls_widen<V>(g, dy);
+    for (int v = 0; RELU && v < V; v++)
+        g[v] = bits >> v & 1 ? g[v] : 0;
 }
 
-__global__ static void __launch_bounds__(FINISH_THREADS)
-grad_finish(float *weight_grad, float *bias_grad, float *sums, int add,
-                                   const float *partial, size_t blocks, int c)
+template <class T, int V, bool RELU>
+__global__ static void grad_partial(float *partial, const T *x, const T *dy, const uint8_t *mask,
+                                    const float *mean, const float *inverse, ls_k_norm k)
+{
+    __shared__ ls_lanes_room<2 * V> room;
+    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    const uint32_t c = (uint32_t)k.c;
+    float centre[V], sum[2 * V] = {0};
+    for (int v = 0; home.has_channels() && v < V; v++)
+        centre[v] = mean[home.chunk * V + v];
+    if (home.has_channels())
+        LS_EACH_BATCH(i, home) {
+            ls_pack<T, V> in[LS_BATCH], back[LS_BATCH];
+            uint32_t bits[LS_BATCH];
+            LS_IN_BATCH(n) {
+                const uint32_t at = home.at(i + n * blockDim.y);
+                in[n] = ls_load<T, V>(x, at);
+                back[n] = ls_load<T, V>(dy, at);
+                bits[n] = RELU ? mask[at] : 0;
+            }
+            LS_IN_BATCH(n) {
+                float value[V], g[V];
+                ls_widen<V>(value, in[n]);
+                gradient_of<T, V, RELU>(g, back[n], bits[n]);
+                if (i + n * blockDim.y < home.end)
+                    for (int v = 0; v < V; v++) {
+                        sum[v] += g[v];
+                        sum[V + v] += g[v] * (value[v] - centre[v]);
+                    }
+            }
+        }
+    ls_add_lanes<2 * V>(sum, room);
+    const uint32_t channel = home.chunk * V + threadIdx.y;
+    if (threadIdx.y >= V || !home.has_channels())
+        return;
+    partial[blockIdx.x * c + channel] = ls_total_of<2 * V>(room, threadIdx.y);
+    partial[(gridDim.x + blockIdx.x) * c + channel] =
+        ls_total_of<2 * V>(room, V + threadIdx.y) * inverse[channel];
+}
+
+__global__ static void __launch_bounds__(FINISH_THREADS, 1)
+grad_finish(float *weight_grad, float *bias_grad, float *sums, int add, const float *partial,
+            uint32_t blocks, uint32_t c)
 {
     __shared__ double shared[2][FINISH_THREADS];
-    int channel = my_channel();
+    const uint32_t channel = my_channel();
     double total[2];
     add_blocks(total, partial, blocks, c, channel, shared);
     if (threadIdx.y != 0 || channel >= c)
         return;
     sums[channel] = (float)total[0];
     sums[c + channel] = (float)total[1];
-    put(&bias_grad[channel], total[0], add);
-    put(&weight_grad[channel], total[1], add);
+    ls_put_sum(&bias_grad[channel], total[0], add);
+    ls_put_sum(&weight_grad[channel], total[1], add);
 }
 
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
-                           const void *x, const void *dy, const void *y, const float *mean,
+                           const void *x, const void *dy, const uint8_t *mask, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
                            cudaStream_t stream)
 {
-    LS_TYPED(norm->half, T,
-             grad_partial<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0,
-                            stream>>>(partial, (const T *)x, (const T *)dy, (const T *)y, mean,
-                                      inverse, *norm));
+    LS_TILED(norm->half, norm->c, T, V, {
+        if (norm->relu)
+            grad_partial<T, V, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
+                partial, (const T *)x, (const T *)dy, mask, mean, inverse, *norm);
+        else
+            grad_partial<T, V, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
+                partial, (const T *)x, (const T *)dy, mask, mean, inverse, *norm);
+    });
     grad_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
-        weight_grad, bias_grad, sums, add, partial, blocks_of(norm->m), norm->c);
+        weight_grad, bias_grad, sums, add, partial, (uint32_t)blocks_of(norm->m),
+        (uint32_t)norm->c);
     return cudaGetLastError();
 }
 
-template <class T>
-__global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const T *y,
+/* Of each channel of a chunk: dx = factor·(g − first) − (x − centre)·slope. */
+template <int V> struct slope_line {
+    float centre[V], first[V], factor[V], slope[V];
+};
+
+template <class T, int V, bool TWO, bool RELU>
+__global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const uint8_t *mask,
                                const float *mean, const float *inverse, const float *weight,
                                const float *sums, ls_k_norm k)
 {
-    range r = my_range(k.m);
-    int channel = my_channel();
-    if (channel >= k.c)
+    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    slope_line<V> line;
+    if (!home.has_channels())
         return;
-    float n = (float)k.m, centre = mean[channel], scale = inverse[channel];
-    float first = sums[channel] / n, second = sums[k.c + channel] / n;
-    float factor = weight[channel] * scale;
-    for (size_t i = my_first(r); i < r.end; i += LS_BATCH * blockDim.y) {
-        float in[LS_BATCH], back[LS_BATCH], shown[LS_BATCH];
+    for (int v = 0; v < V; v++) {
+        const uint32_t channel = home.chunk * V + v;
+        const float n = (float)k.m, scale = inverse[channel], factor = weight[channel] * scale;
+        line.centre[v] = mean[channel];
+        line.first[v] = sums[channel] / n;
+        line.factor[v] = factor;
+        line.slope[v] = factor * scale * (sums[k.c + channel] / n);
+    }
+    LS_EACH_BATCH(i, home) {
+        ls_pack<T, V> in[LS_BATCH], back[LS_BATCH];
+        uint32_t bits[LS_BATCH];
         LS_IN_BATCH(j) {
-            in[j] = get_at(x, i, j, r, k.c, channel);
-            back[j] = get_at(dy, i, j, r, k.c, channel);
-            shown[j] = k.relu ? get_at(y, i, j, r, k.c, channel) : 1;
+            const uint32_t at = home.at(i + j * blockDim.y);
+            in[j] = ls_load<T, V>(x, at);
+            back[j] = ls_load<T, V>(dy, at);
+            bits[j] = RELU ? mask[at] : 0;
         }
         LS_IN_BATCH(j) {
-            size_t at = position(i, j);
-            float g = shown[j] > 0 ? back[j] : 0, unit = (in[j] - centre) * scale;
-            if (at >= r.end)
-                continue;
-            if (dx2)
-                ls_put(dx2, at * k.c + channel, g);
-            ls_put(dx, at * k.c + channel, factor * (g - first - unit * second));
+            float value[V], g[V];
+            ls_widen<V>(value, in[j]);
+            gradient_of<T, V, RELU>(g, back[j], bits[j]);
+            for (int v = 0; v < V; v++)
+                value[v] = line.factor[v] * (g[v] - line.first[v]) -
+                           (value[v] - line.centre[v]) * line.slope[v];
+            if (i + j * blockDim.y < home.end) {
+                const uint32_t at = home.at(i + j * blockDim.y);
+                ls_store<V>(dx, at, value);
+                if (TWO)
+                    ls_store<V>(dx2, at, g);
+            }
         }
     }
 }
 
-cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const void *y,
+template <class T, int V>
+static void dx_form(T *dx, T *dx2, const T *x, const T *dy, const uint8_t *mask, const float *mean,
+                    const float *inverse, const float *weight, const float *sums,
+                    const ls_k_norm *norm, cudaStream_t stream)
+{
+    if (dx2 && norm->relu)
+        norm_dx<T, V, true, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(dx, dx2, x, dy, mask, mean,
+                                                                 inverse, weight, sums, *norm);
+    else if (dx2)
+        norm_dx<T, V, true, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(dx, dx2, x, dy, mask, mean,
+                                                                  inverse, weight, sums, *norm);
+    else if (norm->relu)
+        norm_dx<T, V, false, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(dx, dx2, x, dy, mask, mean,
+                                                                  inverse, weight, sums, *norm);
+    else
+        norm_dx<T, V, false, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(dx, dx2, x, dy, mask, mean,
+                                                                   inverse, weight, sums, *norm);
+}
+
+cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream)
 {
-    LS_TYPED(norm->half, T,
-             norm_dx<<<ls_tile_grid(norm->m, norm->c, LS_K_BLOCK), ls_tile(norm->c), 0, stream>>>(
-                 (T *)dx, (T *)dx2, (const T *)x, (const T *)dy, (const T *)y, mean, inverse,
-                 weight, sums, *norm));
+    LS_TILED(norm->half, norm->c, T, V,
+             dx_form<T, V>((T *)dx, (T *)dx2, (const T *)x, (const T *)dy, mask, mean, inverse,
+                           weight, sums, norm, stream));
     return cudaGetLastError();
 }

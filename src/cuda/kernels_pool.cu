@@ -1,23 +1,228 @@
-/* Pooling, channels last: a thread for each value of the output. Backward looks from the input, at
- * the windows that cover a pixel, in order: no two threads write the same place. */
+/* Pooling, channels last. Windows of 2 × 2 that lie side by side, which is what networks have, are a case
+ * of their own, with the bias and the relu in front of them; all others go the general way. No index is
+ * divided by a number that the host does not know. */
 #include "cuda/kernels.cuh"
 
-/* The value that a thread works on: image r, line i, column j, channel c. */
+/* ---- 2 × 2 windows, side by side ------------------------------------------------------------- */
+
+/* The four pixels of a window, line by line. */
+#define QUAD(q) _Pragma("unroll") for (int q = 0; q < 4; q++)
+
+struct quads {
+    ls_k_quads k;
+    uint32_t m, y_w, y_h; /* of y */
+    ls_divisor by_w, by_h;
+};
+
+static quads quads_of(const ls_k_quads *k)
+{
+    const int y_w = k->w / 2, y_h = k->h / 2;
+    quads s = {*k, (uint32_t)k->rows * y_w * y_h, (uint32_t)y_w, (uint32_t)y_h,
+               ls_divide_by(y_w), ls_divide_by(y_h)};
+    return s;
+}
+
+/* A window: its line of y in its image, its column, and the chunk of x that it begins with. */
+struct window_of_quads {
+    uint32_t i, j, at;
+};
+
+__device__ static window_of_quads find_window(const quads &s, uint32_t position, const ls_home &home)
+{
+    const uint32_t line = ls_quotient(position, s.by_w), row = ls_quotient(line, s.by_h);
+    window_of_quads q = {line - row * s.y_h, position - line * s.y_w, 0};
+    q.at = ((row * s.k.h + 2 * q.i) * s.k.w + 2 * q.j) * home.chunks + home.chunk;
+    return q;
+}
+
+/* Pixel q of a window that begins at chunk `at`. */
+__device__ static uint32_t pixel(const quads &s, const ls_home &home, uint32_t at, int q)
+{
+    return at + (q / 2 * (uint32_t)s.k.w + q % 2) * home.chunks;
+}
+
+/* The window's value from its pixels, and the bits of those that the gradient goes to. */
+template <bool MAX>
+__device__ static float window_value(uint32_t *bits, const float pixel[4], int relu)
+{
+    float best = pixel[0], sum = 0;
+    uint32_t first = 1, above = 0;
+    QUAD(q) {
+        if (MAX) {
+            first = pixel[q] > best ? 1u << q : first;
+            best = pixel[q] > best ? pixel[q] : best;
+        } else {
+            const bool on = !relu || pixel[q] > 0;
+            above |= on ? 1u << q : 0u;
+            sum += on ? pixel[q] : 0;
+        }
+    }
+    const bool on = !relu || best > 0;
+    *bits = MAX ? (on ? first : 0u) : above;
+    return MAX ? (on ? best : 0) : sum * 0.25f;
+}
+
+template <class T, int V, bool MAX>
+__global__ static void quads_forward(T *y, uint8_t *bits, const T *x, const float *bias,
+                                     const __grid_constant__ quads s)
+{
+    const ls_home home = ls_home_of<V>(s.m, s.k.c);
+    float b[V];
+    if (!home.has_channels())
+        return;
+    for (int v = 0; v < V; v++)
+        b[v] = bias ? bias[home.chunk * V + v] : 0;
+    for (uint32_t i = home.first + threadIdx.y; i < home.end; i += blockDim.y) {
+        const uint32_t at = find_window(s, i, home).at;
+        ls_pack<T, V> in[4];
+        ls_pack<uint8_t, V> kept;
+        float pixels[4][V], out[V];
+        QUAD(q)
+            in[q] = ls_load<T, V>(x, pixel(s, home, at, q));
+        QUAD(q)
+            ls_widen<V>(pixels[q], in[q]);
+        for (int v = 0; v < V; v++) {
+            float of[4];
+            uint32_t found;
+            QUAD(q)
+                of[q] = bias ? pixels[q][v] + b[v] : pixels[q][v];
+            out[v] = window_value<MAX>(&found, of, s.k.relu);
+            kept.of[v] = (uint8_t)found;
+        }
+        ls_store<V>(y, i * home.chunks + home.chunk, out);
+        if (bits)
+            ((ls_pack<uint8_t, V> *)bits)[i * home.chunks + home.chunk] = kept;
+    }
+}
+
+cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const float *bias,
+                               const ls_k_quads *k, cudaStream_t stream)
+{
+    const quads s = quads_of(k);
+    LS_TILED(k->half, k->c, T, V, {
+        if (k->max)
+            quads_forward<T, V, true><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
+                (T *)y, bits, (const T *)x, bias, s);
+        else
+            quads_forward<T, V, false><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
+                (T *)y, bits, (const T *)x, bias, s);
+    });
+    return cudaGetLastError();
+}
+
+/* Nothing of y depends on a last line or column that no window has. */
+template <class T, int V>
+__device__ static void clear_rest(T *dx, const quads &s, const ls_home &home, window_of_quads q)
+{
+    const float zero[V] = {0};
+    const bool right = s.k.w % 2 != 0 && q.j + 1 == s.y_w, below = s.k.h % 2 != 0 && q.i + 1 == s.y_h;
+    for (uint32_t line = 0; line < 3; line++)
+        for (uint32_t column = 0; column < 3; column++)
+            if ((line == 2 || column == 2) && (line < 2 || below) && (column < 2 || right))
+                ls_store<V>(dx, q.at + (line * s.k.w + column) * home.chunks, zero);
+}
+
+/* SUMS: of the bias, which is what all of dx adds up to. */
+template <class T, int V, bool SUMS>
+__global__ static void quads_back(T *dx, float *total, int add, float *partial, const T *dy,
+                                  const uint8_t *bits, const __grid_constant__ quads s)
+{
+    __shared__ ls_lanes_room<V> room;
+    const ls_home home = ls_home_of<V>(s.m, s.k.c);
+    const float share = s.k.max ? 1 : 0.25f;
+    const bool odd = s.k.w % 2 != 0 || s.k.h % 2 != 0;
+    float sum[V] = {0};
+    for (uint32_t i = home.first + threadIdx.y; home.has_channels() && i < home.end;
+         i += blockDim.y) {
+        const window_of_quads window = find_window(s, i, home);
+        const uint32_t from = i * home.chunks + home.chunk;
+        const ls_pack<uint8_t, V> kept = ((const ls_pack<uint8_t, V> *)bits)[from];
+        float g[V];
+        ls_widen<V>(g, ls_load<T, V>(dy, from));
+        QUAD(q) {
+            float out[V];
+            for (int v = 0; v < V; v++) {
+                out[v] = kept.of[v] >> q & 1 ? g[v] * share : 0;
+                if (SUMS)
+                    sum[v] += out[v];
+            }
+            ls_store<V>(dx, pixel(s, home, window.at, q), out);
+        }
+        if (odd)
+            clear_rest<T, V>(dx, s, home, window);
+    }
+    if (!SUMS)
+        return;
+    ls_add_lanes<V>(sum, room);
+    ls_put_partial<V>(total, add, partial, room, home, s.k.c);
+}
+
+cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy,
+                            const uint8_t *bits, float *partial, const ls_k_quads *k,
+                            cudaStream_t stream)
+{
+    const quads s = quads_of(k);
+    LS_TILED(k->half, k->c, T, V, {
+        if (bias_sum)
+            quads_back<T, V, true><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
+                (T *)dx, bias_sum, add, partial, (const T *)dy, bits, s);
+        else
+            quads_back<T, V, false><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
+                (T *)dx, bias_sum, add, partial, (const T *)dy, bits, s);
+    });
+    return bias_sum && s.m > LS_K_BLOCK
+               ? ls_bias_finish(bias_sum, add, partial, s.m, k->c, stream)
+               : cudaGetLastError();
+}
+
+/* ---- any windows ----------------------------------------------------------------------------- */
+
+/* A thread works on a chunk of V channels of a pixel: of y forward, of x backward. */
+struct pool {
+    ls_k_pool k;
+    uint32_t items, chunks, w, h; /* of the side that threads are laid over */
+    ls_divisor by_chunks, by_w, by_h, by_sh, by_sw;
+};
+
+static pool pool_of(const ls_k_pool *k, int V, int w, int h)
+{
+    const int chunks = k->c / V;
+    pool s = {*k,
+              (uint32_t)k->rows * h * w * chunks,
+              (uint32_t)chunks,
+              (uint32_t)w,
+              (uint32_t)h,
+              ls_divide_by(chunks),
+              ls_divide_by(w),
+              ls_divide_by(h),
+              ls_divide_by(k->sh),
+              ls_divide_by(k->sw)};
+    return s;
+}
+
+static unsigned blocks_for(const pool &s)
+{
+    return (s.items + LS_THREADS - 1) / LS_THREADS;
+}
+
+/* Image r, line i, column j, chunk c. */
 struct place {
     int r, i, j, c;
 };
 
-__device__ static place place_of(size_t at, int channels, int h, int w)
+__device__ static place place_of(const pool &s, uint32_t item)
 {
-    place p;
-    p.c = (int)(at % channels);
-    at /= channels;
-    p.j = (int)(at % w);
-    at /= w;
-    p.i = (int)(at % h);
-    p.r = (int)(at / h);
+    const uint32_t pixel = ls_quotient(item, s.by_chunks), line = ls_quotient(pixel, s.by_w);
+    const uint32_t row = ls_quotient(line, s.by_h);
+    place p = {(int)row, (int)(line - row * s.h), (int)(pixel - line * s.w),
+               (int)(item - pixel * s.chunks)};
     return p;
 }
+
+/* Windows are small: unrolled, they would be code that does not run. */
+#define EACH_OF(w, i, j)                                                                           \
+    _Pragma("unroll 1") for (int i = (w).top; i < (w).bottom; i++)                                 \
+        _Pragma("unroll 1") for (int j = (w).left; j < (w).right; j++)
 
 /* A window's part inside the image. */
 struct window {
@@ -33,118 +238,151 @@ __device__ static window window_at(const ls_k_pool &k, int i, int j)
 }
 
 /* The outputs [first, last] whose windows cover position `at` of a side. */
-__device__ static void covering(int *first, int *last, int at, int kernel, int stride, int padding,
-                                int outputs)
+__device__ static void covering(int *first, int *last, int at, int kernel, int stride,
+                                ls_divisor by_stride, int padding, int outputs)
 {
     int from = at + padding - kernel + 1;
-    *first = from > 0 ? (from + stride - 1) / stride : 0;
-    *last = min((at + padding) / stride, outputs - 1);
+    *first = from > 0 ? (int)ls_quotient((uint32_t)(from + stride - 1), by_stride) : 0;
+    *last = min((int)ls_quotient((uint32_t)(at + padding), by_stride), outputs - 1);
 }
 
-__device__ static size_t index_of(int r, int i, int j, int c, int h, int w, int channels)
+/* The windows that cover the pixel of x at p. */
+__device__ static window windows_over(const pool &s, const place &p)
 {
-    return (((size_t)r * h + i) * w + j) * channels + c;
+    window w;
+    int last_i, last_j;
+    covering(&w.top, &last_i, p.i, s.k.kh, s.k.sh, s.by_sh, s.k.ph, s.k.y_h);
+    covering(&w.left, &last_j, p.j, s.k.kw, s.k.sw, s.by_sw, s.k.pw, s.k.y_w);
+    w.bottom = last_i + 1;
+    w.right = last_j + 1;
+    return w;
 }
 
-/* ---- maximum -------------------------------------------------------------------------------- */
-
-__global__ static void pool_max(float *y, int32_t *at, const float *x, ls_k_pool k)
+__device__ static uint32_t my_item()
 {
-    LS_EACH(o, (size_t)k.rows * k.y_h * k.y_w * k.c) {
-        place p = place_of(o, k.c, k.y_h, k.y_w);
-        window w = window_at(k, p.i, p.j);
-        int best = w.top * k.w + w.left;
-        float most = x[index_of(p.r, w.top, w.left, p.c, k.h, k.w, k.c)];
-        for (int i = w.top; i < w.bottom; i++)
-            for (int j = w.left; j < w.right; j++) {
-                float value = x[index_of(p.r, i, j, p.c, k.h, k.w, k.c)];
-                if (value > most) {
-                    most = value;
-                    best = i * k.w + j;
-                }
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+template <int V>
+__global__ static void pool_max(float *y, int32_t *at, const float *x, const __grid_constant__ pool s)
+{
+    if (my_item() >= s.items)
+        return;
+    const place p = place_of(s, my_item());
+    const window w = window_at(s.k, p.i, p.j);
+    float most[V];
+    ls_pack<int32_t, V> best;
+    EACH_OF(w, i, j) {
+        const bool first = i == w.top && j == w.left;
+        float value[V];
+        ls_widen<V>(value, ls_load<float, V>(x, ((p.r * s.k.h + i) * s.k.w + j) * s.chunks + p.c));
+        for (int v = 0; v < V; v++)
+            if (first || value[v] > most[v]) {
+                most[v] = value[v];
+                best.of[v] = i * s.k.w + j;
             }
-        y[o] = most;
-        if (at)
-            at[o] = best;
     }
+    ls_store<V>(y, my_item(), most);
+    if (at)
+        ((ls_pack<int32_t, V> *)at)[my_item()] = best;
 }
 
-cudaError_t ls_k_pool_max(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
+template <int V>
+__global__ static void pool_max_back(float *dx, const float *dy, const int32_t *at,
+                                     const __grid_constant__ pool s)
+{
+    if (my_item() >= s.items)
+        return;
+    const place p = place_of(s, my_item());
+    const window over = windows_over(s, p);
+    const int me = p.i * s.k.w + p.j;
+    float sum[V] = {0};
+    EACH_OF(over, i, j) {
+        const uint32_t from = ((p.r * s.k.y_h + i) * s.k.y_w + j) * s.chunks + p.c;
+        const ls_pack<int32_t, V> best = ((const ls_pack<int32_t, V> *)at)[from];
+        const ls_pack<float, V> g = ls_load<float, V>(dy, from);
+        for (int v = 0; v < V; v++)
+            sum[v] += best.of[v] == me ? g.of[v] : 0;
+    }
+    ls_store<V>(dx, my_item(), sum);
+}
+
+template <int V>
+__global__ static void pool_average(float *y, const float *x, const __grid_constant__ pool s)
+{
+    if (my_item() >= s.items)
+        return;
+    const place p = place_of(s, my_item());
+    const window w = window_at(s.k, p.i, p.j);
+    float sum[V] = {0};
+    EACH_OF(w, i, j) {
+        float value[V];
+        ls_widen<V>(value, ls_load<float, V>(x, ((p.r * s.k.h + i) * s.k.w + j) * s.chunks + p.c));
+        for (int v = 0; v < V; v++)
+            sum[v] += value[v];
+    }
+    for (int v = 0; v < V; v++)
+        sum[v] /= (float)w.pixels();
+    ls_store<V>(y, my_item(), sum);
+}
+
+template <int V>
+__global__ static void pool_average_back(float *dx, const float *dy, const __grid_constant__ pool s)
+{
+    if (my_item() >= s.items)
+        return;
+    const place p = place_of(s, my_item());
+    const window over = windows_over(s, p);
+    float sum[V] = {0};
+    EACH_OF(over, i, j) {
+        const float pixels = (float)window_at(s.k, i, j).pixels();
+        float g[V];
+        ls_widen<V>(g, ls_load<float, V>(dy, ((p.r * s.k.y_h + i) * s.k.y_w + j) * s.chunks + p.c));
+        for (int v = 0; v < V; v++)
+            sum[v] += g[v] / pixels;
+    }
+    ls_store<V>(dx, my_item(), sum);
+}
+
+/* `statement` with V as the channels of a thread and s as the shape. */
+#define POOLED(k, w, h, ...)                                                                       \
+    do {                                                                                           \
+        if (ls_wide((k)->c, sizeof(float)) > 1) {                                                  \
+            enum { V = 4 };                                                                        \
+            const pool s = pool_of(k, V, w, h);                                                    \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            enum { V = 1 };                                                                        \
+            const pool s = pool_of(k, V, w, h);                                                    \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+cudaError_t ls_k_pool_max(float *y, int32_t *at, const float *x, const ls_k_pool *k,
                           cudaStream_t stream)
 {
-    size_t count = (size_t)pool->rows * pool->y_h * pool->y_w * pool->c;
-    pool_max<<<ls_blocks(count), LS_THREADS, 0, stream>>>(y, at, x, *pool);
+    POOLED(k, k->y_w, k->y_h, pool_max<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, at, x, s));
     return cudaGetLastError();
 }
 
-__global__ static void pool_max_back(float *dx, const float *dy, const int32_t *at, ls_k_pool k)
+cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *k,
+                               cudaStream_t stream)
 {
-    LS_EACH(o, (size_t)k.rows * k.h * k.w * k.c) {
-        place p = place_of(o, k.c, k.h, k.w);
-        int top, bottom, left, right;
-        covering(&top, &bottom, p.i, k.kh, k.sh, k.ph, k.y_h);
-        covering(&left, &right, p.j, k.kw, k.sw, k.pw, k.y_w);
-        float sum = 0;
-        for (int i = top; i <= bottom; i++)
-            for (int j = left; j <= right; j++) {
-                size_t from = index_of(p.r, i, j, p.c, k.y_h, k.y_w, k.c);
-                if (at[from] == p.i * k.w + p.j)
-                    sum += dy[from];
-            }
-        dx[o] = sum;
-    }
-}
-
-cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at,
-                               const ls_k_pool *pool, cudaStream_t stream)
-{
-    size_t count = (size_t)pool->rows * pool->h * pool->w * pool->c;
-    pool_max_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dy, at, *pool);
+    POOLED(k, k->w, k->h,
+           pool_max_back<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, at, s));
     return cudaGetLastError();
 }
 
-/* ---- average -------------------------------------------------------------------------------- */
-
-__global__ static void pool_average(float *y, const float *x, ls_k_pool k)
+cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *k, cudaStream_t stream)
 {
-    LS_EACH(o, (size_t)k.rows * k.y_h * k.y_w * k.c) {
-        place p = place_of(o, k.c, k.y_h, k.y_w);
-        window w = window_at(k, p.i, p.j);
-        float sum = 0;
-        for (int i = w.top; i < w.bottom; i++)
-            for (int j = w.left; j < w.right; j++)
-                sum += x[index_of(p.r, i, j, p.c, k.h, k.w, k.c)];
-        y[o] = sum / (float)w.pixels();
-    }
-}
-
-cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *pool, cudaStream_t stream)
-{
-    size_t count = (size_t)pool->rows * pool->y_h * pool->y_w * pool->c;
-    pool_average<<<ls_blocks(count), LS_THREADS, 0, stream>>>(y, x, *pool);
+    POOLED(k, k->y_w, k->y_h, pool_average<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, x, s));
     return cudaGetLastError();
 }
 
-__global__ static void pool_average_back(float *dx, const float *dy, ls_k_pool k)
-{
-    LS_EACH(o, (size_t)k.rows * k.h * k.w * k.c) {
-        place p = place_of(o, k.c, k.h, k.w);
-        int top, bottom, left, right;
-        covering(&top, &bottom, p.i, k.kh, k.sh, k.ph, k.y_h);
-        covering(&left, &right, p.j, k.kw, k.sw, k.pw, k.y_w);
-        float sum = 0;
-        for (int i = top; i <= bottom; i++)
-            for (int j = left; j <= right; j++)
-                sum += dy[index_of(p.r, i, j, p.c, k.y_h, k.y_w, k.c)] /
-                       (float)window_at(k, i, j).pixels();
-        dx[o] = sum;
-    }
-}
-
-cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *pool,
+cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *k,
                                    cudaStream_t stream)
 {
-    size_t count = (size_t)pool->rows * pool->h * pool->w * pool->c;
-    pool_average_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dy, *pool);
+    POOLED(k, k->w, k->h,
+           pool_average_back<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, s));
     return cudaGetLastError();
 }

@@ -17,7 +17,6 @@
 #include "train/trace.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 
 /* Most consecutive steps that one work item may hold. */
 #define LS_RANGE_MAX 32
@@ -47,7 +46,7 @@ typedef struct ls_range {
 typedef struct ls_report {
     uint64_t step;
     int status; /* not LS_OK: the step was not applied by this worker; the text is in its `error` */
-    int skipped;   /* the loss was not finite: no worker applied it */
+    int skipped;   /* the loss was not finite: nobody applied the step */
     int bad_shard; /* skipped: the first of this worker's shards whose loss was not; −1: none */
     float loss;    /* of the whole minibatch, summed; the same from every worker */
     float correct;
@@ -93,7 +92,7 @@ enum {
     LS_PLACE_EXPORT,
     LS_PLACE_STEP, /* begins one */
     LS_PLACE_ADD,  /* adds a shard's gradient to those before */
-    LS_PLACE_WAIT  /* in a merge, for its peers */
+    LS_PLACE_WAIT  /* in a merge, for the others */
 };
 
 /* One worker's part. The worker's thread owns the first section while a job runs, the coordinator
@@ -108,7 +107,7 @@ typedef struct ls_train_worker {
     ls_replica *replica;
     ls_comm *comm;
     ls_fold fold;
-    struct ls_old_fold *old_folds; /* that a stalled peer may still read */
+    struct ls_old_fold *old_folds; /* that somebody may still read */
     int keep_fold;                 /* the next join must not free the fold's arenas */
     ls_range
         item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
@@ -134,7 +133,7 @@ typedef struct ls_train_worker {
     ls_error verdict;         /* why it was left behind */
     uint64_t fault_step;      /* the step, from 1, in or behind which it failed last */
     double silence_s;         /* for how long it had shown no sign of life then */
-    bool loss_recorded;       /* that it was lost is on record */
+    int mourned;              /* the loss is on record */
     char own_cache_line[64];
 } ls_train_worker;
 
@@ -232,7 +231,7 @@ struct ls_trainer {
     atomic_int stop;   /* set by ls_trainer_interrupt, from any thread */
     ls_snapshot *last; /* the newest that ls_trainer_predict took; NULL: none */
     ls_stage_of_life life;
-    bool ran;
+    int ran;
     ls_error broken; /* why nothing can be trained any more; status 0: it can */
     ls_summary summary;
     ls_result result;
@@ -249,7 +248,7 @@ uint32_t ls_steps_per_epoch(const struct ls_trainer *trainer);
 uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index);
 
 /* Whether the caller has asked the run to stop. */
-bool ls_stopping(const struct ls_trainer *trainer);
+int ls_stopping(const struct ls_trainer *trainer);
 
 /* ---- open.c --------------------------------------------------------------------------------- */
 

@@ -36,7 +36,7 @@ def split(text):
 
 def translate(text):
     out, at = "", 0
-    for launch in re.finditer(r"(\w+)<<<(.*?)>>>\(", text, re.DOTALL):
+    for launch in re.finditer(r"(\w+(?:<[\w\s,]*>)?)<<<(.*?)>>>\(", text, re.DOTALL):
         grid, block, *_ = split(launch[2])
         end = closing(text, launch.end() - 1)
         out += text[at:launch.start()]

@@ -7,12 +7,12 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <ucontext.h>
-#include <vector>
 
 #undef __global__
 #undef __device__
@@ -36,16 +36,18 @@ namespace emulated
 
 enum { STACK = 64 * 1024, WARP = 32, MOST = 1024 };
 
+/* A coroutine that is kept from block to block: a switch by _longjmp asks nothing of the system. */
 struct thread {
     ucontext_t context;
+    jmp_buf place;
     dim3 index;
     unsigned number, shuffles;
-    bool ended;
+    bool made, ended;
 };
 
 struct block {
-    ucontext_t scheduler;
-    std::vector<thread> threads;
+    jmp_buf scheduler;
+    thread threads[MOST];
     thread *running;
     unsigned alive, arrived, generation;
     std::function<void()> body;
@@ -58,7 +60,8 @@ inline unsigned char stacks[MOST][STACK];
 
 inline void yield()
 {
-    swapcontext(&now.running->context, &now.scheduler);
+    if (_setjmp(now.running->place) == 0)
+        _longjmp(now.scheduler, 1);
 }
 
 inline void let_go()
@@ -69,12 +72,30 @@ inline void let_go()
 
 inline void start()
 {
-    now.body();
-    now.running->ended = true;
-    now.alive--;
-    if (now.arrived > 0 && now.arrived == now.alive)
-        let_go();
-    yield();
+    for (;;) {
+        now.body();
+        now.running->ended = true;
+        now.alive--;
+        if (now.arrived > 0 && now.arrived == now.alive)
+            let_go();
+        yield();
+    }
+}
+
+inline void go_on(thread &t, unsigned char *stack)
+{
+    now.running = &t;
+    if (_setjmp(now.scheduler) != 0)
+        return;
+    if (t.made)
+        _longjmp(t.place, 1);
+    t.made = true;
+    getcontext(&t.context);
+    t.context.uc_stack.ss_sp = stack;
+    t.context.uc_stack.ss_size = STACK;
+    t.context.uc_link = nullptr;
+    makecontext(&t.context, start, 0);
+    setcontext(&t.context);
 }
 
 inline void run_block()
@@ -82,7 +103,6 @@ inline void run_block()
     unsigned count = block_size.x * block_size.y * block_size.z;
     if (count > MOST)
         abort();
-    now.threads.resize(count);
     now.alive = count;
     now.arrived = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -92,18 +112,11 @@ inline void run_block()
         t.number = i;
         t.shuffles = 0;
         t.ended = false;
-        getcontext(&t.context);
-        t.context.uc_stack.ss_sp = stacks[i];
-        t.context.uc_stack.ss_size = STACK;
-        t.context.uc_link = nullptr;
-        makecontext(&t.context, start, 0);
     }
     while (now.alive > 0)
-        for (thread &t : now.threads)
-            if (!t.ended) {
-                now.running = &t;
-                swapcontext(&now.scheduler, &t.context);
-            }
+        for (unsigned i = 0; i < count; i++)
+            if (!now.threads[i].ended)
+                go_on(now.threads[i], stacks[i]);
 }
 
 inline void launch(dim3 grid, dim3 block, std::function<void()> body)

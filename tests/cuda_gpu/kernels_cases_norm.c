@@ -22,12 +22,58 @@ static void pool(run *r, const ls_k_pool *p)
     run_drop(r);
 }
 
+static void *tensor(run *r, size_t n, float scale, int half);
+static void *room(run *r, size_t n, int half);
+static void keep(run *r, const char *name, const void *at, size_t n, int half);
+
+static void quads(run *r, ls_k_quads k, int c, int add)
+{
+    k.c = c;
+    const size_t x_count = (size_t)(k.rows * c * k.h * k.w), channels = (size_t)c;
+    const size_t m = (size_t)(k.rows * (k.h / 2) * (k.w / 2)), y_count = m * channels;
+    void *x = tensor(r, x_count, 1, k.half), *dy = tensor(r, y_count, 1, k.half);
+    void *y = room(r, y_count, k.half), *dx = room(r, x_count, k.half);
+    float *bias = run_floats(r, channels, 0.3f), *sum = run_floats(r, channels, 1);
+    float *partial = run_room(r, ls_k_partial_floats(m, c) * sizeof *partial + 4);
+    uint8_t *bits = run_room(r, y_count);
+    run_ok(r, ls_k_quads_forward(y, NULL, x, bias, &k, r->stream));
+    keep(r, "quads evaluated", y, y_count, k.half);
+    run_ok(r, ls_k_quads_forward(y, bits, x, add ? bias : NULL, &k, r->stream));
+    keep(r, "quads", y, y_count, k.half);
+    run_keep(r, "quads bits", bits, RUN_BYTE, y_count);
+    run_ok(r, ls_k_quads_back(dx, NULL, 0, dy, bits, NULL, &k, r->stream));
+    keep(r, "quads_back", dx, x_count, k.half);
+    run_ok(r, ls_k_quads_back(dx, sum, add, dy, bits, partial, &k, r->stream));
+    keep(r, "quads_back with sums", dx, x_count, k.half);
+    run_keep(r, "quads_back bias", sum, RUN_FLOAT, channels);
+    run_drop(r);
+}
+
+static void run_quads(run *r)
+{
+    for (int form = 0; form < 8; form++) {
+        const ls_k_quads k = {9, 0, 12, 10, form & 1, form >> 1 & 1, form >> 2};
+        const ls_k_quads odd = {2, 0, 5, 7, form & 1, form >> 1 & 1, form >> 2};
+        r->shape = "12 x 10 of 24";
+        quads(r, k, 24, 1);
+        r->shape = "12 x 10 of 5";
+        quads(r, k, 5, 0);
+        r->shape = "5 x 7 of 72";
+        quads(r, odd, 72, 0);
+        r->shape = "5 x 7 of 1";
+        quads(r, odd, 1, 1);
+    }
+}
+
 void run_pool_kernels(run *r)
 {
+    run_quads(r);
     r->shape = "2 x 2";
     pool(r, &(ls_k_pool){33, 20, 26, 26, 13, 13, 2, 2, 2, 2, 0, 0});
     r->shape = "3 x 3 overlapping";
     pool(r, &(ls_k_pool){5, 7, 9, 9, 5, 5, 3, 3, 2, 2, 1, 1});
+    r->shape = "3 x 3 overlapping, of 8";
+    pool(r, &(ls_k_pool){3, 8, 10, 7, 5, 4, 3, 3, 2, 2, 1, 1});
     r->shape = "3 x 2, floor";
     pool(r, &(ls_k_pool){4, 3, 8, 7, 2, 3, 3, 2, 3, 2, 0, 0});
     r->shape = "global 7 x 7";
@@ -100,18 +146,30 @@ static void norm(run *r, size_t m, int c, int relu, int half)
     }
     keep_sums(r, "norm mean", mean, channels, half);
     keep_sums(r, "norm inverse", inverse, channels, half);
-    run_ok(r, ls_k_norm_apply(y, x, relu ? x2 : NULL, mean, inverse, weight, shift, &k, r->stream));
+    const size_t mask_bytes = ls_k_mask_bytes(m, c, half);
+    uint8_t *mask = relu ? run_room(r, mask_bytes) : NULL;
+    run_ok(r, ls_k_norm_apply(y, mask, x, relu ? x2 : NULL, mean, inverse, weight, shift, &k,
+                              r->stream));
     keep(r, "norm_apply", y, n, half);
+    if (relu)
+        run_keep(r, half ? "bf16 norm_apply mask" : "norm_apply mask", mask, RUN_BYTE, mask_bytes);
+    run_ok(r, ls_k_norm_apply(y, NULL, x, NULL, mean, inverse, weight, shift, &k, r->stream));
+    keep(r, "norm_apply alone", y, n, half);
+    run_ok(r, ls_k_norm_dx(dx, relu ? NULL : dx2, x, dy, mask, mean, inverse, weight, contribution,
+                           &k, r->stream));
+    keep(r, "norm_dx of any sums", dx, n, half);
+    if (!relu)
+        keep(r, "norm_dx of any sums, second", dx2, n, half);
     float *wg = run_floats(r, channels, 1), *bg = run_floats(r, channels, 1);
     for (int add = 0; add < 2; add++) {
-        run_ok(r, ls_k_norm_grad(wg, bg, sums, add, x, dy, relu ? y : NULL, mean, inverse, partial,
-                                 &k, r->stream));
+        run_ok(r, ls_k_norm_grad(wg, bg, sums, add, x, dy, mask, mean, inverse, partial, &k,
+                                 r->stream));
         keep_sums(r, "norm_grad weight", wg, channels, half);
         keep_sums(r, "norm_grad bias", bg, channels, half);
     }
     keep_sums(r, "norm_grad sums", sums, 2 * channels, half);
-    run_ok(r, ls_k_norm_dx(dx, relu ? dx2 : NULL, x, dy, relu ? y : NULL, mean, inverse, weight,
-                           sums, &k, r->stream));
+    run_ok(r, ls_k_norm_dx(dx, relu ? dx2 : NULL, x, dy, mask, mean, inverse, weight, sums, &k,
+                           r->stream));
     keep(r, "norm_dx", dx, n, half);
     if (relu)
         keep(r, "norm_dx second", dx2, n, half);

@@ -304,6 +304,117 @@ cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *
     return TWIN(stream, pool_average_back_body, p);
 }
 
+/* ---- 2 × 2 windows behind a bias and a relu ---------------------------------------------------- */
+
+struct quads {
+    void *y, *dx;
+    const void *x, *dy;
+    uint8_t *bits;
+    const uint8_t *bits_in;
+    const float *bias;
+    float *bias_sum, *partial;
+    int add;
+    ls_k_quads k;
+};
+
+static size_t quads_count(const ls_k_quads *k)
+{
+    return (size_t)k->rows * (size_t)(k->h / 2) * (size_t)(k->w / 2) * (size_t)k->c;
+}
+
+static int may_pool(const struct quads *a)
+{
+    const ls_k_quads *k = &a->k;
+    const size_t x = (size_t)k->rows * (size_t)k->h * (size_t)k->w * (size_t)k->c;
+    const size_t y = quads_count(k), c = (size_t)k->c;
+    return twin_tensor(a->x, x, k->half) && twin_tensor(a->dx, x, k->half) &&
+           twin_tensor(a->y, y, k->half) && twin_tensor(a->dy, y, k->half) &&
+           twin_bytes(a->bits, y) && twin_bytes(a->bits_in, y) && twin_floats(a->bias, c) &&
+           twin_floats(a->bias_sum, c) &&
+           (!a->bias_sum || twin_floats(a->partial, ls_k_partial_floats(y / c, k->c)));
+}
+
+/* Where pixel q of output o's window is in x. */
+static size_t quad_pixel(const ls_k_quads *k, size_t o, int q)
+{
+    const ls_k_pool pool = {k->rows, k->c, k->h, k->w, k->h / 2, k->w / 2, 2, 2, 2, 2, 0, 0};
+    const struct window w = window_at(&pool, o);
+    return pixel_of(&pool, o, w.top + q / 2, w.left + q % 2);
+}
+
+static void quads_forward_body(const void *copied)
+{
+    const struct quads *a = copied;
+    const ls_k_quads *k = &a->k;
+    for (size_t o = 0, n = may_pool(a) ? quads_count(k) : 0; o < n; o++) {
+        float sum = 0, best = 0;
+        int above = 0, first = 0;
+        for (int q = 0; q < 4; q++) {
+            float value = twin_get(a->x, quad_pixel(k, o, q), k->half);
+            if (a->bias)
+                value += a->bias[o % (size_t)k->c];
+            if (q == 0 || value > best) {
+                first = 1 << q;
+                best = value;
+            }
+            if (k->relu && !(value > 0))
+                continue;
+            above |= 1 << q;
+            sum += value;
+        }
+        if (k->relu && !(best > 0))
+            best = (float)(first = 0);
+        twin_put(a->y, o, k->half, k->max ? best : sum * 0.25f);
+        if (a->bits)
+            a->bits[o] = (uint8_t)(k->max ? first : above);
+    }
+}
+
+cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const float *bias,
+                               const ls_k_quads *quads, cudaStream_t stream)
+{
+    struct quads a = {.y = y, .x = x, .bits = bits, .bias = bias, .k = *quads};
+    return TWIN(stream, quads_forward_body, a);
+}
+
+static void quads_back_body(const void *copied)
+{
+    const struct quads *a = copied;
+    const ls_k_quads *k = &a->k;
+    const size_t c = (size_t)k->c, n = quads_count(k);
+    if (!may_pool(a))
+        return;
+    memset(a->dx, 0,
+           (size_t)k->rows * (size_t)k->h * (size_t)k->w * c *
+               (k->half ? sizeof(uint16_t) : sizeof(float)));
+    for (size_t channel = 0; channel < c; channel++) {
+        double sum = a->add && a->bias_sum ? (double)a->bias_sum[channel] : 0;
+        for (size_t o = channel; o < n; o += c)
+            for (int q = 0; q < 4; q++) {
+                float g = twin_get(a->dy, o, k->half) * (k->max ? 1 : 0.25f);
+                if (!(a->bits_in[o] >> q & 1))
+                    continue;
+                twin_put(a->dx, quad_pixel(k, o, q), k->half, g);
+                sum += (double)g;
+            }
+        if (a->bias_sum)
+            a->bias_sum[channel] = (float)sum;
+    }
+}
+
+cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy, const uint8_t *bits,
+                            float *partial, const ls_k_quads *quads, cudaStream_t stream)
+{
+    struct quads a = {.dx = dx,
+                      .dy = dy,
+                      .bits_in = bits,
+                      .bias_sum = bias_sum,
+                      .partial = partial,
+                      .add = add,
+                      .k = *quads};
+    return TWIN(stream, quads_back_body, a);
+}
+
 /* ---- loss ----------------------------------------------------------------------------------- */
 
 static double row_loss(const ls_k_xent *k, int row, int *correct)

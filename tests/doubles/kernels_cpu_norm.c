@@ -8,6 +8,18 @@ size_t ls_k_partial_floats(size_t m, int c)
     return 2 * ((m + LS_K_BLOCK - 1) / LS_K_BLOCK) * (size_t)c;
 }
 
+/* Values that share a byte of a mask. */
+static size_t mask_width(size_t c, int half)
+{
+    const size_t width = half ? 8 : 4;
+    return c % width == 0 ? width : 1;
+}
+
+size_t ls_k_mask_bytes(size_t m, int c, int half)
+{
+    return m * (size_t)c / mask_width((size_t)c, half);
+}
+
 static void put(float *to, double value, int add)
 {
     *to = add ? (float)((double)*to + value) : (float)value;
@@ -54,8 +66,10 @@ cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void 
 
 /* Every pointer that some function of batch norm takes; NULL where one does not. */
 struct norm {
-    const void *x, *x2, *dy, *y_in;
+    const void *x, *x2, *dy;
+    const uint8_t *mask_in;
     void *y, *dx, *dx2;
+    uint8_t *mask;
     const float *mean_in, *inverse_in, *weight, *bias, *running, *sums_in;
     float *mean, *inverse, *contribution, *weight_grad, *bias_grad, *sums, *partial;
     int add;
@@ -66,15 +80,17 @@ static int may_touch(const struct norm *a)
 {
     const size_t c = (size_t)a->k.c, n = a->k.m * c;
     const int half = a->k.half;
+    const size_t mask = ls_k_mask_bytes(a->k.m, a->k.c, half);
     return twin_tensor(a->x, n, half) && twin_tensor(a->x2, n, half) &&
-           twin_tensor(a->dy, n, half) && twin_tensor(a->y_in, n, half) &&
-           twin_floats(a->mean_in, c) && twin_floats(a->inverse_in, c) &&
-           twin_floats(a->weight, c) && twin_floats(a->bias, c) && twin_floats(a->running, 2 * c) &&
-           twin_floats(a->sums_in, 2 * c) && twin_floats(a->mean, c) &&
-           twin_floats(a->inverse, c) && twin_floats(a->contribution, 2 * c) &&
-           twin_tensor(a->y, n, half) && twin_tensor(a->dx, n, half) &&
-           twin_tensor(a->dx2, n, half) && twin_floats(a->weight_grad, c) &&
-           twin_floats(a->bias_grad, c) && twin_floats(a->sums, 2 * c) &&
+           twin_tensor(a->dy, n, half) && twin_bytes(a->mask_in, mask) &&
+           twin_bytes(a->mask, mask) && twin_floats(a->mean_in, c) &&
+           twin_floats(a->inverse_in, c) && twin_floats(a->weight, c) && twin_floats(a->bias, c) &&
+           twin_floats(a->running, 2 * c) && twin_floats(a->sums_in, 2 * c) &&
+           twin_floats(a->mean, c) && twin_floats(a->inverse, c) &&
+           twin_floats(a->contribution, 2 * c) && twin_tensor(a->y, n, half) &&
+           twin_tensor(a->dx, n, half) && twin_tensor(a->dx2, n, half) &&
+           twin_floats(a->weight_grad, c) && twin_floats(a->bias_grad, c) &&
+           twin_floats(a->sums, 2 * c) &&
            twin_floats(a->partial, ls_k_partial_floats(a->k.m, a->k.c));
 }
 
@@ -134,21 +150,25 @@ static void apply_body(const void *copied)
     const struct norm *a = copied;
     const size_t c = (size_t)a->k.c;
     for (size_t at = 0, n = may_touch(a) ? a->k.m * c : 0; at < n; at++) {
-        size_t i = at % c;
-        float value =
-            (twin_get(a->x, at, a->k.half) - a->mean_in[i]) * a->inverse_in[i] * a->weight[i] +
-            a->bias[i];
+        size_t i = at % c, width = mask_width(c, a->k.half);
+        float scale = a->inverse_in[i] * a->weight[i];
+        float value = (twin_get(a->x, at, a->k.half) - a->mean_in[i]) * scale + a->bias[i];
         if (a->x2)
             value += twin_get(a->x2, at, a->k.half);
         twin_put(a->y, at, a->k.half, a->k.relu && !(value > 0) ? 0 : value);
+        if (a->mask && at % width == 0)
+            a->mask[at / width] = 0;
+        if (a->mask && value > 0)
+            a->mask[at / width] |= (uint8_t)(1 << at % width);
     }
 }
 
-cudaError_t ls_k_norm_apply(void *y, const void *x, const void *x2, const float *mean,
-                            const float *inverse, const float *weight, const float *bias,
-                            const ls_k_norm *norm, cudaStream_t stream)
+cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
+                            const float *mean, const float *inverse, const float *weight,
+                            const float *bias, const ls_k_norm *norm, cudaStream_t stream)
 {
     struct norm a = {.y = y,
+                     .mask = mask,
                      .x = x,
                      .x2 = x2,
                      .mean_in = mean,
@@ -161,7 +181,8 @@ cudaError_t ls_k_norm_apply(void *y, const void *x, const void *x2, const float 
 
 static float gradient_at(const struct norm *a, size_t at)
 {
-    if (a->k.relu && !(twin_get(a->y_in, at, a->k.half) > 0))
+    const size_t width = mask_width((size_t)a->k.c, a->k.half);
+    if (a->k.relu && !(a->mask_in[at / width] >> at % width & 1))
         return 0;
     return twin_get(a->dy, at, a->k.half);
 }
@@ -186,7 +207,7 @@ static void grad_body(const void *copied)
 }
 
 cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, int add,
-                           const void *x, const void *dy, const void *y, const float *mean,
+                           const void *x, const void *dy, const uint8_t *mask, const float *mean,
                            const float *inverse, float *partial, const ls_k_norm *norm,
                            cudaStream_t stream)
 {
@@ -196,7 +217,7 @@ cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, in
                      .add = add,
                      .x = x,
                      .dy = dy,
-                     .y_in = y,
+                     .mask_in = mask,
                      .mean_in = mean,
                      .inverse_in = inverse,
                      .partial = partial,
@@ -212,16 +233,16 @@ static void dx_body(const void *copied)
     for (size_t at = 0, n = may_touch(a) ? a->k.m * c : 0; at < n; at++) {
         size_t i = at % c;
         float g = gradient_at(a, at);
-        float unit = (twin_get(a->x, at, a->k.half) - a->mean_in[i]) * a->inverse_in[i];
-        float first = a->sums_in[i] / m, second = a->sums_in[c + i] / m;
+        float factor = a->weight[i] * a->inverse_in[i];
+        float slope = factor * a->inverse_in[i] * (a->sums_in[c + i] / m);
+        float apart = twin_get(a->x, at, a->k.half) - a->mean_in[i];
         if (a->dx2)
             twin_put(a->dx2, at, a->k.half, g);
-        twin_put(a->dx, at, a->k.half,
-                 a->weight[i] * a->inverse_in[i] * (g - first - unit * second));
+        twin_put(a->dx, at, a->k.half, factor * (g - a->sums_in[i] / m) - apart * slope);
     }
 }
 
-cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const void *y,
+cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream)
 {
@@ -229,7 +250,7 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
                      .dx2 = dx2,
                      .x = x,
                      .dy = dy,
-                     .y_in = y,
+                     .mask_in = mask,
                      .mean_in = mean,
                      .inverse_in = inverse,
                      .weight = weight,
