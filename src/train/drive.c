@@ -278,7 +278,7 @@ static int load(ls_trainer *t, const char *path, ls_error *err)
     c->settled = t->position.steps;
     status = ls_gang(t, ls_worker_load, &why);
     if (status == LS_OK && t->life == LS_BEGUN)
-        status = ls_record_resume(t, &why);
+        status = ls_record_start(t, LS_RECORD_RESUME, &why);
     return note(t, status, &why, err);
 }
 

@@ -15,169 +15,164 @@ const char *const ls_phase_keys[LS_PHASES] = {"gather_s",       "forward_s", "ba
 const char *const ls_phase_names[LS_PHASES] = {"gather",     "forward", "backward",
                                                "all-reduce", "wait",    "apply"};
 
-static void put_time(ls_json_writer *w)
+/* ---- members with a form of their own ------------------------------------------------------- */
+
+static void put_time(ls_json_writer *w, const char *key, const ls_record *r)
 {
     char text[32];
     struct tm utc;
     time_t now = time(NULL);
+    (void)r;
     gmtime_r(&now, &utc);
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    ls_json_put_string(w, "time", text);
+    ls_json_put_string(w, key, text);
 }
 
-static void put_devices(ls_json_writer *w, const ls_record *r)
+static void put_version(ls_json_writer *w, const char *key, const ls_record *r)
 {
-    ls_json_open_array(w, "devices");
+    (void)r;
+    ls_json_put_string(w, key, LS_VERSION);
+}
+
+static void put_devices(ls_json_writer *w, const char *key, const ls_record *r)
+{
+    ls_json_open_array(w, key);
     for (int i = 0; i < r->devices; i++)
         ls_json_put_string(w, NULL, r->device[i]);
     ls_json_close(w);
 }
 
-static void put_machine(ls_json_writer *w, const ls_record *r)
-{
-    const ls_summary *s = r->of.start.summary;
-    put_devices(w, r);
-    ls_json_put_string(w, "device_model", s->device_model);
-    ls_json_put_string(w, "instruction_set", s->isa);
-    ls_json_put_string(w, "library", s->library);
-}
-
-static void put_data(ls_json_writer *w, const ls_start_values *v)
+static void put_data(ls_json_writer *w, const char *key, const ls_record *r)
 {
     static const char *const payload[] = {"unknown", "published", "differs"};
-    ls_json_open_object(w, "data");
-    ls_json_put_string(w, "name", v->data->name);
-    ls_json_put_bool(w, "synthetic", v->data->synthetic);
-    ls_json_put_string(w, "source", v->data->source);
-    ls_json_put_string(w, "payload", payload[v->data->payload]);
-    ls_json_put_uint(w, "train_rows", v->data->rows);
-    ls_json_put_uint(w, "test_rows", v->test_rows);
+    const ls_dataset_info *data = r->of.start.data;
+    ls_json_open_object(w, key);
+    ls_json_put_string(w, "name", data->name);
+    ls_json_put_bool(w, "synthetic", data->synthetic);
+    ls_json_put_string(w, "source", data->source);
+    ls_json_put_string(w, "payload", payload[data->payload]);
+    ls_json_put_uint(w, "train_rows", data->rows);
+    ls_json_put_uint(w, "test_rows", r->of.start.test_rows);
     ls_json_close(w);
 }
 
-static void put_run_start(ls_json_writer *w, const ls_record *r)
+static void put_config(ls_json_writer *w, const char *key, const ls_record *r)
 {
-    const ls_summary *s = r->of.start.summary;
-    put_time(w);
-    ls_json_put_string(w, "lockstep", LS_VERSION);
-    put_machine(w, r);
-    ls_json_put_int(w, "shards", s->shards);
-    ls_json_put_int(w, "batch_size", s->batch_size);
-    ls_json_put_int(w, "batch_per_device", s->batch_per_device);
-    ls_json_put_uint(w, "parameters", s->parameters);
-    ls_json_put_uint(w, "parameter_bytes", s->parameter_bytes);
-    ls_json_put_uint(w, "device_bytes", s->device_bytes);
-    put_data(w, &r->of.start);
-    ls_config_write(w, "config", r->of.start.config);
+    ls_config_write(w, key, r->of.start.config);
 }
 
-static void put_resume(ls_json_writer *w, const ls_record *r)
+static void put_workers(ls_json_writer *w, const char *key, const ls_record *r)
 {
-    const ls_summary *s = r->of.start.summary;
-    put_time(w);
-    ls_json_put_string(w, "lockstep", LS_VERSION);
-    ls_json_put_uint(w, "step", r->of.start.step);
-    ls_json_put_int(w, "epochs", s->epochs);
-    put_machine(w, r);
-    ls_json_put_int(w, "batch_per_device", s->batch_per_device);
-    ls_json_put_uint(w, "device_bytes", s->device_bytes);
-}
-
-static void put_worker(ls_json_writer *w, const ls_worker_times *t)
-{
-    ls_json_open_object(w, NULL);
-    ls_json_put_int(w, "worker", t->worker);
-    ls_json_put_int(w, "queued", t->queued);
-    for (int p = 0; p < LS_PHASES; p++)
-        ls_json_put_float(w, ls_phase_keys[p], t->seconds[p]);
+    ls_json_open_array(w, key);
+    for (int i = 0; i < r->of.step.workers; i++) {
+        const ls_worker_times *t = &r->of.step.worker[i];
+        ls_json_open_object(w, NULL);
+        ls_json_put_int(w, "worker", t->worker);
+        ls_json_put_int(w, "queued", t->queued);
+        for (int p = 0; p < LS_PHASES; p++)
+            ls_json_put_float(w, ls_phase_keys[p], t->seconds[p]);
+        ls_json_close(w);
+    }
     ls_json_close(w);
 }
 
-static void put_step(ls_json_writer *w, const ls_record *r)
-{
-    const ls_step_values *v = &r->of.step;
-    ls_json_put_uint(w, "step", v->step);
-    ls_json_put_uint(w, "epoch", r->epoch);
-    ls_json_put_uint(w, "rows", v->rows);
-    ls_json_put_float(w, "loss", v->loss);
-    ls_json_put_uint(w, "correct", v->correct);
-    ls_json_put_float(w, "lr", v->lr);
-    ls_json_put_float(w, "images_per_s", v->images_per_s);
-    ls_json_open_array(w, "workers");
-    for (int i = 0; i < v->workers; i++)
-        put_worker(w, &v->worker[i]);
-    ls_json_close(w);
-}
+/* ---- the rows ------------------------------------------------------------------------------- */
 
-static void put_epoch(ls_json_writer *w, const ls_record *r)
-{
-    const ls_epoch_values *v = &r->of.epoch;
-    ls_json_put_uint(w, "epoch", r->epoch);
-    ls_json_put_double(w, "seconds", v->seconds);
-    ls_json_put_double(w, "images_per_s", v->images_per_s);
-    ls_json_put_double(w, "train_loss", v->train_loss);
-    ls_json_put_double(w, "train_accuracy", v->train_accuracy);
-}
+#define AT(member) .at = offsetof(ls_record, member)
+#define SUMMARY(member) AT(of.start.summary.member)
+#define IN(type) (1u << LS_RECORD_##type)
+#define LIVES (IN(RUN_START) | IN(RESUME)) /* each time that a run is started */
 
-static void put_eval(ls_json_writer *w, const ls_record *r)
-{
-    const ls_eval_values *v = &r->of.eval;
-    ls_json_put_uint(w, "epoch", r->epoch);
-    ls_json_put_double(w, "test_loss", v->test_loss);
-    ls_json_put_double(w, "test_accuracy", v->test_accuracy);
-    ls_json_put_double(w, "seconds", v->seconds);
-}
+const ls_record_key ls_record_keys[] = {
+    {LIVES | IN(RUN_END), "time", LS_MEMBER_FORM, .put = put_time},
+    {LIVES, "lockstep", LS_MEMBER_FORM, .put = put_version},
+    {IN(RESUME), "step", LS_MEMBER_UINT, AT(of.start.step)},
+    {IN(RESUME), "epochs", LS_MEMBER_INT, SUMMARY(epochs)},
+    {LIVES, "devices", LS_MEMBER_FORM, .put = put_devices},
+    {LIVES, "device_model", LS_MEMBER_TEXT, SUMMARY(device_model)},
+    {LIVES, "instruction_set", LS_MEMBER_TEXT, SUMMARY(isa)},
+    {LIVES, "library", LS_MEMBER_TEXT, SUMMARY(library)},
+    {IN(RUN_START), "shards", LS_MEMBER_INT, SUMMARY(shards)},
+    {IN(RUN_START), "batch_size", LS_MEMBER_INT, SUMMARY(batch_size)},
+    {LIVES, "batch_per_device", LS_MEMBER_INT, SUMMARY(batch_per_device)},
+    {IN(RUN_START), "parameters", LS_MEMBER_SIZE, SUMMARY(parameters)},
+    {IN(RUN_START), "parameter_bytes", LS_MEMBER_SIZE, SUMMARY(parameter_bytes)},
+    {LIVES, "device_bytes", LS_MEMBER_SIZE, SUMMARY(device_bytes)},
+    {IN(RUN_START), "data", LS_MEMBER_FORM, .put = put_data},
+    {IN(RUN_START), "config", LS_MEMBER_FORM, .put = put_config},
 
-static void put_fault(ls_json_writer *w, const ls_record *r)
-{
-    const ls_fault *v = &r->of.fault;
-    ls_json_put_int(w, "worker", v->worker);
-    ls_json_put_string(w, "device", v->device);
-    ls_json_put_uint(w, "step", v->step);
-    ls_json_put_string(w, "kind", v->kind);
-    ls_json_put_double(w, "detected_after_s", v->detected_after_s);
-    ls_json_put_string(w, "action", v->action);
-    ls_json_put_int(w, "devices_left", v->devices_left);
-    ls_json_put_string(w, "error", v->text);
-}
+    {IN(STEP), "step", LS_MEMBER_UINT, AT(of.step.step)},
+    {IN(STEP) | IN(EPOCH) | IN(EVAL), "epoch", LS_MEMBER_UINT, AT(epoch)},
+    {IN(STEP), "rows", LS_MEMBER_UINT, AT(of.step.rows)},
+    {IN(STEP), "loss", LS_MEMBER_FLOAT, AT(of.step.loss)},
+    {IN(STEP), "correct", LS_MEMBER_UINT, AT(of.step.correct)},
+    {IN(STEP), "lr", LS_MEMBER_FLOAT, AT(of.step.lr)},
+    {IN(STEP), "images_per_s", LS_MEMBER_FLOAT, AT(of.step.images_per_s)},
+    {IN(STEP), "workers", LS_MEMBER_FORM, .put = put_workers},
 
-static void put_nonfinite(ls_json_writer *w, const ls_record *r)
-{
-    const ls_nonfinite_values *v = &r->of.nonfinite;
-    ls_json_put_uint(w, "step", v->step);
-    ls_json_put_int(w, "worker", v->worker);
-    ls_json_put_int(w, "shard", v->shard);
-    ls_json_put_string(w, "action", v->action);
-}
+    {IN(EPOCH), "seconds", LS_MEMBER_DOUBLE, AT(of.epoch.seconds)},
+    {IN(EPOCH), "images_per_s", LS_MEMBER_DOUBLE, AT(of.epoch.images_per_s)},
+    {IN(EPOCH), "train_loss", LS_MEMBER_DOUBLE, AT(of.epoch.train_loss)},
+    {IN(EPOCH), "train_accuracy", LS_MEMBER_DOUBLE, AT(of.epoch.train_accuracy)},
 
-static void put_run_end(ls_json_writer *w, const ls_record *r)
+    {IN(EVAL), "test_loss", LS_MEMBER_DOUBLE, AT(of.eval.test_loss)},
+    {IN(EVAL), "test_accuracy", LS_MEMBER_DOUBLE, AT(of.eval.test_accuracy)},
+    {IN(EVAL), "seconds", LS_MEMBER_DOUBLE, AT(of.eval.seconds)},
+
+    {IN(FAULT), "worker", LS_MEMBER_INT, AT(of.fault.worker)},
+    {IN(FAULT), "device", LS_MEMBER_TEXT, AT(of.fault.device)},
+    {IN(FAULT), "step", LS_MEMBER_UINT, AT(of.fault.step)},
+    {IN(FAULT), "kind", LS_MEMBER_TEXT, AT(of.fault.kind)},
+    {IN(FAULT), "detected_after_s", LS_MEMBER_DOUBLE, AT(of.fault.detected_after_s)},
+    {IN(FAULT), "action", LS_MEMBER_TEXT, AT(of.fault.action)},
+    {IN(FAULT), "devices_left", LS_MEMBER_INT, AT(of.fault.devices_left)},
+    {IN(FAULT), "error", LS_MEMBER_TEXT, AT(of.fault.text)},
+
+    {IN(NONFINITE), "step", LS_MEMBER_UINT, AT(of.nonfinite.step)},
+    {IN(NONFINITE), "worker", LS_MEMBER_INT, AT(of.nonfinite.worker)},
+    {IN(NONFINITE), "shard", LS_MEMBER_INT, AT(of.nonfinite.shard)},
+    {IN(NONFINITE), "action", LS_MEMBER_TEXT, AT(of.nonfinite.action)},
+
+    {IN(RUN_END), "status", LS_MEMBER_TEXT, AT(of.end.status)},
+    {IN(RUN_END), "error", LS_MEMBER_TEXT_IF_ANY, AT(of.end.error)},
+    {IN(RUN_END), "epochs", LS_MEMBER_INT, AT(of.end.result.epochs)},
+    {IN(RUN_END), "steps", LS_MEMBER_UINT, AT(of.end.result.steps)},
+    {IN(RUN_END), "test_accuracy", LS_MEMBER_DOUBLE, AT(of.end.result.test_accuracy)},
+    {IN(RUN_END), "seconds_per_epoch", LS_MEMBER_DOUBLE, AT(of.end.result.seconds_per_epoch)},
+    {IN(RUN_END), "devices", LS_MEMBER_FORM, .put = put_devices},
+    {IN(RUN_END), "synthetic", LS_MEMBER_BOOL, AT(of.end.synthetic)},
+    {IN(RUN_END), "checkpoint", LS_MEMBER_TEXT, AT(of.end.checkpoint)},
+    {IN(RUN_END), "weights_sha256", LS_MEMBER_TEXT, AT(of.end.weights_sha256)},
+    {.key = NULL},
+};
+
+static void put_member(ls_json_writer *w, const ls_record *r, const ls_record_key *row)
 {
-    const ls_end_values *v = &r->of.end;
-    const ls_result *result = v->result;
-    put_time(w);
-    ls_json_put_string(w, "status", v->status);
-    if (v->error)
-        ls_json_put_string(w, "error", v->error);
-    ls_json_put_int(w, "epochs", result->epochs);
-    ls_json_put_uint(w, "steps", result->steps);
-    ls_json_put_double(w, "test_accuracy", result->test_accuracy);
-    ls_json_put_double(w, "seconds_per_epoch", result->seconds_per_epoch);
-    put_devices(w, r);
-    ls_json_put_bool(w, "synthetic", v->synthetic);
-    ls_json_put_string(w, "checkpoint", result->saved ? result->checkpoint : NULL);
-    ls_json_put_string(w, "weights_sha256",
-                       result->weights_sha256[0] ? result->weights_sha256 : NULL);
+    const void *value = (const char *)r + row->at;
+    switch (row->kind) {
+    case LS_MEMBER_INT: ls_json_put_int(w, row->key, *(const int *)value); break;
+    case LS_MEMBER_UINT: ls_json_put_uint(w, row->key, *(const uint64_t *)value); break;
+    case LS_MEMBER_SIZE: ls_json_put_uint(w, row->key, *(const size_t *)value); break;
+    case LS_MEMBER_FLOAT: ls_json_put_float(w, row->key, *(const float *)value); break;
+    case LS_MEMBER_DOUBLE: ls_json_put_double(w, row->key, *(const double *)value); break;
+    case LS_MEMBER_BOOL: ls_json_put_bool(w, row->key, *(const bool *)value); break;
+    case LS_MEMBER_TEXT_IF_ANY:
+        if (!*(const char *const *)value)
+            break; /* else as any text */
+    /* fall through */
+    case LS_MEMBER_TEXT: ls_json_put_string(w, row->key, *(const char *const *)value); break;
+    case LS_MEMBER_FORM: row->put(w, row->key, r); break;
+    }
 }
 
 void ls_record_write(ls_json_writer *w, const ls_record *r)
 {
-    static void (*const put[LS_RECORD_TYPES])(ls_json_writer *, const ls_record *) = {
-        put_run_start, put_resume, put_step,      put_epoch,
-        put_eval,      put_fault,  put_nonfinite, put_run_end};
     ls_json_writer_reset(w);
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "type", ls_record_names[r->type]);
-    put[r->type](w, r);
+    for (const ls_record_key *row = ls_record_keys; row->key; row++)
+        if (row->in & 1u << r->type)
+            put_member(w, r, row);
     ls_json_close(w);
 }
 
@@ -193,27 +188,17 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
     return r;
 }
 
-static int emit_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
+int ls_record_start(struct ls_trainer *t, ls_record_type type, ls_error *err)
 {
     ls_record r = with_devices(t, type);
     r.of.start = (ls_start_values){
-        .summary = &t->summary,
+        .summary = t->summary,
         .data = ls_dataset_describe(t->data[LS_TRAIN]),
         .config = &t->config,
         .step = t->position.steps,
         .test_rows = ls_subset_rows(t, LS_TEST),
     };
     return ls_sinks_emit(&t->records.sinks, &r, err);
-}
-
-int ls_record_run_start(struct ls_trainer *t, ls_error *err)
-{
-    return emit_start(t, LS_RECORD_RUN_START, err);
-}
-
-int ls_record_resume(struct ls_trainer *t, ls_error *err)
-{
-    return emit_start(t, LS_RECORD_RESUME, err);
 }
 
 static void time_worker(ls_worker_times *out, int worker, int queued, const ls_report *r)
@@ -294,7 +279,9 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
                   : status ? "interrupted"
                            : "finished",
         .error = failed ? error : NULL,
-        .result = &t->result,
+        .result = t->result,
+        .checkpoint = t->result.saved ? t->result.checkpoint : NULL,
+        .weights_sha256 = t->result.weights_sha256[0] ? t->result.weights_sha256 : NULL,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
     };
     return ls_sinks_emit(&t->records.sinks, &r, err);

@@ -8,6 +8,7 @@
 #include "json/writer.h"
 
 #include <lockstep/trainer.h>
+#include <stdbool.h>
 
 struct ls_epoch_totals;
 struct ls_report;
@@ -38,7 +39,7 @@ typedef struct ls_worker_times {
 } ls_worker_times;
 
 typedef struct ls_start_values { /* of run_start and resume */
-    const ls_summary *summary;
+    ls_summary summary;
     const ls_dataset_info *data;
     const ls_config *config;
     uint64_t step, test_rows;
@@ -76,14 +77,15 @@ typedef struct ls_nonfinite_values {
 } ls_nonfinite_values;
 
 typedef struct ls_end_values {
-    const char *status, *error; /* error: NULL when there was none */
-    const ls_result *result;
-    int synthetic;
+    const char *status, *error;              /* error: NULL when there was none */
+    const char *checkpoint, *weights_sha256; /* NULL: none */
+    ls_result result;
+    bool synthetic;
 } ls_end_values;
 
 typedef struct ls_record {
     ls_record_type type;
-    uint32_t epoch;            /* of steps, epochs and evaluations */
+    uint64_t epoch;            /* of steps, epochs and evaluations */
     const char *const *device; /* names of those at work; of run_start, resume and run_end */
     int devices;
     union {
@@ -99,6 +101,33 @@ typedef struct ls_record {
     size_t length;
 } ls_record;
 
+/* ---- as text --------------------------------------------------------------------------------- */
+
+typedef enum ls_member_kind {
+    LS_MEMBER_INT,
+    LS_MEMBER_UINT, /* a uint64_t */
+    LS_MEMBER_SIZE,
+    LS_MEMBER_FLOAT,
+    LS_MEMBER_DOUBLE,
+    LS_MEMBER_BOOL,
+    LS_MEMBER_TEXT,        /* a const char *; NULL: null */
+    LS_MEMBER_TEXT_IF_ANY, /* left out where it is NULL */
+    LS_MEMBER_FORM         /* `put` writes it */
+} ls_member_kind;
+
+/* A key of one or more types of records. */
+typedef struct ls_record_key {
+    unsigned in; /* the types: 1 << type each */
+    const char *key;
+    ls_member_kind kind;
+    size_t at; /* where its value lies in ls_record */
+    void (*put)(ls_json_writer *w, const char *key, const ls_record *record);
+} ls_record_key;
+
+/* All keys, those of a type in the order in which they are written, behind "type"; ends with a row whose key is
+ * NULL. train/README.md says what they mean. */
+extern const ls_record_key ls_record_keys[];
+
 /* Renders a record; run_start, resume and run_end with the time that it is. */
 void ls_record_write(ls_json_writer *w, const ls_record *record);
 
@@ -106,8 +135,8 @@ void ls_record_write(ls_json_writer *w, const ls_record *record);
 
 /* Each puts a record together from where the trainer stands, and hands it to the trainer's sinks. Errors: those of
  * ls_sinks_emit. */
-int ls_record_run_start(struct ls_trainer *trainer, ls_error *err);
-int ls_record_resume(struct ls_trainer *trainer, ls_error *err);
+/* `type`: run_start or resume. */
+int ls_record_start(struct ls_trainer *trainer, ls_record_type type, ls_error *err);
 int ls_record_step(struct ls_trainer *trainer, uint32_t epoch, double images_per_s,
                    const struct ls_report *report, ls_error *err);
 int ls_record_nonfinite(struct ls_trainer *trainer, uint64_t step, int worker, int shard,

@@ -239,7 +239,7 @@ int ls_begin(ls_trainer *t, ls_error *err)
 {
     if (t->life != LS_OPENED)
         return LS_OK;
-    int status = t->dir.resumed ? ls_record_resume(t, err) : ls_record_run_start(t, err);
+    int status = ls_record_start(t, t->dir.resumed ? LS_RECORD_RESUME : LS_RECORD_RUN_START, err);
     t->life = LS_BEGUN;
     return status;
 }

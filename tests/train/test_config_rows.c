@@ -1,6 +1,8 @@
-/* The list of a config's keys: the documentation is that list, and every key goes through it. */
+/* The lists of a config's keys and of the records': the documentation is that list, and every key goes through
+ * it. */
 #include "base/host.h"
 #include "train/config.h"
+#include "train/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -149,6 +151,76 @@ static void the_number_of_epochs_counts_where_the_rate_depends_on_it(void **stat
     ls_config_fini(&three);
 }
 
+/* ---- records ---- */
+
+/* Appends the words in backquotes of a line's first cell, each behind a space. */
+static void add_keys(char *out, size_t size, const char *line)
+{
+    const char *end = strstr(line + 1, " |");
+    for (const char *at = line; end && (at = strchr(at, '`')) && at < end;) {
+        const char *close = strchr(at + 1, '`');
+        const size_t used = strlen(out);
+        snprintf(out + used, size - used, " %.*s", (int)(close - at - 1), at + 1);
+        at = close + 1;
+    }
+}
+
+/* The keys of a type's first table in the documentation. */
+static void read_documented(char *out, size_t size, const char *type)
+{
+    char line[2048], head[64];
+    int in_table = 0;
+    FILE *file = fopen(SCHEMA, "r");
+    assert_non_null(file);
+    snprintf(head, sizeof head, "### %s\n", type);
+    while (fgets(line, sizeof line, file) && strcmp(line, head) != 0)
+        ;
+    while (fgets(line, sizeof line, file) && strncmp(line, "###", 3) != 0 &&
+           (!in_table || line[0] == '|'))
+        if (line[0] == '|') {
+            in_table = 1;
+            add_keys(out, size, line);
+        }
+    fclose(file);
+}
+
+static int has_word(const char *text, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += n)
+        if ((at == text || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
+            return 1;
+    return 0;
+}
+
+static size_t count_words(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++)
+        n += *text == ' ';
+    return n;
+}
+
+static void the_schema_has_each_key_of_each_record_and_no_other(void **state)
+{
+    (void)state;
+    for (unsigned type = 0; type < LS_RECORD_TYPES; type++) {
+        char documented[1024] = "";
+        size_t rows = 0;
+        read_documented(documented, sizeof documented, ls_record_names[type]);
+        for (const ls_record_key *row = ls_record_keys; row->key; row++) {
+            if (!(row->in & 1u << type))
+                continue;
+            rows++;
+            if (!has_word(documented, row->key))
+                fail_msg("%s: \"%s\" is not among%s", ls_record_names[type], row->key, documented);
+        }
+        if (rows != count_words(documented))
+            fail_msg("%s: %zu keys are written, but documented are%s", ls_record_names[type], rows,
+                     documented);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +228,7 @@ int main(void)
         cmocka_unit_test(defaults_written_and_read_again_are_the_same),
         cmocka_unit_test(exactly_the_keys_of_the_recipe_must_be_the_same_at_a_resume),
         cmocka_unit_test(the_number_of_epochs_counts_where_the_rate_depends_on_it),
+        cmocka_unit_test(the_schema_has_each_key_of_each_record_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
