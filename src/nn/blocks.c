@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "nn/reader.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,21 +24,21 @@ static const cJSON *find_definition(const ls_reader *r, const cJSON *use)
     return cJSON_GetObjectItemCaseSensitive(r->blocks, name->valuestring);
 }
 
-static int is_use(const cJSON *node)
+static bool is_use(const cJSON *node)
 {
     return cJSON_GetObjectItemCaseSensitive(node, "block") != NULL;
 }
 
 /* ---- the definitions ------------------------------------------------------------------------ */
 
-static int is_used(const cJSON *definition, const cJSON *list)
+static bool is_used(const cJSON *definition, const cJSON *list)
 {
     for (const cJSON *node = list->child; node; node = node->next) {
         const cJSON *name = cJSON_GetObjectItemCaseSensitive(node, "block");
         if (cJSON_IsString(name) && strcmp(name->valuestring, definition->string) == 0)
-            return 1;
+            return true;
     }
-    return 0;
+    return false;
 }
 
 int ls_check_blocks(const ls_reader *r, const cJSON *list)
@@ -85,12 +86,12 @@ static const char *value_name(const cJSON *node)
     return cJSON_IsString(node) && node->valuestring[0] == '$' ? node->valuestring + 1 : NULL;
 }
 
-static int is_noted(const ls_fields *f, const char *key)
+static bool is_noted(const ls_fields *f, const char *key)
 {
     for (int i = 0; i < f->count; i++)
         if (strcmp(f->known[i], key) == 0)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* Every "$key" in a definition is a key of its uses. *missing becomes the first that is not there:
@@ -183,9 +184,9 @@ static int read_use(const ls_reader *r, const ls_scope *scope, int position, con
         fail_unknown_block(r, &f, cJSON_GetObjectItemCaseSensitive(node, "block"));
     if (f.status == LS_OK)
         read_values(&f, use->definition, &missing);
-    int rc = ls_fields_end(&f);
-    if (rc != LS_OK || !missing)
-        return rc;
+    int status = ls_fields_end(&f);
+    if (status != LS_OK || !missing)
+        return status;
     return ls_json_fail_value(r->err, r->doc, node, LS_ECONFIG,
                               "%s: \"%.40s\" is missing; block \"%.40s\" asks for \"$%.40s\"", what,
                               missing, block, missing);
@@ -198,40 +199,40 @@ static int read_filled_in(ls_reader *r, const ls_scope *scope, int position, con
         return ls_fail_at_layer(r, place, LS_ECONFIG,
                                 "a block cannot use another one; write its layers out");
     cJSON *copy = cJSON_Duplicate(origin, 1);
-    int rc;
+    int status;
     if (copy && fill_in(copy, scope->use))
-        rc = ls_read_layer(r, scope, position, copy, origin);
+        status = ls_read_layer(r, scope, position, copy, origin);
     else
-        rc = ls_json_fail_value(r->err, r->doc, origin, LS_ENOMEM, "no memory");
+        status = ls_json_fail_value(r->err, r->doc, origin, LS_ENOMEM, "no memory");
     cJSON_Delete(copy);
-    return rc;
+    return status;
 }
 
 static int read_once(ls_reader *r, const ls_scope *scope, const cJSON *definition)
 {
     int position = 0;
-    int rc = LS_OK;
-    for (const cJSON *n = definition->child; n && rc == LS_OK; n = n->next)
-        rc = read_filled_in(r, scope, position++, n);
-    return rc;
+    int status = LS_OK;
+    for (const cJSON *n = definition->child; n && status == LS_OK; n = n->next)
+        status = read_filled_in(r, scope, position++, n);
+    return status;
 }
 
 int ls_read_block(ls_reader *r, const ls_scope *outer, int position, const cJSON *node)
 {
     block_use use = {0};
-    int rc = read_use(r, outer, position, node, &use);
+    int status = read_use(r, outer, position, node, &use);
     ls_scope scope = {.input = use.input, .use = node};
-    for (int i = 0; i < use.times && rc == LS_OK; i++) {
+    for (int i = 0; i < use.times && status == LS_OK; i++) {
         if (use.numbered)
             snprintf(scope.prefix, sizeof scope.prefix, "%.60s.%d.", use.name, i);
         else
             snprintf(scope.prefix, sizeof scope.prefix, "%.60s.", use.name);
         scope.first = r->model->layers;
-        rc = read_once(r, &scope, use.definition);
+        status = read_once(r, &scope, use.definition);
         scope.input = r->model->layers - 1;
     }
-    if (rc != LS_OK)
-        return rc;
+    if (status != LS_OK)
+        return status;
     ls_block_name *name = &r->block[r->block_names++];
     snprintf(name->name, sizeof name->name, "%s", use.name);
     name->layer = r->model->layers - 1;

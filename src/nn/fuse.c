@@ -1,4 +1,5 @@
-#include "nn/fuse.h"
+/* Which neighbouring layers may be offered to a back end as one op. */
+#include "nn/plan.h"
 
 int ls_fuse_producer(const ls_model *model, int layer)
 {

@@ -29,9 +29,9 @@ static ls_param per_channel(const ls_shape *in, ls_start start)
 
 static int shape(ls_layer *layer, ls_error *err)
 {
-    int rc = ls_layer_wants_image(layer, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_layer_wants_image(layer, err);
+    if (status != LS_OK)
+        return status;
     layer->out = layer->in;
     layer->param[0] = per_channel(&layer->in, LS_START_ONES);
     layer->param[1] = per_channel(&layer->in, LS_START_ZEROS);

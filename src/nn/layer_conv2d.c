@@ -23,11 +23,11 @@ static int shape(ls_layer *layer, ls_error *err)
     const ls_conv2d *conv = &layer->op.u.conv2d;
     const ls_window w = {{conv->kh, conv->kw}, {conv->sh, conv->sw}, {conv->ph, conv->pw}};
     const int dim[4] = {conv->out, layer->in.c, conv->kh, conv->kw};
-    int rc = ls_layer_wants_image(layer, err);
-    if (rc == LS_OK)
-        rc = ls_window_shape(&layer->out, &layer->in, &w, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_layer_wants_image(layer, err);
+    if (status == LS_OK)
+        status = ls_window_shape(&layer->out, &layer->in, &w, err);
+    if (status != LS_OK)
+        return status;
     layer->out.c = conv->out;
     return ls_layer_add_params(layer, 4, dim, conv->bias, err);
 }

@@ -1,5 +1,5 @@
 /* {"type": "flatten"}: an image is read as a vector, in c, h, w order. Nothing is computed or moved:
- * the layer has no op, and whoever reads it gets the tensor before it. */
+ * the layer has no op, and its readers get the tensor before it. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)

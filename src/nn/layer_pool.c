@@ -1,5 +1,5 @@
 /* {"type": "avg_pool", "kernel": 2 | [2, 2], "stride": 2, "padding": 0}, and max_pool. The stride is
- * the kernel unless given. */
+ * the kernel unless given. {"type": "global_avg_pool"}: the mean of each channel, a vector. */
 #include "nn/layer.h"
 
 static void parse_any(ls_layer *layer, ls_fields *fields, int max)
@@ -24,9 +24,9 @@ static int shape(ls_layer *layer, ls_error *err)
 {
     const ls_pool2d *pool = &layer->op.pool;
     const ls_window w = {{pool->kh, pool->kw}, {pool->sh, pool->sw}, {pool->ph, pool->pw}};
-    int rc = ls_layer_wants_image(layer, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_layer_wants_image(layer, err);
+    if (status != LS_OK)
+        return status;
     layer->out.c = layer->in.c;
     return ls_window_shape(&layer->out, &layer->in, &w, err);
 }
@@ -55,3 +55,31 @@ static const struct ls_layer_sample max_samples[] = SAMPLES("max_pool");
 
 const ls_layer_type ls_layer_avg_pool = {"avg_pool", parse_avg, shape, avg_samples};
 const ls_layer_type ls_layer_max_pool = {"max_pool", parse_max, shape, max_samples};
+
+/* ---- over the whole image ------------------------------------------------------------------- */
+
+static void parse_global(ls_layer *layer, ls_fields *fields)
+{
+    (void)fields;
+    layer->op.kind = LS_OP_POOL;
+}
+
+static int global_shape(ls_layer *layer, ls_error *err)
+{
+    const ls_shape *in = &layer->in;
+    int status = ls_layer_wants_image(layer, err);
+    layer->op.pool = (ls_pool2d){.kh = in->h, .kw = in->w, .sh = in->h, .sw = in->w};
+    layer->out = (ls_shape){in->c, 1, 1};
+    return status;
+}
+
+static const struct ls_layer_sample global_samples[] = {
+    {"[{\"type\":\"conv2d\",\"out\":3,\"kernel\":2},{\"type\":\"global_avg_pool\"}]", {2, 5, 4}},
+    {"[{\"type\":\"conv2d\",\"out\":20,\"kernel\":3},{\"type\":\"relu\"},"
+     " {\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]",
+     {1, 6, 9}},
+    {0},
+};
+
+const ls_layer_type ls_layer_global_avg_pool = {"global_avg_pool", parse_global, global_shape,
+                                                global_samples};

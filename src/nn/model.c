@@ -1,9 +1,14 @@
+/* A model from its JSON, and its initial weights. */
 #include "nn/model.h"
 
+#include "base/error.h"
 #include "base/host.h"
+#include "base/rng.h"
 #include "nn/layer.h"
 #include "nn/reader.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,14 +32,14 @@ static int read_layers(ls_reader *r, const cJSON *list)
 {
     const ls_scope scope = {.input = LS_INPUT};
     int position = 0;
-    int rc = LS_OK;
-    for (const cJSON *node = list->child; node && rc == LS_OK; node = node->next, position++) {
+    int status = LS_OK;
+    for (const cJSON *node = list->child; node && status == LS_OK; node = node->next, position++) {
         if (cJSON_GetObjectItemCaseSensitive(node, "block"))
-            rc = ls_read_block(r, &scope, position, node);
+            status = ls_read_block(r, &scope, position, node);
         else
-            rc = ls_read_layer(r, &scope, position, node, node);
+            status = ls_read_layer(r, &scope, position, node, node);
     }
-    return rc;
+    return status;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -47,13 +52,13 @@ static int fail_layer(const ls_reader *r, int layer, const char *message)
     return ls_fail_at_layer(r, r->place[layer], LS_ECONFIG, text);
 }
 
-static int is_read(const ls_model *model, int layer)
+static bool is_read(const ls_model *model, int layer)
 {
     for (int i = layer + 1; i < model->layers; i++)
         for (int k = 0; k < model->layer[i].inputs; k++)
             if (model->layer[i].input[k] == layer)
-                return 1;
-    return 0;
+                return true;
+    return false;
 }
 
 static int check_readers(const ls_reader *r)
@@ -136,8 +141,8 @@ static int read_head(ls_reader *r, const cJSON *node, const cJSON **list)
     if (f.status == LS_OK)
         check_list(&f, *list);
     snprintf(model->name, sizeof model->name, "%s", name);
-    int rc = ls_fields_end(&f);
-    return rc == LS_OK ? ls_check_blocks(r, *list) : rc;
+    int status = ls_fields_end(&f);
+    return status == LS_OK ? ls_check_blocks(r, *list) : status;
 }
 
 static int check_input(const ls_shape *input, int classes, ls_error *err)
@@ -175,38 +180,38 @@ static int make_room(ls_reader *r, const cJSON *list, const ls_host *host)
 static int parse_model(ls_reader *r, const cJSON *node, const ls_host *host)
 {
     const cJSON *list = NULL;
-    int rc = read_head(r, node, &list);
-    if (rc == LS_OK)
-        rc = make_room(r, list, host);
-    if (rc == LS_OK)
-        rc = read_layers(r, list);
-    if (rc == LS_OK)
-        rc = check_readers(r);
-    if (rc == LS_OK)
-        rc = check_output(r);
+    int status = read_head(r, node, &list);
+    if (status == LS_OK)
+        status = make_room(r, list, host);
+    if (status == LS_OK)
+        status = read_layers(r, list);
+    if (status == LS_OK)
+        status = check_readers(r);
+    if (status == LS_OK)
+        status = check_output(r);
     ls_free(host, r->block);
     ls_free(host, r->place);
-    return rc == LS_OK ? list_tensors(r->model, host, r->err) : rc;
+    return status == LS_OK ? list_tensors(r->model, host, r->err) : status;
 }
 
 int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
                    int classes, const ls_host *host, ls_error *err)
 {
-    int rc = check_input(&input, classes, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = check_input(&input, classes, err);
+    if (status != LS_OK)
+        return status;
     ls_model *model = ls_alloc(host, sizeof *model);
     if (!model)
         return ls_fail(err, LS_ENOMEM, "model: no memory");
     model->input = input;
     model->classes = classes;
     ls_reader r = {.model = model, .doc = doc, .err = err};
-    rc = parse_model(&r, node, host);
-    if (rc == LS_OK)
+    status = parse_model(&r, node, host);
+    if (status == LS_OK)
         *out = model;
     else
         ls_model_destroy(model, host);
-    return rc;
+    return status;
 }
 
 void ls_model_destroy(ls_model *model, const ls_host *host)
@@ -216,4 +221,94 @@ void ls_model_destroy(ls_model *model, const ls_host *host)
     ls_free(host, model->tensor);
     ls_free(host, model->layer);
     ls_free(host, model);
+}
+
+/* ---- initial weights: every number is a draw of its own, so that any thread may make any part -- */
+
+static const char *const init_names[] = {"normal", "xavier", "kaiming", NULL};
+
+enum { RULES = sizeof init_names / sizeof *init_names - 1 };
+
+const char *ls_init_name(ls_init_rule rule)
+{
+    return init_names[rule];
+}
+
+static int parse_object(ls_init *out, ls_fields *f)
+{
+    static const double std = 0.01;
+    int rule;
+    double value;
+    ls_field_choice(f, "name", init_names, NULL, &rule);
+    if (ls_field_double(f, "std", 0, 1000, &std, &value) && rule != LS_INIT_NORMAL)
+        ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, "std"),
+                       "\"std\" belongs to \"normal\" alone; remove it");
+    *out = (ls_init){(ls_init_rule)rule, (float)value};
+    return ls_fields_end(f);
+}
+
+static int parse_name(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    const char *name = node->valuestring;
+    for (int i = 0; init_names[i]; i++) {
+        if (strcmp(init_names[i], name) == 0) {
+            *out = (ls_init){(ls_init_rule)i, 0.01f};
+            return LS_OK;
+        }
+    }
+    const char *near = ls_closest(name, init_names, RULES);
+    if (near)
+        return ls_json_fail_value(err, doc, node, LS_ECONFIG,
+                                  "unknown init \"%.40s\"; did you mean \"%s\"?", name, near);
+    return ls_json_fail_value(err, doc, node, LS_ECONFIG,
+                              "unknown init \"%.40s\"; expected one of: normal, xavier, kaiming",
+                              name);
+}
+
+int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    if (!node) {
+        *out = (ls_init){LS_INIT_NORMAL, 0.01f};
+        return LS_OK;
+    }
+    if (cJSON_IsString(node))
+        return parse_name(out, doc, node, err);
+    if (!cJSON_IsObject(node))
+        return ls_json_fail_value(err, doc, node, LS_ECONFIG,
+                                  "init: expected a name or an object {…}, found %s",
+                                  ls_json_kind(node));
+    ls_fields f;
+    ls_fields_begin(&f, doc, node, "init", err);
+    return parse_object(out, &f);
+}
+
+static float start_of(const ls_param *p)
+{
+    return p->start == LS_START_ONES ? 1.0f : 0.0f;
+}
+
+/* One weight of parameter number `stream`. Computed in double and rounded once. */
+static float draw(const ls_param *p, const ls_init *init, uint64_t seed, uint32_t stream,
+                  uint64_t element)
+{
+    if (init->rule == LS_INIT_XAVIER) {
+        double limit = sqrt(6.0 / ((double)p->fan_in + p->fan_out));
+        return (float)((2.0 * ls_rng_uniform(seed, stream, 0, element) - 1.0) * limit);
+    }
+    double std = init->rule == LS_INIT_NORMAL ? init->std : sqrt(2.0 / p->fan_in);
+    return (float)(std * ls_rng_normal(seed, stream, 0, element));
+}
+
+void ls_init_weights(float *canonical, const ls_model *model, const ls_init *init, uint64_t seed)
+{
+    for (int i = 0; i < model->params; i++) {
+        const ls_param *p = model->param[i];
+        const uint32_t stream = LS_STREAM_INIT + (uint32_t)i;
+        for (size_t k = 0; k < p->count; k++)
+            canonical[p->offset + k] =
+                p->start == LS_START_DRAWN ? draw(p, init, seed, stream, k) : start_of(p);
+    }
+    for (int i = 0; i < model->stats; i++)
+        for (size_t k = 0; k < model->stat[i]->count; k++)
+            canonical[model->stat[i]->offset + k] = start_of(model->stat[i]);
 }

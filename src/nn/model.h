@@ -2,7 +2,7 @@
  *
  * A model is parsed once, before any worker starts, and then only read, by every thread. It knows
  * no device and holds no weights: a replica does. Layers stand in an order in which each reads only
- * what stands before it; blocks of the JSON are written out, so nobody behind the parser knows them.
+ * what stands before it; blocks of the JSON are written out, so that the parser alone knows them.
  *
  * Tensors are parameters, which are learnt, and running statistics, which are collected. Canonical
  * weights are a plain array of floats, all tensors one after another in model order (a layer's

@@ -1,16 +1,105 @@
+/* The optimizers: a row each in the table below. */
 #include "nn/optimizer.h"
 
 #include "json/fields.h"
 
-extern const ls_optimizer_type ls_optimizer_sgd, ls_optimizer_adamw;
+/* ---- sgd ------------------------------------------------------------------------------------ */
 
-static const ls_optimizer_type *const types[] = {&ls_optimizer_sgd, &ls_optimizer_adamw};
+/* {"name": "sgd", "lr": 0.2, "momentum": 0, "weight_decay": 0, "nesterov": false} */
+static void parse_sgd(ls_optimizer *optimizer, ls_fields *fields)
+{
+    static const double zero = 0;
+    static const int no = 0;
+    int nesterov;
+    double momentum;
+    double weight_decay;
+    ls_field_double(fields, "momentum", 0, 1, &zero, &momentum);
+    ls_field_double(fields, "weight_decay", 0, 1000, &zero, &weight_decay);
+    if ((float)momentum >= 1)
+        ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "momentum"),
+                       "\"momentum\" must be less than 1: old gradients would never fade");
+    if (ls_field_bool(fields, "nesterov", &no, &nesterov) && nesterov && momentum == 0)
+        ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "nesterov"),
+                       "\"nesterov\" needs momentum; add \"momentum\", such as 0.9");
+    optimizer->op.kind = LS_OP_SGD;
+    optimizer->op.u.sgd = (ls_sgd){
+        .momentum = (float)momentum, .weight_decay = (float)weight_decay, .nesterov = nesterov};
+    optimizer->slots = momentum > 0;
+}
+
+static void set_count_sgd(ls_op_desc *op, size_t count)
+{
+    op->u.sgd.count = count;
+}
+
+static void write_sgd(const ls_optimizer *optimizer, ls_json_writer *w)
+{
+    const ls_sgd *sgd = &optimizer->op.u.sgd;
+    ls_json_put_float(w, "momentum", sgd->momentum);
+    ls_json_put_float(w, "weight_decay", sgd->weight_decay);
+    ls_json_put_bool(w, "nesterov", sgd->nesterov);
+}
+
+static const ls_optimizer_type sgd = {
+    "sgd", {"momentum_buffer"}, parse_sgd, set_count_sgd, write_sgd};
+
+/* ---- adamw ---------------------------------------------------------------------------------- */
+
+/* {"name": "adamw", "lr": 0.001, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
+ * "weight_decay": 0.01} */
+/* A mean that never forgets would never follow the gradients. */
+static float read_beta(ls_fields *fields, const char *key, double fallback)
+{
+    double beta;
+    ls_field_double(fields, key, 0, 1, &fallback, &beta);
+    if ((float)beta >= 1)
+        ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, key),
+                       "\"%s\" must be less than 1: old gradients would never fade", key);
+    return (float)beta;
+}
+
+static void parse_adamw(ls_optimizer *optimizer, ls_fields *fields)
+{
+    static const double epsilon = 1e-8;
+    static const double decay = 0.01;
+    ls_adamw *adamw = &optimizer->op.u.adamw;
+    double value;
+    optimizer->op.kind = LS_OP_ADAMW;
+    adamw->beta1 = read_beta(fields, "beta1", 0.9);
+    adamw->beta2 = read_beta(fields, "beta2", 0.999);
+    ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
+    adamw->epsilon = (float)value;
+    ls_field_double(fields, "weight_decay", 0, 1000, &decay, &value);
+    adamw->weight_decay = (float)value;
+    optimizer->slots = 2;
+}
+
+static void set_count_adamw(ls_op_desc *op, size_t count)
+{
+    op->u.adamw.count = count;
+}
+
+static void write_adamw(const ls_optimizer *optimizer, ls_json_writer *w)
+{
+    const ls_adamw *adamw = &optimizer->op.u.adamw;
+    ls_json_put_float(w, "beta1", adamw->beta1);
+    ls_json_put_float(w, "beta2", adamw->beta2);
+    ls_json_put_float(w, "epsilon", adamw->epsilon);
+    ls_json_put_float(w, "weight_decay", adamw->weight_decay);
+}
+
+static const ls_optimizer_type adamw = {
+    "adamw", {"exp_avg", "exp_avg_sq"}, parse_adamw, set_count_adamw, write_adamw};
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+static const ls_optimizer_type *const types[] = {&sgd, &adamw};
 
 enum { TYPES = sizeof types / sizeof *types };
 
 int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node, ls_error *err)
 {
-    static const int sgd = 0;
+    static const int first = 0;
     const char *names[TYPES + 1] = {0};
     ls_optimizer optimizer = {0};
     ls_fields f;
@@ -18,15 +107,15 @@ int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node,
     for (int i = 0; i < TYPES; i++)
         names[i] = types[i]->name;
     ls_fields_begin(&f, doc, node, "optimizer", err);
-    ls_field_choice(&f, "name", names, &sgd, &type);
+    ls_field_choice(&f, "name", names, &first, &type);
     ls_field_double(&f, "lr", 0, 1e6, NULL, &optimizer.lr);
     optimizer.type = types[type];
     optimizer.op.size = sizeof optimizer.op;
     optimizer.type->parse(&optimizer, &f);
-    int rc = ls_fields_end(&f);
-    if (rc == LS_OK)
+    int status = ls_fields_end(&f);
+    if (status == LS_OK)
         *out = optimizer;
-    return rc;
+    return status;
 }
 
 void ls_optimizer_write(ls_json_writer *w, const char *key, const ls_optimizer *optimizer)

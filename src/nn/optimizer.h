@@ -17,7 +17,7 @@ typedef struct ls_optimizer {
     ls_op_desc op; /* the update, but for its `count` */
 } ls_optimizer;
 
-/* A row of the table in optimizer.c; one file each. */
+/* A row of the table in optimizer.c. */
 struct ls_optimizer_type {
     const char *name;              /* config key optimizer.name */
     const char *slot[LS_OP_SLOTS]; /* what a checkpoint calls them: PyTorch's names */

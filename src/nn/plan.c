@@ -4,12 +4,13 @@
 #include "base/host.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- making the ops ------------------------------------------------------------------------- */
 
-/* A tensor of this shape as a description before anybody made it. */
+/* A tensor of this shape as a description, before an op makes it. */
 static ls_tensor tensor_of(const ls_shape *s, int rows, ls_dtype dtype)
 {
     size_t element = dtype == LS_F32 ? sizeof(float) : 1;
@@ -30,12 +31,12 @@ static ls_op_desc loss_desc(const ls_plan *plan)
 }
 
 /* Whether a layer before this one has parameters, so that gradients must reach that far. */
-static int learns_before(const ls_model *model, int layer)
+static bool learns_before(const ls_model *model, int layer)
 {
     for (int i = 0; i < layer; i++)
         if (model->layer[i].params > 0)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* What the first op that reads what `layer` made would like a tensor of this shape to look like. */
@@ -88,9 +89,9 @@ static int make_gathers(ls_plan *plan, const ls_plan_desc *desc, ls_error *err)
         d.training = desc->training && s == LS_TRAIN; /* it alone changes images at random */
         if (!desc->uses[s])
             continue;
-        int rc = plan->device->ops->op_create(&plan->gather[s], plan->device, &d, err);
-        if (rc != LS_OK)
-            return rc;
+        int status = plan->device->ops->op_create(&plan->gather[s], plan->device, &d, err);
+        if (status != LS_OK)
+            return status;
     }
     return check_gathers(plan, err);
 }
@@ -163,12 +164,12 @@ static int make_node(ls_plan *plan, const ls_plan *twin, int layer, ls_error *er
 {
     ls_fuse_form form[LS_FUSE_FORMS];
     ls_error why = {0};
-    int rc = LS_EUNSUPPORTED;
+    int status = LS_EUNSUPPORTED;
     int forms = ls_fuse_forms(form, plan->model, layer);
-    for (int i = 0; i < forms && rc == LS_EUNSUPPORTED; i++)
-        rc = try_form(plan, twin, &form[i], &why);
-    if (rc != LS_OK)
-        return ls_fail(err, rc, "%s", why.text);
+    for (int i = 0; i < forms && status == LS_EUNSUPPORTED; i++)
+        status = try_form(plan, twin, &form[i], &why);
+    if (status != LS_OK)
+        return ls_fail(err, status, "%s", why.text);
     const ls_node *node = &plan->node[plan->nodes];
     mark_done(plan, &node->form, plan->nodes++);
     return check_params(node->op, twin_of(twin, layer), &plan->model->layer[layer], err);
@@ -177,16 +178,16 @@ static int make_node(ls_plan *plan, const ls_plan *twin, int layer, ls_error *er
 static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
 {
     const ls_model *model = plan->model;
-    int rc = LS_OK;
-    for (int i = 0; i < model->layers && rc == LS_OK; i++)
+    int status = LS_OK;
+    for (int i = 0; i < model->layers && status == LS_OK; i++)
         if (model->layer[i].op.kind != 0 && plan->node_of[i] == 0)
-            rc = make_node(plan, twin, i, err);
-    return rc;
+            status = make_node(plan, twin, i, err);
+    return status;
 }
 
 /* A loss wants vectors. When the last thing in the model was to flatten an image, the image is
  * brought into c, h, w order, which is the vector. */
-static int make_export(ls_plan *plan, int plain_logits, ls_error *err)
+static int make_export(ls_plan *plan, bool plain_logits, ls_error *err)
 {
     const int from = ls_plan_output(plan);
     const ls_tensor *last = ls_plan_tensor(plan, from);
@@ -200,9 +201,9 @@ static int make_export(ls_plan *plan, int plain_logits, ls_error *err)
                       .input = {from},
                       .backward = d.training,
                       .needs_dx = d.needs_dx};
-    int rc = plan->device->ops->op_create(&node->op, plan->device, &d, err);
-    plan->nodes += rc == LS_OK;
-    return rc;
+    int status = plan->device->ops->op_create(&node->op, plan->device, &d, err);
+    plan->nodes += status == LS_OK;
+    return status;
 }
 
 /* What the loss reads. */
@@ -223,9 +224,9 @@ static int make_losses(ls_plan *plan, const ls_plan *twin, ls_error *err)
         d.twin = twin ? twin->loss[s] : NULL;
         if (s == LS_TRAIN && !plan->training)
             continue;
-        int rc = plan->device->ops->op_create(&plan->loss[s], plan->device, &d, err);
-        if (rc != LS_OK)
-            return rc;
+        int status = plan->device->ops->op_create(&plan->loss[s], plan->device, &d, err);
+        if (status != LS_OK)
+            return status;
     }
     return LS_OK;
 }
@@ -241,27 +242,27 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .rows = desc->rows,
                       .training = desc->training,
                       .smoothing = desc->smoothing};
-    int rc = LS_OK;
+    int status = LS_OK;
     size_t most = (size_t)desc->model->layers + 1; /* and an export */
     plan->node = ls_alloc_array(desc->host, most, sizeof *plan->node);
     plan->node_of = ls_alloc_array(desc->host, most, sizeof *plan->node_of);
     if (!plan->node || !plan->node_of)
-        rc = ls_fail(err, LS_ENOMEM, "replica: no memory for a plan");
-    if (rc == LS_OK)
-        rc = make_gathers(plan, desc, err);
-    if (rc == LS_OK)
-        rc = make_nodes(plan, desc->twin, err);
-    if (rc == LS_OK)
-        rc = make_export(plan, desc->plain_logits, err);
-    if (rc == LS_OK)
-        rc = make_losses(plan, desc->twin, err);
-    if (rc == LS_OK)
-        rc = ls_plan_place(plan, !desc->no_sharing, err);
-    if (rc == LS_OK)
+        status = ls_fail(err, LS_ENOMEM, "replica: no memory for a plan");
+    if (status == LS_OK)
+        status = make_gathers(plan, desc, err);
+    if (status == LS_OK)
+        status = make_nodes(plan, desc->twin, err);
+    if (status == LS_OK)
+        status = make_export(plan, desc->plain_logits, err);
+    if (status == LS_OK)
+        status = make_losses(plan, desc->twin, err);
+    if (status == LS_OK)
+        status = ls_plan_place(plan, !desc->no_sharing, err);
+    if (status == LS_OK)
         *out = plan;
     else
         ls_plan_destroy(plan);
-    return rc;
+    return status;
 }
 
 static void destroy_op(ls_op *op)
@@ -300,7 +301,7 @@ void ls_plan_destroy(ls_plan *plan)
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
-/* A heartbeat's place: what is done, and to which node. Zero is left to others. */
+/* A heartbeat's place: what is done, and to which node. Zero is left to the callers of replicas. */
 enum { AT_GATHER = 1, AT_FORWARD, AT_LOSS, AT_BACKWARD, AT_RECORDING, PHASES };
 enum { PHASE = 1 << 20 };
 
@@ -323,9 +324,9 @@ int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err
     for (int k = 0; k < plan->nodes; k++) {
         ls_op *op = plan->node[k].op;
         beat(plan, AT_FORWARD, k);
-        int rc = op->impl->forward(op, NULL, mode, err);
-        if (rc != LS_OK)
-            return rc;
+        int status = op->impl->forward(op, NULL, mode, err);
+        if (status != LS_OK)
+            return status;
     }
     ls_op *op = plan->loss[loss];
     beat(plan, AT_LOSS, 0);
@@ -342,25 +343,25 @@ static int add_gradient(ls_plan *plan, const ls_node_dx *dx, const ls_tensor *te
 
 static int run_backward(ls_plan *plan, const ls_node *node, unsigned flags, ls_error *err)
 {
-    int rc = node->op->impl->backward(node->op, NULL, flags, err);
-    for (int i = 0; i < node->inputs && rc == LS_OK; i++) {
+    int status = node->op->impl->backward(node->op, NULL, flags, err);
+    for (int i = 0; i < node->inputs && status == LS_OK; i++) {
         const ls_node_dx *dx = &node->dx[i];
         if (dx->add)
-            rc = add_gradient(plan, dx, ls_plan_tensor(plan, node->input[i]), err);
+            status = add_gradient(plan, dx, ls_plan_tensor(plan, node->input[i]), err);
     }
-    return rc;
+    return status;
 }
 
 int ls_plan_backward(ls_plan *plan, int first, int last, unsigned flags, ls_error *err)
 {
-    int rc = LS_OK;
-    for (int k = first; k >= last && rc == LS_OK; k--) {
+    int status = LS_OK;
+    for (int k = first; k >= last && status == LS_OK; k--) {
         if (!plan->node[k].backward)
             continue;
         beat(plan, AT_BACKWARD, k);
-        rc = run_backward(plan, &plan->node[k], flags, err);
+        status = run_backward(plan, &plan->node[k], flags, err);
     }
-    return rc;
+    return status;
 }
 
 int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *args, ls_error *err)

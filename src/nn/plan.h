@@ -14,20 +14,59 @@
  * several nodes read is the sum of what they write: the last node's dx goes where dy is read, each
  * earlier one's into a buffer of its own, which is then added, so that the order is always the same.
  *
- * Activations are planned: a buffer's place is free again once nobody will read it (liveness.h).
+ * Activations are planned: a buffer's place is free again once no op will read it (ls_live_buffer).
  * Backward reads the outputs of forward, so the peak is at its beginning; what it frees on its way
  * is always more than the gradients it makes, and sharing dy with dx would gain nothing.
  */
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 
-#include "nn/fuse.h"
 #include "nn/replica.h"
+
+#include <stdbool.h>
+
+/* ---- fuse.c ---------------------------------------------------------------------------------
+ * Which neighbouring layers may be offered to a back end as one op. Any thread; never fails.
+ *
+ *     conv2d [+ relu] [+ pool]      dense + relu      batch_norm [+ add] [+ relu]      add + relu
+ *
+ * A layer is drawn into the op of the one before it only when it alone reads that one's output.
+ * An add joins a batch_norm when its other input is there before the batch_norm runs.
+ */
+
+#define LS_FUSE_FORMS 3
+
+/* Layers `first`, its only reader, that one's only reader … up to `last`, done by one op. */
+typedef struct ls_fuse_form {
+    int first, last;
+    int relu, pool, add; /* layers, or −1 */
+} ls_fuse_form;
+
+/* The forms in which the op of layer `first` (which has one) may be tried, the richest first and
+ * the layer alone last. Returns how many there are. */
+int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_model *model, int first);
+
+/* The layer's op description with what the form fuses. x, x2, y_hint, twin, training and needs_dx
+ * are left zero. */
+ls_op_desc ls_fuse_desc(const ls_model *model, const ls_fuse_form *form);
+
+/* The layers (or LS_INPUT) whose outputs the form's op reads: one, or two. Returns how many. */
+int ls_fuse_inputs(int out[LS_INPUTS], const ls_model *model, const ls_fuse_form *form);
+
+/* The layer that made the tensor in which a layer's output lies: the layer itself, or, behind layers
+ * without an op, the one before them. LS_INPUT stays. */
+int ls_fuse_producer(const ls_model *model, int layer);
+
+/* The first layer with an op that reads what `layer` made (or LS_INPUT), −1 when only the loss
+ * does. */
+int ls_fuse_reader(const ls_model *model, int layer);
+
+/* ---- a plan --------------------------------------------------------------------------------- */
 
 /* The gradient of one of a node's inputs. */
 typedef struct ls_node_dx {
     size_t at;  /* offset in the activations */
-    int add;    /* non-zero: to be added to the input's dy, which a later node has begun */
+    bool add;   /* to be added to the input's dy, which a later node has begun */
     float *sum; /* the two, once bound */
     const float *part;
     size_t count;
@@ -39,8 +78,8 @@ typedef struct ls_node {
     ls_fuse_form form; /* the layers it does; first −1: only makes a vector for the loss */
     int inputs;
     int input[LS_INPUTS]; /* the nodes whose y it reads, LS_INPUT: the gathered rows */
-    int backward;         /* whether backward is called: it or something before it learns */
-    int needs_dx;         /* whether something before it learns */
+    bool backward;        /* whether backward is called: it or something before it learns */
+    bool needs_dx;        /* whether something before it learns */
     ls_node_dx dx[LS_INPUTS];
     size_t y_at, dy_at, saved_at; /* offsets in the activations */
 } ls_node;
@@ -82,7 +121,7 @@ typedef struct ls_plan {
     const ls_model *model;
     const ls_host *host;
     int rows;
-    int training;
+    bool training;
     float smoothing;
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
     ls_node *node;
@@ -107,11 +146,11 @@ typedef struct ls_plan_desc {
     ls_gather normalisation;
     int uses[LS_SUBSETS]; /* non-zero: rows of this subset will be gathered */
     int rows;
-    int training;
+    bool training;
     const ls_plan *twin; /* a plan with other rows whose layouts of parameters are to be shared */
     float smoothing;     /* of labels */
-    int no_sharing;      /* non-zero: every activation gets memory of its own */
-    int plain_logits; /* non-zero: what the loss reads is row-major, for the caller to read too */
+    bool no_sharing;     /* every activation gets memory of its own */
+    bool plain_logits;   /* what the loss reads is row-major, for the caller to read too */
 } ls_plan_desc;
 
 /* What the plans of a replica are bound to. */
@@ -154,12 +193,37 @@ const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k);
 /* The node whose y the loss reads, or LS_INPUT. */
 int ls_plan_output(const ls_plan *plan);
 /* Gives every buffer its place. Errors: LS_ENOMEM. */
-int ls_plan_place(ls_plan *plan, int share, ls_error *err);
+int ls_plan_place(ls_plan *plan, bool share, ls_error *err);
 
 /* For people: the op that beat with `place`, "backward of conv2+relu". Returns 0 when none did. */
 int ls_plan_place_text(char *out, size_t size, const ls_plan *plan, int place);
 
 /* For people: one line per op. Returns 0 past the last. */
 int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line);
+
+/* ---- plan_memory.c: sharing memory between buffers that are never needed at the same time ------
+ *
+ *     ls_live_buffer b[2] = {{.bytes = 100, .first = 0, .last = 3}, {.bytes = 80, .first = 4, .last = 6}};
+ *     size_t bytes = ls_place_buffers(b, 2, true);  → 128: b[0].at and b[1].at are both 0
+ *
+ * Pure; any thread. */
+
+/* One buffer: needed from step `first` to step `last`, both included, of some schedule. */
+typedef struct ls_live_buffer {
+    size_t bytes;
+    int first, last;
+    size_t at; /* its place, a multiple of LS_ALIGN; 0 when it has no bytes */
+    int next;  /* used while placing */
+    bool placed;
+} ls_live_buffer;
+
+/* Sets `at` of every buffer and returns the bytes of all together, a multiple of LS_ALIGN. The
+ * largest is placed first, each at the lowest place that is free while it is needed. The same input
+ * always gives the same places. `share` false: every buffer gets memory of its own. Sizes beyond what
+ * any machine has give a sum that no allocation can satisfy; nothing wraps around. */
+size_t ls_place_buffers(ls_live_buffer *buffer, int count, bool share);
+
+/* The most bytes that are needed at one time: no placing can do with less. */
+size_t ls_live_bytes(const ls_live_buffer *buffer, int count);
 
 #endif

@@ -1,8 +1,98 @@
 /* Where a plan's buffers lie: how long each is needed, and binding the ops to their places. */
 #include "base/error.h"
 #include "base/host.h"
-#include "nn/liveness.h"
 #include "nn/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- sharing memory between buffers that are never needed at the same time ------------------- */
+
+/* More than any machine has, and far from wrapping around. */
+#define LIMIT (SIZE_MAX / 4)
+
+static size_t rounded(size_t bytes)
+{
+    return bytes > LIMIT ? LIMIT : (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
+}
+
+static size_t add(size_t a, size_t b)
+{
+    return a > LIMIT - b ? LIMIT : a + b;
+}
+
+static bool overlap(const ls_live_buffer *a, const ls_live_buffer *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* The largest that has no place yet, the first of equals; −1 when all have. */
+static int largest(const ls_live_buffer *buffer, int count)
+{
+    int best = -1;
+    for (int i = 0; i < count; i++)
+        if (!buffer[i].placed && (best < 0 || buffer[i].bytes > buffer[best].bytes))
+            best = i;
+    return best;
+}
+
+/* The lowest free place for a buffer. `head` begins the list of those that have one, in the order
+ * of their places. */
+static size_t lowest(const ls_live_buffer *buffer, int head, const ls_live_buffer *b)
+{
+    size_t at = 0;
+    for (int i = head; i >= 0; i = buffer[i].next) {
+        if (!overlap(&buffer[i], b))
+            continue;
+        if (add(at, rounded(b->bytes)) <= buffer[i].at)
+            break;
+        size_t end = add(buffer[i].at, rounded(buffer[i].bytes));
+        at = end > at ? end : at;
+    }
+    return at;
+}
+
+static void insert(ls_live_buffer *buffer, int *head, int k)
+{
+    int *link = head;
+    while (*link >= 0 && buffer[*link].at <= buffer[k].at)
+        link = &buffer[*link].next;
+    buffer[k].next = *link;
+    *link = k;
+}
+
+size_t ls_place_buffers(ls_live_buffer *buffer, int count, bool share)
+{
+    size_t total = 0;
+    int head = -1;
+    for (int i = 0; i < count; i++) {
+        buffer[i].placed = buffer[i].bytes == 0;
+        buffer[i].at = 0;
+    }
+    for (int k = largest(buffer, count); k >= 0; k = largest(buffer, count)) {
+        buffer[k].at = share ? lowest(buffer, head, &buffer[k]) : total;
+        buffer[k].placed = true;
+        insert(buffer, &head, k);
+        size_t end = add(buffer[k].at, rounded(buffer[k].bytes));
+        total = end > total ? end : total;
+    }
+    return total;
+}
+
+size_t ls_live_bytes(const ls_live_buffer *buffer, int count)
+{
+    size_t most = 0;
+    for (int i = 0; i < count; i++) {
+        size_t live = 0; /* as buffer i begins */
+        for (int k = 0; k < count; k++)
+            if (buffer[k].first <= buffer[i].first && buffer[i].first <= buffer[k].last)
+                live = add(live, rounded(buffer[k].bytes));
+        most = live > most ? live : most;
+    }
+    return most;
+}
+
+/* ---- what a plan reads ---------------------------------------------------------------------- */
 
 const ls_tensor *ls_plan_tensor(const ls_plan *plan, int k)
 {
@@ -82,8 +172,8 @@ static void begin_gradient(const ls_plan *plan, ls_live_buffer *list, int k, int
         (ls_live_buffer){plan->node[k].op->y.bytes, step, backward_at(plan, k), 0, 0, 0};
 }
 
-/* The first to write a dy does it in place; all others need a buffer for their part, as do
- * gradients that an op writes and nobody wants. */
+/* The first node to write a dy does it in place; all later ones need a buffer for their part, as do
+ * gradients that an op writes and no node reads. */
 static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 {
     if (!plan->training)
@@ -94,7 +184,7 @@ static void list_gradients(ls_plan *plan, ls_live_buffer *list)
         const int step = backward_at(plan, k);
         for (int i = 0; i < node->inputs && node->needs_dx; i++) {
             const int from = node->input[i];
-            const int wanted = from != LS_INPUT && plan->node[from].backward;
+            const bool wanted = from != LS_INPUT && plan->node[from].backward;
             node->dx[i].add = wanted && buffer_of(list, from, DY)->bytes > 0;
             if (wanted && !node->dx[i].add)
                 begin_gradient(plan, list, from, step);
@@ -144,7 +234,7 @@ static void need_scratch(ls_plan *plan, const ls_op *op)
         plan->scratch_bytes = op->scratch_bytes;
 }
 
-int ls_plan_place(ls_plan *plan, int share, ls_error *err)
+int ls_plan_place(ls_plan *plan, bool share, ls_error *err)
 {
     const int count = NODES + PER_NODE * plan->nodes;
     ls_live_buffer *list = ls_alloc_array(plan->host, (size_t)count, sizeof *list);
@@ -153,7 +243,7 @@ int ls_plan_place(ls_plan *plan, int share, ls_error *err)
     list_ends(plan, list);
     list_outputs(plan, list);
     list_gradients(plan, list);
-    plan->unshared_bytes = ls_place_buffers(list, count, 0);
+    plan->unshared_bytes = ls_place_buffers(list, count, false);
     plan->live_bytes = ls_live_bytes(list, count);
     plan->activation_bytes = ls_place_buffers(list, count, share);
     take_places(plan, list);
@@ -195,9 +285,9 @@ static int bind_gathers(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
             .labels_out = (uint8_t *)m->activations + plan->labels_at,
             .scratch = m->scratch,
         };
-        int rc = plan->gather[s] ? bind(plan->gather[s], &b, err) : LS_OK;
-        if (rc != LS_OK)
-            return rc;
+        int status = plan->gather[s] ? bind(plan->gather[s], &b, err) : LS_OK;
+        if (status != LS_OK)
+            return status;
     }
     return LS_OK;
 }
@@ -274,18 +364,18 @@ static int bind_losses(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
         };
         if (s == LS_TRAIN)
             b.dx = m->activations + plan->node[output].dy_at;
-        int rc = bind(op, &b, err);
-        if (rc != LS_OK)
-            return rc;
+        int status = bind(op, &b, err);
+        if (status != LS_OK)
+            return status;
     }
     return LS_OK;
 }
 
 int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err)
 {
-    int rc = bind_gathers(plan, memory, err);
+    int status = bind_gathers(plan, memory, err);
     plan->heartbeat = memory->heartbeat;
-    for (int k = 0; k < plan->nodes && rc == LS_OK; k++)
-        rc = bind_node(plan, memory, &plan->node[k], k, err);
-    return rc == LS_OK ? bind_losses(plan, memory, err) : rc;
+    for (int k = 0; k < plan->nodes && status == LS_OK; k++)
+        status = bind_node(plan, memory, &plan->node[k], k, err);
+    return status == LS_OK ? bind_losses(plan, memory, err) : status;
 }

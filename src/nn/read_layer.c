@@ -1,9 +1,11 @@
-/* Reading one layer: its type, its name, what it reads, and its shape. */
+/* Reading one layer: its type, its name, what it reads, and its shape; and what the layers' files share. */
 #include "base/error.h"
 #include "nn/layer.h"
 #include "nn/reader.h"
 
+#include <assert.h>
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,7 +79,7 @@ static int find_block(const ls_reader *r, const char *name)
     return -1;
 }
 
-static int is_taken(const ls_reader *r, const char *name)
+static bool is_taken(const ls_reader *r, const char *name)
 {
     return find_layer(r->model, 0, name) >= 0 || find_block(r, name) >= 0;
 }
@@ -165,7 +167,7 @@ static void read_inputs(const ls_reader *r, const ls_scope *scope, ls_layer *lay
     layer->input[0] = ls_read_reference(r, scope, f, "from", before);
 }
 
-/* The second input has no default: nobody could tell which one was meant. */
+/* The second input has no default: the config alone can say which one is meant. */
 static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *layer, ls_fields *f)
 {
     if (layer->inputs < 2)
@@ -179,7 +181,7 @@ static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *lay
 
 /* ---- the layer ------------------------------------------------------------------------------ */
 
-/* Without a type nobody knows the other keys, so they are not the ones to complain about. */
+/* Without a type the other keys are unknown, so they are not the ones to complain about. */
 static void fail_without_type(ls_fields *f)
 {
     static const char *const type = "type";
@@ -216,7 +218,7 @@ static int parse_layer(const ls_reader *r, const ls_scope *scope, int position, 
 
 /* ---- shape ---------------------------------------------------------------------------------- */
 
-static int same_shape(const ls_shape *a, const ls_shape *b)
+static bool same_shape(const ls_shape *a, const ls_shape *b)
 {
     return a->c == b->c && a->h == b->h && a->w == b->w;
 }
@@ -297,17 +299,17 @@ static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
 {
     ls_shape lies;
     ls_shape lies2;
-    int rc = LS_OK;
+    int status = LS_OK;
     find_input(model, layer->input[0], &layer->in, &lies);
     layer->flat = !same_shape(&layer->in, &lies);
     if (layer->inputs == 2) {
         find_input(model, layer->input[1], &layer->in2, &lies2);
-        rc = check_second(model, layer, &lies, &lies2, err);
+        status = check_second(model, layer, &lies, &lies2, err);
     }
-    if (rc == LS_OK)
-        rc = layer->type->shape(layer, err);
-    if (rc != LS_OK)
-        return rc;
+    if (status == LS_OK)
+        status = layer->type->shape(layer, err);
+    if (status != LS_OK)
+        return status;
     layer->y = keeps_memory(layer) ? lies : layer->out;
     long long image = (long long)layer->out.h * layer->out.w;
     if (image > LS_MODEL_VALUES || image * layer->out.c > LS_MODEL_VALUES)
@@ -324,20 +326,120 @@ int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON
     const ls_layer_place place = {origin, scope->use};
     ls_layer *layer = &r->model->layer[r->model->layers];
     ls_error why = {0};
-    int rc = parse_layer(r, scope, position, node, &why);
-    if (rc != LS_OK && scope->use)
+    int status = parse_layer(r, scope, position, node, &why);
+    if (status != LS_OK && scope->use)
         return fail_copy(r, place, &why);
-    if (rc != LS_OK) {
+    if (status != LS_OK) {
         if (r->err)
             *r->err = why;
-        return rc;
+        return status;
     }
-    rc = shape_layer(r->model, layer, &why);
-    if (rc != LS_OK) {
+    status = shape_layer(r->model, layer, &why);
+    if (status != LS_OK) {
         char text[LS_ERROR_TEXT];
         snprintf(text, sizeof text, "%s '%s': %.400s", layer->type->name, layer->name, why.text);
-        return ls_fail_at_layer(r, place, rc, text);
+        return ls_fail_at_layer(r, place, status, text);
     }
     r->place[r->model->layers++] = place;
+    return LS_OK;
+}
+
+/* ---- for layer_*.c -------------------------------------------------------------------------- */
+
+void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride)
+{
+    static const long zero = 0;
+    static const long one = 1;
+    ls_field_pair(fields, "kernel", 1, LS_MAX_KERNEL, NULL, out->k);
+    int given = ls_field_pair(fields, "stride", 1, LS_MAX_STRIDE, stride ? stride : &one, out->s);
+    if (!given && !stride)
+        memcpy(out->s, out->k, sizeof out->s);
+    ls_field_pair(fields, "padding", 0, LS_MAX_KERNEL - 1, &zero, out->p);
+    for (int i = 0; i < 2; i++)
+        if (out->k[i] > 0 && out->p[i] >= out->k[i])
+            ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "padding"),
+                           "padding %d must be smaller than the kernel, which is %d", out->p[i],
+                           out->k[i]);
+}
+
+/* The least padding with which a window of k fits n pixels. */
+static int padding_for(int k, int n)
+{
+    return k > n ? (k - n + 1) / 2 : 0;
+}
+
+static int fail_window(const int k[2], const int n[2], ls_error *err)
+{
+    const int p[2] = {padding_for(k[0], n[0]), padding_for(k[1], n[1])};
+    char padding[32];
+    snprintf(padding, sizeof padding, p[0] == p[1] ? "%d" : "[%d, %d]", p[0], p[1]);
+    return ls_fail(
+        err, LS_ECONFIG,
+        "kernel %d×%d does not fit its %d×%d input; use a smaller kernel or padding ≥ %s", k[0],
+        k[1], n[0], n[1], padding);
+}
+
+int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, ls_error *err)
+{
+    const int n[2] = {in->h, in->w};
+    const int *k = window->k;
+    int size[2];
+    int fits = 1;
+    for (int i = 0; i < 2; i++) {
+        int room = n[i] + 2 * window->p[i] - k[i];
+        fits = fits && room >= 0;
+        size[i] = room / window->s[i] + 1;
+    }
+    if (!fits)
+        return fail_window(k, n, err);
+    out->h = size[0];
+    out->w = size[1];
+    return LS_OK;
+}
+
+int ls_layer_wants_image(const ls_layer *layer, ls_error *err)
+{
+    if (!layer->flat)
+        return LS_OK;
+    return ls_fail(err, LS_ECONFIG,
+                   "expected an image, but its input of %d features was flattened; remove the "
+                   "flatten layer before it",
+                   layer->in.c);
+}
+
+int ls_layer_add_params(ls_layer *layer, int rank, const int dim[4], int bias, ls_error *err)
+{
+    assert(layer->params == 0);
+    ls_param *weight = &layer->param[0];
+    size_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        count *= (size_t)dim[i]; /* at most 2³¹ · 2²⁸ */
+        if (count > LS_MODEL_FLOATS)
+            return ls_fail(err, LS_ECONFIG,
+                           "its weight has more than %u numbers; use fewer features",
+                           LS_MODEL_FLOATS);
+        weight->dim[i] = dim[i];
+    }
+    weight->rank = rank;
+    weight->count = count;
+    weight->fan_in = (int)(count / (size_t)dim[0]);
+    weight->fan_out = (int)(count / (size_t)dim[1]);
+    layer->params = 1;
+    if (bias) {
+        layer->param[1] = (ls_param){.rank = 1,
+                                     .dim = {dim[0]},
+                                     .count = (size_t)dim[0],
+                                     .start = LS_START_ZEROS,
+                                     .fan_in = weight->fan_in,
+                                     .fan_out = dim[0]};
+        layer->params = 2;
+    }
+    return LS_OK;
+}
+
+int ls_layer_same_shape(ls_layer *layer, ls_error *err)
+{
+    (void)err;
+    layer->out = layer->in;
     return LS_OK;
 }

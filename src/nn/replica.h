@@ -36,6 +36,8 @@
 #include "nn/optimizer.h"
 #include "sync/heartbeat.h"
 
+#include <stdbool.h>
+
 /* The arena's tail. Counts are exact in fp32 up to 2²⁴. */
 enum {
     LS_TAIL_LOSS = 0,    /* summed over rows */
@@ -66,8 +68,8 @@ typedef struct ls_replica_desc {
     int shard_row_counts;
     uint64_t seed;
     ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
-    int no_sharing;          /* non-zero: no two activations share memory; to compare with */
-    int no_recording;        /* non-zero: all is enqueued op by op; to compare with */
+    bool no_sharing;         /* no two activations share memory; to compare with */
+    bool no_recording;       /* all is enqueued op by op; to compare with */
     size_t piece_floats;     /* the least of a piece of the backward pass; 0: LS_BUCKET_FLOATS */
     const ls_host *host;
 } ls_replica_desc;
@@ -152,16 +154,16 @@ int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, u
  * done, and no later work of this call changes them. Not LS_OK ends the call with that status. */
 typedef int ls_ready_fn(void *user, size_t floats, ls_error *err);
 
-/* Whom to tell from now on; NULL: nobody, and the backward pass is one piece. An empty shard's
+/* What is told from now on; NULL: nothing, and the backward pass is one piece. An empty shard's
  * gradient is told as well. Not on the path of a step: makes recordings where the replica has some.
  * Errors: LS_ENOMEM. */
 int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_error *err);
 
 /* ---- a whole step as one -------------------------------------------------------------------- */
 
-/* A replica whose gradient of one shard is the whole sum can take a step with nobody in between:
+/* A replica whose gradient of one shard is the whole sum can take a step with no other worker in between:
  * gather, forward, backward and the update as one recording, and what the host wants to know of it
- * on the way to one of LS_IN_PLACES places in the host's memory. Nobody waits: the next step may be
+ * on the way to one of LS_IN_PLACES places in the host's memory. No thread waits: the next step may be
  * enqueued, for the other place, before this one's result is known. A step whose loss is not finite
  * changes nothing, and holds up all behind it until ls_replica_release. The bits are those of
  * ls_replica_gradient, a total that is the gradient, and ls_replica_apply.
@@ -185,7 +187,7 @@ int ls_replica_steps_whole(const ls_replica *replica, uint32_t n);
 
 /* Enqueues `count` steps, one or as many as can be taken at once: of the same number of rows each,
  * which stand one after another in `rows`, as ls_replica_gradient takes them. The place is not in
- * use. After an error they are not enqueued, but behind LS_EDEVICE nobody knows. */
+ * use. After an error they are not enqueued, but behind LS_EDEVICE that is unknown. */
 int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
                           const ls_replica_step *step, int count, int place,
                           ls_replica_times *times, ls_error *err);

@@ -17,7 +17,7 @@
  *     apply                  one, of the replica: the update from the total      ls_replica_apply
  *
  * All are listed when the replica is made, op by op: they depend on the model and on the layouts alone.
- * Recorded are, when it is made, LS_GRADIENT and `apply`; the pieces when somebody wants to be told, and
+ * Recorded are, when it is made, LS_GRADIENT and `apply`; the pieces when the caller wants to be told, and
  * whole steps by ls_replica_prepare_whole, since the group decides which of them it needs. A program is
  * recorded whole or not at all: op by op the gradients run all the same, and whole steps are not taken.
  * Nothing that was recorded depends on who is in the group, so that a new group finds it and records

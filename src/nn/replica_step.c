@@ -133,7 +133,7 @@ static int tell(ls_replica *r, size_t floats, ls_error *err)
     return r->ready ? r->ready(r->ready_user, floats, err) : LS_OK;
 }
 
-/* Nobody is told of the last segment. */
+/* Of the last segment nothing is told: the caller knows the end. */
 static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags,
                        ls_replica_times *times, ls_error *err)
 {

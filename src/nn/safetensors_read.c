@@ -8,6 +8,7 @@
 #include "json/writer.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +62,9 @@ static int read_length(file *f, size_t *length)
                        "%s: offset 0: expected 8 bytes with the header's length, found %llu; the "
                        "file is cut off or no safetensors file",
                        f->path, (unsigned long long)f->size);
-    int rc = read_at(f, bytes, sizeof bytes, 0);
-    if (rc != LS_OK)
-        return rc;
+    int status = read_at(f, bytes, sizeof bytes, 0);
+    if (status != LS_OK)
+        return status;
     uint64_t n = (uint64_t)get_u32(bytes + 4) << 32 | get_u32(bytes);
     if (memcmp(bytes, "PK\3\4", 4) == 0)
         return ls_fail(f->err, LS_EDATA,
@@ -88,22 +89,22 @@ static int read_header(file *f)
 {
     size_t length = 0;
     ls_error why;
-    int rc = read_length(f, &length);
-    if (rc != LS_OK)
-        return rc;
+    int status = read_length(f, &length);
+    if (status != LS_OK)
+        return status;
     char *text = ls_alloc(f->host, length);
     if (!text)
         return ls_fail(f->err, LS_ENOMEM, "%s: no memory for its header", f->path);
-    rc = read_at(f, text, length, PREFACE);
-    if (rc == LS_OK) {
-        rc = ls_json_parse(&f->header, "header", text, length, f->host, &why);
-        if (rc == LS_ENOMEM)
-            ls_fail(f->err, rc, "%s", why.text);
-        else if (rc != LS_OK)
-            rc = ls_fail(f->err, LS_EDATA, "%s: offset 8: %s", f->path, why.text);
+    status = read_at(f, text, length, PREFACE);
+    if (status == LS_OK) {
+        status = ls_json_parse(&f->header, "header", text, length, f->host, &why);
+        if (status == LS_ENOMEM)
+            ls_fail(f->err, status, "%s", why.text);
+        else if (status != LS_OK)
+            status = ls_fail(f->err, LS_EDATA, "%s: offset 8: %s", f->path, why.text);
     }
     ls_free(f->host, text);
-    return rc;
+    return status;
 }
 
 /* ---- the header's entries ------------------------------------------------------------------- */
@@ -176,7 +177,7 @@ static int check_tiling(const file *f, span *spans, size_t count)
     return LS_OK;
 }
 
-static int is_metadata(const cJSON *entry)
+static bool is_metadata(const cJSON *entry)
 {
     return strcmp(entry->string, "__metadata__") == 0;
 }
@@ -185,20 +186,20 @@ static int check_header(const file *f)
 {
     const cJSON *root = ls_json_root(f->header);
     size_t count = 0;
-    int rc = LS_OK;
+    int status = LS_OK;
     if (!cJSON_IsObject(root))
         return ls_fail(f->err, LS_EDATA, "%s: offset 8: expected an object, found %s", f->path,
                        ls_json_kind(root));
     span *spans = ls_alloc_array(f->host, (size_t)cJSON_GetArraySize(root), sizeof *spans);
     if (!spans)
         return ls_fail(f->err, LS_ENOMEM, "%s: no memory for its header", f->path);
-    for (const cJSON *e = root->child; e && rc == LS_OK; e = e->next)
+    for (const cJSON *e = root->child; e && status == LS_OK; e = e->next)
         if (!is_metadata(e))
-            rc = read_span(f, e, &spans[count++]);
-    if (rc == LS_OK)
-        rc = check_tiling(f, spans, count);
+            status = read_span(f, e, &spans[count++]);
+    if (status == LS_OK)
+        status = check_tiling(f, spans, count);
     ls_free(f->host, spans);
-    return rc;
+    return status;
 }
 
 /* ---- one tensor ----------------------------------------------------------------------------- */
@@ -237,25 +238,25 @@ static int read_values(const file *f, float *out, size_t count, size_t width, ui
     uint8_t bytes[4 * CHUNK];
     for (size_t done = 0; done < count;) {
         size_t n = count - done < CHUNK ? count - done : CHUNK;
-        int rc = read_at(f, bytes, n * width, offset + done * width);
-        if (rc != LS_OK)
-            return rc;
+        int status = read_at(f, bytes, n * width, offset + done * width);
+        if (status != LS_OK)
+            return status;
         decode(out + done, bytes, n, width);
         done += n;
     }
     return LS_OK;
 }
 
-static int same_shape(const cJSON *shape, const ls_param *p)
+static bool same_shape(const cJSON *shape, const ls_param *p)
 {
     uint64_t n;
     if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) != p->rank)
-        return 0;
+        return false;
     const cJSON *node = shape->child;
     for (int i = 0; i < p->rank; i++, node = node->next)
         if (!whole(node, 2147483647.0, &n) || n != (uint64_t)p->dim[i])
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
 static const char *shape_text(char out[64], const ls_param *p)
@@ -292,9 +293,9 @@ static int load_param(const file *f, float *canonical, const ls_param *p, const 
                  shape_text(shape, p));
         return fail_entry(f, entry, text);
     }
-    int rc = read_span(f, entry, &at);
-    if (rc != LS_OK)
-        return rc;
+    int status = read_span(f, entry, &at);
+    if (status != LS_OK)
+        return status;
     if (at.end - at.begin != p->count * width) {
         snprintf(text, sizeof text, "expected %zu bytes for its shape and dtype, found %llu",
                  p->count * width, (unsigned long long)(at.end - at.begin));
@@ -306,10 +307,10 @@ static int load_param(const file *f, float *canonical, const ls_param *p, const 
 /* Everything but the tensors themselves. */
 static int open_checked(file *f)
 {
-    int rc = open_file(f);
-    if (rc == LS_OK)
-        rc = read_header(f);
-    return rc == LS_OK ? check_header(f) : rc;
+    int status = open_file(f);
+    if (status == LS_OK)
+        status = read_header(f);
+    return status == LS_OK ? check_header(f) : status;
 }
 
 static void close_file(file *f)
@@ -321,12 +322,12 @@ static void close_file(file *f)
 
 static int load_group(const file *f, const ls_model *model, const ls_tensors_in *group)
 {
-    int rc = LS_OK;
-    for (int i = 0; i < model->params && rc == LS_OK; i++)
-        rc = load_param(f, group->values, model->param[i], group->prefix);
-    for (int i = 0; i < model->stats && rc == LS_OK && group->prefix[0] == '\0'; i++)
-        rc = load_param(f, group->values, model->stat[i], group->prefix);
-    return rc;
+    int status = LS_OK;
+    for (int i = 0; i < model->params && status == LS_OK; i++)
+        status = load_param(f, group->values, model->param[i], group->prefix);
+    for (int i = 0; i < model->stats && status == LS_OK && group->prefix[0] == '\0'; i++)
+        status = load_param(f, group->values, model->stat[i], group->prefix);
+    return status;
 }
 
 /* Is `name` a tensor of the group? */
@@ -362,13 +363,13 @@ int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const cha
                                const ls_model *model, const ls_host *host, ls_error *err)
 {
     file f = {.path = path, .fd = -1, .strict = 1, .host = host, .err = err};
-    int rc = open_checked(&f);
-    if (rc == LS_OK)
-        rc = check_no_others(&f, groups, count, model);
-    for (int g = 0; g < count && rc == LS_OK; g++)
-        rc = load_group(&f, model, &groups[g]);
+    int status = open_checked(&f);
+    if (status == LS_OK)
+        status = check_no_others(&f, groups, count, model);
+    for (int g = 0; g < count && status == LS_OK; g++)
+        status = load_group(&f, model, &groups[g]);
     close_file(&f);
-    return rc;
+    return status;
 }
 
 /* ---- proof that it is whole ----------------------------------------------------------------- */
@@ -381,44 +382,45 @@ static int hash_file(char out[LS_SHA256_HEX], const file *f)
     uint8_t bytes[4 * CHUNK];
     ls_sha256 hash;
     ls_sha256_init(&hash);
-    int rc = read_at(f, bytes, LS_WHOLE_AT, 0);
-    if (rc == LS_OK) {
+    int status = read_at(f, bytes, LS_WHOLE_AT, 0);
+    if (status == LS_OK) {
         ls_sha256_update(&hash, bytes, LS_WHOLE_AT);
         ls_sha256_update(&hash, zeros, sizeof zeros - 1);
     }
-    for (uint64_t at = behind; at < f->size && rc == LS_OK;) {
+    for (uint64_t at = behind; at < f->size && status == LS_OK;) {
         const uint64_t rest = f->size - at;
         const size_t n = rest < sizeof bytes ? (size_t)rest : sizeof bytes;
-        rc = read_at(f, bytes, n, at);
-        if (rc == LS_OK)
+        status = read_at(f, bytes, n, at);
+        if (status == LS_OK)
             ls_sha256_update(&hash, bytes, n);
         at += n;
     }
     ls_sha256_final_hex(&hash, out);
-    return rc;
+    return status;
 }
 
 static int verify(const file *f, const char *digits)
 {
     static const char start[] = LS_WHOLE_START;
     char found[sizeof start], hash[LS_SHA256_HEX];
-    int rc = read_at(f, found, sizeof start - 1, PREFACE);
-    if (rc != LS_OK)
-        return rc;
+    int status = read_at(f, found, sizeof start - 1, PREFACE);
+    if (status != LS_OK)
+        return status;
     if (memcmp(found, start, sizeof start - 1) != 0 || strlen(digits) != LS_SHA256_HEX - 1)
         return ls_fail(f->err, LS_EDATA,
                        "%s: offset 8: expected the file's SHA-256 before all else; the file is "
                        "damaged",
                        f->path);
-    rc = hash_file(hash, f);
-    if (rc == LS_OK && strcmp(hash, digits) != 0)
-        rc = ls_fail(f->err, LS_EDATA,
-                     "%s: offset %d: expected the SHA-256 %.64s of the whole file, found %s; the "
-                     "file is damaged",
-                     f->path, (int)LS_WHOLE_AT, digits, hash);
-    if (rc == LS_EDATA && f->err)
+    status = hash_file(hash, f);
+    if (status == LS_OK && strcmp(hash, digits) != 0)
+        status =
+            ls_fail(f->err, LS_EDATA,
+                    "%s: offset %d: expected the SHA-256 %.64s of the whole file, found %s; the "
+                    "file is damaged",
+                    f->path, (int)LS_WHOLE_AT, digits, hash);
+    if (status == LS_EDATA && f->err)
         ls_json_tidy(f->err->text);
-    return rc;
+    return status;
 }
 
 static int take_state(char **state, const file *f)
@@ -433,9 +435,9 @@ static int take_state(char **state, const file *f)
                        "%s: offset 8: expected \"sha256\" and \"lockstep\" in its metadata, two "
                        "strings; the file is damaged",
                        f->path);
-    int rc = verify(f, digits->valuestring);
-    if (rc != LS_OK)
-        return rc;
+    int status = verify(f, digits->valuestring);
+    if (status != LS_OK)
+        return status;
     *state = ls_strdup(f->host, text->valuestring);
     return *state ? LS_OK : ls_fail(f->err, LS_ENOMEM, "%s: no memory for its state", f->path);
 }
@@ -444,11 +446,11 @@ int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
     *state = NULL;
-    int rc = open_checked(&f);
-    if (rc == LS_OK)
-        rc = take_state(state, &f);
+    int status = open_checked(&f);
+    if (status == LS_OK)
+        status = take_state(state, &f);
     close_file(&f);
-    return rc;
+    return status;
 }
 
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
@@ -457,12 +459,12 @@ int ls_safetensors_load(float *canonical, const char *path, const ls_model *mode
     file f = {.path = path, .fd = -1, .host = host, .err = err};
     const ls_tensors_in group = {prefix, canonical};
     char *state = NULL;
-    int rc = open_checked(&f);
-    if (rc == LS_OK)
-        rc = take_state(&state, &f);
+    int status = open_checked(&f);
+    if (status == LS_OK)
+        status = take_state(&state, &f);
     ls_free(host, state);
-    if (rc == LS_OK)
-        rc = load_group(&f, model, &group);
+    if (status == LS_OK)
+        status = load_group(&f, model, &group);
     close_file(&f);
-    return rc;
+    return status;
 }

@@ -98,13 +98,13 @@ static int put(const target *to, const void *bytes, size_t count, ls_error *err)
 static int write_floats(const target *to, const float *values, size_t count, ls_error *err)
 {
     uint8_t bytes[4 * CHUNK];
-    int rc = LS_OK;
-    for (size_t done = 0; done < count && rc == LS_OK;) {
+    int status = LS_OK;
+    for (size_t done = 0; done < count && status == LS_OK;) {
         size_t n = count - done < CHUNK ? count - done : CHUNK;
-        rc = put(to, bytes, encode(bytes, values + done, n), err);
+        status = put(to, bytes, encode(bytes, values + done, n), err);
         done += n;
     }
-    return rc;
+    return status;
 }
 
 /* Spaces behind the header bring the data to a multiple of 8. */
@@ -115,10 +115,10 @@ static int write_text(const target *to, const char *header, size_t length, ls_er
     size_t padding = (8 - length % 8) % 8;
     put_u32(preface, (uint32_t)(length + padding));
     put_u32(preface + 4, 0);
-    int rc = put(to, preface, sizeof preface, err);
-    if (rc == LS_OK)
-        rc = put(to, header, length, err);
-    return rc == LS_OK ? put(to, spaces, padding, err) : rc;
+    int status = put(to, preface, sizeof preface, err);
+    if (status == LS_OK)
+        status = put(to, header, length, err);
+    return status == LS_OK ? put(to, spaces, padding, err) : status;
 }
 
 /* Header and tensors. */
@@ -126,13 +126,13 @@ static int write_all(const target *to, const char *header, size_t length, const 
                      const ls_tensors_out *groups, int count, ls_error *err)
 {
     const ls_param *const *list;
-    int rc = write_text(to, header, length, err);
+    int status = write_text(to, header, length, err);
     for (int g = 0; g < count; g++) {
         int n = tensors(model, &groups[g], &list);
-        for (int i = 0; i < n && rc == LS_OK; i++)
-            rc = write_floats(to, groups[g].values + list[i]->offset, list[i]->count, err);
+        for (int i = 0; i < n && status == LS_OK; i++)
+            status = write_floats(to, groups[g].values + list[i]->offset, list[i]->count, err);
     }
-    return rc;
+    return status;
 }
 
 /* Puts the hash of the whole, in which its own digits are zeros, into the header. */
@@ -156,15 +156,15 @@ int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tens
     const target to = {w, NULL};
     ls_json_writer_init(&text, 0, host);
     write_header(&text, model, groups, count, state);
-    int rc = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
-    if (rc == LS_OK && length > MAX_HEADER - 8)
-        rc = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->path);
-    if (rc == LS_OK && state)
+    int status = ls_json_writer_text(&text, &length, err) ? LS_OK : LS_ENOMEM;
+    if (status == LS_OK && length > MAX_HEADER - 8)
+        status = ls_fail(err, LS_EIO, "%.300s: cannot write: too many tensors", w->path);
+    if (status == LS_OK && state)
         fill_hash(text.out.text, length, model, groups, count);
-    if (rc == LS_OK)
-        rc = write_all(&to, text.out.text, length, model, groups, count, err);
+    if (status == LS_OK)
+        status = write_all(&to, text.out.text, length, model, groups, count, err);
     ls_json_writer_fini(&text);
-    return rc;
+    return status;
 }
 
 int ls_safetensors_save(const char *path, const ls_model *model, const float *canonical,
@@ -172,11 +172,11 @@ int ls_safetensors_save(const char *path, const ls_model *model, const float *ca
 {
     const ls_tensors_out weights = {"", canonical};
     ls_file_writer w;
-    int rc = ls_replace_begin(&w, path, host, err);
-    if (rc == LS_OK)
-        rc = ls_safetensors_write(&w, model, &weights, 1, NULL, host, err);
-    if (rc == LS_OK)
-        rc = ls_replace_commit(&w, err);
+    int status = ls_replace_begin(&w, path, host, err);
+    if (status == LS_OK)
+        status = ls_safetensors_write(&w, model, &weights, 1, NULL, host, err);
+    if (status == LS_OK)
+        status = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
-    return rc;
+    return status;
 }

@@ -2,8 +2,7 @@
  * as the example file has it. */
 #include "nn/nn_fixture.h"
 
-#include "nn/fuse.h"
-#include "nn/liveness.h"
+#include "nn/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

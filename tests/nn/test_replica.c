@@ -1,6 +1,6 @@
 #include "nn/nn_fixture.h"
 
-#include "nn/fuse.h"
+#include "nn/plan.h"
 #include "nn/wrapped_device.h"
 
 #include <math.h>
