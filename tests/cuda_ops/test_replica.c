@@ -487,6 +487,38 @@ static void what_cannot_be_recorded_runs_op_by_op(void **state)
     close_recipe(&r);
 }
 
+/* The second recording of a program is refused: what there is of it goes, and steps are taken otherwise. */
+static void a_program_is_recorded_whole_or_not_at_all(void **state)
+{
+    side s;
+    recipe r;
+    ls_error err = {0};
+    listener l = {.of = &s};
+    (void)state;
+    open_lenet(&r);
+    piece_floats = 100;
+    open_with(&s, open_cuda(), &r, 0);
+    piece_floats = 0;
+    const int before = ls_replica_recordings(s.replica);
+    dbl_fail("cudaGraphInstantiate", 2, cudaErrorNotSupported);
+    must(ls_replica_prepare_whole(s.replica, &err), &err);
+    assert_int_equal(ls_replica_steps_whole(s.replica, counts[0]), 0);
+    assert_int_equal(ls_replica_recordings(s.replica), before);
+    float *whole = gradient_arena(&s, counts[0]);
+    l.seen = calloc(ls_replica_floats(s.replica), sizeof *l.seen);
+    dbl_fail("cudaGraphInstantiate", 2, cudaErrorNotSupported);
+    must(ls_replica_on_ready(s.replica, listen, &l, &err), &err);
+    assert_int_equal(ls_replica_recordings(s.replica), before);
+    float *pieces = gradient_arena(&s, counts[0]);
+    assert_true(l.tells >= 1);
+    assert_memory_equal(pieces, whole, ls_replica_floats(s.replica) * sizeof *whole);
+    free(l.seen);
+    free(whole);
+    free(pieces);
+    close_side(&s);
+    close_recipe(&r);
+}
+
 /* Each call of the runtime that creation makes, failing in turn, ends in an error or in steps op by
  * op, and leaves nothing behind: the doubles would complain about it. */
 static void a_call_that_fails_in_creation_leaves_nothing_behind(void **state)
@@ -531,6 +563,7 @@ int main(void)
         cmocka_unit_test(a_whole_step_that_is_held_holds_up_the_next),
 #ifdef DOUBLES_MODE
         cmocka_unit_test(what_cannot_be_recorded_runs_op_by_op),
+        cmocka_unit_test(a_program_is_recorded_whole_or_not_at_all),
         cmocka_unit_test(a_call_that_fails_in_creation_leaves_nothing_behind),
 #endif
     };
