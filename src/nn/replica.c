@@ -191,6 +191,7 @@ static int alloc_activations(ls_replica *r, ls_error *err)
     int status = ls_replica_alloc(r, &memory[0], activations, use, err);
     if (status == LS_OK && scratch > 0)
         status = ls_replica_alloc(r, &memory[1], scratch, use, err);
+    r->memory.scratch = scratch;
     if (status == LS_OK)
         status = ls_replica_alloc(r, &memory[2], LS_TAIL * sizeof(float), use, err);
     if (status == LS_OK)

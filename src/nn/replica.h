@@ -103,6 +103,7 @@ const ls_buckets *ls_replica_buckets(const ls_replica *replica);
 /* Bytes of device memory it holds, by use. */
 typedef struct ls_replica_memory {
     size_t arenas, activations, dataset;
+    size_t scratch;              /* of activations: what ops work in */
     size_t unshared_activations; /* what activations would be if none shared memory */
 } ls_replica_memory;
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
@@ -169,7 +170,7 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
  * ls_replica_gradient, a total that is the gradient, and ls_replica_apply.
  *
  * Of a small model, whose step is over before the next one is enqueued, LS_UNROLLED steps are one
- * recording: one that needs at most LS_UNROLL_BYTES for arenas and activations. */
+ * recording: one that needs at most LS_UNROLL_BYTES for arenas and activations, scratch left out. */
 enum { LS_IN_PLACES = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
 
 typedef struct ls_replica_step {

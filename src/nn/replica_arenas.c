@@ -71,11 +71,36 @@ int ls_replica_alloc_arenas(ls_replica *r, ls_error *err)
 
 /* ---- updates -------------------------------------------------------------------------------- */
 
-static int make_running(ls_op **out, ls_replica *r, const ls_layer *layer, ls_error *err)
+/* Statistics of several layers that lie one behind another and move alike: one op does them all. */
+typedef struct stretch {
+    int next; /* the layer to go on with */
+    size_t at, end;
+    float momentum;
+} stretch;
+
+/* The next one; 0: there is none. */
+static int next_stretch(stretch *s, const ls_replica *r)
+{
+    const ls_layer *layer = r->model->layer;
+    int i = s->next;
+    while (i < r->model->layers && layer[i].stats == 0)
+        i++;
+    if (i == r->model->layers)
+        return 0;
+    s->at = r->stat_at[i];
+    s->momentum = layer[i].momentum;
+    for (; i < r->model->layers && (layer[i].stats == 0 || layer[i].momentum == s->momentum); i++)
+        if (layer[i].stats > 0)
+            s->end = r->stat_at[i] + stat_floats(&layer[i]);
+    s->next = i;
+    return 1;
+}
+
+static int make_running(ls_op **out, ls_replica *r, const stretch *s, ls_error *err)
 {
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING};
-    desc.u.running.momentum = layer->momentum;
-    desc.u.running.count = stat_floats(layer);
+    desc.u.running.momentum = s->momentum;
+    desc.u.running.count = s->end - s->at;
     return r->device->ops->op_create(out, r->device, &desc, err);
 }
 
@@ -89,14 +114,13 @@ int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err)
     int status = r->device->ops->op_create(&u->update, r->device, &desc, err);
     if (status != LS_OK || r->model->stats == 0)
         return status;
-    r->runnings = r->model->stats / LS_STATS;
-    u->running = ls_alloc_array(r->host, (size_t)r->runnings, sizeof *u->running);
+    u->running = ls_alloc_array(r->host, (size_t)r->model->stats / LS_STATS, sizeof *u->running);
     if (!u->running)
         return ls_replica_no_memory(err);
     int n = 0;
-    for (int i = 0; i < r->model->layers && status == LS_OK; i++)
-        if (r->model->layer[i].stats > 0)
-            status = make_running(&u->running[n++], r, &r->model->layer[i], err);
+    for (stretch s = {0}; status == LS_OK && next_stretch(&s, r);)
+        status = make_running(&u->running[n++], r, &s, err);
+    r->runnings = n > r->runnings ? n : r->runnings;
     return status;
 }
 
@@ -122,12 +146,10 @@ int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err)
         b.slot[i] = r->arena[SLOT + i];
     int status = u->update->impl->bind(u->update, &b, err);
     int n = 0;
-    for (int i = 0; i < r->model->layers && status == LS_OK; i++)
-        if (r->model->layer[i].stats > 0) {
-            b = step_buffers(r, sum, r->stat_at[i]);
-            status = u->running[n]->impl->bind(u->running[n], &b, err);
-            n++;
-        }
+    for (stretch s = {0}; status == LS_OK && next_stretch(&s, r); n++) {
+        b = step_buffers(r, sum, s.at);
+        status = u->running[n]->impl->bind(u->running[n], &b, err);
+    }
     return status;
 }
 

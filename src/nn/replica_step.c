@@ -366,11 +366,21 @@ int ls_replica_sync(ls_replica *replica, ls_error *err)
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
+/* How long a step takes goes by what it moves, not by what a library's kernels work in. */
+static size_t bytes_of_a_step(const ls_replica *r)
+{
+    return r->memory.arenas + r->memory.activations - r->memory.scratch;
+}
+
 /* Whole minibatches have most rows. */
 static int record_unrolled(ls_replica *r, ls_error *err)
 {
-    if (!is_recorded(r->plan[0], LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED ||
-        r->memory.arenas + r->memory.activations > LS_UNROLL_BYTES)
+    if (!is_recorded(r->plan[0], LS_STEP) || ls_replica_most_calls(r) < LS_UNROLLED)
+        return LS_OK;
+    const bool small = bytes_of_a_step(r) <= LS_UNROLL_BYTES;
+    ls_log(r->host, LS_LOG_INFO, "%s: %s a launch: a step needs %zu KiB", r->info.name,
+           small ? "several steps are" : "each step is", bytes_of_a_step(r) >> 10);
+    if (!small)
         return LS_OK;
     return record_programs(r, r->plan[0], LS_STEPS, LS_STEPS + LS_IN_PLACES, err);
 }

@@ -100,6 +100,9 @@ long dbl_calls(const char *function);
 /* The functions that can fail, NULL-terminated. */
 const char *const *dbl_functions(void);
 
+/* Each plan of the math double that is made from now on asks for so many bytes to work in. */
+void dbl_ask_workspace(size_t bytes);
+
 /* ---- what there is -------------------------------------------------------------------------- */
 
 typedef struct dbl_live {

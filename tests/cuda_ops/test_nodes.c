@@ -1,0 +1,146 @@
+/* How many nodes a recorded step of the shipped examples has: each costs about a microsecond of the GPU's
+ * time, however little it does. And when several steps are one launch. */
+#include "cuda_ops/cuda_backend.h"
+#include "doubles/control.h"
+#include "nn/nn_fixture.h"
+
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Counted once; what a change adds, it says here. */
+enum { LENET_NODES = 25, LENET_BF16_NODES = 42, RESNET_NODES = 214 };
+
+/* ---- what is recorded ----------------------------------------------------------------------- */
+
+cudaError_t __real_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
+                                        unsigned long long flags);
+cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
+                                        unsigned long long flags);
+
+enum { MOST = 64 };
+static size_t nodes[MOST]; /* of each graph */
+static int graphs;
+
+cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
+                                        unsigned long long flags)
+{
+    assert_true(graphs < MOST);
+    assert_int_equal(cudaGraphGetNodes(graph, NULL, &nodes[graphs++]), cudaSuccess);
+    return __real_cudaGraphInstantiate(out, graph, flags);
+}
+
+/* ---- a replica that steps whole ------------------------------------------------------------- */
+
+typedef struct world {
+    ls_device *device;
+    ls_model *model;
+    ls_optimizer optimizer;
+    ls_replica_data data;
+    ls_replica *replica;
+} world;
+
+static void open_example(world *w, const char *file)
+{
+    ls_json *doc = NULL;
+    ls_error err = {0};
+    must(ls_json_read_file(&doc, file, NULL, &err), &err);
+    const cJSON *root = ls_json_root(doc);
+    must(ls_model_parse(&w->model, doc, cJSON_GetObjectItemCaseSensitive(root, "model"),
+                        (ls_shape){1, 28, 28}, 10, NULL, &err),
+         &err);
+    must(ls_optimizer_parse(&w->optimizer, doc, cJSON_GetObjectItemCaseSensitive(root, "optimizer"),
+                            &err),
+         &err);
+    ls_json_destroy(doc);
+}
+
+static void open_world(world *w, const char *file, ls_precision precision, uint32_t rows)
+{
+    ls_device_request request = {.size = sizeof request, .precision = precision};
+    ls_error err = {0};
+    memset(w, 0, sizeof *w);
+    graphs = 0;
+    open_example(w, file);
+    must(test_cuda_backend()->open(&w->device, &request, &err), &err);
+    must(w->device->ops->bind(w->device, &err), &err);
+    w->data = make_data(rows, (ls_shape){1, 28, 28}, 10, 3);
+    ls_replica_desc desc = {.device = w->device,
+                            .model = w->model,
+                            .optimizer = &w->optimizer,
+                            .normalisation = plain_pixels,
+                            .data = {w->data, w->data},
+                            .shard_rows = &rows,
+                            .shard_row_counts = 1};
+    must(ls_replica_create(&w->replica, &desc, &err), &err);
+    must(ls_replica_prepare_whole(w->replica, &err), &err);
+}
+
+static void close_world(world *w)
+{
+    ls_replica_destroy(w->replica);
+    w->device->ops->close(w->device);
+    free_data(&w->data);
+    free_model(w->model);
+}
+
+/* Of the graphs of whole steps; those of several have LS_UNROLLED times as many. */
+static size_t most_nodes(void)
+{
+    size_t most = 0;
+    for (int i = 0; i < graphs; i++)
+        most = nodes[i] > most ? nodes[i] : most;
+    return most;
+}
+
+static size_t nodes_of_a_step(const char *file, ls_precision precision, uint32_t rows)
+{
+    static const char *const name[] = {"fp32", "tf32", "bf16"};
+    world w;
+    open_world(&w, file, precision, rows);
+    const size_t steps = (size_t)ls_replica_steps_whole(w.replica, rows);
+    assert_true(steps > 0);
+    const size_t count = most_nodes() / steps;
+    print_message("    %s, %s: %zu nodes\n", strrchr(file, '/') + 1, name[precision], count);
+    close_world(&w);
+    return count;
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+static void a_step_of_lenet_has_few_nodes(void **state)
+{
+    (void)state;
+    assert_true(nodes_of_a_step(EXAMPLES "/fashion_mnist.json", LS_PRECISION_TF32, 2) <=
+                LENET_NODES);
+    assert_true(nodes_of_a_step(EXAMPLES "/fashion_mnist.json", LS_PRECISION_BF16, 2) <=
+                LENET_BF16_NODES);
+}
+
+static void a_step_of_resnet18_has_few_nodes(void **state)
+{
+    (void)state;
+    assert_true(nodes_of_a_step(EXAMPLES "/resnet18.json", LS_PRECISION_BF16, 1) <= RESNET_NODES);
+}
+
+/* What a library works in is not what a step's time hangs on. */
+static void lenet_is_unrolled_whatever_convolutions_work_in(void **state)
+{
+    world w;
+    (void)state;
+    dbl_ask_workspace((size_t)20 << 20);
+    open_world(&w, EXAMPLES "/fashion_mnist.json", LS_PRECISION_TF32, 256);
+    assert_int_equal(ls_replica_steps_whole(w.replica, 256), LS_UNROLLED);
+    close_world(&w);
+    dbl_ask_workspace(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_of_lenet_has_few_nodes),
+        cmocka_unit_test(a_step_of_resnet18_has_few_nodes),
+        cmocka_unit_test(lenet_is_unrolled_whatever_convolutions_work_in),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
