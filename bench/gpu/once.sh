@@ -1,6 +1,6 @@
 #!/bin/bash
-# Everything that a GPU is needed for, in one call of less than ten minutes: builds, runs the tests of
-# `./dev test-gpu`, then the benchmarks of `./dev bench-gpu`. See help below.
+# Everything that a GPU is needed for, in two calls of less than nine minutes each: builds, tests, measures.
+# See help below.
 set -u
 cd -- "$(dirname -- "$0")/../.." || exit 71
 self=$PWD/bench/gpu/once.sh
@@ -8,63 +8,74 @@ self=$PWD/bench/gpu/once.sh
 help()
 {
     cat <<'TEXT'
-usage: bench/gpu/once.sh [--rehearse] [FOLDER]
+usage: bench/gpu/once.sh [--rehearse] 1|2 [FOLDER]
+
+Part 1: facts of the machine, the tests of `./dev test-gpu`, the two networks against PyTorch, our rates.
+Part 2: our rates in turns with PyTorch's best forms, timelines, threads or streams, a GPU that is shared,
+whole epochs, and what ncu says of the kernels that ran longest. Each part stands alone: it builds what is
+not built, and ends within BUDGET_S.
 
 Leaves in FOLDER ($OUT, else build/gpu-out):
 
-  once.log       what was done, how long it took, how it ended
-  about.txt      the machine: GPU, driver, compilers, libraries, cuDNN's description of the device
-  build.log      configuring and building
-  tests.log      every test's output
-  bench.md       the table, and what it was measured with
-  bench.json     everything measured, round by round
-  overlap_gpu.*  threads or streams: the picture, and the page with all figures
-  bench.log      what the benchmarks said meanwhile, and what each op takes
-  trace.json     a timeline of two workers that share the GPU, for Perfetto
-  plans.tar.gz   the choices of convolution kernels
+  partN.log         what was done, how long it took, how it ended
+  partN.md          the summary: the facts or the table, and what failed
+  partN.tar.gz      everything else, written anew after every step:
+    about.txt       the machine: GPU, driver, clocks, compilers, libraries, what a kernel's launch costs, how
+                    fast memory and matrices are, cuDNN's description of the device
+    build.log       configuring and building
+    tests.log       every test's output
+    bench.*         the table, everything measured, what was said meanwhile, what each op takes
+    overlap_gpu.*   threads or streams: the picture, and the page with all figures
+    trace_*.json    timelines for Perfetto
+    cache           the choices of convolution kernels
 
-Each part has a time limit of its own and writes as it goes on: what comes late can spoil nothing that
+Each step has a time limit of its own and writes as it goes on: what comes late can spoil nothing that
 came before. Libraries and data that the machine lacks are taken from build/gpu-kit (bench/gpu/pack.sh
 makes it). On a machine without oneDNN, cJSON, Nettle and zlib of its own:
 
     here:   bench/gpu/pack.sh                   then copy the tree with build/gpu-kit
-    there:  bench/gpu/once.sh FOLDER
+    there:  bench/gpu/once.sh 1 FOLDER          and bench/gpu/once.sh 2 FOLDER
 
---rehearse: without a GPU. The tests run over the doubles of the CUDA runtime, as far as they can, and
-PyTorch on the CPU, for a step or two.
+--rehearse: without a GPU, and with no git in reach. The tests run over the doubles of the CUDA runtime, as
+far as they can, and PyTorch on the CPU, for a step or two. Fails where a limit is passed.
 
-Environment: BUDGET_S, seconds for all of it (570); JOBS; TORCH_PYTHON (python3); CUDA_ARCH, what the
+Environment: BUDGET_S, seconds for a part (535); JOBS; TORCH_PYTHON (python3); CUDA_ARCH, what the
 kernels are compiled for (90-real).
 TEXT
 }
 
 rehearse=${REHEARSE-}
-part=
+step=
 case ${1-} in
--h | --help | help)
-    help
-    exit
-    ;;
 --rehearse)
     rehearse=true
     shift
     ;;
---part) # of the script itself, for the sake of its time limit
-    part=$2
+--step) # of the script itself, for the sake of its time limit
+    step=$2
     shift 2
     ;;
 esac
-[ -z "$part" ] || set -- "" "$@"
-out=${1:-${OUT:-$PWD/build/gpu-out}}
+case ${1-} in
+1 | 2) number=$1 ;;
+*)
+    help
+    [ "${1-}" = -h ] || [ "${1-}" = --help ] || exit 64
+    exit
+    ;;
+esac
+[ -n "$step" ] || out=${2:-${OUT:-$PWD/build/gpu-out}}
+out=${out:-$OUT}
 case $out in
 /*) ;;
 *) out=$PWD/$out ;;
 esac
-mkdir -p "$out" || exit 71
-export OUT=$out REHEARSE=$rehearse
 build=${BUILD:-$PWD/build/gpu}
+kept=$build/results-$number # what the archive is made of
+mkdir -p "$out" "$kept" || exit 71
+export OUT=$out REHEARSE=$rehearse
 kit=$PWD/build/gpu-kit
-budget=${BUDGET_S:-570}
+budget=${BUDGET_S:-535}
 jobs=${JOBS:-$(nproc)}
 python=${TORCH_PYTHON:-python3}
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
@@ -80,23 +91,57 @@ data=/usr/share/datasets
 [ -e "$data/fashion-mnist/train-images-idx3-ubyte.gz" ] || data=$kit/datasets
 export LOCKSTEP_DATA=$data LOCKSTEP_TEST_DATA=$data/fashion-mnist TORCH_PYTHON=$python
 
-say() { printf '%4d s  %s\n' "$SECONDS" "$*" | tee -a "$out/once.log"; }
+say() { printf '%4d s  %s\n' "$SECONDS" "$*" | tee -a "$out/part$number.log"; }
 
-# part NAME SECONDS LOG COMMAND...: with a time limit, and never beyond the budget's end.
-part()
+# ---- what comes home ------------------------------------------------------------------------------
+
+MOST_BYTES=$((16 << 20)) MOST_FILES=8
+
+# The summary and the archive, whole at any time. An archive that is too large goes without timelines, which
+# the log says.
+bring_home()
+{
+    {
+        echo "# Part $number"
+        echo
+        sed 's/^/    /' "$out/part$number.log"
+        echo
+        grep -E '^(a graph|memory:|matrices)|^NVIDIA' "$kept/about.txt" 2>/dev/null | sed 's/$/  /'
+        echo
+        cat "$kept/bench.md" 2>/dev/null
+        sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: /    /p' "$kept/tests.log" 2>/dev/null
+    } >"$out/part$number.md"
+    rm -rf "$kept/cache"
+    cp -r "$XDG_CACHE_HOME" "$kept/cache" 2>/dev/null
+    archive
+}
+
+archive()
+{
+    tar -C "$kept" "$@" -czf "$build/draft.tar.gz" . 2>/dev/null
+    if [ $# -eq 0 ] && [ "$(stat -c %s "$build/draft.tar.gz")" -gt $MOST_BYTES ]; then
+        say "the archive is too large: it goes without timelines"
+        archive --exclude 'trace_*'
+        return
+    fi
+    mv -f "$build/draft.tar.gz" "$out/part$number.tar.gz"
+}
+
+# limited NAME SECONDS LOG COMMAND...: with a time limit, and never beyond the budget's end.
+limited()
 {
     name=$1
     limit=$2
     log=$3
     shift 3
-    left=$((budget - SECONDS - 5))
+    left=$((budget - SECONDS - 10)) # 5 s to kill it, 5 to pack
     if [ "$left" -lt 10 ]; then
         say "$name: left out, the time is over"
         return 1
     fi
     [ "$limit" -le "$left" ] || limit=$left
     begin=$SECONDS
-    timeout -k 5 "$limit" "$@" >>"$out/$log" 2>&1
+    timeout -k 5 "$limit" "$@" >>"$kept/$log" 2>&1
     ended=$?
     case $ended in
     0) say "$name: done in $((SECONDS - begin)) s" ;;
@@ -104,6 +149,7 @@ part()
     124 | 137) say "$name: stopped after $limit s, see $log" ;;
     *) say "$name: FAILED ($ended) after $((SECONDS - begin)) s, see $log" ;;
     esac
+    bring_home
     return $ended
 }
 
@@ -116,9 +162,10 @@ about()
     sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1
     echo "$(nproc) CPUs, $(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
     nvidia-smi 2>&1 | head -n 20
-    nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit \
-        --format=csv 2>&1
-    for tool in cc g++ cmake ninja nvcc compute-sanitizer; do
+    nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.memory,power.limit \
+        --format=csv,noheader 2>&1
+    nvidia-smi -q -d CLOCK,PERFORMANCE 2>&1
+    for tool in cc g++ cmake ninja nvcc compute-sanitizer ncu; do
         echo "$tool: $("$tool" --version 2>&1 | grep -E '[0-9]\.[0-9]' | head -n 1)"
     done
     "$python" - 2>&1 <<'TEXT'
@@ -162,85 +209,112 @@ bench()
         set -- --rehearse "$@"
     fi
     "$python" bench/gpu/run.py --build "$build" --data "$data/fashion-mnist" --python "$python" \
-        --json "$out/bench.json" --markdown "$out/bench.md" "$@"
+        --json "$kept/bench.json" --markdown "$kept/bench.md" "$@"
 }
 
-case $part in
-configure)
-    configure
-    exit
-    ;;
-loaded)
-    loaded
-    exit
-    ;;
-bench)
-    bench "$2"
+shift # the number
+case $step in
+configure | loaded | bench)
+    "$step" "$@"
     exit
     ;;
 esac
 
-# ---- all of it ------------------------------------------------------------------------------------
+# of_self NAME SECONDS LOG STEP ARGUMENT...
+of_self()
+{
+    limited "$1" "$2" "$3" bash "$self" --step "$4" "$number" "${@:5}"
+}
 
-: >"$out/once.log"
-say "begins; at most $budget s${rehearse:+; a rehearsal}"
-about >"$out/about.txt"
+# ---- both parts -----------------------------------------------------------------------------------
+
+# A machine without git, as far as one can be had.
+without_git()
+{
+    mkdir -p "$build/no-git"
+    printf '#!/bin/sh\necho "git is not here" >&2\nexit 127\n' >"$build/no-git/git"
+    chmod +x "$build/no-git/git"
+    PATH=$build/no-git:$PATH
+}
+
+# Leaves the part when there is nothing to run it on.
+prepare()
+{
+    rm -rf "$kept" "$out/part$number".*
+    mkdir -p "$kept"
+    say "part $number begins; at most $budget s${rehearse:+; a rehearsal}"
+    [ -z "$rehearse" ] || without_git
+    about >"$kept/about.txt"
+    if ! of_self configure 60 build.log configure ||
+        ! limited build 240 build.log cmake --build "$build" --parallel "$jobs" --target gpu_suite; then
+        say "nothing can be run; the end"
+        bring_home
+        exit 1
+    fi
+    of_self "what is loaded" 30 about.txt loaded
+    gpu=$?
+    if [ -n "$rehearse" ]; then
+        doubled=$build/tests/cuda_gpu/doubled
+        export LOCKSTEP_TEST_PLUGIN=$doubled/liblockstep-cuda.so LOCKSTEP_TEST_TRAINER=$doubled/trainer
+        export PRECISIONS=fp32 LENET_ROWS=100 LENET_ALONE=true
+    elif [ $gpu -ne 0 ]; then
+        say "no GPU that can be used: $(tail -n 1 "$kept/about.txt")"
+        bring_home
+        [ $gpu -eq 77 ] || exit 1
+        exit 0
+    fi
+}
+
 failed=0
-if ! part configure 60 build.log bash "$self" --part configure ||
-    ! part build 240 build.log cmake --build "$build" --parallel "$jobs" --target gpu_suite; then
-    say "nothing can be run; the end"
-    exit 1
-fi
-part "what is loaded" 30 about.txt bash "$self" --part loaded
-gpu=$?
-if [ -n "$rehearse" ]; then
-    LOCKSTEP_TEST_PLUGIN=$build/tests/cuda_gpu/doubled/liblockstep-cuda.so
-    LOCKSTEP_TEST_TRAINER=$build/tests/cuda_gpu/doubled/trainer
-    export LOCKSTEP_TEST_PLUGIN LOCKSTEP_TEST_TRAINER
-    export PRECISIONS=fp32 LENET_ROWS=100 LENET_ALONE=true
-elif [ $gpu -ne 0 ]; then
-    say "no GPU that can be used: $(tail -n 1 "$out/about.txt")"
-    [ $gpu -ne 77 ] || exit 0
-    exit 1
-fi
-
-part "cuDNN's description of the device" 30 about.txt "$build/bench/gpu/gpu_facts"
-# What PyTorch compiles, the processor works at while the GPU is tested; the benchmarks find it done.
-compiling=
-if [ -z "$rehearse" ]; then
-    for network in resnet lenet; do
-        for precision in fp32 tf32 bf16; do
-            timeout -k 5 240 "$python" bench/gpu/torch_gpu.py --network $network \
-                --precision $precision --data "$data/fashion-mnist" --steps 1 </dev/null \
-                >>"$out/bench.log" 2>&1 &
-            compiling="$compiling $!"
-        done
-    done
-fi
-part tests "${TESTS_S:-240}" tests.log ctest --test-dir "$build" -L '^gpu$' -j 6 \
-    --output-on-failure --verbose || failed=1
-sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: /       /p' "$out/tests.log" | tee -a "$out/once.log"
-# shellcheck disable=SC2086 # a list of words
-[ -z "$compiling" ] || wait $compiling
-say "PyTorch has compiled"
-# In the order of worth. Each adds its rows to bench.json and writes the table anew.
-measure() { part "bench $1" "${BENCH_S:-150}" bench.log bash "$self" --part bench "$1" || failed=1; }
-measure resnet
-measure lenet
-for case in "fashion_mnist bf16" "fashion_mnist tf32" "resnet18 bf16" "resnet18 tf32"; do
-    # shellcheck disable=SC2086 # two words
-    set -- $case
-    [ -z "$rehearse" ] || break
-    part "times of ops, $case" 40 bench.log "$build/bench/gpu/gpu_op_times" "examples/$1.json" \
+measure() { of_self "bench $*" "$measure_s" bench.log bench "$@" || failed=1; }
+op_times()
+{
+    [ -z "$rehearse" ] || return 0
+    limited "times of ops, $1 $2" 30 bench.log "$build/bench/gpu/gpu_op_times" "examples/$1.json" \
         "$data/fashion-mnist" "$2" 256 "$XDG_CACHE_HOME/lockstep" || failed=1
-done
-measure epochs
-measure sharing
-if [ -n "$rehearse" ]; then trainer=$LOCKSTEP_TEST_TRAINER; else trainer=$build/trainer; fi
-part timeline 30 bench.log "$trainer" examples/fashion_mnist.json --devices cuda:0,0 --quiet \
-    --trace "$out/trace.json" --set data.name=synthetic --set data.limit=512 --set epochs=1 \
-    --set batch_size=256 --set run_dir=null --set shards=2 || failed=1
-measure overlap # one minute at most; it finds the plans that `sharing` left
-tar -C "$build" -czf "$out/plans.tar.gz" cache 2>/dev/null
-say "the end; results in $out"
+}
+
+# Alone: nothing else runs while they do.
+suite()
+{
+    limited "$1" "$2" tests.log ctest --test-dir "$build" -L '^gpu$' "${@:3}" --output-on-failure --verbose ||
+        failed=1
+}
+
+part_1()
+{
+    limited "facts" 40 about.txt "$build/bench/gpu/gpu_facts"
+    suite tests 170 -j 6 -E parity
+    suite "beside PyTorch" 60 -j 1 -R parity
+    measure_s=60
+    measure --ours lenet
+    measure --ours resnet
+    op_times resnet18 bf16
+    op_times fashion_mnist tf32
+}
+
+part_2()
+{
+    measure_s=170
+    measure --precisions bf16 tf32 -- resnet
+    measure_s=90
+    measure --precisions bf16 tf32 -- lenet
+    measure_s=60
+    measure timeline
+    measure epochs
+    measure sharing
+    measure_s=100
+    measure ncu
+    measure overlap
+}
+
+prepare
+"part_$number"
+say "the end after $SECONDS s; results in $out"
+bring_home
+if [ "$(find "$out" -type f | wc -l)" -gt $MOST_FILES ] || [ "$SECONDS" -gt 540 ] ||
+    [ -n "$(find "$out" -type f -size +${MOST_BYTES}c)" ]; then
+    say "FAILED: more than $MOST_FILES files, 16 MiB a file or 540 s"
+    failed=1
+fi
 exit $failed

@@ -7,7 +7,9 @@
     lenet     LeNet, batch 256: a step in each precision, PyTorch in four forms
     resnet    ResNet-18, batch 256, likewise
     epochs    whole epochs and accuracy with the main program, LeNet and ResNet-18
-    sharing   two workers on one GPU beside one, both in two shards
+    sharing   two and four workers on one GPU beside one, all in as many shards
+    timeline  a timeline of each network alone on the GPU: who ran for how long, and the traces
+    ncu       what holds up the kernels that ran longest in `timeline`, where ncu is installed
     overlap   threads or streams: who drives the workers that share a GPU, launch by launch or as graphs
 
 Everything is measured in rounds that take turns; medians. A part adds its rows to the JSON file after
@@ -33,7 +35,7 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 FORMS = ("eager", "graphed", "compiled", "compiled graphed")
 CONFIGS = {"lenet": ROOT / "examples/fashion_mnist.json", "resnet": ROOT / "examples/resnet18.json"}
 NAMES = {"lenet": "LeNet", "resnet": "ResNet-18"}
-PARTS = ("resnet", "lenet", "epochs", "sharing", "overlap")
+PARTS = ("resnet", "lenet", "epochs", "sharing", "timeline", "ncu", "overlap")
 # What the project wants: seconds of a step at most, and times the best (or a named) form at least.
 GOALS = [
     ("LeNet, a step in the fastest precision", lambda f: f.step_us("lenet"), "≤ 60 µs", lambda v: v <= 60),
@@ -186,7 +188,7 @@ class Found:
         return max(rows) if rows else None
 
     def sharing(self, network):
-        rows = self.get("sharing", network)
+        rows = [r for r in self.get("sharing", network) if r["workers"] == 2]
         return min(r["ratio"] for r in rows) if rows else None
 
 
@@ -229,11 +231,19 @@ def markdown(found, args):
             lines.append(f"| {NAMES[row['network']]}, {row['epochs']} epochs | {row['precision']} |"
                          f" {row['seconds']:.4f} | {row['accuracy']} |")
         lines.append("")
+        for row in (r for r in found.rows if r["part"] == "epochs" and r.get("closing")):
+            lines += [f"    {line}" for line in row["closing"]] + [""]
     if any(r["part"] == "sharing" for r in found.rows):
-        lines += ["| two workers on one GPU beside one, two shards | precision | rate to one worker's |",
+        lines += ["| workers on one GPU, as many shards | precision | rate to one worker's |",
                   "|---|---|---|"]
         for row in (r for r in found.rows if r["part"] == "sharing" and "error" not in r):
-            lines.append(f"| {NAMES[row['network']]} | {row['precision']} | {row['ratio']:.3f} |")
+            lines.append(f"| {NAMES[row['network']]}, {row['workers']} | {row['precision']} |"
+                         f" {row['ratio']:.3f} |")
+        lines.append("")
+    for row in (r for r in found.rows if r["part"] == "timeline" and "error" not in r):
+        lines += [f"{NAMES[row['network']]} in {row['precision']}, one worker, what ran longest on the GPU:",
+                  "", "| µs in all | runs | |", "|---|---|---|"]
+        lines += [f"| {k['us']:,.0f} | {k['runs']} | {k['name'][:90]} |" for k in row["kernels"][:12]]
         lines.append("")
     if "table" in found.all.get("overlap", {}):
         lines += ["Who drives the workers that share a GPU:", "",
@@ -270,14 +280,15 @@ def keep_rounds(found, args, part, network, precision, form, answers):
 
 def measure_steps(found, args, network):
     """Lockstep's processes first, one after the other, so that nothing disturbs their tuning; then
-    PyTorch's, all at once; then rounds in turns."""
+    PyTorch's, all at once; then rounds in turns. With --ours, the first alone."""
     steps, rounds = args.steps[network], args.rounds
     ours, theirs, answers = {}, {}, {}
     try:
         for precision in args.precisions:
             try:
                 ours[precision] = lockstep(args, network, precision, "cuda:0", "devices", steps)
-                answers[precision, "lockstep"] = [ours[precision].ask() for _ in range(2)]
+                answers[precision, "lockstep"] = [ours[precision].ask()
+                                                  for _ in range(args.rounds if args.ours else 2)]
                 keep_rounds(found, args, "step", network, precision, "lockstep",
                             answers[precision, "lockstep"])
                 say(f"{network} {precision}: "
@@ -287,6 +298,8 @@ def measure_steps(found, args, network):
                           error=str(error))
                 say(error)
             answers[precision, "lockstep"] = []
+        if args.ours:
+            return
         begin = time.monotonic()
         starting = {p: torch_side(args, network, p, steps) for p in args.precisions}
         for precision, peer in starting.items():
@@ -322,8 +335,7 @@ def measure_epochs(found, args):
         with tempfile.TemporaryDirectory() as folder:
             metrics = Path(folder) / "metrics.jsonl"
             epochs = args.epochs
-            command = [args.trainer, CONFIGS[network], "--devices", "cuda:0", "--quiet", "--metrics",
-                       metrics, "--set", f"data.path={args.data}", "--set", "run_dir=null",
+            command = [args.trainer, CONFIGS[network], "--devices", "cuda:0", "--metrics", metrics, "--set", f"data.path={args.data}", "--set", "run_dir=null",
                        "--set", f"precision={precision}", "--set", "shards=devices",
                        "--set", f"epochs={epochs}", "--set", f"eval_every={epochs}",
                        *(("--set", "data.limit=16", "--set", "batch_size=8") if args.rehearse else ())]
@@ -337,28 +349,100 @@ def measure_epochs(found, args):
             records = [json.loads(line) for line in metrics.read_text().splitlines()]
             seconds = [r["seconds"] for r in records if r["type"] == "epoch"]
             accuracy = [r["test_accuracy"] for r in records if r["type"] == "eval"]
-            found.add("epochs", **row, seconds=statistics.median(seconds[1:] or seconds),
+            found.add("epochs", **row, closing=[line for line in done.stdout.splitlines() if line][-2:],
+                      seconds=statistics.median(seconds[1:] or seconds),
                       all_seconds=seconds, accuracy=accuracy[-1] if accuracy else None)
             say(f"{network} {precision}: {statistics.median(seconds):.4f} s an epoch, {accuracy[-1:]}")
 
 
 def measure_sharing(found, args):
-    for network, precision in args.sharing_runs:
+    for network, precision, workers in args.sharing_runs:
         peers = []
-        row = {"network": network, "precision": precision, "form": "cuda:0,0"}
+        shared = "cuda:" + ",".join(["0"] * workers)
+        row = {"network": network, "precision": precision, "form": shared, "workers": workers}
         try:
-            peers = [lockstep(args, network, precision, devices, 2, args.steps[network])
-                     for devices in ("cuda:0", "cuda:0,0")]
+            peers = [lockstep(args, network, precision, devices, workers, args.steps[network])
+                     for devices in ("cuda:0", shared)]
             rates = [[peer.ask()["images_per_s"] for peer in peers] for _ in range(args.rounds)]
-            found.add("sharing", **row, rounds=rates,
-                      ratio=statistics.median(two / one for one, two in rates))
-            say(f"{network} {precision}: two workers {statistics.median(b / a for a, b in rates):.3f}")
+            ratio = statistics.median(many / one for one, many in rates)
+            found.add("sharing", **row, rounds=rates, ratio=ratio)
+            say(f"{network} {precision}: {workers} workers {ratio:.3f}")
         except (OSError, RuntimeError, ValueError) as error:
             found.add("sharing", **row, error=str(error))
             say(error)
         finally:
             for peer in peers:
                 peer.stop()
+
+
+# ---- where a step goes ---------------------------------------------------------------------------
+
+
+def trace_of(args, network, precision):
+    return args.json.with_name(f"trace_{network}_{precision}.json")
+
+
+def kernel_times(path):
+    """Microseconds and runs of each name on the GPU's tracks: those that lie below a worker's."""
+    events = json.loads(path.read_text())
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+             if e.get("ph") == "M" and e.get("name") == "thread_name"}
+    times = {}
+    for e in events:
+        if e.get("ph") == "X" and "stream" in names.get((e["pid"], e["tid"]), ""):
+            known = times.setdefault(e["name"], [0.0, 0])
+            known[0] += e["dur"]
+            known[1] += 1
+    return sorted(((us, runs, name) for name, (us, runs) in times.items()), reverse=True)
+
+
+def trace_command(args, network, precision, trace):
+    small = ("--set", "batch_size=8") if args.rehearse else ()
+    return [str(word) for word in (
+        args.trainer, CONFIGS[network], "--devices", "cuda:0", "--quiet", "--trace", trace,
+        "--set", "data.name=synthetic", "--set", f"data.limit={16 if args.rehearse else 20 * args.batch}",
+        "--set", "epochs=1", "--set", "eval_every=0", "--set", "run_dir=null",
+        "--set", f"precision={precision}", "--set", "shards=devices", *small)]
+
+
+def measure_timeline(found, args):
+    for network, precision in args.trace_runs:
+        trace = trace_of(args, network, precision)
+        row = {"network": network, "precision": precision, "form": "timeline"}
+        done = subprocess.run(trace_command(args, network, precision, trace), capture_output=True,
+                              text=True, check=False, timeout=60)
+        if done.returncode:
+            found.add("timeline", **row, error=(done.stderr.strip() or "no message").splitlines()[-1])
+            continue
+        top = kernel_times(trace)[:40]
+        found.add("timeline", **row, kernels=[{"us": us, "runs": runs, "name": name}
+                                              for us, runs, name in top])
+
+
+def measure_ncu(found, args):
+    """Five kernels of ResNet-18's, one run of each; a graph's nodes are looked at one by one."""
+    ncu = shutil.which("ncu") or shutil.which("/usr/local/cuda/bin/ncu")
+    rows = found.get("timeline", "resnet")
+    if not ncu or not rows or not rows[0]["kernels"]:
+        found.all["ncu"] = {"left_out": "there is no ncu" if not ncu else "there is no timeline"}
+        return
+    for at, kernel in enumerate(rows[0]["kernels"][:5]):
+        # From the middle on: the first runs of a kernel load it.
+        command = [ncu, "--graph-profiling", "node", "--target-processes", "all", "--launch-count", "1",
+                   "--launch-skip", str(min(8, kernel["runs"] // 2)),
+                   "--kernel-name", "regex:" + kernel["name"].split("(")[0].split("<")[0][:80],
+                   "--section", "SpeedOfLight", "--section", "LaunchStats", "--section", "Occupancy",
+                   "--section", "WarpStateStats", "--section", "MemoryWorkloadAnalysis",
+                   *trace_command(args, "resnet", rows[0]["precision"], "/dev/null")]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+            text = done.stdout + done.stderr
+        except subprocess.TimeoutExpired:
+            text = "not done within 20 s"
+        found.all.setdefault("ncu", {})[kernel["name"][:120]] = text[-12000:]
+        found.save()
+        say(f"ncu: kernel {at + 1}")
 
 
 def measure_overlap(found, args):
@@ -388,8 +472,10 @@ def versions(args):
     if probe.returncode:
         say(probe.stdout.strip() or probe.stderr.strip())
         return None
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
-                            text=True, check=False).stdout.strip()
+    commit = ""
+    if shutil.which("git"):
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True,
+                                text=True, check=False).stdout.strip()
     driver = ""
     if shutil.which("nvidia-smi"):
         driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,power.limit",
@@ -411,15 +497,19 @@ def parse_arguments():
     parser.add_argument("--json", type=Path, default=ROOT / "bench/out/gpu.json")
     parser.add_argument("--markdown", type=Path, default=ROOT / "bench/out/gpu.md")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--ours", action="store_true", help="steps without PyTorch's")
     parser.add_argument("--rehearse", action="store_true", help="over the doubles of the CUDA runtime,"
                         " PyTorch on the CPU; the figures mean nothing")
     args = parser.parse_args()
-    args.batch, args.precisions, args.torch_device = BATCH, PRECISIONS, "cuda"
+    args.batch, args.torch_device = BATCH, "cuda"
     args.steps = {"lenet": 234, "resnet": 20}
     args.epochs = 10
     args.epoch_runs = [("lenet", "tf32"), ("resnet", "bf16"), ("resnet", "tf32"), ("lenet", "bf16"),
                        ("lenet", "fp32")]
-    args.sharing_runs = [("resnet", "bf16"), ("resnet", "tf32"), ("lenet", "tf32")]
+    args.sharing_runs = [("resnet", "bf16", 2), ("resnet", "bf16", 4), ("lenet", "tf32", 2),
+                         ("lenet", "tf32", 4)]
+    args.trace_runs = [("resnet", "bf16"), ("lenet", "tf32")]
     args.rounds_program = args.build / "bench/gpu/gpu_rounds"
     args.overlap, args.overlap_limit = args.build / "bench/gpu/gpu_overlap", 55
     args.probe = args.build / "tests/cuda_gpu/gpu_probe"
@@ -437,7 +527,8 @@ def rehearse(args):
     """Everything small. A copy of the program lies where it finds the plugin over the doubles."""
     args.batch, args.torch_device, args.rounds = 8, "cpu", 1
     args.precisions, args.steps, args.epochs = ("fp32",), {"lenet": 2, "resnet": 1}, 2
-    args.epoch_runs, args.sharing_runs = [("lenet", "fp32")], [("lenet", "fp32")]
+    args.epoch_runs, args.sharing_runs = [("lenet", "fp32")], [("lenet", "fp32", 2)]
+    args.trace_runs = [("lenet", "fp32")]
     doubled = args.build / "tests/cuda_gpu/doubled"
     shutil.copy2(args.rounds_program, doubled / "gpu_rounds")
     args.rounds_program, args.trainer = doubled / "gpu_rounds", doubled / "trainer"
@@ -458,14 +549,11 @@ def main():
     for part in args.part or PARTS:
         say(part)
         try:
-            if part == "epochs":
-                measure_epochs(found, args)
-            elif part == "sharing":
-                measure_sharing(found, args)
-            elif part == "overlap":
-                measure_overlap(found, args)
-            else:
+            if part in CONFIGS:
                 measure_steps(found, args, part)
+            else:
+                {"epochs": measure_epochs, "sharing": measure_sharing, "timeline": measure_timeline,
+                 "ncu": measure_ncu, "overlap": measure_overlap}[part](found, args)
         except (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as error:
             say(f"{part}: {error!r}")
             failed = 1
@@ -473,7 +561,8 @@ def main():
         args.markdown.write_text(markdown(found, args))
         say(f"{part}: {time.monotonic() - begin:.0f} s")
     print(args.markdown.read_text())
-    sys.exit(failed or any("error" in r and r["form"] in ("lockstep", "trainer", "cuda:0,0")
+    sys.exit(failed or any("error" in r and r["form"] in ("lockstep", "trainer", "timeline")
+                       or "error" in r and r["part"] == "sharing"
                            for r in found.rows))
 
 
