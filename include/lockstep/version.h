@@ -3,8 +3,8 @@
 #define LOCKSTEP_VERSION_H
 
 #define LS_VERSION_MAJOR 0
-#define LS_VERSION_MINOR 1
+#define LS_VERSION_MINOR 2
 #define LS_VERSION_PATCH 0
-#define LS_VERSION "0.1.0"
+#define LS_VERSION "0.2.0"
 
 #endif

@@ -54,7 +54,7 @@ by_pkgconfig()
         libs=$(pkg-config --static --libs "$name" |
             sed 's/-l\(lockstep[a-z_]*\)/-l:lib\1.a/')
     else
-        libs="$(pkg-config --libs "$name") -Wl,-rpath,$prefix/$libdir"
+        libs=$(pkg-config --libs "$name")
     fi
     # shellcheck disable=SC2086 # words on purpose
     $compiler -Wall -Wextra -pedantic -Werror $cflags "$what.c" -x none $libs -o "consumer_$1" ||

@@ -9,7 +9,7 @@ rm -rf -- "$work"
 mkdir -p -- "$work"
 cp -- "$prefix"/share/doc/lockstep/examples/*.c "$work"
 cd -- "$work"
-export PKG_CONFIG_PATH="$prefix/$libdir/pkgconfig" LD_LIBRARY_PATH="$prefix/$libdir"
+export PKG_CONFIG_PATH="$prefix/$libdir/pkgconfig"
 cc() { "$cc" "$@"; }
 for name; do
     line=$(sed -n 's/^ \*  *\(cc .*\)/\1/p' "$name.c" | head -n 1)

@@ -3,11 +3,21 @@
 #   all    everything; installed elsewhere and then moved, as a prefix may be
 #   pool   the component `pool` alone
 #   stage  with DESTDIR, as packagers do
-# and checks that what has to be there is, public headers in particular.
+# and checks that what has to be there is, public headers in particular; and that `uninstall` leaves of such a
+# prefix what was there before. The build's own list of what it installed last stays as it was.
 set -eu
 cmake=$1 build=$2 work=$3 libdir=$4 source=$5
 rm -rf -- "$work"
-mkdir -p -- "$work"
+mkdir -p -- "$work/lists"
+keep()
+{
+    for list in "$1"/install_manifest*.txt; do
+        [ ! -e "$list" ] || mv -- "$list" "$2"
+    done
+}
+keep "$build" "$work/lists"
+trap 'rm -f -- "$build"/install_manifest*.txt; keep "$work/lists" "$build"' EXIT
+trap 'exit 1' HUP INT TERM
 "$cmake" --install "$build" --prefix "$work/first" >"$work/install.log"
 mv -- "$work/first" "$work/all"
 "$cmake" --install "$build" --prefix "$work/pool" --component pool >>"$work/install.log"
@@ -29,11 +39,11 @@ there()
         [ -s "$work/$prefix/$file" ] || fail "$prefix lacks $file"
     done
 }
-there all bin/trainer "$libdir/liblockstep.so" "$libdir/liblockstep.a" \
+there all bin/lockstep bin/trainer share/man/man1/lockstep.1 "$libdir/liblockstep.so" "$libdir/liblockstep.a" \
     "$libdir/liblockstep_pool.so" "$libdir/liblockstep_pool.a" share/man/man1/trainer.1 \
     share/doc/lockstep/LICENSE share/doc/lockstep/README.md
 there pool "$libdir/liblockstep_pool.so" "$libdir/liblockstep_pool.a" include/lockstep/pool.h
-for file in bin/trainer "$libdir/liblockstep.so" include/lockstep/trainer.h; do
+for file in bin/lockstep bin/trainer "$libdir/liblockstep.so" include/lockstep/trainer.h; do
     [ ! -e "$work/pool/$file" ] || fail "the component pool has $file"
 done
 [ -n "$(find "$work/stage" -name 'liblockstep.so.?.?.?')" ] || fail "DESTDIR is not obeyed"
@@ -46,4 +56,16 @@ done
 # Nothing installed knows where it was built or first installed.
 found=$(grep -rlF -e "$work/first" -e "$build" "$work/all" --include='*.cmake' --include='*.pc') &&
     fail "these name a folder that may be gone: $found"
+[ "$("$work/all/bin/trainer" --version)" = "$("$work/all/bin/lockstep" --version)" ] ||
+    fail "trainer is not lockstep"
+[ "$(find "$work/all/bin" -type f)" = "$work/all/bin/lockstep" ] || fail "trainer is a copy of lockstep"
+
+# The last installation is taken away again, and nothing else.
+uninstall() { DESTDIR=$work/stage "$cmake" --build "$build" --target uninstall >>"$work/install.log" 2>&1; }
+own=$(dirname -- "$(find "$work/stage" -name lockstep -path '*/bin/*')")/theirs
+echo theirs >"$own"
+uninstall || fail "uninstall fails"
+[ "$(find "$work/stage" -not -type d)" = "$own" ] || fail "uninstall left: $(find "$work/stage" -not -type d)"
+[ -z "$(find "$work/stage" -name lockstep)" ] || fail "uninstall left folders: $(find "$work/stage" -name lockstep)"
+uninstall && fail "there is nothing to uninstall, and it does not say so"
 exit $failed

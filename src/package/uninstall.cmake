@@ -1,0 +1,27 @@
+# Removes what `cmake --install` of this build put somewhere last, and what folders of its own are empty then.
+#   cmake -D BUILD=<folder> -P uninstall.cmake; DESTDIR is obeyed
+file(GLOB manifests ${BUILD}/install_manifest*.txt)
+if(NOT manifests)
+  message(FATAL_ERROR "Nothing to uninstall: ${BUILD} has no install_manifest.txt, which `cmake --install` writes")
+endif()
+set(folders "")
+foreach(manifest ${manifests})
+  file(STRINGS ${manifest} files)
+  foreach(file ${files})
+    file(REMOVE "$ENV{DESTDIR}${file}")
+    get_filename_component(folder "${file}" DIRECTORY)
+    while(folder MATCHES "/lockstep(/|$)") # what is called so is nobody else's
+      list(APPEND folders "${folder}")
+      get_filename_component(folder "${folder}" DIRECTORY)
+    endwhile()
+  endforeach()
+  file(REMOVE ${manifest})
+endforeach()
+list(REMOVE_DUPLICATES folders)
+list(SORT folders ORDER DESCENDING) # inner ones first
+foreach(folder ${folders})
+  file(GLOB left "$ENV{DESTDIR}${folder}/*" "$ENV{DESTDIR}${folder}/.*")
+  if(IS_DIRECTORY "$ENV{DESTDIR}${folder}" AND NOT left)
+    file(REMOVE_RECURSE "$ENV{DESTDIR}${folder}")
+  endif()
+endforeach()
