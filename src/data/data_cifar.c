@@ -27,7 +27,7 @@ static const char *const cifar10_names[6] = {
     "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin",
 };
 
-const ls_cifar_detail ls_cifar10 = {
+static const ls_cifar_detail cifar10 = {
     .records = 10000,
     .files = {cifar10_names,
               6,
@@ -198,3 +198,9 @@ int ls_cifar_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *
     *test = split[1];
     return rc;
 }
+
+static const char *const things[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+                                     "dog",      "frog",       "horse", "ship", "truck"};
+
+const ls_dataset_kind ls_dataset_cifar10 = {
+    {"cifar10", 3, 32, 32, 10, things}, ls_cifar_open, &cifar10};

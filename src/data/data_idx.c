@@ -36,7 +36,7 @@ static const char *const file_names[4] = {
     "t10k-labels-idx1-ubyte",
 };
 
-const ls_idx_detail ls_idx_fashion_mnist = {
+static const ls_idx_detail fashion_mnist = {
     .files = {file_names,
               4,
               {"fashion-mnist", "FashionMNIST/raw"},
@@ -44,7 +44,7 @@ const ls_idx_detail ls_idx_fashion_mnist = {
     .published = fashion_mnist_published,
 };
 
-const ls_idx_detail ls_idx_mnist = {
+static const ls_idx_detail mnist = {
     .files = {file_names, 4, {"mnist", "MNIST/raw"}, NULL},
 };
 
@@ -299,3 +299,10 @@ int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *ki
     ls_located_free(&paths, host);
     return rc;
 }
+
+static const char *const clothes[] = {"t-shirt", "trouser", "pullover", "dress", "coat",
+                                      "sandal",  "shirt",   "sneaker",  "bag",   "ankle boot"};
+
+const ls_dataset_kind ls_dataset_fashion_mnist = {
+    {"fashion_mnist", 1, 28, 28, 10, clothes}, ls_idx_open, &fashion_mnist};
+const ls_dataset_kind ls_dataset_mnist = {{"mnist", 1, 28, 28, 10, NULL}, ls_idx_open, &mnist};

@@ -128,8 +128,8 @@ static int make_split(ls_dataset **out, const char *name, const pictures *from, 
     return LS_OK;
 }
 
-int ls_synthetic_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                      const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int open_both(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                     const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
     pictures from;
     *train = NULL;
@@ -149,3 +149,6 @@ int ls_synthetic_open(ls_dataset **train, ls_dataset **test, const ls_dataset_ki
     }
     return rc;
 }
+
+const ls_dataset_kind ls_dataset_synthetic = {
+    {"synthetic", 1, SIDE, SIDE, CLASSES, NULL}, open_both, NULL};

@@ -9,31 +9,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const clothes[] = {"t-shirt", "trouser", "pullover", "dress", "coat",
-                                      "sandal",  "shirt",   "sneaker",  "bag",   "ankle boot"};
-static const char *const things[] = {"airplane", "automobile", "bird",  "cat",  "deer",
-                                     "dog",      "frog",       "horse", "ship", "truck"};
-
-/* Every dataset there is. */
-static const ls_dataset_kind kinds[] = {
-    {{"fashion_mnist", 1, 28, 28, 10, clothes}, ls_idx_open, &ls_idx_fashion_mnist},
-    {{"mnist", 1, 28, 28, 10, NULL}, ls_idx_open, &ls_idx_mnist},
-    {{"cifar10", 3, 32, 32, 10, things}, ls_cifar_open, &ls_cifar10},
-    {{"synthetic", 1, 28, 28, 10, NULL}, ls_synthetic_open, NULL},
+#define LS_DATASET(name) &ls_dataset_##name,
+static const ls_dataset_kind *const kinds[] = {
+#include "data/kinds.def"
 };
+#undef LS_DATASET
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 const ls_dataset_about *ls_dataset_at(size_t i)
 {
-    return i < KINDS ? &kinds[i].about : NULL;
+    return i < KINDS ? &kinds[i]->about : NULL;
 }
 
 const ls_dataset_about *ls_dataset_named(const char *name)
 {
     for (size_t i = 0; i < KINDS; i++)
-        if (strcmp(kinds[i].about.name, name) == 0)
-            return &kinds[i].about;
+        if (strcmp(kinds[i]->about.name, name) == 0)
+            return &kinds[i]->about;
     return NULL;
 }
 
@@ -63,15 +56,20 @@ int ls_dataset_check_limit(const ls_dataset_spec *spec, uint32_t rows, const cha
 static int fail_unknown(const ls_dataset_spec *spec, ls_error *err)
 {
     const char *names[KINDS];
-    for (size_t i = 0; i < KINDS; i++)
-        names[i] = kinds[i].about.name;
+    char list[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < KINDS; i++) {
+        const char *before = i == 0 ? "" : i + 1 < KINDS ? ", " : " or ";
+        names[i] = kinds[i]->about.name;
+        if (used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", before, names[i]);
+    }
     const char *near = ls_closest(spec->name, names, KINDS);
     if (near)
         return ls_dataset_refuse(spec, "data.name", err,
                                  "unknown dataset \"%s\"; did you mean \"%s\"?", spec->name, near);
-    return ls_dataset_refuse(
-        spec, "data.name", err,
-        "unknown dataset \"%s\"; expected fashion_mnist, mnist, cifar10 or synthetic", spec->name);
+    return ls_dataset_refuse(spec, "data.name", err, "unknown dataset \"%s\"; expected %s",
+                             spec->name, list);
 }
 
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
@@ -83,8 +81,8 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
         if (strcmp(spec->sources[i]->name, spec->name) == 0)
             return ls_source_open(train, test, spec->sources[i], spec, host, err);
     for (size_t i = 0; i < KINDS; i++)
-        if (strcmp(kinds[i].about.name, spec->name) == 0)
-            return kinds[i].open(train, test, &kinds[i], spec, host, err);
+        if (strcmp(kinds[i]->about.name, spec->name) == 0)
+            return kinds[i]->open(train, test, kinds[i], spec, host, err);
     return fail_unknown(spec, err);
 }
 

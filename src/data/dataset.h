@@ -9,7 +9,7 @@
  *     ls_dataset_close(test);
  *
  * An image is [channels][height][width], one byte a pixel, 0 … 255. A new kind of dataset is one
- * file and one row of the table in dataset.c.
+ * file and one row in kinds.def.
  */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H

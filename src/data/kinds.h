@@ -10,12 +10,16 @@ typedef struct ls_dataset_kind ls_dataset_kind;
 typedef int (*ls_dataset_opener)(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
                                  const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
-/* One row of the table. */
+/* A kind; kinds.def has a row for each, which stands for ls_dataset_NAME. */
 struct ls_dataset_kind {
     ls_dataset_about about;
     ls_dataset_opener open;
     const void *detail; /* what the opener wants to know about this row */
 };
+
+#define LS_DATASET(name) extern const ls_dataset_kind ls_dataset_##name;
+#include "data/kinds.def"
+#undef LS_DATASET
 
 #define LS_FILES_MAX 6
 
@@ -34,9 +38,6 @@ typedef struct ls_idx_detail {
     const char *const *published;
 } ls_idx_detail;
 
-extern const ls_idx_detail ls_idx_fashion_mnist;
-extern const ls_idx_detail ls_idx_mnist;
-
 int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
                 const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
@@ -47,13 +48,7 @@ typedef struct ls_cifar_detail {
     ls_file_set files;
 } ls_cifar_detail;
 
-extern const ls_cifar_detail ls_cifar10;
-
 int ls_cifar_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
                   const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
-
-/* `detail` is not used. */
-int ls_synthetic_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                      const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
 #endif

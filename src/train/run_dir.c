@@ -121,6 +121,30 @@ int ls_run_dir_open(struct ls_trainer *t, ls_error *err)
     return status ? status : write_config(t, err);
 }
 
+/* The sinks of sinks.def that the config asks for. */
+static int open_by_rows(struct ls_trainer *t, ls_error *err)
+{
+    const ls_config *config = &t->config;
+#define LS_SINK(name, wanted) {ls_sink_##name, wanted},
+    const struct {
+        ls_sink_opener *open;
+        bool wanted;
+    } rows[] = {
+#include "train/sinks.def"
+    };
+#undef LS_SINK
+    int status = LS_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == LS_OK; i++) {
+        ls_sink *sink;
+        if (!rows[i].wanted)
+            continue;
+        status = rows[i].open(&sink, t->dir.path, t->host, err);
+        if (status == LS_OK)
+            status = ls_sinks_add(&t->records.sinks, sink, err);
+    }
+    return status;
+}
+
 int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
 {
     ls_sink *sink;
@@ -136,11 +160,8 @@ int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
         if (status == LS_OK)
             t->dir.metrics = sink;
     }
-    if (status == LS_OK && t->dir.path && t->config.tensorboard) {
-        status = ls_sink_tensorboard(&sink, t->dir.path, t->host, err);
-        if (status == LS_OK)
-            status = ls_sinks_add(&t->records.sinks, sink, err);
-    }
+    if (status == LS_OK && t->dir.path)
+        status = open_by_rows(t, err);
     if (status == LS_OK && t->options.record) {
         status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
         if (status == LS_OK)

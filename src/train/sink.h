@@ -63,10 +63,14 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
 /* Hands what was gathered to the system; *mark is the file's end then. Errors: LS_EIO. */
 int ls_sink_jsonl_flush(ls_sink *base, ls_sink_mark *mark, ls_error *err);
 
-/* A new TensorBoard event file in the directory `dir`: loss, accuracy, learning rate and rate of every
- * step, loss and accuracy of every evaluation; written out at least once a second. Errors: LS_EIO,
+/* Sinks in a run's directory `dir`, by rows. `tensorboard` is a new event file: loss, accuracy, learning rate and
+ * rate of every step, loss and accuracy of every evaluation; written out at least once a second. Errors: LS_EIO,
  * LS_ENOMEM. */
-int ls_sink_tensorboard(ls_sink **out, const char *dir, const ls_host *host, ls_error *err);
+typedef int ls_sink_opener(ls_sink **out, const char *dir, const ls_host *host, ls_error *err);
+
+#define LS_SINK(name, wanted) ls_sink_opener ls_sink_##name;
+#include "train/sinks.def"
+#undef LS_SINK
 
 /* Calls `record` (ls_trainer_options.record). */
 int ls_sink_callback(ls_sink **out,
