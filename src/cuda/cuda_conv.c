@@ -1,4 +1,7 @@
-/* Convolution, with its bias and a relu. Weights lie as [out][kh][kw][c]. */
+/* Convolution, with its bias, a relu and pooling. Weights lie as [out][kh][kw][c].
+ *
+ * With pooling one kernel behind the library's pools, with the bias and the relu where the plan has not
+ * fused them, and one backward takes the gradient to the product's pixels and sums it up for the bias. */
 #include "cuda/cuda_product.h"
 
 #include <stdint.h>
@@ -43,12 +46,26 @@ static int round_params(const void **w, const void **bias, ls_cuda_op *op, cudaS
     return ls_cuda_done(op, e, err);
 }
 
+static cudaError_t pool(ls_cuda_op *op, unsigned flags, cudaStream_t on)
+{
+    const ls_k_quads quads = ls_cuda_quads_of(&op->product, &op->desc.pool, op->desc.fuse_relu,
+                                              ls_cuda_form_of(&op->op.y) == LS_FORM_HALF);
+    uint8_t *bits = flags & LS_RUN_EVALUATE ? NULL : ls_cuda_at(op, &op->kept);
+    const float *bias = op->op.params > 1 && !op->plan_fuses ? op->b.param[1] : NULL;
+    return ls_k_quads_forward(op->b.y, bits, ls_cuda_at(op, &op->masked), bias, &quads, on);
+}
+
+/* The library's result: where it goes before it is pooled or widened, else y. */
+static void *product_of(const ls_cuda_op *op)
+{
+    void *half_y = ls_cuda_at(op, &op->half_y);
+    return op->desc.fuse_pool ? ls_cuda_at(op, &op->masked) : half_y ? half_y : op->b.y;
+}
+
 static int conv_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    void *half_y = ls_cuda_at(op, &op->half_y);
     const void *x, *w = op->b.param[0], *bias = op->b.param[1];
-    (void)flags;
     int status = ls_cuda_take_x(&x, op, on, 1, err);
     if (status == LS_OK && is_half(op))
         status = round_params(&w, &bias, op, on, err);
@@ -57,10 +74,12 @@ static int conv_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
                              &(ls_math_operands){.a = x,
                                                  .b = w,
                                                  .bias = op->plan_fuses ? bias : NULL,
-                                                 .out = half_y ? half_y : op->b.y,
+                                                 .out = product_of(op),
                                                  .workspace = ls_cuda_at(op, &op->work)},
                              err);
-    if (status == LS_OK && half_y)
+    if (status == LS_OK && op->desc.fuse_pool)
+        return ls_cuda_done(op, pool(op, flags, on), err);
+    if (status == LS_OK && op->half_y.bytes > 0)
         status = widen(op, op->b.y, &op->half_y, ls_cuda_elements(&op->op.y), 0, on, err);
     return status ? status : ls_cuda_product_bias(op, on, err);
 }
@@ -87,13 +106,29 @@ static int data_gradient(ls_cuda_op *op, const void *dy, cudaStream_t on, ls_err
     return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
+/* The gradient of the product, through pooling and relu; and the bias's. */
+static int unpool(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t on, ls_error *err)
+{
+    const ls_k_quads quads = ls_cuda_quads_of(&op->product, &op->desc.pool, op->desc.fuse_relu,
+                                              ls_cuda_form_of(&op->op.y) == LS_FORM_HALF);
+    void *dy = ls_cuda_at(op, &op->masked);
+    *out = dy;
+    return ls_cuda_done(op,
+                        ls_k_quads_back(dy, op->op.params > 1 ? op->b.grad[1] : NULL,
+                                        (flags & LS_RUN_ACCUMULATE) != 0, op->b.dy,
+                                        ls_cuda_at(op, &op->kept), ls_cuda_at(op, &op->partial),
+                                        &quads, on),
+                        err);
+}
+
 static int conv_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     const void *x = NULL, *dy = NULL, *b = NULL;
     int status = ls_cuda_take_x(&x, op, on, 0, err);
     if (status == LS_OK)
-        status = ls_cuda_product_dy(&dy, op, flags, on, err);
+        status = op->desc.fuse_pool ? unpool(&dy, op, flags, on, err)
+                                    : ls_cuda_product_dy(&dy, op, flags, on, err);
     if (status == LS_OK)
         status = ls_cuda_factor(&b, op, &op->half_dy, dy, ls_cuda_elements(&op->op.y), on, err);
     if (status == LS_OK)
@@ -124,7 +159,7 @@ static int check(const ls_tensor *x, const ls_conv2d *k, ls_error *err)
 
 static ls_math_shape math_shape(const ls_cuda_op *op)
 {
-    const ls_tensor *x = &op->desc.x, *y = &op->op.y;
+    const ls_tensor *x = &op->desc.x, *y = &op->product;
     const ls_conv2d *k = &op->desc.u.conv2d;
     return (ls_math_shape){
         .kind = LS_MATH_CONV,
@@ -154,8 +189,31 @@ static void reserve(ls_cuda_op *op)
     ls_cuda_product_reserve(op, form);
     if (is_half(op) && ls_cuda_form_of(&op->op.y) != LS_FORM_HALF)
         op->half_y = ls_cuda_scratch(op, ls_cuda_elements(&op->op.y) * sizeof(uint16_t));
+    if (op->desc.fuse_pool) {
+        op->masked = ls_cuda_scratch(op, op->product.bytes); /* forward the product, backward dy */
+        op->kept = ls_cuda_saved(op, op->desc.training ? ls_cuda_elements(&op->op.y) : 0);
+    }
     if (op->desc.training)
         op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
+}
+
+/* Sets what the library makes, and y, which is that or pooled. */
+static int shape_results(ls_cuda_op *op, ls_error *err)
+{
+    const ls_tensor *x = &op->desc.x;
+    const ls_conv2d *k = &op->desc.u.conv2d;
+    const ls_cuda_form form = is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
+    op->product = ls_cuda_tensor(x->rows, k->out, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
+                                 (x->w + 2 * k->pw - k->kw) / k->sw + 1, form);
+    op->op.y = op->product;
+    if (!op->desc.fuse_pool)
+        return LS_OK;
+    const ls_tensor *made = &op->product;
+    op->op.y = ls_cuda_tensor(x->rows, k->out, made->h / 2, made->w / 2, form);
+    if (!ls_cuda_pools_quads(&op->desc.pool) || made->h < 2 || made->w < 2 ||
+        ls_cuda_form_of(made) != ls_cuda_form_of(&op->op.y))
+        return ls_fail(err, LS_EUNSUPPORTED, "conv2d: only windows of 2×2 side by side are fused");
+    return LS_OK;
 }
 
 int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
@@ -169,15 +227,14 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
         status = ls_cuda_op_new(&op, device, desc, "conv2d", err);
     if (status)
         return status;
-    op->op.y = ls_cuda_tensor(x->rows, k->out, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
-                              (x->w + 2 * k->pw - k->kw) / k->sw + 1,
-                              is_half(op) ? LS_FORM_HALF : LS_FORM_LAST);
+    status = shape_results(op, err);
     ls_cuda_op_param(op, k->out, x->c, k->kh * k->kw);
     if (k->bias)
         ls_cuda_op_param(op, 0, k->out, 1);
     op->forward = conv_forward;
     op->backward = conv_backward;
-    status = ls_cuda_op_match_twin(op, err);
+    if (status == LS_OK)
+        status = ls_cuda_op_match_twin(op, err);
     if (status == LS_OK) {
         ls_math_shape shape = math_shape(op);
         reserve(op);

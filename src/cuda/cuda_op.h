@@ -57,6 +57,7 @@ struct ls_cuda_op {
     } turned[LS_OP_PARAMS];
 
     ls_cuda_form x_form, x2_form;      /* in which they are used */
+    ls_tensor product;                 /* of a convolution: y before it is pooled */
     size_t m;                          /* positions: rows · h · w of x */
     ls_cuda_room x, x2, dx, dx2;       /* converted; no bytes where they are used as they come */
     ls_cuda_room between;              /* from row-major to bf16 it is two steps */
@@ -117,7 +118,7 @@ int ls_cuda_give_dx2(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 
 /* Windows of 2 × 2 side by side, for which there are kernels of their own: x is what is pooled. */
 bool ls_cuda_pools_quads(const ls_pool2d *pool);
-ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu);
+ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);
 
 /* LS_OK, or the failure of enqueuing a pass of this op. */
 int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);

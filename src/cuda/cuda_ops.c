@@ -41,8 +41,8 @@ static int refuse_fusion(const ls_op_desc *d, ls_error *err)
 {
     int relu = d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE || d->kind == LS_OP_BATCHNORM ||
                d->kind == LS_OP_ADD;
-    if (d->fuse_pool)
-        return ls_fail(err, LS_EUNSUPPORTED, "pooling is not fused here");
+    if (d->fuse_pool && d->kind != LS_OP_CONV2D)
+        return ls_fail(err, LS_EUNSUPPORTED, "pooling is not fused into this kind of op");
     if (d->fuse_relu && !relu)
         return ls_fail(err, LS_EUNSUPPORTED, "relu is not fused into this kind of op");
     if (d->fuse_add && d->kind != LS_OP_BATCHNORM)

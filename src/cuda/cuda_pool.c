@@ -19,15 +19,15 @@ bool ls_cuda_pools_quads(const ls_pool2d *k)
     return k->kh == 2 && k->kw == 2 && k->sh == 2 && k->sw == 2 && k->ph == 0 && k->pw == 0;
 }
 
-ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu)
+ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half)
 {
-    return (ls_k_quads){x->rows, x->c, x->h, x->w, pool->max, relu, 0};
+    return (ls_k_quads){x->rows, x->c, x->h, x->w, pool->max, relu, half};
 }
 
 static cudaError_t pool(const ls_cuda_op *op, const void *x, cudaStream_t on)
 {
     const ls_k_pool shape = shape_of(op);
-    const ls_k_quads quads = ls_cuda_quads_of(&op->desc.x, &op->desc.pool, 0);
+    const ls_k_quads quads = ls_cuda_quads_of(&op->desc.x, &op->desc.pool, 0, 0);
     void *kept = ls_cuda_at(op, &op->kept);
     if (ls_cuda_pools_quads(&op->desc.pool))
         return ls_k_quads_forward(op->b.y, kept, x, NULL, &quads, on);
@@ -47,7 +47,7 @@ static int pool_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
 static cudaError_t pool_back(const ls_cuda_op *op, float *dx, cudaStream_t on)
 {
     const ls_k_pool shape = shape_of(op);
-    const ls_k_quads quads = ls_cuda_quads_of(&op->desc.x, &op->desc.pool, 0);
+    const ls_k_quads quads = ls_cuda_quads_of(&op->desc.x, &op->desc.pool, 0, 0);
     const void *kept = ls_cuda_at(op, &op->kept);
     if (ls_cuda_pools_quads(&op->desc.pool))
         return ls_k_quads_back(dx, NULL, 0, op->b.dy, kept, NULL, &quads, on);

@@ -92,7 +92,7 @@ void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
     if (!d->training)
         return;
     op->half_dy = ls_cuda_scratch(op, y);
-    op->masked = ls_cuda_scratch(op, d->fuse_relu ? op->op.y.bytes : 0);
+    op->masked = ls_cuda_scratch(op, d->fuse_relu && !d->fuse_pool ? op->op.y.bytes : 0);
     if (op->op.params > 1)
         op->partial =
             ls_cuda_scratch(op, ls_k_partial_floats(y_positions(op), op->op.y.c) * sizeof(float));

@@ -1,4 +1,4 @@
-/* Convolutions and dense layers in bf16 over the doubles: parameters, inputs and results stay
+/* Convolutions and dense layers over the doubles, pooled ones in any precision, and in bf16: parameters, inputs and results stay
  * fp32, and what comes out is near the products of doubles, as near as 8 bits can be. */
 #include "cuda_ops/cuda_backend.h"
 #include "ops/op_cases.h"
@@ -14,10 +14,10 @@ enum { CASES = 40 };
 #define NEAR 1.5e-2    /* some roundings to 8 bits, each of 2⁻⁹ at most */
 #define DEEP_NEAR 5e-2 /* of a network, where they add up */
 
-static ls_device *open_bf16(void)
+static ls_device *open_in(ls_precision precision)
 {
     ls_device *device = NULL;
-    ls_device_request request = {.size = sizeof request, .precision = LS_PRECISION_BF16};
+    ls_device_request request = {.size = sizeof request, .precision = precision};
     ls_error err = {0};
     if (test_cuda_backend()->open(&device, &request, &err) != LS_OK ||
         device->ops->bind(device, &err) != LS_OK)
@@ -46,7 +46,7 @@ static int differs(const op_result *a, const op_result *b)
 /* Near the reference, and in at least so many cases not at it: numbers were rounded. */
 static void expect_rounded(op_make *make, uint64_t seed, double near, int least)
 {
-    ls_device *device = open_bf16();
+    ls_device *device = open_in(LS_PRECISION_BF16);
     int differ = 0;
     for (uint64_t s = seed; s < seed + CASES; s++) {
         op_chain chain = make(s);
@@ -90,7 +90,7 @@ static void networks_hand_on_bf16(void **state)
 /* An earlier step leaves nothing, and a second block adds. */
 static void bf16_accumulates(void **state)
 {
-    ls_device *device = open_bf16();
+    ls_device *device = open_in(LS_PRECISION_BF16);
     (void)state;
     for (uint64_t s = 3000; s < 3000 + CASES; s++) {
         op_chain chain = s % 2 ? op_make_conv(s) : op_make_dense(s);
@@ -113,6 +113,45 @@ static void bf16_accumulates(void **state)
     device->ops->close(device);
 }
 
+/* Pooled by windows of 2 × 2, with more than one channel and pixel left. */
+static int makes_quads(op_chain *chain, uint64_t seed)
+{
+    *chain = op_make_conv_pool(seed);
+    const ls_op_desc *conv = &chain->op[0];
+    const ls_conv2d *k = &conv->u.conv2d;
+    chain->op[0].pool = (ls_pool2d){conv->pool.max, 2, 2, 2, 2, 0, 0};
+    return k->out > 1 && (conv->x.h + 2 * k->ph - k->kh) / k->sh + 1 >= 4 &&
+           (conv->x.w + 2 * k->pw - k->kw) / k->sw + 1 >= 4;
+}
+
+/* None is declined: a replica asks for it, and would go on with three kernels where it is. */
+static void convolutions_take_pooling_along(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 2; form++) {
+        ls_device *device = open_in(form ? LS_PRECISION_BF16 : LS_PRECISION_FP32);
+        int made = 0;
+        for (uint64_t s = 7600; s < 7600 + 3 * CASES; s++) {
+            op_chain chain;
+            if (!makes_quads(&chain, s))
+                continue;
+            op_inputs *in = op_inputs_create(&chain, s);
+            op_result *got = op_once(device, &chain, in), *want = op_reference(&chain, in);
+            if (!got)
+                fail_msg("declined: %s", op_chain_text(&chain));
+            if (!form || !chain.op[0].pool.max) /* in bf16 another pixel may be the largest */
+                op_expect_near(form ? "cuda bf16" : "cuda", &chain, got, want,
+                               form ? DEEP_NEAR : 1e-5);
+            op_result_destroy(got);
+            op_result_destroy(want);
+            op_inputs_destroy(in);
+            made++;
+        }
+        assert_true(made > CASES / 2);
+        device->ops->close(device);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +159,7 @@ int main(void)
         cmocka_unit_test(dense_layers_are_near_in_bf16),
         cmocka_unit_test(networks_hand_on_bf16),
         cmocka_unit_test(bf16_accumulates),
+        cmocka_unit_test(convolutions_take_pooling_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
