@@ -1,14 +1,57 @@
-/* Softmax and cross-entropy: a warp for each row, then the rows' losses added in order. A small batch
- * does both in one kernel, which gives the same bits. */
+/* Softmax and cross-entropy: a thread for each row where classes are few, else a warp; then the rows'
+ * losses added in order. A small batch of few classes does both in one kernel, which gives the same
+ * bits. Who has a row depends on the classes alone. */
 #include "cuda/kernels.cuh"
 
-enum { WARP = 32, SUM_THREADS = 256, ONE_BLOCK = 1024, SMALL = 32768 /* logits of one block */ };
+enum { WARP = 32, SUM_THREADS = 256, FEW = 32 /* classes */, ONE_BLOCK = 512 /* rows */ };
 
 __device__ static double add_warp(double value)
 {
     for (int step = WARP / 2; step > 0; step /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, step);
     return value;
+}
+
+/* What a row's sums give: its loss and whether it is right. */
+__device__ static void put_row(const ls_k_xent &k, int row, int best, float m, double sum, double all)
+{
+    const double smoothing = k.smoothing;
+    const int label = k.labels[row], known = label < k.classes;
+    const float *x = k.x + (size_t)row * k.classes;
+    double target = known ? (1 - smoothing) * ((double)x[label] - (double)m) : 0;
+    /* Nothing may be learned from a row without a label. */
+    k.row[row] = known ? (float)(log(sum) - target - smoothing / k.classes * all) : NAN;
+    k.row[k.rows + row] = best == label;
+}
+
+/* dx of class j: e/Σe − target. The sum is divided by once. */
+__device__ static void put_dx(const ls_k_xent &k, int row, int j, float m, double share)
+{
+    const float everywhere = (float)((double)k.smoothing / k.classes);
+    const size_t at = (size_t)row * k.classes + j;
+    float p = (float)((double)expf(k.x[at] - m) * share) - everywhere;
+    k.dx[at] = j == k.labels[row] ? p - (float)(1 - (double)k.smoothing) : p;
+}
+
+/* A row by one thread: for few classes no shuffles are worth their wait. */
+__device__ static void do_short_row(const ls_k_xent &k, int row)
+{
+    const float *x = k.x + (size_t)row * k.classes;
+    int best = 0;
+    float m = x[0];
+    for (int j = 1; j < k.classes; j++)
+        if (x[j] > m) {
+            m = x[j];
+            best = j;
+        }
+    double sum = 0, all = 0;
+    for (int j = 0; j < k.classes; j++) {
+        sum += (double)expf(x[j] - m);
+        all += (double)x[j] - (double)m;
+    }
+    for (int j = 0; k.dx && j < k.classes; j++)
+        put_dx(k, row, j, m, 1 / sum);
+    put_row(k, row, best, m, sum, all);
 }
 
 /* The first largest value of a row. */
@@ -31,12 +74,10 @@ __device__ static void find_largest(float *most, int *best, const float *x, int 
     }
 }
 
-/* loss = log Σe − Σ target·(z − m); dx = e/Σe − target. */
+/* loss = log Σe − Σ target·(z − m). */
 __device__ static void do_row(const ls_k_xent &k, int row, int lane)
 {
     const float *x = k.x + (size_t)row * k.classes;
-    const int label = k.labels[row];
-    const double smoothing = k.smoothing;
     float m;
     int best;
     find_largest(&m, &best, x, k.classes, lane);
@@ -47,18 +88,10 @@ __device__ static void do_row(const ls_k_xent &k, int row, int lane)
     }
     sum = add_warp(sum);
     all = add_warp(all);
-    const float everywhere = (float)(smoothing / k.classes), at_label = (float)(1 - smoothing);
-    for (int j = lane; k.dx && j < k.classes; j += WARP) {
-        float p = (float)((double)expf(x[j] - m) / sum) - everywhere;
-        k.dx[(size_t)row * k.classes + j] = j == label ? p - at_label : p;
-    }
-    if (lane != 0)
-        return;
-    int known = label < k.classes;
-    double target = known ? (1 - smoothing) * ((double)x[label] - (double)m) : 0;
-    /* Nothing may be learned from a row without a label. */
-    k.row[row] = known ? (float)(log(sum) - target - smoothing / k.classes * all) : NAN;
-    k.row[k.rows + row] = best == label;
+    for (int j = lane; k.dx && j < k.classes; j += WARP)
+        put_dx(k, row, j, m, 1 / sum);
+    if (lane == 0)
+        put_row(k, row, best, m, sum, all);
 }
 
 __device__ static void report(const ls_k_xent &k, int row)
@@ -102,11 +135,18 @@ __device__ static void add_rows(const ls_k_xent &k)
         report(k, bad[0]);
 }
 
-__global__ static void rows_alone(const __grid_constant__ ls_k_xent k)
+__global__ static void long_rows(const __grid_constant__ ls_k_xent k)
 {
     int row = (int)((blockIdx.x * blockDim.x + threadIdx.x) / WARP);
     if (row < k.rows)
         do_row(k, row, threadIdx.x % WARP);
+}
+
+__global__ static void short_rows(const __grid_constant__ ls_k_xent k)
+{
+    int row = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (row < k.rows)
+        do_short_row(k, row);
 }
 
 __global__ static void sum_alone(const __grid_constant__ ls_k_xent k)
@@ -117,20 +157,23 @@ __global__ static void sum_alone(const __grid_constant__ ls_k_xent k)
 __global__ static void __launch_bounds__(ONE_BLOCK)
     rows_and_sum(const __grid_constant__ ls_k_xent k)
 {
-    for (int row = threadIdx.x / WARP; row < k.rows; row += blockDim.x / WARP)
-        do_row(k, row, threadIdx.x % WARP);
+    if ((int)threadIdx.x < k.rows)
+        do_short_row(k, threadIdx.x);
     __syncthreads(); /* the block sees what it wrote to k.row */
     add_rows(k);
 }
 
 cudaError_t ls_k_softmax_xent(const ls_k_xent *k, cudaStream_t stream)
 {
-    if ((size_t)k->rows * (size_t)k->classes <= SMALL) {
-        rows_and_sum<<<1, ONE_BLOCK, 0, stream>>>(*k);
+    const unsigned rows = (unsigned)k->rows;
+    if (k->classes <= FEW && rows <= ONE_BLOCK) {
+        rows_and_sum<<<1, rows <= SUM_THREADS ? SUM_THREADS : ONE_BLOCK, 0, stream>>>(*k);
         return cudaGetLastError();
     }
-    unsigned blocks = ((unsigned)k->rows + 7) / 8;
-    rows_alone<<<blocks, 8 * WARP, 0, stream>>>(*k);
+    if (k->classes <= FEW)
+        short_rows<<<(rows + WARP - 1) / WARP, WARP, 0, stream>>>(*k);
+    else
+        long_rows<<<(rows + 7) / 8, 8 * WARP, 0, stream>>>(*k);
     sum_alone<<<1, SUM_THREADS, 0, stream>>>(*k);
     return cudaGetLastError();
 }

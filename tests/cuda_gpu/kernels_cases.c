@@ -253,7 +253,7 @@ void run_data_kernels(run *r)
 static void loss(run *r, int rows, int classes, float smoothing)
 {
     const size_t n = (size_t)rows * (size_t)classes;
-    uint8_t labels[300];
+    uint8_t labels[800];
     const float zeros[2] = {0, 0};
     const ls_k_fault none = {0, 0, 0, 0};
     for (int i = 0; i < rows; i++)
@@ -282,6 +282,12 @@ void run_loss_kernels(run *r)
     r->shape = "256 x 10";
     loss(r, 256, 10, 0);
     loss(r, 256, 10, 0.1f);
+    r->shape = "800 x 10";
+    loss(r, 800, 10, 0.1f);
+    r->shape = "300 x 32";
+    loss(r, 300, 32, 0.1f);
+    r->shape = "300 x 33";
+    loss(r, 300, 33, 0);
     r->shape = "7 x 100";
     loss(r, 7, 100, 0.1f);
     r->shape = "1 x 1";

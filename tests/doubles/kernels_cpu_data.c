@@ -433,7 +433,8 @@ static double row_loss(const ls_k_xent *k, int row, int *correct)
         all += (double)x[j] - (double)x[best];
     }
     for (int j = 0; dx && j < k->classes; j++) {
-        float p = (float)((double)expf(x[j] - x[best]) / sum) - (float)(smoothing / k->classes);
+        float p =
+            (float)((double)expf(x[j] - x[best]) * (1 / sum)) - (float)(smoothing / k->classes);
         dx[j] = j == label ? p - (float)(1 - smoothing) : p;
     }
     *correct = best == label;
