@@ -1,4 +1,4 @@
-#include "cuda/cuda_comm_links.h"
+#include "cuda/cuda_comm_group.h"
 
 #include "base/clock.h"
 #include "cuda/cuda_device.h"
@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
@@ -43,7 +44,7 @@ void ls_cuda_nap(unsigned rounds)
         nanosleep(&nap, NULL);
 }
 
-static int is_bad(ncclResult_t result)
+static bool is_bad(ncclResult_t result)
 {
     return result != ncclSuccess && result != ncclInProgress;
 }

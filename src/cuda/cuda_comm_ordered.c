@@ -17,6 +17,8 @@
  */
 #include "cuda/cuda_comm_group.h"
 
+#include <stdbool.h>
+
 /* The chunk of a GPU. */
 static void chunk_of(const ls_cuda_comm *comm, int gpu, size_t *first, size_t *count)
 {
@@ -80,7 +82,7 @@ static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *e
 
 /* ---- moving --------------------------------------------------------------------------------- */
 
-static int is_fine(ncclResult_t result)
+static bool is_fine(ncclResult_t result)
 {
     return result == ncclSuccess || result == ncclInProgress;
 }

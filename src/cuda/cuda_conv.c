@@ -4,6 +4,7 @@
  * fused them, and one backward takes the gradient to the product's pixels and sums it up for the bias. */
 #include "cuda/cuda_product.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -11,7 +12,7 @@ enum {
     GRAIN = 16       /* floats: parameters of an arena begin at multiples of it */
 };
 
-static int is_half(const ls_cuda_op *op)
+static bool is_half(const ls_cuda_op *op)
 {
     return op->device->precision == LS_PRECISION_BF16;
 }

@@ -135,7 +135,7 @@ void ls_cuda_streams_fini(ls_cuda_device *device);
 /* cuda_stream.c. The table's reached. */
 int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err);
 
-/* cuda_pinned.c. The table's, its end, and whether memory of the host is part of it. */
+/* cuda_staging.c. The table's, its end, and whether memory of the host is part of it. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err);
 void ls_cuda_pinned_free(ls_device *device, void *memory);
 void ls_cuda_pinned_fini(ls_cuda_device *device);
@@ -151,7 +151,7 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
                      ls_error *err);
 void ls_cuda_deliver(ls_cuda_device *device, const ls_stream *stream);
 
-/* cuda_graph.c. The table's recordings. */
+/* cuda_stream.c. The table's recordings. */
 int ls_cuda_record_begin(ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_record_next(ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_record_end(ls_recording **out, ls_device *device, ls_stream *stream, ls_error *err);

@@ -2,6 +2,7 @@
 #include "cuda/cuda_device.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 int cuda_is_lost(cudaError_t error)
@@ -30,7 +31,7 @@ int cuda_is_lost(cudaError_t error)
 }
 
 /* Calls that only a mistake in this back end can make. */
-static int is_misuse(cudaError_t error)
+static bool is_misuse(cudaError_t error)
 {
     switch (error) {
     case cudaErrorInvalidValue:

@@ -1,5 +1,6 @@
 #include "cuda/cuda_op.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ static ls_cuda_op *self_of(ls_op *op)
 /* ---- tensors -------------------------------------------------------------------------------- */
 
 /* Non-zero: row-major and channels last are two things. */
-static int has_two_orders(const ls_tensor *t)
+static bool has_two_orders(const ls_tensor *t)
 {
     return t->c > 1 && (t->h > 1 || t->w > 1);
 }

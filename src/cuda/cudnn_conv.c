@@ -1,6 +1,7 @@
 /* Convolutions by cuDNN: running an engine, and choosing it. */
 #include "cuda/math_inside.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -185,7 +186,7 @@ static float time_of(conv_plan *p, const ls_engine *engine, const bench *b)
 }
 
 /* Whether `bytes` of both outputs, from `at` on, are the same. */
-static int is_same(const bench *b, size_t at, size_t bytes)
+static bool is_same(const bench *b, size_t at, size_t bytes)
 {
     unsigned char *half = b->pinned + BLOCK / 2;
     return cudaMemcpyAsync(b->pinned, (char *)b->memory[OUT] + at, bytes, cudaMemcpyDeviceToHost,
@@ -197,7 +198,7 @@ static int is_same(const bench *b, size_t at, size_t bytes)
 
 /* Whether two runs give the same bits, whatever lay in the workspace and in the output: what an engine's
  * notes say of it has been wrong. */
-static int is_repeatable(conv_plan *p, const ls_engine *engine, const bench *b)
+static bool is_repeatable(conv_plan *p, const ls_engine *engine, const bench *b)
 {
     p->engine = *engine;
     int same = run_on(p, b, OUT) == LS_OK;

@@ -1,5 +1,6 @@
 #include "cuda/math_inside.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,7 +78,7 @@ static int read_traits(traits *out, ls_graph_object config)
 }
 
 /* On fp32 operands, tensor cores mean tf32. */
-static int is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
+static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape *shape)
 {
     const int *note = t->note;
     if (note[CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC] ||
