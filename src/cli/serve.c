@@ -166,7 +166,7 @@ static void make_records(cli_server *s, struct MHD_Connection *to, ls_buffer *ou
         n[i] = strtoull(have, &end, 10);
         have = *end == ',' ? end + 1 : NULL;
     }
-    const ls_run_place place = {n[0], n[1], n[2], n[3]};
+    const ls_run_seen place = {n[0], n[1], n[2], n[3]};
     ls_run_log_write(&s->log, &place, out);
 }
 

@@ -104,7 +104,7 @@ static void find_outcome(outcome *o, const ls_run_log *log)
     }
 }
 
-static int is_synthetic(const outcome *o)
+static bool is_synthetic(const outcome *o)
 {
     return cJSON_IsTrue(member(member(root_of(o->start), "data"), "synthetic")) ||
            cJSON_IsTrue(member(root_of(o->end), "synthetic"));
@@ -166,7 +166,7 @@ static void add_epochs(ls_buffer *b, const ls_run_log *log)
             continue;
         const cJSON *record = ls_json_root(doc);
         const char *type = text_or(record, "type", "");
-        const int test = strcmp(type, "eval") == 0;
+        const bool test = strcmp(type, "eval") == 0;
         if (test || strcmp(type, "epoch") == 0) {
             ls_buffer_put(b, "<tr>");
             add_number(b, record, "epoch", "%.0f");
@@ -289,7 +289,7 @@ static int take_lines(ls_run_log *log, const char *path, int *number, ls_buffer 
     while (status == LS_OK && at < text->length && !log->cut_line) {
         const char *line = text->text + at, *end = memchr(line, '\n', text->length - at);
         const size_t length = end ? (size_t)(end - line) : text->length - at;
-        const int last = at + length + (end != NULL) == text->length;
+        const bool last = at + length + (end != NULL) == text->length;
         if (last && !ended)
             break;
         status = take_line(log, path, ++*number, line, length, last, err);

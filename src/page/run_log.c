@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const ls_run_place ls_run_nothing = {0};
+const ls_run_seen ls_run_nothing = {0};
 
 void ls_run_log_init(ls_run_log *log, uint64_t run, const ls_host *host)
 {
@@ -127,20 +127,20 @@ static int take_step(ls_run_log *log, const ls_record *record, ls_error *err)
 
 /* ---- other records -------------------------------------------------------------------------- */
 
-static int make_room(ls_run_log *log)
+static bool make_room(ls_run_log *log)
 {
     if (log->others < log->capacity)
-        return 1;
+        return true;
     const size_t wanted = log->capacity ? 2 * log->capacity : 64;
     ls_run_record *bigger = ls_alloc_array(log->host, wanted, sizeof *bigger);
     if (!bigger)
-        return 0;
+        return false;
     if (log->others > 0)
         memcpy(bigger, log->other, log->others * sizeof *bigger);
     ls_free(log->host, log->other);
     log->other = bigger;
     log->capacity = wanted;
-    return 1;
+    return true;
 }
 
 static int take_other(ls_run_log *log, int event, const char *json, size_t length, ls_error *err)
@@ -159,7 +159,7 @@ static int take_other(ls_run_log *log, int event, const char *json, size_t lengt
 
 int ls_run_log_add(ls_run_log *log, const ls_record *r, ls_error *err)
 {
-    const int event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE;
+    const bool event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE;
     const int status = r->type == LS_RECORD_STEP ? take_step(log, r, err)
                                                  : take_other(log, event, r->json, r->length, err);
     log->records += status == LS_OK;
@@ -253,8 +253,8 @@ static void add_safe(ls_buffer *out, const char *json, size_t length)
 {
     size_t from = 0;
     for (size_t i = 0; i < length; i++) {
-        const int line = i + 2 < length && memcmp(json + i, "\xE2\x80\xA8", 3) == 0;
-        const int paragraph = i + 2 < length && memcmp(json + i, "\xE2\x80\xA9", 3) == 0;
+        const bool line = i + 2 < length && memcmp(json + i, "\xE2\x80\xA8", 3) == 0;
+        const bool paragraph = i + 2 < length && memcmp(json + i, "\xE2\x80\xA9", 3) == 0;
         if (json[i] != '<' && !line && !paragraph)
             continue;
         ls_buffer_add(out, json + from, i - from);
@@ -336,7 +336,7 @@ static void add_sums(const ls_run_log *log, ls_buffer *out, ls_json_writer *w)
 
 /* The last entry may have grown since it was written: it is written again. */
 static void add_head(const ls_run_log *log, ls_buffer *out, ls_json_writer *w,
-                     const ls_run_place *from)
+                     const ls_run_seen *from)
 {
     begin(w, "page");
     ls_json_put_uint(w, "run", log->run);
@@ -348,9 +348,9 @@ static void add_head(const ls_run_log *log, ls_buffer *out, ls_json_writer *w,
     add_line(out, w);
 }
 
-void ls_run_log_write(const ls_run_log *log, const ls_run_place *have, ls_buffer *out)
+void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer *out)
 {
-    ls_run_place from = ls_run_nothing;
+    ls_run_seen from = ls_run_nothing;
     ls_json_writer w;
     ls_json_writer_init(&w, 0, log->host);
     if (have->run == log->run && have->others <= log->others)
@@ -374,7 +374,7 @@ void ls_run_log_write(const ls_run_log *log, const ls_run_place *have, ls_buffer
 
 /* ---- where the run stands ------------------------------------------------------------------- */
 
-static int is_of(const char *json, size_t length, const char *type)
+static bool is_of(const char *json, size_t length, const char *type)
 {
     char start[48];
     const int n = snprintf(start, sizeof start, "{\"type\":\"%s\"", type);

@@ -69,15 +69,15 @@ int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *j
                     ls_error *err);
 
 /* What a page has already. */
-typedef struct ls_run_place {
+typedef struct ls_run_seen {
     uint64_t run, width, steps, others;
-} ls_run_place;
+} ls_run_seen;
 
-extern const ls_run_place ls_run_nothing;
+extern const ls_run_seen ls_run_nothing;
 
 /* Appends what is not there yet: everything when the place is of another run, or was passed by a merge. Lines
  * hold neither '<' nor line separators of JavaScript's, so that they can stand in a page. */
-void ls_run_log_write(const ls_run_log *log, const ls_run_place *have, ls_buffer *out);
+void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer *out);
 
 /* Appends one object: the number of records, and the newest one of each type that there was, by its type. */
 void ls_run_log_state(const ls_run_log *log, ls_buffer *out);

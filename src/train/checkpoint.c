@@ -75,7 +75,7 @@ uint32_t ls_data_crc32(const struct ls_trainer *t)
         const ls_dataset_info *info = ls_dataset_describe(t->data[s]);
         const ls_dataset_view view = ls_dataset_resident(t->data[s]);
         const size_t pixels = (size_t)info->channels * (size_t)info->height * (size_t)info->width;
-        if (!view.images) /* streamed: nobody knows what will come */
+        if (!view.images) /* streamed: the rows are not known before they are trained on */
             continue;
         crc = ls_crc32(crc, view.images, info->rows * pixels);
         crc = ls_crc32(crc, view.labels, info->rows);

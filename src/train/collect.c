@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#define GRACE_NS 500000000u /* for whoever merges, once the group was aborted */
+#define GRACE_NS 500000000u /* for a worker that merges, once the group was aborted */
 #define PAUSE_NS 500000000u /* a shorter absence is not worth a word */
 
 /* ---- the process's pauses ------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static void note_pause(struct ls_trainer *t, uint64_t begin_ns)
     if (away < queued + PAUSE_NS)
         return;
     t->faults.paused_ns += away - queued;
-    ls_log(t->host, LS_LOG_INFO, "stopped for %.1f s, which count against nobody",
+    ls_log(t->host, LS_LOG_INFO, "stopped for %.1f s, which count against no worker",
            (double)(away - queued) * 1e-9);
 }
 
@@ -44,7 +44,7 @@ void ls_watch_begin(ls_watch *watch)
     *watch = (ls_watch){.seen_ns = ls_now_ns()};
 }
 
-/* For how long the watcher itself had no CPU since its last look, which matters once somebody is suspected:
+/* For how long the watcher itself had no CPU since its last look, which matters once a worker is suspected:
  * a thread that hangs on a busy machine is to be found no later. */
 static uint64_t had_no_cpu(ls_watch *watch, const struct ls_trainer *t)
 {
@@ -69,7 +69,7 @@ static void listen(ls_watch *watch, const struct ls_trainer *t)
                             ls_pool_thread_number(t->pool, w), attended, t->faults.deadline_ns / 8);
 }
 
-/* Whoever waits for others in a merge is as alive as the liveliest of them: as long as one gets on, or
+/* A worker that waits for its peers in a merge is as alive as the liveliest of them: as long as one gets on, or
  * is kept from it, there is something to wait for. */
 static void excuse_waiting(ls_watch *watch, const struct ls_trainer *t, const bool *awaited)
 {
@@ -87,9 +87,10 @@ static bool is_merging(const ls_silence *silence)
     return silence->place == LS_PLACE_MERGE || silence->place == LS_PLACE_WAIT;
 }
 
-/* A look, every LS_NAP_NS while somebody is waited for: whoever of those marked in `awaited` shows no sign of life
- * for the deadline is left behind, in or behind step `step`. A merge does not end by itself. The abort lets go whoever only waits in it, here for what does not
- * come; who shows no sign of life even then is the one that hangs. */
+/* A look, every LS_NAP_NS while workers are waited for: those marked in `awaited` that show no sign of life for the
+ * deadline are left behind, in or behind step `step`. A merge does not end by itself: the abort lets go the workers
+ * that only wait in it, here for what does not come; one that shows no sign of life even then is the one that
+ * hangs. */
 static void look(ls_watch *watch, struct ls_trainer *t, const bool *awaited, uint64_t step)
 {
     listen(watch, t);
@@ -149,10 +150,10 @@ int ls_gang(struct ls_trainer *t, ls_job job, ls_error *err)
     ls_trace_drain(t->trace, t);
     for (int w = 0; w < t->workers; w++) {
         ls_train_worker *worker = &t->worker[w];
-        const int stalled = worker->presence == LS_STALLED;
+        const bool stalled = worker->presence == LS_STALLED;
         if (!stalled)
             worker->status = worker->job_status;
-        const int failed = stalled ? (worker->mourned ? LS_OK : LS_ESTALLED) : worker->status;
+        const int failed = stalled ? (worker->loss_recorded ? LS_OK : LS_ESTALLED) : worker->status;
         if (failed == LS_OK || failed == LS_EABORTED)
             continue;
         worker->fault_step = t->position.steps;
@@ -172,7 +173,7 @@ typedef struct awaited {
     int count;
 } awaited;
 
-static void await_everybody(awaited *a, struct ls_trainer *t)
+static void await_all(awaited *a, struct ls_trainer *t)
 {
     a->count = 0;
     for (int w = 0; w < t->workers; w++) {
@@ -200,7 +201,7 @@ static void take_in(awaited *a, struct ls_trainer *t, const ls_report *report, i
     strike(a, index);
 }
 
-/* Gives up those awaited who show no sign of life. */
+/* Gives up the awaited workers that show no sign of life. */
 static void look_after(awaited *a, struct ls_trainer *t, uint64_t step, ls_watch *watch)
 {
     bool out[LS_DEVICES_MAX] = {false};
@@ -212,13 +213,13 @@ static void look_after(awaited *a, struct ls_trainer *t, uint64_t step, ls_watch
             strike(a, i);
 }
 
-/* Everybody's report of the next step, or a verdict on who has none. */
+/* Every worker's report of the next step, or a verdict on those that have none. */
 static void await_reports(ls_coordination *c)
 {
     struct ls_trainer *t = c->t;
     awaited a;
     ls_report report;
-    await_everybody(&a, t);
+    await_all(&a, t);
     while (a.count > 0) {
         const uint64_t begin = ls_now_ns();
         int which = -1;
@@ -242,14 +243,14 @@ static int find_done(const struct ls_trainer *t)
     return -1;
 }
 
-static int anybody_failed(const struct ls_trainer *t)
+static bool any_failed(const struct ls_trainer *t)
 {
     for (int w = 0; w < t->workers; w++) {
         const ls_train_worker *worker = &t->worker[w];
-        if (worker->presence == LS_LIVE ? worker->status != LS_OK : !worker->mourned)
-            return 1;
+        if (worker->presence == LS_LIVE ? worker->status != LS_OK : !worker->loss_recorded)
+            return true;
     }
-    return 0;
+    return false;
 }
 
 static int account_skipped(ls_coordination *c, ls_error *err)
@@ -311,18 +312,18 @@ static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
     move_on(t, r);
     c->last = *r;
     status = ls_record_step(t, t->position.epoch + 1, (double)r->rows / seconds, r, err);
-    ls_tell_progress(c, 0, 0);
+    ls_tell_progress(c, false, false);
     return status;
 }
 
-int ls_collect_step(ls_coordination *c, int *failed, ls_error *err)
+int ls_collect_step(ls_coordination *c, bool *failed, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     await_reports(c);
     ls_trace_drain(t->trace, t);
     c->taken++;
     const int done = find_done(t);
-    *failed = anybody_failed(t);
+    *failed = any_failed(t);
     return done < 0 ? LS_OK : account_done(c, &t->reports[done], err);
 }
 

@@ -30,7 +30,7 @@ static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
     }
 }
 
-static int same_group(const ls_config_key *a, const ls_config_key *b)
+static bool same_group(const ls_config_key *a, const ls_config_key *b)
 {
     return a->key && b->key && strcmp(a->group, b->group) == 0;
 }
@@ -177,14 +177,14 @@ static void write_row(ls_json_writer *w, const ls_config *c, const ls_config_key
     }
 }
 
-static int in_recipe(const ls_config *c, const ls_config_key *row)
+static bool in_recipe(const ls_config *c, const ls_config_key *row)
 {
     return row->part == LS_RECIPE ||
            (row->part == LS_RECIPE_OF_END && ls_schedule_needs_end(&c->schedule));
 }
 
 /* All rows, or those of the recipe alone. A group is opened where its first row is written. */
-static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, int recipe)
+static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, bool recipe)
 {
     const ls_config_key *open = NULL;
     ls_json_open_object(w, key);
@@ -210,12 +210,12 @@ void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config 
 {
     ls_config resolved = *c;
     resolved.shards = shards;
-    write_rows(w, key, &resolved, 1);
+    write_rows(w, key, &resolved, true);
 }
 
 void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
 {
-    write_rows(w, key, c, 0);
+    write_rows(w, key, c, false);
 }
 
 int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err)
@@ -344,7 +344,7 @@ int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, l
     return ls_fields_end(&f);
 }
 
-int ls_schedule_needs_end(const ls_schedule *s)
+bool ls_schedule_needs_end(const ls_schedule *s)
 {
     return s->rule == LS_SCHEDULE_COSINE;
 }

@@ -27,7 +27,7 @@ uint64_t ls_steps_when(const ls_coordination *c, uint32_t done)
 
 /* ---- progress ------------------------------------------------------------------------------- */
 
-void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated)
+void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
 {
     const struct ls_trainer *t = c->t;
     const ls_position *at = &t->position;
@@ -105,14 +105,14 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
 
 /* ---- what is due between steps -------------------------------------------------------------- */
 
-static int snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
+static bool snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
 {
     const uint32_t every = t->options.snapshot_every_steps;
     return t->options.snapshot && every > 0 && steps > 0 && steps % every == 0;
 }
 
-/* After `steps` steps: nobody may be at work, so that replicas can be read. */
-static int is_due(const ls_coordination *c, uint64_t steps)
+/* After `steps` steps: no worker may be at work, so that replicas can be read. */
+static bool is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
     const long save = t->dir.saver ? t->config.checkpoint.every_steps : 0;
@@ -122,7 +122,7 @@ static int is_due(const ls_coordination *c, uint64_t steps)
             (verify > 0 && steps % (uint64_t)verify == 0) || snapshot_is_due(t, steps));
 }
 
-static int save_is_due(const ls_coordination *c)
+static bool save_is_due(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
     const long every = t->config.checkpoint.every_steps;
@@ -134,7 +134,7 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
     snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
-int ls_read_back(ls_coordination *c, int home, ls_error *err)
+int ls_read_back(ls_coordination *c, bool home, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     char when[64];
@@ -167,15 +167,15 @@ static int show_snapshot(struct ls_trainer *t, ls_error *err)
 }
 
 /* Compares the replicas, saves when `save`, and shows a snapshot where one is due. */
-static int settle(ls_coordination *c, int save, ls_error *err)
+static int settle(ls_coordination *c, bool save, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    const int show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
+    const bool show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
     c->settled = t->position.steps;
     int status = ls_read_back(c, save || show, err);
     if (status == LS_OK && show)
         status = show_snapshot(t, err);
-    return status == LS_OK && save ? ls_checkpoint(t, 0, err) : status;
+    return status == LS_OK && save ? ls_checkpoint(t, false, err) : status;
 }
 
 /* ---- scattering ----------------------------------------------------------------------------- */
@@ -205,14 +205,14 @@ static int scatter(ls_coordination *c, ls_error *err)
     if (status)
         return status;
     c->items++;
-    if (c->taken == c->sent || t->feed) /* reading rows may have taken long: nobody's silence */
+    if (c->taken == c->sent || t->feed) /* reading rows may have taken long: no worker's silence */
         ls_watch_begin(&c->watch);
     for (int w = 0; w < t->workers; w++) {
         if (t->worker[w].presence != LS_LIVE)
             continue;
         t->worker[w].item[slot] = range;
         status = ls_pool_submit(t->pool, w, ls_worker_train, &t->worker[w].item[slot], err);
-        if (status) { /* those who did get the item wait for the others */
+        if (status) { /* the workers that did get the item wait for their peers */
             t->group->type->abort(t->group);
             return status;
         }
@@ -230,7 +230,7 @@ void ls_send_from_here(ls_coordination *c)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-/* Step `number` failed: nobody applied it, or everybody who is left did. */
+/* Step `number` failed: no worker applied it, or every worker that is left did. */
 static int regroup(ls_coordination *c, uint64_t number, ls_error *err)
 {
     char when[64];
@@ -243,7 +243,7 @@ static int regroup(ls_coordination *c, uint64_t number, ls_error *err)
     return status;
 }
 
-static int can_scatter(const ls_coordination *c)
+static bool can_scatter(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
     const uint64_t sent = ls_steps_when(c, c->sent);
@@ -258,7 +258,7 @@ int ls_train_steps(ls_coordination *c, ls_error *err)
     int status = LS_OK;
     while (status == LS_OK) {
         const uint64_t number = t->position.steps + 1;
-        int failed = 0;
+        bool failed = false;
         if (can_scatter(c))
             status = scatter(c, err);
         else if (c->taken < c->sent)
@@ -270,7 +270,7 @@ int ls_train_steps(ls_coordination *c, ls_error *err)
         if (status == LS_OK && failed)
             status = regroup(c, number, err);
     }
-    ls_collect_rest(c); /* nobody may be at work when the caller goes on */
+    ls_collect_rest(c); /* no worker may be at work when the caller goes on */
     return status;
 }
 
@@ -291,7 +291,7 @@ static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
     return status;
 }
 
-int ls_evaluate(ls_coordination *c, int *evaluated, ls_error *err)
+int ls_evaluate(ls_coordination *c, bool *evaluated, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const uint64_t start = ls_now_ns(), run_start = ls_run_ns(t);
@@ -308,16 +308,16 @@ int ls_evaluate(ls_coordination *c, int *evaluated, ls_error *err)
                   t->position.steps);
     if (ls_stopping(t))
         return LS_OK;
-    *evaluated = 1;
+    *evaluated = true;
     return sum_tallies(t, seconds_since(t, run_start), err);
 }
 
-static int evaluation_is_due(const struct ls_trainer *t)
+static bool evaluation_is_due(const struct ls_trainer *t)
 {
     const uint32_t next = t->position.epoch + 1;
     const long every = t->config.eval_every;
     if (ls_subset_rows(t, LS_TEST) == 0)
-        return 0;
+        return false;
     return next == (uint32_t)t->config.epochs || (every > 0 && next % (uint32_t)every == 0);
 }
 
@@ -361,22 +361,23 @@ static void begin_next_epoch(struct ls_trainer *t)
     t->position.totals = (ls_epoch_totals){0};
 }
 
-static int end_of_epoch_save_is_due(const struct ls_trainer *t)
+static bool end_of_epoch_save_is_due(const struct ls_trainer *t)
 {
     const long every = t->config.checkpoint.every_epochs;
     return t->dir.saver && every > 0 && t->position.epoch % (uint32_t)every == 0;
 }
 
-int ls_end_epoch(ls_coordination *c, int may_evaluate, ls_error *err)
+int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    int evaluated = 0, status = t->position.recorded ? LS_OK : record_epoch(t, err);
-    const int due = may_evaluate && evaluation_is_due(t);
+    bool evaluated = false;
+    int status = t->position.recorded ? LS_OK : record_epoch(t, err);
+    const bool due = may_evaluate && evaluation_is_due(t);
     if (status == LS_OK && due && !ls_stopping(t))
         status = ls_evaluate(c, &evaluated, err);
     if (status || (due && !evaluated))
         return status;
-    ls_tell_progress(c, 1, evaluated);
+    ls_tell_progress(c, true, evaluated);
     begin_next_epoch(t);
     /* The last one's is the final checkpoint. */
     if (t->position.epoch == (uint32_t)t->config.epochs)
@@ -390,7 +391,7 @@ static int run_epoch(ls_coordination *c, ls_error *err)
     int status = t->position.recorded ? LS_OK : train_epoch(c, err);
     if (status || t->position.step < c->steps)
         return status;
-    return ls_end_epoch(c, 1, err);
+    return ls_end_epoch(c, true, err);
 }
 
 int ls_coordination_create(ls_coordination **out, struct ls_trainer *t, ls_error *err)

@@ -7,7 +7,7 @@
 /* How the coordinator looks after the signs of life of the workers it waits for. */
 typedef struct ls_watch {
     uint64_t seen_ns;  /* when it looked last */
-    ls_thread_use own; /* the watching thread's, while somebody is suspected */
+    ls_thread_use own; /* the watching thread's, while a worker is suspected */
     ls_silence silence[LS_DEVICES_MAX];
 } ls_watch;
 
@@ -38,22 +38,22 @@ void ls_coordination_destroy(ls_coordination *c, const ls_host *host); /* NULL i
 
 /* Steps of the run that are done when `done` of this epoch's are. */
 uint64_t ls_steps_when(const ls_coordination *c, uint32_t done);
-/* Nobody is at work: the next step to be sent is the one behind those done. */
+/* No worker is at work: the next step to be sent is the one behind those done. */
 void ls_send_from_here(ls_coordination *c);
 /* Trains the steps of this epoch up to c->limit, and does what is due between and behind them. */
 int ls_train_steps(ls_coordination *c, ls_error *err);
 /* All steps of the epoch are done: its record, then (where `may_evaluate`, and it is due) its evaluation,
  * the next epoch's beginning, and its checkpoint. An interrupt may come first. */
-int ls_end_epoch(ls_coordination *c, int may_evaluate, ls_error *err);
-/* On the test rows, into trainer->result, with its record. *evaluated stays 0 when an interrupt came
+int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);
+/* On the test rows, into trainer->result, with its record. *evaluated stays false when an interrupt came
  * first: the workers then left early. */
-int ls_evaluate(ls_coordination *c, int *evaluated, ls_error *err);
+int ls_evaluate(ls_coordination *c, bool *evaluated, ls_error *err);
 /* Compares the replicas and, with `home`, brings weights and optimizer state into the exchange; again,
- * with those who are left, when somebody fails meanwhile. */
-int ls_read_back(ls_coordination *c, int home, ls_error *err);
+ * with the workers that are left, when one fails meanwhile. */
+int ls_read_back(ls_coordination *c, bool home, ls_error *err);
 
 /* Tells the caller how far the run is. */
-void ls_tell_progress(const ls_coordination *c, int epoch_done, int evaluated);
+void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated);
 
 /* Trains and evaluates as the config says, from trainer->position on; fills trainer->result but for
  * the weights' hash. */
@@ -61,18 +61,18 @@ int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- collect.c ------------------------------------------------------------------------------ */
 
-/* Runs `job` with the exchange on every worker that answers, and waits. Whoever shows no sign of
+/* Runs `job` with the exchange on every worker that answers, and waits. A worker that shows no sign of
  * life for the deadline is left behind (presence LS_STALLED). Returns LS_OK when every live worker
  * did it, else the first cause; ls_recover then says how to go on. */
 int ls_gang(struct ls_trainer *trainer, ls_job job, ls_error *err);
 
-/* Waits for everybody's report of the next step, accounts for it and writes its record. Returns
- * LS_OK when it is done, also by survivors alone; *failed tells whether somebody failed, so that no
+/* Waits for every worker's report of the next step, accounts for it and writes its record. Returns
+ * LS_OK when it is done, also by survivors alone; *failed tells whether a worker failed, so that no
  * further step in flight will be done. Errors: those of the step that end the run. */
-int ls_collect_step(ls_coordination *c, int *failed, ls_error *err);
+int ls_collect_step(ls_coordination *c, bool *failed, ls_error *err);
 
-/* After a failure: takes in the reports of the steps behind it that are in flight, so that nobody is
- * at work any more. Where the failure was a worker's, nobody finishes those; else (a full disk, say)
+/* After a failure: takes in the reports of the steps behind it that are in flight, so that no worker is
+ * at work any more. Where the failure was a worker's, none finishes those; else (a full disk, say)
  * they are done, and count, but have no record. The workers' statuses stay those of the step that
  * failed first. */
 void ls_collect_rest(ls_coordination *c);

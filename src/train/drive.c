@@ -18,13 +18,13 @@
 /* ---- whether something may be asked for ----------------------------------------------------- */
 
 /* Errors behind which everything is as it was before. */
-static int is_harmless(int status)
+static bool is_harmless(int status)
 {
     return status == LS_OK || status == LS_EINVAL || status == LS_ENOENT || status == LS_EDATA ||
            status == LS_ECONFIG || status == LS_EIO || status == LS_EINTERRUPTED;
 }
 
-/* Notes what ended the training, for whoever asks for more. */
+/* Notes what ended the training, for calls that ask for more. */
 static int note(ls_trainer *t, int status, const ls_error *why, ls_error *err)
 {
     if (status && err)
@@ -55,9 +55,9 @@ static int check_training(const ls_trainer *t, const char *function, ls_error *e
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static int rows_are_prepared(const ls_trainer *t, uint32_t n)
+static bool rows_are_prepared(const ls_trainer *t, uint32_t n)
 {
-    int prepared = n == (uint32_t)t->config.batch_size;
+    bool prepared = n == (uint32_t)t->config.batch_size;
     for (int i = 0; i < t->options.step_row_count; i++)
         prepared |= t->options.step_rows[i] == n;
     return prepared && n > 0;
@@ -101,7 +101,7 @@ static int train_one(ls_coordination *c, ls_error *err)
     if (status == LS_OK && at->step < c->limit)
         status = ls_fail(err, LS_EINTERRUPTED, "interrupted; the rows were not trained on");
     if (status == LS_OK && at->step == c->steps)
-        status = ls_end_epoch(c, 0, err);
+        status = ls_end_epoch(c, false, err);
     return status;
 }
 
@@ -149,7 +149,8 @@ int ls_trainer_step(ls_trainer *t, const uint8_t *images, const uint8_t *labels,
 static int evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
 {
     ls_error why = {0};
-    int evaluated = 0, status = check_usable(t, "ls_trainer_evaluate", err);
+    bool evaluated = false;
+    int status = check_usable(t, "ls_trainer_evaluate", err);
     if (status)
         return status;
     if (ls_subset_rows(t, LS_TEST) == 0)
@@ -184,7 +185,7 @@ static int read_back(ls_trainer *t, const char *function, ls_error *err)
     int status = t->live > 0 ? LS_OK : check_usable(t, function, err);
     if (status)
         return status;
-    status = ls_read_back(t->coordination, 1, &why);
+    status = ls_read_back(t->coordination, true, &why);
     return note(t, status, &why, err);
 }
 
@@ -227,7 +228,7 @@ static int save(ls_trainer *t, const char *path, ls_error *err)
         return status;
     if (path)
         return ls_checkpoint_at(t, path, err);
-    status = ls_checkpoint(t, 1, err);
+    status = ls_checkpoint(t, true, err);
     t->result.saved |= status == LS_OK;
     return status;
 }

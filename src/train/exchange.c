@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static int allocate(ls_exchange *e, const struct ls_trainer *t)
+static bool allocate(ls_exchange *e, const struct ls_trainer *t)
 {
     const uint32_t train = ls_subset_rows(t, LS_TRAIN);
     e->test = (ls_sharded_rows){.rows = ls_subset_rows(t, LS_TEST),
@@ -16,8 +16,8 @@ static int allocate(ls_exchange *e, const struct ls_trainer *t)
     for (int i = 0; i < 2; i++)
         e->permutation[i] = ls_alloc_array(t->host, train, sizeof *e->permutation[i]);
     e->canonical = ls_alloc_array(t->host, t->model->floats, sizeof *e->canonical);
-    int complete = ls_sharded_rows_init(&e->test, t->host, NULL) == LS_OK && e->permutation[0] &&
-                   e->permutation[1] && e->canonical;
+    bool complete = ls_sharded_rows_init(&e->test, t->host, NULL) == LS_OK && e->permutation[0] &&
+                    e->permutation[1] && e->canonical;
     for (int i = 0; i < t->config.optimizer.slots; i++) {
         e->slot[i] = ls_alloc_array(t->host, t->model->floats, sizeof *e->slot[i]);
         complete = complete && e->slot[i];

@@ -9,8 +9,8 @@
 struct ls_trainer;
 
 /* Memory that workers read and write on behalf of the coordinator. When a worker has to be left
- * behind, all of it is left to that worker, and the others get a new one: what it may still do to it
- * then harms nobody. */
+ * behind, all of it is left to that worker, and its peers get a new one: what it may still do to it
+ * then does no harm. */
 typedef struct ls_exchange {
     struct ls_trainer *trainer;
     uint32_t *permutation[2]; /* training rows of even and odd epochs */

@@ -18,59 +18,60 @@ static const char *const stages[] = {"start",  "shard",    "merge",  "apply",
 
 /* Texts keep the point as decimal separator whatever the locale, since integers and thousandths are
  * all that is read. */
-static int read_number(const char *text, size_t length, uint64_t most, uint64_t *out)
+static bool read_number(const char *text, size_t length, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < length; i++) {
         if (text[i] < '0' || text[i] > '9' || value > most / 10)
-            return 0;
+            return false;
         value = value * 10 + (uint64_t)(text[i] - '0');
     }
     *out = value;
     return length > 0 && value <= most;
 }
 
-static int read_word(const char *text, size_t length, const char *const *words, int *out)
+static bool read_word(const char *text, size_t length, const char *const *words, int *out)
 {
     for (int i = 0; words[i]; i++) {
         if (strlen(words[i]) == length && strncmp(words[i], text, length) == 0) {
             *out = i;
-            return 1;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
 /* "2", "0.25" */
-static int read_seconds(const char *text, size_t length, double *out)
+static bool read_seconds(const char *text, size_t length, double *out)
 {
     const char *point = memchr(text, '.', length);
     size_t whole = point ? (size_t)(point - text) : length;
     uint64_t seconds = 0, part = 0;
     double scale = 1;
     if (!read_number(text, whole, 1000000, &seconds))
-        return 0;
+        return false;
     if (point) {
         size_t digits = length - whole - 1;
         if (digits > 6 || !read_number(point + 1, digits, 1000000, &part))
-            return 0;
+            return false;
         for (size_t i = 0; i < digits; i++)
             scale *= 10;
     }
     *out = (double)seconds + (double)part / scale;
-    return 1;
+    return true;
 }
 
 enum { WORKER = 1, STEP = 2, KIND = 4, STAGE = 8, SECONDS = 16 };
 
 /* One key=value; notes in *seen which. */
-static int read_pair(ls_injection *out, const char *pair, size_t length, int *seen)
+static bool read_pair(ls_injection *out, const char *pair, size_t length, int *seen)
 {
     const char *value = memchr(pair, '=', length);
     uint64_t number = 0;
-    int word = 0, which = 0, fine = 0;
+    int word = 0, which = 0;
+    bool fine = false;
     if (!value)
-        return 0;
+        return false;
     const size_t key = (size_t)(value++ - pair), rest = length - key - 1;
     if (key == 6 && strncmp(pair, "worker", key) == 0) {
         which = WORKER;
@@ -99,7 +100,8 @@ static int read_pair(ls_injection *out, const char *pair, size_t length, int *se
 int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
 {
     ls_injection one = {.stage = LS_STAGE_SHARD, .seconds = -1};
-    int seen = 0, fine = 1;
+    int seen = 0;
+    bool fine = true;
     if (out->count == LS_INJECTIONS_MAX)
         return ls_fail(err, LS_EINVAL, "inject: at most %d faults at once", LS_INJECTIONS_MAX);
     for (const char *p = text; fine; p++) {
@@ -109,8 +111,8 @@ int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
         if (*p == '\0')
             break;
     }
-    const int hangs = one.kind == LS_INJECT_STALL || one.kind == LS_INJECT_SPIN;
-    const int staged = one.kind == LS_INJECT_FAIL || hangs;
+    const bool hangs = one.kind == LS_INJECT_STALL || one.kind == LS_INJECT_SPIN;
+    const bool staged = one.kind == LS_INJECT_FAIL || hangs;
     fine = fine && (seen & (WORKER | STEP | KIND)) == (WORKER | STEP | KIND) &&
            (staged || !(seen & STAGE)) && (hangs || !(seen & SECONDS));
     if (!fine)
@@ -140,7 +142,7 @@ static void spin(double seconds)
 
 int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, ls_error *err)
 {
-    const int later = stage == LS_STAGE_EVALUATE || stage == LS_STAGE_EXPORT;
+    const bool later = stage == LS_STAGE_EVALUATE || stage == LS_STAGE_EXPORT;
     for (int i = 0; i < all->count; i++) {
         ls_injection *one = &all->item[i];
         if (one->worker != worker || one->fired || one->stage != stage ||
@@ -148,7 +150,7 @@ int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, 
             continue;
         if (one->kind == LS_INJECT_CORRUPT || one->kind == LS_INJECT_NAN)
             continue;
-        one->fired = 1;
+        one->fired = true;
         if (one->kind == LS_INJECT_FAIL)
             return ls_fail(err, LS_EDEVICE, "the device failed, as --inject asked for");
         if (one->kind == LS_INJECT_SPIN)
@@ -159,25 +161,25 @@ int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, 
     return LS_OK;
 }
 
-int ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind)
+bool ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind)
 {
     for (int i = 0; i < all->count; i++) {
         ls_injection *one = &all->item[i];
         if (one->worker == worker && one->step == step && one->kind == kind && !one->fired) {
-            one->fired = 1;
-            return 1;
+            one->fired = true;
+            return true;
         }
     }
-    return 0;
+    return false;
 }
 
-int ls_inject_planned(const ls_injections *all, int worker, uint64_t step)
+bool ls_inject_planned(const ls_injections *all, int worker, uint64_t step)
 {
     for (int i = 0; i < all->count; i++) {
         const ls_injection *one = &all->item[i];
-        const int later = one->stage == LS_STAGE_EVALUATE || one->stage == LS_STAGE_EXPORT;
+        const bool later = one->stage == LS_STAGE_EVALUATE || one->stage == LS_STAGE_EXPORT;
         if (one->worker == worker && one->step == step && !one->fired && !later)
-            return 1;
+            return true;
     }
-    return 0;
+    return false;
 }

@@ -20,6 +20,7 @@
 #define TRAIN_INJECT_H
 
 #include <lockstep/status.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define LS_INJECTIONS_MAX 16
@@ -49,7 +50,7 @@ typedef struct ls_injection {
     ls_inject_kind kind;
     ls_stage stage;
     double seconds; /* of a stall or spin; < 0: for ever */
-    int fired;      /* the worker's thread alone reads and writes it */
+    bool fired;     /* the worker's thread alone reads and writes it */
 } ls_injection;
 
 typedef struct ls_injections {
@@ -65,9 +66,9 @@ int ls_inject_parse(ls_injections *out, const char *text, ls_error *err);
 int ls_inject_at(ls_injections *all, int worker, uint64_t step, ls_stage stage, ls_error *err);
 
 /* Whether an injection of this kind, corrupt or nan, fires for the worker in this step; once. */
-int ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind);
+bool ls_inject_now(ls_injections *all, int worker, uint64_t step, ls_inject_kind kind);
 
 /* Whether anything is still to happen to the worker in this step. */
-int ls_inject_planned(const ls_injections *all, int worker, uint64_t step);
+bool ls_inject_planned(const ls_injections *all, int worker, uint64_t step);
 
 #endif

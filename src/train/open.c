@@ -336,7 +336,7 @@ static int read_inject(ls_trainer *t, ls_error *err)
 /* A run that is resumed may bring its config along. */
 static int read_config(ls_trainer *t, ls_error *err)
 {
-    const int given = t->options.config_path || t->options.config_text || !t->options.resume;
+    const bool given = t->options.config_path || t->options.config_text || !t->options.resume;
     char *own = NULL;
     int status = given ? ls_config_read(&t->config, &t->options, err) : LS_OK;
     if (status == LS_OK && t->options.resume)

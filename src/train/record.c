@@ -272,7 +272,7 @@ int ls_record_eval(struct ls_trainer *t, uint32_t epoch, double seconds, ls_erro
 
 int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_error *err)
 {
-    const int failed = status && status != LS_EINTERRUPTED;
+    const bool failed = status && status != LS_EINTERRUPTED;
     ls_record r = with_devices(t, LS_RECORD_RUN_END);
     r.of.end = (ls_end_values){
         .status = failed   ? "failed"

@@ -4,7 +4,7 @@
  * does. So after a failure the survivors agree on how many steps are done, and their replicas are
  * equal. Who failed leaves; a new group is made, never the old one used again; the shards are dealt
  * out anew among the survivors; and the steps that were not done are sent again. Since the result
- * of a step depends on its shards and not on who computes them, the final weights are those of the
+ * of a step depends on its shards and not on the worker that computes them, the final weights are those of the
  * undisturbed run.
  *
  * A worker that no longer answers cannot be stopped. It is left behind with all memory it may still
@@ -89,9 +89,9 @@ void ls_quarantine(struct ls_trainer *t, int worker, uint64_t step, const ls_sil
 
 /* ---- judging -------------------------------------------------------------------------------- */
 
-static int is_news(const ls_train_worker *w)
+static bool is_news(const ls_train_worker *w)
 {
-    return w->presence != LS_LIVE && !w->mourned;
+    return w->presence != LS_LIVE && !w->loss_recorded;
 }
 
 static int status_of(const ls_train_worker *w)
@@ -104,8 +104,8 @@ static const char *text_of(const ls_train_worker *w)
     return w->presence == LS_STALLED ? w->verdict.text : w->error.text;
 }
 
-/* The worker whose failure is the cause: those who were released by an abort, or waited in vain, are
- * not, as long as there is somebody else. −1: nobody failed. */
+/* The worker whose failure is the cause: workers that were released by an abort, or waited in vain, are
+ * not, as long as there is another. −1: no worker failed. */
 static int find_cause(const struct ls_trainer *t)
 {
     int cause = -1, best = 0;
@@ -146,8 +146,8 @@ static int record_losses(struct ls_trainer *t, const char *action, ls_error *err
         ls_train_worker *w = &t->worker[i];
         if (!is_news(w))
             continue;
-        const int stalled = w->presence == LS_STALLED;
-        w->mourned = 1;
+        const bool stalled = w->presence == LS_STALLED;
+        w->loss_recorded = true;
         ls_log(t->host, LS_LOG_WARNING, "worker %d, %s: %.300s; %s", i, w->info.name, text_of(w),
                strcmp(action, "stop") == 0 ? "stopping" : "the others go on without it");
         const ls_fault fault = {.worker = i,
@@ -172,7 +172,7 @@ static int give_up(const struct ls_trainer *t, int cause, const char *when, cons
 
 static int judge_losses(struct ls_trainer *t, int cause, const char *when, ls_error *err)
 {
-    const int stop = t->live == 0 || t->config.stop_on_device_loss;
+    const bool stop = t->live == 0 || t->config.stop_on_device_loss;
     int status = record_losses(t, stop ? "stop" : "continue", err);
     if (status == LS_OK && t->live == 0)
         return give_up(t, cause, when, t->workers > 1 ? "; no device is left" : "", err);
@@ -185,7 +185,7 @@ static int judge_losses(struct ls_trainer *t, int cause, const char *when, ls_er
 static int judge_failure(struct ls_trainer *t, int cause, const char *when, ls_error *err)
 {
     const int status = status_of(&t->worker[cause]);
-    const int passing = status == LS_ENOMEM || status == LS_ETIMEDOUT || status == LS_EABORTED;
+    const bool passing = status == LS_ENOMEM || status == LS_ETIMEDOUT || status == LS_EABORTED;
     if (!passing || t->faults.repeated == t->position.steps + 1)
         return give_up(t, cause, when, "", err);
     t->faults.repeated = t->position.steps + 1;
@@ -199,7 +199,7 @@ static int judge_failure(struct ls_trainer *t, int cause, const char *when, ls_e
     return ls_record_fault(t, &fault, err);
 }
 
-/* LS_OK: go on with those who are left. */
+/* LS_OK: go on with the workers that are left. */
 static int judge(struct ls_trainer *t, const char *when, ls_error *err)
 {
     const int cause = find_cause(t);
@@ -258,7 +258,8 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
         .segments = ls_replica_segments(replica, &segments),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
-        .timeout_ns = UINT64_MAX, /* the watch knows who is to blame, and aborts the group */
+        .timeout_ns =
+            UINT64_MAX, /* the watch knows which worker is to blame, and aborts the group */
         .spins = ls_spins_for(t->live, ls_allowed_cpus()),
         .host = t->host,
     };
@@ -266,20 +267,20 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
     return desc.type->group_create(out, &desc, err);
 }
 
-static int may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
+static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
 {
-    return w->presence == LS_STALLED && (w->member_of == group || !w->mourned);
+    return w->presence == LS_STALLED && (w->member_of == group || !w->loss_recorded);
 }
 
-/* Whoever was left behind may still be about to read what the survivors showed to the old group. A
+/* A worker that was left behind may still be about to read what the survivors showed to the old group. A
  * worker that is merely slow stops within microseconds of the abort. One that sleeps in the midst of
- * a merge reads, when it wakes, whatever is there then into memory of its own, which nobody looks at
+ * a merge reads, when it wakes, whatever is there then into memory of its own, which no worker looks at
  * any more: harmless, as long as that memory is still there. Returns whether there is such a one. */
-static int somebody_may_read(const struct ls_trainer *t, const ls_comm_group *group)
+static bool peer_may_read(const struct ls_trainer *t, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};
     const uint64_t until = ls_now_ns() + 100000000u;
-    int may = 0;
+    bool may = false;
     for (int i = 0; i < t->workers; i++) {
         const ls_train_worker *w = &t->worker[i];
         while (may_come_back_to(w, group) && ls_now_ns() < until &&
@@ -290,21 +291,21 @@ static int somebody_may_read(const struct ls_trainer *t, const ls_comm_group *gr
     return may;
 }
 
-int ls_readers_asleep(const struct ls_trainer *t)
+bool ls_readers_asleep(const struct ls_trainer *t)
 {
     for (int i = 0; i < t->workers; i++) {
         const ls_train_worker *w = &t->worker[i];
         if (w->presence == LS_STALLED && ls_pool_busy(t->pool, i) > 0 && w->member_of &&
             w->member_of->type->may_read(w->member_of, w->rank))
-            return 1;
+            return true;
     }
-    return 0;
+    return false;
 }
 
-/* The old group goes when nobody can come back to it. */
+/* The old group goes when no worker can come back to it. */
 static int retire(struct ls_trainer *t, ls_comm_group *group, ls_error *err)
 {
-    int kept = 0;
+    bool kept = false;
     for (int i = 0; i < t->workers; i++)
         kept |= may_come_back_to(&t->worker[i], group);
     if (!kept) {
@@ -322,7 +323,7 @@ static int retire(struct ls_trainer *t, ls_comm_group *group, ls_error *err)
 int ls_form_group(struct ls_trainer *t, ls_error *err)
 {
     ls_comm_group *fresh, *old = t->group;
-    const int keep = old && somebody_may_read(t, old);
+    const bool keep = old && peer_may_read(t, old);
     ls_assign_shards(t);
     for (int i = 0; i < t->workers; i++) {
         t->worker[i].status = LS_OK;
@@ -336,7 +337,7 @@ int ls_form_group(struct ls_trainer *t, ls_error *err)
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_LIVE)
             t->worker[i].member_of = fresh;
-    status = ls_gang(t, ls_worker_join, err); /* and everybody leaves the old one */
+    status = ls_gang(t, ls_worker_join, err); /* and every worker leaves the old one */
     int retired = old ? retire(t, old, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retired;
@@ -345,12 +346,12 @@ int ls_form_group(struct ls_trainer *t, ls_error *err)
 
 /* ---- recovering ----------------------------------------------------------------------------- */
 
-static int someone_stalled(const struct ls_trainer *t)
+static bool any_stalled(const struct ls_trainer *t)
 {
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_STALLED && is_news(&t->worker[i]))
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* The rows of the epoch under way move on to the new exchange. */
@@ -375,7 +376,7 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
 {
     ls_error cause;
     for (;;) {
-        int status = someone_stalled(t) ? renew_exchange(t, err) : LS_OK;
+        int status = any_stalled(t) ? renew_exchange(t, err) : LS_OK;
         if (status == LS_OK)
             status = judge(t, when, err);
         if (status)

@@ -77,19 +77,19 @@ static int read_beginning(beginning *out, const char *run, const ls_host *host, 
     return status;
 }
 
-static int has_checkpoints(const char *run, const ls_host *host)
+static bool has_checkpoints(const char *run, const ls_host *host)
 {
     char *path = ls_run_dir_path(run, "checkpoints", host);
-    const int found = path && ls_checkpoints_exist(path);
+    const bool found = path && ls_checkpoints_exist(path);
     ls_free(host, path);
     return found;
 }
 
 /* Begun later; of two in the same second the one with the longer name. */
-static int is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
+static bool is_later(const beginning *a, const char *a_run, const beginning *b, const char *b_run)
 {
     if (!b_run)
-        return 1;
+        return true;
     const int order = strcmp(a->time, b->time);
     if (order != 0)
         return order > 0;
@@ -186,7 +186,7 @@ static int open_checkpoint(struct ls_trainer *t, ls_error *err)
 
 int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
 {
-    const int has_config = t->options.config_path || t->options.config_text;
+    const bool has_config = t->options.config_path || t->options.config_text;
     *config_path = NULL;
     int status = find_directory(&t->dir.path, t, has_config, err);
     if (status)

@@ -10,7 +10,7 @@ struct ls_trainer;
 /* options.resume is set. Finds the run's directory (into trainer->run_dir), locks it, and reads the
  * state of its newest whole checkpoint. Where the options name no config, *config_path is the run's
  * own (the caller frees it); else the config has been read. Errors: LS_ENOENT, LS_EDATA, LS_EIO,
- * LS_EAGAIN (somebody else trains there), LS_ENOMEM. */
+ * LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_resume_find(struct ls_trainer *trainer, char **config_path, ls_error *err);
 /* The number of shards is known: a config that leaves it open takes the checkpoint's. */
 int ls_resume_open(struct ls_trainer *trainer, ls_error *err);

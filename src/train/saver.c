@@ -1,6 +1,6 @@
 /* Saving checkpoints (checkpoint.h) while a run goes on.
  *
- * While nobody is at work the weights are copied out of a replica; a thread of the saver's own then
+ * While no worker is at work the weights are copied out of a replica; a thread of the saver's own then
  * writes them, and training goes on. The copy belongs to that thread until it is done: the next
  * snapshot waits for it.
  */
@@ -23,8 +23,8 @@ struct ls_saver {
     struct ls_trainer *t;
     ls_pool *pool;   /* the writing thread */
     char *directory; /* <run>/checkpoints */
-    int busy;        /* a save was begun and not looked at since */
-    int hangs;       /* it took too long, and is waited for no more */
+    bool busy;       /* a save was begun and not looked at since */
+    bool hangs;      /* it took too long, and is waited for no more */
     /* What is being saved; the writing thread's while it is busy. */
     const ls_exchange *exchange;
     ls_json_writer state;
@@ -32,13 +32,13 @@ struct ls_saver {
     ls_position position;
     char name[LS_CHECKPOINT_NAME];
     uint32_t data_crc32;
-    int has_crc;
+    bool has_crc;
     /* What came of it. */
     int status;
     ls_error error;
     uint64_t begin_ns, end_ns;
     ls_position saved; /* the last one that succeeded */
-    int saved_any;
+    bool saved_any;
 };
 
 /* ---- the writing thread --------------------------------------------------------------------- */
@@ -81,7 +81,7 @@ static void note_success(struct ls_saver *s)
 {
     struct ls_trainer *t = s->t;
     s->saved = s->position;
-    s->saved_any = 1;
+    s->saved_any = true;
     snprintf(t->text.checkpoint, sizeof t->text.checkpoint, "%s/%s", s->directory, s->name);
     t->result.checkpoint = t->text.checkpoint;
 }
@@ -98,7 +98,7 @@ static int wait_until_idle(struct ls_saver *s, int *saved, ls_error *why, ls_err
             err, LS_ESTALLED,
             "%.300s: writing a checkpoint has taken longer than %d s; is the disk there?",
             s->directory, (int)(LONGEST_SAVE_NS / 1000000000u));
-    s->busy = 0;
+    s->busy = false;
     ls_trace_span(s->t->trace, LS_TRACK_SAVER, "write a checkpoint", s->begin_ns, s->end_ns,
                   s->position.steps);
     *saved = s->status;
@@ -135,13 +135,13 @@ static int first_live(const struct ls_trainer *t)
     return w;
 }
 
-/* With three or more, the odd one out; with two nobody can tell. */
+/* With three or more, the odd one out; with two it cannot be told. */
 static int compare_checksums(const struct ls_trainer *t, ls_error *err)
 {
     const int first = first_live(t);
     char list[300] = "";
     size_t used = 0;
-    int differ = 0;
+    bool differ = false;
     for (int w = first; w < t->workers && used < sizeof list; w++) {
         const ls_train_worker *worker = &t->worker[w];
         if (worker->presence != LS_LIVE)
@@ -159,7 +159,7 @@ static int compare_checksums(const struct ls_trainer *t, ls_error *err)
         (unsigned long long)t->position.steps, list);
 }
 
-int ls_snapshot_replicas(struct ls_trainer *t, int bring_home, ls_error *err)
+int ls_snapshot_replicas(struct ls_trainer *t, bool bring_home, ls_error *err)
 {
     int status = bring_home && t->dir.saver ? finish_previous(t->dir.saver, err) : LS_OK;
     t->exchange->exporter = bring_home ? first_live(t) : -1;
@@ -171,7 +171,7 @@ int ls_snapshot_replicas(struct ls_trainer *t, int bring_home, ls_error *err)
 
 /* ---- saving --------------------------------------------------------------------------------- */
 
-static int same_position(const ls_position *a, const ls_position *b)
+static bool same_position(const ls_position *a, const ls_position *b)
 {
     return a->steps == b->steps && a->epoch == b->epoch && a->recorded == b->recorded;
 }
@@ -187,7 +187,7 @@ static int describe(struct ls_saver *s, ls_error *err)
         return status;
     if (!s->has_crc)
         s->data_crc32 = ls_data_crc32(t);
-    s->has_crc = 1;
+    s->has_crc = true;
     s->exchange = t->exchange;
     s->position = t->position;
     ls_json_writer_reset(&s->state);
@@ -195,7 +195,7 @@ static int describe(struct ls_saver *s, ls_error *err)
     return LS_OK;
 }
 
-int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
+int ls_checkpoint(struct ls_trainer *t, bool wait, ls_error *err)
 {
     struct ls_saver *s = t->dir.saver;
     ls_error why;
@@ -208,7 +208,7 @@ int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
         status = ls_pool_submit(s->pool, 0, save, s, err);
     if (status)
         return status;
-    s->busy = 1;
+    s->busy = true;
     if (!wait && t->config.checkpoint.async)
         return LS_OK;
     status = wait_until_idle(s, &saved, &why, err);
@@ -225,7 +225,7 @@ int ls_checkpoint(struct ls_trainer *t, int wait, ls_error *err)
 void ls_saver_forget(struct ls_trainer *t)
 {
     if (t->dir.saver)
-        t->dir.saver->saved_any = 0;
+        t->dir.saver->saved_any = false;
 }
 
 /* ---- elsewhere ------------------------------------------------------------------------------ */

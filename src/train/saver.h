@@ -3,6 +3,7 @@
 #define TRAIN_SAVER_H
 
 #include <lockstep/status.h>
+#include <stdbool.h>
 
 struct ls_saver;
 struct ls_trainer;
@@ -15,17 +16,17 @@ int ls_saver_destroy(struct ls_saver *saver);
 /* Waits until nothing is being written. Errors: LS_ESTALLED. */
 int ls_saver_rest(struct ls_trainer *trainer);
 
-/* Nobody is at work. Compares the replicas and, with `bring_home`, exports weights and optimizer
- * state into the exchange. Errors: LS_EDIVERGED names who differs; those of ls_gang. */
-int ls_snapshot_replicas(struct ls_trainer *trainer, int bring_home, ls_error *err);
+/* No worker is at work. Compares the replicas and, with `bring_home`, exports weights and optimizer
+ * state into the exchange. Errors: LS_EDIVERGED names the replica that differs; those of ls_gang. */
+int ls_snapshot_replicas(struct ls_trainer *trainer, bool bring_home, ls_error *err);
 
 /* Saves what ls_snapshot_replicas has just brought home. With `wait` it is on the disk at the return;
  * else it is written while training goes on, and a failure is logged: the next one may succeed. */
-int ls_checkpoint(struct ls_trainer *trainer, int wait, ls_error *err);
+int ls_checkpoint(struct ls_trainer *trainer, bool wait, ls_error *err);
 
 /* Saves what was brought home to the file `path`; on the disk at the return. */
 int ls_checkpoint_at(struct ls_trainer *trainer, const char *path, ls_error *err);
-/* The place has changed otherwise than by training: a checkpoint of the same step is another one. */
+/* The position has changed otherwise than by training: a checkpoint of the same step is another one. */
 void ls_saver_forget(struct ls_trainer *trainer);
 
 #endif

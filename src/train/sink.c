@@ -27,7 +27,7 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err)
 
 static int render(ls_sinks *sinks, ls_record *record, ls_error *err)
 {
-    int wanted = 0;
+    bool wanted = false;
     for (int i = 0; i < sinks->count; i++)
         wanted |= sinks->sink[i]->wants_text && !sinks->failed[i];
     if (!wanted)
@@ -115,7 +115,7 @@ int ls_sink_callback(ls_sink **out,
     if (!sink)
         return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
     *sink = (callback_sink){
-        {.emit = callback_emit, .close = callback_close, .wants_text = 1}, record, user, host};
+        {.emit = callback_emit, .close = callback_close, .wants_text = true}, record, user, host};
     *out = &sink->base;
     return LS_OK;
 }
@@ -202,7 +202,7 @@ static int fail_changed(const char *path, const ls_sink_mark *keep, uint64_t lin
 {
     static const char fix[] = "put the file back, or begin a new run with the checkpoint's weights "
                               "(init.weights)";
-    const int single = line != UINT64_MAX;
+    const bool single = line != UINT64_MAX;
     if (!single)
         line = first_broken_line(path, keep->bytes, host);
     if (line)
@@ -245,7 +245,7 @@ int ls_sink_jsonl(ls_sink **out, const char *path, const ls_sink_mark *keep, con
     jsonl_sink *sink = ls_alloc(host, sizeof *sink);
     if (!sink)
         return ls_fail(err, LS_ENOMEM, "out of memory for a metrics sink");
-    *sink = (jsonl_sink){{.emit = jsonl_emit, .close = jsonl_close, .wants_text = 1}, host, {0}};
+    *sink = (jsonl_sink){{.emit = jsonl_emit, .close = jsonl_close, .wants_text = true}, host, {0}};
     if (keep)
         sink->sums = keep->sums;
     status = ls_log_file_open(&sink->base.file, path, keep ? keep->bytes : LS_LOG_FILE_NEW, &lines,

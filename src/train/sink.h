@@ -8,6 +8,7 @@
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 
 typedef struct ls_sink ls_sink;
 
@@ -17,7 +18,7 @@ struct ls_sink {
     /* Makes all records last and frees the sink; reports what could not be written. */
     int (*close)(ls_sink *sink, ls_error *err);
     ls_log_file *file; /* the file that the records go to, or NULL */
-    int wants_text;    /* the record has its text, too */
+    bool wants_text;   /* the record has its text, too */
 };
 
 #define LS_SINKS_MAX 8
@@ -26,7 +27,7 @@ struct ls_sink {
 typedef struct ls_sinks {
     int count;
     ls_sink *sink[LS_SINKS_MAX];
-    int failed[LS_SINKS_MAX]; /* non-zero: it failed, and gets no further record */
+    bool failed[LS_SINKS_MAX]; /* it failed, and gets no further record */
     ls_json_writer writer;
 } ls_sinks;
 
@@ -47,7 +48,7 @@ int ls_sinks_sync(const ls_sinks *sinks, ls_error *err);
 /* Closes all; returns the first error. A zeroed structure is allowed. */
 int ls_sinks_close(ls_sinks *sinks, ls_error *err);
 
-/* A place in a file of records, and what stands before it. */
+/* A position in a file of records, and what stands before it. */
 typedef struct ls_sink_mark {
     uint64_t bytes;
     ls_line_sums sums; /* of the records */

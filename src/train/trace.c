@@ -63,7 +63,8 @@ struct ls_trace {
     const ls_host *host;
     ls_file_writer file;
     ls_error failure; /* the first one; status 0: none */
-    int ops, workers, finished;
+    bool ops, finished;
+    int workers;
     uint64_t begin_ns, lost;
     lane *lane;
     _Atomic int refused; /* by devices: 0, 1 while `why` is written, 2 */
@@ -175,7 +176,7 @@ static phase phase_of(int place)
     }
 }
 
-/* What the last mark began, ends. Whoever marks an op has a replica, which is visible with the mark. */
+/* What the last mark began, ends. A worker that marks an op has a replica, which is visible with the mark. */
 static void end_place(ls_trace *t, const struct ls_trainer *trainer, int worker, uint64_t ns)
 {
     const lane *l = &t->lane[worker];
@@ -247,7 +248,7 @@ void ls_trace_device(ls_trace *t, int worker, ls_device *device)
 {
     ls_device_info info;
     ls_error err = {0};
-    int nobody = 0;
+    int none = 0;
     if (!t || !device->ops->spans_begin)
         return;
     device->ops->describe(device, &info);
@@ -257,7 +258,7 @@ void ls_trace_device(ls_trace *t, int worker, ls_device *device)
         atomic_store_explicit(&l->device, device, memory_order_release);
         return;
     }
-    if (!atomic_compare_exchange_strong(&t->refused, &nobody, 1))
+    if (!atomic_compare_exchange_strong(&t->refused, &none, 1))
         return;
     t->why = err;
     atomic_store_explicit(&t->refused, 2, memory_order_release);
@@ -380,7 +381,7 @@ static void begin_file(ls_trace *t)
     put_track(t, t->next_track++, (t->workers + 1) * SORT_STEP, "saver");
 }
 
-int ls_trace_create(ls_trace **out, const char *path, int ops, int workers, const ls_host *host,
+int ls_trace_create(ls_trace **out, const char *path, bool ops, int workers, const ls_host *host,
                     ls_error *err)
 {
     ls_trace *t = ls_alloc(host, sizeof *t);
@@ -416,7 +417,7 @@ int ls_trace_finish(ls_trace *t, ls_error *err)
     if (!t || t->finished)
         return LS_OK;
     ls_trace_leave_devices(t);
-    t->finished = 1;
+    t->finished = true;
     put(t, "\n],\"otherData\":{\"lost_marks\":\"%llu\",\"device_spans\":\"%llu\"",
         (unsigned long long)t->lost, (unsigned long long)t->spans);
     put(t, ",\"lost_device_spans\":\"%llu\"", (unsigned long long)t->lost_spans);

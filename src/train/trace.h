@@ -17,6 +17,7 @@
 #include "sync/heartbeat.h"
 
 #include <lockstep/plugin.h>
+#include <stdbool.h>
 
 typedef struct ls_trace ls_trace;
 struct ls_trainer;
@@ -26,7 +27,7 @@ enum { LS_TRACK_COORDINATOR = -1, LS_TRACK_SAVER = -2 };
 
 /* Begins `path`, under another name until ls_trace_finish. With `ops` each op is a span. Errors: LS_EIO,
  * LS_ENOMEM. */
-int ls_trace_create(ls_trace **out, const char *path, int ops, int workers, const ls_host *host,
+int ls_trace_create(ls_trace **out, const char *path, bool ops, int workers, const ls_host *host,
                     ls_error *err);
 
 /* Where worker `worker` leaves its marks; lives as long as the trace. */

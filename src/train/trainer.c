@@ -45,12 +45,12 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
     return status;
 }
 
-static int anybody_left_behind(const ls_trainer *t)
+static bool any_left_behind(const ls_trainer *t)
 {
     for (int i = 0; t->worker && i < t->workers; i++)
         if (t->worker[i].presence == LS_STALLED)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 static void free_groups(ls_trainer *t)
@@ -92,7 +92,7 @@ static int close_pool(ls_trainer *t)
 {
     if (t->pool && t->pool == t->options.pool)
         return leave_pool(t);
-    const ls_timeout limit = anybody_left_behind(t) ? CLOSE_NS : LS_FOREVER;
+    const ls_timeout limit = any_left_behind(t) ? CLOSE_NS : LS_FOREVER;
     return ls_pool_destroy_within(t->pool, limit, NULL);
 }
 
@@ -185,7 +185,7 @@ uint32_t ls_steps_per_epoch(const struct ls_trainer *t)
     return rows > 0 ? (uint32_t)(((uint64_t)rows + batch - 1) / batch) : UINT32_MAX;
 }
 
-int ls_stopping(const struct ls_trainer *t)
+bool ls_stopping(const struct ls_trainer *t)
 {
     return atomic_load_explicit(&t->stop, memory_order_relaxed);
 }
@@ -193,7 +193,7 @@ int ls_stopping(const struct ls_trainer *t)
 /* ---- running -------------------------------------------------------------------------------- */
 
 /* Whether the weights are those of a whole step, and worth keeping. */
-static int weights_are_sound(const ls_trainer *t, int status)
+static bool weights_are_sound(const ls_trainer *t, int status)
 {
     return t->live > 0 && status != LS_EDIVERGED && status != LS_EINTERNAL;
 }
@@ -216,11 +216,11 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
         return LS_OK;
-    int saved = ls_snapshot_replicas(t, 1, err);
+    int saved = ls_snapshot_replicas(t, true, err);
     if (saved)
         return saved;
     if (t->dir.saver && status != LS_ENONFINITE)
-        saved = ls_checkpoint(t, 1, err);
+        saved = ls_checkpoint(t, true, err);
     t->result.saved = t->dir.saver && status != LS_ENONFINITE && saved == LS_OK;
     int written = write_weights(t, saved ? NULL : err);
     return saved ? saved : written;
@@ -261,7 +261,7 @@ static int run(ls_trainer *t, ls_error *err)
     int status = check_run(t, err);
     if (status)
         return status;
-    t->ran = 1;
+    t->ran = true;
     if (t->broken.status) {
         first = t->broken;
         status = first.status;
@@ -298,7 +298,7 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
 
 int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
 {
-    int status = ls_snapshot_replicas(t, 1, err);
+    int status = ls_snapshot_replicas(t, true, err);
     for (int i = 0; status == LS_OK && i < t->model->params; i++) {
         const ls_param *p = t->model->param[i];
         memcpy(out, t->exchange->canonical + p->offset, p->count * sizeof(float));

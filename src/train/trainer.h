@@ -17,6 +17,7 @@
 #include "train/trace.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 /* Most consecutive steps that one work item may hold. */
 #define LS_RANGE_MAX 32
@@ -46,7 +47,7 @@ typedef struct ls_range {
 typedef struct ls_report {
     uint64_t step;
     int status; /* not LS_OK: the step was not applied by this worker; the text is in its `error` */
-    int skipped;   /* the loss was not finite: nobody applied the step */
+    int skipped;   /* the loss was not finite: no worker applied it */
     int bad_shard; /* skipped: the first of this worker's shards whose loss was not; −1: none */
     float loss;    /* of the whole minibatch, summed; the same from every worker */
     float correct;
@@ -92,7 +93,7 @@ enum {
     LS_PLACE_EXPORT,
     LS_PLACE_STEP, /* begins one */
     LS_PLACE_ADD,  /* adds a shard's gradient to those before */
-    LS_PLACE_WAIT  /* in a merge, for the others */
+    LS_PLACE_WAIT  /* in a merge, for its peers */
 };
 
 /* One worker's part. The worker's thread owns the first section while a job runs, the coordinator
@@ -107,7 +108,7 @@ typedef struct ls_train_worker {
     ls_replica *replica;
     ls_comm *comm;
     ls_fold fold;
-    struct ls_old_fold *old_folds; /* that somebody may still read */
+    struct ls_old_fold *old_folds; /* that a stalled peer may still read */
     int keep_fold;                 /* the next join must not free the fold's arenas */
     ls_range
         item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
@@ -133,7 +134,7 @@ typedef struct ls_train_worker {
     ls_error verdict;         /* why it was left behind */
     uint64_t fault_step;      /* the step, from 1, in or behind which it failed last */
     double silence_s;         /* for how long it had shown no sign of life then */
-    int mourned;              /* the loss is on record */
+    bool loss_recorded;       /* that it was lost is on record */
     char own_cache_line[64];
 } ls_train_worker;
 
@@ -231,7 +232,7 @@ struct ls_trainer {
     atomic_int stop;   /* set by ls_trainer_interrupt, from any thread */
     ls_snapshot *last; /* the newest that ls_trainer_predict took; NULL: none */
     ls_stage_of_life life;
-    int ran;
+    bool ran;
     ls_error broken; /* why nothing can be trained any more; status 0: it can */
     ls_summary summary;
     ls_result result;
@@ -248,7 +249,7 @@ uint32_t ls_steps_per_epoch(const struct ls_trainer *trainer);
 uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index);
 
 /* Whether the caller has asked the run to stop. */
-int ls_stopping(const struct ls_trainer *trainer);
+bool ls_stopping(const struct ls_trainer *trainer);
 
 /* ---- open.c --------------------------------------------------------------------------------- */
 

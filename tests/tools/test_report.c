@@ -398,7 +398,7 @@ static void a_long_run_is_thinned_and_no_peak_is_hidden(void **state)
 
 /* What a page does with what it is told (report.js, take). */
 typedef struct reader {
-    ls_run_place have;
+    ls_run_seen have;
     char *step[LS_RUN_STEPS], *other[64], *sums;
 } reader;
 
@@ -421,9 +421,9 @@ static void reader_takes(reader *c, const ls_run_log *log)
     ls_buffer_init(&b, NULL);
     ls_run_log_write(log, &c->have, &b);
     assert_int_equal(ls_buffer_status(&b, NULL), LS_OK);
-    c->have = (ls_run_place){number_behind(b.text, "\"run\":"), number_behind(b.text, "\"width\":"),
-                             number_behind(b.text, "\"steps_from\":"),
-                             number_behind(b.text, "\"others_from\":")};
+    c->have = (ls_run_seen){number_behind(b.text, "\"run\":"), number_behind(b.text, "\"width\":"),
+                            number_behind(b.text, "\"steps_from\":"),
+                            number_behind(b.text, "\"others_from\":")};
     for (const char *at = strchr(b.text, '\n') + 1; *at; at += strcspn(at, "\n") + 1) {
         const size_t length = strcspn(at, "\n");
         if (strncmp(at, "{\"type\":\"step\"", 14) == 0)
