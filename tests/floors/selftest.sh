@@ -113,6 +113,15 @@ passes src/nn/planted.c '#include <cjson/cJSON.h>'
 passes src/train/planted.c '#include "nn/model.h"'
 passes src/cpu/planted.c '#include <omp.h>'
 
+# The map must not name what is gone.
+cp -- "$root/src/README.md" "$copy/src/README.md"
+printf '\140base/gone.c\140\n' >>"$copy/src/README.md"
+sh "$here/floors.sh" "$copy" >/dev/null && {
+    echo "a file that the map names and that is not there is not missed"
+    failed=1
+}
+cp -- "$root/src/README.md" "$copy/src/README.md"
+
 # The ceiling over the size of src: a file or a line more than it allows is too much.
 read -r files lines <<COUNTS
 $(sh "$here/size.sh" "$copy" | sed -n 's/^src: \([0-9]*\) files .*, \([0-9]*\) lines .*/\1 \2/p')
