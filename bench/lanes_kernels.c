@@ -8,7 +8,7 @@
  * accumulated gradients, then SGD. The floor of LeNet is 10.6 MFLOP an image (two operations per
  * multiply-add that the result depends on).
  */
-#include "cpu/lanes_kernels.h"
+#include "cpu/cpu_isa.h"
 #include "cpu/cpu_layout.h"
 #include "cpu/lanes.h"
 
@@ -269,16 +269,14 @@ static void line(const char *name, const char *pass, double seconds, double mflo
 
 int main(int argc, char **argv)
 {
-    const char *isa = argc > 1 ? argv[1] : ls_lanes_isa();
+    const char *isa = argc > 1 ? argv[1] : ls_cpu_isa_at(0)->name;
     double seconds = argc > 2 ? atof(argv[2]) : 3;
     const ls_lanes_kernels *kernels = NULL;
     static network n;
-    int known;
-    for (int i = 0; ls_lanes_kernels_of(i, &known) || known; i++) {
-        const ls_lanes_kernels *k = ls_lanes_kernels_of(i, &known);
-        if (k && !strcmp(k->name, isa))
-            kernels = k;
-    }
+    const ls_cpu_isa *set;
+    for (int i = 0; (set = ls_cpu_isa_at(i)); i++)
+        if (!strcmp(set->name, isa))
+            kernels = &set->lanes;
     if (!kernels)
         die("this CPU has no such instruction set");
     build(&n, kernels);

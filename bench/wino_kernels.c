@@ -8,6 +8,7 @@
  * the rounds. Errors are ‖Δ‖/‖reference‖ against sums in double, of four rows.
  */
 #include "cpu/cpu_dnnl.h"
+#include "cpu/cpu_isa.h"
 #include "cpu/wino.h"
 
 #include "base/host.h"
@@ -356,19 +357,20 @@ int main(int argc, char **argv)
 {
     static const int channels[] = {64, 128, 256, 512}, side[] = {28, 14, 7, 4};
     int rows = argc > 1 ? atoi(argv[1]) : 256, rounds = argc > 2 ? atoi(argv[2]) : 5;
-    const ls_wino_kernels *kernels = ls_wino_kernels_best();
+    const ls_cpu_isa *isa = ls_cpu_isa_at(0);
     static ls_cpu_device device;
     ls_error err;
-    for (int i = 0; argc > 3 && (kernels = ls_wino_kernels_of(i)); i++)
-        if (!strcmp(kernels->name, argv[3]))
+    for (int i = 0; argc > 3 && (isa = ls_cpu_isa_at(i)); i++)
+        if (!strcmp(isa->name, argv[3]))
             break;
-    if (!kernels || rows < 1 || rounds < 1 || rounds > ROUNDS_MOST)
+    if (!isa || rows < 1 || rounds < 1 || rounds > ROUNDS_MOST)
         die("usage: wino_kernels [ROWS [ROUNDS [ISA]]], at most 99 rounds, an ISA of this CPU");
     omp_set_num_threads(1);
     if (ls_dnnl_engine(&device, &err))
         die(err.text);
+    const ls_wino_kernels *kernels = &isa->wino;
     double peak = measure_peak(kernels);
-    printf("%s, one core, %d rows, peak %.1f GFLOP/s\n", kernels->name, rows, peak);
+    printf("%s, one core, %d rows, peak %.1f GFLOP/s\n", isa->name, rows, peak);
     for (int i = 0; i < 4; i++) {
         tensors t;
         ls_wino_shape s = {ERROR_ROWS, channels[i], channels[i], side[i], side[i], 1, 1};

@@ -1,8 +1,7 @@
-#include "cpu/cpu_adapt.h"
+#include "cpu/cpu_op.h"
 
 #include "base/error.h"
 #include "base/host.h"
-#include "cpu/cpu_program.h"
 #include "cpu/lanes.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/cpu.h"
-#include "cpu/cpu_adapt.h"
+#include "cpu/cpu_isa.h"
 #include "cpu/cpu_op.h"
 #include "cpu/lanes.h"
 
@@ -26,7 +26,7 @@ static ls_cpu_device *self_of(ls_device *device)
     return (ls_cpu_device *)device;
 }
 
-/* ---- describe ------------------------------------------------------------------------------- */
+/* ---- describe -------------------------------------------------------------------------------- */
 
 static void read_model_name(char *out, size_t size)
 {
@@ -64,7 +64,7 @@ static void cpu_describe(const ls_device *device, ls_device_info *out)
     if (d->family == LS_CPU_FAMILY_DNNL)
         snprintf(out->isa, sizeof out->isa, "%s", ls_dnnl_isa());
     else
-        snprintf(out->isa, sizeof out->isa, "%s+%s", ls_dnnl_isa(), ls_lanes_isa());
+        snprintf(out->isa, sizeof out->isa, "%s+%s", ls_dnnl_isa(), ls_cpu_isa_at(0)->name);
     ls_dnnl_version(out->library, sizeof out->library);
     out->flags = LS_DEVICE_HOST_MEMORY;
     out->memory_bytes = memory_bytes();
@@ -72,7 +72,7 @@ static void cpu_describe(const ls_device *device, ls_device_info *out)
     out->block_rows = d->family == LS_CPU_FAMILY_DNNL ? 0 : BLOCK_ROWS;
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int cpu_bind(ls_device *device, ls_error *err)
 {
@@ -136,7 +136,7 @@ static int cpu_sync(ls_device *device, ls_stream *stream, ls_error *err)
     return LS_OK; /* every call returns when its work is done */
 }
 
-/* ---- ops ------------------------------------------------------------------------------------ */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static int check_desc(const ls_op_desc *desc, ls_error *err)
 {
@@ -231,7 +231,7 @@ static const ls_layout *cpu_preferred_layout(ls_device *device, const ls_op_desc
     return beyond_lanes(desc) ? NULL : ls_lanes_preferred(self_of(device), desc);
 }
 
-/* ---- open and close ------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static void cpu_close(ls_device *device)
 {

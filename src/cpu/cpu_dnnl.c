@@ -114,7 +114,7 @@ static int decline_overruns(ls_pd *out, const ls_cpu_device *device, const ls_co
 
 /* That of 3.7 for AVX-512 gives wrong numbers where the image is smaller than a stride or the window: 10
  * rows of 1×3×1, 2×2, stride 1×3, padding 1. */
-static int is_wrong(ls_pd pd, const ls_conv2d *conv, const dnnl_dim_t *in)
+static bool is_wrong(ls_pd pd, const ls_conv2d *conv, const dnnl_dim_t *in)
 {
     return strncmp(ls_pd_kernel(pd), "brg_conv_fwd", 12) == 0 &&
            (in[0] < conv->kh || in[1] < conv->kw || in[0] < conv->sh || in[1] < conv->sw);
@@ -252,7 +252,7 @@ int ls_pd_rank(ls_pd pd)
     return 3;
 }
 
-/* ---- the library ---------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 int ls_dnnl_engine(ls_cpu_device *device, ls_error *err)
 {

@@ -15,7 +15,7 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-/* ---- memory descriptors --------------------------------------------------------------------- */
+/* ---- memory descriptors ---------------------------------------------------------------------- */
 
 typedef enum ls_md_format {
     LS_MD_ANY,   /* the kernel chooses */
@@ -62,7 +62,7 @@ int ls_md_dim(const ls_md *md, int i);
 
 size_t ls_md_bytes(const ls_md *md);
 
-int ls_md_equal(const ls_md *a, const ls_md *b);
+bool ls_md_equal(const ls_md *a, const ls_md *b);
 
 /* Non-zero when both put every element at the same place, whatever their strides say about
  * dimensions of length one: NHWC with one channel, or of one pixel, is plain. */
@@ -78,7 +78,7 @@ int ls_md_planes(ls_planes *out, const ls_md *md);
 /* "nhwc", "nchw" or "blocked", for people. */
 const char *ls_md_name(const ls_md *md);
 
-/* ---- primitive descriptors ------------------------------------------------------------------ */
+/* ---- primitive descriptors ------------------------------------------------------------------- */
 
 typedef dnnl_primitive_desc_t ls_pd;
 
@@ -131,7 +131,7 @@ const char *ls_pd_kernel(ls_pd pd);
  * 0 oneDNN's reference (hundreds of times slower). */
 int ls_pd_rank(ls_pd pd);
 
-/* ---- the library ---------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 int ls_dnnl_engine(ls_cpu_device *device, ls_error *err);
 void ls_dnnl_engine_free(ls_cpu_device *device);

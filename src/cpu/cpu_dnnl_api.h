@@ -41,7 +41,7 @@ ls_dnnl_desc ls_dnnl_open(ls_dnnl_own *own, const ls_md *md);
 /* Frees what a device keeps for ls_pd_md. */
 void ls_dnnl_forget(const ls_host *host, ls_md_kept *kept);
 
-/* ---- asking for a kernel ------------------------------------------------------------------------ */
+/* ---- asking for a kernel --------------------------------------------------------------------- */
 
 typedef struct ls_dnnl_ask {
     dnnl_engine_t engine;

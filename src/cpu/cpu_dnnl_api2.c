@@ -35,7 +35,7 @@ void ls_dnnl_read(ls_dnnl_numbers *out, ls_dnnl_desc d)
                              .idxs = b->inner_idxs};
 }
 
-/* ---- asking for a kernel ------------------------------------------------------------------------ */
+/* ---- asking for a kernel --------------------------------------------------------------------- */
 
 /* `described` is the status of the descriptor's own initialisation. */
 static dnnl_status_t ask(ls_pd *out, const ls_dnnl_ask *a, dnnl_status_t described,

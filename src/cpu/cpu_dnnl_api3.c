@@ -50,7 +50,7 @@ void ls_dnnl_read(ls_dnnl_numbers *out, ls_dnnl_desc d)
     out->idxs = list(d, dnnl_query_inner_idxs);
 }
 
-/* ---- asking for a kernel ------------------------------------------------------------------------ */
+/* ---- asking for a kernel --------------------------------------------------------------------- */
 
 static const dnnl_dims_t dense = {0, 0}; /* kernels without holes */
 

@@ -79,7 +79,7 @@ ls_md ls_md_of(const ls_tensor *t)
     return ls_md_image(t->rows, t->c, t->h, t->w, LS_MD_PLAIN);
 }
 
-/* ---- those that the device keeps --------------------------------------------------------------- */
+/* ---- those that the device keeps ------------------------------------------------------------- */
 
 /* Whether `md`, of the same dimensions in a format with a name, is `d`. */
 static int is(const ls_md *md, ls_dnnl_desc d)
@@ -148,7 +148,7 @@ ls_md ls_pd_md(const ls_cpu_device *device, ls_pd pd, dnnl_query_t what)
     return md;
 }
 
-/* ---- questions ---------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 int ls_md_rank(const ls_md *md)
 {
@@ -165,33 +165,33 @@ size_t ls_md_bytes(const ls_md *md)
     return md->bytes;
 }
 
-int ls_md_equal(const ls_md *a, const ls_md *b)
+bool ls_md_equal(const ls_md *a, const ls_md *b)
 {
     return a->n == b->n && a->format == b->format && a->kept == b->kept &&
            memcmp(a->dims, b->dims, sizeof a->dims) == 0;
 }
 
-static int is_strided(const ls_dnnl_numbers *n)
+static bool is_strided(const ls_dnnl_numbers *n)
 {
     if (!n->blocked || n->inner)
-        return 0;
+        return false;
     for (int i = 0; i < n->n; i++)
         if (n->padded[i] != n->dims[i])
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
-static int is_same_memory(const ls_dnnl_numbers *a, const ls_dnnl_numbers *b)
+static bool is_same_memory(const ls_dnnl_numbers *a, const ls_dnnl_numbers *b)
 {
     if (!is_strided(a) || !is_strided(b) || a->n != b->n)
-        return 0;
+        return false;
     for (int i = 0; i < a->n; i++) {
         if (a->dims[i] != b->dims[i])
-            return 0;
+            return false;
         if (a->dims[i] > 1 && a->strides[i] != b->strides[i])
-            return 0;
+            return false;
     }
-    return 1;
+    return true;
 }
 
 /* The numbers of a descriptor while it is open. */

@@ -38,7 +38,7 @@ static int gather_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
     return LS_OK;
 }
 
-static int is_random(const gather_op *g)
+static bool is_random(const gather_op *g)
 {
     return g->crop || g->flip;
 }
@@ -76,7 +76,7 @@ static void copy_line(float *to, size_t step, const uint8_t *plane, const ls_ten
     }
 }
 
-/* ---- plain ---------------------------------------------------------------------------------- */
+/* ---- plain ----------------------------------------------------------------------------------- */
 
 static void copy_plane(float *to, const uint8_t *from, size_t pixels, const float *table)
 {
@@ -101,7 +101,7 @@ static void gather_plain(const gather_op *g)
     }
 }
 
-/* ---- lanes ---------------------------------------------------------------------------------- */
+/* ---- lanes ----------------------------------------------------------------------------------- */
 
 /* `count` pixels of sixteen rows from pixel `first` of the images on; rows from `rows` on are zero. */
 static void lanes_pixels(float *to, const source *s, int rows, size_t first, size_t count,
@@ -154,7 +154,7 @@ static void gather_lanes(const gather_op *g)
     }
 }
 
-/* ---- the op --------------------------------------------------------------------------------- */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {

@@ -11,7 +11,10 @@
 #ifndef CPU_CPU_LAYOUT_H
 #define CPU_CPU_LAYOUT_H
 
+#include "cpu/cpu_isa.h"
+
 #include <lockstep/plugin.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define LS_LANES 16
@@ -28,8 +31,8 @@ struct ls_layout {
 /* The one lanes layout; the tensor's shape says the rest. */
 extern const ls_layout ls_layout_lanes;
 
-/* Non-zero for a lanes layout; NULL is allowed. */
-int ls_layout_is_lanes(const ls_layout *layout);
+/* Whether it is the lanes layout; NULL is allowed. */
+bool ls_layout_is_lanes(const ls_layout *layout);
 
 /* Groups of sixteen rows, the last one padded. */
 size_t ls_lanes_groups(int rows);
@@ -45,9 +48,6 @@ typedef struct ls_strided {
     int rows, c, h, w;
     ptrdiff_t row, channel, line, pixel;
 } ls_strided;
-
-/* The strides of a plain tensor. */
-ls_strided ls_strided_plain(int rows, int c, int h, int w);
 
 /* `lanes` ← `strided`; rows beyond the last become zero. Allocates nothing. */
 void ls_lanes_pack(float *lanes, const float *strided, const ls_strided *shape);
@@ -66,10 +66,53 @@ typedef struct ls_planes {
     int last_width;     /* of the last part's vectors where channels lie side by side, of the
                           last row's in lanes; else `width` */
     int tail;           /* pixels behind a plane's whole vectors */
-    int lanes;
+    bool lanes;
 } ls_planes;
 
 /* The planes of a tensor in lanes layout. */
 ls_planes ls_planes_of_lanes(int rows, int c, int h, int w);
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* A tensor in pieces that fit the L1 cache: how the passes of our own over memory (batch norm, the
+ * gradient of a bias) walk through the planes above.
+ *
+ * Planes are cut, or those of neighbouring rows put together, into pieces of at most 32 KiB. A
+ * part's pieces come in order of rows, whatever the team; parts are independent of each other, so
+ * that results do not depend on who works through which. Where channels lie last, a pixel's parts
+ * lie side by side: then several are worked through together. */
+
+typedef struct ls_pieces {
+    ls_planes planes;
+    size_t most;  /* vectors of a line of a piece */
+    int rows;     /* rows of a piece */
+    int together; /* parts that are worked through side by side */
+    int threads;
+} ls_pieces;
+
+/* A piece of one part; tensors of this arrangement start `at` floats into their memory. */
+typedef struct ls_piece {
+    int part;
+    size_t at;
+    ls_run run, tail; /* tail.count: 1 when there is one */
+    size_t tail_at;
+    double values; /* of a channel, in this piece */
+    double before; /* and in those before it */
+    bool padded;   /* lanes beyond the last row */
+} ls_piece;
+
+typedef void (*ls_piece_fn)(void *self, const ls_piece *piece);
+typedef void (*ls_parts_fn)(void *self, int part, int end, unsigned flags);
+
+ls_pieces ls_pieces_of(const ls_planes *planes, int threads);
+
+/* Calls `visit` for every piece of the parts from `part` to before `end`, rows in order. */
+void ls_pieces_walk(const ls_pieces *p, int part, int end, void *self, ls_piece_fn visit);
+
+/* Calls `run` for all parts, `together` at a time, on `threads` threads. */
+void ls_pieces_share(const ls_pieces *p, void *self, unsigned flags, ls_parts_fn run);
+
+/* The channel in a lane of a part, −1 where there is none of the tensor's `channels`. */
+int ls_pieces_channel(const ls_pieces *p, int channels, int part, int lane);
 
 #endif

@@ -1,9 +1,8 @@
 #include "cpu/cpu_linear.h"
 
 #include "base/error.h"
-#include "cpu/cpu_bias.h"
-#include "cpu/cpu_head.h"
-#include "cpu/wino_op.h"
+#include "base/host.h"
+#include "cpu/cpu_isa.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -12,10 +11,10 @@
 typedef struct linear_plan {
     ls_pd forward, weights, data;
     ls_linear_mds mds; /* as forward settled them */
-    int made;          /* this is a plan */
-    int winograd;      /* by wino_op.h, without any of oneDNN's */
+    bool made;         /* this is a plan */
+    bool winograd;     /* by Winograd's algorithm, without any of oneDNN's */
     int rank;          /* of the worst of the three */
-    int own_bias;      /* the bias's gradient is summed by cpu_bias.h */
+    bool own_bias;     /* the bias's gradient is summed in double, by us */
 } linear_plan;
 
 typedef struct linear_builder {
@@ -34,8 +33,8 @@ static void plan_fini(linear_plan *plan)
 }
 
 /* Where a batch norm may follow, the bias's gradient is a sum of many numbers that nearly cancel, and
- * oneDNN's, in one float, is not good enough: cpu_bias.h's. A batch norm follows no fused relu. */
-static int has_own_bias_sum(const ls_op_desc *desc)
+ * oneDNN's, in one float, is not good enough. A batch norm follows no fused relu. */
+static bool has_own_bias_sum(const ls_op_desc *desc)
 {
     return !desc->fuse_relu;
 }
@@ -173,7 +172,115 @@ static int choose(const linear_builder *b, linear_plan *best, int *choice, const
     return ls_fail(b->err, LS_EUNSUPPORTED, "oneDNN has no kernel for this %s", b->linear->name);
 }
 
-/* ---- the program ---------------------------------------------------------------------------- */
+/* ---- the gradient of a bias ------------------------------------------------------------------ */
+
+/* The gradient of a bias: dy summed over rows and pixels, channel by channel.
+ *
+ * oneDNN adds each channel up in one float. In front of batch norm, where thousands of values of
+ * either sign cancel to nothing, what that leaves is far from zero. This sums in double, as batch
+ * norm does. */
+typedef struct bias_state {
+    ls_cpu_op *op;
+    const ls_cpu_kernels *kernels;
+    ls_pieces pieces;
+    int channels;
+    const float *dy;
+    double *sum; /* [parts][16] */
+} bias_state;
+
+static void visit_bias(void *self, const ls_piece *piece)
+{
+    const bias_state *s = self;
+    double *sum = s->sum + (size_t)piece->part * LS_RUN_LANES;
+    s->kernels->sum(&piece->run, s->dy + piece->at, sum);
+    if (piece->tail.count)
+        s->kernels->sum(&piece->tail, s->dy + piece->tail_at, sum);
+}
+
+/* Where a part is one channel, its sum is that of the lanes. */
+static void settle_bias(const bias_state *s, int part, unsigned flags)
+{
+    double *sum = s->sum + (size_t)part * LS_RUN_LANES;
+    float *gradient = s->op->buffers.grad[1];
+    for (int l = 1; s->pieces.planes.channels == 1 && l < LS_RUN_LANES; l++)
+        sum[0] += sum[l];
+    for (int l = 0; l < LS_RUN_LANES; l++) {
+        int c = ls_pieces_channel(&s->pieces, s->channels, part, l);
+        if (c >= 0)
+            gradient[c] = (flags & LS_RUN_ACCUMULATE ? gradient[c] : 0.0f) + (float)sum[l];
+    }
+}
+
+static void sum_bias_parts(void *self, int part, int end, unsigned flags)
+{
+    bias_state *s = self;
+    for (int i = part * LS_RUN_LANES; i < end * LS_RUN_LANES; i++)
+        s->sum[i] = 0;
+    ls_pieces_walk(&s->pieces, part, end, s, visit_bias);
+    for (int i = part; i < end; i++)
+        settle_bias(s, i, flags);
+}
+
+static int run_bias(void *self, float *dy, float *unused, unsigned flags, ls_error *err)
+{
+    bias_state *s = ((ls_cpu_op *)self)->own;
+    (void)unused;
+    (void)err;
+    s->dy = dy;
+    ls_pieces_share(&s->pieces, s, flags, sum_bias_parts);
+    return LS_OK;
+}
+
+/* Rows of plain numbers are images of one pixel. Where dy's arrangement is none of ours, channels
+ * last. Returns the value to read. */
+static int bias_planes(ls_planes *out, ls_program *p, int dy)
+{
+    ls_md md = p->value[dy].md;
+    if (ls_md_rank(&md) == 2)
+        md = ls_md_image(ls_md_dim(&md, 0), ls_md_dim(&md, 1), 1, 1, LS_MD_PLAIN);
+    if (ls_md_planes(out, &md) == LS_OK)
+        return dy;
+    md = ls_md_as(&md, LS_MD_NHWC);
+    p->status = ls_md_planes(out, &md);
+    return ls_program_convert(p, dy, &md, LS_AT_TEMP);
+}
+
+static bias_state *new_bias_state(ls_cpu_op *op, const ls_planes *planes)
+{
+    size_t head = (sizeof(bias_state) + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
+    size_t sums = (size_t)planes->parts * LS_RUN_LANES * sizeof(double);
+    char *memory = ls_alloc(op->device->host, head + sums);
+    bias_state *s = (bias_state *)(void *)memory;
+    if (!s)
+        return NULL;
+    s->op = op;
+    s->kernels = &ls_cpu_isa_at(0)->kernels;
+    s->pieces = ls_pieces_of(planes, op->device->threads);
+    s->sum = (double *)(void *)(memory + head);
+    return s;
+}
+
+/* Appends the step: the gradient of parameter 1, the bias, from the value `dy`, an image of any layout or
+ * rows of plain numbers. Takes op->own. */
+static void add_bias_gradient(ls_cpu_op *op, int dy)
+{
+    ls_program *p = &op->program;
+    ls_planes planes;
+    if (p->status)
+        return;
+    int from = bias_planes(&planes, p, dy);
+    if (p->status)
+        return;
+    bias_state *s = op->own = new_bias_state(op, &planes);
+    if (!s) {
+        p->status = ls_fail(p->err, LS_ENOMEM, "out of memory for an op of %s", p->op);
+        return;
+    }
+    s->channels = ls_md_dim(&op->param[1], 0);
+    ls_program_call(p, run_bias, op, from, from);
+}
+
+/* ---- the program ----------------------------------------------------------------------------- */
 
 typedef struct linear_values {
     int x, kernel_x, weight, bias, y;
@@ -291,7 +398,7 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
     if (desc->fuse_relu)
         dy = add_relu_backward(op, v, dy);
     if (plan->own_bias)
-        ls_cpu_bias_gradient(op, dy);
+        add_bias_gradient(op, dy);
     if (plan->winograd) {
         add_winograd_backward(op, plan, v, desc, dy);
         return;

@@ -16,9 +16,9 @@ typedef struct ls_cpu_op {
     ls_md param_plain[LS_OP_PARAMS]; /* canonical */
     int choice;                      /* linear ops: which candidate was taken */
     double smoothing;                /* the loss */
-    int head_weight;                 /* cpu_head.h: the value of its plain weights */
+    int head_weight;                 /* of ls_cpu_head_forward: the value of its plain weights */
     void *own;                       /* what a kind keeps besides; freed with the op */
-    struct ls_wino_op *wino;         /* wino_op.h's; freed with the op */
+    struct ls_wino_op *wino;         /* of ls_wino_op_plan; freed with the op */
     ls_op_buffers buffers;
     char kernel[160];
     ls_program program;
@@ -59,5 +59,14 @@ int ls_cpu_curve_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, l
 int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
 int ls_cpu_gather_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
 int ls_cpu_update_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
+
+/* An op around an op of the lanes family whose x lies differently: x is packed into lanes before
+ * forward, dx unpacked after it is made. Kernels so need to know no layout but their own. */
+/* Creates the lanes op of `desc` for x in lanes layout and wraps it. Errors: the lanes op's
+ * (LS_EUNSUPPORTED when it declines), LS_ENOMEM, LS_EDEVICE. */
+int ls_cpu_adapt_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err);
+
+/* The op inside when `op` is one of these, else `op` itself; for twins. NULL is allowed. */
+const ls_op *ls_cpu_adapt_inner(const ls_op *op);
 
 #endif

@@ -35,7 +35,7 @@ void ls_program_fini(ls_program *p)
     p->values = p->steps = 0;
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static size_t value_bytes(const ls_value *v)
 {
@@ -119,7 +119,7 @@ int ls_program_alias(ls_program *p, int value, const ls_md *md)
     return add_value(p, &v);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 void ls_program_backward(ls_program *p)
 {
@@ -301,7 +301,7 @@ void ls_program_deliver(ls_program *p, int target, int final)
         ls_program_copy(p, target, final);
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 size_t ls_program_scratch_bytes(const ls_program *p)
 {

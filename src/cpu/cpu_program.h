@@ -96,7 +96,7 @@ typedef struct ls_program {
 void ls_program_init(ls_program *p, const ls_cpu_device *device, const char *op, ls_error *err);
 void ls_program_fini(ls_program *p);
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The memory at `at`; SAVED and TEMP get room for it. */
 int ls_program_value(ls_program *p, const ls_md *md, ls_place at);
@@ -113,7 +113,7 @@ int ls_program_room(ls_program *p, int model, ls_place at);
 /* The same memory under another descriptor. */
 int ls_program_alias(ls_program *p, int value, const ls_md *md);
 
-/* ---- steps ---------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Everything added from here on runs backward. Temporaries start afresh. */
 void ls_program_backward(ls_program *p);
@@ -145,7 +145,7 @@ void ls_program_copy(ls_program *p, int from, int to);
 /* The memory of a value, for a call's own code. After bind. */
 float *ls_program_memory(const ls_program *p, int value);
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Bytes of op->scratch_bytes. */
 size_t ls_program_scratch_bytes(const ls_program *p);

@@ -134,7 +134,7 @@ static void step(const update_op *u, step_fn fn, float lr, float scale)
 }
 
 /* A step whose loss is not finite holds up itself and all behind it. */
-static int is_held(const ls_op_buffers *b)
+static bool is_held(const ls_op_buffers *b)
 {
     if (!b->guard)
         return 0;

@@ -27,14 +27,7 @@ int ls_lanes_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
  * when lanes are only taken if they are there already. x's layout is not looked at. */
 const ls_layout *ls_lanes_preferred(const ls_cpu_device *device, const ls_op_desc *desc);
 
-/* The name of the instruction set that this CPU's kernels use: "avx512", "avx2" or "generic". */
-const char *ls_lanes_isa(void);
-
-/* ---- for tests ------------------------------------------------------------------------------ */
-
-/* The kernels of instruction set `i`, best first; NULL where this CPU lacks it, and from the
- * number of known sets on, `*known` says whether there is such a set. */
-const struct ls_lanes_kernels *ls_lanes_kernels_of(int i, int *known);
+/* ---- for tests ------------------------------------------------------------------------------- */
 
 /* ls_lanes_op_create with given kernels, whatever the number of channels. */
 int ls_lanes_op_create_with(ls_op **out, const ls_host *host,

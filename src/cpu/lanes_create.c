@@ -3,39 +3,12 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_isa.h"
 #include "cpu/lanes_op.h"
 
 #include <stdio.h>
 
-/* ---- instruction sets ----------------------------------------------------------------------- */
-
-const ls_lanes_kernels *ls_lanes_kernels_of(int i, int *known)
-{
-    *known = i >= 0 && i < 3;
-    if (LS_CPU_SET_AVX512 - i > (int)ls_cpu_set_best())
-        return NULL;
-#if defined(__x86_64__)
-    if (i == 0)
-        return &ls_lanes_avx512;
-    if (i == 1)
-        return &ls_lanes_avx2;
-#endif
-    return i == 2 ? &ls_lanes_generic : NULL;
-}
-
-static const ls_lanes_kernels *best_kernels(void)
-{
-    int known;
-    return ls_lanes_kernels_of(LS_CPU_SET_AVX512 - (int)ls_cpu_set_best(), &known);
-}
-
-const char *ls_lanes_isa(void)
-{
-    return best_kernels()->name;
-}
-
-/* ---- ops ------------------------------------------------------------------------------------ */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w)
 {
@@ -93,7 +66,7 @@ void ls_lanes_op_destroy(ls_op *op)
         ls_free(((ls_lanes_op *)op)->host, op);
 }
 
-/* ---- the choice ----------------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------------------ */
 
 static int rounded(int n, int to)
 {
@@ -104,11 +77,11 @@ static int rounded(int n, int to)
  * output channels to sixteen, and input channels unless they are so few that it takes its kernel
  * for first layers; for many channels it also knows Winograd's algorithm. Rows do not enter: all
  * replicas must choose alike, whatever the size of their shards. */
-static int worth_it(const ls_op_desc *desc)
+static bool worth_it(const ls_op_desc *desc)
 {
     int in = desc->x.c, out = desc->u.conv2d.out;
     if (in > 64 || out > 64)
-        return 0;
+        return false;
     double useful = (double)out / rounded(out, 16);
     if (in > 3)
         useful *= (double)in / rounded(in, 16);
@@ -138,24 +111,24 @@ int ls_lanes_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
         return ls_fail(err, LS_EUNSUPPORTED,
                        "lanes: a convolution of %d to %d channels is oneDNN's", desc->x.c,
                        desc->u.conv2d.out);
-    return ls_lanes_op_create_with(out, device->host, best_kernels(), desc, err);
+    return ls_lanes_op_create_with(out, device->host, &ls_cpu_isa_at(0)->lanes, desc, err);
 }
 
-static int has_form(ls_op_kind kind)
+static bool has_form(ls_op_kind kind)
 {
     switch (kind) {
     case LS_OP_CONV2D:
     case LS_OP_DENSE:
     case LS_OP_POOL:
     case LS_OP_RELU:
-    case LS_OP_SOFTMAX_XENT: return 1;
-    default: return 0;
+    case LS_OP_SOFTMAX_XENT: return true;
+    default: return false;
     }
 }
 
 const ls_layout *ls_lanes_preferred(const ls_cpu_device *device, const ls_op_desc *desc)
 {
-    int wanted = 0;
+    bool wanted = false;
     if (device->family == LS_CPU_FAMILY_LANES)
         wanted = has_form(desc->kind);
     if (device->family == LS_CPU_FAMILY_AUTO)

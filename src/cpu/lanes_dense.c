@@ -55,7 +55,7 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
     return LS_OK;
 }
 
-/* ---- parameters: weight [out / 16][in][16], bias [out], both zero-padded ----------------------- */
+/* ---- parameters: weight [out / 16][in][16], bias [out], both zero-padded --------------------- */
 
 static size_t place(const dense_op *op, int o, int i)
 {

@@ -119,10 +119,4 @@ static inline int ls_lanes_conv_columns(const ls_lanes_conv *c)
     return c->kh * c->kw == 1 ? c->ic : c->kw;
 }
 
-extern const ls_lanes_kernels ls_lanes_generic;
-#if defined(__x86_64__)
-extern const ls_lanes_kernels ls_lanes_avx2;
-extern const ls_lanes_kernels ls_lanes_avx512;
-#endif
-
 #endif

@@ -1,7 +1,7 @@
 /* The vector type of the instruction set that this file is being compiled for.
  *
- * The kernels (lanes_*_kernel.h) are compiled once per instruction set, by lanes_avx512.c,
- * lanes_avx2.c and lanes_generic.c. Data comes in sixteens (LS_LANES): one `vec` where a register
+ * The kernels (*_kernel.h) are compiled once per instruction set, by cpu_isa_avx512.c,
+ * cpu_isa_avx2.c and cpu_isa_generic.c. Data comes in sixteens (LS_LANES): one `vec` where a register
  * holds sixteen floats, else LANES_PARTS of them side by side, and the kernels work through one
  * part after the other. Compiler vector extensions do the arithmetic; only the three things that
  * they cannot say (a product added with one rounding, a maximum that keeps NaN, signs as bits) are
@@ -12,6 +12,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__AVX512F__)
 #define LANES_VEC 16     /* floats in a register */
@@ -254,6 +255,54 @@ LANES_INLINE void lanes_sum_each(float *to, const float *from, int n, int add)
                 to[i + k] = add ? to[i + k] + sum[k] : sum[k];
         }
     }
+}
+
+/* ---- parts of a vector ----------------------------------------------------------------------- */
+
+/* The first `n` floats at p, zeros behind them. Where n is LANES_VEC at compile time, one load. */
+LANES_INLINE vec vec_load_part(const float *p, int n)
+{
+    if (n == LANES_VEC)
+        return *(const vec_unaligned *)p;
+#if defined(__AVX512F__)
+    return (vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+#else
+    vec v = {0};
+    memcpy(&v, p, (size_t)n * sizeof(float));
+    return v;
+#endif
+}
+
+LANES_INLINE void vec_store_part(float *p, vec v, int n)
+{
+    if (n == LANES_VEC) {
+        *(vec_unaligned *)p = v;
+        return;
+    }
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+    memcpy(p, &v, (size_t)n * sizeof(float));
+#endif
+}
+
+/* v where `sign` is above zero, else 0. */
+LANES_INLINE vec vec_where_positive(vec sign, vec v)
+{
+#if defined(__AVX512F__)
+    return vec_keep(vec_positive(sign), v);
+#else
+    return (vec)((ivec)(sign > 0) & (ivec)v);
+#endif
+}
+
+/* sum[i] += lane i of w, for the first `n` lanes. */
+LANES_INLINE void vec_wide_store_part(double *sum, const vec_wide *w, int n)
+{
+    double lane[LANES_VEC];
+    memcpy(lane, w, sizeof lane);
+    for (int i = 0; i < n; i++)
+        sum[i] += lane[i];
 }
 
 #endif

@@ -1,29 +1,8 @@
 #include "cpu/wino.h"
 
-#include "cpu/cpu_kernels.h"
-
 #include <stdint.h>
 
-/* ---- instruction sets ----------------------------------------------------------------------- */
-
-const ls_wino_kernels *ls_wino_kernels_of(int i)
-{
-    switch ((int)ls_cpu_set_best() - i) {
-#if defined(__x86_64__)
-    case LS_CPU_SET_AVX512: return &ls_wino_avx512;
-    case LS_CPU_SET_AVX2: return &ls_wino_avx2;
-#endif
-    case LS_CPU_SET_GENERIC: return &ls_wino_generic;
-    default: return NULL;
-    }
-}
-
-const ls_wino_kernels *ls_wino_kernels_best(void)
-{
-    return ls_wino_kernels_of(0);
-}
-
-/* ---- sizes ---------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* Of one block's inputs and outputs: half an L2 cache. The weights are read for every block, so that
  * blocks are large where they come from beyond the caches. */
@@ -85,7 +64,7 @@ size_t ls_wino_floats(const ls_wino *w)
     return (size_t)w->points * (w->point_weights + w->point_x + w->point_y);
 }
 
-/* ---- sharing -------------------------------------------------------------------------------- */
+/* ---- sharing --------------------------------------------------------------------------------- */
 
 /* What a pass works on; `first` and `count` are the block of tiles it has come to. */
 typedef struct wino_pass {
@@ -135,7 +114,7 @@ static void next_block(wino_pass *pass, int first)
     pass->whole = (pass->count + one - 1) / one * one;
 }
 
-/* ---- inputs, outputs, products -------------------------------------------------------------- */
+/* ---- inputs, outputs, products --------------------------------------------------------------- */
 
 static void transform_input(const wino_pass *pass, int part)
 {
@@ -179,7 +158,7 @@ static void correlate(const wino_pass *pass, int point)
                           pass->count, pass->first > 0);
 }
 
-/* ---- weights: a block of `to` at a time ----------------------------------------------------- */
+/* ---- weights: a block of `to` at a time ------------------------------------------------------ */
 
 #define BLOCK ((size_t)9 * 256)
 
@@ -203,7 +182,7 @@ static void transform_gradient(const wino_pass *pass, int part)
                                   w->x.blocks);
 }
 
-/* ---- the passes ----------------------------------------------------------------------------- */
+/* ---- the passes ------------------------------------------------------------------------------ */
 
 void ls_wino_conv(const ls_wino *w, float *y, const float *x, const float *weights,
                   ls_wino_weights order, const float *bias, int relu, float *work)

@@ -1,4 +1,4 @@
-/* The matrix products of Winograd's algorithm. See wino_kernels.h.
+/* The matrix products of Winograd's algorithm. See wino.h.
  *
  * Both keep a tile of sums in registers: WINO_TILES or WINO_FROM scalars, each in all lanes, times
  * WINO_BLOCKS blocks of sixteen channels. An element's sum is made in the order of its terms,
@@ -6,7 +6,7 @@
 #ifndef CPU_WINO_MULTIPLY_KERNEL_H
 #define CPU_WINO_MULTIPLY_KERNEL_H
 
-#include "cpu/wino_kernels.h"
+#include "cpu/wino.h"
 
 #include "cpu/lanes_vec.h"
 

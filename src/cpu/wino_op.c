@@ -1,4 +1,6 @@
-#include "cpu/wino_op.h"
+#include "cpu/cpu_linear.h"
+
+#include "cpu/cpu_isa.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -18,7 +20,7 @@ struct ls_wino_op {
     int relu;
 };
 
-int ls_wino_op_fits(const ls_op_desc *desc)
+bool ls_wino_op_fits(const ls_op_desc *desc)
 {
     const ls_conv2d *k = &desc->u.conv2d;
     return k->kh == 3 && k->kw == 3 && k->sh == 1 && k->sw == 1 && k->ph <= 1 && k->pw <= 1 &&
@@ -35,7 +37,7 @@ ls_md ls_wino_op_weight(const ls_md *plain)
     return ls_md_as(plain, LS_MD_OUT_LAST);
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static const float *bias_of(const ls_cpu_op *op)
 {
@@ -75,13 +77,13 @@ static int run_data(void *self, float *dy, float *dx, unsigned flags, ls_error *
     return LS_OK;
 }
 
-/* ---- building ------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 /* Images of a single tile belong to layers of many weights: F(4×4, 3×3), with more than twice as many
  * transformed weights to go through, is faster from this many rows on, and then by a third. */
 #define MANY_ROWS 48
 
-/* What dx is made by, see wino_op.h. */
+/* What dx is made by, see cpu_linear.h. */
 static int size_for_dx(const ls_wino_shape *s)
 {
     int products_2 = (s->h + 1) / 2 * ((s->w + 1) / 2) * 16;
@@ -95,7 +97,7 @@ int ls_wino_op_plan(ls_cpu_op *op, const ls_op_desc *desc, ls_error *err)
     const ls_conv2d *k = &desc->u.conv2d;
     ls_wino_shape shape = {desc->x.rows, desc->x.c, k->out, desc->x.h, desc->x.w, k->ph, k->pw};
     ls_wino_shape transposed = ls_wino_transposed(&shape);
-    const ls_wino_kernels *kernels = ls_wino_kernels_best();
+    const ls_wino_kernels *kernels = &ls_cpu_isa_at(0)->wino;
     int threads = op->device->threads;
     struct ls_wino_op *w = op->wino = ls_alloc(op->device->host, sizeof *w);
     if (!w)

@@ -236,14 +236,19 @@ static void must(const ls_op_desc *desc, int status, const ls_error *err)
         fail_msg("%s\n    %s", lanes_text(desc), err->text);
 }
 
+static ls_strided strides_of_plain(int rows, int c, int h, int w)
+{
+    return (ls_strided){rows, c, h, w, (ptrdiff_t)c * h * w, (ptrdiff_t)h * w, w, 1};
+}
+
 /* One block of rows, from `first` on. */
 static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, lanes_data *out,
                       float *const *param, float *const *grad, int first, unsigned flags)
 {
     const int rows = op->y.rows;
     const size_t x_row = row_of(&desc->x), y_row = in->y_n / (size_t)desc->x.rows;
-    ls_strided xs = ls_strided_plain(rows, desc->x.c, desc->x.h, desc->x.w);
-    ls_strided ys = ls_strided_plain(rows, op->y.c, op->y.h, op->y.w);
+    ls_strided xs = strides_of_plain(rows, desc->x.c, desc->x.h, desc->x.w);
+    ls_strided ys = strides_of_plain(rows, op->y.c, op->y.h, op->y.w);
     size_t x_bytes = ls_lanes_bytes(rows, desc->x.c, desc->x.h, desc->x.w);
     float *x = poisoned(x_bytes), *dx = poisoned(x_bytes);
     float *y = poisoned(op->y.bytes), *dy = poisoned(op->y.bytes);

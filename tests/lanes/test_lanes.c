@@ -1,6 +1,7 @@
 /* The lanes family: every op with the kernels of every instruction set that this CPU has, on
  * random shapes, against the reference back end with double sums. */
 #include "base/rng.h"
+#include "cpu/cpu_isa.h"
 #include "cpu/cpu_layout.h"
 #include "cpu/lanes.h"
 #include "lanes/lanes_check.h"
@@ -116,14 +117,11 @@ static void for_each_case(draw_desc *draw, compare *check, uint64_t seed, int ca
         dice d = {seed + (uint64_t)i, 0};
         ls_op_desc desc = draw(&d, i);
         lanes_data *in = lanes_data_create(&desc, seed + (uint64_t)i);
-        int known;
-        for (int set = 0; ls_lanes_kernels_of(set, &known) || known; set++) {
-            const ls_lanes_kernels *kernels = ls_lanes_kernels_of(set, &known);
+        const ls_cpu_isa *isa;
+        for (int k = 0; (isa = ls_cpu_isa_at(k)); k++) {
             char what[400];
-            if (!kernels)
-                continue;
-            snprintf(what, sizeof what, "%s, case %d: %s", kernels->name, i, lanes_text(&desc));
-            check(kernels, &desc, in, what);
+            snprintf(what, sizeof what, "%s, case %d: %s", isa->name, i, lanes_text(&desc));
+            check(&isa->lanes, &desc, in, what);
         }
         lanes_data_destroy(in);
     }

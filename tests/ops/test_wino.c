@@ -2,6 +2,7 @@
  * sums in double, and that results do not depend on what else is computed. */
 #include "base/host.h"
 #include "base/rng.h"
+#include "cpu/cpu_isa.h"
 #include "cpu/wino.h"
 
 #include <math.h>
@@ -216,9 +217,10 @@ static void passes_match_double_sums(void **state)
     for (uint64_t seed = 0; seed < CASES; seed++) {
         wino_case c = make_case(seed);
         sums want = sums_of(&c);
-        const ls_wino_kernels *k;
-        for (int i = 0; (k = ls_wino_kernels_of(i)); i++)
+        const ls_cpu_isa *isa;
+        for (int i = 0; (isa = ls_cpu_isa_at(i)); i++)
             for (int size = 0; size < LS_WINO_SIZES; size++) {
+                const ls_wino_kernels *k = &isa->wino;
                 run(&c, k, size, c.s.rows, 1);
                 expect_near(&c, k, size, "y", c.y, want.y, c.y_floats);
                 expect_near(&c, k, size, "dw", c.dw, want.dw, c.w_floats);
@@ -244,7 +246,7 @@ static void a_team_gives_the_same_bits(void **state)
     (void)state;
     for (uint64_t seed = 1000; seed < 1030; seed++) {
         wino_case c = make_case(seed);
-        const ls_wino_kernels *k = ls_wino_kernels_best();
+        const ls_wino_kernels *k = &ls_cpu_isa_at(0)->wino;
         run(&c, k, (int)(seed % 2), c.s.rows, 1);
         float *y = copy_of(c.y, c.y_floats), *dx = copy_of(c.dx, c.x_floats);
         float *dw = copy_of(c.dw, c.w_floats);
@@ -264,8 +266,9 @@ static void rows_do_not_see_their_neighbours(void **state)
     (void)state;
     for (uint64_t seed = 2000; seed < 2040; seed++) {
         wino_case c = make_case(seed);
-        const ls_wino_kernels *k;
-        for (int i = 0; (k = ls_wino_kernels_of(i)); i++) {
+        const ls_cpu_isa *isa;
+        for (int i = 0; (isa = ls_cpu_isa_at(i)); i++) {
+            const ls_wino_kernels *k = &isa->wino;
             size_t y_row = c.y_floats / (size_t)c.s.rows, x_row = c.x_floats / (size_t)c.s.rows;
             run(&c, k, (int)(seed % 2), c.s.rows, 1);
             float *y = copy_of(c.y, y_row), *dx = copy_of(c.dx, x_row);

@@ -1,6 +1,12 @@
-/* Batch normalisation's passes over one run of vectors. See cpu_kernels.h. */
-#include "cpu/cpu_kernels.h"
-#include "cpu/cpu_vec.h"
+/* Passes over memory: batch normalisation, element-wise addition, the product of two rows. See
+ * cpu_isa.h. */
+#ifndef CPU_CPU_PASS_KERNEL_H
+#define CPU_CPU_PASS_KERNEL_H
+
+#include "cpu/cpu_isa.h"
+#include "cpu/lanes_vec.h"
+
+/* ---- batch normalisation, over one run of vectors -------------------------------------------- */
 
 /* Calls PASS(part, n) for each register's share of a run's sixteen lanes: n is LANES_VEC, a
  * constant, wherever the share is whole. */
@@ -239,3 +245,74 @@ static void norm_dx(const ls_run *run, const ls_norm *norm, ls_norm_mask mask, c
     FOR_EACH_PART(run, PASS);
 #undef PASS
 }
+
+/* ---- addition and its gradient, over whole tensors ------------------------------------------- */
+
+LANES_INLINE vec add_at(const float *a, const float *b, int n, int relu)
+{
+    vec v = vec_load_part(a, n) + vec_load_part(b, n);
+    return relu ? vec_relu(v) : v;
+}
+
+static void add_forward(const float *a, const float *b, float *y, size_t n, int relu)
+{
+    size_t i = 0;
+    for (; i + LANES_VEC <= n; i += LANES_VEC)
+        vec_store_part(y + i, add_at(a + i, b + i, LANES_VEC, relu), LANES_VEC);
+    int rest = (int)(n - i);
+    if (rest)
+        vec_store_part(y + i, add_at(a + i, b + i, rest, relu), rest);
+}
+
+LANES_INLINE void add_dx_at(const float *y, const float *dy, float *dx, float *dx2, int n)
+{
+    vec g = vec_load_part(dy, n);
+    if (y)
+        g = vec_where_positive(vec_load_part(y, n), g);
+    vec_store_part(dx, g, n);
+    if (dx2)
+        vec_store_part(dx2, g, n);
+}
+
+static void add_backward(const float *y, const float *dy, float *dx, float *dx2, size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES_VEC <= n; i += LANES_VEC)
+        add_dx_at(y ? y + i : NULL, dy + i, dx + i, dx2 ? dx2 + i : NULL, LANES_VEC);
+    int rest = (int)(n - i);
+    if (rest)
+        add_dx_at(y ? y + i : NULL, dy + i, dx + i, dx2 ? dx2 + i : NULL, rest);
+}
+
+/* ---- the product of two rows ----------------------------------------------------------------- */
+
+LANES_INLINE vec dot_add(vec sum, const float *a, const float *b, int n)
+{
+    return vec_fma(vec_load_part(a, n), vec_load_part(b, n), sum);
+}
+
+static double dot(const float *a, const float *b, size_t n)
+{
+    vec_wide sum = {{0}, {0}};
+    vec few = {0};
+    size_t i = 0;
+    for (; i + LANES_FEW * LANES_VEC <= n; i += LANES_FEW * LANES_VEC) {
+        vec s = {0};
+        LANES_UNROLL
+        for (size_t k = 0; k < LANES_FEW; k++)
+            s = dot_add(s, a + i + k * LANES_VEC, b + i + k * LANES_VEC, LANES_VEC);
+        vec_wide_add(&sum, s);
+    }
+    for (; i + LANES_VEC <= n; i += LANES_VEC)
+        few = dot_add(few, a + i, b + i, LANES_VEC);
+    if (i < n)
+        few = dot_add(few, a + i, b + i, (int)(n - i));
+    vec_wide_add(&sum, few);
+    double lane[LANES_VEC] = {0}, all = 0;
+    vec_wide_store_part(lane, &sum, LANES_VEC);
+    for (int l = 0; l < LANES_VEC; l++)
+        all += lane[l];
+    return all;
+}
+
+#endif

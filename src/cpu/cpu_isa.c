@@ -1,4 +1,6 @@
-#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_isa.h"
+
+#include <stdbool.h>
 
 /* glibc's answers obey its tunable: GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F makes a better CPU a lesser
  * one, for tests and for results to compare. */
@@ -7,7 +9,7 @@
 #include <sys/platform/x86.h>
 
 /* As x86_cpu_active of that header, which shifts a bit into an int's sign. */
-static int is_active(unsigned feature)
+static bool is_active(unsigned feature)
 {
     const struct cpuid_feature *leaf = __x86_get_cpuid_feature_leaf(feature / 128);
     return (leaf->active_array[feature % 128 / 32] >> feature % 32 & 1u) != 0;
@@ -20,27 +22,26 @@ static int is_active(unsigned feature)
 #define HAS(glibc, compiler) __builtin_cpu_supports(compiler)
 #endif
 
-ls_cpu_set ls_cpu_set_best(void)
-{
 #if defined(__x86_64__)
-    if (!HAS(AVX2, "avx2") || !HAS(FMA, "fma"))
-        return LS_CPU_SET_GENERIC;
-    if (HAS(AVX512F, "avx512f") && HAS(AVX512BW, "avx512bw") && HAS(AVX512DQ, "avx512dq") &&
-        HAS(AVX512VL, "avx512vl"))
-        return LS_CPU_SET_AVX512;
-    return LS_CPU_SET_AVX2;
-#else
-    return LS_CPU_SET_GENERIC;
-#endif
+static bool has_avx2(void)
+{
+    return HAS(AVX2, "avx2") && HAS(FMA, "fma");
 }
 
-const ls_cpu_kernels *ls_cpu_kernels_best(void)
+static bool has_avx512(void)
 {
-    switch (ls_cpu_set_best()) {
-#if defined(__x86_64__)
-    case LS_CPU_SET_AVX512: return &ls_cpu_kernels_avx512;
-    case LS_CPU_SET_AVX2: return &ls_cpu_kernels_avx2;
+    return has_avx2() && HAS(AVX512F, "avx512f") && HAS(AVX512BW, "avx512bw") &&
+           HAS(AVX512DQ, "avx512dq") && HAS(AVX512VL, "avx512vl");
+}
 #endif
-    default: return &ls_cpu_kernels_generic;
-    }
+
+const ls_cpu_isa *ls_cpu_isa_at(int i)
+{
+#if defined(__x86_64__)
+    if (has_avx512() && i-- == 0)
+        return &ls_cpu_isa_avx512;
+    if (has_avx2() && i-- == 0)
+        return &ls_cpu_isa_avx2;
+#endif
+    return i == 0 ? &ls_cpu_isa_generic : NULL;
 }

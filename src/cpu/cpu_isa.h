@@ -1,5 +1,17 @@
+/* The instruction sets that our kernels are compiled for, and which of them this CPU has: asked here
+ * alone. */
+#ifndef CPU_CPU_ISA_H
+#define CPU_CPU_ISA_H
+
+#include "cpu/lanes_kernels.h"
+#include "cpu/wino.h"
+
+#include <stddef.h>
+
+/* ---- passes over memory ---------------------------------------------------------------------- */
+
 /* Vector code of our own beside oneDNN's: passes over memory that oneDNN does not fuse, or does
- * in more of them. One table per instruction set, chosen at run time.
+ * in more of them. One table per instruction set (cpu_isa.h).
  *
  * Those of batch normalisation (`sum` serves the gradient of a bias as well) work on a `ls_run`: `rows` lines of `count` vectors of `width`
  * floats. That is a plane of some rows in any layout: of 16 channels at once where channels lie
@@ -8,15 +20,6 @@
  * Coefficients are arrays of 16 floats, one for each lane; sums, which are added to, of 16 doubles:
  * eight numbers at most are added up in float. Products are added with vec_fma.
  */
-#ifndef CPU_CPU_KERNELS_H
-#define CPU_CPU_KERNELS_H
-
-#include <stddef.h>
-
-/* The instruction sets that kernels are compiled for, and the best one that this CPU has. Any thread. */
-typedef enum ls_cpu_set { LS_CPU_SET_GENERIC, LS_CPU_SET_AVX2, LS_CPU_SET_AVX512 } ls_cpu_set;
-
-ls_cpu_set ls_cpu_set_best(void);
 
 #define LS_RUN_LANES 16 /* most floats of a vector */
 
@@ -65,9 +68,18 @@ typedef struct ls_cpu_kernels {
     void (*add_dx)(const float *y, const float *dy, float *dx, float *dx2, size_t n);
 } ls_cpu_kernels;
 
-/* The best that this CPU runs. */
-const ls_cpu_kernels *ls_cpu_kernels_best(void);
+/* ---- the sets -------------------------------------------------------------------------------- */
 
-extern const ls_cpu_kernels ls_cpu_kernels_avx512, ls_cpu_kernels_avx2, ls_cpu_kernels_generic;
+typedef struct ls_cpu_isa {
+    const char *name;       /* "avx512", "avx2", "generic" */
+    ls_cpu_kernels kernels; /* passes over memory */
+    ls_lanes_kernels lanes; /* layers of few channels */
+    ls_wino_kernels wino;   /* 3 × 3 convolutions of many */
+} ls_cpu_isa;
+
+/* The i-th best that this CPU runs; NULL behind the last. Any thread. */
+const ls_cpu_isa *ls_cpu_isa_at(int i);
+
+extern const ls_cpu_isa ls_cpu_isa_avx512, ls_cpu_isa_avx2, ls_cpu_isa_generic;
 
 #endif

@@ -1,3 +1,133 @@
+/* The gradients of a convolution. */
+#ifndef CPU_LANES_CONV_BWD_KERNEL_H
+#define CPU_LANES_CONV_BWD_KERNEL_H
+
+#include "cpu/lanes_conv_fwd_kernel.h"
+
+#include <string.h>
+
+/* ---- of the weights -------------------------------------------------------------------------- */
+
+/* Gradient of a convolution's weights and bias, as one sum per lane; see lanes_kernels.h.
+ *
+ *     for input channels
+ *       for channels in fours
+ *         for kernel rows, columns in tiles   J channels × T columns of sums, each a vector, over
+ *                                             (group, y, x)
+ *
+ * Sums go to memory as vectors, [input][kh][kw][8][16]; lanes_sum_each then takes the sums over
+ * lanes, sixteen at a time, in the order in which the weights lie.
+ */
+
+/* Of output rows [y0, y1), those that kernel row `ky` connects with a row of the image. */
+LANES_INLINE void lanes_outputs_inside(const ls_lanes_conv *c, int ky, int y0, int y1, int *from,
+                                       int *to)
+{
+    int top = c->ph - ky;
+    int first = top > 0 ? (top + c->sh - 1) / c->sh : 0;
+    int end = c->ih + top > 0 ? (c->ih + top + c->sh - 1) / c->sh : 0;
+    *from = first > y0 ? first : y0;
+    *to = end < y1 ? end : y1;
+    if (*to < *from)
+        *to = *from;
+}
+
+/* `height` channels by all columns of one kernel row. `tile` has the steps; `out` is where the
+ * first sum goes, `d` the first channel's row y0. */
+LANES_INLINE void lanes_correlate_row(const ls_lanes_conv *c, lanes_tile *tile, const float *x,
+                                      const float *d, ptrdiff_t d_row, int ky, int y0, int y1,
+                                      int height, float *out)
+{
+    int from, to;
+    lanes_outputs_inside(c, ky, y0, y1, &from, &to);
+    const lanes_cut cut = lanes_cut_into(ls_lanes_conv_columns(c), lanes_widest(height));
+    const float *line = x + (ptrdiff_t)(from * c->sh + ky - c->ph) * c->iw * 16;
+    tile->n[1] = to - from;
+    for (int piece = 0; piece < cut.pieces; piece++) {
+        int columns = lanes_piece(cut, piece);
+        tile->x = line;
+        tile->w = d + (from - y0) * d_row;
+        tile->out = out;
+        lanes_tile_all(tile, LANES_W_VECTORS, lanes_tile_of(LANES_W_VECTORS, height, columns));
+        line += columns * tile->x_t;
+        out += (ptrdiff_t)columns * LS_LANES_OC * 16;
+    }
+}
+
+static void lanes_conv_correlate(const ls_lanes_conv *c, const float *x, ls_lanes_grad g,
+                                 int groups, int n, int i0, int i1, int y0, int y1, float *sums,
+                                 int add)
+{
+    const ptrdiff_t plane = (ptrdiff_t)c->ih * c->iw * 16;
+    const ptrdiff_t row = (ptrdiff_t)ls_lanes_conv_columns(c) * LS_LANES_OC * 16;
+    lanes_tile tile = {
+        .n = {groups, 0, c->ow},
+        .x_step = {c->ic * plane, (ptrdiff_t)c->sh * c->iw * 16, (ptrdiff_t)c->sw * 16},
+        .w_step = {g.group, g.row, 16},
+        .x_t = c->kh * c->kw == 1 ? plane : 16,
+        .w_j = g.channel,
+        .out_j = 16,
+        .out_t = LS_LANES_OC * 16,
+        .add = add,
+    };
+    for (int i = i0; i < i1; i++) {
+        int height;
+        for (int o = 0; o < n; o += height) {
+            height = lanes_tallest(n - o, 4);
+            for (int ky = 0; ky < c->kh; ky++)
+                lanes_correlate_row(c, &tile, x + i * plane, g.d + o * g.channel, g.row, ky, y0, y1,
+                                    height, sums + ((i - i0) * c->kh + ky) * row + o * 16);
+        }
+    }
+}
+
+LANES_INLINE vec lanes_sum_few(const float *p, int n)
+{
+    vec sum = {0};
+    LANES_UNROLL
+    for (int k = 0; k < n; k++)
+        sum += vec_load(p + k * 16);
+    return sum;
+}
+
+/* The sum of one channel, one part of the lanes. */
+LANES_INLINE vec lanes_bias_sum(const ls_lanes_conv *c, const float *d, ls_lanes_grad g, int groups,
+                                int rows)
+{
+    vec_wide sum = {{0}, {0}};
+    for (int i = 0; i < groups; i++) {
+        for (int y = 0; y < rows; y++) {
+            const float *p = d + i * g.group + y * g.row;
+            int left = c->ow;
+            for (; left >= LANES_FEW; left -= LANES_FEW, p += LANES_FEW * 16)
+                vec_wide_add(&sum, lanes_sum_few(p, LANES_FEW));
+            vec_wide_add(&sum, lanes_sum_few(p, left));
+        }
+    }
+    return vec_narrow(&sum);
+}
+
+static void lanes_conv_bias(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int n, int y0,
+                            int y1, float *sums, int add)
+{
+    for (int o = 0; o < n; o++) {
+        for (int lane = 0; lane < 16; lane += LANES_VEC) {
+            float *to = sums + o * 16 + lane;
+            vec sum = lanes_bias_sum(c, g.d + o * g.channel + lane, g, groups, y1 - y0);
+            if (add)
+                sum = vec_load(to) + sum;
+            vec_store(to, sum);
+        }
+    }
+}
+
+static void lanes_sum_lanes(float *to, const float *from, int n, int add)
+{
+    lanes_sum_each(to, from, n, add);
+}
+
+/* ---- of the input ---------------------------------------------------------------------------- */
+
 /* Gradient of a convolution's input, and the step in front of both gradients that undoes the
  * fused pool and relu.
  *
@@ -10,12 +140,6 @@
  * Only products that exist are computed, whatever stride and padding: nothing is multiplied with
  * the zeros around the image.
  */
-#ifndef CPU_LANES_CONV_BWD_DATA_KERNEL_H
-#define CPU_LANES_CONV_BWD_DATA_KERNEL_H
-
-#include "cpu/lanes_conv_fwd_kernel.h"
-
-#include <string.h>
 
 /* One row of one channel, one part of the lanes. */
 LANES_INLINE void lanes_unpool_row(const ls_lanes_conv *c, const float *dy, const uint8_t *mask,

@@ -1,4 +1,4 @@
 /* The kernels for AVX2 with fused multiply-adds. */
-#include "cpu/cpu_kernels_table.h"
+#include "cpu/cpu_isa_table.h"
 
-CPU_KERNELS(avx2);
+CPU_ISA(avx2);

@@ -1,4 +1,12 @@
-/* Two-dimensional convolution: 3 × 3 of stride 1 by Winograd's algorithm (wino_op.h), all others, and
+/* Convolution and the dense layer by oneDNN, or by Winograd's algorithm. */
+#include "cpu/cpu_linear.h"
+
+#include "base/error.h"
+#include "cpu/cpu_isa.h"
+
+/* ---- convolution ----------------------------------------------------------------------------- */
+
+/* Two-dimensional convolution: 3 × 3 of stride 1 by Winograd's algorithm, all others, and
  * those of few tiles or of channels that are no multiples of 16, by oneDNN's direct form. oneDNN's
  * own Winograd kernels are not used: for ResNet-18's gradients they take 1.2 to 2.7 times as long,
  * but for those of x at 256 and 512 channels and 256 rows, where they are 6 % faster, and at 32 rows
@@ -14,10 +22,6 @@
  *
  * A row's result does not depend on its neighbours except through the number of rows, by which
  * another kernel may be chosen; a weight gradient sums over rows in the kernel's order. */
-#include "cpu/cpu_linear.h"
-
-#include "base/error.h"
-#include "cpu/wino_op.h"
 
 #define LIMIT 1000000 /* of every number, so that sums of them fit an int */
 
@@ -33,7 +37,7 @@ static double padded(int channels)
     return (channels + 15) / 16 * 16;
 }
 
-static int channels_last_is_better(int in, int out)
+static bool channels_last_is_better(int in, int out)
 {
     double useful = out / padded(out);
     if (in > 4)
@@ -43,7 +47,7 @@ static int channels_last_is_better(int in, int out)
 
 /* Winograd's algorithm first transforms the weights, which costs as much whatever the number of
  * rows. Measured at 64 to 512 channels, it wins from this many tiles of 4 × 4 outputs on. */
-static int has_tiles(const ls_linear *l, int rows)
+static bool has_tiles(const ls_linear *l, int rows)
 {
     return (double)rows * ((l->h + 3) / 4) * ((l->w + 3) / 4) >= 16;
 }
@@ -108,5 +112,73 @@ int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     l.plain.bias = ls_md_make(1, &k->out, LS_MD_PLAIN);
     l.plain.y = ls_md_image(x->rows, l.c, l.h, l.w, LS_MD_PLAIN);
     l.plain.has_bias = k->bias != 0;
+    return ls_cpu_linear_create(out, device, desc, &l, err);
+}
+
+/* ---- dense ----------------------------------------------------------------------------------- */
+
+/* The dense layer by oneDNN's inner product. x keeps its image shape, so that flattening in
+ * c, h, w order is a matter of the weights' layout and x is not converted; y is plain. */
+
+/* A dense layer of few outputs: y = weight · x + bias, summed in double.
+ *
+ * That is a network's last layer. Every gradient is made out of its outputs, so that their rounding
+ * errors are in all of them: oneDNN's, which adds a row's products up in one float, were the largest
+ * errors of ResNet-18's last layers, and take the same time. */
+static int run(void *self, float *x, float *y, unsigned flags, ls_error *err)
+{
+    const ls_cpu_op *op = self;
+    const ls_cpu_kernels *kernels = &ls_cpu_isa_at(0)->kernels;
+    const float *weight = ls_program_memory(&op->program, op->head_weight);
+    const float *bias = op->op.params > 1 ? op->buffers.param[1] : NULL;
+    int out = op->op.y.c;
+    size_t in = ls_md_bytes(&op->param_plain[0]) / sizeof(float) / (size_t)out;
+    (void)flags;
+    (void)err;
+    for (int row = 0; row < op->op.y.rows; row++, x += in)
+        for (int o = 0; o < out; o++) {
+            double sum = kernels->dot(x, weight + (size_t)o * in, in);
+            *y++ = (float)(sum + (bias ? (double)bias[o] : 0));
+        }
+    return LS_OK;
+}
+
+void ls_cpu_head_forward(ls_cpu_op *op, const ls_md *plain_x, int x, int weight, int y)
+{
+    ls_program *p = &op->program;
+    int plain = ls_program_convert(p, x, plain_x, LS_AT_TEMP);
+    op->head_weight = ls_program_convert(p, weight, &op->param_plain[0], LS_AT_TEMP);
+    ls_program_call(p, run, op, plain, y);
+}
+
+static int make_dense(ls_pd *out, const ls_cpu_device *device, const ls_op_desc *desc, ls_pass pass,
+                      const ls_linear_mds *mds, ls_pd hint, ls_error *err)
+{
+    int relu = desc->fuse_relu && pass == LS_PASS_FORWARD;
+    return ls_pd_dense(out, device, pass, mds, relu, hint, err);
+}
+
+int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    static const ls_linear_candidate candidates[] = {
+        {LS_MD_ANY, LS_MD_PLAIN, 1, 0},
+        {LS_MD_ANY, LS_MD_PLAIN, 0, 0},
+        {LS_MD_PLAIN, LS_MD_PLAIN, 0, 0},
+    };
+    const ls_tensor *x = &desc->x;
+    const ls_dense *k = &desc->u.dense;
+    int y[2] = {x->rows, k->out};
+    *out = NULL;
+    if (k->out < 1)
+        return ls_fail(err, LS_EINVAL, "dense: %d outputs; at least 1 is needed", k->out);
+    ls_linear l = {.name = "dense", .make = make_dense, .candidates = candidates, .count = 3};
+    l.c = k->out;
+    l.h = l.w = 1;
+    l.plain.x = ls_md_image(x->rows, x->c, x->h, x->w, LS_MD_PLAIN);
+    l.plain.weight = ls_md_image(k->out, x->c, x->h, x->w, LS_MD_PLAIN);
+    l.plain.bias = ls_md_make(1, &k->out, LS_MD_PLAIN);
+    l.plain.y = ls_md_make(2, y, LS_MD_PLAIN);
+    l.plain.has_bias = k->bias != 0;
+    l.head = k->out <= LS_HEAD_OUTPUTS && !desc->fuse_relu;
     return ls_cpu_linear_create(out, device, desc, &l, err);
 }

@@ -1,4 +1,4 @@
 /* The kernels for every other CPU: vectors of four floats. */
-#include "cpu/wino_kernels_table.h"
+#include "cpu/cpu_isa_table.h"
 
-WINO_KERNELS(generic);
+CPU_ISA(generic);

@@ -1,0 +1,59 @@
+/* Fills in one instruction set's table. Included once by each of cpu_isa_avx512.c, cpu_isa_avx2.c and
+ * cpu_isa_generic.c, which CMakeLists.txt has compiled with different flags. */
+#include "cpu/cpu_isa.h"
+#include "cpu/cpu_pass_kernel.h"
+#include "cpu/lanes_conv_bwd_kernel.h"
+#include "cpu/lanes_conv_fwd_kernel.h"
+#include "cpu/lanes_dense_kernel.h"
+#include "cpu/lanes_pool_kernel.h"
+#include "cpu/wino_multiply_kernel.h"
+#include "cpu/wino_transform_kernel.h"
+
+#define CPU_ISA(set)                                                                               \
+    const ls_cpu_isa ls_cpu_isa_##set = {                                                          \
+        .name = #set,                                                                              \
+        .kernels =                                                                                 \
+            {                                                                                      \
+                .name = #set,                                                                      \
+                .sum = norm_sum,                                                                   \
+                .squares = norm_squares,                                                           \
+                .normalise = norm_normalise,                                                       \
+                .norm_sums = norm_sums,                                                            \
+                .norm_dx = norm_dx,                                                                \
+                .dot = dot,                                                                        \
+                .add = add_forward,                                                                \
+                .add_dx = add_backward,                                                            \
+            },                                                                                     \
+        .lanes =                                                                                   \
+            {                                                                                      \
+                .name = #set,                                                                      \
+                .mask_bytes = LANES_MASK_BYTES,                                                    \
+                .conv_forward = lanes_conv_forward,                                                \
+                .conv_unpool = lanes_conv_unpool,                                                  \
+                .conv_correlate = lanes_conv_correlate,                                            \
+                .conv_bias = lanes_conv_bias,                                                      \
+                .sum_lanes = lanes_sum_lanes,                                                      \
+                .conv_data = lanes_conv_data,                                                      \
+                .dense_forward = lanes_dense_forward,                                              \
+                .dense_grad = lanes_dense_grad,                                                    \
+                .dense_weights = lanes_dense_weights,                                              \
+                .dense_data = lanes_dense_data,                                                    \
+                .pool_forward = lanes_pool_forward,                                                \
+                .pool_backward = lanes_pool_backward,                                              \
+                .relu_forward = lanes_relu_forward,                                                \
+                .relu_backward = lanes_relu_backward,                                              \
+                .loss = lanes_loss,                                                                \
+            },                                                                                     \
+        .wino =                                                                                    \
+            {                                                                                      \
+                .name = #set,                                                                      \
+                .tiles = WINO_TILES,                                                               \
+                .weights = {wino_weights_2, wino_weights_4},                                       \
+                .input = {wino_input_2, wino_input_4},                                             \
+                .output = {wino_output_2, wino_output_4},                                          \
+                .error = {wino_error_2, wino_error_4},                                             \
+                .gradient = {wino_gradient_2, wino_gradient_4},                                    \
+                .multiply = wino_multiply,                                                         \
+                .correlate = wino_correlate,                                                       \
+            },                                                                                     \
+    }
