@@ -31,7 +31,9 @@ void story_forget(story *s);
 void story_both(story *whole, story *parts, void (*net)(fixture *f), const char *const *sets);
 void story_expect_same(const story *a, const story *b);
 
-/* Nets. Convolution, batch norm, dropout, AdamW, augmentation. */
+/* Nets. A convolution, SGD. */
+void story_convolution(fixture *f);
+/* Convolution, batch norm, dropout, AdamW, augmentation. */
 void story_residual(fixture *f);
 /* Products of many weights, which soon overflow. */
 void story_deep(fixture *f);

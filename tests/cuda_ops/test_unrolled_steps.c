@@ -19,7 +19,7 @@ static void unrolled_steps_give_the_bits_of_steps_in_parts(void **state)
     (void)state;
     for (int residual = 0; residual < 2; residual++) {
         story unrolled, parts;
-        story_both(&unrolled, &parts, residual ? story_residual : NULL, sets);
+        story_both(&unrolled, &parts, residual ? story_residual : story_convolution, sets);
         assert_int_equal(unrolled.status, LS_OK);
         assert_int_equal(unrolled.steps, STEPS);
         assert_int_equal(unrolled.launches, 2);
