@@ -298,6 +298,19 @@ void ls_dnnl_version(char *out, size_t size)
     snprintf(out, size, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
 }
 
+/* oneDNN's names are x86's on every CPU; elsewhere the same numbers stand for others. */
+#if defined(__aarch64__)
+const char *ls_dnnl_isa(void)
+{
+    switch ((unsigned)dnnl_get_effective_cpu_isa()) {
+    case 0x01: return "asimd";
+    case 0x03: return "sve_128";
+    case 0x07: return "sve_256";
+    case 0x1f: return "sve_512";
+    default: return "aarch64";
+    }
+}
+#else
 const char *ls_dnnl_isa(void)
 {
     dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
@@ -314,3 +327,4 @@ const char *ls_dnnl_isa(void)
     const char *name = ls_dnnl_isa_name(isa);
     return name ? name : "generic";
 }
+#endif
