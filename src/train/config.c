@@ -180,7 +180,7 @@ static void write_row(ls_json_writer *w, const ls_config *c, const ls_config_key
 static bool in_recipe(const ls_config *c, const ls_config_key *row)
 {
     return row->part == LS_RECIPE ||
-           (row->part == LS_RECIPE_OF_END && ls_schedule_needs_end(&c->schedule));
+           (row->part == LS_RECIPE_OF_END && c->schedule.rule == LS_SCHEDULE_COSINE);
 }
 
 /* All rows, or those of the recipe alone. A group is opened where its first row is written. */
@@ -342,11 +342,6 @@ int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, l
     ls_fields_begin(&f, doc, node, "schedule", err);
     read_object(out, &f);
     return ls_fields_end(&f);
-}
-
-bool ls_schedule_needs_end(const ls_schedule *s)
-{
-    return s->rule == LS_SCHEDULE_COSINE;
 }
 
 void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *s)

@@ -106,9 +106,6 @@ int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_
  * "gamma": 0.1, "minimum": 0}; a NULL node means "constant". Errors: LS_ECONFIG. */
 int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, ls_error *err);
 
-/* Whether the rates depend on how many epochs a run has. */
-bool ls_schedule_needs_end(const ls_schedule *schedule);
-
 /* Writes it as a member of the resolved config. */
 void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *schedule);
 

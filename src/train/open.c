@@ -349,7 +349,9 @@ static int read_config(ls_trainer *t, ls_error *err)
     ls_free(t->host, own);
     if (status == LS_OK)
         status = check_step_rows(t, err);
-    return status == LS_OK && t->options.resume ? ls_resume_open(t, err) : status;
+    if (status == LS_OK && t->options.resume && t->config.shards == 0)
+        t->config.shards = ls_resume_shards(t);
+    return status;
 }
 
 static int open_registry(ls_trainer *t, ls_error *err)

@@ -142,7 +142,7 @@ static int find_latest(char **out, const char *name, const ls_host *host, ls_err
                    name ? " of " : "", name ? name : "");
 }
 
-static int find_directory(char **out, const struct ls_trainer *t, int has_config, ls_error *err)
+static int find_directory(char **out, const struct ls_trainer *t, bool has_config, ls_error *err)
 {
     const char *wanted = t->options.resume;
     const ls_config *c = &t->config;
@@ -200,12 +200,9 @@ int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
     return status ? status : open_checkpoint(t, err);
 }
 
-int ls_resume_open(struct ls_trainer *t, ls_error *err)
+int ls_resume_shards(const struct ls_trainer *t)
 {
-    (void)err;
-    if (t->config.shards == 0)
-        t->config.shards = t->dir.resumed->state.shards;
-    return LS_OK;
+    return t->dir.resumed->state.shards;
 }
 
 /* ---- the same recipe, the same data --------------------------------------------------------- */

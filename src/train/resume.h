@@ -12,8 +12,8 @@ struct ls_trainer;
  * own (the caller frees it); else the config has been read. Errors: LS_ENOENT, LS_EDATA, LS_EIO,
  * LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_resume_find(struct ls_trainer *trainer, char **config_path, ls_error *err);
-/* The number of shards is known: a config that leaves it open takes the checkpoint's. */
-int ls_resume_open(struct ls_trainer *trainer, ls_error *err);
+/* Shards of the run: those of a config that leaves them open. */
+int ls_resume_shards(const struct ls_trainer *trainer);
 /* Checks that recipe and data are the same, and loads position, result, weights and optimizer state.
  * Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(struct ls_trainer *trainer, ls_error *err);
