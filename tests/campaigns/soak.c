@@ -10,6 +10,7 @@
  */
 #include "base/clock.h"
 #include "base/rng.h"
+#include "campaigns/arguments.h"
 #include "ref/ref.h"
 
 #include <dirent.h>
@@ -131,18 +132,10 @@ static int one_round(const ls_registry *registry, const char *run, uint64_t seed
     return status != LS_OK;
 }
 
-static const char *argument(int argc, char **argv, const char *name, const char *fallback)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return argv[i + 1];
-    return fallback;
-}
-
 int main(int argc, char **argv)
 {
     const char *directory = argument(argc, argv, "--directory", NULL);
-    const double seconds = strtod(argument(argc, argv, "--seconds", "600"), NULL);
+    const double seconds = number_argument(argc, argv, "--seconds", 600);
     const uint64_t seed = strtoull(argument(argc, argv, "--seed", "1"), NULL, 10);
     ls_registry *registry;
     char run[512], wanted[65] = "", hash[65];

@@ -15,6 +15,7 @@
 #include "campaigns/swarm.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "campaigns/arguments.h"
 #include "nn/guarded_device.h"
 #include "nn/model.h"
 #include "ref/ref.h"
@@ -466,14 +467,6 @@ static int find_all_keys(uint64_t seed, uint32_t number, const char *directory)
 
 /* ---- the program ---------------------------------------------------------------------------- */
 
-static const char *argument(int argc, char **argv, const char *name, const char *fallback)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return argv[i + 1];
-    return fallback;
-}
-
 static int make_registry(void)
 {
     int status = ls_registry_create(&registry, NULL, NULL);
@@ -502,8 +495,8 @@ int main(int argc, char **argv)
     const char *directory = argument(argc, argv, "--directory", NULL);
     const char *one = argument(argc, argv, "--case", NULL);
     const uint64_t seed = strtoull(argument(argc, argv, "--seed", "1"), NULL, 10);
-    const double seconds = strtod(argument(argc, argv, "--seconds", "1e9"), NULL);
-    const long cases = strtol(argument(argc, argv, "--cases", "1000000000"), NULL, 10);
+    const double seconds = number_argument(argc, argv, "--seconds", 1e9);
+    const long cases = (long)number_argument(argc, argv, "--cases", 1e9);
     const uint64_t start = ls_now_ns();
     uint32_t number = one ? (uint32_t)strtoul(one, NULL, 10) : 0;
     char problem[PROBLEM] = "";

@@ -10,6 +10,7 @@
  */
 #include "base/error.h"
 #include "base/rng.h"
+#include "campaigns/arguments.h"
 #include "ref/ref.h"
 #include "train/inject.h"
 
@@ -176,19 +177,11 @@ static void judge(schedule *s, const char *hash, const char *wanted)
             snprintf(s->problem, sizeof s->problem, "the fault of worker %d was not noticed", w);
 }
 
-static double argument(int argc, char **argv, const char *name, double fallback)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return strtod(argv[i + 1], NULL);
-    return fallback;
-}
-
 int main(int argc, char **argv)
 {
-    const int schedules = (int)argument(argc, argv, "--schedules", 300);
-    const uint64_t seed = (uint64_t)argument(argc, argv, "--seed", 1);
-    const double deadline_s = argument(argc, argv, "--deadline", 1);
+    const int schedules = (int)number_argument(argc, argv, "--schedules", 300);
+    const uint64_t seed = (uint64_t)number_argument(argc, argv, "--seed", 1);
+    const double deadline_s = number_argument(argc, argv, "--deadline", 1);
     ls_registry *registry;
     char wanted[65], hash[65];
     int fails = 0, stalls = 0;
