@@ -25,7 +25,7 @@ int cli_exit_code(int status)
     case LS_EABORTED:
     case LS_ETIMEDOUT:
     case LS_EDIVERGED:
-    case LS_EAGAIN: /* somebody else trains in that directory */
+    case LS_EAGAIN: /* another process trains in that directory */
     case LS_ESTALLED: return EXIT_OS;
     case LS_ENONFINITE: return EXIT_DATA;
     case LS_EINTERRUPTED: return EXIT_INTERRUPTED;

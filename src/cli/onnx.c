@@ -357,7 +357,7 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
         break;
     case LS_OP_SIGMOID: add_elementwise(g, "Sigmoid", layer, y); break;
     case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
-    case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); break; /* whoever reads it reads that */
+    case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); break; /* its readers read its input */
     default:
         return ls_fail(err, LS_EUNSUPPORTED, "layer '%s': ONNX has no operator for %s here",
                        layer->name, layer->type->name);

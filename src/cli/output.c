@@ -365,7 +365,7 @@ int cli_output_line(cli_output *out, const char *text, size_t length, ls_error *
         return LS_OK;
     int failed = fwrite(text, 1, length, out->stream) != length || fputc('\n', out->stream) == EOF;
     if (!failed && out->stream == stdout)
-        failed = fflush(stdout) != 0; /* somebody may be reading along */
+        failed = fflush(stdout) != 0; /* a reader of the pipe follows the run */
     return failed ? fail_stream(out, err) : LS_OK;
 }
 

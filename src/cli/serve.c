@@ -209,7 +209,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
     (void)version;
     (void)upload;
     (void)state;
-    if (*upload_size > 0) { /* whatever it is, nobody wants it */
+    if (*upload_size > 0) { /* no request here has a body */
         *upload_size = 0;
         return MHD_YES;
     }

@@ -323,7 +323,7 @@ void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
 
 void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, const char *error)
 {
-    row->ran = 1;
+    row->ran = true;
     row->status = status;
     if (status)
         snprintf(row->error, sizeof row->error, "%s", error);

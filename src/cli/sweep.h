@@ -16,6 +16,7 @@
 #define CLI_SWEEP_H
 
 #include <lockstep/trainer.h>
+#include <stdbool.h>
 
 #define LS_SWEEP_KEYS 8
 #define LS_SWEEP_MOST 1000 /* combinations */
@@ -41,13 +42,13 @@ const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key)
 
 /* What came out of one combination. Numbers that there are not are NaN. */
 typedef struct ls_sweep_row {
-    int ran;    /* zero: the sweep was stopped before it was its turn */
+    bool ran;   /* false: the sweep was stopped before it was its turn */
     int status; /* LS_OK, or why it stopped, and in words */
     char error[LS_ERROR_TEXT];
     char name[64];
     char devices[128]; /* "[cpu(0), cpu(1)]", cut when it is longer */
     char run_dir[256]; /* "" when there is none */
-    int synthetic;
+    bool synthetic;
     int epochs; /* finished */
     double test_accuracy, test_loss, train_loss;
     double seconds_per_epoch, images_per_s;

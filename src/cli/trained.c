@@ -31,15 +31,15 @@ static int no_memory(ls_error *err)
 }
 
 /* Whether "<dir><file>" is there, and when it was written. */
-static int find(const char *dir, const char *file, struct stat *st, const ls_host *host)
+static bool find(const char *dir, const char *file, struct stat *st, const ls_host *host)
 {
     char *path = join(dir, file, host);
-    const int found = path && stat(path, st) == 0;
+    const bool found = path && stat(path, st) == 0;
     ls_free(host, path);
     return found;
 }
 
-static int is_newer(const struct stat *a, const struct stat *b)
+static bool is_newer(const struct stat *a, const struct stat *b)
 {
     return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec > b->st_mtim.tv_sec
                                                   : a->st_mtim.tv_nsec > b->st_mtim.tv_nsec;
@@ -80,7 +80,7 @@ static int find_in_run(char **weights, char **config, const char *dir, const ls_
                        ls_error *err)
 {
     struct stat st;
-    const int final = find(dir, "/weights.safetensors", &st, host);
+    const bool final = find(dir, "/weights.safetensors", &st, host);
     *config = join(dir, "/config.json", host);
     *weights = final ? join(dir, "/weights.safetensors", host) : NULL;
     if (!*config || (final && !*weights))
@@ -88,14 +88,14 @@ static int find_in_run(char **weights, char **config, const char *dir, const ls_
     return use_checkpoint(weights, dir, final ? &st : NULL, host, err);
 }
 
-/* RUN/checkpoints/step-….safetensors: the config is the run's. Returns 0 for any other file. */
-static int find_run_of(char **config, const char *path, const ls_host *host)
+/* RUN/checkpoints/step-….safetensors: the config is the run's. False for any other file. */
+static bool find_run_of(char **config, const char *path, const ls_host *host)
 {
     struct stat st;
     const char *slash = strrchr(path, '/');
     const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
     if (!ls_checkpoint_is_named(path))
-        return 0;
+        return false;
     char *dir = ls_alloc(host, length + 1);
     if (dir)
         memcpy(dir, path, length);

@@ -13,6 +13,8 @@
 #include "nn/replica.h"
 #include "train/config.h"
 
+#include <stdbool.h>
+
 typedef struct ls_trained_options {
     /* A run's directory (its final weights, or its newest checkpoint where that is newer), the
      * directory of one checkpoint, or a safetensors file, which needs `config`. */
@@ -22,7 +24,7 @@ typedef struct ls_trained_options {
     int set_count;
     const char *const *data_dirs; /* searched when the config has no data.path */
     int data_dir_count;
-    int needs_data;      /* non-zero: the data is opened too */
+    bool needs_data;     /* the data is opened too */
     const ls_host *host; /* outlives what is opened */
 } ls_trained_options;
 

@@ -6,10 +6,7 @@
  */
 #include "base/error.h"
 #include "base/host.h"
-#include "data/byte_reader.h"
 #include "data/kinds.h"
-#include "data/locate.h"
-#include "data/resident.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -91,11 +88,11 @@ static int read_records(cifar_split *s, ls_byte_reader *r)
     for (uint32_t done = 0; done < s->detail->records;) {
         uint32_t left = s->detail->records - done, n = left < CHUNK ? left : CHUNK;
         uint64_t offset = ls_byte_reader_offset(r);
-        int rc = ls_byte_reader_read(r, s->chunk, (size_t)n * RECORD, what, s->err);
-        if (rc == LS_OK)
-            rc = take_records(s, ls_byte_reader_path(r), n, offset);
-        if (rc != LS_OK)
-            return rc;
+        int status = ls_byte_reader_read(r, s->chunk, (size_t)n * RECORD, what, s->err);
+        if (status == LS_OK)
+            status = take_records(s, ls_byte_reader_path(r), n, offset);
+        if (status)
+            return status;
         ls_sha256_update(&s->hash, s->chunk, (size_t)n * RECORD);
         done += n;
     }
@@ -106,35 +103,35 @@ static int read_file(cifar_split *s, const char *path)
 {
     ls_byte_reader *r;
     char hash[LS_SHA256_HEX];
-    int rc = ls_byte_reader_open(&r, path, s->host, s->err);
-    if (rc != LS_OK)
-        return rc;
-    rc = check_size(s, r);
-    if (rc == LS_OK)
-        rc = read_records(s, r);
-    if (rc == LS_OK)
-        rc = ls_byte_reader_end(r, hash, s->err);
+    int status = ls_byte_reader_open(&r, path, s->host, s->err);
+    if (status)
+        return status;
+    status = check_size(s, r);
+    if (status == LS_OK)
+        status = read_records(s, r);
+    if (status == LS_OK)
+        status = ls_byte_reader_end(r, hash, s->err);
     ls_byte_reader_close(r);
-    return rc;
+    return status;
 }
 
 static int open_split(cifar_split *s, ls_dataset **out)
 {
-    int rc = LS_OK;
+    int status = LS_OK;
     ls_sha256_init(&s->hash);
     s->chunk = ls_alloc(s->host, CHUNK * RECORD);
     if (!s->chunk)
-        rc = ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->out->base.info.name);
-    for (int i = 0; rc == LS_OK && i < s->paths; i++)
-        rc = read_file(s, s->path[i]);
+        status = ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->out->base.info.name);
+    for (int i = 0; status == LS_OK && i < s->paths; i++)
+        status = read_file(s, s->path[i]);
     ls_free(s->host, s->chunk);
-    if (rc == LS_OK) {
+    if (status == LS_OK) {
         ls_sha256_final_hex(&s->hash, s->out->base.info.images_sha256);
         *out = &s->out->base;
     } else {
         ls_dataset_close(&s->out->base);
     }
-    return rc;
+    return status;
 }
 
 static int create_split(ls_resident **out, const ls_dataset_kind *kind, const ls_located *located,
@@ -171,11 +168,11 @@ static int open_both(ls_dataset **split, const ls_dataset_kind *kind, const ls_l
             .err = err,
         };
         uint32_t kept = test ? detail->records : spec->limit > 0 ? spec->limit : rows;
-        int rc = create_split(&s.out, kind, located, test ? "test" : "train", kept, host, err);
-        if (rc == LS_OK)
-            rc = open_split(&s, &split[test]);
-        if (rc != LS_OK)
-            return rc;
+        int status = create_split(&s.out, kind, located, test ? "test" : "train", kept, host, err);
+        if (status == LS_OK)
+            status = open_split(&s, &split[test]);
+        if (status)
+            return status;
     }
     return LS_OK;
 }
@@ -186,17 +183,17 @@ int ls_cifar_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *
     const ls_cifar_detail *detail = kind->detail;
     ls_dataset *split[2] = {NULL, NULL};
     ls_located located;
-    int rc = ls_locate(&located, &detail->files, kind->about.name, spec, host, err);
-    if (rc == LS_OK)
-        rc = open_both(split, kind, &located, spec, host, err);
+    int status = ls_locate(&located, &detail->files, kind->about.name, spec, host, err);
+    if (status == LS_OK)
+        status = open_both(split, kind, &located, spec, host, err);
     ls_located_free(&located, host);
-    if (rc != LS_OK) {
+    if (status) {
         ls_dataset_close(split[0]);
         split[0] = NULL;
     }
     *train = split[0];
     *test = split[1];
-    return rc;
+    return status;
 }
 
 static const char *const things[] = {"airplane", "automobile", "bird",  "cat",  "deer",

@@ -6,10 +6,7 @@
  */
 #include "base/error.h"
 #include "base/host.h"
-#include "data/byte_reader.h"
 #include "data/kinds.h"
-#include "data/locate.h"
-#include "data/resident.h"
 
 #include <string.h>
 
@@ -105,11 +102,11 @@ static int read_images_header(idx_split *s, ls_byte_reader *r)
 {
     uint8_t h[IMAGES_HEADER];
     const char *path = ls_byte_reader_path(r);
-    int rc = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 16 bytes", s->err);
-    if (rc == LS_OK)
-        rc = check_magic(s, path, h, IMAGES_MAGIC);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 16 bytes", s->err);
+    if (status == LS_OK)
+        status = check_magic(s, path, h, IMAGES_MAGIC);
+    if (status)
+        return status;
     s->rows = big_endian(h + 4);
     s->height = big_endian(h + 8);
     s->width = big_endian(h + 12);
@@ -127,11 +124,11 @@ static int read_labels_header(const idx_split *s, ls_byte_reader *r)
 {
     uint8_t h[LABELS_HEADER];
     const char *path = ls_byte_reader_path(r);
-    int rc = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 8 bytes", s->err);
-    if (rc == LS_OK)
-        rc = check_magic(s, path, h, LABELS_MAGIC);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 8 bytes", s->err);
+    if (status == LS_OK)
+        status = check_magic(s, path, h, LABELS_MAGIC);
+    if (status)
+        return status;
     uint32_t labels = big_endian(h + 4);
     if (labels != s->rows)
         return ls_fail(s->err, LS_EDATA,
@@ -160,18 +157,18 @@ static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
 {
     const char *what = "as many labels as byte 4 promises";
     uint32_t kept = out->base.info.rows;
-    int rc = ls_byte_reader_read(r, out->labels, kept, what, s->err);
-    if (rc == LS_OK)
-        rc = check_labels(s, out->labels, kept, 0);
-    for (uint32_t row = kept; rc == LS_OK && row < s->rows;) {
+    int status = ls_byte_reader_read(r, out->labels, kept, what, s->err);
+    if (status == LS_OK)
+        status = check_labels(s, out->labels, kept, 0);
+    for (uint32_t row = kept; status == LS_OK && row < s->rows;) {
         uint8_t chunk[4096];
         uint32_t n = s->rows - row < sizeof chunk ? s->rows - row : (uint32_t)sizeof chunk;
-        rc = ls_byte_reader_read(r, chunk, n, what, s->err);
-        if (rc == LS_OK)
-            rc = check_labels(s, chunk, n, row);
+        status = ls_byte_reader_read(r, chunk, n, what, s->err);
+        if (status == LS_OK)
+            status = check_labels(s, chunk, n, row);
         row += n;
     }
-    return rc;
+    return status;
 }
 
 /* The images that are kept; the others are read all the same, so that a limit hides no damage. */
@@ -180,10 +177,10 @@ static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     const char *what = "as many images as byte 4 promises";
     size_t bytes = ls_dataset_image_bytes(&out->base);
     uint32_t kept = out->base.info.rows;
-    int rc = ls_byte_reader_read(r, out->images, kept * bytes, what, s->err);
-    if (rc == LS_OK)
-        rc = ls_byte_reader_skip(r, (uint64_t)(s->rows - kept) * bytes, what, s->err);
-    return rc;
+    int status = ls_byte_reader_read(r, out->images, kept * bytes, what, s->err);
+    if (status == LS_OK)
+        status = ls_byte_reader_skip(r, (uint64_t)(s->rows - kept) * bytes, what, s->err);
+    return status;
 }
 
 /* Another payload may be meant (a variant of the data), so it is only pointed out. */
@@ -223,33 +220,33 @@ static int open_split(idx_split *s, ls_dataset **out)
     ls_byte_reader *images = NULL;
     ls_byte_reader *labels = NULL;
     ls_resident *data = NULL;
-    int rc = ls_byte_reader_open(&images, s->images_path, s->host, s->err);
-    if (rc == LS_OK)
-        rc = read_images_header(s, images);
-    if (rc == LS_OK)
-        rc = ls_byte_reader_open(&labels, s->labels_path, s->host, s->err);
-    if (rc == LS_OK)
-        rc = read_labels_header(s, labels);
-    if (rc == LS_OK)
-        rc = s->spec ? ls_dataset_check_limit(s->spec, s->rows, s->directory, s->err) : LS_OK;
-    if (rc == LS_OK)
-        rc = create_split(s, &data);
-    if (rc == LS_OK)
-        rc = read_labels(s, labels, data);
-    if (rc == LS_OK)
-        rc = ls_byte_reader_end(labels, data->base.info.labels_sha256, s->err);
-    if (rc == LS_OK)
-        rc = read_images(s, images, data);
-    if (rc == LS_OK)
-        rc = ls_byte_reader_end(images, data->base.info.images_sha256, s->err);
+    int status = ls_byte_reader_open(&images, s->images_path, s->host, s->err);
+    if (status == LS_OK)
+        status = read_images_header(s, images);
+    if (status == LS_OK)
+        status = ls_byte_reader_open(&labels, s->labels_path, s->host, s->err);
+    if (status == LS_OK)
+        status = read_labels_header(s, labels);
+    if (status == LS_OK)
+        status = s->spec ? ls_dataset_check_limit(s->spec, s->rows, s->directory, s->err) : LS_OK;
+    if (status == LS_OK)
+        status = create_split(s, &data);
+    if (status == LS_OK)
+        status = read_labels(s, labels, data);
+    if (status == LS_OK)
+        status = ls_byte_reader_end(labels, data->base.info.labels_sha256, s->err);
+    if (status == LS_OK)
+        status = read_images(s, images, data);
+    if (status == LS_OK)
+        status = ls_byte_reader_end(images, data->base.info.images_sha256, s->err);
     ls_byte_reader_close(labels);
     ls_byte_reader_close(images);
-    if (rc == LS_OK)
+    if (status == LS_OK)
         compare_payload(s, &data->base.info);
     else if (data)
         ls_dataset_close(&data->base);
-    *out = rc == LS_OK ? &data->base : NULL;
-    return rc;
+    *out = status == LS_OK ? &data->base : NULL;
+    return status;
 }
 
 /* A network has one input size, so the splits must agree. */
@@ -273,8 +270,8 @@ int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *ki
     ls_located paths;
     *train = NULL;
     *test = NULL;
-    int rc = ls_locate(&paths, &detail->files, kind->about.name, spec, host, err);
-    for (int i = 0; rc == LS_OK && i < 2; i++) {
+    int status = ls_locate(&paths, &detail->files, kind->about.name, spec, host, err);
+    for (int i = 0; status == LS_OK && i < 2; i++) {
         idx_split split = {
             .kind = kind,
             .name = i == 0 ? "train" : "test",
@@ -286,18 +283,18 @@ int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *ki
             .host = host,
             .err = err,
         };
-        rc = open_split(&split, i == 0 ? train : test);
+        status = open_split(&split, i == 0 ? train : test);
     }
-    if (rc == LS_OK)
-        rc = check_same_shape(*train, *test, paths.file[2], err);
-    if (rc != LS_OK) {
+    if (status == LS_OK)
+        status = check_same_shape(*train, *test, paths.file[2], err);
+    if (status) {
         ls_dataset_close(*train);
         ls_dataset_close(*test);
         *train = NULL;
         *test = NULL;
     }
     ls_located_free(&paths, host);
-    return rc;
+    return status;
 }
 
 static const char *const clothes[] = {"t-shirt", "trouser", "pullover", "dress", "coat",

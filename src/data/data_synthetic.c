@@ -9,7 +9,6 @@
 #include "base/host.h"
 #include "base/rng.h"
 #include "data/kinds.h"
-#include "data/resident.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -119,9 +118,9 @@ static int make_split(ls_dataset **out, const char *name, const pictures *from, 
         .synthetic = 1,
     };
     ls_resident *data;
-    int rc = ls_resident_create(&data, &info, host, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = ls_resident_create(&data, &info, host, err);
+    if (status)
+        return status;
     for (uint32_t row = 0; row < rows; row++)
         data->labels[row] = draw_row(data->images + (size_t)row * PIXELS, from, seed, split, row);
     *out = &data->base;
@@ -140,14 +139,14 @@ static int open_both(ls_dataset **train, ls_dataset **test, const ls_dataset_kin
                                  MAX_ROWS, (unsigned)spec->limit, TRAIN_ROWS);
     draw_pictures(&from, spec->seed);
     uint32_t rows = spec->limit > 0 ? spec->limit : TRAIN_ROWS;
-    int rc = make_split(train, "train", &from, DRAW_TRAIN, rows, kind, spec->seed, host, err);
-    if (rc == LS_OK)
-        rc = make_split(test, "test", &from, DRAW_TEST, TEST_ROWS, kind, spec->seed, host, err);
-    if (rc != LS_OK) {
+    int status = make_split(train, "train", &from, DRAW_TRAIN, rows, kind, spec->seed, host, err);
+    if (status == LS_OK)
+        status = make_split(test, "test", &from, DRAW_TEST, TEST_ROWS, kind, spec->seed, host, err);
+    if (status) {
         ls_dataset_close(*train);
         *train = NULL;
     }
-    return rc;
+    return status;
 }
 
 const ls_dataset_kind ls_dataset_synthetic = {

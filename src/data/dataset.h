@@ -2,7 +2,7 @@
  *
  *     ls_dataset *train, *test;
  *     ls_dataset_spec spec = {.name = "fashion_mnist", .search = dirs, .search_count = 2};
- *     int rc = ls_dataset_open(&train, &test, &spec, host, &err);
+ *     int status = ls_dataset_open(&train, &test, &spec, host, &err);
  *     const ls_dataset_info *info = ls_dataset_describe(train);
  *     ls_dataset_read(train, rows, 256, pixels, labels, &err);
  *     ls_dataset_close(train);
@@ -18,6 +18,7 @@
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,9 +38,9 @@ typedef struct ls_dataset_info {
     int channels;
     int height;
     int width;
-    int classes;   /* labels are 0 … classes − 1 */
-    uint32_t rows; /* after `limit` */
-    int synthetic; /* non-zero: not real data, and every output must say so */
+    int classes;    /* labels are 0 … classes − 1 */
+    uint32_t rows;  /* after `limit` */
+    bool synthetic; /* not real data, and every output must say so */
     ls_payload payload;
     /* Of the whole decompressed files, header included and whatever the limit; "" if generated.
      * Where images and labels share files: images_sha256 of all the split's files one after
@@ -96,7 +97,7 @@ typedef struct ls_dataset_spec {
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
-/* What is wrong with a member of the spec, for whoever opens: fails with LS_ECONFIG and "KEY: message". */
+/* What is wrong with a member of the spec, for its opener: fails with LS_ECONFIG and "KEY: message". */
 int ls_dataset_refuse(const ls_dataset_spec *spec, const char *key, ls_error *err,
                       const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Refuses a limit beyond the `rows` training rows that `from` has. */

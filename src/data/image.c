@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "base/plain_file.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define MOST_BYTES ((size_t)256 << 20)
@@ -17,14 +18,14 @@ typedef struct image {
     int width, height, channels; /* 1: grey; 3 or 4: red, green, blue, alpha */
     int largest;                 /* PNM: the value of white */
     void *decoder;               /* PNG's */
-    int cut_off;                 /* it wanted more bytes than there are */
+    bool cut_off;                /* it wanted more bytes than there are */
     uint8_t *pixel;              /* [height][width][channels] */
     ls_error *err;
 } image;
 
 /* ---- PNM ------------------------------------------------------------------------------------ */
 
-static int is_space(uint8_t c)
+static bool is_space(uint8_t c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
@@ -220,7 +221,7 @@ static int check_size(const image *i, int height, int width)
 
 static int decode(image *i, int height, int width, const ls_host *host)
 {
-    const int png = i->length >= 4 && memcmp(i->bytes, "\x89PNG", 4) == 0;
+    const bool png = i->length >= 4 && memcmp(i->bytes, "\x89PNG", 4) == 0;
     const int pnm = i->length >= 2 && i->bytes[0] == 'P' && strchr("56", i->bytes[1]);
     if (!png && !pnm)
         return ls_fail(i->err, LS_EDATA,

@@ -1,5 +1,5 @@
 /* Reading one image from a file: PGM, PPM (binary, P5 and P6), or PNG where libspng was there when this
- * was compiled. The library does not need it: whoever reads images compiles image.c. */
+ * was compiled. The library does not need it: a program that reads images compiles image.c. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 

@@ -1,4 +1,5 @@
-/* The kinds of datasets, for the table in dataset.c. */
+/* The kinds of datasets, for the table in dataset.c, and what they are made of: files that are found and
+ * read (files.c), rows that lie in memory (dataset.c). */
 #ifndef DATA_KINDS_H
 #define DATA_KINDS_H
 
@@ -21,6 +22,8 @@ struct ls_dataset_kind {
 #include "data/kinds.def"
 #undef LS_DATASET
 
+/* ---- files: finding --------------------------------------------------------------------------- */
+
 #define LS_FILES_MAX 6
 
 /* The files of a dataset, and where they are expected. */
@@ -30,6 +33,73 @@ typedef struct ls_file_set {
     const char *folders[2];  /* tried below each search directory, before the directory itself */
     const char *remedy;      /* how to get them, for messages: "install …"; or NULL */
 } ls_file_set;
+
+/* The paths, in the order of the set's names. */
+typedef struct ls_located {
+    char *directory;
+    char *file[LS_FILES_MAX];
+} ls_located;
+
+/* Looks for the files, plain or with ".gz", in spec->path alone when it is given, else below the
+ * search directories. The first directory with the set's first file decides. Free the result with
+ * ls_located_free, also after a failure. Errors: LS_ENOENT, LS_ECONFIG (the path is a file),
+ * LS_ENOMEM. */
+int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
+              const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
+
+void ls_located_free(ls_located *located, const ls_host *host);
+
+/* ---- files: reading --------------------------------------------------------------------------- */
+
+/* The bytes of a file that may be compressed with gzip, straight into the caller's memory.
+ *
+ * Whether a file is compressed is told by its content, not by its name. Every byte read is
+ * hashed on the way, while it is still in the cache. Damage is noticed wherever it is: a stream
+ * that ends early, a wrong check sum, bytes after the end. One thread at a time. */
+typedef struct ls_byte_reader ls_byte_reader;
+
+/* Opens a plain or gzip file; `path` is kept, not copied. Errors: LS_ENOENT (no such file,
+ * nothing else), LS_EIO, LS_EDATA (a directory, a device, an empty file), LS_ENOMEM. */
+int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *host, ls_error *err);
+
+/* The next `count` bytes. Errors: LS_EDATA when the file ends before, `what` being what the
+ * bytes are, as in "expected `what`", or is damaged; LS_EIO; LS_ENOMEM. */
+int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what,
+                        ls_error *err);
+
+/* Reads past `count` bytes, hashed all the same. Errors as ls_byte_reader_read. */
+int ls_byte_reader_skip(ls_byte_reader *r, uint64_t count, const char *what, ls_error *err);
+
+/* Checks that the file ends here, and gives the SHA-256 of its decompressed bytes. Errors:
+ * LS_EDATA for bytes that follow; LS_EIO. */
+int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *err);
+
+/* Bytes read so far, and a bound on all bytes the file can hold (from its size, and deflate's
+ * best ratio): what a header promises beyond it cannot be true. */
+uint64_t ls_byte_reader_offset(const ls_byte_reader *r);
+uint64_t ls_byte_reader_bound(const ls_byte_reader *r);
+
+const char *ls_byte_reader_path(const ls_byte_reader *r);
+
+/* NULL is allowed. */
+void ls_byte_reader_close(ls_byte_reader *r);
+
+/* ---- rows in memory ---------------------------------------------------------------------------- */
+
+typedef struct ls_resident {
+    ls_dataset base;
+    const ls_host *host;
+    char *source;    /* what base.info.source points to */
+    uint8_t *images; /* [rows][channels][height][width] */
+    uint8_t *labels; /* [rows] */
+} ls_resident;
+
+/* Memory for a dataset as `info` describes it, zeroed; `info->source` is copied, the other texts
+ * must be static. Filled by the caller, closed with ls_dataset_close. Errors: LS_ENOMEM. */
+int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_host *host,
+                       ls_error *err);
+
+/* ---- the kinds --------------------------------------------------------------------------------- */
 
 /* An IDX dataset: train images, train labels, test images, test labels. */
 typedef struct ls_idx_detail {

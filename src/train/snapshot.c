@@ -33,8 +33,8 @@ struct ls_snapshot {
 };
 
 /* ---- counting --------------------------------------------------------------------------------
- * A reference is only added by somebody who holds one, so that adding needs no order. Whoever gives
- * the last one back must see everything that the others did before they gave theirs: release when
+ * Only the holder of a reference adds another, so that adding needs no order. The thread that gives
+ * the last one back must see everything that other threads did before they gave theirs: release when
  * giving, acquire by the last. */
 
 static void retain(atomic_uint *references)
@@ -42,7 +42,7 @@ static void retain(atomic_uint *references)
     atomic_fetch_add_explicit(references, 1, memory_order_relaxed);
 }
 
-static int was_last(atomic_uint *references)
+static bool was_last(atomic_uint *references)
 {
     return atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
 }
@@ -94,7 +94,7 @@ typedef struct predictor {
     const ls_inference *inference;
     ls_pool *pool; /* of one worker */
     ls_session *session;
-    struct predictor *next; /* of those that nobody uses */
+    struct predictor *next; /* idle */
     /* What is asked for. */
     const ls_snapshot *snapshot;
     const uint8_t *images;

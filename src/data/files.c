@@ -1,13 +1,152 @@
-#include "data/byte_reader.h"
-
+/* The files of a dataset: where they lie, and their bytes, which may be compressed. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
+#include "data/kinds.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+/* "a/b/c" from up to three parts, without doubled slashes for an empty middle. */
+static char *join(const ls_host *host, const char *a, const char *b, const char *c)
+{
+    size_t n = strlen(a) + strlen(b) + strlen(c) + 3;
+    char *path = ls_alloc(host, n);
+    if (path)
+        snprintf(path, n, "%s%s%s%s%s", a, *b ? "/" : "", b, *c ? "/" : "", c);
+    return path;
+}
+
+/* Whether something is there, readable or not: opening it tells what is wrong with it. */
+static bool exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+/* *out is the path of a file, with or without ".gz", or NULL when neither exists. */
+static int find_file(char **out, const char *directory, const char *name, const ls_host *host,
+                     ls_error *err)
+{
+    char gz[64];
+    snprintf(gz, sizeof gz, "%s.gz", name);
+    for (int i = 0; i < 2; i++) {
+        *out = join(host, directory, "", i == 0 ? name : gz);
+        if (!*out)
+            return ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
+        if (exists(*out))
+            return LS_OK;
+        ls_free(host, *out);
+        *out = NULL;
+    }
+    return LS_OK;
+}
+
+/* Tries one directory; the first file in it decides, and then all must be there. */
+static int try_directory(ls_located *p, const ls_file_set *files, const char *directory,
+                         const ls_host *host, ls_error *err)
+{
+    for (int i = 0; i < files->count; i++) {
+        int status = find_file(&p->file[i], directory, files->name[i], host, err);
+        if (status || (i == 0 && !p->file[0]))
+            return status;
+        if (!p->file[i])
+            return ls_fail(err, LS_ENOENT,
+                           "%s: no %s[.gz] beside %s; the dataset is incomplete, fetch it again",
+                           directory, files->name[i], files->name[0]);
+    }
+    p->directory = ls_strdup(host, directory);
+    return p->directory ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
+}
+
+/* Adds to `text`, of `size` bytes. */
+static void add(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add(char *text, size_t size, const char *format, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, size - n, format, args);
+    va_end(args);
+}
+
+/* The remedy stands first, because long lists of directories are cut at their end. */
+static int fail_not_found(const ls_file_set *files, const char *dataset,
+                          const ls_dataset_spec *spec, ls_error *err)
+{
+    char text[LS_ERROR_TEXT] = "";
+    add(text, sizeof text, "%s not found; ", dataset);
+    if (files->remedy)
+        add(text, sizeof text, "%s, ", files->remedy);
+    add(text, sizeof text,
+        "name the directory of the files with --set data.path=DIR, or try --set "
+        "data.name=synthetic; no %s[.gz] in ",
+        files->name[0]);
+    if (spec->path)
+        return ls_fail(err, LS_ENOENT, "%s%s", text, spec->path);
+    for (size_t i = 0; i < spec->search_count; i++)
+        add(text, sizeof text, "%s%s", i > 0 ? ", " : "", spec->search[i]);
+    if (spec->search_count == 0)
+        add(text, sizeof text, "any directory, as none was to be searched");
+    else
+        add(text, sizeof text, " (each also as DIR/%s and DIR/%s)", files->folders[0],
+            files->folders[1]);
+    return ls_fail(err, LS_ENOENT, "%s", text);
+}
+
+static int check_given_path(const ls_dataset_spec *spec, ls_error *err)
+{
+    struct stat st;
+    if (stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
+        return ls_dataset_refuse(
+            spec, "data.path", err,
+            "expected a directory, found the file %s; name the directory it is in", spec->path);
+    return LS_OK;
+}
+
+int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
+              const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+{
+    int status;
+    *out = (ls_located){0};
+    if (spec->path) {
+        status = check_given_path(spec, err);
+        if (status == LS_OK)
+            status = try_directory(out, files, spec->path, host, err);
+        return status || out->directory ? status : fail_not_found(files, dataset, spec, err);
+    }
+    for (size_t i = 0; i < spec->search_count; i++) {
+        const char *below[3] = {files->folders[0], files->folders[1], ""};
+        for (int j = 0; j < 3; j++) {
+            char *directory = join(host, spec->search[i], below[j], "");
+            if (!directory)
+                return ls_fail(err, LS_ENOMEM, "%s: out of memory", dataset);
+            status = try_directory(out, files, directory, host, err);
+            ls_free(host, directory);
+            if (status || out->directory)
+                return status;
+        }
+    }
+    return fail_not_found(files, dataset, spec, err);
+}
+
+void ls_located_free(ls_located *located, const ls_host *host)
+{
+    for (int i = 0; i < LS_FILES_MAX; i++)
+        ls_free(host, located->file[i]);
+    ls_free(host, located->directory);
+    *located = (ls_located){0};
+}
 
 enum {
     INPUT_BYTES = 64 << 10,
@@ -19,8 +158,8 @@ struct ls_byte_reader {
     const ls_host *host;
     const char *path;
     int fd;
-    int gzip;
-    int stream_ended;      /* the gzip member is complete */
+    bool gzip;
+    bool stream_ended;     /* the gzip member is complete */
     uint64_t file_bytes;   /* on disk */
     uint64_t offset;       /* decompressed bytes handed out */
     uint64_t input_offset; /* bytes of the file fetched so far */
@@ -32,7 +171,7 @@ struct ls_byte_reader {
     uint8_t scrap[INPUT_BYTES]; /* where skipped bytes go */
 };
 
-/* ---- opening ---- */
+/* ---- reading: opening a file ----------------------------------------------------------------- */
 
 static int fail_io(const ls_byte_reader *r, ls_error *err)
 {
@@ -78,15 +217,15 @@ static int fill(ls_byte_reader *r, ls_error *err)
 
 static int detect_gzip(ls_byte_reader *r, ls_error *err)
 {
-    int rc = fill(r, err);
-    if (rc != LS_OK || r->left < 2 || r->input[0] != 0x1F || r->input[1] != 0x8B)
-        return rc;
+    int status = fill(r, err);
+    if (status || r->left < 2 || r->input[0] != 0x1F || r->input[1] != 0x8B)
+        return status;
     r->z.zalloc = z_alloc;
     r->z.zfree = z_free;
     r->z.opaque = (void *)r->host;
     if (inflateInit2(&r->z, 15 + 16) != Z_OK) /* the largest window, gzip's framing only */
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", r->path);
-    r->gzip = 1;
+    r->gzip = true;
     return LS_OK;
 }
 
@@ -100,14 +239,14 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
     r->path = path;
     r->fd = -1;
     ls_sha256_init(&r->hash);
-    int rc = open_file(r, err);
-    if (rc == LS_OK)
-        rc = detect_gzip(r, err);
-    if (rc == LS_OK)
+    int status = open_file(r, err);
+    if (status == LS_OK)
+        status = detect_gzip(r, err);
+    if (status == LS_OK)
         *out = r;
     else
         ls_byte_reader_close(r);
-    return rc;
+    return status;
 }
 
 void ls_byte_reader_close(ls_byte_reader *r)
@@ -121,7 +260,7 @@ void ls_byte_reader_close(ls_byte_reader *r)
     ls_free(r->host, r);
 }
 
-/* ---- reading ---- */
+/* ---- reading: its bytes ---------------------------------------------------------------------- */
 
 static int fail_gzip(const ls_byte_reader *r, int z_status, ls_error *err)
 {
@@ -145,12 +284,12 @@ static int fail_truncated_gzip(const ls_byte_reader *r, ls_error *err)
 /* After the end of a gzip member: another one may follow, which goes on where this one ended. */
 static int end_member(ls_byte_reader *r, ls_error *err)
 {
-    int rc = fill(r, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = fill(r, err);
+    if (status)
+        return status;
     if (r->left > 0 && *r->next == 0x1F)
         return inflateReset(&r->z) == Z_OK ? LS_OK : fail_gzip(r, Z_DATA_ERROR, err);
-    r->stream_ended = 1;
+    r->stream_ended = true;
     return LS_OK;
 }
 
@@ -160,9 +299,9 @@ static int inflate_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *g
     r->z.next_out = out;
     r->z.avail_out = (unsigned)count;
     while (!r->stream_ended && r->z.avail_out > 0) {
-        int rc = fill(r, err);
-        if (rc != LS_OK)
-            return rc;
+        int status = fill(r, err);
+        if (status)
+            return status;
         if (r->left == 0)
             return fail_truncated_gzip(r, err);
         r->z.next_in = (uint8_t *)r->next;
@@ -171,11 +310,11 @@ static int inflate_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *g
         r->next = r->z.next_in;
         r->left = r->z.avail_in;
         if (z == Z_STREAM_END)
-            rc = end_member(r, err);
+            status = end_member(r, err);
         else if (z != Z_OK)
-            rc = fail_gzip(r, z, err);
-        if (rc != LS_OK)
-            return rc;
+            status = fail_gzip(r, z, err);
+        if (status)
+            return status;
     }
     *got = count - r->z.avail_out;
     return LS_OK;
@@ -183,9 +322,9 @@ static int inflate_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *g
 
 static int copy_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got, ls_error *err)
 {
-    int rc = fill(r, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = fill(r, err);
+    if (status)
+        return status;
     *got = count < r->left ? count : r->left;
     memcpy(out, r->next, *got);
     r->next += *got;
@@ -199,9 +338,10 @@ int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *
     while (count > 0) {
         size_t want = count < STEP_BYTES ? count : STEP_BYTES;
         size_t got = 0;
-        int rc = r->gzip ? inflate_some(r, to, want, &got, err) : copy_some(r, to, want, &got, err);
-        if (rc != LS_OK)
-            return rc;
+        int status =
+            r->gzip ? inflate_some(r, to, want, &got, err) : copy_some(r, to, want, &got, err);
+        if (status)
+            return status;
         if (got == 0)
             return ls_fail(err, LS_EDATA,
                            "%s: expected %s, found the end of the data at byte %llu; fetch the "
@@ -217,13 +357,13 @@ int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *
 
 int ls_byte_reader_skip(ls_byte_reader *r, uint64_t count, const char *what, ls_error *err)
 {
-    int rc = LS_OK;
-    while (count > 0 && rc == LS_OK) {
+    int status = LS_OK;
+    while (count > 0 && status == LS_OK) {
         size_t n = count < sizeof r->scrap ? (size_t)count : sizeof r->scrap;
-        rc = ls_byte_reader_read(r, r->scrap, n, what, err);
+        status = ls_byte_reader_read(r, r->scrap, n, what, err);
         count -= n;
     }
-    return rc;
+    return status;
 }
 
 int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *err)
@@ -231,17 +371,17 @@ int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *
     uint64_t end = r->offset;
     uint8_t byte;
     size_t got = 0;
-    int rc = r->gzip ? inflate_some(r, &byte, 1, &got, err) : copy_some(r, &byte, 1, &got, err);
-    if (rc != LS_OK)
-        return rc;
+    int status = r->gzip ? inflate_some(r, &byte, 1, &got, err) : copy_some(r, &byte, 1, &got, err);
+    if (status)
+        return status;
     if (got > 0)
         return ls_fail(err, LS_EDATA,
                        "%s: expected the end of the data at byte %llu, found more; fetch the file "
                        "again",
                        r->path, (unsigned long long)end);
-    rc = fill(r, err);
-    if (rc != LS_OK)
-        return rc;
+    status = fill(r, err);
+    if (status)
+        return status;
     if (r->left > 0)
         return ls_fail(err, LS_EDATA,
                        "%s: expected the end of the file at compressed byte %llu, found more; "
@@ -250,8 +390,6 @@ int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *
     ls_sha256_final_hex(&r->hash, sha256);
     return LS_OK;
 }
-
-/* ---- asking ---- */
 
 uint64_t ls_byte_reader_offset(const ls_byte_reader *r)
 {
