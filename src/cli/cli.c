@@ -33,7 +33,8 @@ int cli_exit_code(int status)
     }
 }
 
-int cli_run_exit_code(int status, const ls_result *result)
+/* Of a run: EXIT_SAVED where `result` says that it can go on where it stopped. */
+static int run_exit_code(int status, const ls_result *result)
 {
     const bool may_go_on = status == LS_EINTERRUPTED || status == LS_EDEVICE ||
                            status == LS_ESTALLED || status == LS_ETIMEDOUT || status == LS_ENOMEM;
@@ -192,7 +193,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     if (status) {
         const ls_result *result = ls_trainer_result(trainer);
         cli_fail(status, err.text);
-        code = cli_run_exit_code(status, result);
+        code = run_exit_code(status, result);
         if (code == EXIT_SAVED)
             fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n",
                     ls_trainer_summary(trainer)->run_dir);

@@ -21,8 +21,6 @@ enum {
 
 /* The exit code for a library's status. */
 int cli_exit_code(int status);
-/* Likewise of a run: EXIT_SAVED where `result` says that it can go on where it stopped. */
-int cli_run_exit_code(int status, const ls_result *result);
 
 /* The whole program over a registry of back ends, which it takes over. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
@@ -62,7 +60,7 @@ cli_option cli_help(bool *flag);
 /* Reads the options of a verb (NULL: of training), of which there are CLI_OPTIONS_MAX at most; operands
  * are at argv[optind] then. Returns 0, or EXIT_USAGE after saying on stderr what is wrong. */
 enum { CLI_OPTIONS_MAX = 16 };
-int cli_read_options(const char *verb, const cli_option *options, int count, int argc, char **argv);
+int cli_read_options(const char *verb, const cli_option *rows, int count, int argc, char **argv);
 /* The one operand that a verb takes, a `what`; `missing` asks for it. Returns as above. */
 int cli_read_operand(const char **out, const char *verb, const char *what, const char *missing,
                      int argc, char **argv);

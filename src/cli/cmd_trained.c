@@ -59,13 +59,14 @@ static int open_run(ls_trained *out, const cli_trained_args *a, const ls_host *h
     cli_find_data_dirs(&dirs);
     const ls_trained_options o = {
         .path = a->run,
-        .config = a->config,
-        .set = a->set.item,
-        .set_count = a->set.count,
-        .data_dirs = dirs.dir,
-        .data_dir_count = dirs.count,
         .needs_data = a->needs_data,
-        .host = host,
+        .trainer = {.size = sizeof o.trainer,
+                    .config_path = a->config,
+                    .set = a->set.item,
+                    .set_count = a->set.count,
+                    .data_dirs = dirs.dir,
+                    .data_dir_count = dirs.count,
+                    .host = host},
     };
     int status = ls_trained_open(out, &o, &err);
     return status ? cli_fail(status, err.text) : 0;

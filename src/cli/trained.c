@@ -113,17 +113,17 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
                        "%.300s: no such file or directory; expected a run's directory, such as "
                        "runs/<time>-<name>, or a .safetensors file",
                        path);
-    if (S_ISDIR(st.st_mode) && find(path, "/config.json", &unused, o->host))
-        return find_in_run(weights, config, path, o->host, err);
+    if (S_ISDIR(st.st_mode) && find(path, "/config.json", &unused, o->trainer.host))
+        return find_in_run(weights, config, path, o->trainer.host, err);
     if (S_ISDIR(st.st_mode))
         return ls_fail(err, LS_ENOENT,
                        "%.300s: expected a run's directory, but it has no config.json; runs lie in "
                        "runs/<time>-<name>",
                        path);
-    *weights = ls_strdup(o->host, path);
+    *weights = ls_strdup(o->trainer.host, path);
     if (!*weights)
         return no_memory(err);
-    if (!o->config && !find_run_of(config, path, o->host))
+    if (!o->trainer.config_path && !find_run_of(config, path, o->trainer.host))
         return ls_fail(err, LS_EINVAL,
                        "%.300s: a file of weights does not say which model it is of; name its "
                        "config: --config CONFIG",
@@ -133,57 +133,24 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static int read_config(ls_trained *t, const ls_trained_options *o, const char *path, ls_error *err)
-{
-    ls_trainer_options options = {
-        .size = sizeof options,
-        .config_path = o->config ? o->config : path,
-        .set = o->set,
-        .set_count = o->set_count,
-        .host = o->host,
-    };
-    return ls_config_read(&t->config, &options, err);
-}
-
-static int open_data(ls_trained *t, const ls_trained_options *o, ls_error *err)
-{
-    const ls_config *c = &t->config;
-    const char *key = "data";
-    ls_dataset_spec spec = {
-        .name = c->data_name,
-        .path = c->data_path,
-        .search = o->data_dirs,
-        .search_count = (size_t)o->data_dir_count,
-        .limit = (uint32_t)c->data_limit,
-        .seed = c->seed,
-        .wrong = &key,
-    };
-    ls_error cause;
-    int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
-    if (status == LS_ECONFIG)
-        return ls_config_fail(err, c, key, status, cause.text);
-    return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
-}
-
+/* Shape and classes are those of the data, or what is known of it by its name. */
 static int open_model(ls_trained *t, ls_error *err)
 {
-    ls_shape input = {0, 0, 0};
-    int classes = 0;
+    const ls_dataset_about *about;
+    int status = ls_config_find_data(&about, &t->config, err);
+    if (status)
+        return status;
+    ls_shape input = {about->channels, about->height, about->width};
+    int classes = about->classes;
+    t->names = about->class_name ? about->classes : 0;
+    t->class_name = about->class_name;
     if (t->data[LS_TEST]) {
         const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TEST]);
         input = (ls_shape){info->channels, info->height, info->width};
         classes = info->classes;
-    } else {
-        const ls_dataset_about *about = ls_dataset_named(t->config.data_name);
-        if (!about)
-            return ls_config_fail(
-                err, &t->config, "data.name", LS_ECONFIG,
-                "unknown dataset; expected fashion_mnist, mnist, cifar10 or synthetic");
-        input = (ls_shape){about->channels, about->height, about->width};
-        classes = about->classes;
     }
-    int status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
-                                classes, t->host, err);
+    status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
+                            classes, t->host, err);
     if (status)
         return status;
     t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);
@@ -192,18 +159,24 @@ static int open_model(ls_trained *t, ls_error *err)
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
 }
 
-int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error *err)
+int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
 {
     char *config = NULL;
-    *out = (ls_trained){.host = options->host};
-    int status = find_files(&out->weights_path, &config, options, err);
-    if (status == LS_OK)
-        status = read_config(out, options, config, err);
-    if (status == LS_OK && options->needs_data)
-        status = open_data(out, options, err);
+    const ls_host *host = o->trainer.host;
+    *out = (ls_trained){.host = host};
+    int status = find_files(&out->weights_path, &config, o, err);
+    if (status == LS_OK) {
+        ls_trainer_options options = o->trainer;
+        if (!options.config_path)
+            options.config_path = config;
+        status = ls_config_read(&out->config, &options, err);
+    }
+    if (status == LS_OK && o->needs_data)
+        status = ls_config_open_data(&out->data[LS_TRAIN], &out->data[LS_TEST], &out->config,
+                                     &o->trainer, err);
     if (status == LS_OK)
         status = open_model(out, err);
-    ls_free(options->host, config);
+    ls_free(host, config);
     if (status)
         ls_trained_close(out);
     return status;
@@ -222,10 +195,7 @@ void ls_trained_close(ls_trained *t)
 
 const char *ls_class_name(const ls_trained *t, int label)
 {
-    const ls_dataset_about *about = ls_dataset_named(t->config.data_name);
-    return about && about->class_name && label >= 0 && label < about->classes
-               ? about->class_name[label]
-               : NULL;
+    return label >= 0 && label < t->names ? t->class_name[label] : NULL;
 }
 
 /* ---- evaluation and prediction: each worker makes a replica for its part of the shards ------- */

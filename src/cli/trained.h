@@ -1,6 +1,6 @@
 /* What a run left behind, ready for use: its config, its model, its weights, and its data.
  *
- *     ls_trained_options o = {.path = "runs/20240131-093000-lenet", .needs_data = 1, …};
+ *     ls_trained_options o = {.path = "runs/20240131-093000-lenet", .needs_data = true, …};
  *     ls_trained trained;
  *     int status = ls_trained_open(&trained, &o, &err);
  *     …
@@ -19,13 +19,9 @@ typedef struct ls_trained_options {
     /* A run's directory (its final weights, or its newest checkpoint where that is newer), the
      * directory of one checkpoint, or a safetensors file, which needs `config`. */
     const char *path;
-    const char *config;     /* a config file instead of the run's own; NULL: that one */
-    const char *const *set; /* assignments to it */
-    int set_count;
-    const char *const *data_dirs; /* searched when the config has no data.path */
-    int data_dir_count;
-    bool needs_data;     /* the data is opened too */
-    const ls_host *host; /* outlives what is opened */
+    bool needs_data; /* the data is opened too */
+    /* config_path: instead of the run's own; set; data_dirs; host, which outlives what is opened. */
+    ls_trainer_options trainer;
 } ls_trained_options;
 
 typedef struct ls_trained {
@@ -35,6 +31,8 @@ typedef struct ls_trained {
     float *weights;               /* canonical: model->floats */
     ls_dataset *data[LS_SUBSETS]; /* NULL unless asked for */
     char *weights_path;           /* where they came from */
+    int names;                    /* how many of its classes have one */
+    const char *const *class_name;
 } ls_trained;
 
 /* Errors: LS_ENOENT (no such run; data or a file missing), LS_EDATA (damaged, or of another model),

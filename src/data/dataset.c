@@ -224,16 +224,11 @@ static const ls_dataset_kind *const kinds[] = {
 
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-const ls_dataset_about *ls_dataset_at(size_t i)
-{
-    return i < KINDS ? &kinds[i]->about : NULL;
-}
-
-const ls_dataset_about *ls_dataset_named(const char *name)
+static const ls_dataset_kind *find_kind(const char *name)
 {
     for (size_t i = 0; i < KINDS; i++)
         if (strcmp(kinds[i]->about.name, name) == 0)
-            return &kinds[i]->about;
+            return kinds[i];
     return NULL;
 }
 
@@ -279,18 +274,23 @@ static int fail_unknown(const ls_dataset_spec *spec, ls_error *err)
                              spec->name, list);
 }
 
+int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err)
+{
+    const ls_dataset_kind *kind = find_kind(spec->name);
+    *out = kind ? &kind->about : NULL;
+    return kind ? LS_OK : fail_unknown(spec, err);
+}
+
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err)
 {
+    const ls_dataset_kind *kind = find_kind(spec->name);
     *train = NULL;
     *test = NULL;
     for (int i = 0; i < spec->source_count; i++)
         if (strcmp(spec->sources[i]->name, spec->name) == 0)
             return open_source(train, test, spec->sources[i], spec, host, err);
-    for (size_t i = 0; i < KINDS; i++)
-        if (strcmp(kinds[i]->about.name, spec->name) == 0)
-            return kinds[i]->open(train, test, kinds[i], spec, host, err);
-    return fail_unknown(spec, err);
+    return kind ? kind->open(train, test, kind, spec, host, err) : fail_unknown(spec, err);
 }
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)

@@ -112,10 +112,9 @@ typedef struct ls_dataset_about {
     const char *const *class_name; /* one for each class; NULL: their numbers */
 } ls_dataset_about;
 
-/* The datasets that ls_dataset_open knows, by number from 0 (NULL behind the last one), and by name
- * (NULL for another). Static. */
-const ls_dataset_about *ls_dataset_at(size_t i);
-const ls_dataset_about *ls_dataset_named(const char *name);
+/* Of the dataset that `spec` names, which is none of the caller's own. Static. Errors: LS_ECONFIG (there is
+ * none; the message names those there are). */
+int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err);
 
 /* Lives as long as the dataset. Any thread. */
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds);

@@ -380,3 +380,38 @@ double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step, uint64_t
     }
     return lr;
 }
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static ls_dataset_spec data_spec(const ls_config *c)
+{
+    return (ls_dataset_spec){.name = c->data_name,
+                             .path = c->data_path,
+                             .limit = (uint32_t)c->data_limit,
+                             .seed = c->seed};
+}
+
+int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c,
+                        const ls_trainer_options *o, ls_error *err)
+{
+    const char *key = "data";
+    ls_error cause;
+    ls_dataset_spec spec = data_spec(c);
+    spec.search = o->data_dirs;
+    spec.search_count = (size_t)o->data_dir_count;
+    spec.sources = o->sources;
+    spec.source_count = o->source_count;
+    spec.wrong = &key;
+    int status = ls_dataset_open(train, test, &spec, o->host, &cause);
+    if (status == LS_ECONFIG)
+        return ls_config_fail(err, c, key, status, cause.text);
+    return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
+}
+
+int ls_config_find_data(const ls_dataset_about **out, const ls_config *c, ls_error *err)
+{
+    ls_error cause;
+    const ls_dataset_spec spec = data_spec(c);
+    int status = ls_dataset_find(out, &spec, &cause);
+    return status ? ls_config_fail(err, c, "data.name", status, cause.text) : LS_OK;
+}

@@ -3,6 +3,7 @@
 #define TRAIN_CONFIG_H
 
 #include "comm/comm.h"
+#include "data/dataset.h"
 #include "device/registry.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
@@ -79,6 +80,13 @@ const ls_json *ls_config_model_doc(const ls_config *config);
  * file, when it is not set there). */
 int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
                    const char *text);
+
+/* The data that a config names: opens both splits, or says what is known of it by its name alone. `options`
+ * say where to look and which sources the caller has. Errors: those of ls_dataset_open and
+ * ls_dataset_find, LS_ECONFIG with the place of the key. */
+int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
+                        const ls_trainer_options *options, ls_error *err);
+int ls_config_find_data(const ls_dataset_about **out, const ls_config *config, ls_error *err);
 
 /* Writes what the weights depend on: a run that goes on from a checkpoint must have the same. The
  * number of shards is given, because "devices" is not one. */

@@ -18,25 +18,8 @@
 
 static int open_data(ls_trainer *t, ls_error *err)
 {
-    const ls_config *c = &t->config;
-    const char *key = "data";
-    ls_dataset_spec spec = {
-        .name = c->data_name,
-        .path = c->data_path,
-        .search = t->options.data_dirs,
-        .search_count = (size_t)t->options.data_dir_count,
-        .limit = (uint32_t)c->data_limit,
-        .seed = c->seed,
-        .sources = t->options.sources,
-        .source_count = t->options.source_count,
-        .wrong = &key,
-    };
-    ls_error cause;
-    int status = ls_dataset_open(&t->data[LS_TRAIN], &t->data[LS_TEST], &spec, t->host, &cause);
-    if (status == LS_ECONFIG)
-        return ls_config_fail(err, c, key, status, cause.text);
-    if (status && err)
-        *err = cause;
+    int status =
+        ls_config_open_data(&t->data[LS_TRAIN], &t->data[LS_TEST], &t->config, &t->options, err);
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);

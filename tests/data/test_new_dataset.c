@@ -35,7 +35,9 @@ static void it_is_listed_and_its_limit_checked(void **state)
     ls_dataset *train, *test;
     ls_dataset_spec spec = {.name = "spots"};
     ls_error err;
-    assert_non_null(ls_dataset_named("stripes"));
+    const ls_dataset_about *about;
+    const ls_dataset_spec named = {.name = "stripes"};
+    assert_int_equal(ls_dataset_find(&about, &named, NULL), LS_OK);
     assert_int_equal(ls_dataset_open(&train, &test, &spec, NULL, &err), LS_ECONFIG);
     assert_non_null(strstr(err.text, "cifar10, synthetic or stripes"));
     spec = (ls_dataset_spec){.name = "stripes", .limit = 65};

@@ -180,11 +180,11 @@ static void a_refusal_says_which_key_it_is_about(void **state)
 static void every_listed_name_can_be_opened_or_is_missing(void **state)
 {
     (void)state;
-    const ls_dataset_about *about;
-    for (size_t i = 0; (about = ls_dataset_at(i)); i++) {
+    static const char *const listed[] = {"fashion_mnist", "mnist", "cifar10", "synthetic"};
+    for (size_t i = 0; i < sizeof listed / sizeof *listed; i++) {
         ls_dataset *train;
         ls_dataset *test;
-        const ls_dataset_spec spec = {.name = about->name, .limit = 1};
+        const ls_dataset_spec spec = {.name = listed[i], .limit = 1};
         int rc = ls_dataset_open(&train, &test, &spec, NULL, NULL);
         assert_true(rc == LS_OK || rc == LS_ENOENT);
         ls_dataset_close(train);

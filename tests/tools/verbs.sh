@@ -77,6 +77,10 @@ expect 0 "$trainer" export "$checkpoint" --to tiny.onnx
 has out '^tiny.onnx: [0-9]* bytes, ONNX IR version 7, opset 13;'
 grep -q 'fc.weight' tiny.onnx || fail "tiny.onnx has no fc.weight"
 
+# Without its data, too, a dataset that is misspelt gets a suggestion.
+expect 78 "$trainer" export run --to copy.onnx --set data.name=syntetic
+has err 'data.name=syntetic: data.name: unknown dataset "syntetic"; did you mean "synthetic"?$'
+
 # Weights to begin with, and what is wrong with them.
 expect 0 "$trainer" config.json --quiet --set init.weights=run/weights.safetensors \
     --set optimizer.lr=1e-38 --set epochs=1 --set run_dir=again
