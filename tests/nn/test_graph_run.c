@@ -172,6 +172,40 @@ static void running_statistics_are_means_over_rows_of_shards(void **state)
     bench_end(&b);
 }
 
+/* Three layers, of which the first two move alike: two ops, and every statistic moves by its own. */
+static void running_statistics_that_move_alike_are_one_op(void **state)
+{
+    static const char json[] = "[{\"type\":\"batch_norm\",\"momentum\":0.3},{\"type\":\"relu\"},"
+                               "{\"type\":\"batch_norm\",\"momentum\":0.3},"
+                               "{\"type\":\"batch_norm\",\"momentum\":0.125},"
+                               "{\"type\":\"global_avg_pool\"},{\"type\":\"dense\",\"out\":3}]";
+    (void)state;
+    bench b;
+    ls_error err = {0};
+    bench_begin(&b, &(bench_options){.json = json, .input = {5, 3, 2}});
+    assert_int_equal(b.replica->runnings, 2);
+    float *total = ls_replica_total_arena(b.replica),
+          *after = calloc(b.model->floats, sizeof *after);
+    memset(total, 0, ls_replica_floats(b.replica) * sizeof *total);
+    for (size_t i = ls_replica_tail_offset(b.replica) + LS_TAIL; i < ls_replica_floats(b.replica);
+         i++)
+        total[i] = (float)i;
+    const ls_replica_step step = {0.1f, 1, 4, 1};
+    must(ls_replica_apply(b.replica, &step, NULL, &err), &err);
+    must(ls_replica_export(b.replica, after, ls_replica_weight_arena(b.replica), &err), &err);
+    for (int s = 0; s < b.model->stats; s++)
+        for (size_t i = 0; i < 5; i++) {
+            const size_t at = b.model->stat[s]->offset + i; /* layers lie 16 floats apart */
+            const size_t from = ls_replica_tail_offset(b.replica) + LS_TAIL +
+                                16 * (size_t)(s / LS_STATS) + 5 * (size_t)(s % LS_STATS) + i;
+            const float momentum = s / LS_STATS < 2 ? 0.3f : 0.125f;
+            const float want = b.weights[at] + momentum * ((float)from * 0.25f - b.weights[at]);
+            assert_true(fabsf(after[at] - want) < 1e-5f);
+        }
+    free(after);
+    bench_end(&b);
+}
+
 static void an_empty_shard_contributes_nothing(void **state)
 {
     (void)state;
@@ -459,6 +493,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(running_statistics_are_means_over_rows_of_shards),
+        cmocka_unit_test(running_statistics_that_move_alike_are_one_op),
         cmocka_unit_test(an_empty_shard_contributes_nothing),
         cmocka_unit_test(weights_and_statistics_come_out_as_they_went_in),
         cmocka_unit_test(arenas_end_with_the_statistics),
