@@ -388,9 +388,21 @@ typedef struct ls_backend_info {
     int broken;       /* devices is 0 because something is wrong, not because none is there */
 } ls_backend_info;
 
-/* In what numbers convolutions and dense layers multiply; sums, parameters and their gradients are fp32
- * in each. With bf16, what one op hands to the next may be bf16 too. A device that has fp32 alone takes
- * it for any. */
+/* In what numbers convolutions and dense layers multiply. In each of them products are added up in fp32,
+ * and parameters, their gradients, statistics, the loss and the optimizer's numbers are fp32. A device
+ * that has fp32 alone takes it for any. What else is rounded:
+ *
+ *   fp32: nothing.
+ *   tf32: the two factors of every product, on their way into it. Results are fp32.
+ *   bf16: the factors, to bf16 in memory: inputs, weights, a convolution's fused bias, and gradients on
+ *         their way back. A convolution's results too, y, dx and the gradient of its weights (which
+ *         is then widened and added to in fp32); a dense layer's are fp32. Batch norm, additions and
+ *         pooling that follow a convolution hand bf16 on: computed in fp32, rounded once each.
+ *
+ * ‖error‖/‖gradient‖ of the gradient of one shard of 16 rows against float64, of a LeNet and of a
+ * residual network with batch norm, over doubles that round so and add up in double: fp32 6e-8 and 2e-7,
+ * tf32 1.6e-3 and 5e-4, bf16 3.4e-2 and 4.1e-2 (cuda_replica; not yet measured on a GPU, whose sums in
+ * fp32 round as well). */
 typedef enum ls_precision {
     LS_PRECISION_FP32 = 0,
     LS_PRECISION_TF32 = 1, /* inputs of products are rounded to 10 bits behind the point */

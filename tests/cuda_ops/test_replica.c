@@ -252,6 +252,61 @@ static void sgd_residual(recipe *r)
                 "{\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9}", 2);
 }
 
+/* ‖Δ‖/‖gradient of float64‖ of the gradient of one shard of 16 rows; running statistics left out. */
+static double gradient_error(const recipe *r, ls_precision precision)
+{
+    const size_t floats = r->model->floats;
+    ls_device *const devices[2] = {open_in(precision), open_ref64(NULL)};
+    float *gradient[2];
+    ls_error err = {0};
+    uint32_t row[16];
+    for (uint32_t i = 0; i < 16; i++)
+        row[i] = i * 3 % ROWS;
+    for (int k = 0; k < 2; k++) {
+        side s;
+        open_with(&s, devices[k], r, 1);
+        gradient[k] = calloc(floats, sizeof **gradient);
+        must(ls_replica_gradient(s.replica, row, 16, 1, NULL, &err), &err);
+        must(ls_replica_export(s.replica, gradient[k], ls_replica_gradient_arena(s.replica), &err),
+             &err);
+        for (int i = 0; i < r->model->stats; i++)
+            memset(gradient[k] + r->model->stat[i]->offset, 0,
+                   r->model->stat[i]->count * sizeof **gradient);
+        close_side(&s);
+    }
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < floats; i++) {
+        error += pow((double)gradient[0][i] - (double)gradient[1][i], 2);
+        norm += pow((double)gradient[1][i], 2);
+    }
+    free(gradient[0]);
+    free(gradient[1]);
+    return sqrt(error / norm);
+}
+
+/* The figures that plugin.h gives for ls_precision: of the right size, and no precision is another. */
+static void gradients_err_as_their_precision_says(void **state)
+{
+    static const struct {
+        ls_precision precision;
+        const char *name;
+        double least, most;
+    } rows[] = {{LS_PRECISION_FP32, "fp32", 0, 1e-5},
+                {LS_PRECISION_TF32, "tf32", 2e-5, 3e-3},
+                {LS_PRECISION_BF16, "bf16", 5e-3, 8e-2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int residual = 0; residual < 2; residual++) {
+            recipe r;
+            residual ? open_residual(&r) : open_lenet(&r);
+            double error = gradient_error(&r, rows[i].precision);
+            print_message("             %s, %s: the gradient errs by %.1e\n", rows[i].name,
+                          residual ? "residual" : "lenet", error);
+            assert_true(error >= rows[i].least && error <= rows[i].most);
+            close_recipe(&r);
+        }
+}
+
 static void training_in_bf16_stays_near(void **state)
 {
     recipe r;
@@ -557,6 +612,7 @@ int main(void)
         cmocka_unit_test(lenet_trains_as_on_the_reference),
         cmocka_unit_test(a_residual_network_trains_as_on_the_reference),
         cmocka_unit_test(training_in_bf16_stays_near),
+        cmocka_unit_test(gradients_err_as_their_precision_says),
         cmocka_unit_test(recorded_steps_give_the_bits_of_steps_op_by_op),
         cmocka_unit_test(gradients_in_pieces_have_the_bits_of_whole_ones),
         cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),

@@ -1,12 +1,13 @@
 /* The double of src/cuda/math_lib.h: convolutions and products as plain loops over channels-last
  * memory, enqueued like kernels. Sums are double; with `half`, results of convolutions are rounded to
- * bf16 as the library rounds them. */
+ * bf16 as the library rounds them, and in TF32 factors to ten bits. */
 #include "cuda/math_lib.h"
 
 #include "base/error.h"
 #include "doubles/control.h"
 #include "doubles/launch.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct ls_math {
 typedef struct double_plan {
     ls_math_plan plan; /* first */
     ls_math_shape shape;
+    int tf32;
 } double_plan;
 
 static size_t asked_workspace;
@@ -56,7 +58,6 @@ void ls_math_close(ls_math *math)
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err)
 {
-    (void)math;
     *out = NULL;
     if (shape->kind == LS_MATH_CONV && shape->bias && shape->c % 2)
         return ls_fail(err, LS_EUNSUPPORTED, "math double: odd channels are not fused");
@@ -64,6 +65,7 @@ int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *
     if (!p)
         return ls_fail(err, LS_ENOMEM, "math double: no memory");
     p->shape = *shape;
+    p->tf32 = math->precision == LS_PRECISION_TF32;
     p->plan.workspace_bytes = asked_workspace + 64 + (size_t)shape->c; /* something to get wrong */
     snprintf(p->plan.name, sizeof p->plan.name, "double");
     *out = &p->plan;
@@ -81,6 +83,7 @@ typedef struct work {
     ls_math_shape s;
     ls_math_operands o;
     size_t workspace_bytes;
+    int tf32;
 } work;
 
 static double load(const void *memory, size_t at, int half)
@@ -224,11 +227,26 @@ static void finish(const work *w, const double *sum, size_t count)
     }
 }
 
-static double *in_double(const void *memory, size_t count, int half)
+/* To ten bits behind the point, ties to even. */
+static double rounded_to_tf32(double value)
+{
+    const float wide = (float)value;
+    uint32_t bits;
+    float out;
+    memcpy(&bits, &wide, sizeof bits);
+    bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
+    memcpy(&out, &bits, sizeof out);
+    return isfinite(wide) ? (double)out : value;
+}
+
+static double *in_double(const work *w, const void *memory, size_t count)
 {
     double *out = calloc(count, sizeof *out);
-    for (size_t i = 0; out && i < count; i++)
-        out[i] = load(memory, i, half);
+    for (size_t i = 0; out && i < count; i++) {
+        out[i] = load(memory, i, w->s.half);
+        if (w->tf32)
+            out[i] = rounded_to_tf32(out[i]);
+    }
     return out;
 }
 
@@ -240,9 +258,8 @@ static void run_body(const void *copied)
     if (!may_touch(w))
         return;
     const size_t count = elements(&w->s, role[2]);
-    summing s = {in_double(w->o.a, elements(&w->s, role[0]), w->s.half),
-                 in_double(w->o.b, elements(&w->s, role[1]), w->s.half),
-                 calloc(count, sizeof *s.sum)};
+    summing s = {in_double(w, w->o.a, elements(&w->s, role[0])),
+                 in_double(w, w->o.b, elements(&w->s, role[1])), calloc(count, sizeof *s.sum)};
     memset(w->o.workspace, 0xFF, w->workspace_bytes);
     if (s.a && s.b && s.sum) {
         walk(&w->s, into[pass], &s);
@@ -257,7 +274,7 @@ int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands 
                 ls_error *err)
 {
     const double_plan *p = (const double_plan *)plan;
-    work w = {p->shape, *operands, plan->workspace_bytes};
+    work w = {p->shape, *operands, plan->workspace_bytes, p->tf32};
     cudaError_t e = dbl_launch(stream, "ls_math_run", run_body, &w, sizeof w);
     if (e == cudaSuccess)
         return LS_OK;
