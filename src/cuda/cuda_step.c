@@ -1,0 +1,179 @@
+/* What a step has beside its layers: the batch, channels last; the loss, softmax and cross-entropy; and
+ * the steps over whole arenas, the optimizers' and that of running statistics. */
+#include "cuda/cuda_op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- dataset rows to a batch ---------------------------------------------------------------------- */
+
+static int gather_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_gather *g = &op->desc.u.gather;
+    const ls_tensor *y = &op->op.y;
+    const int random = op->desc.training;
+    const ls_k_args *args;
+    (void)flags;
+    int status = ls_cuda_args(&args, op->device, stream, op->b.args, err);
+    if (status)
+        return status;
+    ls_k_gather k = {
+        .images = op->b.x,
+        .labels = op->b.labels,
+        .labels_out = op->b.labels_out,
+        .y = op->b.y,
+        .args = args,
+        .rows = y->rows,
+        .c = y->c,
+        .h = y->h,
+        .w = y->w,
+        .crop = random ? g->crop : 0,
+        .flip = random ? g->flip : 0,
+    };
+    memcpy(k.mean, g->mean, sizeof k.mean);
+    memcpy(k.std, g->std, sizeof k.std);
+    return ls_cuda_done(op, ls_k_gather_rows(&k, ls_cuda_stream(op->device, stream)), err);
+}
+
+static int check_gather(const ls_op_desc *d, ls_error *err)
+{
+    const ls_gather *g = &d->u.gather;
+    for (int c = 0; c < 4 && c < d->x.c; c++)
+        if (!(g->std[c] > 0))
+            return ls_fail(err, LS_EINVAL, "gather: std[%d] is %g; it must be above 0", c,
+                           (double)g->std[c]);
+    if (g->crop < 0 || g->crop > d->x.h + d->x.w)
+        return ls_fail(err, LS_EINVAL, "gather: a crop of %d pixels for images of %d×%d", g->crop,
+                       d->x.h, d->x.w);
+    return LS_OK;
+}
+
+int ls_cuda_gather_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
+                          ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    ls_cuda_op *op;
+    int status = check_gather(desc, err);
+    if (status == LS_OK)
+        status = ls_cuda_op_new(&op, device, desc, "gather", err);
+    if (status)
+        return status;
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, LS_FORM_LAST);
+    op->forward = gather_forward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    return ls_cuda_op_finish(out, op, LS_OK);
+}
+
+/* ---- loss ----------------------------------------------------------------------------------------- */
+
+static int loss_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_tensor *x = &op->desc.x;
+    const ls_op_buffers *b = &op->b;
+    ls_k_xent k = {
+        .x = b->x,
+        .labels = b->labels,
+        .dx = op->desc.needs_dx ? b->dx : NULL,
+        .stats = b->stats,
+        .row = ls_cuda_at(op, &op->work),
+        .fault = op->device->fault,
+        .rows = x->rows,
+        .classes = x->c,
+        .smoothing = op->desc.u.softmax_xent.smoothing,
+        .add = (flags & LS_RUN_ACCUMULATE) != 0,
+    };
+    if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
+        return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
+    return ls_cuda_done(op, ls_k_softmax_xent(&k, ls_cuda_stream(op->device, stream)), err);
+}
+
+int ls_cuda_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    const double smoothing = (double)desc->u.softmax_xent.smoothing;
+    ls_cuda_op *op;
+    if (x->h != 1 || x->w != 1)
+        return ls_fail(err, LS_EINVAL, "softmax: logits must be vectors, not %d×%d×%d", x->c, x->h,
+                       x->w);
+    if (!(smoothing >= 0 && smoothing <= 1))
+        return ls_fail(err, LS_EINVAL, "softmax: smoothing of %g; it must be from 0 to 1",
+                       smoothing);
+    int status = ls_cuda_op_new(&op, device, desc, "softmax_xent", err);
+    if (status)
+        return status;
+    op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
+    op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
+    op->forward = loss_forward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda");
+    return ls_cuda_op_finish(out, op, LS_OK);
+}
+
+/* ---- steps over arenas ---------------------------------------------------------------------------- */
+
+static int check_arenas(const ls_cuda_op *op, ls_error *err)
+{
+    const ls_op_buffers *b = &op->b;
+    int slots = op->desc.kind == LS_OP_ADAMW ? 2
+                : op->desc.kind == LS_OP_SGD ? op->desc.u.sgd.momentum != 0
+                                             : 0;
+    if (!b->args || !b->param[0] || !b->grad[0])
+        return ls_fail(err, LS_EINVAL, "%s: an arena is missing", op->name);
+    if (!b->guard != !b->held)
+        return ls_fail(err, LS_EINVAL, "%s: guard and held belong together", op->name);
+    for (int i = 0; i < slots; i++)
+        if (!b->slot[i])
+            return ls_fail(err, LS_EINVAL, "%s: slot %d is missing", op->name, i);
+    return LS_OK;
+}
+
+static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_t stream)
+{
+    const ls_op_buffers *b = &op->b;
+    const ls_sgd *sgd = &op->desc.u.sgd;
+    const ls_adamw *adamw = &op->desc.u.adamw;
+    const ls_running *running = &op->desc.u.running;
+    const ls_k_guard guard = {b->guard, b->held};
+    if (op->desc.kind == LS_OP_RUNNING)
+        return ls_k_running(b->param[0], b->grad[0], args, guard, running->momentum, running->count,
+                            stream);
+    if (op->desc.kind == LS_OP_ADAMW) {
+        ls_k_adamw k = {adamw->beta1, adamw->beta2, adamw->epsilon, adamw->weight_decay};
+        return ls_k_adamw_step(b->param[0], b->slot[0], b->slot[1], b->grad[0], args, guard, &k,
+                               adamw->count, stream);
+    }
+    return ls_k_sgd(b->param[0], sgd->momentum != 0 ? b->slot[0] : NULL, b->grad[0], args, guard,
+                    sgd->momentum, sgd->weight_decay, sgd->nesterov, sgd->count, stream);
+}
+
+static int update_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_k_args *args;
+    (void)flags;
+    int status = check_arenas(op, err);
+    if (status == LS_OK && op->desc.kind == LS_OP_ADAMW && op->b.args->step < 1)
+        status = ls_fail(err, LS_EINVAL, "adamw: steps are numbered from 1");
+    if (status == LS_OK)
+        status = ls_cuda_args(&args, op->device, stream, op->b.args, err);
+    if (status)
+        return status;
+    return ls_cuda_done(op, step(op, args, ls_cuda_stream(op->device, stream)), err);
+}
+
+int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
+                          ls_error *err)
+{
+    const char *name = desc->kind == LS_OP_ADAMW     ? "adamw"
+                       : desc->kind == LS_OP_RUNNING ? "running"
+                                                     : "sgd";
+    size_t count = desc->kind == LS_OP_ADAMW ? desc->u.adamw.count : desc->u.sgd.count;
+    ls_cuda_op *op;
+    if (desc->kind != LS_OP_RUNNING && count % 16 != 0)
+        return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
+                       name, count);
+    int status = ls_cuda_op_new(&op, device, desc, name, err);
+    if (status)
+        return status;
+    op->forward = update_forward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda");
+    return ls_cuda_op_finish(out, op, LS_OK);
+}
