@@ -238,6 +238,7 @@ int ls_dataset_refuse(const ls_dataset_spec *spec, const char *key, ls_error *er
     char text[LS_ERROR_TEXT];
     va_list arguments;
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun a line before */
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (spec->wrong)
