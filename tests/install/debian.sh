@@ -1,8 +1,9 @@
 #!/bin/sh
-# debian.sh CPACK BUILD WORK: three Debian packages come out of a build, and each has its own part.
+# debian.sh CPACK BUILD WORK CONTAINERFILE: three Debian packages come out of a build, and each has its own part;
+# what the container starts is in them, and a user who is not root starts it.
 # Skipped where the tools for that are missing.
 set -eu
-cpack=$1 build=$2 work=$3
+cpack=$1 build=$2 work=$3 containerfile=$4
 for tool in dpkg-deb dpkg-shlibdeps file gzip; do
     command -v "$tool" >/dev/null || exit 77
 done
@@ -39,4 +40,12 @@ twice=$(cat "$work"/*.files | grep -v '/$' | sort | uniq -d)
 dpkg-deb -f "$work"/liblockstep-dev_*.deb Depends | grep -q 'liblockstep0 (= ' ||
     fail "liblockstep-dev does not depend on its own liblockstep0"
 dpkg-deb -f "$work"/lockstep_*.deb Depends | grep -q 'libc6 (>= ' || fail "lockstep depends on nothing"
+
+# of WORD: what the last such line of the Containerfile says
+of() { sed -n "s/^$1 //p" "$containerfile" | tail -n 1 | tr -d '[]"'; }
+case $(of USER) in '' | root | 0) fail "the container's program runs as root" ;; esac
+for file in "/usr/bin/$(of ENTRYPOINT)" "$(of CMD)"; do
+    grep -qx "$file" "$work/lockstep.files" || fail "the container starts $file, which is in no package"
+done
+grep -q 'install .* dataset-fashion-mnist' "$containerfile" || fail "the container has no data"
 exit $failed
