@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 5
+#define LS_PLUGIN_ABI 6
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -183,6 +183,8 @@ typedef struct ls_op_desc {
                          LS_EUNSUPPORTED, as every fused form */
     int fuse_add;      /* batchnorm: x2 is added before the relu. May be declined */
     int fuse_pool;     /* conv2d: `pool` follows (after the relu, if any). May be declined */
+    int zero_bias; /* conv2d: batch norm alone reads y, and takes each channel's mean away, so that
+                          the bias's gradient is 0: backward may leave it as it is, which is 0 */
     union {
         ls_gather gather;
         ls_conv2d conv2d;

@@ -122,14 +122,24 @@ static int unpool(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t
                         err);
 }
 
+/* dy as it is before what is fused, and the bias's gradient on the way. */
+static int take_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t on, ls_error *err)
+{
+    if (op->desc.fuse_pool)
+        return unpool(out, op, flags, on, err);
+    if (!op->desc.zero_bias || op->desc.fuse_relu)
+        return ls_cuda_product_dy(out, op, flags, on, err);
+    *out = op->b.dy;
+    return LS_OK;
+}
+
 static int conv_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     const void *x = NULL, *dy = NULL, *b = NULL;
     int status = ls_cuda_take_x(&x, op, on, 0, err);
     if (status == LS_OK)
-        status = op->desc.fuse_pool ? unpool(&dy, op, flags, on, err)
-                                    : ls_cuda_product_dy(&dy, op, flags, on, err);
+        status = take_dy(&dy, op, flags, on, err);
     if (status == LS_OK)
         status = ls_cuda_factor(&b, op, &op->half_dy, dy, ls_cuda_elements(&op->op.y), on, err);
     if (status == LS_OK)

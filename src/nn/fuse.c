@@ -108,6 +108,8 @@ ls_op_desc ls_fuse_desc(const ls_model *model, const ls_fuse_form *form)
     desc.fuse_relu = form->relu >= 0;
     desc.fuse_add = form->add >= 0;
     desc.fuse_pool = form->pool >= 0;
+    desc.zero_bias = desc.kind == LS_OP_CONV2D && form->last == form->first &&
+                     next_of_kind(model, form->first, LS_OP_BATCHNORM) >= 0;
     if (form->pool >= 0)
         desc.pool = model->layer[form->pool].op.pool;
     return desc;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Counted once; what a change adds, it says here. */
-enum { LENET_NODES = 25, LENET_BF16_NODES = 42, RESNET_NODES = 214 };
+enum { LENET_NODES = 22, LENET_BF16_NODES = 33, RESNET_NODES = 197 };
 
 /* ---- what is recorded ----------------------------------------------------------------------- */
 
