@@ -17,22 +17,30 @@ __device__ static shift draw_shift(const ls_k_gather &k, uint32_t row)
     return s;
 }
 
-__device__ static float pixel_of(const ls_k_gather &k, const uint8_t *image, shift s, int pixel,
-                                 int c)
+struct gather {
+    ls_k_gather k;
+    ls_divisor by_c, by_w;
+};
+
+/* The byte at an element of y, in h, w, c order; its channel. */
+__device__ static int byte_of(const gather &g, const uint8_t *image, shift s, uint32_t e, int *c)
 {
-    int i = pixel / k.w + s.down, j = pixel % k.w + s.right;
-    int value = 0;
-    if (i >= 0 && i < k.h && j >= 0 && j < k.w)
-        value = image[((size_t)c * k.h + i) * k.w + (s.mirror ? k.w - 1 - j : j)];
-    int at = c < 4 ? c : 3;
-    return ((float)value / 255.0f - k.mean[at]) / k.std[at];
+    const ls_k_gather &k = g.k;
+    const uint32_t pixel = ls_quotient(e, g.by_c), line = ls_quotient(pixel, g.by_w);
+    const int i = (int)line + s.down, j = (int)(pixel - line * k.w) + s.right;
+    *c = (int)(e - pixel * k.c);
+    if (i < 0 || i >= k.h || j < 0 || j >= k.w)
+        return 0;
+    return image[(*c * k.h + i) * k.w + (s.mirror ? k.w - 1 - j : j)];
 }
 
-__global__ static void gather_rows(const __grid_constant__ ls_k_gather k)
+/* A byte has 256 values: a block divides for each of them once, and then looks up. */
+__global__ static void gather_rows(const __grid_constant__ gather g)
 {
     __shared__ shift shared;
-    const uint32_t row = k.args->rows[blockIdx.x];
-    const int values = k.c * k.h * k.w;
+    __shared__ float table[4][256];
+    const ls_k_gather &k = g.k;
+    const uint32_t row = k.args->rows[blockIdx.x], values = (uint32_t)(k.c * k.h * k.w);
     const uint8_t *image = k.images + (size_t)row * values;
     float *y = k.y + (size_t)blockIdx.x * values;
     if (threadIdx.x == 0) {
@@ -41,15 +49,21 @@ __global__ static void gather_rows(const __grid_constant__ ls_k_gather k)
         if (k.labels && k.labels_out)
             k.labels_out[blockIdx.x] = k.labels[row];
     }
+    for (int at = 0; at < min(k.c, 4); at++)
+        table[at][threadIdx.x] = ((float)threadIdx.x / 255.0f - k.mean[at]) / k.std[at];
     __syncthreads();
     shift s = shared;
-    for (int e = threadIdx.x; e < values; e += blockDim.x)
-        y[e] = pixel_of(k, image, s, e / k.c, e % k.c);
+    for (uint32_t e = threadIdx.x; e < values; e += LS_THREADS) {
+        int c, value = byte_of(g, image, s, e, &c);
+        y[e] = table[min(c, 3)][value];
+    }
 }
 
-cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream)
+cudaError_t ls_k_gather_rows(const ls_k_gather *k, cudaStream_t stream)
 {
-    gather_rows<<<(unsigned)gather->rows, LS_THREADS, 0, stream>>>(*gather);
+    static_assert(LS_THREADS == 256, "a thread for each value of a byte");
+    const gather g = {*k, ls_divide_by(k->c), ls_divide_by(k->w)};
+    gather_rows<<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
     return cudaGetLastError();
 }
 
