@@ -259,7 +259,7 @@ const ls_config_key ls_config_keys[] = {
     {"data", "name", LS_KEY_TEXT, LS_RECIPE, AT(data_name), .text = "fashion_mnist",
      .help = "`fashion_mnist`, `mnist`, `cifar10` (binary form), `synthetic`"},
     {"data", "path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_path),
-     .help = "the directory with the files; without it, see above"},
+     .help = "the directory with the files; without it, see below"},
     {"data", "limit", LS_KEY_INT, LS_RECIPE, AT(data_limit), 0, 0, INT_MAX,
      .help = "keep the first so many training rows; 0: all"},
     {"data", "mean", LS_KEY_FORM, LS_RECIPE, AT(preprocessing.mean), 0, -1e6, 1e6, .text = "0",

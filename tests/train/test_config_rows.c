@@ -27,14 +27,14 @@ static void find_table(FILE *file)
     while (fgets(line, sizeof line, file))
         if (strcmp(line, "| key | default | meaning |\n") == 0 && fgets(line, sizeof line, file))
             return;
-    fail_msg("%s has no table of the config's keys", README);
+    fail_msg("%s has no table of the config's keys", CONFIG_MD);
 }
 
 static void the_documentation_has_each_key_in_order_and_no_other(void **state)
 {
     (void)state;
     char found[2048], expected[2048];
-    FILE *file = fopen(README, "r");
+    FILE *file = fopen(CONFIG_MD, "r");
     assert_non_null(file);
     find_table(file);
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Trains LeNet on 1, 2, 3 and 8 workers, and on 3 of which one dies, and draws what came out.
+
+    docs/same_bits.py [--trainer ./trainer] [--svg docs/same_bits.svg]
+
+Prints one line per run; exit status 1 if the SHA-256 of the weights is not the same in all of them.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import svg  # noqa: E402
+
+STEPS, LOST_AT = 20, 9
+RUNS = ((1, None), (2, None), (3, None), (3, 1), (8, None))  # workers, which one dies
+
+
+def train(trainer, workers, dies):
+    """The device, and the SHA-256 of the weights."""
+    command = [trainer, ROOT / "examples" / "fashion_mnist.json", "--quiet", "--metrics", "-",
+               "--devices", f"cpu:{workers}"]
+    for assignment in (f"data.limit={256 * STEPS}", "epochs=1", "optimizer.momentum=0.9",
+                       "optimizer.lr=0.05", "run_dir=null"):
+        command += ["--set", assignment]
+    if dies is not None:
+        command += ["--inject", f"worker={dies},step={LOST_AT},kind=fail"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    faults = [r for r in records if r["type"] == "fault"]
+    if len(faults) != (dies is not None):
+        sys.exit(f"{len(faults)} workers were lost in a run of {workers}")
+    return records[0], records[-1]["weights_sha256"]
+
+
+def lanes(y, workers, dies):
+    left, right, out = 150, 470, []
+    step = (right - left) / STEPS
+    for w in range(workers):
+        x = left + step * (LOST_AT if w == dies else STEPS)
+        out.append(svg.box(left, y + 6 * w, x - left, 4, "f4" if w == dies else "f2"))
+        if w == dies:
+            out += [svg.text(x + 5, y + 6 * w + 6, "×", kind="strong")]
+    return out
+
+
+def draw(runs, machine):
+    out, y = [svg.text(16, 28, "LeNet's weights after 20 steps: one SHA-256", kind="title")], 56
+    for workers, dies, sha in runs:
+        middle = y + 3 * workers + 2
+        name = f"{workers} worker{'s' if workers > 1 else ''}"
+        out += [svg.text(16, middle, name + (", one dies" if dies is not None else ""), kind="strong")]
+        out += lanes(y, workers, dies) + [svg.text(490, middle, sha[:24] + "…")]
+        y += 6 * workers + 16
+    out.append(svg.text(16, y + 4, f"Fashion-MNIST, batch 256 in 8 shards, momentum; {machine}"))
+    return svg.picture(700, y + 20, out, f"One SHA-256 from {len(runs)} runs: {runs[0][2]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--trainer", default=ROOT / "trainer")
+    parser.add_argument("--svg", default=ROOT / "docs" / "same_bits.svg")
+    args = parser.parse_args()
+    runs = []
+    for workers, dies in RUNS:
+        begun, sha = train(args.trainer, workers, dies)
+        print(f"{workers} workers{', one dies' if dies is not None else ''}: {sha}")
+        runs.append((workers, dies, sha))
+    pathlib.Path(args.svg).write_text(
+        draw(runs, f"{begun['device_model']}, {begun['instruction_set']}"), encoding="utf-8")
+    return len({sha for _, _, sha in runs}) != 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""What the documentation says is so: its links lead somewhere, its figures are measured ones, its commands
+are taken.
+
+    docs.py ROOT TRAINER
+"""
+import html
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+MOST_LINES = 120  # of README.md
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# 3.1×, 1.03 s, 32,486; not 1 or 2, which stand everywhere.
+FIGURE = re.compile(r"\d{1,3}(?:,\d{3})+|\d+\.\d+|\d{3,}")
+
+
+def anchors(text):
+    """As GitHub names headings."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"(?m)^#+ (.*)$", text)}
+
+
+def broken_links(root, page):
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"https?:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists():
+            yield f"{page.relative_to(root)}: {link} does not exist"
+        elif anchor and anchor not in anchors(target.read_text(encoding="utf-8")):
+            yield f"{page.relative_to(root)}: {link}: no such heading"
+
+
+def section(text, heading):
+    found = re.search(rf"(?ms)^## {heading}\n(.*?)(?=^## |\Z)", text)
+    return found.group(1) if found else ""
+
+
+def unmeasured(where, text, *results):
+    """Figures that none of the result files has."""
+    text = re.sub(r"`[^`]*`|https?://\S+|\]\([^)]*\)", "", text)
+    known = {f.replace(",", "") for r in results
+             for f in FIGURE.findall(r.read_text(encoding="utf-8"))}
+    rounded = {f"{float(k):.1f}" for k in known} | {f"{float(k):.0f}" for k in known}
+    for figure in FIGURE.findall(text):
+        if figure.replace(",", "") not in known | rounded:
+            yield f"{where}: {figure} is in none of {', '.join(r.name for r in results)}"
+
+
+def refused(root, trainer, page):
+    """Commands that begin a run: the config that they would run with is asked for."""
+    text = page.read_text(encoding="utf-8")
+    for line in re.findall(r"(?m)^(?:    |\| .*`)\./trainer (examples/[^`#|\n]*)", text):
+        words = shlex.split(line.replace("DIRECTORY", "/nowhere").rstrip("\\").strip())
+        done = subprocess.run([trainer, *words, "--print-config"], cwd=root, capture_output=True,
+                              text=True, timeout=60, check=False)
+        if done.returncode:
+            yield f"{page.relative_to(root)}: ./trainer {line}: {done.stderr.strip()}"
+
+
+def main():
+    root, trainer = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    readme = root / "README.md"
+    pages = [readme, *sorted((root / "docs").glob("*.md")), *sorted((root / ".github").glob("*.md")),
+             root / "src" / "README.md", root / "include" / "lockstep" / "README.md"]
+    bench, campaigns = root / "bench" / "RESULTS.md", root / "tests" / "campaigns" / "RESULTS.md"
+    text = readme.read_text(encoding="utf-8")
+    promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
+    problems = [p for page in pages for p in broken_links(root, page)]
+    problems += [p for page in pages for p in refused(root, trainer, page)]
+    problems += unmeasured("README.md, Figures", section(text, "Figures"), bench)
+    problems += unmeasured("README.md, Promises", section(text, "Promises"), campaigns)
+    problems += unmeasured("docs/measured.md", (root / "docs" / "measured.md").read_text(encoding="utf-8"), bench)
+    problems += unmeasured("docs/promises.md", promises.split("Counted so far")[1].split("\n\n")[0], campaigns)
+    if text.count("\n") > MOST_LINES:
+        problems.append(f"README.md has {text.count(chr(10))} lines, not {MOST_LINES}")
+    picture = html.unescape((root / "docs" / "same_bits.svg").read_text(encoding="utf-8"))
+    hashes = re.findall(r">([0-9a-f]{24})…", picture)
+    if len(hashes) < 5 or len(set(hashes)) != 1:
+        problems.append(f"docs/same_bits.svg has {hashes}")
+    print("\n".join(problems))
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
