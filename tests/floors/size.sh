@@ -3,8 +3,8 @@
 # must make room for itself. Who makes src smaller lowers the ceiling here in the same commit; who has a good
 # reason to raise it says so in the commit.
 set -eu
-most_files=${2:-271}
-most_lines=${3:-48236}
+most_files=${2:-262}
+most_lines=${3:-48192}
 cd -- "$1"
 sources()
 {
