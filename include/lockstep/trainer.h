@@ -72,7 +72,7 @@ typedef struct ls_summary {
     size_t device_bytes; /* per device: arenas and activations */
     const char *run_dir; /* "" when there is none */
     int epochs;
-    const char *resumed_from; /* the checkpoint's directory; "": a new run */
+    const char *resumed_from; /* the checkpoint's file; "": a new run */
     uint64_t resumed_steps;   /* that were done then */
 } ls_summary;
 
@@ -84,7 +84,7 @@ typedef struct ls_result {
         seconds_per_epoch;   /* mean over finished epochs, training only; NaN when there was none */
     const char *devices;     /* "[cpu(0), cpu(1)]" */
     char weights_sha256[65]; /* "" when they could not be had */
-    const char *checkpoint;  /* directory of the newest one that was saved; "": none */
+    const char *checkpoint;  /* file of the newest one that was saved; "": none */
     int saved;               /* non-zero: that one holds the run as it ended: resume from it */
     int interrupted;
 } ls_result;

@@ -151,7 +151,7 @@ bool cli_assignment(char *room, size_t size, const char *key, const char *text)
 
 static int take(const char *verb, const cli_option *o, const char *value)
 {
-    char name[32];
+    char name[40];
     snprintf(name, sizeof name, "--%.16s", o->name);
     if (o->flag) {
         *o->flag = true;

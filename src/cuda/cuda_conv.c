@@ -222,8 +222,10 @@ static int shape_results(ls_cuda_op *op, ls_error *err)
     const ls_tensor *made = &op->product;
     op->op.y = ls_cuda_tensor(x->rows, k->out, made->h / 2, made->w / 2, form);
     if (!ls_cuda_pools_quads(&op->desc.pool) || made->h < 2 || made->w < 2 ||
-        ls_cuda_form_of(made) != ls_cuda_form_of(&op->op.y))
+        ls_cuda_form_of(made) != form || ls_cuda_form_of(&op->op.y) != form)
         return ls_fail(err, LS_EUNSUPPORTED, "conv2d: only windows of 2×2 side by side are fused");
+    if (ls_cuda_elements(made) > (size_t)LS_CUDA_MOST_ELEMENTS)
+        return ls_fail(err, LS_EUNSUPPORTED, "conv2d: too many values to be pooled at once");
     return LS_OK;
 }
 

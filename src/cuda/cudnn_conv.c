@@ -240,7 +240,7 @@ static int least(const float *ms, int count)
     return best;
 }
 
-/* The number of the fastest candidate that gives the same bits each time. */
+/* The number of the fastest candidate that gives the same bits each time; −1: none does. */
 static int best_of(conv_plan *p, const ls_engine *candidate, int count, const bench *b)
 {
     float ms[LS_ENGINES];
@@ -257,10 +257,11 @@ static int best_of(conv_plan *p, const ls_engine *candidate, int count, const be
         }
         say(p, LS_LOG_WARNING, &candidate[i], ms[i], ": left out, its results vary");
     }
-    return 0;
+    return -1;
 }
 
-/* The first when they cannot be timed. */
+/* The first when there is no memory to time them in: nobody is to stand without an engine for that. −1 as
+ * above. */
 static int fastest(conv_plan *p, const ls_engine *candidate, int count)
 {
     bench b;
@@ -271,6 +272,9 @@ static int fastest(conv_plan *p, const ls_engine *candidate, int count)
             workspace = candidate[i].workspace_bytes;
     if (bench_init(&b, &p->inside.shape, workspace) == cudaSuccess)
         best = best_of(p, candidate, count, &b);
+    else
+        say(p, LS_LOG_WARNING, &candidate[0], 0,
+            ": taken untried, for lack of memory to time it in");
     (void)cudaGetLastError();
     bench_fini(&b);
     memset(&p->engine, 0, sizeof p->engine); /* it was one of the candidates */
@@ -302,13 +306,21 @@ static int from_cache(ls_engine *out, const ls_math *math, const char *key)
 
 /* Times the candidates and keeps the best of them as everybody's choice, unless one was made
  * meanwhile. */
-static void tune(conv_plan *p, const ls_engine *candidate, int count, const char *key)
+static int tune(conv_plan *p, const ls_engine *candidate, int count, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
-    char *text = ls_engine_to_text(&candidate[fastest(p, candidate, count)], math);
+    const int best = fastest(p, candidate, count);
+    if (best < 0)
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "none of cuDNN's %d engines for the convolution runs and gives the same bits "
+            "twice",
+            count);
+    char *text = ls_engine_to_text(&candidate[best], math);
     if (text)
         ls_math_cache_put(math, key, text);
     ls_free(math->desc.host, text);
+    return LS_OK;
 }
 
 /* The tuned choice is taken as others will find it; where it cannot be kept, everybody takes cuDNN's
@@ -323,14 +335,13 @@ static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *er
         return ls_fail(err, LS_EUNSUPPORTED,
                        "cuDNN has no deterministic engine of this precision for the "
                        "convolution");
-    if (tunes)
-        tune(p, candidate, count, key);
-    const int kept = !tunes || !from_cache(&p->engine, math, key);
+    const int status = tunes ? tune(p, candidate, count, key, err) : LS_OK;
+    const bool kept = status == LS_OK && (!tunes || !from_cache(&p->engine, math, key));
     if (kept)
         p->engine = candidate[0];
     for (int i = kept ? 1 : 0; i < count; i++)
         ls_engine_destroy(&candidate[i]);
-    return LS_OK;
+    return status;
 }
 
 static int plan(conv_plan *p, ls_error *err)

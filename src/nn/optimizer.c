@@ -67,7 +67,7 @@ static void parse_adamw(ls_optimizer *optimizer, ls_fields *fields)
     optimizer->op.kind = LS_OP_ADAMW;
     adamw->beta1 = read_beta(fields, "beta1", 0.9);
     adamw->beta2 = read_beta(fields, "beta2", 0.999);
-    ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
+    ls_field_double(fields, "epsilon", 1e-30, 1, &epsilon, &value);
     adamw->epsilon = (float)value;
     ls_field_double(fields, "weight_decay", 0, 1000, &decay, &value);
     adamw->weight_decay = (float)value;

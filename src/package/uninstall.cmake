@@ -1,6 +1,11 @@
 # Removes what `cmake --install` of this build put somewhere last, and what folders of its own are empty then.
 #   cmake -D BUILD=<folder> -P uninstall.cmake; DESTDIR is obeyed
-file(GLOB manifests ${BUILD}/install_manifest*.txt)
+set(manifests "") # those of packages' components are dpkg's to remove
+foreach(component "" _pool _trainer)
+  if(EXISTS ${BUILD}/install_manifest${component}.txt)
+    list(APPEND manifests ${BUILD}/install_manifest${component}.txt)
+  endif()
+endforeach()
 if(NOT manifests)
   message(FATAL_ERROR "Nothing to uninstall: ${BUILD} has no install_manifest.txt, which `cmake --install` writes")
 endif()
@@ -8,7 +13,11 @@ set(folders "")
 foreach(manifest ${manifests})
   file(STRINGS ${manifest} files)
   foreach(file ${files})
-    file(REMOVE "$ENV{DESTDIR}${file}")
+    set(there "$ENV{DESTDIR}${file}")
+    file(REMOVE "${there}")
+    if(EXISTS "${there}" OR IS_SYMLINK "${there}")
+      message(FATAL_ERROR "Cannot remove ${there}: run this as who installed it")
+    endif()
     get_filename_component(folder "${file}" DIRECTORY)
     while(folder MATCHES "/lockstep(/|$)") # what is called so is nobody else's
       list(APPEND folders "${folder}")

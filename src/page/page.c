@@ -270,7 +270,9 @@ static int join(char path[PATH_BYTES], const char *dir, const char *file, ls_err
 static int take_line(ls_run_log *log, const char *path, int number, const char *line, size_t length,
                      int last, ls_error *err)
 {
-    int status = ls_run_log_line(log, path, number, line, length, err);
+    char name[201]; /* leaves room for the reason */
+    snprintf(name, sizeof name, "%s", path);
+    int status = ls_run_log_line(log, name, number, line, length, err);
     /* What a power cut took of a file's new end reads as zeros, where something behind it was kept. */
     if (status == LS_EDATA && (last || memchr(line, '\0', length))) {
         log->cut_line = number;

@@ -259,7 +259,8 @@ const ls_config_key ls_config_keys[] = {
     {"data", "name", LS_KEY_TEXT, LS_RECIPE, AT(data_name), .text = "fashion_mnist",
      .help = "`fashion_mnist`, `mnist`, `cifar10` (binary form), `synthetic`"},
     {"data", "path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_path),
-     .help = "the directory with the files; without it, see below"},
+     .help = "the directory with the files; without it: `$LOCKSTEP_DATA`, "
+             "`$XDG_DATA_HOME/datasets`, `/usr/share/datasets`"},
     {"data", "limit", LS_KEY_INT, LS_RECIPE, AT(data_limit), 0, 0, INT_MAX,
      .help = "keep the first so many training rows; 0: all"},
     {"data", "mean", LS_KEY_FORM, LS_RECIPE, AT(preprocessing.mean), 0, -1e6, 1e6, .text = "0",
@@ -299,8 +300,8 @@ const ls_config_key ls_config_keys[] = {
              "(`\"nominal\"`: another step only for a ragged last minibatch)"},
     {"", "precision", LS_KEY_CHOICE, LS_RECIPE, AT(precision), .choices = precisions,
      .help =
-         "of products on GPUs: `\"tf32\"`, `\"bf16\"` (weights stay fp32); the CPU has fp32 for "
-         "any"},
+         "of products on GPUs: `\"tf32\"`, `\"bf16\"` (weights stay fp32; what is rounded, and how "
+         "far a gradient errs: `ls_precision` in `<lockstep/plugin.h>`); the CPU has fp32 for any"},
     {"", "allreduce", LS_KEY_TEXT, LS_RECIPE, AT(allreduce), .text = "ordered",
      .help =
          "`ordered`: the shard tree, every worker sums a chunk; `naive`: the textbook's, device "

@@ -304,7 +304,7 @@ static void tuned_choices_are_kept_and_found_again(void **state)
 static void lower_precisions_are_near(void **state)
 {
     /* A relu that switches is worth many roundings; tf32 has three bits more than bf16. */
-    static const double near[] = {0, 1e-1 / 8, 1e-1};
+    static const double near[] = {0, 8e-3, 1e-1};
     bench fp32;
     (void)state;
     open_bench(&fp32, LS_PRECISION_FP32, NULL);

@@ -152,6 +152,28 @@ static void convolutions_take_pooling_along(void **state)
     }
 }
 
+/* One channel has but one order in memory, which is fp32's: nothing is pooled out of bf16 there. */
+static void a_single_channel_is_pooled_by_itself_in_bf16(void **state)
+{
+    (void)state;
+    ls_device *device = open_in(LS_PRECISION_BF16);
+    int made = 0;
+    for (uint64_t s = 7600; s < 7600 + 3 * CASES; s++) {
+        op_chain chain;
+        if (!makes_quads(&chain, s))
+            continue;
+        chain.op[0].u.conv2d.out = 1;
+        op_inputs *in = op_inputs_create(&chain, s);
+        op_result *got = op_once(device, &chain, in);
+        if (got)
+            fail_msg("taken: %s", op_chain_text(&chain));
+        op_inputs_destroy(in);
+        made++;
+    }
+    assert_true(made > CASES / 2);
+    device->ops->close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +182,7 @@ int main(void)
         cmocka_unit_test(networks_hand_on_bf16),
         cmocka_unit_test(bf16_accumulates),
         cmocka_unit_test(convolutions_take_pooling_along),
+        cmocka_unit_test(a_single_channel_is_pooled_by_itself_in_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,8 @@ static struct {
     int zeros; /* of the operands' first numbers */
 } seen;
 
+static bool all_vary;
+
 typedef struct run {
     int number;
     const uint16_t *a, *b;
@@ -53,7 +55,7 @@ static void body(const void *copied)
         seen.zeros += i < FIRST && (r->a[i] == 0 || r->b[i] == 0);
         r->out[i] = (uint16_t)(r->a[i] + r->b[i % FIRST]);
     }
-    if (r->number == VARYING)
+    if (r->number == VARYING || all_vary)
         r->out[OUT - 1] = noise++;
     r->workspace[0] = 1;
 }
@@ -134,7 +136,7 @@ static const char *description(void)
 }
 
 /* Its name, as one who starts anew finds it. */
-static void plan_anew(char name[96])
+static int plan_or_fail(char name[96], ls_error *err)
 {
     static const ls_host host = {.size = sizeof host, .log = keep_line};
     const ls_math_shape shape = {LS_MATH_CONV, 1,  1, 1, 32, 64, 14, 14, 64,
@@ -148,14 +150,22 @@ static void plan_anew(char name[96])
                                .device_json = description()};
     ls_math *math = NULL;
     ls_math_plan *plan = NULL;
-    ls_error err = {0};
     lines = 0;
     memset(&seen, 0, sizeof seen);
-    must(ls_math_open(&math, &desc, &err), &err);
-    must(ls_math_plan_create(&plan, math, &shape, &err), &err);
-    snprintf(name, 96, "%s", plan->name);
-    ls_math_plan_destroy(plan);
+    must(ls_math_open(&math, &desc, err), err);
+    const int status = ls_math_plan_create(&plan, math, &shape, err);
+    if (status == LS_OK) {
+        snprintf(name, 96, "%s", plan->name);
+        ls_math_plan_destroy(plan);
+    }
     ls_math_close(math);
+    return status;
+}
+
+static void plan_anew(char name[96])
+{
+    ls_error err = {0};
+    must(plan_or_fail(name, &err), &err);
 }
 
 static void in_folder(const char *command)
@@ -202,6 +212,20 @@ static void the_fastest_that_repeats_its_bits_is_chosen_and_logged(void **state)
     assert_non_null(
         strstr(choice, "conv2d, 32 rows of 64×14×14 to 64, 3×3, forward + bias + relu, bf16"));
     assert_string_equal(strstr(choice, "engine"), strstr(logged(LS_LOG_INFO, ""), "engine"));
+}
+
+static void engines_that_all_vary_are_declined_and_none_is_kept(void **state)
+{
+    char name[96];
+    ls_error err = {0};
+    (void)state;
+    in_folder("rm -f *");
+    all_vary = true;
+    assert_int_equal(plan_or_fail(name, &err), LS_EUNSUPPORTED);
+    all_vary = false;
+    assert_non_null(strstr(err.text, "gives the same bits twice"));
+    in_folder("! ls | grep plan");
+    plan_anew(name);
 }
 
 static void a_choice_is_made_once(void **state)
@@ -293,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_engine_is_timed_in_a_few_variants_on_random_data),
         cmocka_unit_test(the_fastest_that_repeats_its_bits_is_chosen_and_logged),
+        cmocka_unit_test(engines_that_all_vary_are_declined_and_none_is_kept),
         cmocka_unit_test(a_choice_is_made_once),
         cmocka_unit_test(a_damaged_choice_is_replaced),
         cmocka_unit_test(a_choice_that_no_longer_loads_is_replaced),

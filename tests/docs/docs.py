@@ -66,7 +66,8 @@ def main():
     root, trainer = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
     readme = root / "README.md"
     pages = [readme, *sorted((root / "docs").glob("*.md")), *sorted((root / ".github").glob("*.md")),
-             root / "src" / "README.md", root / "include" / "lockstep" / "README.md"]
+             root / "CHANGELOG.md", *(root / place / "README.md" for place in (
+                 "src", "src/train", "include/lockstep", "bench", "examples/service", "examples/d2l"))]
     bench, campaigns = root / "bench" / "RESULTS.md", root / "tests" / "campaigns" / "RESULTS.md"
     text = readme.read_text(encoding="utf-8")
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")

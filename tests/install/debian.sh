@@ -5,8 +5,12 @@
 set -eu
 cpack=$1 build=$2 work=$3 containerfile=$4
 for tool in dpkg-deb dpkg-shlibdeps file gzip; do
-    command -v "$tool" >/dev/null || exit 77
+    command -v "$tool" >/dev/null || {
+        echo "skipped: no $tool (third_party/setup.sh package)"
+        exit 77
+    }
 done
+trap 'rm -f -- "$build"/install_manifest_liblockstep*.txt "$build"/install_manifest_lockstep.txt' EXIT
 rm -rf -- "$work"
 mkdir -p -- "$work"
 "$cpack" --config "$build/CPackConfig.cmake" -B "$work" >"$work/log" 2>&1 || {

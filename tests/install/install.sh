@@ -41,7 +41,7 @@ there()
 }
 there all bin/lockstep bin/trainer share/man/man1/lockstep.1 "$libdir/liblockstep.so" "$libdir/liblockstep.a" \
     "$libdir/liblockstep_pool.so" "$libdir/liblockstep_pool.a" share/man/man1/trainer.1 \
-    share/doc/lockstep/LICENSE share/doc/lockstep/README.md
+    share/doc/lockstep/LICENSE share/doc/lockstep/README.md share/doc/lockstep/docs/config.md
 there pool "$libdir/liblockstep_pool.so" "$libdir/liblockstep_pool.a" include/lockstep/pool.h
 for file in bin/lockstep bin/trainer "$libdir/liblockstep.so" include/lockstep/trainer.h; do
     [ ! -e "$work/pool/$file" ] || fail "the component pool has $file"

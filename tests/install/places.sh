@@ -7,7 +7,11 @@ project=$2
 scratch="$3/a path with blanks"
 cpu=$4
 set -u
+writable() { [ ! -d "$1" ] || chmod -R u+w "$1"; }
+writable "$3"
 rm -rf "$3"
+trap 'writable "$3"' EXIT
+trap 'exit 1' HUP INT TERM
 mkdir -p "$scratch/source"
 cd "$project" || exit 1
 for part in CMakeLists.txt src include third_party examples bench README.md LICENSE; do

@@ -293,7 +293,7 @@ static void a_bad_optimizer_is_refused_with_its_message(void **state)
         {"{\"name\":\"adamw\",\"lr\":1,\"beta2\":1}",
          "o.json:1:32: optimizer: \"beta2\" must be less than 1: old gradients would never fade"},
         {"{\"name\":\"adamw\",\"lr\":1,\"epsilon\":0}", /* 0/0 where no gradient has come yet */
-         "o.json:1:34: optimizer: \"epsilon\" must be a number from 1e-12 to 1, found 0"},
+         "o.json:1:34: optimizer: \"epsilon\" must be a number from 1e-30 to 1, found 0"},
         {"{\"name\":\"adamw\",\"lr\":1,\"momentum\":0.9}",
          "o.json:1:24: optimizer: unknown key \"momentum\"; known keys: name, lr, beta1, beta2, "
          "epsilon, weight_decay"},
