@@ -500,13 +500,11 @@ static int read_options(settings *s, int argc, char **argv)
         const char **place = place_of(s, argv[i]);
         if (strcmp(argv[i], "--small") == 0)
             s->small = 1;
-        else if (i + 1 == argc)
-            return 0;
-        else if (place)
+        else if (i + 1 < argc && place)
             *place = argv[++i];
-        else if (strcmp(argv[i], "--seconds") == 0)
+        else if (i + 1 < argc && strcmp(argv[i], "--seconds") == 0)
             s->seconds = atof(argv[++i]);
-        else if (strcmp(argv[i], "--limit") == 0)
+        else if (i + 1 < argc && strcmp(argv[i], "--limit") == 0)
             s->limit = atof(argv[++i]);
         else
             return 0;

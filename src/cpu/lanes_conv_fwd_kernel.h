@@ -271,6 +271,8 @@ static void lanes_conv_forward(const ls_lanes_conv *c, const float *x, const flo
     for (int o = 0; o < c->oc; o += height) {
         int in_eight = o % LS_LANES_OC, left = LS_LANES_OC - in_eight;
         height = lanes_tallest(left < c->oc - o ? left : c->oc - o,
+                               /* Where registers are few the two are one number.
+                                * NOLINTNEXTLINE(bugprone-branch-clone) */
                                lanes_window_of(c->kw, c->sw, LANES_WINDOW_J, 1) ? LANES_WINDOW_J
                                                                                 : LANES_CHANNELS);
         const float *wo = w + (o / LS_LANES_OC) * taps * c->ic + in_eight;

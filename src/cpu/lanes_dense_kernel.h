@@ -108,6 +108,7 @@ static void lanes_dense_weights(int in, int out, int groups, const float *x, con
     const int sixteens = lanes_sixteens(out), padded = sixteens * 16;
     int height;
     for (int i = 0; i < in; i += height) {
+        /* Where registers are few it is 4 as well. NOLINTNEXTLINE(bugprone-branch-clone) */
         height = lanes_tallest(in - i, sixteens < 3 ? LANES_CHANNELS : 4);
         int widest = lanes_widest(height);
         const lanes_cut cut = lanes_cut_into(sixteens, widest < 4 ? widest : 4);

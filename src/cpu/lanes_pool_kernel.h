@@ -62,6 +62,7 @@ LANES_INLINE vec lanes_window_max(const ls_lanes_pool *p, lanes_window w, const 
     for (int ky = w.y0; ky < w.y1; ky++) {
         for (int kx = w.x0; kx < w.x1; kx++) {
             vec v = vec_load(x + w.corner + ((ptrdiff_t)ky * p->iw + kx) * 16);
+            /* NaN wins, and stays. NOLINTNEXTLINE(misc-redundant-expression) */
             ivec better = first ? ~(ivec){0} : (v > best) | (v != v);
             ivec here = ky * p->p.kw + kx - (ivec){0};
             best = vec_select(better, v, best);
