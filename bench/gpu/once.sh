@@ -1,6 +1,8 @@
 #!/bin/bash
 # Everything that a GPU is needed for, in two calls of less than nine minutes each: builds, tests, measures.
 # See help below.
+# The functions of the steps are called by their names, which are in lists.
+# shellcheck disable=SC2317
 set -u
 cd -- "$(dirname -- "$0")/../.." || exit 71
 self=$PWD/bench/gpu/once.sh

@@ -12,6 +12,7 @@ command -v curl >/dev/null || skip 'no curl to ask with'
 
 run config.json --serve-host other.example
 expect_code 64
+# shellcheck disable=SC2016 # backquotes of the message
 expect_error '--serve-host needs --serve PORT; `trainer --help` lists what there is'
 
 # url_of FILE: where the run says that it is served.
@@ -27,6 +28,7 @@ url_of() {
 
 # Two runs that stand still for a while, so that they can be asked; one has hardly any descriptors.
 (
+    # shellcheck disable=SC3045 # dash and bash have it
     ulimit -n 64
     exec "$program" config.json --serve 0 --serve-host other.example --set run_dir=few \
         --inject worker=0,step=1,kind=stall,seconds=9 >few.txt 2>few-stderr.txt
