@@ -51,6 +51,32 @@ def unmeasured(where, text, *results):
             yield f"{where}: {figure} is in none of {', '.join(r.name for r in results)}"
 
 
+TOKEN = re.compile(r"""/\*.*?\*/|"((?:[^"\\\n]|\\.)*)"|'(?:[^'\\]|\\.)*'|\s+|\w+|.""", re.S)
+
+
+def texts(source):
+    """A C file's strings, neighbours joined; what stands between two is a macro's text."""
+    parts = []
+    for token in TOKEN.finditer(source):
+        if token.group(1) is not None:
+            parts.append(token.group(1))
+        elif parts and re.match(r"[A-Z]\w+$", token.group()):
+            parts.append("%")
+        elif parts and not token.group().isspace():
+            yield "".join(parts)
+            parts = []
+
+
+def unsaid(root, page):
+    """Messages that the page explains and the program does not have."""
+    said = [text.replace('\\"', '"') for file in (root / "src").rglob("*.c")
+            for text in texts(file.read_text(encoding="utf-8")) if " " in text]
+    for message in re.findall(r"(?m)^\| `([^`]*)` \|", page.read_text(encoding="utf-8")):
+        parts = [re.escape(part.strip()) for part in message.split("…") if part.strip()]
+        if not any(re.search(".*".join(parts), text) for text in said):
+            yield f"{page.relative_to(root)}: nothing says {message}"
+
+
 def refused(root, trainer, page):
     """Commands that begin a run: the config that they would run with is asked for."""
     text = page.read_text(encoding="utf-8")
@@ -73,9 +99,13 @@ def main():
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
+    problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += unmeasured("README.md, Figures", section(text, "Figures"), bench)
     problems += unmeasured("README.md, Promises", section(text, "Promises"), campaigns)
     problems += unmeasured("docs/measured.md", (root / "docs" / "measured.md").read_text(encoding="utf-8"), bench)
+    problems += unmeasured("docs/comparison.md, Speed",
+                           re.search(r"(?s)\*\*Speed.*?\n\n", (root / "docs" / "comparison.md").read_text(
+                               encoding="utf-8")).group(), bench)
     problems += unmeasured("docs/promises.md", promises.split("Counted so far")[1].split("\n\n")[0], campaigns)
     if text.count("\n") > MOST_LINES:
         problems.append(f"README.md has {text.count(chr(10))} lines, not {MOST_LINES}")
