@@ -12,7 +12,7 @@ STYLE = """
 .page text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;
 fill:var(--soft);font-variant-numeric:tabular-nums}
 .page .title{font-size:14px;font-weight:650;fill:var(--ink)}
-.page .strong{fill:var(--ink)}
+.page .strong{fill:var(--ink)}.page .on{fill:#11161b}
 .page .axis{stroke:var(--line);fill:none}.page .grid{stroke:var(--grid);fill:none}
 .page .whisker{stroke:var(--ink);stroke-opacity:.55;fill:none}
 .page .curve{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}

@@ -77,6 +77,15 @@ def unsaid(root, page):
             yield f"{page.relative_to(root)}: nothing says {message}"
 
 
+def untested(root, page):
+    """Tests that the page names and nobody has."""
+    known = set(re.findall(r"ls_test(?:_command)?\((\w+)", "".join(
+        file.read_text(encoding="utf-8") for file in (root / "tests").rglob("CMakeLists.txt"))))
+    for breaks in re.findall(r"(?s)\*Broken by\*:(.*?)(?:\n\n|\Z)", page.read_text(encoding="utf-8")):
+        for name in set(re.findall(r"`([a-z]\w+)`", breaks)) - known:
+            yield f"{page.relative_to(root)}: there is no test {name}"
+
+
 def refused(root, trainer, page):
     """Commands that begin a run: the config that they would run with is asked for."""
     text = page.read_text(encoding="utf-8")
@@ -100,6 +109,7 @@ def main():
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
+    problems += untested(root, root / "docs" / "design.md")
     problems += unmeasured("README.md, Figures", section(text, "Figures"), bench)
     problems += unmeasured("README.md, Promises", section(text, "Promises"), campaigns)
     problems += unmeasured("docs/measured.md", (root / "docs" / "measured.md").read_text(encoding="utf-8"), bench)
