@@ -199,11 +199,12 @@ static void bind(network *n)
     for (int i = 0; i < OPS; i++)
         if (n->stage[i].op->scratch_bytes > scratch)
             scratch = n->stage[i].op->scratch_bytes;
-    uint8_t *images = memory(IMAGES * 784), *labels = memory(IMAGES), *batch = memory(BATCH);
+    uint8_t *images = memory(IMAGES * 784);
+    int32_t *labels = memory(IMAGES * sizeof *labels), *batch = memory(BATCH * sizeof *batch);
     for (int i = 0; i < IMAGES * 784; i++)
         images[i] = (uint8_t)((i * 2654435761u) >> 24);
     for (uint32_t i = 0; i < IMAGES; i++) {
-        labels[i] = (uint8_t)(i % 10);
+        labels[i] = i % 10;
         n->rows[i] = (i * 1103u) % IMAGES;
     }
     n->weights = memory(n->floats * sizeof(float));

@@ -62,13 +62,14 @@ static void check(int status, const ls_error *err, const cell_desc *d)
 static ls_replica_data make_data(ls_shape shape, int classes)
 {
     const size_t bytes = (size_t)shape.c * (size_t)shape.h * (size_t)shape.w * DATA_ROWS;
-    uint8_t *images = malloc(bytes), *labels = malloc(DATA_ROWS);
+    uint8_t *images = malloc(bytes);
+    int32_t *labels = malloc(DATA_ROWS * sizeof *labels);
     if (!images || !labels)
         exit(1);
     for (size_t i = 0; i < bytes; i++)
         images[i] = (uint8_t)(256 * ls_rng_uniform(1, 2, 3, i));
     for (uint32_t i = 0; i < DATA_ROWS; i++)
-        labels[i] = (uint8_t)((double)classes * ls_rng_uniform(1, 3, 3, i));
+        labels[i] = (int32_t)((double)classes * ls_rng_uniform(1, 3, 3, i));
     return (ls_replica_data){images, labels, DATA_ROWS};
 }
 

@@ -16,9 +16,9 @@ static const char config[] =
     " \"model\": {\"layers\": [{\"type\": \"conv2d\", \"out\": 8, \"kernel\": 5, \"stride\": 2},"
     " {\"type\": \"relu\"}, {\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]}}";
 
-static void draw(unsigned *seed, uint8_t *image, uint8_t *label)
+static void draw(unsigned *seed, uint8_t *image, int32_t *label)
 {
-    *label = (uint8_t)(rand_r(seed) % CLASSES);
+    *label = rand_r(seed) % CLASSES;
     for (int i = 0; i < PIXELS; i++)
         image[i] = (uint8_t)(rand_r(seed) % 200 + (i / 28 / 3 == *label ? 55 : 0));
 }
@@ -26,7 +26,8 @@ static void draw(unsigned *seed, uint8_t *image, uint8_t *label)
 /* On its own thread: how often is the snapshot right? */
 static void *predict(void *snapshot)
 {
-    uint8_t image[PIXELS], label;
+    uint8_t image[PIXELS];
+    int32_t label;
     float scores[CLASSES];
     unsigned seed = 7, right = 0;
     for (int i = 0; i < 100; i++) {
@@ -48,9 +49,11 @@ static void *predict(void *snapshot)
 
 int main(int argc, char **argv)
 {
-    static uint8_t images[BATCH * PIXELS], labels[BATCH];
+    static uint8_t images[BATCH * PIXELS];
+    static int32_t labels[BATCH];
     /* Images of 1×28×28; no rows of its own: steps bring them. */
-    const ls_data_source bars = {sizeof bars, "bars", 1, 28, 28, CLASSES, 0, 0, 1, NULL, NULL};
+    const ls_data_source bars = {sizeof bars, "bars", 1,    28,   28,        CLASSES, 0,
+                                 0,           1,      NULL, NULL, LS_ROW_U8, 0};
     const ls_data_source *const sources[] = {&bars};
     const ls_trainer_options options = {
         .size = sizeof options, .config_text = config, .sources = sources, .source_count = 1};

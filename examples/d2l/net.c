@@ -191,7 +191,7 @@ static void make_update(net *n)
 int net_build(net *n, ls_error *err)
 {
     n->x = take(n, n->input.bytes);
-    n->labels = take(n, (size_t)n->input.rows);
+    n->labels = take(n, (size_t)n->input.rows * sizeof *n->labels);
     n->stats = take(n, GRAIN * sizeof(float));
     place_params(n);
     for (int i = 0; i < n->nodes && n->status == LS_OK; i++)
@@ -282,11 +282,12 @@ int net_export_params(net *n, float *params, ls_error *err)
     return move_params(n, params, NULL, err);
 }
 
-int net_load(net *n, const float *images, const uint8_t *labels, ls_error *err)
+int net_load(net *n, const float *images, const int32_t *labels, ls_error *err)
 {
     int status = demo_upload(n->device, n->x, images, n->input.bytes, err);
     if (status == LS_OK && labels)
-        status = demo_upload(n->device, n->labels, labels, (size_t)n->input.rows, err);
+        status =
+            demo_upload(n->device, n->labels, labels, (size_t)n->input.rows * sizeof *labels, err);
     return status;
 }
 

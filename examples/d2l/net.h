@@ -40,7 +40,7 @@ typedef struct net {
     float *weights, *grads; /* every parameter, and its gradient: arenas of one layout */
     size_t floats;          /* of an arena, a multiple of 16 */
     void *x;
-    uint8_t *labels;
+    int32_t *labels;
     float *stats; /* summed loss, correct predictions */
     ls_step_args args;
     ls_op *update;               /* w ← w − lr·scale·g */
@@ -64,7 +64,7 @@ int net_loss(net *n, int x);   /* softmax and cross-entropy against the labels *
 
 int net_build(net *n, ls_error *err);
 /* The batch: rows × c × h × w floats, and a label each (NULL where there is no loss). */
-int net_load(net *n, const float *images, const uint8_t *labels, ls_error *err);
+int net_load(net *n, const float *images, const int32_t *labels, ls_error *err);
 /* Parameters from and to host memory: weight, bias of the first op that has them, and so on. */
 int net_import(net *n, const float *params, ls_error *err);
 int net_export_params(net *n, float *params, ls_error *err);

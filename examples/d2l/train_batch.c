@@ -13,7 +13,7 @@ enum { BATCH = 256, PIXELS = 28 * 28, PARAMS = 129068, B4 = PARAMS - 10 };
 
 typedef struct demo {
     float *X, *params;
-    uint8_t y[BATCH];
+    int32_t y[BATCH];
     net net[DEMO_DEVICES];
     ls_collective *group;
     uint32_t first[DEMO_DEVICES], rows[DEMO_DEVICES];
@@ -84,7 +84,7 @@ static void make_minibatch(demo *d, uint64_t seed)
     for (int i = 0; i < BATCH * PIXELS; i++)
         d->X[i] = demo_uniform(&seed);
     for (int i = 0; i < BATCH; i++)
-        d->y[i] = (uint8_t)(i % 5); /* half of the ten classes */
+        d->y[i] = i % 5; /* half of the ten classes */
 }
 
 static void report(const demo *d, const demo_devices *devices)

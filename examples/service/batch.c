@@ -11,7 +11,7 @@ int batch_init(batch *b, uint32_t rows, size_t image_bytes, ls_error *err)
 {
     *b = (batch){.rows = rows, .image_bytes = image_bytes};
     b->images = malloc(rows * image_bytes);
-    b->labels = malloc(rows);
+    b->labels = malloc(rows * sizeof *b->labels);
     b->example = malloc(1 + image_bytes + JOURNAL_EXTRA);
     if (b->images && b->labels && b->example)
         return LS_OK;

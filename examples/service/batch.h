@@ -13,11 +13,12 @@
 typedef struct batch {
     uint32_t rows;
     size_t image_bytes;
-    uint8_t *images, *labels; /* [rows][image_bytes], [rows] */
-    uint8_t *example;         /* room for one that is read */
-    uint8_t *bad;             /* a bit for each example: it is known to be damaged */
-    uint64_t room, looked;    /* examples that have a bit; how many of the first were looked at */
-    uint64_t damaged;         /* bits that are set */
+    uint8_t *images;       /* [rows][image_bytes] */
+    int32_t *labels;       /* [rows] */
+    uint8_t *example;      /* room for one that is read */
+    uint8_t *bad;          /* a bit for each example: it is known to be damaged */
+    uint64_t room, looked; /* examples that have a bit; how many of the first were looked at */
+    uint64_t damaged;      /* bits that are set */
 } batch;
 
 int batch_init(batch *b, uint32_t rows, size_t image_bytes, ls_error *err);

@@ -235,8 +235,8 @@ typedef struct ls_op_buffers {
      * anybody knows, and others behind it, until the caller has set *held to 0. */
     const float *guard;
     float *held;
-    const uint8_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
-    uint8_t *labels_out;   /* gather: the batch's */
+    const int32_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
+    int32_t *labels_out;   /* gather: the batch's */
     float *stats;          /* softmax_xent: [0] summed loss, [1] correct predictions */
     const void *x2;        /* the second input, and its gradient */
     void *dx2;

@@ -172,12 +172,12 @@ typedef struct ls_step_result {
     int skipped;     /* non-zero: the loss was not finite, and on_nonfinite is "skip" */
 } ls_step_result;
 
-/* Trains one step on `n` rows of the caller's: images [n][channels][height][width], labels [n], read
- * before the return. Data must be streamed (data_source.h), n be the config's batch_size or one
+/* Trains one step on `n` rows of the caller's: rows [n][channels][height][width], uint8_t or float, and
+ * targets, int32_t [n] or float [n][targets], as the data source says; read before the return. Data must be streamed (data_source.h), n be the config's batch_size or one
  * of options.step_rows. Rate, checkpoints and records are as in a run: an epoch has as many steps as
  * train_rows make. `out` may be NULL. Waits for the step. Errors: LS_EINVAL, LS_EINTERRUPTED,
  * LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_ESTALLED, or the record callback's. */
-int ls_trainer_step(ls_trainer *trainer, const uint8_t *images, const uint8_t *labels, uint32_t n,
+int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err);
 
 /* Mean loss, and the share of hits, on the test rows, with all devices; each may be NULL. Errors:

@@ -31,7 +31,8 @@ typedef struct input {
     char **file;    /* NULL: rows of the data */
     uint32_t first; /* row */
     uint32_t rows;
-    uint8_t *images, *labels; /* labels NULL: unknown */
+    uint8_t *images;
+    int32_t *labels; /* NULL: unknown */
 } input;
 
 /* ---- which rows ----------------------------------------------------------------------------- */
@@ -64,7 +65,7 @@ static int read_rows(input *in, const cli_trained_args *a, ls_error *err)
         return status;
     uint32_t *row = ls_alloc_array(host, in->rows, sizeof *row);
     in->images = ls_alloc_array(host, in->rows, ls_dataset_image_bytes(data));
-    in->labels = ls_alloc(host, in->rows);
+    in->labels = ls_alloc_array(host, in->rows, sizeof *in->labels);
     if (!row || !in->images || !in->labels)
         status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
     for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)

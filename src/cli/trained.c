@@ -202,7 +202,7 @@ const char *ls_class_name(const ls_trained *t, int label)
 
 typedef struct job {
     const ls_predict_desc *desc;
-    const uint8_t *labels;
+    const int32_t *labels;
     ls_sharded_rows rows;
     char (*name)[16]; /* [worker] */
 } job;
@@ -265,7 +265,7 @@ static int run_on_pool(ls_prediction *out, float *logits, const ls_predict_desc 
                       .shards = d->shards ? d->shards : (uint32_t)workers,
                       .logits = logits,
                       .classes = d->model->classes}};
-    uint8_t *unknown = d->labels ? NULL : ls_alloc(d->host, d->rows);
+    int32_t *unknown = d->labels ? NULL : ls_alloc_array(d->host, d->rows, sizeof *unknown);
     j.labels = d->labels ? d->labels : unknown;
     j.name = ls_alloc_array(d->host, (size_t)workers, sizeof *j.name);
     int status = ls_sharded_rows_init(&j.rows, d->host, err);

@@ -59,7 +59,7 @@ typedef struct ls_predict_desc {
      * run evaluates with, in the same bits. NULL: from those of a replica that is never trained. */
     const ls_optimizer *optimizer;
     const uint8_t *images;  /* [rows][c][h][w] */
-    const uint8_t *labels;  /* [rows]; not needed for logits */
+    const int32_t *labels;  /* [rows]; not needed for logits */
     uint32_t rows;          /* at least 1 */
     uint32_t batch, shards; /* as in training: the same rows then go through the same kernels */
     const ls_host *host;

@@ -66,12 +66,12 @@ static int run(ls_cpu_op *op, const float *z, float *e, int with_gradient, unsig
                ls_error *err)
 {
     int rows = op->op.y.rows, classes = op->op.y.c;
-    const uint8_t *labels = op->buffers.labels;
+    const int32_t *labels = op->buffers.labels;
     float *stats = op->buffers.stats;
     double loss = 0;
     int correct = 0;
     for (int i = 0; i < rows; i++) {
-        if (labels[i] >= classes)
+        if (labels[i] < 0 || labels[i] >= classes)
             return ls_fail(err, LS_EDATA, "softmax: row %d has label %d, but there are %d classes",
                            i, labels[i], classes);
         /* Without a gradient every row uses the same scratch. */

@@ -99,7 +99,7 @@ typedef struct ls_lanes_kernels {
 
     /* One group of `rows` ≤ 16 rows: dx ← softmax(x) − onehot(labels), unless NULL, 0 in unused
      * lanes; adds each row's loss to loss[0 … 15] and 1 to correct[…] where it is right. */
-    void (*loss)(int classes, int rows, const float *x, const uint8_t *labels, float *dx,
+    void (*loss)(int classes, int rows, const float *x, const int32_t *labels, float *dx,
                  float *loss, float *correct);
 } ls_lanes_kernels;
 

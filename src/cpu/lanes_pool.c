@@ -151,10 +151,10 @@ typedef struct loss_op {
     int classes;
 } loss_op;
 
-static int check_labels(const uint8_t *labels, int rows, int classes, ls_error *err)
+static int check_labels(const int32_t *labels, int rows, int classes, ls_error *err)
 {
     for (int r = 0; r < rows; r++)
-        if (labels[r] >= classes)
+        if (labels[r] < 0 || labels[r] >= classes)
             return ls_fail(err, LS_EDATA, "softmax: row %d has label %d, but there are %d classes",
                            r, labels[r], classes);
     return LS_OK;

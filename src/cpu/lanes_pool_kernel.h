@@ -175,7 +175,7 @@ LANES_INLINE ivec ivec_all(int value)
 }
 
 /* The labels of the lanes from `lane` on; −1, which is no class, beyond `rows`. */
-LANES_INLINE ivec lanes_labels(const uint8_t *labels, int lane, int rows)
+LANES_INLINE ivec lanes_labels(const int32_t *labels, int lane, int rows)
 {
     ivec label;
     for (int i = 0; i < LANES_VEC; i++)
@@ -199,7 +199,7 @@ LANES_INLINE vec lanes_largest(int classes, const float *x, ivec *best)
 
 /* The label's gradient is p − 1 = −(the other classes' share), which is computed as such: close to
  * p = 1 the difference would have no digits left. */
-static void lanes_loss_part(int classes, int rows, int lane, const float *x, const uint8_t *labels,
+static void lanes_loss_part(int classes, int rows, int lane, const float *x, const int32_t *labels,
                             float *dx, float *loss, float *correct)
 {
     const ivec label = lanes_labels(labels, lane, rows);
@@ -225,7 +225,7 @@ static void lanes_loss_part(int classes, int rows, int lane, const float *x, con
     }
 }
 
-static void lanes_loss(int classes, int rows, const float *x, const uint8_t *labels, float *dx,
+static void lanes_loss(int classes, int rows, const float *x, const int32_t *labels, float *dx,
                        float *loss, float *correct)
 {
     for (int lane = 0; lane < 16; lane += LANES_VEC)

@@ -54,8 +54,8 @@ enum { LS_K_FAULT_LABEL = 1 /* a label that is no class */ };
 
 typedef struct ls_k_gather {
     const uint8_t *images; /* [dataset rows][c][h][w] */
-    const uint8_t *labels; /* of the dataset, or NULL */
-    uint8_t *labels_out;
+    const int32_t *labels; /* of the dataset, or NULL */
+    int32_t *labels_out;
     float *y;              /* [rows][h][w][c] */
     const ls_k_args *args; /* rows; seed and epoch with crop or flip */
     int rows, c, h, w;
@@ -212,7 +212,7 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
 
 typedef struct ls_k_xent {
     const float *x;        /* [rows][classes] */
-    const uint8_t *labels; /* [rows] */
+    const int32_t *labels; /* [rows] */
     float *dx;             /* or NULL */
     float *stats;          /* [0] summed loss, [1] correct */
     float *row;            /* scratch: 2 · rows */

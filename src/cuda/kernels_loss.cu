@@ -16,7 +16,7 @@ __device__ static double add_warp(double value)
 __device__ static void put_row(const ls_k_xent &k, int row, int best, float m, double sum, double all)
 {
     const double smoothing = k.smoothing;
-    const int label = k.labels[row], known = label < k.classes;
+    const int label = k.labels[row], known = label >= 0 && label < k.classes;
     const float *x = k.x + (size_t)row * k.classes;
     double target = known ? (1 - smoothing) * ((double)x[label] - (double)m) : 0;
     /* Nothing may be learned from a row without a label. */
@@ -115,7 +115,7 @@ __device__ static void add_rows(const ls_k_xent &k)
         for (int r = me; r < k.rows; r += SUM_THREADS) {
             loss[me] += k.row[r];
             correct[me] += k.row[k.rows + r];
-            if (k.labels[r] >= k.classes && r < bad[me])
+            if ((k.labels[r] < 0 || k.labels[r] >= k.classes) && r < bad[me])
                 bad[me] = r;
         }
     }

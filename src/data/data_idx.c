@@ -155,17 +155,16 @@ static int check_labels(const idx_split *s, const uint8_t *labels, uint32_t coun
 /* The labels that are kept, and a check of those that are not. */
 static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
 {
-    const char *what = "as many labels as byte 4 promises";
-    uint32_t kept = out->base.info.rows;
-    int status = ls_byte_reader_read(r, out->labels, kept, what, s->err);
-    if (status == LS_OK)
-        status = check_labels(s, out->labels, kept, 0);
-    for (uint32_t row = kept; status == LS_OK && row < s->rows;) {
+    const uint32_t kept = out->base.info.rows;
+    int status = LS_OK;
+    for (uint32_t row = 0; status == LS_OK && row < s->rows;) {
         uint8_t chunk[4096];
         uint32_t n = s->rows - row < sizeof chunk ? s->rows - row : (uint32_t)sizeof chunk;
-        status = ls_byte_reader_read(r, chunk, n, what, s->err);
+        status = ls_byte_reader_read(r, chunk, n, "as many labels as byte 4 promises", s->err);
         if (status == LS_OK)
             status = check_labels(s, chunk, n, row);
+        for (uint32_t i = 0; status == LS_OK && i < n && row + i < kept; i++)
+            out->labels[row + i] = chunk[i];
         row += n;
     }
     return status;

@@ -78,7 +78,7 @@ static int clamp(int v)
 }
 
 /* One row, from its own draws alone: rows do not depend on how many there are. */
-static uint8_t draw_row(uint8_t *image, const pictures *from, uint64_t seed, uint32_t split,
+static int32_t draw_row(uint8_t *image, const pictures *from, uint64_t seed, uint32_t split,
                         uint32_t row)
 {
     uint32_t w[4];

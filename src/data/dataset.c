@@ -6,25 +6,25 @@
 #include "data/kinds.h"
 
 #include <assert.h>
-#include <lockstep/data_source.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- rows in memory --------------------------------------------------------------------------- */
 
-static int resident_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count,
-                         uint8_t *images, uint8_t *labels, ls_error *err)
+static int resident_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
+                         void *targets, ls_error *err)
 {
     const ls_resident *r = (const ls_resident *)ds;
-    size_t bytes = ls_dataset_image_bytes(ds);
+    const size_t bytes = ls_dataset_image_bytes(ds), target = ls_dataset_target_bytes(ds);
     for (uint32_t i = 0; i < count; i++)
         if (rows[i] >= ds->info.rows)
             return ls_fail(err, LS_EINVAL, "%s: row %u does not exist; the %s split has %u rows",
                            ds->info.name, rows[i], ds->info.split, ds->info.rows);
     for (uint32_t i = 0; i < count; i++) {
-        memcpy(images + i * bytes, r->images + rows[i] * bytes, bytes);
-        labels[i] = r->labels[rows[i]];
+        memcpy((char *)images + i * bytes, r->images + rows[i] * bytes, bytes);
+        memcpy((char *)targets + i * target, (const char *)r->labels + rows[i] * target, target);
     }
     return LS_OK;
 }
@@ -63,12 +63,12 @@ int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_
     r->host = host;
     r->source = ls_strdup(host, info->source);
     r->images = ls_alloc_array(host, info->rows, ls_dataset_image_bytes(&r->base));
-    r->labels = ls_alloc(host, info->rows);
+    r->labels = ls_alloc_array(host, info->rows, ls_dataset_target_bytes(&r->base));
     r->base.info.source = r->source;
     if (!r->source || !r->images || !r->labels) {
         resident_close(&r->base);
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for %u images of %d x %d x %d bytes",
-                       info->name, info->rows, info->channels, info->height, info->width);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
+                       info->rows, ls_dataset_image_bytes(&r->base));
     }
     *out = r;
     return LS_OK;
@@ -78,23 +78,55 @@ int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_
 
 #define CHUNK 256u /* rows that are asked for at once */
 
-/* A callback that forgot its message still gets one. */
-static int ask(const ls_data_source *source, int test, const uint32_t *rows, uint32_t count,
-               uint8_t *images, uint8_t *labels, ls_error *err)
+/* What the message calls the rows. */
+static const char *rows_of(int test)
 {
-    ls_error why = {0};
-    int status = source->read(source->user, test, rows, count, images, labels, &why);
-    if (status < 0)
-        return ls_fail(err, status, "%.64s: reading rows %u … failed: %.380s", source->name,
-                       (unsigned)rows[0], why.text[0] ? why.text : ls_status_name(status));
+    return test ? "test" : "training";
+}
+
+static int check_labels(const ls_data_source *source, int test, const uint32_t *rows,
+                        uint32_t count, const int32_t *labels, ls_error *err)
+{
     for (uint32_t i = 0; i < count; i++)
-        if (labels[i] >= source->classes)
+        if (labels[i] < 0 || labels[i] >= source->classes)
             return ls_fail(err, LS_EDATA,
                            "%.64s: row %u of the %s rows has label %d; the labels of %d classes "
                            "are 0 … %d",
-                           source->name, (unsigned)rows[i], test ? "test" : "training", labels[i],
+                           source->name, (unsigned)rows[i], rows_of(test), labels[i],
                            source->classes, source->classes - 1);
     return LS_OK;
+}
+
+static int check_floats(const ls_data_source *source, int test, const uint32_t *rows,
+                        uint32_t count, const float *value, size_t each, const char *what,
+                        ls_error *err)
+{
+    for (size_t i = 0; i < count * each; i++)
+        if (!isfinite(value[i]))
+            return ls_fail(err, LS_EDATA,
+                           "%.64s: row %u of the %s rows: %s %zu is %g; expected finite numbers",
+                           source->name, (unsigned)rows[i / each], rows_of(test), what, i % each,
+                           (double)value[i]);
+    return LS_OK;
+}
+
+/* A callback that forgot its message still gets one. */
+static int ask(const ls_data_source *source, int test, const uint32_t *rows, uint32_t count,
+               void *images, void *targets, ls_error *err)
+{
+    const size_t values = (size_t)source->channels * (size_t)source->height * (size_t)source->width;
+    ls_error why = {0};
+    int status = source->read(source->user, test, rows, count, images, targets, &why);
+    if (status < 0)
+        return ls_fail(err, status, "%.64s: reading rows %u … failed: %.380s", source->name,
+                       (unsigned)rows[0], why.text[0] ? why.text : ls_status_name(status));
+    if (source->dtype == LS_ROW_F32)
+        status = check_floats(source, test, rows, count, images, values, "value", err);
+    if (status)
+        return status;
+    return source->targets ? check_floats(source, test, rows, count, targets,
+                                          (size_t)source->targets, "target", err)
+                           : check_labels(source, test, rows, count, targets, err);
 }
 
 typedef struct streamed {
@@ -103,15 +135,15 @@ typedef struct streamed {
     const ls_host *host;
 } streamed;
 
-static int streamed_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count,
-                         uint8_t *images, uint8_t *labels, ls_error *err)
+static int streamed_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
+                         void *targets, ls_error *err)
 {
     const streamed *s = (const streamed *)ds;
     for (uint32_t i = 0; i < count; i++)
         if (rows[i] >= ds->info.rows)
             return ls_fail(err, LS_EINVAL, "%s: row %u does not exist; there are %u training rows",
                            ds->info.name, (unsigned)rows[i], (unsigned)ds->info.rows);
-    return count > 0 ? ask(s->source, 0, rows, count, images, labels, err) : LS_OK;
+    return count > 0 ? ask(s->source, 0, rows, count, images, targets, err) : LS_OK;
 }
 
 static void streamed_close(ls_dataset *ds)
@@ -138,14 +170,16 @@ static int open_streamed(ls_dataset **out, const ls_dataset_info *info,
 
 static int fill(ls_resident *r, const ls_data_source *source, int test, ls_error *err)
 {
-    const size_t bytes = ls_dataset_image_bytes(&r->base);
+    const size_t bytes = ls_dataset_image_bytes(&r->base),
+                 target = ls_dataset_target_bytes(&r->base);
     uint32_t rows[CHUNK];
     int status = LS_OK;
     for (uint32_t done = 0; status == LS_OK && done < r->base.info.rows;) {
         const uint32_t left = r->base.info.rows - done, count = left < CHUNK ? left : CHUNK;
         for (uint32_t i = 0; i < count; i++)
             rows[i] = done + i;
-        status = ask(source, test, rows, count, r->images + done * bytes, r->labels + done, err);
+        status = ask(source, test, rows, count, r->images + done * bytes,
+                     (char *)r->labels + done * target, err);
         done += count;
     }
     return status;
@@ -170,11 +204,18 @@ static int check(const ls_data_source *s, const ls_dataset_spec *spec, ls_error 
 {
     const int most = 1 << 14; /* of a side: then no product of sizes overflows */
     if (s->channels < 1 || s->height < 1 || s->width < 1 || s->channels > most ||
-        s->height > most || s->width > most || s->classes < 2 || s->classes > 256)
-        return ls_fail(err, LS_EINVAL,
-                       "%.64s: images of %d×%d×%d and %d classes; sides must be 1 … %d, classes "
-                       "2 … 256",
-                       s->name, s->channels, s->height, s->width, s->classes, most);
+        s->height > most || s->width > most)
+        return ls_fail(err, LS_EINVAL, "%.64s: rows of %d×%d×%d; sides must be 1 … %d", s->name,
+                       s->channels, s->height, s->width, most);
+    if (s->targets < 0 || s->targets > most || (s->targets ? s->classes != 0 : s->classes < 2))
+        return ls_fail(
+            err, LS_EINVAL,
+            "%.64s: %d classes and %d targets; expected 2 or more classes and no targets, "
+            "or no class and 1 … %d targets",
+            s->name, s->classes, s->targets, most);
+    if (s->dtype != LS_ROW_U8 && s->dtype != LS_ROW_F32)
+        return ls_fail(err, LS_EINVAL, "%.64s: dtype %d; expected LS_ROW_U8 or LS_ROW_F32", s->name,
+                       (int)s->dtype);
     if (s->train_rows == 0 && !s->streamed)
         return ls_fail(err, LS_EINVAL,
                        "%.64s: train_rows is 0; set it, or `streamed` to train by "
@@ -196,6 +237,8 @@ static int open_source(ls_dataset **train, ls_dataset **test, const ls_data_sour
         .height = source->height,
         .width = source->width,
         .classes = source->classes,
+        .targets = source->targets,
+        .dtype = source->dtype,
         .rows = spec->limit > 0 ? spec->limit : source->train_rows,
     };
     *train = *test = NULL;
@@ -302,19 +345,25 @@ const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)
 size_t ls_dataset_image_bytes(const ls_dataset *ds)
 {
     const ls_dataset_info *info = &ds->info;
-    return (size_t)info->channels * (size_t)info->height * (size_t)info->width;
+    const size_t value = info->dtype == LS_ROW_F32 ? sizeof(float) : 1;
+    return (size_t)info->channels * (size_t)info->height * (size_t)info->width * value;
 }
 
-int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, uint8_t *images,
-                    uint8_t *labels, ls_error *err)
+size_t ls_dataset_target_bytes(const ls_dataset *ds)
+{
+    return ds->info.targets ? (size_t)ds->info.targets * sizeof(float) : sizeof(int32_t);
+}
+
+int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
+                    void *targets, ls_error *err)
 {
     assert(ds->ops->size >= sizeof(ls_dataset_ops));
-    return ds->ops->read(ds, rows, count, images, labels, err);
+    return ds->ops->read(ds, rows, count, images, targets, err);
 }
 
 ls_dataset_view ls_dataset_resident(const ls_dataset *ds)
 {
-    return ds->ops->view ? ds->ops->view(ds) : (ls_dataset_view){NULL, NULL};
+    return ds->ops->view ? ds->ops->view(ds) : (ls_dataset_view){0};
 }
 
 void ls_dataset_close(ls_dataset *ds)

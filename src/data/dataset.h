@@ -1,4 +1,4 @@
-/* Datasets: images of bytes with labels of one byte, behind one table of functions.
+/* Datasets: rows of bytes or floats, with a class or a vector each, behind one table of functions.
  *
  *     ls_dataset *train, *test;
  *     ls_dataset_spec spec = {.name = "fashion_mnist", .search = dirs, .search_count = 2};
@@ -8,14 +8,15 @@
  *     ls_dataset_close(train);
  *     ls_dataset_close(test);
  *
- * An image is [channels][height][width], one byte a pixel, 0 … 255. A new kind of dataset is one
- * file and one row in kinds.def.
+ * A row is [channels][height][width], bytes (0 … 255) or floats; its target is its class, an int32_t, or
+ * a vector of floats. A new kind of dataset is one file and one row in kinds.def.
  */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
 #include "hash/hash.h"
 
+#include <lockstep/data_source.h>
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stdbool.h>
@@ -38,9 +39,11 @@ typedef struct ls_dataset_info {
     int channels;
     int height;
     int width;
-    int classes;    /* labels are 0 … classes − 1 */
-    uint32_t rows;  /* after `limit` */
-    bool synthetic; /* not real data, and every output must say so */
+    int classes;       /* labels are 0 … classes − 1; 0 where targets are vectors */
+    int targets;       /* floats of a row's target; 0: it is a class */
+    ls_row_type dtype; /* of a row's values */
+    uint32_t rows;     /* after `limit` */
+    bool synthetic;    /* not real data, and every output must say so */
     ls_payload payload;
     /* Of the whole decompressed files, header included and whatever the limit; "" if generated.
      * Where images and labels share files: images_sha256 of all the split's files one after
@@ -49,18 +52,25 @@ typedef struct ls_dataset_info {
     char labels_sha256[LS_SHA256_HEX];
 } ls_dataset_info;
 
-/* All rows, one after another, in memory: images [rows][channels][height][width], labels [rows]. */
+/* All rows, one after another, in memory: images or values [rows][channels][height][width] by the dtype,
+ * labels [rows] or targets [rows][targets]. */
 typedef struct ls_dataset_view {
-    const uint8_t *images;
-    const uint8_t *labels;
+    union {
+        const uint8_t *images;
+        const float *values;
+    };
+    union {
+        const int32_t *labels;
+        const float *targets;
+    };
 } ls_dataset_view;
 
 /* All slots are mandatory but `view`. */
 typedef struct ls_dataset_ops {
     size_t size; /* sizeof(ls_dataset_ops) */
     /* Copies `count` rows, in the order of `rows`; called by several threads at once. */
-    int (*read)(const ls_dataset *ds, const uint32_t *rows, uint32_t count, uint8_t *images,
-                uint8_t *labels, ls_error *err);
+    int (*read)(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
+                void *targets, ls_error *err);
     /* Optional: NULL for data that is not resident. */
     ls_dataset_view (*view)(const ls_dataset *ds);
     void (*close)(ls_dataset *ds);
@@ -119,14 +129,16 @@ int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, l
 /* Lives as long as the dataset. Any thread. */
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds);
 
-/* Bytes of one image. Any thread. */
+/* Bytes of one row's values, and of its target. Any thread. */
 size_t ls_dataset_image_bytes(const ls_dataset *ds);
+size_t ls_dataset_target_bytes(const ls_dataset *ds);
 
-/* Copies rows: `images` takes count × ls_dataset_image_bytes, `labels` takes count. Rows may
+/* Copies rows: `images` takes count × ls_dataset_image_bytes, `targets` count × ls_dataset_target_bytes:
+ * int32_t [count], or float [count][info.targets]. Rows may
  * repeat. Errors: LS_EINVAL for a row that does not exist; nothing is written then. Any thread,
  * also several at once. */
-int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, uint8_t *images,
-                    uint8_t *labels, ls_error *err);
+int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
+                    void *targets, ls_error *err);
 
 /* All rows in place, or NULLs when the data is not resident. Any thread. */
 ls_dataset_view ls_dataset_resident(const ls_dataset *ds);

@@ -89,9 +89,15 @@ void ls_byte_reader_close(ls_byte_reader *r);
 typedef struct ls_resident {
     ls_dataset base;
     const ls_host *host;
-    char *source;    /* what base.info.source points to */
-    uint8_t *images; /* [rows][channels][height][width] */
-    uint8_t *labels; /* [rows] */
+    char *source; /* what base.info.source points to */
+    union {       /* by base.info.dtype: [rows][channels][height][width] */
+        uint8_t *images;
+        float *values;
+    };
+    union { /* by base.info.targets: [rows], or [rows][targets] */
+        int32_t *labels;
+        float *targets;
+    };
 } ls_resident;
 
 /* Memory for a dataset as `info` describes it, zeroed; `info->source` is copied, the other texts

@@ -156,7 +156,8 @@ typedef struct ls_plan_desc {
 /* What the plans of a replica are bound to. */
 typedef struct ls_plan_memory {
     const ls_step_args *args;
-    const uint8_t *images[LS_SUBSETS], *labels[LS_SUBSETS];
+    const uint8_t *images[LS_SUBSETS];
+    const int32_t *labels[LS_SUBSETS];
     char *activations;
     void *scratch;
     float *weights, *gradient; /* gradient NULL: never trained */

@@ -198,7 +198,7 @@ static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 static void list_ends(const ls_plan *plan, ls_live_buffer *list)
 {
     const int loss = loss_at(plan);
-    list[LABELS] = (ls_live_buffer){(size_t)plan->rows, 0, loss, 0, 0, 0};
+    list[LABELS] = (ls_live_buffer){(size_t)plan->rows * sizeof(int32_t), 0, loss, 0, 0, 0};
     for (int s = 0; s < LS_SUBSETS; s++)
         list[LOSS_SAVED + s] =
             (ls_live_buffer){plan->loss[s] ? plan->loss[s]->saved_bytes : 0, loss, loss, 0, 0, 0};
@@ -282,7 +282,7 @@ static int bind_gathers(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
             .x = m->images[s],
             .y = output_at(plan, m, LS_INPUT),
             .labels = m->labels[s],
-            .labels_out = (uint8_t *)m->activations + plan->labels_at,
+            .labels_out = (int32_t *)(void *)(m->activations + plan->labels_at),
             .scratch = m->scratch,
         };
         int status = plan->gather[s] ? bind(plan->gather[s], &b, err) : LS_OK;
@@ -357,7 +357,7 @@ static int bind_losses(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
         ls_op_buffers b = {
             .args = m->args,
             .x = output_at(plan, m, output),
-            .labels = (const uint8_t *)m->activations + plan->labels_at,
+            .labels = (const int32_t *)(const void *)(m->activations + plan->labels_at),
             .stats = m->stats[s],
             .saved = at(m, plan->loss_saved_at[s], op->saved_bytes),
             .scratch = m->scratch,

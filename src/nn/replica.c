@@ -210,6 +210,7 @@ static int copy_subset(ls_replica *r, int subset, const ls_replica_data *data, l
     const ls_device_ops *ops = r->device->ops;
     const ls_shape *in = &r->model->input;
     size_t bytes = (size_t)data->rows * (size_t)in->c * (size_t)in->h * (size_t)in->w;
+    const size_t label_bytes = data->rows * sizeof *data->labels;
     void *images = NULL;
     void *labels = NULL;
     int status = ls_replica_alloc(r, &images, bytes, &r->memory.dataset, err);
@@ -217,10 +218,10 @@ static int copy_subset(ls_replica *r, int subset, const ls_replica_data *data, l
     if (status == LS_OK)
         status = ops->upload(r->device, NULL, images, data->images, bytes, err);
     if (status == LS_OK)
-        status = ls_replica_alloc(r, &labels, data->rows, &r->memory.dataset, err);
+        status = ls_replica_alloc(r, &labels, label_bytes, &r->memory.dataset, err);
     r->labels[subset] = labels;
     if (status == LS_OK)
-        status = ops->upload(r->device, NULL, labels, data->labels, data->rows, err);
+        status = ops->upload(r->device, NULL, labels, data->labels, label_bytes, err);
     r->data[subset] = (ls_replica_data){images, labels, data->rows};
     return status;
 }

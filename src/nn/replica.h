@@ -51,7 +51,8 @@ typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 /* Rows in host memory; images [rows][c][h][w]. Either a whole dataset, which never changes, or a
  * buffer whose contents do: then ls_replica_refresh comes before they are used. */
 typedef struct ls_replica_data {
-    const uint8_t *images, *labels;
+    const uint8_t *images;
+    const int32_t *labels;
     uint32_t rows;
 } ls_replica_data;
 

@@ -78,8 +78,8 @@ int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t
     int status = ops->upload(r->device, NULL, r->images[subset] + first * bytes,
                              from->images + first * bytes, n * bytes, err);
     return status ? status
-                  : ops->upload(r->device, NULL, r->labels[subset] + first, from->labels + first, n,
-                                err);
+                  : ops->upload(r->device, NULL, r->labels[subset] + first, from->labels + first,
+                                n * sizeof *from->labels, err);
 }
 
 /* ---- inference ------------------------------------------------------------------------------ */

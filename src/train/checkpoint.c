@@ -68,17 +68,33 @@ int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, con
 
 /* ---- the state ------------------------------------------------------------------------------ */
 
+/* Where all labels fit into a byte they count as bytes: as in the checkpoints of versions that knew no
+ * others. */
+static uint32_t add_labels(uint32_t crc, const int32_t *labels, size_t rows)
+{
+    uint8_t byte[1024];
+    for (size_t done = 0; done < rows;) {
+        const size_t left = rows - done, n = left < sizeof byte ? left : sizeof byte;
+        for (size_t i = 0; i < n; i++)
+            byte[i] = (uint8_t)labels[done + i];
+        crc = ls_crc32(crc, byte, n);
+        done += n;
+    }
+    return crc;
+}
+
 uint32_t ls_data_crc32(const struct ls_trainer *t)
 {
     uint32_t crc = 0;
     for (int s = 0; s < LS_SUBSETS; s++) {
         const ls_dataset_info *info = ls_dataset_describe(t->data[s]);
         const ls_dataset_view view = ls_dataset_resident(t->data[s]);
-        const size_t pixels = (size_t)info->channels * (size_t)info->height * (size_t)info->width;
         if (!view.images) /* streamed: the rows are not known before they are trained on */
             continue;
-        crc = ls_crc32(crc, view.images, info->rows * pixels);
-        crc = ls_crc32(crc, view.labels, info->rows);
+        crc = ls_crc32(crc, view.images, info->rows * ls_dataset_image_bytes(t->data[s]));
+        crc = info->targets == 0 && info->classes <= 256
+                  ? add_labels(crc, view.labels, info->rows)
+                  : ls_crc32(crc, view.labels, info->rows * ls_dataset_target_bytes(t->data[s]));
     }
     return crc;
 }

@@ -28,7 +28,8 @@ typedef struct ls_coordination {
     uint32_t limit;    /* steps of this epoch that may be sent for now */
     ls_report last;    /* of the last step that was done */
     /* What ls_trainer_step was given; images NULL: rows come from the dataset. */
-    const uint8_t *images, *labels;
+    const void *images;
+    const int32_t *labels;
     uint32_t given;
 } ls_coordination;
 

@@ -63,7 +63,7 @@ static bool rows_are_prepared(const ls_trainer *t, uint32_t n)
     return prepared && n > 0;
 }
 
-static int check_step(const ls_trainer *t, const uint8_t *images, const uint8_t *labels, uint32_t n,
+static int check_step(const ls_trainer *t, const void *images, const int32_t *labels, uint32_t n,
                       ls_error *err)
 {
     int status = check_training(t, "ls_trainer_step", err);
@@ -80,7 +80,7 @@ static int check_step(const ls_trainer *t, const uint8_t *images, const uint8_t 
                        "rows, or of a number in options.step_rows",
                        (unsigned)n, t->config.batch_size);
     for (uint32_t i = 0; i < n; i++)
-        if (labels[i] >= t->model->classes)
+        if (labels[i] < 0 || labels[i] >= t->model->classes)
             return ls_fail(err, LS_EINVAL,
                            "ls_trainer_step: row %u has label %d; the labels of %d classes are "
                            "0 … %d",
@@ -114,7 +114,7 @@ static void describe_step(ls_step_result *out, const ls_report *r)
                             .skipped = r->skipped};
 }
 
-static int step(ls_trainer *t, const uint8_t *images, const uint8_t *labels, uint32_t n,
+static int step(ls_trainer *t, const void *images, const int32_t *labels, uint32_t n,
                 ls_step_result *out, ls_error *err)
 {
     ls_error why = {0};
@@ -134,12 +134,12 @@ static int step(ls_trainer *t, const uint8_t *images, const uint8_t *labels, uin
     return note(t, status, &why, err);
 }
 
-int ls_trainer_step(ls_trainer *t, const uint8_t *images, const uint8_t *labels, uint32_t n,
+int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err)
 {
     ls_arithmetic host;
     ls_arithmetic_enter(&host);
-    int status = step(t, images, labels, n, out, err);
+    int status = step(t, rows, targets, n, out, err);
     ls_arithmetic_leave(&host);
     return status;
 }

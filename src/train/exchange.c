@@ -64,7 +64,7 @@ int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, uint32
     *f = (ls_feed){.host = host, .batch = batch, .slots = slots};
     f->image_bytes = ls_dataset_image_bytes(data);
     f->images = ls_alloc_array(host, rows, f->image_bytes);
-    f->labels = ls_alloc(host, rows);
+    f->labels = ls_alloc_array(host, rows, sizeof *f->labels);
     f->index = ls_alloc_array(host, rows, sizeof *f->index);
     if (!f->images || !f->labels || !f->index) {
         ls_feed_destroy(f);
@@ -104,10 +104,9 @@ int ls_feed_read(ls_feed *f, uint32_t slot, const ls_dataset *data, const uint32
                            err);
 }
 
-void ls_feed_copy(ls_feed *f, uint32_t slot, const uint8_t *images, const uint8_t *labels,
-                  uint32_t n)
+void ls_feed_copy(ls_feed *f, uint32_t slot, const void *images, const int32_t *labels, uint32_t n)
 {
     const size_t first = (size_t)slot * f->batch;
     memcpy(f->images + first * f->image_bytes, images, n * f->image_bytes);
-    memcpy(f->labels + first, labels, n);
+    memcpy(f->labels + first, labels, n * sizeof *labels);
 }

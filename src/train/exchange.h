@@ -33,8 +33,9 @@ typedef struct ls_feed {
     const ls_host *host;
     uint32_t batch, slots;
     size_t image_bytes;
-    uint8_t *images, *labels; /* [slots · batch] */
-    uint32_t *index;          /* 0, 1, 2, …: a slot's rows are its part of this */
+    uint8_t *images; /* [slots · batch] */
+    int32_t *labels;
+    uint32_t *index; /* 0, 1, 2, …: a slot's rows are its part of this */
 } ls_feed;
 
 /* Errors: LS_ENOMEM. */
@@ -52,7 +53,7 @@ const uint32_t *ls_feed_rows(const ls_feed *feed, uint32_t slot);
  * ls_dataset_read. */
 int ls_feed_read(ls_feed *feed, uint32_t slot, const ls_dataset *data, const uint32_t *rows,
                  uint32_t n, ls_error *err);
-void ls_feed_copy(ls_feed *feed, uint32_t slot, const uint8_t *images, const uint8_t *labels,
+void ls_feed_copy(ls_feed *feed, uint32_t slot, const void *images, const int32_t *labels,
                   uint32_t n);
 
 #endif

@@ -94,9 +94,10 @@ struct ls_session {
     const ls_model *model;
     const ls_host *host;
     ls_replica *replica;
-    uint8_t *images, *labels; /* [MOST]; the labels stay 0, and mean nothing */
-    float *logits;            /* [MOST][classes] */
-    uint32_t row[MOST];       /* 0, 1, 2, … */
+    uint8_t *images;    /* [MOST] */
+    int32_t *labels;    /* [MOST]; they stay 0, and mean nothing */
+    float *logits;      /* [MOST][classes] */
+    uint32_t row[MOST]; /* 0, 1, 2, … */
     size_t image_bytes;
     uint64_t loaded; /* which weights it has; 0: none */
 };
@@ -127,7 +128,7 @@ int ls_session_create(ls_session **out, ls_device *device, const ls_model *model
     s->host = host;
     s->image_bytes = (size_t)in->c * (size_t)in->h * (size_t)in->w;
     s->images = ls_alloc_array(host, MOST, s->image_bytes);
-    s->labels = ls_alloc(host, MOST);
+    s->labels = ls_alloc(host, MOST * sizeof *s->labels);
     s->logits = ls_alloc_array(host, MOST * sizeof *s->logits, (size_t)model->classes);
     for (uint32_t i = 0; i < MOST; i++)
         s->row[i] = i;

@@ -23,6 +23,10 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
+    if (info->dtype != LS_ROW_U8 || info->targets)
+        return ls_config_fail(err, &t->config, "data.name", LS_EUNSUPPORTED,
+                              info->targets ? "this version trains on classes, not on vectors"
+                                            : "this version trains on bytes, not on floats");
     snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test images of %d×%d×%d",
              info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
              (unsigned)ls_subset_rows(t, LS_TEST), info->channels, info->height, info->width);

@@ -34,7 +34,8 @@ static void add_split(blob *out, const ls_dataset *ds)
                        .image_bytes = (uint32_t)(info->rows * ls_dataset_image_bytes(ds))};
     blob_add(out, &head, sizeof head);
     blob_add(out, view.images, head.image_bytes);
-    blob_add(out, view.labels, info->rows);
+    for (uint32_t i = 0; i < info->rows; i++)
+        blob_add(out, &(uint8_t){(uint8_t)view.labels[i]}, 1);
 }
 
 static int add_both(blob *out, int rc, ls_dataset *train, ls_dataset *test)

@@ -42,16 +42,18 @@ const char *draw_word(draws *d, const char *const *words)
 /* ---- data ----------------------------------------------------------------------------------- */
 
 /* Stripes that lean with the label, under noise: something to learn, and no two images alike. */
-static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, uint8_t *images,
-                     uint8_t *labels, ls_error *err)
+static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                     void *targets, ls_error *err)
 {
+    uint8_t *images = values;
+    int32_t *labels = targets;
     const swarm_case *c = user;
     const int pixels = c->data.channels * c->data.height * c->data.width;
     (void)err;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t words[4];
         ls_rng_words(words, c->seed, c->number, (uint32_t)test, rows[i]);
-        labels[i] = (uint8_t)(words[0] % (uint32_t)c->data.classes);
+        labels[i] = (int32_t)(words[0] % (uint32_t)c->data.classes);
         uint32_t noise = words[1];
         for (int p = 0; p < pixels; p++) {
             noise = noise * 1664525u + 1013904223u;

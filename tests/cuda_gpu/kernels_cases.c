@@ -196,20 +196,20 @@ static void gather(run *r, int c, int side, int crop, int flip)
 {
     enum { IMAGES = 40, ROWS = 33 };
     static uint8_t images[IMAGES * 3 * 32 * 32];
-    uint8_t labels[IMAGES];
+    int32_t labels[IMAGES];
     uint32_t row[ROWS];
     const size_t n = (size_t)(ROWS * c * side * side);
     for (size_t i = 0; i < sizeof images; i++)
         images[i] = (uint8_t)(i * 37 % 251);
     for (int i = 0; i < IMAGES; i++)
-        labels[i] = (uint8_t)(i % 10);
+        labels[i] = i % 10;
     for (int i = 0; i < ROWS; i++)
         row[i] = (uint32_t)(i * 7 % IMAGES);
     ls_k_args value = {.rows = run_copy(r, row, sizeof row), .seed = 9, .epoch = 4};
     ls_k_gather k = {
         .images = run_copy(r, images, (size_t)(IMAGES * c * side * side)),
         .labels = run_copy(r, labels, sizeof labels),
-        .labels_out = run_room(r, ROWS),
+        .labels_out = run_room(r, ROWS * sizeof *labels),
         .y = run_room(r, n * sizeof(float)),
         .args = run_copy(r, &value, sizeof value),
         .rows = ROWS,
@@ -223,7 +223,7 @@ static void gather(run *r, int c, int side, int crop, int flip)
     };
     run_ok(r, ls_k_gather_rows(&k, r->stream));
     run_keep(r, crop ? "gather augmented" : "gather", k.y, RUN_FLOAT, n);
-    run_keep(r, "gather labels", k.labels_out, RUN_BYTE, ROWS);
+    run_keep(r, "gather labels", k.labels_out, RUN_INT, ROWS);
 }
 
 static void transpose(run *r, int rows, int a, int b)
@@ -253,14 +253,14 @@ void run_data_kernels(run *r)
 static void loss(run *r, int rows, int classes, float smoothing)
 {
     const size_t n = (size_t)rows * (size_t)classes;
-    uint8_t labels[800];
+    int32_t labels[800];
     const float zeros[2] = {0, 0};
     const ls_k_fault none = {0, 0, 0, 0};
     for (int i = 0; i < rows; i++)
-        labels[i] = (uint8_t)(i * 3 % classes);
+        labels[i] = i * 3 % classes;
     ls_k_xent k = {
         .x = run_floats(r, n, 4),
-        .labels = run_copy(r, labels, (size_t)rows),
+        .labels = run_copy(r, labels, (size_t)rows * sizeof *labels),
         .dx = run_room(r, n * sizeof(float)),
         .stats = run_copy(r, zeros, sizeof zeros),
         .row = run_room(r, 2 * (size_t)rows * sizeof(float)),

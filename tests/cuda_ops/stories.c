@@ -74,15 +74,17 @@ void story_deep(fixture *f)
 enum { SIDE = 4, SOURCE_ROWS = 52 };
 
 /* Two of 26 are bright. */
-static int read_dark(void *user, int test, const uint32_t *rows, uint32_t count, uint8_t *images,
-                     uint8_t *labels, ls_error *err)
+static int read_dark(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                     void *targets, ls_error *err)
 {
+    uint8_t *images = values;
+    int32_t *labels = targets;
     (void)user;
     (void)test;
     (void)err;
     for (uint32_t i = 0; i < count; i++) {
         memset(images + (size_t)i * SIDE * SIDE, rows[i] % 13 == 5 ? 200 : 0, SIDE * SIDE);
-        labels[i] = (uint8_t)(rows[i] % 7);
+        labels[i] = (int32_t)(rows[i] % 7);
     }
     return LS_OK;
 }

@@ -191,7 +191,7 @@ static void a_stream_waits_for_anothers_event(void **state)
 static void a_label_that_is_no_class_is_told_at_sync(void **state)
 {
     enum { ROWS = 8, CLASSES = 3 };
-    uint8_t labels[ROWS] = {0, 1, 2, 1, 7, 0, 9, 0};
+    int32_t labels[ROWS] = {0, 1, 2, 1, 7, 0, 9, 0};
     ls_error err = {0};
     ls_op *op = NULL;
     void *x = NULL, *l = NULL, *stats = NULL, *scratch = NULL;
@@ -202,10 +202,10 @@ static void a_label_that_is_no_class_is_told_at_sync(void **state)
     ls_device *d = open_device(0);
     assert_int_equal(d->ops->op_create(&op, d, &desc, &err), LS_OK);
     assert_int_equal(d->ops->alloc(&x, d, desc.x.bytes, &err), LS_OK);
-    assert_int_equal(d->ops->alloc(&l, d, ROWS, &err), LS_OK);
+    assert_int_equal(d->ops->alloc(&l, d, sizeof labels, &err), LS_OK);
     assert_int_equal(d->ops->alloc(&stats, d, 8, &err), LS_OK);
     assert_int_equal(d->ops->alloc(&scratch, d, op->scratch_bytes, &err), LS_OK);
-    assert_int_equal(d->ops->upload(d, NULL, l, labels, ROWS, &err), LS_OK);
+    assert_int_equal(d->ops->upload(d, NULL, l, labels, sizeof labels, &err), LS_OK);
     ls_op_buffers b = {.x = x, .labels = l, .stats = stats, .scratch = scratch};
     assert_int_equal(op->impl->bind(op, &b, &err), LS_OK);
     assert_int_equal(op->impl->forward(op, NULL, 0, &err), LS_OK);

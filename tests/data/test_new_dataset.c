@@ -12,7 +12,8 @@ static void its_rows_are_read(void **state)
 {
     (void)state;
     const uint32_t rows[] = {2, 13};
-    uint8_t images[2][8][8], labels[2];
+    uint8_t images[2][8][8];
+    int32_t labels[2];
     ls_dataset *train, *test;
     ls_dataset_spec spec = {.name = "stripes", .limit = 16};
     ls_error err;

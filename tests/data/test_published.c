@@ -54,13 +54,13 @@ static void a_limit_keeps_the_first_rows_and_all_checks(void **state)
     ls_error err;
     ls_dataset_spec spec = {
         .name = "fashion_mnist", .path = "/usr/share/datasets/fashion-mnist", .limit = 3000};
-    static const uint8_t first_labels[8] = {9, 0, 0, 3, 0, 2, 7, 2};
+    static const int32_t first_labels[8] = {9, 0, 0, 3, 0, 2, 7, 2};
     is_installed();
     assert_int_equal(ls_dataset_open(&train, &test, &spec, NULL, &err), LS_OK);
     assert_int_equal(ls_dataset_describe(train)->rows, 3000);
     assert_int_equal(ls_dataset_describe(train)->payload, LS_PAYLOAD_PUBLISHED);
     assert_int_equal(ls_dataset_describe(test)->rows, 10000);
-    assert_memory_equal(ls_dataset_resident(train).labels, first_labels, 8);
+    assert_memory_equal(ls_dataset_resident(train).labels, first_labels, sizeof first_labels);
     ls_dataset_close(train);
     ls_dataset_close(test);
     spec.limit = 60001;

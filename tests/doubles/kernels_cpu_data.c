@@ -438,7 +438,7 @@ static double row_loss(const ls_k_xent *k, int row, int *correct)
         dx[j] = j == label ? p - (float)(1 - smoothing) : p;
     }
     *correct = best == label;
-    if (label >= k->classes)
+    if (label < 0 || label >= k->classes)
         return (double)NAN; /* nothing may be learned from it */
     double target = (double)x[label] - (double)x[best];
     return log(sum) - (1 - smoothing) * target - smoothing / k->classes * all;
@@ -449,12 +449,12 @@ static void xent_body(const void *copied)
     const ls_k_xent *k = copied;
     const size_t rows = (size_t)k->rows, count = rows * (size_t)k->classes;
     double loss = 0, correct = 0;
-    if (!twin_floats(k->x, count) || !twin_floats(k->dx, count) || !twin_bytes(k->labels, rows) ||
-        !twin_floats(k->stats, 2) || !twin_floats(k->row, 2 * rows) ||
-        !twin_bytes(k->fault, sizeof *k->fault))
+    if (!twin_floats(k->x, count) || !twin_floats(k->dx, count) ||
+        !twin_bytes(k->labels, rows * sizeof *k->labels) || !twin_floats(k->stats, 2) ||
+        !twin_floats(k->row, 2 * rows) || !twin_bytes(k->fault, sizeof *k->fault))
         return;
     for (int r = k->rows - 1; r >= 0; r--)
-        if (k->labels[r] >= k->classes)
+        if (k->labels[r] < 0 || k->labels[r] >= k->classes)
             *k->fault = (ls_k_fault){LS_K_FAULT_LABEL, r, k->labels[r], k->classes};
     for (int r = 0; r < k->rows; r++) {
         int right;

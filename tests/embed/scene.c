@@ -29,7 +29,8 @@ ls_registry *scene_registry(void)
 
 static int train(const scene *s, ls_trainer *t, ls_error *err)
 {
-    uint8_t images[BATCH * OWN_PIXELS], labels[BATCH];
+    uint8_t images[BATCH * OWN_PIXELS];
+    int32_t labels[BATCH];
     int status = LS_OK;
     for (uint32_t i = 0; i < BATCH; i++)
         own_row(0, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
@@ -43,7 +44,8 @@ static int train(const scene *s, ls_trainer *t, ls_error *err)
 
 static int predict(ls_trainer *t, ls_error *err)
 {
-    uint8_t image[OWN_PIXELS], label;
+    uint8_t image[OWN_PIXELS];
+    int32_t label;
     float scores[OWN_CLASSES];
     own_row(1, 0, image, &label);
     return ls_trainer_predict(t, image, 1, scores, err);

@@ -43,12 +43,12 @@ void fuzz_check_rows(const ls_dataset *ds, const uint8_t *images, size_t image_s
     const ls_dataset_info *info = ls_dataset_describe(ds);
     size_t bytes = ls_dataset_image_bytes(ds);
     uint8_t *image = malloc(bytes);
-    uint8_t label;
+    int32_t label;
     fuzz_check(image != NULL, "there is memory for an image");
     fuzz_check(info->rows > 0 && bytes > 0, "a dataset is not empty");
     for (uint32_t row = 0; row < info->rows; row++) {
         fuzz_check(ls_dataset_read(ds, &row, 1, image, &label, NULL) == LS_OK, "rows can be read");
-        fuzz_check(label < info->classes, "labels are classes");
+        fuzz_check(label >= 0 && label < info->classes, "labels are classes");
         if (images)
             fuzz_check(memcmp(image, images + row * image_step, bytes) == 0,
                        "an image is the bytes of the file");

@@ -188,9 +188,9 @@ lanes_data *lanes_data_create(const ls_op_desc *desc, uint64_t seed)
         d->param_n[i] = op->param_floats[i];
         d->param[i] = draws(seed, 3 + (uint32_t)i, d->param_n[i], 0.5f);
     }
-    d->labels = poisoned((size_t)desc->x.rows);
+    d->labels = poisoned((size_t)desc->x.rows * sizeof *d->labels);
     for (int r = 0; r < desc->x.rows; r++)
-        d->labels[r] = (uint8_t)((seed + (uint64_t)r * 7) % (uint64_t)desc->x.c);
+        d->labels[r] = (int32_t)((seed + (uint64_t)r * 7) % (uint64_t)desc->x.c);
     op->impl->destroy(op);
     if (pool)
         pool->impl->destroy(pool);

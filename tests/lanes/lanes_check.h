@@ -19,7 +19,7 @@ typedef struct lanes_data {
     float *x, *dy, *param[LS_OP_PARAMS]; /* inputs */
     float *y, *dx, *grad[LS_OP_PARAMS];  /* results */
     float stats[2];
-    uint8_t *labels;
+    int32_t *labels;
 } lanes_data;
 
 /* Draws x, dy, parameters and labels for a description whose x is row-major. */

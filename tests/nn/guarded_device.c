@@ -42,7 +42,7 @@ typedef struct guarded_op {
     ls_tensor x, x2;
     span span[SPANS];
     ls_op_buffers b; /* the inner op's */
-    uint8_t *labels_out;
+    int32_t *labels_out;
 } guarded_op;
 
 /* ---- what was found ------------------------------------------------------------------------- */
@@ -278,7 +278,7 @@ static int guarded_bind(ls_op *base, const ls_op_buffers *buffers, ls_error *err
     }
     if (gather && b.labels_out) {
         op->labels_out = b.labels_out;
-        b.labels_out = (uint8_t *)op->span[LABELS].memory;
+        b.labels_out = (int32_t *)(void *)op->span[LABELS].memory;
     }
     set_span(op, Y, "y", b.y, op->inner->y.bytes);
     set_span(op, SAVED, "saved values", b.saved, op->inner->saved_bytes);
@@ -352,7 +352,7 @@ static int guarded_op_create(ls_op **out, ls_device *device, const ls_op_desc *d
     if (desc->x2.bytes)
         d.x2.bytes -= BOTH;
     guarded_op *op = calloc(1, sizeof *op);
-    char *labels = calloc(1, (size_t)d.x.rows + BOTH);
+    char *labels = calloc(1, (size_t)d.x.rows * sizeof(int32_t) + BOTH);
     int rc = op && labels ? LS_OK : ls_fail(err, LS_ENOMEM, "guarded: no memory");
     if (rc == LS_OK)
         rc = inner->ops->op_create(&op->inner, inner, &d, err);
@@ -368,7 +368,7 @@ static int guarded_op_create(ls_op **out, ls_device *device, const ls_op_desc *d
     op->x = d.x;
     op->x2 = d.x2;
     if (labels)
-        set_span(op, LABELS, "labels", labels + GUARD, (size_t)d.x.rows);
+        set_span(op, LABELS, "labels", labels + GUARD, (size_t)d.x.rows * sizeof(int32_t));
     add_guards(op);
     *out = &op->op;
     return LS_OK;

@@ -82,13 +82,13 @@ ls_replica_data make_data(uint32_t rows, ls_shape shape, int classes, uint64_t s
 {
     size_t pixels = (size_t)rows * (size_t)shape.c * (size_t)shape.h * (size_t)shape.w;
     uint8_t *images = malloc(pixels);
-    uint8_t *labels = malloc(rows);
+    int32_t *labels = malloc(rows * sizeof *labels);
     assert_non_null(images);
     assert_non_null(labels);
     for (size_t i = 0; i < pixels; i++)
         images[i] = (uint8_t)(256 * ls_rng_uniform(seed, 8, 0, i));
     for (uint32_t i = 0; i < rows; i++)
-        labels[i] = (uint8_t)((float)classes * ls_rng_uniform(seed, 9, 0, i));
+        labels[i] = (int32_t)((float)classes * ls_rng_uniform(seed, 9, 0, i));
     return (ls_replica_data){images, labels, rows};
 }
 

@@ -67,7 +67,7 @@ static void bench_begin(bench *b, const bench_options *o)
     b->optimizer = sgd_with_momentum();
     b->data = make_data(ROWS, input, CLASSES, 1);
     ls_replica_data other = make_data(ROWS, input, CLASSES, o->labels ? o->labels : 1);
-    memcpy((void *)(uintptr_t)b->data.labels, other.labels, ROWS);
+    memcpy((void *)(uintptr_t)b->data.labels, other.labels, ROWS * sizeof *other.labels);
     free_data(&other);
     b->weights = calloc(b->model->floats, sizeof *b->weights);
     fill_weights(b->weights, b->model, 0.5f, 2);

@@ -667,13 +667,13 @@ static void a_device_with_memory_of_its_own_gets_copies(void **state)
     own.wrap.host_memory = 0;
     must(create(&own, shards, 2, &err), &err);
     ls_replica_memory_used(own.replica, &memory);
-    assert_int_equal(memory.dataset, 2 * ROWS * (2 * 8 * 7 + 1));
+    assert_int_equal(memory.dataset, 2 * ROWS * (2 * 8 * 7 + (int)sizeof(int32_t)));
     ls_replica_memory_used(host.replica, &memory);
     assert_int_equal(memory.dataset, 0);
     assert_int_equal(memory.arenas, 4 * 400 * sizeof(float));
     /* What the caller owns may change once the device has its copy. */
     memset((void *)(uintptr_t)own.data.images, 0, ROWS * 2 * 8 * 7);
-    memset((void *)(uintptr_t)own.data.labels, 0, ROWS);
+    memset((void *)(uintptr_t)own.data.labels, 0, ROWS * sizeof *own.data.labels);
     float *a = gradient_of(&host, 0, 13, tail[0]);
     float *b = gradient_of(&own, 0, 13, tail[1]);
     assert_memory_equal(a, b, host.model->floats * sizeof *a);

@@ -86,7 +86,7 @@ static size_t pool(double *y, const ls_op_desc *d, const double *x)
     return count;
 }
 
-static size_t loss(double *y, const ls_op_desc *d, const double *x, const uint8_t *labels)
+static size_t loss(double *y, const ls_op_desc *d, const double *x, const int32_t *labels)
 {
     int classes = d->x.c * d->x.h * d->x.w;
     double smoothing = (double)d->u.softmax_xent.smoothing;

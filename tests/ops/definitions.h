@@ -7,7 +7,7 @@
 
 typedef struct definition_inputs {
     const double *x, *x2, *weight, *bias; /* bias NULL: none */
-    const uint8_t *labels;
+    const int32_t *labels;
     const uint32_t *rows; /* of the data set, for dropout */
     uint64_t seed;
     uint32_t epoch;

@@ -53,7 +53,8 @@ typedef struct op_inputs {
     float *x, *x2, *dy;
     float *param[OP_CHAIN][LS_OP_PARAMS];
     float *running[OP_CHAIN]; /* of a batchnorm: mean [c], variance [c] */
-    uint8_t *labels, *images; /* images: OP_DATA_ROWS rows; labels suit both uses */
+    uint8_t *images;          /* OP_DATA_ROWS rows */
+    int32_t *labels;          /* suit both uses */
     uint32_t *rows;           /* of the data set, for gather and dropout */
     uint64_t seed;            /* of random ops */
     uint32_t epoch;
@@ -94,7 +95,7 @@ typedef struct op_result {
     int items;
     int has_stats;
     float stats[2];
-    uint8_t labels[OP_DATA_ROWS]; /* of a gather */
+    int32_t labels[OP_DATA_ROWS]; /* of a gather */
 } op_result;
 
 /* Reads back what the last step made. Also checks that padding in gradients is zero. */

@@ -102,12 +102,12 @@ op_inputs *op_inputs_create(const op_chain *chain, uint64_t seed)
                     draw(chain->grid && !makes_logits(chain, i), seed,
                          PARAM + (uint32_t)(i * LS_OP_PARAMS + p), op_canonical(chain, i, p),
                          makes_logits(chain, i) ? 0.02 : 1);
-    in->labels = op_zeros(labels, 1);
+    in->labels = op_zeros(labels, sizeof *in->labels);
     in->rows = op_zeros(labels, sizeof *in->rows);
     for (size_t i = 0; i < labels; i++) {
         uint32_t w[4];
         ls_rng_words(w, seed, LABELS, 0, i);
-        in->labels[i] = (uint8_t)(w[0] % (uint32_t)classes(chain));
+        in->labels[i] = (int32_t)(w[0] % (uint32_t)classes(chain));
         in->rows[i] = w[1] % OP_DATA_ROWS;
     }
     if (chain->op[0].kind == LS_OP_GATHER) {

@@ -25,7 +25,7 @@ struct op_run {
     float *grad[OP_CHAIN][LS_OP_PARAMS];
     float *running[OP_CHAIN], *contribution[OP_CHAIN]; /* contribution: the twin's */
     float *stats;
-    uint8_t *labels, *labels_out;
+    int32_t *labels, *labels_out;
     uint32_t *rows; /* a copy of the inputs' rows; NULL: the device reads the host's */
     void *saved[OP_CHAIN + 1], *scratch[OP_CHAIN + 1];
     ls_step_args args;
@@ -219,8 +219,8 @@ static void create_memory(op_run *run)
         x_bytes = OP_DATA_ROWS * op_row(&run->x0);
     run->x = memory(run, x_bytes);
     size_t labels = run->x0.rows > OP_DATA_ROWS ? (size_t)run->x0.rows : OP_DATA_ROWS;
-    run->labels = memory(run, labels);
-    run->labels_out = memory(run, labels);
+    run->labels = memory(run, labels * sizeof *run->labels);
+    run->labels_out = memory(run, labels * sizeof *run->labels);
     run->x2 = run->chain.x2.rows ? memory(run, second(run).bytes) : NULL;
     /* Also where only the other input of an op has a gradient: it writes both. */
     if (has_dx(run, 0))
@@ -354,10 +354,10 @@ static void load(op_run *run, const op_inputs *in, int first)
     int last = run->count - 1;
     if (run->x0.dtype == LS_U8) {
         upload(run, run->x, in->images, OP_DATA_ROWS * in->x_row);
-        upload(run, run->labels, in->labels, OP_DATA_ROWS);
+        upload(run, run->labels, in->labels, OP_DATA_ROWS * sizeof *in->labels);
     } else {
         upload(run, run->x, in->x + from * in->x_row, run->x0.bytes);
-        upload(run, run->labels, in->labels + from, rows);
+        upload(run, run->labels, in->labels + from, rows * sizeof *in->labels);
     }
     if (run->x2)
         upload(run, run->x2, in->x2 + from * in->x2_row, second(run).bytes);
@@ -494,7 +494,7 @@ op_result *op_run_read(op_run *run)
     if (run->dx2 && run->chain.needs_dx && stepped)
         download(run, new_item(r, second(run).bytes / 4, "dx2"), run->dx2, second(run).bytes);
     if (run->chain.op[0].kind == LS_OP_GATHER)
-        download(run, r->labels, run->labels_out, (size_t)run->x0.rows);
+        download(run, r->labels, run->labels_out, (size_t)run->x0.rows * sizeof *r->labels);
     if (stepped) {
         read_gradients(run, r);
         read_contributions(run, r);

@@ -61,7 +61,7 @@ static const struct {
 static int bind_without(ls_op *op, size_t i, ls_error *err)
 {
     static float f[4096];
-    static uint8_t u[4096];
+    static int32_t u[4096];
     static ls_step_args args;
     void *none = NULL;
     ls_op_buffers b = {.args = &args,
@@ -320,7 +320,7 @@ static void label_beyond_the_classes_is_refused(void **state)
 {
     (void)state;
     float x[4] = {0}, dx[4], stats[2];
-    uint8_t labels[2] = {0, 2};
+    int32_t labels[2] = {0, 2};
     ls_device *ref = open_ref();
     ls_op *op = NULL;
     ls_op_desc d = image_op(LS_OP_SOFTMAX_XENT);

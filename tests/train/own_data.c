@@ -3,10 +3,10 @@
 #include <stdio.h>
 
 /* Noise, and a bright bar whose place is the label. */
-void own_row(int test, uint32_t row, uint8_t *image, uint8_t *label)
+void own_row(int test, uint32_t row, uint8_t *image, int32_t *label)
 {
     uint32_t state = (row + 1) * 2654435761u + (uint32_t)test * 97u;
-    *label = (uint8_t)(row % OWN_CLASSES);
+    *label = (int32_t)(row % OWN_CLASSES);
     for (int i = 0; i < OWN_PIXELS; i++) {
         state = state * 1664525u + 1013904223u;
         image[i] = (uint8_t)((state >> 24) / 4);
@@ -15,9 +15,11 @@ void own_row(int test, uint32_t row, uint8_t *image, uint8_t *label)
     }
 }
 
-static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, uint8_t *images,
-                     uint8_t *labels, ls_error *err)
+static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                     void *targets, ls_error *err)
 {
+    uint8_t *images = values;
+    int32_t *labels = targets;
     int *until_failure = user;
     if (until_failure && --*until_failure == 0) {
         snprintf(err->text, sizeof err->text, "the store is closed");

@@ -14,6 +14,6 @@
 ls_data_source own_data(int streamed);
 
 /* Row `row`, as the callback gives it. */
-void own_row(int test, uint32_t row, uint8_t *image, uint8_t *label);
+void own_row(int test, uint32_t row, uint8_t *image, int32_t *label);
 
 #endif

@@ -17,7 +17,8 @@ typedef struct story {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
-    uint8_t images[BATCH * OWN_PIXELS], labels[BATCH];
+    uint8_t images[BATCH * OWN_PIXELS];
+    int32_t labels[BATCH];
 } story;
 
 static void begin(story *s, int streamed, const char *devices)
@@ -563,6 +564,36 @@ static void a_label_that_is_no_class_is_refused_by_its_row(void **state)
     end(&s);
 }
 
+/* Labels above 255 reach the loss whole: the 300 biases learn, and those of the labels most. */
+static void labels_need_more_than_a_byte(void **state)
+{
+    (void)state;
+    for (int team = 0; team < 2; team++) {
+        story s;
+        begin(&s, 1, team ? "devices=cpu:2" : "devices=ref:2");
+        s.data.classes = 300;
+        fixture_set(&s.f,
+                    "model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":300}]}");
+        ls_trainer *t = fixture_open(&s.f);
+        float *before = weights_of(t);
+        choose(&s, 0);
+        for (int i = 0; i < BATCH; i++)
+            s.labels[i] = 299;
+        assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_OK);
+        float *after = weights_of(t);
+        const size_t bias = OWN_PIXELS * 300;
+        assert_true(after[bias + 299] > before[bias + 299]);
+        assert_true(after[bias + 299 % 256] < before[bias + 299 % 256]);
+        s.labels[3] = -1;
+        assert_int_equal(ls_trainer_step(t, s.images, s.labels, BATCH, NULL, &s.f.err), LS_EINVAL);
+        assert_non_null(strstr(s.f.err.text, "row 3 has label -1"));
+        free(before);
+        free(after);
+        ls_trainer_close(t);
+        end(&s);
+    }
+}
+
 static int count_records(void *user, const char *json, size_t length, ls_error *err)
 {
     (void)json;
@@ -647,6 +678,7 @@ int main(void)
         cmocka_unit_test(a_loss_that_is_not_finite_is_skipped_where_that_was_asked_for),
         cmocka_unit_test(data_that_cannot_be_read_ends_what_was_asked_with_its_message),
         cmocka_unit_test(a_label_that_is_no_class_is_refused_by_its_row),
+        cmocka_unit_test(labels_need_more_than_a_byte),
         cmocka_unit_test(a_sink_that_is_added_gets_what_follows),
         cmocka_unit_test(two_trainers_share_a_pool),
     };

@@ -31,7 +31,7 @@ static void begin(story *s, int streamed, const char *devices)
                 "{\"type\":\"dropout\",\"p\":0.5},{\"type\":\"dense\",\"out\":10}]}");
 }
 
-static void test_images(uint8_t *images, uint8_t *labels, uint32_t n)
+static void test_images(uint8_t *images, int32_t *labels, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         own_row(1, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
@@ -46,7 +46,7 @@ static int best(const float *scores)
 }
 
 /* Mean cross-entropy and share of hits, from the scores alone. */
-static void judge(const float *scores, const uint8_t *labels, uint32_t n, double *loss,
+static void judge(const float *scores, const int32_t *labels, uint32_t n, double *loss,
                   double *accuracy)
 {
     *loss = *accuracy = 0;
@@ -62,7 +62,8 @@ static void judge(const float *scores, const uint8_t *labels, uint32_t n, double
 static void predictions_are_those_of_the_evaluation(const char *devices)
 {
     story s;
-    uint8_t images[OWN_TEST * OWN_PIXELS], labels[OWN_TEST];
+    uint8_t images[OWN_TEST * OWN_PIXELS];
+    int32_t labels[OWN_TEST];
     float scores[OWN_TEST * OWN_CLASSES], one[OWN_CLASSES];
     double loss, accuracy;
     begin(&s, 0, devices);
@@ -103,7 +104,8 @@ static void a_snapshot_does_not_change_and_outlives_its_trainer(void **state)
 {
     (void)state;
     story s;
-    uint8_t image[OWN_PIXELS], label, rows[BATCH * OWN_PIXELS], labels[BATCH];
+    uint8_t image[OWN_PIXELS], rows[BATCH * OWN_PIXELS];
+    int32_t label, labels[BATCH];
     float before[OWN_CLASSES], after[OWN_CLASSES], newer[OWN_CLASSES];
     ls_snapshot *first, *second;
     ls_snapshot_info info;
@@ -139,7 +141,8 @@ static void any_number_of_images_gives_as_many_rows_of_scores(void **state)
     static const uint32_t counts[] = {1, 2, 15, 16, 17, 31, 33, 48, 49, 63, 64, 65, 81, 128, MOST};
     story s;
     ls_snapshot *snapshot;
-    uint8_t *images = malloc(MOST * OWN_PIXELS), labels[MOST];
+    uint8_t *images = malloc(MOST * OWN_PIXELS);
+    int32_t labels[MOST];
     float *whole = malloc(MOST * OWN_CLASSES * sizeof *whole);
     float *scores = malloc((MOST + 1) * OWN_CLASSES * sizeof *scores);
     begin(&s, 1, "devices=ref:1");
@@ -193,7 +196,8 @@ static void publish(board *b, ls_snapshot *s)
 static void *read_for_ever(void *arg)
 {
     board *b = arg;
-    uint8_t images[3 * OWN_PIXELS], labels[3];
+    uint8_t images[3 * OWN_PIXELS];
+    int32_t labels[3];
     float once[3 * OWN_CLASSES], again[3 * OWN_CLASSES];
     ls_error err;
     test_images(images, labels, 3);
