@@ -4,6 +4,7 @@
 #include "base/host.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -180,7 +181,7 @@ static void write_row(ls_json_writer *w, const ls_config *c, const ls_config_key
 static bool in_recipe(const ls_config *c, const ls_config_key *row)
 {
     return row->part == LS_RECIPE ||
-           (row->part == LS_RECIPE_OF_END && c->schedule.rule == LS_SCHEDULE_COSINE);
+           (row->part == LS_RECIPE_OF_END && ls_schedule_knows_the_end(&c->schedule));
 }
 
 /* All rows, or those of the recipe alone. A group is opened where its first row is written. */
@@ -306,41 +307,74 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 /* ---- the schedule --------------------------------------------------------------------------- */
 
-static const char *const schedules[] = {"constant", "step", "cosine", NULL};
+static const char *const schedules[] = {"constant",  "step",       "cosine",
+                                        "one_cycle", "triangular", NULL}; /* as in the enum */
 
-static void read_object(ls_schedule *s, ls_fields *f)
+/* A key of some rules. */
+typedef struct schedule_key {
+    const char *name;
+    unsigned rules; /* 1 << rule each */
+    size_t at;      /* in ls_schedule */
+    double fallback, min, max;
+} schedule_key;
+
+#define HAS(rule) (1u << LS_SCHEDULE_##rule)
+#define IN(member) offsetof(ls_schedule, member)
+
+static const schedule_key schedule_keys[] = {
+    {"warmup_epochs", HAS(CONSTANT) | HAS(STEP) | HAS(COSINE), IN(warmup), 0, 0, 1e6},
+    {"every_epochs", HAS(STEP), IN(every), 30, 1e-6, 1e6},
+    {"gamma", HAS(STEP), IN(gamma), 0.1, 0, 1},
+    {"peak", HAS(ONE_CYCLE), IN(peak), 0.3, 0, 1},
+    {"start", HAS(ONE_CYCLE), IN(start), 0.04, 0, 1},
+    {"every_epochs", HAS(TRIANGULAR), IN(every), 10, 1e-6, 1e6},
+    {"minimum", HAS(COSINE) | HAS(TRIANGULAR), IN(minimum), 0, 0, 1},
+    {"minimum", HAS(ONE_CYCLE), IN(minimum), 4e-6, 0, 1},
+};
+
+enum { SCHEDULE_KEYS = sizeof schedule_keys / sizeof *schedule_keys };
+
+bool ls_schedule_knows_the_end(const ls_schedule *s)
 {
-    const double none = 0, thirty = 30, tenth = 0.1;
-    int rule = 0;
-    ls_field_choice(f, "name", schedules, NULL, &rule);
-    s->rule = (ls_schedule_rule)rule;
-    ls_field_double(f, "warmup_epochs", 0, 1e6, &none, &s->warmup);
-    if (s->rule == LS_SCHEDULE_STEP) {
-        ls_field_double(f, "every_epochs", 1e-6, 1e6, &thirty, &s->every);
-        ls_field_double(f, "gamma", 0, 1, &tenth, &s->gamma);
+    return s->rule == LS_SCHEDULE_COSINE || s->rule == LS_SCHEDULE_ONE_CYCLE;
+}
+
+/* `f` NULL: all keys have their defaults. */
+static void read_keys(ls_schedule *s, ls_fields *f)
+{
+    for (const schedule_key *k = schedule_keys; k < schedule_keys + SCHEDULE_KEYS; k++) {
+        double *value = (double *)((char *)s + k->at);
+        if (!(k->rules & 1u << s->rule))
+            continue;
+        *value = k->fallback;
+        if (f)
+            ls_field_double(f, k->name, k->min, k->max, &k->fallback, value);
     }
-    if (s->rule == LS_SCHEDULE_COSINE)
-        ls_field_double(f, "minimum", 0, 1, &none, &s->minimum);
 }
 
 int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, ls_error *err)
 {
-    *out = (ls_schedule){.every = 30, .gamma = 0.1};
+    int rule = 0;
+    ls_fields f;
+    *out = (ls_schedule){0};
     if (!node)
         return LS_OK;
     if (cJSON_IsString(node)) {
-        for (int i = 0; schedules[i]; i++)
-            if (strcmp(node->valuestring, schedules[i]) == 0) {
-                out->rule = (ls_schedule_rule)i;
-                return LS_OK;
-            }
-        return ls_json_fail_value(err, doc, node, LS_ECONFIG,
-                                  "schedule: expected constant, step or cosine, found \"%s\"",
-                                  node->valuestring);
+        while (schedules[rule] && strcmp(node->valuestring, schedules[rule]) != 0)
+            rule++;
+        if (!schedules[rule])
+            return ls_json_fail_value(err, doc, node, LS_ECONFIG,
+                                      "schedule: expected constant, step, cosine, one_cycle or "
+                                      "triangular, found \"%s\"",
+                                      node->valuestring);
+        out->rule = (ls_schedule_rule)rule;
+        read_keys(out, NULL);
+        return LS_OK;
     }
-    ls_fields f;
     ls_fields_begin(&f, doc, node, "schedule", err);
-    read_object(out, &f);
+    ls_field_choice(&f, "name", schedules, NULL, &rule);
+    out->rule = (ls_schedule_rule)rule;
+    read_keys(out, &f);
     return ls_fields_end(&f);
 }
 
@@ -348,20 +382,32 @@ void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *s)
 {
     ls_json_open_object(w, key);
     ls_json_put_string(w, "name", schedules[s->rule]);
-    ls_json_put_double(w, "warmup_epochs", s->warmup);
-    if (s->rule == LS_SCHEDULE_STEP) {
-        ls_json_put_double(w, "every_epochs", s->every);
-        ls_json_put_double(w, "gamma", s->gamma);
-    }
-    if (s->rule == LS_SCHEDULE_COSINE)
-        ls_json_put_double(w, "minimum", s->minimum);
+    for (const schedule_key *k = schedule_keys; k < schedule_keys + SCHEDULE_KEYS; k++)
+        if (k->rules & 1u << s->rule)
+            ls_json_put_double(w, k->name, *(const double *)((const char *)s + k->at));
     ls_json_close(w);
 }
 
-static double cosine(double minimum, double done)
+/* Half a cosine from `first` to `last`. */
+static double cosine(double first, double last, double done)
 {
     const double pi = 3.14159265358979323846;
-    return minimum + (1 - minimum) * 0.5 * (1 + cos(pi * done));
+    return last + (first - last) * 0.5 * (1 + cos(pi * fmin(1, done)));
+}
+
+/* Of `steps` in all. The last step of the way up is the one before peak · steps. */
+static double one_cycle(const ls_schedule *s, double t, double steps)
+{
+    const double top = s->peak * steps - 1;
+    if (t <= top && top > 0)
+        return cosine(s->start, 1, t / top);
+    return cosine(1, s->minimum, (t - top) / (steps - 1 - top));
+}
+
+static double triangle(double minimum, double cycles)
+{
+    const double part = cycles - floor(cycles);
+    return minimum + (1 - minimum) * (part <= 0.5 ? 2 * part : 2 - 2 * part);
 }
 
 double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step, uint64_t steps_per_epoch,
@@ -374,8 +420,10 @@ double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step, uint64_t
     switch (s->rule) {
     case LS_SCHEDULE_STEP:
         return lr * pow(s->gamma, floor(t / (s->every * (double)steps_per_epoch)));
-    case LS_SCHEDULE_COSINE:
-        return lr * cosine(s->minimum, fmin(1, (t - warmup) / (last - warmup)));
+    case LS_SCHEDULE_COSINE: return lr * cosine(1, s->minimum, (t - warmup) / (last - warmup));
+    case LS_SCHEDULE_ONE_CYCLE: return lr * one_cycle(s, t, last);
+    case LS_SCHEDULE_TRIANGULAR:
+        return lr * triangle(s->minimum, t / (s->every * (double)steps_per_epoch));
     case LS_SCHEDULE_CONSTANT: break;
     }
     return lr;

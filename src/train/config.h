@@ -10,11 +10,14 @@
 #include "json/fields.h"
 
 #include <lockstep/trainer.h>
+#include <stdbool.h>
 
 typedef enum ls_schedule_rule {
     LS_SCHEDULE_CONSTANT,
-    LS_SCHEDULE_STEP,  /* × gamma after every `every` epochs */
-    LS_SCHEDULE_COSINE /* half a cosine from the full rate to `minimum`, over the whole run */
+    LS_SCHEDULE_STEP,      /* × gamma after every `every` epochs */
+    LS_SCHEDULE_COSINE,    /* half a cosine from the full rate to `minimum`, over the whole run */
+    LS_SCHEDULE_ONE_CYCLE, /* half a cosine up from `start`, then one down to `minimum` */
+    LS_SCHEDULE_TRIANGULAR /* straight up from `minimum` and down again, every `every` epochs */
 } ls_schedule_rule;
 
 typedef struct ls_schedule {
@@ -22,7 +25,8 @@ typedef struct ls_schedule {
     double warmup; /* epochs in which the rate grows linearly from 0 to the full rate */
     double every;  /* epochs */
     double gamma;
-    double minimum; /* a fraction of the full rate */
+    double minimum, start; /* fractions of the full rate */
+    double peak;           /* where in the run the full rate is reached */
 } ls_schedule;
 
 typedef struct ls_config {
@@ -110,16 +114,21 @@ int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_
 
 /* ---- the schedule: the learning rate of every step, a pure function of its number ----------- */
 
-/* Reads "constant", "step", "cosine", or an object {"name": …, "warmup_epochs": 0, "every_epochs": 30,
- * "gamma": 0.1, "minimum": 0}; a NULL node means "constant". Errors: LS_ECONFIG. */
+/* Reads a rule's name, or an object {"name": …, "warmup_epochs": 0, "every_epochs": 30, "gamma": 0.1,
+ * "minimum": 0, "peak": 0.3, "start": 0.04} with the keys that the rule has; a NULL node means "constant".
+ * Errors: LS_ECONFIG. */
 int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, ls_error *err);
+
+/* Whether its rates depend on how long the run is. */
+bool ls_schedule_knows_the_end(const ls_schedule *schedule);
 
 /* Writes it as a member of the resolved config. */
 void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *schedule);
 
 /* The rate of step `step` (from 0) of `steps_per_epoch` × `epochs`. During warm-up step t of W has
  * lr·(t + 1)/W; behind it the rule counts from the end of the warm-up: cosine runs from there to the
- * run's last step, step counts epochs from the start of the run. */
+ * run's last step, step counts epochs from the start of the run. One_cycle and triangular have no
+ * warm-up; they are PyTorch's OneCycleLR, and CyclicLR with `every_epochs` for its whole cycle. */
 double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step,
                         uint64_t steps_per_epoch, uint64_t epochs);
 

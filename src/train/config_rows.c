@@ -286,7 +286,10 @@ const ls_config_key ls_config_keys[] = {
     {"", "schedule", LS_KEY_FORM, LS_RECIPE, .text = "\"constant\"", .form = &schedule_form,
      .help =
          "`{\"name\": \"step\", \"every_epochs\": 30, \"gamma\": 0.1}`, `{\"name\": \"cosine\", "
-         "\"minimum\": 0}`; each takes `\"warmup_epochs\"`"},
+         "\"minimum\": 0}`, these and `\"constant\"` with `\"warmup_epochs\"`; `{\"name\": "
+         "\"one_cycle\", \"peak\": 0.3, \"start\": 0.04, \"minimum\": 4e-6}`, `{\"name\": "
+         "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}`, as PyTorch's OneCycleLR and "
+         "CyclicLR"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
      .help = "`\"linear\"`: `optimizer.lr` is meant for 256 rows and grows with `batch_size`"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE, AT(label_smoothing), 0, 0, 1,

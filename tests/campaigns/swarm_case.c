@@ -143,7 +143,8 @@ static void add_optimizer(swarm_case *c, draws *d)
 
 static void add_schedule(swarm_case *c, draws *d)
 {
-    static const char *const names[] = {"constant", "step", "cosine", NULL};
+    static const char *const names[] = {"constant",  "step",       "cosine",
+                                        "one_cycle", "triangular", NULL};
     const char *name = draw_word(d, names);
     if (one_in(d, 3))
         return;
@@ -153,13 +154,20 @@ static void add_schedule(swarm_case *c, draws *d)
     }
     cJSON *s = cJSON_AddObjectToObject(c->config, "schedule");
     cJSON_AddStringToObject(s, "name", name);
-    if (draw(d, 2))
+    const int cycle = strcmp(name, "one_cycle") == 0, triangle = strcmp(name, "triangular") == 0;
+    if (draw(d, 2) && !cycle && !triangle)
         cJSON_AddNumberToObject(s, "warmup_epochs", draw_between(d, 0, 2));
+    if (cycle) {
+        cJSON_AddNumberToObject(s, "peak", draw_between(d, 0, 1));
+        cJSON_AddNumberToObject(s, "start", draw_between(d, 0, 0.5));
+    }
+    if (triangle)
+        cJSON_AddNumberToObject(s, "every_epochs", draw_between(d, 0.2, 2));
     if (strcmp(name, "step") == 0) {
         cJSON_AddNumberToObject(s, "every_epochs", draw_between(d, 0.2, 2));
         cJSON_AddNumberToObject(s, "gamma", draw_between(d, 0.1, 1));
     }
-    if (strcmp(name, "cosine") == 0)
+    if (strcmp(name, "cosine") == 0 || cycle || triangle)
         cJSON_AddNumberToObject(s, "minimum", draw_between(d, 0, 0.5));
 }
 

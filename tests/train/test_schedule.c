@@ -1,10 +1,12 @@
 #include "train/config.h"
+#include "json/writer.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -67,14 +69,62 @@ static void warm_up_grows_linearly_to_the_full_rate(void **state)
     NEAR(ls_schedule_rate(&s, 1, 600, 100, 10), 0.5);
 }
 
+/* The numbers are PyTorch's: OneCycleLR(max_lr=2, total_steps=200). */
+static void one_cycle_is_pytorchs(void **state)
+{
+    static const struct {
+        uint64_t step;
+        double rate;
+    } is[] = {{0, 0.08},   {1, 0.08136061215030876}, {30, 1.0655557005802638},
+              {59, 2},     {60, 1.9997482359495669}, {130, 0.9775660254564523},
+              {199, 8e-06}};
+    (void)state;
+    ls_schedule s = schedule("\"one_cycle\"");
+    for (size_t i = 0; i < sizeof is / sizeof *is; i++)
+        NEAR(ls_schedule_rate(&s, 2, is[i].step, 20, 10), is[i].rate);
+    NEAR(ls_schedule_rate(&s, 2, 300, 20, 10), 8e-06); /* behind its end */
+}
+
+/* CyclicLR(base_lr=0.2, max_lr=2, step_size_up=10). */
+static void triangles_are_pytorchs(void **state)
+{
+    (void)state;
+    ls_schedule s = schedule("{\"name\": \"triangular\", \"every_epochs\": 2, \"minimum\": 0.1}");
+    NEAR(ls_schedule_rate(&s, 2, 0, 10, 6), 0.2);
+    NEAR(ls_schedule_rate(&s, 2, 3, 10, 6), 0.74);
+    NEAR(ls_schedule_rate(&s, 2, 10, 10, 6), 2);
+    NEAR(ls_schedule_rate(&s, 2, 17, 10, 6), 0.74);
+    NEAR(ls_schedule_rate(&s, 2, 20, 10, 6), 0.2);
+    NEAR(ls_schedule_rate(&s, 2, 35, 10, 6), 1.1);
+}
+
+static void what_is_written_is_read_again(void **state)
+{
+    static const char *const names[] = {"constant", "step", "cosine", "one_cycle", "triangular"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char text[64];
+        ls_json_writer w;
+        snprintf(text, sizeof text, "\"%s\"", names[i]);
+        ls_schedule s = schedule(text);
+        ls_json_writer_init(&w, 0, NULL);
+        ls_schedule_write(&w, NULL, &s);
+        const ls_schedule again = schedule(ls_json_writer_text(&w, NULL, NULL));
+        assert_memory_equal(&again, &s, sizeof s);
+        ls_json_writer_fini(&w);
+    }
+}
+
 static void a_wrong_word_is_refused(void **state)
 {
     ls_schedule s;
     ls_error err;
     (void)state;
     assert_int_equal(read(&s, "\"cosin\"", &err), LS_ECONFIG);
-    assert_string_equal(err.text, "config:1:1: schedule: expected constant, step or cosine, found "
-                                  "\"cosin\"");
+    assert_string_equal(err.text,
+                        "config:1:1: schedule: expected constant, step, cosine, one_cycle "
+                        "or triangular, found \"cosin\"");
+    assert_int_equal(read(&s, "{\"name\": \"one_cycle\", \"warmup_epochs\": 1}", &err), LS_ECONFIG);
     assert_int_equal(read(&s, "{\"name\": \"constant\", \"gamma\": 1}", &err), LS_ECONFIG);
 }
 
@@ -85,6 +135,9 @@ int main(void)
         cmocka_unit_test(step_falls_at_its_epochs),
         cmocka_unit_test(cosine_runs_from_the_full_rate_to_the_minimum),
         cmocka_unit_test(warm_up_grows_linearly_to_the_full_rate),
+        cmocka_unit_test(one_cycle_is_pytorchs),
+        cmocka_unit_test(triangles_are_pytorchs),
+        cmocka_unit_test(what_is_written_is_read_again),
         cmocka_unit_test(a_wrong_word_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
