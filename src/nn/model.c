@@ -234,17 +234,17 @@ const char *ls_init_name(ls_init_rule rule)
     return init_names[rule];
 }
 
-static int parse_object(ls_init *out, ls_fields *f)
+void ls_init_read(ls_init *out, ls_fields *f, bool optional)
 {
     static const double std = 0.01;
+    static const int normal = LS_INIT_NORMAL;
     int rule;
     double value;
-    ls_field_choice(f, "name", init_names, NULL, &rule);
+    ls_field_choice(f, "name", init_names, optional ? &normal : NULL, &rule);
     if (ls_field_double(f, "std", 0, 1000, &std, &value) && rule != LS_INIT_NORMAL)
         ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, "std"),
                        "\"std\" belongs to \"normal\" alone; remove it");
     *out = (ls_init){(ls_init_rule)rule, (float)value};
-    return ls_fields_end(f);
 }
 
 static int parse_name(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err)
@@ -279,7 +279,8 @@ int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error 
                                   ls_json_kind(node));
     ls_fields f;
     ls_fields_begin(&f, doc, node, "init", err);
-    return parse_object(out, &f);
+    ls_init_read(out, &f, false);
+    return ls_fields_end(&f);
 }
 
 static float start_of(const ls_param *p)

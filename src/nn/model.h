@@ -14,6 +14,7 @@
 #include "json/json.h"
 
 #include <lockstep/plugin.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -127,6 +128,8 @@ typedef struct ls_init {
 /* Reads "normal" (σ = 0.01), "xavier", "kaiming", or {"name": "normal", "std": 0.01}; a NULL node
  * means "normal". */
 int ls_init_parse(ls_init *out, const ls_json *doc, const cJSON *node, ls_error *err);
+/* Its keys alone, from an object that may have others; `optional`: "normal" need not be said. */
+void ls_init_read(ls_init *out, struct ls_fields *fields, bool optional);
 const char *ls_init_name(ls_init_rule rule);
 
 /* Fills `canonical` (model->floats): weights are drawn from (seed, LS_STREAM_INIT + parameter's

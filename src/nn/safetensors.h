@@ -41,11 +41,17 @@ int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tens
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* Reads every tensor of the model from a file (F32, or F16 widened) into the canonical array.
+/* Reads every tensor of the model from a file (F32, or F16 and BF16 widened) into the canonical array.
  * `prefix` as above. Tensors the model does not have are ignored: this is for files of other
  * people; one that was written with a state is verified first. Errors: LS_ENOENT; LS_EIO; LS_EDATA with file, offset, what was expected; LS_ENOMEM. */
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err);
+
+/* Reads the tensors that have a name and a shape of the model's, and leaves the others' places alone; the
+ * host's log has a line for each tensor of the model that was not taken, and of the file that was not used.
+ * Errors: as above, and LS_EDATA when none fits. */
+int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_model *model,
+                                const ls_host *host, ls_error *err);
 
 /* Reads back exactly what ls_safetensors_write wrote: all groups' tensors must be there, as F32,
  * and no others. What `values` hold after a failure is undefined. Errors as ls_safetensors_load. */

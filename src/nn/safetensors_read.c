@@ -221,27 +221,48 @@ static float widen_half(uint16_t h)
     return value;
 }
 
-static void decode(float *out, const uint8_t *bytes, size_t count, size_t width)
+/* How a number stands in the file. */
+typedef enum number { F32, F16, BF16, NUMBERS } number;
+
+static const char *const number_names[NUMBERS] = {"F32", "F16", "BF16"};
+
+static number number_of(const cJSON *entry)
+{
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
+    int n = 0;
+    while (n < NUMBERS &&
+           !(cJSON_IsString(dtype) && strcmp(dtype->valuestring, number_names[n]) == 0))
+        n++;
+    return (number)n;
+}
+
+static size_t width_of(number n)
+{
+    return n == F32 ? 4 : 2;
+}
+
+static void decode(float *out, const uint8_t *bytes, size_t count, number n)
 {
     for (size_t i = 0; i < count; i++) {
-        if (width == 2) {
-            out[i] = widen_half((uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8));
-        } else {
-            uint32_t bits = get_u32(bytes + 4 * i);
+        const uint16_t half = (uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8);
+        const uint32_t bits = n == F32 ? get_u32(bytes + 4 * i) : (uint32_t)half << 16;
+        if (n == F16)
+            out[i] = widen_half(half);
+        else
             memcpy(&out[i], &bits, sizeof bits);
-        }
     }
 }
 
-static int read_values(const file *f, float *out, size_t count, size_t width, uint64_t offset)
+static int read_values(const file *f, float *out, size_t count, number kind, uint64_t offset)
 {
+    const size_t width = width_of(kind);
     uint8_t bytes[4 * CHUNK];
     for (size_t done = 0; done < count;) {
         size_t n = count - done < CHUNK ? count - done : CHUNK;
         int status = read_at(f, bytes, n * width, offset + done * width);
         if (status != LS_OK)
             return status;
-        decode(out + done, bytes, n, width);
+        decode(out + done, bytes, n, kind);
         done += n;
     }
     return LS_OK;
@@ -281,13 +302,11 @@ static int load_param(const file *f, float *canonical, const ls_param *p, const 
         return ls_fail(f->err, LS_EDATA,
                        "%s: offset 8: there is no tensor \"%s\"; is it the file of another model?",
                        f->path, name);
-    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
-    const char *type = cJSON_IsString(dtype) ? dtype->valuestring : "";
-    size_t width = strcmp(type, "F32") == 0 ? 4 : strcmp(type, "F16") == 0 ? 2 : 0;
-    if (f->strict && width != 4)
+    const number kind = number_of(entry);
+    if (f->strict && kind != F32)
         return fail_entry(f, entry, "expected dtype F32; use another copy of the file");
-    if (width == 0)
-        return fail_entry(f, entry, "expected dtype F32 or F16; convert it");
+    if (kind == NUMBERS)
+        return fail_entry(f, entry, "expected dtype F32, F16 or BF16; convert it");
     if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p)) {
         snprintf(text, sizeof text, "expected shape %s; is it the file of another model?",
                  shape_text(shape, p));
@@ -296,12 +315,12 @@ static int load_param(const file *f, float *canonical, const ls_param *p, const 
     int status = read_span(f, entry, &at);
     if (status != LS_OK)
         return status;
-    if (at.end - at.begin != p->count * width) {
+    if (at.end - at.begin != p->count * width_of(kind)) {
         snprintf(text, sizeof text, "expected %zu bytes for its shape and dtype, found %llu",
-                 p->count * width, (unsigned long long)(at.end - at.begin));
+                 p->count * width_of(kind), (unsigned long long)(at.end - at.begin));
         return fail_entry(f, entry, text);
     }
-    return read_values(f, canonical + p->offset, p->count, width, f->data + at.begin);
+    return read_values(f, canonical + p->offset, p->count, kind, f->data + at.begin);
 }
 
 /* Everything but the tensors themselves. */
@@ -453,18 +472,72 @@ int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls
     return status;
 }
 
+static int open_verified(file *f)
+{
+    char *state = NULL;
+    int status = open_checked(f);
+    if (status == LS_OK)
+        status = take_state(&state, f);
+    ls_free(f->host, state);
+    return status;
+}
+
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
     const ls_tensors_in group = {prefix, canonical};
-    char *state = NULL;
-    int status = open_checked(&f);
-    if (status == LS_OK)
-        status = take_state(&state, &f);
-    ls_free(host, state);
+    int status = open_verified(&f);
     if (status == LS_OK)
         status = load_group(&f, model, &group);
+    close_file(&f);
+    return status;
+}
+
+/* ---- what fits ------------------------------------------------------------------------------ */
+
+static void say(const file *f, const char *name, const char *what)
+{
+    char text[160];
+    snprintf(text, sizeof text, "tensor \"%.80s\" %s", name, what);
+    ls_json_tidy(text);
+    ls_log(f->host, LS_LOG_INFO, "%.200s: %s", f->path, text);
+}
+
+static int load_fitting(const file *f, float *canonical, const ls_model *model, int *taken)
+{
+    const cJSON *root = ls_json_root(f->header);
+    int status = LS_OK;
+    for (int i = 0; i < model->params + model->stats && status == LS_OK; i++) {
+        const ls_param *p = model->tensor[i];
+        const cJSON *entry = cJSON_GetObjectItemCaseSensitive(root, p->name);
+        if (!entry)
+            say(f, p->name, "is not there: it begins as without the file");
+        else if (!same_shape(cJSON_GetObjectItemCaseSensitive(entry, "shape"), p))
+            say(f, p->name, "has another shape: it begins as without the file");
+        else if ((status = load_param(f, canonical, p, "")) == LS_OK)
+            ++*taken;
+    }
+    return status;
+}
+
+int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_model *model,
+                                const ls_host *host, ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    const ls_tensors_in all = {"", NULL};
+    int taken = 0, status = open_verified(&f);
+    if (status == LS_OK)
+        status = load_fitting(&f, canonical, model, &taken);
+    if (status == LS_OK && taken == 0)
+        status = ls_fail(err, LS_EDATA,
+                         "%s: offset 8: no tensor has a name and a shape of the model's; is it the "
+                         "file of another model?",
+                         path);
+    const cJSON *e = status == LS_OK ? ls_json_root(f.header)->child : NULL;
+    for (; e; e = e->next)
+        if (!is_metadata(e) && !belongs(e->string, model, &all))
+            say(&f, e->string, "is not used: the model has none of that name");
     close_file(&f);
     return status;
 }

@@ -47,6 +47,7 @@ typedef struct ls_config {
     ls_optimizer optimizer;
     ls_init init;
     const char *init_weights; /* a safetensors file that the run begins with; NULL: `init` */
+    int init_partial;         /* what of it fits; the rest by `init` */
     ls_schedule schedule;
     int linear_scaling; /* lr is meant for a minibatch of 256 rows, and scaled with batch_size */
     double label_smoothing;

@@ -197,14 +197,19 @@ static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_conf
 
 static const ls_config_form optimizer_form = {read_optimizer, write_optimizer};
 
-/* {"weights": FILE}; a rule that stands beside it, because --set added the file, is not used. */
+/* {"weights": FILE, "partial": true}. A rule may stand beside it, because --set added the file, or for what a
+ * partial file does not have. */
 static int read_start(ls_config *c, const ls_json *doc, const cJSON *node, ls_error *err)
 {
+    static const int whole = 0;
+    ls_fields f;
     if (!cJSON_IsObject(node) || !cJSON_GetObjectItemCaseSensitive(node, "weights"))
         return ls_init_parse(&c->init, doc, node, err);
-    ls_fields f;
     ls_fields_begin(&f, doc, node, "init", err);
     ls_field_text(&f, "weights", NULL, &c->init_weights);
+    ls_field_bool(&f, "partial", &whole, &c->init_partial);
+    if (c->init_partial)
+        ls_init_read(&c->init, &f, true);
     ls_field_any(&f, "name");
     ls_field_any(&f, "std");
     return ls_fields_end(&f);
@@ -219,12 +224,15 @@ static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row)
 
 static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
+    const bool drawn = !c->init_weights || c->init_partial;
     ls_json_open_object(w, row->key);
     if (c->init_weights)
         ls_json_put_string(w, "weights", c->init_weights);
-    else
+    if (c->init_partial)
+        ls_json_put_bool(w, "partial", true);
+    if (drawn)
         ls_json_put_string(w, "name", ls_init_name(c->init.rule));
-    if (!c->init_weights && c->init.rule == LS_INIT_NORMAL)
+    if (drawn && c->init.rule == LS_INIT_NORMAL)
         ls_json_put_float(w, "std", c->init.std);
     ls_json_close(w);
 }
@@ -278,7 +286,9 @@ const ls_config_key ls_config_keys[] = {
     {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"normal\"", .form = &init_form,
      .help =
          "`{\"name\": \"normal\", \"std\": 0.01}`, `\"xavier\"`, `\"kaiming\"`; biases start at 0; "
-         "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names"},
+         "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names (fp32, fp16 or bf16); with "
+         "`\"partial\": true` what fits by name and shape is taken, the rest listed and begun as "
+         "`\"name\"` says"},
     {"", "optimizer", LS_KEY_FORM, LS_RECIPE, .text = "required", .form = &optimizer_form,
      .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
              "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "

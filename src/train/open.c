@@ -126,8 +126,11 @@ static int open_pool(ls_trainer *t, ls_error *err)
 static int load_weights(ls_trainer *t, ls_error *err)
 {
     const char *path = t->config.init_weights;
+    float *canonical = t->exchange->canonical;
     ls_error cause;
-    int status = ls_safetensors_load(t->exchange->canonical, path, t->model, "", t->host, &cause);
+    int status = t->config.init_partial
+                     ? ls_safetensors_load_fitting(canonical, path, t->model, t->host, &cause)
+                     : ls_safetensors_load(canonical, path, t->model, "", t->host, &cause);
     return status ? ls_config_fail(err, &t->config, "init.weights", status, cause.text) : LS_OK;
 }
 
@@ -137,11 +140,10 @@ static int open_exchange(ls_trainer *t, ls_error *err)
     int status = ls_exchange_create(&t->exchange, t, err);
     if (status == LS_OK && t->dir.resumed)
         return ls_resume_load(t, err);
-    if (status == LS_OK && t->config.init_weights)
-        return load_weights(t, err);
-    if (status == LS_OK)
-        ls_init_weights(t->exchange->canonical, t->model, &t->config.init, t->config.seed);
-    return status;
+    if (status)
+        return status;
+    ls_init_weights(t->exchange->canonical, t->model, &t->config.init, t->config.seed);
+    return t->config.init_weights ? load_weights(t, err) : LS_OK;
 }
 
 static int open_trace(ls_trainer *t, ls_error *err)

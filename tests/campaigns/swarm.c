@@ -147,6 +147,7 @@ static char *text_of(const leg *l)
     if (l->weights) {
         cJSON *init = cJSON_CreateObject();
         cJSON_AddStringToObject(init, "weights", l->weights);
+        cJSON_AddBoolToObject(init, "partial", l->c->number % 2); /* all of it fits */
         cJSON_DeleteItemFromObject(config, "init");
         cJSON_AddItemToObject(config, "init", init);
     }

@@ -179,6 +179,77 @@ static void halves_are_widened_and_prefixes_obeyed(void **state)
     scratch_end(&s);
 }
 
+static void bf16_is_widened(void **state)
+{
+    (void)state;
+    /* 1, −2, the largest, a NaN's payload gone, the smallest normal, −0 */
+    static const uint16_t half[6] = {0x3F80, 0xC000, 0x7F7F, 0x7F80, 0x0080, 0x8000};
+    static const float want[6] = {1, -2, 0x1.fep127f, INFINITY, 0x1p-126f, -0.0f};
+    static const char header[] =
+        "{\"fc.weight\":{\"dtype\":\"BF16\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
+        "\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}";
+    char data[24] = {0};
+    float got[9];
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    memcpy(data, half, 12);
+    must(ls_safetensors_load(got, write_file(&s, header, data, 24), m, "", NULL, &err), &err);
+    assert_memory_equal(got, want, sizeof want);
+    free_model(m);
+    scratch_end(&s);
+}
+
+static void keep_lines(void *user, ls_log_level level, const char *message)
+{
+    char *text = user;
+    (void)level;
+    snprintf(text + strlen(text), 2000 - strlen(text), "%s\n", strstr(message, "tensor \""));
+}
+
+static void what_fits_is_taken_and_the_rest_listed(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"a.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"
+        "\"b.weight\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[24,40]},"
+        "\"b.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[40,52]},"
+        "\"old.bias\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[52,60]}}";
+    static const char lines[] =
+        "tensor \"a.bias\" is not there: it begins as without the file\n"
+        "tensor \"b.weight\" has another shape: it begins as without the file\n"
+        "tensor \"old.bias\" is not used: the model has none of that name\n";
+    char data[60], text[2000] = "";
+    const ls_host host = {.log = keep_lines, .user = text};
+    float got[21], taken[15];
+    scratch s;
+    ls_error err = {0};
+    scratch_begin(&s);
+    ls_model *m = make_model("[{\"type\":\"dense\",\"name\":\"a\",\"out\":3},"
+                             "{\"type\":\"dense\",\"name\":\"b\",\"out\":3}]",
+                             small_input, 3);
+    fill_uniform(taken, 15, 1, 2);
+    memcpy(data, taken, sizeof data);
+    fill_uniform(got, 21, 5, 6);
+    const float bias = got[6], weight = got[9];
+    must(
+        ls_safetensors_load_fitting(got, write_file(&s, header, data, sizeof data), m, &host, &err),
+        &err);
+    assert_memory_equal(got, taken, 6 * sizeof *got);
+    assert_true(got[6] == bias && got[9] == weight);
+    assert_memory_equal(got + 18, taken + 10, 3 * sizeof *got);
+    assert_string_equal(text, lines);
+    free_model(m);
+    m = make_model(small_json, small_input, 3);
+    assert_int_equal(
+        ls_safetensors_load_fitting(got, scratch_path(&s, "t.safetensors"), m, NULL, &err),
+        LS_EDATA);
+    assert_non_null(strstr(err.text, "offset 8: no tensor has a name and a shape of the model's"));
+    free_model(m);
+    scratch_end(&s);
+}
+
 static void gradients_need_no_running_statistics(void **state)
 {
     (void)state;
@@ -242,7 +313,7 @@ static void a_wrong_header_is_refused_with_its_message(void **state)
         {"{\"fc.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}," BIAS "}",
          "offset 8: tensor \"fc.weight\": expected shape [3, 2]; is it the file of another model?"},
         {"{\"fc.weight\":{\"dtype\":\"I32\",\"shape\":[3,2],\"data_offsets\":[0,24]}," BIAS "}",
-         "offset 8: tensor \"fc.weight\": expected dtype F32 or F16; convert it"},
+         "offset 8: tensor \"fc.weight\": expected dtype F32, F16 or BF16; convert it"},
         {"{\"fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[0,24]}," BIAS "}",
          "offset 8: tensor \"fc.weight\": expected 12 bytes for its shape and dtype, found 24"},
         {"{" WEIGHT ",\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[28,40]}}",
@@ -623,6 +694,8 @@ int main(void)
         cmocka_unit_test(the_hash_covers_the_weights_in_model_order),
         cmocka_unit_test(running_statistics_belong_to_the_weights),
         cmocka_unit_test(halves_are_widened_and_prefixes_obeyed),
+        cmocka_unit_test(bf16_is_widened),
+        cmocka_unit_test(what_fits_is_taken_and_the_rest_listed),
         cmocka_unit_test(gradients_need_no_running_statistics),
         cmocka_unit_test(infinite_halves_stay_infinite),
         cmocka_unit_test(a_wrong_header_is_refused_with_its_message),
