@@ -80,7 +80,8 @@ typedef enum ls_op_kind {
     LS_OP_TANH = 12,
     LS_OP_DROPOUT = 13, /* training: x / (1 − p), or 0 with probability p; else y = x */
     LS_OP_ADAMW = 14,   /* the optimizer's step over a whole arena */
-    LS_OP_RUNNING = 15  /* running statistics ← (1 − momentum)·them + momentum·the step's */
+    LS_OP_RUNNING = 15, /* running statistics ← (1 − momentum)·them + momentum·the step's */
+    LS_OP_KINDS         /* none: one more than the last */
 } ls_op_kind;
 
 typedef struct ls_conv2d {

@@ -182,24 +182,15 @@ static int create_lanes(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
 
 static int create_common(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
-    switch (desc->kind) {
-    case LS_OP_GATHER: return ls_cpu_gather_create(out, device, desc, err);
-    case LS_OP_CONV2D: return ls_cpu_conv_create(out, device, desc, err);
-    case LS_OP_DENSE: return ls_cpu_dense_create(out, device, desc, err);
-    case LS_OP_POOL: return ls_cpu_pool_create(out, device, desc, err);
-    case LS_OP_RELU: return ls_cpu_relu_create(out, device, desc, err);
-    case LS_OP_SOFTMAX_XENT: return ls_cpu_loss_create(out, device, desc, err);
-    case LS_OP_SGD:
-    case LS_OP_ADAMW:
-    case LS_OP_RUNNING: return ls_cpu_update_create(out, device, desc, err);
-    case LS_OP_BATCHNORM: return ls_cpu_norm_create(out, device, desc, err);
-    case LS_OP_ADD: return ls_cpu_add_create(out, device, desc, err);
-    case LS_OP_SIGMOID:
-    case LS_OP_TANH: return ls_cpu_curve_create(out, device, desc, err);
-    case LS_OP_DROPOUT: return ls_cpu_dropout_create(out, device, desc, err);
-    case LS_OP_EXPORT: return ls_cpu_export_create(out, device, desc, err);
-    default: break;
-    }
+    static ls_cpu_create *const creators[LS_OP_KINDS] = {
+#define LS_CPU_OP(kind, name) [kind] = ls_cpu_##name##_create,
+#define LS_CPU_ALSO LS_CPU_OP
+#include "cpu/ops.def"
+#undef LS_CPU_OP
+#undef LS_CPU_ALSO
+    };
+    if (desc->kind > 0 && desc->kind < LS_OP_KINDS && creators[desc->kind])
+        return creators[desc->kind](out, device, desc, err);
     return ls_fail(err, LS_EUNSUPPORTED, "the CPU back end has no op of kind %d", desc->kind);
 }
 

@@ -47,18 +47,12 @@ int ls_cpu_op_twin(const ls_cpu_op **out, const ls_op_desc *desc, ls_error *err)
 void ls_cpu_op_destroy(ls_op *op);
 
 /* The creators, one per kind. They take x in any layout. */
-int ls_cpu_conv_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_dense_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_pool_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_relu_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_loss_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_export_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_norm_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_add_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_curve_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_gather_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
-int ls_cpu_update_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
+typedef int ls_cpu_create(ls_op **out, ls_cpu_device *d, const ls_op_desc *desc, ls_error *err);
+#define LS_CPU_OP(kind, name) ls_cpu_create ls_cpu_##name##_create;
+#define LS_CPU_ALSO(kind, name)
+#include "cpu/ops.def"
+#undef LS_CPU_OP
+#undef LS_CPU_ALSO
 
 /* An op around an op of the lanes family whose x lies differently: x is packed into lanes before
  * forward, dx unpacked after it is made. Kernels so need to know no layout but their own. */

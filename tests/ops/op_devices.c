@@ -130,10 +130,9 @@ static void print_declined(const op_fixture *f)
         return;
     print_message("             %s declined, in plain forms that are not mandatory for it:\n ",
                   f->which->name);
-    for (int i = 1; i < LS_OP_RUNNING + 4; i++)
+    for (int i = 1; i < LS_OP_KINDS + 3; i++)
         if (f->declined & OP_FEATURE(i))
-            print_message(" %s",
-                          i <= LS_OP_RUNNING ? op_kind_name(i) : options[i - LS_OP_RUNNING - 1]);
+            print_message(" %s", i < LS_OP_KINDS ? op_kind_name(i) : options[i - LS_OP_KINDS]);
     print_message("\n");
 }
 

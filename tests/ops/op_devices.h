@@ -7,14 +7,14 @@
 #include <lockstep/plugin.h>
 
 /* Sets of features: a bit for each ls_op_kind, and for the options that came later. */
-typedef uint32_t op_features;
+typedef uint64_t op_features;
 
 #define OP_FEATURE(kind) ((op_features)1 << (kind))
-#define OP_NESTEROV OP_FEATURE(LS_OP_RUNNING + 1)
-#define OP_SMOOTHING OP_FEATURE(LS_OP_RUNNING + 2)
-#define OP_AUGMENTED OP_FEATURE(LS_OP_RUNNING + 3) /* gather with random crops and flips */
+#define OP_NESTEROV OP_FEATURE(LS_OP_KINDS)
+#define OP_SMOOTHING OP_FEATURE(LS_OP_KINDS + 1)
+#define OP_AUGMENTED OP_FEATURE(LS_OP_KINDS + 2) /* gather with random crops and flips */
 
-#define OP_EVERYTHING (OP_FEATURE(LS_OP_RUNNING + 4) - 2)
+#define OP_EVERYTHING (OP_FEATURE(LS_OP_KINDS + 3) - 2)
 #define OP_LENET (OP_FEATURE(LS_OP_EXPORT + 1) - 2) /* gather to export, without options */
 
 typedef struct op_device {

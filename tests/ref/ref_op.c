@@ -13,7 +13,7 @@ static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *
     (void)stream;
     if (!op->bound)
         return ls_fail(err, LS_EINVAL, "%s: forward before bind", ref_op_name(op));
-    return op->kernels->forward[op->desc.kind](op, flags, err);
+    return op->kernels->of[op->desc.kind].forward(op, flags, err);
 }
 
 static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -23,7 +23,7 @@ static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error 
     if (!op->bound || !op->desc.training)
         return ls_fail(err, LS_EINVAL, "%s: backward needs bind and an op made for training",
                        ref_op_name(op));
-    return op->kernels->backward[op->desc.kind](op, flags, err);
+    return op->kernels->of[op->desc.kind].backward(op, flags, err);
 }
 
 /* ---- bind ----------------------------------------------------------------------------------- */
@@ -180,25 +180,26 @@ int ref_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_err
 {
     ref_device *d = (ref_device *)device;
     int kind = (int)desc->kind;
-    if (kind < 1 || kind >= REF_KINDS || !d->kernels->forward[kind])
+    if (kind < 1 || kind >= LS_OP_KINDS || !d->kernels->of[kind].forward)
         return ls_fail(err, LS_EUNSUPPORTED, "%s: unknown op kind %d", d->name, kind);
+    const ref_loops *loops = &d->kernels->of[kind];
     ref_op *op = ls_alloc(d->host, sizeof *op);
     if (!op)
         return ls_fail(err, LS_ENOMEM, "%s: no memory for an op of kind %d", d->name, kind);
     op->host = d->host;
     op->kernels = d->kernels;
     op->desc = *desc;
-    op->base.impl = d->kernels->backward[kind] ? &layer_impl : &forward_only_impl;
+    op->base.impl = loops->backward ? &layer_impl : &forward_only_impl;
     op->base.kernel = d->kernels->name;
     int rc = ref_plan(op, err);
     if (rc != LS_OK) {
         op_destroy(&op->base);
         return rc;
     }
-    if (d->kernels->scratch[kind])
-        op->base.scratch_bytes = d->kernels->scratch[kind](op);
-    if (d->kernels->saved[kind])
-        op->base.saved_bytes = d->kernels->saved[kind](op);
+    if (loops->scratch)
+        op->base.scratch_bytes = loops->scratch(op);
+    if (loops->saved)
+        op->base.saved_bytes = loops->saved(op);
     *out = &op->base;
     return LS_OK;
 }

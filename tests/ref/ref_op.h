@@ -9,14 +9,18 @@ typedef struct ref_op ref_op;
 typedef int ref_run(ref_op *op, unsigned flags, ls_error *err);
 typedef size_t ref_size(const ref_op *op);
 
-#define REF_KINDS (LS_OP_RUNNING + 1)
+/* The loops of one kind. `backward` NULL: the kind has none. `scratch` and `saved`, in bytes, NULL: it
+ * needs none. */
+typedef struct ref_loops {
+    const char *name;
+    ref_run *forward, *backward;
+    ref_size *scratch, *saved;
+} ref_loops;
 
-/* The loops of one flavour, by ls_op_kind. `backward` NULL: the kind has none. `scratch` and
- * `saved`, in bytes, NULL: it needs none. */
+/* The loops of one flavour, by ls_op_kind. */
 typedef struct ref_kernels {
     const char *name;
-    ref_run *forward[REF_KINDS], *backward[REF_KINDS];
-    ref_size *scratch[REF_KINDS], *saved[REF_KINDS];
+    ref_loops of[LS_OP_KINDS];
 } ref_kernels;
 
 extern const ref_kernels ref_kernels_f32, ref_kernels_f64;
@@ -46,7 +50,10 @@ int ref_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_err
 int ref_plan(ref_op *op, ls_error *err);
 
 /* "conv2d". */
-const char *ref_op_name(const ref_op *op);
+static inline const char *ref_op_name(const ref_op *op)
+{
+    return op->kernels->of[op->desc.kind].name;
+}
 
 /* Elements of one row of a tensor. */
 static inline size_t ref_row(const ls_tensor *t)

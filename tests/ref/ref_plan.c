@@ -4,29 +4,6 @@
 
 #include <limits.h>
 
-static const char *const kind_names[REF_KINDS] = {
-    [LS_OP_GATHER] = "gather",
-    [LS_OP_CONV2D] = "conv2d",
-    [LS_OP_DENSE] = "dense",
-    [LS_OP_POOL] = "pool",
-    [LS_OP_RELU] = "relu",
-    [LS_OP_SGD] = "sgd",
-    [LS_OP_EXPORT] = "export",
-    [LS_OP_ADD] = "add",
-    [LS_OP_SIGMOID] = "sigmoid",
-    [LS_OP_BATCHNORM] = "batchnorm",
-    [LS_OP_TANH] = "tanh",
-    [LS_OP_DROPOUT] = "dropout",
-    [LS_OP_ADAMW] = "adamw",
-    [LS_OP_RUNNING] = "running",
-    [LS_OP_SOFTMAX_XENT] = "softmax_xent",
-};
-
-const char *ref_op_name(const ref_op *op)
-{
-    return kind_names[op->desc.kind];
-}
-
 /* Positions of a window along one side, 0 when it does not fit. */
 static int windows(int size, int kernel, int stride, int padding)
 {
