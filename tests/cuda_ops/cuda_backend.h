@@ -5,6 +5,28 @@
 
 #include <lockstep/plugin.h>
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 const ls_backend *test_cuda_backend(void);
+
+/* A device that computes in this precision, bound to the calling thread; else the test fails. */
+static inline ls_device *test_cuda_open(ls_precision precision)
+{
+    ls_device *device = NULL;
+    ls_device_request request = {.size = sizeof request, .precision = precision};
+    ls_error err = {0};
+    if (test_cuda_backend()->open(&device, &request, &err) != LS_OK ||
+        device->ops->bind(device, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    return device;
+}
+
+/* What the libraries say of an H200, which they plan for where there is no GPU. Static. */
+const char *test_h200_json(void);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "doubles/control.h"
 
+#include <stdio.h>
+
 #ifndef DOUBLES_MODE
 #define DOUBLES_MODE DBL_EAGER
 #endif
@@ -29,4 +31,14 @@ static void end(void)
 const ls_backend *test_cuda_backend(void)
 {
     return ls_plugin_backend();
+}
+
+const char *test_h200_json(void)
+{
+    static char text[8192];
+    FILE *file = fopen(H200_JSON, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    return text;
 }

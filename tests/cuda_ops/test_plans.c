@@ -42,20 +42,10 @@ int __wrap_ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_
 void __real_ls_math_plan_destroy(ls_math_plan *plan);
 void __wrap_ls_math_plan_destroy(ls_math_plan *plan);
 
-static const char *description(void)
-{
-    static char text[8192];
-    FILE *file = fopen(H200_JSON, "r");
-    assert_non_null(file);
-    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
-    fclose(file);
-    return text;
-}
-
 int __wrap_ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err)
 {
     ls_math_desc described = *desc;
-    described.device_json = described.device_json ? described.device_json : description();
+    described.device_json = described.device_json ? described.device_json : test_h200_json();
     return __real_ls_math_open(out, &described, err);
 }
 
@@ -177,21 +167,11 @@ static void make_ops(ls_device *device, const recipe *r, uint32_t rows, int trai
     ls_plan_destroy(plan);
 }
 
-static ls_device *open_in(ls_precision precision)
-{
-    ls_device *device = NULL;
-    ls_device_request request = {.size = sizeof request, .precision = precision};
-    ls_error err = {0};
-    must(test_cuda_backend()->open(&device, &request, &err), &err);
-    must(device->ops->bind(device, &err), &err);
-    return device;
-}
-
 static void ask_everything(void)
 {
     for (int p = LS_PRECISION_FP32; p <= LS_PRECISION_BF16; p++)
         for (int e = 0; e < EXAMPLE_COUNT; e++) {
-            ls_device *device = open_in((ls_precision)p);
+            ls_device *device = test_cuda_open((ls_precision)p);
             recipe r;
             open_recipe(&r, examples[e]);
             for (int i = 0; i < r.sizes; i++)
@@ -265,7 +245,7 @@ static void every_plan_comes_back_from_its_text(void **state)
     ls_math *math[3];
     (void)state;
     for (int p = 0; p < 3; p++)
-        math[p] = open_for((ls_precision)p, description(), NULL);
+        math[p] = open_for((ls_precision)p, test_h200_json(), NULL);
     for (int i = 0; i < shapes; i++) {
         const ls_math *m = math[all[i].precision];
         ls_engine engine, again;
@@ -293,7 +273,7 @@ static void every_plan_comes_back_from_its_text(void **state)
 
 static void plans_do_not_run_without_their_device(void **state)
 {
-    ls_math *math = open_for(LS_PRECISION_TF32, description(), NULL);
+    ls_math *math = open_for(LS_PRECISION_TF32, test_h200_json(), NULL);
     ls_math_operands none = {0};
     ls_math_plan *plan = NULL;
     ls_error err = {0};

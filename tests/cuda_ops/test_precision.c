@@ -14,17 +14,6 @@ enum { CASES = 40 };
 #define NEAR 1.5e-2    /* some roundings to 8 bits, each of 2⁻⁹ at most */
 #define DEEP_NEAR 5e-2 /* of a network, where they add up */
 
-static ls_device *open_in(ls_precision precision)
-{
-    ls_device *device = NULL;
-    ls_device_request request = {.size = sizeof request, .precision = precision};
-    ls_error err = {0};
-    if (test_cuda_backend()->open(&device, &request, &err) != LS_OK ||
-        device->ops->bind(device, &err) != LS_OK)
-        fail_msg("%s", err.text);
-    return device;
-}
-
 static double worst(const op_item *a, const op_item *b)
 {
     double most = 0;
@@ -46,7 +35,7 @@ static int differs(const op_result *a, const op_result *b)
 /* Near the reference, and in at least so many cases not at it: numbers were rounded. */
 static void expect_rounded(op_make *make, uint64_t seed, double near, int least)
 {
-    ls_device *device = open_in(LS_PRECISION_BF16);
+    ls_device *device = test_cuda_open(LS_PRECISION_BF16);
     int differ = 0;
     for (uint64_t s = seed; s < seed + CASES; s++) {
         op_chain chain = make(s);
@@ -90,7 +79,7 @@ static void networks_hand_on_bf16(void **state)
 /* An earlier step leaves nothing, and a second block adds. */
 static void bf16_accumulates(void **state)
 {
-    ls_device *device = open_in(LS_PRECISION_BF16);
+    ls_device *device = test_cuda_open(LS_PRECISION_BF16);
     (void)state;
     for (uint64_t s = 3000; s < 3000 + CASES; s++) {
         op_chain chain = s % 2 ? op_make_conv(s) : op_make_dense(s);
@@ -129,7 +118,7 @@ static void convolutions_take_pooling_along(void **state)
 {
     (void)state;
     for (int form = 0; form < 2; form++) {
-        ls_device *device = open_in(form ? LS_PRECISION_BF16 : LS_PRECISION_FP32);
+        ls_device *device = test_cuda_open(form ? LS_PRECISION_BF16 : LS_PRECISION_FP32);
         int made = 0;
         for (uint64_t s = 7600; s < 7600 + 3 * CASES; s++) {
             op_chain chain;
@@ -156,7 +145,7 @@ static void convolutions_take_pooling_along(void **state)
 static void a_single_channel_is_pooled_by_itself_in_bf16(void **state)
 {
     (void)state;
-    ls_device *device = open_in(LS_PRECISION_BF16);
+    ls_device *device = test_cuda_open(LS_PRECISION_BF16);
     int made = 0;
     for (uint64_t s = 7600; s < 7600 + 3 * CASES; s++) {
         op_chain chain;

@@ -101,19 +101,9 @@ static void close_side(side *s)
     free(s->weights);
 }
 
-static ls_device *open_in(ls_precision precision)
-{
-    ls_device *device = NULL;
-    ls_device_request request = {.size = sizeof request, .precision = precision};
-    ls_error err = {0};
-    must(test_cuda_backend()->open(&device, &request, &err), &err);
-    must(device->ops->bind(device, &err), &err);
-    return device;
-}
-
 static ls_device *open_cuda(void)
 {
-    return open_in(LS_PRECISION_FP32);
+    return test_cuda_open(LS_PRECISION_FP32);
 }
 
 /* What two sides are made of. */
@@ -187,7 +177,7 @@ static void expect_alike(const recipe *r)
 static void expect_near_in_bf16(const recipe *r)
 {
     side half, ref;
-    open_with(&half, open_in(LS_PRECISION_BF16), r, 0);
+    open_with(&half, test_cuda_open(LS_PRECISION_BF16), r, 0);
     open_with(&ref, open_ref64(NULL), r, 0);
     run_side(&half);
     run_side(&ref);
@@ -203,8 +193,8 @@ static void expect_near_in_bf16(const recipe *r)
 static void expect_same_bits(const recipe *r, ls_precision precision)
 {
     side recorded, eager;
-    open_with(&recorded, open_in(precision), r, 0);
-    open_with(&eager, open_in(precision), r, 1);
+    open_with(&recorded, test_cuda_open(precision), r, 0);
+    open_with(&eager, test_cuda_open(precision), r, 1);
     /* Two plans, and the step where it is more than one op. */
     assert_int_equal(ls_replica_recordings(recorded.replica), 2 + (r->model->stats > 0));
     assert_int_equal(ls_replica_recordings(eager.replica), 0);
@@ -256,7 +246,7 @@ static void sgd_residual(recipe *r)
 static double gradient_error(const recipe *r, ls_precision precision)
 {
     const size_t floats = r->model->floats;
-    ls_device *const devices[2] = {open_in(precision), open_ref64(NULL)};
+    ls_device *const devices[2] = {test_cuda_open(precision), open_ref64(NULL)};
     float *gradient[2];
     ls_error err = {0};
     uint32_t row[16];
@@ -464,8 +454,8 @@ static void run_whole(side *s)
 static void expect_whole_steps(const recipe *r, ls_precision precision)
 {
     side whole, parts;
-    open_with(&whole, open_in(precision), r, 0);
-    open_with(&parts, open_in(precision), r, 0);
+    open_with(&whole, test_cuda_open(precision), r, 0);
+    open_with(&parts, test_cuda_open(precision), r, 0);
     run_whole(&whole);
     run_side(&parts);
     assert_memory_equal(whole.weights, parts.weights, r->model->floats * sizeof(float));

@@ -125,16 +125,6 @@ static const char *logged(ls_log_level of, const char *part)
 
 static char folder[64];
 
-static const char *description(void)
-{
-    static char text[8192];
-    FILE *file = fopen(H200_JSON, "r");
-    assert_non_null(file);
-    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
-    fclose(file);
-    return text;
-}
-
 /* Its name, as one who starts anew finds it. */
 static int plan_or_fail(char name[96], ls_error *err)
 {
@@ -147,7 +137,7 @@ static int plan_or_fail(char name[96], ls_error *err)
                                .compute = 90,
                                .precision = LS_PRECISION_BF16,
                                .cache_dir = folder,
-                               .device_json = description()};
+                               .device_json = test_h200_json()};
     ls_math *math = NULL;
     ls_math_plan *plan = NULL;
     lines = 0;
