@@ -1,7 +1,7 @@
 /* All-reduce: the sum of everybody's numbers, in everybody's memory.
  *
  *     ls_collective_options o = {.size = sizeof o, .ranks = ls_pool_size(pool), .floats = n};
- *     ls_collective *group;
+ *     ls_collective *c;
  *     ls_collective_create(&group, &o, &err);
  *
  *     static int job(const ls_worker *w, void *arg, ls_error *err)       // on every worker
@@ -58,16 +58,16 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
  * LS_EINVAL. Any of them aborts the group for good, so that nobody waits for a rank that has
  * failed; what `out` holds is undefined then. To go on, make a new group of the ranks that are
  * left. */
-int ls_all_reduce(ls_collective *group, int rank, ls_device *device, const float *in, float *out,
+int ls_all_reduce(ls_collective *c, int rank, ls_device *device, const float *in, float *out,
                   ls_error *err);
 
 /* Any thread, any number of times: every rank that waits, and every later call, returns
  * LS_EABORTED. For a worker that fails before it comes to its all-reduce. */
-void ls_collective_abort(ls_collective *group);
+void ls_collective_abort(ls_collective *c);
 
 /* Frees the group; nobody may be inside a call, so with a rank that stalled in one the group stays.
  * It may outlive the devices. NULL is allowed. */
-void ls_collective_destroy(ls_collective *group);
+void ls_collective_destroy(ls_collective *c);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

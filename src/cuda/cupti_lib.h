@@ -29,7 +29,7 @@
     FUNCTION(cuptiGetResultString)
 
 typedef struct ls_cupti {
-#define LS_CUPTI_SLOT(name) __typeof__(name) *name;
+#define LS_CUPTI_SLOT(name) __typeof__(name) *name; /* NOLINT(bugprone-macro-parentheses) */
     LS_CUPTI_FUNCTIONS(LS_CUPTI_SLOT)
 #undef LS_CUPTI_SLOT
 } ls_cupti;
