@@ -78,6 +78,11 @@ void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
  * "linear". */
 double ls_config_lr(const ls_config *config);
 
+/* The default of `shards`, which depends on the recipe alone: the largest power of two that leaves a shard
+ * of `rows` LS_SHARD_ROWS rows, from 1 to 8. */
+enum { LS_SHARD_ROWS = 16 };
+int ls_shards_for(int rows);
+
 /* The document that the model's nodes belong to. */
 const ls_json *ls_config_model_doc(const ls_config *config);
 

@@ -110,11 +110,19 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 static const ls_config_form capacity_form = {read_capacity, write_capacity};
 
-/* An integer, or "devices" for one shard per device. */
+int ls_shards_for(int rows)
+{
+    int shards = 1;
+    while (shards < 8 && rows / (2 * shards) >= LS_SHARD_ROWS)
+        shards *= 2;
+    return shards;
+}
+
+/* An integer, or "devices" for one shard per device. The row of batch_size is above. */
 static void read_shards(ls_config *c, ls_fields *f, const ls_config_key *row)
 {
     long shards;
-    const long fallback = (long)row->fallback;
+    const long fallback = ls_shards_for(c->batch_size);
     const cJSON *node = ls_field_any(f, row->key);
     if (cJSON_IsString(node)) {
         if (strcmp(node->valuestring, "devices") != 0)
@@ -324,9 +332,11 @@ const ls_config_key ls_config_keys[] = {
          "workers share one GPU)"},
     {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
      .help = "at a loss that is not finite; `\"skip\"`: leave that step out"},
-    {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), 8, .text = "8", .form = &shards_form,
-     .help = "logical shards of a minibatch, part of the recipe; `\"devices\"`: one per device, "
-             "fastest on GPUs, but results then depend on their number"},
+    {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", .form = &shards_form,
+     .help = "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
+             "that leaves each 16 rows, at most 8; workers beyond them only merge and stand by; "
+             "`\"devices\"`: one per device, fastest on GPUs, but results then depend on their "
+             "number"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,
      .help = "how often the training rows are gone through"},
     {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",

@@ -9,7 +9,6 @@
 #include "train/saver.h"
 #include "train/worker.h"
 
-#include <lockstep/split.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,18 +108,11 @@ static int open_pool(ls_trainer *t, ls_error *err)
     t->workers = ls_pool_size(t->pool);
     t->shards = c->shards ? (int)c->shards : t->workers;
     char text[200];
-    if (c->capacities && c->capacities != t->workers) {
-        snprintf(text, sizeof text, "%d numbers for %d devices; give one per device", c->capacities,
-                 t->workers);
-        return ls_config_fail(err, c, "capacity", LS_ECONFIG, text);
-    }
-    if (t->workers <= t->shards)
+    if (!c->capacities || c->capacities == t->workers)
         return LS_OK;
-    snprintf(text, sizeof text,
-             "%d devices, but a minibatch has only %d shards; ask for at most %d devices, or set "
-             "shards to at least %d",
-             t->workers, t->shards, t->shards, t->workers);
-    return ls_config_fail(err, c, "devices", LS_ECONFIG, text);
+    snprintf(text, sizeof text, "%d numbers for %d devices; give one per device", c->capacities,
+             t->workers);
+    return ls_config_fail(err, c, "capacity", LS_ECONFIG, text);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)
@@ -206,11 +198,12 @@ static int largest_share(const ls_trainer *t)
 {
     uint32_t most = 0;
     for (int i = 0; i < t->workers; i++) {
+        const ls_train_worker *w = &t->worker[i];
         uint32_t first, last, count;
-        ls_split((uint32_t)t->config.batch_size, (uint32_t)t->shards,
-                 (uint32_t)t->worker[i].shard_lo, &first, &count);
-        ls_split((uint32_t)t->config.batch_size, (uint32_t)t->shards,
-                 (uint32_t)t->worker[i].shard_hi - 1, &last, &count);
+        if (w->shard_lo == w->shard_hi)
+            continue;
+        ls_worker_shard_rows(t, (uint32_t)t->config.batch_size, w->shard_lo, &first, &count);
+        ls_worker_shard_rows(t, (uint32_t)t->config.batch_size, w->shard_hi - 1, &last, &count);
         if (last + count - first > most)
             most = last + count - first;
     }
@@ -252,12 +245,36 @@ static int summarise(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
+static void warn_of_rows(const ls_trainer *t)
+{
+    const int rows = t->config.batch_size, shards = t->shards;
+    if (rows / shards < LS_SHARD_ROWS && shards > ls_shards_for(rows))
+        ls_log(t->host, LS_LOG_WARNING,
+               "shards: %d rows in %d shards are fewer than %d each, which is slow; the default "
+               "would be %d",
+               rows, shards, LS_SHARD_ROWS, ls_shards_for(rows));
+    else if (rows % (shards * LS_SHARD_ROWS) != 0)
+        ls_log(t->host, LS_LOG_WARNING,
+               "%d rows per shard are no multiple of 16: batch_size %d and shards %d leave vector "
+               "units partly empty",
+               rows / shards, rows, shards);
+}
+
+/* It computes no gradient, but merges its part of the sum, and takes over when a device is lost. */
+static void warn_of_idle(const ls_trainer *t)
+{
+    if (t->workers > t->shards)
+        ls_log(t->host, LS_LOG_WARNING,
+               "%d of %d workers have no shard: a minibatch has %d, so no more workers than that "
+               "make it faster",
+               t->workers - t->shards, t->workers, t->shards);
+}
+
 static int warn(ls_trainer *t, ls_error *err)
 {
     (void)err;
     const ls_config *c = &t->config;
     int cpus = ls_allowed_cpus();
-    long per_shard = c->batch_size / t->shards;
     int on_host = (t->worker[0].info.flags & LS_DEVICE_HOST_MEMORY) != 0;
     char threads[32] = "";
     if (c->threads > 1)
@@ -272,11 +289,8 @@ static int warn(ls_trainer *t, ls_error *err)
     if (on_host && t->workers == c->shards && t->workers < cpus && strcmp(c->devices, "auto") == 0)
         ls_log(t->host, LS_LOG_INFO, "devices: auto takes at most one device per shard: %d",
                t->workers);
-    if (per_shard % 16 != 0 || c->batch_size % t->shards != 0)
-        ls_log(t->host, LS_LOG_WARNING,
-               "%ld rows per shard are no multiple of 16: batch_size %d and shards %d leave vector "
-               "units partly empty",
-               per_shard, c->batch_size, t->shards);
+    warn_of_rows(t);
+    warn_of_idle(t);
     return LS_OK;
 }
 

@@ -143,8 +143,6 @@ name the directory it is in" config.json --set data.name=mnist --set data.path=a
 
 # ---- devices ----
 expect_bad_set devices=ref:0 "devices 'ref:0' asks for none: at least 1 is needed"
-expect_bad_set devices=ref:5 "5 devices, but a minibatch has only 4 shards; ask for at most 4 \
-devices, or set shards to at least 5"
 expect_bad_set devices=ref:2000 "devices 'ref:2000' asks for too many: at most 1024 work together"
 expect_bad_set devices=ref:x "cannot read devices 'ref:x': expected auto, cpu, cpu:COUNT, or \
 KIND:INDEX,INDEX…, for example --devices cpu:2"
@@ -159,6 +157,16 @@ many=$((cpus + 1))
 run config.json --set "devices=ref:$many" --set "shards=$many"
 expect_code 0
 expect_stderr_line "trainer: warning: $many workers share $cpus allowed CPUs: slower than fewer workers"
+
+# So are workers without a shard, and shards of few rows; the default has neither.
+run config.json --set devices=ref:3 --set shards=2
+expect_stderr_line "trainer: warning: 1 of 3 workers have no shard: a minibatch has 2, so no more workers than \
+that make it faster"
+run config.json --set shards=8
+expect_stderr_line "trainer: warning: shards: 64 rows in 8 shards are fewer than 16 each, which is slow; the \
+default would be 4"
+run config.json --set devices=ref:2
+grep -q 'rows in\|have no shard' stderr.txt && fail 'expected no word on shards'
 
 # ---- the model ----
 expect_bad 's/"kernel": 5/"kernel": 99/' \

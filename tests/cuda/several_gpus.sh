@@ -48,6 +48,17 @@ for devices in cuda:0,0,1,1 cuda:0,1,0,1,2; do
     train "$devices" --set shards=5
     expect "$wanted" "$devices"
 done
+# Workers without a shard, on GPUs of their own and beside others.
+train cuda:0 --set shards=2
+fewer=$found
+for devices in cuda:0,1,2 cuda:0,0,1,2,2; do
+    train "$devices" --set shards=2
+    expect "$fewer" "$devices on two shards"
+done
+train cuda:1,1,1 --set shards=2 --set allreduce=local
+expect "$fewer" "local on two shards"
+train cuda:0,1,2 --set shards=2 --set allreduce=nccl
+[ "$status" -eq 0 ] || fail "nccl on two shards"
 fault=worker=0,step=2,kind=fail,stage=merge # a GPU's leader
 train cuda:0,0,1 --set shards=5 --inject "$fault"
 expect "$wanted" "$fault"

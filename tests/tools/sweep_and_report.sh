@@ -14,15 +14,15 @@ cat >config.json <<'JSON'
 }
 JSON
 
-# One combination asks for more devices than there are shards: its row says so, the rest goes on.
-expect 78 "$trainer" sweep config.json --vary devices=ref:1,ref:9,ref:3 --vary lr=0.05,0.1 \
+# One combination asks for no device: its row says so, the rest goes on.
+expect 78 "$trainer" sweep config.json --vary devices=ref:1,ref:0,ref:3 --vary lr=0.05,0.1 \
     --json sweep.json --quiet
 [ "$(wc -l <out)" -eq 8 ] || fail "a table of $(wc -l <out) lines instead of 8"
 has out '^SYNTHETIC data'
 has out '^devices    lr  test acc  train loss  s/epoch  images/s  speed-up   weights$'
 has out '^  ref:1  0.05    0\.[0-9]* .* 1\.00x  [0-9a-f]\{8\}$'
-has out '^  ref:9   0.1  error: .*9 devices, but a minibatch has only 4 shards'
-has err '^trainer: run 3: .*4 shards'
+has out "^  ref:0   0.1  error: .*devices 'ref:0' asks for none"
+has err '^trainer: run 3: .*asks for none'
 has sweep.json '"status": "failed"'
 has sweep.json '"synthetic": true'
 [ "$(grep -c '"status": "finished"' sweep.json)" -eq 4 ] || fail "not 4 finished runs"

@@ -75,6 +75,30 @@ static void defaults_written_and_read_again_are_the_same(void **state)
     ls_config_fini(&again);
 }
 
+static int shards_of(int batch_size, const char *given)
+{
+    char text[160];
+    ls_config c;
+    snprintf(text, sizeof text,
+             "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1}, %s \"batch_size\": %d}",
+             given, batch_size);
+    read_text(&c, text, NULL);
+    const int shards = c.shards;
+    ls_config_fini(&c);
+    return shards;
+}
+
+static void a_shard_has_sixteen_rows_unless_the_config_says_otherwise(void **state)
+{
+    static const int expected[][2] = {{1, 1},  {16, 1},  {31, 1},  {32, 2},  {63, 2},  {64, 4},
+                                      {80, 4}, {127, 4}, {128, 8}, {256, 8}, {4096, 8}};
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_int_equal(shards_of(expected[i][0], ""), expected[i][1]);
+    assert_int_equal(shards_of(32, "\"shards\": 8,"), 8);
+    assert_int_equal(shards_of(4096, "\"shards\": 1,"), 1);
+}
+
 /* Another value than the default for a row, as --set would take it. */
 static const char *other_value(const ls_config_key *row)
 {
@@ -226,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_documentation_has_each_key_in_order_and_no_other),
         cmocka_unit_test(defaults_written_and_read_again_are_the_same),
+        cmocka_unit_test(a_shard_has_sixteen_rows_unless_the_config_says_otherwise),
         cmocka_unit_test(exactly_the_keys_of_the_recipe_must_be_the_same_at_a_resume),
         cmocka_unit_test(the_number_of_epochs_counts_where_the_rate_depends_on_it),
         cmocka_unit_test(the_schema_has_each_key_of_each_record_and_no_other),

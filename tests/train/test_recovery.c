@@ -85,6 +85,26 @@ static void devices_may_fail_one_after_another_until_one_is_left(void **state)
     fixture_end(&f);
 }
 
+/* Eight shards on ten workers: the two that have none take over, and may be lost themselves. */
+static void a_worker_without_a_shard_takes_over(void **state)
+{
+    static const char *const faults[] = {"worker=0,step=2,kind=fail",
+                                         "worker=9,step=3,kind=fail,stage=merge",
+                                         "worker=3,step=4,kind=fail", "worker=5,step=4,kind=fail"};
+    fixture f;
+    char hash[65];
+    (void)state;
+    memcpy(hash, undisturbed(), sizeof hash);
+    recipe(&f, "devices=ref:10");
+    f.options.inject = faults;
+    f.options.inject_count = 4;
+    ls_trainer *t = fixture_run(&f);
+    expect_sound(&f, t, hash);
+    assert_true(record_number(fixture_record(&f, "fault", 3), "devices_left") == 6);
+    assert_int_equal(ls_trainer_close(t), LS_OK);
+    fixture_end(&f);
+}
+
 static void two_devices_may_fail_in_one_step(void **state)
 {
     static const char *const faults[] = {"worker=0,step=3,kind=fail,stage=start",
@@ -235,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_that_fails_at_any_stage_costs_no_step),
         cmocka_unit_test(devices_may_fail_one_after_another_until_one_is_left),
+        cmocka_unit_test(a_worker_without_a_shard_takes_over),
         cmocka_unit_test(two_devices_may_fail_in_one_step),
         cmocka_unit_test(a_device_that_stalls_is_named_and_left_behind),
         cmocka_unit_test(the_last_device_takes_the_run_with_it),

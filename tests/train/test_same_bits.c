@@ -116,6 +116,26 @@ static void augmented_runs_evaluate_alike_on_any_number_of_workers(void **state)
     }
 }
 
+/* Most of them have no shard, and no core. */
+static void sixteen_to_256_workers_train_alike(void **state)
+{
+    static const int workers[] = {16, 64, 256};
+    char first[65];
+    (void)state;
+    if (!sees_the_cpu())
+        skip();
+    for (size_t i = 0; i < 1 + sizeof workers / sizeof *workers; i++) {
+        fixture f;
+        char devices[32];
+        begin_ragged(&f, devices, i ? workers[i - 1] : 1, 0);
+        const char *hash = fixture_hash(&f);
+        if (i == 0)
+            memcpy(first, hash, sizeof first);
+        assert_string_equal(hash, first);
+        fixture_end(&f);
+    }
+}
+
 static void evaluation_knows_nothing_of_augmentation(void **state)
 {
     double loss[2] = {0}, accuracy[2] = {0};
@@ -154,6 +174,7 @@ int main(void)
         cmocka_unit_test(the_reference_gives_the_same_bits_on_any_number_of_workers),
         cmocka_unit_test(the_cpu_gives_the_same_bits_on_any_number_of_workers),
         cmocka_unit_test(augmented_runs_evaluate_alike_on_any_number_of_workers),
+        cmocka_unit_test(sixteen_to_256_workers_train_alike),
         cmocka_unit_test(evaluation_knows_nothing_of_augmentation),
         cmocka_unit_test(the_bits_change_with_the_tree),
     };

@@ -409,18 +409,29 @@ static void one_shard_per_device_on_request(void **state)
     fixture_end(&f);
 }
 
-static void more_devices_than_shards_are_refused(void **state)
+static void hash_on(char hash[65], const char *devices, const char *allreduce)
 {
     fixture f;
-    ls_trainer *t;
-    (void)state;
     fixture_begin(&f);
-    fixture_set(&f, "devices=ref:5");
-    assert_int_equal(ls_trainer_open(&t, &f.options, &f.err), LS_ECONFIG);
-    assert_string_equal(f.err.text,
-                        "--set devices=ref:5: 5 devices, but a minibatch has only 4 "
-                        "shards; ask for at most 4 devices, or set shards to at least 5");
+    fixture_set(&f, devices);
+    fixture_set(&f, allreduce);
+    memcpy(hash, fixture_hash(&f), 65);
     fixture_end(&f);
+}
+
+static void workers_beyond_the_shards_change_nothing(void **state)
+{
+    static const char *const devices[] = {"devices=ref:5", "devices=ref:16", "devices=ref:64"};
+    char four[65], more[65];
+    (void)state;
+    hash_on(four, "devices=ref:4", "allreduce=ordered");
+    for (size_t i = 0; i < (SLOW_BUILD ? 2 : 3); i++) {
+        hash_on(more, devices[i], "allreduce=ordered");
+        assert_string_equal(more, four);
+    }
+    hash_on(four, "devices=ref:4", "allreduce=naive");
+    hash_on(more, "devices=ref:6", "allreduce=naive");
+    assert_string_equal(more, four);
 }
 
 static void more_shards_than_rows_leaves_some_empty(void **state)
@@ -529,7 +540,7 @@ int main(void)
         cmocka_unit_test(batch_k_b_on_k_devices_gives_each_b),
         cmocka_unit_test(auto_means_every_device_up_to_the_shards),
         cmocka_unit_test(one_shard_per_device_on_request),
-        cmocka_unit_test(more_devices_than_shards_are_refused),
+        cmocka_unit_test(workers_beyond_the_shards_change_nothing),
         cmocka_unit_test(more_shards_than_rows_leaves_some_empty),
         cmocka_unit_test(training_learns_the_synthetic_data),
         cmocka_unit_test(a_trainer_runs_once),
