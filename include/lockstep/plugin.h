@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 6
+#define LS_PLUGIN_ABI 7
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -205,11 +205,14 @@ typedef struct ls_op_desc {
  * is enqueued (CPU) or that the replica copies to the device (CUDA). */
 typedef struct ls_step_args {
     const uint32_t *rows; /* gather, dropout: dataset row of each row of the batch */
-    float lr;             /* optimizers */
-    float scale;          /* optimizers: what the gradient sum is multiplied with */
-    float row_scale;      /* running statistics: 1 / rows of the minibatch */
-    uint64_t step;        /* optimizers: this step's number, from 1 */
-    uint64_t seed;        /* draws of random ops: (seed, stream, epoch, dataset row or element) */
+    float *told;     /* optimizers with a guard: pinned memory that the step's LS_OP_STATS floats
+                             from `guard` on go to, applied or not; NULL: nowhere. A device without
+                             recordings need not look at it */
+    float lr;        /* optimizers */
+    float scale;     /* optimizers: what the gradient sum is multiplied with */
+    float row_scale; /* running statistics: 1 / rows of the minibatch */
+    uint64_t step;   /* optimizers: this step's number, from 1 */
+    uint64_t seed;   /* draws of random ops: (seed, stream, epoch, dataset row or element) */
     uint32_t epoch;
 } ls_step_args;
 
@@ -217,6 +220,7 @@ typedef struct ls_step_args {
 
 #define LS_OP_PARAMS 2 /* most parameters of one op */
 #define LS_OP_SLOTS 2  /* most optimizer slots */
+#define LS_OP_STATS 2  /* floats that a loss makes */
 
 /* Every pointer an op may use, fixed by `bind`. Memory is the device's, allocated by its `alloc`,
  * except `args` and where a device says LS_DEVICE_HOST_MEMORY. Fields an op has no use for are
@@ -234,7 +238,7 @@ typedef struct ls_op_buffers {
      * finite as the op's work runs, the op changes nothing but *held, which becomes 1; and while
      * *held is not 0 it changes nothing. So a step that must not be applied may be enqueued before
      * anybody knows, and others behind it, until the caller has set *held to 0. */
-    const float *guard;
+    const float *guard; /* the first of LS_OP_STATS floats */
     float *held;
     const int32_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
     int32_t *labels_out;   /* gather: the batch's */

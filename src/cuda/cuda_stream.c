@@ -172,6 +172,7 @@ static ls_k_args numbers_of(const ls_step_args *args)
     ls_k_args now;
     memset(&now, 0, sizeof now);
     now.rows = args->rows;
+    now.told = args->told;
     now.step = args->step;
     now.seed = args->seed;
     now.epoch = args->epoch;

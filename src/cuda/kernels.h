@@ -28,6 +28,7 @@ extern "C" {
 /* ls_step_args as kernels read it, in device memory: a graph replays the same addresses. */
 typedef struct ls_k_args {
     const uint32_t *rows; /* device memory */
+    float *told;          /* pinned; NULL: nowhere */
     uint64_t step, seed;
     uint32_t epoch;
     float lr, scale, row_scale;
@@ -226,7 +227,8 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream);
 
 /* ---- steps over arenas ---------------------------------------------------------------------- */
 
-/* Whether a step may be applied, as plugin.h says of guard and held; both NULL: it may. */
+/* Whether a step may be applied, as plugin.h says of guard and held; both NULL: it may. The optimizers
+ * put the first two floats at `loss` where args->told says. */
 typedef struct ls_k_guard {
     const float *loss;
     float *held;

@@ -89,14 +89,13 @@ typedef struct ls_node {
 enum {
     LS_PART_FORWARD = 1, /* before the nodes: gather, forward and loss */
     LS_PART_TAIL = 2,    /* the gradient's tail, but for what the loss op has put there */
-    LS_PART_UPDATE = 4,  /* the update from the gradient, and the tail on its way to the host */
+    LS_PART_UPDATE = 4,  /* the update from the gradient, which tells the host of the loss */
     LS_PART_APPLY = 8    /* the update from the total */
 };
 typedef struct ls_segment {
     unsigned parts;
     int first, last;
     int steps;               /* so often, one step after another; more than 1 only if recorded */
-    int place;               /* LS_PART_UPDATE: where the tails of these steps arrive */
     size_t floats;           /* so many of the gradient's first are complete behind it */
     ls_recording *recording; /* NULL: it runs op by op */
 } ls_segment;
@@ -109,11 +108,11 @@ typedef struct ls_program {
 
 /* What a plan's rows can be run as. */
 enum {
-    LS_GRADIENT,                       /* a shard's gradient in one segment */
-    LS_GRADIENT_IN_PIECES,             /* cut where a bucket is complete */
-    LS_STEP,                           /* a whole step, for each place of its result */
-    LS_STEPS = LS_STEP + LS_IN_PLACES, /* LS_UNROLLED of them, likewise */
-    LS_PROGRAMS = LS_STEPS + LS_IN_PLACES
+    LS_GRADIENT,           /* a shard's gradient in one segment */
+    LS_GRADIENT_IN_PIECES, /* cut where a bucket is complete */
+    LS_STEP,               /* a whole step */
+    LS_STEPS,              /* LS_UNROLLED of them */
+    LS_PROGRAMS
 };
 
 typedef struct ls_plan {

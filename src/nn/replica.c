@@ -154,13 +154,10 @@ static void list_programs(ls_plan *plan, const ls_replica *r)
                         .floats = r->floats};
     add_segment(&plan->program[LS_GRADIENT], &whole);
     list_pieces(&plan->program[LS_GRADIENT_IN_PIECES], r, plan);
-    whole.parts |= LS_PART_UPDATE;
-    for (whole.place = 0; whole.place < LS_IN_PLACES; whole.place++) {
-        whole.steps = 1;
-        add_segment(&plan->program[LS_STEP + whole.place], &whole);
-        whole.steps = LS_UNROLLED;
-        add_segment(&plan->program[LS_STEPS + whole.place], &whole);
-    }
+    whole.parts = LS_PART_FORWARD | LS_PART_UPDATE;
+    add_segment(&plan->program[LS_STEP], &whole);
+    whole.steps = LS_UNROLLED;
+    add_segment(&plan->program[LS_STEPS], &whole);
 }
 
 /* The arenas are laid out. */

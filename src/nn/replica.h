@@ -111,7 +111,7 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
 /* Recordings it made: one per plan, and one of a step of several ops; 0: all runs op by op. A plan
  * in pieces (ls_replica_on_ready) has one for each piece besides, and one that steps whole
- * (ls_replica_prepare_whole) has LS_IN_PLACES; a small model's largest has as many of several steps. */
+ * (ls_replica_prepare_whole) has another; a small model's largest has one of several steps, too. */
 int ls_replica_recordings(const ls_replica *replica);
 
 /* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 dnnl jit:avx512_core".
@@ -164,8 +164,8 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 /* ---- a whole step as one -------------------------------------------------------------------- */
 
 /* A replica whose gradient of one shard is the whole sum can take a step with no other worker in between:
- * gather, forward, backward and the update as one recording, and what the host wants to know of it
- * on the way to one of LS_IN_PLACES places in the host's memory. No thread waits: the next step may be
+ * gather, forward, backward and the update as one recording, whose update puts what the host wants to
+ * know into one of LS_IN_PLACES places in the host's memory. No thread waits: the next step may be
  * enqueued, for the other place, before this one's result is known. A step whose loss is not finite
  * changes nothing, and holds up all behind it until ls_replica_release. The bits are those of
  * ls_replica_gradient, a total that is the gradient, and ls_replica_apply.

@@ -11,9 +11,9 @@
  *     LS_GRADIENT            one segment, the whole gradient of a shard          ls_replica_gradient
  *     LS_GRADIENT_IN_PIECES  one for each bucket; behind each but the last       the same, once
  *                            `ready` is told of its floats                       ls_replica_on_ready
- *     LS_STEP + place        one: the gradient, the update from it, its tail     ls_replica_step_whole
- *                            on the way to the host
- *     LS_STEPS + place       the same LS_UNROLLED times                          the same
+ *     LS_STEP                one: the gradient, and the update from it, which    ls_replica_step_whole
+ *                            tells the host of the loss
+ *     LS_STEPS               the same LS_UNROLLED times                          the same
  *     apply                  one, of the replica: the update from the total      ls_replica_apply
  *
  * All are listed when the replica is made, op by op: they depend on the model and on the layouts alone.

@@ -10,6 +10,7 @@
 #include <string.h>
 
 _Static_assert(LS_UNROLLED <= LS_RECORD_STEPS, "a recording has room for as many steps");
+_Static_assert(LS_TAIL_LOSS == 0 && LS_TAIL_ROWS == LS_OP_STATS, "the tail begins with the loss's");
 
 /* ---- what is recorded ------------------------------------------------------------------------ */
 
@@ -39,7 +40,6 @@ int ls_replica_recordings(const ls_replica *r)
 typedef struct pass {
     ls_plan *plan; /* NULL: of `apply` */
     ls_segment *segment;
-    int step;       /* which of the segment's */
     unsigned flags; /* of its ops */
     ls_replica_times *times;
 } pass;
@@ -79,16 +79,6 @@ static float *tail_of(const ls_replica *r, int place, int k)
     return r->arrived + ((size_t)place * LS_UNROLLED + (size_t)k) * LS_TAIL;
 }
 
-/* From a gradient that is the sum, which the host wants to know the tail of. */
-static int update_and_tell(ls_replica *r, const pass *p, ls_error *err)
-{
-    int status = update(r, OF_GRADIENT, err);
-    if (status != LS_OK)
-        return status;
-    return r->device->ops->download(r->device, NULL, tail_of(r, p->segment->place, p->step),
-                                    r->arena[GRADIENT] + r->tail_at, LS_TAIL * sizeof(float), err);
-}
-
 static int run_forward(const pass *p, ls_error *err)
 {
     uint64_t since = ls_now_ns();
@@ -111,7 +101,7 @@ static int run_ops(ls_replica *r, const pass *p, ls_error *err)
     if (status == LS_OK && s->parts & LS_PART_TAIL)
         status = put_tail(r, p->plan, err);
     if (status == LS_OK && s->parts & LS_PART_UPDATE)
-        status = update_and_tell(r, p, err);
+        status = update(r, OF_GRADIENT, err);
     if (status == LS_OK && s->parts & LS_PART_APPLY)
         status = update(r, OF_TOTAL, err);
     return status;
@@ -140,7 +130,7 @@ static int run_program(ls_replica *r, ls_plan *plan, int program, unsigned flags
     ls_program *p = &plan->program[program];
     int status = LS_OK;
     for (int i = 0; i < p->segments && status == LS_OK; i++) {
-        status = run_segment(r, &(pass){plan, &p->segment[i], 0, flags, times}, &r->args, err);
+        status = run_segment(r, &(pass){plan, &p->segment[i], flags, times}, &r->args, err);
         if (status == LS_OK && i < p->segments - 1)
             status = tell(r, p->segment[i].floats, err);
     }
@@ -194,7 +184,7 @@ static int run_steps(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error *err)
         if (k > 0)
             status = r->device->ops->record_next(r->device, NULL, err);
         if (status == LS_OK)
-            status = run_ops(r, &(pass){plan, s, k, 0, &unused}, err);
+            status = run_ops(r, &(pass){plan, s, 0, &unused}, err);
     }
     return status;
 }
@@ -382,7 +372,7 @@ static int record_unrolled(ls_replica *r, ls_error *err)
            small ? "several steps are" : "each step is", bytes_of_a_step(r) >> 10);
     if (!small)
         return LS_OK;
-    return record_programs(r, r->plan[0], LS_STEPS, LS_STEPS + LS_IN_PLACES, err);
+    return record_programs(r, r->plan[0], LS_STEPS, LS_STEPS + 1, err);
 }
 
 /* Where their results arrive, and what they update with. */
@@ -416,7 +406,7 @@ int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
     int status = make_arrivals(replica, err);
     if (status != LS_OK)
         return status;
-    status = record_more(replica, LS_STEP, LS_STEP + LS_IN_PLACES, &why);
+    status = record_more(replica, LS_STEP, LS_STEP + 1, &why);
     if (status == LS_OK)
         status = record_unrolled(replica, &why);
     return judge(replica, status, &why, err);
@@ -440,13 +430,16 @@ static int unknown_end(int status, ls_error *err)
     return LS_EDEVICE;
 }
 
-static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count)
+static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count,
+                      int place)
 {
     r->args.epoch = epoch;
     for (int k = 0; k < count; k++) {
         r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
         set_step(&r->args, &step[k]);
         r->step_args[k] = r->args;
+        r->step_args[k].told = tail_of(r, place, k) + LS_TAIL_LOSS;
+        tail_of(r, place, k)[LS_TAIL_ROWS] = (float)step->rows;
     }
 }
 
@@ -458,9 +451,9 @@ int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t ep
     int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
     if (status != LS_OK)
         return status;
-    set_steps(replica, epoch, step, count);
-    ls_program *p = &plan->program[(count > 1 ? LS_STEPS : LS_STEP) + place];
-    status = run_segment(replica, &(pass){plan, p->segment, 0, 0, times}, replica->step_args, err);
+    set_steps(replica, epoch, step, count, place);
+    ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
+    status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);
     if (status != LS_OK)
         return status;
     return unknown_end(

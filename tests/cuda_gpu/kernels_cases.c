@@ -12,9 +12,10 @@ enum { COUNTS = sizeof counts / sizeof *counts };
 /* ---- arenas --------------------------------------------------------------------------------- */
 
 /* Those of the last step of several. */
-static ls_k_args *step_args(run *r)
+static ls_k_args *step_args(run *r, float *told)
 {
-    ls_k_steps value = {.step = {[LS_K_STEPS - 1] = {.step = 7,
+    ls_k_steps value = {.step = {[LS_K_STEPS - 1] = {.told = told,
+                                                     .step = 7,
                                                      .seed = 11,
                                                      .epoch = 3,
                                                      .lr = 0.1f,
@@ -28,28 +29,32 @@ static ls_k_args *step_args(run *r)
 /* `held` and a loss that is finite or not. */
 static ls_k_guard guard(run *r, float loss, float held)
 {
-    return (ls_k_guard){run_copy(r, &loss, sizeof loss), run_copy(r, &held, sizeof held)};
+    const float stats[2] = {loss, 3};
+    return (ls_k_guard){run_copy(r, stats, sizeof stats), run_copy(r, &held, sizeof held)};
 }
 
-/* What must not be applied changes nothing, and holds up what comes behind it. */
+/* What must not be applied changes nothing, and holds up what comes behind it; told of is each. */
 static void held_updates(run *r, size_t n)
 {
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
-    ls_k_args *args = step_args(r);
+    const float nowhere[4] = {9, 9, 9, 9};
+    float *told = run_copy(r, nowhere, sizeof nowhere);
+    ls_k_args *args[2] = {step_args(r, told), step_args(r, told + 2)};
     float *g = run_floats(r, n, 1);
     for (int form = 0; form < 3; form++) { /* to be applied, not finite, behind one that was not */
         float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
         float *stats = run_floats(r, n, 1);
         ls_k_guard of = guard(r, form == 1 ? NAN : 2.5f, form == 2);
         run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream));
-        run_ok(r, ls_k_sgd(w, m, g, args, of, 0.9f, 0.01f, 0, n, r->stream));
-        run_ok(r, ls_k_adamw_step(w, m, v, g, args, of, &adamw, n, r->stream));
-        run_ok(r, ls_k_running(stats, g, args, of, 0.1f, n, r->stream));
+        run_ok(r, ls_k_sgd(w, m, g, args[0], of, 0.9f, 0.01f, 0, n, r->stream));
+        run_ok(r, ls_k_adamw_step(w, m, v, g, args[1], of, &adamw, n, r->stream));
+        run_ok(r, ls_k_running(stats, g, args[0], of, 0.1f, n, r->stream));
         run_keep(r, "guarded weights", w, RUN_FLOAT, n);
         run_keep(r, "guarded first", m, RUN_FLOAT, n);
         run_keep(r, "guarded second", v, RUN_FLOAT, n);
         run_keep(r, "guarded running", stats, RUN_FLOAT, n);
         run_keep(r, "held", of.held, RUN_FLOAT, 1);
+        run_keep(r, "told", told, RUN_INT, 4); /* bits: one is no number */
     }
 }
 
@@ -57,7 +62,7 @@ static void updates(run *r, size_t n)
 {
     const ls_k_guard none = {NULL, NULL};
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
-    ls_k_args *args = step_args(r);
+    ls_k_args *args = step_args(r, NULL);
     float *g = run_floats(r, n, 1);
     for (int form = 0; form < 3; form++) {
         float *w = run_floats(r, n, 1), *v = form > 0 ? run_floats(r, n, 1) : NULL;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Counted once; what a change adds, it says here. */
-enum { LENET_NODES = 22, LENET_BF16_NODES = 33, RESNET_NODES = 197 };
+enum { LENET_NODES = 20, LENET_BF16_NODES = 31, RESNET_NODES = 195 };
 
 /* ---- what is recorded ----------------------------------------------------------------------- */
 

@@ -50,6 +50,14 @@ static int is_held(const ls_k_guard *guard)
     return *guard->held != 0;
 }
 
+static void tell(const struct update *a)
+{
+    if (!a->guard.loss || !twin_bytes(a->args, sizeof *a->args) || !a->args->told)
+        return;
+    if (twin_floats(a->guard.loss, 2) && twin_floats(a->args->told, 2))
+        memcpy(a->args->told, a->guard.loss, 2 * sizeof(float));
+}
+
 static int may_update(const struct update *a)
 {
     return !is_held(&a->guard) && twin_floats(a->w, a->count) && twin_floats(a->v1, a->count) &&
@@ -60,6 +68,7 @@ static int may_update(const struct update *a)
 static void sgd_body(const void *copied)
 {
     const struct update *a = copied;
+    tell(a);
     if (!may_update(a))
         return;
     float lr = a->args->lr, scale = a->args->scale;
@@ -92,6 +101,7 @@ cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_ar
 static void adamw_body(const void *copied)
 {
     const struct update *a = copied;
+    tell(a);
     if (!may_update(a))
         return;
     const ls_k_adamw *k = &a->adamw;
