@@ -29,7 +29,7 @@ BEGIN {
     room("hash", "base")
     room("store", "base json hash")
     room("device", "base sync pool")
-    room("cpu", "base device", "pool")
+    room("cpu", "base sync device", "pool")
     room("cuda", "base sync merge", "device")
     room("comm", "base sync merge pool json hash device")
     room("nn", "base sync merge pool json hash store device")

@@ -1,11 +1,12 @@
 /* A small stress of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
- * `lent` or `group`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and with
+ * `lent`, `group` or `team`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and with
  * each one weakened, where the sanitizer must report a race on the plain data.
  *
  * It keeps away from parking, whose own read-modify-writes would hand over what a weakened order
  * no longer does: the ring's ends only try, the barrier's ranks spin for longer than a round
- * takes, and so does who looks whether a worker is idle. */
+ * takes, and so do a team's threads and who looks whether a worker is idle. */
 #include "comm/comm.h"
+#include "cpu/cpu_team.h"
 #include "sync/barrier.h"
 #include "sync/ring.h"
 
@@ -207,6 +208,36 @@ static void abort_merges(void)
     }
 }
 
+/* ---- a team's items read what the worker wrote, and the worker reads theirs ---- */
+
+typedef struct team_job {
+    long in[64], out[64];
+} team_job;
+
+static void add_seven(void *arg, uint32_t i)
+{
+    team_job *job = arg;
+    for (int k = 0; k < 50; k++) /* long enough for the others to get one */
+        job->out[i] = job->in[i] + 7;
+}
+
+static void run_team(void)
+{
+    static team_job job;
+    ls_team *team;
+    if (ls_team_create(&team, 2, NULL, NULL) != LS_OK)
+        atomic_fetch_add(&wrong, 1);
+    for (long round = 0; round < ROUNDS && !wrong; round++) {
+        for (int i = 0; i < 64; i++)
+            job.in[i] = round + i;
+        ls_team_run(team, 64, add_seven, &job);
+        for (int i = 0; i < 64; i++)
+            if (job.out[i] != round + i + 7)
+                atomic_fetch_add(&wrong, 1);
+    }
+    ls_team_destroy(team);
+}
+
 /* ---- */
 
 static int run_pair(void *(*first)(void *), void *(*second)(void *))
@@ -240,6 +271,8 @@ int main(int argc, char **argv)
         take_turns();
     else if (strcmp(what, "group") == 0)
         abort_merges();
+    else if (strcmp(what, "team") == 0)
+        run_team();
     else
         rc = 2;
     if (wrong)

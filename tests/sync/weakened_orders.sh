@@ -1,6 +1,6 @@
 #!/bin/sh
 # Shows that ThreadSanitizer can see each memory order of the ring, the barrier, the pool's count of
-# finished jobs and its workers that change hands, and the merging group's flag for readers: the
+# finished jobs and its workers that change hands, the merging group's flag for readers and a team: the
 # stress passes with the orders as they are, and is reported with each of them weakened.
 #
 #     weakened_orders.sh COMPILER PROJECT_ROOT WORK_FOLDER
@@ -13,7 +13,7 @@ runner=
 sources="tests/sync/order_stress.c"
 for file in base/clock base/error base/host base/split sync/park sync/ring sync/barrier sync/heartbeat \
     pool/start pool/pool pool/worker pool/stall pool/guard pool/topology \
-    merge/tree merge/group comm/comm comm/comm_ordered comm/comm_naive; do
+    merge/tree merge/group comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
     sources="$sources src/$file.c"
 done
 
@@ -81,4 +81,10 @@ is_caught lent_take_acquire lent -DLS_POOL_TAKE_ACQUIRE=memory_order_relaxed
 passes group group
 is_caught group_reading_release group -DLS_READING_RELEASE=memory_order_relaxed
 is_caught group_reading_acquire group -DLS_READING_ACQUIRE=memory_order_relaxed
+spins=-DLS_TEAM_SPINS=20000000
+passes team team $spins
+is_caught team_publish team -DLS_TEAM_PUBLISH=memory_order_relaxed $spins
+is_caught team_claim team -DLS_TEAM_CLAIM=memory_order_relaxed $spins
+is_caught team_done team -DLS_TEAM_DONE=memory_order_relaxed $spins
+is_caught team_join team -DLS_TEAM_JOIN=memory_order_relaxed $spins
 [ "$failures" -eq 0 ]

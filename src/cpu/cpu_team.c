@@ -1,0 +1,192 @@
+#include "cpu/cpu_team.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "sync/park.h"
+
+#include <lockstep/pool.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The orders that the team stands on, macros so that a test can weaken each one and see ThreadSanitizer
+ * object (tests/sync/weakened_orders.sh). */
+#ifndef LS_TEAM_PUBLISH
+#define LS_TEAM_PUBLISH memory_order_release
+#endif
+#ifndef LS_TEAM_CLAIM
+#define LS_TEAM_CLAIM memory_order_acquire
+#endif
+#ifndef LS_TEAM_DONE
+#define LS_TEAM_DONE memory_order_release
+#endif
+#ifndef LS_TEAM_JOIN
+#define LS_TEAM_JOIN memory_order_acquire
+#endif
+
+#ifndef LS_TEAM_SPINS
+#define LS_TEAM_SPINS ls_spins_for(threads, ls_allowed_cpus())
+#endif
+
+#define THREADS_MAX 1024
+#define LEAST_STACK ((size_t)1 << 20)
+
+/* On lines of their own: what a job is, what all write when they take an item, and when it is done. */
+struct ls_team {
+    const ls_host *host;
+    int threads, helpers; /* of them so many were started */
+    pid_t process;
+    pthread_t *helper;
+    ls_team_work *work;
+    void *arg;
+    _Alignas(LS_ALIGN) _Atomic uint64_t word; /* items of the job << 32 | the next one */
+    atomic_bool ended;
+    ls_park idle; /* helpers without work */
+    _Alignas(LS_ALIGN) _Atomic uint32_t done;
+    ls_park join; /* the worker, until all items are done */
+};
+
+static uint32_t items_of(uint64_t word)
+{
+    return (uint32_t)(word >> 32);
+}
+
+/* At most as far behind the last item as there are helpers: each looks before it claims. */
+static uint32_t next_of(uint64_t word)
+{
+    return (uint32_t)word;
+}
+
+static bool has_items(const ls_team *team)
+{
+    const uint64_t word = atomic_load_explicit(&team->word, memory_order_relaxed);
+    return next_of(word) < items_of(word);
+}
+
+static void take_items(ls_team *team)
+{
+    while (has_items(team)) {
+        const uint64_t word = atomic_fetch_add_explicit(&team->word, 1, LS_TEAM_CLAIM);
+        if (next_of(word) >= items_of(word))
+            return;
+        team->work(team->arg, next_of(word));
+        if (atomic_fetch_add_explicit(&team->done, 1, LS_TEAM_DONE) + 1 == items_of(word))
+            ls_park_wake(&team->join);
+    }
+}
+
+static bool has_work(void *arg)
+{
+    ls_team *team = arg;
+    /* relaxed: what an item needs is acquired with its claim; the end hands nothing over. */
+    return has_items(team) || atomic_load_explicit(&team->ended, memory_order_relaxed);
+}
+
+static void *help(void *arg)
+{
+    ls_team *team = arg;
+    while (!atomic_load_explicit(&team->ended, memory_order_relaxed)) {
+        take_items(team);
+        ls_park_until(&team->idle, has_work, team, UINT64_MAX);
+    }
+    return NULL;
+}
+
+struct joining {
+    ls_team *team;
+    uint32_t items;
+};
+
+static bool all_done(void *arg)
+{
+    const struct joining *j = arg;
+    return atomic_load_explicit(&j->team->done, LS_TEAM_JOIN) == j->items;
+}
+
+void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
+{
+    if (!team || team->helpers == 0 || items < 2) {
+        for (uint32_t i = 0; i < items; i++)
+            work(arg, i);
+        return;
+    }
+    struct joining j = {team, items};
+    team->work = work;
+    team->arg = arg;
+    /* relaxed: published by the word. */
+    atomic_store_explicit(&team->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&team->word, (uint64_t)items << 32, LS_TEAM_PUBLISH);
+    ls_park_wake(&team->idle);
+    take_items(team);
+    ls_park_until(&team->join, all_done, &j, UINT64_MAX);
+}
+
+int ls_team_size(const ls_team *team)
+{
+    return team ? team->threads : 1;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static int start_helpers(ls_team *team, ls_error *err)
+{
+    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    sigset_t blocked, before;
+    pthread_attr_t attr;
+    size_t stack;
+    int error = pthread_attr_init(&attr);
+    if (error)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the threads of a team");
+    if (pthread_attr_getstacksize(&attr, &stack) == 0 && stack < LEAST_STACK)
+        pthread_attr_setstacksize(&attr, LEAST_STACK);
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        sigdelset(&blocked, kept[i]);
+    /* A thread inherits the mask of its creator, whose is changed for a moment. */
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    for (; team->helpers < team->threads - 1 && !error; team->helpers += !error)
+        error = pthread_create(&team->helper[team->helpers], &attr, help, team);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return error ? ls_fail(err, LS_ESYSTEM,
+                           "the system refused thread %d of a team of %d: error %d; ask for "
+                           "fewer threads, or raise its limit (ulimit -u)",
+                           team->helpers + 2, team->threads, error)
+                 : LS_OK;
+}
+
+int ls_team_create(ls_team **out, int threads, const ls_host *host, ls_error *err)
+{
+    *out = NULL;
+    if (threads < 1 || threads > THREADS_MAX)
+        return ls_fail(err, LS_EINVAL, "a team of %d threads: expected 1 to %d", threads,
+                       THREADS_MAX);
+    ls_team *team = ls_alloc(host, sizeof *team);
+    if (!team)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a team");
+    const unsigned spins = LS_TEAM_SPINS;
+    *team = (ls_team){.host = host, .threads = threads, .process = getpid()};
+    ls_park_init(&team->idle, spins);
+    ls_park_init(&team->join, spins);
+    team->helper = ls_alloc_array(host, (size_t)threads, sizeof *team->helper);
+    int status = team->helper ? start_helpers(team, err)
+                              : ls_fail(err, LS_ENOMEM, "out of memory for a team of %d", threads);
+    if (status)
+        ls_team_destroy(team);
+    else
+        *out = team;
+    return status;
+}
+
+void ls_team_destroy(ls_team *team)
+{
+    if (!team)
+        return;
+    atomic_store_explicit(&team->ended, true, memory_order_relaxed);
+    ls_park_wake(&team->idle);
+    for (int i = 0; i < team->helpers && team->process == getpid(); i++)
+        pthread_join(team->helper[i], NULL);
+    ls_free(team->host, team->helper);
+    ls_free(team->host, team);
+}

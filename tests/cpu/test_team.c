@@ -1,0 +1,237 @@
+/* A worker's team: each item once, everything seen by whom it concerns, and nothing left behind. */
+#include "base/error.h"
+#include "base/host.h"
+#include "cpu/cpu_team.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MOST = 1000 };
+
+/* ---- what stands in -------------------------------------------------------------------------- */
+
+static int threads_to_give = -1; /* −1: all */
+
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg);
+
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+    if (threads_to_give == 0)
+        return EAGAIN;
+    threads_to_give -= threads_to_give > 0;
+    return __real_pthread_create(t, attr, run, arg);
+}
+
+static atomic_long blocks;
+
+static void *counted_alloc(void *user, size_t bytes, size_t align)
+{
+    (void)user;
+    atomic_fetch_add(&blocks, 1);
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void counted_free(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+static ls_team *team_of(int threads)
+{
+    ls_team *team;
+    ls_error err;
+    if (ls_team_create(&team, threads, NULL, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(ls_team_size(team), threads);
+    return team;
+}
+
+static int count_threads(void)
+{
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *e; (e = readdir(tasks));)
+        n += e->d_name[0] != '.';
+    closedir(tasks);
+    return n;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+typedef struct sums {
+    long in[MOST], out[MOST];
+    int calls[MOST];
+    uint32_t salt;
+} sums;
+
+static void add_salt(void *arg, uint32_t i)
+{
+    sums *s = arg;
+    s->out[i] = s->in[i] + s->salt;
+    s->calls[i]++;
+}
+
+static void check_one(ls_team *team, sums *s, uint32_t items, uint32_t salt)
+{
+    memset(s->calls, 0, sizeof s->calls);
+    s->salt = salt;
+    for (uint32_t i = 0; i < MOST; i++)
+        s->in[i] = (long)i * salt;
+    ls_team_run(team, items, add_salt, s);
+    for (uint32_t i = 0; i < MOST; i++) {
+        assert_int_equal(s->calls[i], i < items);
+        if (i < items)
+            assert_int_equal(s->out[i], (long)i * salt + salt);
+    }
+}
+
+static void every_item_is_computed_once(void **state)
+{
+    static sums s;
+    static const uint32_t items[] = {0, 1, 2, 3, 7, 64, 999, 1000};
+    (void)state;
+    for (int threads = 1; threads <= 9; threads++) {
+        ls_team *team = team_of(threads);
+        for (size_t i = 0; i < sizeof items / sizeof *items; i++)
+            check_one(team, &s, items[i], (uint32_t)(threads * 100 + (int)i));
+        ls_team_destroy(team);
+    }
+    check_one(NULL, &s, 5, 77);
+    assert_int_equal(ls_team_size(NULL), 1);
+}
+
+/* Jobs of all lengths behind one another, at once and after a rest in which helpers park. */
+static void jobs_follow_one_another_without_a_word_lost(void **state)
+{
+    static sums s;
+    const struct timespec rest = {.tv_nsec = 300000};
+    uint32_t random = 1;
+    (void)state;
+    ls_team *team = team_of(3);
+    for (uint32_t round = 0; round < 5000; round++) {
+        random = random * 1664525 + 1013904223;
+        if (random >> 26 == 0)
+            nanosleep(&rest, NULL);
+        check_one(team, &s, (random >> 10) % 20, round);
+    }
+    ls_team_destroy(team);
+}
+
+typedef struct meeting {
+    pthread_t here[2];
+    sigset_t mask[2];
+    atomic_int arrived;
+} meeting;
+
+/* Comes back when two threads are in it. */
+static void meet(void *arg, uint32_t i)
+{
+    meeting *m = arg;
+    m->here[i] = pthread_self();
+    pthread_sigmask(SIG_SETMASK, NULL, &m->mask[i]);
+    atomic_fetch_add(&m->arrived, 1);
+    while (atomic_load(&m->arrived) < 2)
+        sched_yield();
+}
+
+static void items_run_at_the_same_time_and_helpers_take_no_signals(void **state)
+{
+    meeting m = {.arrived = 0};
+    (void)state;
+    ls_team *team = team_of(2);
+    ls_team_run(team, 2, meet, &m);
+    const int helper = pthread_equal(m.here[0], pthread_self()) ? 1 : 0;
+    assert_true(pthread_equal(m.here[!helper], pthread_self()));
+    assert_false(pthread_equal(m.here[helper], pthread_self()));
+    assert_true(sigismember(&m.mask[helper], SIGINT));
+    assert_true(sigismember(&m.mask[helper], SIGUSR1));
+    assert_false(sigismember(&m.mask[helper], SIGSEGV));
+    assert_false(sigismember(&m.mask[!helper], SIGINT));
+    ls_team_destroy(team);
+}
+
+static void a_run_allocates_nothing_and_destroy_leaves_no_thread(void **state)
+{
+    static sums s;
+    const ls_host host = {.alloc = counted_alloc, .free = counted_free};
+    const int before = count_threads();
+    ls_team *team;
+    (void)state;
+    assert_int_equal(ls_team_create(&team, 4, &host, NULL), LS_OK);
+    assert_int_equal(count_threads(), before + 3);
+    const long made = atomic_load(&blocks);
+    assert_true(made > 0);
+    for (uint32_t i = 0; i < 100; i++)
+        check_one(team, &s, 50, i);
+    assert_int_equal(atomic_load(&blocks), made);
+    ls_team_destroy(team);
+    assert_int_equal(count_threads(), before);
+}
+
+static void a_thread_that_is_refused_is_named_and_the_others_are_ended(void **state)
+{
+    const int before = count_threads();
+    ls_team *team;
+    ls_error err;
+    (void)state;
+    threads_to_give = 2;
+    assert_int_equal(ls_team_create(&team, 6, NULL, &err), LS_ESYSTEM);
+    threads_to_give = -1;
+    assert_null(team);
+    assert_string_equal(err.text, "the system refused thread 4 of a team of 6: error 11; ask for "
+                                  "fewer threads, or raise its limit (ulimit -u)");
+    assert_int_equal(count_threads(), before);
+    assert_int_equal(ls_team_create(&team, 0, NULL, &err), LS_EINVAL);
+    assert_string_equal(err.text, "a team of 0 threads: expected 1 to 1024");
+}
+
+static void the_child_of_a_fork_works_alone(void **state)
+{
+    static sums s;
+    int how;
+    (void)state;
+    ls_team *team = team_of(3);
+    check_one(team, &s, 40, 1);
+    const pid_t child = fork();
+    if (child == 0) {
+        memset(s.out, 0, sizeof s.out);
+        ls_team_run(team, 40, add_salt, &s);
+        ls_team_destroy(team);
+        _exit(s.out[39] == 40 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    check_one(team, &s, 40, 2);
+    ls_team_destroy(team);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_item_is_computed_once),
+        cmocka_unit_test(jobs_follow_one_another_without_a_word_lost),
+        cmocka_unit_test(items_run_at_the_same_time_and_helpers_take_no_signals),
+        cmocka_unit_test(a_run_allocates_nothing_and_destroy_leaves_no_thread),
+        cmocka_unit_test(a_thread_that_is_refused_is_named_and_the_others_are_ended),
+        cmocka_unit_test(the_child_of_a_fork_works_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
