@@ -54,6 +54,7 @@ typedef struct ls_partial {
     const float *data; /* device memory; the caller keeps it until the call has returned */
 } ls_partial;
 
+struct ls_cluster;
 typedef struct ls_comm_group ls_comm_group;
 typedef struct ls_comm ls_comm;
 typedef struct ls_comm_type ls_comm_type;
@@ -73,6 +74,10 @@ typedef struct ls_comm_group_desc {
     uint64_t timeout_ns; /* longest wait at one meeting of the ranks; UINT64_MAX: for ever */
     unsigned spins;      /* checks made before a waiting rank goes to sleep */
     const ls_host *host;
+    /* The other processes that have a part of the minibatch, and the leaves of this one's, which the ranks'
+     * partial sums cover. NULL: this process has all of them. */
+    struct ls_cluster *members;
+    ls_span span;
 } ls_comm_group_desc;
 
 /* Seconds, added to by each call. */
@@ -82,6 +87,7 @@ typedef struct ls_comm_times {
     /* Told when a wait for other ranks begins (1) and ends (0), on the worker's thread. Optional. */
     void (*waiting)(void *user, int begins);
     void *user;
+    int asked; /* set by a merge over several processes: one of them asks all to stop */
 } ls_comm_times;
 
 /* The start of every group and of every communicator; the implementation's own fields follow. */
@@ -140,6 +146,7 @@ struct ls_comm_type {
      * have shown to the group. 0 is final, and the caller may reuse that memory. A rank that is
      * alive stops reading within microseconds of an abort. */
     int (*may_read)(const ls_comm_group *group, int rank);
+    int over_members; /* non-zero: it merges over ls_comm_group_desc.members, too */
 };
 
 #ifdef __cplusplus

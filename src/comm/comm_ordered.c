@@ -10,67 +10,28 @@
  *
  * A total is written again only behind the next step's publish, which no rank passes
  * before every rank has left this step's gather.
+ *
+ * Where other processes have a part of the minibatch, the ranks evaluate chunk by chunk the nodes that
+ * cover their own process's leaves, its courier (cluster/cluster.h) the sum over all processes' nodes, and each
+ * rank copies that.
  */
+#include "base/clock.h"
+#include "cluster/cluster.h"
 #include "comm/comm.h"
 
 #include <string.h>
 
-/* The sum is evaluated piece by piece, small enough for the temporaries of a whole descent of
- * the tree to stay in the first-level cache. */
-#define PIECE 256
+/* Floats that are added between two looks whether the group is aborted: a few microseconds. */
+#define PIECE ((size_t)1 << 12)
 
-/* Of one piece: where it lies, and the stack's sums but the lowest, which is the piece of the total. */
-typedef struct evaluation {
-    const ls_merge_group *group;
-    const ls_rest *rest;
-    size_t first;
-    size_t count;
-    float temporary[LS_PARTIALS_MAX][PIECE];
-} evaluation;
-
-/* Written out twice: compilers make vectors of either, but not where they cannot tell. */
-static void add(float *out, const float *left, const float *right, size_t count)
-{
-    if (out == left)
-        for (size_t i = 0; i < count; i++)
-            out[i] += right[i];
-    else
-        for (size_t i = 0; i < count; i++)
-            out[i] = left[i] + right[i];
-}
-
-/* The piece's sum: a rank's partial sum where there is only one, else `out`. */
-static const float *evaluate(evaluation *e, float *out)
-{
-    const float *sum[LS_PARTIALS_MAX] = {NULL};
-    int depth = 0;
-    for (int p = 0; p < e->rest->count; p++) {
-        const ls_rest_part *part = &e->rest->part[p];
-        sum[depth++] = e->group->rank[part->rank].partials[part->index].data + e->first;
-        for (int j = 0; j < part->joins; j++) {
-            float *to = --depth == 1 ? out : e->temporary[depth - 1];
-            add(to, sum[depth - 1], sum[depth], e->count);
-            sum[depth - 1] = to;
-        }
-    }
-    return sum[0];
-}
-
-static void reduce_own_chunk(const ls_host_comm *comm, float *total)
+/* This rank's chunk of every sum that its process's partial sums come to. */
+static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
 {
     const ls_merge_group *group = ls_merge_group_of(&comm->base);
     size_t first, count;
-    evaluation e;
-    e.group = group;
-    e.rest = &comm->rest;
     ls_merge_chunk(group, group->base.ranks, comm->base.rank, &first, &count);
-    for (size_t done = 0; done < count && !ls_merge_aborted(group); done += e.count) {
-        e.first = first + done;
-        e.count = count - done < PIECE ? count - done : PIECE;
-        const float *sum = evaluate(&e, total + e.first);
-        if (sum != total + e.first)
-            memcpy(total + e.first, sum, e.count * sizeof(float));
-    }
+    for (size_t done = 0; done < count && !ls_merge_aborted(group); done += PIECE)
+        ls_rest_add(&comm->rest, out, first + done, count - done < PIECE ? count - done : PIECE);
 }
 
 static void gather_other_chunks(const ls_comm *comm, float *total)
@@ -84,27 +45,82 @@ static void gather_other_chunks(const ls_comm *comm, float *total)
     }
 }
 
+static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
+{
+    const ls_comm *base = &comm->base;
+    float *total = ls_merge_group_of(base)->rank[base->rank].total;
+    reduce_own_chunk(comm, &total);
+    int status = ls_merge_meet(base, times, err);
+    if (status == LS_OK)
+        gather_other_chunks(base, total);
+    return status;
+}
+
+/* ---- over several processes ------------------------------------------------------------------ */
+
+/* Rank 0 waits for the other processes on behalf of all ranks: it shows that it lives. */
+static void beat(void *times_)
+{
+    ls_comm_times *times = times_;
+    if (times->waiting)
+        times->waiting(times->user, 1);
+}
+
+static int sum_over_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
+{
+    const uint64_t start = ls_now_ns();
+    const ls_cluster_wait wait = {beat, times};
+    int status = ls_cluster_sum(ls_merge_group_of(&comm->base)->desc.members, &wait, err);
+    times->wait += (double)(ls_now_ns() - start) * 1e-9;
+    return status;
+}
+
+/* The chunks of this process's nodes, rank by rank; their sum with the other members' nodes, by rank 0 and
+ * the courier; and everybody's copy of it. The other members are a step ahead if this process's ranks do
+ * not commit what has been summed: then it leaves the run. */
+static int merge_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
+{
+    const ls_comm *base = &comm->base;
+    const ls_merge_group *group = ls_merge_group_of(base);
+    struct ls_cluster *members = group->desc.members;
+    float *node[LS_PARTIALS_MAX];
+    for (int i = 0; i < comm->rest.sums; i++)
+        node[i] = ls_cluster_node(members, i);
+    reduce_own_chunk(comm, node);
+    int status = ls_merge_meet(base, times, err);
+    if (status == LS_OK && base->rank == 0)
+        status = sum_over_members(comm, times, err);
+    if (status)
+        return status;
+    status = ls_merge_meet(base, times, err);
+    if (status == LS_OK)
+        ls_host_copy(group, group->rank[base->rank].total, ls_cluster_total(members),
+                     group->desc.floats);
+    times->asked |= ls_cluster_agreed(members);
+    return status;
+}
+
 static int merge(ls_comm *base, void *times, ls_error *err)
 {
     ls_host_comm *comm = (ls_host_comm *)base;
     const ls_merge_group *group = ls_merge_group_of(base);
-    float *total = group->rank[base->rank].total;
     int status = ls_rest_update(&comm->rest, group, err);
     if (status)
         return status;
-    reduce_own_chunk(comm, total);
-    status = ls_merge_meet(base, times, err);
-    if (status == LS_OK)
-        gather_other_chunks(base, total);
-    return status;
+    return ls_merge_has_members(group) ? merge_members(comm, times, err)
+                                       : merge_alone(comm, times, err);
 }
 
 static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err)
 {
     (void)stream; /* host memory: a rank's partial sums are complete when it calls */
-    return ls_host_all_reduce(base, partials, count, total, times, merge, err);
+    const ls_merge_group *group = ls_merge_group_of(base);
+    int status = ls_host_all_reduce(base, partials, count, total, times, merge, err);
+    if (base->rank == 0 && ls_merge_has_members(group))
+        ls_cluster_commit(group->desc.members, status == LS_OK);
+    return status;
 }
 
 const ls_comm_type ls_comm_ordered = {
-    .name = "ordered", .same_bits = 1, .all_reduce = all_reduce, LS_HOST_SLOTS};
+    .name = "ordered", .same_bits = 1, .all_reduce = all_reduce, .over_members = 1, LS_HOST_SLOTS};

@@ -81,15 +81,6 @@ static int find(char *out, const char *name, const char *path, ls_error *err)
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-static ls_plugin_entry_fn *entry_of(void *library)
-{
-    ls_plugin_entry_fn *entry;
-    void *symbol = dlsym(library, LS_PLUGIN_ENTRY);
-    _Static_assert(sizeof entry == sizeof symbol, "dlsym gives functions as pointers to data");
-    memcpy(&entry, &symbol, sizeof entry);
-    return entry;
-}
-
 /* "other/lib.so: cannot open …" without the line breaks that would spoil a one-line message. */
 static int cannot_load(const char *path, ls_error *err)
 {
@@ -115,22 +106,36 @@ static int check(const ls_backend *backend, const char *path, const char *name, 
     return LS_OK;
 }
 
+int ls_plugin_symbol(void **symbol, char *found, size_t size, const char *name, const char *path,
+                     const char *wanted, ls_error *err)
+{
+    char at[PATH_BYTES];
+    int status = find(at, name, path, err);
+    if (status)
+        return status;
+    void *library = dlopen(at, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return cannot_load(at, err);
+    snprintf(found, size, "%s", at);
+    *symbol = dlsym(library, wanted);
+    return *symbol ? LS_OK
+                   : ls_fail(err, LS_EDEVICE,
+                             "%.300s has no function %s: it is no plugin, or was built "
+                             "for another Lockstep than this one (plugin ABI %u): rebuild it",
+                             at, wanted, (unsigned)LS_PLUGIN_ABI);
+}
+
 int ls_plugin_load(const ls_backend **out, const char *name, const char *path, ls_error *err)
 {
     char found[PATH_BYTES];
+    ls_plugin_entry_fn *entry;
+    void *symbol;
     *out = NULL;
-    int status = find(found, name, path, err);
+    int status = ls_plugin_symbol(&symbol, found, sizeof found, name, path, LS_PLUGIN_ENTRY, err);
     if (status)
         return status;
-    void *library = dlopen(found, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return cannot_load(found, err);
-    ls_plugin_entry_fn *entry = entry_of(library);
-    if (!entry)
-        return ls_fail(err, LS_EDEVICE,
-                       "%.300s has no function " LS_PLUGIN_ENTRY ": it is no plugin, or was built "
-                       "for another Lockstep than this one (plugin ABI %u): rebuild it",
-                       found, (unsigned)LS_PLUGIN_ABI);
+    _Static_assert(sizeof entry == sizeof symbol, "dlsym gives functions as pointers to data");
+    memcpy(&entry, &symbol, sizeof entry);
     const ls_backend *backend = entry();
     status = check(backend, found, name, err);
     if (status == LS_OK)

@@ -54,6 +54,11 @@ int ls_device_list_parse(ls_device_list *out, const ls_registry *registry, const
  * load, has no entry, was built for another ABI or holds another back end. */
 int ls_plugin_load(const ls_backend **out, const char *name, const char *path, ls_error *err);
 
+/* The same for other plugins: the function `wanted` of liblockstep-NAME.so, and the file that it was found
+ * in. Errors: as above, but of what the function returns. */
+int ls_plugin_symbol(void **symbol, char *found, size_t size, const char *name, const char *path,
+                     const char *wanted, ls_error *err);
+
 /* The back end "cuda" as a row of a registry. Its library is loaded when it is first probed or
  * opened, so that a program that never asks for it does not pay for it. Static, constant. */
 const ls_backend *ls_plugin_cuda(void);

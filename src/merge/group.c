@@ -155,7 +155,13 @@ static int partial_sums(const ls_merge_group *group)
     return count;
 }
 
-static bool fits(const ls_rest *rest, const ls_merge_group *group)
+/* The shards that the ranks have together. */
+static ls_span span_of(const ls_merge_group *group)
+{
+    return ls_merge_has_members(group) ? group->desc.span : (ls_span){0, group->desc.shards};
+}
+
+static bool fits(const ls_rest *rest, const ls_merge_group *group, ls_span all)
 {
     for (int i = 0; i < rest->count; i++) {
         const ls_rest_part *part = &rest->part[i];
@@ -164,7 +170,8 @@ static bool fits(const ls_rest *rest, const ls_merge_group *group)
             rank->partials[part->index].span.hi != part->span.hi)
             return false;
     }
-    return rest->count > 0 && rest->count == partial_sums(group);
+    return rest->count > 0 && rest->count == partial_sums(group) && rest->sum[0].lo == all.lo &&
+           rest->sum[rest->sums - 1].hi == all.hi;
 }
 
 /* The partial sum whose first shard is `shard`. Ranks hold shards in order, as a rule: it is looked
@@ -177,7 +184,7 @@ static bool find(ls_rest_part *part, const ls_merge_group *group, int shard, int
         for (int i = 0; i < group->rank[r].count; i++) {
             const ls_span span = group->rank[r].partials[i].span;
             if (span.lo == shard && span.hi > shard) {
-                *part = (ls_rest_part){r, i, span, 0};
+                *part = (ls_rest_part){r, i, span, 0, NULL};
                 return true;
             }
         }
@@ -185,51 +192,114 @@ static bool find(ls_rest_part *part, const ls_merge_group *group, int shard, int
     return false;
 }
 
-static int make_room(ls_rest *rest, const ls_merge_group *group, ls_error *err)
+int ls_rest_begin(ls_rest *rest, int parts, const ls_host *host, ls_error *err)
 {
-    const int needed = partial_sums(group);
-    rest->count = rest->depth = 0;
-    if (needed <= rest->room)
+    rest->count = rest->depth = rest->sums = 0;
+    if (parts <= rest->room)
         return LS_OK;
-    ls_rest_fini(rest, group->desc.host);
-    rest->part = ls_alloc_array(group->desc.host, (size_t)needed, sizeof *rest->part);
+    ls_rest_fini(rest, host);
+    rest->part = ls_alloc_array(host, (size_t)parts, sizeof *rest->part);
     if (!rest->part)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a merge of %d partial sums", needed);
-    rest->room = needed;
+        return ls_fail(err, LS_ENOMEM, "out of memory for a merge of %d partial sums", parts);
+    rest->room = parts;
     return LS_OK;
 }
 
-static int build(ls_rest *rest, const ls_merge_group *group, ls_error *err)
+bool ls_rest_push(ls_rest *rest, int shards, const ls_rest_part *part)
+{
+    ls_span *sum = rest->sum;
+    if (rest->count == rest->room || rest->sums == LS_PARTIALS_MAX)
+        return false;
+    ls_rest_part *mine = &rest->part[rest->count++];
+    *mine = *part;
+    mine->joins = 0;
+    sum[rest->sums++] = part->span;
+    rest->depth = rest->sums > rest->depth ? rest->sums : rest->depth;
+    for (; rest->sums > 1 && ls_tree_joins(shards, sum[rest->sums - 2], sum[rest->sums - 1]);
+         rest->sums--) {
+        sum[rest->sums - 2].hi = sum[rest->sums - 1].hi;
+        mine->joins++;
+    }
+    return true;
+}
+
+static int build(ls_rest *rest, const ls_merge_group *group, ls_span all, ls_error *err)
 {
     const int shards = group->desc.shards;
-    ls_span sum[LS_PARTIALS_MAX];
-    int count = 0, depth = 0;
-    for (int shard = 0; shard < shards; shard = rest->part[count++].span.hi) {
-        ls_rest_part *part = &rest->part[count];
-        if (count == rest->room || !find(part, group, shard, count ? part[-1].rank : 0))
+    ls_span cover[LS_PARTIALS_MAX];
+    ls_rest_part part = {0};
+    for (int shard = all.lo; shard < all.hi; shard = part.span.hi) {
+        if (rest->count == rest->room || !find(&part, group, shard, part.rank))
             return ls_fail(err, LS_EINVAL, "no rank has summed shard %d", shard);
-        if (depth == LS_PARTIALS_MAX)
+        if (!ls_rest_push(rest, shards, &part))
             break;
-        sum[depth++] = part->span;
-        rest->depth = depth > rest->depth ? depth : rest->depth;
-        for (; depth > 1 && ls_tree_joins(shards, sum[depth - 2], sum[depth - 1]); depth--) {
-            sum[depth - 2].hi = sum[depth - 1].hi;
-            part->joins++;
-        }
     }
-    if (depth != 1 || sum[0].hi != shards)
+    if (rest->sums != ls_tree_cover(cover, shards, all.lo, all.hi) ||
+        rest->sum[rest->sums - 1].hi != all.hi) {
+        rest->count = 0;
         return ls_fail(err, LS_EINVAL,
                        "the ranks' partial sums are no nodes of a tree over %d shards", shards);
-    rest->count = count;
+    }
     return LS_OK;
 }
 
 int ls_rest_update(ls_rest *rest, const ls_merge_group *group, ls_error *err)
 {
-    if (fits(rest, group))
-        return LS_OK;
-    int status = make_room(rest, group, err);
-    return status ? status : build(rest, group, err);
+    const ls_span all = span_of(group);
+    int status = LS_OK;
+    if (!fits(rest, group, all)) {
+        status = ls_rest_begin(rest, partial_sums(group), group->desc.host, err);
+        if (status == LS_OK)
+            status = build(rest, group, all, err);
+    }
+    for (int i = 0; status == LS_OK && i < rest->count; i++) {
+        ls_rest_part *part = &rest->part[i];
+        part->data = group->rank[part->rank].partials[part->index].data;
+    }
+    return status;
+}
+
+/* Sums are evaluated piece by piece, small enough for the temporaries of a whole descent of the tree to
+ * stay in the first-level cache. */
+#define REST_PIECE 256
+
+/* Written out twice: compilers make vectors of either, but not where they cannot tell. */
+static void add(float *out, const float *left, const float *right, size_t count)
+{
+    if (out == left)
+        for (size_t i = 0; i < count; i++)
+            out[i] += right[i];
+    else
+        for (size_t i = 0; i < count; i++)
+            out[i] = left[i] + right[i];
+}
+
+/* A sum that is one of those left is made in its place; the others, above it on the stack, beside. */
+static void add_piece(const ls_rest *rest, float *const *out, size_t first, size_t count,
+                      float temporary[LS_PARTIALS_MAX][REST_PIECE])
+{
+    const float *sum[LS_PARTIALS_MAX] = {NULL};
+    int depth = 0;
+    for (int p = 0; p < rest->count; p++) {
+        sum[depth++] = rest->part[p].data + first;
+        for (int j = 0; j < rest->part[p].joins; j++) {
+            depth--;
+            float *to = depth <= rest->sums ? out[depth - 1] + first : temporary[depth - 1];
+            add(to, sum[depth - 1], sum[depth], count);
+            sum[depth - 1] = to;
+        }
+    }
+    for (int i = 0; i < rest->sums; i++)
+        if (sum[i] != out[i] + first)
+            memcpy(out[i] + first, sum[i], count * sizeof(float));
+}
+
+void ls_rest_add(const ls_rest *rest, float *const *out, size_t first, size_t count)
+{
+    float temporary[LS_PARTIALS_MAX][REST_PIECE];
+    for (size_t done = 0; done < count; done += REST_PIECE)
+        add_piece(rest, out, first + done, count - done < REST_PIECE ? count - done : REST_PIECE,
+                  temporary);
 }
 
 /* ---- the start-up check ----------------------------------------------------------------------- */
@@ -335,6 +405,7 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
     ls_comm_group *group = c->comm->group;
     const ls_comm_type *type = group->type;
     float *piece = ls_alloc_array(c->host, PIECE, sizeof *piece);
+    ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = true;
     int status = piece ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
     if (status == LS_OK && type->check_reads)
         status = type->check_reads(c->comm, c->scratch, c->total, err);
@@ -349,6 +420,7 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
     if (status == LS_OK)
         status = merge(c, err); /* all are content, or none is */
     ls_free(c->host, piece);
+    ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = false;
     if (status)
         type->abort(group); /* no worker trains with a group that failed */
     return status;

@@ -36,6 +36,7 @@ typedef struct ls_merge_rank {
     float *total;
     atomic_bool reading; /* it, or its device, may be reading what its peers show */
     char name[16];       /* of its device; the communicator's to set when the rank joins */
+    bool checks;         /* it is in the start-up check */
     char own_cache_line[64];
 } ls_merge_rank;
 
@@ -55,6 +56,13 @@ void ls_merge_group_fini(ls_merge_group *group); /* a zeroed one is allowed */
 static inline ls_merge_group *ls_merge_group_of(const ls_comm *comm)
 {
     return (ls_merge_group *)comm->group;
+}
+
+/* Whether a merge goes over other members of a run, between its first meeting and the commit point. The
+ * start-up check is about this process alone: it is repeated when one of its devices is lost. */
+static inline bool ls_merge_has_members(const ls_merge_group *group)
+{
+    return group->desc.members && !group->rank[0].checks;
 }
 
 /* ---- slots of the table --------------------------------------------------------------------- */
@@ -93,24 +101,29 @@ void ls_merge_chunk(const ls_merge_group *group, int parts, int index, size_t *f
 /* ---- what is left of the tree ---------------------------------------------------------------- *
  * What is left of the shard tree when every rank has folded its own shards.
  *
- * The ranks' partial sums, in the order of their shards, and how often the two topmost sums of a
- * stack are added behind each of them:
+ * Partial sums, in the order of their shards, and how often the two topmost sums of a stack are added
+ * behind each of them:
  *
  *     for each part: push the partial sum; `joins` times: the two topmost ← their sum
  *
- * leaves the sum over all shards, in tree order. One rank's thread, between two meetings of a merge. */
+ * leaves the sum over all shards, in tree order; or, of ranks that have a span of the shards alone
+ * (ls_comm_group_desc.span), the sums of the nodes that cover it. One rank's thread, between two meetings
+ * of a merge. */
 
 typedef struct ls_rest_part {
     int rank, index; /* the partial sum `index` of `rank` */
     ls_span span;
     int joins;
+    const float *data; /* where it lies */
 } ls_rest_part;
 
 typedef struct ls_rest {
     ls_rest_part *part;
     int count;
-    int depth; /* the most sums on the stack */
-    int room;  /* of `part` */
+    int depth;                    /* the most sums on the stack */
+    int room;                     /* of `part` */
+    int sums;                     /* what is left on the stack: one, or the nodes of the span … */
+    ls_span sum[LS_PARTIALS_MAX]; /* … these */
 } ls_rest;
 
 /* *rest, zeroed before its first use, becomes what is left over what the ranks show. Spans change
@@ -118,6 +131,14 @@ typedef struct ls_rest {
  * allocated. Errors: LS_EINVAL (a shard that is in no partial sum, spans that are no nodes),
  * LS_ENOMEM. */
 int ls_rest_update(ls_rest *rest, const ls_merge_group *group, ls_error *err);
+
+/* The same by hand: room for `parts`, then each part in the order of the shards, with its span. False: too
+ * many sums are left. Errors: LS_ENOMEM. */
+int ls_rest_begin(ls_rest *rest, int parts, const ls_host *host, ls_error *err);
+bool ls_rest_push(ls_rest *rest, int shards, const ls_rest_part *part);
+
+/* out[i] ← sum i, of the floats first … first + count − 1 of the parts' data and of each out. */
+void ls_rest_add(const ls_rest *rest, float *const *out, size_t first, size_t count);
 void ls_rest_fini(ls_rest *rest, const ls_host *host);
 
 /* ---- the start-up check ---------------------------------------------------------------------- *

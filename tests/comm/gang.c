@@ -25,7 +25,9 @@ static void begin_member(gang *g, int rank)
     ls_device_request request = {.size = sizeof request, .index = rank, .threads = 1};
     ls_error err;
     uint32_t first, count;
-    ls_split((uint32_t)d->shards, (uint32_t)d->ranks, (uint32_t)rank, &first, &count);
+    ls_split((uint32_t)(d->span.hi - d->span.lo), (uint32_t)d->ranks, (uint32_t)rank, &first,
+             &count);
+    first += (uint32_t)d->span.lo;
     m->gang = g;
     m->rank = rank;
     must(ls_ref_backend()->open(&m->device, &request, &err), &err);
@@ -41,6 +43,12 @@ static void begin_member(gang *g, int rank)
 void gang_begin(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
                 uint64_t timeout_ns)
 {
+    gang_begin_member(g, type, ranks, shards, floats, timeout_ns, NULL, (ls_span){0, shards});
+}
+
+void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
+                       uint64_t timeout_ns, struct ls_cluster *members, ls_span span)
+{
     ls_error err;
     memset(g, 0, sizeof *g);
     /* Two parameters and a tail, as an arena has them. */
@@ -55,6 +63,8 @@ void gang_begin(gang *g, const ls_comm_type *type, int ranks, int shards, size_t
         .segments = g->segments,
         .segment_count = 3,
         .timeout_ns = timeout_ns,
+        .members = members,
+        .span = span,
     };
     must(type->group_create(&g->group, &g->desc, &err), &err);
     for (int r = 0; r < ranks; r++)

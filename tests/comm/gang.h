@@ -34,6 +34,9 @@ struct gang {
 /* `floats` is a multiple of 16. Members hold the shards that ls_split gives them. */
 void gang_begin(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
                 uint64_t timeout_ns);
+/* The same for the processes of a run, of which this one has the leaves `span`; `members` has been prepared. */
+void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards, size_t floats,
+                       uint64_t timeout_ns, struct ls_cluster *members, ls_span span);
 void gang_end(gang *g);
 
 /* Runs `body` once in every member, each on a thread of its own, and joins them. */

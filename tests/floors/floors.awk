@@ -31,18 +31,20 @@ BEGIN {
     room("device", "base sync pool")
     room("cpu", "base sync device", "pool")
     room("cuda", "base sync merge", "device")
-    room("comm", "base sync merge pool json hash device")
+    room("cluster", "base sync merge pool device")
+    room("comm", "base sync merge pool json hash device cluster")
     room("nn", "base sync merge pool json hash store device")
     room("data", "base sync pool json hash device")
-    room("train", "base sync merge pool json hash store device cpu comm nn data")
-    room("page", "base sync merge pool json hash store device cpu comm nn data train")
+    room("train", "base sync merge pool json hash store device cpu cluster comm nn data")
+    room("page", "base sync merge pool json hash store device cpu cluster comm nn data train")
     room("http", "") # examples/service has it, too
-    room("cli", "base sync merge pool json hash store device cpu comm nn data train page http")
+    room("cli", "base sync merge pool json hash store device cpu cluster comm nn data train page http")
 
     # The floor a public header belongs to.
     floor["status"] = floor["host"] = floor["version"] = floor["split"] = "base"
     floor["pool"] = "pool"
     floor["plugin"] = floor["communicator"] = floor["device_pool"] = "device"
+    floor["cluster"] = "cluster"
     floor["collective"] = "comm"
     floor["data_source"] = "data"
     floor["trainer"] = floor["snapshot"] = "train"

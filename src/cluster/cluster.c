@@ -1,0 +1,316 @@
+/* The callers' side: orders for the courier, and waiting for it. */
+#include "cluster/cluster.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "cluster/courier.h"
+#include "device/registry.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SLICE_NS 20000000u               /* between two signs of life of who waits */
+#define GRACE_NS ((uint64_t)1000000000u) /* for a courier that was last seen alive */
+
+/* ---- an order ------------------------------------------------------------------------------- */
+
+static bool is_done(void *arg)
+{
+    return atomic_load_explicit(&((ls_cluster *)arg)->done, memory_order_acquire);
+}
+
+/* The courier beats every few milliseconds, unless the engine keeps it. */
+static bool await_done(ls_cluster *c, uint64_t limit_ns, const ls_cluster_wait *wait)
+{
+    ls_silence silence = {0};
+    uint64_t seen = ls_now_ns();
+    while (!ls_park_until(&c->finished, is_done, c, ls_now_ns() + SLICE_NS)) {
+        if (wait)
+            wait->beat(wait->user);
+        ls_silence_look(&silence, &c->heartbeat, 0, ls_attended_ns(&seen, 0), UINT64_MAX);
+        if (silence.held_ns > limit_ns)
+            return is_done(c);
+    }
+    return true;
+}
+
+/* Behind a fault nothing is changed that the courier, or the wire, may still look at. */
+static int check_usable(const ls_cluster *c, ls_error *err)
+{
+    if (c->hangs)
+        return ls_fail(err, LS_ESTALLED, "the thread that talks to the other hosts hangs");
+    return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
+}
+
+static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
+                      const ls_cluster_wait *wait, ls_error *err)
+{
+    const int kind = (int)order;
+    if (c->hangs)
+        return check_usable(c, err);
+    atomic_store_explicit(&c->done, false, memory_order_relaxed); /* released by the push */
+    if (ls_ring_try_push(&c->orders, &kind) != LS_OK)
+        return ls_fail(err, LS_EINTERNAL, "two orders at once for the courier");
+    if (!await_done(c, limit_ns, wait)) {
+        c->hangs = true;
+        return ls_fail(err, LS_ESTALLED,
+                       "engine %s does not return from a call %s: is the network up, and did every "
+                       "process start?",
+                       c->options.type->name,
+                       order == LS_ORDER_OPEN ? "that joins the others" : "");
+    }
+    if (c->status && err)
+        *err = c->error;
+    return c->status;
+}
+
+/* How long the courier itself may be silent: as long as another member. */
+static uint64_t patience(const ls_cluster *c)
+{
+    return atomic_load_explicit(&c->deadline_ns, memory_order_relaxed) + GRACE_NS;
+}
+
+static int make_parcels(ls_cluster *c, int count, ls_error *err)
+{
+    if (count <= c->parcel_room)
+        return LS_OK;
+    ls_free(c->options.host, c->parcel);
+    c->parcel = ls_alloc_array(c->options.host, (size_t)count, sizeof *c->parcel);
+    c->parcel_room = c->parcel ? count : 0;
+    return c->parcel ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %d messages", count);
+}
+
+/* ---- gathering ------------------------------------------------------------------------------ */
+
+static int make_stage(ls_cluster *c, size_t bytes, ls_error *err)
+{
+    if (bytes <= c->stage_bytes)
+        return LS_OK;
+    ls_free(c->options.host, c->stage);
+    c->stage = ls_alloc(c->options.host, bytes);
+    c->stage_bytes = c->stage ? bytes : 0;
+    return c->stage ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %zu bytes", bytes);
+}
+
+int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *bytes, ls_error *err)
+{
+    size_t all = 0, own = 0;
+    int parcels = 0;
+    int status = check_usable(c, err);
+    if (status)
+        return status;
+    for (int m = 0; m < c->members; m++) {
+        own = m == c->member ? all : own;
+        all += bytes[m];
+        parcels += 4 + (int)((bytes[m] + bytes[c->member]) / LS_TRANSFER_MOST) + 2;
+    }
+    status = make_stage(c, all, err);
+    if (status == LS_OK)
+        status = make_parcels(c, parcels, err);
+    if (status)
+        return status;
+    if (bytes[c->member] > 0)
+        memcpy(c->stage + own, part[c->member], bytes[c->member]);
+    memcpy(c->bytes, bytes, (size_t)c->members * sizeof *bytes);
+    c->order_bytes = bytes[c->member];
+    status = give_order(c, LS_ORDER_GATHER, patience(c), NULL, err);
+    unsigned char *from = c->stage;
+    for (int m = 0; m < c->members && status == LS_OK; from += bytes[m++])
+        if (m != c->member && bytes[m] > 0)
+            memcpy(part[m], from, bytes[m]);
+    return status;
+}
+
+int ls_cluster_gather(ls_cluster *c, void *all, size_t bytes, ls_error *err)
+{
+    const size_t count = (size_t)c->members;
+    void **part = ls_alloc_array(c->options.host, count, sizeof *part);
+    size_t *sizes = ls_alloc_array(c->options.host, count, sizeof *sizes);
+    int status = part && sizes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a gather");
+    for (size_t m = 0; m < count && status == LS_OK; m++) {
+        part[m] = (unsigned char *)all + m * bytes;
+        sizes[m] = bytes;
+    }
+    if (status == LS_OK)
+        status = ls_cluster_gather_parts(c, part, sizes, err);
+    ls_free(c->options.host, sizes);
+    ls_free(c->options.host, part);
+    return status;
+}
+
+int ls_cluster_share(ls_cluster *c, void *data, size_t bytes, ls_error *err)
+{
+    const size_t count = (size_t)c->members;
+    void **part = ls_alloc_array(c->options.host, count, sizeof *part);
+    size_t *sizes = ls_alloc_array(c->options.host, count, sizeof *sizes);
+    int status = part && sizes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a broadcast");
+    if (status == LS_OK) {
+        part[0] = data;
+        sizes[0] = bytes;
+        status = ls_cluster_gather_parts(c, part, sizes, err);
+    }
+    ls_free(c->options.host, sizes);
+    ls_free(c->options.host, part);
+    return status;
+}
+
+/* ---- sums ----------------------------------------------------------------------------------- */
+
+int ls_cluster_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
+{
+    int status = check_usable(c, err);
+    if (status == LS_OK)
+        status = ls_sum_prepare(c, shards, floats, err);
+    return status ? status : make_parcels(c, ls_sum_parcels(c), err);
+}
+
+float *ls_cluster_node(const ls_cluster *c, int i)
+{
+    return c->sum.node[i];
+}
+
+const float *ls_cluster_total(const ls_cluster *c)
+{
+    return c->sum.total;
+}
+
+int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
+{
+    c->order_bytes = c->sum.floats * sizeof(float);
+    int status = give_order(c, LS_ORDER_SUM, patience(c), wait, err);
+    c->summed = status == LS_OK;
+    return status;
+}
+
+int ls_cluster_agreed(const ls_cluster *c)
+{
+    return c->agreed;
+}
+
+void ls_cluster_commit(ls_cluster *c, int committed)
+{
+    if (c->summed && !committed)
+        ls_cluster_leave(c,
+                         "its workers failed behind a sum that the other hosts have made use of");
+    c->summed = false;
+}
+
+/* ---- the engine ----------------------------------------------------------------------------- */
+
+int ls_wire_load(const ls_wire_type **out, const char *name, ls_error *err)
+{
+    char found[512];
+    void *symbol = NULL;
+    ls_wire_entry_fn *entry;
+    int status = ls_plugin_symbol(&symbol, found, sizeof found, name, NULL, LS_WIRE_ENTRY, err);
+    if (status)
+        return status;
+    memcpy(&entry, &symbol, sizeof entry);
+    const ls_wire_type *type = entry();
+    if (!type || type->abi != LS_WIRE_ABI || type->size != sizeof *type)
+        return ls_fail(err, LS_EDEVICE,
+                       "%.300s was built for another Lockstep than this one (wire ABI %d): "
+                       "rebuild it",
+                       found, LS_WIRE_ABI);
+    *out = type;
+    return LS_OK;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+int ls_cluster_member(const ls_cluster *c)
+{
+    return c->member;
+}
+
+int ls_cluster_members(const ls_cluster *c)
+{
+    return c->members;
+}
+
+const char *ls_cluster_host(const ls_cluster *c, int member)
+{
+    return c->peer[member].host;
+}
+
+void ls_cluster_set_deadline(ls_cluster *c, uint64_t deadline_ns)
+{
+    /* relaxed: it hands nothing over. */
+    atomic_store_explicit(&c->deadline_ns, deadline_ns, memory_order_relaxed);
+}
+
+void ls_cluster_leave(ls_cluster *c, const char *why)
+{
+    if (!c || atomic_load_explicit(&c->left, memory_order_relaxed))
+        return;
+    ls_fail(&c->leaving, LS_ESTALLED, "%s", why);
+    atomic_store_explicit(&c->left, true, memory_order_release);
+}
+
+static int start_courier(ls_cluster *c, ls_error *err)
+{
+    const ls_pool_options o = {
+        .size = sizeof o, .workers = 1, .name = "courier", .host = c->options.host};
+    int status = ls_ring_init(&c->orders, c->options.host, sizeof(int), 2, err);
+    ls_park_init(&c->finished, 0);
+    if (status == LS_OK)
+        status = ls_pool_create(&c->pool, &o, err);
+    return status ? status : ls_pool_submit(c->pool, 0, ls_courier, c, err);
+}
+
+int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
+{
+    ls_cluster *c = ls_alloc(options->host, sizeof *c);
+    if (!c)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a cluster");
+    c->options = *options;
+    if (gethostname(c->host, sizeof c->host - 1) != 0 || !c->host[0])
+        snprintf(c->host, sizeof c->host, "this");
+    ls_cluster_set_deadline(c, options->deadline_ns);
+    int status = start_courier(c, err);
+    if (status == LS_OK)
+        status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);
+    if (status == LS_OK) {
+        c->bytes = ls_alloc_array(c->options.host, (size_t)c->members, sizeof *c->bytes);
+        status = c->bytes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a cluster");
+    }
+    if (status == LS_OK)
+        status = ls_cluster_share(c, NULL, 0, err); /* all learn each other's names */
+    if (status)
+        ls_cluster_close(c);
+    else
+        *out = c;
+    return status;
+}
+
+/* What the wire may still touch stays. */
+static void free_all(ls_cluster *c)
+{
+    const ls_host *host = c->options.host;
+    ls_sum_fini(c);
+    ls_free(host, c->bytes);
+    ls_free(host, c->stage);
+    ls_free(host, c->parcel);
+    ls_free(host, c->peer);
+    ls_free(host, c);
+}
+
+int ls_cluster_close(ls_cluster *c)
+{
+    if (!c)
+        return LS_OK;
+    if (!c->pool) {
+        ls_ring_fini(&c->orders);
+        free_all(c);
+        return LS_OK;
+    }
+    give_order(c, LS_ORDER_CLOSE, patience(c), NULL, NULL);
+    if (ls_pool_destroy_within(c->pool, c->hangs ? 0 : GRACE_NS, NULL) || c->hangs)
+        return LS_ESTALLED;
+    ls_ring_fini(&c->orders);
+    if (c->touched)
+        return LS_ESTALLED;
+    free_all(c);
+    return LS_OK;
+}

@@ -1,0 +1,433 @@
+/* The courier: the thread that owns the wire. It carries out one order at a time, and meanwhile and between
+ * two of them it says that this member is alive and hears whether the others are. */
+#include "cluster/courier.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAGIC 0x4c53776du
+#define IDLE_NS 5000000u   /* between two looks at the wire without an order */
+#define ACTIVE_NS 2000000u /* the longest poll within one */
+#define SAY_NS 1000000000u /* a sign of life at least so often */
+#define LAST_WORD_NS 1000000000u
+enum { AT_ONCE = 64 };
+
+/* ---- faults --------------------------------------------------------------------------------- */
+
+static void say_last(ls_cluster *c, ls_say say, const char *text);
+
+static void end_order(ls_cluster *c, int status, const ls_error *why)
+{
+    c->status = status;
+    if (status)
+        c->error = *why;
+    c->active = false;
+    atomic_store_explicit(&c->done, true, memory_order_release);
+    ls_park_wake(&c->finished);
+}
+
+/* The first one counts. The others hear of it at once, so that none waits for its own deadline. */
+static void note_fault(ls_cluster *c)
+{
+    c->fault_ns = ls_now_ns();
+    if (c->active && c->kind != LS_ORDER_CLOSE)
+        end_order(c, c->fault.status, &c->fault);
+    if (c->wire)
+        say_last(c, LS_SAY_LEAVE, c->fault.text);
+}
+
+#define fault(c, ...)                                                                              \
+    do {                                                                                           \
+        if ((c)->fault.status == LS_OK) {                                                          \
+            ls_fail(&(c)->fault, __VA_ARGS__);                                                     \
+            note_fault(c);                                                                         \
+        }                                                                                          \
+    } while (0)
+
+/* ---- posting -------------------------------------------------------------------------------- */
+
+static bool post(ls_cluster *c, ls_transfer *transfer)
+{
+    ls_error why;
+    int status = c->wire->type->post(c->wire, transfer, &why);
+    if (status)
+        fault(c, status, "%.400s", why.text);
+    return status == LS_OK;
+}
+
+void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer)
+{
+    if (c->fault.status)
+        return;
+    ls_parcel *parcel = &c->parcel[c->parcels++];
+    *parcel = (ls_parcel){*transfer, kind, piece};
+    c->open++;
+    post(c, &parcel->transfer);
+}
+
+/* ---- signs of life -------------------------------------------------------------------------- */
+
+static void fill(ls_control *out, const ls_cluster *c, ls_say say, const char *text)
+{
+    memset(out, 0, sizeof *out);
+    out->magic = MAGIC;
+    out->say = say;
+    out->begun = c->begun;
+    snprintf(out->text, sizeof out->text, "%s", text);
+}
+
+static void post_control(ls_cluster *c, int m, ls_parcel *parcel, ls_parcel_kind kind,
+                         ls_control *text)
+{
+    *parcel = (ls_parcel){.transfer = {.peer = m,
+                                       .channel = LS_ON_CONTROL,
+                                       .incoming = kind == LS_PARCEL_CONTROL_IN,
+                                       .data = text,
+                                       .bytes = sizeof *text},
+                          .kind = kind};
+    post(c, &parcel->transfer);
+}
+
+static void listen_to(ls_cluster *c, int m)
+{
+    ls_peer *p = &c->peer[m];
+    post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
+}
+
+/* Those that do not take the last one in are not sent more. */
+static void say_alive(ls_cluster *c)
+{
+    for (int m = 0; m < c->members && c->fault.status == LS_OK; m++) {
+        ls_peer *p = &c->peer[m];
+        if (m == c->member || p->saying || p->gone || p->told_last)
+            continue;
+        p->saying = true;
+        fill(&p->out, c, LS_SAY_ALIVE, "");
+        post_control(c, m, &p->out_parcel, LS_PARCEL_CONTROL_OUT, &p->out);
+    }
+    c->spoke_ns = ls_now_ns();
+}
+
+/* Nothing is said behind it. What does not get out is lost. */
+static void say_last(ls_cluster *c, ls_say say, const char *text)
+{
+    for (int m = 0; m < c->members; m++) {
+        ls_peer *p = &c->peer[m];
+        if (m == c->member || p->told_last)
+            continue;
+        p->told_last = p->telling = true;
+        fill(&p->last, c, say, text);
+        post_control(c, m, &p->last_parcel, LS_PARCEL_LAST_OUT, &p->last);
+    }
+}
+
+static void say_what(char *out, size_t size, const ls_cluster *c)
+{
+    const unsigned long long number = c->begun;
+    if (!c->active)
+        snprintf(out, size, "between two exchanges, after the %lluth", number);
+    else if (c->kind == LS_ORDER_SUM)
+        snprintf(out, size, "in the sum of gradients (exchange %llu)", number);
+    else
+        snprintf(out, size, "%s (exchange %llu)",
+                 c->kind == LS_ORDER_CLOSE ? "at the end" : "in a gather", number);
+}
+
+static void hear(ls_cluster *c, int m)
+{
+    ls_peer *p = &c->peer[m];
+    const ls_control *in = &p->in;
+    if (in->magic != MAGIC || in->say > LS_SAY_LEAVE) {
+        fault(c, LS_EIO, "host %s sends what no Lockstep of this version does", p->host);
+        return;
+    }
+    p->begun = in->begun;
+    p->gone = in->say != LS_SAY_ALIVE;
+    if (in->say == LS_SAY_LEAVE)
+        fault(c, LS_ESTALLED, "host %s has left the run: %.400s", p->host, in->text);
+    else if (in->say == LS_SAY_ALIVE)
+        listen_to(c, m);
+}
+
+/* Each has begun this order, and yet nothing arrives. */
+static bool all_are_in_it(const ls_cluster *c)
+{
+    bool all = c->active && c->kind != LS_ORDER_CLOSE;
+    for (int m = 0; m < c->members; m++)
+        all = all && (m == c->member || c->peer[m].begun >= c->begun);
+    return all;
+}
+
+static void look(ls_cluster *c)
+{
+    const uint64_t attended = ls_attended_ns(&c->looked_ns, 0);
+    const uint64_t deadline = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed);
+    char what[100];
+    ls_beat(&c->heartbeat, 0);
+    say_what(what, sizeof what, c);
+    for (int m = 0; m < c->members; m++) {
+        ls_peer *p = &c->peer[m];
+        if (m == c->member || p->gone)
+            continue;
+        p->silent_ns += attended;
+        if (p->silent_ns > deadline)
+            fault(c, LS_ESTALLED, "host %s has been silent for %.1f s, %s", p->host,
+                  (double)p->silent_ns * 1e-9, what);
+    }
+    c->stuck_ns = all_are_in_it(c) ? c->stuck_ns + attended : 0;
+    if (c->stuck_ns > deadline)
+        fault(c, LS_ESTALLED, "for %.1f s nothing has arrived from any host, %s",
+              (double)c->stuck_ns * 1e-9, what);
+    if (ls_now_ns() - c->spoke_ns > (deadline / 8 < SAY_NS ? deadline / 8 : SAY_NS))
+        say_alive(c);
+}
+
+/* ---- orders --------------------------------------------------------------------------------- */
+
+static size_t part_of(const ls_cluster *c, int m)
+{
+    size_t at = 0;
+    for (int i = 0; i < m; i++)
+        at += c->bytes[i];
+    return at;
+}
+
+/* A long part is several messages. */
+static void post_part(ls_cluster *c, int peer, int part, int incoming)
+{
+    unsigned char *data = c->stage + part_of(c, part);
+    for (size_t at = 0; at < c->bytes[part]; at += LS_TRANSFER_MOST) {
+        const size_t left = c->bytes[part] - at;
+        const ls_transfer t = {.peer = peer,
+                               .channel = LS_ON_DATA,
+                               .incoming = incoming,
+                               .data = data + at,
+                               .bytes = left < LS_TRANSFER_MOST ? left : LS_TRANSFER_MOST};
+        ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
+    }
+}
+
+static void begin_gather(ls_cluster *c)
+{
+    for (int m = 0; m < c->members; m++) {
+        if (m == c->member)
+            continue;
+        post_part(c, m, m, 1);
+        post_part(c, m, c->member, 0);
+    }
+}
+
+static void exchange_heads(ls_cluster *c)
+{
+    const atomic_int *asks = c->options.asks;
+    c->head = (ls_head){.magic = MAGIC,
+                        .kind = c->kind,
+                        .number = c->begun,
+                        .bytes = c->order_bytes,
+                        .shards = c->kind == LS_ORDER_SUM ? (uint32_t)c->sum.shards : 0,
+                        .asks = asks && atomic_load_explicit(asks, memory_order_relaxed) != 0};
+    snprintf(c->head.host, sizeof c->head.host, "%s", c->host);
+    c->agreed = (int)c->head.asks;
+    c->heads = 0;
+    for (int m = 0; m < c->members; m++) {
+        ls_transfer t = {
+            .peer = m, .channel = LS_ON_HEADS, .data = &c->head, .bytes = sizeof c->head};
+        if (m == c->member)
+            continue;
+        ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
+        t.incoming = 1;
+        t.data = &c->peer[m].head_in;
+        ls_courier_post(c, LS_PARCEL_HEAD_IN, 0, &t);
+        c->heads++;
+    }
+}
+
+static void check_head(ls_cluster *c, int m)
+{
+    const ls_head *in = &c->peer[m].head_in, *own = &c->head;
+    const uint64_t bytes = c->kind == LS_ORDER_GATHER ? c->bytes[m] : own->bytes;
+    c->heads--;
+    if (c->begun == 1)
+        snprintf(c->peer[m].host, LS_MEMBER_NAME, "%.63s", in->host);
+    c->agreed |= (int)in->asks;
+    if (in->magic != own->magic || in->kind != own->kind || in->number != own->number ||
+        in->bytes != bytes || in->shards != own->shards)
+        fault(c, LS_EINTERNAL,
+              "host %s brings %llu bytes of kind %u to exchange %llu, this one expected %llu of "
+              "kind %u in exchange %llu: the processes do not do the same",
+              c->peer[m].host, (unsigned long long)in->bytes, (unsigned)in->kind,
+              (unsigned long long)in->number, (unsigned long long)bytes, (unsigned)own->kind,
+              (unsigned long long)own->number);
+}
+
+/* One that has come to its end takes no part in an order that it has not begun. */
+static void miss_members(ls_cluster *c)
+{
+    for (int m = 0; m < c->members && c->active && c->kind != LS_ORDER_CLOSE; m++)
+        if (m != c->member && c->peer[m].gone && c->peer[m].begun < c->begun)
+            fault(c, LS_ESTALLED, "host %s has ended its run, this one has not", c->peer[m].host);
+}
+
+static void open_wire(ls_cluster *c)
+{
+    const ls_wire_options o = {.size = sizeof o, .comm = c->options.comm, .host = c->options.host};
+    ls_error why = {0};
+    int status = c->options.type->open(&c->wire, &o, &why);
+    if (status == LS_OK) {
+        c->member = c->wire->member;
+        c->members = c->wire->members;
+        c->peer = ls_alloc_array(c->options.host, (size_t)c->members, sizeof *c->peer);
+        if (!c->peer)
+            status = ls_fail(&why, LS_ENOMEM, "out of memory for %d members", c->members);
+    }
+    if (status && c->fault.status == LS_OK)
+        c->fault = why;
+    c->looked_ns = c->spoke_ns = ls_now_ns();
+    for (int m = 0; status == LS_OK && m < c->members; m++) {
+        if (m == c->member)
+            snprintf(c->peer[m].host, LS_MEMBER_NAME, "%s", c->host);
+        else
+            snprintf(c->peer[m].host, LS_MEMBER_NAME, "%d", m); /* until its first head names it */
+        if (m != c->member)
+            listen_to(c, m);
+    }
+    end_order(c, c->fault.status, &c->fault);
+}
+
+static void heed_leave(ls_cluster *c)
+{
+    if (atomic_load_explicit(&c->left, memory_order_acquire))
+        fault(c, c->leaving.status, "%s", c->leaving.text);
+}
+
+static void begin_order(ls_cluster *c)
+{
+    c->active = true;
+    c->parcels = c->open = c->heads = 0;
+    c->stuck_ns = 0;
+    if (c->kind == LS_ORDER_OPEN) {
+        open_wire(c);
+        return;
+    }
+    heed_leave(c);
+    if (c->kind == LS_ORDER_CLOSE) { /* a fault has had its last word */
+        if (c->fault.status == LS_OK)
+            say_last(c, LS_SAY_BYE, "");
+        return;
+    }
+    if (c->fault.status) {
+        if (c->active)
+            end_order(c, c->fault.status, &c->fault);
+        return;
+    }
+    c->begun++;
+    exchange_heads(c);
+    if (c->kind == LS_ORDER_SUM)
+        ls_sum_begin(c);
+    else
+        begin_gather(c);
+}
+
+/* What this member said is out, and, where it is to end in good order, the others have said goodbye. */
+static bool all_is_said(const ls_cluster *c, bool goodbyes)
+{
+    for (int m = 0; c->peer && m < c->members; m++) {
+        const ls_peer *p = &c->peer[m];
+        if (m != c->member && (p->telling || (goodbyes && (p->saying || !p->gone))))
+            return false;
+    }
+    return true;
+}
+
+static void leave_wire(ls_cluster *c)
+{
+    if (c->wire && c->fault.status == LS_OK)
+        c->wire->type->close(c->wire);
+    else if (c->wire)
+        c->touched = c->wire->type->abort(c->wire) != 0;
+    c->wire = NULL;
+    c->closed = true;
+    end_order(c, c->fault.status, &c->fault);
+}
+
+/* After a fault a last word has a moment to get out. */
+static void go_on_closing(ls_cluster *c)
+{
+    const bool fine = c->fault.status == LS_OK;
+    const bool patient = fine || ls_now_ns() - c->fault_ns < LAST_WORD_NS;
+    if (!patient || !c->wire || all_is_said(c, fine))
+        leave_wire(c);
+}
+
+/* ---- what has ended ------------------------------------------------------------------------- */
+
+static void take_in(ls_cluster *c, ls_transfer *transfer)
+{
+    ls_parcel *parcel = (ls_parcel *)transfer;
+    ls_peer *p = &c->peer[transfer->peer];
+    if (transfer->incoming) {
+        p->silent_ns = 0;
+        c->stuck_ns = 0;
+    }
+    if (c->fault.status && parcel->kind >= LS_PARCEL_HEAD_IN)
+        return; /* of an order that has failed */
+    switch (parcel->kind) {
+    case LS_PARCEL_CONTROL_IN: hear(c, transfer->peer); return;
+    case LS_PARCEL_CONTROL_OUT: p->saying = false; return;
+    case LS_PARCEL_LAST_OUT: p->telling = false; return;
+    case LS_PARCEL_HEAD_IN: check_head(c, transfer->peer); break;
+    case LS_PARCEL_NODE_IN: ls_sum_arrived(c, parcel->piece); break;
+    case LS_PARCEL_OTHER: break;
+    }
+    c->open--;
+}
+
+static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
+{
+    ls_transfer *ended[AT_ONCE];
+    ls_error why;
+    if (!c->wire || c->members == 1)
+        return;
+    int count = c->wire->type->poll(c->wire, ended, AT_ONCE, timeout_ns, &why);
+    if (count < 0)
+        fault(c, count, "%.400s", why.text);
+    for (int i = 0; i < count; i++)
+        take_in(c, ended[i]);
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+/* Returns whether there is an order. */
+static bool await_order(ls_cluster *c)
+{
+    ls_ring *rings[1] = {&c->orders};
+    int which = -1, kind;
+    if (ls_ring_pop_any(&kind, &which, rings, 1, ls_now_ns() + IDLE_NS, NULL) != LS_OK)
+        return false;
+    c->kind = (ls_order_kind)kind;
+    return true;
+}
+
+int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
+{
+    ls_cluster *c = arg;
+    (void)worker;
+    (void)err;
+    c->looked_ns = ls_now_ns();
+    while (!c->closed) {
+        if (!c->active && await_order(c))
+            begin_order(c);
+        poll_wire(c, c->active ? ACTIVE_NS : 0);
+        look(c);
+        heed_leave(c);
+        miss_members(c);
+        if (c->active && c->kind == LS_ORDER_CLOSE)
+            go_on_closing(c);
+        else if (c->active && c->open == 0)
+            end_order(c, LS_OK, NULL);
+    }
+    return LS_OK;
+}

@@ -1,0 +1,156 @@
+/* The inside of the room: what the courier's files share. See cluster.h. */
+#ifndef CLUSTER_COURIER_H
+#define CLUSTER_COURIER_H
+
+#include "cluster/cluster.h"
+#include "merge/group.h"
+#include "merge/tree.h"
+#include "sync/heartbeat.h"
+#include "sync/park.h"
+#include "sync/ring.h"
+
+#include <lockstep/pool.h>
+#include <stdbool.h>
+
+/* Channels of the wire. */
+enum { LS_ON_CONTROL, LS_ON_HEADS, LS_ON_DATA, LS_ON_SUMS };
+
+/* What a member says outside of orders. */
+typedef enum ls_say {
+    LS_SAY_ALIVE,
+    LS_SAY_BYE,  /* it has come to its end, in good order, behind `begun` orders */
+    LS_SAY_LEAVE /* it has a fault */
+} ls_say;
+
+typedef struct ls_control {
+    uint32_t magic, say;
+    uint64_t begun; /* orders */
+    char text[LS_ERROR_TEXT];
+} ls_control;
+
+/* What begins an order, from each member to each. */
+typedef struct ls_head {
+    uint32_t magic, kind;
+    uint64_t number;
+    uint64_t bytes; /* of the sender's part; of a sum: of the arena */
+    uint32_t shards;
+    uint32_t asks; /* to stop */
+    char host[LS_MEMBER_NAME];
+} ls_head;
+
+typedef enum ls_order_kind {
+    LS_ORDER_OPEN,
+    LS_ORDER_GATHER,
+    LS_ORDER_SUM,
+    LS_ORDER_CLOSE
+} ls_order_kind;
+
+/* A transfer, and what it is for. */
+typedef enum ls_parcel_kind {
+    LS_PARCEL_CONTROL_IN,
+    LS_PARCEL_CONTROL_OUT,
+    LS_PARCEL_LAST_OUT, /* a bye, or a leave */
+    LS_PARCEL_HEAD_IN,
+    LS_PARCEL_NODE_IN,
+    LS_PARCEL_OTHER /* of an order: it has only to end */
+} ls_parcel_kind;
+
+typedef struct ls_parcel {
+    ls_transfer transfer; /* its first member, by which poll names it */
+    ls_parcel_kind kind;
+    int piece; /* NODE_IN: of this member's chunk */
+} ls_parcel;
+
+typedef struct ls_peer {
+    char host[LS_MEMBER_NAME];
+    uint64_t silent_ns; /* of the courier's attended time */
+    uint64_t begun;     /* orders, as it said last */
+    bool gone;          /* it has said its last word */
+    bool saying;        /* `out` is on its way */
+    bool told_last;     /* this member's last word was posted … */
+    bool telling;       /* … and is on its way */
+    ls_control in, out, last;
+    ls_parcel in_parcel, out_parcel, last_parcel;
+    ls_head head_in;
+} ls_peer;
+
+/* The rest of the tree over all members' nodes. */
+typedef struct ls_sum {
+    int shards;
+    size_t floats;
+    size_t first, count; /* this member's chunk */
+    size_t piece;        /* floats of a piece of it */
+    int pieces;
+    int nodes;  /* of this member, … */
+    int others; /* … and of all others together */
+    float *node[LS_PARTIALS_MAX];
+    float *total;
+    float *stage; /* [others][count]: the others' nodes, of this member's chunk */
+    ls_rest rest;
+    int arrived[64]; /* of each piece: how many of the others' nodes are here */
+} ls_sum;
+
+enum { LS_PIECES_MOST = 64 };
+
+struct ls_cluster {
+    ls_cluster_options options;
+    int member, members;
+    char host[LS_MEMBER_NAME]; /* this one's */
+    ls_pool *pool;             /* of one worker: the courier */
+    ls_ring orders;
+    ls_park finished;
+    ls_heartbeat heartbeat; /* the courier's */
+
+    /* The order: the caller's until it is pushed and from `done` on, the courier's between. */
+    uint64_t order_bytes; /* of this member's part */
+    size_t *bytes;        /* of a gather, of each member */
+    unsigned char *stage; /* of a gather: all parts one behind the other; the wire's own memory */
+    size_t stage_bytes;
+    ls_parcel *parcel;
+    int parcel_room;
+    ls_sum sum;
+    int agreed;
+    int status;
+    ls_error error;
+    atomic_bool done;
+    ls_error leaving; /* why this member leaves, from `left` on */
+    atomic_bool left;
+    bool hangs;  /* the courier was given up; the callers' */
+    bool summed; /* and not committed yet; likewise */
+
+    /* The courier's. */
+    ls_wire *wire;
+    ls_peer *peer;
+    bool active;        /* an order is under way, … */
+    ls_order_kind kind; /* … or was last, of this kind */
+    uint64_t begun;
+    int parcels, open; /* of the order: used, and not ended yet */
+    int heads;         /* to come */
+    ls_head head;
+    uint64_t looked_ns, spoke_ns, stuck_ns, fault_ns;
+    bool closed;
+    bool touched; /* the wire may still touch memory of ours; the callers' behind the last order */
+    ls_error fault; /* status 0: none */
+    _Atomic uint64_t deadline_ns;
+};
+
+/* ---- courier.c ------------------------------------------------------------------------------ */
+
+/* The job of the courier's thread. `arg` is the cluster. */
+int ls_courier(const ls_worker *worker, void *arg, ls_error *err);
+
+/* Posts the next parcel of the order; a failure becomes the fault. */
+void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer);
+
+/* ---- sum.c ---------------------------------------------------------------------------------- */
+
+int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err);
+void ls_sum_fini(ls_cluster *c);
+/* Parcels that a sum may need, heads included. */
+int ls_sum_parcels(const ls_cluster *c);
+/* Posts all that does not depend on what arrives. */
+void ls_sum_begin(ls_cluster *c);
+/* A node of this member's chunk has arrived, of that piece: when all have, they are added and go to all. */
+void ls_sum_arrived(ls_cluster *c, int piece);
+
+#endif

@@ -1,0 +1,511 @@
+/* The courier and its orders, over the double of the wire: one thread stands for each process. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "cluster/cluster.h"
+#include "cluster/wire_double.h"
+#include "merge/tree.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define SECOND ((uint64_t)1000000000u)
+
+typedef struct process {
+    struct test *test;
+    int number;
+    pthread_t thread;
+    wire_place place;
+    atomic_int asks;
+    ls_cluster *cluster;
+    int status; /* what came of the body */
+    int closed;
+    ls_error err;
+    uint64_t ended_ns;
+} process;
+
+typedef struct test {
+    int members;
+    wire_world *world;
+    uint64_t deadline_ns, open_ns;
+    int (*body)(process *p);
+    int shards;
+    size_t floats;
+    int sums;
+    const float *expected;
+    process process[WIRE_MOST];
+} test;
+
+static void *run_process(void *arg)
+{
+    process *p = arg;
+    const ls_cluster_options o = {.type = &wire_double,
+                                  .comm = &p->place,
+                                  .deadline_ns = p->test->deadline_ns,
+                                  .open_ns = p->test->open_ns,
+                                  .asks = &p->asks};
+    p->status = ls_cluster_open(&p->cluster, &o, &p->err);
+    if (p->status == LS_OK)
+        p->status = p->test->body(p);
+    p->ended_ns = ls_now_ns();
+    p->closed = ls_cluster_close(p->cluster);
+    return NULL;
+}
+
+static void prepare(test *t, int members)
+{
+    memset(t, 0, sizeof *t);
+    t->members = members;
+    t->world = wire_world_create(members);
+    t->deadline_ns = 20 * SECOND;
+    t->open_ns = 20 * SECOND;
+}
+
+static void start(test *t, int (*body)(process *p), int processes)
+{
+    t->body = body;
+    for (int m = 0; m < processes; m++) {
+        process *p = &t->process[m];
+        p->test = t;
+        p->number = m;
+        p->place = (wire_place){t->world, m};
+        assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
+    }
+}
+
+static void finish(test *t, int processes)
+{
+    for (int m = 0; m < processes; m++)
+        pthread_join(t->process[m].thread, NULL);
+}
+
+static void run(test *t, int (*body)(process *p))
+{
+    start(t, body, t->members);
+    finish(t, t->members);
+}
+
+static void all_are_fine(const test *t)
+{
+    for (int m = 0; m < t->members; m++) {
+        if (t->process[m].status)
+            fail_msg("member %d: %s", m, t->process[m].err.text);
+        assert_int_equal(t->process[m].closed, LS_OK);
+    }
+}
+
+/* ---- small things --------------------------------------------------------------------------- */
+
+static int gather_and_share(process *p)
+{
+    ls_cluster *c = p->cluster;
+    int all[WIRE_MOST] = {0}, word[3] = {0};
+    all[p->number] = 100 + p->number;
+    if (p->number == 0)
+        memcpy(word, (int[]){7, 8, 9}, sizeof word);
+    int status = ls_cluster_gather(c, all, sizeof *all, &p->err);
+    if (status == LS_OK)
+        status = ls_cluster_share(c, word, sizeof word, &p->err);
+    for (int m = 0; m < p->test->members; m++)
+        if (all[m] != 100 + m)
+            return LS_EDATA;
+    return status == LS_OK && (word[0] != 7 || word[2] != 9) ? LS_EDATA : status;
+}
+
+static void members_gather_and_share_in_any_order_of_messages(void **state)
+{
+    (void)state;
+    for (int members = 1; members <= 4; members++) {
+        test t;
+        prepare(&t, members);
+        wire_world_delay(t.world, 3000000, 7u + (unsigned)members);
+        run(&t, gather_and_share);
+        all_are_fine(&t);
+        wire_world_destroy(t.world);
+    }
+}
+
+/* ---- sums ----------------------------------------------------------------------------------- */
+
+/* Of such different sizes that each other order of addition gives other bits. */
+static float leaf_float(int shard, size_t i, int round)
+{
+    uint32_t x = 2654435761u * (uint32_t)(shard + 1 + 31 * round) + (uint32_t)i * 1664525u;
+    x = x * 1664525u + 1013904223u;
+    return ((float)((x >> 4) & 0x7fffff) / 8388608 - 0.5f) * (float)(1u << (x >> 27 & 15)) * 1e-3f;
+}
+
+static float node_float(int lo, int hi, size_t i, int round)
+{
+    if (hi - lo == 1)
+        return leaf_float(lo, i, round);
+    const int m = ls_tree_middle(lo, hi);
+    return node_float(lo, m, i, round) + node_float(m, hi, i, round);
+}
+
+static void fill_nodes(const process *p, int round)
+{
+    ls_span span[LS_PARTIALS_MAX];
+    int lo, hi;
+    ls_cluster_span(p->cluster, p->test->shards, p->number, &lo, &hi);
+    const int nodes = ls_tree_cover(span, p->test->shards, lo, hi);
+    for (int n = 0; n < nodes; n++)
+        for (size_t i = 0; i < p->test->floats; i++)
+            ls_cluster_node(p->cluster, n)[i] = node_float(span[n].lo, span[n].hi, i, round);
+}
+
+static int sum_rounds(process *p)
+{
+    const test *t = p->test;
+    int status = ls_cluster_prepare(p->cluster, t->shards, t->floats, &p->err);
+    for (int round = 0; round < t->sums && status == LS_OK; round++) {
+        fill_nodes(p, round);
+        status = ls_cluster_sum(p->cluster, NULL, &p->err);
+        ls_cluster_commit(p->cluster, status == LS_OK);
+        if (status == LS_OK && memcmp(ls_cluster_total(p->cluster), t->expected + round * t->floats,
+                                      t->floats * sizeof(float)) != 0)
+            return ls_fail(&p->err, LS_EDATA, "round %d has other bits", round);
+    }
+    return status;
+}
+
+static float *expect(int shards, size_t floats, int rounds)
+{
+    float *out = malloc((size_t)rounds * floats * sizeof *out);
+    for (int r = 0; r < rounds; r++)
+        for (size_t i = 0; i < floats; i++)
+            out[(size_t)r * floats + i] = node_float(0, shards, i, r);
+    return out;
+}
+
+static void sum_on(int members, int shards, size_t floats, int rounds, uint64_t delay_ns,
+                   const float *expected)
+{
+    test t;
+    prepare(&t, members);
+    t.shards = shards;
+    t.floats = floats;
+    t.sums = rounds;
+    t.expected = expected;
+    if (delay_ns)
+        wire_world_delay(t.world, delay_ns, (unsigned)(members * 100 + shards));
+    run(&t, sum_rounds);
+    all_are_fine(&t);
+    wire_world_destroy(t.world);
+}
+
+static void a_sum_has_the_bits_of_one_process_on_any_number_of_them(void **state)
+{
+    (void)state;
+    static const int shards[] = {7, 8, 12, 24};
+    for (size_t s = 0; s < sizeof shards / sizeof *shards; s++) {
+        float *expected = expect(shards[s], 1008, 3);
+        for (int members = 1; members <= 5; members++)
+            sum_on(members, shards[s], 1008, 3, 2000000, expected);
+        free(expected);
+    }
+}
+
+static void an_arena_of_many_pieces_arrives_whole(void **state)
+{
+    (void)state;
+    const size_t floats = (size_t)(2.6 * (1 << 20)) / 16 * 16;
+    float *expected = expect(3, floats, 2);
+    sum_on(2, 3, floats, 2, 0, expected);
+    sum_on(3, 3, floats, 2, 0, expected);
+    free(expected);
+}
+
+static void fewer_floats_than_members_are_summed(void **state)
+{
+    (void)state;
+    float *expected = expect(8, 32, 2);
+    sum_on(4, 8, 32, 2, 0, expected);
+    free(expected);
+}
+
+static int prepare_too_few(process *p)
+{
+    return ls_cluster_prepare(p->cluster, 2, 32, &p->err);
+}
+
+static void a_member_without_a_shard_is_refused(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    run(&t, prepare_too_few);
+    assert_int_equal(t.process[1].status, LS_EINVAL);
+    assert_non_null(strstr(t.process[1].err.text, "set shards to at least 3"));
+    wire_world_destroy(t.world);
+}
+
+/* ---- stopping ------------------------------------------------------------------------------- */
+
+/* Returns the number of the sum in which stopping was agreed. */
+static int sum_until_agreed(process *p)
+{
+    int status = ls_cluster_prepare(p->cluster, 8, 64, &p->err);
+    for (int round = 1; status == LS_OK && round < 1000; round++) {
+        if (p->number == 1 && round == 5)
+            atomic_store(&p->asks, 1);
+        status = ls_cluster_sum(p->cluster, NULL, &p->err);
+        ls_cluster_commit(p->cluster, 1);
+        if (status == LS_OK && ls_cluster_agreed(p->cluster))
+            return round;
+    }
+    return status ? status : LS_EDATA;
+}
+
+static void one_who_asks_to_stop_is_heard_by_all_in_the_same_sum(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 4);
+    wire_world_delay(t.world, 1000000, 3);
+    run(&t, sum_until_agreed);
+    for (int m = 0; m < 4; m++)
+        assert_int_equal(t.process[m].status, 5);
+    wire_world_destroy(t.world);
+}
+
+/* ---- faults --------------------------------------------------------------------------------- */
+
+static int sum_for_ever(process *p)
+{
+    int status = ls_cluster_prepare(p->cluster, 8, 4096, &p->err);
+    while (status == LS_OK) {
+        status = ls_cluster_sum(p->cluster, NULL, &p->err);
+        ls_cluster_commit(p->cluster, status == LS_OK);
+    }
+    return status;
+}
+
+enum { KILLS = 11 };
+
+static void check_kill(const test *t, int victim, uint64_t start_ns)
+{
+    for (int m = 0; m < 3; m++) {
+        assert_int_equal(t->process[m].status, LS_ESTALLED);
+        assert_true(t->process[m].ended_ns - start_ns < t->deadline_ns + 3 * SECOND);
+        assert_int_equal(t->process[m].closed, LS_OK);
+    }
+    const char *why = t->process[(victim + 1) % 3].err.text;
+    assert_true(strstr(why, "silent for") || strstr(why, "has left"));
+}
+
+/* Of three, at one of its posts in the third sum or so: whatever was under way. */
+static void a_member_killed_at_any_point_is_missed_within_the_deadline(void **state)
+{
+    (void)state;
+    static test t[KILLS];
+    const uint64_t start_ns = ls_now_ns();
+    for (int k = 0; k < KILLS; k++) {
+        prepare(&t[k], 3);
+        t[k].deadline_ns = SECOND / 2;
+        wire_world_kill_at(t[k].world, k % 3, 60u + 3u * (unsigned)k);
+        start(&t[k], sum_for_ever, 3);
+    }
+    for (int k = 0; k < KILLS; k++) {
+        finish(&t[k], 3);
+        check_kill(&t[k], k % 3, start_ns);
+        wire_world_destroy(t[k].world);
+    }
+}
+
+static int sum_some_then_rest(process *p)
+{
+    const struct timespec long_enough = {.tv_nsec = 700000000};
+    int status = ls_cluster_prepare(p->cluster, 8, 64, &p->err);
+    if (status == LS_OK)
+        status = ls_cluster_sum(p->cluster, NULL, &p->err);
+    ls_cluster_commit(p->cluster, status == LS_OK);
+    if (p->number == 0)
+        nanosleep(&long_enough, NULL); /* its workers compute; its courier speaks */
+    return status ? status : ls_cluster_sum(p->cluster, NULL, &p->err);
+}
+
+static void a_member_that_computes_for_long_is_waited_for(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 2);
+    t.deadline_ns = SECOND / 4;
+    run(&t, sum_some_then_rest);
+    all_are_fine(&t);
+    wire_world_destroy(t.world);
+}
+
+static void a_cut_that_is_mended_within_the_deadline_does_no_harm(void **state)
+{
+    (void)state;
+    const struct timespec moment = {.tv_nsec = 300000000};
+    test t;
+    prepare(&t, 3);
+    t.shards = 8;
+    t.floats = 1008;
+    t.sums = 40;
+    t.deadline_ns = 5 * SECOND;
+    float *expected = expect(8, 1008, 40);
+    t.expected = expected;
+    wire_world_delay(t.world, 3000000, 5);
+    start(&t, sum_rounds, 3);
+    nanosleep(&moment, NULL);
+    wire_world_cut(t.world, 1, 1);
+    nanosleep(&moment, NULL);
+    wire_world_cut(t.world, 1, 0);
+    finish(&t, 3);
+    all_are_fine(&t);
+    free(expected);
+    wire_world_destroy(t.world);
+}
+
+static int leave_or_sum(process *p)
+{
+    int status = ls_cluster_prepare(p->cluster, 8, 64, &p->err);
+    if (status == LS_OK)
+        status = ls_cluster_sum(p->cluster, NULL, &p->err);
+    if (p->number == 2) {
+        ls_cluster_leave(p->cluster, "no space left on its disk");
+        return LS_OK;
+    }
+    return status ? status : ls_cluster_sum(p->cluster, NULL, &p->err);
+}
+
+static void who_leaves_says_why_and_is_not_waited_for(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    const uint64_t start_ns = ls_now_ns();
+    run(&t, leave_or_sum);
+    for (int m = 0; m < 2; m++) {
+        assert_int_equal(t.process[m].status, LS_ESTALLED);
+        assert_non_null(strstr(t.process[m].err.text, "no space left on its disk"));
+    }
+    assert_true(ls_now_ns() - start_ns < 5 * SECOND); /* of a deadline of 20 */
+    wire_world_destroy(t.world);
+}
+
+static int end_early(process *p)
+{
+    int all[WIRE_MOST] = {0};
+    return p->number == 1 ? LS_OK : ls_cluster_gather(p->cluster, all, sizeof *all, &p->err);
+}
+
+static void one_that_has_ended_is_not_waited_for(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 2);
+    run(&t, end_early);
+    assert_int_equal(t.process[0].status, LS_ESTALLED);
+    assert_non_null(strstr(t.process[0].err.text, "has ended its run"));
+    wire_world_destroy(t.world);
+}
+
+static int gather_differently(process *p)
+{
+    int all[WIRE_MOST * 2] = {0};
+    return ls_cluster_gather(p->cluster, all, p->number == 1 ? 8 : 4, &p->err);
+}
+
+static void members_that_do_different_things_find_out(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 2);
+    run(&t, gather_differently);
+    for (int m = 0; m < 2; m++)
+        assert_int_not_equal(t.process[m].status, LS_OK);
+    wire_world_destroy(t.world);
+}
+
+static int sum_twice_uncommitted(process *p)
+{
+    int status = ls_cluster_prepare(p->cluster, 8, 64, &p->err);
+    if (status == LS_OK)
+        status = ls_cluster_sum(p->cluster, NULL, &p->err);
+    ls_cluster_commit(p->cluster, p->number != 0);
+    return status ? status : ls_cluster_sum(p->cluster, NULL, &p->err);
+}
+
+/* It would bring an older step to the others' next one. */
+static void a_sum_that_one_process_alone_lost_is_not_repeated(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 2);
+    run(&t, sum_twice_uncommitted);
+    assert_int_equal(t.process[0].status, LS_ESTALLED);
+    assert_int_equal(t.process[1].status, LS_ESTALLED);
+    wire_world_destroy(t.world);
+}
+
+static int gather_once(process *p)
+{
+    int all[WIRE_MOST] = {0};
+    if (p->number == 1)
+        wire_world_hang(p->test->world, 1, 1);
+    return ls_cluster_gather(p->cluster, all, sizeof *all, &p->err);
+}
+
+static void an_engine_that_hangs_is_left_behind(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 2);
+    t.deadline_ns = SECOND / 4;
+    const uint64_t start_ns = ls_now_ns();
+    run(&t, gather_once);
+    assert_int_equal(t.process[1].status, LS_ESTALLED);
+    assert_int_equal(t.process[1].closed, LS_ESTALLED);
+    assert_true(ls_now_ns() - start_ns < 6 * SECOND);
+    wire_world_hang(t.world, 1,
+                    0); /* its thread goes on with what was left to it, for the sanitizers' sake */
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+}
+
+static void a_member_that_never_comes_is_not_waited_for_for_ever(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 2);
+    wire_world_expect(t.world, 3);
+    t.open_ns = SECOND / 2;
+    run(&t, gather_once);
+    assert_int_equal(t.process[0].status, LS_ESTALLED);
+    assert_non_null(strstr(t.process[0].err.text, "did every process start?"));
+    wire_world_expect(t.world, 2);
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_gather_and_share_in_any_order_of_messages),
+        cmocka_unit_test(a_sum_has_the_bits_of_one_process_on_any_number_of_them),
+        cmocka_unit_test(an_arena_of_many_pieces_arrives_whole),
+        cmocka_unit_test(fewer_floats_than_members_are_summed),
+        cmocka_unit_test(a_member_without_a_shard_is_refused),
+        cmocka_unit_test(one_who_asks_to_stop_is_heard_by_all_in_the_same_sum),
+        cmocka_unit_test(a_member_killed_at_any_point_is_missed_within_the_deadline),
+        cmocka_unit_test(a_member_that_computes_for_long_is_waited_for),
+        cmocka_unit_test(a_cut_that_is_mended_within_the_deadline_does_no_harm),
+        cmocka_unit_test(who_leaves_says_why_and_is_not_waited_for),
+        cmocka_unit_test(one_that_has_ended_is_not_waited_for),
+        cmocka_unit_test(members_that_do_different_things_find_out),
+        cmocka_unit_test(a_sum_that_one_process_alone_lost_is_not_repeated),
+        cmocka_unit_test(an_engine_that_hangs_is_left_behind),
+        cmocka_unit_test(a_member_that_never_comes_is_not_waited_for_for_ever),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

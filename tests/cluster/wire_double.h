@@ -1,0 +1,35 @@
+/* A wire between threads of one process, which can be slow, be cut, hang, and lose members: the double of an
+ * engine. Each member's options.comm is a wire_place. */
+#ifndef TESTS_CLUSTER_WIRE_DOUBLE_H
+#define TESTS_CLUSTER_WIRE_DOUBLE_H
+
+#include <lockstep/cluster.h>
+
+enum { WIRE_MOST = 8 };
+
+typedef struct wire_world wire_world;
+
+typedef struct wire_place {
+    wire_world *world;
+    int member;
+} wire_place;
+
+extern const ls_wire_type wire_double;
+
+wire_world *wire_world_create(int members);
+void wire_world_destroy(wire_world *world);
+
+/* Messages take up to so long, each another time; those of one channel and pair keep their order. */
+void wire_world_delay(wire_world *world, uint64_t most_ns, uint64_t seed);
+/* Nothing reaches or leaves the member any more, until it is mended. */
+void wire_world_cut(wire_world *world, int member, int cut);
+/* The same from the member's post number `posts` on, counted from its start: as if it had been killed there. */
+void wire_world_kill_at(wire_world *world, int member, uint64_t posts);
+/* How many transfers a member has posted. */
+uint64_t wire_world_posts(wire_world *world, int member);
+/* The member's polls do not return until that is over. */
+void wire_world_hang(wire_world *world, int member, int hang);
+/* The member's open waits for this many members, of which one never comes. */
+void wire_world_expect(wire_world *world, int members);
+
+#endif
