@@ -170,6 +170,13 @@ static int beyond_lanes(const ls_op_desc *desc)
     return desc->kind > LS_OP_EXPORT;
 }
 
+/* All but those that know of no tensor, or make the first. */
+static bool is_of_lanes(ls_op_kind kind)
+{
+    return kind != LS_OP_GATHER && kind != LS_OP_SGD && kind != LS_OP_ADAMW &&
+           kind != LS_OP_RUNNING;
+}
+
 /* The lanes op as it takes x; else, where that pays, around a copy of x packed into lanes. */
 static int create_lanes(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
@@ -204,22 +211,24 @@ static int cpu_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc,
         return status;
     ls_op_desc inner = *desc;
     inner.twin = ls_cpu_adapt_inner(desc->twin);
+    if (d->family == LS_CPU_FAMILY_LANES)
+        return is_of_lanes(desc->kind) ? ls_lanes_op_create(out, d, desc, err)
+                                       : create_common(out, d, desc, err);
     if (d->family == LS_CPU_FAMILY_DNNL || beyond_lanes(&inner))
         return create_common(out, d, &inner, err);
     status = create_lanes(out, d, &inner, &declined);
     if (status == LS_OK)
         return LS_OK;
-    /* Forced lanes: a form that is missing must not be hidden by oneDNN's. */
-    int forced = d->family == LS_CPU_FAMILY_LANES && ls_lanes_preferred(d, desc) &&
-                 desc->kind != LS_OP_GATHER;
-    if (status != LS_EUNSUPPORTED || forced)
+    if (status != LS_EUNSUPPORTED)
         return ls_fail(err, status, "%s", declined.text);
     return create_common(out, d, &inner, err);
 }
 
 static const ls_layout *cpu_preferred_layout(ls_device *device, const ls_op_desc *desc)
 {
-    return beyond_lanes(desc) ? NULL : ls_lanes_preferred(self_of(device), desc);
+    const ls_cpu_device *d = self_of(device);
+    return d->family != LS_CPU_FAMILY_LANES && beyond_lanes(desc) ? NULL
+                                                                  : ls_lanes_preferred(d, desc);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */

@@ -5,6 +5,8 @@
 #include "cpu/lanes_conv_bwd_kernel.h"
 #include "cpu/lanes_conv_fwd_kernel.h"
 #include "cpu/lanes_dense_kernel.h"
+#include "cpu/lanes_loss_kernel.h"
+#include "cpu/lanes_pass_kernel.h"
 #include "cpu/lanes_pool_kernel.h"
 #include "cpu/wino_multiply_kernel.h"
 #include "cpu/wino_transform_kernel.h"
@@ -40,8 +42,17 @@
                 .dense_data = lanes_dense_data,                                                    \
                 .pool_forward = lanes_pool_forward,                                                \
                 .pool_backward = lanes_pool_backward,                                              \
-                .relu_forward = lanes_relu_forward,                                                \
-                .relu_backward = lanes_relu_backward,                                              \
+                .curve = {lanes_relu, lanes_leaky, lanes_sigmoid, lanes_tanh, lanes_exp,           \
+                          lanes_log},                                                              \
+                .slope = {lanes_relu_slope, lanes_leaky_slope, lanes_sigmoid_slope,                \
+                          lanes_tanh_slope},                                                       \
+                .add = lanes_add_forward,                                                          \
+                .add_dx = lanes_add_backward,                                                      \
+                .norm_sum = lanes_norm_sum,                                                        \
+                .norm_squares = lanes_norm_squares,                                                \
+                .normalise = lanes_normalise,                                                      \
+                .norm_sums = lanes_norm_sums,                                                      \
+                .norm_dx = lanes_norm_dx,                                                          \
                 .loss = lanes_loss,                                                                \
             },                                                                                     \
         .wino =                                                                                    \

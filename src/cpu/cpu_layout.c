@@ -96,6 +96,34 @@ void ls_lanes_unpack(float *strided, const float *lanes, const ls_strided *s)
     }
 }
 
+#define LINE 16 /* floats of a row that are worked through at a time: a line of cache */
+
+void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *t)
+{
+    const size_t row = (size_t)t->c * (size_t)t->h * (size_t)t->w;
+    for (int first = 0; first < t->rows; first += LS_LANES, lanes += row * LS_LANES) {
+        const int rows = rows_of_group(t->rows, first / LS_LANES);
+        const float *from = plain + (size_t)first * row;
+        for (size_t at = 0; at < row; at += LINE)
+            for (int l = 0; l < LS_LANES; l++)
+                for (size_t e = at; e < at + LINE && e < row; e++)
+                    lanes[e * LS_LANES + (size_t)l] = l < rows ? from[(size_t)l * row + e] : 0;
+    }
+}
+
+void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *t)
+{
+    const size_t row = (size_t)t->c * (size_t)t->h * (size_t)t->w;
+    for (int first = 0; first < t->rows; first += LS_LANES, lanes += row * LS_LANES) {
+        const int rows = rows_of_group(t->rows, first / LS_LANES);
+        float *to = plain + (size_t)first * row;
+        for (size_t at = 0; at < row; at += LINE)
+            for (int l = 0; l < rows; l++)
+                for (size_t e = at; e < at + LINE && e < row; e++)
+                    to[(size_t)l * row + e] = lanes[e * LS_LANES + (size_t)l];
+    }
+}
+
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 #define MOST 512 /* vectors of a piece: 32 KiB */

@@ -43,6 +43,10 @@ size_t ls_lanes_bytes(int rows, int c, int h, int w);
 /* `like` (its dtype and shape) with lanes layout and the bytes that takes. */
 ls_tensor ls_lanes_tensor(const ls_tensor *like);
 
+/* `lanes` ← a plain tensor of that shape; rows beyond the last become zero. And back. */
+void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *shape);
+void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *shape);
+
 /* A tensor without blocks of channels, its strides in floats. */
 typedef struct ls_strided {
     int rows, c, h, w;

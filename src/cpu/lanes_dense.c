@@ -22,9 +22,9 @@ static int dense_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     (void)stream;
     (void)flags;
     (void)err;
-    op->base.kernels->dense_forward(op->in, op->out, op->base.groups, b->x, b->param[0],
-                                    op->bias ? b->param[1] : NULL, op->relu, b->y,
-                                    base->saved_bytes ? b->saved : NULL);
+    const ls_lanes_dense l = {op->in, op->out, op->base.groups};
+    op->base.kernels->dense_forward(&l, b->x, b->param[0], op->bias ? b->param[1] : NULL, op->relu,
+                                    b->y);
     return LS_OK;
 }
 
@@ -39,18 +39,13 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
     (void)stream;
     (void)err;
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        int groups = ls_lanes_block(&op->base, group);
-        int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
-        const uint8_t *mask = op->relu ? (const uint8_t *)b->saved +
-                                             (size_t)group * (size_t)op->out * (size_t)k->mask_bytes
-                                       : NULL;
-        k->dense_grad(op->out, groups, (const float *)b->dy + (size_t)group * y_group, mask, dz,
-                      dzt);
-        k->dense_weights(op->in, op->out, groups, (const float *)b->x + (size_t)group * x_group,
-                         dzt, b->grad[0], op->bias ? b->grad[1] : NULL, add);
+        const ls_lanes_dense l = {op->in, op->out, ls_lanes_block(&op->base, group)};
+        const float *y = op->relu ? (const float *)b->y + (size_t)group * y_group : NULL;
+        k->dense_grad(&l, (const float *)b->dy + (size_t)group * y_group, y, dz, dzt);
+        k->dense_weights(&l, (const float *)b->x + (size_t)group * x_group, dzt, b->grad[0],
+                         op->bias ? b->grad[1] : NULL, group > 0 || (flags & LS_RUN_ACCUMULATE));
         if (op->base.needs_dx)
-            k->dense_data(op->in, op->out, groups, dz, b->param[0],
-                          (float *)b->dx + (size_t)group * x_group);
+            k->dense_data(&l, dz, b->param[0], (float *)b->dx + (size_t)group * x_group);
     }
     return LS_OK;
 }
@@ -126,8 +121,6 @@ int ls_lanes_dense_create(ls_op **out, const ls_host *host, const ls_lanes_kerne
     o->params = op->bias ? 2 : 1;
     o->param_floats[0] = (size_t)op->padded * (size_t)op->in;
     o->param_floats[1] = op->bias ? (size_t)op->padded : 0;
-    if (base->training && op->relu)
-        o->saved_bytes = (size_t)base->groups * (size_t)op->out * (size_t)kernels->mask_bytes;
     if (base->training)
         o->scratch_bytes =
             (size_t)2 * LS_LANES_BLOCK_GROUPS * LS_LANES * (size_t)op->padded * sizeof(float);

@@ -1,164 +1,248 @@
-/* The dense layer on lanes.
+/* The dense layer on lanes: three products, each as tiles of J × T sums that stay in registers.
  *
- *     forward    J outputs × T groups of sums, over the inputs, 256 at a time: x stays in L1
- *     data       J inputs × T groups, over the outputs, by the same weights
- *     weights    J inputs × T sixteens of outputs, over the rows of the block
+ *     forward    J outputs × rows, over the inputs, 256 at a time: x stays in L1
+ *     data       J inputs × rows, over the outputs, 128 at a time: so many lines of weights are read side by
+ *                side, which the hardware still fetches ahead
+ *     weights    J inputs × outputs, over the rows of the block
  *
- * In the third form a vector holds sixteen outputs of one row, not sixteen rows of one output:
- * the gradient of the output is transposed first, which is small, and no sum over lanes is left.
+ * In the third form a vector holds outputs of one row, not rows of one output: the gradient of the output is
+ * transposed first, which is small, and no sum over lanes is left. A tile's T vectors are those of one group
+ * or sixteen (two where registers are many), all its parts, so that weights are read once.
  */
 #ifndef CPU_LANES_DENSE_KERNEL_H
 #define CPU_LANES_DENSE_KERNEL_H
 
 #include "cpu/lanes_kernels.h"
-#include "cpu/lanes_tile_kernel.h"
+#include "cpu/lanes_vec.h"
 
 #define LANES_DENSE_INPUTS 256
+#define LANES_DENSE_SIXTEENS 8
+
+#if LANES_VEC == 16
+#define LANES_DENSE_J 8
+#define LANES_DENSE_GROUPS 2
+#else
+#define LANES_DENSE_J 4
+#define LANES_DENSE_GROUPS 1
+#endif
+#define LANES_DENSE_T (LANES_DENSE_GROUPS * LANES_PARTS)
+
+/* sum[j][t] = first[j] + Σ w[…][j] · x[…][t], over two nested loops; all steps are in floats. */
+typedef struct lanes_dense {
+    int n[2];
+    ptrdiff_t w_step[2], w_j;
+    ptrdiff_t x_step[2], x_group; /* x_group, out_group: from one group's T to the next's */
+    ptrdiff_t out_j, out_group;
+    const float *w, *x;
+    const float *first; /* J scalars, or NULL for 0 */
+    float *out;
+    int add; /* to what is in `out` */
+} lanes_dense;
+
+LANES_INLINE void lanes_dense_tile(const lanes_dense *d, const int J, const int groups)
+{
+    const int T = groups * LANES_PARTS;
+    const ptrdiff_t w_step = d->w_step[1], x_step = d->x_step[1], w_j = d->w_j;
+    vec sum[LANES_DENSE_J][LANES_DENSE_T];
+    LANES_UNROLL
+    for (int j = 0; j < J; j++) {
+        LANES_UNROLL
+        for (int t = 0; t < T; t++)
+            sum[j][t] = vec_all(d->first ? d->first[j] : 0);
+    }
+    for (int a = 0; a < d->n[0]; a++) {
+        const float *w = d->w + a * d->w_step[0], *x = d->x + a * d->x_step[0];
+        for (int b = 0; b < d->n[1]; b++, w += w_step, x += x_step) {
+            vec in[LANES_DENSE_T];
+            LANES_UNROLL
+            for (int t = 0; t < T; t++)
+                in[t] = vec_load(x + t / LANES_PARTS * d->x_group + t % LANES_PARTS * LANES_VEC);
+            LANES_UNROLL
+            for (int j = 0; j < J; j++) {
+                vec factor = vec_all(w[j * w_j]);
+                LANES_UNROLL
+                for (int t = 0; t < T; t++)
+                    sum[j][t] = vec_fma(factor, in[t], sum[j][t]);
+            }
+        }
+    }
+    LANES_UNROLL
+    for (int j = 0; j < J; j++) {
+        LANES_UNROLL
+        for (int t = 0; t < T; t++) {
+            float *to = d->out + j * d->out_j + t / LANES_PARTS * d->out_group +
+                        t % LANES_PARTS * LANES_VEC;
+            vec_store(to, d->add ? vec_load(to) + sum[j][t] : sum[j][t]);
+        }
+    }
+}
+
+/* J rows of sums from `count` of them, and how many that were. */
+static int lanes_dense_rows(const lanes_dense *d, int count, int groups)
+{
+#if LANES_DENSE_GROUPS > 1
+    if (groups > 1 && count >= LANES_DENSE_J) {
+        lanes_dense_tile(d, LANES_DENSE_J, LANES_DENSE_GROUPS);
+        return LANES_DENSE_J;
+    }
+    if (groups > 1 && count >= 4) {
+        lanes_dense_tile(d, 4, LANES_DENSE_GROUPS);
+        return 4;
+    }
+    if (groups > 1) {
+        lanes_dense_tile(d, 1, LANES_DENSE_GROUPS);
+        return 1;
+    }
+    if (count >= LANES_DENSE_J) {
+        lanes_dense_tile(d, LANES_DENSE_J, 1);
+        return LANES_DENSE_J;
+    }
+#endif
+    (void)groups;
+    if (count >= 4) {
+        lanes_dense_tile(d, 4, 1);
+        return 4;
+    }
+    lanes_dense_tile(d, 1, 1);
+    return 1;
+}
+
+static inline int lanes_dense_together(int left)
+{
+    return left < LANES_DENSE_GROUPS ? left : LANES_DENSE_GROUPS;
+}
 
 LANES_INLINE int lanes_sixteens(int n)
 {
     return (n + 15) / 16;
 }
 
-/* Bias is in the sums; what is left is relu and its signs, over one vector of lanes. */
-static void lanes_relu_forward(size_t n, const float *x, float *y, uint8_t *mask)
+/* Adds the share of inputs first … first + n − 1 to sixteen outputs (or the last few) of all groups. */
+static void lanes_dense_outputs(const ls_lanes_dense *l, int o, int first, int n, const float *x,
+                                const float *w, const float *b, float *y)
 {
-    for (size_t i = 0; i < n * LANES_PARTS; i++) {
-        vec v = vec_load(x + i * LANES_VEC);
-        if (mask)
-            *(lanes_bits *)(mask + i * sizeof(lanes_bits)) = vec_positive(v);
-        vec_store(y + i * LANES_VEC, vec_relu(v));
-    }
-}
-
-static void lanes_relu_backward(size_t n, const float *dy, const uint8_t *mask, float *dx)
-{
-    for (size_t i = 0; i < n * LANES_PARTS; i++) {
-        lanes_bits bits = *(const lanes_bits *)(mask + i * sizeof(lanes_bits));
-        vec_store(dx + i * LANES_VEC, vec_keep(bits, vec_load(dy + i * LANES_VEC)));
-    }
-}
-
-/* Adds the share of inputs first … first + n − 1 to the sums of all outputs. */
-static void lanes_dense_inputs(int in, int out, int groups, int first, int n, const float *x,
-                               const float *w, const float *b, float *y)
-{
-    lanes_tile tile = {
-        .n = {1, 1, n},
-        .x_step = {0, 0, 16},
-        .w_step = {0, 0, LS_LANES_OUT},
-        .x_t = (ptrdiff_t)in * 16,
+    const int many = l->out - o < 16 ? l->out - o : 16;
+    lanes_dense d = {
+        .n = {1, n},
+        .w_step = {0, 16},
+        .w_j = 1,
+        .x_step = {0, 16},
+        .x_group = (ptrdiff_t)l->in * 16,
         .out_j = 16,
-        .out_t = (ptrdiff_t)out * 16,
+        .out_group = (ptrdiff_t)l->out * 16,
         .add = first > 0,
     };
-    int height;
-    for (int o = 0; o < out; o += height) {
-        int in_sixteen = o % LS_LANES_OUT, left = LS_LANES_OUT - in_sixteen;
-        height = lanes_tallest(left < out - o ? left : out - o, LANES_CHANNELS);
-        const lanes_cut cut = lanes_cut_into(groups, lanes_widest(height));
-        for (int piece = 0, g = 0, n_g; piece < cut.pieces; piece++, g += n_g) {
-            n_g = lanes_piece(cut, piece);
-            tile.x = x + ((ptrdiff_t)g * in + first) * 16;
-            tile.w = w + ((ptrdiff_t)(o / LS_LANES_OUT) * in + first) * LS_LANES_OUT + in_sixteen;
-            tile.init = b && first == 0 ? b + o : NULL;
-            tile.out = y + ((ptrdiff_t)g * out + o) * 16;
-            lanes_tile_all(&tile, LANES_W_ADJACENT, lanes_tile_of(LANES_W_ADJACENT, height, n_g));
+    for (int g = 0, together; g < l->groups; g += together) {
+        together = lanes_dense_together(l->groups - g);
+        for (int j = 0, done; j < many; j += done) {
+            d.w = w + ((ptrdiff_t)(o / 16) * l->in + first) * 16 + j;
+            d.x = x + ((ptrdiff_t)g * l->in + first) * 16;
+            d.first = b && first == 0 ? b + o + j : NULL;
+            d.out = y + ((ptrdiff_t)g * l->out + o + j) * 16;
+            done = lanes_dense_rows(&d, many - j, together);
         }
     }
 }
 
-static void lanes_dense_forward(int in, int out, int groups, const float *x, const float *w,
-                                const float *b, int relu, float *y, uint8_t *mask)
+static void lanes_dense_forward(const ls_lanes_dense *l, const float *x, const float *w,
+                                const float *b, int relu, float *y)
 {
-    for (int first = 0; first < in; first += LANES_DENSE_INPUTS) {
-        int n = in - first < LANES_DENSE_INPUTS ? in - first : LANES_DENSE_INPUTS;
-        lanes_dense_inputs(in, out, groups, first, n, x, w, b, y);
+    for (int first = 0; first < l->in; first += LANES_DENSE_INPUTS) {
+        int n = l->in - first < LANES_DENSE_INPUTS ? l->in - first : LANES_DENSE_INPUTS;
+        for (int o = 0; o < l->out; o += 16)
+            lanes_dense_outputs(l, o, first, n, x, w, b, y);
     }
-    if (relu)
-        lanes_relu_forward((size_t)groups * (size_t)out, y, y, mask);
+    const size_t floats = (size_t)l->groups * (size_t)l->out * 16;
+    for (size_t i = 0; relu && i < floats; i += LANES_VEC)
+        vec_store(y + i, vec_relu(vec_load(y + i)));
 }
 
-static void lanes_dense_grad(int out, int groups, const float *dy, const uint8_t *mask, float *dz,
+static void lanes_dense_grad(const ls_lanes_dense *l, const float *dy, const float *y, float *dz,
                              float *dzt)
 {
-    const int padded = lanes_sixteens(out) * 16;
-    for (int g = 0; g < groups; g++) {
+    const int padded = lanes_sixteens(l->out) * 16;
+    for (int g = 0; g < l->groups; g++) {
         for (int o = 0; o < padded; o++) {
-            ptrdiff_t from = ((ptrdiff_t)g * out + o) * 16;
+            const ptrdiff_t from = ((ptrdiff_t)g * l->out + o) * 16;
             float *to = dz + ((ptrdiff_t)g * padded + o) * 16;
-            for (int part = 0; part < LANES_PARTS; part++) {
-                ptrdiff_t lane = part * LANES_VEC;
-                vec v = o < out ? vec_load(dy + from + lane) : (vec){0};
-                if (mask && o < out)
-                    v = vec_keep(*(const lanes_bits *)(mask + from / 16 * LANES_MASK_BYTES +
-                                                       part * (int)sizeof(lanes_bits)),
-                                 v);
-                vec_store(to + lane, v);
+            for (int part = 0; part < 16; part += LANES_VEC) {
+                vec v = o < l->out ? vec_load(dy + from + part) : (vec){0};
+                if (y && o < l->out)
+                    v = vec_where_positive(vec_load(y + from + part), v);
+                vec_store(to + part, v);
             }
+        }
+        for (int o = 0; o < padded; o++) {
+            const float *from = dz + ((ptrdiff_t)g * padded + o) * 16;
+            float *to = dzt + ((ptrdiff_t)(o / 16) * l->groups + g) * 256 + o % 16;
             for (int lane = 0; lane < 16; lane++)
-                dzt[((ptrdiff_t)g * 16 + lane) * padded + o] = to[lane];
+                to[lane * 16] = from[lane];
         }
     }
 }
 
-static void lanes_dense_weights(int in, int out, int groups, const float *x, const float *dzt,
+static void lanes_dense_bias(const ls_lanes_dense *l, const float *dzt, float *gb, int add)
+{
+    for (int s = 0; s < lanes_sixteens(l->out); s++, dzt += (ptrdiff_t)l->groups * 256) {
+        for (int part = 0; part < 16; part += LANES_VEC) {
+            vec sum = {0};
+            for (int r = 0; r < l->groups * 16; r++)
+                sum += vec_load(dzt + (ptrdiff_t)r * 16 + part);
+            float *to = gb + s * 16 + part;
+            vec_store(to, add ? vec_load(to) + sum : sum);
+        }
+    }
+}
+
+static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const float *dzt,
                                 float *gw, float *gb, int add)
 {
-    const int sixteens = lanes_sixteens(out), padded = sixteens * 16;
-    int height;
-    for (int i = 0; i < in; i += height) {
-        /* Where registers are few it is 4 as well. NOLINTNEXTLINE(bugprone-branch-clone) */
-        height = lanes_tallest(in - i, sixteens < 3 ? LANES_CHANNELS : 4);
-        int widest = lanes_widest(height);
-        const lanes_cut cut = lanes_cut_into(sixteens, widest < 4 ? widest : 4);
-        for (int piece = 0, s = 0, n_s; piece < cut.pieces; piece++, s += n_s) {
-            n_s = lanes_piece(cut, piece);
-            lanes_tile tile = {
-                .n = {1, groups, 16},
-                .x_step = {0, (ptrdiff_t)16 * padded, padded},
-                .w_step = {0, (ptrdiff_t)in * 16, 1},
-                .x_t = 16,
-                .x = dzt + s * 16,
-                .w = x + (ptrdiff_t)i * 16,
-                .out = gw + ((ptrdiff_t)s * in + i) * LS_LANES_OUT,
-                .out_j = LS_LANES_OUT,
-                .out_t = (ptrdiff_t)in * LS_LANES_OUT,
-                .add = add,
-            };
-            lanes_tile_all(&tile, LANES_W_APART, lanes_tile_of(LANES_W_APART, height, n_s));
+    const int sixteens = lanes_sixteens(l->out);
+    lanes_dense d = {
+        .n = {l->groups, 16},
+        .w_step = {(ptrdiff_t)l->in * 16, 1},
+        .w_j = 16,
+        .x_step = {256, 16},
+        .x_group = (ptrdiff_t)l->groups * 256,
+        .out_j = 16,
+        .out_group = (ptrdiff_t)l->in * 16,
+        .add = add,
+    };
+    for (int s = 0, together; s < sixteens; s += together) {
+        together = lanes_dense_together(sixteens - s);
+        for (int i = 0, done; i < l->in; i += done) {
+            d.w = x + (ptrdiff_t)i * 16;
+            d.x = dzt + (ptrdiff_t)s * l->groups * 256;
+            d.out = gw + ((ptrdiff_t)s * l->in + i) * 16;
+            done = lanes_dense_rows(&d, l->in - i, together);
         }
     }
-    for (int o = 0; gb && o < padded; o += LANES_VEC) {
-        vec sum = {0};
-        for (int r = 0; r < groups * 16; r++)
-            sum += vec_load(dzt + (ptrdiff_t)r * padded + o);
-        vec_store(gb + o, add ? vec_load(gb + o) + sum : sum);
-    }
+    if (gb)
+        lanes_dense_bias(l, dzt, gb, add);
 }
 
-static void lanes_dense_data(int in, int out, int groups, const float *dz, const float *w,
-                             float *dx)
+static void lanes_dense_data(const ls_lanes_dense *l, const float *dz, const float *w, float *dx)
 {
-    const int sixteens = lanes_sixteens(out);
-    int height;
-    for (int i = 0; i < in; i += height) {
-        height = lanes_tallest(in - i, LANES_CHANNELS);
-        const lanes_cut cut = lanes_cut_into(groups, lanes_widest(height));
-        for (int piece = 0, g = 0, n_g; piece < cut.pieces; piece++, g += n_g) {
-            n_g = lanes_piece(cut, piece);
-            lanes_tile tile = {
-                .n = {1, sixteens, 16},
-                .x_step = {0, 16 * 16, 16},
-                .w_step = {0, (ptrdiff_t)in * LS_LANES_OUT, 1},
-                .x_t = (ptrdiff_t)sixteens * 16 * 16,
-                .x = dz + (ptrdiff_t)g * sixteens * 16 * 16,
-                .w = w + (ptrdiff_t)i * LS_LANES_OUT,
-                .out = dx + ((ptrdiff_t)g * in + i) * 16,
-                .out_j = 16,
-                .out_t = (ptrdiff_t)in * 16,
-            };
-            lanes_tile_all(&tile, LANES_W_APART, lanes_tile_of(LANES_W_APART, height, n_g));
+    const int sixteens = lanes_sixteens(l->out);
+    for (int s = 0; s < sixteens; s += LANES_DENSE_SIXTEENS) {
+        lanes_dense d = {
+            .n = {sixteens - s < LANES_DENSE_SIXTEENS ? sixteens - s : LANES_DENSE_SIXTEENS, 16},
+            .w_step = {(ptrdiff_t)l->in * 16, 1},
+            .w_j = 16,
+            .x_step = {256, 16},
+            .x_group = (ptrdiff_t)sixteens * 256,
+            .out_j = 16,
+            .out_group = (ptrdiff_t)l->in * 16,
+            .add = s > 0,
+        };
+        for (int i = 0, done = 1; i < l->in; i += done) {
+            for (int g = 0, together; g < l->groups; g += together) {
+                together = lanes_dense_together(l->groups - g);
+                d.w = w + ((ptrdiff_t)s * l->in + i) * 16;
+                d.x = dz + ((ptrdiff_t)g * sixteens + s) * 256;
+                d.out = dx + ((ptrdiff_t)g * l->in + i) * 16;
+                done = lanes_dense_rows(&d, l->in - i, together);
+            }
         }
     }
 }

@@ -47,6 +47,46 @@ typedef struct ls_lanes_pool {
     ls_pool2d p;
 } ls_lanes_pool;
 
+typedef struct ls_lanes_dense {
+    int in, out, groups;
+} ls_lanes_dense;
+
+/* The last two have no gradient. */
+typedef enum ls_lanes_curve {
+    LS_LANES_RELU,
+    LS_LANES_LEAKY,
+    LS_LANES_SIGMOID,
+    LS_LANES_TANH,
+    LS_LANES_SLOPES,
+    LS_LANES_EXP = LS_LANES_SLOPES,
+    LS_LANES_LOG,
+    LS_LANES_CURVES
+} ls_lanes_curve;
+
+/* y = scale·(x − mean) + shift, of one channel. */
+typedef struct ls_lanes_norm {
+    float mean, scale, shift;
+} ls_lanes_norm;
+
+/* What lies behind a normalisation: dy counts where relu's output is above zero. */
+typedef enum ls_lanes_mask {
+    LS_LANES_MASK_NONE, /* no relu */
+    LS_LANES_MASK_X,    /* relu directly: the sign is computed again from x */
+    LS_LANES_MASK_Y     /* relu behind an addition: the sign is y's */
+} ls_lanes_mask;
+
+/* A pass of its gradient over n sixteens, of which the lanes below `rows` are rows; g is dy where the mask
+ * lets it through, else 0. */
+typedef struct ls_lanes_norm_pass {
+    size_t n;
+    int rows;
+    ls_lanes_mask mask;
+    ls_lanes_norm norm;
+    const float *x, *y, *dy;
+    float *dx, *dx2;
+    float a, b, c;
+} ls_lanes_norm_pass;
+
 typedef struct ls_lanes_kernels {
     const char *name; /* "avx512", "avx2", "generic" */
     int mask_bytes;   /* of the signs of sixteen lanes */
@@ -76,16 +116,16 @@ typedef struct ls_lanes_kernels {
     /* dx of one group; `w` packed for backward. */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
 
-    /* y ← w · x + b with an optional relu, whose signs go to mask [group][out] unless NULL. */
-    void (*dense_forward)(int in, int out, int groups, const float *x, const float *w,
-                          const float *b, int relu, float *y, uint8_t *mask);
-    /* dz ← dy where the mask allows (NULL: everywhere), [group][out rounded up to 16], and its
-     * transpose dzt [rows][out rounded up]. Both zero where they are padding. */
-    void (*dense_grad)(int out, int groups, const float *dy, const uint8_t *mask, float *dz,
+    /* y ← w · x + b with an optional relu. */
+    void (*dense_forward)(const ls_lanes_dense *l, const float *x, const float *w, const float *b,
+                          int relu, float *y);
+    /* dz ← dy, where y > 0 unless y is NULL, [group][out rounded up to 16][16], and transposed dzt
+     * [out / 16][group][row][16]. Both zero where they are padding. */
+    void (*dense_grad)(const ls_lanes_dense *l, const float *dy, const float *y, float *dz,
                        float *dzt);
-    void (*dense_weights)(int in, int out, int groups, const float *x, const float *dzt, float *gw,
+    void (*dense_weights)(const ls_lanes_dense *l, const float *x, const float *dzt, float *gw,
                           float *gb, int add);
-    void (*dense_data)(int in, int out, int groups, const float *dz, const float *w, float *dx);
+    void (*dense_data)(const ls_lanes_dense *l, const float *dz, const float *w, float *dx);
 
     /* One group. `which` [c][oh][ow][16] receives where in its window each maximum was found,
      * unless it is NULL; it is not used by averages. */
@@ -93,14 +133,33 @@ typedef struct ls_lanes_kernels {
     void (*pool_backward)(const ls_lanes_pool *p, const float *dy, const uint16_t *which,
                           float *dx);
 
-    /* n sixteens; mask may be NULL. */
-    void (*relu_forward)(size_t n, const float *x, float *y, uint8_t *mask);
-    void (*relu_backward)(size_t n, const float *dy, const uint8_t *mask, float *dx);
+    /* Curves over n sixteens; slope: of a leaky relu. Gradients are functions of y. */
+    void (*curve[LS_LANES_CURVES])(size_t n, float slope, const float *x, float *y);
+    void (*slope[LS_LANES_SLOPES])(size_t n, float slope, const float *y, const float *dy,
+                                   float *dx);
 
-    /* One group of `rows` ≤ 16 rows: dx ← softmax(x) − onehot(labels), unless NULL, 0 in unused
-     * lanes; adds each row's loss to loss[0 … 15] and 1 to correct[…] where it is right. */
-    void (*loss)(int classes, int rows, const float *x, const int32_t *labels, float *dx,
-                 float *loss, float *correct);
+    /* y ← a + b, then relu if asked for. dx and dx2 (may be NULL) ← dy, or with `y` dy where y > 0
+     * and 0 elsewhere. n sixteens. */
+    void (*add)(size_t n, const float *a, const float *b, int relu, float *y);
+    void (*add_dx)(size_t n, const float *y, const float *dy, float *dx, float *dx2);
+
+    /* Batch norm, over n sixteens of one channel. sum[0 … 15] ← Σ x, or Σ (x − mean)²: of each lane,
+     * whether it is a row or not. Eight numbers at most are added up in float. */
+    void (*norm_sum)(size_t n, const float *x, double *sum);
+    void (*norm_squares)(size_t n, const float *x, float mean, double *sum);
+    /* y ← the normalised x, plus x2 unless it is NULL, then relu if asked for */
+    void (*normalise)(size_t n, const ls_lanes_norm *norm, const float *x, const float *x2,
+                      float *y, int relu);
+    /* sum[0 … 15] ← Σ g, sum[16 … 31] ← Σ g·(x − mean), dx2 ← g unless it is NULL */
+    void (*norm_sums)(const ls_lanes_norm_pass *pass, double *sum);
+    /* dx ← a·g + b·(x − mean) + c, 0 beyond the rows */
+    void (*norm_dx)(const ls_lanes_norm_pass *pass);
+
+    /* Softmax and cross-entropy of one group of `rows` ≤ 16 rows: dx, unless it is NULL, ← softmax(x)
+     * − target, 0 in unused lanes; loss[0 … 15] ← each row's loss, correct[…] ← 1 where it is right,
+     * else 0. The target is (1 − smoothing) for the label plus smoothing / classes for each. */
+    void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
+                 float *dx, float *loss, float *correct);
 } ls_lanes_kernels;
 
 /* Floats of conv_forward's `tile`. */

@@ -3,6 +3,7 @@
 #define CPU_LANES_OP_H
 
 #include "cpu/cpu_layout.h"
+#include "cpu/lanes.h"
 #include "cpu/lanes_kernels.h"
 
 typedef struct ls_lanes_op {
@@ -31,6 +32,27 @@ int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
 void ls_lanes_op_destroy(ls_op *op);
 
+/* import_param and export_param of ops whose parameters lie as anywhere. */
+int ls_lanes_op_import(ls_op *op, int index, void *dst, const float *src, ls_error *err);
+int ls_lanes_op_export(ls_op *op, int index, float *dst, const void *src, ls_error *err);
+
+/* LS_EINVAL unless x2 has x's shape, LS_EUNSUPPORTED unless it lies in lanes. */
+int ls_lanes_check_x2(const char *name, const ls_op_desc *desc, ls_error *err);
+
+/* Rows of a group: sixteen, but for the last. */
+static inline int ls_lanes_rows_of(const ls_lanes_op *op, int group)
+{
+    int left = op->op.y.rows - group * LS_LANES;
+    return left < LS_LANES ? left : LS_LANES;
+}
+
+/* Whether an input of the op is plain; an op around one on lanes, which packs such inputs; the op inside where
+ * `op` is one, else `op` itself (may be NULL). */
+bool ls_lanes_are_plain(const ls_op_desc *desc);
+int ls_lanes_plain_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                          const ls_op_desc *desc, ls_error *err);
+const ls_op *ls_lanes_inner(const ls_op *op);
+
 /* Groups of the block that starts at group `first`. */
 static inline int ls_lanes_block(const ls_lanes_op *op, int first)
 {
@@ -42,6 +64,7 @@ static inline int ls_lanes_block(const ls_lanes_op *op, int first)
 typedef int ls_lanes_creator(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
                              const ls_op_desc *desc, ls_error *err);
 ls_lanes_creator ls_lanes_conv_create, ls_lanes_dense_create, ls_lanes_pool_create,
-    ls_lanes_relu_create, ls_lanes_loss_create;
+    ls_lanes_curve_create, ls_lanes_add_create, ls_lanes_norm_create, ls_lanes_dropout_create,
+    ls_lanes_export_create, ls_lanes_loss_create;
 
 #endif

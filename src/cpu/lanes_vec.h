@@ -70,21 +70,6 @@ LANES_INLINE vec vec_all(float value)
     return value - (vec){0};
 }
 
-/* a · b + c, rounded once where the instruction set can, else twice. Sums of products are written with
- * it and with nothing else: a compiler that may contract a product and a sum need not. */
-LANES_INLINE vec vec_fma(vec a, vec b, vec c)
-{
-#if defined(__AVX512F__)
-    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(__FMA__)
-    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#elif defined(__aarch64__)
-    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
-#else
-    return a * b + c;
-#endif
-}
-
 /* Lanes of a where the lane of `mask` is −1, of b where it is 0. */
 LANES_INLINE vec vec_select(ivec mask, vec a, vec b)
 {
@@ -98,7 +83,7 @@ typedef struct vec_wide {
     vec_doubles low, high;
 } vec_wide;
 
-LANES_INLINE void vec_wide_add(vec_wide *w, vec v)
+LANES_INLINE vec_wide vec_widen(vec v)
 {
 #if LANES_VEC == 16
     vec_half low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -109,8 +94,15 @@ LANES_INLINE void vec_wide_add(vec_wide *w, vec v)
 #else
     vec_half low = __builtin_shufflevector(v, v, 0, 1), high = __builtin_shufflevector(v, v, 2, 3);
 #endif
-    w->low += __builtin_convertvector(low, vec_doubles);
-    w->high += __builtin_convertvector(high, vec_doubles);
+    return (vec_wide){__builtin_convertvector(low, vec_doubles),
+                      __builtin_convertvector(high, vec_doubles)};
+}
+
+LANES_INLINE void vec_wide_add(vec_wide *w, vec v)
+{
+    vec_wide wide = vec_widen(v);
+    w->low += wide.low;
+    w->high += wide.high;
 }
 
 LANES_INLINE vec vec_narrow(const vec_wide *w)
@@ -123,6 +115,44 @@ LANES_INLINE vec vec_narrow(const vec_wide *w)
     return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
 #else
     return __builtin_shufflevector(low, high, 0, 1, 2, 3);
+#endif
+}
+
+#if !defined(__FMA__) && !defined(__aarch64__) && !defined(__FP_FAST_FMAF)
+/* a · b + c rounded once, without an instruction for it: a product of two floats is exact in double, and a
+ * sum that is rounded to odd in double (its last bit is set where bits are lost) is rounded right as it
+ * becomes a float (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008). The
+ * error of the sum is Knuth's. */
+LANES_INLINE vec_doubles vec_fma_odd(vec_doubles product, vec_doubles c)
+{
+    typedef int64_t bits __attribute__((vector_size(LANES_VEC * 4)));
+    vec_doubles sum = product + c, shadow = sum - product;
+    vec_doubles lost = (product - (sum - shadow)) + (c - shadow);
+    vec_doubles side =
+        lost * sum; /* below zero: the sum is too far from zero. It does not underflow */
+    bits towards = side < 0, inexact = towards | (side > 0);
+    return (vec_doubles)(((bits)sum + towards) | (inexact & 1));
+}
+#endif
+
+/* a · b + c, rounded once. Sums of products are written with it and with nothing else: a compiler that
+ * may contract a product and a sum need not. */
+LANES_INLINE vec vec_fma(vec a, vec b, vec c)
+{
+#if defined(__AVX512F__)
+    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#elif defined(__FP_FAST_FMAF)
+    for (int i = 0; i < LANES_VEC; i++)
+        c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return c;
+#else
+    vec_wide x = vec_widen(a), y = vec_widen(b), z = vec_widen(c);
+    vec_wide sum = {vec_fma_odd(x.low * y.low, z.low), vec_fma_odd(x.high * y.high, z.high)};
+    return vec_narrow(&sum);
 #endif
 }
 
@@ -241,8 +271,11 @@ LANES_INLINE void lanes_sum_each(float *to, const float *from, int n, int add)
         for (int k = 0; k < LANES_VEC; k++) {
             const float *p = from + (ptrdiff_t)(i + k) * 16;
             v[k] = vec_load(p);
-            for (int part = 1; part < LANES_PARTS; part++)
-                v[k] += vec_load(p + part * LANES_VEC);
+            /* In the order of vec_sum_each: lanes eight apart first. */
+            if (LANES_PARTS == 2)
+                v[k] += vec_load(p + 8);
+            if (LANES_PARTS == 4)
+                v[k] = (v[k] + vec_load(p + 8)) + (vec_load(p + 4) + vec_load(p + 12));
         }
         vec sum = vec_sum_each(v);
         if (i + LANES_VEC <= n) {

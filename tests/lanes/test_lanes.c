@@ -6,10 +6,12 @@
 #include "cpu/lanes.h"
 #include "lanes/lanes_check.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -217,6 +219,105 @@ static void inference_gives_the_same_bits(void **state)
     for_each_case(random_pool, same_in_inference, 7100, 10);
 }
 
+/* ---- the same bits on every CPU --------------------------------------------------------------- */
+
+/* The CPU's best set against each of the others: run on both, the bits are the same. */
+static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
+                           const lanes_data *in, const char *what)
+{
+    const ls_lanes_kernels *best = &ls_cpu_isa_at(0)->lanes;
+    if (kernels == best)
+        return;
+    lanes_data *a = lanes_run(best, desc, in, 0, 0), *b = lanes_run(kernels, desc, in, 0, 0);
+    lanes_expect_same(what, a, b);
+    lanes_data_destroy(a);
+    lanes_data_destroy(b);
+}
+
+static void every_instruction_set_gives_the_same_bits(void **state)
+{
+    static draw_desc *const draws[] = {random_conv, random_dense, random_pool, random_relu,
+                                       random_loss};
+    (void)state;
+    for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
+        for_each_case(draws[i], as_on_the_best, 8000 + 100 * i, i < 2 ? 40 : 15);
+}
+
+/* ---- functions -------------------------------------------------------------------------------- */
+
+static double logistic(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static const struct function {
+    const char *name;
+    ls_lanes_curve curve;
+    double (*wanted)(double x);
+} functions[] = {{"exp", LS_LANES_EXP, exp},
+                 {"log", LS_LANES_LOG, log},
+                 {"tanh", LS_LANES_TANH, tanh},
+                 {"sigmoid", LS_LANES_SIGMOID, logistic}};
+
+/* How far `got` is from `wanted`, in units in the last place of a float of that size. */
+static double units(float got, double wanted)
+{
+    int exponent;
+    if (isnan(wanted) || isnan(got))
+        return isnan(wanted) && isnan(got) ? 0 : INFINITY;
+    if (isinf(got) || isinf((float)wanted)) /* what rounds to infinity may as well be it */
+        return got == (float)wanted ? 0 : INFINITY;
+    frexp(wanted, &exponent);
+    return fabs((double)got - wanted) / ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+/* The i-th of the bit patterns from both zeros to both infinities and NaN, a prime apart. */
+static float pattern(uint32_t i)
+{
+    static const uint32_t special[] = {0,          0x80000000, 1,          0x80000001, 0x007FFFFF,
+                                       0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000,
+                                       0x7FC00000, 0x42B17218, 0xC2CFF1B5, 0x3F800000, 0x3F800001};
+    const uint32_t count = sizeof special / sizeof *special;
+    uint32_t bits = i < count ? special[i] : (i - count) * 2039;
+    float out;
+    memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
+#define PATTERNS (2 * 1024 * 1024) /* of 2039 each: all 32 bits */
+#define CHUNK 4096
+
+static void functions_are_within_two_units_of_the_truth_and_the_same_everywhere(void **state)
+{
+    static _Alignas(64) float x[CHUNK], y[CHUNK], first[CHUNK];
+    double worst[sizeof functions / sizeof *functions] = {0};
+    (void)state;
+    for (uint32_t at = 0; at < PATTERNS; at += CHUNK) {
+        for (uint32_t i = 0; i < CHUNK; i++)
+            x[i] = pattern(at + i);
+        for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+            const ls_cpu_isa *isa;
+            for (int k = 0; (isa = ls_cpu_isa_at(k)); k++) {
+                isa->lanes.curve[functions[f].curve](CHUNK / 16, 0, x, k ? y : first);
+                for (int i = 0; k && i < CHUNK; i++)
+                    if (memcmp(&y[i], &first[i], sizeof *y) != 0 &&
+                        !(isnan(y[i]) && isnan(first[i])))
+                        fail_msg("%s(%a): %a on %s, not %a", functions[f].name, (double)x[i],
+                                 (double)y[i], isa->name, (double)first[i]);
+            }
+            for (int i = 0; i < CHUNK; i++) {
+                double off = units(first[i], functions[f].wanted((double)x[i]));
+                if (!(off <= 2))
+                    fail_msg("%s(%a) is %a: %g units off", functions[f].name, (double)x[i],
+                             (double)first[i], off);
+                worst[f] = off > worst[f] ? off : worst[f];
+            }
+        }
+    }
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
+        print_message("             %s: at most %.2f units\n", functions[f].name, worst[f]);
+}
+
 /* ---- declining -------------------------------------------------------------------------------- */
 
 static int creates(const ls_op_desc *desc, ls_cpu_family family)
@@ -284,6 +385,8 @@ int main(void)
         cmocka_unit_test(loss_matches_double_sums),
         cmocka_unit_test(blocks_of_a_shard_give_the_same_bits),
         cmocka_unit_test(inference_gives_the_same_bits),
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(functions_are_within_two_units_of_the_truth_and_the_same_everywhere),
         cmocka_unit_test(many_channels_are_left_to_the_library),
         cmocka_unit_test(other_layouts_and_pools_are_declined),
         cmocka_unit_test(a_kernel_larger_than_its_image_is_an_error),

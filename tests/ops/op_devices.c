@@ -55,10 +55,10 @@ static int open_cuda(ls_device **out, const ls_device_request *request, ls_error
 #define CPU_MANDATORY OP_EVERYTHING
 
 const op_device op_devices[] = {
-    {"ref", OP_EVERYTHING, open_ref},   {"ref64", OP_EVERYTHING, open_ref64},
+    {"ref", OP_EVERYTHING, open_ref},         {"ref64", OP_EVERYTHING, open_ref64},
 #ifdef LOCKSTEP_WITH_CPU
-    {"cpu", CPU_MANDATORY, open_auto},  {"cpu/dnnl", CPU_MANDATORY, open_dnnl},
-    {"cpu/lanes", 0, open_lanes}, /* lanes alone: a family of kernels, not a whole back end */
+    {"cpu", CPU_MANDATORY, open_auto},        {"cpu/dnnl", CPU_MANDATORY, open_dnnl},
+    {"cpu/lanes", OP_EVERYTHING, open_lanes},
 #endif
 #ifdef LOCKSTEP_OPS_CUDA
     {"cuda", OP_EVERYTHING, open_cuda},

@@ -1,0 +1,79 @@
+/* The loss: softmax and cross-entropy. */
+#include "base/error.h"
+#include "cpu/lanes_op.h"
+
+typedef struct loss_op {
+    ls_lanes_op base; /* first */
+    int classes;
+    float smoothing;
+} loss_op;
+
+static int check_labels(const int32_t *labels, int rows, int classes, ls_error *err)
+{
+    for (int r = 0; r < rows; r++)
+        if (labels[r] < 0 || labels[r] >= classes)
+            return ls_fail(err, LS_EDATA, "softmax: row %d has label %d, but there are %d classes",
+                           r, labels[r], classes);
+    return LS_OK;
+}
+
+/* One group; adds to the block's sums. */
+static void group_loss(const loss_op *op, int group, double *loss, double *correct)
+{
+    const ls_op_buffers *b = &op->base.b;
+    const size_t floats = (size_t)op->classes * LS_LANES, at = (size_t)group * floats;
+    const int rows = ls_lanes_rows_of(&op->base, group);
+    float row_loss[LS_LANES], row_correct[LS_LANES];
+    op->base.kernels->loss(op->classes, rows, op->smoothing, (const float *)b->x + at,
+                           b->labels + group * LS_LANES,
+                           op->base.needs_dx ? (float *)b->dx + at : NULL, row_loss, row_correct);
+    for (int r = 0; r < rows; r++) {
+        *loss += (double)row_loss[r];
+        *correct += (double)row_correct[r];
+    }
+}
+
+static int loss_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    loss_op *op = (loss_op *)base;
+    float *stats = op->base.b.stats;
+    (void)stream;
+    int status = check_labels(op->base.b.labels, base->y.rows, op->classes, err);
+    if (status)
+        return status;
+    for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
+        int end = group + ls_lanes_block(&op->base, group);
+        int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
+        double loss = 0, correct = 0;
+        for (int g = group; g < end; g++)
+            group_loss(op, g, &loss, &correct);
+        stats[0] = (add ? stats[0] : 0) + (float)loss;
+        stats[1] = (add ? stats[1] : 0) + (float)correct;
+    }
+    return LS_OK;
+}
+
+static const ls_op_impl loss_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = loss_forward,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_lanes_loss_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                         const ls_op_desc *desc, ls_error *err)
+{
+    ls_lanes_op *op;
+    if (desc->x.h != 1 || desc->x.w != 1)
+        return ls_fail(err, LS_EINVAL, "softmax: logits must be vectors, not %d×%d×%d", desc->x.c,
+                       desc->x.h, desc->x.w);
+    if (!(desc->u.softmax_xent.smoothing >= 0 && desc->u.softmax_xent.smoothing <= 1))
+        return ls_fail(err, LS_EINVAL, "softmax: smoothing of %g; it must be from 0 to 1",
+                       (double)desc->u.softmax_xent.smoothing);
+    int status = ls_lanes_op_new(&op, sizeof(loss_op), &loss_impl, host, kernels, desc, err);
+    if (status)
+        return status;
+    ((loss_op *)op)->classes = desc->x.c;
+    ((loss_op *)op)->smoothing = desc->u.softmax_xent.smoothing;
+    return ls_lanes_op_finish(out, op, desc, err);
+}

@@ -1,0 +1,240 @@
+/* Batch normalisation, alone, with a relu, or with an addition and a relu behind it.
+ *
+ * The work is reading and writing memory, so that what counts is how often. Forward reads x for
+ * the statistics and again for y; backward reads x and dy for two sums and again for dx. Channels
+ * are finished one after the other, so that the second reading comes from a cache. Nothing but a
+ * few numbers per channel is kept: the relu's sign is computed again from x by the formula that y
+ * was computed by, or, behind an addition, is read from y.
+ *
+ * Sums are made in double, out of eight floats at a time. The variance of a piece, which fits the L1
+ * cache, is taken around its own mean; pieces are put together in order of rows (Chan, Golub and LeVeque).
+ */
+#include "base/error.h"
+#include "cpu/lanes_op.h"
+
+#include <math.h>
+
+#define PIECE 512 /* sixteens of a piece: 32 KiB */
+
+/* What forward leaves to backward, of one channel. */
+typedef struct channel {
+    ls_lanes_norm norm;
+    double inverse; /* 1 / √(variance + ε) */
+} channel;
+
+typedef struct norm_op {
+    ls_lanes_op base; /* first */
+    int channels;
+    bool fuse_relu, fuse_add;
+    size_t plane; /* sixteens of a channel in a group */
+    double n;     /* values per channel */
+    float epsilon;
+    channel channel[]; /* [channels] */
+} norm_op;
+
+static norm_op *self_of(ls_op *op)
+{
+    return (norm_op *)op;
+}
+
+/* Where channel c of a group starts, in floats. */
+static size_t plane_at(const norm_op *op, int c, int group)
+{
+    return ((size_t)group * (size_t)op->channels + (size_t)c) * op->plane * LS_LANES;
+}
+
+static double sum_lanes(const double *lane, int rows)
+{
+    double sum = 0;
+    for (int l = 0; l < rows; l++)
+        sum += lane[l];
+    return sum;
+}
+
+/* ---- forward --------------------------------------------------------------------------------- */
+
+typedef struct moments {
+    double n, mean, squares; /* squares: Σ (x − mean)² */
+} moments;
+
+static void add_piece(const norm_op *op, moments *m, const float *x, size_t count, int rows)
+{
+    const ls_lanes_kernels *k = op->base.kernels;
+    double lane[LS_LANES], n = (double)count * rows;
+    k->norm_sum(count, x, lane);
+    double mean = sum_lanes(lane, rows) / n;
+    k->norm_squares(count, x, (float)mean, lane);
+    double delta = mean - m->mean, share = n / (m->n + n);
+    m->mean += delta * share;
+    m->squares += sum_lanes(lane, rows) + delta * delta * (m->n * share);
+    m->n += n;
+}
+
+static moments moments_of(const norm_op *op, int c)
+{
+    moments m = {0};
+    for (int g = 0; g < op->base.groups; g++) {
+        const float *x = (const float *)op->base.b.x + plane_at(op, c, g);
+        for (size_t i = 0; i < op->plane; i += PIECE)
+            add_piece(op, &m, x + i * LS_LANES, op->plane - i < PIECE ? op->plane - i : PIECE,
+                      ls_lanes_rows_of(&op->base, g));
+    }
+    return m;
+}
+
+static void contribute(const norm_op *op, int c, const moments *m, double variance, unsigned flags)
+{
+    float *mean = op->base.b.contribution + c, *spread = mean + op->channels;
+    const double rows = op->base.op.y.rows;
+    const double unbiased = m->n > 1 ? variance * m->n / (m->n - 1) : variance;
+    const int add = (flags & LS_RUN_ACCUMULATE) != 0;
+    *mean = (add ? *mean : 0.0f) + (float)(rows * m->mean);
+    *spread = (add ? *spread : 0.0f) + (float)(rows * unbiased);
+}
+
+/* The formula of y. */
+static void settle_forward(norm_op *op, int c, unsigned flags)
+{
+    const ls_op_buffers *b = &op->base.b;
+    double mean, variance;
+    if (flags & LS_RUN_EVALUATE) {
+        mean = (double)b->running[c];
+        variance = (double)b->running[op->channels + c];
+    } else {
+        moments m = moments_of(op, c);
+        mean = m.mean;
+        variance = m.squares / m.n;
+        if (op->base.training)
+            contribute(op, c, &m, variance, flags);
+    }
+    channel *to = &op->channel[c];
+    to->inverse = 1 / sqrt(variance + (double)op->epsilon);
+    to->norm =
+        (ls_lanes_norm){(float)mean, (float)((double)b->param[0][c] * to->inverse), b->param[1][c]};
+}
+
+static int norm_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    norm_op *op = self_of(base);
+    const ls_op_buffers *b = &op->base.b;
+    (void)stream;
+    if ((flags & LS_RUN_EVALUATE) && !b->running)
+        return ls_fail(err, LS_EINVAL, "batchnorm: evaluation without running statistics");
+    if (!(flags & LS_RUN_EVALUATE) && op->base.training && !b->contribution)
+        return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
+    for (int c = 0; c < op->channels; c++) {
+        settle_forward(op, c, flags);
+        for (int g = 0; g < op->base.groups; g++) {
+            const size_t at = plane_at(op, c, g);
+            op->base.kernels->normalise(op->plane, &op->channel[c].norm, (const float *)b->x + at,
+                                        op->fuse_add ? (const float *)b->x2 + at : NULL,
+                                        (float *)b->y + at, op->fuse_relu);
+        }
+    }
+    return LS_OK;
+}
+
+/* ---- backward -------------------------------------------------------------------------------- */
+
+static ls_lanes_norm_pass pass_of(const norm_op *op, int c, int group)
+{
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = plane_at(op, c, group);
+    const ls_lanes_mask with_relu = op->fuse_add ? LS_LANES_MASK_Y : LS_LANES_MASK_X;
+    return (ls_lanes_norm_pass){
+        .n = op->plane,
+        .rows = ls_lanes_rows_of(&op->base, group),
+        .mask = op->fuse_relu ? with_relu : LS_LANES_MASK_NONE,
+        .norm = op->channel[c].norm,
+        .x = (const float *)b->x + at,
+        .y = (const float *)b->y + at,
+        .dy = (const float *)b->dy + at,
+        .dx = op->base.needs_dx ? (float *)b->dx + at : NULL,
+        .dx2 = op->base.needs_dx && op->fuse_add ? (float *)b->dx2 + at : NULL,
+    };
+}
+
+/* dy is zero beyond the rows, so that all lanes may be summed. */
+static void sums_of(const norm_op *op, int c, double *sum_g, double *sum_gx)
+{
+    *sum_g = *sum_gx = 0;
+    for (int g = 0; g < op->base.groups; g++) {
+        ls_lanes_norm_pass whole = pass_of(op, c, g);
+        double lane[2 * LS_LANES];
+        op->base.kernels->norm_sums(&whole, lane);
+        *sum_g += sum_lanes(lane, LS_LANES);
+        *sum_gx += sum_lanes(lane + LS_LANES, LS_LANES);
+    }
+}
+
+static void backward_channel(const norm_op *op, int c, unsigned flags)
+{
+    const ls_op_buffers *b = &op->base.b;
+    const double inverse = op->channel[c].inverse, slope = (double)b->param[0][c] * inverse;
+    const int add = (flags & LS_RUN_ACCUMULATE) != 0;
+    double sum_g, sum_gx;
+    sums_of(op, c, &sum_g, &sum_gx);
+    b->grad[0][c] = (add ? b->grad[0][c] : 0.0f) + (float)(sum_gx * inverse);
+    b->grad[1][c] = (add ? b->grad[1][c] : 0.0f) + (float)sum_g;
+    for (int g = 0; op->base.needs_dx && g < op->base.groups; g++) {
+        ls_lanes_norm_pass pass = pass_of(op, c, g);
+        pass.a = (float)slope;
+        pass.b = (float)(-slope * inverse * inverse * sum_gx / op->n);
+        pass.c = (float)(-slope * sum_g / op->n);
+        if (pass.dx2) { /* it is dy behind the mask */
+            pass.mask = LS_LANES_MASK_NONE;
+            pass.dy = pass.dx2;
+        }
+        op->base.kernels->norm_dx(&pass);
+    }
+}
+
+static int norm_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const norm_op *op = self_of(base);
+    (void)stream;
+    (void)err;
+    for (int c = 0; c < op->channels; c++)
+        backward_channel(op, c, flags);
+    return LS_OK;
+}
+
+/* ---- the op ---------------------------------------------------------------------------------- */
+
+static const ls_op_impl norm_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = norm_forward,
+    .backward = norm_backward,
+    .import_param = ls_lanes_op_import,
+    .export_param = ls_lanes_op_export,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_lanes_norm_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                         const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    ls_lanes_op *base;
+    if (!(desc->u.batchnorm.epsilon >= 0))
+        return ls_fail(err, LS_EINVAL, "batchnorm: an epsilon of %g; it must not be negative",
+                       (double)desc->u.batchnorm.epsilon);
+    int status = desc->fuse_add ? ls_lanes_check_x2("batchnorm", desc, err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_lanes_op_new(&base, sizeof(norm_op) + (size_t)x->c * sizeof(channel),
+                                 &norm_impl, host, kernels, desc, err);
+    if (status)
+        return status;
+    norm_op *op = (norm_op *)base;
+    op->channels = x->c;
+    op->fuse_relu = desc->fuse_relu;
+    op->fuse_add = desc->fuse_add;
+    op->plane = (size_t)x->h * (size_t)x->w;
+    op->n = (double)x->rows * x->h * x->w;
+    op->epsilon = desc->u.batchnorm.epsilon;
+    ls_lanes_op_set_y(base, x->c, x->h, x->w);
+    base->op.params = 2;
+    base->op.param_floats[0] = base->op.param_floats[1] = (size_t)x->c;
+    base->op.contribution_floats = 2 * (size_t)x->c;
+    return ls_lanes_op_finish(out, base, desc, err);
+}

@@ -1,0 +1,177 @@
+/* An op around one on lanes, for inputs that are plain: the rows of a caller's own, or what an export wrote.
+ * They are packed into lanes before forward, their gradients unpacked after they are made.
+ *
+ * Buffers: saved is [x in lanes][x2 in lanes][the inner op's], scratch is [dx][dx2][the inner op's], each as
+ * far as it is there. */
+#include "base/error.h"
+#include "base/host.h"
+#include "cpu/lanes_op.h"
+
+#include <stdio.h>
+
+typedef struct plain_op {
+    ls_op op; /* first */
+    const ls_host *host;
+    ls_op *inner;
+    ls_op_buffers outer, in_lanes;
+    ls_tensor x[2];      /* plain; no bytes: it lies in lanes already, or is not there */
+    bool dx, dx_at_once; /* is made; in forward (by a loss) */
+} plain_op;
+
+static plain_op *self_of(ls_op *op)
+{
+    return (plain_op *)op;
+}
+
+static size_t lanes_bytes(const plain_op *op, int i)
+{
+    const ls_tensor *x = &op->x[i];
+    return x->bytes ? ls_lanes_bytes(x->rows, x->c, x->h, x->w) : 0;
+}
+
+static int plain_bind(ls_op *base, const ls_op_buffers *b, ls_error *err)
+{
+    plain_op *op = self_of(base);
+    char *saved = b->saved, *scratch = b->scratch;
+    op->outer = op->in_lanes = *b;
+    if (op->x[0].bytes)
+        op->in_lanes.x = saved;
+    saved += lanes_bytes(op, 0);
+    if (op->x[1].bytes)
+        op->in_lanes.x2 = saved;
+    op->in_lanes.saved = saved + lanes_bytes(op, 1);
+    if (op->dx && op->x[0].bytes) {
+        op->in_lanes.dx = scratch;
+        scratch += lanes_bytes(op, 0);
+    }
+    if (op->dx && op->x[1].bytes) {
+        op->in_lanes.dx2 = scratch;
+        scratch += lanes_bytes(op, 1);
+    }
+    op->in_lanes.scratch = scratch;
+    return op->inner->impl->bind(op->inner, &op->in_lanes, err);
+}
+
+static void unpack_gradients(const plain_op *op)
+{
+    if (op->x[0].bytes)
+        ls_lanes_to_plain(op->outer.dx, op->in_lanes.dx, &op->x[0]);
+    if (op->x[1].bytes)
+        ls_lanes_to_plain(op->outer.dx2, op->in_lanes.dx2, &op->x[1]);
+}
+
+static int plain_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const plain_op *op = self_of(base);
+    if (op->x[0].bytes)
+        ls_plain_to_lanes((float *)op->in_lanes.x, op->outer.x, &op->x[0]);
+    if (op->x[1].bytes)
+        ls_plain_to_lanes((float *)op->in_lanes.x2, op->outer.x2, &op->x[1]);
+    int status = op->inner->impl->forward(op->inner, stream, flags, err);
+    if (status == LS_OK && op->dx && op->dx_at_once)
+        unpack_gradients(op);
+    return status;
+}
+
+static int plain_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const plain_op *op = self_of(base);
+    int status = op->inner->impl->backward(op->inner, stream, flags, err);
+    if (status == LS_OK && op->dx)
+        unpack_gradients(op);
+    return status;
+}
+
+static int plain_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
+{
+    ls_op *inner = self_of(base)->inner;
+    return inner->impl->import_param(inner, index, dst, src, err);
+}
+
+static int plain_export(ls_op *base, int index, float *dst, const void *src, ls_error *err)
+{
+    ls_op *inner = self_of(base)->inner;
+    return inner->impl->export_param(inner, index, dst, src, err);
+}
+
+static void plain_destroy(ls_op *base)
+{
+    if (!base)
+        return;
+    plain_op *op = self_of(base);
+    if (op->inner)
+        op->inner->impl->destroy(op->inner);
+    ls_free(op->host, op);
+}
+
+/* Of a loss, and of the others. */
+static const ls_op_impl plain_impl[2] = {
+    {
+        .size = sizeof(ls_op_impl),
+        .bind = plain_bind,
+        .forward = plain_forward,
+        .destroy = plain_destroy,
+    },
+    {
+        .size = sizeof(ls_op_impl),
+        .bind = plain_bind,
+        .forward = plain_forward,
+        .backward = plain_backward,
+        .import_param = plain_import,
+        .export_param = plain_export,
+        .destroy = plain_destroy,
+    },
+};
+
+const ls_op *ls_lanes_inner(const ls_op *op)
+{
+    const bool is_plain = op && (op->impl == &plain_impl[0] || op->impl == &plain_impl[1]);
+    return is_plain ? ((const plain_op *)op)->inner : op;
+}
+
+static bool has_x2(const ls_op_desc *desc)
+{
+    return desc->kind == LS_OP_ADD || desc->fuse_add;
+}
+
+bool ls_lanes_are_plain(const ls_op_desc *desc)
+{
+    return !ls_layout_is_lanes(desc->x.layout) ||
+           (has_x2(desc) && !ls_layout_is_lanes(desc->x2.layout));
+}
+
+static ls_tensor in_lanes(plain_op *op, int i, const ls_tensor *x)
+{
+    if (ls_layout_is_lanes(x->layout))
+        return *x;
+    op->x[i] = *x;
+    op->x[i].bytes = (size_t)x->rows * (size_t)x->c * (size_t)x->h * (size_t)x->w * sizeof(float);
+    return ls_lanes_tensor(x);
+}
+
+int ls_lanes_plain_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                          const ls_op_desc *desc, ls_error *err)
+{
+    ls_op_desc inner = *desc;
+    *out = NULL;
+    plain_op *op = ls_alloc(host, sizeof *op);
+    if (!op)
+        return ls_fail(err, LS_ENOMEM, "lanes: out of memory for an op");
+    op->host = host;
+    inner.x = in_lanes(op, 0, &desc->x);
+    if (has_x2(desc))
+        inner.x2 = in_lanes(op, 1, &desc->x2);
+    int status = ls_lanes_op_create_with(&op->inner, host, kernels, &inner, err);
+    if (status) {
+        ls_free(host, op);
+        return status;
+    }
+    op->op = *op->inner;
+    op->op.impl = &plain_impl[op->inner->impl->backward != NULL];
+    op->dx = desc->needs_dx;
+    op->dx_at_once = !op->inner->impl->backward;
+    op->op.saved_bytes += lanes_bytes(op, 0) + lanes_bytes(op, 1);
+    op->op.scratch_bytes += op->dx ? lanes_bytes(op, 0) + lanes_bytes(op, 1) : 0;
+    *out = &op->op;
+    return LS_OK;
+}

@@ -1,0 +1,265 @@
+/* What goes element by element: relu, sigmoid, tanh, addition, dropout; and export. */
+#include "base/error.h"
+#include "base/rng.h"
+#include "cpu/lanes_op.h"
+
+#include <string.h>
+
+/* Sixteens in the whole tensor. */
+static size_t sixteens(const ls_lanes_op *op)
+{
+    return op->op.y.bytes / (LS_LANES * sizeof(float));
+}
+
+/* ---- curves, whose gradients are functions of y ---------------------------------------------- */
+
+typedef struct curve_op {
+    ls_lanes_op base; /* first */
+    ls_lanes_curve curve;
+    float slope;
+} curve_op;
+
+static int curve_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const curve_op *op = (const curve_op *)base;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    op->base.kernels->curve[op->curve](sixteens(&op->base), op->slope, op->base.b.x, op->base.b.y);
+    return LS_OK;
+}
+
+static int curve_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const curve_op *op = (const curve_op *)base;
+    const ls_op_buffers *b = &op->base.b;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    if (op->base.needs_dx)
+        op->base.kernels->slope[op->curve](sixteens(&op->base), op->slope, b->y, b->dy, b->dx);
+    return LS_OK;
+}
+
+static const ls_op_impl curve_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = curve_forward,
+    .backward = curve_backward,
+    .destroy = ls_lanes_op_destroy,
+};
+
+static ls_lanes_curve curve_of(const ls_op_desc *desc)
+{
+    if (desc->kind == LS_OP_SIGMOID)
+        return LS_LANES_SIGMOID;
+    if (desc->kind == LS_OP_TANH)
+        return LS_LANES_TANH;
+    return desc->u.relu.slope == 0 ? LS_LANES_RELU : LS_LANES_LEAKY;
+}
+
+int ls_lanes_curve_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                          const ls_op_desc *desc, ls_error *err)
+{
+    ls_lanes_op *op;
+    int status = ls_lanes_op_new(&op, sizeof(curve_op), &curve_impl, host, kernels, desc, err);
+    if (status)
+        return status;
+    ((curve_op *)op)->curve = curve_of(desc);
+    ((curve_op *)op)->slope = desc->kind == LS_OP_RELU ? desc->u.relu.slope : 0;
+    ls_lanes_op_set_y(op, desc->x.c, desc->x.h, desc->x.w);
+    return ls_lanes_op_finish(out, op, desc, err);
+}
+
+/* ---- addition: y = x + x2, alone or with a relu behind it ------------------------------------ */
+
+typedef struct add_op {
+    ls_lanes_op base; /* first */
+    bool relu;
+} add_op;
+
+static int add_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const add_op *op = (const add_op *)base;
+    const ls_op_buffers *b = &op->base.b;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    op->base.kernels->add(sixteens(&op->base), b->x, b->x2, op->relu, b->y);
+    return LS_OK;
+}
+
+static int add_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const add_op *op = (const add_op *)base;
+    const ls_op_buffers *b = &op->base.b;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    if (op->base.needs_dx)
+        op->base.kernels->add_dx(sixteens(&op->base), op->relu ? b->y : NULL, b->dy, b->dx, b->dx2);
+    return LS_OK;
+}
+
+static const ls_op_impl add_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = add_forward,
+    .backward = add_backward,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_lanes_add_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                        const ls_op_desc *desc, ls_error *err)
+{
+    ls_lanes_op *op;
+    int status = ls_lanes_check_x2("add", desc, err);
+    if (status == LS_OK)
+        status = ls_lanes_op_new(&op, sizeof(add_op), &add_impl, host, kernels, desc, err);
+    if (status)
+        return status;
+    ((add_op *)op)->relu = desc->fuse_relu;
+    ls_lanes_op_set_y(op, desc->x.c, desc->x.h, desc->x.w);
+    return ls_lanes_op_finish(out, op, desc, err);
+}
+
+/* ---- dropout --------------------------------------------------------------------------------- */
+
+typedef struct dropout_op {
+    ls_lanes_op base; /* first */
+    ls_dropout dropout;
+    size_t row; /* elements of a row */
+} dropout_op;
+
+/* A byte for each float of x: whether it stays. Beyond the last row none does. */
+static uint8_t *kept_of(const dropout_op *op)
+{
+    return op->base.training ? op->base.b.saved : op->base.b.scratch;
+}
+
+static void draw_row(const dropout_op *op, int row, uint8_t *kept)
+{
+    const ls_step_args *args = op->base.b.args;
+    const uint64_t first = (uint64_t)args->rows[row] * op->row;
+    for (size_t e = 0; e < op->row; e++)
+        kept[e * LS_LANES] = !(ls_rng_uniform(args->seed, op->dropout.stream, args->epoch,
+                                              first + (uint64_t)e) < op->dropout.p);
+}
+
+static void draw(const dropout_op *op)
+{
+    uint8_t *kept = kept_of(op);
+    const int rows = op->base.op.y.rows;
+    memset(kept, 0, op->base.op.y.bytes / sizeof(float));
+    for (int r = 0; r < rows; r++)
+        draw_row(op, r, kept + (size_t)(r / LS_LANES) * op->row * LS_LANES + r % LS_LANES);
+}
+
+static void apply(const dropout_op *op, const float *from, float *to)
+{
+    const uint8_t *kept = kept_of(op);
+    const float factor = 1.0f / (1.0f - op->dropout.p);
+    const size_t n = op->base.op.y.bytes / sizeof(float);
+    for (size_t i = 0; i < n; i++)
+        to[i] = kept[i] ? from[i] * factor : 0.0f;
+}
+
+static int dropout_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const dropout_op *op = (const dropout_op *)base;
+    const ls_op_buffers *b = &op->base.b;
+    (void)stream;
+    if (flags & LS_RUN_EVALUATE) {
+        memcpy(b->y, b->x, base->y.bytes);
+        return LS_OK;
+    }
+    if (!b->args || !b->args->rows)
+        return ls_fail(err, LS_EINVAL, "dropout: no rows are given");
+    draw(op);
+    apply(op, b->x, b->y);
+    return LS_OK;
+}
+
+static int dropout_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const dropout_op *op = (const dropout_op *)base;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    if (op->base.needs_dx)
+        apply(op, op->base.b.dy, op->base.b.dx);
+    return LS_OK;
+}
+
+static const ls_op_impl dropout_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = dropout_forward,
+    .backward = dropout_backward,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_lanes_dropout_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                            const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    ls_lanes_op *op;
+    if (!(desc->u.dropout.p >= 0 && desc->u.dropout.p < 1))
+        return ls_fail(err, LS_EINVAL, "dropout: p is %g; it must be at least 0 and below 1",
+                       (double)desc->u.dropout.p);
+    int status = ls_lanes_op_new(&op, sizeof(dropout_op), &dropout_impl, host, kernels, desc, err);
+    if (status)
+        return status;
+    ((dropout_op *)op)->dropout = desc->u.dropout;
+    ((dropout_op *)op)->row = (size_t)x->c * (size_t)x->h * (size_t)x->w;
+    ls_lanes_op_set_y(op, x->c, x->h, x->w);
+    if (op->training)
+        op->op.saved_bytes = op->op.y.bytes / sizeof(float);
+    else
+        op->op.scratch_bytes = op->op.y.bytes / sizeof(float);
+    return ls_lanes_op_finish(out, op, desc, err);
+}
+
+/* ---- export: to a plain tensor, and its gradient the other way ------------------------------- */
+
+static int export_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_op_buffers *b = &((const ls_lanes_op *)base)->b;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    ls_lanes_to_plain(b->y, b->x, &base->y);
+    return LS_OK;
+}
+
+static int export_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_op_buffers *b = &((const ls_lanes_op *)base)->b;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    if (((const ls_lanes_op *)base)->needs_dx)
+        ls_plain_to_lanes(b->dx, b->dy, &base->y);
+    return LS_OK;
+}
+
+static const ls_op_impl export_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = export_forward,
+    .backward = export_backward,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_lanes_export_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
+                           const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    ls_lanes_op *op;
+    int status = ls_lanes_op_new(&op, sizeof *op, &export_impl, host, kernels, desc, err);
+    if (status)
+        return status;
+    op->op.y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};
+    op->op.y.bytes = (size_t)x->rows * (size_t)x->c * (size_t)x->h * (size_t)x->w * sizeof(float);
+    return ls_lanes_op_finish(out, op, desc, err);
+}
