@@ -148,6 +148,11 @@ static int open_model(ls_trained *t, ls_error *err)
         const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TEST]);
         input = (ls_shape){info->channels, info->height, info->width};
         classes = info->classes;
+        const ls_dataset_info *train = ls_dataset_describe(t->data[LS_TRAIN]);
+        if (train->class_name) {
+            t->names = classes;
+            t->class_name = train->class_name;
+        }
     }
     status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
                             classes, t->host, err);
@@ -157,6 +162,13 @@ static int open_model(ls_trained *t, ls_error *err)
     if (!t->weights)
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu parameters", t->model->floats);
     return ls_safetensors_load(t->weights, t->weights_path, t->model, "", t->host, err);
+}
+
+/* Data of the user's own tells its shape when it is opened. */
+static bool is_unknown(const ls_config *c)
+{
+    const ls_dataset_about *about;
+    return ls_config_find_data(&about, c, NULL) == LS_OK && about->channels == 0;
 }
 
 int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
@@ -171,7 +183,7 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
             options.config_path = config;
         status = ls_config_read(&out->config, &options, err);
     }
-    if (status == LS_OK && o->needs_data)
+    if (status == LS_OK && (o->needs_data || is_unknown(&out->config)))
         status = ls_config_open_data(&out->data[LS_TRAIN], &out->data[LS_TEST], &out->config,
                                      &o->trainer, err);
     if (status == LS_OK)

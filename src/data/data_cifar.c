@@ -1,7 +1,7 @@
-/* CIFAR-10's binary format: files of records without a header,
- *     byte 0     the label
- *     byte 1     32×32 bytes of red, in row order; then as many of green; then of blue
- * five files for training and one for testing. Nothing in a file says how many records it has, so
+/* CIFAR's binary formats: files of records without a header,
+ *     the label, one byte; CIFAR-100 has one of 20 coarse classes in front of it, which is not used
+ *     32×32 bytes of red, in row order; then as many of green; then of blue
+ * CIFAR-10 has five files for training, CIFAR-100 one; the last file is for testing. Nothing in a file says how many records it has, so
  * their number is known beforehand: a file that was cut between two records is noticed, too.
  */
 #include "base/error.h"
@@ -15,8 +15,8 @@ enum {
     CHANNELS = 3,
     SIDE = 32,
     IMAGE = CHANNELS * SIDE * SIDE,
-    RECORD = 1 + IMAGE,
-    CHUNK = 64 /* records read at a time */
+    MOST = 2 + IMAGE, /* bytes of a record */
+    CHUNK = 64        /* records read at a time */
 };
 
 static const char *const cifar10_names[6] = {
@@ -25,7 +25,8 @@ static const char *const cifar10_names[6] = {
 };
 
 static const ls_cifar_detail cifar10 = {
-    .records = 10000,
+    .records = {10000, 10000},
+    .labels = 1,
     .files = {cifar10_names,
               6,
               {"cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin"},
@@ -33,9 +34,22 @@ static const ls_cifar_detail cifar10 = {
               "unpack it in one of the directories below"},
 };
 
+static const char *const cifar100_names[2] = {"train.bin", "test.bin"};
+
+static const ls_cifar_detail cifar100 = {
+    .records = {50000, 10000},
+    .labels = 2,
+    .files = {cifar100_names,
+              2,
+              {"cifar-100-binary", "CIFAR100/cifar-100-binary"},
+              "fetch cifar-100-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and "
+              "unpack it in one of the directories below"},
+};
+
 /* One split under way. */
 typedef struct cifar_split {
-    const ls_cifar_detail *detail;
+    uint32_t records; /* of each file */
+    int record;       /* bytes of one */
     char *const *path;
     int paths;
     uint32_t filled; /* rows of `out` */
@@ -49,13 +63,13 @@ typedef struct cifar_split {
 /* Refuses a file that cannot be whole before anything of it is read. */
 static int check_size(const cifar_split *s, const ls_byte_reader *r)
 {
-    uint64_t expected = (uint64_t)s->detail->records * RECORD;
+    uint64_t expected = s->records * (uint64_t)s->record;
     if (expected <= ls_byte_reader_bound(r))
         return LS_OK;
     return ls_fail(s->err, LS_EDATA,
                    "%s: expected %u records of %d bytes, found the end of the file before byte "
                    "%llu; fetch it again",
-                   ls_byte_reader_path(r), (unsigned)s->detail->records, RECORD,
+                   ls_byte_reader_path(r), (unsigned)s->records, s->record,
                    (unsigned long long)expected);
 }
 
@@ -65,13 +79,13 @@ static int take_records(cifar_split *s, const char *path, uint32_t count, uint64
 {
     ls_dataset_info *info = &s->out->base.info;
     for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *record = s->chunk + (size_t)i * RECORD;
+        const size_t at = (size_t)(i + 1) * (size_t)s->record - IMAGE - 1;
+        const uint8_t *record = s->chunk + at;
         if (record[0] >= info->classes)
             return ls_fail(s->err, LS_EDATA,
                            "%s: expected a label from 0 to %d at byte %llu, found %d; fetch the "
                            "file again",
-                           path, info->classes - 1, (unsigned long long)offset + i * RECORD,
-                           record[0]);
+                           path, info->classes - 1, (unsigned long long)offset + at, record[0]);
         if (s->filled == info->rows)
             continue;
         s->out->labels[s->filled] = record[0];
@@ -84,16 +98,16 @@ static int take_records(cifar_split *s, const char *path, uint32_t count, uint64
 static int read_records(cifar_split *s, ls_byte_reader *r)
 {
     char what[64];
-    snprintf(what, sizeof what, "%u records of %d bytes", (unsigned)s->detail->records, RECORD);
-    for (uint32_t done = 0; done < s->detail->records;) {
-        uint32_t left = s->detail->records - done, n = left < CHUNK ? left : CHUNK;
+    snprintf(what, sizeof what, "%u records of %d bytes", (unsigned)s->records, s->record);
+    for (uint32_t done = 0; done < s->records;) {
+        uint32_t left = s->records - done, n = left < CHUNK ? left : CHUNK;
         uint64_t offset = ls_byte_reader_offset(r);
-        int status = ls_byte_reader_read(r, s->chunk, (size_t)n * RECORD, what, s->err);
+        int status = ls_byte_reader_read(r, s->chunk, (size_t)n * (size_t)s->record, what, s->err);
         if (status == LS_OK)
             status = take_records(s, ls_byte_reader_path(r), n, offset);
         if (status)
             return status;
-        ls_sha256_update(&s->hash, s->chunk, (size_t)n * RECORD);
+        ls_sha256_update(&s->hash, s->chunk, (size_t)n * (size_t)s->record);
         done += n;
     }
     return LS_OK;
@@ -119,7 +133,7 @@ static int open_split(cifar_split *s, ls_dataset **out)
 {
     int status = LS_OK;
     ls_sha256_init(&s->hash);
-    s->chunk = ls_alloc(s->host, CHUNK * RECORD);
+    s->chunk = ls_alloc(s->host, CHUNK * MOST);
     if (!s->chunk)
         status = ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->out->base.info.name);
     for (int i = 0; status == LS_OK && i < s->paths; i++)
@@ -155,19 +169,20 @@ static int open_both(ls_dataset **split, const ls_dataset_kind *kind, const ls_l
 {
     const ls_cifar_detail *detail = kind->detail;
     uint32_t training = (uint32_t)(detail->files.count - 1);
-    uint32_t rows = training * detail->records;
+    uint32_t rows = training * detail->records[0];
     int checked = ls_dataset_check_limit(spec, rows, located->directory, err);
     if (checked)
         return checked;
     for (int test = 0; test < 2; test++) {
         cifar_split s = {
-            .detail = detail,
+            .records = detail->records[test],
+            .record = detail->labels + IMAGE,
             .path = located->file + (test ? training : 0),
             .paths = test ? 1 : (int)training,
             .host = host,
             .err = err,
         };
-        uint32_t kept = test ? detail->records : spec->limit > 0 ? spec->limit : rows;
+        uint32_t kept = test ? detail->records[1] : spec->limit > 0 ? spec->limit : rows;
         int status = create_split(&s.out, kind, located, test ? "test" : "train", kept, host, err);
         if (status == LS_OK)
             status = open_split(&s, &split[test]);
@@ -201,3 +216,25 @@ static const char *const things[] = {"airplane", "automobile", "bird",  "cat",  
 
 const ls_dataset_kind ls_dataset_cifar10 = {
     {"cifar10", 3, 32, 32, 10, things}, ls_cifar_open, &cifar10};
+
+static const char *const hundred[] = {
+    "apple",       "aquarium_fish", "baby",      "bear",       "beaver",       "bed",
+    "bee",         "beetle",        "bicycle",   "bottle",     "bowl",         "boy",
+    "bridge",      "bus",           "butterfly", "camel",      "can",          "castle",
+    "caterpillar", "cattle",        "chair",     "chimpanzee", "clock",        "cloud",
+    "cockroach",   "couch",         "crab",      "crocodile",  "cup",          "dinosaur",
+    "dolphin",     "elephant",      "flatfish",  "forest",     "fox",          "girl",
+    "hamster",     "house",         "kangaroo",  "keyboard",   "lamp",         "lawn_mower",
+    "leopard",     "lion",          "lizard",    "lobster",    "man",          "maple_tree",
+    "motorcycle",  "mountain",      "mouse",     "mushroom",   "oak_tree",     "orange",
+    "orchid",      "otter",         "palm_tree", "pear",       "pickup_truck", "pine_tree",
+    "plain",       "plate",         "poppy",     "porcupine",  "possum",       "rabbit",
+    "raccoon",     "ray",           "road",      "rocket",     "rose",         "sea",
+    "seal",        "shark",         "shrew",     "skunk",      "skyscraper",   "snail",
+    "snake",       "spider",        "squirrel",  "streetcar",  "sunflower",    "sweet_pepper",
+    "table",       "tank",          "telephone", "television", "tiger",        "tractor",
+    "train",       "trout",         "tulip",     "turtle",     "wardrobe",     "whale",
+    "willow_tree", "wolf",          "woman",     "worm"};
+
+const ls_dataset_kind ls_dataset_cifar100 = {
+    {"cifar100", 3, 32, 32, 100, hundred}, ls_cifar_open, &cifar100};

@@ -41,6 +41,23 @@ static const ls_idx_detail fashion_mnist = {
     .published = fashion_mnist_published,
 };
 
+/* Its images lie on their sides, as NIST's do. */
+static const char *const emnist_names[4] = {
+    "emnist-byclass-train-images-idx3-ubyte",
+    "emnist-byclass-train-labels-idx1-ubyte",
+    "emnist-byclass-test-images-idx3-ubyte",
+    "emnist-byclass-test-labels-idx1-ubyte",
+};
+
+static const ls_idx_detail emnist = {
+    .files =
+        {emnist_names,
+         4,
+         {"emnist", "EMNIST/raw"},
+         "fetch gzip.zip from https://www.nist.gov/itl/products-and-services/emnist-dataset and "
+         "unpack it in one of the directories below"},
+};
+
 static const ls_idx_detail mnist = {
     .files = {file_names, 4, {"mnist", "MNIST/raw"}, NULL},
 };
@@ -302,3 +319,12 @@ static const char *const clothes[] = {"t-shirt", "trouser", "pullover", "dress",
 const ls_dataset_kind ls_dataset_fashion_mnist = {
     {"fashion_mnist", 1, 28, 28, 10, clothes}, ls_idx_open, &fashion_mnist};
 const ls_dataset_kind ls_dataset_mnist = {{"mnist", 1, 28, 28, 10, NULL}, ls_idx_open, &mnist};
+
+static const char *const letters[] = {
+    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "A", "B", "C", "D", "E", "F",
+    "G", "H", "I", "J", "K", "L", "M", "N", "O", "P", "Q", "R", "S", "T", "U", "V",
+    "W", "X", "Y", "Z", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l",
+    "m", "n", "o", "p", "q", "r", "s", "t", "u", "v", "w", "x", "y", "z"};
+
+const ls_dataset_kind ls_dataset_emnist = {
+    {"emnist", 1, 28, 28, 62, letters}, ls_idx_open, &emnist};

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- rows in memory --------------------------------------------------------------------------- */
 
@@ -39,7 +40,13 @@ static void resident_close(ls_dataset *ds)
 {
     ls_resident *r = (ls_resident *)ds;
     const ls_host *host = r->host;
-    ls_free(host, r->images);
+    for (int i = 0; r->class_name && i < ds->info.classes; i++)
+        ls_free(host, r->class_name[i]);
+    ls_free(host, r->class_name);
+    if (r->map)
+        munmap(r->map, r->map_bytes);
+    else
+        ls_free(host, r->images);
     ls_free(host, r->labels);
     ls_free(host, r->source);
     ls_free(host, r);
@@ -52,8 +59,8 @@ static const ls_dataset_ops resident_ops = {
     .close = resident_close,
 };
 
-int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_host *host,
-                       ls_error *err)
+static int create(ls_resident **out, const ls_dataset_info *info, const void *mapped,
+                  const ls_host *host, ls_error *err)
 {
     *out = NULL;
     ls_resident *r = ls_alloc(host, sizeof *r);
@@ -62,16 +69,62 @@ int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_
     r->base = (ls_dataset){.ops = &resident_ops, .info = *info};
     r->host = host;
     r->source = ls_strdup(host, info->source);
-    r->images = ls_alloc_array(host, info->rows, ls_dataset_image_bytes(&r->base));
+    r->images = mapped ? (uint8_t *)(uintptr_t)mapped
+                       : ls_alloc_array(host, info->rows, ls_dataset_image_bytes(&r->base));
     r->labels = ls_alloc_array(host, info->rows, ls_dataset_target_bytes(&r->base));
     r->base.info.source = r->source;
     if (!r->source || !r->images || !r->labels) {
+        r->images = mapped ? NULL : r->images;
         resident_close(&r->base);
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
                        info->rows, ls_dataset_image_bytes(&r->base));
     }
     *out = r;
     return LS_OK;
+}
+
+int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_host *host,
+                       ls_error *err)
+{
+    return create(out, info, NULL, host, err);
+}
+
+int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
+                              void *map, size_t map_bytes, const ls_host *host, ls_error *err)
+{
+    int status = create(out, info, images, host, err);
+    if (status == LS_OK) {
+        (*out)->map = map;
+        (*out)->map_bytes = map_bytes;
+    }
+    return status;
+}
+
+int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_host *host,
+                    ls_error *err)
+{
+    ls_dataset_info info = *train;
+    ls_resident *r;
+    info.split = "test";
+    info.source = "nowhere";
+    info.rows = 0;
+    info.class_name = NULL;
+    int status = ls_resident_create(&r, &info, host, err);
+    *out = status ? NULL : &r->base;
+    return status;
+}
+
+int ls_resident_name_classes(ls_resident *r, const char *const *name, ls_error *err)
+{
+    const int classes = r->base.info.classes;
+    r->class_name = ls_alloc_array(r->host, (size_t)classes, sizeof *r->class_name);
+    bool complete = r->class_name != NULL;
+    for (int i = 0; complete && i < classes; i++) {
+        r->class_name[i] = ls_strdup(r->host, name[i]);
+        complete = r->class_name[i] != NULL;
+    }
+    r->base.info.class_name = (const char *const *)r->class_name;
+    return complete ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", r->base.info.name);
 }
 
 /* ---- a caller's own data source ---------------------------------------------------------------- */

@@ -39,11 +39,12 @@ typedef struct ls_dataset_info {
     int channels;
     int height;
     int width;
-    int classes;       /* labels are 0 … classes − 1; 0 where targets are vectors */
-    int targets;       /* floats of a row's target; 0: it is a class */
-    ls_row_type dtype; /* of a row's values */
-    uint32_t rows;     /* after `limit` */
-    bool synthetic;    /* not real data, and every output must say so */
+    int classes;                   /* labels are 0 … classes − 1; 0 where targets are vectors */
+    const char *const *class_name; /* [classes]; NULL: they have none but their numbers */
+    int targets;                   /* floats of a row's target; 0: it is a class */
+    ls_row_type dtype;             /* of a row's values */
+    uint32_t rows;                 /* after `limit` */
+    bool synthetic;                /* not real data, and every output must say so */
     ls_payload payload;
     /* Of the whole decompressed files, header included and whatever the limit; "" if generated.
      * Where images and labels share files: images_sha256 of all the split's files one after
@@ -82,6 +83,35 @@ struct ls_dataset {
     ls_dataset_info info;
 };
 
+/* What targets are to be. */
+typedef enum ls_label_form {
+    LS_LABELS_AUTO,    /* classes where they are whole numbers, one for each row; else values */
+    LS_LABELS_CLASSES, /* classes, or refused */
+    LS_LABELS_VALUES   /* floats */
+} ls_label_form;
+
+/* What becomes of a NaN, or of an empty field of a table. */
+typedef enum ls_on_nan {
+    LS_NAN_REFUSED,
+    LS_NAN_ZERO, /* becomes 0 */
+    LS_NAN_MEAN  /* becomes the mean of its column over the training rows that have one */
+} ls_on_nan;
+
+/* Keys of the config for data of the user's own: `data.x` and so on. What is absent is NULL or 0. */
+typedef struct ls_data_keys {
+    const char *x, *y, *test_x, *test_y; /* npy: files; safetensors: names of tensors */
+    const char *test_path;               /* csv, folder: where test rows are */
+    const char *target;                  /* csv: the column that is to be learned */
+    const char *categorical, *drop;      /* csv: columns, separated by commas */
+    const char *packed;                  /* folder: the file it was packed to */
+    int classes;                         /* 0: as many as the training rows have */
+    int labels;                          /* an ls_label_form */
+    int on_nan;                          /* an ls_on_nan */
+    int standardize;                     /* csv: columns become (value − mean) / deviation */
+    int size, channels;                  /* folder: what its images become */
+    double validation;                   /* share of the training rows that is held out */
+} ls_data_keys;
+
 /* What to open. Texts are only read during ls_dataset_open. */
 typedef struct ls_dataset_spec {
     const char *name; /* a row of the table: "fashion_mnist", "mnist", "cifar10", "synthetic" */
@@ -92,7 +122,8 @@ typedef struct ls_dataset_spec {
     const char *const *search;
     size_t search_count;
     uint32_t limit; /* keep the first so many training rows; 0: all. The test split is whole. */
-    uint64_t seed;  /* of synthetic data */
+    uint64_t seed;  /* of synthetic data, and of the rows that are held out */
+    ls_data_keys keys;
     /* The caller's own, which the name may also be one of; they outlive the datasets. */
     const struct ls_data_source *const *sources;
     int source_count;

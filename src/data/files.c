@@ -25,6 +25,11 @@ static char *join(const ls_host *host, const char *a, const char *b, const char 
     return path;
 }
 
+char *ls_data_path(const ls_dataset_spec *spec, const char *file, const ls_host *host)
+{
+    return spec->path && file[0] != '/' ? join(host, spec->path, "", file) : ls_strdup(host, file);
+}
+
 /* Whether something is there, readable or not: opening it tells what is wrong with it. */
 static bool exists(const char *path)
 {

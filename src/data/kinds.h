@@ -49,6 +49,9 @@ int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
 
 void ls_located_free(ls_located *located, const ls_host *host);
 
+/* `file`, below spec->path unless it is absolute or there is none; the caller frees it. NULL: no memory. */
+char *ls_data_path(const ls_dataset_spec *spec, const char *file, const ls_host *host);
+
 /* ---- files: reading --------------------------------------------------------------------------- */
 
 /* The bytes of a file that may be compressed with gzip, straight into the caller's memory.
@@ -98,12 +101,24 @@ typedef struct ls_resident {
         int32_t *labels;
         float *targets;
     };
+    char **class_name; /* what base.info.class_name points to */
+    void *map;         /* of the file in which the images lie; NULL: they are the host's memory */
+    size_t map_bytes;
 } ls_resident;
 
 /* Memory for a dataset as `info` describes it, zeroed; `info->source` is copied, the other texts
  * must be static. Filled by the caller, closed with ls_dataset_close. Errors: LS_ENOMEM. */
 int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_host *host,
                        ls_error *err);
+/* The same for images that lie at `images` in a map, which is unmapped with the dataset. On failure the map
+ * is still the caller's. */
+int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
+                              void *map, size_t map_bytes, const ls_host *host, ls_error *err);
+/* The test split of data that has none: like `train`, without rows. Errors: LS_ENOMEM. */
+int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_host *host,
+                    ls_error *err);
+/* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
+int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
 
 /* ---- the kinds --------------------------------------------------------------------------------- */
 
@@ -117,10 +132,11 @@ typedef struct ls_idx_detail {
 int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
                 const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
-/* A dataset in CIFAR-10's binary format: the last file is the test split, those before it are the
+/* A dataset in CIFAR's binary formats: the last file is the test split, those before it are the
  * training split. */
 typedef struct ls_cifar_detail {
-    uint32_t records; /* in each file */
+    uint32_t records[2]; /* in each training file; in the test file */
+    int labels;          /* bytes of them before an image; the last one counts */
     ls_file_set files;
 } ls_cifar_detail;
 

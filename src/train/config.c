@@ -436,7 +436,8 @@ static ls_dataset_spec data_spec(const ls_config *c)
     return (ls_dataset_spec){.name = c->data_name,
                              .path = c->data_path,
                              .limit = (uint32_t)c->data_limit,
-                             .seed = c->seed};
+                             .seed = c->seed,
+                             .keys = c->data_keys};
 }
 
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c,

@@ -37,6 +37,7 @@ typedef struct ls_config {
     const char *name;
     const char *data_name, *data_path; /* data_path NULL: search */
     int data_limit;                    /* training rows, 0: all */
+    ls_data_keys data_keys;            /* of the user's own data */
     const char *devices;
     int precision; /* an ls_precision */
     int batch_size, epochs, eval_every, threads;

@@ -267,18 +267,54 @@ static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL}; /* as in
 static const char *const scalings[] = {"none", "linear", NULL};
 static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
+static const char *const label_forms[] = {"auto", "classes", "values", NULL}; /* ls_label_form */
+static const char *const at_nan[] = {"refuse", "zero", "mean", NULL};         /* ls_on_nan */
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
     {"", "name", LS_KEY_FORM, .text = "\"run\"", .form = &name_form,
      .help = "part of the run directory's name"},
     {"data", "name", LS_KEY_TEXT, LS_RECIPE, AT(data_name), .text = "fashion_mnist",
-     .help = "`fashion_mnist`, `mnist`, `cifar10` (binary form), `synthetic`"},
+     .help = "`fashion_mnist`, `mnist`, `emnist` (by class), `cifar10` and `cifar100` "
+             "(binary form), `synthetic`; of your own: `npy`, "
+             "`safetensors`, `csv`, `folder` ([data.md](data.md))"},
     {"data", "path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_path),
-     .help = "the directory with the files; without it: `$LOCKSTEP_DATA`, "
-             "`$XDG_DATA_HOME/datasets`, `/usr/share/datasets`"},
+     .help =
+         "the directory with the files; without it: `$LOCKSTEP_DATA`, "
+         "`$XDG_DATA_HOME/datasets`, `/usr/share/datasets`; of `csv` and `safetensors`: the file"},
     {"data", "limit", LS_KEY_INT, LS_RECIPE, AT(data_limit), 0, 0, INT_MAX,
      .help = "keep the first so many training rows; 0: all"},
+    {"data", "x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.x),
+     .help = "`npy`: the file of the training rows; `safetensors`: their tensor (`x`)"},
+    {"data", "y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.y), .help = "their targets (`y`)"},
+    {"data", "test_x", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_x),
+     .help = "the test rows (`test_x`)"},
+    {"data", "test_y", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.test_y),
+     .help = "their targets (`test_y`)"},
+    {"data", "test_path", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.test_path),
+     .help = "`csv`, `folder`: the test rows' file or directory"},
+    {"data", "target", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.target),
+     .help = "`csv`: the column that is learned"},
+    {"data", "categorical", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.categorical),
+     .help = "`csv`: columns that are one-hot though their first value is a number, with commas"},
+    {"data", "drop", LS_KEY_TEXT, LS_RECIPE, AT(data_keys.drop),
+     .help = "`csv`: columns that are left out, with commas"},
+    {"data", "standardize", LS_KEY_BOOL, LS_RECIPE, AT(data_keys.standardize),
+     .help = "`csv`: numbers become (value − mean) / deviation of their column's training rows"},
+    {"data", "labels", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.labels), .choices = label_forms,
+     .help =
+         "what targets are; `\"auto\"`: classes where they are whole numbers, one for each row, "
+         "and in a `csv`; else values"},
+    {"data", "classes", LS_KEY_INT, LS_RECIPE, AT(data_keys.classes), 0, 0, INT_MAX,
+     .help = "how many there are; 0: as many as the training rows have"},
+    {"data", "on_nan", LS_KEY_CHOICE, LS_RECIPE, AT(data_keys.on_nan), .choices = at_nan,
+     .help = "what is missing becomes 0, or the mean of its column's training rows"},
+    {"data", "packed", LS_KEY_TEXT, LS_PLACEMENT, AT(data_keys.packed),
+     .help = "`folder`: the file it is packed in; the program sets it"},
+    {"data", "size", LS_KEY_INT, LS_RECIPE, AT(data_keys.size), 32, 1, 4096,
+     .help = "`folder`: height and width that its images are resized and cropped to"},
+    {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
+     .help = "`folder`: 3 for colours, 1 for grey"},
     {"data", "mean", LS_KEY_FORM, LS_RECIPE, AT(preprocessing.mean), 0, -1e6, 1e6, .text = "0",
      .form = &channels_form,
      .help = "pixels become (pixel / 255 − mean) / std; a number, or one per channel"},

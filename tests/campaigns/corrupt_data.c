@@ -211,7 +211,8 @@ static int read_cifar(const family *f, blob *out, ls_error *err)
     ls_dataset *split[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++)
         names[i] = strrchr(f->file[i].path, '/') + 1;
-    const ls_cifar_detail detail = {.records = records, .files = {names, 2, {"-", "-"}, NULL}};
+    const ls_cifar_detail detail = {
+        .records = {records, records}, .labels = 1, .files = {names, 2, {"-", "-"}, NULL}};
     const ls_dataset_kind kind = {{.name = "corrupt", .classes = CLASSES}, ls_cifar_open, &detail};
     const ls_dataset_spec spec = {.name = "corrupt", .path = "/proc/self/fd"};
     int rc = ls_cifar_open(&split[0], &split[1], &kind, &spec, &corrupt_host, err);

@@ -19,7 +19,8 @@ enum { FILES = 3, RECORDS = 3, IMAGE = 3072, RECORD = 1 + IMAGE, BYTES = RECORDS
 static const char *const names[FILES] = {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"};
 
 static const ls_cifar_detail small = {
-    .records = RECORDS,
+    .records = {RECORDS, RECORDS},
+    .labels = 1,
     .files = {names, FILES, {"cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin"}, "buy it"},
 };
 static const ls_dataset_kind small_kind = {{"small", 3, 32, 32, 10, NULL}, ls_cifar_open, &small};
@@ -112,6 +113,42 @@ static int end(void **state)
 }
 
 /* ---- good files ---- */
+
+/* A training file of three records and a test file of one, each record with two labels. */
+static void of_two_labels_the_second_one_counts(void **state)
+{
+    enum { LONG = 2 + IMAGE };
+    static const char *const two[2] = {"train.bin", "test.bin"};
+    static const ls_cifar_detail detail = {
+        .records = {3, 1}, .labels = 2, .files = {two, 2, {"a", "b"}, NULL}};
+    static const ls_dataset_kind kind = {{"fine", 3, 32, 32, 100, NULL}, ls_cifar_open, &detail};
+    static uint8_t bytes[3 * LONG];
+    scratch *s = *state;
+    const ls_dataset_spec spec = {.name = "fine", .path = s->directory};
+    ls_dataset *split[2];
+    ls_error err;
+    for (int r = 0; r < 3; r++) {
+        bytes[r * LONG] = 200; /* the coarse class, which may be anything */
+        bytes[r * LONG + 1] = (uint8_t)(99 - r);
+        for (int i = 0; i < IMAGE; i++)
+            bytes[r * LONG + 2 + i] = (uint8_t)(i * 5 + r);
+    }
+    scratch_file(s, "train.bin", bytes, sizeof bytes);
+    scratch_file(s, "test.bin", bytes, LONG);
+    assert_int_equal(ls_cifar_open(&split[0], &split[1], &kind, &spec, NULL, &err), LS_OK);
+    assert_int_equal(ls_dataset_describe(split[0])->rows, 3);
+    assert_int_equal(ls_dataset_describe(split[1])->rows, 1);
+    for (int r = 0; r < 3; r++) {
+        const ls_dataset_view v = ls_dataset_resident(split[0]);
+        assert_int_equal(v.labels[r], 99 - r);
+        assert_memory_equal(v.images + r * IMAGE, bytes + r * LONG + 2, IMAGE);
+    }
+    close_both(split);
+    bytes[2 * LONG + 1] = 100;
+    scratch_file(s, "train.bin", bytes, sizeof bytes);
+    assert_int_equal(ls_cifar_open(&split[0], &split[1], &kind, &spec, NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "expected a label from 0 to 99 at byte 6149, found 100"));
+}
 
 static void plain_and_compressed_files_give_the_same_rows(void **state)
 {
@@ -391,6 +428,7 @@ int main(void)
         TEST_IN_SCRATCH(cifar10_has_six_files_of_ten_thousand_records),
         TEST_IN_SCRATCH(missing_data_is_reported_with_what_to_fetch_and_where_it_goes),
         TEST_IN_SCRATCH(one_missing_file_is_named),
+        TEST_IN_SCRATCH(of_two_labels_the_second_one_counts),
         TEST_IN_SCRATCH(a_label_beyond_the_classes_is_refused),
         TEST_IN_SCRATCH(trailing_bytes_are_refused),
         TEST_IN_SCRATCH(a_plain_file_cut_at_any_byte_never_opens),

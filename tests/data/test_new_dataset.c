@@ -40,7 +40,7 @@ static void it_is_listed_and_its_limit_checked(void **state)
     const ls_dataset_spec named = {.name = "stripes"};
     assert_int_equal(ls_dataset_find(&about, &named, NULL), LS_OK);
     assert_int_equal(ls_dataset_open(&train, &test, &spec, NULL, &err), LS_ECONFIG);
-    assert_non_null(strstr(err.text, "cifar10, synthetic or stripes"));
+    assert_non_null(strstr(err.text, "csv, folder or stripes"));
     spec = (ls_dataset_spec){.name = "stripes", .limit = 65};
     assert_int_equal(ls_dataset_open(&train, &test, &spec, NULL, &err), LS_ECONFIG);
     assert_non_null(strstr(err.text, "data.limit: expected at most the 64 training rows"));

@@ -151,7 +151,8 @@ static void an_unknown_name_gets_a_suggestion(void **state)
     spec.name = "imagenet";
     assert_int_equal(ls_dataset_open(&train, &test, &spec, NULL, &err), LS_ECONFIG);
     assert_string_equal(err.text, "data.name: unknown dataset \"imagenet\"; expected "
-                                  "fashion_mnist, mnist, cifar10 or synthetic");
+                                  "fashion_mnist, mnist, emnist, "
+                                  "cifar10, cifar100, synthetic, npy, safetensors, csv or folder");
     ls_dataset_close(NULL);
 }
 

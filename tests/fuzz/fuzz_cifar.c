@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             fuzz_file_open(&file[i]);
     fuzz_fill_pair(file, &pair);
     const char *names[2] = {file[0].name, file[1].name};
-    const ls_cifar_detail detail = {.records = 1, .files = {names, 2, {"a", "b"}, NULL}};
+    const ls_cifar_detail detail = {
+        .records = {1, 1}, .labels = 1, .files = {names, 2, {"a", "b"}, NULL}};
     const ls_dataset_kind kind = {{.name = "fuzz", .classes = 10}, ls_cifar_open, &detail};
     const ls_dataset_spec spec = {.name = "fuzz",
                                   .path = FUZZ_FOLDER,

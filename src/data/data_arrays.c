@@ -1,0 +1,465 @@
+/* Rows from arrays in files:
+ *     npy          data.x and data.y, data.test_x and data.test_y name .npy files, below data.path if there
+ *                  is one
+ *     safetensors  data.path is the file; they name tensors: "x", "y", "test_x", "test_y" if they do not
+ *     folder       as safetensors, from the file that the program packed the folder's images into
+ * Bytes and fp32 are used where they are mapped; other numbers become fp32 in memory. The first dimension
+ * counts the rows; the others make a row of [c][h][w], [h][w] or [features]. */
+#include "base/error.h"
+#include "base/host.h"
+#include "data/arrays.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MOST_SIDE (1u << 24)
+
+/* x and y of one split. */
+typedef struct pair {
+    ls_array x, y;
+    const char *x_name, *y_name; /* for messages */
+} pair;
+
+typedef struct arrays {
+    const ls_dataset_kind *kind;
+    const ls_dataset_spec *spec;
+    const ls_host *host;
+    ls_error *err;
+    char *path[4];  /* owned */
+    ls_tensors all; /* safetensors */
+    bool tensors;
+    pair split[2];
+    bool has_test;
+    int classes;  /* 0: targets are values */
+    double *mean; /* of each column over the training rows; NULL: not needed */
+} arrays;
+
+/* ---- what a row and a target are ------------------------------------------------------------ */
+
+static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
+{
+    const uint64_t *dim = p->x.dim;
+    uint64_t side[3] = {1, 1, 1};
+    for (int i = 1; i < p->x.rank; i++)
+        side[p->x.rank == 3 ? i : i - 1] = dim[i];
+    for (int i = 0; i < 3; i++)
+        if (side[i] > MOST_SIDE)
+            return ls_fail(a->err, LS_EDATA, "%.200s: %s: expected sides of at most %u, found %llu",
+                           p->x.path, p->x_name, MOST_SIDE, (unsigned long long)side[i]);
+    if (dim[0] > UINT32_MAX - 1 || dim[0] != p->y.dim[0])
+        return ls_fail(a->err, LS_EDATA,
+                       "%.200s: %s: expected a target for each of the %llu rows of %s, found %llu; "
+                       "the two do not belong together",
+                       p->y.path, p->y_name, (unsigned long long)dim[0], p->x_name,
+                       (unsigned long long)p->y.dim[0]);
+    info->rows = (uint32_t)dim[0];
+    info->channels = (int)side[0];
+    info->height = (int)side[1];
+    info->width = (int)side[2];
+    info->dtype = ls_array_of_bytes(&p->x) ? LS_ROW_U8 : LS_ROW_F32;
+    return LS_OK;
+}
+
+/* The largest label, or a refusal of what is none. */
+static int largest_label(const arrays *a, const pair *p, int64_t *largest)
+{
+    for (uint64_t r = 0; r < p->y.dim[0]; r++) {
+        const double label = ls_array_number(&p->y, r);
+        if (!(label >= 0 && label < 2147483647.0 && label == floor(label)))
+            return ls_fail(
+                a->err, LS_EDATA,
+                "%.200s: %s: row %llu: expected a class, a whole number from 0 on, found "
+                "%g; for values set data.labels to \"values\"",
+                p->y.path, p->y_name, (unsigned long long)r, label);
+        if ((int64_t)label > *largest)
+            *largest = (int64_t)label;
+    }
+    return LS_OK;
+}
+
+static int fail_classes(const arrays *a, const pair *p, int64_t largest)
+{
+    return ls_fail(
+        a->err, LS_EDATA,
+        "%.200s: %s: expected labels from 0 to %d, found %lld; set data.classes to how many "
+        "there are",
+        p->y.path, p->y_name, a->classes - 1, (long long)largest);
+}
+
+/* How many classes there are; none where targets are values. */
+static int count_classes(arrays *a)
+{
+    const ls_array *y = &a->split[0].y;
+    const int form = a->spec->keys.labels;
+    const bool single = ls_array_row(y) == 1;
+    if (form == LS_LABELS_VALUES || (form == LS_LABELS_AUTO && !(single && ls_array_is_whole(y))))
+        return LS_OK;
+    if (!single)
+        return ls_fail(
+            a->err, LS_EDATA,
+            "%.200s: %s: expected a class for each row, found %zu numbers; set data.labels "
+            "to \"values\"",
+            y->path, a->split[0].y_name, ls_array_row(y));
+    for (int s = 0; s <= a->has_test; s++) {
+        int64_t largest = s ? 0 : 1;
+        int status = largest_label(a, &a->split[s], &largest);
+        if (status)
+            return status;
+        if (s == 0)
+            a->classes = a->spec->keys.classes ? a->spec->keys.classes : (int)largest + 1;
+        if (largest >= a->classes)
+            return fail_classes(a, &a->split[s], largest);
+    }
+    return LS_OK;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------- */
+
+static int fail_number(const arrays *a, const ls_array *array, const char *name, size_t i, double v)
+{
+    const size_t row = ls_array_row(array);
+    return ls_fail(a->err, LS_EDATA,
+                   "%.200s: %s: row %zu, column %zu: expected a finite number, found %g%s",
+                   array->path, name, i / row, i % row, v,
+                   isnan(v) ? "; data.on_nan says what else to do: \"zero\" or \"mean\"" : "");
+}
+
+/* The means of the columns, for holes that are filled with them. */
+static int find_means(arrays *a)
+{
+    const ls_array *x = &a->split[0].x;
+    const size_t row = ls_array_row(x), all = row * (size_t)x->dim[0];
+    if (a->spec->keys.on_nan != LS_NAN_MEAN || ls_array_is_whole(x))
+        return LS_OK;
+    size_t *count = ls_alloc_array(a->host, row, sizeof *count);
+    a->mean = ls_alloc_array(a->host, row, sizeof *a->mean);
+    int status =
+        count && a->mean ? LS_OK : ls_fail(a->err, LS_ENOMEM, "out of memory for %zu means", row);
+    for (size_t i = 0; status == LS_OK && i < all; i++) {
+        const double v = ls_array_number(x, i);
+        if (isfinite(v)) {
+            a->mean[i % row] += v;
+            count[i % row]++;
+        }
+    }
+    for (size_t k = 0; status == LS_OK && k < row; k++)
+        a->mean[k] = count[k] ? a->mean[k] / (double)count[k] : 0;
+    ls_free(a->host, count);
+    return status;
+}
+
+/* Number `i` of x as it is trained on; `filled` where it was a hole. */
+static int number_of(const arrays *a, const pair *p, size_t i, float *out, bool *filled)
+{
+    const double v = ls_array_number(&p->x, i);
+    *filled = isnan(v) && a->spec->keys.on_nan != LS_NAN_REFUSED;
+    *out = !*filled ? (float)v : a->mean ? (float)a->mean[i % ls_array_row(&p->x)] : 0.0f;
+    return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
+}
+
+/* A map is written to for the first hole alone: its page becomes the process's own. */
+static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t all)
+{
+    bool writable = false, filled;
+    float v;
+    int status = LS_OK;
+    for (size_t i = 0; status == LS_OK && i < all; i++) {
+        if (isfinite(r->values[i]))
+            continue;
+        status = number_of(a, p, i, &v, &filled);
+        if (status == LS_OK && !writable && mprotect(r->map, r->map_bytes, PROT_READ | PROT_WRITE))
+            status =
+                ls_fail(a->err, LS_ENOMEM, "%.200s: no memory to fill what is missing", p->x.path);
+        writable = true;
+        if (status == LS_OK)
+            r->values[i] = v;
+    }
+    return status;
+}
+
+static int convert(const arrays *a, const pair *p, ls_resident *r, size_t all)
+{
+    bool filled;
+    int status = LS_OK;
+    for (size_t i = 0; status == LS_OK && i < all; i++)
+        status = number_of(a, p, i, &r->values[i], &filled);
+    return status;
+}
+
+static int take_targets(const arrays *a, const pair *p, ls_resident *r)
+{
+    const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->y);
+    for (size_t i = 0; i < all; i++) {
+        const double v = ls_array_number(&p->y, i);
+        if (a->classes)
+            r->labels[i] = (int32_t)v;
+        else if (!isfinite((float)v))
+            return fail_number(a, &p->y, p->y_name, i, v);
+        else
+            r->targets[i] = (float)v;
+    }
+    return LS_OK;
+}
+
+/* ---- a split ------------------------------------------------------------------------------------ */
+
+/* A second map of the file, which the dataset keeps. */
+static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, ls_resident **out)
+{
+    if (!ls_array_in_place(&p->x))
+        return ls_resident_create(out, info, a->host, a->err);
+    ls_array *from = &p->x;
+    ls_tensors own = {0};
+    const size_t at = a->tensors ? (size_t)(p->x.data - (const uint8_t *)a->all.file.map)
+                                 : (size_t)(p->x.data - (const uint8_t *)p->x.map);
+    int status = LS_OK;
+    if (a->tensors) {
+        status = ls_tensors_open(&own, p->x.path, a->host, a->err);
+        ls_json_destroy(own.header);
+        from = &own.file;
+        if (status == LS_OK && from->map_bytes != a->all.file.map_bytes)
+            status = ls_fail(a->err, LS_EDATA, "%.300s: it changes while it is read", p->x.path);
+    }
+    if (status == LS_OK)
+        status = ls_resident_create_mapped(out, info, (uint8_t *)from->map + at, from->map,
+                                           from->map_bytes, a->host, a->err);
+    if (status)
+        ls_array_close(&own.file);
+    else
+        from->map = NULL; /* the dataset's now */
+    return status;
+}
+
+static int fill_split(const arrays *a, const pair *p, ls_resident *r)
+{
+    const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->x);
+    int status = take_targets(a, p, r);
+    if (status == LS_OK && !ls_array_in_place(&p->x))
+        status = convert(a, p, r, all);
+    else if (status == LS_OK && r->base.info.dtype == LS_ROW_F32)
+        status = check_mapped(a, p, r, all);
+    return status;
+}
+
+static int describe(ls_dataset_info *info, const arrays *a, int test)
+{
+    const pair *p = &a->split[test];
+    const uint32_t limit = test ? 0 : a->spec->limit;
+    *info = (ls_dataset_info){.name = a->kind->about.name,
+                              .split = test ? "test" : "train",
+                              .source = p->x.path,
+                              .classes = a->classes,
+                              .targets = a->classes ? 0 : (int)ls_array_row(&p->y)};
+    int status = shape_of(info, a, p);
+    if (status == LS_OK && !test)
+        status = ls_dataset_check_limit(a->spec, info->rows, p->x.path, a->err);
+    if (status == LS_OK && limit)
+        info->rows = limit;
+    return status;
+}
+
+static int check_same(const arrays *a, const ls_dataset_info *train, const ls_dataset_info *test)
+{
+    if (train->channels == test->channels && train->height == test->height &&
+        train->width == test->width && train->dtype == test->dtype &&
+        train->targets == test->targets)
+        return LS_OK;
+    return ls_fail(a->err, LS_EDATA,
+                   "%.200s: %s: expected test rows like the training rows: %d×%d×%d %s, %d targets",
+                   a->split[1].x.path, a->split[1].x_name, train->channels, train->height,
+                   train->width, train->dtype == LS_ROW_U8 ? "bytes" : "floats", train->targets);
+}
+
+/* Names that a packed file carries. */
+static int name_classes(const arrays *a, ls_resident *r)
+{
+    const char *text = a->tensors ? ls_tensors_note(&a->all, "class_names") : NULL;
+    const char *name[4096];
+    ls_json *doc;
+    int status = LS_OK, n = 0;
+    if (!text || a->classes == 0 || a->classes > 4096)
+        return LS_OK;
+    status = ls_json_parse(&doc, "class_names", text, strlen(text), a->host, a->err);
+    if (status)
+        return status == LS_ECONFIG ? LS_EDATA : status;
+    const cJSON *item, *root = ls_json_root(doc);
+    cJSON_ArrayForEach(item, root)
+    {
+        if (n < a->classes && cJSON_IsString(item))
+            name[n++] = item->valuestring;
+    }
+    if (n == a->classes)
+        status = ls_resident_name_classes(r, name, a->err);
+    ls_json_destroy(doc);
+    return status;
+}
+
+static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_dataset **out)
+{
+    ls_resident *r = NULL;
+    const char *hash = a->tensors ? ls_tensors_note(&a->all, "sha256") : NULL;
+    int status = create_split(a, &a->split[test], info, &r);
+    if (status)
+        return status;
+    status = fill_split(a, &a->split[test], r);
+    if (status == LS_OK)
+        status = name_classes(a, r);
+    if (hash && strlen(hash) == LS_SHA256_HEX - 1)
+        memcpy(r->base.info.images_sha256, hash, LS_SHA256_HEX);
+    if (status)
+        ls_dataset_close(&r->base);
+    else
+        *out = &r->base;
+    return status;
+}
+
+static int open_both(arrays *a, ls_dataset *split[2])
+{
+    ls_dataset_info info[2];
+    int status = LS_OK;
+    for (int s = 0; status == LS_OK && s <= a->has_test; s++)
+        status = describe(&info[s], a, s);
+    if (status == LS_OK)
+        status = count_classes(a);
+    for (int s = 0; status == LS_OK && s <= a->has_test; s++) {
+        info[s].classes = a->classes;
+        info[s].targets = a->classes ? 0 : (int)ls_array_row(&a->split[s].y);
+    }
+    if (status == LS_OK && a->has_test)
+        status = check_same(a, &info[0], &info[1]);
+    if (status == LS_OK)
+        status = find_means(a);
+    for (int s = 0; status == LS_OK && s <= a->has_test; s++)
+        status = open_split(a, &info[s], s, &split[s]);
+    if (status == LS_OK && !a->has_test)
+        status = ls_dataset_none(&split[1], &info[0], a->host, a->err);
+    return status;
+}
+
+static int finish(arrays *a, int status, ls_dataset *split[2])
+{
+    for (int s = 0; s < 2; s++) {
+        ls_array_close(&a->split[s].x);
+        ls_array_close(&a->split[s].y);
+        if (status) {
+            ls_dataset_close(split[s]);
+            split[s] = NULL;
+        }
+    }
+    ls_tensors_close(&a->all);
+    for (int i = 0; i < 4; i++)
+        ls_free(a->host, a->path[i]);
+    ls_free(a->host, a->mean);
+    return status;
+}
+
+/* ---- npy ------------------------------------------------------------------------------------------ */
+
+static int open_file(arrays *a, int at, const char *file, const char *key, ls_array *out)
+{
+    if (!file)
+        return ls_dataset_refuse(a->spec, key, a->err, "expected the name of an .npy file");
+    a->path[at] = ls_data_path(a->spec, file, a->host);
+    return a->path[at] ? ls_array_open_npy(out, a->path[at], a->err)
+                       : ls_fail(a->err, LS_ENOMEM, "npy: out of memory");
+}
+
+static int open_files(arrays *a)
+{
+    const ls_data_keys *k = &a->spec->keys;
+    a->has_test = k->test_x || k->test_y;
+    int status = open_file(a, 0, k->x, "data.x", &a->split[0].x);
+    if (status == LS_OK)
+        status = open_file(a, 1, k->y, "data.y", &a->split[0].y);
+    if (status == LS_OK && a->has_test)
+        status = open_file(a, 2, k->test_x, "data.test_x", &a->split[1].x);
+    if (status == LS_OK && a->has_test)
+        status = open_file(a, 3, k->test_y, "data.test_y", &a->split[1].y);
+    for (int s = 0; s < 2; s++) {
+        a->split[s].x_name = "x";
+        a->split[s].y_name = "y";
+    }
+    return status;
+}
+
+static int open_npy(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                    const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+{
+    arrays a = {.kind = kind, .spec = spec, .host = host, .err = err};
+    ls_dataset *split[2] = {NULL, NULL};
+    int status = open_files(&a);
+    if (status == LS_OK)
+        status = open_both(&a, split);
+    status = finish(&a, status, split);
+    *train = split[0];
+    *test = split[1];
+    return status;
+}
+
+/* ---- safetensors ------------------------------------------------------------------------------------ */
+
+static int find_pair(arrays *a, int test, const char *x, const char *y)
+{
+    pair *p = &a->split[test];
+    p->x_name = x;
+    p->y_name = y;
+    int status = ls_tensors_find(&p->x, &a->all, x, a->err);
+    return status ? status : ls_tensors_find(&p->y, &a->all, y, a->err);
+}
+
+static int find_tensors(arrays *a)
+{
+    const ls_data_keys *k = &a->spec->keys;
+    int status = find_pair(a, 0, k->x ? k->x : "x", k->y ? k->y : "y");
+    const char *x = k->test_x ? k->test_x : "test_x";
+    a->has_test = k->test_x || k->test_y || ls_tensors_has(&a->all, x);
+    if (status == LS_OK && a->has_test)
+        status = find_pair(a, 1, x, k->test_y ? k->test_y : "test_y");
+    return status;
+}
+
+static int open_tensors(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                        const char *path, const ls_dataset_spec *spec, const ls_host *host,
+                        ls_error *err)
+{
+    arrays a = {.kind = kind, .spec = spec, .host = host, .err = err, .tensors = true};
+    ls_dataset *split[2] = {NULL, NULL};
+    int status = ls_tensors_open(&a.all, path, host, err);
+    if (status == LS_OK)
+        status = find_tensors(&a);
+    if (status == LS_OK)
+        status = open_both(&a, split);
+    status = finish(&a, status, split);
+    *train = split[0];
+    *test = split[1];
+    return status;
+}
+
+static int open_safetensors(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                            const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+{
+    *train = *test = NULL;
+    if (!spec->path)
+        return ls_dataset_refuse(spec, "data.path", err, "expected the safetensors file");
+    return open_tensors(train, test, kind, spec->path, spec, host, err);
+}
+
+static int open_folder(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                       const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+{
+    *train = *test = NULL;
+    if (!spec->keys.packed)
+        return ls_dataset_refuse(spec, "data.name", err,
+                                 "the program packs folders of images, the library does not: "
+                                 "`trainer pack FOLDER --to FILE.safetensors`, and then data.name "
+                                 "safetensors and data.path FILE.safetensors");
+    return open_tensors(train, test, kind, spec->keys.packed, spec, host, err);
+}
+
+const ls_dataset_kind ls_dataset_npy = {{"npy", 0, 0, 0, 0, NULL}, open_npy, NULL};
+const ls_dataset_kind ls_dataset_safetensors = {
+    {"safetensors", 0, 0, 0, 0, NULL}, open_safetensors, NULL};
+const ls_dataset_kind ls_dataset_folder = {{"folder", 0, 0, 0, 0, NULL}, open_folder, NULL};

@@ -1,0 +1,399 @@
+/* Rows from .npy and safetensors files: what is in them comes out, and what they may not be is told by offset. */
+#include "data/dataset.h"
+#include "data/scratch.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct bytes {
+    char at[8192];
+    size_t count;
+} bytes;
+
+static void add(bytes *b, const void *from, size_t count)
+{
+    assert_true(b->count + count <= sizeof b->at);
+    memcpy(b->at + b->count, from, count);
+    b->count += count;
+}
+
+/* As numpy.save writes it: a header that ends at a multiple of 64. */
+static bytes npy(const char *dictionary, const void *data, size_t count)
+{
+    bytes b = {.count = 0};
+    char header[128];
+    memset(header, ' ', sizeof header);
+    memcpy(header, "\x93NUMPY\1\0", 8);
+    header[8] = 118;
+    header[9] = 0;
+    assert_true(strlen(dictionary) < 117);
+    memcpy(header + 10, dictionary, strlen(dictionary));
+    header[127] = '\n';
+    add(&b, header, 128);
+    add(&b, data, count);
+    return b;
+}
+
+static bytes tensors(const char *header, const void *data, size_t count)
+{
+    bytes b = {.count = 0};
+    uint8_t length[8] = {(uint8_t)strlen(header), (uint8_t)(strlen(header) >> 8)};
+    add(&b, length, 8);
+    add(&b, header, strlen(header));
+    add(&b, data, count);
+    return b;
+}
+
+static void put(scratch *s, const char *name, bytes b)
+{
+    scratch_file(s, name, b.at, b.count);
+}
+
+static int open_keys(scratch *s, const char *kind, const char *file, ls_data_keys keys,
+                     ls_dataset *split[2], ls_error *err)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s%s%s", s->directory, *file ? "/" : "", file);
+    const ls_dataset_spec spec = {.name = kind, .path = path, .keys = keys};
+    return ls_dataset_open(&split[0], &split[1], &spec, NULL, err);
+}
+
+static void close_both(ls_dataset *const split[2])
+{
+    ls_dataset_close(split[0]);
+    ls_dataset_close(split[1]);
+}
+
+static const ls_data_keys xy = {.x = "x.npy", .y = "y.npy"};
+
+static void opens(scratch *s, ls_data_keys keys, ls_dataset *split[2])
+{
+    ls_error err;
+    if (open_keys(s, "npy", "", keys, split, &err) != LS_OK)
+        fail_msg("%s", err.text);
+}
+
+/* The message, without the directory in front of it. */
+static void refuses(scratch *s, const char *kind, const char *file, ls_data_keys keys, int status,
+                    const char *message)
+{
+    ls_dataset *split[2];
+    ls_error err = {0};
+    assert_int_equal(open_keys(s, kind, file, keys, split, &err), status);
+    if (!strstr(err.text, message))
+        fail_msg("\"%s\"\nhas no \"%s\"", err.text, message);
+    assert_null(split[0]);
+    assert_null(split[1]);
+}
+
+/* ---- good files --------------------------------------------------------------------------------- */
+
+static const uint8_t pixels[24] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
+                                   13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
+
+static void dimensions_behind_the_first_make_a_row(void **state)
+{
+    static const struct {
+        const char *shape;
+        int c, h, w;
+    } form[] = {{"(4, 6)", 6, 1, 1}, {"(4, 2, 3)", 1, 2, 3}, {"(4, 2, 1, 3)", 2, 1, 3}};
+    scratch *s = *state;
+    const int64_t y[4] = {2, 0, 1, 2};
+    put(s, "y.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }", y, sizeof y));
+    for (size_t i = 0; i < 3; i++) {
+        char text[100];
+        ls_dataset *split[2];
+        snprintf(text, sizeof text, "{'descr': '|u1', 'fortran_order': False, 'shape': %s, }",
+                 form[i].shape);
+        put(s, "x.npy", npy(text, pixels, sizeof pixels));
+        opens(s, xy, split);
+        const ls_dataset_info *info = ls_dataset_describe(split[0]);
+        const ls_dataset_view v = ls_dataset_resident(split[0]);
+        assert_int_equal(info->rows, 4);
+        assert_int_equal(info->channels, form[i].c);
+        assert_int_equal(info->height, form[i].h);
+        assert_int_equal(info->width, form[i].w);
+        assert_int_equal(info->classes, 3);
+        assert_int_equal(info->dtype, LS_ROW_U8);
+        assert_memory_equal(v.images, pixels, sizeof pixels);
+        for (int r = 0; r < 4; r++)
+            assert_int_equal(v.labels[r], y[r]);
+        assert_int_equal(ls_dataset_describe(split[1])->rows, 0);
+        close_both(split);
+    }
+}
+
+static void numbers_of_every_type_become_floats(void **state)
+{
+    scratch *s = *state;
+    const int32_t i32[4] = {-3, 0, 7, 1 << 20};
+    const int64_t i64[4] = {-3, 0, 7, 1 << 20};
+    const float f32[4] = {-3, 0, 7, 1 << 20};
+    const double f64[4] = {-3, 0, 7, 1 << 20};
+    static const char *const type[] = {"<i4", "<i8", "<f4", "<f8"};
+    const void *const data[] = {i32, i64, f32, f64};
+    const size_t width[] = {4, 8, 4, 8};
+    const float y[4] = {0.5f, 1.5f, 2.5f, 3.5f};
+    put(s, "y.npy",
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }", y, sizeof y));
+    for (size_t i = 0; i < 4; i++) {
+        char text[100];
+        ls_dataset *split[2];
+        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (2, 2), }",
+                 type[i]);
+        put(s, "x.npy", npy(text, data[i], 4 * width[i]));
+        opens(s, xy, split);
+        assert_int_equal(ls_dataset_describe(split[0])->dtype, LS_ROW_F32);
+        assert_int_equal(ls_dataset_describe(split[0])->targets, 2);
+        assert_int_equal(ls_dataset_describe(split[0])->classes, 0);
+        assert_memory_equal(ls_dataset_resident(split[0]).values, f32, sizeof f32);
+        assert_memory_equal(ls_dataset_resident(split[0]).targets, y, sizeof y);
+        close_both(split);
+    }
+}
+
+/* Where a NaN is filled the file stays as it was. */
+static void holes_are_filled_by_the_stated_rule(void **state)
+{
+    scratch *s = *state;
+    const float x[6] = {1, NAN, 3, 10, 5, 20}, y[3] = {0};
+    const bytes file =
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }", x, sizeof x);
+    put(s, "x.npy", file);
+    put(s, "y.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", y, sizeof y));
+    refuses(s, "npy", "", xy, LS_EDATA,
+            "x.npy: x: row 0, column 1: expected a finite number, found nan; data.on_nan says what "
+            "else to do: \"zero\" or \"mean\"");
+    for (int rule = LS_NAN_ZERO; rule <= LS_NAN_MEAN; rule++) {
+        ls_dataset *split[2];
+        ls_data_keys keys = xy;
+        keys.on_nan = rule;
+        opens(s, keys, split);
+        assert_true(ls_dataset_resident(split[0]).values[1] ==
+                    (rule == LS_NAN_MEAN ? 15.0f : 0.0f));
+        assert_true(ls_dataset_resident(split[0]).values[4] == 5.0f);
+        close_both(split);
+    }
+    char now[sizeof file.at];
+    FILE *f = fopen(scratch_path(s, "x.npy"), "rb");
+    assert_int_equal(fread(now, 1, sizeof now, f), file.count);
+    fclose(f);
+    assert_memory_equal(now, file.at, file.count);
+}
+
+static void bits_are_vectors_and_test_rows_have_files_of_their_own(void **state)
+{
+    scratch *s = *state;
+    const uint8_t bits[6] = {1, 0, 1, 0, 0, 1};
+    ls_dataset *split[2];
+    put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4), }", pixels, 8));
+    put(s, "y.npy", npy("{'descr': '|b1', 'fortran_order': False, 'shape': (2, 3), }", bits, 6));
+    put(s, "tx.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 4), }", pixels, 4));
+    put(s, "ty.npy",
+        npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1, 3), }", bits + 3, 3));
+    opens(s, (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"},
+          split);
+    for (int i = 0; i < 6; i++)
+        assert_true(ls_dataset_resident(split[0]).targets[i] == (float)bits[i]);
+    assert_int_equal(ls_dataset_describe(split[1])->rows, 1);
+    for (int i = 0; i < 3; i++)
+        assert_true(ls_dataset_resident(split[1]).targets[i] == (float)bits[3 + i]);
+    close_both(split);
+    put(s, "tx.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 5), }", pixels, 5));
+    refuses(s, "npy", "",
+            (ls_data_keys){.x = "x.npy", .y = "y.npy", .test_x = "tx.npy", .test_y = "ty.npy"},
+            LS_EDATA, "expected test rows like the training rows: 4×1×1 bytes, 3 targets");
+}
+
+static const char header[] = "{\"__metadata__\":{\"class_names\":\"[\\\"cat\\\",\\\"dog\\\"]\"},"
+                             "\"x\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,6]},"
+                             "\"y\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[6,14]},"
+                             "\"z\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[14,22]}}";
+
+static void tensors_are_found_by_name(void **state)
+{
+    scratch *s = *state;
+    ls_error err;
+    ls_dataset *split[2];
+    uint8_t data[22];
+    const int32_t y[2] = {1, 0};
+    const float z[2] = {0.25f, -4};
+    memcpy(data, pixels, 6);
+    memcpy(data + 6, y, 8);
+    memcpy(data + 14, z, 8);
+    put(s, "d.safetensors", tensors(header, data, sizeof data));
+    if (open_keys(s, "safetensors", "d.safetensors", (ls_data_keys){0}, split, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    assert_memory_equal(ls_dataset_resident(split[0]).images, pixels, 6);
+    assert_int_equal(ls_dataset_resident(split[0]).labels[0], 1);
+    assert_string_equal(ls_dataset_describe(split[0])->class_name[1], "dog");
+    close_both(split);
+    /* z does not begin at a multiple of 4: it is copied. */
+    const ls_data_keys other = {.x = "z", .y = "z"};
+    assert_int_equal(open_keys(s, "safetensors", "d.safetensors", other, split, &err), LS_OK);
+    assert_memory_equal(ls_dataset_resident(split[0]).values, z, sizeof z);
+    assert_memory_equal(ls_dataset_resident(split[0]).targets, z, sizeof z);
+    close_both(split);
+    refuses(s, "safetensors", "d.safetensors", (ls_data_keys){.x = "w"}, LS_EDATA,
+            "d.safetensors: offset 8: tensor \"w\": there is none of that name");
+}
+
+/* ---- bad files ---------------------------------------------------------------------------------- */
+
+static void headers_of_npy_files_that_lie_are_refused(void **state)
+{
+    static const struct {
+        const char *dictionary, *message;
+    } bad[] = {
+        {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3)}", "little-endian, found '>f4'"},
+        {"{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3)}", "found '<f2'"},
+        {"{'descr': '<U1', 'fortran_order': False, 'shape': (2, 3)}", "found '<U1'"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", "something else"},
+        {"{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3)}", "numpy.ascontiguousarray"},
+        {"{'descr': '|u1', 'fortran_order': Maybe, 'shape': (2, 3)}", "expected True or False"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': ()}", "a shape of 1 to 4 numbers"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 1, 1, 2, 3)}", "a shape of 1 to 4"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (-2, 3)}", "a shape of 1 to 4 numbers"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (0, 3)}", "without zeros"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4)}", "found 6 of data"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (1, 3)}", "found 6 of data"},
+        /* Products of 2⁶⁴ + 6 and 2⁶⁴, and a number beyond 64 bits. */
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 9223372036854775811)}",
+         "found 6 of data"},
+        {"{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 536870912)}",
+         "found 6 of data"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+         "a shape of 1 to 4 numbers"},
+        {"{'descr': '|u1', 'shape': (2, 3)}", "expected descr, fortran_order and shape"},
+        {"{'descr': '|u1', 'descr': '|u1', 'shape': (2, 3)}", "each once"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)} + 1", "and no more"},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)", "expected ',' or '}'"},
+        {"", "expected '{'"},
+    };
+    scratch *s = *state;
+    const int64_t y[2] = {0, 1};
+    put(s, "y.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put(s, "x.npy", npy(bad[i].dictionary, pixels, 6));
+        refuses(s, "npy", "", xy, LS_EDATA, bad[i].message);
+    }
+    for (size_t cut = 0; cut < 134; cut++) {
+        bytes b = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}", pixels, 6);
+        b.count = cut;
+        put(s, "x.npy", b);
+        refuses(s, "npy", "", xy, LS_EDATA, "x.npy: offset ");
+    }
+    refuses(s, "npy", "", (ls_data_keys){.y = "y.npy"}, LS_ECONFIG, "data.x: expected the name");
+    refuses(s, "npy", "", (ls_data_keys){.x = "none.npy", .y = "y.npy"}, LS_ENOENT, "no such file");
+}
+
+static void labels_that_are_none_are_refused(void **state)
+{
+    scratch *s = *state;
+    const int64_t y[3] = {0, 1, -1}, large[3] = {0, 1, 2147483647}, odd[2] = {0, 1};
+    const double half[3] = {0, 0.5, 1};
+    put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (3, 2)}", pixels, 6));
+    put(s, "y.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
+    refuses(s, "npy", "", xy, LS_EDATA,
+            "y.npy: y: row 2: expected a class, a whole number from 0 on, found -1; for values set "
+            "data.labels to \"values\"");
+    put(s, "y.npy",
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", large, sizeof large));
+    refuses(s, "npy", "", xy, LS_EDATA, "y.npy: y: row 2: expected a class");
+    put(s, "y.npy",
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", odd, sizeof odd));
+    refuses(
+        s, "npy", "", xy, LS_EDATA,
+        "y.npy: y: expected a target for each of the 3 rows of x, found 2; the two do not belong "
+        "together");
+    put(s, "y.npy",
+        npy("{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}", half, sizeof half));
+    ls_data_keys keys = xy;
+    keys.labels = LS_LABELS_CLASSES;
+    refuses(s, "npy", "", keys, LS_EDATA, "y.npy: y: row 1: expected a class");
+    put(s, "y.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", y, sizeof y));
+    keys.labels = LS_LABELS_VALUES;
+    ls_dataset *split[2];
+    opens(s, keys, split);
+    assert_true(ls_dataset_resident(split[0]).targets[2] == -1.0f);
+    close_both(split);
+    const int64_t good[3] = {0, 1, 2};
+    put(s, "y.npy",
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,)}", good, sizeof good));
+    keys = xy;
+    keys.classes = 2;
+    refuses(s, "npy", "", keys, LS_EDATA, "expected labels from 0 to 1, found 2; set data.classes");
+}
+
+static void safetensors_files_that_lie_are_refused(void **state)
+{
+    static const struct {
+        const char *header, *message;
+    } bad[] = {
+        {"{\"x\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[0,7]}}", "inside the file"},
+        {"{\"x\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[4,2]}}", "inside the file"},
+        {"{\"x\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,6]}}", "found 6 of data"},
+        {"{\"x\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[0,6]}}", "expected dtype U8"},
+        {"{\"x\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,6]}}", "1 to 4 whole numbers"},
+        {"{\"x\":{\"dtype\":\"U8\",\"shape\":[6.5],\"data_offsets\":[0,6]}}",
+         "1 to 4 whole numbers"},
+        {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4503599627370496,4096,6],\"data_offsets\":[0,6]}}",
+         "found 6 of data"},
+        {"{\"x\":7}", "expected dtype U8"},
+        {"[]", "expected an object"},
+        {"{\"x\":", "offset 8"},
+    };
+    scratch *s = *state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put(s, "d.safetensors", tensors(bad[i].header, pixels, 6));
+        refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA, bad[i].message);
+    }
+    for (size_t cut = 1; cut < 8 + sizeof header - 1; cut++) {
+        bytes b = tensors(header, pixels, 22);
+        b.count = cut;
+        put(s, "d.safetensors", b);
+        refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA,
+                "d.safetensors: offset ");
+    }
+    put(s, "d.safetensors", tensors(header, pixels, 5));
+    refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA, "tensor \"x\"");
+}
+
+static int begin(void **state)
+{
+    *state = malloc(sizeof(scratch));
+    assert_non_null(*state);
+    scratch_begin(*state);
+    return 0;
+}
+
+static int end(void **state)
+{
+    scratch_end(*state);
+    free(*state);
+    return 0;
+}
+
+#define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_SCRATCH(dimensions_behind_the_first_make_a_row),
+        IN_SCRATCH(numbers_of_every_type_become_floats),
+        IN_SCRATCH(holes_are_filled_by_the_stated_rule),
+        IN_SCRATCH(bits_are_vectors_and_test_rows_have_files_of_their_own),
+        IN_SCRATCH(tensors_are_found_by_name),
+        IN_SCRATCH(headers_of_npy_files_that_lie_are_refused),
+        IN_SCRATCH(labels_that_are_none_are_refused),
+        IN_SCRATCH(safetensors_files_that_lie_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,260 @@
+/* Tables: what becomes of their columns, and what is told of a field that is not what it should be. */
+#include "data/dataset.h"
+#include "data/scratch.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int open_table(scratch *s, const char *text, const char *test, ls_data_keys keys,
+                      uint32_t limit, ls_dataset *split[2], ls_error *err)
+{
+    const ls_dataset_spec spec = {
+        .name = "csv", .path = scratch_path(s, "t.csv"), .keys = keys, .limit = limit};
+    scratch_file(s, "t.csv", text, strlen(text));
+    if (test)
+        scratch_file(s, "test.csv", test, strlen(test));
+    return ls_dataset_open(&split[0], &split[1], &spec, NULL, err);
+}
+
+static void opens(scratch *s, const char *text, const char *test, ls_data_keys keys,
+                  ls_dataset *split[2])
+{
+    ls_error err;
+    char path[512];
+    snprintf(path, sizeof path, "%s/test.csv", s->directory);
+    keys.test_path = test ? path : NULL;
+    if (open_table(s, text, test, keys, 0, split, &err) != LS_OK)
+        fail_msg("%s", err.text);
+}
+
+static void close_both(ls_dataset *const split[2])
+{
+    ls_dataset_close(split[0]);
+    ls_dataset_close(split[1]);
+}
+
+static void row_is(const ls_dataset *ds, uint32_t row, int columns, const float *expected)
+{
+    const float *v = ls_dataset_resident(ds).values + row * (size_t)columns;
+    assert_int_equal(ls_dataset_describe(ds)->channels, columns);
+    for (int i = 0; i < columns; i++)
+        if (!(fabsf(v[i] - expected[i]) <= 1e-6f * fabsf(expected[i])))
+            fail_msg("row %u, column %d: %g, not %g", (unsigned)row, i, (double)v[i],
+                     (double)expected[i]);
+}
+
+static void refuses(scratch *s, const char *text, ls_data_keys keys, int status,
+                    const char *message)
+{
+    ls_dataset *split[2];
+    ls_error err = {0};
+    assert_int_equal(open_table(s, text, NULL, keys, 0, split, &err), status);
+    if (!strstr(err.text, message))
+        fail_msg("\"%s\"\nhas no \"%s\"", err.text, message);
+    assert_null(split[0]);
+    assert_null(split[1]);
+}
+
+static const ls_data_keys kind_target = {.target = "kind"};
+
+static void numbers_stay_texts_are_one_hot_and_targets_classes(void **state)
+{
+    ls_dataset *split[2];
+    ls_data_keys keys = kind_target;
+    keys.drop = "id";
+    /* Quotes, a comma and a line's end in them, blanks around fields, CR LF, and no end of the last line. */
+    opens(*state,
+          "id,\"length, cm\",kind,colour\r\n"
+          "1, 5.5 ,setosa,\"re\"\"d\"\r\n"
+          "x,-1e-1,\"virginica\",\"bl\nue\"\n"
+          "\n"
+          "3,+7,setosa,\"re\"\"d\"",
+          NULL, keys, split);
+    const ls_dataset_info *info = ls_dataset_describe(split[0]);
+    assert_int_equal(info->rows, 3);
+    assert_int_equal(info->classes, 2);
+    assert_string_equal(info->class_name[0], "setosa");
+    assert_string_equal(info->class_name[1], "virginica");
+    row_is(split[0], 0, 3, (float[]){5.5f, 0, 1});
+    row_is(split[0], 1, 3, (float[]){-0.1f, 1, 0});
+    row_is(split[0], 2, 3, (float[]){7, 0, 1});
+    assert_int_equal(ls_dataset_resident(split[0]).labels[1], 1);
+    assert_int_equal(ls_dataset_resident(split[0]).labels[2], 0);
+    close_both(split);
+}
+
+static void classes_that_are_numbers_are_in_their_order(void **state)
+{
+    ls_dataset *split[2];
+    opens(*state, "a,kind\n1,10\n2,9\n3,100\n", "a,kind\n0,100\n1,9\n", kind_target, split);
+    static const int32_t expected[] = {1, 0, 2};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(ls_dataset_resident(split[0]).labels[i], expected[i]);
+    assert_int_equal(ls_dataset_describe(split[1])->rows, 2);
+    assert_int_equal(ls_dataset_resident(split[1]).labels[0], 2);
+    assert_int_equal(ls_dataset_resident(split[1]).labels[1], 0);
+    close_both(split);
+}
+
+static void what_is_missing_is_filled_and_scaled_by_the_training_rows(void **state)
+{
+    ls_dataset *split[2];
+    ls_data_keys keys = {.target = "y", .labels = LS_LABELS_VALUES, .on_nan = LS_NAN_MEAN};
+    const char *table = "a,b,y\n2,u,0.5\n,v,1\n4,?,-2\n", *test = "a,b,y\nNA,v,3\n9,,1\n";
+    opens(*state, table, test, keys, split);
+    row_is(split[0], 1, 3, (float[]){3, 0, 1});
+    row_is(split[0], 2, 3, (float[]){4, 0, 0});
+    row_is(split[1], 0, 3, (float[]){3, 0, 1});
+    assert_true(ls_dataset_resident(split[0]).targets[2] == -2);
+    assert_int_equal(ls_dataset_describe(split[0])->targets, 1);
+    close_both(split);
+    keys.standardize = 1; /* of 2 and 4: mean 3, deviation 1 */
+    opens(*state, table, test, keys, split);
+    row_is(split[0], 0, 3, (float[]){-1, 1, 0});
+    row_is(split[1], 0, 3, (float[]){0, 0, 1});
+    row_is(split[1], 1, 3, (float[]){6, 0, 0});
+    close_both(split);
+}
+
+static void a_limit_keeps_the_first_rows_and_hides_no_damage(void **state)
+{
+    ls_dataset *split[2];
+    ls_error err;
+    assert_int_equal(
+        open_table(*state, "a,kind\n1,x\n2,y\n3,x\n", NULL, kind_target, 2, split, &err), LS_OK);
+    assert_int_equal(ls_dataset_describe(split[0])->rows, 2);
+    close_both(split);
+    assert_int_equal(
+        open_table(*state, "a,kind\n1,x\n2,y\nz,x\n", NULL, kind_target, 2, split, &err), LS_EDATA);
+    assert_int_equal(open_table(*state, "a,kind\n1,x\n2,y\n", NULL, kind_target, 3, split, &err),
+                     LS_ECONFIG);
+}
+
+static void what_is_wrong_is_told_by_line_and_column(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"a,kind\n1,x\nz,y\n",
+         "t.csv:3: column \"a\": expected a number, as before; if it has texts "
+         "name it in data.categorical, found \"z\""},
+        {"a,kind\n1,x\n1e99,y\n",
+         "t.csv:3: column \"a\": expected a finite number, found \"1e99\""},
+        {"a,kind\n1,x\ninf,y\n", "t.csv:3: column \"a\": expected a number"},
+        {"a,kind\n1,x\n0x10,y\n", "t.csv:3: column \"a\": expected a number"},
+        {"a,kind\n1,x\nnan,y\n",
+         "t.csv:3: column \"a\": expected a value; data.on_nan says what else"},
+        {"a,kind\n1,x\n2,\n", "t.csv:3: column \"kind\": expected a target in each row"},
+        {"a,kind\n1,x\n2\n", "t.csv:3: expected 2 fields, as the header has, found fewer"},
+        {"a,kind\n1,x\n2,y,3\n", "t.csv:3: expected 2 fields, as the header has, found more"},
+        {"a,kind\n1,\"x\n2,y\n", "t.csv:2: expected a quote that ends the field that begins here"},
+        {"a,kind\n1,\"x\"y\n", "t.csv:2: expected a comma or the line's end behind a quoted field"},
+        {"a,kind,a\n1,x,2\n", "t.csv:1: column \"a\": expected columns of different names"},
+        {"a,kind\n", "expected rows below the header, found none"},
+        {"\n\r\n", "expected a header with the columns' names"},
+        {"a,kind\n1,x\n2,x\n", "column \"kind\": expected at least two classes"},
+        {"kind\nx\ny\n", "expected columns that make 1 to"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refuses(*state, bad[i].text, kind_target, LS_EDATA, bad[i].message);
+    refuses(*state, "a,b\n1,x\n", kind_target, LS_ECONFIG,
+            "data.target: expected the name of a column of");
+    ls_data_keys keys = kind_target;
+    keys.drop = "a,q";
+    refuses(*state, "a,kind\n1,x\n2,y\n", keys, LS_ECONFIG,
+            "data.drop: the table has no column \"q\"; it has a, …");
+    keys = kind_target;
+    keys.labels = LS_LABELS_VALUES;
+    refuses(*state, "a,kind\n1,2.5\n2,y\n", keys, LS_EDATA,
+            "t.csv:3: column \"kind\": expected a number");
+    keys = kind_target;
+    keys.categorical = "a";
+    ls_dataset *split[2];
+    opens(*state, "a,kind\n1,x\nz,y\n", NULL, keys, split);
+    row_is(split[0], 0, 2, (float[]){1, 0});
+    row_is(split[0], 1, 2, (float[]){0, 1});
+    close_both(split);
+}
+
+static void fields_and_columns_have_bounds(void **state)
+{
+    char *text = malloc(1 << 20);
+    size_t n = (size_t)sprintf(text, "a,kind\n");
+    for (int i = 0; i < 1001; i++)
+        n += (size_t)sprintf(text + n, "t%d,x\n", i);
+    refuses(
+        *state, text, kind_target, LS_EDATA,
+        "t.csv:1002: column \"a\": expected at most 1000 different texts; name the column in data.drop");
+    n = (size_t)sprintf(text, "a,kind\n");
+    memset(text + n, 'x', 5000);
+    strcpy(text + n + 5000, ",y\n");
+    refuses(*state, text, kind_target, LS_EDATA,
+            "t.csv:2: expected a field of less than 4096 bytes");
+    memset(text, ',', 70000);
+    text[70000] = '\0';
+    refuses(*state, text, kind_target, LS_EDATA, "t.csv:1: expected at most 65536 columns");
+    free(text);
+}
+
+static void test_tables_have_the_same_columns_and_texts(void **state)
+{
+    static const struct {
+        const char *test, *message;
+    } bad[] = {
+        {"kind,a\nx,1\n", "test.csv:1: column \"a\": expected the columns of the training table"},
+        {"a\n1\n", "test.csv:1: expected all columns of the training table"},
+        {"a,kind,c\n1,x,2\n", "expected the columns of the training table"},
+        {"a,kind\n1,z\n",
+         "test.csv:2: column \"kind\": expected a text that the training rows have"},
+        {"a,kind\nq,x\n", "test.csv:2: column \"a\": expected a number, as before"},
+    };
+    scratch *s = *state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ls_dataset *split[2];
+        ls_error err = {0};
+        ls_data_keys keys = kind_target;
+        keys.test_path = scratch_path(s, "test.csv");
+        assert_int_equal(open_table(s, "a,kind\n1,x\n2,y\n", bad[i].test, keys, 0, split, &err),
+                         LS_EDATA);
+        if (!strstr(err.text, bad[i].message))
+            fail_msg("\"%s\"\nhas no \"%s\"", err.text, bad[i].message);
+    }
+}
+
+static int begin(void **state)
+{
+    *state = malloc(sizeof(scratch));
+    assert_non_null(*state);
+    scratch_begin(*state);
+    return 0;
+}
+
+static int end(void **state)
+{
+    scratch_end(*state);
+    free(*state);
+    return 0;
+}
+
+#define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_SCRATCH(numbers_stay_texts_are_one_hot_and_targets_classes),
+        IN_SCRATCH(classes_that_are_numbers_are_in_their_order),
+        IN_SCRATCH(what_is_missing_is_filled_and_scaled_by_the_training_rows),
+        IN_SCRATCH(a_limit_keeps_the_first_rows_and_hides_no_damage),
+        IN_SCRATCH(what_is_wrong_is_told_by_line_and_column),
+        IN_SCRATCH(fields_and_columns_have_bounds),
+        IN_SCRATCH(test_tables_have_the_same_columns_and_texts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
