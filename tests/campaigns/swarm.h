@@ -55,7 +55,7 @@ cJSON *swarm_model(draws *d, const ls_data_source *data);
 
 /* Every key that the config's readers know, and every word of their choices, is noted as they ask for
  * it, without a list of our own. Configs read while `counting` count for what they have. */
-void swarm_keys_count(int counting);
+void swarm_keys_count(int on);
 
 /* Prints the counts, as a member "features" of a JSON object. */
 void swarm_keys_print(void);

@@ -55,7 +55,7 @@ static void show(ls_merge_group *group, int turn)
 
 static uint64_t add_up(const ls_rest *rest, const ls_merge_group *group)
 {
-    uint64_t stack[LS_PARTIALS_MAX];
+    uint64_t stack[LS_PARTIALS_MAX] = {0};
     int depth = 0, deepest = 0;
     for (int p = 0; p < rest->count; p++) {
         const ls_rest_part *part = &rest->part[p];
