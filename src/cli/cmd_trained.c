@@ -13,8 +13,8 @@
 
 static const char common_help[] =
     "  RUN              a run's directory, runs/<time>-<name>: its final weights, or its newest\n"
-    "                   checkpoint where that is newer; or a checkpoint's file; or a\n"
-    "                   safetensors file, with --config\n"
+    "                   checkpoint where that is newer; or a checkpoint's or\n"
+    "                   weights' file; others' safetensors need --config\n"
     "  --config CONFIG  this config instead of the run's own\n"
     "  --set KEY=VALUE  sets a key of the config: --set data.name=synthetic\n";
 

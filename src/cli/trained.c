@@ -88,20 +88,23 @@ static int find_in_run(char **weights, char **config, const char *dir, const ls_
     return use_checkpoint(weights, dir, final ? &st : NULL, host, err);
 }
 
-/* RUN/checkpoints/step-….safetensors: the config is the run's. False for any other file. */
-static bool find_run_of(char **config, const char *path, const ls_host *host)
+/* RUN/checkpoints/step-….safetensors: the config is the run's. */
+static void find_run_of(char **config, const char *path, const ls_host *host)
 {
     struct stat st;
     const char *slash = strrchr(path, '/');
     const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
     if (!ls_checkpoint_is_named(path))
-        return false;
+        return;
     char *dir = ls_alloc(host, length + 1);
     if (dir)
         memcpy(dir, path, length);
     *config = dir ? join(dir, "../config.json", host) : NULL;
     ls_free(host, dir);
-    return *config && stat(*config, &st) == 0;
+    if (*config && stat(*config, &st) == 0)
+        return;
+    ls_free(host, *config);
+    *config = NULL;
 }
 
 static int find_files(char **weights, char **config, const ls_trained_options *o, ls_error *err)
@@ -123,20 +126,20 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
     *weights = ls_strdup(o->trainer.host, path);
     if (!*weights)
         return no_memory(err);
-    if (!o->trainer.config_path && !find_run_of(config, path, o->trainer.host))
-        return ls_fail(err, LS_EINVAL,
-                       "%.300s: a file of weights does not say which model it is of; name its "
-                       "config: --config CONFIG",
-                       path);
+    if (!o->trainer.config_path)
+        find_run_of(config, path, o->trainer.host);
     return LS_OK;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* Shape and classes are those of the data, or what is known of it by its name. */
+/* Shape and classes are those of the data, or what is known of it by its name; a file that is on its own
+ * says them itself. */
 static int open_model(ls_trained *t, ls_error *err)
 {
     const ls_dataset_about *about;
+    if (t->card.config.doc)
+        return ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
     int status = ls_config_find_data(&about, &t->config, err);
     if (status)
         return status;
@@ -156,6 +159,8 @@ static int open_model(ls_trained *t, ls_error *err)
     }
     status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
                             classes, t->host, err);
+    if (status == LS_OK)
+        status = ls_card_write(t->model, &t->config, t->class_name, t->host, err);
     if (status)
         return status;
     t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);
@@ -171,19 +176,34 @@ static bool is_unknown(const ls_config *c)
     return ls_config_find_data(&about, c, NULL) == LS_OK && about->channels == 0;
 }
 
+/* The one that was named, or the run's; else what the file says of itself. */
+static int read_config(ls_trained *out, const char *config, const ls_trained_options *o,
+                       ls_error *err)
+{
+    ls_trainer_options options = o->trainer;
+    if (!options.config_path)
+        options.config_path = config;
+    if (options.config_path)
+        return ls_config_read(&out->config, &options, err);
+    if (o->trainer.set_count > 0)
+        return ls_fail(err, LS_EINVAL,
+                       "%.300s: a file of weights has no config in which something could be set; "
+                       "name one: --config CONFIG",
+                       out->weights_path);
+    int status = ls_card_read(&out->card, out->weights_path, o->trainer.host, err);
+    out->config = out->card.config;
+    return status;
+}
+
 int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
 {
     char *config = NULL;
     const ls_host *host = o->trainer.host;
     *out = (ls_trained){.host = host};
     int status = find_files(&out->weights_path, &config, o, err);
-    if (status == LS_OK) {
-        ls_trainer_options options = o->trainer;
-        if (!options.config_path)
-            options.config_path = config;
-        status = ls_config_read(&out->config, &options, err);
-    }
-    if (status == LS_OK && (o->needs_data || is_unknown(&out->config)))
+    if (status == LS_OK)
+        status = read_config(out, config, o, err);
+    if (status == LS_OK && (o->needs_data || (!out->card.config.doc && is_unknown(&out->config))))
         status = ls_config_open_data(&out->data[LS_TRAIN], &out->data[LS_TEST], &out->config,
                                      &o->trainer, err);
     if (status == LS_OK)
@@ -200,13 +220,18 @@ void ls_trained_close(ls_trained *t)
         ls_dataset_close(t->data[s]);
     ls_free(t->host, t->weights);
     ls_model_destroy(t->model, t->host);
-    ls_config_fini(&t->config);
+    if (t->card.config.doc)
+        ls_card_fini(&t->card);
+    else
+        ls_config_fini(&t->config);
     ls_free(t->host, t->weights_path);
     *t = (ls_trained){.host = t->host};
 }
 
 const char *ls_class_name(const ls_trained *t, int label)
 {
+    if (label >= 0 && t->card.config.doc)
+        return ls_card_class_name(&t->card, label);
     return label >= 0 && label < t->names ? t->class_name[label] : NULL;
 }
 

@@ -11,13 +11,13 @@
 
 #include "data/dataset.h"
 #include "nn/replica.h"
-#include "train/config.h"
+#include "train/card.h"
 
 #include <stdbool.h>
 
 typedef struct ls_trained_options {
-    /* A run's directory (its final weights, or its newest checkpoint where that is newer), the
-     * directory of one checkpoint, or a safetensors file, which needs `config`. */
+    /* A run's directory (its final weights, or its newest checkpoint where that is newer), or a
+     * safetensors file: one that a run has written needs nothing else, others need `config_path`. */
     const char *path;
     bool needs_data; /* the data is opened too */
     /* config_path: instead of the run's own; set; data_dirs; host, which outlives what is opened. */
@@ -27,6 +27,7 @@ typedef struct ls_trained_options {
 typedef struct ls_trained {
     const ls_host *host;
     ls_config config;
+    ls_card card; /* of a file on its own, which the config is then part of; else zeroed */
     ls_model *model;
     float *weights;               /* canonical: model->floats */
     ls_dataset *data[LS_SUBSETS]; /* NULL unless asked for */
@@ -40,7 +41,7 @@ typedef struct ls_trained {
 int ls_trained_open(ls_trained *out, const ls_trained_options *options, ls_error *err);
 void ls_trained_close(ls_trained *trained);
 
-/* What a class of its dataset is called, or NULL. Static. */
+/* What a class of its dataset is called, or NULL. Lives as long as what is open. */
 const char *ls_class_name(const ls_trained *trained, int label);
 
 /* ---- forward passes on every device, no gradients --------------------------------------------- */

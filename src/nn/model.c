@@ -218,6 +218,7 @@ void ls_model_destroy(ls_model *model, const ls_host *host)
 {
     if (!model)
         return;
+    ls_free(host, model->card);
     ls_free(host, model->tensor);
     ls_free(host, model->layer);
     ls_free(host, model);

@@ -104,6 +104,7 @@ typedef struct ls_model {
     const ls_param **tensor; /* both (params + stats), in canonical order */
     size_t parameters;       /* numbers that are learnt */
     size_t floats;           /* of the canonical array: running statistics included */
+    char *card;              /* what its files say of it in their metadata; owned. NULL: nothing */
 } ls_model;
 
 /* Parses {"name": …, "blocks": {…}, "layers": […]}. `input` and `classes` come from the dataset; the last layer

@@ -34,8 +34,8 @@ int ls_safetensors_save(const char *path, const ls_model *model, const float *ca
 /* Writes `groups` with different prefixes, one after another, as the contents of a file, which the
  * caller opens and finishes. Beside the weights, whose prefix is "", a prefix has a '/' in it: names of
  * layers have none. With `state`, a text, the file can prove that it is whole: the header's metadata are
- * {"sha256": of the whole file with zeros for these digits, "format": "pt", "lockstep": state}. Errors:
- * LS_EIO, LS_ENOMEM. */
+ * {"sha256": of the whole file with zeros for these digits, "format": "pt", "lockstep": state}, and
+ * "lockstep_model": the model's card, where it has one. Errors: LS_EIO, LS_ENOMEM. */
 int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
                          int count, const char *state, const ls_host *host, ls_error *err);
 
@@ -62,6 +62,10 @@ int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const cha
  * NULL for any other safetensors file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA, with file, offset
  * and what was expected, when the file is damaged or no safetensors file. */
 int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err);
+
+/* The card of the model that the file's weights are of, which the caller frees; NULL where it has none. A
+ * file with a state is verified first. Errors: as above. */
+int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err);
 
 /* SHA-256 over the canonical weights in model order (row-major little-endian fp32), as 64
  * hexadecimal digits and a zero. */

@@ -482,6 +482,22 @@ static int open_verified(file *f)
     return status;
 }
 
+int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    *card = NULL;
+    int status = open_verified(&f);
+    const cJSON *about =
+        status ? NULL : cJSON_GetObjectItemCaseSensitive(ls_json_root(f.header), "__metadata__");
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(about, "lockstep_model");
+    if (cJSON_IsString(text)) {
+        *card = ls_strdup(host, text->valuestring);
+        status = *card ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: no memory for its header", path);
+    }
+    close_file(&f);
+    return status;
+}
+
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
                         const char *prefix, const ls_host *host, ls_error *err)
 {

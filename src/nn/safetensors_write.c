@@ -72,6 +72,8 @@ static void write_header(ls_json_writer *w, const ls_model *model, const ls_tens
     ls_json_put_string(w, "format", "pt");
     if (state)
         ls_json_put_string(w, "lockstep", state);
+    if (model->card)
+        ls_json_put_string(w, "lockstep_model", model->card);
     ls_json_close(w);
     for (int g = 0; g < count; g++) {
         int n = tensors(model, &groups[g], &list);

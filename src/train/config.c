@@ -61,16 +61,20 @@ static int read_rows(ls_config *c, const ls_json *doc, const cJSON *root, ls_err
         else
             read_row(c, &top, row++);
     }
-    int status = ls_fields_end(&top);
-    if (status == LS_OK && !c->model)
-        status = ls_json_fail(err, doc, NULL, LS_ECONFIG,
-                              "expected a member \"model\": an object with \"layers\", or the path "
-                              "of a file that holds one");
-    if (status == LS_OK && !c->optimizer.type)
-        status = ls_json_fail(err, doc, NULL, LS_ECONFIG,
-                              "expected a member \"optimizer\", such as "
-                              "{\"name\": \"sgd\", \"lr\": 0.2}");
-    return status;
+    return ls_fields_end(&top);
+}
+
+static int check_required(const ls_config *c, const ls_json *doc, ls_error *err)
+{
+    if (!c->model)
+        return ls_json_fail(err, doc, NULL, LS_ECONFIG,
+                            "expected a member \"model\": an object with \"layers\", or the path "
+                            "of a file that holds one");
+    if (!c->optimizer.type)
+        return ls_json_fail(err, doc, NULL, LS_ECONFIG,
+                            "expected a member \"optimizer\", such as "
+                            "{\"name\": \"sgd\", \"lr\": 0.2}");
+    return LS_OK;
 }
 
 /* A model given as a path is looked for beside the config file. */
@@ -119,6 +123,8 @@ int ls_config_read(ls_config *out, const ls_trainer_options *options, ls_error *
     int status = read_document(out, options, err);
     if (status == LS_OK)
         status = read_rows(out, out->doc, ls_json_root(out->doc), err);
+    if (status == LS_OK)
+        status = check_required(out, out->doc, err);
     if (status == LS_OK && cJSON_IsString(out->model))
         status = read_model_file(out, options->config_path, err);
     if (status)
@@ -180,17 +186,31 @@ static void write_row(ls_json_writer *w, const ls_config *c, const ls_config_key
 
 static bool in_recipe(const ls_config *c, const ls_config_key *row)
 {
-    return row->part == LS_RECIPE ||
+    return row->part == LS_RECIPE || row->part == LS_RECIPE_OF_MODEL ||
            (row->part == LS_RECIPE_OF_END && ls_schedule_knows_the_end(&c->schedule));
 }
 
 /* All rows, or those of the recipe alone. A group is opened where its first row is written. */
-static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, bool recipe)
+static bool of_model(const ls_config *c, const ls_config_key *row)
+{
+    (void)c;
+    return row->part == LS_RECIPE_OF_MODEL;
+}
+
+static bool any(const ls_config *c, const ls_config_key *row)
+{
+    (void)c;
+    (void)row;
+    return true;
+}
+
+static void write_rows(ls_json_writer *w, const char *key, const ls_config *c,
+                       bool (*wanted)(const ls_config *c, const ls_config_key *row))
 {
     const ls_config_key *open = NULL;
     ls_json_open_object(w, key);
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        if (recipe && !in_recipe(c, row))
+        if (!wanted(c, row))
             continue;
         if (open && !same_group(open, row)) {
             ls_json_close(w);
@@ -211,12 +231,12 @@ void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config 
 {
     ls_config resolved = *c;
     resolved.shards = shards;
-    write_rows(w, key, &resolved, true);
+    write_rows(w, key, &resolved, in_recipe);
 }
 
 void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
 {
-    write_rows(w, key, c, false);
+    write_rows(w, key, c, any);
 }
 
 int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err)
@@ -242,6 +262,18 @@ int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_
 
 int ls_config_read_recipe(ls_config *out, const ls_json *doc, const cJSON *node,
                           const ls_host *host, ls_error *err)
+{
+    int status = ls_config_read_of_model(out, doc, node, host, err);
+    return status ? status : check_required(out, doc, err);
+}
+
+void ls_config_write_of_model(ls_json_writer *w, const char *key, const ls_config *c)
+{
+    write_rows(w, key, c, of_model);
+}
+
+int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *node,
+                            const ls_host *host, ls_error *err)
 {
     memset(out, 0, sizeof *out);
     out->host = host;

@@ -109,6 +109,11 @@ void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config 
 int ls_config_read_recipe(ls_config *out, const ls_json *doc, const cJSON *node,
                           const ls_host *host, ls_error *err);
 
+/* Writes and reads the part of it that a prediction depends on: model, preprocessing, loss. */
+void ls_config_write_of_model(ls_json_writer *w, const char *key, const ls_config *config);
+int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *node,
+                            const ls_host *host, ls_error *err);
+
 /* Fails with LS_ECONFIG at the key of `config` that differs from the recipe that a run was made with. */
 int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *recipe,
                           ls_error *err);
@@ -154,9 +159,10 @@ typedef enum ls_key_kind {
 
 /* Whether the weights that come out depend on it: a run that goes on must have the same recipe. */
 typedef enum ls_key_part {
-    LS_PLACEMENT,    /* no: it says where, how often, how it is watched */
-    LS_RECIPE,       /* yes */
-    LS_RECIPE_OF_END /* where the learning rate depends on how long the run is */
+    LS_PLACEMENT,      /* no: it says where, how often, how it is watched */
+    LS_RECIPE,         /* yes */
+    LS_RECIPE_OF_END,  /* where the learning rate depends on how long the run is */
+    LS_RECIPE_OF_MODEL /* yes, and what the weights make of a row as well: their files say it */
 } ls_key_part;
 
 typedef struct ls_config_key ls_config_key;

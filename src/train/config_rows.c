@@ -274,7 +274,7 @@ static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 const ls_config_key ls_config_keys[] = {
     {"", "name", LS_KEY_FORM, .text = "\"run\"", .form = &name_form,
      .help = "part of the run directory's name"},
-    {"data", "name", LS_KEY_TEXT, LS_RECIPE, AT(data_name), .text = "fashion_mnist",
+    {"data", "name", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(data_name), .text = "fashion_mnist",
      .help = "`fashion_mnist`, `mnist`, `emnist` (by class), `cifar10` and `cifar100` "
              "(binary form), `synthetic`; of your own: `npy`, "
              "`safetensors`, `csv`, `folder` ([data.md](data.md))"},
@@ -315,12 +315,12 @@ const ls_config_key ls_config_keys[] = {
      .help = "`folder`: height and width that its images are resized and cropped to"},
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
      .help = "`folder`: 3 for colours, 1 for grey"},
-    {"data", "mean", LS_KEY_FORM, LS_RECIPE, AT(preprocessing.mean), 0, -1e6, 1e6, .text = "0",
-     .form = &channels_form,
+    {"data", "mean", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
+     .text = "0", .form = &channels_form,
      .help = "pixels become (pixel / 255 − mean) / std; a number, or one per channel"},
-    {"data", "std", LS_KEY_FORM, LS_RECIPE, AT(preprocessing.std), 1, 1e-6, 1e6, .text = "1",
-     .form = &channels_form, .help = "see `data.mean`"},
-    {"", "model", LS_KEY_FORM, LS_RECIPE, .text = "required", .form = &model_form,
+    {"data", "std", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
+     .text = "1", .form = &channels_form, .help = "see `data.mean`"},
+    {"", "model", LS_KEY_FORM, LS_RECIPE_OF_MODEL, .text = "required", .form = &model_form,
      .help =
          "`{\"name\": …, \"layers\": […]}`, or the path of such a file, relative to the config"},
     {"", "batch_size", LS_KEY_INT, LS_RECIPE, AT(batch_size), 256, 1, MOST_ROWS,
@@ -346,7 +346,7 @@ const ls_config_key ls_config_keys[] = {
          "CyclicLR"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
      .help = "`\"linear\"`: `optimizer.lr` is meant for 256 rows and grows with `batch_size`"},
-    {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE, AT(label_smoothing), 0, 0, 1,
+    {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "the share of the target that all classes have in equal parts"},
     {"augment", "crop", LS_KEY_INT, LS_RECIPE, AT(preprocessing.crop), 0, 0, 64,
      .help = "training images are shifted by up to so many pixels"},

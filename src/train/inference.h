@@ -19,8 +19,10 @@ void ls_inference_release(ls_inference *inference); /* NULL is allowed */
 
 const ls_registry *ls_inference_registry(const ls_inference *inference);
 
-/* The devices that predict are of this one's kind: "cuda(3)". Before the first snapshot. */
+/* The devices that predict are of this one's kind: "cuda(3)"; or the one that is named as in a device list:
+ * "cuda:3". Before the first snapshot. */
 void ls_inference_like(ls_inference *inference, const char *device);
+int ls_inference_on(ls_inference *inference, const char *device, ls_error *err);
 
 /* A copy of the canonical weights after `steps` steps. Errors: LS_ENOMEM. */
 int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "nn/safetensors.h"
+#include "train/card.h"
 #include "train/coordinator.h"
 #include "train/recover.h"
 #include "train/resume.h"
@@ -54,6 +55,16 @@ static int open_feed(ls_trainer *t, ls_error *err)
                                    LS_IN_FLIGHT, t->host, err);
 }
 
+/* The data's own names, or those that it is known by. */
+static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
+{
+    const ls_dataset_about *about;
+    const char *const *names = ls_dataset_describe(t->data[LS_TRAIN])->class_name;
+    if (!names && ls_config_find_data(&about, &t->config, NULL) == LS_OK)
+        names = about->class_name;
+    return ls_card_write(model, &t->config, names, t->host, err);
+}
+
 static int build_model(ls_trainer *t, ls_error *err)
 {
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
@@ -64,6 +75,11 @@ static int build_model(ls_trainer *t, ls_error *err)
                                 info->classes, t->host, err);
     if (status)
         return status;
+    status = write_card(model, t, err);
+    if (status) {
+        ls_model_destroy(model, t->host);
+        return status;
+    }
     status = ls_inference_create(&t->inference, model, t->own_registry, registry,
                                  &t->config.preprocessing, t->host, err);
     t->own_registry = NULL;

@@ -3,10 +3,14 @@
  * and a session; it is lent to one caller at a time. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/thread_state.h"
 #include "nn/safetensors.h"
+#include "train/card.h"
 #include "train/infer.h"
 #include "train/inference.h"
 
+#include <lockstep/model.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,6 +24,7 @@ struct ls_inference {
     const ls_registry *registry;
     ls_gather preprocessing;
     char device[80]; /* "cpu:1", "cuda:0" */
+    ls_card card;    /* the model's; zeroed where it has none */
     const ls_host *host;
     pthread_mutex_t lock; /* of the list */
     struct predictor *idle;
@@ -67,8 +72,12 @@ int ls_inference_create(ls_inference **out, ls_model *model, ls_registry *own_re
     i->registry = registry;
     i->preprocessing = *preprocessing;
     i->host = host;
-    *out = i;
-    return LS_OK;
+    int status = model->card ? ls_card_parse(&i->card, "card", model->card, host, err) : LS_OK;
+    if (status)
+        ls_inference_release(i);
+    else
+        *out = i;
+    return status;
 }
 
 const ls_registry *ls_inference_registry(const ls_inference *i)
@@ -86,6 +95,15 @@ void ls_inference_like(ls_inference *i, const char *device)
         if (strncmp(b->name, device, (size_t)name) == 0 && b->name[name] == '\0')
             counted = b->counted;
     snprintf(i->device, sizeof i->device, "%.*s:%d", name, device, counted ? 1 : number);
+}
+
+int ls_inference_on(ls_inference *i, const char *device, ls_error *err)
+{
+    const int n = snprintf(i->device, sizeof i->device, "%s", device);
+    return (size_t)n < sizeof i->device
+               ? LS_OK
+               : ls_fail(err, LS_EINVAL, "device \"%.60s…\": expected one, such as \"cuda:0\"",
+                         device);
 }
 
 /* ---- predictors ----------------------------------------------------------------------------- */
@@ -192,6 +210,7 @@ void ls_inference_release(ls_inference *i)
         close_predictor(p);
     }
     pthread_mutex_destroy(&i->lock);
+    ls_card_fini(&i->card);
     ls_model_destroy(i->model, host);
     ls_registry_destroy(i->own_registry);
     ls_free(host, i);
@@ -274,4 +293,91 @@ int ls_snapshot_predict(ls_snapshot *s, const uint8_t *images, uint32_t n, float
 int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 {
     return ls_safetensors_save(path, s->inference->model, s->canonical, s->inference->host, err);
+}
+
+/* ---- from a file ----------------------------------------------------------------------------- */
+
+/* Takes over the model. */
+static int infer_with(ls_inference **out, ls_model *model, const ls_card *card,
+                      const ls_model_options *o, ls_error *err)
+{
+    ls_registry *own = NULL;
+    int status = o->registry ? LS_OK : ls_registry_create(&own, o->host, err);
+    if (status) {
+        ls_model_destroy(model, o->host);
+        return status;
+    }
+    status = ls_inference_create(out, model, own, o->registry ? o->registry : own,
+                                 &card->config.preprocessing, o->host, err);
+    return status ? status : ls_inference_on(*out, o->device ? o->device : "cpu:1", err);
+}
+
+static int open_model(ls_snapshot **out, const char *path, const ls_model_options *o, ls_error *err)
+{
+    ls_card card;
+    ls_model *model;
+    float *weights = NULL;
+    ls_inference *inference = NULL;
+    ls_snapshot *s = NULL;
+    int status = ls_card_read(&card, path, o->host, err);
+    if (status)
+        return status;
+    status = ls_card_load(&model, &weights, &card, path, err);
+    if (status == LS_OK)
+        status = infer_with(&inference, model, &card, o, err);
+    if (status == LS_OK)
+        status = ls_snapshot_create(&s, inference, weights, 0, err);
+    if (status == LS_OK) /* of nothing: the device is there behind it */
+        status = ls_snapshot_predict(s, NULL, 0, NULL, err);
+    ls_inference_release(inference);
+    ls_free(o->host, weights);
+    ls_card_fini(&card);
+    if (status)
+        ls_snapshot_release(s);
+    else
+        *out = s;
+    return status;
+}
+
+int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *options,
+                  ls_error *err)
+{
+    ls_model_options o = {.size = sizeof o};
+    ls_arithmetic host;
+    if (!out || !path || (options && (options->size < sizeof o.size || options->size > sizeof o)))
+        return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or options of another version");
+    *out = NULL;
+    if (options)
+        memcpy(&o, options, options->size);
+    ls_arithmetic_enter(&host);
+    int status = open_model(out, path, &o, err);
+    ls_arithmetic_leave(&host);
+    return status;
+}
+
+static void to_probabilities(float *p, int classes)
+{
+    double sum = 0;
+    float most = p[0];
+    for (int i = 1; i < classes; i++)
+        most = p[i] > most ? p[i] : most;
+    for (int i = 0; i < classes; i++)
+        sum += exp((double)p[i] - (double)most);
+    for (int i = 0; i < classes; i++)
+        p[i] = (float)(exp((double)p[i] - (double)most) / sum);
+}
+
+int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *probabilities,
+                     ls_error *err)
+{
+    int status = ls_snapshot_predict(model, rows, n, probabilities, err);
+    for (uint32_t i = 0; status == LS_OK && i < n; i++)
+        to_probabilities(probabilities + (size_t)i * (size_t)model->inference->model->classes,
+                         model->inference->model->classes);
+    return status;
+}
+
+const char *ls_model_class_name(const ls_snapshot *model, int label)
+{
+    return label < 0 ? NULL : ls_card_class_name(&model->inference->card, label);
 }

@@ -47,7 +47,7 @@ BEGIN {
     floor["cluster"] = "cluster"
     floor["collective"] = "comm"
     floor["data_source"] = "data"
-    floor["trainer"] = floor["snapshot"] = "train"
+    floor["trainer"] = floor["snapshot"] = floor["model"] = "train"
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
     # types in its own headers: whoever sees the room may use them too.

@@ -39,6 +39,15 @@ for checkpoint in run/checkpoints/step-*; do :; done # the newest stands last
 expect 0 "$trainer" eval "$checkpoint" --json
 has out "\"weights\":\"$checkpoint\""
 expect 0 "$trainer" eval run/weights.safetensors --config config.json --json
+# A file is enough, wherever it lies, and one that was exported too.
+cp run/weights.safetensors alone.safetensors
+expect 0 "$trainer" predict run --rows 0:3 --json --devices ref:1
+cp out of_run
+expect 0 "$trainer" predict alone.safetensors --rows 0:3 --json --devices ref:1
+cmp -s out of_run || fail "a file alone predicts otherwise than its run"
+expect 0 "$trainer" export run --to given.safetensors
+cmp -s given.safetensors alone.safetensors || fail "the exported file is another"
+expect 0 "$trainer" export alone.safetensors --to alone.onnx
 mkdir early
 cp -r run/config.json run/checkpoints early
 expect 0 "$trainer" eval early --json
@@ -122,8 +131,8 @@ expect 64 "$trainer" predict run black.pgm --rows 0:1
 expect 64 "$trainer" export run
 expect 64 "$trainer" export run --to model.pt
 has err 'expected FILE.safetensors or FILE.onnx, found model.pt'
-expect 64 "$trainer" export run/weights.safetensors --to x.onnx
-has err 'name its config: --config CONFIG'
+expect 64 "$trainer" eval run/weights.safetensors --set seed=1
+has err 'name one: --config CONFIG'
 expect 64 "$trainer" devices all
 expect 64 "$trainer" bench
 expect 64 "$trainer" bench config.json --rounds 0

@@ -1,0 +1,166 @@
+#include "train/card.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "nn/safetensors.h"
+#include "json/fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SCHEMA = 1 };
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+static void write_text(ls_json_writer *w, const ls_model *model, const ls_config *config,
+                       const char *const *class_name)
+{
+    const int sides[] = {model->input.c, model->input.h, model->input.w};
+    ls_json_open_object(w, NULL);
+    ls_json_put_int(w, "schema", SCHEMA);
+    ls_json_open_array(w, "input");
+    for (int i = 0; i < 3; i++)
+        ls_json_put_int(w, NULL, sides[i]);
+    ls_json_close(w);
+    ls_json_put_int(w, "classes", model->classes);
+    if (class_name) {
+        ls_json_open_array(w, "class_names");
+        for (int i = 0; i < model->classes; i++)
+            ls_json_put_string(w, NULL, class_name[i]);
+        ls_json_close(w);
+    }
+    ls_config_write_of_model(w, "recipe", config);
+    ls_json_close(w);
+}
+
+int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
+                  const ls_host *host, ls_error *err)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, host);
+    write_text(&w, model, config, class_name);
+    const char *text = ls_json_writer_text(&w, NULL, err);
+    model->card = text ? ls_strdup(host, text) : NULL;
+    ls_json_writer_fini(&w);
+    return model->card ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the model's card");
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static void read_input(ls_card *c, ls_fields *f)
+{
+    const cJSON *node = ls_field_any(f, "input"), *side = node ? node->child : NULL;
+    int *const sides[] = {&c->input.c, &c->input.h, &c->input.w};
+    if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) != 3)
+        ls_fields_fail(f, node, "expected \"input\": [channels, height, width]");
+    for (int i = 0; i < 3 && f->status == LS_OK; i++, side = side->next) {
+        if (!cJSON_IsNumber(side) || !(side->valuedouble >= 1 && side->valuedouble <= 1 << 20))
+            ls_fields_fail(f, side, "expected a size from 1 to 1048576");
+        else
+            *sides[i] = (int)side->valuedouble;
+    }
+}
+
+static void read_names(ls_card *c, ls_fields *f)
+{
+    const cJSON *name;
+    c->names = ls_field_any(f, "class_names");
+    if (!c->names || f->status)
+        return;
+    if (!cJSON_IsArray(c->names) || cJSON_GetArraySize(c->names) != c->classes)
+        ls_fields_fail(f, c->names, "expected \"class_names\", one for each of %d classes",
+                       c->classes);
+    cJSON_ArrayForEach(name, c->names)
+    {
+        if (f->status == LS_OK && !cJSON_IsString(name))
+            ls_fields_fail(f, name, "expected a class's name, found %s", ls_json_kind(name));
+    }
+}
+
+static int read_fields(ls_card *c, const ls_json *doc, ls_error *err)
+{
+    long schema, classes;
+    ls_fields f;
+    ls_fields_begin(&f, doc, ls_json_root(doc), "the model's card", err);
+    ls_field_int(&f, "schema", SCHEMA, SCHEMA, NULL, &schema);
+    ls_field_int(&f, "classes", 1, 1 << 20, NULL, &classes);
+    c->classes = (int)classes;
+    read_input(c, &f);
+    read_names(c, &f);
+    const cJSON *recipe = ls_field_any(&f, "recipe");
+    if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(recipe, "model")))
+        ls_fields_fail(&f, recipe, "expected \"recipe\": an object with a \"model\"");
+    int status = ls_fields_end(&f);
+    return status ? status : ls_config_read_of_model(&c->config, doc, recipe, c->config.host, err);
+}
+
+int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_host *host,
+                  ls_error *err)
+{
+    ls_json *doc;
+    memset(out, 0, sizeof *out);
+    out->config.host = host;
+    int status = ls_json_parse(&doc, name, text, strlen(text), host, err);
+    if (status)
+        return status == LS_ECONFIG ? LS_EDATA : status;
+    status = read_fields(out, doc, err);
+    out->config.doc = doc;
+    if (status)
+        ls_card_fini(out);
+    return status == LS_ECONFIG ? LS_EDATA : status;
+}
+
+int ls_card_read(ls_card *out, const char *path, const ls_host *host, ls_error *err)
+{
+    char name[300], *text;
+    int status = ls_safetensors_card(&text, path, host, err);
+    if (status)
+        return status;
+    if (!text)
+        return ls_fail(err, LS_EDATA,
+                       "%.300s: the file does not say which model it is of; expected one that a "
+                       "run has written, with \"lockstep_model\" in its metadata",
+                       path);
+    snprintf(name, sizeof name, "%.240s: lockstep_model", path);
+    status = ls_card_parse(out, name, text, host, err);
+    ls_free(host, text);
+    return status;
+}
+
+void ls_card_fini(ls_card *c)
+{
+    ls_config_fini(&c->config);
+    memset(c, 0, sizeof *c);
+}
+
+int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char *path,
+                 ls_error *err)
+{
+    const ls_host *host = c->config.host;
+    ls_error why;
+    *weights = NULL;
+    int status =
+        ls_model_parse(model, c->config.doc, c->config.model, c->input, c->classes, host, &why);
+    if (status) /* of a layer the message says it all, of sizes it does not say whose */
+        return ls_fail(err, status == LS_ENOMEM ? status : LS_EDATA, "%.200s%s%s",
+                       status == LS_EINVAL ? path : "", status == LS_EINVAL ? ": " : "", why.text);
+    status = ls_safetensors_card(&(*model)->card, path, host, err);
+    if (status == LS_OK)
+        *weights = ls_alloc_array(host, (*model)->floats, sizeof **weights);
+    if (status == LS_OK)
+        status = *weights ? ls_safetensors_load(*weights, path, *model, "", host, err)
+                          : ls_fail(err, LS_ENOMEM, "out of memory for %zu parameters",
+                                    (*model)->floats);
+    if (status == LS_OK)
+        return LS_OK;
+    ls_free(host, *weights);
+    *weights = NULL;
+    ls_model_destroy(*model, host);
+    return status;
+}
+
+const char *ls_card_class_name(const ls_card *c, int label)
+{
+    const cJSON *name = c->names ? cJSON_GetArrayItem(c->names, label) : NULL;
+    return name ? name->valuestring : NULL;
+}

@@ -1,0 +1,350 @@
+/* Models that are opened from their files: what they predict, who may ask, and files that are none. */
+#include "data/scratch.h"
+#include "train/own_data.h"
+#include "train/train_fixture.h"
+
+#include <lockstep/model.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS 7
+#define READERS 4
+
+/* A run that has been, and its file. */
+typedef struct story {
+    fixture f;
+    ls_data_source data;
+    const ls_data_source *sources[1];
+    scratch dir;
+    const char *path;
+    ls_model_options options;
+    uint8_t images[ROWS * OWN_PIXELS];
+    float scores[ROWS * OWN_CLASSES]; /* the trainer's own */
+} story;
+
+static void begin(story *s)
+{
+    int32_t label;
+    fixture_begin(&s->f);
+    scratch_begin(&s->dir);
+    s->path = scratch_path(&s->dir, "model.safetensors");
+    s->data = own_data(0);
+    fixture_use_source(&s->f, &s->data, s->sources);
+    fixture_set(&s->f, "data.mean=0.3");
+    fixture_set(&s->f, "data.std=0.4");
+    ls_trainer *t = fixture_run(&s->f);
+    for (uint32_t i = 0; i < ROWS; i++)
+        own_row(1, i, s->images + (size_t)i * OWN_PIXELS, &label);
+    assert_int_equal(ls_trainer_predict(t, s->images, ROWS, s->scores, &s->f.err), LS_OK);
+    ls_snapshot *snapshot;
+    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s->f.err), LS_OK);
+    assert_int_equal(ls_snapshot_save(snapshot, s->path, &s->f.err), LS_OK);
+    ls_snapshot_release(snapshot);
+    ls_trainer_close(t);
+    s->options =
+        (ls_model_options){.size = sizeof s->options, .device = "ref:1", .registry = s->f.registry};
+}
+
+static void end(story *s)
+{
+    scratch_end(&s->dir);
+    fixture_end(&s->f);
+}
+
+static ls_snapshot *must_open(story *s)
+{
+    ls_snapshot *model;
+    if (ls_model_open(&model, s->path, &s->options, &s->f.err) != LS_OK)
+        fail_msg("%s", s->f.err.text);
+    return model;
+}
+
+static void a_file_alone_predicts_what_its_trainer_did(void **state)
+{
+    (void)state;
+    story s;
+    float scores[ROWS * OWN_CLASSES], p[ROWS * OWN_CLASSES];
+    ls_snapshot_info info;
+    begin(&s);
+    ls_snapshot *model = must_open(&s);
+    ls_snapshot_describe(model, &info);
+    assert_int_equal(info.classes, OWN_CLASSES);
+    assert_int_equal(info.height, 28);
+    assert_int_equal(ls_snapshot_predict(model, s.images, ROWS, scores, &s.f.err), LS_OK);
+    assert_memory_equal(scores, s.scores, sizeof scores);
+    assert_int_equal(ls_model_predict(model, s.images, ROWS, p, &s.f.err), LS_OK);
+    for (int i = 0; i < ROWS; i++) {
+        double sum = 0, all = 0;
+        for (int k = 0; k < OWN_CLASSES; k++)
+            all += exp((double)scores[i * OWN_CLASSES + k]);
+        for (int k = 0; k < OWN_CLASSES; k++) {
+            const double want = exp((double)scores[i * OWN_CLASSES + k]) / all;
+            assert_true(fabs((double)p[i * OWN_CLASSES + k] - want) < 1e-6);
+            sum += (double)p[i * OWN_CLASSES + k];
+        }
+        assert_true(fabs(sum - 1) < 1e-5);
+    }
+    assert_null(ls_model_class_name(model, 0)); /* the caller's data has none */
+    assert_null(ls_model_class_name(model, -1));
+    ls_snapshot_release(model);
+    end(&s);
+}
+
+static void classes_have_the_names_of_the_data(void **state)
+{
+    (void)state;
+    story s;
+    const char *path;
+    ls_trainer *t;
+    ls_snapshot *model;
+    fixture_begin(&s.f);
+    scratch_begin(&s.dir);
+    path = scratch_path(&s.dir, "named.safetensors");
+    fixture_set(&s.f, "data.name=fashion_mnist");
+    fixture_set(&s.f, "data.limit=64");
+    static const char *const dirs[] = {"/usr/share/datasets"};
+    s.f.options.data_dirs = dirs;
+    s.f.options.data_dir_count = 1;
+    if (ls_trainer_open(&t, &s.f.options, &s.f.err) != LS_OK) {
+        scratch_end(&s.dir);
+        fixture_end(&s.f);
+        skip(); /* without the data */
+    }
+    assert_int_equal(ls_trainer_save(t, path, &s.f.err), LS_OK); /* a checkpoint is one, too */
+    ls_trainer_close(t);
+    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = s.f.registry};
+    if (ls_model_open(&model, path, &o, &s.f.err) != LS_OK)
+        fail_msg("%s", s.f.err.text);
+    assert_string_equal(ls_model_class_name(model, 0), "t-shirt");
+    assert_string_equal(ls_model_class_name(model, 9), "ankle boot");
+    assert_null(ls_model_class_name(model, 10));
+    ls_snapshot_release(model);
+    scratch_end(&s.dir);
+    fixture_end(&s.f);
+}
+
+/* ---- many at once --------------------------------------------------------------------------- */
+
+typedef struct reader {
+    story *s;
+    ls_snapshot *model;
+    int right;
+} reader;
+
+static void *read_on(void *arg)
+{
+    reader *r = arg;
+    float scores[ROWS * OWN_CLASSES];
+    ls_error err;
+    for (int i = 0; i < 20; i++)
+        if (ls_snapshot_predict(r->model, r->s->images, ROWS, scores, &err) == LS_OK)
+            r->right += memcmp(scores, r->s->scores, sizeof scores) == 0;
+    ls_snapshot_release(r->model);
+    return NULL;
+}
+
+static void any_number_of_threads_predict_at_the_same_time(void **state)
+{
+    (void)state;
+    story s;
+    pthread_t thread[READERS];
+    reader r[READERS];
+    begin(&s);
+    ls_snapshot *model = must_open(&s);
+    for (int i = 0; i < READERS; i++) {
+        r[i] = (reader){&s, ls_snapshot_retain(model), 0};
+        assert_int_equal(pthread_create(&thread[i], NULL, read_on, &r[i]), 0);
+    }
+    ls_snapshot_release(model); /* the last reader closes it */
+    for (int i = 0; i < READERS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(r[i].right, 20);
+    }
+    end(&s);
+}
+
+/* ---- bad files ------------------------------------------------------------------------------ */
+
+static char *contents(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *size = (size_t)ftell(f);
+    char *bytes = malloc(*size);
+    rewind(f);
+    assert_int_equal(fread(bytes, 1, *size, f), *size);
+    fclose(f);
+    return bytes;
+}
+
+static void refuses(story *s, const char *name, const char *says)
+{
+    ls_snapshot *model = (ls_snapshot *)s;
+    const char *path = scratch_path(&s->dir, name);
+    ls_error err = {0};
+    int status = ls_model_open(&model, path, &s->options, &err);
+    if (status == LS_OK || model)
+        fail_msg("%s was opened", name);
+    if (status != LS_EDATA && status != LS_ENOENT)
+        fail_msg("%d: %s", status, err.text);
+    assert_non_null(strstr(err.text, name)); /* it names the file */
+    if (says && !strstr(err.text, says))
+        fail_msg("expected \"%s\" in: %s", says, err.text);
+}
+
+static void files_that_are_cut_off_are_refused(void **state)
+{
+    (void)state;
+    story s;
+    size_t size;
+    begin(&s);
+    char *bytes = contents(s.path, &size);
+    for (size_t n = 0; n < size; n += n < 2000 ? 97 : 9973) {
+        scratch_file(&s.dir, "cut", bytes, n);
+        refuses(&s, "cut", NULL);
+    }
+    refuses(&s, "missing", NULL);
+    free(bytes);
+    end(&s);
+}
+
+/* A safetensors file without tensors whose metadata have this card. */
+static void put_card(story *s, const char *card)
+{
+    char header[3000], bytes[3100];
+    int n = snprintf(header, sizeof header, "{\"__metadata__\":{\"lockstep_model\":\"");
+    for (const char *c = card; *c; c++)
+        n += snprintf(header + n, sizeof header - (size_t)n, *c == '"' ? "\\\"" : "%c", *c);
+    n += snprintf(header + n, sizeof header - (size_t)n, "\"}}");
+    memset(bytes, 0, 8);
+    bytes[0] = (char)(n & 255);
+    bytes[1] = (char)(n >> 8);
+    memcpy(bytes + 8, header, (size_t)n);
+    scratch_file(&s->dir, "hostile", bytes, (size_t)n + 8);
+}
+
+#define RECIPE                                                                                     \
+    "\"recipe\":{\"optimizer\":{\"name\":\"sgd\",\"lr\":1},\"model\":{\"layers\":["                \
+    "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}]}}"
+
+static void cards_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *card, *says;
+    } bad[] = {
+        {"", NULL},
+        {"[]", NULL},
+        {"{}", NULL},
+        {"{\"schema\":2,\"input\":[1,28,28],\"classes\":10," RECIPE "}", "schema"},
+        {"{\"schema\":1,\"classes\":10," RECIPE "}", "input"},
+        {"{\"schema\":1,\"input\":[1,28],\"classes\":10," RECIPE "}", "input"},
+        {"{\"schema\":1,\"input\":[1,28,-28],\"classes\":10," RECIPE "}", "size"},
+        {"{\"schema\":1,\"input\":[1,\"28\",28],\"classes\":10," RECIPE "}", "size"},
+        {"{\"schema\":1,\"input\":[1048576,1048576,1048576],\"classes\":10," RECIPE "}", NULL},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":0," RECIPE "}", "classes"},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10,\"class_names\":[\"a\"]," RECIPE "}",
+         "one for each"},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":1,\"class_names\":[1]," RECIPE "}", "name"},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10,\"more\":1," RECIPE "}", "more"},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10}", "recipe"},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10,\"recipe\":{\"model\":\"/etc/passwd\"}}",
+         "recipe"},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10,\"recipe\":{\"model\":{\"layers\":[]}}}",
+         NULL},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":9," RECIPE "}", NULL},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10," RECIPE "}", "no tensor"},
+    };
+    story s;
+    begin(&s);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put_card(&s, bad[i].card);
+        refuses(&s, "hostile", bad[i].says);
+    }
+    scratch_file(&s.dir, "foreign", "\2\0\0\0\0\0\0\0{}", 10);
+    refuses(&s, "foreign", "does not say which model");
+    end(&s);
+}
+
+static void flipped_bytes_never_crash(void **state)
+{
+    (void)state;
+    story s;
+    size_t size;
+    begin(&s);
+    char *bytes = contents(s.path, &size);
+    const size_t head = 8 + (size_t)(unsigned char)bytes[0] + 256 * (size_t)(unsigned char)bytes[1];
+    for (size_t i = 0; i < head; i += SLOW_BUILD ? 31 : 5) {
+        ls_snapshot *model;
+        bytes[i] ^= 0x15;
+        scratch_file(&s.dir, "flipped", bytes, size);
+        if (ls_model_open(&model, scratch_path(&s.dir, "flipped"), &s.options, &s.f.err) == LS_OK)
+            ls_snapshot_release(model); /* a digit of a rate, say */
+        bytes[i] ^= 0x15;
+    }
+    free(bytes);
+    end(&s);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+typedef struct tight {
+    atomic_long left, held; /* allocations that are given, and not given back */
+} tight;
+
+static void *tight_alloc(void *user, size_t bytes, size_t align)
+{
+    tight *t = user;
+    void *memory = NULL;
+    if (atomic_fetch_sub(&t->left, 1) <= 0 ||
+        posix_memalign(&memory, align < sizeof(void *) ? sizeof(void *) : align, bytes) != 0)
+        return NULL;
+    atomic_fetch_add(&t->held, 1);
+    return memory;
+}
+
+static void tight_free(void *user, void *memory)
+{
+    atomic_fetch_sub(&((tight *)user)->held, 1);
+    free(memory);
+}
+
+static void each_allocation_may_fail_and_nothing_stays(void **state)
+{
+    (void)state;
+    story s;
+    tight t = {0};
+    const ls_host host = {.size = sizeof host, tight_alloc, tight_free, NULL, &t};
+    int status = LS_ENOMEM, attempts = 0;
+    begin(&s);
+    s.options.host = &host;
+    for (; status != LS_OK && attempts < 5000; attempts++) {
+        ls_snapshot *model = NULL;
+        atomic_store(&t.left, attempts);
+        status = ls_model_open(&model, s.path, &s.options, &s.f.err);
+        assert_true(status == LS_OK || status == LS_ENOMEM);
+        ls_snapshot_release(model);
+        assert_int_equal(atomic_load(&t.held), 0);
+    }
+    assert_int_equal(status, LS_OK);
+    assert_true(attempts > 20);
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_alone_predicts_what_its_trainer_did),
+        cmocka_unit_test(classes_have_the_names_of_the_data),
+        cmocka_unit_test(any_number_of_threads_predict_at_the_same_time),
+        cmocka_unit_test(files_that_are_cut_off_are_refused),
+        cmocka_unit_test(cards_that_make_no_sense_are_refused),
+        cmocka_unit_test(flipped_bytes_never_crash),
+        cmocka_unit_test(each_allocation_may_fail_and_nothing_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
