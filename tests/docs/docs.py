@@ -45,7 +45,7 @@ def unmeasured(where, text, *results):
     text = re.sub(r"`[^`]*`|https?://\S+|\]\([^)]*\)", "", text)
     known = {f.replace(",", "") for r in results
              for f in FIGURE.findall(r.read_text(encoding="utf-8"))}
-    rounded = {f"{float(k):.1f}" for k in known} | {f"{float(k):.0f}" for k in known}
+    rounded = {f"{float(k):.{digits}f}" for k in known for digits in (0, 1, 2)}
     for figure in FIGURE.findall(text):
         if figure.replace(",", "") not in known | rounded:
             yield f"{where}: {figure} is in none of {', '.join(r.name for r in results)}"
@@ -116,6 +116,8 @@ def main():
     problems += unmeasured("docs/comparison.md, Speed",
                            re.search(r"(?s)\*\*Speed.*?\n\n", (root / "docs" / "comparison.md").read_text(
                                encoding="utf-8")).group(), bench)
+    problems += unmeasured("docs/book.md", (root / "docs" / "book.md").read_text(encoding="utf-8").split("###")[1],
+                           bench, root / "tests" / "accuracy" / "README.md")
     problems += unmeasured("docs/promises.md", promises.split("Counted so far")[1].split("\n\n")[0], campaigns)
     if text.count("\n") > MOST_LINES:
         problems.append(f"README.md has {text.count(chr(10))} lines, not {MOST_LINES}")
