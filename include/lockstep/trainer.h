@@ -74,6 +74,7 @@ typedef struct ls_summary {
     int epochs;
     const char *resumed_from; /* the checkpoint's file; "": a new run */
     uint64_t resumed_steps;   /* that were done then */
+    int member, members;      /* this process's number of those that train together, from 0 */
 } ls_summary;
 
 typedef struct ls_result {
@@ -134,6 +135,12 @@ typedef struct ls_trainer_options {
     ls_pool *pool;
     /* Outlives the trainer and its snapshots; NULL: the defaults. */
     const ls_host *host;
+    /* Several processes train together (<lockstep/cluster.h>): over an engine of the caller's, or the
+     * config's; on what to join, such as the address of an MPI_Comm (NULL: all that the launcher started); and
+     * how many those are, where the caller knows (0: unknown): "auto" looks for an engine from 2 on. */
+    const struct ls_wire_type *wire;
+    const void *comm;
+    int launched;
 } ls_trainer_options;
 
 /* Reads the config, opens the data and the devices, builds a replica on each and makes the run

@@ -310,6 +310,7 @@ static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
     if (status)
         return status;
     move_on(t, r);
+    ls_members_heed(t, r);
     c->last = *r;
     status = ls_record_step(t, t->position.epoch + 1, (double)r->rows / seconds, r, err);
     ls_tell_progress(c, false, false);

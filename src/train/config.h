@@ -29,6 +29,12 @@ typedef struct ls_schedule {
     double peak;           /* where in the run the full rate is reached */
 } ls_schedule;
 
+typedef enum ls_cluster_engine {
+    LS_ENGINE_AUTO, /* where a launcher has started several processes */
+    LS_ENGINE_NONE,
+    LS_ENGINE_MPI
+} ls_cluster_engine;
+
 typedef struct ls_config {
     ls_json *doc;           /* owned: texts and nodes below belong to it */
     ls_json *model_doc;     /* the model's file, when it is not inline; owned */
@@ -63,6 +69,10 @@ typedef struct ls_config {
         int keep;         /* how many are kept, ≥ 1 */
         int async;        /* training goes on while one is written */
     } checkpoint;
+    struct {
+        int engine;        /* an ls_cluster_engine */
+        double deadline_s; /* 0: 30 */
+    } cluster;
     double deadline_s;       /* 0: derived from the steps that were measured */
     int verify_every_steps;  /* replicas are compared; 0: at checkpoints and ends of epochs */
     int stop_on_device_loss; /* else the survivors go on */

@@ -269,6 +269,7 @@ static const char *const divisors[] = {"batch", "nominal", NULL};
 static const char *const at_loss[] = {"continue", "stop", NULL};
 static const char *const label_forms[] = {"auto", "classes", "values", NULL}; /* ls_label_form */
 static const char *const at_nan[] = {"refuse", "zero", "mean", NULL};         /* ls_on_nan */
+static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* as in ls_cluster_engine */
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
@@ -403,6 +404,12 @@ const ls_config_key ls_config_keys[] = {
      .help = "how often replicas are compared; 0: at checkpoints and ends of epochs"},
     {"", "on_device_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(stop_on_device_loss), .choices = at_loss,
      .help = "the survivors take over and repeat the step; `\"stop\"`: save a checkpoint and stop"},
+    {"cluster", "engine", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.engine), .choices = engines,
+     .help =
+         "what processes on several hosts talk by; `\"auto\"`: MPI where a launcher has started "
+         "more than one, `\"none\"`: each trains for itself"},
+    {"cluster", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(cluster.deadline_s), 0, 0, 86400,
+     .help = "how long another host may be silent before this one saves and stops; 0: 30 s"},
     {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, .form = &run_dir_form,
      .help = "a directory that holds no run yet; `null`: none; absent: `runs/<time>-<name>`"},
     {.key = NULL},

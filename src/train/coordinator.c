@@ -247,7 +247,8 @@ static bool can_scatter(const ls_coordination *c)
 {
     const struct ls_trainer *t = c->t;
     const uint64_t sent = ls_steps_when(c, c->sent);
-    return c->sent < c->limit && !ls_stopping(t) && c->ends[c->items % LS_IN_FLIGHT] <= c->taken &&
+    const bool stops = t->members.cluster ? sent >= t->members.stop_behind : ls_stopping(t);
+    return c->sent < c->limit && !stops && c->ends[c->items % LS_IN_FLIGHT] <= c->taken &&
            !is_due(c, sent);
 }
 
@@ -279,10 +280,13 @@ int ls_train_steps(ls_coordination *c, ls_error *err)
 static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const uint32_t rows = t->exchange->test.rows;
+    int status = ls_members_gather_tallies(t, err);
+    if (status)
+        return status;
     const ls_tally sum = ls_sharded_rows_sum(&t->exchange->test);
     t->result.test_loss = sum.loss / rows;
     t->result.test_accuracy = sum.correct / rows;
-    int status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
+    status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
     if (status == LS_OK && !isfinite(sum.loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "

@@ -12,7 +12,7 @@ static bool allocate(ls_exchange *e, const struct ls_trainer *t)
     e->test = (ls_sharded_rows){.rows = ls_subset_rows(t, LS_TEST),
                                 .batch = (uint32_t)t->config.batch_size,
                                 .shards = (uint32_t)t->shards,
-                                .stop = &t->stop};
+                                .stop = t->members.cluster ? NULL : &t->stop};
     for (int i = 0; i < 2; i++)
         e->permutation[i] = ls_alloc_array(t->host, train, sizeof *e->permutation[i]);
     e->canonical = ls_alloc_array(t->host, t->model->floats, sizeof *e->canonical);

@@ -96,7 +96,7 @@ static int make_pool(ls_trainer *t, ls_error *err)
         .size = sizeof o,
         .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
-        .max_devices = (int)c->shards,
+        .max_devices = c->shards ? ls_members_shards(t, (int)c->shards) : 0,
         .threads = (int)c->threads,
         .precision = c->precision,
         .cache_dir = t->options.cache_dir,
@@ -147,11 +147,12 @@ static int open_exchange(ls_trainer *t, ls_error *err)
 {
     int status = ls_exchange_create(&t->exchange, t, err);
     if (status == LS_OK && t->dir.resumed)
-        return ls_resume_load(t, err);
-    if (status)
-        return status;
+        status = ls_resume_load(t, err);
+    if (status || t->dir.resumed || !ls_members_first(t))
+        return status ? status : ls_members_share_start(t, err);
     ls_init_weights(t->exchange->canonical, t->model, &t->config.init, t->config.seed);
-    return t->config.init_weights ? load_weights(t, err) : LS_OK;
+    status = t->config.init_weights ? load_weights(t, err) : LS_OK;
+    return status ? status : ls_members_share_start(t, err);
 }
 
 static int open_trace(ls_trainer *t, ls_error *err)
@@ -232,7 +233,8 @@ static int summarise(ls_trainer *t, ls_error *err)
     const ls_config *c = &t->config;
     ls_replica_memory memory;
     ls_replica_memory_used(t->worker[0].replica, &memory);
-    write_devices_text(t);
+    if (!t->members.cluster)
+        write_devices_text(t);
     t->summary = (ls_summary){
         .name = c->name,
         .data = t->text.data,
@@ -254,6 +256,8 @@ static int summarise(ls_trainer *t, ls_error *err)
         .resumed_from = t->text.resumed,
         .resumed_steps = t->position.steps,
         .epochs = (int)c->epochs,
+        .member = t->members.member,
+        .members = t->members.count,
     };
     t->result.devices = t->text.devices;
     if (t->dir.resumed)
@@ -352,24 +356,50 @@ static int read_inject(ls_trainer *t, ls_error *err)
     return status;
 }
 
+/* The config of the run that is resumed: a file, which the first member alone has. */
+static int read_own_config(ls_trainer *t, const char *path, ls_error *err)
+{
+    ls_trainer_options options = t->options;
+    options.config_path = path;
+    if (!t->members.cluster)
+        return ls_config_read(&t->config, &options, err);
+    char *text = NULL;
+    int status = ls_members_first(t) ? ls_config_read(&t->config, &options, err) : LS_OK;
+    if (status == LS_OK && ls_members_first(t))
+        status = ls_config_text(&text, &t->config, t->host, err);
+    if (status == LS_OK)
+        status = ls_members_share_text(&text, t, err);
+    options.config_path = NULL;
+    options.config_text = text;
+    if (status == LS_OK && !ls_members_first(t))
+        status = ls_config_read(&t->config, &options, err);
+    ls_free(t->host, text);
+    return status;
+}
+
 /* A run that is resumed may bring its config along. */
 static int read_config(ls_trainer *t, ls_error *err)
 {
     const bool given = t->options.config_path || t->options.config_text || !t->options.resume;
     char *own = NULL;
     int status = given ? ls_config_read(&t->config, &t->options, err) : LS_OK;
-    if (status == LS_OK && t->options.resume)
+    if (status == LS_OK)
+        status = ls_members_open(t, err);
+    if (status == LS_OK && t->options.resume && ls_members_first(t))
         status = ls_resume_find(t, &own, err);
-    if (status == LS_OK && !given) {
-        ls_trainer_options options = t->options;
-        options.config_path = own;
-        status = ls_config_read(&t->config, &options, err);
-    }
+    if (status == LS_OK && !given)
+        status = read_own_config(t, own, err);
     ls_free(t->host, own);
     if (status == LS_OK)
         status = check_step_rows(t, err);
-    if (status == LS_OK && t->options.resume && t->config.shards == 0)
+    if (status == LS_OK && t->dir.resumed && t->config.shards == 0)
         t->config.shards = ls_resume_shards(t);
+    if (status == LS_OK && t->members.cluster && t->config.shards < t->members.count) {
+        char text[120];
+        snprintf(text, sizeof text, "%d hosts need a shard each: set shards to at least %d",
+                 t->members.count, t->members.count);
+        return ls_config_fail(err, &t->config, "shards", LS_ECONFIG, text);
+    }
     return status;
 }
 
@@ -395,6 +425,8 @@ static int choose_merge(ls_trainer *t, ls_error *err)
 static int open_group(ls_trainer *t, ls_error *err)
 {
     int status = choose_merge(t, err);
+    if (status == LS_OK)
+        status = ls_members_check(t, err);
     return status ? status : ls_form_group(t, err);
 }
 

@@ -216,7 +216,8 @@ static int judge(struct ls_trainer *t, const char *when, ls_error *err)
 void ls_assign_shards(struct ls_trainer *t)
 {
     double capacity[LS_DEVICES_MAX];
-    int rank = 0;
+    int rank = 0, lo, hi;
+    ls_members_span(t, &lo, &hi);
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_LIVE)
             capacity[rank++] = t->config.capacities ? t->config.capacity[i] : 1;
@@ -228,12 +229,12 @@ void ls_assign_shards(struct ls_trainer *t)
         uint32_t first, count;
         if (w->presence != LS_LIVE)
             continue;
-        ls_split_by_capacity((uint32_t)t->shards, (uint32_t)t->live, (uint32_t)rank,
+        ls_split_by_capacity((uint32_t)(hi - lo), (uint32_t)t->live, (uint32_t)rank,
                              t->config.capacities ? capacity : NULL, &first, &count);
         w->rank = rank++;
-        w->shard_lo = (int)first;
-        w->shard_hi = (int)(first + count);
-        t->one_shard_each &= count == 1;
+        w->shard_lo = lo + (int)first;
+        w->shard_hi = lo + (int)(first + count);
+        t->one_shard_each &= count == 1 && !t->members.cluster;
     }
 }
 
@@ -262,7 +263,9 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
             UINT64_MAX, /* the watch knows which worker is to blame, and aborts the group */
         .spins = ls_spins_for(t->live, ls_allowed_cpus()),
         .host = t->host,
+        .members = t->members.cluster,
     };
+    ls_members_span(t, &desc.span.lo, &desc.span.hi);
     desc.segment_count = segments;
     return desc.type->group_create(out, &desc, err);
 }

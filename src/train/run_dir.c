@@ -4,6 +4,7 @@
 #include "base/host.h"
 #include "store/durable.h"
 #include "train/resume.h"
+#include "train/saver.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -107,6 +108,8 @@ static int write_config(const struct ls_trainer *t, ls_error *err)
 int ls_run_dir_open(struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
+    if (!ls_members_first(t))
+        return LS_OK;
     if (t->dir.resumed)
         return ls_sync_path(t->dir.path, err);
     if (c->run_dir && c->run_dir[0] == '\0')
@@ -145,27 +148,54 @@ static int open_by_rows(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
+static int open_metrics(struct ls_trainer *t, ls_error *err)
+{
+    ls_sink *sink;
+    char *path = ls_run_dir_path(t->dir.path, "metrics.jsonl", t->host);
+    const ls_sink_mark *keep = t->dir.resumed ? ls_resume_metrics(t) : NULL;
+    int status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
+                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    ls_free(t->host, path);
+    if (status == LS_OK)
+        status = ls_sinks_add(&t->records.sinks, sink, err);
+    if (status == LS_OK)
+        t->dir.metrics = sink;
+    return status;
+}
+
 int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
 {
     ls_sink *sink;
-    int status = LS_OK;
-    if (t->dir.path) {
-        char *path = ls_run_dir_path(t->dir.path, "metrics.jsonl", t->host);
-        const ls_sink_mark *keep = t->dir.resumed ? ls_resume_metrics(t) : NULL;
-        status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
-                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
-        ls_free(t->host, path);
-        if (status == LS_OK)
-            status = ls_sinks_add(&t->records.sinks, sink, err);
-        if (status == LS_OK)
-            t->dir.metrics = sink;
-    }
+    int status = t->dir.path ? open_metrics(t, err) : LS_OK;
     if (status == LS_OK && t->dir.path)
         status = open_by_rows(t, err);
-    if (status == LS_OK && t->options.record) {
+    if (status == LS_OK && t->options.record && ls_members_first(t)) {
         status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
         if (status == LS_OK)
             status = ls_sinks_add(&t->records.sinks, sink, err);
     }
+    return status;
+}
+
+int ls_run_dir_open_apart(struct ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    char wanted[PATH_BYTES];
+    if (ls_members_first(t) || t->dir.path || (c->run_dir && !c->run_dir[0]))
+        return LS_OK;
+    snprintf(wanted, sizeof wanted, "%.2000s%s%.200s.member-%d", c->run_dir ? c->run_dir : "",
+             c->run_dir ? "" : "runs/", c->run_dir ? "" : c->name, t->members.member);
+    int status = make(&t->dir.path, wanted, c->name, t->host, err);
+    if (status == LS_OK)
+        status = ls_dir_lock_take(&t->dir.lock, t->dir.path, t->host, err);
+    if (status == LS_OK)
+        status = write_config(t, err);
+    if (status == LS_OK)
+        status = ls_saver_create(&t->dir.saver, t, err);
+    if (status == LS_OK)
+        status = open_metrics(t, err);
+    t->summary.run_dir = t->dir.path ? t->dir.path : "";
+    if (status == LS_OK)
+        status = ls_record_start(t, LS_RECORD_RESUME, err);
     return status;
 }

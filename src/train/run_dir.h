@@ -10,6 +10,10 @@ struct ls_trainer;
 /* Makes the directory, durably, takes its lock, and writes the config into it; or makes that of a resumed run, which
  * is locked, last. Errors: LS_EIO (also where it holds a run already), LS_EAGAIN (another process trains there),
  * LS_ENOMEM. */
+/* A member without the run directory that has lost the others: makes one beside it, DIR.member-N, to save
+ * in. Does nothing for others. Errors: as ls_run_dir_open's. */
+int ls_run_dir_open_apart(struct ls_trainer *trainer, ls_error *err);
+
 int ls_run_dir_open(struct ls_trainer *trainer, ls_error *err);
 
 /* The trainer's sinks: metrics.jsonl and TensorBoard's events in the directory, and the caller's. Errors: those of

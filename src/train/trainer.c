@@ -29,6 +29,8 @@ static int open_trainer(ls_trainer **out, const ls_trainer_options *options, ls_
     ls_sinks_init(&t->records.sinks, t->host);
     int status = ls_open_run(t, err);
     if (status) {
+        if (t->members.cluster && err)
+            ls_cluster_leave(t->members.cluster, err->text);
         ls_trainer_close(t);
         return status;
     }
@@ -121,6 +123,8 @@ int ls_trainer_close(ls_trainer *t)
         return LS_OK;
     const ls_host *host = t->host;
     int stalled = close_records(t);
+    if (ls_members_close(t))
+        stalled = LS_ESTALLED;
     t->faults.readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
     if (close_pool(t))
         stalled = LS_ESTALLED;
@@ -187,7 +191,8 @@ uint32_t ls_steps_per_epoch(const struct ls_trainer *t)
 
 bool ls_stopping(const struct ls_trainer *t)
 {
-    return atomic_load_explicit(&t->stop, memory_order_relaxed);
+    return t->members.cluster ? t->position.steps >= t->members.stop_behind
+                              : atomic_load_explicit(&t->stop, memory_order_relaxed) != 0;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -216,6 +221,8 @@ static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
         return LS_OK;
+    if (status == LS_ESTALLED && ls_run_dir_open_apart(t, err))
+        return err ? err->status : LS_EIO;
     int saved = ls_snapshot_replicas(t, true, err);
     if (saved)
         return saved;
@@ -272,6 +279,9 @@ static int run(ls_trainer *t, ls_error *err)
         status = ls_coordinate(t, &first);
     int saved = save_all(t, status, &later);
     note(&status, &first, saved, &later);
+    later = first;
+    int parted = ls_members_end(t, status, &later);
+    note(&status, &first, parted, &later);
     int ended = ls_record_run_end(t, status, first.text, &later);
     t->life = LS_ENDED;
     note(&status, &first, ended, &later);

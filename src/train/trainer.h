@@ -13,6 +13,7 @@
 #include "train/exchange.h"
 #include "train/inference.h"
 #include "train/inject.h"
+#include "train/members.h"
 #include "train/sink.h"
 #include "train/trace.h"
 
@@ -209,6 +210,7 @@ struct ls_trainer {
     int workers; /* that the run began with */
     int shards;
     const ls_comm_type *merge; /* how gradients are merged */
+    ls_members members;        /* but for what is said of it there */
     ls_trace *trace;           /* NULL: none is written */
 
     /* The workers', and what they read of the group: it changes while all of them rest. */

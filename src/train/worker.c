@@ -84,7 +84,8 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
     if (t->feed)
         desc.data[LS_TRAIN] = ls_feed_data(t->feed);
     int status = ls_replica_create(&mine->replica, &desc, err);
-    return status ? status : import_state(mine, e, t->dir.resumed != NULL, err);
+    return status ? status
+                  : import_state(mine, e, t->dir.resumed != NULL || t->members.goes_on, err);
 }
 
 static int open_fold(ls_train_worker *mine, ls_error *err)
@@ -190,23 +191,7 @@ void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *u
     ls_free(t->host, mine->scratch);
 }
 
-/* ---- evaluation ----------------------------------------------------------------------------- */
-
-int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err)
-{
-    (void)err;
-    const ls_exchange *e = arg;
-    ls_train_worker *mine = &e->trainer->worker[w->index];
-    if (mine->idle)
-        return end_job(mine, LS_OK);
-    int status = ls_worker_inject(mine, e->steps, LS_STAGE_EVALUATE);
-    if (status == LS_OK) /* asked to stop, the coordinator drops the result */
-        status =
-            ls_infer_shards(&e->test, mine->replica, mine->shard_lo, mine->shard_hi, &mine->error);
-    return end_job(mine, status);
-}
-
-/* ---- snapshots ------------------------------------------------------------------------------ */
+/* ---- for comparison with other processes ------------------------------------------------------ */
 
 /* Of an arena's parameters, and of the running statistics where the arena has some. */
 static int add_checksum(ls_train_worker *mine, const float *arena, size_t floats)
@@ -227,6 +212,51 @@ static int add_checksum(ls_train_worker *mine, const float *arena, size_t floats
     }
     return LS_OK;
 }
+
+static int probe(ls_train_worker *mine, const ls_exchange *e)
+{
+    const struct ls_trainer *t = e->trainer;
+    const uint32_t all = ls_subset_rows(t, LS_TRAIN);
+    const uint32_t batch = (uint32_t)t->config.batch_size;
+    uint32_t first, count;
+    ls_worker_shard_rows(t, t->feed || all > batch ? batch : all, 0, &first, &count);
+    for (uint32_t i = 0; i < count && !t->feed; i++)
+        e->permutation[0][i] = i;
+    int status =
+        ls_replica_gradient(mine->replica, t->feed ? ls_feed_rows(t->feed, 0) : e->permutation[0],
+                            count, 0, NULL, &mine->error);
+    mine->checksum = 0;
+    return status ? status
+                  : add_checksum(mine, ls_replica_gradient_arena(mine->replica),
+                                 ls_replica_floats(mine->replica));
+}
+
+int ls_worker_probe(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)err;
+    const ls_exchange *e = arg;
+    ls_train_worker *mine = &e->trainer->worker[w->index];
+    ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
+    return end_job(mine, w->index == 0 ? probe(mine, e) : LS_OK);
+}
+
+/* ---- evaluation ----------------------------------------------------------------------------- */
+
+int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)err;
+    const ls_exchange *e = arg;
+    ls_train_worker *mine = &e->trainer->worker[w->index];
+    if (mine->idle)
+        return end_job(mine, LS_OK);
+    int status = ls_worker_inject(mine, e->steps, LS_STAGE_EVALUATE);
+    if (status == LS_OK) /* asked to stop, the coordinator drops the result */
+        status =
+            ls_infer_shards(&e->test, mine->replica, mine->shard_lo, mine->shard_hi, &mine->error);
+    return end_job(mine, status);
+}
+
+/* ---- snapshots ------------------------------------------------------------------------------ */
 
 static int compute_checksum(ls_train_worker *mine)
 {

@@ -17,6 +17,8 @@ int ls_worker_open(const ls_worker *w, void *arg, ls_error *err);
 int ls_worker_join(const ls_worker *w, void *arg, ls_error *err);
 /* Checks the group: copies between each pair, and an all-reduce of exact numbers. */
 int ls_worker_check(const ls_worker *w, void *arg, ls_error *err);
+/* Worker 0: the checksum of shard 0's gradient of the first minibatch, as the rows lie. */
+int ls_worker_probe(const ls_worker *w, void *arg, ls_error *err);
 /* This worker's shards of every test minibatch → the exchange's tallies. */
 int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err);
 /* Computes the checksum; the exporter's weights and optimizer state → the exchange. */

@@ -273,6 +273,12 @@ static void add_faults(swarm_case *c, draws *d, int steps)
         cJSON_AddNumberToObject(c->config, "verify_every_steps", draw_from(d, 0, 3));
     if (one_in(d, 4))
         cJSON_AddNumberToObject(c->config, "deadline_s", draw_from(d, 0, 1) * 60);
+    if (one_in(d, 4)) { /* alone */
+        static const char *const engine[] = {"auto", "none", NULL};
+        cJSON *cluster = cJSON_AddObjectToObject(c->config, "cluster");
+        cJSON_AddStringToObject(cluster, "engine", draw_word(d, engine));
+        cJSON_AddNumberToObject(cluster, "deadline_s", draw_from(d, 0, 60));
+    }
 }
 
 static void add_files(swarm_case *c, draws *d)

@@ -1,0 +1,57 @@
+/* Training over several processes, the members of a run (cluster/cluster.h). What is theirs in common is here;
+ * where a run is one process, none of it does anything.
+ *
+ * Every member goes through the same steps, epochs and evaluations, on its own copy of the data, with the
+ * same rows and numbers; only the shards are divided. The first member has the run directory: it writes
+ * records and checkpoints, and what it resumes from it tells the others. All members stop behind the same
+ * step: who is asked to stop says so with a sum, which all of them hear in it, and one more step is done,
+ * because it may be under way. */
+#ifndef TRAIN_MEMBERS_H
+#define TRAIN_MEMBERS_H
+
+#include "cluster/cluster.h"
+
+#include <stdbool.h>
+
+struct ls_trainer;
+struct ls_report;
+
+/* This process's part. Zeroed: a run of one process. */
+typedef struct ls_members {
+    struct ls_cluster *cluster; /* NULL: this process is the run */
+    int member, count;          /* of them */
+    int goes_on;                /* from a checkpoint */
+    uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
+    bool lost;                  /* a member is, so that this one saves for itself */
+} ls_members;
+
+/* Joins the others if the options or the config say so. Errors: those of the engine, LS_ECONFIG. */
+int ls_members_open(struct ls_trainer *trainer, ls_error *err);
+/* Tells the others why the run ended here, if not in good order, and leaves. LS_ESTALLED as
+ * ls_cluster_close. */
+int ls_members_close(struct ls_trainer *trainer);
+
+/* Whether this process has the run directory. */
+bool ls_members_first(const struct ls_trainer *trainer);
+/* The text of the run's own config, for members without its directory; the caller frees it with ls_free. */
+int ls_members_share_text(char **text, struct ls_trainer *trainer, ls_error *err);
+/* The leaves of this process; all where there is no other. */
+void ls_members_span(const struct ls_trainer *trainer, int *lo, int *hi);
+/* How many shards it has; at least 1. */
+int ls_members_shards(const struct ls_trainer *trainer, int shards);
+
+/* The first member's position, results, weights and optimizer state become everybody's. */
+int ls_members_share_start(struct ls_trainer *trainer, ls_error *err);
+/* The start-up check: recipe, data, library and the gradient of one shard are the same on all members. The
+ * workers are open and rest. Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, with the first host that
+ * differs. */
+int ls_members_check(struct ls_trainer *trainer, ls_error *err);
+
+/* A step is done: did a member ask to stop? */
+void ls_members_heed(struct ls_trainer *trainer, const struct ls_report *report);
+/* The tallies of all members' shards. */
+int ls_members_gather_tallies(struct ls_trainer *trainer, ls_error *err);
+/* After the run: whether the first member has saved, and the same weights on all. */
+int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
+
+#endif

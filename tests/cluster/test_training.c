@@ -1,0 +1,278 @@
+/* Whole runs over several processes, each a thread here, over the double of the wire. */
+#include "cluster/wire_double.h"
+#include "data/scratch.h"
+#include "train/train_fixture.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STEPS 9 /* three epochs of 3 */
+
+enum { MOST = 4 };
+
+typedef struct process {
+    fixture f;
+    pthread_t thread;
+    wire_place place;
+    char devices[32], shards[32], deadline[48], run_dir[420];
+    ls_trainer *trainer;
+    uint64_t stop_behind; /* this step: asked to stop; 0: never */
+    int status, records;
+    ls_error err;
+    ls_result result;
+    double test_loss;
+    char hash[65], checkpoint[4200], own_dir[500];
+} process;
+
+typedef struct story {
+    int members, workers, shards;
+    const char *run_dir; /* NULL: none */
+    const char *resume[MOST];
+    int stopper;
+    uint64_t stop_behind;
+    int victim;
+    uint64_t kill_at;      /* a post; 0: never */
+    const char *set[MOST]; /* of one member */
+    process process[MOST];
+} story;
+
+static void on_progress(void *user, const ls_progress *p)
+{
+    process *mine = user;
+    const uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
+    if (mine->stop_behind && steps == mine->stop_behind && !p->epoch_done)
+        ls_trainer_interrupt(mine->trainer);
+}
+
+static int on_record(void *user, const char *json, size_t length, ls_error *err)
+{
+    (void)json;
+    (void)length;
+    (void)err;
+    ((process *)user)->records++;
+    return LS_OK;
+}
+
+/* Momentum, batch norm, augmentation, dropout and a schedule: all that a step depends on. */
+static void prepare(story *s, int m)
+{
+    process *p = &s->process[m];
+    fixture_begin(&p->f);
+    snprintf(p->devices, sizeof p->devices, "devices=ref:%d", s->workers);
+    snprintf(p->shards, sizeof p->shards, "shards=%d", s->shards);
+    fixture_set(&p->f, "epochs=3");
+    fixture_set(&p->f, p->devices);
+    fixture_set(&p->f, p->shards);
+    fixture_set(&p->f, "cluster.deadline_s=0.6");
+    fixture_set(&p->f,
+                "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                "{\"type\":\"batch_norm\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                "{\"type\":\"dropout\",\"p\":0.25},{\"type\":\"dense\",\"out\":10}]}");
+    fixture_set(&p->f, "augment={\"crop\":2,\"flip\":true}");
+    fixture_set(&p->f, "schedule={\"name\":\"cosine\",\"warmup_epochs\":1}");
+    snprintf(p->run_dir, sizeof p->run_dir, "run_dir=%s", s->run_dir ? s->run_dir : "");
+    if (s->run_dir)
+        fixture_set(&p->f, p->run_dir);
+    if (s->set[m])
+        fixture_set(&p->f, s->set[m]);
+    p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
+    p->f.options.progress = on_progress;
+    p->f.options.record = on_record;
+    p->f.options.user = p;
+    p->f.options.resume = s->resume[m];
+}
+
+static void *run_process(void *arg)
+{
+    process *p = arg;
+    p->status = ls_trainer_open(&p->trainer, &p->f.options, &p->err);
+    if (p->status)
+        return NULL;
+    p->status = ls_trainer_run(p->trainer, &p->err);
+    p->result = *ls_trainer_result(p->trainer);
+    p->test_loss = p->result.test_loss;
+    memcpy(p->hash, p->result.weights_sha256, sizeof p->hash);
+    snprintf(p->own_dir, sizeof p->own_dir, "%s", ls_trainer_summary(p->trainer)->run_dir);
+    ls_trainer_close(p->trainer);
+    return NULL;
+}
+
+static void tell(story *s)
+{
+    wire_world *world = s->members > 1 ? wire_world_create(s->members) : NULL;
+    if (world)
+        wire_world_delay(world, 300000, (unsigned)(s->members * 10 + s->workers));
+    if (s->kill_at)
+        wire_world_kill_at(world, s->victim, s->kill_at);
+    for (int m = 0; m < s->members; m++) {
+        process *p = &s->process[m];
+        memset(p, 0, sizeof *p);
+        prepare(s, m);
+        p->place = (wire_place){world, m};
+        p->f.options.wire = world ? &wire_double : NULL;
+        p->f.options.comm = world ? &p->place : NULL;
+        assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
+    }
+    for (int m = 0; m < s->members; m++) {
+        pthread_join(s->process[m].thread, NULL);
+        fixture_end(&s->process[m].f);
+    }
+    if (world)
+        wire_world_destroy(world);
+}
+
+static void all_ended_with(const story *s, const char *hash, double test_loss)
+{
+    for (int m = 0; m < s->members; m++) {
+        const process *p = &s->process[m];
+        if (p->status)
+            fail_msg("%d × %d, %d shards, member %d: %s", s->members, s->workers, s->shards, m,
+                     p->err.text);
+        assert_string_equal(p->hash, hash);
+        assert_true(p->test_loss == test_loss);
+        assert_int_equal(p->records > 0, m == 0);
+    }
+}
+
+static void alone(story *s, int shards)
+{
+    *s = (story){.members = 1, .workers = 2, .shards = shards};
+    tell(s);
+    assert_int_equal(s->process[0].status, LS_OK);
+}
+
+/* ---- bits ----------------------------------------------------------------------------------- */
+
+static story one, other;
+
+static void any_number_of_hosts_and_workers_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const int shards[] = {7, 8, 12, 24};
+    for (size_t i = 0; i < (SLOW_BUILD ? 1 : sizeof shards / sizeof *shards); i++) {
+        alone(&one, shards[i]);
+        for (int members = 2; members <= MOST; members++)
+            for (int workers = 1; workers <= 3; workers++) {
+                other = (story){.members = members, .workers = workers, .shards = shards[i]};
+                tell(&other);
+                all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
+            }
+    }
+}
+
+/* ---- stopping and going on ------------------------------------------------------------------ */
+
+static void stopped_by_any_member_it_goes_on_on_any_number(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    for (int stopper = 0; stopper < 3; stopper++) {
+        scratch dir;
+        char run[400];
+        scratch_begin(&dir);
+        snprintf(run, sizeof run, "%s/run", dir.directory);
+        other = (story){.members = 3,
+                        .workers = 1,
+                        .shards = 8,
+                        .run_dir = run,
+                        .stopper = stopper,
+                        .stop_behind = 3 + (uint64_t)stopper};
+        tell(&other);
+        for (int m = 0; m < 3; m++) {
+            assert_int_equal(other.process[m].status, LS_EINTERRUPTED);
+            assert_true(other.process[m].result.saved);
+            assert_true(other.process[m].result.steps == other.process[0].result.steps);
+        }
+        assert_in_range(other.process[0].result.steps, 4, STEPS - 1);
+        other = (story){.members = 1 + stopper, .workers = 2, .shards = 8, .run_dir = run};
+        for (int m = 0; m < other.members; m++)
+            other.resume[m] = run; /* which the first alone looks at */
+        tell(&other);
+        all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
+        scratch_end(&dir);
+    }
+}
+
+/* ---- losses --------------------------------------------------------------------------------- */
+
+static void resume_from(const char *run)
+{
+    other = (story){.members = 2, .workers = 1, .shards = 8, .run_dir = run};
+    other.resume[0] = other.resume[1] = run;
+    tell(&other);
+    all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
+}
+
+/* At different points of a step; each survivor has saved, and each save goes on with the same bits. */
+static void survivors_of_a_lost_member_save_what_goes_on(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    for (int k = 0; k < (SLOW_BUILD ? 2 : 3); k++) {
+        scratch dir;
+        char run[400], saved[MOST][500];
+        scratch_begin(&dir);
+        snprintf(run, sizeof run, "%s/run", dir.directory);
+        other = (story){.members = 3,
+                        .workers = 1,
+                        .shards = 8,
+                        .run_dir = run,
+                        .victim = k % 3,
+                        .kill_at = 120 + 7 * (uint64_t)k};
+        tell(&other);
+        const int victim = other.victim;
+        for (int m = 0; m < 3; m++) {
+            const process *p = &other.process[m];
+            if (p->status != LS_ESTALLED)
+                fail_msg("kill %d, member %d: %s", k, m, p->err.text);
+            assert_true(p->result.saved);
+            memcpy(saved[m], p->own_dir, sizeof saved[m]);
+        }
+        for (int m = 0; m < 3; m++)
+            if (m != victim)
+                resume_from(saved[m]);
+        scratch_end(&dir);
+    }
+}
+
+/* ---- members that are not alike ------------------------------------------------------------- */
+
+static void refuses(const char *set, const char *text)
+{
+    other = (story){.members = 2, .workers = 1, .shards = 8, .set = {NULL, set}};
+    tell(&other);
+    for (int m = 0; m < 2; m++) {
+        assert_int_not_equal(other.process[m].status, LS_OK);
+        if (!strstr(other.process[m].err.text, text))
+            fail_msg("member %d says: %s", m, other.process[m].err.text);
+    }
+}
+
+static void members_that_are_not_alike_are_told_apart(void **state)
+{
+    (void)state;
+    refuses("seed=9", "has another recipe than host");
+    refuses("eval_every=0", "has another recipe than host");
+    refuses("data.limit=64", "has another recipe than host");
+}
+
+static void more_hosts_than_shards_are_refused(void **state)
+{
+    (void)state;
+    other = (story){.members = 3, .workers = 1, .shards = 2};
+    tell(&other);
+    assert_non_null(strstr(other.process[0].err.text, "set shards to at least 3"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_hosts_and_workers_gives_the_same_bits),
+        cmocka_unit_test(stopped_by_any_member_it_goes_on_on_any_number),
+        cmocka_unit_test(survivors_of_a_lost_member_save_what_goes_on),
+        cmocka_unit_test(members_that_are_not_alike_are_told_apart),
+        cmocka_unit_test(more_hosts_than_shards_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
