@@ -171,6 +171,8 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     d.images = view.images;
     d.labels = view.labels;
     d.rows = o.data->rows;
+    d.places = view.row;
+    d.all = view.rows;
     const uint64_t start = ls_now_ns();
     int status = ls_predict(&sum, NULL, &d, &err);
     if (status)

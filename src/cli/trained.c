@@ -203,6 +203,7 @@ int ls_trained_open(ls_trained *out, const ls_trained_options *o, ls_error *err)
     int status = find_files(&out->weights_path, &config, o, err);
     if (status == LS_OK)
         status = read_config(out, config, o, err);
+    out->config.data_keys.judged = 1;
     if (status == LS_OK && (o->needs_data || (!out->card.config.doc && is_unknown(&out->config))))
         status = ls_config_open_data(&out->data[LS_TRAIN], &out->data[LS_TEST], &out->config,
                                      &o->trainer, err);
@@ -254,7 +255,9 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
         .optimizer = j->rows.logits ? NULL : d->optimizer,
         .normalisation = d->normalisation,
         .label_smoothing = d->label_smoothing,
-        .data[LS_TEST] = {.images = d->images, .labels = j->labels, .rows = d->rows},
+        .data[LS_TEST] = {.images = d->images,
+                          .labels = j->labels,
+                          .rows = d->places ? d->all : d->rows},
         .shard_rows = sizes,
         .shard_row_counts = ls_add_shard_sizes(sizes, 0, d->rows, d->batch, j->rows.shards),
         .host = d->host,
@@ -308,6 +311,8 @@ static int run_on_pool(ls_prediction *out, float *logits, const ls_predict_desc 
     int status = ls_sharded_rows_init(&j.rows, d->host, err);
     if (status == LS_OK && (!j.labels || !j.name))
         status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)d->rows);
+    if (status == LS_OK && d->places)
+        memcpy(j.rows.row, d->places, d->rows * sizeof *d->places);
     if (status == LS_OK)
         status = ls_pool_run(pool, predict_part, &j, LS_FOREVER, err);
     if (status == LS_OK)

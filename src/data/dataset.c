@@ -33,7 +33,7 @@ static int resident_read(const ls_dataset *ds, const uint32_t *rows, uint32_t co
 static ls_dataset_view resident_view(const ls_dataset *ds)
 {
     const ls_resident *r = (const ls_resident *)ds;
-    return (ls_dataset_view){.images = r->images, .labels = r->labels};
+    return (ls_dataset_view){.images = r->images, .labels = r->labels, .rows = ds->info.rows};
 }
 
 static void resident_close(ls_dataset *ds)
@@ -378,8 +378,8 @@ int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, l
     return kind ? LS_OK : fail_unknown(spec, err);
 }
 
-int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
-                    const ls_host *host, ls_error *err)
+static int open_whole(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
+                      const ls_host *host, ls_error *err)
 {
     const ls_dataset_kind *kind = find_kind(spec->name);
     *train = NULL;
@@ -388,6 +388,14 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
         if (strcmp(spec->sources[i]->name, spec->name) == 0)
             return open_source(train, test, spec->sources[i], spec, host, err);
     return kind ? kind->open(train, test, kind, spec, host, err) : fail_unknown(spec, err);
+}
+
+int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
+                    const ls_host *host, ls_error *err)
+{
+    int status = open_whole(train, test, spec, host, err);
+    return status || !(spec->keys.validation > 0) ? status
+                                                  : ls_hold_out(train, test, spec, host, err);
 }
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)
@@ -417,6 +425,13 @@ int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, 
 ls_dataset_view ls_dataset_resident(const ls_dataset *ds)
 {
     return ds->ops->view ? ds->ops->view(ds) : (ls_dataset_view){0};
+}
+
+void ls_dataset_places(const ls_dataset *ds, uint32_t *row, uint32_t count)
+{
+    const uint32_t *places = ls_dataset_resident(ds).row;
+    for (uint32_t i = 0; places && i < count; i++)
+        row[i] = places[row[i]];
 }
 
 void ls_dataset_close(ls_dataset *ds)

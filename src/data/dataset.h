@@ -34,7 +34,7 @@ typedef enum ls_payload {
 
 typedef struct ls_dataset_info {
     const char *name;   /* as in the configuration: "fashion_mnist" */
-    const char *split;  /* "train" or "test" */
+    const char *split;  /* "train", "test", or "validation" */
     const char *source; /* where it came from: a directory, or "generated from seed 1" */
     int channels;
     int height;
@@ -64,6 +64,8 @@ typedef struct ls_dataset_view {
         const int32_t *labels;
         const float *targets;
     };
+    const uint32_t *row; /* row i of the dataset is number row[i] of these; NULL: number i */
+    uint32_t rows;       /* of these */
 } ls_dataset_view;
 
 /* All slots are mandatory but `view`. */
@@ -110,6 +112,7 @@ typedef struct ls_data_keys {
     int standardize;                     /* csv: columns become (value − mean) / deviation */
     int size, channels;                  /* folder: what its images become */
     double validation;                   /* share of the training rows that is held out */
+    int judged; /* no key: rows that are held out are not the test split where there is another */
 } ls_data_keys;
 
 /* What to open. Texts are only read during ls_dataset_open. */
@@ -131,7 +134,9 @@ typedef struct ls_dataset_spec {
     const char **wrong;
 } ls_dataset_spec;
 
-/* Opens the training and the test split. Both belong to the caller. Errors: LS_ECONFIG (unknown
+/* Opens the training and the test split. Both belong to the caller. With keys.validation, a share of each
+ * class, drawn from seed and labels alone, is not the training split's but the test split, in place of any
+ * other: what a run looks at while it trains. Errors: LS_ECONFIG (unknown
  * name, limit beyond the data, path not a directory); LS_ENOENT (files missing; the message
  * lists where they were looked for); LS_EIO (unreadable); LS_EDATA (damaged, with file and
  * offset); LS_ENOMEM. Any thread. */
@@ -173,6 +178,9 @@ int ls_dataset_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, 
 
 /* All rows in place, or NULLs when the data is not resident. Any thread. */
 ls_dataset_view ls_dataset_resident(const ls_dataset *ds);
+
+/* Where rows of the dataset are in its view: of each of the `count` numbers, in place. */
+void ls_dataset_places(const ls_dataset *ds, uint32_t *row, uint32_t count);
 
 /* NULL is allowed. No thread may be reading. */
 void ls_dataset_close(ls_dataset *ds);

@@ -120,6 +120,11 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_hos
 /* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
 
+/* Divides *train as keys.validation says; *test is closed, or stands where keys.judged says so. On failure both
+ * are closed, and NULL. Errors: LS_ECONFIG, LS_ENOMEM. */
+int ls_hold_out(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
+                const ls_host *host, ls_error *err);
+
 /* ---- the kinds --------------------------------------------------------------------------------- */
 
 /* An IDX dataset: train images, train labels, test images, test labels. */

@@ -236,7 +236,9 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (r->info.flags & LS_DEVICE_HOST_MEMORY)
         return LS_OK;
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
-        if (desc->data[s].images)
+        if (s == LS_TEST && desc->data[s].images == desc->data[LS_TRAIN].images)
+            r->data[s] = r->data[LS_TRAIN]; /* two parts of the same rows, or none */
+        else if (desc->data[s].images)
             status = copy_subset(r, s, &desc->data[s], err);
     if (status == LS_OK)
         status =

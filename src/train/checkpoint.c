@@ -91,10 +91,10 @@ uint32_t ls_data_crc32(const struct ls_trainer *t)
         const ls_dataset_view view = ls_dataset_resident(t->data[s]);
         if (!view.images) /* streamed: the rows are not known before they are trained on */
             continue;
-        crc = ls_crc32(crc, view.images, info->rows * ls_dataset_image_bytes(t->data[s]));
+        crc = ls_crc32(crc, view.images, view.rows * ls_dataset_image_bytes(t->data[s]));
         crc = info->targets == 0 && info->classes <= 256
-                  ? add_labels(crc, view.labels, info->rows)
-                  : ls_crc32(crc, view.labels, info->rows * ls_dataset_target_bytes(t->data[s]));
+                  ? add_labels(crc, view.labels, view.rows)
+                  : ls_crc32(crc, view.labels, view.rows * ls_dataset_target_bytes(t->data[s]));
     }
     return crc;
 }

@@ -316,6 +316,10 @@ const ls_config_key ls_config_keys[] = {
      .help = "`folder`: height and width that its images are resized and cropped to"},
     {"data", "channels", LS_KEY_INT, LS_RECIPE, AT(data_keys.channels), 3, 1, 3,
      .help = "`folder`: 3 for colours, 1 for grey"},
+    {"data", "validation", LS_KEY_NUMBER, LS_RECIPE, AT(data_keys.validation), 0, 0, 1,
+     .help =
+         "the share of each class's training rows that is held out and evaluated on, drawn from the "
+         "seed; test rows are then for `trainer eval` alone"},
     {"data", "mean", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", .form = &channels_form,
      .help = "pixels become (pixel / 255 − mean) / std; a number, or one per channel"},

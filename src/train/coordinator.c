@@ -333,7 +333,10 @@ static int train_epoch(ls_coordination *c, ls_error *err)
     struct ls_trainer *t = c->t;
     ls_position *at = &t->position;
     /* Drawn before the clock starts, while no worker runs. */
-    ls_rng_permutation(t->exchange->permutation[at->epoch % 2], c->rows, t->config.seed, at->epoch);
+    uint32_t *order = t->exchange->permutation[at->epoch % 2];
+    ls_rng_permutation(order, c->rows, t->config.seed, at->epoch);
+    if (!t->feed)
+        ls_dataset_places(t->data[LS_TRAIN], order, c->rows);
     ls_send_from_here(c);
     c->limit = c->steps;
     c->last_ns = ls_run_ns(t);

@@ -18,6 +18,8 @@ static bool allocate(ls_exchange *e, const struct ls_trainer *t)
     e->canonical = ls_alloc_array(t->host, t->model->floats, sizeof *e->canonical);
     bool complete = ls_sharded_rows_init(&e->test, t->host, NULL) == LS_OK && e->permutation[0] &&
                     e->permutation[1] && e->canonical;
+    if (complete)
+        ls_dataset_places(t->data[LS_TEST], e->test.row, e->test.rows);
     for (int i = 0; i < t->config.optimizer.slots; i++) {
         e->slot[i] = ls_alloc_array(t->host, t->model->floats, sizeof *e->slot[i]);
         complete = complete && e->slot[i];

@@ -79,7 +79,7 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
         ls_dataset_view view = ls_dataset_resident(t->data[s]);
         const uint32_t rows = ls_subset_rows(t, (ls_subset)s);
         if (rows > 0)
-            desc.data[s] = (ls_replica_data){view.images, view.labels, rows};
+            desc.data[s] = (ls_replica_data){view.images, view.labels, view.rows};
     }
     if (t->feed)
         desc.data[LS_TRAIN] = ls_feed_data(t->feed);

@@ -594,6 +594,53 @@ static void labels_need_more_than_a_byte(void **state)
     }
 }
 
+/* A row that is held out is evaluated on: what it is makes no difference to the weights. */
+static int read_marked(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                       void *targets, ls_error *err)
+{
+    const uint8_t *held = user;
+    (void)test;
+    (void)err;
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *image = (uint8_t *)values + (size_t)i * OWN_PIXELS;
+        own_row(0, rows[i], image, (int32_t *)targets + i);
+        if (held && held[rows[i]])
+            memset(image, 255, OWN_PIXELS);
+    }
+    return LS_OK;
+}
+
+static void held_out_rows_train_nothing_on_any_number_of_workers(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"devices=ref:1", "devices=ref:3", "devices=cpu:1",
+                                          "devices=cpu:2"};
+    uint8_t held[OWN_TRAIN] = {0};
+    char first[2][65];
+    for (size_t i = 0; i < 8; i++) {
+        story s;
+        begin(&s, 0, devices[i / 2]);
+        add_chance(&s);
+        fixture_set(&s.f, "data={\"name\":\"own\",\"validation\":0.2}");
+        s.data.read = read_marked;
+        s.data.user = i % 2 ? held : NULL;
+        ls_trainer *t = fixture_run(&s.f);
+        if (i == 0) {
+            const ls_dataset_view view = ls_dataset_resident(t->data[LS_TEST]);
+            for (uint32_t r = 0; r < ls_dataset_describe(t->data[LS_TEST])->rows; r++)
+                held[view.row[r]] = 1;
+            assert_int_equal(ls_dataset_describe(t->data[LS_TRAIN])->rows +
+                                 ls_dataset_describe(t->data[LS_TEST])->rows,
+                             OWN_TRAIN);
+        }
+        if (i % 4 == 0)
+            strcpy(first[i / 4], ls_trainer_result(t)->weights_sha256);
+        assert_string_equal(ls_trainer_result(t)->weights_sha256, first[i / 4]);
+        ls_trainer_close(t);
+        end(&s);
+    }
+}
+
 static int count_records(void *user, const char *json, size_t length, ls_error *err)
 {
     (void)json;
@@ -679,6 +726,7 @@ int main(void)
         cmocka_unit_test(data_that_cannot_be_read_ends_what_was_asked_with_its_message),
         cmocka_unit_test(a_label_that_is_no_class_is_refused_by_its_row),
         cmocka_unit_test(labels_need_more_than_a_byte),
+        cmocka_unit_test(held_out_rows_train_nothing_on_any_number_of_workers),
         cmocka_unit_test(a_sink_that_is_added_gets_what_follows),
         cmocka_unit_test(two_trainers_share_a_pool),
     };

@@ -1,0 +1,177 @@
+/* Rows of the training split that are held out, so that a run can be judged while it goes on: two views over
+ * the same rows in memory. */
+#include "base/error.h"
+#include "base/host.h"
+#include "base/rng.h"
+#include "data/kinds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What the two parts have in common: the last one to be closed closes it. */
+typedef struct whole {
+    ls_dataset *all;
+    const ls_host *host;
+    int parts;
+} whole;
+
+typedef struct part {
+    ls_dataset base;
+    whole *of;
+    uint32_t *row;
+} part;
+
+static int part_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count, void *images,
+                     void *targets, ls_error *err)
+{
+    const part *p = (const part *)ds;
+    const size_t bytes = ls_dataset_image_bytes(ds), target = ls_dataset_target_bytes(ds);
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i] >= ds->info.rows)
+            return ls_fail(err, LS_EINVAL, "%s: row %u does not exist; the %s split has %u rows",
+                           ds->info.name, rows[i], ds->info.split, ds->info.rows);
+    int status = LS_OK;
+    for (uint32_t i = 0; status == LS_OK && i < count; i++)
+        status = ls_dataset_read(p->of->all, &p->row[rows[i]], 1, (char *)images + i * bytes,
+                                 (char *)targets + i * target, err);
+    return status;
+}
+
+static ls_dataset_view part_view(const ls_dataset *ds)
+{
+    const part *p = (const part *)ds;
+    ls_dataset_view view = ls_dataset_resident(p->of->all);
+    view.row = p->row;
+    return view;
+}
+
+static void part_close(ls_dataset *ds)
+{
+    part *p = (part *)ds;
+    const ls_host *host = p->of->host;
+    if (--p->of->parts == 0) {
+        ls_dataset_close(p->of->all);
+        ls_free(host, p->of);
+    }
+    ls_free(host, p->row);
+    ls_free(host, p);
+}
+
+static const ls_dataset_ops part_ops = {
+    .size = sizeof(ls_dataset_ops), .read = part_read, .view = part_view, .close = part_close};
+
+static int open_part(ls_dataset **out, whole *of, const char *split, uint32_t rows, ls_error *err)
+{
+    part *p = ls_alloc(of->host, sizeof *p);
+    uint32_t *row = ls_alloc_array(of->host, rows, sizeof *row);
+    if (!p || !row) {
+        ls_free(of->host, p);
+        ls_free(of->host, row);
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory", of->all->info.name);
+    }
+    *p = (part){{&part_ops, of->all->info}, of, row};
+    p->base.info.split = split;
+    p->base.info.rows = rows;
+    of->parts++;
+    *out = &p->base;
+    return LS_OK;
+}
+
+typedef struct lot {
+    int32_t label;
+    uint32_t row;
+    uint64_t drawn;
+} lot;
+
+static int by_lot(const void *a, const void *b)
+{
+    const lot *x = a, *y = b;
+    if (x->label != y->label)
+        return x->label < y->label ? -1 : 1;
+    if (x->drawn != y->drawn)
+        return x->drawn < y->drawn ? -1 : 1;
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+/* Marks the rows that are held out: of each class the share with the lowest lots. How many there are. */
+static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls_dataset_spec *spec)
+{
+    const ls_dataset_view view = ls_dataset_resident(all);
+    const uint32_t rows = all->info.rows;
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < rows; r++) {
+        uint32_t w[4];
+        ls_rng_words(w, spec->seed, LS_STREAM_HOLD_OUT, 0, r);
+        lots[r] = (lot){all->info.targets ? 0 : view.labels[r], r, (uint64_t)w[0] << 32 | w[1]};
+    }
+    qsort(lots, rows, sizeof *lots, by_lot);
+    for (uint32_t first = 0, end; first < rows; first = end) {
+        for (end = first; end < rows && lots[end].label == lots[first].label; end++)
+            ;
+        const uint32_t share = (uint32_t)((end - first) * spec->keys.validation + 0.5);
+        for (uint32_t i = first; i < first + share; i++)
+            held[lots[i].row] = true;
+        count += share;
+    }
+    return count;
+}
+
+static int share_out(ls_dataset *split[2], whole *of, const ls_dataset_spec *spec, ls_error *err)
+{
+    const uint32_t rows = of->all->info.rows;
+    bool *held = ls_alloc_array(of->host, rows, sizeof *held);
+    lot *lots = ls_alloc_array(of->host, rows, sizeof *lots);
+    uint32_t at[2] = {0, 0};
+    int status = held && lots ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %u lots", rows);
+    const uint32_t count = status ? 0 : draw_lots(held, lots, of->all, spec);
+    if (status == LS_OK && (count == 0 || count == rows))
+        status = ls_dataset_refuse(spec, "data.validation", err,
+                                   "%g of the %u training rows is %s of them",
+                                   spec->keys.validation, (unsigned)rows, count ? "all" : "none");
+    if (status == LS_OK)
+        status = open_part(&split[0], of, "train", rows - count, err);
+    if (status == LS_OK)
+        status = open_part(&split[1], of, "validation", count, err);
+    for (uint32_t r = 0; status == LS_OK && r < rows; r++)
+        ((part *)split[held[r]])->row[at[held[r]]++] = r;
+    ls_free(of->host, lots);
+    ls_free(of->host, held);
+    return status;
+}
+
+/* `of` belongs to this function as long as its parts need it. */
+static int divide(ls_dataset *split[2], ls_dataset *all, const ls_dataset_spec *spec,
+                  const ls_host *host, ls_error *err)
+{
+    whole *of = ls_alloc(host, sizeof *of);
+    if (!of)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory", all->info.name);
+    *of = (whole){all, host, 1};
+    int status = share_out(split, of, spec, err);
+    for (int s = 0; status && s < 2; s++) {
+        ls_dataset_close(split[s]);
+        split[s] = NULL;
+    }
+    if (--of->parts == 0) /* of a failure: `all` is still the caller's */
+        ls_free(host, of);
+    return status;
+}
+
+int ls_hold_out(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
+                const ls_host *host, ls_error *err)
+{
+    ls_dataset *split[2] = {NULL, NULL};
+    int status =
+        ls_dataset_resident(*train).images
+            ? divide(split, *train, spec, host, err)
+            : ls_dataset_refuse(spec, "data.validation", err,
+                                "rows that are streamed cannot be held out; give the source "
+                                "test rows");
+    if (status)
+        ls_dataset_close(*train);
+    const bool kept = status == LS_OK && spec->keys.judged && (*test)->info.rows > 0;
+    ls_dataset_close(kept ? split[1] : *test);
+    *train = split[0];
+    *test = status ? NULL : kept ? *test : split[1];
+    return status;
+}
