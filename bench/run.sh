@@ -8,7 +8,7 @@ data=/usr/share/datasets/fashion-mnist
 out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
-parts='lenet resnet lanes startup allreduce scale overlap ring pool service'
+parts='lenet resnet lanes startup allreduce scale overlap ring pool service paper'
 
 help()
 {
@@ -29,6 +29,7 @@ beside one PyTorch, and at most ten beside two:
   ring       ring, pool and barrier                        $(expected ring) s
   pool       a job through three thread pools              $(expected pool) s
   service    predictions over HTTP while it trains         $(expected service) s
+  paper      a step on a GPU, added up, not measured       $(expected paper) s; with a CUDA toolkit
 
 Environment, which these seconds heed:
   TORCH_PYTHON="/usr/bin/python3 ..."  interpreters that have PyTorch (default: python3, else
@@ -71,6 +72,7 @@ expected()
     lenet) echo $(((25 + 30 * $#) * (ROUNDS + 2) / 9 + 15)) ;;
     resnet) echo $(((90 + (20 + 40 * RESNET_PROCESSES) * $#) * (RESNET_ROUNDS + 2) / 7)) ;;
     lanes | ring) echo 5 ;;
+    paper) echo 15 ;;
     startup) echo 3 ;;
     allreduce) echo 25 ;;
     scale) echo 35 ;;
@@ -265,6 +267,17 @@ TEXT
     python3 bench/service.py --seconds "$SERVICE_SECONDS" "$build/examples/service/lockstep-service"
 }
 
+paper()
+{
+    section "A step on one H100, on paper" "bench/gpu/paper.py $build/tests/cuda_ops/cuda_nodes"
+    cat <<'TEXT'
+An **estimate, not measured**: no GPU has run it yet. What each kernel moves and computes is read off the
+recorded step, which runs over doubles of the CUDA libraries; instructions are those that nvcc 13.0 made.
+
+TEXT
+    python3 bench/gpu/paper.py "$build/tests/cuda_ops/cuda_nodes"
+}
+
 # ---- putting the results together ----------------------------------------------------------------
 
 # A part's section as the results have it, with the mark before it; nothing if there is none.
@@ -348,6 +361,7 @@ case ${1-} in
     ring) ring ;;
     pool) pool ;;
     service) service ;;
+    paper) paper ;;
     esac
     exit
     ;;

@@ -5,6 +5,7 @@
 #include "nn/nn_fixture.h"
 
 #include <cuda_runtime_api.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,8 +136,38 @@ static void lenet_is_unrolled_whatever_convolutions_work_in(void **state)
     dbl_ask_workspace(0);
 }
 
-int main(void)
+/* ---- for bench/gpu/paper.py ----------------------------------------------------------------- */
+
+static void print_cost(const dbl_cost *cost)
 {
+    printf("%s\t%.0f\t%.0f\t%.0f\n", cost->name, cost->bytes, cost->operations, cost->tiled);
+}
+
+/* Takes one whole step, and prints what each of its kernels did. */
+static void list_a_step(const char *file, ls_precision precision, uint32_t rows)
+{
+    const uint32_t row[16] = {0};
+    const ls_replica_step step = {0.1f, 1.0f / (float)rows, rows, 1};
+    ls_replica_times times = {0};
+    ls_error err = {0};
+    world w;
+    int arrived = 0;
+    open_world(&w, file, precision, rows);
+    dbl_watch(print_cost);
+    must(ls_replica_step_whole(w.replica, row, 0, &step, 1, 0, &times, &err), &err);
+    while (!arrived)
+        must(ls_replica_arrived(&arrived, w.replica, 0, &err), &err);
+    dbl_watch(NULL);
+    close_world(&w);
+}
+
+/* With `EXAMPLE.json PRECISION ROWS`, at most 16 rows, a list. */
+int main(int argc, char **argv)
+{
+    if (argc == 4) {
+        list_a_step(argv[1], (ls_precision)atoi(argv[2]), (uint32_t)atoi(argv[3]));
+        return 0;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_of_lenet_has_few_nodes),
         cmocka_unit_test(a_step_of_resnet18_has_few_nodes),

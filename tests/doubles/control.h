@@ -100,6 +100,16 @@ long dbl_calls(const char *function);
 /* The functions that can fail, NULL-terminated. */
 const char *const *dbl_functions(void);
 
+/* What each kernel twin did is told from now on, on the thread that ran it: its name, the bytes that it said it
+ * would touch, and of a product the floating-point operations, 2 for each multiplication, `tiled` with
+ * channels counted in wholes of what tensor cores take (16 bytes in, 32 channels out). NULL: nobody is told. */
+typedef struct dbl_cost {
+    const char *name;
+    double bytes, operations, tiled;
+} dbl_cost;
+typedef void dbl_watcher(const dbl_cost *cost);
+void dbl_watch(dbl_watcher *watcher);
+
 /* Each plan of the math double that is made from now on asks for so many bytes to work in. */
 void dbl_ask_workspace(size_t bytes);
 

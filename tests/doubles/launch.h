@@ -36,4 +36,7 @@ cudaError_t dbl_launch(cudaStream_t stream, const char *name, void (*body)(const
  * called directly) always non-zero. */
 int dbl_may_touch(const void *memory, size_t bytes);
 
+/* Inside a body: what it computes, for dbl_watch. */
+void dbl_computes(const char *name, double operations, double tiled);
+
 #endif

@@ -250,6 +250,20 @@ static double *in_double(const work *w, const void *memory, size_t count)
     return out;
 }
 
+static double rounded_up(int n, int to)
+{
+    return (double)((n + to - 1) / to * to);
+}
+
+static void tell_cost(const ls_math_shape *s)
+{
+    static const char *const name[] = {"conv forward",  "conv data",  "conv weights",
+                                       "dense forward", "dense data", "dense weights"};
+    const double taps = 2.0 * s->rows * s->y_h * s->y_w * s->kh * s->kw;
+    dbl_computes(name[s->kind], taps * s->c * s->out,
+                 taps * rounded_up(s->c, s->half ? 8 : 4) * rounded_up(s->out, 32));
+}
+
 static void run_body(const void *copied)
 {
     static products *const into[3] = {to_y, to_x, to_w};
@@ -257,6 +271,7 @@ static void run_body(const void *copied)
     const int pass = pass_of(&w->s), *role = roles[pass];
     if (!may_touch(w))
         return;
+    tell_cost(&w->s);
     const size_t count = elements(&w->s, role[2]);
     summing s = {in_double(w, w->o.a, elements(&w->s, role[0])),
                  in_double(w, w->o.b, elements(&w->s, role[1])), calloc(count, sizeof *s.sum)};

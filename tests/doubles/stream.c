@@ -102,10 +102,28 @@ struct launch {
     _Alignas(16) unsigned char args[];
 };
 
+static dbl_watcher *watching;
+static _Thread_local dbl_cost cost; /* of the body under way */
+
+void dbl_watch(dbl_watcher *watcher)
+{
+    watching = watcher;
+}
+
+void dbl_computes(const char *name, double operations, double tiled)
+{
+    cost.name = name;
+    cost.operations = operations;
+    cost.tiled = tiled;
+}
+
 static dbl_progress run_body(dbl_work *work)
 {
     const struct launch *l = (const struct launch *)work->data;
+    cost = (dbl_cost){.name = work->name};
     l->body(l->args);
+    if (watching)
+        watching(&cost);
     return DBL_DONE;
 }
 
@@ -125,6 +143,7 @@ cudaError_t dbl_launch(cudaStream_t stream, const char *name, void (*body)(const
 
 int dbl_may_touch(const void *memory, size_t bytes)
 {
+    cost.bytes += (double)bytes;
     int device = dbl_running_device();
     if (device < 0 || bytes == 0)
         return 1;

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""What a step should take on one H100, added up on paper: an estimate that is made before the first
+measurement, to be compared with it. Nothing here was timed.
+
+    paper.py CUDA_NODES [--most]        # the program of the test cuda_nodes
+
+What each kernel of a recorded step does comes from the step itself, run over the doubles with 1 and 2
+rows (4 and 8 of LeNet) and drawn out to 256: the bytes that its twin says it touches; the operations
+of products, channels counted in whole tiles of the tensor cores. Instructions for each byte are those
+that tests/cuda_gpu/kernel_budgets.txt has counted. A kernel takes the longest of the three, and each
+node NODE_US besides. What is assumed stands below in capitals, and is said with the sum; --most fails
+where a sum is above the example's target.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+from collections import OrderedDict
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROWS = 256
+# One H100 SXM: 132 multiprocessors at 1.755 GHz, 3.35 TB/s, 989 (bf16) and 494 (TF32) TFLOP/s.
+NODE_US = 1.0            # of the GPU's time for a kernel in a graph: drain, launch, fill
+LAUNCH_US = {"lenet": 1.0, "resnet18": 3.0}  # between graphs; LeNet's has eight steps
+MEMORY = 3.35e12 * 0.85  # what streaming kernels reach
+CACHE = 5.0e12           # of what fits: a kernel's bytes, if they are at most …
+CACHED = 25e6            # … half of the L2, and so are still there
+ISSUE = 132 * 128 * 1.755e9 * 0.6  # instructions of threads a second, three cycles of five
+PRODUCTS = {"bf16": 989e12 * 0.65, "tf32": 494e12 * 0.4}
+LOSS_US = 3.0            # one block, whose chain of steps is its time
+
+# Kernels of a launcher, and the row of its budget.
+KERNELS = {
+    "ls_k_norm_statistics": (2, "norm_statistics_bf16"), "ls_k_norm_apply": (1, "norm_apply_bf16"),
+    "ls_k_norm_grad": (2, "norm_grad_bf16"), "ls_k_norm_dx": (1, "norm_dx_bf16"),
+    "ls_k_bias_grad": (2, "bias_grad_relu"), "ls_k_quads_forward": (1, "quads_forward_average"),
+    "ls_k_quads_back": (2, "quads_back"), "ls_k_sgd": (1, "sgd_momentum"),
+    "ls_k_gather_rows": (1, "gather"), "conv weights": (2, None), "dense weights": (2, None),
+}
+EXAMPLES = (  # file, name, precision and its number, the rows of the two runs, target in µs
+    ("fashion_mnist.json", "lenet", "tf32", 1, (4, 8), 75.0),
+    ("resnet18.json", "resnet18", "bf16", 2, (1, 2), 2400.0),
+)
+
+
+def instructions_a_byte():
+    """Today's counts: the last number but what stands behind a semicolon."""
+    found = {}
+    for line in (ROOT / "tests/cuda_gpu/kernel_budgets.txt").read_text().splitlines():
+        row = re.match(r"(\w+)\s+loop:([\d.]+)\s+\d+\s+[\d.]+\s+\S+\s+#\s*([\d.]+)", line)
+        if row:
+            found[row[1]] = float(row[3]) / float(row[2])
+    return found
+
+
+def list_step(program, file, precision, rows):
+    """Each kernel of a step: name, bytes, operations, operations in whole tiles."""
+    out = subprocess.run([program, ROOT / "examples" / file, str(precision), str(rows)], check=True,
+                         capture_output=True, text=True).stdout
+    table = [line.split("\t") for line in out.splitlines() if line.count("\t") == 3]
+    return [(name, *map(float, numbers)) for name, *numbers in table if name != "ls_k_set_args"]
+
+
+def drawn_out(few, more, rows):
+    a, b = rows
+    for one, two in zip(few, more):
+        assert one[0] == two[0]
+        yield one[0], *(x + (y - x) / (b - a) * (ROWS - a) for x, y in zip(one[1:], two[1:]))
+
+
+def kernel_us(name, moved, tiled, precision, budget):
+    """Of the kernel itself, and what it is bound by."""
+    nodes, row = KERNELS.get(name, (1, None))
+    ways = {"bytes": moved / (CACHE if moved <= CACHED else MEMORY) * 1e6,
+            "products": tiled / PRODUCTS[precision] * 1e6,
+            "instructions": moved * budget.get(row, 0) / ISSUE * 1e6,
+            "one block": LOSS_US if name == "ls_k_softmax_xent" else 0}
+    bound = max(ways, key=ways.get)
+    return nodes, ways[bound], bound, moved * budget.get(row, 0)
+
+
+def add_up(program, example):
+    file, name, precision, number, rows, target = example
+    few, more = (list_step(program, file, number, r) for r in rows)
+    if len(few) != len(more):
+        sys.exit(f"{file}: {len(few)} kernels with {rows[0]} rows, {len(more)} with {rows[1]}")
+    budget, lines = instructions_a_byte(), OrderedDict()
+    for kernel, moved, operations, tiled in drawn_out(few, more, rows):
+        nodes, us, bound, instructions = kernel_us(kernel, moved, tiled, precision, budget)
+        line = lines.setdefault((kernel, bound), [0, 0, 0, 0, 0, 0])
+        for i, value in enumerate((1, nodes, moved, operations, instructions, us)):
+            line[i] += value
+    print(f"\n### {name}, batch {ROWS}, {precision}, one worker, the whole step\n")
+    print("| kernel | bound by | calls | nodes | MB | GFLOP | million instructions | kernels, µs | nodes, µs |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    for (kernel, bound), (calls, nodes, moved, flop, instructions, us) in lines.items():
+        print(f"| {kernel} | {bound} | {calls} | {nodes} | {moved / 1e6:.1f} | {flop / 1e9:.2f} | "
+              f"{instructions / 1e6:.0f} | {us:.1f} | {nodes * NODE_US:.1f} |")
+    total = [sum(line[i] for line in lines.values()) for i in range(6)]
+    us = total[5] + total[1] * NODE_US + LAUNCH_US[name]
+    products = sum(line[5] for (_, bound), line in lines.items() if bound == "products")
+    print(f"| between launches | | | | | | | {LAUNCH_US[name]:.1f} | |")
+    print(f"| **together** | | {total[0]} | {total[1]} | {total[2] / 1e6:.1f} | {total[3] / 1e9:.2f} | "
+          f"{total[4] / 1e6:.0f} | {total[5] + LAUNCH_US[name]:.1f} | {total[1] * NODE_US:.1f} |\n")
+    print(f"{name}: {us:,.0f} µs a step, estimate, not measured; the target is {target:,.0f}. With nodes of "
+          f"{1.5 * NODE_US:g} µs: {us + total[1] * NODE_US / 2:,.0f}; with products at three quarters of the "
+          f"assumed rate: {us + products / 3:,.0f}.")
+    return us <= target
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--most", action="store_true")
+    options = parser.parse_args()
+    print(f"Assumed: {NODE_US:g} µs of the GPU's time a node; {MEMORY / 1e12:.2f} TB/s of memory, "
+          f"{CACHE / 1e12:g} for kernels of at most {CACHED / 1e6:.0f} MB, which find them in the L2; "
+          f"{ISSUE / 1e12:.1f} T instructions of threads a second; products at {PRODUCTS['bf16'] / 1e12:.0f} "
+          f"(bf16) and {PRODUCTS['tf32'] / 1e12:.0f} (tf32) TFLOP/s; {LOSS_US:g} µs for the loss.")
+    kept = [add_up(options.program, example) for example in EXAMPLES]
+    if options.most and not all(kept):
+        sys.exit("a step takes longer than its target, on paper already")
+
+
+if __name__ == "__main__":
+    main()
