@@ -70,7 +70,7 @@ static ls_replica_data make_data(ls_shape shape, int classes)
         images[i] = (uint8_t)(256 * ls_rng_uniform(1, 2, 3, i));
     for (uint32_t i = 0; i < DATA_ROWS; i++)
         labels[i] = (int32_t)((double)classes * ls_rng_uniform(1, 3, 3, i));
-    return (ls_replica_data){images, labels, DATA_ROWS};
+    return (ls_replica_data){.images = images, .labels = labels, .rows = DATA_ROWS};
 }
 
 /* What all cells of a network share; freed at the end. */

@@ -157,7 +157,9 @@ static void open_replica(times *t, ls_precision precision, uint32_t rows, const 
         .model = t->model,
         .optimizer = &t->optimizer,
         .normalisation = {.std = {1, 1, 1, 1}},
-        .data[LS_TRAIN] = {view.images, view.labels, ls_dataset_describe(t->train)->rows},
+        .data[LS_TRAIN] = {.images = view.images,
+                           .labels = view.labels,
+                           .rows = ls_dataset_describe(t->train)->rows},
         .shard_rows = &rows,
         .shard_row_counts = 1,
     };

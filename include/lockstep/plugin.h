@@ -66,7 +66,7 @@ typedef struct ls_tensor {
 /* ---- ops ------------------------------------------------------------------------------------ */
 
 typedef enum ls_op_kind {
-    LS_OP_GATHER = 1, /* dataset rows (u8) → x (f32), and their labels */
+    LS_OP_GATHER = 1, /* dataset rows (u8 or f32) → x (f32), and their labels or targets */
     LS_OP_CONV2D = 2, /* params: weight [out][in][kh][kw], bias [out] */
     LS_OP_DENSE = 3,  /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
     LS_OP_POOL = 4,   /* average or maximum, windows that do not fit are dropped (floor) */
@@ -81,7 +81,8 @@ typedef enum ls_op_kind {
     LS_OP_DROPOUT = 13, /* training: x / (1 − p), or 0 with probability p; else y = x */
     LS_OP_ADAMW = 14,   /* the optimizer's step over a whole arena */
     LS_OP_RUNNING = 15, /* running statistics ← (1 − momentum)·them + momentum·the step's */
-    LS_OP_KINDS         /* none: one more than the last */
+    LS_OP_VECTOR_LOSS = 16, /* outputs and target vectors → summed loss, correct count, gradient */
+    LS_OP_KINDS             /* none: one more than the last */
 } ls_op_kind;
 
 typedef struct ls_conv2d {
@@ -104,8 +105,8 @@ typedef struct ls_pool2d {
     int kh, kw, sh, sw, ph, pw;
 } ls_pool2d;
 
-/* y = (pixel / 255 − mean[c]) / std[c], each operation rounded to fp32; channels beyond the fourth
- * use the fourth's.
+/* y = (pixel / 255 − mean[c]) / std[c], and of rows of floats y = (value − mean[c]) / std[c], each
+ * operation rounded to fp32; channels beyond the fourth use the fourth's.
  * In a gather whose desc has `training` set, the image is first changed at random. With
  * w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row): when `flip` is set and w[2] is
  * odd, its columns are mirrored; then pixel (i, j) is the one at (i + w[0] mod (2·crop + 1) − crop,
@@ -113,8 +114,10 @@ typedef struct ls_pool2d {
  * y's layout and bytes do not depend on `training`: the ops behind read the rows of either kind. */
 typedef struct ls_gather {
     float mean[4], std[4];
-    int crop; /* pixels of zero padding for random crops, at most h + w; 0: none */
-    int flip; /* non-zero: mirror half of the images */
+    int crop;    /* pixels of zero padding for random crops, at most h + w; 0: none */
+    int flip;    /* non-zero: mirror half of the images */
+    int floats;  /* non-zero: the dataset's rows are floats, else bytes */
+    int targets; /* floats of a row's target, which are copied as they are; 0: it has a class */
 } ls_gather;
 
 /* g ← g·scale + weight_decay·w;  v ← momentum·v + g (g alone when momentum is 0);
@@ -158,6 +161,18 @@ typedef struct ls_softmax_xent {
     float smoothing;
 } ls_softmax_xent;
 
+/* What is lost where the output is z and the target t; a row loses the mean of it over its outputs. Of
+ * bits (0 or 1) each z is a logit, and a row is correct when z > 0 where t > ½ alone; else no row is. */
+typedef enum ls_vector_rule {
+    LS_VECTOR_MSE = 0, /* (z − t)² */
+    LS_VECTOR_BCE = 1  /* max(z, 0) − z·t + log(1 + e⁻|z|) */
+} ls_vector_rule;
+
+/* Outputs are vectors (h = w = 1), row-major (layout NULL). */
+typedef struct ls_vector_loss {
+    ls_vector_rule rule;
+} ls_vector_loss;
+
 /* param[0][i] += momentum·(grad[0][i]·args->row_scale − param[0][i]) */
 typedef struct ls_running {
     float momentum;
@@ -172,9 +187,10 @@ typedef struct ls_relu {
 typedef struct ls_op_desc {
     size_t size; /* sizeof(ls_op_desc) */
     ls_op_kind kind;
-    ls_tensor x;  /* the input as its producer made it; for a gather: one dataset row, u8, with
+    ls_tensor
+        x; /* the input as its producer made it; for a gather: one dataset row, u8 or f32, with
                          `rows` the rows of a batch. Unused by optimizers and LS_OP_RUNNING */
-    ls_tensor x2; /* LS_OP_ADD and fuse_add: the second input */
+    ls_tensor x2;            /* LS_OP_ADD and fuse_add: the second input */
     const ls_layout *y_hint; /* what preferred_layout said of y's first consumer, or NULL */
     const ls_op *twin; /* an op of the same layer for another number of rows, or NULL: parameters
                           are shared with it, so their layout must be the twin's */
@@ -197,6 +213,7 @@ typedef struct ls_op_desc {
         ls_dropout dropout;
         ls_softmax_xent softmax_xent;
         ls_running running;
+        ls_vector_loss vector_loss;
     } u;
     ls_pool2d pool; /* LS_OP_POOL, and fuse_pool */
 } ls_op_desc;
@@ -227,10 +244,10 @@ typedef struct ls_step_args {
  * NULL. What a call writes (y, dx, gradients, saved) or uses (scratch) may hold anything before. */
 typedef struct ls_op_buffers {
     const ls_step_args *args;
-    const void *x; /* gather: the whole dataset's images, [rows][c][h][w] u8 */
+    const void *x; /* gather: the whole dataset's images, [rows][c][h][w] u8 or f32 */
     void *y;
     const void *dy;             /* NULL in an op that is never trained */
-    void *dx;                   /* NULL unless needs_dx; softmax_xent writes it in forward */
+    void *dx;                   /* NULL unless needs_dx; a loss writes it in forward */
     float *param[LS_OP_PARAMS]; /* optimizers: param[0] is the arena of weights */
     float *grad[LS_OP_PARAMS];  /* optimizers: grad[0] is the arena of gradients, read only */
     float *slot[LS_OP_SLOTS];   /* sgd: slot[0] is the velocity, NULL when momentum is 0 */
@@ -240,10 +257,11 @@ typedef struct ls_op_buffers {
      * anybody knows, and others behind it, until the caller has set *held to 0. */
     const float *guard; /* the first of LS_OP_STATS floats */
     float *held;
-    const int32_t *labels; /* gather: the whole dataset's; softmax_xent: the batch's */
-    int32_t *labels_out;   /* gather: the batch's */
-    float *stats;          /* softmax_xent: [0] summed loss, [1] correct predictions */
-    const void *x2;        /* the second input, and its gradient */
+    /* Gather: the whole dataset's; losses: the batch's. Floats, [rows][targets], where rows have targets. */
+    const int32_t *labels;
+    int32_t *labels_out; /* gather: the batch's */
+    float *stats;        /* losses: [0] summed loss, [1] correct predictions */
+    const void *x2;      /* the second input, and its gradient */
     void *dx2;
     const float *running; /* batchnorm: mean [c], variance [c], read in evaluation */
     float *contribution;  /* batchnorm: 2·c floats, written in training */
@@ -267,7 +285,7 @@ typedef struct ls_op_impl {
     int (*bind)(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
     int (*forward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
     /* Reads dy (and what forward saved), writes param gradients and dx. Optional: gather,
-     * softmax_xent, the optimizers and running have none. */
+     * losses, the optimizers and running have none. */
     int (*backward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
     /* Canonical host fp32 (row-major, shapes as in ls_op_kind) → the op's layout at `dst` in
      * device memory, padding zeroed; and back. Optional in ops without parameters. */

@@ -47,7 +47,7 @@ void ls_snapshot_release(ls_snapshot *snapshot);        /* NULL is allowed */
  * prediction and whose softmax are probabilities. An image's scores do not depend on the others, but
  * may differ in their last bits with n. Allocates nothing once as many threads have predicted at the
  * same time before. Errors: LS_ENOMEM, LS_ESYSTEM (no thread), LS_EDEVICE, LS_EUNSUPPORTED. */
-int ls_snapshot_predict(ls_snapshot *snapshot, const uint8_t *images, uint32_t n, float *scores,
+int ls_snapshot_predict(ls_snapshot *snapshot, const void *images, uint32_t n, float *scores,
                         ls_error *err);
 
 /* Writes the weights as safetensors, under PyTorch's names; whole at the return, or not there.

@@ -197,7 +197,7 @@ int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
 
 /* ls_snapshot_predict with the weights as they are now; the snapshot is kept for as long as they do
  * not change. */
-int ls_trainer_predict(ls_trainer *trainer, const uint8_t *images, uint32_t n, float *scores,
+int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, float *scores,
                        ls_error *err);
 
 /* Saves everything that training needs to go on, bit for bit, as one safetensors file; on the disk at

@@ -8,6 +8,7 @@
 #include "page/page.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -105,6 +106,7 @@ ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
         .model = t->model,
         .weights = t->weights,
         .normalisation = t->config.preprocessing,
+        .loss = t->config.loss,
         .label_smoothing = (float)t->config.label_smoothing,
         .optimizer = &t->config.optimizer,
         .batch = (uint32_t)t->config.batch_size,
@@ -179,7 +181,7 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
         return cli_fail(status, err.text);
     o.seconds = (double)(ls_now_ns() - start) * 1e-9;
     o.loss = sum.loss / d.rows;
-    o.accuracy = sum.correct / d.rows;
+    o.accuracy = t->config.loss->hits ? sum.correct / d.rows : NAN;
     o.devices = sum.devices;
     if (a->json)
         print_outcome(&o, t->host);

@@ -150,7 +150,10 @@ static int open_model(ls_trained *t, ls_error *err)
     if (t->data[LS_TEST]) {
         const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TEST]);
         input = (ls_shape){info->channels, info->height, info->width};
-        classes = info->classes;
+        classes = info->targets ? info->targets : info->classes;
+        status = ls_config_fit_data(&t->config, info, err);
+        if (status)
+            return status;
         const ls_dataset_info *train = ls_dataset_describe(t->data[LS_TRAIN]);
         if (train->class_name) {
             t->names = classes;
@@ -240,7 +243,7 @@ const char *ls_class_name(const ls_trained *t, int label)
 
 typedef struct job {
     const ls_predict_desc *desc;
-    const int32_t *labels;
+    const void *labels;
     ls_sharded_rows rows;
     char (*name)[16]; /* [worker] */
 } job;
@@ -254,6 +257,7 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
         .model = d->model,
         .optimizer = j->rows.logits ? NULL : d->optimizer,
         .normalisation = d->normalisation,
+        .loss = d->loss,
         .label_smoothing = d->label_smoothing,
         .data[LS_TEST] = {.images = d->images,
                           .labels = j->labels,
@@ -305,7 +309,8 @@ static int run_on_pool(ls_prediction *out, float *logits, const ls_predict_desc 
                       .shards = d->shards ? d->shards : (uint32_t)workers,
                       .logits = logits,
                       .classes = d->model->classes}};
-    int32_t *unknown = d->labels ? NULL : ls_alloc_array(d->host, d->rows, sizeof *unknown);
+    const size_t words = d->normalisation.targets ? (size_t)d->normalisation.targets : 1;
+    int32_t *unknown = d->labels ? NULL : ls_alloc_array(d->host, d->rows * words, sizeof *unknown);
     j.labels = d->labels ? d->labels : unknown;
     j.name = ls_alloc_array(d->host, (size_t)workers, sizeof *j.name);
     int status = ls_sharded_rows_init(&j.rows, d->host, err);

@@ -53,18 +53,19 @@ typedef struct ls_predict_desc {
     ls_precision precision;
     const char *cache_dir; /* NULL: none */
     const ls_model *model;
-    const float *weights;    /* canonical */
-    ls_gather normalisation; /* crop and flip are not applied */
-    float label_smoothing;   /* of the loss */
+    const float *weights;       /* canonical */
+    ls_gather normalisation;    /* crop and flip are not applied */
+    const struct ls_loss *loss; /* NULL: cross-entropy */
+    float label_smoothing;
     /* The one that the model was trained with: loss and hits then come from the very kernels that a
      * run evaluates with, in the same bits. NULL: from those of a replica that is never trained. */
     const ls_optimizer *optimizer;
-    const uint8_t *images; /* [rows][c][h][w] */
+    const void *images; /* [rows][c][h][w], bytes or floats */
     const uint32_t
-        *places;  /* [rows]: where they are in images and labels; NULL: one after another */
-    uint32_t all; /* with places: rows of images and labels */
-    const int32_t *labels;  /* [rows]; not needed for logits */
-    uint32_t rows;          /* at least 1 */
+        *places;        /* [rows]: where they are in images and labels; NULL: one after another */
+    uint32_t all;       /* with places: rows of images and labels */
+    const void *labels; /* [rows], or targets; not needed for logits */
+    uint32_t rows;      /* at least 1 */
     uint32_t batch, shards; /* as in training: the same rows then go through the same kernels */
     const ls_host *host;
 } ls_predict_desc;

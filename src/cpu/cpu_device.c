@@ -170,11 +170,11 @@ static int beyond_lanes(const ls_op_desc *desc)
     return desc->kind > LS_OP_EXPORT;
 }
 
-/* All but those that know of no tensor, or make the first. */
+/* All but those that know of no tensor, make the first, or want it row-major. */
 static bool is_of_lanes(ls_op_kind kind)
 {
     return kind != LS_OP_GATHER && kind != LS_OP_SGD && kind != LS_OP_ADAMW &&
-           kind != LS_OP_RUNNING;
+           kind != LS_OP_RUNNING && kind != LS_OP_VECTOR_LOSS;
 }
 
 /* The lanes op as it takes x; else, where that pays, around a copy of x packed into lanes. */
@@ -227,8 +227,9 @@ static int cpu_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc,
 static const ls_layout *cpu_preferred_layout(ls_device *device, const ls_op_desc *desc)
 {
     const ls_cpu_device *d = self_of(device);
-    return d->family != LS_CPU_FAMILY_LANES && beyond_lanes(desc) ? NULL
-                                                                  : ls_lanes_preferred(d, desc);
+    const bool plain =
+        desc->kind == LS_OP_VECTOR_LOSS || (d->family != LS_CPU_FAMILY_LANES && beyond_lanes(desc));
+    return plain ? NULL : ls_lanes_preferred(d, desc);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */

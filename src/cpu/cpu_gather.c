@@ -1,4 +1,4 @@
-/* Dataset rows (bytes) to a batch of floats: plain, or in lanes where the first consumer prefers them
+/* Dataset rows (bytes, or floats) to a batch of floats: plain, or in lanes where the first consumer prefers them
  * (desc->y_hint). Which of the two does not depend on what the rows are for: ops that read them are
  * made once, for training and evaluation. A pixel has 256 values, so every result is looked up in a
  * table of its channel, computed once with correctly rounded divisions. */
@@ -9,6 +9,8 @@
 #include "base/host.h"
 #include "base/rng.h"
 
+#include <string.h>
+
 #define PIXELS 16 /* of lanes, worked through at a time: a line of cache from each row */
 
 typedef struct gather_op {
@@ -16,13 +18,14 @@ typedef struct gather_op {
     ls_cpu_device *device;
     ls_op_buffers buffers;
     int crop, flip; /* 0 unless training */
+    ls_gather rule; /* mean and std, and what a row is */
     float table[4][256];
 } gather_op;
 
 /* A row of the dataset, and where its pixels come from: (i + dy, j + dx) of the image, mirrored first
  * if `mirror`. */
 typedef struct source {
-    const uint8_t *image;
+    const uint8_t *image; /* of bytes, or of floats */
     int dy, dx, mirror;
 } source;
 
@@ -49,8 +52,9 @@ static source draw_source(const gather_op *g, int r)
     const ls_step_args *args = g->buffers.args;
     const ls_tensor *y = &g->op.y;
     const uint32_t row = args->rows[r], span = 2 * (uint32_t)g->crop + 1;
-    source s = {.image = (const uint8_t *)g->buffers.x +
-                         (size_t)row * (size_t)y->c * (size_t)y->h * (size_t)y->w};
+    const size_t bytes = (size_t)y->c * (size_t)y->h * (size_t)y->w *
+                         (g->rule.floats ? sizeof(float) : sizeof(uint8_t));
+    source s = {.image = (const uint8_t *)g->buffers.x + row * bytes};
     if (is_random(g)) {
         uint32_t w[4];
         ls_rng_words(w, args->seed, LS_STREAM_AUGMENT, args->epoch, row);
@@ -154,6 +158,40 @@ static void gather_lanes(const gather_op *g)
     }
 }
 
+/* ---- rows of floats -------------------------------------------------------------------------- */
+
+/* A channel of one row, its values `step` floats apart. */
+static void float_plane(float *to, size_t step, const gather_op *g, const source *s, int channel)
+{
+    const ls_tensor *y = &g->op.y;
+    const int k = channel < 4 ? channel : 3;
+    const float mean = g->rule.mean[k], std = g->rule.std[k];
+    const float *plane =
+        (const float *)(const void *)s->image + (size_t)channel * (size_t)y->h * (size_t)y->w;
+    for (int i = s->dy; i < s->dy + y->h; i++)
+        for (int j = s->dx; j < s->dx + y->w; j++, to += step) {
+            const int inside = i >= 0 && i < y->h && j >= 0 && j < y->w;
+            const int x = s->mirror ? y->w - 1 - j : j;
+            *to = ((inside ? plane[(size_t)i * (size_t)y->w + (size_t)x] : 0) - mean) / std;
+        }
+}
+
+static void gather_floats(const gather_op *g)
+{
+    const ls_tensor *y = &g->op.y;
+    const size_t lanes = y->layout ? LS_LANES : 1, pixels = (size_t)y->h * (size_t)y->w;
+    const size_t plane = pixels * lanes;
+    if (y->layout && y->rows % LS_LANES)
+        memset(g->buffers.y, 0, y->bytes); /* the lanes of no row */
+    for (int r = 0; r < y->rows; r++) {
+        const source s = draw_source(g, r);
+        float *to =
+            (float *)g->buffers.y + (size_t)r / lanes * (size_t)y->c * plane + (size_t)r % lanes;
+        for (int c = 0; c < y->c; c++)
+            float_plane(to + (size_t)c * plane, lanes, g, &s, c);
+    }
+}
+
 /* ---- the op ---------------------------------------------------------------------------------- */
 
 static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
@@ -163,13 +201,17 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     (void)stream;
     (void)flags;
     (void)err;
-    if (op->y.layout)
+    if (g->rule.floats)
+        gather_floats(g);
+    else if (op->y.layout)
         gather_lanes(g);
     else
         gather_plain(g);
+    const size_t words = g->rule.targets ? (size_t)g->rule.targets : 1;
     if (b->labels && b->labels_out)
         for (int r = 0; r < op->y.rows; r++)
-            b->labels_out[r] = b->labels[b->args->rows[r]];
+            memcpy(b->labels_out + (size_t)r * words, b->labels + b->args->rows[r] * words,
+                   words * sizeof *b->labels);
     return LS_OK;
 }
 
@@ -191,8 +233,9 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     const ls_tensor *x = &desc->x;
     const ls_gather *k = &desc->u.gather;
     *out = NULL;
-    if (x->dtype != LS_U8)
-        return ls_fail(err, LS_EINVAL, "gather: the dataset must be of bytes");
+    if (x->dtype != (k->floats ? LS_F32 : LS_U8) || k->targets < 0)
+        return ls_fail(err, LS_EINVAL, "gather: the dataset must be of %s",
+                       k->floats ? "floats" : "bytes");
     for (int c = 0; c < 4 && c < x->c; c++)
         if (!(k->std[c] > 0))
             return ls_fail(err, LS_EINVAL, "gather: std[%d] is %g; it must be above 0", c,
@@ -206,6 +249,7 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     g->device = device;
     g->crop = desc->training ? k->crop : 0;
     g->flip = desc->training ? k->flip : 0;
+    g->rule = *k;
     g->op.impl = &gather_impl;
     g->op.kernel = ls_layout_is_lanes(desc->y_hint) ? "plain C, lanes" : "plain C";
     g->op.y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};

@@ -128,7 +128,8 @@ int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
 typedef int ls_cuda_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
                            ls_error *err);
 ls_cuda_create ls_cuda_gather_create, ls_cuda_conv_create, ls_cuda_dense_create;
-ls_cuda_create ls_cuda_pool_create, ls_cuda_loss_create, ls_cuda_norm_create;
+ls_cuda_create ls_cuda_pool_create, ls_cuda_loss_create, ls_cuda_vector_loss_create;
+ls_cuda_create ls_cuda_norm_create;
 ls_cuda_create ls_cuda_pointwise_create; /* relu, add, sigmoid, tanh, dropout, export */
 ls_cuda_create ls_cuda_update_create;    /* sgd, adamw, running */
 

@@ -58,21 +58,30 @@ static int check_desc(const ls_op_desc *d, ls_error *err)
     int status = refuse_fusion(d, err);
     if (status || is_arena(d->kind))
         return status;
-    status = check_tensor(&d->x, "an input", d->kind == LS_OP_GATHER ? LS_U8 : LS_F32, err);
+    const int bytes = d->kind == LS_OP_GATHER && !d->u.gather.floats;
+    status = check_tensor(&d->x, "an input", bytes ? LS_U8 : LS_F32, err);
     return status == LS_OK && has_x2(d) ? check_x2(d, err) : status;
 }
 
 int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err)
 {
     static ls_cuda_create *const creators[] = {
-        [LS_OP_GATHER] = ls_cuda_gather_create,     [LS_OP_CONV2D] = ls_cuda_conv_create,
-        [LS_OP_DENSE] = ls_cuda_dense_create,       [LS_OP_POOL] = ls_cuda_pool_create,
-        [LS_OP_RELU] = ls_cuda_pointwise_create,    [LS_OP_SOFTMAX_XENT] = ls_cuda_loss_create,
-        [LS_OP_SGD] = ls_cuda_update_create,        [LS_OP_EXPORT] = ls_cuda_pointwise_create,
-        [LS_OP_BATCHNORM] = ls_cuda_norm_create,    [LS_OP_ADD] = ls_cuda_pointwise_create,
-        [LS_OP_SIGMOID] = ls_cuda_pointwise_create, [LS_OP_TANH] = ls_cuda_pointwise_create,
-        [LS_OP_DROPOUT] = ls_cuda_pointwise_create, [LS_OP_ADAMW] = ls_cuda_update_create,
+        [LS_OP_GATHER] = ls_cuda_gather_create,
+        [LS_OP_CONV2D] = ls_cuda_conv_create,
+        [LS_OP_DENSE] = ls_cuda_dense_create,
+        [LS_OP_POOL] = ls_cuda_pool_create,
+        [LS_OP_RELU] = ls_cuda_pointwise_create,
+        [LS_OP_SOFTMAX_XENT] = ls_cuda_loss_create,
+        [LS_OP_SGD] = ls_cuda_update_create,
+        [LS_OP_EXPORT] = ls_cuda_pointwise_create,
+        [LS_OP_BATCHNORM] = ls_cuda_norm_create,
+        [LS_OP_ADD] = ls_cuda_pointwise_create,
+        [LS_OP_SIGMOID] = ls_cuda_pointwise_create,
+        [LS_OP_TANH] = ls_cuda_pointwise_create,
+        [LS_OP_DROPOUT] = ls_cuda_pointwise_create,
+        [LS_OP_ADAMW] = ls_cuda_update_create,
         [LS_OP_RUNNING] = ls_cuda_update_create,
+        [LS_OP_VECTOR_LOSS] = ls_cuda_vector_loss_create,
     };
     const int kinds = (int)(sizeof creators / sizeof *creators);
     *out = NULL;

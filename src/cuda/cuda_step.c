@@ -29,6 +29,8 @@ static int gather_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
         .w = y->w,
         .crop = random ? g->crop : 0,
         .flip = random ? g->flip : 0,
+        .floats = g->floats,
+        .words = g->targets > 0 ? g->targets : 1,
     };
     memcpy(k.mean, g->mean, sizeof k.mean);
     memcpy(k.std, g->std, sizeof k.std);
@@ -104,6 +106,50 @@ int ls_cuda_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
     op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
     op->forward = loss_forward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda");
+    return ls_cuda_op_finish(out, op, LS_OK);
+}
+
+_Static_assert((int)LS_K_MSE == (int)LS_VECTOR_MSE && (int)LS_K_BCE == (int)LS_VECTOR_BCE,
+               "the kernels' rules are the plugin's");
+
+static int vector_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_tensor *x = &op->desc.x;
+    const ls_op_buffers *b = &op->b;
+    ls_k_vector_loss k = {
+        .x = b->x,
+        .targets = (const float *)(const void *)b->labels,
+        .dx = op->desc.needs_dx ? b->dx : NULL,
+        .stats = b->stats,
+        .row = ls_cuda_at(op, &op->work),
+        .rows = x->rows,
+        .n = x->c,
+        .rule = (int)op->desc.u.vector_loss.rule,
+        .add = (flags & LS_RUN_ACCUMULATE) != 0,
+    };
+    if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
+        return ls_fail(err, LS_EINVAL, "vector loss: a buffer is missing");
+    return ls_cuda_done(op, ls_k_vector_loss_of(&k, ls_cuda_stream(op->device, stream)), err);
+}
+
+int ls_cuda_vector_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
+                               ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    const ls_vector_rule rule = desc->u.vector_loss.rule;
+    ls_cuda_op *op;
+    if (x->h != 1 || x->w != 1 || x->layout)
+        return ls_fail(err, LS_EINVAL, "vector loss: outputs must be row-major vectors");
+    if (rule != LS_VECTOR_MSE && rule != LS_VECTOR_BCE)
+        return ls_fail(err, LS_EUNSUPPORTED, "vector loss: the CUDA back end has no rule %d",
+                       (int)rule);
+    int status = ls_cuda_op_new(&op, device, desc, "vector_loss", err);
+    if (status)
+        return status;
+    op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
+    op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
+    op->forward = vector_forward;
     snprintf(op->kernel, sizeof op->kernel, "cuda");
     return ls_cuda_op_finish(out, op, LS_OK);
 }

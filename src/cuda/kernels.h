@@ -54,14 +54,16 @@ enum { LS_K_FAULT_LABEL = 1 /* a label that is no class */ };
 /* ---- data ----------------------------------------------------------------------------------- */
 
 typedef struct ls_k_gather {
-    const uint8_t *images; /* [dataset rows][c][h][w] */
-    const int32_t *labels; /* of the dataset, or NULL */
+    const void *images;    /* [dataset rows][c][h][w], bytes or floats */
+    const int32_t *labels; /* of the dataset, `words` a row, or NULL */
     int32_t *labels_out;
     float *y;              /* [rows][h][w][c] */
     const ls_k_args *args; /* rows; seed and epoch with crop or flip */
     int rows, c, h, w;
     float mean[4], std[4];
     int crop, flip; /* 0: none */
+    int floats;     /* of images; else bytes */
+    int words;      /* of a row's label or target */
 } ls_k_gather;
 
 /* Dataset rows → a batch, normalised, cropped and mirrored as plugin.h says (ls_gather). */
@@ -224,6 +226,20 @@ typedef struct ls_k_xent {
 } ls_k_xent;
 
 cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream);
+
+/* As plugin.h says of ls_vector_loss; the numbers are those of ls_vector_rule. */
+enum { LS_K_MSE = 0, LS_K_BCE = 1 };
+typedef struct ls_k_vector_loss {
+    const float *x, *targets; /* [rows][n] */
+    float *dx;                /* or NULL */
+    float *stats;             /* [0] summed loss, [1] correct */
+    float *row;               /* scratch: 2 · rows */
+    int rows, n;
+    int rule; /* LS_K_… */
+    int add;  /* stats += */
+} ls_k_vector_loss;
+
+cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t stream);
 
 /* ---- steps over arenas ---------------------------------------------------------------------- */
 

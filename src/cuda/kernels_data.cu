@@ -22,8 +22,9 @@ struct gather {
     ls_divisor by_c, by_w;
 };
 
-/* The byte at an element of y, in h, w, c order; its channel. */
-__device__ static int byte_of(const gather &g, const uint8_t *image, shift s, uint32_t e, int *c)
+/* The value at an element of y, in h, w, c order; its channel. */
+template <class Value>
+__device__ static Value value_of(const gather &g, const Value *image, shift s, uint32_t e, int *c)
 {
     const ls_k_gather &k = g.k;
     const uint32_t pixel = ls_quotient(e, g.by_c), line = ls_quotient(pixel, g.by_w);
@@ -34,6 +35,12 @@ __device__ static int byte_of(const gather &g, const uint8_t *image, shift s, ui
     return image[(*c * k.h + i) * k.w + (s.mirror ? k.w - 1 - j : j)];
 }
 
+__device__ static void copy_label(const ls_k_gather &k, uint32_t row)
+{
+    for (int i = threadIdx.x; k.labels && k.labels_out && i < k.words; i += LS_THREADS)
+        k.labels_out[(size_t)blockIdx.x * k.words + i] = k.labels[(size_t)row * k.words + i];
+}
+
 /* A byte has 256 values: a block divides for each of them once, and then looks up. */
 __global__ static void gather_rows(const __grid_constant__ gather g)
 {
@@ -41,21 +48,35 @@ __global__ static void gather_rows(const __grid_constant__ gather g)
     __shared__ float table[4][256];
     const ls_k_gather &k = g.k;
     const uint32_t row = k.args->rows[blockIdx.x], values = (uint32_t)(k.c * k.h * k.w);
-    const uint8_t *image = k.images + (size_t)row * values;
+    const uint8_t *image = (const uint8_t *)k.images + (size_t)row * values;
     float *y = k.y + (size_t)blockIdx.x * values;
     if (threadIdx.x == 0) {
         shift none = {0, 0, 0};
         shared = k.crop || k.flip ? draw_shift(k, row) : none;
-        if (k.labels && k.labels_out)
-            k.labels_out[blockIdx.x] = k.labels[row];
     }
+    copy_label(k, row);
     for (int at = 0; at < min(k.c, 4); at++)
         table[at][threadIdx.x] = ((float)threadIdx.x / 255.0f - k.mean[at]) / k.std[at];
     __syncthreads();
     shift s = shared;
     for (uint32_t e = threadIdx.x; e < values; e += LS_THREADS) {
-        int c, value = byte_of(g, image, s, e, &c);
+        int c, value = value_of(g, image, s, e, &c);
         y[e] = table[min(c, 3)][value];
+    }
+}
+
+__global__ static void gather_floats(const __grid_constant__ gather g)
+{
+    const ls_k_gather &k = g.k;
+    const uint32_t row = k.args->rows[blockIdx.x], values = (uint32_t)(k.c * k.h * k.w);
+    const float *image = (const float *)k.images + (size_t)row * values;
+    float *y = k.y + (size_t)blockIdx.x * values;
+    const shift none = {0, 0, 0}, s = k.crop || k.flip ? draw_shift(k, row) : none;
+    copy_label(k, row);
+    for (uint32_t e = threadIdx.x; e < values; e += LS_THREADS) {
+        int c;
+        const float value = value_of(g, image, s, e, &c);
+        y[e] = (value - k.mean[min(c, 3)]) / k.std[min(c, 3)];
     }
 }
 
@@ -63,6 +84,10 @@ cudaError_t ls_k_gather_rows(const ls_k_gather *k, cudaStream_t stream)
 {
     static_assert(LS_THREADS == 256, "a thread for each value of a byte");
     const gather g = {*k, ls_divide_by(k->c), ls_divide_by(k->w)};
+    if (k->floats) {
+        gather_floats<<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
+        return cudaGetLastError();
+    }
     gather_rows<<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
     return cudaGetLastError();
 }

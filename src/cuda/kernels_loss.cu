@@ -1,4 +1,4 @@
-/* Softmax and cross-entropy: a thread for each row where classes are few, else a warp; then the rows'
+/* Losses. Softmax and cross-entropy: a thread for each row where classes are few, else a warp; then the rows'
  * losses added in order. A small batch of few classes does both in one kernel, which gives the same
  * bits. Who has a row depends on the classes alone. */
 #include "cuda/kernels.cuh"
@@ -175,5 +175,65 @@ cudaError_t ls_k_softmax_xent(const ls_k_xent *k, cudaStream_t stream)
     else
         long_rows<<<(rows + 7) / 8, 8 * WARP, 0, stream>>>(*k);
     sum_alone<<<1, SUM_THREADS, 0, stream>>>(*k);
+    return cudaGetLastError();
+}
+
+/* ---- of target vectors: a warp for each row, then the rows in order --------------------------------- */
+
+__device__ static double lose(int rule, double *slope, double z, double t)
+{
+    const double e = exp(-fabs(z)), d = z - t;
+    *slope = rule == LS_K_BCE ? (z > 0 ? 1 : e) / (1 + e) - t : 2 * d;
+    return rule == LS_K_BCE ? fmax(z, 0.0) - z * t + log1p(e) : d * d;
+}
+
+__global__ static void vector_rows(const __grid_constant__ ls_k_vector_loss k)
+{
+    const int row = (int)((blockIdx.x * blockDim.x + threadIdx.x) / WARP), lane = threadIdx.x % WARP;
+    const size_t first = (size_t)row * k.n;
+    if (row >= k.rows)
+        return;
+    double sum = 0, wrong = k.rule != LS_K_BCE, slope;
+    for (int j = lane; j < k.n; j += WARP) {
+        const float z = k.x[first + j], t = k.targets[first + j];
+        sum += lose(k.rule, &slope, z, t);
+        wrong += (z > 0) != (t > 0.5f);
+        if (k.dx)
+            k.dx[first + j] = (float)(slope / k.n);
+    }
+    sum = add_warp(sum);
+    wrong = add_warp(wrong);
+    if (lane == 0) {
+        k.row[row] = (float)(sum / k.n);
+        k.row[k.rows + row] = wrong == 0;
+    }
+}
+
+__global__ static void vector_sum(const __grid_constant__ ls_k_vector_loss k)
+{
+    __shared__ double loss[SUM_THREADS], correct[SUM_THREADS];
+    const int me = threadIdx.x;
+    loss[me] = correct[me] = 0;
+    for (int r = me; r < k.rows; r += SUM_THREADS) {
+        loss[me] += k.row[r];
+        correct[me] += k.row[k.rows + r];
+    }
+    for (int half = SUM_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (me < half) {
+            loss[me] += loss[me + half];
+            correct[me] += correct[me + half];
+        }
+    }
+    if (me != 0)
+        return;
+    k.stats[0] = (k.add ? k.stats[0] : 0) + (float)loss[0];
+    k.stats[1] = (k.add ? k.stats[1] : 0) + (float)correct[0];
+}
+
+cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *k, cudaStream_t stream)
+{
+    vector_rows<<<(unsigned)(k->rows + 7) / 8, 8 * WARP, 0, stream>>>(*k);
+    vector_sum<<<1, SUM_THREADS, 0, stream>>>(*k);
     return cudaGetLastError();
 }

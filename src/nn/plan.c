@@ -25,9 +25,7 @@ static ls_tensor tensor_of(const ls_shape *s, int rows, ls_dtype dtype)
 
 static ls_op_desc loss_desc(const ls_plan *plan)
 {
-    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_SOFTMAX_XENT};
-    desc.u.softmax_xent.smoothing = plan->smoothing;
-    return desc;
+    return ls_loss_desc(plan->criterion, plan->smoothing);
 }
 
 /* Whether a layer before this one has parameters, so that gradients must reach that far. */
@@ -81,7 +79,7 @@ static int check_gathers(const ls_plan *plan, ls_error *err)
 static int make_gathers(ls_plan *plan, const ls_plan_desc *desc, ls_error *err)
 {
     ls_op_desc d = {.size = sizeof d, .kind = LS_OP_GATHER};
-    d.x = tensor_of(&plan->model->input, plan->rows, LS_U8);
+    d.x = tensor_of(&plan->model->input, plan->rows, desc->normalisation.floats ? LS_F32 : LS_U8);
     d.y_hint = hint_for(plan, LS_INPUT, &plan->model->input);
     d.u.gather = desc->normalisation;
     for (int s = 0; s < LS_SUBSETS; s++) {
@@ -185,7 +183,7 @@ static int make_nodes(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return status;
 }
 
-/* A loss wants vectors. When the last thing in the model was to flatten an image, the image is
+/* A loss wants vectors, and those that are compared with vectors row-major. When the last thing in the model was to flatten an image, the image is
  * brought into c, h, w order, which is the vector. */
 static int make_export(ls_plan *plan, bool plain_logits, ls_error *err)
 {
@@ -241,7 +239,9 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .host = desc->host,
                       .rows = desc->rows,
                       .training = desc->training,
-                      .smoothing = desc->smoothing};
+                      .criterion = desc->loss ? desc->loss : ls_loss_find(NULL, false),
+                      .smoothing = desc->smoothing,
+                      .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
     int status = LS_OK;
     size_t most = (size_t)desc->model->layers + 1; /* and an export */
     plan->node = ls_alloc_array(desc->host, most, sizeof *plan->node);
@@ -253,7 +253,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
     if (status == LS_OK)
         status = make_nodes(plan, desc->twin, err);
     if (status == LS_OK)
-        status = make_export(plan, desc->plain_logits, err);
+        status = make_export(plan, desc->plain_logits || plan->criterion->vectors, err);
     if (status == LS_OK)
         status = make_losses(plan, desc->twin, err);
     if (status == LS_OK)
@@ -430,7 +430,7 @@ int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line)
         return 0;
     if (line == 0) {
         const ls_op *op = plan->gather[LS_TRAIN] ? plan->gather[LS_TRAIN] : plan->gather[LS_TEST];
-        ls_tensor rows = tensor_of(&plan->model->input, plan->rows, LS_U8);
+        const ls_tensor rows = tensor_of(&plan->model->input, plan->rows, LS_U8);
         op_line(out, size, "gather", &rows, &op->y, op);
     } else if (line <= plan->nodes) {
         const ls_node *node = &plan->node[line - 1];

@@ -21,6 +21,7 @@
 #ifndef NN_PLAN_H
 #define NN_PLAN_H
 
+#include "nn/loss.h"
 #include "nn/replica.h"
 
 #include <stdbool.h>
@@ -121,7 +122,9 @@ typedef struct ls_plan {
     const ls_host *host;
     int rows;
     bool training;
+    const ls_loss *criterion;
     float smoothing;
+    int targets;               /* 4-byte words of a row's label or target */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
     ls_node *node;
     int nodes;
@@ -147,6 +150,7 @@ typedef struct ls_plan_desc {
     int rows;
     bool training;
     const ls_plan *twin; /* a plan with other rows whose layouts of parameters are to be shared */
+    const ls_loss *loss; /* NULL: cross-entropy */
     float smoothing;     /* of labels */
     bool no_sharing;     /* every activation gets memory of its own */
     bool plain_logits;   /* what the loss reads is row-major, for the caller to read too */
@@ -155,8 +159,7 @@ typedef struct ls_plan_desc {
 /* What the plans of a replica are bound to. */
 typedef struct ls_plan_memory {
     const ls_step_args *args;
-    const uint8_t *images[LS_SUBSETS];
-    const int32_t *labels[LS_SUBSETS];
+    const void *images[LS_SUBSETS], *labels[LS_SUBSETS];
     char *activations;
     void *scratch;
     float *weights, *gradient; /* gradient NULL: never trained */

@@ -198,7 +198,8 @@ static void list_gradients(ls_plan *plan, ls_live_buffer *list)
 static void list_ends(const ls_plan *plan, ls_live_buffer *list)
 {
     const int loss = loss_at(plan);
-    list[LABELS] = (ls_live_buffer){(size_t)plan->rows * sizeof(int32_t), 0, loss, 0, 0, 0};
+    list[LABELS] = (ls_live_buffer){
+        (size_t)plan->rows * (size_t)plan->targets * sizeof(int32_t), 0, loss, 0, 0, 0};
     for (int s = 0; s < LS_SUBSETS; s++)
         list[LOSS_SAVED + s] =
             (ls_live_buffer){plan->loss[s] ? plan->loss[s]->saved_bytes : 0, loss, loss, 0, 0, 0};

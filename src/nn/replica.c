@@ -79,6 +79,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .rows = (int)counts[i],
             .training = r->optimizer != NULL,
             .twin = i > 0 ? r->plan[0] : NULL,
+            .loss = desc->loss,
             .smoothing = desc->label_smoothing,
             .no_sharing = desc->no_sharing,
             .plain_logits = r->optimizer == NULL,
@@ -202,25 +203,28 @@ static int alloc_activations(ls_replica *r, ls_error *err)
 
 /* ---- data ----------------------------------------------------------------------------------- */
 
+static int copy_rows(ls_replica *r, void **out, const void *from, size_t bytes, ls_error *err)
+{
+    int status = ls_replica_alloc(r, out, bytes, &r->memory.dataset, err);
+    return status ? status : r->device->ops->upload(r->device, NULL, *out, from, bytes, err);
+}
+
 static int copy_subset(ls_replica *r, int subset, const ls_replica_data *data, ls_error *err)
 {
-    const ls_device_ops *ops = r->device->ops;
-    const ls_shape *in = &r->model->input;
-    size_t bytes = (size_t)data->rows * (size_t)in->c * (size_t)in->h * (size_t)in->w;
-    const size_t label_bytes = data->rows * sizeof *data->labels;
-    void *images = NULL;
-    void *labels = NULL;
-    int status = ls_replica_alloc(r, &images, bytes, &r->memory.dataset, err);
-    r->images[subset] = images;
+    int status = copy_rows(r, &r->images[subset], data->images, data->rows * r->image_bytes, err);
     if (status == LS_OK)
-        status = ops->upload(r->device, NULL, images, data->images, bytes, err);
-    if (status == LS_OK)
-        status = ls_replica_alloc(r, &labels, label_bytes, &r->memory.dataset, err);
-    r->labels[subset] = labels;
-    if (status == LS_OK)
-        status = ops->upload(r->device, NULL, labels, data->labels, label_bytes, err);
-    r->data[subset] = (ls_replica_data){images, labels, data->rows};
+        status = copy_rows(r, &r->labels[subset], data->labels, data->rows * r->label_bytes, err);
+    r->data[subset] = (ls_replica_data){
+        .images = r->images[subset], .labels = r->labels[subset], .rows = data->rows};
     return status;
+}
+
+static void measure_rows(ls_replica *r, const ls_gather *g)
+{
+    const ls_shape *in = &r->model->input;
+    r->image_bytes =
+        (size_t)in->c * (size_t)in->h * (size_t)in->w * (g->floats ? sizeof(float) : 1);
+    r->label_bytes = g->targets ? (size_t)g->targets * sizeof(float) : sizeof(int32_t);
 }
 
 static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
@@ -231,6 +235,7 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     r->staged_rows = ls_alloc_array(r->host, rows_staged, sizeof *r->staged_rows);
     if (!r->staged_rows)
         return ls_replica_no_memory(err);
+    measure_rows(r, &desc->normalisation);
     memcpy(r->data, desc->data, sizeof r->data);
     memcpy(r->host_data, desc->data, sizeof r->host_data);
     if (r->info.flags & LS_DEVICE_HOST_MEMORY)

@@ -48,11 +48,18 @@ enum {
 
 typedef enum ls_subset { LS_TRAIN = 0, LS_TEST = 1, LS_SUBSETS = 2 } ls_subset;
 
-/* Rows in host memory; images [rows][c][h][w]. Either a whole dataset, which never changes, or a
+/* Rows in host memory; images [rows][c][h][w], bytes or floats, and labels, int32_t [rows], or targets, float
+ * [rows][targets], as the normalisation says. Either a whole dataset, which never changes, or a
  * buffer whose contents do: then ls_replica_refresh comes before they are used. */
 typedef struct ls_replica_data {
-    const uint8_t *images;
-    const int32_t *labels;
+    union {
+        const uint8_t *images;
+        const float *values;
+    };
+    union {
+        const int32_t *labels;
+        const float *targets;
+    };
     uint32_t rows;
 } ls_replica_data;
 
@@ -61,6 +68,7 @@ typedef struct ls_replica_desc {
     const ls_model *model;         /* model, optimizer, host: outlive the replica */
     const ls_optimizer *optimizer; /* NULL: a replica that is never trained */
     ls_gather normalisation;       /* crop and flip: of training rows, unless optimizer is NULL */
+    const struct ls_loss *loss;    /* NULL: cross-entropy */
     float label_smoothing;         /* 0: none */
     /* Outlive the replica; copied to the device unless it reads host memory. images NULL: the
      * subset is never used. */

@@ -75,11 +75,11 @@ struct ls_replica {
     char *activations;
     void *scratch;
     float *test_stats;
-    uint8_t *images[LS_SUBSETS]; /* copies; NULL when the host's are used */
-    int32_t *labels[LS_SUBSETS];
-    ls_replica_data data[LS_SUBSETS];      /* as the device sees them */
-    ls_replica_data host_data[LS_SUBSETS]; /* as the caller gave them */
-    uint32_t *device_rows;                 /* NULL: the device reads staged_rows */
+    void *images[LS_SUBSETS], *labels[LS_SUBSETS]; /* copies; NULL when the host's are used */
+    size_t image_bytes, label_bytes;               /* of a row */
+    ls_replica_data data[LS_SUBSETS];              /* as the device sees them */
+    ls_replica_data host_data[LS_SUBSETS];         /* as the caller gave them */
+    uint32_t *device_rows;                         /* NULL: the device reads staged_rows */
 
     uint32_t most_rows;         /* of one call */
     uint32_t *staged_rows;      /* of LS_UNROLLED of them where it trains */

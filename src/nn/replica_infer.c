@@ -68,18 +68,17 @@ int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t
 {
     const ls_device_ops *ops = r->device->ops;
     const ls_replica_data *from = &r->host_data[subset];
-    const ls_shape *in = &r->model->input;
-    const size_t bytes = (size_t)in->c * (size_t)in->h * (size_t)in->w;
     if (n == 0 || !r->images[subset])
         return LS_OK;
     if (first > from->rows || n > from->rows - first)
         return ls_fail(err, LS_EINVAL, "replica: rows %u … of %u do not exist", (unsigned)first,
                        (unsigned)from->rows);
-    int status = ops->upload(r->device, NULL, r->images[subset] + first * bytes,
-                             from->images + first * bytes, n * bytes, err);
+    const size_t image = first * r->image_bytes, label = first * r->label_bytes;
+    int status = ops->upload(r->device, NULL, (char *)r->images[subset] + image,
+                             (const char *)from->images + image, n * r->image_bytes, err);
     return status ? status
-                  : ops->upload(r->device, NULL, r->labels[subset] + first, from->labels + first,
-                                n * sizeof *from->labels, err);
+                  : ops->upload(r->device, NULL, (char *)r->labels[subset] + label,
+                                (const char *)from->labels + label, n * r->label_bytes, err);
 }
 
 /* ---- inference ------------------------------------------------------------------------------ */

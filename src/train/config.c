@@ -496,3 +496,34 @@ int ls_config_find_data(const ls_dataset_about **out, const ls_config *c, ls_err
     int status = ls_dataset_find(out, &spec, &cause);
     return status ? ls_config_fail(err, c, "data.name", status, cause.text) : LS_OK;
 }
+
+/* The names of the losses for such targets, behind "auto". */
+static void list_losses(char *out, size_t size, bool vectors)
+{
+    size_t used = (size_t)snprintf(out, size, "auto");
+    for (const ls_loss *l = ls_losses; l->name && used < size; l++)
+        if (l->vectors == vectors)
+            used += (size_t)snprintf(out + used, size - used, ", %s", l->name);
+}
+
+int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, ls_error *err)
+{
+    const bool vectors = info->targets > 0;
+    char names[160], text[400];
+    c->preprocessing.floats = info->dtype == LS_ROW_F32;
+    c->preprocessing.targets = info->targets;
+    c->loss = ls_loss_find(c->loss_name, vectors);
+    if (!c->loss) {
+        list_losses(names, sizeof names, vectors);
+        snprintf(text, sizeof text,
+                 "loss: \"%.40s\" is none for this data, whose targets are %s; expected one of: %s",
+                 c->loss_name, vectors ? "vectors" : "classes", names);
+        return ls_config_fail(err, c, "loss", LS_ECONFIG, text);
+    }
+    if (vectors && c->label_smoothing != 0)
+        return ls_config_fail(
+            err, c, "label_smoothing", LS_ECONFIG,
+            "label_smoothing: belongs to classes, but the targets of this data are "
+            "vectors; remove it");
+    return LS_OK;
+}

@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 #include "data/dataset.h"
 #include "device/registry.h"
+#include "nn/loss.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
 #include "json/fields.h"
@@ -56,7 +57,9 @@ typedef struct ls_config {
     const char *init_weights; /* a safetensors file that the run begins with; NULL: `init` */
     int init_partial;         /* what of it fits; the rest by `init` */
     ls_schedule schedule;
-    int linear_scaling; /* lr is meant for a minibatch of 256 rows, and scaled with batch_size */
+    int linear_scaling;    /* lr is meant for a minibatch of 256 rows, and scaled with batch_size */
+    const char *loss_name; /* "auto": what fits the data */
+    const ls_loss *loss;   /* by ls_config_fit_data, as what a row is in `preprocessing` */
     double label_smoothing;
     ls_gather preprocessing; /* normalisation, and augmentation of training rows */
     int capacities;          /* 0: devices are equal; else one number per device */
@@ -107,6 +110,9 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
  * ls_dataset_find, LS_ECONFIG with the place of the key. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
                         const ls_trainer_options *options, ls_error *err);
+/* Takes over what the data is: bytes or floats, classes or vectors; and the loss. Errors: LS_ECONFIG (the
+ * loss, or the smoothing of labels, is for other data). */
+int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, ls_error *err);
 int ls_config_find_data(const ls_dataset_about **out, const ls_config *config, ls_error *err);
 
 /* Writes what the weights depend on: a run that goes on from a checkpoint must have the same. The

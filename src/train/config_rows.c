@@ -322,7 +322,8 @@ const ls_config_key ls_config_keys[] = {
          "seed; test rows are then for `trainer eval` alone"},
     {"data", "mean", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
      .text = "0", .form = &channels_form,
-     .help = "pixels become (pixel / 255 − mean) / std; a number, or one per channel"},
+     .help = "pixels become (pixel / 255 − mean) / std, floats (value − mean) / std; a number, or "
+             "one per channel"},
     {"data", "std", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
      .text = "1", .form = &channels_form, .help = "see `data.mean`"},
     {"", "model", LS_KEY_FORM, LS_RECIPE_OF_MODEL, .text = "required", .form = &model_form,
@@ -351,6 +352,9 @@ const ls_config_key ls_config_keys[] = {
          "CyclicLR"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
      .help = "`\"linear\"`: `optimizer.lr` is meant for 256 rows and grows with `batch_size`"},
+    {"", "loss", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(loss_name), .text = "auto",
+     .help = "`cross_entropy` of data with classes; of data with vectors `mse`, or `bce` for bits "
+             "(targets from 0 to 1); `auto`: the first that fits"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "the share of the target that all classes have in equal parts"},
     {"augment", "crop", LS_KEY_INT, LS_RECIPE, AT(preprocessing.crop), 0, 0, 64,

@@ -43,7 +43,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
         .step = at->step,
         .steps = c->steps,
         .loss = at->totals.loss / at->totals.rows,
-        .accuracy = at->totals.correct / at->totals.rows,
+        .accuracy = ls_accuracy(t, at->totals.correct, at->totals.rows),
         .images_per_s = at->totals.rows / epoch_s,
         .remaining_s = left * (at->trained_s + (epoch_done ? 0 : epoch_s)) / done,
         .epoch_done = epoch_done,
@@ -83,7 +83,10 @@ static int feed_rows(ls_range *range, const ls_coordination *c, ls_error *err)
                       range->first_step + 1);
     }
     range->rows = ls_feed_rows(t->feed, slot);
-    return status;
+    if (status || !t->config.loss->bits)
+        return status;
+    return ls_check_bits(t->config.loss, ls_feed_targets(t->feed, slot), range->row_count,
+                         t->config.preprocessing.targets, "the rows of a step", err);
 }
 
 static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps, ls_error *err)
@@ -285,7 +288,7 @@ static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
         return status;
     const ls_tally sum = ls_sharded_rows_sum(&t->exchange->test);
     t->result.test_loss = sum.loss / rows;
-    t->result.test_accuracy = sum.correct / rows;
+    t->result.test_accuracy = ls_accuracy(t, sum.correct, rows);
     status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
     if (status == LS_OK && !isfinite(sum.loss))
         status = ls_fail(err, LS_ENONFINITE,

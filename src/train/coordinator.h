@@ -28,8 +28,7 @@ typedef struct ls_coordination {
     uint32_t limit;    /* steps of this epoch that may be sent for now */
     ls_report last;    /* of the last step that was done */
     /* What ls_trainer_step was given; images NULL: rows come from the dataset. */
-    const void *images;
-    const int32_t *labels;
+    const void *images, *labels;
     uint32_t given;
 } ls_coordination;
 

@@ -63,7 +63,40 @@ static bool rows_are_prepared(const ls_trainer *t, uint32_t n)
     return prepared && n > 0;
 }
 
-static int check_step(const ls_trainer *t, const void *images, const int32_t *labels, uint32_t n,
+static int check_floats(const float *value, size_t n, size_t each, const char *what, ls_error *err)
+{
+    for (size_t i = 0; i < n * each; i++)
+        if (!isfinite(value[i]))
+            return ls_fail(err, LS_EINVAL,
+                           "ls_trainer_step: row %zu: %s %zu is %g; expected finite numbers",
+                           i / each, what, i % each, (double)value[i]);
+    return LS_OK;
+}
+
+static int check_labels(const ls_trainer *t, const int32_t *labels, uint32_t n, ls_error *err)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (labels[i] < 0 || labels[i] >= t->model->classes)
+            return ls_fail(err, LS_EINVAL,
+                           "ls_trainer_step: row %u has label %d; the labels of %d classes are "
+                           "0 … %d",
+                           (unsigned)i, labels[i], t->model->classes, t->model->classes - 1);
+    return LS_OK;
+}
+
+static int check_rows(const ls_trainer *t, const void *rows, const void *targets, uint32_t n,
+                      ls_error *err)
+{
+    const ls_gather *g = &t->config.preprocessing;
+    const size_t values = t->feed->image_bytes / sizeof(float);
+    int status = g->floats ? check_floats(rows, n, values, "value", err) : LS_OK;
+    if (status)
+        return status;
+    return g->targets ? check_floats(targets, n, (size_t)g->targets, "target", err)
+                      : check_labels(t, targets, n, err);
+}
+
+static int check_step(const ls_trainer *t, const void *images, const void *labels, uint32_t n,
                       ls_error *err)
 {
     int status = check_training(t, "ls_trainer_step", err);
@@ -76,15 +109,12 @@ static int check_step(const ls_trainer *t, const void *images, const int32_t *la
             "data source with `streamed` set");
     if (!images || !labels || !rows_are_prepared(t, n))
         return ls_fail(err, LS_EINVAL,
-                       "ls_trainer_step: %u rows; expected images and labels of batch_size (%d) "
+                       "ls_trainer_step: %u rows; expected rows and targets of batch_size (%d) "
                        "rows, or of a number in options.step_rows",
                        (unsigned)n, t->config.batch_size);
-    for (uint32_t i = 0; i < n; i++)
-        if (labels[i] < 0 || labels[i] >= t->model->classes)
-            return ls_fail(err, LS_EINVAL,
-                           "ls_trainer_step: row %u has label %d; the labels of %d classes are "
-                           "0 … %d",
-                           (unsigned)i, labels[i], t->model->classes, t->model->classes - 1);
+    status = check_rows(t, images, labels, n, err);
+    if (status)
+        return status;
     return ls_stopping(t) ? ls_fail(err, LS_EINTERRUPTED, "interrupted") : LS_OK;
 }
 
@@ -105,16 +135,16 @@ static int train_one(ls_coordination *c, ls_error *err)
     return status;
 }
 
-static void describe_step(ls_step_result *out, const ls_report *r)
+static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r)
 {
     *out = (ls_step_result){.number = r->step + 1,
                             .loss = (double)r->loss / (double)r->rows,
-                            .accuracy = (double)r->correct / (double)r->rows,
+                            .accuracy = ls_accuracy(t, (double)r->correct, (double)r->rows),
                             .lr = (double)r->lr,
                             .skipped = r->skipped};
 }
 
-static int step(ls_trainer *t, const void *images, const int32_t *labels, uint32_t n,
+static int step(ls_trainer *t, const void *images, const void *labels, uint32_t n,
                 ls_step_result *out, ls_error *err)
 {
     ls_error why = {0};
@@ -130,7 +160,7 @@ static int step(ls_trainer *t, const void *images, const int32_t *labels, uint32
         status = train_one(c, &why);
     c->images = c->labels = NULL;
     if (status == LS_OK && out)
-        describe_step(out, &c->last);
+        describe_step(out, t, &c->last);
     return note(t, status, &why, err);
 }
 
@@ -203,8 +233,7 @@ static void forget_snapshot(ls_trainer *t)
     t->last = NULL;
 }
 
-int ls_trainer_predict(ls_trainer *t, const uint8_t *images, uint32_t n, float *scores,
-                       ls_error *err)
+int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *scores, ls_error *err)
 {
     ls_snapshot_info info;
     if (t->last) {

@@ -66,7 +66,8 @@ int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, uint32
     *f = (ls_feed){.host = host, .batch = batch, .slots = slots};
     f->image_bytes = ls_dataset_image_bytes(data);
     f->images = ls_alloc_array(host, rows, f->image_bytes);
-    f->labels = ls_alloc_array(host, rows, sizeof *f->labels);
+    f->label_bytes = ls_dataset_target_bytes(data);
+    f->labels = ls_alloc_array(host, rows, f->label_bytes);
     f->index = ls_alloc_array(host, rows, sizeof *f->index);
     if (!f->images || !f->labels || !f->index) {
         ls_feed_destroy(f);
@@ -90,7 +91,9 @@ void ls_feed_destroy(ls_feed *f)
 
 ls_replica_data ls_feed_data(const ls_feed *f)
 {
-    return (ls_replica_data){f->images, f->labels, f->batch * f->slots};
+    return (ls_replica_data){.images = (const void *)f->images,
+                             .labels = (const void *)f->labels,
+                             .rows = f->batch * f->slots};
 }
 
 const uint32_t *ls_feed_rows(const ls_feed *f, uint32_t slot)
@@ -102,13 +105,30 @@ int ls_feed_read(ls_feed *f, uint32_t slot, const ls_dataset *data, const uint32
                  uint32_t n, ls_error *err)
 {
     const size_t first = (size_t)slot * f->batch;
-    return ls_dataset_read(data, rows, n, f->images + first * f->image_bytes, f->labels + first,
-                           err);
+    return ls_dataset_read(data, rows, n, f->images + first * f->image_bytes,
+                           f->labels + first * f->label_bytes, err);
 }
 
-void ls_feed_copy(ls_feed *f, uint32_t slot, const void *images, const int32_t *labels, uint32_t n)
+void ls_feed_copy(ls_feed *f, uint32_t slot, const void *images, const void *labels, uint32_t n)
 {
     const size_t first = (size_t)slot * f->batch;
     memcpy(f->images + first * f->image_bytes, images, n * f->image_bytes);
-    memcpy(f->labels + first, labels, n * sizeof *labels);
+    memcpy(f->labels + first * f->label_bytes, labels, n * f->label_bytes);
+}
+
+const float *ls_feed_targets(const ls_feed *f, uint32_t slot)
+{
+    return (const float *)(const void *)(f->labels + (size_t)slot * f->batch * f->label_bytes);
+}
+
+int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int each,
+                  const char *source, ls_error *err)
+{
+    const size_t n = loss->bits ? (size_t)rows * (size_t)each : 0;
+    for (size_t i = 0; i < n; i++)
+        if (!(targets[i] >= 0 && targets[i] <= 1))
+            return ls_fail(
+                err, LS_EDATA, "%.200s: row %zu: target %zu is %g; %s needs targets from 0 to 1",
+                source, i / (size_t)each, i % (size_t)each, (double)targets[i], loss->name);
+    return LS_OK;
 }

@@ -4,6 +4,7 @@
 #define TRAIN_EXCHANGE_H
 
 #include "data/dataset.h"
+#include "nn/loss.h"
 #include "train/infer.h"
 
 struct ls_trainer;
@@ -28,14 +29,18 @@ void ls_exchange_destroy(ls_exchange *exchange, const ls_host *host); /* NULL is
 
 /* ---- streamed rows -------------------------------------------------------------------------- */
 
+/* Targets [rows][each] of a loss of bits lie from 0 to 1; of any other loss they may be anything. `source`: what
+ * a message calls them. Errors: LS_EDATA. */
+int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int each,
+                  const char *source, ls_error *err);
+
 /* A slot for each work item in flight. */
 typedef struct ls_feed {
     const ls_host *host;
     uint32_t batch, slots;
-    size_t image_bytes;
-    uint8_t *images; /* [slots · batch] */
-    int32_t *labels;
-    uint32_t *index; /* 0, 1, 2, …: a slot's rows are its part of this */
+    size_t image_bytes, label_bytes; /* of a row's values, and of its label or target */
+    char *images, *labels;           /* [slots · batch] */
+    uint32_t *index;                 /* 0, 1, 2, …: a slot's rows are its part of this */
 } ls_feed;
 
 /* Errors: LS_ENOMEM. */
@@ -53,7 +58,8 @@ const uint32_t *ls_feed_rows(const ls_feed *feed, uint32_t slot);
  * ls_dataset_read. */
 int ls_feed_read(ls_feed *feed, uint32_t slot, const ls_dataset *data, const uint32_t *rows,
                  uint32_t n, ls_error *err);
-void ls_feed_copy(ls_feed *feed, uint32_t slot, const void *images, const int32_t *labels,
-                  uint32_t n);
+/* The targets of a slot's rows, where rows have some. */
+const float *ls_feed_targets(const ls_feed *feed, uint32_t slot);
+void ls_feed_copy(ls_feed *feed, uint32_t slot, const void *images, const void *labels, uint32_t n);
 
 #endif

@@ -94,8 +94,8 @@ struct ls_session {
     const ls_model *model;
     const ls_host *host;
     ls_replica *replica;
-    uint8_t *images;    /* [MOST] */
-    int32_t *labels;    /* [MOST]; they stay 0, and mean nothing */
+    char *images;       /* [MOST] */
+    int32_t *labels;    /* [MOST], or as many targets; they stay 0, and mean nothing */
     float *logits;      /* [MOST][classes] */
     uint32_t row[MOST]; /* 0, 1, 2, … */
     size_t image_bytes;
@@ -109,7 +109,9 @@ static int open_replica(ls_session *s, ls_device *device, const ls_gather *prepr
         .device = device,
         .model = s->model,
         .normalisation = *preprocessing,
-        .data = {[LS_TEST] = {s->images, s->labels, MOST}},
+        .data = {[LS_TEST] = {.images = (const void *)s->images,
+                              .labels = s->labels,
+                              .rows = MOST}},
         .shard_rows = sizes,
         .shard_row_counts = SIZES,
         .host = s->host,
@@ -126,9 +128,11 @@ int ls_session_create(ls_session **out, ls_device *device, const ls_model *model
         return ls_fail(err, LS_ENOMEM, "out of memory for predictions");
     s->model = model;
     s->host = host;
-    s->image_bytes = (size_t)in->c * (size_t)in->h * (size_t)in->w;
+    const size_t words = preprocessing->targets ? (size_t)preprocessing->targets : 1;
+    s->image_bytes = (size_t)in->c * (size_t)in->h * (size_t)in->w *
+                     (preprocessing->floats ? sizeof(float) : sizeof(uint8_t));
     s->images = ls_alloc_array(host, MOST, s->image_bytes);
-    s->labels = ls_alloc(host, MOST * sizeof *s->labels);
+    s->labels = ls_alloc_array(host, MOST * words, sizeof *s->labels);
     s->logits = ls_alloc_array(host, MOST * sizeof *s->logits, (size_t)model->classes);
     for (uint32_t i = 0; i < MOST; i++)
         s->row[i] = i;
@@ -173,8 +177,7 @@ static uint32_t padded(uint32_t n)
     return size;
 }
 
-static int predict_some(ls_session *s, const uint8_t *images, uint32_t n, float *scores,
-                        ls_error *err)
+static int predict_some(ls_session *s, const char *images, uint32_t n, float *scores, ls_error *err)
 {
     const size_t classes = (size_t)s->model->classes, bytes = s->image_bytes;
     const uint32_t size = padded(n);
@@ -188,7 +191,7 @@ static int predict_some(ls_session *s, const uint8_t *images, uint32_t n, float 
     return status;
 }
 
-int ls_session_predict(ls_session *s, const float *canonical, uint64_t id, const uint8_t *images,
+int ls_session_predict(ls_session *s, const float *canonical, uint64_t id, const void *images,
                        uint32_t n, float *scores, ls_error *err)
 {
     int status = load(s, canonical, id, err);
@@ -196,7 +199,7 @@ int ls_session_predict(ls_session *s, const float *canonical, uint64_t id, const
         const uint32_t left = n - done;
         /* 17 to 48 rows are cheaper by sixteens than padded. */
         const uint32_t count = left >= MOST ? MOST : left > 48 ? left : left > 16 ? 16 : left;
-        status = predict_some(s, images + done * s->image_bytes, count,
+        status = predict_some(s, (const char *)images + done * s->image_bytes, count,
                               scores + done * (size_t)s->model->classes, err);
         done += count;
     }

@@ -58,9 +58,9 @@ int ls_session_create(ls_session **out, ls_device *device, const ls_model *model
                       const ls_gather *preprocessing, const ls_host *host, ls_error *err);
 void ls_session_destroy(ls_session *session); /* NULL is allowed */
 
-/* Images [n][c][h][w] → scores [n][classes]. `id` tells weights apart, 0 none: those that the session has
+/* Rows [n][c][h][w], bytes or floats as the preprocessing says, → scores [n][classes]. `id` tells weights apart, 0 none: those that the session has
  * already are not copied again. Allocates nothing. Errors: the device's. */
-int ls_session_predict(ls_session *session, const float *canonical, uint64_t id,
-                       const uint8_t *images, uint32_t n, float *scores, ls_error *err);
+int ls_session_predict(ls_session *session, const float *canonical, uint64_t id, const void *images,
+                       uint32_t n, float *scores, ls_error *err);
 
 #endif

@@ -16,6 +16,16 @@
 
 /* ---- data and model ------------------------------------------------------------------------- */
 
+/* Those that are streamed are checked as they come. */
+static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *err)
+{
+    const ls_dataset_info *info = ls_dataset_describe(data);
+    const ls_dataset_view view = ls_dataset_resident(data);
+    return view.images ? ls_check_bits(t->config.loss, view.targets, info->rows, info->targets,
+                                       info->source, err)
+                       : LS_OK;
+}
+
 static int open_data(ls_trainer *t, ls_error *err)
 {
     int status =
@@ -23,14 +33,14 @@ static int open_data(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    if (info->dtype != LS_ROW_U8 || info->targets)
-        return ls_config_fail(err, &t->config, "data.name", LS_EUNSUPPORTED,
-                              info->targets ? "this version trains on classes, not on vectors"
-                                            : "this version trains on bytes, not on floats");
-    snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test images of %d×%d×%d",
+    snprintf(t->text.data, sizeof t->text.data, "%s%s: %u training and %u test %s of %d×%d×%d",
              info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
-             (unsigned)ls_subset_rows(t, LS_TEST), info->channels, info->height, info->width);
-    return LS_OK;
+             (unsigned)ls_subset_rows(t, LS_TEST), info->dtype == LS_ROW_U8 ? "images" : "rows",
+             info->channels, info->height, info->width);
+    status = ls_config_fit_data(&t->config, info, err);
+    for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
+        status = check_targets(t, t->data[s], err);
+    return status;
 }
 
 /* Without epochs there is nothing that a schedule could follow. */
@@ -72,7 +82,7 @@ static int build_model(ls_trainer *t, ls_error *err)
     ls_shape input = {info->channels, info->height, info->width};
     ls_model *model;
     int status = ls_model_parse(&model, ls_config_model_doc(&t->config), t->config.model, input,
-                                info->classes, t->host, err);
+                                info->targets ? info->targets : info->classes, t->host, err);
     if (status)
         return status;
     status = write_card(model, t, err);

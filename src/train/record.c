@@ -259,7 +259,8 @@ int ls_record_epoch(struct ls_trainer *t, uint32_t epoch, const ls_epoch_totals 
 {
     ls_record r = {.type = LS_RECORD_EPOCH, .epoch = epoch};
     r.of.epoch = (ls_epoch_values){totals->seconds, totals->rows / totals->seconds,
-                                   totals->loss / totals->rows, totals->correct / totals->rows};
+                                   totals->loss / totals->rows,
+                                   ls_accuracy(t, totals->correct, totals->rows)};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 

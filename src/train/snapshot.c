@@ -115,7 +115,7 @@ typedef struct predictor {
     struct predictor *next; /* idle */
     /* What is asked for. */
     const ls_snapshot *snapshot;
-    const uint8_t *images;
+    const void *images;
     uint32_t n;
     float *scores;
     int status;
@@ -267,7 +267,7 @@ void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
                               .parameters = model->parameters};
 }
 
-int ls_snapshot_predict(ls_snapshot *s, const uint8_t *images, uint32_t n, float *scores,
+int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
                         ls_error *err)
 {
     predictor *p;

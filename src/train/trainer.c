@@ -10,6 +10,7 @@
 #include "train/saver.h"
 #include "train/worker.h"
 
+#include <math.h>
 #include <string.h>
 
 /* What version 0.1.0 had. */
@@ -175,6 +176,11 @@ void ls_trainer_interrupt(ls_trainer *t)
 uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset)
 {
     return ls_dataset_describe(trainer->data[subset])->rows;
+}
+
+double ls_accuracy(const struct ls_trainer *trainer, double correct, double rows)
+{
+    return trainer->config.loss->hits ? correct / rows : NAN;
 }
 
 uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)

@@ -244,6 +244,9 @@ struct ls_trainer {
 /* Rows of a subset. */
 uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset);
 
+/* The share of rows that are correct; NaN where the loss knows no such rows. */
+double ls_accuracy(const struct ls_trainer *trainer, double correct, double rows);
+
 /* Steps of an epoch; UINT32_MAX where there are no epochs. */
 uint32_t ls_steps_per_epoch(const struct ls_trainer *trainer);
 

@@ -68,6 +68,7 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
         .model = t->model,
         .optimizer = &t->config.optimizer,
         .normalisation = t->config.preprocessing,
+        .loss = t->config.loss,
         .label_smoothing = (float)t->config.label_smoothing,
         .shard_rows = sizes,
         .shard_row_counts = size_count,
@@ -79,7 +80,8 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
         ls_dataset_view view = ls_dataset_resident(t->data[s]);
         const uint32_t rows = ls_subset_rows(t, (ls_subset)s);
         if (rows > 0)
-            desc.data[s] = (ls_replica_data){view.images, view.labels, view.rows};
+            desc.data[s] =
+                (ls_replica_data){.images = view.images, .labels = view.labels, .rows = view.rows};
     }
     if (t->feed)
         desc.data[LS_TRAIN] = ls_feed_data(t->feed);

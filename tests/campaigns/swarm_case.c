@@ -241,9 +241,11 @@ static void add_numerics(swarm_case *c, draws *d)
     static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL};
     static const char *const scaling[] = {"none", "linear", NULL};
     static const char *const divisors[] = {"batch", "nominal", NULL};
+    static const char *const losses[] = {"auto", "cross_entropy", NULL};
     add_word(c, d, "precision", precisions);
     add_word(c, d, "lr_scaling", scaling);
     add_word(c, d, "normalize", divisors);
+    add_word(c, d, "loss", losses);
     if (one_in(d, 4))
         cJSON_AddNumberToObject(c->config, "label_smoothing", draw_between(d, 0, 0.5));
     if (one_in(d, 2))

@@ -225,10 +225,42 @@ static void gather(run *r, int c, int side, int crop, int flip)
         .std = {0.25f, 0.2f, 0.3f, 1},
         .crop = crop,
         .flip = flip,
+        .words = 1,
     };
     run_ok(r, ls_k_gather_rows(&k, r->stream));
     run_keep(r, crop ? "gather augmented" : "gather", k.y, RUN_FLOAT, n);
     run_keep(r, "gather labels", k.labels_out, RUN_INT, ROWS);
+}
+
+/* Rows of floats, with four numbers each to learn. */
+static void gather_floats(run *r, int c, int side, int crop, int flip)
+{
+    enum { IMAGES = 40, ROWS = 33, TARGETS = 4 };
+    uint32_t row[ROWS];
+    const size_t values = (size_t)(c * side * side), n = ROWS * values;
+    for (int i = 0; i < ROWS; i++)
+        row[i] = (uint32_t)(i * 7 % IMAGES);
+    ls_k_args value = {.rows = run_copy(r, row, sizeof row), .seed = 9, .epoch = 4};
+    ls_k_gather k = {
+        .images = run_floats(r, IMAGES * values, 3),
+        .labels = (const int32_t *)(const void *)run_floats(r, IMAGES * TARGETS, 1),
+        .labels_out = run_room(r, ROWS * TARGETS * sizeof(float)),
+        .y = run_room(r, n * sizeof(float)),
+        .args = run_copy(r, &value, sizeof value),
+        .rows = ROWS,
+        .c = c,
+        .h = side,
+        .w = side,
+        .mean = {0.5f, 0.4f, 0.3f, 0},
+        .std = {0.25f, 0.2f, 0.3f, 1},
+        .crop = crop,
+        .flip = flip,
+        .floats = 1,
+        .words = TARGETS,
+    };
+    run_ok(r, ls_k_gather_rows(&k, r->stream));
+    run_keep(r, crop ? "gather floats augmented" : "gather floats", k.y, RUN_FLOAT, n);
+    run_keep(r, "gather targets", k.labels_out, RUN_INT, ROWS * TARGETS);
 }
 
 static void transpose(run *r, int rows, int a, int b)
@@ -247,6 +279,10 @@ void run_data_kernels(run *r)
     r->shape = "3 x 32 x 32";
     gather(r, 3, 32, 0, 0);
     gather(r, 3, 32, 4, 1);
+    gather_floats(r, 3, 32, 4, 1);
+    r->shape = "30 x 1 x 1";
+    gather_floats(r, 30, 1, 0, 0);
+    r->shape = "3 x 32 x 32";
     transpose(r, 3, 5, 7);
     transpose(r, 9, 64, 784);
     transpose(r, 300, 33, 49);
@@ -282,8 +318,35 @@ static void loss(run *r, int rows, int classes, float smoothing)
     run_keep(r, "softmax fault", k.fault, RUN_INT, sizeof none / sizeof(int32_t));
 }
 
+static void vector_loss(run *r, int rows, int each, int rule)
+{
+    const size_t n = (size_t)rows * (size_t)each;
+    const float zeros[2] = {0, 0};
+    ls_k_vector_loss k = {
+        .x = run_floats(r, n, 4),
+        .targets = run_floats(r, n, 1),
+        .dx = run_room(r, n * sizeof(float)),
+        .stats = run_copy(r, zeros, sizeof zeros),
+        .row = run_room(r, 2 * (size_t)rows * sizeof(float)),
+        .rows = rows,
+        .n = each,
+        .rule = rule,
+    };
+    for (k.add = 0; k.add < 2; k.add++) {
+        run_ok(r, ls_k_vector_loss_of(&k, r->stream));
+        run_keep(r, "vector loss", k.stats, RUN_FLOAT, 2);
+    }
+    run_keep(r, "vector loss dx", k.dx, RUN_FLOAT, n);
+}
+
 void run_loss_kernels(run *r)
 {
+    for (int rule = LS_K_MSE; rule <= LS_K_BCE; rule++) {
+        r->shape = "256 x 3";
+        vector_loss(r, 256, 3, rule);
+        r->shape = "33 x 784";
+        vector_loss(r, 33, 784, rule);
+    }
     r->shape = "256 x 10";
     loss(r, 256, 10, 0);
     loss(r, 256, 10, 0.1f);

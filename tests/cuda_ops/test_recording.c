@@ -69,7 +69,8 @@ static void open_line(line *l)
 
     ls_op_desc gather = {.kind = LS_OP_GATHER, .training = 1};
     gather.x = (ls_tensor){LS_U8, ROWS, 3, SIDE, SIDE, NULL, 0};
-    gather.u.gather = (ls_gather){{0.5f, 0.5f, 0.5f, 0.5f}, {1, 1, 1, 1}, 2, 1};
+    gather.u.gather =
+        (ls_gather){.mean = {0.5f, 0.5f, 0.5f, 0.5f}, .std = {1, 1, 1, 1}, .crop = 2, .flip = 1};
     l->gather = make(l, gather, &(ls_op_buffers){.args = &l->args, .x = l->images, .y = l->x});
     ls_op_desc dropout = {.kind = LS_OP_DROPOUT, .training = 1, .x = l->gather->y};
     dropout.u.dropout = (ls_dropout){0.4f, 0x1003};

@@ -22,12 +22,14 @@ static struct shift draw_shift(const ls_k_gather *k, uint32_t row)
                           k->flip && w[2] % 2};
 }
 
-static float pixel_at(const ls_k_gather *k, const uint8_t *image, struct shift s, int pixel, int c)
+static float pixel_at(const ls_k_gather *k, const void *image, struct shift s, int pixel, int c)
 {
-    int i = pixel / k->w + s.down, j = pixel % k->w + s.right, at = c < 4 ? c : 3, value = 0;
-    if (i >= 0 && i < k->h && j >= 0 && j < k->w)
-        value = image[(c * k->h + i) * k->w + (s.mirror ? k->w - 1 - j : j)];
-    return ((float)value / 255.0f - k->mean[at]) / k->std[at];
+    int i = pixel / k->w + s.down, j = pixel % k->w + s.right, at = c < 4 ? c : 3;
+    const int inside = i >= 0 && i < k->h && j >= 0 && j < k->w;
+    const int from = inside ? (c * k->h + i) * k->w + (s.mirror ? k->w - 1 - j : j) : 0;
+    const float value =
+        k->floats ? ((const float *)image)[from] : (float)((const uint8_t *)image)[from] / 255.0f;
+    return ((inside ? value : 0) - k->mean[at]) / k->std[at];
 }
 
 static void gather_body(const void *copied)
@@ -40,15 +42,17 @@ static void gather_body(const void *copied)
         return;
     for (int r = 0; r < k->rows; r++) {
         const uint32_t row = k->args->rows[r];
-        const uint8_t *image = k->images + row * values;
+        const size_t bytes = values * (k->floats ? sizeof(float) : 1), words = (size_t)k->words;
+        const char *image = (const char *)k->images + row * bytes;
         const struct shift s = draw_shift(k, row);
-        if (!twin_bytes(image, values))
+        if (!twin_bytes(image, bytes))
             return;
         for (size_t e = 0; e < values; e++)
             k->y[(size_t)r * values + e] =
                 pixel_at(k, image, s, (int)(e / (size_t)k->c), (int)(e % (size_t)k->c));
         if (k->labels && k->labels_out)
-            k->labels_out[r] = k->labels[row];
+            memcpy(k->labels_out + (size_t)r * words, k->labels + row * words,
+                   words * sizeof *k->labels);
     }
 }
 
@@ -470,4 +474,45 @@ static void xent_body(const void *copied)
 cudaError_t ls_k_softmax_xent(const ls_k_xent *xent, cudaStream_t stream)
 {
     return TWIN(stream, xent_body, *xent);
+}
+
+static double vector_row(const ls_k_vector_loss *k, size_t row, int *correct)
+{
+    const size_t n = (size_t)k->n;
+    double sum = 0;
+    *correct = k->rule == LS_K_BCE;
+    for (size_t i = row * n; i < (row + 1) * n; i++) {
+        const double z = (double)k->x[i], t = (double)k->targets[i], e = exp(-fabs(z));
+        const int bits = k->rule == LS_K_BCE;
+        const double slope = bits ? (z > 0 ? 1 : e) / (1 + e) - t : 2 * (z - t);
+        sum += bits ? fmax(z, 0) - z * t + log1p(e) : (z - t) * (z - t);
+        *correct = *correct && (z > 0) == (t > 0.5);
+        if (k->dx)
+            k->dx[i] = (float)(slope / k->n);
+    }
+    return sum / k->n;
+}
+
+static void vector_body(const void *copied)
+{
+    const ls_k_vector_loss *k = copied;
+    const size_t rows = (size_t)k->rows, count = rows * (size_t)k->n;
+    double loss = 0, correct = 0;
+    if (!twin_floats(k->x, count) || !twin_floats(k->targets, count) ||
+        !twin_floats(k->dx, count) || !twin_floats(k->stats, 2) || !twin_floats(k->row, 2 * rows))
+        return;
+    for (size_t r = 0; r < rows; r++) {
+        int right;
+        k->row[r] = (float)vector_row(k, r, &right);
+        k->row[rows + r] = (float)right;
+        loss += (double)k->row[r];
+        correct += right;
+    }
+    k->stats[0] = (k->add ? k->stats[0] : 0) + (float)loss;
+    k->stats[1] = (k->add ? k->stats[1] : 0) + (float)correct;
+}
+
+cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t stream)
+{
+    return TWIN(stream, vector_body, *loss);
 }

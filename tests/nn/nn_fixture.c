@@ -89,7 +89,7 @@ ls_replica_data make_data(uint32_t rows, ls_shape shape, int classes, uint64_t s
         images[i] = (uint8_t)(256 * ls_rng_uniform(seed, 8, 0, i));
     for (uint32_t i = 0; i < rows; i++)
         labels[i] = (int32_t)((float)classes * ls_rng_uniform(seed, 9, 0, i));
-    return (ls_replica_data){images, labels, rows};
+    return (ls_replica_data){.images = images, .labels = labels, .rows = rows};
 }
 
 void free_data(ls_replica_data *data)

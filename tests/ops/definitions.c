@@ -144,6 +144,19 @@ void define_contribution(double *out, const ls_op_desc *d, const double *x)
     }
 }
 
+static size_t vector_loss(double *y, const ls_op_desc *d, const double *z, const float *t)
+{
+    const int n = d->x.c;
+    *y = 0;
+    for (int i = 0; i < d->x.rows * n; i++) {
+        const double p = 1 / (1 + exp(-z[i])), target = (double)t[i];
+        *y += (d->u.vector_loss.rule == LS_VECTOR_BCE ? -target * log(p) - (1 - target) * log(1 - p)
+                                                      : (z[i] - target) * (z[i] - target)) /
+              n;
+    }
+    return 1;
+}
+
 static double dropped(const ls_op_desc *d, const definition_inputs *in, size_t i)
 {
     size_t row = (size_t)d->x.c * (size_t)d->x.h * (size_t)d->x.w;
@@ -170,6 +183,9 @@ size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in)
     case LS_OP_CONV2D: n = conv(y, desc, in->x, in->weight, in->bias); break;
     case LS_OP_DENSE: n = dense(y, desc, in->x, in->weight, in->bias); break;
     case LS_OP_POOL: n = pool(y, desc, in->x); break;
+    case LS_OP_VECTOR_LOSS:
+        n = vector_loss(y, desc, in->x, (const float *)(const void *)in->labels);
+        break;
     case LS_OP_SOFTMAX_XENT: n = loss(y, desc, in->x, in->labels); break;
     case LS_OP_BATCHNORM: norm(y, desc, in); break;
     default:

@@ -7,8 +7,8 @@
 
 typedef struct definition_inputs {
     const double *x, *x2, *weight, *bias; /* bias NULL: none */
-    const int32_t *labels;
-    const uint32_t *rows; /* of the data set, for dropout */
+    const int32_t *labels;                /* or targets, floats */
+    const uint32_t *rows;                 /* of the data set, for dropout */
     uint64_t seed;
     uint32_t epoch;
 } definition_inputs;

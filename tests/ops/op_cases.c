@@ -212,6 +212,18 @@ op_chain op_make_loss(uint64_t seed)
     return chain;
 }
 
+op_chain op_make_vector_loss(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = {LS_F32, op_draw(&d, 1, 64), op_draw(&d, 1, 100), 1, 1, NULL, 0};
+    op_add_plain(&chain, LS_OP_VECTOR_LOSS, &x);
+    chain.op[0].u.vector_loss.rule = seed % 2 ? LS_VECTOR_BCE : LS_VECTOR_MSE;
+    chain.spread = op_flip(&d) ? 23.0f : 1.0f;
+    chain.needs_dx = chain.training = seed % 5 != 0;
+    return chain;
+}
+
 op_chain op_make_export(uint64_t seed)
 {
     op_draws d;

@@ -36,6 +36,7 @@ op_chain op_make_average(uint64_t seed);
 op_chain op_make_maximum(uint64_t seed);
 op_chain op_make_relu(uint64_t seed);
 op_chain op_make_loss(uint64_t seed);
+op_chain op_make_vector_loss(uint64_t seed);
 op_chain op_make_export(uint64_t seed);
 
 /* Fused forms. */

@@ -9,8 +9,9 @@
 #include <cmocka.h>
 
 static const char *const names[] = {
-    "?",      "gather",    "conv2d", "dense",   "pool", "relu",    "xent",  "sgd",
-    "export", "batchnorm", "add",    "sigmoid", "tanh", "dropout", "adamw", "running",
+    "?",    "gather",  "conv2d", "dense",     "pool",        "relu",
+    "xent", "sgd",     "export", "batchnorm", "add",         "sigmoid",
+    "tanh", "dropout", "adamw",  "running",   "vector_loss",
 };
 
 const char *op_kind_name(int kind)
@@ -71,6 +72,7 @@ static void put_op(writer *w, const ls_op_desc *d)
     case LS_OP_BATCHNORM: put(w, "(ε %g)", (double)d->u.batchnorm.epsilon); break;
     case LS_OP_DROPOUT: put(w, "(p %g)", (double)d->u.dropout.p); break;
     case LS_OP_SOFTMAX_XENT: put(w, "(smoothing %g)", (double)d->u.softmax_xent.smoothing); break;
+    case LS_OP_VECTOR_LOSS: put(w, "(rule %d)", (int)d->u.vector_loss.rule); break;
     case LS_OP_GATHER: put(w, "(crop %d%s)", g->crop, g->flip ? ", flip" : ""); break;
     default: break;
     }
@@ -104,7 +106,19 @@ const char *op_chain_text(const op_chain *chain)
 
 int op_ends_in_loss(const op_chain *chain)
 {
-    return chain->op[chain->count - 1].kind == LS_OP_SOFTMAX_XENT;
+    return op_is_loss(chain->op[chain->count - 1].kind);
+}
+
+int op_is_loss(int kind)
+{
+    return kind == LS_OP_SOFTMAX_XENT || kind == LS_OP_VECTOR_LOSS;
+}
+
+size_t op_label_words(const op_chain *chain)
+{
+    const int last = chain->count - 1;
+    const ls_tensor x = op_x_of(chain, last);
+    return chain->op[last].kind == LS_OP_VECTOR_LOSS ? op_row(&x) : 1;
 }
 
 int op_has_params(const ls_op_desc *d)

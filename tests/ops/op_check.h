@@ -54,7 +54,8 @@ typedef struct op_inputs {
     float *param[OP_CHAIN][LS_OP_PARAMS];
     float *running[OP_CHAIN]; /* of a batchnorm: mean [c], variance [c] */
     uint8_t *images;          /* OP_DATA_ROWS rows */
-    int32_t *labels;          /* suit both uses */
+    int32_t *labels;          /* suit both uses; or targets, floats */
+    size_t label_words;       /* of a row */
     uint32_t *rows;           /* of the data set, for gather and dropout */
     uint64_t seed;            /* of random ops */
     uint32_t epoch;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* Streams of draws; a parameter's is PARAM + its position. */
-enum { X = 100, DY, LABELS, IMAGES, X2, RUNNING, PARAM = 200 };
+enum { X = 100, DY, LABELS, IMAGES, X2, RUNNING, TARGETS, PARAM = 200 };
 
 /* Near enough to standard normal, and quick: the sum of a word's four bytes. */
 static double bell(uint32_t w)
@@ -79,6 +79,20 @@ static void draw_second(op_inputs *in, const op_chain *chain, uint64_t seed)
     in->x2 = draw(chain->grid, seed, X2, (size_t)x2->rows * in->x2_row, 1);
 }
 
+/* Numbers, or bits where the loss is one of bits. */
+static void draw_targets(op_inputs *in, const op_chain *chain, size_t rows)
+{
+    const ls_op_desc *last = &chain->op[chain->count - 1];
+    if (last->kind != LS_OP_VECTOR_LOSS)
+        return;
+    const size_t n = rows * in->label_words;
+    float *targets = draw(0, chain->seed, TARGETS, n, 1);
+    for (size_t i = 0; last->u.vector_loss.rule == LS_VECTOR_BCE && i < n; i++)
+        targets[i] = targets[i] > 0;
+    free(in->labels);
+    in->labels = (int32_t *)(void *)targets;
+}
+
 op_inputs *op_inputs_create(const op_chain *chain, uint64_t seed)
 {
     op_inputs *in = op_zeros(1, sizeof *in);
@@ -102,7 +116,8 @@ op_inputs *op_inputs_create(const op_chain *chain, uint64_t seed)
                     draw(chain->grid && !makes_logits(chain, i), seed,
                          PARAM + (uint32_t)(i * LS_OP_PARAMS + p), op_canonical(chain, i, p),
                          makes_logits(chain, i) ? 0.02 : 1);
-    in->labels = op_zeros(labels, sizeof *in->labels);
+    in->label_words = op_label_words(chain);
+    in->labels = op_zeros(labels * in->label_words, sizeof *in->labels);
     in->rows = op_zeros(labels, sizeof *in->rows);
     for (size_t i = 0; i < labels; i++) {
         uint32_t w[4];
@@ -110,6 +125,7 @@ op_inputs *op_inputs_create(const op_chain *chain, uint64_t seed)
         in->labels[i] = (int32_t)(w[0] % (uint32_t)classes(chain));
         in->rows[i] = w[1] % OP_DATA_ROWS;
     }
+    draw_targets(in, chain, labels);
     if (chain->op[0].kind == LS_OP_GATHER) {
         in->images = op_zeros(OP_DATA_ROWS, in->x_row);
         for (size_t i = 0; i < OP_DATA_ROWS * in->x_row; i++) {

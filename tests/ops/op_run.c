@@ -182,7 +182,7 @@ static int create_ops(op_run *run)
             return rc;
         }
         check(run, rc, &err);
-        if (i < run->chain.count && d.kind != LS_OP_SOFTMAX_XENT)
+        if (i < run->chain.count && !op_is_loss((int)d.kind))
             check_y(run, i);
         check_contribution(run, i);
     }
@@ -219,6 +219,7 @@ static void create_memory(op_run *run)
         x_bytes = OP_DATA_ROWS * op_row(&run->x0);
     run->x = memory(run, x_bytes);
     size_t labels = run->x0.rows > OP_DATA_ROWS ? (size_t)run->x0.rows : OP_DATA_ROWS;
+    labels *= op_label_words(&run->chain);
     run->labels = memory(run, labels * sizeof *run->labels);
     run->labels_out = memory(run, labels * sizeof *run->labels);
     run->x2 = run->chain.x2.rows ? memory(run, second(run).bytes) : NULL;
@@ -357,7 +358,8 @@ static void load(op_run *run, const op_inputs *in, int first)
         upload(run, run->labels, in->labels, OP_DATA_ROWS * sizeof *in->labels);
     } else {
         upload(run, run->x, in->x + from * in->x_row, run->x0.bytes);
-        upload(run, run->labels, in->labels + from, rows * sizeof *in->labels);
+        upload(run, run->labels, in->labels + from * in->label_words,
+               rows * in->label_words * sizeof *in->labels);
     }
     if (run->x2)
         upload(run, run->x2, in->x2 + from * in->x2_row, second(run).bytes);

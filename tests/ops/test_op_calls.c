@@ -170,7 +170,7 @@ static void draws_change_with_seed_and_epoch(void **state)
         if (seed % 2)
             chain.op[0].u.dropout = (ls_dropout){0.5f, 0x1001};
         else
-            chain.op[0].u.gather = (ls_gather){{0}, {1, 1, 1, 1}, 4, 1};
+            chain.op[0].u.gather = (ls_gather){.std = {1, 1, 1, 1}, .crop = 4, .flip = 1};
         chain.needs_dx = (int)(seed % 2);
         op_inputs *in = op_inputs_create(&chain, seed);
         op_result *r[4];

@@ -48,6 +48,11 @@ static void softmax_xent_matches_double_sums(void **state)
     op_all_agree(state, op_make_loss, 6000, CASES);
 }
 
+static void vector_losses_match_double_sums(void **state)
+{
+    op_all_agree(state, op_make_vector_loss, 6200, CASES);
+}
+
 static void export_gives_row_major_data_back(void **state)
 {
     op_all_agree(state, op_make_export, 6500, 50);
@@ -174,6 +179,7 @@ int main(int argc, char **argv)
         OP_COMPARED(max_pool_gives_the_first_of_equals),
         OP_COMPARED(relu_is_zero_at_zero),
         OP_COMPARED(softmax_xent_matches_double_sums),
+        OP_COMPARED(vector_losses_match_double_sums),
         OP_COMPARED(export_gives_row_major_data_back),
         OP_COMPARED(conv2d_with_fused_relu_equals_the_sequence),
         OP_COMPARED(winograd_with_fused_relu_equals_the_sequence),

@@ -96,6 +96,21 @@ static void keep_off_kinks(const op_chain *chain, op_inputs *in)
         in->x[i] = ((float)(i * 7919 % n) - (float)(n / 2) + 0.25f) / 64;
 }
 
+/* Rows all of whose bits are right. */
+static void expect_right_bits(const problem *p, const op_result *r)
+{
+    const ls_op_desc *d = &p->chain->op[0];
+    const float *target = (const float *)(const void *)p->in->labels;
+    int correct = 0;
+    for (int n = 0; n < d->x.rows && d->u.vector_loss.rule == LS_VECTOR_BCE; n++) {
+        int wrong = 0;
+        for (int i = n * d->x.c; i < (n + 1) * d->x.c; i++)
+            wrong += (p->x[i] > 0) != (target[i] == 1);
+        correct += wrong == 0;
+    }
+    assert_int_equal((int)r->stats[1], correct);
+}
+
 /* Rows whose label has the largest logit. */
 static void expect_correct(const problem *p, const op_result *r)
 {
@@ -125,7 +140,7 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
     keep_off_kinks(chain, in);
     assert_int_equal(backend->open(&ref, &request, NULL), LS_OK);
     op_result *r = op_once(ref, chain, in);
-    int loss = d->kind == LS_OP_SOFTMAX_XENT;
+    int loss = d->kind == LS_OP_SOFTMAX_XENT || d->kind == LS_OP_VECTOR_LOSS;
     p->chain = chain;
     p->in = in;
     widen(p->x, &p->n_x, in->x, rows * in->x_row);
@@ -141,7 +156,9 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
         widen(p->dy, &p->n_y, in->dy, rows * in->dy_row);
     op_item stats = {.data = r->stats, .n = 1};
     expect_values(p, "y", loss ? &stats : op_result_item(r, "y"), p->n_y, p->y[0], 2e-6);
-    if (loss)
+    if (d->kind == LS_OP_VECTOR_LOSS)
+        expect_right_bits(p, r);
+    else if (loss)
         expect_correct(p, r);
     expect_slopes(p, "dx", op_result_item(r, "dx"), p->x, p->n_x);
     if (p->n_x2)
@@ -179,6 +196,12 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
         x.c += 1;
         op_add_plain(&chain, kind, &x);
         chain.op[0].u.softmax_xent.smoothing = seed % 2 ? (float)op_draw(&d, 1, 20) / 20 : 0;
+        chain.spread = 2;
+    } else if (kind == LS_OP_VECTOR_LOSS) {
+        x.c = x.c * x.h * x.w;
+        x.h = x.w = 1;
+        op_add_plain(&chain, kind, &x);
+        chain.op[0].u.vector_loss.rule = seed % 2 ? LS_VECTOR_BCE : LS_VECTOR_MSE;
         chain.spread = 2;
     } else {
         op_add_plain(&chain, kind, &x);
@@ -236,6 +259,12 @@ static void softmax_xent_follows_its_definition(void **state)
 {
     (void)state;
     each_case(LS_OP_SOFTMAX_XENT, 500);
+}
+
+static void vector_losses_follow_their_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_VECTOR_LOSS, 1700);
 }
 
 static void export_follows_its_definition(void **state)
@@ -348,6 +377,7 @@ int main(void)
         cmocka_unit_test(pool_follows_its_definition),
         cmocka_unit_test(relu_follows_its_definition),
         cmocka_unit_test(softmax_xent_follows_its_definition),
+        cmocka_unit_test(vector_losses_follow_their_definition),
         cmocka_unit_test(export_follows_its_definition),
         cmocka_unit_test(batchnorm_follows_its_definition),
         cmocka_unit_test(add_follows_its_definition),

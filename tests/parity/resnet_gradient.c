@@ -65,7 +65,9 @@ static int make_replica(job *j, ls_error *err)
         .model = j->model,
         .optimizer = &j->sgd,
         .normalisation = {.std = {1, 1, 1, 1}},
-        .data[LS_TRAIN] = {view.images, view.labels, ls_dataset_describe(j->train)->rows},
+        .data[LS_TRAIN] = {.images = view.images,
+                           .labels = view.labels,
+                           .rows = ls_dataset_describe(j->train)->rows},
         .shard_rows = sizes,
         .shard_row_counts = 1,
     };

@@ -93,7 +93,7 @@ static void open_bench(bench *b, const parity_device *which)
         .model = shared.model,
         .optimizer = &shared.sgd,
         .normalisation = {.std = {1, 1, 1, 1}},
-        .data[LS_TRAIN] = {view.images, view.labels, 60000},
+        .data[LS_TRAIN] = {.images = view.images, .labels = view.labels, .rows = 60000},
         .shard_rows = sizes,
         .shard_row_counts = 1,
     };

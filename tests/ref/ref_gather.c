@@ -3,6 +3,8 @@
 #include "base/rng.h"
 #include "ref/ref_op.h"
 
+#include <string.h>
+
 /* Where pixel (i, j) comes from: (i + down, j + right) of the image, mirrored if `mirror`. */
 typedef struct shift {
     int down, right, mirror;
@@ -20,27 +22,38 @@ static shift draw_shift(const ref_op *op, uint32_t row)
                    g->flip && w[2] % 2};
 }
 
-static uint8_t pixel_at(const uint8_t *plane, int h, int w, int i, int j, shift s)
+/* Where it is among a plane's, or −1: outside. */
+static int place_of(int h, int w, int i, int j, shift s)
 {
     i += s.down;
     j += s.right;
     if (i < 0 || i >= h || j < 0 || j >= w)
+        return -1;
+    return i * w + (s.mirror ? w - 1 - j : j);
+}
+
+static float value_at(const ls_gather *g, const void *row, size_t plane, int place)
+{
+    if (place < 0)
         return 0;
-    return plane[i * w + (s.mirror ? w - 1 - j : j)];
+    return g->floats ? ((const float *)row)[plane + (size_t)place]
+                     : (float)((const uint8_t *)row)[plane + (size_t)place] / 255.0f;
 }
 
 static void gather_row(const ref_op *op, float *y, uint32_t row)
 {
     const ls_gather *g = &op->desc.u.gather;
     const ls_tensor *x = &op->desc.x;
-    const uint8_t *plane = (const uint8_t *)op->b.x + row * ref_row(x);
+    const size_t bytes = ref_row(x) * (g->floats ? sizeof(float) : 1);
+    const void *values = (const char *)op->b.x + row * bytes;
     shift s = draw_shift(op, row);
-    for (int c = 0; c < x->c; c++, plane += x->h * x->w) {
+    for (int c = 0; c < x->c; c++) {
+        const size_t plane = (size_t)c * (size_t)x->h * (size_t)x->w;
         float mean = g->mean[c < 3 ? c : 3], std = g->std[c < 3 ? c : 3];
         for (int i = 0; i < x->h; i++)
             for (int j = 0; j < x->w; j++) {
-                float pixel = pixel_at(plane, x->h, x->w, i, j, s);
-                *y++ = (pixel / 255.0f - mean) / std;
+                const float value = value_at(g, values, plane, place_of(x->h, x->w, i, j, s));
+                *y++ = (value - mean) / std;
             }
     }
 }
@@ -48,13 +61,15 @@ static void gather_row(const ref_op *op, float *y, uint32_t row)
 int ref_gather(ref_op *op, unsigned flags, ls_error *err)
 {
     const uint32_t *rows = op->b.args->rows;
+    const size_t words = op->desc.u.gather.targets > 0 ? (size_t)op->desc.u.gather.targets : 1;
     (void)flags;
     if (!rows)
         return ls_fail(err, LS_EINVAL, "gather: no rows are given");
     for (int r = 0; r < op->desc.x.rows; r++) {
         gather_row(op, (float *)op->b.y + (size_t)r * ref_row(&op->desc.x), rows[r]);
         if (op->b.labels)
-            op->b.labels_out[r] = op->b.labels[rows[r]];
+            memcpy(op->b.labels_out + (size_t)r * words, op->b.labels + rows[r] * words,
+                   words * sizeof *op->b.labels);
     }
     return LS_OK;
 }

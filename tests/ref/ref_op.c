@@ -111,7 +111,8 @@ static const char *missing(const ref_op *op, const ls_op_buffers *b)
         return "x";
     switch (op->desc.kind) {
     case LS_OP_GATHER: name = missing_gather(b); break;
-    case LS_OP_SOFTMAX_XENT: name = missing_loss(op, b); break;
+    case LS_OP_SOFTMAX_XENT:
+    case LS_OP_VECTOR_LOSS: name = missing_loss(op, b); break;
     default: name = missing_layer(op, b); break;
     }
     if (name)

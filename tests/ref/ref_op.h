@@ -67,6 +67,12 @@ static inline int ref_has_x2(const ls_op_desc *d)
     return d->kind == LS_OP_ADD || d->fuse_add;
 }
 
+/* Whether the op is a loss. */
+static inline int ref_is_loss(ls_op_kind kind)
+{
+    return kind == LS_OP_SOFTMAX_XENT || kind == LS_OP_VECTOR_LOSS;
+}
+
 /* Whether the op steps over an arena: it has no x and no y. */
 static inline int ref_is_arena(ls_op_kind kind)
 {

@@ -110,7 +110,7 @@ static int refuse_fusion(const ref_op *op, ls_error *err)
 int ref_plan(ref_op *op, ls_error *err)
 {
     const ls_op_desc *d = &op->desc;
-    ls_dtype dtype = d->kind == LS_OP_GATHER ? LS_U8 : LS_F32;
+    ls_dtype dtype = d->kind == LS_OP_GATHER && !d->u.gather.floats ? LS_U8 : LS_F32;
     int rc = refuse_fusion(op, err);
     if (rc != LS_OK || ref_is_arena(d->kind))
         return rc;
@@ -123,7 +123,7 @@ int ref_plan(ref_op *op, ls_error *err)
         return ls_fail(err, LS_EINVAL, "%s: x2 %d×%d×%d×%d is not of the shape of x, %d×%d×%d×%d",
                        ref_op_name(op), d->x2.rows, d->x2.c, d->x2.h, d->x2.w, d->x.rows, d->x.c,
                        d->x.h, d->x.w);
-    if (d->kind == LS_OP_SOFTMAX_XENT)
+    if (ref_is_loss(d->kind))
         op->base.y = (ls_tensor){.dtype = LS_F32, .rows = d->x.rows};
     const ref_op *twin = (const ref_op *)d->twin;
     if (twin &&

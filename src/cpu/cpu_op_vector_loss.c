@@ -1,0 +1,121 @@
+/* Losses of target vectors, in plain C: a few thousand numbers a step. Per row in double, value after value, and
+ * row after row; the sum is stored (or added, with LS_RUN_ACCUMULATE) as float. */
+#include "cpu/cpu_op.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <math.h>
+
+/* What is lost at one output, and its derivative by z. */
+typedef double loss_fn(double *slope, double z, double t);
+
+static double mse(double *slope, double z, double t)
+{
+    *slope = 2 * (z - t);
+    return (z - t) * (z - t);
+}
+
+static double bce(double *slope, double z, double t)
+{
+    const double e = exp(-fabs(z));
+    *slope = (z > 0 ? 1 : e) / (1 + e) - t;
+    return fmax(z, 0) - z * t + log1p(e);
+}
+
+static const struct rule {
+    loss_fn *lose;
+    bool bits; /* a row may be correct */
+} rules[] = {[LS_VECTOR_MSE] = {mse, false}, [LS_VECTOR_BCE] = {bce, true}};
+
+enum { RULES = sizeof rules / sizeof *rules };
+
+typedef struct loss_op {
+    ls_op op; /* first */
+    const ls_host *host;
+    ls_op_buffers buffers;
+    const struct rule *rule;
+    int with_dx;
+} loss_op;
+
+/* One row's loss; dx may be NULL. */
+static double lose_row(float *dx, int *correct, const struct rule *rule, const float *z,
+                       const float *t, int n)
+{
+    double sum = 0, slope;
+    *correct = rule->bits;
+    for (int j = 0; j < n; j++) {
+        sum += rule->lose(&slope, (double)z[j], (double)t[j]);
+        if (dx)
+            dx[j] = (float)(slope / n);
+        *correct = *correct && (z[j] > 0) == (t[j] > 0.5f);
+    }
+    return sum / n;
+}
+
+static int loss_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const loss_op *l = (const loss_op *)op;
+    const ls_op_buffers *b = &l->buffers;
+    const size_t n = (size_t)op->y.c;
+    const float *z = b->x, *t = (const float *)(const void *)b->labels;
+    const int add = (flags & LS_RUN_ACCUMULATE) != 0;
+    double loss = 0;
+    int correct = 0;
+    (void)stream;
+    (void)err;
+    for (size_t r = 0; r < (size_t)op->y.rows; r++) {
+        int right;
+        loss += lose_row(l->with_dx ? (float *)b->dx + r * n : NULL, &right, l->rule, z + r * n,
+                         t + r * n, op->y.c);
+        correct += right;
+    }
+    b->stats[0] = (add ? b->stats[0] : 0.0f) + (float)loss;
+    b->stats[1] = (add ? b->stats[1] : 0.0f) + (float)correct;
+    return LS_OK;
+}
+
+static int loss_bind(ls_op *op, const ls_op_buffers *b, ls_error *err)
+{
+    loss_op *l = (loss_op *)op;
+    if (!b->x || !b->labels || !b->stats || (l->with_dx && !b->dx))
+        return ls_fail(err, LS_EINVAL, "vector loss: a buffer is missing");
+    l->buffers = *b;
+    return LS_OK;
+}
+
+static void loss_destroy(ls_op *op)
+{
+    if (op)
+        ls_free(((loss_op *)op)->host, op);
+}
+
+static const ls_op_impl loss_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = loss_bind,
+    .forward = loss_forward,
+    .destroy = loss_destroy,
+};
+
+int ls_cpu_vector_loss_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                              ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    const int rule = (int)desc->u.vector_loss.rule;
+    *out = NULL;
+    if (x->h != 1 || x->w != 1 || x->layout)
+        return ls_fail(err, LS_EINVAL, "vector loss: outputs must be row-major vectors");
+    if (rule < 0 || rule >= RULES)
+        return ls_fail(err, LS_EUNSUPPORTED, "vector loss: the CPU back end has no rule %d", rule);
+    loss_op *l = ls_alloc(device->host, sizeof *l);
+    if (!l)
+        return ls_fail(err, LS_ENOMEM, "out of memory for an op of a loss");
+    l->op.impl = &loss_impl;
+    l->op.kernel = "plain C";
+    l->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
+    l->host = device->host;
+    l->rule = &rules[rule];
+    l->with_dx = desc->needs_dx;
+    *out = &l->op;
+    return LS_OK;
+}

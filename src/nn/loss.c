@@ -1,0 +1,29 @@
+#include "nn/loss.h"
+
+#include <string.h>
+
+const ls_loss ls_losses[] = {
+    {"cross_entropy", LS_OP_SOFTMAX_XENT, .hits = true},
+    {"mse", LS_OP_VECTOR_LOSS, LS_VECTOR_MSE, .vectors = true},
+    {"bce", LS_OP_VECTOR_LOSS, LS_VECTOR_BCE, .vectors = true, .hits = true, .bits = true},
+    {.name = NULL},
+};
+
+const ls_loss *ls_loss_find(const char *name, bool vectors)
+{
+    const bool any = !name || strcmp(name, "auto") == 0;
+    for (const ls_loss *l = ls_losses; l->name; l++)
+        if (l->vectors == vectors && (any || strcmp(l->name, name) == 0))
+            return l;
+    return NULL;
+}
+
+ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing)
+{
+    ls_op_desc desc = {.size = sizeof desc, .kind = loss->kind};
+    if (loss->kind == LS_OP_VECTOR_LOSS)
+        desc.u.vector_loss.rule = loss->rule;
+    else
+        desc.u.softmax_xent.smoothing = smoothing;
+    return desc;
+}

@@ -1,0 +1,28 @@
+/* Losses: what a model is trained for. A row each in the table of loss.c. */
+#ifndef NN_LOSS_H
+#define NN_LOSS_H
+
+#include <lockstep/plugin.h>
+#include <stdbool.h>
+
+typedef struct ls_loss {
+    const char *name; /* config key `loss` */
+    ls_op_kind kind;
+    ls_vector_rule rule; /* of a vector loss */
+    bool vectors;        /* targets are vectors, else classes */
+    bool hits;           /* a row can be correct, so that there is an accuracy */
+    bool bits;           /* targets lie from 0 to 1 */
+} ls_loss;
+
+/* Ends with a row without a name; the first of those for classes, and for vectors, is what such data has by
+ * default. */
+extern const ls_loss ls_losses[];
+
+/* The loss of that name; NULL, or "auto": the default of the data. NULL: there is none, or it is for the other
+ * kind of targets. */
+const ls_loss *ls_loss_find(const char *name, bool vectors);
+
+/* Its op, but for x. `smoothing` is cross-entropy's. */
+ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing);
+
+#endif

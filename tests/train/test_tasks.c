@@ -1,0 +1,252 @@
+/* Tables: rows of floats, with a class, numbers or bits to learn; the same bits on any number of workers. */
+#include "base/rng.h"
+#include "train/train_fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    VALUES = 6,
+    TARGETS = 3,
+    TRAIN = 150,
+    TEST = 44,
+    BATCH = 40,
+    STEPS = 4 /* of an epoch */,
+    WEIGHTS = VALUES * 24 + 24 + 24 * TARGETS + TARGETS
+};
+
+static const char net[] = "model={\"layers\":[{\"type\":\"dense\",\"out\":24},{\"type\":\"tanh\"},"
+                          "{\"type\":\"dense\",\"out\":3}]}";
+
+/* A draw from −1 to 1. */
+static float noise(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) / 8388608.0f - 1;
+}
+
+/* `targets`: floats of three sums of the values; bits: which of them are above 0; a class: the largest. */
+static void table_row(int bits, int test, uint32_t row, float *values, float *sums, int32_t *class)
+{
+    uint32_t state = (row + 1) * 2654435761u + (uint32_t)test * 97u;
+    for (int i = 0; i < VALUES; i++)
+        values[i] = noise(&state);
+    for (int j = 0; j < TARGETS; j++)
+        sums[j] = values[j] - values[j + 1] + 0.5f * values[j + 3] * values[j];
+    *class = sums[0] > sums[1] ? (sums[0] > sums[2] ? 0 : 2) : (sums[1] > sums[2] ? 1 : 2);
+    for (int j = 0; bits && j < TARGETS; j++)
+        sums[j] = sums[j] > 0;
+}
+
+typedef enum task { CLASSES, NUMBERS, BITS } task;
+
+static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                     void *targets, ls_error *err)
+{
+    const task what = *(const task *)user;
+    (void)err;
+    for (uint32_t i = 0; i < count; i++) {
+        float sums[TARGETS];
+        int32_t class;
+        table_row(what == BITS, test, rows[i], (float *)values + (size_t)i * VALUES, sums, &class);
+        if (what == CLASSES)
+            ((int32_t *)targets)[i] = class;
+        else
+            memcpy((float *)targets + (size_t)i * TARGETS, sums, sizeof sums);
+    }
+    return LS_OK;
+}
+
+typedef struct story {
+    fixture f;
+    task what;
+    ls_data_source data;
+    const ls_data_source *sources[1];
+} story;
+
+static void begin(story *s, task what, const char *devices, int streamed)
+{
+    static const char *const losses[] = {"loss=cross_entropy", "loss=mse", "loss=bce"};
+    fixture_begin(&s->f);
+    s->what = what;
+    s->data = (ls_data_source){.size = sizeof s->data,
+                               .name = "table",
+                               .channels = VALUES,
+                               .height = 1,
+                               .width = 1,
+                               .classes = what == CLASSES ? TARGETS : 0,
+                               .targets = what == CLASSES ? 0 : TARGETS,
+                               .dtype = LS_ROW_F32,
+                               .train_rows = TRAIN,
+                               .test_rows = TEST,
+                               .streamed = streamed,
+                               .read = read_rows,
+                               .user = &s->what};
+    fixture_use_source(&s->f, &s->data, s->sources);
+    fixture_set(&s->f, "batch_size=40");
+    fixture_set(&s->f, "shards=8");
+    fixture_set(&s->f, "epochs=3");
+    fixture_set(&s->f, "optimizer={\"name\":\"adamw\",\"lr\":0.02}");
+    fixture_set(&s->f, net);
+    fixture_set(&s->f, losses[what]);
+    fixture_set(&s->f, devices);
+}
+
+static const char *const backends[] = {"ref", "cpu"};
+
+static int is_there(const char *backend)
+{
+#if defined(__SANITIZE_THREAD__)
+    return strcmp(backend, "ref") == 0; /* it cannot see into oneDNN */
+#else
+    return has_backend(backend) || strcmp(backend, "ref") == 0;
+#endif
+}
+
+static void each_task_has_the_same_bits_on_any_number_of_workers(void **state)
+{
+    static const int workers[] = {1, 2, 3, 8};
+    (void)state;
+    for (int b = 0; b < 2; b++)
+        for (int what = CLASSES; what <= BITS && is_there(backends[b]); what++) {
+            char devices[32];
+            ls_result first = {0};
+            for (int w = 0; w < 4; w++) {
+                story s;
+                snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
+                begin(&s, (task)what, devices, 0);
+                ls_trainer *t = fixture_run(&s.f);
+                const ls_result *r = ls_trainer_result(t);
+                first = w == 0 ? *r : first;
+                assert_string_equal(r->weights_sha256, first.weights_sha256);
+                assert_memory_equal(&r->test_loss, &first.test_loss, sizeof r->test_loss);
+                ls_trainer_close(t);
+                fixture_end(&s.f);
+            }
+        }
+}
+
+/* More epochs, so that it is seen to learn; the two back ends agree but for rounding. */
+static void each_task_is_learned(void **state)
+{
+    static const double most[] = {0.35, 0.05, 0.25}; /* of the loss: ln 3, ⅔ and ln 2 at first */
+    (void)state;
+    for (int what = CLASSES; what <= BITS; what++) {
+        double loss[2] = {0, 0};
+        for (int b = 0; b < 2 && is_there(backends[b]); b++) {
+            story s;
+            begin(&s, (task)what, b ? "devices=cpu:2" : "devices=ref:2", 0);
+            fixture_set(&s.f, "epochs=40");
+            fixture_set(&s.f, "eval_every=0");
+            ls_trainer *t = fixture_run(&s.f);
+            const ls_result *r = ls_trainer_result(t);
+            loss[b] = r->test_loss;
+            if (!(loss[b] < most[what]))
+                fail_msg("%s, task %d: a loss of %g", backends[b], what, loss[b]);
+            if (what == NUMBERS)
+                assert_true(isnan(r->test_accuracy));
+            else
+                assert_true(r->test_accuracy > 0.8);
+            ls_trainer_close(t);
+            fixture_end(&s.f);
+        }
+        if (loss[1] > 0)
+            assert_true(fabs(loss[1] - loss[0]) < 1e-3 * (1 + loss[0]));
+    }
+}
+
+static void accuracy_is_null_where_no_row_is_correct(void **state)
+{
+    story s;
+    (void)state;
+    begin(&s, NUMBERS, "devices=ref:2", 0);
+    ls_trainer *t = fixture_run(&s.f);
+    assert_non_null(strstr(fixture_record(&s.f, "eval", 0), "\"test_accuracy\":null"));
+    assert_non_null(strstr(fixture_record(&s.f, "epoch", 0), "\"train_accuracy\":null"));
+    assert_false(isnan(record_number(fixture_record(&s.f, "eval", 0), "test_loss")));
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
+/* The rows of step `number` of a run with seed 0, trained on by hand. */
+static void steps_of_floats_and_vectors_give_the_bits_of_a_run(void **state)
+{
+    static float wanted[WEIGHTS], found[WEIGHTS];
+    story s;
+    float values[BATCH * VALUES], sums[BATCH * TARGETS], scores[2 * TARGETS], again[2 * TARGETS];
+    int32_t class;
+    (void)state;
+    begin(&s, NUMBERS, "devices=ref:3", 1);
+    fixture_set(&s.f, "epochs=1");
+    ls_trainer *run = fixture_run(&s.f);
+    assert_int_equal(ls_trainer_weights(run, wanted, &s.f.err), LS_OK);
+    ls_trainer_close(run);
+    uint32_t order[TRAIN];
+    ls_rng_permutation(order, TRAIN, 0, 0);
+    static const uint32_t last = TRAIN % BATCH;
+    s.f.options.step_rows = &last;
+    s.f.options.step_row_count = 1;
+    ls_trainer *t = fixture_open(&s.f);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        const uint32_t n = step + 1 < STEPS ? BATCH : last;
+        for (uint32_t i = 0; i < n; i++)
+            table_row(0, 0, order[step * BATCH + i], values + (size_t)i * VALUES,
+                      sums + (size_t)i * TARGETS, &class);
+        if (ls_trainer_step(t, values, sums, n, NULL, &s.f.err) != LS_OK)
+            fail_msg("%s", s.f.err.text);
+    }
+    assert_int_equal(ls_trainer_predict(t, values, 2, scores, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, values, 1, again, &s.f.err), LS_OK);
+    assert_int_equal(ls_trainer_predict(t, values + VALUES, 1, again + TARGETS, &s.f.err), LS_OK);
+    for (int j = 0; j < 2 * TARGETS; j++)
+        assert_true(fabsf(scores[j] - again[j]) < 1e-5f);
+    values[VALUES + 2] = NAN;
+    assert_int_equal(ls_trainer_step(t, values, sums, BATCH, NULL, &s.f.err), LS_EINVAL);
+    assert_non_null(strstr(s.f.err.text, "row 1: value 2 is nan; expected finite numbers"));
+    assert_int_equal(ls_trainer_weights(t, found, &s.f.err), LS_OK);
+    assert_memory_equal(found, wanted, sizeof wanted);
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
+static void a_loss_for_other_targets_is_refused(void **state)
+{
+    static const struct {
+        task what;
+        const char *set, *message;
+    } cases[] = {
+        {CLASSES, "loss=mse",
+         "loss: \"mse\" is none for this data, whose targets are classes; expected one of: auto, "
+         "cross_entropy"},
+        {NUMBERS, "loss=cross_entropy",
+         "loss: \"cross_entropy\" is none for this data, whose targets are vectors; expected one "
+         "of: auto, mse, bce"},
+        {NUMBERS, "label_smoothing=0.1", "label_smoothing: belongs to classes"},
+        {NUMBERS, "loss=bce", "bce needs targets from 0 to 1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int streamed = 0; streamed < 2; streamed++) {
+            story s;
+            ls_trainer *t;
+            begin(&s, cases[i].what, "devices=ref:2", streamed);
+            fixture_set(&s.f, cases[i].set);
+            assert_int_not_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_OK);
+            if (!strstr(s.f.err.text, cases[i].message))
+                fail_msg("case %zu: %s", i, s.f.err.text);
+            fixture_end(&s.f);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_task_has_the_same_bits_on_any_number_of_workers),
+        cmocka_unit_test(each_task_is_learned),
+        cmocka_unit_test(accuracy_is_null_where_no_row_is_correct),
+        cmocka_unit_test(steps_of_floats_and_vectors_give_the_bits_of_a_run),
+        cmocka_unit_test(a_loss_for_other_targets_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
