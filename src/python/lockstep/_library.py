@@ -1,0 +1,174 @@
+"""liblockstep through ctypes: the structures of <lockstep/trainer.h> and <lockstep/model.h>, member by member.
+
+tests/python compares each with what the C compiler makes of the headers. A newer library may know of more
+members behind these: what it reads has its `size` in front, and what it writes into has room to spare.
+"""
+import ctypes as c
+import os
+from pathlib import Path
+
+
+class Error(Exception):
+    """What the library says went wrong; `status` is its name, such as "LS_ECONFIG"."""
+
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+class c_error(c.Structure):
+    _fields_ = [("status", c.c_int), ("text", c.c_char * 508)]
+
+
+READ = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int, c.POINTER(c.c_uint32), c.c_uint32, c.c_void_p,
+                   c.c_void_p, c.POINTER(c_error))
+RECORD = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(c_error))
+
+
+class data_source(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("channels", c.c_int),
+                ("height", c.c_int), ("width", c.c_int), ("classes", c.c_int),
+                ("train_rows", c.c_uint32), ("test_rows", c.c_uint32), ("streamed", c.c_int),
+                ("read", READ), ("user", c.c_void_p), ("dtype", c.c_int), ("targets", c.c_int)]
+
+
+class progress(c.Structure):
+    _fields_ = [("epoch", c.c_int), ("epochs", c.c_int), ("step", c.c_uint32),
+                ("steps", c.c_uint32), ("loss", c.c_double), ("accuracy", c.c_double),
+                ("images_per_s", c.c_double), ("remaining_s", c.c_double),
+                ("epoch_done", c.c_int), ("evaluated", c.c_int), ("test_loss", c.c_double),
+                ("test_accuracy", c.c_double)]
+
+
+PROGRESS = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(progress))
+
+
+class result(c.Structure):
+    _fields_ = [("epochs", c.c_int), ("steps", c.c_uint64), ("test_loss", c.c_double),
+                ("test_accuracy", c.c_double), ("seconds_per_epoch", c.c_double),
+                ("devices", c.c_char_p), ("weights_sha256", c.c_char * 65),
+                ("checkpoint", c.c_char_p), ("saved", c.c_int), ("interrupted", c.c_int)]
+
+
+class trainer_options(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("config_path", c.c_char_p), ("config_text", c.c_char_p),
+                ("set", c.POINTER(c.c_char_p)), ("set_count", c.c_int),
+                ("data_dirs", c.POINTER(c.c_char_p)), ("data_dir_count", c.c_int),
+                ("cache_dir", c.c_char_p), ("resume", c.c_char_p),
+                ("inject", c.POINTER(c.c_char_p)), ("inject_count", c.c_int),
+                ("registry", c.c_void_p), ("record", RECORD), ("progress", PROGRESS),
+                ("snapshot", c.c_void_p), ("snapshot_every_steps", c.c_uint32),
+                ("user", c.c_void_p), ("trace_path", c.c_char_p), ("trace_ops", c.c_int),
+                ("sources", c.POINTER(c.POINTER(data_source))), ("source_count", c.c_int),
+                ("step_rows", c.POINTER(c.c_uint32)), ("step_row_count", c.c_int),
+                ("pool", c.c_void_p), ("host", c.c_void_p)]
+
+
+class step_result(c.Structure):
+    _fields_ = [("number", c.c_uint64), ("loss", c.c_double), ("accuracy", c.c_double),
+                ("lr", c.c_double), ("skipped", c.c_int), ("_room", c.c_char * 256)]
+
+
+class snapshot_info(c.Structure):
+    _fields_ = [("steps", c.c_uint64), ("channels", c.c_int), ("height", c.c_int),
+                ("width", c.c_int), ("classes", c.c_int), ("parameters", c.c_size_t),
+                ("_room", c.c_char * 256)]
+
+
+class model_options(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("device", c.c_char_p), ("registry", c.c_void_p),
+                ("host", c.c_void_p)]
+
+
+STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_progress": progress,
+              "ls_result": result, "ls_trainer_options": trainer_options,
+              "ls_step_result": step_result, "ls_snapshot_info": snapshot_info,
+              "ls_model_options": model_options}
+
+_P, _E = c.c_void_p, c.POINTER(c_error)
+_FUNCTIONS = {  # name: (result, arguments); those that give a status take a c_error last
+    "ls_status_name": (c.c_char_p, [c.c_int]),
+    "ls_trainer_open": (c.c_int, [c.POINTER(_P), c.POINTER(trainer_options), _E]),
+    "ls_trainer_run": (c.c_int, [_P, _E]),
+    "ls_trainer_interrupt": (None, [_P]),
+    "ls_trainer_result": (c.POINTER(result), [_P]),
+    "ls_trainer_step": (c.c_int, [_P, _P, _P, c.c_uint32, c.POINTER(step_result), _E]),
+    "ls_trainer_evaluate": (c.c_int, [_P, c.POINTER(c.c_double), c.POINTER(c.c_double), _E]),
+    "ls_trainer_snapshot": (c.c_int, [_P, c.POINTER(_P), _E]),
+    "ls_trainer_save": (c.c_int, [_P, c.c_char_p, _E]),
+    "ls_trainer_load": (c.c_int, [_P, c.c_char_p, _E]),
+    "ls_trainer_add_sink": (c.c_int, [_P, RECORD, _P, _E]),
+    "ls_trainer_close": (c.c_int, [_P]),
+    "ls_snapshot_describe": (None, [_P, c.POINTER(snapshot_info)]),
+    "ls_snapshot_predict": (c.c_int, [_P, _P, c.c_uint32, _P, _E]),
+    "ls_snapshot_release": (None, [_P]),
+    "ls_snapshot_save": (c.c_int, [_P, c.c_char_p, _E]),
+    "ls_model_open": (c.c_int, [c.POINTER(_P), c.c_char_p, c.POINTER(model_options), _E]),
+    "ls_model_predict": (c.c_int, [_P, _P, c.c_uint32, _P, _E]),
+    "ls_model_class_name": (c.c_char_p, [_P, c.c_int]),
+}
+
+
+def _load():
+    beside = sorted((Path(__file__).parent / "lib").glob("liblockstep.so*"))
+    library = c.CDLL(str(beside[0]) if beside else "liblockstep.so.0.2")
+    for name, (restype, argtypes) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = restype, argtypes
+    return library
+
+
+_library = None
+
+
+def lib():
+    """The library, loaded when it is first needed."""
+    global _library
+    if _library is None:
+        _library = _load()
+    return _library
+
+
+def call(name, *arguments):
+    """Calls a function that gives a status; raises Error with the library's message."""
+    error = c_error()
+    status = getattr(lib(), name)(*arguments, c.byref(error))
+    if status:
+        raise failure(status, error.text)
+
+
+def failure(status, text):
+    return Error(lib().ls_status_name(status).decode(), text.decode("utf-8", "replace"))
+
+
+class Handle:
+    """Owns what the library made; `with` closes it. A child process after fork must not use it."""
+
+    def __init__(self, close):
+        self._handle, self._close, self._process = c.c_void_p(), close, os.getpid()
+
+    @property
+    def handle(self):
+        if not self._handle:
+            raise ValueError("it is closed")
+        if os.getpid() != self._process:
+            raise RuntimeError("it belongs to the process that forked this one; open it here")
+        return self._handle
+
+    def close(self):
+        """Frees everything; may be called again."""
+        if self._handle and os.getpid() == self._process:
+            getattr(lib(), self._close)(self._handle)
+        self._handle = c.c_void_p()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *ignored):
+        self.close()
+
+    def __del__(self):
+        try:
+            self.close()
+        except Exception:  # at the interpreter's end its modules may be gone
+            pass

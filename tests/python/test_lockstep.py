@@ -1,0 +1,204 @@
+"""The wheel as a user has it: installed into an environment of its own, without the repository."""
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from lockstep import _library
+
+CONFIG = {
+    "name": "small", "data": {"mean": 0.3, "std": 0.3}, "batch_size": 32, "epochs": 6, "devices": "cpu:2",
+    "model": {"layers": [{"type": "conv2d", "out": 4, "kernel": 3}, {"type": "relu"},
+                         {"type": "flatten"}, {"type": "dense", "out": 3}]},
+    "init": "kaiming", "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}
+
+
+def stripes(n, seed=0):
+    """Images of 8 × 8 that are bright above, in the middle or below, which is their class."""
+    draw = np.random.default_rng(seed)
+    y = draw.integers(0, 3, n)
+    x = draw.integers(0, 90, (n, 8, 8), dtype=np.uint8)
+    for i, label in enumerate(y):
+        x[i, 3 * label:3 * label + 2] += 120
+    return x, y
+
+
+def trainer(**more):
+    return lockstep.Trainer(CONFIG, data=stripes(320), test=stripes(90, 1), **more)
+
+
+def members(structure):
+    return [field for field in structure._fields_ if field[0] != "_room"]
+
+
+def test_structures_are_those_of_the_headers(tmp_path):
+    lines = ["#include <lockstep/model.h>", "#include <lockstep/trainer.h>", "#include <stdio.h>",
+             "int main(void) {"]
+    for name, structure in _library.STRUCTURES.items():
+        lines.append(f'printf("{name} %zu", sizeof({name}));')
+        lines += [f'printf(" %zu", offsetof({name}, {field[0]}));' for field in members(structure)]
+        lines.append('puts("");')
+    (tmp_path / "sizes.c").write_text("\n".join(lines) + "return 0; }\n")
+    subprocess.run(["cc", "-I", os.environ["LOCKSTEP_INCLUDE"], "sizes.c", "-o", "sizes"],
+                   cwd=tmp_path, check=True)
+    found = subprocess.run([tmp_path / "sizes"], check=True, capture_output=True, text=True).stdout
+    for line, (name, structure) in zip(found.splitlines(), _library.STRUCTURES.items()):
+        written, size, *offsets = line.split()
+        assert written == name
+        assert offsets == [str(getattr(structure, f[0]).offset) for f in members(structure)]
+        if name in ("ls_error", "ls_step_result", "ls_snapshot_info"):
+            assert ctypes.sizeof(structure) >= int(size)  # the library writes into ours
+        else:
+            assert ctypes.sizeof(structure) <= int(size)
+
+
+def test_what_was_learnt_is_predicted_from_the_file_alone(tmp_path):
+    x, y = stripes(50, 2)
+    file = tmp_path / "model.safetensors"
+    with trainer() as t:
+        result = t.fit(save=file)
+        assert result.epochs == 6 and result.test_accuracy > 0.95
+        assert t.evaluate()[1] == result.test_accuracy
+        want = t.predict(x)
+    with lockstep.Model.open(file) as model:
+        assert model.shape == (1, 8, 8) and model.class_names == ["0", "1", "2"]
+        p = model.predict(x)
+        logits = model.predict(x, logits=True)
+        assert (p == want).all() and (p.argmax(1) == y).mean() > 0.9
+        assert np.allclose(p.sum(1), 1) and (logits.argmax(1) == p.argmax(1)).all()
+        model.save(tmp_path / "again.safetensors")
+    with lockstep.Model.open(tmp_path / "again.safetensors") as again:
+        assert (again.predict(x) == want).all()
+    with pytest.raises(ValueError, match="closed"):
+        model.predict(x)
+
+
+def test_any_number_of_workers_gives_the_same_weights():
+    hashes = set()
+    for workers in (1, 2, 3):
+        with trainer(set={"devices": f"cpu:{workers}", "epochs": 2}) as t:
+            hashes.add(t.fit().weights_sha256)
+    assert len(hashes) == 1 and len(hashes.pop()) == 64
+
+
+def test_steps_take_rows_as_they_come():
+    x, y = stripes(32 * 60, 3)
+    with lockstep.Trainer(CONFIG, shape=(1, 8, 8), classes=3) as t:
+        steps = [t.step(x[i:i + 32], y[i:i + 32]) for i in range(0, len(x), 32)]
+        assert steps[-1][0] < steps[0][0] / 2 and steps[-1][1] > 0.9
+        assert (t.predict(x[:100]).argmax(1) == y[:100]).mean() > 0.9
+        with pytest.raises(ValueError, match="expected rows"):
+            t.step(x[:32, :7], y[:32])
+        with pytest.raises(lockstep.Error) as wrong:
+            t.step(x[:31], y[:31])
+        assert wrong.value.status == "LS_EINVAL"
+
+
+def test_records_come_one_by_one_and_leaving_the_loop_stops_the_run():
+    with trainer() as t:
+        types = [r["type"] for r in t.records()]
+        assert types.count("eval") == 6 and types.count("step") == 60
+    with trainer(set={"epochs": 100000}) as t:
+        for record in t.records():
+            if record["type"] == "eval":
+                break
+        assert t.result.interrupted and 1 <= t.result.epochs < 100000
+
+
+def test_errors_say_what_the_library_says(tmp_path):
+    with pytest.raises(lockstep.Error, match="epochs") as wrong:
+        trainer(set={"epochs": -1})
+    assert wrong.value.status == "LS_ECONFIG"
+    with pytest.raises(lockstep.Error, match="nowhere.json") as wrong:
+        lockstep.Trainer("nowhere.json")
+    assert wrong.value.status == "LS_ENOENT"
+    (tmp_path / "cut").write_bytes(b"\7\0\0")
+    with pytest.raises(lockstep.Error, match="cut off") as wrong:
+        lockstep.Model.open(tmp_path / "cut")
+    assert wrong.value.status == "LS_EDATA"
+    x, y = stripes(32)
+    for data in ((x, y[:5]), (x, y.astype(float)), (x[0, 0], y)):
+        with pytest.raises(ValueError, match="expected"):
+            lockstep.Trainer(CONFIG, data=data)
+
+
+def test_ctrl_c_ends_the_step_saves_and_returns(tmp_path):
+    file = tmp_path / "stopped.safetensors"
+    with trainer(set={"epochs": 100000}) as t:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        result = t.fit(save=file)
+        assert result.interrupted and result.steps > 0
+        want = t.predict(stripes(5)[0])
+    with lockstep.Model.open(file) as model:
+        assert (model.predict(stripes(5)[0]) == want).all()
+
+
+def test_threads_predict_at_the_same_time(tmp_path):
+    x = stripes(40)[0]
+    with trainer(set={"epochs": 1}) as t:
+        t.fit(save=tmp_path / "m")
+    with lockstep.Model.open(tmp_path / "m") as model:
+        want, right = model.predict(x), []
+        threads = [threading.Thread(target=lambda: right.append(
+            all((model.predict(x) == want).all() for _ in range(20)))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert right == [True] * 4
+
+
+def test_a_forked_child_is_told_and_does_no_harm(tmp_path):
+    with trainer(set={"epochs": 1}) as t:
+        child = os.fork()
+        if child == 0:
+            try:
+                t.evaluate()
+                os._exit(1)
+            except RuntimeError:
+                t.close()
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert t.fit().epochs == 1
+
+
+def test_everything_that_is_bundled_has_its_licence():
+    package = Path(lockstep.__file__).parent
+    libraries = {p.name for p in (package / "lib").iterdir()}
+    licences = {p.name for p in (package / "licences").iterdir()}
+    assert any(re.match(r"liblockstep\.so", name) for name in libraries)
+    assert {n for n in libraries if not n.startswith("liblockstep")} | {"lockstep"} == licences
+    assert all((package / "licences" / n).stat().st_size > 200 for n in licences)
+    maps = Path("/proc/self/maps").read_text()
+    for name in libraries:
+        if name.startswith("liblockstep"):
+            assert str(package / "lib" / name) in maps  # and no other of that name
+
+
+def test_what_the_documentation_shows_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(4)
+    names = {"x": draw.integers(0, 255, (640, 28, 28), dtype=np.uint8),
+             "y": draw.integers(0, 10, 640)}
+    names.update(x_test=names["x"][:100], y_test=names["y"][:100])
+    page = Path(os.environ["LOCKSTEP_INCLUDE"], "../docs/python.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(blocks) >= 4
+    for block in blocks:
+        exec(block, names)
+    assert names["probabilities"].shape == (5, 10) and len(names["best"]) == 5
+
+
+def test_a_config_in_a_file_is_taken_too(tmp_path):
+    (tmp_path / "c.json").write_text(json.dumps({**CONFIG, "run_dir": str(tmp_path / "run")}))
+    with lockstep.Trainer(tmp_path / "c.json", data=stripes(64), test=stripes(30, 1)) as t:
+        assert t.fit().checkpoint.startswith(str(tmp_path / "run"))
+    assert (tmp_path / "run/weights.safetensors").exists()

@@ -1,0 +1,23 @@
+#!/bin/sh
+# wheel.sh PYTHON LIBRARY ROOT WORK: builds the wheel, installs it into an empty environment, and runs the tests
+# there. No network: NumPy and pytest are the system's.
+set -eu
+python=$1 library=$2 root=$3 work=$4
+for tool in patchelf readelf cc; do
+    command -v "$tool" >/dev/null || {
+        echo "skipped: no $tool; third_party/setup.sh wheel"
+        exit 77
+    }
+done
+"$python" -c 'import ensurepip, numpy, pytest, venv' 2>/dev/null || {
+    echo "skipped: $python has no venv, NumPy or pytest; third_party/setup.sh wheel"
+    exit 77
+}
+rm -rf -- "$work"
+mkdir -p -- "$work"
+"$python" "$root/src/python/build_wheel.py" "$library" "$work"
+"$python" -m venv --system-site-packages "$work/venv"
+"$work/venv/bin/pip" install --quiet --no-index --no-deps --disable-pip-version-check "$work"/*.whl
+cp -- "$root/tests/python/test_lockstep.py" "$work"
+cd -- "$work"
+LOCKSTEP_INCLUDE=$root/include exec venv/bin/python -m pytest -q -p no:cacheprovider test_lockstep.py
