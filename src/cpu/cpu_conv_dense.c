@@ -1,4 +1,4 @@
-/* Convolution and the dense layer by oneDNN, or by Winograd's algorithm. */
+/* Convolution and the dense layer by oneDNN. */
 #include "cpu/cpu_linear.h"
 
 #include "base/error.h"
@@ -6,11 +6,7 @@
 
 /* ---- convolution ----------------------------------------------------------------------------- */
 
-/* Two-dimensional convolution: 3 × 3 of stride 1 by Winograd's algorithm, all others, and
- * those of few tiles or of channels that are no multiples of 16, by oneDNN's direct form. oneDNN's
- * own Winograd kernels are not used: for ResNet-18's gradients they take 1.2 to 2.7 times as long,
- * but for those of x at 256 and 512 channels and 256 rows, where they are 6 % faster, and at 32 rows
- * a fifth slower. Forward they are not exact enough.
+/* Two-dimensional convolution by oneDNN's direct form.
  *
  * Which of oneDNN's layouts is best depends on the channels. Its blocked layouts pad both channel
  * counts to multiples of 16; that is the fastest form where the padding is small. Where less than
@@ -45,30 +41,21 @@ static bool channels_last_is_better(int in, int out)
     return useful < 0.75;
 }
 
-/* Winograd's algorithm first transforms the weights, which costs as much whatever the number of
- * rows. Measured at 64 to 512 channels, it wins from this many tiles of 4 × 4 outputs on. */
-static bool has_tiles(const ls_linear *l, int rows)
-{
-    return (double)rows * ((l->h + 3) / 4) * ((l->w + 3) / 4) >= 16;
-}
-
 /* The same list for any number of rows: twins find each other's choice by its place. */
-static int list_candidates(ls_linear_candidate list[4], const ls_op_desc *desc, const ls_linear *l)
+static int list_candidates(ls_linear_candidate list[3], const ls_op_desc *desc)
 {
-    const ls_linear_candidate last = {LS_MD_NHWC, LS_MD_NHWC, 0, 0};
-    const ls_linear_candidate blocked = {LS_MD_ANY, LS_MD_ANY, 0, 0};
+    const ls_linear_candidate last = {LS_MD_NHWC, LS_MD_NHWC, 0};
+    const ls_linear_candidate blocked = {LS_MD_ANY, LS_MD_ANY, 0};
     const ls_tensor *x = &desc->x;
     int n = 0;
     if (channels_last_is_better(x->c, desc->u.conv2d.out)) {
         list[n++] = last;
         list[n++] = blocked;
     } else {
-        if (ls_wino_op_fits(desc))
-            list[n++] = (ls_linear_candidate){LS_MD_ANY, LS_MD_ANY, 0, has_tiles(l, x->rows)};
         list[n++] = blocked;
         list[n++] = last;
     }
-    list[n++] = (ls_linear_candidate){LS_MD_PLAIN, LS_MD_PLAIN, 0, 0};
+    list[n++] = (ls_linear_candidate){LS_MD_PLAIN, LS_MD_PLAIN, 0};
     return n;
 }
 
@@ -95,7 +82,7 @@ int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
 {
     const ls_tensor *x = &desc->x;
     const ls_conv2d *k = &desc->u.conv2d;
-    ls_linear_candidate candidates[4];
+    ls_linear_candidate candidates[3];
     *out = NULL;
     if (desc->fuse_pool)
         return ls_fail(err, LS_EUNSUPPORTED, "oneDNN does not fuse a pooling into conv2d");
@@ -106,7 +93,7 @@ int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     l.c = k->out;
     l.h = (x->h + 2 * k->ph - k->kh) / k->sh + 1;
     l.w = (x->w + 2 * k->pw - k->kw) / k->sw + 1;
-    l.count = list_candidates(candidates, desc, &l);
+    l.count = list_candidates(candidates, desc);
     l.plain.x = ls_md_image(x->rows, x->c, x->h, x->w, LS_MD_PLAIN);
     l.plain.weight = ls_md_image(k->out, x->c, k->kh, k->kw, LS_MD_PLAIN);
     l.plain.bias = ls_md_make(1, &k->out, LS_MD_PLAIN);
@@ -161,9 +148,9 @@ static int make_dense(ls_pd *out, const ls_cpu_device *device, const ls_op_desc 
 int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     static const ls_linear_candidate candidates[] = {
-        {LS_MD_ANY, LS_MD_PLAIN, 1, 0},
-        {LS_MD_ANY, LS_MD_PLAIN, 0, 0},
-        {LS_MD_PLAIN, LS_MD_PLAIN, 0, 0},
+        {LS_MD_ANY, LS_MD_PLAIN, 1},
+        {LS_MD_ANY, LS_MD_PLAIN, 0},
+        {LS_MD_PLAIN, LS_MD_PLAIN, 0},
     };
     const ls_tensor *x = &desc->x;
     const ls_dense *k = &desc->u.dense;

@@ -4,7 +4,6 @@
 #define CPU_CPU_ISA_H
 
 #include "cpu/lanes_kernels.h"
-#include "cpu/wino.h"
 
 #include <stddef.h>
 
@@ -73,8 +72,7 @@ typedef struct ls_cpu_kernels {
 typedef struct ls_cpu_isa {
     const char *name;       /* "avx512", "avx2", "generic" */
     ls_cpu_kernels kernels; /* passes over memory */
-    ls_lanes_kernels lanes; /* layers of few channels */
-    ls_wino_kernels wino;   /* 3 × 3 convolutions of many */
+    ls_lanes_kernels lanes; /* layers */
 } ls_cpu_isa;
 
 /* The i-th best that this CPU runs; NULL behind the last. Any thread. */

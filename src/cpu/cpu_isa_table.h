@@ -6,9 +6,9 @@
 #include "cpu/lanes_conv_fwd_kernel.h"
 #include "cpu/lanes_dense_kernel.h"
 #include "cpu/lanes_loss_kernel.h"
+#include "cpu/lanes_panel_kernel.h"
 #include "cpu/lanes_pass_kernel.h"
 #include "cpu/lanes_pool_kernel.h"
-#include "cpu/wino_multiply_kernel.h"
 #include "cpu/wino_transform_kernel.h"
 
 #define CPU_ISA(set)                                                                               \
@@ -35,6 +35,8 @@
                 .conv_correlate = lanes_conv_correlate,                                            \
                 .conv_bias = lanes_conv_bias,                                                      \
                 .sum_lanes = lanes_sum_lanes,                                                      \
+                .conv_panels = lanes_conv_panels,                                                  \
+                .conv_weights = lanes_conv_weights,                                                \
                 .conv_data = lanes_conv_data,                                                      \
                 .dense_forward = lanes_dense_forward,                                              \
                 .dense_grad = lanes_dense_grad,                                                    \
@@ -54,17 +56,17 @@
                 .norm_sums = lanes_norm_sums,                                                      \
                 .norm_dx = lanes_norm_dx,                                                          \
                 .loss = lanes_loss,                                                                \
-            },                                                                                     \
-        .wino =                                                                                    \
-            {                                                                                      \
-                .name = #set,                                                                      \
-                .tiles = WINO_TILES,                                                               \
-                .weights = {wino_weights_2, wino_weights_4},                                       \
-                .input = {wino_input_2, wino_input_4},                                             \
-                .output = {wino_output_2, wino_output_4},                                          \
-                .error = {wino_error_2, wino_error_4},                                             \
-                .gradient = {wino_gradient_2, wino_gradient_4},                                    \
-                .multiply = wino_multiply,                                                         \
-                .correlate = wino_correlate,                                                       \
+                .wino =                                                                            \
+                    {                                                                              \
+                        .name = #set,                                                              \
+                        .weights = {wino_weights_2_3, wino_weights_4_3, wino_weights_2_5},         \
+                        .input = {wino_input_2_3, wino_input_4_3, wino_input_2_5},                 \
+                        .output = {wino_output_2_3, wino_output_4_3, wino_output_2_5},             \
+                        .error = {wino_error_2_3, wino_error_4_3, wino_error_2_5},                 \
+                        .gradient = {wino_gradient_2_3, wino_gradient_4_3, wino_gradient_2_5},     \
+                        .multiply = wino_multiply,                                                 \
+                        .panel = lanes_panel,                                                      \
+                        .correlate = wino_correlate,                                               \
+                    },                                                                             \
             },                                                                                     \
     }

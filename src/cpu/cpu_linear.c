@@ -12,7 +12,6 @@ typedef struct linear_plan {
     ls_pd forward, weights, data;
     ls_linear_mds mds; /* as forward settled them */
     bool made;         /* this is a plan */
-    bool winograd;     /* by Winograd's algorithm, without any of oneDNN's */
     int rank;          /* of the worst of the three */
     bool own_bias;     /* the bias's gradient is summed in double, by us */
 } linear_plan;
@@ -84,26 +83,12 @@ static void lower_rank(int *rank, ls_pd pd)
         *rank = ls_pd_rank(pd);
 }
 
-static void make_winograd(const linear_builder *b, linear_plan *plan)
-{
-    const ls_linear_mds *plain = &b->linear->plain;
-    *plan = (linear_plan){.mds = *plain, .made = 1, .winograd = 1, .rank = 3};
-    plan->mds.x = ls_wino_op_image(&plain->x);
-    plan->mds.weight = ls_wino_op_weight(&plain->weight);
-    plan->mds.y = ls_wino_op_image(&plain->y);
-    plan->own_bias = plain->has_bias;
-}
-
 static int make_plan(const linear_builder *b, linear_plan *plan, const ls_linear_candidate *c,
                      const ls_md *weight)
 {
     const ls_op_desc *desc = b->desc;
     ls_linear_mds mds = b->linear->plain;
     ls_md x = ls_md_of(&desc->x);
-    if (c->winograd) {
-        make_winograd(b, plan);
-        return LS_OK;
-    }
     mds.x = c->x_as_is ? x : ls_md_as(&mds.x, c->x);
     mds.y = ls_md_as(&mds.y, c->y);
     mds.weight = weight ? *weight : ls_md_as(&mds.weight, LS_MD_ANY);
@@ -303,9 +288,7 @@ static void add_forward(ls_cpu_op *op, const ls_linear *linear, const linear_pla
         v->bias = ls_program_value(p, &op->param[1], (ls_place)(LS_AT_PARAM + 1));
         args[n++] = (ls_arg){DNNL_ARG_BIAS, v->bias};
     }
-    if (plan->winograd)
-        ls_wino_op_forward(op, v->kernel_x, weight, v->y);
-    else if (linear->head)
+    if (linear->head)
         ls_cpu_head_forward(op, &linear->plain.x, v->x, v->weight, v->y);
     else
         ls_program_primitive(p, plan->forward, args, n);
@@ -372,24 +355,6 @@ static void add_backward_data(ls_cpu_op *op, const linear_plan *plan, const line
     ls_program_deliver(p, target, dx);
 }
 
-static void add_winograd_backward(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
-                                  const ls_op_desc *desc, int dy)
-{
-    ls_program *p = &op->program;
-    int gradient = ls_program_gradient(p, &op->param[0], 0);
-    int dw = ls_program_target(p, gradient, &plan->mds.weight);
-    ls_wino_op_weights(op, v->kernel_x, dy, dw);
-    ls_program_deliver(p, dw, gradient);
-    if (!desc->needs_dx)
-        return;
-    ls_md turned = ls_md_as(&plan->mds.weight, LS_MD_IN_LAST);
-    int weight = ls_program_convert(p, v->weight, &turned, LS_AT_TEMP);
-    int final = ls_program_tensor(p, &desc->x, LS_AT_DX);
-    int dx = ls_program_target(p, final, &plan->mds.x);
-    ls_wino_op_data(op, dy, weight, dx);
-    ls_program_deliver(p, dx, final);
-}
-
 static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_values *v,
                          const ls_op_desc *desc)
 {
@@ -399,10 +364,6 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
         dy = add_relu_backward(op, v, dy);
     if (plan->own_bias)
         add_bias_gradient(op, dy);
-    if (plan->winograd) {
-        add_winograd_backward(op, plan, v, desc, dy);
-        return;
-    }
     add_backward_weights(op, plan, v, dy);
     if (desc->needs_dx)
         add_backward_data(op, plan, v, desc, dy);
@@ -410,12 +371,6 @@ static void add_backward(ls_cpu_op *op, const linear_plan *plan, const linear_va
 
 static void describe(ls_cpu_op *op, const ls_linear *linear, const linear_plan *plan)
 {
-    if (plan->winograd) {
-        char name[32];
-        ls_wino_op_name(op, name, sizeof name);
-        snprintf(op->kernel, sizeof op->kernel, "winograd %s", name);
-        return;
-    }
     const char *forward = linear->head ? "double sums" : ls_pd_kernel(plan->forward);
     int n = snprintf(op->kernel, sizeof op->kernel, "dnnl %s %s→%s", forward,
                      ls_md_name(&plan->mds.x), ls_md_name(&plan->mds.y));
@@ -466,10 +421,6 @@ int ls_cpu_linear_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     if (plan.mds.has_bias)
         ls_cpu_op_set_param(op, 1, &linear->plain.bias, &linear->plain.bias);
     ls_cpu_op_set_y(op, desc->x.rows, linear->c, linear->h, linear->w, &plan.mds.y);
-    if (plan.winograd && (status = ls_wino_op_plan(op, desc, err)) != LS_OK) {
-        ls_cpu_op_destroy(&op->op);
-        goto done;
-    }
     describe(op, linear, &plan);
     add_forward(op, linear, &plan, desc, &v);
     if (desc->training)

@@ -154,6 +154,5 @@ void ls_cpu_op_destroy(ls_op *op)
     const ls_host *host = self_of(op)->device->host;
     ls_program_fini(&self_of(op)->program);
     ls_free(host, self_of(op)->own);
-    ls_free(host, self_of(op)->wino);
     ls_free(host, op);
 }

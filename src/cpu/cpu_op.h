@@ -18,7 +18,6 @@ typedef struct ls_cpu_op {
     double smoothing;                /* the loss */
     int head_weight;                 /* of ls_cpu_head_forward: the value of its plain weights */
     void *own;                       /* what a kind keeps besides; freed with the op */
-    struct ls_wino_op *wino;         /* of ls_wino_op_plan; freed with the op */
     ls_op_buffers buffers;
     char kernel[160];
     ls_program program;

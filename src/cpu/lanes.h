@@ -1,4 +1,4 @@
-/* The lanes family: layers with few channels, vectorised over the rows of a minibatch.
+/* The lanes family: layers vectorised over the rows of a minibatch.
  *
  * Libraries that put channels into vector registers pad them to sixteen: 20 channels cost as much
  * as 32. Here a register holds the same element of sixteen rows (cpu_layout.h), so that any
@@ -18,8 +18,7 @@
 
 struct ls_lanes_kernels; /* lanes_kernels.h */
 
-/* Creates the op when this family has a form of it: x must be in lanes layout, and a
- * convolution must be worth it (few channels) unless the device's family is LANES.
+/* Creates the op when this family has a form of it: x must be in lanes layout.
  * Thread: the worker's. Errors: LS_EUNSUPPORTED when it declines, LS_EINVAL, LS_ENOMEM. */
 int ls_lanes_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err);
 

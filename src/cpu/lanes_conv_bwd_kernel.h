@@ -3,6 +3,7 @@
 #define CPU_LANES_CONV_BWD_KERNEL_H
 
 #include "cpu/lanes_conv_fwd_kernel.h"
+#include "cpu/lanes_panel_kernel.h"
 
 #include <string.h>
 
@@ -126,16 +127,96 @@ static void lanes_sum_lanes(float *to, const float *from, int n, int add)
     lanes_sum_each(to, from, n, add);
 }
 
+/* ---- of the weights, by panels --------------------------------------------------------------- */
+
+static void lanes_conv_panels(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int y0, int y1,
+                              float *panels)
+{
+    const ptrdiff_t row = (ptrdiff_t)c->ow * 256;
+    for (int o = 0; o < c->oc; o += 16)
+        for (int i = 0; i < groups; i++)
+            for (int y = y0; y < y1; y++, panels += row)
+                lanes_panel(panels, g.d + o * g.channel + i * g.group + y * g.row,
+                            c->oc - o < 16 ? c->oc - o : 16, (size_t)g.channel, c->ow, 16);
+}
+
+/* Up to LANES_CHANNELS inputs and as many panels as fit, through one kernel element. */
+LANES_INLINE void lanes_weights_tile(const ls_lanes_conv *c, lanes_tile *tile, const float *x,
+                                     const float *panel, int groups, int height, int wide)
+{
+    const ptrdiff_t x_group = (ptrdiff_t)c->ic * c->ih * c->iw * 16;
+    float *const out = tile->out;
+    lanes_tile_fn *run = lanes_tile_of(LANES_W_STRIDED, height, wide);
+    tile->out_t = height * 16;
+    for (int i = 0; i < groups; i++) {
+        tile->add = i > 0;
+        tile->x = panel + i * (tile->x_t / groups);
+        tile->w = x + i * x_group;
+        tile->out = out;
+        lanes_tile_all(tile, LANES_W_STRIDED, run);
+    }
+    tile->out = out;
+}
+
+/* `height` inputs from the i-th and `wide` panels from the o-th output: all elements of the kernel. */
+LANES_INLINE void lanes_weights_part(const ls_lanes_conv *c, lanes_tile *tile, const float *x,
+                                     const float *panel, int groups, int y0, int y1, int i,
+                                     int height, int o, int wide, float *gw, int add)
+{
+    const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * 8;
+    for (int e = 0; e < c->kh * c->kw; e++) {
+        const int ky = e / c->kw, kx = e % c->kw;
+        int from, to;
+        lanes_outputs_inside(c, ky, y0, y1, &from, &to);
+        tile->n[0] = to - from;
+        const ptrdiff_t line = (ptrdiff_t)i * c->ih + from * c->sh + ky - c->ph;
+        lanes_weights_tile(c, tile, x + (line * c->iw + kx) * 16,
+                           panel + (ptrdiff_t)(from - y0) * c->ow * 256, groups, height, wide);
+        for (int t = 0; t < wide; t++)
+            for (int j = 0; j < height; j++)
+                lanes_put_sixteen(gw + ((ptrdiff_t)(o / 8 + 2 * t) * c->ic + i + j) * taps + e * 8,
+                                  c->ic * taps, tile->out + (t * height + j) * 16,
+                                  c->oc - o - t * 16, add);
+    }
+}
+
+static void lanes_conv_weights(const ls_lanes_conv *c, const float *x, const float *panels,
+                               int groups, int y0, int y1, float *gw, int add)
+{
+    float sums[LANES_CHANNELS * LANES_T_MAX * 16] __attribute__((aligned(64)));
+    const int together = c->sw == 1; /* neighbouring pixels' lanes lie side by side */
+    const lanes_cut cut = lanes_cut_into((c->oc + 15) / 16, lanes_widest(LANES_CHANNELS));
+    lanes_tile tile = {
+        .n = {0, together ? 1 : c->ow, together ? c->ow * 16 : 16},
+        .x_step = {(ptrdiff_t)c->ow * 256, 256, 16},
+        .w_step = {(ptrdiff_t)c->sh * c->iw * 16, (ptrdiff_t)c->sw * 16, 1},
+        .x_t = (ptrdiff_t)groups * (y1 - y0) * c->ow * 256,
+        .w_j = (ptrdiff_t)c->ih * c->iw * 16,
+        .out = sums,
+        .out_j = 16,
+    };
+    for (int piece = 0, o = 0, wide; piece < cut.pieces; piece++, o += wide * 16) {
+        int height;
+        wide = lanes_piece(cut, piece);
+        for (int i = 0; i < c->ic; i += height) {
+            height = lanes_tallest(c->ic - i, LANES_CHANNELS);
+            lanes_weights_part(c, &tile, x, panels + o / 16 * tile.x_t, groups, y0, y1, i, height,
+                               o, wide, gw, add);
+        }
+    }
+}
+
 /* ---- of the input ---------------------------------------------------------------------------- */
 
 /* Gradient of a convolution's input, and the step in front of both gradients that undoes the
  * fused pool and relu.
  *
- *     for output rows                    its gradients, all channels, stay in L1
- *       for input channels in fours
- *         for kernel rows, columns       each moves the row to another place of dx
- *           for tiles of columns         J channels × T columns of sums, over oc
- *             added to dx
+ *     for output rows
+ *       for output channels, 64 at a time
+ *         for tiles of columns           their gradients stay in L1
+ *           for input channels in fours
+ *             for kernel columns, rows   each moves the tile to another place of dx: J channels
+ *                                        × T columns of sums, over oc, added to it
  *
  * Only products that exist are computed, whatever stride and padding: nothing is multiplied with
  * the zeros around the image.
@@ -194,61 +275,72 @@ static void lanes_conv_unpool(const ls_lanes_conv *c, const float *dy, const uin
     }
 }
 
-/* The first output column o, up to `end`, with o · stride ≥ at. */
-LANES_INLINE int lanes_first_column(int at, int stride, int end)
+/* Adds what `columns` pixels of one output row contribute, through all kernel elements, to `height`
+ * channels of dx. `tile` has loops and steps, d is the first pixel's, w the first channel's weights. */
+LANES_INLINE void lanes_scatter(const ls_lanes_conv *c, lanes_tile *tile, const float *d,
+                                const float *w, int height, int y, int x0, int columns, float *dx)
 {
-    int o = at <= 0 ? 0 : stride == 1 ? at : (at + stride - 1) / stride;
-    return o < end ? o : end;
+    int from, to;
+    lanes_rows_inside(c, y, &from, &to);
+    /* From the last column back, so that a pixel of dx sums over those of the gradient from left to right,
+     * however they are cut into tiles. */
+    for (int kx = c->kw - 1; kx >= 0; kx--) {
+        /* Columns whose product lands inside dx: 0 ≤ at + n · sw < x_w. */
+        int at = x0 * c->sw + kx - c->pw, n = columns, skip = 0;
+        for (; at < 0 && n > 0; at += c->sw, n--)
+            skip++;
+        for (; n > 0 && at + (n - 1) * c->sw >= c->x_w;)
+            n--;
+        if (n == 0)
+            continue;
+        lanes_tile_fn *run = lanes_tile_of(LANES_W_STRIDED, height, n);
+        for (int ky = from; ky < to; ky++) {
+            tile->x = d + (ptrdiff_t)skip * 16;
+            tile->w = w + (ky * c->kw + kx) * 8;
+            tile->out = dx + ((ptrdiff_t)(y * c->sh + ky - c->ph) * c->x_w + at) * 16;
+            lanes_tile_all(tile, LANES_W_STRIDED, run);
+        }
+    }
 }
 
-/* Adds one output row's share through one kernel element to `height` channels of dx. `tile` has
- * everything but the operands' places. */
-LANES_INLINE void lanes_scatter_row(const ls_lanes_conv *c, lanes_tile *tile, const float *d,
-                                    const float *w, int height, int kx, float *dx)
+/* `n` output channels of one row, all of dx's. */
+LANES_INLINE void lanes_scatter_row(const ls_lanes_conv *c, const float *d, ptrdiff_t channel,
+                                    const float *w, int n, int y, float *dx)
 {
-    /* Columns whose product lands inside dx: 0 ≤ o · sw + kx − pw < x_w. */
-    int o = lanes_first_column(c->pw - kx, c->sw, c->ow);
-    int end = lanes_first_column(c->x_w + c->pw - kx, c->sw, c->ow);
-    const lanes_cut cut = lanes_cut_into(end - o, lanes_widest(height));
-    for (int piece = 0; piece < cut.pieces; piece++) {
-        int columns = lanes_piece(cut, piece);
-        tile->x = d + (ptrdiff_t)o * 16;
-        tile->w = w;
-        tile->out = dx + (ptrdiff_t)(o * c->sw + kx - c->pw) * 16;
-        lanes_tile_all(tile, LANES_W_ADJACENT, lanes_tile_of(LANES_W_ADJACENT, height, columns));
-        o += columns;
+    const ptrdiff_t plane = (ptrdiff_t)c->ih * c->x_w * 16, taps = (ptrdiff_t)c->kh * c->kw * 8;
+    const lanes_cut cut = lanes_cut_into(c->ow, lanes_widest(4));
+    const int eights = n > 8 ? n / 8 : 1;
+    lanes_tile tile = {
+        .n = {1, eights, n / eights},
+        .x_step = {0, 8 * channel, channel},
+        .w_step = {0, c->ic * taps, 1},
+        .x_t = 16,
+        .w_j = taps,
+        .out_j = plane,
+        .out_t = (ptrdiff_t)c->sw * 16,
+        .add = 1,
+    };
+    for (int piece = 0, x0 = 0, columns; piece < cut.pieces; piece++, x0 += columns) {
+        int height;
+        columns = lanes_piece(cut, piece);
+        for (int i = 0; i < c->ic; i += height) {
+            height = lanes_tallest(c->ic - i, 4);
+            lanes_scatter(c, &tile, d + (ptrdiff_t)x0 * 16, w + i * taps, height, y, x0, columns,
+                          dx + i * plane);
+        }
     }
 }
 
 static void lanes_conv_data(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx)
 {
-    const ptrdiff_t plane = (ptrdiff_t)c->ih * c->x_w * 16;
-    const ptrdiff_t element = (ptrdiff_t)c->oc * LS_LANES_IC; /* of packed weights */
-    lanes_tile tile = {
-        .n = {1, 1, c->oc},
-        .x_step = {0, 0, g.channel},
-        .w_step = {0, 0, LS_LANES_IC},
-        .x_t = 16,
-        .out_j = plane,
-        .out_t = (ptrdiff_t)c->sw * 16,
-        .add = 1,
-    };
-    memset(dx, 0, (size_t)c->ic * (size_t)plane * sizeof *dx);
-    for (int y = 0; y < c->oh; y++) {
-        int from, to, height;
-        lanes_rows_inside(c, y, &from, &to);
-        for (int i = 0; i < c->ic; i += height) {
-            int in_four = i % LS_LANES_IC, left = LS_LANES_IC - in_four;
-            height = lanes_tallest(left < c->ic - i ? left : c->ic - i, LS_LANES_IC);
-            const float *wi = w + (i / LS_LANES_IC) * c->kh * c->kw * element + in_four;
-            for (int ky = from; ky < to; ky++) {
-                float *row = dx + i * plane + (ptrdiff_t)(y * c->sh + ky - c->ph) * c->x_w * 16;
-                for (int kx = 0; kx < c->kw; kx++)
-                    lanes_scatter_row(c, &tile, g.d + y * g.row, wi + (ky * c->kw + kx) * element,
-                                      height, kx, row);
-            }
+    const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * 8;
+    memset(dx, 0, (size_t)c->ic * (size_t)c->ih * (size_t)c->x_w * 16 * sizeof *dx);
+    for (int y = 0; y < c->oh; y++)
+        for (int first = 0, n; first < c->oc; first += n) {
+            n = lanes_depth(c->oc - first);
+            lanes_scatter_row(c, g.d + first * g.channel + y * g.row, g.channel,
+                              w + first / 8 * c->ic * taps, n, y, dx);
         }
-    }
 }
 
 #endif

@@ -1,9 +1,12 @@
 /* Convolution forward, with bias, relu and average pooling.
  *
- *     for channels in eights         weights of eight channels stay in L1
- *       for output rows
- *         for tiles of columns       J channels × T columns of sums, over (ic, ky, kx)
- *           epilogue: signs, relu, pool
+ *     for output rows
+ *       for tiles of columns           their x stays in the caches
+ *         for input channels, 64 at a time
+ *           for channels               J channels × T columns of sums, over (ic, ky, kx)
+ *             epilogue: signs, relu, pool
+ *
+ * Weights are read again for every tile of columns: of what a tile reads they are the small part.
  *
  * A tile leaves the registers into a small buffer and the epilogue reads it back from there, so
  * that one inner kernel serves every form. A pooled row is written by its first convolution row
@@ -216,75 +219,83 @@ static __attribute__((noinline)) void lanes_conv_epilogue(lanes_finish *f, const
 /* How a row is cut into tiles: as wide as registers allow, but whole pooling windows, of `unit`
  * columns, where those are narrower. */
 typedef struct lanes_row_cut {
-    int unit;
+    int tallest, unit;
     lanes_cut units;
 } lanes_row_cut;
 
-LANES_INLINE lanes_row_cut lanes_cut_row(const ls_lanes_conv *c, int height)
+LANES_INLINE lanes_row_cut lanes_cut_row(const ls_lanes_conv *c)
 {
-    lanes_row_cut cut;
-    int widest = lanes_widest(height);
-    if (lanes_window_of(c->kw, c->sw, height, 1) && widest > LANES_WINDOW_T)
+    lanes_row_cut cut = {.tallest = LANES_CHANNELS};
+    int widest = lanes_widest(LANES_CHANNELS);
+    if (lanes_window_of(c->kw, c->sw, LANES_WINDOW_J, 1)) {
+        cut.tallest = LANES_WINDOW_J;
         widest = LANES_WINDOW_T;
+    }
     cut.unit = c->pool_w <= widest ? c->pool_w : 1;
     cut.units = lanes_cut_into(c->ow / cut.unit, widest / cut.unit);
     return cut;
 }
 
-/* One row of `height` output channels. `tile` has everything but places and extents of the row;
- * `x` is its first input row, `w` that of the kernel. */
-LANES_INLINE void lanes_conv_row(lanes_finish *f, lanes_tile *tile, lanes_row_cut cut,
-                                 const float *x, int channel, int height, int y, float *out,
-                                 uint8_t *mask)
+/* The sums of `n` channels from `first` on, for `columns` pixels and all output channels. `tile` has the
+ * steps, and where the first channel's pixels are; its weights are those of the kernel's first row. What is
+ * complete is finished. */
+LANES_INLINE void lanes_conv_columns(lanes_finish *f, lanes_tile *tile, int tallest, int first,
+                                     int y, const float *b, float *out, uint8_t *mask,
+                                     float *buffer)
 {
     const ls_lanes_conv *c = f->c;
-    f->x0 = 0;
-    for (int piece = 0; piece < cut.units.pieces; piece++, f->x0 += f->columns) {
-        f->columns = lanes_piece(cut.units, piece) * cut.unit;
+    const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * LS_LANES_OC;
+    const float *const x = tile->x, *const w = tile->w;
+    const int whole = c->ic <= LS_LANES_DEPTH, last = first + tile->n[0] == c->ic;
+    int height;
+    for (int o = 0; o < c->oc; o += height) {
+        int in_eight = o % LS_LANES_OC, left = LS_LANES_OC - in_eight;
+        height = lanes_tallest(left < c->oc - o ? left : c->oc - o, tallest);
         lanes_tile_fn *run = lanes_window_of(c->kw, c->sw, height, f->columns);
-        float *const buffer = tile->out;
-        const float *const w = tile->w;
-        tile->x = x + (ptrdiff_t)f->x0 * c->sw * 16;
-        tile->out_j = f->columns * 16;
+        float *const sums = buffer + (whole ? 0 : o * tile->out_j);
+        tile->init = b && first == 0 ? b + o : NULL;
+        tile->x = x;
+        tile->w = w + (o / LS_LANES_OC) * taps * c->ic + in_eight;
+        tile->out = sums;
         lanes_tile_all(tile, LANES_W_ADJACENT,
                        run ? run : lanes_tile_of(LANES_W_ADJACENT, height, f->columns));
-        tile->out = buffer;
-        tile->w = w;
-        lanes_conv_epilogue(f, buffer, channel, height, y, out, mask);
+        if (last)
+            lanes_conv_epilogue(f, sums, o, height, y, out, mask);
     }
+    tile->x = x;
+    tile->w = w;
 }
 
 static void lanes_conv_forward(const ls_lanes_conv *c, const float *x, const float *w,
                                const float *b, float *y, uint8_t *mask, float *buffer)
 {
     const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * LS_LANES_OC;
+    const ptrdiff_t plane = (ptrdiff_t)c->ih * c->iw * 16;
+    const lanes_row_cut cut = lanes_cut_row(c);
     lanes_finish f = {.c = c, .share = vec_all(1.0f / (float)(c->pool_h * c->pool_w))};
     lanes_tile tile = {
-        .n = {c->ic, 0, c->kw},
-        .x_step = {(ptrdiff_t)c->ih * c->iw * 16, (ptrdiff_t)c->iw * 16, 16},
+        .n = {0, 0, c->kw},
+        .x_step = {plane, (ptrdiff_t)c->iw * 16, 16},
         .w_step = {taps, (ptrdiff_t)c->kw * LS_LANES_OC, LS_LANES_OC},
         .x_t = (ptrdiff_t)c->sw * 16,
-        .out = buffer,
         .out_t = 16,
     };
-    int height;
-    for (int o = 0; o < c->oc; o += height) {
-        int in_eight = o % LS_LANES_OC, left = LS_LANES_OC - in_eight;
-        height = lanes_tallest(left < c->oc - o ? left : c->oc - o,
-                               /* Where registers are few the two are one number.
-                                * NOLINTNEXTLINE(bugprone-branch-clone) */
-                               lanes_window_of(c->kw, c->sw, LANES_WINDOW_J, 1) ? LANES_WINDOW_J
-                                                                                : LANES_CHANNELS);
-        const float *wo = w + (o / LS_LANES_OC) * taps * c->ic + in_eight;
-        const lanes_row_cut cut = lanes_cut_row(c, height);
-        tile.init = b ? b + o : NULL;
-        for (int row = 0; row < c->oh; row++) {
-            int from, to;
-            lanes_rows_inside(c, row, &from, &to);
-            tile.n[1] = to - from;
-            tile.w = wo + (ptrdiff_t)from * c->kw * LS_LANES_OC;
-            lanes_conv_row(&f, &tile, cut, x + (ptrdiff_t)(row * c->sh - c->ph + from) * c->iw * 16,
-                           o, height, row, y, mask);
+    for (int row = 0; row < c->oh; row++) {
+        int from, to;
+        lanes_rows_inside(c, row, &from, &to);
+        tile.n[1] = to - from;
+        f.x0 = 0;
+        for (int piece = 0; piece < cut.units.pieces; piece++, f.x0 += f.columns) {
+            f.columns = lanes_piece(cut.units, piece) * cut.unit;
+            tile.out_j = f.columns * 16;
+            for (int first = 0; first < c->ic; first += tile.n[0]) {
+                tile.n[0] = c->ic - first < LS_LANES_DEPTH ? c->ic - first : LS_LANES_DEPTH;
+                tile.x = x + first * plane +
+                         ((ptrdiff_t)(row * c->sh - c->ph + from) * c->iw + f.x0 * c->sw) * 16;
+                tile.w = w + first * taps + (ptrdiff_t)from * c->kw * LS_LANES_OC;
+                tile.add = first > 0;
+                lanes_conv_columns(&f, &tile, cut.tallest, first, row, b, y, mask, buffer);
+            }
         }
     }
 }

@@ -96,26 +96,6 @@ int ls_lanes_check_x2(const char *name, const ls_op_desc *desc, ls_error *err)
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-static int rounded(int n, int to)
-{
-    return (n + to - 1) / to * to;
-}
-
-/* Lanes compute exactly the channels there are, at about 9/10 of the CPU's peak. oneDNN pads
- * output channels to sixteen, and input channels unless they are so few that it takes its kernel
- * for first layers; for many channels it also knows Winograd's algorithm. Rows do not enter: all
- * replicas must choose alike, whatever the size of their shards. */
-static bool worth_it(const ls_op_desc *desc)
-{
-    int in = desc->x.c, out = desc->u.conv2d.out;
-    if (in > 64 || out > 64)
-        return false;
-    double useful = (double)out / rounded(out, 16);
-    if (in > 3)
-        useful *= (double)in / rounded(in, 16);
-    return useful < 0.8;
-}
-
 int ls_lanes_op_create_with(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
                             const ls_op_desc *desc, ls_error *err)
 {
@@ -148,10 +128,6 @@ int ls_lanes_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
         return ls_lanes_are_plain(desc) ? ls_lanes_plain_create(out, device->host, k, &own, err)
                                         : ls_lanes_op_create_with(out, device->host, k, &own, err);
     }
-    if (device->family == LS_CPU_FAMILY_AUTO && desc->kind == LS_OP_CONV2D && !worth_it(desc))
-        return ls_fail(err, LS_EUNSUPPORTED,
-                       "lanes: a convolution of %d to %d channels is oneDNN's", desc->x.c,
-                       desc->u.conv2d.out);
     return ls_lanes_op_create_with(out, device->host, &ls_cpu_isa_at(0)->lanes, desc, err);
 }
 
@@ -161,6 +137,6 @@ const ls_layout *ls_lanes_preferred(const ls_cpu_device *device, const ls_op_des
     if (device->family == LS_CPU_FAMILY_LANES)
         wanted = true;
     if (device->family == LS_CPU_FAMILY_AUTO)
-        wanted = desc->kind == LS_OP_CONV2D && worth_it(desc);
+        wanted = desc->kind == LS_OP_CONV2D;
     return wanted ? &ls_layout_lanes : NULL;
 }

@@ -9,6 +9,8 @@
 #ifndef CPU_LANES_KERNELS_H
 #define CPU_LANES_KERNELS_H
 
+#include "cpu/wino.h"
+
 #include <lockstep/plugin.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,8 +20,8 @@
 
 /* Weights of a convolution: [ceil(oc/8)][ic][kh][kw][8], zero-padded. */
 #define LS_LANES_OC 8
-/* The same, packed for backward: [ceil(ic/4)][kh][kw][oc][4]. */
-#define LS_LANES_IC 4
+/* Channels whose products are added up at a time; sums over more are sums of those sums. */
+#define LS_LANES_DEPTH 64
 /* Weights of a dense layer: [ceil(out/16)][in][16], zero-padded. */
 #define LS_LANES_OUT 16
 
@@ -92,7 +94,7 @@ typedef struct ls_lanes_kernels {
     int mask_bytes;   /* of the signs of sixteen lanes */
 
     /* y ← pool(relu(w * x + b)); b may be NULL. `mask` receives the signs in front of relu,
-     * [oc][oh][ow], unless it is NULL. `tile` holds LS_LANES_TILE floats. */
+     * [oc][oh][ow], unless it is NULL. `tile` holds ls_lanes_tile_floats. */
     void (*conv_forward)(const ls_lanes_conv *c, const float *x, const float *w, const float *b,
                          float *y, uint8_t *mask, float *tile);
 
@@ -113,7 +115,14 @@ typedef struct ls_lanes_kernels {
      * to a multiple of sixteen. */
     void (*sum_lanes)(float *to, const float *from, int n, int add);
 
-    /* dx of one group; `w` packed for backward. */
+    /* The same gradient where there are many channels, out of panels of d (lanes_panel_kernel.h): those of
+     * all channels of rows y0 … y1 − 1, [ceil(oc/16)][groups][y1 − y0][ow][lane][16]. To gw itself. */
+    void (*conv_panels)(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int y0, int y1,
+                        float *panels);
+    void (*conv_weights)(const ls_lanes_conv *c, const float *x, const float *panels, int groups,
+                         int y0, int y1, float *gw, int add);
+
+    /* dx of one group. */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
 
     /* y ← w · x + b with an optional relu. */
@@ -160,10 +169,15 @@ typedef struct ls_lanes_kernels {
      * else 0. The target is (1 − smoothing) for the label plus smoothing / classes for each. */
     void (*loss)(int classes, int rows, float smoothing, const float *x, const int32_t *labels,
                  float *dx, float *loss, float *correct);
+
+    ls_wino_kernels wino;
 } ls_lanes_kernels;
 
-/* Floats of conv_forward's `tile`. */
-#define LS_LANES_TILE (8 * 6 * 16)
+/* Floats of conv_forward's `tile`: sums of eight channels, or of all where they are made in parts. */
+static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
+{
+    return (c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8) * 6 * 16;
+}
 
 /* A kernel of one element has one tap only; its gradient is computed as that of a kernel over one
  * input that has the input channels as its columns, which lies the same way. How many inputs and

@@ -8,8 +8,8 @@
  * of weights over (group, row, column), a tile being J output channels by T taps; a dense layer
  * over its inputs, outputs or rows. Per step there are J + T loads for J · T multiply-adds.
  *
- * `w` is read in one of three ways: as J adjacent scalars, as J scalars 16 floats apart, or as J
- * vectors. J is 1, 2, 4 or 8 and T is 1 … 6, as far as J · T sums fit into the registers; each
+ * `w` is read in one of four ways: as J adjacent scalars, as J scalars 16 floats or any number of them
+ * apart, or as J vectors. J is 1, 2, 4 or 8 and T is 1 … 6, as far as J · T sums fit into the registers; each
  * pair is compiled on its own, since registers have no index.
  */
 #ifndef CPU_LANES_TILE_KERNEL_H
@@ -22,7 +22,7 @@ typedef struct lanes_tile {
     int n[3];                       /* lengths of the loops, outer to inner; may be 0 */
     ptrdiff_t x_step[3], w_step[3]; /* x, w: advance per iteration of each loop */
     ptrdiff_t x_t;                  /* from one t to the next */
-    ptrdiff_t w_j;                  /* from one j to the next, where w holds vectors */
+    ptrdiff_t w_j;                  /* from one j to the next, where it is not 1 or 16 */
     ptrdiff_t out_j, out_t;
     const float *x, *w;
     const float *init; /* J scalars, or NULL for 0 */
@@ -32,7 +32,7 @@ typedef struct lanes_tile {
 
 typedef void lanes_tile_fn(const lanes_tile *tile);
 
-typedef enum lanes_w { LANES_W_ADJACENT, LANES_W_APART, LANES_W_VECTORS } lanes_w;
+typedef enum lanes_w { LANES_W_ADJACENT, LANES_W_APART, LANES_W_STRIDED, LANES_W_VECTORS } lanes_w;
 
 #define LANES_J_MAX 8
 #define LANES_T_MAX 6
@@ -143,6 +143,7 @@ LANES_INLINE void lanes_tile_run(const lanes_tile *tile, const lanes_w kind, con
     LANES_TILE(kind, 8, 1) LANES_TILE(kind, 8, 2) LANES_TILE(kind, 8, 3)
 LANES_KIND(ADJACENT)
 LANES_KIND(APART)
+LANES_KIND(STRIDED)
 LANES_KIND(VECTORS)
 
 #define LANES_TABLE(kind) \
@@ -153,8 +154,8 @@ LANES_KIND(VECTORS)
 /* The kernel for a tile of `j` (1, 2, 4 or 8) by `t` (1 … lanes_widest(j)). */
 static lanes_tile_fn *lanes_tile_of(lanes_w kind, int j, int t)
 {
-    static lanes_tile_fn *const table[3][4][LANES_T_MAX] = {
-        LANES_TABLE(ADJACENT), LANES_TABLE(APART), LANES_TABLE(VECTORS)};
+    static lanes_tile_fn *const table[4][4][LANES_T_MAX] = {
+        LANES_TABLE(ADJACENT), LANES_TABLE(APART), LANES_TABLE(STRIDED), LANES_TABLE(VECTORS)};
     int row = j == 8 ? 3 : j == 4 ? 2 : j == 2 ? 1 : 0;
     return table[kind][row][t - 1];
 }

@@ -1,18 +1,17 @@
 #include "cpu/wino.h"
 
-#include <stdint.h>
-
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Of one block's inputs and outputs: half an L2 cache. The weights are read for every block, so that
- * blocks are large where they come from beyond the caches. */
+/* Of one block's inputs and outputs: an L2 cache. The weights are read for every block, so that blocks are
+ * large where they come from beyond the caches. A block's tiles decide where the sums of a gradient are cut:
+ * they are the same on every CPU. */
 #define BLOCK_BYTES ((size_t)1 << 20)
 #define MANY_WEIGHTS ((size_t)12 << 20)
+#define FEWEST 3 /* tiles of a block: so many columns has a tile of products */
 
-static int outputs_of(const ls_wino *w)
-{
-    return w->size == LS_WINO_2 ? 2 : 4;
-}
+static const struct {
+    int m, r;
+} form_of[LS_WINO_FORMS] = {{2, 3}, {4, 3}, {2, 5}};
 
 /* Points are not a multiple of 4 KiB apart: the transforms write to all of them in turn. */
 static size_t point_floats(size_t floats)
@@ -20,201 +19,165 @@ static size_t point_floats(size_t floats)
     return (floats + 1023) / 1024 * 1024 + 5 * 16;
 }
 
+static size_t to_multiple(int n, int of)
+{
+    return (size_t)((n + of - 1) / of * of);
+}
+
 static int block_tiles(const ls_wino *w)
 {
-    int one = w->kernels->tiles, all = (w->tiles + one - 1) / one * one;
-    size_t tile = (size_t)w->points * (size_t)(w->x.blocks + w->y.blocks) * 64;
+    size_t tile = (size_t)w->points * (size_t)(w->x.channels + w->y.channels) * 64;
     size_t weights = (size_t)w->points * w->point_weights * sizeof(float);
     size_t bytes = weights > MANY_WEIGHTS ? weights / 2 : BLOCK_BYTES;
-    int most = (int)(bytes / tile) / one * one;
-    if (most < 2 * one)
-        most = 2 * one;
-    return all < most ? all : most;
+    int most = (int)(bytes / tile) / FEWEST * FEWEST;
+    return most < FEWEST ? FEWEST : most;
 }
 
-void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int size, const ls_wino_shape *shape,
-                  int threads)
+static ls_wino_image image_of(int channels, int h, int w)
 {
-    int oh = shape->h + 2 * shape->ph - 2, ow = shape->w + 2 * shape->pw - 2;
-    *w = (ls_wino){.kernels = kernels, .size = size, .threads = threads};
-    int m = outputs_of(w), down = (oh + m - 1) / m, across = (ow + m - 1) / m;
-    w->points = (m + 2) * (m + 2);
-    w->tiles = shape->rows * down * across;
-    w->x = (ls_wino_image){shape->in / 16, shape->h, shape->w, shape->ph, shape->pw, down, across};
-    w->y = (ls_wino_image){shape->out / 16, oh, ow, 0, 0, down, across};
-    w->point_weights = point_floats((size_t)shape->in * (size_t)shape->out);
+    ls_wino_image image = {.channels = channels, .h = h, .w = w};
+    image.line = (size_t)w * 16;
+    image.channel = (size_t)h * image.line;
+    image.group = (size_t)channels * image.channel;
+    return image;
+}
+
+void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *s)
+{
+    const int m = form_of[form].m, r = form_of[form].r;
+    *w = (ls_wino){.kernels = kernels, .form = form, .points = (m + r - 1) * (m + r - 1)};
+    w->x = image_of(s->in, s->h, s->w);
+    w->y = image_of(s->out, s->oh, s->ow);
+    w->x.top = s->ph;
+    w->x.left = s->pw;
+    w->x.down = w->y.down = (w->y.h + m - 1) / m;
+    w->x.across = w->y.across = (w->y.w + m - 1) / m;
+    /* In whichever direction: eights of outputs by pairs of inputs. */
+    w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
+    w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
     w->block = block_tiles(w);
-    w->point_x = point_floats((size_t)w->block * (size_t)shape->in);
-    w->point_y = point_floats((size_t)w->block * (size_t)shape->out);
+    w->tile = (size_t)(w->points + 1) * 16;
 }
 
-ls_wino_shape ls_wino_transposed(const ls_wino_shape *s)
+void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *s)
 {
-    return (ls_wino_shape){.rows = s->rows,
-                           .in = s->out,
-                           .out = s->in,
-                           .h = s->h + 2 * s->ph - 2,
-                           .w = s->w + 2 * s->pw - 2,
-                           .ph = 2 - s->ph,
-                           .pw = 2 - s->pw};
+    const int r = form_of[form].r;
+    const ls_wino_shape transposed = {.in = s->out,
+                                      .out = s->in,
+                                      .h = s->oh,
+                                      .w = s->ow,
+                                      .oh = s->h,
+                                      .ow = s->w,
+                                      .ph = r - 1 - s->ph,
+                                      .pw = r - 1 - s->pw};
+    ls_wino_init(w, kernels, form, &transposed);
+    w->turned = 1;
 }
 
-size_t ls_wino_floats(const ls_wino *w)
+size_t ls_wino_weight_floats(const ls_wino *w)
 {
-    return (size_t)w->points * (w->point_weights + w->point_x + w->point_y);
+    return (size_t)w->points * w->point_weights;
 }
 
-/* ---- sharing --------------------------------------------------------------------------------- */
-
-/* What a pass works on; `first` and `count` are the block of tiles it has come to. */
-typedef struct wino_pass {
-    const ls_wino *w;
-    const float *x, *dy, *weights, *bias;
-    float *y, *gradient;
-    float *values;   /* of the weights or of their gradient */
-    float *in, *out; /* of the block's inputs and outputs */
-    int turned, relu;
-    int first, count, whole;
-} wino_pass;
-
-/* Calls `run` for each of the parts, which are independent of each other. */
-static void share(const wino_pass *pass, int parts, void (*run)(const wino_pass *pass, int part))
+static size_t values_of(const ls_wino *w, const ls_wino_image *image)
 {
-    int team = pass->w->threads;
-    if (team <= 1) { /* without a parallel region, whose team libgomp would allocate */
-        for (int part = 0; part < parts; part++)
-            run(pass, part);
-        return;
-    }
-#pragma omp parallel for num_threads(team) schedule(static)
-    for (int part = 0; part < parts; part++)
-        run(pass, part);
+    return (size_t)image->channels * (size_t)w->block * w->tile;
 }
 
-/* A thread's part of a block's tiles. */
-static int part_start(const wino_pass *pass, int part)
+size_t ls_wino_work_floats(const ls_wino *w)
 {
-    return (int)((int64_t)pass->count * part / pass->w->threads);
+    return values_of(w, &w->x) + values_of(w, &w->y);
 }
 
-static wino_pass pass_of(const ls_wino *w, float *work)
+static size_t panel_floats(const ls_wino *w)
 {
-    wino_pass pass = {.w = w, .values = work};
-    pass.in = work + (size_t)w->points * w->point_weights;
-    pass.out = pass.in + (size_t)w->points * w->point_x;
-    return pass;
+    return (size_t)w->block * 16 * to_multiple(w->y.channels, 16);
 }
 
-static void next_block(wino_pass *pass, int first)
+size_t ls_wino_gradient_floats(const ls_wino *w)
 {
-    const ls_wino *w = pass->w;
-    int one = w->kernels->tiles;
-    pass->first = first;
-    pass->count = w->tiles - first < w->block ? w->tiles - first : w->block;
-    pass->whole = (pass->count + one - 1) / one * one;
-}
-
-/* ---- inputs, outputs, products --------------------------------------------------------------- */
-
-static void transform_input(const wino_pass *pass, int part)
-{
-    const ls_wino *w = pass->w;
-    int start = part_start(pass, part), end = part_start(pass, part + 1);
-    w->kernels->input[w->size](pass->in + (size_t)start * 16, w->point_x, w->block, &w->x, pass->x,
-                               pass->first + start, end - start);
-}
-
-static void transform_error(const wino_pass *pass, int part)
-{
-    const ls_wino *w = pass->w;
-    int start = part_start(pass, part), end = part_start(pass, part + 1);
-    w->kernels->error[w->size](pass->out + (size_t)start * 16, w->point_y, w->block, &w->y,
-                               pass->dy, pass->first + start, end - start);
-}
-
-static void transform_output(const wino_pass *pass, int part)
-{
-    const ls_wino *w = pass->w;
-    int start = part_start(pass, part), end = part_start(pass, part + 1);
-    w->kernels->output[w->size](pass->y, &w->y, pass->out + (size_t)start * 16, w->point_y,
-                                w->block, pass->first + start, end - start, pass->bias, pass->relu);
-}
-
-/* Of whole tiles of the kernel's: what those beyond the block's last give is never read. */
-static void multiply(const wino_pass *pass, int point)
-{
-    const ls_wino *w = pass->w;
-    w->kernels->multiply(
-        pass->out + (size_t)point * w->point_y, pass->values + (size_t)point * w->point_weights,
-        pass->in + (size_t)point * w->point_x, w->y.blocks, w->x.blocks, w->block, pass->whole);
-}
-
-static void correlate(const wino_pass *pass, int point)
-{
-    const ls_wino *w = pass->w;
-    w->kernels->correlate(pass->values + (size_t)point * w->point_weights,
-                          pass->out + (size_t)point * w->point_y,
-                          pass->in + (size_t)point * w->point_x, w->y.blocks, w->x.blocks, w->block,
-                          pass->count, pass->first > 0);
-}
-
-/* ---- weights: a block of `to` at a time ------------------------------------------------------ */
-
-#define BLOCK ((size_t)9 * 256)
-
-static void transform_weights(const wino_pass *pass, int part)
-{
-    const ls_wino *w = pass->w;
-    size_t to = (size_t)w->y.blocks, from = (size_t)w->x.blocks;
-    size_t to_step = pass->turned ? BLOCK : from * BLOCK;
-    size_t from_step = pass->turned ? to * BLOCK : BLOCK;
-    w->kernels->weights[w->size](pass->values + (size_t)part * from * 256, w->point_weights,
-                                 pass->weights + (size_t)part * to_step, w->x.blocks, from_step,
-                                 pass->turned);
-}
-
-static void transform_gradient(const wino_pass *pass, int part)
-{
-    const ls_wino *w = pass->w;
-    size_t from = (size_t)w->x.blocks;
-    w->kernels->gradient[w->size](pass->gradient + (size_t)part * from * BLOCK,
-                                  pass->values + (size_t)part * from * 256, w->point_weights,
-                                  w->x.blocks);
+    return ls_wino_work_floats(w) + (size_t)w->points * w->point_gradient + panel_floats(w);
 }
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
-void ls_wino_conv(const ls_wino *w, float *y, const float *x, const float *weights,
-                  ls_wino_weights order, const float *bias, int relu, float *work)
+void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
 {
-    wino_pass pass = pass_of(w, work);
-    pass.x = x;
-    pass.y = y;
-    pass.weights = weights;
-    pass.bias = bias;
-    pass.relu = relu;
-    pass.turned = order == LS_WINO_TRANSPOSED;
-    share(&pass, w->y.blocks, transform_weights);
-    for (int first = 0; first < w->tiles; first += w->block) {
-        next_block(&pass, first);
-        share(&pass, w->threads, transform_input);
-        share(&pass, w->points, multiply);
-        share(&pass, w->threads, transform_output);
+    const int in = w->turned ? w->y.channels : w->x.channels;
+    const int out = w->turned ? w->x.channels : w->y.channels;
+    const int r = form_of[w->form].r;
+    const size_t row = to_multiple(in, 2) * 8, taps = (size_t)(r * r * 8);
+    for (int o = 0; o < out; o += 8)
+        w->kernels->weights[w->form](values + (size_t)(o / 8) * row, w->point_weights,
+                                     weights + (size_t)(o / 8) * (size_t)in * taps, in, w->turned);
+}
+
+static void multiply(const ls_wino *w, float *out, const float *values, const float *in, int count)
+{
+    ls_wino_product p = {.to = w->y.channels,
+                         .from = w->x.channels,
+                         .tile = w->tile,
+                         .tiles = w->block,
+                         .count = count,
+                         .turned = w->turned};
+    p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
+    for (int point = 0; point < w->points; point++) {
+        p.out = out + (size_t)point * 16;
+        p.in = in + (size_t)point * 16;
+        p.weights = values + (size_t)point * w->point_weights;
+        w->kernels->multiply(&p);
     }
 }
 
-void ls_wino_gradient(const ls_wino *w, float *weights, const float *x, const float *dy,
-                      float *work)
+void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x, const float *values,
+                  const ls_wino_finish *finish, float *work)
 {
-    wino_pass pass = pass_of(w, work);
-    pass.x = x;
-    pass.dy = dy;
-    pass.gradient = weights;
-    for (int first = 0; first < w->tiles; first += w->block) {
-        next_block(&pass, first);
-        share(&pass, w->threads, transform_input);
-        share(&pass, w->threads, transform_error);
-        share(&pass, w->points, correlate);
+    const ls_wino_kernels *k = w->kernels;
+    const int tiles = groups * w->y.down * w->y.across;
+    float *in = work, *out = work + values_of(w, &w->x);
+    for (int first = 0, count; first < tiles; first += count) {
+        count = tiles - first < w->block ? tiles - first : w->block;
+        k->input[w->form](in, w->block, &w->x, x, first, count);
+        multiply(w, out, values, in, count);
+        k->output[w->form](y, &w->y, out, w->block, first, count, finish);
     }
-    share(&pass, w->y.blocks, transform_gradient);
+}
+
+/* A block's products, of all its outputs sixteen by sixteen. */
+static void correlate(const ls_wino *w, float *values, const float *out, const float *in,
+                      float *panels, int count, int add)
+{
+    const int outputs = w->y.channels;
+    const size_t line = (size_t)w->block * w->tile;
+    for (int point = 0; point < w->points; point++) {
+        const float *dy = out + (size_t)point * 16;
+        float *panel = panels;
+        for (int o = 0; o < outputs; o += 16, panel += (size_t)count * 256)
+            w->kernels->panel(panel, dy + (size_t)o * line, outputs - o < 16 ? outputs - o : 16,
+                              line, count, w->tile);
+        w->kernels->correlate(values + (size_t)point * w->point_gradient, panels,
+                              in + (size_t)point * 16, w->tile, w->x.channels, (outputs + 15) / 16,
+                              w->block, count, add);
+    }
+}
+
+void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float *x,
+                      const float *dy, int add, float *work)
+{
+    const ls_wino_kernels *k = w->kernels;
+    const int tiles = groups * w->y.down * w->y.across, r = form_of[w->form].r;
+    const size_t taps = (size_t)w->x.channels * (size_t)(r * r) * 8;
+    float *in = work, *out = work + values_of(w, &w->x);
+    float *values = work + ls_wino_work_floats(w);
+    float *panels = values + (size_t)w->points * w->point_gradient;
+    for (int first = 0, count; first < tiles; first += count) {
+        count = tiles - first < w->block ? tiles - first : w->block;
+        k->input[w->form](in, w->block, &w->x, x, first, count);
+        k->error[w->form](out, w->block, &w->y, dy, first, count);
+        correlate(w, values, out, in, panels, count, first > 0);
+    }
+    for (int o = 0; o < w->y.channels; o += 16)
+        k->gradient[w->form](gradient + (size_t)(o / 8) * taps,
+                             values + (size_t)o * (size_t)w->x.channels, w->point_gradient,
+                             w->x.channels, w->y.channels - o, add);
 }

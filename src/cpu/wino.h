@@ -1,116 +1,135 @@
-/* The kernels of 3 × 3 convolutions by Winograd's algorithm, as one table per instruction set.
+/* Convolutions of stride 1 by Winograd's algorithm, and their gradients, in lanes.
  *
- * F(m×m, 3×3) makes m × m outputs, a *tile*, out of (m+2)² products per pair of channels where the
- * direct form needs 9·m². Polynomials are multiplied by way of their values at m + 2 *points* in
+ * F(m×m, r×r) makes m × m outputs, a *tile*, out of (m+r−1)² products per pair of channels where the
+ * direct form needs (m·r)². Polynomials are multiplied by way of their values at m + r − 1 *points* in
  * each direction: inputs and weights are transformed to values, multiplied point by point, which is
  * one matrix product per point over channels, and transformed back. All transforms are sums of few
- * terms. m is 2 or 4: the points are 0, 1, −1 and ∞, or 0, ±5/8, ±3/2 and ∞.
+ * terms. The points are 0, 1, −1 and ∞, or, where there are six, 0, ±5/8, ±3/2 and ∞.
  *
- * Images lie as [rows][channels/16][h][w][16]; weights as [to/16][from/16][3][3][16 from][16 to],
- * for a pass `from` some channels `to` others. Transformed ones, of `tiles` tiles side by side:
+ * Images lie in lanes (cpu_layout.h), and so do their values: every transform is one of vectors. Weights lie
+ * as lanes_kernels.h says. Values, `tiles` tiles of sixteen rows side by side:
  *
- *     values of images    [points][channels/16][tiles][16]
- *     values of weights   [points][to/16][from][16]
+ *     of images               [channels][tiles][points + 1][16]
+ *     of weights              [points][ceil(out/8)][in, even][8]
+ *     of their gradient       [points][ceil(out/16)][in][16]
  *
- * where from one point to the next it is as far as the caller says. Products are added up over 64
+ * where of weights it is as far from one point to the next as the caller says. A tile's values lie side by
+ * side, since it is the transforms that have many places to go to; a line more keeps tiles out of each
+ * other's cache sets. Products are added up over 64
  * channels at a time, and those sums then, which halves the errors of long ones. All memory is
- * aligned to 64 bytes. Nothing here fails, allocates or keeps state. Products are
- * added with vec_fma.
+ * aligned to 64 bytes. Nothing here fails, allocates or keeps state. Products are added with vec_fma, in an
+ * order that knows nothing of registers.
  */
 #ifndef CPU_WINO_H
 #define CPU_WINO_H
 
 #include <stddef.h>
+#include <stdint.h>
 
-#define LS_WINO_DEPTH 4 /* blocks of channels whose products are added up at a time */
+enum { LS_WINO_2_3, LS_WINO_4_3, LS_WINO_2_5, LS_WINO_FORMS }; /* F(2×2, 3×3), … */
 
-enum { LS_WINO_2, LS_WINO_4, LS_WINO_SIZES }; /* F(2×2, 3×3), F(4×4, 3×3) */
-
-/* Tiles are counted through all rows, in each from left to right and from top to bottom. Tile
- * (y, x) of a row covers pixels from (y·m − top, x·m − left) on. */
+/* Tiles are counted through all groups, in each from left to right and from top to bottom. Tile
+ * (y, x) of a group covers pixels from (y·m − top, x·m − left) on. */
 typedef struct ls_wino_image {
-    int blocks;       /* channels / 16 */
-    int h, w;         /* pixels; there are zeros around them */
-    int top, left;    /* 0 … 2 */
-    int down, across; /* tiles of a row */
+    int channels, h, w;          /* pixels; there are zeros around them */
+    int top, left;               /* 0 … r − 1 */
+    int down, across;            /* tiles of a group */
+    size_t group, channel, line; /* floats from one to the next; pixels are 16 apart */
 } ls_wino_image;
+
+/* What follows the sums of an output. */
+typedef struct ls_wino_finish {
+    const float *bias; /* or NULL */
+    uint8_t *mask;     /* of the signs in front of relu, [group][channel][h][w], or NULL */
+    int relu;
+    int pool; /* the average of windows of 2 × 2 */
+} ls_wino_finish;
+
+/* One point's product of values: out[to][tile] ← Σ over `from` of weights · in[from][tile]. */
+typedef struct ls_wino_product {
+    float *out;
+    const float *weights, *in;
+    size_t row;       /* of weights: floats from eight outputs to the next */
+    int to, from;     /* channels */
+    size_t tile;      /* of images: floats from one tile to the next, */
+    int tiles, count; /* tiles from one channel to the next, and those to compute */
+    int turned;       /* `from` are the weights' outputs, `to` their inputs */
+} ls_wino_product;
 
 typedef struct ls_wino_kernels {
     const char *name;
-    int tiles; /* of a product's tile: `multiply` is given multiples of this */
 
-    /* values ← the weights from `from` blocks of channels, which are `step` floats apart, to one;
-     * turned by 180° if asked for. */
-    void (*weights[LS_WINO_SIZES])(float *values, size_t point, const float *weights, int from,
-                                   size_t step, int turn);
-    /* values ← x, of `count` tiles from `first` on; `tiles` are from one block to the next. */
-    void (*input[LS_WINO_SIZES])(float *values, size_t point, int tiles, const ls_wino_image *image,
+    /* values ← the weights of eight outputs, from all of `from` inputs; turned by 180° if asked for. */
+    void (*weights[LS_WINO_FORMS])(float *values, size_t point, const float *weights, int from,
+                                   int turn);
+    /* values ← x, of `count` tiles from `first` on; `tiles` are from one channel to the next. */
+    void (*input[LS_WINO_FORMS])(float *values, int tiles, const ls_wino_image *image,
                                  const float *x, int first, int count);
-    /* y ← values, plus the bias unless it is NULL, then relu if asked for. */
-    void (*output[LS_WINO_SIZES])(float *y, const ls_wino_image *image, const float *values,
-                                  size_t point, int tiles, int first, int count, const float *bias,
-                                  int relu);
+    /* y ← values and what follows. */
+    void (*output[LS_WINO_FORMS])(float *y, const ls_wino_image *image, const float *values,
+                                  int tiles, int first, int count, const ls_wino_finish *finish);
     /* values ← the gradient dy of outputs. */
-    void (*error[LS_WINO_SIZES])(float *values, size_t point, int tiles, const ls_wino_image *image,
+    void (*error[LS_WINO_FORMS])(float *values, int tiles, const ls_wino_image *image,
                                  const float *dy, int first, int count);
-    /* The gradient of the weights from `from` blocks to one ← its values. */
-    void (*gradient[LS_WINO_SIZES])(float *weights, const float *values, size_t point, int from);
+    /* The gradient of the weights of `outputs` ≤ 16 outputs ← or, with `add`, += its values. */
+    void (*gradient[LS_WINO_FORMS])(float *weights, const float *values, size_t point, int from,
+                                    int outputs, int add);
 
-    /* One point: out[to][tile] ← Σ over `from` of weights · in[from][tile], `count` tiles. */
-    void (*multiply)(float *out, const float *weights, const float *in, int to, int from, int tiles,
-                     int count);
-    /* One point: out[to][from] ← or, with `add`, += Σ over `count` tiles of dy[to] · x[from]. */
-    void (*correlate)(float *out, const float *dy, const float *x, int to, int from, int tiles,
-                      int count, int add);
+    void (*multiply)(const ls_wino_product *p);
+    /* panel[tile][lane][16] ← dy[n][tile][lane], n ≤ 16 outputs `step` floats apart, zeros beyond, and tiles
+     * `tile` floats. */
+    void (*panel)(float *panel, const float *dy, int n, size_t step, int count, size_t tile);
+    /* One point: out[panel][from][16] ← or, with `add`, += Σ over `count` tiles and their lanes of panels of
+     * dy, side by side, · x[from]. */
+    void (*correlate)(float *out, const float *panel, const float *x, size_t tile, int from,
+                      int panels, int tiles, int count, int add);
 } ls_wino_kernels;
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
-/* 3 × 3 convolutions of stride 1 by Winograd's algorithm, and their gradients.
- *
- * Work goes through blocks of tiles: the values of a block's inputs and outputs stay in the L2 cache
+/* Work goes through blocks of tiles: the values of a block's inputs and outputs stay in the L2 cache
  * between the transforms and the products. A row's result depends on that row and the weights alone.
  * The gradient of the weights adds up the blocks in order. */
 
-/* A convolution y = weights · x, both multiples of 16 channels; padding is 0, 1 or 2. */
+/* A convolution y = weights · x. */
 typedef struct ls_wino_shape {
-    int rows, in, out;
+    int in, out;
     int h, w;   /* of x */
-    int ph, pw; /* y has h + 2·ph − 2 lines */
+    int oh, ow; /* of y: those that are wanted */
+    int ph, pw; /* 0 … r − 1 */
 } ls_wino_shape;
 
 typedef struct ls_wino {
     const ls_wino_kernels *kernels;
-    int size;   /* LS_WINO_2 or LS_WINO_4 */
-    int points; /* 16 or 36 */
-    int threads;
-    int tiles, block;     /* all, and those of a block */
-    ls_wino_image x, y;   /* as inputs and as outputs */
-    size_t point_x;       /* floats from one point to the next: of a block's inputs, */
-    size_t point_y;       /* its outputs */
-    size_t point_weights; /* and the weights */
+    int form, points;
+    int turned;         /* the gradient of x from that of y, through these weights */
+    int block;          /* tiles of a block */
+    ls_wino_image x, y; /* as inputs and as outputs; whose steps may be changed */
+    size_t tile;        /* floats of a tile's values */
+    size_t point_weights, point_gradient; /* floats from one point to the next */
 } ls_wino;
 
-/* `threads` work together; results do not depend on how many. */
-void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int size, const ls_wino_shape *shape,
-                  int threads);
+/* For tensors in lanes, whose steps are set so. */
+void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *shape);
 
-/* The convolution that gives the gradient of x from that of y. */
-ls_wino_shape ls_wino_transposed(const ls_wino_shape *shape);
+/* The same of the convolution that gives the gradient of x from that of y. */
+void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
+                       const ls_wino_shape *shape);
 
-/* Floats of the memory that each of the two below works in. */
-size_t ls_wino_floats(const ls_wino *w);
+/* Floats: of the weights' values, of ls_wino_conv's memory, of ls_wino_gradient's. */
+size_t ls_wino_weight_floats(const ls_wino *w);
+size_t ls_wino_work_floats(const ls_wino *w);
+size_t ls_wino_gradient_floats(const ls_wino *w);
 
-/* How the weights lie: [to][from] blocks, or [from][to] with the taps in reverse order, as a
- * gradient of x reads them; either way sixteen of `to` side by side. */
-typedef enum ls_wino_weights { LS_WINO_AS_IS, LS_WINO_TRANSPOSED } ls_wino_weights;
+/* The values of weights. */
+void ls_wino_weights(const ls_wino *w, float *values, const float *weights);
 
-/* y ← x · weights, plus the bias unless it is NULL, then relu if asked for. */
-void ls_wino_conv(const ls_wino *w, float *y, const float *x, const float *weights,
-                  ls_wino_weights order, const float *bias, int relu, float *work);
+/* y ← x · weights and what follows, of some groups; `values` are the weights'. */
+void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x, const float *values,
+                  const ls_wino_finish *finish, float *work);
 
-/* The gradient of the weights from that of y. */
-void ls_wino_gradient(const ls_wino *w, float *weights, const float *x, const float *dy,
-                      float *work);
+/* The gradient of the weights from that of y ← or, with `add`, +=. */
+void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float *x,
+                      const float *dy, int add, float *work);
 
 #endif
