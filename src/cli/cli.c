@@ -74,6 +74,7 @@ void cli_catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL); /* mpirun passes it on at once, and waits */
     /* A reader that leaves, or a full disk quota, must not kill a run: writes fail instead. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
@@ -139,6 +140,19 @@ const char *cli_find_cache_dir(char out[4096])
     return out;
 }
 
+/* How many processes a launcher has started of this one: 1 where there is none. */
+static int launched_processes(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    int most = 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        const long count = text ? strtol(text, NULL, 10) : 0;
+        most = count > most && count <= 1000000 ? (int)count : most;
+    }
+    return most;
+}
+
 /* ---- the actions ---------------------------------------------------------------------------- */
 
 static int print_config(const ls_trainer_options *options)
@@ -176,12 +190,13 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     const ls_summary *summary = ls_trainer_summary(trainer);
     if (summary->resumed_from[0] && cli_server_history(s->server, summary->run_dir, &err) != LS_OK)
         cli_view_log(&s->view, LS_LOG_WARNING, err.text);
+    s->view.quiet |= summary->member > 0; /* the first host's view is everybody's */
     cli_view_start(&s->view, ls_trainer_summary(trainer));
     status = cli_server_follow(s->server, trainer, &err);
     if (status == LS_OK)
         status = ls_trainer_run(trainer, &err);
     cli_view_clear(&s->view);
-    if (status == LS_OK || status == LS_EINTERRUPTED) {
+    if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member == 0) {
         if (!s->view.quiet)
             cli_curve_print(&s->curve, stderr, cli_curve_utf8());
         const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
@@ -233,6 +248,7 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
         .progress = on_progress,
         .user = &s,
         .host = &host,
+        .launched = launched_processes(),
     };
     if (a->print_config)
         return print_config(&o);

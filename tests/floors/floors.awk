@@ -32,6 +32,7 @@ BEGIN {
     room("cpu", "base sync device", "pool")
     room("cuda", "base sync merge", "device")
     room("cluster", "base sync merge pool device")
+    room("mpi", "base", "cluster") # a plugin
     room("comm", "base sync merge pool json hash device cluster")
     room("nn", "base sync merge pool json hash store device")
     room("data", "base sync pool json hash device")
@@ -56,6 +57,7 @@ BEGIN {
     owner["cjson/"] = "json"
     lent["cjson/"] = 1
     owner["nettle/"] = "hash"
+    owner["mpi.h"] = "mpi"
     owner["zlib.h"] = "data hash"
     owner["spng.h"] = "data"
     owner["microhttpd.h"] = "cli http"

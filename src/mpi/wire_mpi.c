@@ -1,0 +1,306 @@
+/* liblockstep-mpi.so: the wire over MPI's point-to-point messages. It never waits in MPI but in open and
+ * close: transfers are tested, with naps between, so that the time limits above it hold. After an abort nothing
+ * more is called, MPI_Finalize included: with a member lost it may not return. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+
+#include <lockstep/cluster.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { YIELDS = 100, NAP_NS = 30000, ROOM = 256 };
+
+typedef struct mpi_wire {
+    ls_wire base;
+    MPI_Comm comm;
+    bool started; /* MPI is this wire's own */
+    const ls_host *host;
+    /* Under way, and ended but not named yet. */
+    MPI_Request *request;
+    ls_transfer **transfer, **ended;
+    int *index;
+    MPI_Status *status;
+    int count, ended_count, room;
+} mpi_wire;
+
+static int fail_mpi(ls_error *err, int status, int code, const char *what)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    for (char *c = text; *c; c++)
+        if (*c == '\n')
+            *c = ' ';
+    return ls_fail(err, status, "MPI, %s: %.300s", what, text);
+}
+
+static const ls_wire_type wire_mpi;
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static bool version_after(const char *text, const char *name, int version[2])
+{
+    const char *at = strstr(text, name);
+    return at && sscanf(at + strlen(name), "%*[^0-9]%d.%d", &version[0], &version[1]) == 2;
+}
+
+/* MPICH 4 hung in trivial runs over three hosts. */
+static int check_library(ls_error *err)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0, v[2];
+    MPI_Get_library_version(text, &length);
+    if (version_after(text, "MPICH Version", v) && v[0] < 5)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "MPICH %d.%d hangs when it starts over several hosts: take Open MPI 4.1 or "
+                       "newer, or MPICH 5",
+                       v[0], v[1]);
+    if (version_after(text, "Open MPI v", v) && (v[0] < 4 || (v[0] == 4 && v[1] < 1)))
+        return ls_fail(err, LS_EUNSUPPORTED, "Open MPI %d.%d is too old: take 4.1 or newer", v[0],
+                       v[1]);
+    return LS_OK;
+}
+
+static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
+{
+    int started = 0, ended = 0, level = 0, code = MPI_SUCCESS;
+    MPI_Initialized(&started);
+    MPI_Finalized(&ended);
+    if (ended)
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "MPI has ended in this process, and starts only once: start it yourself, and "
+            "hand over a communicator (options.comm)");
+    if (!started && o->comm)
+        return ls_fail(err, LS_EINVAL,
+                       "options.comm needs a program that has called MPI_Init_thread");
+    w->started = !started;
+    if (started)
+        MPI_Query_thread(&level);
+    else
+        code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+    if (code != MPI_SUCCESS)
+        return fail_mpi(err, LS_ESYSTEM, code, "starting");
+    if (level < MPI_THREAD_SERIALIZED)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "MPI was started for one thread alone: ask MPI_Init_thread for "
+                       "MPI_THREAD_MULTIPLE");
+    return LS_OK;
+}
+
+static int join(mpi_wire *w, const ls_wire_options *o, ls_error *err)
+{
+    const MPI_Comm from = o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD;
+    if (w->started)
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int code = MPI_Comm_dup(from, &w->comm);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_set_errhandler(w->comm, MPI_ERRORS_RETURN);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_rank(w->comm, &w->base.member);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_size(w->comm, &w->base.members);
+    if (code != MPI_SUCCESS)
+        return fail_mpi(err, LS_ESYSTEM, code, "joining the others");
+    return w->base.members <= LS_MEMBERS_MAX
+               ? LS_OK
+               : ls_fail(err, LS_EUNSUPPORTED, "%d processes; at most %d", w->base.members,
+                         LS_MEMBERS_MAX);
+}
+
+static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
+{
+    mpi_wire *w = ls_alloc(o->host, sizeof *w);
+    if (!w)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
+    w->host = o->host;
+    int status = check_library(err);
+    if (status == LS_OK)
+        status = start_mpi(w, o, err);
+    if (status == LS_OK)
+        status = join(w, o, err);
+    if (status) {
+        ls_free(o->host, w);
+        return status;
+    }
+    w->base.type = &wire_mpi;
+    *out = &w->base;
+    return LS_OK;
+}
+
+/* ---- transfers ------------------------------------------------------------------------------ */
+
+static void *grow(const mpi_wire *w, void *old, size_t size, int room)
+{
+    char *fresh = ls_alloc_array(w->host, (size_t)room, size);
+    if (fresh && old)
+        memcpy(fresh, old, (size_t)w->room * size);
+    ls_free(w->host, fresh ? old : NULL);
+    return fresh;
+}
+
+/* On the way up; a step's transfers are as many as the last one's. */
+static int make_room(mpi_wire *w, ls_error *err)
+{
+    const int room = w->room ? w->room * 2 : ROOM;
+    bool complete = true;
+    if (w->count + w->ended_count < w->room)
+        return LS_OK;
+#define GROW(field)                                                                                \
+    do {                                                                                           \
+        void *fresh = complete ? grow(w, w->field, sizeof *w->field, room) : NULL;                 \
+        complete = fresh != NULL;                                                                  \
+        w->field = complete ? fresh : w->field;                                                    \
+    } while (0)
+    GROW(request);
+    GROW(transfer);
+    GROW(ended);
+    GROW(index);
+    GROW(status);
+#undef GROW
+    if (!complete)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d messages", room);
+    w->room = room;
+    return LS_OK;
+}
+
+static int post_mpi(ls_wire *base, ls_transfer *t, ls_error *err)
+{
+    mpi_wire *w = (mpi_wire *)base;
+    int status = make_room(w, err);
+    if (status)
+        return status;
+    MPI_Request *request = &w->request[w->count];
+    int code =
+        t->incoming
+            ? MPI_Irecv(t->data, (int)t->bytes, MPI_BYTE, t->peer, t->channel, w->comm, request)
+            : MPI_Isend(t->data, (int)t->bytes, MPI_BYTE, t->peer, t->channel, w->comm, request);
+    if (code != MPI_SUCCESS)
+        return fail_mpi(err, LS_EIO, code, t->incoming ? "receiving" : "sending");
+    w->transfer[w->count++] = t;
+    return LS_OK;
+}
+
+static int check_status(const ls_transfer *t, MPI_Status *s, bool failed, ls_error *err)
+{
+    int bytes = 0, class = MPI_SUCCESS;
+    if (failed && s->MPI_ERROR != MPI_SUCCESS && s->MPI_ERROR != MPI_ERR_PENDING) {
+        MPI_Error_class(s->MPI_ERROR, &class);
+        return fail_mpi(err, class == MPI_ERR_TRUNCATE ? LS_EDATA : LS_EIO, s->MPI_ERROR,
+                        t->incoming ? "receiving" : "sending");
+    }
+    if (!t->incoming)
+        return LS_OK;
+    MPI_Get_count(s, MPI_BYTE, &bytes);
+    return (size_t)bytes == t->bytes
+               ? LS_OK
+               : ls_fail(err, LS_EDATA, "a message of %d bytes where %zu were expected", bytes,
+                         t->bytes);
+}
+
+/* What is still under way moves together. */
+static void close_ranks(mpi_wire *w)
+{
+    int kept = 0;
+    for (int i = 0; i < w->count; i++) {
+        if (w->request[i] == MPI_REQUEST_NULL)
+            continue;
+        w->request[kept] = w->request[i];
+        w->transfer[kept++] = w->transfer[i];
+    }
+    w->count = kept;
+}
+
+static int test_all(mpi_wire *w, ls_error *err)
+{
+    int count = 0, status = LS_OK;
+    const int code = MPI_Testsome(w->count, w->request, &count, w->index, w->status);
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
+        return fail_mpi(err, LS_EIO, code, "testing");
+    for (int i = 0; i < count && count != MPI_UNDEFINED && status == LS_OK; i++) {
+        ls_transfer *t = w->transfer[w->index[i]];
+        status = check_status(t, &w->status[i], code != MPI_SUCCESS, err);
+        w->ended[w->ended_count++] = t;
+    }
+    if (count > 0 && count != MPI_UNDEFINED)
+        close_ranks(w);
+    return status;
+}
+
+static int take_ended(mpi_wire *w, ls_transfer **out, int most)
+{
+    const int count = w->ended_count < most ? w->ended_count : most;
+    if (count == 0)
+        return 0;
+    memcpy(out, w->ended, (size_t)count * sizeof *out);
+    w->ended_count -= count;
+    memmove(w->ended, w->ended + count, (size_t)w->ended_count * sizeof *w->ended);
+    return count;
+}
+
+static void pause_before(unsigned look)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    if (look < YIELDS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+static int poll_mpi(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns,
+                    ls_error *err)
+{
+    mpi_wire *w = (mpi_wire *)base;
+    const uint64_t until = ls_now_ns() + timeout_ns;
+    for (unsigned look = 0;; look++) {
+        int status = w->ended_count == 0 && w->count > 0 ? test_all(w, err) : LS_OK;
+        if (status)
+            return status;
+        if (w->ended_count > 0 || ls_now_ns() >= until)
+            return take_ended(w, ended, most);
+        pause_before(look);
+    }
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static void close_mpi(ls_wire *base)
+{
+    mpi_wire *w = (mpi_wire *)base;
+    MPI_Comm_free(&w->comm);
+    if (w->started)
+        MPI_Finalize();
+    ls_free(w->host, w->request);
+    ls_free(w->host, w->transfer);
+    ls_free(w->host, w->ended);
+    ls_free(w->host, w->index);
+    ls_free(w->host, w->status);
+    ls_free(w->host, w);
+}
+
+static int abort_mpi(ls_wire *base)
+{
+    (void)base;
+    return 1;
+}
+
+static const ls_wire_type wire_mpi = {.abi = LS_WIRE_ABI,
+                                      .size = sizeof(ls_wire_type),
+                                      .name = "mpi",
+                                      .open = open_mpi,
+                                      .post = post_mpi,
+                                      .poll = poll_mpi,
+                                      .close = close_mpi,
+                                      .abort = abort_mpi};
+
+/* The plugin's entry. */
+extern ls_wire_entry_fn ls_wire_entry;
+const ls_wire_type *ls_wire_entry(void)
+{
+    return &wire_mpi;
+}

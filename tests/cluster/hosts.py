@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""hosts.py TRAINER [--deadline S]: trains on several hosts, each a network namespace of this machine, by mpirun.
+
+The same weights on 1, 2 and 3 hosts; a member killed (the first one, too) or cut off: every other process saves and
+ends with 75 within the deadline and 2 s, and each save goes on, on another number of hosts, to the weights of the
+undisturbed run. Needs root, iproute2, Open MPI's mpirun and liblockstep-mpi.so beside the program: without them it is
+skipped (77) and says why. Nothing is left behind."""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+NET = "10.77.0."
+CONFIG = {
+    "data": {"name": "synthetic", "limit": 2048}, "batch_size": 64, "shards": 8, "epochs": 4, "eval_every": 2,
+    "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}, "init": "xavier",
+    "model": {"layers": [
+        {"type": "conv2d", "out": 8, "kernel": 5}, {"type": "batch_norm"}, {"type": "relu"},
+        {"type": "avg_pool", "kernel": 2}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
+STEPS = 2048 // 64 * 4
+PATIENCE_S = 90  # for a whole run, on a busy machine
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(77)
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+class Hosts:
+    """Namespaces NAME1 … NAMEn on a bridge in NAMEbr."""
+
+    def __init__(self, count):
+        self.name = f"lst{os.getpid()}h"
+        self.count = count
+        self.made = []
+
+    def space(self, i):
+        return f"{self.name}{i}"
+
+    def add(self, space):
+        ip("netns", "add", space)
+        self.made.append(space)
+        ip("-n", space, "link", "set", "lo", "up")
+
+    def __enter__(self):
+        bridge = self.space("br")
+        try:
+            self.add(bridge)
+            ip("-n", bridge, "link", "add", "br0", "type", "bridge")
+            ip("-n", bridge, "link", "set", "br0", "up")
+            for i in range(1, self.count + 1):
+                self.add(self.space(i))
+                ip("link", "add", "e0", "netns", self.space(i), "type", "veth", "peer", "name", f"p{i}", "netns", bridge)
+                ip("-n", bridge, "link", "set", f"p{i}", "master", "br0", "up")
+                ip("-n", self.space(i), "addr", "add", f"{NET}{i}/24", "dev", "e0")
+                ip("-n", self.space(i), "link", "set", "e0", "up")
+        except (subprocess.CalledProcessError, OSError) as why:
+            self.__exit__()
+            skip(f"no network namespaces can be made: {why}")
+        return self
+
+    def __exit__(self, *_):
+        for space in self.made:
+            for pid in self.pids(space):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            subprocess.run(["ip", "netns", "del", space], check=False)
+        self.made = []
+
+    def cut(self, i, state):
+        ip("-n", self.space("br"), "link", "set", f"p{i}", state)
+
+    def pids(self, space):
+        out = subprocess.run(["ip", "netns", "pids", space], stdout=subprocess.PIPE, text=True, check=False).stdout
+        return [int(word) for word in out.split()]
+
+    def trainer_of(self, i, program):
+        """The process that trains on host i, or None."""
+        for pid in self.pids(self.space(i)):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/exe") == str(program):
+                    return pid
+        return None
+
+
+class Run:
+    """A job of one process on each of the first `count` hosts."""
+
+    def __init__(self, test, count, words):
+        self.test, self.count = test, count
+        for old in test.scratch.glob("code.*"):
+            old.unlink()
+        hosts = ",".join(f"{NET}{i}" for i in range(1, count + 1))
+        command = (f"hostname {test.hosts.space(1)}; exec mpirun --allow-run-as-root -n {count} -H {hosts} --bind-to none "
+                   f"--enable-recovery --mca plm_rsh_agent {test.scratch}/agent --mca btl tcp,self "
+                   f"--mca btl_tcp_if_include e0 --mca oob_tcp_if_include e0 "
+                   f"{test.scratch}/member {test.program} {' '.join(words)}")
+        self.log = open(test.scratch / "log", "w+", encoding="utf-8")
+        self.process = subprocess.Popen(
+            ["ip", "netns", "exec", test.hosts.space(1), "unshare", "-u", "sh", "-c", command],
+            cwd=test.scratch, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+
+    def codes(self):
+        """{rank: (exit code, when)} of the members that have ended."""
+        found = {}
+        for path in self.test.scratch.glob("code.*"):
+            text = path.read_text().split()
+            if len(text) == 2:
+                found[int(path.suffix[1:])] = (int(text[0]), float(text[1]))
+        return found
+
+    def wait_for(self, what, limit_s):
+        until = time.time() + limit_s
+        while not what():
+            if time.time() > until:
+                self.fail(f"nothing came of it in {limit_s:.0f} s")
+            time.sleep(0.02)
+
+    def end(self):
+        """mpirun may hang when a link was cut: what it keeps is ended with it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(2)
+        for i in range(1, self.test.hosts.count + 1):
+            for pid in self.test.hosts.pids(self.test.hosts.space(i)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.process.wait(10)
+        self.log.close()
+
+    def fail(self, why):
+        self.log.seek(0)
+        print(self.log.read())
+        print("codes", self.codes())
+        raise SystemExit(f"FAILED: {why}")
+
+
+class Test:
+    def __init__(self, program, hosts, scratch, deadline_s):
+        self.program, self.hosts, self.scratch, self.deadline_s = program, hosts, scratch, deadline_s
+        self.expected = None
+
+    def prepare(self):
+        CONFIG["cluster"] = {"deadline_s": self.deadline_s}
+        (self.scratch / "c.json").write_text(json.dumps(CONFIG))
+        self.script("agent", f'while [ "${{1#-}}" != "$1" ]; do shift; done\nh={self.hosts.name}${{1##*.}}; shift\n'
+                    'exec ip netns exec "$h" unshare -u sh -c "hostname $h; $*"\n')
+        self.script("member", 'file=code.$OMPI_COMM_WORLD_RANK\n"$@"\necho "$? $(date +%s.%N)" >"new.$file"\n'
+                    'mv "new.$file" "$file"\nread -r code rest <"$file"\nexit "$code"\n')
+
+    def script(self, name, text):
+        path = self.scratch / name
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(0o755)
+
+    def words(self, directory, resume=None):
+        words = ["c.json", "--devices", "cpu:1", "--quiet", "--set", f"run_dir={directory}"]
+        return words + (["--resume", resume] if resume else [])
+
+    def hash_of(self, directory):
+        for line in reversed((self.scratch / directory / "metrics.jsonl").read_text().splitlines()):
+            record = json.loads(line)
+            if record["type"] == "run_end":
+                return record["weights_sha256"]
+        raise SystemExit(f"FAILED: {directory} has no end")
+
+    def alone(self):
+        subprocess.run([self.program, *self.words("alone")], cwd=self.scratch, check=True, timeout=PATIENCE_S)
+        self.expected = self.hash_of("alone")
+
+    def whole(self, count, directory, resume=None):
+        run = Run(self, count, self.words(directory, resume))
+        run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
+        if any(code for code, _ in run.codes().values()):
+            run.fail("a member failed")
+        run.end()
+        if self.hash_of(directory) != self.expected:
+            run.fail(f"{count} hosts have other weights")
+        print(f"{'resumed' if resume else 'whole'} on {count}: same weights")
+
+    def steps(self, directory):
+        path = self.scratch / directory / "metrics.jsonl"
+        return path.read_text().count('"type":"step"') if path.exists() else 0
+
+    def disturbed(self, count, victim, how, at, again):
+        """`how` befalls host `victim` (from 0) behind step `at`; the saves go on on `again` hosts."""
+        directory = f"{how}-{victim}-{at}"
+        run = Run(self, count, self.words(directory))
+        run.wait_for(lambda: self.steps(directory) >= at, PATIENCE_S)
+        pid = self.hosts.trainer_of(victim + 1, self.program)
+        if not pid:
+            run.fail("there is no process to disturb")
+        begin = time.time()
+        if how == "cut":
+            self.hosts.cut(victim + 1, "down")
+        else:
+            os.kill(pid, signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+        survivors = [m for m in range(count) if m != victim or how == "cut"]
+        run.wait_for(lambda: all(m in run.codes() for m in survivors), self.deadline_s + 30)
+        late = max(run.codes()[m][1] for m in survivors) - begin
+        if any(run.codes()[m][0] != 75 for m in survivors):
+            run.fail("a survivor did not end with 75")
+        if late > self.deadline_s + 2:
+            run.fail(f"it took {late:.1f} s")
+        run.end()
+        self.hosts.cut(victim + 1, "up")
+        print(f"{how} {victim} of {count} at {at}: saved in {late:.1f} s")
+        for m in survivors:
+            saved = directory if m == 0 else f"{directory}.member-{m}"
+            if m == 0 or m == survivors[-1]:
+                self.whole(again, saved, saved)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trainer", type=pathlib.Path)
+    parser.add_argument("--deadline", type=float, default=2)
+    parser.add_argument("--short", action="store_true", help="fewer of each")
+    args = parser.parse_args()
+    program = args.trainer.resolve()
+    if os.geteuid() != 0:
+        skip("network namespaces are root's")
+    for tool in ("ip", "unshare", "mpirun"):
+        if not shutil.which(tool):
+            skip(f"{tool} is missing: third_party/setup.sh hosts")
+    if not (program.parent / "liblockstep-mpi.so").exists():
+        skip("liblockstep-mpi.so is not beside the program: third_party/setup.sh hosts, and build again")
+    with tempfile.TemporaryDirectory() as folder, Hosts(3) as hosts:
+        test = Test(program, hosts, pathlib.Path(folder), args.deadline)
+        test.prepare()
+        test.alone()
+        test.whole(2, "two")
+        if not args.short:
+            test.whole(3, "three")
+        test.disturbed(3, 1, "kill", STEPS // 3, 2)
+        test.disturbed(2, 0, "kill", STEPS // 2, 1)
+        if not args.short:
+            test.disturbed(3, 2, "stop", STEPS // 4, 2)
+            test.disturbed(3, 1, "cut", STEPS // 3, 3)
+
+
+main()
