@@ -10,6 +10,7 @@ static const char main_help[] =
     "usage: trainer CONFIG [options]\n"
     "       trainer [CONFIG] --resume RUN|latest [options]\n"
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
+    "       trainer pack FOLDER --to FILE.safetensors\n"
     "       trainer report RUN [-o FILE]\n"
     "       trainer eval RUN | predict RUN IMAGE…|--rows A:B | export RUN --to FILE\n"
     "       trainer devices | bench CONFIG          (each has a --help of its own)\n"

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/pack.h"
 
 #include "cli/serve.h"
 
@@ -252,7 +253,12 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     };
     if (a->print_config)
         return print_config(&o);
-    int status = cli_output_open(&s.metrics, a->metrics, &err);
+    char packed[CLI_PACKED_ROOM];
+    cli_list set = a->set;
+    int status = cli_pack_data(packed, &set, &o, a->quiet, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)
         return cli_fail(status, err.text);
     cli_catch_signals();
@@ -306,6 +312,8 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
     argv++;
     if (strcmp(verb, "report") == 0)
         return cli_report(argc, argv);
+    if (strcmp(verb, "pack") == 0)
+        return cli_pack_verb(argc, argv);
     if (strcmp(verb, "sweep") == 0)
         return cli_sweep(argc, argv, registry);
     if (strcmp(verb, "eval") == 0)

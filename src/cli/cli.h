@@ -92,6 +92,7 @@ void cli_print_version(const ls_registry *registry);
 
 /* argv[0] is the subcommand's name. They return the exit code. */
 int cli_report(int argc, char **argv);
+int cli_pack_verb(int argc, char **argv);
 int cli_sweep(int argc, char **argv, const ls_registry *registry);
 int cli_eval(int argc, char **argv, const ls_registry *registry);
 int cli_predict(int argc, char **argv, const ls_registry *registry);

@@ -1,4 +1,4 @@
-/* PGM and PPM as the netpbm project's pgm(5) and ppm(5) describe them; PNG by libspng. */
+/* PGM and PPM as the netpbm project's pgm(5) and ppm(5) describe them; PNG by libspng; JPEG by libjpeg. */
 #include "data/image.h"
 
 #include "base/error.h"
@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define MOST_BYTES ((size_t)256 << 20)
-#define MOST_PIXELS 16384 /* in one direction */
+#define MOST_PIXELS 16384   /* in one direction */
+#define MOST_AREA (1 << 26) /* in all: a small file may say anything */
 
 typedef struct image {
     const char *path;
@@ -18,8 +19,10 @@ typedef struct image {
     int width, height, channels; /* 1: grey; 3 or 4: red, green, blue, alpha */
     int largest;                 /* PNM: the value of white */
     void *decoder;               /* PNG's */
-    bool cut_off;                /* it wanted more bytes than there are */
-    uint8_t *pixel;              /* [height][width][channels] */
+    bool is_png, is_jpeg;
+    bool cut_off;   /* it wanted more bytes than there are */
+    uint8_t *pixel; /* [height][width][channels] */
+    const ls_host *host;
     ls_error *err;
 } image;
 
@@ -207,7 +210,133 @@ static void close_png(const image *i)
 }
 #endif
 
-/* ---- either --------------------------------------------------------------------------------- */
+/* ---- JPEG ----------------------------------------------------------------------------------- */
+
+#ifdef LOCKSTEP_WITH_JPEG
+#include <setjmp.h>
+#include <stdio.h>
+/* libjpeg's headers need stdio.h before them. */
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+enum { MOST_SCANS = 100 /* a progressive image of a thousand scans is meant to keep one busy */ };
+
+typedef struct jpeg {
+    struct jpeg_decompress_struct d;
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf failed;
+    bool scans; /* too many */
+} jpeg;
+
+static void fail_jpeg(j_common_ptr d)
+{
+    longjmp(((jpeg *)d->client_data)->failed, 1);
+}
+
+/* A warning is damage, but for bytes between markers, which many a camera leaves. */
+static void warn_jpeg(j_common_ptr d, int level)
+{
+    const int code = d->err->msg_code;
+    if (level < 0 && code != JWRN_EXTRANEOUS_DATA && code != JWRN_JFIF_MAJOR &&
+        code != JWRN_ADOBE_XFORM)
+        fail_jpeg(d);
+}
+
+static void watch_scans(j_common_ptr d)
+{
+    jpeg *j = d->client_data;
+    j->scans = j->d.input_scan_number > MOST_SCANS;
+    if (j->scans)
+        fail_jpeg(d);
+}
+
+static int fail_decoding(const image *i, jpeg *j)
+{
+    char why[JMSG_LENGTH_MAX];
+    if (j->d.err->msg_code == JERR_OUT_OF_MEMORY)
+        return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for it", i->path);
+    j->errors.format_message((j_common_ptr)&j->d, why);
+    return ls_fail(
+        i->err, LS_EDATA,
+        "%.300s: before offset %zu: expected a sound JPEG file, found: %.150s; it is damaged",
+        i->path, j->d.src ? i->length - j->d.src->bytes_in_buffer : 0,
+        j->scans ? "more than 100 scans" : why);
+}
+
+static int read_jpeg_header(image *i)
+{
+    jpeg *j = ls_alloc(i->host, sizeof *j);
+    if (!j)
+        return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for it", i->path);
+    i->decoder = j;
+    j->d.err = jpeg_std_error(&j->errors);
+    j->d.client_data = j;
+    j->errors.error_exit = fail_jpeg;
+    j->errors.emit_message = warn_jpeg;
+    j->progress.progress_monitor = watch_scans;
+    if (setjmp(j->failed))
+        return fail_decoding(i, j);
+    jpeg_create_decompress(&j->d);
+    j->d.client_data = j;
+    j->d.progress = &j->progress;
+    jpeg_mem_src(&j->d, i->bytes, i->length);
+    jpeg_read_header(&j->d, TRUE);
+    i->width = j->d.image_width > MOST_PIXELS ? MOST_PIXELS + 1 : (int)j->d.image_width;
+    i->height = j->d.image_height > MOST_PIXELS ? MOST_PIXELS + 1 : (int)j->d.image_height;
+    i->channels = j->d.num_components == 1 ? 1 : 3;
+    j->d.out_color_space = i->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    return LS_OK;
+}
+
+static int read_jpeg_pixels(image *i)
+{
+    jpeg *j = i->decoder;
+    if (setjmp(j->failed))
+        return fail_decoding(i, j);
+    jpeg_start_decompress(&j->d);
+    while (j->d.output_scanline < j->d.output_height) {
+        JSAMPROW line =
+            i->pixel + (size_t)j->d.output_scanline * (size_t)i->width * (size_t)i->channels;
+        jpeg_read_scanlines(&j->d, &line, 1);
+    }
+    jpeg_finish_decompress(&j->d);
+    return LS_OK;
+}
+
+static void close_jpeg(const image *i)
+{
+    jpeg *j = i->decoder;
+    if (j)
+        jpeg_destroy_decompress(&j->d);
+    ls_free(i->host, j);
+}
+
+#else
+
+static int read_jpeg_header(image *i)
+{
+    return ls_fail(
+        i->err, LS_EUNSUPPORTED,
+        "%.300s: this program was built without libjpeg and reads no JPEG; install Debian's "
+        "libjpeg62-turbo-dev and build it again, or convert the image: convert IN OUT.ppm",
+        i->path);
+}
+
+static int read_jpeg_pixels(image *i)
+{
+    (void)i;
+    return LS_EUNSUPPORTED;
+}
+
+static void close_jpeg(const image *i)
+{
+    (void)i;
+}
+#endif
+
+/* ---- each --------------------------------------------------------------------------------- */
 
 static int check_size(const image *i, int height, int width)
 {
@@ -219,25 +348,49 @@ static int check_size(const image *i, int height, int width)
                    i->path, i->width, i->height, width, height, width, height);
 }
 
-static int decode(image *i, int height, int width, const ls_host *host)
+static int check_area(const image *i)
 {
-    const bool png = i->length >= 4 && memcmp(i->bytes, "\x89PNG", 4) == 0;
+    if (i->width <= MOST_PIXELS && i->height <= MOST_PIXELS &&
+        (int64_t)i->width * i->height <= MOST_AREA)
+        return LS_OK;
+    return ls_fail(
+        i->err, LS_EDATA,
+        "%.300s: %d×%d pixels; expected at most %d in a side and %d in all; scale it down", i->path,
+        i->width, i->height, MOST_PIXELS, MOST_AREA);
+}
+
+static int read_header(image *i)
+{
     const int pnm = i->length >= 2 && i->bytes[0] == 'P' && strchr("56", i->bytes[1]);
-    if (!png && !pnm)
-        return ls_fail(i->err, LS_EDATA,
-                       "%.300s: offset 0: expected a PNG, PGM (P5) or PPM (P6) image; convert it, "
-                       "with ImageMagick: convert IN OUT.png",
-                       i->path);
-    int status = png ? read_png_header(i) : read_pnm_header(i);
+    i->is_png = i->length >= 4 && memcmp(i->bytes, "\x89PNG", 4) == 0;
+    i->is_jpeg = i->length >= 3 && memcmp(i->bytes, "\xFF\xD8\xFF", 3) == 0;
+    if (i->is_png)
+        return read_png_header(i);
+    if (i->is_jpeg)
+        return read_jpeg_header(i);
+    return pnm ? read_pnm_header(i)
+               : ls_fail(
+                     i->err, LS_EDATA,
+                     "%.300s: offset 0: expected a PNG, JPEG, PGM (P5) or PPM (P6) image; convert "
+                     "it, with ImageMagick: convert IN OUT.png",
+                     i->path);
+}
+
+/* `height` 0: of any size. */
+static int decode(image *i, int height, int width)
+{
+    int status = read_header(i);
     if (status == LS_OK)
-        status = check_size(i, height, width);
+        status = height ? check_size(i, height, width) : check_area(i);
     if (status)
         return status;
-    const size_t count = (size_t)height * (size_t)width * (size_t)i->channels;
-    i->pixel = ls_alloc(host, count);
+    const size_t count = (size_t)i->height * (size_t)i->width * (size_t)i->channels;
+    i->pixel = ls_alloc(i->host, count);
     if (!i->pixel)
         return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for its pixels", i->path);
-    return png ? read_png_pixels(i, count) : read_pnm_pixels(i, count);
+    return i->is_png    ? read_png_pixels(i, count)
+           : i->is_jpeg ? read_jpeg_pixels(i)
+                        : read_pnm_pixels(i, count);
 }
 
 static uint8_t grey(const uint8_t *rgb)
@@ -257,10 +410,100 @@ static void convert(uint8_t *pixels, int channels, const image *i)
     }
 }
 
+/* Sample `c` of the pixel at `at`, as the reader wants it. */
+static float sample(const image *i, size_t at, int c, int channels)
+{
+    const uint8_t *p = i->pixel + at * (size_t)i->channels;
+    return i->channels == 1 ? p[0] : channels == 1 ? grey(p) : p[c];
+}
+
+/* What output pixel `o` is made of along one side: pixels from *first on, their weights add up to 1. */
+static int weigh(float *weight, int *first, int o, double from, double step, int size)
+{
+    const double reach = step > 1 ? step : 1, middle = from + (o + 0.5) * step;
+    double sum = 0;
+    int n = 0;
+    *first = (int)(middle - reach > 0 ? middle - reach : 0);
+    for (int k = *first; k < size && k < middle + reach; k++, n++) {
+        const double far = (k + 0.5 - middle) / reach, w = 1 - (far < 0 ? -far : far);
+        weight[n] = (float)(w > 0 ? w : 0);
+        sum += (double)weight[n];
+    }
+    for (int k = 0; k < n; k++)
+        weight[k] /= (float)sum;
+    return n;
+}
+
+/* One side after the other: to `width` columns of all lines that are needed, then to `height` lines. */
+static int shrink(uint8_t *pixels, int channels, int height, int width, const image *i)
+{
+    const double down = (double)i->height / height, across = (double)i->width / width;
+    const double step = down < across ? down : across;
+    const double top = (i->height - step * height) / 2, left = (i->width - step * width) / 2;
+    const size_t longest = (size_t)(i->height > i->width ? i->height : i->width);
+    float *line = ls_alloc_array(i->host, (size_t)i->height * (size_t)width, sizeof *line);
+    float *weight = ls_alloc_array(i->host, longest + 2, sizeof *weight);
+    int status =
+        line && weight ? LS_OK : ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory", i->path);
+    for (int c = 0; status == LS_OK && c < channels; c++) {
+        for (int x = 0, first; x < width; x++) {
+            const int n = weigh(weight, &first, x, left, step, i->width);
+            for (int y = 0; y < i->height; y++) {
+                float sum = 0;
+                for (int k = 0; k < n; k++)
+                    sum += weight[k] * sample(i, (size_t)y * (size_t)i->width + (size_t)(first + k),
+                                              c, channels);
+                line[(size_t)y * (size_t)width + (size_t)x] = sum;
+            }
+        }
+        for (int y = 0, first; y < height; y++) {
+            const int n = weigh(weight, &first, y, top, step, i->height);
+            for (int x = 0; x < width; x++) {
+                float sum = 0.5f;
+                for (int k = 0; k < n; k++)
+                    sum += weight[k] * line[(size_t)(first + k) * (size_t)width + (size_t)x];
+                *pixels++ = (uint8_t)(sum < 255 ? sum : 255);
+            }
+        }
+    }
+    ls_free(i->host, weight);
+    ls_free(i->host, line);
+    return status;
+}
+
+static void close_image(image *i, void *bytes)
+{
+    if (i->is_png)
+        close_png(i);
+    if (i->is_jpeg)
+        close_jpeg(i);
+    ls_free(i->host, i->pixel);
+    ls_free(i->host, bytes);
+}
+
+int ls_image_fit(uint8_t *pixels, int channels, int height, int width, const char *path,
+                 const ls_host *host, ls_error *err)
+{
+    image i = {.path = path, .host = host, .err = err};
+    void *bytes;
+    int status =
+        ls_read_plain_file(&bytes, &i.length, path, "an image", LS_EDATA, MOST_BYTES, host, err);
+    if (status)
+        return status;
+    i.bytes = bytes;
+    status = decode(&i, 0, 0);
+    if (status == LS_OK && i.height == height && i.width == width)
+        convert(pixels, channels, &i);
+    else if (status == LS_OK)
+        status = shrink(pixels, channels, height, width, &i);
+    close_image(&i, bytes);
+    return status;
+}
+
 int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,
                   const ls_host *host, ls_error *err)
 {
-    image i = {.path = path, .err = err};
+    image i = {.path = path, .host = host, .err = err};
     void *bytes;
     if (channels != 1 && channels != 3)
         return ls_fail(err, LS_EUNSUPPORTED,
@@ -271,11 +514,9 @@ int ls_image_read(uint8_t *pixels, int channels, int height, int width, const ch
     if (status)
         return status;
     i.bytes = bytes;
-    status = decode(&i, height, width, host);
+    status = decode(&i, height, width);
     if (status == LS_OK)
         convert(pixels, channels, &i);
-    close_png(&i);
-    ls_free(host, i.pixel);
-    ls_free(host, bytes);
+    close_image(&i, bytes);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Reading one image from a file: PGM, PPM (binary, P5 and P6), or PNG where libspng was there when this
- * was compiled. The library does not need it: a program that reads images compiles image.c. */
+/* Reading one image from a file: PGM, PPM (binary, P5 and P6), PNG and JPEG where libspng and libjpeg were
+ * there when this was compiled. The library does not need it: a program that reads images compiles image.c. */
 #ifndef DATA_IMAGE_H
 #define DATA_IMAGE_H
 
@@ -15,5 +15,10 @@
  * `channels` is neither 1 nor 3, and for PNG without libspng; LS_ENOMEM. */
 int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,
                   const ls_host *host, ls_error *err);
+
+/* The same for a file of any size: scaled, by an average over triangles as wide as what they shrink, so that
+ * the shorter side fits, and cut to the middle. */
+int ls_image_fit(uint8_t *pixels, int channels, int height, int width, const char *path,
+                 const ls_host *host, ls_error *err);
 
 #endif

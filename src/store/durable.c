@@ -185,6 +185,23 @@ int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_
     return fail(w, "write", error, err);
 }
 
+int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, size_t count,
+                             ls_error *err)
+{
+    int error = 0;
+    if (w->failure.status == LS_OK) {
+        if (at > w->bytes || count > w->bytes - at || lseek(w->fd, (off_t)at, SEEK_SET) < 0)
+            error = at > w->bytes || count > w->bytes - at ? EINVAL : errno;
+        else
+            error = ls_io_write(w->fd, bytes, count);
+        if (!error && lseek(w->fd, 0, SEEK_END) < 0)
+            error = errno;
+        if (!error)
+            return LS_OK;
+    }
+    return fail(w, "write", error, err);
+}
+
 /* Syncs and closes; a failure abandons the writer. */
 static int settle(ls_file_writer *w, ls_error *err)
 {

@@ -37,6 +37,10 @@ typedef struct ls_file_writer {
 /* Appends bytes. After a failure every further call fails with the same message. Errors: LS_EIO. */
 int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_error *err);
 
+/* Writes over bytes that were written before: a header that says what follows it. Errors: LS_EIO. */
+int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, size_t count,
+                             ls_error *err);
+
 /* Closes and removes a file that was not committed. Nothing happens after commit, abandon, a failed
  * begin, or to a zeroed writer. */
 void ls_file_writer_abandon(ls_file_writer *w);

@@ -13,6 +13,9 @@
 #include <zlib.h>
 
 #include <cmocka.h>
+#ifdef LOCKSTEP_WITH_JPEG
+#include <jpeglib.h>
+#endif
 
 static scratch room;
 typedef struct shape {
@@ -110,7 +113,8 @@ static void what_is_no_image_is_named_with_what_was_expected(void **state)
     uint8_t out[6];
     ls_error err;
     assert_int_equal(READ(out, &grey_2x3, "GIF89a", &err), LS_EDATA);
-    assert_non_null(strstr(err.text, "image: offset 0: expected a PNG, PGM (P5) or PPM (P6)"));
+    assert_non_null(
+        strstr(err.text, "image: offset 0: expected a PNG, JPEG, PGM (P5) or PPM (P6)"));
     assert_int_equal(READ(out, &grey_2x3, "", &err), LS_EDATA);
     assert_int_equal(ls_image_read(out, 1, 2, 3, "nowhere.png", NULL, &err), LS_ENOENT);
     const shape five = {5, 2, 3};
@@ -347,9 +351,143 @@ static void a_program_without_libspng_says_so(void **state)
 
 #endif
 
+/* ---- of any size ------------------------------------------------------------------------------ */
+
+static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
+{
+    (void)state;
+    uint8_t out[4];
+    ls_error err;
+    /* 6 × 2, of which the middle 2 × 2 stays as it is. */
+    const char wide[] = "P5 6 2 255\n"
+                        "abPQcdefRSgh";
+    write_file(wide, sizeof wide - 1);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, NULL, &err), LS_OK);
+    assert_memory_equal(out, "PQRS", 4);
+    /* One pixel of 2 × 2: triangles weigh all four alike. */
+    const char four[] = "P5 2 2 255\n\x10\x20\x30\x50";
+    write_file(four, sizeof four - 1);
+    assert_int_equal(ls_image_fit(out, 1, 1, 1, path, NULL, &err), LS_OK);
+    assert_int_equal(out[0], (0x10 + 0x20 + 0x30 + 0x50) / 4);
+    /* Grown to 4 × 4, corners stay. */
+    uint8_t grown[48];
+    assert_int_equal(ls_image_fit(grown, 3, 4, 4, path, NULL, &err), LS_OK);
+    assert_int_equal(grown[0], 0x10);
+    assert_int_equal(grown[3], 0x20);
+    assert_int_equal(grown[15], 0x50);
+    assert_memory_equal(grown, grown + 32, 16);
+}
+
+static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_for(void **state)
+{
+    (void)state;
+    uint8_t out[4];
+    ls_error err;
+    const char bomb[] = "P5 16000 16000 255\n";
+    write_file(bomb, sizeof bomb - 1);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, NULL, &err), LS_EDATA);
+    assert_non_null(
+        strstr(err.text, "16000×16000 pixels; expected at most 16384 in a side and 67108864"));
+}
+
+#ifdef LOCKSTEP_WITH_JPEG
+/* jpeg_write_scanlines of 16 × 8 pixels, grey or colours, progressive or not. */
+static size_t make_jpeg(unsigned char **bytes, int colours, int progressive)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    unsigned long count = 0;
+    uint8_t line[48];
+    JSAMPROW row = line;
+    *bytes = NULL;
+    c.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, bytes, &count);
+    c.image_width = 16;
+    c.image_height = 8;
+    c.input_components = colours ? 3 : 1;
+    c.in_color_space = colours ? JCS_RGB : JCS_GRAYSCALE;
+    jpeg_set_defaults(&c);
+    jpeg_set_quality(&c, 100, TRUE);
+    if (progressive)
+        jpeg_simple_progression(&c);
+    jpeg_start_compress(&c, TRUE);
+    for (int y = 0; y < 8; y++) {
+        for (int x = 0; x < 16; x++)
+            for (int k = 0; k < c.input_components; k++)
+                line[x * c.input_components + k] = (uint8_t)(x < 8 ? 40 + 60 * k : 200 - 50 * k);
+        jpeg_write_scanlines(&c, &row, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    return count;
+}
+
+static void jpeg_is_read_grey_and_in_colours_baseline_and_progressive(void **state)
+{
+    (void)state;
+    const shape grey = {1, 8, 16}, colours = {3, 8, 16};
+    ls_error err;
+    for (int form = 0; form < 4; form++) {
+        uint8_t out[3 * 128];
+        unsigned char *bytes;
+        const size_t count = make_jpeg(&bytes, form & 1, form & 2);
+        const shape *s = form & 1 ? &colours : &grey;
+        if (read_bytes(out, s, bytes, count, &err) != LS_OK)
+            fail_msg("%s", err.text);
+        for (int c = 0; c < s->c; c++) {
+            assert_in_range(out[c * 128], 36 + 60 * c, 44 + 60 * c);
+            assert_in_range(out[c * 128 + 127], 196 - 50 * c, 204 - 50 * c);
+        }
+        free(bytes);
+    }
+}
+
+static void every_cut_of_a_jpeg_is_refused(void **state)
+{
+    (void)state;
+    const shape s = {1, 8, 16};
+    for (int progressive = 0; progressive < 2; progressive++) {
+        unsigned char *bytes;
+        const size_t count = make_jpeg(&bytes, 0, progressive);
+        for (size_t cut = 3; cut < count - 2; cut++) {
+            uint8_t out[128];
+            ls_error err = {0};
+            assert_int_equal(read_bytes(out, &s, bytes, cut, &err), LS_EDATA);
+            assert_non_null(strstr(err.text, "image: before offset"));
+        }
+        free(bytes);
+    }
+}
+
+/* 65000 × 65000 in a few hundred bytes. */
+static void a_jpeg_that_promises_too_much_is_refused(void **state)
+{
+    (void)state;
+    unsigned char *bytes;
+    uint8_t out[4];
+    ls_error err;
+    const size_t count = make_jpeg(&bytes, 0, 0);
+    for (size_t i = 0; i + 8 < count; i++)
+        if (bytes[i] == 0xFF && bytes[i + 1] == 0xC0)
+            memcpy(bytes + i + 5, "\xFD\xE8\xFD\xE8", 4);
+    write_file(bytes, count);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, NULL, &err), LS_EDATA);
+    assert_non_null(strstr(err.text, "expected at most 16384 in a side"));
+    free(bytes);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_image_is_cut_to_the_middle_and_shrunk_by_averages),
+        cmocka_unit_test(a_header_that_promises_too_much_is_refused_before_memory_is_asked_for),
+#ifdef LOCKSTEP_WITH_JPEG
+        cmocka_unit_test(jpeg_is_read_grey_and_in_colours_baseline_and_progressive),
+        cmocka_unit_test(every_cut_of_a_jpeg_is_refused),
+        cmocka_unit_test(a_jpeg_that_promises_too_much_is_refused),
+#endif
         cmocka_unit_test(a_pgm_file_is_read_with_its_comments),
         cmocka_unit_test(a_smaller_largest_value_is_stretched),
         cmocka_unit_test(colours_become_planes_or_grey),

@@ -1,0 +1,78 @@
+#!/bin/sh
+# pack.sh TRAINER: folders of images become one file; the cache has it as long as nothing in the folder changes.
+set -eu
+trainer=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+export XDG_CACHE_HOME="$dir/cache"
+
+fail() {
+    echo "pack.sh: $1" >&2
+    cat out err >&2
+    exit 1
+}
+
+# image PATH GREY: 4 × 4 pixels.
+image() {
+    { printf 'P5 4 4 255\n'; for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf "$2"; done; } > "$1"
+}
+
+mkdir -p set/cat set/dog
+for i in 1 2 3 4 5 6; do image set/cat/$i.pgm '\020'; image set/dog/$i.pgm '\360'; done
+echo 'not an image' > set/notes.txt
+
+"$trainer" pack set --to a.safetensors --size 4 --channels 1 --threads 1 > out 2> err || fail "it packs"
+"$trainer" pack set --to b.safetensors --size 4 --channels 1 --threads 3 > out 2> err || fail "it packs with threads"
+cmp a.safetensors b.safetensors || fail "threads make no difference"
+grep -q '12 of 12 images' err || fail "it says how many"
+grep -q '1 files are no jpg, png, pgm or ppm' err || fail "it says what it left out"
+# Mean and deviation of 16 and 240: 128 and 112, of 255.
+head -c 600 a.safetensors | grep -q '"class_names":"\[\\"cat\\",\\"dog\\"\]","mean":"\[0.5019608\]","std":"\[0.4392157\]"' ||
+    fail "metadata: $(head -c 600 a.safetensors)"
+# The digits are those of all that follows the header.
+size=$(wc -c < a.safetensors)
+digits=$(tail -c $((12 * 16 + 12 * 4)) a.safetensors | sha256sum | cut -c 1-64)
+head -c 200 a.safetensors | grep -q "\"sha256\":\"$digits\"" || fail "the hash is that of the tensors ($size bytes)"
+
+# A broken image is named and counted.
+printf 'P5 4 4 255\nshort' > set/cat/7.pgm
+rc=0
+"$trainer" pack set --to c.safetensors --size 4 --channels 1 > out 2> err || rc=$?
+[ $rc = 65 ] && grep -q 'broken: set/cat/7.pgm: offset' err && [ ! -e c.safetensors ] || fail "a broken image ends it"
+"$trainer" pack set --to c.safetensors --size 4 --channels 1 --skip-broken > out 2> err || fail "it goes on"
+grep -q '1 images are broken and were left out' err || fail "it counts them"
+tail -c 240 a.safetensors > a.tail
+tail -c 240 c.safetensors | cmp - a.tail || fail "the others are all there"
+rm set/cat/7.pgm
+
+# Training packs by itself, once.
+cat > config.json <<'END'
+{"data": {"name": "folder", "path": "set", "size": 4, "channels": 1, "validation": 0.34}, "batch_size": 4, "epochs": 2,
+ "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}, "optimizer": {"name": "sgd", "lr": 0.1}}
+END
+"$trainer" config.json --devices ref:1 --set run_dir=one > out 2> err || fail "it trains on a folder"
+grep -q packing err || fail "it packs first"
+"$trainer" config.json --devices ref:2 --set run_dir=two > out 2> err || fail "it trains again"
+grep -q packing err && fail "nothing had changed"
+cmp one/weights.safetensors two/weights.safetensors || fail "the same bits"
+"$trainer" eval one > out 2> err || fail "it is evaluated"
+grep -q 'validation acc: ' out || fail "on what was held out"
+"$trainer" config.json --set data.name=safetensors --set data.path=a.safetensors --devices ref:1 --set run_dir=three \
+    > out 2> err || fail "it trains on the file"
+for run in one three; do tail -c 136 $run/weights.safetensors > $run.weights; done
+cmp one.weights three.weights || fail "the same rows"
+touch -d '2001-01-01' set/dog/2.pgm
+"$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || fail "it trains on changed files"
+grep -q packing err || fail "a file's time had changed"
+
+# Sub-folders that are none, and test images of another class.
+mkdir empty && rc=0
+"$trainer" pack empty --to d.safetensors > out 2> err || rc=$?
+[ $rc = 65 ] && grep -q 'expected a sub-folder for each class' err || fail "an empty folder"
+mkdir -p test/bird && image test/bird/1.pgm '\020' && rc=0
+"$trainer" pack set --test test --to d.safetensors > out 2> err || rc=$?
+[ $rc = 65 ] && grep -q 'test/bird: expected sub-folders of the same names' err || fail "a class that is new"
+rc=0
+"$trainer" pack set > out 2> err || rc=$?
+[ $rc = 64 ] || fail "--to is missing"

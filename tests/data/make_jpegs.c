@@ -1,0 +1,79 @@
+/* make_jpegs IMAGES.gz LABELS.gz FOLDER ROWS: rows of Fashion-MNIST as JPEG files, a sub-folder for each class; with
+ * a fifth argument in colours and of different sizes. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jpeglib.h>
+#include <zlib.h>
+
+enum { SIDE = 28 };
+
+static uint8_t *read_all(const char *path, size_t header, size_t count)
+{
+    uint8_t *bytes = malloc(header + count);
+    gzFile f = gzopen(path, "rb");
+    if (!bytes || !f || gzread(f, bytes, (unsigned)(header + count)) != (int)(header + count))
+        exit((perror(path), 1));
+    gzclose(f);
+    memmove(bytes, bytes + header, count);
+    return bytes;
+}
+
+/* Pixels doubled `times` − 1 times over; colours: the image, its negative, and its half. */
+static void write_jpeg(const char *path, const uint8_t *image, int times, int colours)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    uint8_t line[3 * SIDE * 8];
+    JSAMPROW row = line;
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        exit((perror(path), 1));
+    c.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&c);
+    jpeg_stdio_dest(&c, f);
+    c.image_width = (unsigned)(SIDE * times);
+    c.image_height = (unsigned)(SIDE * times);
+    c.input_components = colours ? 3 : 1;
+    c.in_color_space = colours ? JCS_RGB : JCS_GRAYSCALE;
+    jpeg_set_defaults(&c);
+    jpeg_set_quality(&c, 95, TRUE);
+    jpeg_start_compress(&c, TRUE);
+    for (int y = 0; y < SIDE * times; y++) {
+        for (int x = 0; x < SIDE * times; x++) {
+            const uint8_t v = image[y / times * SIDE + x / times];
+            line[colours ? 3 * x : x] = v;
+            if (colours) {
+                line[3 * x + 1] = (uint8_t)(255 - v);
+                line[3 * x + 2] = v / 2;
+            }
+        }
+        jpeg_write_scanlines(&c, &row, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    fclose(f);
+}
+
+int main(int argc, char **argv)
+{
+    const size_t rows = argc > 4 ? strtoul(argv[4], NULL, 10) : 0;
+    char path[4096];
+    if (rows < 1 || rows > 60000)
+        return 2;
+    uint8_t *images = read_all(argv[1], 16, rows * SIDE * SIDE);
+    uint8_t *labels = read_all(argv[2], 8, rows);
+    mkdir(argv[3], 0777);
+    for (size_t i = 0; i < rows; i++) {
+        snprintf(path, sizeof path, "%s/class%d", argv[3], labels[i]);
+        mkdir(path, 0777);
+        snprintf(path, sizeof path, "%s/class%d/%05zu.jpg", argv[3], labels[i], i);
+        write_jpeg(path, images + i * SIDE * SIDE, argc > 5 ? 1 + (int)(i % 3) : 1, argc > 5);
+    }
+    free(labels);
+    free(images);
+    return 0;
+}
