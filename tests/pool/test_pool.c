@@ -404,10 +404,10 @@ static int entries(const char *directory)
     return n;
 }
 
-/* Resident memory in pages; 0 where a sanitizer keeps memory of its own. */
+/* Resident memory in pages; 0 where a sanitizer or an emulator keeps memory of its own. */
 static long resident_pages(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(LS_EMULATED)
     return 0;
 #else
     long size, resident;

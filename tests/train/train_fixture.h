@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-/* Sanitizer builds train on less. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+/* Sanitizer builds train on less, and so do emulated ones. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(LS_EMULATED)
 #define SLOW_BUILD 1
 #else
 #define SLOW_BUILD 0
