@@ -38,10 +38,11 @@ typedef struct ls_model_options {
 int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *options,
                   ls_error *err);
 
-/* `rows` [n][channels][height][width], as the model was trained on (ls_snapshot_describe) → `probabilities`
- * [n][classes]: the softmax of what ls_snapshot_predict gives. Any thread, any number of them at a time.
- * Errors: its. */
-int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *probabilities,
+/* `rows` [n][channels][height][width], as the model was trained on (ls_snapshot_describe) → `outputs`
+ * [n][classes]: probabilities, the softmax of what ls_snapshot_predict gives; of a model that learnt bits (bce)
+ * that of each bit; of one that learnt numbers (mse) these. Any thread, any number of them at a time. Errors:
+ * its. */
+int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      ls_error *err);
 
 /* What the class is called, or NULL: by its number alone. Lives as long as the model. Any thread. */

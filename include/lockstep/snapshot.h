@@ -35,6 +35,8 @@ typedef struct ls_snapshot_info {
     int channels, height, width;
     int classes;
     size_t parameters;
+    int floats; /* non-zero: rows are floats, else bytes */
+    int targets; /* non-zero: the outputs are so many numbers, of which `classes` then says how many */
 } ls_snapshot_info;
 
 /* Any thread, all of these. */

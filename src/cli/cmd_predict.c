@@ -81,6 +81,12 @@ static int read_files(input *in, const cli_trained_args *a, ls_error *err)
     const ls_shape *shape = &in->t->model->input;
     const size_t bytes = (size_t)shape->c * (size_t)shape->h * (size_t)shape->w;
     int status = LS_OK;
+    if (in->t->config.preprocessing.floats)
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "%.300s: the model reads rows of floats, and image files hold bytes; name rows "
+            "of its data: --rows 0:10",
+            in->t->weights_path);
     in->file = a->rest;
     in->rows = (uint32_t)a->rest_count;
     in->images = ls_alloc_array(in->t->host, in->rows, bytes);

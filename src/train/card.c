@@ -22,7 +22,9 @@ static void write_text(ls_json_writer *w, const ls_model *model, const ls_config
     for (int i = 0; i < 3; i++)
         ls_json_put_int(w, NULL, sides[i]);
     ls_json_close(w);
+    ls_json_put_bool(w, "floats", config->preprocessing.floats);
     ls_json_put_int(w, "classes", model->classes);
+    ls_json_put_bool(w, "targets", config->preprocessing.targets > 0);
     if (class_name) {
         ls_json_open_array(w, "class_names");
         for (int i = 0; i < model->classes; i++)
@@ -77,21 +79,29 @@ static void read_names(ls_card *c, ls_fields *f)
     }
 }
 
-static int read_fields(ls_card *c, const ls_json *doc, ls_error *err)
+static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
 {
     long schema, classes;
+    int floats, targets;
     ls_fields f;
     ls_fields_begin(&f, doc, ls_json_root(doc), "the model's card", err);
     ls_field_int(&f, "schema", SCHEMA, SCHEMA, NULL, &schema);
     ls_field_int(&f, "classes", 1, 1 << 20, NULL, &classes);
     c->classes = (int)classes;
+    ls_field_bool(&f, "floats", NULL, &floats);
+    ls_field_bool(&f, "targets", NULL, &targets);
     read_input(c, &f);
     read_names(c, &f);
     const cJSON *recipe = ls_field_any(&f, "recipe");
     if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(recipe, "model")))
         ls_fields_fail(&f, recipe, "expected \"recipe\": an object with a \"model\"");
     int status = ls_fields_end(&f);
-    return status ? status : ls_config_read_of_model(&c->config, doc, recipe, c->config.host, err);
+    if (status == LS_OK)
+        status = ls_config_read_of_model(&c->config, doc, recipe, c->config.host, err);
+    c->config.doc = doc;
+    const ls_dataset_info data = {.dtype = floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  .targets = targets ? c->classes : 0};
+    return status ? status : ls_config_fit_data(&c->config, &data, err);
 }
 
 int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_host *host,
@@ -104,7 +114,6 @@ int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_hos
     if (status)
         return status == LS_ECONFIG ? LS_EDATA : status;
     status = read_fields(out, doc, err);
-    out->config.doc = doc;
     if (status)
         ls_card_fini(out);
     return status == LS_ECONFIG ? LS_EDATA : status;

@@ -1,9 +1,10 @@
 /* What a file of weights says of its model, so that nothing else is needed to predict with it: a JSON text
  * in the metadata of every safetensors file that a run writes,
  *
- *     {"schema": 1, "input": [1, 28, 28], "classes": 10, "class_names": […], "recipe": {…}}
+ *     {"schema": 1, "input": [1, 28, 28], "floats": false, "classes": 10, "targets": false,
+ *      "class_names": […], "recipe": {…}}
  *
- * in which the recipe is what of a config a prediction depends on: model, preprocessing, loss.
+ * in which `floats` says what rows are made of, `targets` that the outputs are numbers and no classes, and the recipe is what of a config a prediction depends on: model, preprocessing, loss.
  */
 #ifndef TRAIN_CARD_H
 #define TRAIN_CARD_H
@@ -17,7 +18,7 @@ int ls_card_write(ls_model *model, const ls_config *config, const char *const *c
                   const ls_host *host, ls_error *err);
 
 typedef struct ls_card {
-    ls_config config; /* the recipe; what else a config has is the default */
+    ls_config config; /* the recipe, fitted to the data; what else a config has is the default */
     ls_shape input;
     int classes;
     const cJSON *names; /* an array of `classes` texts, or NULL */

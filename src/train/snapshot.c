@@ -264,7 +264,9 @@ void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
                               .height = model->input.h,
                               .width = model->input.w,
                               .classes = model->classes,
-                              .parameters = model->parameters};
+                              .parameters = model->parameters,
+                              .floats = s->inference->preprocessing.floats,
+                              .targets = s->inference->preprocessing.targets};
 }
 
 int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
@@ -367,14 +369,19 @@ static void to_probabilities(float *p, int classes)
         p[i] = (float)(exp((double)p[i] - (double)most) / sum);
 }
 
-int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *probabilities,
+int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      ls_error *err)
 {
-    int status = ls_snapshot_predict(model, rows, n, probabilities, err);
-    for (uint32_t i = 0; status == LS_OK && i < n; i++)
-        to_probabilities(probabilities + (size_t)i * (size_t)model->inference->model->classes,
-                         model->inference->model->classes);
-    return status;
+    int status = ls_snapshot_predict(model, rows, n, outputs, err);
+    if (status)
+        return status;
+    const ls_loss *loss = model->inference->card.config.loss;
+    const size_t classes = (size_t)model->inference->model->classes;
+    for (size_t i = 0; i < n * classes && loss->bits; i++)
+        outputs[i] = (float)(1 / (1 + exp(-(double)outputs[i])));
+    for (size_t i = 0; i < n && !loss->vectors; i++)
+        to_probabilities(outputs + i * classes, (int)classes);
+    return LS_OK;
 }
 
 const char *ls_model_class_name(const ls_snapshot *model, int label)

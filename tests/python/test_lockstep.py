@@ -102,6 +102,27 @@ def test_steps_take_rows_as_they_come():
         assert wrong.value.status == "LS_EINVAL"
 
 
+def test_floats_and_numbers_to_learn_are_taken_as_they_are(tmp_path):
+    draw = np.random.default_rng(5)
+    x = draw.normal(size=(640, 6)).astype(np.float32)
+    y = np.stack([x[:, 0] - x[:, 1], 0.5 * x[:, 2]], axis=1)
+    config = {"model": {"layers": [{"type": "dense", "out": 2}]}, "batch_size": 32, "epochs": 20,
+              "optimizer": {"name": "sgd", "lr": 0.1}, "loss": "mse", "devices": "cpu:2"}
+    with lockstep.Trainer(config, data=(x, y), test=(x[:64], y[:64])) as t:
+        assert t.fit(save=tmp_path / "table").test_loss < 1e-3
+    with lockstep.Model.open(tmp_path / "table") as model:
+        assert np.abs(model.predict(x[:9]) - y[:9]).max() < 0.2
+        with pytest.raises(ValueError, match="expected float32"):
+            model.predict(np.zeros((1, 6), np.uint8))
+    with lockstep.Trainer(config, shape=(6, 1, 1), targets=2, dtype="float32") as t:
+        first = t.step(x[:32], y[:32])[0]
+        for i in range(32, 640, 32):
+            loss = t.step(x[i:i + 32], y[i:i + 32])[0]
+        assert loss < first / 4
+    with pytest.raises(ValueError, match="expected targets"):
+        lockstep.Trainer(config, data=(x, y), test=(x, y[:, 0]))
+
+
 def test_records_come_one_by_one_and_leaving_the_loop_stops_the_run():
     with trainer() as t:
         types = [r["type"] for r in t.records()]
@@ -125,7 +146,7 @@ def test_errors_say_what_the_library_says(tmp_path):
         lockstep.Model.open(tmp_path / "cut")
     assert wrong.value.status == "LS_EDATA"
     x, y = stripes(32)
-    for data in ((x, y[:5]), (x, y.astype(float)), (x[0, 0], y)):
+    for data in ((x, y[:5]), (x, y.astype(str)), (x[0, 0], y)):
         with pytest.raises(ValueError, match="expected"):
             lockstep.Trainer(CONFIG, data=data)
 

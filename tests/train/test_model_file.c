@@ -126,6 +126,78 @@ static void classes_have_the_names_of_the_data(void **state)
     fixture_end(&s.f);
 }
 
+/* A table: rows of six floats, two numbers or bits to learn. */
+static int read_table(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
+                      void *targets, ls_error *err)
+{
+    (void)user;
+    (void)test;
+    (void)err;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < 6; k++) {
+            const float value = (float)((rows[i] * 7 + k * 5) % 11) / 11;
+            ((float *)values)[i * 6 + k] = value;
+            if (k < 2)
+                ((float *)targets)[i * 2 + k] = value > 0.5f;
+        }
+    return LS_OK;
+}
+
+static void a_table_predicts(const char *loss)
+{
+    static const ls_data_source table = {.size = sizeof table,
+                                         .name = "table",
+                                         .channels = 6,
+                                         .height = 1,
+                                         .width = 1,
+                                         .targets = 2,
+                                         .dtype = LS_ROW_F32,
+                                         .train_rows = 96,
+                                         .test_rows = 8,
+                                         .read = read_table};
+    static const float rows[12] = {0.1f, 0.9f, 0.3f, -2, 0.5f, 1e3f, 7, 0.25f, 0, 1, 0.75f, 0.125f};
+    float want[4], scores[4], outputs[4];
+    fixture f;
+    scratch dir;
+    const ls_data_source *sources[1];
+    ls_snapshot *model;
+    ls_snapshot_info info;
+    fixture_begin(&f);
+    scratch_begin(&dir);
+    fixture_use_source(&f, &table, sources);
+    fixture_set(&f, loss);
+    fixture_set(&f, "model={\"layers\":[{\"type\":\"dense\",\"out\":5},{\"type\":\"tanh\"},"
+                    "{\"type\":\"dense\",\"out\":2}]}");
+    ls_trainer *t = fixture_run(&f);
+    const char *path = scratch_path(&dir, "table.safetensors");
+    if (ls_trainer_predict(t, rows, 2, want, &f.err) != LS_OK ||
+        ls_trainer_save(t, path, &f.err) != LS_OK)
+        fail_msg("%s", f.err.text);
+    ls_trainer_close(t);
+    const ls_model_options o = {.size = sizeof o, .device = "ref:1", .registry = f.registry};
+    if (ls_model_open(&model, path, &o, &f.err) != LS_OK ||
+        ls_snapshot_predict(model, rows, 2, scores, &f.err) != LS_OK ||
+        ls_model_predict(model, rows, 2, outputs, &f.err) != LS_OK)
+        fail_msg("%s", f.err.text);
+    assert_memory_equal(scores, want, sizeof want);
+    for (int i = 0; i < 4; i++) {
+        const double z = (double)scores[i], p = strstr(loss, "bce") ? 1 / (1 + exp(-z)) : z;
+        assert_true(fabs((double)outputs[i] - p) < 1e-6);
+    }
+    ls_snapshot_describe(model, &info);
+    assert_true(info.floats && info.targets == 2);
+    ls_snapshot_release(model);
+    scratch_end(&dir);
+    fixture_end(&f);
+}
+
+static void a_model_of_floats_gives_numbers_or_bits(void **state)
+{
+    (void)state;
+    a_table_predicts("loss=mse");
+    a_table_predicts("loss=bce");
+}
+
 /* ---- many at once --------------------------------------------------------------------------- */
 
 typedef struct reader {
@@ -227,8 +299,8 @@ static void put_card(story *s, const char *card)
     scratch_file(&s->dir, "hostile", bytes, (size_t)n + 8);
 }
 
-#define RECIPE                                                                                     \
-    "\"recipe\":{\"optimizer\":{\"name\":\"sgd\",\"lr\":1},\"model\":{\"layers\":["                \
+#define RECIPE                                                                                                         \
+    "\"floats\":false,\"targets\":false,\"recipe\":{\"optimizer\":{\"name\":\"sgd\",\"lr\":1},\"model\":{\"layers\":[" \
     "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}]}}"
 
 static void cards_that_make_no_sense_are_refused(void **state)
@@ -339,6 +411,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_alone_predicts_what_its_trainer_did),
+        cmocka_unit_test(a_model_of_floats_gives_numbers_or_bits),
         cmocka_unit_test(classes_have_the_names_of_the_data),
         cmocka_unit_test(any_number_of_threads_predict_at_the_same_time),
         cmocka_unit_test(files_that_are_cut_off_are_refused),

@@ -43,39 +43,51 @@ def _rows(x, what="x"):
     return _np.ascontiguousarray(x.reshape(shape))
 
 
-def _labels(y, n, what="y"):
+def _targets(y, n, what="y"):
+    """Classes, int32 (n,), or numbers, float32 (n, targets)."""
     y = _np.asarray(y)
-    if y.shape != (n,) or y.dtype.kind not in "iu":
-        raise ValueError(f"{what}: expected {n} integers, one class for each row, found "
-                         f"{y.dtype} {y.shape}")
-    return _np.ascontiguousarray(y, dtype=_np.int32)
+    if y.shape == (n,) and y.dtype.kind in "iu":
+        return _np.ascontiguousarray(y, dtype=_np.int32)
+    if y.dtype.kind == "f" and y.ndim in (1, 2) and len(y) == n:
+        return _np.ascontiguousarray(y.reshape(n, -1), dtype=_np.float32)
+    raise ValueError(f"{what}: expected {n} integers, one class for each row, or floats (n, targets), "
+                     f"found {y.dtype} {y.shape}")
+
+
+def _like(y):
+    """What of targets must be alike: their type, and how many a row has."""
+    return y.dtype, y.shape[1:]
 
 
 class _Arrays:
     """A data source over arrays, or of a shape alone, whose rows come with each step."""
 
-    def __init__(self, data, test, shape, classes):
+    def __init__(self, data, test, shape, classes, targets, dtype):
         self.sets, self.error = [], None
         for pair, what in ((data, "data"), (test, "test")):
             x, y = pair if pair is not None else (None, None)
             x = None if x is None else _rows(x, f"{what}[0]")
-            self.sets.append((x, None if x is None else _labels(y, len(x), f"{what}[1]")))
-        first = next((x for x, _ in self.sets if x is not None), None)
-        shape = tuple(shape) if first is None else first.shape[1:]
-        for x, _ in self.sets:
-            if x is not None and (x.shape[1:] != shape or x.dtype != first.dtype):
-                raise ValueError(f"test: expected rows of {first.dtype} {shape}, as in data, "
-                                 f"found {x.dtype} {x.shape[1:]}")
-        if classes is None:
+            self.sets.append((x, None if x is None else _targets(y, len(x), f"{what}[1]")))
+        x, y = self.sets[0]
+        if x is None:
+            y = _np.empty((0, targets), _np.float32) if targets else _np.empty(0, _np.int32)
+        self.shape = tuple(shape) if x is None else x.shape[1:]
+        self.dtype = _np.dtype(dtype) if x is None else x.dtype
+        self.like = _like(y)
+        for x, y in self.sets:
+            if x is not None:
+                self.check(x, y)
+        if self.like[1]:
+            classes = 0
+        elif classes is None:
             classes = 1 + max(int(y.max()) for _, y in self.sets if y is not None)
-        self.shape = shape
-        self.dtype = _np.dtype(_np.uint8) if first is None else first.dtype
         rows = [0 if x is None else len(x) for x, _ in self.sets]
         self.read = _l.READ(self._read)
         self.source = _l.data_source(
-            size=_c.sizeof(_l.data_source), name=b"python", channels=shape[0], height=shape[1],
-            width=shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
-            streamed=rows[0] == 0, read=self.read, dtype=self.dtype != _np.uint8)
+            size=_c.sizeof(_l.data_source), name=b"python", channels=self.shape[0],
+            height=self.shape[1], width=self.shape[2], classes=classes, train_rows=rows[0], test_rows=rows[1],
+            streamed=rows[0] == 0, read=self.read, dtype=self.dtype != _np.uint8,
+            targets=self.like[1][0] if self.like[1] else 0)
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
 
     def _read(self, user, test, rows, count, values, targets, error):
@@ -85,9 +97,18 @@ class _Arrays:
         out = (_c.c_char * (count * row)).from_address(values)
         _np.take(x, index, axis=0,
                  out=_np.frombuffer(out, x.dtype).reshape((count,) + x.shape[1:]))
-        labels = (_c.c_int32 * count).from_address(targets)
-        _np.take(y, index, out=_np.frombuffer(labels, _np.int32))
+        out = (_c.c_char * (count * y[0].nbytes)).from_address(targets)
+        _np.take(y, index, axis=0,
+                 out=_np.frombuffer(out, y.dtype).reshape((count,) + y.shape[1:]))
         return 0
+
+    def check(self, x, y):
+        if x.shape[1:] != self.shape or x.dtype != self.dtype:
+            raise ValueError(f"expected rows of {self.dtype} {self.shape}, found {x.dtype} "
+                             f"{x.shape[1:]}")
+        if _like(y) != self.like:
+            raise ValueError(f"expected targets of {self.like[0]} {self.like[1]}, found "
+                             f"{y.dtype} {y.shape[1:]}")
 
 
 class Result:
@@ -145,13 +166,15 @@ class Model(_l.Handle):
         return [str(i) if name is None else name.decode() for i, name in enumerate(names)]
 
     def predict(self, x, logits=False):
-        """Rows (n, …) as in training → probabilities, or logits, (n, classes)."""
+        """Rows (n, …) as in training → probabilities, or logits, (n, classes); of a model that learnt
+        numbers, these."""
         info = self._info()
         x = _rows(x)
         if x.shape[1:] != (info.channels, info.height, info.width):
             raise ValueError(f"x: expected rows of {self.shape}, found {x.shape[1:]}")
-        if x.dtype != _np.uint8:
-            raise ValueError(f"x: expected uint8, as in training, found {x.dtype}")
+        if (x.dtype != _np.uint8) != bool(info.floats):
+            raise ValueError(f"x: expected {'float32' if info.floats else 'uint8'}, as in training, "
+                             f"found {x.dtype}")
         out = _np.empty((len(x), info.classes), _np.float32)
         _l.call("ls_snapshot_predict" if logits else "ls_model_predict", self.handle,
                 x.ctypes.data, len(x), out.ctypes.data)
@@ -166,23 +189,25 @@ class Trainer(_l.Handle):
     """A training run.
 
     config     a path of a JSON file, or such a document as a dict
-    data       (x, y): uint8 rows (n, height, width) or (n, channels, height, width), n classes;
-               None: what the config names
+    data       (x, y): rows of uint8 or float32, (n, features), (n, height, width) or (n, channels, height,
+               width), and n classes or floats (n, targets); None: what the config names
     test       likewise, to evaluate on
-    shape      instead of data, (channels, height, width): rows come with `step`; needs `classes`
+    shape      instead of data, (channels, height, width) of rows of `dtype`, that come with `step`, with
+               `classes` or `targets`
     set        a dict of keys: {"optimizer.lr": 0.1, "epochs": 3}
     resume     a run's directory, or "latest"
     data_dirs  where the files of built-in data are looked for
     """
 
-    def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None, set=None,
-                 resume=None, data_dirs=("/usr/share/datasets",), step_rows=()):
+    def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
+                 targets=0, dtype="uint8", set=None, resume=None,
+                 data_dirs=("/usr/share/datasets",), step_rows=()):
         super().__init__("ls_trainer_close")
-        if shape is not None and (data is not None or classes is None):
-            raise ValueError("shape: rows come with each step; give `classes`, and no `data`")
+        if shape is not None and (data is not None or (classes is None and not targets)):
+            raise ValueError("shape: rows come with each step; give `classes` or `targets`, and no `data`")
         self._arrays = None
         if data is not None or shape is not None:
-            self._arrays = _Arrays(data, test, shape, classes)
+            self._arrays = _Arrays(data, test, shape, classes, targets, dtype)
         assignments = {k: v if isinstance(v, str) else _json.dumps(v)
                        for k, v in (set or {}).items()}
         if self._arrays:
@@ -291,10 +316,10 @@ class Trainer(_l.Handle):
     def step(self, x, y):
         """One step on these rows, of a trainer with a `shape`; → its loss and accuracy."""
         x = _rows(x)
-        y = _labels(y, len(x))
-        if self._arrays is None or x.shape[1:] != self._arrays.shape or x.dtype != self._arrays.dtype:
-            raise ValueError("x: expected rows of the trainer's shape, uint8; a trainer for steps is "
-                             f"made with shape= and classes=; found {x.dtype} {x.shape[1:]}")
+        y = _targets(y, len(x))
+        if self._arrays is None:
+            raise ValueError("a trainer for steps is made with shape= and classes= or targets=")
+        self._arrays.check(x, y)
         out = _l.step_result()
         _l.call("ls_trainer_step", self.handle, x.ctypes.data, y.ctypes.data, len(x),
                 _c.byref(out))

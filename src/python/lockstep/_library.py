@@ -72,7 +72,7 @@ class step_result(c.Structure):
 class snapshot_info(c.Structure):
     _fields_ = [("steps", c.c_uint64), ("channels", c.c_int), ("height", c.c_int),
                 ("width", c.c_int), ("classes", c.c_int), ("parameters", c.c_size_t),
-                ("_room", c.c_char * 256)]
+                ("floats", c.c_int), ("targets", c.c_int), ("_room", c.c_char * 256)]
 
 
 class model_options(c.Structure):
