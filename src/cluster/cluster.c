@@ -17,7 +17,7 @@
 
 static bool is_done(void *arg)
 {
-    return atomic_load_explicit(&((ls_cluster *)arg)->done, memory_order_acquire);
+    return atomic_load_explicit(&((ls_cluster *)arg)->done, LS_COURIER_SEEN);
 }
 
 /* The courier beats every few milliseconds, unless the engine keeps it. */
@@ -253,7 +253,7 @@ static int start_courier(ls_cluster *c, ls_error *err)
     const ls_pool_options o = {
         .size = sizeof o, .workers = 1, .name = "courier", .host = c->options.host};
     int status = ls_ring_init(&c->orders, c->options.host, sizeof(int), 2, err);
-    ls_park_init(&c->finished, 0);
+    ls_park_init(&c->finished, LS_COURIER_SPINS);
     if (status == LS_OK)
         status = ls_pool_create(&c->pool, &o, err);
     return status ? status : ls_pool_submit(c->pool, 0, ls_courier, c, err);

@@ -25,7 +25,7 @@ static void end_order(ls_cluster *c, int status, const ls_error *why)
     if (status)
         c->error = *why;
     c->active = false;
-    atomic_store_explicit(&c->done, true, memory_order_release);
+    atomic_store_explicit(&c->done, true, LS_COURIER_DONE);
     ls_park_wake(&c->finished);
 }
 

@@ -12,6 +12,18 @@
 #include <lockstep/pool.h>
 #include <stdbool.h>
 
+/* The orders that an order's results stand on, macros so that a test can weaken each one and see
+ * ThreadSanitizer object (tests/sync/weakened_orders.sh). */
+#ifndef LS_COURIER_DONE /* courier: the results are written before they are said to be there */
+#define LS_COURIER_DONE memory_order_release
+#endif
+#ifndef LS_COURIER_SEEN /* caller: they are read after that was seen */
+#define LS_COURIER_SEEN memory_order_acquire
+#endif
+#ifndef LS_COURIER_SPINS /* before who waits for the courier goes to sleep */
+#define LS_COURIER_SPINS 0
+#endif
+
 /* Channels of the wire. */
 enum { LS_ON_CONTROL, LS_ON_HEADS, LS_ON_DATA, LS_ON_SUMS };
 

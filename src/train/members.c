@@ -9,6 +9,7 @@
 #include <lockstep/version.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SILENCE_S 30          /* cluster.deadline_s 0 */
 #define OPEN_NS 120000000000u /* for the others to come */
@@ -291,6 +292,15 @@ static void warn(const struct ls_trainer *t)
                t->shards, t->members.count, factor, better);
 }
 
+/* Open MPI confines each process of a few to one CPU, unless it is told not to. */
+static void warn_of_binding(const struct ls_trainer *t)
+{
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (ls_allowed_cpus() == 1 && cpus > 1)
+        ls_log(t->host, LS_LOG_WARNING,
+               "this process may use 1 of %ld CPUs: if mpirun bound it, add --bind-to none", cpus);
+}
+
 int ls_members_check(struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
@@ -311,6 +321,7 @@ int ls_members_check(struct ls_trainer *t, ls_error *err)
                                     ls_replica_floats(t->worker[0].replica), err);
     if (status == LS_OK)
         warn(t);
+    warn_of_binding(t);
     return status;
 }
 

@@ -1,10 +1,11 @@
 /* A small stress of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
- * `lent`, `group` or `team`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and with
+ * `lent`, `group`, `team` or `courier`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and with
  * each one weakened, where the sanitizer must report a race on the plain data.
  *
  * It keeps away from parking, whose own read-modify-writes would hand over what a weakened order
  * no longer does: the ring's ends only try, the barrier's ranks spin for longer than a round
- * takes, and so do a team's threads and who looks whether a worker is idle. */
+ * takes, and so do a team's threads, who looks whether a worker is idle and who waits for the courier. */
+#include "cluster/cluster.h"
 #include "comm/comm.h"
 #include "cpu/cpu_team.h"
 #include "sync/barrier.h"
@@ -240,6 +241,55 @@ static void run_team(void)
 
 /* ---- */
 
+/* A courier that is alone: what it adds up is the one node. */
+static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *err);
+static int poll_lone(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns,
+                     ls_error *err)
+{
+    (void)wire;
+    (void)ended;
+    (void)most;
+    (void)timeout_ns;
+    (void)err;
+    return 0;
+}
+
+static void close_lone(ls_wire *wire)
+{
+    (void)wire;
+}
+
+static const ls_wire_type lone = {
+    .name = "lone", .open = open_lone, .poll = poll_lone, .close = close_lone};
+
+static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *err)
+{
+    static ls_wire wire = {&lone, 0, 1};
+    (void)options;
+    (void)err;
+    *out = &wire;
+    return LS_OK;
+}
+
+static void use_courier(void)
+{
+    const ls_cluster_options o = {.type = &lone, .deadline_ns = 1u << 30, .open_ns = 1u << 30};
+    ls_cluster *c;
+    if (ls_cluster_open(&c, &o, NULL) != LS_OK || ls_cluster_prepare(c, 1, 64, NULL) != LS_OK) {
+        atomic_fetch_add(&wrong, 1);
+        return;
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 64; i++)
+            ls_cluster_node(c, 0)[i] = (float)(round + i);
+        if (ls_cluster_sum(c, NULL, NULL) != LS_OK ||
+            ls_cluster_total(c)[63] != (float)(round + 63))
+            atomic_fetch_add(&wrong, 1);
+        ls_cluster_commit(c, 1);
+    }
+    ls_cluster_close(c);
+}
+
 static int run_pair(void *(*first)(void *), void *(*second)(void *))
 {
     int ranks[2] = {0, 1};
@@ -273,6 +323,8 @@ int main(int argc, char **argv)
         abort_merges();
     else if (strcmp(what, "team") == 0)
         run_team();
+    else if (strcmp(what, "courier") == 0)
+        use_courier();
     else
         rc = 2;
     if (wrong)

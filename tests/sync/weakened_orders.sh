@@ -1,6 +1,6 @@
 #!/bin/sh
 # Shows that ThreadSanitizer can see each memory order of the ring, the barrier, the pool's count of
-# finished jobs and its workers that change hands, the merging group's flag for readers and a team: the
+# finished jobs and its workers that change hands, the merging group's flag for readers, a team and a courier: the
 # stress passes with the orders as they are, and is reported with each of them weakened.
 #
 #     weakened_orders.sh COMPILER PROJECT_ROOT WORK_FOLDER
@@ -13,7 +13,7 @@ runner=
 sources="tests/sync/order_stress.c"
 for file in base/clock base/error base/host base/split sync/park sync/ring sync/barrier sync/heartbeat \
     pool/start pool/pool pool/worker pool/stall pool/guard pool/topology \
-    merge/tree merge/group comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
+    merge/tree merge/group device/plugin cluster/cluster cluster/courier cluster/sum comm/comm comm/comm_ordered comm/comm_naive cpu/cpu_team; do
     sources="$sources src/$file.c"
 done
 
@@ -26,6 +26,7 @@ run() {
     # shellcheck disable=SC2086
     (cd "$root" &&
         "$cc" -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=thread "$@" \
+            -D 'LOCKSTEP_PLUGIN_DIR=""' -D 'LOCKSTEP_LIBDIR=""' \
             -Isrc -Iinclude -o "$work/$name" $sources -pthread) || exit 2
     # The sanitizer reports a race only while it remembers the older access: a long memory.
     TSAN_OPTIONS="exitcode=66 halt_on_error=1 history_size=7" $runner "$work/$name" "$structure" \
@@ -87,4 +88,8 @@ is_caught team_publish team -DLS_TEAM_PUBLISH=memory_order_relaxed $spins
 is_caught team_claim team -DLS_TEAM_CLAIM=memory_order_relaxed $spins
 is_caught team_done team -DLS_TEAM_DONE=memory_order_relaxed $spins
 is_caught team_join team -DLS_TEAM_JOIN=memory_order_relaxed $spins
+spins=-DLS_COURIER_SPINS=20000000
+passes courier courier $spins
+is_caught courier_done courier -DLS_COURIER_DONE=memory_order_relaxed $spins
+is_caught courier_seen courier -DLS_COURIER_SEEN=memory_order_relaxed $spins
 [ "$failures" -eq 0 ]
