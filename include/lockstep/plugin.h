@@ -257,6 +257,13 @@ typedef struct ls_op_buffers {
      * anybody knows, and others behind it, until the caller has set *held to 0. */
     const float *guard; /* the first of LS_OP_STATS floats */
     float *held;
+    /* Where a device keeps shadows (ls_device_info): parameters as it multiplies them, and gradients as
+     * its products come. A shadow is written with its parameter, by optimizers (shadow[0]: of the
+     * arena), else by the table's `shadow`. An op leaves in shadow_grad what LS_RUN_SHADOW says, and
+     * works in it. Optimizers: bit i of in_shadow, where it is not NULL, says that the gradients from
+     * 16·i on, 16 of them, are in shadow_grad[0]. */
+    void *shadow[LS_OP_PARAMS], *shadow_grad[LS_OP_PARAMS];
+    const uint32_t *in_shadow;
     /* Gather: the whole dataset's; losses: the batch's. Floats, [rows][targets], where rows have targets. */
     const int32_t *labels;
     int32_t *labels_out; /* gather: the batch's */
@@ -277,7 +284,10 @@ enum {
     /* Forward alone follows, in evaluation: batchnorm uses the running statistics, dropout passes
      * everything. This flag alone decides: without it both do what training does, also in an op
      * whose `training` is 0 because nothing before it learns. A gather goes by its `training`. */
-    LS_RUN_EVALUATE = 2
+    LS_RUN_EVALUATE = 2,
+    /* Backward: gradients that the op's shadow_grads names go to shadow_grad and no further, with the
+     * same numbers. Not together with LS_RUN_ACCUMULATE. */
+    LS_RUN_SHADOW = 4
 };
 
 typedef struct ls_op_impl {
@@ -301,6 +311,7 @@ struct ls_op {
     int params;                        /* ≤ LS_OP_PARAMS */
     size_t param_floats[LS_OP_PARAMS]; /* in the op's layout, padding included */
     size_t contribution_floats;        /* batchnorm: 2·c; else 0 */
+    unsigned shadow_grads;             /* bit i: parameter i's gradient can stay in its shadow */
     size_t saved_bytes, scratch_bytes;
     const char *kernel; /* what was chosen, for people: "dnnl jit:avx512_core" */
 };
@@ -319,6 +330,7 @@ typedef struct ls_device_info {
     unsigned flags;      /* LS_DEVICE_… */
     size_t memory_bytes; /* 0: unknown */
     int threads;         /* the worker's team on the CPU, 1 elsewhere */
+    int shadow_bytes;    /* of the shadow of a parameter, 0: there are none */
     int block_rows;      /* rows in which a shard is best worked through, 0: the whole shard */
 } ls_device_info;
 
@@ -348,6 +360,9 @@ typedef struct ls_device_ops {
     /* dst[i] ← a[i] + b[i], fp32, in that order; dst may be a or b. */
     int (*add)(ls_device *device, ls_stream *stream, float *dst, const float *a, const float *b,
                size_t count, ls_error *err);
+    /* With shadow_bytes: the shadows of `count` parameters. */
+    int (*shadow)(ls_device *device, ls_stream *stream, void *shadow, const float *param,
+                  size_t count, ls_error *err);
     /* Optional: sum ← sum + part, two gradients of such a tensor. For back ends with layouts that are
      * not made of fp32; NULL: all are, and `add` does it. */
     int (*add_tensor)(ls_device *device, ls_stream *stream, const ls_tensor *tensor, void *sum,

@@ -7,10 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum {
-    LIMIT = 1000000, /* of every number, so that sums of them fit an int */
-    GRAIN = 16       /* floats: parameters of an arena begin at multiples of it */
-};
+enum { LIMIT = 1000000 /* of every number, so that sums of them fit an int */ };
 
 static bool is_half(const ls_cuda_op *op)
 {
@@ -20,31 +17,10 @@ static bool is_half(const ls_cuda_op *op)
 /* ---- run ------------------------------------------------------------------------------------ */
 
 /* From bf16: y where it is to be fp32, and gradients of weights. */
-static int widen(ls_cuda_op *op, float *to, const ls_cuda_room *room, size_t count, int add,
+static int widen(ls_cuda_op *op, float *to, const uint16_t *from, size_t count, int add,
                  cudaStream_t on, ls_error *err)
 {
-    return ls_cuda_done(op, ls_k_from_bf16(to, ls_cuda_at(op, room), count, add, on), err);
-}
-
-/* Where the fused bias begins, in floats: in bf16 as in the arena, so that one kernel rounds both. */
-static size_t behind_weights(const ls_cuda_op *op)
-{
-    return (op->op.param_floats[0] + GRAIN - 1) / GRAIN * GRAIN;
-}
-
-static int round_params(const void **w, const void **bias, ls_cuda_op *op, cudaStream_t on,
-                        ls_error *err)
-{
-    const size_t *count = op->op.param_floats, at = behind_weights(op);
-    uint16_t *half = ls_cuda_at(op, &op->half_weights);
-    float *const *param = op->b.param;
-    const int together = op->plan_fuses && param[1] == param[0] + at;
-    *w = half;
-    *bias = half + at;
-    cudaError_t e = ls_k_to_bf16(half, param[0], together ? at + count[1] : count[0], on);
-    if (e == cudaSuccess && op->plan_fuses && !together)
-        e = ls_k_to_bf16(half + at, param[1], count[1], on);
-    return ls_cuda_done(op, e, err);
+    return ls_cuda_done(op, ls_k_from_bf16(to, from, count, add, on), err);
 }
 
 static cudaError_t pool(ls_cuda_op *op, unsigned flags, cudaStream_t on)
@@ -66,44 +42,43 @@ static void *product_of(const ls_cuda_op *op)
 static int conv_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const void *x, *w = op->b.param[0], *bias = op->b.param[1];
+    const void *x, *bias = op->plan_fuses ? ls_cuda_param(op, 1) : NULL;
     int status = ls_cuda_take_x(&x, op, on, 1, err);
-    if (status == LS_OK && is_half(op))
-        status = round_params(&w, &bias, op, on, err);
     if (status == LS_OK)
         status = ls_math_run(op->plan[LS_PASS_FORWARD], on,
                              &(ls_math_operands){.a = x,
-                                                 .b = w,
-                                                 .bias = op->plan_fuses ? bias : NULL,
+                                                 .b = ls_cuda_param(op, 0),
+                                                 .bias = bias,
                                                  .out = product_of(op),
                                                  .workspace = ls_cuda_at(op, &op->work)},
                              err);
     if (status == LS_OK && op->desc.fuse_pool)
         return ls_cuda_done(op, pool(op, flags, on), err);
     if (status == LS_OK && op->half_y.bytes > 0)
-        status = widen(op, op->b.y, &op->half_y, ls_cuda_elements(&op->op.y), 0, on, err);
+        status = widen(op, op->b.y, product_of(op), ls_cuda_elements(&op->op.y), 0, on, err);
     return status ? status : ls_cuda_product_bias(op, on, err);
 }
 
-/* What the library cannot add to is computed beside it first. */
+/* What the library cannot add to is computed beside it first; what it makes in bf16 may stay so. */
 static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, unsigned flags,
                            cudaStream_t on, ls_error *err)
 {
-    const int add = (flags & LS_RUN_ACCUMULATE) != 0, beside = add || is_half(op);
+    const int add = (flags & LS_RUN_ACCUMULATE) != 0;
     const size_t count = op->op.param_floats[0];
     float *grad = op->b.grad[0], *part = ls_cuda_at(op, &op->weight_grad);
-    int status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, beside ? part : grad, 0, on, err);
-    if (status == LS_OK && is_half(op))
-        return widen(op, grad, &op->weight_grad, count, add, on, err);
-    if (status || !add)
+    void *out = is_half(op) ? op->b.shadow_grad[0] : add ? part : grad;
+    int status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, out, 0, on, err);
+    if (status == LS_OK && is_half(op) && !(flags & LS_RUN_SHADOW))
+        return widen(op, grad, out, count, add, on, err);
+    if (status || !add || is_half(op))
         return status;
     return ls_cuda_done(op, ls_k_sum(grad, grad, part, count, on), err);
 }
 
 static int data_gradient(ls_cuda_op *op, const void *dy, cudaStream_t on, ls_error *err)
 {
-    const void *w = is_half(op) ? ls_cuda_at(op, &op->half_weights) : op->b.param[0];
-    int status = ls_cuda_product_run(op, LS_PASS_DATA, dy, w, ls_cuda_dx(op), 0, on, err);
+    int status =
+        ls_cuda_product_run(op, LS_PASS_DATA, dy, ls_cuda_param(op, 0), ls_cuda_dx(op), 0, on, err);
     return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
@@ -204,7 +179,7 @@ static void reserve(ls_cuda_op *op)
         op->masked = ls_cuda_scratch(op, op->product.bytes); /* forward the product, backward dy */
         op->kept = ls_cuda_saved(op, op->desc.training ? ls_cuda_elements(&op->op.y) : 0);
     }
-    if (op->desc.training)
+    if (op->desc.training && !is_half(op))
         op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
 }
 
@@ -246,6 +221,7 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
         ls_cuda_op_param(op, 0, k->out, 1);
     op->forward = conv_forward;
     op->backward = conv_backward;
+    op->op.shadow_grads = is_half(op);
     if (status == LS_OK)
         status = ls_cuda_op_match_twin(op, err);
     if (status == LS_OK) {

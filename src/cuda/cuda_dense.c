@@ -8,34 +8,24 @@ static size_t inputs_of(const ls_cuda_op *op)
     return (size_t)x->c * (size_t)x->h * (size_t)x->w;
 }
 
-/* Both factors of forward, where backward finds them again. */
-static int factors(const void **x, const void **w, ls_cuda_op *op, cudaStream_t on, ls_error *err)
-{
-    int status =
-        ls_cuda_factor(x, op, &op->half_x, op->b.x, ls_cuda_elements(&op->desc.x), on, err);
-    return status ? status
-                  : ls_cuda_factor(w, op, &op->half_weights, op->b.param[0], op->op.param_floats[0],
-                                   on, err);
-}
-
 static int dense_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const void *x, *w;
+    const void *x;
     (void)flags;
-    int status = factors(&x, &w, op, on, err);
+    int status =
+        ls_cuda_factor(&x, op, &op->half_x, op->b.x, ls_cuda_elements(&op->desc.x), on, err);
     if (status == LS_OK)
-        status = ls_cuda_product_run(op, LS_PASS_FORWARD, x, w, op->b.y, 0, on, err);
+        status =
+            ls_cuda_product_run(op, LS_PASS_FORWARD, x, ls_cuda_param(op, 0), op->b.y, 0, on, err);
     return status ? status : ls_cuda_product_bias(op, on, err);
 }
 
 static int dense_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const int half = op->device->precision == LS_PRECISION_BF16;
     const void *rounded = ls_cuda_at(op, &op->half_x), *x = rounded ? rounded : op->b.x, *dy,
                *masked;
-    const void *w = half ? ls_cuda_at(op, &op->half_weights) : op->b.param[0];
     int status = ls_cuda_product_dy(&masked, op, flags, on, err);
     if (status == LS_OK)
         status =
@@ -45,7 +35,8 @@ static int dense_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
                                      (flags & LS_RUN_ACCUMULATE) != 0, on, err);
     if (status || !op->desc.needs_dx)
         return status;
-    status = ls_cuda_product_run(op, LS_PASS_DATA, dy, w, ls_cuda_dx(op), 0, on, err);
+    status =
+        ls_cuda_product_run(op, LS_PASS_DATA, dy, ls_cuda_param(op, 0), ls_cuda_dx(op), 0, on, err);
     return status ? status : ls_cuda_give_dx(op, on, err);
 }
 

@@ -120,6 +120,7 @@ static void cuda_describe(const ls_device *device, ls_device_info *out)
     ls_math_version(out->library, sizeof out->library);
     out->memory_bytes = d->memory_bytes;
     out->threads = 1;
+    out->shadow_bytes = d->precision == LS_PRECISION_BF16 ? (int)sizeof(uint16_t) : 0;
 }
 
 /* ---- bind and close ------------------------------------------------------------------------- */
@@ -232,6 +233,14 @@ static int cuda_add(ls_device *device, ls_stream *stream, float *dst, const floa
                       "%s: adding %zu floats", d->name, count);
 }
 
+static int cuda_shadow(ls_device *device, ls_stream *stream, void *shadow, const float *param,
+                       size_t count, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    return cuda_check(err, ls_k_to_bf16(shadow, param, count, ls_cuda_stream(d, stream)),
+                      "%s: rounding %zu parameters", d->name, count);
+}
+
 static int cuda_add_tensor(ls_device *device, ls_stream *stream, const ls_tensor *tensor, void *sum,
                            const void *part, ls_error *err)
 {
@@ -262,6 +271,7 @@ static const ls_device_ops device_ops = {
     .copy = cuda_copy,
     .add = cuda_add,
     .add_tensor = cuda_add_tensor,
+    .shadow = cuda_shadow,
     .sync = cuda_sync,
     .op_create = ls_cuda_op_create,
     .stream_create = ls_cuda_stream_create,

@@ -194,6 +194,9 @@ static int op_bind(ls_op *base, const ls_op_buffers *b, ls_error *err)
     for (int i = 0; i < base->params; i++)
         if (!b->param[i] || (op->desc.training && !b->grad[i]))
             return missing(op, b->param[i] ? "grad" : "param", err);
+    for (int i = 0; i < base->params && op->needs_shadow; i++)
+        if (!b->shadow[i] || (op->desc.training && !b->shadow_grad[i]))
+            return missing(op, b->shadow[i] ? "shadow_grad" : "shadow", err);
     if (base->y.bytes > 0 && (!b->x || !b->y))
         return missing(op, b->x ? "y" : "x", err);
     if (base->saved_bytes > 0 && !b->saved)

@@ -56,17 +56,18 @@ struct ls_cuda_op {
         int rows, a, b;
     } turned[LS_OP_PARAMS];
 
-    ls_cuda_form x_form, x2_form;      /* in which they are used */
-    ls_tensor product;                 /* of a convolution: y before it is pooled */
-    size_t m;                          /* positions: rows · h · w of x */
-    ls_cuda_room x, x2, dx, dx2;       /* converted; no bytes where they are used as they come */
-    ls_cuda_room between;              /* from row-major to bf16 it is two steps */
-    ls_cuda_room half_x, half_weights; /* factors in bf16 … */
-    ls_cuda_room half_dy, half_y;      /* … and results */
+    ls_cuda_form x_form, x2_form; /* in which they are used */
+    ls_tensor product;            /* of a convolution: y before it is pooled */
+    size_t m;                     /* positions: rows · h · w of x */
+    ls_cuda_room x, x2, dx, dx2;  /* converted; no bytes where they are used as they come */
+    ls_cuda_room between;         /* from row-major to bf16 it is two steps */
+    ls_cuda_room half_x;          /* a factor in bf16 … */
+    ls_cuda_room half_dy, half_y; /* … and results */
     ls_cuda_room masked, weight_grad, work; /* dy before the relu; dw beside; a library's */
     ls_cuda_room kept, mean, sums, partial;
     ls_math_plan *plan[LS_PASSES];
-    int plan_fuses; /* the forward plan has the bias, and the relu if there is one */
+    bool needs_shadow; /* of its parameters */
+    int plan_fuses;    /* the forward plan has the bias, and the relu if there is one */
     char kernel[160];
 };
 

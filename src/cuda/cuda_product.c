@@ -35,6 +35,7 @@ int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error
 {
     size_t most = 0;
     ls_math_shape shape = *forward;
+    op->needs_shadow = is_half(op);
     shape.bias = shape.relu = 0;
     int status = plan_forward(op, forward, err);
     if (status == LS_OK && op->desc.training && op->desc.needs_dx) {
@@ -84,11 +85,8 @@ void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
     const ls_op_desc *d = &op->desc;
     const size_t half = sizeof(uint16_t);
     const size_t x = is_half_already(op, x_form) ? 0 : ls_cuda_elements(&d->x) * half;
-    const size_t w =
-        is_half(op) ? (op->op.param_floats[0] + op->op.param_floats[1] + 15) * half : 0;
     const size_t y = is_half_already(op, y_form(op)) ? 0 : ls_cuda_elements(&op->op.y) * half;
     op->half_x = d->training ? ls_cuda_saved(op, x) : ls_cuda_scratch(op, x);
-    op->half_weights = d->training ? ls_cuda_saved(op, w) : ls_cuda_scratch(op, w);
     if (!d->training)
         return;
     op->half_dy = ls_cuda_scratch(op, y);
@@ -96,6 +94,11 @@ void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
     if (op->op.params > 1)
         op->partial =
             ls_cuda_scratch(op, ls_k_partial_floats(y_positions(op), op->op.y.c) * sizeof(float));
+}
+
+const void *ls_cuda_param(const ls_cuda_op *op, int index)
+{
+    return is_half(op) ? op->b.shadow[index] : op->b.param[index];
 }
 
 int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,

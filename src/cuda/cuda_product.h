@@ -10,9 +10,12 @@
  * replaced by the plain one. Reserves the workspace. */
 int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err);
 
-/* Reserves x (which is used in that form), the weights and dy in bf16 where the op multiplies so and
- * they are not bf16 already, and the masked dy. */
+/* Reserves x (which is used in that form) and dy in bf16 where the op multiplies so and they are not
+ * bf16 already, and the masked dy. */
 void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form);
+
+/* A parameter as the op multiplies it: its shadow in bf16, else itself. */
+const void *ls_cuda_param(const ls_cuda_op *op, int index);
 
 /* `from` as a factor: itself, or rounded into `room` if that has bytes. */
 int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,

@@ -178,17 +178,25 @@ static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_
     const ls_sgd *sgd = &op->desc.u.sgd;
     const ls_adamw *adamw = &op->desc.u.adamw;
     const ls_running *running = &op->desc.u.running;
-    const ls_k_guard guard = {b->guard, b->held};
+    ls_k_update u = {.w = b->param[0],
+                     .grad = b->grad[0],
+                     .shadow = b->shadow[0],
+                     .shadow_grad = b->shadow_grad[0],
+                     .in_shadow = b->in_shadow,
+                     .args = args,
+                     .guard = {b->guard, b->held}};
     if (op->desc.kind == LS_OP_RUNNING)
-        return ls_k_running(b->param[0], b->grad[0], args, guard, running->momentum, running->count,
-                            stream);
-    if (op->desc.kind == LS_OP_ADAMW) {
-        ls_k_adamw k = {adamw->beta1, adamw->beta2, adamw->epsilon, adamw->weight_decay};
-        return ls_k_adamw_step(b->param[0], b->slot[0], b->slot[1], b->grad[0], args, guard, &k,
-                               adamw->count, stream);
+        return ls_k_running(u.w, u.grad, args, u.guard, running->momentum, running->count, stream);
+    if (op->desc.kind == LS_OP_SGD) {
+        u.slot[0] = sgd->momentum != 0 ? b->slot[0] : NULL;
+        u.count = sgd->count;
+        return ls_k_sgd(&u, sgd->momentum, sgd->weight_decay, sgd->nesterov, stream);
     }
-    return ls_k_sgd(b->param[0], sgd->momentum != 0 ? b->slot[0] : NULL, b->grad[0], args, guard,
-                    sgd->momentum, sgd->weight_decay, sgd->nesterov, sgd->count, stream);
+    ls_k_adamw k = {adamw->beta1, adamw->beta2, adamw->epsilon, adamw->weight_decay};
+    u.slot[0] = b->slot[0];
+    u.slot[1] = b->slot[1];
+    u.count = adamw->count;
+    return ls_k_adamw_step(&u, &k, stream);
 }
 
 static int update_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)

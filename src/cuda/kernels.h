@@ -250,16 +250,27 @@ typedef struct ls_k_guard {
     float *held;
 } ls_k_guard;
 
-/* As plugin.h says of ls_sgd; velocity NULL when momentum is 0. lr and scale from args. */
-cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
-                     ls_k_guard guard, float momentum, float weight_decay, int nesterov,
-                     size_t count, cudaStream_t stream);
+/* What an optimizer works on: arenas of `count` floats; slots may be NULL. */
+typedef struct ls_k_update {
+    float *w, *slot[2];
+    const float *grad;
+    uint16_t *shadow;            /* ← w in bf16; NULL: none is kept */
+    const uint16_t *shadow_grad; /* in bf16, read in place of grad … */
+    const uint32_t
+        *in_shadow; /* … where bit i is set, for 16 of them from 16·i on; NULL: nowhere */
+    const ls_k_args *args;
+    ls_k_guard guard;
+    size_t count;
+} ls_k_update;
+
+/* As plugin.h says of ls_sgd; slot[0] NULL when momentum is 0. lr and scale from args. */
+cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_decay, int nesterov,
+                     cudaStream_t stream);
 typedef struct ls_k_adamw {
     float beta1, beta2, epsilon, weight_decay;
 } ls_k_adamw;
-cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
-                            const ls_k_args *args, ls_k_guard guard, const ls_k_adamw *adamw,
-                            size_t count, cudaStream_t stream);
+cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw,
+                            cudaStream_t stream);
 /* to[i] += momentum · (sum[i]·row_scale − to[i]) */
 cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
                          float momentum, size_t count, cudaStream_t stream);

@@ -65,79 +65,82 @@ struct adamw_step {
     }
 };
 
-/* Floats of an arena come in multiples of 16, so four at a time leave none over. */
-template <class Step>
-__device__ static void step_arena(float *w, float *v1, float *v2, const float *grad, Step step,
-                                  size_t count)
+/* The four gradients from 4·i on. */
+__device__ static float4 gradients(const ls_k_update &u, uint32_t i)
+{
+    if (!u.in_shadow || !(u.in_shadow[i >> 7] >> (i >> 2 & 31) & 1))
+        return ((const float4 *)u.grad)[i];
+    const uint2 pairs = ((const uint2 *)u.shadow_grad)[i];
+    return make_float4(__uint_as_float(pairs.x << 16), __uint_as_float(pairs.x & 0xffff0000u),
+                       __uint_as_float(pairs.y << 16), __uint_as_float(pairs.y & 0xffff0000u));
+}
+
+/* Floats of an arena come in multiples of 16, so four at a time leave none over; quads are counted in 32
+ * bits, which no GPU's memory has room to exceed. */
+template <class Step> __device__ static void step_arena(const ls_k_update &u, Step step)
 {
     const float4 zero = make_float4(0, 0, 0, 0);
-    LS_EACH(i, count / 4)
-    {
-        float4 a = ((float4 *)w)[i], b = v1 ? ((float4 *)v1)[i] : zero;
-        float4 c = v2 ? ((float4 *)v2)[i] : zero, g = ((const float4 *)grad)[i];
+    float4 *w = (float4 *)u.w, *v1 = (float4 *)u.slot[0], *v2 = (float4 *)u.slot[1];
+    const uint32_t quads = (uint32_t)(u.count / 4), step_by = gridDim.x * blockDim.x;
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < quads; i += step_by) {
+        float4 a = w[i], b = v1 ? v1[i] : zero, c = v2 ? v2[i] : zero, g = gradients(u, i);
         step(a.x, b.x, c.x, g.x);
         step(a.y, b.y, c.y, g.y);
         step(a.z, b.z, c.z, g.z);
         step(a.w, b.w, c.w, g.w);
-        ((float4 *)w)[i] = a;
+        w[i] = a;
         if (v1)
-            ((float4 *)v1)[i] = b;
+            v1[i] = b;
         if (v2)
-            ((float4 *)v2)[i] = c;
+            v2[i] = c;
+        if (u.shadow)
+            ((uint2 *)u.shadow)[i] = make_uint2(ls_rounded_pair(a.x, a.y), ls_rounded_pair(a.z, a.w));
     }
 }
 
-__global__ static void sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
-                           ls_k_guard guard, float momentum, float weight_decay, int nesterov,
-                           size_t count)
+__global__ static void sgd(ls_k_update u, float momentum, float weight_decay, int nesterov)
 {
-    tell(args, guard);
-    if (is_held(guard))
+    tell(u.args, u.guard);
+    if (is_held(u.guard))
         return;
-    sgd_step step = {args->lr, args->scale, momentum, weight_decay, nesterov};
-    step_arena(w, velocity, (float *)NULL, grad, step, count);
+    step_arena(u, sgd_step{u.args->lr, u.args->scale, momentum, weight_decay, nesterov});
 }
 
-cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
-                     ls_k_guard guard, float momentum, float weight_decay, int nesterov,
-                     size_t count, cudaStream_t stream)
+cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_decay, int nesterov,
+                     cudaStream_t stream)
 {
-    sgd<<<ls_blocks(count / 4), LS_THREADS, 0, stream>>>(w, velocity, grad, args, guard, momentum,
-                                                         weight_decay, nesterov, count);
+    sgd<<<ls_blocks(update->count / 4), LS_THREADS, 0, stream>>>(*update, momentum, weight_decay,
+                                                                 nesterov);
     return cudaGetLastError();
 }
 
 /* The small differences 1 − βᵗ are taken in double, once a block. */
-__global__ static void adamw(float *w, float *first, float *second, const float *grad,
-                             const ls_k_args *args, ls_k_guard guard, ls_k_adamw k, size_t count)
+__global__ static void adamw(ls_k_update u, ls_k_adamw k)
 {
     __shared__ adamw_step shared;
-    tell(args, guard);
-    if (is_held(guard)) /* all threads alike */
+    tell(u.args, u.guard);
+    if (is_held(u.guard)) /* all threads alike */
         return;
     if (threadIdx.x == 0) {
-        double t = (double)args->step, lr = args->lr;
+        double t = (double)u.args->step, lr = u.args->lr;
         shared.beta1 = k.beta1;
         shared.beta2 = k.beta2;
         shared.rest1 = (float)(1 - (double)k.beta1);
         shared.rest2 = (float)(1 - (double)k.beta2);
         shared.epsilon = k.epsilon;
-        shared.scale = args->scale;
+        shared.scale = u.args->scale;
         shared.keep = (float)(1 - lr * (double)k.weight_decay);
         shared.rate = (float)(lr / (1 - pow((double)k.beta1, t)));
         shared.root = (float)sqrt(1 - pow((double)k.beta2, t));
     }
     __syncthreads();
     adamw_step step = shared;
-    step_arena(w, first, second, grad, step, count);
+    step_arena(u, step);
 }
 
-cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
-                            const ls_k_args *args, ls_k_guard guard, const ls_k_adamw *k,
-                            size_t count, cudaStream_t stream)
+cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *k, cudaStream_t stream)
 {
-    adamw<<<ls_blocks(count / 4), LS_THREADS, 0, stream>>>(w, first, second, grad, args, guard, *k,
-                                                           count);
+    adamw<<<ls_blocks(update->count / 4), LS_THREADS, 0, stream>>>(*update, *k);
     return cudaGetLastError();
 }
 

@@ -162,11 +162,13 @@ typedef struct ls_plan_memory {
     const void *images[LS_SUBSETS], *labels[LS_SUBSETS];
     char *activations;
     void *scratch;
-    float *weights, *gradient; /* gradient NULL: never trained */
-    const size_t *param_at;    /* [layer · LS_OP_PARAMS + k]: offset of a parameter in both */
-    const size_t *stat_at;     /* [layer]: of its running statistics in weights, and of its
+    float *weights, *gradient;  /* gradient NULL: never trained */
+    const size_t *param_at;     /* [layer · LS_OP_PARAMS + k]: offset of a parameter in both */
+    char *shadow, *shadow_grad; /* of both, shadow_bytes for a parameter; NULL: there are none */
+    int shadow_bytes;
+    const size_t *stat_at;    /* [layer]: of its running statistics in weights, and of its
                                   contribution to them in gradient */
-    float *stats[LS_SUBSETS];  /* of the two loss ops */
+    float *stats[LS_SUBSETS]; /* of the two loss ops */
     ls_heartbeat *heartbeat;
 } ls_plan_memory;
 

@@ -314,6 +314,8 @@ static void bind_weights(const ls_node *node, const ls_plan *plan, const ls_plan
         size_t offset = m->param_at[node->form.first * LS_OP_PARAMS + i];
         b->param[i] = m->weights + offset;
         b->grad[i] = m->gradient ? m->gradient + offset : NULL;
+        b->shadow[i] = m->shadow ? m->shadow + offset * m->shadow_bytes : NULL;
+        b->shadow_grad[i] = m->shadow_grad ? m->shadow_grad + offset * m->shadow_bytes : NULL;
     }
     if (node->form.first >= 0 && plan->model->layer[node->form.first].stats > 0) {
         size_t offset = m->stat_at[node->form.first];

@@ -264,6 +264,9 @@ static int bind_plans(ls_replica *r, ls_error *err)
         .scratch = r->scratch,
         .weights = r->arena[WEIGHTS],
         .gradient = r->arena[GRADIENT],
+        .shadow = r->shadow,
+        .shadow_grad = r->shadow_grad,
+        .shadow_bytes = r->info.shadow_bytes,
         .param_at = r->param_at,
         .stat_at = r->stat_at,
         .heartbeat = r->heartbeat,
@@ -376,6 +379,9 @@ void ls_replica_destroy(ls_replica *r)
     device_free(r, r->activations);
     for (int a = 0; a < ARENAS; a++)
         device_free(r, r->arena[a]);
+    device_free(r, r->shadow);
+    device_free(r, r->shadow_grad);
+    device_free(r, r->in_shadow);
     ls_free(r->host, r->line);
     ls_free(r->host, r->staged_rows);
     ls_free(r->host, r->param_begin);

@@ -57,6 +57,46 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     return LS_OK;
 }
 
+/* Which gradients come in their shadows: a bit for each GRAIN of an arena. */
+static int mark_shadows(ls_replica *r, ls_error *err)
+{
+    const size_t words = r->tail_at / GRAIN / 32 + 1;
+    void *memory = NULL;
+    uint32_t *mark = ls_alloc_array(r->host, words, sizeof *mark);
+    if (!mark)
+        return ls_replica_no_memory(err);
+    for (int k = 0; k < r->plan[0]->nodes; k++) {
+        const ls_node *node = &r->plan[0]->node[k];
+        for (int i = 0; i < node->op->params; i++) {
+            const size_t begin = r->param_at[node->form.first * LS_OP_PARAMS + i] / GRAIN;
+            const size_t grains = rounded(node->op->param_floats[i]) / GRAIN;
+            for (size_t g = begin; node->op->shadow_grads >> i & 1 && g < begin + grains; g++)
+                mark[g / 32] |= 1u << g % 32;
+        }
+    }
+    int status = ls_replica_alloc(r, &memory, words * sizeof *mark, &r->memory.arenas, err);
+    r->in_shadow = memory;
+    if (status == LS_OK)
+        status = r->device->ops->upload(r->device, NULL, memory, mark, words * sizeof *mark, err);
+    ls_free(r->host, mark);
+    return status;
+}
+
+static int alloc_shadows(ls_replica *r, ls_error *err)
+{
+    const size_t bytes = r->tail_at * (size_t)r->info.shadow_bytes;
+    void *memory = NULL;
+    if (bytes == 0)
+        return LS_OK;
+    int status = ls_replica_alloc(r, &memory, bytes, &r->memory.arenas, err);
+    r->shadow = memory;
+    if (status != LS_OK || !r->optimizer)
+        return status;
+    status = ls_replica_alloc(r, &memory, bytes, &r->memory.arenas, err);
+    r->shadow_grad = memory;
+    return status == LS_OK ? mark_shadows(r, err) : status;
+}
+
 int ls_replica_alloc_arenas(ls_replica *r, ls_error *err)
 {
     int arenas = r->optimizer ? SLOT + r->optimizer->slots : 1;
@@ -66,7 +106,7 @@ int ls_replica_alloc_arenas(ls_replica *r, ls_error *err)
         status = ls_replica_alloc(r, &memory, r->floats * sizeof(float), &r->memory.arenas, err);
         r->arena[a] = memory;
     }
-    return status;
+    return status == LS_OK ? alloc_shadows(r, err) : status;
 }
 
 /* ---- updates -------------------------------------------------------------------------------- */
@@ -144,6 +184,9 @@ int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err)
     ls_op_buffers b = step_buffers(r, sum, 0);
     for (int i = 0; i < r->optimizer->slots; i++)
         b.slot[i] = r->arena[SLOT + i];
+    b.shadow[0] = r->shadow;
+    b.shadow_grad[0] = r->shadow_grad;
+    b.in_shadow = sum == OF_GRADIENT ? r->in_shadow : NULL;
     int status = u->update->impl->bind(u->update, &b, err);
     int n = 0;
     for (stretch s = {0}; status == LS_OK && next_stretch(&s, r); n++) {
@@ -238,6 +281,15 @@ static int export_stats(ls_replica *r, float *canonical, const float *arena, ls_
     return status == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : status;
 }
 
+/* Behind the parameters: the statistics, and the shadows of weights. */
+static int after_import(ls_replica *r, float *arena, const float *canonical, ls_error *err)
+{
+    int status = import_stats(r, arena, canonical, err);
+    if (status != LS_OK || arena != r->arena[WEIGHTS] || !r->shadow)
+        return status;
+    return r->device->ops->shadow(r->device, NULL, r->shadow, arena, r->tail_at, err);
+}
+
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err)
 {
     const ls_plan *plan = replica->plan[0];
@@ -252,7 +304,7 @@ int ls_replica_import(ls_replica *replica, float *arena, const float *canonical,
                 return status;
         }
     }
-    return import_stats(replica, arena, canonical, err);
+    return after_import(replica, arena, canonical, err);
 }
 
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err)

@@ -93,10 +93,11 @@ static int run_forward(const pass *p, ls_error *err)
 static int run_ops(ls_replica *r, const pass *p, ls_error *err)
 {
     const ls_segment *s = p->segment;
+    const unsigned shadow = s->parts & LS_PART_UPDATE ? LS_RUN_SHADOW : 0;
     int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;
     uint64_t since = ls_now_ns();
     if (status == LS_OK)
-        status = ls_plan_backward(p->plan, s->first, s->last, p->flags, err);
+        status = ls_plan_backward(p->plan, s->first, s->last, p->flags | shadow, err);
     p->times->backward += lap(&since);
     if (status == LS_OK && s->parts & LS_PART_TAIL)
         status = put_tail(r, p->plan, err);

@@ -33,6 +33,18 @@ static ls_k_guard guard(run *r, float loss, float held)
     return (ls_k_guard){run_copy(r, stats, sizeof stats), run_copy(r, &held, sizeof held)};
 }
 
+/* Shadows are written, and of every other 16 gradients read. */
+static ls_k_update with_shadows(run *r, size_t n, ls_k_update of)
+{
+    uint32_t marks[40016 / 16 / 32 + 1];
+    memset(marks, 0x55, sizeof marks);
+    of.count = n;
+    of.shadow = run_halves(r, n, 1);
+    of.shadow_grad = run_halves(r, n, 1);
+    of.in_shadow = run_copy(r, marks, sizeof marks);
+    return of;
+}
+
 /* What must not be applied changes nothing, and holds up what comes behind it; told of is each. */
 static void held_updates(run *r, size_t n)
 {
@@ -46,8 +58,13 @@ static void held_updates(run *r, size_t n)
         float *stats = run_floats(r, n, 1);
         ls_k_guard of = guard(r, form == 1 ? NAN : 2.5f, form == 2);
         run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream));
-        run_ok(r, ls_k_sgd(w, m, g, args[0], of, 0.9f, 0.01f, 0, n, r->stream));
-        run_ok(r, ls_k_adamw_step(w, m, v, g, args[1], of, &adamw, n, r->stream));
+        ls_k_update u = with_shadows(
+            r, n, (ls_k_update){.w = w, .slot = {m, v}, .grad = g, .args = args[0], .guard = of});
+        run_ok(r, ls_k_sgd(&u, 0.9f, 0.01f, 0, r->stream));
+        run_keep(r, "guarded shadow", u.shadow, RUN_HALF, n);
+        u.args = args[1];
+        run_ok(r, ls_k_adamw_step(&u, &adamw, r->stream));
+        run_keep(r, "guarded shadow", u.shadow, RUN_HALF, n);
         run_ok(r, ls_k_running(stats, g, args[0], of, 0.1f, n, r->stream));
         run_keep(r, "guarded weights", w, RUN_FLOAT, n);
         run_keep(r, "guarded first", m, RUN_FLOAT, n);
@@ -66,15 +83,16 @@ static void updates(run *r, size_t n)
     float *g = run_floats(r, n, 1);
     for (int form = 0; form < 3; form++) {
         float *w = run_floats(r, n, 1), *v = form > 0 ? run_floats(r, n, 1) : NULL;
-        run_ok(r,
-               ls_k_sgd(w, v, g, args, none, form > 0 ? 0.9f : 0, 0.01f, form == 2, n, r->stream));
+        const ls_k_update u = {.w = w, .slot = {v}, .grad = g, .args = args, .count = n};
+        run_ok(r, ls_k_sgd(&u, form > 0 ? 0.9f : 0, 0.01f, form == 2, r->stream));
         run_keep(r, form == 2 ? "sgd nesterov" : form ? "sgd momentum" : "sgd", w, RUN_FLOAT, n);
         if (v)
             run_keep(r, "sgd velocity", v, RUN_FLOAT, n);
     }
     float *w = run_floats(r, n, 1), *m = run_floats(r, n, 0.1f), *v = run_floats(r, n, 1);
     run_ok(r, ls_k_add(v, v, v, 0, 1, n, r->stream)); /* not below 0 */
-    run_ok(r, ls_k_adamw_step(w, m, v, g, args, none, &adamw, n, r->stream));
+    const ls_k_update u = {.w = w, .slot = {m, v}, .grad = g, .args = args, .count = n};
+    run_ok(r, ls_k_adamw_step(&u, &adamw, r->stream));
     run_keep(r, "adamw", w, RUN_FLOAT, n);
     run_keep(r, "adamw first", m, RUN_FLOAT, n);
     run_keep(r, "adamw second", v, RUN_FLOAT, n);

@@ -3,6 +3,7 @@
  * losses. */
 #include "cuda_ops/cuda_backend.h"
 #include "nn/nn_fixture.h"
+#include "nn/replica_impl.h"
 #ifdef DOUBLES_MODE
 #include "doubles/control.h"
 
@@ -476,6 +477,56 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
     close_recipe(&r);
 }
 
+static void fetch(void *to, const side *s, const void *from, size_t bytes)
+{
+    ls_error err = {0};
+    must(s->device->ops->download(s->device, NULL, to, from, bytes, &err), &err);
+    must(s->device->ops->sync(s->device, NULL, &err), &err);
+}
+
+/* Nothing of the parameters' shadows is older than the parameters. */
+static void expect_shadows(const side *s)
+{
+    const ls_replica *r = s->replica;
+    float *weights = calloc(r->tail_at, sizeof *weights);
+    uint16_t *shadow = calloc(r->tail_at, sizeof *shadow);
+    fetch(weights, s, r->arena[WEIGHTS], r->tail_at * sizeof *weights);
+    fetch(shadow, s, r->shadow, r->tail_at * sizeof *shadow);
+    for (size_t i = 0; i < r->tail_at; i++) {
+        uint32_t bits;
+        memcpy(&bits, &weights[i], sizeof bits);
+        assert_int_equal(shadow[i], (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    }
+    free(weights);
+    free(shadow);
+}
+
+/* However weights change: imported, or updated in parts, or in whole steps, of which the gradients that
+ * stay in bf16 are the rounded ones. In fp32 nothing is kept. */
+static void shadows_follow_their_weights(void **state)
+{
+    recipe r;
+    side s;
+    ls_error err = {0};
+    (void)state;
+    open_residual(&r);
+    open_with(&s, test_cuda_open(LS_PRECISION_FP32), &r, 0);
+    assert_null(s.replica->shadow);
+    close_side(&s);
+    open_with(&s, test_cuda_open(LS_PRECISION_BF16), &r, 0);
+    expect_shadows(&s);
+    run_side(&s);
+    expect_shadows(&s);
+    run_whole(&s);
+    expect_shadows(&s);
+    for (size_t i = 0; i < r.model->floats; i++)
+        s.weights[i] = 0.3f * (float)(i % 7);
+    must(ls_replica_import(s.replica, ls_replica_weight_arena(s.replica), s.weights, &err), &err);
+    expect_shadows(&s);
+    close_side(&s);
+    close_recipe(&r);
+}
+
 /* A step with a weight that is no number: it and the one behind it, which is enqueued meanwhile, change
  * nothing. */
 static void a_whole_step_that_is_held_holds_up_the_next(void **state)
@@ -606,6 +657,7 @@ int main(void)
         cmocka_unit_test(recorded_steps_give_the_bits_of_steps_op_by_op),
         cmocka_unit_test(gradients_in_pieces_have_the_bits_of_whole_ones),
         cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),
+        cmocka_unit_test(shadows_follow_their_weights),
         cmocka_unit_test(a_whole_step_that_is_held_holds_up_the_next),
 #ifdef DOUBLES_MODE
         cmocka_unit_test(what_cannot_be_recorded_runs_op_by_op),

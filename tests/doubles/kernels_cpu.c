@@ -31,14 +31,10 @@ cudaError_t ls_k_set_args(ls_k_args *to, const ls_k_steps *value, int count, cud
 /* ---- optimizers ----------------------------------------------------------------------------- */
 
 struct update {
-    float *w, *v1, *v2;
-    const float *grad;
-    const ls_k_args *args;
-    ls_k_guard guard;
+    ls_k_update of;
     ls_k_adamw adamw;
     float momentum, weight_decay;
     int nesterov;
-    size_t count;
 };
 
 static int is_held(const ls_k_guard *guard)
@@ -50,103 +46,109 @@ static int is_held(const ls_k_guard *guard)
     return *guard->held != 0;
 }
 
-static void tell(const struct update *a)
+static void tell(const ls_k_update *u)
 {
-    if (!a->guard.loss || !twin_bytes(a->args, sizeof *a->args) || !a->args->told)
+    if (!u->guard.loss || !twin_bytes(u->args, sizeof *u->args) || !u->args->told)
         return;
-    if (twin_floats(a->guard.loss, 2) && twin_floats(a->args->told, 2))
-        memcpy(a->args->told, a->guard.loss, 2 * sizeof(float));
+    if (twin_floats(u->guard.loss, 2) && twin_floats(u->args->told, 2))
+        memcpy(u->args->told, u->guard.loss, 2 * sizeof(float));
 }
 
-static int may_update(const struct update *a)
+static int may_update(const ls_k_update *u)
 {
-    return !is_held(&a->guard) && twin_floats(a->w, a->count) && twin_floats(a->v1, a->count) &&
-           twin_floats(a->v2, a->count) && twin_floats(a->grad, a->count) &&
-           twin_bytes(a->args, sizeof *a->args);
+    const size_t marks = (u->count / 16 + 31) / 32 * sizeof *u->in_shadow;
+    return !is_held(&u->guard) && twin_floats(u->w, u->count) &&
+           twin_floats(u->slot[0], u->count) && twin_floats(u->slot[1], u->count) &&
+           twin_floats(u->grad, u->count) && twin_bytes(u->args, sizeof *u->args) &&
+           twin_tensor(u->shadow, u->count, 1) &&
+           (!u->in_shadow ||
+            (twin_bytes(u->in_shadow, marks) && twin_tensor(u->shadow_grad, u->count, 1)));
+}
+
+static float gradient_of(const ls_k_update *u, size_t i)
+{
+    const size_t grain = i / 16;
+    const int half = u->in_shadow && (u->in_shadow[grain / 32] >> grain % 32 & 1);
+    return twin_get(half ? (const void *)u->shadow_grad : u->grad, i, half);
+}
+
+static void put_weight(const ls_k_update *u, size_t i, float w)
+{
+    u->w[i] = w;
+    if (u->shadow)
+        twin_put(u->shadow, i, 1, w);
 }
 
 static void sgd_body(const void *copied)
 {
     const struct update *a = copied;
-    tell(a);
-    if (!may_update(a))
+    const ls_k_update *u = &a->of;
+    float *v = u->slot[0];
+    tell(u);
+    if (!may_update(u))
         return;
-    float lr = a->args->lr, scale = a->args->scale;
-    for (size_t i = 0; i < a->count; i++) {
-        float gradient = a->grad[i] * scale + a->weight_decay * a->w[i], step = gradient;
+    float lr = u->args->lr, scale = u->args->scale;
+    for (size_t i = 0; i < u->count; i++) {
+        float gradient = gradient_of(u, i) * scale + a->weight_decay * u->w[i], step = gradient;
         if (a->momentum != 0) {
-            a->v1[i] = a->momentum * a->v1[i] + gradient;
-            step = a->nesterov ? gradient + a->momentum * a->v1[i] : a->v1[i];
+            v[i] = a->momentum * v[i] + gradient;
+            step = a->nesterov ? gradient + a->momentum * v[i] : v[i];
         }
-        a->w[i] -= lr * step;
+        put_weight(u, i, u->w[i] - lr * step);
     }
 }
 
-cudaError_t ls_k_sgd(float *w, float *velocity, const float *grad, const ls_k_args *args,
-                     ls_k_guard guard, float momentum, float weight_decay, int nesterov,
-                     size_t count, cudaStream_t stream)
+cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_decay, int nesterov,
+                     cudaStream_t stream)
 {
-    struct update a = {.w = w,
-                       .v1 = velocity,
-                       .grad = grad,
-                       .args = args,
-                       .guard = guard,
-                       .momentum = momentum,
-                       .weight_decay = weight_decay,
-                       .nesterov = nesterov,
-                       .count = count};
+    struct update a = {
+        .of = *update, .momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov};
     return TWIN(stream, sgd_body, a);
 }
 
 static void adamw_body(const void *copied)
 {
     const struct update *a = copied;
-    tell(a);
-    if (!may_update(a))
-        return;
+    const ls_k_update *u = &a->of;
     const ls_k_adamw *k = &a->adamw;
-    double t = (double)a->args->step, lr = (double)a->args->lr;
+    float *m = u->slot[0], *v = u->slot[1];
+    tell(u);
+    if (!may_update(u))
+        return;
+    double t = (double)u->args->step, lr = (double)u->args->lr;
     float keep = (float)(1 - lr * (double)k->weight_decay);
     float rate = (float)(lr / (1 - pow((double)k->beta1, t)));
     float root = (float)sqrt(1 - pow((double)k->beta2, t));
     float rest1 = (float)(1 - (double)k->beta1), rest2 = (float)(1 - (double)k->beta2);
-    for (size_t i = 0; i < a->count; i++) {
-        float g = a->grad[i] * a->args->scale;
-        a->v1[i] = k->beta1 * a->v1[i] + rest1 * g;
-        a->v2[i] = k->beta2 * a->v2[i] + rest2 * (g * g);
-        a->w[i] = a->w[i] * keep - rate * (a->v1[i] / (sqrtf(a->v2[i]) / root + k->epsilon));
+    for (size_t i = 0; i < u->count; i++) {
+        float g = gradient_of(u, i) * u->args->scale;
+        m[i] = k->beta1 * m[i] + rest1 * g;
+        v[i] = k->beta2 * v[i] + rest2 * (g * g);
+        put_weight(u, i, u->w[i] * keep - rate * (m[i] / (sqrtf(v[i]) / root + k->epsilon)));
     }
 }
 
-cudaError_t ls_k_adamw_step(float *w, float *first, float *second, const float *grad,
-                            const ls_k_args *args, ls_k_guard guard, const ls_k_adamw *adamw,
-                            size_t count, cudaStream_t stream)
+cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw, cudaStream_t stream)
 {
-    struct update a = {.w = w,
-                       .v1 = first,
-                       .v2 = second,
-                       .grad = grad,
-                       .args = args,
-                       .guard = guard,
-                       .adamw = *adamw,
-                       .count = count};
+    struct update a = {.of = *update, .adamw = *adamw};
     return TWIN(stream, adamw_body, a);
 }
 
 static void running_body(const void *copied)
 {
     const struct update *a = copied;
-    if (!may_update(a))
+    const ls_k_update *u = &a->of;
+    if (!may_update(u))
         return;
-    for (size_t i = 0; i < a->count; i++)
-        a->w[i] += a->momentum * (a->grad[i] * a->args->row_scale - a->w[i]);
+    for (size_t i = 0; i < u->count; i++)
+        u->w[i] += a->momentum * (u->grad[i] * u->args->row_scale - u->w[i]);
 }
 
 cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
                          float momentum, size_t count, cudaStream_t stream)
 {
-    struct update a = {
-        .w = to, .grad = sum, .args = args, .guard = guard, .momentum = momentum, .count = count};
+    struct update a = {.of = {.w = to, .grad = sum, .args = args, .guard = guard, .count = count},
+                       .momentum = momentum};
     return TWIN(stream, running_body, a);
 }
 

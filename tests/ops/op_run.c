@@ -23,6 +23,8 @@ struct op_run {
     void *dx, *dx2, *dy[OP_CHAIN + 1];    /* dy[i]: of op i; dx, dx2: of the chain's inputs */
     float *param[OP_CHAIN][LS_OP_PARAMS]; /* the twin's, if there is one */
     float *grad[OP_CHAIN][LS_OP_PARAMS];
+    void *shadow[OP_CHAIN][LS_OP_PARAMS], *shadow_grad[OP_CHAIN][LS_OP_PARAMS]; /* or NULL */
+    size_t shadow_bytes;
     float *running[OP_CHAIN], *contribution[OP_CHAIN]; /* contribution: the twin's */
     float *stats;
     int32_t *labels, *labels_out;
@@ -204,6 +206,11 @@ static void create_op_memory(op_run *run, int i)
             fail_msg("%s\n    a twin's parameter has another size", op_chain_text(&run->chain));
         run->param[i][p] = run->twin ? run->twin->param[i][p] : memory(run, bytes);
         run->grad[i][p] = run->twin ? run->twin->grad[i][p] : memory(run, bytes);
+        const size_t shadow = op->param_floats[p] * run->shadow_bytes;
+        if (shadow > 0) {
+            run->shadow[i][p] = run->twin ? run->twin->shadow[i][p] : memory(run, shadow);
+            run->shadow_grad[i][p] = run->twin ? run->twin->shadow_grad[i][p] : memory(run, shadow);
+        }
     }
     if (op->contribution_floats) {
         size_t bytes = op->contribution_floats * sizeof(float);
@@ -231,6 +238,7 @@ static void create_memory(op_run *run)
     run->stats = run->twin ? run->twin->stats : memory(run, 2 * sizeof(float));
     ls_device_info info;
     run->device->ops->describe(run->device, &info);
+    run->shadow_bytes = (size_t)info.shadow_bytes;
     if (!(info.flags & LS_DEVICE_HOST_MEMORY))
         run->rows = memory(run, (size_t)run->x0.rows * sizeof *run->rows);
     for (int i = 0; i < run->count; i++)
@@ -276,6 +284,8 @@ static void bind_ops(op_run *run)
         for (int p = 0; p < run->op[i]->params; p++) {
             b.param[p] = run->param[i][p];
             b.grad[p] = run->chain.training ? run->grad[i][p] : NULL;
+            b.shadow[p] = run->shadow[i][p];
+            b.shadow_grad[p] = run->chain.training ? run->shadow_grad[i][p] : NULL;
         }
         check(run, run->op[i]->impl->bind(run->op[i], &b, &err), &err);
     }
@@ -309,6 +319,8 @@ void op_run_close(op_run *run)
         for (int p = 0; !run->twin && p < LS_OP_PARAMS && i < OP_CHAIN; p++) {
             release(run, run->param[i][p]);
             release(run, run->grad[i][p]);
+            release(run, run->shadow[i][p]);
+            release(run, run->shadow_grad[i][p]);
         }
         if (!run->twin) {
             release(run, run->running[i]);
@@ -345,6 +357,11 @@ void op_run_params(op_run *run, const op_inputs *in)
                   run->op[i]->impl->import_param(run->op[i], p, run->param[i][p], in->param[i][p],
                                                  &err),
                   &err);
+            if (run->shadow[i][p])
+                check(run,
+                      run->device->ops->shadow(run->device, NULL, run->shadow[i][p],
+                                               run->param[i][p], run->op[i]->param_floats[p], &err),
+                      &err);
         }
     }
 }
