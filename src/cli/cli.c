@@ -210,9 +210,8 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
         const ls_result *result = ls_trainer_result(trainer);
         cli_fail(status, err.text);
         code = run_exit_code(status, result);
-        if (code == EXIT_SAVED)
-            fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n",
-                    ls_trainer_summary(trainer)->run_dir);
+        if (code == EXIT_SAVED && summary->run_dir[0]) /* which another host may have, and name */
+            fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n", summary->run_dir);
         else if (result->checkpoint[0])
             fprintf(stderr, "trainer: the newest checkpoint is %s\n", result->checkpoint);
     }

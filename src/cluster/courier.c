@@ -12,7 +12,7 @@
 #define IDLE_NS 5000000u   /* between two looks at the wire without an order */
 #define ACTIVE_NS 2000000u /* the longest poll within one */
 #define SAY_NS 1000000000u /* a sign of life at least so often */
-#define LAST_WORD_NS 1000000000u
+#define LAST_WORD_NS 300000000u
 enum { AT_ONCE = 64 };
 
 /* ---- faults --------------------------------------------------------------------------------- */

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """hosts.py TRAINER [--deadline S]: trains on several hosts, each a network namespace of this machine, by mpirun.
 
-The same weights on 1, 2 and 3 hosts; a member killed (the first one, too) or cut off: every other process saves and
-ends with 75 within the deadline and 2 s, and each save goes on, on another number of hosts, to the weights of the
-undisturbed run. Needs root, iproute2, Open MPI's mpirun and liblockstep-mpi.so beside the program: without them it is
+The same weights on 1, 2 and 3 hosts; a member killed (the first one, too), stopped or cut off: every other process
+saves and ends with 75 within the deadline and 2 s, and each save goes on, on another number of hosts, to the weights
+of the undisturbed run; a signal to one of them, or to mpirun, stops all behind the same step. With --grid, 1 to 4
+hosts × 1 to 3 workers × shards 7, 8, 12, 24; with --cases, so many random faults. Needs root, iproute2, Open MPI's mpirun and liblockstep-mpi.so beside the program: without them it is
 skipped (77) and says why. Nothing is left behind."""
 
 import argparse
@@ -11,6 +12,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
@@ -156,7 +158,7 @@ class Test:
         (self.scratch / "c.json").write_text(json.dumps(CONFIG))
         self.script("agent", f'while [ "${{1#-}}" != "$1" ]; do shift; done\nh={self.hosts.name}${{1##*.}}; shift\n'
                     'exec ip netns exec "$h" unshare -u sh -c "hostname $h; $*"\n')
-        self.script("member", 'file=code.$OMPI_COMM_WORLD_RANK\n"$@"\necho "$? $(date +%s.%N)" >"new.$file"\n'
+        self.script("member", 'trap : USR1\nfile=code.$OMPI_COMM_WORLD_RANK\n"$@"\necho "$? $(date +%s.%N)" >"new.$file"\n'
                     'mv "new.$file" "$file"\nread -r code rest <"$file"\nexit "$code"\n')
 
     def script(self, name, text):
@@ -164,8 +166,8 @@ class Test:
         path.write_text("#!/bin/sh\n" + text)
         path.chmod(0o755)
 
-    def words(self, directory, resume=None):
-        words = ["c.json", "--devices", "cpu:1", "--quiet", "--set", f"run_dir={directory}"]
+    def words(self, directory, resume=None, workers=1):
+        words = ["c.json", "--devices", f"cpu:{workers}", "--quiet", "--set", f"run_dir={directory}"]
         return words + (["--resume", resume] if resume else [])
 
     def hash_of(self, directory):
@@ -175,27 +177,61 @@ class Test:
                 return record["weights_sha256"]
         raise SystemExit(f"FAILED: {directory} has no end")
 
-    def alone(self):
-        subprocess.run([self.program, *self.words("alone")], cwd=self.scratch, check=True, timeout=PATIENCE_S)
-        self.expected = self.hash_of("alone")
+    def alone(self, directory="alone", more=()):
+        subprocess.run([self.program, *self.words(directory), *more], cwd=self.scratch, check=True, timeout=PATIENCE_S,
+                       stdout=subprocess.DEVNULL)
+        self.expected = self.hash_of(directory)
 
-    def whole(self, count, directory, resume=None):
-        run = Run(self, count, self.words(directory, resume))
+    def whole(self, count, directory, resume=None, workers=1, more=()):
+        run = Run(self, count, [*self.words(directory, resume, workers), *more])
         run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
         if any(code for code, _ in run.codes().values()):
             run.fail("a member failed")
         run.end()
         if self.hash_of(directory) != self.expected:
             run.fail(f"{count} hosts have other weights")
-        print(f"{'resumed' if resume else 'whole'} on {count}: same weights")
+        print(f"{'resumed' if resume else 'whole'} on {count} × {workers}: same weights", *more, flush=True)
 
     def steps(self, directory):
         path = self.scratch / directory / "metrics.jsonl"
         return path.read_text().count('"type":"step"') if path.exists() else 0
 
-    def disturbed(self, count, victim, how, at, again):
+    def grid(self, most):
+        for shards in 7, 8, 12, 24:
+            more = ["--set", f"shards={shards}", "--set", "epochs=1"]
+            self.alone(f"alone-{shards}", more)
+            for count in range(1, most + 1):
+                for workers in 1, 2, 3:
+                    self.whole(count, f"grid-{shards}-{count}-{workers}", workers=workers, more=more)
+
+    def cases(self, number, seed):
+        draw = random.Random(seed)
+        for case in range(number):
+            count = draw.choice((2, 3))
+            self.disturbed(count, draw.randrange(count), draw.choice(("kill", "stop", "cut")),
+                           draw.randrange(1, STEPS * 3 // 4), draw.choice((1, 2, 3)), f"case-{case}")
+            for old in self.scratch.glob("case-*"):
+                shutil.rmtree(old)
+
+    def interrupted(self, count, victim, again):
+        """Host `victim` (from 0; −1: mpirun) is asked to stop: all stop, and the first has saved."""
+        directory = f"interrupted-{victim}"
+        run = Run(self, count, self.words(directory))
+        run.wait_for(lambda: self.steps(directory) >= STEPS // 4, PATIENCE_S)
+        if victim < 0:
+            run.process.send_signal(signal.SIGUSR1)
+        else:
+            os.kill(self.hosts.trainer_of(victim + 1, self.program), signal.SIGTERM)
+        run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
+        if any(code != 75 for code, _ in run.codes().values()):
+            run.fail("a member did not end with 75")
+        run.end()
+        print(f"interrupted {'mpirun' if victim < 0 else victim} of {count}: all have stopped")
+        self.whole(again, directory, directory)
+
+    def disturbed(self, count, victim, how, at, again, directory=None):
         """`how` befalls host `victim` (from 0) behind step `at`; the saves go on on `again` hosts."""
-        directory = f"{how}-{victim}-{at}"
+        directory = directory or f"{how}-{victim}-{at}"
         run = Run(self, count, self.words(directory))
         run.wait_for(lambda: self.steps(directory) >= at, PATIENCE_S)
         pid = self.hosts.trainer_of(victim + 1, self.program)
@@ -213,9 +249,12 @@ class Test:
             run.fail("a survivor did not end with 75")
         if late > self.deadline_s + 2:
             run.fail(f"it took {late:.1f} s")
+        if how == "stop":  # one that wakes up finds itself alone, and saves
+            os.kill(pid, signal.SIGCONT)
+            run.wait_for(lambda: victim in run.codes(), self.deadline_s + 5)
         run.end()
         self.hosts.cut(victim + 1, "up")
-        print(f"{how} {victim} of {count} at {at}: saved in {late:.1f} s")
+        print(f"{how} {victim} of {count} at {at}: saved in {late:.1f} s", flush=True)
         for m in survivors:
             saved = directory if m == 0 else f"{directory}.member-{m}"
             if m == 0 or m == survivors[-1]:
@@ -227,6 +266,9 @@ def main():
     parser.add_argument("trainer", type=pathlib.Path)
     parser.add_argument("--deadline", type=float, default=2)
     parser.add_argument("--short", action="store_true", help="fewer of each")
+    parser.add_argument("--grid", action="store_true", help="numbers of hosts, workers and shards")
+    parser.add_argument("--cases", type=int, default=0, help="random faults")
+    parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     program = args.trainer.resolve()
     if os.geteuid() != 0:
@@ -236,16 +278,25 @@ def main():
             skip(f"{tool} is missing: third_party/setup.sh hosts")
     if not (program.parent / "liblockstep-mpi.so").exists():
         skip("liblockstep-mpi.so is not beside the program: third_party/setup.sh hosts, and build again")
-    with tempfile.TemporaryDirectory() as folder, Hosts(3) as hosts:
+    with tempfile.TemporaryDirectory() as folder, Hosts(4 if args.grid else 3) as hosts:
         test = Test(program, hosts, pathlib.Path(folder), args.deadline)
         test.prepare()
+        if args.grid:
+            test.grid(hosts.count)
+            return
         test.alone()
+        if args.cases:
+            test.cases(args.cases, args.seed)
+            return
         test.whole(2, "two")
         if not args.short:
             test.whole(3, "three")
         test.disturbed(3, 1, "kill", STEPS // 3, 2)
         test.disturbed(2, 0, "kill", STEPS // 2, 1)
+        test.interrupted(2, 1, 3)
         if not args.short:
+            test.interrupted(3, -1, 2)
+            test.interrupted(2, 0, 1)
             test.disturbed(3, 2, "stop", STEPS // 4, 2)
             test.disturbed(3, 1, "cut", STEPS // 3, 3)
 
