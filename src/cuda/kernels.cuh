@@ -44,7 +44,7 @@ static inline dim3 ls_tile(unsigned chunks)
 }
 
 /* Of a kernel over an m × c tensor whose threads have V channels: LS_K_BLOCK positions a block along x,
- * channels along y. */
+ * channels along y, which has 65,535 blocks at most, and z. */
 static inline dim3 ls_tile_of(int c, int V)
 {
     return ls_tile((unsigned)(c / V));
@@ -52,8 +52,9 @@ static inline dim3 ls_tile_of(int c, int V)
 
 static inline dim3 ls_over(size_t m, int c, int V)
 {
-    const unsigned x = ls_tile_of(c, V).x;
-    return dim3((unsigned)((m + LS_K_BLOCK - 1) / LS_K_BLOCK), ((unsigned)(c / V) + x - 1) / x);
+    const unsigned x = ls_tile_of(c, V).x, tiles = ((unsigned)(c / V) + x - 1) / x;
+    const unsigned y = tiles < 65535 ? tiles : 65535;
+    return dim3((unsigned)((m + LS_K_BLOCK - 1) / LS_K_BLOCK), y, (tiles + y - 1) / y);
 }
 
 /* ---- division by a number that the host knows -------------------------------------------------- */
@@ -217,7 +218,7 @@ template <int V> __device__ static inline ls_home ls_home_of(uint32_t m, int c)
     ls_home h;
     h.first = blockIdx.x * LS_K_BLOCK;
     h.end = min(h.first + LS_K_BLOCK, m);
-    h.chunk = blockIdx.y * blockDim.x + threadIdx.x;
+    h.chunk = (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.x + threadIdx.x;
     h.chunks = (uint32_t)c / V;
     return h;
 }

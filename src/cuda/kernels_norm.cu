@@ -68,12 +68,12 @@ __device__ static void add_blocks(double sum[2], const float *partial, uint32_t 
 
 __device__ static uint32_t my_channel()
 {
-    return blockIdx.y * blockDim.x + threadIdx.x;
+    return blockIdx.x * blockDim.x + threadIdx.x;
 }
 
 static dim3 finish_grid(int c)
 {
-    return dim3(1, ((unsigned)c + FINISH_CHANNELS - 1) / FINISH_CHANNELS);
+    return dim3(((unsigned)c + FINISH_CHANNELS - 1) / FINISH_CHANNELS);
 }
 
 static dim3 finish_tile()

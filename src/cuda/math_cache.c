@@ -1,11 +1,9 @@
 /* Choices of kernels on disk: a file for each, named by a hash of its key. The key is the file's first
  * line, the second one a hash of the rest, which is the choice. A file appears whole or not at all: all
  * workers, and all later runs, go by the first choice that was made, so that they compute alike. Only a
- * choice that is of no use gives way, once: whoever finds it so removes it under a lock, unless there is
- * another by then. */
+ * choice that is of no use gives way, once: to the first that comes behind it. */
 #include "cuda/math_inside.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,22 +102,19 @@ static void make_directory(const char *path)
     (void)mkdir(path, 0700);
 }
 
-/* Removes what lies there unless it is a choice other than `useless`; that may be NULL. Two that find the
- * same fault do so one after the other: the second one must not remove what the first has put there. */
-static void remove_useless(const ls_math *math, const char *path, const char *key,
-                           const char *useless)
+/* All changes are made one after the other, under a lock of the directory: what is there then is what
+ * everybody finds. Returns what unlocks; negative: it could not be locked. */
+static int lock_changes(const ls_math *math)
 {
-    int lock = open(math->desc.cache_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock >= 0 && flock(lock, LOCK_EX) == 0) {
-        char *now = ls_math_cache_get(math, key);
-        if (!now || (useless && strcmp(now, useless) == 0))
-            (void)unlink(path);
-        ls_free(math->desc.host, now);
-    }
+    const int lock = open(math->desc.cache_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0 && flock(lock, LOCK_EX) == 0)
+        return lock;
     if (lock >= 0)
         close(lock);
+    return -1;
 }
 
+/* One that another has put there meanwhile stays. */
 void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
 {
     char path[PATH_BYTES];
@@ -128,7 +123,27 @@ void ls_math_cache_drop(const ls_math *math, const char *key, const char *text)
     ls_log(math->desc.host, LS_LOG_WARNING,
            "%s: cuDNN no longer takes the plan in %.300s; another is made", math->desc.device,
            path);
-    remove_useless(math, path, key, text);
+    const int lock = lock_changes(math);
+    char *now = lock >= 0 ? ls_math_cache_get(math, key) : NULL;
+    if (now && strcmp(now, text) == 0)
+        (void)unlink(path);
+    ls_free(math->desc.host, now);
+    if (lock >= 0)
+        close(lock);
+}
+
+/* The draft takes the place of what is damaged, and of nothing else. */
+static void install(const ls_math *math, const char *key, const char *draft, const char *path)
+{
+    const int lock = lock_changes(math);
+    char *now = lock >= 0 ? ls_math_cache_get(math, key) : NULL;
+    if (lock < 0)
+        (void)link(draft, path);
+    else if (!now)
+        (void)rename(draft, path);
+    ls_free(math->desc.host, now);
+    if (lock >= 0)
+        close(lock);
 }
 
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text)
@@ -138,13 +153,10 @@ void ls_math_cache_put(const ls_math *math, const char *key, const char *text)
         return;
     make_directory(math->desc.cache_dir);
     snprintf(draft, sizeof draft, "%s.%ld.%p", path, (long)getpid(), (const void *)math);
-    if (!write_file(draft, key, text))
+    if (write_file(draft, key, text))
+        install(math, key, draft, path);
+    else
         ls_log(math->desc.host, LS_LOG_WARNING, "%s: cannot write %.300s", math->desc.device,
                draft);
-    else if (link(draft, path) != 0 &&
-             errno == EEXIST) { /* a choice, which stays, or a damaged file */
-        remove_useless(math, path, key, NULL);
-        (void)link(draft, path);
-    }
     (void)unlink(draft);
 }

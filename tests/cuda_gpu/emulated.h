@@ -9,6 +9,7 @@
 #include <cmath>
 #include <csetjmp>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -121,6 +122,10 @@ inline void run_block()
 
 inline void launch(dim3 grid, dim3 block, std::function<void()> body)
 {
+    if (grid.y > 65535 || grid.z > 65535) { /* as a GPU refuses it */
+        fprintf(stderr, "a grid of %u x %u x %u blocks\n", grid.x, grid.y, grid.z);
+        abort();
+    }
     grid_size = grid;
     block_size = block;
     now.body = body;

@@ -126,6 +126,17 @@ static void bias(run *r, size_t m, int c, int half)
     keep(r, "bias of nothing", y, n, half);
 }
 
+/* More outputs than a grid has blocks along y. */
+static void wide_bias(run *r)
+{
+    enum { WIDE = 8 * 65535 + 11 };
+    r->shape = "1 x 524291";
+    float *y = run_floats(r, WIDE, 1), *b = run_floats(r, WIDE, 1);
+    run_ok(r, ls_k_bias(y, b, 0, 1, 1, WIDE, r->stream));
+    run_keep(r, "bias relu", y, RUN_FLOAT, WIDE);
+    run_drop(r);
+}
+
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
 /* With the relu, x2 is added too. */
@@ -187,6 +198,7 @@ void run_norm_kernels(run *r)
         const char *name;
     } shapes[] = {{7, 1, "7 x 1"},         {25, 3, "25 x 3"},           {512, 64, "512 x 64"},
                   {5000, 64, "5000 x 64"}, {12544, 128, "12544 x 128"}, {513, 515, "513 x 515"}};
+    wide_bias(r);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         r->shape = shapes[i].name;
         for (int half = 0; half < 2; half++) {

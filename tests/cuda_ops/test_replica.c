@@ -477,6 +477,36 @@ static void whole_steps_give_the_bits_of_steps_in_parts(void **state)
     close_recipe(&r);
 }
 
+/* The bias of a convolution that only batch norm reads: no gradient of it is computed, so it must be 0
+ * wherever one is read, in parts and in whole steps, or momentum would carry it off. */
+static void a_bias_before_batch_norm_stays_what_it_was(void **state)
+{
+    static const char json[] =
+        "[{\"type\": \"conv2d\", \"name\": \"c\", \"out\": 6, \"kernel\": 3},"
+        "{\"type\": \"batch_norm\", \"name\": \"n\"}, {\"type\": \"relu\"},"
+        "{\"type\": \"global_avg_pool\"}, {\"type\": \"flatten\"},"
+        "{\"type\": \"dense\", \"name\": \"fc\", \"out\": 5}]";
+    static const ls_precision precisions[] = {LS_PRECISION_FP32, LS_PRECISION_BF16};
+    (void)state;
+    for (int p = 0; p < 2; p++) {
+        recipe r;
+        side s;
+        open_recipe(&r, json, (ls_shape){2, 8, 8}, 5,
+                    "{\"name\": \"sgd\", \"lr\": 0.05, \"momentum\": 0.9}", 0);
+        open_with(&s, test_cuda_open(precisions[p]), &r, 0);
+        const ls_param *bias = &r.model->layer[0].param[1];
+        float *before = calloc(bias->count, sizeof *before);
+        memcpy(before, s.weights + bias->offset, bias->count * sizeof *before);
+        run_side(&s);
+        assert_memory_equal(s.weights + bias->offset, before, bias->count * sizeof *before);
+        run_whole(&s);
+        assert_memory_equal(s.weights + bias->offset, before, bias->count * sizeof *before);
+        free(before);
+        close_side(&s);
+        close_recipe(&r);
+    }
+}
+
 static void fetch(void *to, const side *s, const void *from, size_t bytes)
 {
     ls_error err = {0};
@@ -658,6 +688,7 @@ int main(void)
         cmocka_unit_test(gradients_in_pieces_have_the_bits_of_whole_ones),
         cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),
         cmocka_unit_test(shadows_follow_their_weights),
+        cmocka_unit_test(a_bias_before_batch_norm_stays_what_it_was),
         cmocka_unit_test(a_whole_step_that_is_held_holds_up_the_next),
 #ifdef DOUBLES_MODE
         cmocka_unit_test(what_cannot_be_recorded_runs_op_by_op),

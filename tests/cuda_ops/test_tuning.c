@@ -288,6 +288,49 @@ static void a_choice_that_no_longer_loads_is_replaced(void **state)
     ls_free(NULL, then);
 }
 
+/* ---- two workers ---------------------------------------------------------------------------- */
+
+static const char *meanwhile; /* what another worker puts there just before a choice is removed */
+static char *others;          /* what that worker then goes by */
+
+int __real_unlink(const char *path);
+int __wrap_unlink(const char *path);
+int __wrap_unlink(const char *path)
+{
+    const ls_math other = {.desc = {.device = "cuda(1)", .cache_dir = folder}};
+    const char *text = meanwhile;
+    if (text && strcmp(path + strlen(path) - 5, ".plan") == 0) {
+        meanwhile = NULL;
+        __real_unlink(path);
+        ls_math_cache_put(&other, "a key", text);
+        others = ls_math_cache_get(&other, "a key");
+    }
+    return __real_unlink(path);
+}
+
+/* Whoever comes first, both go by one choice. */
+static void workers_that_meet_a_damaged_choice_choose_alike(void **state)
+{
+    const ls_math one = {.desc = {.device = "cuda(0)", .cache_dir = folder}};
+    (void)state;
+    in_folder("rm -f *");
+    ls_math_cache_put(&one, "a key", "a choice");
+    in_folder("sed -i 's/choice/chance/' *.plan");
+    assert_null(ls_math_cache_get(&one, "a key"));
+    meanwhile = "the other's";
+    ls_math_cache_put(&one, "a key", "the one's");
+    char *mine = ls_math_cache_get(&one, "a key");
+    if (!others) {
+        ls_math_cache_put(&one, "a key", meanwhile);
+        others = ls_math_cache_get(&one, "a key");
+        meanwhile = NULL;
+    }
+    assert_string_equal(mine, "the one's");
+    assert_string_equal(mine, others);
+    ls_free(NULL, mine);
+    ls_free(NULL, others);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -311,6 +354,7 @@ int main(void)
         cmocka_unit_test(a_choice_is_made_once),
         cmocka_unit_test(a_damaged_choice_is_replaced),
         cmocka_unit_test(a_choice_that_no_longer_loads_is_replaced),
+        cmocka_unit_test(workers_that_meet_a_damaged_choice_choose_alike),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
