@@ -12,7 +12,8 @@ help()
     cat <<'TEXT'
 usage: bench/gpu/once.sh [--rehearse] 1|2 [FOLDER]
 
-Part 1: facts of the machine, the tests of `./dev test-gpu`, the two networks against PyTorch, our rates.
+Part 1: facts of the machine, the tests of `./dev test-gpu`, the two networks against PyTorch, gradients and
+50 losses, our rates.
 Part 2: our rates in turns with PyTorch's best forms, timelines, threads or streams, a GPU that is shared,
 whole epochs, and what ncu says of the kernels that ran longest. Each part stands alone: it builds what is
 not built, and ends within BUDGET_S.
@@ -26,6 +27,7 @@ Leaves in FOLDER ($OUT, else build/gpu-out):
                     fast memory and matrices are, cuDNN's description of the device
     build.log       configuring and building
     tests.log       every test's output
+    losses.log      50 steps' losses in fp32, tf32 and bf16 against PyTorch's spread
     bench.*         the table, everything measured, what was said meanwhile, what each op takes
     overlap_gpu.*   threads or streams: the picture, and the page with all figures
     trace_*.json    timelines for Perfetto
@@ -111,6 +113,7 @@ bring_home()
         grep -E '^(a graph|memory:|matrices)|^NVIDIA' "$kept/about.txt" 2>/dev/null | sed 's/$/  /'
         echo
         cat "$kept/bench.md" 2>/dev/null
+        grep ': [0-9]* losses off by' "$kept/losses.log" 2>/dev/null | sed 's/$/  /'
         sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: /    /p' "$kept/tests.log" 2>/dev/null
     } >"$out/part$number.md"
     rm -rf "$kept/cache"
@@ -288,6 +291,8 @@ part_1()
     limited "facts" 40 about.txt "$build/bench/gpu/gpu_facts"
     suite tests 170 -j 6 -E parity
     suite "beside PyTorch" 60 -j 1 -R parity
+    limited "losses beside PyTorch" 90 losses.log "$python" bench/gpu/losses.py ${rehearse:+--rehearse} \
+        --trainer "${LOCKSTEP_TEST_TRAINER:-$build/trainer}" --data "$data/fashion-mnist" || failed=1
     measure_s=60
     measure --ours lenet
     measure --ours resnet
