@@ -1,0 +1,141 @@
+/* A model from its file: how long until it has predicted, and what several threads predict together.
+ *
+ *     bench_model weights.safetensors [ROUNDS]
+ *
+ * One JSON object: milliseconds from nothing to the first image's probabilities, and images a second of 1, 2
+ * and 8 threads that ask for one image at a time, in turns; "cpu_s" is what a thousand images cost in seconds of
+ * CPU, which other programs on the machine do not change.
+ */
+#include <lockstep/model.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_THREADS = 8, MOST_ROUNDS = 51, SECONDS_10 = 3 };
+
+typedef struct crew {
+    ls_snapshot *model;
+    const void *row;
+    float *outputs; /* [MOST_THREADS][outputs] */
+    int width;
+    atomic_int stop;
+    atomic_long done;
+} crew;
+
+typedef struct member {
+    crew *crew;
+    int index;
+} member;
+
+static void die(const char *what)
+{
+    fprintf(stderr, "bench_model: %s\n", what);
+    exit(1);
+}
+
+static double now(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return values[n / 2];
+}
+
+static void *ask(void *arg)
+{
+    const member *m = arg;
+    crew *c = m->crew;
+    ls_error err;
+    while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
+        if (ls_model_predict(c->model, c->row, 1, c->outputs + m->index * c->width, &err) != LS_OK)
+            die(err.text);
+        atomic_fetch_add_explicit(&c->done, 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+/* → images a second; *cpu, seconds of it for one. */
+static double rate(crew *c, int threads, double *cpu)
+{
+    pthread_t thread[MOST_THREADS];
+    member m[MOST_THREADS];
+    const struct timespec rest = {0, SECONDS_10 * 100000000L};
+    atomic_store(&c->stop, 0);
+    atomic_store(&c->done, 0);
+    const double begin = now(CLOCK_MONOTONIC), cpu_begin = now(CLOCK_PROCESS_CPUTIME_ID);
+    for (int i = 0; i < threads; i++) {
+        m[i] = (member){c, i};
+        if (pthread_create(&thread[i], NULL, ask, &m[i]) != 0)
+            die("no thread");
+    }
+    nanosleep(&rest, NULL);
+    atomic_store(&c->stop, 1);
+    for (int i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
+    const double done = (double)atomic_load(&c->done);
+    *cpu = (now(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin) / done;
+    return done / (now(CLOCK_MONOTONIC) - begin);
+}
+
+/* → milliseconds. */
+static double first(const char *path, const void *row, float *outputs)
+{
+    ls_snapshot *model;
+    ls_error err;
+    const double begin = now(CLOCK_MONOTONIC);
+    if (ls_model_open(&model, path, NULL, &err) != LS_OK ||
+        ls_model_predict(model, row, 1, outputs, &err) != LS_OK)
+        die(err.text);
+    const double ms = 1e3 * (now(CLOCK_MONOTONIC) - begin);
+    ls_snapshot_release(model);
+    return ms;
+}
+
+int main(int argc, char **argv)
+{
+    static const int threads[] = {1, 2, 8};
+    double open_ms[MOST_ROUNDS], rates[3][MOST_ROUNDS], cpu[3][MOST_ROUNDS];
+    const int wanted = argc > 2 ? atoi(argv[2]) : 11;
+    const int rounds = wanted < 1 ? 1 : wanted > MOST_ROUNDS ? MOST_ROUNDS : wanted;
+    ls_snapshot_info info;
+    ls_error err;
+    crew c = {0};
+    if (argc < 2)
+        die("usage: bench_model weights.safetensors [ROUNDS]");
+    if (ls_model_open(&c.model, argv[1], NULL, &err) != LS_OK)
+        die(err.text);
+    ls_snapshot_describe(c.model, &info);
+    c.width = info.classes;
+    c.row = calloc((size_t)info.channels * (size_t)info.height * (size_t)info.width, sizeof(float));
+    c.outputs = calloc(MOST_THREADS * (size_t)c.width, sizeof(float));
+    if (!c.row || !c.outputs)
+        die("out of memory");
+    for (int r = 0; r < rounds; r++) {
+        open_ms[r] = first(argv[1], c.row, c.outputs);
+        for (int k = 0; k < 3; k++)
+            rates[k][r] = rate(&c, threads[k], &cpu[k][r]);
+    }
+    ls_snapshot_release(c.model);
+    printf("{\"rounds\":%d,\"first_ms\":%.2f", rounds, median(open_ms, rounds));
+    for (int k = 0; k < 3; k++)
+        printf(",\"images_per_s_%d\":%.0f,\"cpu_s_%d\":%.4f", threads[k], median(rates[k], rounds),
+               threads[k], 1e3 * median(cpu[k], rounds));
+    puts("}");
+    free((void *)c.row);
+    free(c.outputs);
+    return 0;
+}
