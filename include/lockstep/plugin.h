@@ -165,7 +165,7 @@ typedef struct ls_softmax_xent {
  * bits (0 or 1) each z is a logit, and a row is correct when z > 0 where t > ½ alone; else no row is. */
 typedef enum ls_vector_rule {
     LS_VECTOR_MSE = 0, /* (z − t)² */
-    LS_VECTOR_BCE = 1  /* max(z, 0) − z·t + log(1 + e⁻|z|) */
+    LS_VECTOR_BCE = 1, /* max(z, 0) − z·t + log(1 + e⁻|z|) */
 } ls_vector_rule;
 
 /* Outputs are vectors (h = w = 1), row-major (layout NULL). */

@@ -26,7 +26,10 @@ static double bce(double *slope, double z, double t)
 static const struct rule {
     loss_fn *lose;
     bool bits; /* a row may be correct */
-} rules[] = {[LS_VECTOR_MSE] = {mse, false}, [LS_VECTOR_BCE] = {bce, true}};
+} rules[] = {
+    [LS_VECTOR_MSE] = {mse, false},
+    [LS_VECTOR_BCE] = {bce, true},
+};
 
 enum { RULES = sizeof rules / sizeof *rules };
 
