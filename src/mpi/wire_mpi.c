@@ -95,7 +95,7 @@ static int start_mpi(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 
 static int join(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 {
-    const MPI_Comm from = o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD;
+    MPI_Comm from = o->comm ? *(const MPI_Comm *)o->comm : MPI_COMM_WORLD;
     if (w->started)
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int code = MPI_Comm_dup(from, &w->comm);

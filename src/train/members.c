@@ -388,7 +388,7 @@ int ls_members_gather_tallies(struct ls_trainer *t, ls_error *err)
 
 typedef struct ending {
     char weights[LS_SHA256_HEX];
-    char saved;
+    int32_t saved;
 } ending;
 
 static int compare_endings(struct ls_trainer *t, const ending *all, ls_error *err)
@@ -420,7 +420,7 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for the end");
     ending *mine = &all[t->members.member];
     memcpy(mine->weights, t->result.weights_sha256, sizeof mine->weights);
-    mine->saved = (char)t->result.saved;
+    mine->saved = t->result.saved;
     int ended = ls_cluster_gather(c, all, sizeof *all, err);
     if (ended == LS_OK)
         ended = compare_endings(t, all, err);

@@ -288,6 +288,8 @@ static int run(ls_trainer *t, ls_error *err)
     later = first;
     int parted = ls_members_end(t, status, &later);
     note(&status, &first, parted, &later);
+    if (parted == LS_ESTALLED && !t->dir.saver) /* who has the run directory is lost */
+        note(&status, &first, save_all(t, parted, &later), &later);
     int ended = ls_record_run_end(t, status, first.text, &later);
     t->life = LS_ENDED;
     note(&status, &first, ended, &later);

@@ -204,14 +204,48 @@ class Test:
                 for workers in 1, 2, 3:
                     self.whole(count, f"grid-{shards}-{count}-{workers}", workers=workers, more=more)
 
+    def sent(self, i):
+        out = subprocess.run(["ip", "-n", self.hosts.space(i), "-s", "-j", "link", "show", "e0"], check=True,
+                             stdout=subprocess.PIPE).stdout
+        return json.loads(out)[0]["stats64"]["tx"]["bytes"]
+
+    def bytes_of_step(self, count, shards):
+        """What the busiest host sends in a step, as a multiple of the arena: the difference of two runs."""
+        model = {"layers": [{"type": "flatten"}, {"type": "dense", "out": 512}, {"type": "relu"}, {"type": "dense", "out": 10}]}
+        (self.scratch / "model.json").write_text(json.dumps(model))
+        sent = []
+        for epochs in 1, 4:
+            before = [self.sent(i + 1) for i in range(count)]
+            more = [f"--set model=model.json --set eval_every=0 --set epochs={epochs} --set shards={shards}"]
+            run = Run(self, count, [*self.words(f"bytes-{count}-{shards}-{epochs}"), *more])
+            run.wait_for(lambda r=run: len(r.codes()) == count, PATIENCE_S)
+            run.end()
+            sent.append([self.sent(i + 1) - b for i, b in enumerate(before)])
+        arena = 4 * (784 * 512 + 512 + 512 * 10 + 10)
+        return max(b - a for a, b in zip(*sent)) / (3 * STEPS / 4) / arena
+
+    def measure_bytes(self):
+        """Against the formula k (1 − f) + (H − 1) f of the busiest host, whose cover has k nodes; f = 1 / H."""
+        for count, shards, nodes in (2, 8, 1), (2, 7, 1), (3, 12, 1), (3, 8, 2), (4, 8, 1):
+            formula = (nodes + 1) * (count - 1) / count
+            found = self.bytes_of_step(count, shards)
+            print(f"{count} hosts, {shards} shards: {found:.3f} arenas a step, formula {formula:.3f}", flush=True)
+            if found > formula * 1.05:
+                raise SystemExit("FAILED: more than the formula and 5 %")
+
     def cases(self, number, seed):
         draw = random.Random(seed)
+        counts = {"cases": 0, "kill": 0, "stop": 0, "cut": 0, "first host": 0}
         for case in range(number):
-            count = draw.choice((2, 3))
-            self.disturbed(count, draw.randrange(count), draw.choice(("kill", "stop", "cut")),
-                           draw.randrange(1, STEPS * 3 // 4), draw.choice((1, 2, 3)), f"case-{case}")
+            count, how = draw.choice((2, 3)), draw.choice(("kill", "stop", "cut"))
+            victim = draw.randrange(count)
+            self.disturbed(count, victim, how, draw.randrange(1, STEPS * 3 // 4), draw.choice((1, 2, 3)),
+                           f"case-{case}")
+            for key in ("cases", how, *(["first host"] if victim == 0 else [])):
+                counts[key] += 1
             for old in self.scratch.glob("case-*"):
                 shutil.rmtree(old)
+        print(json.dumps(counts))
 
     def interrupted(self, count, victim, again):
         """Host `victim` (from 0; −1: mpirun) is asked to stop: all stop, and the first has saved."""
@@ -228,6 +262,21 @@ class Test:
         run.end()
         print(f"interrupted {'mpirun' if victim < 0 else victim} of {count}: all have stopped")
         self.whole(again, directory, directory)
+
+    def paused(self, count, directory="paused"):
+        """All processes are stopped for longer than the deadline, as a suspended machine is: nobody is lost."""
+        run = Run(self, count, self.words(directory))
+        run.wait_for(lambda: self.steps(directory) >= STEPS // 4, PATIENCE_S)
+        pids = [self.hosts.trainer_of(i + 1, self.program) for i in range(count)]
+        for what in signal.SIGSTOP, signal.SIGCONT:
+            for pid in pids:
+                os.kill(pid, what)
+            time.sleep(self.deadline_s + 1 if what == signal.SIGSTOP else 0)
+        run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
+        if any(code for code, _ in run.codes().values()) or self.hash_of(directory) != self.expected:
+            run.fail("a pause of all was not survived")
+        run.end()
+        print(f"a pause of all {count}: same weights")
 
     def disturbed(self, count, victim, how, at, again, directory=None):
         """`how` befalls host `victim` (from 0) behind step `at`; the saves go on on `again` hosts."""
@@ -267,6 +316,7 @@ def main():
     parser.add_argument("--deadline", type=float, default=2)
     parser.add_argument("--short", action="store_true", help="fewer of each")
     parser.add_argument("--grid", action="store_true", help="numbers of hosts, workers and shards")
+    parser.add_argument("--bytes", action="store_true", help="what a step sends, against the formula")
     parser.add_argument("--cases", type=int, default=0, help="random faults")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -278,11 +328,14 @@ def main():
             skip(f"{tool} is missing: third_party/setup.sh hosts")
     if not (program.parent / "liblockstep-mpi.so").exists():
         skip("liblockstep-mpi.so is not beside the program: third_party/setup.sh hosts, and build again")
-    with tempfile.TemporaryDirectory() as folder, Hosts(4 if args.grid else 3) as hosts:
+    with tempfile.TemporaryDirectory() as folder, Hosts(4 if args.grid or args.bytes else 3) as hosts:
         test = Test(program, hosts, pathlib.Path(folder), args.deadline)
         test.prepare()
         if args.grid:
             test.grid(hosts.count)
+            return
+        if args.bytes:
+            test.measure_bytes()
             return
         test.alone()
         if args.cases:
@@ -295,6 +348,7 @@ def main():
         test.disturbed(2, 0, "kill", STEPS // 2, 1)
         test.interrupted(2, 1, 3)
         if not args.short:
+            test.paused(2)
             test.interrupted(3, -1, 2)
             test.interrupted(2, 0, 1)
             test.disturbed(3, 2, "stop", STEPS // 4, 2)

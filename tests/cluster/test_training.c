@@ -33,6 +33,7 @@ typedef struct story {
     uint64_t stop_behind;
     int victim;
     uint64_t kill_at;      /* a post; 0: never */
+    uint64_t posts;        /* of the victim, in all */
     const char *set[MOST]; /* of one member */
     process process[MOST];
 } story;
@@ -118,8 +119,10 @@ static void tell(story *s)
         pthread_join(s->process[m].thread, NULL);
         fixture_end(&s->process[m].f);
     }
-    if (world)
+    if (world) {
+        s->posts = wire_world_posts(world, s->victim);
         wire_world_destroy(world);
+    }
 }
 
 static void all_ended_with(const story *s, const char *hash, double test_loss)
@@ -236,6 +239,39 @@ static void survivors_of_a_lost_member_save_what_goes_on(void **state)
     }
 }
 
+/* Its last posts are those of the gather in which all compare what they have come to, and of its goodbye. */
+static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
+{
+    (void)state;
+    alone(&one, 8);
+    other = (story){.members = 2, .workers = 1, .shards = 8};
+    tell(&other);
+    const uint64_t posts = other.posts;
+    for (uint64_t before = 2; before <= 10; before += SLOW_BUILD ? 4 : 2) {
+        scratch dir;
+        char run[400], saved[500];
+        scratch_begin(&dir);
+        snprintf(run, sizeof run, "%s/run", dir.directory);
+        other = (story){.members = 2,
+                        .workers = 1,
+                        .shards = 8,
+                        .run_dir = run,
+                        .victim = 0,
+                        .kill_at = posts - before};
+        tell(&other);
+        const process *survivor = &other.process[1];
+        memcpy(saved, survivor->own_dir, sizeof saved);
+        if (survivor->status == LS_OK) {
+            assert_string_equal(survivor->hash, one.process[0].hash);
+        } else {
+            assert_int_equal(survivor->status, LS_ESTALLED);
+            assert_true(survivor->result.saved);
+            resume_from(saved);
+        }
+        scratch_end(&dir);
+    }
+}
+
 /* ---- members that are not alike ------------------------------------------------------------- */
 
 static void refuses(const char *set, const char *text)
@@ -271,6 +307,7 @@ int main(void)
         cmocka_unit_test(any_number_of_hosts_and_workers_gives_the_same_bits),
         cmocka_unit_test(stopped_by_any_member_it_goes_on_on_any_number),
         cmocka_unit_test(survivors_of_a_lost_member_save_what_goes_on),
+        cmocka_unit_test(one_that_is_lost_at_the_very_end_takes_nothing_with_it),
         cmocka_unit_test(members_that_are_not_alike_are_told_apart),
         cmocka_unit_test(more_hosts_than_shards_are_refused),
     };
