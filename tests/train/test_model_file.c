@@ -156,7 +156,7 @@ static void a_table_predicts(const char *loss)
                                          .test_rows = 8,
                                          .read = read_table};
     static const float rows[12] = {0.1f, 0.9f, 0.3f, -2, 0.5f, 1e3f, 7, 0.25f, 0, 1, 0.75f, 0.125f};
-    float want[4], scores[4], outputs[4];
+    float want[4] = {0}, scores[4] = {0}, outputs[4] = {0};
     fixture f;
     scratch dir;
     const ls_data_source *sources[1];
