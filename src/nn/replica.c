@@ -66,6 +66,15 @@ static int check_desc(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return LS_OK;
 }
 
+/* The first plan does in any case: what all share is laid out by it. In blocks any rest may be a shard's. */
+static bool trains(const ls_replica *r, const ls_replica_desc *desc, uint32_t rows)
+{
+    bool found = r->plans == 0 || r->info.block_rows > 0 || desc->trained_row_counts == 0;
+    for (int i = 0; i < desc->trained_row_counts; i++)
+        found |= desc->shard_rows[i] == rows;
+    return r->optimizer && found;
+}
+
 static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t *counts,
                       ls_error *err)
 {
@@ -77,7 +86,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .normalisation = desc->normalisation,
             .uses = {desc->data[LS_TRAIN].images != NULL, desc->data[LS_TEST].images != NULL},
             .rows = (int)counts[i],
-            .training = r->optimizer != NULL,
+            .training = trains(r, desc, counts[i]),
             .twin = i > 0 ? r->plan[0] : NULL,
             .loss = desc->loss,
             .smoothing = desc->label_smoothing,
@@ -165,8 +174,9 @@ static void list_programs(ls_plan *plan, const ls_replica *r)
 static void make_programs(ls_replica *r, size_t least)
 {
     ls_buckets_cut(&r->buckets, r->param_begin, r->param_begins, r->floats, least);
-    for (int i = 0; i < r->plans && r->optimizer; i++)
-        list_programs(r->plan[i], r);
+    for (int i = 0; i < r->plans; i++)
+        if (r->plan[i]->training)
+            list_programs(r->plan[i], r);
     r->apply = (ls_segment){.parts = LS_PART_APPLY, .first = -1, .steps = 1};
 }
 

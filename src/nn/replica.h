@@ -75,6 +75,7 @@ typedef struct ls_replica_desc {
     ls_replica_data data[LS_SUBSETS];
     const uint32_t *shard_rows; /* every number of rows that one call will be given */
     int shard_row_counts;
+    int trained_row_counts; /* the first so many are trained on, the others evaluated only; 0: all are */
     uint64_t seed;
     ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
     bool no_sharing;         /* no two activations share memory; to compare with */

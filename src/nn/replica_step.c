@@ -171,7 +171,8 @@ static int run_once(ls_replica *r, ls_error *err)
     r->args.rows = ls_replica_staged(r, 0);
     r->args.step = 1;
     for (int i = 0; i < r->plans && status == LS_OK; i++)
-        status = run_program(r, r->plan[i], LS_GRADIENT, 0, &unused, err);
+        if (r->plan[i]->training)
+            status = run_program(r, r->plan[i], LS_GRADIENT, 0, &unused, err);
     if (status == LS_OK)
         status = update(r, OF_TOTAL, err);
     return status == LS_OK ? ls_replica_sync(r, err) : status;
@@ -254,7 +255,8 @@ int ls_replica_record(ls_replica *r, ls_error *err)
     if (status != LS_OK)
         return status;
     for (int i = 0; i < r->plans && status == LS_OK; i++)
-        status = record_programs(r, r->plan[i], LS_GRADIENT, LS_GRADIENT + 1, &why);
+        if (r->plan[i]->training)
+            status = record_programs(r, r->plan[i], LS_GRADIENT, LS_GRADIENT + 1, &why);
     if (status == LS_OK && r->runnings > 0) /* one op alone is enqueued faster by itself */
         status = record_segment(r, NULL, &r->apply, &why);
     return judge(r, status, &why, err);
@@ -302,8 +304,10 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
         count = ls_replica_block_rows(r, n, done);
         const int program = done + count == n && in_pieces(r) ? LS_GRADIENT_IN_PIECES : LS_GRADIENT;
         r->args.rows = ls_replica_staged(r, done);
-        status = run_program(r, ls_replica_plan_for(r, count), program,
-                             done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
+        ls_plan *plan = ls_replica_plan_for(r, count);
+        if (!plan->training)
+            return ls_fail(err, LS_EINVAL, "replica: %u rows are evaluated only", (unsigned)count);
+        status = run_program(r, plan, program, done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
     }
     return status;
 }

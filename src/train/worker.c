@@ -32,19 +32,19 @@ void ls_worker_shard_rows(const struct ls_trainer *t, uint32_t n, int shard, uin
 /* The numbers of rows that this run's shards can have. */
 enum { SIZES = LS_SHARD_SIZES * (LS_SUBSETS + 1 + LS_STEP_ROWS) };
 
-static int list_shard_sizes(uint32_t sizes[SIZES], const struct ls_trainer *t)
+/* Returns how many there are; the first `trained` of them are of training. */
+static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const struct ls_trainer *t)
 {
     const uint32_t batch = (uint32_t)t->config.batch_size, shards = (uint32_t)t->shards;
-    int count = 0;
-    for (int s = 0; s < LS_SUBSETS; s++)
-        count = ls_add_shard_sizes(sizes, count, ls_subset_rows(t, (ls_subset)s), batch, shards);
+    int count = ls_add_shard_sizes(sizes, 0, ls_subset_rows(t, LS_TRAIN), batch, shards);
     if (t->feed)
         count = ls_add_shard_sizes(sizes, count, batch, batch, shards);
     for (int i = 0; i < t->options.step_row_count; i++) {
         const uint32_t rows = t->options.step_rows[i];
         count = ls_add_shard_sizes(sizes, count, rows, rows, shards);
     }
-    return count;
+    *trained = count;
+    return ls_add_shard_sizes(sizes, count, ls_subset_rows(t, LS_TEST), batch, shards);
 }
 
 /* The exchange's weights and, unless it is that of a beginning, optimizer state. */
@@ -62,7 +62,8 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
 {
     struct ls_trainer *t = mine->trainer;
     uint32_t sizes[SIZES];
-    const int size_count = list_shard_sizes(sizes, t);
+    int trained = 0;
+    const int size_count = list_shard_sizes(sizes, &trained, t);
     ls_replica_desc desc = {
         .device = mine->device,
         .model = t->model,
@@ -72,6 +73,7 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
         .label_smoothing = (float)t->config.label_smoothing,
         .shard_rows = sizes,
         .shard_row_counts = size_count,
+        .trained_row_counts = trained,
         .seed = t->config.seed,
         .heartbeat = &mine->heartbeat,
         .host = t->host,

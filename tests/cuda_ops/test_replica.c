@@ -36,7 +36,8 @@ typedef struct side {
 } side;
 
 static const uint32_t counts[2] = {16, 7};
-static size_t piece_floats; /* of the replicas that are made next */
+static size_t piece_floats; /* of the replicas that are made next … */
+static int trained_counts;  /* … and how many of `counts` they train on; 0: all */
 
 static void open_side(side *s, ls_device *device, const ls_model *model,
                       const ls_optimizer *optimizer, const ls_replica_data data, int crop,
@@ -54,6 +55,7 @@ static void open_side(side *s, ls_device *device, const ls_model *model,
         .data = {data, data},
         .shard_rows = counts,
         .shard_row_counts = 2,
+        .trained_row_counts = trained_counts,
         .seed = 11,
         .no_recording = no_recording,
         .piece_floats = piece_floats,
@@ -557,6 +559,37 @@ static void shadows_follow_their_weights(void **state)
     close_recipe(&r);
 }
 
+/* Nothing of the backward pass is made for them, so no engine of it is timed; and evaluating them gives
+ * what it gave. */
+static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
+{
+    const uint32_t row[7] = {3, 1, 4, 15, 9, 2, 6};
+    double loss[2], correct[2];
+    ls_error err = {0};
+    recipe r;
+    side s;
+    (void)state;
+    open_residual(&r);
+    for (int k = 0; k < 2; k++) {
+        trained_counts = k;
+        open_with(&s, open_cuda(), &r, 0);
+        trained_counts = 0;
+        assert_true(s.replica->plan[0]->training);
+        assert_true(s.replica->plan[1]->training == !k);
+        assert_true((s.replica->plan[1]->loss[LS_TRAIN] == NULL) == k);
+        must(ls_replica_prepare_whole(s.replica, &err), &err);
+        assert_int_equal(ls_replica_steps_whole(s.replica, 7), k ? 0 : 1);
+        must(ls_replica_evaluate(s.replica, LS_TEST, row, 7, &loss[k], &correct[k], &err), &err);
+        const int status = ls_replica_gradient(s.replica, row, 7, 1, NULL, &err);
+        assert_int_equal(status, k ? LS_EINVAL : LS_OK);
+        step_side(&s, 1, 16);
+        must(ls_replica_sync(s.replica, &err), &err);
+        close_side(&s);
+    }
+    assert_true(loss[0] == loss[1] && correct[0] == correct[1]);
+    close_recipe(&r);
+}
+
 /* A step with a weight that is no number: it and the one behind it, which is enqueued meanwhile, change
  * nothing. */
 static void a_whole_step_that_is_held_holds_up_the_next(void **state)
@@ -688,6 +721,7 @@ int main(void)
         cmocka_unit_test(gradients_in_pieces_have_the_bits_of_whole_ones),
         cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),
         cmocka_unit_test(shadows_follow_their_weights),
+        cmocka_unit_test(rows_that_are_evaluated_only_have_no_backward_pass),
         cmocka_unit_test(a_bias_before_batch_norm_stays_what_it_was),
         cmocka_unit_test(a_whole_step_that_is_held_holds_up_the_next),
 #ifdef DOUBLES_MODE
