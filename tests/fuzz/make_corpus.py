@@ -4,6 +4,7 @@
 What is there under the same names is replaced; other files are kept. The same bytes come out of
 every run, so a change of this script shows in the files.
 """
+import base64
 import gzip
 import json
 import struct
@@ -48,6 +49,31 @@ images = {
                      + chunk(b"zTXt", b"Comment\0\0" + zlib.compress(b"y" * 40))),
     "grey.pgm": b"P5\n# a comment\n3 2\n255\nabcdef",
     "colours.ppm": b"P6 3 2 15\n" + bytes(range(18)),
+    # Of 3×2 pixels, by libjpeg.
+    "grey.jpg": base64.b64decode(
+        "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAx"
+        "NDQ0Hyc5PTgyPC4zNDL/wAALCAACAAMBAREA/8QAFAABAAAAAAAAAAAAAAAAAAAAB//EABoQAAEFAQAAAAAAAAAAAAAAAAQAAwU0"
+        "dbT/2gAIAQEAAD8AMJ26Nnhcza//2Q=="),
+    "colours.jpg": base64.b64decode(
+        "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAx"
+        "NDQ0Hyc5PTgyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIy"
+        "MjIyMjIyMjL/wAARCAACAAMDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAX/xAAaEAEAAQUAAAAAAAAAAAAAAAAAAgED"
+        "MXOy/8QAFQEBAQAAAAAAAAAAAAAAAAAABgf/xAAbEQABBAMAAAAAAAAAAAAAAAAAAQIzcQMEsf/aAAwDAQACEQMRAD8Aiwzc2z6q"
+        "AoutAyk4As0jrU//2Q=="),
+    "grey_progressive.jpg": base64.b64decode(
+        "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAx"
+        "NDQ0Hyc5PTgyPC4zNDL/wgALCAACAAMBAREA/8QAFAABAAAAAAAAAAAAAAAAAAAABv/aAAgBAQAAAAEv/8QAFRABAQAAAAAAAAAA"
+        "AAAAAAAAAzL/2gAIAQEAAQUCe//EABgQAAIDAAAAAAAAAAAAAAAAAAACAXOy/9oACAEBAAY/AlrTMH//xAAUEAEAAAAAAAAAAAAA"
+        "AAAAAAAA/9oACAEBAAE/IQD/2gAIAQEAAAAQ/wD/xAAUEAEAAAAAAAAAAAAAAAAAAAAA/9oACAEBAAE/EHb/2Q=="),
+    "colours_progressive.jpg": base64.b64decode(
+        "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAx"
+        "NDQ0Hyc5PTgyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIy"
+        "MjIyMjIyMjL/wgARCAACAAMDASIAAhEBAxEB/8QAFQABAQAAAAAAAAAAAAAAAAAAAAT/xAAVAQEBAAAAAAAAAAAAAAAAAAAFBv/a"
+        "AAwDAQACEAMQAAABiFEB/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/aAAgBAQABBQJ//8QAFxEAAwEAAAAAAAAAAAAAAAAAAAECMv/a"
+        "AAgBAwEBPwG9M//EABcRAAMBAAAAAAAAAAAAAAAAAAABAzL/2gAIAQIBAT8BnhH/xAAWEAADAAAAAAAAAAAAAAAAAAAAAXH/2gAI"
+        "AQEABj8CdP/EABYQAQEBAAAAAAAAAAAAAAAAALEAAf/aAAgBAQABPyHEb//aAAwDAQACAAMAAAAQD//EABYRAAMAAAAAAAAAAAAA"
+        "AAAAAAABof/aAAgBAwEBPxChn//EABcRAAMBAAAAAAAAAAAAAAAAAAABobH/2gAIAQIBAT8QnWH/xAAXEAADAQAAAAAAAAAAAAAA"
+        "AAAAITHw/9oACAEBAAE/ELzY/9k="),
 }
 for name, data in images.items():
     put("image", name, data)
@@ -562,3 +588,69 @@ states = {
 }
 for name, data in states.items():
     put("state", name, data)
+
+# ---- arrays: .npy, and safetensors with tensors x and y ----------------------------------------
+
+
+def npy(text, data, version=1):
+    size = struct.pack("<H" if version == 1 else "<I", len(text) + 1)
+    return b"\x93NUMPY" + bytes((version, 0)) + size + text.encode() + b"\n" + data
+
+
+def dictionary(descr, shape, order="False"):
+    return f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}"
+
+
+def tensors(header, data):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+arrays = {
+    "bytes.npy": npy(dictionary("|u1", "(2, 3)"), b"abcdef"),
+    "labels.npy": npy(dictionary("<i8", "(3,)"), struct.pack("<3q", 0, 2, 1)),
+    "numbers.npy": npy(dictionary("<i4", "(2, 1, 2)"), struct.pack("<4i", -1, 2, 3, 4)),
+    "floats.npy": npy(dictionary("<f4", "(2, 2)"), struct.pack("<4f", 1, 2, float("nan"), 4)),
+    "doubles.npy": npy(dictionary("<f8", "(1, 1, 1, 2)"), struct.pack("<2d", 0.5, -1e300)),
+    "bits.npy": npy(dictionary("|b1", "(2, 2)"), b"\0\1\1\0", 2),
+    "third.npy": npy(dictionary("|u1", "(1,)"), b"x", 3),
+    "fortran.npy": npy(dictionary("|u1", "(2, 3)", "True"), b"abcdef"),
+    "large.npy": npy(dictionary("<f8", "(4294967296, 536870912)"), b""),
+    "cut.npy": npy(dictionary("|u1", "(2, 4)"), b"abcdef"),
+    "pair.safetensors": tensors({"x": tensor("F32", [2, 2], 0, 16), "y": tensor("I64", [2], 16, 32)},
+                                struct.pack("<4f2q", 1, 2, 3, 4, 0, 1)),
+    "named.safetensors": tensors({"__metadata__": {"class_names": '["a","b"]', "sha256": "0" * 64},
+                                  "x": tensor("U8", [2, 3], 0, 6), "y": tensor("U8", [2], 6, 8)}, b"abcdef\0\1"),
+    "tests.safetensors": tensors({k: tensor("U8", [2, 1], i, i + 2) for i, k in
+                                  enumerate(("x", "y", "test_x", "test_y"))}, b"\0\1\0\1\0"),
+    "beyond.safetensors": tensors({"x": tensor("U8", [2, 3], 0, 7), "y": tensor("U8", [2], 0, 2)}, b"abcdef"),
+}
+for name, data in arrays.items():
+    put("arrays", name, data)
+
+# ---- tables whose target is y ------------------------------------------------------------------
+
+tables = {
+    "numbers": "a,b,y\n1,2.5,0\n-3e2,.5,1\n",
+    "texts": 'a,y\nred,u\n"bl""ue",v\r\nred,u',
+    "quotes": '"a, b","y"\n"1","x\ny"\n2,z\n',
+    "missing": "a,b,y\n,x,1\n2,?,2\nNA,x,3\n",
+    "mark": "\xef\xbb\xbfa,y\n1,2\n2,3\n".encode("latin-1"),
+    "blanks": "\n a , y \n 1 , u \n\n2,v\n",
+    "short": "a,b,y\n1,2,3\n4,5\n",
+    "long": "a,y\n1,2\n3,4,5\n",
+    "open_quote": 'a,y\n1,"2\n3,4\n',
+    "behind_quote": 'a,y\n1,"2"3\n',
+    "infinite": "a,y\n1e999,1\n2,2\n",
+    "words": "a,y\n1,1\nx,2\n",
+    "twice": "a,a,y\n1,2,3\n",
+    "no_target": "a,b\n1,2\n",
+    "no_rows": "a,y\n",
+    "zero": b"a,y\n1\0,2\n",
+}
+for name, data in tables.items():
+    put("csv", name, data)

@@ -1,0 +1,80 @@
+/* Tables whose target is the column "y": as classes, and as numbers with what is missing filled. */
+#include "fuzz/fuzz_dataset.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Without quotes every line has as many commas as the header. */
+static void check_commas(const uint8_t *data, size_t size)
+{
+    size_t first = 0, commas = 0, lines = 0, bytes = 0;
+    if (memchr(data, '"', size))
+        return;
+    for (size_t i = size >= 3 && memcmp(data, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; i <= size; i++) {
+        const int ends = i == size || data[i] == '\n';
+        if (!ends) {
+            commas += data[i] == ',';
+            bytes += data[i] != '\r';
+            continue;
+        }
+        if (bytes > 0 || commas > 0) {
+            first = lines++ == 0 ? commas : first;
+            fuzz_check(commas == first, "every row has the header's fields");
+        }
+        commas = bytes = 0;
+    }
+}
+
+static ls_dataset *open_as(const fuzz_file *file, ls_data_keys keys)
+{
+    ls_dataset *train, *test;
+    ls_error err = {0};
+    const ls_dataset_spec spec = {.name = "csv", .path = file->path, .keys = keys};
+    int status = ls_dataset_open(&train, &test, &spec, NULL, &err);
+    if (status) {
+        fuzz_check(!train && !test, "nothing is left open");
+        fuzz_check(status == LS_EDATA || status == LS_ECONFIG, "a refusal is of the data");
+        fuzz_check(status == LS_ECONFIG || strstr(err.text, file->name),
+                   "a refusal names the file");
+        return NULL;
+    }
+    ls_dataset_close(test);
+    return train;
+}
+
+static void check_table(const ls_dataset *ds)
+{
+    const ls_dataset_info *info = ls_dataset_describe(ds);
+    const ls_dataset_view view = ls_dataset_resident(ds);
+    fuzz_check(info->rows > 0 && info->channels > 0, "there are rows and columns");
+    for (size_t i = 0; i < info->rows * (size_t)info->channels; i++)
+        fuzz_check(isfinite(view.values[i]), "values are finite");
+    for (size_t r = 0; r < info->rows; r++)
+        fuzz_check(info->targets ? isfinite(view.targets[r])
+                                 : view.labels[r] >= 0 && view.labels[r] < info->classes,
+                   "targets are finite, or classes");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static fuzz_file file;
+    static int opened;
+    if (!opened)
+        fuzz_file_open(&file);
+    opened = 1;
+    fuzz_file_fill(&file, data, size);
+    for (int form = 0; form < 4; form++) {
+        ls_dataset *ds =
+            open_as(&file, (ls_data_keys){.target = "y",
+                                          .labels = form & 1 ? LS_LABELS_VALUES : LS_LABELS_AUTO,
+                                          .on_nan = form & 2 ? LS_NAN_MEAN : LS_NAN_REFUSED,
+                                          .standardize = form == 3});
+        if (!ds)
+            continue;
+        check_table(ds);
+        check_commas(data, size);
+        ls_dataset_close(ds);
+    }
+    return 0;
+}
