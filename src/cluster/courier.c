@@ -161,10 +161,24 @@ static bool all_are_in_it(const ls_cluster *c)
     return all;
 }
 
+/* For how long the courier itself had no CPU since its last look, which matters once a member is suspected:
+ * one that is lost is to be found no later on a busy machine. */
+static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
+{
+    const ls_thread_use before = c->own;
+    bool suspects = false;
+    for (int m = 0; m < c->members; m++)
+        suspects |= m != c->member && !c->peer[m].gone && c->peer[m].silent_ns > deadline / 4;
+    c->own.state = 0;
+    return suspects && ls_thread_look(&c->own, ls_thread_self()) && before.state != 0
+               ? c->own.queued_ns - before.queued_ns
+               : 0;
+}
+
 static void look(ls_cluster *c)
 {
-    const uint64_t attended = ls_attended_ns(&c->looked_ns, 0);
     const uint64_t deadline = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed);
+    const uint64_t attended = ls_attended_ns(&c->looked_ns, had_no_cpu(c, deadline));
     char what[100];
     ls_beat(&c->heartbeat, 0);
     say_what(what, sizeof what, c);

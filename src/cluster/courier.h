@@ -139,6 +139,7 @@ struct ls_cluster {
     int parcels, open; /* of the order: used, and not ended yet */
     int heads;         /* to come */
     ls_head head;
+    ls_thread_use own; /* its thread's, while a member is suspected */
     uint64_t looked_ns, spoke_ns, stuck_ns, fault_ns;
     bool closed;
     bool touched; /* the wire may still touch memory of ours; the callers' behind the last order */

@@ -21,13 +21,14 @@ import tempfile
 import time
 
 NET = "10.77.0."
+EPOCHS = 16  # long enough for something to happen to a run
 CONFIG = {
-    "data": {"name": "synthetic", "limit": 2048}, "batch_size": 64, "shards": 8, "epochs": 4, "eval_every": 2,
+    "data": {"name": "synthetic", "limit": 2048}, "batch_size": 64, "shards": 8, "epochs": EPOCHS, "eval_every": 8,
     "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}, "init": "xavier",
     "model": {"layers": [
         {"type": "conv2d", "out": 8, "kernel": 5}, {"type": "batch_norm"}, {"type": "relu"},
         {"type": "avg_pool", "kernel": 2}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
-STEPS = 2048 // 64 * 4
+STEPS = 2048 // 64 * EPOCHS
 PATIENCE_S = 90  # for a whole run, on a busy machine
 
 
@@ -222,7 +223,7 @@ class Test:
             run.end()
             sent.append([self.sent(i + 1) - b for i, b in enumerate(before)])
         arena = 4 * (784 * 512 + 512 + 512 * 10 + 10)
-        return max(b - a for a, b in zip(*sent)) / (3 * STEPS / 4) / arena
+        return max(b - a for a, b in zip(*sent)) / (3 * STEPS / EPOCHS) / arena
 
     def measure_bytes(self):
         """Against the formula k (1 − f) + (H − 1) f of the busiest host, whose cover has k nodes; f = 1 / H."""
@@ -239,7 +240,7 @@ class Test:
         for case in range(number):
             count, how = draw.choice((2, 3)), draw.choice(("kill", "stop", "cut"))
             victim = draw.randrange(count)
-            self.disturbed(count, victim, how, draw.randrange(1, STEPS * 3 // 4), draw.choice((1, 2, 3)),
+            self.disturbed(count, victim, how, draw.randrange(1, STEPS // 2), draw.choice((1, 2, 3)),
                            f"case-{case}")
             for key in ("cases", how, *(["first host"] if victim == 0 else [])):
                 counts[key] += 1
@@ -251,7 +252,7 @@ class Test:
         """Host `victim` (from 0; −1: mpirun) is asked to stop: all stop, and the first has saved."""
         directory = f"interrupted-{victim}"
         run = Run(self, count, self.words(directory))
-        run.wait_for(lambda: self.steps(directory) >= STEPS // 4, PATIENCE_S)
+        run.wait_for(lambda: self.steps(directory) >= STEPS // 8, PATIENCE_S)
         if victim < 0:
             run.process.send_signal(signal.SIGUSR1)
         else:
@@ -320,6 +321,7 @@ def main():
     parser.add_argument("--cases", type=int, default=0, help="random faults")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays behind
     program = args.trainer.resolve()
     if os.geteuid() != 0:
         skip("network namespaces are root's")
@@ -345,7 +347,7 @@ def main():
         if not args.short:
             test.whole(3, "three")
         test.disturbed(3, 1, "kill", STEPS // 3, 2)
-        test.disturbed(2, 0, "kill", STEPS // 2, 1)
+        test.disturbed(2, 0, "kill", STEPS // 4, 1)
         test.interrupted(2, 1, 3)
         if not args.short:
             test.paused(2)
