@@ -175,6 +175,23 @@ static int conv_export(ls_op *op, int index, float *dst, const void *src, ls_err
     return LS_OK;
 }
 
+static size_t packed_floats(const ls_lanes_conv *c)
+{
+    return ceil_to((size_t)c->ic, 4) * (size_t)c->oc * (size_t)(c->kh * c->kw);
+}
+
+/* For conv_data. Places of input channels beyond the last are never read. */
+static void pack(const ls_lanes_conv *c, const float *w, float *packed)
+{
+    const size_t elements = (size_t)(c->kh * c->kw), oc = (size_t)c->oc;
+    for (int i = 0; i < c->ic; i++) {
+        float *to = packed + (size_t)(i / 4) * elements * oc * 4 + i % 4;
+        for (int o = 0; o < c->oc; o++)
+            for (size_t e = 0; e < elements; e++)
+                to[(e * oc + (size_t)o) * 4] = w[place(c, o, i, (int)e)];
+    }
+}
+
 /* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The convolution op's gradients: scratch memory and the order in which kernels run.
@@ -257,7 +274,8 @@ static size_t data_floats(const conv_op *op)
         return 0;
     if (op->data.used)
         return ls_wino_weight_floats(&op->data.wino) + ls_wino_work_floats(&op->data.wino);
-    return op->sampled ? op->padded_group : 0;
+    return (op->sampled ? op->padded_group : 0) +
+           (ls_lanes_packs(&op->conv) ? packed_floats(&op->conv) : 0);
 }
 
 static conv_scratch divide_scratch(const conv_op *op)
@@ -471,21 +489,33 @@ static void data_of_block(const conv_op *op, ls_lanes_grad g, int group, int gro
                      room + ls_wino_weight_floats(&op->data.wino));
         return;
     }
+    const float *w =
+        ls_lanes_packs(&op->conv) ? room + (op->sampled ? op->padded_group : 0) : b->param[0];
     for (int i = 0; i < groups; i++, g.d += g.group, dx += op->x_group) {
-        op->base.kernels->conv_data(&op->conv, g, b->param[0], op->sampled ? room : dx);
+        op->base.kernels->conv_data(&op->conv, g, w, op->sampled ? room : dx);
         if (op->sampled)
             conv_unsample(op, room, dx);
     }
 }
 
+/* What all blocks' dx are made of. */
+static void prepare_weights(const conv_op *op)
+{
+    const float *w = op->base.b.param[0];
+    float *room = (float *)op->base.b.scratch + divide_scratch(op).data;
+    if (op->data.used)
+        ls_wino_weights(&op->data.wino, room, w);
+    else if (ls_lanes_packs(&op->conv))
+        pack(&op->conv, w, room + (op->sampled ? op->padded_group : 0));
+}
+
 static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const conv_op *op = (const conv_op *)base;
-    const ls_op_buffers *b = &op->base.b;
     (void)stream;
     (void)err;
-    if (op->base.needs_dx && op->data.used)
-        ls_wino_weights(&op->data.wino, (float *)b->scratch + divide_scratch(op).data, b->param[0]);
+    if (op->base.needs_dx)
+        prepare_weights(op);
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
         const int groups = ls_lanes_block(&op->base, group);
         const int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
@@ -570,13 +600,16 @@ static int geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
 /* ---- the choice of kernels ------------------------------------------------------------------- */
 
 /* F(2×2, 3×3) has rounding errors smaller than the direct form's; F(4×4, 3×3) has three times as
- * much and takes three quarters of the time, with 512 channels two thirds.
+ * much and takes three quarters of the time; F(2×2, 5×5), of the same points, has twice as much.
  *
  *   y    Errors decide which side of a relu a number near zero falls on, and a unit on the wrong
- *        side moves all gradients below by a thousand times as much: F(2×2, 3×3).
+ *        side moves all gradients below by a thousand times as much: F(2×2, 3×3), and 5×5 is direct.
+ *        (By F(2×2, 5×5) LeNet's second layer takes three quarters of the time, but the error of its
+ *        last bias's gradient, 2.4 of PyTorch's, is beyond the bound, and ten steps part from float64.)
  *   dx   Errors stay what they are, but go into all gradients below: F(4×4, 3×3) where it saves a
- *        third of the products, which it does not where tiles reach far beyond the image (14 × 14).
- *   dw   Errors stay in this gradient alone, and sums over rows average them: F(4×4, 3×3). */
+ *        third of the products, which it does not where tiles reach far beyond the image (14 × 14), and
+ *        not in images of one tile: they belong to layers of many channels, late in a network.
+ *   dw   Errors stay in this gradient alone, and sums over rows average them: what is fastest. */
 
 /* Products of a pass over h × w outputs, a pair of channels. */
 static int products(int form, int h, int w)
@@ -585,21 +618,16 @@ static int products(int form, int h, int w)
     return (h + m - 1) / m * ((w + m - 1) / m) * n * n;
 }
 
-/* Whether F(4×4, 3×3) saves a third of what F(2×2, 3×3) needs. */
-static bool saves_a_third(int h, int w)
-{
-    return 3 * products(LS_WINO_4_3, h, w) < 2 * products(LS_WINO_2_3, h, w);
-}
-
 #define CHANNELS 16 /* so many pay for the transforms */
 
-static bool winograd_fits(const ls_lanes_conv *c, int form)
+/* h × w: of the outputs of the pass. */
+static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
 {
-    const int taps = c->kh * c->kw;
-    return c->kh == 3 && c->kw == 3 && c->sh == 1 && c->sw == 1 && c->ph <= 1 && c->pw <= 1 &&
-           c->ic >= CHANNELS && c->oc >= CHANNELS &&
+    const int taps = c->kh * c->kw, side = form == LS_WINO_2_5 ? 5 : 3;
+    return c->kh == side && c->kw == side && c->sh == 1 && c->sw == 1 && c->ph < side &&
+           c->pw < side && c->ic >= CHANNELS && c->oc >= CHANNELS &&
            (c->pool_h * c->pool_w == 1 || (c->pool_h == 2 && c->pool_w == 2)) &&
-           3 * products(form, c->oh, c->ow) < 2 * taps * c->oh * c->ow;
+           3 * products(form, h, w) < 2 * taps * c->oh * c->ow;
 }
 
 /* Steps of a staged gradient: [row][channel][column]. */
@@ -625,12 +653,17 @@ static void choose_winograd(conv_op *op)
     const ls_lanes_conv *c = &op->conv;
     const ls_wino_kernels *k = &op->base.kernels->wino;
     const ls_wino_shape s = {c->ic, c->oc, c->ih, c->x_w, c->oh, c->ow, c->ph, c->pw};
-    const int form = saves_a_third(c->oh, c->ow) ? LS_WINO_4_3 : LS_WINO_2_3;
-    op->forward.used = winograd_fits(c, LS_WINO_2_3);
-    op->weights.used = op->data.used = winograd_fits(c, form);
+    const int small = c->kh == 5 ? LS_WINO_2_5 : LS_WINO_2_3;
+    const int two = products(LS_WINO_2_3, c->oh, c->ow), four = products(LS_WINO_4_3, c->oh, c->ow);
+    const int for_weights = c->kh == 3 && four < two ? LS_WINO_4_3 : small;
+    const bool one_tile = c->oh <= 4 && c->ow <= 4;
+    const int for_data = c->kh == 3 && 3 * four < 2 * two && !one_tile ? LS_WINO_4_3 : small;
+    op->forward.used = winograd_fits(c, LS_WINO_2_3, c->oh, c->ow);
+    op->weights.used = winograd_fits(c, for_weights, c->oh, c->ow);
+    op->data.used = winograd_fits(c, for_data, c->ih, c->x_w);
     ls_wino_init(&op->forward.wino, k, LS_WINO_2_3, &s);
-    ls_wino_init(&op->weights.wino, k, form, &s);
-    ls_wino_init_data(&op->data.wino, k, form, &s);
+    ls_wino_init(&op->weights.wino, k, for_weights, &s);
+    ls_wino_init_data(&op->data.wino, k, for_data, &s);
     lie_as_pooled(op, &op->forward.wino.y);
     lie_as_staged(op, &op->weights.wino.y);
     lie_as_staged(op, &op->data.wino.x);

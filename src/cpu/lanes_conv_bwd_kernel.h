@@ -275,10 +275,25 @@ static void lanes_conv_unpool(const ls_lanes_conv *c, const float *dy, const uin
     }
 }
 
+/* How conv_data's weights lie: floats from one kernel element, output channel, eight of them, and input
+ * channel to the next; of inputs, every fourth is `four` floats on. */
+typedef struct lanes_data_weights {
+    ptrdiff_t element, out, eight, in, four;
+} lanes_data_weights;
+
+LANES_INLINE lanes_data_weights lanes_weights_of(const ls_lanes_conv *c)
+{
+    const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw;
+    if (ls_lanes_packs(c))
+        return (lanes_data_weights){(ptrdiff_t)c->oc * 4, 4, 32, 1, taps * c->oc * 4};
+    return (lanes_data_weights){8, 1, c->ic * taps * 8, taps * 8, 4 * taps * 8};
+}
+
 /* Adds what `columns` pixels of one output row contribute, through all kernel elements, to `height`
  * channels of dx. `tile` has loops and steps, d is the first pixel's, w the first channel's weights. */
 LANES_INLINE void lanes_scatter(const ls_lanes_conv *c, lanes_tile *tile, const float *d,
-                                const float *w, int height, int y, int x0, int columns, float *dx)
+                                const float *w, ptrdiff_t element, int height, int y, int x0,
+                                int columns, float *dx)
 {
     int from, to;
     lanes_rows_inside(c, y, &from, &to);
@@ -296,26 +311,27 @@ LANES_INLINE void lanes_scatter(const ls_lanes_conv *c, lanes_tile *tile, const 
         lanes_tile_fn *run = lanes_tile_of(LANES_W_STRIDED, height, n);
         for (int ky = from; ky < to; ky++) {
             tile->x = d + (ptrdiff_t)skip * 16;
-            tile->w = w + (ky * c->kw + kx) * 8;
+            tile->w = w + (ky * c->kw + kx) * element;
             tile->out = dx + ((ptrdiff_t)(y * c->sh + ky - c->ph) * c->x_w + at) * 16;
             lanes_tile_all(tile, LANES_W_STRIDED, run);
         }
     }
 }
 
-/* `n` output channels of one row, all of dx's. */
+/* `n` output channels of one row, and dx's from i to before `end`. */
 LANES_INLINE void lanes_scatter_row(const ls_lanes_conv *c, const float *d, ptrdiff_t channel,
-                                    const float *w, int n, int y, float *dx)
+                                    const float *w, int n, int y, int i, int end, float *dx)
 {
-    const ptrdiff_t plane = (ptrdiff_t)c->ih * c->x_w * 16, taps = (ptrdiff_t)c->kh * c->kw * 8;
+    const ptrdiff_t plane = (ptrdiff_t)c->ih * c->x_w * 16;
+    const lanes_data_weights lie = lanes_weights_of(c);
     const lanes_cut cut = lanes_cut_into(c->ow, lanes_widest(4));
-    const int eights = n > 8 ? n / 8 : 1;
+    const int eights = n > 8 && !ls_lanes_packs(c) ? n / 8 : 1;
     lanes_tile tile = {
         .n = {1, eights, n / eights},
         .x_step = {0, 8 * channel, channel},
-        .w_step = {0, c->ic * taps, 1},
+        .w_step = {0, lie.eight, lie.out},
         .x_t = 16,
-        .w_j = taps,
+        .w_j = lie.in,
         .out_j = plane,
         .out_t = (ptrdiff_t)c->sw * 16,
         .add = 1,
@@ -323,23 +339,28 @@ LANES_INLINE void lanes_scatter_row(const ls_lanes_conv *c, const float *d, ptrd
     for (int piece = 0, x0 = 0, columns; piece < cut.pieces; piece++, x0 += columns) {
         int height;
         columns = lanes_piece(cut, piece);
-        for (int i = 0; i < c->ic; i += height) {
-            height = lanes_tallest(c->ic - i, 4);
-            lanes_scatter(c, &tile, d + (ptrdiff_t)x0 * 16, w + i * taps, height, y, x0, columns,
-                          dx + i * plane);
+        for (int at = i; at < end; at += height) {
+            height = lanes_tallest(end - at < 4 - at % 4 ? end - at : 4 - at % 4, 4);
+            lanes_scatter(c, &tile, d + (ptrdiff_t)x0 * 16, w + at / 4 * lie.four + at % 4 * lie.in,
+                          lie.element, height, y, x0, columns, dx + at * plane);
         }
     }
 }
 
 static void lanes_conv_data(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx)
 {
-    const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * 8;
+    const lanes_data_weights lie = lanes_weights_of(c);
+    /* For each row all weights, or for each few weights all rows. */
+    const int few = ls_lanes_few_pixels(c), rows = few ? c->oh : 1, inputs = few ? 4 : c->ic;
     memset(dx, 0, (size_t)c->ic * (size_t)c->ih * (size_t)c->x_w * 16 * sizeof *dx);
-    for (int y = 0; y < c->oh; y++)
+    for (int y0 = 0; y0 < c->oh; y0 += rows)
         for (int first = 0, n; first < c->oc; first += n) {
-            n = lanes_depth(c->oc - first);
-            lanes_scatter_row(c, g.d + first * g.channel + y * g.row, g.channel,
-                              w + first / 8 * c->ic * taps, n, y, dx);
+            n = c->oc - first < LS_LANES_DEPTH ? c->oc - first : LS_LANES_DEPTH;
+            for (int i = 0; i < c->ic; i += inputs)
+                for (int y = y0; y < y0 + rows; y++)
+                    lanes_scatter_row(c, g.d + first * g.channel + y * g.row, g.channel,
+                                      w + first / 8 * lie.eight, n, y, i,
+                                      i + inputs < c->ic ? i + inputs : c->ic, dx);
         }
 }
 

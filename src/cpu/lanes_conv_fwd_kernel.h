@@ -6,7 +6,8 @@
  *           for channels               J channels × T columns of sums, over (ic, ky, kx)
  *             epilogue: signs, relu, pool
  *
- * Weights are read again for every tile of columns: of what a tile reads they are the small part.
+ * Weights are read again for every tile of columns: of what a tile reads they are the small part. Where they
+ * are more than the pixels (ls_lanes_few_pixels) it is the other way round.
  *
  * A tile leaves the registers into a small buffer and the epilogue reads it back from there, so
  * that one inner kernel serves every form. A pooled row is written by its first convolution row
@@ -236,68 +237,116 @@ LANES_INLINE lanes_row_cut lanes_cut_row(const ls_lanes_conv *c)
     return cut;
 }
 
-/* The sums of `n` channels from `first` on, for `columns` pixels and all output channels. `tile` has the
- * steps, and where the first channel's pixels are; its weights are those of the kernel's first row. What is
- * complete is finished. */
-LANES_INLINE void lanes_conv_columns(lanes_finish *f, lanes_tile *tile, int tallest, int first,
-                                     int y, const float *b, float *out, uint8_t *mask,
-                                     float *buffer)
+/* What all tiles of a convolution have in common. */
+typedef struct lanes_forward {
+    const ls_lanes_conv *c;
+    const float *x, *w, *b;
+    float *y;
+    uint8_t *mask;
+    float *buffer;
+    lanes_row_cut cut;
+    lanes_finish finish;
+    lanes_tile tile;
+} lanes_forward;
+
+/* The sums for output channels o to before `end`, eight or all, of the input channels from `first` on that are
+ * added up at a time, for one piece of a row, whose sums start at `buffer`. What is complete is finished. */
+LANES_INLINE void lanes_conv_channels(lanes_forward *p, const float *x, const float *w, int first,
+                                      int o, int end, int row, float *buffer)
 {
-    const ls_lanes_conv *c = f->c;
+    const ls_lanes_conv *c = p->c;
     const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * LS_LANES_OC;
-    const float *const x = tile->x, *const w = tile->w;
-    const int whole = c->ic <= LS_LANES_DEPTH, last = first + tile->n[0] == c->ic;
+    const int whole = c->ic <= LS_LANES_DEPTH, last = first + p->tile.n[0] == c->ic;
     int height;
-    for (int o = 0; o < c->oc; o += height) {
+    for (; o < end && o < c->oc; o += height) {
         int in_eight = o % LS_LANES_OC, left = LS_LANES_OC - in_eight;
-        height = lanes_tallest(left < c->oc - o ? left : c->oc - o, tallest);
-        lanes_tile_fn *run = lanes_window_of(c->kw, c->sw, height, f->columns);
-        float *const sums = buffer + (whole ? 0 : o * tile->out_j);
-        tile->init = b && first == 0 ? b + o : NULL;
-        tile->x = x;
-        tile->w = w + (o / LS_LANES_OC) * taps * c->ic + in_eight;
-        tile->out = sums;
-        lanes_tile_all(tile, LANES_W_ADJACENT,
-                       run ? run : lanes_tile_of(LANES_W_ADJACENT, height, f->columns));
+        height = lanes_tallest(left < c->oc - o ? left : c->oc - o, p->cut.tallest);
+        lanes_tile_fn *run = lanes_window_of(c->kw, c->sw, height, p->finish.columns);
+        float *const sums = buffer + (whole ? 0 : o * p->tile.out_j);
+        p->tile.init = p->b && first == 0 ? p->b + o : NULL;
+        p->tile.x = x;
+        p->tile.w = w + (o / LS_LANES_OC) * taps * c->ic + in_eight;
+        p->tile.out = sums;
+        lanes_tile_all(&p->tile, LANES_W_ADJACENT,
+                       run ? run : lanes_tile_of(LANES_W_ADJACENT, height, p->finish.columns));
         if (last)
-            lanes_conv_epilogue(f, sums, o, height, y, out, mask);
+            lanes_conv_epilogue(&p->finish, sums, o, height, row, p->y, p->mask);
     }
-    tile->x = x;
-    tile->w = w;
+}
+
+LANES_INLINE void lanes_conv_piece(lanes_forward *p, int row, int piece, int first, int o, int end,
+                                   float *buffer)
+{
+    const ls_lanes_conv *c = p->c;
+    const lanes_row_cut *cut = &p->cut;
+    const int longer = piece < cut->units.longer ? piece : cut->units.longer;
+    int from, to;
+    lanes_rows_inside(c, row, &from, &to);
+    p->finish.x0 = (piece * cut->units.size + longer) * cut->unit;
+    p->finish.columns = lanes_piece(cut->units, piece) * cut->unit;
+    p->tile.n[0] = c->ic - first < LS_LANES_DEPTH ? c->ic - first : LS_LANES_DEPTH;
+    p->tile.n[1] = to - from;
+    p->tile.out_j = p->finish.columns * 16;
+    p->tile.add = first > 0;
+    const ptrdiff_t line = (ptrdiff_t)first * c->ih + row * c->sh - c->ph + from;
+    const ptrdiff_t tap = ((ptrdiff_t)first * c->kh + from) * c->kw;
+    lanes_conv_channels(p, p->x + (line * c->iw + p->finish.x0 * c->sw) * 16,
+                        p->w + tap * LS_LANES_OC, first, o, end, row, buffer);
+}
+
+/* For each few pixels all weights. */
+LANES_INLINE void lanes_conv_by_pixels(lanes_forward *p)
+{
+    for (int row = 0; row < p->c->oh; row++)
+        for (int piece = 0; piece < p->cut.units.pieces; piece++)
+            for (int first = 0; first < p->c->ic; first += LS_LANES_DEPTH)
+                lanes_conv_piece(p, row, piece, first, 0, p->c->oc, p->buffer);
+}
+
+/* For each few weights all pixels. */
+LANES_INLINE void lanes_conv_by_weights(lanes_forward *p)
+{
+    const ls_lanes_conv *c = p->c;
+    const ptrdiff_t sums =
+        c->ic > LS_LANES_DEPTH ? (ptrdiff_t)(c->oc + 7) / 8 * 128 : 0; /* of a pixel */
+    for (int first = 0; first < c->ic; first += LS_LANES_DEPTH)
+        for (int o = 0; o < c->oc; o += LS_LANES_OC)
+            for (int row = 0; row < c->oh; row++) {
+                float *at = p->buffer + (ptrdiff_t)row * c->ow * sums;
+                for (int piece = 0; piece < p->cut.units.pieces; piece++) {
+                    lanes_conv_piece(p, row, piece, first, o, o + LS_LANES_OC, at);
+                    at += p->finish.columns * sums;
+                }
+            }
 }
 
 static void lanes_conv_forward(const ls_lanes_conv *c, const float *x, const float *w,
                                const float *b, float *y, uint8_t *mask, float *buffer)
 {
-    const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * LS_LANES_OC;
-    const ptrdiff_t plane = (ptrdiff_t)c->ih * c->iw * 16;
-    const lanes_row_cut cut = lanes_cut_row(c);
-    lanes_finish f = {.c = c, .share = vec_all(1.0f / (float)(c->pool_h * c->pool_w))};
-    lanes_tile tile = {
-        .n = {0, 0, c->kw},
-        .x_step = {plane, (ptrdiff_t)c->iw * 16, 16},
-        .w_step = {taps, (ptrdiff_t)c->kw * LS_LANES_OC, LS_LANES_OC},
-        .x_t = (ptrdiff_t)c->sw * 16,
-        .out_t = 16,
+    lanes_forward p = {
+        .c = c,
+        .x = x,
+        .w = w,
+        .b = b,
+        .y = y,
+        .mask = mask,
+        .buffer = buffer,
+        .cut = lanes_cut_row(c),
+        .finish = {.c = c, .share = vec_all(1.0f / (float)(c->pool_h * c->pool_w))},
+        .tile =
+            {
+                .n = {0, 0, c->kw},
+                .x_step = {(ptrdiff_t)c->ih * c->iw * 16, (ptrdiff_t)c->iw * 16, 16},
+                .w_step = {(ptrdiff_t)c->kh * c->kw * LS_LANES_OC, (ptrdiff_t)c->kw * LS_LANES_OC,
+                           LS_LANES_OC},
+                .x_t = (ptrdiff_t)c->sw * 16,
+                .out_t = 16,
+            },
     };
-    for (int row = 0; row < c->oh; row++) {
-        int from, to;
-        lanes_rows_inside(c, row, &from, &to);
-        tile.n[1] = to - from;
-        f.x0 = 0;
-        for (int piece = 0; piece < cut.units.pieces; piece++, f.x0 += f.columns) {
-            f.columns = lanes_piece(cut.units, piece) * cut.unit;
-            tile.out_j = f.columns * 16;
-            for (int first = 0; first < c->ic; first += tile.n[0]) {
-                tile.n[0] = c->ic - first < LS_LANES_DEPTH ? c->ic - first : LS_LANES_DEPTH;
-                tile.x = x + first * plane +
-                         ((ptrdiff_t)(row * c->sh - c->ph + from) * c->iw + f.x0 * c->sw) * 16;
-                tile.w = w + first * taps + (ptrdiff_t)from * c->kw * LS_LANES_OC;
-                tile.add = first > 0;
-                lanes_conv_columns(&f, &tile, cut.tallest, first, row, b, y, mask, buffer);
-            }
-        }
-    }
+    if (ls_lanes_few_pixels(c))
+        lanes_conv_by_weights(&p);
+    else
+        lanes_conv_by_pixels(&p);
 }
 
 #endif

@@ -122,7 +122,7 @@ typedef struct ls_lanes_kernels {
     void (*conv_weights)(const ls_lanes_conv *c, const float *x, const float *panels, int groups,
                          int y0, int y1, float *gw, int add);
 
-    /* dx of one group. */
+    /* dx of one group; `w` as it lies or packed (ls_lanes_packs). */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
 
     /* y ← w · x + b with an optional relu. */
@@ -173,10 +173,30 @@ typedef struct ls_lanes_kernels {
     ls_wino_kernels wino;
 } ls_lanes_kernels;
 
-/* Floats of conv_forward's `tile`: sums of eight channels, or of all where they are made in parts. */
+/* Whether the weights of an image's convolution are more than its pixels, or x stays in the caches anyhow: then
+ * the kernels go through all pixels for each few weights, else through all weights for each few pixels. */
+static inline int ls_lanes_few_pixels(const ls_lanes_conv *c)
+{
+    size_t weights = (size_t)c->ic * (size_t)c->oc * (size_t)c->kh * (size_t)c->kw;
+    size_t x = (size_t)c->ic * (size_t)c->ih * (size_t)c->iw * 16;
+    return x <= (1 << 16) || weights > x + (size_t)c->oc * (size_t)c->oh * (size_t)c->ow * 16;
+}
+
+/* Whether conv_data's weights are packed, [ceil(ic/4)][kh][kw][oc][4]: where the last eight outputs are not
+ * whole, and sums over them would be in two parts. */
+static inline int ls_lanes_packs(const ls_lanes_conv *c)
+{
+    return c->oc % LS_LANES_OC != 0;
+}
+
+/* Floats of conv_forward's `tile`: sums of eight channels, or of all, of a few pixels or of all, where they are
+ * made in parts. */
 static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
 {
-    return (c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8) * 6 * 16;
+    size_t channels = c->ic > LS_LANES_DEPTH ? (size_t)(c->oc + 7) / 8 * 8 : 8;
+    size_t pixels =
+        c->ic > LS_LANES_DEPTH && ls_lanes_few_pixels(c) ? (size_t)c->oh * (size_t)c->ow : 6;
+    return channels * (pixels > 6 ? pixels : 6) * 16;
 }
 
 /* A kernel of one element has one tap only; its gradient is computed as that of a kernel over one
