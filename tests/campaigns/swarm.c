@@ -175,7 +175,8 @@ static void run(leg *l)
 {
     const ls_data_source *const sources[] = {&l->c->data};
     char devices[32], capacity[160], directory[640], *text = text_of(l);
-    const char *set[3] = {devices, directory, capacity}, *inject[2];
+    /* A case that names an engine is read as it is, and run alone. */
+    const char *set[4] = {devices, directory, "cluster.engine=none", capacity}, *inject[2];
     ls_error err = {0};
     snprintf(devices, sizeof devices, "devices=%s:%d", l->backend, l->workers);
     snprintf(directory, sizeof directory, "run_dir=%s", l->run_dir ? l->run_dir : "null");
@@ -183,7 +184,7 @@ static void run(leg *l)
     ls_trainer_options o = {.size = sizeof o,
                             .config_text = text,
                             .set = set,
-                            .set_count = l->c->unequal ? 3 : 2,
+                            .set_count = l->c->unequal ? 4 : 3,
                             .registry = registry,
                             .resume = l->resume ? l->run_dir : NULL,
                             .inject = inject,

@@ -48,6 +48,9 @@ typedef struct swarm_case {
 void swarm_draw(swarm_case *c, uint64_t seed, uint32_t number, const char *directory);
 void swarm_fini(swarm_case *c);
 
+/* Adds to "data" where the case's rows lie. */
+void swarm_place(swarm_case *c, draws *d, cJSON *data);
+
 /* The model of a case: {"layers": …}. */
 cJSON *swarm_model(draws *d, const ls_data_source *data);
 

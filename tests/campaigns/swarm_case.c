@@ -97,15 +97,11 @@ static void add_channels(draws *d, cJSON *data, const char *key, double first, d
 static void add_data(swarm_case *c, draws *d)
 {
     cJSON *data = cJSON_AddObjectToObject(c->config, "data");
-    cJSON_AddStringToObject(data, "name", c->data_name);
+    swarm_place(c, d, data);
     if (one_in(d, 3)) {
         add_channels(d, data, "mean", 0, 1);
         add_channels(d, data, "std", 0.2, 1.5);
     }
-    if (one_in(d, 4) && !c->data.streamed)
-        cJSON_AddNumberToObject(data, "limit", draw_from(d, 1, (int)c->data.train_rows));
-    if (one_in(d, 12)) /* where to look for files, which the caller's data does not need */
-        cJSON_AddStringToObject(data, "path", c->directory);
     if (one_in(d, 2)) {
         cJSON *augment = cJSON_AddObjectToObject(c->config, "augment");
         if (draw(d, 3))
@@ -276,7 +272,7 @@ static void add_faults(swarm_case *c, draws *d, int steps)
     if (one_in(d, 4))
         cJSON_AddNumberToObject(c->config, "deadline_s", draw_from(d, 0, 1) * 60);
     if (one_in(d, 4)) { /* alone */
-        static const char *const engine[] = {"auto", "none", NULL};
+        static const char *const engine[] = {"auto", "none", "mpi", NULL};
         cJSON *cluster = cJSON_AddObjectToObject(c->config, "cluster");
         cJSON_AddStringToObject(cluster, "engine", draw_word(d, engine));
         cJSON_AddNumberToObject(cluster, "deadline_s", draw_from(d, 0, 60));
