@@ -461,7 +461,7 @@ static int gather_once(process *p)
 static void an_engine_that_hangs_is_left_behind(void **state)
 {
     (void)state;
-    test t;
+    static test t; /* which a thread that was left behind may still use */
     prepare(&t, 2);
     t.deadline_ns = SECOND / 4;
     const uint64_t start_ns = ls_now_ns();
@@ -477,7 +477,7 @@ static void an_engine_that_hangs_is_left_behind(void **state)
 static void a_member_that_never_comes_is_not_waited_for_for_ever(void **state)
 {
     (void)state;
-    test t;
+    static test t; /* which a thread that was left behind may still use */
     prepare(&t, 2);
     wire_world_expect(t.world, 3);
     t.open_ns = SECOND / 2;
