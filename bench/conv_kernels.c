@@ -189,10 +189,12 @@ static int open_dnnl(dnnl_runner *r, const ls_cpu_device *device, const layer *l
         {dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md},
     };
     int side = outputs(l);
-    ls_linear_mds m = {
-        .x = ls_md_image(rows, l->in, l->side, l->side, l->in == 1 ? LS_MD_NHWC : LS_MD_ANY),
-        .weight = ls_md_image(l->conv.out, l->in, l->conv.kh, l->conv.kw, LS_MD_ANY),
-        .y = ls_md_image(rows, l->conv.out, side, side, LS_MD_ANY)};
+    /* There is no Winograd of one channel; but its fastest kernel may be the one of channels last. */
+    const ls_md_format format = winograd && l->in == 1 ? LS_MD_NHWC : LS_MD_ANY;
+    winograd = winograd && l->in > 1;
+    ls_linear_mds m = {.x = ls_md_image(rows, l->in, l->side, l->side, format),
+                       .weight = ls_md_image(l->conv.out, l->in, l->conv.kh, l->conv.kw, LS_MD_ANY),
+                       .y = ls_md_image(rows, l->conv.out, side, side, format)};
     ls_pd forward = NULL, pd = NULL;
     ls_error err;
     *r = (dnnl_runner){0};
