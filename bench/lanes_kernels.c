@@ -10,7 +10,7 @@
  */
 #include "cpu/cpu_isa.h"
 #include "cpu/cpu_layout.h"
-#include "cpu/lanes.h"
+#include "cpu/cpu_op.h"
 
 #include "base/host.h"
 
@@ -142,7 +142,8 @@ static void add(network *n, int i, const ls_lanes_kernels *kernels, const char *
     desc.needs_dx = i > 1;
     if (i > 0)
         desc.x = n->stage[i - 1].op->y;
-    if (ls_lanes_op_create_with(&s->op, NULL, kernels, &desc, &err) != LS_OK)
+    ls_cpu_device device = {.kernels = kernels};
+    if (ls_cpu_op_create(&s->op, &device, &desc, &err) != LS_OK)
         die(err.text);
     s->name = name;
     s->forward_mflop = forward_mflop;
@@ -274,10 +275,10 @@ int main(int argc, char **argv)
     double seconds = argc > 2 ? atof(argv[2]) : 3;
     const ls_lanes_kernels *kernels = NULL;
     static network n;
-    const ls_cpu_isa *set;
+    const ls_lanes_kernels *set;
     for (int i = 0; (set = ls_cpu_isa_at(i)); i++)
         if (!strcmp(set->name, isa))
-            kernels = &set->lanes;
+            kernels = set;
     if (!kernels)
         die("this CPU has no such instruction set");
     build(&n, kernels);

@@ -35,7 +35,7 @@ Leaves in FOLDER ($OUT, else build/gpu-out):
 
 Each step has a time limit of its own and writes as it goes on: what comes late can spoil nothing that
 came before. Libraries and data that the machine lacks are taken from build/gpu-kit (bench/gpu/pack.sh
-makes it). On a machine without oneDNN, cJSON, Nettle and zlib of its own:
+makes it). On a machine without cJSON, Nettle and zlib of its own:
 
     here:   bench/gpu/pack.sh                   then copy the tree with build/gpu-kit
     there:  bench/gpu/once.sh 1 FOLDER          and bench/gpu/once.sh 2 FOLDER

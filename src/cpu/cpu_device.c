@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "cpu/cpu.h"
 #include "cpu/cpu_isa.h"
+#include "cpu/cpu_layout.h"
 #include "cpu/cpu_op.h"
-#include "cpu/lanes.h"
+#include "cpu/lanes_op.h"
 
 #include <lockstep/pool.h>
 
@@ -13,9 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* OpenMP's, of the runtime that oneDNN uses. A compiler that is not gcc has its <omp.h> of another
- * runtime, or none. */
-void omp_set_num_threads(int threads);
+#define LIBRARY "portable kernels" /* with the same bits on every instruction set */
 
 /* Rows of a block that a worker takes through forward and backward at a time: two groups of
  * lanes, whose activations stay in a core's L2. */
@@ -61,23 +59,22 @@ static void cpu_describe(const ls_device *device, ls_device_info *out)
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "cpu(%d)", d->index);
     read_model_name(out->model, sizeof out->model);
-    if (d->family == LS_CPU_FAMILY_DNNL)
-        snprintf(out->isa, sizeof out->isa, "%s", ls_dnnl_isa());
-    else
-        snprintf(out->isa, sizeof out->isa, "%s+%s", ls_dnnl_isa(), ls_cpu_isa_at(0)->name);
-    ls_dnnl_version(out->library, sizeof out->library);
+    const size_t length =
+        strlen(out->model); /* the kernels' set is no `isa`: bits do not depend on it */
+    snprintf(out->model + length, sizeof out->model - length, ", %s", d->kernels->name);
+    snprintf(out->library, sizeof out->library, LIBRARY);
     out->flags = LS_DEVICE_HOST_MEMORY;
     out->memory_bytes = memory_bytes();
-    out->threads = d->threads;
-    out->block_rows = d->family == LS_CPU_FAMILY_DNNL ? 0 : BLOCK_ROWS;
+    out->threads = ls_team_size(d->team);
+    out->block_rows = BLOCK_ROWS;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int cpu_bind(ls_device *device, ls_error *err)
 {
+    (void)device;
     (void)err;
-    omp_set_num_threads(self_of(device)->threads); /* of this thread: a new one has all cores */
     return LS_OK;
 }
 
@@ -105,26 +102,33 @@ static int cpu_copy(ls_device *device, ls_stream *stream, void *dst, const void 
     return LS_OK;
 }
 
-static void add_floats(float *dst, const float *a, const float *b, size_t count)
+/* Floats that a thread of the team adds up at a time. */
+#define ADD_FLOATS 16384
+
+typedef struct addition {
+    float *dst;
+    const float *a, *b;
+    size_t count;
+} addition;
+
+static void add_some(void *arg, uint32_t item)
 {
+    const addition *s = arg;
+    const size_t first = (size_t)item * ADD_FLOATS, left = s->count - first;
+    const size_t end = left < ADD_FLOATS ? s->count : first + ADD_FLOATS;
 #pragma omp simd
-    for (size_t i = 0; i < count; i++)
-        dst[i] = a[i] + b[i];
+    for (size_t i = first; i < end; i++)
+        s->dst[i] = s->a[i] + s->b[i];
 }
 
 static int cpu_add(ls_device *device, ls_stream *stream, float *dst, const float *a, const float *b,
                    size_t count, ls_error *err)
 {
-    int team = self_of(device)->threads;
+    addition s = {dst, a, b, count};
     (void)stream;
     (void)err;
-    if (team <= 1) /* without a parallel region, whose team libgomp would allocate */
-        add_floats(dst, a, b, count);
-    else {
-#pragma omp parallel for simd num_threads(team) schedule(static)
-        for (size_t i = 0; i < count; i++)
-            dst[i] = a[i] + b[i];
-    }
+    ls_team_run(self_of(device)->team, (uint32_t)((count + ADD_FLOATS - 1) / ADD_FLOATS), add_some,
+                &s);
     return LS_OK;
 }
 
@@ -149,7 +153,6 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
     if (x->rows < 1 || x->c < 1 || x->h < 1 || x->w < 1)
         return ls_fail(err, LS_EINVAL, "op_create: an input of %d rows of %d×%d×%d", x->rows, x->c,
                        x->h, x->w);
-    /* oneDNN and its descriptors count in 64 bits, our flat vectors in 31. */
     if ((double)x->rows * x->c * x->h * x->w >= 2e9)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "op_create: an input of %d rows of %d×%d×%d is too "
@@ -160,16 +163,6 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
     return LS_OK;
 }
 
-/* What the lanes family does not know of. */
-static int beyond_lanes(const ls_op_desc *desc)
-{
-    if (desc->kind == LS_OP_GATHER) /* it lays lanes out by itself */
-        return 1;
-    if (desc->kind == LS_OP_SOFTMAX_XENT)
-        return desc->u.softmax_xent.smoothing != 0;
-    return desc->kind > LS_OP_EXPORT;
-}
-
 /* All but those that know of no tensor, make the first, or want it row-major. */
 static bool is_of_lanes(ls_op_kind kind)
 {
@@ -177,17 +170,7 @@ static bool is_of_lanes(ls_op_kind kind)
            kind != LS_OP_RUNNING && kind != LS_OP_VECTOR_LOSS;
 }
 
-/* The lanes op as it takes x; else, where that pays, around a copy of x packed into lanes. */
-static int create_lanes(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
-{
-    int status = ls_lanes_op_create(out, device, desc, err);
-    if (status == LS_EUNSUPPORTED && !ls_layout_is_lanes(desc->x.layout) &&
-        ls_lanes_preferred(device, desc))
-        status = ls_cpu_adapt_create(out, device, desc, err);
-    return status;
-}
-
-static int create_common(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cpu_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     static ls_cpu_create *const creators[LS_OP_KINDS] = {
 #define LS_CPU_OP(kind, name) [kind] = ls_cpu_##name##_create,
@@ -196,6 +179,9 @@ static int create_common(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
 #undef LS_CPU_OP
 #undef LS_CPU_ALSO
     };
+    *out = NULL;
+    if (is_of_lanes(desc->kind) && ls_lanes_are_plain(desc))
+        return ls_lanes_plain_create(out, device, desc, err);
     if (desc->kind > 0 && desc->kind < LS_OP_KINDS && creators[desc->kind])
         return creators[desc->kind](out, device, desc, err);
     return ls_fail(err, LS_EUNSUPPORTED, "the CPU back end has no op of kind %d", desc->kind);
@@ -203,33 +189,9 @@ static int create_common(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
 
 static int cpu_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err)
 {
-    ls_cpu_device *d = self_of(device);
-    ls_error declined = {0};
     *out = NULL;
     int status = check_desc(desc, err);
-    if (status)
-        return status;
-    ls_op_desc inner = *desc;
-    inner.twin = ls_cpu_adapt_inner(desc->twin);
-    if (d->family == LS_CPU_FAMILY_LANES)
-        return is_of_lanes(desc->kind) ? ls_lanes_op_create(out, d, desc, err)
-                                       : create_common(out, d, desc, err);
-    if (d->family == LS_CPU_FAMILY_DNNL || beyond_lanes(&inner))
-        return create_common(out, d, &inner, err);
-    status = create_lanes(out, d, &inner, &declined);
-    if (status == LS_OK)
-        return LS_OK;
-    if (status != LS_EUNSUPPORTED)
-        return ls_fail(err, status, "%s", declined.text);
-    return create_common(out, d, &inner, err);
-}
-
-static const ls_layout *cpu_preferred_layout(ls_device *device, const ls_op_desc *desc)
-{
-    const ls_cpu_device *d = self_of(device);
-    const bool plain =
-        desc->kind == LS_OP_VECTOR_LOSS || (d->family != LS_CPU_FAMILY_LANES && beyond_lanes(desc));
-    return plain ? NULL : ls_lanes_preferred(d, desc);
+    return status == LS_OK ? ls_cpu_op_create(out, self_of(device), desc, err) : status;
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -239,7 +201,7 @@ static void cpu_close(ls_device *device)
     if (!device)
         return;
     ls_cpu_device *d = self_of(device);
-    ls_dnnl_engine_free(d);
+    ls_team_destroy(d->team);
     ls_free(d->host, d);
 }
 
@@ -256,11 +218,9 @@ static const ls_device_ops device_ops = {
     .add = cpu_add,
     .sync = cpu_sync,
     .op_create = cpu_op_create,
-    .preferred_layout = cpu_preferred_layout,
 };
 
-int ls_cpu_open_with(ls_device **out, const ls_device_request *request, ls_cpu_family family,
-                     ls_error *err)
+static int cpu_open(ls_device **out, const ls_device_request *request, ls_error *err)
 {
     *out = NULL;
     if (request->size != sizeof *request || request->index < 0 || request->threads < 0)
@@ -271,10 +231,11 @@ int ls_cpu_open_with(ls_device **out, const ls_device_request *request, ls_cpu_f
         return ls_fail(err, LS_ENOMEM, "cpu(%d): out of memory", request->index);
     d->device.ops = &device_ops;
     d->host = request->host;
-    d->family = family;
+    d->kernels = ls_cpu_isa_at(0);
     d->index = request->index;
-    d->threads = request->threads > 0 ? request->threads : 1;
-    int status = ls_dnnl_engine(d, err);
+    int status = LS_OK;
+    if (request->threads > 1)
+        status = ls_team_create(&d->team, request->threads, request->host, err);
     if (status) {
         cpu_close(&d->device);
         return status;
@@ -283,16 +244,11 @@ int ls_cpu_open_with(ls_device **out, const ls_device_request *request, ls_cpu_f
     return LS_OK;
 }
 
-static int cpu_open(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_AUTO, err);
-}
-
 static void cpu_probe(ls_backend_info *out)
 {
     memset(out, 0, sizeof *out);
     out->devices = ls_allowed_cores();
-    ls_dnnl_version(out->version, sizeof out->version);
+    snprintf(out->version, sizeof out->version, LIBRARY ", %s", ls_cpu_isa_at(0)->name);
 }
 
 const ls_backend *ls_cpu_backend(void)

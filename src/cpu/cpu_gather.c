@@ -1,6 +1,4 @@
-/* Dataset rows (bytes, or floats) to a batch of floats: plain, or in lanes where the first consumer prefers them
- * (desc->y_hint). Which of the two does not depend on what the rows are for: ops that read them are
- * made once, for training and evaluation. A pixel has 256 values, so every result is looked up in a
+/* Dataset rows (bytes, or floats) to a batch of floats in lanes. A pixel has 256 values, so every result is looked up in a
  * table of its channel, computed once with correctly rounded divisions. */
 #include "cpu/cpu_layout.h"
 #include "cpu/cpu_op.h"
@@ -80,31 +78,6 @@ static void copy_line(float *to, size_t step, const uint8_t *plane, const ls_ten
     }
 }
 
-/* ---- plain ----------------------------------------------------------------------------------- */
-
-static void copy_plane(float *to, const uint8_t *from, size_t pixels, const float *table)
-{
-    for (size_t i = 0; i < pixels; i++)
-        to[i] = table[from[i]];
-}
-
-static void gather_plain(const gather_op *g)
-{
-    const ls_tensor *y = &g->op.y;
-    const size_t pixels = (size_t)y->h * (size_t)y->w;
-    float *to = g->buffers.y;
-    for (int r = 0; r < y->rows; r++) {
-        const source s = draw_source(g, r);
-        for (int c = 0; c < y->c; c++, to += pixels) {
-            const uint8_t *plane = s.image + (size_t)c * pixels;
-            if (!is_random(g))
-                copy_plane(to, plane, pixels, table_of(g, c));
-            for (int i = 0; is_random(g) && i < y->h; i++)
-                copy_line(to + (size_t)i * (size_t)y->w, 1, plane, y, s, i, table_of(g, c));
-        }
-    }
-}
-
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
 /* `count` pixels of sixteen rows from pixel `first` of the images on; rows from `rows` on are zero. */
@@ -179,16 +152,15 @@ static void float_plane(float *to, size_t step, const gather_op *g, const source
 static void gather_floats(const gather_op *g)
 {
     const ls_tensor *y = &g->op.y;
-    const size_t lanes = y->layout ? LS_LANES : 1, pixels = (size_t)y->h * (size_t)y->w;
-    const size_t plane = pixels * lanes;
-    if (y->layout && y->rows % LS_LANES)
+    const size_t plane = (size_t)y->h * (size_t)y->w * LS_LANES;
+    if (y->rows % LS_LANES)
         memset(g->buffers.y, 0, y->bytes); /* the lanes of no row */
     for (int r = 0; r < y->rows; r++) {
         const source s = draw_source(g, r);
-        float *to =
-            (float *)g->buffers.y + (size_t)r / lanes * (size_t)y->c * plane + (size_t)r % lanes;
+        float *to = (float *)g->buffers.y + (size_t)(r / LS_LANES) * (size_t)y->c * plane +
+                    (size_t)(r % LS_LANES);
         for (int c = 0; c < y->c; c++)
-            float_plane(to + (size_t)c * plane, lanes, g, &s, c);
+            float_plane(to + (size_t)c * plane, LS_LANES, g, &s, c);
     }
 }
 
@@ -203,10 +175,8 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     (void)err;
     if (g->rule.floats)
         gather_floats(g);
-    else if (op->y.layout)
-        gather_lanes(g);
     else
-        gather_plain(g);
+        gather_lanes(g);
     const size_t words = g->rule.targets ? (size_t)g->rule.targets : 1;
     if (b->labels && b->labels_out)
         for (int r = 0; r < op->y.rows; r++)
@@ -251,11 +221,10 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     g->flip = desc->training ? k->flip : 0;
     g->rule = *k;
     g->op.impl = &gather_impl;
-    g->op.kernel = ls_layout_is_lanes(desc->y_hint) ? "plain C, lanes" : "plain C";
+    g->op.kernel = "plain C";
     g->op.y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};
     g->op.y.bytes = (size_t)x->rows * (size_t)x->c * (size_t)x->h * (size_t)x->w * sizeof(float);
-    if (ls_layout_is_lanes(desc->y_hint))
-        g->op.y = ls_lanes_tensor(&g->op.y);
+    g->op.y = ls_lanes_tensor(&g->op.y);
     for (int c = 0; c < 4 && c < x->c; c++)
         for (int v = 0; v < 256; v++)
             g->table[c][v] = ((float)v / 255.0f - k->mean[c]) / k->std[c];

@@ -35,7 +35,7 @@ static bool has_avx512(void)
 }
 #endif
 
-const ls_cpu_isa *ls_cpu_isa_at(int i)
+const ls_lanes_kernels *ls_cpu_isa_at(int i)
 {
 #if defined(__x86_64__)
     if (has_avx512() && i-- == 0)

@@ -6,6 +6,7 @@
 #include "base/host.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 /* What is lost at one output, and its derivative by z. */
 typedef double loss_fn(double *slope, double z, double t);

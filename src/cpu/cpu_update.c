@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/host.h"
 
-#include <lockstep/split.h>
 #include <math.h>
+#include <stdbool.h>
 
 typedef struct update_op {
     ls_op op; /* first */
@@ -45,7 +45,7 @@ static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
 }
 
 /* One step over the floats first … end − 1. */
-typedef void (*step_fn)(const update_op *u, float lr, float scale, size_t first, size_t end);
+typedef void step_fn(const update_op *u, float lr, float scale, size_t first, size_t end);
 
 static void step_plain(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
@@ -99,13 +99,23 @@ static void step_adamw(const update_op *u, float lr, float scale, size_t first, 
     }
 }
 
+/* xⁿ by squaring: every libm has a pow of its own. */
+static double power(double x, uint64_t n)
+{
+    double y = 1;
+    for (; n; n >>= 1, x *= x)
+        if (n & 1)
+            y *= x;
+    return y;
+}
+
 static void prepare_adamw(update_op *u, const ls_step_args *args)
 {
     const ls_adamw *k = &u->adamw;
-    double t = (double)args->step, lr = (double)args->lr;
+    const double lr = (double)args->lr;
     u->keep = (float)(1 - lr * (double)k->weight_decay);
-    u->rate = (float)(lr / (1 - pow((double)k->beta1, t)));
-    u->root = (float)sqrt(1 - pow((double)k->beta2, t));
+    u->rate = (float)(lr / (1 - power((double)k->beta1, args->step)));
+    u->root = (float)sqrt(1 - power((double)k->beta2, args->step));
 }
 
 static void step_running(const update_op *u, float scale)
@@ -116,21 +126,27 @@ static void step_running(const update_op *u, float scale)
         to[i] += momentum * (sum[i] * scale - to[i]);
 }
 
-/* Each thread of the team takes whole cache lines. A worker without a team does without the
- * parallel region: libgomp would allocate a team of one each time. */
-static void step(const update_op *u, step_fn fn, float lr, float scale)
+/* Floats that a thread of the team takes at a time: whole cache lines. */
+#define STEP_FLOATS 16384
+
+typedef struct pass {
+    const update_op *u;
+    step_fn *fn;
+    float lr, scale;
+} pass;
+
+static void step_some(void *arg, uint32_t item)
 {
-    int team = u->device->threads;
-    if (team <= 1) {
-        fn(u, lr, scale, 0, count_of(u));
-        return;
-    }
-#pragma omp parallel for num_threads(team) schedule(static)
-    for (int part = 0; part < team; part++) {
-        uint32_t first, count;
-        ls_split((uint32_t)(count_of(u) / 16), (uint32_t)team, (uint32_t)part, &first, &count);
-        fn(u, lr, scale, (size_t)first * 16, ((size_t)first + count) * 16);
-    }
+    const pass *p = arg;
+    const size_t first = (size_t)item * STEP_FLOATS, left = count_of(p->u) - first;
+    p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
+}
+
+static void step(const update_op *u, step_fn *fn, float lr, float scale)
+{
+    pass p = {u, fn, lr, scale};
+    ls_team_run(u->device->team, (uint32_t)((count_of(u) + STEP_FLOATS - 1) / STEP_FLOATS),
+                step_some, &p);
 }
 
 /* A step whose loss is not finite holds up itself and all behind it. */
@@ -161,7 +177,7 @@ static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
         step(u, step_adamw, args->lr, args->scale);
         return LS_OK;
     }
-    step_fn with_momentum = u->sgd.nesterov ? step_nesterov : step_momentum;
+    step_fn *with_momentum = u->sgd.nesterov ? step_nesterov : step_momentum;
     step(u, u->sgd.momentum != 0 ? with_momentum : step_plain, args->lr, args->scale);
     return LS_OK;
 }

@@ -710,14 +710,13 @@ static void set_sizes(conv_op *op)
     o->scratch_bytes = (forward > backward ? forward : backward) * sizeof(float);
 }
 
-int ls_lanes_conv_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                         const ls_op_desc *desc, ls_error *err)
+int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_conv c;
     ls_lanes_op *base;
     int status = geometry(&c, desc, err);
     if (!status)
-        status = ls_lanes_op_new(&base, sizeof(conv_op), &conv_impl, host, kernels, desc, err);
+        status = ls_lanes_op_new(&base, sizeof(conv_op), &conv_impl, device, desc, err);
     if (status)
         return status;
     conv_op *op = (conv_op *)base;

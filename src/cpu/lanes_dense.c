@@ -15,37 +15,93 @@ static dense_op *self_of(ls_op *op)
     return (dense_op *)op;
 }
 
+/* Sixteens that a thread of the team takes at a time. */
+#define SOME 4
+
+static uint32_t items(int n)
+{
+    return (uint32_t)((n + SOME * LS_LANES - 1) / (SOME * LS_LANES));
+}
+
+/* A pass over some groups, divided among the team by outputs, or by inputs. */
+typedef struct dense_job {
+    const dense_op *op;
+    int group, groups, add;
+    const float *dz, *dzt;
+} dense_job;
+
+static ls_lanes_dense part_of(const dense_job *job, uint32_t item, int of)
+{
+    const int from = (int)item * SOME, all = (of + LS_LANES - 1) / LS_LANES;
+    return (ls_lanes_dense){job->op->in, job->op->out, job->groups, from,
+                            from + SOME < all ? from + SOME : all};
+}
+
+static void forward_some(void *arg, uint32_t item)
+{
+    const dense_job *job = arg;
+    const dense_op *op = job->op;
+    const ls_op_buffers *b = &op->base.b;
+    const ls_lanes_dense l = part_of(job, item, op->out);
+    op->base.kernels->dense_forward(&l, b->x, b->param[0], op->bias ? b->param[1] : NULL, op->relu,
+                                    b->y);
+}
+
 static int dense_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    dense_op *op = self_of(base);
-    const ls_op_buffers *b = &op->base.b;
+    const dense_op *op = self_of(base);
+    dense_job job = {.op = op, .groups = op->base.groups};
     (void)stream;
     (void)flags;
     (void)err;
-    const ls_lanes_dense l = {op->in, op->out, op->base.groups};
-    op->base.kernels->dense_forward(&l, b->x, b->param[0], op->bias ? b->param[1] : NULL, op->relu,
-                                    b->y);
+    ls_team_run(op->base.team, items(op->out), forward_some, &job);
     return LS_OK;
+}
+
+static const float *x_of(const dense_job *job)
+{
+    return (const float *)job->op->base.b.x + (size_t)job->group * (size_t)job->op->in * LS_LANES;
+}
+
+static void weights_some(void *arg, uint32_t item)
+{
+    const dense_job *job = arg;
+    const ls_op_buffers *b = &job->op->base.b;
+    const ls_lanes_dense l = part_of(job, item, job->op->out);
+    job->op->base.kernels->dense_weights(&l, x_of(job), job->dzt, b->grad[0],
+                                         job->op->bias ? b->grad[1] : NULL, job->add);
+}
+
+static void data_some(void *arg, uint32_t item)
+{
+    const dense_job *job = arg;
+    const ls_op_buffers *b = &job->op->base.b;
+    const ls_lanes_dense l = part_of(job, item, job->op->in);
+    job->op->base.kernels->dense_data(&l, job->dz, b->param[0],
+                                      (float *)b->dx +
+                                          (size_t)job->group * (size_t)job->op->in * LS_LANES);
 }
 
 static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    dense_op *op = self_of(base);
+    const dense_op *op = self_of(base);
     const ls_op_buffers *b = &op->base.b;
-    const ls_lanes_kernels *k = op->base.kernels;
-    const size_t x_group = (size_t)op->in * LS_LANES, y_group = (size_t)op->out * LS_LANES;
+    const size_t y_group = (size_t)op->out * LS_LANES;
     float *dz = b->scratch;
     float *dzt = dz + (size_t)LS_LANES_BLOCK_GROUPS * LS_LANES * (size_t)op->padded;
     (void)stream;
     (void)err;
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        const ls_lanes_dense l = {op->in, op->out, ls_lanes_block(&op->base, group)};
+        dense_job job = {
+            op, group, ls_lanes_block(&op->base, group), group > 0 || (flags & LS_RUN_ACCUMULATE),
+            dz, dzt};
+        const ls_lanes_dense l = {op->in, op->out, job.groups, 0, op->padded / LS_LANES};
         const float *y = op->relu ? (const float *)b->y + (size_t)group * y_group : NULL;
-        k->dense_grad(&l, (const float *)b->dy + (size_t)group * y_group, y, dz, dzt);
-        k->dense_weights(&l, (const float *)b->x + (size_t)group * x_group, dzt, b->grad[0],
-                         op->bias ? b->grad[1] : NULL, group > 0 || (flags & LS_RUN_ACCUMULATE));
+        op->base.kernels->dense_grad(&l, (const float *)b->dy + (size_t)group * y_group, y, dz,
+                                     dzt);
+        ls_team_run(op->base.team, items(op->out), weights_some, &job);
         if (op->base.needs_dx)
-            k->dense_data(&l, dz, b->param[0], (float *)b->dx + (size_t)group * x_group);
+            ls_team_run(op->base.team, items(op->in), data_some, &job);
     }
     return LS_OK;
 }
@@ -101,13 +157,12 @@ static const ls_op_impl dense_impl = {
     .destroy = ls_lanes_op_destroy,
 };
 
-int ls_lanes_dense_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                          const ls_op_desc *desc, ls_error *err)
+int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_op *base;
     if (desc->u.dense.out < 1)
         return ls_fail(err, LS_EINVAL, "dense: %d outputs", desc->u.dense.out);
-    int status = ls_lanes_op_new(&base, sizeof(dense_op), &dense_impl, host, kernels, desc, err);
+    int status = ls_lanes_op_new(&base, sizeof(dense_op), &dense_impl, device, desc, err);
     if (status)
         return status;
     dense_op *op = (dense_op *)base;

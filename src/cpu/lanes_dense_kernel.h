@@ -1,6 +1,6 @@
 /* The dense layer on lanes: three products, each as tiles of J × T sums that stay in registers.
  *
- *     forward    J outputs × rows, over the inputs, 256 at a time: x stays in L1
+ *     forward    J outputs × rows, over the inputs, 128 at a time: sums of so few are exact enough, x stays in L1
  *     data       J inputs × rows, over the outputs, 128 at a time: so many lines of weights are read side by
  *                side, which the hardware still fetches ahead
  *     weights    J inputs × outputs, over the rows of the block
@@ -15,7 +15,7 @@
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_vec.h"
 
-#define LANES_DENSE_INPUTS 256
+#define LANES_DENSE_INPUTS 128
 #define LANES_DENSE_SIXTEENS 8
 
 #if LANES_VEC == 16
@@ -149,12 +149,14 @@ static void lanes_dense_forward(const ls_lanes_dense *l, const float *x, const f
 {
     for (int first = 0; first < l->in; first += LANES_DENSE_INPUTS) {
         int n = l->in - first < LANES_DENSE_INPUTS ? l->in - first : LANES_DENSE_INPUTS;
-        for (int o = 0; o < l->out; o += 16)
-            lanes_dense_outputs(l, o, first, n, x, w, b, y);
+        for (int s = l->from; s < l->to; s++)
+            lanes_dense_outputs(l, s * 16, first, n, x, w, b, y);
     }
-    const size_t floats = (size_t)l->groups * (size_t)l->out * 16;
-    for (size_t i = 0; relu && i < floats; i += LANES_VEC)
-        vec_store(y + i, vec_relu(vec_load(y + i)));
+    const ptrdiff_t begin = (ptrdiff_t)l->from * 256;
+    const ptrdiff_t end = 16 * (ptrdiff_t)(l->to * 16 < l->out ? l->to * 16 : l->out);
+    for (int g = 0; relu && g < l->groups; g++, y += (ptrdiff_t)l->out * 16)
+        for (ptrdiff_t i = begin; i < end; i += LANES_VEC)
+            vec_store(y + i, vec_relu(vec_load(y + i)));
 }
 
 static void lanes_dense_grad(const ls_lanes_dense *l, const float *dy, const float *y, float *dz,
@@ -183,7 +185,8 @@ static void lanes_dense_grad(const ls_lanes_dense *l, const float *dy, const flo
 
 static void lanes_dense_bias(const ls_lanes_dense *l, const float *dzt, float *gb, int add)
 {
-    for (int s = 0; s < lanes_sixteens(l->out); s++, dzt += (ptrdiff_t)l->groups * 256) {
+    dzt += (ptrdiff_t)l->from * l->groups * 256;
+    for (int s = l->from; s < l->to; s++, dzt += (ptrdiff_t)l->groups * 256) {
         for (int part = 0; part < 16; part += LANES_VEC) {
             vec sum = {0};
             for (int r = 0; r < l->groups * 16; r++)
@@ -197,7 +200,6 @@ static void lanes_dense_bias(const ls_lanes_dense *l, const float *dzt, float *g
 static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const float *dzt,
                                 float *gw, float *gb, int add)
 {
-    const int sixteens = lanes_sixteens(l->out);
     lanes_dense d = {
         .n = {l->groups, 16},
         .w_step = {(ptrdiff_t)l->in * 16, 1},
@@ -208,8 +210,8 @@ static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const f
         .out_group = (ptrdiff_t)l->in * 16,
         .add = add,
     };
-    for (int s = 0, together; s < sixteens; s += together) {
-        together = lanes_dense_together(sixteens - s);
+    for (int s = l->from, together; s < l->to; s += together) {
+        together = lanes_dense_together(l->to - s);
         for (int i = 0, done; i < l->in; i += done) {
             d.w = x + (ptrdiff_t)i * 16;
             d.x = dzt + (ptrdiff_t)s * l->groups * 256;
@@ -223,7 +225,7 @@ static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const f
 
 static void lanes_dense_data(const ls_lanes_dense *l, const float *dz, const float *w, float *dx)
 {
-    const int sixteens = lanes_sixteens(l->out);
+    const int sixteens = lanes_sixteens(l->out), end = l->to * 16 < l->in ? l->to * 16 : l->in;
     for (int s = 0; s < sixteens; s += LANES_DENSE_SIXTEENS) {
         lanes_dense d = {
             .n = {sixteens - s < LANES_DENSE_SIXTEENS ? sixteens - s : LANES_DENSE_SIXTEENS, 16},
@@ -235,13 +237,13 @@ static void lanes_dense_data(const ls_lanes_dense *l, const float *dz, const flo
             .out_group = (ptrdiff_t)l->in * 16,
             .add = s > 0,
         };
-        for (int i = 0, done = 1; i < l->in; i += done) {
+        for (int i = l->from * 16, done = 1; i < end; i += done) {
             for (int g = 0, together; g < l->groups; g += together) {
                 together = lanes_dense_together(l->groups - g);
                 d.w = w + ((ptrdiff_t)s * l->in + i) * 16;
                 d.x = dz + ((ptrdiff_t)g * sixteens + s) * 256;
                 d.out = dx + ((ptrdiff_t)g * l->in + i) * 16;
-                done = lanes_dense_rows(&d, l->in - i, together);
+                done = lanes_dense_rows(&d, end - i, together);
             }
         }
     }

@@ -51,6 +51,8 @@ typedef struct ls_lanes_pool {
 
 typedef struct ls_lanes_dense {
     int in, out, groups;
+    int from,
+        to; /* sixteens of outputs (forward, weights) or of inputs (data) that a call computes */
 } ls_lanes_dense;
 
 /* The last two have no gradient. */

@@ -60,8 +60,7 @@ static const ls_op_impl loss_impl = {
     .destroy = ls_lanes_op_destroy,
 };
 
-int ls_lanes_loss_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                         const ls_op_desc *desc, ls_error *err)
+int ls_cpu_loss_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_op *op;
     if (desc->x.h != 1 || desc->x.w != 1)
@@ -70,7 +69,7 @@ int ls_lanes_loss_create(ls_op **out, const ls_host *host, const ls_lanes_kernel
     if (!(desc->u.softmax_xent.smoothing >= 0 && desc->u.softmax_xent.smoothing <= 1))
         return ls_fail(err, LS_EINVAL, "softmax: smoothing of %g; it must be from 0 to 1",
                        (double)desc->u.softmax_xent.smoothing);
-    int status = ls_lanes_op_new(&op, sizeof(loss_op), &loss_impl, host, kernels, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(loss_op), &loss_impl, device, desc, err);
     if (status)
         return status;
     ((loss_op *)op)->classes = desc->x.c;

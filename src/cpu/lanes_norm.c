@@ -113,6 +113,26 @@ static void settle_forward(norm_op *op, int c, unsigned flags)
         (ls_lanes_norm){(float)mean, (float)((double)b->param[0][c] * to->inverse), b->param[1][c]};
 }
 
+/* A pass, divided among the team by channels. */
+typedef struct norm_job {
+    norm_op *op;
+    unsigned flags;
+} norm_job;
+
+static void forward_channel(void *arg, uint32_t c)
+{
+    const norm_job *job = arg;
+    norm_op *op = job->op;
+    const ls_op_buffers *b = &op->base.b;
+    settle_forward(op, (int)c, job->flags);
+    for (int g = 0; g < op->base.groups; g++) {
+        const size_t at = plane_at(op, (int)c, g);
+        op->base.kernels->normalise(op->plane, &op->channel[c].norm, (const float *)b->x + at,
+                                    op->fuse_add ? (const float *)b->x2 + at : NULL,
+                                    (float *)b->y + at, op->fuse_relu);
+    }
+}
+
 static int norm_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     norm_op *op = self_of(base);
@@ -122,15 +142,8 @@ static int norm_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
         return ls_fail(err, LS_EINVAL, "batchnorm: evaluation without running statistics");
     if (!(flags & LS_RUN_EVALUATE) && op->base.training && !b->contribution)
         return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
-    for (int c = 0; c < op->channels; c++) {
-        settle_forward(op, c, flags);
-        for (int g = 0; g < op->base.groups; g++) {
-            const size_t at = plane_at(op, c, g);
-            op->base.kernels->normalise(op->plane, &op->channel[c].norm, (const float *)b->x + at,
-                                        op->fuse_add ? (const float *)b->x2 + at : NULL,
-                                        (float *)b->y + at, op->fuse_relu);
-        }
-    }
+    norm_job job = {op, flags};
+    ls_team_run(op->base.team, (uint32_t)op->channels, forward_channel, &job);
     return LS_OK;
 }
 
@@ -167,11 +180,14 @@ static void sums_of(const norm_op *op, int c, double *sum_g, double *sum_gx)
     }
 }
 
-static void backward_channel(const norm_op *op, int c, unsigned flags)
+static void backward_channel(void *arg, uint32_t item)
 {
+    const norm_job *job = arg;
+    const norm_op *op = job->op;
+    const int c = (int)item;
     const ls_op_buffers *b = &op->base.b;
     const double inverse = op->channel[c].inverse, slope = (double)b->param[0][c] * inverse;
-    const int add = (flags & LS_RUN_ACCUMULATE) != 0;
+    const int add = (job->flags & LS_RUN_ACCUMULATE) != 0;
     double sum_g, sum_gx;
     sums_of(op, c, &sum_g, &sum_gx);
     b->grad[0][c] = (add ? b->grad[0][c] : 0.0f) + (float)(sum_gx * inverse);
@@ -191,11 +207,10 @@ static void backward_channel(const norm_op *op, int c, unsigned flags)
 
 static int norm_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    const norm_op *op = self_of(base);
+    norm_job job = {self_of(base), flags};
     (void)stream;
     (void)err;
-    for (int c = 0; c < op->channels; c++)
-        backward_channel(op, c, flags);
+    ls_team_run(job.op->base.team, (uint32_t)job.op->channels, backward_channel, &job);
     return LS_OK;
 }
 
@@ -211,8 +226,7 @@ static const ls_op_impl norm_impl = {
     .destroy = ls_lanes_op_destroy,
 };
 
-int ls_lanes_norm_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                         const ls_op_desc *desc, ls_error *err)
+int ls_cpu_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_tensor *x = &desc->x;
     ls_lanes_op *base;
@@ -222,7 +236,7 @@ int ls_lanes_norm_create(ls_op **out, const ls_host *host, const ls_lanes_kernel
     int status = desc->fuse_add ? ls_lanes_check_x2("batchnorm", desc, err) : LS_OK;
     if (status == LS_OK)
         status = ls_lanes_op_new(&base, sizeof(norm_op) + (size_t)x->c * sizeof(channel),
-                                 &norm_impl, host, kernels, desc, err);
+                                 &norm_impl, device, desc, err);
     if (status)
         return status;
     norm_op *op = (norm_op *)base;

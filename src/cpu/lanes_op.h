@@ -1,15 +1,25 @@
-/* What the ops of the lanes family have in common; inside the family only. */
+/* What ops on lanes have in common.
+ *
+ * Libraries that put channels into vector registers pad them to sixteen: 20 channels cost as much
+ * as 32. Here a register holds the same element of sixteen rows (cpu_layout.h), so that any
+ * number of channels, any kernel, stride and padding runs at full width. Each op is in one source file; the
+ * loops are in *_kernel.h, compiled once per instruction set and chosen at run time.
+ *
+ * Numbers: a result depends on rows, parameters and the op's description alone, the same bits on every CPU.
+ * Gradients of parameters are summed in blocks of 32 rows, block after block, whether the blocks
+ * come in one call or in several with LS_RUN_ACCUMULATE.
+ */
 #ifndef CPU_LANES_OP_H
 #define CPU_LANES_OP_H
 
 #include "cpu/cpu_layout.h"
-#include "cpu/lanes.h"
-#include "cpu/lanes_kernels.h"
+#include "cpu/cpu_op.h"
 
 typedef struct ls_lanes_op {
     ls_op op; /* first */
     const ls_host *host;
     const ls_lanes_kernels *kernels;
+    ls_team *team; /* NULL: the worker alone */
     ls_op_buffers b;
     int groups; /* of sixteen rows */
     int training, needs_dx;
@@ -17,9 +27,9 @@ typedef struct ls_lanes_op {
 } ls_lanes_op;
 
 /* A zeroed op of `size` bytes that begins with an ls_lanes_op, its `y` of rows × c × h × w in
- * lanes. Checks x's layout and the twin. Errors: LS_EUNSUPPORTED, LS_ENOMEM. */
-int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl, const ls_host *host,
-                    const ls_lanes_kernels *kernels, const ls_op_desc *desc, ls_error *err);
+ * lanes. Checks x's layout and the twin. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
+int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl,
+                    const ls_cpu_device *device, const ls_op_desc *desc, ls_error *err);
 
 /* Sets op.y. */
 void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w);
@@ -28,7 +38,7 @@ void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w);
  * are not those of the twin. */
 int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_error *err);
 
-/* bind and destroy of every op of the family. */
+/* bind and destroy of every such op. */
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
 void ls_lanes_op_destroy(ls_op *op);
 
@@ -49,8 +59,7 @@ static inline int ls_lanes_rows_of(const ls_lanes_op *op, int group)
 /* Whether an input of the op is plain; an op around one on lanes, which packs such inputs; the op inside where
  * `op` is one, else `op` itself (may be NULL). */
 bool ls_lanes_are_plain(const ls_op_desc *desc);
-int ls_lanes_plain_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                          const ls_op_desc *desc, ls_error *err);
+ls_cpu_create ls_lanes_plain_create;
 const ls_op *ls_lanes_inner(const ls_op *op);
 
 /* Groups of the block that starts at group `first`. */
@@ -59,12 +68,5 @@ static inline int ls_lanes_block(const ls_lanes_op *op, int first)
     int left = op->groups - first;
     return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
 }
-
-/* The creators, one per kind; errors as ls_lanes_op_create. */
-typedef int ls_lanes_creator(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                             const ls_op_desc *desc, ls_error *err);
-ls_lanes_creator ls_lanes_conv_create, ls_lanes_dense_create, ls_lanes_pool_create,
-    ls_lanes_curve_create, ls_lanes_add_create, ls_lanes_norm_create, ls_lanes_dropout_create,
-    ls_lanes_export_create, ls_lanes_loss_create;
 
 #endif

@@ -149,21 +149,21 @@ static ls_tensor in_lanes(plain_op *op, int i, const ls_tensor *x)
     return ls_lanes_tensor(x);
 }
 
-int ls_lanes_plain_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                          const ls_op_desc *desc, ls_error *err)
+int ls_lanes_plain_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_op_desc inner = *desc;
+    inner.twin = ls_lanes_inner(desc->twin);
     *out = NULL;
-    plain_op *op = ls_alloc(host, sizeof *op);
+    plain_op *op = ls_alloc(device->host, sizeof *op);
     if (!op)
         return ls_fail(err, LS_ENOMEM, "lanes: out of memory for an op");
-    op->host = host;
+    op->host = device->host;
     inner.x = in_lanes(op, 0, &desc->x);
     if (has_x2(desc))
         inner.x2 = in_lanes(op, 1, &desc->x2);
-    int status = ls_lanes_op_create_with(&op->inner, host, kernels, &inner, err);
+    int status = ls_cpu_op_create(&op->inner, device, &inner, err);
     if (status) {
-        ls_free(host, op);
+        ls_free(device->host, op);
         return status;
     }
     op->op = *op->inner;

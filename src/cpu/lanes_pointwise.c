@@ -11,6 +11,20 @@ static size_t sixteens(const ls_lanes_op *op)
     return op->op.y.bytes / (LS_LANES * sizeof(float));
 }
 
+/* Sixteens that a thread of the team takes at a time; how many items that makes; how long one is. */
+#define SOME 256
+
+static uint32_t items(const ls_lanes_op *op)
+{
+    return (uint32_t)((sixteens(op) + SOME - 1) / SOME);
+}
+
+static size_t length_of(const ls_lanes_op *op, uint32_t item)
+{
+    const size_t left = sixteens(op) - (size_t)item * SOME;
+    return left < SOME ? left : SOME;
+}
+
 /* ---- curves, whose gradients are functions of y ---------------------------------------------- */
 
 typedef struct curve_op {
@@ -19,25 +33,43 @@ typedef struct curve_op {
     float slope;
 } curve_op;
 
+static void some_forward(void *arg, uint32_t item)
+{
+    const curve_op *op = arg;
+    const size_t at = (size_t)item * SOME * LS_LANES;
+    op->base.kernels->curve[op->curve](length_of(&op->base, item), op->slope,
+                                       (const float *)op->base.b.x + at,
+                                       (float *)op->base.b.y + at);
+}
+
+static void some_backward(void *arg, uint32_t item)
+{
+    const curve_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = (size_t)item * SOME * LS_LANES;
+    op->base.kernels->slope[op->curve](length_of(&op->base, item), op->slope,
+                                       (const float *)b->y + at, (const float *)b->dy + at,
+                                       (float *)b->dx + at);
+}
+
 static int curve_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    const curve_op *op = (const curve_op *)base;
+    curve_op *op = (curve_op *)base;
     (void)stream;
     (void)flags;
     (void)err;
-    op->base.kernels->curve[op->curve](sixteens(&op->base), op->slope, op->base.b.x, op->base.b.y);
+    ls_team_run(op->base.team, items(&op->base), some_forward, op);
     return LS_OK;
 }
 
 static int curve_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    const curve_op *op = (const curve_op *)base;
-    const ls_op_buffers *b = &op->base.b;
+    curve_op *op = (curve_op *)base;
     (void)stream;
     (void)flags;
     (void)err;
     if (op->base.needs_dx)
-        op->base.kernels->slope[op->curve](sixteens(&op->base), op->slope, b->y, b->dy, b->dx);
+        ls_team_run(op->base.team, items(&op->base), some_backward, op);
     return LS_OK;
 }
 
@@ -58,11 +90,10 @@ static ls_lanes_curve curve_of(const ls_op_desc *desc)
     return desc->u.relu.slope == 0 ? LS_LANES_RELU : LS_LANES_LEAKY;
 }
 
-int ls_lanes_curve_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                          const ls_op_desc *desc, ls_error *err)
+int ls_cpu_curve_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_op *op;
-    int status = ls_lanes_op_new(&op, sizeof(curve_op), &curve_impl, host, kernels, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(curve_op), &curve_impl, device, desc, err);
     if (status)
         return status;
     ((curve_op *)op)->curve = curve_of(desc);
@@ -78,26 +109,43 @@ typedef struct add_op {
     bool relu;
 } add_op;
 
+static void add_some(void *arg, uint32_t item)
+{
+    const add_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = (size_t)item * SOME * LS_LANES;
+    op->base.kernels->add(length_of(&op->base, item), (const float *)b->x + at,
+                          (const float *)b->x2 + at, op->relu, (float *)b->y + at);
+}
+
+static void add_some_back(void *arg, uint32_t item)
+{
+    const add_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = (size_t)item * SOME * LS_LANES;
+    op->base.kernels->add_dx(length_of(&op->base, item), op->relu ? (const float *)b->y + at : NULL,
+                             (const float *)b->dy + at, (float *)b->dx + at,
+                             b->dx2 ? (float *)b->dx2 + at : NULL);
+}
+
 static int add_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    const add_op *op = (const add_op *)base;
-    const ls_op_buffers *b = &op->base.b;
+    add_op *op = (add_op *)base;
     (void)stream;
     (void)flags;
     (void)err;
-    op->base.kernels->add(sixteens(&op->base), b->x, b->x2, op->relu, b->y);
+    ls_team_run(op->base.team, items(&op->base), add_some, op);
     return LS_OK;
 }
 
 static int add_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    const add_op *op = (const add_op *)base;
-    const ls_op_buffers *b = &op->base.b;
+    add_op *op = (add_op *)base;
     (void)stream;
     (void)flags;
     (void)err;
     if (op->base.needs_dx)
-        op->base.kernels->add_dx(sixteens(&op->base), op->relu ? b->y : NULL, b->dy, b->dx, b->dx2);
+        ls_team_run(op->base.team, items(&op->base), add_some_back, op);
     return LS_OK;
 }
 
@@ -109,13 +157,12 @@ static const ls_op_impl add_impl = {
     .destroy = ls_lanes_op_destroy,
 };
 
-int ls_lanes_add_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                        const ls_op_desc *desc, ls_error *err)
+int ls_cpu_add_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_op *op;
     int status = ls_lanes_check_x2("add", desc, err);
     if (status == LS_OK)
-        status = ls_lanes_op_new(&op, sizeof(add_op), &add_impl, host, kernels, desc, err);
+        status = ls_lanes_op_new(&op, sizeof(add_op), &add_impl, device, desc, err);
     if (status)
         return status;
     ((add_op *)op)->relu = desc->fuse_relu;
@@ -199,15 +246,14 @@ static const ls_op_impl dropout_impl = {
     .destroy = ls_lanes_op_destroy,
 };
 
-int ls_lanes_dropout_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                            const ls_op_desc *desc, ls_error *err)
+int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_tensor *x = &desc->x;
     ls_lanes_op *op;
     if (!(desc->u.dropout.p >= 0 && desc->u.dropout.p < 1))
         return ls_fail(err, LS_EINVAL, "dropout: p is %g; it must be at least 0 and below 1",
                        (double)desc->u.dropout.p);
-    int status = ls_lanes_op_new(&op, sizeof(dropout_op), &dropout_impl, host, kernels, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(dropout_op), &dropout_impl, device, desc, err);
     if (status)
         return status;
     ((dropout_op *)op)->dropout = desc->u.dropout;
@@ -251,12 +297,11 @@ static const ls_op_impl export_impl = {
     .destroy = ls_lanes_op_destroy,
 };
 
-int ls_lanes_export_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                           const ls_op_desc *desc, ls_error *err)
+int ls_cpu_export_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_tensor *x = &desc->x;
     ls_lanes_op *op;
-    int status = ls_lanes_op_new(&op, sizeof *op, &export_impl, host, kernels, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof *op, &export_impl, device, desc, err);
     if (status)
         return status;
     op->op.y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};

@@ -71,14 +71,13 @@ static int pool_geometry(ls_lanes_pool *p, const ls_op_desc *desc, ls_error *err
     return LS_OK;
 }
 
-int ls_lanes_pool_create(ls_op **out, const ls_host *host, const ls_lanes_kernels *kernels,
-                         const ls_op_desc *desc, ls_error *err)
+int ls_cpu_pool_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_pool p;
     ls_lanes_op *base;
     int status = pool_geometry(&p, desc, err);
     if (!status)
-        status = ls_lanes_op_new(&base, sizeof(pool_op), &pool_impl, host, kernels, desc, err);
+        status = ls_lanes_op_new(&base, sizeof(pool_op), &pool_impl, device, desc, err);
     if (status)
         return status;
     pool_op *op = (pool_op *)base;

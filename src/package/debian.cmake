@@ -71,6 +71,5 @@ package(liblockstep-dev libdevel "headers, archives, and files for CMake and pkg
 package(lockstep science "the program, and example configurations")
 set(CPACK_DEBIAN_LIBLOCKSTEP-DEV_PACKAGE_DEPENDS
   "liblockstep0 (= ${PROJECT_VERSION}), libcjson-dev, nettle-dev, zlib1g-dev")
-set(CPACK_DEBIAN_LIBLOCKSTEP-DEV_PACKAGE_SUGGESTS libdnnl-dev)
 set(CPACK_DEBIAN_LOCKSTEP_PACKAGE_RECOMMENDS dataset-fashion-mnist)
 include(CPack)

@@ -1,6 +1,6 @@
 /* The composition root: the one place that knows which back ends were built in. */
 #ifdef LOCKSTEP_WITH_CPU
-#include "cpu/cpu.h"
+#include "cpu/cpu_device.h"
 #else
 #include "base/error.h"
 
@@ -11,7 +11,7 @@
 
 #ifndef LOCKSTEP_WITH_CPU
 /* In the place of the CPU back end where it was not built: says so. */
-#define WITHOUT_CPU "this build has no CPU back end: it was made without oneDNN"
+#define WITHOUT_CPU "this build has no CPU back end: it was made with LOCKSTEP_CPU=OFF"
 
 static void probe_nothing(ls_backend_info *out)
 {

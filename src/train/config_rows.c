@@ -387,7 +387,7 @@ const ls_config_key ls_config_keys[] = {
     {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",
      .help = "as `--devices`"},
     {"", "threads", LS_KEY_INT, LS_PLACEMENT, AT(threads), 1, 1, 1024,
-     .help = "each CPU worker's team; its size is part of the numerical contract"},
+     .help = "each CPU worker's team: any size, the same bits; convolutions use one thread"},
     {"", "capacity", LS_KEY_FORM, LS_PLACEMENT, .form = &capacity_form,
      .help = "one number per device: shards are dealt out in proportion (unequal devices; the bits "
              "stay the same)"},

@@ -22,7 +22,7 @@
 #include "train/config.h"
 
 #ifdef LOCKSTEP_WITH_CPU
-#include "cpu/cpu.h"
+#include "cpu/cpu_device.h"
 #define PLAIN "cpu"
 #else
 #define PLAIN "ref"

@@ -5,7 +5,7 @@ program=$1
 config=$2
 set=$3
 set -u
-"$program" devices | grep -q "^  cpu(0) .*+$set," || {
+"$program" devices | grep -q "^  cpu(0) .*, $set," || {
     echo "the kernels in use are not those of $set:"
     "$program" devices
     exit 1

@@ -52,7 +52,6 @@ BEGIN {
 
     # The rooms that may include a library's headers. A room that lends a library speaks its
     # types in its own headers: whoever sees the room may use them too.
-    owner["oneapi/"] = owner["dnnl"] = owner["omp.h"] = "cpu"
     owner["cuda"] = owner["cudnn"] = owner["cublas"] = owner["nccl"] = "cuda"
     owner["cjson/"] = "json"
     lent["cjson/"] = 1

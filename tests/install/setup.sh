@@ -21,7 +21,7 @@ program apt-get <<END
 echo "\$*" >>"$scratch/asked"
 case " \$* " in
 *" update "*) echo "E: no network" >&2; exit 100 ;;
-*" libdnnl-dev "*) echo "E: Unable to locate package libdnnl-dev" >&2; exit 100 ;;
+*" libspng-dev "*) echo "E: Unable to locate package libspng-dev" >&2; exit 100 ;;
 *" -s "*) ;;
 *" install "*) echo "\$*" >>"$scratch/installed" ;;
 esac
@@ -40,7 +40,7 @@ fail() {
 
 setup
 [ $status -eq 0 ] || fail "setup.sh failed"
-grep -q '^setup: apt cannot install libdnnl-dev (oneDNN.*): left out$' "$scratch/said" ||
+grep -q '^setup: apt cannot install libspng-dev (libspng.*): left out$' "$scratch/said" ||
     fail "it does not name the package that cannot be had"
 for package in libcjson-dev nettle-dev zlib1g-dev; do
     grep -q " $package" "$scratch/installed" || fail "$package was not installed"
@@ -50,7 +50,7 @@ echo 'echo 1000' | program id
 echo 'echo "sudo: a password is required" >&2; exit 1' | program sudo
 setup
 [ $status -eq 0 ] || fail "without root it failed"
-grep -q '^  apt-get install --no-install-recommends gcc .*libdnnl-dev.* nettle-dev' "$scratch/said" ||
+grep -q '^  apt-get install --no-install-recommends gcc .*libcjson-dev.* nettle-dev' "$scratch/said" ||
     fail "it does not say what an administrator has to run"
 
 echo 'echo ii' | program dpkg-query

@@ -2,7 +2,7 @@
 
 #include "base/rng.h"
 #include "cpu/cpu_layout.h"
-#include "cpu/lanes.h"
+#include "cpu/cpu_op.h"
 #include "ref/ref.h"
 
 #include <math.h>
@@ -225,7 +225,8 @@ static ls_op *lanes_op(const ls_lanes_kernels *kernels, const ls_op_desc *desc, 
     d.x.rows = rows;
     d.x = ls_lanes_tensor(&d.x);
     d.twin = twin;
-    if (ls_lanes_op_create_with(&op, NULL, kernels, &d, &err) != LS_OK)
+    ls_cpu_device device = {.kernels = kernels};
+    if (ls_cpu_op_create(&op, &device, &d, &err) != LS_OK)
         fail_msg("%s\n    %s: %s", lanes_text(desc), kernels->name, err.text);
     return op;
 }
@@ -236,19 +237,14 @@ static void must(const ls_op_desc *desc, int status, const ls_error *err)
         fail_msg("%s\n    %s", lanes_text(desc), err->text);
 }
 
-static ls_strided strides_of_plain(int rows, int c, int h, int w)
-{
-    return (ls_strided){rows, c, h, w, (ptrdiff_t)c * h * w, (ptrdiff_t)h * w, w, 1};
-}
-
 /* One block of rows, from `first` on. */
 static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, lanes_data *out,
                       float *const *param, float *const *grad, int first, unsigned flags)
 {
     const int rows = op->y.rows;
     const size_t x_row = row_of(&desc->x), y_row = in->y_n / (size_t)desc->x.rows;
-    ls_strided xs = strides_of_plain(rows, desc->x.c, desc->x.h, desc->x.w);
-    ls_strided ys = strides_of_plain(rows, op->y.c, op->y.h, op->y.w);
+    ls_tensor xs = desc->x;
+    xs.rows = rows;
     size_t x_bytes = ls_lanes_bytes(rows, desc->x.c, desc->x.h, desc->x.w);
     float *x = poisoned(x_bytes), *dx = poisoned(x_bytes);
     float *y = poisoned(op->y.bytes), *dy = poisoned(op->y.bytes);
@@ -265,19 +261,19 @@ static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, l
         b.param[i] = param[i];
         b.grad[i] = grad[i];
     }
-    ls_lanes_pack(x, in->x + (size_t)first * x_row, &xs);
+    ls_plain_to_lanes(x, in->x + (size_t)first * x_row, &xs);
     must(desc, op->impl->bind(op, &b, &err), &err);
     must(desc, op->impl->forward(op, NULL, flags, &err), &err);
     if (op->y.bytes) {
-        ls_lanes_unpack(out->y + (size_t)first * y_row, y, &ys);
-        ls_lanes_pack(dy, in->dy + (size_t)first * y_row, &ys);
+        ls_lanes_to_plain(out->y + (size_t)first * y_row, y, &op->y);
+        ls_plain_to_lanes(dy, in->dy + (size_t)first * y_row, &op->y);
     }
     if (desc->training && op->impl->backward) {
         memset(b.scratch, 0xFF, op->scratch_bytes);
         must(desc, op->impl->backward(op, NULL, flags, &err), &err);
     }
     if (desc->needs_dx) {
-        ls_lanes_unpack(out->dx + (size_t)first * x_row, dx, &xs);
+        ls_lanes_to_plain(out->dx + (size_t)first * x_row, dx, &xs);
         for (size_t i = 0; i < x_bytes / sizeof(float); i++) { /* gradients of no row are zero */
             size_t row = i / (x_row * LS_LANES) * LS_LANES + i % LS_LANES;
             if (row >= (size_t)rows && dx[i] != 0)

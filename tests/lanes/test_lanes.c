@@ -3,7 +3,7 @@
 #include "base/rng.h"
 #include "cpu/cpu_isa.h"
 #include "cpu/cpu_layout.h"
-#include "cpu/lanes.h"
+#include "cpu/cpu_op.h"
 #include "lanes/lanes_check.h"
 
 #include <math.h>
@@ -160,11 +160,11 @@ static void for_each_case(draw_desc *draw, compare *check, uint64_t seed, int ca
         dice d = {seed + (uint64_t)i, 0};
         ls_op_desc desc = draw(&d, i);
         lanes_data *in = lanes_data_create(&desc, seed + (uint64_t)i);
-        const ls_cpu_isa *isa;
+        const ls_lanes_kernels *isa;
         for (int k = 0; (isa = ls_cpu_isa_at(k)); k++) {
             char what[400];
             snprintf(what, sizeof what, "%s, case %d: %s", isa->name, i, lanes_text(&desc));
-            check(&isa->lanes, &desc, in, what);
+            check(isa, &desc, in, what);
         }
         lanes_data_destroy(in);
     }
@@ -312,7 +312,7 @@ static void inference_gives_the_same_bits(void **state)
 static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
                            const lanes_data *in, const char *what)
 {
-    const ls_lanes_kernels *best = &ls_cpu_isa_at(0)->lanes;
+    const ls_lanes_kernels *best = ls_cpu_isa_at(0);
     if (kernels == best)
         return;
     lanes_data *a = lanes_run(best, desc, in, 0, 0), *b = lanes_run(kernels, desc, in, 0, 0);
@@ -383,9 +383,9 @@ static void functions_are_within_two_units_of_the_truth_and_the_same_everywhere(
         for (uint32_t i = 0; i < CHUNK; i++)
             x[i] = pattern(at + i);
         for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
-            const ls_cpu_isa *isa;
+            const ls_lanes_kernels *isa;
             for (int k = 0; (isa = ls_cpu_isa_at(k)); k++) {
-                isa->lanes.curve[functions[f].curve](CHUNK / 16, 0, x, k ? y : first);
+                isa->curve[functions[f].curve](CHUNK / 16, 0, x, k ? y : first);
                 for (int i = 0; k && i < CHUNK; i++)
                     if (memcmp(&y[i], &first[i], sizeof *y) != 0 &&
                         !(isnan(y[i]) && isnan(first[i])))
@@ -407,13 +407,12 @@ static void functions_are_within_two_units_of_the_truth_and_the_same_everywhere(
 
 /* ---- declining -------------------------------------------------------------------------------- */
 
-static int creates(const ls_op_desc *desc, ls_cpu_family family)
+static int creates(const ls_op_desc *desc)
 {
-    ls_cpu_device device = {.family = family};
-    ls_op_desc d = *desc;
+    ls_cpu_device device = {.kernels = ls_cpu_isa_at(0)};
     ls_op *op = NULL;
     ls_error err = {0};
-    int status = ls_lanes_op_create(&op, &device, &d, &err);
+    int status = ls_cpu_op_create(&op, &device, desc, &err);
     assert_true((status == LS_OK) == (op != NULL));
     assert_true((status == LS_OK) == (err.text[0] == '\0'));
     if (op)
@@ -430,26 +429,15 @@ static ls_op_desc conv_between(int in, int out)
     return desc;
 }
 
-static void a_device_of_the_library_alone_has_no_lanes(void **state)
+static void pools_that_cannot_be_fused_are_declined(void **state)
 {
     (void)state;
-    ls_op_desc few = conv_between(20, 50), wide = conv_between(3, 70);
-    assert_int_equal(creates(&few, LS_CPU_FAMILY_AUTO), LS_OK);
-    assert_int_equal(creates(&wide, LS_CPU_FAMILY_AUTO), LS_OK);
-    assert_int_equal(creates(&few, LS_CPU_FAMILY_DNNL), LS_EUNSUPPORTED);
-}
-
-static void other_layouts_and_pools_are_declined(void **state)
-{
-    (void)state;
-    ls_op_desc plain = conv_between(1, 20), overlapping = plain, maximum = plain;
-    plain.x.layout = NULL;
-    assert_int_equal(creates(&plain, LS_CPU_FAMILY_AUTO), LS_EUNSUPPORTED);
+    ls_op_desc overlapping = conv_between(1, 20), maximum = overlapping;
     overlapping.fuse_pool = maximum.fuse_pool = 1;
     overlapping.pool = (ls_pool2d){.kh = 3, .kw = 3, .sh = 2, .sw = 2};
     maximum.pool = (ls_pool2d){.max = 1, .kh = 2, .kw = 2, .sh = 2, .sw = 2};
-    assert_int_equal(creates(&overlapping, LS_CPU_FAMILY_AUTO), LS_EUNSUPPORTED);
-    assert_int_equal(creates(&maximum, LS_CPU_FAMILY_AUTO), LS_EUNSUPPORTED);
+    assert_int_equal(creates(&overlapping), LS_EUNSUPPORTED);
+    assert_int_equal(creates(&maximum), LS_EUNSUPPORTED);
 }
 
 static void a_kernel_larger_than_its_image_is_an_error(void **state)
@@ -457,7 +445,7 @@ static void a_kernel_larger_than_its_image_is_an_error(void **state)
     (void)state;
     ls_op_desc desc = conv_between(1, 20);
     desc.u.conv2d.kh = 10;
-    assert_int_equal(creates(&desc, LS_CPU_FAMILY_AUTO), LS_EINVAL);
+    assert_int_equal(creates(&desc), LS_EINVAL);
 }
 
 int main(void)
@@ -475,8 +463,7 @@ int main(void)
         cmocka_unit_test(inference_gives_the_same_bits),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
         cmocka_unit_test(functions_are_within_two_units_of_the_truth_and_the_same_everywhere),
-        cmocka_unit_test(a_device_of_the_library_alone_has_no_lanes),
-        cmocka_unit_test(other_layouts_and_pools_are_declined),
+        cmocka_unit_test(pools_that_cannot_be_fused_are_declined),
         cmocka_unit_test(a_kernel_larger_than_its_image_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -237,12 +237,7 @@ static int open_ref(ls_device **out, const ls_device_request *request, ls_error 
 #ifdef LOCKSTEP_WITH_CPU
 static int open_cpu(ls_device **out, const ls_device_request *request, ls_error *err)
 {
-    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_AUTO, err);
-}
-
-static int open_dnnl(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_DNNL, err);
+    return ls_cpu_backend()->open(out, request, err);
 }
 #endif
 
@@ -262,7 +257,6 @@ static const back_end back_ends[] = {
 #endif
 #ifdef LOCKSTEP_WITH_CPU
     {"cpu", open_cpu},
-    {"cpu without lanes", open_dnnl},
 #endif
 };
 

@@ -41,7 +41,7 @@ static int open_double(ls_device **out, const ls_device_request *request, ls_err
 #ifdef LOCKSTEP_WITH_CPU
 static int open_cpu(ls_device **out, const ls_device_request *request, ls_error *err)
 {
-    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_AUTO, err);
+    return ls_cpu_backend()->open(out, request, err);
 }
 #endif
 

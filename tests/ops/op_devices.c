@@ -26,19 +26,9 @@ static int open_ref64(ls_device **out, const ls_device_request *request, ls_erro
 }
 
 #ifdef LOCKSTEP_WITH_CPU
-static int open_auto(ls_device **out, const ls_device_request *request, ls_error *err)
+static int open_cpu(ls_device **out, const ls_device_request *request, ls_error *err)
 {
-    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_AUTO, err);
-}
-
-static int open_dnnl(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_DNNL, err);
-}
-
-static int open_lanes(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_cpu_open_with(out, request, LS_CPU_FAMILY_LANES, err);
+    return ls_cpu_backend()->open(out, request, err);
 }
 #endif
 
@@ -51,14 +41,11 @@ static int open_cuda(ls_device **out, const ls_device_request *request, ls_error
 }
 #endif
 
-/* What the CPU back end must have. THE SWITCH: to be OP_EVERYTHING once it has all kinds. */
-#define CPU_MANDATORY OP_EVERYTHING
-
 const op_device op_devices[] = {
-    {"ref", OP_EVERYTHING, open_ref},         {"ref64", OP_EVERYTHING, open_ref64},
+    {"ref", OP_EVERYTHING, open_ref},
+    {"ref64", OP_EVERYTHING, open_ref64},
 #ifdef LOCKSTEP_WITH_CPU
-    {"cpu", CPU_MANDATORY, open_auto},        {"cpu/dnnl", CPU_MANDATORY, open_dnnl},
-    {"cpu/lanes", OP_EVERYTHING, open_lanes},
+    {"cpu", OP_EVERYTHING, open_cpu},
 #endif
 #ifdef LOCKSTEP_OPS_CUDA
     {"cuda", OP_EVERYTHING, open_cuda},

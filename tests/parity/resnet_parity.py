@@ -235,7 +235,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", type=Path, required=True, help="resnet_gradient, built")
-    parser.add_argument("--device", default="cpu", help="ref64, ref, cpu, oneDNN, lanes"
+    parser.add_argument("--device", default="cpu", help="ref64, ref, cpu"
                         " (default: %(default)s)")
     parser.add_argument("--config", type=Path, default=here / "../../examples/resnet18.json")
     parser.add_argument("--data", type=Path, default="/usr/share/datasets/fashion-mnist",
