@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LENET "f601bdee21d83b76b04260819de1b22f3bf2581a0e4bed3cb896912a73b983f6"
-#define RESNET "287da877703c67254ba7747b097185322a7e0d414d15dc1278388d500d2b1a0f"
+#define LENET "e141ec07092bd464c04535020b1a8b22b2514cc9dcd787b5f46bef92edc406b1"
+#define RESNET "3656c1a40c403ea7f5452a3f638e51fd8cea50c2354fd1c190f25e39ba98cb44"
 
 static char text[16384];
 
