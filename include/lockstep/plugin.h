@@ -82,7 +82,8 @@ typedef enum ls_op_kind {
     LS_OP_ADAMW = 14,   /* the optimizer's step over a whole arena */
     LS_OP_RUNNING = 15, /* running statistics ← (1 − momentum)·them + momentum·the step's */
     LS_OP_VECTOR_LOSS = 16, /* outputs and target vectors → summed loss, correct count, gradient */
-    LS_OP_KINDS             /* none: one more than the last */
+    LS_OP_CLIP = 17, /* the norm of an arena → what the optimizer multiplies its gradient with */
+    LS_OP_KINDS      /* none: one more than the last */
 } ls_op_kind;
 
 typedef struct ls_conv2d {
@@ -127,6 +128,7 @@ typedef struct ls_sgd {
     float momentum, weight_decay;
     size_t count; /* floats in the arena, a multiple of 16 */
     int nesterov;
+    float rate; /* what args->lr is multiplied with; 0 counts as 1 */
 } ls_sgd;
 
 /* g ← g·scale;  m ← β₁·m + (1 − β₁)·g;  v ← β₂·v + (1 − β₂)·g²;  w ← w·(1 − lr·weight_decay);
@@ -136,6 +138,7 @@ typedef struct ls_sgd {
 typedef struct ls_adamw {
     float beta1, beta2, epsilon, weight_decay;
     size_t count; /* floats in the arena, a multiple of 16 */
+    float rate;   /* as in ls_sgd */
 } ls_adamw;
 
 /* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and
@@ -173,11 +176,21 @@ typedef struct ls_vector_loss {
     ls_vector_rule rule;
 } ls_vector_loss;
 
-/* param[0][i] += momentum·(grad[0][i]·args->row_scale − param[0][i]) */
+/* param[0][i] += momentum·(grad[0][i]·args->row_scale − param[0][i]); with `of_weights` grad[0] is an arena of
+ * weights, of which param[0] is a moving average, and the scale is 1. */
 typedef struct ls_running {
     float momentum;
     size_t count;
+    int of_weights;
 } ls_running;
+
+/* With n the norm of args->scale·grad[0]: clip[0] ← min(1, most / (n + 10⁻⁶)), as PyTorch's clip_grad_norm_. Of
+ * an arena in several parts each part is an op: all but the first run with LS_RUN_ACCUMULATE, which counts what
+ * the ones before have summed. The squares are added up in double, in an order of `count` alone. */
+typedef struct ls_clip {
+    float most;
+    size_t count; /* floats, a multiple of 16 */
+} ls_clip;
 
 /* What a relu leaves of negative values: 0 ≤ slope ≤ 1. A fused relu has the slope 0. */
 typedef struct ls_relu {
@@ -214,6 +227,7 @@ typedef struct ls_op_desc {
         ls_softmax_xent softmax_xent;
         ls_running running;
         ls_vector_loss vector_loss;
+        ls_clip clip;
     } u;
     ls_pool2d pool; /* LS_OP_POOL, and fuse_pool */
 } ls_op_desc;
@@ -226,7 +240,7 @@ typedef struct ls_step_args {
                              from `guard` on go to, applied or not; NULL: nowhere. A device without
                              recordings need not look at it */
     float lr;        /* optimizers */
-    float scale;     /* optimizers: what the gradient sum is multiplied with */
+    float scale;     /* optimizers, clip: what the gradient sum is multiplied with */
     float row_scale; /* running statistics: 1 / rows of the minibatch */
     uint64_t step;   /* optimizers: this step's number, from 1 */
     uint64_t seed;   /* draws of random ops: (seed, stream, epoch, dataset row or element) */
@@ -237,7 +251,8 @@ typedef struct ls_step_args {
 
 #define LS_OP_PARAMS 2 /* most parameters of one op */
 #define LS_OP_SLOTS 2  /* most optimizer slots */
-#define LS_OP_STATS 2  /* floats that a loss makes */
+#define LS_CLIP_FLOATS 4
+#define LS_OP_STATS 2 /* floats that a loss makes */
 
 /* Every pointer an op may use, fixed by `bind`. Memory is the device's, allocated by its `alloc`,
  * except `args` and where a device says LS_DEVICE_HOST_MEMORY. Fields an op has no use for are
@@ -264,6 +279,9 @@ typedef struct ls_op_buffers {
      * 16·i on, 16 of them, are in shadow_grad[0]. */
     void *shadow[LS_OP_PARAMS], *shadow_grad[LS_OP_PARAMS];
     const uint32_t *in_shadow;
+    /* Clip writes LS_CLIP_FLOATS, the first of them what optimizers multiply the gradient with besides; NULL:
+     * they multiply it with args->scale alone. */
+    float *clip;
     /* Gather: the whole dataset's; losses: the batch's. Floats, [rows][targets], where rows have targets. */
     const int32_t *labels;
     int32_t *labels_out; /* gather: the batch's */
@@ -295,7 +313,7 @@ typedef struct ls_op_impl {
     int (*bind)(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
     int (*forward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
     /* Reads dy (and what forward saved), writes param gradients and dx. Optional: gather,
-     * losses, the optimizers and running have none. */
+     * losses, the optimizers, clip and running have none. */
     int (*backward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
     /* Canonical host fp32 (row-major, shapes as in ls_op_kind) → the op's layout at `dst` in
      * device memory, padding zeroed; and back. Optional in ops without parameters. */

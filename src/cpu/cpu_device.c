@@ -148,7 +148,8 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
     if (desc->size != sizeof *desc)
         return ls_fail(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu", desc->size,
                        sizeof *desc);
-    if (desc->kind == LS_OP_SGD || desc->kind == LS_OP_ADAMW || desc->kind == LS_OP_RUNNING)
+    if (desc->kind == LS_OP_SGD || desc->kind == LS_OP_ADAMW || desc->kind == LS_OP_RUNNING ||
+        desc->kind == LS_OP_CLIP)
         return LS_OK;
     if (x->rows < 1 || x->c < 1 || x->h < 1 || x->w < 1)
         return ls_fail(err, LS_EINVAL, "op_create: an input of %d rows of %d×%d×%d", x->rows, x->c,
@@ -167,7 +168,7 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
 static bool is_of_lanes(ls_op_kind kind)
 {
     return kind != LS_OP_GATHER && kind != LS_OP_SGD && kind != LS_OP_ADAMW &&
-           kind != LS_OP_RUNNING && kind != LS_OP_VECTOR_LOSS;
+           kind != LS_OP_RUNNING && kind != LS_OP_CLIP && kind != LS_OP_VECTOR_LOSS;
 }
 
 int ls_cpu_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 typedef struct update_op {
     ls_op op; /* first */
@@ -17,13 +18,17 @@ typedef struct update_op {
     ls_sgd sgd;
     ls_adamw adamw;
     ls_running running;
+    ls_clip clip;
     float keep, rate,
         root; /* adamw, of this step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
 } update_op;
 
 static const char *name_of(ls_op_kind kind)
 {
-    return kind == LS_OP_ADAMW ? "adamw" : kind == LS_OP_RUNNING ? "running" : "sgd";
+    return kind == LS_OP_ADAMW     ? "adamw"
+           : kind == LS_OP_RUNNING ? "running"
+           : kind == LS_OP_CLIP    ? "clip"
+                                   : "sgd";
 }
 
 /* Floats of the arena. */
@@ -37,8 +42,8 @@ static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
     const update_op *u = (const update_op *)op;
     int adamw = u->kind == LS_OP_ADAMW, velocity = u->kind == LS_OP_SGD && u->sgd.momentum != 0;
     if (!buffers->args || !buffers->param[0] || !buffers->grad[0] ||
-        ((adamw || velocity) && !buffers->slot[0]) || (adamw && !buffers->slot[1]) ||
-        !buffers->guard != !buffers->held)
+        (u->kind == LS_OP_CLIP && !buffers->clip) || ((adamw || velocity) && !buffers->slot[0]) ||
+        (adamw && !buffers->slot[1]) || !buffers->guard != !buffers->held)
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", name_of(u->kind));
     ((update_op *)op)->buffers = *buffers;
     return LS_OK;
@@ -109,13 +114,37 @@ static double power(double x, uint64_t n)
     return y;
 }
 
-static void prepare_adamw(update_op *u, const ls_step_args *args)
+static void prepare_adamw(update_op *u, const ls_step_args *args, float step_rate)
 {
     const ls_adamw *k = &u->adamw;
-    const double lr = (double)args->lr;
+    const double lr = (double)step_rate;
     u->keep = (float)(1 - lr * (double)k->weight_decay);
     u->rate = (float)(lr / (1 - power((double)k->beta1, args->step)));
     u->root = (float)sqrt(1 - power((double)k->beta2, args->step));
+}
+
+/* Sixteen sums side by side, so that the order is the same with vectors of any length. */
+static double squares(const float *g, size_t count)
+{
+    double sum[16] = {0};
+    for (size_t i = 0; i < count; i += 16)
+        for (size_t k = 0; k < 16; k++)
+            sum[k] += (double)g[i + k] * (double)g[i + k];
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t k = 0; k < half; k++)
+            sum[k] += sum[k + half];
+    return sum[0];
+}
+
+static void find_clip(const update_op *u, float scale, unsigned flags)
+{
+    float *clip = u->buffers.clip;
+    double sum = 0;
+    if (flags & LS_RUN_ACCUMULATE)
+        memcpy(&sum, clip + 2, sizeof sum);
+    sum += squares(u->buffers.grad[0], u->clip.count);
+    memcpy(clip + 2, &sum, sizeof sum);
+    clip[0] = (float)fmin(1, (double)u->clip.most / (sqrt(sum) * (double)scale + 1e-6));
 }
 
 static void step_running(const update_op *u, float scale)
@@ -159,26 +188,33 @@ static bool is_held(const ls_op_buffers *b)
     return *b->held != 0;
 }
 
+/* The optimizers'. */
+static void run_step(update_op *u, const ls_step_args *args)
+{
+    const int adamw = u->kind == LS_OP_ADAMW;
+    const float factor = adamw ? u->adamw.rate : u->sgd.rate;
+    const float lr = factor != 0 ? args->lr * factor : args->lr;
+    const float scale = u->buffers.clip ? args->scale * u->buffers.clip[0] : args->scale;
+    step_fn *with_momentum = u->sgd.nesterov ? step_nesterov : step_momentum;
+    if (adamw)
+        prepare_adamw(u, args, lr);
+    step(u, adamw ? step_adamw : u->sgd.momentum != 0 ? with_momentum : step_plain, lr, scale);
+}
+
 static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     update_op *u = (update_op *)op;
     const ls_step_args *args = u->buffers.args;
     (void)stream;
-    (void)flags;
     (void)err;
     if (is_held(&u->buffers))
         return LS_OK;
-    if (u->kind == LS_OP_RUNNING) {
-        step_running(u, args->row_scale);
-        return LS_OK;
-    }
-    if (u->kind == LS_OP_ADAMW) {
-        prepare_adamw(u, args);
-        step(u, step_adamw, args->lr, args->scale);
-        return LS_OK;
-    }
-    step_fn *with_momentum = u->sgd.nesterov ? step_nesterov : step_momentum;
-    step(u, u->sgd.momentum != 0 ? with_momentum : step_plain, args->lr, args->scale);
+    if (u->kind == LS_OP_RUNNING)
+        step_running(u, u->running.of_weights ? 1 : args->row_scale);
+    else if (u->kind == LS_OP_CLIP)
+        find_clip(u, args->scale, flags);
+    else
+        run_step(u, args);
     return LS_OK;
 }
 
@@ -198,7 +234,9 @@ static const ls_op_impl update_impl = {
 int ls_cpu_update_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     *out = NULL;
-    size_t count = desc->kind == LS_OP_ADAMW ? desc->u.adamw.count : desc->u.sgd.count;
+    size_t count = desc->kind == LS_OP_ADAMW  ? desc->u.adamw.count
+                   : desc->kind == LS_OP_CLIP ? desc->u.clip.count
+                                              : desc->u.sgd.count;
     if (desc->kind != LS_OP_RUNNING && count % 16 != 0)
         return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
                        name_of(desc->kind), count);
@@ -211,6 +249,8 @@ int ls_cpu_update_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
         u->sgd = desc->u.sgd;
     else if (u->kind == LS_OP_ADAMW)
         u->adamw = desc->u.adamw;
+    else if (u->kind == LS_OP_CLIP)
+        u->clip = desc->u.clip;
     else
         u->running = desc->u.running;
     u->op.impl = &update_impl;

@@ -3,7 +3,7 @@
 
 static int is_arena(ls_op_kind kind)
 {
-    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING;
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
 }
 
 static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls_error *err)
@@ -82,6 +82,7 @@ int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls
         [LS_OP_ADAMW] = ls_cuda_update_create,
         [LS_OP_RUNNING] = ls_cuda_update_create,
         [LS_OP_VECTOR_LOSS] = ls_cuda_vector_loss_create,
+        [LS_OP_CLIP] = ls_cuda_update_create,
     };
     const int kinds = (int)(sizeof creators / sizeof *creators);
     *out = NULL;

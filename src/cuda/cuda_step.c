@@ -164,6 +164,8 @@ static int check_arenas(const ls_cuda_op *op, ls_error *err)
                                              : 0;
     if (!b->args || !b->param[0] || !b->grad[0])
         return ls_fail(err, LS_EINVAL, "%s: an arena is missing", op->name);
+    if (op->desc.kind == LS_OP_CLIP && !b->clip)
+        return ls_fail(err, LS_EINVAL, "%s: there is nowhere to write to", op->name);
     if (!b->guard != !b->held)
         return ls_fail(err, LS_EINVAL, "%s: guard and held belong together", op->name);
     for (int i = 0; i < slots; i++)
@@ -184,25 +186,27 @@ static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_
                      .shadow_grad = b->shadow_grad[0],
                      .in_shadow = b->in_shadow,
                      .args = args,
-                     .guard = {b->guard, b->held}};
+                     .guard = {.loss = b->guard, .held = b->held, .clip = b->clip}};
     if (op->desc.kind == LS_OP_RUNNING)
-        return ls_k_running(u.w, u.grad, args, u.guard, running->momentum, running->count, stream);
+        return ls_k_running(u.w, u.grad, args, u.guard, running->momentum, running->of_weights,
+                            running->count, stream);
     if (op->desc.kind == LS_OP_SGD) {
         u.slot[0] = sgd->momentum != 0 ? b->slot[0] : NULL;
         u.count = sgd->count;
+        u.guard.rate = sgd->rate;
         return ls_k_sgd(&u, sgd->momentum, sgd->weight_decay, sgd->nesterov, stream);
     }
     ls_k_adamw k = {adamw->beta1, adamw->beta2, adamw->epsilon, adamw->weight_decay};
     u.slot[0] = b->slot[0];
     u.slot[1] = b->slot[1];
     u.count = adamw->count;
+    u.guard.rate = adamw->rate;
     return ls_k_adamw_step(&u, &k, stream);
 }
 
 static int update_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const ls_k_args *args;
-    (void)flags;
     int status = check_arenas(op, err);
     if (status == LS_OK && op->desc.kind == LS_OP_ADAMW && op->b.args->step < 1)
         status = ls_fail(err, LS_EINVAL, "adamw: steps are numbered from 1");
@@ -210,7 +214,14 @@ static int update_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
         status = ls_cuda_args(&args, op->device, stream, op->b.args, err);
     if (status)
         return status;
-    return ls_cuda_done(op, step(op, args, ls_cuda_stream(op->device, stream)), err);
+    cudaStream_t s = ls_cuda_stream(op->device, stream);
+    const ls_clip *clip = &op->desc.u.clip;
+    if (op->desc.kind == LS_OP_CLIP)
+        return ls_cuda_done(op,
+                            ls_k_clip(op->b.clip, ls_cuda_at(op, &op->work), op->b.grad[0], args,
+                                      clip->most, (flags & LS_RUN_ACCUMULATE) != 0, clip->count, s),
+                            err);
+    return ls_cuda_done(op, step(op, args, s), err);
 }
 
 int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
@@ -218,8 +229,11 @@ int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
 {
     const char *name = desc->kind == LS_OP_ADAMW     ? "adamw"
                        : desc->kind == LS_OP_RUNNING ? "running"
+                       : desc->kind == LS_OP_CLIP    ? "clip"
                                                      : "sgd";
-    size_t count = desc->kind == LS_OP_ADAMW ? desc->u.adamw.count : desc->u.sgd.count;
+    size_t count = desc->kind == LS_OP_ADAMW  ? desc->u.adamw.count
+                   : desc->kind == LS_OP_CLIP ? desc->u.clip.count
+                                              : desc->u.sgd.count;
     ls_cuda_op *op;
     if (desc->kind != LS_OP_RUNNING && count % 16 != 0)
         return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
@@ -227,6 +241,8 @@ int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
     int status = ls_cuda_op_new(&op, device, desc, name, err);
     if (status)
         return status;
+    if (desc->kind == LS_OP_CLIP)
+        op->work = ls_cuda_scratch(op, LS_K_CLIP_SUMS * sizeof(double));
     op->forward = update_forward;
     snprintf(op->kernel, sizeof op->kernel, "cuda");
     return ls_cuda_op_finish(out, op, LS_OK);

@@ -248,6 +248,8 @@ cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t strea
 typedef struct ls_k_guard {
     const float *loss;
     float *held;
+    const float *clip; /* the gradient is multiplied with its first besides; NULL: with 1 */
+    float rate;        /* lr is multiplied with it; 0 counts as 1 */
 } ls_k_guard;
 
 /* What an optimizer works on: arenas of `count` floats; slots may be NULL. */
@@ -271,9 +273,15 @@ typedef struct ls_k_adamw {
 } ls_k_adamw;
 cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *adamw,
                             cudaStream_t stream);
-/* to[i] += momentum · (sum[i]·row_scale − to[i]) */
+/* to[i] += momentum · (sum[i]·row_scale − to[i]); `of_weights`: the scale is 1 */
 cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                         float momentum, size_t count, cudaStream_t stream);
+                         float momentum, int of_weights, size_t count, cudaStream_t stream);
+
+/* As plugin.h says of ls_clip. `partial`: LS_K_CLIP_SUMS doubles of scratch; `add`: on top of what an earlier call
+ * has left in clip. */
+enum { LS_K_CLIP_SUMS = 256 };
+cudaError_t ls_k_clip(float *clip, double *partial, const float *grad, const ls_k_args *args,
+                      float most, int add, size_t count, cudaStream_t stream);
 
 /* ---- sums of arenas ------------------------------------------------------------------------- */
 

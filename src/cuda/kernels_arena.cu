@@ -37,6 +37,16 @@ __device__ static void tell(const ls_k_args *args, ls_k_guard guard)
         args->told[threadIdx.x] = guard.loss[threadIdx.x];
 }
 
+__device__ static float rate_of(const ls_k_args *args, ls_k_guard guard)
+{
+    return guard.rate != 0 ? args->lr * guard.rate : args->lr;
+}
+
+__device__ static float scale_of(const ls_k_args *args, ls_k_guard guard)
+{
+    return guard.clip ? args->scale * guard.clip[0] : args->scale;
+}
+
 struct sgd_step {
     float lr, scale, momentum, weight_decay;
     int nesterov;
@@ -103,7 +113,8 @@ __global__ static void sgd(ls_k_update u, float momentum, float weight_decay, in
     tell(u.args, u.guard);
     if (is_held(u.guard))
         return;
-    step_arena(u, sgd_step{u.args->lr, u.args->scale, momentum, weight_decay, nesterov});
+    const float lr = rate_of(u.args, u.guard), scale = scale_of(u.args, u.guard);
+    step_arena(u, sgd_step{lr, scale, momentum, weight_decay, nesterov});
 }
 
 cudaError_t ls_k_sgd(const ls_k_update *update, float momentum, float weight_decay, int nesterov,
@@ -122,13 +133,13 @@ __global__ static void adamw(ls_k_update u, ls_k_adamw k)
     if (is_held(u.guard)) /* all threads alike */
         return;
     if (threadIdx.x == 0) {
-        double t = (double)u.args->step, lr = u.args->lr;
+        double t = (double)u.args->step, lr = rate_of(u.args, u.guard);
         shared.beta1 = k.beta1;
         shared.beta2 = k.beta2;
         shared.rest1 = (float)(1 - (double)k.beta1);
         shared.rest2 = (float)(1 - (double)k.beta2);
         shared.epsilon = k.epsilon;
-        shared.scale = u.args->scale;
+        shared.scale = scale_of(u.args, u.guard);
         shared.keep = (float)(1 - lr * (double)k.weight_decay);
         shared.rate = (float)(lr / (1 - pow((double)k.beta1, t)));
         shared.root = (float)sqrt(1 - pow((double)k.beta2, t));
@@ -145,19 +156,66 @@ cudaError_t ls_k_adamw_step(const ls_k_update *update, const ls_k_adamw *k, cuda
 }
 
 __global__ static void running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                               float momentum, size_t count)
+                               float momentum, int of_weights, size_t count)
 {
     if (is_held(guard))
         return;
-    float scale = args->row_scale;
+    float scale = of_weights ? 1 : args->row_scale;
     LS_EACH(i, count)
     to[i] += momentum * (sum[i] * scale - to[i]);
 }
 
 cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                         float momentum, size_t count, cudaStream_t stream)
+                         float momentum, int of_weights, size_t count, cudaStream_t stream)
 {
-    running<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, sum, args, guard, momentum, count);
+    running<<<ls_blocks(count), LS_THREADS, 0, stream>>>(to, sum, args, guard, momentum, of_weights,
+                                                         count);
+    return cudaGetLastError();
+}
+
+/* ---- the clip: every block sums what lies LS_K_CLIP_SUMS blocks apart, then one adds the blocks ------ */
+
+__device__ static double add_block(double value)
+{
+    __shared__ double sum[LS_THREADS];
+    sum[threadIdx.x] = value;
+    for (int half = LS_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            sum[threadIdx.x] += sum[threadIdx.x + half];
+    }
+    __syncthreads();
+    return sum[0];
+}
+
+__global__ static void square_blocks(double *partial, const float *grad, size_t count)
+{
+    double sum = 0;
+    for (size_t i = (size_t)blockIdx.x * LS_THREADS + threadIdx.x; i < count;
+         i += (size_t)LS_K_CLIP_SUMS * LS_THREADS)
+        sum += (double)grad[i] * (double)grad[i];
+    sum = add_block(sum);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+__global__ static void find_clip(float *clip, const double *partial, const ls_k_args *args,
+                                 float most, int add)
+{
+    double sum = add_block(partial[threadIdx.x]), *kept = (double *)(clip + 2);
+    if (threadIdx.x != 0)
+        return;
+    sum = add ? *kept + sum : sum;
+    *kept = sum;
+    clip[0] = (float)fmin(1.0, (double)most / (sqrt(sum) * (double)args->scale + 1e-6));
+}
+
+cudaError_t ls_k_clip(float *clip, double *partial, const float *grad, const ls_k_args *args,
+                      float most, int add, size_t count, cudaStream_t stream)
+{
+    static_assert((int)LS_K_CLIP_SUMS == (int)LS_THREADS, "a thread for each block's sum");
+    square_blocks<<<LS_K_CLIP_SUMS, LS_THREADS, 0, stream>>>(partial, grad, count);
+    find_clip<<<1, LS_THREADS, 0, stream>>>(clip, partial, args, most, add);
     return cudaGetLastError();
 }
 

@@ -224,6 +224,92 @@ void ls_model_destroy(ls_model *model, const ls_host *host)
     ls_free(host, model);
 }
 
+/* ---- rates ---------------------------------------------------------------------------------- */
+
+/* '*' stands for any characters. */
+static bool matches(const char *pattern, const char *name)
+{
+    for (; *pattern != '*'; pattern++, name++)
+        if (*pattern != *name)
+            return false;
+        else if (!*name)
+            return true;
+    for (pattern++;; name++) {
+        if (matches(pattern, name))
+            return true;
+        if (!*name)
+            return false;
+    }
+}
+
+static int set_rate(ls_model *model, const char *pattern, float rate, const char *key,
+                    const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    int found = 0;
+    for (int i = 0; i < model->layers; i++)
+        for (int k = 0; k < model->layer[i].params; k++) {
+            ls_param *p = &model->layer[i].param[k];
+            if (!matches(pattern, p->name))
+                continue;
+            p->rate = rate;
+            found++;
+        }
+    if (found)
+        return LS_OK;
+    return ls_json_fail_value(err, doc, node, LS_ECONFIG,
+                              "%s: no parameter is called \"%.60s\"; the first is %s, the last %s",
+                              key, pattern, model->param[0]->name,
+                              model->param[model->params - 1]->name);
+}
+
+static int freeze_some(ls_model *model, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    const cJSON *first = cJSON_IsArray(node) ? node->child : node;
+    int status = LS_OK;
+    for (const cJSON *n = first; n && status == LS_OK; n = cJSON_IsArray(node) ? n->next : NULL)
+        status = cJSON_IsString(n)
+                     ? set_rate(model, n->valuestring, 0, "freeze", doc, n, err)
+                     : ls_json_fail_value(
+                           err, doc, n, LS_ECONFIG,
+                           "freeze: expected a pattern of names, such as \"conv1.*\", found %s",
+                           ls_json_kind(n));
+    return status;
+}
+
+bool ls_layer_learns(const ls_layer *layer)
+{
+    for (int k = 0; k < layer->params; k++)
+        if (layer->param[k].rate != 0)
+            return true;
+    return false;
+}
+
+int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
+                       const cJSON *factors, ls_error *err)
+{
+    int status = LS_OK;
+    if (factors && !cJSON_IsObject(factors))
+        return ls_json_fail_value(err, doc, factors, LS_ECONFIG,
+                                  "lr_factors: expected an object such as {\"fc.*\": 10}, found %s",
+                                  ls_json_kind(factors));
+    for (const cJSON *n = factors ? factors->child : NULL; n && status == LS_OK; n = n->next)
+        status = cJSON_IsNumber(n) && n->valuedouble >= 1e-6 && n->valuedouble <= 1e6
+                     ? set_rate(model, n->string, (float)n->valuedouble, "lr_factors", doc, n, err)
+                     : ls_json_fail_value(
+                           err, doc, n, LS_ECONFIG,
+                           "lr_factors: expected a number from 1e-6 to 1e6; to leave a parameter "
+                           "as it is, name it in \"freeze\"");
+    if (status == LS_OK && freeze)
+        status = freeze_some(model, doc, freeze, err);
+    for (int i = 0; status == LS_OK && i < model->layers; i++)
+        if (ls_layer_learns(&model->layer[i]))
+            return LS_OK;
+    return status
+               ? status
+               : ls_json_fail_value(err, doc, freeze, LS_ECONFIG,
+                                    "freeze: all parameters are frozen, nothing is left to learn");
+}
+
 /* ---- initial weights: every number is a draw of its own, so that any thread may make any part -- */
 
 static const char *const init_names[] = {"normal", "xavier", "kaiming", NULL};

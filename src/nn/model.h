@@ -38,6 +38,7 @@ typedef struct ls_param {
     size_t offset; /* of its first float in the canonical array */
     ls_start start;
     int fan_in, fan_out; /* for Xavier's and Kaiming's rules */
+    float rate;          /* what the learning rate is multiplied with; 0: it is frozen */
 } ls_param;
 
 typedef struct ls_layer_type ls_layer_type;
@@ -112,6 +113,13 @@ typedef struct ls_model {
  * a block's layer, the position of the block's use as well. */
 int ls_model_parse(ls_model **out, const ls_json *doc, const cJSON *node, ls_shape input,
                    int classes, const ls_host *host, ls_error *err);
+/* Before the model is shared: sets rates by patterns, in which '*' stands for any characters, of parameters'
+ * names. `freeze`: a pattern, or an array of them; `factors`: an object with a number for each; both may be NULL.
+ * Of several patterns the last one counts. Errors: LS_ECONFIG (a pattern that no parameter has, all are frozen). */
+int ls_model_set_rates(ls_model *model, const ls_json *doc, const cJSON *freeze,
+                       const cJSON *factors, ls_error *err);
+/* Whether the layer has parameters that are not frozen. */
+bool ls_layer_learns(const ls_layer *layer);
 void ls_model_destroy(ls_model *model, const ls_host *host); /* NULL is allowed */
 
 /* The layer types in the order of layers.def, NULL-terminated. */

@@ -27,9 +27,10 @@ static void parse_sgd(ls_optimizer *optimizer, ls_fields *fields)
     optimizer->slots = momentum > 0;
 }
 
-static void set_count_sgd(ls_op_desc *op, size_t count)
+static void set_count_sgd(ls_op_desc *op, size_t count, float rate)
 {
     op->u.sgd.count = count;
+    op->u.sgd.rate = rate;
 }
 
 static void write_sgd(const ls_optimizer *optimizer, ls_json_writer *w)
@@ -74,9 +75,10 @@ static void parse_adamw(ls_optimizer *optimizer, ls_fields *fields)
     optimizer->slots = 2;
 }
 
-static void set_count_adamw(ls_op_desc *op, size_t count)
+static void set_count_adamw(ls_op_desc *op, size_t count, float rate)
 {
     op->u.adamw.count = count;
+    op->u.adamw.rate = rate;
 }
 
 static void write_adamw(const ls_optimizer *optimizer, ls_json_writer *w)
@@ -100,6 +102,7 @@ enum { TYPES = sizeof types / sizeof *types };
 int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node, ls_error *err)
 {
     static const int first = 0;
+    static const double any = 0;
     const char *names[TYPES + 1] = {0};
     ls_optimizer optimizer = {0};
     ls_fields f;
@@ -109,6 +112,7 @@ int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node,
     ls_fields_begin(&f, doc, node, "optimizer", err);
     ls_field_choice(&f, "name", names, &first, &type);
     ls_field_double(&f, "lr", 0, 1e6, NULL, &optimizer.lr);
+    ls_field_double(&f, "clip_norm", 0, 1e30, &any, &optimizer.clip_norm);
     optimizer.type = types[type];
     optimizer.op.size = sizeof optimizer.op;
     optimizer.type->parse(&optimizer, &f);
@@ -123,6 +127,24 @@ void ls_optimizer_write(ls_json_writer *w, const char *key, const ls_optimizer *
     ls_json_open_object(w, key);
     ls_json_put_string(w, "name", optimizer->type->name);
     ls_json_put_double(w, "lr", optimizer->lr);
+    ls_json_put_double(w, "clip_norm", optimizer->clip_norm);
     optimizer->type->write(optimizer, w);
     ls_json_close(w);
+}
+
+/* ---- what is kept beside the weights -------------------------------------------------------- */
+
+int ls_optimizer_states(const ls_optimizer *optimizer)
+{
+    return optimizer->slots + (optimizer->ema > 0);
+}
+
+const char *ls_optimizer_state_name(const ls_optimizer *optimizer, int state)
+{
+    return state < optimizer->slots ? optimizer->type->slot[state] : "weights";
+}
+
+int ls_optimizer_average(const ls_optimizer *optimizer)
+{
+    return optimizer->ema > 0 ? optimizer->slots : -1;
 }

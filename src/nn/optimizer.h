@@ -6,6 +6,8 @@
 
 #include <lockstep/plugin.h>
 
+#include <stdbool.h>
+
 struct ls_fields;
 
 typedef struct ls_optimizer_type ls_optimizer_type;
@@ -13,6 +15,8 @@ typedef struct ls_optimizer_type ls_optimizer_type;
 typedef struct ls_optimizer {
     const ls_optimizer_type *type;
     double lr;
+    double clip_norm; /* most of the gradient's norm; 0: any */
+    double ema;    /* of the weights' moving average, what a step leaves of it; 0: there is none */
     int slots;     /* arenas of state beside the weights, ≤ LS_OP_SLOTS */
     ls_op_desc op; /* the update, but for its `count` */
 } ls_optimizer;
@@ -23,14 +27,22 @@ struct ls_optimizer_type {
     const char *slot[LS_OP_SLOTS]; /* what a checkpoint calls them: PyTorch's names */
     /* Reads the optimizer's own keys (lr is read by the caller); sets slots and op. */
     void (*parse)(ls_optimizer *optimizer, struct ls_fields *fields);
-    /* Writes the arena's length into op->u. */
-    void (*set_count)(ls_op_desc *op, size_t count);
+    /* Writes an arena's length, and what its learning rate is multiplied with, into op->u. */
+    void (*set_count)(ls_op_desc *op, size_t count, float rate);
     /* Writes its own keys, as parse reads them. */
     void (*write)(const ls_optimizer *optimizer, ls_json_writer *w);
 };
 
 /* Reads {"name": "sgd", "lr": 0.2, …}, the name being "sgd" unless given; lr is required. */
 int ls_optimizer_parse(ls_optimizer *out, const ls_json *doc, const cJSON *node, ls_error *err);
+
+/* What is kept beside the weights: the slots, and behind them the average where there is one. */
+#define LS_STATES (LS_OP_SLOTS + 1)
+int ls_optimizer_states(const ls_optimizer *optimizer);
+/* What a checkpoint calls one of them. */
+const char *ls_optimizer_state_name(const ls_optimizer *optimizer, int state);
+/* The average's number, −1: there is none. */
+int ls_optimizer_average(const ls_optimizer *optimizer);
 
 /* Writes the optimizer as a member `key`, with all defaults filled in. */
 void ls_optimizer_write(ls_json_writer *w, const char *key, const ls_optimizer *optimizer);

@@ -28,11 +28,11 @@ static ls_op_desc loss_desc(const ls_plan *plan)
     return ls_loss_desc(plan->criterion, plan->smoothing);
 }
 
-/* Whether a layer before this one has parameters, so that gradients must reach that far. */
+/* Whether a layer before this one learns, so that gradients must reach that far. */
 static bool learns_before(const ls_model *model, int layer)
 {
     for (int i = 0; i < layer; i++)
-        if (model->layer[i].params > 0)
+        if (ls_layer_learns(&model->layer[i]))
             return true;
     return false;
 }
@@ -132,7 +132,7 @@ static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form
         node->needs_dx = node->needs_dx || (k != LS_INPUT && plan->node[k].backward);
     }
     node->backward =
-        node->needs_dx || (plan->training && plan->model->layer[form->first].params > 0);
+        node->needs_dx || (plan->training && ls_layer_learns(&plan->model->layer[form->first]));
 }
 
 static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form, ls_error *err)
@@ -318,11 +318,19 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err)
     return op->impl->forward(op, NULL, 0, err);
 }
 
+/* A batch norm that does not learn, nor anything before it, normalises with its running statistics. */
+static bool is_settled(const ls_plan *plan, int k)
+{
+    const ls_node *node = &plan->node[k];
+    return !node->backward && node->form.first >= 0 &&
+           plan->model->layer[node->form.first].stats > 0;
+}
+
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err)
 {
-    const unsigned mode = loss == LS_TEST ? LS_RUN_EVALUATE : 0;
     for (int k = 0; k < plan->nodes; k++) {
         ls_op *op = plan->node[k].op;
+        const unsigned mode = loss == LS_TEST || is_settled(plan, k) ? LS_RUN_EVALUATE : 0;
         beat(plan, AT_FORWARD, k);
         int status = op->impl->forward(op, NULL, mode, err);
         if (status != LS_OK)

@@ -240,6 +240,7 @@ static int keeps_memory(const ls_layer *layer)
 static void add_tensor(ls_model *model, ls_param *p, const ls_layer *layer, const char *suffix)
 {
     snprintf(p->name, sizeof p->name, "%s.%s", layer->name, suffix);
+    p->rate = 1;
     p->offset = model->floats;
     model->floats += p->count;
 }

@@ -185,9 +185,8 @@ static void make_programs(ls_replica *r, size_t least)
 static int alloc_activations(ls_replica *r, ls_error *err)
 {
     size_t activations = 0;
-    const ls_op *update = r->updates[OF_TOTAL].update;
-    size_t scratch = update ? update->scratch_bytes : 0;
-    void *memory[4] = {NULL, NULL, NULL, NULL};
+    size_t scratch = r->update_scratch;
+    void *memory[5] = {NULL};
     size_t *use = &r->memory.activations;
     for (int i = 0; i < r->plans; i++) {
         const ls_plan *p = r->plan[i];
@@ -204,10 +203,13 @@ static int alloc_activations(ls_replica *r, ls_error *err)
         status = ls_replica_alloc(r, &memory[2], LS_TAIL * sizeof(float), use, err);
     if (status == LS_OK)
         status = ls_replica_alloc(r, &memory[3], sizeof(float), use, err);
+    if (status == LS_OK && r->optimizer && r->optimizer->clip_norm > 0)
+        status = ls_replica_alloc(r, &memory[4], LS_CLIP_FLOATS * sizeof(float), use, err);
     r->activations = memory[0];
     r->scratch = memory[1];
     r->test_stats = memory[2];
     r->held = memory[3];
+    r->clip = memory[4];
     return status;
 }
 
@@ -303,10 +305,10 @@ static int write_lines(ls_replica *r, ls_error *err)
     for (int i = 0; i < r->plans; i++)
         for (int k = 0; ls_plan_line(r->line[r->lines], LS_LINE_BYTES, r->plan[i], k); k++)
             r->lines++;
-    const ls_op *update = r->updates[OF_TOTAL].update;
-    if (update)
+    const ls_updates *u = &r->updates[OF_TOTAL];
+    if (u->count > 0)
         snprintf(r->line[r->lines++], LS_LINE_BYTES, "%s %zu floats %s", r->optimizer->type->name,
-                 r->tail_at, update->kernel ? update->kernel : "");
+                 r->tail_at, u->list[0].op->kernel ? u->list[0].op->kernel : "");
     return LS_OK;
 }
 
@@ -383,6 +385,7 @@ void ls_replica_destroy(ls_replica *r)
     }
     device_free(r, r->test_stats);
     device_free(r, r->held);
+    device_free(r, r->clip);
     if (r->arrived)
         r->device->ops->pinned_free(r->device, r->arrived);
     device_free(r, r->scratch);
@@ -394,6 +397,7 @@ void ls_replica_destroy(ls_replica *r)
     device_free(r, r->in_shadow);
     ls_free(r->host, r->line);
     ls_free(r->host, r->staged_rows);
+    ls_free(r->host, r->rate_of);
     ls_free(r->host, r->param_begin);
     ls_free(r->host, r->stat_at);
     ls_free(r->host, r->param_at);

@@ -101,7 +101,8 @@ size_t ls_replica_tail_offset(const ls_replica *replica);
 float *ls_replica_gradient_arena(ls_replica *replica);
 float *ls_replica_total_arena(ls_replica *replica);
 float *ls_replica_weight_arena(ls_replica *replica);
-float *ls_replica_slot_arena(ls_replica *replica, int slot); /* NULL: the optimizer has none */
+/* State `slot` of ls_optimizer_states; NULL: the optimizer has none. */
+float *ls_replica_slot_arena(ls_replica *replica, int slot);
 
 /* First float of each parameter in an arena, ascending, the tail's (whose segment goes on to the
  * end), and then the arena's length: *count segments, *count + 1 numbers. Belongs to the
@@ -144,6 +145,9 @@ int ls_replica_place(char *out, size_t size, const ls_replica *replica, int plac
 /* Canonical host array (model->floats) → an arena in this replica's layouts; and back. Any of the
  * arenas: weights, gradients and slots have the same layout. The tail is left alone; running
  * statistics stand for whatever the arena's section holds. Waits for the device. */
+/* Between steps: with `on` the weights' moving average takes the place of the weights, which lie in the total
+ * meanwhile; else they come back. Nothing happens where the optimizer keeps no average. Waits for the device. */
+int ls_replica_use_average(ls_replica *replica, bool on, ls_error *err);
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 

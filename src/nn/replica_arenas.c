@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "base/host.h"
 
+#include <stdbool.h>
+
 enum { GRAIN = 16 /* floats: a parameter starts at a multiple of it */ };
 
 static size_t rounded(size_t floats)
@@ -20,7 +22,9 @@ static void place_params(ls_replica *r)
     for (int k = first->nodes - 1; k >= 0; k--) {
         const ls_op *op = first->node[k].op;
         for (int i = 0; i < op->params; i++) {
-            r->param_at[first->node[k].form.first * LS_OP_PARAMS + i] = r->floats;
+            const int layer = first->node[k].form.first;
+            r->param_at[layer * LS_OP_PARAMS + i] = r->floats;
+            r->rate_of[r->param_begins] = r->model->layer[layer].param[i].rate;
             r->param_begin[r->param_begins++] = r->floats;
             r->floats += rounded(op->param_floats[i]);
         }
@@ -46,7 +50,8 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
     r->param_at = ls_alloc_array(r->host, layers * LS_OP_PARAMS, sizeof *r->param_at);
     r->stat_at = ls_alloc_array(r->host, layers, sizeof *r->stat_at);
     r->param_begin = ls_alloc_array(r->host, (size_t)r->model->params + 2, sizeof *r->param_begin);
-    if (!r->param_at || !r->stat_at || !r->param_begin)
+    r->rate_of = ls_alloc_array(r->host, (size_t)r->model->params + 1, sizeof *r->rate_of);
+    if (!r->param_at || !r->stat_at || !r->param_begin || !r->rate_of)
         return ls_replica_no_memory(err);
     place_params(r);
     r->tail_at = r->floats;
@@ -99,7 +104,7 @@ static int alloc_shadows(ls_replica *r, ls_error *err)
 
 int ls_replica_alloc_arenas(ls_replica *r, ls_error *err)
 {
-    int arenas = r->optimizer ? SLOT + r->optimizer->slots : 1;
+    int arenas = r->optimizer ? SLOT + ls_optimizer_states(r->optimizer) : 1;
     int status = LS_OK;
     for (int a = 0; a < arenas && status == LS_OK; a++) {
         void *memory = NULL;
@@ -111,37 +116,112 @@ int ls_replica_alloc_arenas(ls_replica *r, ls_error *err)
 
 /* ---- updates -------------------------------------------------------------------------------- */
 
-/* Statistics of several layers that lie one behind another and move alike: one op does them all. */
+/* A stretch of the arenas that one op does. */
 typedef struct stretch {
-    int next; /* the layer to go on with */
+    int next; /* the parameter, or the layer, to go on with */
     size_t at, end;
-    float momentum;
+    float rate, momentum;
 } stretch;
 
-/* The next one; 0: there is none. */
-static int next_stretch(stretch *s, const ls_replica *r)
+/* The next parameters that lie one behind another and learn alike; 0: there are none. */
+static int next_params(stretch *s, const ls_replica *r)
+{
+    const int params = r->param_begins - 1;
+    int i = s->next;
+    while (i < params && r->rate_of[i] == 0)
+        i++;
+    if (i == params)
+        return 0;
+    s->at = r->param_begin[i];
+    s->rate = r->rate_of[i];
+    while (i < params && r->rate_of[i] == s->rate)
+        i++;
+    s->end = r->param_begin[i];
+    s->next = i;
+    return 1;
+}
+
+/* Whether a layer's statistics move: not in front of all that learns. */
+static bool moves(const ls_replica *r, int layer)
+{
+    const ls_plan *plan = r->plan[0];
+    return r->model->layer[layer].stats > 0 && plan->node[plan->node_of[layer] - 1].backward;
+}
+
+/* The next statistics that lie one behind another and move alike; 0: there are none. */
+static int next_stats(stretch *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
     int i = s->next;
-    while (i < r->model->layers && layer[i].stats == 0)
+    while (i < r->model->layers && !moves(r, i))
         i++;
     if (i == r->model->layers)
         return 0;
     s->at = r->stat_at[i];
     s->momentum = layer[i].momentum;
-    for (; i < r->model->layers && (layer[i].stats == 0 || layer[i].momentum == s->momentum); i++)
+    for (; i < r->model->layers &&
+           (layer[i].stats == 0 || (moves(r, i) && layer[i].momentum == s->momentum));
+         i++)
         if (layer[i].stats > 0)
             s->end = r->stat_at[i] + stat_floats(&layer[i]);
     s->next = i;
     return 1;
 }
 
-static int make_running(ls_op **out, ls_replica *r, const stretch *s, ls_error *err)
+static int add_update(ls_replica *r, ls_updates *u, const ls_op_desc *desc, size_t at,
+                      unsigned flags, ls_error *err)
+{
+    ls_update *next = &u->list[u->count];
+    int status = r->device->ops->op_create(&next->op, r->device, desc, err);
+    if (status != LS_OK)
+        return status;
+    next->at = at;
+    next->flags = flags;
+    u->count++;
+    if (next->op->scratch_bytes > r->update_scratch)
+        r->update_scratch = next->op->scratch_bytes;
+    return LS_OK;
+}
+
+static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
+{
+    int status = LS_OK;
+    for (stretch s = {0}; status == LS_OK && r->optimizer->clip_norm > 0 && next_params(&s, r);) {
+        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CLIP};
+        desc.u.clip = (ls_clip){(float)r->optimizer->clip_norm, s.end - s.at};
+        status = add_update(r, u, &desc, s.at, u->count > 0 ? LS_RUN_ACCUMULATE : 0, err);
+    }
+    return status;
+}
+
+static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
+{
+    int status = LS_OK;
+    for (stretch s = {0}; status == LS_OK && next_params(&s, r);) {
+        ls_op_desc desc = r->optimizer->op;
+        r->optimizer->type->set_count(&desc, s.end - s.at, s.rate);
+        status = add_update(r, u, &desc, s.at, 0, err);
+    }
+    return status;
+}
+
+static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
+{
+    int status = LS_OK;
+    for (stretch s = {0}; status == LS_OK && next_stats(&s, r);) {
+        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING};
+        desc.u.running = (ls_running){.momentum = s.momentum, .count = s.end - s.at};
+        status = add_update(r, u, &desc, s.at, 0, err);
+    }
+    return status;
+}
+
+/* The average is that of the parameters. */
+static int make_average(ls_replica *r, ls_updates *u, ls_error *err)
 {
     ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING};
-    desc.u.running.momentum = s->momentum;
-    desc.u.running.count = s->end - s->at;
-    return r->device->ops->op_create(out, r->device, &desc, err);
+    desc.u.running = (ls_running){(float)(1 - r->optimizer->ema), r->tail_at, .of_weights = 1};
+    return r->optimizer->ema > 0 ? add_update(r, u, &desc, 0, 0, err) : LS_OK;
 }
 
 int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err)
@@ -149,49 +229,53 @@ int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err)
     ls_updates *u = &r->updates[sum];
     if (!r->optimizer)
         return LS_OK;
-    ls_op_desc desc = r->optimizer->op;
-    r->optimizer->type->set_count(&desc, r->tail_at);
-    int status = r->device->ops->op_create(&u->update, r->device, &desc, err);
-    if (status != LS_OK || r->model->stats == 0)
-        return status;
-    u->running = ls_alloc_array(r->host, (size_t)r->model->stats / LS_STATS, sizeof *u->running);
-    if (!u->running)
-        return ls_replica_no_memory(err);
-    int n = 0;
-    for (stretch s = {0}; status == LS_OK && next_stretch(&s, r);)
-        status = make_running(&u->running[n++], r, &s, err);
-    r->runnings = n > r->runnings ? n : r->runnings;
-    return status;
+    const size_t most = 2 * (size_t)r->param_begins + (size_t)r->model->stats + 1;
+    u->list = ls_alloc_array(r->host, most, sizeof *u->list);
+    int status = u->list ? make_clips(r, u, err) : ls_replica_no_memory(err);
+    if (status == LS_OK)
+        status = make_steps(r, u, err);
+    if (status == LS_OK)
+        status = make_running(r, u, err);
+    return status == LS_OK ? make_average(r, u, err) : status;
 }
 
-/* What a step whose sum is `sum` reads. */
+/* What an op of a step whose sum is `sum` reads. */
 static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
 {
+    const size_t shadow = at * (size_t)r->info.shadow_bytes;
     float *from = r->arena[sum == OF_TOTAL ? TOTAL : GRADIENT];
-    ls_op_buffers b = {.args = &r->args, .scratch = r->scratch};
+    ls_op_buffers b = {.args = &r->args, .scratch = r->scratch, .clip = r->clip};
     b.param[0] = r->arena[WEIGHTS] + at;
     b.grad[0] = from + at;
     b.guard = from + r->tail_at + LS_TAIL_LOSS;
     b.held = r->held;
+    for (int i = 0; i < r->optimizer->slots; i++)
+        b.slot[i] = r->arena[SLOT + i] + at;
+    b.shadow[0] = r->shadow ? r->shadow + shadow : NULL;
+    b.shadow_grad[0] = r->shadow_grad ? r->shadow_grad + shadow : NULL;
+    b.in_shadow = sum == OF_GRADIENT && ls_replica_leaves_shadows(r) ? r->in_shadow : NULL;
     return b;
+}
+
+bool ls_replica_leaves_shadows(const ls_replica *r)
+{
+    for (int i = 0; i < r->param_begins - 1; i++)
+        if (r->rate_of[i] != r->rate_of[0] || r->rate_of[i] == 0)
+            return false;
+    return r->optimizer->clip_norm == 0;
 }
 
 int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
-    if (!u->update)
-        return LS_OK;
-    ls_op_buffers b = step_buffers(r, sum, 0);
-    for (int i = 0; i < r->optimizer->slots; i++)
-        b.slot[i] = r->arena[SLOT + i];
-    b.shadow[0] = r->shadow;
-    b.shadow_grad[0] = r->shadow_grad;
-    b.in_shadow = sum == OF_GRADIENT ? r->in_shadow : NULL;
-    int status = u->update->impl->bind(u->update, &b, err);
-    int n = 0;
-    for (stretch s = {0}; status == LS_OK && next_stretch(&s, r); n++) {
-        b = step_buffers(r, sum, s.at);
-        status = u->running[n]->impl->bind(u->running[n], &b, err);
+    int status = LS_OK;
+    for (int i = 0; i < u->count && status == LS_OK; i++) {
+        ls_op_buffers b = step_buffers(r, sum, u->list[i].at);
+        if (r->optimizer->ema > 0 && i == u->count - 1) {
+            b.param[0] = r->arena[SLOT + r->optimizer->slots];
+            b.grad[0] = r->arena[WEIGHTS];
+        }
+        status = u->list[i].op->impl->bind(u->list[i].op, &b, err);
     }
     return status;
 }
@@ -200,13 +284,27 @@ void ls_replica_destroy_updates(ls_replica *r)
 {
     for (int s = 0; s < SUMS; s++) {
         const ls_updates *u = &r->updates[s];
-        for (int i = 0; u->running && i < r->runnings; i++)
-            if (u->running[i])
-                u->running[i]->impl->destroy(u->running[i]);
-        if (u->update)
-            u->update->impl->destroy(u->update);
-        ls_free(r->host, u->running);
+        for (int i = 0; i < u->count; i++)
+            u->list[i].op->impl->destroy(u->list[i].op);
+        ls_free(r->host, u->list);
     }
+}
+
+int ls_replica_use_average(ls_replica *r, bool on, ls_error *err)
+{
+    const int average = r->optimizer ? ls_optimizer_average(r->optimizer) : -1;
+    const size_t bytes = r->tail_at * sizeof(float);
+    const ls_device_ops *ops = r->device->ops;
+    if (average < 0)
+        return LS_OK;
+    int status =
+        on ? ops->copy(r->device, NULL, r->arena[TOTAL], r->arena[WEIGHTS], bytes, err) : LS_OK;
+    const float *from = r->arena[on ? SLOT + average : TOTAL];
+    if (status == LS_OK)
+        status = ops->copy(r->device, NULL, r->arena[WEIGHTS], from, bytes, err);
+    if (status == LS_OK && r->shadow)
+        status = ops->shadow(r->device, NULL, r->shadow, r->arena[WEIGHTS], r->tail_at, err);
+    return status == LS_OK ? ls_replica_sync(r, err) : status;
 }
 
 /* ---- for callers ---------------------------------------------------------------------------- */
@@ -238,7 +336,7 @@ float *ls_replica_weight_arena(ls_replica *replica)
 
 float *ls_replica_slot_arena(ls_replica *replica, int slot)
 {
-    return slot >= 0 && slot < LS_OP_SLOTS ? replica->arena[SLOT + slot] : NULL;
+    return slot >= 0 && slot < LS_STATES ? replica->arena[SLOT + slot] : NULL;
 }
 
 const ls_buckets *ls_replica_buckets(const ls_replica *replica)

@@ -28,16 +28,23 @@
 
 #include "nn/plan.h"
 
+#include <stdbool.h>
+
 enum { LS_LINE_BYTES = 192 };
 
 /* What the arenas are for, in the order in which they are allocated. */
-typedef enum ls_arena { WEIGHTS, GRADIENT, TOTAL, SLOT, ARENAS = SLOT + LS_OP_SLOTS } ls_arena;
+typedef enum ls_arena { WEIGHTS, GRADIENT, TOTAL, SLOT, ARENAS = SLOT + LS_STATES } ls_arena;
 
 /* The ops of an update, from one of two sums. */
 typedef enum ls_sum { OF_TOTAL, OF_GRADIENT, SUMS } ls_sum;
+typedef struct ls_update {
+    ls_op *op;
+    unsigned flags; /* it runs with */
+    size_t at;      /* where in the arenas its part begins */
+} ls_update;
 typedef struct ls_updates {
-    ls_op *update;   /* NULL: not made */
-    ls_op **running; /* one per layer with running statistics */
+    ls_update *list; /* in order; NULL: not made */
+    int count;
 } ls_updates;
 
 struct ls_replica {
@@ -52,15 +59,17 @@ struct ls_replica {
     ls_plan **plan; /* most rows first: its ops define the layout of parameters */
     int plans;
     ls_updates updates[SUMS];
-    int runnings;
-    ls_segment apply; /* no plan's */
-    float *held;      /* on the device: not 0 holds up all steps */
-    float *row_tails; /* on the device: the plans' `tail`, LS_TAIL floats each */
-    size_t *param_at; /* [layer · LS_OP_PARAMS + k]: offset in every arena */
-    size_t *stat_at;  /* [layer]: of its running statistics, in every arena */
+    size_t update_scratch; /* bytes, the most of an update's op */
+    float *clip;           /* on the device: LS_CLIP_FLOATS; NULL: nothing is clipped */
+    ls_segment apply;      /* no plan's */
+    float *held;           /* on the device: not 0 holds up all steps */
+    float *row_tails;      /* on the device: the plans' `tail`, LS_TAIL floats each */
+    size_t *param_at;      /* [layer · LS_OP_PARAMS + k]: offset in every arena */
+    size_t *stat_at;       /* [layer]: of its running statistics, in every arena */
     size_t
         *param_begin; /* the parameters' offsets, ascending; then the tail's and the arena's end */
     int param_begins; /* the tail's included */
+    float *rate_of;   /* [param_begins]: what a parameter's learning rate is multiplied with */
     ls_buckets buckets; /* of an arena */
     ls_ready_fn *ready; /* NULL: a gradient is one segment */
     void *ready_user;
@@ -106,6 +115,8 @@ int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err);
 int ls_replica_alloc_arenas(ls_replica *r, ls_error *err); /* and the shadows */
 int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err);
 void ls_replica_destroy_updates(ls_replica *r);
+/* Whether gradients of whole steps may stay in their shadows: one op reads them all. */
+bool ls_replica_leaves_shadows(const ls_replica *r);
 
 /* ---- replica_step.c ------------------------------------------------------------------------- */
 

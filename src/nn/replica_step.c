@@ -52,13 +52,13 @@ static double lap(uint64_t *since)
     return (double)(*since - begin) * 1e-9;
 }
 
-/* The optimizer's step and the running statistics'. */
+/* The optimizer's step, the running statistics' and the average's. */
 static int update(ls_replica *r, ls_sum sum, ls_error *err)
 {
     const ls_updates *u = &r->updates[sum];
-    int status = u->update->impl->forward(u->update, NULL, 0, err);
-    for (int i = 0; i < r->runnings && status == LS_OK; i++)
-        status = u->running[i]->impl->forward(u->running[i], NULL, 0, err);
+    int status = LS_OK;
+    for (int i = 0; i < u->count && status == LS_OK; i++)
+        status = u->list[i].op->impl->forward(u->list[i].op, NULL, u->list[i].flags, err);
     return status;
 }
 
@@ -93,7 +93,8 @@ static int run_forward(const pass *p, ls_error *err)
 static int run_ops(ls_replica *r, const pass *p, ls_error *err)
 {
     const ls_segment *s = p->segment;
-    const unsigned shadow = s->parts & LS_PART_UPDATE ? LS_RUN_SHADOW : 0;
+    const bool stays = s->parts & LS_PART_UPDATE && ls_replica_leaves_shadows(r);
+    const unsigned shadow = stays ? LS_RUN_SHADOW : 0;
     int status = s->parts & LS_PART_FORWARD ? run_forward(p, err) : LS_OK;
     uint64_t since = ls_now_ns();
     if (status == LS_OK)
@@ -257,7 +258,9 @@ int ls_replica_record(ls_replica *r, ls_error *err)
     for (int i = 0; i < r->plans && status == LS_OK; i++)
         if (r->plan[i]->training)
             status = record_programs(r, r->plan[i], LS_GRADIENT, LS_GRADIENT + 1, &why);
-    if (status == LS_OK && r->runnings > 0) /* one op alone is enqueued faster by itself */
+    const bool several =
+        r->updates[OF_TOTAL].count > 1; /* one op alone is enqueued faster by itself */
+    if (status == LS_OK && several)
         status = record_segment(r, NULL, &r->apply, &why);
     return judge(r, status, &why, err);
 }
@@ -386,7 +389,7 @@ static int make_arrivals(ls_replica *r, ls_error *err)
     const ls_device_ops *ops = r->device->ops;
     void *memory = NULL;
     int status =
-        r->updates[OF_GRADIENT].update ? LS_OK : ls_replica_make_updates(r, OF_GRADIENT, err);
+        r->updates[OF_GRADIENT].list ? LS_OK : ls_replica_make_updates(r, OF_GRADIENT, err);
     if (status == LS_OK)
         status = ls_replica_bind_updates(r, OF_GRADIENT, err);
     if (status == LS_OK && !r->arrived) {

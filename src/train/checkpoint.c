@@ -27,10 +27,11 @@ static int check_finite(const float *values, size_t count, ls_error *err)
 }
 
 /* Under PyTorch's names for them. A name of a layer has no '/'. */
-static void name_slots(char prefix[LS_OP_SLOTS][40], const ls_optimizer *optimizer)
+static void name_slots(char prefix[LS_STATES][40], const ls_optimizer *optimizer)
 {
-    for (int i = 0; i < optimizer->slots; i++)
-        snprintf(prefix[i], sizeof prefix[i], "optimizer/%s/", optimizer->type->slot[i]);
+    for (int i = 0; i < ls_optimizer_states(optimizer); i++)
+        snprintf(prefix[i], sizeof prefix[i], "optimizer/%s/",
+                 ls_optimizer_state_name(optimizer, i));
 }
 
 int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimizer *optimizer,
@@ -38,17 +39,18 @@ int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimi
                         ls_error *err)
 {
     ls_file_writer w;
-    ls_tensors_out group[1 + LS_OP_SLOTS] = {{"", values->weights}};
-    char prefix[LS_OP_SLOTS][40];
+    ls_tensors_out group[1 + LS_STATES] = {{"", values->weights}};
+    char prefix[LS_STATES][40];
     name_slots(prefix, optimizer);
-    for (int i = 0; i < optimizer->slots; i++)
+    for (int i = 0; i < ls_optimizer_states(optimizer); i++)
         group[1 + i] = (ls_tensors_out){prefix[i], values->slot[i]};
     int status = check_finite(values->weights, model->floats, err);
     if (status == LS_OK)
         status = ls_replace_begin(&w, path, host, err);
     if (status)
         return status;
-    status = ls_safetensors_write(&w, model, group, 1 + optimizer->slots, state, host, err);
+    status = ls_safetensors_write(&w, model, group, 1 + ls_optimizer_states(optimizer), state, host,
+                                  err);
     if (status == LS_OK)
         status = ls_replace_commit(&w, err);
     ls_file_writer_abandon(&w);
@@ -58,12 +60,19 @@ int ls_checkpoint_write(const char *path, const ls_model *model, const ls_optimi
 int ls_checkpoint_read(const ls_checkpoint_values *values, const char *path, const ls_model *model,
                        const ls_optimizer *optimizer, const ls_host *host, ls_error *err)
 {
-    ls_tensors_in group[1 + LS_OP_SLOTS] = {{"", values->weights}};
-    char prefix[LS_OP_SLOTS][40];
+    ls_tensors_in group[1 + LS_STATES] = {{"", values->weights}};
+    char prefix[LS_STATES][40];
     name_slots(prefix, optimizer);
-    for (int i = 0; i < optimizer->slots; i++)
+    for (int i = 0; i < ls_optimizer_states(optimizer); i++)
         group[1 + i] = (ls_tensors_in){prefix[i], values->slot[i]};
-    return ls_safetensors_load_groups(group, 1 + optimizer->slots, path, model, host, err);
+    int status = ls_safetensors_load_groups(group, 1 + ls_optimizer_states(optimizer), path, model,
+                                            host, err);
+    /* Where the weights are an average, those that are trained have the same statistics. */
+    for (int i = 0; i < model->stats && ls_optimizer_average(optimizer) >= 0; i++)
+        memcpy(values->slot[ls_optimizer_average(optimizer)] + model->stat[i]->offset,
+               values->weights + model->stat[i]->offset,
+               model->stat[i]->count * sizeof *values->weights);
+    return status;
 }
 
 /* ---- the state ------------------------------------------------------------------------------ */

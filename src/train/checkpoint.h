@@ -25,7 +25,7 @@ struct ls_trainer;
 /* Weights and the optimizer's slots in canonical order, in the places of the model's parameters. */
 typedef struct ls_checkpoint_values {
     float *weights;
-    float *const *slot; /* optimizer->slots of them */
+    float *const *slot; /* ls_optimizer_states of them */
 } ls_checkpoint_values;
 
 /* Writes a checkpoint to `path`, or replaces it; it lasts at the return. Errors: LS_ENONFINITE (a

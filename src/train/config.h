@@ -57,6 +57,7 @@ typedef struct ls_config {
     const char *init_weights; /* a safetensors file that the run begins with; NULL: `init` */
     int init_partial;         /* what of it fits; the rest by `init` */
     ls_schedule schedule;
+    const cJSON *freeze, *lr_factors; /* by patterns of names; NULL: none */
     int linear_scaling;    /* lr is meant for a minibatch of 256 rows, and scaled with batch_size */
     const char *loss_name; /* "auto": what fits the data */
     const ls_loss *loss;   /* by ls_config_fit_data, as what a row is in `preprocessing` */

@@ -191,6 +191,21 @@ static void write_model(ls_json_writer *w, const ls_config *c, const ls_config_k
 
 static const ls_config_form model_form = {read_model, write_model};
 
+/* A value that is looked into where the model is known. */
+static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    *(const cJSON **)value_of(c, row) = ls_field_any(f, row->key);
+}
+
+static void write_node(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    const cJSON *node = *(const cJSON *const *)value_in(c, row);
+    if (node)
+        ls_json_put_node(w, row->key, node);
+}
+
+static const ls_config_form node_form = {read_node, write_node};
+
 static void read_optimizer(ls_config *c, ls_fields *f, const ls_config_key *row)
 {
     const cJSON *node = ls_field_any(f, row->key);
@@ -342,7 +357,19 @@ const ls_config_key ls_config_keys[] = {
     {"", "optimizer", LS_KEY_FORM, LS_RECIPE, .text = "required", .form = &optimizer_form,
      .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
              "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "
-             "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`"},
+             "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`; "
+             "each takes `\"clip_norm\"`, the most of the merged gradient's norm (0: any)"},
+    {"", "freeze", LS_KEY_FORM, LS_RECIPE, AT(freeze), .form = &node_form,
+     .help =
+         "patterns of parameters' names that stay as they are, such as `[\"conv1.*\", \"bn*\"]`; "
+         "a frozen beginning is not computed backward, and its batch norms keep their "
+         "statistics"},
+    {"", "lr_factors", LS_KEY_FORM, LS_RECIPE, AT(lr_factors), .form = &node_form,
+     .help = "what the learning rate is multiplied with, by patterns of names: `{\"fc.*\": 10}`"},
+    {"", "ema", LS_KEY_NUMBER, LS_RECIPE, AT(optimizer.ema), 0, 0, 0.9999999,
+     .help =
+         "0.999, say: a moving average of the weights, of which a step leaves so much, is what is "
+         "evaluated, saved and predicts; it begins with the first weights; 0: none"},
     {"", "schedule", LS_KEY_FORM, LS_RECIPE, .text = "\"constant\"", .form = &schedule_form,
      .help =
          "`{\"name\": \"step\", \"every_epochs\": 30, \"gamma\": 0.1}`, `{\"name\": \"cosine\", "

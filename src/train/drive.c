@@ -276,9 +276,12 @@ static int read_weights(ls_trainer *t, const char *path, ls_error *err)
 {
     ls_exchange *e = t->exchange;
     int status = ls_safetensors_load(e->canonical, path, t->model, "", t->host, err);
-    for (int i = 0; status == LS_OK && i < LS_OP_SLOTS; i++)
+    for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (e->slot[i])
             memset(e->slot[i], 0, t->model->floats * sizeof *e->slot[i]);
+    const int average = ls_optimizer_average(&t->config.optimizer);
+    if (status == LS_OK && average >= 0)
+        memcpy(e->slot[average], e->canonical, t->model->floats * sizeof *e->canonical);
     return status;
 }
 

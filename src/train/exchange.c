@@ -20,7 +20,7 @@ static bool allocate(ls_exchange *e, const struct ls_trainer *t)
                     e->permutation[1] && e->canonical;
     if (complete)
         ls_dataset_places(t->data[LS_TEST], e->test.row, e->test.rows);
-    for (int i = 0; i < t->config.optimizer.slots; i++) {
+    for (int i = 0; i < ls_optimizer_states(&t->config.optimizer); i++) {
         e->slot[i] = ls_alloc_array(t->host, t->model->floats, sizeof *e->slot[i]);
         complete = complete && e->slot[i];
     }
@@ -45,7 +45,7 @@ void ls_exchange_destroy(ls_exchange *e, const ls_host *host)
 {
     if (!e)
         return;
-    for (int i = 0; i < LS_OP_SLOTS; i++)
+    for (int i = 0; i < LS_STATES; i++)
         ls_free(host, e->slot[i]);
     ls_free(host, e->canonical);
     ls_sharded_rows_fini(&e->test, host);

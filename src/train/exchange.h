@@ -17,7 +17,9 @@ typedef struct ls_exchange {
     uint32_t *permutation[2]; /* training rows of even and odd epochs */
     ls_sharded_rows test;     /* of an evaluation */
     float *canonical;         /* model->floats: the initial weights, later exported ones */
-    float *slot[LS_OP_SLOTS]; /* likewise the optimizer's state; NULL where there is none */
+    /* Likewise the optimizer's state; NULL where there is none. Where a moving average is kept, canonical is the
+     * average, and its state the weights that are trained. */
+    float *slot[LS_STATES];
     int exporter;             /* the worker that exports, −1: none */
     uint64_t steps;           /* applied so far */
     struct ls_exchange *next; /* of those left behind */

@@ -138,7 +138,7 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     int status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
         status = ls_cluster_share(c, t->exchange->canonical, bytes, err);
-    for (int i = 0; status == LS_OK && b.goes_on && i < LS_OP_SLOTS; i++)
+    for (int i = 0; status == LS_OK && b.goes_on && i < LS_STATES; i++)
         if (t->exchange->slot[i])
             status = ls_cluster_share(c, t->exchange->slot[i], bytes, err);
     t->members.goes_on = b.goes_on;

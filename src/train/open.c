@@ -85,6 +85,11 @@ static int build_model(ls_trainer *t, ls_error *err)
                                 info->targets ? info->targets : info->classes, t->host, err);
     if (status)
         return status;
+    status = ls_model_set_rates(model, t->config.doc, t->config.freeze, t->config.lr_factors, err);
+    if (status) {
+        ls_model_destroy(model, t->host);
+        return status;
+    }
     status = write_card(model, t, err);
     if (status) {
         ls_model_destroy(model, t->host);

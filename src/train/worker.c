@@ -47,14 +47,25 @@ static int list_shard_sizes(uint32_t sizes[SIZES], int *trained, const struct ls
     return ls_add_shard_sizes(sizes, count, ls_subset_rows(t, LS_TEST), batch, shards);
 }
 
+/* Where state `i` of the optimizer lies. */
+static float *arena_of(const ls_train_worker *mine, int i)
+{
+    ls_replica *r = mine->replica;
+    const int average = ls_optimizer_average(&mine->trainer->config.optimizer);
+    return i == average ? ls_replica_weight_arena(r) : ls_replica_slot_arena(r, i);
+}
+
 /* The exchange's weights and, unless it is that of a beginning, optimizer state. */
 static int import_state(ls_train_worker *mine, const ls_exchange *e, int slots, ls_error *err)
 {
     ls_replica *r = mine->replica;
+    const int average = ls_optimizer_average(&mine->trainer->config.optimizer);
     int status = ls_replica_import(r, ls_replica_weight_arena(r), e->canonical, err);
-    for (int i = 0; status == LS_OK && slots && i < LS_OP_SLOTS; i++)
+    if (status == LS_OK && average >= 0)
+        status = ls_replica_import(r, ls_replica_slot_arena(r, average), e->canonical, err);
+    for (int i = 0; status == LS_OK && slots && i < LS_STATES; i++)
         if (e->slot[i])
-            status = ls_replica_import(r, ls_replica_slot_arena(r, i), e->slot[i], err);
+            status = ls_replica_import(r, arena_of(mine, i), e->slot[i], err);
     return status;
 }
 
@@ -254,10 +265,13 @@ int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err)
     if (mine->idle)
         return end_job(mine, LS_OK);
     int status = ls_worker_inject(mine, e->steps, LS_STAGE_EVALUATE);
+    if (status == LS_OK)
+        status = ls_replica_use_average(mine->replica, true, &mine->error);
     if (status == LS_OK) /* asked to stop, the coordinator drops the result */
         status =
             ls_infer_shards(&e->test, mine->replica, mine->shard_lo, mine->shard_hi, &mine->error);
-    return end_job(mine, status);
+    const int back = ls_replica_use_average(mine->replica, false, status ? NULL : &mine->error);
+    return end_job(mine, status ? status : back);
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -267,22 +281,29 @@ static int compute_checksum(ls_train_worker *mine)
     ls_replica *r = mine->replica;
     mine->checksum = 0;
     int status = add_checksum(mine, ls_replica_weight_arena(r), ls_replica_floats(r));
-    for (int i = 0; status == LS_OK && i < LS_OP_SLOTS; i++)
+    for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (ls_replica_slot_arena(r, i))
             status = add_checksum(mine, ls_replica_slot_arena(r, i), ls_replica_tail_offset(r));
     return status;
 }
 
-static int export_state(ls_train_worker *mine, const ls_exchange *e)
+/* What is evaluated, the weights or their average. */
+static int export_weights(ls_train_worker *mine, float *canonical)
 {
     ls_replica *r = mine->replica;
-    int status = ls_worker_inject(mine, e->steps, LS_STAGE_EXPORT);
+    int status = ls_replica_use_average(r, true, &mine->error);
     if (status == LS_OK)
-        status = ls_replica_export(r, e->canonical, ls_replica_weight_arena(r), &mine->error);
-    for (int i = 0; status == LS_OK && i < LS_OP_SLOTS; i++)
+        status = ls_replica_export(r, canonical, ls_replica_weight_arena(r), &mine->error);
+    return status ? status : ls_replica_use_average(r, false, &mine->error);
+}
+
+static int export_state(ls_train_worker *mine, const ls_exchange *e)
+{
+    int status = ls_worker_inject(mine, e->steps, LS_STAGE_EXPORT);
+    for (int i = 0; status == LS_OK && i < LS_STATES; i++)
         if (e->slot[i])
-            status = ls_replica_export(r, e->slot[i], ls_replica_slot_arena(r, i), &mine->error);
-    return status;
+            status = ls_replica_export(mine->replica, e->slot[i], arena_of(mine, i), &mine->error);
+    return status ? status : export_weights(mine, e->canonical);
 }
 
 int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err)

@@ -125,6 +125,15 @@ static void add_optimizer(swarm_case *c, draws *d)
                                                          : 0.2));
     if (draw(d, 2))
         cJSON_AddNumberToObject(o, "weight_decay", draw_between(d, 0, 0.1));
+    if (one_in(d, 4))
+        cJSON_AddNumberToObject(o, "clip_norm", draw_between(d, 0, 2));
+    if (one_in(d, 5))
+        cJSON_AddNumberToObject(c->config, "ema", draw_between(d, 0, 0.99));
+    if (one_in(d, 6)) /* each model has some of the one or the other */
+        cJSON_AddNumberToObject(cJSON_AddObjectToObject(c->config, "lr_factors"), "*weight",
+                                draw_between(d, 0.1, 4));
+    if (one_in(d, 8)) /* a pattern might be that of all, or of none */
+        cJSON_AddArrayToObject(c->config, "freeze");
     if (adamw && draw(d, 2)) {
         cJSON_AddNumberToObject(o, "beta1", draw_between(d, 0, 0.95));
         cJSON_AddNumberToObject(o, "beta2", draw_between(d, 0.5, 0.999));

@@ -30,7 +30,8 @@ static ls_k_args *step_args(run *r, float *told)
 static ls_k_guard guard(run *r, float loss, float held)
 {
     const float stats[2] = {loss, 3};
-    return (ls_k_guard){run_copy(r, stats, sizeof stats), run_copy(r, &held, sizeof held)};
+    return (ls_k_guard){.loss = run_copy(r, stats, sizeof stats),
+                        .held = run_copy(r, &held, sizeof held)};
 }
 
 /* Shadows are written, and of every other 16 gradients read. */
@@ -65,7 +66,7 @@ static void held_updates(run *r, size_t n)
         u.args = args[1];
         run_ok(r, ls_k_adamw_step(&u, &adamw, r->stream));
         run_keep(r, "guarded shadow", u.shadow, RUN_HALF, n);
-        run_ok(r, ls_k_running(stats, g, args[0], of, 0.1f, n, r->stream));
+        run_ok(r, ls_k_running(stats, g, args[0], of, 0.1f, 0, n, r->stream));
         run_keep(r, "guarded weights", w, RUN_FLOAT, n);
         run_keep(r, "guarded first", m, RUN_FLOAT, n);
         run_keep(r, "guarded second", v, RUN_FLOAT, n);
@@ -77,7 +78,7 @@ static void held_updates(run *r, size_t n)
 
 static void updates(run *r, size_t n)
 {
-    const ls_k_guard none = {NULL, NULL};
+    const ls_k_guard none = {.loss = NULL};
     const ls_k_adamw adamw = {0.9f, 0.999f, 1e-8f, 0.01f};
     ls_k_args *args = step_args(r, NULL);
     float *g = run_floats(r, n, 1);
@@ -97,7 +98,7 @@ static void updates(run *r, size_t n)
     run_keep(r, "adamw first", m, RUN_FLOAT, n);
     run_keep(r, "adamw second", v, RUN_FLOAT, n);
     float *stats = run_floats(r, n, 1);
-    run_ok(r, ls_k_running(stats, g, args, none, 0.1f, n, r->stream));
+    run_ok(r, ls_k_running(stats, g, args, none, 0.1f, 0, n, r->stream));
     run_keep(r, "running", stats, RUN_FLOAT, n);
 }
 

@@ -156,9 +156,10 @@ typedef struct bench {
     uint32_t row[ROWS];
 } bench;
 
-static void set_count(ls_op_desc *op, size_t count)
+static void set_count(ls_op_desc *op, size_t count, float rate)
 {
     op->u.sgd.count = count;
+    op->u.sgd.rate = rate;
 }
 
 static void open_bench(bench *b, ls_precision precision, const char *cache_dir)

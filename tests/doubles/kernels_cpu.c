@@ -34,7 +34,7 @@ struct update {
     ls_k_update of;
     ls_k_adamw adamw;
     float momentum, weight_decay;
-    int nesterov;
+    int nesterov, of_weights;
 };
 
 static int is_held(const ls_k_guard *guard)
@@ -52,6 +52,17 @@ static void tell(const ls_k_update *u)
         return;
     if (twin_floats(u->guard.loss, 2) && twin_floats(u->args->told, 2))
         memcpy(u->args->told, u->guard.loss, 2 * sizeof(float));
+}
+
+static float rate_of(const ls_k_update *u)
+{
+    return u->guard.rate != 0 ? u->args->lr * u->guard.rate : u->args->lr;
+}
+
+static float scale_of(const ls_k_update *u)
+{
+    return u->guard.clip && twin_floats(u->guard.clip, 1) ? u->args->scale * u->guard.clip[0]
+                                                          : u->args->scale;
 }
 
 static int may_update(const ls_k_update *u)
@@ -87,7 +98,7 @@ static void sgd_body(const void *copied)
     tell(u);
     if (!may_update(u))
         return;
-    float lr = u->args->lr, scale = u->args->scale;
+    float lr = rate_of(u), scale = scale_of(u);
     for (size_t i = 0; i < u->count; i++) {
         float gradient = gradient_of(u, i) * scale + a->weight_decay * u->w[i], step = gradient;
         if (a->momentum != 0) {
@@ -115,13 +126,13 @@ static void adamw_body(const void *copied)
     tell(u);
     if (!may_update(u))
         return;
-    double t = (double)u->args->step, lr = (double)u->args->lr;
+    double t = (double)u->args->step, lr = (double)rate_of(u);
     float keep = (float)(1 - lr * (double)k->weight_decay);
     float rate = (float)(lr / (1 - pow((double)k->beta1, t)));
     float root = (float)sqrt(1 - pow((double)k->beta2, t));
     float rest1 = (float)(1 - (double)k->beta1), rest2 = (float)(1 - (double)k->beta2);
     for (size_t i = 0; i < u->count; i++) {
-        float g = gradient_of(u, i) * u->args->scale;
+        float g = gradient_of(u, i) * scale_of(u);
         m[i] = k->beta1 * m[i] + rest1 * g;
         v[i] = k->beta2 * v[i] + rest2 * (g * g);
         put_weight(u, i, u->w[i] * keep - rate * (m[i] / (sqrtf(v[i]) / root + k->epsilon)));
@@ -141,15 +152,49 @@ static void running_body(const void *copied)
     if (!may_update(u))
         return;
     for (size_t i = 0; i < u->count; i++)
-        u->w[i] += a->momentum * (u->grad[i] * u->args->row_scale - u->w[i]);
+        u->w[i] += a->momentum * (u->grad[i] * (a->of_weights ? 1 : u->args->row_scale) - u->w[i]);
 }
 
 cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_k_guard guard,
-                         float momentum, size_t count, cudaStream_t stream)
+                         float momentum, int of_weights, size_t count, cudaStream_t stream)
 {
     struct update a = {.of = {.w = to, .grad = sum, .args = args, .guard = guard, .count = count},
-                       .momentum = momentum};
+                       .momentum = momentum,
+                       .of_weights = of_weights};
     return TWIN(stream, running_body, a);
+}
+
+struct clip {
+    float *clip;
+    double *partial;
+    const float *grad;
+    const ls_k_args *args;
+    float most;
+    int add;
+    size_t count;
+};
+
+static void clip_body(const void *copied)
+{
+    const struct clip *a = copied;
+    double sum = 0;
+    if (!twin_floats(a->clip, 4) || !twin_floats(a->grad, a->count) ||
+        !twin_bytes(a->partial, LS_K_CLIP_SUMS * sizeof *a->partial) ||
+        !twin_bytes(a->args, sizeof *a->args))
+        return;
+    if (a->add)
+        memcpy(&sum, a->clip + 2, sizeof sum);
+    for (size_t i = 0; i < a->count; i++)
+        sum += (double)a->grad[i] * (double)a->grad[i];
+    memcpy(a->clip + 2, &sum, sizeof sum);
+    a->clip[0] = (float)fmin(1, (double)a->most / (sqrt(sum) * (double)a->args->scale + 1e-6));
+}
+
+cudaError_t ls_k_clip(float *clip, double *partial, const float *grad, const ls_k_args *args,
+                      float most, int add, size_t count, cudaStream_t stream)
+{
+    struct clip a = {clip, partial, grad, args, most, add, count};
+    return TWIN(stream, clip_body, a);
 }
 
 /* ---- sums of arenas ------------------------------------------------------------------------- */

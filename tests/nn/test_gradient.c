@@ -26,9 +26,10 @@ typedef struct probe {
     uint32_t rows[MANY_ROWS], n; /* of the data, how many */
 } probe;
 
-static void set_count(ls_op_desc *op, size_t count)
+static void set_count(ls_op_desc *op, size_t count, float rate)
 {
     op->u.sgd.count = count;
+    op->u.sgd.rate = rate;
 }
 
 static void probe_begin(probe *p, const struct ls_layer_sample *sample, ls_device *device,

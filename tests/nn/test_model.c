@@ -228,7 +228,7 @@ static void sgd_reads_its_keys(void **state)
     assert_true(o.op.u.sgd.momentum == 0.5f);
     assert_true(o.op.u.sgd.weight_decay == 0.25f);
     assert_int_equal(o.slots, 1);
-    o.type->set_count(&o.op, 48);
+    o.type->set_count(&o.op, 48, 1);
     assert_int_equal(o.op.u.sgd.count, 48);
     must(parse_optimizer(&o, "{\"lr\":1,\"momentum\":0.5,\"nesterov\":true}", &err), &err);
     assert_true(o.op.u.sgd.nesterov);
@@ -252,7 +252,7 @@ static void adamw_reads_its_keys(void **state)
          &err);
     assert_true(a->beta1 == 0.5f && a->beta2 == 0.75f && a->epsilon == 0.125f);
     assert_true(a->weight_decay == 0);
-    o.type->set_count(&o.op, 48);
+    o.type->set_count(&o.op, 48, 1);
     assert_int_equal(a->count, 48);
 }
 
@@ -261,8 +261,8 @@ static void an_optimizer_is_written_as_it_is_read(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "{\"name\":\"sgd\",\"lr\":0.5,\"momentum\":0.25,\"weight_decay\":0,\"nesterov\":true}",
-        "{\"name\":\"adamw\",\"lr\":0.5,\"beta1\":0.9,\"beta2\":0.999,\"epsilon\":1e-08,"
+        "{\"name\":\"sgd\",\"lr\":0.5,\"clip_norm\":0,\"momentum\":0.25,\"weight_decay\":0,\"nesterov\":true}",
+        "{\"name\":\"adamw\",\"lr\":0.5,\"clip_norm\":2.5,\"beta1\":0.9,\"beta2\":0.999,\"epsilon\":1e-08,"
         "\"weight_decay\":0.01}",
     };
     for (int i = 0; i < 2; i++) {
@@ -295,7 +295,7 @@ static void a_bad_optimizer_is_refused_with_its_message(void **state)
         {"{\"name\":\"adamw\",\"lr\":1,\"epsilon\":0}", /* 0/0 where no gradient has come yet */
          "o.json:1:34: optimizer: \"epsilon\" must be a number from 1e-30 to 1, found 0"},
         {"{\"name\":\"adamw\",\"lr\":1,\"momentum\":0.9}",
-         "o.json:1:24: optimizer: unknown key \"momentum\"; known keys: name, lr, beta1, beta2, "
+         "o.json:1:24: optimizer: unknown key \"momentum\"; known keys: name, lr, clip_norm, beta1, beta2, "
          "epsilon, weight_decay"},
         {"{\"lr\":-1}",
          "o.json:1:7: optimizer: \"lr\" must be a number from 0 to 1000000, found -1"},

@@ -404,13 +404,87 @@ static void running_equals_its_formula(void **state)
     }
 }
 
+/* Memory of the device, zeroed. */
+static void *room(const arena_case *c, size_t bytes)
+{
+    void *memory = NULL;
+    assert_int_equal(c->a.device->ops->alloc(&memory, c->a.device, bytes, NULL), LS_OK);
+    return memory;
+}
+
+static double clip_formula(const arena_case *c, int parts)
+{
+    double sum = 0;
+    for (size_t i = 0; i < c->a.count; i++)
+        sum += parts * c->value[GRADIENT][i] * c->value[GRADIENT][i];
+    return fmin(1, (double)c->desc.u.clip.most / (sqrt(sum) * (double)c->a.args.scale + 1e-6));
+}
+
+/* Of an arena in `parts` parts that are the same. */
+static void expect_clip(arena_case *c, int parts)
+{
+    float got[LS_CLIP_FLOATS];
+    const ls_device_ops *ops = c->a.device->ops;
+    for (int k = 0; k < parts; k++)
+        assert_int_equal(c->a.op->impl->forward(c->a.op, NULL, k ? LS_RUN_ACCUMULATE : 0, NULL),
+                         LS_OK);
+    assert_int_equal(ops->download(c->a.device, NULL, got, c->a.b.clip, sizeof got, NULL), LS_OK);
+    assert_int_equal(ops->sync(c->a.device, NULL, NULL), LS_OK);
+    const double want = clip_formula(c, parts);
+    if (!(fabs((double)got[0] - want) <= 1e-6 * want))
+        fail_msg("seed %llu: %d parts are clipped by %.9g, not %.9g", (unsigned long long)c->seed,
+                 parts, (double)got[0], want);
+}
+
+/* The step that takes the clip, and a rate, on the same gradient. */
+static void expect_clipped_step(op_fixture *f, const arena_case *c)
+{
+    op_draws d;
+    arena_case s = new_case(f, &d, c->seed, LS_OP_SGD);
+    s.desc.u.sgd = (ls_sgd){.count = s.a.count, .rate = 0.25f};
+    s.a.b.clip = c->a.b.clip;
+    assert_true(open_case(&s, f));
+    step_case(&s);
+    s.a.args.lr *= 0.25f;
+    s.a.args.scale *= (float)clip_formula(c, 3);
+    sgd_formula(&s);
+    expect_case(&s);
+    close_case(&s);
+}
+
+static void the_clip_equals_its_formula_and_steps_take_it(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 30800; seed < 30800 + CASES; seed++) {
+        op_draws d;
+        arena_case c = new_case(f, &d, seed, LS_OP_CLIP);
+        void *scratch = room(&c, 1 << 16);
+        c.desc.u.clip = (ls_clip){(float)op_draw(&d, 1, 40) / 20, c.a.count};
+        c.a.b.scratch = scratch;
+        c.a.b.clip = room(&c, LS_CLIP_FLOATS * sizeof(float));
+        if (open_case(&c, f)) {
+            expect_clip(&c, 1);
+            expect_clip(&c, 3);
+            expect_clipped_step(f, &c);
+        }
+        c.a.device->ops->free(c.a.device, c.a.b.clip);
+        c.a.device->ops->free(c.a.device, scratch);
+        close_case(&c);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const op_test tests[] = {
-        OP_TEST(gather_equals_its_formula),  OP_TEST(gather_crops_and_flips_as_its_formula_says),
-        OP_TEST(dropout_equals_its_formula), OP_TEST(dropout_passes_everything_in_evaluation),
-        OP_TEST(sgd_equals_its_formula),     OP_TEST(nesterov_equals_its_formula),
-        OP_TEST(adamw_equals_its_formula),   OP_TEST(running_equals_its_formula),
+        OP_TEST(gather_equals_its_formula),
+        OP_TEST(gather_crops_and_flips_as_its_formula_says),
+        OP_TEST(dropout_equals_its_formula),
+        OP_TEST(dropout_passes_everything_in_evaluation),
+        OP_TEST(sgd_equals_its_formula),
+        OP_TEST(nesterov_equals_its_formula),
+        OP_TEST(adamw_equals_its_formula),
+        OP_TEST(running_equals_its_formula),
+        OP_TEST(the_clip_equals_its_formula_and_steps_take_it),
     };
     return op_run_groups(tests, (int)(sizeof tests / sizeof tests[0]), argc, argv);
 }

@@ -32,7 +32,7 @@ static ls_op_desc image_op(ls_op_kind kind)
     if (kind == LS_OP_ADAMW)
         d.u.adamw = (ls_adamw){.beta1 = 0.9f, .beta2 = 0.99f, .count = 16};
     if (kind == LS_OP_RUNNING)
-        d.u.running = (ls_running){0.1f, 16};
+        d.u.running = (ls_running){.momentum = 0.1f, .count = 16};
     if (kind == LS_OP_ADD)
         d.x2 = d.x;
     if (kind == LS_OP_GATHER)

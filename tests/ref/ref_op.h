@@ -76,7 +76,7 @@ static inline int ref_is_loss(ls_op_kind kind)
 /* Whether the op steps over an arena: it has no x and no y. */
 static inline int ref_is_arena(ls_op_kind kind)
 {
-    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING;
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
 }
 
 /* The ops without sums, the same in both flavours. */

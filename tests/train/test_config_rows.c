@@ -112,13 +112,15 @@ static const char *other_value(const ls_config_key *row)
                     {"init", "xavier"},
                     {"optimizer", "{\"lr\": 2}"},
                     {"schedule", "cosine"},
+                    {"freeze", "conv1.*"},
+                    {"lr_factors", "{\"fc.*\": 10}"},
                     {"allreduce", "naive"},
                     {"shards", "3"},
                     {"capacity", "[1, 2]"},
                     {"run_dir", "there"}};
     switch (row->kind) {
     case LS_KEY_INT:
-    case LS_KEY_NUMBER: return row->fallback == 1 ? "2" : "1";
+    case LS_KEY_NUMBER: return row->fallback == 1 ? "2" : row->max < 1 ? "0.5" : "1";
     case LS_KEY_BOOL: return row->fallback != 0 ? "false" : "true";
     case LS_KEY_TEXT: return "other";
     case LS_KEY_CHOICE: return row->choices[row->fallback == 0];

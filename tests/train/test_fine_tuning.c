@@ -1,0 +1,350 @@
+/* Clipping, frozen parameters, rates by name, a moving average of the weights: what each does to a step, and the same
+ * bits on any number of workers and after a stop. */
+#include "data/scratch.h"
+#include "nn/replica_impl.h"
+#include "train/own_data.h"
+#include "train/train_fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 32 };
+
+typedef struct story {
+    fixture f;
+    ls_data_source data;
+    const ls_data_source *sources[1];
+    ls_trainer *trainer;
+    uint64_t stop_behind; /* 0: never */
+} story;
+
+static void on_progress(void *user, const ls_progress *p)
+{
+    story *s = user;
+    if ((uint64_t)(p->epoch - 1) * p->steps + p->step == s->stop_behind)
+        ls_trainer_interrupt(s->trainer);
+}
+
+/* Parameters: two convolutions, the first with a batch norm behind it, and a dense layer. */
+static void begin(story *s, const char *devices, int streamed)
+{
+    memset(s, 0, sizeof *s);
+    fixture_begin(&s->f);
+    s->data = own_data(streamed);
+    fixture_use_source(&s->f, &s->data, s->sources);
+    fixture_set(&s->f, "seed=5");
+    fixture_set(&s->f, "shards=8");
+    fixture_set(&s->f, "epochs=2");
+    fixture_set(&s->f, "batch_size=40"); /* ragged */
+    fixture_set(&s->f, devices);
+    fixture_set(&s->f, "model={\"layers\":["
+                       "{\"type\":\"conv2d\",\"name\":\"c1\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                       "{\"type\":\"batch_norm\",\"name\":\"n1\"},{\"type\":\"relu\"},"
+                       "{\"type\":\"conv2d\",\"name\":\"c2\",\"out\":6,\"kernel\":3},"
+                       "{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                       "{\"type\":\"dense\",\"name\":\"fc\",\"out\":10}]}");
+    s->f.options.record = NULL;
+    s->f.options.progress = on_progress;
+    s->f.options.user = s;
+}
+
+static void end(story *s)
+{
+    fixture_end(&s->f);
+}
+
+/* The canonical weights, running statistics too. */
+static float *weights_of(ls_trainer *t)
+{
+    float *weights = calloc(t->model->floats, sizeof *weights);
+    ls_error err;
+    if (ls_trainer_weights(t, weights, &err) != LS_OK)
+        fail_msg("%s", err.text);
+    memcpy(weights, t->exchange->canonical, t->model->floats * sizeof *weights);
+    return weights;
+}
+
+/* Those before and behind one step with plain gradient descent at a rate of 1. */
+typedef struct one_step {
+    float *before, *after;
+    const ls_model *model;
+    ls_trainer *trainer;
+} one_step;
+
+static void step_once(one_step *out, story *s)
+{
+    static uint8_t images[BATCH * OWN_PIXELS];
+    static int32_t labels[BATCH];
+    for (uint32_t i = 0; i < BATCH; i++)
+        own_row(0, i, images + (size_t)i * OWN_PIXELS, &labels[i]);
+    fixture_set(&s->f, "batch_size=32");
+    ls_trainer *t = fixture_open(&s->f);
+    out->before = weights_of(t);
+    if (ls_trainer_step(t, images, labels, BATCH, NULL, &s->f.err) != LS_OK)
+        fail_msg("%s", s->f.err.text);
+    out->after = weights_of(t);
+    out->model = t->model;
+    out->trainer = t;
+}
+
+static void drop(one_step *o)
+{
+    ls_trainer_close(o->trainer);
+    free(o->before);
+    free(o->after);
+}
+
+/* How far the parameters from `first` to before `last` went. */
+static double distance(const one_step *o, int first, int last)
+{
+    double sum = 0;
+    for (int k = first; k < last; k++) {
+        const ls_param *p = o->model->param[k];
+        for (size_t i = p->offset; i < p->offset + p->count; i++)
+            sum += pow((double)o->after[i] - (double)o->before[i], 2);
+    }
+    return sqrt(sum);
+}
+
+static const char plain[] = "optimizer={\"name\":\"sgd\",\"lr\":1}";
+
+static const char *const backends[] = {"ref", "cpu"};
+
+static int is_there(int b)
+{
+#if defined(__SANITIZE_THREAD__)
+    return b == 0; /* it cannot see into what it was not compiled with */
+#else
+    return b == 0 || has_backend(backends[b]);
+#endif
+}
+
+/* Parameters: c1.weight c1.bias n1.weight n1.bias c2.weight c2.bias fc.weight fc.bias. */
+enum { PARAMS = 8, C2 = 4, FC = 6 };
+
+static void a_clipped_step_is_as_long_as_the_norm(void **state)
+{
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++) {
+        double free_length = 0;
+        for (int form = 0; form < 4; form++) {
+            /* The third leaves frozen parameters out of the norm; the fourth clips nothing. */
+            static const char *const optimizer[] = {
+                plain, "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
+                "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":0.01}",
+                "optimizer={\"name\":\"sgd\",\"lr\":1,\"clip_norm\":1e6}"};
+            story s;
+            one_step o;
+            begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
+            fixture_set(&s.f, optimizer[form]);
+            if (form == 2)
+                fixture_set(&s.f, "freeze=c2.*");
+            step_once(&o, &s);
+            const double length = distance(&o, 0, PARAMS);
+            free_length = form == 0 ? length : free_length;
+            const double wanted = form == 1 || form == 2 ? 0.01 : free_length;
+            if (!(fabs(length - wanted) < 2e-4 * wanted) || free_length < 0.02)
+                fail_msg("%s, form %d: %g, not %g", backends[b], form, length, wanted);
+            drop(&o);
+            end(&s);
+        }
+    }
+}
+
+static void frozen_parameters_stay_and_others_follow_their_rates(void **state)
+{
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++) {
+        story s;
+        one_step all, some;
+        const char *devices = b ? "devices=cpu:2" : "devices=ref:2";
+        begin(&s, devices, 1);
+        fixture_set(&s.f, plain);
+        step_once(&all, &s);
+        end(&s);
+        begin(&s, devices, 1);
+        fixture_set(&s.f, plain);
+        fixture_set(&s.f, "freeze=[\"c2.weight\"]");
+        fixture_set(&s.f, "lr_factors={\"fc.*\":0.25,\"*.bias\":2}");
+        step_once(&some, &s);
+        assert_true(distance(&some, C2, C2 + 1) == 0);
+        const double c1 = distance(&all, 0, 1), c2_bias = distance(&all, C2 + 1, C2 + 2);
+        const double fc = distance(&all, FC, FC + 1), fc_bias = distance(&all, FC + 1, FC + 2);
+        assert_true(fabs(distance(&some, 0, 1) - c1) <= 1e-6 * c1);
+        assert_true(fabs(distance(&some, C2 + 1, C2 + 2) - 2 * c2_bias) <= 1e-4 * c2_bias);
+        assert_true(fabs(distance(&some, FC, FC + 1) - fc / 4) <= 1e-4 * fc);
+        assert_true(fabs(distance(&some, FC + 1, FC + 2) - 2 * fc_bias) <= 1e-4 * fc_bias);
+        drop(&all);
+        drop(&some);
+        end(&s);
+    }
+}
+
+static void a_frozen_beginning_is_not_computed_backward(void **state)
+{
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++) {
+        story s;
+        one_step o;
+        int computed = 0;
+        begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
+        fixture_set(&s.f, plain);
+        fixture_set(&s.f, "freeze=[\"c1.*\",\"n1.*\",\"c2.*\"]");
+        step_once(&o, &s);
+        const ls_plan *plan = o.trainer->worker[0].replica->plan[0];
+        for (int k = 0; k < plan->nodes; k++)
+            computed += plan->node[k].backward;
+        assert_int_equal(computed, 1); /* fc */
+        assert_false(plan->node[plan->nodes - 1].needs_dx);
+        assert_true(distance(&o, 0, FC) == 0 && distance(&o, FC, PARAMS) > 0);
+        /* Nor do its statistics move. */
+        assert_memory_equal(o.after + o.model->stat[0]->offset, o.before + o.model->stat[0]->offset,
+                            2 * o.model->stat[0]->count * sizeof(float));
+        drop(&o);
+        end(&s);
+    }
+}
+
+static void the_average_is_that_of_the_weights(void **state)
+{
+    static uint8_t images[BATCH * OWN_PIXELS];
+    static int32_t labels[BATCH];
+    (void)state;
+    story s[2];
+    ls_trainer *t[2];
+    for (int k = 0; k < 2; k++) {
+        begin(&s[k], "devices=ref:2", 1);
+        fixture_set(&s[k].f, "batch_size=32");
+        if (k)
+            fixture_set(&s[k].f, "ema=0.75");
+        t[k] = fixture_open(&s[k].f);
+    }
+    float *average = weights_of(t[0]);
+    for (uint32_t step = 0; step < 4; step++) {
+        for (uint32_t i = 0; i < BATCH; i++)
+            own_row(0, step * 7 + i, images + (size_t)i * OWN_PIXELS, &labels[i]);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(ls_trainer_step(t[k], images, labels, BATCH, NULL, &s[k].f.err),
+                             LS_OK);
+        float *weights = weights_of(t[0]), *found = weights_of(t[1]);
+        for (int k = 0; k < t[0]->model->params; k++) {
+            const ls_param *p = t[0]->model->param[k];
+            for (size_t i = p->offset; i < p->offset + p->count; i++) {
+                average[i] += 0.25f * (weights[i] - average[i]);
+                assert_true(fabsf(found[i] - average[i]) <= 1e-6f);
+            }
+        }
+        free(weights);
+        free(found);
+    }
+    for (int k = 0; k < 2; k++) {
+        ls_trainer_close(t[k]);
+        end(&s[k]);
+    }
+    free(average);
+}
+
+/* ---- bits ---- */
+
+static const char *const controls[] = {
+    "optimizer={\"name\":\"sgd\",\"lr\":0.05,\"momentum\":0.9,\"clip_norm\":0.5}",
+    "optimizer={\"name\":\"adamw\",\"lr\":0.01,\"clip_norm\":0.5}",
+    "freeze=[\"c1.*\",\"n1.*\"]",
+    "lr_factors={\"fc.*\":3}",
+    "ema=0.9",
+    "schedule=one_cycle"};
+enum { CONTROLS = sizeof controls / sizeof *controls };
+
+/* One of the controls, or from CONTROLS on all of them. */
+static void set_controls(story *s, int which)
+{
+    for (int i = 0; i < CONTROLS; i++)
+        if (i == which || which == CONTROLS)
+            fixture_set(&s->f, controls[i]);
+}
+
+static int run(story *s, char hash[65])
+{
+    s->trainer = fixture_open(&s->f);
+    int status = ls_trainer_run(s->trainer, &s->f.err);
+    memcpy(hash, ls_trainer_result(s->trainer)->weights_sha256, 65);
+    ls_trainer_close(s->trainer);
+    return status;
+}
+
+static void each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop(void **state)
+{
+    static const int workers[] = {2, 1, 3};
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++)
+        for (int which = 0; which <= CONTROLS; which++) {
+            char first[65], other[65], devices[32], run_dir[400];
+            scratch place;
+            story s;
+            scratch_begin(&place);
+            for (int w = 0; w < 3; w++) {
+                snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], workers[w]);
+                begin(&s, devices, 0);
+                set_controls(&s, which);
+                assert_int_equal(run(&s, w ? other : first), LS_OK);
+                if (w && strcmp(first, other) != 0)
+                    fail_msg("%s, control %d: other bits on %d workers", backends[b], which,
+                             workers[w]);
+                end(&s);
+            }
+            snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
+            for (int half = 0; half < 2; half++) {
+                snprintf(devices, sizeof devices, "devices=%s:%d", backends[b], half ? 3 : 2);
+                begin(&s, devices, 0);
+                set_controls(&s, which);
+                fixture_set(&s.f, run_dir);
+                s.stop_behind = half ? 0 : 4;
+                s.f.options.resume = half ? run_dir + strlen("run_dir=") : NULL;
+                assert_int_equal(run(&s, other), half ? LS_OK : LS_EINTERRUPTED);
+                end(&s);
+            }
+            if (strcmp(first, other) != 0)
+                fail_msg("%s, control %d: other bits after a stop", backends[b], which);
+            scratch_end(&place);
+        }
+}
+
+static void wrong_patterns_are_refused_with_their_place(void **state)
+{
+    static const struct {
+        const char *set, *message;
+    } cases[] = {
+        {"freeze=[\"c3.*\"]", "freeze: no parameter is called \"c3.*\"; the first is c1.weight"},
+        {"freeze=*", "freeze: all parameters are frozen"},
+        {"freeze=[1]", "freeze: expected a pattern of names"},
+        {"lr_factors={\"fc\":2}", "lr_factors: no parameter is called \"fc\""},
+        {"lr_factors={\"fc.*\":0}", "to leave a parameter as it is, name it in \"freeze\""},
+        {"lr_factors=[1]", "lr_factors: expected an object"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        story s;
+        ls_trainer *t;
+        begin(&s, "devices=ref:2", 0);
+        fixture_set(&s.f, cases[i].set);
+        assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_ECONFIG);
+        if (!strstr(s.f.err.text, cases[i].message))
+            fail_msg("case %zu: %s", i, s.f.err.text);
+        end(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_clipped_step_is_as_long_as_the_norm),
+        cmocka_unit_test(frozen_parameters_stay_and_others_follow_their_rates),
+        cmocka_unit_test(a_frozen_beginning_is_not_computed_backward),
+        cmocka_unit_test(the_average_is_that_of_the_weights),
+        cmocka_unit_test(each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop),
+        cmocka_unit_test(wrong_patterns_are_refused_with_their_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
