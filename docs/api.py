@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""api.py ROOT: the API reference, docs/api.md, out of the public headers' own comments (to standard output).
+
+A header is read as its authors write it: a comment at its top, sections (/* ---- name ---- */), and declarations,
+each behind its comment. Functions become entries; types, constants and their comments stay C.
+"""
+import pathlib
+import re
+import sys
+
+# What a user meets first; a header that is in no group is an error, so that none is forgotten.
+GROUPS = {
+    "Everywhere": ["status.h", "host.h", "version.h"],
+    "The worker pool": ["pool.h", "device_pool.h", "collective.h", "split.h"],
+    "The trainer": ["trainer.h", "snapshot.h", "model.h", "data_source.h"],
+    "For authors of back ends": ["plugin.h", "communicator.h", "cluster.h"],
+}
+
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+PARAGRAPH = re.compile(r"[A-Z][a-z]+(?: [a-z]+){0,2}: ")  # "Errors: …", "Whose threads: …"
+SECTION = re.compile(r"/\* -{4,} *(.*?) *-* *(?:\*/|\*\n)", re.S)
+FUNCTION = re.compile(r"(?:static inline )?[\w ]+?[ *]+(ls_\w+)\s*\([^{}]*\)\s*(?:__attribute__\s*\(\(.*\)\)\s*)?$", re.S)
+
+
+def words(comment):
+    """A comment's text without its frame."""
+    body = comment[2:-2]
+    lines = [re.sub(r"^\s*\*( |$)", "", line) if i else line.lstrip() for i, line in enumerate(body.split("\n"))]
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def markdown(comment):
+    """Text as Markdown: indented lines stay code, *words* and <names> stay what they are."""
+    out, code = [], False
+    for line in words(comment).split("\n"):
+        is_code = line.startswith("    ") and (code or not out or not out[-1].strip())
+        if is_code != code and (line.strip() or is_code):
+            while code and not out[-1].strip():
+                out.pop()
+            out += ["```c"] if is_code else ["```", ""]
+            code = is_code
+        elif not code and out and out[-1].strip() and PARAGRAPH.match(line):
+            out.append("")
+        out.append(line[4:] if code and line.startswith("    ") else line if code else line.replace("<", "&lt;"))
+    if code:
+        out.append("```")
+    return "\n".join(out).strip()
+
+
+def pieces(text):
+    """Comments and declarations of a header, in order."""
+    text = re.sub(r"^#(?:ifndef|include|endif|ifdef|pragma|define LOCKSTEP_\w+_H$).*$", "", text, flags=re.M)
+    text = re.sub(r'^extern "C" \{\n\n?\}?$|^\}$(?=\n*\Z)', "", text, flags=re.M)
+    text = re.sub(r'^extern "C" \{$', "", text, flags=re.M)
+    at = 0
+    while True:
+        at += len(text[at:]) - len(text[at:].lstrip())
+        if at >= len(text):
+            return
+        if text.startswith("/*", at):
+            end = text.index("*/", at) + 2
+            yield "comment", text[at:end]
+        elif text.startswith("#define", at):
+            end = re.compile(r"(?<!\\)\n|\Z").search(text, at).end()
+            yield "code", text[at:end].rstrip()
+        elif text.startswith("}", at):
+            end = at + 1
+        else:
+            end = declaration_end(text, at)
+            yield "code", text[at:end].rstrip()
+        at = end
+
+
+def declaration_end(text, at):
+    """Behind the semicolon, or the body, that ends what starts at `at`; comments inside are skipped."""
+    depth, i = 0, at
+    while i < len(text):
+        if text.startswith("/*", i):
+            i = text.index("*/", i) + 2
+            continue
+        c = text[i]
+        depth += (c in "{(") - (c in "})")
+        if depth == 0 and c == ";":
+            rest = text[i + 1:text.find("\n", i) if "\n" in text[i:] else len(text)]
+            tail = re.match(r"[ \t]*/\*.*?\*/", text[i + 1:], re.S) if rest.strip().startswith("/*") else None
+            return i + 1 + (tail.end() if tail else 0)
+        if depth == 0 and c == "}" and text[at:i].startswith("static inline"):
+            return i + 1
+        i += 1
+    return len(text)
+
+
+def prototype(code):
+    """The declaration of a function, without a body; None: it is something else."""
+    head = code.split("{")[0] if code.startswith("static inline") else code
+    head = COMMENT.sub("", head).strip().rstrip(";").strip()
+    if head.startswith("typedef"):
+        return None
+    found = FUNCTION.match(head)
+    return (found.group(1), head + ";") if found else None
+
+
+def entry(out, comment, code):
+    function = prototype(code)
+    if function:
+        out.append(f"### {function[0]}\n\n```c\n{function[1]}\n```\n")
+        if comment:
+            out.append(markdown(comment) + "\n")
+    else:
+        out.append("```c\n" + (comment + "\n" if comment else "") + code + "\n```\n")
+
+
+def header(path):
+    out, pending, first = [], None, True
+    out.append(f"## {path.name}\n")
+    for kind, text in pieces(path.read_text(encoding="utf-8")):
+        section = SECTION.match(text) if kind == "comment" else None
+        if kind == "comment" and first:
+            out.append(markdown(text) + "\n")
+        elif section:
+            pending and out.append(markdown(pending) + "\n")
+            pending = None
+            out.append(f"**{section.group(1)[:1].upper() + section.group(1)[1:]}**\n")
+            rest = text[section.end():-2].strip()
+            if rest:
+                out.append(markdown("/*" + text[section.end() - 1:]) + "\n")
+        elif kind == "comment":
+            pending and out.append(markdown(pending) + "\n")
+            pending = text
+        else:
+            entry(out, pending, text)
+            pending = None
+        first = False
+    pending and out.append(markdown(pending) + "\n")
+    return "\n".join(out)
+
+
+def join_code(text):
+    """Neighbouring blocks of types are one block."""
+    return text.replace("```\n\n```c\n", "\n")
+
+
+def main():
+    include = pathlib.Path(sys.argv[1]) / "include" / "lockstep"
+    there = {p.name for p in include.glob("*.h")}
+    forgotten = there - {name for names in GROUPS.values() for name in names}
+    if forgotten:
+        sys.exit(f"docs/api.py: no group for {', '.join(sorted(forgotten))}")
+    print("# API reference\n\nMade from the headers by `docs/api.py`; what holds for all functions is in "
+          "[Using the library](../include/lockstep/README.md).\n")
+    parts = []
+    for group, names in GROUPS.items():
+        names = [name for name in names if name in there]
+        anchors = [f"[{n}](#{n.replace('.', '')})" for n in names]
+        print(f"- {group}: {', '.join(anchors)}")
+        parts += [join_code(header(include / name)) for name in names]
+    print("\n" + "\n".join(parts).rstrip())
+
+
+if __name__ == "__main__":
+    main()
