@@ -184,8 +184,10 @@ static void norm(run *r, size_t m, int c, int relu, int half)
     keep(r, "norm_dx", dx, n, half);
     if (relu)
         keep(r, "norm_dx second", dx2, n, half);
-    run_ok(r, ls_k_add(contribution, contribution, contribution, 0, 1, 2 * channels, r->stream));
-    run_ok(r, ls_k_norm_running(mean, inverse, contribution, &k, r->stream));
+    /* Statistics of its own, not below zero: sums that nearly cancel differ by more than is compared. */
+    float *given = run_floats(r, 2 * channels, 1), *offset = run_floats(r, 2 * channels, 1);
+    run_ok(r, ls_k_bias(given, offset, 0, 1, 1, 2 * c, r->stream));
+    run_ok(r, ls_k_norm_running(mean, inverse, given, &k, r->stream));
     run_keep(r, "norm_running mean", mean, RUN_FLOAT, channels);
     run_keep(r, "norm_running inverse", inverse, RUN_FLOAT, channels);
 }
