@@ -2,7 +2,7 @@
  *
  * This header is for authors of back ends. A back end is one `ls_backend`; it opens devices; a
  * device allocates memory and creates *ops*. Everything above is written once against these
- * tables and knows nothing of oneDNN or CUDA.
+ * tables and knows nothing of any library.
  *
  * The life of an op:
  *
@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 7
+#define LS_PLUGIN_ABI 8
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -331,7 +331,7 @@ struct ls_op {
     size_t contribution_floats;        /* batchnorm: 2·c; else 0 */
     unsigned shadow_grads;             /* bit i: parameter i's gradient can stay in its shadow */
     size_t saved_bytes, scratch_bytes;
-    const char *kernel; /* what was chosen, for people: "dnnl jit:avx512_core" */
+    const char *kernel; /* what was chosen, for people: "lanes:avx512" */
 };
 
 /* ---- devices -------------------------------------------------------------------------------- */
@@ -343,8 +343,8 @@ enum {
 typedef struct ls_device_info {
     char name[16];       /* "cpu(0)", "cuda(1)": as printed in results */
     char model[96];      /* "AMD EPYC …", "NVIDIA H200" */
-    char isa[32];        /* instruction set that the bits depend on: "avx512_core" */
-    char library[64];    /* "oneDNN 2.6.3" */
+    char isa[32];        /* instruction set that the bits depend on: "sm_90" */
+    char library[64];    /* "cuDNN 9.8.0" */
     unsigned flags;      /* LS_DEVICE_… */
     size_t memory_bytes; /* 0: unknown */
     int threads;         /* the worker's team on the CPU, 1 elsewhere */

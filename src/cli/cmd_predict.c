@@ -32,7 +32,10 @@ typedef struct input {
     uint32_t first; /* row */
     uint32_t rows;
     uint8_t *images;
-    int32_t *labels; /* NULL: unknown */
+    union { /* NULL: unknown */
+        int32_t *labels;
+        float *targets; /* of a model that learnt vectors */
+    };
 } input;
 
 /* ---- which rows ----------------------------------------------------------------------------- */
@@ -65,7 +68,7 @@ static int read_rows(input *in, const cli_trained_args *a, ls_error *err)
         return status;
     uint32_t *row = ls_alloc_array(host, in->rows, sizeof *row);
     in->images = ls_alloc_array(host, in->rows, ls_dataset_image_bytes(data));
-    in->labels = ls_alloc_array(host, in->rows, sizeof *in->labels);
+    in->labels = ls_alloc_array(host, in->rows, ls_dataset_target_bytes(data));
     if (!row || !in->images || !in->labels)
         status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
     for (uint32_t i = 0; status == LS_OK && i < in->rows; i++)
@@ -114,10 +117,34 @@ static int best_class(const float *logits, int classes, double *probability)
     return best;
 }
 
+static bool learnt_vectors(const ls_trained *t)
+{
+    return t->config.loss &&
+           t->config.loss->vectors; /* NULL: nothing says so, and it was classes */
+}
+
+/* What a model of vectors gives for a row; bits as probabilities. */
+static float output_of(const ls_trained *t, const float *logits, int i)
+{
+    return t->config.loss && t->config.loss->bits ? (float)(1 / (1 + exp(-(double)logits[i])))
+                                                  : logits[i];
+}
+
 static void print_class(const char *before, const ls_trained *t, int label)
 {
     const char *name = ls_class_name(t, label);
     printf("%s%d%s%s", before, label, name ? " " : "", name ? name : "");
+}
+
+static void print_vector(const input *in, uint32_t i, const float *logits)
+{
+    const int n = in->t->model->classes;
+    for (int k = 0; k < n; k++)
+        printf("%s%g", k ? ", " : ": ", (double)output_of(in->t, logits, k));
+    for (int k = 0; k < n && in->targets; k++)
+        printf("%s%g", k ? ", " : "; its targets are ",
+               (double)in->targets[(size_t)i * (size_t)n + (size_t)k]);
+    putchar('\n');
 }
 
 static void print_line(const input *in, uint32_t i, const float *logits)
@@ -128,6 +155,10 @@ static void print_line(const input *in, uint32_t i, const float *logits)
         printf("%s", in->file[i]);
     else
         printf("row %u", (unsigned)(in->first + i));
+    if (learnt_vectors(in->t)) {
+        print_vector(in, i, logits);
+        return;
+    }
     print_class(": ", in->t, best);
     printf(" (%.3f)", probability);
     if (in->labels && in->labels[i] != best)
@@ -135,23 +166,43 @@ static void print_line(const input *in, uint32_t i, const float *logits)
     putchar('\n');
 }
 
-static void print_json(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
+static void put_class(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
 {
     double probability;
-    ls_error err;
     const int best = best_class(logits, in->t->model->classes, &probability);
-    ls_json_writer_reset(w);
-    ls_json_open_object(w, NULL);
-    if (in->file)
-        ls_json_put_string(w, "file", in->file[i]);
-    else
-        ls_json_put_uint(w, "row", in->first + i);
     ls_json_put_int(w, "class", best);
     if (ls_class_name(in->t, best))
         ls_json_put_string(w, "name", ls_class_name(in->t, best));
     ls_json_put_double(w, "probability", probability);
     if (in->labels)
         ls_json_put_int(w, "label", in->labels[i]);
+}
+
+static void put_vector(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
+{
+    const int n = in->t->model->classes;
+    ls_json_open_array(w, "outputs");
+    for (int k = 0; k < n; k++)
+        ls_json_put_float(w, NULL, output_of(in->t, logits, k));
+    ls_json_close(w);
+    if (!in->targets)
+        return;
+    ls_json_open_array(w, "targets");
+    for (int k = 0; k < n; k++)
+        ls_json_put_float(w, NULL, in->targets[(size_t)i * (size_t)n + (size_t)k]);
+    ls_json_close(w);
+}
+
+static void print_json(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
+{
+    ls_error err;
+    ls_json_writer_reset(w);
+    ls_json_open_object(w, NULL);
+    if (in->file)
+        ls_json_put_string(w, "file", in->file[i]);
+    else
+        ls_json_put_uint(w, "row", in->first + i);
+    (learnt_vectors(in->t) ? put_vector : put_class)(w, in, i, logits);
     ls_json_open_array(w, "logits");
     for (int k = 0; k < in->t->model->classes; k++)
         ls_json_put_float(w, NULL, logits[k]);

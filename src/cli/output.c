@@ -67,7 +67,8 @@ void cli_view_start(const cli_view *view, const ls_summary *s)
     fprintf(stderr, "  model       %zu parameters, %zu bytes\n", s->parameters, s->parameter_bytes);
     fprintf(stderr, "  minibatch   %d images, %d per device, in %d shards\n", s->batch_size,
             s->batch_per_device, s->shards);
-    fprintf(stderr, "  device      %s, %s %s\n", s->device_model, s->library, s->isa);
+    fprintf(stderr, "  device      %s, %s%s%s\n", s->device_model, s->library,
+            s->isa[0] ? ", " : "", s->isa);
     fprintf(stderr, "  memory      %.1f MB per device\n", (double)s->device_bytes / 1e6);
     if (s->run_dir[0])
         fprintf(stderr, "  run         %s\n", s->run_dir);

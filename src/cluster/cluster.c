@@ -54,6 +54,8 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
         return ls_fail(err, LS_EINTERNAL, "two orders at once for the courier");
     if (!await_done(c, limit_ns, wait)) {
         c->hangs = true;
+        ls_cluster_leave(
+            c, "its engine did not return from a call"); /* should it still, the others hear */
         return ls_fail(err, LS_ESTALLED,
                        "engine %s does not return from a call %s: is the network up, and did every "
                        "process start?",

@@ -49,12 +49,18 @@ static void note_fault(ls_cluster *c)
 
 /* ---- posting -------------------------------------------------------------------------------- */
 
+/* An engine that says a connection broke tells of a lost host, as one does that says nothing. */
+static int of_wire(int status)
+{
+    return status == LS_EIO ? LS_ESTALLED : status;
+}
+
 static bool post(ls_cluster *c, ls_transfer *transfer)
 {
     ls_error why;
     int status = c->wire->type->post(c->wire, transfer, &why);
     if (status)
-        fault(c, status, "%.400s", why.text);
+        fault(c, of_wire(status), "%.400s", why.text);
     return status == LS_OK;
 }
 
@@ -184,7 +190,7 @@ static void look(ls_cluster *c)
     say_what(what, sizeof what, c);
     for (int m = 0; m < c->members; m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->member || p->gone)
+        if (m == c->member || (p->gone && !p->telling)) /* who is told something must take it in */
             continue;
         p->silent_ns += attended;
         if (p->silent_ns > deadline)
@@ -407,7 +413,7 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
         return;
     int count = c->wire->type->poll(c->wire, ended, AT_ONCE, timeout_ns, &why);
     if (count < 0)
-        fault(c, count, "%.400s", why.text);
+        fault(c, of_wire(count), "%.400s", why.text);
     for (int i = 0; i < count; i++)
         take_in(c, ended[i]);
 }

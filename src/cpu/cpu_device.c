@@ -13,7 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIBRARY "portable kernels" /* with the same bits on every instruction set */
+/* With the same bits on every instruction set; the number grows with each change of the bits, so that a run
+ * that is resumed hears of it. */
+#define LIBRARY "portable kernels 1"
 
 /* Rows of a block that a worker takes through forward and backward at a time: two groups of
  * lanes, whose activations stay in a core's L2. */

@@ -76,7 +76,7 @@ LANES_INLINE vec vec_log(vec x)
 {
     const ivec tiny = x < 1.17549435e-38f, bad = ~(ivec)(x >= 0);
     vec scaled = vec_select(tiny, x * 16777216.0f, x);
-    ivec bits = (ivec)scaled - 0x3F3504F3, e = bits >> 23; /* the bits of √½ */
+    ivec bits = (ivec)((uvec)scaled - 0x3F3504F3u), e = bits >> 23; /* the bits of √½ */
     vec f = (vec)((bits & 0x7FFFFF) + 0x3F3504F3) - 1.0f;
     vec k = __builtin_convertvector(e - (tiny & 24), vec);
     vec s = f / (f + 2.0f), z = s * s, h = 0.5f * f * f;

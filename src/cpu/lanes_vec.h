@@ -43,6 +43,7 @@ typedef uint8_t lanes_bits;
 
 typedef float vec __attribute__((vector_size(LANES_VEC * 4)));
 typedef int32_t ivec __attribute__((vector_size(LANES_VEC * 4)));
+typedef uint32_t uvec __attribute__((vector_size(LANES_VEC * 4))); /* may wrap around */
 /* The same in memory, among floats. */
 typedef float vec_memory __attribute__((vector_size(LANES_VEC * 4), may_alias));
 typedef float vec_unaligned __attribute__((vector_size(LANES_VEC * 4), aligned(4), may_alias));

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #define MOST_SIDE (1u << 24)
+#define MOST_TARGETS (1u << 14) /* as of a caller's source */
 
 /* x and y of one split. */
 typedef struct pair {
@@ -49,6 +50,9 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
         if (side[i] > MOST_SIDE)
             return ls_fail(a->err, LS_EDATA, "%.200s: %s: expected sides of at most %u, found %llu",
                            p->x.path, p->x_name, MOST_SIDE, (unsigned long long)side[i]);
+    if (ls_array_row(&p->y) > MOST_TARGETS)
+        return ls_fail(a->err, LS_EDATA, "%.200s: %s: expected at most %u numbers a row, found %zu",
+                       p->y.path, p->y_name, MOST_TARGETS, ls_array_row(&p->y));
     if (dim[0] > UINT32_MAX - 1 || dim[0] != p->y.dim[0])
         return ls_fail(a->err, LS_EDATA,
                        "%.200s: %s: expected a target for each of the %llu rows of %s, found %llu; "
@@ -97,15 +101,16 @@ static int count_classes(arrays *a)
     const bool single = ls_array_row(y) == 1;
     if (form == LS_LABELS_VALUES || (form == LS_LABELS_AUTO && !(single && ls_array_is_whole(y))))
         return LS_OK;
-    if (!single)
-        return ls_fail(
-            a->err, LS_EDATA,
-            "%.200s: %s: expected a class for each row, found %zu numbers; set data.labels "
-            "to \"values\"",
-            y->path, a->split[0].y_name, ls_array_row(y));
     for (int s = 0; s <= a->has_test; s++) {
+        const pair *p = &a->split[s];
         int64_t largest = s ? 0 : 1;
-        int status = largest_label(a, &a->split[s], &largest);
+        if (ls_array_row(&p->y) != 1)
+            return ls_fail(
+                a->err, LS_EDATA,
+                "%.200s: %s: expected a class for each row, found %zu numbers; set data.labels "
+                "to \"values\"",
+                p->y.path, p->y_name, ls_array_row(&p->y));
+        int status = largest_label(a, p, &largest);
         if (status)
             return status;
         if (s == 0)
@@ -124,14 +129,17 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
     return ls_fail(a->err, LS_EDATA,
                    "%.200s: %s: row %zu, column %zu: expected a finite number, found %g%s",
                    array->path, name, i / row, i % row, v,
-                   isnan(v) ? "; data.on_nan says what else to do: \"zero\" or \"mean\"" : "");
+                   isnan(v) && array != &a->split[0].y && array != &a->split[1].y
+                       ? "; data.on_nan says what else to do: \"zero\" or \"mean\""
+                       : "");
 }
 
 /* The means of the columns, for holes that are filled with them. */
 static int find_means(arrays *a)
 {
     const ls_array *x = &a->split[0].x;
-    const size_t row = ls_array_row(x), all = row * (size_t)x->dim[0];
+    const size_t limit = a->spec->limit, rows = limit ? limit : (size_t)x->dim[0];
+    const size_t row = ls_array_row(x), all = row * rows;
     if (a->spec->keys.on_nan != LS_NAN_MEAN || ls_array_is_whole(x))
         return LS_OK;
     size_t *count = ls_alloc_array(a->host, row, sizeof *count);
@@ -453,7 +461,7 @@ static int open_folder(ls_dataset **train, ls_dataset **test, const ls_dataset_k
     *train = *test = NULL;
     if (!spec->keys.packed)
         return ls_dataset_refuse(spec, "data.name", err,
-                                 "the program packs folders of images, the library does not: "
+                                 "folders of images are packed where a run begins, and not here: "
                                  "`trainer pack FOLDER --to FILE.safetensors`, and then data.name "
                                  "safetensors and data.path FILE.safetensors");
     return open_tensors(train, test, kind, spec->keys.packed, spec, host, err);

@@ -85,7 +85,7 @@ static int read_field(table *t)
         return status;
     if (quoted && t->at < t->size && t->text[t->at] == '\r')
         t->at++;
-    if (t->at < t->size && !strchr(",\n", t->text[t->at]))
+    if (t->at < t->size && (t->text[t->at] == '\0' || !strchr(",\n", t->text[t->at])))
         return fail_here(t, "expected a comma or the line's end behind a quoted field");
     while (!quoted && n > 0 && (t->field[n - 1] == ' ' || t->field[n - 1] == '\r'))
         n--;

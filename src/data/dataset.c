@@ -67,17 +67,17 @@ static int create(ls_resident **out, const ls_dataset_info *info, const void *ma
     if (!r)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", info->name);
     r->base = (ls_dataset){.ops = &resident_ops, .info = *info};
+    const size_t bytes = ls_dataset_image_bytes(&r->base);
     r->host = host;
     r->source = ls_strdup(host, info->source);
-    r->images = mapped ? (uint8_t *)(uintptr_t)mapped
-                       : ls_alloc_array(host, info->rows, ls_dataset_image_bytes(&r->base));
+    r->images = mapped ? (uint8_t *)(uintptr_t)mapped : ls_alloc_array(host, info->rows, bytes);
     r->labels = ls_alloc_array(host, info->rows, ls_dataset_target_bytes(&r->base));
     r->base.info.source = r->source;
     if (!r->source || !r->images || !r->labels) {
         r->images = mapped ? NULL : r->images;
         resident_close(&r->base);
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
-                       info->rows, ls_dataset_image_bytes(&r->base));
+                       info->rows, bytes);
     }
     *out = r;
     return LS_OK;

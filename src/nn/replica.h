@@ -124,7 +124,7 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
  * (ls_replica_prepare_whole) has another; a small model's largest has one of several steps, too. */
 int ls_replica_recordings(const ls_replica *replica);
 
-/* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 dnnl jit:avx512_core".
+/* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512".
  * Returns NULL past the last line. Belongs to the replica. */
 const char *ls_replica_plan_line(const ls_replica *replica, int line);
 

@@ -165,6 +165,7 @@ int ls_card_load(ls_model **model, float **weights, const ls_card *c, const char
     ls_free(host, *weights);
     *weights = NULL;
     ls_model_destroy(*model, host);
+    *model = NULL;
     return status;
 }
 

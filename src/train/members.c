@@ -189,7 +189,9 @@ static int fill_card(card *mine, struct ls_trainer *t, ls_error *err)
     memset(mine, 0, sizeof *mine);
     const ls_device_info *info = &t->worker[0].info;
     snprintf(mine->version, sizeof mine->version, "%s", LS_VERSION);
-    snprintf(mine->isa, sizeof mine->isa, "%s", info->isa);
+    /* Where bits depend on none, the model's name still says which there is. */
+    const char *named = strrchr(info->model, ',');
+    snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
     snprintf(mine->library, sizeof mine->library, "%s", info->library);
     list_devices(mine->devices, sizeof mine->devices, t);
     mine->train_rows = ls_subset_rows(t, LS_TRAIN);

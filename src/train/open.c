@@ -21,7 +21,7 @@ static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *
 {
     const ls_dataset_info *info = ls_dataset_describe(data);
     const ls_dataset_view view = ls_dataset_resident(data);
-    return view.images ? ls_check_bits(t->config.loss, view.targets, info->rows, info->targets,
+    return view.images ? ls_check_bits(t->config.loss, view.targets, view.rows, info->targets,
                                        info->source, err)
                        : LS_OK;
 }

@@ -222,6 +222,7 @@ int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s, co
         .step = r->step + 1,
         .rows = (uint64_t)r->rows,
         .correct = (uint64_t)r->correct,
+        .hits = t->config.loss->hits,
         .loss = r->loss / r->rows,
         .lr = r->lr,
         .images_per_s = (float)images_per_s,

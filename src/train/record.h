@@ -49,6 +49,7 @@ typedef struct ls_step_values {
     uint64_t step, rows, correct;
     float loss, lr, images_per_s;
     int workers;
+    bool hits; /* whether `correct` has a meaning */
     const ls_worker_times *worker;
 } ls_step_values;
 

@@ -292,15 +292,16 @@ const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *t)
     return &t->dir.resumed->state.metrics;
 }
 
-/* The devices are open: bits may depend on the instruction set and the library. */
+/* The devices are open: bits depend on the library, and of some on the instruction set. */
 void ls_resume_compare_libraries(const struct ls_trainer *t)
 {
     const ls_state *s = &t->dir.resumed->state;
     if (strcmp(s->isa, t->summary.isa) != 0 || strcmp(s->library, t->summary.library) != 0)
         ls_log(t->host, LS_LOG_WARNING,
-               "the run was begun with %s, %s and goes on with %s, %s: its bits will differ from "
+               "the run was begun with %s%s%s and goes on with %s%s%s: its bits will differ from "
                "those of an undisturbed run",
-               s->library, s->isa, t->summary.library, t->summary.isa);
+               s->library, s->isa[0] ? ", " : "", s->isa, t->summary.library,
+               t->summary.isa[0] ? ", " : "", t->summary.isa);
 }
 
 void ls_resume_destroy(struct ls_trainer *t)

@@ -177,17 +177,25 @@ int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
+enum { MOST_APART = 1000 };
+
 int ls_run_dir_open_apart(struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     char wanted[PATH_BYTES];
     if (ls_members_first(t) || t->dir.path || (c->run_dir && !c->run_dir[0]))
         return LS_OK;
-    snprintf(wanted, sizeof wanted, "%.2000s%s%.200s.member-%d", c->run_dir ? c->run_dir : "",
-             c->run_dir ? "" : "runs/", c->run_dir ? "" : c->name, t->members.member);
+    int n =
+        snprintf(wanted, sizeof wanted, "%.2000s%s%.200s.member-%d", c->run_dir ? c->run_dir : "",
+                 c->run_dir ? "" : "runs/", c->run_dir ? "" : c->name, t->members.member);
+    /* What an earlier loss has left there stays. */
+    for (int i = 2; trace_of_a_run(wanted) && i < MOST_APART; i++)
+        snprintf(wanted + n, sizeof wanted - (size_t)n, "-%d", i);
     int status = make(&t->dir.path, wanted, c->name, t->host, err);
     if (status == LS_OK)
         status = ls_dir_lock_take(&t->dir.lock, t->dir.path, t->host, err);
+    if (status == LS_OK)
+        status = check_unused(t->dir.path, err);
     if (status == LS_OK)
         status = write_config(t, err);
     if (status == LS_OK)

@@ -99,7 +99,8 @@ static int put_step(event_sink *sink, const ls_step_values *v, ls_error *err)
     sink->step = v->step;
     begin(sink, v->step);
     put_scalar(sink, "train/loss", (double)v->loss);
-    put_scalar(sink, "train/accuracy", (double)v->correct / (double)v->rows);
+    if (v->hits)
+        put_scalar(sink, "train/accuracy", (double)v->correct / (double)v->rows);
     put_scalar(sink, "train/lr", (double)v->lr);
     put_scalar(sink, "train/images_per_s", (double)v->images_per_s);
     return put_event(sink, err);
@@ -109,7 +110,8 @@ static int put_eval(event_sink *sink, const ls_eval_values *v, ls_error *err)
 {
     begin(sink, sink->step);
     put_scalar(sink, "test/loss", v->test_loss);
-    put_scalar(sink, "test/accuracy", v->test_accuracy);
+    if (v->test_accuracy == v->test_accuracy) /* of a loss that knows hits */
+        put_scalar(sink, "test/accuracy", v->test_accuracy);
     return put_event(sink, err);
 }
 

@@ -377,10 +377,13 @@ int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *ou
         return status;
     const ls_loss *loss = model->inference->card.config.loss;
     const size_t classes = (size_t)model->inference->model->classes;
+    ls_arithmetic host;
+    ls_arithmetic_enter(&host);
     for (size_t i = 0; i < n * classes && loss->bits; i++)
         outputs[i] = (float)(1 / (1 + exp(-(double)outputs[i])));
     for (size_t i = 0; i < n && !loss->vectors; i++)
         to_probabilities(outputs + i * classes, (int)classes);
+    ls_arithmetic_leave(&host);
     return LS_OK;
 }
 

@@ -267,9 +267,10 @@ int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err)
     int status = ls_worker_inject(mine, e->steps, LS_STAGE_EVALUATE);
     if (status == LS_OK)
         status = ls_replica_use_average(mine->replica, true, &mine->error);
-    if (status == LS_OK) /* asked to stop, the coordinator drops the result */
-        status =
-            ls_infer_shards(&e->test, mine->replica, mine->shard_lo, mine->shard_hi, &mine->error);
+    if (status)
+        return end_job(mine, status);
+    /* Asked to stop, the coordinator drops the result. */
+    status = ls_infer_shards(&e->test, mine->replica, mine->shard_lo, mine->shard_hi, &mine->error);
     const int back = ls_replica_use_average(mine->replica, false, status ? NULL : &mine->error);
     return end_job(mine, status ? status : back);
 }
@@ -292,9 +293,11 @@ static int export_weights(ls_train_worker *mine, float *canonical)
 {
     ls_replica *r = mine->replica;
     int status = ls_replica_use_average(r, true, &mine->error);
-    if (status == LS_OK)
-        status = ls_replica_export(r, canonical, ls_replica_weight_arena(r), &mine->error);
-    return status ? status : ls_replica_use_average(r, false, &mine->error);
+    if (status)
+        return status;
+    status = ls_replica_export(r, canonical, ls_replica_weight_arena(r), &mine->error);
+    const int back = ls_replica_use_average(r, false, status ? NULL : &mine->error);
+    return status ? status : back;
 }
 
 static int export_state(ls_train_worker *mine, const ls_exchange *e)

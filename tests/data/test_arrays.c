@@ -332,6 +332,38 @@ static void labels_that_are_none_are_refused(void **state)
     refuses(s, "npy", "", keys, LS_EDATA, "expected labels from 0 to 1, found 2; set data.classes");
 }
 
+/* More numbers a row than the training rows' targets promise would not fit behind one another. */
+static void test_targets_of_another_width_are_refused(void **state)
+{
+    scratch *s = *state;
+    const int32_t y[2] = {0, 1}, wide[4] = {0, 1, 1, 0};
+    const ls_data_keys keys = {.x = "x.npy", .y = "y.npy", .test_x = "x.npy", .test_y = "wide.npy"};
+    put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2)}", pixels, 4));
+    put(s, "y.npy", npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)}", y, sizeof y));
+    put(s, "wide.npy",
+        npy("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2)}", wide, sizeof wide));
+    refuses(s, "npy", "", keys, LS_EDATA,
+            "wide.npy: y: expected a class for each row, found 2 numbers");
+}
+
+static void targets_beyond_reason_are_refused(void **state)
+{
+    scratch *s = *state;
+    static const char many[16385];
+    char path[512];
+    bytes begin = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 16385)}", "", 0);
+    put(s, "x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': (1, 2)}", pixels, 2));
+    snprintf(path, sizeof path, "%s/y.npy", s->directory);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(begin.at, 1, begin.count, file), begin.count);
+    assert_int_equal(fwrite(many, 1, sizeof many, file), sizeof many);
+    assert_int_equal(fclose(file), 0);
+    ls_data_keys keys = xy;
+    keys.labels = LS_LABELS_VALUES;
+    refuses(s, "npy", "", keys, LS_EDATA, "expected at most 16384 numbers a row, found 16385");
+}
+
 static void safetensors_files_that_lie_are_refused(void **state)
 {
     static const struct {
@@ -393,6 +425,8 @@ int main(void)
         IN_SCRATCH(tensors_are_found_by_name),
         IN_SCRATCH(headers_of_npy_files_that_lie_are_refused),
         IN_SCRATCH(labels_that_are_none_are_refused),
+        IN_SCRATCH(test_targets_of_another_width_are_refused),
+        IN_SCRATCH(targets_beyond_reason_are_refused),
         IN_SCRATCH(safetensors_files_that_lie_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

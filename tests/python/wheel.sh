@@ -3,9 +3,9 @@
 # there. No network: NumPy and pytest are the system's.
 set -eu
 python=$1 library=$2 root=$3 work=$4
-for tool in patchelf readelf cc; do
+for tool in patchelf readelf ldd cc dpkg-query; do
     command -v "$tool" >/dev/null || {
-        echo "skipped: no $tool; third_party/setup.sh wheel"
+        echo "skipped: no $tool; on Debian: third_party/setup.sh wheel"
         exit 77
     }
 done

@@ -48,6 +48,27 @@ cmp -s out of_run || fail "a file alone predicts otherwise than its run"
 expect 0 "$trainer" export run --to given.safetensors
 cmp -s given.safetensors alone.safetensors || fail "the exported file is another"
 expect 0 "$trainer" export alone.safetensors --to alone.onnx
+# One that lacks a tensor of its model is refused, and nothing is freed twice.
+LC_ALL=C sed 's/"fc.bias"/"fc.bios"/' alone.safetensors >renamed.safetensors
+expect 65 "$trainer" eval renamed.safetensors
+# A model that learnt numbers predicts numbers.
+i=0
+echo a,b,sum >sums.csv
+while [ $i -lt 20 ]; do
+    echo "$i,$((i * i % 7)),$((i + i * i % 7))" >>sums.csv
+    i=$((i + 1))
+done
+cat >sums.json <<'JSON'
+{"data": {"name": "csv", "path": "sums.csv", "target": "sum", "labels": "values", "standardize": true}, "loss": "mse",
+ "model": {"layers": [{"type": "dense", "out": 1}]}, "optimizer": {"name": "sgd", "lr": 0.1},
+ "batch_size": 10, "epochs": 3, "devices": "ref:1", "run_dir": "sums"}
+JSON
+expect 0 "$trainer" sums.json --quiet
+expect 0 "$trainer" predict sums --rows 0:2 --train --devices ref:1
+has out '^row 0: [-0-9.e]*; its targets are 0$'
+expect 0 "$trainer" predict sums --rows 1:2 --train --json --devices ref:1
+has out '"row":1,"outputs":\[[-0-9.e]*\],"targets":\[2\]'
+lacks out probability
 mkdir early
 cp -r run/config.json run/checkpoints early
 expect 0 "$trainer" eval early --json

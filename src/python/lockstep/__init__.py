@@ -202,6 +202,7 @@ class Trainer(_l.Handle):
     def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
                  targets=0, dtype="uint8", set=None, resume=None,
                  data_dirs=("/usr/share/datasets",), step_rows=()):
+        self._thread = None
         super().__init__("ls_trainer_close")
         if shape is not None and (data is not None or (classes is None and not targets)):
             raise ValueError("shape: rows come with each step; give `classes` or `targets`, and no `data`")
@@ -234,6 +235,18 @@ class Trainer(_l.Handle):
         self._keep = [options]
         _l.call("ls_trainer_open", _c.byref(self._handle), _c.byref(options))
 
+    def close(self):
+        """Ends a run that is under way, and frees everything."""
+        thread = self._thread
+        if thread is not None and thread.is_alive() and self._handle and _os.getpid() == self._process:
+            _l.lib().ls_trainer_interrupt(self._handle)
+            while thread.is_alive():  # a second Ctrl-C must not free what the thread still uses
+                try:
+                    thread.join()
+                except KeyboardInterrupt:
+                    pass
+        super().close()
+
     # ---- a whole run ----------------------------------------------------------------------------
 
     def _show(self, user, progress):
@@ -257,7 +270,7 @@ class Trainer(_l.Handle):
     def _train(self):
         """Trains on a thread of its own, so that Ctrl-C is heard; yields while it goes on."""
         outcome = []
-        thread = _threading.Thread(target=self._run, args=(outcome,))
+        thread = self._thread = _threading.Thread(target=self._run, args=(outcome,))
         thread.start()
         try:
             while thread.is_alive():
