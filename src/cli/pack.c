@@ -1,15 +1,13 @@
-#include "cli/pack.h"
+#include "cli/pack_list.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "data/image.h"
-#include "hash/hash.h"
 #include "store/durable.h"
 #include "train/config.h"
 #include "json/json.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -17,258 +15,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 32 << 20, MOST_THREADS = 256, NAMED = 20 /* broken images */ };
 
-/* ---- what is in the folders ------------------------------------------------------------------- */
-
-typedef struct names {
-    char **name;
-    size_t count, room;
-} names;
-
-typedef struct entry {
-    char *path;
-    int32_t label;
-} entry;
-
-typedef struct listing {
-    entry *entry;
-    size_t count, room;
-    size_t others; /* files that are no images by their names */
-} listing;
-
-typedef struct packing {
-    const cli_pack *p;
-    const ls_host *host;
-    ls_error *err;
-    names classes;
-    listing split[2];
-    ls_sha256 state; /* of names, sizes and times */
-    size_t row;      /* bytes of an image */
-    uint64_t start, shown;
-    size_t done, broken;
-} packing;
-
-static bool grow(const ls_host *host, void **list, size_t count, size_t *room, size_t each)
-{
-    if (count < *room)
-        return true;
-    const size_t more = *room ? 2 * *room : 64;
-    void *bigger = ls_alloc_array(host, more, each);
-    if (!bigger)
-        return false;
-    if (count)
-        memcpy(bigger, *list, count * each);
-    ls_free(host, *list);
-    *list = bigger;
-    *room = more;
-    return true;
-}
-
-static int no_memory(const packing *k)
-{
-    return ls_fail(k->err, LS_ENOMEM, "%.300s: out of memory", k->p->folder);
-}
-
-static void free_names(names *n, const ls_host *host)
-{
-    for (size_t i = 0; i < n->count; i++)
-        ls_free(host, n->name[i]);
-    ls_free(host, n->name);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* What is in a directory, hidden names left out, sorted by bytes: the same on every machine. */
-static int list_names(names *out, const packing *k, const char *path)
-{
-    char why[LS_REASON];
-    const struct dirent *e;
-    *out = (names){0};
-    DIR *d = opendir(path);
-    if (!d)
-        return ls_fail(k->err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: cannot be read: %s",
-                       path, ls_reason(why, errno));
-    int status = LS_OK;
-    while (status == LS_OK && (e = readdir(d)))
-        if (e->d_name[0] != '.') {
-            void *list = out->name;
-            if (!grow(k->host, &list, out->count, &out->room, sizeof *out->name))
-                status = no_memory(k);
-            out->name = list;
-            if (status == LS_OK && !(out->name[out->count++] = ls_strdup(k->host, e->d_name)))
-                status = no_memory(k);
-        }
-    closedir(d);
-    if (status == LS_OK && out->count)
-        qsort(out->name, out->count, sizeof *out->name, by_name);
-    return status;
-}
-
-static char *join(const ls_host *host, const char *a, const char *b)
-{
-    const size_t n = strlen(a) + strlen(b) + 2;
-    char *path = ls_alloc(host, n);
-    if (path)
-        snprintf(path, n, "%s/%s", a, b);
-    return path;
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static bool is_image(const char *name)
-{
-    static const char *const end[] = {".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".pnm"};
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof end / sizeof *end; i++)
-        if (strcasecmp(dot, end[i]) == 0)
-            return true;
-    return false;
-}
-
-static int add_file(packing *k, int test, char *path, int32_t label)
-{
-    struct stat st;
-    char text[96];
-    listing *l = &k->split[test];
-    void *list = l->entry;
-    const bool there = grow(k->host, &list, l->count, &l->room, sizeof *l->entry);
-    l->entry = list;
-    if (!there) {
-        ls_free(k->host, path);
-        return no_memory(k);
-    }
-    l->entry[l->count++] = (entry){path, label};
-    memset(&st, 0, sizeof st);
-    if (stat(path, &st) != 0)
-        st.st_size = -1; /* reading it says why */
-    const int n =
-        snprintf(text, sizeof text, "|%d|%lld|%lld.%09ld\n", (int)label, (long long)st.st_size,
-                 (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
-    ls_sha256_update(&k->state, path, strlen(path));
-    ls_sha256_update(&k->state, text, (size_t)n);
-    return LS_OK;
-}
-
-static int list_class(packing *k, int test, const char *folder, int32_t label)
-{
-    names files;
-    int status = list_names(&files, k, folder);
-    for (size_t i = 0; status == LS_OK && i < files.count; i++) {
-        if (!is_image(files.name[i])) {
-            k->split[test].others++;
-            continue;
-        }
-        char *path = join(k->host, folder, files.name[i]);
-        status = path ? add_file(k, test, path, label) : no_memory(k);
-    }
-    free_names(&files, k->host);
-    return status;
-}
-
-/* The class of a sub-folder's name; of the training images each is a new one. */
-static int find_class(packing *k, int test, const char *folder, char **name, int32_t *label)
-{
-    for (size_t i = 0; test && i < k->classes.count; i++)
-        if (strcmp(k->classes.name[i], *name) == 0) {
-            *label = (int32_t)i;
-            return LS_OK;
-        }
-    if (test)
-        return ls_fail(
-            k->err, LS_EDATA,
-            "%.300s/%.100s: expected sub-folders of the same names as the training images'", folder,
-            *name);
-    void *list = k->classes.name;
-    const bool there =
-        grow(k->host, &list, k->classes.count, &k->classes.room, sizeof *k->classes.name);
-    k->classes.name = list;
-    if (!there)
-        return no_memory(k);
-    *label = (int32_t)k->classes.count;
-    k->classes.name[k->classes.count++] = *name;
-    *name = NULL;
-    return LS_OK;
-}
-
-static int list_split(packing *k, int test, const char *folder)
-{
-    names all;
-    int status = list_names(&all, k, folder);
-    for (size_t i = 0; status == LS_OK && i < all.count; i++) {
-        char *path = join(k->host, folder, all.name[i]);
-        int32_t label = 0;
-        if (!path)
-            status = no_memory(k);
-        else if (!is_folder(path))
-            k->split[test].others++;
-        else if ((status = find_class(k, test, folder, &all.name[i], &label)) == LS_OK)
-            status = list_class(k, test, path, label);
-        ls_free(k->host, path);
-    }
-    free_names(&all, k->host);
-    if (status == LS_OK && k->split[test].count == 0)
-        status =
-            ls_fail(k->err, LS_EDATA,
-                    "%.300s: expected a sub-folder for each class with images (jpg, png, pgm, ppm) "
-                    "in it, found none",
-                    folder);
-    if (status == LS_OK && k->classes.count < 2)
-        status = ls_fail(k->err, LS_EDATA, "%.300s: expected at least two sub-folders, one a class",
-                         folder);
-    return status;
-}
-
-static int list_all(packing *k)
-{
-    char *inner[3] = {join(k->host, k->p->folder, "train"), join(k->host, k->p->folder, "test"),
-                      join(k->host, k->p->folder, "val")};
-    const bool complete = inner[0] && inner[1] && inner[2];
-    int status = complete ? LS_OK : no_memory(k);
-    ls_sha256_init(&k->state);
-    if (status == LS_OK) {
-        const char *test = k->p->test_folder, *train = k->p->folder;
-        const char *beside = is_folder(inner[1]) ? inner[1] : is_folder(inner[2]) ? inner[2] : NULL;
-        if (!test && is_folder(inner[0]) && beside) {
-            train = inner[0];
-            test = beside;
-        }
-        status = list_split(k, 0, train);
-        if (status == LS_OK && test)
-            status = list_split(k, 1, test);
-    }
-    for (int i = 0; i < 3; i++)
-        ls_free(k->host, inner[i]);
-    return status;
-}
-
-static void forget(packing *k)
-{
-    for (int s = 0; s < 2; s++) {
-        for (size_t i = 0; i < k->split[s].count; i++)
-            ls_free(k->host, k->split[s].entry[i].path);
-        ls_free(k->host, k->split[s].entry);
-    }
-    free_names(&k->classes, k->host);
-}
-
 /* ---- decoding, on all cores ------------------------------------------------------------------- */
 
 /* Images that are decoded while those before them are written. */
 typedef struct block {
-    const packing *k;
-    const entry *entry;
+    const cli_packing *k;
+    const cli_entry *entry;
     size_t count;
     uint8_t *pixels;
     char *failed; /* [count] */
@@ -320,7 +77,8 @@ static void *decode_some(void *user)
     return NULL;
 }
 
-static int begin_block(block *b, const packing *k, const entry *from, size_t count, int threads)
+static int begin_block(block *b, const cli_packing *k, const cli_entry *from, size_t count,
+                       int threads)
 {
     b->k = k;
     b->entry = from;
@@ -358,7 +116,7 @@ typedef struct output {
     uint64_t sum[3], squares[3]; /* of training images */
 } output;
 
-static void write_entry(ls_json_writer *w, const char *name, const packing *k, uint32_t rows,
+static void write_entry(ls_json_writer *w, const char *name, const cli_packing *k, uint32_t rows,
                         bool labels, uint64_t *at)
 {
     const int64_t dim[] = {rows, k->p->channels, k->p->size, k->p->size};
@@ -386,7 +144,7 @@ static int put_note(ls_json_writer *w, const char *key, const ls_json_writer *no
     return text ? LS_OK : LS_ENOMEM;
 }
 
-static int put_moments(ls_json_writer *w, const packing *k, const output *o)
+static int put_moments(ls_json_writer *w, const cli_packing *k, const output *o)
 {
     const double n = (double)o->rows[0] * k->p->size * k->p->size;
     int status = LS_OK;
@@ -407,7 +165,7 @@ static int put_moments(ls_json_writer *w, const packing *k, const output *o)
     return status;
 }
 
-static int put_classes(ls_json_writer *w, const packing *k)
+static int put_classes(ls_json_writer *w, const cli_packing *k)
 {
     ls_json_writer list;
     ls_json_writer_init(&list, 0, k->host);
@@ -420,7 +178,7 @@ static int put_classes(ls_json_writer *w, const packing *k)
     return status;
 }
 
-static int write_header(ls_json_writer *w, const packing *k, const output *o, const char *hash)
+static int write_header(ls_json_writer *w, const cli_packing *k, const output *o, const char *hash)
 {
     static const char *const tensor[2][2] = {{"x", "y"}, {"test_x", "test_y"}};
     uint64_t at = 0;
@@ -446,7 +204,7 @@ static int put(output *o, const void *bytes, size_t count, ls_error *err)
     return ls_file_writer_write(&o->file, bytes, count, err);
 }
 
-static void show_progress(packing *k, bool last)
+static void show_progress(cli_packing *k, bool last)
 {
     const uint64_t now = ls_now_ns();
     const size_t all = k->split[0].count + k->split[1].count;
@@ -454,13 +212,13 @@ static void show_progress(packing *k, bool last)
         return;
     k->shown = now;
     const double seconds = (double)(now - k->start) * 1e-9;
-    fprintf(stderr, "%s  packing     %zu of %zu images, %.0f/s%s",
+    fprintf(stderr, "%s  cli_packing     %zu of %zu images, %.0f/s%s",
             isatty(STDERR_FILENO) ? "\r" : "", k->done, all,
             seconds > 0 ? (double)k->done / seconds : 0, last ? "\n" : "");
 }
 
 /* Names the images of a block that are broken; without skip_broken they end the packing. */
-static int tell_broken(packing *k, const block *b)
+static int tell_broken(cli_packing *k, const block *b)
 {
     for (size_t i = 0; i < b->broken && i < NAMED && k->broken + i < NAMED; i++)
         fprintf(stderr, "trainer: broken: %s\n", b->why[i].text);
@@ -473,7 +231,7 @@ static int tell_broken(packing *k, const block *b)
                    k->p->folder, k->broken);
 }
 
-static int write_block(packing *k, output *o, int test, block *b)
+static int write_block(cli_packing *k, output *o, int test, block *b)
 {
     int status = tell_broken(k, b);
     for (size_t i = 0, end; status == LS_OK && i < b->count; i = end) {
@@ -494,9 +252,9 @@ static int write_block(packing *k, output *o, int test, block *b)
 }
 
 /* A block is decoded while the one before it is hashed and written. */
-static int write_images(packing *k, output *o, int test, block *pair[2], int threads)
+static int write_images(cli_packing *k, output *o, int test, block *pair[2], int threads)
 {
-    const listing *l = &k->split[test];
+    const cli_listing *l = &k->split[test];
     const size_t most = BLOCK_BYTES / k->row > 0 ? BLOCK_BYTES / k->row : 1;
     int status = LS_OK, turn = 0;
     for (size_t at = 0, count = 0; at < l->count || count; turn ^= 1) {
@@ -514,7 +272,7 @@ static int write_images(packing *k, output *o, int test, block *pair[2], int thr
     return status;
 }
 
-static block *new_block(const packing *k)
+static block *new_block(const cli_packing *k)
 {
     const size_t most = BLOCK_BYTES / k->row > 0 ? BLOCK_BYTES / k->row : 1;
     block *b = ls_alloc(k->host, sizeof *b);
@@ -536,7 +294,7 @@ static void free_block(block *b, const ls_host *host)
     ls_free(host, b);
 }
 
-static int write_tensors(packing *k, output *o)
+static int write_tensors(cli_packing *k, output *o)
 {
     block *pair[2] = {new_block(k), new_block(k)};
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -545,10 +303,10 @@ static int write_tensors(packing *k, output *o)
     threads = threads > MOST_THREADS ? MOST_THREADS : threads;
     for (int i = 0; i < 2; i++)
         if (!pair[i] || !pair[i]->pixels || !pair[i]->failed)
-            status = no_memory(k);
+            status = cli_pack_no_memory(k);
     for (int s = 0; status == LS_OK && s < 2 && k->split[s].count; s++) {
         o->label[s] = ls_alloc_array(k->host, k->split[s].count, sizeof **o->label);
-        status = o->label[s] ? write_images(k, o, s, pair, threads) : no_memory(k);
+        status = o->label[s] ? write_images(k, o, s, pair, threads) : cli_pack_no_memory(k);
         if (status == LS_OK)
             status = put(o, o->label[s], o->rows[s] * sizeof **o->label, k->err);
     }
@@ -558,7 +316,7 @@ static int write_tensors(packing *k, output *o)
 }
 
 /* The header in `room` bytes, with spaces behind it; 0: only how long it is, at most. */
-static int make_header(char **out, size_t *length, const packing *k, const output *o,
+static int make_header(char **out, size_t *length, const cli_packing *k, const output *o,
                        const char *hash, size_t room)
 {
     ls_json_writer w;
@@ -578,10 +336,10 @@ static int make_header(char **out, size_t *length, const packing *k, const outpu
         memcpy(*out + 8, text, n);
     }
     ls_json_writer_fini(&w);
-    return *out ? LS_OK : no_memory(k);
+    return *out ? LS_OK : cli_pack_no_memory(k);
 }
 
-static int write_file(packing *k, output *o, const char *to)
+static int write_file(cli_packing *k, output *o, const char *to)
 {
     char hash[LS_SHA256_HEX] = "", *header;
     memset(hash, '0', sizeof hash - 1);
@@ -609,7 +367,7 @@ static int write_file(packing *k, output *o, const char *to)
     return status;
 }
 
-static int pack_listed(packing *k, const char *to)
+static int pack_listed(cli_packing *k, const char *to)
 {
     output o = {.header = 0};
     k->start = ls_now_ns();
@@ -627,9 +385,9 @@ static int pack_listed(packing *k, const char *to)
     return LS_OK;
 }
 
-static packing begin(const cli_pack *p, const ls_host *host, ls_error *err)
+static cli_packing begin(const cli_pack *p, const ls_host *host, ls_error *err)
 {
-    return (packing){.p = p,
+    return (cli_packing){.p = p,
                      .host = host,
                      .err = err,
                      .row = (size_t)p->channels * (size_t)p->size * (size_t)p->size};
@@ -637,17 +395,17 @@ static packing begin(const cli_pack *p, const ls_host *host, ls_error *err)
 
 int cli_pack_folder(const char *to, const cli_pack *p, const ls_host *host, ls_error *err)
 {
-    packing k = begin(p, host, err);
-    int status = list_all(&k);
+    cli_packing k = begin(p, host, err);
+    int status = cli_pack_list(&k);
     if (status == LS_OK)
         status = pack_listed(&k, to);
-    forget(&k);
+    cli_pack_forget(&k);
     return status;
 }
 
 /* ---- into the cache ------------------------------------------------------------------------------ */
 
-static void name_cached(char out[96], packing *k)
+static void name_cached(char out[96], cli_packing *k)
 {
     char hex[LS_SHA256_HEX], what[64];
     const int n = snprintf(what, sizeof what, "%d|%d", k->p->size, k->p->channels);
@@ -661,8 +419,8 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p, co
 {
     char name[96];
     int made;
-    packing k = begin(p, host, err);
-    int status = list_all(&k);
+    cli_packing k = begin(p, host, err);
+    int status = cli_pack_list(&k);
     if (status == LS_OK) {
         name_cached(name, &k);
         snprintf(path, 4096, "%s/%s", cache, name);
@@ -671,7 +429,7 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p, co
         if (status == LS_OK && access(path, R_OK) != 0)
             status = pack_listed(&k, path);
     }
-    forget(&k);
+    cli_pack_forget(&k);
     return status;
 }
 

@@ -22,7 +22,6 @@ typedef struct ls_members {
     int member, count;          /* of them */
     int goes_on;                /* from a checkpoint */
     uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
-    bool lost;                  /* a member is, so that this one saves for itself */
 } ls_members;
 
 /* Joins the others if the options or the config say so. Errors: those of the engine, LS_ECONFIG. */

@@ -179,26 +179,33 @@ static void halves_are_widened_and_prefixes_obeyed(void **state)
     scratch_end(&s);
 }
 
+/* Six halves of that type, as they are read into a model's first parameter. */
+static void load_halves(float got[9], const char *dtype, const uint16_t half[6])
+{
+    char header[256], data[24] = {0};
+    scratch s;
+    ls_error err = {0};
+    snprintf(header, sizeof header,
+             "{\"fc.weight\":{\"dtype\":\"%s\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
+             "\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}",
+             dtype);
+    scratch_begin(&s);
+    ls_model *m = make_model(small_json, small_input, 3);
+    memcpy(data, half, 12);
+    must(ls_safetensors_load(got, write_file(&s, header, data, 24), m, "", NULL, &err), &err);
+    free_model(m);
+    scratch_end(&s);
+}
+
 static void bf16_is_widened(void **state)
 {
     (void)state;
     /* 1, −2, the largest, a NaN's payload gone, the smallest normal, −0 */
     static const uint16_t half[6] = {0x3F80, 0xC000, 0x7F7F, 0x7F80, 0x0080, 0x8000};
     static const float want[6] = {1, -2, 0x1.fep127f, INFINITY, 0x1p-126f, -0.0f};
-    static const char header[] =
-        "{\"fc.weight\":{\"dtype\":\"BF16\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
-        "\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}";
-    char data[24] = {0};
     float got[9];
-    scratch s;
-    ls_error err = {0};
-    scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
-    memcpy(data, half, 12);
-    must(ls_safetensors_load(got, write_file(&s, header, data, 24), m, "", NULL, &err), &err);
+    load_halves(got, "BF16", half);
     assert_memory_equal(got, want, sizeof want);
-    free_model(m);
-    scratch_end(&s);
 }
 
 static void keep_lines(void *user, ls_log_level level, const char *message)
@@ -279,20 +286,9 @@ static void infinite_halves_stay_infinite(void **state)
 {
     (void)state;
     static const uint16_t half[6] = {0x7C00, 0xFC00, 0x7E00, 0, 0, 0};
-    static const char header[] =
-        "{\"fc.weight\":{\"dtype\":\"F16\",\"shape\":[3,2],\"data_offsets\":[0,12]},"
-        "\"fc.bias\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[12,24]}}";
-    char data[24] = {0};
     float got[9];
-    scratch s;
-    ls_error err = {0};
-    scratch_begin(&s);
-    ls_model *m = make_model(small_json, small_input, 3);
-    memcpy(data, half, 12);
-    must(ls_safetensors_load(got, write_file(&s, header, data, 24), m, "", NULL, &err), &err);
+    load_halves(got, "F16", half);
     assert_true(isinf(got[0]) && got[0] > 0 && isinf(got[1]) && got[1] < 0 && isnan(got[2]));
-    free_model(m);
-    scratch_end(&s);
 }
 
 #define WEIGHT "\"fc.weight\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]}"

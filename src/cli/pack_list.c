@@ -1,0 +1,222 @@
+#include "cli/pack_list.h"
+
+#include "base/error.h"
+#include "base/host.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+static bool grow(const ls_host *host, void **list, size_t count, size_t *room, size_t each)
+{
+    if (count < *room)
+        return true;
+    const size_t more = *room ? 2 * *room : 64;
+    void *bigger = ls_alloc_array(host, more, each);
+    if (!bigger)
+        return false;
+    if (count)
+        memcpy(bigger, *list, count * each);
+    ls_free(host, *list);
+    *list = bigger;
+    *room = more;
+    return true;
+}
+
+int cli_pack_no_memory(const cli_packing *k)
+{
+    return ls_fail(k->err, LS_ENOMEM, "%.300s: out of memory", k->p->folder);
+}
+
+static void free_names(cli_names *n, const ls_host *host)
+{
+    for (size_t i = 0; i < n->count; i++)
+        ls_free(host, n->name[i]);
+    ls_free(host, n->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* What is in a directory, hidden names left out, sorted by bytes: the same on every machine. */
+static int list_names(cli_names *out, const cli_packing *k, const char *path)
+{
+    char why[LS_REASON];
+    const struct dirent *e;
+    *out = (cli_names){0};
+    DIR *d = opendir(path);
+    if (!d)
+        return ls_fail(k->err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: cannot be read: %s",
+                       path, ls_reason(why, errno));
+    int status = LS_OK;
+    while (status == LS_OK && (e = readdir(d)))
+        if (e->d_name[0] != '.') {
+            void *list = out->name;
+            if (!grow(k->host, &list, out->count, &out->room, sizeof *out->name))
+                status = cli_pack_no_memory(k);
+            out->name = list;
+            if (status == LS_OK && !(out->name[out->count++] = ls_strdup(k->host, e->d_name)))
+                status = cli_pack_no_memory(k);
+        }
+    closedir(d);
+    if (status == LS_OK && out->count)
+        qsort(out->name, out->count, sizeof *out->name, by_name);
+    return status;
+}
+
+static char *join(const ls_host *host, const char *a, const char *b)
+{
+    const size_t n = strlen(a) + strlen(b) + 2;
+    char *path = ls_alloc(host, n);
+    if (path)
+        snprintf(path, n, "%s/%s", a, b);
+    return path;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool is_image(const char *name)
+{
+    static const char *const end[] = {".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".pnm"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof end / sizeof *end; i++)
+        if (strcasecmp(dot, end[i]) == 0)
+            return true;
+    return false;
+}
+
+static int add_file(cli_packing *k, int test, char *path, int32_t label)
+{
+    struct stat st;
+    char text[96];
+    cli_listing *l = &k->split[test];
+    void *list = l->entry;
+    const bool there = grow(k->host, &list, l->count, &l->room, sizeof *l->entry);
+    l->entry = list;
+    if (!there) {
+        ls_free(k->host, path);
+        return cli_pack_no_memory(k);
+    }
+    l->entry[l->count++] = (cli_entry){path, label};
+    memset(&st, 0, sizeof st);
+    if (stat(path, &st) != 0)
+        st.st_size = -1; /* reading it says why */
+    const int n =
+        snprintf(text, sizeof text, "|%d|%lld|%lld.%09ld\n", (int)label, (long long)st.st_size,
+                 (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
+    ls_sha256_update(&k->state, path, strlen(path));
+    ls_sha256_update(&k->state, text, (size_t)n);
+    return LS_OK;
+}
+
+static int list_class(cli_packing *k, int test, const char *folder, int32_t label)
+{
+    cli_names files;
+    int status = list_names(&files, k, folder);
+    for (size_t i = 0; status == LS_OK && i < files.count; i++) {
+        if (!is_image(files.name[i])) {
+            k->split[test].others++;
+            continue;
+        }
+        char *path = join(k->host, folder, files.name[i]);
+        status = path ? add_file(k, test, path, label) : cli_pack_no_memory(k);
+    }
+    free_names(&files, k->host);
+    return status;
+}
+
+/* The class of a sub-folder's name; of the training images each is a new one. */
+static int find_class(cli_packing *k, int test, const char *folder, char **name, int32_t *label)
+{
+    for (size_t i = 0; test && i < k->classes.count; i++)
+        if (strcmp(k->classes.name[i], *name) == 0) {
+            *label = (int32_t)i;
+            return LS_OK;
+        }
+    if (test)
+        return ls_fail(
+            k->err, LS_EDATA,
+            "%.300s/%.100s: expected sub-folders of the same names as the training images'", folder,
+            *name);
+    void *list = k->classes.name;
+    const bool there =
+        grow(k->host, &list, k->classes.count, &k->classes.room, sizeof *k->classes.name);
+    k->classes.name = list;
+    if (!there)
+        return cli_pack_no_memory(k);
+    *label = (int32_t)k->classes.count;
+    k->classes.name[k->classes.count++] = *name;
+    *name = NULL;
+    return LS_OK;
+}
+
+static int list_split(cli_packing *k, int test, const char *folder)
+{
+    cli_names all;
+    int status = list_names(&all, k, folder);
+    for (size_t i = 0; status == LS_OK && i < all.count; i++) {
+        char *path = join(k->host, folder, all.name[i]);
+        int32_t label = 0;
+        if (!path)
+            status = cli_pack_no_memory(k);
+        else if (!is_folder(path))
+            k->split[test].others++;
+        else if ((status = find_class(k, test, folder, &all.name[i], &label)) == LS_OK)
+            status = list_class(k, test, path, label);
+        ls_free(k->host, path);
+    }
+    free_names(&all, k->host);
+    if (status == LS_OK && k->split[test].count == 0)
+        status =
+            ls_fail(k->err, LS_EDATA,
+                    "%.300s: expected a sub-folder for each class with images (jpg, png, pgm, ppm) "
+                    "in it, found none",
+                    folder);
+    if (status == LS_OK && k->classes.count < 2)
+        status = ls_fail(k->err, LS_EDATA, "%.300s: expected at least two sub-folders, one a class",
+                         folder);
+    return status;
+}
+
+int cli_pack_list(cli_packing *k)
+{
+    char *inner[3] = {join(k->host, k->p->folder, "train"), join(k->host, k->p->folder, "test"),
+                      join(k->host, k->p->folder, "val")};
+    const bool complete = inner[0] && inner[1] && inner[2];
+    int status = complete ? LS_OK : cli_pack_no_memory(k);
+    ls_sha256_init(&k->state);
+    if (status == LS_OK) {
+        const char *test = k->p->test_folder, *train = k->p->folder;
+        const char *beside = is_folder(inner[1]) ? inner[1] : is_folder(inner[2]) ? inner[2] : NULL;
+        if (!test && is_folder(inner[0]) && beside) {
+            train = inner[0];
+            test = beside;
+        }
+        status = list_split(k, 0, train);
+        if (status == LS_OK && test)
+            status = list_split(k, 1, test);
+    }
+    for (int i = 0; i < 3; i++)
+        ls_free(k->host, inner[i]);
+    return status;
+}
+
+void cli_pack_forget(cli_packing *k)
+{
+    for (int s = 0; s < 2; s++) {
+        for (size_t i = 0; i < k->split[s].count; i++)
+            ls_free(k->host, k->split[s].entry[i].path);
+        ls_free(k->host, k->split[s].entry);
+    }
+    free_names(&k->classes, k->host);
+}
