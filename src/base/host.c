@@ -37,6 +37,15 @@ char *ls_strdup(const ls_host *host, const char *text)
     return copy ? memcpy(copy, text, n) : NULL;
 }
 
+char *ls_path_join(const char *folder, const char *name, const ls_host *host)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = ls_alloc(host, size);
+    if (path)
+        snprintf(path, size, "%s/%s", folder, name);
+    return path;
+}
+
 void ls_free(const ls_host *host, void *memory)
 {
     if (!memory)

@@ -18,6 +18,9 @@ void *ls_alloc_array(const ls_host *host, size_t count, size_t size);
 /* A copy of `text` of the host's memory, or NULL. */
 char *ls_strdup(const ls_host *host, const char *text);
 
+/* "folder/name", or NULL without memory. */
+char *ls_path_join(const char *folder, const char *name, const ls_host *host);
+
 /* Frees memory that ls_alloc* returned with the same host; NULL is allowed. */
 void ls_free(const ls_host *host, void *memory);
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "data/image.h"
+#include "nn/safetensors.h"
 #include "store/durable.h"
 #include "train/config.h"
 #include "json/json.h"
@@ -120,18 +121,8 @@ static void write_entry(ls_json_writer *w, const char *name, const cli_packing *
                         bool labels, uint64_t *at)
 {
     const int64_t dim[] = {rows, k->p->channels, k->p->size, k->p->size};
-    ls_json_open_object(w, name);
-    ls_json_put_string(w, "dtype", labels ? "I32" : "U8");
-    ls_json_open_array(w, "shape");
-    for (int i = 0; i < (labels ? 1 : 4); i++)
-        ls_json_put_int(w, NULL, dim[i]);
-    ls_json_close(w);
-    ls_json_open_array(w, "data_offsets");
-    ls_json_put_uint(w, NULL, *at);
-    *at += rows * (labels ? sizeof(int32_t) : (uint64_t)k->row);
-    ls_json_put_uint(w, NULL, *at);
-    ls_json_close(w);
-    ls_json_close(w);
+    const uint64_t bytes = labels ? sizeof(int32_t) : (uint64_t)k->row;
+    ls_safetensors_put_entry(w, name, labels ? "I32" : "U8", dim, labels ? 1 : 4, rows * bytes, at);
 }
 
 /* A list as a text: metadata of safetensors files are texts. */
@@ -212,7 +203,7 @@ static void show_progress(cli_packing *k, bool last)
         return;
     k->shown = now;
     const double seconds = (double)(now - k->start) * 1e-9;
-    fprintf(stderr, "%s  cli_packing     %zu of %zu images, %.0f/s%s",
+    fprintf(stderr, "%s  packing     %zu of %zu images, %.0f/s%s",
             isatty(STDERR_FILENO) ? "\r" : "", k->done, all,
             seconds > 0 ? (double)k->done / seconds : 0, last ? "\n" : "");
 }
@@ -388,9 +379,9 @@ static int pack_listed(cli_packing *k, const char *to)
 static cli_packing begin(const cli_pack *p, const ls_host *host, ls_error *err)
 {
     return (cli_packing){.p = p,
-                     .host = host,
-                     .err = err,
-                     .row = (size_t)p->channels * (size_t)p->size * (size_t)p->size};
+                         .host = host,
+                         .err = err,
+                         .row = (size_t)p->channels * (size_t)p->size * (size_t)p->size};
 }
 
 int cli_pack_folder(const char *to, const cli_pack *p, const ls_host *host, ls_error *err)

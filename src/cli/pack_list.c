@@ -70,15 +70,6 @@ static int list_names(cli_names *out, const cli_packing *k, const char *path)
     return status;
 }
 
-static char *join(const ls_host *host, const char *a, const char *b)
-{
-    const size_t n = strlen(a) + strlen(b) + 2;
-    char *path = ls_alloc(host, n);
-    if (path)
-        snprintf(path, n, "%s/%s", a, b);
-    return path;
-}
-
 static bool is_folder(const char *path)
 {
     struct stat st;
@@ -128,7 +119,7 @@ static int list_class(cli_packing *k, int test, const char *folder, int32_t labe
             k->split[test].others++;
             continue;
         }
-        char *path = join(k->host, folder, files.name[i]);
+        char *path = ls_path_join(folder, files.name[i], k->host);
         status = path ? add_file(k, test, path, label) : cli_pack_no_memory(k);
     }
     free_names(&files, k->host);
@@ -165,7 +156,7 @@ static int list_split(cli_packing *k, int test, const char *folder)
     cli_names all;
     int status = list_names(&all, k, folder);
     for (size_t i = 0; status == LS_OK && i < all.count; i++) {
-        char *path = join(k->host, folder, all.name[i]);
+        char *path = ls_path_join(folder, all.name[i], k->host);
         int32_t label = 0;
         if (!path)
             status = cli_pack_no_memory(k);
@@ -190,8 +181,9 @@ static int list_split(cli_packing *k, int test, const char *folder)
 
 int cli_pack_list(cli_packing *k)
 {
-    char *inner[3] = {join(k->host, k->p->folder, "train"), join(k->host, k->p->folder, "test"),
-                      join(k->host, k->p->folder, "val")};
+    char *inner[3] = {ls_path_join(k->p->folder, "train", k->host),
+                      ls_path_join(k->p->folder, "test", k->host),
+                      ls_path_join(k->p->folder, "val", k->host)};
     const bool complete = inner[0] && inner[1] && inner[2];
     int status = complete ? LS_OK : cli_pack_no_memory(k);
     ls_sha256_init(&k->state);

@@ -89,25 +89,35 @@ static int loss_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
     return ls_cuda_done(op, ls_k_softmax_xent(&k, ls_cuda_stream(op->device, stream)), err);
 }
 
+/* Logits or outputs of one row each, two floats of work for it. */
+static int create_loss(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
+                       const char *name,
+                       int (*forward)(ls_cuda_op *, ls_stream *, unsigned, ls_error *),
+                       ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    ls_cuda_op *op;
+    int status = ls_cuda_op_new(&op, device, desc, name, err);
+    if (status)
+        return status;
+    op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
+    op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
+    op->forward = forward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda");
+    return ls_cuda_op_finish(out, op, LS_OK);
+}
+
 int ls_cuda_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_tensor *x = &desc->x;
     const double smoothing = (double)desc->u.softmax_xent.smoothing;
-    ls_cuda_op *op;
     if (x->h != 1 || x->w != 1)
         return ls_fail(err, LS_EINVAL, "softmax: logits must be vectors, not %d×%d×%d", x->c, x->h,
                        x->w);
     if (!(smoothing >= 0 && smoothing <= 1))
         return ls_fail(err, LS_EINVAL, "softmax: smoothing of %g; it must be from 0 to 1",
                        smoothing);
-    int status = ls_cuda_op_new(&op, device, desc, "softmax_xent", err);
-    if (status)
-        return status;
-    op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
-    op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
-    op->forward = loss_forward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    return create_loss(out, device, desc, "softmax_xent", loss_forward, err);
 }
 
 _Static_assert((int)LS_K_MSE == (int)LS_VECTOR_MSE && (int)LS_K_BCE == (int)LS_VECTOR_BCE,
@@ -138,20 +148,12 @@ int ls_cuda_vector_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_
 {
     const ls_tensor *x = &desc->x;
     const ls_vector_rule rule = desc->u.vector_loss.rule;
-    ls_cuda_op *op;
     if (x->h != 1 || x->w != 1 || x->layout)
         return ls_fail(err, LS_EINVAL, "vector loss: outputs must be row-major vectors");
     if (rule != LS_VECTOR_MSE && rule != LS_VECTOR_BCE)
         return ls_fail(err, LS_EUNSUPPORTED, "vector loss: the CUDA back end has no rule %d",
                        (int)rule);
-    int status = ls_cuda_op_new(&op, device, desc, "vector_loss", err);
-    if (status)
-        return status;
-    op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
-    op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
-    op->forward = vector_forward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    return create_loss(out, device, desc, "vector_loss", vector_forward, err);
 }
 
 /* ---- steps over arenas ---------------------------------------------------------------------------- */

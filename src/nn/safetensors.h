@@ -7,6 +7,7 @@
 
 #include "nn/model.h"
 #include "store/durable.h"
+#include "json/writer.h"
 
 /* Numbers that lie like the canonical weights (model->floats of them), and the name they go by.
  * With prefix "" they are the weights, running statistics included. With another, "momentum." say,
@@ -38,6 +39,11 @@ int ls_safetensors_save(const char *path, const ls_model *model, const float *ca
  * "lockstep_model": the model's card, where it has one. Errors: LS_EIO, LS_ENOMEM. */
 int ls_safetensors_write(ls_file_writer *w, const ls_model *model, const ls_tensors_out *groups,
                          int count, const char *state, const ls_host *host, ls_error *err);
+
+/* Puts a tensor's entry into a header: its shape is dim[rank], its bytes begin at *at of the data, which is
+ * moved behind them. */
+void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *dtype,
+                              const int64_t *dim, int rank, uint64_t bytes, uint64_t *at);
 
 /* ---- loading -------------------------------------------------------------------------------- */
 

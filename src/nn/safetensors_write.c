@@ -40,23 +40,29 @@ static int tensors(const ls_model *model, const ls_tensors_out *group, const ls_
     return weights ? model->params + model->stats : model->params;
 }
 
-/* `at` is where the tensor's bytes begin; moved behind them. */
-static void write_entry(ls_json_writer *w, const ls_param *p, const char *prefix, uint64_t *at)
+void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *dtype,
+                              const int64_t *dim, int rank, uint64_t bytes, uint64_t *at)
 {
-    char name[TENSOR_NAME];
-    snprintf(name, sizeof name, "%s%s", prefix, p->name);
     ls_json_open_object(w, name);
-    ls_json_put_string(w, "dtype", "F32");
+    ls_json_put_string(w, "dtype", dtype);
     ls_json_open_array(w, "shape");
-    for (int i = 0; i < p->rank; i++)
-        ls_json_put_int(w, NULL, p->dim[i]);
+    for (int i = 0; i < rank; i++)
+        ls_json_put_int(w, NULL, dim[i]);
     ls_json_close(w);
     ls_json_open_array(w, "data_offsets");
     ls_json_put_uint(w, NULL, *at);
-    *at += 4 * (uint64_t)p->count;
+    *at += bytes;
     ls_json_put_uint(w, NULL, *at);
     ls_json_close(w);
     ls_json_close(w);
+}
+
+static void write_entry(ls_json_writer *w, const ls_param *p, const char *prefix, uint64_t *at)
+{
+    char name[TENSOR_NAME];
+    const int64_t dim[4] = {p->dim[0], p->dim[1], p->dim[2], p->dim[3]};
+    snprintf(name, sizeof name, "%s%s", prefix, p->name);
+    ls_safetensors_put_entry(w, name, "F32", dim, p->rank, 4 * (uint64_t)p->count, at);
 }
 
 /* With `state`, the metadata begin with room for the hash: LS_WHOLE_AT bytes into the file. */

@@ -150,7 +150,7 @@ int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *ho
 {
     int fd;
     memset(lock, 0, sizeof *lock);
-    char *path = ls_io_join(directory, "lock", host);
+    char *path = ls_path_join(directory, "lock", host);
     if (!path)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for a path", ls_io_tail(directory));
     int status = ls_open_to_write(&fd, path, O_RDWR | O_CREAT, err);

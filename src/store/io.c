@@ -35,15 +35,6 @@ int ls_io_fail(ls_error *err, const char *path, const char *operation, int error
                    ls_reason(why, error));
 }
 
-char *ls_io_join(const char *folder, const char *name, const ls_host *host)
-{
-    size_t size = strlen(folder) + strlen(name) + 2;
-    char *path = ls_alloc(host, size);
-    if (path)
-        snprintf(path, size, "%s/%s", folder, name);
-    return path;
-}
-
 const char *ls_io_base(const char *path)
 {
     const char *slash = strrchr(path, '/');

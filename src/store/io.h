@@ -16,9 +16,6 @@ int ls_io_fail(ls_error *err, const char *path, const char *operation, int error
 /* A path as it fits a message: its end. */
 const char *ls_io_tail(const char *path);
 
-/* "folder/name", or NULL without memory; free with ls_free. */
-char *ls_io_join(const char *folder, const char *name, const ls_host *host);
-
 /* What stands behind the last slash. */
 const char *ls_io_base(const char *path);
 

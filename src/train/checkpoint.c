@@ -353,9 +353,8 @@ static int fail_without_any(const char *directory, const ls_host *host, ls_error
     struct stat st;
     DIR *stream = opendir(directory);
     for (const struct dirent *e; stream && !old[0] && (e = readdir(stream));) {
-        char *path = strncmp(e->d_name, "step-", 5) == 0
-                         ? ls_run_dir_path(directory, e->d_name, host)
-                         : NULL;
+        char *path =
+            strncmp(e->d_name, "step-", 5) == 0 ? ls_path_join(directory, e->d_name, host) : NULL;
         if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
             snprintf(old, sizeof old, "%.40s", e->d_name);
         ls_free(host, path);
@@ -382,7 +381,7 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory,
     int status = list(&l, directory, host, err);
     for (size_t i = 0; i < l.count && status == LS_OK && !*state; i++) {
         ls_checkpoint_name(name, l.steps[i]);
-        *path = ls_run_dir_path(directory, name, host);
+        *path = ls_path_join(directory, name, host);
         const int found = *path ? open_one(state, *path, host, &why)
                                 : ls_fail(&why, LS_ENOMEM, "out of memory for a path");
         if (found == LS_OK)
@@ -407,7 +406,7 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory,
 
 static int remove_one(const char *directory, const char *name, const ls_host *host, ls_error *err)
 {
-    char *path = ls_run_dir_path(directory, name, host);
+    char *path = ls_path_join(directory, name, host);
     int status =
         path ? ls_remove_file(path, err) : ls_fail(err, LS_ENOMEM, "out of memory for a path");
     ls_free(host, path);

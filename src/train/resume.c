@@ -64,7 +64,7 @@ static int read_beginning(beginning *out, const char *run, const ls_host *host, 
 {
     void *text = NULL;
     size_t length;
-    char *path = ls_run_dir_path(run, "metrics.jsonl", host);
+    char *path = ls_path_join(run, "metrics.jsonl", host);
     *out = (beginning){NULL, NULL, NULL};
     int status = path ? read_first_line(&text, &length, path, host, err)
                       : ls_fail(err, LS_ENOMEM, "out of memory for a path");
@@ -79,7 +79,7 @@ static int read_beginning(beginning *out, const char *run, const ls_host *host, 
 
 static bool has_checkpoints(const char *run, const ls_host *host)
 {
-    char *path = ls_run_dir_path(run, "checkpoints", host);
+    char *path = ls_path_join(run, "checkpoints", host);
     const bool found = path && ls_checkpoints_exist(path);
     ls_free(host, path);
     return found;
@@ -125,7 +125,7 @@ static int find_latest(char **out, const char *name, const ls_host *host, ls_err
     DIR *runs = opendir(RUNS);
     *out = NULL;
     for (struct dirent *e; runs && (e = readdir(runs)) != NULL;) {
-        char *run = e->d_name[0] == '.' ? NULL : ls_run_dir_path(RUNS, e->d_name, host);
+        char *run = e->d_name[0] == '.' ? NULL : ls_path_join(RUNS, e->d_name, host);
         if (run && has_checkpoints(run, host))
             consider(out, &begun, run, name, host);
         else
@@ -174,7 +174,7 @@ static int read_state(struct ls_resumed *r, char *text, const ls_host *host, ls_
 static int open_checkpoint(struct ls_trainer *t, ls_error *err)
 {
     struct ls_resumed *r = t->dir.resumed;
-    char *state, *path = ls_run_dir_path(t->dir.path, "checkpoints", t->host);
+    char *state, *path = ls_path_join(t->dir.path, "checkpoints", t->host);
     if (!path)
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     int status = ls_checkpoints_latest(&r->path, &state, path, on_skipped, t, t->host, err);
@@ -193,7 +193,7 @@ int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
         return status;
     t->dir.resumed = ls_alloc(t->host, sizeof *t->dir.resumed);
     if (!has_config)
-        *config_path = ls_run_dir_path(t->dir.path, "config.json", t->host);
+        *config_path = ls_path_join(t->dir.path, "config.json", t->host);
     if (!t->dir.resumed || (!has_config && !*config_path))
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     status = ls_dir_lock_take(&t->dir.lock, t->dir.path, t->host, err);

@@ -79,20 +79,11 @@ static int check_unused(const char *dir, ls_error *err)
                : LS_OK;
 }
 
-char *ls_run_dir_path(const char *dir, const char *file, const ls_host *host)
-{
-    size_t size = strlen(dir) + strlen(file) + 2;
-    char *path = ls_alloc(host, size);
-    if (path)
-        snprintf(path, size, "%s/%s", dir, file);
-    return path;
-}
-
 /* ---- a run's own ---------------------------------------------------------------------------- */
 
 static int write_config(const struct ls_trainer *t, ls_error *err)
 {
-    char *text, *path = ls_run_dir_path(t->dir.path, "config.json", t->host);
+    char *text, *path = ls_path_join(t->dir.path, "config.json", t->host);
     if (!path)
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     int status = ls_config_text(&text, &t->config, t->host, err);
@@ -151,7 +142,7 @@ static int open_by_rows(struct ls_trainer *t, ls_error *err)
 static int open_metrics(struct ls_trainer *t, ls_error *err)
 {
     ls_sink *sink;
-    char *path = ls_run_dir_path(t->dir.path, "metrics.jsonl", t->host);
+    char *path = ls_path_join(t->dir.path, "metrics.jsonl", t->host);
     const ls_sink_mark *keep = t->dir.resumed ? ls_resume_metrics(t) : NULL;
     int status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
                       : ls_fail(err, LS_ENOMEM, "out of memory for a path");

@@ -20,7 +20,4 @@ int ls_run_dir_open(struct ls_trainer *trainer, ls_error *err);
  * sink.h. */
 int ls_run_dir_open_sinks(struct ls_trainer *trainer, ls_error *err);
 
-/* "<dir>/<file>", owned by the caller; NULL when memory runs out. */
-char *ls_run_dir_path(const char *dir, const char *file, const ls_host *host);
-
 #endif

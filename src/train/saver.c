@@ -63,7 +63,7 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
     struct ls_saver *s = arg;
     ls_error pruning;
     s->begin_ns = ls_now_ns();
-    char *path = ls_run_dir_path(s->directory, s->name, s->t->host);
+    char *path = ls_path_join(s->directory, s->name, s->t->host);
     s->status = path ? write_file(s, path, &s->error)
                      : ls_fail(&s->error, LS_ENOMEM, "out of memory for a path");
     ls_free(s->t->host, path);
@@ -270,7 +270,7 @@ int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
     ls_pool_options o = {.size = sizeof o, .workers = 1, .name = "saver", .host = t->host};
     s->t = t;
     ls_json_writer_init(&s->state, 0, t->host);
-    s->directory = ls_run_dir_path(t->dir.path, "checkpoints", t->host);
+    s->directory = ls_path_join(t->dir.path, "checkpoints", t->host);
     int status = s->directory ? make_directory(s->directory, t->host, err)
                               : ls_fail(err, LS_ENOMEM, "out of memory for a path");
     if (status == LS_OK)

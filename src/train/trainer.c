@@ -214,7 +214,7 @@ static int write_weights(ls_trainer *t, ls_error *err)
     ls_weights_sha256(t->result.weights_sha256, t->model, t->exchange->canonical);
     if (!t->dir.path)
         return LS_OK;
-    char *path = ls_run_dir_path(t->dir.path, "weights.safetensors", t->host);
+    char *path = ls_path_join(t->dir.path, "weights.safetensors", t->host);
     int status = path ? ls_safetensors_save(path, t->model, t->exchange->canonical, t->host, err)
                       : ls_fail(err, LS_ENOMEM, "out of memory for a path");
     ls_free(t->host, path);
