@@ -35,10 +35,10 @@ typedef struct cli_packing {
 
 /* Fills classes and splits, zeroed before, and takes names, sizes and times into `state`. Errors: LS_EDATA,
  * LS_ENOENT, LS_EIO, LS_ENOMEM; what was found is forgotten by its caller. */
-int cli_pack_list(cli_packing *packing);
-void cli_pack_forget(cli_packing *packing);
+int cli_pack_list(cli_packing *k);
+void cli_pack_forget(cli_packing *k);
 
 /* Fails for want of memory. */
-int cli_pack_no_memory(const cli_packing *packing);
+int cli_pack_no_memory(const cli_packing *k);
 
 #endif

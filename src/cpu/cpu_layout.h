@@ -34,7 +34,7 @@ size_t ls_lanes_bytes(int rows, int c, int h, int w);
 ls_tensor ls_lanes_tensor(const ls_tensor *like);
 
 /* `lanes` ← a plain tensor of that shape; rows beyond the last become zero. And back. */
-void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *shape);
-void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *shape);
+void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *t);
+void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *t);
 
 #endif

@@ -712,7 +712,7 @@ static void set_sizes(conv_op *op)
 
 int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
-    ls_lanes_conv c;
+    ls_lanes_conv c = {0};
     ls_lanes_op *base;
     int status = geometry(&c, desc, err);
     if (!status)

@@ -86,7 +86,8 @@ LANES_INLINE vec vec_log(vec x)
     vec y = vec_fma(k, vec_all(LN2_HIGH), f - (h - rest));
     y = vec_select(x == 0, vec_all(-__builtin_inff()), y);
     y = vec_select(x == __builtin_inff(), x, y);
-    return vec_select(bad, (x - x) / 0.0f, y); /* of numbers below zero: NaN, as of NaN */
+    return vec_select(bad, vec_all(__builtin_nanf("")),
+                      y); /* of numbers below zero: NaN, as of NaN */
 }
 
 LANES_INLINE vec vec_tanh(vec x)

@@ -8,6 +8,7 @@
 
 /* ---- batch normalisation, over sixteens of one channel --------------------------------------- */
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): it declares `part` */
 #define EACH_PART(part) for (int part = 0; part < 16; part += LANES_VEC)
 
 LANES_INLINE void lanes_store_wide(double *sum, const vec_wide *w)

@@ -29,10 +29,10 @@ typedef struct ls_array {
 
 /* Maps a whole file that is not empty, privately: filling a hole in it changes nothing on the disk. `what` as
  * for ls_open_to_read. Errors: LS_ENOENT, LS_EIO, LS_EDATA, LS_ENOMEM. */
-int ls_file_map(ls_array *out, const char *path, const char *what, ls_error *err);
+int ls_file_map(ls_array *a, const char *path, const char *what, ls_error *err);
 
 /* Maps an .npy file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA with file and offset. */
-int ls_array_open_npy(ls_array *out, const char *path, ls_error *err);
+int ls_array_open_npy(ls_array *a, const char *path, ls_error *err);
 void ls_array_close(ls_array *array);
 
 /* A safetensors file, mapped. */
@@ -45,8 +45,8 @@ typedef struct ls_tensors {
 /* Errors as above. */
 int ls_tensors_open(ls_tensors *out, const char *path, const ls_host *host, ls_error *err);
 void ls_tensors_close(ls_tensors *tensors);
-/* One tensor, in the map of `tensors`. Errors: LS_EDATA. */
-int ls_tensors_find(ls_array *out, const ls_tensors *tensors, const char *name, ls_error *err);
+/* One tensor, in the map of `t`. Errors: LS_EDATA. */
+int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error *err);
 bool ls_tensors_has(const ls_tensors *tensors, const char *name);
 /* A text of the header's metadata, or NULL. */
 const char *ls_tensors_note(const ls_tensors *tensors, const char *key);
