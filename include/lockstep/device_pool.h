@@ -50,6 +50,10 @@ void ls_registry_destroy(ls_registry *registry); /* NULL is allowed */
 
 /* ---- the pool ------------------------------------------------------------------------------- */
 
+/* Where max_devices cuts the list of a CPU's devices, each worker's team gets an equal part of all the cores
+ * that may be used; else it is of one thread. Results do not depend on it. */
+#define LS_TEAMS_OF_THE_REST (-1)
+
 typedef struct ls_device_pool_options {
     size_t size; /* sizeof(ls_device_pool_options) */
     const ls_registry *registry;
@@ -58,7 +62,7 @@ typedef struct ls_device_pool_options {
      * workers that share it). NULL: "auto". */
     const char *devices;
     int max_devices;        /* "auto" and a bare kind take at most so many; 0: no limit */
-    int threads;            /* each CPU worker's team; 0: 1 */
+    int threads;            /* each CPU worker's team; 0: 1; LS_TEAMS_OF_THE_REST */
     ls_precision precision; /* of products, where a device offers more than fp32 */
     const char *cache_dir;  /* where devices keep choices of kernels from run to run; NULL: nowhere.
                              * Outlives the pool */

@@ -186,6 +186,8 @@ static int choose_devices(bench *b, const ls_registry *registry, long shards, ls
         if (b->rows < ROWS_MOST)
             add_devices(b, text);
     }
+    if (list.capped && b->rows < ROWS_MOST) /* as many workers, in teams */
+        add_devices(b, "auto");
     return LS_OK;
 }
 

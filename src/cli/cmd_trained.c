@@ -100,7 +100,7 @@ ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
     return (ls_predict_desc){
         .registry = registry,
         .devices = a->devices ? a->devices : t->config.devices,
-        .threads = (int)t->config.threads,
+        .threads = t->config.threads ? t->config.threads : LS_TEAMS_OF_THE_REST,
         .precision = t->config.precision,
         .cache_dir = cli_find_cache_dir(cache),
         .model = t->model,

@@ -49,7 +49,7 @@ const char *ls_class_name(const ls_trained *trained, int label);
 typedef struct ls_predict_desc {
     const ls_registry *registry;
     const char *devices; /* as in ls_device_pool_options */
-    int threads;         /* each CPU worker's team; 0: 1 */
+    int threads;         /* as in ls_device_pool_options */
     ls_precision precision;
     const char *cache_dir; /* NULL: none */
     const ls_model *model;

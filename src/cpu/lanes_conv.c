@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
+#include <lockstep/split.h>
 #include <string.h>
 
 /* A pass by Winograd's algorithm, if it is. */
@@ -95,24 +96,40 @@ static void forward_by_winograd(const conv_op *op)
                  values + ls_wino_weight_floats(w));
 }
 
-static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+/* Scratch memory of a group of the direct form: the tile, and x where it does not lie as it is read. */
+static size_t forward_room(const conv_op *op)
 {
-    conv_op *op = self_of(base);
+    return (ls_lanes_tile_floats(&op->conv) + op->padded_group + 15) / 16 * 16;
+}
+
+/* The groups of one thread of the team. */
+static void forward_some(void *arg, uint32_t part)
+{
+    const conv_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
-    float *tile = b->scratch, *room = tile + ls_lanes_tile_floats(&op->conv);
-    (void)stream;
-    (void)flags;
-    (void)err;
-    if (op->forward.used) {
-        forward_by_winograd(op);
-        return LS_OK;
-    }
-    for (int g = 0; g < op->base.groups; g++) {
+    float *tile = (float *)b->scratch + part * forward_room(op);
+    float *room = tile + ls_lanes_tile_floats(&op->conv);
+    uint32_t first, count;
+    ls_split((uint32_t)op->base.groups, (uint32_t)ls_team_size(op->base.team), part, &first,
+             &count);
+    for (int g = (int)first; g < (int)(first + count); g++) {
         uint8_t *mask = op->mask_group ? (uint8_t *)b->saved + (size_t)g * op->mask_group : NULL;
         op->base.kernels->conv_forward(&op->conv, conv_x(op, g, room), b->param[0],
                                        op->bias ? b->param[1] : NULL,
                                        (float *)b->y + (size_t)g * op->y_group, mask, tile);
     }
+}
+
+static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    conv_op *op = self_of(base);
+    (void)stream;
+    (void)flags;
+    (void)err;
+    if (op->forward.used)
+        forward_by_winograd(op);
+    else
+        ls_team_run(op->base.team, (uint32_t)ls_team_size(op->base.team), forward_some, op);
     return LS_OK;
 }
 
@@ -247,25 +264,75 @@ static size_t sums_of_an_input(const ls_lanes_conv *c)
     return (size_t)c->kh * (size_t)ls_lanes_conv_columns(c) * LS_LANES_OC;
 }
 
-static size_t staged_floats(const conv_op *op)
+static uint32_t eights(const conv_op *op)
+{
+    return (uint32_t)((op->conv.oc + LS_LANES_OC - 1) / LS_LANES_OC);
+}
+
+/* Eights of channels have sums of their own where a team divides them; else one after another has the same,
+ * which stay in the cache. */
+static size_t slots(const conv_op *op)
+{
+    return ls_team_size(op->base.team) > 1 ? eights(op) : 1;
+}
+
+static size_t slot_of(const conv_op *op, int first)
+{
+    return (size_t)(first / LS_LANES_OC) % slots(op);
+}
+
+/* Whether sums must be cleared before they are those of `first` … + 7: at the first in a slot, and where there
+ * are fewer channels. Sums of channels that do not exist stay zero, and with them the gradients' padding. */
+static bool is_unclean(const conv_op *op, int first)
+{
+    return slot_of(op, first) == (size_t)(first / LS_LANES_OC) || op->conv.oc - first < LS_LANES_OC;
+}
+
+static size_t band_floats(const conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
+    return (size_t)BAND_CHANNELS * (size_t)band_rows(c) * (size_t)c->ow * LS_LANES;
+}
+
+static size_t staged_floats(const conv_op *op)
+{
     if (!op->staged)
         return 0;
     if (is_banded(op))
-        return (size_t)BAND_CHANNELS * (size_t)band_rows(c) * (size_t)c->ow * LS_LANES;
+        return slots(op) * band_floats(op);
     return LS_LANES_BLOCK_GROUPS * op->d_group;
+}
+
+/* Floats of the sums of eight channels. */
+static size_t weight_sums(const conv_op *op)
+{
+    return ceil_to((size_t)inputs_at_a_time(op) * sums_of_an_input(&op->conv), 16) * LS_LANES;
+}
+
+static uint32_t sixteens(const conv_op *op)
+{
+    return (uint32_t)((op->conv.oc + 15) / 16);
+}
+
+/* Of sixteen outputs. */
+static size_t panel_floats(const conv_op *op)
+{
+    return (size_t)(LS_LANES_BLOCK_GROUPS * panel_rows(&op->conv) * op->conv.ow) * LS_LANES * 16;
 }
 
 static size_t weights_floats(const conv_op *op)
 {
-    const ls_lanes_conv *c = &op->conv;
     if (op->weights.used)
         return ls_wino_gradient_floats(&op->weights.wino);
     if (op->panels)
-        return (size_t)(LS_LANES_BLOCK_GROUPS * panel_rows(c) * c->ow) * LS_LANES *
-               ceil_to((size_t)c->oc, 16);
-    return ceil_to((size_t)inputs_at_a_time(op) * sums_of_an_input(c), 16) * LS_LANES;
+        return sixteens(op) * panel_floats(op);
+    return slots(op) * weight_sums(op);
+}
+
+/* dx of the pixels seen, of a block. */
+static size_t sampled_floats(const conv_op *op)
+{
+    return op->sampled ? LS_LANES_BLOCK_GROUPS * op->padded_group : 0;
 }
 
 static size_t data_floats(const conv_op *op)
@@ -274,8 +341,7 @@ static size_t data_floats(const conv_op *op)
         return 0;
     if (op->data.used)
         return ls_wino_weight_floats(&op->data.wino) + ls_wino_work_floats(&op->data.wino);
-    return (op->sampled ? op->padded_group : 0) +
-           (ls_lanes_packs(&op->conv) ? packed_floats(&op->conv) : 0);
+    return sampled_floats(op) + (ls_lanes_packs(&op->conv) ? packed_floats(&op->conv) : 0);
 }
 
 static conv_scratch divide_scratch(const conv_op *op)
@@ -283,7 +349,7 @@ static conv_scratch divide_scratch(const conv_op *op)
     conv_scratch s = {0};
     s.d = s.x + (op->sampled || op->conv.pw ? LS_LANES_BLOCK_GROUPS * op->padded_group : 0);
     s.bias = s.d + staged_floats(op);
-    s.weights = s.bias + BIAS_SUMS;
+    s.weights = s.bias + slots(op) * BIAS_SUMS;
     s.data = s.weights + ceil_to(weights_floats(op), 16);
     s.end = s.data + data_floats(op);
     return s;
@@ -318,6 +384,22 @@ static ls_lanes_grad stage(const conv_op *op, int group, int first, int n, int y
     return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, n * line};
 }
 
+/* A block of groups whose whole gradient lies at `g`; or, in bands, none. */
+typedef struct conv_block {
+    const conv_op *op;
+    int group, groups, add;
+    const float *x;
+    ls_lanes_grad g;
+} conv_block;
+
+static void stage_group(void *arg, uint32_t g)
+{
+    const conv_block *k = arg;
+    const conv_op *op = k->op;
+    float *d = (float *)op->base.b.scratch + divide_scratch(op).d;
+    stage(op, k->group + (int)g, 0, op->conv.oc, 0, op->conv.oh, d + g * op->d_group);
+}
+
 /* The gradient of a whole block, staged if it must be. */
 static ls_lanes_grad block_gradient(const conv_op *op, int group, int groups)
 {
@@ -328,16 +410,27 @@ static ls_lanes_grad block_gradient(const conv_op *op, int group, int groups)
                            (ptrdiff_t)op->y_group, c->oh * line, line};
     if (!op->staged)
         return as_is;
-    for (int g = groups - 1; g > 0; g--)
-        stage(op, group + g, 0, c->oc, 0, c->oh, d + (size_t)g * op->d_group);
-    return stage(op, group, 0, c->oc, 0, c->oh, d);
+    conv_block block = {.op = op, .group = group, .groups = groups};
+    ls_team_run(op->base.team, (uint32_t)groups, stage_group, &block);
+    return (ls_lanes_grad){d, (ptrdiff_t)op->d_group, line, c->oc * line};
+}
+
+static float *bias_sums(const conv_op *op, int first)
+{
+    return (float *)op->base.b.scratch + divide_scratch(op).bias + slot_of(op, first) * BIAS_SUMS;
+}
+
+static float *sums_of(const conv_op *op, int first)
+{
+    return (float *)op->base.b.scratch + divide_scratch(op).weights +
+           slot_of(op, first) * weight_sums(op);
 }
 
 /* Takes the sums over lanes of eight channels' weights, `inputs` of them from input `i` on. */
 static void finish_weights(const conv_op *op, int first, int i, int inputs, int add)
 {
     const ls_lanes_conv *c = &op->conv;
-    const float *sums = (const float *)op->base.b.scratch + divide_scratch(op).weights;
+    const float *sums = sums_of(op, first);
     size_t each = sums_of_an_input(c);
     size_t at = (size_t)(first / LS_LANES_OC) * (size_t)ls_lanes_conv_inputs(c) + (size_t)i;
     op->base.kernels->sum_lanes(op->base.b.grad[0] + at * each, sums, inputs * (int)each, add);
@@ -345,8 +438,7 @@ static void finish_weights(const conv_op *op, int first, int i, int inputs, int 
 
 static void finish_bias(const conv_op *op, int first, int add)
 {
-    const float *sums = (const float *)op->base.b.scratch + divide_scratch(op).bias;
-    op->base.kernels->sum_lanes(op->base.b.grad[1] + first, sums, LS_LANES_OC, add);
+    op->base.kernels->sum_lanes(op->base.b.grad[1] + first, bias_sums(op, first), LS_LANES_OC, add);
 }
 
 /* ---- the weights ----------------------------------------------------------------------------- */
@@ -357,46 +449,66 @@ static int eight_or_less(const conv_op *op, int first)
     return left < LS_LANES_OC ? left : LS_LANES_OC;
 }
 
-static void bias_of_block(const conv_op *op, ls_lanes_grad g, int groups, int add)
+static void bias_of_eight(void *arg, uint32_t eight)
 {
-    const ls_lanes_conv *c = &op->conv;
-    float *sums = (float *)op->base.b.scratch + divide_scratch(op).bias;
-    memset(sums, 0, BIAS_SUMS * sizeof *sums);
-    for (int first = 0; first < c->oc; first += LS_LANES_OC) {
-        int n = eight_or_less(op, first);
-        ls_lanes_grad of = g;
-        of.d += first * g.channel;
-        if (n < LS_LANES_OC)
-            memset(sums, 0, BIAS_SUMS * sizeof *sums);
-        op->base.kernels->conv_bias(c, of, groups, n, 0, c->oh, sums, 0);
-        finish_bias(op, first, add);
+    const conv_block *k = arg;
+    const conv_op *op = k->op;
+    const int first = (int)eight * LS_LANES_OC, n = eight_or_less(op, first);
+    float *sums = bias_sums(op, first);
+    ls_lanes_grad of = k->g;
+    of.d += first * of.channel;
+    if (is_unclean(op, first))
+        memset(sums, 0, BIAS_SUMS * sizeof *sums);
+    op->base.kernels->conv_bias(&op->conv, of, k->groups, n, 0, op->conv.oh, sums, 0);
+    finish_bias(op, first, k->add);
+}
+
+/* Of one thread's panels, a few rows at a time. */
+static void weights_by_panels(void *arg, uint32_t part)
+{
+    const conv_block *k = arg;
+    const conv_op *op = k->op;
+    const int rows = panel_rows(&op->conv);
+    uint32_t first, count;
+    ls_split(sixteens(op), (uint32_t)ls_team_size(op->base.team), part, &first, &count);
+    if (count == 0)
+        return;
+    ls_lanes_conv c = op->conv; /* of these outputs alone */
+    const int left = c.oc - (int)first * 16;
+    c.oc = (int)count * 16 < left ? (int)count * 16 : left;
+    ls_lanes_grad g = k->g;
+    g.d += (ptrdiff_t)first * 16 * g.channel;
+    float *panels =
+        (float *)op->base.b.scratch + divide_scratch(op).weights + first * panel_floats(op);
+    float *gw = op->base.b.grad[0] + first * 2 * (size_t)(c.ic * c.kh * c.kw * LS_LANES_OC);
+    for (int y0 = 0; y0 < c.oh; y0 += rows) {
+        int y1 = y0 + rows < c.oh ? y0 + rows : c.oh;
+        op->base.kernels->conv_panels(&c, g, k->groups, y0, y1, panels);
+        op->base.kernels->conv_weights(&c, k->x, panels, k->groups, y0, y1, gw, y0 > 0 || k->add);
     }
 }
 
-/* A few rows at a time. */
-static void weights_by_panels(const conv_op *op, const float *x, ls_lanes_grad g, int groups,
-                              int add)
+static void clear_sums(const conv_op *op, int first)
 {
-    const ls_lanes_conv *c = &op->conv;
-    const int rows = panel_rows(c);
-    float *panels = (float *)op->base.b.scratch + divide_scratch(op).weights;
-    for (int y0 = 0; y0 < c->oh; y0 += rows, add = 1) {
-        int y1 = y0 + rows < c->oh ? y0 + rows : c->oh;
-        op->base.kernels->conv_panels(c, g, groups, y0, y1, panels);
-        op->base.kernels->conv_weights(c, x, panels, groups, y0, y1, op->base.b.grad[0], add);
-    }
+    memset(bias_sums(op, first), 0, BIAS_SUMS * sizeof(float));
+    memset(sums_of(op, first), 0, weight_sums(op) * sizeof(float));
 }
 
 /* Gradients of eight channels out of a block's whole gradient. */
-static void weights_of_eight(const conv_op *op, const float *x, ls_lanes_grad g, int groups,
-                             int first, int n, int add)
+static void weights_of_eight(void *arg, uint32_t eight)
 {
+    const conv_block *k = arg;
+    const conv_op *op = k->op;
     const ls_lanes_conv *c = &op->conv;
-    float *sums = (float *)op->base.b.scratch + divide_scratch(op).weights;
+    const int first = (int)eight * LS_LANES_OC, n = eight_or_less(op, first);
+    ls_lanes_grad g = k->g;
     g.d += first * g.channel;
+    if (is_unclean(op, first))
+        clear_sums(op, first);
     for (int i = 0; i < ls_lanes_conv_inputs(c); i++) {
-        op->base.kernels->conv_correlate(c, x, g, groups, n, i, i + 1, 0, c->oh, sums, 0);
-        finish_weights(op, first, i, 1, add);
+        op->base.kernels->conv_correlate(c, k->x, g, k->groups, n, i, i + 1, 0, c->oh,
+                                         sums_of(op, first), 0);
+        finish_weights(op, first, i, 1, k->add);
     }
 }
 
@@ -405,97 +517,86 @@ static void four_in_bands(const conv_op *op, const float *x, int group, int firs
 {
     const ls_lanes_conv *c = &op->conv;
     const ls_lanes_kernels *k = op->base.kernels;
-    const conv_scratch s = divide_scratch(op);
     const int rows = band_rows(c);
-    float *scratch = op->base.b.scratch;
+    float *band =
+        (float *)op->base.b.scratch + divide_scratch(op).d + slot_of(op, first) * band_floats(op);
     size_t at = (size_t)(first % LS_LANES_OC) * LS_LANES;
     for (int y0 = 0; y0 < c->oh; y0 += rows, add = 1) {
         int y1 = y0 + rows < c->oh ? y0 + rows : c->oh;
-        ls_lanes_grad g = stage(op, group, first, n, y0, y1, scratch + s.d);
+        ls_lanes_grad g = stage(op, group, first, n, y0, y1, band);
         if (op->bias)
-            k->conv_bias(c, g, 1, n, y0, y1, scratch + s.bias + at, add);
+            k->conv_bias(c, g, 1, n, y0, y1, bias_sums(op, first) + at, add);
         k->conv_correlate(c, x, g, 1, n, 0, ls_lanes_conv_inputs(c), y0, y1,
-                          scratch + s.weights + at, add);
+                          sums_of(op, first) + at, add);
     }
 }
 
-static void eight_in_bands(const conv_op *op, const float *x, int group, int groups, int first,
-                           int n, int add)
+static void eight_in_bands(void *arg, uint32_t eight)
 {
-    for (int g = 0; g < groups; g++) {
-        const float *of_group = x + (size_t)g * op->padded_group;
+    const conv_block *k = arg;
+    const conv_op *op = k->op;
+    const int first = (int)eight * LS_LANES_OC, n = eight_or_less(op, first);
+    if (is_unclean(op, first))
+        clear_sums(op, first);
+    for (int g = 0; g < k->groups; g++) {
+        const float *of_group = k->x + (size_t)g * op->padded_group;
         for (int o = 0; o < n; o += BAND_CHANNELS)
-            four_in_bands(op, of_group, group + g, first + o,
+            four_in_bands(op, of_group, k->group + g, first + o,
                           n - o < BAND_CHANNELS ? n - o : BAND_CHANNELS, g > 0);
     }
     if (op->bias)
-        finish_bias(op, first, add);
-    finish_weights(op, first, 0, ls_lanes_conv_inputs(&op->conv), add);
+        finish_bias(op, first, k->add);
+    finish_weights(op, first, 0, ls_lanes_conv_inputs(&op->conv), k->add);
 }
 
-/* Sums of channels that do not exist stay zero, and with them the gradients' padding. */
-static void clear_sums(const conv_op *op)
+static void weights_of_block(conv_block *k)
 {
-    const conv_scratch s = divide_scratch(op);
-    memset((float *)op->base.b.scratch + s.bias, 0, (s.data - s.bias) * sizeof(float));
-}
-
-/* The whole gradient of a block lies at `g`. */
-static void weights_of_block(const conv_op *op, ls_lanes_grad g, int group, int groups, int add)
-{
+    const conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     if (op->bias)
-        bias_of_block(op, g, groups, add);
+        ls_team_run(op->base.team, eights(op), bias_of_eight, k);
     if (op->weights.used) {
-        ls_wino_gradient(&op->weights.wino, groups, b->grad[0],
-                         (const float *)b->x + (size_t)group * op->x_group, g.d, add,
+        ls_wino_gradient(&op->weights.wino, k->groups, b->grad[0],
+                         (const float *)b->x + (size_t)k->group * op->x_group, k->g.d, k->add,
                          (float *)b->scratch + divide_scratch(op).weights);
         return;
     }
-    const float *x = block_x(op, group, groups);
-    if (op->panels) {
-        weights_by_panels(op, x, g, groups, add);
-        return;
-    }
-    for (int first = 0; first < op->conv.oc; first += LS_LANES_OC) {
-        int n = eight_or_less(op, first);
-        if (first == 0 || n < LS_LANES_OC)
-            clear_sums(op);
-        weights_of_eight(op, x, g, groups, first, n, add);
-    }
-}
-
-static void weights_in_bands(const conv_op *op, int group, int groups, int add)
-{
-    const float *x = block_x(op, group, groups);
-    for (int first = 0; first < op->conv.oc; first += LS_LANES_OC) {
-        int n = eight_or_less(op, first);
-        if (first == 0 || n < LS_LANES_OC)
-            clear_sums(op);
-        eight_in_bands(op, x, group, groups, first, n, add);
-    }
+    k->x = block_x(op, k->group, k->groups);
+    if (op->panels)
+        ls_team_run(op->base.team, (uint32_t)ls_team_size(op->base.team), weights_by_panels, k);
+    else
+        ls_team_run(op->base.team, eights(op), weights_of_eight, k);
 }
 
 /* ---- x --------------------------------------------------------------------------------------- */
 
-static void data_of_block(const conv_op *op, ls_lanes_grad g, int group, int groups)
+static void data_of_group(void *arg, uint32_t i)
 {
+    const conv_block *k = arg;
+    const conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
-    float *dx = (float *)b->dx + (size_t)group * op->x_group;
+    float *dx = (float *)b->dx + (size_t)(k->group + (int)i) * op->x_group;
+    float *rooms = (float *)b->scratch + divide_scratch(op).data;
+    float *room = rooms + i * op->padded_group;
+    const float *w = ls_lanes_packs(&op->conv) ? rooms + sampled_floats(op) : b->param[0];
+    ls_lanes_grad g = k->g;
+    g.d += (ptrdiff_t)i * g.group;
+    op->base.kernels->conv_data(&op->conv, g, w, op->sampled ? room : dx);
+    if (op->sampled)
+        conv_unsample(op, room, dx);
+}
+
+static void data_of_block(conv_block *k)
+{
+    const conv_op *op = k->op;
+    const ls_op_buffers *b = &op->base.b;
+    const ls_wino_finish nothing = {0};
     float *room = (float *)b->scratch + divide_scratch(op).data;
-    if (op->data.used) {
-        const ls_wino_finish nothing = {0};
-        ls_wino_conv(&op->data.wino, groups, dx, g.d, room, &nothing,
-                     room + ls_wino_weight_floats(&op->data.wino));
-        return;
-    }
-    const float *w =
-        ls_lanes_packs(&op->conv) ? room + (op->sampled ? op->padded_group : 0) : b->param[0];
-    for (int i = 0; i < groups; i++, g.d += g.group, dx += op->x_group) {
-        op->base.kernels->conv_data(&op->conv, g, w, op->sampled ? room : dx);
-        if (op->sampled)
-            conv_unsample(op, room, dx);
-    }
+    if (op->data.used)
+        ls_wino_conv(&op->data.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
+                     k->g.d, room, &nothing, room + ls_wino_weight_floats(&op->data.wino));
+    else
+        ls_team_run(op->base.team, (uint32_t)k->groups, data_of_group, k);
 }
 
 /* What all blocks' dx are made of. */
@@ -506,7 +607,7 @@ static void prepare_weights(const conv_op *op)
     if (op->data.used)
         ls_wino_weights(&op->data.wino, room, w);
     else if (ls_lanes_packs(&op->conv))
-        pack(&op->conv, w, room + (op->sampled ? op->padded_group : 0));
+        pack(&op->conv, w, room + sampled_floats(op));
 }
 
 static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -517,16 +618,17 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     if (op->base.needs_dx)
         prepare_weights(op);
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        const int groups = ls_lanes_block(&op->base, group);
-        const int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
+        conv_block k = {.op = op, .group = group, .groups = ls_lanes_block(&op->base, group)};
+        k.add = group > 0 || (flags & LS_RUN_ACCUMULATE);
         if (is_banded(op)) {
-            weights_in_bands(op, group, groups, add);
+            k.x = block_x(op, group, k.groups);
+            ls_team_run(op->base.team, eights(op), eight_in_bands, &k);
             continue;
         }
-        ls_lanes_grad g = block_gradient(op, group, groups);
-        weights_of_block(op, g, group, groups, add);
+        k.g = block_gradient(op, group, k.groups);
+        weights_of_block(&k);
         if (op->base.needs_dx)
-            data_of_block(op, g, group, groups);
+            data_of_block(&k);
     }
     return LS_OK;
 }
@@ -667,6 +769,7 @@ static void choose_winograd(conv_op *op)
     lie_as_pooled(op, &op->forward.wino.y);
     lie_as_staged(op, &op->weights.wino.y);
     lie_as_staged(op, &op->data.wino.x);
+    op->forward.wino.team = op->weights.wino.team = op->data.wino.team = op->base.team;
 }
 
 /* Panels have sixteen outputs each: where the last one is nearly full, and inputs are many. */
@@ -703,7 +806,7 @@ static void set_sizes(conv_op *op)
     o->saved_bytes = (size_t)op->base.groups * op->mask_group;
     choose_winograd(op);
     op->panels = panels_pay(c);
-    size_t forward = ls_lanes_tile_floats(c) + op->padded_group;
+    size_t forward = (size_t)ls_team_size(op->base.team) * forward_room(op);
     if (op->forward.used)
         forward = ls_wino_weight_floats(&op->forward.wino) + ls_wino_work_floats(&op->forward.wino);
     size_t backward = op->base.training ? conv_backward_floats(op) : 0;

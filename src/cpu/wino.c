@@ -1,5 +1,7 @@
 #include "cpu/wino.h"
 
+#include <lockstep/split.h>
+
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* Of one block's inputs and outputs: an L2 cache. The weights are read for every block, so that blocks are
@@ -35,7 +37,7 @@ static int block_tiles(const ls_wino *w)
 
 static ls_wino_image image_of(int channels, int h, int w)
 {
-    ls_wino_image image = {.channels = channels, .h = h, .w = w};
+    ls_wino_image image = {.channels = channels, .h = h, .w = w, .to = channels};
     image.line = (size_t)w * 16;
     image.channel = (size_t)h * image.line;
     image.group = (size_t)channels * image.channel;
@@ -96,88 +98,169 @@ static size_t panel_floats(const ls_wino *w)
 
 size_t ls_wino_gradient_floats(const ls_wino *w)
 {
-    return ls_wino_work_floats(w) + (size_t)w->points * w->point_gradient + panel_floats(w);
+    return ls_wino_work_floats(w) + (size_t)w->points * w->point_gradient +
+           (size_t)ls_team_size(w->team) * panel_floats(w);
+}
+
+/* ---- what a team divides --------------------------------------------------------------------- */
+
+/* A pass over tiles `first` … `first` + `count` − 1, or over weights. */
+typedef struct wino_pass {
+    const ls_wino *w;
+    int first, count, add;
+    const float *x, *dy, *weights;
+    float *y, *in, *out, *values, *panels;
+    const ls_wino_finish *finish;
+} wino_pass;
+
+/* Channels that are transformed at a time. */
+#define SOME 4
+
+static uint32_t items(const ls_wino_image *image)
+{
+    return (uint32_t)((image->channels + SOME - 1) / SOME);
+}
+
+static ls_wino_image some_of(const ls_wino_image *image, uint32_t item)
+{
+    ls_wino_image some = *image;
+    some.from = (int)item * SOME;
+    some.to = some.from + SOME < image->channels ? some.from + SOME : image->channels;
+    return some;
+}
+
+static void transform_input(void *arg, uint32_t item)
+{
+    const wino_pass *p = arg;
+    const ls_wino_image some = some_of(&p->w->x, item);
+    p->w->kernels->input[p->w->form](p->in, p->w->block, &some, p->x, p->first, p->count);
+}
+
+static void transform_output(void *arg, uint32_t item)
+{
+    const wino_pass *p = arg;
+    const ls_wino_image some = some_of(&p->w->y, item);
+    p->w->kernels->output[p->w->form](p->y, &some, p->out, p->w->block, p->first, p->count,
+                                      p->finish);
+}
+
+static void transform_error(void *arg, uint32_t item)
+{
+    const wino_pass *p = arg;
+    const ls_wino_image some = some_of(&p->w->y, item);
+    p->w->kernels->error[p->w->form](p->out, p->w->block, &some, p->dy, p->first, p->count);
+}
+
+/* The points of one thread: they lie side by side, and so does what it writes. */
+static uint32_t points_of(const ls_wino *w, uint32_t part, uint32_t *end)
+{
+    uint32_t first, count;
+    ls_split((uint32_t)w->points, (uint32_t)ls_team_size(w->team), part, &first, &count);
+    *end = first + count;
+    return first;
+}
+
+static void multiply_points(void *arg, uint32_t part)
+{
+    const wino_pass *pass = arg;
+    const ls_wino *w = pass->w;
+    uint32_t end, point = points_of(w, part, &end);
+    ls_wino_product p = {.to = w->y.channels,
+                         .from = w->x.channels,
+                         .tile = w->tile,
+                         .tiles = w->block,
+                         .count = pass->count,
+                         .turned = w->turned};
+    p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
+    for (; point < end; point++) {
+        p.out = pass->out + (size_t)point * 16;
+        p.in = pass->in + (size_t)point * 16;
+        p.weights = pass->weights + (size_t)point * w->point_weights;
+        w->kernels->multiply(&p);
+    }
+}
+
+/* A block's products, of all its outputs sixteen by sixteen. */
+static void correlate_points(void *arg, uint32_t part)
+{
+    const wino_pass *pass = arg;
+    const ls_wino *w = pass->w;
+    uint32_t end, point = points_of(w, part, &end);
+    const int outputs = w->y.channels, count = pass->count;
+    const size_t line = (size_t)w->block * w->tile;
+    float *const panels = pass->panels + (size_t)part * panel_floats(w);
+    for (; point < end; point++) {
+        const float *dy = pass->out + (size_t)point * 16;
+        float *panel = panels;
+        for (int o = 0; o < outputs; o += 16, panel += (size_t)count * 256)
+            w->kernels->panel(panel, dy + (size_t)o * line, outputs - o < 16 ? outputs - o : 16,
+                              line, count, w->tile);
+        w->kernels->correlate(pass->values + (size_t)point * w->point_gradient, panels,
+                              pass->in + (size_t)point * 16, w->tile, w->x.channels,
+                              (outputs + 15) / 16, w->block, count, pass->add);
+    }
+}
+
+static void transform_weights(void *arg, uint32_t eight)
+{
+    const wino_pass *p = arg;
+    const ls_wino *w = p->w;
+    const int in = w->turned ? w->y.channels : w->x.channels, r = form_of[w->form].r;
+    const size_t row = to_multiple(in, 2) * 8, taps = (size_t)(r * r * 8);
+    w->kernels->weights[w->form](p->values + eight * row, w->point_weights,
+                                 p->weights + eight * (size_t)in * taps, in, w->turned);
+}
+
+static void transform_gradient(void *arg, uint32_t sixteen)
+{
+    const wino_pass *p = arg;
+    const ls_wino *w = p->w;
+    const int r = form_of[w->form].r, o = (int)sixteen * 16;
+    const size_t taps = (size_t)w->x.channels * (size_t)(r * r) * 8;
+    w->kernels->gradient[w->form](p->y + (size_t)(o / 8) * taps,
+                                  p->values + (size_t)o * (size_t)w->x.channels, w->point_gradient,
+                                  w->x.channels, w->y.channels - o, p->add);
 }
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
 void ls_wino_weights(const ls_wino *w, float *values, const float *weights)
 {
-    const int in = w->turned ? w->y.channels : w->x.channels;
     const int out = w->turned ? w->x.channels : w->y.channels;
-    const int r = form_of[w->form].r;
-    const size_t row = to_multiple(in, 2) * 8, taps = (size_t)(r * r * 8);
-    for (int o = 0; o < out; o += 8)
-        w->kernels->weights[w->form](values + (size_t)(o / 8) * row, w->point_weights,
-                                     weights + (size_t)(o / 8) * (size_t)in * taps, in, w->turned);
-}
-
-static void multiply(const ls_wino *w, float *out, const float *values, const float *in, int count)
-{
-    ls_wino_product p = {.to = w->y.channels,
-                         .from = w->x.channels,
-                         .tile = w->tile,
-                         .tiles = w->block,
-                         .count = count,
-                         .turned = w->turned};
-    p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
-    for (int point = 0; point < w->points; point++) {
-        p.out = out + (size_t)point * 16;
-        p.in = in + (size_t)point * 16;
-        p.weights = values + (size_t)point * w->point_weights;
-        w->kernels->multiply(&p);
-    }
+    wino_pass pass = {.w = w, .values = values, .weights = weights};
+    ls_team_run(w->team, (uint32_t)(out + 7) / 8, transform_weights, &pass);
 }
 
 void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x, const float *values,
                   const ls_wino_finish *finish, float *work)
 {
-    const ls_wino_kernels *k = w->kernels;
     const int tiles = groups * w->y.down * w->y.across;
-    float *in = work, *out = work + values_of(w, &w->x);
-    for (int first = 0, count; first < tiles; first += count) {
-        count = tiles - first < w->block ? tiles - first : w->block;
-        k->input[w->form](in, w->block, &w->x, x, first, count);
-        multiply(w, out, values, in, count);
-        k->output[w->form](y, &w->y, out, w->block, first, count, finish);
-    }
-}
-
-/* A block's products, of all its outputs sixteen by sixteen. */
-static void correlate(const ls_wino *w, float *values, const float *out, const float *in,
-                      float *panels, int count, int add)
-{
-    const int outputs = w->y.channels;
-    const size_t line = (size_t)w->block * w->tile;
-    for (int point = 0; point < w->points; point++) {
-        const float *dy = out + (size_t)point * 16;
-        float *panel = panels;
-        for (int o = 0; o < outputs; o += 16, panel += (size_t)count * 256)
-            w->kernels->panel(panel, dy + (size_t)o * line, outputs - o < 16 ? outputs - o : 16,
-                              line, count, w->tile);
-        w->kernels->correlate(values + (size_t)point * w->point_gradient, panels,
-                              in + (size_t)point * 16, w->tile, w->x.channels, (outputs + 15) / 16,
-                              w->block, count, add);
+    wino_pass p = {.w = w, .x = x, .y = y, .weights = values, .finish = finish};
+    p.in = work;
+    p.out = work + values_of(w, &w->x);
+    for (; p.first < tiles; p.first += p.count) {
+        p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
+        ls_team_run(w->team, items(&w->x), transform_input, &p);
+        ls_team_run(w->team, (uint32_t)ls_team_size(w->team), multiply_points, &p);
+        ls_team_run(w->team, items(&w->y), transform_output, &p);
     }
 }
 
 void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float *x,
                       const float *dy, int add, float *work)
 {
-    const ls_wino_kernels *k = w->kernels;
-    const int tiles = groups * w->y.down * w->y.across, r = form_of[w->form].r;
-    const size_t taps = (size_t)w->x.channels * (size_t)(r * r) * 8;
-    float *in = work, *out = work + values_of(w, &w->x);
-    float *values = work + ls_wino_work_floats(w);
-    float *panels = values + (size_t)w->points * w->point_gradient;
-    for (int first = 0, count; first < tiles; first += count) {
-        count = tiles - first < w->block ? tiles - first : w->block;
-        k->input[w->form](in, w->block, &w->x, x, first, count);
-        k->error[w->form](out, w->block, &w->y, dy, first, count);
-        correlate(w, values, out, in, panels, count, first > 0);
+    const int tiles = groups * w->y.down * w->y.across;
+    wino_pass p = {.w = w, .x = x, .dy = dy, .y = gradient};
+    p.in = work;
+    p.out = work + values_of(w, &w->x);
+    p.values = work + ls_wino_work_floats(w);
+    p.panels = p.values + (size_t)w->points * w->point_gradient;
+    for (; p.first < tiles; p.first += p.count, p.add = 1) {
+        p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
+        ls_team_run(w->team, items(&w->x), transform_input, &p);
+        ls_team_run(w->team, items(&w->y), transform_error, &p);
+        ls_team_run(w->team, (uint32_t)ls_team_size(w->team), correlate_points, &p);
     }
-    for (int o = 0; o < w->y.channels; o += 16)
-        k->gradient[w->form](gradient + (size_t)(o / 8) * taps,
-                             values + (size_t)o * (size_t)w->x.channels, w->point_gradient,
-                             w->x.channels, w->y.channels - o, add);
+    p.add = add;
+    ls_team_run(w->team, (uint32_t)(w->y.channels + 15) / 16, transform_gradient, &p);
 }

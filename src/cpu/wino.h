@@ -23,6 +23,8 @@
 #ifndef CPU_WINO_H
 #define CPU_WINO_H
 
+#include "cpu/cpu_team.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +34,7 @@ enum { LS_WINO_2_3, LS_WINO_4_3, LS_WINO_2_5, LS_WINO_FORMS }; /* F(2×2, 3×3),
  * (y, x) of a group covers pixels from (y·m − top, x·m − left) on. */
 typedef struct ls_wino_image {
     int channels, h, w;          /* pixels; there are zeros around them */
+    int from, to;                /* channels that are transformed: of an image as it is made, all */
     int top, left;               /* 0 … r − 1 */
     int down, across;            /* tiles of a group */
     size_t group, channel, line; /* floats from one to the next; pixels are 16 apart */
@@ -87,9 +90,10 @@ typedef struct ls_wino_kernels {
 
 /* ---- the passes ------------------------------------------------------------------------------ */
 
-/* Work goes through blocks of tiles: the values of a block's inputs and outputs stay in the L2 cache
- * between the transforms and the products. A row's result depends on that row and the weights alone.
- * The gradient of the weights adds up the blocks in order. */
+/* Work goes through blocks of tiles: the values of a block's inputs and outputs stay in the L2 cache between
+ * the transforms and the products. A team divides the transforms by channels and the products by points. A
+ * row's result depends on that row and the weights alone. The gradient of the weights adds up the blocks in
+ * order. */
 
 /* A convolution y = weights · x. */
 typedef struct ls_wino_shape {
@@ -101,6 +105,7 @@ typedef struct ls_wino_shape {
 
 typedef struct ls_wino {
     const ls_wino_kernels *kernels;
+    ls_team *team; /* set behind init; NULL: the caller alone */
     int form, points;
     int turned;         /* the gradient of x from that of y, through these weights */
     int block;          /* tiles of a block */

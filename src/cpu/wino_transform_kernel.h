@@ -246,7 +246,7 @@ LANES_INLINE void wino_to_values(float *values, int tiles, const ls_wino_image *
     const int n = m + r - 1;
     const size_t tile = (size_t)(n * n + 1) * 16;
     float patch[WINO_VALUES_MOST * WINO_VALUES_MOST * 16] __attribute__((aligned(64)));
-    for (int channel = 0; channel < image->channels; channel++) {
+    for (int channel = image->from; channel < image->to; channel++) {
         wino_place at = wino_place_of(image, first);
         float *to = values + (size_t)channel * (size_t)tiles * tile;
         for (int t = 0; t < count; t++, to += tile, wino_next(image, &at)) {
@@ -316,7 +316,7 @@ LANES_INLINE void wino_from_values(float *y, const ls_wino_image *image, const f
     const size_t plane = (size_t)image->h * (size_t)image->w; /* of the mask */
     const size_t step = (size_t)(n * n + 1) * 16;
     float tile[4 * 4 * 16] __attribute__((aligned(64)));
-    for (int channel = 0; channel < image->channels; channel++) {
+    for (int channel = image->from; channel < image->to; channel++) {
         wino_place at = wino_place_of(image, first);
         const float *from = values + (size_t)channel * (size_t)tiles * step;
         for (int t = 0; t < count; t++, from += step, wino_next(image, &at)) {

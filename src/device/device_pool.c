@@ -40,7 +40,7 @@ static int open_device(device_worker *w, const opening *o, int worker, ls_error 
     ls_device_request request = {
         .size = sizeof request,
         .index = o->list.index[worker],
-        .threads = o->options.threads > 0 ? o->options.threads : 1,
+        .threads = o->options.threads,
         .host = o->options.host,
         .precision = o->options.precision,
         .cache_dir = o->options.cache_dir,
@@ -103,20 +103,29 @@ static int take_options(ls_device_pool_options *out, const ls_device_pool_option
     return LS_OK;
 }
 
+/* Equal parts of the devices that there are, where the list has not got them all. */
+static int team_size(const ls_device_list *list)
+{
+    return list->backend->counted && list->capped ? list->allowed / list->count : 1;
+}
+
 static int create(ls_pool **out, opening *o, ls_error *err)
 {
-    const ls_device_pool_options *options = &o->options;
+    ls_device_pool_options *options = &o->options;
     int status = ls_device_list_parse(&o->list, options->registry, options->devices,
                                       options->max_devices, err);
     if (status)
         return status;
     const bool pinned = !options->no_pinning && o->list.backend->counted;
+    const int asked = options->threads;
+    if (asked < 1)
+        options->threads = asked == LS_TEAMS_OF_THE_REST ? team_size(&o->list) : 1;
     ls_pool_options pool = {
         .size = sizeof pool,
         .workers = o->list.count,
         .inbox = options->inbox,
         .pinned = pinned,
-        .cpus_per_worker = pinned ? options->threads : 0,
+        .cpus_per_worker = pinned && asked ? options->threads : 0,
         .name = options->name ? options->name : o->list.backend->name,
         .start = start_worker,
         .stop = stop_worker,

@@ -413,8 +413,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "how often the training rows are gone through"},
     {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",
      .help = "as `--devices`"},
-    {"", "threads", LS_KEY_INT, LS_PLACEMENT, AT(threads), 1, 1, 1024,
-     .help = "each CPU worker's team: any size, the same bits; convolutions use one thread"},
+    {"", "threads", LS_KEY_INT, LS_PLACEMENT, AT(threads), 0, 0, 1024,
+     .help = "each CPU worker's team, which divides outputs: any size gives the same bits; 0: one "
+             "thread, or, where `auto` finds more cores than shards, an equal part of them"},
     {"", "capacity", LS_KEY_FORM, LS_PLACEMENT, .form = &capacity_form,
      .help = "one number per device: shards are dealt out in proportion (unequal devices; the bits "
              "stay the same)"},

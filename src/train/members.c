@@ -198,7 +198,7 @@ static int fill_card(card *mine, struct ls_trainer *t, ls_error *err)
     mine->test_rows = ls_subset_rows(t, LS_TEST);
     mine->data_crc32 = ls_data_crc32(t);
     mine->cpus = ls_allowed_cpus();
-    mine->threads = t->config.threads;
+    mine->threads = info->threads;
     mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
     int status = hash_recipe(&mine->recipe_crc32, t, err);
     if (status == LS_OK)

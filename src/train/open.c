@@ -112,7 +112,7 @@ static int make_pool(ls_trainer *t, ls_error *err)
         .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
         .max_devices = c->shards ? ls_members_shards(t, (int)c->shards) : 0,
-        .threads = (int)c->threads,
+        .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = t->options.cache_dir,
         .inbox = LS_IN_FLIGHT * 2,
@@ -309,12 +309,12 @@ static int warn(ls_trainer *t, ls_error *err)
 {
     (void)err;
     const ls_config *c = &t->config;
-    int cpus = ls_allowed_cpus();
+    const int cpus = ls_allowed_cpus(), team = t->worker[0].info.threads;
     int on_host = (t->worker[0].info.flags & LS_DEVICE_HOST_MEMORY) != 0;
     char threads[32] = "";
-    if (c->threads > 1)
-        snprintf(threads, sizeof threads, " of %d threads", c->threads);
-    if (on_host && t->workers * c->threads > cpus)
+    if (team > 1)
+        snprintf(threads, sizeof threads, " of %d threads", team);
+    if (on_host && t->workers * team > cpus)
         ls_log(t->host, LS_LOG_WARNING,
                "%d workers%s share %d allowed CPUs: slower than fewer workers", t->workers, threads,
                cpus);
@@ -322,8 +322,9 @@ static int warn(ls_trainer *t, ls_error *err)
         ls_log(t->host, LS_LOG_WARNING, "precision: %s computes in fp32, whatever is asked for",
                t->worker[0].info.name);
     if (on_host && t->workers == c->shards && t->workers < cpus && strcmp(c->devices, "auto") == 0)
-        ls_log(t->host, LS_LOG_INFO, "devices: auto takes at most one device per shard: %d",
-               t->workers);
+        ls_log(t->host, LS_LOG_INFO,
+               "devices: auto has a worker for each shard: %d, with %d of %d CPUs each", t->workers,
+               team, cpus);
     warn_of_rows(t);
     warn_of_idle(t);
     return LS_OK;

@@ -107,7 +107,7 @@ expect_bad_set shards=0 'the config: "shards" must be an integer from 1 to 65536
 expect_bad_set shards=70000 'the config: "shards" must be an integer from 1 to 65536, found 70000'
 expect_bad_set shards=device \
     'the config: shards: expected an integer or "devices", found "device"'
-expect_bad_set threads=0 'the config: "threads" must be an integer from 1 to 1024, found 0'
+expect_bad_set threads=-1 'the config: "threads" must be an integer from 0 to 1024, found -1'
 expect_bad_set seed=1.5 'the config: seed: expected an integer, found 1.5'
 expect_bad_set seed=-1 'the config: "seed" must be a number from 0 to 9.0072e+15, found -1'
 expect_bad_set eval_every=-1 \

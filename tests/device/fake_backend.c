@@ -61,6 +61,7 @@ static int open_device(ls_device **out, const ls_device_request *request, ls_err
     fake_device *device = &fake.device[atomic_fetch_add(&fake.opened, 1)];
     device->base.ops = &ops;
     device->index = request->index;
+    device->threads = request->threads;
     device->opened_by = pthread_self();
     *out = &device->base;
     return LS_OK;

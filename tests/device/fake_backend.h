@@ -11,7 +11,7 @@
 /* One opened device. */
 typedef struct fake_device {
     ls_device base;
-    int index;
+    int index, threads;
     pthread_t opened_by, bound_by, closed_by;
     int bound;
     atomic_int closed;

@@ -300,6 +300,38 @@ static void a_device_lives_on_the_thread_that_is_lent(void **state)
     every_opened_device_was_closed_once_by_its_own_thread();
 }
 
+/* The team that each of `workers` has. */
+static int team_on(const char *devices, int most, int threads, int workers)
+{
+    ls_pool *pool;
+    const ls_device_pool_options o = {.size = sizeof o,
+                                      .registry = registry,
+                                      .devices = devices,
+                                      .max_devices = most,
+                                      .threads = threads};
+    fake.opened = 0;
+    assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_OK);
+    assert_int_equal(ls_pool_size(pool), workers);
+    ls_pool_destroy(pool);
+    for (int i = 1; i < workers; i++)
+        assert_int_equal(fake.device[i].threads, fake.device[0].threads);
+    return fake.device[0].threads;
+}
+
+static void cores_beyond_the_most_devices_go_to_teams(void **state)
+{
+    (void)state;
+    fake.devices = 16;
+    assert_int_equal(team_on("many", 2, LS_TEAMS_OF_THE_REST, 2), 8);
+    assert_int_equal(team_on("many", 5, LS_TEAMS_OF_THE_REST, 5), 3);
+    assert_int_equal(team_on("many", 16, LS_TEAMS_OF_THE_REST, 16), 1);
+    assert_int_equal(team_on("many", 0, LS_TEAMS_OF_THE_REST, 16), 1);
+    assert_int_equal(team_on("many:2", 2, LS_TEAMS_OF_THE_REST, 2), 1); /* as many as asked for */
+    assert_int_equal(team_on("many", 2, 0, 2), 1);
+    assert_int_equal(team_on("many", 2, 3, 2), 3);
+    assert_int_equal(team_on("fake", 2, LS_TEAMS_OF_THE_REST, 2), 1); /* devices, not cores */
+}
+
 /* A program that was built when there were fewer options. */
 static void options_of_an_older_size_are_taken(void **state)
 {
@@ -345,6 +377,7 @@ int main(void)
         TEST(a_device_that_comes_back_is_closed),
         TEST(hooks_are_optional),
         TEST(a_device_lives_on_the_thread_that_is_lent),
+        TEST(cores_beyond_the_most_devices_go_to_teams),
         TEST(options_of_an_older_size_are_taken),
         TEST(wrong_options_are_refused),
         TEST(a_device_that_hangs_is_left_open), /* last: its thread may outlive it */

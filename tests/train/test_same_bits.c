@@ -75,6 +75,19 @@ static void the_cpu_gives_the_same_bits_on_any_number_of_workers(void **state)
     same_bits_on("cpu");
 }
 
+static void a_team_of_any_size_gives_the_same_bits(void **state)
+{
+    char one[65], other[65];
+    (void)state;
+    if (!sees_the_cpu())
+        skip();
+    hash_of(one, "cpu", 2, "threads=1");
+    hash_of(other, "cpu", 2, "threads=2");
+    assert_string_equal(other, one);
+    hash_of(other, "cpu", 1, "threads=5");
+    assert_string_equal(other, one);
+}
+
 /* A net whose first layer is one of few channels, on ragged shards: 8 of 5 rows. */
 static void begin_ragged(fixture *f, char devices[32], int workers, int augmented)
 {
@@ -169,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_reference_gives_the_same_bits_on_any_number_of_workers),
         cmocka_unit_test(the_cpu_gives_the_same_bits_on_any_number_of_workers),
+        cmocka_unit_test(a_team_of_any_size_gives_the_same_bits),
         cmocka_unit_test(augmented_runs_evaluate_alike_on_any_number_of_workers),
         cmocka_unit_test(sixteen_to_256_workers_train_alike),
         cmocka_unit_test(evaluation_knows_nothing_of_augmentation),
