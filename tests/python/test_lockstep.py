@@ -1,11 +1,14 @@
 """The wheel as a user has it: installed into an environment of its own, without the repository."""
 import ctypes
+import importlib.metadata
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -162,6 +165,120 @@ def test_ctrl_c_ends_the_step_saves_and_returns(tmp_path):
         assert (model.predict(stripes(5)[0]) == want).all()
 
 
+def test_closing_in_another_thread_ends_the_run_there(tmp_path):
+    file, ended = tmp_path / "stopped.safetensors", []
+    t = trainer(set={"epochs": 100000})
+    running = threading.Thread(target=lambda: ended.append(t.fit(save=file)))
+    running.start()
+    time.sleep(0.4)
+    t.close()
+    running.join()
+    assert ended[0].interrupted and ended[0].steps > 0 and len(ended[0].weights_sha256) == 64
+    with lockstep.Model.open(file) as model:
+        assert model.predict(stripes(5)[0]).shape == (5, 3)
+    with pytest.raises(ValueError, match="closed"):
+        t.evaluate()
+
+
+def test_closing_again_and_again_while_runs_go_on_frees_nothing_twice():
+    for i in range(12):
+        t = trainer(set={"epochs": 100000})
+        running = threading.Thread(target=t.fit)
+        running.start()
+        closers = [threading.Thread(target=t.close) for _ in range(3)]
+        time.sleep(0.02 * i)
+        for closer in closers:
+            closer.start()
+        for thread in (running, *closers):
+            thread.join()
+
+
+def test_a_loop_over_records_may_close_its_trainer():
+    t = trainer(set={"epochs": 100000})
+    records = t.records()
+    assert next(records)["type"] == "run_start"
+    with pytest.raises(RuntimeError, match="under way"):
+        t.evaluate()  # two threads in one trainer
+    t.close()
+    for record in records:
+        pass
+    assert record["type"] == "run_end" and record["status"] == "interrupted"
+
+
+def test_what_a_signals_handler_raises_leaves_no_run_behind():
+    def late(number, frame):
+        raise TimeoutError("late")
+
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        with trainer(set={"epochs": 100000}) as t:
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(TimeoutError, match="late"):
+                t.fit()
+            assert t._done.is_set() and t.result.interrupted
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_ctrl_c_in_a_loop_over_records_saves_too(tmp_path):
+    file = tmp_path / "stopped.safetensors"
+    with trainer(set={"epochs": 100000}) as t:
+        threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()
+        types = [record["type"] for record in _until_idle(t.records(save=file))]
+        assert types[-1] == "run_end" and t.result.interrupted
+    assert lockstep.Model.open(file).shape == (1, 8, 8)
+
+
+def _until_idle(records):
+    """Takes records without working in between: Ctrl-C meets the iterator."""
+    yield from records
+
+
+@pytest.mark.parametrize("what", [KeyboardInterrupt(), MemoryError("rows")])
+def test_what_reading_rows_raises_comes_out(monkeypatch, what):
+    def fail(*ignored):
+        raise what
+
+    monkeypatch.setattr(lockstep._Arrays, "_copy", fail)
+    with pytest.raises(type(what)):
+        trainer()
+
+
+def test_a_bar_is_drawn_only_where_it_is_wanted(capsys):
+    with trainer(set={"epochs": 2}) as t:
+        t.fit(progress=True)
+        assert t._sinks
+    drawn = capsys.readouterr().err
+    assert "epoch 2/2 [========================] loss 0." in drawn and drawn.count("test loss") == 2
+    with trainer(set={"epochs": 1}) as t:
+        t.fit()
+        assert not t._sinks  # then nothing of Python is on the training path
+    assert capsys.readouterr().err == ""
+
+
+def test_weights_go_out_and_in_as_arrays():
+    with trainer() as t, trainer(set={"epochs": 1}) as other:
+        t.fit()
+        weights = t.weights()
+        assert weights["0.weight"].shape == (4, 1, 3, 3) and weights["3.bias"].dtype == np.float32
+        other.load(weights)
+        again = other.weights()
+        assert list(again) == list(weights)
+        assert all((again[name] == w).all() for name, w in weights.items())
+        with pytest.raises(lockstep.Error, match="3.bias"):
+            other.load({name: w for name, w in weights.items() if name != "3.bias"})
+        with pytest.raises(ValueError, match="expected one of"):
+            other.load({"0.weight": np.zeros(3, complex)})
+
+
+def test_a_worker_that_is_lost_costs_no_bit():
+    with trainer(set={"epochs": 2}) as t:
+        want = t.fit().weights_sha256
+    with trainer(set={"epochs": 2, "devices": "cpu:3"}, inject=["worker=1,step=7,kind=fail"]) as t:
+        faults = [r["type"] for r in t.records()].count("fault")
+        assert faults == 1 and t.result.weights_sha256 == want
+
+
 def test_threads_predict_at_the_same_time(tmp_path):
     x = stripes(40)[0]
     with trainer(set={"epochs": 1}) as t:
@@ -198,6 +315,7 @@ def test_everything_that_is_bundled_has_its_licence():
     assert any(re.match(r"liblockstep\.so", name) for name in libraries)
     assert {n for n in libraries if not n.startswith("liblockstep")} | {"lockstep"} == licences
     assert all((package / "licences" / n).stat().st_size > 200 for n in licences)
+    assert importlib.metadata.version("lockstep-trainer") == lockstep.__version__
     maps = Path("/proc/self/maps").read_text()
     for name in libraries:
         if name.startswith("liblockstep"):
@@ -216,6 +334,14 @@ def test_what_the_documentation_shows_runs(tmp_path, monkeypatch):
     for block in blocks:
         exec(block, names)
     assert names["probabilities"].shape == (5, 10) and len(names["best"]) == 5
+
+
+@pytest.mark.skipif(not Path("/usr/share/datasets/fashion-mnist").is_dir(), reason="no Fashion-MNIST")
+def test_the_notebook_runs():
+    root = Path(os.environ["LOCKSTEP_INCLUDE"]).parent
+    said = subprocess.run([sys.executable, root / "tests/python/notebook.py", root / "examples/lenet.ipynb", "--short"],
+                          capture_output=True, text=True)
+    assert said.returncode == 0, said.stdout + said.stderr
 
 
 def test_a_config_in_a_file_is_taken_too(tmp_path):

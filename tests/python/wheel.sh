@@ -1,8 +1,8 @@
 #!/bin/sh
-# wheel.sh PYTHON LIBRARY ROOT WORK: builds the wheel, installs it into an empty environment, and runs the tests
-# there. No network: NumPy and pytest are the system's.
+# wheel.sh PYTHON LIBRARY ROOT WORK [NOTEBOOK]: builds the wheel, installs it into an empty environment, and runs the
+# tests there, with a short form of the notebook; or the NOTEBOOK alone, whole. No network: NumPy and pytest are the system's.
 set -eu
-python=$1 library=$2 root=$3 work=$4
+python=$1 library=$2 root=$3 work=$4 notebook=${5-}
 for tool in patchelf readelf ldd cc dpkg-query; do
     command -v "$tool" >/dev/null || {
         echo "skipped: no $tool; on Debian: third_party/setup.sh wheel"
@@ -13,11 +13,18 @@ done
     echo "skipped: $python has no venv, NumPy or pytest; third_party/setup.sh wheel"
     exit 77
 }
+[ -z "$notebook" ] || [ -d /usr/share/datasets/fashion-mnist ] || {
+    echo "skipped: no Fashion-MNIST; third_party/setup.sh data"
+    exit 77
+}
 rm -rf -- "$work"
 mkdir -p -- "$work"
 "$python" "$root/src/python/build_wheel.py" "$library" "$work"
 "$python" -m venv --system-site-packages "$work/venv"
 "$work/venv/bin/pip" install --quiet --no-index --no-deps --disable-pip-version-check "$work"/*.whl
-cp -- "$root/tests/python/test_lockstep.py" "$work"
+cp -- "$root"/tests/python/*.py "$work"
 cd -- "$work"
-LOCKSTEP_INCLUDE=$root/include exec venv/bin/python -m pytest -q -p no:cacheprovider test_lockstep.py
+if [ -n "$notebook" ]; then
+    exec venv/bin/python notebook.py "$notebook"
+fi
+LOCKSTEP_INCLUDE=$root/include exec venv/bin/python -m pytest -q -p no:cacheprovider

@@ -17,10 +17,12 @@ import os as _os
 import queue as _queue
 import sys as _sys
 import threading as _threading
+import time as _time
 
 import numpy as _np
 
 from . import _library as _l
+from . import _tensors
 from ._library import Error
 
 __all__ = ["Error", "Model", "Result", "Trainer"]
@@ -63,7 +65,7 @@ class _Arrays:
     """A data source over arrays, or of a shape alone, whose rows come with each step."""
 
     def __init__(self, data, test, shape, classes, targets, dtype):
-        self.sets, self.error = [], None
+        self.sets, self.failed = [], None
         for pair, what in ((data, "data"), (test, "test")):
             x, y = pair if pair is not None else (None, None)
             x = None if x is None else _rows(x, f"{what}[0]")
@@ -91,6 +93,16 @@ class _Arrays:
         self.pointers = (_c.POINTER(_l.data_source) * 1)(_c.pointer(self.source))
 
     def _read(self, user, test, rows, count, values, targets, error):
+        """What it raises, Ctrl-C too, would be lost in C: it is kept, and the reading ends."""
+        try:
+            return self._copy(test, rows, count, values, targets)
+        except BaseException as failed:
+            self.failed = failed
+            error.contents.text = repr(failed).encode()[:500]
+            error.contents.status = _l.EIO
+            return _l.EIO
+
+    def _copy(self, test, rows, count, values, targets):
         x, y = self.sets[1 if test else 0]
         index = _np.ctypeslib.as_array(rows, (count,))
         row = x[0].nbytes
@@ -184,6 +196,53 @@ class Model(_l.Handle):
         """As safetensors, under PyTorch's names."""
         _l.call("ls_snapshot_save", self.handle, _bytes(path))
 
+    def weights(self):
+        """Name → array, as a PyTorch module's state_dict of the same layers."""
+        with _tensors.scratch() as path:
+            self.save(path)
+            return _tensors.read(path)
+
+
+class _Bar:
+    """Draws a run's records, ten times a second. It is Python at every step: made only where it is wanted."""
+
+    def __init__(self, stream):
+        self.stream, self.epochs, self.steps = stream, 0, 0
+        self.begin()
+
+    def begin(self):
+        self.step, self.rows, self.loss, self.correct = 0, 0, 0.0, 0
+        self.begun = self.drawn = _time.monotonic()
+
+    def show(self, text):
+        record = _json.loads(text)
+        kind = record["type"]
+        if kind == "run_start":
+            self.epochs = record["config"]["epochs"]
+            self.steps = -(-record["data"]["train_rows"] // record["batch_size"])
+        elif kind == "step" and record["loss"] is not None:
+            self.step += 1
+            self.rows += record["rows"]
+            self.loss += record["loss"] * record["rows"]
+            self.correct += record["correct"] or 0
+            if _time.monotonic() > self.drawn + 0.1:
+                self.draw(record["epoch"])
+        elif kind == "epoch":
+            self.draw(record["epoch"])
+            self.begin()
+            self.stream.write("\n")
+        elif kind == "eval" and record["test_loss"] is not None:
+            self.stream.write(f"test loss {record['test_loss']:.4f} acc {record['test_accuracy'] or 0:.4f}\n")
+        self.stream.flush()
+
+    def draw(self, epoch):
+        self.drawn = _time.monotonic()
+        rate = self.rows / max(self.drawn - self.begun, 1e-9)
+        share = min(self.step / self.steps, 1) if self.steps else 0
+        self.stream.write(
+            f"\repoch {epoch}{f'/{self.epochs}' if self.epochs else ''} [{'=' * int(24 * share):<24}] "
+            f"loss {self.loss / max(self.rows, 1):.4f} acc {self.correct / max(self.rows, 1):.4f} {rate:.0f}/s ")
+
 
 class Trainer(_l.Handle):
     """A training run.
@@ -197,12 +256,16 @@ class Trainer(_l.Handle):
     set        a dict of keys: {"optimizer.lr": 0.1, "epochs": 3}
     resume     a run's directory, or "latest"
     data_dirs  where the files of built-in data are looked for
+    step_rows  numbers of rows, besides the batch_size, that `step` will be given
+    inject     faults on purpose, to see what they do: ["worker=1,step=120,kind=fail"]
     """
 
     def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
                  targets=0, dtype="uint8", set=None, resume=None,
-                 data_dirs=("/usr/share/datasets",), step_rows=()):
-        self._thread = None
+                 data_dirs=("/usr/share/datasets",), step_rows=(), inject=()):
+        self._ended, self._done = None, _threading.Event()
+        self._done.set()
+        self._freeing = _threading.Lock()
         super().__init__("ls_trainer_close")
         if shape is not None and (data is not None or (classes is None and not targets)):
             raise ValueError("shape: rows come with each step; give `classes` or `targets`, and no `data`")
@@ -227,62 +290,90 @@ class Trainer(_l.Handle):
         options.data_dir_count = len(folders)
         options.step_rows = (_c.c_uint32 * len(step_rows))(*step_rows)
         options.step_row_count = len(step_rows)
+        faults = [f.encode() for f in inject]
+        options.inject, options.inject_count = (_c.c_char_p * len(faults))(*faults), len(faults)
         if self._arrays:
             options.sources, options.source_count = self._arrays.pointers, 1
-        self._shown, self._bar = 0.0, None
-        self._on_progress = _l.PROGRESS(self._show)
-        options.progress = self._on_progress
-        self._keep = [options]
-        _l.call("ls_trainer_open", _c.byref(self._handle), _c.byref(options))
+        self._sinks = []
+        try:
+            _l.call("ls_trainer_open", _c.byref(self._handle), _c.byref(options))
+        except Error:
+            if self._arrays and self._arrays.failed:
+                raise self._arrays.failed
+            raise
+
+    def _stop(self):
+        """Asks a run under way to end. Who then waits for it waits for `_done`: Python 3.11 takes a thread
+        for ended when Ctrl-C interrupts its `join`."""
+        with self._freeing:
+            if not self._done.is_set():
+                _l.lib().ls_trainer_interrupt(self._handle)
 
     def close(self):
-        """Ends a run that is under way, and frees everything."""
-        thread = self._thread
-        if thread is not None and thread.is_alive() and self._handle and _os.getpid() == self._process:
-            _l.lib().ls_trainer_interrupt(self._handle)
-            while thread.is_alive():  # a second Ctrl-C must not free what the thread still uses
-                try:
-                    thread.join()
-                except KeyboardInterrupt:
-                    pass
-        super().close()
+        """Ends a run that is under way, and frees everything. From any thread: `fit` then returns there."""
+        if _os.getpid() != self._process:
+            return
+        self._stop()
+        while not self._done.is_set():
+            try:  # a second Ctrl-C must not free what the run still uses
+                self._done.wait()
+            except KeyboardInterrupt:
+                pass
+        with self._freeing:
+            super().close()
 
     # ---- a whole run ----------------------------------------------------------------------------
 
-    def _show(self, user, progress):
-        bar, p = self._bar, progress.contents
-        if bar is None:
-            return
-        share = p.step / max(p.steps, 1)
-        bar.write(f"\repoch {p.epoch}/{p.epochs} [{'=' * int(24 * share):<24}] "
-                  f"loss {p.loss:.4f} acc {p.accuracy:.4f} {p.images_per_s:.0f}/s")
-        if p.epoch_done:
-            bar.write(f" test {p.test_loss:.4f} acc {p.test_accuracy:.4f}\n" if p.evaluated
-                      else "\n")
-        bar.flush()
+    def _listen(self, each):
+        """`each` gets every record's text, on the run's thread."""
+        def record(user, text, length, error):
+            each(_c.string_at(text, length))
+            return 0
 
-    def _run(self, outcome):
-        try:
-            _l.call("ls_trainer_run", self.handle)
-        except Error as error:
-            outcome.append(error)
+        sink = _l.RECORD(record)
+        self._sinks.append(sink)
+        _l.call("ls_trainer_add_sink", self.handle, sink, None)
 
-    def _train(self):
-        """Trains on a thread of its own, so that Ctrl-C is heard; yields while it goes on."""
-        outcome = []
-        thread = self._thread = _threading.Thread(target=self._run, args=(outcome,))
-        thread.start()
+    def _run(self, handle, save, begun):
+        """On a thread of its own, so that Ctrl-C is heard; to the end, so that `close` frees nothing before."""
+        begun.set()
         try:
-            while thread.is_alive():
-                thread.join(0.05)
-                yield
-        except (KeyboardInterrupt, GeneratorExit) as stop:
-            _l.lib().ls_trainer_interrupt(self.handle)
-            thread.join()
-            if isinstance(stop, GeneratorExit):
+            try:
+                _l.call("ls_trainer_run", handle)
+            except Error as error:
+                if error.status != "LS_EINTERRUPTED":
+                    raise
+            if save is not None:
+                _l.call("ls_trainer_save", handle, _bytes(save))
+            self._ended = Result(_l.lib().ls_trainer_result(handle).contents)
+        except BaseException as error:
+            self._ended = error
+        finally:
+            self._done.set()
+
+    def _begin(self, save):
+        with self._freeing:  # who closes the trainer now comes first, or finds a run to wait for
+            begun = _threading.Event()
+            thread = _threading.Thread(target=self._run, args=(self.handle, save, begun))
+            self._done.clear()
+            try:
+                thread.start()
+            except BaseException:  # no thread could be had, or Ctrl-C came: before there was one, or behind
+                if not begun.wait(1):
+                    self._done.set()
                 raise
-        if outcome and outcome[0].status != "LS_EINTERRUPTED":
-            raise outcome[0]
+
+    def _stopped(self, why):
+        """Whatever a signal's handler raises leaves nothing running; Ctrl-C is an end like others."""
+        self._stop()
+        self._done.wait()
+        if not isinstance(why, KeyboardInterrupt):
+            raise why
+
+    def _outcome(self):
+        if isinstance(self._ended, BaseException):
+            raise self._ended
+        return self._ended
 
     def fit(self, progress=None, save=None):
         """Trains for the config's epochs, once; → Result. Ctrl-C ends the step under way, saves to `save`
@@ -290,35 +381,38 @@ class Trainer(_l.Handle):
         `progress`: a bar on stderr; by itself where that is a terminal."""
         if progress is None:
             progress = _sys.stderr.isatty()
-        self._bar = _sys.stderr if progress else None
-        for _ in self._train():
-            pass
-        self._bar = None
-        if save is not None:
-            self.save(save)
-        return self.result
-
-    def records(self):
-        """Trains as `fit` does, and yields each metrics record, a dict, as it comes. Leaving the loop
-        stops the run."""
-        arrived = _queue.SimpleQueue()
-
-        def record(user, text, length, error):
-            arrived.put(_c.string_at(text, length))
-            return 0
-
-        sink = _l.RECORD(record)
-        self._keep.append(sink)
-        _l.call("ls_trainer_add_sink", self.handle, sink, None)
-        training = self._train()
+        if progress:
+            self._listen(_Bar(_sys.stderr).show)
         try:
-            for _ in training:
+            self._begin(save)
+            while not self._done.wait(0.05):
+                pass
+        except BaseException as why:
+            self._stopped(why)
+        return self._outcome()
+
+    def records(self, save=None):
+        """Trains as `fit` does, and yields each metrics record, a dict, as it comes. Leaving the loop
+        stops the run, and so does Ctrl-C; then `result` says that it was interrupted."""
+        arrived = _queue.SimpleQueue()
+        self._listen(arrived.put)
+        try:
+            self._begin(save)
+            while not self._done.wait(0.05):
                 while not arrived.empty():
                     yield _json.loads(arrived.get())
-            while not arrived.empty():
-                yield _json.loads(arrived.get())
-        finally:
-            training.close()
+        except BaseException as why:
+            self._stopped(why)
+        while not arrived.empty():
+            yield _json.loads(arrived.get())
+        self._outcome()
+
+    @property
+    def handle(self):
+        """A run has the trainer to itself: only `close` is for another thread, and for a loop over records."""
+        if not self._done.is_set():
+            raise RuntimeError("a run is under way; snapshots, steps and results are for before or after it")
+        return super().handle
 
     @property
     def result(self):
@@ -359,6 +453,17 @@ class Trainer(_l.Handle):
         """Everything that training needs to go on, as one safetensors file; Model.open takes it too."""
         _l.call("ls_trainer_save", self.handle, _bytes(path))
 
-    def load(self, path):
-        """Goes on from such a file, or takes the weights of another."""
-        _l.call("ls_trainer_load", self.handle, _bytes(path))
+    def load(self, source):
+        """Goes on from such a file, or takes the weights of another, or of a dict of arrays by PyTorch's
+        names: `load(net.state_dict())`."""
+        if isinstance(source, (str, bytes, _os.PathLike)):
+            _l.call("ls_trainer_load", self.handle, _bytes(source))
+            return
+        with _tensors.scratch() as path:
+            _tensors.write(path, source)
+            _l.call("ls_trainer_load", self.handle, _bytes(path))
+
+    def weights(self):
+        """As Model.weights, as they are now."""
+        with self.snapshot() as model:
+            return model.weights()

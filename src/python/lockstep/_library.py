@@ -16,6 +16,9 @@ class Error(Exception):
         self.status = status
 
 
+EIO = -4  # LS_EIO, for what a callback of Python raises
+
+
 class c_error(c.Structure):
     _fields_ = [("status", c.c_int), ("text", c.c_char * 508)]
 
@@ -32,17 +35,6 @@ class data_source(c.Structure):
                 ("read", READ), ("user", c.c_void_p), ("dtype", c.c_int), ("targets", c.c_int)]
 
 
-class progress(c.Structure):
-    _fields_ = [("epoch", c.c_int), ("epochs", c.c_int), ("step", c.c_uint32),
-                ("steps", c.c_uint32), ("loss", c.c_double), ("accuracy", c.c_double),
-                ("images_per_s", c.c_double), ("remaining_s", c.c_double),
-                ("epoch_done", c.c_int), ("evaluated", c.c_int), ("test_loss", c.c_double),
-                ("test_accuracy", c.c_double)]
-
-
-PROGRESS = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(progress))
-
-
 class result(c.Structure):
     _fields_ = [("epochs", c.c_int), ("steps", c.c_uint64), ("test_loss", c.c_double),
                 ("test_accuracy", c.c_double), ("seconds_per_epoch", c.c_double),
@@ -56,7 +48,7 @@ class trainer_options(c.Structure):
                 ("data_dirs", c.POINTER(c.c_char_p)), ("data_dir_count", c.c_int),
                 ("cache_dir", c.c_char_p), ("resume", c.c_char_p),
                 ("inject", c.POINTER(c.c_char_p)), ("inject_count", c.c_int),
-                ("registry", c.c_void_p), ("record", RECORD), ("progress", PROGRESS),
+                ("registry", c.c_void_p), ("record", RECORD), ("progress", c.c_void_p),
                 ("snapshot", c.c_void_p), ("snapshot_every_steps", c.c_uint32),
                 ("user", c.c_void_p), ("trace_path", c.c_char_p), ("trace_ops", c.c_int),
                 ("sources", c.POINTER(c.POINTER(data_source))), ("source_count", c.c_int),
@@ -80,10 +72,9 @@ class model_options(c.Structure):
                 ("host", c.c_void_p)]
 
 
-STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_progress": progress,
-              "ls_result": result, "ls_trainer_options": trainer_options,
-              "ls_step_result": step_result, "ls_snapshot_info": snapshot_info,
-              "ls_model_options": model_options}
+STRUCTURES = {"ls_error": c_error, "ls_data_source": data_source, "ls_result": result,
+              "ls_trainer_options": trainer_options, "ls_step_result": step_result,
+              "ls_snapshot_info": snapshot_info, "ls_model_options": model_options}
 
 _P, _E = c.c_void_p, c.POINTER(c_error)
 _FUNCTIONS = {  # name: (result, arguments); those that give a status take a c_error last
@@ -157,9 +148,9 @@ class Handle:
 
     def close(self):
         """Frees everything; may be called again."""
-        if self._handle and os.getpid() == self._process:
-            getattr(lib(), self._close)(self._handle)
-        self._handle = c.c_void_p()
+        handle, self._handle = self._handle, c.c_void_p()
+        if handle and os.getpid() == self._process:
+            getattr(lib(), self._close)(handle)
 
     def __enter__(self):
         return self

@@ -1,0 +1,43 @@
+"""Weights as arrays: safetensors, read and written with NumPy alone."""
+import contextlib
+import json
+import os
+import struct
+
+import numpy as np
+
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
+
+
+@contextlib.contextmanager
+def scratch():
+    """A file's name in a directory that goes away."""
+    import tempfile  # not when the package is imported: it would take longer than all of that
+    with tempfile.TemporaryDirectory() as folder:
+        yield os.path.join(folder, "weights.safetensors")
+
+
+def read(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(*struct.unpack("<Q", file.read(8))))
+        header.pop("__metadata__", None)
+        data = file.read()
+    return {name: np.frombuffer(data[slice(*t["data_offsets"])], TYPES[t["dtype"]]).reshape(t["shape"]).copy()
+            for name, t in header.items()}
+
+
+def write(path, tensors):
+    arrays = {name: np.asarray(t, order="C") for name, t in tensors.items()}
+    names = {np.dtype(code): name for name, code in TYPES.items()}
+    header, at = {}, 0
+    for name, a in arrays.items():
+        if a.dtype not in names:
+            raise ValueError(f"{name}: expected one of {', '.join(map(str, names))}, found {a.dtype}")
+        header[name] = {"dtype": names[a.dtype], "shape": a.shape, "data_offsets": [at, at + a.nbytes]}
+        at += a.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for a in arrays.values():
+            file.write(a.tobytes())
