@@ -8,7 +8,7 @@ data=/usr/share/datasets/fashion-mnist
 out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
-parts='lenet resnet lanes startup allreduce scale overlap ring pool service paper'
+parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
 
 help()
 {
@@ -29,6 +29,7 @@ beside one PyTorch, and at most ten beside two:
   ring       ring, pool and barrier                        $(expected ring) s
   pool       a job through three thread pools              $(expected pool) s
   service    predictions over HTTP while it trains         $(expected service) s
+  python     what Python adds to a step and a start        $(expected python) s; with NumPy
   paper      a step on a GPU, added up, not measured       $(expected paper) s; with a CUDA toolkit
 
 Environment, which these seconds heed:
@@ -73,6 +74,7 @@ expected()
     resnet) echo $(((90 + (20 + 40 * RESNET_PROCESSES) * $#) * (RESNET_ROUNDS + 2) / 7)) ;;
     lanes | ring) echo 5 ;;
     paper) echo 15 ;;
+    python) echo 10 ;;
     startup) echo 3 ;;
     allreduce) echo 25 ;;
     scale) echo 35 ;;
@@ -267,6 +269,17 @@ TEXT
     python3 bench/service.py --seconds "$SERVICE_SECONDS" "$build/examples/service/lockstep-service"
 }
 
+python()
+{
+    section "What Python adds" "bench/python.py $build/bench/bench_python_step"
+    cat <<'TEXT'
+Rounds of 300 steps, in turns with the same steps in C; a round's figure is its median step. Imports are whole
+processes, with the interpreter's own start (`pass`) and NumPy's beside them.
+
+TEXT
+    PYTHONPATH=src/python LD_LIBRARY_PATH=$build/src /usr/bin/python3 -B bench/python.py "$build/bench/bench_python_step"
+}
+
 paper()
 {
     section "A step on one H100, on paper" "bench/gpu/paper.py $build/tests/cuda_ops/cuda_nodes"
@@ -361,6 +374,7 @@ case ${1-} in
     ring) ring ;;
     pool) pool ;;
     service) service ;;
+    python) python ;;
     paper) paper ;;
     esac
     exit
