@@ -12,7 +12,7 @@
  * One thread at a time calls the slots of a wire, from open to close; an engine need not be safe for
  * several. No slot but open and close may wait for another member: post returns at once, and poll no
  * later than its timeout. Open and close run under a time limit of the caller's, who leaves a thread behind that
- * does not return from them.
+ * does not return from them; so an engine has its memory from the C library, and none of the caller's own.
  *
  * Messages of one channel from one member to another arrive in the order in which they were posted, and
  * the receives that take them are matched in that order, too. Between channels, and between pairs, there
@@ -21,7 +21,6 @@
 #ifndef LOCKSTEP_CLUSTER_H
 #define LOCKSTEP_CLUSTER_H
 
-#include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,7 +54,6 @@ typedef struct ls_wire_options {
      * a program that has called MPI_Init_thread with MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if
      * it makes no call of MPI while the wire is open. NULL: all processes that the launcher has started. */
     const void *comm;
-    const ls_host *host;
 } ls_wire_options;
 
 /* The start of every wire; the engine's own fields follow. */

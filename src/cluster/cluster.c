@@ -52,7 +52,10 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
     atomic_store_explicit(&c->done, false, memory_order_relaxed); /* released by the push */
     if (ls_ring_try_push(&c->orders, &kind) != LS_OK)
         return ls_fail(err, LS_EINTERNAL, "two orders at once for the courier");
-    if (!await_done(c, limit_ns, wait)) {
+    bool done = await_done(c, limit_ns, wait);
+    if (!done && order == LS_ORDER_OPEN && !ls_joining_ends(c, LS_JOINING_GIVEN_UP))
+        done = await_done(c, GRACE_NS, wait); /* at the last moment */
+    if (!done) {
         c->hangs = true;
         ls_cluster_leave(
             c, "its engine did not return from a call"); /* should it still, the others hear */
@@ -105,7 +108,7 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
     for (int m = 0; m < c->members; m++) {
         own = m == c->member ? all : own;
         all += bytes[m];
-        parcels += 4 + (int)((bytes[m] + bytes[c->member]) / LS_TRANSFER_MOST) + 2;
+        parcels += 4 + (int)(bytes[m] / LS_GATHER_SLICE + bytes[c->member] / LS_GATHER_SLICE);
     }
     status = make_stage(c, all, err);
     if (status == LS_OK)
@@ -261,6 +264,18 @@ static int start_courier(ls_cluster *c, ls_error *err)
     return status ? status : ls_pool_submit(c->pool, 0, ls_courier, c, err);
 }
 
+/* From the last one, so that each still finds the first one's name as it is. */
+static void number_namesakes(ls_cluster *c)
+{
+    for (int m = c->members - 1; m > 0; m--)
+        for (int k = 0; k < m; k++)
+            if (strcmp(c->peer[m].host, c->peer[k].host) == 0) {
+                const size_t length = strnlen(c->peer[m].host, LS_MEMBER_NAME - 8);
+                snprintf(c->peer[m].host + length, LS_MEMBER_NAME - length, "#%d", m);
+                break;
+            }
+}
+
 int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
 {
     ls_cluster *c = ls_alloc(options->host, sizeof *c);
@@ -279,6 +294,8 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
     }
     if (status == LS_OK)
         status = ls_cluster_share(c, NULL, 0, err); /* all learn each other's names */
+    if (status == LS_OK)
+        number_namesakes(c);
     if (status)
         ls_cluster_close(c);
     else

@@ -158,7 +158,7 @@ static void hear(ls_cluster *c, int m)
         listen_to(c, m);
 }
 
-/* Each has begun this order, and yet nothing arrives. */
+/* Each has begun this order, and yet nothing of it comes or goes. */
 static bool all_are_in_it(const ls_cluster *c)
 {
     bool all = c->active && c->kind != LS_ORDER_CLOSE;
@@ -199,7 +199,7 @@ static void look(ls_cluster *c)
     }
     c->stuck_ns = all_are_in_it(c) ? c->stuck_ns + attended : 0;
     if (c->stuck_ns > deadline)
-        fault(c, LS_ESTALLED, "for %.1f s nothing has arrived from any host, %s",
+        fault(c, LS_ESTALLED, "for %.1f s nothing has come or gone, though every host is alive, %s",
               (double)c->stuck_ns * 1e-9, what);
     if (ls_now_ns() - c->spoke_ns > (deadline / 8 < SAY_NS ? deadline / 8 : SAY_NS))
         say_alive(c);
@@ -215,29 +215,32 @@ static size_t part_of(const ls_cluster *c, int m)
     return at;
 }
 
-/* A long part is several messages. */
-static void post_part(ls_cluster *c, int peer, int part, int incoming)
+/* What of a part lies behind its first `at` bytes: a slice of it at most. */
+static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incoming)
 {
-    unsigned char *data = c->stage + part_of(c, part);
-    for (size_t at = 0; at < c->bytes[part]; at += LS_TRANSFER_MOST) {
-        const size_t left = c->bytes[part] - at;
-        const ls_transfer t = {.peer = peer,
-                               .channel = LS_ON_DATA,
-                               .incoming = incoming,
-                               .data = data + at,
-                               .bytes = left < LS_TRANSFER_MOST ? left : LS_TRANSFER_MOST};
+    const size_t left = c->bytes[part] > at ? c->bytes[part] - at : 0;
+    const ls_transfer t = {.peer = peer,
+                           .channel = LS_ON_DATA,
+                           .incoming = incoming,
+                           .data = c->stage + part_of(c, part) + at,
+                           .bytes = left < LS_GATHER_SLICE ? left : LS_GATHER_SLICE};
+    if (left > 0)
         ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
-    }
 }
 
+/* All members get on side by side, so that none waits for a long part of another. */
 static void begin_gather(ls_cluster *c)
 {
-    for (int m = 0; m < c->members; m++) {
-        if (m == c->member)
-            continue;
-        post_part(c, m, m, 1);
-        post_part(c, m, c->member, 0);
-    }
+    size_t most = 0;
+    for (int m = 0; m < c->members; m++)
+        most = c->bytes[m] > most ? c->bytes[m] : most;
+    for (size_t at = 0; at < most; at += LS_GATHER_SLICE)
+        for (int m = 0; m < c->members; m++) {
+            if (m == c->member)
+                continue;
+            post_slice(c, m, m, at, 1);
+            post_slice(c, m, c->member, at, 0);
+        }
 }
 
 static void exchange_heads(ls_cluster *c)
@@ -291,11 +294,28 @@ static void miss_members(ls_cluster *c)
             fault(c, LS_ESTALLED, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
+/* relaxed: it hands nothing over; `done` does. */
+bool ls_joining_ends(ls_cluster *c, int how)
+{
+    int open = LS_JOINING;
+    return atomic_compare_exchange_strong_explicit(&c->joining, &open, how, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+/* One who comes too late, which an engine may after any time, finds that its caller has been told so and is gone,
+ * with all that was its own: the host's functions, too. */
 static void open_wire(ls_cluster *c)
 {
-    const ls_wire_options o = {.size = sizeof o, .comm = c->options.comm, .host = c->options.host};
+    const ls_wire_options o = {.size = sizeof o, .comm = c->options.comm};
     ls_error why = {0};
     int status = c->options.type->open(&c->wire, &o, &why);
+    if (!ls_joining_ends(c, LS_JOINING_JOINED)) {
+        if (status == LS_OK)
+            c->wire->type->abort(c->wire);
+        c->wire = NULL;
+        c->closed = true;
+        return;
+    }
     if (status == LS_OK) {
         c->member = c->wire->member;
         c->members = c->wire->members;
@@ -388,10 +408,10 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
 {
     ls_parcel *parcel = (ls_parcel *)transfer;
     ls_peer *p = &c->peer[transfer->peer];
-    if (transfer->incoming) {
+    if (transfer->incoming)
         p->silent_ns = 0;
-        c->stuck_ns = 0;
-    }
+    if (parcel->kind >= LS_PARCEL_HEAD_IN)
+        c->stuck_ns = 0; /* of the order itself: a sign of life gets it no further */
     if (c->fault.status && parcel->kind >= LS_PARCEL_HEAD_IN)
         return; /* of an order that has failed */
     switch (parcel->kind) {

@@ -57,6 +57,9 @@ typedef enum ls_order_kind {
     LS_ORDER_CLOSE
 } ls_order_kind;
 
+/* How joining ended. */
+enum { LS_JOINING, LS_JOINING_JOINED, LS_JOINING_GIVEN_UP };
+
 /* A transfer, and what it is for. */
 typedef enum ls_parcel_kind {
     LS_PARCEL_CONTROL_IN,
@@ -104,6 +107,10 @@ typedef struct ls_sum {
 
 enum { LS_PIECES_MOST = 64 };
 
+/* Bytes of a message of a gather. A member is given up if nothing comes or goes for the deadline, so a message
+ * must be over sooner than that, also where several share a slow line. */
+#define LS_GATHER_SLICE ((size_t)4 << 20)
+
 struct ls_cluster {
     ls_cluster_options options;
     int member, members;
@@ -127,8 +134,9 @@ struct ls_cluster {
     atomic_bool done;
     ls_error leaving; /* why this member leaves, from `left` on */
     atomic_bool left;
-    bool hangs;  /* the courier was given up; the callers' */
-    bool summed; /* and not committed yet; likewise */
+    atomic_int joining; /* first of the courier and its caller to say how it ended is right */
+    bool hangs;         /* the courier was given up; the callers' */
+    bool summed;        /* and not committed yet; likewise */
 
     /* The courier's. */
     ls_wire *wire;
@@ -151,6 +159,9 @@ struct ls_cluster {
 
 /* The job of the courier's thread. `arg` is the cluster. */
 int ls_courier(const ls_worker *worker, void *arg, ls_error *err);
+
+/* Whether joining ends this way: the other side has not said before that it ends in another. */
+bool ls_joining_ends(ls_cluster *c, int how);
 
 /* Posts the next parcel of the order; a failure becomes the fault. */
 void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer);

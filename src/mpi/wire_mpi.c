@@ -19,7 +19,6 @@ typedef struct mpi_wire {
     ls_wire base;
     MPI_Comm comm;
     bool started; /* MPI is this wire's own */
-    const ls_host *host;
     /* Under way, and ended but not named yet. */
     MPI_Request *request;
     ls_transfer **transfer, **ended;
@@ -115,17 +114,16 @@ static int join(mpi_wire *w, const ls_wire_options *o, ls_error *err)
 
 static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
 {
-    mpi_wire *w = ls_alloc(o->host, sizeof *w);
+    mpi_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
-    w->host = o->host;
     int status = check_library(err);
     if (status == LS_OK)
         status = start_mpi(w, o, err);
     if (status == LS_OK)
         status = join(w, o, err);
     if (status) {
-        ls_free(o->host, w);
+        ls_free(NULL, w);
         return status;
     }
     w->base.type = &wire_mpi;
@@ -137,10 +135,10 @@ static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
 
 static void *grow(const mpi_wire *w, void *old, size_t size, int room)
 {
-    char *fresh = ls_alloc_array(w->host, (size_t)room, size);
+    char *fresh = ls_alloc_array(NULL, (size_t)room, size);
     if (fresh && old)
         memcpy(fresh, old, (size_t)w->room * size);
-    ls_free(w->host, fresh ? old : NULL);
+    ls_free(NULL, fresh ? old : NULL);
     return fresh;
 }
 
@@ -275,12 +273,12 @@ static void close_mpi(ls_wire *base)
     MPI_Comm_free(&w->comm);
     if (w->started)
         MPI_Finalize();
-    ls_free(w->host, w->request);
-    ls_free(w->host, w->transfer);
-    ls_free(w->host, w->ended);
-    ls_free(w->host, w->index);
-    ls_free(w->host, w->status);
-    ls_free(w->host, w);
+    ls_free(NULL, w->request);
+    ls_free(NULL, w->transfer);
+    ls_free(NULL, w->ended);
+    ls_free(NULL, w->index);
+    ls_free(NULL, w->status);
+    ls_free(NULL, w);
 }
 
 static int abort_mpi(ls_wire *base)

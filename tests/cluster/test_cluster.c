@@ -450,6 +450,77 @@ static void a_sum_that_one_process_alone_lost_is_not_repeated(void **state)
     wire_world_destroy(t.world);
 }
 
+enum { ON_DATA = 2 };
+
+/* 24 MiB: several messages. */
+static int share_much(process *p)
+{
+    const size_t bytes = (size_t)24 << 20;
+    unsigned char *data = malloc(bytes);
+    memset(data, p->number == 0 ? 7 : 0, bytes);
+    int status = ls_cluster_share(p->cluster, data, bytes, &p->err);
+    for (size_t i = 0; i < bytes && status == LS_OK; i += 4093)
+        status = data[i] == 7 ? LS_OK : LS_EDATA;
+    free(data);
+    return status;
+}
+
+/* Between the last message and the next one is less than the deadline, which the whole takes thrice. */
+static void a_long_part_over_a_slow_line_is_waited_for_on_both_ends(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    t.deadline_ns = SECOND / 2;
+    wire_world_rate(t.world, (uint64_t)16 << 20);
+    const uint64_t start_ns = ls_now_ns();
+    run(&t, share_much);
+    all_are_fine(&t);
+    assert_true(ls_now_ns() - start_ns > 3 * t.deadline_ns);
+    wire_world_destroy(t.world);
+}
+
+/* Its engine still says that it is alive. */
+static void a_message_that_never_comes_is_not_waited_for_for_ever(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    t.deadline_ns = SECOND / 2;
+    wire_world_hold(t.world, 0, ON_DATA);
+    const uint64_t start_ns = ls_now_ns();
+    run(&t, share_much);
+    for (int m = 1; m < 3; m++) {
+        assert_int_equal(t.process[m].status, LS_ESTALLED);
+        assert_non_null(strstr(t.process[m].err.text, "nothing has come or gone"));
+    }
+    assert_true(ls_now_ns() - start_ns < 5 * SECOND);
+    wire_world_destroy(t.world);
+}
+
+static int tell_names(process *p)
+{
+    const char *first = ls_cluster_host(p->cluster, 0);
+    char expected[LS_MEMBER_NAME];
+    for (int m = 1; m < p->test->members; m++) {
+        snprintf(expected, sizeof expected, "%.50s#%d", first, m);
+        if (strcmp(ls_cluster_host(p->cluster, m), expected) != 0)
+            return ls_fail(&p->err, LS_EDATA, "member %d is called %s", m,
+                           ls_cluster_host(p->cluster, m));
+    }
+    return LS_OK;
+}
+
+static void hosts_of_one_name_are_told_apart(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    run(&t, tell_names);
+    all_are_fine(&t);
+    wire_world_destroy(t.world);
+}
+
 static int gather_once(process *p)
 {
     int all[WIRE_MOST] = {0};
@@ -488,6 +559,47 @@ static void a_member_that_never_comes_is_not_waited_for_for_ever(void **state)
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
 }
 
+static atomic_int uses; /* of a host's allocator */
+
+static void *count_alloc(void *user, size_t bytes, size_t align)
+{
+    (void)user;
+    atomic_fetch_add(&uses, 1);
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void count_free(void *user, void *memory)
+{
+    (void)user;
+    atomic_fetch_add(&uses, 1);
+    free(memory);
+}
+
+/* Who was told that joining failed has nothing to keep for it. */
+static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **state)
+{
+    (void)state;
+    wire_world *world = wire_world_create(2);
+    static wire_place place;
+    ls_cluster *c;
+    ls_error err;
+    ls_host *host = malloc(sizeof *host);
+    *host = (ls_host){sizeof *host, count_alloc, count_free, NULL, NULL};
+    place = (wire_place){world, 0};
+    const ls_cluster_options o = {.type = &wire_double,
+                                  .comm = &place,
+                                  .deadline_ns = SECOND,
+                                  .open_ns = SECOND / 4,
+                                  .host = host};
+    assert_int_equal(ls_cluster_open(&c, &o, &err), LS_ESTALLED);
+    memset(host, 0x5a, sizeof *host);
+    free(host);
+    const int before = atomic_load(&uses);
+    wire_world_expect(world, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    assert_int_equal(atomic_load(&uses), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -504,6 +616,10 @@ int main(void)
         cmocka_unit_test(one_that_has_ended_is_not_waited_for),
         cmocka_unit_test(members_that_do_different_things_find_out),
         cmocka_unit_test(a_sum_that_one_process_alone_lost_is_not_repeated),
+        cmocka_unit_test(a_long_part_over_a_slow_line_is_waited_for_on_both_ends),
+        cmocka_unit_test(a_message_that_never_comes_is_not_waited_for_for_ever),
+        cmocka_unit_test(hosts_of_one_name_are_told_apart),
+        cmocka_unit_test(an_engine_that_joins_too_late_finds_nothing_of_its_callers),
         cmocka_unit_test(an_engine_that_hangs_is_left_behind),
         cmocka_unit_test(a_member_that_never_comes_is_not_waited_for_for_ever),
     };

@@ -19,6 +19,7 @@ typedef struct message {
 typedef struct waiting {
     struct waiting *next;
     ls_transfer *transfer;
+    uint64_t due_ns; /* of one that is sent */
 } waiting;
 
 /* From one member to another on one channel. */
@@ -40,8 +41,9 @@ struct wire_world {
     int members, expected, here;
     lane lane[WIRE_MOST][WIRE_MOST][LS_WIRE_CHANNELS];
     bool cut[WIRE_MOST], hang[WIRE_MOST];
-    uint64_t posts[WIRE_MOST], kill_at[WIRE_MOST];
-    uint64_t delay_ns, random;
+    bool held[WIRE_MOST][LS_WIRE_CHANNELS];
+    uint64_t posts[WIRE_MOST], kill_at[WIRE_MOST], break_at[WIRE_MOST];
+    uint64_t delay_ns, random, bytes_per_s;
 };
 
 wire_world *wire_world_create(int members)
@@ -54,7 +56,7 @@ wire_world *wire_world_create(int members)
     pthread_cond_init(&w->change, &clock);
     w->members = w->expected = members;
     for (int m = 0; m < WIRE_MOST; m++)
-        w->kill_at[m] = UINT64_MAX;
+        w->kill_at[m] = w->break_at[m] = UINT64_MAX;
     for (int i = 0; i < WIRE_MOST * WIRE_MOST * LS_WIRE_CHANNELS; i++) {
         lane *l = &w->lane[0][0][0] + i;
         l->last = &l->first;
@@ -102,6 +104,21 @@ void wire_world_cut(wire_world *w, int member, int cut)
 void wire_world_kill_at(wire_world *w, int member, uint64_t posts)
 {
     CHANGE(w, w->kill_at[member] = posts);
+}
+
+void wire_world_break_at(wire_world *w, int member, uint64_t posts)
+{
+    CHANGE(w, w->break_at[member] = posts);
+}
+
+void wire_world_hold(wire_world *w, int member, int channel)
+{
+    CHANGE(w, w->held[member][channel] = true);
+}
+
+void wire_world_rate(wire_world *w, uint64_t bytes_per_s)
+{
+    CHANGE(w, w->bytes_per_s = bytes_per_s);
 }
 
 uint64_t wire_world_posts(wire_world *w, int member)
@@ -155,10 +172,11 @@ static uint64_t draw_delay(wire_world *w)
     return w->delay_ns ? (w->random >> 33) % w->delay_ns : 0;
 }
 
-static void append(waiting ***last, ls_transfer *transfer)
+static void append(waiting ***last, ls_transfer *transfer, uint64_t due_ns)
 {
     waiting *item = calloc(1, sizeof *item);
     item->transfer = transfer;
+    item->due_ns = due_ns;
     **last = item;
     *last = &item->next;
 }
@@ -170,28 +188,30 @@ static void send(double_wire *mine, ls_transfer *t)
     message *m = malloc(sizeof *m + t->bytes);
     const uint64_t due = ls_now_ns() + draw_delay(w);
     *m = (message){.due_ns = due > l->latest_ns ? due : l->latest_ns, .bytes = t->bytes};
+    m->due_ns += w->bytes_per_s ? t->bytes * 1000000000u / w->bytes_per_s : 0;
     l->latest_ns = m->due_ns;
     if (t->bytes > 0)
         memcpy(m->data, t->data, t->bytes);
     *l->last = m;
     l->last = &m->next;
-    append(&mine->last_sent, t);
+    append(&mine->last_sent, t, w->bytes_per_s ? m->due_ns : 0);
 }
 
 static int post_double(ls_wire *base, ls_transfer *t, ls_error *err)
 {
     double_wire *mine = (double_wire *)base;
     wire_world *w = mine->world;
-    (void)err;
     pthread_mutex_lock(&w->lock);
-    w->cut[base->member] |= w->posts[base->member]++ >= w->kill_at[base->member];
+    const uint64_t number = w->posts[base->member]++;
+    const bool broken = number >= w->break_at[base->member];
+    w->cut[base->member] |= broken || number >= w->kill_at[base->member];
     if (t->incoming)
-        append(&w->lane[t->peer][base->member][t->channel].last_receive, t);
+        append(&w->lane[t->peer][base->member][t->channel].last_receive, t, 0);
     else
         send(mine, t);
     pthread_cond_broadcast(&w->change);
     pthread_mutex_unlock(&w->lock);
-    return LS_OK;
+    return broken ? ls_fail(err, LS_EIO, "the connection broke") : LS_OK;
 }
 
 /* The next of a lane, if it is due. Returns whether there was one; a wrong length is an error. */
@@ -224,7 +244,7 @@ static int collect(double_wire *mine, ls_transfer **ended, int most, ls_error *e
     wire_world *w = mine->world;
     const int self = mine->base.member;
     int count = 0, status = LS_OK;
-    while (mine->sent && count < most && !w->cut[self]) {
+    while (mine->sent && mine->sent->due_ns <= ls_now_ns() && count < most && !w->cut[self]) {
         waiting *s = mine->sent;
         ended[count++] = s->transfer;
         mine->sent = s->next;
@@ -233,7 +253,8 @@ static int collect(double_wire *mine, ls_transfer **ended, int most, ls_error *e
     }
     for (int m = 0; m < w->members && !w->cut[self]; m++)
         for (int c = 0; c < LS_WIRE_CHANNELS && !w->cut[m]; c++)
-            while (count < most && take(w, &w->lane[m][self][c], &ended[count], &status, err))
+            while (!w->held[m][c] && count < most &&
+                   take(w, &w->lane[m][self][c], &ended[count], &status, err))
                 count++;
     return status ? status : count;
 }

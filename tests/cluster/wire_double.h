@@ -25,6 +25,13 @@ void wire_world_delay(wire_world *world, uint64_t most_ns, uint64_t seed);
 void wire_world_cut(wire_world *world, int member, int cut);
 /* The same from the member's post number `posts` on, counted from its start: as if it had been killed there. */
 void wire_world_kill_at(wire_world *world, int member, uint64_t posts);
+/* From that post on its engine says that a connection broke. */
+void wire_world_break_at(wire_world *world, int member, uint64_t posts);
+/* Messages of a member on a channel do not arrive any more, while all others do. */
+void wire_world_hold(wire_world *world, int member, int channel);
+/* A member's messages to another follow each other at so many bytes a second; who sends one is told when it is
+ * there. */
+void wire_world_rate(wire_world *world, uint64_t bytes_per_s);
 /* How many transfers a member has posted. */
 uint64_t wire_world_posts(wire_world *world, int member);
 /* The member's polls do not return until that is over. */
