@@ -253,32 +253,42 @@ static bool any_failed(const struct ls_trainer *t)
     return false;
 }
 
+/* The shard whose loss is not finite, where one of this process's workers found it. */
+static ls_bad_shard find_bad_shard(const struct ls_trainer *t)
+{
+    for (int w = 0; w < t->workers; w++)
+        if (t->worker[w].presence == LS_LIVE && t->worker[w].status == LS_OK &&
+            t->reports[w].bad_shard >= 0)
+            return (ls_bad_shard){t->members.member, w, t->reports[w].bad_shard};
+    return (ls_bad_shard){-1, -1, -1};
+}
+
+/* Where the run ends no step is under way, and all processes tell each other what they found; where it goes on,
+ * another one's shard stays unknown. */
 static int account_skipped(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    int worker = -1, shard = -1;
-    for (int w = 0; w < t->workers && shard < 0; w++) {
-        if (t->worker[w].presence == LS_LIVE && t->worker[w].status == LS_OK &&
-            t->reports[w].bad_shard >= 0) {
-            worker = w;
-            shard = t->reports[w].bad_shard;
-        }
-    }
+    ls_bad_shard bad = find_bad_shard(t);
     const unsigned long long number = t->position.steps + 1;
-    int status = ls_record_nonfinite(t, number, worker, shard, err);
+    const char *host = "";
+    int status = t->config.skip_nonfinite ? LS_OK : ls_members_share_bad(&bad, t, err);
+    if (status == LS_OK)
+        status = ls_record_nonfinite(t, number, bad.worker, bad.shard, err);
     if (status || t->config.skip_nonfinite)
         return status;
-    if (shard < 0)
+    if (bad.shard < 0)
         return ls_fail(
             err, LS_ENONFINITE,
             "step %llu: the loss was not finite, but computed again it is: some device is "
             "faulty; the step was not applied",
             number);
+    if (t->members.cluster)
+        host = ls_cluster_host(t->members.cluster, bad.member);
     return ls_fail(
         err, LS_ENONFINITE,
-        "step %llu: the loss of shard %d, on worker %d, is not finite any more; the step "
+        "step %llu: the loss of shard %d, on worker %d%s%s, is not finite any more; the step "
         "was not applied; try a smaller optimizer.lr",
-        number, shard, worker);
+        number, bad.shard, bad.worker, host[0] ? " of host " : "", host);
 }
 
 static void move_on(struct ls_trainer *t, const ls_report *r)

@@ -6,6 +6,7 @@
 #include "train/coordinator.h"
 #include "train/worker.h"
 
+#include <fcntl.h>
 #include <lockstep/version.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,6 +114,23 @@ int ls_members_share_text(char **text, struct ls_trainer *t, ls_error *err)
     return status ? status : ls_cluster_share(c, *text, (size_t)bytes, err);
 }
 
+int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
+{
+    int shards = t->config.shards;
+    char text[160];
+    if (!t->members.cluster)
+        return LS_OK;
+    int status = ls_cluster_share(t->members.cluster, &shards, sizeof shards, err);
+    if (status == LS_OK && t->config.shards == 0)
+        t->config.shards = shards;
+    if (status || t->config.shards >= t->members.count)
+        return status;
+    snprintf(text, sizeof text, "%d hosts need a shard each: set shards to at least %d%s",
+             t->members.count, t->members.count,
+             t->config.shards == 0 ? "; \"devices\" is for one host" : "");
+    return ls_config_fail(err, &t->config, "shards", LS_ECONFIG, text);
+}
+
 typedef struct beginning {
     ls_position position;
     uint64_t steps;
@@ -153,12 +171,18 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
 
 /* ---- the start-up check --------------------------------------------------------------------- */
 
-/* What a member says of itself. */
-typedef struct card {
-    char version[16], isa[48], library[160], devices[160];
+/* What a member says of its run … */
+typedef struct likeness {
+    char version[16];
     uint64_t train_rows, test_rows;
-    uint32_t data_crc32, gradient_crc32, recipe_crc32;
-    int32_t cpus, chosen, threads;
+    uint32_t data_crc32, recipe_crc32;
+} likeness;
+
+/* … and of itself. */
+typedef struct card {
+    char isa[48], library[160], devices[160], machine[128];
+    uint32_t gradient_crc32;
+    int32_t chosen, threads;
 } card;
 
 /* What the members have to have alike: what the weights depend on, and how often all meet otherwise. */
@@ -176,41 +200,10 @@ static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
     return text ? LS_OK : LS_ENOMEM;
 }
 
-static void list_devices(char *out, size_t size, const struct ls_trainer *t)
-{
-    size_t used = 0;
-    for (int w = 0; w < t->workers && used < size; w++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", w ? ", " : "",
-                                 t->worker[w].info.name);
-}
-
-static int fill_card(card *mine, struct ls_trainer *t, ls_error *err)
-{
-    memset(mine, 0, sizeof *mine);
-    const ls_device_info *info = &t->worker[0].info;
-    snprintf(mine->version, sizeof mine->version, "%s", LS_VERSION);
-    /* Where bits depend on none, the model's name still says which there is. */
-    const char *named = strrchr(info->model, ',');
-    snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
-    snprintf(mine->library, sizeof mine->library, "%s", info->library);
-    list_devices(mine->devices, sizeof mine->devices, t);
-    mine->train_rows = ls_subset_rows(t, LS_TRAIN);
-    mine->test_rows = ls_subset_rows(t, LS_TEST);
-    mine->data_crc32 = ls_data_crc32(t);
-    mine->cpus = ls_allowed_cpus();
-    mine->threads = info->threads;
-    mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
-    int status = hash_recipe(&mine->recipe_crc32, t, err);
-    if (status == LS_OK)
-        status = ls_gang(t, ls_worker_probe, err);
-    mine->gradient_crc32 = t->worker[0].checksum;
-    return status;
-}
-
 /* What of member m's is another's than the first's, the likelier cause first. */
-static int compare_cards(const struct ls_trainer *t, const card *all, int m, ls_error *err)
+static int compare_likeness(const struct ls_trainer *t, const likeness *all, int m, ls_error *err)
 {
-    const card *a = &all[0], *b = &all[m];
+    const likeness *a = &all[0], *b = &all[m];
     const char *first = ls_cluster_host(t->members.cluster, 0);
     const char *host = ls_cluster_host(t->members.cluster, m);
     if (strcmp(a->version, b->version) != 0)
@@ -230,14 +223,85 @@ static int compare_cards(const struct ls_trainer *t, const card *all, int m, ls_
             host, first, (unsigned long long)b->train_rows, (unsigned long long)b->test_rows,
             (unsigned)b->data_crc32, (unsigned long long)a->train_rows,
             (unsigned long long)a->test_rows, (unsigned)a->data_crc32);
-    if (a->gradient_crc32 != b->gradient_crc32)
-        return ls_fail(
-            err, LS_EUNSUPPORTED,
-            "host %s computed shard 0 as %08x, host %s as %08x: %s (%s, %d threads) and %s "
-            "(%s, %d threads); their bits differ",
-            host, (unsigned)b->gradient_crc32, first, (unsigned)a->gradient_crc32, b->isa,
-            b->library, (int)b->threads, a->isa, a->library, (int)a->threads);
     return LS_OK;
+}
+
+static int compare_all(struct ls_trainer *t, likeness *all, ls_error *err)
+{
+    likeness *mine = &all[t->members.member];
+    snprintf(mine->version, sizeof mine->version, "%s", LS_VERSION);
+    mine->train_rows = ls_subset_rows(t, LS_TRAIN);
+    mine->test_rows = ls_subset_rows(t, LS_TEST);
+    mine->data_crc32 = ls_data_crc32(t);
+    int status = hash_recipe(&mine->recipe_crc32, t, err);
+    if (status == LS_OK)
+        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
+    for (int m = 1; m < t->members.count && status == LS_OK; m++)
+        status = compare_likeness(t, all, m, err);
+    return status;
+}
+
+int ls_members_compare(struct ls_trainer *t, ls_error *err)
+{
+    if (!t->members.cluster)
+        return LS_OK;
+    likeness *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
+    int status = all ? compare_all(t, all, err)
+                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
+    ls_free(t->host, all);
+    return status;
+}
+
+static void list_devices(char *out, size_t size, const struct ls_trainer *t)
+{
+    size_t used = 0;
+    for (int w = 0; w < t->workers && used < size; w++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", w ? ", " : "",
+                                 t->worker[w].info.name);
+}
+
+/* Its name, and what tells two of one name apart: the number that the kernel drew when it booted. */
+static void read_machine(char *out, size_t size)
+{
+    const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    char boot[40] = "";
+    if (file >= 0 && read(file, boot, sizeof boot - 1) < 0)
+        boot[0] = '\0';
+    if (file >= 0)
+        close(file);
+    gethostname(out, size / 2);
+    out[size / 2 - 1] = '\0';
+    strcat(out, boot);
+}
+
+static int fill_card(card *mine, struct ls_trainer *t, ls_error *err)
+{
+    memset(mine, 0, sizeof *mine);
+    const ls_device_info *info = &t->worker[0].info;
+    /* Where bits depend on none, the model's name still says which there is. */
+    const char *named = strrchr(info->model, ',');
+    snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
+    snprintf(mine->library, sizeof mine->library, "%s", info->library);
+    list_devices(mine->devices, sizeof mine->devices, t);
+    read_machine(mine->machine, sizeof mine->machine);
+    mine->threads = info->threads;
+    mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
+    int status = ls_gang(t, ls_worker_probe, err);
+    mine->gradient_crc32 = t->worker[0].checksum;
+    return status;
+}
+
+static int compare_gradients(const struct ls_trainer *t, const card *all, int m, ls_error *err)
+{
+    const card *a = &all[0], *b = &all[m];
+    if (a->gradient_crc32 == b->gradient_crc32)
+        return LS_OK;
+    return ls_fail(err, LS_EUNSUPPORTED,
+                   "host %s computed shard 0 as %08x, host %s as %08x: %s (%s, %d threads) and %s "
+                   "(%s, %d threads); their bits differ",
+                   ls_cluster_host(t->members.cluster, m), (unsigned)b->gradient_crc32,
+                   ls_cluster_host(t->members.cluster, 0), (unsigned)a->gradient_crc32, b->isa,
+                   b->library, (int)b->threads, a->isa, a->library, (int)a->threads);
 }
 
 /* Two processes of one machine would take the same CPUs, unless they were told which. */
@@ -246,13 +310,12 @@ static int check_places(const struct ls_trainer *t, const card *all, ls_error *e
     const struct ls_cluster *c = t->members.cluster;
     for (int m = 0; m < t->members.count; m++)
         for (int k = 0; k < m; k++)
-            if (strcmp(ls_cluster_host(c, m), ls_cluster_host(c, k)) == 0 &&
-                (!all[m].chosen || !all[k].chosen))
+            if (strcmp(all[m].machine, all[k].machine) == 0 && (!all[m].chosen || !all[k].chosen))
                 return ls_fail(
                     err, LS_EUNSUPPORTED,
                     "two processes on host %s: start one per host (mpirun -N 1), or give "
                     "each its --devices",
-                    ls_cluster_host(c, m));
+                    ls_cluster_host(c, k));
     return LS_OK;
 }
 
@@ -274,7 +337,7 @@ static int check_all(struct ls_trainer *t, card *all, ls_error *err)
     if (status == LS_OK)
         status = check_places(t, all, err);
     for (int m = 1; m < t->members.count && status == LS_OK; m++)
-        status = compare_cards(t, all, m, err);
+        status = compare_gradients(t, all, m, err);
     if (status == LS_OK)
         say_devices(t, all);
     return status;
@@ -328,6 +391,21 @@ int ls_members_check(struct ls_trainer *t, ls_error *err)
 }
 
 /* ---- on the way ----------------------------------------------------------------------------- */
+
+int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
+{
+    if (!t->members.cluster)
+        return LS_OK;
+    ls_bad_shard *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
+    if (!all)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", t->members.count);
+    all[t->members.member] = *bad;
+    int status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
+    for (int m = t->members.count - 1; m >= 0 && status == LS_OK; m--)
+        *bad = all[m].shard >= 0 ? all[m] : *bad;
+    ls_free(t->host, all);
+    return status;
+}
 
 void ls_members_heed(struct ls_trainer *t, const struct ls_report *r)
 {

@@ -39,12 +39,25 @@ void ls_members_span(const struct ls_trainer *trainer, int *lo, int *hi);
 /* How many shards it has; at least 1. */
 int ls_members_shards(const struct ls_trainer *trainer, int shards);
 
+/* Of a run that gives no number of shards: the first member's, which has what is resumed. Errors: LS_ECONFIG
+ * (there are none, or fewer than members). */
+int ls_members_share_shards(struct ls_trainer *trainer, ls_error *err);
+/* Recipe, library version and data are the same on all members, before they exchange what depends on them.
+ * Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, with the first host that differs. */
+int ls_members_compare(struct ls_trainer *trainer, ls_error *err);
 /* The first member's position, results, weights and optimizer state become everybody's. */
 int ls_members_share_start(struct ls_trainer *trainer, ls_error *err);
-/* The start-up check: recipe, data, library and the gradient of one shard are the same on all members. The
- * workers are open and rest. Errors: LS_ECONFIG, LS_EDATA, LS_EUNSUPPORTED, with the first host that
- * differs. */
+/* The start-up check: the gradient of one shard is the same on all members, and each has devices of its own. The
+ * workers are open and rest. Errors: LS_ECONFIG, LS_EUNSUPPORTED, with the first host that differs. */
 int ls_members_check(struct ls_trainer *trainer, ls_error *err);
+
+/* A shard whose loss is not finite; −1: none was found. */
+typedef struct ls_bad_shard {
+    int member, worker, shard;
+} ls_bad_shard;
+
+/* *bad ← the first member's that found one. All are at the same step, and the workers rest. */
+int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *trainer, ls_error *err);
 
 /* A step is done: did a member ask to stop? */
 void ls_members_heed(struct ls_trainer *trainer, const struct ls_report *report);

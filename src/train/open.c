@@ -410,13 +410,7 @@ static int read_config(ls_trainer *t, ls_error *err)
         status = check_step_rows(t, err);
     if (status == LS_OK && t->dir.resumed && t->config.shards == 0)
         t->config.shards = ls_resume_shards(t);
-    if (status == LS_OK && t->members.cluster && t->config.shards < t->members.count) {
-        char text[120];
-        snprintf(text, sizeof text, "%d hosts need a shard each: set shards to at least %d",
-                 t->members.count, t->members.count);
-        return ls_config_fail(err, &t->config, "shards", LS_ECONFIG, text);
-    }
-    return status;
+    return status ? status : ls_members_share_shards(t, err);
 }
 
 static int open_registry(ls_trainer *t, ls_error *err)
@@ -448,16 +442,14 @@ static int open_group(ls_trainer *t, ls_error *err)
 
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static int (*const stages[])(ls_trainer *,
-                                 ls_error *) = {check_options,   read_inject,
-                                                read_config,     open_registry,
-                                                open_data,       open_feed,
-                                                build_model,     open_pool,
-                                                open_exchange,   open_trace,
-                                                open_workers,    open_group,
-                                                ls_run_dir_open, ls_run_dir_open_sinks,
-                                                open_saver,      open_coordination,
-                                                summarise,       warn};
+    static int (*const stages[])(ls_trainer *, ls_error *) = {
+        check_options, read_inject,       read_config,
+        open_registry, open_data,         open_feed,
+        build_model,   open_pool,         ls_members_compare,
+        open_exchange, open_trace,        open_workers,
+        open_group,    ls_run_dir_open,   ls_run_dir_open_sinks,
+        open_saver,    open_coordination, summarise,
+        warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

@@ -238,7 +238,13 @@ int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s, co
 int ls_record_nonfinite(struct ls_trainer *t, uint64_t step, int worker, int shard, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_NONFINITE};
-    if (t->config.skip_nonfinite)
+    if (t->config.skip_nonfinite && shard < 0 && t->members.cluster)
+        ls_log(
+            t->host, LS_LOG_WARNING,
+            "step %llu: the loss of no shard of this host, but of another one's, is not finite; the "
+            "step is skipped",
+            (unsigned long long)step);
+    else if (t->config.skip_nonfinite)
         ls_log(t->host, LS_LOG_WARNING,
                "step %llu: the loss of shard %d, on worker %d, is not finite; the step is skipped",
                (unsigned long long)step, shard, worker);

@@ -33,6 +33,8 @@ typedef struct story {
     uint64_t stop_behind;
     int victim;
     uint64_t kill_at;      /* a post; 0: never */
+    uint64_t break_at;     /* the same; its engine says so */
+    const char *nan[MOST]; /* --inject of one member */
     uint64_t posts;        /* of the victim, in all */
     const char *set[MOST]; /* of one member */
     process process[MOST];
@@ -61,7 +63,10 @@ static void prepare(story *s, int m)
     process *p = &s->process[m];
     fixture_begin(&p->f);
     snprintf(p->devices, sizeof p->devices, "devices=ref:%d", s->workers);
-    snprintf(p->shards, sizeof p->shards, "shards=%d", s->shards);
+    if (s->shards > 0)
+        snprintf(p->shards, sizeof p->shards, "shards=%d", s->shards);
+    else
+        snprintf(p->shards, sizeof p->shards, "shards=\"devices\"");
     fixture_set(&p->f, "epochs=3");
     fixture_set(&p->f, p->devices);
     fixture_set(&p->f, p->shards);
@@ -82,6 +87,8 @@ static void prepare(story *s, int m)
     p->f.options.record = on_record;
     p->f.options.user = p;
     p->f.options.resume = s->resume[m];
+    p->f.options.inject = &s->nan[m];
+    p->f.options.inject_count = s->nan[m] != NULL;
 }
 
 static void *run_process(void *arg)
@@ -106,6 +113,8 @@ static void tell(story *s)
         wire_world_delay(world, 300000, (unsigned)(s->members * 10 + s->workers));
     if (s->kill_at)
         wire_world_kill_at(world, s->victim, s->kill_at);
+    if (s->break_at)
+        wire_world_break_at(world, s->victim, s->break_at);
     for (int m = 0; m < s->members; m++) {
         process *p = &s->process[m];
         memset(p, 0, sizeof *p);
@@ -197,6 +206,60 @@ static void stopped_by_any_member_it_goes_on_on_any_number(void **state)
     }
 }
 
+/* A run of one host that gave no number: its own goes on. */
+static void one_shard_for_each_device_goes_on_over_hosts(void **state)
+{
+    (void)state;
+    scratch dir;
+    char run[400];
+    alone(&one, 4);
+    scratch_begin(&dir);
+    snprintf(run, sizeof run, "%s/run", dir.directory);
+    other = (story){.members = 1, .workers = 4, .run_dir = run, .stop_behind = 4};
+    tell(&other);
+    assert_int_equal(other.process[0].status, LS_EINTERRUPTED);
+    other = (story){.members = 2, .workers = 1, .run_dir = run, .resume = {run, run}};
+    tell(&other);
+    all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
+    other = (story){.members = 2, .workers = 1};
+    tell(&other);
+    for (int m = 0; m < 2; m++)
+        assert_non_null(strstr(other.process[m].err.text, "\"devices\" is for one host"));
+    scratch_end(&dir);
+}
+
+/* ---- losses that are not finite -------------------------------------------------------------- */
+
+static void a_shard_that_is_not_finite_is_named_on_all_hosts(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 2; bad++) {
+        other = (story){.members = 2, .workers = 2, .shards = 8};
+        other.nan[bad] = "worker=1,step=3,kind=nan";
+        tell(&other);
+        for (int m = 0; m < 2; m++) {
+            const char *text = other.process[m].err.text;
+            assert_int_equal(other.process[m].status, LS_ENONFINITE);
+            if (!strstr(text,
+                        bad ? "shard 6, on worker 1 of host" : "shard 2, on worker 1 of host"))
+                fail_msg("%d, member %d: %s", bad, m, text);
+        }
+    }
+}
+
+static void a_step_that_is_not_finite_is_skipped_on_all_hosts(void **state)
+{
+    (void)state;
+    other =
+        (story){.members = 2, .workers = 1, .shards = 8, .nan = {NULL, "worker=0,step=3,kind=nan"}};
+    other.set[0] = other.set[1] = "on_nonfinite=skip";
+    tell(&other);
+    for (int m = 0; m < 2; m++)
+        if (other.process[m].status)
+            fail_msg("member %d: %s", m, other.process[m].err.text);
+    assert_string_equal(other.process[0].hash, other.process[1].hash);
+}
+
 /* ---- losses --------------------------------------------------------------------------------- */
 
 static void resume_from(const char *run)
@@ -239,14 +302,20 @@ static void survivors_of_a_lost_member_save_what_goes_on(void **state)
     }
 }
 
+/* Of a member of two, in a whole run. */
+static uint64_t count_posts(void)
+{
+    alone(&one, 8);
+    other = (story){.members = 2, .workers = 1, .shards = 8};
+    tell(&other);
+    return other.posts;
+}
+
 /* Its last posts are those of the gather in which all compare what they have come to, and of its goodbye. */
 static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
 {
     (void)state;
-    alone(&one, 8);
-    other = (story){.members = 2, .workers = 1, .shards = 8};
-    tell(&other);
-    const uint64_t posts = other.posts;
+    const uint64_t posts = count_posts();
     for (uint64_t before = 2; before <= 10; before += SLOW_BUILD ? 4 : 2) {
         scratch dir;
         char run[400], saved[500];
@@ -272,6 +341,52 @@ static void one_that_is_lost_at_the_very_end_takes_nothing_with_it(void **state)
     }
 }
 
+/* Of the first host, twice in one directory: what the first loss has left is left alone. */
+static void the_first_host_may_be_lost_again(void **state)
+{
+    (void)state;
+    scratch dir;
+    char run[400], saved[2][500];
+    const uint64_t posts = count_posts();
+    scratch_begin(&dir);
+    snprintf(run, sizeof run, "%s/run", dir.directory);
+    for (int k = 0; k < 2; k++) {
+        other =
+            (story){.members = 2, .workers = 1, .shards = 8, .run_dir = run, .kill_at = posts / 2};
+        other.resume[0] = other.resume[1] = k ? run : NULL;
+        tell(&other);
+        assert_int_equal(other.process[1].status, LS_ESTALLED);
+        assert_true(other.process[1].result.saved);
+        memcpy(saved[k], other.process[1].own_dir, sizeof saved[k]);
+    }
+    assert_string_not_equal(saved[0], saved[1]);
+    resume_from(saved[1]);
+    resume_from(saved[0]);
+    scratch_end(&dir);
+}
+
+/* As one that is silent, but at once. */
+static void what_an_engine_calls_an_error_is_a_lost_host(void **state)
+{
+    (void)state;
+    scratch dir;
+    char run[400];
+    const uint64_t posts = count_posts();
+    scratch_begin(&dir);
+    snprintf(run, sizeof run, "%s/run", dir.directory);
+    other = (story){.members = 2, .workers = 1, .shards = 8, .run_dir = run};
+    other.victim = 1;
+    other.break_at = posts / 2;
+    tell(&other);
+    for (int m = 0; m < 2; m++) {
+        assert_int_equal(other.process[m].status, LS_ESTALLED);
+        assert_true(other.process[m].result.saved);
+    }
+    assert_non_null(strstr(other.process[1].err.text, "the connection broke"));
+    resume_from(run);
+    scratch_end(&dir);
+}
+
 /* ---- members that are not alike ------------------------------------------------------------- */
 
 static void refuses(const char *set, const char *text)
@@ -291,6 +406,8 @@ static void members_that_are_not_alike_are_told_apart(void **state)
     refuses("seed=9", "has another recipe than host");
     refuses("eval_every=0", "has another recipe than host");
     refuses("data.limit=64", "has another recipe than host");
+    refuses("model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}]}",
+            "has another recipe than host");
 }
 
 static void more_hosts_than_shards_are_refused(void **state)
@@ -306,6 +423,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_hosts_and_workers_gives_the_same_bits),
         cmocka_unit_test(stopped_by_any_member_it_goes_on_on_any_number),
+        cmocka_unit_test(one_shard_for_each_device_goes_on_over_hosts),
+        cmocka_unit_test(a_shard_that_is_not_finite_is_named_on_all_hosts),
+        cmocka_unit_test(a_step_that_is_not_finite_is_skipped_on_all_hosts),
+        cmocka_unit_test(the_first_host_may_be_lost_again),
+        cmocka_unit_test(what_an_engine_calls_an_error_is_a_lost_host),
         cmocka_unit_test(survivors_of_a_lost_member_save_what_goes_on),
         cmocka_unit_test(one_that_is_lost_at_the_very_end_takes_nothing_with_it),
         cmocka_unit_test(members_that_are_not_alike_are_told_apart),
