@@ -143,8 +143,7 @@ class Run:
         self.log.close()
 
     def fail(self, why):
-        self.log.seek(0)
-        print(self.log.read())
+        print((self.test.scratch / "log").read_text())
         print("codes", self.codes())
         raise SystemExit(f"FAILED: {why}")
 
@@ -158,7 +157,9 @@ class Test:
         CONFIG["cluster"] = {"deadline_s": self.deadline_s}
         (self.scratch / "c.json").write_text(json.dumps(CONFIG))
         self.script("agent", f'while [ "${{1#-}}" != "$1" ]; do shift; done\nh={self.hosts.name}${{1##*.}}; shift\n'
-                    'exec ip netns exec "$h" unshare -u sh -c "hostname $h; $*"\n')
+                    f'name=$h; boot={self.scratch}/boot\n[ ! -e {self.scratch}/name ] || name=$(cat {self.scratch}/name)\n'
+                    'exec ip netns exec "$h" unshare -um sh -c "[ ! -e $boot ] || mount --bind $boot '
+                    '/proc/sys/kernel/random/boot_id; hostname $name; $*"\n')
         self.script("member", 'trap : USR1\nfile=code.$OMPI_COMM_WORLD_RANK\n"$@"\necho "$? $(date +%s.%N)" >"new.$file"\n'
                     'mv "new.$file" "$file"\nread -r code rest <"$file"\nexit "$code"\n')
 
@@ -167,8 +168,8 @@ class Test:
         path.write_text("#!/bin/sh\n" + text)
         path.chmod(0o755)
 
-    def words(self, directory, resume=None, workers=1):
-        words = ["c.json", "--devices", f"cpu:{workers}", "--quiet", "--set", f"run_dir={directory}"]
+    def words(self, directory, resume=None, workers=1, devices=None):
+        words = ["c.json", "--devices", devices or f"cpu:{workers}", "--quiet", "--set", f"run_dir={directory}"]
         return words + (["--resume", resume] if resume else [])
 
     def hash_of(self, directory):
@@ -183,8 +184,8 @@ class Test:
                        stdout=subprocess.DEVNULL)
         self.expected = self.hash_of(directory)
 
-    def whole(self, count, directory, resume=None, workers=1, more=()):
-        run = Run(self, count, [*self.words(directory, resume, workers), *more])
+    def whole(self, count, directory, resume=None, workers=1, more=(), devices=None):
+        run = Run(self, count, [*self.words(directory, resume, workers, devices), *more])
         run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
         if any(code for code, _ in run.codes().values()):
             run.fail("a member failed")
@@ -263,6 +264,21 @@ class Test:
         run.end()
         print(f"interrupted {'mpirun' if victim < 0 else victim} of {count}: all have stopped")
         self.whole(again, directory, directory)
+
+    def namesakes(self):
+        """Two processes on one host are refused unless each was given its devices; two hosts of one name are not."""
+        name, boot = self.scratch / "name", self.scratch / "boot"
+        name.write_text(self.hosts.space(1))
+        run = Run(self, 2, ["c.json", "--quiet", "--set", "run_dir=twice"])
+        run.wait_for(lambda: len(run.codes()) == 2, PATIENCE_S)
+        run.end()
+        said = (self.scratch / "log").read_text()
+        if any(code != 71 for code, _ in run.codes().values()) or "two processes on host" not in said:
+            run.fail("two processes on one host were not refused")
+        boot.write_text("7c9e1d52-0000-4000-8000-1b2f0a4c6e11\n")
+        self.whole(2, "namesakes", devices="auto")
+        name.unlink()
+        boot.unlink()
 
     def paused(self, count, directory="paused"):
         """All processes are stopped for longer than the deadline, as a suspended machine is: nobody is lost."""
@@ -344,6 +360,7 @@ def main():
             test.cases(args.cases, args.seed)
             return
         test.whole(2, "two")
+        test.namesakes()
         if not args.short:
             test.whole(3, "three")
         test.disturbed(3, 1, "kill", STEPS // 3, 2)
