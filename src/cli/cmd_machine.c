@@ -1,7 +1,7 @@
 /* Verbs on this machine: `devices`, what there is, and `bench`, how fast a config trains on it. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/cli.h"
+#include "cli/pack.h"
 #include "device/registry.h"
 #include "train/config.h"
 
@@ -351,7 +351,7 @@ static void print_json(const bench *b)
 
 static int run(bench *b, const ls_registry *registry)
 {
-    char cache[4096];
+    char cache[4096], packed[CLI_PACKED_ROOM];
     ls_error err;
     ls_config config;
     cli_data_dirs dirs;
@@ -368,7 +368,9 @@ static int run(bench *b, const ls_registry *registry)
         .cache_dir = cli_find_cache_dir(cache),
         .host = &host,
     };
-    int status = ls_config_read(&config, &o, &err);
+    int status = cli_pack_data(packed, &b->set, &o, b->json, &err);
+    if (status == LS_OK)
+        status = ls_config_read(&config, &o, &err);
     if (status)
         return cli_fail(status, err.text);
     if (b->rows == 0)

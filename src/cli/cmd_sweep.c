@@ -1,5 +1,5 @@
 /* trainer sweep CONFIG --vary KEY=VALUE,VALUE… */
-#include "cli/cli.h"
+#include "cli/pack.h"
 #include "cli/sweep.h"
 #include "store/durable.h"
 
@@ -193,40 +193,41 @@ static void announce(const session *s)
 }
 
 /* What is set for all runs, then what varies, then where the run goes. */
-static int collect_sets(const session *s, const char **set, char *run_dir, size_t size)
+static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 {
-    int n = 0;
-    for (int i = 0; i < s->a->set.count; i++)
-        set[n++] = s->a->set.item[i];
+    cli_list set = s->a->set;
     for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
-        set[n++] = ls_sweep_assignment(s->sweep, s->row, k);
+        set.item[set.count++] = ls_sweep_assignment(s->sweep, s->row, k);
     if (s->a->keep)
         snprintf(run_dir, size, "run_dir=%s/%d", s->a->keep, s->row + 1);
     else
         snprintf(run_dir, size, "run_dir=null");
-    set[n++] = run_dir;
-    return n;
+    set.item[set.count++] = run_dir;
+    return set;
 }
 
 static void run_one(session *s)
 {
-    const char *set[CLI_SET_MAX + LS_SWEEP_KEYS + 1];
-    char run_dir[4200];
+    char run_dir[4200], cache[4096], packed[CLI_PACKED_ROOM];
+    cli_list set = collect_sets(s, run_dir, sizeof run_dir);
     ls_trainer *trainer = NULL;
     ls_error err = {0};
     ls_trainer_options o = {
         .size = sizeof o,
         .config_path = s->a->config,
-        .set = set,
-        .set_count = collect_sets(s, set, run_dir, sizeof run_dir),
+        .set = set.item,
+        .set_count = set.count,
         .data_dirs = s->dirs.dir,
         .data_dir_count = s->dirs.count,
         .registry = s->registry,
+        .cache_dir = cli_find_cache_dir(cache),
         .progress = on_progress,
         .user = s,
         .host = &s->host,
     };
-    int status = ls_trainer_open(&trainer, &o, &err);
+    int status = cli_pack_data(packed, &set, &o, s->view.quiet, &err);
+    if (status == LS_OK)
+        status = ls_trainer_open(&trainer, &o, &err);
     if (status == LS_OK) {
         cli_set_running(trainer);
         status = ls_trainer_run(trainer, &err);

@@ -440,9 +440,12 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
         const cli_pack p = {.folder = c.data_path,
                             .test_folder = c.data_keys.test_path,
                             .size = c.data_keys.size,
-                            .channels = c.data_keys.channels == 1 ? 1 : 3,
+                            .channels = c.data_keys.channels,
                             .quiet = quiet};
-        if (!o->cache_dir)
+        if (c.data_keys.channels == 2)
+            status = ls_config_fail(err, &c, "data.channels", LS_ECONFIG,
+                                    "data.channels: expected 3 for colours or 1 for grey, found 2");
+        else if (!o->cache_dir)
             status =
                 ls_fail(err, LS_ENOENT,
                         "there is no place for a cache: set XDG_CACHE_HOME or HOME, or pack %.200s "

@@ -1,3 +1,4 @@
+#define _XOPEN_SOURCE 700 /* realpath; this file alone in the room */
 #include "cli/pack_list.h"
 
 #include "base/error.h"
@@ -86,7 +87,7 @@ static bool is_image(const char *name)
     return false;
 }
 
-static int add_file(cli_packing *k, int test, char *path, int32_t label)
+static int add_file(cli_packing *k, int test, char *path, const char *name, int32_t label)
 {
     struct stat st;
     char text[96];
@@ -105,7 +106,7 @@ static int add_file(cli_packing *k, int test, char *path, int32_t label)
     const int n =
         snprintf(text, sizeof text, "|%d|%lld|%lld.%09ld\n", (int)label, (long long)st.st_size,
                  (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
-    ls_sha256_update(&k->state, path, strlen(path));
+    ls_sha256_update(&k->state, name, strlen(name));
     ls_sha256_update(&k->state, text, (size_t)n);
     return LS_OK;
 }
@@ -114,13 +115,17 @@ static int list_class(cli_packing *k, int test, const char *folder, int32_t labe
 {
     cli_names files;
     int status = list_names(&files, k, folder);
+    char *real = realpath(folder, NULL); /* however the config's path came there */
+    const char *known = real ? real : folder;
+    ls_sha256_update(&k->state, known, strlen(known) + 1);
+    free(real);
     for (size_t i = 0; status == LS_OK && i < files.count; i++) {
         if (!is_image(files.name[i])) {
             k->split[test].others++;
             continue;
         }
         char *path = ls_path_join(folder, files.name[i], k->host);
-        status = path ? add_file(k, test, path, label) : cli_pack_no_memory(k);
+        status = path ? add_file(k, test, path, files.name[i], label) : cli_pack_no_memory(k);
     }
     free_names(&files, k->host);
     return status;

@@ -150,4 +150,4 @@ static int open_both(ls_dataset **train, ls_dataset **test, const ls_dataset_kin
 }
 
 const ls_dataset_kind ls_dataset_synthetic = {
-    {"synthetic", 1, SIDE, SIDE, CLASSES, NULL}, open_both, NULL};
+    {"synthetic", 1, SIDE, SIDE, CLASSES, NULL, NULL}, open_both, NULL};

@@ -378,15 +378,49 @@ int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, l
     return kind ? LS_OK : fail_unknown(spec, err);
 }
 
+static bool has_key(const ls_dataset_kind *kind, const char *key)
+{
+    const size_t n = strlen(key);
+    for (const char *p = kind->about.keys; p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL)
+        if (strncmp(p, key, n) == 0 && (p[n] == ' ' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+static const ls_data_source *find_source(const ls_dataset_spec *spec)
+{
+    for (int i = 0; i < spec->source_count; i++)
+        if (strcmp(spec->sources[i]->name, spec->name) == 0)
+            return spec->sources[i];
+    return NULL;
+}
+
+int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error *err)
+{
+    const ls_dataset_kind *kind = find_source(spec) ? NULL : find_kind(spec->name);
+    char list[256] = "";
+    size_t used = 0;
+    if (kind ? has_key(kind, key) : !find_source(spec)) /* what the name is not, opening it says */
+        return LS_OK;
+    for (size_t i = 0; i < KINDS; i++)
+        if (has_key(kinds[i], key) && used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "",
+                                     kinds[i]->about.name);
+    return used == 0 ? LS_OK
+                     : ls_fail(err, LS_ECONFIG,
+                               "data.%s: a key of %s; \"%.64s\" does not have it, remove it", key,
+                               list, spec->name);
+}
+
 static int open_whole(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                       const ls_host *host, ls_error *err)
 {
     const ls_dataset_kind *kind = find_kind(spec->name);
+    const ls_data_source *source = find_source(spec);
     *train = NULL;
     *test = NULL;
-    for (int i = 0; i < spec->source_count; i++)
-        if (strcmp(spec->sources[i]->name, spec->name) == 0)
-            return open_source(train, test, spec->sources[i], spec, host, err);
+    if (source)
+        return open_source(train, test, source, spec, host, err);
     return kind ? kind->open(train, test, kind, spec, host, err) : fail_unknown(spec, err);
 }
 

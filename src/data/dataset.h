@@ -156,11 +156,17 @@ typedef struct ls_dataset_about {
     int channels, height, width;
     int classes;
     const char *const *class_name; /* one for each class; NULL: their numbers */
+    const char
+        *keys; /* of the config's data, beside those that all have: "path target"; NULL: none */
 } ls_dataset_about;
 
 /* Of the dataset that `spec` names, which is none of the caller's own. Static. Errors: LS_ECONFIG (there is
  * none; the message names those there are). */
 int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err);
+
+/* Refuses a key of the config's data, such as "target", that some kinds have, but not the one that `spec` names.
+ * Errors: LS_ECONFIG, with the kinds that have it. */
+int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error *err);
 
 /* Lives as long as the dataset. Any thread. */
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds);

@@ -472,6 +472,35 @@ static ls_dataset_spec data_spec(const ls_config *c)
                              .keys = c->data_keys};
 }
 
+/* A key of `data` that has another value than where it is absent. */
+static bool is_set(const ls_config *c, const ls_config_key *row)
+{
+    const void *value = (const char *)c + row->at;
+    switch (row->kind) {
+    case LS_KEY_TEXT: return *(const char *const *)value != NULL;
+    case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
+    case LS_KEY_FORM: return false;
+    default: return *(const int *)value != (int)row->fallback;
+    }
+}
+
+/* What the data that is named does not have is refused where it stands. */
+static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error *err)
+{
+    ls_error cause;
+    char key[64];
+    for (const ls_config_key *row = ls_config_keys; row->key; row++) {
+        if (strcmp(row->group, "data") != 0 || !is_set(c, row))
+            continue;
+        int status = ls_dataset_check_key(spec, row->key, &cause);
+        if (status) {
+            snprintf(key, sizeof key, "data.%s", row->key);
+            return ls_config_fail(err, c, key, status, cause.text);
+        }
+    }
+    return LS_OK;
+}
+
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *c,
                         const ls_trainer_options *o, ls_error *err)
 {
@@ -483,7 +512,10 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
     spec.sources = o->sources;
     spec.source_count = o->source_count;
     spec.wrong = &key;
-    int status = ls_dataset_open(train, test, &spec, o->host, &cause);
+    int status = check_keys(c, &spec, err);
+    if (status)
+        return status;
+    status = ls_dataset_open(train, test, &spec, o->host, &cause);
     if (status == LS_ECONFIG)
         return ls_config_fail(err, c, key, status, cause.text);
     return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;

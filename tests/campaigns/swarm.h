@@ -39,6 +39,7 @@ typedef struct swarm_case {
     int unequal;      /* workers have capacities, drawn for each leg */
     int on_disk;      /* a leg has a run directory, and one is resumed */
     int refused;      /* the CPU has no such communicator */
+    int vectors;      /* targets are vectors, a bit for each class */
     char inject[64];  /* with any number of workers; "": nothing */
     char lose[64];    /* with at least two; "": nothing */
     const char *directory;

@@ -1,6 +1,7 @@
 /* Random recipes: data, and every key of the config. */
 #include "base/rng.h"
 #include "campaigns/swarm.h"
+#include "train/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,12 +68,13 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
 
 static void draw_data(swarm_case *c, draws *d)
 {
+    const int table = one_in(d, 10);
     snprintf(c->data_name, sizeof c->data_name, "drawn%u", (unsigned)c->number);
     c->data = (ls_data_source){.size = sizeof c->data,
                                .name = c->data_name,
-                               .channels = draw_from(d, 1, one_in(d, 4) ? 6 : 3),
-                               .height = draw_from(d, 3, 12),
-                               .width = draw_from(d, 3, 12),
+                               .channels = draw_from(d, 1, table || one_in(d, 4) ? 6 : 3),
+                               .height = table ? 1 : draw_from(d, 3, 12),
+                               .width = table ? 1 : draw_from(d, 3, 12),
                                .classes = draw_from(d, 2, 12),
                                .train_rows = (uint32_t)draw_from(d, 4, 90),
                                .test_rows = (uint32_t)draw_from(d, 1, 70),
@@ -102,7 +104,7 @@ static void add_data(swarm_case *c, draws *d)
         add_channels(d, data, "mean", 0, 1);
         add_channels(d, data, "std", 0.2, 1.5);
     }
-    if (one_in(d, 2)) {
+    if (c->data.height > 1 && one_in(d, 2)) {
         cJSON *augment = cJSON_AddObjectToObject(c->config, "augment");
         if (draw(d, 3))
             cJSON_AddNumberToObject(augment, "crop", draw_from(d, 0, 5));
@@ -228,8 +230,9 @@ static void add_shards(swarm_case *c, draws *d)
         cJSON_AddStringToObject(c->config, "shards", "devices");
         c->same_count = 1;
         c->most_workers = 4;
-    } else if (shards == 8 && draw(d, 2))
-        ; /* which is what it is without the key */
+    } else if (shards == 8 && draw(d, 2)) /* without the key */
+        c->most_workers = ls_shards_for(
+            (int)cJSON_GetObjectItemCaseSensitive(c->config, "batch_size")->valuedouble);
     else
         cJSON_AddNumberToObject(c->config, "shards", shards);
     if (one_in(d, 10)) {
@@ -247,11 +250,12 @@ static void add_numerics(swarm_case *c, draws *d)
     static const char *const scaling[] = {"none", "linear", NULL};
     static const char *const divisors[] = {"batch", "nominal", NULL};
     static const char *const losses[] = {"auto", "cross_entropy", NULL};
+    static const char *const of_vectors[] = {"auto", "mse", "bce", NULL};
     add_word(c, d, "precision", precisions);
     add_word(c, d, "lr_scaling", scaling);
     add_word(c, d, "normalize", divisors);
-    add_word(c, d, "loss", losses);
-    if (one_in(d, 4))
+    add_word(c, d, "loss", c->vectors ? of_vectors : losses);
+    if (one_in(d, 4) && !c->vectors)
         cJSON_AddNumberToObject(c->config, "label_smoothing", draw_between(d, 0, 0.5));
     if (one_in(d, 2))
         cJSON_AddNumberToObject(c->config, "seed", draw(d, 1000000));

@@ -1,5 +1,4 @@
-/* Where a case's rows lie: with the caller, or in files of arrays; and the keys of data that only other kinds of
- * datasets heed. */
+/* Where a case's rows lie: with the caller, or in files of arrays; and keys of data that are of other kinds. */
 #include "campaigns/swarm.h"
 
 #include <stdio.h>
@@ -25,42 +24,83 @@ static void write_npy(const char *directory, const char *name, const char *type,
     fclose(file);
 }
 
+typedef struct split {
+    uint32_t count;
+    size_t values; /* of all rows */
+    uint8_t *bytes;
+    int32_t *labels;
+} split;
+
+static int read_split(split *s, const swarm_case *c, int test)
+{
+    const ls_data_source *from = &c->data;
+    *s = (split){.count = test ? from->test_rows : from->train_rows};
+    s->values =
+        (size_t)s->count * (size_t)from->channels * (size_t)from->height * (size_t)from->width;
+    uint32_t *rows = calloc(s->count, sizeof *rows);
+    s->bytes = calloc(s->values, 1);
+    s->labels = calloc(s->count, sizeof *s->labels);
+    for (uint32_t i = 0; rows && i < s->count; i++)
+        rows[i] = i;
+    const int good = rows && s->bytes && s->labels &&
+                     from->read(from->user, test, rows, s->count, s->bytes, s->labels, NULL) == 0;
+    free(rows);
+    return good;
+}
+
+static void free_split(split *s)
+{
+    free(s->bytes);
+    free(s->labels);
+}
+
+/* ---- npy ---------------------------------------------------------------------------------------- */
+
+/* Classes, or a bit for each of them. */
+static void write_targets(const swarm_case *c, const split *s, const char *name)
+{
+    const size_t classes = (size_t)c->data.classes;
+    char shape[64];
+    if (!c->vectors) {
+        snprintf(shape, sizeof shape, "%u,", (unsigned)s->count);
+        write_npy(c->directory, name, "<i4", shape, s->labels, sizeof *s->labels, s->count);
+        return;
+    }
+    float *bits = calloc(s->count * classes, sizeof *bits);
+    for (uint32_t i = 0; bits && i < s->count; i++)
+        bits[i * classes + (size_t)s->labels[i]] = 1;
+    snprintf(shape, sizeof shape, "%u, %d", (unsigned)s->count, c->data.classes);
+    if (bits)
+        write_npy(c->directory, name, "<f4", shape, bits, sizeof *bits, s->count * classes);
+    free(bits);
+}
+
 /* Both arrays of one split; the rows as bytes, or as floats with the same values. */
 static void write_split(const swarm_case *c, int test, int floats)
 {
-    const ls_data_source *s = &c->data;
-    const uint32_t count = test ? s->test_rows : s->train_rows;
-    const size_t values =
-        (size_t)count * (size_t)s->channels * (size_t)s->height * (size_t)s->width;
-    uint32_t *rows = calloc(count, sizeof *rows);
-    uint8_t *bytes = calloc(values, 1);
-    float *wide = calloc(values, sizeof *wide);
-    int32_t *labels = calloc(count, sizeof *labels);
+    split s;
     char shape[64];
-    for (uint32_t i = 0; rows && i < count; i++)
-        rows[i] = i;
-    if (rows && bytes && wide && labels &&
-        s->read(s->user, test, rows, count, bytes, labels, NULL) == 0) {
-        for (size_t i = 0; i < values; i++)
-            wide[i] = (float)bytes[i] / 255;
-        snprintf(shape, sizeof shape, "%u, %d, %d, %d", (unsigned)count, s->channels, s->height,
-                 s->width);
+    const int read = read_split(&s, c, test);
+    float *wide = calloc(s.values, sizeof *wide);
+    if (read && wide) {
+        for (size_t i = 0; i < s.values; i++)
+            wide[i] = (float)s.bytes[i] / 255;
+        snprintf(shape, sizeof shape, "%u, %d, %d, %d", (unsigned)s.count, c->data.channels,
+                 c->data.height, c->data.width);
         write_npy(c->directory, test ? "test_x.npy" : "x.npy", floats ? "<f4" : "|u1", shape,
-                  floats ? (const void *)wide : bytes, floats ? sizeof *wide : 1, values);
-        snprintf(shape, sizeof shape, "%u,", (unsigned)count);
-        write_npy(c->directory, test ? "test_y.npy" : "y.npy", "<i4", shape, labels, sizeof *labels,
-                  count);
+                  floats ? (const void *)wide : s.bytes, floats ? sizeof *wide : 1, s.values);
+        write_targets(c, &s, test ? "test_y.npy" : "y.npy");
     }
-    free(labels);
     free(wide);
-    free(bytes);
-    free(rows);
+    free_split(&s);
 }
 
 static void add_arrays(swarm_case *c, draws *d, cJSON *data)
 {
     static const char *const forms[] = {"auto", "classes", NULL};
+    static const char *const holes[] = {"refuse", "zero", "mean", NULL};
     const int floats = (int)draw(d, 2);
+    c->vectors = one_in(d, 3);
     write_split(c, 0, floats);
     write_split(c, 1, floats);
     cJSON_AddStringToObject(data, "name", "npy");
@@ -69,34 +109,122 @@ static void add_arrays(swarm_case *c, draws *d, cJSON *data)
     cJSON_AddStringToObject(data, "y", "y.npy");
     cJSON_AddStringToObject(data, "test_x", "test_x.npy");
     cJSON_AddStringToObject(data, "test_y", "test_y.npy");
-    cJSON_AddNumberToObject(data, "classes", c->data.classes);
-    cJSON_AddStringToObject(data, "labels", draw_word(d, forms));
+    if (!c->vectors)
+        cJSON_AddNumberToObject(data, "classes", c->data.classes);
+    cJSON_AddStringToObject(data, "labels", c->vectors ? "values" : draw_word(d, forms));
+    cJSON_AddStringToObject(data, "on_nan", draw_word(d, holes));
 }
 
-static void add_unheeded(const swarm_case *c, draws *d, cJSON *data)
+/* ---- csv ---------------------------------------------------------------------------------------- */
+
+/* A column for each value and one that is dropped; test rows have classes that training rows have. */
+static void write_table(const swarm_case *c, int test, const char *path)
 {
-    static const char *const forms[] = {"auto", "classes", "values", NULL};
-    static const char *const holes[] = {"refuse", "zero", "mean", NULL};
-    static const char *const texts[] = {"target", "categorical", "drop",
-                                        "packed", "test_path",   NULL};
-    if (one_in(d, 2)) /* where to look for files */
-        cJSON_AddStringToObject(data, "path", c->directory);
-    cJSON_AddStringToObject(data, draw_word(d, texts), "quality");
+    split s;
+    const int read = read_split(&s, c, test), columns = c->data.channels;
+    FILE *file = read ? fopen(path, "w") : NULL;
+    for (int i = 0; file && i < columns; i++)
+        fprintf(file, "v%d,", i);
+    if (file)
+        fprintf(file, "id,kind\n");
+    for (uint32_t r = 0; file && r < s.count + (uint32_t)(test ? 0 : c->data.classes); r++) {
+        const uint32_t from = r % s.count;
+        for (int i = 0; i < columns; i++)
+            fprintf(file, "%d,", (int)s.bytes[from * (uint32_t)columns + (uint32_t)i] - 128);
+        fprintf(file, "%u,%d\n", (unsigned)r, r < s.count ? s.labels[r] : (int)(r - s.count));
+    }
+    if (file)
+        fclose(file);
+    free_split(&s);
+}
+
+static void add_table(swarm_case *c, draws *d, cJSON *data)
+{
+    static const char *const forms[] = {"auto", "classes", NULL};
+    char path[2][600];
+    for (int test = 0; test < 2; test++) {
+        snprintf(path[test], sizeof path[test], "%s/%d.csv", c->directory, test);
+        write_table(c, test, path[test]);
+    }
+    cJSON_AddStringToObject(data, "name", "csv");
+    cJSON_AddStringToObject(data, "path", path[0]);
+    cJSON_AddStringToObject(data, "test_path", path[1]);
+    cJSON_AddStringToObject(data, "target", "kind");
+    cJSON_AddStringToObject(data, "categorical", "kind");
+    cJSON_AddStringToObject(data, "drop", "id");
     cJSON_AddStringToObject(data, "labels", draw_word(d, forms));
-    cJSON_AddStringToObject(data, "on_nan", draw_word(d, holes));
     cJSON_AddBoolToObject(data, "standardize", (int)draw(d, 2));
-    cJSON_AddNumberToObject(data, "size", draw_from(d, 1, 64));
-    cJSON_AddNumberToObject(data, "channels", draw_from(d, 1, 3));
+    c->data.train_rows += (uint32_t)c->data.classes;
+}
+
+/* ---- a folder's images, packed -------------------------------------------------------------------- */
+
+static void add_folder(swarm_case *c, cJSON *data)
+{
+    const ls_data_source *from = &c->data;
+    char path[600], header[600];
+    split s;
+    snprintf(path, sizeof path, "%s/packed.safetensors", c->directory);
+    const int read = read_split(&s, c, 0);
+    const size_t labels = s.count * sizeof *s.labels;
+    /* The test rows are the training rows once more. */
+    int n = 0;
+    for (int test = 0; test < 2; test++)
+        n += snprintf(
+            header + n, sizeof header - (size_t)n,
+            "%s\"%sx\":{\"dtype\":\"U8\",\"shape\":[%u,%d,%d,%d],\"data_offsets\":[0,%zu]},"
+            "\"%sy\":{\"dtype\":\"I32\",\"shape\":[%u],\"data_offsets\":[%zu,%zu]}%s",
+            test ? "," : "{", test ? "test_" : "", (unsigned)s.count, from->channels, from->height,
+            from->width, s.values, test ? "test_" : "", (unsigned)s.count, s.values,
+            s.values + labels, test ? "}" : "");
+    const uint64_t length = (uint64_t)n;
+    FILE *file = read ? fopen(path, "wb") : NULL;
+    if (file) {
+        fwrite(&length, sizeof length, 1, file);
+        fwrite(header, 1, length, file);
+        fwrite(s.bytes, 1, s.values, file);
+        fwrite(s.labels, 1, labels, file);
+        fclose(file);
+    }
+    free_split(&s);
+    cJSON_AddStringToObject(data, "name", "folder");
+    cJSON_AddStringToObject(data, "path", c->directory);
+    cJSON_AddStringToObject(data, "packed", path);
+    cJSON_AddNumberToObject(data, "size", from->height);
+    cJSON_AddNumberToObject(data, "channels", from->channels == 1 ? 1 : 3);
+    cJSON_AddNumberToObject(data, "classes", from->classes);
+}
+
+/* ---- where the rows are ---------------------------------------------------------------------------- */
+
+/* Keys of other kinds, which are let pass with their defaults. */
+static void add_defaults(draws *d, cJSON *data)
+{
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "labels", "auto");
+    if (one_in(d, 2))
+        cJSON_AddStringToObject(data, "on_nan", "refuse");
+    if (one_in(d, 2))
+        cJSON_AddBoolToObject(data, "standardize", 0);
+    if (one_in(d, 2))
+        cJSON_AddNumberToObject(data, "size", 32);
+    if (one_in(d, 2))
+        cJSON_AddNumberToObject(data, "channels", 3);
 }
 
 void swarm_place(swarm_case *c, draws *d, cJSON *data)
 {
-    if (one_in(d, 8) && !c->data.streamed) {
+    const int filed = !c->data.streamed && one_in(d, 6) ? draw_from(d, 1, 4) : 0;
+    if (!c->data.streamed && c->data.height == 1 && c->data.width == 1 && draw(d, 2)) {
+        add_table(c, d, data);
+    } else if (filed > 1) {
         add_arrays(c, d, data);
+    } else if (filed) {
+        add_folder(c, data);
     } else {
         cJSON_AddStringToObject(data, "name", c->data_name);
         if (one_in(d, 12))
-            add_unheeded(c, d, data);
+            add_defaults(d, data);
     }
     if (one_in(d, 4) && !c->data.streamed && c->data.train_rows >= 30)
         cJSON_AddNumberToObject(data, "validation", draw_between(d, 0.3, 0.7));

@@ -141,6 +141,19 @@ touch a_file
 expect_failure 78 "--set data.path=a_file: data.path: expected a directory, found the file a_file; \
 name the directory it is in" config.json --set data.name=mnist --set data.path=a_file
 
+# Every key that some data have and others do not is refused where it stands; with its default it says nothing.
+for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true labels=values \
+    classes=3 on_nan=zero packed=a size=33 channels=1 path=a; do
+    run config.json --set data.name=synthetic --set "data.$key"
+    expect_code 78
+    grep -q "^trainer: --set data.$key: data.${key%=*}: a key of .*; \"synthetic\" does not have it, remove it\$" \
+        stderr.txt || fail "expected data.$key to be refused"
+done
+expect_bad 's/"data": {/"data": {"target": "y", /' \
+    'bad.json:3:22: data.target: a key of csv; "synthetic" does not have it, remove it'
+run config.json --set data.size=32 --set data.standardize=false
+expect_code 0
+
 # ---- devices ----
 expect_bad_set devices=ref:0 "devices 'ref:0' asks for none: at least 1 is needed"
 expect_bad_set devices=ref:2000 "devices 'ref:2000' asks for too many: at most 1024 work together"

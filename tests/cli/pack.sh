@@ -58,13 +58,29 @@ grep -q packing err && fail "nothing had changed"
 cmp one/weights.safetensors two/weights.safetensors || fail "the same bits"
 "$trainer" eval one > out 2> err || fail "it is evaluated"
 grep -q 'validation acc: ' out || fail "on what was held out"
-"$trainer" config.json --set data.name=safetensors --set data.path=a.safetensors --devices ref:1 --set run_dir=three \
+sed 's/"folder", "path": "set", "size": 4, "channels": 1/"safetensors", "path": "a.safetensors"/' config.json > file.json
+"$trainer" file.json --devices ref:1 --set run_dir=three \
     > out 2> err || fail "it trains on the file"
 for run in one three; do tail -c 136 $run/weights.safetensors > $run.weights; done
 cmp one.weights three.weights || fail "the same rows"
+# The folder is the same by whatever path, for all verbs that train.
+ln -s set link
+for path in ./set link "$dir//set/"; do
+    "$trainer" config.json --set "data.path=$path" --devices ref:1 --set run_dir=null > out 2> err || fail "$path"
+    grep -q packing err && fail "$path is packed again"
+done
+"$trainer" sweep config.json --vary data.size=4,3 --set devices=ref:1 > out 2> err || fail "a sweep trains on a folder"
+[ "$(grep -c 'packing .*12 of 12' err)" = 1 ] || fail "a sweep packs what it has not"
+"$trainer" bench config.json --devices ref:1 --rounds 1 --seconds 0.05 > out 2> err || fail "a folder is measured"
+grep -q packing err && fail "bench packs again"
 touch -d '2001-01-01' set/dog/2.pgm
 "$trainer" config.json --devices ref:1 --set run_dir=null > out 2> err || fail "it trains on changed files"
 grep -q packing err || fail "a file's time had changed"
+
+rc=0
+"$trainer" config.json --set data.channels=2 > out 2> err || rc=$?
+[ $rc = 78 ] && grep -q 'data.channels=2: data.channels: expected 3 for colours or 1 for grey, found 2' err ||
+    fail "an image of two channels"
 
 # Sub-folders that are none, and test images of another class.
 mkdir empty && rc=0

@@ -23,7 +23,8 @@ static const ls_cifar_detail small = {
     .labels = 1,
     .files = {names, FILES, {"cifar-10-batches-bin", "CIFAR10/cifar-10-batches-bin"}, "buy it"},
 };
-static const ls_dataset_kind small_kind = {{"small", 3, 32, 32, 10, NULL}, ls_cifar_open, &small};
+static const ls_dataset_kind small_kind = {
+    {"small", 3, 32, 32, 10, NULL, "path"}, ls_cifar_open, &small};
 
 typedef uint8_t content[BYTES];
 
@@ -121,7 +122,8 @@ static void of_two_labels_the_second_one_counts(void **state)
     static const char *const two[2] = {"train.bin", "test.bin"};
     static const ls_cifar_detail detail = {
         .records = {3, 1}, .labels = 2, .files = {two, 2, {"a", "b"}, NULL}};
-    static const ls_dataset_kind kind = {{"fine", 3, 32, 32, 100, NULL}, ls_cifar_open, &detail};
+    static const ls_dataset_kind kind = {
+        {"fine", 3, 32, 32, 100, NULL, "path"}, ls_cifar_open, &detail};
     static uint8_t bytes[3 * LONG];
     scratch *s = *state;
     const ls_dataset_spec spec = {.name = "fine", .path = s->directory};

@@ -352,7 +352,9 @@ static int guarded_op_create(ls_op **out, ls_device *device, const ls_op_desc *d
     if (desc->x2.bytes)
         d.x2.bytes -= BOTH;
     guarded_op *op = calloc(1, sizeof *op);
-    char *labels = calloc(1, (size_t)d.x.rows * sizeof(int32_t) + BOTH);
+    const int words = d.kind == LS_OP_GATHER && d.u.gather.targets ? d.u.gather.targets : 1;
+    const size_t label_bytes = (size_t)d.x.rows * (size_t)words * sizeof(int32_t);
+    char *labels = calloc(1, label_bytes + BOTH);
     int rc = op && labels ? LS_OK : ls_fail(err, LS_ENOMEM, "guarded: no memory");
     if (rc == LS_OK)
         rc = inner->ops->op_create(&op->inner, inner, &d, err);
@@ -368,7 +370,7 @@ static int guarded_op_create(ls_op **out, ls_device *device, const ls_op_desc *d
     op->x = d.x;
     op->x2 = d.x2;
     if (labels)
-        set_span(op, LABELS, "labels", labels + GUARD, (size_t)d.x.rows * sizeof(int32_t));
+        set_span(op, LABELS, "labels", labels + GUARD, label_bytes);
     add_guards(op);
     *out = &op->op;
     return LS_OK;
