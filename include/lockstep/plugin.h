@@ -83,6 +83,8 @@ typedef enum ls_op_kind {
     LS_OP_RUNNING = 15, /* running statistics ← (1 − momentum)·them + momentum·the step's */
     LS_OP_VECTOR_LOSS = 16, /* outputs and target vectors → summed loss, correct count, gradient */
     LS_OP_CLIP = 17, /* the norm of an arena → what the optimizer multiplies its gradient with */
+    LS_OP_GELU = 18, /* x·Φ(x), Φ the normal distribution's: by erf, not by tanh */
+    LS_OP_SILU = 19, /* x / (1 + e⁻ˣ) */
     LS_OP_KINDS      /* none: one more than the last */
 } ls_op_kind;
 

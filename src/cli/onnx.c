@@ -333,6 +333,48 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
     end(g, y);
 }
 
+/* One of several nodes that make up a layer: op(x, x2), x2 may be NULL. */
+static tensor add_part(graph *g, const char *op, const ls_layer *layer, const char *part,
+                       const tensor *x, const char *x2)
+{
+    tensor y = {.rank = x->rank};
+    snprintf(y.name, sizeof y.name, "%s:%s", layer->name, part);
+    node_begin(&g->file, op, y.name);
+    node_input(&g->file, x->name);
+    if (x2)
+        node_input(&g->file, x2);
+    end(g, &y);
+    return y;
+}
+
+/* op(x, value). */
+static tensor add_scalar(graph *g, const char *op, const ls_layer *layer, const char *part,
+                         const tensor *x, float value)
+{
+    char constant[112];
+    snprintf(constant, sizeof constant, "%s:%s.by", layer->name, part);
+    put_floats(&g->file, constant, NULL, 0, &value, 1);
+    return add_part(g, op, layer, part, x, constant);
+}
+
+/* x·(1 + erf(x/√2))/2 */
+static void add_gelu(graph *g, const ls_layer *layer, tensor *y)
+{
+    const tensor *x = source(g, layer->input[0]);
+    tensor part = add_scalar(g, "Mul", layer, "root", x, 0.70710678f);
+    part = add_part(g, "Erf", layer, "erf", &part, NULL);
+    part = add_scalar(g, "Add", layer, "twice", &part, 1);
+    part = add_part(g, "Mul", layer, "product", &part, x->name);
+    *y = add_scalar(g, "Mul", layer, "out", &part, 0.5f);
+}
+
+static void add_silu(graph *g, const ls_layer *layer, tensor *y)
+{
+    const tensor *x = source(g, layer->input[0]);
+    const tensor sigmoid = add_part(g, "Sigmoid", layer, "sigmoid", x, NULL);
+    *y = add_part(g, "Mul", layer, "out", &sigmoid, x->name);
+}
+
 static void add_flatten(graph *g, const ls_layer *layer, tensor *y)
 {
     begin(g, "Flatten", layer, source(g, layer->input[0]));
@@ -357,6 +399,8 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
         break;
     case LS_OP_SIGMOID: add_elementwise(g, "Sigmoid", layer, y); break;
     case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
+    case LS_OP_GELU: add_gelu(g, layer, y); break;
+    case LS_OP_SILU: add_silu(g, layer, y); break;
     case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); break; /* its readers read its input */
     default:
         return ls_fail(err, LS_EUNSUPPORTED, "layer '%s': ONNX has no operator for %s here",

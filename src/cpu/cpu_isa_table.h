@@ -28,8 +28,10 @@
         .dense_data = lanes_dense_data,                                                            \
         .pool_forward = lanes_pool_forward,                                                        \
         .pool_backward = lanes_pool_backward,                                                      \
-        .curve = {lanes_relu, lanes_leaky, lanes_sigmoid, lanes_tanh, lanes_exp, lanes_log},       \
-        .slope = {lanes_relu_slope, lanes_leaky_slope, lanes_sigmoid_slope, lanes_tanh_slope},     \
+        .curve = {lanes_relu, lanes_leaky, lanes_sigmoid, lanes_tanh, lanes_gelu, lanes_silu,      \
+                  lanes_exp, lanes_log},                                                           \
+        .slope = {lanes_relu_slope, lanes_leaky_slope, lanes_sigmoid_slope, lanes_tanh_slope,      \
+                  lanes_gelu_slope, lanes_silu_slope},                                             \
         .add = lanes_add_forward,                                                                  \
         .add_dx = lanes_add_backward,                                                              \
         .norm_sum = lanes_norm_sum,                                                                \

@@ -61,6 +61,8 @@ typedef enum ls_lanes_curve {
     LS_LANES_LEAKY,
     LS_LANES_SIGMOID,
     LS_LANES_TANH,
+    LS_LANES_GELU,
+    LS_LANES_SILU,
     LS_LANES_SLOPES,
     LS_LANES_EXP = LS_LANES_SLOPES,
     LS_LANES_LOG,
@@ -144,9 +146,10 @@ typedef struct ls_lanes_kernels {
     void (*pool_backward)(const ls_lanes_pool *p, const float *dy, const uint16_t *which,
                           float *dx);
 
-    /* Curves over n sixteens; slope: of a leaky relu. Gradients are functions of y. */
+    /* Curves over n sixteens; slope: of a leaky relu. Gradients are functions
+     * of `v`: of y, but gelu's and silu's of x. */
     void (*curve[LS_LANES_CURVES])(size_t n, float slope, const float *x, float *y);
-    void (*slope[LS_LANES_SLOPES])(size_t n, float slope, const float *y, const float *dy,
+    void (*slope[LS_LANES_SLOPES])(size_t n, float slope, const float *v, const float *dy,
                                    float *dx);
 
     /* y ← a + b, then relu if asked for. dx and dx2 (may be NULL) ← dy, or with `y` dy where y > 0

@@ -1,10 +1,10 @@
-/* e^x, log, tanh and the logistic function of a vector, out of additions, multiplications, fused
- * multiply-adds and divisions alone: the same bits on every CPU, where each libm has others. No two of them
- * are off by more than 2 units in the last place, anywhere (tests/lanes measures it against
- * double); NaN stays NaN, and results below the normal range are rounded as any other.
+/* e^x, log, tanh, the logistic function and the normal distribution of a vector, out of additions, multiplications, fused
+ * multiply-adds and divisions alone: the same bits on every CPU, where each libm has others. None of them
+ * is off by more than 2 units in the last place, anywhere, the normal distribution by 8 (tests/lanes measures it
+ * against double); NaN stays NaN, and results below the normal range are rounded as any other.
  *
  * The polynomials are the Taylor series of e^r and of artanh, as long as it takes for what is cut off to be
- * below a tenth of a unit where they are used; there are no fitted coefficients.
+ * below a tenth of a unit where they are used; that of the normal distribution alone has fitted coefficients.
  */
 #ifndef CPU_LANES_MATH_H
 #define CPU_LANES_MATH_H
@@ -108,6 +108,47 @@ LANES_INLINE vec vec_sigmoid(vec x)
     vec z = vec_exp(-(vec)((ivec)x & INT32_MAX));
     vec d = z + 1.0f, lost = z - (d - 1.0f), q = vec_select(x >= 0, vec_all(1.0f), z) / d;
     return vec_fma(-q * lost, vec_select(x >= 0, q, 1.0f - q), q); /* 1 / d is q, or 1 − q */
+}
+
+LANES_INLINE vec vec_silu_slope(vec x)
+{
+    vec s = vec_sigmoid(x);
+    return s * vec_fma(x, 1.0f - s, vec_all(1.0f));
+}
+
+/* The normal distribution at x: how much lies below, and the density. */
+typedef struct vec_normal_at {
+    vec below, density;
+} vec_normal_at;
+
+/* What lies beyond a = |x| is e^(−a²/2)·t·p(t), t = 1 / (1 + a/4), with p by interpolation at ten Chebyshev points
+ * between a = 0 and 14.5, behind which all is 0; off by 1.3e-8 of it. a² is taken in two pieces, so that the
+ * far end is as good as the middle. */
+LANES_INLINE vec_normal_at vec_normal(vec x)
+{
+    vec a = (vec)((ivec)x & INT32_MAX);
+    a = vec_select(a > 20.0f, vec_all(20.0f), a);
+    vec square = a * a, lost = vec_fma(a, a, -square), e = vec_exp(square * -0.5f);
+    vec t = 1.0f / vec_fma(a, vec_all(0.25f), vec_all(1.0f)), p = vec_all(0.0157418443f);
+    e = vec_fma(e * lost, vec_all(-0.5f), e);
+    p = vec_fma(p, t, vec_all(-0.0583709809f));
+    p = vec_fma(p, t, vec_all(0.0415892886f));
+    p = vec_fma(p, t, vec_all(0.0413678065f));
+    p = vec_fma(p, t, vec_all(0.00240036129f));
+    p = vec_fma(p, t, vec_all(0.0919320933f));
+    p = vec_fma(p, t, vec_all(0.0702728827f));
+    p = vec_fma(p, t, vec_all(0.0958633852f));
+    p = vec_fma(p, t, vec_all(0.0994535661f));
+    p = vec_fma(p, t, vec_all(0.0997497554f));
+    vec beyond = e * (p * t);
+    return (vec_normal_at){vec_select(x < 0, beyond, 1.0f - beyond), e * 0.398942280f};
+}
+
+/* (x·Φ(x))' */
+LANES_INLINE vec vec_normal_slope(vec x)
+{
+    vec_normal_at at = vec_normal(x);
+    return vec_fma(x, at.density, at.below);
 }
 
 #endif

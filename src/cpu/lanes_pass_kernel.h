@@ -206,12 +206,12 @@ static void lanes_add_backward(size_t n, const float *y, const float *dy, float 
     }
 
 #define LANES_SLOPE(name, VALUE)                                                                   \
-    static void lanes_##name##_slope(size_t n, float slope, const float *out, const float *dy,     \
+    static void lanes_##name##_slope(size_t n, float slope, const float *at, const float *dy,      \
                                      float *dx)                                                    \
     {                                                                                              \
         (void)slope;                                                                               \
         for (size_t i = 0; i < n * 16; i += LANES_VEC) {                                           \
-            vec y = vec_load(out + i), g = vec_load(dy + i);                                       \
+            vec v = vec_load(at + i), g = vec_load(dy + i);                                        \
             vec_store(dx + i, VALUE);                                                              \
         }                                                                                          \
     }
@@ -220,12 +220,16 @@ LANES_FUNCTION(relu, vec_relu(x))
 LANES_FUNCTION(leaky, vec_select(x < 0, x *slope, x))
 LANES_FUNCTION(sigmoid, vec_sigmoid(x))
 LANES_FUNCTION(tanh, vec_tanh(x))
+LANES_FUNCTION(gelu, x *vec_normal(x).below)
+LANES_FUNCTION(silu, x *vec_sigmoid(x))
 LANES_FUNCTION(exp, vec_exp(x))
 LANES_FUNCTION(log, vec_log(x))
 
-LANES_SLOPE(relu, vec_where_positive(y, g))
-LANES_SLOPE(leaky, vec_select(y > 0, g, g *slope))
-LANES_SLOPE(sigmoid, g *(y *(1.0f - y)))
-LANES_SLOPE(tanh, g *vec_fma(-y, y, vec_all(1.0f)))
+LANES_SLOPE(relu, vec_where_positive(v, g))
+LANES_SLOPE(leaky, vec_select(v > 0, g, g *slope))
+LANES_SLOPE(sigmoid, g *(v *(1.0f - v)))
+LANES_SLOPE(tanh, g *vec_fma(-v, v, vec_all(1.0f)))
+LANES_SLOPE(gelu, g *vec_normal_slope(v))
+LANES_SLOPE(silu, g *vec_silu_slope(v))
 
 #endif

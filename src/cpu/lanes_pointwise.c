@@ -1,4 +1,4 @@
-/* What goes element by element: relu, sigmoid, tanh, addition, dropout; and export. */
+/* What goes element by element: relu, sigmoid, tanh, gelu, silu, addition, dropout; and export. */
 #include "base/error.h"
 #include "base/rng.h"
 #include "cpu/lanes_op.h"
@@ -25,7 +25,7 @@ static size_t length_of(const ls_lanes_op *op, uint32_t item)
     return left < SOME ? left : SOME;
 }
 
-/* ---- curves, whose gradients are functions of y ---------------------------------------------- */
+/* ---- curves, whose gradients are functions of y, but gelu's and silu's of x ------------------ */
 
 typedef struct curve_op {
     ls_lanes_op base; /* first */
@@ -47,9 +47,9 @@ static void some_backward(void *arg, uint32_t item)
     const curve_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
     const size_t at = (size_t)item * SOME * LS_LANES;
-    op->base.kernels->slope[op->curve](length_of(&op->base, item), op->slope,
-                                       (const float *)b->y + at, (const float *)b->dy + at,
-                                       (float *)b->dx + at);
+    const float *v = op->curve == LS_LANES_GELU || op->curve == LS_LANES_SILU ? b->x : b->y;
+    op->base.kernels->slope[op->curve](length_of(&op->base, item), op->slope, v + at,
+                                       (const float *)b->dy + at, (float *)b->dx + at);
 }
 
 static int curve_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -83,11 +83,13 @@ static const ls_op_impl curve_impl = {
 
 static ls_lanes_curve curve_of(const ls_op_desc *desc)
 {
-    if (desc->kind == LS_OP_SIGMOID)
-        return LS_LANES_SIGMOID;
-    if (desc->kind == LS_OP_TANH)
-        return LS_LANES_TANH;
-    return desc->u.relu.slope == 0 ? LS_LANES_RELU : LS_LANES_LEAKY;
+    switch ((int)desc->kind) {
+    case LS_OP_SIGMOID: return LS_LANES_SIGMOID;
+    case LS_OP_TANH: return LS_LANES_TANH;
+    case LS_OP_GELU: return LS_LANES_GELU;
+    case LS_OP_SILU: return LS_LANES_SILU;
+    default: return desc->u.relu.slope == 0 ? LS_LANES_RELU : LS_LANES_LEAKY;
+    }
 }
 
 int ls_cpu_curve_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)

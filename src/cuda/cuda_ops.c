@@ -78,6 +78,8 @@ int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls
         [LS_OP_ADD] = ls_cuda_pointwise_create,
         [LS_OP_SIGMOID] = ls_cuda_pointwise_create,
         [LS_OP_TANH] = ls_cuda_pointwise_create,
+        [LS_OP_GELU] = ls_cuda_pointwise_create,
+        [LS_OP_SILU] = ls_cuda_pointwise_create,
         [LS_OP_DROPOUT] = ls_cuda_pointwise_create,
         [LS_OP_ADAMW] = ls_cuda_update_create,
         [LS_OP_RUNNING] = ls_cuda_update_create,

@@ -8,11 +8,22 @@ static size_t count_of(const ls_cuda_op *op)
     return ls_cuda_elements(&op->desc.x);
 }
 
-/* ---- relu, sigmoid, tanh -------------------------------------------------------------------- */
+/* ---- relu, sigmoid, tanh, gelu, silu --------------------------------------------------------- */
 
 static ls_k_curve curve_of(const ls_cuda_op *op)
 {
-    return op->desc.kind == LS_OP_TANH ? LS_K_TANH : LS_K_SIGMOID;
+    switch ((int)op->desc.kind) {
+    case LS_OP_TANH: return LS_K_TANH;
+    case LS_OP_GELU: return LS_K_GELU;
+    case LS_OP_SILU: return LS_K_SILU;
+    default: return LS_K_SIGMOID;
+    }
+}
+
+/* Whether the gradient is a function of x, not of y. */
+static int goes_by_x(const ls_op_desc *desc)
+{
+    return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU;
 }
 
 static int curve_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
@@ -34,14 +45,18 @@ static int curve_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
 {
     cudaStream_t on = ls_cuda_stream(op->device, stream);
     float *dx = ls_cuda_dx(op);
+    const void *v = op->b.y;
     (void)flags;
     if (!op->desc.needs_dx)
         return LS_OK;
-    int status = ls_cuda_done(
+    int status = goes_by_x(&op->desc) ? ls_cuda_take_x(&v, op, on, 0, err) : LS_OK;
+    if (status)
+        return status;
+    status = ls_cuda_done(
         op,
         op->desc.kind == LS_OP_RELU
             ? ls_k_relu_back(dx, op->b.dy, op->b.y, op->desc.u.relu.slope, count_of(op), on)
-            : ls_k_curve_back(dx, op->b.dy, op->b.y, curve_of(op), count_of(op), on),
+            : ls_k_curve_back(dx, op->b.dy, v, curve_of(op), count_of(op), on),
         err);
     return status ? status : ls_cuda_give_dx(op, on, err);
 }
@@ -186,6 +201,7 @@ int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_de
     static const char *const names[] = {
         [LS_OP_RELU] = "relu",       [LS_OP_EXPORT] = "export", [LS_OP_ADD] = "add",
         [LS_OP_SIGMOID] = "sigmoid", [LS_OP_TANH] = "tanh",     [LS_OP_DROPOUT] = "dropout",
+        [LS_OP_GELU] = "gelu",       [LS_OP_SILU] = "silu",
     };
     const ls_tensor *x = &desc->x;
     ls_cuda_op *op;
@@ -197,7 +213,7 @@ int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_de
         form = form_of_add(desc);
         ls_cuda_use_x2(op, form);
     }
-    ls_cuda_use_x(op, form, 0);
+    ls_cuda_use_x(op, form, desc->training && goes_by_x(desc));
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w,
                               desc->kind == LS_OP_EXPORT ? LS_FORM_PLAIN : form);
     op->forward = curve_forward;

@@ -96,10 +96,16 @@ cudaError_t ls_k_relu(float *y, const float *x, float slope, size_t count, cudaS
 cudaError_t ls_k_relu_back(float *dx, const float *dy, const float *y, float slope, size_t count,
                            cudaStream_t stream);
 
-typedef enum ls_k_curve { LS_K_SIGMOID = 0, LS_K_TANH = 1 } ls_k_curve;
+typedef enum ls_k_curve {
+    LS_K_SIGMOID = 0,
+    LS_K_TANH = 1,
+    LS_K_GELU = 2,
+    LS_K_SILU = 3
+} ls_k_curve;
 cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
                           cudaStream_t stream);
-cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *y, ls_k_curve curve,
+/* From y, but gelu and silu from x. */
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             size_t count, cudaStream_t stream);
 
 /* Which elements stay is drawn from (seed, number, epoch, dataset row · c·pixels + element), the

@@ -136,11 +136,28 @@ struct tanh_of {
     __device__ float operator()(float x, float) const { return tanhf(x); }
 };
 
+/* How much of the normal distribution lies below x. */
+__device__ static float normal_below(float x)
+{
+    return 0.5f * erfcf(-0.70710678f * x);
+}
+
+struct gelu_of {
+    __device__ float operator()(float x, float) const { return x * normal_below(x); }
+};
+struct silu_of {
+    __device__ float operator()(float x, float) const { return x / (1 + expf(-x)); }
+};
+
 cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
                           cudaStream_t stream)
 {
-    return curve == LS_K_TANH ? map(y, x, x, tanh_of(), count, stream)
-                              : map(y, x, x, sigmoid_of(), count, stream);
+    switch (curve) {
+    case LS_K_TANH: return map(y, x, x, tanh_of(), count, stream);
+    case LS_K_GELU: return map(y, x, x, gelu_of(), count, stream);
+    case LS_K_SILU: return map(y, x, x, silu_of(), count, stream);
+    default: return map(y, x, x, sigmoid_of(), count, stream);
+    }
 }
 
 struct sigmoid_back {
@@ -150,11 +167,29 @@ struct tanh_back {
     __device__ float operator()(float dy, float y) const { return dy * (1 - y * y); }
 };
 
-cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *y, ls_k_curve curve,
+struct gelu_back {
+    __device__ float operator()(float dy, float x) const
+    {
+        return dy * (normal_below(x) + x * 0.39894228f * expf(-0.5f * x * x));
+    }
+};
+struct silu_back {
+    __device__ float operator()(float dy, float x) const
+    {
+        float s = 1 / (1 + expf(-x));
+        return dy * s * (1 + x * (1 - s));
+    }
+};
+
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             size_t count, cudaStream_t stream)
 {
-    return curve == LS_K_TANH ? map(dx, dy, y, tanh_back(), count, stream)
-                              : map(dx, dy, y, sigmoid_back(), count, stream);
+    switch (curve) {
+    case LS_K_TANH: return map(dx, dy, v, tanh_back(), count, stream);
+    case LS_K_GELU: return map(dx, dy, v, gelu_back(), count, stream);
+    case LS_K_SILU: return map(dx, dy, v, silu_back(), count, stream);
+    default: return map(dx, dy, v, sigmoid_back(), count, stream);
+    }
 }
 
 /* ---- dropout -------------------------------------------------------------------------------- */

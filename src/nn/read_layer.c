@@ -231,6 +231,8 @@ static int keeps_memory(const ls_layer *layer)
     case LS_OP_RELU:
     case LS_OP_SIGMOID:
     case LS_OP_TANH:
+    case LS_OP_GELU:
+    case LS_OP_SILU:
     case LS_OP_DROPOUT:
     case LS_OP_ADD: return 1;
     default: return 0;

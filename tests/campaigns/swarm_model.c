@@ -98,8 +98,12 @@ static void add_norm(builder *b, cJSON *list)
 
 static void add_activation(builder *b)
 {
-    static const char *const types[] = {"relu", "relu", "relu", "sigmoid", "tanh", NULL};
-    add(b, draw_word(b->d, types));
+    static const char *const types[] = {"relu", "relu", "relu",       "sigmoid", "tanh",
+                                        "gelu", "silu", "leaky_relu", NULL};
+    const char *type = draw_word(b->d, types);
+    cJSON *node = add(b, type);
+    if (strcmp(type, "leaky_relu") == 0 && draw(b->d, 2))
+        cJSON_AddNumberToObject(node, "slope", draw_between(b->d, 0, 1));
 }
 
 static void add_dropout(builder *b)

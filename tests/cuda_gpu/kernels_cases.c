@@ -151,10 +151,13 @@ static void points(run *r, size_t n)
         run_keep(r, "relu", y, RUN_FLOAT, n);
         run_ok(r, ls_k_relu_back(dx, dy, y, slope, n, r->stream));
         run_keep(r, "relu_back", dx, RUN_FLOAT, n);
-        const ls_k_curve curve = relu ? LS_K_TANH : LS_K_SIGMOID;
-        run_ok(r, ls_k_curve_of(y, x, curve, n, r->stream));
-        run_keep(r, relu ? "tanh" : "sigmoid", y, RUN_FLOAT, n);
-        run_ok(r, ls_k_curve_back(dx, dy, y, curve, n, r->stream));
+    }
+    static const char *const curves[] = {"sigmoid", "tanh", "gelu", "silu"};
+    for (int curve = LS_K_SIGMOID; curve <= LS_K_SILU; curve++) {
+        run_ok(r, ls_k_curve_of(y, x, (ls_k_curve)curve, n, r->stream));
+        run_keep(r, curves[curve], y, RUN_FLOAT, n);
+        run_ok(r,
+               ls_k_curve_back(dx, dy, curve < LS_K_GELU ? y : x, (ls_k_curve)curve, n, r->stream));
         run_keep(r, "curve_back", dx, RUN_FLOAT, n);
     }
     uint16_t *half = run_room(r, n * sizeof *half);

@@ -335,6 +335,38 @@ static float tanh_back_of(float dy, float y, float unused)
     return dy * (1 - y * y);
 }
 
+static float normal_below(float x)
+{
+    return 0.5f * erfcf(-0.70710678f * x);
+}
+
+static float gelu_of(float x, float unused, float unused2)
+{
+    (void)unused;
+    (void)unused2;
+    return x * normal_below(x);
+}
+
+static float gelu_back_of(float dy, float x, float unused)
+{
+    (void)unused;
+    return dy * (normal_below(x) + x * 0.39894228f * expf(-0.5f * x * x));
+}
+
+static float silu_of(float x, float unused, float unused2)
+{
+    (void)unused;
+    (void)unused2;
+    return x / (1 + expf(-x));
+}
+
+static float silu_back_of(float dy, float x, float unused)
+{
+    const float s = 1 / (1 + expf(-x));
+    (void)unused;
+    return dy * s * (1 + x * (1 - s));
+}
+
 cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream)
 {
     struct map m = {.out = to, .a = a, .b = b, .count = count, .f = sum_of};
@@ -378,19 +410,17 @@ cudaError_t ls_k_relu_back(float *dx, const float *dy, const float *y, float slo
 cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
                           cudaStream_t stream)
 {
-    struct map m = {
-        .out = y, .a = x, .count = count, .f = curve == LS_K_TANH ? tanh_of : sigmoid_of};
+    static float (*const of[])(float, float, float) = {sigmoid_of, tanh_of, gelu_of, silu_of};
+    struct map m = {.out = y, .a = x, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }
 
-cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *y, ls_k_curve curve,
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             size_t count, cudaStream_t stream)
 {
-    struct map m = {.out = dx,
-                    .a = dy,
-                    .b = y,
-                    .count = count,
-                    .f = curve == LS_K_TANH ? tanh_back_of : sigmoid_back_of};
+    static float (*const of[])(float, float, float) = {sigmoid_back_of, tanh_back_of, gelu_back_of,
+                                                       silu_back_of};
+    struct map m = {.out = dx, .a = dy, .b = v, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }
 

@@ -156,6 +156,8 @@ static const char *name_of(ls_op_kind kind)
                                         [LS_OP_ADD] = "add",
                                         [LS_OP_SIGMOID] = "sigmoid",
                                         [LS_OP_TANH] = "tanh",
+                                        [LS_OP_GELU] = "gelu",
+                                        [LS_OP_SILU] = "silu",
                                         [LS_OP_DROPOUT] = "dropout"};
     return (size_t)kind < sizeof names / sizeof *names && names[kind] ? names[kind] : "?";
 }

@@ -170,6 +170,9 @@ static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t
     switch (d->kind) {
     case LS_OP_SIGMOID: return 1 / (1 + exp(-in->x[i]));
     case LS_OP_TANH: return tanh(in->x[i]);
+    case LS_OP_GELU: return in->x[i] * (1 + erf(in->x[i] / sqrt(2))) / 2;
+    case LS_OP_SILU: return in->x[i] / (1 + exp(-in->x[i]));
+    case LS_OP_RELU: return fmax(in->x[i], 0) + (double)d->u.relu.slope * fmin(in->x[i], 0);
     case LS_OP_ADD: return in->x[i] + in->x2[i];
     case LS_OP_DROPOUT: return dropped(d, in, i);
     default: return in->x[i];
@@ -195,7 +198,7 @@ size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in)
     }
     for (size_t i = 0; desc->fuse_add && i < n; i++)
         y[i] += in->x2[i];
-    for (size_t i = 0; (desc->kind == LS_OP_RELU || desc->fuse_relu) && i < n; i++)
+    for (size_t i = 0; desc->fuse_relu && i < n; i++)
         y[i] = fmax(y[i], 0);
     return n;
 }

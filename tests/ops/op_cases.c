@@ -198,6 +198,8 @@ op_chain op_make_relu(uint64_t seed)
     ls_tensor x = op_image(&d, 40, 70, 15);
     chain.grid = op_flip(&d); /* on the grid there are zeros */
     op_add_plain(&chain, LS_OP_RELU, &x);
+    if (seed % 2)
+        chain.op[0].u.relu.slope = (float)op_draw(&d, 1, 20) / 20;
     return chain;
 }
 

@@ -65,6 +65,8 @@ op_chain op_make_norm_evaluate(uint64_t seed); /* of ops made for training, and 
 op_chain op_make_add(uint64_t seed);
 op_chain op_make_sigmoid(uint64_t seed);
 op_chain op_make_tanh(uint64_t seed);
+op_chain op_make_gelu(uint64_t seed);
+op_chain op_make_silu(uint64_t seed);
 op_chain op_make_dropout(uint64_t seed);
 op_chain op_make_smooth_loss(uint64_t seed);
 op_chain op_make_augmented(uint64_t seed);

@@ -130,6 +130,16 @@ op_chain op_make_tanh(uint64_t seed)
     return activation(seed, LS_OP_TANH);
 }
 
+op_chain op_make_gelu(uint64_t seed)
+{
+    return activation(seed, LS_OP_GELU);
+}
+
+op_chain op_make_silu(uint64_t seed)
+{
+    return activation(seed, LS_OP_SILU);
+}
+
 static void add_dropout(op_chain *chain, op_draws *d, ls_tensor *x)
 {
     op_add_plain(chain, LS_OP_DROPOUT, x);
@@ -178,8 +188,8 @@ op_chain op_make_norm_after_conv(uint64_t seed)
         last(&chain)->fuse_relu = last(&chain)->fuse_add = chain.off_kinks = 1;
         take_second(&chain, &x);
         break;
-    case 3: op_add_plain(&chain, LS_OP_SIGMOID, &x); break;
-    case 4: op_add_plain(&chain, LS_OP_TANH, &x); break;
+    case 3: op_add_plain(&chain, seed % 4 ? LS_OP_SIGMOID : LS_OP_GELU, &x); break;
+    case 4: op_add_plain(&chain, seed % 4 ? LS_OP_TANH : LS_OP_SILU, &x); break;
     default: add_dropout(&chain, &d, &x); break;
     }
     return chain;
@@ -234,12 +244,14 @@ op_chain op_make_augmented(uint64_t seed)
 
 op_chain op_make_rowwise(uint64_t seed)
 {
-    switch (seed % 6) {
+    switch (seed % 8) {
     case 0: return op_make_add(seed);
     case 1: return op_make_sigmoid(seed);
     case 2: return op_make_tanh(seed);
     case 3: return op_make_dropout(seed);
     case 4: return op_make_smooth_loss(seed);
+    case 5: return op_make_gelu(seed);
+    case 6: return op_make_silu(seed);
     default: return op_make_add_of_convs(seed);
     }
 }

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 static const char *const names[] = {
-    "?",    "gather",  "conv2d", "dense",     "pool",        "relu",
-    "xent", "sgd",     "export", "batchnorm", "add",         "sigmoid",
-    "tanh", "dropout", "adamw",  "running",   "vector_loss",
+    "?",     "gather",  "conv2d",      "dense", "pool",    "relu", "xent",
+    "sgd",   "export",  "batchnorm",   "add",   "sigmoid", "tanh", "dropout",
+    "adamw", "running", "vector_loss", "clip",  "gelu",    "silu",
 };
 
 const char *op_kind_name(int kind)

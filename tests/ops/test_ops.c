@@ -149,6 +149,16 @@ static void tanh_matches_double(void **state)
     op_all_agree(state, op_make_tanh, 22400, CASES);
 }
 
+static void gelu_matches_double(void **state)
+{
+    op_all_agree(state, op_make_gelu, 23500, CASES);
+}
+
+static void silu_matches_double(void **state)
+{
+    op_all_agree(state, op_make_silu, 23800, CASES);
+}
+
 static void smoothed_loss_matches_double_sums(void **state)
 {
     op_all_agree(state, op_make_smooth_loss, 22700, CASES);
@@ -198,6 +208,8 @@ int main(int argc, char **argv)
         OP_COMPARED(add_takes_two_layouts),
         OP_COMPARED(sigmoid_matches_double),
         OP_COMPARED(tanh_matches_double),
+        OP_COMPARED(gelu_matches_double),
+        OP_COMPARED(silu_matches_double),
         OP_COMPARED(smoothed_loss_matches_double_sums),
         OP_COMPARED(later_ops_read_the_layouts_of_convolutions),
         OP_COMPARED(residual_block_matches_double_sums),

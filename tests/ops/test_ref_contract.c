@@ -135,6 +135,8 @@ static void bind_refuses_what_is_missing(void **state)
     NEEDS(LS_OP_ADD, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_SIGMOID, "x", "y", "dy", "dx");
     NEEDS(LS_OP_TANH, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_GELU, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_SILU, "x", "y", "dy", "dx");
     NEEDS(LS_OP_DROPOUT, "args", "x", "y", "dy", "dx", "saved");
     NEEDS(LS_OP_ADAMW, "args", "param[0]", "grad[0]", "slot[0]", "slot[1]");
     NEEDS(LS_OP_RUNNING, "args", "param[0]", "grad[0]");

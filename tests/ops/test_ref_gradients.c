@@ -213,6 +213,8 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
     }
     if (kind == LS_OP_ADD)
         chain.op[0].fuse_relu = chain.off_kinks = seed % 2 == 1;
+    if (kind == LS_OP_RELU && seed % 2)
+        chain.op[0].u.relu.slope = (float)op_draw(&d, 1, 20) / 20;
     if (kind == LS_OP_DROPOUT)
         chain.op[0].u.dropout = (ls_dropout){(float)op_draw(&d, 0, 19) / 20, 0x1001};
     if (kind == LS_OP_ADD || chain.op[0].fuse_add) {
@@ -295,6 +297,18 @@ static void tanh_follows_its_definition(void **state)
 {
     (void)state;
     each_case(LS_OP_TANH, 1000);
+}
+
+static void gelu_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_GELU, 1900);
+}
+
+static void silu_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_SILU, 2100);
 }
 
 static void dropout_follows_its_definition(void **state)
@@ -383,6 +397,8 @@ int main(void)
         cmocka_unit_test(add_follows_its_definition),
         cmocka_unit_test(sigmoid_follows_its_definition),
         cmocka_unit_test(tanh_follows_its_definition),
+        cmocka_unit_test(gelu_follows_its_definition),
+        cmocka_unit_test(silu_follows_its_definition),
         cmocka_unit_test(dropout_follows_its_definition),
         cmocka_unit_test(fused_relu_masks_dy),
         cmocka_unit_test(max_pool_sends_dy_to_the_first_of_equals),

@@ -126,6 +126,65 @@ int ref_tanh_backward(ref_op *op, unsigned flags, ls_error *err)
     return LS_OK;
 }
 
+/* How much of the normal distribution lies below x. */
+static double normal_below(double x)
+{
+    return 0.5 * erfc(-x * 0.70710678118654752440);
+}
+
+int ref_gelu_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x;
+    float *y = op->b.y;
+    size_t n = elements(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)((double)x[i] * normal_below((double)x[i]));
+    return LS_OK;
+}
+
+int ref_gelu_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x, *dy = op->b.dy;
+    float *dx = op->b.dx;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        double v = (double)x[i];
+        dx[i] = (float)((double)dy[i] *
+                        (normal_below(v) + v * exp(-v * v / 2) * 0.39894228040143267794));
+    }
+    return LS_OK;
+}
+
+int ref_silu_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x;
+    float *y = op->b.y;
+    size_t n = elements(op);
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)((double)x[i] / (1 + exp(-(double)x[i])));
+    return LS_OK;
+}
+
+int ref_silu_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const float *x = op->b.x, *dy = op->b.dy;
+    float *dx = op->b.dx;
+    size_t n = op->desc.needs_dx ? elements(op) : 0;
+    (void)flags;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        double s = 1 / (1 + exp(-(double)x[i]));
+        dx[i] = (float)((double)dy[i] * s * (1 + (double)x[i] * (1 - s)));
+    }
+    return LS_OK;
+}
+
 /* ---- dropout: `saved` holds a byte for each element, 1 where it was kept --------------------- */
 
 int ref_dropout_forward(ref_op *op, unsigned flags, ls_error *err)
