@@ -49,7 +49,7 @@ static int append(net *n, int x, int x2, const ls_op_desc *desc)
 int net_conv2d(net *n, int x, int out, int kernel, int stride, int padding)
 {
     ls_op_desc d = {.kind = LS_OP_CONV2D};
-    d.u.conv2d = (ls_conv2d){out, kernel, kernel, stride, stride, padding, padding, 1};
+    d.u.conv2d = (ls_conv2d){out, kernel, kernel, stride, stride, padding, padding, 1, 1, 1, 1};
     return append(n, x, NONE, &d);
 }
 

@@ -42,7 +42,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 8
+#define LS_PLUGIN_ABI 9
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -67,7 +67,7 @@ typedef struct ls_tensor {
 
 typedef enum ls_op_kind {
     LS_OP_GATHER = 1, /* dataset rows (u8 or f32) → x (f32), and their labels or targets */
-    LS_OP_CONV2D = 2, /* params: weight [out][in][kh][kw], bias [out] */
+    LS_OP_CONV2D = 2, /* params: weight [out][in/groups][kh][kw], bias [out] */
     LS_OP_DENSE = 3,  /* params: weight [out][c·h·w], bias [out]; flattens x in c, h, w order */
     LS_OP_POOL = 4,   /* average or maximum, windows that do not fit are dropped (floor) */
     LS_OP_RELU = 5,   /* max(x, 0), or slope·x below 0; its derivative at 0 is the slope */
@@ -88,13 +88,26 @@ typedef enum ls_op_kind {
     LS_OP_KINDS      /* none: one more than the last */
 } ls_op_kind;
 
+/* Channels are cut into `groups` in their order: each group of outputs reads that of inputs alone. Element
+ * (i, j) of the kernel meets the pixel i·dh below and j·dw to the right of the one that (0, 0) meets. */
 typedef struct ls_conv2d {
     int out;    /* output channels */
     int kh, kw; /* kernel */
     int sh, sw; /* stride */
     int ph, pw; /* zero padding on each side */
     int bias;   /* non-zero: there is a bias */
+    int dh, dw; /* dilation; 0 counts as 1 */
+    int groups; /* divides the channels of x and y; 0 counts as 1 */
 } ls_conv2d;
+
+/* The same with 1 where 0 counts as 1. Any thread. */
+static inline ls_conv2d ls_conv2d_filled(ls_conv2d conv)
+{
+    conv.dh = conv.dh ? conv.dh : 1;
+    conv.dw = conv.dw ? conv.dw : 1;
+    conv.groups = conv.groups ? conv.groups : 1;
+    return conv;
+}
 
 typedef struct ls_dense {
     int out;

@@ -273,6 +273,10 @@ static void add_conv(graph *g, const ls_layer *layer, tensor *y)
     begin(g, "Conv", layer, &x);
     add_params(g, layer);
     add_window(g, c->kh, c->kw, c->sh, c->sw, c->ph, c->pw);
+    if (c->dh > 1 || c->dw > 1)
+        node_ints(&g->file, "dilations", (const int[2]){c->dh, c->dw}, 2);
+    if (c->groups > 1)
+        node_int(&g->file, "group", c->groups);
     y->rank = 4;
     end(g, y);
 }

@@ -660,18 +660,20 @@ static bool pool_fits(const ls_pool2d *p, int oh, int ow)
 
 static int geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
 {
-    const ls_conv2d *k = &desc->u.conv2d;
-    if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0)
+    const ls_conv2d filled = ls_conv2d_filled(desc->u.conv2d), *k = &filled;
+    if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
+        k->dh < 1 || k->dw < 1)
         return ls_fail(err, LS_EINVAL,
                        "conv2d: %d channels, kernel %d×%d, stride %d×%d, padding "
-                       "%d×%d",
-                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
-    int oh = outputs(desc->x.h, k->kh, k->sh, k->ph), ow = outputs(desc->x.w, k->kw, k->sw, k->pw);
+                       "%d×%d, dilation %d×%d",
+                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
+    int oh = outputs(desc->x.h, (k->kh - 1) * k->dh + 1, k->sh, k->ph);
+    int ow = outputs(desc->x.w, (k->kw - 1) * k->dw + 1, k->sw, k->pw);
     if (oh < 1 || ow < 1)
         return ls_fail(err, LS_EINVAL,
-                       "conv2d: a kernel of %d×%d does not fit into %d×%d with "
+                       "conv2d: a kernel of %d×%d, dilated by %d×%d, does not fit into %d×%d with "
                        "padding %d×%d",
-                       k->kh, k->kw, desc->x.h, desc->x.w, k->ph, k->pw);
+                       k->kh, k->kw, k->dh, k->dw, desc->x.h, desc->x.w, k->ph, k->pw);
     if (desc->fuse_pool && !pool_fits(&desc->pool, oh, ow))
         return ls_fail(err, LS_EUNSUPPORTED,
                        "lanes: only averages over windows side by side are "
@@ -686,6 +688,8 @@ static int geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
         .sh = k->sh,
         .sw = k->sw,
         .ph = k->ph,
+        .dh = k->dh,
+        .dw = k->dw,
         .x_w = desc->x.w,
         .pw = k->pw,
         .relu = desc->fuse_relu,
@@ -726,8 +730,8 @@ static int products(int form, int h, int w)
 static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
 {
     const int taps = c->kh * c->kw, side = form == LS_WINO_2_5 ? 5 : 3;
-    return c->kh == side && c->kw == side && c->sh == 1 && c->sw == 1 && c->ph < side &&
-           c->pw < side && c->ic >= CHANNELS && c->oc >= CHANNELS &&
+    return c->kh == side && c->kw == side && c->sh == 1 && c->sw == 1 && c->dh == 1 && c->dw == 1 &&
+           c->ph < side && c->pw < side && c->ic >= CHANNELS && c->oc >= CHANNELS &&
            (c->pool_h * c->pool_w == 1 || (c->pool_h == 2 && c->pool_w == 2)) &&
            3 * products(form, h, w) < 2 * taps * c->oh * c->ow;
 }
@@ -817,6 +821,8 @@ int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
 {
     ls_lanes_conv c = {0};
     ls_lanes_op *base;
+    if (ls_conv2d_filled(desc->u.conv2d).groups != 1)
+        return ls_lanes_groups_create(out, device, desc, err);
     int status = geometry(&c, desc, err);
     if (!status)
         status = ls_lanes_op_new(&base, sizeof(conv_op), &conv_impl, device, desc, err);

@@ -24,7 +24,7 @@
 LANES_INLINE void lanes_outputs_inside(const ls_lanes_conv *c, int ky, int y0, int y1, int *from,
                                        int *to)
 {
-    int top = c->ph - ky;
+    int top = c->ph - ky * c->dh;
     int first = top > 0 ? (top + c->sh - 1) / c->sh : 0;
     int end = c->ih + top > 0 ? (c->ih + top + c->sh - 1) / c->sh : 0;
     *from = first > y0 ? first : y0;
@@ -42,7 +42,7 @@ LANES_INLINE void lanes_correlate_row(const ls_lanes_conv *c, lanes_tile *tile, 
     int from, to;
     lanes_outputs_inside(c, ky, y0, y1, &from, &to);
     const lanes_cut cut = lanes_cut_into(ls_lanes_conv_columns(c), lanes_widest(height));
-    const float *line = x + (ptrdiff_t)(from * c->sh + ky - c->ph) * c->iw * 16;
+    const float *line = x + (ptrdiff_t)(from * c->sh + ky * c->dh - c->ph) * c->iw * 16;
     tile->n[1] = to - from;
     for (int piece = 0; piece < cut.pieces; piece++) {
         int columns = lanes_piece(cut, piece);
@@ -65,7 +65,7 @@ static void lanes_conv_correlate(const ls_lanes_conv *c, const float *x, ls_lane
         .n = {groups, 0, c->ow},
         .x_step = {c->ic * plane, (ptrdiff_t)c->sh * c->iw * 16, (ptrdiff_t)c->sw * 16},
         .w_step = {g.group, g.row, 16},
-        .x_t = c->kh * c->kw == 1 ? plane : 16,
+        .x_t = c->kh * c->kw == 1 ? plane : (ptrdiff_t)c->dw * 16,
         .w_j = g.channel,
         .out_j = 16,
         .out_t = LS_LANES_OC * 16,
@@ -169,8 +169,8 @@ LANES_INLINE void lanes_weights_part(const ls_lanes_conv *c, lanes_tile *tile, c
         int from, to;
         lanes_outputs_inside(c, ky, y0, y1, &from, &to);
         tile->n[0] = to - from;
-        const ptrdiff_t line = (ptrdiff_t)i * c->ih + from * c->sh + ky - c->ph;
-        lanes_weights_tile(c, tile, x + (line * c->iw + kx) * 16,
+        const ptrdiff_t line = (ptrdiff_t)i * c->ih + from * c->sh + ky * c->dh - c->ph;
+        lanes_weights_tile(c, tile, x + (line * c->iw + kx * c->dw) * 16,
                            panel + (ptrdiff_t)(from - y0) * c->ow * 256, groups, height, wide);
         for (int t = 0; t < wide; t++)
             for (int j = 0; j < height; j++)
@@ -301,7 +301,7 @@ LANES_INLINE void lanes_scatter(const ls_lanes_conv *c, lanes_tile *tile, const 
      * however they are cut into tiles. */
     for (int kx = c->kw - 1; kx >= 0; kx--) {
         /* Columns whose product lands inside dx: 0 ≤ at + n · sw < x_w. */
-        int at = x0 * c->sw + kx - c->pw, n = columns, skip = 0;
+        int at = x0 * c->sw + kx * c->dw - c->pw, n = columns, skip = 0;
         for (; at < 0 && n > 0; at += c->sw, n--)
             skip++;
         for (; n > 0 && at + (n - 1) * c->sw >= c->x_w;)
@@ -312,7 +312,7 @@ LANES_INLINE void lanes_scatter(const ls_lanes_conv *c, lanes_tile *tile, const 
         for (int ky = from; ky < to; ky++) {
             tile->x = d + (ptrdiff_t)skip * 16;
             tile->w = w + (ky * c->kw + kx) * element;
-            tile->out = dx + ((ptrdiff_t)(y * c->sh + ky - c->ph) * c->x_w + at) * 16;
+            tile->out = dx + ((ptrdiff_t)(y * c->sh + ky * c->dh - c->ph) * c->x_w + at) * 16;
             lanes_tile_all(tile, LANES_W_STRIDED, run);
         }
     }

@@ -113,8 +113,9 @@ static lanes_tile_fn *lanes_window_of(int columns, int stride, int j, int t)
 LANES_INLINE void lanes_rows_inside(const ls_lanes_conv *c, int y, int *from, int *to)
 {
     int top = y * c->sh - c->ph;
-    *from = top < 0 ? -top : 0;
-    *to = c->ih - top < c->kh ? c->ih - top : c->kh;
+    *from = top < 0 ? (c->dh - 1 - top) / c->dh : 0;
+    *to = c->ih > top ? (c->ih - top + c->dh - 1) / c->dh : 0;
+    *to = *to < c->kh ? *to : c->kh;
     if (*to < *from)
         *to = *from;
 }
@@ -228,7 +229,7 @@ LANES_INLINE lanes_row_cut lanes_cut_row(const ls_lanes_conv *c)
 {
     lanes_row_cut cut = {.tallest = LANES_CHANNELS};
     int widest = lanes_widest(LANES_CHANNELS);
-    if (lanes_window_of(c->kw, c->sw, LANES_WINDOW_J, 1)) {
+    if (lanes_window_of(c->kw, c->sw * c->dw, LANES_WINDOW_J, 1)) {
         cut.tallest = LANES_WINDOW_J;
         widest = LANES_WINDOW_T;
     }
@@ -261,7 +262,7 @@ LANES_INLINE void lanes_conv_channels(lanes_forward *p, const float *x, const fl
     for (; o < end && o < c->oc; o += height) {
         int in_eight = o % LS_LANES_OC, left = LS_LANES_OC - in_eight;
         height = lanes_tallest(left < c->oc - o ? left : c->oc - o, p->cut.tallest);
-        lanes_tile_fn *run = lanes_window_of(c->kw, c->sw, height, p->finish.columns);
+        lanes_tile_fn *run = lanes_window_of(c->kw, c->sw * c->dw, height, p->finish.columns);
         float *const sums = buffer + (whole ? 0 : o * p->tile.out_j);
         p->tile.init = p->b && first == 0 ? p->b + o : NULL;
         p->tile.x = x;
@@ -288,7 +289,7 @@ LANES_INLINE void lanes_conv_piece(lanes_forward *p, int row, int piece, int fir
     p->tile.n[1] = to - from;
     p->tile.out_j = p->finish.columns * 16;
     p->tile.add = first > 0;
-    const ptrdiff_t line = (ptrdiff_t)first * c->ih + row * c->sh - c->ph + from;
+    const ptrdiff_t line = (ptrdiff_t)first * c->ih + row * c->sh - c->ph + from * c->dh;
     const ptrdiff_t tap = ((ptrdiff_t)first * c->kh + from) * c->kw;
     lanes_conv_channels(p, p->x + (line * c->iw + p->finish.x0 * c->sw) * 16,
                         p->w + tap * LS_LANES_OC, first, o, end, row, buffer);
@@ -336,7 +337,8 @@ static void lanes_conv_forward(const ls_lanes_conv *c, const float *x, const flo
         .tile =
             {
                 .n = {0, 0, c->kw},
-                .x_step = {(ptrdiff_t)c->ih * c->iw * 16, (ptrdiff_t)c->iw * 16, 16},
+                .x_step = {(ptrdiff_t)c->ih * c->iw * 16, (ptrdiff_t)c->dh * c->iw * 16,
+                           (ptrdiff_t)c->dw * 16},
                 .w_step = {(ptrdiff_t)c->kh * c->kw * LS_LANES_OC, (ptrdiff_t)c->kw * LS_LANES_OC,
                            LS_LANES_OC},
                 .x_t = (ptrdiff_t)c->sw * 16,

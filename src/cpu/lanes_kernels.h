@@ -31,7 +31,7 @@
 typedef struct ls_lanes_conv {
     int ic, ih, iw; /* input; iw includes the padding */
     int oc, oh, ow; /* output before pooling, the live part */
-    int kh, kw, sh, sw, ph;
+    int kh, kw, sh, sw, ph, dh, dw;
     int x_w, pw; /* columns of x and dx, and the padding left of them */
     int relu;
     int pool_h, pool_w; /* the window of the fused average pool, 1 × 1: none */

@@ -62,6 +62,9 @@ bool ls_lanes_are_plain(const ls_op_desc *desc);
 ls_cpu_create ls_lanes_plain_create;
 const ls_op *ls_lanes_inner(const ls_op *op);
 
+/* A convolution in groups. */
+ls_cpu_create ls_lanes_groups_create;
+
 /* Groups of the block that starts at group `first`. */
 static inline int ls_lanes_block(const ls_lanes_op *op, int first)
 {

@@ -1,4 +1,4 @@
-/* Convolution, with its bias, a relu and pooling. Weights lie as [out][kh][kw][c].
+/* Convolution, with its bias, a relu and pooling. Weights lie as [out][kh][kw][c / groups].
  *
  * With pooling one kernel behind the library's pools, with the bias and the relu where the plan has not
  * fused them, and one backward takes the gradient to the product's pixels and sums it up for the bias. */
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LIMIT = 1000000 /* of every number, so that sums of them fit an int */ };
+enum { LIMIT = 1000000, SIDE = 10000 /* of every number, so that sums and products fit an int */ };
 
 static bool is_half(const ls_cuda_op *op)
 {
@@ -124,21 +124,32 @@ static int conv_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_e
 
 /* ---- create --------------------------------------------------------------------------------- */
 
+/* Positions of the dilated kernel along one side, below 1 where it does not fit. */
+static int outputs(int size, int kernel, int dilation, int stride, int padding)
+{
+    const int room = size + 2 * padding - (kernel - 1) * dilation - 1;
+    return room < 0 ? 0 : room / stride + 1;
+}
+
 static int check(const ls_tensor *x, const ls_conv2d *k, ls_error *err)
 {
     if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
-        k->kh > LIMIT || k->kw > LIMIT || k->sh > LIMIT || k->sw > LIMIT || k->ph > LIMIT ||
-        k->pw > LIMIT)
+        k->dh < 1 || k->dw < 1 || k->kh > SIDE || k->kw > SIDE || k->dh > SIDE || k->dw > SIDE ||
+        k->sh > LIMIT || k->sw > LIMIT || k->ph > LIMIT || k->pw > LIMIT)
         return ls_fail(err, LS_EINVAL,
-                       "conv2d: %d outputs, kernel %d×%d, stride %d×%d, padding %d×%d make no "
-                       "sense",
-                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw);
-    if (x->h + 2 * k->ph < k->kh || x->w + 2 * k->pw < k->kw)
+                       "conv2d: %d outputs, kernel %d×%d, stride %d×%d, padding %d×%d, dilation "
+                       "%d×%d make no sense",
+                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
+    if (k->groups < 1 || x->c % k->groups || k->out % k->groups)
+        return ls_fail(err, LS_EINVAL, "conv2d: %d groups of %d channels to %d", k->groups, x->c,
+                       k->out);
+    if (outputs(x->h, k->kh, k->dh, k->sh, k->ph) < 1 ||
+        outputs(x->w, k->kw, k->dw, k->sw, k->pw) < 1)
         return ls_fail(err, LS_EINVAL,
-                       "conv2d: a kernel of %d×%d does not fit an input of %d×%d with padding "
-                       "%d×%d",
-                       k->kh, k->kw, x->h, x->w, k->ph, k->pw);
-    if ((double)k->out * x->c * k->kh * k->kw > LS_CUDA_MOST_ELEMENTS)
+                       "conv2d: a kernel of %d×%d, dilated by %d×%d, does not fit an input of "
+                       "%d×%d with padding %d×%d",
+                       k->kh, k->kw, k->dh, k->dw, x->h, x->w, k->ph, k->pw);
+    if ((double)k->out * (x->c / k->groups) * k->kh * k->kw > LS_CUDA_MOST_ELEMENTS)
         return ls_fail(err, LS_EUNSUPPORTED, "conv2d: the weights are too large");
     return LS_OK;
 }
@@ -165,6 +176,9 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
         .sw = k->sw,
         .ph = k->ph,
         .pw = k->pw,
+        .dh = k->dh,
+        .dw = k->dw,
+        .groups = k->groups,
     };
 }
 
@@ -189,8 +203,8 @@ static int shape_results(ls_cuda_op *op, ls_error *err)
     const ls_tensor *x = &op->desc.x;
     const ls_conv2d *k = &op->desc.u.conv2d;
     const ls_cuda_form form = is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
-    op->product = ls_cuda_tensor(x->rows, k->out, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
-                                 (x->w + 2 * k->pw - k->kw) / k->sw + 1, form);
+    op->product = ls_cuda_tensor(x->rows, k->out, outputs(x->h, k->kh, k->dh, k->sh, k->ph),
+                                 outputs(x->w, k->kw, k->dw, k->sw, k->pw), form);
     op->op.y = op->product;
     if (!op->desc.fuse_pool)
         return LS_OK;
@@ -207,7 +221,7 @@ static int shape_results(ls_cuda_op *op, ls_error *err)
 int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_tensor *x = &desc->x;
-    const ls_conv2d *k = &desc->u.conv2d;
+    const ls_conv2d conv = ls_conv2d_filled(desc->u.conv2d), *k = &conv;
     ls_cuda_op *op;
     *out = NULL;
     int status = check(x, k, err);
@@ -215,8 +229,9 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
         status = ls_cuda_op_new(&op, device, desc, "conv2d", err);
     if (status)
         return status;
+    op->desc.u.conv2d = conv;
     status = shape_results(op, err);
-    ls_cuda_op_param(op, k->out, x->c, k->kh * k->kw);
+    ls_cuda_op_param(op, k->out, x->c / k->groups, k->kh * k->kw);
     if (k->bias)
         ls_cuda_op_param(op, 0, k->out, 1);
     op->forward = conv_forward;

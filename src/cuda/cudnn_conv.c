@@ -71,7 +71,7 @@ static size_t operand_bytes(const ls_math_shape *s, int which)
     const size_t element = s->half ? 2 : 4;
     const size_t x = (size_t)s->rows * (size_t)s->h * (size_t)s->w * (size_t)s->c;
     const size_t y = (size_t)s->rows * (size_t)s->y_h * (size_t)s->y_w * (size_t)s->out;
-    const size_t w = (size_t)s->out * (size_t)s->kh * (size_t)s->kw * (size_t)s->c;
+    const size_t w = (size_t)s->out * (size_t)s->kh * (size_t)s->kw * (size_t)(s->c / s->groups);
     const size_t role[3][3] = {{x, w, y}, {y, w, x}, {x, y, w}}; /* by kind: a, b, out */
     return role[s->kind][which] * element;
 }
@@ -215,8 +215,11 @@ static bool is_repeatable(conv_plan *p, const ls_engine *engine, const bench *b)
 static void name_shape(char *out, size_t size, const ls_math_shape *s)
 {
     static const char *const pass[] = {"forward", "data gradient", "weight gradient"};
-    snprintf(out, size, "conv2d, %d rows of %d×%d×%d to %d, %d×%d, %s%s%s%s", s->rows, s->c, s->h,
-             s->w, s->out, s->kh, s->kw, pass[s->kind], s->bias ? " + bias" : "",
+    char groups[32] = "";
+    if (s->groups > 1)
+        snprintf(groups, sizeof groups, " in %d groups", s->groups);
+    snprintf(out, size, "conv2d, %d rows of %d×%d×%d to %d, %d×%d%s, %s%s%s%s", s->rows, s->c, s->h,
+             s->w, s->out, s->kh, s->kw, groups, pass[s->kind], s->bias ? " + bias" : "",
              s->relu ? " + relu" : "", s->half ? ", bf16" : "");
 }
 
@@ -285,13 +288,17 @@ static int fastest(conv_plan *p, const ls_engine *candidate, int count)
 
 static void key_of(char *out, size_t size, const ls_math *math, const ls_math_shape *s)
 {
-    snprintf(
+    const int length = snprintf(
         out, size,
         "lockstep 2 cudnn %zu sm_%d %s precision %d kind %d half %d bias %d relu %d x %d %d %d "
         "%d y %d %d %d kernel %d %d stride %d %d padding %d %d",
         cudnnGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
         (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h, s->w, s->out, s->y_h, s->y_w,
         s->kh, s->kw, s->sh, s->sw, s->ph, s->pw);
+    /* What has neither goes by the key that it had when there was neither. */
+    if ((s->groups > 1 || s->dh > 1 || s->dw > 1) && length > 0 && (size_t)length < size)
+        snprintf(out + length, size - (size_t)length, " dilation %d %d groups %d", s->dh, s->dw,
+                 s->groups);
 }
 
 static int from_cache(ls_engine *out, const ls_math *math, const char *key)

@@ -96,7 +96,7 @@ static ls_graph_object tensor(ls_graph *g, int64_t number, cudnnDataType_t type,
 static ls_graph_object convolution(ls_graph *g, const ls_math_shape *s)
 {
     const int64_t sides = 2, padding[2] = {s->ph, s->pw}, stride[2] = {s->sh, s->sw};
-    const int64_t dilation[2] = {1, 1};
+    const int64_t dilation[2] = {s->dh, s->dw};
     const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     ls_graph_object c = new_object(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -219,7 +219,8 @@ void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *s)
     const int y_is = s->kind == LS_MATH_CONV_DATA ? LS_GRAPH_A : LS_GRAPH_B;
     memset(g, 0, sizeof *g);
     ls_graph_object x = tensor(g, x_is, type, s->rows, s->c, s->h, s->w, 0);
-    ls_graph_object w = tensor(g, w_is, type, s->out, s->c, s->kh, s->kw, 0);
+    /* cuDNN takes as many groups as x has times the weights' channels. */
+    ls_graph_object w = tensor(g, w_is, type, s->out, s->c / s->groups, s->kh, s->kw, 0);
     if (s->kind == LS_MATH_CONV) {
         build_forward(g, s, x, w, type);
     } else {

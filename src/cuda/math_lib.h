@@ -10,7 +10,7 @@
  * In the plugin this is cuDNN and cuBLASLt (math_lib.c, cudnn_*.c, cublas_dense.c); in tests a double
  * in plain C takes its place (tests/doubles/math_cpu.c).
  *
- * Tensors are channels last, conv weights [out][kh][kw][c], dense weights [out][inputs]. With
+ * Tensors are channels last, conv weights [out][kh][kw][c / groups], dense weights [out][inputs]. With
  * `half`, all operands of a convolution are bf16, its bias too, and of a product the two factors; what
  * a product puts out, and its bias, is fp32. Results do not depend on what ran before: engines that are
  * not deterministic are never taken.
@@ -63,7 +63,8 @@ typedef struct ls_math_shape {
     int bias, relu;    /* LS_MATH_CONV, LS_MATH_DENSE: fused behind it; without a bias no relu */
     int rows, c, h, w; /* of x; a dense layer's inputs are c, with h = w = 1 */
     int out, y_h, y_w; /* of y */
-    int kh, kw, sh, sw, ph, pw;
+    int kh, kw, sh, sw, ph, pw, dh, dw;
+    int groups; /* of channels: weights are [out][kh][kw][c / groups] */
 } ls_math_shape;
 
 typedef struct ls_math_plan {

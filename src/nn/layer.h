@@ -13,9 +13,10 @@ enum { LS_MAX_FEATURES = 1 << 20, LS_MAX_KERNEL = 255, LS_MAX_STRIDE = 255 };
 /* A window that is moved over an image: of a convolution or a pooling. */
 typedef struct ls_window {
     int k[2], s[2], p[2]; /* kernel, stride and padding: height, width */
+    int d[2];             /* dilation */
 } ls_window;
 
-/* Reads "kernel", "stride" and "padding". `stride` NULL: the default is the kernel. */
+/* Reads "kernel", "stride" and "padding"; the dilation is set. `stride` NULL: the default is the kernel. */
 void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride);
 
 /* Sets the height and width that the window makes of `in`; leaves the channels alone. Errors:

@@ -1,29 +1,59 @@
-/* {"type": "conv2d", "out": 20, "kernel": 3 | [3, 3], "stride": 1, "padding": 0, "bias": true} */
+/* {"type": "conv2d", "out": 20, "kernel": 3 | [3, 3], "stride": 1, "padding": 0, "dilation": 1, "groups": 1,
+ *  "bias": true} */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)
 {
-    static const long stride = 1;
+    static const long one = 1;
     static const int bias = 1;
     ls_conv2d *conv = &layer->op.u.conv2d;
     ls_window w;
-    long out;
+    long out, groups;
     layer->op.kind = LS_OP_CONV2D;
     ls_field_int(fields, "out", 1, LS_MAX_FEATURES, NULL, &out);
-    ls_window_parse(&w, fields, &stride);
+    ls_field_pair(fields, "dilation", 1, LS_MAX_STRIDE, &one, w.d);
+    ls_window_parse(&w, fields, &one);
+    ls_field_int(fields, "groups", 1, LS_MAX_FEATURES, &one, &groups);
     ls_field_bool(fields, "bias", &bias, &conv->bias);
     conv->out = (int)out;
+    conv->groups = (int)groups;
+    conv->dh = w.d[0], conv->dw = w.d[1];
     conv->kh = w.k[0], conv->kw = w.k[1];
     conv->sh = w.s[0], conv->sw = w.s[1];
     conv->ph = w.p[0], conv->pw = w.p[1];
 }
 
+static int greatest_divisor(int a, int b)
+{
+    while (b) {
+        const int rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static int check_groups(const ls_layer *layer, ls_error *err)
+{
+    const ls_conv2d *conv = &layer->op.u.conv2d;
+    const int most = greatest_divisor(layer->in.c, conv->out);
+    if (most % conv->groups == 0)
+        return LS_OK;
+    return ls_fail(err, LS_ECONFIG,
+                   "%d groups do not divide both its input's channels (%d) and its outputs (%d); "
+                   "use %s%d",
+                   conv->groups, layer->in.c, conv->out, most > 1 ? "a divisor of " : "", most);
+}
+
 static int shape(ls_layer *layer, ls_error *err)
 {
     const ls_conv2d *conv = &layer->op.u.conv2d;
-    const ls_window w = {{conv->kh, conv->kw}, {conv->sh, conv->sw}, {conv->ph, conv->pw}};
-    const int dim[4] = {conv->out, layer->in.c, conv->kh, conv->kw};
+    const ls_window w = {
+        {conv->kh, conv->kw}, {conv->sh, conv->sw}, {conv->ph, conv->pw}, {conv->dh, conv->dw}};
+    const int dim[4] = {conv->out, layer->in.c / conv->groups, conv->kh, conv->kw};
     int status = ls_layer_wants_image(layer, err);
+    if (status == LS_OK)
+        status = check_groups(layer, err);
     if (status == LS_OK)
         status = ls_window_shape(&layer->out, &layer->in, &w, err);
     if (status != LS_OK)
@@ -46,6 +76,13 @@ static const struct ls_layer_sample samples[] = {
      " {\"type\":\"relu\"},{\"type\":\"avg_pool\",\"kernel\":2},"
      " {\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
      {2, 6, 7}},
+    {"[{\"type\":\"conv2d\",\"out\":4,\"kernel\":3,\"dilation\":2,\"padding\":2},"
+     " {\"type\":\"conv2d\",\"out\":3,\"kernel\":[4,2],\"dilation\":[1,3]}]",
+     {2, 4, 4}},
+    {"[{\"type\":\"conv2d\",\"out\":6,\"kernel\":2,\"groups\":2},{\"type\":\"relu\"},"
+     " {\"type\":\"conv2d\",\"out\":6,\"kernel\":3,\"groups\":6,\"padding\":1,\"bias\":false},"
+     " {\"type\":\"batch_norm\"},{\"type\":\"conv2d\",\"out\":3,\"kernel\":[3,4],\"groups\":3}]",
+     {4, 4, 5}},
     {0},
 };
 

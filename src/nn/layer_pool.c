@@ -4,7 +4,7 @@
 
 static void parse_any(ls_layer *layer, ls_fields *fields, int max)
 {
-    ls_window w;
+    ls_window w = {.d = {1, 1}};
     layer->op.kind = LS_OP_POOL;
     ls_window_parse(&w, fields, NULL);
     layer->op.pool = (ls_pool2d){max, w.k[0], w.k[1], w.s[0], w.s[1], w.p[0], w.p[1]};
@@ -23,7 +23,7 @@ static void parse_max(ls_layer *layer, ls_fields *fields)
 static int shape(ls_layer *layer, ls_error *err)
 {
     const ls_pool2d *pool = &layer->op.pool;
-    const ls_window w = {{pool->kh, pool->kw}, {pool->sh, pool->sw}, {pool->ph, pool->pw}};
+    const ls_window w = {{pool->kh, pool->kw}, {pool->sh, pool->sw}, {pool->ph, pool->pw}, {1, 1}};
     int status = ls_layer_wants_image(layer, err);
     if (status != LS_OK)
         return status;

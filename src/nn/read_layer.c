@@ -349,6 +349,12 @@ int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON
 
 /* ---- for layer_*.c -------------------------------------------------------------------------- */
 
+/* Pixels from one end of the dilated kernel to the other. */
+static int span(const ls_window *w, int side)
+{
+    return (w->k[side] - 1) * w->d[side] + 1;
+}
+
 void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride)
 {
     static const long zero = 0;
@@ -359,10 +365,10 @@ void ls_window_parse(ls_window *out, ls_fields *fields, const long *stride)
         memcpy(out->s, out->k, sizeof out->s);
     ls_field_pair(fields, "padding", 0, LS_MAX_KERNEL - 1, &zero, out->p);
     for (int i = 0; i < 2; i++)
-        if (out->k[i] > 0 && out->p[i] >= out->k[i])
+        if (out->k[i] > 0 && out->d[i] > 0 && out->p[i] >= span(out, i))
             ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "padding"),
-                           "padding %d must be smaller than the kernel, which is %d", out->p[i],
-                           out->k[i]);
+                           "padding %d must be smaller than the kernel, which is %d%s", out->p[i],
+                           span(out, i), out->d[i] > 1 ? " with its dilation" : "");
 }
 
 /* The least padding with which a window of k fits n pixels. */
@@ -371,30 +377,31 @@ static int padding_for(int k, int n)
     return k > n ? (k - n + 1) / 2 : 0;
 }
 
-static int fail_window(const int k[2], const int n[2], ls_error *err)
+static int fail_window(const ls_window *w, const int n[2], ls_error *err)
 {
+    const int k[2] = {span(w, 0), span(w, 1)};
     const int p[2] = {padding_for(k[0], n[0]), padding_for(k[1], n[1])};
+    const bool dilated = w->d[0] > 1 || w->d[1] > 1;
     char padding[32];
     snprintf(padding, sizeof padding, p[0] == p[1] ? "%d" : "[%d, %d]", p[0], p[1]);
-    return ls_fail(
-        err, LS_ECONFIG,
-        "kernel %d×%d does not fit its %d×%d input; use a smaller kernel or padding ≥ %s", k[0],
-        k[1], n[0], n[1], padding);
+    return ls_fail(err, LS_ECONFIG,
+                   "kernel %d×%d%s does not fit its %d×%d input; use %s or padding ≥ %s", k[0],
+                   k[1], dilated ? " with its dilation" : "", n[0], n[1],
+                   dilated ? "less dilation" : "a smaller kernel", padding);
 }
 
 int ls_window_shape(ls_shape *out, const ls_shape *in, const ls_window *window, ls_error *err)
 {
     const int n[2] = {in->h, in->w};
-    const int *k = window->k;
     int size[2];
     int fits = 1;
     for (int i = 0; i < 2; i++) {
-        int room = n[i] + 2 * window->p[i] - k[i];
+        int room = n[i] + 2 * window->p[i] - span(window, i);
         fits = fits && room >= 0;
         size[i] = room / window->s[i] + 1;
     }
     if (!fits)
-        return fail_window(k, n, err);
+        return fail_window(window, n, err);
     out->h = size[0];
     out->w = size[1];
     return LS_OK;

@@ -45,16 +45,22 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-static int reach(int size, int kernel, int stride, int padding)
+static int reach(int size, int kernel, int stride, int padding, int dilation)
 {
-    return (size + 2 * padding - kernel) / stride + 1;
+    return (size + 2 * padding - (kernel - 1) * dilation - 1) / stride + 1;
 }
 
-/* Kernel, stride and padding that fit; the shape becomes what comes out. */
-static void add_window(builder *b, cJSON *node, int most)
+/* A dilation with which the kernel fits without padding. */
+static int draw_dilation(builder *b, int size, int kernel)
+{
+    return draw_from(b->d, 1, kernel < 2 ? 3 : least(3, (size - 1) / (kernel - 1)));
+}
+
+/* Kernel, stride, padding and, where it may be, dilation that fit; the shape becomes what comes out. */
+static void add_window(builder *b, cJSON *node, int most, int may_dilate)
 {
     const int square = !one_in(b->d, 4);
-    int k[2], s[2], p[2];
+    int k[2], s[2], p[2], e[2] = {1, 1};
     for (int i = 0; i < 2; i++) {
         const int size = i ? b->w : b->h;
         k[i] = draw_from(b->d, 1, least(most, size));
@@ -63,12 +69,17 @@ static void add_window(builder *b, cJSON *node, int most)
     }
     if (square && k[0] <= b->w)
         k[1] = k[0], s[1] = s[0], p[1] = p[0];
+    if (may_dilate && one_in(b->d, 4)) {
+        e[0] = draw_dilation(b, b->h, k[0]);
+        e[1] = draw_dilation(b, b->w, k[1]);
+        add_pair(b, node, "dilation", e[0], e[1]);
+    }
     add_pair(b, node, "kernel", k[0], k[1]);
     add_pair(b, node, "stride", s[0], s[1]);
     if (p[0] || p[1] || draw(b->d, 2))
         add_pair(b, node, "padding", p[0], p[1]);
-    b->h = reach(b->h, k[0], s[0], p[0]);
-    b->w = reach(b->w, k[1], s[1], p[1]);
+    b->h = reach(b->h, k[0], s[0], p[0], e[0]);
+    b->w = reach(b->w, k[1], s[1], p[1], e[1]);
 }
 
 static int draw_channels(builder *b)
@@ -80,9 +91,15 @@ static int draw_channels(builder *b)
 static void add_conv(builder *b)
 {
     cJSON *node = add(b, "conv2d");
+    const int in = b->c;
     b->c = draw_channels(b);
+    if (one_in(b->d, 4)) { /* two groups, or one for each channel, with one or two outputs */
+        const int groups = in % 2 == 0 && draw(b->d, 2) ? 2 : in;
+        b->c = groups == in ? in * draw_from(b->d, 1, 2) : b->c * 2;
+        cJSON_AddNumberToObject(node, "groups", groups);
+    }
     cJSON_AddNumberToObject(node, "out", b->c);
-    add_window(b, node, 5);
+    add_window(b, node, 5, 1);
     if (one_in(b->d, 3))
         cJSON_AddBoolToObject(node, "bias", (int)draw(b->d, 2));
 }
@@ -115,7 +132,7 @@ static void add_dropout(builder *b)
 
 static void add_pool(builder *b)
 {
-    add_window(b, add(b, draw(b->d, 2) ? "avg_pool" : "max_pool"), 3);
+    add_window(b, add(b, draw(b->d, 2) ? "avg_pool" : "max_pool"), 3, 0);
 }
 
 /* A convolution that keeps the shape, in `list` and from `from` or its predecessor. */

@@ -129,8 +129,8 @@ static char folder[64];
 static int plan_or_fail(char name[96], ls_error *err)
 {
     static const ls_host host = {.size = sizeof host, .log = keep_line};
-    const ls_math_shape shape = {LS_MATH_CONV, 1,  1, 1, 32, 64, 14, 14, 64,
-                                 14,           14, 3, 3, 1,  1,  1,  1};
+    const ls_math_shape shape = {LS_MATH_CONV, 1, 1, 1, 32, 64, 14, 14, 64, 14,
+                                 14,           3, 3, 1, 1,  1,  1,  1,  1,  1};
     const ls_math_desc desc = {.host = &host,
                                .device = "cuda(0)",
                                .model = "described",

@@ -145,15 +145,16 @@ static void to_w(const summing *s, size_t x, size_t w, size_t y, size_t n)
 
 static void walk_taps(const ls_math_shape *s, int r, int i, int j, products *f, const summing *to)
 {
+    const int c = s->c / s->groups, out = s->out / s->groups;
     for (int ki = 0; ki < s->kh; ki++)
         for (int kj = 0; kj < s->kw; kj++) {
-            int line = i * s->sh + ki - s->ph, column = j * s->sw + kj - s->pw;
+            int line = i * s->sh + ki * s->dh - s->ph, column = j * s->sw + kj * s->dw - s->pw;
             if (line < 0 || line >= s->h || column < 0 || column >= s->w)
                 continue;
-            size_t x = at4(r, line, column, 0, s->h, s->w, s->c);
             size_t y = at4(r, i, j, 0, s->y_h, s->y_w, s->out);
             for (int o = 0; o < s->out; o++)
-                f(to, x, at4(o, ki, kj, 0, s->kh, s->kw, s->c), y + (size_t)o, (size_t)s->c);
+                f(to, at4(r, line, column, o / out * c, s->h, s->w, s->c),
+                  at4(o, ki, kj, 0, s->kh, s->kw, c), y + (size_t)o, (size_t)c);
         }
 }
 
@@ -177,7 +178,7 @@ static size_t elements_y(const ls_math_shape *s)
 
 static size_t elements_w(const ls_math_shape *s)
 {
-    return (size_t)s->out * (size_t)s->kh * (size_t)s->kw * (size_t)s->c;
+    return (size_t)s->out * (size_t)s->kh * (size_t)s->kw * (size_t)(s->c / s->groups);
 }
 
 /* ---- one pass ------------------------------------------------------------------------------- */
@@ -260,8 +261,8 @@ static void tell_cost(const ls_math_shape *s)
     static const char *const name[] = {"conv forward",  "conv data",  "conv weights",
                                        "dense forward", "dense data", "dense weights"};
     const double taps = 2.0 * s->rows * s->y_h * s->y_w * s->kh * s->kw;
-    dbl_computes(name[s->kind], taps * s->c * s->out,
-                 taps * rounded_up(s->c, s->half ? 8 : 4) * rounded_up(s->out, 32));
+    dbl_computes(name[s->kind], taps * (s->c / s->groups) * s->out,
+                 taps * rounded_up(s->c / s->groups, s->half ? 8 : 4) * rounded_up(s->out, 32));
 }
 
 static void run_body(const void *copied)

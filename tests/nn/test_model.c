@@ -72,6 +72,28 @@ static void lenet_has_the_seeds_shapes(void **state)
     free_model(m);
 }
 
+/* As torch.nn.Conv2d(8, 12, (3, 5), dilation=(2, 1), groups=4), and what torch.nn.init takes its fans to be. */
+static void groups_and_dilation_have_pytorchs_shapes_and_fans(void **state)
+{
+    (void)state;
+    ls_model *m = make_model(
+        "[{\"type\":\"conv2d\",\"name\":\"c\",\"out\":12,\"kernel\":[3,5],\"groups\":4,"
+        "\"dilation\":[2,1],\"padding\":[3,0]},"
+        "{\"type\":\"conv2d\",\"name\":\"d\",\"out\":12,\"kernel\":3,\"groups\":12,\"bias\":false},"
+        "{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":3}]",
+        (ls_shape){8, 20, 20}, 3);
+    assert_dims(m->param[0], "c.weight", 4, 12, 2, 3, 5);
+    assert_dims(m->param[1], "c.bias", 1, 12, 0, 0, 0);
+    assert_dims(m->param[2], "d.weight", 4, 12, 1, 3, 3);
+    assert_int_equal(m->param[0]->fan_in, 30);
+    assert_int_equal(m->param[0]->fan_out, 180);
+    assert_int_equal(m->param[2]->fan_in, 9);
+    assert_int_equal(m->param[2]->fan_out, 108);
+    assert_shape(m->layer[0].out, 12, 22, 16);
+    assert_shape(m->layer[1].out, 12, 20, 14);
+    free_model(m);
+}
+
 static void keys_are_read_as_documented(void **state)
 {
     (void)state;
@@ -340,6 +362,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_has_the_seeds_parameters),
         cmocka_unit_test(lenet_has_the_seeds_shapes),
+        cmocka_unit_test(groups_and_dilation_have_pytorchs_shapes_and_fans),
         cmocka_unit_test(keys_are_read_as_documented),
         cmocka_unit_test(every_bad_model_is_refused_with_its_message),
         cmocka_unit_test(a_model_of_too_many_layers_is_refused),

@@ -18,15 +18,16 @@ static int is_inside(const ls_tensor *t, int i, int j)
 static double conv_at(const ls_op_desc *d, const double *x, const double *weight, int n, int o,
                       int i, int j)
 {
-    const ls_conv2d *v = &d->u.conv2d;
+    const ls_conv2d v = ls_conv2d_filled(d->u.conv2d);
+    const int each = d->x.c / v.groups, first = o / (v.out / v.groups) * each;
     double sum = 0;
-    for (int c = 0; c < d->x.c; c++)
-        for (int a = 0; a < v->kh; a++)
-            for (int b = 0; b < v->kw; b++) {
-                int row = i * v->sh - v->ph + a, column = j * v->sw - v->pw + b;
+    for (int c = 0; c < each; c++)
+        for (int a = 0; a < v.kh; a++)
+            for (int b = 0; b < v.kw; b++) {
+                int row = i * v.sh - v.ph + a * v.dh, column = j * v.sw - v.pw + b * v.dw;
                 if (is_inside(&d->x, row, column))
-                    sum += x[at(&d->x, n, c, row, column)] *
-                           weight[((o * d->x.c + c) * v->kh + a) * v->kw + b];
+                    sum += x[at(&d->x, n, first + c, row, column)] *
+                           weight[((o * each + c) * v.kh + a) * v.kw + b];
             }
     return sum;
 }
@@ -34,12 +35,13 @@ static double conv_at(const ls_op_desc *d, const double *x, const double *weight
 static size_t conv(double *y, const ls_op_desc *d, const double *x, const double *weight,
                    const double *bias)
 {
-    const ls_conv2d *v = &d->u.conv2d;
+    const ls_conv2d v = ls_conv2d_filled(d->u.conv2d);
+    const int high = v.dh * (v.kh - 1), wide = v.dw * (v.kw - 1);
     size_t count = 0;
     for (int n = 0; n < d->x.rows; n++)
-        for (int o = 0; o < v->out; o++)
-            for (int i = 0; i * v->sh + v->kh <= d->x.h + 2 * v->ph; i++)
-                for (int j = 0; j * v->sw + v->kw <= d->x.w + 2 * v->pw; j++)
+        for (int o = 0; o < v.out; o++)
+            for (int i = 0; i * v.sh + high < d->x.h + 2 * v.ph; i++)
+                for (int j = 0; j * v.sw + wide < d->x.w + 2 * v.pw; j++)
                     y[count++] = conv_at(d, x, weight, n, o, i, j) + (bias ? bias[o] : 0);
     return count;
 }

@@ -1,4 +1,5 @@
 #include "ops/op_cases.h"
+#include "ops/op_chain.h"
 
 #include "base/rng.h"
 
@@ -160,6 +161,69 @@ op_chain op_make_winograd(uint64_t seed)
     return chain;
 }
 
+/* A dilation with which the kernel still fits. */
+static int draw_dilation(op_draws *d, int side, int kernel, int padding)
+{
+    return kernel < 2 ? op_draw(d, 1, 4)
+                      : op_draw(d, 1, least(4, (side + 2 * padding - 1) / (kernel - 1)));
+}
+
+static void dilate(op_chain *chain, op_draws *d)
+{
+    ls_conv2d *v = &chain->op[0].u.conv2d;
+    v->dh = draw_dilation(d, chain->op[0].x.h, v->kh, v->ph);
+    v->dw = op_flip(d) ? draw_dilation(d, chain->op[0].x.w, v->kw, v->pw) : 1;
+}
+
+op_chain op_make_dilated(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = op_image(&d, 40, 70, 21);
+    op_add_conv(&chain, &d, &x);
+    dilate(&chain, &d);
+    return chain;
+}
+
+/* As a convolution of one group of the channels is drawn, for several; of three cases one is dilated. */
+op_chain op_make_grouped(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    const int groups = op_draw(&d, 2, 6);
+    ls_tensor x = op_image(&d, 40, 20, 15);
+    op_add_conv(&chain, &d, &x);
+    chain.op[0].x.c *= groups;
+    chain.op[0].x.rows = (chain.op[0].x.rows + groups - 1) / groups;
+    chain.op[0].u.conv2d.out *= groups;
+    chain.op[0].u.conv2d.groups = groups;
+    if (seed % 3 == 0)
+        dilate(&chain, &d);
+    return chain;
+}
+
+/* A group for each channel; mostly kernels of 3 and 5, and few strides. */
+op_chain op_make_depthwise(uint64_t seed)
+{
+    static const int sides[] = {3, 5, 3, 7, 1, 2, 3, 4};
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = op_image(&d, 40, 40, 21), one = x;
+    one.c = 1;
+    op_add_conv(&chain, &d, &one);
+    ls_conv2d *v = &chain.op[0].u.conv2d;
+    const int side = sides[seed % 8];
+    chain.op[0].x.c = v->out = v->groups = x.c;
+    chain.op[0].x.rows = x.rows;
+    if (seed % 4 && x.h + 2 * v->ph >= side && x.w + 2 * v->pw >= side) {
+        v->kh = v->kw = side;
+        v->sh = v->sw = 1 + (int)(seed / 8 % 2);
+    }
+    if (seed % 5 == 0)
+        dilate(&chain, &d);
+    return chain;
+}
+
 op_chain op_make_dense(uint64_t seed)
 {
     op_draws d;
@@ -242,6 +306,30 @@ op_chain op_make_conv_relu(uint64_t seed)
     return chain;
 }
 
+op_chain op_make_depthwise_relu(uint64_t seed)
+{
+    op_chain chain = op_make_depthwise(seed);
+    chain.grid = chain.op[0].fuse_relu = 1;
+    return chain;
+}
+
+/* Grouped, and dilated, with a relu, and in one of two cases pooling, behind it. */
+op_chain op_make_grouped_pool(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_make_grouped(seed), pool = op_case(&d, seed);
+    chain.grid = chain.op[0].fuse_relu = 1;
+    ls_tensor y = op_shape_after(&chain, 0);
+    if (seed % 2) {
+        op_add_pool(&pool, &d, &y, op_flip(&d));
+        chain.op[0].fuse_pool = 1;
+        chain.op[0].pool = pool.op[0].pool;
+        if (op_flip(&d))
+            chain.op[0].pool = (ls_pool2d){0, 1 + (y.h > 1), 1 + (y.w > 1), 2, 2, 0, 0};
+    }
+    return chain;
+}
+
 op_chain op_make_winograd_relu(uint64_t seed)
 {
     op_chain chain = op_make_winograd(seed);
@@ -282,7 +370,13 @@ op_chain op_make_after_conv(uint64_t seed)
     chain.needs_dx = op_flip(&d);
     op_add_conv(&chain, &d, &x);
     switch (seed % 6) {
-    case 0: op_add_conv(&chain, &d, &x); break;
+    case 0:
+        op_add_conv(&chain, &d, &x);
+        if (seed % 4 == 0) { /* a group for each channel */
+            ls_op_desc *last = &chain.op[1];
+            last->u.conv2d.out = last->u.conv2d.groups = last->x.c;
+        }
+        break;
     case 1: op_add_dense(&chain, &d, &x); break;
     case 2: op_add_pool(&chain, &d, &x, 0); break;
     case 3: op_add_pool(&chain, &d, &x, 1); break;
@@ -323,7 +417,7 @@ static void add_stage(op_chain *chain, int out, int kernel, int fused)
     ls_pool2d half = {0, 2, 2, 2, 2, 0, 0};
     ls_op_desc *conv = &chain->op[chain->count++];
     *conv = (ls_op_desc){.kind = LS_OP_CONV2D, .fuse_relu = fused, .fuse_pool = fused};
-    conv->u.conv2d = (ls_conv2d){out, kernel, kernel, 1, 1, 0, 0, 1};
+    conv->u.conv2d = (ls_conv2d){out, kernel, kernel, 1, 1, 0, 0, 1, 1, 1, 1};
     if (fused) {
         conv->pool = half;
         return;

@@ -31,6 +31,9 @@ ls_tensor op_image(op_draws *d, int rows, int channels, int side);
 /* The cases of a seed. */
 op_chain op_make_conv(uint64_t seed);
 op_chain op_make_winograd(uint64_t seed); /* what the CPU back end makes by that algorithm */
+op_chain op_make_dilated(uint64_t seed);
+op_chain op_make_grouped(uint64_t seed);
+op_chain op_make_depthwise(uint64_t seed);
 op_chain op_make_dense(uint64_t seed);
 op_chain op_make_average(uint64_t seed);
 op_chain op_make_maximum(uint64_t seed);
@@ -41,6 +44,8 @@ op_chain op_make_export(uint64_t seed);
 
 /* Fused forms. */
 op_chain op_make_conv_relu(uint64_t seed);
+op_chain op_make_depthwise_relu(uint64_t seed);
+op_chain op_make_grouped_pool(uint64_t seed);
 op_chain op_make_winograd_relu(uint64_t seed);
 op_chain op_make_dense_relu(uint64_t seed);
 op_chain op_make_conv_pool(uint64_t seed);

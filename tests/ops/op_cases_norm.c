@@ -94,7 +94,7 @@ op_chain op_make_add_of_convs(uint64_t seed)
         y2 = (ls_tensor){LS_F32, y.rows, op_draw(&d, 1, 20), y.h, y.w, NULL, 0};
         chain.x2 = y2;
         op_add_plain(&chain, LS_OP_CONV2D, &y2);
-        last(&chain)->u.conv2d = (ls_conv2d){y.c, side, side, 1, 1, side / 2, side / 2, 1};
+        last(&chain)->u.conv2d = (ls_conv2d){y.c, side, side, 1, 1, side / 2, side / 2, 1, 1, 1, 1};
         chain.source[1] = OP_SECOND;
         op_add_plain(&chain, LS_OP_ADD, &y);
         chain.source[2] = 1;
@@ -203,7 +203,8 @@ op_chain op_make_residual(uint64_t seed)
     op_chain chain = op_case(&d, seed);
     int out = op_draw(&d, 1, 40), rows = op_draw(&d, 2, 12), side = op_draw(&d, 4, 12);
     ls_tensor x = {LS_F32, rows, op_draw(&d, 1, 20), side, side, NULL, 0}, y = x;
-    ls_conv2d three = {out, 3, 3, 1, 1, 1, 1, 0}, one = {out, 1, 1, 1, 1, 0, 0, 0};
+    ls_conv2d three = {out, 3, 3, 1, 1, 1, 1, 0, 1, 1, 1},
+              one = {out, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1};
     chain.hints = (int)(seed % 2);
     chain.x2 = x;
     y.c = out;

@@ -65,8 +65,8 @@ static void put_op(writer *w, const ls_op_desc *d)
     put(w, " → %s", names[d->kind]);
     switch (d->kind) {
     case LS_OP_CONV2D:
-        put(w, "(%d, %d×%d, stride %d×%d, pad %d×%d%s)", v->out, v->kh, v->kw, v->sh, v->sw, v->ph,
-            v->pw, v->bias ? ", bias" : "");
+        put(w, "(%d, %d×%d, stride %d×%d, pad %d×%d, dilation %d×%d, groups %d%s)", v->out, v->kh,
+            v->kw, v->sh, v->sw, v->ph, v->pw, v->dh, v->dw, v->groups, v->bias ? ", bias" : "");
         break;
     case LS_OP_DENSE: put(w, "(%d%s)", d->u.dense.out, d->u.dense.bias ? ", bias" : ""); break;
     case LS_OP_BATCHNORM: put(w, "(ε %g)", (double)d->u.batchnorm.epsilon); break;
@@ -164,14 +164,14 @@ static int out_side(int side, int kernel, int stride, int padding)
 ls_tensor op_shape_after(const op_chain *chain, int i)
 {
     const ls_op_desc *d = &chain->op[i];
-    const ls_conv2d *v = &d->u.conv2d;
+    const ls_conv2d v = ls_conv2d_filled(d->u.conv2d);
     const ls_pool2d *p = &d->pool;
     ls_tensor y = op_x_of(chain, i);
     y = (ls_tensor){LS_F32, y.rows, y.c, y.h, y.w, NULL, 0};
     if (d->kind == LS_OP_CONV2D) {
-        y.c = v->out;
-        y.h = out_side(y.h, v->kh, v->sh, v->ph);
-        y.w = out_side(y.w, v->kw, v->sw, v->pw);
+        y.c = v.out;
+        y.h = out_side(y.h, v.dh * (v.kh - 1) + 1, v.sh, v.ph);
+        y.w = out_side(y.w, v.dw * (v.kw - 1) + 1, v.sw, v.pw);
     }
     if (d->kind == LS_OP_DENSE) {
         y.c = d->u.dense.out;
@@ -189,10 +189,10 @@ size_t op_canonical(const op_chain *chain, int i, int p)
 {
     const ls_op_desc *d = &chain->op[i];
     ls_tensor x = op_x_of(chain, i);
-    const ls_conv2d *v = &d->u.conv2d;
+    const ls_conv2d v = ls_conv2d_filled(d->u.conv2d);
     if (d->kind == LS_OP_BATCHNORM)
         return (size_t)x.c;
     if (d->kind == LS_OP_DENSE)
         return (size_t)d->u.dense.out * (p ? 1 : op_row(&x));
-    return (size_t)v->out * (p ? 1 : (size_t)x.c * (size_t)v->kh * (size_t)v->kw);
+    return (size_t)v.out * (p ? 1 : (size_t)(x.c / v.groups) * (size_t)v.kh * (size_t)v.kw);
 }

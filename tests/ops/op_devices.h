@@ -31,7 +31,7 @@ extern const int op_device_count;
 ls_device *op_device_open(const op_device *device);
 
 #define OP_TOLERANCE 1e-5 /* what op_expect_near is given, ‖Δ‖/‖reference‖ */
-#define OP_TESTS 32       /* most behaviours of a program */
+#define OP_TESTS 48       /* most behaviours of a program */
 #define OP_DEVICES 8
 
 /* How many of `n` cases are run: under the address sanitizer, four times as slow and there to see memory

@@ -23,6 +23,21 @@ static void winograd_matches_double_sums(void **state)
     op_all_agree(state, op_make_winograd, 1200, CASES);
 }
 
+static void dilated_conv2d_matches_double_sums(void **state)
+{
+    op_all_agree(state, op_make_dilated, 24000, CASES);
+}
+
+static void grouped_conv2d_matches_double_sums(void **state)
+{
+    op_all_agree(state, op_make_grouped, 24300, CASES);
+}
+
+static void depthwise_conv2d_matches_double_sums(void **state)
+{
+    op_all_agree(state, op_make_depthwise, 24600, 240);
+}
+
 static void dense_matches_double_sums(void **state)
 {
     op_all_agree(state, op_make_dense, 2000, CASES);
@@ -63,6 +78,16 @@ static void export_gives_row_major_data_back(void **state)
 static void conv2d_with_fused_relu_equals_the_sequence(void **state)
 {
     op_all_agree(state, op_make_conv_relu, 7000, CASES);
+}
+
+static void depthwise_with_fused_relu_equals_the_sequence(void **state)
+{
+    op_all_agree(state, op_make_depthwise_relu, 24900, 120);
+}
+
+static void grouped_with_what_is_fused_equals_the_sequence(void **state)
+{
+    op_all_agree(state, op_make_grouped_pool, 25200, 120);
 }
 
 static void winograd_with_fused_relu_equals_the_sequence(void **state)
@@ -184,6 +209,9 @@ int main(int argc, char **argv)
     static const op_test tests[] = {
         OP_COMPARED(conv2d_matches_double_sums),
         OP_COMPARED(winograd_matches_double_sums),
+        OP_COMPARED(dilated_conv2d_matches_double_sums),
+        OP_COMPARED(grouped_conv2d_matches_double_sums),
+        OP_COMPARED(depthwise_conv2d_matches_double_sums),
         OP_COMPARED(dense_matches_double_sums),
         OP_COMPARED(average_pool_matches_double_sums),
         OP_COMPARED(max_pool_gives_the_first_of_equals),
@@ -192,6 +220,8 @@ int main(int argc, char **argv)
         OP_COMPARED(vector_losses_match_double_sums),
         OP_COMPARED(export_gives_row_major_data_back),
         OP_COMPARED(conv2d_with_fused_relu_equals_the_sequence),
+        OP_COMPARED(depthwise_with_fused_relu_equals_the_sequence),
+        OP_COMPARED(grouped_with_what_is_fused_equals_the_sequence),
         OP_COMPARED(winograd_with_fused_relu_equals_the_sequence),
         OP_COMPARED(dense_with_fused_relu_equals_the_sequence),
         OP_COMPARED(conv2d_with_fused_pool_equals_the_sequence),

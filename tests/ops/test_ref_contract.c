@@ -24,7 +24,7 @@ static ls_op_desc image_op(ls_op_kind kind)
     d.x = (ls_tensor){kind == LS_OP_GATHER ? LS_U8 : LS_F32, 2, 3, 4, 4, NULL, 0};
     d.pool = (ls_pool2d){1, 2, 2, 2, 2, 0, 0};
     if (kind == LS_OP_CONV2D)
-        d.u.conv2d = (ls_conv2d){2, 3, 3, 1, 1, 1, 1, 1};
+        d.u.conv2d = (ls_conv2d){2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1};
     if (kind == LS_OP_DENSE)
         d.u.dense = (ls_dense){5, 1};
     if (kind == LS_OP_SGD)
@@ -177,6 +177,15 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_CONV2D);
     d.u.conv2d.out = 0;
+    expect_refused(ref, &d, LS_EINVAL);
+    d = image_op(LS_OP_CONV2D);
+    d.u.conv2d.dh = 3; /* a kernel of 3 that spans 7 */
+    expect_refused(ref, &d, LS_EINVAL);
+    d = image_op(LS_OP_CONV2D);
+    d.u.conv2d.dw = -1;
+    expect_refused(ref, &d, LS_EINVAL);
+    d = image_op(LS_OP_CONV2D);
+    d.u.conv2d.groups = d.x.c + 1;
     expect_refused(ref, &d, LS_EINVAL);
     d = image_op(LS_OP_DENSE);
     d.u.dense.out = -1;

@@ -178,6 +178,23 @@ static void check_case(const ls_backend *backend, const op_chain *chain)
     free(p);
 }
 
+/* Of two convolutions one is dilated, of three one has groups. */
+static void chop(op_chain *chain, op_draws *d)
+{
+    ls_conv2d *v = &chain->op[0].u.conv2d;
+    ls_tensor *x = &chain->op[0].x;
+    const int groups = op_draw(d, 2, 3);
+    if (chain->seed % 2) {
+        v->dh = op_draw(d, 1, 1 + (v->kh == 1 || x->h + 2 * v->ph > 2 * (v->kh - 1)));
+        v->dw = op_draw(d, 1, 1 + (v->kw == 1 || x->w + 2 * v->pw > 2 * (v->kw - 1)));
+    }
+    if (chain->seed % 3 == 0) {
+        x->c *= groups;
+        v->out *= groups;
+        v->groups = groups;
+    }
+}
+
 /* Small shapes: a difference costs two evaluations of a whole op. */
 static op_chain small_case(ls_op_kind kind, uint64_t seed)
 {
@@ -187,6 +204,7 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
     if (kind == LS_OP_CONV2D) {
         op_add_conv(&chain, &d, &x);
         chain.op[0].u.conv2d.out = 1 + chain.op[0].u.conv2d.out % 4;
+        chop(&chain, &d);
     } else if (kind == LS_OP_DENSE) {
         op_add_dense(&chain, &d, &x);
         chain.op[0].u.dense.out = 1 + chain.op[0].u.dense.out % 8;

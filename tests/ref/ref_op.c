@@ -190,6 +190,8 @@ int ref_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_err
     op->host = d->host;
     op->kernels = d->kernels;
     op->desc = *desc;
+    if (desc->kind == LS_OP_CONV2D)
+        op->desc.u.conv2d = ls_conv2d_filled(desc->u.conv2d);
     op->base.impl = loops->backward ? &layer_impl : &forward_only_impl;
     op->base.kernel = d->kernels->name;
     int rc = ref_plan(op, err);

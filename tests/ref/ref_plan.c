@@ -4,6 +4,12 @@
 
 #include <limits.h>
 
+/* Pixels from one end of a dilated kernel to the other. */
+static int span(int kernel, int dilation)
+{
+    return dilation < 1 ? 0 : (kernel - 1) * dilation + 1;
+}
+
 /* Positions of a window along one side, 0 when it does not fit. */
 static int windows(int size, int kernel, int stride, int padding)
 {
@@ -45,10 +51,12 @@ static int shape(ref_op *op)
     switch (d->kind) {
     case LS_OP_CONV2D:
         y->c = v->out;
-        y->h = windows(x->h, v->kh, v->sh, v->ph);
-        y->w = windows(x->w, v->kw, v->sw, v->pw);
-        set_params(op, (size_t)x->c * (size_t)v->out * (size_t)v->kh * (size_t)v->kw, v->out,
-                   v->bias);
+        if (v->groups < 1 || x->c % v->groups || v->out % v->groups)
+            return 0;
+        y->h = windows(x->h, span(v->kh, v->dh), v->sh, v->ph);
+        y->w = windows(x->w, span(v->kw, v->dw), v->sw, v->pw);
+        set_params(op, (size_t)(x->c / v->groups) * (size_t)v->out * (size_t)v->kh * (size_t)v->kw,
+                   v->out, v->bias);
         break;
     case LS_OP_DENSE:
         y->c = d->u.dense.out;

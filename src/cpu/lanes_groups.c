@@ -1,0 +1,179 @@
+/* Convolution in groups of channels. Each group is a convolution of its own: one op, for sixteen rows, does them
+ * all, bound to the channels and the parameters of one after the other. */
+#include "base/error.h"
+#include "base/host.h"
+#include "cpu/lanes_op.h"
+
+#include <string.h>
+
+typedef struct groups_op {
+    ls_lanes_op base; /* first */
+    ls_op *one;       /* of a group */
+    int groups;
+    size_t x, y;                /* floats of sixteen rows of a group */
+    size_t param[LS_OP_PARAMS]; /* floats from one group's to the next's, in lines of cache … */
+    size_t canonical[LS_OP_PARAMS]; /* … and as they lie in files */
+} groups_op;
+
+/* ---- run ------------------------------------------------------------------------------------- */
+
+static void *at(const void *floats, size_t offset)
+{
+    return floats ? (float *)floats + offset : NULL;
+}
+
+static int bind_to(const groups_op *op, int rows, int group, ls_error *err)
+{
+    ls_op_buffers b = op->base.b;
+    const size_t part = (size_t)rows * (size_t)op->groups + (size_t)group;
+    b.x = at(b.x, part * op->x);
+    b.y = at(b.y, part * op->y);
+    b.dx = at(b.dx, part * op->x);
+    b.dy = at(b.dy, part * op->y);
+    b.saved = op->one->saved_bytes ? (char *)b.saved + part * op->one->saved_bytes : NULL;
+    for (int i = 0; i < op->one->params; i++) {
+        b.param[i] = at(b.param[i], (size_t)group * op->param[i]);
+        b.grad[i] = at(b.grad[i], (size_t)group * op->param[i]);
+    }
+    return op->one->impl->bind(op->one, &b, err);
+}
+
+static int groups_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const groups_op *op = (groups_op *)base;
+    int status = LS_OK;
+    for (int group = 0; group < op->groups; group++)
+        for (int rows = 0; rows < op->base.groups && status == LS_OK; rows++) {
+            status = bind_to(op, rows, group, err);
+            if (status == LS_OK)
+                status = op->one->impl->forward(op->one, stream, flags, err);
+        }
+    return status;
+}
+
+/* What fills up a group's parameters to whole lines has no gradient. */
+static void clear_ends(const groups_op *op)
+{
+    for (int i = 0; i < op->one->params; i++)
+        for (int group = 0; group < op->groups; group++)
+            memset((float *)op->base.b.grad[i] + (size_t)group * op->param[i] +
+                       op->one->param_floats[i],
+                   0, (op->param[i] - op->one->param_floats[i]) * sizeof(float));
+}
+
+static int groups_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const groups_op *op = (groups_op *)base;
+    int status = LS_OK;
+    if (!(flags & LS_RUN_ACCUMULATE))
+        clear_ends(op);
+    for (int group = 0; group < op->groups; group++)
+        for (int rows = 0; rows < op->base.groups && status == LS_OK; rows++) {
+            status = bind_to(op, rows, group, err);
+            if (status == LS_OK)
+                status = op->one->impl->backward(op->one, stream,
+                                                 rows ? flags | LS_RUN_ACCUMULATE : flags, err);
+        }
+    return status;
+}
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+static int groups_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
+{
+    const groups_op *op = (groups_op *)base;
+    if (index < 0 || index >= base->params)
+        return ls_fail(err, LS_EINVAL, "conv2d has no parameter %d", index);
+    memset(dst, 0, base->param_floats[index] * sizeof(float));
+    int status = LS_OK;
+    for (size_t g = 0; g < (size_t)op->groups && status == LS_OK; g++)
+        status = op->one->impl->import_param(op->one, index, (float *)dst + g * op->param[index],
+                                             src + g * op->canonical[index], err);
+    return status;
+}
+
+static int groups_export(ls_op *base, int index, float *dst, const void *src, ls_error *err)
+{
+    const groups_op *op = (groups_op *)base;
+    if (index < 0 || index >= base->params)
+        return ls_fail(err, LS_EINVAL, "conv2d has no parameter %d", index);
+    int status = LS_OK;
+    for (size_t g = 0; g < (size_t)op->groups && status == LS_OK; g++)
+        status = op->one->impl->export_param(op->one, index, dst + g * op->canonical[index],
+                                             (const float *)src + g * op->param[index], err);
+    return status;
+}
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+static void groups_destroy(ls_op *base)
+{
+    groups_op *op = (groups_op *)base;
+    if (op && op->one)
+        op->one->impl->destroy(op->one);
+    ls_lanes_op_destroy(base);
+}
+
+static const ls_op_impl groups_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = groups_forward,
+    .backward = groups_backward,
+    .import_param = groups_import,
+    .export_param = groups_export,
+    .destroy = groups_destroy,
+};
+
+static int create_one(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    ls_op_desc one = *desc;
+    one.x.rows = LS_LANES;
+    one.x.c /= desc->u.conv2d.groups;
+    one.x = ls_lanes_tensor(&one.x);
+    one.twin = NULL;
+    one.u.conv2d.out /= desc->u.conv2d.groups;
+    one.u.conv2d.groups = 1;
+    return ls_cpu_conv_create(out, device, &one, err);
+}
+
+static void set_sizes(groups_op *op, const ls_op_desc *desc)
+{
+    const ls_conv2d *k = &desc->u.conv2d;
+    const size_t groups = (size_t)k->groups, in = (size_t)desc->x.c / groups;
+    const size_t out = (size_t)k->out / groups;
+    ls_op *o = &op->base.op;
+    op->groups = k->groups;
+    op->x = in * (size_t)desc->x.h * (size_t)desc->x.w * LS_LANES;
+    op->y = op->one->y.bytes / sizeof(float);
+    op->canonical[0] = out * in * (size_t)k->kh * (size_t)k->kw;
+    op->canonical[1] = out;
+    o->params = op->one->params;
+    for (int i = 0; i < o->params; i++) {
+        op->param[i] = (op->one->param_floats[i] + LS_LANES - 1) / LS_LANES * LS_LANES;
+        o->param_floats[i] = groups * op->param[i];
+    }
+    o->saved_bytes = (size_t)op->base.groups * groups * op->one->saved_bytes;
+    o->scratch_bytes = op->one->scratch_bytes;
+}
+
+int ls_lanes_groups_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                           ls_error *err)
+{
+    const ls_conv2d *k = &desc->u.conv2d;
+    ls_lanes_op *base;
+    if (k->groups < 1 || k->out < 1 || desc->x.c % k->groups || k->out % k->groups)
+        return ls_fail(err, LS_EINVAL, "conv2d: %d groups of %d channels to %d", k->groups,
+                       desc->x.c, k->out);
+    int status = ls_lanes_op_new(&base, sizeof(groups_op), &groups_impl, device, desc, err);
+    if (status)
+        return status;
+    groups_op *op = (groups_op *)base;
+    status = create_one(&op->one, device, desc, err);
+    if (status) {
+        groups_destroy(&base->op);
+        return status;
+    }
+    set_sizes(op, desc);
+    ls_lanes_op_set_y(base, k->out, op->one->y.h, op->one->y.w);
+    return ls_lanes_op_finish(out, base, desc, err);
+}
