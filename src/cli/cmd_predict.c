@@ -241,6 +241,7 @@ static int predict(input *in, const cli_trained_args *a, const ls_registry *regi
     d.images = in->images;
     d.labels = in->labels;
     d.rows = in->rows;
+    d.optimizer = NULL; /* no loss is compared with a run's own */
     int status = ls_predict(&sum, logits, &d, err);
     if (status == LS_OK)
         print_all(in, logits, a->json);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "cli/onnx.h"
 #include "nn/safetensors.h"
 #include "page/page.h"
@@ -128,8 +129,9 @@ static int check_alone(const cli_trained_args *a)
 static const char eval_help[] =
     "usage: trainer eval RUN [options]\n"
     "\n"
-    "Evaluates a trained model on the test images of its data: loss and accuracy, the same numbers\n"
-    "as in the run's own records, on any number of devices.\n"
+    "Evaluates a trained model on the test images of its data: loss, accuracy, each class's precision\n"
+    "and recall (or what else metrics.names says), the same numbers as in the run's own records, on\n"
+    "any number of devices. --json has the confusion matrix.\n"
     "\n";
 static const char eval_more[] = "  --data DIR       the directory with the data's files\n"
                                 "  --train          on the training images\n"
@@ -139,9 +141,17 @@ static const char eval_more[] = "  --data DIR       the directory with the data'
 
 typedef struct outcome {
     const ls_dataset_info *data;
-    double loss, accuracy, seconds;
-    const char *devices, *weights;
+    ls_measured measured;
+    double seconds;
+    char *devices;
+    const char *weights;
 } outcome;
+
+static void put_metric(ls_json_writer *w, const outcome *o, ls_metric m)
+{
+    if (m <= LS_METRIC_ACCURACY || !isnan(o->measured.value[m]))
+        ls_json_put_double(w, ls_metric_names[m], o->measured.value[m]);
+}
 
 static void print_outcome(const outcome *o, const ls_host *host)
 {
@@ -153,43 +163,102 @@ static void print_outcome(const outcome *o, const ls_host *host)
     ls_json_put_string(&w, "split", o->data->split);
     ls_json_put_bool(&w, "synthetic", o->data->synthetic);
     ls_json_put_uint(&w, "rows", o->data->rows);
-    ls_json_put_double(&w, "loss", o->loss);
-    ls_json_put_double(&w, "accuracy", o->accuracy);
+    for (int m = 0; m < LS_METRICS; m++)
+        put_metric(&w, o, (ls_metric)m);
     ls_json_put_double(&w, "seconds", o->seconds);
     ls_json_put_string(&w, "devices", o->devices);
+    for (const char *const *key = ls_class_keys; *key; key++)
+        ls_measured_write(&w, *key, &o->measured);
     ls_json_close(&w);
     cli_put_json(&w);
+}
+
+/* The classes that are recognized worst, and what they are taken for. */
+static void print_classes(const ls_trained *t, const ls_measured *m)
+{
+    const size_t n = (size_t)m->classes;
+    if (n > 0)
+        printf("  precision recall     rows  class, and what its rows are taken for most often\n");
+    for (size_t k = 0; k < n; k++) {
+        const char *name = ls_class_name(t, (int)k);
+        const uint32_t *row = m->confusion + k * n;
+        size_t other = k == 0 && n > 1;
+        uint64_t rows = row[k];
+        for (size_t i = 0; i < n; i++) {
+            rows += i == k ? 0 : row[i];
+            other = i != k && (other == k || row[i] > row[other]) ? i : other;
+        }
+        printf("  %9.4f %6.4f %8llu  ", ls_precision_of(m, (int)k), ls_recall_of(m, (int)k),
+               (unsigned long long)rows);
+        printf("%d %s", (int)k, name ? name : "");
+        if (other != k && row[other] > 0)
+            printf("; %u as %d %s", (unsigned)row[other], (int)other,
+                   name ? ls_class_name(t, (int)other) : "");
+        putchar('\n');
+    }
+}
+
+static void print_for_people(const ls_trained *t, const outcome *o)
+{
+    const double *value = o->measured.value;
+    printf("%s ", o->data->split);
+    if (!isnan(value[LS_METRIC_ACCURACY]))
+        printf("acc: %.4f, ", value[LS_METRIC_ACCURACY]);
+    printf("loss %.4f", value[LS_METRIC_LOSS]);
+    for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
+        if (!isnan(value[m]))
+            printf(", %s %.4f", ls_metric_names[m], value[m]);
+    printf("; %u %s of %s%s on %s, %.1f s\n", (unsigned)o->data->rows,
+           o->data->dtype == LS_ROW_U8 ? "images" : "rows", o->data->name,
+           o->data->synthetic ? " (synthetic data)" : "", o->devices, o->seconds);
+    print_classes(t, &o->measured);
+}
+
+/* Every metric that fits, whatever the run itself measured. */
+static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls_dataset *data,
+                   float *scores, ls_error *err)
+{
+    ls_prediction sum;
+    const ls_dataset_view view = ls_dataset_resident(data);
+    const ls_judged judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
+    d->images = view.images;
+    d->labels = view.labels;
+    d->rows = o->data->rows;
+    d->places = view.row;
+    d->all = view.rows;
+    const uint64_t start = ls_now_ns();
+    int status = ls_predict(&sum, scores, d, err);
+    if (status)
+        return status;
+    o->seconds = (double)(ls_now_ns() - start) * 1e-9;
+    o->devices = ls_strdup(t->host, sum.devices);
+    o->measured.value[LS_METRIC_LOSS] = sum.loss / d->rows;
+    o->measured.value[LS_METRIC_ACCURACY] = t->config.loss->hits ? sum.correct / d->rows : NAN;
+    return ls_measure(&o->measured, t->config.metrics, &judged, t->host, err);
 }
 
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
     char cache[4096];
     ls_error err;
-    ls_prediction sum;
     const ls_dataset *data = t->data[a->train ? LS_TRAIN : LS_TEST];
-    const ls_dataset_view view = ls_dataset_resident(data);
+    const size_t classes = (size_t)t->model->classes;
     ls_predict_desc d = cli_predict_desc(t, a, registry, cache);
     outcome o = {.data = ls_dataset_describe(data), .weights = t->weights_path};
-    d.images = view.images;
-    d.labels = view.labels;
-    d.rows = o.data->rows;
-    d.places = view.row;
-    d.all = view.rows;
-    const uint64_t start = ls_now_ns();
-    int status = ls_predict(&sum, NULL, &d, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    o.seconds = (double)(ls_now_ns() - start) * 1e-9;
-    o.loss = sum.loss / d.rows;
-    o.accuracy = t->config.loss->hits ? sum.correct / d.rows : NAN;
-    o.devices = sum.devices;
-    if (a->json)
-        print_outcome(&o, t->host);
-    else
-        printf("%s acc: %.4f, loss %.4f; %u images of %s%s on %s, %.1f s\n", o.data->split,
-               o.accuracy, o.loss, (unsigned)d.rows, o.data->name,
-               o.data->synthetic ? " (synthetic data)" : "", o.devices, o.seconds);
-    return cli_flush();
+    float *scores = NULL;
+    int status = ls_measured_init(&o.measured, t->config.metrics, t->model->classes, t->host, &err);
+    if (status == LS_OK && ls_metrics_need_scores(t->config.metrics)) {
+        scores = ls_alloc_array(t->host, o.data->rows * sizeof *scores, classes);
+        status = scores ? LS_OK : ls_fail(&err, LS_ENOMEM, "out of memory for the scores");
+    }
+    if (status == LS_OK)
+        status = measure(&o, &d, t, data, scores, &err);
+    if (status == LS_OK)
+        a->json ? print_outcome(&o, t->host) : print_for_people(t, &o);
+    ls_free(t->host, o.devices);
+    ls_free(t->host, scores);
+    ls_free(t->host, o.measured.confusion);
+    return status ? cli_fail(status, err.text) : cli_flush();
 }
 
 static int check_eval(cli_trained_args *a)

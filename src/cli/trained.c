@@ -255,10 +255,11 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
     const ls_replica_desc desc = {
         .device = device,
         .model = d->model,
-        .optimizer = j->rows.logits ? NULL : d->optimizer,
+        .optimizer = d->optimizer,
         .normalisation = d->normalisation,
         .loss = d->loss,
         .label_smoothing = d->label_smoothing,
+        .scores = j->rows.scores != NULL,
         .data[LS_TEST] = {.images = d->images,
                           .labels = j->labels,
                           .rows = d->places ? d->all : d->rows},
@@ -299,7 +300,7 @@ static void fill(ls_prediction *out, const job *j, int workers)
     snprintf(out->devices + used, sizeof out->devices - used, "]");
 }
 
-static int run_on_pool(ls_prediction *out, float *logits, const ls_predict_desc *d, ls_pool *pool,
+static int run_on_pool(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_pool *pool,
                        ls_error *err)
 {
     const int workers = ls_pool_size(pool);
@@ -307,7 +308,7 @@ static int run_on_pool(ls_prediction *out, float *logits, const ls_predict_desc 
              .rows = {.rows = d->rows,
                       .batch = d->batch,
                       .shards = d->shards ? d->shards : (uint32_t)workers,
-                      .logits = logits,
+                      .scores = scores,
                       .classes = d->model->classes}};
     const size_t words = d->normalisation.targets ? (size_t)d->normalisation.targets : 1;
     int32_t *unknown = d->labels ? NULL : ls_alloc_array(d->host, d->rows * words, sizeof *unknown);
@@ -328,7 +329,7 @@ static int run_on_pool(ls_prediction *out, float *logits, const ls_predict_desc 
     return status;
 }
 
-int ls_predict(ls_prediction *out, float *logits, const ls_predict_desc *d, ls_error *err)
+int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_error *err)
 {
     ls_pool *pool;
     const ls_device_pool_options o = {
@@ -344,7 +345,7 @@ int ls_predict(ls_prediction *out, float *logits, const ls_predict_desc *d, ls_e
     int status = ls_device_pool_create(&pool, &o, err);
     if (status)
         return status;
-    status = run_on_pool(out, logits, d, pool, err);
+    status = run_on_pool(out, scores, d, pool, err);
     ls_pool_destroy(pool);
     return status;
 }

@@ -64,21 +64,21 @@ typedef struct ls_predict_desc {
     const uint32_t
         *places;        /* [rows]: where they are in images and labels; NULL: one after another */
     uint32_t all;       /* with places: rows of images and labels */
-    const void *labels; /* [rows], or targets; not needed for logits */
+    const void *labels; /* [rows], or targets; not needed for scores */
     uint32_t rows;      /* at least 1 */
     uint32_t batch, shards; /* as in training: the same rows then go through the same kernels */
     const ls_host *host;
 } ls_predict_desc;
 
 typedef struct ls_prediction {
-    /* Summed over the rows, in the order in which a run sums its evaluation; 0 with logits. */
+    /* Summed over the rows, in the order in which a run sums its evaluation. */
     double loss, correct;
     char devices[512]; /* "[cpu(0), cpu(1)]" */
 } ls_prediction;
 
-/* Fills `logits` ([rows][classes]), or, where that is NULL, computes loss and hits. Blocks the
- * caller. Nothing of what comes out depends on how many devices there are. Errors: those of
+/* Computes loss and hits, which mean nothing where there are no labels, and fills `scores` ([rows][classes]) unless
+ * that is NULL. Blocks the caller. Nothing of what comes out depends on how many devices there are. Errors: those of
  * ls_device_pool_create and of the back end, LS_ENOMEM. */
-int ls_predict(ls_prediction *out, float *logits, const ls_predict_desc *desc, ls_error *err);
+int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *desc, ls_error *err);
 
 #endif

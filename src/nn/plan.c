@@ -229,6 +229,14 @@ static int make_losses(ls_plan *plan, const ls_plan *twin, ls_error *err)
     return LS_OK;
 }
 
+/* In the layout of the last node it stays for the loss: rows that are evaluated go through the same kernels. */
+static int make_scores(ls_plan *plan, bool wanted, ls_error *err)
+{
+    const ls_op_desc d = {.size = sizeof d, .kind = LS_OP_EXPORT, .x = logits(plan)};
+    return wanted && d.x.layout ? plan->device->ops->op_create(&plan->scores, plan->device, &d, err)
+                                : LS_OK;
+}
+
 int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
 {
     ls_plan *plan = ls_alloc(desc->host, sizeof *plan);
@@ -256,6 +264,8 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
         status = make_export(plan, desc->plain_logits || plan->criterion->vectors, err);
     if (status == LS_OK)
         status = make_losses(plan, desc->twin, err);
+    if (status == LS_OK)
+        status = make_scores(plan, desc->scores, err);
     if (status == LS_OK)
         status = ls_plan_place(plan, !desc->no_sharing, err);
     if (status == LS_OK)
@@ -290,6 +300,7 @@ void ls_plan_destroy(ls_plan *plan)
     ls_plan_drop_recordings(plan, 0, LS_PROGRAMS);
     for (int s = 0; s < LS_SUBSETS; s++)
         destroy_op(plan->loss[s]);
+    destroy_op(plan->scores);
     for (int k = plan->nodes - 1; k >= 0; k--)
         destroy_op(plan->node[k].op);
     for (int s = 0; s < LS_SUBSETS; s++)
@@ -339,6 +350,13 @@ int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err
     ls_op *op = plan->loss[loss];
     beat(plan, AT_LOSS, 0);
     return op->impl->forward(op, NULL, flags, err);
+}
+
+int ls_plan_scores(size_t *at, ls_plan *plan, ls_error *err)
+{
+    *at = plan->scores ? plan->scores_at : plan->node[ls_plan_output(plan)].y_at;
+    return plan->scores ? plan->scores->impl->forward(plan->scores, NULL, LS_RUN_EVALUATE, err)
+                        : LS_OK;
 }
 
 static int add_gradient(ls_plan *plan, const ls_node_dx *dx, const ls_tensor *tensor, ls_error *err)

@@ -130,7 +130,8 @@ typedef struct ls_plan {
     int nodes;
     int *node_of;            /* of each layer: 1 + the node that does it; 0: none does */
     ls_op *loss[LS_SUBSETS]; /* LS_TRAIN: with gradient, NULL when never trained; LS_TEST: not */
-    size_t x_at, labels_at, loss_saved_at[LS_SUBSETS];
+    ls_op *scores;           /* what the loss reads, row-major; NULL: it is, or nobody asks */
+    size_t x_at, labels_at, scores_at, loss_saved_at[LS_SUBSETS];
     size_t activation_bytes; /* as planned */
     size_t unshared_bytes;   /* if each buffer had memory of its own */
     size_t live_bytes;       /* the most in use at one time: no plan could do with less */
@@ -154,6 +155,7 @@ typedef struct ls_plan_desc {
     float smoothing;     /* of labels */
     bool no_sharing;     /* every activation gets memory of its own */
     bool plain_logits;   /* what the loss reads is row-major, for the caller to read too */
+    bool scores;         /* ls_plan_scores will be called */
 } ls_plan_desc;
 
 /* What the plans of a replica are bound to. */
@@ -183,6 +185,8 @@ int ls_plan_gather(ls_plan *plan, ls_subset subset, ls_error *err);
 /* x → logits, and the loss op `loss` on them; with LS_TEST the ops know that no backward follows.
  * `flags` go to the loss (LS_RUN_ACCUMULATE): plans of models with batch norm are whole shards. */
 int ls_plan_forward(ls_plan *plan, ls_subset loss, unsigned flags, ls_error *err);
+/* Behind a forward: what the loss has read, [rows][classes]. → where it lies in the activations. */
+int ls_plan_scores(size_t *at, ls_plan *plan, ls_error *err);
 /* Of nodes `first` down to `last`; none where `first` is the lower number. */
 int ls_plan_backward(ls_plan *plan, int first, int last, unsigned flags, ls_error *err);
 

@@ -135,7 +135,7 @@ static int done_at(const ls_plan *plan, int k)
 /* ---- buffers -------------------------------------------------------------------------------- */
 
 /* The list of buffers: these, then five of each node. */
-enum { LABELS, X, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
+enum { LABELS, X, SCORES, LOSS_SAVED, NODES = LOSS_SAVED + LS_SUBSETS };
 enum { Y, SAVED, DY, PART, PER_NODE = PART + LS_INPUTS };
 
 static ls_live_buffer *buffer_of(ls_live_buffer *list, int node, int which)
@@ -200,6 +200,7 @@ static void list_ends(const ls_plan *plan, ls_live_buffer *list)
     const int loss = loss_at(plan);
     list[LABELS] = (ls_live_buffer){
         (size_t)plan->rows * (size_t)plan->targets * sizeof(int32_t), 0, loss, 0, 0, 0};
+    list[SCORES] = (ls_live_buffer){plan->scores ? plan->scores->y.bytes : 0, loss, loss, 0, 0, 0};
     for (int s = 0; s < LS_SUBSETS; s++)
         list[LOSS_SAVED + s] =
             (ls_live_buffer){plan->loss[s] ? plan->loss[s]->saved_bytes : 0, loss, loss, 0, 0, 0};
@@ -211,6 +212,7 @@ static void take_places(ls_plan *plan, ls_live_buffer *list)
 {
     plan->x_at = list[X].at;
     plan->labels_at = list[LABELS].at;
+    plan->scores_at = list[SCORES].at;
     for (int s = 0; s < LS_SUBSETS; s++)
         plan->loss_saved_at[s] = list[LOSS_SAVED + s].at;
     for (int k = 0; k < plan->nodes; k++) {
@@ -251,6 +253,7 @@ int ls_plan_place(ls_plan *plan, bool share, ls_error *err)
     ls_free(plan->host, list);
     for (int k = 0; k < plan->nodes; k++)
         need_scratch(plan, plan->node[k].op);
+    need_scratch(plan, plan->scores);
     for (int s = 0; s < LS_SUBSETS; s++) {
         need_scratch(plan, plan->loss[s]);
         need_scratch(plan, plan->gather[s]);
@@ -374,11 +377,24 @@ static int bind_losses(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
     return LS_OK;
 }
 
+static int bind_scores(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
+{
+    ls_op_buffers b = {
+        .args = m->args,
+        .x = output_at(plan, m, ls_plan_output(plan)),
+        .y = m->activations + plan->scores_at,
+        .scratch = m->scratch,
+    };
+    return plan->scores ? bind(plan->scores, &b, err) : LS_OK;
+}
+
 int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err)
 {
     int status = bind_gathers(plan, memory, err);
     plan->heartbeat = memory->heartbeat;
     for (int k = 0; k < plan->nodes && status == LS_OK; k++)
         status = bind_node(plan, memory, &plan->node[k], k, err);
+    if (status == LS_OK)
+        status = bind_scores(plan, memory, err);
     return status == LS_OK ? bind_losses(plan, memory, err) : status;
 }

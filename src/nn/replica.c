@@ -92,6 +92,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .smoothing = desc->label_smoothing,
             .no_sharing = desc->no_sharing,
             .plain_logits = r->optimizer == NULL,
+            .scores = desc->scores && desc->data[LS_TEST].images,
         };
         int status = ls_plan_create(&r->plan[i], &d, err);
         if (status != LS_OK)

@@ -70,6 +70,7 @@ typedef struct ls_replica_desc {
     ls_gather normalisation;       /* crop and flip: of training rows, unless optimizer is NULL */
     const struct ls_loss *loss;    /* NULL: cross-entropy */
     float label_smoothing;         /* 0: none */
+    bool scores;                   /* ls_replica_evaluate will be asked for them */
     /* Outlive the replica; copied to the device unless it reads host memory. images NULL: the
      * subset is never used. */
     ls_replica_data data[LS_SUBSETS];
@@ -217,9 +218,10 @@ int ls_replica_release(ls_replica *replica, ls_error *err);
 /* ---- results -------------------------------------------------------------------------------- */
 
 /* Forward and loss of `n` rows of a subset; adds to nothing: *loss is the sum over the rows and
- * *correct the number of hits. n must be one of shard_rows, or 0. Waits for the device. */
+ * *correct the number of hits; `scores` (NULL: not wanted) gets what the loss has read, [n][classes].
+ * n must be one of shard_rows, or 0. Waits for the device. */
 int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
-                        double *loss, double *correct, ls_error *err);
+                        double *loss, double *correct, float *scores, ls_error *err);
 
 /* The caller has changed rows `first` … first + n − 1 of a subset's host memory, and keeps them
  * until the device is done with what it is asked for next. Nothing happens where the device

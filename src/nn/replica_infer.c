@@ -1,5 +1,5 @@
 /* Rows on their way to the device, and inference: what the model makes of them, forward alone. A shard
- * runs block by block; behind each block what was asked for comes home, its logits or its loss and hits. */
+ * runs block by block; behind each block its loss and hits come home, and its scores where they are wanted. */
 #include "nn/replica_impl.h"
 
 #include "base/error.h"
@@ -83,24 +83,27 @@ int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t
 
 /* ---- inference ------------------------------------------------------------------------------ */
 
-/* A block's logits, or its loss and hits, into the host's memory. */
-static int bring_home(ls_replica *r, const ls_plan *plan, float *logits, ls_error *err)
+/* A block's loss and hits into the host's memory, and its scores, unless they are NULL. */
+static int bring_home(ls_replica *r, ls_plan *plan, float *scores, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
-    const size_t floats = logits ? (size_t)plan->rows * (size_t)r->model->classes : 2;
-    const void *from = r->test_stats;
-    if (logits)
-        from = r->activations + plan->node[ls_plan_output(plan)].y_at;
-    int status = ops->download(r->device, NULL, logits ? logits : r->staged_tail, from,
-                               floats * sizeof *logits, err);
+    const size_t bytes = (size_t)plan->rows * (size_t)r->model->classes * sizeof *scores;
+    size_t at = 0;
+    int status = scores ? ls_plan_scores(&at, plan, err) : LS_OK;
+    if (status == LS_OK && scores)
+        status = ops->download(r->device, NULL, scores, r->activations + at, bytes, err);
+    if (status == LS_OK)
+        status = ops->download(r->device, NULL, r->staged_tail, r->test_stats,
+                               2 * sizeof *r->staged_tail, err);
     return status ? status : ops->sync(r->device, NULL, err);
 }
 
-/* Rows of one call → `logits`, or, where that is NULL, their loss and hits into `sum`. For logits the loss
+/* Rows of one call → their loss and hits, added to `sum`, and their scores. Where only these are wanted the loss
  * runs along, on labels that may mean nothing: it is not worth a plan without one. */
-static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n, float *logits,
-                 double *sum, ls_error *err)
+static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n, float *scores,
+                 double sum[2], ls_error *err)
 {
+    const size_t classes = (size_t)r->model->classes;
     int status = n > 0 ? ls_replica_stage_rows(r, subset, rows, n, 1, err) : LS_OK;
     for (uint32_t done = 0; done < n && status == LS_OK;
          done += ls_replica_block_rows(r, n, done)) {
@@ -110,19 +113,18 @@ static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t
         if (status == LS_OK)
             status = ls_plan_forward(plan, LS_TEST, 0, err);
         if (status == LS_OK)
-            status =
-                bring_home(r, plan, logits ? logits + done * (size_t)r->model->classes : NULL, err);
-        for (int i = 0; sum && i < 2; i++)
+            status = bring_home(r, plan, scores ? scores + done * classes : NULL, err);
+        for (int i = 0; i < 2; i++)
             sum[i] += (double)r->staged_tail[i];
     }
     return status;
 }
 
 int ls_replica_evaluate(ls_replica *replica, ls_subset subset, const uint32_t *rows, uint32_t n,
-                        double *loss, double *correct, ls_error *err)
+                        double *loss, double *correct, float *scores, ls_error *err)
 {
     double sum[2] = {0, 0}; /* as the tail begins: loss, hits */
-    int status = infer(replica, subset, rows, n, NULL, sum, err);
+    int status = infer(replica, subset, rows, n, scores, sum, err);
     if (status)
         return status;
     *loss = sum[LS_TAIL_LOSS];
@@ -137,5 +139,6 @@ int ls_replica_predict(ls_replica *r, const uint32_t *rows, uint32_t n, float *l
         return ls_fail(err, LS_EINVAL, "replica: one that is trained does not predict");
     if (ls_plan_output(r->plan[0]) == LS_INPUT)
         return ls_fail(err, LS_EUNSUPPORTED, "replica: the model has no layer that computes");
-    return infer(r, LS_TEST, rows, n, logits, NULL, err);
+    double unused[2] = {0, 0};
+    return infer(r, LS_TEST, rows, n, logits, unused, err);
 }

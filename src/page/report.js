@@ -27,6 +27,11 @@ function take(text) {
 const last = type => run.others.findLast(r => r.type === type);
 const finite = x => typeof x === 'number' && Number.isFinite(x);
 
+/* What evaluations are judged by, the first that they have. */
+const METRICS = [{ key: 'test_accuracy', name: 'accuracy', trained: 'train_accuracy' }, { key: 'test_r2', name: 'R²' },
+  { key: 'test_auc', name: 'AUC' }];
+const OTHERS = [['test_top5', 'top 5'], ['test_r2', 'R²'], ['test_mae', 'mean absolute error'], ['test_auc', 'AUC']];
+
 /* What all records say together. */
 function summary() {
   const begun = last('run_start') || {}, resumed = last('resume'), ended = last('run_end');
@@ -44,7 +49,8 @@ function summary() {
   s.data = start.data || {};
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
   s.name = config.name || 'run';
-  s.tested = s.epochs.filter(e => finite(e.test_accuracy));
+  s.metric = METRICS.find(m => s.epochs.some(e => finite(e[m.key]))) || METRICS[0];
+  s.tested = s.epochs.filter(e => finite(e[s.metric.key]));
   s.step = run.steps.length ? run.steps.at(-1).step : end ? end.steps : 0;
   return Object.assign(s, progress(s));
 }
@@ -169,15 +175,17 @@ function tile(name, value, unit, ...details) {
     ...details.filter(Boolean).map(d => typeof d === 'string' ? el('dd', { class: 'detail' }, d) : d));
 }
 
-function accuracy_tile(s) {
-  const newest = s.tested.at(-1), trained = s.epochs.findLast(e => finite(e.train_accuracy));
+function metric_tile(s) {
+  const newest = s.tested.at(-1), { key, name, trained } = s.metric;
+  const epoch = trained && s.epochs.findLast(e => finite(e[trained]));
   if (!newest)
-    return tile('Test accuracy', '–', '', 'no evaluation yet');
-  const best = s.tested.reduce((a, e) => e.test_accuracy >= a.test_accuracy ? e : a);
-  return tile('Test accuracy', number(newest.test_accuracy, 4), '',
-    `after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`
-      + (best === newest ? '' : `; best ${number(best.test_accuracy, 4)} after epoch ${best.epoch}`),
-    trained && `training: ${number(trained.train_accuracy, 4)}, the mean over epoch ${trained.epoch} as it was trained`);
+    return tile('Test ' + name, '–', '', 'no evaluation yet');
+  const best = s.tested.reduce((a, e) => e[key] >= a[key] ? e : a);
+  const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${number(newest[k], 4)}`);
+  return tile('Test ' + name, number(newest[key], 4), '',
+    [`after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`, ...others].join(', ')
+      + (best === newest ? '' : `; best ${number(best[key], 4)} after epoch ${best.epoch}`),
+    epoch && `training: ${number(epoch[trained], 4)}, the mean over epoch ${epoch.epoch} as it was trained`);
 }
 
 function progress_tile(s) {
@@ -382,6 +390,10 @@ class Chart {
     this.mark();
   }
 
+  name(title) {
+    this.title = this.figure.firstChild.firstChild.data = title;
+  }
+
   set(curves, events) {
     this.curves = curves;
     this.events = events || [];
@@ -533,13 +545,65 @@ function draw_charts(s) {
   });
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
   const events = s.events.filter(r => finite(r.step));
+  charts.accuracy.name(s.metric.name[0].toUpperCase() + s.metric.name.slice(1));
   charts.accuracy.set([
-    { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', 'train_accuracy') },
-    { name: 'test', colour: 'c4', line: true, dots: true, points: epochs('epoch', 'test_accuracy') }]);
+    { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', s.metric.trained) },
+    { name: 'test', colour: 'c4', line: true, dots: true, points: epochs('epoch', s.metric.key) }]);
   charts.loss.set([
     { name: 'minibatch', ranged: 'minibatches: mean and range', colour: 'c2', line: true, points: loss },
     { name: 'test', colour: 'c4', dots: true, points: epochs('at', 'test_loss') }], events);
   charts.rate.set([{ name: 'step', ranged: 'steps: mean and range', colour: 'c2', line: true, no_last: true, points: rate }], events);
+}
+
+/* ---- classes ---------------------------------------------------------------------------------------------- */
+
+/* Of the newest evaluation: a row for each class, a column for what its rows were taken for. A cell is as strong as
+ * the root of its share of the row, so that a few errors are seen beside many hits. Few classes have their names and
+ * counts in it, many have ticks. */
+const NAMED = 24, matrix = el('figure', {}), classes = el('figure', {});
+
+function draw_matrix(e, name) {
+  const n = e.confusion.length, named = n <= NAMED, longest = Math.max(...e.confusion.map((_, k) => name(k).length));
+  const left = named ? Math.min(150, 16 + 7 * longest) : 40, below = named && longest > 3 ? Math.min(110, 16 + 5.2 * longest) : 40, size = 500, cell = size / n;
+  const tilt = named && longest > 3 ? -40 : 0;
+  const svg = shape('svg', { viewBox: `0 0 ${left + size + 6} ${size + below + 6}`, class: 'matrix', role: 'img',
+    'aria-label': `Confusion matrix of ${n} classes after epoch ${e.epoch}; the table beside it has the same by class.` });
+  e.confusion.forEach((row, i) => {
+    const all = row.reduce((a, b) => a + b, 0), y = 6 + i * cell;
+    row.forEach((count, k) => {
+      if (!count) return;
+      const x = left + k * cell, g = shape('g', { class: i === k ? 'c3' : 'c4' });
+      const box = shape('rect', { x, y, width: cell, height: cell, 'fill-opacity': (named ? 0.06 : 0.2) + 0.8 * Math.sqrt(count / all) });
+      box.append(shape('title', {}, `${name(i)}: ${number(count)} of ${number(all)} taken for ${name(k)}`));
+      g.append(box);
+      if (named) g.append(shape('text', { x: x + cell / 2, y: y + cell / 2 + 4, 'text-anchor': 'middle' }, count));
+      svg.append(g);
+    });
+    if (!named && i % 10) return;
+    const middle = y + cell / 2, x = left + (i + 0.5) * cell, foot = size + (named ? 16 : 20);
+    svg.append(shape('text', { x: left - 8, y: middle + 4, 'text-anchor': 'end' }, named ? name(i) : i),
+      shape('text', { x, y: foot, 'text-anchor': tilt ? 'end' : 'middle', transform: `rotate(${tilt} ${x} ${foot})` },
+        named ? name(i) : i));
+  });
+  svg.append(shape('rect', { class: 'axis', x: left, y: 6, width: size, height: size }));
+  matrix.replaceChildren(el('figcaption', {}, 'Taken for', el('small', {},
+    `test rows by class (down) and what they were taken for (across), epoch ${e.epoch}`)), svg);
+}
+
+function draw_classes(s) {
+  const e = s.epochs.findLast(r => r.confusion), names = s.data.class_names || [], figures = [matrix, classes];
+  figures.forEach(p => { p.style.display = e ? '' : 'none'; });
+  if (!e || draw_classes.epoch === e.epoch) return;
+  draw_classes.epoch = e.epoch;
+  const name = k => names[k] === undefined ? String(k) : names[k];
+  draw_matrix(e, name);
+  const rows = e.confusion.map((row, k) => {
+    const most = row.reduce((a, c, i) => i !== k && c > (row[a] ?? 0) ? i : a, -1);
+    return [name(k), number(row.reduce((a, b) => a + b, 0)), number(e.precision[k], 4), number(e.recall[k], 4),
+      most < 0 ? '' : `${name(most)} (${number(row[most])})`];
+  });
+  classes.replaceChildren(el('figcaption', {}, 'Classes', el('small', {}, `epoch ${e.epoch}`)),
+    table(['class', 'rows', 'precision', 'recall', 'taken for most often'], rows));
 }
 
 /* ---- tables ----------------------------------------------------------------------------------------------- */
@@ -586,8 +650,9 @@ function newest_workers(s) {
 }
 
 function epoch_table(s) {
-  return table(['epoch', 'training loss', 'training accuracy', 'test loss', 'test accuracy', 'seconds'],
-    s.epochs.map(e => [e.epoch, ...['train_loss', 'train_accuracy', 'test_loss', 'test_accuracy'].map(k => number(e[k], 4)),
+  const more = OTHERS.filter(([k]) => s.epochs.some(e => finite(e[k])));
+  return table(['epoch', 'training loss', 'training accuracy', 'test loss', 'test accuracy', ...more.map(m => 'test ' + m[1]), 'seconds'],
+    s.epochs.map(e => [e.epoch, ...['train_loss', 'train_accuracy', 'test_loss', 'test_accuracy', ...more.map(m => m[0])].map(k => number(e[k], 4)),
       number(e.seconds, 2)]));
 }
 
@@ -612,9 +677,10 @@ function render() {
   const s = summary(), config = JSON.stringify(s.config, null, 2);
   places.head.replaceChildren(...heading(s));
   places.notes.replaceChildren(...notes(s));
-  places.first.replaceChildren(accuracy_tile(s), progress_tile(s));
+  places.first.replaceChildren(metric_tile(s), progress_tile(s));
   places.tiles.replaceChildren(...tiles(s));
   draw_charts(s);
+  draw_classes(s);
   draw_times();
   places.workers.replaceChildren(...newest_workers(s));
   places.epochs.replaceChildren(epoch_table(s));
@@ -648,7 +714,7 @@ document.getElementById('main').append(places.head, places.notes, places.first, 
   el('p', { class: 'hint', id: 'hint' }, 'Drag across a curve, or press +, to look closer; double-click, or press all, to see everything. With keys, on a curve: ',
     ...[['←', ''], ['→', ' read values, '], ['+', ''], ['−', ' look closer or less close, '], ['shift ←', ''], ['shift →', ' move, '],
       ['0', ' everything.']].flatMap(([k, t]) => [el('kbd', {}, k), t || ' '])),
-  places.workers, fold('Epochs', places.epochs), fold('Where and what', places.facts, true), fold('Config', places.config));
+  el('section', { class: 'charts classes' }, matrix, classes), places.workers, fold('Epochs', places.epochs), fold('Where and what', places.facts, true), fold('Config', places.config));
 take(records.textContent);
 render();
 new ResizeObserver(() => Object.values(charts).forEach(c => c.draw())).observe(document.querySelector('.charts'));

@@ -125,6 +125,13 @@ static int take_step(ls_run_log *log, const ls_record *record, ls_error *err)
     return status ? status : ls_buffer_status(&log->newest, err);
 }
 
+static bool is_of(const char *json, size_t length, const char *type)
+{
+    char start[48];
+    const int n = snprintf(start, sizeof start, "{\"type\":\"%s\"", type);
+    return length > (size_t)n && memcmp(json, start, (size_t)n) == 0;
+}
+
 /* ---- other records -------------------------------------------------------------------------- */
 
 static bool make_room(ls_run_log *log)
@@ -157,8 +164,34 @@ static int take_other(ls_run_log *log, int event, const char *json, size_t lengt
     return LS_OK;
 }
 
+/* Where `text` begins in json, from `at` on; `length`: nowhere. */
+static size_t find(const char *json, size_t at, size_t length, const char *text)
+{
+    const size_t n = strlen(text);
+    while (at + n <= length && memcmp(json + at, text, n) != 0)
+        at++;
+    return at + n <= length ? at : length;
+}
+
+/* A page draws the newest evaluation's matrix: those of older ones, 20 KB each where there are 100 classes, go. */
+static void drop_matrix(ls_run_log *log)
+{
+    size_t i = log->others;
+    while (i > 0 && !is_of(log->other[i - 1].json, log->other[i - 1].length, "eval"))
+        i--;
+    ls_run_record *r = i > 0 ? &log->other[i - 1] : NULL;
+    const size_t begin = r ? find(r->json, 0, r->length, ",\"precision\":[") : 0;
+    const size_t end = r ? find(r->json, begin, r->length, "]]") + 2 : 0;
+    if (!r || end > r->length)
+        return;
+    memmove(r->json + begin, r->json + end, r->length - end);
+    r->length -= end - begin;
+}
+
 int ls_run_log_add(ls_run_log *log, const ls_record *r, ls_error *err)
 {
+    if (r->type == LS_RECORD_EVAL)
+        drop_matrix(log);
     const bool event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE;
     const int status = r->type == LS_RECORD_STEP ? take_step(log, r, err)
                                                  : take_other(log, event, r->json, r->length, err);
@@ -373,13 +406,6 @@ void ls_run_log_write(const ls_run_log *log, const ls_run_seen *have, ls_buffer 
 }
 
 /* ---- where the run stands ------------------------------------------------------------------- */
-
-static bool is_of(const char *json, size_t length, const char *type)
-{
-    char start[48];
-    const int n = snprintf(start, sizeof start, "{\"type\":\"%s\"", type);
-    return length > (size_t)n && memcmp(json, start, (size_t)n) == 0;
-}
 
 static void add_newest(ls_buffer *out, const char *type, const char *json, size_t length)
 {

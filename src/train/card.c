@@ -100,6 +100,7 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
         status = ls_config_read_of_model(&c->config, doc, recipe, c->config.host, err);
     c->config.doc = doc;
     const ls_dataset_info data = {.dtype = floats ? LS_ROW_F32 : LS_ROW_U8,
+                                  .classes = targets ? 0 : c->classes,
                                   .targets = targets ? c->classes : 0};
     return status ? status : ls_config_fit_data(&c->config, &data, err);
 }

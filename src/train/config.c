@@ -529,6 +529,52 @@ int ls_config_find_data(const ls_dataset_about **out, const ls_config *c, ls_err
     return status ? ls_config_fail(err, c, "data.name", status, cause.text) : LS_OK;
 }
 
+/* ---- what is measured ----------------------------------------------------------------------- */
+
+static int find_metric(const cJSON *name)
+{
+    int m = LS_METRIC_LOSS;
+    while (m < LS_METRICS &&
+           (!cJSON_IsString(name) || strcmp(name->valuestring, ls_metric_names[m]) != 0))
+        m++;
+    return m;
+}
+
+static int refuse_metric(ls_error *err, const ls_config *c, const cJSON *name, unsigned fitting)
+{
+    char text[300];
+    size_t used = (size_t)snprintf(text, sizeof text,
+                                   "metrics.names: \"%.40s\" is none for this loss; "
+                                   "expected \"auto\" or a list of:",
+                                   cJSON_IsString(name) ? name->valuestring : ls_json_kind(name));
+    for (int m = 0; m < LS_METRICS && used < sizeof text; m++)
+        if (fitting & 1u << m)
+            used += (size_t)snprintf(text + used, sizeof text - used, " %s", ls_metric_names[m]);
+    return ls_config_fail(err, c, "metrics.names", LS_ECONFIG, text);
+}
+
+static int choose_metrics(ls_config *c, int outputs, ls_error *err)
+{
+    const unsigned fitting = ls_metrics_of(c->loss, outputs);
+    const cJSON *node = c->metric_names, *name;
+    c->metrics = ls_metrics_by_default(c->loss, outputs);
+    if (!node || (cJSON_IsString(node) && strcmp(node->valuestring, "auto") == 0))
+        return LS_OK;
+    if (!cJSON_IsArray(node))
+        return refuse_metric(err, c, node, fitting);
+    c->metrics = 0;
+    cJSON_ArrayForEach(name, node)
+    {
+        const int m = find_metric(name);
+        if (!(fitting >> m & 1))
+            return refuse_metric(err, c, name, fitting);
+        c->metrics |= 1u << m;
+    }
+    return LS_OK;
+}
+
+/* ---- the loss ------------------------------------------------------------------------------- */
+
 /* The names of the losses for such targets, behind "auto". */
 static void list_losses(char *out, size_t size, bool vectors)
 {
@@ -557,5 +603,5 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, ls_error *err)
             err, c, "label_smoothing", LS_ECONFIG,
             "label_smoothing: belongs to classes, but the targets of this data are "
             "vectors; remove it");
-    return LS_OK;
+    return choose_metrics(c, vectors ? info->targets : info->classes, err);
 }

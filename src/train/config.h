@@ -8,6 +8,7 @@
 #include "nn/loss.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "train/metrics.h"
 #include "json/fields.h"
 
 #include <lockstep/trainer.h>
@@ -65,8 +66,10 @@ typedef struct ls_config {
     ls_gather preprocessing; /* normalisation, and augmentation of training rows */
     int capacities;          /* 0: devices are equal; else one number per device */
     double capacity[LS_DEVICES_MAX];
-    const char *run_dir; /* "": none; NULL: runs/<time>-<name> */
-    int tensorboard;     /* non-zero: event files in the run directory */
+    const char *run_dir;       /* "": none; NULL: runs/<time>-<name> */
+    int tensorboard;           /* non-zero: event files in the run directory */
+    const cJSON *metric_names; /* that are measured; NULL: what fits the loss */
+    unsigned metrics;          /* the same, 1 << ls_metric each: by ls_config_fit_data */
     struct {
         int every_steps;  /* 0: never */
         int every_epochs; /* 0: never */
@@ -111,8 +114,8 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
  * ls_dataset_find, LS_ECONFIG with the place of the key. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
                         const ls_trainer_options *options, ls_error *err);
-/* Takes over what the data is: bytes or floats, classes or vectors; and the loss. Errors: LS_ECONFIG (the
- * loss, or the smoothing of labels, is for other data). */
+/* Takes over what the data is: bytes or floats, classes or vectors; the loss, and what is measured. Errors:
+ * LS_ECONFIG (the loss, a metric, or the smoothing of labels, is for other data). */
 int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, ls_error *err);
 int ls_config_find_data(const ls_dataset_about **out, const ls_config *config, ls_error *err);
 

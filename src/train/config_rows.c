@@ -431,6 +431,13 @@ const ls_config_key ls_config_keys[] = {
      .help = "training goes on while one is written"},
     {"metrics", "tensorboard", LS_KEY_BOOL, LS_PLACEMENT, AT(tensorboard),
      .help = "event files in the run directory, for `tensorboard --logdir runs`"},
+    {"metrics", "names", LS_KEY_FORM, LS_PLACEMENT, AT(metric_names), .text = "\"auto\"",
+     .form = &node_form,
+     .help =
+         "what evaluations measure besides the loss: `[\"accuracy\", \"top5\", \"confusion\"]` "
+         "(with each class's precision and recall) of classes, `mae` and `r2` of values, `auc` "
+         "of bits; `\"auto\"`: all that fit the loss, the matrix up to 100 classes, `top5` from 6 "
+         "on"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(deadline_s), 0, 0, 86400,
      .help =
          "how long a worker may show no sign of life; 0: 20 times the longest step so far, at least "

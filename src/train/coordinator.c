@@ -280,16 +280,32 @@ int ls_train_steps(ls_coordination *c, ls_error *err)
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
+static int measure(struct ls_trainer *t, ls_error *err)
+{
+    const ls_sharded_rows *r = &t->exchange->test;
+    const ls_judged judged = {.scores = r->scores,
+                              .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
+                              .row = r->row,
+                              .rows = r->rows,
+                              .outputs = r->classes};
+    ls_measured_clear(&t->measured);
+    t->measured.value[LS_METRIC_LOSS] = t->result.test_loss;
+    t->measured.value[LS_METRIC_ACCURACY] = t->result.test_accuracy;
+    return r->scores ? ls_measure(&t->measured, t->config.metrics, &judged, t->host, err) : LS_OK;
+}
+
 static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const uint32_t rows = t->exchange->test.rows;
-    int status = ls_members_gather_tallies(t, err);
+    int status = ls_members_gather_evaluation(t, err);
     if (status)
         return status;
     const ls_tally sum = ls_sharded_rows_sum(&t->exchange->test);
     t->result.test_loss = sum.loss / rows;
     t->result.test_accuracy = ls_accuracy(t, sum.correct, rows);
-    status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
+    status = measure(t, err);
+    if (status == LS_OK)
+        status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
     if (status == LS_OK && !isfinite(sum.loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "

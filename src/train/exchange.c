@@ -12,12 +12,18 @@ static bool allocate(ls_exchange *e, const struct ls_trainer *t)
     e->test = (ls_sharded_rows){.rows = ls_subset_rows(t, LS_TEST),
                                 .batch = (uint32_t)t->config.batch_size,
                                 .shards = (uint32_t)t->shards,
+                                .classes = t->model->classes,
                                 .stop = t->members.cluster ? NULL : &t->stop};
     for (int i = 0; i < 2; i++)
         e->permutation[i] = ls_alloc_array(t->host, train, sizeof *e->permutation[i]);
     e->canonical = ls_alloc_array(t->host, t->model->floats, sizeof *e->canonical);
     bool complete = ls_sharded_rows_init(&e->test, t->host, NULL) == LS_OK && e->permutation[0] &&
                     e->permutation[1] && e->canonical;
+    if (ls_metrics_need_scores(t->config.metrics) && e->test.rows > 0) {
+        e->test.scores =
+            ls_alloc_array(t->host, e->test.rows * sizeof *e->test.scores, (size_t)e->test.classes);
+        complete = complete && e->test.scores;
+    }
     if (complete)
         ls_dataset_places(t->data[LS_TEST], e->test.row, e->test.rows);
     for (int i = 0; i < ls_optimizer_states(&t->config.optimizer); i++) {
@@ -48,6 +54,7 @@ void ls_exchange_destroy(ls_exchange *e, const ls_host *host)
     for (int i = 0; i < LS_STATES; i++)
         ls_free(host, e->slot[i]);
     ls_free(host, e->canonical);
+    ls_free(host, e->test.scores);
     ls_sharded_rows_fini(&e->test, host);
     ls_free(host, e->permutation[1]);
     ls_free(host, e->permutation[0]);

@@ -33,11 +33,9 @@ void ls_sharded_rows_fini(ls_sharded_rows *r, const ls_host *host)
 static int infer_shard(const ls_sharded_rows *r, ls_replica *replica, uint32_t first,
                        uint32_t count, ls_tally *tally, ls_error *err)
 {
-    if (r->logits)
-        return ls_replica_predict(replica, r->row + first, count,
-                                  r->logits + first * (size_t)r->classes, err);
+    float *scores = r->scores ? r->scores + first * (size_t)r->classes : NULL;
     return ls_replica_evaluate(replica, LS_TEST, r->row + first, count, &tally->loss,
-                               &tally->correct, err);
+                               &tally->correct, scores, err);
 }
 
 int ls_infer_shards(const ls_sharded_rows *r, ls_replica *replica, int lo, int hi, ls_error *err)

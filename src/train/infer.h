@@ -25,10 +25,10 @@ typedef struct ls_tally {
  * share the shards. */
 typedef struct ls_sharded_rows {
     uint32_t rows, batch, shards;
-    uint32_t *row;          /* 0, 1, 2, … */
-    ls_tally *tally;        /* [minibatch][shard] */
-    float *logits;          /* [rows][classes], the caller's; NULL: tallies are wanted instead */
-    int classes;            /* of the logits */
+    uint32_t *row;   /* 0, 1, 2, … */
+    ls_tally *tally; /* [minibatch][shard] */
+    float *scores;   /* [rows][classes], what the loss reads; NULL: tallies alone are wanted */
+    int classes;     /* of the scores */
     const atomic_int *stop; /* not 0: ends early, the results are void; NULL: never */
 } ls_sharded_rows;
 
@@ -36,7 +36,7 @@ typedef struct ls_sharded_rows {
 int ls_sharded_rows_init(ls_sharded_rows *rows, const ls_host *host, ls_error *err);
 void ls_sharded_rows_fini(ls_sharded_rows *rows, const ls_host *host);
 
-/* Runs shards `lo` … `hi` − 1 of every minibatch: → their tallies, or logits. */
+/* Runs shards `lo` … `hi` − 1 of every minibatch: → their tallies, and scores. */
 int ls_infer_shards(const ls_sharded_rows *rows, ls_replica *replica, int lo, int hi,
                     ls_error *err);
 /* Of all tallies, in row order: the same on any number of workers. */

@@ -7,6 +7,7 @@
 #include "train/worker.h"
 
 #include <fcntl.h>
+#include <lockstep/split.h>
 #include <lockstep/version.h>
 #include <stdio.h>
 #include <string.h>
@@ -413,28 +414,59 @@ void ls_members_heed(struct ls_trainer *t, const struct ls_report *r)
         t->members.stop_behind = r->step + 2; /* the step behind this one may be under way */
 }
 
-/* The tallies of a member's shards, of all minibatches, lie side by side on their way. */
-static void pack(const ls_sharded_rows *r, ls_tally *packed, int lo, int hi, bool unpack)
+/* What a minibatch's shards `lo` … `hi` − 1 have brought to an evaluation. */
+typedef struct brought {
+    ls_tally *tally;
+    float *scores;          /* NULL: not wanted */
+    size_t tallies, scored; /* how many bytes */
+} brought;
+
+static brought brought_by(const ls_sharded_rows *r, uint64_t minibatch, int lo, int hi)
 {
-    const size_t width = (size_t)(hi - lo);
-    const uint64_t minibatches = ((uint64_t)r->rows + r->batch - 1) / r->batch;
-    for (uint64_t b = 0; b < minibatches; b++) {
-        ls_tally *own = r->tally + b * r->shards + lo;
-        memcpy(unpack ? own : packed + b * width, unpack ? packed + b * width : own,
-               width * sizeof *own);
-    }
+    const uint64_t begin = minibatch * r->batch, left = r->rows - begin;
+    const uint32_t n = left < r->batch ? (uint32_t)left : r->batch;
+    uint32_t first, last, count;
+    ls_split(n, r->shards, (uint32_t)lo, &first, &count);
+    ls_split(n, r->shards, (uint32_t)(hi - 1), &last, &count);
+    const size_t classes = (size_t)r->classes;
+    return (brought){.tally = r->tally + minibatch * r->shards + lo,
+                     .scores = r->scores ? r->scores + (begin + first) * classes : NULL,
+                     .tallies = (size_t)(hi - lo) * sizeof *r->tally,
+                     .scored = r->scores ? (last + count - first) * classes * sizeof(float) : 0};
 }
 
-static int gather_packed(struct ls_trainer *t, ls_tally *all, void **part, size_t *bytes,
-                         ls_error *err)
+static void move(void *own, char *packed, size_t bytes, bool unpack)
+{
+    if (bytes > 0)
+        memcpy(unpack ? own : packed, unpack ? packed : own, bytes);
+}
+
+/* What a member's shards have brought lies side by side on its way, minibatch by minibatch. `packed` NULL: nothing
+ * is moved. Returns its bytes. */
+static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
+{
+    const uint64_t minibatches = ((uint64_t)r->rows + r->batch - 1) / r->batch;
+    size_t bytes = 0;
+    for (uint64_t b = 0; b < minibatches && hi > lo; b++) {
+        const brought m = brought_by(r, b, lo, hi);
+        if (packed) {
+            move(m.tally, packed + bytes, m.tallies, unpack);
+            move(m.scores, packed + bytes + m.tallies, m.scored, unpack);
+        }
+        bytes += m.tallies + m.scored;
+    }
+    return bytes;
+}
+
+static int gather_packed(struct ls_trainer *t, char *all, void **part, size_t *bytes, ls_error *err)
 {
     const ls_sharded_rows *r = &t->exchange->test;
-    const size_t minibatches = ((size_t)r->rows + r->batch - 1) / r->batch;
     int lo, hi;
     for (int m = 0; m < t->members.count; m++) {
         ls_cluster_span(t->members.cluster, t->shards, m, &lo, &hi);
-        part[m] = all + minibatches * (size_t)lo;
-        bytes[m] = minibatches * (size_t)(hi - lo) * sizeof *all;
+        part[m] = all;
+        bytes[m] = pack(r, NULL, lo, hi, false);
+        all += bytes[m];
         if (m == t->members.member)
             pack(r, part[m], lo, hi, false);
     }
@@ -446,14 +478,13 @@ static int gather_packed(struct ls_trainer *t, ls_tally *all, void **part, size_
     return status;
 }
 
-int ls_members_gather_tallies(struct ls_trainer *t, ls_error *err)
+int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = &t->exchange->test;
     const size_t count = (size_t)t->members.count;
     if (!t->members.cluster)
         return LS_OK;
-    ls_tally *all = ls_alloc_array(t->host, ((size_t)r->rows + r->batch - 1) / r->batch,
-                                   sizeof *all * r->shards);
+    char *all = ls_alloc(t->host, pack(r, NULL, 0, t->shards, false) + 1);
     void **part = ls_alloc_array(t->host, count, sizeof *part);
     size_t *bytes = ls_alloc_array(t->host, count, sizeof *bytes);
     int status = all && part && bytes ? gather_packed(t, all, part, bytes, err)

@@ -61,8 +61,8 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *trainer, ls_error
 
 /* A step is done: did a member ask to stop? */
 void ls_members_heed(struct ls_trainer *trainer, const struct ls_report *report);
-/* The tallies of all members' shards. */
-int ls_members_gather_tallies(struct ls_trainer *trainer, ls_error *err);
+/* The tallies, and scores, of all members' shards. */
+int ls_members_gather_evaluation(struct ls_trainer *trainer, ls_error *err);
 /* After the run: whether the first member has saved, and the same weights on all. */
 int ls_members_end(struct ls_trainer *trainer, int status, ls_error *err);
 

@@ -160,7 +160,9 @@ static int load_weights(ls_trainer *t, ls_error *err)
 /* The weights that training begins with, or goes on with. */
 static int open_exchange(ls_trainer *t, ls_error *err)
 {
-    int status = ls_exchange_create(&t->exchange, t, err);
+    int status = ls_measured_init(&t->measured, t->config.metrics, t->model->classes, t->host, err);
+    if (status == LS_OK)
+        status = ls_exchange_create(&t->exchange, t, err);
     if (status == LS_OK && t->dir.resumed)
         status = ls_resume_load(t, err);
     if (status || t->dir.resumed || !ls_members_first(t))

@@ -6,6 +6,7 @@
 #include "train/trainer.h"
 
 #include <lockstep/version.h>
+#include <math.h>
 #include <time.h>
 
 const char *const ls_record_names[LS_RECORD_TYPES] = {
@@ -42,6 +43,22 @@ static void put_devices(ls_json_writer *w, const char *key, const ls_record *r)
     ls_json_close(w);
 }
 
+/* Of so many classes as a matrix may have by default; a set that is known by name may have theirs in the table. */
+static void put_names(ls_json_writer *w, const ls_start_values *v)
+{
+    const ls_dataset_about *about;
+    const char *const *name = v->data->class_name;
+    if (!name && ls_config_find_data(&about, v->config, NULL) == LS_OK &&
+        about->classes == v->data->classes)
+        name = about->class_name;
+    if (!name || v->data->classes > LS_CONFUSION_CLASSES)
+        return;
+    ls_json_open_array(w, "class_names");
+    for (int k = 0; k < v->data->classes; k++)
+        ls_json_put_string(w, NULL, name[k]);
+    ls_json_close(w);
+}
+
 static void put_data(ls_json_writer *w, const char *key, const ls_record *r)
 {
     static const char *const payload[] = {"unknown", "published", "differs"};
@@ -53,6 +70,7 @@ static void put_data(ls_json_writer *w, const char *key, const ls_record *r)
     ls_json_put_string(w, "payload", payload[data->payload]);
     ls_json_put_uint(w, "train_rows", data->rows);
     ls_json_put_uint(w, "test_rows", r->of.start.test_rows);
+    put_names(w, &r->of.start);
     ls_json_close(w);
 }
 
@@ -76,10 +94,16 @@ static void put_workers(ls_json_writer *w, const char *key, const ls_record *r)
     ls_json_close(w);
 }
 
+static void put_classes(ls_json_writer *w, const char *key, const ls_record *r)
+{
+    ls_measured_write(w, key, &r->of.eval.measured);
+}
+
 /* ---- the rows ------------------------------------------------------------------------------- */
 
 #define AT(member) .at = offsetof(ls_record, member)
 #define SUMMARY(member) AT(of.start.summary.member)
+#define MEASURED(metric) AT(of.eval.measured.value[LS_METRIC_##metric])
 #define IN(type) (1u << LS_RECORD_##type)
 #define LIVES (IN(RUN_START) | IN(RESUME)) /* each time that a run is started */
 
@@ -117,6 +141,13 @@ const ls_record_key ls_record_keys[] = {
 
     {IN(EVAL), "test_loss", LS_MEMBER_DOUBLE, AT(of.eval.test_loss)},
     {IN(EVAL), "test_accuracy", LS_MEMBER_DOUBLE, AT(of.eval.test_accuracy)},
+    {IN(EVAL), "test_top5", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(TOP5)},
+    {IN(EVAL), "test_mae", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(MAE)},
+    {IN(EVAL), "test_r2", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(R2)},
+    {IN(EVAL), "test_auc", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(AUC)},
+    {IN(EVAL), "precision", LS_MEMBER_FORM, .put = put_classes},
+    {IN(EVAL), "recall", LS_MEMBER_FORM, .put = put_classes},
+    {IN(EVAL), "confusion", LS_MEMBER_FORM, .put = put_classes},
     {IN(EVAL), "seconds", LS_MEMBER_DOUBLE, AT(of.eval.seconds)},
 
     {IN(FAULT), "worker", LS_MEMBER_INT, AT(of.fault.worker)},
@@ -154,6 +185,10 @@ static void put_member(ls_json_writer *w, const ls_record *r, const ls_record_ke
     case LS_MEMBER_UINT: ls_json_put_uint(w, row->key, *(const uint64_t *)value); break;
     case LS_MEMBER_SIZE: ls_json_put_uint(w, row->key, *(const size_t *)value); break;
     case LS_MEMBER_FLOAT: ls_json_put_float(w, row->key, *(const float *)value); break;
+    case LS_MEMBER_DOUBLE_IF_ANY:
+        if (isnan(*(const double *)value))
+            break; /* else as any double */
+    /* fall through */
     case LS_MEMBER_DOUBLE: ls_json_put_double(w, row->key, *(const double *)value); break;
     case LS_MEMBER_BOOL: ls_json_put_bool(w, row->key, *(const bool *)value); break;
     case LS_MEMBER_TEXT_IF_ANY:
@@ -274,7 +309,8 @@ int ls_record_epoch(struct ls_trainer *t, uint32_t epoch, const ls_epoch_totals 
 int ls_record_eval(struct ls_trainer *t, uint32_t epoch, double seconds, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_EVAL, .epoch = epoch};
-    r.of.eval = (ls_eval_values){t->result.test_loss, t->result.test_accuracy, seconds};
+    r.of.eval =
+        (ls_eval_values){t->result.test_loss, t->result.test_accuracy, seconds, t->measured};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 

@@ -59,6 +59,7 @@ typedef struct ls_epoch_values {
 
 typedef struct ls_eval_values {
     double test_loss, test_accuracy, seconds;
+    ls_measured measured; /* the rest */
 } ls_eval_values;
 
 /* A worker failed, in or behind step `step`. */
@@ -110,6 +111,7 @@ typedef enum ls_member_kind {
     LS_MEMBER_SIZE,
     LS_MEMBER_FLOAT,
     LS_MEMBER_DOUBLE,
+    LS_MEMBER_DOUBLE_IF_ANY, /* left out where it is NaN */
     LS_MEMBER_BOOL,
     LS_MEMBER_TEXT,        /* a const char *; NULL: null */
     LS_MEMBER_TEXT_IF_ANY, /* left out where it is NULL */

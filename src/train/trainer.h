@@ -229,6 +229,7 @@ struct ls_trainer {
     ls_fault_book faults;
     ls_run_files dir;
     ls_record_room records;
+    ls_measured measured; /* by the last evaluation; as for loss and accuracy, see result */
 
     /* The caller's. */
     atomic_int stop;   /* set by ls_trainer_interrupt, from any thread */

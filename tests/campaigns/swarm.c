@@ -102,6 +102,11 @@ static int on_record(void *user, const char *json, size_t length, ls_error *err)
     return LS_OK;
 }
 
+static int least(size_t a, int b)
+{
+    return a < (size_t)b ? (int)a : b;
+}
+
 /* Where two texts differ first: the line of the first one. */
 static void first_difference(char out[400], const char *a, const char *b)
 {
@@ -109,8 +114,9 @@ static void first_difference(char out[400], const char *a, const char *b)
     for (; a[i] && a[i] == b[i]; i++)
         if (a[i] == '\n')
             line = i + 1;
-    snprintf(out, 400, "%.*s | %.*s", (int)strcspn(a + line, "\n") % 180, a + line,
-             (int)strcspn(b + line, "\n") % 180, b + line);
+    line = i > line + 90 ? i - 90 : line; /* of a long line, what is around it */
+    snprintf(out, 400, "%.*s | %.*s", least(strcspn(a + line, "\n"), 180), a + line,
+             least(strcspn(b + line, "\n"), 180), b + line);
 }
 
 /* The loss of the first step; NaN when there is none. */

@@ -303,8 +303,12 @@ static void add_files(swarm_case *c, draws *d)
         cJSON_AddBoolToObject(checkpoint, "async", (int)draw(d, 2));
     }
     if (one_in(d, 6)) {
+        static const char *const names[] = {"loss", "accuracy", "confusion", "top5"};
         cJSON *metrics = cJSON_AddObjectToObject(c->config, "metrics");
         cJSON_AddBoolToObject(metrics, "tensorboard", (int)draw(d, 2));
+        if (draw(d, 2))
+            cJSON_AddItemToObject(metrics, "names",
+                                  cJSON_CreateStringArray(names, 1 + (int)draw(d, 3)));
     }
 }
 

@@ -201,7 +201,7 @@ def as_seen_on(browser, width):
     time.sleep(0.3)
     expect(browser, f"no sideways scrolling on {width} pixels",
            "document.documentElement.scrollWidth <= window.innerWidth")
-    for grid in (".first", ".tiles", ".charts"):
+    for grid in (".first", ".tiles", ".charts:not(.classes)"):
         rows = browser.run(f"return Object.values([...document.querySelector('{grid}').children].reduce((n, e) => "
                            "(n[e.offsetTop] = (n[e.offsetTop] || 0) + 1, n), {}))")
         if len(set(rows)) != 1:
@@ -211,8 +211,13 @@ def as_seen_on(browser, width):
 def check_report(program, browser, shots):
     subprocess.run([program, "report", "run"], check=True, stdout=subprocess.DEVNULL)
     browser.open(pathlib.Path("run/report.html").resolve().as_uri())
-    expect(browser, "charts", "[...document.querySelectorAll('svg')].filter(s => "
+    expect(browser, "charts", "[...document.querySelectorAll('svg:not(.matrix)')].filter(s => "
            "s.getBoundingClientRect().height > 50).length", 3)
+    expect(browser, "rows of the matrix that are all of a class",
+           "[...document.querySelectorAll('.matrix .c3 title')].every(t => / of [\\d,]+ taken for /.test(t.textContent))")
+    expect(browser, "counts in the matrix", "[...document.querySelectorAll('.matrix g text')].reduce("
+           "(n, t) => n + Number(t.textContent), 0)", 1000)
+    expect(browser, "classes", "document.querySelectorAll('.classes tbody tr').length", 10)
     expect(browser, "the config is folded", "[...document.querySelectorAll('details')].at(-1).open", False)
     expect(browser, "what training accuracy means",
            "/training: [01][.\\d]*, the mean over epoch/.test(document.body.innerText)")

@@ -221,7 +221,8 @@ static double loss_along(bench *b, const float *at, const float *direction, doub
     for (size_t i = 0; i < b->model->floats; i++)
         b->weights[i] = (float)((double)at[i] + step * (double)direction[i]);
     take_weights(b);
-    must(ls_replica_evaluate(b->replica, LS_TRAIN, b->row, ROWS, &loss, &correct, &err), &err);
+    must(ls_replica_evaluate(b->replica, LS_TRAIN, b->row, ROWS, &loss, &correct, NULL, &err),
+         &err);
     return loss;
 }
 

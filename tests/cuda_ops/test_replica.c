@@ -92,7 +92,8 @@ static void run_side(side *s)
         step_side(s, k, counts[k == STEPS]);
     for (uint32_t i = 0; i < 16; i++)
         row[i] = i;
-    must(ls_replica_evaluate(s->replica, LS_TEST, row, 16, &s->loss, &s->correct, &err), &err);
+    must(ls_replica_evaluate(s->replica, LS_TEST, row, 16, &s->loss, &s->correct, NULL, &err),
+         &err);
     must(ls_replica_export(s->replica, s->weights, ls_replica_weight_arena(s->replica), &err),
          &err);
 }
@@ -579,7 +580,8 @@ static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
         assert_true((s.replica->plan[1]->loss[LS_TRAIN] == NULL) == k);
         must(ls_replica_prepare_whole(s.replica, &err), &err);
         assert_int_equal(ls_replica_steps_whole(s.replica, 7), k ? 0 : 1);
-        must(ls_replica_evaluate(s.replica, LS_TEST, row, 7, &loss[k], &correct[k], &err), &err);
+        must(ls_replica_evaluate(s.replica, LS_TEST, row, 7, &loss[k], &correct[k], NULL, &err),
+             &err);
         const int status = ls_replica_gradient(s.replica, row, 7, 1, NULL, &err);
         assert_int_equal(status, k ? LS_EINVAL : LS_OK);
         step_side(&s, 1, 16);

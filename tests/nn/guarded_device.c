@@ -405,6 +405,15 @@ static int guarded_copy(ls_device *device, ls_stream *stream, void *dst, const v
     return of(device)->inner->ops->copy(of(device)->inner, stream, dst, src, bytes, err);
 }
 
+/* What an op has written, the scores, begins with its guard. */
+static int guarded_download(ls_device *device, ls_stream *stream, void *dst, const void *src,
+                            size_t bytes, ls_error *err)
+{
+    const char *from = src;
+    return guarded_copy(device, stream, dst, is_filled(from, WORD, GUARD) ? from + GUARD : from,
+                        bytes, err);
+}
+
 static int guarded_add(ls_device *device, ls_stream *stream, float *dst, const float *a,
                        const float *b, size_t count, ls_error *err)
 {
@@ -438,7 +447,7 @@ static const ls_device_ops ops = {
     .alloc = guarded_alloc,
     .free = guarded_free,
     .upload = guarded_copy,
-    .download = guarded_copy,
+    .download = guarded_download,
     .copy = guarded_copy,
     .add = guarded_add,
     .add_tensor = guarded_add_tensor,

@@ -75,7 +75,8 @@ static double loss_of(probe *p)
     double correct;
     must(ls_replica_import(p->replica, ls_replica_weight_arena(p->replica), p->weights, &err),
          &err);
-    must(ls_replica_evaluate(p->replica, LS_TRAIN, p->rows, p->n, &loss, &correct, &err), &err);
+    must(ls_replica_evaluate(p->replica, LS_TRAIN, p->rows, p->n, &loss, &correct, NULL, &err),
+         &err);
     return loss;
 }
 

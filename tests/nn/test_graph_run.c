@@ -356,8 +356,10 @@ static void sharing_memory_changes_no_bit(void **state)
         gradient(&own, first, 13);
         assert_same_arena(&shared, &own, GRADIENT);
     }
-    must(ls_replica_evaluate(shared.replica, LS_TEST, rows, 13, &loss[0], &correct[0], &err), &err);
-    must(ls_replica_evaluate(own.replica, LS_TEST, rows, 13, &loss[1], &correct[1], &err), &err);
+    must(ls_replica_evaluate(shared.replica, LS_TEST, rows, 13, &loss[0], &correct[0], NULL, &err),
+         &err);
+    must(ls_replica_evaluate(own.replica, LS_TEST, rows, 13, &loss[1], &correct[1], NULL, &err),
+         &err);
     assert_true(loss[0] == loss[1] && correct[0] == correct[1] && isfinite(loss[0]));
     bench_end(&shared);
     bench_end(&own);
@@ -380,8 +382,9 @@ static void only_training_changes_images(void **state)
     gradient(&changed, 0, 13);
     assert_true(memcmp(plain.replica->arena[GRADIENT], changed.replica->arena[GRADIENT],
                        ls_replica_tail_offset(plain.replica) * sizeof(float)) != 0);
-    must(ls_replica_evaluate(plain.replica, LS_TEST, rows, 13, &loss[0], &correct[0], &err), &err);
-    must(ls_replica_evaluate(changed.replica, LS_TEST, rows, 13, &loss[1], &correct[1], &err),
+    must(ls_replica_evaluate(plain.replica, LS_TEST, rows, 13, &loss[0], &correct[0], NULL, &err),
+         &err);
+    must(ls_replica_evaluate(changed.replica, LS_TEST, rows, 13, &loss[1], &correct[1], NULL, &err),
          &err);
     assert_true(loss[0] == loss[1] && correct[0] == correct[1]);
     bench_end(&plain);
@@ -447,7 +450,7 @@ static void resnets_first_logits_are_next_to_nothing(void **state)
     must(ls_replica_import(r, ls_replica_weight_arena(r), weights, &err), &err);
     double loss;
     double correct;
-    must(ls_replica_evaluate(r, LS_TEST, rows, N, &loss, &correct, &err), &err);
+    must(ls_replica_evaluate(r, LS_TEST, rows, N, &loss, &correct, NULL, &err), &err);
     const ls_plan *plan = r->plan[0];
     const float *logits =
         (const float *)(const void *)(r->activations + plan->node[ls_plan_output(plan)].y_at);

@@ -274,13 +274,13 @@ static void evaluation_agrees_with_the_gradients_tail(void **state)
         list_rows(rows, 3, shards[i]);
         for (int subset = 0; subset < LS_SUBSETS; subset++) {
             must(ls_replica_evaluate(b.replica, (ls_subset)subset, rows, shards[i], &loss, &correct,
-                                     &err),
+                                     NULL, &err),
                  &err);
             assert_true(fabs(loss - (double)tail[LS_TAIL_LOSS]) < 1e-4);
             assert_true(correct == (double)tail[LS_TAIL_CORRECT]);
         }
     }
-    must(ls_replica_evaluate(b.replica, LS_TEST, NULL, 0, &loss, &correct, &err), &err);
+    must(ls_replica_evaluate(b.replica, LS_TEST, NULL, 0, &loss, &correct, NULL, &err), &err);
     assert_true(loss == 0 && correct == 0);
     bench_end(&b);
 }
@@ -303,7 +303,7 @@ static void evaluation_leaves_gradient_and_weights_alone(void **state)
     memcpy(gradient, ls_replica_gradient_arena(b.replica), bytes);
     memcpy(weights, ls_replica_weight_arena(b.replica), bytes);
     list_rows(rows, 40, 6);
-    must(ls_replica_evaluate(b.replica, LS_TEST, rows, 6, &loss, &correct, &err), &err);
+    must(ls_replica_evaluate(b.replica, LS_TEST, rows, 6, &loss, &correct, NULL, &err), &err);
     assert_memory_equal(gradient, ls_replica_gradient_arena(b.replica), bytes);
     assert_memory_equal(weights, ls_replica_weight_arena(b.replica), bytes);
     free(gradient);
@@ -333,13 +333,13 @@ static void a_replica_without_optimizer_only_evaluates(void **state)
     must(ls_replica_create(&b.replica, &desc, &err), &err);
     must(ls_replica_import(b.replica, ls_replica_weight_arena(b.replica), b.weights, &err), &err);
     list_rows(rows, 0, 5);
-    must(ls_replica_evaluate(b.replica, LS_TEST, rows, 5, &loss, &correct, &err), &err);
+    must(ls_replica_evaluate(b.replica, LS_TEST, rows, 5, &loss, &correct, NULL, &err), &err);
     assert_true(loss > 0);
     assert_null(ls_replica_gradient_arena(b.replica));
     assert_int_equal(ls_replica_gradient(b.replica, rows, 5, 0, NULL, &err), LS_EINVAL);
     assert_int_equal(ls_replica_apply(b.replica, &(ls_replica_step){1, 1, 5, 1}, NULL, &err),
                      LS_EINVAL);
-    assert_int_equal(ls_replica_evaluate(b.replica, LS_TRAIN, rows, 5, &loss, &correct, &err),
+    assert_int_equal(ls_replica_evaluate(b.replica, LS_TRAIN, rows, 5, &loss, &correct, NULL, &err),
                      LS_EINVAL);
     assert_string_equal(err.text, "replica: it was made without training data");
     bench_end(&b);
@@ -534,7 +534,7 @@ static void nothing_allocates_after_create(void **state)
         must(ls_replica_gradient(b.replica, rows, 4, (uint32_t)i, NULL, &err), &err);
         must(ls_replica_gradient(b.replica, rows, 0, (uint32_t)i, NULL, &err), &err);
         must(ls_replica_apply(b.replica, &(ls_replica_step){0.1f, 0.1f, 13, 1}, NULL, &err), &err);
-        must(ls_replica_evaluate(b.replica, LS_TEST, rows, 13, &loss, &correct, &err), &err);
+        must(ls_replica_evaluate(b.replica, LS_TEST, rows, 13, &loss, &correct, NULL, &err), &err);
     }
     assert_int_equal(b.host.allocations, before);
     bench_end(&b);
@@ -680,8 +680,10 @@ static void a_device_with_memory_of_its_own_gets_copies(void **state)
     assert_memory_equal(a, b, host.model->floats * sizeof *a);
     assert_memory_equal(tail[0], tail[1], sizeof tail[0]);
     list_rows(rows, 5, 13);
-    must(ls_replica_evaluate(host.replica, LS_TEST, rows, 13, &loss[0], &correct[0], &err), &err);
-    must(ls_replica_evaluate(own.replica, LS_TEST, rows, 13, &loss[1], &correct[1], &err), &err);
+    must(ls_replica_evaluate(host.replica, LS_TEST, rows, 13, &loss[0], &correct[0], NULL, &err),
+         &err);
+    must(ls_replica_evaluate(own.replica, LS_TEST, rows, 13, &loss[1], &correct[1], NULL, &err),
+         &err);
     assert_true(loss[0] == loss[1] && correct[0] == correct[1]);
     free(a);
     free(b);

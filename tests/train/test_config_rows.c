@@ -117,6 +117,7 @@ static const char *other_value(const ls_config_key *row)
                     {"allreduce", "naive"},
                     {"shards", "3"},
                     {"capacity", "[1, 2]"},
+                    {"names", "auto"},
                     {"run_dir", "there"}};
     switch (row->kind) {
     case LS_KEY_INT:

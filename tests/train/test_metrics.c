@@ -1,0 +1,269 @@
+/* What evaluations measure: against plain counting, the same on any number of workers, with ragged minibatches and shards
+ * that are empty, and in records. */
+#include "base/host.h"
+#include "train/metrics.h"
+#include "train/own_data.h"
+#include "train/train_fixture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 211, OUTPUTS = 9 };
+
+static const ls_host host = {.size = sizeof host};
+
+static uint32_t next(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+/* Few values, so that many scores are equal; rows in another order than they lie. */
+typedef struct rows {
+    float scores[ROWS * OUTPUTS], targets[ROWS * OUTPUTS];
+    int32_t labels[ROWS];
+    uint32_t row[ROWS];
+} rows;
+
+static void draw_rows(rows *r, uint32_t first)
+{
+    uint32_t seed = first;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        r->row[i] = (i * 7 + first) % ROWS;
+        r->labels[i] = (int32_t)(next(&seed) % OUTPUTS);
+        for (int k = 0; k < OUTPUTS; k++) {
+            r->scores[i * OUTPUTS + (uint32_t)k] = (float)(next(&seed) % 12) / 4 - 1;
+            r->targets[i * OUTPUTS + (uint32_t)k] = (float)(next(&seed) % 2);
+        }
+    }
+}
+
+static ls_judged judged_of(const rows *r, const void *labels, int outputs)
+{
+    return (ls_judged){r->scores, labels, r->row, ROWS, outputs};
+}
+
+static void must_measure(ls_measured *m, unsigned wanted, const ls_judged *j)
+{
+    ls_error err;
+    assert_int_equal(ls_measured_init(m, wanted, j->outputs, &host, &err), LS_OK);
+    assert_int_equal(ls_measure(m, wanted, j, &host, &err), LS_OK);
+}
+
+static void classes_are_counted_as_by_hand(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        rows r;
+        ls_measured m;
+        uint32_t count[OUTPUTS][OUTPUTS] = {{0}}, among = 0;
+        draw_rows(&r, seed);
+        const ls_judged j = judged_of(&r, r.labels, OUTPUTS);
+        must_measure(&m, 1u << LS_METRIC_TOP5 | 1u << LS_METRIC_CONFUSION, &j);
+        for (uint32_t i = 0; i < ROWS; i++) {
+            const float *s = r.scores + i * OUTPUTS;
+            const int32_t label = r.labels[r.row[i]];
+            int before = 0, best = OUTPUTS - 1;
+            for (int k = OUTPUTS - 1; k >= 0; k--) {
+                best = s[k] >= s[best] ? k : best; /* the first of equal ones */
+                before += s[k] > s[label] || (s[k] == s[label] && k < label);
+            }
+            count[label][best]++;
+            among += before < 5;
+        }
+        assert_memory_equal(m.confusion, count, sizeof count);
+        assert_true(m.value[LS_METRIC_TOP5] == (double)among / ROWS);
+        assert_true(isnan(m.value[LS_METRIC_AUC]) && isnan(m.value[LS_METRIC_R2]));
+        for (int c = 0; c < OUTPUTS; c++) {
+            double taken = 0, own = 0;
+            for (int k = 0; k < OUTPUTS; k++) {
+                taken += count[k][c];
+                own += count[c][k];
+            }
+            assert_true(ls_precision_of(&m, c) == count[c][c] / taken);
+            assert_true(ls_recall_of(&m, c) == count[c][c] / own);
+        }
+        ls_free(&host, m.confusion);
+    }
+}
+
+static void auc_counts_pairs_and_halves_ties(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        rows r;
+        ls_measured m;
+        double sum = 0;
+        const int outputs = 1 + (int)(seed % 3);
+        draw_rows(&r, seed);
+        for (uint32_t i = 0; i < ROWS && outputs == 3; i++)
+            r.targets[i * 3 + 1] = 1; /* one output without negative rows: left out of the mean */
+        const ls_judged j = judged_of(&r, r.targets, outputs);
+        must_measure(&m, 1u << LS_METRIC_AUC, &j);
+        for (int k = 0; k < outputs; k++) {
+            double better = 0, pairs = 0;
+            for (uint32_t a = 0; a < ROWS; a++)
+                for (uint32_t b = 0; b < ROWS; b++) {
+                    const uint32_t n = (uint32_t)outputs, o = (uint32_t)k;
+                    if (r.targets[r.row[a] * n + o] < 0.5f || r.targets[r.row[b] * n + o] > 0.5f)
+                        continue;
+                    const float x = r.scores[a * n + o], y = r.scores[b * n + o];
+                    pairs++;
+                    better += x > y ? 1 : x == y ? 0.5 : 0;
+                }
+            sum += pairs > 0 ? better / pairs : 0;
+        }
+        const double wanted = sum / (outputs == 3 ? 2 : outputs);
+        assert_true(fabs(m.value[LS_METRIC_AUC] - wanted) < 1e-14);
+    }
+}
+
+static void r2_and_mae_are_those_of_float64(void **state)
+{
+    rows r;
+    ls_measured m;
+    double absolute = 0, squares = 0, spread = 0;
+    (void)state;
+    draw_rows(&r, 3);
+    /* Far from 0: sums in float would have no digits left. */
+    for (uint32_t i = 0; i < ROWS * 2; i++)
+        r.targets[i] = 1e4f + (float)(i % 17) / 16;
+    for (uint32_t i = 0; i < ROWS * 2; i++)
+        r.scores[i] = r.targets[r.row[i / 2] * 2 + i % 2] + (float)(i % 5) / 64;
+    const ls_judged j = judged_of(&r, r.targets, 2);
+    must_measure(&m, 1u << LS_METRIC_MAE | 1u << LS_METRIC_R2, &j);
+    for (int k = 0; k < 2; k++) {
+        long double mean = 0;
+        for (uint32_t i = 0; i < ROWS; i++)
+            mean += (long double)r.targets[i * 2 + (uint32_t)k] / ROWS;
+        for (uint32_t i = 0; i < ROWS; i++) {
+            const double t = (double)r.targets[r.row[i] * 2 + (uint32_t)k];
+            const double far = (double)r.scores[i * 2 + (uint32_t)k] - t;
+            absolute += fabs(far);
+            squares += far * far;
+            spread += (t - (double)mean) * (t - (double)mean);
+        }
+    }
+    assert_true(fabs(m.value[LS_METRIC_MAE] - absolute / (2 * ROWS)) < 1e-12);
+    assert_true(fabs(m.value[LS_METRIC_R2] - (1 - squares / spread)) < 1e-10);
+    for (uint32_t i = 0; i < ROWS * 2; i++)
+        r.targets[i] = 3;
+    must_measure(&m, 1u << LS_METRIC_R2, &j);
+    assert_true(isnan(m.value[LS_METRIC_R2])); /* nothing to explain */
+}
+
+/* ---- in runs ---- */
+
+typedef struct story {
+    fixture f;
+    ls_data_source data;
+    const ls_data_source *sources[1];
+} story;
+
+static void begin(story *s, const char *devices)
+{
+    fixture_begin(&s->f);
+    s->data = own_data(0);
+    fixture_use_source(&s->f, &s->data, s->sources);
+    fixture_set(&s->f, "batch_size=24"); /* of 40 test rows: ragged */
+    fixture_set(&s->f, "shards=8");
+    fixture_set(&s->f, "epochs=4");
+    fixture_set(&s->f, "optimizer={\"lr\":0.1}");
+    fixture_set(&s->f, devices);
+}
+
+/* Without what takes time. */
+static void cut_seconds(char out[4096], const char *record)
+{
+    snprintf(out, 4096, "%.*s", (int)(strstr(record, ",\"seconds\"") - record), record);
+}
+
+static void an_evaluation_finds_the_same_on_any_number_of_workers(void **state)
+{
+    static const char *const devices[] = {"devices=ref:1", "devices=ref:2", "devices=ref:3",
+                                          "devices=cpu:1", "devices=cpu:2", "devices=cpu:3"};
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    const int count = 3;
+#else
+    const int count = has_backend("cpu") ? 6 : 3;
+#endif
+    char first[4096], found[4096];
+    for (int i = 0; i < count; i++) {
+        story s;
+        unsigned long hits = 0, all = 0;
+        begin(&s, devices[i]);
+        ls_trainer *t = fixture_run(&s.f);
+        cut_seconds(i % 3 ? found : first, fixture_record(&s.f, "eval", 3));
+        if (i % 3)
+            assert_string_equal(found, first);
+        assert_non_null(strstr(first, "\"test_top5\":"));
+        const ls_measured *m = &t->measured;
+        assert_int_equal(m->classes, OWN_CLASSES);
+        for (int k = 0; k < OWN_CLASSES * OWN_CLASSES; k++) {
+            all += m->confusion[k];
+            hits += k % (OWN_CLASSES + 1) == 0 ? m->confusion[k] : 0;
+        }
+        /* What the loss's kernels count. */
+        assert_int_equal(all, OWN_TEST);
+        assert_true(hits > 8 && (double)hits / OWN_TEST == ls_trainer_result(t)->test_accuracy);
+        ls_trainer_close(t);
+        fixture_end(&s.f);
+    }
+}
+
+static void what_is_measured_is_what_was_asked_for(void **state)
+{
+    static const struct {
+        const char *set, *there, *absent;
+    } cases[] = {
+        {"metrics.names=[]", "test_accuracy", "test_top5"},
+        {"metrics.names=[\"accuracy\"]", "test_accuracy", "confusion"},
+        {"metrics.names=[\"top5\"]", "test_top5", "confusion"},
+        {"metrics.names=[\"confusion\",\"loss\"]", "\"precision\":[", "test_top5"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        story s;
+        begin(&s, "devices=ref:2");
+        fixture_set(&s.f, cases[i].set);
+        ls_trainer *t = fixture_run(&s.f);
+        assert_non_null(strstr(fixture_record(&s.f, "eval", 0), cases[i].there));
+        assert_null(strstr(fixture_record(&s.f, "eval", 0), cases[i].absent));
+        ls_trainer_close(t);
+        fixture_end(&s.f);
+    }
+}
+
+static void a_metric_of_another_loss_is_refused_with_those_that_fit(void **state)
+{
+    static const char *const wrong[] = {"metrics.names=[\"mae\"]", "metrics.names=[\"speed\"]",
+                                        "metrics.names=all", "metrics.names=[1]"};
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        story s;
+        ls_trainer *t;
+        begin(&s, "devices=ref:2");
+        fixture_set(&s.f, wrong[i]);
+        assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_ECONFIG);
+        if (!strstr(s.f.err.text, "is none for this loss; expected \"auto\" or a list of: loss "
+                                  "accuracy top5 confusion"))
+            fail_msg("%s: %s", wrong[i], s.f.err.text);
+        fixture_end(&s.f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(classes_are_counted_as_by_hand),
+        cmocka_unit_test(auc_counts_pairs_and_halves_ties),
+        cmocka_unit_test(r2_and_mae_are_those_of_float64),
+        cmocka_unit_test(an_evaluation_finds_the_same_on_any_number_of_workers),
+        cmocka_unit_test(what_is_measured_is_what_was_asked_for),
+        cmocka_unit_test(a_metric_of_another_loss_is_refused_with_those_that_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
