@@ -85,6 +85,31 @@ struct ls_wire_type {
 
 typedef const ls_wire_type *ls_wire_entry_fn(void);
 
+/* Where the members meet that the engine "tcp" connects: what its options.comm points to, until open has
+ * returned. One of them has the address, and is member 0; the others are numbered by their addresses.
+ *
+ * Every two members have a connection for each channel, by way of the network that leads to the address. Each
+ * end of each proves to the other that it knows the secret, without sending it (HMAC-SHA-256 over both ends' random
+ * numbers), so strangers can neither join nor keep others from it; what is sent later is neither encrypted nor
+ * signed: a network whose participants may forge traffic needs a tunnel. */
+typedef struct ls_tcp_place {
+    size_t size; /* sizeof(ls_tcp_place) */
+    const char *
+        meet; /* "HOST:PORT", "10.0.0.1:7070" or "[fd00::1]:7070": an address of one member's machine */
+    const void *secret;  /* what all members know, and nobody else */
+    size_t secret_bytes; /* at least LS_TCP_SECRET_LEAST */
+    int members;         /* how many there will be, this one included */
+    uint64_t wait_ns;    /* how long to wait for the others; 0: 100 s */
+} ls_tcp_place;
+
+#define LS_TCP_SECRET_LEAST 16
+
+/* The engine "tcp", which is part of the library: for ls_trainer_options.wire, with an ls_tcp_place as
+ * `comm`. Its open fails with LS_EINVAL (an address that cannot be read or found, too short a secret),
+ * LS_ETIMEDOUT (not all members came, or nobody answers), LS_EUNSUPPORTED (what answers is no member of
+ * this run), LS_ESYSTEM or LS_ENOMEM. Any thread. */
+const ls_wire_type *ls_wire_tcp(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -31,6 +31,10 @@ static const char main_help[] =
     "  --serve [ADDR:]PORT a page in a browser that follows the run, /metrics for Prometheus, and\n"
     "                      /state.json; ADDR: 127.0.0.1\n"
     "  --serve-host NAME   a name that browsers may use for it, besides localhost and its address\n"
+    "  --join HOST:PORT    trains together with the same program on other hosts; one of them has this\n"
+    "                      address, and is the first\n"
+    "  --members N         how many hosts\n"
+    "  --secret FILE       16 bytes or more that all of them have, and nobody else\n"
     "  --print-config      prints the config with all defaults and --set applied, and stops\n"
     "  --quiet             no progress, no start-up lines; warnings and errors only\n"
     "  --version           versions of the program, its back ends and their libraries\n"
@@ -235,6 +239,9 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         cli_flag("trace-ops", &out->trace_ops),
         cli_text("serve", &out->serve),
         cli_repeated("serve-host", &out->serve_host, 16),
+        cli_text("join", &out->join),
+        cli_text("members", &out->members),
+        cli_text("secret", &out->secret),
         cli_flag("print-config", &out->print_config),
         cli_flag("quiet", &out->quiet),
         cli_last("version", &out->version),
@@ -250,6 +257,9 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         return cli_usage(NULL, "--trace-ops needs --trace FILE", "");
     if (out->serve_host.count && !out->serve)
         return cli_usage(NULL, "--serve-host needs --serve PORT", "");
+    if (!out->join != !out->members || !out->join != !out->secret)
+        return cli_usage(NULL, "--join HOST:PORT, --members N and --secret FILE need each other",
+                         "");
     if (optind == argc && out->resume && !out->print_config)
         return 0;
     return cli_read_operand(&out->config, NULL, "config",

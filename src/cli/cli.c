@@ -1,13 +1,19 @@
 #include "cli/cli.h"
+
+#include "base/error.h"
+#include "base/host.h"
+#include "base/plain_file.h"
 #include "cli/pack.h"
 
 #include "cli/serve.h"
 
 #include <fcntl.h>
+#include <lockstep/cluster.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int cli_exit_code(int status)
@@ -154,6 +160,55 @@ static int launched_processes(void)
     return most;
 }
 
+/* ---- other hosts ---------------------------------------------------------------------------- */
+
+enum { SECRET_MOST = 4096 };
+
+typedef struct meeting {
+    ls_tcp_place place;
+    char secret[SECRET_MOST];
+} meeting;
+
+/* A file that others may read is no secret. */
+static int read_secret(meeting *m, const char *path, const ls_host *host, ls_error *err)
+{
+    struct stat st;
+    void *bytes = NULL;
+    size_t count = 0;
+    int status = ls_read_plain_file(&bytes, &count, path, "a file with a secret", LS_EDATA,
+                                    SECRET_MOST, host, err);
+    if (status == LS_OK && stat(path, &st) == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)))
+        status = ls_fail(err, LS_EDATA, "%s: others may read this secret: chmod 600 it", path);
+    if (status == LS_OK && count < LS_TCP_SECRET_LEAST)
+        status = ls_fail(err, LS_EDATA,
+                         "%s: expected at least %d bytes, found %zu; make it anew: "
+                         "head -c 32 /dev/urandom > FILE",
+                         path, LS_TCP_SECRET_LEAST, count);
+    if (status == LS_OK)
+        memcpy(m->secret, bytes, count);
+    ls_free(host, bytes);
+    m->place.secret = m->secret;
+    m->place.secret_bytes = count;
+    return status;
+}
+
+/* With --join, options.wire and what it joins. */
+static int find_meeting(meeting *m, ls_trainer_options *o, const cli_arguments *a, ls_error *err)
+{
+    char *end;
+    m->place = (ls_tcp_place){.size = sizeof m->place, .meet = a->join};
+    if (!a->join)
+        return LS_OK;
+    const long members = strtol(a->members, &end, 10);
+    if (*end || end == a->members || members < 1 || members > LS_MEMBERS_MAX)
+        return ls_fail(err, LS_EINVAL, "--members: expected 1 to %d, found %s", LS_MEMBERS_MAX,
+                       a->members);
+    m->place.members = (int)members;
+    o->wire = ls_wire_tcp();
+    o->comm = &m->place;
+    return read_secret(m, a->secret, o->host, err);
+}
+
 /* ---- the actions ---------------------------------------------------------------------------- */
 
 static int print_config(const ls_trainer_options *options)
@@ -257,7 +312,10 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     int status = cli_pack_data(packed, &set, &o, a->quiet, &err);
     if (status)
         return cli_fail(status, err.text);
-    status = cli_output_open(&s.metrics, a->metrics, &err);
+    meeting m;
+    status = find_meeting(&m, &o, a, &err);
+    if (status == LS_OK)
+        status = cli_output_open(&s.metrics, a->metrics, &err);
     if (status)
         return cli_fail(status, err.text);
     cli_catch_signals();

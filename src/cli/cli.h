@@ -79,6 +79,8 @@ typedef struct cli_arguments {
     const char *metrics; /* NULL: only the run directory */
     const char *trace;   /* NULL: no timeline */
     const char *serve;   /* NULL: no live page */
+    const char *join;    /* where the members of a run meet; NULL: no others, or a launcher's */
+    const char *members, *secret; /* how many those are; a file that all of them have */
     cli_list set, inject, serve_host;
     char devices[512]; /* --devices, as an assignment */
 } cli_arguments;

@@ -1,5 +1,6 @@
 #include "hash/hash.h"
 
+#include <nettle/hmac.h>
 #include <nettle/sha2.h>
 #include <zlib.h>
 
@@ -36,6 +37,15 @@ void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX])
         hex[2 * i + 1] = digits[digest[i] & 15];
     }
     hex[2 * SHA256_DIGEST_SIZE] = '\0';
+}
+
+void ls_hmac_sha256(uint8_t out[32], const void *key, size_t key_bytes, const void *bytes,
+                    size_t count)
+{
+    struct hmac_sha256_ctx hmac;
+    hmac_sha256_set_key(&hmac, key_bytes, key);
+    hmac_sha256_update(&hmac, count, bytes);
+    hmac_sha256_digest(&hmac, SHA256_DIGEST_SIZE, out);
 }
 
 /* ---- CRC-32 ----------------------------------------------------------------------------------- */

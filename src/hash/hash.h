@@ -1,4 +1,4 @@
-/* SHA-256, CRC-32, and sums that find a changed line. SHA-256 takes bytes in pieces:
+/* SHA-256, proofs by it, CRC-32, and sums that find a changed line. SHA-256 takes bytes in pieces:
  *
  *     ls_sha256 hash;
  *     char hex[LS_SHA256_HEX];
@@ -28,6 +28,10 @@ void ls_sha256_update(ls_sha256 *hash, const void *bytes, size_t count);
 /* The digest of everything since init; the context starts afresh afterwards. */
 void ls_sha256_final(ls_sha256 *hash, uint8_t digest[32]);
 void ls_sha256_final_hex(ls_sha256 *hash, char hex[LS_SHA256_HEX]);
+
+/* HMAC-SHA-256 of `count` bytes (RFC 2104): a proof that whoever made it knows the key. Any thread. */
+void ls_hmac_sha256(uint8_t out[32], const void *key, size_t key_bytes, const void *bytes,
+                    size_t count);
 
 /* CRC-32, the one of zlib, gzip and PNG: quick enough for whole arenas, and good against accidents
  * only. Any thread; never fails; allocates nothing. */

@@ -4,7 +4,8 @@
 The same weights on 1, 2 and 3 hosts; a member killed (the first one, too), stopped or cut off: every other process
 saves and ends with 75 within the deadline and 2 s, and each save goes on, on another number of hosts, to the weights
 of the undisturbed run; a signal to one of them, or to mpirun, stops all behind the same step. With --grid, 1 to 4
-hosts × 1 to 3 workers × shards 7, 8, 12, 24; with --cases, so many random faults. Needs root, iproute2, Open MPI's mpirun and liblockstep-mpi.so beside the program: without them it is
+hosts × 1 to 3 workers × shards 7, 8, 12, 24; with --cases, so many random faults; with --tcp, over the engine tcp. Needs
+root, iproute2 and, but for --tcp, Open MPI's mpirun and liblockstep-mpi.so beside the program: without them it is
 skipped (77) and says why. Nothing is left behind."""
 
 import argparse
@@ -105,11 +106,25 @@ class Run:
         self.test, self.count = test, count
         for old in test.scratch.glob("code.*"):
             old.unlink()
+        if test.tcp:
+            self.start(test, self.of_tcp(test, words))
+            return
         hosts = ",".join(f"{NET}{i}" for i in range(1, count + 1))
         command = (f"hostname {test.hosts.space(1)}; exec mpirun --allow-run-as-root -n {count} -H {hosts} --bind-to none "
                    f"--enable-recovery --mca plm_rsh_agent {test.scratch}/agent --mca btl tcp,self "
                    f"--mca btl_tcp_if_include e0 --mca oob_tcp_if_include e0 "
                    f"{test.scratch}/member {test.program} {' '.join(words)}")
+        self.start(test, command)
+
+    def of_tcp(self, test, words):
+        """No launcher: each host starts its own, and the first has the address."""
+        join = f"--join {NET}1:7070 --members {self.count} --secret secret"
+        one = f"{test.scratch}/member {test.program} {' '.join(words)} {join}"
+        others = "".join(f"OMPI_COMM_WORLD_RANK={i - 1} {test.scratch}/agent {NET}{i} {one} & "
+                         for i in range(2, self.count + 1))
+        return f"hostname {test.hosts.space(1)}; OMPI_COMM_WORLD_RANK=0 {one} & {others} wait"
+
+    def start(self, test, command):
         self.log = open(test.scratch / "log", "w+", encoding="utf-8")
         self.process = subprocess.Popen(
             ["ip", "netns", "exec", test.hosts.space(1), "unshare", "-u", "sh", "-c", command],
@@ -149,13 +164,16 @@ class Run:
 
 
 class Test:
-    def __init__(self, program, hosts, scratch, deadline_s):
+    def __init__(self, program, hosts, scratch, deadline_s, tcp):
         self.program, self.hosts, self.scratch, self.deadline_s = program, hosts, scratch, deadline_s
+        self.tcp = tcp
         self.expected = None
 
     def prepare(self):
         CONFIG["cluster"] = {"deadline_s": self.deadline_s}
         (self.scratch / "c.json").write_text(json.dumps(CONFIG))
+        (self.scratch / "secret").write_bytes(os.urandom(32))
+        (self.scratch / "secret").chmod(0o600)
         self.script("agent", f'while [ "${{1#-}}" != "$1" ]; do shift; done\nh={self.hosts.name}${{1##*.}}; shift\n'
                     f'name=$h; boot={self.scratch}/boot\n[ ! -e {self.scratch}/name ] || name=$(cat {self.scratch}/name)\n'
                     'exec ip netns exec "$h" unshare -um sh -c "[ ! -e $boot ] || mount --bind $boot '
@@ -335,19 +353,20 @@ def main():
     parser.add_argument("--grid", action="store_true", help="numbers of hosts, workers and shards")
     parser.add_argument("--bytes", action="store_true", help="what a step sends, against the formula")
     parser.add_argument("--cases", type=int, default=0, help="random faults")
+    parser.add_argument("--tcp", action="store_true", help="over the library's own engine, without mpirun")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays behind
     program = args.trainer.resolve()
     if os.geteuid() != 0:
         skip("network namespaces are root's")
-    for tool in ("ip", "unshare", "mpirun"):
+    for tool in ("ip", "unshare", *([] if args.tcp else ["mpirun"])):
         if not shutil.which(tool):
             skip(f"{tool} is missing: third_party/setup.sh hosts")
-    if not (program.parent / "liblockstep-mpi.so").exists():
+    if not args.tcp and not (program.parent / "liblockstep-mpi.so").exists():
         skip("liblockstep-mpi.so is not beside the program: third_party/setup.sh hosts, and build again")
     with tempfile.TemporaryDirectory() as folder, Hosts(4 if args.grid or args.bytes else 3) as hosts:
-        test = Test(program, hosts, pathlib.Path(folder), args.deadline)
+        test = Test(program, hosts, pathlib.Path(folder), args.deadline, args.tcp)
         test.prepare()
         if args.grid:
             test.grid(hosts.count)
@@ -368,7 +387,8 @@ def main():
         test.interrupted(2, 1, 3)
         if not args.short:
             test.paused(2)
-            test.interrupted(3, -1, 2)
+            if not args.tcp:
+                test.interrupted(3, -1, 2)
             test.interrupted(2, 0, 1)
             test.disturbed(3, 2, "stop", STEPS // 4, 2)
             test.disturbed(3, 1, "cut", STEPS // 3, 3)

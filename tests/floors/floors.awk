@@ -31,6 +31,7 @@ BEGIN {
     room("device", "base sync pool")
     room("cpu", "base sync device", "pool")
     room("cuda", "base sync merge", "device")
+    room("tcp", "base hash", "cluster") # an engine, in the library
     room("cluster", "base sync merge pool device")
     room("mpi", "base", "cluster") # a plugin
     room("comm", "base sync merge pool json hash device cluster")

@@ -1,0 +1,219 @@
+/* Proving to each other that one belongs to the run.
+ *
+ *     caller                                   the one that is called
+ *     hello: version, who, which channel, nonce ──▶
+ *                                            ◀── nonce, proof of (hello, nonce)
+ *     proof of (hello, nonce)                  ──▶
+ *
+ * Whoever is called looks after many callers at once, so one that is silent keeps nobody waiting. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "hash/hash.h"
+#include "tcp/join.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAGIC 0x50434c53u /* "SLCP" */
+#define GUEST_NS UINT64_C(5000000000)
+
+typedef struct answer {
+    uint8_t nonce[NONCE], proof[PROOF];
+} answer;
+
+/* ---- bytes, with a time limit ----------------------------------------------------------------- */
+
+/* Whether the descriptor is ready before the time is over. */
+bool tcp_ready(int fd, short events, uint64_t until_ns)
+{
+    struct pollfd watch = {.fd = fd, .events = events};
+    for (;;) {
+        const uint64_t now = ls_now_ns();
+        const int n = now < until_ns ? poll(&watch, 1, (int)((until_ns - now) / 1000000u) + 1) : 0;
+        if (n >= 0 || errno != EINTR)
+            return n > 0;
+    }
+}
+
+/* 0, or errno; ETIMEDOUT, and ECONNRESET when the other end has closed. */
+int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
+{
+    for (size_t done = 0; done < bytes;) {
+        char *at = (char *)data + done;
+        const ssize_t n =
+            out ? send(fd, at, bytes - done, MSG_NOSIGNAL) : recv(fd, at, bytes - done, 0);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0)
+            return ECONNRESET;
+        else if (errno == EAGAIN && !tcp_ready(fd, out ? POLLOUT : POLLIN, until_ns))
+            return ETIMEDOUT;
+        else if (errno != EAGAIN && errno != EINTR)
+            return errno;
+    }
+    return 0;
+}
+
+static int draw_nonce(uint8_t nonce[NONCE], ls_error *err)
+{
+    const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, nonce, NONCE) : -1;
+    if (fd >= 0)
+        close(fd);
+    return n == NONCE ? LS_OK : ls_fail(err, LS_ESYSTEM, "cannot read /dev/urandom");
+}
+
+/* `who`: 'a' of the one that was called, 'c' of the caller. */
+static void prove(uint8_t out[PROOF], const joining *j, char who, const hello *h,
+                  const uint8_t nonce[NONCE])
+{
+    uint8_t claim[1 + sizeof *h + NONCE] = {(uint8_t)who};
+    memcpy(claim + 1, h, sizeof *h);
+    memcpy(claim + 1 + sizeof *h, nonce, NONCE);
+    ls_hmac_sha256(out, j->place.secret, j->place.secret_bytes, claim, sizeof claim);
+}
+
+/* In a time that tells nothing of where two proofs differ. */
+static bool same(const uint8_t *a, const uint8_t *b)
+{
+    unsigned differs = 0;
+    for (int i = 0; i < PROOF; i++)
+        differs |= (unsigned)(a[i] ^ b[i]);
+    return differs == 0;
+}
+
+void tcp_set_up(int fd)
+{
+    const int on = 1;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/* ---- being called ----------------------------------------------------------------------------- */
+
+static void drop(joining *j, int i)
+{
+    close(j->guest[i].fd);
+    j->guest[i] = j->guest[--j->guests];
+}
+
+static void let_in(joining *j)
+{
+    const int fd = accept(j->door, NULL, NULL);
+    if (fd < 0)
+        return;
+    tcp_set_up(fd);
+    if (j->guests == GUESTS) { /* the one that has been silent longest */
+        int oldest = 0;
+        for (int i = 1; i < GUESTS; i++)
+            if (j->guest[i].since_ns < j->guest[oldest].since_ns)
+                oldest = i;
+        drop(j, oldest);
+    }
+    j->guest[j->guests++] = (guest){.fd = fd, .since_ns = ls_now_ns()};
+}
+
+/* A hello is answered as soon as it is whole. */
+static bool give_answer(joining *j, guest *g)
+{
+    answer a;
+    ls_error unused;
+    const hello *h = &g->said.hello;
+    if (h->magic != MAGIC || h->abi != LS_WIRE_ABI || draw_nonce(g->nonce, &unused))
+        return false;
+    memcpy(a.nonce, g->nonce, NONCE);
+    prove(a.proof, j, 'a', h, g->nonce);
+    return send(g->fd, &a, sizeof a, MSG_NOSIGNAL) ==
+           (ssize_t)sizeof a; /* there is room in a new one */
+}
+
+/* Takes in what the guest says. 1: it has proved itself, 0: not yet, −1: it has to go. */
+static int listen_to(joining *j, guest *g)
+{
+    uint8_t proof[PROOF];
+    const bool greeted = g->got >= sizeof(hello);
+    const size_t whole = greeted ? sizeof g->said : sizeof(hello);
+    const ssize_t n = recv(g->fd, (char *)&g->said + g->got, whole - g->got, 0);
+    if (n <= 0)
+        return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
+    g->got += (size_t)n;
+    if (g->got < whole)
+        return 0;
+    if (!greeted)
+        return give_answer(j, g) ? 0 : -1;
+    prove(proof, j, 'c', &g->said.hello, g->nonce);
+    return same(proof, g->said.proof) ? 1 : -1;
+}
+
+/* The next caller that knows the secret; −1 when the time is over. */
+int tcp_await_caller(joining *j, hello *said)
+{
+    while (ls_now_ns() < j->until_ns) {
+        struct pollfd watch[GUESTS + 1];
+        const uint64_t now = ls_now_ns(), most = now + TCP_AGAIN_NS;
+        for (int i = 0; i < j->guests; i++)
+            watch[i] = (struct pollfd){.fd = j->guest[i].fd, .events = POLLIN};
+        watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
+        poll(watch, (nfds_t)j->guests + 1,
+             (int)(((most < j->until_ns ? most : j->until_ns) - now) / 1000000u) + 1);
+        const bool calls = watch[j->guests].revents != 0;
+        for (int i = j->guests - 1; i >= 0;
+             i--) { /* the last one takes the place of one that goes */
+            guest *g = &j->guest[i];
+            const int heard = watch[i].revents ? listen_to(j, g) : 0;
+            if (heard > 0) {
+                const int fd = g->fd;
+                *said = g->said.hello;
+                *g = j->guest[--j->guests];
+                return fd;
+            }
+            if (heard < 0 || ls_now_ns() - g->since_ns > GUEST_NS)
+                drop(j, i);
+        }
+        if (calls)
+            let_in(j);
+    }
+    return -1;
+}
+
+/* ---- calling ---------------------------------------------------------------------------------- */
+
+static int fail_greeting(const joining *j, int error, ls_error *err)
+{
+    char why[LS_REASON];
+    return ls_fail(
+        err, LS_EUNSUPPORTED,
+        "what answers at %s is no member of this run (%s): another program, another version, "
+        "or a run that has all its members",
+        j->meet, ls_reason(why, error));
+}
+
+/* Both ends prove themselves. */
+int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
+{
+    answer a;
+    uint8_t proof[PROOF];
+    h->magic = MAGIC;
+    h->abi = LS_WIRE_ABI;
+    int status = draw_nonce(h->nonce, err);
+    if (status)
+        return status;
+    int error = tcp_move_all(fd, h, sizeof *h, true, j->until_ns);
+    if (!error)
+        error = tcp_move_all(fd, &a, sizeof a, false, j->until_ns);
+    if (error)
+        return fail_greeting(j, error, err);
+    prove(proof, j, 'a', h, a.nonce);
+    if (!same(proof, a.proof))
+        return ls_fail(err, LS_EUNSUPPORTED, "what answers at %s does not know this run's secret",
+                       j->meet);
+    prove(proof, j, 'c', h, a.nonce);
+    error = tcp_move_all(fd, proof, sizeof proof, true, j->until_ns);
+    return error ? fail_greeting(j, error, err) : LS_OK;
+}

@@ -1,0 +1,482 @@
+/* The engine tcp: one thread stands for each member; they meet on the loopback, among strangers. */
+#include "base/clock.h"
+
+#include <lockstep/cluster.h>
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECOND UINT64_C(1000000000)
+enum { MOST = 5 };
+
+static const char secret[] = "of this run and of no other";
+
+typedef struct member member;
+struct member {
+    pthread_t thread;
+    ls_tcp_place place;
+    void (*body)(member *m);
+    ls_wire *wire;
+    int status;
+    ls_error err;
+    uint64_t took_ns;
+    void *more;
+};
+
+/* A port that nobody has at the moment. */
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static void *run_member(void *arg)
+{
+    member *m = arg;
+    const ls_wire_options o = {.size = sizeof o, .comm = &m->place};
+    const uint64_t start = ls_now_ns();
+    m->status = ls_wire_tcp()->open(&m->wire, &o, &m->err);
+    m->took_ns = ls_now_ns() - start;
+    if (m->status == LS_OK && m->body)
+        m->body(m);
+    return NULL;
+}
+
+static void start(member *m, const char *meet, int members, void (*body)(member *))
+{
+    *m = (member){.place = {.size = sizeof m->place,
+                            .meet = meet,
+                            .secret = secret,
+                            .secret_bytes = sizeof secret,
+                            .members = members,
+                            .wait_ns = 10 * SECOND},
+                  .body = body};
+}
+
+static void go(member *m)
+{
+    assert_int_equal(pthread_create(&m->thread, NULL, run_member, m), 0);
+}
+
+static const char *some_place(char out[40])
+{
+    snprintf(out, 40, "127.0.0.1:%d", free_port());
+    return out;
+}
+
+/* Starts `count` members, of which each does `body`, and waits for them. */
+static void run_all(member *m, int count, void (*body)(member *))
+{
+    char meet[40];
+    some_place(meet);
+    for (int i = 0; i < count; i++)
+        start(&m[i], meet, count, body);
+    for (int i = 0; i < count; i++)
+        go(&m[i]);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(pthread_join(m[i].thread, NULL), 0);
+}
+
+/* Polls until that many transfers have ended; a member's status otherwise. */
+static int await(member *m, int count)
+{
+    ls_transfer *ended[8];
+    const uint64_t until = ls_now_ns() + 20 * SECOND;
+    while (count > 0 && ls_now_ns() < until) {
+        const int n = m->wire->type->poll(m->wire, ended, 8, SECOND / 10, &m->err);
+        if (n < 0)
+            return n;
+        count -= n;
+    }
+    return count ? LS_ETIMEDOUT : LS_OK;
+}
+
+static void post(member *m, ls_transfer *t)
+{
+    assert_int_equal(m->wire->type->post(m->wire, t, &m->err), LS_OK);
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+static const size_t lengths[] = {3, 0, 70000, 1, 3000000, 8};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static uint8_t byte_of(int from, int to, int channel, int which, size_t at)
+{
+    return (uint8_t)(from * 61 + to * 31 + channel * 17 + which * 7 + (int)(at % 251));
+}
+
+/* Every length on every channel to and from each of the others, all at once. */
+static void exchange(member *m)
+{
+    const int own = m->wire->member, members = m->wire->members;
+    const int each = LS_WIRE_CHANNELS * LENGTHS, count = 2 * each * (members - 1);
+    ls_transfer *t = calloc((size_t)count + 1, sizeof *t);
+    int used = 0;
+    for (int peer = 0; peer < members; peer++)
+        for (int i = 0; peer != own && i < 2 * each; i++) {
+            const int channel = i / 2 % LS_WIRE_CHANNELS, which = i / 2 / LS_WIRE_CHANNELS;
+            uint8_t *data = malloc(lengths[which] + 1);
+            t[used] = (ls_transfer){.peer = peer,
+                                    .channel = channel,
+                                    .incoming = i % 2,
+                                    .data = data,
+                                    .bytes = lengths[which]};
+            for (size_t at = 0; at < lengths[which]; at++)
+                data[at] = i % 2 ? 0 : byte_of(own, peer, channel, which, at);
+            post(m, &t[used++]);
+        }
+    m->status = await(m, used);
+    for (int i = 0; i < used; i++) {
+        const int which = i % (2 * each) / 2 / LS_WIRE_CHANNELS;
+        const uint8_t *data = t[i].data;
+        for (size_t at = 0; t[i].incoming && at < t[i].bytes; at++)
+            if (data[at] != byte_of(t[i].peer, own, t[i].channel, which, at))
+                m->status = LS_EDATA;
+        free(t[i].data);
+    }
+    free(t);
+    m->wire->type->close(m->wire);
+}
+
+static void messages_arrive_whole_and_in_order(void **state)
+{
+    (void)state;
+    for (int count = 1; count <= MOST; count += 2) {
+        member m[MOST];
+        run_all(m, count, exchange);
+        for (int i = 0; i < count; i++)
+            assert_int_equal(m[i].status, LS_OK);
+    }
+}
+
+static void note_number(member *m)
+{
+    *(int *)m->more += 1 << (4 * m->wire->member);
+    m->wire->type->close(m->wire);
+}
+
+static void each_member_has_a_number_of_its_own(void **state)
+{
+    int counts[MOST] = {0}, sum = 0;
+    member m[MOST];
+    char meet[40];
+    (void)state;
+    some_place(meet);
+    for (int i = 0; i < MOST; i++) {
+        start(&m[i], meet, MOST, note_number);
+        m[i].more = &counts[i];
+        go(&m[i]);
+    }
+    for (int i = 0; i < MOST; i++) {
+        pthread_join(m[i].thread, NULL);
+        sum += counts[i];
+    }
+    assert_int_equal(sum, 0x11111);
+}
+
+/* What waits on one channel, for a receive that never comes, holds up none of the others. */
+static void block_one_channel(member *m)
+{
+    static char large[2][8 << 20];
+    char small = 'x';
+    const int own = m->wire->member;
+    ls_transfer stuck = {.peer = !own, .channel = 0, .data = large[own], .bytes = sizeof *large};
+    ls_transfer quick = {.peer = !own, .channel = 3, .incoming = own, .data = &small, .bytes = 1};
+    if (own == 0)
+        post(m, &stuck);
+    post(m, &quick);
+    m->status = await(m, 1);
+    if (m->status == LS_OK && own == 0) { /* until the other has left */
+        while ((m->status = await(m, 1)) == LS_ETIMEDOUT)
+            continue;
+        m->status = m->status == LS_EIO ? LS_OK : LS_EINTERNAL;
+    }
+    m->wire->type->abort(m->wire);
+}
+
+static void channels_do_not_hold_each_other_up(void **state)
+{
+    member m[2];
+    (void)state;
+    run_all(m, 2, block_one_channel);
+    assert_int_equal(m[0].status, LS_OK);
+    assert_int_equal(m[1].status, LS_OK);
+}
+
+/* ---- trouble -------------------------------------------------------------------------------- */
+
+static void send_another_length(member *m)
+{
+    char data[64] = "";
+    const int own = m->wire->member;
+    ls_transfer t = {.peer = !own, .incoming = own, .data = data, .bytes = own ? 10 : 20};
+    post(m, &t);
+    m->status = await(m, 1);
+    if (own == 0) { /* there until the other has looked */
+        ls_transfer wait = {.peer = 1, .channel = 1, .incoming = 1, .data = data, .bytes = 1};
+        post(m, &wait);
+        await(m, 1);
+    } else {
+        *(int *)m->more = m->status;
+    }
+    m->wire->type->abort(m->wire);
+}
+
+static void a_message_of_another_length_is_an_error(void **state)
+{
+    member m[2];
+    char meet[40];
+    int seen = LS_OK;
+    (void)state;
+    some_place(meet);
+    for (int i = 0; i < 2; i++) {
+        start(&m[i], meet, 2, send_another_length);
+        m[i].more = &seen;
+        go(&m[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(m[i].thread, NULL);
+    assert_int_equal(seen, LS_EDATA);
+}
+
+/* The one that goes says why on one channel, and is gone on all. */
+static void leave_with_a_word(member *m)
+{
+    char word[16] = "disk full", more[4];
+    const int own = m->wire->member;
+    ls_transfer last = {
+        .peer = !own, .channel = 3, .incoming = own, .data = word, .bytes = sizeof word};
+    ls_transfer never = {.peer = 0, .channel = 0, .incoming = 1, .data = more, .bytes = 4};
+    if (own == 1) {
+        memset(word, 0, sizeof word);
+        post(m, &never);
+        poll(NULL, 0, 200); /* the other is gone by then */
+    }
+    post(m, &last);
+    m->status = await(m, 1);
+    if (own == 1 && m->status == LS_OK) {
+        m->status = strcmp(word, "disk full") == 0 ? await(m, 1) : LS_EDATA;
+        *(int *)m->more = m->status;
+    }
+    m->wire->type->abort(m->wire);
+}
+
+static void a_last_word_arrives_before_the_end_is_seen(void **state)
+{
+    member m[2];
+    char meet[40];
+    int seen = LS_OK;
+    (void)state;
+    some_place(meet);
+    for (int i = 0; i < 2; i++) {
+        start(&m[i], meet, 2, leave_with_a_word);
+        m[i].more = &seen;
+        go(&m[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(m[i].thread, NULL);
+    assert_int_equal(seen, LS_EIO);
+}
+
+/* ---- strangers ------------------------------------------------------------------------------ */
+
+typedef struct stranger {
+    pthread_t thread;
+    int port;
+    bool silent;
+} stranger;
+
+/* Keeps calling, with garbage or without a word, as long as somebody answers. */
+static void *be_a_stranger(void *arg)
+{
+    const stranger *s = arg;
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)s->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    char garbage[100];
+    int held[200], count = 0;
+    memset(garbage, 'G', sizeof garbage);
+    for (int i = 0; i < 200; i++) {
+        const int fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0 && !s->silent)
+            (void)!send(fd, garbage, sizeof garbage, MSG_NOSIGNAL);
+        held[count++] = fd;
+        poll(NULL, 0, 2);
+    }
+    while (count > 0)
+        close(held[--count]);
+    return NULL;
+}
+
+static void strangers_keep_nobody_from_meeting(void **state)
+{
+    member m[3];
+    char meet[40];
+    (void)state;
+    const char *place = some_place(meet);
+    stranger s[2] = {{.port = atoi(strchr(place, ':') + 1)}, {.silent = true}};
+    s[1].port = s[0].port;
+    for (int i = 0; i < 3; i++)
+        start(&m[i], meet, 3, exchange);
+    go(&m[0]);
+    poll(NULL, 0, 50);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&s[i].thread, NULL, be_a_stranger, &s[i]);
+    poll(NULL, 0, 200); /* more of them than there is room for */
+    go(&m[1]);
+    go(&m[2]);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(m[i].thread, NULL);
+        assert_int_equal(m[i].status, LS_OK);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(s[i].thread, NULL);
+}
+
+static void who_does_not_know_the_secret_is_kept_out(void **state)
+{
+    member m[3];
+    char meet[40];
+    (void)state;
+    some_place(meet);
+    for (int i = 0; i < 3; i++)
+        start(&m[i], meet, 2, exchange);
+    m[2].place.secret = "of another run altogether...";
+    go(&m[0]);
+    poll(NULL, 0, 100);
+    go(&m[2]);
+    pthread_join(m[2].thread, NULL);
+    assert_int_equal(m[2].status, LS_EUNSUPPORTED);
+    assert_non_null(strstr(m[2].err.text, "does not know this run's secret"));
+    go(&m[1]);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(m[i].thread, NULL);
+        assert_int_equal(m[i].status, LS_OK);
+    }
+}
+
+/* Comes, proves itself, and is gone before the others are there. */
+static void one_that_came_and_went_is_not_waited_for(void **state)
+{
+    member m[4];
+    char meet[40];
+    (void)state;
+    some_place(meet);
+    for (int i = 0; i < 4; i++)
+        start(&m[i], meet, 3, exchange);
+    m[3].place.wait_ns = SECOND / 4;
+    go(&m[0]);
+    poll(NULL, 0, 50);
+    go(&m[3]);
+    pthread_join(m[3].thread, NULL);
+    assert_int_equal(m[3].status, LS_ETIMEDOUT);
+    go(&m[1]);
+    go(&m[2]);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(m[i].thread, NULL);
+        assert_int_equal(m[i].status, LS_OK);
+    }
+}
+
+/* ---- those who do not come ------------------------------------------------------------------ */
+
+static void waiting_has_an_end(void **state)
+{
+    member m;
+    char meet[40];
+    (void)state;
+    start(&m, some_place(meet), 3, NULL);
+    m.place.wait_ns = SECOND / 2;
+    run_member(&m);
+    assert_int_equal(m.status, LS_ETIMEDOUT);
+    assert_non_null(strstr(m.err.text, "1 of 3 hosts have come"));
+    assert_true(m.took_ns < 3 * SECOND);
+}
+
+/* A port that another program has. */
+static void another_program_at_the_address_is_named(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    char meet[40];
+    member m;
+    (void)state;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(fd, 5), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    snprintf(meet, sizeof meet, "127.0.0.1:%d", ntohs(at.sin_port));
+    start(&m, meet, 2, NULL);
+    m.place.wait_ns = SECOND / 2;
+    run_member(&m);
+    close(fd);
+    assert_int_equal(m.status, LS_EUNSUPPORTED);
+    assert_non_null(strstr(m.err.text, "another program"));
+}
+
+static void places_that_cannot_be_are_refused(void **state)
+{
+    static const struct {
+        const char *meet;
+        int members;
+        size_t secret;
+        const char *text;
+    } cases[] = {
+        {NULL, 2, 20, "expected HOST:PORT"},
+        {"localhost", 2, 20, "expected HOST:PORT"},
+        {"localhost:", 2, 20, "expected HOST:PORT"},
+        {":70", 2, 20, "expected HOST:PORT"},
+        {"localhost:7x", 2, 20, "expected HOST:PORT"},
+        {"localhost:0", 2, 20, "a port from 1"},
+        {"localhost:70000", 2, 20, "a port from 1"},
+        {"no such host.:70", 2, 20, "has no address"},
+        {"localhost:70", 0, 20, "0 members"},
+        {"localhost:70", 5000, 20, "5000 members"},
+        {"localhost:70", 2, 15, "15 bytes"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        member m;
+        start(&m, cases[i].meet, cases[i].members, NULL);
+        m.place.secret_bytes = cases[i].secret;
+        run_member(&m);
+        assert_int_equal(m.status, LS_EINVAL);
+        assert_non_null(strstr(m.err.text, cases[i].text));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_arrive_whole_and_in_order),
+        cmocka_unit_test(each_member_has_a_number_of_its_own),
+        cmocka_unit_test(channels_do_not_hold_each_other_up),
+        cmocka_unit_test(a_message_of_another_length_is_an_error),
+        cmocka_unit_test(a_last_word_arrives_before_the_end_is_seen),
+        cmocka_unit_test(strangers_keep_nobody_from_meeting),
+        cmocka_unit_test(who_does_not_know_the_secret_is_kept_out),
+        cmocka_unit_test(one_that_came_and_went_is_not_waited_for),
+        cmocka_unit_test(waiting_has_an_end),
+        cmocka_unit_test(another_program_at_the_address_is_named),
+        cmocka_unit_test(places_that_cannot_be_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
