@@ -72,7 +72,7 @@ def main():
         print(f"{workers} workers{', one dies' if dies is not None else ''}: {sha}")
         runs.append((workers, dies, sha))
     pathlib.Path(args.svg).write_text(
-        draw(runs, f"{begun['device_model']}, {begun['instruction_set']}"), encoding="utf-8")
+        draw(runs, ", ".join(filter(None, (begun["device_model"], begun["instruction_set"])))), encoding="utf-8")
     return len({sha for _, _, sha in runs}) != 1
 
 
