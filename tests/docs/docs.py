@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 MOST_LINES = 120  # of README.md
+MOST_WORDS = 150  # on a page before what answers a reader's question: half a minute
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # 3.1×, 1.03 s, 32,486; not 1 or 2, which stand everywhere.
 FIGURE = re.compile(r"\d{1,3}(?:,\d{3})+|\d+\.\d+|\d{3,}")
@@ -86,6 +87,43 @@ def untested(root, page):
             yield f"{page.relative_to(root)}: there is no test {name}"
 
 
+def part(page, anchor):
+    """A page's text, from the heading of that name."""
+    text = page.read_text(encoding="utf-8")
+    for heading in re.finditer(r"(?m)^#+ .*$", text):
+        if anchor and anchors(heading.group()) == {anchor}:
+            return text[heading.end():]
+    return text
+
+
+def read_before(text, words):
+    """How many words stand before these, or None."""
+    text = re.sub(r"\s+", " ", text)
+    return len(text[:text.index(words)].split()) if words in text else None
+
+
+def unanswered(root, page):
+    """Questions whose links are not where they should be, or whose answer is far down."""
+    for question, links, answer in re.findall(r"(?m)^\| ([^|]*\?) \| ([^|]*) \| ([^|]*) \|$",
+                                              page.read_text(encoding="utf-8")):
+        here, anchor = root / "README.md", ""
+        for link in re.findall(r"`([^`]*)`", links):
+            before = read_before(part(here, anchor), f"]({link})")
+            if before is None:
+                yield f"{question} {here.relative_to(root)} has no link to {link}"
+                break
+            if here.name == "README.md" and here.parent == root:
+                before = 0  # its links are found by eye: it is a page of headings and tables
+            if before > MOST_WORDS:
+                yield f"{question} {before} words before the link to {link}"
+            file, _, anchor = link.partition("#")
+            here = (here.parent / file).resolve()
+        else:
+            before = read_before(part(here, anchor), answer)
+            if before is None or before > MOST_WORDS:
+                yield f"{question} {here.relative_to(root)}: {before} words before '{answer}'"
+
+
 def refused(root, trainer, page):
     """Commands that begin a run: the config that they would run with is asked for."""
     text = page.read_text(encoding="utf-8")
@@ -108,14 +146,14 @@ def main():
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
+    problems += unanswered(root, root / "tests" / "docs" / "questions.md")
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += untested(root, root / "docs" / "design.md")
     problems += unmeasured("README.md, Figures", section(text, "Figures"), bench)
     problems += unmeasured("README.md, Promises", section(text, "Promises"), campaigns)
     problems += unmeasured("docs/measured.md", (root / "docs" / "measured.md").read_text(encoding="utf-8"), bench)
     problems += unmeasured("docs/comparison.md, Speed",
-                           re.search(r"(?s)\*\*Speed.*?\n\n", (root / "docs" / "comparison.md").read_text(
-                               encoding="utf-8")).group(), bench)
+                           section((root / "docs" / "comparison.md").read_text(encoding="utf-8"), "Speed"), bench)
     problems += unmeasured("docs/book.md", (root / "docs" / "book.md").read_text(encoding="utf-8").split("###")[1],
                            bench, root / "tests" / "accuracy" / "README.md")
     problems += unmeasured("docs/promises.md", promises.split("Counted so far")[1].split("\n\n")[0], campaigns)

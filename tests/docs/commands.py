@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Runs every command of the program that the documentation shows, in a folder with what they speak of, on little data.
+
+    commands.py ROOT TRAINER FOLDER
+
+What stands for something is put in: CONFIG a small config, runs/RUN a run, DIRECTORY a folder of images. Not run: lines
+with … or [ ], which are forms; other programs' lines (cmake, mpirun, pip); what waits for a browser.
+"""
+import json
+import pathlib
+import re
+import resource
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+
+SIDE = 28
+TINY = {"name": "tiny", "model": {"layers": [{"type": "flatten"}, {"type": "dense", "out": 3}]}, "batch_size": 32,
+        "epochs": 1, "optimizer": {"name": "sgd", "lr": 0.1}}
+
+
+def shown(page):
+    """Commands of indented lines, of sh blocks' and of tables' last columns."""
+    text = page.read_text(encoding="utf-8")
+    for line in re.findall(r"(?m)^    ((?:\./)?trainer .*)$|`(trainer (?:CONFIG|pack|sweep|examples/) [^`]*)` \|$", text):
+        command = re.split(r"\s{2,}|\s#", max(line))[0]
+        if not re.search(r"[…\[\]|]", command):
+            yield command
+
+
+def png(path):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((x * y) % 256 for x in range(SIDE)) for y in range(SIDE))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, 8, 0, 0, 0, 0))
+                     + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def npy(path, kind, shape, data):
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
+
+
+def safetensors(path, tensors):
+    header, at = {}, 0
+    for name, kind, shape, data in tensors:
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(t[3] for t in tensors))
+
+
+def furnish(folder, root):
+    rows = 90
+    x = bytes(i * 7 % 256 for i in range(rows * SIDE * SIDE))
+    y = struct.pack(f"<{rows}i", *(i % 3 for i in range(rows)))
+    (folder / "config.json").write_text(json.dumps(TINY))
+    (folder / "examples").symlink_to(root / "examples")
+    npy(folder / "x.npy", "|u1", (rows, SIDE, SIDE), x)
+    npy(folder / "y.npy", "<i4", (rows,), y)
+    safetensors(folder / "my.safetensors", [("x", "U8", [rows, SIDE, SIDE], x), ("y", "I32", [rows], y)])
+    (folder / "wine.csv").write_text("acid,sugar,quality\n" + "".join(f"{i % 7},{i % 5}.5,{i % 3}\n" for i in range(rows)))
+    for label in "abc":
+        (folder / "photos" / label).mkdir(parents=True)
+        for i in range(12):
+            (folder / "photos" / label / f"{i}.pgm").write_bytes(b"P5 70 66 255\n" + bytes((i * j) % 256 for j in range(70 * 66)))
+    png(folder / "picture.png")
+
+
+def words_of(command, run):
+    """As it is called here, with little data."""
+    for name, stands_for in (("runs/RUN", run), ("RUN", run), ("CONFIG", "config.json"), ("DIRECTORY", "photos"),
+                              ("FOLDER", "photos")):
+        command = re.sub(rf"(?<![\w/]){name}\b", stands_for, command)
+    command = command.replace("bench config.json", "bench examples/fashion_mnist.json").replace("seed=0,1,2", "seed=0,1")
+    words = shlex.split(command)[1:]
+    if "--serve" in words:
+        del words[words.index("--serve"):][:2]
+    if words[0].startswith("examples/") or words[0] == "sweep":
+        words += ["--set", "data.name=synthetic", "--set", "epochs=1", "--set"]
+        words += ["data.limit=32", "--set", "data.validation=0.5"] if "resnet" in command else ["data.limit=256"]
+    return words
+
+
+def main():
+    root, trainer, folder = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    furnish(folder, root)
+    run = "runs/run"
+    subprocess.run([trainer, *words_of(f"trainer examples/fashion_mnist.json --quiet --set run_dir={run}", run)], cwd=folder,
+                   check=True, stdout=subprocess.DEVNULL, timeout=60)
+    commands = {tuple(words_of(command, run)): command for page in (
+        root / "README.md", *sorted((root / "docs").glob("*.md"))) for command in shown(page)}
+    failed = 0
+    for words, command in commands.items():
+        done = subprocess.run([trainer, *words], cwd=folder, capture_output=True, text=True, timeout=100,
+                              check=False)
+        print(f"{done.returncode:3} {command}", flush=True)
+        if done.returncode:
+            failed += 1
+            print(done.stderr)
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{spent.ru_utime + spent.ru_stime:.1f} s of processor time")
+    print(f"{len(commands) - failed} passed, {failed} failed")
+    return failed or len(commands) < 25
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main()))
