@@ -15,7 +15,7 @@
 
 /* With the same bits on every instruction set; the number grows with each change of the bits, so that a run
  * that is resumed hears of it. */
-#define LIBRARY "portable kernels 1"
+#define LIBRARY "portable kernels 2"
 
 /* Rows of a block that a worker takes through forward and backward at a time: two groups of
  * lanes, whose activations stay in a core's L2. */

@@ -122,6 +122,16 @@ LANES_INLINE void lanes_times_panels(lanes_tile *tile, const float *x, ptrdiff_t
 
 /* ---- of Winograd's algorithm ----------------------------------------------------------------- */
 
+#define WINO_FAR (1 << 17) /* weights of a point that find no place in a second-level cache */
+
+/* Asks for `floats` of each of some rows of weights. */
+LANES_INLINE void wino_prefetch(const float *w, int rows, ptrdiff_t row, int floats)
+{
+    for (int r = 0; r < rows; r++, w += row)
+        for (int i = 0; i < floats; i += 16)
+            __builtin_prefetch(w + i);
+}
+
 /* `n` channels from `first` on, `columns` tiles of the product's from the t-th, all outputs. */
 LANES_INLINE void wino_multiply_tiles(const ls_wino_product *p, int first, int n, int t,
                                       int columns, int tallest)
@@ -139,6 +149,7 @@ LANES_INLINE void wino_multiply_tiles(const ls_wino_product *p, int first, int n
         .out_t = (ptrdiff_t)p->tile,
         .add = first > 0,
     };
+    const int far = (size_t)p->to * (size_t)p->from >= WINO_FAR;
     int height;
     for (int o = 0; o < p->to; o += height) {
         int left = 8 - o % 8;
@@ -147,6 +158,8 @@ LANES_INLINE void wino_multiply_tiles(const ls_wino_product *p, int first, int n
         tile.out = p->out + o * line + t * (ptrdiff_t)p->tile;
         tile.w = p->weights + (p->turned ? first / 8 * row + (ptrdiff_t)o * 8
                                          : o / 8 * row + (ptrdiff_t)first * 8 + o % 8);
+        if (far && t == 0) /* the first to read them, from the second level on */
+            wino_prefetch(tile.w + (p->turned ? 64 : row), eights, row, p->turned ? 64 : n * 8);
         lanes_tile_all(&tile, kind, lanes_tile_of(kind, height, columns));
     }
 }

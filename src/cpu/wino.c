@@ -76,6 +76,16 @@ void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, con
     w->turned = 1;
 }
 
+void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
+                           const ls_wino_shape *s, int groups)
+{
+    ls_wino_init(w, kernels, form, s);
+    const int tiles = groups * w->y.down * w->y.across;
+    w->whole = (size_t)s->in * (size_t)s->out >= 32 * (size_t)tiles * (size_t)(s->in + s->out);
+    if (w->whole)
+        w->block = tiles;
+}
+
 size_t ls_wino_weight_floats(const ls_wino *w)
 {
     return (size_t)w->points * w->point_weights;
@@ -96,8 +106,25 @@ static size_t panel_floats(const ls_wino *w)
     return (size_t)w->block * 16 * to_multiple(w->y.channels, 16);
 }
 
+/* Of a whole gradient: the outputs and inputs of a part, floats of a point's panels and of its values. */
+#define PART_OUT 48
+#define PART_IN 32
+#define PART_POINT (PART_OUT * PART_IN + 5 * 16)
+
+static size_t part_panels(const ls_wino *w)
+{
+    return (size_t)w->block * 16 * PART_OUT;
+}
+
+static size_t part_floats(const ls_wino *w)
+{
+    return (size_t)w->points * (part_panels(w) + PART_POINT);
+}
+
 size_t ls_wino_gradient_floats(const ls_wino *w)
 {
+    if (w->whole)
+        return ls_wino_work_floats(w) + (size_t)ls_team_size(w->team) * part_floats(w);
     return ls_wino_work_floats(w) + (size_t)w->points * w->point_gradient +
            (size_t)ls_team_size(w->team) * panel_floats(w);
 }
@@ -180,6 +207,15 @@ static void multiply_points(void *arg, uint32_t part)
     }
 }
 
+/* The panels of one point. */
+static void make_panels(const ls_wino *w, float *panels, const float *dy, int outputs, int count)
+{
+    const size_t line = (size_t)w->block * w->tile;
+    for (int o = 0; o < outputs; o += 16, panels += (size_t)count * 256)
+        w->kernels->panel(panels, dy + (size_t)o * line, outputs - o < 16 ? outputs - o : 16, line,
+                          count, w->tile);
+}
+
 /* A block's products, of all its outputs sixteen by sixteen. */
 static void correlate_points(void *arg, uint32_t part)
 {
@@ -187,14 +223,9 @@ static void correlate_points(void *arg, uint32_t part)
     const ls_wino *w = pass->w;
     uint32_t end, point = points_of(w, part, &end);
     const int outputs = w->y.channels, count = pass->count;
-    const size_t line = (size_t)w->block * w->tile;
     float *const panels = pass->panels + (size_t)part * panel_floats(w);
     for (; point < end; point++) {
-        const float *dy = pass->out + (size_t)point * 16;
-        float *panel = panels;
-        for (int o = 0; o < outputs; o += 16, panel += (size_t)count * 256)
-            w->kernels->panel(panel, dy + (size_t)o * line, outputs - o < 16 ? outputs - o : 16,
-                              line, count, w->tile);
+        make_panels(w, panels, pass->out + (size_t)point * 16, outputs, count);
         w->kernels->correlate(pass->values + (size_t)point * w->point_gradient, panels,
                               pass->in + (size_t)point * 16, w->tile, w->x.channels,
                               (outputs + 15) / 16, w->block, count, pass->add);
@@ -217,9 +248,51 @@ static void transform_gradient(void *arg, uint32_t sixteen)
     const ls_wino *w = p->w;
     const int r = form_of[w->form].r, o = (int)sixteen * 16;
     const size_t taps = (size_t)w->x.channels * (size_t)(r * r) * 8;
-    w->kernels->gradient[w->form](p->y + (size_t)(o / 8) * taps,
+    w->kernels->gradient[w->form](p->y + (size_t)(o / 8) * taps, taps,
                                   p->values + (size_t)o * (size_t)w->x.channels, w->point_gradient,
                                   w->x.channels, w->y.channels - o, p->add);
+}
+
+/* Of `outputs` outputs from `o` on, whose panels are made, and all inputs. */
+static void whole_gradient(const wino_pass *p, const float *panels, float *values, int o,
+                           int outputs)
+{
+    const ls_wino *w = p->w;
+    const int inputs = w->x.channels, r = form_of[w->form].r;
+    const size_t line = (size_t)w->block * w->tile, taps = (size_t)(r * r) * 8;
+    for (int i = 0, n; i < inputs; i += n) {
+        n = inputs - i < PART_IN ? inputs - i : PART_IN;
+        for (int point = 0; point < w->points; point++)
+            w->kernels->correlate(values + (size_t)point * PART_POINT,
+                                  panels + (size_t)point * part_panels(w),
+                                  p->in + (size_t)i * line + (size_t)point * 16, w->tile, n,
+                                  (outputs + 15) / 16, w->block, p->count, 0);
+        for (int s = 0; s < outputs; s += 16)
+            w->kernels->gradient[w->form](
+                p->y + ((size_t)((o + s) / 8) * (size_t)inputs + (size_t)i) * taps,
+                (size_t)inputs * taps, values + (size_t)s * (size_t)n, PART_POINT, n, outputs - s,
+                p->add);
+    }
+}
+
+/* The outputs of one thread of the team. */
+static void whole_gradients(void *arg, uint32_t part)
+{
+    const wino_pass *p = arg;
+    const ls_wino *w = p->w;
+    const int outputs = w->y.channels;
+    float *panels = p->panels + part * part_floats(w);
+    uint32_t first, count;
+    ls_split((uint32_t)(outputs + PART_OUT - 1) / PART_OUT, (uint32_t)ls_team_size(w->team), part,
+             &first, &count);
+    for (int o = (int)first * PART_OUT; o < (int)(first + count) * PART_OUT; o += PART_OUT) {
+        const int n = outputs - o < PART_OUT ? outputs - o : PART_OUT;
+        const float *dy = p->out + (size_t)o * (size_t)w->block * w->tile;
+        for (int point = 0; point < w->points; point++)
+            make_panels(w, panels + (size_t)point * part_panels(w), dy + (size_t)point * 16, n,
+                        p->count);
+        whole_gradient(p, panels, panels + (size_t)w->points * part_panels(w), o, n);
+    }
 }
 
 /* ---- the passes ------------------------------------------------------------------------------ */
@@ -253,12 +326,17 @@ void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float
     wino_pass p = {.w = w, .x = x, .dy = dy, .y = gradient};
     p.in = work;
     p.out = work + values_of(w, &w->x);
-    p.values = work + ls_wino_work_floats(w);
-    p.panels = p.values + (size_t)w->points * w->point_gradient;
+    p.values = p.panels = work + ls_wino_work_floats(w);
+    p.panels += w->whole ? 0 : (size_t)w->points * w->point_gradient;
     for (; p.first < tiles; p.first += p.count, p.add = 1) {
         p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
         ls_team_run(w->team, items(&w->x), transform_input, &p);
         ls_team_run(w->team, items(&w->y), transform_error, &p);
+        if (w->whole) {
+            p.add = add;
+            ls_team_run(w->team, (uint32_t)ls_team_size(w->team), whole_gradients, &p);
+            return;
+        }
         ls_team_run(w->team, (uint32_t)ls_team_size(w->team), correlate_points, &p);
     }
     p.add = add;

@@ -74,9 +74,10 @@ typedef struct ls_wino_kernels {
     /* values ← the gradient dy of outputs. */
     void (*error[LS_WINO_FORMS])(float *values, int tiles, const ls_wino_image *image,
                                  const float *dy, int first, int count);
-    /* The gradient of the weights of `outputs` ≤ 16 outputs ← or, with `add`, += its values. */
-    void (*gradient[LS_WINO_FORMS])(float *weights, const float *values, size_t point, int from,
-                                    int outputs, int add);
+    /* The gradient of the weights of `outputs` ≤ 16 outputs, eights of them `eight` floats apart, ← or, with
+     * `add`, += its values. */
+    void (*gradient[LS_WINO_FORMS])(float *weights, size_t eight, const float *values, size_t point,
+                                    int from, int outputs, int add);
 
     void (*multiply)(const ls_wino_product *p);
     /* panel[tile][lane][16] ← dy[n][tile][lane], n ≤ 16 outputs `step` floats apart, zeros beyond, and tiles
@@ -93,7 +94,8 @@ typedef struct ls_wino_kernels {
 /* Work goes through blocks of tiles: the values of a block's inputs and outputs stay in the L2 cache between
  * the transforms and the products. A team divides the transforms by channels and the products by points. A
  * row's result depends on that row and the weights alone. The gradient of the weights adds up the blocks in
- * order. */
+ * order; or, where its values are more than those of all images, as late in a network, it is made of all tiles at
+ * once, in parts of it that stay in the cache from products to transforms. */
 
 /* A convolution y = weights · x. */
 typedef struct ls_wino_shape {
@@ -108,6 +110,7 @@ typedef struct ls_wino {
     ls_team *team; /* set behind init; NULL: the caller alone */
     int form, points;
     int turned;         /* the gradient of x from that of y, through these weights */
+    int whole;          /* the gradient of the weights, of all tiles at once */
     int block;          /* tiles of a block */
     ls_wino_image x, y; /* as inputs and as outputs; whose steps may be changed */
     size_t tile;        /* floats of a tile's values */
@@ -120,6 +123,10 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
 /* The same of the convolution that gives the gradient of x from that of y. */
 void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
                        const ls_wino_shape *shape);
+
+/* The same of the gradient of the weights over `groups` groups at a time. */
+void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
+                           const ls_wino_shape *shape, int groups);
 
 /* Floats: of the weights' values, of ls_wino_conv's memory, of ls_wino_gradient's. */
 size_t ls_wino_weight_floats(const ls_wino *w);

@@ -383,8 +383,8 @@ LANES_INLINE void wino_weights(float *values, size_t point, const float *weights
         }
 }
 
-LANES_INLINE void wino_gradient(float *weights, const float *values, size_t point, int from,
-                                int outputs, int add, const int m, const int r)
+LANES_INLINE void wino_gradient(float *weights, size_t eight, const float *values, size_t point,
+                                int from, int outputs, int add, const int m, const int r)
 {
     const int n = m + r - 1, taps = r * r;
     float tap[25 * 16] __attribute__((aligned(64)));
@@ -394,8 +394,7 @@ LANES_INLINE void wino_gradient(float *weights, const float *values, size_t poin
                     (wino_square){(float *)values + lane, point * (size_t)n, point},
                     wino_gradient_1d, r, n, n, r);
         for (int k = 0; k < taps; k++)
-            lanes_put_sixteen(weights + k * 8, (ptrdiff_t)from * taps * 8, tap + k * 16, outputs,
-                              add);
+            lanes_put_sixteen(weights + k * 8, (ptrdiff_t)eight, tap + k * 16, outputs, add);
     }
 }
 
@@ -423,10 +422,10 @@ LANES_INLINE void wino_gradient(float *weights, const float *values, size_t poin
     {                                                                                              \
         wino_to_values(values, tiles, image, dy, first, count, wino_error_1d, m, m, r);            \
     }                                                                                              \
-    static void wino_gradient_##m##_##r(float *weights, const float *values, size_t point,         \
-                                        int from, int outputs, int add)                            \
+    static void wino_gradient_##m##_##r(float *weights, size_t eight, const float *values,         \
+                                        size_t point, int from, int outputs, int add)              \
     {                                                                                              \
-        wino_gradient(weights, values, point, from, outputs, add, m, r);                           \
+        wino_gradient(weights, eight, values, point, from, outputs, add, m, r);                    \
     }
 
 WINO_TRANSFORMS(2, 3)

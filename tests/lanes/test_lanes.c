@@ -115,6 +115,34 @@ static ls_op_desc random_wide(dice *d, int number)
     return desc;
 }
 
+/* So many weights of so few tiles that Winograd's gradient of them is made in parts. */
+static ls_op_desc random_many(dice *d, int number)
+{
+    int side = roll(d, 2, 4);
+    ls_op_desc desc = start(d, LS_OP_CONV2D, roll(d, 1, 40), roll(d, 150, 200), side, side);
+    (void)number;
+    desc.u.conv2d =
+        (ls_conv2d){.out = roll(d, 150, 200), .kh = 3, .kw = 3, .sh = 1, .sw = 1, .ph = 1, .pw = 1};
+    return desc;
+}
+
+/* A product of panels over planes that are cut, of outputs that fill no whole panel. */
+static ls_op_desc random_plane(dice *d, int number)
+{
+    int kernel = number % 2 ? 1 : 3;
+    ls_op_desc desc =
+        start(d, LS_OP_CONV2D, roll(d, 1, 34), roll(d, 8, 20), roll(d, 8, 20), roll(d, 30, 70));
+    desc.u.conv2d = (ls_conv2d){.out = 16 * roll(d, 1, 3) - roll(d, 0, 2),
+                                .kh = kernel,
+                                .kw = kernel,
+                                .sh = roll(d, 1, 2),
+                                .sw = roll(d, 1, 2),
+                                .ph = kernel / 2,
+                                .pw = kernel / 2,
+                                .bias = 1};
+    return desc;
+}
+
 static ls_op_desc random_dense(dice *d, int number)
 {
     ls_op_desc desc =
@@ -224,6 +252,29 @@ static void wide_convolution_matches_double_sums(void **state)
 {
     (void)state;
     for_each_case(random_wide, like_the_reference, 1500, 16);
+}
+
+static void weights_in_parts_and_panels_match_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_many, like_the_reference, 1600, 4);
+    for_each_case(random_plane, like_the_reference, 1700, 8);
+}
+
+/* A plane of 56 × 56 is cut: its panels alone would be 50 MB. */
+static void a_kernel_of_one_element_needs_little_memory(void **state)
+{
+    dice d = {1, 0};
+    ls_op *op;
+    ls_error err;
+    (void)state;
+    ls_op_desc desc = start(&d, LS_OP_CONV2D, 32, 64, 56, 56);
+    desc.u.conv2d = (ls_conv2d){.out = 128, .kh = 1, .kw = 1, .sh = 1, .sw = 1};
+    desc.x = ls_lanes_tensor(&desc.x);
+    ls_cpu_device device = {.kernels = ls_cpu_isa_at(0)};
+    assert_int_equal(ls_cpu_op_create(&op, &device, &desc, &err), LS_OK);
+    assert_in_range(op->scratch_bytes, 1, 1u << 20);
+    op->impl->destroy(op);
 }
 
 /* y and dx of the first row, with other numbers in all others. */
@@ -463,12 +514,17 @@ static void a_kernel_larger_than_its_image_is_an_error(void **state)
     assert_int_equal(creates(&desc), LS_EINVAL);
 }
 
-int main(void)
+/* lanes [PATTERN]: the tests whose names fit, all by default. */
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolution_matches_double_sums),
         cmocka_unit_test(convolution_by_winograd_matches_double_sums),
         cmocka_unit_test(wide_convolution_matches_double_sums),
+        cmocka_unit_test(weights_in_parts_and_panels_match_double_sums),
+        cmocka_unit_test(a_kernel_of_one_element_needs_little_memory),
         cmocka_unit_test(rows_do_not_see_their_neighbours),
         cmocka_unit_test(dense_matches_double_sums),
         cmocka_unit_test(pool_matches_double_sums),

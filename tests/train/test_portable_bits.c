@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define LENET "e141ec07092bd464c04535020b1a8b22b2514cc9dcd787b5f46bef92edc406b1"
-#define RESNET "3656c1a40c403ea7f5452a3f638e51fd8cea50c2354fd1c190f25e39ba98cb44"
+#define RESNET "401b3686ba28961a187afa5e50684dc7ec55bbee179395aed31a45751c5bdda4"
 
 static char text[16384];
 

@@ -1,0 +1,292 @@
+/* The plan of a convolution: its geometry, which kernels each pass has, and the memory they need. */
+#include "cpu/lanes_conv.h"
+
+#include "base/error.h"
+
+/* ---- geometry -------------------------------------------------------------------------------- */
+
+static int outputs(int size, int kernel, int stride, int pad)
+{
+    int room = size + 2 * pad - kernel;
+    return room < 0 ? 0 : room / stride + 1;
+}
+
+/* Only averages over windows that tile the output can be fused. */
+static bool pool_fits(const ls_pool2d *p, int oh, int ow)
+{
+    return !p->max && p->kh >= 1 && p->kw >= 1 && p->kh == p->sh && p->kw == p->sw && p->ph == 0 &&
+           p->pw == 0 && oh >= p->kh && ow >= p->kw;
+}
+
+int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_conv2d filled = ls_conv2d_filled(desc->u.conv2d), *k = &filled;
+    if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
+        k->dh < 1 || k->dw < 1)
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: %d channels, kernel %d×%d, stride %d×%d, padding "
+                       "%d×%d, dilation %d×%d",
+                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
+    int oh = outputs(desc->x.h, (k->kh - 1) * k->dh + 1, k->sh, k->ph);
+    int ow = outputs(desc->x.w, (k->kw - 1) * k->dw + 1, k->sw, k->pw);
+    if (oh < 1 || ow < 1)
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: a kernel of %d×%d, dilated by %d×%d, does not fit into %d×%d with "
+                       "padding %d×%d",
+                       k->kh, k->kw, k->dh, k->dw, desc->x.h, desc->x.w, k->ph, k->pw);
+    if (desc->fuse_pool && !pool_fits(&desc->pool, oh, ow))
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "lanes: only averages over windows side by side are "
+                       "fused into a convolution");
+    *c = (ls_lanes_conv){
+        .ic = desc->x.c,
+        .ih = desc->x.h,
+        .iw = desc->x.w + 2 * k->pw,
+        .oc = k->out,
+        .kh = k->kh,
+        .kw = k->kw,
+        .sh = k->sh,
+        .sw = k->sw,
+        .ph = k->ph,
+        .dh = k->dh,
+        .dw = k->dw,
+        .x_w = desc->x.w,
+        .pw = k->pw,
+        .relu = desc->fuse_relu,
+        .pool_h = desc->fuse_pool ? desc->pool.kh : 1,
+        .pool_w = desc->fuse_pool ? desc->pool.kw : 1,
+    };
+    c->y_h = oh / c->pool_h;
+    c->y_w = ow / c->pool_w;
+    c->oh = c->y_h * c->pool_h; /* the pool drops what is beyond: it is not computed */
+    c->ow = c->y_w * c->pool_w;
+    return LS_OK;
+}
+
+/* ---- the choice of kernels ------------------------------------------------------------------- */
+
+/* F(2×2, 3×3) has rounding errors smaller than the direct form's; F(4×4, 3×3) has three times as
+ * much and takes three quarters of the time; F(2×2, 5×5), of the same points, has twice as much.
+ *
+ *   y    Errors decide which side of a relu a number near zero falls on, and a unit on the wrong
+ *        side moves all gradients below by a thousand times as much: F(2×2, 3×3), and 5×5 is direct.
+ *        (By F(2×2, 5×5) LeNet's second layer takes three quarters of the time, but the error of its
+ *        last bias's gradient, 2.4 of PyTorch's, is beyond the bound, and ten steps part from float64.)
+ *   dx   Errors stay what they are, but go into all gradients below: F(4×4, 3×3) where it saves a
+ *        third of the products, which it does not where tiles reach far beyond the image (14 × 14), and
+ *        not in images of one tile: they belong to layers of many channels, late in a network.
+ *   dw   Errors stay in this gradient alone, and sums over rows average them: what is fastest. */
+
+/* Products of a pass over h × w outputs, a pair of channels. */
+static int products(int form, int h, int w)
+{
+    int m = form == LS_WINO_4_3 ? 4 : 2, n = form == LS_WINO_2_3 ? 4 : 6;
+    return (h + m - 1) / m * ((w + m - 1) / m) * n * n;
+}
+
+#define CHANNELS 16 /* so many pay for the transforms */
+
+/* h × w: of the outputs of the pass. */
+static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
+{
+    const int taps = c->kh * c->kw, side = form == LS_WINO_2_5 ? 5 : 3;
+    return c->kh == side && c->kw == side && c->sh == 1 && c->sw == 1 && c->dh == 1 && c->dw == 1 &&
+           c->ph < side && c->pw < side && c->ic >= CHANNELS && c->oc >= CHANNELS &&
+           (c->pool_h * c->pool_w == 1 || (c->pool_h == 2 && c->pool_w == 2)) &&
+           3 * products(form, h, w) < 2 * taps * c->oh * c->ow;
+}
+
+/* Steps of a staged gradient: [row][channel][column]. */
+static void lie_as_staged(const ls_conv_op *op, ls_wino_image *d)
+{
+    if (!op->staged)
+        return;
+    d->channel = (size_t)op->conv.ow * LS_LANES;
+    d->line = (size_t)op->conv.oc * d->channel;
+    d->group = op->d_group;
+}
+
+/* y's steps where it is pooled. */
+static void lie_as_pooled(const ls_conv_op *op, ls_wino_image *y)
+{
+    y->line = (size_t)op->conv.y_w * LS_LANES;
+    y->channel = (size_t)op->conv.y_h * y->line;
+    y->group = op->y_group;
+}
+
+static void choose_winograd(ls_conv_op *op)
+{
+    const ls_lanes_conv *c = &op->conv;
+    const ls_wino_kernels *k = &op->base.kernels->wino;
+    const ls_wino_shape s = {c->ic, c->oc, c->ih, c->x_w, c->oh, c->ow, c->ph, c->pw};
+    const int small = c->kh == 5 ? LS_WINO_2_5 : LS_WINO_2_3;
+    const int two = products(LS_WINO_2_3, c->oh, c->ow), four = products(LS_WINO_4_3, c->oh, c->ow);
+    const int for_weights = c->kh == 3 && four < two ? LS_WINO_4_3 : small;
+    const bool one_tile = c->oh <= 4 && c->ow <= 4;
+    const int for_data = c->kh == 3 && 3 * four < 2 * two && !one_tile ? LS_WINO_4_3 : small;
+    op->forward.used = winograd_fits(c, LS_WINO_2_3, c->oh, c->ow);
+    op->weights.used = winograd_fits(c, for_weights, c->oh, c->ow);
+    op->data.used = winograd_fits(c, for_data, c->ih, c->x_w);
+    ls_wino_init(&op->forward.wino, k, LS_WINO_2_3, &s);
+    ls_wino_init_gradient(&op->weights.wino, k, for_weights, &s, LS_LANES_BLOCK_GROUPS);
+    ls_wino_init_data(&op->data.wino, k, for_data, &s);
+    lie_as_pooled(op, &op->forward.wino.y);
+    lie_as_staged(op, &op->weights.wino.y);
+    lie_as_staged(op, &op->data.wino.x);
+    op->forward.wino.team = op->weights.wino.team = op->data.wino.team = op->base.team;
+}
+
+/* Panels have sixteen outputs each: where inputs are many and the last panel is nearly full, or three quarters
+ * of it where sums for each lane are slow, with strides and kernels of one element. */
+static bool panels_pay(const ls_lanes_conv *c)
+{
+    const int panels = (c->oc + 15) / 16, least = c->sw > 1 || c->kh * c->kw == 1 ? 12 : 14;
+    return c->ic >= 8 && c->oc >= least * panels;
+}
+
+/* A kernel of one element becomes a product over pixels in one line. */
+static void sample(ls_conv_op *op)
+{
+    ls_lanes_conv *c = &op->conv;
+    if (c->kh * c->kw != 1 || c->ph || c->pw || c->pool_h * c->pool_w > 1)
+        return;
+    op->sampled = c->sh > 1 || c->sw > 1;
+    c->iw = c->x_w = c->ow = c->y_w = c->oh * c->ow;
+    c->ih = c->oh = c->y_h = c->sh = c->sw = 1;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+#define BAND_FLOATS 6144 /* of a band: half of a 48 KB L1 */
+#define PANEL_PIXELS 32  /* of each group of a block */
+
+static size_t ceil_to(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static size_t weight_floats(const ls_lanes_conv *c)
+{
+    return ceil_to((size_t)c->oc, LS_LANES_OC) * (size_t)c->ic * (size_t)c->kh * (size_t)c->kw;
+}
+
+static void set_groups(ls_conv_op *op)
+{
+    const ls_lanes_conv *c = &op->conv;
+    op->x_group = (size_t)c->ic * (size_t)op->x_h * (size_t)op->x_w * LS_LANES;
+    op->padded_group = (size_t)c->ic * (size_t)c->ih * (size_t)c->iw * LS_LANES;
+    op->y_group = (size_t)c->oc * (size_t)c->y_h * (size_t)c->y_w * LS_LANES;
+    op->d_group = (size_t)c->oc * (size_t)c->oh * (size_t)c->ow * LS_LANES;
+    op->staged = c->relu || c->pool_h * c->pool_w > 1;
+    if (op->base.training && c->relu)
+        op->mask_group = op->d_group / LS_LANES * (size_t)op->base.kernels->mask_bytes;
+}
+
+/* As many as whole windows that fit into a band. */
+static int band_rows(const ls_lanes_conv *c)
+{
+    int rows = BAND_FLOATS / (LS_CONV_BAND * c->ow * LS_LANES) / c->pool_h * c->pool_h;
+    return rows < c->pool_h ? c->pool_h : rows < c->oh ? rows : c->oh;
+}
+
+/* Few pixels: whole rows, or equal parts of one. */
+static void cut_panels(ls_conv_cut *cut, const ls_lanes_conv *c)
+{
+    const int parts = (c->ow + PANEL_PIXELS - 1) / PANEL_PIXELS, rows = PANEL_PIXELS / c->ow;
+    cut->panel_columns = (c->ow + parts - 1) / parts;
+    cut->panel_rows = rows < 1 ? 1 : rows < c->oh ? rows : c->oh;
+}
+
+static void set_cut(ls_conv_op *op)
+{
+    const ls_lanes_conv *c = &op->conv;
+    ls_conv_cut *cut = &op->cut;
+    const size_t sums = (size_t)c->kh * (size_t)ls_lanes_conv_columns(c) * LS_LANES_OC;
+    op->banded = op->staged && !op->base.needs_dx && !op->weights.used && !op->panels;
+    cut->eights = (uint32_t)(c->oc + LS_LANES_OC - 1) / LS_LANES_OC;
+    cut->sixteens = (uint32_t)(c->oc + 15) / 16;
+    /* Those that a team divides; else one after another has the same, which stay in the cache. */
+    cut->slots = ls_team_size(op->base.team) > 1 ? cut->eights : 1;
+    cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1; /* a band meets every input */
+    cut->band_rows = band_rows(c);
+    cut_panels(cut, c);
+    cut->band_floats = (size_t)(LS_CONV_BAND * cut->band_rows * c->ow) * LS_LANES;
+    cut->panel_floats =
+        (size_t)(LS_LANES_BLOCK_GROUPS * cut->panel_rows * cut->panel_columns) * LS_LANES * 16;
+    cut->sum_floats = ceil_to((size_t)cut->inputs * sums, 16) * LS_LANES;
+}
+
+static size_t staged_floats(const ls_conv_op *op)
+{
+    if (op->banded)
+        return op->cut.slots * op->cut.band_floats;
+    return op->staged ? LS_LANES_BLOCK_GROUPS * op->d_group : 0;
+}
+
+static size_t weights_floats(const ls_conv_op *op)
+{
+    if (op->weights.used)
+        return ls_wino_gradient_floats(&op->weights.wino);
+    return op->panels ? op->cut.sixteens * op->cut.panel_floats
+                      : op->cut.slots * op->cut.sum_floats;
+}
+
+static size_t data_floats(const ls_conv_op *op)
+{
+    const ls_lanes_conv *c = &op->conv;
+    if (op->data.used)
+        return ls_wino_weight_floats(&op->data.wino) + ls_wino_work_floats(&op->data.wino);
+    return ls_lanes_packs(c) ? ceil_to((size_t)c->ic, 4) * (size_t)(c->oc * c->kh * c->kw) : 0;
+}
+
+/* A group of x, where it does not lie as the direct kernels read it. */
+static size_t copied_floats(const ls_conv_op *op)
+{
+    return op->sampled || op->conv.pw ? op->padded_group : 0;
+}
+
+static size_t forward_floats(ls_conv_op *op)
+{
+    if (op->forward.used)
+        return ls_wino_weight_floats(&op->forward.wino) + ls_wino_work_floats(&op->forward.wino);
+    op->at.forward = ceil_to(ls_lanes_tile_floats(&op->conv) + copied_floats(op), 16);
+    return (size_t)ls_team_size(op->base.team) * op->at.forward;
+}
+
+/* The parts of backward's, one behind another. */
+static size_t backward_floats(ls_conv_op *op)
+{
+    const size_t seen = op->sampled && op->base.needs_dx ? op->padded_group : 0;
+    ls_conv_scratch *at = &op->at;
+    if (!op->base.training)
+        return 0;
+    at->d = at->x + LS_LANES_BLOCK_GROUPS * copied_floats(op);
+    at->bias = at->d + staged_floats(op);
+    at->weights = at->bias + op->cut.slots * LS_CONV_BIAS_SUMS;
+    at->seen = at->weights + ceil_to(weights_floats(op), 16);
+    at->data = at->seen + LS_LANES_BLOCK_GROUPS * seen;
+    return at->data + (op->base.needs_dx ? data_floats(op) : 0);
+}
+
+void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias)
+{
+    ls_op *o = &op->base.op;
+    op->conv = *c;
+    op->bias = bias;
+    op->x_h = c->ih;
+    op->x_w = c->x_w;
+    op->sh = c->sh;
+    op->sw = c->sw;
+    sample(op);
+    ls_lanes_op_set_y(&op->base, c->oc, c->y_h, c->y_w);
+    set_groups(op);
+    choose_winograd(op);
+    op->panels = panels_pay(&op->conv);
+    set_cut(op);
+    o->params = bias ? 2 : 1;
+    o->param_floats[0] = weight_floats(c);
+    o->param_floats[1] = bias ? ceil_to((size_t)c->oc, LS_LANES_OC) : 0;
+    o->saved_bytes = (size_t)op->base.groups * op->mask_group;
+    const size_t forward = forward_floats(op), backward = backward_floats(op);
+    o->scratch_bytes = (forward > backward ? forward : backward) * sizeof(float);
+}
