@@ -30,6 +30,8 @@ static const char main_help[] =
     "  --trace-ops         with each op in it, not only the phases of a step\n"
     "  --serve [ADDR:]PORT a page in a browser that follows the run, /metrics for Prometheus, and\n"
     "                      /state.json; ADDR: 127.0.0.1\n"
+    "  --hosts A,B         trains on these hosts together, this one first: prints and runs mpirun\n"
+    "  --relaunch TIMES    so often, when a host was lost: with --resume\n"
     "  --serve-host NAME   a name that browsers may use for it, besides localhost and its address\n"
     "  --join HOST:PORT    trains together with the same program on other hosts; one of them has this\n"
     "                      address, and is the first\n"
@@ -242,6 +244,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         cli_text("join", &out->join),
         cli_text("members", &out->members),
         cli_text("secret", &out->secret),
+        cli_text("hosts", &out->hosts),
+        cli_text("relaunch", &out->relaunch),
         cli_flag("print-config", &out->print_config),
         cli_flag("quiet", &out->quiet),
         cli_last("version", &out->version),
@@ -260,6 +264,11 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
     if (!out->join != !out->members || !out->join != !out->secret)
         return cli_usage(NULL, "--join HOST:PORT, --members N and --secret FILE need each other",
                          "");
+    if (out->relaunch &&
+        (!out->hosts || strspn(out->relaunch, "0123456789") != strlen(out->relaunch)))
+        return cli_usage(NULL, "--relaunch needs --hosts, and a number of times", "");
+    if (out->hosts && out->join)
+        return cli_usage(NULL, "--hosts starts all members, --join one of them: take one", "");
     if (optind == argc && out->resume && !out->print_config)
         return 0;
     return cli_read_operand(&out->config, NULL, "config",

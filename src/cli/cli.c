@@ -275,7 +275,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     return code;
 }
 
-static int run_action(const cli_arguments *a, ls_registry *registry)
+static int run_action(const cli_arguments *a, ls_registry *registry, int argc, char **argv)
 {
     cli_data_dirs dirs;
     char cache[4096];
@@ -307,6 +307,8 @@ static int run_action(const cli_arguments *a, ls_registry *registry)
     };
     if (a->print_config)
         return print_config(&o);
+    if (a->hosts)
+        return cli_launch(a, &o, argc, argv);
     char packed[CLI_PACKED_ROOM];
     cli_list set = a->set;
     int status = cli_pack_data(packed, &set, &o, a->quiet, &err);
@@ -344,7 +346,7 @@ static int train_or_print(int argc, char **argv, ls_registry *registry)
     else if (a.version)
         cli_print_version(registry);
     else
-        return run_action(&a, registry);
+        return run_action(&a, registry, argc, argv);
     return cli_flush();
 }
 

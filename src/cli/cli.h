@@ -59,7 +59,7 @@ cli_option cli_help(bool *flag);
 
 /* Reads the options of a verb (NULL: of training), of which there are CLI_OPTIONS_MAX at most; operands
  * are at argv[optind] then. Returns 0, or EXIT_USAGE after saying on stderr what is wrong. */
-enum { CLI_OPTIONS_MAX = 16 };
+enum { CLI_OPTIONS_MAX = 20 };
 int cli_read_options(const char *verb, const cli_option *rows, int count, int argc, char **argv);
 /* The one operand that a verb takes, a `what`; `missing` asks for it. Returns as above. */
 int cli_read_operand(const char **out, const char *verb, const char *what, const char *missing,
@@ -81,6 +81,7 @@ typedef struct cli_arguments {
     const char *serve;   /* NULL: no live page */
     const char *join;    /* where the members of a run meet; NULL: no others, or a launcher's */
     const char *members, *secret; /* how many those are; a file that all of them have */
+    const char *hosts, *relaunch; /* NULL: this one alone; never */
     cli_list set, inject, serve_host;
     char devices[512]; /* --devices, as an assignment */
 } cli_arguments;
@@ -101,6 +102,10 @@ int cli_predict(int argc, char **argv, const ls_registry *registry);
 int cli_export(int argc, char **argv);
 int cli_devices(int argc, char **argv, const ls_registry *registry);
 int cli_bench(int argc, char **argv, const ls_registry *registry);
+
+/* Training on a->hosts, by a launcher that starts this program there, with the words of argv. Returns the exit
+ * code. */
+int cli_launch(const cli_arguments *a, const ls_trainer_options *options, int argc, char **argv);
 
 /* ---- signals -------------------------------------------------------------------------------- */
 

@@ -63,10 +63,17 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
         return status;
     m->member = ls_cluster_member(m->cluster);
     m->count = ls_cluster_members(m->cluster);
-    if (m->count == 1) { /* one process, whoever started it */
-        ls_cluster_close(m->cluster);
-        m->cluster = NULL;
-    }
+    if (m->count > 1)
+        return LS_OK;
+    ls_cluster_close(m->cluster); /* one process, whoever started it */
+    m->cluster = NULL;
+    if (t->options.launched > 1)
+        return ls_fail(
+            err, LS_EUNSUPPORTED,
+            "started as %d processes that do not find each other, and would train each for "
+            "itself: start them with the mpirun of the MPI that liblockstep-mpi.so was built "
+            "with, or with srun --mpi=pmix; or say --set cluster.engine=none if that is meant",
+            t->options.launched);
     return LS_OK;
 }
 

@@ -31,6 +31,7 @@ CONFIG = {
         {"type": "avg_pool", "kernel": 2}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
 STEPS = 2048 // 64 * EPOCHS
 PATIENCE_S = 90  # for a whole run, on a busy machine
+STAGES = ("start", "shard", "merge", "apply", "report")
 
 
 def skip(why):
@@ -43,12 +44,12 @@ def ip(*words):
 
 
 class Hosts:
-    """Namespaces NAME1 … NAMEn on a bridge in NAMEbr."""
+    """Namespaces NAME1 … NAMEn on a bridge in NAMEbr, or, `by` a relay, on that."""
 
-    def __init__(self, count):
-        self.name = f"lst{os.getpid()}h"
-        self.count = count
-        self.made = []
+    def __init__(self, count, by=None):
+        self.name = f"lst{os.getpid()}{'r' if by else 'h'}"
+        self.count, self.by = count, by
+        self.made, self.relay = [], None
 
     def space(self, i):
         return f"{self.name}{i}"
@@ -62,20 +63,27 @@ class Hosts:
         bridge = self.space("br")
         try:
             self.add(bridge)
-            ip("-n", bridge, "link", "add", "br0", "type", "bridge")
-            ip("-n", bridge, "link", "set", "br0", "up")
+            if not self.by:
+                ip("-n", bridge, "link", "add", "br0", "type", "bridge")
+                ip("-n", bridge, "link", "set", "br0", "up")
             for i in range(1, self.count + 1):
                 self.add(self.space(i))
                 ip("link", "add", "e0", "netns", self.space(i), "type", "veth", "peer", "name", f"p{i}", "netns", bridge)
-                ip("-n", bridge, "link", "set", f"p{i}", "master", "br0", "up")
+                ip("-n", bridge, "link", "set", f"p{i}", *([] if self.by else ["master", "br0"]), "up")
                 ip("-n", self.space(i), "addr", "add", f"{NET}{i}/24", "dev", "e0")
                 ip("-n", self.space(i), "link", "set", "e0", "up")
+            if self.by:
+                ports = [f"p{i}" for i in range(1, self.count + 1)]
+                self.relay = subprocess.Popen(["ip", "netns", "exec", bridge, *self.by, *ports])
         except (subprocess.CalledProcessError, OSError) as why:
             self.__exit__()
             skip(f"no network namespaces can be made: {why}")
         return self
 
     def __exit__(self, *_):
+        if self.relay:
+            self.relay.kill()
+            self.relay.wait()
         for space in self.made:
             for pid in self.pids(space):
                 with contextlib.suppress(ProcessLookupError):
@@ -170,7 +178,7 @@ class Test:
         self.expected = None
 
     def prepare(self):
-        CONFIG["cluster"] = {"deadline_s": self.deadline_s}
+        CONFIG.update(cluster={"deadline_s": self.deadline_s}, deadline_s=60)  # a worker that is slow is not lost
         (self.scratch / "c.json").write_text(json.dumps(CONFIG))
         (self.scratch / "secret").write_bytes(os.urandom(32))
         (self.scratch / "secret").chmod(0o600)
@@ -178,7 +186,8 @@ class Test:
                     f'name=$h; boot={self.scratch}/boot\n[ ! -e {self.scratch}/name ] || name=$(cat {self.scratch}/name)\n'
                     'exec ip netns exec "$h" unshare -um sh -c "[ ! -e $boot ] || mount --bind $boot '
                     '/proc/sys/kernel/random/boot_id; hostname $name; $*"\n')
-        self.script("member", 'trap : USR1\nfile=code.$OMPI_COMM_WORLD_RANK\n"$@"\necho "$? $(date +%s.%N)" >"new.$file"\n'
+        self.script("member", 'trap : USR1\nrank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\nfile=code.$rank\n'
+                    'if [ -e "inject.$rank" ]; then set -- "$@" --inject "$(cat "inject.$rank")"; fi\n"$@"\necho "$? $(date +%s.%N)" >"new.$file"\n'
                     'mv "new.$file" "$file"\nread -r code rest <"$file"\nexit "$code"\n')
 
     def script(self, name, text):
@@ -253,19 +262,36 @@ class Test:
             if found > formula * 1.05:
                 raise SystemExit("FAILED: more than the formula and 5 %")
 
-    def cases(self, number, seed):
+    def use(self, hosts):
+        """From now on these."""
+        self.hosts = hosts
+        self.prepare()
+
+    def cases(self, number, seed, networks):
+        """Random faults on one of the networks, {name: hosts}; how many of each kind, and the failures."""
         draw = random.Random(seed)
-        counts = {"cases": 0, "kill": 0, "stop": 0, "cut": 0, "first host": 0}
+        counts = {"cases": 0, "failed": 0}
         for case in range(number):
-            count, how = draw.choice((2, 3)), draw.choice(("kill", "stop", "cut"))
-            victim = draw.randrange(count)
-            self.disturbed(count, victim, how, draw.randrange(1, STEPS // 2), draw.choice((1, 2, 3)),
-                           f"case-{case}")
-            for key in ("cases", how, *(["first host"] if victim == 0 else [])):
-                counts[key] += 1
+            network, count = draw.choice(list(networks)), draw.choice((2, 3))
+            how = draw.choice(("kill", "kill", "stop", "cut", "mend", *STAGES))
+            victim, at = draw.randrange(count), draw.randrange(1, STEPS // 2)
+            again = draw.choice((1, 2, 3))
+            self.use(networks[network])
+            print(f"{case}, {network}: ", end="")
+            keys = ["cases", network, "stage" if how in STAGES else how, *(["first host"] if victim == 0 else [])]
+            try:
+                self.disturbed(count, victim, how, at, again, f"case-{case}", draw)
+            except SystemExit as why:
+                print(why, f"(case {case} of seed {seed})", flush=True)
+                keys.append("failed")
+                for i in range(networks[network].count):
+                    networks[network].cut(i + 1, "up")
+            for key in keys:
+                counts[key] = counts.get(key, 0) + 1
             for old in self.scratch.glob("case-*"):
                 shutil.rmtree(old)
         print(json.dumps(counts))
+        return counts["failed"]
 
     def interrupted(self, count, victim, again):
         """Host `victim` (from 0; −1: mpirun) is asked to stop: all stop, and the first has saved."""
@@ -282,6 +308,52 @@ class Test:
         run.end()
         print(f"interrupted {'mpirun' if victim < 0 else victim} of {count}: all have stopped")
         self.whole(again, directory, directory)
+
+    def launched(self, count, directory, how=None, more=()):
+        """The program starts itself, by --hosts; `how` befalls the last host. Returns the exit code, and how long after
+        that the program has ended."""
+        hosts = ",".join(f"{NET}{i}" for i in range(1, count + 1))
+        settings = {"plm_rsh_agent": self.scratch / "agent", "btl": "tcp,self", "btl_tcp_if_include": "e0",
+                    "oob_tcp_if_include": "e0"}
+        environment = os.environ | {f"OMPI_MCA_{key}": str(value) for key, value in settings.items()}
+        command = ["ip", "netns", "exec", self.hosts.space(1), self.program, *self.words(directory), "--hosts", hosts, *more]
+        with open(self.scratch / "log", "w", encoding="utf-8") as log:
+            process = subprocess.Popen(command, cwd=self.scratch, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=subprocess.STDOUT)
+        until = time.time() + PATIENCE_S
+        while how and self.steps(directory) < STEPS // 4 and time.time() < until:
+            time.sleep(0.02)
+        begin = time.time()
+        if how == "cut":
+            self.hosts.cut(count, "down")
+        elif how == "stop":
+            process.send_signal(signal.SIGTERM)
+        elif how:
+            os.kill(self.hosts.trainer_of(count, self.program), signal.SIGKILL)
+        code = process.wait(PATIENCE_S)
+        late = time.time() - begin
+        self.hosts.cut(count, "up")
+        for i in range(self.hosts.count):
+            for pid in self.hosts.pids(self.hosts.space(i + 1)):  # a cut one's, which its launcher no longer reaches
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        said = (self.scratch / "log").read_text()
+        print(f"launched on {count}, {how}: exit status {code} after {late:.1f} s", flush=True)
+        return code, late, said
+
+    def launches(self):
+        code, _, said = self.launched(2, "launched")
+        if code or self.hash_of("launched") != self.expected or "mpirun -N 1 --bind-to none --enable-recovery" not in said:
+            raise SystemExit(f"FAILED: --hosts\n{said}")
+        for how in "cut", "stop":
+            directory = f"launched-{how}"
+            code, late, said = self.launched(2, directory, how)
+            if code != 75 or late > self.deadline_s + 2:
+                raise SystemExit(f"FAILED: --hosts, {how}\n{said}")
+            self.whole(2, directory, directory)
+        code, _, said = self.launched(2, "launched-again", "kill", ["--relaunch", "1"])
+        if code or self.hash_of("launched-again") != self.expected:
+            raise SystemExit(f"FAILED: --relaunch\n{said}")
 
     def namesakes(self):
         """Two processes on one host are refused unless each was given its devices; two hosts of one name are not."""
@@ -313,19 +385,39 @@ class Test:
         run.end()
         print(f"a pause of all {count}: same weights")
 
-    def disturbed(self, count, victim, how, at, again, directory=None):
-        """`how` befalls host `victim` (from 0) behind step `at`; the saves go on on `again` hosts."""
+    def mended(self, run, count, victim, directory):
+        """A link that is cut for less than the deadline costs nothing."""
+        self.hosts.cut(victim + 1, "down")
+        time.sleep(self.deadline_s / 4)
+        self.hosts.cut(victim + 1, "up")
+        run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
+        if any(code for code, _ in run.codes().values()) or self.hash_of(directory) != self.expected:
+            run.fail("a short cut was not survived")
+        run.end()
+        print(f"mend {victim} of {count}: same weights", flush=True)
+
+    def disturbed(self, count, victim, how, at, again, directory=None, draw=None):
+        """`how` befalls host `victim` (from 0) behind step `at`, or at a stage of it, in which it is killed; the saves,
+        or one drawn of them, go on on `again` hosts."""
         directory = directory or f"{how}-{victim}-{at}"
+        inject = self.scratch / f"inject.{victim}"
+        if how in STAGES:
+            inject.write_text(f"worker=0,step={at + 1},kind=stall,stage={how},seconds=20")
         run = Run(self, count, self.words(directory))
-        run.wait_for(lambda: self.steps(directory) >= at, PATIENCE_S)
+        run.wait_for(lambda: self.steps(directory) >= at - 1, PATIENCE_S)
+        inject.unlink(missing_ok=True)
+        time.sleep(0.3 if how in STAGES else draw.random() * 0.02 if draw else 0)
         pid = self.hosts.trainer_of(victim + 1, self.program)
         if not pid:
             run.fail("there is no process to disturb")
+        if how == "mend":
+            self.mended(run, count, victim, directory)
+            return
         begin = time.time()
         if how == "cut":
             self.hosts.cut(victim + 1, "down")
         else:
-            os.kill(pid, signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+            os.kill(pid, signal.SIGSTOP if how == "stop" else signal.SIGKILL)
         survivors = [m for m in range(count) if m != victim or how == "cut"]
         run.wait_for(lambda: all(m in run.codes() for m in survivors), self.deadline_s + 30)
         late = max(run.codes()[m][1] for m in survivors) - begin
@@ -339,10 +431,9 @@ class Test:
         run.end()
         self.hosts.cut(victim + 1, "up")
         print(f"{how} {victim} of {count} at {at}: saved in {late:.1f} s", flush=True)
-        for m in survivors:
+        for m in [draw.choice(survivors)] if draw else {survivors[0], survivors[-1]}:
             saved = directory if m == 0 else f"{directory}.member-{m}"
-            if m == 0 or m == survivors[-1]:
-                self.whole(again, saved, saved)
+            self.whole(again, saved, saved)
 
 
 def main():
@@ -355,6 +446,7 @@ def main():
     parser.add_argument("--cases", type=int, default=0, help="random faults")
     parser.add_argument("--tcp", action="store_true", help="over the library's own engine, without mpirun")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--relay", type=pathlib.Path, help="some of the faults over a line that is late and loses frames")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays behind
     program = args.trainer.resolve()
@@ -376,10 +468,16 @@ def main():
             return
         test.alone()
         if args.cases:
-            test.cases(args.cases, args.seed)
-            return
+            networks = {"bridge": hosts}
+            with contextlib.ExitStack() as stack:
+                if args.relay:
+                    by = [args.relay.resolve(), "5", "1", str(args.seed)]
+                    networks["relay"] = stack.enter_context(Hosts(3, by))
+                failed = test.cases(args.cases, args.seed, networks)
+            sys.exit(failed != 0)
         test.whole(2, "two")
         test.namesakes()
+        test.launches()
         if not args.short:
             test.whole(3, "three")
         test.disturbed(3, 1, "kill", STEPS // 3, 2)

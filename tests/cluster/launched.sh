@@ -1,6 +1,7 @@
 #!/bin/sh
 # launched.sh TRAINER: a program that a launcher has started several times over, and that has no engine to talk to the
-# others by, refuses to train the same thing as often; absent and broken are told apart. Exit status 1 if not.
+# others by, or one by which it finds no others, refuses to train the same thing as often; absent and broken are told
+# apart. With --hosts it is the program that starts a launcher, and ends one that hangs. Exit status 1 if not.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT INT TERM
@@ -25,6 +26,54 @@ refuses() {
 refuses OMPI_COMM_WORLD_SIZE absent
 refuses PMI_SIZE absent
 refuses SLURM_STEP_NUM_TASKS absent
+if [ -e "$(dirname -- "$1")/liblockstep-mpi.so" ]; then # of processes that MPI did not start
+    cp -- "$(dirname -- "$1")/liblockstep-mpi.so" "$work/"
+    if SLURM_STEP_NUM_TASKS=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet >"$work/out" 2>&1 ||
+        ! grep -q "started as 3 processes that do not find each other" "$work/out"; then
+        echo "FAILED: with an engine that finds no others it says:"
+        cat "$work/out"
+        exit 1
+    fi
+fi
 echo "no library" >"$work/liblockstep-mpi.so"
 refuses OMPI_COMM_WORLD_SIZE broken
 OMPI_COMM_WORLD_SIZE=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set cluster.engine=none >/dev/null 2>&1
+rm "$work/liblockstep-mpi.so"
+
+# expect CODE TEXT [ARGUMENT...]: by --hosts, with the mpirun in $work/bin
+expect() {
+    code=$1 text=$2 got=0
+    shift 2
+    (cd "$work" && timeout 25 env PATH="$path" ./trainer c.json --devices cpu:1 --quiet --set data.limit=2048 "$@") \
+        >"$work/out" 2>&1 || got=$?
+    if [ "$got" -ne "$code" ] || ! grep -q -e "$text" "$work/out"; then
+        echo "FAILED: $* ends with $got and says:"
+        cat "$work/out"
+        exit 1
+    fi
+}
+mkdir "$work/bin"
+path=$work/bin:$PATH
+cat >"$work/bin/mpirun" <<'TEXT'
+#!/bin/sh
+[ "$1" != --version ] || exit 0
+while [ "${1##*/}" != trainer ]; do shift; done
+"$@" --set cluster.engine=none
+code=$?
+[ -e again ] || { touch again && exit 75; }
+[ -e hang ] && sleep 60
+exit $code
+TEXT
+chmod +x "$work/bin/mpirun"
+touch "$work/hang"
+expect 75 'mpirun -N 1 --bind-to none --enable-recovery .*-H a,b .*trainer .*c.json' --hosts a,b --set epochs=1
+expect 75 'mpirun hangs, and its trainer here is gone' --hosts a,b --set epochs=30
+rm "$work/hang" "$work/again"
+expect 0 'trainer .*c.json --resume r$' --hosts=a,b --relaunch 2 --set epochs=1 --set run_dir=r
+rm "$work/again"
+expect 75 'mpirun -N 1' --hosts a,b --set epochs=1
+expect 64 '--relaunch needs --hosts' --relaunch 2
+expect 64 '--relaunch needs --hosts' --relaunch x --hosts a
+OMPI_COMM_WORLD_SIZE=2 expect 64 'not for what a launcher starts' --hosts a,b
+path=/nowhere
+expect 71 'mpirun cannot be started' --hosts a,b

@@ -1,0 +1,252 @@
+/* --hosts a,b: starts this program on several hosts, by the mpirun that there is, and looks after it: a signal
+ * makes all of them save and stop, a launcher that hangs when its trainers are gone is ended, and what was saved may
+ * be gone on with. */
+#include "cli/cli.h"
+#include "train/config.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 100, GONE_MS = 1000, HOSTS_MAX = 8192, PATH_ROOM = 4096 };
+
+typedef struct launch {
+    const cli_arguments *a;
+    char program[PATH_ROOM];
+    char run[PATH_ROOM]; /* which is gone on with */
+    char **words;        /* of the launcher, and of what it starts */
+    int count;
+    pid_t launcher;
+} launch;
+
+/* ---- what is started ------------------------------------------------------------------------ */
+
+static void add(launch *l, const char *word)
+{
+    l->words[l->count++] = (char *)(size_t)word; /* execvp's words are not const, and not written */
+    l->words[l->count] = NULL;
+}
+
+/* "HYDRA" is MPICH's. */
+static bool is_mpich(void)
+{
+    char line[256];
+    bool found = false;
+    FILE *out = popen("mpirun --version 2>/dev/null", "r");
+    while (out && fgets(line, sizeof line, out))
+        found |= strstr(line, "HYDRA") != NULL;
+    if (out)
+        pclose(out);
+    return found;
+}
+
+/* One process a host, with all of its CPUs, and none is ended because another one was lost. */
+static void add_launcher(launch *l)
+{
+    static const char *const mpich[] = {
+        "mpirun", "-ppn", "1", "-bind-to", "none", "-disable-auto-cleanup", "-hosts"};
+    static const char *const open_mpi[] = {"mpirun",    "-N",   "1",
+                                           "--bind-to", "none", "--enable-recovery"};
+    const bool other = is_mpich();
+    for (size_t i = 0; other && i < sizeof mpich / sizeof *mpich; i++)
+        add(l, mpich[i]);
+    for (size_t i = 0; !other && i < sizeof open_mpi / sizeof *open_mpi; i++)
+        add(l, open_mpi[i]);
+    if (!other && geteuid() == 0)
+        add(l, "--allow-run-as-root");
+    if (!other)
+        add(l, "-H");
+    add(l, l->a->hosts);
+}
+
+/* The program's own words but those that are the launcher's; `resume`: from now on it goes on. */
+static void add_trainer(launch *l, int argc, char **argv, bool resume)
+{
+    static const char *const mine[] = {"--hosts", "--relaunch", "--resume"};
+    add(l, l->program);
+    for (int i = 1; i < argc; i++) {
+        size_t which = 0, length = 0;
+        for (; which < 2 + (size_t)resume; which++) {
+            length = strlen(mine[which]);
+            if (strncmp(argv[i], mine[which], length) == 0 &&
+                (argv[i][length] == '=' || argv[i][length] == '\0'))
+                break;
+        }
+        if (which == 2 + (size_t)resume)
+            add(l, argv[i]);
+        else
+            i += argv[i][length] == '\0';
+    }
+    if (resume) {
+        add(l, "--resume");
+        add(l, l->run);
+    }
+}
+
+static void print_words(const launch *l)
+{
+    for (int i = 0; i < l->count; i++) {
+        const char *word = l->words[i];
+        const bool plain = word[0] && !word[strcspn(word, " \t\n\"'\\$`*?[]{}()<>|&;!~#")];
+        fprintf(stderr, plain ? "%s%s" : "%s'%s'", i ? " " : "trainer: ", word);
+    }
+    fputc('\n', stderr);
+}
+
+/* ---- its trainers --------------------------------------------------------------------------- */
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[40], text[512] = "";
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    const size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[length] = '\0';
+    const char *behind = strrchr(text, ')'); /* the name before it may have any form */
+    return behind && sscanf(behind + 1, " %*c %d", &parent) == 1 ? (pid_t)parent : 0;
+}
+
+static bool runs_this_program(const launch *l, pid_t pid)
+{
+    char path[40], program[PATH_ROOM];
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    const ssize_t length = readlink(path, program, sizeof program - 1);
+    program[length > 0 ? length : 0] = '\0';
+    return strcmp(program, l->program) == 0;
+}
+
+/* Whether the launcher has a trainer on this host. */
+static bool has_trainer(const launch *l)
+{
+    bool found = false;
+    DIR *all = opendir("/proc");
+    const struct dirent *entry;
+    while (all && !found && (entry = readdir(all))) {
+        const pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
+        pid_t above = pid;
+        if (pid == 0 || pid == getpid() || !runs_this_program(l, pid))
+            continue;
+        while (above > 1 && above != l->launcher)
+            above = parent_of(above);
+        found = above == l->launcher;
+    }
+    if (all)
+        closedir(all);
+    return found;
+}
+
+/* ---- looking after it ----------------------------------------------------------------------- */
+
+/* Its own group: a terminal's Ctrl-C would have it end the trainers within two seconds, saved or not. */
+static int start(launch *l)
+{
+    l->launcher = fork();
+    if (l->launcher < 0)
+        return cli_fail(LS_ESYSTEM, strerror(errno));
+    if (l->launcher == 0) {
+        setpgid(0, 0);
+        if (!freopen("/dev/null", "r", stdin))
+            _exit(EXIT_OS);
+        execvp(l->words[0], l->words);
+        fprintf(stderr, "trainer: mpirun cannot be started (%s): third_party/setup.sh hosts\n",
+                strerror(errno));
+        _exit(EXIT_OS);
+    }
+    setpgid(l->launcher, l->launcher);
+    return 0;
+}
+
+static void end(const launch *l, int signal)
+{
+    kill(-l->launcher, signal);
+}
+
+/* A signal means: save and stop. mpirun passes SIGUSR1 on at once, and waits. Returns the exit code. */
+static int look_after(const launch *l)
+{
+    const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000};
+    bool had = false, told = false;
+    int state, gone_ms = 0;
+    while (waitpid(l->launcher, &state, WNOHANG) == 0) {
+        nanosleep(&moment, NULL);
+        const bool has = has_trainer(l);
+        had |= has;
+        gone_ms = had && !has ? gone_ms + LOOK_MS : 0;
+        if (cli_interrupted() && !told) {
+            kill(l->launcher, SIGUSR1);
+            told = true;
+        }
+        if (gone_ms < GONE_MS)
+            continue;
+        fprintf(stderr, "trainer: mpirun hangs, and its trainer here is gone: ending it\n");
+        end(l, SIGKILL);
+        waitpid(l->launcher, &state, 0);
+        return EXIT_SAVED;
+    }
+    end(l, SIGKILL); /* what it may have left */
+    return WIFEXITED(state) ? WEXITSTATUS(state) : EXIT_OS;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* What --resume takes for the run that is started. */
+static int find_run(launch *l, const ls_trainer_options *options)
+{
+    ls_config config;
+    ls_error err;
+    snprintf(l->run, sizeof l->run, "%s", l->a->resume ? l->a->resume : "latest");
+    if (!options->config_path || l->a->resume)
+        return 0;
+    int status = ls_config_read(&config, options, &err);
+    if (status)
+        return cli_fail(status, err.text);
+    if (config.run_dir)
+        snprintf(l->run, sizeof l->run, "%s", config.run_dir);
+    ls_config_fini(&config);
+    return 0;
+}
+
+static int run_all(launch *l, int argc, char **argv)
+{
+    long left = l->a->relaunch ? strtol(l->a->relaunch, NULL, 10) : 0;
+    cli_catch_signals();
+    for (bool again = false;; again = true) {
+        l->count = 0;
+        add_launcher(l);
+        add_trainer(l, argc, argv, again);
+        print_words(l);
+        int code = start(l);
+        if (code == 0)
+            code = look_after(l);
+        if (code != EXIT_SAVED || left-- <= 0 || cli_interrupted() || !l->run[0])
+            return code;
+    }
+}
+
+int cli_launch(const cli_arguments *a, const ls_trainer_options *options, int argc, char **argv)
+{
+    launch l = {.a = a};
+    if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE") || getenv("SLURM_STEP_NUM_TASKS"))
+        return cli_usage(
+            NULL, "--hosts is for the one that starts all, not for what a launcher starts", "");
+    const ssize_t length = readlink("/proc/self/exe", l.program, sizeof l.program - 1);
+    if (length <= 0 || strlen(a->hosts) > HOSTS_MAX)
+        return cli_fail(LS_ESYSTEM, "--hosts: too many, or /proc is missing");
+    int code = find_run(&l, options);
+    if (code)
+        return code;
+    l.words = calloc((size_t)argc + 16, sizeof *l.words);
+    code = l.words ? run_all(&l, argc, argv) : cli_fail(LS_ENOMEM, "out of memory");
+    free(l.words);
+    return code;
+}
