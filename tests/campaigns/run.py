@@ -93,10 +93,12 @@ def campaigns(args):
         ("soak", "10 min of train, save, interrupt, resume, lost and stalled devices in one process",
          "resident memory grows by at most 1 MB after warm-up, descriptors and threads equal",
          words(here / "soak", "--seconds", 600, "--directory", soak)),
-        ("hosts", "200 faults of a host, each a network namespace: killed, stopped, cut off from the others; on 2 and 3 "
-         "hosts, resumed on 1 to 3", "all others save and end within the deadline and 2 s; each save goes on to the "
+        ("hosts", "200 faults of a host, each a network namespace: killed, also at each stage of a step, stopped, cut off "
+         "from the others for good or a moment; on 2 and 3 hosts, resumed on 1 to 3; half of them over a relay of 5 ms "
+         "that loses 1 %", "all others save and end within the deadline and 2 s; each save goes on to the "
          "undisturbed run's weights; no process and no namespace is left",
-         words(sys.executable, ROOT / "tests" / "cluster" / "hosts.py", trainer, "--cases", 200, "--seed", 7)),
+         words(sys.executable, ROOT / "tests" / "cluster" / "hosts.py", trainer, "--cases", 200, "--seed", 7, "--relay",
+               built / "tests" / "cluster" / "cluster_relay")),
         ("cycles", "10,000 times open, two steps, evaluation, prediction, close, in one process",
          "resident memory grows by at most 1 MB after 1,000, descriptors and threads equal",
          words(built / "tests" / "embed" / "cycles")),
