@@ -30,7 +30,7 @@ CONFIG = {
         {"type": "conv2d", "out": 8, "kernel": 5}, {"type": "batch_norm"}, {"type": "relu"},
         {"type": "avg_pool", "kernel": 2}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
 STEPS = 2048 // 64 * EPOCHS
-PATIENCE_S = 90  # for a whole run, on a busy machine
+PATIENCE_S = 300  # for a whole run, on a busy machine
 STAGES = ("start", "shard", "merge", "apply", "report")
 
 
@@ -117,11 +117,8 @@ class Run:
         if test.tcp:
             self.start(test, self.of_tcp(test, words))
             return
-        hosts = ",".join(f"{NET}{i}" for i in range(1, count + 1))
-        command = (f"hostname {test.hosts.space(1)}; exec mpirun --allow-run-as-root -n {count} -H {hosts} --bind-to none "
-                   f"--enable-recovery --mca plm_rsh_agent {test.scratch}/agent --mca btl tcp,self "
-                   f"--mca btl_tcp_if_include e0 --mca oob_tcp_if_include e0 "
-                   f"{test.scratch}/member {test.program} {' '.join(words)}")
+        command = (f"hostname {test.hosts.space(1)}; exec {test.launch(count)} {test.scratch}/member {test.program} "
+                   f"{' '.join(words)}")
         self.start(test, command)
 
     def of_tcp(self, test, words):
@@ -175,6 +172,7 @@ class Test:
     def __init__(self, program, hosts, scratch, deadline_s, tcp):
         self.program, self.hosts, self.scratch, self.deadline_s = program, hosts, scratch, deadline_s
         self.tcp = tcp
+        self.mpich = None  # its mpirun
         self.expected = None
 
     def prepare(self):
@@ -194,6 +192,15 @@ class Test:
         path = self.scratch / name
         path.write_text("#!/bin/sh\n" + text)
         path.chmod(0o755)
+
+    def launch(self, count):
+        hosts = ",".join(f"{NET}{i}" for i in range(1, count + 1))
+        if self.mpich:
+            return (f"{self.mpich} -n {count} -ppn 1 -hosts {hosts} -launcher rsh -launcher-exec {self.scratch}/agent "
+                    "-bind-to none -disable-auto-cleanup -genv UCX_TLS tcp,self -genv UCX_NET_DEVICES e0")
+        return (f"mpirun --allow-run-as-root -n {count} -H {hosts} --bind-to none --enable-recovery "
+                f"--mca plm_rsh_agent {self.scratch}/agent --mca btl tcp,self --mca btl_tcp_if_include e0 "
+                "--mca oob_tcp_if_include e0")
 
     def words(self, directory, resume=None, workers=1, devices=None):
         words = ["c.json", "--devices", devices or f"cpu:{workers}", "--quiet", "--set", f"run_dir={directory}"]
@@ -225,13 +232,25 @@ class Test:
         path = self.scratch / directory / "metrics.jsonl"
         return path.read_text().count('"type":"step"') if path.exists() else 0
 
-    def grid(self, most):
-        for shards in 7, 8, 12, 24:
-            more = ["--set", f"shards={shards}", "--set", "epochs=1"]
-            self.alone(f"alone-{shards}", more)
+    def grid(self, most, example, all_shards):
+        """Without an example, the test's own net, for an epoch; with one, LeNet for 1,000 steps or ResNet-18 for 20."""
+        more = ["--set", "epochs=1"]
+        if example:
+            config = json.loads(example.read_text())
+            config["model"] = config["model"] if isinstance(config["model"], dict) else str(example.parent / config["model"])
+            steps = 20 if "resnet" in example.name else 1000
+            config.update(data={"name": "synthetic", "limit": 64 * min(steps, 200)}, batch_size=64, eval_every=0,
+                          epochs=max(1, steps // 200), cluster={"deadline_s": 60})
+            (self.scratch / "c.json").write_text(json.dumps(config))
+        for shards in all_shards:
+            words = ["--set", f"shards={shards}", *([] if example else more)]
+            self.alone(f"alone-{shards}", words)
+            print(f"{example.stem if example else 'small'}, {shards} shards: {self.expected}", flush=True)
             for count in range(1, most + 1):
                 for workers in 1, 2, 3:
-                    self.whole(count, f"grid-{shards}-{count}-{workers}", workers=workers, more=more)
+                    if count * workers <= shards:
+                        self.whole(count, f"grid-{shards}-{count}-{workers}", workers=workers, more=words)
+                        shutil.rmtree(self.scratch / f"grid-{shards}-{count}-{workers}")
 
     def sent(self, i):
         out = subprocess.run(["ip", "-n", self.hosts.space(i), "-s", "-j", "link", "show", "e0"], check=True,
@@ -262,6 +281,14 @@ class Test:
             if found > formula * 1.05:
                 raise SystemExit("FAILED: more than the formula and 5 %")
 
+    def clear(self):
+        """What a case that failed has left."""
+        for i in range(1, self.hosts.count + 1):
+            self.hosts.cut(i, "up")
+            for pid in self.hosts.pids(self.hosts.space(i)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def use(self, hosts):
         """From now on these."""
         self.hosts = hosts
@@ -284,8 +311,7 @@ class Test:
             except SystemExit as why:
                 print(why, f"(case {case} of seed {seed})", flush=True)
                 keys.append("failed")
-                for i in range(networks[network].count):
-                    networks[network].cut(i + 1, "up")
+                self.clear()
             for key in keys:
                 counts[key] = counts.get(key, 0) + 1
             for old in self.scratch.glob("case-*"):
@@ -391,9 +417,13 @@ class Test:
         time.sleep(self.deadline_s / 4)
         self.hosts.cut(victim + 1, "up")
         run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
-        if any(code for code, _ in run.codes().values()) or self.hash_of(directory) != self.expected:
-            run.fail("a short cut was not survived")
+        codes = {code for code, _ in run.codes().values()}
         run.end()
+        if codes == {75}:  # TCP waits ever longer before it sends again: longer than the deadline in the end
+            print(f"mend {victim} of {count}: saved", flush=True)
+            self.whole(count, directory, directory)
+        elif codes != {0} or self.hash_of(directory) != self.expected:
+            run.fail("a short cut was not survived")
         print(f"mend {victim} of {count}: same weights", flush=True)
 
     def disturbed(self, count, victim, how, at, again, directory=None, draw=None):
@@ -442,6 +472,9 @@ def main():
     parser.add_argument("--deadline", type=float, default=2)
     parser.add_argument("--short", action="store_true", help="fewer of each")
     parser.add_argument("--grid", action="store_true", help="numbers of hosts, workers and shards")
+    parser.add_argument("--example", type=pathlib.Path, help="a config in examples/, for --grid")
+    parser.add_argument("--shards", type=int, action="append", help="of --grid")
+    parser.add_argument("--mpich", type=pathlib.Path, help="MPICH's mpirun, where the plugin was built with MPICH")
     parser.add_argument("--bytes", action="store_true", help="what a step sends, against the formula")
     parser.add_argument("--cases", type=int, default=0, help="random faults")
     parser.add_argument("--tcp", action="store_true", help="over the library's own engine, without mpirun")
@@ -460,8 +493,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder, Hosts(4 if args.grid or args.bytes else 3) as hosts:
         test = Test(program, hosts, pathlib.Path(folder), args.deadline, args.tcp)
         test.prepare()
+        test.mpich = args.mpich
         if args.grid:
-            test.grid(hosts.count)
+            test.grid(hosts.count, args.example and args.example.resolve(), args.shards or (7, 8, 12, 24))
             return
         if args.bytes:
             test.measure_bytes()
@@ -477,7 +511,8 @@ def main():
             sys.exit(failed != 0)
         test.whole(2, "two")
         test.namesakes()
-        test.launches()
+        if not args.tcp:
+            test.launches()
         if not args.short:
             test.whole(3, "three")
         test.disturbed(3, 1, "kill", STEPS // 3, 2)
