@@ -89,8 +89,10 @@ def bars(x, y, w, h, title, groups, series, colours, values, note=""):
     return out
 
 
-def picture(width, height, parts, label):
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" class="page" viewBox="0 0 {width} {height}" '
+def picture(width, height, parts, label, shown=None):
+    """`shown`: how many pixels wide a page shows it where there is room; else all of that."""
+    wide = f'width="{shown}" ' if shown else ""
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" class="page" {wide}viewBox="0 0 {width} {height}" '
             f'role="img" aria-label="{escape(label)}"><style>{STYLE}</style>'
             f'<rect class="paper" width="{width}" height="{height}"/>\n' + "\n".join(parts) + "</svg>\n")
 

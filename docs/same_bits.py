@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import svg  # noqa: E402
 
 STEPS, LOST_AT = 20, 9
+WIDTH, SHOWN = 480, 640  # narrow: a telephone's page has some 360 pixels
 RUNS = ((1, None), (2, None), (3, None), (3, 1), (8, None))  # workers, which one dies
 
 
@@ -39,7 +40,7 @@ def train(trainer, workers, dies):
 
 
 def lanes(y, workers, dies):
-    left, right, out = 150, 470, []
+    left, right, out = 138, 272, []
     step = (right - left) / STEPS
     for w in range(workers):
         x = left + step * (LOST_AT if w == dies else STEPS)
@@ -55,10 +56,10 @@ def draw(runs, machine):
         middle = y + 3 * workers + 2
         name = f"{workers} worker{'s' if workers > 1 else ''}"
         out += [svg.text(16, middle, name + (", one dies" if dies is not None else ""), kind="strong")]
-        out += lanes(y, workers, dies) + [svg.text(490, middle, sha[:24] + "…")]
+        out += lanes(y, workers, dies) + [svg.text(284, middle, sha[:24] + "…")]
         y += 6 * workers + 16
     out.append(svg.text(16, y + 4, f"Fashion-MNIST, batch 256 in 8 shards, momentum; {machine}"))
-    return svg.picture(700, y + 20, out, f"One SHA-256 from {len(runs)} runs: {runs[0][2]}")
+    return svg.picture(WIDTH, y + 20, out, f"One SHA-256 from {len(runs)} runs: {runs[0][2]}", SHOWN)
 
 
 def main():

@@ -7,6 +7,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "bench"))
 import svg  # noqa: E402
 
+WIDTH, SHOWN = 480, 640  # narrow: a telephone's page has some 360 pixels
+
 
 def arrow(x1, y1, x2, y2):
     """A line with a head at its end; along one axis."""
@@ -18,7 +20,7 @@ def arrow(x1, y1, x2, y2):
 
 def ring():
     out = [svg.text(16, 26, "A ring of 8 slots: 11 pushed, 6 popped", kind="title")]
-    pushed, popped, slots, left, top, w = 11, 6, 8, 60, 84, 66
+    pushed, popped, slots, left, top, w = 11, 6, 8, 16, 84, 56
     for s in range(slots):
         items = [i for i in range(popped, pushed) if i % slots == s]
         x = left + s * w
@@ -32,7 +34,7 @@ def ring():
         out += [arrow(x, y + 6 if y < top else y - 14, x, top - 2 if y < top else top + 64),
                 svg.text(x + 8 if y < top else x - 8, y + 4 if y < top else y, name,
                          "start" if y < top else "end")]
-    return svg.picture(700, 186, out, "A ring buffer with eight slots")
+    return svg.picture(WIDTH, 186, out, "A ring buffer with eight slots", SHOWN)
 
 
 def barrier():
@@ -41,14 +43,14 @@ def barrier():
             ("round 7, 2 of 3 here", "c", "rank 1 arrives, the last"), ("round 8, 0 of 3 here", "d", ""))
     for i, (state, _, event) in enumerate(rows):
         y = 48 + 46 * i
-        out += [svg.box(30, y, 190, 26, "f3" if i == 3 else "f1"), svg.text(125, y + 18, state, "middle", "on")]
+        out += [svg.box(16, y, 150, 26, "f3" if i == 3 else "f1"), svg.text(91, y + 18, state, "middle", "on")]
         if event:
-            out += [arrow(125, y + 28, 125, y + 45), svg.text(140, y + 40, event)]
-    out += [svg.text(236, 204, "released: every rank returns LS_OK,"), svg.text(236, 220, "however late it looks"),
-            svg.box(440, 94, 220, 26, "f4"), svg.text(550, 112, "round 7, 1 of 3 here, ABORTED", "middle", "on"),
-            arrow(222, 107, 438, 107), svg.text(250, 100, "a deadline passes, or an abort"),
-            svg.text(440, 140, "the word changes no more: every"), svg.text(440, 156, "rank returns an error")]
-    return svg.picture(700, 232, out, "The states of the barrier's word")
+            out += [arrow(91, y + 28, 91, y + 45), svg.text(104, y + 40, event)]
+    out += [svg.text(180, 200, "released: every rank returns LS_OK,"), svg.text(180, 216, "however late it looks"),
+            svg.box(284, 94, 190, 26, "f4"), svg.text(379, 112, "round 7, 1 of 3 here, ABORTED", "middle", "on"),
+            arrow(168, 107, 282, 107), svg.text(172, 100, "deadline, abort"),
+            svg.text(284, 140, "the word changes no more:"), svg.text(284, 156, "every rank returns an error")]
+    return svg.picture(WIDTH, 232, out, "The states of the barrier's word", SHOWN)
 
 
 def middle(lo, hi):
@@ -83,7 +85,7 @@ def tree_of(x0, shards, workers, out):
         split.append((at, at + n))
         at += n
     owner = {node: w for w, (a, b) in enumerate(split) for node in cover(0, shards, a, b)}
-    place, unit = {}, 300 / shards
+    place, unit = {}, 224 / shards
     for lo, hi, depth in nodes(0, shards):
         place[lo, hi] = (x0 + (lo + hi) / 2 * unit, 60 + 44 * (depth if hi - lo > 1 else 3))
     for (lo, hi), (x, y) in place.items():
@@ -97,34 +99,34 @@ def tree_of(x0, shards, workers, out):
         out.append(f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>')
         if hi - lo == 1:
             out.append(svg.text(x, y + 24, lo, "middle"))
-    out.append(svg.text(x0 + 150, 236, f"{workers} workers: shards " + ", ".join(
+    out.append(svg.text(x0 + 112, 236, f"{workers} workers: shards " + ", ".join(
         f"{a}–{b - 1}" for a, b in split), "middle", "strong"))
 
 
 def tree():
     out = [svg.text(16, 26, "Eight shards, one tree; who adds which part", kind="title")]
-    tree_of(20, 8, 2, out)
-    tree_of(360, 8, 3, out)
-    out.append(svg.text(16, 264, "Coloured: added by one worker alone; large: what it brings to the merge. "
-                                 "Grey: added in the merge."))
-    return svg.picture(700, 280, out, "The shard tree over two and over three workers")
+    tree_of(8, 8, 2, out)
+    tree_of(248, 8, 3, out)
+    out += [svg.text(16, 264, "Coloured: added by one worker alone; large: what it brings to the merge."),
+            svg.text(16, 280, "Grey: added in the merge.")]
+    return svg.picture(WIDTH, 292, out, "The shard tree over two and over three workers", SHOWN)
 
 
 def step():
     out = [svg.text(16, 26, "A step of three workers, and its commit point", kind="title")]
-    shares = ((0, 150), (0, 118), (0, 134))
-    for w, (begin, end) in enumerate(shares):
-        y, x = 46 + 38 * w, 100
-        out += [svg.text(16, y + 17, f"worker {w}", kind="strong"), svg.box(x + begin, y, end, 26, "f1"),
-                svg.text(x + 8, y + 17, "its shards", kind="on"), svg.box(x + end, y, 160 - end, 26, "f5"),
-                svg.box(x + 164, y, 86, 26, "f6"), svg.text(x + 207, y + 17, "own chunk", "middle", "on"),
-                svg.box(x + 254, y, 86, 26, "f6"), svg.text(x + 297, y + 17, "gather", "middle", "on"),
-                svg.box(x + 346, y, 86, 26, "f3"), svg.text(x + 389, y + 17, "update", "middle", "on")]
-    for x, words in ((262, "meet"), (352, "meet"), (443, "commit")):
+    shares = (96, 72, 84)
+    for w, end in enumerate(shares):
+        y, x = 46 + 38 * w, 74
+        out += [svg.text(16, y + 17, f"worker {w}", kind="strong"), svg.box(x, y, end, 26, "f1"),
+                svg.text(x + 6, y + 17, "its shards", kind="on"), svg.box(x + end, y, 104 - end, 26, "f5")]
+        for left, width, name, colour in ((108, 76, "own chunk", "f6"), (188, 62, "gather", "f6"), (254, 66, "update", "f3")):
+            out += [svg.box(x + left, y, width, 26, colour),
+                    svg.text(x + left + width / 2, y + 17, name, "middle", "on")]
+    for x, words in ((180, "meet"), (260, "meet"), (326, "commit")):
         out += [svg.line(x, 40, x, 158, "whisker"), svg.text(x, 172, words, "middle", "strong")]
-    out += [svg.text(443, 190, "left of it: nobody applies the step, and it is repeated"),
-            svg.text(443, 206, "right of it: everybody does, whatever fails later")]
-    return svg.picture(780, 220, out, "The phases of a training step")
+    out += [svg.text(464, 192, "left of it: nobody applies the step, and it is repeated", "end"),
+            svg.text(464, 208, "right of it: everybody does, whatever fails later", "end")]
+    return svg.picture(WIDTH, 220, out, "The phases of a training step", SHOWN)
 
 
 def checkpoint():
@@ -134,11 +136,11 @@ def checkpoint():
             "the new one and the old ones", "the newest K")
     for i, (call, there) in enumerate(zip(calls, left)):
         y = 44 + 32 * i
-        out += [svg.box(30, y, 180, 24, "f3" if i >= 4 else "f1"), svg.text(120, y + 17, call, "middle", "on"),
-                svg.text(240, y + 17, "a cut behind it leaves: " + there)]
+        out += [svg.box(16, y, 150, 24, "f3" if i >= 4 else "f1"), svg.text(91, y + 17, call, "middle", "on"),
+                svg.text(184, y + 17, ("a cut behind it leaves " if i == 0 else "") + there)]
         if i:
-            out.append(arrow(120, y - 8, 120, y - 1))
-    return svg.picture(700, 250, out, "The calls that save a checkpoint")
+            out.append(arrow(91, y - 8, 91, y - 1))
+    return svg.picture(WIDTH, 250, out, "The calls that save a checkpoint", SHOWN)
 
 
 def main():
