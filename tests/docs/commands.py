@@ -4,7 +4,8 @@
     commands.py ROOT TRAINER FOLDER
 
 What stands for something is put in: CONFIG a small config, runs/RUN a run, DIRECTORY a folder of images. Not run: lines
-with … or [ ], which are forms; other programs' lines (cmake, mpirun, pip); what waits for a browser.
+with … or [ ], which are forms; other programs' lines (cmake, mpirun, pip); what waits for a browser
+or for other hosts.
 """
 import json
 import pathlib
@@ -27,7 +28,7 @@ def shown(page):
     text = page.read_text(encoding="utf-8")
     for line in re.findall(r"(?m)^    ((?:\./)?trainer .*)$|`(trainer (?:CONFIG|pack|sweep|examples/) [^`]*)` \|$", text):
         command = re.split(r"\s{2,}|\s#", max(line))[0]
-        if not re.search(r"[…\[\]|]", command):
+        if not re.search(r"[…\[\]|]|--join", command):
             yield command
 
 
