@@ -13,6 +13,7 @@
 #include "cpu/lanes_op.h"
 
 #include <math.h>
+#include <string.h>
 
 #define PIECE 512 /* sixteens of a piece: 32 KiB */
 
@@ -119,6 +120,14 @@ typedef struct norm_job {
     unsigned flags;
 } norm_job;
 
+/* Lanes beyond the rows are no image: scaled by one such layer after the other they would leave the range of
+ * floats, and what is not finite is no zero times a gradient of zero either. */
+static void clear_rest(float *y, size_t plane, int rows)
+{
+    for (size_t i = 0; rows < LS_LANES && i < plane; i++, y += LS_LANES)
+        memset(y + rows, 0, (size_t)(LS_LANES - rows) * sizeof *y);
+}
+
 static void forward_channel(void *arg, uint32_t c)
 {
     const norm_job *job = arg;
@@ -130,6 +139,7 @@ static void forward_channel(void *arg, uint32_t c)
         op->base.kernels->normalise(op->plane, &op->channel[c].norm, (const float *)b->x + at,
                                     op->fuse_add ? (const float *)b->x2 + at : NULL,
                                     (float *)b->y + at, op->fuse_relu);
+        clear_rest((float *)b->y + at, op->plane, ls_lanes_rows_of(&op->base, g));
     }
 }
 

@@ -123,6 +123,7 @@ static lanes_data *results_like(const lanes_data *in)
     out->y_n = in->y_n;
     out->y = poisoned(in->y_n * sizeof(float));
     out->dx = poisoned(in->x_n * sizeof(float));
+    out->dx2 = poisoned(in->x_n * sizeof(float));
     for (int i = 0; i < LS_OP_PARAMS; i++) {
         out->param_n[i] = in->param_n[i];
         out->grad[i] = poisoned(in->param_n[i] * sizeof(float));
@@ -183,6 +184,7 @@ lanes_data *lanes_data_create(const ls_op_desc *desc, uint64_t seed)
     d->x = draws(seed, 1, d->x_n, desc->kind == LS_OP_SOFTMAX_XENT ? 20.0f : 1.0f);
     for (size_t i = 0; desc->kind == LS_OP_POOL && i < d->x_n; i++)
         d->x[i] = rintf(4 * d->x[i]); /* equal values, for the first maximum to win */
+    d->x2 = draws(seed, 9, d->x_n, 1);
     d->dy = draws(seed, 2, d->y_n, 1);
     for (int i = 0; i < op->params; i++) {
         d->param_n[i] = op->param_floats[i];
@@ -203,6 +205,8 @@ void lanes_data_destroy(lanes_data *d)
     if (!d)
         return;
     free(d->x);
+    free(d->x2);
+    free(d->dx2);
     free(d->dy);
     free(d->y);
     free(d->dx);
@@ -224,6 +228,7 @@ static ls_op *lanes_op(const ls_lanes_kernels *kernels, const ls_op_desc *desc, 
     ls_error err = {0};
     d.x.rows = rows;
     d.x = ls_lanes_tensor(&d.x);
+    d.x2 = d.x;
     d.twin = twin;
     ls_cpu_device device = {.kernels = kernels};
     if (ls_cpu_op_create(&op, &device, &d, &err) != LS_OK)
@@ -237,6 +242,39 @@ static void must(const ls_op_desc *desc, int status, const ls_error *err)
         fail_msg("%s\n    %s", lanes_text(desc), err->text);
 }
 
+static int has_x2(const ls_op_desc *desc)
+{
+    return desc->kind == LS_OP_ADD || desc->fuse_add;
+}
+
+/* The row that a float in lanes belongs to, of rows of `row` floats. */
+static size_t row_at(size_t i, size_t row)
+{
+    return i / (row * LS_LANES) * LS_LANES + i % LS_LANES;
+}
+
+/* Some rows in lanes; in those beyond them there is what may be there: anything finite. */
+static float *input_in_lanes(const float *plain, const ls_tensor *t)
+{
+    const size_t bytes = ls_lanes_bytes(t->rows, t->c, t->h, t->w);
+    float *lanes = poisoned(bytes);
+    ls_plain_to_lanes(lanes, plain, t);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        if (row_at(i, row_of(t)) >= (size_t)t->rows)
+            lanes[i] = 1e30f;
+    return lanes;
+}
+
+static void check_rest_of_y(const ls_op_desc *desc, const float *y, const ls_tensor *t)
+{
+    for (size_t i = 0; i < t->bytes / sizeof(float); i++) {
+        const bool is_row = row_at(i, row_of(t)) < (size_t)t->rows;
+        if (!isfinite(y[i]) || (!is_row && desc->kind == LS_OP_BATCHNORM && y[i] != 0))
+            fail_msg("%s\n    y is %g in a lane that is %s row", lanes_text(desc), (double)y[i],
+                     is_row ? "a" : "no");
+    }
+}
+
 /* One block of rows, from `first` on. */
 static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, lanes_data *out,
                       float *const *param, float *const *grad, int first, unsigned flags)
@@ -246,12 +284,17 @@ static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, l
     ls_tensor xs = desc->x;
     xs.rows = rows;
     size_t x_bytes = ls_lanes_bytes(rows, desc->x.c, desc->x.h, desc->x.w);
-    float *x = poisoned(x_bytes), *dx = poisoned(x_bytes);
+    float *x = input_in_lanes(in->x + (size_t)first * x_row, &xs), *dx = poisoned(x_bytes);
+    float *x2 = has_x2(desc) ? input_in_lanes(in->x2 + (size_t)first * x_row, &xs) : NULL;
+    float *dx2 = poisoned(x_bytes);
     float *y = poisoned(op->y.bytes), *dy = poisoned(op->y.bytes);
     ls_op_buffers b = {.x = x,
                        .y = y,
                        .dy = dy,
                        .dx = desc->needs_dx ? dx : NULL,
+                       .x2 = x2,
+                       .dx2 = has_x2(desc) && desc->needs_dx ? dx2 : NULL,
+                       .contribution = poisoned(op->contribution_floats * sizeof(float)),
                        .labels = in->labels + first,
                        .stats = out->stats,
                        .saved = poisoned(op->saved_bytes),
@@ -261,10 +304,10 @@ static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, l
         b.param[i] = param[i];
         b.grad[i] = grad[i];
     }
-    ls_plain_to_lanes(x, in->x + (size_t)first * x_row, &xs);
     must(desc, op->impl->bind(op, &b, &err), &err);
     must(desc, op->impl->forward(op, NULL, flags, &err), &err);
     if (op->y.bytes) {
+        check_rest_of_y(desc, y, &op->y);
         ls_lanes_to_plain(out->y + (size_t)first * y_row, y, &op->y);
         ls_plain_to_lanes(dy, in->dy + (size_t)first * y_row, &op->y);
     }
@@ -275,15 +318,20 @@ static void run_block(ls_op *op, const ls_op_desc *desc, const lanes_data *in, l
     if (desc->needs_dx) {
         ls_lanes_to_plain(out->dx + (size_t)first * x_row, dx, &xs);
         for (size_t i = 0; i < x_bytes / sizeof(float); i++) { /* gradients of no row are zero */
-            size_t row = i / (x_row * LS_LANES) * LS_LANES + i % LS_LANES;
+            size_t row = row_at(i, x_row);
             if (row >= (size_t)rows && dx[i] != 0)
                 fail_msg("%s\n    dx of row %zu is %g", lanes_text(desc), row, (double)dx[i]);
         }
     }
+    if (b.dx2)
+        ls_lanes_to_plain(out->dx2 + (size_t)first * x_row, dx2, &xs);
     free(x);
     free(dx);
+    free(x2);
+    free(dx2);
     free(y);
     free(dy);
+    free(b.contribution);
     free(b.saved);
     free(b.scratch);
 }
@@ -372,6 +420,7 @@ void lanes_expect_same(const char *what, const lanes_data *a, const lanes_data *
 {
     int same = memcmp(a->y, b->y, a->y_n * sizeof(float)) == 0 &&
                memcmp(a->dx, b->dx, a->x_n * sizeof(float)) == 0 &&
+               memcmp(a->dx2, b->dx2, a->x_n * sizeof(float)) == 0 &&
                memcmp(a->stats, b->stats, sizeof a->stats) == 0;
     for (int i = 0; i < LS_OP_PARAMS; i++)
         same = same && memcmp(a->grad[i], b->grad[i], a->param_n[i] * sizeof(float)) == 0;

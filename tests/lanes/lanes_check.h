@@ -16,8 +16,8 @@
 /* Inputs and results of one op; arrays that an op has no use for are NULL. */
 typedef struct lanes_data {
     size_t x_n, y_n, param_n[LS_OP_PARAMS];
-    float *x, *dy, *param[LS_OP_PARAMS]; /* inputs */
-    float *y, *dx, *grad[LS_OP_PARAMS];  /* results */
+    float *x, *x2, *dy, *param[LS_OP_PARAMS]; /* inputs */
+    float *y, *dx, *dx2, *grad[LS_OP_PARAMS]; /* results */
     float stats[2];
     int32_t *labels;
 } lanes_data;
@@ -29,7 +29,8 @@ void lanes_data_destroy(lanes_data *data);
 /* Forward and, in training, backward. The rows are worked through `block` at a time by ops of
  * that many rows (a twin for the rest) with LS_RUN_ACCUMULATE from the second block on; 0 is all
  * at once. With `again` everything is run a second time, accumulating, so that sums double.
- * Memory that an op may not rely on is filled with NaN. */
+ * Memory that an op may not rely on is filled with NaN, lanes of inputs that are no rows with 1e30; y is finite in
+ * all lanes, and behind batch norm zero in those. */
 lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc, const lanes_data *in,
                       int block, int again);
 

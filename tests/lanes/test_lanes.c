@@ -168,6 +168,34 @@ static ls_op_desc random_relu(dice *d, int number)
     return start(d, LS_OP_RELU, roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
 }
 
+/* From one row of one pixel on. */
+static ls_op_desc random_norm(dice *d, int number)
+{
+    const int side = number % 4 ? roll(d, 1, 9) : 1;
+    ls_op_desc desc =
+        start(d, LS_OP_BATCHNORM, roll(d, 1, 40), roll(d, 1, 9), side, roll(d, 1, side));
+    desc.u.batchnorm.epsilon = 1e-5f;
+    desc.fuse_relu = roll(d, 0, 1);
+    desc.fuse_add = roll(d, 0, 1);
+    desc.x2 = desc.x;
+    return desc;
+}
+
+static ls_op_desc random_add(dice *d, int number)
+{
+    ls_op_desc desc =
+        start(d, LS_OP_ADD, roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+    desc.fuse_relu = number % 2;
+    desc.x2 = desc.x;
+    return desc;
+}
+
+static ls_op_desc random_curve(dice *d, int number)
+{
+    static const ls_op_kind kinds[] = {LS_OP_SIGMOID, LS_OP_TANH, LS_OP_GELU, LS_OP_SILU};
+    return start(d, kinds[number % 4], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+}
+
 static ls_op_desc random_loss(dice *d, int number)
 {
     (void)number;
@@ -374,8 +402,9 @@ static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *de
 
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
-    static draw_desc *const draws[] = {random_conv, random_dense,    random_pool, random_relu,
-                                       random_loss, random_winograd, random_wide};
+    static draw_desc *const draws[] = {random_conv,  random_dense,    random_pool, random_relu,
+                                       random_loss,  random_winograd, random_wide, random_norm,
+                                       random_curve, random_add,      random_plane};
     (void)state;
     for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
         for_each_case(draws[i], as_on_the_best, 8000 + 100 * i, i < 2 ? 40 : 15);
