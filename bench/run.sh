@@ -8,6 +8,7 @@ data=/usr/share/datasets/fashion-mnist
 out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
+# hosts is asked for by name.
 parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
 
 help()
@@ -31,6 +32,8 @@ beside one PyTorch, and at most ten beside two:
   service    predictions over HTTP while it trains         $(expected service) s
   python     what Python adds to a step and a start        $(expected python) s; with NumPy
   paper      a step on a GPU, added up, not measured       $(expected paper) s; with a CUDA toolkit
+and by name alone:
+  hosts      a merge over hosts beside MPI's               $(expected hosts) s; root, and Open MPI
 
 Environment, which these seconds heed:
   TORCH_PYTHON="/usr/bin/python3 ..."  interpreters that have PyTorch (default: python3, else
@@ -78,6 +81,7 @@ expected()
     startup) echo 3 ;;
     allreduce) echo 25 ;;
     scale) echo 35 ;;
+    hosts) echo 360 ;;
     overlap) echo 50 ;;
     pool) echo 45 ;;
     service) echo $((4 * (SERVICE_SECONDS + 7))) ;;
@@ -227,6 +231,13 @@ scale()
         --rounds 4 --allreduce "$out/allreduce.json" --json "$out/scale.json" --picture bench/scale.svg
 }
 
+# Hosts are namespaces of this machine.
+hosts()
+{
+    section "A merge over several hosts, beside MPI's" "bench/hosts.py $build/bench/bench_hosts"
+    python3 bench/hosts.py "$build/bench/bench_hosts" --json "$out/hosts.json"
+}
+
 # Draws bench/overlap.svg; the page with all numbers is bench/out/overlap.html.
 overlap()
 {
@@ -311,7 +322,7 @@ one machine at one time: compare within a table, not with other machines. Rows o
 measured in turns. Each section ends with how long it took.
 
 TEXT
-    for part in $parts; do
+    for part in $parts hosts; do
         if [ "$part" = "$1" ]; then
             printf '<!-- %s -->\n' "$part"
             cat -- "$2"
@@ -341,10 +352,10 @@ run_part()
 
 known()
 {
-    case " $parts " in
+    case " $parts hosts " in
     *" $1 "*) ;;
     *)
-        say "no part '$1'; there are: $parts"
+        say "no part '$1'; there are: $parts hosts"
         exit 64
         ;;
     esac
@@ -370,6 +381,7 @@ case ${1-} in
     startup) startup ;;
     allreduce) allreduce ;;
     scale) scale ;;
+    hosts) hosts ;;
     overlap) overlap ;;
     ring) ring ;;
     pool) pool ;;

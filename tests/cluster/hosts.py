@@ -184,7 +184,7 @@ class Test:
                     f'name=$h; boot={self.scratch}/boot\n[ ! -e {self.scratch}/name ] || name=$(cat {self.scratch}/name)\n'
                     'exec ip netns exec "$h" unshare -um sh -c "[ ! -e $boot ] || mount --bind $boot '
                     '/proc/sys/kernel/random/boot_id; hostname $name; $*"\n')
-        self.script("member", 'trap : USR1\nrank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\nfile=code.$rank\n'
+        self.script("member", 'trap "" USR1\nrank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\nfile=code.$rank\n'
                     'if [ -e "inject.$rank" ]; then set -- "$@" --inject "$(cat "inject.$rank")"; fi\n"$@"\necho "$? $(date +%s.%N)" >"new.$file"\n'
                     'mv "new.$file" "$file"\nread -r code rest <"$file"\nexit "$code"\n')
 
@@ -527,4 +527,5 @@ def main():
             test.disturbed(3, 1, "cut", STEPS // 3, 3)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""hosts.py BENCH_HOSTS [--json FILE] [--quick]: a merge over several hosts, each a network namespace of this machine, beside
+MPI_Allreduce of the same MPI, at 100 Mb/s, 1 Gb/s (a token bucket of the kernel's at each end) and unshaped. Prints a
+table. Bytes are measured by tests/cluster/hosts.py --bytes. Needs root, iproute2 and Open MPI: without them it says so (77)."""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "cluster"))
+import hosts as bed  # pylint: disable=wrong-import-position
+
+RATES = {"100mbit": 12.5e6, "1gbit": 125e6, "none": None}
+CELLS = ((2, 8), (3, 12), (3, 8), (4, 8))  # hosts, shards
+SIZES = (516272, 44703272)  # the gradients of LeNet and of ResNet-18
+ROUNDS = {("100mbit", 44703272): 1, ("1gbit", 44703272): 3}
+
+
+def shape(net, rate):
+    """What a host sends, and what is sent to it."""
+    for i in range(1, net.count + 1):
+        for space, device in (net.space(i), "e0"), (net.space("br"), f"p{i}"):
+            where = ["ip", "netns", "exec", space, "tc", "qdisc"]
+            if rate == "none":
+                subprocess.run([*where, "del", "dev", device, "root"], check=False, stderr=subprocess.DEVNULL)
+            else:
+                subprocess.run([*where, "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "128kb",
+                                "latency", "50ms"], check=True)
+
+
+def agent(net, folder):
+    path = pathlib.Path(folder) / "agent"
+    path.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\n'
+                    f'h={net.name}${{1##*.}}; shift\nexec ip netns exec "$h" unshare -u sh -c "hostname $h; $*"\n')
+    path.chmod(0o755)
+    return path
+
+
+def run(net, program, count, words, rsh):
+    names = ",".join(f"{bed.NET}{i}" for i in range(1, count + 1))
+    mpirun = (f"hostname {net.space(1)}; exec mpirun --allow-run-as-root -n {count} -H {names} --bind-to none "
+              f"--mca plm_rsh_agent {rsh} --mca mpi_yield_when_idle 1 --mca btl tcp,self --mca btl_tcp_if_include e0 "
+              "--mca oob_tcp_if_include e0 "
+              f"{program} {' '.join(map(str, words))}")
+    done = subprocess.run(["ip", "netns", "exec", net.space(1), "unshare", "-u", "sh", "-c", mpirun], check=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600)
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+
+
+def measure(net, program, rate, size, cell, rsh, quick):
+    rounds = ROUNDS.get((rate, size), 20 if size < 1e6 else 5)
+    row = run(net, program, cell[0], [size, cell[1], 1 if quick else rounds], rsh)
+    row["rate"] = rate
+    row["ratio"] = row["merge_s"] / row["allreduce_s"]
+    return row
+
+
+def formula(count, factor):
+    """Arenas that the busiest host sends: k (1 − f) + (H − 1) f with f = 1 / H; a ring sends 2 (H − 1) / H."""
+    return factor * 2 * (count - 1) / count
+
+
+def print_rows(rows, loads):
+    print("Medians of the slowest host's time. `bound`: 1.05, or 1.05 × the factor where the shards are no power of two "
+          "times the hosts; unshaped the processor is the limit, and there is none. `line`: the least time at that "
+          "rate, from the bytes.\n")
+    print("| rate | MB | hosts | shards | bytes, × ring | `MPI_Allreduce`, ms | merge, ms | ratio | bound | line, ms |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for r in rows:
+        speed = RATES[r["rate"]]
+        least = f"{r['bytes'] * formula(r['hosts'], r['factor']) / speed * 1e3:.1f}" if speed else ""
+        bound = f"{1.05 * r['factor']:.2f}" if speed else ""
+        print(f"| {r['rate']} | {r['bytes'] / 1e6:.2f} | {r['hosts']} | {r['shards']} | {r['factor']:.2f} | "
+              f"{r['allreduce_s'] * 1e3:.2f} | {r['merge_s'] * 1e3:.2f} | {r['ratio']:.2f} | {bound} | {least} |")
+    print(f"\nThe hosts are namespaces of one machine with {os.cpu_count()} CPUs; its load was {loads[0]:.1f} before and "
+          f"{loads[1]:.1f} after.\n")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--quick", action="store_true", help="one round of each, the small size alone")
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        bed.skip("network namespaces are root's")
+    program, rows, loads = args.program.resolve(), [], [os.getloadavg()[0]]
+    with tempfile.TemporaryDirectory() as folder, bed.Hosts(4) as net:
+        rsh = agent(net, folder)
+        for rate in RATES:
+            try:
+                shape(net, rate)
+            except subprocess.CalledProcessError:
+                print(f"no token bucket in this kernel: nothing at {rate}\n")
+                continue
+            for size in SIZES[:1] if args.quick else SIZES:
+                for cell in CELLS:
+                    rows.append(measure(net, program, rate, size, cell, rsh, args.quick))
+                    print(f"hosts.py: {rows[-1]}", file=sys.stderr, flush=True)
+    loads.append(os.getloadavg()[0])
+    print_rows(rows, loads)
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps({"rows": rows}))
+
+
+main()
