@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 MOST_LINES = 120  # of README.md
+SAME_WORDS = 12  # that no two pages have in a row
 MOST_WORDS = 150  # on a page before what answers a reader's question: half a minute
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # 3.1×, 1.03 s, 32,486; not 1 or 2, which stand everywhere.
@@ -124,6 +125,20 @@ def unanswered(root, page):
                 yield f"{question} {here.relative_to(root)}: {before} words before '{answer}'"
 
 
+def repeated(root, pages):
+    """Runs of words that two pages have: one of them should link to the other."""
+    where = {}
+    for page in pages:
+        text = re.sub(r"(?s)```.*?```|(?m:^    .*$)|`[^`]*`", " ", page.read_text(encoding="utf-8"))
+        for block in re.split(r"\n\s*\n|\n\| ", text):
+            words = re.findall(r"\w+", re.sub(r"\]\([^)]*\)", " ", block))
+            for i in range(len(words) - SAME_WORDS + 1):
+                first = where.setdefault(" ".join(words[i:i + SAME_WORDS]).lower(), page)
+                if first != page:
+                    yield f"{page.relative_to(root)} repeats {first.relative_to(root)}: {' '.join(words[i:i + SAME_WORDS])}"
+                    break
+
+
 def refused(root, trainer, page):
     """Commands that begin a run: the config that they would run with is asked for."""
     text = page.read_text(encoding="utf-8")
@@ -146,6 +161,7 @@ def main():
     promises = (root / "docs" / "promises.md").read_text(encoding="utf-8")
     problems = [p for page in pages for p in broken_links(root, page)]
     problems += [p for page in pages for p in refused(root, trainer, page)]
+    problems += repeated(root, [page for page in pages if page.name not in ("api.md", "CHANGELOG.md")])
     problems += unanswered(root, root / "tests" / "docs" / "questions.md")
     problems += unsaid(root, root / "docs" / "troubleshooting.md")
     problems += untested(root, root / "docs" / "design.md")
@@ -156,6 +172,8 @@ def main():
                            section((root / "docs" / "comparison.md").read_text(encoding="utf-8"), "Speed"), bench)
     problems += unmeasured("docs/book.md", (root / "docs" / "book.md").read_text(encoding="utf-8").split("###")[1],
                            bench, root / "tests" / "accuracy" / "README.md")
+    problems += unmeasured("docs/python.md", section((root / "docs" / "python.md").read_text(encoding="utf-8"),
+                                                     "What it costs"), bench)
     problems += unmeasured("docs/promises.md", promises.split("Counted so far")[1].split("\n\n")[0], campaigns)
     if text.count("\n") > MOST_LINES:
         problems.append(f"README.md has {text.count(chr(10))} lines, not {MOST_LINES}")
