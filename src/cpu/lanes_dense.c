@@ -1,4 +1,4 @@
-/* The dense op. Scratch of backward: [dz, one block][its transpose]. */
+/* The dense op. Scratch of backward: [dz][its transpose]. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
@@ -26,7 +26,7 @@ static uint32_t items(int n)
 /* A pass over some groups, divided among the team by outputs, or by inputs. */
 typedef struct dense_job {
     const dense_op *op;
-    int group, groups, add;
+    int groups, add;
     const float *dz, *dzt;
 } dense_job;
 
@@ -58,17 +58,12 @@ static int dense_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     return LS_OK;
 }
 
-static const float *x_of(const dense_job *job)
-{
-    return (const float *)job->op->base.b.x + (size_t)job->group * (size_t)job->op->in * LS_LANES;
-}
-
 static void weights_some(void *arg, uint32_t item)
 {
     const dense_job *job = arg;
     const ls_op_buffers *b = &job->op->base.b;
     const ls_lanes_dense l = part_of(job, item, job->op->out);
-    job->op->base.kernels->dense_weights(&l, x_of(job), job->dzt, b->grad[0],
+    job->op->base.kernels->dense_weights(&l, b->x, job->dzt, b->grad[0],
                                          job->op->bias ? b->grad[1] : NULL, job->add);
 }
 
@@ -77,32 +72,23 @@ static void data_some(void *arg, uint32_t item)
     const dense_job *job = arg;
     const ls_op_buffers *b = &job->op->base.b;
     const ls_lanes_dense l = part_of(job, item, job->op->in);
-    job->op->base.kernels->dense_data(&l, job->dz, b->param[0],
-                                      (float *)b->dx +
-                                          (size_t)job->group * (size_t)job->op->in * LS_LANES);
+    job->op->base.kernels->dense_data(&l, job->dz, b->param[0], b->dx);
 }
 
 static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const dense_op *op = self_of(base);
     const ls_op_buffers *b = &op->base.b;
-    const size_t y_group = (size_t)op->out * LS_LANES;
     float *dz = b->scratch;
-    float *dzt = dz + (size_t)LS_LANES_BLOCK_GROUPS * LS_LANES * (size_t)op->padded;
+    float *dzt = dz + (size_t)op->base.groups * LS_LANES * (size_t)op->padded;
+    dense_job job = {op, op->base.groups, (flags & LS_RUN_ACCUMULATE) != 0, dz, dzt};
+    const ls_lanes_dense l = {op->in, op->out, job.groups, 0, op->padded / LS_LANES};
     (void)stream;
     (void)err;
-    for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        dense_job job = {
-            op, group, ls_lanes_block(&op->base, group), group > 0 || (flags & LS_RUN_ACCUMULATE),
-            dz, dzt};
-        const ls_lanes_dense l = {op->in, op->out, job.groups, 0, op->padded / LS_LANES};
-        const float *y = op->relu ? (const float *)b->y + (size_t)group * y_group : NULL;
-        op->base.kernels->dense_grad(&l, (const float *)b->dy + (size_t)group * y_group, y, dz,
-                                     dzt);
-        ls_team_run(op->base.team, items(op->out), weights_some, &job);
-        if (op->base.needs_dx)
-            ls_team_run(op->base.team, items(op->in), data_some, &job);
-    }
+    op->base.kernels->dense_grad(&l, b->dy, op->relu ? b->y : NULL, dz, dzt);
+    ls_team_run(op->base.team, items(op->out), weights_some, &job);
+    if (op->base.needs_dx)
+        ls_team_run(op->base.team, items(op->in), data_some, &job);
     return LS_OK;
 }
 
@@ -178,6 +164,6 @@ int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *de
     o->param_floats[1] = op->bias ? (size_t)op->padded : 0;
     if (base->training)
         o->scratch_bytes =
-            (size_t)2 * LS_LANES_BLOCK_GROUPS * LS_LANES * (size_t)op->padded * sizeof(float);
+            (size_t)2 * (size_t)base->groups * LS_LANES * (size_t)op->padded * sizeof(float);
     return ls_lanes_op_finish(out, base, desc, err);
 }

@@ -3,7 +3,7 @@
  *     forward    J outputs × rows, over the inputs, 128 at a time: sums of so few are exact enough, x stays in L1
  *     data       J inputs × rows, over the outputs, 128 at a time: so many lines of weights are read side by
  *                side, which the hardware still fetches ahead
- *     weights    J inputs × outputs, over the rows of the block
+ *     weights    J inputs × outputs, over the rows of a block, block after block
  *
  * In the third form a vector holds outputs of one row, not rows of one output: the gradient of the output is
  * transposed first, which is small, and no sum over lanes is left. A tile's T vectors are those of one group
@@ -112,6 +112,13 @@ static inline int lanes_dense_together(int left)
     return left < LANES_DENSE_GROUPS ? left : LANES_DENSE_GROUPS;
 }
 
+/* Groups of the block that begins at group g. */
+LANES_INLINE int lanes_dense_block(const ls_lanes_dense *l, int g)
+{
+    const int left = l->groups - g;
+    return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
+}
+
 LANES_INLINE int lanes_sixteens(int n)
 {
     return (n + 15) / 16;
@@ -185,38 +192,42 @@ static void lanes_dense_grad(const ls_lanes_dense *l, const float *dy, const flo
 
 static void lanes_dense_bias(const ls_lanes_dense *l, const float *dzt, float *gb, int add)
 {
-    dzt += (ptrdiff_t)l->from * l->groups * 256;
-    for (int s = l->from; s < l->to; s++, dzt += (ptrdiff_t)l->groups * 256) {
-        for (int part = 0; part < 16; part += LANES_VEC) {
-            vec sum = {0};
-            for (int r = 0; r < l->groups * 16; r++)
-                sum += vec_load(dzt + (ptrdiff_t)r * 16 + part);
-            float *to = gb + s * 16 + part;
-            vec_store(to, add ? vec_load(to) + sum : sum);
-        }
-    }
+    for (int s = l->from; s < l->to; s++)
+        for (int g = 0; g < l->groups; g += LS_LANES_BLOCK_GROUPS)
+            for (int part = 0; part < 16; part += LANES_VEC) {
+                const float *d = dzt + ((ptrdiff_t)s * l->groups + g) * 256 + part;
+                float *to = gb + s * 16 + part;
+                vec sum = {0};
+                for (int r = 0; r < lanes_dense_block(l, g) * 16; r++)
+                    sum += vec_load(d + (ptrdiff_t)r * 16);
+                vec_store(to, add || g > 0 ? vec_load(to) + sum : sum);
+            }
 }
 
+/* All blocks of a tile, one after another, so that gradients are written once. */
 static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const float *dzt,
                                 float *gw, float *gb, int add)
 {
     lanes_dense d = {
-        .n = {l->groups, 16},
         .w_step = {(ptrdiff_t)l->in * 16, 1},
         .w_j = 16,
         .x_step = {256, 16},
         .x_group = (ptrdiff_t)l->groups * 256,
         .out_j = 16,
         .out_group = (ptrdiff_t)l->in * 16,
-        .add = add,
     };
     for (int s = l->from, together; s < l->to; s += together) {
         together = lanes_dense_together(l->to - s);
-        for (int i = 0, done; i < l->in; i += done) {
-            d.w = x + (ptrdiff_t)i * 16;
-            d.x = dzt + (ptrdiff_t)s * l->groups * 256;
+        for (int i = 0, done = 0; i < l->in; i += done) {
             d.out = gw + ((ptrdiff_t)s * l->in + i) * 16;
-            done = lanes_dense_rows(&d, l->in - i, together);
+            for (int g = 0; g < l->groups; g += LS_LANES_BLOCK_GROUPS) {
+                d.n[0] = lanes_dense_block(l, g);
+                d.n[1] = 16;
+                d.w = x + ((ptrdiff_t)g * l->in + i) * 16;
+                d.x = dzt + ((ptrdiff_t)s * l->groups + g) * 256;
+                d.add = add || g > 0;
+                done = lanes_dense_rows(&d, l->in - i, together);
+            }
         }
     }
     if (gb)

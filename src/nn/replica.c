@@ -339,6 +339,21 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return status == LS_OK && !desc->no_recording ? ls_replica_record(r, err) : status;
 }
 
+/* Blocks keep activations in the caches, at the price of reading all weights for each. Where those are more
+ * than a block's activations, as in a perceptron, a block is as many of the device's, whose bits are the same. */
+static int block_rows(const ls_model *model, int rows)
+{
+    const int most = 8 * rows;
+    size_t values = 0;
+    for (int i = 0; i < model->layers; i++) {
+        const ls_shape *s = &model->layer[i].out;
+        values += (size_t)s->c * (size_t)s->h * (size_t)s->w;
+    }
+    while (rows < most && 2 * (size_t)rows * values <= model->parameters)
+        rows *= 2;
+    return rows;
+}
+
 int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *err)
 {
     ls_replica *r = ls_alloc(desc->host, sizeof *r);
@@ -351,8 +366,8 @@ int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *e
     r->host = desc->host;
     r->args.seed = desc->seed;
     r->device->ops->describe(r->device, &r->info);
-    if (r->model->stats > 0)
-        r->info.block_rows = 0; /* the statistics are those of the whole shard */
+    r->info.block_rows = r->model->stats > 0 ? 0 /* the statistics are those of the whole shard */
+                                             : block_rows(r->model, r->info.block_rows);
     int status = build(r, desc, err);
     if (status == LS_OK)
         *out = r;

@@ -49,7 +49,7 @@ typedef struct ls_config {
     const char *devices;
     int precision; /* an ls_precision */
     int batch_size, epochs, eval_every, threads;
-    int shards; /* 0: one per device */
+    int shards; /* 0: one per device; −1: ls_shards_for, once the model is known */
     uint64_t seed;
     int nominal;           /* divide by batch_size, not by the rows of the minibatch */
     const char *allreduce; /* a communicator's name; which there are depends on the devices */
@@ -96,10 +96,12 @@ void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
  * "linear". */
 double ls_config_lr(const ls_config *config);
 
-/* The default of `shards`, which depends on the recipe alone: the largest power of two that leaves a shard
- * of `rows` LS_SHARD_ROWS rows, from 1 to 8. */
-enum { LS_SHARD_ROWS = 16 };
-int ls_shards_for(int rows);
+/* The default of `shards`, which depends on the recipe alone: the largest power of two, from 1 to 8, that leaves
+ * a shard of `rows` LS_SHARD_ROWS rows, and as many that it uses each weight LS_SHARD_USES times: fewer do not
+ * pay for adding its gradient up. `uses`: of a weight by one row, on average; 1 in a dense layer, as many as
+ * there are pixels in a convolution. */
+enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64 };
+int ls_shards_for(int rows, double uses);
 
 /* The document that the model's nodes belong to. */
 const ls_json *ls_config_model_doc(const ls_config *config);

@@ -110,20 +110,24 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
 
 static const ls_config_form capacity_form = {read_capacity, write_capacity};
 
-int ls_shards_for(int rows)
+int ls_shards_for(int rows, double uses)
 {
     int shards = 1;
-    while (shards < 8 && rows / (2 * shards) >= LS_SHARD_ROWS)
+    while (shards < 8 && rows / (2 * shards) >= LS_SHARD_ROWS &&
+           rows * uses / (2 * shards) >= LS_SHARD_USES)
         shards *= 2;
     return shards;
 }
 
-/* An integer, or "devices" for one shard per device. The row of batch_size is above. */
+/* An integer, or "devices" for one shard per device. */
 static void read_shards(ls_config *c, ls_fields *f, const ls_config_key *row)
 {
     long shards;
-    const long fallback = ls_shards_for(c->batch_size);
     const cJSON *node = ls_field_any(f, row->key);
+    if (!node) {
+        c->shards = -1;
+        return;
+    }
     if (cJSON_IsString(node)) {
         if (strcmp(node->valuestring, "devices") != 0)
             ls_fields_fail(f, node, "shards: expected an integer or \"devices\", found \"%s\"",
@@ -131,15 +135,15 @@ static void read_shards(ls_config *c, ls_fields *f, const ls_config_key *row)
         c->shards = 0;
         return;
     }
-    ls_field_int(f, row->key, 1, LS_SHARDS_MAX, &fallback, &shards);
+    ls_field_int(f, row->key, 1, LS_SHARDS_MAX, NULL, &shards);
     c->shards = (int)shards;
 }
 
 static void write_shards(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
-    if (c->shards)
+    if (c->shards > 0)
         ls_json_put_int(w, row->key, c->shards);
-    else
+    else if (c->shards == 0)
         ls_json_put_string(w, row->key, "devices");
 }
 
@@ -406,9 +410,9 @@ const ls_config_key ls_config_keys[] = {
      .help = "at a loss that is not finite; `\"skip\"`: leave that step out"},
     {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", .form = &shards_form,
      .help = "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
-             "that leaves each 16 rows, at most 8; workers beyond them only merge and stand by; "
-             "`\"devices\"`: one per device, fastest on GPUs, but results then depend on their "
-             "number"},
+             "that leaves each 16 rows, and uses of each weight 64, at most 8 (a perceptron of 128 "
+             "rows has 2); workers beyond them only merge and stand by; `\"devices\"`: one per "
+             "device, fastest on GPUs, but results then depend on their number"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,
      .help = "how often the training rows are gone through"},
     {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",

@@ -129,7 +129,7 @@ int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
     if (!t->members.cluster)
         return LS_OK;
     int status = ls_cluster_share(t->members.cluster, &shards, sizeof shards, err);
-    if (status == LS_OK && t->config.shards == 0)
+    if (status == LS_OK && t->config.shards <= 0)
         t->config.shards = shards;
     if (status || t->config.shards >= t->members.count)
         return status;

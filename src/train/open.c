@@ -102,6 +102,28 @@ static int build_model(ls_trainer *t, ls_error *err)
     return status;
 }
 
+/* ---- shards ---------------------------------------------------------------------------------- */
+
+/* How often a row uses a weight, on average: a dense layer once, a convolution at every pixel. */
+static double uses_of_weights(const ls_model *model)
+{
+    double uses = 0;
+    for (int i = 0; i < model->layers; i++) {
+        const ls_layer *layer = &model->layer[i];
+        for (int k = 0; k < layer->params; k++)
+            uses += (double)layer->param[k].count * layer->out.h * layer->out.w;
+    }
+    return uses / (double)model->parameters;
+}
+
+static int choose_shards(ls_trainer *t, ls_error *err)
+{
+    ls_config *c = &t->config;
+    if (c->shards < 0 && ls_members_first(t))
+        c->shards = ls_shards_for(c->batch_size, uses_of_weights(t->model));
+    return ls_members_share_shards(t, err);
+}
+
 /* ---- devices and workers -------------------------------------------------------------------- */
 
 static int make_pool(ls_trainer *t, ls_error *err)
@@ -285,11 +307,12 @@ static int summarise(ls_trainer *t, ls_error *err)
 static void warn_of_rows(const ls_trainer *t)
 {
     const int rows = t->config.batch_size, shards = t->shards;
-    if (rows / shards < LS_SHARD_ROWS && shards > ls_shards_for(rows))
+    const int best = ls_shards_for(rows, uses_of_weights(t->model));
+    if (rows / shards < LS_SHARD_ROWS && shards > best)
         ls_log(t->host, LS_LOG_WARNING,
                "shards: %d rows in %d shards are fewer than %d each, which is slow; the default "
                "would be %d",
-               rows, shards, LS_SHARD_ROWS, ls_shards_for(rows));
+               rows, shards, LS_SHARD_ROWS, best);
     else if (rows % (shards * LS_SHARD_ROWS) != 0)
         ls_log(t->host, LS_LOG_WARNING,
                "%d rows per shard are no multiple of 16: batch_size %d and shards %d leave vector "
@@ -410,9 +433,9 @@ static int read_config(ls_trainer *t, ls_error *err)
     ls_free(t->host, own);
     if (status == LS_OK)
         status = check_step_rows(t, err);
-    if (status == LS_OK && t->dir.resumed && t->config.shards == 0)
+    if (status == LS_OK && t->dir.resumed && t->config.shards <= 0)
         t->config.shards = ls_resume_shards(t);
-    return status ? status : ls_members_share_shards(t, err);
+    return status;
 }
 
 static int open_registry(ls_trainer *t, ls_error *err)
@@ -445,13 +468,11 @@ static int open_group(ls_trainer *t, ls_error *err)
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
     static int (*const stages[])(ls_trainer *, ls_error *) = {
-        check_options, read_inject,       read_config,
-        open_registry, open_data,         open_feed,
-        build_model,   open_pool,         ls_members_compare,
-        open_exchange, open_trace,        open_workers,
-        open_group,    ls_run_dir_open,   ls_run_dir_open_sinks,
-        open_saver,    open_coordination, summarise,
-        warn};
+        check_options, read_inject,        read_config,     open_registry,
+        open_data,     open_feed,          build_model,     choose_shards,
+        open_pool,     ls_members_compare, open_exchange,   open_trace,
+        open_workers,  open_group,         ls_run_dir_open, ls_run_dir_open_sinks,
+        open_saver,    open_coordination,  summarise,       warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

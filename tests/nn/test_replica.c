@@ -1,6 +1,6 @@
 #include "nn/nn_fixture.h"
 
-#include "nn/plan.h"
+#include "nn/replica_impl.h"
 #include "nn/wrapped_device.h"
 
 #include <math.h>
@@ -181,6 +181,35 @@ static void a_shard_in_blocks_equals_the_whole_shard(void **state)
     }
     bench_end(&whole);
     bench_end(&blocks);
+}
+
+static const char wide_json[] = "[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":64},"
+                                "{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":4}]";
+
+/* Seven thousand weights, a few hundred activations a row: weights are read once for 16 rows, not for 2. */
+static void weights_that_outnumber_activations_are_read_for_larger_blocks(void **state)
+{
+    (void)state;
+    static const uint32_t shards[] = {22, 5, 16};
+    float tail[2][LS_TAIL];
+    for (int wide = 0; wide < 2; wide++) {
+        bench b;
+        ls_error err = {0};
+        bench_begin(&b, 2);
+        if (wide) {
+            free_model(b.model);
+            free(b.weights);
+            b.model = make_model(wide_json, small, CLASSES);
+            b.weights = calloc(b.model->floats, sizeof *b.weights);
+            fill_uniform(b.weights, b.model->floats, 0.5f, 2);
+        }
+        must(create(&b, shards, 3, &err), &err);
+        assert_int_equal(ls_replica_block_rows(b.replica, 22, 0), wide ? 16 : 2);
+        float *gradient = gradient_of(&b, 3, 22, tail[wide]);
+        assert_true(tail[wide][LS_TAIL_ROWS] == 22);
+        free(gradient);
+        bench_end(&b);
+    }
 }
 
 static void gradients_are_sums_over_rows(void **state)
@@ -697,6 +726,7 @@ int main(void)
         cmocka_unit_test(arenas_hold_parameters_in_reverse_at_multiples_of_16),
         cmocka_unit_test(weights_come_out_as_they_went_in),
         cmocka_unit_test(a_shard_in_blocks_equals_the_whole_shard),
+        cmocka_unit_test(weights_that_outnumber_activations_are_read_for_larger_blocks),
         cmocka_unit_test(gradients_are_sums_over_rows),
         cmocka_unit_test(an_empty_shard_gives_zeros),
         cmocka_unit_test(the_tail_says_rows_and_no_failure),

@@ -75,28 +75,33 @@ static void defaults_written_and_read_again_are_the_same(void **state)
     ls_config_fini(&again);
 }
 
-static int shards_of(int batch_size, const char *given)
+static int shards_of(const char *given)
 {
     char text[160];
     ls_config c;
     snprintf(text, sizeof text,
-             "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1}, %s \"batch_size\": %d}",
-             given, batch_size);
+             "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1}, %s \"batch_size\": 32}",
+             given);
     read_text(&c, text, NULL);
     const int shards = c.shards;
     ls_config_fini(&c);
     return shards;
 }
 
-static void a_shard_has_sixteen_rows_unless_the_config_says_otherwise(void **state)
+/* A convolution uses a weight often, a dense layer once a row. */
+static void a_shard_has_rows_to_pay_for_its_sum_unless_the_config_says_otherwise(void **state)
 {
-    static const int expected[][2] = {{1, 1},  {16, 1},  {31, 1},  {32, 2},  {63, 2},  {64, 4},
-                                      {80, 4}, {127, 4}, {128, 8}, {256, 8}, {4096, 8}};
+    static const int expected[][3] = {{1, 1, 1},   {16, 1, 1},  {31, 1, 1},  {32, 2, 1},
+                                      {63, 2, 1},  {64, 4, 1},  {80, 4, 1},  {127, 4, 1},
+                                      {128, 8, 2}, {255, 8, 2}, {256, 8, 4}, {4096, 8, 8}};
     (void)state;
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
-        assert_int_equal(shards_of(expected[i][0], ""), expected[i][1]);
-    assert_int_equal(shards_of(32, "\"shards\": 8,"), 8);
-    assert_int_equal(shards_of(4096, "\"shards\": 1,"), 1);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        assert_int_equal(ls_shards_for(expected[i][0], 8), expected[i][1]);
+        assert_int_equal(ls_shards_for(expected[i][0], 1), expected[i][2]);
+    }
+    assert_int_equal(shards_of(""), -1);
+    assert_int_equal(shards_of("\"shards\": 8,"), 8);
+    assert_int_equal(shards_of("\"shards\": \"devices\","), 0);
 }
 
 /* Another value than the default for a row, as --set would take it. */
@@ -171,10 +176,10 @@ static void the_number_of_epochs_counts_where_the_rate_depends_on_it(void **stat
               "{\"model\": {\"layers\": []}, \"optimizer\": {\"lr\": 1}, \"epochs\": 3,"
               " \"schedule\": \"cosine\"}",
               NULL);
-    assert_int_equal(ls_config_same_recipe(&three, 8, &ten, &err), LS_ECONFIG);
+    assert_int_equal(ls_config_same_recipe(&three, ten.shards, &ten, &err), LS_ECONFIG);
     assert_non_null(strstr(err.text, "epochs: this run was made with 10, not with 3;"));
     ten.schedule.rule = three.schedule.rule = LS_SCHEDULE_CONSTANT;
-    assert_int_equal(ls_config_same_recipe(&three, 8, &ten, &err), LS_OK);
+    assert_int_equal(ls_config_same_recipe(&three, ten.shards, &ten, &err), LS_OK);
     ls_config_fini(&ten);
     ls_config_fini(&three);
 }
@@ -254,7 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_documentation_has_each_key_in_order_and_no_other),
         cmocka_unit_test(defaults_written_and_read_again_are_the_same),
-        cmocka_unit_test(a_shard_has_sixteen_rows_unless_the_config_says_otherwise),
+        cmocka_unit_test(a_shard_has_rows_to_pay_for_its_sum_unless_the_config_says_otherwise),
         cmocka_unit_test(exactly_the_keys_of_the_recipe_must_be_the_same_at_a_resume),
         cmocka_unit_test(the_number_of_epochs_counts_where_the_rate_depends_on_it),
         cmocka_unit_test(the_schema_has_each_key_of_each_record_and_no_other),
