@@ -227,8 +227,10 @@ scale()
     section "How far data parallelism goes: measured, modelled, drawn" \
         "bench/scale.py … # and trainer_rounds, bench_allreduce"
     printf '![efficiency over devices](scale.svg)\n\n'
+    set --
+    [ ! -e "$out/hosts.json" ] || set -- "$out/hosts.json"
     python3 bench/scale.py --rounds-program "$build/bench/trainer_rounds" \
-        --rounds 4 --allreduce "$out/allreduce.json" --json "$out/scale.json" --picture bench/scale.svg
+        --rounds 4 --allreduce "$out/allreduce.json" ${1:+--hosts "$1"} --json "$out/scale.json" --picture bench/scale.svg
 }
 
 # Hosts are namespaces of this machine.

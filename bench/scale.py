@@ -18,7 +18,7 @@ import sys
 from dataclasses import asdict
 
 import svg
-from scale_model import (Device, Link, Network, all_reduce, data_parallel, line_fit, merge, pipeline,
+from scale_model import (Device, Link, Network, all_reduce, data_parallel, fit_link, line_fit, merge, pipeline,
                          tensor)
 
 # Nominal speeds in each direction, and latencies as vendors and users state them. Not measured here.
@@ -103,6 +103,13 @@ def fit(points, allreduce):
     for device in devices.values():
         device.crowd = crowd
     return inside, devices
+
+
+def fit_hosts(rows):
+    """Merges over several hosts at 1 Gb/s, each with the bytes of a ring: LINKS[0] becomes what they took."""
+    rows = [r for r in rows if r["rate"] == "1gbit" and r["factor"] == 1]
+    LINKS[0] = fit_link(LINKS[0].name, [(r["hosts"], r["bytes"], r["merge_s"]) for r in rows])
+    return rows
 
 
 def validate(points, inside, devices):
@@ -283,8 +290,22 @@ def print_fit(inside, devices, points):
               f"{p['low'] * 1e3:.2f}–{p['high'] * 1e3:.2f} | {p['predicted'] * 1e3:.2f} | {p['error']:+.1%} |")
 
 
-def print_predictions(curve, split_rows, setting):
-    print("\nModelled, not measured: the links are nominal (α, β): " +
+def print_hosts(rows):
+    link = LINKS[0]
+    print(f"\n{link.name} is fitted to merges over hosts, by bench_hosts: {link.alpha * 1e6:.0f} µs a message, "
+          f"{link.beta / 1e6:.0f} MB/s. These rows are measured; all with more hosts are the model's:\n")
+    print("| hosts | MB | measured, ms | model, ms | error |\n|---:|---:|---:|---:|---:|")
+    for r in rows:
+        modelled = all_reduce(r["hosts"], r["bytes"], link)
+        print(f"| {r['hosts']} | {r['bytes'] / 1e6:.2f} | {r['merge_s'] * 1e3:.2f} | {modelled * 1e3:.2f} | "
+              f"{modelled / r['merge_s'] - 1:+.1%} |")
+    for n in DEVICES[3:]:
+        for size in sorted({r["bytes"] for r in rows}):
+            print(f"| {n:,} | {size / 1e6:.2f} | model alone | {all_reduce(n, size, link) * 1e3:.2f} | |")
+
+
+def print_predictions(curve, split_rows, setting, fitted):
+    print("\nModelled, not measured: the links are " + ("" if not fitted else "but for the first ") + "nominal (α, β): " +
           "; ".join(f"{k.name}, {k.alpha * 1e6:.0f} µs" for k in LINKS) +
           ". Devices whose efficiency is still 50 %, and, where a minibatch of 256 is shared, the number "
           "with the shortest step:\n")
@@ -316,6 +337,7 @@ def main():
     p.add_argument("--allreduce", required=True)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--points", help="take the measured points from this earlier --json")
+    p.add_argument("--hosts", help="merges over hosts, of hosts.py --json: the first link is fitted to them")
     p.add_argument("--json")
     p.add_argument("--picture")
     a = p.parse_args()
@@ -327,6 +349,10 @@ def main():
     else:
         points = measure(a.rounds_program, a.rounds)
     inside, devices = fit(points, allreduce)
+    over_hosts = []
+    if a.hosts:
+        with open(a.hosts) as f:
+            over_hosts = fit_hosts(json.load(f)["rows"])
     points = validate(points, inside, devices)
     curve = {}
     for kind in ("strong", "weak"):
@@ -340,7 +366,9 @@ def main():
               "devices": {k: asdict(d) for k, d in devices.items()}, "points": points,
               "curves": curve, "splits": split_rows}
     print_fit(inside, devices, points)
-    print_predictions(curve, split_rows, setting)
+    if over_hosts:
+        print_hosts(over_hosts)
+    print_predictions(curve, split_rows, setting, over_hosts)
     if a.json:
         with open(a.json, "w") as f:
             json.dump(result, f, indent=1)

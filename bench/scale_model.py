@@ -42,8 +42,22 @@ def all_reduce(n, size, link):
     """The better of a ring (2(n-1) messages of size/n) and recursive halving and doubling."""
     if n < 2:
         return 0.0
-    volume = 2 * (n - 1) / n * size / link.beta
-    return min(2 * (n - 1), 2 * ceil(log2(n))) * link.alpha + volume
+    return messages(n) * link.alpha + volume(n, size) / link.beta
+
+
+def messages(n):
+    return min(2 * (n - 1), 2 * ceil(log2(n)))
+
+
+def volume(n, size):
+    """Bytes that each sends."""
+    return 2 * (n - 1) / n * size
+
+
+def fit_link(name, merges):
+    """The link of these merges, [(n, size, seconds)]."""
+    alpha, c1 = line_fit([(volume(n, size) / messages(n), seconds / messages(n)) for n, size, seconds in merges])
+    return Link(name, alpha, 1 / c1)
 
 
 def merge(n, size, inside, between, per_host):
