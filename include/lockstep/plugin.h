@@ -85,7 +85,11 @@ typedef enum ls_op_kind {
     LS_OP_CLIP = 17, /* the norm of an arena → what the optimizer multiplies its gradient with */
     LS_OP_GELU = 18, /* x·Φ(x), Φ the normal distribution's: by erf, not by tanh */
     LS_OP_SILU = 19, /* x / (1 + e⁻ˣ) */
-    LS_OP_KINDS      /* none: one more than the last */
+    LS_OP_LAYERNORM = 20, /* params: weight [c·h·w], bias [c·h·w]; statistics of each row */
+    LS_OP_UPSAMPLE = 21,  /* each pixel of x becomes sh × sw of y */
+    LS_OP_CONCAT =
+        22,     /* y: x's channels, then x2's, of the same h and w; x2 may have another layout */
+    LS_OP_KINDS /* none: one more than the last */
 } ls_op_kind;
 
 /* Channels are cut into `groups` in their order: each group of outputs reads that of inputs alone. Element
@@ -164,6 +168,16 @@ typedef struct ls_batchnorm {
     float epsilon;
 } ls_batchnorm;
 
+/* y = (x − mean)/√(variance + epsilon)·weight + bias, element by element, with mean and variance (divided by n) of
+ * each row over its c·h·w values; epsilon > 0. */
+typedef struct ls_layernorm {
+    float epsilon;
+} ls_layernorm;
+
+typedef struct ls_upsample {
+    int sh, sw; /* at least 1 */
+} ls_upsample;
+
 /* Element e (in c, h, w order) of dataset row r = args->rows[row of the batch] is dropped when
  * ls_rng_uniform(seed, stream, epoch, r·(c·h·w) + e) < p, the index in 64 bits: it is 0 in y and in
  * dx. The others are multiplied with 1/(1 − p). 0 ≤ p < 1. */
@@ -218,7 +232,7 @@ typedef struct ls_op_desc {
     ls_tensor
         x; /* the input as its producer made it; for a gather: one dataset row, u8 or f32, with
                          `rows` the rows of a batch. Unused by optimizers and LS_OP_RUNNING */
-    ls_tensor x2;            /* LS_OP_ADD and fuse_add: the second input */
+    ls_tensor x2;            /* LS_OP_ADD, LS_OP_CONCAT and fuse_add: the second input */
     const ls_layout *y_hint; /* what preferred_layout said of y's first consumer, or NULL */
     const ls_op *twin; /* an op of the same layer for another number of rows, or NULL: parameters
                           are shared with it, so their layout must be the twin's */
@@ -238,6 +252,8 @@ typedef struct ls_op_desc {
         ls_sgd sgd;
         ls_adamw adamw;
         ls_batchnorm batchnorm;
+        ls_layernorm layernorm;
+        ls_upsample upsample;
         ls_dropout dropout;
         ls_softmax_xent softmax_xent;
         ls_running running;

@@ -24,8 +24,8 @@ enum { MODEL_OPSET = 8, MODEL_METADATA = 14, ENTRY_KEY = 1, ENTRY_VALUE = 2 };
 enum { OPSET_DOMAIN = 1, OPSET_VERSION = 2 };
 enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
-enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8 };
-enum { ATTRIBUTE_TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
+enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_S = 4, ATTRIBUTE_INTS = 8 };
+enum { ATTRIBUTE_TYPE = 20, TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_STRING = 3, TYPE_INTS = 7 };
 enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
 enum { DATA_FLOAT = 1, DATA_INT64 = 7 };
 enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_ELEMENT = 1, TENSOR_SHAPE = 2 };
@@ -95,6 +95,12 @@ static void node_float(onnx_file *f, const char *name, float value)
 {
     ls_pb_float(&f->attribute, ATTRIBUTE_F, value);
     attribute(f, name, TYPE_FLOAT);
+}
+
+static void node_text(onnx_file *f, const char *name, const char *value)
+{
+    ls_pb_text(&f->attribute, ATTRIBUTE_S, value);
+    attribute(f, name, TYPE_STRING);
 }
 
 static void node_end(onnx_file *f)
@@ -313,8 +319,40 @@ static void add_norm(graph *g, const ls_layer *layer, tensor *y)
     end(g, y);
 }
 
-/* Two vectors, of which one is an n × 1 × 1 image, are added as images. */
-static void add_sum(graph *g, const ls_layer *layer, tensor *y)
+/* Over all of a row; the scale of a vector has one dimension, that of an image three. */
+static void add_layer_norm(graph *g, const ls_layer *layer, tensor *y)
+{
+    const int rank = layer->param[0].rank + 1;
+    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, rank, y->name);
+    begin(g, "LayerNormalization", layer, &x);
+    add_params(g, layer);
+    node_int(&g->file, "axis", 1);
+    node_float(&g->file, "epsilon", layer->op.u.layernorm.epsilon);
+    y->rank = rank;
+    end(g, y);
+}
+
+static void add_upsample(graph *g, const ls_layer *layer, tensor *y)
+{
+    const ls_upsample *by = &layer->op.u.upsample;
+    const float scales[4] = {1, 1, (float)by->sh, (float)by->sw};
+    const int four = 4;
+    char constant[112];
+    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, 4, y->name);
+    snprintf(constant, sizeof constant, "%s:scales", layer->name);
+    put_floats(&g->file, constant, &four, 1, scales, 4);
+    begin(g, "Resize", layer, &x);
+    node_input(&g->file, ""); /* no region of interest */
+    node_input(&g->file, constant);
+    node_text(&g->file, "mode", "nearest");
+    node_text(&g->file, "coordinate_transformation_mode", "asymmetric");
+    node_text(&g->file, "nearest_mode", "floor");
+    y->rank = 4;
+    end(g, y);
+}
+
+/* Of two vectors one may be an n × 1 × 1 image: then both are taken as images. */
+static void add_both(graph *g, const char *op, const ls_layer *layer, tensor *y)
 {
     char second[96];
     const tensor *a = source(g, layer->input[0]), *b = source(g, layer->input[1]);
@@ -322,8 +360,10 @@ static void add_sum(graph *g, const ls_layer *layer, tensor *y)
     snprintf(second, sizeof second, "%.80s.with", y->name);
     const tensor x = with_rank(g, a, &layer->in, y->rank, y->name);
     const tensor x2 = with_rank(g, b, &layer->in2, y->rank, second);
-    begin(g, "Add", layer, &x);
+    begin(g, op, layer, &x);
     node_input(&g->file, x2.name);
+    if (layer->op.kind == LS_OP_CONCAT)
+        node_int(&g->file, "axis", 1);
     end(g, y);
 }
 
@@ -397,7 +437,10 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
     case LS_OP_DENSE: add_dense(g, layer, y); break;
     case LS_OP_POOL: add_pool(g, layer, y); break;
     case LS_OP_BATCHNORM: add_norm(g, layer, y); break;
-    case LS_OP_ADD: add_sum(g, layer, y); break;
+    case LS_OP_LAYERNORM: add_layer_norm(g, layer, y); break;
+    case LS_OP_UPSAMPLE: add_upsample(g, layer, y); break;
+    case LS_OP_ADD: add_both(g, "Add", layer, y); break;
+    case LS_OP_CONCAT: add_both(g, "Concat", layer, y); break;
     case LS_OP_RELU:
         add_elementwise(g, layer->op.u.relu.slope != 0 ? "LeakyRelu" : "Relu", layer, y);
         break;

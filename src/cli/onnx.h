@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "nn/model.h"
 
-enum { LS_ONNX_IR_VERSION = 7, LS_ONNX_OPSET = 13 };
+enum { LS_ONNX_IR_VERSION = 8, LS_ONNX_OPSET = 17 };
 
 typedef struct ls_onnx_desc {
     const ls_model *model;

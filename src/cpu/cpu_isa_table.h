@@ -39,6 +39,9 @@
         .normalise = lanes_normalise,                                                              \
         .norm_sums = lanes_norm_sums,                                                              \
         .norm_dx = lanes_norm_dx,                                                                  \
+        .layer_forward = lanes_layer_forward,                                                      \
+        .layer_dx = lanes_layer_dx,                                                                \
+        .layer_weights = lanes_layer_weights,                                                      \
         .loss = lanes_loss,                                                                        \
         .wino =                                                                                    \
             {                                                                                      \

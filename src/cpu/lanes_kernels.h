@@ -169,6 +169,16 @@ typedef struct ls_lanes_kernels {
     /* dx ← a·g + b·(x − mean) + c, 0 beyond the rows */
     void (*norm_dx)(const ls_lanes_norm_pass *pass);
 
+    /* Layer norm of a group of n sixteens. stats[2][16] ← mean and 1/√(variance + epsilon) of each lane; dx is 0
+     * where all of the lane's dy is. */
+    void (*layer_forward)(size_t n, float epsilon, const float *x, const float *w, const float *b,
+                          float *y, float *stats);
+    void (*layer_dx)(size_t n, const float *x, const float *dy, const float *w, const float *stats,
+                     float *dx);
+    /* gw[i], gb[i] (+)= the sums over lanes and groups, which are `step` floats apart, of i < n ≤ 16. */
+    void (*layer_weights)(int n, int groups, size_t step, const float *x, const float *dy,
+                          const float *stats, float *gw, float *gb, int add);
+
     /* Softmax and cross-entropy of one group of `rows` ≤ 16 rows: dx, unless it is NULL, ← softmax(x)
      * − target, 0 in unused lanes; loss[0 … 15] ← each row's loss, correct[…] ← 1 where it is right,
      * else 0. The target is (1 − smoothing) for the label plus smoothing / classes for each. */

@@ -171,6 +171,92 @@ static void lanes_norm_dx(const ls_lanes_norm_pass *p)
     }
 }
 
+/* ---- layer norm: a lane is a row ------------------------------------------------------------- */
+
+/* 1 / √(sum / n + epsilon) of each lane. */
+LANES_INLINE vec lanes_inverse_root(const vec_wide *sum, size_t n, float epsilon)
+{
+    double lane[LANES_VEC];
+    vec out;
+    lanes_store_wide(lane, sum);
+    for (int i = 0; i < LANES_VEC; i++)
+        out[i] = (float)(1 / __builtin_sqrt(lane[i] / (double)n + (double)epsilon));
+    return out;
+}
+
+LANES_INLINE vec lanes_mean_of(vec_wide sum, size_t n)
+{
+    sum.low /= (double)n;
+    sum.high /= (double)n;
+    return vec_narrow(&sum);
+}
+
+static void lanes_layer_forward(size_t n, float epsilon, const float *x, const float *w,
+                                const float *b, float *y, float *stats)
+{
+    EACH_PART(part)
+    {
+        vec mean = lanes_mean_of(lanes_sums_of(x + part, n, (vec){0}, 0), n);
+        vec_wide squares = lanes_sums_of(x + part, n, mean, 1);
+        vec inverse = lanes_inverse_root(&squares, n, epsilon);
+        vec_store(stats + part, mean);
+        vec_store(stats + 16 + part, inverse);
+        for (size_t i = 0; i < n; i++) {
+            vec unit = (vec_load(x + i * 16 + part) - mean) * inverse;
+            vec_store(y + i * 16 + part, vec_fma(unit, vec_all(w[i]), vec_all(b[i])));
+        }
+    }
+}
+
+static void lanes_layer_dx(size_t n, const float *x, const float *dy, const float *w,
+                           const float *stats, float *dx)
+{
+    EACH_PART(part)
+    {
+        const vec mean = vec_load(stats + part), inverse = vec_load(stats + 16 + part);
+        vec_wide all_g = {{0}, {0}}, all_gx = {{0}, {0}};
+        for (size_t i = 0; i < n;) {
+            size_t few = n - i < LANES_FEW ? n - i : LANES_FEW;
+            vec sum_g = {0}, sum_gx = {0};
+            for (size_t k = 0; k < few; k++, i++) {
+                vec g = vec_load(dy + i * 16 + part) * w[i];
+                sum_g += g;
+                sum_gx = vec_fma(g, (vec_load(x + i * 16 + part) - mean) * inverse, sum_gx);
+            }
+            vec_wide_add(&all_g, sum_g);
+            vec_wide_add(&all_gx, sum_gx);
+        }
+        const vec g = lanes_mean_of(all_g, n), gx = lanes_mean_of(all_gx, n);
+        for (size_t i = 0; i < n; i++) {
+            vec unit = (vec_load(x + i * 16 + part) - mean) * inverse;
+            vec own = vec_load(dy + i * 16 + part) * w[i] - g;
+            vec_store(dx + i * 16 + part, inverse * vec_fma(-unit, gx, own));
+        }
+    }
+}
+
+static void lanes_layer_weights(int n, int groups, size_t step, const float *x, const float *dy,
+                                const float *stats, float *gw, float *gb, int add)
+{
+    _Alignas(64) float weight[256] = {0}, bias[256] = {0};
+    for (int i = 0; i < n; i++)
+        EACH_PART(part)
+        {
+            vec w = {0}, b = {0};
+            for (int g = 0; g < groups; g++) {
+                const size_t at = (size_t)g * step + (size_t)(i * 16 + part);
+                const float *of = stats + (size_t)g * 32 + part;
+                vec d = vec_load(dy + at);
+                w = vec_fma(d, (vec_load(x + at) - vec_load(of)) * vec_load(of + 16), w);
+                b += d;
+            }
+            vec_store(weight + i * 16 + part, w);
+            vec_store(bias + i * 16 + part, b);
+        }
+    lanes_sum_each(gw, weight, n, add);
+    lanes_sum_each(gb, bias, n, add);
+}
+
 /* ---- addition -------------------------------------------------------------------------------- */
 
 static void lanes_add_forward(size_t n, const float *a, const float *b, int relu, float *y)

@@ -1,4 +1,4 @@
-/* Batch normalisation, alone, with a relu, or with an addition and a relu behind it. */
+/* Batch normalisation, alone, with a relu, or with an addition and a relu behind it; layer normalisation. */
 #include "cuda/cuda_op.h"
 
 #include <stdio.h>
@@ -126,5 +126,70 @@ int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     op->backward = norm_backward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc%s",
              op->x_form == LS_FORM_HALF ? " bf16" : "");
+    return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
+}
+
+/* ---- layer norm, whose parameters lie as x does ---------------------------------------------- */
+
+static size_t row_of(const ls_cuda_op *op)
+{
+    const ls_tensor *x = &op->desc.x;
+    return (size_t)x->c * (size_t)x->h * (size_t)x->w;
+}
+
+static int layer_norm_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const void *x;
+    (void)flags;
+    int status = ls_cuda_take_x(&x, op, on, 1, err);
+    if (status)
+        return status;
+    return ls_cuda_done(op,
+                        ls_k_layer_norm(op->b.y, ls_cuda_at(op, &op->mean), x, op->b.param[0],
+                                        op->b.param[1], op->desc.u.layernorm.epsilon,
+                                        op->desc.x.rows, row_of(op), on),
+                        err);
+}
+
+static int layer_norm_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const float *stats = ls_cuda_at(op, &op->mean);
+    const int rows = op->desc.x.rows;
+    const void *x;
+    int status = ls_cuda_take_x(&x, op, on, 0, err);
+    if (status)
+        return status;
+    cudaError_t e =
+        ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], (flags & LS_RUN_ACCUMULATE) != 0, x,
+                             op->b.dy, stats, rows, row_of(op), on);
+    if (e == cudaSuccess && op->desc.needs_dx)
+        e = ls_k_layer_norm_dx(ls_cuda_dx(op), x, op->b.dy, op->b.param[0], stats, rows, row_of(op),
+                               on);
+    status = ls_cuda_done(op, e, err);
+    return status || !op->desc.needs_dx ? status : ls_cuda_give_dx(op, on, err);
+}
+
+int ls_cuda_layer_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
+                              ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    ls_cuda_op *op;
+    if (!(desc->u.layernorm.epsilon > 0))
+        return ls_fail(err, LS_EINVAL, "layernorm: an epsilon of %g; it must be above 0",
+                       (double)desc->u.layernorm.epsilon);
+    int status = ls_cuda_op_new(&op, device, desc, "layernorm", err);
+    if (status)
+        return status;
+    for (int i = 0; i < 2; i++)
+        ls_cuda_op_param(op, 1, x->c, x->h * x->w);
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, LS_FORM_LAST);
+    ls_cuda_use_x(op, LS_FORM_LAST, 1);
+    const size_t bytes = 2 * (size_t)x->rows * sizeof(float);
+    op->mean = desc->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
+    op->forward = layer_norm_forward;
+    op->backward = layer_norm_backward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
     return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
 }

@@ -130,7 +130,7 @@ typedef int ls_cuda_create(ls_op **out, ls_cuda_device *device, const ls_op_desc
                            ls_error *err);
 ls_cuda_create ls_cuda_gather_create, ls_cuda_conv_create, ls_cuda_dense_create;
 ls_cuda_create ls_cuda_pool_create, ls_cuda_loss_create, ls_cuda_vector_loss_create;
-ls_cuda_create ls_cuda_norm_create;
+ls_cuda_create ls_cuda_norm_create, ls_cuda_layer_norm_create, ls_cuda_upsample_create;
 ls_cuda_create ls_cuda_pointwise_create; /* relu, add, curves, dropout, export */
 ls_cuda_create ls_cuda_update_create;    /* sgd, adamw, running */
 

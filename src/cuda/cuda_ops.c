@@ -22,7 +22,7 @@ static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls
 
 static int has_x2(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_ADD || d->fuse_add;
+    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
 }
 
 static int check_x2(const ls_op_desc *d, ls_error *err)
@@ -31,9 +31,10 @@ static int check_x2(const ls_op_desc *d, ls_error *err)
     int status = check_tensor(x2, "a second input", LS_F32, err);
     if (status)
         return status;
-    if (x->rows == x2->rows && x->c == x2->c && x->h == x2->h && x->w == x2->w)
+    if (x->rows == x2->rows && (x->c == x2->c || d->kind == LS_OP_CONCAT) && x->h == x2->h &&
+        x->w == x2->w)
         return LS_OK;
-    return ls_fail(err, LS_EINVAL, "op_create: %d rows of %d×%d×%d plus %d rows of %d×%d×%d",
+    return ls_fail(err, LS_EINVAL, "op_create: %d rows of %d×%d×%d and %d rows of %d×%d×%d",
                    x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
 }
 
@@ -78,6 +79,9 @@ int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls
         [LS_OP_ADD] = ls_cuda_pointwise_create,
         [LS_OP_SIGMOID] = ls_cuda_pointwise_create,
         [LS_OP_TANH] = ls_cuda_pointwise_create,
+        [LS_OP_LAYERNORM] = ls_cuda_layer_norm_create,
+        [LS_OP_UPSAMPLE] = ls_cuda_upsample_create,
+        [LS_OP_CONCAT] = ls_cuda_pointwise_create,
         [LS_OP_GELU] = ls_cuda_pointwise_create,
         [LS_OP_SILU] = ls_cuda_pointwise_create,
         [LS_OP_DROPOUT] = ls_cuda_pointwise_create,

@@ -102,6 +102,37 @@ static ls_cuda_form form_of_add(const ls_op_desc *d)
     return (x == LS_FORM_HALF) == (x2 == LS_FORM_HALF) ? x : LS_FORM_LAST;
 }
 
+/* ---- concat --------------------------------------------------------------------------------- */
+
+static int concat_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const void *x, *x2;
+    (void)flags;
+    int status = ls_cuda_take_x(&x, op, on, 1, err);
+    if (status == LS_OK)
+        status = ls_cuda_take_x2(&x2, op, on, err);
+    if (status)
+        return status;
+    return ls_cuda_done(op, ls_k_concat(op->b.y, x, x2, op->m, op->desc.x.c, op->desc.x2.c, on),
+                        err);
+}
+
+static int concat_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    (void)flags;
+    if (!op->desc.needs_dx)
+        return LS_OK;
+    int status = ls_cuda_done(op,
+                              ls_k_concat_back(ls_cuda_dx(op), ls_cuda_dx2(op), op->b.dy, op->m,
+                                               op->desc.x.c, op->desc.x2.c, on),
+                              err);
+    if (status == LS_OK)
+        status = ls_cuda_give_dx(op, on, err);
+    return status ? status : ls_cuda_give_dx2(op, on, err);
+}
+
 /* ---- dropout -------------------------------------------------------------------------------- */
 
 static cudaError_t pass_on(void *to, const void *from, size_t bytes, cudaStream_t stream)
@@ -201,7 +232,7 @@ int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_de
     static const char *const names[] = {
         [LS_OP_RELU] = "relu",       [LS_OP_EXPORT] = "export", [LS_OP_ADD] = "add",
         [LS_OP_SIGMOID] = "sigmoid", [LS_OP_TANH] = "tanh",     [LS_OP_DROPOUT] = "dropout",
-        [LS_OP_GELU] = "gelu",       [LS_OP_SILU] = "silu",
+        [LS_OP_GELU] = "gelu",       [LS_OP_SILU] = "silu",     [LS_OP_CONCAT] = "concat",
     };
     const ls_tensor *x = &desc->x;
     ls_cuda_op *op;
@@ -209,6 +240,8 @@ int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_de
     if (status)
         return status;
     ls_cuda_form form = ls_cuda_form_of(x) == LS_FORM_HALF ? LS_FORM_LAST : ls_cuda_form_of(x);
+    if (desc->kind == LS_OP_CONCAT)
+        form = LS_FORM_LAST;
     if (desc->kind == LS_OP_ADD) {
         form = form_of_add(desc);
         ls_cuda_use_x2(op, form);
@@ -216,11 +249,18 @@ int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_de
     ls_cuda_use_x(op, form, desc->training && goes_by_x(desc));
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w,
                               desc->kind == LS_OP_EXPORT ? LS_FORM_PLAIN : form);
+    if (desc->kind == LS_OP_CONCAT) {
+        ls_cuda_use_x2(op, LS_FORM_LAST);
+        op->op.y = ls_cuda_tensor(x->rows, x->c + desc->x2.c, x->h, x->w, LS_FORM_LAST);
+    }
     op->forward = curve_forward;
     op->backward = curve_backward;
     if (desc->kind == LS_OP_ADD) {
         op->forward = add_forward;
         op->backward = add_backward;
+    } else if (desc->kind == LS_OP_CONCAT) {
+        op->forward = concat_forward;
+        op->backward = concat_backward;
     } else if (desc->kind == LS_OP_EXPORT) {
         op->forward = export_forward;
         op->backward = export_backward;

@@ -1,4 +1,4 @@
-/* Average and maximum pooling. */
+/* Average and maximum pooling, and upsampling. */
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
@@ -104,6 +104,59 @@ int ls_cuda_pool_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
                                          (ls_cuda_pools_quads(k) ? 1 : sizeof(int32_t)));
     op->forward = pool_forward;
     op->backward = pool_backward;
+    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    return ls_cuda_op_finish(out, op, LS_OK);
+}
+
+/* ---- upsampling ----------------------------------------------------------------------------- */
+
+static ls_k_upsample scale_of(const ls_cuda_op *op)
+{
+    const ls_tensor *x = &op->desc.x;
+    return (ls_k_upsample){
+        x->rows, x->c, x->h, x->w, op->desc.u.upsample.sh, op->desc.u.upsample.sw};
+}
+
+static int upsample_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const ls_k_upsample k = scale_of(op);
+    const void *x;
+    (void)flags;
+    int status = ls_cuda_take_x(&x, op, on, 1, err);
+    return status ? status : ls_cuda_done(op, ls_k_upsample_of(op->b.y, x, &k, on), err);
+}
+
+static int upsample_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    cudaStream_t on = ls_cuda_stream(op->device, stream);
+    const ls_k_upsample k = scale_of(op);
+    (void)flags;
+    if (!op->desc.needs_dx)
+        return LS_OK;
+    int status = ls_cuda_done(op, ls_k_upsample_back(ls_cuda_dx(op), op->b.dy, &k, on), err);
+    return status ? status : ls_cuda_give_dx(op, on, err);
+}
+
+int ls_cuda_upsample_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
+                            ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    const ls_upsample *by = &desc->u.upsample;
+    ls_cuda_op *op;
+    if (by->sh < 1 || by->sw < 1)
+        return ls_fail(err, LS_EINVAL, "upsample: a scale of %d×%d; each must be at least 1",
+                       by->sh, by->sw);
+    if ((double)x->rows * x->c * x->h * x->w * by->sh * by->sw > LS_CUDA_MOST_ELEMENTS)
+        return ls_fail(err, LS_EUNSUPPORTED, "upsample: %d rows of %d×%d×%d by %d×%d are too large",
+                       x->rows, x->c, x->h, x->w, by->sh, by->sw);
+    int status = ls_cuda_op_new(&op, device, desc, "upsample", err);
+    if (status)
+        return status;
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h * by->sh, x->w * by->sw, LS_FORM_LAST);
+    ls_cuda_use_x(op, LS_FORM_LAST, 0);
+    op->forward = upsample_forward;
+    op->backward = upsample_backward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
     return ls_cuda_op_finish(out, op, LS_OK);
 }

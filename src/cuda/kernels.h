@@ -108,6 +108,12 @@ cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t cou
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
                             size_t count, cudaStream_t stream);
 
+/* Of m positions: y[c1 + c2] ← x[c1], x2[c2]; and back. */
+cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,
+                        cudaStream_t stream);
+cudaError_t ls_k_concat_back(float *dx, float *dx2, const float *dy, size_t m, int c1, int c2,
+                             cudaStream_t stream);
+
 /* Which elements stay is drawn from (seed, number, epoch, dataset row · c·pixels + element), the
  * element counted in c, h, w order whatever lies in memory: the layout has `last` values of the
  * channel side by side when it is channels last, else last = 0. */
@@ -143,6 +149,16 @@ cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at, co
 cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *pool, cudaStream_t stream);
 cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *pool,
                                    cudaStream_t stream);
+
+/* Each pixel of x, rows × h × w × c, becomes sh × sw of y; and the sums of these. */
+typedef struct ls_k_upsample {
+    int rows, c, h, w; /* of x */
+    int sh, sw;
+} ls_k_upsample;
+
+cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, cudaStream_t stream);
+cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *k,
+                               cudaStream_t stream);
 
 /* Windows of 2 × 2 side by side, behind a bias and a relu: y has h/2 × w/2 pixels. */
 typedef struct ls_k_quads {
@@ -216,6 +232,19 @@ cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, in
 cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream);
+
+/* ---- layer norm: of each of `rows` rows of n values, whose order is that of weight and bias ------ */
+
+/* y ← (x − mean)·inverse·weight + bias; stats[rows][2] ← mean and inverse = 1/√(variance + ε). */
+cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float *weight,
+                            const float *bias, float epsilon, int rows, size_t n,
+                            cudaStream_t stream);
+cudaError_t ls_k_layer_norm_dx(float *dx, const float *x, const float *dy, const float *weight,
+                               const float *stats, int rows, size_t n, cudaStream_t stream);
+/* weight_grad, bias_grad ← or += (`add`) the sums over rows of dy·(x − mean)·inverse and of dy. */
+cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, const float *x,
+                                 const float *dy, const float *stats, int rows, size_t n,
+                                 cudaStream_t stream);
 
 /* ---- loss ----------------------------------------------------------------------------------- */
 

@@ -548,3 +548,98 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
                            weight, sums, norm, stream));
     return cudaGetLastError();
 }
+
+/* ---- layer norm: a block for each row ------------------------------------------------------- */
+
+/* The sum over a block, in a binary tree. */
+__device__ static float sum_of_block(float value, float *shared)
+{
+    shared[threadIdx.x] = value;
+    for (unsigned half = LS_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            shared[threadIdx.x] += shared[threadIdx.x + half];
+    }
+    __syncthreads();
+    value = shared[0];
+    __syncthreads();
+    return value;
+}
+
+__global__ static void layer_norm(float *y, float *stats, const float *x, const float *weight,
+                                  const float *bias, float epsilon, size_t n)
+{
+    __shared__ float shared[LS_THREADS];
+    const float *from = x + (size_t)blockIdx.x * n;
+    float *to = y + (size_t)blockIdx.x * n, sum = 0, squares = 0;
+    for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
+        sum += from[i];
+    const float mean = sum_of_block(sum, shared) / (float)n;
+    for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
+        squares += (from[i] - mean) * (from[i] - mean);
+    const float inverse = 1 / sqrtf(sum_of_block(squares, shared) / (float)n + epsilon);
+    for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
+        to[i] = (from[i] - mean) * inverse * weight[i] + bias[i];
+    if (threadIdx.x == 0) {
+        stats[2 * (size_t)blockIdx.x] = mean;
+        stats[2 * (size_t)blockIdx.x + 1] = inverse;
+    }
+}
+
+cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float *weight,
+                            const float *bias, float epsilon, int rows, size_t n,
+                            cudaStream_t stream)
+{
+    layer_norm<<<(unsigned)rows, LS_THREADS, 0, stream>>>(y, stats, x, weight, bias, epsilon, n);
+    return cudaGetLastError();
+}
+
+__global__ static void layer_norm_dx(float *dx, const float *x, const float *dy, const float *weight,
+                                     const float *stats, size_t n)
+{
+    __shared__ float shared[LS_THREADS];
+    const size_t first = (size_t)blockIdx.x * n;
+    const float mean = stats[2 * (size_t)blockIdx.x], inverse = stats[2 * (size_t)blockIdx.x + 1];
+    float sum_g = 0, sum_gx = 0;
+    for (size_t i = threadIdx.x; i < n; i += LS_THREADS) {
+        float g = dy[first + i] * weight[i];
+        sum_g += g;
+        sum_gx += g * ((x[first + i] - mean) * inverse);
+    }
+    sum_g = sum_of_block(sum_g, shared) / (float)n;
+    sum_gx = sum_of_block(sum_gx, shared) / (float)n;
+    for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
+        dx[first + i] = inverse * (dy[first + i] * weight[i] - sum_g -
+                                   (x[first + i] - mean) * inverse * sum_gx);
+}
+
+cudaError_t ls_k_layer_norm_dx(float *dx, const float *x, const float *dy, const float *weight,
+                               const float *stats, int rows, size_t n, cudaStream_t stream)
+{
+    layer_norm_dx<<<(unsigned)rows, LS_THREADS, 0, stream>>>(dx, x, dy, weight, stats, n);
+    return cudaGetLastError();
+}
+
+__global__ static void layer_norm_grad(float *weight_grad, float *bias_grad, int add, const float *x,
+                                       const float *dy, const float *stats, int rows, size_t n)
+{
+    LS_EACH(i, n) {
+        double sum = 0, product = 0;
+        for (int r = 0; r < rows; r++) {
+            float d = dy[(size_t)r * n + i];
+            sum += d;
+            product += d * ((x[(size_t)r * n + i] - stats[2 * r]) * stats[2 * r + 1]);
+        }
+        weight_grad[i] = (add ? weight_grad[i] : 0) + (float)product;
+        bias_grad[i] = (add ? bias_grad[i] : 0) + (float)sum;
+    }
+}
+
+cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, const float *x,
+                                 const float *dy, const float *stats, int rows, size_t n,
+                                 cudaStream_t stream)
+{
+    layer_norm_grad<<<ls_blocks(n), LS_THREADS, 0, stream>>>(weight_grad, bias_grad, add, x, dy, stats,
+                                                             rows, n);
+    return cudaGetLastError();
+}

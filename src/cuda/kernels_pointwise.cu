@@ -192,6 +192,44 @@ cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_cur
     }
 }
 
+/* ---- concatenation of channels -------------------------------------------------------------- */
+
+__global__ static void concat(float *y, const float *x, const float *x2, uint32_t count, uint32_t c1,
+                              ls_divisor c)
+{
+    LS_EACH(i, count) {
+        uint32_t at = ls_quotient((uint32_t)i, c), k = (uint32_t)i - at * c.d;
+        y[i] = k < c1 ? x[at * c1 + k] : x2[at * (c.d - c1) + k - c1];
+    }
+}
+
+__global__ static void concat_back(float *dx, float *dx2, const float *dy, uint32_t count, uint32_t c1,
+                                   ls_divisor c)
+{
+    LS_EACH(i, count) {
+        uint32_t at = ls_quotient((uint32_t)i, c), k = (uint32_t)i - at * c.d;
+        *(k < c1 ? &dx[at * c1 + k] : &dx2[at * (c.d - c1) + k - c1]) = dy[i];
+    }
+}
+
+cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,
+                        cudaStream_t stream)
+{
+    const size_t count = m * (size_t)(c1 + c2);
+    concat<<<ls_blocks(count), LS_THREADS, 0, stream>>>(y, x, x2, (uint32_t)count, (uint32_t)c1,
+                                                        ls_divide_by(c1 + c2));
+    return cudaGetLastError();
+}
+
+cudaError_t ls_k_concat_back(float *dx, float *dx2, const float *dy, size_t m, int c1, int c2,
+                             cudaStream_t stream)
+{
+    const size_t count = m * (size_t)(c1 + c2);
+    concat_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dx2, dy, (uint32_t)count,
+                                                             (uint32_t)c1, ls_divide_by(c1 + c2));
+    return cudaGetLastError();
+}
+
 /* ---- dropout -------------------------------------------------------------------------------- */
 
 __global__ static void drop(float *y, uint8_t *kept, const float *x, ls_k_dropout k)

@@ -386,3 +386,43 @@ cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *
            pool_average_back<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, s));
     return cudaGetLastError();
 }
+
+/* ---- upsampling ----------------------------------------------------------------------------- */
+
+__global__ static void upsample(float *y, const float *x, ls_k_upsample k, uint32_t count)
+{
+    const uint32_t c = (uint32_t)k.c, w = (uint32_t)(k.w * k.sw), h = (uint32_t)(k.h * k.sh);
+    LS_EACH(i, count) {
+        uint32_t pixel = (uint32_t)i / c, column = pixel % w, line = pixel / w % h, row = pixel / w / h;
+        uint32_t from = (row * (uint32_t)k.h + line / (uint32_t)k.sh) * (uint32_t)k.w + column / (uint32_t)k.sw;
+        y[i] = x[from * c + (uint32_t)i % c];
+    }
+}
+
+__global__ static void upsample_back(float *dx, const float *dy, ls_k_upsample k, uint32_t count)
+{
+    const uint32_t c = (uint32_t)k.c, wide = (uint32_t)(k.w * k.sw);
+    LS_EACH(i, count) {
+        uint32_t pixel = (uint32_t)i / c, column = pixel % (uint32_t)k.w, line = pixel / (uint32_t)k.w;
+        float sum = 0;
+        for (int a = 0; a < k.sh; a++)
+            for (int b = 0; b < k.sw; b++)
+                sum += dy[((line * (uint32_t)k.sh + (uint32_t)a) * wide + column * (uint32_t)k.sw + (uint32_t)b) * c + (uint32_t)i % c];
+        dx[i] = sum;
+    }
+}
+
+cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, cudaStream_t stream)
+{
+    const size_t count = (size_t)k->rows * (size_t)k->c * (size_t)(k->h * k->sh) * (size_t)(k->w * k->sw);
+    upsample<<<ls_blocks(count), LS_THREADS, 0, stream>>>(y, x, *k, (uint32_t)count);
+    return cudaGetLastError();
+}
+
+cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *k,
+                               cudaStream_t stream)
+{
+    const size_t count = (size_t)k->rows * (size_t)k->c * (size_t)k->h * (size_t)k->w;
+    upsample_back<<<ls_blocks(count), LS_THREADS, 0, stream>>>(dx, dy, *k, (uint32_t)count);
+    return cudaGetLastError();
+}

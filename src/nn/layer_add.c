@@ -1,4 +1,5 @@
-/* {"type": "add", "with": "name"}: the sum of its predecessor (or "from") and another layer. */
+/* {"type": "add", "with": "name"}: the sum of its predecessor (or "from") and another layer; {"type": "concat",
+ * "with": "name"}: the channels of both, its predecessor's first. */
 #include "nn/layer.h"
 
 static void parse(ls_layer *layer, ls_fields *fields)
@@ -28,3 +29,39 @@ static const struct ls_layer_sample samples[] = {
 };
 
 const ls_layer_type ls_layer_add = {"add", parse, ls_layer_same_shape, samples};
+
+static void parse_concat(ls_layer *layer, ls_fields *fields)
+{
+    (void)fields;
+    layer->op.kind = LS_OP_CONCAT;
+    layer->inputs = 2;
+}
+
+static int shape_of_both(ls_layer *layer, ls_error *err)
+{
+    (void)err;
+    layer->out = layer->in;
+    layer->out.c += layer->in2.c;
+    return LS_OK;
+}
+
+/* A vector beside another, the skip of a U-Net, and three branches with a thing beside itself. */
+static const struct ls_layer_sample concat_samples[] = {
+    {"[{\"type\":\"dense\",\"name\":\"a\",\"out\":5},{\"type\":\"tanh\"},"
+     " {\"type\":\"concat\",\"with\":\"input\"},{\"type\":\"dense\",\"out\":3}]",
+     {6, 1, 1}},
+    {"[{\"type\":\"conv2d\",\"name\":\"skip\",\"out\":5,\"kernel\":3,\"padding\":1},"
+     " {\"type\":\"avg_pool\",\"kernel\":2},{\"type\":\"conv2d\",\"out\":18,\"kernel\":1},"
+     " {\"type\":\"upsample\"},{\"type\":\"concat\",\"with\":\"skip\"},"
+     " {\"type\":\"conv2d\",\"out\":3,\"kernel\":4}]",
+     {2, 4, 4}},
+    {"[{\"type\":\"conv2d\",\"name\":\"l\",\"out\":3,\"kernel\":2},"
+     " {\"type\":\"conv2d\",\"name\":\"m\",\"out\":2,\"kernel\":2,\"from\":\"input\"},"
+     " {\"type\":\"concat\",\"name\":\"lm\",\"with\":\"l\"},{\"type\":\"concat\",\"with\":\"lm\"},"
+     " {\"type\":\"flatten\",\"name\":\"flat\"},{\"type\":\"concat\",\"with\":\"flat\"},"
+     " {\"type\":\"dense\",\"out\":3}]",
+     {2, 3, 4}},
+    {0},
+};
+
+const ls_layer_type ls_layer_concat = {"concat", parse_concat, shape_of_both, concat_samples};

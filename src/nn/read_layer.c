@@ -175,8 +175,9 @@ static void read_second(const ls_reader *r, const ls_scope *scope, ls_layer *lay
     layer->input[1] = ls_read_reference(r, scope, f, "with", LS_INPUT);
     if (f->status == LS_OK && !cJSON_HasObjectItem(f->object, "with"))
         ls_fields_fail(f, NULL,
-                       "\"with\" is missing; name the layer whose output is added, or "
-                       "\"input\"");
+                       "\"with\" is missing; name the layer whose output is %s, or "
+                       "\"input\"",
+                       layer->op.kind == LS_OP_CONCAT ? "appended" : "added");
 }
 
 /* ---- the layer ------------------------------------------------------------------------------ */
@@ -233,6 +234,7 @@ static int keeps_memory(const ls_layer *layer)
     case LS_OP_TANH:
     case LS_OP_GELU:
     case LS_OP_SILU:
+    case LS_OP_LAYERNORM:
     case LS_OP_DROPOUT:
     case LS_OP_ADD: return 1;
     default: return 0;
@@ -271,6 +273,14 @@ static const char *input_name(const ls_model *model, int input)
     return input == LS_INPUT ? "input" : model->layer[input].name;
 }
 
+/* Of a concatenation the channels alone may differ. */
+static bool are_alike(const ls_layer *layer, const ls_shape *a, ls_shape b)
+{
+    if (layer->op.kind == LS_OP_CONCAT)
+        b.c = a->c;
+    return same_shape(a, &b);
+}
+
 /* Two inputs are of one shape, and lie in memory alike. */
 static int check_second(const ls_model *model, const ls_layer *layer, const ls_shape *lies,
                         const ls_shape *lies2, ls_error *err)
@@ -279,12 +289,18 @@ static int check_second(const ls_model *model, const ls_layer *layer, const ls_s
     const ls_shape *b = &layer->in2;
     const char *first = input_name(model, layer->input[0]);
     const char *second = input_name(model, layer->input[1]);
-    if (!same_shape(a, b))
+    if (!are_alike(layer, a, *b) && layer->op.kind == LS_OP_CONCAT)
+        return ls_fail(
+            err, LS_ECONFIG,
+            "its inputs must have one height and width, but \"%s\" gives %d×%d×%d and \"%s\" "
+            "gives %d×%d×%d; make them equal, say with an upsample or a pool",
+            first, a->c, a->h, a->w, second, b->c, b->h, b->w);
+    if (!are_alike(layer, a, *b))
         return ls_fail(err, LS_ECONFIG,
                        "its inputs must have one shape, but \"%s\" gives %d×%d×%d and \"%s\" gives "
                        "%d×%d×%d; make them equal, say with a 1×1 conv2d",
                        first, a->c, a->h, a->w, second, b->c, b->h, b->w);
-    if (same_shape(lies, lies2))
+    if (are_alike(layer, lies, *lies2))
         return LS_OK;
     return ls_fail(err, LS_ECONFIG,
                    "of its inputs \"%s\" and \"%s\" one was flattened and the other was not; move "
@@ -301,7 +317,7 @@ static void find_input(const ls_model *model, int input, ls_shape *in, ls_shape 
 static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
 {
     ls_shape lies;
-    ls_shape lies2;
+    ls_shape lies2 = {0};
     int status = LS_OK;
     find_input(model, layer->input[0], &layer->in, &lies);
     layer->flat = !same_shape(&layer->in, &lies);
@@ -314,6 +330,8 @@ static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
     if (status != LS_OK)
         return status;
     layer->y = keeps_memory(layer) ? lies : layer->out;
+    if (layer->op.kind == LS_OP_CONCAT)
+        layer->y = (ls_shape){lies.c + lies2.c, lies.h, lies.w};
     long long image = (long long)layer->out.h * layer->out.w;
     if (image > LS_MODEL_VALUES || image * layer->out.c > LS_MODEL_VALUES)
         return ls_fail(err, LS_ECONFIG,

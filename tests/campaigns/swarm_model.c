@@ -163,6 +163,32 @@ static void add_sum(builder *b)
         add_activation(b);
 }
 
+/* A branch at half the size that comes back beside what it left: a small U-Net. */
+static void add_skip(builder *b)
+{
+    static const char *const keys[] = {"kernel", "scale"};
+    char skip[16];
+    add_name(b, keeping(b, NULL), skip);
+    if (b->h % 2 == 0 && b->w % 2 == 0 && draw(b->d, 2)) {
+        for (int i = 0; i < 2; i++) {
+            cJSON *node = add(b, i ? "upsample" : "avg_pool");
+            if (!i || draw(b->d, 2))
+                add_pair(b, node, keys[i], 2, 2);
+        }
+    } else {
+        add_activation(b);
+    }
+    cJSON_AddStringToObject(add(b, "concat"), "with", skip);
+    b->c *= 2;
+}
+
+static void add_layer_norm(builder *b)
+{
+    cJSON *node = add(b, "layer_norm");
+    if (one_in(b->d, 4))
+        cJSON_AddNumberToObject(node, "epsilon", draw_between(b->d, 1e-4, 1e-2));
+}
+
 static void define_block(builder *b)
 {
     cJSON *list = cJSON_AddArrayToObject(b->blocks, "same");
@@ -200,7 +226,7 @@ static void add_block(builder *b)
 
 static void add_image_layer(builder *b, int *blocks)
 {
-    switch (draw(b->d, 12)) {
+    switch (draw(b->d, 14)) {
     case 0:
     case 1:
     case 2: add_conv(b); break;
@@ -218,6 +244,8 @@ static void add_image_layer(builder *b, int *blocks)
     case 7: add_activation(b); break;
     case 8: add_dropout(b); break;
     case 9: add_sum(b); break;
+    case 12: add_skip(b); break;
+    case 13: add_layer_norm(b); break;
     case 10:
         if ((*blocks)++ == 0)
             add_block(b);
@@ -246,6 +274,8 @@ static void add_vectors(builder *b)
         add_dense(b, out);
         if (one_in(b->d, 3))
             add_norm(b, b->layers);
+        else if (one_in(b->d, 4))
+            add_layer_norm(b);
         if (one_in(b->d, 4)) {
             add_name(b, add(b, "tanh"), name);
             add_dense(b, out);

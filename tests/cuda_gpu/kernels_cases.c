@@ -203,6 +203,30 @@ static void dropout(run *r, int rows, int c, int pixels, int channels_last)
     run_keep(r, "drop_back", y, RUN_FLOAT, n);
 }
 
+static void concat(run *r, size_t m, int c1, int c2)
+{
+    const size_t n = m * (size_t)c1, n2 = m * (size_t)c2;
+    float *x = run_floats(r, n, 1), *x2 = run_floats(r, n2, 1);
+    float *y = run_room(r, (n + n2) * sizeof *y);
+    run_ok(r, ls_k_concat(y, x, x2, m, c1, c2, r->stream));
+    run_keep(r, "concat", y, RUN_FLOAT, n + n2);
+    float *dx = run_room(r, n * sizeof *dx), *dx2 = run_room(r, n2 * sizeof *dx2);
+    run_ok(r, ls_k_concat_back(dx, dx2, y, m, c1, c2, r->stream));
+    run_keep(r, "concat_back", dx, RUN_FLOAT, n);
+    run_keep(r, "concat_back second", dx2, RUN_FLOAT, n2);
+}
+
+static void upsample(run *r, int rows, int c, int sh, int sw)
+{
+    const ls_k_upsample k = {rows, c, 7, 5, sh, sw};
+    const size_t n = (size_t)(rows * c * 35), large = n * (size_t)(sh * sw);
+    float *x = run_floats(r, n, 1), *y = run_room(r, large * sizeof *y);
+    run_ok(r, ls_k_upsample_of(y, x, &k, r->stream));
+    run_keep(r, "upsample", y, RUN_FLOAT, large);
+    run_ok(r, ls_k_upsample_back(x, run_floats(r, large, 1), &k, r->stream));
+    run_keep(r, "upsample_back", x, RUN_FLOAT, n);
+}
+
 void run_point_kernels(run *r)
 {
     for (int i = 0; i < COUNTS; i++) {
@@ -214,6 +238,10 @@ void run_point_kernels(run *r)
     r->shape = "17 rows of 5 x 12";
     dropout(r, 17, 5, 12, 0);
     dropout(r, 17, 5, 12, 1);
+    concat(r, 204, 5, 8);
+    concat(r, 3001, 1, 17);
+    upsample(r, 17, 5, 2, 2);
+    upsample(r, 3, 40, 1, 3);
     run_drop(r);
 }
 

@@ -192,8 +192,31 @@ static void norm(run *r, size_t m, int c, int relu, int half)
     run_keep(r, "norm_running inverse", inverse, RUN_FLOAT, channels);
 }
 
+static void layer_norm(run *r, int rows, size_t n)
+{
+    const size_t all = (size_t)rows * n, bytes = n * sizeof(float);
+    float *x = run_floats(r, all, 2), *dy = run_floats(r, all, 1), *y = run_room(r, all * 4);
+    float *weight = run_floats(r, n, 1), *bias = run_floats(r, n, 1);
+    float *stats = run_room(r, (size_t)rows * 2 * sizeof *stats);
+    float *grad[2] = {run_room(r, bytes), run_room(r, bytes)};
+    run_ok(r, ls_k_layer_norm(y, stats, x, weight, bias, 1e-3f, rows, n, r->stream));
+    run_keep(r, "layer_norm", y, RUN_FLOAT, all);
+    run_keep(r, "layer_norm statistics", stats, RUN_FLOAT, (size_t)rows * 2);
+    run_ok(r, ls_k_layer_norm_dx(y, x, dy, weight, stats, rows, n, r->stream));
+    run_keep(r, "layer_norm_dx", y, RUN_FLOAT, all);
+    for (int add = 0; add < 2; add++) {
+        run_ok(r, ls_k_layer_norm_grad(grad[0], grad[1], add, x, dy, stats, rows, n, r->stream));
+        run_keep(r, "layer_norm_grad weight", grad[0], RUN_FLOAT, n);
+        run_keep(r, "layer_norm_grad bias", grad[1], RUN_FLOAT, n);
+    }
+}
+
 void run_norm_kernels(run *r)
 {
+    r->shape = "rows";
+    layer_norm(r, 37, 19);
+    layer_norm(r, 5, 3001);
+    run_drop(r);
     static const struct {
         size_t m;
         int c;

@@ -424,6 +424,42 @@ cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_cur
     return TWIN(stream, map_body, m);
 }
 
+/* ---- concatenation -------------------------------------------------------------------------- */
+
+struct concat {
+    float *y, *x, *x2;
+    size_t m, c1, c2;
+    int back;
+};
+
+static void concat_body(const void *copied)
+{
+    const struct concat *a = copied;
+    const size_t c = a->c1 + a->c2;
+    if (!twin_floats(a->y, a->m * c) || !twin_floats(a->x, a->m * a->c1) ||
+        !twin_floats(a->x2, a->m * a->c2))
+        return;
+    for (size_t i = 0; i < a->m * c; i++) {
+        size_t at = i / c, k = i % c;
+        float *part = k < a->c1 ? &a->x[at * a->c1 + k] : &a->x2[at * a->c2 + k - a->c1];
+        *(a->back ? part : &a->y[i]) = *(a->back ? &a->y[i] : part);
+    }
+}
+
+cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,
+                        cudaStream_t stream)
+{
+    struct concat a = {y, (float *)x, (float *)x2, m, (size_t)c1, (size_t)c2, 0};
+    return TWIN(stream, concat_body, a);
+}
+
+cudaError_t ls_k_concat_back(float *dx, float *dx2, const float *dy, size_t m, int c1, int c2,
+                             cudaStream_t stream)
+{
+    struct concat a = {(float *)dy, dx, dx2, m, (size_t)c1, (size_t)c2, 1};
+    return TWIN(stream, concat_body, a);
+}
+
 /* ---- dropout -------------------------------------------------------------------------------- */
 
 struct drop {

@@ -516,3 +516,46 @@ cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *loss, cudaStream_t strea
 {
     return TWIN(stream, vector_body, *loss);
 }
+
+/* ---- upsampling ----------------------------------------------------------------------------- */
+
+struct upsample {
+    float *to;
+    const float *from;
+    ls_k_upsample k;
+    int back;
+};
+
+static void upsample_body(const void *copied)
+{
+    const struct upsample *a = copied;
+    const ls_k_upsample *k = &a->k;
+    const size_t c = (size_t)k->c, w = (size_t)(k->w * k->sw), h = (size_t)(k->h * k->sh);
+    const size_t large = (size_t)k->rows * h * w * c, small = large / (size_t)(k->sh * k->sw);
+    if (!twin_floats(a->to, a->back ? small : large) ||
+        !twin_floats(a->from, a->back ? large : small))
+        return;
+    for (size_t i = 0; a->back && i < small; i++)
+        a->to[i] = 0;
+    for (size_t i = 0; i < large; i++) {
+        size_t column = i / c % w / (size_t)k->sw, line = i / c / w % h / (size_t)k->sh;
+        size_t of = ((i / c / w / h * (size_t)k->h + line) * (size_t)k->w + column) * c + i % c;
+        if (a->back)
+            a->to[of] += a->from[i];
+        else
+            a->to[i] = a->from[of];
+    }
+}
+
+cudaError_t ls_k_upsample_of(float *y, const float *x, const ls_k_upsample *k, cudaStream_t stream)
+{
+    struct upsample a = {y, x, *k, 0};
+    return TWIN(stream, upsample_body, a);
+}
+
+cudaError_t ls_k_upsample_back(float *dx, const float *dy, const ls_k_upsample *k,
+                               cudaStream_t stream)
+{
+    struct upsample a = {dx, dy, *k, 1};
+    return TWIN(stream, upsample_body, a);
+}

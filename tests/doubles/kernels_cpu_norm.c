@@ -258,3 +258,121 @@ cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, con
                      .k = *norm};
     return TWIN(stream, dx_body, a);
 }
+
+/* ---- layer norm ----------------------------------------------------------------------------- */
+
+struct layer_norm {
+    float *out, *out2, *stats;
+    const float *x, *dy, *weight, *bias;
+    float epsilon;
+    int add, rows;
+    size_t n;
+};
+
+static int may_touch_rows(const struct layer_norm *a)
+{
+    const size_t all = (size_t)a->rows * a->n;
+    return twin_floats(a->x, all) && twin_floats(a->dy, all) && twin_floats(a->weight, a->n) &&
+           twin_floats(a->bias, a->n) && twin_floats(a->stats, 2 * (size_t)a->rows);
+}
+
+static void layer_norm_body(const void *copied)
+{
+    const struct layer_norm *a = copied;
+    if (!may_touch_rows(a) || !twin_floats(a->out, (size_t)a->rows * a->n))
+        return;
+    for (size_t r = 0; r < (size_t)a->rows; r++) {
+        const float *x = a->x + r * a->n;
+        double sum = 0, squares = 0;
+        for (size_t i = 0; i < a->n; i++)
+            sum += (double)x[i];
+        const float mean = (float)(sum / (double)a->n);
+        for (size_t i = 0; i < a->n; i++)
+            squares += (double)((x[i] - mean) * (x[i] - mean));
+        const float inverse = 1 / sqrtf((float)(squares / (double)a->n) + a->epsilon);
+        for (size_t i = 0; i < a->n; i++)
+            a->out[r * a->n + i] = (x[i] - mean) * inverse * a->weight[i] + a->bias[i];
+        a->stats[2 * r] = mean;
+        a->stats[2 * r + 1] = inverse;
+    }
+}
+
+cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float *weight,
+                            const float *bias, float epsilon, int rows, size_t n,
+                            cudaStream_t stream)
+{
+    struct layer_norm a = {.out = y,
+                           .stats = stats,
+                           .x = x,
+                           .weight = weight,
+                           .bias = bias,
+                           .epsilon = epsilon,
+                           .rows = rows,
+                           .n = n};
+    return TWIN(stream, layer_norm_body, a);
+}
+
+static void layer_norm_dx_body(const void *copied)
+{
+    const struct layer_norm *a = copied;
+    if (!may_touch_rows(a) || !twin_floats(a->out, (size_t)a->rows * a->n))
+        return;
+    for (size_t r = 0; r < (size_t)a->rows; r++) {
+        const float *x = a->x + r * a->n, *dy = a->dy + r * a->n;
+        const float mean = a->stats[2 * r], inverse = a->stats[2 * r + 1];
+        double sum = 0, product = 0;
+        for (size_t i = 0; i < a->n; i++) {
+            sum += (double)(dy[i] * a->weight[i]);
+            product += (double)(dy[i] * a->weight[i] * ((x[i] - mean) * inverse));
+        }
+        const float g = (float)(sum / (double)a->n), gx = (float)(product / (double)a->n);
+        for (size_t i = 0; i < a->n; i++)
+            a->out[r * a->n + i] =
+                inverse * (dy[i] * a->weight[i] - g - (x[i] - mean) * inverse * gx);
+    }
+}
+
+cudaError_t ls_k_layer_norm_dx(float *dx, const float *x, const float *dy, const float *weight,
+                               const float *stats, int rows, size_t n, cudaStream_t stream)
+{
+    struct layer_norm a = {.out = dx,
+                           .stats = (float *)stats,
+                           .x = x,
+                           .dy = dy,
+                           .weight = weight,
+                           .rows = rows,
+                           .n = n};
+    return TWIN(stream, layer_norm_dx_body, a);
+}
+
+static void layer_norm_grad_body(const void *copied)
+{
+    const struct layer_norm *a = copied;
+    if (!may_touch_rows(a) || !twin_floats(a->out, a->n) || !twin_floats(a->out2, a->n))
+        return;
+    for (size_t i = 0; i < a->n; i++) {
+        double sum = 0, product = 0;
+        for (size_t r = 0; r < (size_t)a->rows; r++) {
+            const float d = a->dy[r * a->n + i];
+            sum += (double)d;
+            product += (double)(d * ((a->x[r * a->n + i] - a->stats[2 * r]) * a->stats[2 * r + 1]));
+        }
+        put(&a->out[i], product, a->add);
+        put(&a->out2[i], sum, a->add);
+    }
+}
+
+cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, const float *x,
+                                 const float *dy, const float *stats, int rows, size_t n,
+                                 cudaStream_t stream)
+{
+    struct layer_norm a = {.out = weight_grad,
+                           .out2 = bias_grad,
+                           .stats = (float *)stats,
+                           .x = x,
+                           .dy = dy,
+                           .add = add,
+                           .rows = rows,
+                           .n = n};
+    return TWIN(stream, layer_norm_grad_body, a);
+}

@@ -156,6 +156,9 @@ static const char *name_of(ls_op_kind kind)
                                         [LS_OP_ADD] = "add",
                                         [LS_OP_SIGMOID] = "sigmoid",
                                         [LS_OP_TANH] = "tanh",
+                                        [LS_OP_LAYERNORM] = "layernorm",
+                                        [LS_OP_UPSAMPLE] = "upsample",
+                                        [LS_OP_CONCAT] = "concat",
                                         [LS_OP_GELU] = "gelu",
                                         [LS_OP_SILU] = "silu",
                                         [LS_OP_DROPOUT] = "dropout"};

@@ -181,6 +181,49 @@ static double pointwise(const ls_op_desc *d, const definition_inputs *in, size_t
     }
 }
 
+/* Each value by its own row's mean and variance. */
+static void layer_norm(double *y, const ls_op_desc *d, const definition_inputs *in)
+{
+    const int n = d->x.c * d->x.h * d->x.w;
+    for (int i = 0; i < d->x.rows * n; i++) {
+        const double *row = in->x + i / n * n;
+        double mean = 0, variance = 0;
+        for (int k = 0; k < n; k++)
+            mean += row[k] / n;
+        for (int k = 0; k < n; k++)
+            variance += (row[k] - mean) * (row[k] - mean) / n;
+        y[i] = (row[i % n] - mean) / sqrt(variance + (double)d->u.layernorm.epsilon) *
+                   in->weight[i % n] +
+               in->bias[i % n];
+    }
+}
+
+static size_t upsample(double *y, const ls_op_desc *d, const double *x)
+{
+    ls_tensor t = d->x;
+    t.h *= d->u.upsample.sh;
+    t.w *= d->u.upsample.sw;
+    for (int n = 0; n < t.rows; n++)
+        for (int c = 0; c < t.c; c++)
+            for (int i = 0; i < t.h; i++)
+                for (int j = 0; j < t.w; j++)
+                    y[at(&t, n, c, i, j)] =
+                        x[at(&d->x, n, c, i / d->u.upsample.sh, j / d->u.upsample.sw)];
+    return at(&t, t.rows, 0, 0, 0);
+}
+
+static size_t concat(double *y, const ls_op_desc *d, const definition_inputs *in)
+{
+    ls_tensor t = d->x;
+    t.c += d->x2.c;
+    for (int n = 0; n < t.rows; n++)
+        for (int c = 0; c < t.c; c++)
+            for (int k = 0; k < t.h * t.w; k++)
+                y[at(&t, n, c, 0, k)] = c < d->x.c ? in->x[at(&d->x, n, c, 0, k)]
+                                                   : in->x2[at(&d->x2, n, c - d->x.c, 0, k)];
+    return at(&t, t.rows, 0, 0, 0);
+}
+
 size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in)
 {
     size_t n = (size_t)desc->x.rows * (size_t)desc->x.c * (size_t)desc->x.h * (size_t)desc->x.w;
@@ -193,6 +236,9 @@ size_t define(double *y, const ls_op_desc *desc, const definition_inputs *in)
         break;
     case LS_OP_SOFTMAX_XENT: n = loss(y, desc, in->x, in->labels); break;
     case LS_OP_BATCHNORM: norm(y, desc, in); break;
+    case LS_OP_LAYERNORM: layer_norm(y, desc, in); break;
+    case LS_OP_UPSAMPLE: n = upsample(y, desc, in->x); break;
+    case LS_OP_CONCAT: n = concat(y, desc, in); break;
     default:
         for (size_t i = 0; i < n; i++)
             y[i] = pointwise(desc, in, i);

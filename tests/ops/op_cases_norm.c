@@ -140,6 +140,48 @@ op_chain op_make_silu(uint64_t seed)
     return activation(seed, LS_OP_SILU);
 }
 
+/* Of every third case behind a convolution, whose layout it reads. */
+static ls_tensor maybe_behind_conv(op_chain *chain, op_draws *d, uint64_t seed)
+{
+    ls_tensor x = op_image(d, 40, 40, 13);
+    if (seed % 3 == 2)
+        op_add_conv(chain, d, &x);
+    return x;
+}
+
+op_chain op_make_layer_norm(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = maybe_behind_conv(&chain, &d, seed);
+    op_add_plain(&chain, LS_OP_LAYERNORM, &x);
+    last(&chain)->u.layernorm.epsilon = op_flip(&d) ? 1e-2f : 0.3f;
+    return chain;
+}
+
+op_chain op_make_upsample(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = maybe_behind_conv(&chain, &d, seed);
+    op_add_plain(&chain, LS_OP_UPSAMPLE, &x);
+    last(&chain)->u.upsample = (ls_upsample){op_draw(&d, 1, 3), op_draw(&d, 1, 3)};
+    return chain;
+}
+
+op_chain op_make_concat(uint64_t seed)
+{
+    op_draws d;
+    op_chain chain = op_case(&d, seed);
+    ls_tensor x = maybe_behind_conv(&chain, &d, seed);
+    op_add_plain(&chain, LS_OP_CONCAT, &x);
+    chain.source2[chain.count - 1] = OP_SECOND;
+    chain.x2 = x;
+    chain.x2.rows = chain.op[0].x.rows;
+    chain.x2.c = op_draw(&d, 1, 40);
+    return chain;
+}
+
 static void add_dropout(op_chain *chain, op_draws *d, ls_tensor *x)
 {
     op_add_plain(chain, LS_OP_DROPOUT, x);
@@ -245,7 +287,7 @@ op_chain op_make_augmented(uint64_t seed)
 
 op_chain op_make_rowwise(uint64_t seed)
 {
-    switch (seed % 8) {
+    switch (seed % 11) {
     case 0: return op_make_add(seed);
     case 1: return op_make_sigmoid(seed);
     case 2: return op_make_tanh(seed);
@@ -253,6 +295,9 @@ op_chain op_make_rowwise(uint64_t seed)
     case 4: return op_make_smooth_loss(seed);
     case 5: return op_make_gelu(seed);
     case 6: return op_make_silu(seed);
+    case 7: return op_make_layer_norm(seed);
+    case 8: return op_make_upsample(seed);
+    case 9: return op_make_concat(seed);
     default: return op_make_add_of_convs(seed);
     }
 }

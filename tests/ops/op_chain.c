@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 static const char *const names[] = {
-    "?",     "gather",  "conv2d",      "dense", "pool",    "relu", "xent",
-    "sgd",   "export",  "batchnorm",   "add",   "sigmoid", "tanh", "dropout",
-    "adamw", "running", "vector_loss", "clip",  "gelu",    "silu",
+    "?",           "gather",    "conv2d", "dense",   "pool",      "relu",     "xent",   "sgd",
+    "export",      "batchnorm", "add",    "sigmoid", "tanh",      "dropout",  "adamw",  "running",
+    "vector_loss", "clip",      "gelu",   "silu",    "layernorm", "upsample", "concat",
 };
 
 const char *op_kind_name(int kind)
@@ -70,6 +70,8 @@ static void put_op(writer *w, const ls_op_desc *d)
         break;
     case LS_OP_DENSE: put(w, "(%d%s)", d->u.dense.out, d->u.dense.bias ? ", bias" : ""); break;
     case LS_OP_BATCHNORM: put(w, "(ε %g)", (double)d->u.batchnorm.epsilon); break;
+    case LS_OP_LAYERNORM: put(w, "(ε %g)", (double)d->u.layernorm.epsilon); break;
+    case LS_OP_UPSAMPLE: put(w, "(%d×%d)", d->u.upsample.sh, d->u.upsample.sw); break;
     case LS_OP_DROPOUT: put(w, "(p %g)", (double)d->u.dropout.p); break;
     case LS_OP_SOFTMAX_XENT: put(w, "(smoothing %g)", (double)d->u.softmax_xent.smoothing); break;
     case LS_OP_VECTOR_LOSS: put(w, "(rule %d)", (int)d->u.vector_loss.rule); break;
@@ -123,12 +125,13 @@ size_t op_label_words(const op_chain *chain)
 
 int op_has_params(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE || d->kind == LS_OP_BATCHNORM;
+    return d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE || d->kind == LS_OP_BATCHNORM ||
+           d->kind == LS_OP_LAYERNORM;
 }
 
 int op_has_x2(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_ADD || d->fuse_add;
+    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
 }
 
 int op_source(const op_chain *chain, int i)
@@ -177,6 +180,12 @@ ls_tensor op_shape_after(const op_chain *chain, int i)
         y.c = d->u.dense.out;
         y.h = y.w = 1;
     }
+    if (d->kind == LS_OP_CONCAT)
+        y.c += op_x2_of(chain, i).c;
+    if (d->kind == LS_OP_UPSAMPLE) {
+        y.h *= d->u.upsample.sh;
+        y.w *= d->u.upsample.sw;
+    }
     if (d->kind == LS_OP_POOL || d->fuse_pool) {
         y.h = out_side(y.h, p->kh, p->sh, p->ph);
         y.w = out_side(y.w, p->kw, p->sw, p->pw);
@@ -192,6 +201,8 @@ size_t op_canonical(const op_chain *chain, int i, int p)
     const ls_conv2d v = ls_conv2d_filled(d->u.conv2d);
     if (d->kind == LS_OP_BATCHNORM)
         return (size_t)x.c;
+    if (d->kind == LS_OP_LAYERNORM)
+        return op_row(&x);
     if (d->kind == LS_OP_DENSE)
         return (size_t)d->u.dense.out * (p ? 1 : op_row(&x));
     return (size_t)v.out * (p ? 1 : (size_t)(x.c / v.groups) * (size_t)v.kh * (size_t)v.kw);

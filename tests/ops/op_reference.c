@@ -44,7 +44,7 @@ static parts taken_apart(const op_chain *chain)
         p.chain.source[first] = moved(&p, chain->source[i]);
         if (d->fuse_add)
             append(&p, LS_OP_ADD);
-        if (d->fuse_add || d->kind == LS_OP_ADD)
+        if (op_has_x2(d))
             p.chain.source2[p.chain.count - 1] = moved(&p, chain->source2[i]);
         if (d->fuse_relu)
             append(&p, LS_OP_RELU);

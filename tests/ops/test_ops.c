@@ -179,6 +179,21 @@ static void gelu_matches_double(void **state)
     op_all_agree(state, op_make_gelu, 23500, CASES);
 }
 
+static void layer_norm_matches_double_sums(void **state)
+{
+    op_all_agree(state, op_make_layer_norm, 24100, CASES);
+}
+
+static void upsample_gives_dy_back_summed(void **state)
+{
+    op_all_agree(state, op_make_upsample, 24400, CASES);
+}
+
+static void concat_takes_two_layouts(void **state)
+{
+    op_all_agree(state, op_make_concat, 24700, CASES);
+}
+
 static void silu_matches_double(void **state)
 {
     op_all_agree(state, op_make_silu, 23800, CASES);
@@ -240,6 +255,9 @@ int main(int argc, char **argv)
         OP_COMPARED(tanh_matches_double),
         OP_COMPARED(gelu_matches_double),
         OP_COMPARED(silu_matches_double),
+        OP_COMPARED(layer_norm_matches_double_sums),
+        OP_COMPARED(upsample_gives_dy_back_summed),
+        OP_COMPARED(concat_takes_two_layouts),
         OP_COMPARED(smoothed_loss_matches_double_sums),
         OP_COMPARED(later_ops_read_the_layouts_of_convolutions),
         OP_COMPARED(residual_block_matches_double_sums),

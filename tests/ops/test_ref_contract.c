@@ -33,8 +33,12 @@ static ls_op_desc image_op(ls_op_kind kind)
         d.u.adamw = (ls_adamw){.beta1 = 0.9f, .beta2 = 0.99f, .count = 16};
     if (kind == LS_OP_RUNNING)
         d.u.running = (ls_running){.momentum = 0.1f, .count = 16};
-    if (kind == LS_OP_ADD)
+    if (kind == LS_OP_ADD || kind == LS_OP_CONCAT)
         d.x2 = d.x;
+    if (kind == LS_OP_LAYERNORM)
+        d.u.layernorm.epsilon = 1e-3f;
+    if (kind == LS_OP_UPSAMPLE)
+        d.u.upsample = (ls_upsample){2, 2};
     if (kind == LS_OP_GATHER)
         d.training = d.needs_dx = 0;
     return d;
@@ -135,6 +139,10 @@ static void bind_refuses_what_is_missing(void **state)
     NEEDS(LS_OP_ADD, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_SIGMOID, "x", "y", "dy", "dx");
     NEEDS(LS_OP_TANH, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_LAYERNORM, "x", "y", "dy", "dx", "param[0]", "param[1]", "grad[0]", "grad[1]",
+          "saved");
+    NEEDS(LS_OP_UPSAMPLE, "x", "y", "dy", "dx");
+    NEEDS(LS_OP_CONCAT, "x", "x2", "y", "dy", "dx", "dx2");
     NEEDS(LS_OP_GELU, "x", "y", "dy", "dx");
     NEEDS(LS_OP_SILU, "x", "y", "dy", "dx");
     NEEDS(LS_OP_DROPOUT, "args", "x", "y", "dy", "dx", "saved");

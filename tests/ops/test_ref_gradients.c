@@ -2,6 +2,7 @@
  * definitions, and its gradients with central differences of those definitions in double. */
 #include "ops/definitions.h"
 #include "ops/op_cases.h"
+#include "ops/op_chain.h"
 #include "ref/ref.h"
 
 #include <math.h>
@@ -233,11 +234,18 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
         chain.op[0].fuse_relu = chain.off_kinks = seed % 2 == 1;
     if (kind == LS_OP_RELU && seed % 2)
         chain.op[0].u.relu.slope = (float)op_draw(&d, 1, 20) / 20;
+    if (kind == LS_OP_LAYERNORM)
+        chain.op[0].u.layernorm.epsilon = 0.2f;
+    if (kind == LS_OP_UPSAMPLE)
+        chain.op[0].u.upsample = (ls_upsample){op_draw(&d, 1, 3), op_draw(&d, 1, 3)};
     if (kind == LS_OP_DROPOUT)
         chain.op[0].u.dropout = (ls_dropout){(float)op_draw(&d, 0, 19) / 20, 0x1001};
-    if (kind == LS_OP_ADD || chain.op[0].fuse_add) {
+    if (op_has_x2(&chain.op[0])) {
         chain.source2[0] = OP_SECOND;
         chain.x2 = x;
+        if (kind == LS_OP_CONCAT)
+            chain.x2.c = op_draw(&d, 1, 5);
+        chain.op[0].x2 = chain.x2;
     }
     return chain;
 }
@@ -329,6 +337,24 @@ static void silu_follows_its_definition(void **state)
     each_case(LS_OP_SILU, 2100);
 }
 
+static void layer_norm_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_LAYERNORM, 2300);
+}
+
+static void upsample_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_UPSAMPLE, 2500);
+}
+
+static void concat_follows_its_definition(void **state)
+{
+    (void)state;
+    each_case(LS_OP_CONCAT, 2700);
+}
+
 static void dropout_follows_its_definition(void **state)
 {
     (void)state;
@@ -417,6 +443,9 @@ int main(void)
         cmocka_unit_test(tanh_follows_its_definition),
         cmocka_unit_test(gelu_follows_its_definition),
         cmocka_unit_test(silu_follows_its_definition),
+        cmocka_unit_test(layer_norm_follows_its_definition),
+        cmocka_unit_test(upsample_follows_its_definition),
+        cmocka_unit_test(concat_follows_its_definition),
         cmocka_unit_test(dropout_follows_its_definition),
         cmocka_unit_test(fused_relu_masks_dy),
         cmocka_unit_test(max_pool_sends_dy_to_the_first_of_equals),

@@ -64,7 +64,7 @@ static inline size_t ref_row(const ls_tensor *t)
 /* Whether there is a second input. */
 static inline int ref_has_x2(const ls_op_desc *d)
 {
-    return d->kind == LS_OP_ADD || d->fuse_add;
+    return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
 }
 
 /* Whether the op is a loss. */
@@ -84,6 +84,7 @@ ref_run ref_gather, ref_relu_forward, ref_relu_backward, ref_export_forward, ref
 ref_run ref_add_forward, ref_add_backward, ref_sigmoid_forward, ref_sigmoid_backward;
 ref_run ref_tanh_forward, ref_tanh_backward, ref_gelu_forward, ref_gelu_backward;
 ref_run ref_silu_forward, ref_silu_backward, ref_dropout_forward, ref_dropout_backward;
+ref_run ref_upsample_forward, ref_concat_forward, ref_concat_backward;
 ref_size ref_dropout_saved;
 
 #endif

@@ -71,6 +71,15 @@ static int shape(ref_op *op)
         set_params(op, (size_t)x->c, x->c, 1);
         op->base.contribution_floats = 2 * (size_t)x->c;
         break;
+    case LS_OP_LAYERNORM:
+        op->base.params = 2;
+        op->base.param_floats[0] = op->base.param_floats[1] = ref_row(x);
+        break;
+    case LS_OP_UPSAMPLE:
+        y->h = x->h * d->u.upsample.sh;
+        y->w = x->w * d->u.upsample.sw;
+        break;
+    case LS_OP_CONCAT: y->c = x->c + d->x2.c; break;
     default: break;
     }
     if (!is_tensor(y))
@@ -87,6 +96,9 @@ static const char *senseless(const ls_op_desc *d)
         return d->u.gather.crop < 0 || d->u.gather.crop > d->x.h + d->x.w
                    ? "crop must be in [0, h + w]"
                    : NULL;
+    case LS_OP_LAYERNORM: return d->u.layernorm.epsilon > 0 ? NULL : "epsilon must be above 0";
+    case LS_OP_UPSAMPLE:
+        return d->u.upsample.sh >= 1 && d->u.upsample.sw >= 1 ? NULL : "a scale must be at least 1";
     case LS_OP_DROPOUT:
         return d->u.dropout.p >= 0 && d->u.dropout.p < 1 ? NULL : "p must be in [0, 1)";
     case LS_OP_SOFTMAX_XENT:
@@ -127,7 +139,10 @@ int ref_plan(ref_op *op, ls_error *err)
     if (d->x.dtype != dtype || !is_tensor(&d->x) || !shape(op))
         return ls_fail(err, LS_EINVAL, "%s: x %d×%d×%d×%d does not fit the description",
                        ref_op_name(op), d->x.rows, d->x.c, d->x.h, d->x.w);
-    if (ref_has_x2(d) && !alike(&d->x, &d->x2))
+    ls_tensor x2 = d->x2;
+    if (d->kind == LS_OP_CONCAT && x2.c > 0)
+        x2.c = d->x.c;
+    if (ref_has_x2(d) && !alike(&d->x, &x2))
         return ls_fail(err, LS_EINVAL, "%s: x2 %d×%d×%d×%d is not of the shape of x, %d×%d×%d×%d",
                        ref_op_name(op), d->x2.rows, d->x2.c, d->x2.h, d->x2.w, d->x.rows, d->x.c,
                        d->x.h, d->x.w);

@@ -185,6 +185,48 @@ int ref_silu_backward(ref_op *op, unsigned flags, ls_error *err)
     return LS_OK;
 }
 
+/* ---- what moves elements --------------------------------------------------------------------- */
+
+int ref_upsample_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const ls_upsample *by = &op->desc.u.upsample;
+    const size_t h = (size_t)op->base.y.h, w = (size_t)op->base.y.w, n = elements(op);
+    const size_t x_h = h / (size_t)by->sh, x_w = w / (size_t)by->sw;
+    (void)flags;
+    (void)err;
+    for (size_t e = 0; e < n; e++) {
+        const size_t i = e / w % h / (size_t)by->sh, j = e % w / (size_t)by->sw;
+        ((float *)op->b.y)[e] = ((const float *)op->b.x)[(e / (h * w) * x_h + i) * x_w + j];
+    }
+    return LS_OK;
+}
+
+int ref_concat_forward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const size_t first = ref_row(&op->desc.x), second = ref_row(&op->desc.x2);
+    (void)flags;
+    (void)err;
+    for (size_t r = 0; r < (size_t)op->desc.x.rows; r++) {
+        float *y = (float *)op->b.y + r * (first + second);
+        memcpy(y, (const float *)op->b.x + r * first, first * sizeof *y);
+        memcpy(y + first, (const float *)op->b.x2 + r * second, second * sizeof *y);
+    }
+    return LS_OK;
+}
+
+int ref_concat_backward(ref_op *op, unsigned flags, ls_error *err)
+{
+    const size_t first = ref_row(&op->desc.x), second = ref_row(&op->desc.x2);
+    (void)flags;
+    (void)err;
+    for (size_t r = 0; op->desc.needs_dx && r < (size_t)op->desc.x.rows; r++) {
+        const float *dy = (const float *)op->b.dy + r * (first + second);
+        memcpy((float *)op->b.dx + r * first, dy, first * sizeof *dy);
+        memcpy((float *)op->b.dx2 + r * second, dy + first, second * sizeof *dy);
+    }
+    return LS_OK;
+}
+
 /* ---- dropout: `saved` holds a byte for each element, 1 where it was kept --------------------- */
 
 int ref_dropout_forward(ref_op *op, unsigned flags, ls_error *err)

@@ -93,7 +93,7 @@ static void check_node(names *known, const pb_field *node)
     char text[NAME_SIZE];
     pb_reader r = pb_inside(node);
     for (pb_field f; pb_next(&r, &f);)
-        if (f.number == NODE_INPUT && !is_known(known, pb_text(text, sizeof text, &f)))
+        if (f.number == NODE_INPUT && f.length && !is_known(known, pb_text(text, sizeof text, &f)))
             fail_msg("\"%s\" is read before it is written", text);
     const pb_field out = pb_find(pb_inside(node), NODE_OUTPUT);
     add_name(known, &out);

@@ -104,7 +104,7 @@ expect 0 "$trainer" export run --to copy.safetensors
 has out '^copy.safetensors: [0-9]* bytes, 2 tensors; from run/weights.safetensors$'
 cmp -s copy.safetensors run/weights.safetensors || fail "export changed the weights"
 expect 0 "$trainer" export "$checkpoint" --to tiny.onnx
-has out '^tiny.onnx: [0-9]* bytes, ONNX IR version 7, opset 13;'
+has out '^tiny.onnx: [0-9]* bytes, ONNX IR version 8, opset 17;'
 grep -q 'fc.weight' tiny.onnx || fail "tiny.onnx has no fc.weight"
 
 # Without its data, too, a dataset that is misspelt gets a suggestion.

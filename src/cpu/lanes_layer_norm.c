@@ -1,0 +1,111 @@
+/* Layer normalisation: each row by itself, over all its values. A row is a lane, so that sixteen of them are
+ * normalised side by side; sums of a lane are made in double, out of eight floats at a time.
+ *
+ * Forward leaves mean and 1/√(variance + ε) of each lane to backward. Gradients of the parameters are summed
+ * over the groups in order, lane by lane, and then over the lanes. */
+#include "base/error.h"
+#include "cpu/lanes_op.h"
+
+typedef struct layer_norm_op {
+    ls_lanes_op base; /* first */
+    size_t n;         /* values of a row */
+    float epsilon;
+} layer_norm_op;
+
+/* A pass and its flags, shared by the team. */
+typedef struct layer_norm_job {
+    const layer_norm_op *op;
+    unsigned flags;
+} layer_norm_job;
+
+/* [2][16] of each group: means, then inverses. */
+static float *statistics_of(const layer_norm_op *op, size_t group)
+{
+    void *memory = op->base.training ? op->base.b.saved : op->base.b.scratch;
+    return (float *)memory + group * 2 * LS_LANES;
+}
+
+static void forward_group(void *arg, uint32_t group)
+{
+    const layer_norm_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = group * op->n * LS_LANES;
+    op->base.kernels->layer_forward(op->n, op->epsilon, (const float *)b->x + at, b->param[0],
+                                    b->param[1], (float *)b->y + at, statistics_of(op, group));
+}
+
+static int layer_norm_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    layer_norm_op *op = (layer_norm_op *)base;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    ls_team_run(op->base.team, (uint32_t)op->base.groups, forward_group, op);
+    return LS_OK;
+}
+
+static void backward_group(void *arg, uint32_t group)
+{
+    const layer_norm_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t at = group * op->n * LS_LANES;
+    op->base.kernels->layer_dx(op->n, (const float *)b->x + at, (const float *)b->dy + at,
+                               b->param[0], statistics_of(op, group), (float *)b->dx + at);
+}
+
+/* Sixteen weights and biases. */
+static void weights_of_sixteen(void *arg, uint32_t item)
+{
+    const layer_norm_job *job = arg;
+    const layer_norm_op *op = job->op;
+    const ls_op_buffers *b = &op->base.b;
+    const size_t first = (size_t)item * LS_LANES, left = op->n - first, at = first * LS_LANES;
+    op->base.kernels->layer_weights(
+        left < LS_LANES ? (int)left : LS_LANES, op->base.groups, op->n * LS_LANES,
+        (const float *)b->x + at, (const float *)b->dy + at, statistics_of(op, 0),
+        b->grad[0] + first, b->grad[1] + first, (job->flags & LS_RUN_ACCUMULATE) != 0);
+}
+
+static int layer_norm_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    layer_norm_op *op = (layer_norm_op *)base;
+    layer_norm_job job = {op, flags};
+    (void)stream;
+    (void)err;
+    ls_team_run(op->base.team, (uint32_t)((op->n + LS_LANES - 1) / LS_LANES), weights_of_sixteen,
+                &job);
+    if (op->base.needs_dx)
+        ls_team_run(op->base.team, (uint32_t)op->base.groups, backward_group, op);
+    return LS_OK;
+}
+
+static const ls_op_impl layer_norm_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = layer_norm_forward,
+    .backward = layer_norm_backward,
+    .import_param = ls_lanes_op_import,
+    .export_param = ls_lanes_op_export,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_cpu_layer_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                             ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    ls_lanes_op *op;
+    if (!(desc->u.layernorm.epsilon > 0))
+        return ls_fail(err, LS_EINVAL, "layernorm: an epsilon of %g; it must be above 0",
+                       (double)desc->u.layernorm.epsilon);
+    int status = ls_lanes_op_new(&op, sizeof(layer_norm_op), &layer_norm_impl, device, desc, err);
+    if (status)
+        return status;
+    const size_t bytes = (size_t)op->groups * 2 * LS_LANES * sizeof(float);
+    ((layer_norm_op *)op)->n = (size_t)x->c * (size_t)x->h * (size_t)x->w;
+    ((layer_norm_op *)op)->epsilon = desc->u.layernorm.epsilon;
+    ls_lanes_op_set_y(op, x->c, x->h, x->w);
+    op->op.params = 2;
+    op->op.param_floats[0] = op->op.param_floats[1] = ((layer_norm_op *)op)->n;
+    *(op->training ? &op->op.saved_bytes : &op->op.scratch_bytes) = bytes;
+    return ls_lanes_op_finish(out, op, desc, err);
+}

@@ -1,0 +1,170 @@
+/* What moves sixteens and computes next to nothing: concatenation of channels, and nearest upsampling. Sums of
+ * gradients are made pixel by pixel in order, in each lane: plain C has the same bits everywhere. */
+#include "base/error.h"
+#include "cpu/lanes_op.h"
+
+#include <string.h>
+
+/* ---- concatenation: y has x's channels, then x2's ------------------------------------------- */
+
+typedef struct concat_op {
+    ls_lanes_op base;     /* first */
+    size_t first, second; /* floats of x and x2 in a group */
+} concat_op;
+
+static void join_group(void *arg, uint32_t group)
+{
+    const concat_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    float *y = (float *)b->y + group * (op->first + op->second);
+    memcpy(y, (const float *)b->x + group * op->first, op->first * sizeof *y);
+    memcpy(y + op->first, (const float *)b->x2 + group * op->second, op->second * sizeof *y);
+}
+
+static void part_group(void *arg, uint32_t group)
+{
+    const concat_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const float *dy = (const float *)b->dy + group * (op->first + op->second);
+    memcpy((float *)b->dx + group * op->first, dy, op->first * sizeof *dy);
+    memcpy((float *)b->dx2 + group * op->second, dy + op->first, op->second * sizeof *dy);
+}
+
+static int concat_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    concat_op *op = (concat_op *)base;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    ls_team_run(op->base.team, (uint32_t)op->base.groups, join_group, op);
+    return LS_OK;
+}
+
+static int concat_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    concat_op *op = (concat_op *)base;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    if (op->base.needs_dx)
+        ls_team_run(op->base.team, (uint32_t)op->base.groups, part_group, op);
+    return LS_OK;
+}
+
+static const ls_op_impl concat_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = concat_forward,
+    .backward = concat_backward,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_cpu_concat_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x, *x2 = &desc->x2;
+    const size_t pixels = (size_t)x->h * (size_t)x->w * LS_LANES;
+    ls_lanes_op *op;
+    if (x->rows != x2->rows || x->h != x2->h || x->w != x2->w)
+        return ls_fail(err, LS_EINVAL, "concat: %d rows of %d×%d×%d beside %d rows of %d×%d×%d",
+                       x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
+    int status = ls_lanes_op_new(&op, sizeof(concat_op), &concat_impl, device, desc, err);
+    if (status)
+        return status;
+    ((concat_op *)op)->first = (size_t)x->c * pixels;
+    ((concat_op *)op)->second = (size_t)x2->c * pixels;
+    ls_lanes_op_set_y(op, x->c + x2->c, x->h, x->w);
+    return ls_lanes_op_finish(out, op, desc, err);
+}
+
+/* ---- upsampling: each pixel becomes sh × sw ------------------------------------------------- */
+
+typedef struct upsample_op {
+    ls_lanes_op base; /* first */
+    int c, h, w;      /* of x */
+    ls_upsample by;
+} upsample_op;
+
+static void spread_plane(void *arg, uint32_t plane)
+{
+    const upsample_op *op = arg;
+    const size_t line = (size_t)op->w * (size_t)op->by.sw * LS_LANES; /* of y */
+    const float *x = (const float *)op->base.b.x + plane * (size_t)(op->h * op->w) * LS_LANES;
+    float *y = (float *)op->base.b.y + plane * (size_t)(op->h * op->by.sh) * line;
+    for (int i = 0; i < op->h; i++) {
+        float *first = y, *to = y;
+        for (int j = 0; j < op->w; j++, x += LS_LANES)
+            for (int k = 0; k < op->by.sw; k++, to += LS_LANES)
+                memcpy(to, x, LS_LANES * sizeof *to);
+        for (int k = 1; k < op->by.sh; k++)
+            memcpy(first + (size_t)k * line, first, line * sizeof *y);
+        y += (size_t)op->by.sh * line;
+    }
+}
+
+static void gather_plane(void *arg, uint32_t plane)
+{
+    const upsample_op *op = arg;
+    const size_t line = (size_t)op->w * (size_t)op->by.sw * LS_LANES; /* of dy */
+    const float *dy = (const float *)op->base.b.dy + plane * (size_t)(op->h * op->by.sh) * line;
+    float *dx = (float *)op->base.b.dx + plane * (size_t)(op->h * op->w) * LS_LANES;
+    for (int i = 0; i < op->h * op->w; i++, dx += LS_LANES) {
+        const float *first = dy + (size_t)(i / op->w * op->by.sh) * line +
+                             (size_t)(i % op->w * op->by.sw) * LS_LANES;
+        float sum[LS_LANES] = {0};
+        for (int k = 0; k < op->by.sh * op->by.sw; k++) {
+            const float *from =
+                first + (size_t)(k / op->by.sw) * line + (size_t)(k % op->by.sw) * LS_LANES;
+            for (int l = 0; l < LS_LANES; l++)
+                sum[l] += from[l];
+        }
+        memcpy(dx, sum, sizeof sum);
+    }
+}
+
+static int upsample_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    upsample_op *op = (upsample_op *)base;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    ls_team_run(op->base.team, (uint32_t)(op->base.groups * op->c), spread_plane, op);
+    return LS_OK;
+}
+
+static int upsample_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    upsample_op *op = (upsample_op *)base;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    if (op->base.needs_dx)
+        ls_team_run(op->base.team, (uint32_t)(op->base.groups * op->c), gather_plane, op);
+    return LS_OK;
+}
+
+static const ls_op_impl upsample_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = upsample_forward,
+    .backward = upsample_backward,
+    .destroy = ls_lanes_op_destroy,
+};
+
+int ls_cpu_upsample_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                           ls_error *err)
+{
+    const ls_tensor *x = &desc->x;
+    const ls_upsample by = desc->u.upsample;
+    ls_lanes_op *op;
+    if (by.sh < 1 || by.sw < 1)
+        return ls_fail(err, LS_EINVAL, "upsample: a scale of %d×%d; each must be at least 1", by.sh,
+                       by.sw);
+    int status = ls_lanes_op_new(&op, sizeof(upsample_op), &upsample_impl, device, desc, err);
+    if (status)
+        return status;
+    upsample_op *self = (upsample_op *)op;
+    self->c = x->c, self->h = x->h, self->w = x->w;
+    self->by = by;
+    ls_lanes_op_set_y(op, x->c, x->h * by.sh, x->w * by.sw);
+    return ls_lanes_op_finish(out, op, desc, err);
+}

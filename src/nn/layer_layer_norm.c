@@ -1,0 +1,49 @@
+/* {"type": "layer_norm", "epsilon": 1e-5}
+ *
+ * Each row is brought to mean 0 and variance 1 over all its values, then each value is scaled and shifted:
+ * PyTorch's LayerNorm over the whole of a row, in evaluation as in training. */
+#include "nn/layer.h"
+
+static void parse(ls_layer *layer, ls_fields *fields)
+{
+    static const double epsilon = 1e-5;
+    double value;
+    layer->op.kind = LS_OP_LAYERNORM;
+    ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
+    layer->op.u.layernorm.epsilon = (float)value;
+}
+
+static ls_param per_value(const ls_shape *in, ls_start start)
+{
+    const int values = (int)ls_shape_values(in);
+    return (ls_param){.rank = in->h == 1 && in->w == 1 ? 1 : 3,
+                      .dim = {in->c, in->h, in->w},
+                      .count = (size_t)values,
+                      .start = start,
+                      .fan_in = values,
+                      .fan_out = values};
+}
+
+static int shape(ls_layer *layer, ls_error *err)
+{
+    (void)err;
+    layer->out = layer->in;
+    layer->param[0] = per_value(&layer->in, LS_START_ONES);
+    layer->param[1] = per_value(&layer->in, LS_START_ZEROS);
+    layer->params = 2;
+    return LS_OK;
+}
+
+static const struct ls_layer_sample samples[] = {
+    {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"layer_norm\"},{\"type\":\"dense\",\"out\":3}]",
+     {6, 1, 1}},
+    {"[{\"type\":\"conv2d\",\"out\":5,\"kernel\":2},{\"type\":\"layer_norm\",\"epsilon\":0.01},"
+     " {\"type\":\"tanh\"},{\"type\":\"conv2d\",\"out\":3,\"kernel\":[3,4]}]",
+     {2, 4, 5}},
+    {"[{\"type\":\"layer_norm\"},{\"type\":\"conv2d\",\"out\":4,\"kernel\":1},"
+     " {\"type\":\"flatten\"},{\"type\":\"layer_norm\"},{\"type\":\"dense\",\"out\":3}]",
+     {3, 4, 3}},
+    {0},
+};
+
+const ls_layer_type ls_layer_layer_norm = {"layer_norm", parse, shape, samples};
