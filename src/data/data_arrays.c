@@ -467,10 +467,10 @@ static int open_folder(ls_dataset **train, ls_dataset **test, const ls_dataset_k
     return open_tensors(train, test, kind, spec->keys.packed, spec, host, err);
 }
 
-#define KEYS "path x y test_x test_y labels classes on_nan"
+#define KEYS "x y test_x test_y labels classes on_nan"
 
 const ls_dataset_kind ls_dataset_npy = {{"npy", 0, 0, 0, 0, NULL, KEYS}, open_npy, NULL};
 const ls_dataset_kind ls_dataset_safetensors = {
     {"safetensors", 0, 0, 0, 0, NULL, KEYS}, open_safetensors, NULL};
 const ls_dataset_kind ls_dataset_folder = {
-    {"folder", 0, 0, 0, 0, NULL, "path test_path classes packed size channels"}, open_folder, NULL};
+    {"folder", 0, 0, 0, 0, NULL, "test_path classes packed size channels"}, open_folder, NULL};

@@ -215,7 +215,7 @@ static const char *const things[] = {"airplane", "automobile", "bird",  "cat",  
                                      "dog",      "frog",       "horse", "ship", "truck"};
 
 const ls_dataset_kind ls_dataset_cifar10 = {
-    {"cifar10", 3, 32, 32, 10, things, "path"}, ls_cifar_open, &cifar10};
+    {"cifar10", 3, 32, 32, 10, things, NULL}, ls_cifar_open, &cifar10};
 
 static const char *const hundred[] = {
     "apple",       "aquarium_fish", "baby",      "bear",       "beaver",       "bed",
@@ -237,4 +237,4 @@ static const char *const hundred[] = {
     "willow_tree", "wolf",          "woman",     "worm"};
 
 const ls_dataset_kind ls_dataset_cifar100 = {
-    {"cifar100", 3, 32, 32, 100, hundred, "path"}, ls_cifar_open, &cifar100};
+    {"cifar100", 3, 32, 32, 100, hundred, NULL}, ls_cifar_open, &cifar100};

@@ -495,6 +495,6 @@ static int open_csv(ls_dataset **train, ls_dataset **test, const ls_dataset_kind
 }
 
 const ls_dataset_kind ls_dataset_csv = {
-    {"csv", 0, 0, 0, 0, NULL, "path test_path target categorical drop standardize labels on_nan"},
+    {"csv", 0, 0, 0, 0, NULL, "test_path target categorical drop standardize labels on_nan"},
     open_csv,
     NULL};

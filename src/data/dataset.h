@@ -157,7 +157,7 @@ typedef struct ls_dataset_about {
     int classes;
     const char *const *class_name; /* one for each class; NULL: their numbers */
     const char
-        *keys; /* of the config's data, beside those that all have: "path target"; NULL: none */
+        *keys; /* of the config's data, beside those that all have: "target drop"; NULL: none */
 } ls_dataset_about;
 
 /* Of the dataset that `spec` names, which is none of the caller's own. Static. Errors: LS_ECONFIG (there is

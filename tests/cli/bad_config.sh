@@ -143,7 +143,7 @@ name the directory it is in" config.json --set data.name=mnist --set data.path=a
 
 # Every key that some data have and others do not is refused where it stands; with its default it says nothing.
 for key in x=a y=a test_x=a test_y=a test_path=a target=a categorical=a drop=a standardize=true labels=values \
-    classes=3 on_nan=zero packed=a size=33 channels=1 path=a; do
+    classes=3 on_nan=zero packed=a size=33 channels=1; do
     run config.json --set data.name=synthetic --set "data.$key"
     expect_code 78
     grep -q "^trainer: --set data.$key: data.${key%=*}: a key of .*; \"synthetic\" does not have it, remove it\$" \
