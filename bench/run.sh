@@ -8,7 +8,8 @@ data=/usr/share/datasets/fashion-mnist
 out=bench/out
 results=bench/RESULTS.md
 # As they follow one another in the results.
-# hosts is asked for by name.
+# These are asked for by name.
+by_name='nets batches hosts'
 parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
 
 help()
@@ -33,12 +34,14 @@ beside one PyTorch, and at most ten beside two:
   python     what Python adds to a step and a start        $(expected python) s; with NumPy
   paper      a step on a GPU, added up, not measured       $(expected paper) s; with a CUDA toolkit
 and by name alone:
+  nets       ten small networks beside PyTorch's best form $(expected nets) s
+  batches    LeNet and ResNet-18 by rows a step, beside it $(expected batches) s
   hosts      a merge over hosts beside MPI's               $(expected hosts) s; root, and Open MPI
 
 Environment, which these seconds heed:
   TORCH_PYTHON="/usr/bin/python3 ..."  interpreters that have PyTorch (default: python3, else
                                        /usr/bin/python3)
-  ROUNDS=7, RESNET_ROUNDS=5            rounds of lenet, of resnet
+  ROUNDS=7, RESNET_ROUNDS=5            rounds of lenet, nets and batches, of resnet
   RESNET_PROCESSES=1                   with 2, PyTorch also as 2 processes
   SERVICE_SECONDS=10                   each of service's four measurements; 60 is the long form
 Other work on the machine spoils the figures.
@@ -75,6 +78,8 @@ expected()
     case $part in
     lenet) echo $(((25 + 30 * $#) * (ROUNDS + 2) / 9 + 15)) ;;
     resnet) echo $(((90 + (20 + 40 * RESNET_PROCESSES) * $#) * (RESNET_ROUNDS + 2) / 7)) ;;
+    nets) echo 700 ;;
+    batches) echo 800 ;;
     lanes | ring) echo 5 ;;
     paper) echo 15 ;;
     python) echo 10 ;;
@@ -193,6 +198,37 @@ the network is compiled.
 TEXT
     peers resnet examples/resnet18.json --rounds "$RESNET_ROUNDS" --steps 2 \
         --at-most $((40 * RESNET_ROUNDS)) --torch-processes "$RESNET_PROCESSES"
+}
+
+# beside PART: nets.py with the last interpreter that is named.
+beside()
+{
+    [ -n "$TORCH_PYTHON" ] || say "no python3 has PyTorch: TORCH_PYTHON names one"
+    for python in $TORCH_PYTHON; do :; done
+    cat <<'TEXT'
+Lockstep: the default config on 2 CPUs. PyTorch: the best of eager and compiled, channels last or not, one
+process of 2 threads and two of 1; malloc tuned, data preloaded. AVX2: both sides are held to it (the C
+library's tunable; PyTorch's, oneDNN's and MKL's own limits, which its compiler follows). Rounds of 0.4 s, in
+turns; medians, ratios round by round, beside them the ratio of images by seconds of CPU time, which other work on
+the machine disturbs less.
+
+TEXT
+    python3 bench/nets.py "$1" --python "$python" --rounds-program "$build/bench/trainer_rounds" \
+        --rounds "$ROUNDS" --json "$out/$1.json" --picture "bench/$1.svg"
+}
+
+nets()
+{
+    section "Ten small networks beside PyTorch's best form, images/s" "bench/nets.py nets"
+    beside nets
+}
+
+# Draws bench/batches.svg.
+batches()
+{
+    section "LeNet and ResNet-18 by rows a step, images/s" "bench/nets.py batches"
+    printf '![rates by rows a step](batches.svg)\n\n'
+    beside batches
 }
 
 lanes()
@@ -324,7 +360,7 @@ one machine at one time: compare within a table, not with other machines. Rows o
 measured in turns. Each section ends with how long it took.
 
 TEXT
-    for part in $parts hosts; do
+    for part in $parts $by_name; do
         if [ "$part" = "$1" ]; then
             printf '<!-- %s -->\n' "$part"
             cat -- "$2"
@@ -354,10 +390,10 @@ run_part()
 
 known()
 {
-    case " $parts hosts " in
+    case " $parts $by_name " in
     *" $1 "*) ;;
     *)
-        say "no part '$1'; there are: $parts hosts"
+        say "no part '$1'; there are: $parts $by_name"
         exit 64
         ;;
     esac
@@ -379,6 +415,8 @@ case ${1-} in
     case $2 in
     lenet) lenet ;;
     resnet) resnet ;;
+    nets) nets ;;
+    batches) batches ;;
     lanes) lanes ;;
     startup) startup ;;
     allreduce) allreduce ;;

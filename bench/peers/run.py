@@ -57,8 +57,7 @@ class Peer:
         if shutil.which(self.command[0]) is None:
             return self.skip(f"{self.command[0]} not found")
         begin = time.monotonic()
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
+        self.launch()
         try:
             self.round()  # a warm-up of its own, not counted
         except (OSError, RuntimeError, ValueError) as error:
@@ -67,6 +66,10 @@ class Peer:
         self.answers.clear()
         say(f"started {self.name}: warm after {time.monotonic() - begin:.0f} s")
         return True
+
+    def launch(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
 
     def skip(self, reason):
         say(f"skipped {self.name}: {reason}")
@@ -80,9 +83,9 @@ class Peer:
             raise RuntimeError(f"{self.name}: no answer")
         return json.loads(line)
 
-    def round(self):
-        """Ask for one round and keep its answer."""
-        self.process.stdin.write(b"\n")
+    def round(self, words=""):
+        """Ask for one round, of what `words` say, and keep its answer."""
+        self.process.stdin.write(f"{words}\n".encode())
         self.process.stdin.flush()
         answer = self.read_line()
         while "images_per_s" not in answer:  # what it says before the first round

@@ -72,8 +72,9 @@ def fork_ranks(processes):
 def distributed(model, rank, processes, meeting):
     """The model as one of several processes has it; they meet by the file `meeting`."""
     from torch import distributed
-    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank,
-                                   world_size=processes)
+    if not distributed.is_initialized():
+        distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank,
+                                       world_size=processes)
     return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
 
