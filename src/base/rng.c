@@ -1,5 +1,7 @@
 #include "base/rng.h"
 
+#include "base/portable_math.h"
+
 #include <math.h>
 
 /* One round: two 32×32→64 multiplications, whose halves are crossed and keyed. */
@@ -49,7 +51,7 @@ float ls_rng_normal(uint64_t seed, uint32_t stream, uint32_t epoch, uint64_t ind
     ls_rng_words(w, seed, stream, epoch, index);
     double u = ((double)w[0] + 1.0) * 0x1p-32; /* (0, 1]: the logarithm stays finite */
     double v = (double)w[1] * 0x1p-32;
-    return (float)(sqrt(-2.0 * log(u)) * cos(two_pi * v));
+    return (float)(sqrt(-2.0 * ls_ln(u)) * ls_cos(two_pi * v));
 }
 
 /* A uniform integer in [0, n). The multiply-shift of a 64-bit draw has a bias below n / 2⁶⁴. */

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/portable_math.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -19,9 +20,9 @@ static double mse(double *slope, double z, double t)
 
 static double bce(double *slope, double z, double t)
 {
-    const double e = exp(-fabs(z));
+    const double e = ls_exp(-fabs(z));
     *slope = (z > 0 ? 1 : e) / (1 + e) - t;
-    return fmax(z, 0) - z * t + log1p(e);
+    return fmax(z, 0) - z * t + ls_log1p(e);
 }
 
 static const struct rule {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/portable_math.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -104,23 +105,13 @@ static void step_adamw(const update_op *u, float lr, float scale, size_t first, 
     }
 }
 
-/* xⁿ by squaring: every libm has a pow of its own. */
-static double power(double x, uint64_t n)
-{
-    double y = 1;
-    for (; n; n >>= 1, x *= x)
-        if (n & 1)
-            y *= x;
-    return y;
-}
-
 static void prepare_adamw(update_op *u, const ls_step_args *args, float step_rate)
 {
     const ls_adamw *k = &u->adamw;
     const double lr = (double)step_rate;
     u->keep = (float)(1 - lr * (double)k->weight_decay);
-    u->rate = (float)(lr / (1 - power((double)k->beta1, args->step)));
-    u->root = (float)sqrt(1 - power((double)k->beta2, args->step));
+    u->rate = (float)(lr / (1 - ls_power((double)k->beta1, args->step)));
+    u->root = (float)sqrt(1 - ls_power((double)k->beta2, args->step));
 }
 
 /* Sixteen sums side by side, so that the order is the same with vectors of any length. */

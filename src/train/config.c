@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
+#include "base/portable_math.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -424,7 +425,7 @@ void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *s)
 static double cosine(double first, double last, double done)
 {
     const double pi = 3.14159265358979323846;
-    return last + (first - last) * 0.5 * (1 + cos(pi * fmin(1, done)));
+    return last + (first - last) * 0.5 * (1 + ls_cos(pi * fmin(1, done)));
 }
 
 /* Of `steps` in all. The last step of the way up is the one before peak · steps. */
@@ -451,7 +452,7 @@ double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step, uint64_t
         return lr * fmin(1, (t + 1) / warmup);
     switch (s->rule) {
     case LS_SCHEDULE_STEP:
-        return lr * pow(s->gamma, floor(t / (s->every * (double)steps_per_epoch)));
+        return lr * ls_power(s->gamma, (uint64_t)(t / (s->every * (double)steps_per_epoch)));
     case LS_SCHEDULE_COSINE: return lr * cosine(1, s->minimum, (t - warmup) / (last - warmup));
     case LS_SCHEDULE_ONE_CYCLE: return lr * one_cycle(s, t, last);
     case LS_SCHEDULE_TRIANGULAR:

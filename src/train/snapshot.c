@@ -3,6 +3,7 @@
  * and a session; it is lent to one caller at a time. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/portable_math.h"
 #include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/card.h"
@@ -364,9 +365,9 @@ static void to_probabilities(float *p, int classes)
     for (int i = 1; i < classes; i++)
         most = p[i] > most ? p[i] : most;
     for (int i = 0; i < classes; i++)
-        sum += exp((double)p[i] - (double)most);
+        sum += ls_exp((double)p[i] - (double)most);
     for (int i = 0; i < classes; i++)
-        p[i] = (float)(exp((double)p[i] - (double)most) / sum);
+        p[i] = (float)(ls_exp((double)p[i] - (double)most) / sum);
 }
 
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
@@ -380,7 +381,7 @@ int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *ou
     ls_arithmetic host;
     ls_arithmetic_enter(&host);
     for (size_t i = 0; i < n * classes && loss->bits; i++)
-        outputs[i] = (float)(1 / (1 + exp(-(double)outputs[i])));
+        outputs[i] = (float)(1 / (1 + ls_exp(-(double)outputs[i])));
     for (size_t i = 0; i < n && !loss->vectors; i++)
         to_probabilities(outputs + i * classes, (int)classes);
     ls_arithmetic_leave(&host);

@@ -1,6 +1,8 @@
 /* Random numbers: the published vectors, and the properties that training relies on. */
+#include "base/portable_math.h"
 #include "base/rng.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +12,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#define PORTABLE_BITS UINT64_C(0xf5e65e12d27837b4)
 
 /* Known answers that the generator's authors publish for ten rounds. */
 static void philox_gives_the_published_answers(void **state)
@@ -168,6 +172,45 @@ static void normal_has_mean_zero_variance_one_and_tails(void **state)
     assert_true(fabs((double)beyond_two / n - 0.0455) < 0.003);
 }
 
+/* ---- what stands in for the C library -------------------------------------------------------- */
+
+/* By how many units in the last place of the truth. */
+static double units_off(double got, long double truth)
+{
+    const double near = fabs((double)truth);
+    return (double)(fabsl(got - truth) / (long double)(nextafter(near, INFINITY) - near));
+}
+
+static void add_bits(uint64_t *sum, double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    *sum = (*sum ^ bits) * UINT64_C(0x100000001b3);
+}
+
+/* The sum of their bits is what every machine must find, whatever its compiler and C library. */
+static void portable_functions_are_near_the_truth_and_the_same_everywhere(void **state)
+{
+    uint64_t sum = 0;
+    (void)state;
+    for (uint64_t i = 0; i < 20000; i++) {
+        const double u = (double)ls_rng_uniform(3, 1, 0, i) + 0x1p-30;
+        const double x = 40 * u - 20, turn = 20 * u;
+        const double of[] = {ls_exp(x), ls_ln(u), ls_ln(1e9 * u), ls_log1p(u), ls_cos(turn)};
+        const long double truth[] = {expl(x), logl(u), logl(1e9 * u), log1pl(u), cosl(turn)};
+        for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+            add_bits(&sum, of[k]);
+            if (sizeof(long double) > sizeof(double) && units_off(of[k], truth[k]) > 1.5)
+                fail_msg("function %zu of %.17g is %.17g", k, u, of[k]);
+        }
+    }
+    if (sum != PORTABLE_BITS)
+        fail_msg("the bits sum up to 0x%" PRIx64, sum);
+    assert_true(ls_exp(-1000) == 0 && ls_exp(1000) > 1e308 && isnan(ls_exp(NAN)));
+    assert_true(ls_exp(0) == 1 && ls_ln(1) == 0 && ls_log1p(0) == 0 && ls_cos(0) == 1);
+    assert_true(ls_power(0.5, 10) == 0x1p-10 && ls_power(3, 0) == 1);
+}
+
 static void streams_do_not_repeat_one_another(void **state)
 {
     (void)state;
@@ -194,6 +237,7 @@ int main(void)
         cmocka_unit_test(permutations_of_nothing_and_of_one_are_allowed),
         cmocka_unit_test(uniform_has_its_range_mean_and_variance),
         cmocka_unit_test(normal_has_mean_zero_variance_one_and_tails),
+        cmocka_unit_test(portable_functions_are_near_the_truth_and_the_same_everywhere),
         cmocka_unit_test(streams_do_not_repeat_one_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
