@@ -1,7 +1,7 @@
 #!/bin/sh
-# launched.sh TRAINER: a program that a launcher has started several times over, and that has no engine to talk to the
+# launched.sh TRAINER [OLD_MPICH]: a program that a launcher has started several times over, and that has no engine to talk to the
 # others by, or one by which it finds no others, refuses to train the same thing as often; absent and broken are told
-# apart. With --hosts it is the program that starts a launcher, and ends one that hangs. Exit status 1 if not.
+# apart, and an MPICH that hangs is refused by its number. With --hosts it is the program that starts a launcher, and ends one that hangs. Exit status 1 if not.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT INT TERM
@@ -31,6 +31,14 @@ if [ -e "$(dirname -- "$1")/liblockstep-mpi.so" ]; then # of processes that MPI 
     if SLURM_STEP_NUM_TASKS=3 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet >"$work/out" 2>&1 ||
         ! grep -q "started as 3 processes that do not find each other" "$work/out"; then
         echo "FAILED: with an engine that finds no others it says:"
+        cat "$work/out"
+        exit 1
+    fi
+fi
+if [ -n "${2-}" ]; then
+    if LD_PRELOAD=$2 "$work/trainer" "$work/c.json" --devices cpu:1 --quiet --set cluster.engine=mpi >"$work/out" 2>&1 ||
+        ! grep -q "MPICH 4.0 hangs .*or MPICH 5" "$work/out"; then
+        echo "FAILED: MPICH 4.0 is not refused:"
         cat "$work/out"
         exit 1
     fi
