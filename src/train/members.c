@@ -83,6 +83,9 @@ int ls_members_close(struct ls_trainer *t)
         return LS_OK;
     if (t->life == LS_OPENED)
         ls_cluster_leave(t->members.cluster, "it did not start");
+    ls_free(t->host, t->members.device);
+    t->members.device = NULL;
+    t->members.devices = 0;
     return ls_cluster_close(t->members.cluster);
 }
 
@@ -188,7 +191,7 @@ typedef struct likeness {
 
 /* … and of itself. */
 typedef struct card {
-    char isa[48], library[160], devices[160], machine[128];
+    char isa[48], library[160], devices[1024], machine[128];
     uint32_t gradient_crc32;
     int32_t chosen, threads;
 } card;
@@ -337,6 +340,38 @@ static void say_devices(struct ls_trainer *t, const card *all)
     snprintf(out + (used < size - 2 ? used : size - 2), 2, "]");
 }
 
+/* How many names, "cpu(0), cpu(1)", and, with `out`, each of them. */
+static int split_names(char (*out)[LS_MEMBER_NAME + 64], const char *host, const char *names)
+{
+    int count = 0;
+    for (const char *at = names; *at; count++) {
+        const size_t length = strcspn(at, ",");
+        if (out)
+            snprintf(out[count], sizeof *out, "%s: %.*s", host, length < 60 ? (int)length : 60, at);
+        at += length + strspn(at + length, ", ");
+    }
+    return count;
+}
+
+static int list_all(struct ls_trainer *t, const card *all, ls_error *err)
+{
+    ls_members *m = &t->members;
+    int count = 0;
+    for (int i = 0; i < m->count; i++)
+        count += split_names(NULL, "", all[i].devices);
+    m->device = ls_alloc_array(t->host, (size_t)count, sizeof *m->device);
+    ls_free(t->host, t->records.device);
+    t->records.device = ls_alloc_array(t->host, (size_t)count, sizeof *t->records.device);
+    if (!m->device || !t->records.device)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d names", count);
+    for (int i = 0; i < m->count; i++) {
+        m->own = i == m->member ? m->devices : m->own;
+        m->devices +=
+            split_names(m->device + m->devices, ls_cluster_host(m->cluster, i), all[i].devices);
+    }
+    return LS_OK;
+}
+
 static int check_all(struct ls_trainer *t, card *all, ls_error *err)
 {
     int status = fill_card(&all[t->members.member], t, err);
@@ -346,9 +381,10 @@ static int check_all(struct ls_trainer *t, card *all, ls_error *err)
         status = check_places(t, all, err);
     for (int m = 1; m < t->members.count && status == LS_OK; m++)
         status = compare_gradients(t, all, m, err);
-    if (status == LS_OK)
-        say_devices(t, all);
-    return status;
+    if (status)
+        return status;
+    say_devices(t, all);
+    return list_all(t, all, err);
 }
 
 /* How much more than needed goes over the network. */

@@ -22,6 +22,9 @@ typedef struct ls_members {
     int member, count;          /* of them */
     int goes_on;                /* from a checkpoint */
     uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
+    /* "a: cpu(0)": the devices of all members one behind the other, this one's from `own` on. */
+    char (*device)[LS_MEMBER_NAME + 64];
+    int devices, own;
 } ls_members;
 
 /* Joins the others if the options or the config say so. Errors: those of the engine, LS_ECONFIG. */

@@ -217,7 +217,13 @@ void ls_record_write(ls_json_writer *w, const ls_record *r)
 static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
 {
     ls_record r = {.type = type, .device = t->records.device};
-    for (int i = 0; i < t->workers; i++)
+    const ls_members *m = &t->members;
+    for (int i = 0; i < m->devices; i++) {
+        const int own = i - m->own; /* of this process's workers, where it is one */
+        if (own < 0 || own >= t->workers || t->worker[own].presence == LS_LIVE)
+            t->records.device[r.devices++] = m->device[i];
+    }
+    for (int i = 0; i < t->workers && m->devices == 0; i++)
         if (t->worker[i].presence == LS_LIVE)
             t->records.device[r.devices++] = t->worker[i].info.name;
     return r;

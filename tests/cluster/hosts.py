@@ -117,8 +117,8 @@ class Run:
         if test.tcp:
             self.start(test, self.of_tcp(test, words))
             return
-        command = (f"hostname {test.hosts.space(1)}; exec {test.launch(count)} {test.scratch}/member {test.program} "
-                   f"{' '.join(words)}")
+        member = "" if test.mpich else f"{test.scratch}/member"  # its launcher ends what goes on behind MPI_Finalize
+        command = f"hostname {test.hosts.space(1)}; exec {test.launch(count)} {member} {test.program} {' '.join(words)}"
         self.start(test, command)
 
     def of_tcp(self, test, words):
@@ -220,8 +220,11 @@ class Test:
 
     def whole(self, count, directory, resume=None, workers=1, more=(), devices=None):
         run = Run(self, count, [*self.words(directory, resume, workers, devices), *more])
-        run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
-        if any(code for code, _ in run.codes().values()):
+        if self.mpich:
+            run.wait_for(lambda: run.process.poll() is not None, PATIENCE_S)
+        else:
+            run.wait_for(lambda: len(run.codes()) == count, PATIENCE_S)
+        if any(code for code, _ in run.codes().values()) or run.process.poll():
             run.fail("a member failed")
         run.end()
         if self.hash_of(directory) != self.expected:

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define STEPS 9 /* three epochs of 3 */
 
@@ -22,7 +23,7 @@ typedef struct process {
     ls_error err;
     ls_result result;
     double test_loss;
-    char hash[65], checkpoint[4200], own_dir[500];
+    char hash[65], checkpoint[4200], own_dir[500], started[4200]; /* its first record */
 } process;
 
 typedef struct story {
@@ -50,10 +51,10 @@ static void on_progress(void *user, const ls_progress *p)
 
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
-    (void)json;
-    (void)length;
+    process *mine = user;
     (void)err;
-    ((process *)user)->records++;
+    if (mine->records++ == 0)
+        snprintf(mine->started, sizeof mine->started, "%.*s", (int)length, json);
     return LS_OK;
 }
 
@@ -171,6 +172,20 @@ static void any_number_of_hosts_and_workers_gives_the_same_bits(void **state)
                 all_ended_with(&other, one.process[0].hash, one.process[0].test_loss);
             }
     }
+}
+
+static void the_record_names_the_devices_of_all_hosts(void **state)
+{
+    (void)state;
+    char host[40], expected[300];
+    gethostname(host, sizeof host);
+    other = (story){.members = 2, .workers = 2, .shards = 8};
+    tell(&other);
+    snprintf(expected, sizeof expected,
+             "\"devices\":[\"%s: ref(0)\",\"%s: ref(1)\",\"%s#1: ref(0)\",\"%s#1: ref(1)\"]", host,
+             host, host, host);
+    if (!strstr(other.process[0].started, expected))
+        fail_msg("%s is not in %s", expected, other.process[0].started);
 }
 
 /* ---- stopping and going on ------------------------------------------------------------------ */
@@ -422,6 +437,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_hosts_and_workers_gives_the_same_bits),
+        cmocka_unit_test(the_record_names_the_devices_of_all_hosts),
         cmocka_unit_test(stopped_by_any_member_it_goes_on_on_any_number),
         cmocka_unit_test(one_shard_for_each_device_goes_on_over_hosts),
         cmocka_unit_test(a_shard_that_is_not_finite_is_named_on_all_hosts),
