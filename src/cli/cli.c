@@ -56,8 +56,8 @@ static volatile sig_atomic_t signals;
 
 static void on_signal(int number)
 {
-    (void)number;
-    if (signals++ > 0)
+    /* MPICH's launcher sends SIGUSR1 for each process that ends. */
+    if (signals++ > 0 && number != SIGUSR1)
         _exit(EXIT_INTERRUPTED);
     if (running)
         ls_trainer_interrupt(running);

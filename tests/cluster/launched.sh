@@ -60,6 +60,25 @@ expect() {
         exit 1
     fi
 }
+# MPICH's launcher tells of each process that ends by SIGUSR1: the second one is no wish to stop at once.
+(cd "$work" && exec ./trainer c.json --devices cpu:1 --quiet --set data.limit=2048 --set epochs=100000 --set run_dir=told) \
+    >"$work/out" 2>&1 &
+told=$!
+while [ ! -s "$work/told/metrics.jsonl" ]; do sleep 0.05; done
+sleep 0.3
+i=0
+while [ $i -lt 300 ]; do
+    kill -USR1 $told 2>/dev/null || true
+    i=$((i + 1))
+done
+got=0
+wait $told || got=$?
+if [ $got -ne 75 ]; then
+    echo "FAILED: told often, it ends with $got:"
+    cat "$work/out"
+    exit 1
+fi
+
 mkdir "$work/bin"
 path=$work/bin:$PATH
 cat >"$work/bin/mpirun" <<'TEXT'
