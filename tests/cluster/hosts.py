@@ -164,7 +164,7 @@ class Run:
 
     def fail(self, why):
         print((self.test.scratch / "log").read_text())
-        print("codes", self.codes())
+        print("codes", self.codes(), "launcher", self.process.poll())
         raise SystemExit(f"FAILED: {why}")
 
 
