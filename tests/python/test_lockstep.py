@@ -272,9 +272,9 @@ def test_weights_go_out_and_in_as_arrays():
 
 
 def test_a_worker_that_is_lost_costs_no_bit():
-    with trainer(set={"epochs": 2}) as t:
+    with trainer(set={"epochs": 2, "shards": 4}) as t:
         want = t.fit().weights_sha256
-    with trainer(set={"epochs": 2, "devices": "cpu:3"}, inject=["worker=1,step=7,kind=fail"]) as t:
+    with trainer(set={"epochs": 2, "shards": 4, "devices": "cpu:3"}, inject=["worker=1,step=7,kind=fail"]) as t:
         faults = [r["type"] for r in t.records()].count("fault")
         assert faults == 1 and t.result.weights_sha256 == want
 
