@@ -70,8 +70,8 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
  *
  *   y    Errors decide which side of a relu a number near zero falls on, and a unit on the wrong
  *        side moves all gradients below by a thousand times as much: F(2×2, 3×3), and 5×5 is direct.
- *        (By F(2×2, 5×5) LeNet's second layer takes three quarters of the time, but the error of its
- *        last bias's gradient, 2.4 of PyTorch's, is beyond the bound, and ten steps part from float64.)
+ *        (By F(2×2, 5×5) LeNet's second layer takes half of the time, with 1.5 times the error, but of
+ *        nine runs of ten steps two part from float64: bench/RESULTS.md.)
  *   dx   Errors stay what they are, but go into all gradients below: F(4×4, 3×3) where it saves a
  *        third of the products, which it does not where tiles reach far beyond the image (14 × 14), and
  *        not in images of one tile: they belong to layers of many channels, late in a network.
