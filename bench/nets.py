@@ -256,10 +256,13 @@ def picture(results):
     parts = svg.legend(24, 20, ["Lockstep", "PyTorch, best form"], [2, 6])
     for i, ((name, instruction_set), rows) in enumerate(groups.items()):
         values = [[(min(v), statistics.median(v), max(v)) for v in (r["ours"], r["torch"])] for r in rows]
-        names = [f"{r['batch']} · {r['ratio']['median']:.1f}×" for r in rows]
-        parts += svg.bars(20 + i % 2 * (width + 20), 40 + i // 2 * (height + 26), width, height,
-                          f"{name}, {instruction_set}: images/s", names, ("ours", "torch"), (2, 6), values)
-    return svg.picture(2 * width + 60, 56 + (len(groups) + 1) // 2 * (height + 26), parts,
+        x, y = 20 + i % 2 * (width + 20), 40 + i // 2 * (height + 26)
+        parts += svg.bars(x, y, width, height, f"{name}, {instruction_set}: images/s",
+                          [r["batch"] for r in rows], ("ours", "torch"), (2, 6), values)
+        room = (width - 50) / len(rows)  # of a group of bars; below it the ratio
+        parts += [svg.text(x + 46 + room * (k + 0.5), y + height + 8, f"{r['ratio']['median']:.1f}×",
+                           "middle", "strong") for k, r in enumerate(rows)]
+    return svg.picture(2 * width + 60, 44 + (len(groups) + 1) // 2 * (height + 26), parts,
                        "training rates by rows a step")
 
 
