@@ -188,9 +188,11 @@ typedef struct ls_dropout {
 
 /* Logits are vectors (h = w = 1). The target is (1 − smoothing) for the label plus smoothing /
  * classes for each, the label included; the loss is −Σ target·log(softmax), in evaluation too. A
- * row is correct when its first largest logit is the label's. */
+ * row is correct when its first largest logit is the label's. `weighted`: a row's loss, and with it its dx, is multiplied
+ * with its label's of the buffers' class_weight. */
 typedef struct ls_softmax_xent {
     float smoothing;
+    int weighted;
 } ls_softmax_xent;
 
 /* What is lost where the output is z and the target t; a row loses the mean of it over its outputs. Of
@@ -315,9 +317,10 @@ typedef struct ls_op_buffers {
     float *clip;
     /* Gather: the whole dataset's; losses: the batch's. Floats, [rows][targets], where rows have targets. */
     const int32_t *labels;
-    int32_t *labels_out; /* gather: the batch's */
-    float *stats;        /* losses: [0] summed loss, [1] correct predictions */
-    const void *x2;      /* the second input, and its gradient */
+    int32_t *labels_out;       /* gather: the batch's */
+    float *stats;              /* losses: [0] summed loss, [1] correct predictions */
+    const float *class_weight; /* softmax_xent, where it is weighted: [classes] */
+    const void *x2;            /* the second input, and its gradient */
     void *dx2;
     const float *running; /* batchnorm: mean [c], variance [c], read in evaluation */
     float *contribution;  /* batchnorm: 2·c floats, written in training */

@@ -245,17 +245,22 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     const size_t classes = (size_t)t->model->classes;
     ls_predict_desc d = cli_predict_desc(t, a, registry, cache);
     outcome o = {.data = ls_dataset_describe(data), .weights = t->weights_path};
-    float *scores = NULL;
+    float *scores = NULL, *class_weight = NULL;
     int status = ls_measured_init(&o.measured, t->config.metrics, t->model->classes, t->host, &err);
     if (status == LS_OK && ls_metrics_need_scores(t->config.metrics)) {
         scores = ls_alloc_array(t->host, o.data->rows * sizeof *scores, classes);
         status = scores ? LS_OK : ls_fail(&err, LS_ENOMEM, "out of memory for the scores");
     }
     if (status == LS_OK)
+        status = ls_config_class_weights(&class_weight, &t->config, t->data[LS_TRAIN],
+                                         t->model->classes, &err);
+    d.class_weight = class_weight;
+    if (status == LS_OK)
         status = measure(&o, &d, t, data, scores, &err);
     if (status == LS_OK)
         a->json ? print_outcome(&o, t->host) : print_for_people(t, &o);
     ls_free(t->host, o.devices);
+    ls_free(t->host, class_weight);
     ls_free(t->host, scores);
     ls_free(t->host, o.measured.confusion);
     return status ? cli_fail(status, err.text) : cli_flush();

@@ -259,6 +259,7 @@ static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_er
         .normalisation = d->normalisation,
         .loss = d->loss,
         .label_smoothing = d->label_smoothing,
+        .class_weight = d->class_weight,
         .scores = j->rows.scores != NULL,
         .data[LS_TEST] = {.images = d->images,
                           .labels = j->labels,

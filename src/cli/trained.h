@@ -57,6 +57,7 @@ typedef struct ls_predict_desc {
     ls_gather normalisation;    /* crop and flip are not applied */
     const struct ls_loss *loss; /* NULL: cross-entropy */
     float label_smoothing;
+    const float *class_weight; /* NULL: none */
     /* The one that the model was trained with: loss and hits then come from the very kernels that a
      * run evaluates with, in the same bits. NULL: from those of a replica that is never trained. */
     const ls_optimizer *optimizer;

@@ -6,6 +6,7 @@ typedef struct loss_op {
     ls_lanes_op base; /* first */
     int classes;
     float smoothing;
+    bool weighted;
 } loss_op;
 
 static int check_labels(const int32_t *labels, int rows, int classes, ls_error *err)
@@ -17,6 +18,17 @@ static int check_labels(const int32_t *labels, int rows, int classes, ls_error *
     return LS_OK;
 }
 
+/* A factor for each row of a group, on what the kernel has made: one product each, the same on every CPU. */
+static void weigh(const loss_op *op, int rows, const int32_t *labels, float *dx, float *row_loss)
+{
+    for (int r = 0; r < rows; r++) {
+        const float weight = op->base.b.class_weight[labels[r]];
+        row_loss[r] *= weight;
+        for (int k = 0; dx && k < op->classes; k++)
+            dx[k * LS_LANES + r] *= weight;
+    }
+}
+
 /* One group; adds to the block's sums. */
 static void group_loss(const loss_op *op, int group, double *loss, double *correct)
 {
@@ -24,9 +36,12 @@ static void group_loss(const loss_op *op, int group, double *loss, double *corre
     const size_t floats = (size_t)op->classes * LS_LANES, at = (size_t)group * floats;
     const int rows = ls_lanes_rows_of(&op->base, group);
     float row_loss[LS_LANES], row_correct[LS_LANES];
-    op->base.kernels->loss(op->classes, rows, op->smoothing, (const float *)b->x + at,
-                           b->labels + group * LS_LANES,
-                           op->base.needs_dx ? (float *)b->dx + at : NULL, row_loss, row_correct);
+    const int32_t *labels = b->labels + group * LS_LANES;
+    float *dx = op->base.needs_dx ? (float *)b->dx + at : NULL;
+    op->base.kernels->loss(op->classes, rows, op->smoothing, (const float *)b->x + at, labels, dx,
+                           row_loss, row_correct);
+    if (op->weighted)
+        weigh(op, rows, labels, dx, row_loss);
     for (int r = 0; r < rows; r++) {
         *loss += (double)row_loss[r];
         *correct += (double)row_correct[r];
@@ -74,5 +89,6 @@ int ls_cpu_loss_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
         return status;
     ((loss_op *)op)->classes = desc->x.c;
     ((loss_op *)op)->smoothing = desc->u.softmax_xent.smoothing;
+    ((loss_op *)op)->weighted = desc->u.softmax_xent.weighted;
     return ls_lanes_op_finish(out, op, desc, err);
 }

@@ -75,6 +75,7 @@ static int loss_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
     ls_k_xent k = {
         .x = b->x,
         .labels = b->labels,
+        .weight = op->desc.u.softmax_xent.weighted ? b->class_weight : NULL,
         .dx = op->desc.needs_dx ? b->dx : NULL,
         .stats = b->stats,
         .row = ls_cuda_at(op, &op->work),

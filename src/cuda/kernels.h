@@ -251,6 +251,7 @@ cudaError_t ls_k_layer_norm_grad(float *weight_grad, float *bias_grad, int add, 
 typedef struct ls_k_xent {
     const float *x;        /* [rows][classes] */
     const int32_t *labels; /* [rows] */
+    const float *weight;   /* [classes], of a row by its label; NULL: 1 */
     float *dx;             /* or NULL */
     float *stats;          /* [0] summed loss, [1] correct */
     float *row;            /* scratch: 2 · rows */

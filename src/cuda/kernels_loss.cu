@@ -20,7 +20,8 @@ __device__ static void put_row(const ls_k_xent &k, int row, int best, float m, d
     const float *x = k.x + (size_t)row * k.classes;
     double target = known ? (1 - smoothing) * ((double)x[label] - (double)m) : 0;
     /* Nothing may be learned from a row without a label. */
-    k.row[row] = known ? (float)(log(sum) - target - smoothing / k.classes * all) : NAN;
+    const double loss = log(sum) - target - smoothing / k.classes * all;
+    k.row[row] = known ? (float)(k.weight ? (double)k.weight[label] * loss : loss) : NAN;
     k.row[k.rows + row] = best == label;
 }
 
@@ -30,7 +31,9 @@ __device__ static void put_dx(const ls_k_xent &k, int row, int j, float m, doubl
     const float everywhere = (float)((double)k.smoothing / k.classes);
     const size_t at = (size_t)row * k.classes + j;
     float p = (float)((double)expf(k.x[at] - m) * share) - everywhere;
-    k.dx[at] = j == k.labels[row] ? p - (float)(1 - (double)k.smoothing) : p;
+    const int label = k.labels[row];
+    p = j == label ? p - (float)(1 - (double)k.smoothing) : p;
+    k.dx[at] = k.weight && label >= 0 && label < k.classes ? k.weight[label] * p : p;
 }
 
 /* A row by one thread: for few classes no shuffles are worth their wait. */

@@ -18,12 +18,12 @@ const ls_loss *ls_loss_find(const char *name, bool vectors)
     return NULL;
 }
 
-ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing)
+ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing, bool weighted)
 {
     ls_op_desc desc = {.size = sizeof desc, .kind = loss->kind};
     if (loss->kind == LS_OP_VECTOR_LOSS)
         desc.u.vector_loss.rule = loss->rule;
     else
-        desc.u.softmax_xent.smoothing = smoothing;
+        desc.u.softmax_xent = (ls_softmax_xent){smoothing, weighted};
     return desc;
 }

@@ -22,7 +22,7 @@ extern const ls_loss ls_losses[];
  * kind of targets. */
 const ls_loss *ls_loss_find(const char *name, bool vectors);
 
-/* Its op, but for x. `smoothing` is cross-entropy's. */
-ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing);
+/* Its op, but for x. `smoothing`, and whether classes are `weighted`, is cross-entropy's. */
+ls_op_desc ls_loss_desc(const ls_loss *loss, float smoothing, bool weighted);
 
 #endif

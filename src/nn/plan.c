@@ -25,7 +25,7 @@ static ls_tensor tensor_of(const ls_shape *s, int rows, ls_dtype dtype)
 
 static ls_op_desc loss_desc(const ls_plan *plan)
 {
-    return ls_loss_desc(plan->criterion, plan->smoothing);
+    return ls_loss_desc(plan->criterion, plan->smoothing, plan->weighted);
 }
 
 /* Whether a layer before this one learns, so that gradients must reach that far. */
@@ -249,6 +249,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .training = desc->training,
                       .criterion = desc->loss ? desc->loss : ls_loss_find(NULL, false),
                       .smoothing = desc->smoothing,
+                      .weighted = desc->weighted,
                       .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
     int status = LS_OK;
     size_t most = (size_t)desc->model->layers + 1; /* and an export */

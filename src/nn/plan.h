@@ -124,6 +124,7 @@ typedef struct ls_plan {
     bool training;
     const ls_loss *criterion;
     float smoothing;
+    bool weighted;             /* rows, by their classes */
     int targets;               /* 4-byte words of a row's label or target */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
     ls_node *node;
@@ -153,6 +154,7 @@ typedef struct ls_plan_desc {
     const ls_plan *twin; /* a plan with other rows whose layouts of parameters are to be shared */
     const ls_loss *loss; /* NULL: cross-entropy */
     float smoothing;     /* of labels */
+    bool weighted;       /* the memory has class_weight */
     bool no_sharing;     /* every activation gets memory of its own */
     bool plain_logits;   /* what the loss reads is row-major, for the caller to read too */
     bool scores;         /* ls_plan_scores will be called */
@@ -168,9 +170,10 @@ typedef struct ls_plan_memory {
     const size_t *param_at;     /* [layer · LS_OP_PARAMS + k]: offset of a parameter in both */
     char *shadow, *shadow_grad; /* of both, shadow_bytes for a parameter; NULL: there are none */
     int shadow_bytes;
-    const size_t *stat_at;    /* [layer]: of its running statistics in weights, and of its
+    const size_t *stat_at;     /* [layer]: of its running statistics in weights, and of its
                                   contribution to them in gradient */
-    float *stats[LS_SUBSETS]; /* of the two loss ops */
+    float *stats[LS_SUBSETS];  /* of the two loss ops */
+    const float *class_weight; /* of both; NULL: classes count alike */
     ls_heartbeat *heartbeat;
 } ls_plan_memory;
 

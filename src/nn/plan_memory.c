@@ -365,6 +365,7 @@ static int bind_losses(ls_plan *plan, const ls_plan_memory *m, ls_error *err)
             .x = output_at(plan, m, output),
             .labels = (const int32_t *)(const void *)(m->activations + plan->labels_at),
             .stats = m->stats[s],
+            .class_weight = m->class_weight,
             .saved = at(m, plan->loss_saved_at[s], op->saved_bytes),
             .scratch = m->scratch,
         };

@@ -90,6 +90,7 @@ static int make_plans(ls_replica *r, const ls_replica_desc *desc, const uint32_t
             .twin = i > 0 ? r->plan[0] : NULL,
             .loss = desc->loss,
             .smoothing = desc->label_smoothing,
+            .weighted = desc->class_weight != NULL,
             .no_sharing = desc->no_sharing,
             .plain_logits = r->optimizer == NULL,
             .scores = desc->scores && desc->data[LS_TEST].images,
@@ -232,6 +233,15 @@ static int copy_subset(ls_replica *r, int subset, const ls_replica_data *data, l
     return status;
 }
 
+static int place_class_weights(ls_replica *r, const float *weights, ls_error *err)
+{
+    const size_t bytes = (size_t)r->model->classes * sizeof *weights;
+    void *copy = NULL;
+    int status = weights ? copy_rows(r, &copy, weights, bytes, err) : LS_OK;
+    r->class_weight = copy;
+    return status || !weights ? status : r->device->ops->sync(r->device, NULL, err);
+}
+
 static void measure_rows(ls_replica *r, const ls_gather *g)
 {
     const ls_shape *in = &r->model->input;
@@ -282,6 +292,7 @@ static int bind_plans(ls_replica *r, ls_error *err)
         .shadow_bytes = r->info.shadow_bytes,
         .param_at = r->param_at,
         .stat_at = r->stat_at,
+        .class_weight = r->class_weight,
         .heartbeat = r->heartbeat,
     };
     if (r->optimizer)
@@ -330,6 +341,8 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
         status = alloc_activations(r, err);
     if (status == LS_OK)
         status = place_data(r, desc, err);
+    if (status == LS_OK)
+        status = place_class_weights(r, desc->class_weight, err);
     if (status == LS_OK)
         status = ls_replica_bind_updates(r, OF_TOTAL, err);
     if (status == LS_OK)
@@ -400,6 +413,7 @@ void ls_replica_destroy(ls_replica *r)
         device_free(r, r->labels[s]);
     }
     device_free(r, r->test_stats);
+    device_free(r, r->class_weight);
     device_free(r, r->held);
     device_free(r, r->clip);
     if (r->arrived)

@@ -70,6 +70,7 @@ typedef struct ls_replica_desc {
     ls_gather normalisation;       /* crop and flip: of training rows, unless optimizer is NULL */
     const struct ls_loss *loss;    /* NULL: cross-entropy */
     float label_smoothing;         /* 0: none */
+    const float *class_weight;     /* [classes], of cross-entropy; NULL: all count alike */
     bool scores;                   /* ls_replica_evaluate will be asked for them */
     /* Outlive the replica; copied to the device unless it reads host memory. images NULL: the
      * subset is never used. */

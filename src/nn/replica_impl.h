@@ -86,6 +86,7 @@ struct ls_replica {
     char *activations;
     void *scratch;
     float *test_stats;
+    float *class_weight;                           /* on the device; NULL: none */
     void *images[LS_SUBSETS], *labels[LS_SUBSETS]; /* copies; NULL when the host's are used */
     size_t image_bytes, label_bytes;               /* of a row */
     ls_replica_data data[LS_SUBSETS];              /* as the device sees them */

@@ -606,3 +606,91 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, ls_error *err)
             "vectors; remove it");
     return choose_metrics(c, vectors ? info->targets : info->classes, err);
 }
+
+/* ---- weights of classes --------------------------------------------------------------------- */
+
+static int refuse_weights(const ls_config *c, const char *text, ls_error *err)
+{
+    return ls_config_fail(err, c, "class_weights", LS_ECONFIG, text);
+}
+
+static int read_weights(float *out, const ls_config *c, int classes, ls_error *err)
+{
+    char text[200];
+    const cJSON *item;
+    double sum = 0;
+    int k = 0;
+    if (!cJSON_IsArray(c->class_weights) || cJSON_GetArraySize(c->class_weights) != classes) {
+        snprintf(text, sizeof text,
+                 "class_weights: expected \"balanced\", or a number for each of %d classes",
+                 classes);
+        return refuse_weights(c, text, err);
+    }
+    cJSON_ArrayForEach(item, c->class_weights)
+    {
+        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 1e6)) {
+            snprintf(text, sizeof text,
+                     "class_weights: expected numbers from 0 to 1e6, not so of "
+                     "class %d",
+                     k);
+            return refuse_weights(c, text, err);
+        }
+        sum += item->valuedouble;
+        out[k++] = (float)item->valuedouble;
+    }
+    return sum > 0 ? LS_OK : refuse_weights(c, "class_weights: all are 0", err);
+}
+
+/* Counted in integers: any number of hosts finds the same. */
+static int balance(float *out, const ls_config *c, const ls_dataset *train, int classes,
+                   ls_error *err)
+{
+    char text[200];
+    const uint32_t rows = ls_dataset_describe(train)->rows;
+    const ls_dataset_view view = ls_dataset_resident(train);
+    uint32_t *count = ls_alloc_array(c->host, (size_t)classes, sizeof *count);
+    if (!view.images || !count) {
+        ls_free(c->host, count);
+        return view.images ? ls_fail(err, LS_ENOMEM, "out of memory for %d classes", classes)
+                           : refuse_weights(c,
+                                            "class_weights: rows that are streamed cannot be "
+                                            "counted; give a number for each class",
+                                            err);
+    }
+    for (uint32_t i = 0; i < rows; i++)
+        count[view.labels[view.row ? view.row[i] : i]]++;
+    int absent = -1;
+    for (int k = 0; k < classes; k++) {
+        absent = count[k] == 0 && absent < 0 ? k : absent;
+        out[k] = (float)((double)rows / ((double)classes * count[k]));
+    }
+    ls_free(c->host, count);
+    snprintf(text, sizeof text,
+             "class_weights: class %d has no training row that it could be "
+             "balanced by; give a number for each class",
+             absent);
+    return absent < 0 ? LS_OK : refuse_weights(c, text, err);
+}
+
+int ls_config_class_weights(float **out, const ls_config *c, const ls_dataset *train, int classes,
+                            ls_error *err)
+{
+    const cJSON *node = c->class_weights;
+    *out = NULL;
+    if (!node)
+        return LS_OK;
+    if (c->loss->kind != LS_OP_SOFTMAX_XENT)
+        return refuse_weights(c, "class_weights: belong to the loss cross_entropy; remove them",
+                              err);
+    float *weights = ls_alloc_array(c->host, (size_t)classes, sizeof *weights);
+    if (!weights)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d classes", classes);
+    const bool balanced = cJSON_IsString(node) && strcmp(node->valuestring, "balanced") == 0;
+    int status = balanced ? balance(weights, c, train, classes, err)
+                          : read_weights(weights, c, classes, err);
+    if (status)
+        ls_free(c->host, weights);
+    else
+        *out = weights;
+    return status;
+}

@@ -63,6 +63,7 @@ typedef struct ls_config {
     const char *loss_name; /* "auto": what fits the data */
     const ls_loss *loss;   /* by ls_config_fit_data, as what a row is in `preprocessing` */
     double label_smoothing;
+    const cJSON *class_weights; /* of cross-entropy; NULL: none */
     ls_gather preprocessing; /* normalisation, and augmentation of training rows */
     int capacities;          /* 0: devices are equal; else one number per device */
     double capacity[LS_DEVICES_MAX];
@@ -119,6 +120,10 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
 /* Takes over what the data is: bytes or floats, classes or vectors; the loss, and what is measured. Errors:
  * LS_ECONFIG (the loss, a metric, or the smoothing of labels, is for other data). */
 int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, ls_error *err);
+/* → what rows of each class count, [classes], owned by the caller; NULL where the config has no class_weights.
+ * `train`: what "balanced" counts, rows / (classes · rows of the class). Errors: LS_ECONFIG, LS_ENOMEM. */
+int ls_config_class_weights(float **out, const ls_config *config, const ls_dataset *train,
+                            int classes, ls_error *err);
 int ls_config_find_data(const ls_dataset_about **out, const ls_config *config, ls_error *err);
 
 /* Writes what the weights depend on: a run that goes on from a checkpoint must have the same. The

@@ -388,6 +388,11 @@ const ls_config_key ls_config_keys[] = {
              "(targets from 0 to 1); `auto`: the first that fits"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "the share of the target that all classes have in equal parts"},
+    {"", "class_weights", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(class_weights), .form = &node_form,
+     .help =
+         "of `cross_entropy`: what a row's loss, smoothing included, is multiplied with by its "
+         "class, a list of numbers; or `\"balanced\"`: rows / (classes · rows of the class), of "
+         "the training rows. The mean is over rows, whatever they weigh"},
     {"augment", "crop", LS_KEY_INT, LS_RECIPE, AT(preprocessing.crop), 0, 0, 64,
      .help = "training images are shifted by up to so many pixels"},
     {"augment", "flip", LS_KEY_BOOL, LS_RECIPE, AT(preprocessing.flip),

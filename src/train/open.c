@@ -182,7 +182,10 @@ static int load_weights(ls_trainer *t, ls_error *err)
 /* The weights that training begins with, or goes on with. */
 static int open_exchange(ls_trainer *t, ls_error *err)
 {
-    int status = ls_measured_init(&t->measured, t->config.metrics, t->model->classes, t->host, err);
+    int status = ls_config_class_weights(&t->class_weight, &t->config, t->data[LS_TRAIN],
+                                         t->model->classes, err);
+    if (status == LS_OK)
+        status = ls_measured_init(&t->measured, t->config.metrics, t->model->classes, t->host, err);
     if (status == LS_OK)
         status = ls_exchange_create(&t->exchange, t, err);
     if (status == LS_OK && t->dir.resumed)

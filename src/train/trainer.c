@@ -149,6 +149,7 @@ int ls_trainer_close(ls_trainer *t)
     ls_inference_release(t->inference);
     ls_feed_destroy(t->feed);
     ls_free(t->host, t->measured.confusion);
+    ls_free(t->host, t->class_weight);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
     ls_registry_destroy(t->own_registry);

@@ -205,6 +205,7 @@ struct ls_trainer {
     ls_dataset *data[LS_SUBSETS];
     ls_feed *feed;           /* of streamed training rows; NULL: they are resident */
     const ls_model *model;   /* inference's */
+    float *class_weight;     /* [classes]; NULL: classes count alike */
     ls_inference *inference; /* shared with the snapshots */
     ls_pool *pool;
     int workers; /* that the run began with */

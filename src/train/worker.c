@@ -82,6 +82,7 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
         .normalisation = t->config.preprocessing,
         .loss = t->config.loss,
         .label_smoothing = (float)t->config.label_smoothing,
+        .class_weight = t->class_weight,
         .scores = ls_metrics_need_scores(t->config.metrics),
         .shard_rows = sizes,
         .shard_row_counts = size_count,

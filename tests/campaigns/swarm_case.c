@@ -244,6 +244,13 @@ static void add_shards(swarm_case *c, draws *d)
         cJSON_AddStringToObject(c->config, "allreduce", "ordered");
 }
 
+static void add_class_weights(swarm_case *c, draws *d)
+{
+    cJSON *list = cJSON_AddArrayToObject(c->config, "class_weights");
+    for (int k = 0; k < c->data.classes; k++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber(draw_between(d, 0.1, 3)));
+}
+
 static void add_numerics(swarm_case *c, draws *d)
 {
     static const char *const precisions[] = {"fp32", "tf32", "bf16", NULL};
@@ -257,6 +264,8 @@ static void add_numerics(swarm_case *c, draws *d)
     add_word(c, d, "loss", c->vectors ? of_vectors : losses);
     if (one_in(d, 4) && !c->vectors)
         cJSON_AddNumberToObject(c->config, "label_smoothing", draw_between(d, 0, 0.5));
+    if (one_in(d, 6))
+        add_class_weights(c, d);
     if (one_in(d, 2))
         cJSON_AddNumberToObject(c->config, "seed", draw(d, 1000000));
     if (one_in(d, 12)) {

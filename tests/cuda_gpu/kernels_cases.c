@@ -341,7 +341,7 @@ void run_data_kernels(run *r)
 
 /* ---- loss ----------------------------------------------------------------------------------- */
 
-static void loss(run *r, int rows, int classes, float smoothing)
+static void loss(run *r, int rows, int classes, float smoothing, int weighted)
 {
     const size_t n = (size_t)rows * (size_t)classes;
     int32_t labels[800];
@@ -352,6 +352,7 @@ static void loss(run *r, int rows, int classes, float smoothing)
     ls_k_xent k = {
         .x = run_floats(r, n, 4),
         .labels = run_copy(r, labels, (size_t)rows * sizeof *labels),
+        .weight = weighted ? run_floats(r, (size_t)classes, 9) : NULL,
         .dx = run_room(r, n * sizeof(float)),
         .stats = run_copy(r, zeros, sizeof zeros),
         .row = run_room(r, 2 * (size_t)rows * sizeof(float)),
@@ -398,17 +399,17 @@ void run_loss_kernels(run *r)
         vector_loss(r, 33, 784, rule);
     }
     r->shape = "256 x 10";
-    loss(r, 256, 10, 0);
-    loss(r, 256, 10, 0.1f);
+    loss(r, 256, 10, 0, 0);
+    loss(r, 256, 10, 0.1f, 1);
     r->shape = "800 x 10";
-    loss(r, 800, 10, 0.1f);
+    loss(r, 800, 10, 0.1f, 1);
     r->shape = "300 x 32";
-    loss(r, 300, 32, 0.1f);
+    loss(r, 300, 32, 0.1f, 1);
     r->shape = "300 x 33";
-    loss(r, 300, 33, 0);
+    loss(r, 300, 33, 0, 0);
     r->shape = "7 x 100";
-    loss(r, 7, 100, 0.1f);
+    loss(r, 7, 100, 0.1f, 1);
     r->shape = "1 x 1";
-    loss(r, 1, 1, 0);
+    loss(r, 1, 1, 0, 0);
     run_drop(r);
 }

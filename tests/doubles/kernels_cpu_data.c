@@ -427,6 +427,8 @@ static double row_loss(const ls_k_xent *k, int row, int *correct)
     float *dx = k->dx ? k->dx + (size_t)row * (size_t)k->classes : NULL;
     const int label = k->labels[row];
     const double smoothing = (double)k->smoothing;
+    const int known = label >= 0 && label < k->classes;
+    const float weight = k->weight && known ? k->weight[label] : 1;
     int best = 0;
     double sum = 0, all = 0;
     for (int j = 1; j < k->classes; j++)
@@ -439,13 +441,13 @@ static double row_loss(const ls_k_xent *k, int row, int *correct)
     for (int j = 0; dx && j < k->classes; j++) {
         float p =
             (float)((double)expf(x[j] - x[best]) * (1 / sum)) - (float)(smoothing / k->classes);
-        dx[j] = j == label ? p - (float)(1 - smoothing) : p;
+        dx[j] = weight * (j == label ? p - (float)(1 - smoothing) : p);
     }
     *correct = best == label;
-    if (label < 0 || label >= k->classes)
+    if (!known)
         return (double)NAN; /* nothing may be learned from it */
     double target = (double)x[label] - (double)x[best];
-    return log(sum) - (1 - smoothing) * target - smoothing / k->classes * all;
+    return (double)weight * (log(sum) - (1 - smoothing) * target - smoothing / k->classes * all);
 }
 
 static void xent_body(const void *copied)
@@ -455,7 +457,8 @@ static void xent_body(const void *copied)
     double loss = 0, correct = 0;
     if (!twin_floats(k->x, count) || !twin_floats(k->dx, count) ||
         !twin_bytes(k->labels, rows * sizeof *k->labels) || !twin_floats(k->stats, 2) ||
-        !twin_floats(k->row, 2 * rows) || !twin_bytes(k->fault, sizeof *k->fault))
+        !twin_floats(k->row, 2 * rows) || !twin_bytes(k->fault, sizeof *k->fault) ||
+        !twin_floats(k->weight, (size_t)k->classes))
         return;
     for (int r = k->rows - 1; r >= 0; r--)
         if (k->labels[r] < 0 || k->labels[r] >= k->classes)

@@ -1,5 +1,7 @@
 #include "ops/definitions.h"
 
+#include "ops/op_chain.h"
+
 #include "base/rng.h"
 
 #include <math.h>
@@ -95,10 +97,12 @@ static size_t loss(double *y, const ls_op_desc *d, const double *x, const int32_
     y[0] = 0;
     for (int n = 0; n < d->x.rows; n++)
         for (int i = 0; i < classes; i++) {
+            const double weight =
+                d->u.softmax_xent.weighted ? (double)op_class_weight(labels[n]) : 1;
             double sum = 0, target = smoothing / classes + (i == labels[n] ? 1 - smoothing : 0);
             for (int k = 0; k < classes; k++)
                 sum += exp(x[n * classes + k] - x[n * classes + i]);
-            y[0] += target * log(sum); /* −log of the softmax of logit i */
+            y[0] += weight * target * log(sum); /* −log of the softmax of logit i */
         }
     return 1;
 }

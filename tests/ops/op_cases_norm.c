@@ -204,6 +204,7 @@ op_chain op_make_smooth_loss(uint64_t seed)
     op_chain chain = op_make_loss(seed);
     op_case(&d, seed + 1);
     chain.op[0].u.softmax_xent.smoothing = (float)op_draw(&d, 1, 20) / 20;
+    chain.op[0].u.softmax_xent.weighted = op_flip(&d);
     return chain;
 }
 

@@ -19,6 +19,11 @@ const char *op_kind_name(int kind)
     return names[kind];
 }
 
+float op_class_weight(int class)
+{
+    return (float)(1 + class % 6) / 4;
+}
+
 size_t op_row(const ls_tensor *t)
 {
     return (size_t)t->c * (size_t)t->h * (size_t)t->w;
@@ -73,7 +78,10 @@ static void put_op(writer *w, const ls_op_desc *d)
     case LS_OP_LAYERNORM: put(w, "(ε %g)", (double)d->u.layernorm.epsilon); break;
     case LS_OP_UPSAMPLE: put(w, "(%d×%d)", d->u.upsample.sh, d->u.upsample.sw); break;
     case LS_OP_DROPOUT: put(w, "(p %g)", (double)d->u.dropout.p); break;
-    case LS_OP_SOFTMAX_XENT: put(w, "(smoothing %g)", (double)d->u.softmax_xent.smoothing); break;
+    case LS_OP_SOFTMAX_XENT:
+        put(w, "(smoothing %g%s)", (double)d->u.softmax_xent.smoothing,
+            d->u.softmax_xent.weighted ? ", weighted" : "");
+        break;
     case LS_OP_VECTOR_LOSS: put(w, "(rule %d)", (int)d->u.vector_loss.rule); break;
     case LS_OP_GATHER: put(w, "(crop %d%s)", g->crop, g->flip ? ", flip" : ""); break;
     default: break;

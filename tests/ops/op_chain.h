@@ -11,6 +11,8 @@ void *op_zeros(size_t n, size_t size);
 
 /* Elements of one row of a tensor. */
 size_t op_row(const ls_tensor *t);
+/* Of a class, where a loss is weighted: 0.25 to 1.5. */
+float op_class_weight(int class);
 
 /* "conv2d". */
 const char *op_kind_name(int kind);

@@ -28,7 +28,8 @@ struct op_run {
     float *running[OP_CHAIN], *contribution[OP_CHAIN]; /* contribution: the twin's */
     float *stats;
     int32_t *labels, *labels_out;
-    uint32_t *rows; /* a copy of the inputs' rows; NULL: the device reads the host's */
+    float *class_weight; /* NULL: the loss is not weighted */
+    uint32_t *rows;      /* a copy of the inputs' rows; NULL: the device reads the host's */
     void *saved[OP_CHAIN + 1], *scratch[OP_CHAIN + 1];
     ls_step_args args;
 };
@@ -219,6 +220,21 @@ static void create_op_memory(op_run *run, int i)
     }
 }
 
+static void weigh_classes(op_run *run)
+{
+    const ls_op_desc *last = &run->chain.op[run->chain.count - 1];
+    const ls_tensor x = op_x_of(&run->chain, run->chain.count - 1);
+    const size_t classes = op_row(&x);
+    if (last->kind != LS_OP_SOFTMAX_XENT || !last->u.softmax_xent.weighted)
+        return;
+    float *weight = op_zeros(classes, sizeof *weight);
+    for (size_t k = 0; k < classes; k++)
+        weight[k] = op_class_weight((int)k);
+    run->class_weight = memory(run, classes * sizeof *weight);
+    upload(run, run->class_weight, weight, classes * sizeof *weight);
+    free(weight);
+}
+
 static void create_memory(op_run *run)
 {
     size_t x_bytes = run->x0.bytes;
@@ -277,6 +293,7 @@ static void bind_ops(op_run *run)
             .labels = gathered && !gather ? run->labels_out : run->labels,
             .labels_out = gather ? run->labels_out : NULL,
             .stats = run->stats,
+            .class_weight = run->class_weight,
             .saved = run->saved[i],
             .scratch = run->scratch[i],
         };
@@ -307,6 +324,7 @@ op_run *op_run_open(ls_device *device, const op_chain *chain, op_run *twin)
         return NULL;
     }
     create_memory(run);
+    weigh_classes(run);
     bind_ops(run);
     return run;
 }
@@ -341,6 +359,7 @@ void op_run_close(op_run *run)
     release(run, run->dx2);
     release(run, run->labels);
     release(run, run->labels_out);
+    release(run, run->class_weight);
     release(run, run->rows);
     free(run);
 }

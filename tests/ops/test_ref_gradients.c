@@ -215,6 +215,7 @@ static op_chain small_case(ls_op_kind kind, uint64_t seed)
         x.c += 1;
         op_add_plain(&chain, kind, &x);
         chain.op[0].u.softmax_xent.smoothing = seed % 2 ? (float)op_draw(&d, 1, 20) / 20 : 0;
+        chain.op[0].u.softmax_xent.weighted = seed % 3 == 1;
         chain.spread = 2;
     } else if (kind == LS_OP_VECTOR_LOSS) {
         x.c = x.c * x.h * x.w;

@@ -123,6 +123,7 @@ static const char *other_value(const ls_config_key *row)
                     {"shards", "3"},
                     {"capacity", "[1, 2]"},
                     {"names", "auto"},
+                    {"class_weights", "balanced"},
                     {"run_dir", "there"}};
     switch (row->kind) {
     case LS_KEY_INT:

@@ -246,6 +246,58 @@ static void the_average_is_that_of_the_weights(void **state)
     free(average);
 }
 
+static void classes_weigh_as_they_are_told(void **state)
+{
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++) {
+        double length[3];
+        for (int form = 0; form < 3; form++) {
+            /* Classes of odd numbers do not count in the third. */
+            static const char *const weights[] = {
+                "ema=0", "class_weights=[0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5,0.5]",
+                "class_weights=[1,0,1,0,1,0,1,0,1,0]"};
+            story s;
+            one_step o;
+            begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
+            fixture_set(&s.f, plain);
+            fixture_set(&s.f, weights[form]);
+            step_once(&o, &s);
+            length[form] = distance(&o, FC, PARAMS);
+            drop(&o);
+            end(&s);
+        }
+        assert_true(fabs(length[1] - length[0] / 2) < 1e-5 * length[0]);
+        assert_true(fabs(length[2] - length[0]) > 1e-2 * length[0]);
+    }
+}
+
+/* 96 rows of ten classes: 9 or 10 of each. */
+static void balanced_weights_are_those_of_the_training_rows(void **state)
+{
+    char list[300] = "class_weights=[", hash[2][65];
+    int count[OWN_CLASSES] = {0};
+    (void)state;
+    for (uint32_t i = 0; i < OWN_TRAIN; i++) {
+        static uint8_t image[OWN_PIXELS];
+        int32_t label;
+        own_row(0, i, image, &label);
+        count[label]++;
+    }
+    for (int k = 0; k < OWN_CLASSES; k++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%.17g", k ? "," : "",
+                 (double)OWN_TRAIN / (OWN_CLASSES * (double)count[k]));
+    snprintf(list + strlen(list), sizeof list - strlen(list), "]");
+    for (int k = 0; k < 2; k++) {
+        story s;
+        begin(&s, "devices=ref:2", 0);
+        fixture_set(&s.f, k ? list : "class_weights=balanced");
+        fixture_set(&s.f, plain);
+        memcpy(hash[k], fixture_hash(&s.f), 65);
+        end(&s);
+    }
+    assert_string_equal(hash[0], hash[1]);
+}
+
 /* ---- bits ---- */
 
 static const char *const controls[] = {
@@ -254,7 +306,8 @@ static const char *const controls[] = {
     "freeze=[\"c1.*\",\"n1.*\"]",
     "lr_factors={\"fc.*\":3}",
     "ema=0.9",
-    "schedule=one_cycle"};
+    "schedule=one_cycle",
+    "class_weights=balanced"};
 enum { CONTROLS = sizeof controls / sizeof *controls };
 
 /* One of the controls, or from CONTROLS on all of them. */
@@ -322,6 +375,10 @@ static void wrong_patterns_are_refused_with_their_place(void **state)
         {"lr_factors={\"fc\":2}", "lr_factors: no parameter is called \"fc\""},
         {"lr_factors={\"fc.*\":0}", "to leave a parameter as it is, name it in \"freeze\""},
         {"lr_factors=[1]", "lr_factors: expected an object"},
+        {"class_weights=[1,2]", "or a number for each of 10 classes"},
+        {"class_weights=evenly", "class_weights: expected \"balanced\""},
+        {"class_weights=[1,1,1,1,1,1,1,1,1,-1]", "from 0 to 1e6, not so of class 9"},
+        {"class_weights=[0,0,0,0,0,0,0,0,0,0]", "class_weights: all are 0"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -343,6 +400,8 @@ int main(void)
         cmocka_unit_test(frozen_parameters_stay_and_others_follow_their_rates),
         cmocka_unit_test(a_frozen_beginning_is_not_computed_backward),
         cmocka_unit_test(the_average_is_that_of_the_weights),
+        cmocka_unit_test(classes_weigh_as_they_are_told),
+        cmocka_unit_test(balanced_weights_are_those_of_the_training_rows),
         cmocka_unit_test(each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop),
         cmocka_unit_test(wrong_patterns_are_refused_with_their_place),
     };
