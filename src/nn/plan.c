@@ -135,10 +135,24 @@ static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form
         node->needs_dx || (plan->training && ls_layer_learns(&plan->model->layer[form->first]));
 }
 
+/* A batch norm with nothing that learns before it keeps its statistics (is_settled), whatever a back end can do in
+ * one op: an addition whose other input learns stays an op of its own. */
+static bool would_unsettle(const ls_plan *plan, const ls_fuse_form *form, const ls_node *node)
+{
+    const ls_fuse_form alone = {form->first, form->first, -1, -1, -1};
+    ls_node bare;
+    if (form->add < 0 || plan->model->layer[form->first].stats == 0 || !node->backward)
+        return false;
+    connect(&bare, plan, &alone);
+    return !bare.backward;
+}
+
 static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form, ls_error *err)
 {
     ls_node *node = &plan->node[plan->nodes];
     connect(node, plan, form);
+    if (would_unsettle(plan, form, node))
+        return LS_EUNSUPPORTED;
     ls_op_desc d = ls_fuse_desc(plan->model, form);
     d.x = *ls_plan_tensor(plan, node->input[0]);
     if (node->inputs == 2)

@@ -207,6 +207,37 @@ static void a_frozen_beginning_is_not_computed_backward(void **state)
     }
 }
 
+/* n1 alone has nothing before it that learns, but p does, which is added behind it: in one op or in two, its
+ * statistics stay, and the step is the same. */
+static void a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns(void **state)
+{
+    double length[2] = {0, 0};
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++) {
+        story s;
+        one_step o;
+        begin(&s, b ? "devices=cpu:2" : "devices=ref:2", 1);
+        fixture_set(&s.f, plain);
+        fixture_set(&s.f,
+                    "model={\"layers\":["
+                    "{\"type\":\"conv2d\",\"name\":\"p\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                    "{\"type\":\"conv2d\",\"name\":\"c1\",\"from\":\"input\",\"out\":4,"
+                    "\"kernel\":5,\"stride\":3},{\"type\":\"batch_norm\",\"name\":\"n1\"},"
+                    "{\"type\":\"add\",\"with\":\"p\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                    "{\"type\":\"dense\",\"name\":\"fc\",\"out\":10}]}");
+        fixture_set(&s.f, "freeze=[\"c1.*\",\"n1.*\"]");
+        step_once(&o, &s);
+        assert_memory_equal(o.after + o.model->stat[0]->offset, o.before + o.model->stat[0]->offset,
+                            2 * o.model->stat[0]->count * sizeof(float));
+        length[b] = distance(&o, 0, o.model->params);
+        assert_true(distance(&o, 0, 2) > 0);
+        drop(&o);
+        end(&s);
+    }
+    if (length[1] > 0)
+        assert_true(fabs(length[1] - length[0]) < 1e-4 * length[0]);
+}
+
 static void the_average_is_that_of_the_weights(void **state)
 {
     static uint8_t images[BATCH * OWN_PIXELS];
@@ -399,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_clipped_step_is_as_long_as_the_norm),
         cmocka_unit_test(frozen_parameters_stay_and_others_follow_their_rates),
         cmocka_unit_test(a_frozen_beginning_is_not_computed_backward),
+        cmocka_unit_test(a_frozen_batch_norm_keeps_its_statistics_beside_a_branch_that_learns),
         cmocka_unit_test(the_average_is_that_of_the_weights),
         cmocka_unit_test(classes_weigh_as_they_are_told),
         cmocka_unit_test(balanced_weights_are_those_of_the_training_rows),
