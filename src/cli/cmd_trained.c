@@ -17,6 +17,7 @@ static const char common_help[] =
     "  RUN              a run's directory, runs/<time>-<name>: its final weights, or its newest\n"
     "                   checkpoint where that is newer; or a checkpoint's or\n"
     "                   weights' file; others' safetensors need --config\n"
+    "  --best           the checkpoint with the best evaluation (checkpoint.best keeps it)\n"
     "  --config CONFIG  this config instead of the run's own\n"
     "  --set KEY=VALUE  sets a key of the config: --set data.name=synthetic\n";
 
@@ -32,6 +33,7 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         {'d', cli_text("devices", &a->devices)},
         {'j', cli_flag("json", &a->json)},
         {'t', cli_flag("train", &a->train)},
+        {0, cli_flag("best", &a->best)},
         {'r', cli_text("rows", &a->rows)},
         {'o', cli_text("to", &a->to)},
         {0, cli_help(&a->help)},
@@ -62,6 +64,7 @@ static int open_run(ls_trained *out, const cli_trained_args *a, const ls_host *h
     const ls_trained_options o = {
         .path = a->run,
         .needs_data = a->needs_data,
+        .best = a->best,
         .trainer = {.size = sizeof o.trainer,
                     .config_path = a->config,
                     .set = a->set.item,

@@ -12,7 +12,7 @@ typedef struct cli_trained_args {
     const char *devices;
     const char *to;   /* export: --to */
     const char *rows; /* predict: --rows */
-    bool json, train, help;
+    bool json, train, best, help;
     bool needs_data; /* the run's data is opened as well */
     cli_list set;
     char data[4200]; /* --data, as an assignment */

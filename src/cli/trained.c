@@ -75,11 +75,23 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
     return LS_OK;
 }
 
+static int use_best(char **weights, const char *dir, const ls_host *host, ls_error *err)
+{
+    char *parent = join(dir, "/checkpoints", host);
+    int status = parent ? ls_checkpoints_best(weights, parent, host, err) : no_memory(err);
+    ls_free(host, parent);
+    return status;
+}
+
 /* A directory with config.json. */
-static int find_in_run(char **weights, char **config, const char *dir, const ls_host *host,
-                       ls_error *err)
+static int find_in_run(char **weights, char **config, const char *dir, bool best,
+                       const ls_host *host, ls_error *err)
 {
     struct stat st;
+    if (best) {
+        *config = join(dir, "/config.json", host);
+        return *config ? use_best(weights, dir, host, err) : no_memory(err);
+    }
     const bool final = find(dir, "/weights.safetensors", &st, host);
     *config = join(dir, "/config.json", host);
     *weights = final ? join(dir, "/weights.safetensors", host) : NULL;
@@ -117,11 +129,15 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
                        "runs/<time>-<name>, or a .safetensors file",
                        path);
     if (S_ISDIR(st.st_mode) && find(path, "/config.json", &unused, o->trainer.host))
-        return find_in_run(weights, config, path, o->trainer.host, err);
+        return find_in_run(weights, config, path, o->best, o->trainer.host, err);
     if (S_ISDIR(st.st_mode))
         return ls_fail(err, LS_ENOENT,
                        "%.300s: expected a run's directory, but it has no config.json; runs lie in "
                        "runs/<time>-<name>",
+                       path);
+    if (o->best)
+        return ls_fail(err, LS_EINVAL,
+                       "%.300s: --best chooses among a run's checkpoints: name its directory",
                        path);
     *weights = ls_strdup(o->trainer.host, path);
     if (!*weights)

@@ -20,6 +20,7 @@ typedef struct ls_trained_options {
      * safetensors file: one that a run has written needs nothing else, others need `config_path`. */
     const char *path;
     bool needs_data; /* the data is opened too */
+    bool best;       /* of a run: the checkpoint with the best evaluation */
     /* config_path: instead of the run's own; set; data_dirs; host, which outlives what is opened. */
     ls_trainer_options trainer;
 } ls_trained_options;

@@ -158,6 +158,7 @@ function notes(s) {
   if (status === 'interrupted')
     list.push(note('Interrupted.', 'The run was stopped before its last epoch was over.'));
   if (!s.end && !live) list.push(note('No end.', 'The run was still going when this was written, or it was killed.'));
+  if (s.end && s.end.stopped_early) list.push(note('Stopped early.', s.end.stopped_early + '.'));
   if (run.cut)
     list.push(note('Cut off.',
       `The last record, line ${run.cut} of metrics.jsonl, is incomplete and was left out.`));

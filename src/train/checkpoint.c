@@ -108,6 +108,22 @@ uint32_t ls_data_crc32(const struct ls_trainer *t)
     return crc;
 }
 
+/* null: nothing was evaluated */
+static void write_best(ls_json_writer *w, const ls_best *best)
+{
+    if (best->epoch == 0) {
+        ls_json_put_string(w, "best", NULL);
+        return;
+    }
+    ls_json_open_object(w, "best");
+    ls_json_put_string(w, "metric", ls_metric_names[best->metric]);
+    ls_json_put_double(w, "value", best->value);
+    ls_json_put_uint(w, "epoch", best->epoch);
+    ls_json_put_uint(w, "steps", best->steps);
+    ls_json_put_uint(w, "waited", best->waited);
+    ls_json_close(w);
+}
+
 static void write_position(ls_json_writer *w, const ls_position *at)
 {
     ls_json_open_object(w, "position");
@@ -120,6 +136,7 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     ls_json_put_double(w, "rows", at->totals.rows);
     ls_json_put_double(w, "seconds", at->totals.seconds);
     ls_json_put_double(w, "trained_s", at->trained_s);
+    write_best(w, &at->best);
     ls_json_close(w);
 }
 
@@ -173,6 +190,23 @@ static double read_optional(ls_fields *f, const char *key)
     return value;
 }
 
+static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_error *err)
+{
+    const char *name = "";
+    ls_fields f;
+    ls_fields_begin(&f, doc, node, "best", err);
+    ls_field_text(&f, "metric", NULL, &name);
+    ls_field_double(&f, "value", -INFINITY, INFINITY, NULL, &out->value);
+    out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
+    out->steps = read_count(&f, "steps", EXACT);
+    out->waited = (uint32_t)read_count(&f, "waited", 1e6);
+    while (out->metric < LS_METRIC_CONFUSION && strcmp(name, ls_metric_names[out->metric]) != 0)
+        out->metric++;
+    if (out->metric == LS_METRIC_CONFUSION)
+        ls_fields_fail(&f, node, "metric: expected a metric's name, found \"%.40s\"", name);
+    return ls_fields_end(&f);
+}
+
 static int read_position(ls_position *out, const ls_json *doc, const cJSON *node, ls_error *err)
 {
     ls_fields f;
@@ -186,7 +220,9 @@ static int read_position(ls_position *out, const ls_json *doc, const cJSON *node
     out->totals.rows = (double)read_count(&f, "rows", EXACT);
     ls_field_double(&f, "seconds", 0, INFINITY, NULL, &out->totals.seconds);
     ls_field_double(&f, "trained_s", 0, INFINITY, NULL, &out->trained_s);
-    return ls_fields_end(&f);
+    const cJSON *best = ls_field_any(&f, "best");
+    int status = ls_fields_end(&f);
+    return status || !best || cJSON_IsNull(best) ? status : read_best(&out->best, doc, best, err);
 }
 
 static int read_metrics(ls_sink_mark *out, const ls_json *doc, const cJSON *node, ls_error *err)
@@ -413,19 +449,76 @@ static int remove_one(const char *directory, const char *name, const ls_host *ho
     return status;
 }
 
-int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_host *host,
-                         ls_error *err)
+static bool has_steps(const listing *l, uint64_t steps)
+{
+    bool found = false;
+    for (size_t i = 0; i < l->count; i++)
+        found |= l->steps[i] == steps;
+    return found;
+}
+
+int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, uint64_t best,
+                         const ls_host *host, ls_error *err)
 {
     char name[LS_CHECKPOINT_NAME];
     listing l;
     int status = list(&l, directory, host, err);
-    for (size_t i = keep; i < l.count; i++) {
+    const size_t end = best == 0 || has_steps(&l, best) ? l.count : 0;
+    for (size_t i = keep; i < end; i++) {
         ls_checkpoint_name(name, l.steps[i]);
-        if (strcmp(name, saved) == 0)
+        if (strcmp(name, saved) == 0 || l.steps[i] == best)
             continue;
         int failed = remove_one(directory, name, host, status == LS_OK ? err : NULL);
         status = status == LS_OK ? failed : status;
     }
     ls_free(host, l.steps);
     return status;
+}
+
+/* ---- the best ------------------------------------------------------------------------------- */
+
+static int read_best_of(ls_best *out, const char *path, const char *text, const ls_host *host,
+                        ls_error *err)
+{
+    ls_json *doc;
+    ls_state state = {0};
+    int status = ls_json_parse(&doc, path, text, strlen(text), host, err);
+    if (status)
+        return status;
+    status = ls_state_read(&state, doc, err);
+    *out = state.position.best;
+    ls_json_destroy(doc);
+    return status;
+}
+
+int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err)
+{
+    char name[LS_CHECKPOINT_NAME], *newest, *text;
+    ls_best best = {0};
+    listing l;
+    *path = NULL;
+    int status = ls_checkpoints_latest(&newest, &text, directory, NULL, NULL, host, err);
+    if (status)
+        return status;
+    status = read_best_of(&best, newest, text, host, err);
+    ls_free(host, newest);
+    ls_free(host, text);
+    if (status == LS_OK)
+        status = list(&l, directory, host, err);
+    if (status)
+        return status;
+    const bool there = best.epoch > 0 && has_steps(&l, best.steps);
+    ls_free(host, l.steps);
+    ls_checkpoint_name(name, best.steps);
+    if (best.epoch > 0 && !there)
+        return ls_fail(
+            err, LS_ENOENT,
+            "%.300s: the best evaluation was after epoch %u, but %s is not kept; keep it "
+            "with checkpoint.best",
+            directory, (unsigned)best.epoch, name);
+    if (best.epoch == 0)
+        return ls_fail(err, LS_ENOENT, "%.300s: nothing was evaluated before the newest checkpoint",
+                       directory);
+    *path = ls_path_join(directory, name, host);
+    return *path ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
 }

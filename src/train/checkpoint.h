@@ -12,6 +12,7 @@
 
 #include "nn/optimizer.h"
 #include "nn/safetensors.h"
+#include "train/metrics.h"
 #include "train/sink.h"
 
 #include <stdbool.h>
@@ -46,6 +47,15 @@ typedef struct ls_epoch_totals {
     double seconds;             /* training only */
 } ls_epoch_totals;
 
+/* The best evaluation so far, by the config's `monitor`, and how many have not been better since. */
+typedef struct ls_best {
+    ls_metric metric;
+    double value;
+    uint32_t epoch; /* after which it was, from 1; 0: there is none */
+    uint32_t waited;
+    uint64_t steps; /* that were done then */
+} ls_best;
+
 /* Where a run stands, between two steps: what a checkpoint must remember besides the weights. */
 typedef struct ls_position {
     uint64_t steps; /* done since the start of training, skipped ones included */
@@ -54,6 +64,7 @@ typedef struct ls_position {
     int recorded;   /* a flag: its record is out: only its evaluation is left */
     ls_epoch_totals totals;
     double trained_s; /* in finished epochs */
+    ls_best best;
 } ls_position;
 
 #define LS_STATE_SCHEMA 2
@@ -101,9 +112,14 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory,
                           ls_checkpoint_skipped *skipped, void *context, const ls_host *host,
                           ls_error *err);
 
-/* Removes all but the newest `keep` ≥ 1 and the one called `saved`, which is known to be whole. Goes on
+/* The one with the best evaluation, as the newest whole one says: its path, which the caller frees. Errors: LS_ENOENT
+ * (the run keeps none, or it is gone), those of ls_checkpoints_latest. */
+int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err);
+
+/* Removes all but the newest `keep` ≥ 1, the one called `saved`, which is known to be whole, and the one behind `best`
+ * steps (0: none); nothing while that one is not there, for an older best may be all there is. Goes on
  * after a failure and returns the first. Errors: LS_EIO, LS_ENOMEM. */
-int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_host *host,
-                         ls_error *err);
+int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, uint64_t best,
+                         const ls_host *host, ls_error *err);
 
 #endif

@@ -574,6 +574,27 @@ static int choose_metrics(ls_config *c, int outputs, ls_error *err)
     return LS_OK;
 }
 
+static int choose_monitor(ls_config *c, ls_error *err)
+{
+    char text[200];
+    const unsigned measured =
+        c->metrics | 1u << LS_METRIC_LOSS | (unsigned)c->loss->hits << LS_METRIC_ACCURACY;
+    c->monitor = c->loss->hits ? LS_METRIC_ACCURACY : LS_METRIC_LOSS;
+    if (strcmp(c->monitor_name, "auto") == 0)
+        return LS_OK;
+    for (int m = LS_METRIC_LOSS; m < LS_METRIC_CONFUSION; m++)
+        if (measured >> m & 1 && strcmp(c->monitor_name, ls_metric_names[m]) == 0) {
+            c->monitor = (ls_metric)m;
+            return LS_OK;
+        }
+    snprintf(
+        text, sizeof text,
+        "monitor: expected \"auto\", \"loss\", or a metric that is measured (metrics.names) and "
+        "has a number, found \"%.40s\"",
+        c->monitor_name);
+    return ls_config_fail(err, c, "monitor", LS_ECONFIG, text);
+}
+
 /* ---- the loss ------------------------------------------------------------------------------- */
 
 /* The names of the losses for such targets, behind "auto". */
@@ -604,7 +625,8 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, ls_error *err)
             err, c, "label_smoothing", LS_ECONFIG,
             "label_smoothing: belongs to classes, but the targets of this data are "
             "vectors; remove it");
-    return choose_metrics(c, vectors ? info->targets : info->classes, err);
+    int status = choose_metrics(c, vectors ? info->targets : info->classes, err);
+    return status ? status : choose_monitor(c, err);
 }
 
 /* ---- weights of classes --------------------------------------------------------------------- */

@@ -64,18 +64,22 @@ typedef struct ls_config {
     const ls_loss *loss;   /* by ls_config_fit_data, as what a row is in `preprocessing` */
     double label_smoothing;
     const cJSON *class_weights; /* of cross-entropy; NULL: none */
-    ls_gather preprocessing; /* normalisation, and augmentation of training rows */
-    int capacities;          /* 0: devices are equal; else one number per device */
+    ls_gather preprocessing;    /* normalisation, and augmentation of training rows */
+    int capacities;             /* 0: devices are equal; else one number per device */
     double capacity[LS_DEVICES_MAX];
     const char *run_dir;       /* "": none; NULL: runs/<time>-<name> */
     int tensorboard;           /* non-zero: event files in the run directory */
     const cJSON *metric_names; /* that are measured; NULL: what fits the loss */
     unsigned metrics;          /* the same, 1 << ls_metric each: by ls_config_fit_data */
+    const char *monitor_name;  /* what decides which evaluation is the best; "auto": what fits */
+    ls_metric monitor;         /* the same: by ls_config_fit_data */
+    int patience; /* evaluations that are not better, in a row, end the run; 0: none do */
     struct {
         int every_steps;  /* 0: never */
         int every_epochs; /* 0: never */
         int keep;         /* how many are kept, ≥ 1 */
         int async;        /* training goes on while one is written */
+        int best;         /* the one behind the best evaluation is kept besides */
     } checkpoint;
     struct {
         int engine;        /* an ls_cluster_engine */

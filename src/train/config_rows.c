@@ -438,6 +438,15 @@ const ls_config_key ls_config_keys[] = {
      .help = "how many are kept, the newest"},
     {"checkpoint", "async", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.async), 1,
      .help = "training goes on while one is written"},
+    {"checkpoint", "best", LS_KEY_BOOL, LS_PLACEMENT, AT(checkpoint.best),
+     .help = "the one behind the best evaluation is kept besides, for `trainer eval RUN --best`"},
+    {"", "monitor", LS_KEY_TEXT, LS_PLACEMENT, AT(monitor_name), .text = "auto",
+     .help = "what decides which evaluation is the best: `loss`, or a metric that is measured and "
+             "has a number; `auto`: `accuracy` where the loss knows it, else `loss`"},
+    {"", "patience", LS_KEY_INT, LS_PLACEMENT, AT(patience), 0, 0, 1000000,
+     .help =
+         "so many evaluations in a row that are not better than the best one end the run; 0: none "
+         "do"},
     {"metrics", "tensorboard", LS_KEY_BOOL, LS_PLACEMENT, AT(tensorboard),
      .help = "event files in the run directory, for `tensorboard --logdir runs`"},
     {"metrics", "names", LS_KEY_FORM, LS_PLACEMENT, AT(metric_names), .text = "\"auto\"",

@@ -294,6 +294,20 @@ static int measure(struct ls_trainer *t, ls_error *err)
     return r->scores ? ls_measure(&t->measured, t->config.metrics, &judged, t->host, err) : LS_OK;
 }
 
+/* The first of equal ones is the best. */
+static void compare_with_best(struct ls_trainer *t)
+{
+    ls_best *best = &t->position.best;
+    const ls_metric metric = t->config.monitor;
+    const double value = t->measured.value[metric];
+    const bool better =
+        best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
+    if (!isnan(value) && better)
+        *best = (ls_best){metric, value, t->position.epoch + 1, 0, t->position.steps};
+    else
+        best->waited++;
+}
+
 static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const uint32_t rows = t->exchange->test.rows;
@@ -304,6 +318,7 @@ static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
     t->result.test_loss = sum.loss / rows;
     t->result.test_accuracy = ls_accuracy(t, sum.correct, rows);
     status = measure(t, err);
+    compare_with_best(t);
     if (status == LS_OK)
         status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
     if (status == LS_OK && !isfinite(sum.loss))
@@ -393,6 +408,18 @@ static bool end_of_epoch_save_is_due(const struct ls_trainer *t)
     return t->dir.saver && every > 0 && t->position.epoch % (uint32_t)every == 0;
 }
 
+static bool is_best(const struct ls_trainer *t)
+{
+    const ls_best *best = &t->position.best;
+    return best->epoch > 0 && best->steps == t->position.steps;
+}
+
+/* Patience has an end; what is known of the best one is a checkpoint's, so that it has it behind a resume too. */
+static bool has_waited_long(const struct ls_trainer *t)
+{
+    return t->config.patience > 0 && t->position.best.waited >= (uint32_t)t->config.patience;
+}
+
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -406,9 +433,10 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     ls_tell_progress(c, true, evaluated);
     begin_next_epoch(t);
     /* The last one's is the final checkpoint. */
-    if (t->position.epoch == (uint32_t)t->config.epochs)
+    if (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t))
         return LS_OK;
-    return settle(c, end_of_epoch_save_is_due(t), err);
+    const bool keep = t->dir.saver && t->config.checkpoint.best && evaluated && is_best(t);
+    return settle(c, keep || end_of_epoch_save_is_due(t), err);
 }
 
 static int run_epoch(ls_coordination *c, ls_error *err)
@@ -439,16 +467,31 @@ void ls_coordination_destroy(ls_coordination *c, const ls_host *host)
     ls_free(host, c);
 }
 
+static void say_early(struct ls_trainer *t)
+{
+    const ls_best *best = &t->position.best;
+    snprintf(
+        t->text.early, sizeof t->text.early,
+        "%u evaluations in a row were not better than that after epoch %u, with a%s %s of %.6g",
+        (unsigned)best->waited, (unsigned)best->epoch,
+        best->metric == LS_METRIC_ACCURACY || best->metric == LS_METRIC_AUC ? "n" : "",
+        ls_metric_names[best->metric], best->value);
+    ls_log(t->host, LS_LOG_INFO, "stopped early: %s", t->text.early);
+}
+
 int ls_coordinate(struct ls_trainer *t, ls_error *err)
 {
     const uint32_t epochs = (uint32_t)t->config.epochs;
     int status = LS_OK;
-    while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t))
+    while (status == LS_OK && t->position.epoch < epochs && !ls_stopping(t) && !has_waited_long(t))
         status = run_epoch(t->coordination, err);
-    if (status == LS_OK && t->position.epoch < epochs) {
-        t->result.interrupted = 1;
-        status = ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu steps",
-                         (unsigned long long)t->result.steps);
+    if (status || t->position.epoch == epochs)
+        return status;
+    if (has_waited_long(t)) {
+        say_early(t);
+        return LS_OK;
     }
-    return status;
+    t->result.interrupted = 1;
+    return ls_fail(err, LS_EINTERRUPTED, "interrupted after %llu steps",
+                   (unsigned long long)t->result.steps);
 }

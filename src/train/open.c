@@ -26,6 +26,19 @@ static int check_targets(const ls_trainer *t, const ls_dataset *data, ls_error *
                        : LS_OK;
 }
 
+/* Without evaluations none is the best. */
+static int check_monitor(const ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    if ((c->patience == 0 && !c->checkpoint.best) ||
+        (ls_subset_rows(t, LS_TEST) > 0 && c->eval_every > 0))
+        return LS_OK;
+    return ls_config_fail(
+        err, c, c->patience ? "patience" : "checkpoint.best", LS_ECONFIG,
+        "patience and checkpoint.best need evaluations while the run goes on: test "
+        "rows (data.validation holds some out), and an eval_every of at least 1");
+}
+
 static int open_data(ls_trainer *t, ls_error *err)
 {
     int status =
@@ -38,6 +51,8 @@ static int open_data(ls_trainer *t, ls_error *err)
              (unsigned)ls_subset_rows(t, LS_TEST), info->dtype == LS_ROW_U8 ? "images" : "rows",
              info->channels, info->height, info->width);
     status = ls_config_fit_data(&t->config, info, err);
+    if (status == LS_OK)
+        status = check_monitor(t, err);
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)
         status = check_targets(t, t->data[s], err);
     return status;

@@ -7,6 +7,7 @@
 
 #include <lockstep/version.h>
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
 
 const char *const ls_record_names[LS_RECORD_TYPES] = {
@@ -141,6 +142,7 @@ const ls_record_key ls_record_keys[] = {
 
     {IN(EVAL), "test_loss", LS_MEMBER_DOUBLE, AT(of.eval.test_loss)},
     {IN(EVAL), "test_accuracy", LS_MEMBER_DOUBLE, AT(of.eval.test_accuracy)},
+    {IN(EVAL), "best", LS_MEMBER_BOOL, AT(of.eval.best)},
     {IN(EVAL), "test_top5", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(TOP5)},
     {IN(EVAL), "test_mae", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(MAE)},
     {IN(EVAL), "test_r2", LS_MEMBER_DOUBLE_IF_ANY, MEASURED(R2)},
@@ -173,6 +175,8 @@ const ls_record_key ls_record_keys[] = {
     {IN(RUN_END), "devices", LS_MEMBER_FORM, .put = put_devices},
     {IN(RUN_END), "synthetic", LS_MEMBER_BOOL, AT(of.end.synthetic)},
     {IN(RUN_END), "checkpoint", LS_MEMBER_TEXT, AT(of.end.checkpoint)},
+    {IN(RUN_END), "best_checkpoint", LS_MEMBER_TEXT_IF_ANY, AT(of.end.best_checkpoint)},
+    {IN(RUN_END), "stopped_early", LS_MEMBER_TEXT_IF_ANY, AT(of.end.stopped_early)},
     {IN(RUN_END), "weights_sha256", LS_MEMBER_TEXT, AT(of.end.weights_sha256)},
     {.key = NULL},
 };
@@ -315,9 +319,23 @@ int ls_record_epoch(struct ls_trainer *t, uint32_t epoch, const ls_epoch_totals 
 int ls_record_eval(struct ls_trainer *t, uint32_t epoch, double seconds, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_EVAL, .epoch = epoch};
-    r.of.eval =
-        (ls_eval_values){t->result.test_loss, t->result.test_accuracy, seconds, t->measured};
+    r.of.eval = (ls_eval_values){.test_loss = t->result.test_loss,
+                                 .test_accuracy = t->result.test_accuracy,
+                                 .seconds = seconds,
+                                 .measured = t->measured,
+                                 .best = t->position.best.steps == t->position.steps};
     return ls_sinks_emit(&t->records.sinks, &r, err);
+}
+
+/* NULL: none is kept. */
+static const char *best_checkpoint(struct ls_trainer *t)
+{
+    char name[LS_CHECKPOINT_NAME];
+    if (!t->dir.saver || !t->config.checkpoint.best || t->position.best.epoch == 0)
+        return NULL;
+    ls_checkpoint_name(name, t->position.best.steps);
+    snprintf(t->text.best, sizeof t->text.best, "%s/checkpoints/%s", t->dir.path, name);
+    return t->text.best;
 }
 
 int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_error *err)
@@ -331,6 +349,8 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
         .error = failed ? error : NULL,
         .result = t->result,
         .checkpoint = t->result.saved ? t->result.checkpoint : NULL,
+        .best_checkpoint = best_checkpoint(t),
+        .stopped_early = t->text.early[0] ? t->text.early : NULL,
         .weights_sha256 = t->result.weights_sha256[0] ? t->result.weights_sha256 : NULL,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,
     };

@@ -60,6 +60,7 @@ typedef struct ls_epoch_values {
 typedef struct ls_eval_values {
     double test_loss, test_accuracy, seconds;
     ls_measured measured; /* the rest */
+    bool best;            /* better than all before, by `monitor` */
 } ls_eval_values;
 
 /* A worker failed, in or behind step `step`. */
@@ -81,6 +82,7 @@ typedef struct ls_nonfinite_values {
 typedef struct ls_end_values {
     const char *status, *error;              /* error: NULL when there was none */
     const char *checkpoint, *weights_sha256; /* NULL: none */
+    const char *stopped_early, *best_checkpoint;
     ls_result result;
     bool synthetic;
 } ls_end_values;

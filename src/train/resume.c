@@ -253,6 +253,13 @@ static int take_position(struct ls_trainer *t, ls_error *err)
                        ls_json_name(t->dir.resumed->doc), (unsigned long long)at->step,
                        (unsigned)at->epoch + 1);
     t->position = *at;
+    if (at->best.epoch > 0 && at->best.metric != t->config.monitor) {
+        t->position.best = (ls_best){0};
+        ls_log(t->host, LS_LOG_INFO,
+               "monitor: %s, no longer %s: which evaluation is the best is "
+               "decided anew",
+               ls_metric_names[t->config.monitor], ls_metric_names[at->best.metric]);
+    }
     t->result.steps = at->steps;
     t->result.epochs = s->epochs;
     t->result.test_loss = s->test_loss;

@@ -31,6 +31,7 @@ struct ls_saver {
     ls_sink_mark metrics;
     ls_position position;
     char name[LS_CHECKPOINT_NAME];
+    uint64_t best; /* the steps of one that is kept besides; 0: none */
     uint32_t data_crc32;
     bool has_crc;
     /* What came of it. */
@@ -69,7 +70,7 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
     ls_free(s->t->host, path);
     s->end_ns = ls_now_ns();
     if (s->status == LS_OK &&
-        ls_checkpoints_prune(s->directory, (size_t)s->t->config.checkpoint.keep, s->name,
+        ls_checkpoints_prune(s->directory, (size_t)s->t->config.checkpoint.keep, s->name, s->best,
                              s->t->host, &pruning))
         ls_log(s->t->host, LS_LOG_WARNING, "old checkpoints: %.400s", pruning.text);
     return LS_OK;
@@ -190,6 +191,7 @@ static int describe(struct ls_saver *s, ls_error *err)
     s->has_crc = true;
     s->exchange = t->exchange;
     s->position = t->position;
+    s->best = t->config.checkpoint.best ? t->position.best.steps : 0;
     ls_json_writer_reset(&s->state);
     ls_state_write(&s->state, t, &s->metrics, s->data_crc32);
     return LS_OK;

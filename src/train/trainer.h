@@ -194,6 +194,8 @@ typedef struct ls_fault_book {
 typedef struct ls_run_text {
     char data[160], devices[512], resumed[512];
     char checkpoint[4200];
+    char early[160]; /* why the run stopped early; "": it did not */
+    char best[4200];
 } ls_run_text;
 
 struct ls_trainer {

@@ -73,7 +73,8 @@ static void drop_circumstances(cJSON *record)
         "time",         "devices",          "device_model", "instruction_set",
         "library",      "batch_per_device", "device_bytes", "config",
         "images_per_s", "workers",          "seconds",      "seconds_per_epoch",
-        "checkpoint",   "worker",           "shard",        "error"};
+        "checkpoint",   "best_checkpoint",  "worker",       "shard",
+        "error"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         cJSON_DeleteItemFromObjectCaseSensitive(record, keys[i]);
 }

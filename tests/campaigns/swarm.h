@@ -36,6 +36,7 @@ typedef struct swarm_case {
     cJSON *config;    /* without devices, capacity and run_dir */
     int most_workers; /* as many as there are shards, or SWARM_WORKERS */
     int same_count;   /* results depend on how many workers there are */
+    int evaluates;    /* while it goes on */
     int unequal;      /* workers have capacities, drawn for each leg */
     int on_disk;      /* a leg has a run directory, and one is resumed */
     int refused;      /* the CPU has no such communicator */

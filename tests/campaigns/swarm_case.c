@@ -264,7 +264,7 @@ static void add_numerics(swarm_case *c, draws *d)
     add_word(c, d, "loss", c->vectors ? of_vectors : losses);
     if (one_in(d, 4) && !c->vectors)
         cJSON_AddNumberToObject(c->config, "label_smoothing", draw_between(d, 0, 0.5));
-    if (one_in(d, 6))
+    if (one_in(d, 6) && !c->vectors)
         add_class_weights(c, d);
     if (one_in(d, 2))
         cJSON_AddNumberToObject(c->config, "seed", draw(d, 1000000));
@@ -310,14 +310,17 @@ static void add_files(swarm_case *c, draws *d)
         cJSON_AddNumberToObject(checkpoint, "every_epochs", draw_from(d, 0, 2));
         cJSON_AddNumberToObject(checkpoint, "keep", draw_from(d, 1, 3));
         cJSON_AddBoolToObject(checkpoint, "async", (int)draw(d, 2));
+        if (c->evaluates)
+            cJSON_AddBoolToObject(checkpoint, "best", (int)draw(d, 2));
     }
     if (one_in(d, 6)) {
         static const char *const names[] = {"loss", "accuracy", "confusion", "top5"};
         cJSON *metrics = cJSON_AddObjectToObject(c->config, "metrics");
         cJSON_AddBoolToObject(metrics, "tensorboard", (int)draw(d, 2));
         if (draw(d, 2))
-            cJSON_AddItemToObject(metrics, "names",
-                                  cJSON_CreateStringArray(names, 1 + (int)draw(d, 3)));
+            cJSON_AddItemToObject(
+                metrics, "names",
+                cJSON_CreateStringArray(names, c->vectors ? 1 : 1 + (int)draw(d, 3)));
     }
 }
 
@@ -334,6 +337,8 @@ void swarm_draw(swarm_case *c, uint64_t seed, uint32_t number, const char *direc
     cJSON_AddNumberToObject(c->config, "epochs", epochs);
     if (one_in(&d, 3))
         cJSON_AddNumberToObject(c->config, "eval_every", draw_from(&d, 0, 2));
+    const cJSON *every = cJSON_GetObjectItem(c->config, "eval_every");
+    c->evaluates = !every || every->valueint > 0;
     add_data(c, &d);
     add_optimizer(c, &d);
     add_schedule(c, &d);
@@ -342,6 +347,11 @@ void swarm_draw(swarm_case *c, uint64_t seed, uint32_t number, const char *direc
     add_numerics(c, &d);
     add_faults(c, &d, epochs * (((int)c->data.train_rows + batch - 1) / batch));
     add_files(c, &d);
+    if (one_in(&d, 4))
+        cJSON_AddStringToObject(c->config, "monitor",
+                                c->vectors || draw(&d, 2) ? "loss" : "accuracy");
+    if (c->evaluates && one_in(&d, 4))
+        cJSON_AddNumberToObject(c->config, "patience", draw_from(&d, 0, 2));
     c->unequal = one_in(&d, 5);
     add_model(c, &d);
 }

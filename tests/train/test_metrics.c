@@ -1,6 +1,8 @@
 /* What evaluations measure: against plain counting, the same on any number of workers, with ragged minibatches and shards
  * that are empty, and in records. */
 #include "base/host.h"
+#include "data/scratch.h"
+#include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROWS = 211, OUTPUTS = 9 };
 
@@ -160,6 +163,7 @@ typedef struct story {
     fixture f;
     ls_data_source data;
     const ls_data_source *sources[1];
+    ls_trainer *trainer;
 } story;
 
 static void begin(story *s, const char *devices)
@@ -255,6 +259,124 @@ static void a_metric_of_another_loss_is_refused_with_those_that_fit(void **state
     }
 }
 
+/* ---- the best, and patience ---- */
+
+/* Nothing is learned: the first evaluation stays the best. */
+static void begin_idle(story *s, const char *devices, const char *run_dir)
+{
+    begin(s, devices);
+    fixture_set(&s->f, "optimizer={\"lr\":1e-30}");
+    fixture_set(&s->f, "epochs=9");
+    fixture_set(&s->f, "checkpoint.best=true");
+    fixture_set(&s->f, "checkpoint.keep=1");
+    fixture_set(&s->f, run_dir);
+}
+
+static int is_saved(const char *directory, int steps)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/run/checkpoints/step-%09d.safetensors", directory, steps);
+    return access(path, F_OK) == 0;
+}
+
+static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
+{
+    scratch place;
+    story s;
+    char run_dir[400], wanted[600], *best = NULL;
+    ls_error err;
+    (void)state;
+    scratch_begin(&place);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
+    begin_idle(&s, "devices=ref:2", run_dir);
+    ls_trainer_close(fixture_run(&s.f));
+    assert_non_null(strstr(fixture_record(&s.f, "eval", 0), "\"best\":true"));
+    assert_non_null(strstr(fixture_record(&s.f, "eval", 1), "\"best\":false"));
+    for (int epoch = 1; epoch <= 9; epoch++) /* of four steps */
+        assert_int_equal(is_saved(place.directory, 4 * epoch), epoch == 1 || epoch == 9);
+    snprintf(wanted, sizeof wanted, "%s/run/checkpoints", place.directory);
+    assert_int_equal(ls_checkpoints_best(&best, wanted, &host, &err), LS_OK);
+    snprintf(wanted, sizeof wanted, "%s/run/checkpoints/step-000000004.safetensors",
+             place.directory);
+    assert_string_equal(best, wanted);
+    assert_non_null(strstr(fixture_record(&s.f, "run_end", 0), wanted));
+    assert_int_equal(unlink(best), 0);
+    ls_free(&host, best);
+    snprintf(wanted, sizeof wanted, "%s/run/checkpoints", place.directory);
+    assert_int_equal(ls_checkpoints_best(&best, wanted, &host, &err), LS_ENOENT);
+    assert_non_null(strstr(err.text, "the best evaluation was after epoch 1, but"));
+    fixture_end(&s.f);
+    scratch_end(&place);
+}
+
+static void stop_in_epoch_3(void *user, const ls_progress *p)
+{
+    story *s = user;
+    if (p->epoch == 3 && p->step == 2)
+        ls_trainer_interrupt(s->trainer);
+}
+
+static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
+{
+    static const char *const devices[] = {"devices=ref:2", "devices=ref:1", "devices=ref:3"};
+    scratch place;
+    char run_dir[400], hash[3][65];
+    (void)state;
+    scratch_begin(&place);
+    for (int life = 0; life < 3; life++) { /* undisturbed; interrupted; and resumed */
+        story s;
+        snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%s", place.directory, life ? "2" : "");
+        begin_idle(&s, devices[life], run_dir);
+        fixture_set(&s.f, "patience=3");
+        if (life == 1) {
+            s.f.options.progress = stop_in_epoch_3;
+            s.f.options.user = &s;
+            s.f.options.record = NULL;
+        }
+        s.f.options.resume = life == 2 ? run_dir + strlen("run_dir=") : NULL;
+        s.trainer = fixture_open(&s.f);
+        assert_int_equal(ls_trainer_run(s.trainer, &s.f.err), life == 1 ? LS_EINTERRUPTED : LS_OK);
+        const ls_result *r = ls_trainer_result(s.trainer);
+        memcpy(hash[life], r->weights_sha256, 65);
+        if (life != 1)
+            assert_int_equal(r->steps, 4 * 4);
+        assert_int_equal(r->interrupted, life == 1);
+        ls_trainer_close(s.trainer);
+        if (life != 1)
+            assert_non_null(
+                strstr(fixture_record(&s.f, "run_end", 0),
+                       "\"stopped_early\":\"3 evaluations in a row were not better than "
+                       "that after epoch 1"));
+        fixture_end(&s.f);
+    }
+    assert_string_equal(hash[0], hash[2]);
+    scratch_end(&place);
+}
+
+static void what_cannot_be_monitored_is_refused(void **state)
+{
+    static const struct {
+        const char *set[2], *message;
+    } cases[] = {
+        {{"monitor=r2", "seed=0"}, "monitor: expected \"auto\""},
+        {{"monitor=top5", "metrics.names=[\"accuracy\"]"}, "found \"top5\""},
+        {{"patience=2", "eval_every=0"}, "need evaluations while the run goes on"},
+        {{"checkpoint.best=true", "eval_every=0"}, "need evaluations while the run goes on"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        story s;
+        ls_trainer *t;
+        begin(&s, "devices=ref:2");
+        for (int k = 0; k < 2; k++)
+            fixture_set(&s.f, cases[i].set[k]);
+        assert_int_equal(ls_trainer_open(&t, &s.f.options, &s.f.err), LS_ECONFIG);
+        if (!strstr(s.f.err.text, cases[i].message))
+            fail_msg("case %zu: %s", i, s.f.err.text);
+        fixture_end(&s.f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +386,9 @@ int main(void)
         cmocka_unit_test(an_evaluation_finds_the_same_on_any_number_of_workers),
         cmocka_unit_test(what_is_measured_is_what_was_asked_for),
         cmocka_unit_test(a_metric_of_another_loss_is_refused_with_those_that_fit),
+        cmocka_unit_test(the_best_checkpoint_is_kept_beside_the_newest),
+        cmocka_unit_test(patience_ends_a_run_at_the_same_step_after_a_stop),
+        cmocka_unit_test(what_cannot_be_monitored_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
