@@ -6,9 +6,12 @@
 #include "train/train_fixture.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { BATCH = 32 };
 
@@ -18,13 +21,17 @@ typedef struct story {
     const ls_data_source *sources[1];
     ls_trainer *trainer;
     uint64_t stop_behind; /* 0: never */
+    int is_killed;        /* there, by SIGKILL; else asked to stop */
 } story;
 
 static void on_progress(void *user, const ls_progress *p)
 {
     story *s = user;
-    if ((uint64_t)(p->epoch - 1) * p->steps + p->step == s->stop_behind)
-        ls_trainer_interrupt(s->trainer);
+    if ((uint64_t)(p->epoch - 1) * p->steps + p->step != s->stop_behind)
+        return;
+    if (s->is_killed)
+        raise(SIGKILL);
+    ls_trainer_interrupt(s->trainer);
 }
 
 /* Parameters: two convolutions, the first with a batch norm behind it, and a dense layer. */
@@ -338,7 +345,8 @@ static const char *const controls[] = {
     "lr_factors={\"fc.*\":3}",
     "ema=0.9",
     "schedule=one_cycle",
-    "class_weights=balanced"};
+    "class_weights=balanced",
+    "data.validation=0.25"};
 enum { CONTROLS = sizeof controls / sizeof *controls };
 
 /* One of the controls, or from CONTROLS on all of them. */
@@ -395,6 +403,52 @@ static void each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop(voi
         }
 }
 
+/* A process of its own, which nothing can be asked of any more. */
+static void train_until_killed(story *s)
+{
+    char hash[65];
+    int how = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        s->is_killed = 1;
+        run(s, hash);
+        _exit(0);
+    }
+    assert_true(child > 0 && waitpid(child, &how, 0) == child);
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+}
+
+static void all_of_them_go_on_after_a_kill(void **state)
+{
+    static const uint64_t behind[] = {2, 3, 4};
+    (void)state;
+    for (int b = 0; b < 2 && is_there(b); b++)
+        for (size_t k = 0; k < sizeof behind / sizeof *behind; k++) {
+            char hash[2][65], run_dir[400];
+            scratch place;
+            scratch_begin(&place);
+            for (int life = 0; life < 3; life++) { /* undisturbed; killed; and resumed */
+                story s;
+                snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%d", place.directory, life > 0);
+                begin(&s, b ? "devices=cpu:2" : life == 2 ? "devices=ref:3" : "devices=ref:2", 0);
+                set_controls(&s, CONTROLS);
+                fixture_set(&s.f, run_dir);
+                fixture_set(&s.f, "checkpoint.every_steps=1");
+                fixture_set(&s.f, "checkpoint.async=false");
+                s.stop_behind = life == 1 ? behind[k] : 0;
+                s.f.options.resume = life == 2 ? run_dir + strlen("run_dir=") : NULL;
+                if (life == 1)
+                    train_until_killed(&s);
+                else
+                    assert_int_equal(run(&s, hash[life / 2]), LS_OK);
+                end(&s);
+            }
+            if (strcmp(hash[0], hash[1]) != 0)
+                fail_msg("%s: other bits after a kill behind step %d", backends[b], (int)behind[k]);
+            scratch_end(&place);
+        }
+}
+
 static void wrong_patterns_are_refused_with_their_place(void **state)
 {
     static const struct {
@@ -435,6 +489,7 @@ int main(void)
         cmocka_unit_test(classes_weigh_as_they_are_told),
         cmocka_unit_test(balanced_weights_are_those_of_the_training_rows),
         cmocka_unit_test(each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop),
+        cmocka_unit_test(all_of_them_go_on_after_a_kill),
         cmocka_unit_test(wrong_patterns_are_refused_with_their_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
