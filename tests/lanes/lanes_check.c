@@ -220,6 +220,8 @@ void lanes_data_destroy(lanes_data *d)
 
 /* ---- lanes ------------------------------------------------------------------------------------ */
 
+ls_team *lanes_team;
+
 static ls_op *lanes_op(const ls_lanes_kernels *kernels, const ls_op_desc *desc, int rows,
                        const ls_op *twin)
 {
@@ -230,7 +232,7 @@ static ls_op *lanes_op(const ls_lanes_kernels *kernels, const ls_op_desc *desc, 
     d.x = ls_lanes_tensor(&d.x);
     d.x2 = d.x;
     d.twin = twin;
-    ls_cpu_device device = {.kernels = kernels};
+    ls_cpu_device device = {.kernels = kernels, .team = lanes_team};
     if (ls_cpu_op_create(&op, &device, &d, &err) != LS_OK)
         fail_msg("%s\n    %s: %s", lanes_text(desc), kernels->name, err.text);
     return op;

@@ -34,6 +34,9 @@ void lanes_data_destroy(lanes_data *data);
 lanes_data *lanes_run(const ls_lanes_kernels *kernels, const ls_op_desc *desc, const lanes_data *in,
                       int block, int again);
 
+/* Whose threads divide the ops that lanes_run creates; NULL: none. */
+extern ls_team *lanes_team;
+
 /* The same by the reference back end, a fused pool taken apart. */
 lanes_data *lanes_oracle(const ls_op_desc *desc, const lanes_data *in);
 

@@ -400,6 +400,32 @@ static void as_on_the_best(const ls_lanes_kernels *kernels, const ls_op_desc *de
     lanes_data_destroy(b);
 }
 
+/* The best set's alone: what a team divides is the same with each. */
+static void as_by_one_thread(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
+                             const lanes_data *in, const char *what)
+{
+    if (kernels != ls_cpu_isa_at(0))
+        return;
+    lanes_data *one = lanes_run(kernels, desc, in, 0, 0);
+    assert_int_equal(ls_team_create(&lanes_team, 3, NULL, NULL), LS_OK);
+    lanes_data *three = lanes_run(kernels, desc, in, 0, 0);
+    ls_team_destroy(lanes_team);
+    lanes_team = NULL;
+    lanes_expect_same(what, one, three);
+    lanes_data_destroy(one);
+    lanes_data_destroy(three);
+}
+
+static void a_team_of_three_gives_the_same_bits(void **state)
+{
+    static draw_desc *const draws[] = {random_conv,  random_winograd, random_wide, random_many,
+                                       random_plane, random_dense,    random_pool, random_norm,
+                                       random_curve, random_add,      random_loss};
+    (void)state;
+    for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
+        for_each_case(draws[i], as_by_one_thread, 9500 + 100 * i, i == 0 ? 12 : 4);
+}
+
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
     static draw_desc *const draws[] = {random_conv,  random_dense,    random_pool, random_relu,
@@ -562,6 +588,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(blocks_of_a_shard_give_the_same_bits),
         cmocka_unit_test(inference_gives_the_same_bits),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(a_team_of_three_gives_the_same_bits),
         cmocka_unit_test(functions_are_within_few_units_of_the_truth_and_the_same_everywhere),
         cmocka_unit_test(pools_that_cannot_be_fused_are_declined),
         cmocka_unit_test(a_kernel_larger_than_its_image_is_an_error),
