@@ -90,7 +90,7 @@ def needs_files(root, words):
     """A config whose data another command makes first (examples/data.py, with packages of Python): not run."""
     if not words[0].startswith("examples/"):
         return False
-    data = json.loads((root / words[0]).read_text())["data"]
+    data = json.loads((root / words[0]).read_text()).get("data", {})
     return bool(set(data) - {"name", "mean", "std", "limit", "validation"} or "--set data.path=" in " ".join(words))
 
 
