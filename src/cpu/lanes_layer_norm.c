@@ -2,7 +2,7 @@
  * normalised side by side; sums of a lane are made in double, out of eight floats at a time.
  *
  * Forward leaves mean and 1/√(variance + ε) of each lane to backward. Gradients of the parameters are summed
- * over the groups in order, lane by lane, and then over the lanes. */
+ * over a block of groups in order, lane by lane, and then over the lanes: the same bits whatever rows a call has. */
 #include "base/error.h"
 #include "cpu/lanes_op.h"
 
@@ -59,11 +59,14 @@ static void weights_of_sixteen(void *arg, uint32_t item)
     const layer_norm_job *job = arg;
     const layer_norm_op *op = job->op;
     const ls_op_buffers *b = &op->base.b;
-    const size_t first = (size_t)item * LS_LANES, left = op->n - first, at = first * LS_LANES;
-    op->base.kernels->layer_weights(
-        left < LS_LANES ? (int)left : LS_LANES, op->base.groups, op->n * LS_LANES,
-        (const float *)b->x + at, (const float *)b->dy + at, statistics_of(op, 0),
-        b->grad[0] + first, b->grad[1] + first, (job->flags & LS_RUN_ACCUMULATE) != 0);
+    const size_t first = (size_t)item * LS_LANES, left = op->n - first, group = op->n * LS_LANES;
+    for (int g = 0; g < op->base.groups; g += LS_LANES_BLOCK_GROUPS) {
+        const size_t at = (size_t)g * group + first * LS_LANES;
+        op->base.kernels->layer_weights(
+            left < LS_LANES ? (int)left : LS_LANES, ls_lanes_block(&op->base, g), group,
+            (const float *)b->x + at, (const float *)b->dy + at, statistics_of(op, (size_t)g),
+            b->grad[0] + first, b->grad[1] + first, g > 0 || job->flags & LS_RUN_ACCUMULATE);
+    }
 }
 
 static int layer_norm_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)

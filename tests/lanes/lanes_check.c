@@ -142,6 +142,8 @@ lanes_data *lanes_oracle(const ls_op_desc *desc, const lanes_data *in)
                            .y = pool ? middle : out->y,
                            .dy = pool ? grad : in->dy,
                            .dx = desc->needs_dx ? out->dx : NULL,
+                           .x2 = in->x2,
+                           .dx2 = out->dx2,
                            .labels = in->labels,
                            .stats = out->stats,
                            .saved = poisoned(op->saved_bytes)};
@@ -246,7 +248,7 @@ static void must(const ls_op_desc *desc, int status, const ls_error *err)
 
 static int has_x2(const ls_op_desc *desc)
 {
-    return desc->kind == LS_OP_ADD || desc->fuse_add;
+    return desc->kind == LS_OP_ADD || desc->kind == LS_OP_CONCAT || desc->fuse_add;
 }
 
 /* The row that a float in lanes belongs to, of rows of `row` floats. */

@@ -196,6 +196,25 @@ static ls_op_desc random_curve(dice *d, int number)
     return start(d, kinds[number % 4], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
 }
 
+/* Layer norm, upsampling, and concatenation, in turn. */
+static ls_op_desc random_row(dice *d, int number)
+{
+    static const ls_op_kind kinds[] = {LS_OP_LAYERNORM, LS_OP_UPSAMPLE, LS_OP_CONCAT};
+    ls_op_desc desc =
+        start(d, kinds[number % 3], roll(d, 1, 40), roll(d, 1, 9), roll(d, 1, 9), roll(d, 1, 9));
+    if (desc.kind == LS_OP_LAYERNORM)
+        desc.u.layernorm.epsilon = 0.01f;
+    if (desc.kind == LS_OP_UPSAMPLE)
+        desc.u.upsample = (ls_upsample){roll(d, 1, 3), roll(d, 1, 3)};
+    desc.x2 = desc.x;
+    return desc;
+}
+
+static ls_op_desc random_layer_norm(dice *d, int number)
+{
+    return random_row(d, 3 * number);
+}
+
 static ls_op_desc random_loss(dice *d, int number)
 {
     (void)number;
@@ -350,6 +369,12 @@ static void pool_matches_double_sums(void **state)
     for_each_case(random_pool, like_the_reference, 3000, OTHER_CASES);
 }
 
+static void layer_norm_and_what_moves_match_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_row, like_the_reference, 3500, 45);
+}
+
 static void relu_matches_double_sums(void **state)
 {
     (void)state;
@@ -365,9 +390,9 @@ static void loss_matches_double_sums(void **state)
 /* A shard of 70 rows in one call, and as 32 + 32 + 6 rows with LS_RUN_ACCUMULATE. */
 static ls_op_desc seventy_rows(dice *d, int number)
 {
-    static draw_desc *const draws[] = {random_conv, random_dense, random_loss, random_winograd,
-                                       random_wide};
-    ls_op_desc desc = draws[number % 5](d, number + 1);
+    static draw_desc *const draws[] = {random_conv,     random_dense, random_loss,
+                                       random_winograd, random_wide,  random_layer_norm};
+    ls_op_desc desc = draws[number % 6](d, number + 1);
     desc.x.rows = 70;
     return desc;
 }
@@ -375,7 +400,7 @@ static ls_op_desc seventy_rows(dice *d, int number)
 static void blocks_of_a_shard_give_the_same_bits(void **state)
 {
     (void)state;
-    for_each_case(seventy_rows, same_in_blocks, 6000, 25);
+    for_each_case(seventy_rows, same_in_blocks, 6000, 30);
 }
 
 static void inference_gives_the_same_bits(void **state)
@@ -383,6 +408,7 @@ static void inference_gives_the_same_bits(void **state)
     (void)state;
     for_each_case(random_conv, same_in_inference, 7000, 20);
     for_each_case(random_pool, same_in_inference, 7100, 10);
+    for_each_case(random_row, same_in_inference, 7200, 9);
 }
 
 /* ---- the same bits on every CPU --------------------------------------------------------------- */
@@ -428,9 +454,9 @@ static void a_team_of_three_gives_the_same_bits(void **state)
 
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
-    static draw_desc *const draws[] = {random_conv,  random_dense,    random_pool, random_relu,
-                                       random_loss,  random_winograd, random_wide, random_norm,
-                                       random_curve, random_add,      random_plane};
+    static draw_desc *const draws[] = {random_conv, random_dense,    random_pool, random_relu,
+                                       random_loss, random_winograd, random_wide, random_norm,
+                                       random_row,  random_curve,    random_add,  random_plane};
     (void)state;
     for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
         for_each_case(draws[i], as_on_the_best, 8000 + 100 * i, i < 2 ? 40 : 15);
@@ -583,6 +609,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_do_not_see_their_neighbours),
         cmocka_unit_test(dense_matches_double_sums),
         cmocka_unit_test(pool_matches_double_sums),
+        cmocka_unit_test(layer_norm_and_what_moves_match_double_sums),
         cmocka_unit_test(relu_matches_double_sums),
         cmocka_unit_test(loss_matches_double_sums),
         cmocka_unit_test(blocks_of_a_shard_give_the_same_bits),
