@@ -437,7 +437,7 @@ class Test:
         if how in STAGES:
             inject.write_text(f"worker=0,step={at + 1},kind=stall,stage={how},seconds=20")
         run = Run(self, count, self.words(directory))
-        run.wait_for(lambda: self.steps(directory) >= at - 1, PATIENCE_S)
+        run.wait_for(lambda: self.steps(directory) >= max(at - 1, 1), PATIENCE_S)
         inject.unlink(missing_ok=True)
         time.sleep(0.3 if how in STAGES else draw.random() * 0.02 if draw else 0)
         pid = self.hosts.trainer_of(victim + 1, self.program)
