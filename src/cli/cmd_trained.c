@@ -288,7 +288,7 @@ static const char export_help[] =
     "usage: trainer export RUN --to FILE.safetensors|FILE.onnx [options]\n"
     "\n"
     "Writes a trained model for other programs: its weights, named as PyTorch names them, or the\n"
-    "whole network as ONNX (batch norm for inference, no dropout, any batch size; pixels / 255 in).\n"
+    "whole network as ONNX (batch norm for inference, no dropout, any batch size; pixels / 255 in, rows of floats as they are).\n"
     "\n";
 static const char export_more[] = "  --to FILE        where to; its ending says what\n"
                                   "  --help           this text\n";

@@ -178,19 +178,21 @@ static void put_output(onnx_file *f, const char *name, const int *dim, int rank)
     put_value(f, GRAPH_OUTPUT, name, dim, rank);
 }
 
-static void finish_file(ls_buffer *out, onnx_file *f, const char *graph_name, int ir_version,
-                        int opset)
+static void finish_file(ls_buffer *out, onnx_file *f, const ls_onnx_desc *desc)
 {
-    ls_pb_text(&f->graph, GRAPH_NAME, graph_name);
-    ls_pb_int(out, MODEL_IR, ir_version);
+    const char *what = desc->normalisation.floats ? "values as in the data" : "pixels / 255";
+    char text[80];
+    ls_pb_text(&f->graph, GRAPH_NAME, desc->name);
+    ls_pb_int(out, MODEL_IR, LS_ONNX_IR_VERSION);
     ls_pb_text(out, MODEL_PRODUCER, "lockstep");
     ls_pb_text(out, MODEL_PRODUCER_VERSION, LS_VERSION);
     ls_pb_message(out, MODEL_GRAPH, &f->graph);
     ls_pb_text(&f->node, OPSET_DOMAIN, "");
-    ls_pb_int(&f->node, OPSET_VERSION, opset);
+    ls_pb_int(&f->node, OPSET_VERSION, LS_ONNX_OPSET);
     ls_pb_message(out, MODEL_OPSET, &f->node);
     ls_pb_text(&f->node, ENTRY_KEY, "input");
-    ls_pb_text(&f->node, ENTRY_VALUE, "pixels / 255, fp32, batch x channels x height x width");
+    snprintf(text, sizeof text, "%s, fp32, batch x channels x height x width", what);
+    ls_pb_text(&f->node, ENTRY_VALUE, text);
     ls_pb_message(out, MODEL_METADATA, &f->node);
 }
 
@@ -522,7 +524,7 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
     if (status)
         return status;
     add_output(g);
-    finish_file(out, &g->file, d->name, LS_ONNX_IR_VERSION, LS_ONNX_OPSET);
+    finish_file(out, &g->file, d);
     return ls_buffer_status(out, err);
 }
 

@@ -47,7 +47,8 @@ static void write_sample(const char *dir, const char *name, const ls_model *mode
     float *x = malloc(pixels * sizeof *x);
     float *y = malloc(rows * (size_t)model->classes * sizeof *y);
     for (size_t i = 0; i < pixels; i++)
-        x[i] = (float)data.images[i] / 255.0f;
+        x[i] =
+            normalisation.floats ? (float)data.images[i] / 16 - 7 : (float)data.images[i] / 255.0f;
     const ls_onnx_desc onnx = {model, weights, normalisation, name};
     snprintf(path, sizeof path, "%s/%s.onnx", dir, name);
     if (ls_onnx_save(path, &onnx, NULL, &err) != LS_OK)
@@ -57,7 +58,7 @@ static void write_sample(const char *dir, const char *name, const ls_model *mode
                                .model = model,
                                .weights = weights,
                                .normalisation = normalisation,
-                               .images = data.images,
+                               .images = normalisation.floats ? (const void *)x : data.images,
                                .rows = rows,
                                .batch = 64,
                                .shards = 2};
@@ -88,6 +89,10 @@ static void write_types(const char *dir)
             }
             snprintf(name, sizeof name, "%s-%d", (*type)->name, i + 1);
             write_sample(dir, name, model, weights, i % 2 ? shifted : plain_pixels, FEW, "ref:2");
+            const ls_gather floats = {.mean = {2, -1, 0, 0}, .std = {3, 2, 1, 1}, .floats = 1};
+            snprintf(name, sizeof name, "%s-%d-floats", (*type)->name, i + 1);
+            if (i == 0)
+                write_sample(dir, name, model, weights, floats, FEW, "ref:2");
             free(weights);
             free_model(model);
         }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL_IR = 1, MODEL_GRAPH = 7, MODEL_OPSET = 8 };
+enum { MODEL_IR = 1, MODEL_GRAPH = 7, MODEL_OPSET = 8, MODEL_METADATA = 14 };
 enum { NODE = 1, NAME = 2, CONSTANT = 5, INPUT = 11, OUTPUT = 12 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
 enum { DIMS = 1, ELEMENT = 2, TENSOR_NAME = 8, RAW = 9, FLOATS = 1, INT64S = 7 };
@@ -229,6 +229,22 @@ static void dropout_is_left_out_and_its_reader_reads_what_it_read(void **state)
     drop(&w);
 }
 
+static void the_metadata_say_what_goes_in(void **state)
+{
+    static const char *const wanted[] = {"pixels / 255, fp32", "values as in the data, fp32"};
+    (void)state;
+    for (int floats = 0; floats < 2; floats++) {
+        char text[80];
+        ls_gather rows = plain_pixels;
+        rows.floats = floats;
+        written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, rows);
+        const pb_field entry = pb_find(w.whole, MODEL_METADATA);
+        const pb_field value = pb_find(pb_inside(&entry), 2);
+        assert_ptr_equal(strstr(pb_text(text, sizeof text, &value), wanted[floats]), text);
+        drop(&w);
+    }
+}
+
 static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
 {
     (void)state;
@@ -264,6 +280,7 @@ int main(void)
         cmocka_unit_test(the_batch_dimension_has_a_name_and_no_size),
         cmocka_unit_test(mean_and_std_come_first_and_only_where_they_change_something),
         cmocka_unit_test(dropout_is_left_out_and_its_reader_reads_what_it_read),
+        cmocka_unit_test(the_metadata_say_what_goes_in),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests_name("onnx", tests, NULL, NULL);
