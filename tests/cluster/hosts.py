@@ -312,6 +312,8 @@ class Test:
             try:
                 self.disturbed(count, victim, how, at, again, f"case-{case}", draw)
             except SystemExit as why:
+                if why.code == 143:  # this program is to end, not the case
+                    raise
                 print(why, f"(case {case} of seed {seed})", flush=True)
                 keys.append("failed")
                 self.clear()
