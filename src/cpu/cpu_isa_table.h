@@ -4,6 +4,7 @@
 #include "cpu/lanes_conv_bwd_kernel.h"
 #include "cpu/lanes_conv_fwd_kernel.h"
 #include "cpu/lanes_dense_kernel.h"
+#include "cpu/lanes_depth_kernel.h"
 #include "cpu/lanes_loss_kernel.h"
 #include "cpu/lanes_panel_kernel.h"
 #include "cpu/lanes_pass_kernel.h"
@@ -22,6 +23,9 @@
         .conv_panels = lanes_conv_panels,                                                          \
         .conv_weights = lanes_conv_weights,                                                        \
         .conv_data = lanes_conv_data,                                                              \
+        .depth_forward = lanes_depth_forward,                                                      \
+        .depth_data = lanes_depth_data,                                                            \
+        .depth_weights = lanes_depth_weights,                                                      \
         .dense_forward = lanes_dense_forward,                                                      \
         .dense_grad = lanes_dense_grad,                                                            \
         .dense_weights = lanes_dense_weights,                                                      \

@@ -479,6 +479,8 @@ int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
 {
     ls_lanes_conv c = {0};
     ls_lanes_op *base;
+    if (ls_lanes_is_depthwise(desc))
+        return ls_lanes_depth_create(out, device, desc, err);
     if (ls_conv2d_filled(desc->u.conv2d).groups != 1)
         return ls_lanes_groups_create(out, device, desc, err);
     int status = ls_conv_geometry(&c, desc, err);

@@ -49,6 +49,13 @@ typedef struct ls_lanes_pool {
     ls_pool2d p;
 } ls_lanes_pool;
 
+/* A depthwise convolution of one channel, whose kernel has at most so many elements. */
+#define LS_LANES_DEPTH_TAPS 64
+typedef struct ls_lanes_depth {
+    int ih, iw, oh, ow;
+    ls_conv2d k; /* filled */
+} ls_lanes_depth;
+
 typedef struct ls_lanes_dense {
     int in, out, groups;
     int from,
@@ -128,6 +135,14 @@ typedef struct ls_lanes_kernels {
 
     /* dx of one group; `w` as it lies or packed (ls_lanes_packs). */
     void (*conv_data)(const ls_lanes_conv *c, ls_lanes_grad g, const float *w, float *dx);
+
+    /* One channel of one group; `b` is one number, or NULL. gw[kh][kw] ← or, with `add`, += the gradient of its
+     * weights, of `groups` groups that lie so many floats apart. */
+    void (*depth_forward)(const ls_lanes_depth *d, const float *x, const float *w, const float *b,
+                          float *y);
+    void (*depth_data)(const ls_lanes_depth *d, const float *dy, const float *w, float *dx);
+    void (*depth_weights)(const ls_lanes_depth *d, const float *x, const float *dy,
+                          ptrdiff_t x_group, ptrdiff_t dy_group, int groups, float *gw, int add);
 
     /* y ← w · x + b with an optional relu. */
     void (*dense_forward)(const ls_lanes_dense *l, const float *x, const float *w, const float *b,

@@ -62,8 +62,9 @@ bool ls_lanes_are_plain(const ls_op_desc *desc);
 ls_cpu_create ls_lanes_plain_create;
 const ls_op *ls_lanes_inner(const ls_op *op);
 
-/* A convolution in groups. */
-ls_cpu_create ls_lanes_groups_create;
+/* A convolution in groups; one that has a group for each channel, and a small kernel. */
+ls_cpu_create ls_lanes_groups_create, ls_lanes_depth_create;
+bool ls_lanes_is_depthwise(const ls_op_desc *desc);
 
 /* Groups of the block that starts at group `first`. */
 static inline int ls_lanes_block(const ls_lanes_op *op, int first)

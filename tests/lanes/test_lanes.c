@@ -143,6 +143,40 @@ static ls_op_desc random_plane(dice *d, int number)
     return desc;
 }
 
+/* With holes in the kernel. */
+static ls_op_desc random_dilated(dice *d, int number)
+{
+    ls_op_desc desc = random_conv(d, number);
+    ls_conv2d *k = &desc.u.conv2d;
+    k->dh = roll(d, 1, 3);
+    k->dw = roll(d, 1, 3);
+    desc.x.h += (k->dh - 1) * (k->kh - 1);
+    desc.x.w += (k->dw - 1) * (k->kw - 1);
+    return desc;
+}
+
+/* Channels in groups; every second case has one for each channel. */
+static ls_op_desc random_groups(dice *d, int number)
+{
+    ls_op_desc desc = (number % 3 ? random_conv : random_dilated)(d, number + 1);
+    ls_conv2d *k = &desc.u.conv2d;
+    if (number % 2) {
+        k->groups = roll(d, 2, 4);
+        desc.x.c *= k->groups;
+        k->out *= k->groups;
+        return desc;
+    }
+    desc.x.c += desc.x.c == 1;
+    k->out = k->groups = desc.x.c;
+    desc.fuse_relu = desc.fuse_pool = 0;
+    if (number % 4) {
+        k->kh = k->kw = roll(d, 0, 1) ? 3 : 5;
+        desc.x.h += 4 * (k->dh ? k->dh : 1);
+        desc.x.w += 4 * (k->dw ? k->dw : 1);
+    }
+    return desc;
+}
+
 static ls_op_desc random_dense(dice *d, int number)
 {
     ls_op_desc desc =
@@ -295,6 +329,18 @@ static void convolution_by_winograd_matches_double_sums(void **state)
     for_each_case(random_winograd, like_the_reference, 1300, 24);
 }
 
+static void dilated_convolution_matches_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_dilated, like_the_reference, 1600, 16);
+}
+
+static void convolution_in_groups_matches_double_sums(void **state)
+{
+    (void)state;
+    for_each_case(random_groups, like_the_reference, 1700, 24);
+}
+
 static void wide_convolution_matches_double_sums(void **state)
 {
     (void)state;
@@ -391,8 +437,9 @@ static void loss_matches_double_sums(void **state)
 static ls_op_desc seventy_rows(dice *d, int number)
 {
     static draw_desc *const draws[] = {random_conv,     random_dense, random_loss,
-                                       random_winograd, random_wide,  random_layer_norm};
-    ls_op_desc desc = draws[number % 6](d, number + 1);
+                                       random_winograd, random_wide,  random_layer_norm,
+                                       random_groups};
+    ls_op_desc desc = draws[number % 7](d, number + 1);
     desc.x.rows = 70;
     return desc;
 }
@@ -400,7 +447,7 @@ static ls_op_desc seventy_rows(dice *d, int number)
 static void blocks_of_a_shard_give_the_same_bits(void **state)
 {
     (void)state;
-    for_each_case(seventy_rows, same_in_blocks, 6000, 30);
+    for_each_case(seventy_rows, same_in_blocks, 6000, 42);
 }
 
 static void inference_gives_the_same_bits(void **state)
@@ -454,9 +501,10 @@ static void a_team_of_three_gives_the_same_bits(void **state)
 
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
-    static draw_desc *const draws[] = {random_conv, random_dense,    random_pool, random_relu,
-                                       random_loss, random_winograd, random_wide, random_norm,
-                                       random_row,  random_curve,    random_add,  random_plane};
+    static draw_desc *const draws[] = {random_conv,    random_dense,    random_pool, random_relu,
+                                       random_loss,    random_winograd, random_wide, random_norm,
+                                       random_row,     random_curve,    random_add,  random_plane,
+                                       random_dilated, random_groups};
     (void)state;
     for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
         for_each_case(draws[i], as_on_the_best, 8000 + 100 * i, i < 2 ? 40 : 15);
@@ -606,6 +654,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(wide_convolution_matches_double_sums),
         cmocka_unit_test(weights_in_parts_and_panels_match_double_sums),
         cmocka_unit_test(a_kernel_of_one_element_needs_little_memory),
+        cmocka_unit_test(dilated_convolution_matches_double_sums),
+        cmocka_unit_test(convolution_in_groups_matches_double_sums),
         cmocka_unit_test(rows_do_not_see_their_neighbours),
         cmocka_unit_test(dense_matches_double_sums),
         cmocka_unit_test(pool_matches_double_sums),

@@ -1,0 +1,174 @@
+/* The depthwise convolution: as many groups as there are channels. A team divides the channels, in backward each
+ * with the gradient of its weights. */
+#include "base/error.h"
+#include "cpu/lanes_op.h"
+
+#include <stdbool.h>
+
+typedef struct depth_op {
+    ls_lanes_op base; /* first */
+    ls_lanes_depth depth;
+    int channels, some;      /* those that a thread of the team takes at a time */
+    bool accumulate;         /* in this run */
+    size_t x_plane, y_plane; /* floats of a channel of sixteen rows */
+} depth_op;
+
+#define PIXELS 1024 /* of the planes that a thread takes at a time */
+
+static uint32_t parts(const depth_op *op)
+{
+    return (uint32_t)((op->channels + op->some - 1) / op->some);
+}
+
+static int end_of(const depth_op *op, int first)
+{
+    return first + op->some < op->channels ? first + op->some : op->channels;
+}
+
+static size_t taps_of(const depth_op *op)
+{
+    return (size_t)op->depth.k.kh * (size_t)op->depth.k.kw;
+}
+
+static void some_forward(void *arg, uint32_t item)
+{
+    const depth_op *op = arg;
+    const ls_op_buffers *b = &op->base.b;
+    const int first = (int)(item % parts(op)) * op->some;
+    const size_t group = item / parts(op) * (size_t)op->channels;
+    for (int c = first; c < end_of(op, first); c++) {
+        const size_t plane = group + (size_t)c;
+        op->base.kernels->depth_forward(&op->depth, (const float *)b->x + plane * op->x_plane,
+                                        (const float *)b->param[0] + (size_t)c * taps_of(op),
+                                        op->depth.k.bias ? (const float *)b->param[1] + c : NULL,
+                                        (float *)b->y + plane * op->y_plane);
+    }
+}
+
+static int depth_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    depth_op *op = (depth_op *)base;
+    (void)stream;
+    (void)flags;
+    (void)err;
+    ls_team_run(op->base.team, parts(op) * (uint32_t)op->base.groups, some_forward, op);
+    return LS_OK;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static void bias_of_block(const depth_op *op, const float *dy, int c, int groups, int add)
+{
+    float sums[LS_LANES * LS_LANES] __attribute__((aligned(64))) = {0};
+    const ls_lanes_conv plane = {.ow = op->depth.ow};
+    const ptrdiff_t line = (ptrdiff_t)op->depth.ow * LS_LANES;
+    const ls_lanes_grad g = {dy, (ptrdiff_t)((size_t)op->channels * op->y_plane), 0, line};
+    op->base.kernels->conv_bias(&plane, g, groups, 1, 0, op->depth.oh, sums, 0);
+    op->base.kernels->sum_lanes((float *)op->base.b.grad[1] + c, sums, 1, add);
+}
+
+/* Of one channel and a block of rows: dy stays in the caches from one gradient to the next. */
+static void block_backward(const depth_op *op, int c, int group, int groups, int add)
+{
+    const ls_op_buffers *b = &op->base.b;
+    const ls_lanes_kernels *k = op->base.kernels;
+    const size_t x_group = (size_t)op->channels * op->x_plane;
+    const size_t y_group = (size_t)op->channels * op->y_plane, row = (size_t)group;
+    const size_t x = row * x_group + (size_t)c * op->x_plane;
+    const float *dy = (const float *)b->dy + row * y_group + (size_t)c * op->y_plane;
+    const size_t w = (size_t)c * taps_of(op);
+    k->depth_weights(&op->depth, (const float *)b->x + x, dy, (ptrdiff_t)x_group,
+                     (ptrdiff_t)y_group, groups, (float *)b->grad[0] + w, add);
+    if (op->depth.k.bias)
+        bias_of_block(op, dy, c, groups, add);
+    for (int g = 0; g < groups && op->base.needs_dx; g++)
+        k->depth_data(&op->depth, dy + (size_t)g * y_group, (const float *)b->param[0] + w,
+                      (float *)b->dx + x + (size_t)g * x_group);
+}
+
+static void some_backward(void *arg, uint32_t item)
+{
+    const depth_op *op = arg;
+    const int first = (int)item * op->some;
+    for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS)
+        for (int c = first; c < end_of(op, first); c++)
+            block_backward(op, c, group, ls_lanes_block(&op->base, group),
+                           group > 0 || op->accumulate);
+}
+
+static int depth_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    depth_op *op = (depth_op *)base;
+    (void)stream;
+    (void)err;
+    op->accumulate = flags & LS_RUN_ACCUMULATE;
+    ls_team_run(op->base.team, parts(op), some_backward, op);
+    return LS_OK;
+}
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+static const ls_op_impl depth_impl = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = depth_forward,
+    .backward = depth_backward,
+    .import_param = ls_lanes_op_import,
+    .export_param = ls_lanes_op_export,
+    .destroy = ls_lanes_op_destroy,
+};
+
+static int outputs(int size, int kernel, int dilation, int stride, int padding)
+{
+    const int room = size + 2 * padding - (kernel - 1) * dilation - 1;
+    return room < 0 ? 0 : room / stride + 1;
+}
+
+static int geometry(ls_lanes_depth *d, const ls_op_desc *desc, ls_error *err)
+{
+    const ls_conv2d k = ls_conv2d_filled(desc->u.conv2d);
+    if (k.kh < 1 || k.kw < 1 || k.sh < 1 || k.sw < 1 || k.ph < 0 || k.pw < 0 || k.dh < 1 ||
+        k.dw < 1)
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: kernel %d×%d, stride %d×%d, padding %d×%d, dilation %d×%d", k.kh,
+                       k.kw, k.sh, k.sw, k.ph, k.pw, k.dh, k.dw);
+    *d = (ls_lanes_depth){desc->x.h, desc->x.w, outputs(desc->x.h, k.kh, k.dh, k.sh, k.ph),
+                          outputs(desc->x.w, k.kw, k.dw, k.sw, k.pw), k};
+    if (d->oh < 1 || d->ow < 1)
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: a kernel of %d×%d, dilated by %d×%d, does not fit into %d×%d with "
+                       "padding %d×%d",
+                       k.kh, k.kw, k.dh, k.dw, d->ih, d->iw, k.ph, k.pw);
+    if (desc->fuse_relu || desc->fuse_pool)
+        return ls_fail(err, LS_EUNSUPPORTED, "lanes: nothing is fused behind a depthwise conv2d");
+    return LS_OK;
+}
+
+bool ls_lanes_is_depthwise(const ls_op_desc *desc)
+{
+    const ls_conv2d *k = &desc->u.conv2d;
+    return k->groups > 1 && k->groups == desc->x.c && k->out == desc->x.c &&
+           (double)k->kh * k->kw <= LS_LANES_DEPTH_TAPS;
+}
+
+int ls_lanes_depth_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    ls_lanes_depth d;
+    ls_lanes_op *base;
+    int status = geometry(&d, desc, err);
+    if (!status)
+        status = ls_lanes_op_new(&base, sizeof(depth_op), &depth_impl, device, desc, err);
+    if (status)
+        return status;
+    depth_op *op = (depth_op *)base;
+    op->depth = d;
+    op->channels = desc->x.c;
+    op->some = 1 + PIXELS / (d.oh * d.ow);
+    op->x_plane = (size_t)d.ih * (size_t)d.iw * LS_LANES;
+    op->y_plane = (size_t)d.oh * (size_t)d.ow * LS_LANES;
+    base->op.params = d.k.bias ? 2 : 1;
+    base->op.param_floats[0] = (size_t)op->channels * taps_of(op);
+    base->op.param_floats[1] = d.k.bias ? (size_t)op->channels : 0;
+    ls_lanes_op_set_y(base, op->channels, d.oh, d.ow);
+    return ls_lanes_op_finish(out, base, desc, err);
+}
