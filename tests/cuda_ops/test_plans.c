@@ -15,7 +15,7 @@
 
 /* ---- what is asked for ---------------------------------------------------------------------- */
 
-enum { MOST = 2048 };
+enum { MOST = 4096 };
 
 typedef struct asked {
     ls_precision precision;
@@ -91,9 +91,10 @@ void __wrap_ls_math_plan_destroy(ls_math_plan *plan)
 /* ---- who asks ------------------------------------------------------------------------------- */
 
 /* Both are made for Fashion-MNIST. */
-static const char *const examples[] = {EXAMPLES "/fashion_mnist.json", EXAMPLES "/resnet18.json"};
+static const char *const examples[] = {EXAMPLES "/fashion_mnist.json", EXAMPLES "/resnet18.json",
+                                       EXAMPLES "/mobilenet.json"};
 static const uint32_t set_rows[LS_SUBSETS] = {60000, 10000};
-enum { EXAMPLE_COUNT = 2, SIZES = 32 };
+enum { EXAMPLE_COUNT = 3, SIZES = 32 };
 
 typedef struct recipe {
     ls_model *model;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Weights between PyTorch and Lockstep, for LeNet and ResNet-18: bit for bit, and the same logits.
+"""Weights between PyTorch and Lockstep, for LeNet, ResNet-18 and MobileNet: bit for bit, and the same logits.
 
     python3 tests/tools/formats_torch.py TRAINER EXAMPLES [DEVICES]
 
@@ -79,6 +79,35 @@ class ResNet18(nn.Module):
     def forward(self, x):
         x = self.b1(torch.relu(self.bn(self.stem(x))))
         for block in (self.b2, self.b3, self.b4, self.b5, self.b6, self.b7):
+            x = block(x)
+        return self.fc(x.mean((2, 3)))
+
+
+class Separable(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.depth = nn.Conv2d(inputs, inputs, 3, stride, 1, groups=inputs, bias=False)
+        self.bn1 = nn.BatchNorm2d(inputs)
+        self.point = nn.Conv2d(inputs, outputs, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x):
+        return torch.relu(self.bn2(self.point(torch.relu(self.bn1(self.depth(x))))))
+
+
+class MobileNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(1, 32, 3, 1, 1, bias=False)
+        self.bn = nn.BatchNorm2d(32)
+        self.b1, self.b2 = Separable(32, 64, 2), Separable(64, 128, 1)
+        self.b3, self.b4 = Separable(128, 128, 1), Separable(128, 256, 2)
+        self.b5 = Separable(256, 256, 1)
+        self.fc = nn.Linear(256, 10)
+
+    def forward(self, x):
+        x = torch.relu(self.bn(self.stem(x)))
+        for block in (self.b1, self.b2, self.b3, self.b4, self.b5):
             x = block(x)
         return self.fc(x.mean((2, 3)))
 
@@ -190,6 +219,7 @@ def main():
         given, state = check_network(trainer, lenet, LeNet(), Path(place), devices)
         check_run(trainer, lenet, given, state, Path(place), devices)
         check_network(trainer, examples / "resnet18.json", ResNet18(), Path(place), devices)
+        check_network(trainer, examples / "mobilenet.json", MobileNet(), Path(place), devices)
     return 0
 
 

@@ -1,7 +1,7 @@
 /* The promise: a recipe's weights have the same bits on every CPU, with every instruction set, on any number of
  * workers, with teams of any size. The hashes here are what every machine must find.
  *
- *     train_portable_bits lenet|resnet FILE WORKERS[xTEAM]…     FILE: the configuration of ResNet-18
+ *     train_portable_bits lenet|resnet|mobilenet FILE WORKERS[xTEAM]…     FILE: the configuration of the others
  */
 #include "train/train_fixture.h"
 
@@ -11,6 +11,8 @@
 
 #define LENET "e141ec07092bd464c04535020b1a8b22b2514cc9dcd787b5f46bef92edc406b1"
 #define RESNET "401b3686ba28961a187afa5e50684dc7ec55bbee179395aed31a45751c5bdda4"
+
+#define MOBILENET "b6ef3bde075210798939ff450ff9b7f7a288a0f118bf8f5989831acd81ecaa24"
 
 static char text[16384];
 
@@ -64,8 +66,8 @@ static void check(const char *net, const char *on)
     fixture_set(&f, "eval_every=0");
     fixture_set(&f, devices);
     fixture_set(&f, team);
-    const char *hash = fixture_hash(&f);
-    if (strcmp(hash, is_lenet ? LENET : RESNET) != 0)
+    const char *hash = fixture_hash(&f), *other = strcmp(net, "resnet") == 0 ? RESNET : MOBILENET;
+    if (strcmp(hash, is_lenet ? LENET : other) != 0)
         fail_msg("%s on %s workers: %s", net, on, hash);
     fixture_end(&f);
 }
