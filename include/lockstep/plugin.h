@@ -131,12 +131,21 @@ typedef struct ls_pool2d {
  * w = ls_rng_words(seed, LS_STREAM_AUGMENT, epoch, dataset row): when `flip` is set and w[2] is
  * odd, its columns are mirrored; then pixel (i, j) is the one at (i + w[0] mod (2·crop + 1) − crop,
  * j + w[1] mod (2·crop + 1) − crop), or a pixel of 0 where that is outside the image.
+ * With v the words of LS_STREAM_AUGMENT_MORE, it is turned about its middle by (v[0] mod (512·rotate + 1)) / 256 −
+ * rotate degrees before it is shifted, a pixel being made of the four it falls between; multiplied by 256 −
+ * brightness + v[1] mod (2·brightness + 1) 256ths; and a square of `erase` pixels, whose middle is (v[2] mod h,
+ * v[3] mod w), becomes 0. With m = w[3] mod (mixup + 1) row r is then mixed with row r + 1 of the gather's (the last
+ * with the first), changed as its own words say: (256 − m) and m 256ths of the two; a vector of targets, too, while a
+ * class is the other's if w[2] / 256 mod 256 is below m. Bytes are rounded to bytes, as src/base/augment.h does it.
  * y's layout and bytes do not depend on `training`: the ops behind read the rows of either kind. */
 typedef struct ls_gather {
     float mean[4], std[4];
-    int crop;    /* pixels of zero padding for random crops, at most h + w; 0: none */
-    int flip;    /* non-zero: mirror half of the images */
-    int floats;  /* non-zero: the dataset's rows are floats, else bytes */
+    int crop;              /* pixels of zero padding for random crops, at most h + w; 0: none */
+    int flip;              /* non-zero: mirror half of the images */
+    int rotate;            /* most degrees, at most 45 */
+    int erase;             /* pixels in a square's side */
+    int brightness, mixup; /* in 256ths, at most 256 and 128 */
+    int floats;            /* non-zero: the dataset's rows are floats, else bytes */
     int targets; /* floats of a row's target, which are copied as they are; 0: it has a class */
 } ls_gather;
 

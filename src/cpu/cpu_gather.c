@@ -3,6 +3,7 @@
 #include "cpu/cpu_layout.h"
 #include "cpu/cpu_op.h"
 
+#include "base/augment.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
@@ -16,6 +17,7 @@ typedef struct gather_op {
     ls_cpu_device *device;
     ls_op_buffers buffers;
     int crop, flip; /* 0 unless training */
+    ls_augment augment;
     ls_gather rule; /* mean and std, and what a row is */
     float table[4][256];
 } gather_op;
@@ -164,6 +166,78 @@ static void gather_floats(const gather_op *g)
     }
 }
 
+/* ---- rows that are changed in more ways --------------------------------------------------------- */
+
+static ls_change draw_change(const gather_op *g, int r)
+{
+    const ls_step_args *args = g->buffers.args;
+    const ls_tensor *y = &g->op.y;
+    uint32_t v[4], more[4];
+    ls_change c;
+    ls_rng_words(v, args->seed, LS_STREAM_AUGMENT, args->epoch, args->rows[r]);
+    ls_rng_words(more, args->seed, LS_STREAM_AUGMENT_MORE, args->epoch, args->rows[r]);
+    ls_change_draw(&c, &g->augment, y->h, y->w, v, more);
+    return c;
+}
+
+/* A channel of one row, and of the one that it is mixed with. */
+static void changed_plane(float *to, const gather_op *g, const ls_change c[2],
+                          const void *const image[2], int channel)
+{
+    const ls_tensor *y = &g->op.y;
+    const int k = channel < 4 ? channel : 3, mixed = c[0].other > 0;
+    const size_t plane = (size_t)channel * (size_t)y->h * (size_t)y->w;
+    for (int i = 0; i < y->h; i++)
+        for (int j = 0; j < y->w; j++, to += LS_LANES) {
+            if (g->rule.floats) {
+                const float a = ls_changed_float((const float *)image[0] + plane, &c[0], i, j);
+                const float b =
+                    mixed ? ls_changed_float((const float *)image[1] + plane, &c[1], i, j) : 0;
+                *to = (ls_mixed_float(a, b, &c[0]) - g->rule.mean[k]) / g->rule.std[k];
+            } else {
+                const int a = ls_changed_byte((const uint8_t *)image[0] + plane, &c[0], i, j);
+                const int b =
+                    mixed ? ls_changed_byte((const uint8_t *)image[1] + plane, &c[1], i, j) : 0;
+                *to = table_of(g, channel)[ls_mixed_byte(a, b, &c[0])];
+            }
+        }
+}
+
+static void gather_changed(const gather_op *g)
+{
+    const ls_tensor *y = &g->op.y;
+    const size_t pixels = (size_t)y->h * (size_t)y->w, lanes = pixels * LS_LANES;
+    const size_t bytes = (size_t)y->c * pixels * (g->rule.floats ? sizeof(float) : sizeof(uint8_t));
+    const uint32_t *rows = g->buffers.args->rows;
+    if (y->rows % LS_LANES)
+        memset(g->buffers.y, 0, y->bytes); /* the lanes of no row */
+    for (int r = 0; r < y->rows; r++) {
+        const int other = (r + 1) % y->rows;
+        const ls_change c[2] = {draw_change(g, r), draw_change(g, other)};
+        const char *all = g->buffers.x;
+        const void *const image[2] = {all + rows[r] * bytes, all + rows[other] * bytes};
+        float *to = (float *)g->buffers.y + (size_t)(r / LS_LANES) * (size_t)y->c * lanes +
+                    (size_t)(r % LS_LANES);
+        for (int k = 0; k < y->c; k++)
+            changed_plane(to + (size_t)k * lanes, g, c, image, k);
+    }
+}
+
+/* The class, or the vector, of row r and the one that it is mixed with. */
+static void mix_target(const gather_op *g, int r, size_t words)
+{
+    const ls_op_buffers *b = &g->buffers;
+    const ls_change c = draw_change(g, r);
+    const int32_t *mine = b->labels + b->args->rows[r] * words;
+    const int32_t *other = b->labels + b->args->rows[(r + 1) % g->op.y.rows] * words;
+    float *to = (float *)(void *)b->labels_out + (size_t)r * words;
+    if (!g->rule.targets)
+        b->labels_out[r] = c.other_label ? *other : *mine;
+    for (size_t i = 0; g->rule.targets && i < words; i++)
+        to[i] = ls_mixed_float(((const float *)(const void *)mine)[i],
+                               ((const float *)(const void *)other)[i], &c);
+}
+
 /* ---- the op ---------------------------------------------------------------------------------- */
 
 static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
@@ -173,15 +247,20 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     (void)stream;
     (void)flags;
     (void)err;
-    if (g->rule.floats)
+    if (ls_augment_more(&g->augment))
+        gather_changed(g);
+    else if (g->rule.floats)
         gather_floats(g);
     else
         gather_lanes(g);
     const size_t words = g->rule.targets ? (size_t)g->rule.targets : 1;
-    if (b->labels && b->labels_out)
-        for (int r = 0; r < op->y.rows; r++)
+    for (int r = 0; b->labels && b->labels_out && r < op->y.rows; r++) {
+        if (g->augment.mixup)
+            mix_target(g, r, words);
+        else
             memcpy(b->labels_out + (size_t)r * words, b->labels + b->args->rows[r] * words,
                    words * sizeof *b->labels);
+    }
     return LS_OK;
 }
 
@@ -213,12 +292,17 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     if (k->crop < 0 || k->crop > x->h + x->w)
         return ls_fail(err, LS_EINVAL, "gather: a crop of %d pixels for images of %d×%d", k->crop,
                        x->h, x->w);
+    if (!ls_augment_fits(k->rotate, k->erase, k->brightness, k->mixup))
+        return ls_fail(err, LS_EINVAL,
+                       "gather: at most 45 degrees, 256 256ths of brightness and 128 of mixup");
     gather_op *g = ls_alloc(device->host, sizeof *g);
     if (!g)
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of gather");
     g->device = device;
     g->crop = desc->training ? k->crop : 0;
     g->flip = desc->training ? k->flip : 0;
+    if (desc->training)
+        g->augment = (ls_augment){k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup};
     g->rule = *k;
     g->op.impl = &gather_impl;
     g->op.kernel = "plain C";

@@ -1,5 +1,6 @@
 /* What a step has beside its layers: the batch, channels last; the loss, softmax and cross-entropy; and
  * the steps over whole arenas, the optimizers' and that of running statistics. */
+#include "base/augment.h"
 #include "cuda/cuda_op.h"
 
 #include <stdio.h>
@@ -29,8 +30,13 @@ static int gather_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
         .w = y->w,
         .crop = random ? g->crop : 0,
         .flip = random ? g->flip : 0,
+        .rotate = random ? g->rotate : 0,
+        .erase = random ? g->erase : 0,
+        .brightness = random ? g->brightness : 0,
+        .mixup = random ? g->mixup : 0,
         .floats = g->floats,
         .words = g->targets > 0 ? g->targets : 1,
+        .vectors = g->targets > 0,
     };
     memcpy(k.mean, g->mean, sizeof k.mean);
     memcpy(k.std, g->std, sizeof k.std);
@@ -47,6 +53,9 @@ static int check_gather(const ls_op_desc *d, ls_error *err)
     if (g->crop < 0 || g->crop > d->x.h + d->x.w)
         return ls_fail(err, LS_EINVAL, "gather: a crop of %d pixels for images of %d×%d", g->crop,
                        d->x.h, d->x.w);
+    if (!ls_augment_fits(g->rotate, g->erase, g->brightness, g->mixup))
+        return ls_fail(err, LS_EINVAL,
+                       "gather: at most 45 degrees, 256 256ths of brightness and 128 of mixup");
     return LS_OK;
 }
 

@@ -62,11 +62,13 @@ typedef struct ls_k_gather {
     int rows, c, h, w;
     float mean[4], std[4];
     int crop, flip; /* 0: none */
-    int floats;     /* of images; else bytes */
-    int words;      /* of a row's label or target */
+    int rotate, erase, brightness, mixup;
+    int floats;  /* of images; else bytes */
+    int words;   /* of a row's label or target */
+    int vectors; /* they are floats */
 } ls_k_gather;
 
-/* Dataset rows → a batch, normalised, cropped and mirrored as plugin.h says (ls_gather). */
+/* Dataset rows → a batch, normalised and changed as plugin.h says (ls_gather). */
 cudaError_t ls_k_gather_rows(const ls_k_gather *gather, cudaStream_t stream);
 
 /* to[r][j][i] ← from[r][i][j], r < rows, i < a, j < b: row-major to channels last with a =

@@ -1,7 +1,10 @@
 /* Bringing data into shape: dataset rows to a batch, layouts, number formats, biases. */
 #include "cuda/kernels.cuh"
 
-enum { AUGMENT = 3 /* LS_STREAM_AUGMENT of base/rng.h */ };
+#define LS_ANYWHERE __host__ __device__ static inline
+#include "base/augment.h"
+
+enum { AUGMENT = 3, AUGMENT_MORE = 5 /* streams of base/rng.h */ };
 
 /* ---- gather: a block for each row ------------------------------------------------------------ */
 
@@ -80,10 +83,78 @@ __global__ static void gather_floats(const __grid_constant__ gather g)
     }
 }
 
+/* ---- rows that are changed in more ways ------------------------------------------------------- */
+
+__device__ static void draw_change(ls_change *c, const ls_k_gather &k, uint32_t row)
+{
+    const ls_augment a = {k.crop, k.flip, k.rotate, k.erase, k.brightness, k.mixup};
+    const uint4 v = ls_random(k.args->seed, AUGMENT, k.args->epoch, row);
+    const uint4 m = ls_random(k.args->seed, AUGMENT_MORE, k.args->epoch, row);
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w}, more[4] = {m.x, m.y, m.z, m.w};
+    ls_change_draw(c, &a, k.h, k.w, words, more);
+}
+
+__device__ static float changed(const uint8_t *plane, const uint8_t *other, const ls_change c[2], int i,
+                                int j)
+{
+    const int a = ls_changed_byte(plane, &c[0], i, j);
+    const int b = c[0].other ? ls_changed_byte(other, &c[1], i, j) : 0;
+    return (float)ls_mixed_byte(a, b, &c[0]) / 255.0f;
+}
+
+__device__ static float changed(const float *plane, const float *other, const ls_change c[2], int i,
+                                int j)
+{
+    const float a = ls_changed_float(plane, &c[0], i, j);
+    const float b = c[0].other ? ls_changed_float(other, &c[1], i, j) : 0;
+    return ls_mixed_float(a, b, &c[0]);
+}
+
+__device__ static void mix_target(const ls_k_gather &k, const ls_change *c, const uint32_t row[2])
+{
+    for (int i = threadIdx.x; k.labels && k.labels_out && i < k.words; i += LS_THREADS) {
+        const int32_t mine = k.labels[(size_t)row[0] * k.words + i];
+        const int32_t other = k.labels[(size_t)row[1] * k.words + i];
+        const float mixed = ls_mixed_float(__uint_as_float((uint32_t)mine), __uint_as_float((uint32_t)other), c);
+        k.labels_out[(size_t)blockIdx.x * k.words + i] =
+            k.vectors ? (int32_t)__float_as_uint(mixed) : c->other_label ? other : mine;
+    }
+}
+
+template <class Value>
+__global__ static void gather_changed(const __grid_constant__ gather g)
+{
+    __shared__ ls_change c[2];
+    const ls_k_gather &k = g.k;
+    const uint32_t row[2] = {k.args->rows[blockIdx.x], k.args->rows[(blockIdx.x + 1) % k.rows]};
+    const uint32_t values = (uint32_t)(k.c * k.h * k.w);
+    if (threadIdx.x < 2)
+        draw_change(&c[threadIdx.x], k, row[threadIdx.x]);
+    __syncthreads();
+    mix_target(k, c, row);
+    const Value *image = (const Value *)k.images + (size_t)row[0] * values;
+    const Value *other = (const Value *)k.images + (size_t)row[1] * values;
+    for (uint32_t e = threadIdx.x; e < values; e += LS_THREADS) {
+        const uint32_t pixel = ls_quotient(e, g.by_c), line = ls_quotient(pixel, g.by_w);
+        const int at = (int)(e - pixel * k.c), of = min(at, 3);
+        const size_t plane = (size_t)at * k.h * k.w;
+        const float value =
+            changed(image + plane, other + plane, c, (int)line, (int)(pixel - line * k.w));
+        k.y[(size_t)blockIdx.x * values + e] = (value - k.mean[of]) / k.std[of];
+    }
+}
+
 cudaError_t ls_k_gather_rows(const ls_k_gather *k, cudaStream_t stream)
 {
     static_assert(LS_THREADS == 256, "a thread for each value of a byte");
     const gather g = {*k, ls_divide_by(k->c), ls_divide_by(k->w)};
+    if (k->rotate || k->erase || k->brightness || k->mixup) {
+        if (k->floats)
+            gather_changed<float><<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
+        else
+            gather_changed<uint8_t><<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
+        return cudaGetLastError();
+    }
     if (k->floats) {
         gather_floats<<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
         return cudaGetLastError();

@@ -606,12 +606,41 @@ static void list_losses(char *out, size_t size, bool vectors)
             used += (size_t)snprintf(out + used, size - used, ", %s", l->name);
 }
 
+/* What is done to images needs some. */
+static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_error *err)
+{
+    const ls_gather *g = &c->preprocessing;
+    const char *key = g->crop     ? "augment.crop"
+                      : g->flip   ? "augment.flip"
+                      : g->rotate ? "augment.rotate"
+                      : g->erase  ? "augment.erase"
+                                  : "augment.brightness";
+    char text[160];
+    if (info->height * info->width == 1 &&
+        (g->crop || g->flip || g->rotate || g->erase || g->brightness)) {
+        snprintf(text, sizeof text,
+                 "%s: is for images, but a row of this data is %d numbers; remove it", key,
+                 info->channels);
+        return ls_config_fail(err, c, key, LS_ECONFIG, text);
+    }
+    if (g->crop <= info->height + info->width)
+        return LS_OK;
+    snprintf(text, sizeof text, "augment.crop: expected at most %d for images of %d×%d, found %d",
+             info->height + info->width, info->height, info->width, g->crop);
+    return ls_config_fail(err, c, "augment.crop", LS_ECONFIG, text);
+}
+
 int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, ls_error *err)
 {
     const bool vectors = info->targets > 0;
     char names[160], text[400];
     c->preprocessing.floats = info->dtype == LS_ROW_F32;
     c->preprocessing.targets = info->targets;
+    c->preprocessing.brightness = (int)(c->brightness * 256 + 0.5);
+    c->preprocessing.mixup = (int)(c->mixup * 256 + 0.5);
+    int status = check_augment(c, info, err);
+    if (status)
+        return status;
     c->loss = ls_loss_find(c->loss_name, vectors);
     if (!c->loss) {
         list_losses(names, sizeof names, vectors);
@@ -625,7 +654,7 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, ls_error *err)
             err, c, "label_smoothing", LS_ECONFIG,
             "label_smoothing: belongs to classes, but the targets of this data are "
             "vectors; remove it");
-    int status = choose_metrics(c, vectors ? info->targets : info->classes, err);
+    status = choose_metrics(c, vectors ? info->targets : info->classes, err);
     return status ? status : choose_monitor(c, err);
 }
 

@@ -65,6 +65,7 @@ typedef struct ls_config {
     double label_smoothing;
     const cJSON *class_weights; /* of cross-entropy; NULL: none */
     ls_gather preprocessing;    /* normalisation, and augmentation of training rows */
+    double brightness, mixup;   /* of it, which has them in 256ths */
     int capacities;             /* 0: devices are equal; else one number per device */
     double capacity[LS_DEVICES_MAX];
     const char *run_dir;       /* "": none; NULL: runs/<time>-<name> */

@@ -397,6 +397,17 @@ const ls_config_key ls_config_keys[] = {
      .help = "training images are shifted by up to so many pixels"},
     {"augment", "flip", LS_KEY_BOOL, LS_RECIPE, AT(preprocessing.flip),
      .help = "half of the training images are mirrored"},
+    {"augment", "rotate", LS_KEY_INT, LS_RECIPE, AT(preprocessing.rotate), 0, 0, 45,
+     .help = "training images are turned about their middle by up to so many degrees"},
+    {"augment", "erase", LS_KEY_INT, LS_RECIPE, AT(preprocessing.erase), 0, 0, 4096,
+     .help = "a square of so many pixels a side, anywhere in a training image, becomes 0"},
+    {"augment", "brightness", LS_KEY_NUMBER, LS_RECIPE, AT(brightness), 0, 0, 1,
+     .help =
+         "pixels of a training image become up to so much brighter or darker: 0.2 is 0.8 to 1.2"},
+    {"augment", "mixup", LS_KEY_NUMBER, LS_RECIPE, AT(mixup), 0, 0, 0.5,
+     .help =
+         "training rows have up to such a share, drawn for each, of the row behind them in the minibatch's "
+         "shard; vectors of targets are mixed alike, and a class is the other's as often as that"},
     {"", "normalize", LS_KEY_CHOICE, LS_RECIPE, AT(nominal), .choices = divisors,
      .help = "gradients are divided by the rows of the minibatch, or always by `batch_size` "
              "(`\"nominal\"`: another step only for a ragged last minibatch)"},

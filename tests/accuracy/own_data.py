@@ -364,8 +364,9 @@ def same_bits(args, own):
         if name != "resnet18":
             sets["freeze"] = '["*.bias"]'
         if name in ("photos", "colours", "resnet18"):
-            sets |= {"augment__crop": 2, "augment__flip": "true"}
-            sets |= dict(pair.split("=") for pair in args.augment)
+            sets |= {"augment__crop": 2, "augment__flip": "true", "augment__rotate": 10, "augment__erase": 6,
+                     "augment__brightness": 0.2}
+        sets["augment__mixup"] = 0.5
         digests = {}
         with tempfile.TemporaryDirectory(dir=own) as scratch:
             for workers in (1, 2, 3, "killed"):
@@ -414,7 +415,6 @@ def parse_arguments():
     p.add_argument("--tolerance", type=float, default=0.01)
     p.add_argument("--least", type=float, default=0.3, help="a run that learned nothing proves nothing")
     p.add_argument("--same-bits", action="store_true")
-    p.add_argument("--augment", nargs="*", default=[], metavar="KEY=VALUE", help="of images, for --same-bits")
     p.add_argument("--verbose", action="store_true")
     return p.parse_args()
 

@@ -104,12 +104,21 @@ static void add_data(swarm_case *c, draws *d)
         add_channels(d, data, "mean", 0, 1);
         add_channels(d, data, "std", 0.2, 1.5);
     }
-    if (c->data.height > 1 && one_in(d, 2)) {
+    if (one_in(d, 2)) {
         cJSON *augment = cJSON_AddObjectToObject(c->config, "augment");
-        if (draw(d, 3))
+        const int image = c->data.height > 1;
+        if (draw(d, 3) && image)
             cJSON_AddNumberToObject(augment, "crop", draw_from(d, 0, 5));
-        if (draw(d, 3))
+        if (draw(d, 3) && image)
             cJSON_AddBoolToObject(augment, "flip", (int)draw(d, 3) > 0);
+        if (one_in(d, 4) && image)
+            cJSON_AddNumberToObject(augment, "rotate", draw_from(d, 0, 45));
+        if (one_in(d, 4) && image)
+            cJSON_AddNumberToObject(augment, "erase", draw_from(d, 0, 14));
+        if (one_in(d, 4) && image)
+            cJSON_AddNumberToObject(augment, "brightness", draw_between(d, 0, 1));
+        if (one_in(d, 3))
+            cJSON_AddNumberToObject(augment, "mixup", draw_between(d, 0, 0.5));
     }
 }
 

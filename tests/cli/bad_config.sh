@@ -154,6 +154,18 @@ expect_bad 's/"data": {/"data": {"target": "y", /' \
 run config.json --set data.size=32 --set data.standardize=false
 expect_code 0
 
+# What is done to images needs some.
+printf 'a,b,y\n1,2,u\n3,4,v\n' >table.csv
+for key in crop=1 flip=true rotate=5 erase=2 brightness=0.2; do
+    run config.json --set data.name=csv --set data.path=table.csv --set data.target=y --set data.limit=0 \
+        --set 'model={"layers": [{"type": "flatten"}, {"type": "dense", "out": 2}]}' --set "augment.$key"
+    expect_code 78
+    grep -q "^trainer: --set augment.$key: augment.${key%=*}: is for images, but a row of this data is 2 numbers" \
+        stderr.txt || fail "expected augment.$key to be refused"
+done
+expect_bad_set augment.crop=57 'augment.crop: expected at most 56 for images of 28×28, found 57'
+expect_bad_set augment.rotate=46 'augment: "rotate" must be an integer from 0 to 45, found 46'
+
 # ---- devices ----
 expect_bad_set devices=ref:0 "devices 'ref:0' asks for none: at least 1 is needed"
 expect_bad_set devices=ref:2000 "devices 'ref:2000' asks for too many: at most 1024 work together"

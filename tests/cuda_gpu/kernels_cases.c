@@ -247,7 +247,7 @@ void run_point_kernels(run *r)
 
 /* ---- data ----------------------------------------------------------------------------------- */
 
-static void gather(run *r, int c, int side, int crop, int flip)
+static void gather(run *r, int c, int side, int crop, int flip, int more)
 {
     enum { IMAGES = 40, ROWS = 33 };
     static uint8_t images[IMAGES * 3 * 32 * 32];
@@ -275,15 +275,19 @@ static void gather(run *r, int c, int side, int crop, int flip)
         .std = {0.25f, 0.2f, 0.3f, 1},
         .crop = crop,
         .flip = flip,
+        .rotate = more ? 20 : 0,
+        .erase = more ? side / 3 : 0,
+        .brightness = more ? 64 : 0,
+        .mixup = more ? 128 : 0,
         .words = 1,
     };
     run_ok(r, ls_k_gather_rows(&k, r->stream));
-    run_keep(r, crop ? "gather augmented" : "gather", k.y, RUN_FLOAT, n);
+    run_keep(r, more ? "gather changed" : crop ? "gather augmented" : "gather", k.y, RUN_FLOAT, n);
     run_keep(r, "gather labels", k.labels_out, RUN_INT, ROWS);
 }
 
 /* Rows of floats, with four numbers each to learn. */
-static void gather_floats(run *r, int c, int side, int crop, int flip)
+static void gather_floats(run *r, int c, int side, int crop, int flip, int more)
 {
     enum { IMAGES = 40, ROWS = 33, TARGETS = 4 };
     uint32_t row[ROWS];
@@ -305,11 +309,20 @@ static void gather_floats(run *r, int c, int side, int crop, int flip)
         .std = {0.25f, 0.2f, 0.3f, 1},
         .crop = crop,
         .flip = flip,
+        .rotate = more ? 20 : 0,
+        .erase = more ? side / 3 : 0,
+        .brightness = more ? 64 : 0,
+        .mixup = more ? 128 : 0,
         .floats = 1,
         .words = TARGETS,
+        .vectors = 1,
     };
     run_ok(r, ls_k_gather_rows(&k, r->stream));
-    run_keep(r, crop ? "gather floats augmented" : "gather floats", k.y, RUN_FLOAT, n);
+    run_keep(r,
+             more   ? "gather floats changed"
+             : crop ? "gather floats augmented"
+                    : "gather floats",
+             k.y, RUN_FLOAT, n);
     run_keep(r, "gather targets", k.labels_out, RUN_INT, ROWS * TARGETS);
 }
 
@@ -324,14 +337,17 @@ static void transpose(run *r, int rows, int a, int b)
 void run_data_kernels(run *r)
 {
     r->shape = "1 x 28 x 28";
-    gather(r, 1, 28, 0, 0);
-    gather(r, 1, 28, 4, 1);
+    gather(r, 1, 28, 0, 0, 0);
+    gather(r, 1, 28, 4, 1, 0);
+    gather(r, 1, 28, 4, 1, 1);
     r->shape = "3 x 32 x 32";
-    gather(r, 3, 32, 0, 0);
-    gather(r, 3, 32, 4, 1);
-    gather_floats(r, 3, 32, 4, 1);
+    gather(r, 3, 32, 0, 0, 0);
+    gather(r, 3, 32, 4, 1, 0);
+    gather(r, 3, 32, 4, 1, 1);
+    gather_floats(r, 3, 32, 4, 1, 0);
+    gather_floats(r, 3, 32, 4, 1, 1);
     r->shape = "30 x 1 x 1";
-    gather_floats(r, 30, 1, 0, 0);
+    gather_floats(r, 30, 1, 0, 0, 0);
     r->shape = "3 x 32 x 32";
     transpose(r, 3, 5, 7);
     transpose(r, 9, 64, 784);

@@ -1,5 +1,10 @@
 /* make_jpegs IMAGES.gz LABELS.gz FOLDER ROWS: rows of Fashion-MNIST as JPEG files, a sub-folder for each class; with
- * a fifth argument in colours and of different sizes. */
+ * a fifth argument in colours and of different sizes.
+ * make_jpegs --decode FOLDER THREADS: reads every file of such a folder and decodes it, and does no more: what the
+ * decoder alone gives. */
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +63,68 @@ static void write_jpeg(const char *path, const uint8_t *image, int times, int co
     fclose(f);
 }
 
+static char *paths[1 << 17];
+static int path_count;
+static atomic_int next_path;
+
+static void list_folder(const char *folder, int depth)
+{
+    DIR *d = opendir(folder);
+    const struct dirent *e;
+    while (d && (e = readdir(d)) && path_count < 1 << 17) {
+        char path[4096];
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (depth)
+            list_folder(path, depth - 1);
+        else if ((paths[path_count] = malloc(strlen(path) + 1)))
+            strcpy(paths[path_count++], path);
+    }
+    if (d)
+        closedir(d);
+}
+
+static void *decode_some(void *bytes)
+{
+    for (int i; (i = atomic_fetch_add(&next_path, 1)) < path_count;) {
+        struct jpeg_decompress_struct c;
+        struct jpeg_error_mgr errors;
+        JSAMPROW row = bytes;
+        FILE *f = fopen(paths[i], "rb");
+        if (!f)
+            exit((perror(paths[i]), 1));
+        c.err = jpeg_std_error(&errors);
+        jpeg_create_decompress(&c);
+        jpeg_stdio_src(&c, f);
+        jpeg_read_header(&c, TRUE);
+        c.out_color_space = JCS_RGB;
+        jpeg_start_decompress(&c);
+        while (c.output_scanline < c.output_height)
+            jpeg_read_scanlines(&c, &row, 1);
+        jpeg_finish_decompress(&c);
+        jpeg_destroy_decompress(&c);
+        fclose(f);
+    }
+    return bytes;
+}
+
+static int decode(const char *folder, int threads)
+{
+    static uint8_t line[64][3 * SIDE * 8];
+    pthread_t thread[64];
+    list_folder(folder, 1);
+    for (int t = 0; t < threads && t < 64; t++)
+        pthread_create(&thread[t], NULL, decode_some, line[t]);
+    for (int t = 0; t < threads && t < 64; t++)
+        pthread_join(thread[t], NULL);
+    return path_count ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 4 && strcmp(argv[1], "--decode") == 0)
+        return decode(argv[2], atoi(argv[3]));
     const size_t rows = argc > 4 ? strtoul(argv[4], NULL, 10) : 0;
     char path[4096];
     if (rows < 1 || rows > 60000)

@@ -1,6 +1,7 @@
 /* CPU twins of the kernels: gather, layouts, bf16, biases, pooling, loss. */
 #include "doubles/kernels_cpu.h"
 
+#include "base/augment.h"
 #include "base/rng.h"
 
 #include <math.h>
@@ -32,6 +33,60 @@ static float pixel_at(const ls_k_gather *k, const void *image, struct shift s, i
     return ((inside ? value : 0) - k->mean[at]) / k->std[at];
 }
 
+static ls_change draw_change(const ls_k_gather *k, uint32_t row)
+{
+    const ls_augment a = {k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup};
+    uint32_t v[4], more[4];
+    ls_change c;
+    ls_rng_words(v, k->args->seed, LS_STREAM_AUGMENT, k->args->epoch, row);
+    ls_rng_words(more, k->args->seed, LS_STREAM_AUGMENT_MORE, k->args->epoch, row);
+    ls_change_draw(&c, &a, k->h, k->w, v, more);
+    return c;
+}
+
+static float changed_at(const ls_k_gather *k, const void *image, const ls_change *c, int pixel,
+                        int channel)
+{
+    const size_t plane = (size_t)channel * (size_t)k->h * (size_t)k->w;
+    const int i = pixel / k->w, j = pixel % k->w;
+    return k->floats ? ls_changed_float((const float *)image + plane, c, i, j)
+                     : (float)ls_changed_byte((const uint8_t *)image + plane, c, i, j);
+}
+
+static void mix_target(const ls_k_gather *k, int r, const uint32_t row[2], const ls_change *c)
+{
+    const float *t = (const float *)(const void *)k->labels;
+    for (size_t i = 0, n = (size_t)k->words; k->labels && k->labels_out && i < n; i++) {
+        const size_t mine = row[0] * n + i, other = row[1] * n + i, to = (size_t)r * n + i;
+        if (k->vectors)
+            ((float *)(void *)k->labels_out)[to] = ls_mixed_float(t[mine], t[other], c);
+        else
+            k->labels_out[to] = k->labels[c->other_label ? other : mine];
+    }
+}
+
+static void change_row(const ls_k_gather *k, int r)
+{
+    const size_t values = (size_t)k->c * (size_t)k->h * (size_t)k->w;
+    const size_t bytes = values * (k->floats ? sizeof(float) : 1);
+    const uint32_t row[2] = {k->args->rows[r], k->args->rows[(r + 1) % k->rows]};
+    const ls_change c[2] = {draw_change(k, row[0]), draw_change(k, row[1])};
+    const char *image[2] = {(const char *)k->images + row[0] * bytes,
+                            (const char *)k->images + row[1] * bytes};
+    if (!twin_bytes(image[0], bytes) || !twin_bytes(image[1], bytes))
+        return;
+    for (size_t e = 0; e < values; e++) {
+        const int pixel = (int)(e / (size_t)k->c), channel = (int)(e % (size_t)k->c);
+        const int at = channel < 4 ? channel : 3;
+        const float a = changed_at(k, image[0], &c[0], pixel, channel);
+        const float b = changed_at(k, image[1], &c[1], pixel, channel);
+        const float value =
+            k->floats ? ls_mixed_float(a, b, c) : (float)ls_mixed_byte((int)a, (int)b, c) / 255.0f;
+        k->y[(size_t)r * values + e] = (value - k->mean[at]) / k->std[at];
+    }
+    mix_target(k, r, row, c);
+}
+
 static void gather_body(const void *copied)
 {
     const ls_k_gather *k = copied;
@@ -42,6 +97,10 @@ static void gather_body(const void *copied)
         return;
     for (int r = 0; r < k->rows; r++) {
         const uint32_t row = k->args->rows[r];
+        if (k->rotate || k->erase || k->brightness || k->mixup) {
+            change_row(k, r);
+            continue;
+        }
         const size_t bytes = values * (k->floats ? sizeof(float) : 1), words = (size_t)k->words;
         const char *image = (const char *)k->images + row * bytes;
         const struct shift s = draw_shift(k, row);

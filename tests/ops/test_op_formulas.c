@@ -115,6 +115,117 @@ static void gather_crops_and_flips_as_its_formula_says(void **state)
     gather_cases(*state, 9250, 1);
 }
 
+/* What a byte at (i, j) becomes, in doubles: turned about the middle, made of the four that it falls between, brighter
+ * or darker, 0 in the square. The words are the row's two blocks. */
+static double turned(const uint8_t *plane, const ls_tensor *x, const ls_gather *g,
+                     const uint32_t v[4], const uint32_t more[4], int i, int j)
+{
+    const double degrees = (double)(more[0] % (512u * (uint32_t)g->rotate + 1)) / 256 - g->rotate;
+    const double angle = degrees * 3.14159265358979323846 / 180;
+    const double places = 2 * g->crop + 1, middle_y = (x->h - 1) / 2.0, middle_x = (x->w - 1) / 2.0;
+    const double dy = i + fmod(v[0], places) - g->crop - middle_y;
+    const double dx = j + fmod(v[1], places) - g->crop - middle_x;
+    const double from_y = middle_y + dy * cos(angle) + dx * sin(angle);
+    const double from_x = middle_x + dx * cos(angle) - dy * sin(angle);
+    const double part_y = from_y - floor(from_y), part_x = from_x - floor(from_x);
+    const int top = (int)floor(from_y), left = (int)floor(from_x);
+    const int hole_y = (int)(more[2] % (uint32_t)x->h) - g->erase / 2;
+    const int hole_x = (int)(more[3] % (uint32_t)x->w) - g->erase / 2;
+    if (i >= hole_y && i < hole_y + g->erase && j >= hole_x && j < hole_x + g->erase)
+        return 0;
+    const double sum = (1 - part_y) * (1 - part_x) * bordered(plane, x, top, left) +
+                       (1 - part_y) * part_x * bordered(plane, x, top, left + 1) +
+                       part_y * (1 - part_x) * bordered(plane, x, top + 1, left) +
+                       part_y * part_x * bordered(plane, x, top + 1, left + 1);
+    const double factor =
+        (256 - g->brightness + (double)(more[1] % (2u * (uint32_t)g->brightness + 1))) / 256;
+    return fmin(255, sum * factor);
+}
+
+/* Both images of row r, as doubles, and the share of the second in 256ths. */
+static double changed_pair(double *image[2], const op_chain *chain, const op_inputs *in, size_t r,
+                           uint32_t words[4])
+{
+    const ls_tensor *x = &chain->op[0].x;
+    const ls_gather *g = &chain->op[0].u.gather;
+    for (size_t n = 0; n < 2; n++) {
+        const uint32_t row = in->rows[(r + n) % (size_t)x->rows];
+        uint8_t *bytes = malloc(in->x_row);
+        uint32_t v[4], more[4];
+        assert_non_null(bytes);
+        memcpy(bytes, in->images + row * in->x_row, in->x_row);
+        ls_rng_words(v, in->seed, LS_STREAM_AUGMENT, in->epoch, row);
+        ls_rng_words(more, in->seed, LS_STREAM_AUGMENT_MORE, in->epoch, row);
+        if (g->flip && (v[2] & 1))
+            mirror(bytes, x);
+        for (int e = 0; e < (int)in->x_row; e++)
+            image[n][e] = turned(bytes + e / (x->h * x->w) * x->h * x->w, x, g, v, more,
+                                 e / x->w % x->h, e % x->w);
+        if (n == 0)
+            memcpy(words, v, sizeof v);
+        free(bytes);
+    }
+    return words[3] % ((uint32_t)g->mixup + 1) / 256.0;
+}
+
+/* Bytes are rounded three times, and an angle's sine has an error. */
+static void expect_changed(const op_fixture *f, const op_chain *chain, const op_inputs *in,
+                           const op_result *got)
+{
+    const ls_tensor *x = &chain->op[0].x;
+    const ls_gather *g = &chain->op[0].u.gather;
+    double *image[2] = {malloc(in->x_row * sizeof(double)), malloc(in->x_row * sizeof(double))};
+    uint32_t words[4];
+    assert_true(image[0] && image[1]);
+    for (size_t r = 0; r < (size_t)x->rows; r++) {
+        const double share = changed_pair(image, chain, in, r, words);
+        for (size_t e = 0; e < in->x_row; e++) {
+            const size_t of = e / (size_t)(x->h * x->w) < 4 ? e / (size_t)(x->h * x->w) : 3;
+            const double want = image[0][e] * (1 - share) + image[1][e] * share;
+            const double is = ((double)got->item[0].data[r * in->x_row + e] * (double)g->std[of] +
+                               (double)g->mean[of]) *
+                              255;
+            if (!(fabs(want - is) <= 3.5))
+                fail_msg("%s: %s\n    row %zu, element %zu: %.4g, not %.4g", f->which->name,
+                         op_chain_text(chain), r, e, is, want);
+        }
+        const int other = (words[2] >> 8 & 255) < words[3] % ((uint32_t)g->mixup + 1);
+        assert_int_equal(got->labels[r],
+                         in->labels[in->rows[(r + (size_t)other) % (size_t)x->rows]]);
+    }
+    free(image[0]);
+    free(image[1]);
+}
+
+static void gather_changes_images_as_its_formula_says(void **state)
+{
+    op_fixture *f = *state;
+    for (uint64_t seed = 9500; seed < 9500 + CASES; seed++) {
+        op_draws d;
+        op_chain chain = op_case(&d, seed);
+        ls_tensor x = op_image(&d, 40, 7, 28);
+        ls_gather g = {.mean = {0.5f, 0.4f, 0.3f, 0.2f}, .std = {0.25f, 0.5f, 1, 2}};
+        g.crop = op_draw(&d, 0, 2);
+        g.flip = op_flip(&d);
+        g.rotate = op_draw(&d, 0, 45);
+        g.erase = op_draw(&d, 0, x.h);
+        g.brightness = op_draw(&d, 0, 256);
+        g.mixup = op_draw(&d, 1, 128);
+        chain.training = 1;
+        chain.needs_dx = 0;
+        op_add_plain(&chain, LS_OP_GATHER, &x);
+        chain.op[0].u.gather = g;
+        op_inputs *in = op_inputs_create(&chain, seed);
+        op_result *got = op_once(f->device, &chain, in);
+        if (got)
+            expect_changed(f, &chain, in, got);
+        else
+            op_declined(f, &chain);
+        op_result_destroy(got);
+        op_inputs_destroy(in);
+    }
+}
+
 /* ---- dropout -------------------------------------------------------------------------------- */
 
 /* Kept elements may be off by the rounding of 1 / (1 − p); dropped ones are 0, and no others. */
@@ -478,6 +589,7 @@ int main(int argc, char **argv)
     static const op_test tests[] = {
         OP_TEST(gather_equals_its_formula),
         OP_TEST(gather_crops_and_flips_as_its_formula_says),
+        OP_TEST(gather_changes_images_as_its_formula_says),
         OP_TEST(dropout_equals_its_formula),
         OP_TEST(dropout_passes_everything_in_evaluation),
         OP_TEST(sgd_equals_its_formula),

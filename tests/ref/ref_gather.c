@@ -1,4 +1,5 @@
 /* Dataset rows to a batch, cropped and flipped at random where that is asked for. */
+#include "base/augment.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "ref/ref_op.h"
@@ -58,6 +59,52 @@ static void gather_row(const ref_op *op, float *y, uint32_t row)
     }
 }
 
+static ls_change draw_change(const ref_op *op, const ls_augment *a, uint32_t row)
+{
+    uint32_t v[4], more[4];
+    ls_change c;
+    ls_rng_words(v, op->b.args->seed, LS_STREAM_AUGMENT, op->b.args->epoch, row);
+    ls_rng_words(more, op->b.args->seed, LS_STREAM_AUGMENT_MORE, op->b.args->epoch, row);
+    ls_change_draw(&c, a, op->desc.x.h, op->desc.x.w, v, more);
+    return c;
+}
+
+/* Row r, and its target, mixed with the next one's; element by element. */
+static void change_row(const ref_op *op, const ls_augment *a, int r)
+{
+    const ls_gather *g = &op->desc.u.gather;
+    const ls_tensor *x = &op->desc.x;
+    const uint32_t row[2] = {op->b.args->rows[r], op->b.args->rows[(r + 1) % x->rows]};
+    const ls_change c[2] = {draw_change(op, a, row[0]), draw_change(op, a, row[1])};
+    const size_t words = g->targets > 0 ? (size_t)g->targets : 1;
+    float *y = (float *)op->b.y + (size_t)r * ref_row(x);
+    for (int e = 0; e < (int)ref_row(x); e++) {
+        const int k = e / (x->h * x->w), i = e / x->w % x->h, j = e % x->w, of = k < 3 ? k : 3;
+        float f[2];
+        int b[2];
+        for (int n = 0; n < 2; n++) {
+            const size_t at = row[n] * ref_row(x) + (size_t)k * (size_t)x->h * (size_t)x->w;
+            if (g->floats)
+                f[n] = ls_changed_float((const float *)op->b.x + at, &c[n], i, j);
+            else
+                b[n] = ls_changed_byte((const uint8_t *)op->b.x + at, &c[n], i, j);
+        }
+        y[e] = ((g->floats ? ls_mixed_float(f[0], f[1], c)
+                           : (float)ls_mixed_byte(b[0], b[1], c) / 255.0f) -
+                g->mean[of]) /
+               g->std[of];
+    }
+    for (size_t i = 0; op->b.labels && i < words; i++) {
+        const size_t mine = row[0] * words + i, other = row[1] * words + i,
+                     to = (size_t)r * words + i;
+        const float *t = (const float *)(const void *)op->b.labels;
+        if (g->targets)
+            ((float *)(void *)op->b.labels_out)[to] = ls_mixed_float(t[mine], t[other], c);
+        else
+            op->b.labels_out[to] = op->b.labels[c[0].other_label ? other : mine];
+    }
+}
+
 int ref_gather(ref_op *op, unsigned flags, ls_error *err)
 {
     const uint32_t *rows = op->b.args->rows;
@@ -65,7 +112,13 @@ int ref_gather(ref_op *op, unsigned flags, ls_error *err)
     (void)flags;
     if (!rows)
         return ls_fail(err, LS_EINVAL, "gather: no rows are given");
+    const ls_gather *g = &op->desc.u.gather;
+    const ls_augment a = {g->crop, g->flip, g->rotate, g->erase, g->brightness, g->mixup};
     for (int r = 0; r < op->desc.x.rows; r++) {
+        if (op->desc.training && ls_augment_more(&a)) {
+            change_row(op, &a, r);
+            continue;
+        }
         gather_row(op, (float *)op->b.y + (size_t)r * ref_row(&op->desc.x), rows[r]);
         if (op->b.labels)
             memcpy(op->b.labels_out + (size_t)r * words, op->b.labels + rows[r] * words,

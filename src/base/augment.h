@@ -1,0 +1,124 @@
+/* How a gather changes training images (ls_gather in <lockstep/plugin.h>), in whole numbers, so that every back end
+ * finds the same pixels: each change is drawn from a row's two blocks of random words alone. */
+#ifndef BASE_AUGMENT_H
+#define BASE_AUGMENT_H
+
+#include <stdint.h>
+
+#ifndef LS_ANYWHERE /* a back end whose compiler wants more words defines it before */
+#define LS_ANYWHERE static inline
+#endif
+
+/* The members of ls_gather; 0: not at all. */
+typedef struct ls_augment {
+    int crop, flip, rotate, erase, brightness, mixup;
+} ls_augment;
+
+/* What happens to one image of h × w. */
+typedef struct ls_change {
+    int h, w;
+    int down, right, mirror;
+    int turned, sine, cosine; /* in 65536ths */
+    int top, left, side;      /* of the square that is erased */
+    int factor;               /* of brightness, in 256ths */
+    int other, other_label;   /* the share of the other image in 256ths; whether its class counts */
+} ls_change;
+
+/* Beyond crop and flip, for which there are faster ways. */
+LS_ANYWHERE int ls_augment_more(const ls_augment *a)
+{
+    return a->rotate || a->erase || a->brightness || a->mixup;
+}
+
+LS_ANYWHERE int ls_augment_fits(int rotate, int erase, int brightness, int mixup)
+{
+    return rotate >= 0 && rotate <= 45 && erase >= 0 && brightness >= 0 && brightness <= 256 &&
+           mixup >= 0 && mixup <= 128;
+}
+
+/* Of `angle` 256ths of a degree, at most 45 degrees; Taylor's series in 2³⁰ths. */
+LS_ANYWHERE void ls_change_turn(ls_change *c, int angle)
+{
+    const int64_t x = ((int64_t)angle * 18740330) >> 8, one = (int64_t)1 << 30;
+    const int64_t x2 = (x * x) >> 30, x4 = (x2 * x2) >> 30, x6 = (x4 * x2) >> 30;
+    const int64_t sine = (x * (one - x2 / 6 + x4 / 120 - x6 / 5040)) >> 30;
+    c->turned = angle != 0;
+    c->sine = (int)(sine >> 14);
+    c->cosine = (int)((one - x2 / 2 + x4 / 24 - x6 / 720) >> 14);
+}
+
+/* From the row's words of LS_STREAM_AUGMENT, `v`, and of LS_STREAM_AUGMENT_MORE, `w`. */
+LS_ANYWHERE void ls_change_draw(ls_change *c, const ls_augment *a, int h, int w,
+                                const uint32_t v[4], const uint32_t more[4])
+{
+    const uint32_t places = 2 * (uint32_t)a->crop + 1, turns = 512 * (uint32_t)a->rotate + 1;
+    const uint32_t factors = 2 * (uint32_t)a->brightness + 1;
+    c->h = h;
+    c->w = w;
+    c->down = (int)(v[0] % places) - a->crop;
+    c->right = (int)(v[1] % places) - a->crop;
+    c->mirror = a->flip && v[2] % 2;
+    ls_change_turn(c, (int)(more[0] % turns) - 256 * a->rotate);
+    c->factor = 256 - a->brightness + (int)(more[1] % factors);
+    c->side = a->erase;
+    c->top = (int)(more[2] % (uint32_t)h) - a->erase / 2;
+    c->left = (int)(more[3] % (uint32_t)w) - a->erase / 2;
+    c->other = (int)(v[3] % ((uint32_t)a->mixup + 1));
+    c->other_label = (int)(v[2] >> 8 & 255) < c->other;
+}
+
+/* The four pixels that pixel (i, j) is made of, −1 where one is outside or has no part in it, and their parts in
+ * 65536ths. */
+LS_ANYWHERE void ls_change_taps(int at[4], int part[4], const ls_change *c, int i, int j)
+{
+    const int erased = i >= c->top && i < c->top + c->side && j >= c->left && j < c->left + c->side;
+    int64_t y = (int64_t)(i + c->down) * 65536, x = (int64_t)(j + c->right) * 65536;
+    if (c->turned) {
+        const int64_t dy = 2 * (i + c->down) - (c->h - 1), dx = 2 * (j + c->right) - (c->w - 1);
+        y = (c->cosine * dy + c->sine * dx + (int64_t)(c->h - 1) * 65536) >> 1;
+        x = (c->cosine * dx - c->sine * dy + (int64_t)(c->w - 1) * 65536) >> 1;
+    }
+    const int top = (int)(y >> 16), left = (int)(x >> 16);
+    const int low = (int)(y >> 8 & 255), right = (int)(x >> 8 & 255);
+    for (int k = 0; k < 4; k++) {
+        const int line = top + (k >> 1), column = left + (k & 1);
+        part[k] = (k >> 1 ? low : 256 - low) * (k & 1 ? right : 256 - right);
+        at[k] = erased || !part[k] || line < 0 || line >= c->h || column < 0 || column >= c->w
+                    ? -1
+                    : line * c->w + (c->mirror ? c->w - 1 - column : column);
+    }
+}
+
+/* Pixel (i, j) of a plane of bytes, or of floats. */
+LS_ANYWHERE int ls_changed_byte(const uint8_t *plane, const ls_change *c, int i, int j)
+{
+    int at[4], part[4], sum = 0;
+    ls_change_taps(at, part, c, i, j);
+    for (int k = 0; k < 4; k++)
+        sum += at[k] < 0 ? 0 : part[k] * plane[at[k]];
+    const int value = (((sum + 32768) >> 16) * c->factor + 128) >> 8;
+    return value > 255 ? 255 : value;
+}
+
+LS_ANYWHERE float ls_changed_float(const float *plane, const ls_change *c, int i, int j)
+{
+    int at[4], part[4];
+    float sum = 0;
+    ls_change_taps(at, part, c, i, j);
+    for (int k = 0; k < 4; k++)
+        sum += at[k] < 0 ? 0 : (float)part[k] / 65536 * plane[at[k]];
+    return sum * ((float)c->factor / 256);
+}
+
+/* Of two pixels, or targets, one. */
+LS_ANYWHERE int ls_mixed_byte(int a, int b, const ls_change *c)
+{
+    return (a * (256 - c->other) + b * c->other + 128) >> 8;
+}
+
+LS_ANYWHERE float ls_mixed_float(float a, float b, const ls_change *c)
+{
+    return c->other ? a + (b - a) * ((float)c->other / 256) : a;
+}
+
+#endif
