@@ -168,12 +168,27 @@ static int parse(bench *b, int argc, char **argv)
                                       "which config? Try examples/fashion_mnist.json", argc, argv);
 }
 
+/* The run's own number: where the config gives none, it depends on the model, and so on the data. */
+static int find_shards(int *out, bench *b, const ls_trainer_options *options, ls_error *err)
+{
+    ls_trainer *t;
+    ls_trainer_options o = *options;
+    b->set.item[o.set_count++] = "devices=auto";
+    b->set.item[o.set_count++] = "run_dir=null";
+    int status = ls_trainer_open(&t, &o, err);
+    if (status)
+        return status;
+    *out = ls_trainer_summary(t)->shards;
+    ls_trainer_close(t);
+    return LS_OK;
+}
+
 /* 1, 2, 4, … and all devices that "auto" would take. */
-static int choose_devices(bench *b, const ls_registry *registry, long shards, ls_error *err)
+static int choose_devices(bench *b, const ls_registry *registry, int shards, ls_error *err)
 {
     ls_device_list list;
     char text[48];
-    int status = ls_device_list_parse(&list, registry, "auto", (int)shards, err);
+    int status = ls_device_list_parse(&list, registry, "auto", shards, err);
     if (status)
         return status;
     for (int n = 1; n > 0; n = n == list.count ? 0 : 2 * n < list.count ? 2 * n : list.count) {
@@ -373,9 +388,12 @@ static int run(bench *b, const ls_registry *registry)
         status = ls_config_read(&config, &o, &err);
     if (status)
         return cli_fail(status, err.text);
-    if (b->rows == 0)
-        status = choose_devices(b, registry, config.shards, &err);
+    int shards = config.shards;
     ls_config_fini(&config);
+    if (b->rows == 0 && shards < 0)
+        status = find_shards(&shards, b, &o, &err);
+    if (status == LS_OK && b->rows == 0)
+        status = choose_devices(b, registry, shards, &err);
     cli_catch_signals();
     if (status == LS_OK)
         status = measure(b, &o, &err);

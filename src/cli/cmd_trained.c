@@ -114,7 +114,7 @@ ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
         .label_smoothing = (float)t->config.label_smoothing,
         .optimizer = &t->config.optimizer,
         .batch = (uint32_t)t->config.batch_size,
-        .shards = (uint32_t)t->config.shards,
+        .shards = (uint32_t)ls_config_shards(&t->config, t->model),
         .host = t->host,
     };
 }

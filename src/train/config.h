@@ -49,7 +49,7 @@ typedef struct ls_config {
     const char *devices;
     int precision; /* an ls_precision */
     int batch_size, epochs, eval_every, threads;
-    int shards; /* 0: one per device; −1: ls_shards_for, once the model is known */
+    int shards; /* 0: one per device; −1: ls_config_shards knows, once there is a model */
     uint64_t seed;
     int nominal;           /* divide by batch_size, not by the rows of the minibatch */
     const char *allreduce; /* a communicator's name; which there are depends on the devices */
@@ -108,6 +108,10 @@ double ls_config_lr(const ls_config *config);
  * there are pixels in a convolution. */
 enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64 };
 int ls_shards_for(int rows, double uses);
+/* How often a row uses a weight, on average: a dense layer once, a convolution at every pixel. */
+double ls_uses_of_weights(const ls_model *model);
+/* What the config says of `shards`, 0 for one per device, or their default for its minibatch and this model. */
+int ls_config_shards(const ls_config *config, const ls_model *model);
 
 /* The document that the model's nodes belong to. */
 const ls_json *ls_config_model_doc(const ls_config *config);

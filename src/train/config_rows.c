@@ -119,6 +119,22 @@ int ls_shards_for(int rows, double uses)
     return shards;
 }
 
+double ls_uses_of_weights(const ls_model *model)
+{
+    double uses = 0;
+    for (int i = 0; i < model->layers; i++) {
+        const ls_layer *layer = &model->layer[i];
+        for (int k = 0; k < layer->params; k++)
+            uses += (double)layer->param[k].count * layer->out.h * layer->out.w;
+    }
+    return uses / (double)model->parameters;
+}
+
+int ls_config_shards(const ls_config *c, const ls_model *model)
+{
+    return c->shards < 0 ? ls_shards_for(c->batch_size, ls_uses_of_weights(model)) : c->shards;
+}
+
 /* An integer, or "devices" for one shard per device. */
 static void read_shards(ls_config *c, ls_fields *f, const ls_config_key *row)
 {

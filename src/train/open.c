@@ -119,23 +119,10 @@ static int build_model(ls_trainer *t, ls_error *err)
 
 /* ---- shards ---------------------------------------------------------------------------------- */
 
-/* How often a row uses a weight, on average: a dense layer once, a convolution at every pixel. */
-static double uses_of_weights(const ls_model *model)
-{
-    double uses = 0;
-    for (int i = 0; i < model->layers; i++) {
-        const ls_layer *layer = &model->layer[i];
-        for (int k = 0; k < layer->params; k++)
-            uses += (double)layer->param[k].count * layer->out.h * layer->out.w;
-    }
-    return uses / (double)model->parameters;
-}
-
 static int choose_shards(ls_trainer *t, ls_error *err)
 {
-    ls_config *c = &t->config;
-    if (c->shards < 0 && ls_members_first(t))
-        c->shards = ls_shards_for(c->batch_size, uses_of_weights(t->model));
+    if (ls_members_first(t))
+        t->config.shards = ls_config_shards(&t->config, t->model);
     return ls_members_share_shards(t, err);
 }
 
@@ -325,7 +312,7 @@ static int summarise(ls_trainer *t, ls_error *err)
 static void warn_of_rows(const ls_trainer *t)
 {
     const int rows = t->config.batch_size, shards = t->shards;
-    const int best = ls_shards_for(rows, uses_of_weights(t->model));
+    const int best = ls_shards_for(rows, ls_uses_of_weights(t->model));
     if (rows / shards < LS_SHARD_ROWS && shards > best)
         ls_log(t->host, LS_LOG_WARNING,
                "shards: %d rows in %d shards are fewer than %d each, which is slow; the default "

@@ -51,6 +51,15 @@ expect 0 "$trainer" export alone.safetensors --to alone.onnx
 # One that lacks a tensor of its model is refused, and nothing is freed twice.
 LC_ALL=C sed 's/"fc.bias"/"fc.bios"/' alone.safetensors >renamed.safetensors
 expect 65 "$trainer" eval renamed.safetensors
+# So it is where neither says how many shards there were: they follow from the model, as in training.
+sed 's/"shards": 4, //' config.json >unsaid.json
+expect 0 "$trainer" unsaid.json --quiet --set run_dir=unsaid
+for devices in ref:1 ref:3; do
+    expect 0 "$trainer" eval unsaid --config unsaid.json --json --devices $devices
+    [ "$(field loss <out)" = "$(grep '"eval"' unsaid/metrics.jsonl | field test_loss)" ] ||
+        fail "eval without shards on $devices: another loss"
+done
+expect 0 "$trainer" predict unsaid --config unsaid.json --rows 0:3 --json
 # A model that learnt numbers predicts numbers.
 i=0
 echo a,b,sum >sums.csv
@@ -135,6 +144,10 @@ has out '^tiny, 64 images a minibatch, synthetic data; medians of 1 × 0.05 s, i
 has out '^\[ref(0), ref(1)\]  *[0-9]*  *[0-9]*-[0-9]*  *[0-9.]*x  *[0-9]*%$'
 expect 0 "$trainer" bench config.json --devices ref:1 --seconds 0.05 --rounds 2 --json
 has out '"images_per_s": [0-9]'
+# Without shards in the config there are as many as in training: 16 rows are one, and one device's.
+expect 0 "$trainer" bench unsaid.json --set batch_size=16 --seconds 0.05 --rounds 1
+has out '(0)\]'
+lacks out '(1)'
 
 # Wrong arguments, missing and foreign files: what was expected, and the fix.
 expect 64 "$trainer" eval
