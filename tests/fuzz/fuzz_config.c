@@ -58,7 +58,8 @@ static void check_resolved(const ls_config *config)
 static void check_limits(const ls_config *c)
 {
     fuzz_check(c->batch_size >= 1 && c->epochs >= 1 && c->threads >= 0, "counts are positive");
-    fuzz_check(c->shards >= 0 && c->shards <= LS_SHARDS_MAX, "shards are in range");
+    /* 0: one per device; -1: the model says how many. */
+    fuzz_check(c->shards >= -1 && c->shards <= LS_SHARDS_MAX, "shards are in range");
     fuzz_check(c->capacities >= 0 && c->capacities <= LS_DEVICES_MAX, "capacities fit");
     for (int i = 0; i < c->capacities; i++)
         fuzz_check(c->capacity[i] > 0, "capacities are positive");
