@@ -150,6 +150,8 @@ static void norm(run *r, size_t m, int c, int relu, int half)
     float *mean = run_room(r, bytes), *inverse = run_room(r, bytes), *sums = run_room(r, 2 * bytes);
     float *contribution = run_floats(r, 2 * channels, 1);
     float *partial = run_room(r, ls_k_partial_floats(m, c) * sizeof *partial + 4);
+    /* Not below zero: of a mean that nearly cancels, rounding leaves more than is compared. */
+    run_ok(r, ls_k_bias(x, NULL, half, 1, m, c, r->stream));
     for (int add = 0; add < 2; add++) {
         run_ok(r,
                ls_k_norm_statistics(mean, inverse, contribution, add, x, partial, &k, r->stream));
