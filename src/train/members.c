@@ -196,11 +196,13 @@ typedef struct card {
     int32_t chosen, threads;
 } card;
 
-/* What the members have to have alike: what the weights depend on, and how often all meet otherwise. */
+/* What the members have to have alike: what the weights depend on, how often all meet otherwise, what they then
+ * send, and when all stop. */
 static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
-    const int32_t common[] = {c->epochs, c->eval_every, c->verify_every_steps};
+    const int32_t common[] = {c->epochs,   c->eval_every, c->verify_every_steps,
+                              c->patience, c->monitor,    (int32_t)c->metrics};
     size_t length = 0;
     ls_json_writer w;
     ls_json_writer_init(&w, 0, t->host);
@@ -222,8 +224,9 @@ static int compare_likeness(const struct ls_trainer *t, const likeness *all, int
                        host, b->version, first, a->version);
     if (a->recipe_crc32 != b->recipe_crc32)
         return ls_fail(err, LS_ECONFIG,
-                       "host %s has another recipe than host %s (or other epochs, eval_every or "
-                       "verify_every_steps): give all the same config",
+                       "host %s has another recipe than host %s (or other epochs, eval_every, "
+                       "verify_every_steps, patience, monitor or metrics.names): give all the same "
+                       "config",
                        host, first);
     if (a->train_rows != b->train_rows || a->test_rows != b->test_rows ||
         a->data_crc32 != b->data_crc32)
