@@ -215,9 +215,41 @@ def test_what_a_signals_handler_raises_leaves_no_run_behind():
             signal.setitimer(signal.ITIMER_REAL, 0.3)
             with pytest.raises(TimeoutError, match="late"):
                 t.fit()
-            assert t._done.is_set() and t.result.interrupted
+            assert t._latest.done.is_set() and t.result.interrupted
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_second_fit_is_refused_and_the_first_goes_on():
+    with trainer(set={"epochs": 100000}) as t:
+        records = t.records()
+        assert next(records)["type"] == "run_start"
+        with pytest.raises(RuntimeError, match="under way"):
+            t.fit(progress=False)
+        with pytest.raises(RuntimeError, match="under way"):
+            t.evaluate()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_ctrl_c_before_a_run_has_its_thread_comes_out_and_leaves_none(monkeypatch, late):
+    start, threads = threading.Thread.start, []
+
+    def interrupted(thread):
+        threads.append(thread)
+        raise KeyboardInterrupt
+
+    t = trainer(set={"epochs": 100000})
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            t.fit(progress=False)
+    if late:  # the system gives the thread its turn when the trainer is no more
+        t.close()
+        start(threads[0])
+        threads[0].join()
+    else:
+        threading.Timer(0.4, t.close).start()
+        assert t.fit(progress=False).interrupted
 
 
 def test_ctrl_c_in_a_loop_over_records_saves_too(tmp_path):

@@ -244,6 +244,18 @@ class _Bar:
             f"loss {self.loss / max(self.rows, 1):.4f} acc {self.correct / max(self.rows, 1):.4f} {rate:.0f}/s ")
 
 
+class _Run:
+    """What one call of `fit` or `records` began."""
+
+    def __init__(self):
+        self.done, self.alive, self.ended = _threading.Event(), False, None  # alive: it has a thread
+
+    def outcome(self):
+        if isinstance(self.ended, BaseException):
+            raise self.ended
+        return self.ended
+
+
 class Trainer(_l.Handle):
     """A training run.
 
@@ -263,8 +275,8 @@ class Trainer(_l.Handle):
     def __init__(self, config=None, data=None, test=None, *, shape=None, classes=None,
                  targets=0, dtype="uint8", set=None, resume=None,
                  data_dirs=("/usr/share/datasets",), step_rows=(), inject=()):
-        self._ended, self._done = None, _threading.Event()
-        self._done.set()
+        self._latest = _Run()
+        self._latest.done.set()
         self._freeing = _threading.Lock()
         super().__init__("ls_trainer_close")
         if shape is not None and (data is not None or (classes is None and not targets)):
@@ -303,24 +315,25 @@ class Trainer(_l.Handle):
             raise
 
     def _stop(self):
-        """Asks a run under way to end. Who then waits for it waits for `_done`: Python 3.11 takes a thread
-        for ended when Ctrl-C interrupts its `join`."""
-        with self._freeing:
-            if not self._done.is_set():
-                _l.lib().ls_trainer_interrupt(self._handle)
+        """Asks a run under way to end, under `_freeing`; → whether there is none, or it never began. Who waits
+        waits for `done`: Python 3.11 takes a thread for ended when Ctrl-C interrupts its `join`."""
+        run = self._latest
+        if not run.alive:
+            run.done.set()
+        elif not run.done.is_set():
+            _l.lib().ls_trainer_interrupt(self._handle)
+        return run.done.is_set()
 
     def close(self):
         """Ends a run that is under way, and frees everything. From any thread: `fit` then returns there."""
-        if _os.getpid() != self._process:
-            return
-        self._stop()
-        while not self._done.is_set():
+        while _os.getpid() == self._process:
+            with self._freeing:
+                if self._stop():
+                    return super().close()
             try:  # a second Ctrl-C must not free what the run still uses
-                self._done.wait()
+                self._latest.done.wait()
             except KeyboardInterrupt:
                 pass
-        with self._freeing:
-            super().close()
 
     # ---- a whole run ----------------------------------------------------------------------------
 
@@ -334,9 +347,12 @@ class Trainer(_l.Handle):
         self._sinks.append(sink)
         _l.call("ls_trainer_add_sink", self.handle, sink, None)
 
-    def _run(self, handle, save, begun):
+    def _work(self, handle, save, run):
         """On a thread of its own, so that Ctrl-C is heard; to the end, so that `close` frees nothing before."""
-        begun.set()
+        with self._freeing:
+            if run.done.is_set():  # it was given up before there was a thread, and the handle may be no more
+                return
+            run.alive = True
         try:
             try:
                 _l.call("ls_trainer_run", handle)
@@ -345,35 +361,28 @@ class Trainer(_l.Handle):
                     raise
             if save is not None:
                 _l.call("ls_trainer_save", handle, _bytes(save))
-            self._ended = Result(_l.lib().ls_trainer_result(handle).contents)
+            run.ended = Result(_l.lib().ls_trainer_result(handle).contents)
         except BaseException as error:
-            self._ended = error
+            run.ended = error
         finally:
-            self._done.set()
+            run.done.set()
 
-    def _begin(self, save):
+    def _begin(self, run, save):
         with self._freeing:  # who closes the trainer now comes first, or finds a run to wait for
-            begun = _threading.Event()
-            thread = _threading.Thread(target=self._run, args=(self.handle, save, begun))
-            self._done.clear()
-            try:
-                thread.start()
-            except BaseException:  # no thread could be had, or Ctrl-C came: before there was one, or behind
-                if not begun.wait(1):
-                    self._done.set()
-                raise
+            thread = _threading.Thread(target=self._work, args=(self.handle, save, run))
+            self._latest = run
+            thread.start()
+            run.alive = True
 
-    def _stopped(self, why):
-        """Whatever a signal's handler raises leaves nothing running; Ctrl-C is an end like others."""
-        self._stop()
-        self._done.wait()
-        if not isinstance(why, KeyboardInterrupt):
+    def _stopped(self, run, why):
+        """Whatever a signal's handler raises leaves nothing running; Ctrl-C is an end like others. A run that
+        another call began goes on."""
+        if self._latest is run:
+            with self._freeing:
+                self._stop()
+            run.done.wait()
+        if run.ended is None or not isinstance(why, KeyboardInterrupt):
             raise why
-
-    def _outcome(self):
-        if isinstance(self._ended, BaseException):
-            raise self._ended
-        return self._ended
 
     def fit(self, progress=None, save=None):
         """Trains for the config's epochs, once; → Result. Ctrl-C ends the step under way, saves to `save`
@@ -383,34 +392,35 @@ class Trainer(_l.Handle):
             progress = _sys.stderr.isatty()
         if progress:
             self._listen(_Bar(_sys.stderr).show)
+        run = _Run()
         try:
-            self._begin(save)
-            while not self._done.wait(0.05):
+            self._begin(run, save)
+            while not run.done.wait(0.05):
                 pass
         except BaseException as why:
-            self._stopped(why)
-        return self._outcome()
+            self._stopped(run, why)
+        return run.outcome()
 
     def records(self, save=None):
         """Trains as `fit` does, and yields each metrics record, a dict, as it comes. Leaving the loop
         stops the run, and so does Ctrl-C; then `result` says that it was interrupted."""
-        arrived = _queue.SimpleQueue()
+        arrived, run = _queue.SimpleQueue(), _Run()
         self._listen(arrived.put)
         try:
-            self._begin(save)
-            while not self._done.wait(0.05):
+            self._begin(run, save)
+            while not run.done.wait(0.05):
                 while not arrived.empty():
                     yield _json.loads(arrived.get())
         except BaseException as why:
-            self._stopped(why)
+            self._stopped(run, why)
         while not arrived.empty():
             yield _json.loads(arrived.get())
-        self._outcome()
+        run.outcome()
 
     @property
     def handle(self):
         """A run has the trainer to itself: only `close` is for another thread, and for a loop over records."""
-        if not self._done.is_set():
+        if not self._latest.done.is_set():
             raise RuntimeError("a run is under way; snapshots, steps and results are for before or after it")
         return super().handle
 
