@@ -104,11 +104,13 @@ typedef struct ls_tcp_place {
 
 #define LS_TCP_SECRET_LEAST 16
 
+#pragma GCC visibility push(default)
 /* The engine "tcp", which is part of the library: for ls_trainer_options.wire, with an ls_tcp_place as
  * `comm`. Its open fails with LS_EINVAL (an address that cannot be read or found, too short a secret),
- * LS_ETIMEDOUT (not all members came, or nobody answers), LS_EUNSUPPORTED (what answers is no member of
- * this run), LS_ESYSTEM or LS_ENOMEM. Any thread. */
+ * LS_ETIMEDOUT (not all members came, or nobody answers), LS_EUNSUPPORTED (another secret), LS_EIO (what
+ * answers is no member of this run), LS_ESYSTEM or LS_ENOMEM. Any thread. */
 const ls_wire_type *ls_wire_tcp(void);
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -322,6 +322,8 @@ static void open_wire(ls_cluster *c)
         c->peer = ls_alloc_array(c->options.host, (size_t)c->members, sizeof *c->peer);
         if (!c->peer)
             status = ls_fail(&why, LS_ENOMEM, "out of memory for %d members", c->members);
+        if (!c->peer)
+            c->members = 0; /* of whom nothing is known */
     }
     if (status && c->fault.status == LS_OK)
         c->fault = why;

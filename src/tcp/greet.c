@@ -4,6 +4,7 @@
  *     hello: version, who, which channel, nonce ──▶
  *                                            ◀── nonce, proof of (hello, nonce)
  *     proof of (hello, nonce)                  ──▶
+ *                                            ◀── welcome
  *
  * Whoever is called looks after many callers at once, so one that is silent keeps nobody waiting. */
 #include "base/clock.h"
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x50434c53u /* "SLCP" */
-#define GUEST_NS UINT64_C(5000000000)
+#define WELCOME 'w'
 
 typedef struct answer {
     uint8_t nonce[NONCE], proof[PROOF];
@@ -148,15 +149,16 @@ static int listen_to(joining *j, guest *g)
     if (!greeted)
         return give_answer(j, g) ? 0 : -1;
     prove(proof, j, 'c', &g->said.hello, g->nonce);
-    return same(proof, g->said.proof) ? 1 : -1;
+    const char welcome = WELCOME;
+    return same(proof, g->said.proof) && send(g->fd, &welcome, 1, MSG_NOSIGNAL) == 1 ? 1 : -1;
 }
 
 /* The next caller that knows the secret; −1 when the time is over. */
 int tcp_await_caller(joining *j, hello *said)
 {
-    while (ls_now_ns() < j->until_ns) {
+    for (uint64_t now; (now = ls_now_ns()) < j->until_ns;) {
         struct pollfd watch[GUESTS + 1];
-        const uint64_t now = ls_now_ns(), most = now + TCP_AGAIN_NS;
+        const uint64_t most = now + TCP_AGAIN_NS;
         for (int i = 0; i < j->guests; i++)
             watch[i] = (struct pollfd){.fd = j->guest[i].fd, .events = POLLIN};
         watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
@@ -173,7 +175,7 @@ int tcp_await_caller(joining *j, hello *said)
                 *g = j->guest[--j->guests];
                 return fd;
             }
-            if (heard < 0 || ls_now_ns() - g->since_ns > GUEST_NS)
+            if (heard < 0 || ls_now_ns() - g->since_ns > TCP_TRY_NS)
                 drop(j, i);
         }
         if (calls)
@@ -184,11 +186,12 @@ int tcp_await_caller(joining *j, hello *said)
 
 /* ---- calling ---------------------------------------------------------------------------------- */
 
+/* Whoever hangs up may have been in a crowd of strangers: LS_EIO, the caller may call again. */
 static int fail_greeting(const joining *j, int error, ls_error *err)
 {
     char why[LS_REASON];
     return ls_fail(
-        err, LS_EUNSUPPORTED,
+        err, LS_EIO,
         "what answers at %s is no member of this run (%s): another program, another version, "
         "or a run that has all its members",
         j->meet, ls_reason(why, error));
@@ -199,14 +202,17 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
 {
     answer a;
     uint8_t proof[PROOF];
+    char welcome = 0;
+    const uint64_t soon = ls_now_ns() + TCP_TRY_NS;
+    const uint64_t until_ns = soon < j->until_ns ? soon : j->until_ns;
     h->magic = MAGIC;
     h->abi = LS_WIRE_ABI;
     int status = draw_nonce(h->nonce, err);
     if (status)
         return status;
-    int error = tcp_move_all(fd, h, sizeof *h, true, j->until_ns);
+    int error = tcp_move_all(fd, h, sizeof *h, true, until_ns);
     if (!error)
-        error = tcp_move_all(fd, &a, sizeof a, false, j->until_ns);
+        error = tcp_move_all(fd, &a, sizeof a, false, until_ns);
     if (error)
         return fail_greeting(j, error, err);
     prove(proof, j, 'a', h, a.nonce);
@@ -214,6 +220,8 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
         return ls_fail(err, LS_EUNSUPPORTED, "what answers at %s does not know this run's secret",
                        j->meet);
     prove(proof, j, 'c', h, a.nonce);
-    error = tcp_move_all(fd, proof, sizeof proof, true, j->until_ns);
-    return error ? fail_greeting(j, error, err) : LS_OK;
+    error = tcp_move_all(fd, proof, sizeof proof, true, until_ns);
+    if (!error)
+        error = tcp_move_all(fd, &welcome, 1, false, until_ns);
+    return error || welcome != WELCOME ? fail_greeting(j, error, err) : LS_OK;
 }

@@ -23,24 +23,14 @@ static int no_memory(ls_error *err)
 
 /* ---- sockets ---------------------------------------------------------------------------------- */
 
-static int make_socket(int family, ls_error *err)
-{
-    char why[LS_REASON];
-    const int fd = socket(family, SOCK_STREAM, 0);
-    if (fd < 0)
-        ls_fail(err, LS_ESYSTEM, "cannot make a socket: %s", ls_reason(why, errno));
-    else
-        tcp_set_up(fd);
-    return fd;
-}
-
 /* Listens there: 0, or errno. */
-static int try_door(joining *j, const struct sockaddr *at, socklen_t bytes, ls_error *err)
+static int try_door(joining *j, const struct sockaddr *at, socklen_t bytes)
 {
     const int on = 1;
-    j->door = make_socket(at->sa_family, err);
+    j->door = socket(at->sa_family, SOCK_STREAM, 0);
     if (j->door < 0)
-        return -1;
+        return errno;
+    tcp_set_up(j->door);
     setsockopt(j->door, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(j->door, at, bytes) == 0 && listen(j->door, SOMAXCONN) == 0)
         return 0;
@@ -62,7 +52,7 @@ static int open_own_door(joining *j, int fd, uint32_t *port, ls_error *err)
     in_port_t *at = own.ss_family == AF_INET ? &four->sin_port : &six->sin6_port;
     *at = 0;
     if (!error)
-        error = try_door(j, (struct sockaddr *)&own, bytes, err);
+        error = try_door(j, (struct sockaddr *)&own, bytes);
     if (!error && getsockname(j->door, (struct sockaddr *)&own, &bytes))
         error = errno;
     *port = ntohs(*at);
@@ -75,11 +65,11 @@ static void try_to_reach(int *fd, int *error, const struct sockaddr *at, socklen
                          uint64_t until_ns)
 {
     socklen_t size = sizeof *error;
-    ls_error unused;
-    *error = EMFILE;
-    *fd = make_socket(at->sa_family, &unused);
+    *fd = socket(at->sa_family, SOCK_STREAM, 0);
+    *error = errno;
     if (*fd < 0)
         return;
+    tcp_set_up(*fd);
     *error = connect(*fd, at, bytes) ? errno : 0;
     if (*error == EINPROGRESS || *error == EINTR) {
         *error = ETIMEDOUT;
@@ -96,7 +86,15 @@ static void try_to_reach(int *fd, int *error, const struct sockaddr *at, socklen
 static void pause_until(uint64_t until_ns)
 {
     const uint64_t now = ls_now_ns(), next = now + TCP_AGAIN_NS;
-    poll(NULL, 0, (int)(((next < until_ns ? next : until_ns) - now) / 1000000u) + 1);
+    if (now < until_ns)
+        poll(NULL, 0, (int)(((next < until_ns ? next : until_ns) - now) / 1000000u) + 1);
+}
+
+/* An address that swallows everything leaves time for others. */
+static uint64_t try_until(const joining *j)
+{
+    const uint64_t soon = ls_now_ns() + TCP_TRY_NS;
+    return soon < j->until_ns ? soon : j->until_ns;
 }
 
 /* ---- calling ---------------------------------------------------------------------------------- */
@@ -108,7 +106,9 @@ static int reach_first(joining *j, int *fd, ls_error *err)
     *fd = -1;
     do {
         for (const struct addrinfo *a = j->found; a && *fd < 0; a = a->ai_next) {
-            try_to_reach(fd, &error, a->ai_addr, a->ai_addrlen, j->until_ns);
+            try_to_reach(fd, &error, a->ai_addr, a->ai_addrlen, try_until(j));
+            if (*fd < 0)
+                continue;
             memcpy(&j->first, a->ai_addr, a->ai_addrlen);
             j->first_bytes = a->ai_addrlen;
         }
@@ -139,7 +139,7 @@ static int reach_member(joining *j, int member, int *fd, ls_error *err)
         at = is_four ? (const struct sockaddr *)&four : (const struct sockaddr *)&six;
         bytes = is_four ? sizeof four : sizeof six;
     }
-    try_to_reach(fd, &error, at, bytes, j->until_ns);
+    try_to_reach(fd, &error, at, bytes, try_until(j));
     return *fd >= 0 ? LS_OK
                     : ls_fail(err, LS_ESYSTEM, "member %d cannot be reached from here: %s", member,
                               ls_reason(why, error));
@@ -263,22 +263,37 @@ static int hear_first(joining *j, int fd, ls_error *err)
     if (error)
         return ls_fail(err, LS_ETIMEDOUT, "the first host waits for the others no longer: %s",
                        error == ETIMEDOUT ? "the time is over" : ls_reason(why, error));
+    if (head[1] < 1 || head[1] >= (uint32_t)members)
+        return ls_fail(err, LS_EDATA, "the first host calls this one member %u of %d",
+                       (unsigned)head[1], members);
     j->wire->base.member = (int)head[1];
     return LS_OK;
+}
+
+/* One that was hung up on, which a crowd of strangers at the other end can cause. */
+static bool is_to_call_again(joining *j, tcp_line *line, int status)
+{
+    if (status != LS_EIO || ls_now_ns() >= j->until_ns)
+        return false;
+    close(line->fd);
+    line->fd = -1;
+    pause_until(j->until_ns);
+    return true;
 }
 
 static int call_first(joining *j, ls_error *err)
 {
     hello h = {.from = NOBODY};
-    int fd;
-    int status = reach_first(j, &fd, err);
-    if (status)
-        return status;
-    tcp_line_of(j->wire, 0, 0)->fd = fd;
-    status = open_own_door(j, fd, &h.port, err);
-    if (status == LS_OK)
-        status = tcp_greet(j, fd, &h, err);
-    return status ? status : hear_first(j, fd, err);
+    tcp_line *line = tcp_line_of(j->wire, 0, 0);
+    int status;
+    do {
+        status = reach_first(j, &line->fd, err);
+        if (status == LS_OK && j->door < 0)
+            status = open_own_door(j, line->fd, &h.port, err);
+        if (status == LS_OK)
+            status = tcp_greet(j, line->fd, &h, err);
+    } while (is_to_call_again(j, line, status));
+    return status ? status : hear_first(j, line->fd, err);
 }
 
 /* ---- the other connections -------------------------------------------------------------------- */
@@ -292,9 +307,11 @@ static int call_members(joining *j, ls_error *err)
         const int member = i / LS_WIRE_CHANNELS, channel = i % LS_WIRE_CHANNELS;
         hello h = {.from = (uint32_t)own, .channel = (uint32_t)channel};
         tcp_line *line = tcp_line_of(j->wire, member, channel);
-        status = reach_member(j, member, &line->fd, err);
-        if (status == LS_OK)
-            status = tcp_greet(j, line->fd, &h, err);
+        do {
+            status = reach_member(j, member, &line->fd, err);
+            if (status == LS_OK)
+                status = tcp_greet(j, line->fd, &h, err);
+        } while (is_to_call_again(j, line, status));
     }
     return status;
 }
@@ -370,19 +387,22 @@ static int find_address(joining *j, ls_error *err)
                 : LS_OK;
 }
 
+/* No address of this machine, or of no network that it has. */
+static bool is_elsewhere(int error)
+{
+    return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+}
+
 /* Whoever can listen at the address is the first. */
 static int find_first(joining *j, bool *first, ls_error *err)
 {
     char why[LS_REASON];
     int error = EADDRNOTAVAIL;
-    for (const struct addrinfo *a = j->found; a && (error == EADDRNOTAVAIL || error == EADDRINUSE);
-         a = a->ai_next)
-        error = try_door(j, a->ai_addr, a->ai_addrlen, err);
+    for (const struct addrinfo *a = j->found; a && is_elsewhere(error); a = a->ai_next)
+        error = try_door(j, a->ai_addr, a->ai_addrlen);
     *first = error == 0;
-    if (error < 0)
-        return LS_ESYSTEM;
-    return !error || error == EADDRNOTAVAIL || error == EADDRINUSE
-               ? LS_OK
+    return *first || is_elsewhere(error) || error == EADDRINUSE
+               ? LS_OK /* in use: by the first member, on this machine */
                : ls_fail(err, LS_ESYSTEM, "cannot listen at %s: %s", j->meet,
                          ls_reason(why, error));
 }

@@ -55,6 +55,7 @@ typedef struct joining {
 
 /* What a rendezvous looks at again after so long at the latest. */
 #define TCP_AGAIN_NS UINT64_C(100000000)
+#define TCP_TRY_NS UINT64_C(5000000000) /* one try to reach, or to greet */
 
 /* Whether the descriptor is ready before the time is over. */
 bool tcp_ready(int fd, short events, uint64_t until_ns);
@@ -68,7 +69,8 @@ void tcp_set_up(int fd);
 /* The next caller at the door that knows the secret, and what it said; −1 when the time is over. */
 int tcp_await_caller(joining *j, hello *said);
 
-/* Calls: says hello, and both ends prove themselves. Errors: LS_EUNSUPPORTED, LS_ESYSTEM. */
+/* Calls: says hello, and both ends prove themselves. Errors: LS_EUNSUPPORTED (another secret), LS_EIO (hung
+ * up on: it may be tried again), LS_ESYSTEM. */
 int tcp_greet(joining *j, int fd, hello *h, ls_error *err);
 
 #endif

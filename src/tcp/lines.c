@@ -143,16 +143,18 @@ static int lines_of(const tcp_wire *w)
     return w->base.members * LS_WIRE_CHANNELS;
 }
 
-/* A line that breaks does not keep the others from being read: on one of them may stand why. */
+/* A line that breaks keeps none of the others from going on: on one of them may stand why. */
 static void go_on_all(tcp_wire *w)
 {
     for (int i = 0; i < lines_of(w); i++) {
         tcp_line *line = &w->line[i];
         ls_error why = {0};
+        if (line->broken)
+            continue;
         int status = go_on(w, line, &line->out, &line->sent, send_some, &why);
-        if (status && !w->broken.status)
-            w->broken = why;
-        status = go_on(w, line, &line->in, &line->got, receive_some, &why);
+        const int other = go_on(w, line, &line->in, &line->got, receive_some, status ? NULL : &why);
+        status = status ? status : other;
+        line->broken = status != LS_OK;
         if (status && !w->broken.status)
             w->broken = why;
     }
@@ -166,7 +168,7 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
         const tcp_line *line = &w->line[i];
         const short events =
             (short)((line->in.count > 0 ? POLLIN : 0) | (line->out.count > 0 ? POLLOUT : 0));
-        if (events)
+        if (events && !line->broken)
             w->watch[count++] = (struct pollfd){.fd = line->fd, .events = events};
     }
     poll(w->watch, count,
@@ -189,13 +191,18 @@ static int poll_tcp(ls_wire *base, ls_transfer **ended, int most, uint64_t timeo
     tcp_wire *w = (tcp_wire *)base;
     const uint64_t until = ls_deadline_ns(timeout_ns);
     for (;;) {
-        if (w->ended.count == 0 && !w->broken.status)
+        if (w->ended.count == 0)
             go_on_all(w);
         const uint64_t now = ls_now_ns();
-        if (w->ended.count > 0 || (!w->broken.status && now >= until))
+        if (w->ended.count > 0)
             break;
-        if (w->broken.status)
-            return ls_fail(err, w->broken.status, "%s", w->broken.text);
+        if (w->broken.status) { /* once; the other lines go on in later polls */
+            const ls_error why = w->broken;
+            w->broken.status = LS_OK;
+            return ls_fail(err, why.status, "%s", why.text);
+        }
+        if (now >= until)
+            break;
         wait_for_lines(w, until - now);
     }
     int count = 0;

@@ -15,6 +15,7 @@ typedef struct tcp_queue {
 
 typedef struct tcp_line {
     int fd; /* −1: this member's own, which has none */
+    bool broken;
     tcp_queue out, in;
     /* Of the first of each: bytes that have gone, or come, its head included. */
     size_t sent, got;
@@ -26,7 +27,7 @@ typedef struct tcp_wire {
     tcp_line *line;       /* [members][LS_WIRE_CHANNELS] */
     struct pollfd *watch; /* as many */
     tcp_queue ended;
-    ls_error broken; /* kept until those that had ended before have been named */
+    ls_error broken; /* the first line that broke, until what had ended before has been named */
 } tcp_wire;
 
 static inline tcp_line *tcp_line_of(const tcp_wire *w, int member, int channel)

@@ -4,6 +4,7 @@
 #include <lockstep/cluster.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -428,8 +429,94 @@ static void another_program_at_the_address_is_named(void **state)
     m.place.wait_ns = SECOND / 2;
     run_member(&m);
     close(fd);
-    assert_int_equal(m.status, LS_EUNSUPPORTED);
+    assert_int_equal(m.status, LS_EIO); /* it takes calls, and says nothing */
     assert_non_null(strstr(m.err.text, "another program"));
+}
+
+/* As a firewall that drops packets: a door with no room, whose calls are neither taken nor refused. */
+static void an_address_that_swallows_calls_is_given_up(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    char meet[40];
+    int caller[8];
+    member m;
+    (void)state;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, bytes), 0);
+    assert_int_equal(listen(fd, 0), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+    for (int i = 0; i < 8; i++) {
+        caller[i] = socket(AF_INET, SOCK_STREAM, 0);
+        fcntl(caller[i], F_SETFL, O_NONBLOCK);
+        connect(caller[i], (struct sockaddr *)&at, bytes);
+    }
+    snprintf(meet, sizeof meet, "127.0.0.1:%d", ntohs(at.sin_port));
+    start(&m, meet, 2, NULL);
+    m.place.wait_ns = SECOND;
+    run_member(&m);
+    for (int i = 0; i < 8; i++)
+        close(caller[i]);
+    close(fd);
+    assert_int_equal(m.status, LS_ETIMEDOUT);
+    assert_true(m.took_ns < 4 * SECOND);
+}
+
+/* One that has an IPv6 and an IPv4 address, as localhost may. */
+static void a_name_with_two_addresses_has_one_first(void **state)
+{
+    member m[3];
+    char meet[40];
+    (void)state;
+    snprintf(meet, sizeof meet, "localhost:%d", free_port());
+    for (int i = 0; i < 3; i++) {
+        start(&m[i], meet, 3, exchange);
+        go(&m[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(m[i].thread, NULL);
+        assert_int_equal(m[i].status, LS_OK);
+    }
+}
+
+/* Member 2 goes; member 1 sees it, and tells member 0, which goes on. */
+static void go_on_with_the_rest(member *m)
+{
+    char word[8] = "lost", never[4];
+    const int own = m->wire->member;
+    ls_transfer lost = {.peer = 2, .channel = 0, .incoming = 1, .data = never, .bytes = 4};
+    ls_transfer last = {.peer = !own, .channel = 3, .incoming = own == 0, .data = word, .bytes = 8};
+    if (own == 1) {
+        post(m, &lost);
+        m->status = await(m, 1) == LS_EIO ? LS_OK : LS_EINTERNAL;
+        m->wire->type->poll(m->wire, (ls_transfer *[1]){NULL}, 1, 0, &m->err);
+    }
+    if (own < 2) {
+        post(m, &last);
+        const int heard = await(m, 1);
+        m->status = m->status ? m->status : heard;
+        *(int *)m->more = m->status;
+        poll(NULL, 0, 200); /* what was said is read before this end goes */
+    }
+    m->wire->type->abort(m->wire);
+}
+
+static void a_line_that_broke_keeps_the_others_from_nothing(void **state)
+{
+    member m[3];
+    int said[3] = {LS_OK, LS_OK, LS_OK};
+    char meet[40];
+    (void)state;
+    some_place(meet);
+    for (int i = 0; i < 3; i++) {
+        start(&m[i], meet, 3, go_on_with_the_rest);
+        m[i].more = &said[i];
+        go(&m[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        pthread_join(m[i].thread, NULL);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(said[i], LS_OK);
 }
 
 static void places_that_cannot_be_are_refused(void **state)
@@ -476,6 +563,9 @@ int main(void)
         cmocka_unit_test(one_that_came_and_went_is_not_waited_for),
         cmocka_unit_test(waiting_has_an_end),
         cmocka_unit_test(another_program_at_the_address_is_named),
+        cmocka_unit_test(an_address_that_swallows_calls_is_given_up),
+        cmocka_unit_test(a_name_with_two_addresses_has_one_first),
+        cmocka_unit_test(a_line_that_broke_keeps_the_others_from_nothing),
         cmocka_unit_test(places_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
