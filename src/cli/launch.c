@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ enum { LOOK_MS = 100, GONE_MS = 1000, HOSTS_MAX = 8192, PATH_ROOM = 4096 };
 typedef struct launch {
     const cli_arguments *a;
     char program[PATH_ROOM];
+    struct stat image;   /* of the program: its name may be another file's by and by */
     char run[PATH_ROOM]; /* which is gone on with */
     char **words;        /* of the launcher, and of what it starts */
     int count;
@@ -118,11 +120,11 @@ static pid_t parent_of(pid_t pid)
 
 static bool runs_this_program(const launch *l, pid_t pid)
 {
-    char path[40], program[PATH_ROOM];
+    char path[40];
+    struct stat image;
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-    const ssize_t length = readlink(path, program, sizeof program - 1);
-    program[length > 0 ? length : 0] = '\0';
-    return strcmp(program, l->program) == 0;
+    return stat(path, &image) == 0 && image.st_dev == l->image.st_dev &&
+           image.st_ino == l->image.st_ino;
 }
 
 /* Whether the launcher has a trainer on this host. */
@@ -150,6 +152,7 @@ static bool has_trainer(const launch *l)
 /* Its own group: a terminal's Ctrl-C would have it end the trainers within two seconds, saved or not. */
 static int start(launch *l)
 {
+    stat(l->program, &l->image); /* a relaunch may start a newer one */
     l->launcher = fork();
     if (l->launcher < 0)
         return cli_fail(LS_ESYSTEM, strerror(errno));
@@ -240,7 +243,7 @@ int cli_launch(const cli_arguments *a, const ls_trainer_options *options, int ar
         return cli_usage(
             NULL, "--hosts is for the one that starts all, not for what a launcher starts", "");
     const ssize_t length = readlink("/proc/self/exe", l.program, sizeof l.program - 1);
-    if (length <= 0 || strlen(a->hosts) > HOSTS_MAX)
+    if (length <= 0 || stat("/proc/self/exe", &l.image) != 0 || strlen(a->hosts) > HOSTS_MAX)
         return cli_fail(LS_ESYSTEM, "--hosts: too many, or /proc is missing");
     int code = find_run(&l, options);
     if (code)

@@ -81,6 +81,20 @@ fi
 
 mkdir "$work/bin"
 path=$work/bin:$PATH
+# launcher COMMANDS: what an mpirun does that is asked for $@
+launcher() {
+    cat >"$work/bin/mpirun" <<TEXT
+#!/bin/sh
+[ "\$1" != --version ] || exit 0
+while [ "\${1##*/}" != trainer ]; do shift; done
+$1
+TEXT
+    chmod +x "$work/bin/mpirun"
+}
+# The program's file is replaced while it trains.
+launcher '"$@" --set cluster.engine=none & while [ ! -s new/metrics.jsonl ]; do sleep 0.05; done; cp trainer copy; mv copy trainer
+    sleep 3; kill -USR1 $!; wait $!; exit 9'
+expect 9 'mpirun -N 1' --hosts a,b --set epochs=100000 --set run_dir=new --set cluster.deadline_s=0.5
 cat >"$work/bin/mpirun" <<'TEXT'
 #!/bin/sh
 [ "$1" != --version ] || exit 0
