@@ -121,6 +121,7 @@ static void write_best(ls_json_writer *w, const ls_best *best)
     ls_json_put_uint(w, "epoch", best->epoch);
     ls_json_put_uint(w, "steps", best->steps);
     ls_json_put_uint(w, "waited", best->waited);
+    ls_json_put_uint(w, "kept", best->kept);
     ls_json_close(w);
 }
 
@@ -200,6 +201,8 @@ static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_err
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->steps = read_count(&f, "steps", EXACT);
     out->waited = (uint32_t)read_count(&f, "waited", 1e6);
+    out->kept =
+        ls_field_any(&f, "kept") ? read_count(&f, "kept", EXACT) : 0; /* younger than the rest */
     while (out->metric < LS_METRIC_CONFUSION && strcmp(name, ls_metric_names[out->metric]) != 0)
         out->metric++;
     if (out->metric == LS_METRIC_CONFUSION)
@@ -457,16 +460,16 @@ static bool has_steps(const listing *l, uint64_t steps)
     return found;
 }
 
-int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, uint64_t best,
+int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
                          const ls_host *host, ls_error *err)
 {
     char name[LS_CHECKPOINT_NAME];
     listing l;
     int status = list(&l, directory, host, err);
-    const size_t end = best == 0 || has_steps(&l, best) ? l.count : 0;
-    for (size_t i = keep; i < end; i++) {
+    const uint64_t spared = !best ? 0 : has_steps(&l, best->steps) ? best->steps : best->kept;
+    for (size_t i = keep; i < l.count; i++) {
         ls_checkpoint_name(name, l.steps[i]);
-        if (strcmp(name, saved) == 0 || l.steps[i] == best)
+        if (strcmp(name, saved) == 0 || (spared > 0 && l.steps[i] == spared))
             continue;
         int failed = remove_one(directory, name, host, status == LS_OK ? err : NULL);
         status = status == LS_OK ? failed : status;

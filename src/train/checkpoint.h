@@ -54,6 +54,7 @@ typedef struct ls_best {
     uint32_t epoch; /* after which it was, from 1; 0: there is none */
     uint32_t waited;
     uint64_t steps; /* that were done then */
+    uint64_t kept;  /* those of the last one before it that has a checkpoint; 0: none */
 } ls_best;
 
 /* Where a run stands, between two steps: what a checkpoint must remember besides the weights. */
@@ -116,10 +117,10 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory,
  * (the run keeps none, or it is gone), those of ls_checkpoints_latest. */
 int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err);
 
-/* Removes all but the newest `keep` ≥ 1, the one called `saved`, which is known to be whole, and the one behind `best`
- * steps (0: none); nothing while that one is not there, for an older best may be all there is. Goes on
- * after a failure and returns the first. Errors: LS_EIO, LS_ENOMEM. */
-int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, uint64_t best,
+/* Removes all but the newest `keep` ≥ 1, the one called `saved`, which is known to be whole, and that of the best
+ * evaluation (NULL: whichever that is), or of the one that was kept before it where it has none. Goes on after a failure
+ * and returns the first. Errors: LS_EIO, LS_ENOMEM. */
+int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
                          const ls_host *host, ls_error *err);
 
 #endif

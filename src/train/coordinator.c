@@ -295,17 +295,21 @@ static int measure(struct ls_trainer *t, ls_error *err)
 }
 
 /* The first of equal ones is the best. */
-static void compare_with_best(struct ls_trainer *t)
+static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
     const ls_metric metric = t->config.monitor;
     const double value = t->measured.value[metric];
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
-    if (!isnan(value) && better)
-        *best = (ls_best){metric, value, t->position.epoch + 1, 0, t->position.steps};
-    else
+    if (isnan(value) || !better) {
         best->waited++;
+        return LS_OK;
+    }
+    int status = ls_saver_displace_best(t, err);
+    if (status == LS_OK)
+        *best = (ls_best){metric, value, t->position.epoch + 1, 0, t->position.steps, best->kept};
+    return status;
 }
 
 static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
@@ -318,7 +322,8 @@ static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
     t->result.test_loss = sum.loss / rows;
     t->result.test_accuracy = ls_accuracy(t, sum.correct, rows);
     status = measure(t, err);
-    compare_with_best(t);
+    if (status == LS_OK)
+        status = compare_with_best(t, err);
     if (status == LS_OK)
         status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
     if (status == LS_OK && !isfinite(sum.loss))

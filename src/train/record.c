@@ -3,6 +3,7 @@
 #include "train/record.h"
 
 #include "base/host.h"
+#include "train/saver.h"
 #include "train/trainer.h"
 
 #include <lockstep/version.h>
@@ -327,17 +328,6 @@ int ls_record_eval(struct ls_trainer *t, uint32_t epoch, double seconds, ls_erro
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
-/* NULL: none is kept. */
-static const char *best_checkpoint(struct ls_trainer *t)
-{
-    char name[LS_CHECKPOINT_NAME];
-    if (!t->dir.saver || !t->config.checkpoint.best || t->position.best.epoch == 0)
-        return NULL;
-    ls_checkpoint_name(name, t->position.best.steps);
-    snprintf(t->text.best, sizeof t->text.best, "%s/checkpoints/%s", t->dir.path, name);
-    return t->text.best;
-}
-
 int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_error *err)
 {
     const bool failed = status && status != LS_EINTERRUPTED;
@@ -349,7 +339,7 @@ int ls_record_run_end(struct ls_trainer *t, int status, const char *error, ls_er
         .error = failed ? error : NULL,
         .result = t->result,
         .checkpoint = t->result.saved ? t->result.checkpoint : NULL,
-        .best_checkpoint = best_checkpoint(t),
+        .best_checkpoint = ls_saver_best(t),
         .stopped_early = t->text.early[0] ? t->text.early : NULL,
         .weights_sha256 = t->result.weights_sha256[0] ? t->result.weights_sha256 : NULL,
         .synthetic = ls_dataset_describe(t->data[LS_TRAIN])->synthetic,

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LONGEST_SAVE_NS ((uint64_t)600 * 1000000000u)
 
@@ -31,7 +32,6 @@ struct ls_saver {
     ls_sink_mark metrics;
     ls_position position;
     char name[LS_CHECKPOINT_NAME];
-    uint64_t best; /* the steps of one that is kept besides; 0: none */
     uint32_t data_crc32;
     bool has_crc;
     /* What came of it. */
@@ -69,8 +69,9 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
                      : ls_fail(&s->error, LS_ENOMEM, "out of memory for a path");
     ls_free(s->t->host, path);
     s->end_ns = ls_now_ns();
+    const ls_best *best = s->t->config.checkpoint.best ? &s->position.best : NULL;
     if (s->status == LS_OK &&
-        ls_checkpoints_prune(s->directory, (size_t)s->t->config.checkpoint.keep, s->name, s->best,
+        ls_checkpoints_prune(s->directory, (size_t)s->t->config.checkpoint.keep, s->name, best,
                              s->t->host, &pruning))
         ls_log(s->t->host, LS_LOG_WARNING, "old checkpoints: %.400s", pruning.text);
     return LS_OK;
@@ -191,7 +192,6 @@ static int describe(struct ls_saver *s, ls_error *err)
     s->has_crc = true;
     s->exchange = t->exchange;
     s->position = t->position;
-    s->best = t->config.checkpoint.best ? t->position.best.steps : 0;
     ls_json_writer_reset(&s->state);
     ls_state_write(&s->state, t, &s->metrics, s->data_crc32);
     return LS_OK;
@@ -228,6 +228,25 @@ void ls_saver_forget(struct ls_trainer *t)
 {
     if (t->dir.saver)
         t->dir.saver->saved_any = false;
+}
+
+const char *ls_saver_best(struct ls_trainer *t)
+{
+    char name[LS_CHECKPOINT_NAME];
+    if (!t->dir.saver || !t->config.checkpoint.best || t->position.best.epoch == 0)
+        return NULL;
+    ls_checkpoint_name(name, t->position.best.steps);
+    snprintf(t->text.best, sizeof t->text.best, "%s/checkpoints/%s", t->dir.path, name);
+    return access(t->text.best, F_OK) == 0 ? t->text.best : NULL;
+}
+
+int ls_saver_displace_best(struct ls_trainer *t, ls_error *err)
+{
+    int status =
+        t->dir.saver && t->config.checkpoint.best ? finish_previous(t->dir.saver, err) : LS_OK;
+    if (status == LS_OK && ls_saver_best(t))
+        t->position.best.kept = t->position.best.steps;
+    return status;
 }
 
 /* ---- elsewhere ------------------------------------------------------------------------------ */

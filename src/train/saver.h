@@ -26,6 +26,15 @@ int ls_checkpoint(struct ls_trainer *trainer, bool wait, ls_error *err);
 
 /* Saves what was brought home to the file `path`; on the disk at the return. */
 int ls_checkpoint_at(struct ls_trainer *trainer, const char *path, ls_error *err);
+
+/* The path of the best evaluation's checkpoint, good until the next call; NULL: none is kept. Asks nothing of the saver
+ * itself, which may be destroyed. */
+const char *ls_saver_best(struct ls_trainer *trainer);
+
+/* Before another evaluation becomes the best: notes the checkpoint of the present one as kept until that has its own.
+ * Errors: LS_ESTALLED. */
+int ls_saver_displace_best(struct ls_trainer *trainer, ls_error *err);
+
 /* The position has changed otherwise than by training: a checkpoint of the same step is another one. */
 void ls_saver_forget(struct ls_trainer *trainer);
 

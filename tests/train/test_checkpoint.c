@@ -186,11 +186,11 @@ static void all_but_the_newest_and_the_one_just_saved_go(void **state)
     for (uint64_t steps = 1; steps <= 6; steps++)
         save(p, steps, "x");
     ls_checkpoint_name(name, 2); /* a run that went back to an older one */
-    assert_int_equal(ls_checkpoints_prune(p->files.directory, 2, name, 0, NULL, &err), LS_OK);
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 2, name, NULL, NULL, &err), LS_OK);
     for (uint64_t steps = 1; steps <= 6; steps++)
         assert_int_equal(access(file_of(p, steps), F_OK) == 0,
                          steps == 2 || steps == 5 || steps == 6);
-    assert_int_equal(ls_checkpoints_prune(p->files.directory, 9, name, 0, NULL, &err), LS_OK);
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 9, name, NULL, NULL, &err), LS_OK);
     assert_int_equal(access(file_of(p, 2), F_OK), 0);
 }
 

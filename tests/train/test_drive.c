@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BATCH 32
 #define STEPS 3 /* of an epoch */
@@ -341,6 +342,44 @@ static void what_cannot_be_loaded_changes_nothing(void **state)
     end(&s);
     free(before);
     free(after);
+    scratch_end(&files);
+}
+
+static int is_saved(const char *run, int steps)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s/checkpoints/step-%09d.safetensors", run, steps);
+    return access(path, F_OK) == 0;
+}
+
+/* Behind step 4 nothing is saved, so the best of those that were is kept, behind a resume too. */
+static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **state)
+{
+    (void)state;
+    scratch files;
+    char run_dir[600], *run = run_dir + strlen("run_dir=");
+    scratch_begin(&files);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&files, "run"));
+    for (int life = 0; life < 2; life++) {
+        story s;
+        begin(&s, 1, "devices=ref:2");
+        fixture_set(&s.f, "epochs=9");
+        fixture_set(&s.f, "monitor=loss");
+        fixture_set(&s.f, "checkpoint={\"best\":true,\"keep\":1}");
+        fixture_set(&s.f, run_dir);
+        s.f.options.resume = life ? run : NULL;
+        ls_trainer *t = fixture_open(&s.f);
+        for (uint64_t i = life ? 5 * STEPS : 0; i < (life ? 7u : 5u) * STEPS; i++) {
+            step(&s, t, i);
+            if (i + 1 == STEPS || i + 1 == STEPS + 1)
+                assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
+        }
+        assert_int_equal(t->position.best.steps, STEPS + 1);
+        ls_trainer_close(t);
+        for (int i = 1; i <= 7; i++)
+            assert_int_equal(is_saved(run, i * STEPS), i == 1 || i == (life ? 7 : 5));
+        end(&s);
+    }
     scratch_end(&files);
 }
 
@@ -713,6 +752,7 @@ int main(void)
         cmocka_unit_test(a_step_that_was_reached_anew_is_saved_anew),
         cmocka_unit_test(weights_of_a_file_are_taken_over),
         cmocka_unit_test(what_cannot_be_loaded_changes_nothing),
+        cmocka_unit_test(the_best_that_was_saved_is_kept_when_a_better_one_is_not),
         cmocka_unit_test(a_save_without_a_place_is_refused),
         cmocka_unit_test(evaluation_is_that_of_the_run),
         cmocka_unit_test(predictions_follow_the_steps),

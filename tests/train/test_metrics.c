@@ -316,6 +316,78 @@ static void stop_in_epoch_3(void *user, const ls_progress *p)
         ls_trainer_interrupt(s->trainer);
 }
 
+/* Nine epochs of four steps are done, and only the newest is to be kept. */
+static void expect_the_last_one_alone(const scratch *place)
+{
+    for (int epoch = 1; epoch <= 9; epoch++)
+        assert_int_equal(is_saved(place->directory, 4 * epoch), epoch == 9);
+}
+
+static void old_ones_are_removed_where_the_best_was_not_kept(void **state)
+{
+    scratch place;
+    char run_dir[400];
+    (void)state;
+    scratch_begin(&place);
+    for (int life = 0; life < 2; life++) { /* that keeps no best one and is interrupted; resumed */
+        story s;
+        snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
+        begin_idle(&s, "devices=ref:2", run_dir);
+        if (life == 0) {
+            fixture_set(&s.f, "checkpoint.best=false");
+            s.f.options.progress = stop_in_epoch_3;
+            s.f.options.user = &s;
+            s.f.options.record = NULL;
+        } else
+            s.f.options.resume = run_dir + strlen("run_dir=");
+        s.trainer = fixture_open(&s.f);
+        assert_int_equal(ls_trainer_run(s.trainer, &s.f.err), life ? LS_OK : LS_EINTERRUPTED);
+        assert_int_equal(s.trainer->position.best.epoch, 1);
+        ls_trainer_close(s.trainer);
+        if (life)
+            assert_null(strstr(fixture_record(&s.f, "run_end", 0), "best_checkpoint"));
+        fixture_end(&s.f);
+    }
+    expect_the_last_one_alone(&place);
+    scratch_end(&place);
+}
+
+/* The checkpoints' directory is elsewhere between the first evaluation and the step behind it. */
+static int move_directory(void *user, const char *json, size_t length, ls_error *err)
+{
+    static const char first_eval[] = "{\"type\":\"eval\",\"epoch\":1,",
+                      step_5[] = "{\"type\":\"step\",\"step\":5,";
+    const scratch *place = user;
+    char there[500], elsewhere[500];
+    (void)err;
+    (void)length;
+    snprintf(there, sizeof there, "%s/run/checkpoints", place->directory);
+    snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", place->directory);
+    if (strncmp(json, first_eval, sizeof first_eval - 1) == 0)
+        assert_int_equal(rename(there, elsewhere), 0);
+    else if (strncmp(json, step_5, sizeof step_5 - 1) == 0)
+        assert_int_equal(rename(elsewhere, there), 0);
+    return LS_OK;
+}
+
+static void old_ones_are_removed_where_the_best_could_not_be_saved(void **state)
+{
+    scratch place;
+    story s;
+    char run_dir[400];
+    (void)state;
+    scratch_begin(&place);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
+    begin_idle(&s, "devices=ref:2", run_dir);
+    fixture_set(&s.f, "checkpoint.async=false");
+    s.f.options.record = move_directory;
+    s.f.options.user = &place;
+    ls_trainer_close(fixture_run(&s.f));
+    expect_the_last_one_alone(&place);
+    fixture_end(&s.f);
+    scratch_end(&place);
+}
+
 static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
 {
     static const char *const devices[] = {"devices=ref:2", "devices=ref:1", "devices=ref:3"};
@@ -387,6 +459,8 @@ int main(void)
         cmocka_unit_test(what_is_measured_is_what_was_asked_for),
         cmocka_unit_test(a_metric_of_another_loss_is_refused_with_those_that_fit),
         cmocka_unit_test(the_best_checkpoint_is_kept_beside_the_newest),
+        cmocka_unit_test(old_ones_are_removed_where_the_best_was_not_kept),
+        cmocka_unit_test(old_ones_are_removed_where_the_best_could_not_be_saved),
         cmocka_unit_test(patience_ends_a_run_at_the_same_step_after_a_stop),
         cmocka_unit_test(what_cannot_be_monitored_is_refused),
     };
