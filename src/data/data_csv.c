@@ -10,12 +10,14 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
-    COLUMNS = 65536,  /* most columns */
-    LEVELS = 1000,    /* most different texts of a column of the row */
-    CLASSES = 1 << 16 /* most of the target */
+    COLUMNS = 65536,   /* most columns */
+    LEVELS = 1000,     /* most different texts of a column of the row */
+    CLASSES = 1 << 16, /* most of the target */
+    VALUES = 1 << 30   /* most numbers of all rows, if they are more than the table's fields */
 };
 
 /* A text that a column has. */
@@ -85,12 +87,8 @@ static int no_memory(const csv *c)
 
 static int fail_field(const csv *c, const ls_table *t, const column *at, const char *expected)
 {
-    char text[80];
-    snprintf(text, sizeof text, "%.70s", t->field);
-    ls_json_tidy(text);
-    ls_fail(c->err, LS_EDATA, "%.300s:%zu: column \"%.60s\": expected %s, found \"%s\"", t->path,
-            t->line, at->name, expected, text);
-    return LS_EDATA;
+    return ls_fail(c->err, LS_EDATA, "%.300s:%zu: column \"%.60s\": expected %s, found \"%.70s\"",
+                   t->path, t->line, at->name, expected, t->field);
 }
 
 static int fail_missing(const csv *c, const ls_table *t, int i)
@@ -114,9 +112,6 @@ static bool is_listed(const char *list, const char *name)
 static int add_column(csv *c, const ls_table *t)
 {
     const ls_data_keys *k = &c->spec->keys;
-    for (int i = 0; i < c->columns; i++)
-        if (strcmp(c->column[i].name, t->field) == 0)
-            return fail_field(c, t, &c->column[i], "columns of different names");
     column *at = &c->column[c->columns++];
     at->name = ls_strdup(c->host, t->field);
     if (!at->name)
@@ -130,6 +125,29 @@ static int add_column(csv *c, const ls_table *t)
         at->kind = TEXT;
     }
     return LS_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int check_names(const csv *c, const ls_table *t)
+{
+    const size_t n = (size_t)c->columns;
+    char **name = ls_alloc_array(c->host, n, sizeof *name);
+    int status = name ? LS_OK : no_memory(c);
+    for (size_t i = 0; name && i < n; i++)
+        name[i] = c->column[i].name;
+    if (name)
+        qsort(name, n, sizeof *name, by_name);
+    for (size_t i = 1; status == LS_OK && i < n; i++)
+        if (strcmp(name[i - 1], name[i]) == 0)
+            status = ls_fail(c->err, LS_EDATA,
+                             "%.300s:1: column \"%.60s\": expected columns of different names",
+                             t->path, name[i]);
+    ls_free(c->host, name);
+    return status;
 }
 
 /* Every name of a list must be a column's. */
@@ -168,6 +186,8 @@ static int read_header(csv *c, ls_table *t)
             status = add_column(c, t);
         ls_table_step(t);
     } while (status == LS_OK && !t->ends_row);
+    if (status == LS_OK)
+        status = check_names(c, t);
     if (status == LS_OK && c->target < 0)
         status = ls_dataset_refuse(
             c->spec, "data.target", c->err,
@@ -382,6 +402,19 @@ static void fill_row(const csv *c, ls_resident *r, size_t row)
     }
 }
 
+/* A text of few bytes may become a thousand numbers in every row. */
+static int check_values(const csv *c, const ls_table *t, size_t rows)
+{
+    const size_t n = rows * (size_t)c->features;
+    if (n <= VALUES || n <= rows * (size_t)c->columns)
+        return LS_OK;
+    return ls_fail(
+        c->err, LS_EDATA,
+        "%.300s: expected at most %d numbers of all rows, found %zu rows of %d; name columns of "
+        "many different texts in data.drop",
+        t->path, VALUES, rows, c->features);
+}
+
 static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resident **out)
 {
     const column *target = &c->column[c->target];
@@ -398,7 +431,9 @@ static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resid
         .dtype = LS_ROW_F32,
         .rows = c->learning && c->spec->limit ? c->spec->limit : rows,
     };
-    int status = ls_resident_create(out, &info, c->host, c->err);
+    int status = check_values(c, t, info.rows);
+    if (status == LS_OK)
+        status = ls_resident_create(out, &info, c->host, c->err);
     if (status || !classes)
         return status;
     const char **name = ls_alloc_array(c->host, (size_t)target->levels, sizeof *name);
@@ -487,6 +522,8 @@ static int open_csv(ls_dataset **train, ls_dataset **test, const ls_dataset_kind
         status = ls_dataset_none(test, &(*train)->info, host, err);
     ls_c_locale_leave(locale);
     free_columns(&c);
+    if (status && err)
+        ls_json_tidy(err->text); /* names and fields may hold anything, and may be cut */
     if (status) {
         ls_dataset_close(*train);
         *train = NULL;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -203,6 +204,67 @@ static void fields_and_columns_have_bounds(void **state)
     free(text);
 }
 
+/* A terminal must not do what a file's names tell it, and a log is UTF-8. */
+static void names_are_told_without_what_terminals_obey(void **state)
+{
+    static const char cut[] =
+        "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+        "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9x";
+    char text[256], message[256];
+    ls_data_keys keys = kind_target;
+    refuses(*state, "\x1b]0;a\x07,kind\n1,x\nz,y\n", kind_target, LS_EDATA,
+            "t.csv:3: column \"?]0;a?\": expected a number");
+    refuses(*state, "\x1b[2J,b\n1,x\n", kind_target, LS_ECONFIG, "it has ?[2J, …");
+    refuses(*state, "\xff\x1b,\xff\x1b,kind\n1,2,x\n", kind_target, LS_EDATA,
+            "t.csv:1: column \"??\": expected columns of different names");
+    snprintf(text, sizeof text, "a,kind\x9b\n1,x\n2,x\n");
+    keys.target = "kind\x9b";
+    refuses(*state, text, keys, LS_EDATA, "column \"kind?\": expected at least two classes");
+    snprintf(text, sizeof text, "%s\u00e9,kind\n1,x\nz,y\n", cut); /* 59 bytes, and two */
+    snprintf(message, sizeof message, "column \"%s?\": expected a number", cut);
+    refuses(*state, text, kind_target, LS_EDATA, message);
+}
+
+/* 1074 columns of a thousand texts each, in a thousand rows: 4.4 MB become 4.3 GB. */
+static void texts_that_would_become_too_many_numbers_are_refused(void **state)
+{
+    enum { MANY = 1074, ROWS = 1000 };
+    char *text = malloc((MANY + 1) * (ROWS + 1) * 8), *to = text;
+    assert_non_null(text);
+    for (int i = 0; i < MANY; i++)
+        to += sprintf(to, "c%d,", i);
+    to += sprintf(to, "kind\n");
+    for (int r = 0; r < ROWS; r++) {
+        for (int i = 0; i < MANY; i++)
+            to += sprintf(to, "t%03d,", r);
+        to += sprintf(to, "%c\n", 'x' + r % 2);
+    }
+    refuses(*state, text, kind_target, LS_EDATA,
+            "t.csv: expected at most 1073741824 numbers of all rows, found 1000 rows of 1074000; "
+            "name columns of many different texts in data.drop");
+    free(text);
+}
+
+/* Compared in pairs, these names take several times the bound. */
+static void the_most_columns_have_their_names_compared_in_no_time(void **state)
+{
+    enum { MANY = 65535 };
+    char *text = malloc(MANY * 80), *to = text;
+    assert_non_null(text);
+    for (int i = 0; i < MANY; i++)
+        to += sprintf(to, "a_column_of_a_table_whose_names_are_alike_%05d,", i);
+    to += sprintf(to, "kind\n");
+    for (int r = 0; r < 2; r++, to += sprintf(to, "%d\n", r))
+        for (int i = 0; i < MANY; i++)
+            to += sprintf(to, "%d,", r);
+    ls_dataset *split[2];
+    const clock_t since = clock();
+    opens(*state, text, NULL, kind_target, split);
+    assert_true((double)(clock() - since) / CLOCKS_PER_SEC < 1.5);
+    close_both(split);
+    free(text);
+}
+
 static void test_tables_have_the_same_columns_and_texts(void **state)
 {
     static const struct {
@@ -254,6 +316,9 @@ int main(void)
         IN_SCRATCH(a_limit_keeps_the_first_rows_and_hides_no_damage),
         IN_SCRATCH(what_is_wrong_is_told_by_line_and_column),
         IN_SCRATCH(fields_and_columns_have_bounds),
+        IN_SCRATCH(names_are_told_without_what_terminals_obey),
+        IN_SCRATCH(texts_that_would_become_too_many_numbers_are_refused),
+        IN_SCRATCH(the_most_columns_have_their_names_compared_in_no_time),
         IN_SCRATCH(test_tables_have_the_same_columns_and_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
