@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 
+enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
+
 /* ---- geometry -------------------------------------------------------------------------------- */
 
 static int outputs(int size, int kernel, int stride, int pad)
@@ -34,6 +36,10 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
                        "conv2d: a kernel of %d×%d, dilated by %d×%d, does not fit into %d×%d with "
                        "padding %d×%d",
                        k->kh, k->kw, k->dh, k->dw, desc->x.h, desc->x.w, k->ph, k->pw);
+    if ((size_t)oh * (size_t)ow > MOST_PIXELS)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "conv2d: %d×%d pixels; the CPU back end takes at most %d in a plane", oh, ow,
+                       MOST_PIXELS);
     if (desc->fuse_pool && !pool_fits(&desc->pool, oh, ow))
         return ls_fail(err, LS_EUNSUPPORTED,
                        "lanes: only averages over windows side by side are "

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { TEAM_MOST = 1024 }; /* threads that a back end takes */
+
 /* What a worker of a device pool carries as its pool's `local`. It copies what the stop hook
  * needs, so that nothing of the options has to outlive ls_device_pool_create. */
 typedef struct device_worker {
@@ -106,7 +108,8 @@ static int take_options(ls_device_pool_options *out, const ls_device_pool_option
 /* Equal parts of the devices that there are, where the list has not got them all. */
 static int team_size(const ls_device_list *list)
 {
-    return list->backend->counted && list->capped ? list->allowed / list->count : 1;
+    const int team = list->backend->counted && list->capped ? list->allowed / list->count : 1;
+    return team < TEAM_MOST ? team : TEAM_MOST;
 }
 
 static int create(ls_pool **out, opening *o, ls_error *err)

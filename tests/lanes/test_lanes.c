@@ -370,6 +370,23 @@ static void a_kernel_of_one_element_needs_little_memory(void **state)
     op->impl->destroy(op);
 }
 
+/* Offsets within a plane are counted in 32 bits. */
+static void planes_that_cannot_be_counted_are_refused(void **state)
+{
+    static const int size[] = {8192, 11586, 16384};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        dice d = {1, 0};
+        ls_op *op;
+        ls_error err;
+        ls_op_desc desc = start(&d, LS_OP_CONV2D, 1, 1, size[i], size[i]);
+        desc.u.conv2d = (ls_conv2d){.out = 1, .kh = 1, .kw = 1, .sh = 1, .sw = 1};
+        desc.x = ls_lanes_tensor(&desc.x);
+        ls_cpu_device device = {.kernels = ls_cpu_isa_at(0)};
+        assert_int_equal(ls_cpu_op_create(&op, &device, &desc, &err), LS_EUNSUPPORTED);
+    }
+}
+
 /* y and dx of the first row, with other numbers in all others. */
 static void first_row_alone(const ls_lanes_kernels *kernels, const ls_op_desc *desc,
                             const lanes_data *in, const char *what)
@@ -654,6 +671,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(wide_convolution_matches_double_sums),
         cmocka_unit_test(weights_in_parts_and_panels_match_double_sums),
         cmocka_unit_test(a_kernel_of_one_element_needs_little_memory),
+        cmocka_unit_test(planes_that_cannot_be_counted_are_refused),
         cmocka_unit_test(dilated_convolution_matches_double_sums),
         cmocka_unit_test(convolution_in_groups_matches_double_sums),
         cmocka_unit_test(rows_do_not_see_their_neighbours),
