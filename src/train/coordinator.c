@@ -437,8 +437,8 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
         return status;
     ls_tell_progress(c, true, evaluated);
     begin_next_epoch(t);
-    /* The last one's is the final checkpoint. */
-    if (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t))
+    /* The last one's is the final checkpoint of a run; a trainer that is driven may go on, or has none. */
+    if (may_evaluate && (t->position.epoch == (uint32_t)t->config.epochs || has_waited_long(t)))
         return LS_OK;
     const bool keep = t->dir.saver && t->config.checkpoint.best && evaluated && is_best(t);
     return settle(c, keep || end_of_epoch_save_is_due(t), err);

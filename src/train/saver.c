@@ -175,7 +175,9 @@ int ls_snapshot_replicas(struct ls_trainer *t, bool bring_home, ls_error *err)
 
 static bool same_position(const ls_position *a, const ls_position *b)
 {
-    return a->steps == b->steps && a->epoch == b->epoch && a->recorded == b->recorded;
+    return a->steps == b->steps && a->epoch == b->epoch && a->recorded == b->recorded &&
+           a->best.epoch == b->best.epoch && a->best.steps == b->best.steps &&
+           a->best.waited == b->best.waited;
 }
 
 static int describe(struct ls_saver *s, ls_error *err)

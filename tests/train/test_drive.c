@@ -383,6 +383,62 @@ static void the_best_that_was_saved_is_kept_when_a_better_one_is_not(void **stat
     scratch_end(&files);
 }
 
+/* Nothing is learned: patience has run out behind the second evaluation. The last epoch is saved too. */
+static void each_epoch_is_saved_when_patience_has_run_out(void **state)
+{
+    (void)state;
+    scratch files;
+    story s;
+    char run_dir[600];
+    scratch_begin(&files);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&files, "run"));
+    begin(&s, 1, "devices=ref:2");
+    fixture_set(&s.f, "epochs=4");
+    fixture_set(&s.f, "optimizer.lr=1e-30");
+    fixture_set(&s.f, "patience=1");
+    fixture_set(&s.f, "checkpoint.async=false");
+    fixture_set(&s.f, run_dir);
+    ls_trainer *t = fixture_open(&s.f);
+    for (uint64_t i = 0; i < 4 * STEPS; i++) {
+        step(&s, t, i);
+        if ((i + 1) % STEPS > 0)
+            continue;
+        assert_true(is_saved(run_dir + strlen("run_dir="), (int)i + 1));
+        assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
+    }
+    assert_int_equal(t->position.best.waited, 3);
+    ls_trainer_close(t);
+    end(&s);
+    scratch_end(&files);
+}
+
+static void what_an_evaluation_found_is_saved_at_the_same_step(void **state)
+{
+    (void)state;
+    scratch files;
+    story s;
+    char run_dir[600];
+    scratch_begin(&files);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", scratch_path(&files, "run"));
+    begin(&s, 1, "devices=ref:2");
+    fixture_set(&s.f, run_dir);
+    ls_trainer *t = fixture_open(&s.f);
+    step(&s, t, 0);
+    for (int i = 0; i < 3; i++) { /* the first is the best; the others only wait */
+        assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
+        assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK);
+    }
+    assert_int_equal(ls_trainer_save(t, NULL, &s.f.err), LS_OK);
+    ls_trainer_close(t);
+    s.f.options.resume = run_dir + strlen("run_dir=");
+    t = fixture_open(&s.f);
+    assert_int_equal(t->position.best.steps, 1);
+    assert_int_equal(t->position.best.waited, 2);
+    ls_trainer_close(t);
+    end(&s);
+    scratch_end(&files);
+}
+
 static void a_save_without_a_place_is_refused(void **state)
 {
     (void)state;
@@ -753,6 +809,8 @@ int main(void)
         cmocka_unit_test(weights_of_a_file_are_taken_over),
         cmocka_unit_test(what_cannot_be_loaded_changes_nothing),
         cmocka_unit_test(the_best_that_was_saved_is_kept_when_a_better_one_is_not),
+        cmocka_unit_test(each_epoch_is_saved_when_patience_has_run_out),
+        cmocka_unit_test(what_an_evaluation_found_is_saved_at_the_same_step),
         cmocka_unit_test(a_save_without_a_place_is_refused),
         cmocka_unit_test(evaluation_is_that_of_the_run),
         cmocka_unit_test(predictions_follow_the_steps),
