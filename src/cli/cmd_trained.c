@@ -112,7 +112,7 @@ ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
         .normalisation = t->config.preprocessing,
         .loss = t->config.loss,
         .label_smoothing = (float)t->config.label_smoothing,
-        .optimizer = &t->config.optimizer,
+        .optimizer = t->config.optimizer.type ? &t->config.optimizer : NULL, /* a card has none */
         .batch = (uint32_t)t->config.batch_size,
         .shards = (uint32_t)ls_config_shards(&t->config, t->model),
         .host = t->host,

@@ -45,6 +45,9 @@ expect 0 "$trainer" predict run --rows 0:3 --json --devices ref:1
 cp out of_run
 expect 0 "$trainer" predict alone.safetensors --rows 0:3 --json --devices ref:1
 cmp -s out of_run || fail "a file alone predicts otherwise than its run"
+expect 0 "$trainer" eval alone.safetensors --json
+[ "$(field accuracy <out)" = "$(grep '"eval"' run/metrics.jsonl | field test_accuracy)" ] ||
+    fail "a file alone is evaluated otherwise than its run"
 expect 0 "$trainer" export run --to given.safetensors
 cmp -s given.safetensors alone.safetensors || fail "the exported file is another"
 expect 0 "$trainer" export alone.safetensors --to alone.onnx
