@@ -149,14 +149,48 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+static const char *show_rows(char out[96], const ls_dataset_info *i)
+{
+    snprintf(out, 96, "%d×%d×%d %s with %d %s", i->channels, i->height, i->width,
+             i->dtype == LS_ROW_F32 ? "floats" : "bytes", i->targets ? i->targets : i->classes,
+             i->targets ? "targets" : "classes");
+    return out;
+}
+
+/* A card may say anything, and a device reads rows as it says. */
+static int check_rows(const ls_trained *t, ls_error *err)
+{
+    char mine[96], theirs[96];
+    const ls_gather *p = &t->config.preprocessing;
+    const ls_shape *in = &t->card.input;
+    const ls_dataset_info model = {.channels = in->c,
+                                   .height = in->h,
+                                   .width = in->w,
+                                   .classes = t->card.classes,
+                                   .targets = p->targets,
+                                   .dtype = p->floats ? LS_ROW_F32 : LS_ROW_U8};
+    for (int s = 0; s < LS_SUBSETS && t->data[s]; s++) {
+        const ls_dataset_info *data = ls_dataset_describe(t->data[s]);
+        if (strcmp(show_rows(mine, &model), show_rows(theirs, data)) != 0)
+            return ls_fail(err, LS_EDATA,
+                           "%.200s: the model is of %s; those of %.40s (%s) are %s; name a config "
+                           "with the model's data: --config CONFIG",
+                           t->weights_path, mine, data->name, data->split, theirs);
+    }
+    return LS_OK;
+}
+
 /* Shape and classes are those of the data, or what is known of it by its name; a file that is on its own
  * says them itself. */
 static int open_model(ls_trained *t, ls_error *err)
 {
     const ls_dataset_about *about;
-    if (t->card.config.doc)
-        return ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
-    int status = ls_config_find_data(&about, &t->config, err);
+    int status = t->card.config.doc ? check_rows(t, err) : LS_OK;
+    if (status == LS_OK && t->card.config.doc)
+        status = ls_card_load(&t->model, &t->weights, &t->card, t->weights_path, err);
+    if (status || t->card.config.doc)
+        return status;
+    status = ls_config_find_data(&about, &t->config, err);
     if (status)
         return status;
     ls_shape input = {about->channels, about->height, about->width};

@@ -708,8 +708,17 @@ static int balance(float *out, const ls_config *c, const ls_dataset *train, int 
                                             "counted; give a number for each class",
                                             err);
     }
-    for (uint32_t i = 0; i < rows; i++)
-        count[view.labels[view.row ? view.row[i] : i]]++;
+    for (uint32_t i = 0; i < rows; i++) {
+        const int32_t label = view.labels[view.row ? view.row[i] : i];
+        if (label < 0 || label >= classes) {
+            ls_free(c->host, count);
+            return ls_fail(err, LS_EDATA,
+                           "class_weights: training row %u has label %d, but the model has %d "
+                           "classes",
+                           (unsigned)i, (int)label, classes);
+        }
+        count[label]++;
+    }
     int absent = -1;
     for (int k = 0; k < classes; k++) {
         absent = count[k] == 0 && absent < 0 ? k : absent;

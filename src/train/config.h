@@ -130,7 +130,8 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
  * LS_ECONFIG (the loss, a metric, or the smoothing of labels, is for other data). */
 int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, ls_error *err);
 /* → what rows of each class count, [classes], owned by the caller; NULL where the config has no class_weights.
- * `train`: what "balanced" counts, rows / (classes · rows of the class). Errors: LS_ECONFIG, LS_ENOMEM. */
+ * `train`: what "balanced" counts, rows / (classes · rows of the class). Errors: LS_ECONFIG, LS_ENOMEM;
+ * LS_EDATA (a label is beyond the classes). */
 int ls_config_class_weights(float **out, const ls_config *config, const ls_dataset *train,
                             int classes, ls_error *err);
 int ls_config_find_data(const ls_dataset_about **out, const ls_config *config, ls_error *err);

@@ -336,6 +336,27 @@ static void balanced_weights_are_those_of_the_training_rows(void **state)
     assert_string_equal(hash[0], hash[1]);
 }
 
+static void rows_of_more_classes_than_the_model_has_are_not_balanced(void **state)
+{
+    story s;
+    ls_config config;
+    ls_dataset *train, *test;
+    float *weights;
+    (void)state;
+    begin(&s, "devices=ref:2", 0);
+    fixture_set(&s.f, "class_weights=balanced");
+    assert_int_equal(ls_config_read(&config, &s.f.options, &s.f.err), LS_OK);
+    assert_int_equal(ls_config_open_data(&train, &test, &config, &s.f.options, &s.f.err), LS_OK);
+    assert_int_equal(ls_config_fit_data(&config, ls_dataset_describe(test), &s.f.err), LS_OK);
+    assert_int_equal(ls_config_class_weights(&weights, &config, train, 2, &s.f.err), LS_EDATA);
+    assert_non_null(strstr(s.f.err.text, "but the model has 2 classes"));
+    assert_null(weights);
+    ls_dataset_close(train);
+    ls_dataset_close(test);
+    ls_config_fini(&config);
+    end(&s);
+}
+
 /* ---- bits ---- */
 
 static const char *const controls[] = {
@@ -488,6 +509,7 @@ int main(void)
         cmocka_unit_test(the_average_is_that_of_the_weights),
         cmocka_unit_test(classes_weigh_as_they_are_told),
         cmocka_unit_test(balanced_weights_are_those_of_the_training_rows),
+        cmocka_unit_test(rows_of_more_classes_than_the_model_has_are_not_balanced),
         cmocka_unit_test(each_has_the_same_bits_on_any_number_of_workers_and_after_a_stop),
         cmocka_unit_test(all_of_them_go_on_after_a_kill),
         cmocka_unit_test(wrong_patterns_are_refused_with_their_place),
