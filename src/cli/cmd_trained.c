@@ -219,7 +219,7 @@ static void print_for_people(const ls_trained *t, const outcome *o)
 
 /* Every metric that fits, whatever the run itself measured. */
 static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls_dataset *data,
-                   float *scores, ls_error *err)
+                   unsigned metrics, float *scores, ls_error *err)
 {
     ls_prediction sum;
     const ls_dataset_view view = ls_dataset_resident(data);
@@ -237,7 +237,7 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls
     o->devices = ls_strdup(t->host, sum.devices);
     o->measured.value[LS_METRIC_LOSS] = sum.loss / d->rows;
     o->measured.value[LS_METRIC_ACCURACY] = t->config.loss->hits ? sum.correct / d->rows : NAN;
-    return ls_measure(&o->measured, t->config.metrics, &judged, t->host, err);
+    return ls_measure(&o->measured, metrics, &judged, t->host, err);
 }
 
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
@@ -245,21 +245,22 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
     char cache[4096];
     ls_error err;
     const ls_dataset *data = t->data[a->train ? LS_TRAIN : LS_TEST];
-    const size_t classes = (size_t)t->model->classes;
+    const int classes = t->model->classes;
     ls_predict_desc d = cli_predict_desc(t, a, registry, cache);
     outcome o = {.data = ls_dataset_describe(data), .weights = t->weights_path};
     float *scores = NULL, *class_weight = NULL;
-    int status = ls_measured_init(&o.measured, t->config.metrics, t->model->classes, t->host, &err);
-    if (status == LS_OK && ls_metrics_need_scores(t->config.metrics)) {
-        scores = ls_alloc_array(t->host, o.data->rows * sizeof *scores, classes);
-        status = scores ? LS_OK : ls_fail(&err, LS_ENOMEM, "out of memory for the scores");
+    const unsigned metrics = ls_config_metrics_of(&t->config, o.data->rows, classes);
+    int status = ls_measured_init(&o.measured, metrics, classes, t->host, &err);
+    if (status == LS_OK && ls_metrics_need_scores(metrics)) {
+        scores = ls_alloc_array(t->host, o.data->rows * sizeof *scores, (size_t)classes);
+        status = scores ? LS_OK : ls_config_fail_scores(&err, &t->config, o.data->rows, classes);
     }
     if (status == LS_OK)
-        status = ls_config_class_weights(&class_weight, &t->config, t->data[LS_TRAIN],
-                                         t->model->classes, &err);
+        status =
+            ls_config_class_weights(&class_weight, &t->config, t->data[LS_TRAIN], classes, &err);
     d.class_weight = class_weight;
     if (status == LS_OK)
-        status = measure(&o, &d, t, data, scores, &err);
+        status = measure(&o, &d, t, data, metrics, scores, &err);
     if (status == LS_OK)
         a->json ? print_outcome(&o, t->host) : print_for_people(t, &o);
     ls_free(t->host, o.devices);

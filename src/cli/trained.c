@@ -201,7 +201,7 @@ static int open_model(ls_trained *t, ls_error *err)
         const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TEST]);
         input = (ls_shape){info->channels, info->height, info->width};
         classes = info->targets ? info->targets : info->classes;
-        status = ls_config_fit_data(&t->config, info, err);
+        status = ls_config_fit_data(&t->config, info, 0, err);
         if (status)
             return status;
         const ls_dataset_info *train = ls_dataset_describe(t->data[LS_TRAIN]);

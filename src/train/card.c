@@ -102,7 +102,7 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
     const ls_dataset_info data = {.dtype = floats ? LS_ROW_F32 : LS_ROW_U8,
                                   .classes = targets ? 0 : c->classes,
                                   .targets = targets ? c->classes : 0};
-    return status ? status : ls_config_fit_data(&c->config, &data, err);
+    return status ? status : ls_config_fit_data(&c->config, &data, 0, err);
 }
 
 int ls_card_parse(ls_card *out, const char *name, const char *text, const ls_host *host,

@@ -554,12 +554,41 @@ static int refuse_metric(ls_error *err, const ls_config *c, const cJSON *name, u
     return ls_config_fail(err, c, "metrics.names", LS_ECONFIG, text);
 }
 
+static bool are_metrics_named(const ls_config *c)
+{
+    const cJSON *node = c->metric_names;
+    return node && !(cJSON_IsString(node) && strcmp(node->valuestring, "auto") == 0);
+}
+
+unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs)
+{
+    const uint64_t bytes = rows * sizeof(float) * (uint64_t)outputs;
+    if (are_metrics_named(c) || !ls_metrics_need_scores(c->metrics) || bytes <= LS_SCORES_BYTES)
+        return c->metrics;
+    ls_log(
+        c->host, LS_LOG_INFO,
+        "metrics: only loss and accuracy: the others need %u scores of each of %u rows, %.1f GB; "
+        "metrics.names asks for them nevertheless",
+        (unsigned)outputs, (unsigned)rows, (double)bytes * 1e-9);
+    return ls_metrics_without_scores(c->metrics);
+}
+
+int ls_config_fail_scores(ls_error *err, const ls_config *c, uint32_t rows, int outputs)
+{
+    char text[200];
+    snprintf(
+        text, sizeof text,
+        "metrics.names: out of memory for %u scores of each of %u rows, %.1f GB; [] needs none",
+        (unsigned)outputs, (unsigned)rows, (double)rows * outputs * sizeof(float) * 1e-9);
+    return ls_config_fail(err, c, "metrics.names", LS_ENOMEM, text);
+}
+
 static int choose_metrics(ls_config *c, int outputs, ls_error *err)
 {
     const unsigned fitting = ls_metrics_of(c->loss, outputs);
     const cJSON *node = c->metric_names, *name;
     c->metrics = ls_metrics_by_default(c->loss, outputs);
-    if (!node || (cJSON_IsString(node) && strcmp(node->valuestring, "auto") == 0))
+    if (!are_metrics_named(c))
         return LS_OK;
     if (!cJSON_IsArray(node))
         return refuse_metric(err, c, node, fitting);
@@ -630,9 +659,10 @@ static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_err
     return ls_config_fail(err, c, "augment.crop", LS_ECONFIG, text);
 }
 
-int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, ls_error *err)
+int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows, ls_error *err)
 {
     const bool vectors = info->targets > 0;
+    const int outputs = vectors ? info->targets : info->classes;
     char names[160], text[400];
     c->preprocessing.floats = info->dtype == LS_ROW_F32;
     c->preprocessing.targets = info->targets;
@@ -654,8 +684,11 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, ls_error *err)
             err, c, "label_smoothing", LS_ECONFIG,
             "label_smoothing: belongs to classes, but the targets of this data are "
             "vectors; remove it");
-    status = choose_metrics(c, vectors ? info->targets : info->classes, err);
-    return status ? status : choose_monitor(c, err);
+    status = choose_metrics(c, outputs, err);
+    if (status)
+        return status;
+    c->metrics = ls_config_metrics_of(c, rows, outputs);
+    return choose_monitor(c, err);
 }
 
 /* ---- weights of classes --------------------------------------------------------------------- */

@@ -126,9 +126,15 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
  * ls_dataset_find, LS_ECONFIG with the place of the key. */
 int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *config,
                         const ls_trainer_options *options, ls_error *err);
-/* Takes over what the data is: bytes or floats, classes or vectors; the loss, and what is measured. Errors:
- * LS_ECONFIG (the loss, a metric, or the smoothing of labels, is for other data). */
-int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, ls_error *err);
+/* Takes over what the data is: bytes or floats, classes or vectors; the loss, and what is measured of so many
+ * rows. Errors: LS_ECONFIG (the loss, a metric, or the smoothing of labels, is for other data). */
+int ls_config_fit_data(ls_config *config, const ls_dataset_info *info, uint32_t rows,
+                       ls_error *err);
+/* config->metrics; of "auto" only those without scores, and a line in the log, where the scores of so many rows
+ * are more than LS_SCORES_BYTES. */
+unsigned ls_config_metrics_of(const ls_config *config, uint32_t rows, int outputs);
+/* There is no memory for these scores: LS_ENOMEM with the place of metrics.names. */
+int ls_config_fail_scores(ls_error *err, const ls_config *config, uint32_t rows, int outputs);
 /* → what rows of each class count, [classes], owned by the caller; NULL where the config has no class_weights.
  * `train`: what "balanced" counts, rows / (classes · rows of the class). Errors: LS_ECONFIG, LS_ENOMEM;
  * LS_EDATA (a label is beyond the classes). */

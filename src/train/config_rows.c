@@ -482,7 +482,7 @@ const ls_config_key ls_config_keys[] = {
          "what evaluations measure besides the loss: `[\"accuracy\", \"top5\", \"confusion\"]` "
          "(with each class's precision and recall) of classes, `mae` and `r2` of values, `auc` "
          "of bits; `\"auto\"`: all that fit the loss, the matrix up to 100 classes, `top5` from 6 "
-         "on"},
+         "on, and none that needs more than 256 MB of scores"},
     {"", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(deadline_s), 0, 0, 86400,
      .help =
          "how long a worker may show no sign of life; 0: 20 times the longest step so far, at least "

@@ -6,6 +6,11 @@
 
 #include <string.h>
 
+static bool lacks_scores(const ls_exchange *e, const struct ls_trainer *t)
+{
+    return ls_metrics_need_scores(t->config.metrics) && e->test.rows > 0 && !e->test.scores;
+}
+
 static bool allocate(ls_exchange *e, const struct ls_trainer *t)
 {
     const uint32_t train = ls_subset_rows(t, LS_TRAIN);
@@ -19,7 +24,7 @@ static bool allocate(ls_exchange *e, const struct ls_trainer *t)
     e->canonical = ls_alloc_array(t->host, t->model->floats, sizeof *e->canonical);
     bool complete = ls_sharded_rows_init(&e->test, t->host, NULL) == LS_OK && e->permutation[0] &&
                     e->permutation[1] && e->canonical;
-    if (ls_metrics_need_scores(t->config.metrics) && e->test.rows > 0) {
+    if (lacks_scores(e, t)) {
         e->test.scores =
             ls_alloc_array(t->host, e->test.rows * sizeof *e->test.scores, (size_t)e->test.classes);
         complete = complete && e->test.scores;
@@ -37,7 +42,11 @@ int ls_exchange_create(ls_exchange **out, struct ls_trainer *t, ls_error *err)
 {
     ls_exchange *e = ls_alloc(t->host, sizeof *e);
     if (!e || !allocate(e, t)) {
+        const bool scores = e && lacks_scores(e, t);
         ls_exchange_destroy(e, t->host);
+        if (scores)
+            return ls_config_fail_scores(err, &t->config, ls_subset_rows(t, LS_TEST),
+                                         t->model->classes);
         return ls_fail(err, LS_ENOMEM, "out of memory for the lists of rows and %zu weights",
                        t->model->floats);
     }

@@ -33,9 +33,14 @@ unsigned ls_metrics_by_default(const ls_loss *loss, int outputs)
     return outputs <= LS_CONFUSION_CLASSES ? all : all & ~ONE(CONFUSION);
 }
 
+unsigned ls_metrics_without_scores(unsigned wanted)
+{
+    return wanted & (ONE(LOSS) | ONE(ACCURACY));
+}
+
 bool ls_metrics_need_scores(unsigned wanted)
 {
-    return (wanted & ~(ONE(LOSS) | ONE(ACCURACY))) != 0;
+    return wanted != ls_metrics_without_scores(wanted);
 }
 
 void ls_measured_clear(ls_measured *m)

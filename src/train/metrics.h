@@ -46,8 +46,12 @@ enum { LS_CONFUSION_CLASSES = 100, LS_CONFUSION_MOST = 1000 };
  * default, as sums of 1 << metric. */
 unsigned ls_metrics_of(const ls_loss *loss, int outputs);
 unsigned ls_metrics_by_default(const ls_loss *loss, int outputs);
-/* Whether some of these need scores. */
+/* Whether some of these need scores, and those that need none. */
 bool ls_metrics_need_scores(unsigned wanted);
+unsigned ls_metrics_without_scores(unsigned wanted);
+
+/* Scores that metrics are worth which nobody named. */
+#define LS_SCORES_BYTES ((uint64_t)256 << 20)
 
 /* What came out. */
 typedef struct ls_measured {

@@ -50,7 +50,7 @@ static int open_data(ls_trainer *t, ls_error *err)
              info->synthetic ? "SYNTHETIC " : "", info->name, (unsigned)info->rows,
              (unsigned)ls_subset_rows(t, LS_TEST), info->dtype == LS_ROW_U8 ? "images" : "rows",
              info->channels, info->height, info->width);
-    status = ls_config_fit_data(&t->config, info, err);
+    status = ls_config_fit_data(&t->config, info, ls_subset_rows(t, LS_TEST), err);
     if (status == LS_OK)
         status = check_monitor(t, err);
     for (int s = 0; s < LS_SUBSETS && status == LS_OK; s++)

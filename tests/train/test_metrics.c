@@ -259,6 +259,97 @@ static void a_metric_of_another_loss_is_refused_with_those_that_fit(void **state
     }
 }
 
+/* ---- scores of many outputs ---- */
+
+enum { MANY_CLASSES = 1 << 20, MANY_ROWS = 100 }; /* 419 MB of scores */
+
+static int read_many(void *user, int test, const uint32_t *which, uint32_t count, void *values,
+                     void *targets, ls_error *err)
+{
+    (void)user, (void)test, (void)err;
+    for (uint32_t i = 0; i < count; i++) {
+        ((uint8_t *)values)[i] = (uint8_t)which[i];
+        ((int32_t *)targets)[i] = (int32_t)which[i];
+    }
+    return LS_OK;
+}
+
+/* Has no memory for so much at a time, and counts what the log says of it. */
+typedef struct small_host {
+    ls_host host;
+    int said;
+} small_host;
+
+static void *alloc_little(void *user, size_t bytes, size_t align)
+{
+    (void)user;
+    return bytes > LS_SCORES_BYTES ? NULL
+                                   : aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void free_any(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+static void count_words(void *user, ls_log_level level, const char *text)
+{
+    (void)level;
+    ((small_host *)user)->said += strstr(text, "metrics: only loss and accuracy") != NULL;
+}
+
+static int open_many(story *s, small_host *h, ls_trainer **t, const char *set)
+{
+    *h = (small_host){.host = {sizeof h->host, alloc_little, free_any, count_words, h}};
+    begin(s, "devices=ref:1");
+    s->data = (ls_data_source){.size = sizeof s->data,
+                               .name = "many",
+                               .channels = 1,
+                               .height = 1,
+                               .width = 1,
+                               .classes = MANY_CLASSES,
+                               .train_rows = 4,
+                               .test_rows = MANY_ROWS,
+                               .read = read_many};
+    fixture_use_source(&s->f, &s->data, s->sources);
+    fixture_set(&s->f, "model={\"layers\":[{\"type\":\"dense\",\"out\":1048576}]}");
+    fixture_set(&s->f, "batch_size=1");
+    fixture_set(&s->f, "shards=1");
+    fixture_set(&s->f, set);
+    s->f.options.host = &h->host;
+    return ls_trainer_open(t, &s->f.options, &s->f.err);
+}
+
+static void scores_that_nobody_asked_for_take_no_memory(void **state)
+{
+    small_host h;
+    story s;
+    ls_trainer *t;
+    (void)state;
+    const int status = open_many(&s, &h, &t, "seed=0");
+    if (status)
+        fail_msg("%s", s.f.err.text);
+    assert_null(t->exchange->test.scores);
+    assert_int_equal(h.said, 1);
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
+static void scores_that_were_asked_for_and_do_not_fit_are_named(void **state)
+{
+    small_host h;
+    story s;
+    ls_trainer *t;
+    (void)state;
+    assert_int_equal(open_many(&s, &h, &t, "metrics.names=[\"top5\"]"), LS_ENOMEM);
+    if (!strstr(s.f.err.text,
+                "metrics.names: out of memory for 1048576 scores of each of 100 rows"))
+        fail_msg("%s", s.f.err.text);
+    assert_int_equal(h.said, 0);
+    fixture_end(&s.f);
+}
+
 /* ---- the best, and patience ---- */
 
 /* Nothing is learned: the first evaluation stays the best. */
@@ -458,6 +549,8 @@ int main(void)
         cmocka_unit_test(an_evaluation_finds_the_same_on_any_number_of_workers),
         cmocka_unit_test(what_is_measured_is_what_was_asked_for),
         cmocka_unit_test(a_metric_of_another_loss_is_refused_with_those_that_fit),
+        cmocka_unit_test(scores_that_nobody_asked_for_take_no_memory),
+        cmocka_unit_test(scores_that_were_asked_for_and_do_not_fit_are_named),
         cmocka_unit_test(the_best_checkpoint_is_kept_beside_the_newest),
         cmocka_unit_test(old_ones_are_removed_where_the_best_was_not_kept),
         cmocka_unit_test(old_ones_are_removed_where_the_best_could_not_be_saved),
