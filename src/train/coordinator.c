@@ -315,6 +315,7 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
 static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const uint32_t rows = t->exchange->test.rows;
+    const ls_best before = t->position.best;
     int status = ls_members_gather_evaluation(t, err);
     if (status)
         return status;
@@ -326,6 +327,8 @@ static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
         status = compare_with_best(t, err);
     if (status == LS_OK)
         status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
+    if (status) /* the evaluation is made again behind a resume: it does not count twice */
+        t->position.best = before;
     if (status == LS_OK && !isfinite(sum.loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "

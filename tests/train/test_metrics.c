@@ -516,6 +516,33 @@ static void patience_ends_a_run_at_the_same_step_after_a_stop(void **state)
     scratch_end(&place);
 }
 
+/* The record of the first or the second epoch's evaluation is refused: the fourth, as if nothing had been, is the
+ * last. */
+static void an_evaluation_that_failed_counts_once(void **state)
+{
+    scratch place;
+    char run_dir[400];
+    (void)state;
+    scratch_begin(&place);
+    for (int part = 0; part < 4; part++) {
+        story s;
+        snprintf(run_dir, sizeof run_dir, "run_dir=%s/run%d", place.directory, part / 2);
+        begin_idle(&s, "devices=ref:2", run_dir);
+        fixture_set(&s.f, "patience=3");
+        s.f.fail_record_at = part == 0 ? 1 + 6 : part == 2 ? 1 + 6 + 6 : 0; /* 6 for each epoch */
+        s.f.options.resume = part % 2 ? run_dir + strlen("run_dir=") : NULL;
+        s.trainer = fixture_open(&s.f);
+        assert_int_equal(ls_trainer_run(s.trainer, &s.f.err), part % 2 ? LS_OK : LS_EIO);
+        const ls_best *best = &s.trainer->position.best;
+        assert_int_equal(best->epoch, part > 0);
+        assert_int_equal(best->waited, part % 2 ? 3 : 0);
+        assert_int_equal(s.trainer->position.steps, part % 2 ? 4 * 4 : part == 0 ? 4 : 8);
+        ls_trainer_close(s.trainer);
+        fixture_end(&s.f);
+    }
+    scratch_end(&place);
+}
+
 static void what_cannot_be_monitored_is_refused(void **state)
 {
     static const struct {
@@ -555,6 +582,7 @@ int main(void)
         cmocka_unit_test(old_ones_are_removed_where_the_best_was_not_kept),
         cmocka_unit_test(old_ones_are_removed_where_the_best_could_not_be_saved),
         cmocka_unit_test(patience_ends_a_run_at_the_same_step_after_a_stop),
+        cmocka_unit_test(an_evaluation_that_failed_counts_once),
         cmocka_unit_test(what_cannot_be_monitored_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
