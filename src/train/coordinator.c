@@ -294,7 +294,24 @@ static int measure(struct ls_trainer *t, ls_error *err)
     return r->scores ? ls_measure(&t->measured, t->config.metrics, &judged, t->host, err) : LS_OK;
 }
 
-/* The first of equal ones is the best. */
+/* A value that the test rows do not have they will not have later either. A loss that is not finite is for another
+ * message. */
+static int check_monitored(const struct ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    const bool needed = c->patience > 0 || c->checkpoint.best;
+    if (!needed || t->position.best.epoch > 0 || !isfinite(t->result.test_loss) ||
+        !isnan(t->measured.value[c->monitor]))
+        return LS_OK;
+    return ls_fail(
+        err, LS_ECONFIG,
+        "monitor: %s has no value on the test rows (where targets are all alike there is "
+        "no auc, and no r2), so none is the best, for patience or checkpoint.best; "
+        "expected a metric that has one, such as loss",
+        ls_metric_names[c->monitor]);
+}
+
+/* The first of equal ones is the best; none waits before there is one. */
 static int compare_with_best(struct ls_trainer *t, ls_error *err)
 {
     ls_best *best = &t->position.best;
@@ -302,8 +319,8 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     const double value = t->measured.value[metric];
     const bool better =
         best->epoch == 0 || (ls_metric_rises(metric) ? value > best->value : value < best->value);
-    if (isnan(value) || !better) {
-        best->waited++;
+    if (!isfinite(value) || !better) {
+        best->waited += best->epoch > 0;
         return LS_OK;
     }
     int status = ls_saver_displace_best(t, err);
@@ -323,6 +340,8 @@ static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
     t->result.test_loss = sum.loss / rows;
     t->result.test_accuracy = ls_accuracy(t, sum.correct, rows);
     status = measure(t, err);
+    if (status == LS_OK)
+        status = check_monitored(t, err);
     if (status == LS_OK)
         status = compare_with_best(t, err);
     if (status == LS_OK)

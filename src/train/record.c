@@ -324,7 +324,8 @@ int ls_record_eval(struct ls_trainer *t, uint32_t epoch, double seconds, ls_erro
                                  .test_accuracy = t->result.test_accuracy,
                                  .seconds = seconds,
                                  .measured = t->measured,
-                                 .best = t->position.best.steps == t->position.steps};
+                                 .best = t->position.best.epoch > 0 &&
+                                         t->position.best.steps == t->position.steps};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 

@@ -39,7 +39,8 @@ static void table_row(int bits, int test, uint32_t row, float *values, float *su
         sums[j] = sums[j] > 0;
 }
 
-typedef enum task { CLASSES, NUMBERS, BITS } task;
+/* ALIKE: numbers, but all those of the test rows are 3. */
+typedef enum task { CLASSES, NUMBERS, BITS, ALIKE } task;
 
 static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count, void *values,
                      void *targets, ls_error *err)
@@ -50,6 +51,8 @@ static int read_rows(void *user, int test, const uint32_t *rows, uint32_t count,
         float sums[TARGETS];
         int32_t class;
         table_row(what == BITS, test, rows[i], (float *)values + (size_t)i * VALUES, sums, &class);
+        for (int j = 0; what == ALIKE && test && j < TARGETS; j++)
+            sums[j] = 3;
         if (what == CLASSES)
             ((int32_t *)targets)[i] = class;
         else
@@ -67,7 +70,7 @@ typedef struct story {
 
 static void begin(story *s, task what, const char *devices, int streamed)
 {
-    static const char *const losses[] = {"loss=cross_entropy", "loss=mse", "loss=bce"};
+    static const char *const losses[] = {"loss=cross_entropy", "loss=mse", "loss=bce", "loss=mse"};
     fixture_begin(&s->f);
     s->what = what;
     s->data = (ls_data_source){.size = sizeof s->data,
@@ -239,6 +242,41 @@ static void a_loss_for_other_targets_is_refused(void **state)
         }
 }
 
+static void a_monitor_without_a_value_is_refused_where_it_decides(void **state)
+{
+    static const char *const needed[] = {"patience=2", "checkpoint.best=true"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        story s;
+        begin(&s, ALIKE, "devices=ref:2", 0);
+        fixture_set(&s.f, "monitor=r2");
+        fixture_set(&s.f, needed[i]);
+        ls_trainer *t = fixture_open(&s.f);
+        assert_int_equal(ls_trainer_run(t, &s.f.err), LS_ECONFIG);
+        assert_non_null(strstr(s.f.err.text, "monitor: r2 has no value on the test rows"));
+        assert_int_equal(fixture_count(&s.f, "epoch"), 1);
+        assert_int_equal(fixture_count(&s.f, "eval"), 0);
+        ls_trainer_close(t);
+        fixture_end(&s.f);
+    }
+}
+
+static void no_evaluation_is_the_best_where_the_monitor_has_no_value(void **state)
+{
+    story s;
+    (void)state;
+    begin(&s, ALIKE, "devices=ref:2", 0);
+    fixture_set(&s.f, "monitor=r2");
+    ls_trainer *t = fixture_open(&s.f);
+    assert_int_equal(ls_trainer_evaluate(t, NULL, NULL, &s.f.err), LS_OK); /* before any step */
+    assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
+    for (int i = 0; i < 4; i++)
+        assert_non_null(strstr(fixture_record(&s.f, "eval", i), "\"best\":false"));
+    assert_int_equal(t->position.best.waited, 0); /* for what? */
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +284,8 @@ int main(void)
         cmocka_unit_test(each_task_is_learned),
         cmocka_unit_test(accuracy_is_null_where_no_row_is_correct),
         cmocka_unit_test(steps_of_floats_and_vectors_give_the_bits_of_a_run),
+        cmocka_unit_test(a_monitor_without_a_value_is_refused_where_it_decides),
+        cmocka_unit_test(no_evaluation_is_the_best_where_the_monitor_has_no_value),
         cmocka_unit_test(a_loss_for_other_targets_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
