@@ -31,6 +31,10 @@ static int check_x2(const ls_op_desc *d, ls_error *err)
     int status = check_tensor(x2, "a second input", LS_F32, err);
     if (status)
         return status;
+    if (d->kind == LS_OP_CONCAT &&
+        (double)x->rows * x->h * x->w * ((double)x->c + x2->c) > LS_CUDA_MOST_ELEMENTS)
+        return ls_fail(err, LS_EUNSUPPORTED, "op_create: %d rows of %d + %d by %d×%d is too large",
+                       x->rows, x->c, x2->c, x->h, x->w);
     if (x->rows == x2->rows && (x->c == x2->c || d->kind == LS_OP_CONCAT) && x->h == x2->h &&
         x->w == x2->w)
         return LS_OK;

@@ -297,6 +297,25 @@ static void a_lost_device_ends_in_an_error(void **state)
     assert_false(cuda_is_lost(cudaErrorMemoryAllocation));
 }
 
+/* Each of its inputs is small enough: kernels count values with 31 bits. */
+static void a_concat_of_too_many_values_is_refused(void **state)
+{
+    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CONCAT};
+    ls_error err = {0};
+    ls_op *op = NULL;
+    (void)state;
+    begin(DBL_EAGER, 1);
+    ls_device *d = open_device(0);
+    desc.x = desc.x2 = (ls_tensor){LS_F32, 1 << 20, 1024, 1, 1, NULL, (size_t)4 << 30};
+    assert_int_equal(d->ops->op_create(&op, d, &desc, &err), LS_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "1048576 rows of 1024 + 1024 by 1×1 is too large"));
+    desc.x2.c = 1023;
+    assert_int_equal(d->ops->op_create(&op, d, &desc, &err), LS_OK);
+    op->impl->destroy(op);
+    d->ops->close(d);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +327,7 @@ int main(void)
         cmocka_unit_test(memory_is_zeroed_for_every_stream),
         cmocka_unit_test(a_stream_waits_for_anothers_event),
         cmocka_unit_test(a_label_that_is_no_class_is_told_at_sync),
+        cmocka_unit_test(a_concat_of_too_many_values_is_refused),
         cmocka_unit_test(every_failing_call_ends_in_an_error),
         cmocka_unit_test(a_lost_device_ends_in_an_error),
     };
