@@ -53,6 +53,8 @@ static int loss_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     loss_op *op = (loss_op *)base;
     float *stats = op->base.b.stats;
     (void)stream;
+    if (op->weighted && !op->base.b.class_weight)
+        return ls_fail(err, LS_EINVAL, "softmax: it is weighted, without class_weight");
     int status = check_labels(op->base.b.labels, base->y.rows, op->classes, err);
     if (status)
         return status;

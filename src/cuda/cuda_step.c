@@ -96,6 +96,8 @@ static int loss_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
+    if (op->desc.u.softmax_xent.weighted && !b->class_weight)
+        return ls_fail(err, LS_EINVAL, "softmax_xent: it is weighted, without class_weight");
     return ls_cuda_done(op, ls_k_softmax_xent(&k, ls_cuda_stream(op->device, stream)), err);
 }
 

@@ -194,6 +194,36 @@ static void draws_change_with_seed_and_epoch(void **state)
     }
 }
 
+/* By binding, or by the first forward. */
+static void a_weighted_loss_without_weights_is_refused(void **state)
+{
+    op_fixture *f = *state;
+    const ls_device_ops *ops = f->device->ops;
+    static const char zeros[4096];
+    ls_op_desc d = {.size = sizeof d, .kind = LS_OP_SOFTMAX_XENT, .training = 1, .needs_dx = 1};
+    d.x = (ls_tensor){LS_F32, 2, 4, 1, 1, NULL, 2 * 4 * sizeof(float)};
+    d.u.softmax_xent.weighted = 1;
+    void *memory;
+    ls_op *op;
+    ls_error err = {0};
+    assert_int_equal(ops->op_create(&op, f->device, &d, &err), LS_OK);
+    assert_int_equal(ops->alloc(&memory, f->device, sizeof zeros, &err), LS_OK);
+    assert_int_equal(ops->upload(f->device, NULL, memory, zeros, sizeof zeros, &err), LS_OK);
+    const ls_op_buffers b = {.x = memory,
+                             .dx = memory,
+                             .labels = memory,
+                             .stats = memory,
+                             .saved = memory,
+                             .scratch = memory};
+    int status = op->impl->bind(op, &b, &err);
+    if (status == LS_OK)
+        status = op->impl->forward(op, NULL, 0, &err);
+    assert_int_equal(status, LS_EINVAL);
+    assert_non_null(strstr(err.text, "class_weight"));
+    op->impl->destroy(op);
+    ops->free(f->device, memory);
+}
+
 static op_chain either(uint64_t seed)
 {
     if (seed % 2)
@@ -233,6 +263,7 @@ int main(int argc, char **argv)
         OP_TEST(batchnorm_accumulates),
         OP_TEST(evaluation_leaves_no_trace),
         OP_TEST(draws_change_with_seed_and_epoch),
+        OP_TEST(a_weighted_loss_without_weights_is_refused),
         OP_COMPARED(gradients_do_not_need_dx),
         OP_COMPARED(inference_needs_no_gradients),
     };

@@ -98,6 +98,8 @@ static const char *missing_loss(const ref_op *op, const ls_op_buffers *b)
         return "dx";
     if (!b->labels)
         return "labels";
+    if (op->desc.kind == LS_OP_SOFTMAX_XENT && op->desc.u.softmax_xent.weighted && !b->class_weight)
+        return "class_weight";
     return b->stats ? NULL : "stats";
 }
 
