@@ -83,7 +83,8 @@ int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t
 
 /* ---- inference ------------------------------------------------------------------------------ */
 
-/* A block's loss and hits into the host's memory, and its scores, unless they are NULL. */
+/* A block's loss and hits into the host's memory, and its scores, unless they are NULL. Nothing is on its way to
+ * the caller's memory behind it, whatever it gives. */
 static int bring_home(ls_replica *r, ls_plan *plan, float *scores, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
@@ -95,7 +96,8 @@ static int bring_home(ls_replica *r, ls_plan *plan, float *scores, ls_error *err
     if (status == LS_OK)
         status = ops->download(r->device, NULL, r->staged_tail, r->test_stats,
                                2 * sizeof *r->staged_tail, err);
-    return status ? status : ops->sync(r->device, NULL, err);
+    const int synced = ops->sync(r->device, NULL, status ? NULL : err);
+    return status ? status : synced;
 }
 
 /* Rows of one call → their loss and hits, added to `sum`, and their scores. Where only these are wanted the loss

@@ -720,6 +720,39 @@ static void a_device_with_memory_of_its_own_gets_copies(void **state)
     bench_end(&own);
 }
 
+/* The caller may free them as soon as it is told. */
+static void scores_on_their_way_are_awaited_when_what_follows_fails(void **state)
+{
+    (void)state;
+    static const uint32_t shards[] = {5};
+    bench b;
+    ls_error err = {0};
+    uint32_t rows[ROWS];
+    double loss, correct;
+    float scores[5 * CLASSES];
+    bench_begin(&b, 0);
+    const ls_replica_desc desc = {
+        .device = &b.wrap.device,
+        .model = b.model,
+        .normalisation = plain_pixels,
+        .scores = true,
+        .data[LS_TEST] = b.data,
+        .shard_rows = shards,
+        .shard_row_counts = 1,
+        .host = &b.host.host,
+    };
+    must(ls_replica_create(&b.replica, &desc, &err), &err);
+    must(ls_replica_import(b.replica, ls_replica_weight_arena(b.replica), b.weights, &err), &err);
+    list_rows(rows, 0, 5);
+    b.wrap.fail_download = 2; /* behind the scores: loss and hits */
+    assert_int_equal(
+        ls_replica_evaluate(b.replica, LS_TEST, rows, 5, &loss, &correct, scores, &err),
+        LS_EDEVICE);
+    assert_string_equal(err.text, "wrapped: nothing comes home");
+    assert_int_equal(b.wrap.under_way, 0);
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -748,6 +781,7 @@ int main(void)
         cmocka_unit_test(a_failing_op_unwinds_with_its_message),
         cmocka_unit_test(rows_that_lie_otherwise_in_evaluation_are_refused),
         cmocka_unit_test(a_device_with_memory_of_its_own_gets_copies),
+        cmocka_unit_test(scores_on_their_way_are_awaited_when_what_follows_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,16 @@ static int wrap_copy(ls_device *device, ls_stream *stream, void *dst, const void
     return of(device)->inner->ops->copy(of(device)->inner, stream, dst, src, bytes, err);
 }
 
+static int wrap_download(ls_device *device, ls_stream *stream, void *dst, const void *src,
+                         size_t bytes, ls_error *err)
+{
+    wrapped_device *w = of(device);
+    if (w->fail_download && --w->fail_download == 0)
+        return ls_fail(err, LS_EDEVICE, "wrapped: nothing comes home");
+    w->under_way++;
+    return wrap_copy(device, stream, dst, src, bytes, err);
+}
+
 static int wrap_add(ls_device *device, ls_stream *stream, float *dst, const float *a,
                     const float *b, size_t count, ls_error *err)
 {
@@ -50,6 +60,7 @@ static int wrap_add(ls_device *device, ls_stream *stream, float *dst, const floa
 
 static int wrap_sync(ls_device *device, ls_stream *stream, ls_error *err)
 {
+    of(device)->under_way = 0;
     return of(device)->inner->ops->sync(of(device)->inner, stream, err);
 }
 
@@ -84,7 +95,7 @@ static const ls_device_ops ops = {
     .alloc = wrap_alloc,
     .free = wrap_free,
     .upload = wrap_copy,
-    .download = wrap_copy,
+    .download = wrap_download,
     .copy = wrap_copy,
     .add = wrap_add,
     .sync = wrap_sync,

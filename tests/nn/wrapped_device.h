@@ -12,6 +12,8 @@ typedef struct wrapped_device {
     int host_memory;           /* 1 unless the test clears it */
     int decline_fused;         /* every fused form is LS_EUNSUPPORTED */
     int fail_op;               /* making the op of this number (from 1) fails; 0: none does */
+    int fail_download;         /* the download of this number from now fails; 0: none does */
+    int under_way;             /* downloads that no sync has followed */
     size_t more_in_evaluation; /* bytes that the gather of evaluation has more than training's */
     int ops;                   /* made, and failed, so far */
     int layer_ops, twins;      /* convolutions, pools … made; how many had a twin */
