@@ -400,10 +400,11 @@ static int fail_window(const ls_window *w, const int n[2], ls_error *err)
     const int k[2] = {span(w, 0), span(w, 1)};
     const int p[2] = {padding_for(k[0], n[0]), padding_for(k[1], n[1])};
     const bool dilated = w->d[0] > 1 || w->d[1] > 1;
-    char padding[32];
-    snprintf(padding, sizeof padding, p[0] == p[1] ? "%d" : "[%d, %d]", p[0], p[1]);
-    return ls_fail(err, LS_ECONFIG,
-                   "kernel %d×%d%s does not fit its %d×%d input; use %s or padding ≥ %s", k[0],
+    char padding[48] = "";
+    if (p[0] < LS_MAX_KERNEL && p[1] < LS_MAX_KERNEL)
+        snprintf(padding, sizeof padding,
+                 p[0] == p[1] ? " or padding ≥ %d" : " or padding ≥ [%d, %d]", p[0], p[1]);
+    return ls_fail(err, LS_ECONFIG, "kernel %d×%d%s does not fit its %d×%d input; use %s%s", k[0],
                    k[1], dilated ? " with its dilation" : "", n[0], n[1],
                    dilated ? "less dilation" : "a smaller kernel", padding);
 }
