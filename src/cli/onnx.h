@@ -1,6 +1,6 @@
 /* A model as an ONNX file, for inference.
  *
- * ONNX IR version 7, operators of version 13 of the standard set. The graph has one input "x",
+ * ONNX IR version 8, operators of version 17 of the standard set. The graph has one input "x",
  * [batch, c, h, w] fp32 with a free batch dimension: pixels divided by 255, as PyTorch's ToTensor
  * makes them, or floats as they are in the data; where the config's mean and std are not 0 and 1, the graph begins with them. Its
  * output "logits" is [batch, classes]. Weights have the names that they have in safetensors files.
