@@ -1,8 +1,12 @@
 /* --hosts a,b: starts this program on several hosts, by the mpirun that there is, and looks after it: a signal
  * makes all of them save and stop, a launcher that hangs when its trainers are gone is ended, and what was saved may
  * be gone on with. */
+#include "base/host.h"
 #include "cli/cli.h"
+#include "train/checkpoint.h"
 #include "train/config.h"
+#include "train/resume.h"
+#include "train/run_dir.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -16,14 +20,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, GONE_MS = 1000, HOSTS_MAX = 8192, PATH_ROOM = 4096 };
+enum { LOOK_MS = 100, END_MS = 5000, HOSTS_MAX = 8192, PATH_ROOM = 4096, TAIL = 65536 };
 
 typedef struct launch {
     const cli_arguments *a;
     char program[PATH_ROOM];
-    struct stat image;   /* of the program: its name may be another file's by and by */
-    char run[PATH_ROOM]; /* which is gone on with */
-    char **words;        /* of the launcher, and of what it starts */
+    struct stat image;            /* of the program: its name may be another file's by and by */
+    char run[PATH_ROOM];          /* the run's directory; "": it has none */
+    char run_key[PATH_ROOM + 16]; /* names it in the config, which does not; "": need not */
+    struct timespec recorded;     /* when the run's records were written last, before the start */
+    long gone_ms;                 /* without a trainer here, until the launcher hangs */
+    char **words;                 /* of the launcher, and of what it starts */
     int count;
     pid_t launcher;
 } launch;
@@ -68,11 +75,18 @@ static void add_launcher(launch *l)
     add(l, l->a->hosts);
 }
 
-/* The program's own words but those that are the launcher's; `resume`: from now on it goes on. */
+/* The program's own words but those that are the launcher's; every start is one of the same run. */
 static void add_trainer(launch *l, int argc, char **argv, bool resume)
 {
     static const char *const mine[] = {"--hosts", "--relaunch", "--resume"};
     add(l, l->program);
+    if (resume) {
+        add(l, "--resume");
+        add(l, l->run);
+    } else if (l->run_key[0]) {
+        add(l, "--set");
+        add(l, l->run_key);
+    }
     for (int i = 1; i < argc; i++) {
         size_t which = 0, length = 0;
         for (; which < 2 + (size_t)resume; which++) {
@@ -85,10 +99,6 @@ static void add_trainer(launch *l, int argc, char **argv, bool resume)
             add(l, argv[i]);
         else
             i += argv[i][length] == '\0';
-    }
-    if (resume) {
-        add(l, "--resume");
-        add(l, l->run);
     }
 }
 
@@ -169,19 +179,78 @@ static int start(launch *l)
     return 0;
 }
 
-static void end(const launch *l, int signal)
+/* Whether it has ended within so long; its state then. */
+static bool ends_within(const launch *l, int *state, long ms)
 {
-    kill(-l->launcher, signal);
+    const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000};
+    for (; ms > 0; ms -= LOOK_MS) {
+        if (waitpid(l->launcher, state, WNOHANG) != 0)
+            return true;
+        nanosleep(&moment, NULL);
+    }
+    return false;
+}
+
+/* SIGTERM first: a launcher ends what it has on other hosts. */
+static void end(const launch *l)
+{
+    int state;
+    kill(-l->launcher, SIGTERM);
+    const bool ended = ends_within(l, &state, END_MS);
+    kill(-l->launcher, SIGKILL);
+    if (!ended)
+        waitpid(l->launcher, &state, 0);
+}
+
+/* The end of the run's records, and when they were written. False where there are none. */
+static bool read_records(const launch *l, char tail[TAIL], struct timespec *written)
+{
+    char path[PATH_ROOM + 16];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", l->run);
+    FILE *file = l->run[0] ? fopen(path, "r") : NULL;
+    const bool found = file && fstat(fileno(file), &st) == 0;
+    if (found && st.st_size >= TAIL)
+        fseek(file, 1 - TAIL, SEEK_END);
+    tail[found ? fread(tail, 1, TAIL - 1, file) : 0] = '\0';
+    if (found)
+        *written = st.st_mtim;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static bool is_saved(const launch *l)
+{
+    char path[PATH_ROOM + 16];
+    snprintf(path, sizeof path, "%s/checkpoints", l->run);
+    return ls_checkpoints_exist(path);
+}
+
+/* The exit code of trainers whose launcher did not tell it: from what the run has recorded since the start. */
+static int find_outcome(const launch *l)
+{
+    char tail[TAIL];
+    struct timespec written;
+    if (!read_records(l, tail, &written) ||
+        (written.tv_sec == l->recorded.tv_sec && written.tv_nsec == l->recorded.tv_nsec))
+        return cli_fail(LS_ESYSTEM, "the run has left no records here");
+    const char *last = strstr(tail, "{\"type\":\"run_end\"");
+    if (last && strstr(last, "\"status\":\"finished\""))
+        return 0;
+    if (!is_saved(l) || (last && !strstr(last, "\"checkpoint\":\"")))
+        return cli_fail(LS_ESYSTEM, "the run is not saved");
+    fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n", l->run);
+    return EXIT_SAVED;
 }
 
 /* A signal means: save and stop. mpirun passes SIGUSR1 on at once, and waits. Returns the exit code. */
 static int look_after(const launch *l)
 {
-    const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000};
     bool had = false, told = false;
-    int state, gone_ms = 0;
-    while (waitpid(l->launcher, &state, WNOHANG) == 0) {
-        nanosleep(&moment, NULL);
+    int state;
+    long gone_ms = 0;
+    while (!ends_within(l, &state, LOOK_MS)) {
         const bool has = has_trainer(l);
         had |= has;
         gone_ms = had && !has ? gone_ms + LOOK_MS : 0;
@@ -189,45 +258,83 @@ static int look_after(const launch *l)
             kill(l->launcher, SIGUSR1);
             told = true;
         }
-        if (gone_ms < GONE_MS)
+        if (gone_ms < l->gone_ms)
             continue;
         fprintf(stderr, "trainer: mpirun hangs, and its trainer here is gone: ending it\n");
-        end(l, SIGKILL);
-        waitpid(l->launcher, &state, 0);
-        return EXIT_SAVED;
+        end(l);
+        return find_outcome(l);
     }
-    end(l, SIGKILL); /* what it may have left */
+    kill(-l->launcher, SIGKILL); /* what it may have left */
     return WIFEXITED(state) ? WEXITSTATUS(state) : EXIT_OS;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* What --resume takes for the run that is started. */
+/* The run that is resumed. */
+static int find_resumed(launch *l, const ls_config *config, const ls_host *host)
+{
+    ls_error err;
+    char *latest = NULL;
+    const char *run = l->a->resume;
+    if (strcmp(run, "latest") == 0 && config && config->run_dir && config->run_dir[0]) {
+        run = config->run_dir;
+    } else if (strcmp(run, "latest") == 0) {
+        int status = ls_resume_latest(&latest, config ? config->name : NULL, host, &err);
+        if (status)
+            return cli_fail(status, err.text);
+        run = latest;
+    }
+    snprintf(l->run, sizeof l->run, "%s", run);
+    ls_free(host, latest);
+    return 0;
+}
+
+/* A new run's directory is named here, so that a later start goes on with this very run. */
+static int name_run(launch *l, const ls_config *config)
+{
+    const time_t now = time(NULL);
+    if (config->run_dir) {
+        snprintf(l->run, sizeof l->run, "%s", config->run_dir);
+        return 0;
+    }
+    for (int n = 1; n == 1 || access(l->run, F_OK) == 0; n++)
+        ls_run_dir_name(l->run, sizeof l->run, now, config->name, n);
+    snprintf(l->run_key, sizeof l->run_key, "run_dir=%s", l->run);
+    return 0;
+}
+
+/* Fills in the run, and how long the launcher is waited for: other hosts may take cluster.deadline_s to see that
+ * this one's trainer is gone, and as long to save. */
 static int find_run(launch *l, const ls_trainer_options *options)
 {
-    ls_config config;
+    ls_trainer_options o = *options;
+    ls_config config = {0};
     ls_error err;
-    snprintf(l->run, sizeof l->run, "%s", l->a->resume ? l->a->resume : "latest");
-    if (!options->config_path || l->a->resume)
-        return 0;
-    int status = ls_config_read(&config, options, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    if (config.run_dir)
-        snprintf(l->run, sizeof l->run, "%s", config.run_dir);
+    char path[PATH_ROOM + 16];
+    int code = o.config_path ? 0 : find_resumed(l, NULL, o.host);
+    snprintf(path, sizeof path, "%s/config.json", l->run);
+    o.config_path = o.config_path ? o.config_path : path;
+    int status = code ? LS_OK : ls_config_read(&config, &o, &err);
+    if (code || status)
+        return code ? code : cli_fail(status, err.text);
+    if (options->config_path)
+        code = l->a->resume ? find_resumed(l, &config, o.host) : name_run(l, &config);
+    l->gone_ms = (long)(2e3 * (config.cluster.deadline_s > 0 ? config.cluster.deadline_s : 30));
     ls_config_fini(&config);
-    return 0;
+    return code;
 }
 
 static int run_all(launch *l, int argc, char **argv)
 {
     long left = l->a->relaunch ? strtol(l->a->relaunch, NULL, 10) : 0;
+    char tail[TAIL];
     cli_catch_signals();
-    for (bool again = false;; again = true) {
+    for (bool again = l->a->resume;; again = true) {
         l->count = 0;
         add_launcher(l);
         add_trainer(l, argc, argv, again);
         print_words(l);
+        read_records(l, tail, &l->recorded);
         int code = start(l);
         if (code == 0)
             code = look_after(l);

@@ -117,9 +117,7 @@ static void consider(char **latest, beginning *begun, char *run, const char *nam
     *latest = run;
 }
 
-/* The run in runs/ that began last, by its own records, and has a checkpoint. `name` NULL: of any
- * config. */
-static int find_latest(char **out, const char *name, const ls_host *host, ls_error *err)
+int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err)
 {
     beginning begun = {NULL, NULL, NULL};
     DIR *runs = opendir(RUNS);
@@ -148,7 +146,7 @@ static int find_directory(char **out, const struct ls_trainer *t, bool has_confi
     const ls_config *c = &t->config;
     if (strcmp(wanted, "latest") == 0) {
         if (!has_config || !c->run_dir || !c->run_dir[0])
-            return find_latest(out, has_config ? c->name : NULL, t->host, err);
+            return ls_resume_latest(out, has_config ? c->name : NULL, t->host, err);
         wanted = c->run_dir;
     }
     *out = ls_strdup(t->host, wanted);

@@ -12,6 +12,9 @@ struct ls_trainer;
  * own (the caller frees it); else the config has been read. Errors: LS_ENOENT, LS_EDATA, LS_EIO,
  * LS_EAGAIN (another process trains there), LS_ENOMEM. */
 int ls_resume_find(struct ls_trainer *trainer, char **config_path, ls_error *err);
+/* The run in runs/ that began last, by its own records, and has a checkpoint: its directory, which the caller
+ * frees. `name` NULL: of any config. Errors: LS_ENOENT, LS_ENOMEM. */
+int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err);
 /* Shards of the run: those of a config that leaves them open. */
 int ls_resume_shards(const struct ls_trainer *trainer);
 /* Checks that recipe and data are the same, and loads position, result, weights and optimizer state.

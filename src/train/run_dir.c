@@ -10,24 +10,27 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define PATH_BYTES 4096
 #define FIX "choose another run_dir, or --set run_dir=null for none"
 
-/* runs/20240131-093000-lenet, with -2, -3 … behind it where that is taken. */
+void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, int n)
+{
+    char stamp[32], behind[16] = "";
+    struct tm utc;
+    gmtime_r(&begun, &utc);
+    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
+    if (n > 1)
+        snprintf(behind, sizeof behind, "-%d", n);
+    snprintf(path, size, "runs/%s-%.200s%s", stamp, name, behind);
+}
+
 static int make_fresh(char *path, size_t size, const char *name, const ls_host *host, ls_error *err)
 {
-    char stamp[32];
-    struct tm utc;
-    time_t now = time(NULL);
+    const time_t now = time(NULL);
     int made = 0, status = LS_OK;
-    gmtime_r(&now, &utc);
-    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &utc);
     for (int n = 1; n < 1000 && status == LS_OK && !made; n++) {
-        int end = snprintf(path, size, "runs/%s-%.200s", stamp, name);
-        if (n > 1)
-            snprintf(path + end, size - (size_t)end, "-%d", n);
+        ls_run_dir_name(path, size, now, name, n);
         status = ls_make_directory(path, &made, host, err);
     }
     return made || status

@@ -4,8 +4,14 @@
 
 #include <lockstep/host.h>
 #include <lockstep/status.h>
+#include <stddef.h>
+#include <time.h>
 
 struct ls_trainer;
+
+/* What the directory of a run is called where the config says nothing: runs/20240131-093000-lenet, of the time when
+ * it begins (UTC), with -n behind it from 2 on, where the names before are taken. */
+void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, int n);
 
 /* Makes the directory, durably, takes its lock, and writes the config into it; or makes that of a resumed run, which
  * is locked, last. Errors: LS_EIO (also where it holds a run already), LS_EAGAIN (another process trains there),

@@ -379,7 +379,8 @@ class Test:
         for how in "cut", "stop":
             directory = f"launched-{how}"
             code, late, said = self.launched(2, directory, how)
-            if code != 75 or late > self.deadline_s + 2:
+            # A link is cut: mpirun hangs when its trainer has seen that, and has then twice the deadline and 5 s to end.
+            if code != 75 or late > (3 * self.deadline_s + 8 if how == "cut" else self.deadline_s + 2):
                 raise SystemExit(f"FAILED: --hosts, {how}\n{said}")
             self.whole(2, directory, directory)
         code, _, said = self.launched(2, "launched-again", "kill", ["--relaunch", "1"])

@@ -52,7 +52,7 @@ rm "$work/liblockstep-mpi.so"
 expect() {
     code=$1 text=$2 got=0
     shift 2
-    (cd "$work" && timeout 25 env PATH="$path" ./trainer c.json --devices cpu:1 --quiet --set data.limit=2048 "$@") \
+    (cd "$work" && rm -f asked && timeout 25 env PATH="$path" ./trainer c.json --devices cpu:1 --quiet --set data.limit=2048 "$@") \
         >"$work/out" 2>&1 || got=$?
     if [ "$got" -ne "$code" ] || ! grep -q -e "$text" "$work/out"; then
         echo "FAILED: $* ends with $got and says:"
@@ -95,24 +95,34 @@ TEXT
 launcher '"$@" --set cluster.engine=none & while [ ! -s new/metrics.jsonl ]; do sleep 0.05; done; cp trainer copy; mv copy trainer
     sleep 3; kill -USR1 $!; wait $!; exit 9'
 expect 9 'mpirun -N 1' --hosts a,b --set epochs=100000 --set run_dir=new --set cluster.deadline_s=0.5
-cat >"$work/bin/mpirun" <<'TEXT'
-#!/bin/sh
-[ "$1" != --version ] || exit 0
-while [ "${1##*/}" != trainer ]; do shift; done
-"$@" --set cluster.engine=none
-code=$?
-[ -e again ] || { touch again && exit 75; }
-[ -e hang ] && sleep 60
-exit $code
-TEXT
-chmod +x "$work/bin/mpirun"
-touch "$work/hang"
-expect 75 'mpirun -N 1 --bind-to none --enable-recovery .*-H a,b .*trainer .*c.json' --hosts a,b --set epochs=1
-expect 75 'mpirun hangs, and its trainer here is gone' --hosts a,b --set epochs=30
-rm "$work/hang" "$work/again"
-expect 0 'trainer .*c.json --resume r$' --hosts=a,b --relaunch 2 --set epochs=1 --set run_dir=r
+
+# It takes its time when the trainer here is gone; where it hangs, what the run has left says how it ended.
+trainer='"$@" --set cluster.engine=none'
+hang="trap 'touch asked; exit 9' TERM; sleep 60 & wait"
+soon='--hosts a,b --set cluster.deadline_s=0.4'
+launcher "$trainer; sleep 2; exit 9"
+expect 9 'mpirun -N 1 --bind-to none --enable-recovery .*-H a,b .*trainer .*c.json' --hosts a,b --set epochs=30
+launcher "$trainer; $hang"
+expect 0 'mpirun hangs, and its trainer here is gone' $soon --set epochs=30 --set run_dir=whole
+[ -e "$work/asked" ] || { echo 'FAILED: a hanging mpirun is not asked to end'; exit 1; }
+expect 71 'the run has left no records' $soon --set epochs=30
+launcher "$trainer & until [ -s saved/metrics.jsonl ]; do sleep 0.05; done; sleep 0.3; kill -USR1 \$!; wait; $hang"
+expect 75 'go on with: trainer --resume saved' $soon --set epochs=100000 --set run_dir=saved
+launcher "$trainer; $hang"
+expect 71 'the run is not saved' $soon --set epochs=30 --set run_dir=nan --inject worker=0,step=1500,kind=nan
+
+launcher "$trainer; code=\$?; [ -e again ] || { touch again && exit 75; }; exit \$code"
+expect 0 'trainer --resume r .*c.json$' --hosts=a,b --relaunch 2 --set epochs=1 --set run_dir=r
 rm "$work/again"
 expect 75 'mpirun -N 1' --hosts a,b --set epochs=1
+# What is gone on with is the run that was started, not the latest that there is.
+sed -i 's/"run_dir": null,//' "$work/c.json"
+rm "$work/again"
+launcher "$trainer; code=\$?; [ -e again ] && exit \$code; touch again; cp -r runs/*-run runs/later
+    sed -i 's/\"time\":\"2/\"time\":\"3/' runs/later/metrics.jsonl; exit 75"
+expect 0 'trainer --set run_dir=runs/' --hosts a,b --relaunch 1 --set epochs=1
+run=$(sed -n 's/.*run_dir=\([^ ]*\).*/\1/p' "$work/out")
+grep -q -e "--resume $run " "$work/out" || { echo 'FAILED: another run is gone on with'; cat "$work/out"; exit 1; }
 expect 64 '--relaunch needs --hosts' --relaunch 2
 expect 64 '--relaunch needs --hosts' --relaunch x --hosts a
 OMPI_COMM_WORLD_SIZE=2 expect 64 'not for what a launcher starts' --hosts a,b
