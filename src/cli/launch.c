@@ -15,12 +15,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, END_MS = 5000, HOSTS_MAX = 8192, PATH_ROOM = 4096, TAIL = 65536 };
+enum {
+    LOOK_MS = 100,
+    TELL_MS = 1000,
+    AGAIN_MS = 2000,
+    END_MS = 5000,
+    HOSTS_MAX = 8192,
+    PATH_ROOM = 4096,
+    TAIL = 65536
+};
 
 typedef struct launch {
     const cli_arguments *a;
@@ -159,47 +168,88 @@ static bool has_trainer(const launch *l)
 
 /* ---- looking after it ----------------------------------------------------------------------- */
 
-/* Its own group: a terminal's Ctrl-C would have it end the trainers within two seconds, saved or not. */
+static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGQUIT};
+enum { STOPS = sizeof stops / sizeof *stops, STAY_IGNORED = 3 /* nohup's, from here on */ };
+
+/* A handler can reach nothing but globals. */
+static volatile sig_atomic_t asked; /* to stop; above 1: at once */
+
+static void on_signal(int number)
+{
+    if (asked == 0 || (number != SIGUSR1 && asked == 1))
+        asked = asked + 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old;
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < STOPS; i++)
+        if (i < STAY_IGNORED || sigaction(stops[i], NULL, &old) != 0 || old.sa_handler != SIG_IGN)
+            sigaction(stops[i], &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* what is printed is worth no run */
+    signal(SIGCHLD, SIG_DFL); /* else nothing is left to wait for */
+}
+
+/* In the child. Its own group: a terminal's Ctrl-C would have it end the trainers within two seconds, saved or
+ * not. It ends when its parent has gone, by whatever signal. */
+static void become_launcher(const launch *l, pid_t parent, const sigset_t *mask)
+{
+    for (int i = 0; i < STOPS; i++)
+        if (signal(stops[i], SIG_DFL) == SIG_IGN)
+            signal(stops[i], SIG_IGN);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    if (getppid() != parent || !freopen("/dev/null", "r", stdin))
+        _exit(EXIT_OS);
+    execvp(l->words[0], l->words);
+    fprintf(stderr, "trainer: mpirun cannot be started (%s): third_party/setup.sh hosts\n",
+            strerror(errno));
+    _exit(EXIT_OS);
+}
+
 static int start(launch *l)
 {
+    const pid_t self = getpid();
+    sigset_t all, mask;
     stat(l->program, &l->image); /* a relaunch may start a newer one */
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &mask); /* in the child, a handler would keep a signal from it */
     l->launcher = fork();
+    if (l->launcher == 0)
+        become_launcher(l, self, &mask);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
     if (l->launcher < 0)
         return cli_fail(LS_ESYSTEM, strerror(errno));
-    if (l->launcher == 0) {
-        setpgid(0, 0);
-        if (!freopen("/dev/null", "r", stdin))
-            _exit(EXIT_OS);
-        execvp(l->words[0], l->words);
-        fprintf(stderr, "trainer: mpirun cannot be started (%s): third_party/setup.sh hosts\n",
-                strerror(errno));
-        _exit(EXIT_OS);
-    }
     setpgid(l->launcher, l->launcher);
     return 0;
 }
 
-/* Whether it has ended within so long; its state then. */
-static bool ends_within(const launch *l, int *state, long ms)
+/* The launcher's exit code when it has ended within so long, else -1. */
+static int ends_within(const launch *l, long ms)
 {
     const struct timespec moment = {.tv_nsec = LOOK_MS * 1000000};
     for (; ms > 0; ms -= LOOK_MS) {
-        if (waitpid(l->launcher, state, WNOHANG) != 0)
-            return true;
+        int state;
+        const pid_t ended = waitpid(l->launcher, &state, WNOHANG);
+        if (ended)
+            return ended > 0 && WIFEXITED(state) ? WEXITSTATUS(state) : EXIT_OS;
         nanosleep(&moment, NULL);
     }
-    return false;
+    return -1;
 }
 
 /* SIGTERM first: a launcher ends what it has on other hosts. */
 static void end(const launch *l)
 {
-    int state;
     kill(-l->launcher, SIGTERM);
-    const bool ended = ends_within(l, &state, END_MS);
+    const bool ended = ends_within(l, END_MS) >= 0;
     kill(-l->launcher, SIGKILL);
     if (!ended)
-        waitpid(l->launcher, &state, 0);
+        waitpid(l->launcher, NULL, 0);
 }
 
 /* The end of the run's records, and when they were written. False where there are none. */
@@ -244,28 +294,31 @@ static int find_outcome(const launch *l)
     return EXIT_SAVED;
 }
 
-/* A signal means: save and stop. mpirun passes SIGUSR1 on at once, and waits. Returns the exit code. */
+/* A signal means: save and stop; a second one: stop. mpirun passes SIGUSR1 on at once, and waits; not before it has begun,
+ * nor to trainers that have not, so it is told again. Returns the exit code. */
 static int look_after(const launch *l)
 {
-    bool had = false, told = false;
-    int state;
-    long gone_ms = 0;
-    while (!ends_within(l, &state, LOOK_MS)) {
+    bool had = false;
+    int code;
+    long gone_ms = 0, until_told = TELL_MS;
+    while ((code = ends_within(l, LOOK_MS)) < 0) {
         const bool has = has_trainer(l);
         had |= has;
         gone_ms = had && !has ? gone_ms + LOOK_MS : 0;
-        if (cli_interrupted() && !told) {
+        until_told -= LOOK_MS;
+        if (asked && until_told <= 0 && (has || !had)) {
             kill(l->launcher, SIGUSR1);
-            told = true;
+            until_told = AGAIN_MS;
         }
-        if (gone_ms < l->gone_ms)
+        if (asked < 2 && gone_ms < l->gone_ms)
             continue;
-        fprintf(stderr, "trainer: mpirun hangs, and its trainer here is gone: ending it\n");
+        if (asked < 2)
+            fprintf(stderr, "trainer: mpirun hangs, and its trainer here is gone: ending it\n");
         end(l);
-        return find_outcome(l);
+        return asked < 2 ? find_outcome(l) : EXIT_INTERRUPTED;
     }
     kill(-l->launcher, SIGKILL); /* what it may have left */
-    return WIFEXITED(state) ? WEXITSTATUS(state) : EXIT_OS;
+    return code;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -328,7 +381,7 @@ static int run_all(launch *l, int argc, char **argv)
 {
     long left = l->a->relaunch ? strtol(l->a->relaunch, NULL, 10) : 0;
     char tail[TAIL];
-    cli_catch_signals();
+    catch_signals();
     for (bool again = l->a->resume;; again = true) {
         l->count = 0;
         add_launcher(l);
@@ -338,7 +391,7 @@ static int run_all(launch *l, int argc, char **argv)
         int code = start(l);
         if (code == 0)
             code = look_after(l);
-        if (code != EXIT_SAVED || left-- <= 0 || cli_interrupted() || !l->run[0])
+        if (code != EXIT_SAVED || left-- <= 0 || asked || !l->run[0])
             return code;
     }
 }

@@ -93,14 +93,14 @@ TEXT
 }
 # The program's file is replaced while it trains.
 launcher '"$@" --set cluster.engine=none & while [ ! -s new/metrics.jsonl ]; do sleep 0.05; done; cp trainer copy; mv copy trainer
-    sleep 3; kill -USR1 $!; wait $!; exit 9'
+    sleep 2; kill -USR1 $!; wait $!; exit 9'
 expect 9 'mpirun -N 1' --hosts a,b --set epochs=100000 --set run_dir=new --set cluster.deadline_s=0.5
 
 # It takes its time when the trainer here is gone; where it hangs, what the run has left says how it ended.
 trainer='"$@" --set cluster.engine=none'
 hang="trap 'touch asked; exit 9' TERM; sleep 60 & wait"
 soon='--hosts a,b --set cluster.deadline_s=0.4'
-launcher "$trainer; sleep 2; exit 9"
+launcher "$trainer; sleep 1.5; exit 9"
 expect 9 'mpirun -N 1 --bind-to none --enable-recovery .*-H a,b .*trainer .*c.json' --hosts a,b --set epochs=30
 launcher "$trainer; $hang"
 expect 0 'mpirun hangs, and its trainer here is gone' $soon --set epochs=30 --set run_dir=whole
@@ -123,6 +123,37 @@ launcher "$trainer; code=\$?; [ -e again ] && exit \$code; touch again; cp -r ru
 expect 0 'trainer --set run_dir=runs/' --hosts a,b --relaunch 1 --set epochs=1
 run=$(sed -n 's/.*run_dir=\([^ ]*\).*/\1/p' "$work/out")
 grep -q -e "--resume $run " "$work/out" || { echo 'FAILED: another run is gone on with'; cat "$work/out"; exit 1; }
+
+# What is asked of the program, and its own end, reach mpirun, which has every signal as it is by default.
+launcher 'exit $((0x$(sed -n "s/SigIgn:.//p" /proc/self/status) >> 12 & 0x1001))'
+expect 0 'mpirun -N 1' --hosts a,b
+launcher 'trap "echo >>calls" USR1; trap "touch asked; exit 9" TERM; touch up; while :; do sleep 0.1; done'
+begin() {
+    rm -f "$work/up" "$work/asked"
+    (cd "$work" && exec env PATH="$path" ./trainer c.json --hosts a,b) >"$work/out" 2>&1 &
+    run=$!
+    until [ -e "$work/up" ]; do sleep 0.05; done
+}
+# soon COMMAND...
+soon() {
+    tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        [ $tries -lt 100 ] || { echo "FAILED: never $*"; cat "$work/out"; exit 1; }
+        sleep 0.1
+    done
+}
+told_twice() { [ -e "$work/calls" ] && [ "$(wc -l <"$work/calls")" -ge 2 ]; }
+begin
+kill -HUP $run
+soon told_twice
+kill -TERM $run
+got=0
+wait $run || got=$?
+[ $got -eq 130 ] && [ -e "$work/asked" ] || { echo "FAILED: asked twice, it ends with $got, or its mpirun does not"; exit 1; }
+begin
+kill -KILL $run
+soon [ -e "$work/asked" ]
 expect 64 '--relaunch needs --hosts' --relaunch 2
 expect 64 '--relaunch needs --hosts' --relaunch x --hosts a
 OMPI_COMM_WORLD_SIZE=2 expect 64 'not for what a launcher starts' --hosts a,b
