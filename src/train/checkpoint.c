@@ -506,12 +506,13 @@ int ls_checkpoints_best(char **path, const char *directory, const ls_host *host,
     status = read_best_of(&best, newest, text, host, err);
     ls_free(host, newest);
     ls_free(host, text);
-    if (status == LS_OK)
-        status = list(&l, directory, host, err);
     if (status)
         return status;
+    status = list(&l, directory, host, err);
     const bool there = best.epoch > 0 && has_steps(&l, best.steps);
     ls_free(host, l.steps);
+    if (status)
+        return status;
     ls_checkpoint_name(name, best.steps);
     if (best.epoch > 0 && !there)
         return ls_fail(

@@ -400,6 +400,56 @@ static void the_best_checkpoint_is_kept_beside_the_newest(void **state)
     scratch_end(&place);
 }
 
+/* Gives so many blocks, and counts those that were not given back. */
+typedef struct poor_host {
+    ls_host host;
+    int left, live;
+} poor_host;
+
+static void *alloc_some(void *user, size_t bytes, size_t align)
+{
+    poor_host *h = user;
+    if (h->left-- <= 0)
+        return NULL;
+    h->live++;
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void free_counted(void *user, void *memory)
+{
+    ((poor_host *)user)->live--;
+    free(memory);
+}
+
+static void nothing_stays_behind_where_the_search_for_the_best_lacks_memory(void **state)
+{
+    scratch place;
+    story s;
+    char path[600], run_dir[400];
+    int status = LS_ENOMEM;
+    (void)state;
+    scratch_begin(&place);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s/run", place.directory);
+    begin_idle(&s, "devices=ref:1", run_dir);
+    ls_trainer_close(fixture_run(&s.f));
+    for (int steps = 5; steps < 25; steps++) { /* so many that their list grows */
+        snprintf(path, sizeof path, "%s/run/checkpoints/step-%09d.safetensors", place.directory,
+                 steps);
+        fclose(fopen(path, "wb"));
+    }
+    snprintf(path, sizeof path, "%s/run/checkpoints", place.directory);
+    for (int blocks = 0; status; blocks++) {
+        poor_host h = {.host = {sizeof h.host, alloc_some, free_counted, NULL, &h}, .left = blocks};
+        char *best = NULL;
+        status = ls_checkpoints_best(&best, path, &h.host, NULL);
+        ls_free(&h.host, best);
+        if (h.live || blocks > 10000)
+            fail_msg("%d of %d blocks stayed behind", h.live, blocks);
+    }
+    fixture_end(&s.f);
+    scratch_end(&place);
+}
+
 static void stop_in_epoch_3(void *user, const ls_progress *p)
 {
     story *s = user;
@@ -581,6 +631,7 @@ int main(void)
         cmocka_unit_test(the_best_checkpoint_is_kept_beside_the_newest),
         cmocka_unit_test(old_ones_are_removed_where_the_best_was_not_kept),
         cmocka_unit_test(old_ones_are_removed_where_the_best_could_not_be_saved),
+        cmocka_unit_test(nothing_stays_behind_where_the_search_for_the_best_lacks_memory),
         cmocka_unit_test(patience_ends_a_run_at_the_same_step_after_a_stop),
         cmocka_unit_test(an_evaluation_that_failed_counts_once),
         cmocka_unit_test(what_cannot_be_monitored_is_refused),
