@@ -146,7 +146,7 @@ typedef struct outcome {
     const ls_dataset_info *data;
     ls_measured measured;
     double seconds;
-    char *devices;
+    ls_prediction sum;
     const char *weights;
 } outcome;
 
@@ -169,7 +169,7 @@ static void print_outcome(const outcome *o, const ls_host *host)
     for (int m = 0; m < LS_METRICS; m++)
         put_metric(&w, o, (ls_metric)m);
     ls_json_put_double(&w, "seconds", o->seconds);
-    ls_json_put_string(&w, "devices", o->devices);
+    ls_json_put_string(&w, "devices", o->sum.devices);
     for (const char *const *key = ls_class_keys; *key; key++)
         ls_measured_write(&w, *key, &o->measured);
     ls_json_close(&w);
@@ -213,7 +213,7 @@ static void print_for_people(const ls_trained *t, const outcome *o)
             printf(", %s %.4f", ls_metric_names[m], value[m]);
     printf("; %u %s of %s%s on %s, %.1f s\n", (unsigned)o->data->rows,
            o->data->dtype == LS_ROW_U8 ? "images" : "rows", o->data->name,
-           o->data->synthetic ? " (synthetic data)" : "", o->devices, o->seconds);
+           o->data->synthetic ? " (synthetic data)" : "", o->sum.devices, o->seconds);
     print_classes(t, &o->measured);
 }
 
@@ -221,7 +221,6 @@ static void print_for_people(const ls_trained *t, const outcome *o)
 static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls_dataset *data,
                    unsigned metrics, float *scores, ls_error *err)
 {
-    ls_prediction sum;
     const ls_dataset_view view = ls_dataset_resident(data);
     const ls_judged judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
     d->images = view.images;
@@ -230,13 +229,12 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls
     d->places = view.row;
     d->all = view.rows;
     const uint64_t start = ls_now_ns();
-    int status = ls_predict(&sum, scores, d, err);
+    int status = ls_predict(&o->sum, scores, d, err);
     if (status)
         return status;
     o->seconds = (double)(ls_now_ns() - start) * 1e-9;
-    o->devices = ls_strdup(t->host, sum.devices);
-    o->measured.value[LS_METRIC_LOSS] = sum.loss / d->rows;
-    o->measured.value[LS_METRIC_ACCURACY] = t->config.loss->hits ? sum.correct / d->rows : NAN;
+    o->measured.value[LS_METRIC_LOSS] = o->sum.loss / d->rows;
+    o->measured.value[LS_METRIC_ACCURACY] = t->config.loss->hits ? o->sum.correct / d->rows : NAN;
     return ls_measure(&o->measured, metrics, &judged, t->host, err);
 }
 
@@ -263,7 +261,6 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
         status = measure(&o, &d, t, data, metrics, scores, &err);
     if (status == LS_OK)
         a->json ? print_outcome(&o, t->host) : print_for_people(t, &o);
-    ls_free(t->host, o.devices);
     ls_free(t->host, class_weight);
     ls_free(t->host, scores);
     ls_free(t->host, o.measured.confusion);
