@@ -225,8 +225,6 @@ static double auc_of(scored *list, uint32_t rows)
         pairs2 += here[1] * (2 * negatives + here[0]);
         negatives += here[0];
         positives += here[1];
-        if (end == i) /* a score that is no number: nothing is equal to it */
-            return NAN;
     }
     return positives && negatives ? (double)pairs2 / 2 / ((double)positives * (double)negatives)
                                   : NAN;
@@ -254,10 +252,21 @@ static int measure_bits(ls_measured *out, const ls_judged *j, const ls_host *hos
     return LS_OK;
 }
 
+static bool are_finite(const ls_judged *j)
+{
+    for (size_t i = 0; i < (size_t)j->rows * (size_t)j->outputs; i++)
+        if (!isfinite(j->scores[i]))
+            return false;
+    return true;
+}
+
 int ls_measure(ls_measured *out, unsigned wanted, const ls_judged *j, const ls_host *host,
                ls_error *err)
 {
-    if (j->rows == 0)
+    out->classes = 0;
+    for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++)
+        out->value[m] = wanted >> m & 1 ? NAN : out->value[m];
+    if (j->rows == 0 || !are_finite(j)) /* no order among scores that are no numbers */
         return LS_OK;
     if (wanted & (ONE(TOP5) | ONE(CONFUSION)))
         measure_classes(out, wanted, j);

@@ -72,7 +72,8 @@ typedef struct ls_judged {
 /* Nothing is measured yet. */
 void ls_measured_clear(ls_measured *measured);
 
-/* Measures what is wanted; out->value of other metrics, loss and accuracy stay. out->confusion has room for
+/* Measures what is wanted, and nothing where not all scores are finite, as after a run that has diverged;
+ * out->value of other metrics, loss and accuracy stay. out->confusion has room for
  * outputs × outputs where that is wanted. Errors: LS_ENOMEM (of AUC). */
 int ls_measure(ls_measured *out, unsigned wanted, const ls_judged *judged, const ls_host *host,
                ls_error *err);

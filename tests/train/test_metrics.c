@@ -157,6 +157,25 @@ static void r2_and_mae_are_those_of_float64(void **state)
     assert_true(isnan(m.value[LS_METRIC_R2])); /* nothing to explain */
 }
 
+static void scores_that_are_no_numbers_are_not_measured(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        rows r;
+        ls_measured m;
+        draw_rows(&r, 1);
+        for (uint32_t i = 0; i < ROWS * OUTPUTS; i++)
+            r.scores[i] = i % 7 && k ? r.scores[i] : NAN; /* all, or some */
+        const ls_judged classes = judged_of(&r, r.labels, OUTPUTS);
+        must_measure(&m, 1u << LS_METRIC_TOP5 | 1u << LS_METRIC_CONFUSION, &classes);
+        assert_true(isnan(m.value[LS_METRIC_TOP5]) && m.classes == 0);
+        ls_free(&host, m.confusion);
+        const ls_judged bits = judged_of(&r, r.targets, OUTPUTS);
+        must_measure(&m, 1u << LS_METRIC_AUC, &bits);
+        assert_true(isnan(m.value[LS_METRIC_AUC]));
+    }
+}
+
 /* ---- in runs ---- */
 
 typedef struct story {
@@ -623,6 +642,7 @@ int main(void)
         cmocka_unit_test(classes_are_counted_as_by_hand),
         cmocka_unit_test(auc_counts_pairs_and_halves_ties),
         cmocka_unit_test(r2_and_mae_are_those_of_float64),
+        cmocka_unit_test(scores_that_are_no_numbers_are_not_measured),
         cmocka_unit_test(an_evaluation_finds_the_same_on_any_number_of_workers),
         cmocka_unit_test(what_is_measured_is_what_was_asked_for),
         cmocka_unit_test(a_metric_of_another_loss_is_refused_with_those_that_fit),
