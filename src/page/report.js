@@ -181,7 +181,7 @@ function metric_tile(s) {
   const epoch = trained && s.epochs.findLast(e => finite(e[trained]));
   if (!newest)
     return tile('Test ' + name, '–', '', 'no evaluation yet');
-  const best = s.tested.reduce((a, e) => e[key] >= a[key] ? e : a);
+  const best = s.tested.reduce((a, e) => e[key] > a[key] ? e : a); /* the first of equal ones, as in training */
   const others = OTHERS.filter(([k]) => k !== key && finite(newest[k])).map(([k, n]) => `${n} ${number(newest[k], 4)}`);
   return tile('Test ' + name, number(newest[key], 4), '',
     [`after epoch ${newest.epoch}, loss ${number(newest.test_loss, 4)}`, ...others].join(', ')
@@ -594,8 +594,8 @@ function draw_matrix(e, name) {
 function draw_classes(s) {
   const e = s.epochs.findLast(r => r.confusion), names = s.data.class_names || [], figures = [matrix, classes];
   figures.forEach(p => { p.style.display = e ? '' : 'none'; });
-  if (!e || draw_classes.epoch === e.epoch) return;
-  draw_classes.epoch = e.epoch;
+  if (!e || draw_classes.drawn === e.confusion) return;
+  draw_classes.drawn = e.confusion;
   const name = k => names[k] === undefined ? String(k) : names[k];
   draw_matrix(e, name);
   const rows = e.confusion.map((row, k) => {

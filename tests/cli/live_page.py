@@ -218,6 +218,12 @@ def check_report(program, browser, shots):
     expect(browser, "counts in the matrix", "[...document.querySelectorAll('.matrix g text')].reduce("
            "(n, t) => n + Number(t.textContent), 0)", 1000)
     expect(browser, "classes", "document.querySelectorAll('.classes tbody tr').length", 10)
+    expect(browser, "the first of equal evaluations as the best",
+           "/best 0.5000 after epoch 1/.test(metric_tile({ ...summary(), tested: [1, 2].map(epoch => "
+           "({ epoch, test_accuracy: 0.5, test_loss: 1 })) }).textContent)")
+    browser.run("const e = last('eval'); e.confusion = e.confusion.map(row => row.map(() => 1)); draw_classes(summary())")
+    expect(browser, "counts of another evaluation after as many epochs",
+           "[...document.querySelectorAll('.matrix g text')].reduce((n, t) => n + Number(t.textContent), 0)", 100)
     expect(browser, "the config is folded", "[...document.querySelectorAll('details')].at(-1).open", False)
     expect(browser, "what training accuracy means",
            "/training: [01][.\\d]*, the mean over epoch/.test(document.body.innerText)")
