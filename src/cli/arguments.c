@@ -175,6 +175,17 @@ static int take(const char *verb, const cli_option *o, const char *value)
     return 0;
 }
 
+/* What getopt has read last. The name may have been shortened, and the value be part of its word. */
+static int note_words(const char *verb, cli_list *words, char **argv)
+{
+    const int count = optarg == argv[optind - 1] ? 2 : 1;
+    if (words->count + count > CLI_SET_MAX)
+        return cli_usage(verb, "too many options; again ", argv[optind - count]);
+    for (int i = count; i > 0; i--)
+        words->item[words->count++] = argv[optind - i];
+    return 0;
+}
+
 /* getopt's values of long options: none of a letter's. */
 enum { FIRST_LONG = 256 };
 
@@ -207,7 +218,9 @@ int cli_read_options(const char *verb, const cli_option *rows, int count, int ar
         if (c == '?')
             return fail_unknown(verb, argv);
         const cli_option *row = &rows[c < FIRST_LONG ? row_of[c] : c - FIRST_LONG];
-        const int problem = take(verb, row, optarg);
+        int problem = take(verb, row, optarg);
+        if (!problem && row->words)
+            problem = note_words(verb, row->words, argv);
         if (problem || row->last)
             return problem;
     }
@@ -227,6 +240,11 @@ int cli_read_operand(const char **out, const char *verb, const char *what, const
     return 0;
 }
 
+static cli_option launching(const char *name, const char **text, cli_list *words)
+{
+    return (cli_option){.name = name, .text = text, .words = words};
+}
+
 /* ---- those of training ----------------------------------------------------------------------- */
 
 int cli_parse(cli_arguments *out, int argc, char **argv)
@@ -235,7 +253,7 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         cli_repeated("set", &out->set, CLI_SET_MAX),
         cli_key("devices", &out->set, "devices", out->devices, sizeof out->devices),
         cli_text("metrics", &out->metrics),
-        cli_text("resume", &out->resume),
+        launching("resume", &out->resume, &out->launching),
         cli_repeated("inject", &out->inject, 16),
         cli_text("trace", &out->trace),
         cli_flag("trace-ops", &out->trace_ops),
@@ -244,8 +262,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         cli_text("join", &out->join),
         cli_text("members", &out->members),
         cli_text("secret", &out->secret),
-        cli_text("hosts", &out->hosts),
-        cli_text("relaunch", &out->relaunch),
+        launching("hosts", &out->hosts, &out->launching),
+        launching("relaunch", &out->relaunch, &out->launching),
         cli_flag("print-config", &out->print_config),
         cli_flag("quiet", &out->quiet),
         cli_last("version", &out->version),
@@ -265,8 +283,10 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         return cli_usage(NULL, "--join HOST:PORT, --members N and --secret FILE need each other",
                          "");
     if (out->relaunch &&
-        (!out->hosts || strspn(out->relaunch, "0123456789") != strlen(out->relaunch)))
+        (!out->hosts || !*out->relaunch || out->relaunch[strspn(out->relaunch, "0123456789")]))
         return cli_usage(NULL, "--relaunch needs --hosts, and a number of times", "");
+    if (out->hosts && !*out->hosts)
+        return cli_usage(NULL, "--hosts needs names: --hosts a,b", "");
     if (out->hosts && out->join)
         return cli_usage(NULL, "--hosts starts all members, --join one of them: take one", "");
     if (optind == argc && out->resume && !out->print_config)

@@ -47,6 +47,7 @@ typedef struct cli_option {
     const char *key; /* of the config: the list gets an assignment to it, which lies in `room` */
     char *room;
     size_t size;
+    cli_list *words; /* NULL, or gets the words of argv that it was, its value's among them */
 } cli_option;
 
 cli_option cli_flag(const char *name, bool *flag);
@@ -83,7 +84,8 @@ typedef struct cli_arguments {
     const char *members, *secret; /* how many those are; a file that all of them have */
     const char *hosts, *relaunch; /* NULL: this one alone; never */
     cli_list set, inject, serve_host;
-    char devices[512]; /* --devices, as an assignment */
+    cli_list launching; /* words of argv: hosts, relaunch, resume, and what they were given */
+    char devices[512];  /* --devices, as an assignment */
 } cli_arguments;
 
 int cli_parse(cli_arguments *out, int argc, char **argv);

@@ -84,31 +84,26 @@ static void add_launcher(launch *l)
     add(l, l->a->hosts);
 }
 
+static bool is_launchers(const launch *l, const char *word)
+{
+    const cli_list *own = &l->a->launching;
+    int i = 0;
+    while (i < own->count && own->item[i] != word)
+        i++;
+    return i < own->count;
+}
+
 /* The program's own words but those that are the launcher's; every start is one of the same run. */
 static void add_trainer(launch *l, int argc, char **argv, bool resume)
 {
-    static const char *const mine[] = {"--hosts", "--relaunch", "--resume"};
     add(l, l->program);
-    if (resume) {
-        add(l, "--resume");
-        add(l, l->run);
-    } else if (l->run_key[0]) {
-        add(l, "--set");
-        add(l, l->run_key);
+    if (resume || l->run_key[0]) { /* in front: behind a "--" they would be operands */
+        add(l, resume ? "--resume" : "--set");
+        add(l, resume ? l->run : l->run_key);
     }
-    for (int i = 1; i < argc; i++) {
-        size_t which = 0, length = 0;
-        for (; which < 2 + (size_t)resume; which++) {
-            length = strlen(mine[which]);
-            if (strncmp(argv[i], mine[which], length) == 0 &&
-                (argv[i][length] == '=' || argv[i][length] == '\0'))
-                break;
-        }
-        if (which == 2 + (size_t)resume)
+    for (int i = 1; i < argc; i++)
+        if (!is_launchers(l, argv[i]))
             add(l, argv[i]);
-        else
-            i += argv[i][length] == '\0';
-    }
 }
 
 static void print_words(const launch *l)
@@ -399,7 +394,7 @@ static int run_all(launch *l, int argc, char **argv)
 int cli_launch(const cli_arguments *a, const ls_trainer_options *options, int argc, char **argv)
 {
     launch l = {.a = a};
-    if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE") || getenv("SLURM_STEP_NUM_TASKS"))
+    if (options->launched > 1) /* salloc's shell is a step of one task */
         return cli_usage(
             NULL, "--hosts is for the one that starts all, not for what a launcher starts", "");
     const ssize_t length = readlink("/proc/self/exe", l.program, sizeof l.program - 1);

@@ -124,6 +124,19 @@ expect 0 'trainer --set run_dir=runs/' --hosts a,b --relaunch 1 --set epochs=1
 run=$(sed -n 's/.*run_dir=\([^ ]*\).*/\1/p' "$work/out")
 grep -q -e "--resume $run " "$work/out" || { echo 'FAILED: another run is gone on with'; cat "$work/out"; exit 1; }
 
+# The words of a start: whatever is the launcher's alone is left out, however it was spelled; the rest stays.
+launcher 'echo "words: $*"; [ -e once ] || { touch once; exit 75; }'
+expect 0 'words: .*/trainer --resume r1 --devices cpu:1 --quiet --set data.limit=2048 --set run_dir=r1 -- c.json$' \
+    --hosts a --host a,b --relau 1 --relaunch=2 --set run_dir=r1 --
+rm "$work/once"
+SLURM_STEP_NUM_TASKS=1 expect 0 'words: .*/trainer --resume whole --devices' --host=a,b --resum saved --resume=whole --relaunch 1
+expect 64 '--hosts needs names' --hosts ''
+expect 64 '--relaunch needs --hosts' --hosts a,b --relaunch ''
+launcher 'exit 9'
+got=0
+(cd "$work" && exec env --ignore-signal=CHLD PATH="$path" ./trainer c.json --hosts a,b) >"$work/out" 2>&1 || got=$?
+[ $got -eq 9 ] || { echo "FAILED: where SIGCHLD is ignored, it ends with $got"; exit 1; }
+
 # What is asked of the program, and its own end, reach mpirun, which has every signal as it is by default.
 launcher 'exit $((0x$(sed -n "s/SigIgn:.//p" /proc/self/status) >> 12 & 0x1001))'
 expect 0 'mpirun -N 1' --hosts a,b
