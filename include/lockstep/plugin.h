@@ -134,8 +134,8 @@ typedef struct ls_pool2d {
  * With v the words of LS_STREAM_AUGMENT_MORE, it is turned about its middle by (v[0] mod (512·rotate + 1)) / 256 −
  * rotate degrees before it is shifted, a pixel being made of the four it falls between; multiplied by 256 −
  * brightness + v[1] mod (2·brightness + 1) 256ths; and a square of `erase` pixels, whose middle is (v[2] mod h,
- * v[3] mod w), becomes 0. With m = w[3] mod (mixup + 1) row r is then mixed with row r + 1 of the gather's (the last
- * with the first), changed as its own words say: (256 − m) and m 256ths of the two; a vector of targets, too, while a
+ * v[3] mod w), becomes 0. With m = w[3] mod (mixup + 1) row r is then mixed with the one behind it in the shard
+ * (ls_step_args's rows with those before and behind them; the last with the first), changed as its own words say: (256 − m) and m 256ths of the two; a vector of targets, too, while a
  * class is the other's if w[2] / 256 mod 256 is below m. Bytes are rounded to bytes, as src/base/augment.h does it.
  * y's layout and bytes do not depend on `training`: the ops behind read the rows of either kind. */
 typedef struct ls_gather {
@@ -278,6 +278,9 @@ typedef struct ls_op_desc {
  * is enqueued (CPU) or that the replica copies to the device (CUDA). */
 typedef struct ls_step_args {
     const uint32_t *rows; /* gather, dropout: dataset row of each row of the batch */
+    uint32_t before,
+        behind; /* gather: how many of the same shard lie before `rows` and behind the last of them, as
+                                that is worked through in blocks; other ops need not look at it */
     float *told;     /* optimizers with a guard: pinned memory that the step's LS_OP_STATS floats
                              from `guard` on go to, applied or not; NULL: nowhere. A device without
                              recordings need not look at it */

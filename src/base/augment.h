@@ -14,6 +14,14 @@ typedef struct ls_augment {
     int crop, flip, rotate, erase, brightness, mixup;
 } ls_augment;
 
+/* The dataset row that row r of `count` is mixed with: the one behind it in the shard, whose last has its first.
+ * `rows` are a part of it. */
+LS_ANYWHERE uint32_t ls_mixed_row(const uint32_t *rows, int count, int r, uint32_t before,
+                                  uint32_t behind)
+{
+    return r + 1 < count || behind > 0 ? rows[r + 1] : *(rows - before);
+}
+
 /* What happens to one image of h × w. */
 typedef struct ls_change {
     int h, w;

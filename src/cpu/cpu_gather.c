@@ -168,14 +168,20 @@ static void gather_floats(const gather_op *g)
 
 /* ---- rows that are changed in more ways --------------------------------------------------------- */
 
-static ls_change draw_change(const gather_op *g, int r)
+static uint32_t other_row(const gather_op *g, int r)
+{
+    const ls_step_args *args = g->buffers.args;
+    return ls_mixed_row(args->rows, g->op.y.rows, r, args->before, args->behind);
+}
+
+static ls_change draw_change(const gather_op *g, uint32_t row)
 {
     const ls_step_args *args = g->buffers.args;
     const ls_tensor *y = &g->op.y;
     uint32_t v[4], more[4];
     ls_change c;
-    ls_rng_words(v, args->seed, LS_STREAM_AUGMENT, args->epoch, args->rows[r]);
-    ls_rng_words(more, args->seed, LS_STREAM_AUGMENT_MORE, args->epoch, args->rows[r]);
+    ls_rng_words(v, args->seed, LS_STREAM_AUGMENT, args->epoch, row);
+    ls_rng_words(more, args->seed, LS_STREAM_AUGMENT_MORE, args->epoch, row);
     ls_change_draw(&c, &g->augment, y->h, y->w, v, more);
     return c;
 }
@@ -208,14 +214,13 @@ static void gather_changed(const gather_op *g)
     const ls_tensor *y = &g->op.y;
     const size_t pixels = (size_t)y->h * (size_t)y->w, lanes = pixels * LS_LANES;
     const size_t bytes = (size_t)y->c * pixels * (g->rule.floats ? sizeof(float) : sizeof(uint8_t));
-    const uint32_t *rows = g->buffers.args->rows;
     if (y->rows % LS_LANES)
         memset(g->buffers.y, 0, y->bytes); /* the lanes of no row */
     for (int r = 0; r < y->rows; r++) {
-        const int other = (r + 1) % y->rows;
-        const ls_change c[2] = {draw_change(g, r), draw_change(g, other)};
+        const uint32_t row = g->buffers.args->rows[r], other = other_row(g, r);
+        const ls_change c[2] = {draw_change(g, row), draw_change(g, other)};
         const char *all = g->buffers.x;
-        const void *const image[2] = {all + rows[r] * bytes, all + rows[other] * bytes};
+        const void *const image[2] = {all + row * bytes, all + other * bytes};
         float *to = (float *)g->buffers.y + (size_t)(r / LS_LANES) * (size_t)y->c * lanes +
                     (size_t)(r % LS_LANES);
         for (int k = 0; k < y->c; k++)
@@ -227,9 +232,9 @@ static void gather_changed(const gather_op *g)
 static void mix_target(const gather_op *g, int r, size_t words)
 {
     const ls_op_buffers *b = &g->buffers;
-    const ls_change c = draw_change(g, r);
+    const ls_change c = draw_change(g, b->args->rows[r]);
     const int32_t *mine = b->labels + b->args->rows[r] * words;
-    const int32_t *other = b->labels + b->args->rows[(r + 1) % g->op.y.rows] * words;
+    const int32_t *other = b->labels + other_row(g, r) * words;
     float *to = (float *)(void *)b->labels_out + (size_t)r * words;
     if (!g->rule.targets)
         b->labels_out[r] = c.other_label ? *other : *mine;

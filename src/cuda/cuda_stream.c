@@ -172,6 +172,8 @@ static ls_k_args numbers_of(const ls_step_args *args)
     ls_k_args now;
     memset(&now, 0, sizeof now);
     now.rows = args->rows;
+    now.before = args->before;
+    now.behind = args->behind;
     now.told = args->told;
     now.step = args->step;
     now.seed = args->seed;

@@ -28,7 +28,8 @@ extern "C" {
 /* ls_step_args as kernels read it, in device memory: a graph replays the same addresses. */
 typedef struct ls_k_args {
     const uint32_t *rows; /* device memory */
-    float *told;          /* pinned; NULL: nowhere */
+    uint32_t before, behind;
+    float *told; /* pinned; NULL: nowhere */
     uint64_t step, seed;
     uint32_t epoch;
     float lr, scale, row_scale;

@@ -126,7 +126,8 @@ __global__ static void gather_changed(const __grid_constant__ gather g)
 {
     __shared__ ls_change c[2];
     const ls_k_gather &k = g.k;
-    const uint32_t row[2] = {k.args->rows[blockIdx.x], k.args->rows[(blockIdx.x + 1) % k.rows]};
+    const uint32_t row[2] = {k.args->rows[blockIdx.x], ls_mixed_row(k.args->rows, k.rows, (int)blockIdx.x,
+                                                              k.args->before, k.args->behind)};
     const uint32_t values = (uint32_t)(k.c * k.h * k.w);
     if (threadIdx.x < 2)
         draw_change(&c[threadIdx.x], k, row[threadIdx.x]);

@@ -307,6 +307,8 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
         count = ls_replica_block_rows(r, n, done);
         const int program = done + count == n && in_pieces(r) ? LS_GRADIENT_IN_PIECES : LS_GRADIENT;
         r->args.rows = ls_replica_staged(r, done);
+        r->args.before = done;
+        r->args.behind = n - done - count;
         ls_plan *plan = ls_replica_plan_for(r, count);
         if (!plan->training)
             return ls_fail(err, LS_EINVAL, "replica: %u rows are evaluated only", (unsigned)count);

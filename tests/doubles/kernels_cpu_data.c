@@ -69,7 +69,8 @@ static void change_row(const ls_k_gather *k, int r)
 {
     const size_t values = (size_t)k->c * (size_t)k->h * (size_t)k->w;
     const size_t bytes = values * (k->floats ? sizeof(float) : 1);
-    const uint32_t row[2] = {k->args->rows[r], k->args->rows[(r + 1) % k->rows]};
+    const ls_k_args *a = k->args;
+    const uint32_t row[2] = {a->rows[r], ls_mixed_row(a->rows, k->rows, r, a->before, a->behind)};
     const ls_change c[2] = {draw_change(k, row[0]), draw_change(k, row[1])};
     const char *image[2] = {(const char *)k->images + row[0] * bytes,
                             (const char *)k->images + row[1] * bytes};
@@ -92,7 +93,9 @@ static void gather_body(const void *copied)
     const ls_k_gather *k = copied;
     const size_t values = (size_t)k->c * (size_t)k->h * (size_t)k->w;
     if (!twin_bytes(k->args, sizeof *k->args) ||
-        !twin_bytes(k->args->rows, (size_t)k->rows * sizeof *k->args->rows) ||
+        !twin_bytes(k->args->rows - k->args->before,
+                    (k->args->before + (size_t)k->rows + k->args->behind) *
+                        sizeof *k->args->rows) ||
         !twin_floats(k->y, (size_t)k->rows * values))
         return;
     for (int r = 0; r < k->rows; r++) {

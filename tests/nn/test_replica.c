@@ -1,3 +1,6 @@
+#ifdef LOCKSTEP_WITH_CPU
+#include "cpu/cpu_device.h"
+#endif
 #include "nn/nn_fixture.h"
 
 #include "nn/replica_impl.h"
@@ -28,6 +31,7 @@ typedef struct bench {
     ls_replica_data data;
     ls_replica *replica;
     float *weights; /* canonical */
+    ls_gather pixels;
 } bench;
 
 static ls_optimizer make_optimizer(void)
@@ -49,6 +53,7 @@ static void bench_begin(bench *b, int block_rows)
     counting_host_init(&b->host);
     b->model = make_model(small_json, small, CLASSES);
     b->optimizer = make_optimizer();
+    b->pixels = plain_pixels;
     b->data = make_data(ROWS, small, CLASSES, 1);
     b->weights = calloc(b->model->floats, sizeof *b->weights);
     fill_uniform(b->weights, b->model->floats, 0.5f, 2);
@@ -71,7 +76,7 @@ static int create(bench *b, const uint32_t *shards, int count, ls_error *err)
         .device = &b->wrap.device,
         .model = b->model,
         .optimizer = &b->optimizer,
-        .normalisation = plain_pixels,
+        .normalisation = b->pixels,
         .data = {b->data, b->data},
         .shard_rows = shards,
         .shard_row_counts = count,
@@ -182,6 +187,51 @@ static void a_shard_in_blocks_equals_the_whole_shard(void **state)
     bench_end(&whole);
     bench_end(&blocks);
 }
+
+#ifdef LOCKSTEP_WITH_CPU
+/* -1: nothing is mixed. */
+static float *mixed_gradient(int block_rows, uint32_t n, float tail[LS_TAIL])
+{
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_device *device = NULL;
+    ls_error err = {0};
+    bench b;
+    bench_begin(&b, 0);
+    unwrap_device(&b.wrap);
+    must(ls_cpu_backend()->open(&device, &request, &err), &err);
+    must(device->ops->bind(device, &err), &err);
+    wrap_device(&b.wrap, device, block_rows < 0 ? 0 : block_rows);
+    b.pixels.mixup = block_rows < 0 ? 0 : 128;
+    must(create(&b, &n, 1, &err), &err);
+    float *gradient = gradient_of(&b, 3, n, tail);
+    bench_end(&b);
+    return gradient;
+}
+
+/* The last row of a block has its partner in the next one, and the last of all in the first. The CPU's sums are the
+ * same to the bit in blocks of 32 rows, and in smaller ones but for rounding. */
+static void rows_are_mixed_alike_in_blocks_of_any_size(void **state)
+{
+    (void)state;
+    float tail[2][LS_TAIL];
+    ls_model *model = make_model(small_json, small, CLASSES);
+    for (uint32_t n = 33; n < 64; n += 15) {
+        float *plain = mixed_gradient(-1, n, tail[0]), *whole = mixed_gradient(0, n, tail[0]);
+        assert_true(distance(plain, whole, model->floats) > 1e-2);
+        for (int block = 16; block <= 32; block += 16) {
+            float *blocks = mixed_gradient(block, n, tail[1]);
+            assert_true(distance(blocks, whole, model->floats) < 1e-6);
+            if (block == 32)
+                assert_memory_equal(blocks, whole, model->floats * sizeof *blocks);
+            free(blocks);
+        }
+        free(plain);
+        free(whole);
+    }
+    free_model(model);
+}
+
+#endif
 
 static const char wide_json[] = "[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":64},"
                                 "{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":4}]";
@@ -759,6 +809,9 @@ int main(void)
         cmocka_unit_test(arenas_hold_parameters_in_reverse_at_multiples_of_16),
         cmocka_unit_test(weights_come_out_as_they_went_in),
         cmocka_unit_test(a_shard_in_blocks_equals_the_whole_shard),
+#ifdef LOCKSTEP_WITH_CPU
+        cmocka_unit_test(rows_are_mixed_alike_in_blocks_of_any_size),
+#endif
         cmocka_unit_test(weights_that_outnumber_activations_are_read_for_larger_blocks),
         cmocka_unit_test(gradients_are_sums_over_rows),
         cmocka_unit_test(an_empty_shard_gives_zeros),

@@ -202,6 +202,11 @@ ls_tensor op_shape_after(const op_chain *chain, int i)
     return y;
 }
 
+size_t op_shard_rows(const op_chain *chain)
+{
+    return (size_t)(chain->before + chain->op[0].x.rows + chain->behind);
+}
+
 size_t op_canonical(const op_chain *chain, int i, int p)
 {
     const ls_op_desc *d = &chain->op[i];

@@ -21,6 +21,9 @@ int op_is_loss(int kind);
 int op_ends_in_loss(const op_chain *chain);
 /* Words of a row's label, or of its target where the chain's loss is one of vectors. */
 size_t op_label_words(const op_chain *chain);
+
+/* Of the chain's rows and those before and behind them. */
+size_t op_shard_rows(const op_chain *chain);
 int op_has_params(const ls_op_desc *d);
 int op_has_x2(const ls_op_desc *d);
 

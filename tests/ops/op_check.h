@@ -32,6 +32,7 @@ typedef struct op_chain {
     ls_op_desc op[OP_CHAIN]; /* op[0].x: rows, c, h, w; everything about layouts is filled in */
     int source[OP_CHAIN];    /* of an op's x: 0: the op before, OP_SECOND, or k + 1: op k */
     int source2[OP_CHAIN];   /* of its x2, if it has one: OP_SECOND, or k + 1: op k */
+    int before, behind;      /* other rows of the shard, of which a gather takes a part */
     ls_tensor x2;            /* the chain's second input; rows 0: there is none */
     int training, needs_dx;  /* needs_dx: of the chain's inputs. No training: evaluation */
     int evaluate;            /* with training: ops made for training, run in evaluation */

@@ -256,7 +256,7 @@ static void create_memory(op_run *run)
     run->device->ops->describe(run->device, &info);
     run->shadow_bytes = (size_t)info.shadow_bytes;
     if (!(info.flags & LS_DEVICE_HOST_MEMORY))
-        run->rows = memory(run, (size_t)run->x0.rows * sizeof *run->rows);
+        run->rows = memory(run, op_shard_rows(&run->chain) * sizeof *run->rows);
     for (int i = 0; i < run->count; i++)
         create_op_memory(run, i);
 }
@@ -399,9 +399,11 @@ static void load(op_run *run, const op_inputs *in, int first)
     }
     if (run->x2)
         upload(run, run->x2, in->x2 + from * in->x2_row, second(run).bytes);
-    run->args.rows = run->rows ? run->rows : in->rows + first;
+    run->args.before = (uint32_t)run->chain.before;
+    run->args.behind = (uint32_t)run->chain.behind;
+    run->args.rows = (run->rows ? run->rows : in->rows + first) + run->chain.before;
     if (run->rows)
-        upload(run, run->rows, in->rows + first, rows * sizeof *run->rows);
+        upload(run, run->rows, in->rows + first, op_shard_rows(&run->chain) * sizeof *run->rows);
     run->args.seed = in->seed;
     run->args.epoch = in->epoch;
     for (int i = 0; i < run->count; i++) {

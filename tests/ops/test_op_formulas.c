@@ -148,8 +148,9 @@ static double changed_pair(double *image[2], const op_chain *chain, const op_inp
 {
     const ls_tensor *x = &chain->op[0].x;
     const ls_gather *g = &chain->op[0].u.gather;
+    const size_t part = (size_t)chain->before;
     for (size_t n = 0; n < 2; n++) {
-        const uint32_t row = in->rows[(r + n) % (size_t)x->rows];
+        const uint32_t row = in->rows[(part + r + n) % op_shard_rows(chain)];
         uint8_t *bytes = malloc(in->x_row);
         uint32_t v[4], more[4];
         assert_non_null(bytes);
@@ -174,6 +175,7 @@ static void expect_changed(const op_fixture *f, const op_chain *chain, const op_
 {
     const ls_tensor *x = &chain->op[0].x;
     const ls_gather *g = &chain->op[0].u.gather;
+    const size_t part = (size_t)chain->before;
     double *image[2] = {malloc(in->x_row * sizeof(double)), malloc(in->x_row * sizeof(double))};
     uint32_t words[4];
     assert_true(image[0] && image[1]);
@@ -191,7 +193,7 @@ static void expect_changed(const op_fixture *f, const op_chain *chain, const op_
         }
         const int other = (words[2] >> 8 & 255) < words[3] % ((uint32_t)g->mixup + 1);
         assert_int_equal(got->labels[r],
-                         in->labels[in->rows[(r + (size_t)other) % (size_t)x->rows]]);
+                         in->labels[in->rows[(part + r + (size_t)other) % op_shard_rows(chain)]]);
     }
     free(image[0]);
     free(image[1]);
@@ -213,6 +215,8 @@ static void gather_changes_images_as_its_formula_says(void **state)
         g.mixup = op_draw(&d, 1, 128);
         chain.training = 1;
         chain.needs_dx = 0;
+        chain.before = seed % 2 ? op_draw(&d, 0, 12) : 0;
+        chain.behind = seed % 2 ? op_draw(&d, 0, 12) : 0;
         op_add_plain(&chain, LS_OP_GATHER, &x);
         chain.op[0].u.gather = g;
         op_inputs *in = op_inputs_create(&chain, seed);
