@@ -272,20 +272,22 @@ static bool is_saved(const launch *l)
     return ls_checkpoints_exist(path);
 }
 
-/* The exit code of trainers whose launcher did not tell it: from what the run has recorded since the start. */
-static int find_outcome(const launch *l)
+/* The exit code of trainers whose launcher did not tell it, since it hangs, or since --enable-recovery has it return 0
+ * whatever becomes of them: from what the run has recorded since the start. */
+static int find_outcome(const launch *l, bool hangs)
 {
     char tail[TAIL];
     struct timespec written;
     if (!read_records(l, tail, &written) ||
         (written.tv_sec == l->recorded.tv_sec && written.tv_nsec == l->recorded.tv_nsec))
-        return cli_fail(LS_ESYSTEM, "the run has left no records here");
+        return hangs ? cli_fail(LS_ESYSTEM, "the run has left no records here") : 0;
     const char *last = strstr(tail, "{\"type\":\"run_end\"");
     if (last && strstr(last, "\"status\":\"finished\""))
         return 0;
     if (!is_saved(l) || (last && !strstr(last, "\"checkpoint\":\"")))
         return cli_fail(LS_ESYSTEM, "the run is not saved");
-    fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n", l->run);
+    if (!last) /* nobody has said so */
+        fprintf(stderr, "trainer: saved; go on with: trainer --resume %s\n", l->run);
     return EXIT_SAVED;
 }
 
@@ -310,10 +312,10 @@ static int look_after(const launch *l)
         if (asked < 2)
             fprintf(stderr, "trainer: mpirun hangs, and its trainer here is gone: ending it\n");
         end(l);
-        return asked < 2 ? find_outcome(l) : EXIT_INTERRUPTED;
+        return asked < 2 ? find_outcome(l, true) : EXIT_INTERRUPTED;
     }
     kill(-l->launcher, SIGKILL); /* what it may have left */
-    return code;
+    return code ? code : find_outcome(l, false);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */

@@ -108,6 +108,8 @@ expect 0 'mpirun hangs, and its trainer here is gone' $soon --set epochs=30 --se
 expect 71 'the run has left no records' $soon --set epochs=30
 launcher "$trainer & until [ -s saved/metrics.jsonl ]; do sleep 0.05; done; sleep 0.3; kill -USR1 \$!; wait; $hang"
 expect 75 'go on with: trainer --resume saved' $soon --set epochs=100000 --set run_dir=saved
+launcher "$trainer & until [ -s said/metrics.jsonl ]; do sleep 0.05; done; sleep 0.3; kill -USR1 \$!; wait; exit 0"
+expect 75 'go on with: trainer --resume said' $soon --set epochs=100000 --set run_dir=said
 launcher "$trainer; $hang"
 expect 71 'the run is not saved' $soon --set epochs=30 --set run_dir=nan --inject worker=0,step=1500,kind=nan
 
