@@ -46,17 +46,15 @@ LANES_INLINE void lanes_depth_tile(const lanes_depth_row *r, int t0, int lane, c
         sum[t] = vec_all(r->init);
     for (int row = 0; row < r->rows; row++) {
         const float *x = r->x + row * r->x_row + lane, *w = r->w + row * r->w_row;
-        for (int tap = 0; tap < (K ? 1 : r->taps); tap++) {
+        const int taps = K ? K : r->taps; /* unrolled where it is known */
+        LANES_UNROLL
+        for (int tap = 0; tap < taps; tap++) {
+            const vec factor = vec_all(w[tap * r->w_tap]);
             LANES_UNROLL
-            for (int k = 0; k < (K ? K : 1); k++) {
-                const vec factor = vec_all(w[(tap + k) * r->w_tap]);
-                LANES_UNROLL
-                for (int t = 0; t < T; t++)
-                    sum[t] = vec_fma(
-                        factor,
-                        lanes_depth_load(x, first + t * step + (tap + k) * apart, r->width, edge),
-                        sum[t]);
-            }
+            for (int t = 0; t < T; t++)
+                sum[t] = vec_fma(
+                    factor, lanes_depth_load(x, first + t * step + tap * apart, r->width, edge),
+                    sum[t]);
         }
     }
     LANES_UNROLL

@@ -81,7 +81,7 @@ static void change_row(const ref_op *op, const ls_augment *a, int r)
     const size_t words = g->targets > 0 ? (size_t)g->targets : 1;
     float *y = (float *)op->b.y + (size_t)r * ref_row(x);
     for (int e = 0; e < (int)ref_row(x); e++) {
-        const int k = e / (x->h * x->w), i = e / x->w % x->h, j = e % x->w, of = k < 3 ? k : 3;
+        const int k = e / (x->h * x->w), i = e / x->w % x->h, j = e % x->w, colour = k < 3 ? k : 3;
         float f[2];
         int b[2];
         for (int n = 0; n < 2; n++) {
@@ -93,8 +93,8 @@ static void change_row(const ref_op *op, const ls_augment *a, int r)
         }
         y[e] = ((g->floats ? ls_mixed_float(f[0], f[1], c)
                            : (float)ls_mixed_byte(b[0], b[1], c) / 255.0f) -
-                g->mean[of]) /
-               g->std[of];
+                g->mean[colour]) /
+               g->std[colour];
     }
     for (size_t i = 0; op->b.labels && i < words; i++) {
         const size_t mine = row[0] * words + i, other = row[1] * words + i,
