@@ -79,10 +79,10 @@ static void change_row(const ls_k_gather *k, int r)
     for (size_t e = 0; e < values; e++) {
         const int pixel = (int)(e / (size_t)k->c), channel = (int)(e % (size_t)k->c);
         const int at = channel < 4 ? channel : 3;
-        const float a = changed_at(k, image[0], &c[0], pixel, channel);
-        const float b = changed_at(k, image[1], &c[1], pixel, channel);
-        const float value =
-            k->floats ? ls_mixed_float(a, b, c) : (float)ls_mixed_byte((int)a, (int)b, c) / 255.0f;
+        const float own = changed_at(k, image[0], &c[0], pixel, channel);
+        const float other = changed_at(k, image[1], &c[1], pixel, channel);
+        const float value = k->floats ? ls_mixed_float(own, other, c)
+                                      : (float)ls_mixed_byte((int)own, (int)other, c) / 255.0f;
         k->y[(size_t)r * values + e] = (value - k->mean[at]) / k->std[at];
     }
     mix_target(k, r, row, c);

@@ -2,6 +2,7 @@
  * gives. */
 #include "base/rng.h"
 #include "ops/op_cases.h"
+#include "ops/op_chain.h"
 #include "ops/op_devices.h"
 
 #include <math.h>
