@@ -1,5 +1,6 @@
 #!/bin/sh
 # pack.sh TRAINER: folders of images become one file; the cache has it as long as nothing in the folder changes.
+# shellcheck disable=SC2015 # fail ends the test, and [ ] && grep are one condition
 set -eu
 trainer=$1
 dir=$(mktemp -d)
@@ -15,7 +16,7 @@ fail() {
 
 # image PATH GREY: 4 × 4 pixels.
 image() {
-    { printf 'P5 4 4 255\n'; for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf "$2"; done; } > "$1"
+    { printf 'P5 4 4 255\n'; for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf "%b" "$2"; done; } > "$1"
 }
 
 mkdir -p set/cat set/dog

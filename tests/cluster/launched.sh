@@ -2,6 +2,7 @@
 # launched.sh TRAINER [OLD_MPICH]: a program that a launcher has started several times over, and that has no engine to talk to the
 # others by, or one by which it finds no others, refuses to train the same thing as often; absent and broken are told
 # apart, and an MPICH that hangs is refused by its number. With --hosts it is the program that starts a launcher, and ends one that hangs. Exit status 1 if not.
+# shellcheck disable=SC2015,SC2016,SC2086 # conditions of two parts; scripts that are written as texts; $soon is words
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT INT TERM
