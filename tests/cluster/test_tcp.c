@@ -224,6 +224,23 @@ static void channels_do_not_hold_each_other_up(void **state)
 
 /* ---- trouble -------------------------------------------------------------------------------- */
 
+/* What one of two members notes behind `more` while each does `body`. */
+static int seen_by_two(void (*body)(member *))
+{
+    member m[2];
+    char meet[40];
+    int seen = LS_OK;
+    some_place(meet);
+    for (int i = 0; i < 2; i++) {
+        start(&m[i], meet, 2, body);
+        m[i].more = &seen;
+        go(&m[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(m[i].thread, NULL);
+    return seen;
+}
+
 static void send_another_length(member *m)
 {
     char data[64] = "";
@@ -243,19 +260,8 @@ static void send_another_length(member *m)
 
 static void a_message_of_another_length_is_an_error(void **state)
 {
-    member m[2];
-    char meet[40];
-    int seen = LS_OK;
     (void)state;
-    some_place(meet);
-    for (int i = 0; i < 2; i++) {
-        start(&m[i], meet, 2, send_another_length);
-        m[i].more = &seen;
-        go(&m[i]);
-    }
-    for (int i = 0; i < 2; i++)
-        pthread_join(m[i].thread, NULL);
-    assert_int_equal(seen, LS_EDATA);
+    assert_int_equal(seen_by_two(send_another_length), LS_EDATA);
 }
 
 /* The one that goes says why on one channel, and is gone on all. */
@@ -282,19 +288,8 @@ static void leave_with_a_word(member *m)
 
 static void a_last_word_arrives_before_the_end_is_seen(void **state)
 {
-    member m[2];
-    char meet[40];
-    int seen = LS_OK;
     (void)state;
-    some_place(meet);
-    for (int i = 0; i < 2; i++) {
-        start(&m[i], meet, 2, leave_with_a_word);
-        m[i].more = &seen;
-        go(&m[i]);
-    }
-    for (int i = 0; i < 2; i++)
-        pthread_join(m[i].thread, NULL);
-    assert_int_equal(seen, LS_EIO);
+    assert_int_equal(seen_by_two(leave_with_a_word), LS_EIO);
 }
 
 /* ---- strangers ------------------------------------------------------------------------------ */
