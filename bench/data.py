@@ -3,9 +3,9 @@
 
     python3 bench/data.py --build build/release [--images 60000] [--rounds 5]
 
- - packing a folder of JPEGs (made from Fashion-MNIST, in colours and of three sizes) on all cores, beside the decoder
-   alone: a djpeg for each of as many processes as there are CPUs would start 60,000 programs, so the decoder is
-   `make_jpegs --decode`, threads that only decode with libjpeg-turbo;
+ - packing folders of JPEGs (made from Fashion-MNIST: grey, 28 × 28; in colours, of three sizes, and a tenth as many of
+   224 × 224, both shrunk to 28 × 28) on all cores, beside the decoder alone, `make_jpegs --decode`: as many threads as
+   there are CPUs, each with one decoder of libjpeg-turbo's, read the same files and decode them, and do no more;
  - training from the packed file's map beside the same rows in memory, in turns;
  - ls_model_open to the first prediction, and 1, 2 and 8 threads that predict (bench_model).
 
@@ -15,6 +15,7 @@ Measures in turns and prints the median of each. Needs NumPy, and a machine that
 import argparse
 import json
 import os
+import resource
 import statistics
 import struct
 import subprocess
@@ -37,21 +38,31 @@ def seconds(command, **options):
     return time.monotonic() - begin
 
 
+def cpu_seconds(command):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall = seconds(command)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
 def measure_packing(args, folder):
     """Both read every file of the folder; both have read it once before."""
-    images = folder / "images"
     tool = args.build / "tests/accuracy/make_jpegs"
-    subprocess.run([tool, FASHION / "train-images-idx3-ubyte.gz", FASHION / "train-labels-idx1-ubyte.gz", images,
-                    str(args.images), "colours"], check=True)
-    pack = [args.trainer, "pack", images, "--to", folder / "x.safetensors", "--size", "28", "--quiet"]
-    decode = [tool, "--decode", images, str(os.cpu_count())]
-    times = {"pack": [], "decode": []}
-    for _ in range(args.rounds + 1):
-        times["decode"].append(seconds(decode))
-        times["pack"].append(seconds(pack))
-    rate = {k: args.images / statistics.median(v[1:]) for k, v in times.items()}
-    print(f"packing {args.images} images: {rate['pack']:.0f}/s; the decoder alone: {rate['decode']:.0f}/s; "
-          f"{rate['pack'] / rate['decode']:.3f} of it", flush=True)
+    for name, kind, count in (("grey", [], args.images), ("photos", ["photos"], args.images // 10),
+                              ("colours", ["colours"], args.images)):
+        images = folder / name
+        subprocess.run([tool, FASHION / "train-images-idx3-ubyte.gz", FASHION / "train-labels-idx1-ubyte.gz", images,
+                        str(count), *kind], check=True)
+        pack = [args.trainer, "pack", images, "--to", folder / "x.safetensors", "--size", "28", "--quiet"]
+        if name == "grey":
+            pack += ["--channels", "1"]
+        decode = [tool, "--decode", images, str(os.cpu_count())]
+        rounds = [(cpu_seconds(decode), cpu_seconds(pack)) for _ in range(args.rounds + 1)][1:]
+        wall = statistics.median(d[0] / p[0] for d, p in rounds)
+        cpu = statistics.median(d[1] / p[1] for d, p in rounds)
+        print(f"packing {count} images, {name}: {count / statistics.median(p[0] for _, p in rounds):.0f}/s; the decoder "
+              f"alone: {count / statistics.median(d[0] for d, _ in rounds):.0f}/s; {wall:.3f} of it "
+              f"({cpu:.3f} by CPU time)", flush=True)
 
 
 def write_npy(packed, folder, wide):
@@ -93,7 +104,23 @@ def measure_model(args, folder):
     run = folder / "lenet"
     subprocess.run([args.trainer, root / "examples/fashion_mnist.json", "--set", f"run_dir={run}", "--set", "epochs=1",
                     "--set", "data.limit=2560", "--quiet"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([args.build / "bench/bench_model", run / "weights.safetensors", str(args.rounds)], check=True)
+    bench = [args.build / "bench/bench_model", run / "weights.safetensors"]
+    subprocess.run([*bench, str(args.rounds)], check=True)
+    # What two cores are worth differs from second to second: two threads beside two processes of one, in turns.
+    turns = [turn(bench) for _ in range(9)]
+    for name, ratios in zip(("two processes to one thread", "two threads to one", "eight threads to two",
+                             "two threads to two processes"), zip(*turns)):
+        print(f"{name}: {statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})", flush=True)
+
+
+def turn(bench):
+    def start(cpus):
+        return subprocess.Popen(["taskset", "-c", cpus, *bench, "1"], stdout=subprocess.PIPE, text=True)
+
+    both = sum(json.loads(p.communicate()[0])["images_per_s_1"] for p in [start("0"), start("1")])
+    rates = json.loads(start("0,1").communicate()[0])
+    one, two, eight = (rates[f"images_per_s_{n}"] for n in (1, 2, 8))
+    return both / one, two / one, eight / two, two / both
 
 
 def main():

@@ -43,7 +43,7 @@ static void reduce(bench *b, double *seconds, float *data)
 /* The courier has MPI while the cluster is open: an order without bytes is its barrier. */
 static int merge(bench *b, double *seconds, ls_error *err)
 {
-    const MPI_Comm world = MPI_COMM_WORLD;
+    MPI_Comm world = MPI_COMM_WORLD;
     const ls_cluster_options o = {
         .comm = &world, .deadline_ns = 60000000000u, .open_ns = 60000000000u};
     ls_cluster_options options = o;
@@ -98,8 +98,10 @@ int main(int argc, char **argv)
         return fail(&(ls_error){.text = "out of memory"});
     for (int k = 0; k < BLOCKS; k++) {
         reduce(&b, b.reduced + k * b.rounds, data);
-        if (merge(&b, b.merged + k * b.rounds, &err))
+        if (merge(&b, b.merged + k * b.rounds, &err)) {
+            free(data);
             return fail(&err);
+        }
     }
     const double reduced = median(b.reduced, BLOCKS * b.rounds);
     const double merged = median(b.merged, BLOCKS * b.rounds);

@@ -91,6 +91,7 @@ class Peer:
         while "images_per_s" not in answer:  # what it says before the first round
             self.other_pids = answer.get("other_pids", [])
             answer = self.read_line()
+        self.other_pids = answer.get("other_pids", self.other_pids)
         self.answers.append(answer)
 
     def proc(self, name):

@@ -33,11 +33,10 @@ static int http_code(int status)
     }
 }
 
-static int read_payload(payload *p, const service *s, const request *r, int labelled, reply *out)
+static int read_payload(payload *p, const service *s, const request *r, int examples, reply *out)
 {
-    const payload_form form = {labelled, s->o->image_bytes, s->o->classes};
     ls_error err;
-    int status = payload_read(p, &form, r->content_type, r->body, r->length, &err);
+    int status = payload_read(p, &s->o->form, examples, r->content_type, r->body, r->length, &err);
     if (status)
         reply_error(out, http_code(status), "%s", err.text);
     return status == LS_OK;
@@ -69,6 +68,11 @@ static void take_examples(service *s, const request *r, reply *out)
 
 /* ---- POST /predict -------------------------------------------------------------------------- */
 
+static int outputs_of(const example_form *form)
+{
+    return form->targets ? form->targets : form->classes;
+}
+
 static int best_of(const float *scores, int classes)
 {
     int best = 0;
@@ -86,14 +90,21 @@ static void softmax(float *scores, int classes, float most)
         scores[k] /= sum;
 }
 
-static void put_predictions(text *t, uint64_t step, float *scores, uint32_t n, int classes)
+static void put_predictions(text *t, const example_form *form, uint64_t step, float *scores,
+                            uint32_t n)
 {
+    const int outputs = outputs_of(form);
     text_put(t, "{\"step\":%llu,\"predictions\":[", (unsigned long long)step);
-    for (uint32_t i = 0; i < n; i++, scores += classes) {
-        const int best = best_of(scores, classes);
-        softmax(scores, classes, scores[best]);
-        text_put(t, "%s{\"class\":%d,\"probabilities\":[", i ? "," : "", best);
-        for (int k = 0; k < classes; k++)
+    for (uint32_t i = 0; i < n; i++, scores += outputs) {
+        text_put(t, i ? ",{" : "{");
+        if (form->targets) {
+            text_put(t, "\"outputs\":[");
+        } else {
+            const int best = best_of(scores, outputs);
+            softmax(scores, outputs, scores[best]);
+            text_put(t, "\"class\":%d,\"probabilities\":[", best);
+        }
+        for (int k = 0; k < outputs; k++)
             text_put(t, "%s%.6g", k ? "," : "", (double)scores[k]);
         text_put(t, "]}");
     }
@@ -109,15 +120,26 @@ static int check_finite(const float *scores, size_t count, ls_error *err)
     return LS_OK;
 }
 
-static void predict_images(service *s, const payload *p, reply *out)
+/* What comes out may take as much memory as what goes in, or a little. */
+static size_t most_outputs(const options *o)
 {
-    const int classes = s->o->classes;
-    const size_t count = (size_t)p->count * (size_t)classes;
+    const size_t little = (size_t)4 << 20, body = (size_t)o->body;
+    return (body > little ? body : little) / sizeof(float);
+}
+
+static void predict_rows(service *s, const payload *p, reply *out)
+{
+    const size_t outputs = (size_t)outputs_of(&s->o->form), count = p->count * outputs;
+    if (count > most_outputs(s->o)) {
+        reply_error(out, 413, "%u rows of %zu outputs; send at most %zu rows at once",
+                    (unsigned)p->count, outputs, most_outputs(s->o) / outputs);
+        return;
+    }
     uint64_t step;
     ls_error err;
     float *scores = malloc(count * sizeof *scores);
-    int status = scores ? together_predict(&s->predictions, p->bytes, p->count, s->o->image_bytes,
-                                           (size_t)classes, scores, &step, &err)
+    int status = scores ? together_predict(&s->predictions, p->bytes, p->count,
+                                           s->o->form.row_bytes, outputs, scores, &step, &err)
                         : fail(&err, LS_ENOMEM, "out of memory for %u predictions", p->count);
     if (status == LS_OK)
         status = check_finite(scores, count, &err);
@@ -126,7 +148,7 @@ static void predict_images(service *s, const payload *p, reply *out)
         out->retry_after_s = status == LS_EAGAIN;
     } else {
         metric_add(s->predicted, p->count);
-        put_predictions(&out->body, step, scores, p->count, classes);
+        put_predictions(&out->body, &s->o->form, step, scores, p->count);
     }
     free(scores);
 }
@@ -136,7 +158,7 @@ static void predict(service *s, const request *r, reply *out)
     payload p;
     if (!read_payload(&p, s, r, 0, out))
         return;
-    predict_images(s, &p, out);
+    predict_rows(s, &p, out);
     payload_free(&p);
 }
 
@@ -228,7 +250,7 @@ void api_init(service *s)
         metrics_counter(all, "service_examples_refused_total", NULL,
                         "Well-formed examples that the journal did not take: queue or disk full.");
     s->predicted =
-        metrics_counter(all, "service_predictions_total", NULL, "Images that were classified.");
+        metrics_counter(all, "service_predictions_total", NULL, "Rows that were predicted.");
     s->held = metrics_gauge(all, "service_journal_examples", NULL, "Examples in the journal.");
     s->queue =
         metrics_gauge(all, "service_queue_examples", NULL, "Examples that wait for training.");

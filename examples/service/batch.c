@@ -7,13 +7,13 @@
 
 enum { MOST_DAMAGED = 10000 /* that are found in one go: others wait for the thread */ };
 
-int batch_init(batch *b, uint32_t rows, size_t image_bytes, ls_error *err)
+int batch_init(batch *b, uint32_t rows, const example_form *form, ls_error *err)
 {
-    *b = (batch){.rows = rows, .image_bytes = image_bytes};
-    b->images = malloc(rows * image_bytes);
-    b->labels = malloc(rows * sizeof *b->labels);
-    b->example = malloc(1 + image_bytes + JOURNAL_EXTRA);
-    if (b->images && b->labels && b->example)
+    *b = (batch){.rows = rows, .form = *form};
+    b->values = malloc((size_t)rows * form->row_bytes);
+    b->targets = malloc(rows * (form->targets ? target_bytes(form) : sizeof(int32_t)));
+    b->example = malloc(example_bytes(form) + JOURNAL_EXTRA);
+    if (b->values && b->targets && b->example)
         return LS_OK;
     batch_fini(b);
     return fail(err, LS_ENOMEM, "out of memory for a minibatch");
@@ -23,8 +23,8 @@ void batch_fini(batch *b)
 {
     free(b->bad);
     free(b->example);
-    free(b->labels);
-    free(b->images);
+    free(b->targets);
+    free(b->values);
     *b = (batch){0};
 }
 
@@ -99,8 +99,12 @@ static int find_whole(batch *b, const journal *from, uint64_t index, uint64_t co
 
 static void put(batch *b, uint32_t row)
 {
-    b->labels[row] = b->example[0];
-    memcpy(b->images + row * b->image_bytes, b->example + 1, b->image_bytes);
+    const size_t before = target_bytes(&b->form), bytes = b->form.row_bytes;
+    if (b->form.targets)
+        memcpy((uint8_t *)b->targets + row * before, b->example, before);
+    else
+        ((int32_t *)b->targets)[row] = b->example[0];
+    memcpy(b->values + row * bytes, b->example + before, bytes);
 }
 
 /* The next new one that is whole; *at is moved behind it. LS_EDATA: there is none. */

@@ -8,20 +8,18 @@
 
 #include "journal.h"
 
-#include <stddef.h>
-
 typedef struct batch {
     uint32_t rows;
-    size_t image_bytes;
-    uint8_t *images;       /* [rows][image_bytes] */
-    int32_t *labels;       /* [rows] */
+    example_form form;
+    uint8_t *values;       /* [rows][row_bytes] */
+    void *targets;         /* int32_t [rows], or float [rows][targets] */
     uint8_t *example;      /* room for one that is read */
     uint8_t *bad;          /* a bit for each example: it is known to be damaged */
     uint64_t room, looked; /* examples that have a bit; how many of the first were looked at */
     uint64_t damaged;      /* bits that are set */
 } batch;
 
-int batch_init(batch *b, uint32_t rows, size_t image_bytes, ls_error *err);
+int batch_init(batch *b, uint32_t rows, const example_form *form, ls_error *err);
 void batch_fini(batch *b);
 
 /* Fills it for step number `step`. *position is how far training has come, and is moved over the new

@@ -18,9 +18,11 @@
 
 static const char magic[8] = "LSJRNL1\n";
 enum {
-    HEADER = 16,     /* magic, bytes of an image (4), classes (2), a sum over these (2) */
-    STAGED = 64,     /* records written at once */
-    LOOKED_AT = 1000 /* records, for one that is whole, where the header is damaged */
+    HEADER = 16, /* magic, bytes of a row (4), kind of target and row (2), a sum over these (2) */
+    FLOATS = 0x4000,  /* in the kind, which is the number of classes … */
+    TARGETS = 0x8000, /* … or of targets */
+    STAGED = 64,      /* records written at once */
+    LOOKED_AT = 1000  /* records, for one that is whole, where the header is damaged */
 };
 
 struct journal {
@@ -166,13 +168,15 @@ static int find_end(journal *j, off_t size, ls_error *err)
 
 static void make_header(const journal *j, uint8_t *header)
 {
+    const example_form *form = &j->options.form;
+    const int kind = form->targets ? TARGETS + form->targets : form->classes;
     memcpy(header, magic, sizeof magic);
-    record_number(header + 8, j->options.image_bytes, 4);
-    record_number(header + 12, (uint64_t)j->options.classes, 2);
+    record_number(header + 8, form->row_bytes, 4);
+    record_number(header + 12, (uint64_t)(kind + (form->floats ? FLOATS : 0)), 2);
     record_number(header + 14, record_sum(header, 14), 2);
 }
 
-/* Whether it says itself that it is one, of whatever images; the first ones had no sum. */
+/* Whether it says itself that it is one, of whatever examples; the first ones had no sum. */
 static int is_header(const uint8_t *header)
 {
     uint8_t sum[2];
@@ -199,16 +203,17 @@ static int differing(const uint8_t *a, const uint8_t *b)
     return count;
 }
 
-/* Not what it should be: damaged, of other images, or of another program. */
+/* Not what it should be: damaged, of other examples, or of another program. */
 static int mend_header(journal *j, const uint8_t *found, const uint8_t *expected, off_t size,
                        ls_error *err)
 {
     char was[2 * HEADER + 1];
     if (is_header(found))
-        return fail(err, LS_EDATA,
-                    "%.200s: its examples are not of %u bytes and %d classes; give the --shape and "
-                    "--classes it was begun with, or choose another --state",
-                    j->path, (unsigned)j->options.image_bytes, j->options.classes);
+        return fail(
+            err, LS_EDATA,
+            "%.200s: its examples are of another form; give the --shape or --floats, and the "
+            "--classes or --targets, that it was begun with, or choose another --state",
+            j->path);
     if (!has_whole_record(j, size) && differing(found, expected) > 1)
         return fail(err, LS_EDATA, "%.200s: not a journal of this service; choose another --state",
                     j->path);
@@ -262,7 +267,7 @@ int journal_open(journal **out, const journal_options *options, ls_error *err)
     snprintf(j->path, sizeof j->path, "%s", options->path);
     j->options.path = j->path;
     j->refused = 1;
-    j->layout = (record_layout){HEADER, 1 + (size_t)options->image_bytes};
+    j->layout = (record_layout){HEADER, example_bytes(&options->form)};
     pthread_mutex_init(&j->writing, NULL);
     pthread_mutex_init(&j->lock, NULL);
     pthread_condattr_init(&steady);

@@ -2,7 +2,7 @@
  * of the service and queue of the training in one: what lies before the position `trained` has been
  * trained on and may be replayed, what lies behind it waits.
  *
- * An example is one byte of label and the bytes of its image. On the disk a record adds a checksum over
+ * An example is a target and a row (example.h). On the disk a record adds a checksum over
  * its number and the example. What the disk has damaged stays in its place and is refused when it is read.
  * Behind the last example that is whole, and that a save is known to have seen, damage and what a crash left
  * half-written look alike: there the end is cut off, and its bytes are kept in a file beside the journal.
@@ -12,15 +12,15 @@
 #ifndef SERVICE_JOURNAL_H
 #define SERVICE_JOURNAL_H
 
+#include "example.h"
+
 #include <lockstep/status.h>
-#include <stdint.h>
 
 typedef struct journal journal;
 
 typedef struct journal_options {
     const char *path; /* copied */
-    uint32_t image_bytes;
-    int classes;
+    example_form form;
     uint64_t most;  /* examples in the file */
     uint64_t queue; /* examples that may wait for training */
     uint64_t known; /* so many were on the disk once: a save has seen them */
@@ -38,17 +38,17 @@ typedef struct journal_state {
 
 /* Opens or makes the file, locks it for this process, and finds its end. A damaged header is written again
  * where there is an example that is whole, and what is missing of the known examples is made up for by damaged
- * ones. Errors: LS_EIO, LS_EAGAIN (another process uses it), LS_EDATA (not such a file, or of other images), LS_ENOMEM. */
+ * ones. Errors: LS_EIO, LS_EAGAIN (another process uses it), LS_EDATA (not such a file, or of other examples), LS_ENOMEM. */
 int journal_open(journal **out, const journal_options *options, ls_error *err);
 void journal_close(journal *j); /* NULL is allowed */
 
-/* Appends `n` examples, [n][1 + image_bytes], and returns when they are on the disk; calls that come
+/* Appends `n` examples, [n][example_bytes], and returns when they are on the disk; calls that come
  * together share one wait for it. Errors: LS_EAGAIN (too many wait), LS_ENOMEM (the file is as large
  * as it may get, or the disk is full), LS_EIO (the disk fails; from then on always). Nothing of a
  * refused call is trained on, except behind LS_EIO, where that is not known. */
 int journal_append(journal *j, const uint8_t *examples, uint32_t n, ls_error *err);
 
-/* Reads example `index`, which is durable: label and image, and JOURNAL_EXTRA bytes that mean nothing
+/* Reads example `index`, which is durable: target and row, and JOURNAL_EXTRA bytes that mean nothing
  * to the caller. Errors: LS_EDATA (damaged), LS_EIO. */
 enum { JOURNAL_EXTRA = 4 };
 int journal_read(const journal *j, uint64_t index, uint8_t *example, ls_error *err);

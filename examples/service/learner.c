@@ -56,15 +56,15 @@ static int open_trainer(learner *l, ls_error *err)
                                    .channels = o->channels,
                                    .height = o->height,
                                    .width = o->width,
-                                   .classes = o->classes,
-                                   .streamed = 1};
+                                   .classes = o->form.classes,
+                                   .streamed = 1,
+                                   .dtype = o->form.floats ? LS_ROW_F32 : LS_ROW_U8,
+                                   .targets = o->form.targets};
     l->sources[0] = &l->examples;
-    const char *set[OPTIONS_MOST_SET + 2] = {"data.name=examples", "run_dir=null"};
-    memcpy(set + 2, o->set, (size_t)o->set_count * sizeof *set);
     const ls_trainer_options wanted = {.size = sizeof wanted,
                                        .config_path = o->config,
-                                       .set = set,
-                                       .set_count = o->set_count + 2,
+                                       .set = o->set,
+                                       .set_count = o->set_count,
                                        .sources = l->sources,
                                        .source_count = 1,
                                        .host = &service_host};
@@ -111,7 +111,7 @@ static int begin(learner *l, ls_error *err)
         status = take_up(l, err);
     if (status == LS_OK)
         status = batch_init(&l->rows, (uint32_t)ls_trainer_summary(l->trainer)->batch_size,
-                            l->o->image_bytes, err);
+                            &l->o->form, err);
     l->saved_at = seconds();
     return status ? status : publish(l, err);
 }
@@ -137,7 +137,7 @@ static int train(learner *l, ls_error *err)
         return LS_OK;
     if (status == LS_OK)
         status =
-            ls_trainer_step(l->trainer, l->rows.images, l->rows.labels, l->rows.rows, &step, err);
+            ls_trainer_step(l->trainer, l->rows.values, l->rows.targets, l->rows.rows, &step, err);
     if (status)
         return status;
     l->position = position;
@@ -219,7 +219,7 @@ int learner_start(learner **out, const options *o, journal *from, board *to, met
     snprintf(l->directory, sizeof l->directory, "%.3000s/saves", o->state);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
-    progress_init(&l->told, numbers);
+    progress_init(&l->told, numbers, o->form.targets == 0);
     if (pthread_create(&l->thread, NULL, learn, l) != 0) {
         free(l);
         return fail(err, LS_ESYSTEM, "no thread for the training");

@@ -1,4 +1,5 @@
-/* An HTTP service around Lockstep: it learns from labelled images while it answers what others show.
+/* An HTTP service around Lockstep: it learns from examples, labelled images or rows of a table, while it
+ * answers what others show.
  * README.md says how to use it.
  *
  * Threads: this one starts and ends everything and waits for signals in between; one owns the trainer
@@ -9,6 +10,7 @@
 #include "report.h"
 #include "saves.h"
 
+#include <cjson/cJSON.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,8 +66,7 @@ static int open_journal(service *s, ls_error *err)
         return status;
     snprintf(path, sizeof path, "%.3000s/journal", o->state);
     const journal_options wanted = {.path = path,
-                                    .image_bytes = o->image_bytes,
-                                    .classes = o->classes,
+                                    .form = o->form,
                                     .most = (uint64_t)o->most,
                                     .queue = (uint64_t)o->queue,
                                     .known = known};
@@ -111,6 +112,26 @@ static int run(service *s, const sigset_t *signals, ls_error *err)
     return status;
 }
 
+/* Targets of bce are from 0 to 1: one that is not would end training at every start. */
+static int find_bits(options *o, ls_error *err)
+{
+    char *resolved;
+    const ls_trainer_options wanted = {
+        .size = sizeof wanted, .config_path = o->config, .set = o->set, .set_count = o->set_count};
+    if (o->form.targets == 0)
+        return LS_OK;
+    int status = ls_config_resolve(&resolved, &wanted, err);
+    if (status)
+        return status;
+    cJSON *config = cJSON_Parse(resolved);
+    const cJSON *loss = cJSON_GetObjectItemCaseSensitive(config, "loss");
+    o->form.bits = cJSON_IsString(loss) && strcmp(loss->valuestring, "bce") == 0;
+    status = config ? LS_OK : fail(err, LS_ENOMEM, "out of memory for the config");
+    cJSON_Delete(config);
+    ls_text_free(resolved, NULL);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     options o;
@@ -121,7 +142,9 @@ int main(int argc, char **argv)
     if (status != OPTIONS_RUN)
         return status;
     block_signals(&signals);
-    status = run(&s, &signals, &err);
+    status = find_bits(&o, &err);
+    if (status == LS_OK)
+        status = run(&s, &signals, &err);
     if (status)
         say(LS_LOG_ERROR, "%s", err.text);
     else

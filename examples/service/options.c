@@ -13,7 +13,8 @@ enum { EXIT_USAGE = 64 };
 static const char help[] =
     "usage: lockstep-service [OPTION...] CONFIG\n"
     "\n"
-    "Learns from labelled images that are sent to it, and says what others show: see README.md.\n"
+    "Learns from examples that are sent to it, labelled images or rows of a table, and says what others\n"
+    "show: see README.md.\n"
     "CONFIG is Lockstep's; its data.name is \"examples\".\n"
     "\n"
     "  --state DIR          journal and saves (state)\n"
@@ -22,6 +23,8 @@ static const char help[] =
     "  --host NAME          it may be asked by, besides localhost and its address; may be repeated\n"
     "  --shape CxHxW        of an image, one byte a value (1x28x28)\n"
     "  --classes N          labels are below this (10)\n"
+    "  --floats N           examples are rows of so many floats, not images\n"
+    "  --targets N          and have so many floats as targets, not a label\n"
     "  --set KEY=VALUE      changes a value of CONFIG; may be repeated\n"
     "  --http-cpu LIST      CPUs of the server and of predictions, such as 0 or 0,2-3\n"
     "  --train-cpu LIST     CPUs of the training; its devices share them\n"
@@ -43,7 +46,9 @@ static const struct number {
     long least, most;
 } numbers[] = {
     {"port", offsetof(options, port), 0, 65535},
-    {"classes", offsetof(options, classes), 2, 256}, /* an int: see set_number */
+    {"classes", offsetof(options, classes), 2, 256},
+    {"floats", offsetof(options, floats), 1, 4096},
+    {"targets", offsetof(options, targets), 1, 4096},
     {"passes", offsetof(options, passes), 0, 1000000000},
     {"queue", offsetof(options, queue), 1, 1000000000},
     {"most", offsetof(options, most), 1, 1000000000000},
@@ -74,10 +79,7 @@ static int set_number(options *o, const char *name, const char *text)
                     numbers[i].least, numbers[i].most);
             return EXIT_USAGE;
         }
-        if (strcmp(name, "classes") == 0)
-            o->classes = (int)value;
-        else
-            *(long *)(void *)((char *)o + numbers[i].place) = value;
+        *(long *)(void *)((char *)o + numbers[i].place) = value;
         return OPTIONS_RUN;
     }
     return usage("no option --", name);
@@ -128,6 +130,7 @@ static const struct option all[] = {
     {"state", required_argument, NULL, 1},      {"address", required_argument, NULL, 1},
     {"port", required_argument, NULL, 1},       {"host", required_argument, NULL, 1},
     {"shape", required_argument, NULL, 1},      {"classes", required_argument, NULL, 1},
+    {"floats", required_argument, NULL, 1},     {"targets", required_argument, NULL, 1},
     {"set", required_argument, NULL, 1},        {"http-cpu", required_argument, NULL, 1},
     {"train-cpu", required_argument, NULL, 1},  {"passes", required_argument, NULL, 1},
     {"queue", required_argument, NULL, 1},      {"most", required_argument, NULL, 1},
@@ -140,12 +143,26 @@ static const struct option all[] = {
 /* What one request may bring must fit into the queue, or it could never be taken. */
 static int check(options *o)
 {
-    o->image_bytes = (uint32_t)o->channels * (uint32_t)o->height * (uint32_t)o->width;
-    const long examples = o->body / (1 + (long)o->image_bytes);
+    if (o->floats && o->channels)
+        return usage("a row is --floats or an image of a --shape: take one", "");
+    if (o->targets && o->classes)
+        return usage("an example has --targets or one of --classes: take one", "");
+    if (!o->channels) {
+        o->channels = o->floats ? (int)o->floats : 1;
+        o->height = o->width = o->floats ? 1 : 28;
+    }
+    const uint32_t values = (uint32_t)o->channels * (uint32_t)o->height * (uint32_t)o->width;
+    o->form = (example_form){.row_bytes = o->floats ? values * (uint32_t)sizeof(float) : values,
+                             .floats = o->floats > 0,
+                             .targets = (int)o->targets,
+                             .classes = o->targets   ? 0
+                                        : o->classes ? (int)o->classes
+                                                     : 10};
+    const long bytes = (long)example_bytes(&o->form), examples = o->body / bytes;
     if (examples < 1)
         return usage("--body is smaller than an example", "");
     if (examples > o->queue)
-        o->body = o->queue * (1 + (long)o->image_bytes);
+        o->body = o->queue * bytes;
     return OPTIONS_RUN;
 }
 
@@ -154,10 +171,6 @@ int options_read(options *out, int argc, char **argv)
     *out = (options){.state = "state",
                      .address = "127.0.0.1",
                      .port = 8080,
-                     .channels = 1,
-                     .height = 28,
-                     .width = 28,
-                     .classes = 10,
                      .passes = 20,
                      .queue = 65536,
                      .most = 10000000,
@@ -166,7 +179,9 @@ int options_read(options *out, int argc, char **argv)
                      .request_s = 30,
                      .predictions = 1,
                      .publish_ms = 250,
-                     .save_s = 30};
+                     .save_s = 30,
+                     .set = {"data.name=examples", "run_dir=null"},
+                     .set_count = 2};
     int status = OPTIONS_RUN, index, c;
     while (status == OPTIONS_RUN && (c = getopt_long(argc, argv, "h", all, &index)) != -1) {
         if (c == 'h') {

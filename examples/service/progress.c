@@ -6,7 +6,7 @@
 
 #define WEIGHT 0.02 /* of a step in the means */
 
-void progress_init(progress *p, metrics *all)
+void progress_init(progress *p, metrics *all, int accuracy)
 {
     p->steps = metrics_counter(all, "lockstep_steps_total", NULL,
                                "Steps of the model, those before a restart included.");
@@ -14,7 +14,8 @@ void progress_init(progress *p, metrics *all)
                               "Rows trained on since the start, replays included.");
     p->loss = metrics_gauge(all, "lockstep_loss", NULL,
                             "Training loss, a mean of about the last 50 steps.");
-    p->accuracy = metrics_gauge(all, "lockstep_accuracy", NULL, "Training accuracy, likewise.");
+    if (accuracy)
+        p->accuracy = metrics_gauge(all, "lockstep_accuracy", NULL, "Training accuracy, likewise.");
     p->rate = metrics_gauge(all, "lockstep_images_per_second", NULL,
                             "Rows trained on per second, over the last second or more.");
     p->shown = metrics_gauge(all, "service_snapshot_step", NULL,
@@ -38,7 +39,8 @@ void progress_step(progress *p, const ls_step_result *step, uint32_t rows)
     const double weight = metric_value(p->rows) > 0 ? WEIGHT : 1;
     if (isfinite(step->loss)) {
         towards(p->loss, step->loss, weight);
-        towards(p->accuracy, step->accuracy, weight);
+        if (p->accuracy)
+            towards(p->accuracy, step->accuracy, weight);
     }
     metric_add(p->steps, 1);
     metric_add(p->rows, rows);

@@ -12,7 +12,8 @@ typedef struct progress {
     double rate_rows; /* … and the rows then */
 } progress;
 
-void progress_init(progress *p, metrics *all);
+/* `accuracy`: whether it is told, of classes. */
+void progress_init(progress *p, metrics *all, int accuracy);
 void progress_step(progress *p, const ls_step_result *step, uint32_t rows);
 
 /* Now and then: tells the rate since the last time, if that was a second ago. */

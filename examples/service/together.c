@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GROUP = 64 /* images, unless one asks for more */ };
+enum { GROUP = 64 /* rows, unless one asks for more */ };
 
 typedef struct together_ask {
-    const uint8_t *images;
+    const uint8_t *rows;
     uint32_t n;
-    size_t image_bytes, classes;
+    size_t row_bytes, outputs;
     float *scores;
     uint64_t step;
     int done, status;
@@ -40,13 +40,13 @@ static void join(together *t, ask *a)
     t->last = &a->next;
 }
 
-/* As many of the first as make a group, and at least one; returns how many images. */
+/* As many of the first as make a group, and at least one; returns how many rows. */
 static uint32_t take_group(together *t, ask **group)
 {
-    uint32_t images = 0;
+    uint32_t rows = 0;
     ask **end = &t->first;
-    while (*end && (images == 0 || images + (*end)->n <= GROUP)) {
-        images += (*end)->n;
+    while (*end && (rows == 0 || rows + (*end)->n <= GROUP)) {
+        rows += (*end)->n;
         end = &(*end)->next;
     }
     *group = t->first;
@@ -54,27 +54,27 @@ static uint32_t take_group(together *t, ask **group)
     if (!t->first)
         t->last = &t->first;
     *end = NULL;
-    return images;
+    return rows;
 }
 
 /* ---- a group: without it -------------------------------------------------------------------- */
 
 static int predict_side_by_side(ls_snapshot *s, ask *group, uint32_t n, ls_error *err)
 {
-    const size_t bytes = group->image_bytes, classes = group->classes;
-    uint8_t *images = malloc(n * bytes);
-    float *scores = malloc(n * classes * sizeof *scores);
-    int status = images && scores ? LS_OK : fail(err, LS_ENOMEM, "out of memory for predictions");
+    const size_t bytes = group->row_bytes, outputs = group->outputs;
+    uint8_t *rows = malloc(n * bytes);
+    float *scores = malloc(n * outputs * sizeof *scores);
+    int status = rows && scores ? LS_OK : fail(err, LS_ENOMEM, "out of memory for predictions");
     uint32_t at = 0;
     for (const ask *a = group; status == LS_OK && a; at += a->n, a = a->next)
-        memcpy(images + at * bytes, a->images, a->n * bytes);
+        memcpy(rows + at * bytes, a->rows, a->n * bytes);
     if (status == LS_OK)
-        status = ls_snapshot_predict(s, images, n, scores, err);
+        status = ls_snapshot_predict(s, rows, n, scores, err);
     at = 0;
     for (const ask *a = group; status == LS_OK && a; at += a->n, a = a->next)
-        memcpy(a->scores, scores + at * classes, a->n * classes * sizeof *scores);
+        memcpy(a->scores, scores + at * outputs, a->n * outputs * sizeof *scores);
     free(scores);
-    free(images);
+    free(rows);
     return status;
 }
 
@@ -89,7 +89,7 @@ static void predict_group(together *t, ask *group, uint32_t n)
     } else {
         ls_snapshot_describe(s, &info);
         status = group->next ? predict_side_by_side(s, group, n, &err)
-                             : ls_snapshot_predict(s, group->images, n, group->scores, &err);
+                             : ls_snapshot_predict(s, group->rows, n, group->scores, &err);
     }
     ls_snapshot_release(s);
     for (ask *a = group; a; a = a->next) {
@@ -119,13 +119,13 @@ static void lead(together *t)
         pthread_cond_signal(&t->first->turn);
 }
 
-int together_predict(together *t, const uint8_t *images, uint32_t n, size_t image_bytes,
-                     size_t classes, float *scores, uint64_t *step, ls_error *err)
+int together_predict(together *t, const uint8_t *rows, uint32_t n, size_t row_bytes, size_t outputs,
+                     float *scores, uint64_t *step, ls_error *err)
 {
-    ask a = {.images = images,
+    ask a = {.rows = rows,
              .n = n,
-             .image_bytes = image_bytes,
-             .classes = classes,
+             .row_bytes = row_bytes,
+             .outputs = outputs,
              .scores = scores,
              .turn = PTHREAD_COND_INITIALIZER};
     pthread_mutex_lock(&t->lock);

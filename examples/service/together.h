@@ -19,9 +19,9 @@ typedef struct together {
 void together_init(together *t, board *from, int most);
 void together_fini(together *t);
 
-/* images [n][image_bytes] → scores [n][classes], and the step of the weights. Any thread; it waits.
+/* rows [n][row_bytes] → scores [n][outputs], and the step of the weights. Any thread; it waits.
  * Errors: LS_EAGAIN (there is no snapshot yet), LS_ENOMEM, those of ls_snapshot_predict. */
-int together_predict(together *t, const uint8_t *images, uint32_t n, size_t image_bytes,
-                     size_t classes, float *scores, uint64_t *step, ls_error *err);
+int together_predict(together *t, const uint8_t *rows, uint32_t n, size_t row_bytes, size_t outputs,
+                     float *scores, uint64_t *step, ls_error *err);
 
 #endif

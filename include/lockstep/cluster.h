@@ -7,10 +7,11 @@
  *     open                                     joins the other members, on the thread that calls it
  *     post, post, …                            begins transfers
  *     poll(timeout)                            gets them on, and says which have ended
+ *     regroup                                  members are lost: who is left meets anew, on another wire
  *     close, or abort                          in good order together with the others, or at once and alone
  *
  * One thread at a time calls the slots of a wire, from open to close; an engine need not be safe for
- * several. No slot but open and close may wait for another member: post returns at once, and poll no
+ * several. No slot but open, close and regroup may wait for another member: post returns at once, and poll no
  * later than its timeout. Open and close run under a time limit of the caller's, who leaves a thread behind that
  * does not return from them; so an engine has its memory from the C library, and none of the caller's own.
  *
@@ -29,7 +30,7 @@
 extern "C" {
 #endif
 
-#define LS_WIRE_ABI 1
+#define LS_WIRE_ABI 2
 #define LS_WIRE_ENTRY "ls_wire_entry"      /* what liblockstep-NAME.so shows: an ls_wire_entry_fn */
 #define LS_WIRE_CHANNELS 4                 /* 0 … 3 */
 #define LS_TRANSFER_MOST ((size_t)1 << 30) /* bytes of one transfer */
@@ -54,7 +55,18 @@ typedef struct ls_wire_options {
      * a program that has called MPI_Init_thread with MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED if
      * it makes no call of MPI while the wire is open. NULL: all processes that the launcher has started. */
     const void *comm;
+    int regroups; /* non-zero: `regroup` may be called one day */
 } ls_wire_options;
+
+/* Members of a wire are lost. */
+typedef struct ls_regroup {
+    size_t size;           /* sizeof(ls_regroup) */
+    const uint8_t *lost;   /* [members]: non-zero: it was silent, or has said that it leaves */
+    uint64_t deadline_ns;  /* how long a member may be silent */
+    void (*alive)(void *); /* called several times within that, on the caller's thread */
+    void *user;
+    int *origin; /* out, [members]: what each member of the new wire was called on the old one */
+} ls_regroup;
 
 /* The start of every wire; the engine's own fields follow. */
 struct ls_wire {
@@ -62,7 +74,7 @@ struct ls_wire {
     int member, members; /* this process's number, and how many there are */
 };
 
-/* All slots are mandatory. */
+/* All slots but regroup are mandatory. */
 struct ls_wire_type {
     uint32_t abi;     /* LS_WIRE_ABI */
     uint32_t size;    /* sizeof(ls_wire_type) */
@@ -81,6 +93,14 @@ struct ls_wire_type {
     /* Instead of close, at any time, for whatever reason: nothing is waited for, and nothing freed that a
      * transfer under way may still touch. Non-zero: there may be such memory. */
     int (*abort)(ls_wire *wire);
+    /* Optional. When posts and polls have come to nothing: the members that find each other agree who goes on,
+     * and all of them get a wire to each other, numbered in the old order. Of any two parts that cannot reach
+     * each other at most one goes on: one that has more than half of the members, or half of them with the
+     * lowest. The old wire is to be aborted then, whatever came of it; an engine's abort that has this slot
+     * returns 0. Returns within a few times the deadline, or a few seconds, whichever is less. Errors:
+     * LS_ESTALLED (this part does not go on, or nothing came of it in that time), LS_EUNSUPPORTED (the wire
+     * was opened without `regroups`), LS_ENOMEM. */
+    int (*regroup)(ls_wire **out, ls_wire *wire, const ls_regroup *how, ls_error *err);
 };
 
 typedef const ls_wire_type *ls_wire_entry_fn(void);

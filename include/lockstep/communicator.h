@@ -54,10 +54,44 @@ typedef struct ls_partial {
     const float *data; /* device memory; the caller keeps it until the call has returned */
 } ls_partial;
 
-struct ls_cluster;
 typedef struct ls_comm_group ls_comm_group;
 typedef struct ls_comm ls_comm;
 typedef struct ls_comm_type ls_comm_type;
+
+/* Told now and then while other processes are waited for, on the waiting thread, so that it can show that it
+ * lives. */
+typedef struct ls_cluster_wait {
+    void (*beat)(void *user);
+    void *user;
+} ls_cluster_wait;
+
+struct ls_cluster;
+
+/* The other processes of a run, as a communicator reaches them. Each process brings the nodes of the shard tree
+ * that cover its leaves, and all find the tree's sum. One thread at a time; every process does the same. */
+typedef struct ls_members_ops {
+    size_t size; /* sizeof(ls_members_ops) */
+    /* What this process brings: node i of its cover; and where the sum arrives. Both are parts of one block of
+     * the host's memory, which stays where it is while the group lives. */
+    float *(*node)(const struct ls_cluster *members, int i);
+    const float *(*total)(const struct ls_cluster *members);
+    void *(*memory)(const struct ls_cluster *members, size_t *bytes);
+    /* Optional calls before `sum`. begin: it goes off with what is ready. ready: the first `floats` floats of
+     * each node are there, for the others to have, and are not written again until the sum is done, also not
+     * in a step that is repeated; fewer than before change nothing. is_ready: how many those are. None of
+     * them waits. */
+    int (*begin)(struct ls_cluster *members, ls_error *err);
+    void (*ready)(struct ls_cluster *members, size_t floats);
+    size_t (*is_ready)(const struct ls_cluster *members);
+    /* All nodes are there: total ← the sum, in tree order. Goes on with what a step that failed has begun.
+     * `wait` may be NULL. Errors: LS_ESTALLED, LS_EIO, LS_EDATA, LS_EINTERNAL, LS_ENOMEM: the run is over. */
+    int (*sum)(struct ls_cluster *members, const ls_cluster_wait *wait, ls_error *err);
+    /* Whether a process asked to stop when it began the last sum: the same on all of them. */
+    int (*agreed)(const struct ls_cluster *members);
+    /* After each attempt at a sum, also one that ended before `sum`: whether this process has made use of what
+     * was summed. One that was summed and has not been cannot be repeated: this process leaves. */
+    void (*commit)(struct ls_cluster *members, int committed);
+} ls_members_ops;
 
 typedef struct ls_comm_group_desc {
     const ls_comm_type *type;
@@ -77,6 +111,7 @@ typedef struct ls_comm_group_desc {
     /* The other processes that have a part of the minibatch, and the leaves of this one's, which the ranks'
      * partial sums cover. NULL: this process has all of them. */
     struct ls_cluster *members;
+    const ls_members_ops *over; /* with them */
     ls_span span;
 } ls_comm_group_desc;
 
@@ -94,6 +129,7 @@ typedef struct ls_comm_times {
 struct ls_comm_group {
     const ls_comm_type *type;
     int ranks;
+    int ahead; /* non-zero: merge_ready has something to merge in this group */
 };
 
 struct ls_comm {
@@ -134,6 +170,7 @@ struct ls_comm_type {
      * and stay as they are. Enqueues the merge of what can be merged of them and returns. Every
      * rank calls it with the same ascending `floats` in a step (each the end of a segment), or
      * none does; the step's all_reduce, with that one partial sum and the same total, then ends it.
+     * Of use where the group says `ahead`, and else does nothing.
      * Before the first all_reduce (the start-up check's, as a rule) it does nothing. From the first call to the
      * return of all_reduce nobody frees device memory, and a rank that gives the step up aborts
      * the group. Waits for nobody. Errors: as all_reduce. NULL: a merge begins when everything is

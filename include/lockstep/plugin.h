@@ -24,7 +24,8 @@
  * what ran before, or on the time.
  *
  * Threads: `probe` and `open` may be called from any thread. Everything of a device and of its
- * ops is called from one thread, the one that called `bind`, the worker's.
+ * ops is called from one thread, the one that called `bind`, the worker's; `counted` changes nothing of
+ * this. (Only the library's own CPU back end, which asks for less, is called from others.)
  * Streams: every call that computes takes a stream and may return before the work is done; errors
  * of such work surface in `sync`. NULL is the device's default stream.
  * Slots are mandatory unless marked optional; an optional slot may be NULL.
@@ -42,7 +43,7 @@ extern "C" {
 #endif
 
 /* Raised on every incompatible change of this header; a back end must match it exactly. */
-#define LS_PLUGIN_ABI 9
+#define LS_PLUGIN_ABI 10
 
 typedef struct ls_device ls_device;
 typedef struct ls_stream ls_stream;       /* an in-order queue of work of one device */
@@ -169,16 +170,16 @@ typedef struct ls_adamw {
     float rate;   /* as in ls_sgd */
 } ls_adamw;
 
-/* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and
- * variance (divided by n); forward also writes its contribution to the running statistics:
- * rows·mean [c], then rows·variance·n/(n − 1) [c] (n the values per channel, the factor 1 when n is
- * 1). Evaluation: the running statistics. With fuse_add and fuse_relu, y = max(… + x2, 0). */
+/* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and variance (divided
+ * by n); forward also writes its contribution to the running statistics: rows·mean [c], then rows·variance·n/(n − 1) [c]
+ * (n the values per channel, the factor 1 when n is 1). Evaluation: the running statistics. With fuse_add and fuse_relu,
+ * y = max(… + x2, 0). Of values about 1e19 from their mean a variance may be infinite: y is then the bias, dx 0. */
 typedef struct ls_batchnorm {
     float epsilon;
 } ls_batchnorm;
 
 /* y = (x − mean)/√(variance + epsilon)·weight + bias, element by element, with mean and variance (divided by n) of
- * each row over its c·h·w values; epsilon > 0. */
+ * each row over its c·h·w values, which may be as large as 1e36; epsilon > 0. */
 typedef struct ls_layernorm {
     float epsilon;
 } ls_layernorm;
@@ -466,6 +467,13 @@ typedef struct ls_device_ops {
     /* Optional: how workers on such devices merge their gradients, NULL-terminated and static; see
      * <lockstep/communicator.h>. NULL: through the host's memory. */
     const struct ls_comm_type *const *(*communicators)(void);
+    /* Optional, both or none: choices among kernels that results depend on, and that another device of the same
+     * model, instruction set and library could make otherwise. choices: those of all ops so far as text, of
+     * which as much goes to out[0 … size − 1], terminated, as fits; returns its length. choose: before the first
+     * op; the device goes by these. Errors: LS_EDATA, LS_ENOMEM; of op_create then LS_EDEVICE (a choice cannot
+     * be taken). */
+    size_t (*choices)(const ls_device *device, char *out, size_t size);
+    int (*choose)(ls_device *device, const char *text, ls_error *err);
     /* Optional, all three or none: what the device does, and when, for a timeline. It costs time, and
      * is collected only between begin and end. begin: on the device's thread, before anything is
      * recorded; it fails where the means are not there, and says why; the device is as good as before.

@@ -9,10 +9,10 @@
  * A snapshot never changes, and is counted: it begins with one reference, and lives on when its
  * trainer is closed. To publish a new one, retain it for the readers before they can see it.
  *
- * Predictions run on a device of the kind that the trainer uses, on threads of the library's own, one
- * for each thread that predicts at the same time; the caller waits. These threads and their memory are
- * made when they are first needed, are shared by all snapshots of a trainer, and go with the last of
- * them. Each keeps the CPU affinity of the caller that first needed it, and serves others later. One
+ * Predictions run on a device of the kind that the trainer uses, one for each thread that predicts at the
+ * same time: with the built-in CPU back end in that thread itself, which wants a stack of 256 KiB, else on one of
+ * the library's own for which the caller waits. Devices and their memory are made when they are first needed, are
+ * shared by all snapshots of a trainer, serve other callers later, and go with the last snapshot. One
  * image costs about as much as sixteen: requests that come together are best asked together. A
  * snapshot must not be used in a child process after fork.
  */

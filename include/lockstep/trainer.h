@@ -56,6 +56,10 @@ typedef struct ls_progress {
     int epoch_done;       /* non-zero: the epoch is over, and evaluated where that was due */
     int evaluated;        /* non-zero: the two numbers below are this epoch's */
     double test_loss, test_accuracy;
+    /* What tells most of an evaluation, "accuracy" where the loss knows it, else "r2", "mae" or "loss",
+     * and this epoch's. */
+    const char *metric;
+    double test_metric;
 } ls_progress;
 
 /* What a run starts with; texts belong to the trainer. */
@@ -75,6 +79,7 @@ typedef struct ls_summary {
     const char *resumed_from; /* the checkpoint's file; "": a new run */
     uint64_t resumed_steps;   /* that were done then */
     int member, members;      /* this process's number of those that train together, from 0 */
+    int images;               /* non-zero: rows are bytes, else floats */
 } ls_summary;
 
 typedef struct ls_result {
@@ -88,6 +93,8 @@ typedef struct ls_result {
     const char *checkpoint;  /* file of the newest one that was saved; "": none */
     int saved;               /* non-zero: that one holds the run as it ended: resume from it */
     int interrupted;
+    const char *metric; /* as in ls_progress, of the last evaluation; NaN when there was none */
+    double test_metric;
 } ls_result;
 
 typedef struct ls_trainer_options {

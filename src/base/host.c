@@ -30,6 +30,21 @@ void *ls_alloc_array(const ls_host *host, size_t count, size_t size)
     return ls_alloc(host, count * size);
 }
 
+void *ls_grown(const ls_host *host, void *list, size_t count, size_t *room, size_t size)
+{
+    if (count < *room)
+        return list;
+    const size_t more = *room ? 2 * *room : 64;
+    void *longer = ls_alloc_array(host, more, size);
+    if (!longer)
+        return NULL;
+    if (count > 0)
+        memcpy(longer, list, count * size);
+    ls_free(host, list);
+    *room = more;
+    return longer;
+}
+
 char *ls_strdup(const ls_host *host, const char *text)
 {
     size_t n = strlen(text) + 1;

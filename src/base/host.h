@@ -15,6 +15,10 @@ void *ls_alloc(const ls_host *host, size_t bytes);
 /* An array of `count` zeroed elements of `size` bytes; NULL also when the product overflows. */
 void *ls_alloc_array(const ls_host *host, size_t count, size_t size);
 
+/* `list`, of `count` items of `size` bytes in room for *room, with room for one more: itself, or a copy twice as
+ * long, and the old one is freed. NULL without memory, and all is as it was. */
+void *ls_grown(const ls_host *host, void *list, size_t count, size_t *room, size_t size);
+
 /* A copy of `text` of the host's memory, or NULL. */
 char *ls_strdup(const ls_host *host, const char *text);
 

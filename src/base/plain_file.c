@@ -74,13 +74,23 @@ static int read_all(int fd, uint8_t *bytes, size_t size, size_t *count, const ch
     return LS_OK;
 }
 
-/* Up to `most` bytes, or, if it must be `whole`, not more. */
-static int read_file(void **out, size_t *count, const char *path, const char *what, int wrong,
-                     size_t most, bool whole, const ls_host *host, ls_error *err)
+/* `bytes` of memory, or those that are there if they suffice. */
+static bool has_room(void **out, size_t *room, size_t bytes, const ls_host *host)
+{
+    if (*room >= bytes)
+        return true;
+    ls_free(host, *out);
+    *out = ls_alloc(host, bytes);
+    *room = *out ? bytes : 0;
+    return *out;
+}
+
+/* Up to `most` bytes, or, if it must be `whole`, not more, into memory of *room bytes. */
+static int read_file(void **out, size_t *room, size_t *count, const char *path, const char *what,
+                     int wrong, size_t most, bool whole, const ls_host *host, ls_error *err)
 {
     int fd;
     uint64_t size;
-    *out = NULL;
     int status = ls_open_to_read(&fd, &size, path, what, wrong, err);
     if (status)
         return status;
@@ -90,11 +100,21 @@ static int read_file(void **out, size_t *count, const char *path, const char *wh
     else if (size > most && whole)
         status = ls_fail(err, wrong, PATH ": expected %s of at most %zu bytes, found %llu", path,
                          what, most, (unsigned long long)size);
-    else if (!(*out = ls_alloc(host, want)))
+    else if (!has_room(out, room, want, host))
         status = ls_fail(err, LS_ENOMEM, PATH ": out of memory", path);
     else
         status = read_all(fd, *out, want, count, path, err);
     close(fd);
+    return status;
+}
+
+/* Into memory of its own, which a failure frees. */
+static int read_new(void **out, size_t *count, const char *path, const char *what, int wrong,
+                    size_t most, bool whole, const ls_host *host, ls_error *err)
+{
+    size_t room = 0;
+    *out = NULL;
+    int status = read_file(out, &room, count, path, what, wrong, most, whole, host, err);
     if (status) {
         ls_free(host, *out);
         *out = NULL;
@@ -105,13 +125,20 @@ static int read_file(void **out, size_t *count, const char *path, const char *wh
 int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err)
 {
-    return read_file(out, count, path, what, wrong, most, true, host, err);
+    return read_new(out, count, path, what, wrong, most, true, host, err);
+}
+
+int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, const char *path,
+                            const char *what, int wrong, size_t most, const ls_host *host,
+                            ls_error *err)
+{
+    return read_file(memory, room, count, path, what, wrong, most, true, host, err);
 }
 
 int ls_read_file_start(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err)
 {
-    return read_file(out, count, path, what, wrong, most, false, host, err);
+    return read_new(out, count, path, what, wrong, most, false, host, err);
 }
 
 int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err)

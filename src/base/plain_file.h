@@ -22,6 +22,12 @@ int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what,
 int ls_read_plain_file(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err);
 
+/* The same into memory of *room bytes, none to begin with, which is asked for anew where it is too little and is the
+ * caller's in any case. */
+int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, const char *path,
+                            const char *what, int wrong, size_t most, const ls_host *host,
+                            ls_error *err);
+
 /* The first `most` bytes of a file, or all there are. Otherwise the same. */
 int ls_read_file_start(void **out, size_t *count, const char *path, const char *what, int wrong,
                        size_t most, const ls_host *host, ls_error *err);

@@ -14,16 +14,19 @@ typedef struct ls_arithmetic {
     fenv_t own;
 } ls_arithmetic;
 
-static inline void ls_arithmetic_enter(ls_arithmetic *a)
+static inline ls_arithmetic ls_arithmetic_enter(void)
 {
-    fegetenv(&a->own);
+    ls_arithmetic a;
+    fegetenv(&a.own);
     fesetenv(FE_DFL_ENV);
+    return a;
 }
 
-/* Also its exception flags are as they were. */
-static inline void ls_arithmetic_leave(const ls_arithmetic *a)
+/* Also its exception flags are as they were. Returns `status`, what came of the work in between. */
+static inline int ls_arithmetic_leave(ls_arithmetic a, int status)
 {
-    fesetenv(&a->own);
+    fesetenv(&a.own);
+    return status;
 }
 
 /* The "C" locale for the calling thread, for as long as numbers are read or printed. Neither the

@@ -4,12 +4,14 @@
 #include <getopt.h>
 #include <lockstep/version.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char main_help[] =
     "usage: trainer CONFIG [options]\n"
     "       trainer [CONFIG] --resume RUN|latest [options]\n"
     "       trainer sweep CONFIG --vary KEY=VALUE,VALUE… [options]\n"
+    "       trainer find-lr CONFIG [options]\n"
     "       trainer pack FOLDER --to FILE.safetensors\n"
     "       trainer report RUN [-o FILE]\n"
     "       trainer eval RUN | predict RUN IMAGE…|--rows A:B | export RUN --to FILE\n"
@@ -238,6 +240,20 @@ int cli_read_operand(const char **out, const char *verb, const char *what, const
         return cli_usage(verb, problem, argv[optind + 1]);
     *out = argv[optind];
     return 0;
+}
+
+int cli_read_number(double *out, const char *verb, const char *name, const char *text, double least,
+                    double most)
+{
+    char *end;
+    if (!text)
+        return 0;
+    *out = strtod(text, &end);
+    if (end != text && *end == '\0' && *out >= least && *out <= most)
+        return 0;
+    fprintf(stderr, "trainer %s: --%s %s: expected a number from %g to %g\n", verb, name, text,
+            least, most);
+    return EXIT_USAGE;
 }
 
 static cli_option launching(const char *name, const char **text, cli_list *words)

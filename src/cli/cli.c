@@ -226,13 +226,14 @@ static int print_config(const ls_trainer_options *options)
 /* The closing line of the textbook. A number that there is not (stopped before it) is a dash. */
 static void print_closing_line(FILE *stream, const ls_result *r, bool synthetic)
 {
-    char accuracy[32] = "-", seconds[32] = "-";
-    if (r->test_accuracy == r->test_accuracy)
-        snprintf(accuracy, sizeof accuracy, "%.2f", r->test_accuracy);
+    char value[32] = "-", seconds[32] = "-";
+    const bool accuracy = strcmp(r->metric, "accuracy") == 0;
+    if (r->test_metric == r->test_metric)
+        snprintf(value, sizeof value, accuracy ? "%.2f" : "%.4g", r->test_metric);
     if (r->seconds_per_epoch == r->seconds_per_epoch)
         snprintf(seconds, sizeof seconds, "%.1f", r->seconds_per_epoch);
-    fprintf(stream, "test acc: %s, %s sec/epoch on %s%s\n", accuracy, seconds, r->devices,
-            synthetic ? " (synthetic data)" : "");
+    fprintf(stream, "test %s: %s, %s sec/epoch on %s%s\n", accuracy ? "acc" : r->metric, value,
+            seconds, r->devices, synthetic ? " (synthetic data)" : "");
 }
 
 static int train(session *s, const ls_trainer_options *options, const char *metrics)
@@ -375,6 +376,8 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
         return cli_pack_verb(argc, argv);
     if (strcmp(verb, "sweep") == 0)
         return cli_sweep(argc, argv, registry);
+    if (strcmp(verb, "find-lr") == 0)
+        return cli_find_lr(argc, argv, registry);
     if (strcmp(verb, "eval") == 0)
         return cli_eval(argc, argv, registry);
     if (strcmp(verb, "predict") == 0)

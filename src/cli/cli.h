@@ -65,6 +65,9 @@ int cli_read_options(const char *verb, const cli_option *rows, int count, int ar
 /* The one operand that a verb takes, a `what`; `missing` asks for it. Returns as above. */
 int cli_read_operand(const char **out, const char *verb, const char *what, const char *missing,
                      int argc, char **argv);
+/* The number that option `name` was given; without a text `out` stays. Returns as above. */
+int cli_read_number(double *out, const char *verb, const char *name, const char *text, double least,
+                    double most);
 /* Says "trainer VERB: problem…" on stderr; returns EXIT_USAGE. */
 int cli_usage(const char *verb, const char *problem, const char *what);
 
@@ -99,6 +102,7 @@ void cli_print_version(const ls_registry *registry);
 int cli_report(int argc, char **argv);
 int cli_pack_verb(int argc, char **argv);
 int cli_sweep(int argc, char **argv, const ls_registry *registry);
+int cli_find_lr(int argc, char **argv, const ls_registry *registry);
 int cli_eval(int argc, char **argv, const ls_registry *registry);
 int cli_predict(int argc, char **argv, const ls_registry *registry);
 int cli_export(int argc, char **argv);

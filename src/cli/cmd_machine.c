@@ -128,19 +128,6 @@ static int add_devices(bench *b, const char *list)
                : cli_usage("bench", "--devices: cannot read ", list);
 }
 
-static int read_number(double *out, const char *name, const char *text, double least, double most)
-{
-    char *end;
-    if (!text)
-        return 0;
-    *out = strtod(text, &end);
-    if (end != text && *end == '\0' && *out >= least && *out <= most)
-        return 0;
-    fprintf(stderr, "trainer bench: --%s %s: expected a number from %g to %g\n", name, text, least,
-            most);
-    return EXIT_USAGE;
-}
-
 static int parse(bench *b, int argc, char **argv)
 {
     const char *seconds = NULL, *rounds = NULL;
@@ -159,9 +146,9 @@ static int parse(bench *b, int argc, char **argv)
     for (int i = 0; problem == 0 && i < devices.count; i++)
         problem = add_devices(b, devices.item[i]);
     if (problem == 0)
-        problem = read_number(&b->seconds, "seconds", seconds, 0.01, 3600);
+        problem = cli_read_number(&b->seconds, "bench", "seconds", seconds, 0.01, 3600);
     if (problem == 0)
-        problem = read_number(&number, "rounds", rounds, 1, ROUNDS_MOST);
+        problem = cli_read_number(&number, "bench", "rounds", rounds, 1, ROUNDS_MOST);
     b->rounds = (int)number;
     return problem ? problem
                    : cli_read_operand(&b->config, "bench", "config",

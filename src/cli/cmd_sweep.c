@@ -1,7 +1,6 @@
 /* trainer sweep CONFIG --vary KEY=VALUE,VALUE… */
 #include "cli/pack.h"
 #include "cli/sweep.h"
-#include "store/durable.h"
 
 #include <errno.h>
 #include <math.h>
@@ -82,7 +81,7 @@ static void on_progress(void *user, const ls_progress *progress)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-enum { TEST_ACC, TRAIN_LOSS, SECONDS, RATE, SPEED_UP, WEIGHTS, NUMBERS };
+enum { METRIC, TRAIN_LOSS, SECONDS, RATE, SPEED_UP, WEIGHTS, NUMBERS };
 
 static const char *const headings[NUMBERS] = {"test acc", "train loss", "s/epoch",
                                               "images/s", "speed-up",   "weights"};
@@ -93,7 +92,7 @@ static void format_number(char *out, size_t size, const session *s, int row, int
 {
     const ls_sweep_row *r = &s->rows[row];
     double speedup = ls_sweep_speedup(s->rows, ls_sweep_count(s->sweep), row);
-    const double value[WEIGHTS] = {r->test_accuracy, r->train_loss, r->seconds_per_epoch,
+    const double value[WEIGHTS] = {r->test_metric, r->train_loss, r->seconds_per_epoch,
                                    r->images_per_s, speedup};
     if (column == WEIGHTS)
         snprintf(out, size, "%.8s", r->weights_sha256[0] ? r->weights_sha256 : "-");
@@ -102,6 +101,18 @@ static void format_number(char *out, size_t size, const session *s, int row, int
     else
         snprintf(out, size, "%.*f%s", digits[column] + (column == SECONDS && value[column] < 1),
                  value[column], column == SPEED_UP ? "x" : "");
+}
+
+/* The first column is accuracy, or what the first run that has any is judged by. */
+static void format_heading(char *out, size_t size, const session *s, int column)
+{
+    const char *metric = NULL;
+    for (int i = 0; i < ls_sweep_count(s->sweep) && !metric; i++)
+        metric = s->rows[i].metric;
+    if (column == METRIC && metric && strcmp(metric, "accuracy") != 0)
+        snprintf(out, size, "test %s", metric);
+    else
+        snprintf(out, size, "%s", headings[column]);
 }
 
 static int key_width(const session *s, int key)
@@ -140,8 +151,11 @@ static void print_table(const session *s, FILE *stream)
         fprintf(stream, "SYNTHETIC data: results say nothing of real data\n");
     for (int k = 0; k < ls_sweep_keys(s->sweep); k++)
         fprintf(stream, "%s%*s", k ? "  " : "", key_width(s, k), ls_sweep_key(s->sweep, k));
-    for (int c = 0; c < NUMBERS; c++)
-        fprintf(stream, "  %*s", widths[c], headings[c]);
+    for (int c = 0; c < NUMBERS; c++) {
+        char heading[32];
+        format_heading(heading, sizeof heading, s, c);
+        fprintf(stream, "  %*s", widths[c], heading);
+    }
     fputc('\n', stream);
     for (int i = 0; i < count; i++)
         print_row(s, stream, i);
@@ -152,20 +166,12 @@ static int write_json(session *s)
 {
     char *text;
     ls_error err;
-    const bool to_stdout = strcmp(s->a->json, "-") == 0;
     int status = ls_sweep_json(&text, s->sweep, s->rows, s->a->config, NULL, &err);
     if (status)
         return cli_fail(status, err.text);
-    if (to_stdout)
-        status = fputs(text, stdout) == EOF || fflush(stdout) != 0 ? errno : 0;
-    else
-        status = ls_write_file(s->a->json, text, strlen(text), NULL, &err);
+    const int code = cli_write("--json", s->a->json, text, strlen(text));
     ls_text_free(text, NULL);
-    if (!status || (to_stdout && status == EPIPE))
-        return 0;
-    char why[LS_ERROR_TEXT];
-    snprintf(why, sizeof why, "--json %.400s", to_stdout ? "-: cannot write" : err.text);
-    return cli_fail(LS_EIO, why);
+    return code;
 }
 
 static int print_results(session *s)

@@ -150,12 +150,6 @@ typedef struct outcome {
     const char *weights;
 } outcome;
 
-static void put_metric(ls_json_writer *w, const outcome *o, ls_metric m)
-{
-    if (m <= LS_METRIC_ACCURACY || !isnan(o->measured.value[m]))
-        ls_json_put_double(w, ls_metric_names[m], o->measured.value[m]);
-}
-
 static void print_outcome(const outcome *o, const ls_host *host)
 {
     ls_json_writer w;
@@ -167,7 +161,8 @@ static void print_outcome(const outcome *o, const ls_host *host)
     ls_json_put_bool(&w, "synthetic", o->data->synthetic);
     ls_json_put_uint(&w, "rows", o->data->rows);
     for (int m = 0; m < LS_METRICS; m++)
-        put_metric(&w, o, (ls_metric)m);
+        if (m <= LS_METRIC_ACCURACY || !isnan(o->measured.value[m]))
+            ls_json_put_double(&w, ls_metric_names[m], o->measured.value[m]);
     ls_json_put_double(&w, "seconds", o->seconds);
     ls_json_put_string(&w, "devices", o->sum.devices);
     for (const char *const *key = ls_class_keys; *key; key++)
@@ -306,6 +301,7 @@ static int save(const ls_trained *t, const char *to, ls_error *err)
         .weights = t->weights,
         .normalisation = t->config.preprocessing,
         .name = t->model->name[0] ? t->model->name : t->config.name,
+        .loss = t->config.loss,
     };
     return ls_onnx_save(to, &d, t->host, err);
 }

@@ -254,14 +254,17 @@ static bool read_records(const launch *l, char tail[TAIL], struct timespec *writ
     struct stat st;
     snprintf(path, sizeof path, "%s/metrics.jsonl", l->run);
     FILE *file = l->run[0] ? fopen(path, "r") : NULL;
-    const bool found = file && fstat(fileno(file), &st) == 0;
+    tail[0] = '\0';
+    if (!file)
+        return false;
+    const bool found = fstat(fileno(file), &st) == 0;
     if (found && st.st_size >= TAIL)
         fseek(file, 1 - TAIL, SEEK_END);
-    tail[found ? fread(tail, 1, TAIL - 1, file) : 0] = '\0';
-    if (found)
+    if (found) {
+        tail[fread(tail, 1, TAIL - 1, file)] = '\0';
         *written = st.st_mtim;
-    if (file)
-        fclose(file);
+    }
+    fclose(file);
     return found;
 }
 

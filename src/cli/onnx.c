@@ -7,6 +7,8 @@
 #include "base/host.h"
 #include "store/durable.h"
 #include "train/protobuf.h"
+#include "json/json.h"
+#include "json/writer.h"
 
 #include <lockstep/version.h>
 #include <stdio.h>
@@ -178,10 +180,76 @@ static void put_output(onnx_file *f, const char *name, const int *dim, int rank)
     put_value(f, GRAPH_OUTPUT, name, dim, rank);
 }
 
+static void put_entry(ls_buffer *out, onnx_file *f, const char *key, const char *value)
+{
+    ls_pb_text(&f->node, ENTRY_KEY, key);
+    ls_pb_text(&f->node, ENTRY_VALUE, value);
+    ls_pb_message(out, MODEL_METADATA, &f->node);
+}
+
+/* A key's array of a number for each channel, of which `value` has four; the last is also that of those behind. */
+static void put_numbers(ls_buffer *out, onnx_file *f, const char *key, const float *value, int n)
+{
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, out->host);
+    ls_json_open_array(&w, NULL);
+    for (int i = 0; i < n; i++)
+        ls_json_put_float(&w, NULL, value[i < 4 ? i : 3]);
+    ls_json_close(&w);
+    const char *text = ls_json_writer_text(&w, NULL, NULL);
+    put_entry(out, f, key, text ? text : "");
+    out->failed |= !text;
+    ls_json_writer_fini(&w);
+}
+
+/* What the card knows besides. */
+static void put_card(ls_buffer *out, onnx_file *f, const char *card)
+{
+    static const char *const keys[] = {"class_names", "features"};
+    ls_json *doc = NULL;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, out->host);
+    out->failed |= ls_json_parse(&doc, "", card, strlen(card), out->host, NULL) != LS_OK;
+    for (int i = 0; i < 2 && doc; i++) {
+        const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), keys[i]);
+        ls_json_writer_reset(&w);
+        if (node)
+            ls_json_put_node(&w, NULL, node);
+        const char *text = node ? ls_json_writer_text(&w, NULL, NULL) : NULL;
+        out->failed |= node && !text;
+        if (text)
+            put_entry(out, f, keys[i], text);
+    }
+    ls_json_destroy(doc);
+    ls_json_writer_fini(&w);
+}
+
+static const char *say_output(const ls_loss *loss)
+{
+    if (!loss || !loss->vectors)
+        return "a logit for each class, whose softmax are probabilities";
+    return loss->bits ? "logits, whose sigmoids are probabilities" : "the values themselves";
+}
+
+static void put_metadata(ls_buffer *out, onnx_file *f, const ls_onnx_desc *d)
+{
+    const ls_shape *in = &d->model->input;
+    const float size[] = {(float)in->c, (float)in->h, (float)in->w};
+    char text[160];
+    snprintf(text, sizeof text,
+             "%s, fp32, batch x channels x height x width; mean and std are in the graph",
+             d->normalisation.floats ? "values as in the data" : "pixels / 255");
+    put_entry(out, f, "input", text);
+    put_entry(out, f, "output", say_output(d->loss));
+    put_numbers(out, f, "size", size, 3);
+    put_numbers(out, f, "mean", d->normalisation.mean, in->c);
+    put_numbers(out, f, "std", d->normalisation.std, in->c);
+    if (d->model->card)
+        put_card(out, f, d->model->card);
+}
+
 static void finish_file(ls_buffer *out, onnx_file *f, const ls_onnx_desc *desc)
 {
-    const char *what = desc->normalisation.floats ? "values as in the data" : "pixels / 255";
-    char text[80];
     ls_pb_text(&f->graph, GRAPH_NAME, desc->name);
     ls_pb_int(out, MODEL_IR, LS_ONNX_IR_VERSION);
     ls_pb_text(out, MODEL_PRODUCER, "lockstep");
@@ -190,10 +258,7 @@ static void finish_file(ls_buffer *out, onnx_file *f, const ls_onnx_desc *desc)
     ls_pb_text(&f->node, OPSET_DOMAIN, "");
     ls_pb_int(&f->node, OPSET_VERSION, LS_ONNX_OPSET);
     ls_pb_message(out, MODEL_OPSET, &f->node);
-    ls_pb_text(&f->node, ENTRY_KEY, "input");
-    snprintf(text, sizeof text, "%s, fp32, batch x channels x height x width", what);
-    ls_pb_text(&f->node, ENTRY_VALUE, text);
-    ls_pb_message(out, MODEL_METADATA, &f->node);
+    put_metadata(out, f, desc);
 }
 
 /* ---- the graph ---------------------------------------------------------------------- */

@@ -27,6 +27,19 @@ int cli_flush(void)
     return EXIT_IO;
 }
 
+int cli_write(const char *option, const char *path, const char *text, size_t length)
+{
+    ls_error err;
+    char why[LS_ERROR_TEXT];
+    const bool to_stdout = strcmp(path, "-") == 0;
+    int status = to_stdout ? fputs(text, stdout) == EOF || fflush(stdout) != 0
+                           : ls_write_file(path, text, length, NULL, &err);
+    if (!status || (to_stdout && errno == EPIPE))
+        return 0;
+    snprintf(why, sizeof why, "%s %.400s", option, to_stdout ? "-: cannot write" : err.text);
+    return cli_fail(LS_EIO, why);
+}
+
 void cli_put_json(ls_json_writer *w)
 {
     ls_error err;
@@ -55,8 +68,9 @@ static const char *style(const cli_view *view, const char *code)
     return view->colour ? code : "";
 }
 
-void cli_view_start(const cli_view *view, const ls_summary *s)
+void cli_view_start(cli_view *view, const ls_summary *s)
 {
+    view->rows = s->images ? "images" : "rows";
     if (view->quiet)
         return;
     const char *bold = style(view, "\033[1m"), *plain = style(view, "\033[0m");
@@ -65,7 +79,7 @@ void cli_view_start(const cli_view *view, const ls_summary *s)
     if (s->synthetic)
         fprintf(stderr, "              made up by the program: results say nothing of real data\n");
     fprintf(stderr, "  model       %zu parameters, %zu bytes\n", s->parameters, s->parameter_bytes);
-    fprintf(stderr, "  minibatch   %d images, %d per device, in %d shards\n", s->batch_size,
+    fprintf(stderr, "  minibatch   %d %s, %d per device, in %d shards\n", s->batch_size, view->rows,
             s->batch_per_device, s->shards);
     fprintf(stderr, "  device      %s, %s%s%s\n", s->device_model, s->library,
             s->isa[0] ? ", " : "", s->isa);
@@ -107,24 +121,35 @@ static void draw_progress(cli_view *view, const ls_progress *p)
     bar[used] = '\0';
     format_duration(left, sizeof left, p->remaining_s);
     /* Without wrapping: a line that is wider than the terminal is cut, and stays one line. */
-    fprintf(stderr,
-            "\r\033[?7l  epoch %d/%d %s%s%s loss %.4f  acc %.3f  %.0f images/s  %s left\033[K"
-            "\033[?7h",
-            p->epoch, p->epochs, style(view, "\033[36m"), bar, style(view, "\033[0m"), p->loss,
-            p->accuracy, p->images_per_s, left);
+    fprintf(stderr, "\r\033[?7l  epoch %d/%d %s%s%s loss %.4f", p->epoch, p->epochs,
+            style(view, "\033[36m"), bar, style(view, "\033[0m"), p->loss);
+    if (!isnan(p->accuracy))
+        fprintf(stderr, "  acc %.3f", p->accuracy);
+    fprintf(stderr, "  %.0f %s/s  %s left\033[K\033[?7h", p->images_per_s,
+            view->rows ? view->rows : "images", left);
     fflush(stderr);
     view->drawn = true;
     view->drawn_at = ls_now_ns();
 }
 
+/* What a metric is called where there is little room. */
+static const char *short_name(const char *metric)
+{
+    return strcmp(metric, "accuracy") == 0 ? "acc" : metric;
+}
+
 static void print_epoch(cli_view *view, const ls_progress *p)
 {
     cli_view_clear(view);
-    fprintf(stderr, "  epoch %2d/%d  loss %.4f  acc %.4f  %.0f images/s", p->epoch, p->epochs,
-            p->loss, p->accuracy, p->images_per_s);
+    fprintf(stderr, "  epoch %2d/%d  loss %.4f", p->epoch, p->epochs, p->loss);
+    if (!isnan(p->accuracy))
+        fprintf(stderr, "  acc %.4f", p->accuracy);
+    fprintf(stderr, "  %.0f %s/s", p->images_per_s, view->rows ? view->rows : "images");
     if (p->evaluated)
-        fprintf(stderr, "  test %.4f  %sacc %.4f%s", p->test_loss, style(view, "\033[1m"),
-                p->test_accuracy, style(view, "\033[0m"));
+        fprintf(stderr, "  test %.4f", p->test_loss);
+    if (p->evaluated && strcmp(p->metric, "loss") != 0)
+        fprintf(stderr, "  %s%s %.4f%s", style(view, "\033[1m"), short_name(p->metric),
+                p->test_metric, style(view, "\033[0m"));
     fputc('\n', stderr);
 }
 
@@ -174,6 +199,7 @@ void cli_curve_add(cli_curve *c, const ls_progress *p)
     if (c->stride == 0)
         c->stride = 1;
     c->evaluated += p->evaluated != 0;
+    c->metric = p->metric;
     if (c->count == CLI_CURVE_POINTS) {
         for (int i = 0; i < CLI_CURVE_POINTS / 2; i++)
             c->point[i] = c->point[2 * i + 1];
@@ -181,13 +207,13 @@ void cli_curve_add(cli_curve *c, const ls_progress *p)
         c->stride *= 2;
     }
     if (p->epoch % c->stride == 0 || p->epoch == p->epochs)
-        c->point[c->count++] = (cli_curve_point){p->epoch, (float)p->loss,
-                                                 p->evaluated ? (float)p->test_accuracy : NAN};
+        c->point[c->count++] =
+            (cli_curve_point){p->epoch, (float)p->loss, p->evaluated ? (float)p->test_metric : NAN};
 }
 
 static double value_of(const cli_curve_point *p, bool loss)
 {
-    return loss ? p->loss : p->test_accuracy;
+    return loss ? p->loss : p->test_metric;
 }
 
 static void find_range(panel *out, const cli_curve *c, bool loss)
@@ -247,6 +273,7 @@ static void draw(panel *out, const cli_curve *c, bool loss, bool utf8)
 static void print_number(FILE *stream, double v)
 {
     int digits = fabs(v) < 9.9995 ? 3 : fabs(v) < 999.5 ? 1 : -1;
+    digits -= v < 0 && digits > 0; /* of the sign */
     if (digits >= 0)
         fprintf(stream, "%*.*f", LABEL - 1, digits, v);
     else
@@ -303,7 +330,9 @@ void cli_curve_print(const cli_curve *c, FILE *stream, bool utf8)
 {
     if (c->evaluated < 2 || c->count < 2)
         return;
-    panel side[2] = {{.title = "test accuracy"}, {.title = "training loss"}};
+    char test[32];
+    snprintf(test, sizeof test, "test %s", c->metric);
+    panel side[2] = {{.title = test}, {.title = "training loss"}};
     for (int i = 0; i < 2; i++)
         draw(&side[i], c, i == 1, utf8);
     if (!isfinite(side[0].lo) || !isfinite(side[1].lo))

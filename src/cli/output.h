@@ -16,6 +16,8 @@ int cli_fail(int status, const char *text);
 /* What was printed on stdout is only out when the flush says so: 0 or EXIT_IO. A reader that left early
  * is no error. */
 int cli_flush(void);
+/* Writes the file that an option names; "-" is stdout. Returns the exit code, a failure said. */
+int cli_write(const char *option, const char *path, const char *text, size_t length);
 /* Prints a writer's text on stdout, as a line, and ends the writer. */
 void cli_put_json(ls_json_writer *w);
 
@@ -25,12 +27,13 @@ typedef struct cli_view {
     bool quiet;
     bool tty; /* stderr is a terminal: the progress line is redrawn in place */
     bool colour;
-    bool drawn; /* a progress line stands on the terminal */
+    const char *rows; /* "images" or "rows"; NULL: images */
+    bool drawn;       /* a progress line stands on the terminal */
     uint64_t drawn_at;
 } cli_view;
 
 void cli_view_init(cli_view *view, bool quiet);
-void cli_view_start(const cli_view *view, const ls_summary *summary);
+void cli_view_start(cli_view *view, const ls_summary *summary);
 void cli_view_progress(cli_view *view, const ls_progress *progress);
 /* Takes the progress line away, so that something else can be printed. */
 void cli_view_clear(cli_view *view);
@@ -42,8 +45,8 @@ void cli_view_log(cli_view *view, ls_log_level level, const char *text);
 
 typedef struct cli_curve_point {
     int epoch;
-    float loss;          /* of the training rows */
-    float test_accuracy; /* NaN: not evaluated in this epoch */
+    float loss;        /* of the training rows */
+    float test_metric; /* NaN: not evaluated in this epoch */
 } cli_curve_point;
 
 /* Zeroed to begin with. */
@@ -51,13 +54,14 @@ typedef struct cli_curve {
     int count;
     int stride; /* every stride-th epoch is kept, so that any number of them fits; 0: every one */
     int evaluated;
+    const char *metric; /* what the test rows are judged by */
     cli_curve_point point[CLI_CURVE_POINTS];
 } cli_curve;
 
 /* Takes in what the progress callback says. */
 void cli_curve_add(cli_curve *curve, const ls_progress *progress);
 
-/* Test accuracy and training loss side by side, in 8 lines of at most 72 columns; nothing when
+/* Test accuracy, or what is told in its place, and training loss side by side, in 8 lines of at most 72 columns; nothing when
  * fewer than 2 epochs were evaluated. Without `utf8` in ASCII. */
 void cli_curve_print(const cli_curve *curve, FILE *stream, bool utf8);
 

@@ -1,9 +1,8 @@
-#include "cli/pack_list.h"
+#include "cli/pack_crew.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "data/image.h"
 #include "nn/safetensors.h"
 #include "store/durable.h"
 #include "train/config.h"
@@ -11,99 +10,11 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { BLOCK_BYTES = 32 << 20, MOST_THREADS = 256, NAMED = 20 /* broken images */ };
-
-/* ---- decoding, on all cores ------------------------------------------------------------------- */
-
-/* Images that are decoded while those before them are written. */
-typedef struct block {
-    const cli_packing *k;
-    const cli_entry *entry;
-    size_t count;
-    uint8_t *pixels;
-    char *failed; /* [count] */
-    atomic_size_t next;
-    pthread_mutex_t lock;
-    uint64_t sum[3], squares[3]; /* of the samples of each channel */
-    ls_error why[NAMED];
-    size_t broken;
-    pthread_t thread[MOST_THREADS];
-    int threads;
-} block;
-
-static void note_broken(block *b, size_t i, const ls_error *why)
-{
-    b->failed[i] = 1;
-    pthread_mutex_lock(&b->lock);
-    if (b->broken < NAMED)
-        b->why[b->broken] = *why;
-    b->broken++;
-    pthread_mutex_unlock(&b->lock);
-}
-
-static void *decode_some(void *user)
-{
-    block *b = user;
-    const cli_pack *p = b->k->p;
-    const size_t area = (size_t)p->size * (size_t)p->size;
-    uint64_t sum[3] = {0}, squares[3] = {0};
-    for (size_t i; (i = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed)) < b->count;) {
-        uint8_t *to = b->pixels + i * b->k->row;
-        ls_error why = {0};
-        if (ls_image_fit(to, p->channels, p->size, p->size, b->entry[i].path, b->k->host, &why)) {
-            note_broken(b, i, &why);
-            continue;
-        }
-        for (int c = 0; c < p->channels; c++)
-            for (size_t at = 0; at < area; at++) {
-                const uint32_t v = to[(size_t)c * area + at];
-                sum[c] += v;
-                squares[c] += v * v;
-            }
-    }
-    pthread_mutex_lock(&b->lock);
-    for (int c = 0; c < 3; c++) {
-        b->sum[c] += sum[c];
-        b->squares[c] += squares[c];
-    }
-    pthread_mutex_unlock(&b->lock);
-    return NULL;
-}
-
-static int begin_block(block *b, const cli_packing *k, const cli_entry *from, size_t count,
-                       int threads)
-{
-    b->k = k;
-    b->entry = from;
-    b->count = count;
-    b->broken = 0;
-    b->threads = 0;
-    memset(b->failed, 0, count);
-    atomic_init(&b->next, 0);
-    for (int t = 0; t < threads && (size_t)t < count; t++) {
-        if (pthread_create(&b->thread[t], NULL, decode_some, b))
-            break;
-        b->threads++;
-    }
-    if (b->threads == 0)
-        decode_some(b);
-    return LS_OK;
-}
-
-static void end_block(block *b)
-{
-    for (int t = 0; t < b->threads; t++)
-        pthread_join(b->thread[t], NULL);
-    b->threads = 0;
-}
 
 /* ---- the file ----------------------------------------------------------------------------------- */
 
@@ -208,13 +119,13 @@ static void show_progress(cli_packing *k, bool last)
             seconds > 0 ? (double)k->done / seconds : 0, last ? "\n" : "");
 }
 
-/* Names the images of a block that are broken; without skip_broken they end the packing. */
-static int tell_broken(cli_packing *k, const block *b)
+/* Names the images of a chunk that are broken; without skip_broken they end the packing with their block. */
+static int tell_broken(cli_packing *k, const cli_chunk *c)
 {
-    for (size_t i = 0; i < b->broken && i < NAMED && k->broken + i < NAMED; i++)
-        fprintf(stderr, "trainer: broken: %s\n", b->why[i].text);
-    k->broken += b->broken;
-    if (b->broken == 0 || k->p->skip_broken)
+    for (size_t i = 0; i < c->broken && i < CLI_NAMED && k->broken + i < CLI_NAMED; i++)
+        fprintf(stderr, "trainer: broken: %s\n", c->why[i].text);
+    k->broken += c->broken;
+    if (k->broken == 0 || k->p->skip_broken || !c->ends_block)
         return LS_OK;
     return ls_fail(k->err, LS_EDATA,
                    "%.300s: %zu images so far are broken; mend or remove them, or pack it with "
@@ -222,87 +133,48 @@ static int tell_broken(cli_packing *k, const block *b)
                    k->p->folder, k->broken);
 }
 
-static int write_block(cli_packing *k, output *o, int test, block *b)
+static int write_chunk(cli_packing *k, output *o, int test, const cli_chunk *c)
 {
-    int status = tell_broken(k, b);
-    for (size_t i = 0, end; status == LS_OK && i < b->count; i = end) {
-        for (end = i; end < b->count && !b->failed[end]; end++)
-            o->label[test][o->rows[test]++] = b->entry[end].label;
-        status = put(o, b->pixels + i * k->row, (end - i) * k->row, k->err);
-        end += end < b->count;
+    int status = tell_broken(k, c);
+    for (size_t i = 0, end; status == LS_OK && i < c->count; i = end) {
+        for (end = i; end < c->count && !c->failed[end]; end++)
+            o->label[test][o->rows[test]++] = c->entry[end].label;
+        status = put(o, c->pixels + i * k->row, (end - i) * k->row, k->err);
+        end += end < c->count;
     }
-    k->done += b->count;
-    for (int c = 0; !test && c < 3; c++) {
-        o->sum[c] += b->sum[c];
-        o->squares[c] += b->squares[c];
+    k->done += c->count;
+    for (int ch = 0; !test && ch < 3; ch++) {
+        o->sum[ch] += c->sum[ch];
+        o->squares[ch] += c->squares[ch];
     }
-    memset(b->sum, 0, sizeof b->sum);
-    memset(b->squares, 0, sizeof b->squares);
     show_progress(k, false);
     return status;
 }
 
-/* A block is decoded while the one before it is hashed and written. */
-static int write_images(cli_packing *k, output *o, int test, block *pair[2], int threads)
+/* A chunk is hashed and written while those behind it are decoded. */
+static int write_images(cli_packing *k, output *o, int test, cli_crew *w)
 {
-    const cli_listing *l = &k->split[test];
-    const size_t most = BLOCK_BYTES / k->row > 0 ? BLOCK_BYTES / k->row : 1;
-    int status = LS_OK, turn = 0;
-    for (size_t at = 0, count = 0; at < l->count || count; turn ^= 1) {
-        const size_t left = l->count - at, next = left < most ? left : most;
-        if (next && status == LS_OK)
-            begin_block(pair[turn], k, l->entry + at, next, threads);
-        if (count && status == LS_OK)
-            status = write_block(k, o, test, pair[turn ^ 1]);
-        end_block(pair[turn]);
-        count = status == LS_OK ? next : 0;
-        at = status == LS_OK ? at + next : l->count;
-    }
+    int status = LS_OK;
+    cli_crew_begin(w, &k->split[test]);
+    for (cli_chunk *c; status == LS_OK && (c = cli_crew_await(w)); cli_crew_give_back(w, c))
+        status = write_chunk(k, o, test, c);
+    cli_crew_end(w);
     if (status == LS_OK && o->rows[test] == 0)
         status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
     return status;
 }
 
-static block *new_block(const cli_packing *k)
-{
-    const size_t most = BLOCK_BYTES / k->row > 0 ? BLOCK_BYTES / k->row : 1;
-    block *b = ls_alloc(k->host, sizeof *b);
-    if (!b)
-        return NULL;
-    pthread_mutex_init(&b->lock, NULL);
-    b->pixels = ls_alloc_array(k->host, most, k->row);
-    b->failed = ls_alloc(k->host, most);
-    return b;
-}
-
-static void free_block(block *b, const ls_host *host)
-{
-    if (!b)
-        return;
-    pthread_mutex_destroy(&b->lock);
-    ls_free(host, b->failed);
-    ls_free(host, b->pixels);
-    ls_free(host, b);
-}
-
 static int write_tensors(cli_packing *k, output *o)
 {
-    block *pair[2] = {new_block(k), new_block(k)};
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    int threads = k->p->threads ? k->p->threads : (int)(cpus > 0 ? cpus : 1);
-    int status = LS_OK;
-    threads = threads > MOST_THREADS ? MOST_THREADS : threads;
-    for (int i = 0; i < 2; i++)
-        if (!pair[i] || !pair[i]->pixels || !pair[i]->failed)
-            status = cli_pack_no_memory(k);
+    cli_crew *w;
+    int status = cli_crew_make(&w, k);
     for (int s = 0; status == LS_OK && s < 2 && k->split[s].count; s++) {
         o->label[s] = ls_alloc_array(k->host, k->split[s].count, sizeof **o->label);
-        status = o->label[s] ? write_images(k, o, s, pair, threads) : cli_pack_no_memory(k);
+        status = o->label[s] ? write_images(k, o, s, w) : cli_pack_no_memory(k);
         if (status == LS_OK)
             status = put(o, o->label[s], o->rows[s] * sizeof **o->label, k->err);
     }
-    for (int i = 0; i < 2; i++)
-        free_block(pair[i], k->host);
+    cli_crew_free(w);
     return status;
 }
 
@@ -411,6 +283,7 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p, co
     char name[96];
     int made;
     cli_packing k = begin(p, host, err);
+    k.known_by_state = true;
     int status = cli_pack_list(&k);
     if (status == LS_OK) {
         name_cached(name, &k);
@@ -516,7 +389,7 @@ int cli_pack_verb(int argc, char **argv)
         return cli_usage("pack", "--size: expected 1 to 4096, found ", size);
     if (!read_count(channels, 3, 3, &p.channels) || p.channels == 2)
         return cli_usage("pack", "--channels: expected 1 or 3, found ", channels);
-    if (!read_count(threads, 0, MOST_THREADS, &p.threads) && threads)
+    if (!read_count(threads, 0, CLI_PACK_THREADS, &p.threads) && threads)
         return cli_usage("pack", "--threads: expected 1 to 256, found ", threads);
     const int status = cli_pack_folder(to, &p, NULL, &err);
     return status ? cli_fail(status, err.text) : cli_flush();

@@ -4,6 +4,8 @@
 
 #include "cli/cli.h"
 
+enum { CLI_PACK_THREADS = 256 /* at most */ };
+
 typedef struct cli_pack {
     const char *folder,
         *test_folder; /* test_folder NULL: FOLDER/train and FOLDER/test (or val), if they are there */

@@ -87,10 +87,22 @@ static bool is_image(const char *name)
     return false;
 }
 
+/* A file whose size cannot be told: reading it says why. */
+static void add_state(cli_packing *k, const char *path, const char *name, int32_t label)
+{
+    struct stat st = {.st_size = -1};
+    char text[96];
+    if (stat(path, &st) != 0)
+        st = (struct stat){.st_size = -1};
+    const int n =
+        snprintf(text, sizeof text, "|%d|%lld|%lld.%09ld\n", (int)label, (long long)st.st_size,
+                 (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
+    ls_sha256_update(&k->state, name, strlen(name));
+    ls_sha256_update(&k->state, text, (size_t)n);
+}
+
 static int add_file(cli_packing *k, int test, char *path, const char *name, int32_t label)
 {
-    struct stat st;
-    char text[96];
     cli_listing *l = &k->split[test];
     void *list = l->entry;
     const bool there = grow(k->host, &list, l->count, &l->room, sizeof *l->entry);
@@ -100,14 +112,8 @@ static int add_file(cli_packing *k, int test, char *path, const char *name, int3
         return cli_pack_no_memory(k);
     }
     l->entry[l->count++] = (cli_entry){path, label};
-    memset(&st, 0, sizeof st);
-    if (stat(path, &st) != 0)
-        st.st_size = -1; /* reading it says why */
-    const int n =
-        snprintf(text, sizeof text, "|%d|%lld|%lld.%09ld\n", (int)label, (long long)st.st_size,
-                 (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
-    ls_sha256_update(&k->state, name, strlen(name));
-    ls_sha256_update(&k->state, text, (size_t)n);
+    if (k->known_by_state)
+        add_state(k, path, name, label);
     return LS_OK;
 }
 

@@ -27,8 +27,9 @@ typedef struct cli_packing {
     ls_error *err;
     cli_names classes;
     cli_listing split[2];
-    ls_sha256 state; /* of names, sizes and times */
-    size_t row;      /* bytes of an image */
+    bool known_by_state; /* `state` is wanted */
+    ls_sha256 state;     /* of names, sizes and times */
+    size_t row;          /* bytes of an image */
     uint64_t start, shown;
     size_t done, broken;
 } cli_packing;

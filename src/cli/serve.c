@@ -12,6 +12,7 @@
 #include "train/sink.h"
 
 #include <arpa/inet.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -32,7 +33,8 @@ enum {
 
 typedef struct numbers {
     metrics all;
-    metric *steps, *rows, *epochs, *loss, *rate, *lr, *test_loss, *test_accuracy, *faults, *skipped;
+    metric *steps, *rows, *epochs, *loss, *rate, *lr, *faults, *skipped;
+    metric *test[LS_METRIC_AUC + 1];
     metric *phase[NUMBERS_WORKERS][NUMBERS_PHASES], *queued[NUMBERS_WORKERS];
     char labels[NUMBERS_WORKERS * (NUMBERS_PHASES + 1)][48];
 } numbers;
@@ -56,6 +58,16 @@ static void init_queue(numbers *n, int worker)
                                       "Work items a worker has, the one it is at included.");
 }
 
+/* Of the newest evaluation, as in ls_metric; there are those that it has. */
+static const char *const tests[LS_METRIC_AUC + 1][2] = {
+    {"lockstep_test_loss", "Loss of the newest evaluation."},
+    {"lockstep_test_accuracy", "Share of test rows that are right, of the newest evaluation."},
+    {"lockstep_test_top5", "Share of test rows whose class is among the five largest scores."},
+    {"lockstep_test_mae", "Mean absolute error on the test rows."},
+    {"lockstep_test_r2", "Share of the test targets' variance that is explained."},
+    {"lockstep_test_auc", "Area under the ROC curve on the test rows."},
+};
+
 static void numbers_init(numbers *n)
 {
     metrics *all = &n->all;
@@ -69,10 +81,10 @@ static void numbers_init(numbers *n)
     n->loss = metrics_gauge(all, "lockstep_loss", NULL, "Mean loss of the newest minibatch.");
     n->rate = metrics_gauge(all, "lockstep_images_per_second", NULL, "Rate of the newest step.");
     n->lr = metrics_gauge(all, "lockstep_learning_rate", NULL, "Of the newest step.");
-    n->test_loss = metrics_gauge(all, "lockstep_test_loss", NULL, "Of the newest evaluation.");
-    n->test_accuracy =
-        metrics_gauge(all, "lockstep_test_accuracy", NULL,
-                      "Share of test rows that are right, of the newest evaluation.");
+    for (int m = 0; m <= LS_METRIC_AUC; m++) {
+        n->test[m] = metrics_gauge(all, tests[m][0], NULL, tests[m][1]);
+        metric_hide(n->test[m]);
+    }
     for (int w = 0; w < NUMBERS_WORKERS; w++)
         init_worker(n, w);
     for (int w = 0; w < NUMBERS_WORKERS; w++)
@@ -104,8 +116,10 @@ static void numbers_take(numbers *n, const ls_record *r)
     case LS_RECORD_FAULT: metric_add(n->faults, 1); break;
     case LS_RECORD_NONFINITE: metric_add(n->skipped, 1); break;
     case LS_RECORD_EVAL:
-        metric_set(n->test_loss, r->of.eval.test_loss);
-        metric_set(n->test_accuracy, r->of.eval.test_accuracy);
+        for (int m = 0; m <= LS_METRIC_AUC; m++)
+            isnan(r->of.eval.measured.value[m])
+                ? metric_hide(n->test[m])
+                : metric_set(n->test[m], r->of.eval.measured.value[m]);
         break;
     default: break;
     }

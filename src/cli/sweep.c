@@ -306,7 +306,7 @@ const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key)
 void ls_sweep_row_init(ls_sweep_row *row)
 {
     memset(row, 0, sizeof *row);
-    row->test_accuracy = row->test_loss = row->train_loss = NAN;
+    row->test_accuracy = row->test_metric = row->test_loss = row->train_loss = NAN;
     row->seconds_per_epoch = row->images_per_s = NAN;
 }
 
@@ -338,6 +338,8 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
     row->epochs = r->epochs;
     row->test_accuracy = r->test_accuracy;
     row->test_loss = r->test_loss;
+    row->metric = r->metric;
+    row->test_metric = r->test_metric;
     row->seconds_per_epoch = r->seconds_per_epoch;
     memcpy(row->weights_sha256, r->weights_sha256, sizeof row->weights_sha256);
 }
@@ -386,6 +388,8 @@ static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row
     ls_json_put_int(w, "epochs", r->epochs);
     ls_json_put_double(w, "test_accuracy", r->test_accuracy);
     ls_json_put_double(w, "test_loss", r->test_loss);
+    ls_json_put_string(w, "metric", r->metric);
+    ls_json_put_double(w, "test_metric", r->test_metric);
     ls_json_put_double(w, "train_loss", r->train_loss);
     ls_json_put_double(w, "seconds_per_epoch", r->seconds_per_epoch);
     ls_json_put_double(w, "images_per_s", r->images_per_s);

@@ -51,6 +51,8 @@ typedef struct ls_sweep_row {
     bool synthetic;
     int epochs; /* finished */
     double test_accuracy, test_loss, train_loss;
+    const char *metric; /* as in ls_result; NULL: it was not opened */
+    double test_metric;
     double seconds_per_epoch, images_per_s;
     double inverse_rates; /* summed over finished epochs: what images_per_s is made of */
     char weights_sha256[65];

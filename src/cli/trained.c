@@ -13,27 +13,15 @@
 
 /* ---- which files ---------------------------------------------------------------------------- */
 
-/* Text of two parts, owned by the caller; NULL when memory runs out. */
-static char *join(const char *a, const char *b, const ls_host *host)
-{
-    const size_t n = strlen(a), m = strlen(b);
-    char *out = ls_alloc(host, n + m + 1);
-    if (out) {
-        memcpy(out, a, n);
-        memcpy(out + n, b, m + 1);
-    }
-    return out;
-}
-
 static int no_memory(ls_error *err)
 {
     return ls_fail(err, LS_ENOMEM, "out of memory for a path");
 }
 
-/* Whether "<dir><file>" is there, and when it was written. */
+/* Whether "<dir>/<file>" is there, and when it was written. */
 static bool find(const char *dir, const char *file, struct stat *st, const ls_host *host)
 {
-    char *path = join(dir, file, host);
+    char *path = ls_path_join(dir, file, host);
     const bool found = path && stat(path, st) == 0;
     ls_free(host, path);
     return found;
@@ -51,7 +39,7 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
 {
     struct stat st;
     ls_error why;
-    char *path, *state, *parent = join(dir, "/checkpoints", host);
+    char *path, *state, *parent = ls_path_join(dir, "checkpoints", host);
     if (!parent)
         return no_memory(err);
     int status = ls_checkpoints_latest(&path, &state, parent, NULL, NULL, host, &why);
@@ -77,7 +65,7 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
 
 static int use_best(char **weights, const char *dir, const ls_host *host, ls_error *err)
 {
-    char *parent = join(dir, "/checkpoints", host);
+    char *parent = ls_path_join(dir, "checkpoints", host);
     int status = parent ? ls_checkpoints_best(weights, parent, host, err) : no_memory(err);
     ls_free(host, parent);
     return status;
@@ -89,12 +77,12 @@ static int find_in_run(char **weights, char **config, const char *dir, bool best
 {
     struct stat st;
     if (best) {
-        *config = join(dir, "/config.json", host);
+        *config = ls_path_join(dir, "config.json", host);
         return *config ? use_best(weights, dir, host, err) : no_memory(err);
     }
-    const bool final = find(dir, "/weights.safetensors", &st, host);
-    *config = join(dir, "/config.json", host);
-    *weights = final ? join(dir, "/weights.safetensors", host) : NULL;
+    const bool final = find(dir, "weights.safetensors", &st, host);
+    *config = ls_path_join(dir, "config.json", host);
+    *weights = final ? ls_path_join(dir, "weights.safetensors", host) : NULL;
     if (!*config || (final && !*weights))
         return no_memory(err);
     return use_checkpoint(weights, dir, final ? &st : NULL, host, err);
@@ -105,13 +93,12 @@ static void find_run_of(char **config, const char *path, const ls_host *host)
 {
     struct stat st;
     const char *slash = strrchr(path, '/');
-    const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
     if (!ls_checkpoint_is_named(path))
         return;
-    char *dir = ls_alloc(host, length + 1);
+    char *dir = slash ? ls_strdup(host, path) : NULL;
     if (dir)
-        memcpy(dir, path, length);
-    *config = dir ? join(dir, "../config.json", host) : NULL;
+        dir[slash - path] = '\0';
+    *config = slash && !dir ? NULL : ls_path_join(slash ? dir : ".", "../config.json", host);
     ls_free(host, dir);
     if (*config && stat(*config, &st) == 0)
         return;
@@ -128,7 +115,7 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
                        "%.300s: no such file or directory; expected a run's directory, such as "
                        "runs/<time>-<name>, or a .safetensors file",
                        path);
-    if (S_ISDIR(st.st_mode) && find(path, "/config.json", &unused, o->trainer.host))
+    if (S_ISDIR(st.st_mode) && find(path, "config.json", &unused, o->trainer.host))
         return find_in_run(weights, config, path, o->best, o->trainer.host, err);
     if (S_ISDIR(st.st_mode))
         return ls_fail(err, LS_ENOENT,
@@ -212,8 +199,14 @@ static int open_model(ls_trained *t, ls_error *err)
     }
     status = ls_model_parse(&t->model, ls_config_model_doc(&t->config), t->config.model, input,
                             classes, t->host, err);
+    if (status == LS_OK) /* what is frozen decides what is one op, and so the bits of bf16 */
+        status = ls_model_set_rates(t->model, t->config.doc, t->config.freeze, t->config.lr_factors,
+                                    err);
     if (status == LS_OK)
-        status = ls_card_write(t->model, &t->config, t->class_name, t->host, err);
+        status = ls_card_write(t->model, &t->config, t->class_name,
+                               t->data[LS_TRAIN] ? ls_dataset_describe(t->data[LS_TRAIN])->features
+                                                 : NULL,
+                               t->host, err);
     if (status)
         return status;
     t->weights = ls_alloc_array(t->host, t->model->floats, sizeof *t->weights);

@@ -40,18 +40,25 @@ static int check_usable(const ls_cluster *c, ls_error *err)
 {
     if (c->hangs)
         return ls_fail(err, LS_ESTALLED, "the thread that talks to the other hosts hangs");
+    if (c->summing) /* what it has ended with is its courier's to say */
+        return ls_fail(err, LS_EINTERNAL, "another exchange in the midst of a sum");
     return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
 }
 
-static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
-                      const ls_cluster_wait *wait, ls_error *err)
+static int hand_over(ls_cluster *c, ls_order_kind order, ls_error *err)
 {
     const int kind = (int)order;
     if (c->hangs)
         return check_usable(c, err);
     atomic_store_explicit(&c->done, false, memory_order_relaxed); /* released by the push */
-    if (ls_ring_try_push(&c->orders, &kind) != LS_OK)
-        return ls_fail(err, LS_EINTERNAL, "two orders at once for the courier");
+    return ls_ring_try_push(&c->orders, &kind) == LS_OK
+               ? LS_OK
+               : ls_fail(err, LS_EINTERNAL, "two orders at once for the courier");
+}
+
+static int await_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
+                       const ls_cluster_wait *wait, ls_error *err)
+{
     bool done = await_done(c, limit_ns, wait);
     if (!done && order == LS_ORDER_OPEN && !ls_joining_ends(c, LS_JOINING_GIVEN_UP))
         done = await_done(c, GRACE_NS, wait); /* at the last moment */
@@ -68,6 +75,13 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
     if (c->status && err)
         *err = c->error;
     return c->status;
+}
+
+static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
+                      const ls_cluster_wait *wait, ls_error *err)
+{
+    int status = hand_over(c, order, err);
+    return status ? status : await_order(c, order, limit_ns, wait, err);
 }
 
 /* How long the courier itself may be silent: as long as another member. */
@@ -144,20 +158,25 @@ int ls_cluster_gather(ls_cluster *c, void *all, size_t bytes, ls_error *err)
     return status;
 }
 
-int ls_cluster_share(ls_cluster *c, void *data, size_t bytes, ls_error *err)
+int ls_cluster_share_from(ls_cluster *c, int from, void *data, size_t bytes, ls_error *err)
 {
     const size_t count = (size_t)c->members;
     void **part = ls_alloc_array(c->options.host, count, sizeof *part);
     size_t *sizes = ls_alloc_array(c->options.host, count, sizeof *sizes);
     int status = part && sizes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a broadcast");
     if (status == LS_OK) {
-        part[0] = data;
-        sizes[0] = bytes;
+        part[from] = data;
+        sizes[from] = bytes;
         status = ls_cluster_gather_parts(c, part, sizes, err);
     }
     ls_free(c->options.host, sizes);
     ls_free(c->options.host, part);
     return status;
+}
+
+int ls_cluster_share(ls_cluster *c, void *data, size_t bytes, ls_error *err)
+{
+    return ls_cluster_share_from(c, 0, data, bytes, err);
 }
 
 /* ---- sums ----------------------------------------------------------------------------------- */
@@ -180,11 +199,47 @@ const float *ls_cluster_total(const ls_cluster *c)
     return c->sum.total;
 }
 
+void *ls_cluster_memory(const ls_cluster *c, size_t *bytes)
+{
+    *bytes = (size_t)(c->sum.nodes + 1) * c->sum.floats * sizeof(float);
+    return c->sum.memory;
+}
+
+int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
+{
+    if (c->summing)
+        return LS_OK;
+    int status = check_usable(c, err);
+    if (status)
+        return status;
+    c->order_bytes = c->sum.floats * sizeof(float);
+    status = hand_over(c, LS_ORDER_SUM, err);
+    c->summing = status == LS_OK;
+    return status;
+}
+
+void ls_cluster_ready(ls_cluster *c, size_t floats)
+{
+    if (floats > ls_cluster_is_ready(c))
+        atomic_store_explicit(&c->sum.ready, floats, LS_COURIER_READY);
+}
+
+size_t ls_cluster_is_ready(const ls_cluster *c)
+{
+    return atomic_load_explicit(&c->sum.ready, memory_order_relaxed); /* the caller's own */
+}
+
 int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
 {
-    c->order_bytes = c->sum.floats * sizeof(float);
-    int status = give_order(c, LS_ORDER_SUM, patience(c), wait, err);
+    int status = ls_cluster_begin_sum(c, err);
+    if (status)
+        return status;
+    ls_cluster_ready(c, c->sum.floats);
+    status = await_order(c, LS_ORDER_SUM, patience(c), wait, err);
+    c->summing = false;
     c->summed = status == LS_OK;
+    /* relaxed: the next order's push releases it. */
+    atomic_store_explicit(&c->sum.ready, 0, memory_order_relaxed);
     return status;
 }
 
@@ -200,6 +255,17 @@ void ls_cluster_commit(ls_cluster *c, int committed)
                          "its workers failed behind a sum that the other hosts have made use of");
     c->summed = false;
 }
+
+const ls_members_ops ls_cluster_ops = {.size = sizeof(ls_members_ops),
+                                       .node = ls_cluster_node,
+                                       .total = ls_cluster_total,
+                                       .memory = ls_cluster_memory,
+                                       .begin = ls_cluster_begin_sum,
+                                       .ready = ls_cluster_ready,
+                                       .is_ready = ls_cluster_is_ready,
+                                       .sum = ls_cluster_sum,
+                                       .agreed = ls_cluster_agreed,
+                                       .commit = ls_cluster_commit};
 
 /* ---- the engine ----------------------------------------------------------------------------- */
 
@@ -236,7 +302,12 @@ int ls_cluster_members(const ls_cluster *c)
 
 const char *ls_cluster_host(const ls_cluster *c, int member)
 {
-    return c->peer[member].host;
+    return c->name[member];
+}
+
+int ls_cluster_origin(const ls_cluster *c, int member)
+{
+    return c->origin[member];
 }
 
 void ls_cluster_set_deadline(ls_cluster *c, uint64_t deadline_ns)
@@ -245,12 +316,64 @@ void ls_cluster_set_deadline(ls_cluster *c, uint64_t deadline_ns)
     atomic_store_explicit(&c->deadline_ns, deadline_ns, memory_order_relaxed);
 }
 
-void ls_cluster_leave(ls_cluster *c, const char *why)
+bool ls_cluster_can_regroup(const ls_cluster *c)
+{
+    return c->options.regroups && c->options.type->regroup;
+}
+
+/* relaxed: it hands nothing over. */
+void ls_cluster_regroups(ls_cluster *c)
+{
+    atomic_store_explicit(&c->regroups, true, memory_order_relaxed);
+}
+
+bool ls_cluster_lost(const ls_cluster *c)
+{
+    return c->lost && !c->hangs && !c->summing; /* a sum under way is the courier's to end */
+}
+
+void ls_cluster_why(const ls_cluster *c, ls_error *out)
+{
+    *out = c->error;
+}
+
+int ls_cluster_regroup(ls_cluster *c, ls_error *err)
+{
+    ls_old_sum *old = ls_alloc(c->options.host, sizeof *old);
+    if (!old)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a regrouping");
+    int status = LS_ESTALLED;
+    while (status && ls_cluster_lost(c)) /* there may be another one at once */
+        status = give_order(c, LS_ORDER_REGROUP, patience(c), NULL, err);
+    if (status) {
+        ls_free(c->options.host, old);
+        return status;
+    }
+    c->error = (ls_error){0};
+    c->summing = c->summed = false; /* one that was begun has failed by the loss */
+    old->sum = c->sum;
+    old->next = c->old_sums;
+    c->old_sums = old;
+    memset(&c->sum, 0, sizeof c->sum);
+    return LS_OK;
+}
+
+static void leave(ls_cluster *c, int status, const char *why)
 {
     if (!c || atomic_load_explicit(&c->left, memory_order_relaxed))
         return;
-    ls_fail(&c->leaving, LS_ESTALLED, "%s", why);
+    ls_fail(&c->leaving, status, "%s", why);
     atomic_store_explicit(&c->left, true, memory_order_release);
+}
+
+void ls_cluster_leave(ls_cluster *c, const char *why)
+{
+    leave(c, LS_ESTALLED, why);
+}
+
+void ls_cluster_end_all(ls_cluster *c, const char *why)
+{
+    leave(c, LS_EDIVERGED, why);
 }
 
 static int start_courier(ls_cluster *c, ls_error *err)
@@ -262,18 +385,6 @@ static int start_courier(ls_cluster *c, ls_error *err)
     if (status == LS_OK)
         status = ls_pool_create(&c->pool, &o, err);
     return status ? status : ls_pool_submit(c->pool, 0, ls_courier, c, err);
-}
-
-/* From the last one, so that each still finds the first one's name as it is. */
-static void number_namesakes(ls_cluster *c)
-{
-    for (int m = c->members - 1; m > 0; m--)
-        for (int k = 0; k < m; k++)
-            if (strcmp(c->peer[m].host, c->peer[k].host) == 0) {
-                const size_t length = strnlen(c->peer[m].host, LS_MEMBER_NAME - 8);
-                snprintf(c->peer[m].host + length, LS_MEMBER_NAME - length, "#%d", m);
-                break;
-            }
 }
 
 int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_error *err)
@@ -294,8 +405,6 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
     }
     if (status == LS_OK)
         status = ls_cluster_share(c, NULL, 0, err); /* all learn each other's names */
-    if (status == LS_OK)
-        number_namesakes(c);
     if (status)
         ls_cluster_close(c);
     else
@@ -303,33 +412,55 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
     return status;
 }
 
+void ls_cluster_free_old(ls_cluster *c)
+{
+    while (c->old_sums) {
+        ls_old_sum *old = c->old_sums;
+        c->old_sums = old->next;
+        ls_sum_fini(&old->sum, c->options.host);
+        ls_free(c->options.host, old);
+    }
+}
+
 /* What the wire may still touch stays. */
 static void free_all(ls_cluster *c)
 {
     const ls_host *host = c->options.host;
-    ls_sum_fini(c);
+    ls_sum_fini(&c->sum, host);
+    ls_cluster_free_old(c);
     ls_free(host, c->bytes);
     ls_free(host, c->stage);
     ls_free(host, c->parcel);
     ls_free(host, c->peer);
+    ls_free(host, c->name);
+    ls_free(host, c->origin);
     ls_free(host, c);
+}
+
+void ls_cluster_keep_memory(ls_cluster *c)
+{
+    c->kept = true;
 }
 
 int ls_cluster_close(ls_cluster *c)
 {
     if (!c)
         return LS_OK;
-    if (!c->pool) {
+    if (!c->pool) { /* it did not open, and nobody has its memory */
         ls_ring_fini(&c->orders);
         free_all(c);
         return LS_OK;
     }
+    if (c->summing) { /* which ends by that */
+        ls_cluster_leave(c, "it came to its end in the midst of a sum");
+        await_order(c, LS_ORDER_SUM, patience(c), NULL, NULL);
+    }
     give_order(c, LS_ORDER_CLOSE, patience(c), NULL, NULL);
     if (ls_pool_destroy_within(c->pool, c->hangs ? 0 : GRACE_NS, NULL) || c->hangs)
         return LS_ESTALLED;
-    ls_ring_fini(&c->orders);
-    if (c->touched)
+    if (c->touched || c->kept)
         return LS_ESTALLED;
+    ls_ring_fini(&c->orders);
     free_all(c);
     return LS_OK;
 }

@@ -3,6 +3,7 @@
  *     ls_cluster_open(&c, &options, &err);            the courier joins the others over a wire
  *     ls_cluster_gather(c, …), ls_cluster_share(c, …) small things, and checkpoints
  *     ls_cluster_sum(c, …)                            the sum over all members' nodes of the shard tree
+ *     ls_cluster_regroup(c, &err)                     members are lost: goes on among those that are left
  *     ls_cluster_leave(c, "the disk is full")         tells the others why, if it is not in good order
  *     ls_cluster_close(c)
  *
@@ -18,18 +19,28 @@
  * when others fall silent; and who waits for the courier leaves it behind when it shows no sign of life
  * itself, which an engine's own hang can cause.
  *
+ * Where the engine can regroup, and ls_cluster_regroups has been called, a *loss* is no fault: the order under way
+ * fails, and the courier at once meets the other couriers that are left, while callers may still be busy with
+ * something else. They agree who goes on, and get a wire of their own; signs of life are sent over it from then
+ * on. Orders fail until the caller has taken note by ls_cluster_regroup, behind which members have other numbers,
+ * in the old order, and all has to be prepared anew.
+ *
  * Memory order. The order and what it points to are handed to the courier by a ring (sync/ring.h:
  * release, acquire), and its results back by `done`: the courier's release store, the waiting thread's acquire
  * load, with a park word (sync/park.h) for the sleep between them. There is one order at a time, so nothing
- * else of it is shared.
+ * else of it is shared but how much of its nodes this member has brought to a sum that is under way: the caller
+ * writes floats and then their number (release), the courier reads the number (acquire) and then sends no more
+ * than these; none is written again before the sum is done.
  */
 #ifndef CLUSTER_CLUSTER_H
 #define CLUSTER_CLUSTER_H
 
 #include <lockstep/cluster.h>
+#include <lockstep/communicator.h>
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,7 +54,8 @@ typedef struct ls_cluster_options {
     uint64_t deadline_ns; /* how long a member may be silent */
     uint64_t open_ns;     /* how long joining may take */
     const atomic_int
-        *asks; /* not 0: this member asks all to stop; goes with each sum. NULL: never */
+        *asks;    /* not 0: this member asks all to stop; goes with each sum. NULL: never */
+    int regroups; /* non-zero: ls_cluster_regroups may be called one day */
     const ls_host *host;
 } ls_cluster_options;
 
@@ -57,6 +69,9 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
  * LS_ESTALLED: a thread, or memory that the wire may still touch, was left behind. */
 int ls_cluster_close(ls_cluster *cluster);
 
+/* Caller's thread, before the close: a thread left behind may still use the sums' memory, which then stays. */
+void ls_cluster_keep_memory(ls_cluster *cluster);
+
 /* Any thread. */
 int ls_cluster_member(const ls_cluster *cluster);
 int ls_cluster_members(const ls_cluster *cluster);
@@ -66,11 +81,22 @@ const char *ls_cluster_host(const ls_cluster *cluster,
 /* Between two orders. */
 void ls_cluster_set_deadline(ls_cluster *cluster, uint64_t deadline_ns);
 
-/* Told now and then while an order is waited for, on the waiting thread, so that it can show that it lives. */
-typedef struct ls_cluster_wait {
-    void (*beat)(void *user);
-    void *user;
-} ls_cluster_wait;
+/* Whether the engine can regroup, and was opened so that it may. */
+bool ls_cluster_can_regroup(const ls_cluster *cluster);
+/* From now on losses are no faults: called by all members between the same two orders. */
+void ls_cluster_regroups(ls_cluster *cluster);
+/* Whether the last order failed by a loss, behind which ls_cluster_regroup may help. */
+bool ls_cluster_lost(const ls_cluster *cluster);
+/* Why it did. */
+void ls_cluster_why(const ls_cluster *cluster, ls_error *out);
+/* Goes on among those that are left. Sums have to be prepared anew; the memory of the last ones stays until close,
+ * or until ls_cluster_free_old, because a group that goes, or a thread that sleeps, may still touch it. Errors: LS_ESTALLED (this member does not
+ * go on), LS_ENOMEM. */
+int ls_cluster_regroup(ls_cluster *cluster, ls_error *err);
+/* Nothing touches the memory of sums before the last regrouping any more. */
+void ls_cluster_free_old(ls_cluster *cluster);
+/* What a member was called in the first group. */
+int ls_cluster_origin(const ls_cluster *cluster, int member);
 
 /* ---- orders: each returns LS_OK on all members, or sooner or later on none ---------------------- *
  * Errors of all: LS_ESTALLED (a member is lost, or has left, or the courier hangs), LS_EIO, LS_EINTERNAL
@@ -81,17 +107,21 @@ int ls_cluster_gather_parts(ls_cluster *cluster, void *const *part, const size_t
                             ls_error *err);
 /* The same for `bytes` bytes of each member, one behind the other in `all`. */
 int ls_cluster_gather(ls_cluster *cluster, void *all, size_t bytes, ls_error *err);
-/* The first member's `data`, of which all know the length. */
+/* The first member's `data`, or that of member `from`, of which all know the length. */
 int ls_cluster_share(ls_cluster *cluster, void *data, size_t bytes, ls_error *err);
+int ls_cluster_share_from(ls_cluster *cluster, int from, void *data, size_t bytes, ls_error *err);
 
 /* Any thread that could give an order. A fault of this member's own making: no further order succeeds, and the
  * others hear of it. The first reason counts. */
 void ls_cluster_leave(ls_cluster *cluster, const char *why);
+/* Likewise, and the others do not go on either: LS_EDIVERGED of their orders. */
+void ls_cluster_end_all(ls_cluster *cluster, const char *why);
 
 /* ---- sums over the shard tree ------------------------------------------------------------------ *
  * The leaves are split evenly over the members; the nodes of member m are the cover of its span
- * (ls_tree_cover). Member c evaluates the rest of the tree over chunk c of all nodes and sends the sum to
- * all, in pieces: while later ones are still on their way, earlier ones are added and go back. */
+ * (ls_tree_cover). The arena is cut into pieces, which the members have in turn: each evaluates the rest of the
+ * tree over its pieces of all nodes and sends the sums to all. While later ones are still on their way, or not
+ * even computed, earlier ones are added and go back. */
 
 /* The leaves of a member. */
 void ls_cluster_span(const ls_cluster *cluster, int shards, int member, int *lo, int *hi);
@@ -99,19 +129,20 @@ void ls_cluster_span(const ls_cluster *cluster, int shards, int member, int *lo,
 /* Makes room for sums of `floats` floats (a multiple of 16) over `shards` leaves; does nothing if it is there
  * already. Errors: LS_EINVAL (fewer leaves than members), LS_ENOMEM. */
 int ls_cluster_prepare(ls_cluster *cluster, int shards, size_t floats, ls_error *err);
-/* What this member brings: node i of its cover; and where the sum arrives. The wire's, while a sum is
- * under way. */
+/* What communicators see of it, by which each function here is explained: ls_members_ops in
+ * <lockstep/communicator.h>. Errors: those of orders. */
 float *ls_cluster_node(const ls_cluster *cluster, int i);
 const float *ls_cluster_total(const ls_cluster *cluster);
+void *ls_cluster_memory(const ls_cluster *cluster, size_t *bytes);
+int ls_cluster_begin_sum(ls_cluster *cluster, ls_error *err);
+void ls_cluster_ready(ls_cluster *cluster, size_t floats);
+size_t ls_cluster_is_ready(const ls_cluster *cluster);
+int ls_cluster_sum(ls_cluster *cluster, const ls_cluster_wait *wait, ls_error *err);
+int ls_cluster_agreed(const ls_cluster *cluster);
+void ls_cluster_commit(ls_cluster *cluster, int committed);
+extern const ls_members_ops ls_cluster_ops;
+
 /* Bytes that the busiest member sends in a sum, as a multiple of what a ring all-reduce sends. */
 double ls_cluster_bytes_factor(const ls_cluster *cluster);
-
-/* total ← the sum, in tree order. `wait` may be NULL. */
-int ls_cluster_sum(ls_cluster *cluster, const ls_cluster_wait *wait, ls_error *err);
-/* Whether a member asked to stop when it brought its nodes to the last sum: the same on all of them. */
-int ls_cluster_agreed(const ls_cluster *cluster);
-/* After each attempt at a sum, also one that ended before ls_cluster_sum: whether this process has made use
- * of what was summed. One that was summed and has not been cannot be repeated: this member leaves. */
-void ls_cluster_commit(ls_cluster *cluster, int committed);
 
 #endif

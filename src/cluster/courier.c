@@ -10,20 +10,29 @@
 
 #define MAGIC 0x4c53776du
 #define IDLE_NS 5000000u   /* between two looks at the wire without an order */
-#define ACTIVE_NS 2000000u /* the longest poll within one */
+#define ACTIVE_NS 2000000u /* the longest poll within one … */
+#define OWN_NS 100000u     /* … while its own member may bring more */
 #define SAY_NS 1000000000u /* a sign of life at least so often */
 #define LAST_WORD_NS 300000000u
-enum { AT_ONCE = 64 };
+#define LOSS_WORD_NS 20000000u /* likewise, where it is about another member */
+enum { AT_ONCE = 64, IN_VAIN = 8 };
+
+/* The members that its wire knows. Callers may still have to do with those before a loss. */
+static int crew(const ls_cluster *c)
+{
+    return c->wire && c->peer ? c->wire->members : 0;
+}
 
 /* ---- faults --------------------------------------------------------------------------------- */
 
 static void say_last(ls_cluster *c, ls_say say, const char *text);
 
-static void end_order(ls_cluster *c, int status, const ls_error *why)
+static void end_order(ls_cluster *c, int status, const ls_error *why, bool lost)
 {
     c->status = status;
     if (status)
         c->error = *why;
+    c->lost = lost;
     c->active = false;
     atomic_store_explicit(&c->done, true, LS_COURIER_DONE);
     ls_park_wake(&c->finished);
@@ -34,9 +43,21 @@ static void note_fault(ls_cluster *c)
 {
     c->fault_ns = ls_now_ns();
     if (c->active && c->kind != LS_ORDER_CLOSE)
-        end_order(c, c->fault.status, &c->fault);
+        end_order(c, c->fault.status, &c->fault, c->loss);
     if (c->wire)
-        say_last(c, LS_SAY_LEAVE, c->fault.text);
+        say_last(c,
+                 c->loss                           ? LS_SAY_LOSS
+                 : c->fault.status == LS_EDIVERGED ? LS_SAY_END
+                                                   : LS_SAY_LEAVE,
+                 c->fault.text);
+}
+
+/* Whether members may be lost, and the run go on: a wire that only ever breaks ends it. */
+static bool may_regroup(const ls_cluster *c)
+{
+    return atomic_load_explicit(&c->regroups, memory_order_relaxed) && c->wire &&
+           c->wire->type->regroup && c->in_vain < IN_VAIN && c->kind != LS_ORDER_CLOSE &&
+           !atomic_load_explicit(&c->left, memory_order_relaxed);
 }
 
 #define fault(c, ...)                                                                              \
@@ -47,20 +68,31 @@ static void note_fault(ls_cluster *c)
         }                                                                                          \
     } while (0)
 
+/* Of another member, where it need not end the run. */
+#define loss(c, ...)                                                                               \
+    do {                                                                                           \
+        if ((c)->fault.status == LS_OK) {                                                          \
+            (c)->loss = may_regroup(c);                                                            \
+            fault(c, LS_ESTALLED, __VA_ARGS__);                                                    \
+        }                                                                                          \
+    } while (0)
+
 /* ---- posting -------------------------------------------------------------------------------- */
 
 /* An engine that says a connection broke tells of a lost host, as one does that says nothing. */
-static int of_wire(int status)
+static void note_wire(ls_cluster *c, int status, const ls_error *why)
 {
-    return status == LS_EIO ? LS_ESTALLED : status;
+    if (status == LS_EIO)
+        loss(c, "%.400s", why->text);
+    else if (status)
+        fault(c, status, "%.400s", why->text);
 }
 
 static bool post(ls_cluster *c, ls_transfer *transfer)
 {
     ls_error why;
     int status = c->wire->type->post(c->wire, transfer, &why);
-    if (status)
-        fault(c, of_wire(status), "%.400s", why.text);
+    note_wire(c, status, &why);
     return status == LS_OK;
 }
 
@@ -76,12 +108,19 @@ void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_tra
 
 /* ---- signs of life -------------------------------------------------------------------------- */
 
+/* A sum of which this member has yet to bring a part: its devices are at work. */
+static bool brings(const ls_cluster *c)
+{
+    return c->active && c->kind == LS_ORDER_SUM && c->fault.status == LS_OK &&
+           !ls_sum_is_brought(c);
+}
+
 static void fill(ls_control *out, const ls_cluster *c, ls_say say, const char *text)
 {
     memset(out, 0, sizeof *out);
     out->magic = MAGIC;
     out->say = say;
-    out->begun = c->begun;
+    out->begun = c->begun - brings(c);
     snprintf(out->text, sizeof out->text, "%s", text);
 }
 
@@ -106,9 +145,9 @@ static void listen_to(ls_cluster *c, int m)
 /* Those that do not take the last one in are not sent more. */
 static void say_alive(ls_cluster *c)
 {
-    for (int m = 0; m < c->members && c->fault.status == LS_OK; m++) {
+    for (int m = 0; m < crew(c) && c->fault.status == LS_OK; m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->member || p->saying || p->gone || p->told_last)
+        if (m == c->wire->member || p->saying || p->gone || p->told_last)
             continue;
         p->saying = true;
         fill(&p->out, c, LS_SAY_ALIVE, "");
@@ -120,9 +159,9 @@ static void say_alive(ls_cluster *c)
 /* Nothing is said behind it. What does not get out is lost. */
 static void say_last(ls_cluster *c, ls_say say, const char *text)
 {
-    for (int m = 0; m < c->members; m++) {
+    for (int m = 0; m < crew(c); m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->member || p->told_last)
+        if (m == c->wire->member || p->told_last)
             continue;
         p->told_last = p->telling = true;
         fill(&p->last, c, say, text);
@@ -146,24 +185,29 @@ static void hear(ls_cluster *c, int m)
 {
     ls_peer *p = &c->peer[m];
     const ls_control *in = &p->in;
-    if (in->magic != MAGIC || in->say > LS_SAY_LEAVE) {
+    if (in->magic != MAGIC || in->say > LS_SAY_END) {
         fault(c, LS_EIO, "host %s sends what no Lockstep of this version does", p->host);
         return;
     }
     p->begun = in->begun;
     p->gone = in->say != LS_SAY_ALIVE;
-    if (in->say == LS_SAY_LEAVE)
-        fault(c, LS_ESTALLED, "host %s has left the run: %.400s", p->host, in->text);
+    p->ended = p->gone && in->say != LS_SAY_LOSS;
+    if (in->say == LS_SAY_END)
+        fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
+    else if (in->say == LS_SAY_LEAVE)
+        loss(c, "host %s has left the run: %.400s", p->host, in->text);
+    else if (in->say == LS_SAY_LOSS) /* which that one may survive, and this one not */
+        loss(c, "%.400s", in->text);
     else if (in->say == LS_SAY_ALIVE)
         listen_to(c, m);
 }
 
-/* Each has begun this order, and yet nothing of it comes or goes. */
+/* Each has brought its part of this order, and yet nothing of it comes or goes. */
 static bool all_are_in_it(const ls_cluster *c)
 {
-    bool all = c->active && c->kind != LS_ORDER_CLOSE;
-    for (int m = 0; m < c->members; m++)
-        all = all && (m == c->member || c->peer[m].begun >= c->begun);
+    bool all = c->active && c->kind != LS_ORDER_CLOSE && !brings(c);
+    for (int m = 0; m < crew(c); m++)
+        all = all && (m == c->wire->member || c->peer[m].begun >= c->begun);
     return all;
 }
 
@@ -173,8 +217,8 @@ static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
 {
     const ls_thread_use before = c->own;
     bool suspects = false;
-    for (int m = 0; m < c->members; m++)
-        suspects |= m != c->member && !c->peer[m].gone && c->peer[m].silent_ns > deadline / 4;
+    for (int m = 0; m < crew(c); m++)
+        suspects |= m != c->wire->member && !c->peer[m].gone && c->peer[m].silent_ns > deadline / 4;
     c->own.state = 0;
     return suspects && ls_thread_look(&c->own, ls_thread_self()) && before.state != 0
                ? c->own.queued_ns - before.queued_ns
@@ -188,14 +232,15 @@ static void look(ls_cluster *c)
     char what[100];
     ls_beat(&c->heartbeat, 0);
     say_what(what, sizeof what, c);
-    for (int m = 0; m < c->members; m++) {
+    for (int m = 0; m < crew(c); m++) {
         ls_peer *p = &c->peer[m];
-        if (m == c->member || (p->gone && !p->telling)) /* who is told something must take it in */
+        if (m == c->wire->member ||
+            (p->gone && !p->telling)) /* who is told something must take it in */
             continue;
         p->silent_ns += attended;
         if (p->silent_ns > deadline)
-            fault(c, LS_ESTALLED, "host %s has been silent for %.1f s, %s", p->host,
-                  (double)p->silent_ns * 1e-9, what);
+            loss(c, "host %s has been silent for %.1f s, %s", p->host, (double)p->silent_ns * 1e-9,
+                 what);
     }
     c->stuck_ns = all_are_in_it(c) ? c->stuck_ns + attended : 0;
     if (c->stuck_ns > deadline)
@@ -268,13 +313,41 @@ static void exchange_heads(ls_cluster *c)
     }
 }
 
+/* From the last one, so that each still finds the first one's name as it is. */
+static void number_namesakes(ls_cluster *c)
+{
+    for (int m = crew(c) - 1; m > 0; m--)
+        for (int k = 0; k < m; k++)
+            if (strcmp(c->peer[m].host, c->peer[k].host) == 0) {
+                const size_t length = strnlen(c->peer[m].host, LS_MEMBER_NAME - 8);
+                snprintf(c->peer[m].host + length, LS_MEMBER_NAME - length, "#%d", m);
+                break;
+            }
+}
+
+/* To the callers, who wait for an order. */
+static void publish(ls_cluster *c, bool number)
+{
+    if (number)
+        number_namesakes(c);
+    c->member = c->wire->member;
+    c->members = c->wire->members;
+    c->group = c->now_group;
+    for (int m = 0; m < c->members; m++) {
+        memcpy(c->name[m], c->peer[m].host, sizeof c->name[m]);
+        c->origin[m] = c->peer[m].origin;
+    }
+}
+
 static void check_head(ls_cluster *c, int m)
 {
     const ls_head *in = &c->peer[m].head_in, *own = &c->head;
     const uint64_t bytes = c->kind == LS_ORDER_GATHER ? c->bytes[m] : own->bytes;
     c->heads--;
-    if (c->begun == 1)
+    if (c->begun == 1 && c->now_group == 0)
         snprintf(c->peer[m].host, LS_MEMBER_NAME, "%.63s", in->host);
+    if (c->begun == 1 && c->now_group == 0 && c->heads == 0)
+        publish(c, true);
     c->agreed |= (int)in->asks;
     if (in->magic != own->magic || in->kind != own->kind || in->number != own->number ||
         in->bytes != bytes || in->shards != own->shards)
@@ -289,9 +362,9 @@ static void check_head(ls_cluster *c, int m)
 /* One that has come to its end takes no part in an order that it has not begun. */
 static void miss_members(ls_cluster *c)
 {
-    for (int m = 0; m < c->members && c->active && c->kind != LS_ORDER_CLOSE; m++)
-        if (m != c->member && c->peer[m].gone && c->peer[m].begun < c->begun)
-            fault(c, LS_ESTALLED, "host %s has ended its run, this one has not", c->peer[m].host);
+    for (int m = 0; m < crew(c) && c->active && c->kind != LS_ORDER_CLOSE; m++)
+        if (m != c->wire->member && c->peer[m].gone && c->peer[m].begun < c->begun)
+            loss(c, "host %s has ended its run, this one has not", c->peer[m].host);
 }
 
 /* relaxed: it hands nothing over; `done` does. */
@@ -302,11 +375,44 @@ bool ls_joining_ends(ls_cluster *c, int how)
                                                    memory_order_relaxed);
 }
 
+/* A wire is there: its members, of whom some were known before, by the number that they had then. */
+static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin, ls_error *err)
+{
+    const int members = c->wire->members;
+    const size_t count = (size_t)members;
+    c->peer = ls_alloc_array(c->options.host, count, sizeof *c->peer);
+    if (!c->name)
+        c->name = ls_alloc_array(c->options.host, count, sizeof *c->name);
+    if (!c->origin)
+        c->origin = ls_alloc_array(c->options.host, count, sizeof *c->origin);
+    if (!c->peer || !c->name || !c->origin)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d members", members);
+    for (int m = 0; m < members; m++) {
+        ls_peer *p = &c->peer[m];
+        p->origin = before ? before[origin[m]].origin : m;
+        if (before)
+            memcpy(p->host, before[origin[m]].host, sizeof p->host);
+        else if (m == c->wire->member)
+            snprintf(p->host, LS_MEMBER_NAME, "%s", c->host);
+        else
+            snprintf(p->host, LS_MEMBER_NAME, "%d", m); /* until its first head names it */
+    }
+    c->looked_ns = c->spoke_ns = ls_now_ns();
+    c->begun = 0;
+    if (!before)
+        publish(c, false);
+    for (int m = 0; m < members; m++)
+        if (m != c->wire->member)
+            listen_to(c, m);
+    return LS_OK;
+}
+
 /* One who comes too late, which an engine may after any time, finds that its caller has been told so and is gone,
  * with all that was its own: the host's functions, too. */
 static void open_wire(ls_cluster *c)
 {
-    const ls_wire_options o = {.size = sizeof o, .comm = c->options.comm};
+    const ls_wire_options o = {
+        .size = sizeof o, .comm = c->options.comm, .regroups = c->options.regroups};
     ls_error why = {0};
     int status = c->options.type->open(&c->wire, &o, &why);
     if (!ls_joining_ends(c, LS_JOINING_JOINED)) {
@@ -316,27 +422,11 @@ static void open_wire(ls_cluster *c)
         c->closed = true;
         return;
     }
-    if (status == LS_OK) {
-        c->member = c->wire->member;
-        c->members = c->wire->members;
-        c->peer = ls_alloc_array(c->options.host, (size_t)c->members, sizeof *c->peer);
-        if (!c->peer)
-            status = ls_fail(&why, LS_ENOMEM, "out of memory for %d members", c->members);
-        if (!c->peer)
-            c->members = 0; /* of whom nothing is known */
-    }
+    if (status == LS_OK)
+        status = meet_members(c, NULL, NULL, &why);
     if (status && c->fault.status == LS_OK)
         c->fault = why;
-    c->looked_ns = c->spoke_ns = ls_now_ns();
-    for (int m = 0; status == LS_OK && m < c->members; m++) {
-        if (m == c->member)
-            snprintf(c->peer[m].host, LS_MEMBER_NAME, "%s", c->host);
-        else
-            snprintf(c->peer[m].host, LS_MEMBER_NAME, "%d", m); /* until its first head names it */
-        if (m != c->member)
-            listen_to(c, m);
-    }
-    end_order(c, c->fault.status, &c->fault);
+    end_order(c, c->fault.status, &c->fault, false);
 }
 
 static void heed_leave(ls_cluster *c)
@@ -362,7 +452,16 @@ static void begin_order(ls_cluster *c)
     }
     if (c->fault.status) {
         if (c->active)
-            end_order(c, c->fault.status, &c->fault);
+            end_order(c, c->fault.status, &c->fault, c->loss);
+        return;
+    }
+    if (c->kind == LS_ORDER_REGROUP) {
+        publish(c, false);
+        end_order(c, LS_OK, NULL, false);
+        return;
+    }
+    if (c->group != c->now_group) { /* its caller has not taken note of the last loss */
+        end_order(c, c->last_loss.status, &c->last_loss, true);
         return;
     }
     c->begun++;
@@ -376,9 +475,9 @@ static void begin_order(ls_cluster *c)
 /* What this member said is out, and, where it is to end in good order, the others have said goodbye. */
 static bool all_is_said(const ls_cluster *c, bool goodbyes)
 {
-    for (int m = 0; c->peer && m < c->members; m++) {
+    for (int m = 0; m < crew(c); m++) {
         const ls_peer *p = &c->peer[m];
-        if (m != c->member && (p->telling || (goodbyes && (p->saying || !p->gone))))
+        if (m != c->wire->member && (p->telling || (goodbyes && (p->saying || !p->gone))))
             return false;
     }
     return true;
@@ -392,7 +491,7 @@ static void leave_wire(ls_cluster *c)
         c->touched = c->wire->type->abort(c->wire) != 0;
     c->wire = NULL;
     c->closed = true;
-    end_order(c, c->fault.status, &c->fault);
+    end_order(c, c->fault.status, &c->fault, false);
 }
 
 /* After a fault a last word has a moment to get out. */
@@ -431,13 +530,82 @@ static void poll_wire(ls_cluster *c, uint64_t timeout_ns)
 {
     ls_transfer *ended[AT_ONCE];
     ls_error why;
-    if (!c->wire || c->members == 1)
+    if (!c->wire || (crew(c) == 1 && !brings(c)))
         return;
     int count = c->wire->type->poll(c->wire, ended, AT_ONCE, timeout_ns, &why);
     if (count < 0)
-        fault(c, of_wire(count), "%.400s", why.text);
+        note_wire(c, count, &why);
     for (int i = 0; i < count; i++)
         take_in(c, ended[i]);
+}
+
+/* ---- a loss ------------------------------------------------------------------------------------ */
+
+static void show_life(void *cluster)
+{
+    ls_beat(&((ls_cluster *)cluster)->heartbeat, 0);
+}
+
+/* What this one had to say is out, or the moment for it is over. */
+static void part_from_lost(ls_cluster *c)
+{
+    while (!all_is_said(c, false) && ls_now_ns() - c->fault_ns < LOSS_WORD_NS)
+        poll_wire(c, ACTIVE_NS);
+}
+
+static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
+{
+    const uint64_t deadline = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed);
+    const ls_regroup how = {.size = sizeof how,
+                            .lost = lost,
+                            .deadline_ns = deadline,
+                            .alive = show_life,
+                            .user = c,
+                            .origin = origin};
+    ls_peer *before = c->peer;
+    ls_wire *old = c->wire;
+    for (int m = 0; m < crew(c); m++)
+        lost[m] = m != old->member && (before[m].ended || before[m].silent_ns > deadline / 2);
+    int status = old->type->regroup(&c->wire, old, &how, err);
+    if (status)
+        c->wire = NULL;
+    c->touched |= old->type->abort(old) != 0;
+    if (status)
+        return status;
+    c->last_loss = c->fault;
+    c->fault = (ls_error){0};
+    c->loss = false;
+    c->now_group++;
+    c->in_vain++;
+    status = meet_members(c, before, origin, err);
+    ls_free(c->options.host, before);
+    if (status) { /* the others see its lines end */
+        c->touched |= c->wire->type->abort(c->wire) != 0;
+        c->wire = NULL;
+    }
+    return status;
+}
+
+/* Those that are left meet. Where they do not, the loss is a fault. */
+static void regroup(ls_cluster *c)
+{
+    const size_t count = (size_t)crew(c);
+    uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
+    int *origin = ls_alloc_array(c->options.host, count, sizeof *origin);
+    ls_error why = c->fault;
+    part_from_lost(c);
+    int status = lost && origin ? meet_anew(c, lost, origin, &why)
+                                : ls_fail(&why, LS_ENOMEM, "out of memory for a vote");
+    if (status) {
+        const ls_error first = c->fault.status ? c->fault : c->last_loss;
+        c->loss = false;
+        ls_fail(&c->fault, status, "%.220s; %.280s", first.text, why.text);
+        c->fault_ns = ls_now_ns();
+        if (c->active && c->kind != LS_ORDER_CLOSE)
+            end_order(c, c->fault.status, &c->fault, false);
+    }
+    ls_free(c->options.host, lost);
+    ls_free(c->options.host, origin);
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -453,6 +621,13 @@ static bool await_order(ls_cluster *c)
     return true;
 }
 
+static void succeed(ls_cluster *c)
+{
+    if (c->kind == LS_ORDER_SUM)
+        c->in_vain = 0;
+    end_order(c, LS_OK, NULL, false);
+}
+
 int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
 {
     ls_cluster *c = arg;
@@ -462,14 +637,18 @@ int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
     while (!c->closed) {
         if (!c->active && await_order(c))
             begin_order(c);
-        poll_wire(c, c->active ? ACTIVE_NS : 0);
+        if (brings(c))
+            ls_sum_go_on(c);
+        poll_wire(c, brings(c) ? OWN_NS : c->active ? ACTIVE_NS : 0);
         look(c);
         heed_leave(c);
         miss_members(c);
         if (c->active && c->kind == LS_ORDER_CLOSE)
             go_on_closing(c);
-        else if (c->active && c->open == 0)
-            end_order(c, LS_OK, NULL);
+        else if (c->active && c->open == 0 && !brings(c))
+            succeed(c);
+        if (c->loss && !(c->active && c->kind == LS_ORDER_CLOSE))
+            regroup(c);
     }
     return LS_OK;
 }

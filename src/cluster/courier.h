@@ -20,6 +20,12 @@
 #ifndef LS_COURIER_SEEN /* caller: they are read after that was seen */
 #define LS_COURIER_SEEN memory_order_acquire
 #endif
+#ifndef LS_COURIER_READY /* caller: a part of this member's nodes is written before it is said to be there */
+#define LS_COURIER_READY memory_order_release
+#endif
+#ifndef LS_COURIER_TAKES /* courier: it is sent, and added, after that was seen */
+#define LS_COURIER_TAKES memory_order_acquire
+#endif
 #ifndef LS_COURIER_SPINS /* before who waits for the courier goes to sleep */
 #define LS_COURIER_SPINS 0
 #endif
@@ -30,13 +36,15 @@ enum { LS_ON_CONTROL, LS_ON_HEADS, LS_ON_DATA, LS_ON_SUMS };
 /* What a member says outside of orders. */
 typedef enum ls_say {
     LS_SAY_ALIVE,
-    LS_SAY_BYE,  /* it has come to its end, in good order, behind `begun` orders */
-    LS_SAY_LEAVE /* it has a fault */
+    LS_SAY_BYE,   /* it has come to its end, in good order, behind `begun` orders */
+    LS_SAY_LEAVE, /* it has a fault */
+    LS_SAY_LOSS,  /* another member is lost: who is left meets anew */
+    LS_SAY_END    /* it has a fault that none survives */
 } ls_say;
 
 typedef struct ls_control {
     uint32_t magic, say;
-    uint64_t begun; /* orders */
+    uint64_t begun; /* orders of which its own part is there */
     char text[LS_ERROR_TEXT];
 } ls_control;
 
@@ -54,6 +62,7 @@ typedef enum ls_order_kind {
     LS_ORDER_OPEN,
     LS_ORDER_GATHER,
     LS_ORDER_SUM,
+    LS_ORDER_REGROUP,
     LS_ORDER_CLOSE
 } ls_order_kind;
 
@@ -73,14 +82,16 @@ typedef enum ls_parcel_kind {
 typedef struct ls_parcel {
     ls_transfer transfer; /* its first member, by which poll names it */
     ls_parcel_kind kind;
-    int piece; /* NODE_IN: of this member's chunk */
+    int piece; /* NODE_IN: the arena's */
 } ls_parcel;
 
 typedef struct ls_peer {
     char host[LS_MEMBER_NAME];
     uint64_t silent_ns; /* of the courier's attended time */
     uint64_t begun;     /* orders, as it said last */
+    int origin;         /* what it was called in the first group */
     bool gone;          /* it has said its last word */
+    bool ended;         /* which was not about another's loss */
     bool saying;        /* `out` is on its way */
     bool told_last;     /* this member's last word was posted … */
     bool telling;       /* … and is on its way */
@@ -89,33 +100,46 @@ typedef struct ls_peer {
     ls_head head_in;
 } ls_peer;
 
+enum { LS_PIECES_MOST = 64 /* of a member */ };
+
 /* The rest of the tree over all members' nodes. */
 typedef struct ls_sum {
     int shards;
     size_t floats;
-    size_t first, count; /* this member's chunk */
-    size_t piece;        /* floats of a piece of it */
-    int pieces;
-    int nodes;  /* of this member, … */
-    int others; /* … and of all others together */
+    size_t piece;  /* floats of each piece of the arena but the last … */
+    int pieces;    /* … and how many there are */
+    int nodes;     /* of this member, … */
+    int others;    /* … and of all others together */
+    float *memory; /* the nodes, and behind them the total */
     float *node[LS_PARTIALS_MAX];
     float *total;
-    float *stage; /* [others][count]: the others' nodes, of this member's chunk */
+    float *stage; /* [this member's pieces][others][piece]: the others' nodes */
     ls_rest rest;
-    int arrived[64]; /* of each piece: how many of the others' nodes are here */
+    _Atomic size_t ready; /* so many of the nodes' floats are there; the caller's */
+    int brought;          /* pieces of them that were sent, or are this member's own to add */
+    int added;            /* of this member's pieces */
+    int arrived[LS_PIECES_MOST]; /* nodes that are there of each of them */
 } ls_sum;
-
-enum { LS_PIECES_MOST = 64 };
 
 /* Bytes of a message of a gather. A member is given up if nothing comes or goes for the deadline, so a message
  * must be over sooner than that, also where several share a slow line. */
 #define LS_GATHER_SLICE ((size_t)4 << 20)
 
+/* Of a group before a loss. */
+typedef struct ls_old_sum {
+    ls_sum sum;
+    struct ls_old_sum *next;
+} ls_old_sum;
+
 struct ls_cluster {
     ls_cluster_options options;
+    /* The callers', by the last order that changed them; the courier's own are its wire's. */
     int member, members;
-    char host[LS_MEMBER_NAME]; /* this one's */
-    ls_pool *pool;             /* of one worker: the courier */
+    char (*name)[LS_MEMBER_NAME]; /* of each member, … */
+    int *origin;                  /* … and what it was called in the first group */
+    uint64_t group;               /* how many times it was regrouped before */
+    char host[LS_MEMBER_NAME];    /* this one's */
+    ls_pool *pool;                /* of one worker: the courier */
     ls_ring orders;
     ls_park finished;
     ls_heartbeat heartbeat; /* the courier's */
@@ -128,14 +152,18 @@ struct ls_cluster {
     ls_parcel *parcel;
     int parcel_room;
     ls_sum sum;
+    ls_old_sum *old_sums;
     int agreed;
     int status;
     ls_error error;
+    bool lost; /* the order failed by a loss */
     atomic_bool done;
     ls_error leaving; /* why this member leaves, from `left` on */
     atomic_bool left;
     atomic_int joining; /* first of the courier and its caller to say how it ended is right */
     bool hangs;         /* the courier was given up; the callers' */
+    bool kept;          /* its memory outlives its end; likewise */
+    bool summing;       /* a sum was begun and not waited for; likewise */
     bool summed;        /* and not committed yet; likewise */
 
     /* The courier's. */
@@ -150,9 +178,14 @@ struct ls_cluster {
     ls_thread_use own; /* its thread's, while a member is suspected */
     uint64_t looked_ns, spoke_ns, stuck_ns, fault_ns;
     bool closed;
+    uint64_t now_group; /* that its wire is of */
+    int in_vain;        /* how many times it has regrouped since the last sum */
+    bool loss;          /* the fault is one: who is left meets anew */
+    ls_error last_loss; /* of those that it has recovered from */
     bool touched; /* the wire may still touch memory of ours; the callers' behind the last order */
     ls_error fault; /* status 0: none */
     _Atomic uint64_t deadline_ns;
+    atomic_bool regroups;
 };
 
 /* ---- courier.c ------------------------------------------------------------------------------ */
@@ -169,12 +202,16 @@ void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_tra
 /* ---- sum.c ---------------------------------------------------------------------------------- */
 
 int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err);
-void ls_sum_fini(ls_cluster *c);
+void ls_sum_fini(ls_sum *sum, const ls_host *host);
 /* Parcels that a sum may need, heads included. */
 int ls_sum_parcels(const ls_cluster *c);
-/* Posts all that does not depend on what arrives. */
+/* Posts all receives, and what there is to send. */
 void ls_sum_begin(ls_cluster *c);
-/* A node of this member's chunk has arrived, of that piece: when all have, they are added and go to all. */
+/* Posts what this member has brought since. */
+void ls_sum_go_on(ls_cluster *c);
+/* Whether it has brought all. */
+bool ls_sum_is_brought(const ls_cluster *c);
+/* A node of a piece of this member's is there: when all are, they are added and go to all. */
 void ls_sum_arrived(ls_cluster *c, int piece);
 
 #endif

@@ -1,5 +1,6 @@
-/* Sums over the shard tree: chunk c of every member's nodes goes to member c, which adds them in the order of
- * the tree and sends the sum to all. */
+/* Sums over the shard tree. The arena is cut into pieces, which the members have in turn: piece p of every
+ * member's nodes goes to member p mod their number, which adds them in the order of the tree and sends the sum
+ * to all. A piece goes out when this member has brought it (ls_cluster_ready), whatever those behind it are. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cluster/courier.h"
@@ -24,57 +25,58 @@ static int nodes_of(ls_span out[LS_PARTIALS_MAX], const ls_cluster *c, int shard
     return ls_tree_cover(out, shards, lo, hi);
 }
 
-static void chunk_of(const ls_cluster *c, int member, size_t *first, size_t *count)
+static size_t round_up(size_t floats, size_t to)
 {
-    uint32_t line, lines;
-    ls_split((uint32_t)(c->sum.floats / 16), (uint32_t)c->members, (uint32_t)member, &line, &lines);
-    *first = (size_t)line * 16;
-    *count = (size_t)lines * 16;
+    return (floats + to - 1) / to * to;
 }
 
-/* So that no chunk has more than LS_PIECES_MOST pieces; the first member's chunk is a longest. */
-static size_t piece_size(const ls_cluster *c)
+/* As many for each member, and each at least PIECE_FLOATS, where the arena has them. */
+static void cut(ls_sum *s, int members)
 {
-    size_t first, count;
-    chunk_of(c, 0, &first, &count);
-    const size_t least = (count / LS_PIECES_MOST + 16) / 16 * 16;
-    return least > PIECE_FLOATS ? least : PIECE_FLOATS;
+    const size_t share = round_up(s->floats, 16 * (size_t)members) / (size_t)members;
+    size_t each = (share + PIECE_FLOATS - 1) / PIECE_FLOATS;
+    each = each > LS_PIECES_MOST ? LS_PIECES_MOST : each;
+    s->piece = round_up((share + each - 1) / each, 16);
+    s->pieces = (int)((s->floats + s->piece - 1) / s->piece);
 }
 
-static int pieces_of(const ls_cluster *c, int member)
+static int owner_of(const ls_cluster *c, int piece)
 {
-    size_t first, count;
-    chunk_of(c, member, &first, &count);
-    return (int)((count + c->sum.piece - 1) / c->sum.piece);
+    return piece % c->members;
+}
+
+/* How many pieces are this member's. */
+static int own_pieces(const ls_cluster *c)
+{
+    return (c->sum.pieces + c->members - 1 - c->member) / c->members;
+}
+
+/* Of this member's piece k the others' nodes lie there, one behind the other. */
+static float *stage_of(const ls_sum *s, int k)
+{
+    return s->stage + (size_t)k * (size_t)s->others * s->piece;
 }
 
 /* ---- making room ---------------------------------------------------------------------------- */
 
-void ls_sum_fini(ls_cluster *c)
+void ls_sum_fini(ls_sum *s, const ls_host *host)
 {
-    ls_sum *s = &c->sum;
-    for (int i = 0; i < LS_PARTIALS_MAX; i++)
-        ls_free(c->options.host, s->node[i]);
-    ls_free(c->options.host, s->total);
-    ls_free(c->options.host, s->stage);
-    ls_rest_fini(&s->rest, c->options.host);
-    *s = (ls_sum){0};
+    ls_free(host, s->memory);
+    ls_free(host, s->stage);
+    ls_rest_fini(&s->rest, host);
+    memset(s, 0, sizeof *s);
 }
 
-/* The nodes of all members in the order of their leaves, which is that of the members; where each one's
- * floats of this member's chunk lie, counted from the arena's start. */
+/* The nodes of all members in the order of their leaves, which is that of the members. */
 static int list_nodes(ls_cluster *c, int total, ls_error *err)
 {
     ls_sum *s = &c->sum;
-    const float *other = s->stage - s->first;
     ls_span span[LS_PARTIALS_MAX];
     int status = ls_rest_begin(&s->rest, total, c->options.host, err);
     for (int m = 0; m < c->members && status == LS_OK; m++) {
         const int count = nodes_of(span, c, s->shards, m);
         for (int i = 0; i < count; i++) {
-            const bool own = m == c->member;
-            const ls_rest_part part = {m, i, span[i], 0, own ? s->node[i] : other};
-            other += own ? 0 : s->count;
+            const ls_rest_part part = {m, i, span[i], 0, m == c->member ? s->node[i] : NULL};
             if (!ls_rest_push(&s->rest, s->shards, &part))
                 return ls_fail(err, LS_EINTERNAL, "the nodes of %d members leave too many sums",
                                c->members);
@@ -83,18 +85,18 @@ static int list_nodes(ls_cluster *c, int total, ls_error *err)
     return status;
 }
 
+/* Nodes and total are one block, so that a device can be told of it as a whole. */
 static int allocate(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
     const ls_host *host = c->options.host;
-    bool complete = true;
-    for (int i = 0; i < s->nodes; i++) {
-        s->node[i] = ls_alloc_array(host, s->floats, sizeof(float));
-        complete = complete && s->node[i];
-    }
-    s->total = ls_alloc_array(host, s->floats, sizeof(float));
-    s->stage = ls_alloc_array(host, (size_t)s->others * s->count, sizeof(float));
-    return complete && s->total && s->stage ? LS_OK : LS_ENOMEM;
+    const size_t staged = (size_t)own_pieces(c) * (size_t)s->others;
+    s->memory = ls_alloc_array(host, (size_t)(s->nodes + 1) * s->floats, sizeof(float));
+    s->stage = ls_alloc_array(host, staged * s->piece, sizeof(float));
+    for (int i = 0; i < s->nodes && s->memory; i++)
+        s->node[i] = s->memory + (size_t)i * s->floats;
+    s->total = s->memory ? s->memory + (size_t)s->nodes * s->floats : NULL;
+    return s->memory && s->stage ? LS_OK : LS_ENOMEM;
 }
 
 int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
@@ -108,12 +110,10 @@ int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
                        "%d shards over %d hosts: a minibatch needs a shard for each; set shards to "
                        "at least %d, or take fewer hosts",
                        shards, c->members, c->members);
-    ls_sum_fini(c);
+    ls_sum_fini(s, c->options.host);
     s->shards = shards;
     s->floats = floats;
-    s->piece = piece_size(c);
-    s->pieces = pieces_of(c, c->member);
-    chunk_of(c, c->member, &s->first, &s->count);
+    cut(s, c->members);
     s->nodes = nodes_of(span, c, shards, c->member);
     for (int m = 0; m < c->members; m++)
         s->others += m == c->member ? 0 : nodes_of(span, c, shards, m);
@@ -127,10 +127,8 @@ int ls_sum_prepare(ls_cluster *c, int shards, size_t floats, ls_error *err)
 int ls_sum_parcels(const ls_cluster *c)
 {
     const ls_sum *s = &c->sum;
-    int count = 0;
-    for (int m = 0; m < c->members; m++)
-        count += 2 + pieces_of(c, m) * (s->nodes + 1);   /* heads, nodes out, sums in */
-    return count + s->pieces * (s->others + c->members); /* nodes in, sums out */
+    return 2 * c->members + s->pieces * (s->nodes + 1)     /* heads, nodes out, sums in */
+           + own_pieces(c) * (s->others + c->members - 1); /* nodes in, sums out */
 }
 
 /* A member with k nodes sends k + 1 parts of the arena where a ring sends two; all members wait for the one
@@ -148,92 +146,99 @@ double ls_cluster_bytes_factor(const ls_cluster *c)
 
 /* ---- a sum, on the courier ------------------------------------------------------------------ */
 
-/* Of a chunk of `count` floats. */
-static size_t piece_floats(const ls_sum *s, size_t count, int piece)
+static size_t piece_floats(const ls_sum *s, int piece)
 {
-    const size_t first = (size_t)piece * s->piece;
-    return count - first < s->piece ? count - first : s->piece;
+    const size_t left = s->floats - (size_t)piece * s->piece;
+    return left < s->piece ? left : s->piece;
 }
 
 static void post_floats(ls_cluster *c, ls_parcel_kind kind, int piece, int peer, int channel,
-                        int incoming, float *data, size_t count)
+                        int incoming, float *data)
 {
     const ls_transfer t = {.peer = peer,
                            .channel = channel,
                            .incoming = incoming,
                            .data = data,
-                           .bytes = count * sizeof *data};
+                           .bytes = piece_floats(&c->sum, piece) * sizeof *data};
     ls_courier_post(c, kind, piece, &t);
 }
 
-/* The others' nodes of this member's chunk, piece by piece; `at` is where they lie in the stage. */
-static void receive_nodes(ls_cluster *c, int peer, float *at)
+/* The others' nodes of a piece of this member's. */
+static void receive_nodes(ls_cluster *c, int piece)
 {
     ls_sum *s = &c->sum;
     ls_span span[LS_PARTIALS_MAX];
-    const int nodes = nodes_of(span, c, s->shards, peer);
-    for (int p = 0; p < s->pieces; p++)
-        for (int i = 0; i < nodes; i++)
-            post_floats(c, LS_PARCEL_NODE_IN, p, peer, LS_ON_DATA, 1,
-                        at + (size_t)i * s->count + (size_t)p * s->piece,
-                        piece_floats(s, s->count, p));
+    float *at = stage_of(s, piece / c->members);
+    for (int m = 0; m < c->members; m++) {
+        const int nodes = m == c->member ? 0 : nodes_of(span, c, s->shards, m);
+        for (int i = 0; i < nodes; i++, at += s->piece)
+            post_floats(c, LS_PARCEL_NODE_IN, piece, m, LS_ON_DATA, 1, at);
+    }
 }
 
-static void receive_sum(ls_cluster *c, int peer)
+static void add_piece(ls_cluster *c, int k)
 {
     ls_sum *s = &c->sum;
-    size_t first, count;
-    chunk_of(c, peer, &first, &count);
-    for (int p = 0; p < pieces_of(c, peer); p++)
-        post_floats(c, LS_PARCEL_OTHER, p, peer, LS_ON_SUMS, 1,
-                    s->total + first + (size_t)p * s->piece, piece_floats(s, count, p));
-}
-
-static void send_nodes(ls_cluster *c, int peer)
-{
-    ls_sum *s = &c->sum;
-    size_t first, count;
-    chunk_of(c, peer, &first, &count);
-    for (int p = 0; p < pieces_of(c, peer); p++)
-        for (int i = 0; i < s->nodes; i++)
-            post_floats(c, LS_PARCEL_OTHER, p, peer, LS_ON_DATA, 0,
-                        s->node[i] + first + (size_t)p * s->piece, piece_floats(s, count, p));
-}
-
-static void add_and_send(ls_cluster *c, int piece)
-{
-    ls_sum *s = &c->sum;
-    const size_t first = s->first + (size_t)piece * s->piece;
-    const size_t count = piece_floats(s, s->count, piece);
-    ls_rest_add(&s->rest, &s->total, first, count);
+    const int piece = k * c->members + c->member;
+    const size_t first = (size_t)piece * s->piece;
+    const float *other = stage_of(s, k) - first;
+    for (int i = 0; i < s->rest.count; i++)
+        if (s->rest.part[i].rank != c->member) {
+            s->rest.part[i].data = other;
+            other += s->piece;
+        }
+    ls_rest_add(&s->rest, &s->total, first, piece_floats(s, piece));
     for (int d = 1; d < c->members; d++)
         post_floats(c, LS_PARCEL_OTHER, piece, (c->member + d) % c->members, LS_ON_SUMS, 0,
-                    s->total + first, count);
+                    s->total + first);
 }
 
-/* Receives are posted first, so that what arrives finds its place. Members begin with their neighbours, so
- * that they do not all send to the same one at once. */
+/* A node of a piece of this member's is here; sums go out in the order of their pieces. */
+void ls_sum_arrived(ls_cluster *c, int piece)
+{
+    ls_sum *s = &c->sum;
+    s->arrived[piece / c->members]++;
+    while (s->added < own_pieces(c) && s->arrived[s->added] == s->others + s->nodes)
+        add_piece(c, s->added++);
+}
+
+static void bring(ls_cluster *c, int piece)
+{
+    ls_sum *s = &c->sum;
+    const int owner = owner_of(c, piece);
+    for (int i = 0; i < s->nodes; i++)
+        if (owner == c->member)
+            ls_sum_arrived(c, piece);
+        else
+            post_floats(c, LS_PARCEL_OTHER, piece, owner, LS_ON_DATA, 0,
+                        s->node[i] + (size_t)piece * s->piece);
+}
+
+/* Receives are posted first, so that what arrives finds its place. */
 void ls_sum_begin(ls_cluster *c)
 {
     ls_sum *s = &c->sum;
-    ls_span span[LS_PARTIALS_MAX];
-    float *at = s->stage;
     memset(s->arrived, 0, sizeof s->arrived);
-    for (int m = 0; m < c->members; m++) {
-        if (m == c->member)
-            continue;
-        receive_nodes(c, m, at);
-        at += (size_t)nodes_of(span, c, s->shards, m) * s->count;
-        receive_sum(c, m);
-    }
-    for (int d = 1; d < c->members; d++)
-        send_nodes(c, (c->member + d) % c->members);
-    for (int p = 0; p < s->pieces && s->others == 0; p++)
-        add_and_send(c, p);
+    s->added = s->brought = 0;
+    for (int p = 0; p < s->pieces; p++)
+        if (owner_of(c, p) == c->member)
+            receive_nodes(c, p);
+        else
+            post_floats(c, LS_PARCEL_OTHER, p, owner_of(c, p), LS_ON_SUMS, 1,
+                        s->total + (size_t)p * s->piece);
+    ls_sum_go_on(c);
 }
 
-void ls_sum_arrived(ls_cluster *c, int piece)
+bool ls_sum_is_brought(const ls_cluster *c)
 {
-    if (++c->sum.arrived[piece] == c->sum.others)
-        add_and_send(c, piece);
+    return c->sum.brought == c->sum.pieces;
+}
+
+void ls_sum_go_on(ls_cluster *c)
+{
+    ls_sum *s = &c->sum;
+    const size_t ready = atomic_load_explicit(&s->ready, LS_COURIER_TAKES);
+    while (s->brought < s->pieces &&
+           (size_t)s->brought * s->piece + piece_floats(s, s->brought) <= ready)
+        bring(c, s->brought++);
 }

@@ -15,8 +15,6 @@
  * cover their own process's leaves, its courier (cluster/cluster.h) the sum over all processes' nodes, and each
  * rank copies that.
  */
-#include "base/clock.h"
-#include "cluster/cluster.h"
 #include "comm/comm.h"
 
 #include <string.h>
@@ -58,45 +56,20 @@ static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 
 /* ---- over several processes ------------------------------------------------------------------ */
 
-/* Rank 0 waits for the other processes on behalf of all ranks: it shows that it lives. */
-static void beat(void *times_)
-{
-    ls_comm_times *times = times_;
-    if (times->waiting)
-        times->waiting(times->user, 1);
-}
-
-static int sum_over_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
-{
-    const uint64_t start = ls_now_ns();
-    const ls_cluster_wait wait = {beat, times};
-    int status = ls_cluster_sum(ls_merge_group_of(&comm->base)->desc.members, &wait, err);
-    times->wait += (double)(ls_now_ns() - start) * 1e-9;
-    return status;
-}
-
 /* The chunks of this process's nodes, rank by rank; their sum with the other members' nodes, by rank 0 and
- * the courier; and everybody's copy of it. The other members are a step ahead if this process's ranks do
- * not commit what has been summed: then it leaves the run. */
+ * the courier; and everybody's copy of it. */
 static int merge_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
     const ls_merge_group *group = ls_merge_group_of(base);
-    struct ls_cluster *members = group->desc.members;
+    const ls_comm_group_desc *d = &group->desc;
     float *node[LS_PARTIALS_MAX];
     for (int i = 0; i < comm->rest.sums; i++)
-        node[i] = ls_cluster_node(members, i);
+        node[i] = d->over->node(d->members, i);
     reduce_own_chunk(comm, node);
-    int status = ls_merge_meet(base, times, err);
-    if (status == LS_OK && base->rank == 0)
-        status = sum_over_members(comm, times, err);
-    if (status)
-        return status;
-    status = ls_merge_meet(base, times, err);
+    int status = ls_merge_over_members(base, times, err);
     if (status == LS_OK)
-        ls_host_copy(group, group->rank[base->rank].total, ls_cluster_total(members),
-                     group->desc.floats);
-    times->asked |= ls_cluster_agreed(members);
+        ls_host_copy(group, group->rank[base->rank].total, d->over->total(d->members), d->floats);
     return status;
 }
 
@@ -115,10 +88,8 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
                       float *total, ls_comm_times *times, ls_error *err)
 {
     (void)stream; /* host memory: a rank's partial sums are complete when it calls */
-    const ls_merge_group *group = ls_merge_group_of(base);
     int status = ls_host_all_reduce(base, partials, count, total, times, merge, err);
-    if (base->rank == 0 && ls_merge_has_members(group))
-        ls_cluster_commit(group->desc.members, status == LS_OK);
+    ls_merge_committed(base, status);
     return status;
 }
 

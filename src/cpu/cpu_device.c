@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 /* With the same bits on every instruction set; the number grows with each change of the bits, so that a run
- * that is resumed hears of it. */
-#define LIBRARY "portable kernels 2"
+ * that is resumed hears of it. tests/train/test_portable_bits.c has the hashes of this one. */
+#define LIBRARY "portable kernels 5"
 
 /* Rows of a block that a worker takes through forward and backward at a time: two groups of
  * lanes, whose activations stay in a core's L2. */
@@ -144,26 +144,47 @@ static int cpu_sync(ls_device *device, ls_stream *stream, ls_error *err)
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
+static int check_tensor(const ls_tensor *t, const char *what, bool bytes, ls_error *err)
+{
+    if (t->rows < 1 || t->c < 1 || t->h < 1 || t->w < 1)
+        return ls_fail(err, LS_EINVAL, "op_create: %s of %d rows of %d×%d×%d", what, t->rows, t->c,
+                       t->h, t->w);
+    if ((double)t->rows * t->c * t->h * t->w >= 2e9)
+        return ls_fail(err, LS_EUNSUPPORTED, "op_create: %s of %d rows of %d×%d×%d is too large",
+                       what, t->rows, t->c, t->h, t->w);
+    if (!bytes && t->dtype != LS_F32)
+        return ls_fail(err, LS_EINVAL, "op_create: %s of bytes; floats are needed", what);
+    if (t->layout && !ls_layout_is_lanes(t->layout))
+        return ls_fail(err, LS_EINVAL, "op_create: %s has a layout of another back end", what);
+    return LS_OK;
+}
+
+static int check_x2(const ls_op_desc *desc, ls_error *err)
+{
+    const ls_tensor *x = &desc->x, *x2 = &desc->x2;
+    const bool joins = desc->kind == LS_OP_CONCAT;
+    int status = check_tensor(x2, "a second input", false, err);
+    if (status)
+        return status;
+    if (x->rows != x2->rows || (x->c != x2->c && !joins) || x->h != x2->h || x->w != x2->w)
+        return ls_fail(err, LS_EINVAL, "op_create: %d rows of %d×%d×%d and %d rows of %d×%d×%d",
+                       x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
+    if (joins && (double)x->rows * x->h * x->w * ((double)x->c + x2->c) >= 2e9)
+        return ls_fail(err, LS_EUNSUPPORTED, "op_create: %d rows of %d + %d by %d×%d is too large",
+                       x->rows, x->c, x2->c, x->h, x->w);
+    return LS_OK;
+}
+
 static int check_desc(const ls_op_desc *desc, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
     if (desc->size != sizeof *desc)
         return ls_fail(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu", desc->size,
                        sizeof *desc);
     if (desc->kind == LS_OP_SGD || desc->kind == LS_OP_ADAMW || desc->kind == LS_OP_RUNNING ||
         desc->kind == LS_OP_CLIP)
         return LS_OK;
-    if (x->rows < 1 || x->c < 1 || x->h < 1 || x->w < 1)
-        return ls_fail(err, LS_EINVAL, "op_create: an input of %d rows of %d×%d×%d", x->rows, x->c,
-                       x->h, x->w);
-    if ((double)x->rows * x->c * x->h * x->w >= 2e9)
-        return ls_fail(err, LS_EUNSUPPORTED,
-                       "op_create: an input of %d rows of %d×%d×%d is too "
-                       "large",
-                       x->rows, x->c, x->h, x->w);
-    if (desc->kind != LS_OP_GATHER && x->dtype != LS_F32)
-        return ls_fail(err, LS_EINVAL, "op_create: an input of bytes; floats are needed");
-    return LS_OK;
+    int status = check_tensor(&desc->x, "an input", desc->kind == LS_OP_GATHER, err);
+    return status == LS_OK && ls_lanes_has_x2(desc) ? check_x2(desc, err) : status;
 }
 
 /* All but those that know of no tensor, make the first, or want it row-major. */

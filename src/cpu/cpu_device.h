@@ -5,7 +5,7 @@
  *     ls_device_request r = {.size = sizeof r, .index = 0, .threads = 1};
  *     cpu->open(&device, &r, &err);
  *
- * Threads: as plugin.h says.
+ * Threads: more than plugin.h asks. Any may use and close a device, one at a time that sees what the last one did.
  */
 #ifndef CPU_CPU_DEVICE_H
 #define CPU_CPU_DEVICE_H

@@ -50,13 +50,16 @@
         .wino =                                                                                    \
             {                                                                                      \
                 .name = #set,                                                                      \
-                .weights = {wino_weights_2_3, wino_weights_4_3, wino_weights_2_5},                 \
-                .input = {wino_input_2_3, wino_input_4_3, wino_input_2_5},                         \
-                .output = {wino_output_2_3, wino_output_4_3, wino_output_2_5},                     \
+                .weights = {wino_weights_2_3, wino_weights_4_3, wino_weights_2_5,                  \
+                            wino_weights_2_5_halves},                                              \
+                .input = {wino_input_2_3, wino_input_4_3, wino_input_2_5, wino_input_2_5_halves},  \
+                .output = {wino_output_2_3, wino_output_4_3, wino_output_2_5,                      \
+                           wino_output_2_5_halves},                                                \
                 .error = {wino_error_2_3, wino_error_4_3, wino_error_2_5},                         \
+                .spread = {wino_spread_2_3, wino_spread_4_3, wino_spread_2_5},                     \
+                .panels = {wino_panels_2_3, wino_panels_4_3, wino_panels_2_5},                     \
                 .gradient = {wino_gradient_2_3, wino_gradient_4_3, wino_gradient_2_5},             \
                 .multiply = wino_multiply,                                                         \
-                .panel = lanes_panel,                                                              \
                 .correlate = wino_correlate,                                                       \
             },                                                                                     \
     }

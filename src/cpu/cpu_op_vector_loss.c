@@ -1,10 +1,10 @@
 /* Losses of target vectors, in plain C: a few thousand numbers a step. Per row in double, value after value, and
- * row after row; the sum is stored (or added, with LS_RUN_ACCUMULATE) as float. */
-#include "cpu/cpu_op.h"
-
+ * row after row; the sum of each block of rows is stored (or added, as with LS_RUN_ACCUMULATE) as float, so that the
+ * bits are those of a shard, not of the calls that it is worked through in. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/portable_math.h"
+#include "cpu/lanes_op.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -33,7 +33,7 @@ static const struct rule {
     [LS_VECTOR_BCE] = {bce, true},
 };
 
-enum { RULES = sizeof rules / sizeof *rules };
+enum { RULES = sizeof rules / sizeof *rules, BLOCK = LS_LANES_BLOCK_GROUPS * LS_LANES };
 
 typedef struct loss_op {
     ls_op op; /* first */
@@ -62,21 +62,21 @@ static int loss_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *
 {
     const loss_op *l = (const loss_op *)op;
     const ls_op_buffers *b = &l->buffers;
-    const size_t n = (size_t)op->y.c;
+    const size_t n = (size_t)op->y.c, rows = (size_t)op->y.rows;
     const float *z = b->x, *t = (const float *)(const void *)b->labels;
-    const int add = (flags & LS_RUN_ACCUMULATE) != 0;
-    double loss = 0;
-    int correct = 0;
     (void)stream;
     (void)err;
-    for (size_t r = 0; r < (size_t)op->y.rows; r++) {
-        int right;
-        loss += lose_row(l->with_dx ? (float *)b->dx + r * n : NULL, &right, l->rule, z + r * n,
-                         t + r * n, op->y.c);
-        correct += right;
+    for (size_t r = 0; r < rows;) {
+        const size_t end = rows - r < BLOCK ? rows : r + BLOCK;
+        const bool add = r > 0 || (flags & LS_RUN_ACCUMULATE) != 0;
+        double loss = 0;
+        int correct = 0, right;
+        for (; r < end; r++, correct += right)
+            loss += lose_row(l->with_dx ? (float *)b->dx + r * n : NULL, &right, l->rule, z + r * n,
+                             t + r * n, op->y.c);
+        b->stats[0] = (add ? b->stats[0] : 0.0f) + (float)loss;
+        b->stats[1] = (add ? b->stats[1] : 0.0f) + (float)correct;
     }
-    b->stats[0] = (add ? b->stats[0] : 0.0f) + (float)loss;
-    b->stats[1] = (add ? b->stats[1] : 0.0f) + (float)correct;
     return LS_OK;
 }
 

@@ -140,7 +140,7 @@ static void lanes_conv_panels(const ls_lanes_conv *c, ls_lanes_grad g, int group
                             c->oc - o < 16 ? c->oc - o : 16, (size_t)g.channel, c->ow, 16);
 }
 
-/* Up to LANES_CHANNELS inputs and as many panels as fit, through one kernel element. */
+/* A few inputs and as many panels as fit, through one kernel element. */
 LANES_INLINE void lanes_weights_tile(const ls_lanes_conv *c, lanes_tile *tile, const float *x,
                                      const float *panel, int groups, int height, int wide)
 {
@@ -199,7 +199,7 @@ static void lanes_conv_weights(const ls_lanes_conv *c, const float *x, const flo
         int height;
         wide = lanes_piece(cut, piece);
         for (int i = 0; i < c->ic; i += height) {
-            height = lanes_tallest(c->ic - i, LANES_CHANNELS);
+            height = lanes_tallest_of(c->ic - i, wide);
             lanes_weights_part(c, &tile, x, panels + o / 16 * tile.x_t, groups, y0, y1, i, height,
                                o, wide, gw, add);
         }

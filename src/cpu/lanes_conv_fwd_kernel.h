@@ -11,7 +11,7 @@
  *
  * A tile leaves the registers into a small buffer and the epilogue reads it back from there, so
  * that one inner kernel serves every form. A pooled row is written by its first convolution row
- * and added to by the others.
+ * and added to by the others. Only sums of few products that are pooled two by two have a kernel from x to y.
  */
 #ifndef CPU_LANES_CONV_FWD_KERNEL_H
 #define CPU_LANES_CONV_FWD_KERNEL_H
@@ -132,13 +132,17 @@ typedef struct lanes_finish {
     float *row;      /* of y */
 } lanes_finish;
 
-/* The sums at `in`, behind a relu if there is one, their signs kept if they are wanted. */
-LANES_INLINE vec lanes_finished(const float *in, uint8_t *mask, const int keep, const int relu)
+/* Sums behind a relu if there is one, their signs kept if they are wanted. */
+LANES_INLINE vec lanes_behind(vec v, uint8_t *mask, const int keep, const int relu)
 {
-    vec v = vec_load(in);
     if (keep)
         *(lanes_bits *)mask = vec_positive(v);
     return relu ? vec_relu(v) : v;
+}
+
+LANES_INLINE vec lanes_finished(const float *in, uint8_t *mask, const int keep, const int relu)
+{
+    return lanes_behind(vec_load(in), mask, keep, relu);
 }
 
 /* Windows two columns wide, the usual case: pairs are added in registers. */
@@ -151,7 +155,7 @@ LANES_INLINE void lanes_finish_pairs(const lanes_finish *f, const int keep, cons
     float *out = f->row + f->x0 / 2 * 16;
     for (; in < end; in += 32, out += 16) {
         vec left = lanes_finished(in, mask, keep, relu);
-        vec right = lanes_finished(in + 16, mask + LANES_MASK_BYTES, keep, relu);
+        vec right = lanes_finished(in + 16, keep ? mask + LANES_MASK_BYTES : NULL, keep, relu);
         vec v = left + right;
         vec_store(out, first_row ? v * share : vec_fma(v, share, vec_load(out)));
         mask += keep ? 2 * LANES_MASK_BYTES : 0;
@@ -173,8 +177,11 @@ LANES_INLINE void lanes_finish_windows(const lanes_finish *f, const int keep, co
 LANES_INLINE void lanes_finish_columns(const lanes_finish *f, const int keep, const int relu)
 {
     uint8_t *mask = f->mask;
-    for (int t = 0; t < f->columns; t++) {
-        vec_store(f->row + (f->x0 + t) * 16, lanes_finished(f->in + t * 16, mask, keep, relu));
+    const float *in = f->in, *const end =
+                                 in + f->columns * 16; /* not `f`, which a store might change */
+    float *out = f->row + f->x0 * 16;
+    for (; in < end; in += 16, out += 16) {
+        vec_store(out, lanes_finished(in, mask, keep, relu));
         mask += keep ? LANES_MASK_BYTES : 0;
     }
 }
@@ -258,19 +265,23 @@ LANES_INLINE void lanes_conv_channels(lanes_forward *p, const float *x, const fl
     const ls_lanes_conv *c = p->c;
     const ptrdiff_t taps = (ptrdiff_t)c->kh * c->kw * LS_LANES_OC;
     const int whole = c->ic <= LS_LANES_DEPTH, last = first + p->tile.n[0] == c->ic;
+    const int plain = whole && !c->relu && c->pool_h * c->pool_w == 1; /* sums are y */
+    const ptrdiff_t plane = (ptrdiff_t)c->oh * c->ow * 16;
     int height;
+    p->tile.out_j = plain ? plane : p->finish.columns * 16;
     for (; o < end && o < c->oc; o += height) {
         int in_eight = o % LS_LANES_OC, left = LS_LANES_OC - in_eight;
         height = lanes_tallest(left < c->oc - o ? left : c->oc - o, p->cut.tallest);
         lanes_tile_fn *run = lanes_window_of(c->kw, c->sw * c->dw, height, p->finish.columns);
-        float *const sums = buffer + (whole ? 0 : o * p->tile.out_j);
+        float *const sums = plain ? p->y + o * plane + ((ptrdiff_t)row * c->ow + p->finish.x0) * 16
+                                  : buffer + (whole ? 0 : o * p->tile.out_j);
         p->tile.init = p->b && first == 0 ? p->b + o : NULL;
         p->tile.x = x;
         p->tile.w = w + (o / LS_LANES_OC) * taps * c->ic + in_eight;
         p->tile.out = sums;
         lanes_tile_all(&p->tile, LANES_W_ADJACENT,
                        run ? run : lanes_tile_of(LANES_W_ADJACENT, height, p->finish.columns));
-        if (last)
+        if (last && !plain)
             lanes_conv_epilogue(&p->finish, sums, o, height, row, p->y, p->mask);
     }
 }
@@ -287,7 +298,6 @@ LANES_INLINE void lanes_conv_piece(lanes_forward *p, int row, int piece, int fir
     p->finish.columns = lanes_piece(cut->units, piece) * cut->unit;
     p->tile.n[0] = c->ic - first < LS_LANES_DEPTH ? c->ic - first : LS_LANES_DEPTH;
     p->tile.n[1] = to - from;
-    p->tile.out_j = p->finish.columns * 16;
     p->tile.add = first > 0;
     const ptrdiff_t line = (ptrdiff_t)first * c->ih + row * c->sh - c->ph + from * c->dh;
     const ptrdiff_t tap = ((ptrdiff_t)first * c->kh + from) * c->kw;
@@ -321,9 +331,138 @@ LANES_INLINE void lanes_conv_by_weights(lanes_forward *p)
             }
 }
 
+/* ---- few products, pooled -------------------------------------------------------------------- */
+
+#define LANES_POOLED_TAPS 32 /* with more of them the epilogue is a small part */
+#define LANES_POOLED_J (LANES_SUMS >= 24 ? 4 : 2)
+
+/* J channels of a window of 2 × 2 stay in registers from x to y. Pointers are those of the first window of a row. */
+typedef struct lanes_pooled {
+    const ls_lanes_conv *c;
+    const float *x, *w, *b;
+    float *y;
+    uint8_t *mask; /* or NULL */
+} lanes_pooled;
+
+LANES_INLINE int lanes_is_pooled(const ls_lanes_conv *c)
+{
+    return c->pool_h == 2 && c->pool_w == 2 && c->sh == 1 && c->sw == 1 && c->dh == 1 &&
+           c->dw == 1 && c->ph == 0 && (c->kw == 3 || c->kw == 5) &&
+           c->ic * c->kh * c->kw <= LANES_POOLED_TAPS;
+}
+
+LANES_INLINE void lanes_pooled_sums(const lanes_pooled *p, const float *x, vec sum[][4],
+                                    const int J, const int kw)
+{
+    const ls_lanes_conv *c = p->c;
+    const ptrdiff_t line = (ptrdiff_t)c->iw * 16;
+    const float *w = p->w;
+    LANES_UNROLL
+    for (int j = 0; j < J; j++)
+        sum[j][0] = sum[j][1] = sum[j][2] = sum[j][3] = vec_all(p->b ? p->b[j] : 0);
+    for (int i = 0; i < c->ic; i++, x += c->ih * line)
+        for (int ky = 0; ky < c->kh; ky++) {
+            const float *at = x + ky * line;
+            LANES_UNROLL
+            for (int kx = 0; kx < kw; kx++, at += 16, w += LS_LANES_OC) {
+                const vec in[4] = {vec_load(at), vec_load(at + 16), vec_load(at + line),
+                                   vec_load(at + line + 16)};
+                LANES_UNROLL
+                for (int j = 0; j < J; j++) {
+                    const vec factor = vec_all(w[j]);
+                    LANES_UNROLL
+                    for (int t = 0; t < 4; t++)
+                        sum[j][t] = vec_fma(factor, in[t], sum[j][t]);
+                }
+            }
+        }
+}
+
+LANES_INLINE vec lanes_pooled_pair(vec left, vec right, uint8_t *mask, const int keep,
+                                   const int relu)
+{
+    return lanes_behind(left, mask, keep, relu) +
+           lanes_behind(right, keep ? mask + LANES_MASK_BYTES : NULL, keep, relu);
+}
+
+LANES_INLINE void lanes_pooled_row(const lanes_pooled *p, const int J, const int kw, const int keep,
+                                   const int relu)
+{
+    const ls_lanes_conv *c = p->c;
+    const ptrdiff_t plane = (ptrdiff_t)c->y_h * c->y_w * 16, bits = c->ow * LANES_MASK_BYTES;
+    const vec share = vec_all(0.25f);
+    for (int q = 0; q < c->y_w; q++) {
+        vec sum[LANES_POOLED_J][4];
+        lanes_pooled_sums(p, p->x + q * 32, sum, J, kw);
+        LANES_UNROLL
+        for (int j = 0; j < J; j++) {
+            uint8_t *mask = keep ? p->mask + j * c->oh * bits + q * 2 * LANES_MASK_BYTES : NULL;
+            vec upper = lanes_pooled_pair(sum[j][0], sum[j][1], mask, keep, relu) * share;
+            uint8_t *below = keep ? mask + bits : NULL;
+            vec lower = lanes_pooled_pair(sum[j][2], sum[j][3], below, keep, relu);
+            vec_store(p->y + j * plane + q * 16, vec_fma(lower, share, upper));
+        }
+    }
+}
+
+LANES_INLINE void lanes_pooled_kind(const lanes_pooled *p, const int J, const int kw)
+{
+    if (p->mask)
+        lanes_pooled_row(p, J, kw, 1, 1);
+    else if (p->c->relu)
+        lanes_pooled_row(p, J, kw, 0, 1);
+    else
+        lanes_pooled_row(p, J, kw, 0, 0);
+}
+
+/* A function for each number of channels: their sums have registers. */
+#define LANES_POOLED(J)                                                                            \
+    static __attribute__((noinline)) void lanes_pooled_##J(const lanes_pooled *p)                  \
+    {                                                                                              \
+        if (p->c->kw == 3)                                                                         \
+            lanes_pooled_kind(p, J, 3);                                                            \
+        else                                                                                       \
+            lanes_pooled_kind(p, J, 5);                                                            \
+    }
+LANES_POOLED(1)
+LANES_POOLED(2)
+#if LANES_SUMS >= 24
+LANES_POOLED(4)
+#define LANES_POOLED_TALL lanes_pooled_4
+#else
+#define LANES_POOLED_TALL lanes_pooled_2
+#endif
+
+static void lanes_conv_pooled(const ls_lanes_conv *c, const float *x, const float *w,
+                              const float *b, float *y, uint8_t *mask)
+{
+    const ptrdiff_t eight = (ptrdiff_t)c->ic * c->kh * c->kw * LS_LANES_OC;
+    for (int row = 0; row < c->y_h; row++)
+        for (int o = 0, height; o < c->oc; o += height) {
+            height = lanes_tallest(c->oc - o, LANES_POOLED_J);
+            for (int lane = 0; lane < 16; lane += LANES_VEC) {
+                const ptrdiff_t at = ((ptrdiff_t)o * c->oh + 2 * row) * c->ow * LANES_MASK_BYTES;
+                const lanes_pooled p = {
+                    .c = c,
+                    .x = x + (ptrdiff_t)2 * row * c->iw * 16 + lane,
+                    .w = w + o / LS_LANES_OC * eight + o % LS_LANES_OC,
+                    .b = b ? b + o : NULL,
+                    .y = y + ((ptrdiff_t)o * c->y_h + row) * c->y_w * 16 + lane,
+                    .mask = mask ? mask + at + lane / LANES_VEC * (int)sizeof(lanes_bits) : NULL};
+                (height == LANES_POOLED_J ? LANES_POOLED_TALL
+                 : height == 2            ? lanes_pooled_2
+                                          : lanes_pooled_1)(&p);
+            }
+        }
+}
+
 static void lanes_conv_forward(const ls_lanes_conv *c, const float *x, const float *w,
                                const float *b, float *y, uint8_t *mask, float *buffer)
 {
+    if (lanes_is_pooled(c)) {
+        lanes_conv_pooled(c, x, w, b, y, mask);
+        return;
+    }
     lanes_forward p = {
         .c = c,
         .x = x,

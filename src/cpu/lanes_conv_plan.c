@@ -75,18 +75,20 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
  * much and takes three quarters of the time; F(2×2, 5×5), of the same points, has twice as much.
  *
  *   y    Errors decide which side of a relu a number near zero falls on, and a unit on the wrong
- *        side moves all gradients below by a thousand times as much: F(2×2, 3×3), and 5×5 is direct.
- *        (By F(2×2, 5×5) LeNet's second layer takes half of the time, with 1.5 times the error, but of
- *        nine runs of ten steps two part from float64: bench/RESULTS.md.)
+ *        side moves all gradients below by a thousand times as much: F(2×2, 3×3), and F(2×2, 5×5) in
+ *        halves, whose errors are the direct form's or less. (F(2×2, 5×5) itself has 1.5 times the direct
+ *        form's: bench/RESULTS.md.)
  *   dx   Errors stay what they are, but go into all gradients below: F(4×4, 3×3) where it saves a
  *        third of the products, which it does not where tiles reach far beyond the image (14 × 14), and
- *        not in images of one tile: they belong to layers of many channels, late in a network.
+ *        not in images of one tile: they belong to layers of many channels, late in a network. Its tiles
+ *        are those of dx, or those of y, spread over dx, where they take fewer products.
  *   dw   Errors stay in this gradient alone, and sums over rows average them: what is fastest. */
 
 /* Products of a pass over h × w outputs, a pair of channels. */
 static int products(int form, int h, int w)
 {
-    int m = form == LS_WINO_4_3 ? 4 : 2, n = form == LS_WINO_2_3 ? 4 : 6;
+    int m = form == LS_WINO_4_3 ? 4 : 2;
+    int n = form == LS_WINO_2_3 ? 4 : form == LS_WINO_2_5_HALVES ? 7 : 6;
     return (h + m - 1) / m * ((w + m - 1) / m) * n * n;
 }
 
@@ -95,7 +97,7 @@ static int products(int form, int h, int w)
 /* h × w: of the outputs of the pass. */
 static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
 {
-    const int taps = c->kh * c->kw, side = form == LS_WINO_2_5 ? 5 : 3;
+    const int taps = c->kh * c->kw, side = form == LS_WINO_2_3 || form == LS_WINO_4_3 ? 3 : 5;
     return c->kh == side && c->kw == side && c->sh == 1 && c->sw == 1 && c->dh == 1 && c->dw == 1 &&
            c->ph < side && c->pw < side && c->ic >= CHANNELS && c->oc >= CHANNELS &&
            (c->pool_h * c->pool_w == 1 || (c->pool_h == 2 && c->pool_w == 2)) &&
@@ -130,10 +132,12 @@ static void choose_winograd(ls_conv_op *op)
     const int for_weights = c->kh == 3 && four < two ? LS_WINO_4_3 : small;
     const bool one_tile = c->oh <= 4 && c->ow <= 4;
     const int for_data = c->kh == 3 && 3 * four < 2 * two && !one_tile ? LS_WINO_4_3 : small;
-    op->forward.used = winograd_fits(c, LS_WINO_2_3, c->oh, c->ow);
+    const int for_y = c->kh == 5 ? LS_WINO_2_5_HALVES : LS_WINO_2_3;
+    op->forward.used = winograd_fits(c, for_y, c->oh, c->ow);
     op->weights.used = winograd_fits(c, for_weights, c->oh, c->ow);
-    op->data.used = winograd_fits(c, for_data, c->ih, c->x_w);
-    ls_wino_init(&op->forward.wino, k, LS_WINO_2_3, &s);
+    const bool spread = products(for_data, c->oh, c->ow) < products(for_data, c->ih, c->x_w);
+    op->data.used = winograd_fits(c, for_data, spread ? c->oh : c->ih, spread ? c->ow : c->x_w);
+    ls_wino_init(&op->forward.wino, k, for_y, &s);
     ls_wino_init_gradient(&op->weights.wino, k, for_weights, &s, LS_LANES_BLOCK_GROUPS);
     ls_wino_init_data(&op->data.wino, k, for_data, &s);
     lie_as_pooled(op, &op->forward.wino.y);

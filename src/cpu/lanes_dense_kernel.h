@@ -13,14 +13,18 @@
 #define CPU_LANES_DENSE_KERNEL_H
 
 #include "cpu/lanes_kernels.h"
-#include "cpu/lanes_vec.h"
+#include "cpu/lanes_panel_kernel.h"
 
 #define LANES_DENSE_INPUTS 128
 #define LANES_DENSE_SIXTEENS 8
+#define LANES_DENSE_AHEAD 32 /* lines of a gradient that are asked for before they are written */
 
 #if LANES_VEC == 16
 #define LANES_DENSE_J 8
 #define LANES_DENSE_GROUPS 2
+#elif LANES_VEC == 8
+#define LANES_DENSE_J 6 /* twelve sums, two vectors and a factor: fifteen registers of sixteen */
+#define LANES_DENSE_GROUPS 1
 #else
 #define LANES_DENSE_J 4
 #define LANES_DENSE_GROUPS 1
@@ -93,12 +97,12 @@ static int lanes_dense_rows(const lanes_dense *d, int count, int groups)
         lanes_dense_tile(d, 1, LANES_DENSE_GROUPS);
         return 1;
     }
+#endif
+    (void)groups;
     if (count >= LANES_DENSE_J) {
         lanes_dense_tile(d, LANES_DENSE_J, 1);
         return LANES_DENSE_J;
     }
-#endif
-    (void)groups;
     if (count >= 4) {
         lanes_dense_tile(d, 4, 1);
         return 4;
@@ -151,13 +155,24 @@ static void lanes_dense_outputs(const ls_lanes_dense *l, int o, int first, int n
     }
 }
 
+/* Asks for the weights of `n` inputs from `first` on to sixteen outputs: a piece too short to be foreseen. */
+LANES_INLINE void lanes_dense_ask(const ls_lanes_dense *l, const float *w, int s, int first, int n)
+{
+    const float *line = w + ((ptrdiff_t)s * l->in + first) * 16;
+    for (int i = 0; i < n; i++)
+        __builtin_prefetch(line + i * 16);
+}
+
 static void lanes_dense_forward(const ls_lanes_dense *l, const float *x, const float *w,
                                 const float *b, int relu, float *y)
 {
     for (int first = 0; first < l->in; first += LANES_DENSE_INPUTS) {
         int n = l->in - first < LANES_DENSE_INPUTS ? l->in - first : LANES_DENSE_INPUTS;
-        for (int s = l->from; s < l->to; s++)
+        for (int s = l->from; s < l->to; s++) {
+            if (s + 1 < l->to)
+                lanes_dense_ask(l, w, s + 1, first, n);
             lanes_dense_outputs(l, s * 16, first, n, x, w, b, y);
+        }
     }
     const ptrdiff_t begin = (ptrdiff_t)l->from * 256;
     const ptrdiff_t end = 16 * (ptrdiff_t)(l->to * 16 < l->out ? l->to * 16 : l->out);
@@ -181,12 +196,9 @@ static void lanes_dense_grad(const ls_lanes_dense *l, const float *dy, const flo
                 vec_store(to + part, v);
             }
         }
-        for (int o = 0; o < padded; o++) {
-            const float *from = dz + ((ptrdiff_t)g * padded + o) * 16;
-            float *to = dzt + ((ptrdiff_t)(o / 16) * l->groups + g) * 256 + o % 16;
-            for (int lane = 0; lane < 16; lane++)
-                to[lane * 16] = from[lane];
-        }
+        for (int o = 0; o < padded; o += 16)
+            lanes_panel(dzt + ((ptrdiff_t)(o / 16) * l->groups + g) * 256,
+                        dz + ((ptrdiff_t)g * padded + o) * 16, 16, 16, 1, 0);
     }
 }
 
@@ -220,6 +232,9 @@ static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const f
         together = lanes_dense_together(l->to - s);
         for (int i = 0, done = 0; i < l->in; i += done) {
             d.out = gw + ((ptrdiff_t)s * l->in + i) * 16;
+            for (int line = LANES_DENSE_AHEAD; line < LANES_DENSE_AHEAD + LANES_DENSE_J; line++)
+                for (int t = 0; t < together; t++)
+                    __builtin_prefetch(d.out + line * 16 + t * d.out_group, 1);
             for (int g = 0; g < l->groups; g += LS_LANES_BLOCK_GROUPS) {
                 d.n[0] = lanes_dense_block(l, g);
                 d.n[1] = 16;

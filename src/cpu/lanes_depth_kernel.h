@@ -1,11 +1,13 @@
 /* Depthwise convolution: of one channel, with a kernel of its own.
  *
  *     for rows of the result
- *       for its columns, four at a time       four sums in registers, over (rows of weights, taps)
+ *       for its columns, a tile at a time     their sums in registers
+ *         for rows of weights
+ *           for columns of x                  each is loaded once, and goes to all sums that it belongs to
  *
- * A row of y is made of rows of x; a row of dx of rows of dy in the same way, where a stride cuts its columns
- * into as many phases, each with taps of its own. Columns beyond the edges are zeros that are not loaded. Sums are
- * made in an order that the shape alone decides.
+ * A plane of y is made of x's; one of dx of dy's in the same way, where strides cut rows and columns into as many
+ * phases, each with taps of its own. Columns beyond the edges are zeros that are not loaded. Sums are made in an
+ * order that the shape alone decides.
  */
 #ifndef CPU_LANES_DEPTH_KERNEL_H
 #define CPU_LANES_DEPTH_KERNEL_H
@@ -13,207 +15,256 @@
 #include "cpu/lanes_kernels.h"
 #include "cpu/lanes_vec.h"
 
+#include <stdbool.h>
 #include <string.h>
 
-#define LANES_DEPTH_T 4
+/* How results along one side come about, n of them: result r of pixels first + r·step + tap·apart, of `size`. */
+typedef struct lanes_depth_side {
+    int taps, first, step, apart, size, n;
+} lanes_depth_side;
 
-/* Columns of a result, n of them: out[t] = init + Σ w[row][tap] · x[row][first + t·step + tap·apart]. */
-typedef struct lanes_depth_row {
-    int rows, taps; /* of weights */
-    int first, step, apart, width, n;
+/* out[row][column] = init + Σ w[tap of rows][tap of columns] · x[…][…] */
+typedef struct lanes_depth_plane {
+    lanes_depth_side rows, columns;
     float init;
     const float *x, *w;
-    ptrdiff_t x_row, w_row, w_tap;
+    ptrdiff_t w_row, w_tap;
     float *out;
-    ptrdiff_t out_t;
-} lanes_depth_row;
+    ptrdiff_t out_row, out_t;
+} lanes_depth_plane;
 
-LANES_INLINE vec lanes_depth_load(const float *x, int column, int width, const int edge)
+/* What the tiles of one row of results have in common: `rows` of weights meet x. */
+typedef struct lanes_depth_line {
+    int rows;
+    const float *x, *w;
+    float *out;
+} lanes_depth_line;
+
+/* Taps that meet pixels, of a result whose first one would meet pixel `top`: [*from, *to). */
+LANES_INLINE void lanes_depth_inside(const lanes_depth_side *s, int top, int *from, int *to)
 {
-    if (edge && (column < 0 || column >= width))
-        return (vec){0};
-    return vec_load(x + (ptrdiff_t)column * 16);
+    *from = top < 0 ? (s->apart - 1 - top) / s->apart : 0;
+    *to = s->taps;
+    if (top + (s->taps - 1) * s->apart >= s->size)
+        *to = s->size > top ? (s->size - top + s->apart - 1) / s->apart : 0;
+    *to = *to < *from ? *from : *to;
 }
 
-/* T results from t0 on. K taps side by side, and step S, where they are known: else 0. */
-LANES_INLINE void lanes_depth_tile(const lanes_depth_row *r, int t0, int lane, const int K,
-                                   const int S, const int T, const int edge)
+/* One result, whatever the taps. */
+LANES_INLINE void lanes_depth_one(const lanes_depth_plane *p, lanes_depth_line l, int t)
 {
-    const int step = S ? S : r->step, apart = K ? 1 : r->apart, first = r->first + t0 * step;
+    const lanes_depth_side *c = &p->columns;
+    vec sum = vec_all(p->init);
+    for (; l.rows > 0; l.rows--) {
+        int column = c->first + t * c->step;
+        for (int tap = 0; tap < c->taps; tap++, column += c->apart) {
+            const bool is_there = column >= 0 && column < c->size;
+            const vec v = is_there ? vec_load(l.x + (ptrdiff_t)column * 16) : (vec){0};
+            sum = vec_fma(vec_all(l.w[tap * p->w_tap]), v, sum);
+        }
+        l.x += (ptrdiff_t)p->rows.apart * c->size * 16;
+        l.w += p->w_row;
+    }
+    vec_store(l.out + t * p->out_t, sum);
+}
+
+#define LANES_DEPTH_T 8 /* columns of the widest tile */
+
+/* T results from t0 on, of K taps side by side, S columns from one to the next. At an edge fewer than K columns
+ * are missing to the left, and to the right. */
+LANES_INLINE void lanes_depth_tile(const lanes_depth_plane *p, lanes_depth_line l, int t0,
+                                   const int K, const int S, const int T, const int edge)
+{
+    const int columns = (T - 1) * S + K, first = p->columns.first + t0 * S;
+    const int end = p->columns.size - first; /* of the columns that are there */
     vec sum[LANES_DEPTH_T];
     LANES_UNROLL
     for (int t = 0; t < T; t++)
-        sum[t] = vec_all(r->init);
-    for (int row = 0; row < r->rows; row++) {
-        const float *x = r->x + row * r->x_row + lane, *w = r->w + row * r->w_row;
-        const int taps = K ? K : r->taps; /* unrolled where it is known */
+        sum[t] = vec_all(p->init);
+    for (; l.rows > 0; l.rows--) {
+        vec factor[5];
         LANES_UNROLL
-        for (int tap = 0; tap < taps; tap++) {
-            const vec factor = vec_all(w[tap * r->w_tap]);
+        for (int k = 0; k < K; k++)
+            factor[k] = vec_all(l.w[k * p->w_tap]);
+        LANES_UNROLL
+        for (int j = 0; j < T + (K - 1) / S; j++) {
             LANES_UNROLL
-            for (int t = 0; t < T; t++)
-                sum[t] = vec_fma(
-                    factor, lanes_depth_load(x, first + t * step + tap * apart, r->width, edge),
-                    sum[t]);
+            for (int s = 0; s < 2; s++) {
+                const int i = j * S + s;
+                if (s >= S || i >= columns)
+                    break;
+                const bool is_left = edge && i < K - 1 && first + i < 0;
+                const bool is_right = edge && i > columns - K && i >= end;
+                const vec v =
+                    is_left || is_right ? (vec){0} : vec_load(l.x + ((ptrdiff_t)first + i) * 16);
+                LANES_UNROLL
+                for (int k = i % S; k < K; k += S)
+                    if (i >= k && (i - k) / S < T)
+                        sum[(i - k) / S] = vec_fma(factor[k], v, sum[(i - k) / S]);
+            }
         }
+        l.x += (ptrdiff_t)p->rows.apart * p->columns.size * 16;
+        l.w += p->w_row;
     }
     LANES_UNROLL
     for (int t = 0; t < T; t++)
-        vec_store(r->out + (t0 + t) * r->out_t + lane, sum[t]);
+        vec_store(l.out + (t0 + t) * p->out_t, sum[t]);
 }
 
-/* The last four overlap those before them. */
-LANES_INLINE void lanes_depth_run(const lanes_depth_row *r, const int K, const int S)
+/* The last tile overlaps the one before it. */
+LANES_INLINE void lanes_depth_tiles(const lanes_depth_plane *p, lanes_depth_line l, const int K,
+                                    const int S, const int T)
 {
-    const int reach = (LANES_DEPTH_T - 1) * r->step + (r->taps - 1) * r->apart;
-    for (int lane = 0; lane < 16; lane += LANES_VEC) {
-        for (int t = 0; t < r->n && r->n < LANES_DEPTH_T; t++)
-            lanes_depth_tile(r, t, lane, K, S, 1, 1);
-        for (int t = 0; t < r->n && r->n >= LANES_DEPTH_T; t += LANES_DEPTH_T) {
-            const int t0 = t + LANES_DEPTH_T <= r->n ? t : r->n - LANES_DEPTH_T;
-            const int first = r->first + t0 * r->step;
-            if (first >= 0 && first + reach < r->width)
-                lanes_depth_tile(r, t0, lane, K, S, LANES_DEPTH_T, 0);
-            else
-                lanes_depth_tile(r, t0, lane, K, S, LANES_DEPTH_T, 1);
+    const int reach = (T - 1) * S + K, n = p->columns.n;
+    for (int t = 0; t < n; t += T) {
+        const int t0 = t + T <= n ? t : n - T, first = p->columns.first + t0 * S;
+        const int end = p->columns.size - first;
+        if (first >= 0 && end >= reach)
+            lanes_depth_tile(p, l, t0, K, S, T, 0);
+        else if (first > -K && end > reach - K)
+            lanes_depth_tile(p, l, t0, K, S, T, 1);
+        else
+            for (int k = t0; k < t0 + T; k++)
+                lanes_depth_one(p, l, k);
+    }
+}
+
+/* K 0: of any taps. */
+LANES_INLINE void lanes_depth_run(const lanes_depth_plane *p, const int K, const int S, const int T)
+{
+    for (int row = 0; row < p->rows.n; row++) {
+        const int top = p->rows.first + row * p->rows.step;
+        int from, to;
+        lanes_depth_inside(&p->rows, top, &from, &to);
+        const ptrdiff_t y = (ptrdiff_t)top + (ptrdiff_t)from * p->rows.apart;
+        for (int lane = 0; lane < 16; lane += LANES_VEC) {
+            const lanes_depth_line l = {to - from, p->x + y * p->columns.size * 16 + lane,
+                                        p->w + from * p->w_row, p->out + row * p->out_row + lane};
+            if (K)
+                lanes_depth_tiles(p, l, K, S, T);
+            for (int t = 0; !K && t < p->columns.n; t++)
+                lanes_depth_one(p, l, t);
         }
     }
 }
 
-typedef void lanes_depth_fn(const lanes_depth_row *r);
+typedef void lanes_depth_fn(const lanes_depth_plane *p);
 
-#define LANES_DEPTH(K, S)                                                                          \
-    static void lanes_depth_##K##_##S(const lanes_depth_row *r)                                    \
+#define LANES_DEPTH(K, S, T)                                                                       \
+    static void lanes_depth_##K##_##S##_##T(const lanes_depth_plane *p)                            \
     {                                                                                              \
-        lanes_depth_run(r, K, S);                                                                  \
+        lanes_depth_run(p, K, S, T);                                                               \
     }
+#define LANES_DEPTH_EACH(K, S) LANES_DEPTH(K, S, 4) LANES_DEPTH(K, S, 7) LANES_DEPTH(K, S, 8)
 
 /* clang-format off */
-LANES_DEPTH(0, 0)
-LANES_DEPTH(1, 1) LANES_DEPTH(2, 1) LANES_DEPTH(3, 1) LANES_DEPTH(5, 1)
-LANES_DEPTH(3, 2) LANES_DEPTH(5, 2)
-    /* clang-format on */
+LANES_DEPTH(0, 0, 0)
+LANES_DEPTH_EACH(1, 1) LANES_DEPTH_EACH(2, 1) LANES_DEPTH_EACH(3, 1) LANES_DEPTH_EACH(5, 1)
+LANES_DEPTH_EACH(3, 2) LANES_DEPTH_EACH(5, 2)
+/* clang-format on */
 
-    LANES_INLINE lanes_depth_fn *lanes_depth_of(int taps, int step, int apart)
+#define LANES_DEPTH_LIST(K, S)                                                                     \
+    {                                                                                              \
+        lanes_depth_##K##_##S##_4, lanes_depth_##K##_##S##_7, lanes_depth_##K##_##S##_8            \
+    }
+
+    /* The width of tiles, 0 … 2, by which n columns take the fewest of them, each as dear as one column more; 3:
+     * there are too few. */
+    LANES_INLINE int lanes_depth_width(int n)
 {
-    static lanes_depth_fn *const table[2][6] = {{lanes_depth_0_0, lanes_depth_1_1, lanes_depth_2_1,
-                                                 lanes_depth_3_1, lanes_depth_0_0, lanes_depth_5_1},
-                                                {lanes_depth_0_0, lanes_depth_0_0, lanes_depth_0_0,
-                                                 lanes_depth_3_2, lanes_depth_0_0,
-                                                 lanes_depth_5_2}};
-    return (apart == 1 || taps == 1) && taps <= 5 && step <= 2 ? table[step - 1][taps]
-                                                               : lanes_depth_0_0;
+    static const int width[] = {4, 7, 8};
+    int best = 3, least = 0;
+    for (int i = 0; i < 3 && width[i] <= n; i++) {
+        const int cost = (n + width[i] - 1) / width[i] * (width[i] + 1);
+        if (best == 3 || cost <= least) {
+            best = i;
+            least = cost;
+        }
+    }
+    return best;
+}
+
+LANES_INLINE lanes_depth_fn *lanes_depth_of(const lanes_depth_side *c)
+{
+    static lanes_depth_fn *const table[2][6][3] = {
+        {[1] = LANES_DEPTH_LIST(1, 1),
+         [2] = LANES_DEPTH_LIST(2, 1),
+         [3] = LANES_DEPTH_LIST(3, 1),
+         [5] = LANES_DEPTH_LIST(5, 1)},
+        {[3] = LANES_DEPTH_LIST(3, 2), [5] = LANES_DEPTH_LIST(5, 2)}};
+    const int width = lanes_depth_width(c->n);
+    const bool fits = (c->apart == 1 || c->taps == 1) && c->taps <= 5 && c->step <= 2 && width < 3;
+    lanes_depth_fn *found = fits ? table[c->step - 1][c->taps][width] : NULL;
+    return found ? found : lanes_depth_0_0_0;
 }
 
 /* ---- y --------------------------------------------------------------------------------------- */
-
-/* Rows of weights that meet one of `size` rows, of which the first meets row `top`: [*from, *to). */
-LANES_INLINE void lanes_depth_inside(int top, int kernel, int dilation, int size, int *from,
-                                     int *to)
-{
-    *from = top < 0 ? (dilation - 1 - top) / dilation : 0;
-    *to = size > top ? (size - top + dilation - 1) / dilation : 0;
-    *to = *to < kernel ? *to : kernel;
-    *to = *to < *from ? *from : *to;
-}
 
 static void lanes_depth_forward(const ls_lanes_depth *d, const float *x, const float *w,
                                 const float *b, float *y)
 {
     const ls_conv2d *k = &d->k;
-    lanes_depth_fn *run = lanes_depth_of(k->kw, k->sw, k->dw);
-    lanes_depth_row r = {.taps = k->kw,
-                         .first = -k->pw,
-                         .step = k->sw,
-                         .apart = k->dw,
-                         .width = d->iw,
-                         .n = d->ow,
-                         .init = b ? *b : 0,
-                         .x_row = (ptrdiff_t)k->dh * d->iw * 16,
-                         .w_row = k->kw,
-                         .w_tap = 1,
-                         .out_t = 16};
-    for (int row = 0; row < d->oh; row++) {
-        const int top = row * k->sh - k->ph;
-        int from, to;
-        lanes_depth_inside(top, k->kh, k->dh, d->ih, &from, &to);
-        r.rows = to - from;
-        r.x = x + ((ptrdiff_t)top + (ptrdiff_t)from * k->dh) * d->iw * 16;
-        r.w = w + (ptrdiff_t)from * k->kw;
-        r.out = y + (ptrdiff_t)row * d->ow * 16;
-        run(&r);
-    }
+    const lanes_depth_plane p = {.rows = {k->kh, -k->ph, k->sh, k->dh, d->ih, d->oh},
+                                 .columns = {k->kw, -k->pw, k->sw, k->dw, d->iw, d->ow},
+                                 .init = b ? *b : 0,
+                                 .x = x,
+                                 .w = w,
+                                 .w_row = k->kw,
+                                 .w_tap = 1,
+                                 .out = y,
+                                 .out_row = (ptrdiff_t)d->ow * 16,
+                                 .out_t = 16};
+    lanes_depth_of (&p.columns)(&p);
 }
 
 /* ---- dx -------------------------------------------------------------------------------------- */
 
-/* The taps through which a pixel of x gets its gradient along one side: `count` of them, from `tap` back by
- * `less`, which meet the gradient's pixels from `at` on by `more`. */
-typedef struct lanes_depth_taps {
-    int count, tap, less, at, more;
-} lanes_depth_taps;
+/* How every `stride`-th pixel of x from `phase` on gets its gradient along one side, of `size` pixels: from `tap` of
+ * the weights on, back by `less`. */
+typedef struct lanes_depth_phase {
+    lanes_depth_side side;
+    int tap, less;
+} lanes_depth_phase;
 
-LANES_INLINE lanes_depth_taps lanes_depth_taps_of(int pixel, int padding, int kernel, int stride,
-                                                  int dilation)
+LANES_INLINE lanes_depth_phase lanes_depth_phase_of(int phase, int padding, int kernel, int stride,
+                                                    int dilation, int size, int pixels)
 {
-    lanes_depth_taps s = {.less = 1};
+    lanes_depth_phase s = {.side = {.step = 1, .size = size}, .less = 1};
     int tap = 0;
+    s.side.n = (pixels - phase + stride - 1) / stride;
     while (s.less * dilation % stride)
         s.less++;
-    s.more = s.less * dilation / stride;
-    while (tap < kernel && tap < s.less && (pixel + padding - tap * dilation) % stride)
+    s.side.apart = s.less * dilation / stride;
+    while (tap < kernel && tap < s.less && (phase + padding - tap * dilation) % stride)
         tap++;
     if (tap >= kernel || tap >= s.less)
         return s;
-    s.count = (kernel - 1 - tap) / s.less + 1;
-    s.tap = tap + (s.count - 1) * s.less;
-    s.at = (pixel + padding - s.tap * dilation) / stride;
+    s.side.taps = (kernel - 1 - tap) / s.less + 1;
+    s.tap = tap + (s.side.taps - 1) * s.less;
+    s.side.first = (phase + padding - s.tap * dilation) / stride;
     return s;
-}
-
-/* Only what meets one of `size` pixels. */
-LANES_INLINE void lanes_depth_clip(lanes_depth_taps *s, int size)
-{
-    for (; s->count > 0 && s->at < 0; s->count--) {
-        s->at += s->more;
-        s->tap -= s->less;
-    }
-    while (s->count > 0 && s->at + (s->count - 1) * s->more >= size)
-        s->count--;
-}
-
-/* The columns of one phase of a row of dx; `row`: of the taps that it has in rows. */
-LANES_INLINE void lanes_depth_phase(const ls_lanes_depth *d, const lanes_depth_taps *row, int phase,
-                                    const float *dy, const float *w, float *out)
-{
-    const ls_conv2d *k = &d->k;
-    const lanes_depth_taps column = lanes_depth_taps_of(phase, k->pw, k->kw, k->sw, k->dw);
-    const lanes_depth_row r = {.rows = column.count ? row->count : 0,
-                               .taps = column.count,
-                               .first = column.at,
-                               .step = 1,
-                               .apart = column.more,
-                               .width = d->ow,
-                               .n = (d->iw - phase + k->sw - 1) / k->sw,
-                               .x = dy + (ptrdiff_t)row->at * d->ow * 16,
-                               .x_row = (ptrdiff_t)row->more * d->ow * 16,
-                               .w = w + (ptrdiff_t)row->tap * k->kw + column.tap,
-                               .w_row = -(ptrdiff_t)row->less * k->kw,
-                               .w_tap = -column.less,
-                               .out = out + (ptrdiff_t)phase * 16,
-                               .out_t = (ptrdiff_t)k->sw * 16};
-    lanes_depth_of(column.count, 1, column.more)(&r);
 }
 
 static void lanes_depth_data(const ls_lanes_depth *d, const float *dy, const float *w, float *dx)
 {
     const ls_conv2d *k = &d->k;
-    for (int y = 0; y < d->ih; y++, dx += (ptrdiff_t)d->iw * 16) {
-        lanes_depth_taps row = lanes_depth_taps_of(y, k->ph, k->kh, k->sh, k->dh);
-        lanes_depth_clip(&row, d->oh);
-        for (int phase = 0; phase < k->sw && phase < d->iw; phase++)
-            lanes_depth_phase(d, &row, phase, dy, w, dx);
-    }
+    for (int row = 0; row < k->sh && row < d->ih; row++)
+        for (int column = 0; column < k->sw && column < d->iw; column++) {
+            const lanes_depth_phase r =
+                lanes_depth_phase_of(row, k->ph, k->kh, k->sh, k->dh, d->oh, d->ih);
+            const lanes_depth_phase c =
+                lanes_depth_phase_of(column, k->pw, k->kw, k->sw, k->dw, d->ow, d->iw);
+            const lanes_depth_plane p = {.rows = r.side,
+                                         .columns = c.side,
+                                         .x = dy,
+                                         .w = w + (ptrdiff_t)r.tap * k->kw + c.tap,
+                                         .w_row = -(ptrdiff_t)r.less * k->kw,
+                                         .w_tap = -c.less,
+                                         .out = dx + ((ptrdiff_t)row * d->iw + column) * 16,
+                                         .out_row = (ptrdiff_t)k->sh * d->iw * 16,
+                                         .out_t = (ptrdiff_t)k->sw * 16};
+            lanes_depth_of (&p.columns)(&p);
+        }
 }
 
 /* ---- the weights ----------------------------------------------------------------------------- */
@@ -226,21 +277,26 @@ typedef struct lanes_depth_band {
     float *sums; /* of K taps */
 } lanes_depth_band;
 
-/* C sums of each tap, in turns: more than the latency of an addition takes. */
+/* n results' part, with C sums of each tap, in turns: more than the latency of an addition takes. Step S and, at an
+ * edge, fewer than K columns missing on each side; S 0: any. */
 LANES_INLINE void lanes_depth_add(vec sum[5][4], const lanes_depth_band *b, const float *x,
-                                  const float *dy, int t0, int left, const int K, const int S,
+                                  const float *dy, int t0, const int n, const int K, const int S,
                                   const int C, const int edge)
 {
-    const int step = S ? S : b->step, first = b->first + t0 * step;
+    const int step = S ? S : b->step, columns = (n - 1) * S + K;
+    const int first = b->first + t0 * step, end = b->width - first;
     LANES_UNROLL
-    for (int t = 0; t < 4; t++) {
-        if (edge && t >= left)
-            break;
+    for (int t = 0; t < n; t++) {
         const vec g = vec_load(dy + (ptrdiff_t)(t0 + t) * 16);
         LANES_UNROLL
-        for (int k = 0; k < K; k++)
-            sum[k][t % C] = vec_fma(g, lanes_depth_load(x, first + t * step + k, b->width, edge),
-                                    sum[k][t % C]);
+        for (int k = 0; k < K; k++) {
+            const int i = t * step + k;
+            const bool is_left = edge && (S == 0 || i < K - 1) && first + i < 0;
+            const bool is_right = edge && (S == 0 || i > columns - K) && i >= end;
+            const vec v =
+                is_left || is_right ? (vec){0} : vec_load(x + ((ptrdiff_t)first + i) * 16);
+            sum[k][t % C] = vec_fma(g, v, sum[k][t % C]);
+        }
     }
 }
 
@@ -251,13 +307,20 @@ LANES_INLINE void lanes_depth_band_run(const lanes_depth_band *b, const int K, c
         vec sum[5][4] = {{{0}}};
         for (int row = 0; row < b->rows; row++) {
             const float *x = b->x + row * b->x_row + lane, *dy = b->dy + row * b->dy_row + lane;
-            for (int t = 0; t < b->n; t += 4) {
+            int t = 0;
+            for (; t + 4 <= b->n; t += 4) {
                 const int first = b->first + t * b->step;
-                if (t + 4 <= b->n && first >= 0 && first + 3 * b->step + K - 1 < b->width)
+                if (first >= 0 && first + 3 * b->step + K - 1 < b->width)
                     lanes_depth_add(sum, b, x, dy, t, 4, K, S, C, 0);
                 else
-                    lanes_depth_add(sum, b, x, dy, t, b->n - t, K, S, C, 1);
+                    lanes_depth_add(sum, b, x, dy, t, 4, K, S, C, 1);
             }
+            if (b->n - t == 3)
+                lanes_depth_add(sum, b, x, dy, t, 3, K, S, C, 1);
+            if (b->n - t == 2)
+                lanes_depth_add(sum, b, x, dy, t, 2, K, S, C, 1);
+            if (b->n - t == 1)
+                lanes_depth_add(sum, b, x, dy, t, 1, K, S, C, 1);
         }
         LANES_UNROLL
         for (int k = 0; k < K; k++) {
@@ -302,7 +365,7 @@ LANES_DEPTH_BAND(5, 1, 2) LANES_DEPTH_BAND(5, 2, 2)
     b->dy = dy + (ptrdiff_t)from * d->ow * 16;
     b->first = -k->pw;
     b->sums = sums;
-    const int fits = k->dw == 1 && k->sw <= 2;
+    const bool fits = k->dw == 1 && k->sw <= 2 && k->pw < k->kw;
     if (fits && k->kw == 3) {
         (k->sw == 1 ? lanes_depth_band_3_1 : lanes_depth_band_3_2)(b);
         return;

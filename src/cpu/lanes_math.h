@@ -110,9 +110,23 @@ LANES_INLINE vec vec_sigmoid(vec x)
     return vec_fma(-q * lost, vec_select(x >= 0, q, 1.0f - q), q); /* 1 / d is q, or 1 − q */
 }
 
+/* −∞ as the lowest number: what goes to 0 faster than x grows makes 0 of their product, which is its limit, where
+ * 0 · ∞ is NaN. All other x, NaN too, stay as they are. */
+LANES_INLINE vec vec_from_lowest(vec x)
+{
+    return vec_select(x < -__FLT_MAX__, vec_all(-__FLT_MAX__), x);
+}
+
+/* The same at both ends. */
+LANES_INLINE vec vec_finite(vec x)
+{
+    return vec_select(x > __FLT_MAX__, vec_all(__FLT_MAX__), vec_from_lowest(x));
+}
+
 LANES_INLINE vec vec_silu_slope(vec x)
 {
     vec s = vec_sigmoid(x);
+    x = vec_finite(x);
     return s * vec_fma(x, 1.0f - s, vec_all(1.0f));
 }
 
@@ -148,7 +162,7 @@ LANES_INLINE vec_normal_at vec_normal(vec x)
 LANES_INLINE vec vec_normal_slope(vec x)
 {
     vec_normal_at at = vec_normal(x);
-    return vec_fma(x, at.density, at.below);
+    return vec_fma(vec_finite(x), at.density, at.below);
 }
 
 #endif

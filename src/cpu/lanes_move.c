@@ -64,9 +64,6 @@ int ls_cpu_concat_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     const ls_tensor *x = &desc->x, *x2 = &desc->x2;
     const size_t pixels = (size_t)x->h * (size_t)x->w * LS_LANES;
     ls_lanes_op *op;
-    if (x->rows != x2->rows || x->h != x2->h || x->w != x2->w)
-        return ls_fail(err, LS_EINVAL, "concat: %d rows of %d×%d×%d beside %d rows of %d×%d×%d",
-                       x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
     int status = ls_lanes_op_new(&op, sizeof(concat_op), &concat_impl, device, desc, err);
     if (status)
         return status;

@@ -243,9 +243,7 @@ int ls_cpu_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     if (!(desc->u.batchnorm.epsilon >= 0))
         return ls_fail(err, LS_EINVAL, "batchnorm: an epsilon of %g; it must not be negative",
                        (double)desc->u.batchnorm.epsilon);
-    int status = desc->fuse_add ? ls_lanes_check_x2("batchnorm", desc, err) : LS_OK;
-    if (status == LS_OK)
-        status = ls_lanes_op_new(&base, sizeof(norm_op) + (size_t)x->c * sizeof(channel),
+    int status = ls_lanes_op_new(&base, sizeof(norm_op) + (size_t)x->c * sizeof(channel),
                                  &norm_impl, device, desc, err);
     if (status)
         return status;

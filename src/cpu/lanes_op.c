@@ -42,7 +42,7 @@ int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_
     for (int i = 0; desc->twin && i < LS_OP_PARAMS; i++) {
         if (desc->twin->param_floats[i] == op->op.param_floats[i])
             continue;
-        ls_lanes_op_destroy(&op->op);
+        op->op.impl->destroy(&op->op); /* with what a kind keeps in it */
         return ls_fail(err, LS_EINVAL, "lanes: the twin is another layer's");
     }
     *out = &op->op;
@@ -75,16 +75,5 @@ int ls_lanes_op_export(ls_op *op, int index, float *dst, const void *src, ls_err
     if (index < 0 || index >= op->params)
         return ls_fail(err, LS_EINVAL, "there is no parameter %d", index);
     memcpy(dst, src, op->param_floats[index] * sizeof *dst);
-    return LS_OK;
-}
-
-int ls_lanes_check_x2(const char *name, const ls_op_desc *desc, ls_error *err)
-{
-    const ls_tensor *x = &desc->x, *x2 = &desc->x2;
-    if (x->rows != x2->rows || x->c != x2->c || x->h != x2->h || x->w != x2->w)
-        return ls_fail(err, LS_EINVAL, "%s: %d rows of %d×%d×%d plus %d rows of %d×%d×%d", name,
-                       x->rows, x->c, x->h, x->w, x2->rows, x2->c, x2->h, x2->w);
-    if (!ls_layout_is_lanes(x2->layout))
-        return ls_fail(err, LS_EUNSUPPORTED, "lanes: the second tensor does not lie in lanes");
     return LS_OK;
 }

@@ -46,8 +46,8 @@ void ls_lanes_op_destroy(ls_op *op);
 int ls_lanes_op_import(ls_op *op, int index, void *dst, const float *src, ls_error *err);
 int ls_lanes_op_export(ls_op *op, int index, float *dst, const void *src, ls_error *err);
 
-/* LS_EINVAL unless x2 has x's shape, LS_EUNSUPPORTED unless it lies in lanes. */
-int ls_lanes_check_x2(const char *name, const ls_op_desc *desc, ls_error *err);
+/* Whether the op has a second input. */
+bool ls_lanes_has_x2(const ls_op_desc *desc);
 
 /* Rows of a group: sixteen, but for the last. */
 static inline int ls_lanes_rows_of(const ls_lanes_op *op, int group)

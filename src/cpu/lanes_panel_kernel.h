@@ -109,7 +109,7 @@ LANES_INLINE void lanes_times_panels(lanes_tile *tile, const float *x, ptrdiff_t
         const int wide = lanes_piece(cut, piece);
         int height;
         for (int c = 0; c < from; c += height) {
-            height = lanes_tallest(from - c, LANES_CHANNELS);
+            height = lanes_tallest_of(from - c, wide);
             tile->x = panel;
             tile->w = x + c * channel;
             tile->out = out + (ptrdiff_t)c * 16;

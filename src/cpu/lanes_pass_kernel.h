@@ -173,14 +173,29 @@ static void lanes_norm_dx(const ls_lanes_norm_pass *p)
 
 /* ---- layer norm: a lane is a row ------------------------------------------------------------- */
 
-/* 1 / √(sum / n + epsilon) of each lane. */
-LANES_INLINE vec lanes_inverse_root(const vec_wide *sum, size_t n, float epsilon)
+/* Σ(x − mean)² of a lane in double alone: where the squares of floats leave their range. */
+static double lanes_far_squares(size_t n, const float *x, float mean)
 {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)(x[i * 16] - mean);
+        sum += d * d;
+    }
+    return sum;
+}
+
+/* 1 / √(Σ(x − mean)² / n + epsilon) of each lane. */
+LANES_INLINE vec lanes_inverse_root(size_t n, const float *x, vec mean, float epsilon)
+{
+    const vec_wide sum = lanes_sums_of(x, n, mean, 1);
     double lane[LANES_VEC];
     vec out;
-    lanes_store_wide(lane, sum);
-    for (int i = 0; i < LANES_VEC; i++)
+    lanes_store_wide(lane, &sum);
+    for (int i = 0; i < LANES_VEC; i++) {
+        if (lane[i] == __builtin_inf())
+            lane[i] = lanes_far_squares(n, x + i, mean[i]);
         out[i] = (float)(1 / __builtin_sqrt(lane[i] / (double)n + (double)epsilon));
+    }
     return out;
 }
 
@@ -197,8 +212,7 @@ static void lanes_layer_forward(size_t n, float epsilon, const float *x, const f
     EACH_PART(part)
     {
         vec mean = lanes_mean_of(lanes_sums_of(x + part, n, (vec){0}, 0), n);
-        vec_wide squares = lanes_sums_of(x + part, n, mean, 1);
-        vec inverse = lanes_inverse_root(&squares, n, epsilon);
+        vec inverse = lanes_inverse_root(n, x + part, mean, epsilon);
         vec_store(stats + part, mean);
         vec_store(stats + 16 + part, inverse);
         for (size_t i = 0; i < n; i++) {
@@ -306,8 +320,8 @@ LANES_FUNCTION(relu, vec_relu(x))
 LANES_FUNCTION(leaky, vec_select(x < 0, x *slope, x))
 LANES_FUNCTION(sigmoid, vec_sigmoid(x))
 LANES_FUNCTION(tanh, vec_tanh(x))
-LANES_FUNCTION(gelu, x *vec_normal(x).below)
-LANES_FUNCTION(silu, x *vec_sigmoid(x))
+LANES_FUNCTION(gelu, vec_from_lowest(x) * vec_normal(x).below)
+LANES_FUNCTION(silu, vec_from_lowest(x) * vec_sigmoid(x))
 LANES_FUNCTION(exp, vec_exp(x))
 LANES_FUNCTION(log, vec_log(x))
 

@@ -129,7 +129,7 @@ const ls_op *ls_lanes_inner(const ls_op *op)
     return is_plain ? ((const plain_op *)op)->inner : op;
 }
 
-static bool has_x2(const ls_op_desc *desc)
+bool ls_lanes_has_x2(const ls_op_desc *desc)
 {
     return desc->kind == LS_OP_ADD || desc->kind == LS_OP_CONCAT || desc->fuse_add;
 }
@@ -137,7 +137,7 @@ static bool has_x2(const ls_op_desc *desc)
 bool ls_lanes_are_plain(const ls_op_desc *desc)
 {
     return !ls_layout_is_lanes(desc->x.layout) ||
-           (has_x2(desc) && !ls_layout_is_lanes(desc->x2.layout));
+           (ls_lanes_has_x2(desc) && !ls_layout_is_lanes(desc->x2.layout));
 }
 
 static ls_tensor in_lanes(plain_op *op, int i, const ls_tensor *x)
@@ -159,7 +159,7 @@ int ls_lanes_plain_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
         return ls_fail(err, LS_ENOMEM, "lanes: out of memory for an op");
     op->host = device->host;
     inner.x = in_lanes(op, 0, &desc->x);
-    if (has_x2(desc))
+    if (ls_lanes_has_x2(desc))
         inner.x2 = in_lanes(op, 1, &desc->x2);
     int status = ls_cpu_op_create(&op->inner, device, &inner, err);
     if (status) {

@@ -162,9 +162,7 @@ static const ls_op_impl add_impl = {
 int ls_cpu_add_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_op *op;
-    int status = ls_lanes_check_x2("add", desc, err);
-    if (status == LS_OK)
-        status = ls_lanes_op_new(&op, sizeof(add_op), &add_impl, device, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(add_op), &add_impl, device, desc, err);
     if (status)
         return status;
     ((add_op *)op)->relu = desc->fuse_relu;
@@ -199,7 +197,8 @@ static void draw(const dropout_op *op)
 {
     uint8_t *kept = kept_of(op);
     const int rows = op->base.op.y.rows;
-    memset(kept, 0, op->base.op.y.bytes / sizeof(float));
+    const size_t values = op->base.op.y.bytes / sizeof(float); /* a byte for each */
+    memset(kept, 0, values);
     for (int r = 0; r < rows; r++)
         draw_row(op, r, kept + (size_t)(r / LS_LANES) * op->row * LS_LANES + r % LS_LANES);
 }

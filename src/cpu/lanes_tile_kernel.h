@@ -9,8 +9,8 @@
  * over its inputs, outputs or rows. Per step there are J + T loads for J · T multiply-adds.
  *
  * `w` is read in one of four ways: as J adjacent scalars, as J scalars 16 floats or any number of them
- * apart, or as J vectors. J is 1, 2, 4 or 8 and T is 1 … 6, as far as J · T sums fit into the registers; each
- * pair is compiled on its own, since registers have no index.
+ * apart, or as J vectors. J is 1, 2, 4 or 8, of strided scalars 6 too, and T is 1 … 6, as far as J · T sums fit
+ * into the registers; each pair is compiled on its own, since registers have no index.
  */
 #ifndef CPU_LANES_TILE_KERNEL_H
 #define CPU_LANES_TILE_KERNEL_H
@@ -49,6 +49,13 @@ LANES_INLINE int lanes_tallest(int left, int limit)
 {
     int n = left < limit ? left : limit;
     return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
+}
+
+/* The same of strided scalars, for tiles that are so wide: eight sums are too few for two units of latency four. */
+LANES_INLINE int lanes_tallest_of(int left, int wide)
+{
+    int n = left < LANES_SUMS / wide ? left : LANES_SUMS / wide;
+    return n >= 8 ? 8 : n >= 6 ? 6 : n >= 4 ? 4 : n >= 2 ? 2 : 1;
 }
 
 typedef vec lanes_sums[LANES_J_MAX][LANES_T_MAX];
@@ -145,19 +152,22 @@ LANES_KIND(ADJACENT)
 LANES_KIND(APART)
 LANES_KIND(STRIDED)
 LANES_KIND(VECTORS)
+LANES_TILE(STRIDED, 6, 1) LANES_TILE(STRIDED, 6, 2) LANES_TILE(STRIDED, 6, 3)
 
 #define LANES_TABLE(kind) \
     { LANES_ROW(kind, 1), LANES_ROW(kind, 2), LANES_ROW(kind, 4), \
       {lanes_tile_##kind##_8_1, lanes_tile_##kind##_8_2, lanes_tile_##kind##_8_3, 0, 0, 0} }
-/* clang-format on */
+    /* clang-format on */
 
-/* The kernel for a tile of `j` (1, 2, 4 or 8) by `t` (1 … lanes_widest(j)). */
-static lanes_tile_fn *lanes_tile_of(lanes_w kind, int j, int t)
+    /* The kernel for a tile of `j` (1, 2, 4, 6 or 8) by `t` (1 … lanes_widest(j)). */
+    static lanes_tile_fn *lanes_tile_of(lanes_w kind, int j, int t)
 {
     static lanes_tile_fn *const table[4][4][LANES_T_MAX] = {
         LANES_TABLE(ADJACENT), LANES_TABLE(APART), LANES_TABLE(STRIDED), LANES_TABLE(VECTORS)};
+    static lanes_tile_fn *const six[] = {lanes_tile_STRIDED_6_1, lanes_tile_STRIDED_6_2,
+                                         lanes_tile_STRIDED_6_3};
     int row = j == 8 ? 3 : j == 4 ? 2 : j == 2 ? 1 : 0;
-    return table[kind][row][t - 1];
+    return j == 6 ? six[t - 1] : table[kind][row][t - 1];
 }
 
 /* Runs one tile over all lanes. Where `w` holds scalars it is the same for every part. */

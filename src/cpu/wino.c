@@ -12,8 +12,8 @@
 #define FEWEST 3 /* tiles of a block: so many columns has a tile of products */
 
 static const struct {
-    int m, r;
-} form_of[LS_WINO_FORMS] = {{2, 3}, {4, 3}, {2, 5}};
+    int m, r, n; /* n × n products */
+} form_of[LS_WINO_FORMS] = {{2, 3, 4}, {4, 3, 6}, {2, 5, 6}, {2, 5, 7}};
 
 /* Points are not a multiple of 4 KiB apart: the transforms write to all of them in turn. */
 static size_t point_floats(size_t floats)
@@ -46,8 +46,8 @@ static ls_wino_image image_of(int channels, int h, int w)
 
 void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *s)
 {
-    const int m = form_of[form].m, r = form_of[form].r;
-    *w = (ls_wino){.kernels = kernels, .form = form, .points = (m + r - 1) * (m + r - 1)};
+    const int m = form_of[form].m, n = form_of[form].n;
+    *w = (ls_wino){.kernels = kernels, .form = form, .points = n * n};
     w->x = image_of(s->in, s->h, s->w);
     w->y = image_of(s->out, s->oh, s->ow);
     w->x.top = s->ph;
@@ -58,12 +58,21 @@ void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls
     w->point_weights = point_floats(to_multiple(s->in, 8) * to_multiple(s->out, 8));
     w->point_gradient = point_floats((size_t)s->in * to_multiple(s->out, 16));
     w->block = block_tiles(w);
-    w->tile = (size_t)(w->points + 1) * 16;
+    w->tile = (size_t)(w->points | 1) * 16;
+}
+
+/* Inputs and outputs change places; tiles stay. */
+static void init_spread(ls_wino *w)
+{
+    const ls_wino_image dy = w->y;
+    w->y = w->x;
+    w->x = dy;
+    w->turned = w->spread = 1;
 }
 
 void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *s)
 {
-    const int r = form_of[form].r;
+    const int m = form_of[form].m, r = form_of[form].r;
     const ls_wino_shape transposed = {.in = s->out,
                                       .out = s->in,
                                       .h = s->oh,
@@ -72,6 +81,11 @@ void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form, con
                                       .ow = s->w,
                                       .ph = r - 1 - s->ph,
                                       .pw = r - 1 - s->pw};
+    ls_wino_init(w, kernels, form, s);
+    if (w->y.down * w->y.across < (s->h + m - 1) / m * ((s->w + m - 1) / m)) {
+        init_spread(w);
+        return;
+    }
     ls_wino_init(w, kernels, form, &transposed);
     w->turned = 1;
 }
@@ -101,32 +115,33 @@ size_t ls_wino_work_floats(const ls_wino *w)
     return values_of(w, &w->x) + values_of(w, &w->y);
 }
 
-static size_t panel_floats(const ls_wino *w)
-{
-    return (size_t)w->block * 16 * to_multiple(w->y.channels, 16);
-}
-
-/* Of a whole gradient: the outputs and inputs of a part, floats of a point's panels and of its values. */
+/* A gradient is made of some outputs at a time, whose panels of all points stay in the cache; of a whole one, of some
+ * inputs too, and floats of a point's values. */
 #define PART_OUT 48
 #define PART_IN 32
 #define PART_POINT (PART_OUT * PART_IN + 5 * 16)
 
+/* A point's panels. */
 static size_t part_panels(const ls_wino *w)
 {
-    return (size_t)w->block * 16 * PART_OUT;
+    return (size_t)w->block * 16 * PART_OUT + (size_t)5 * 16;
 }
 
 static size_t part_floats(const ls_wino *w)
 {
-    return (size_t)w->points * (part_panels(w) + PART_POINT);
+    return (size_t)w->points * (part_panels(w) + (w->whole ? PART_POINT : 0));
+}
+
+/* Of all outputs, where they are not made in parts of a whole. */
+static size_t gradient_floats(const ls_wino *w)
+{
+    return w->whole ? 0 : (size_t)w->points * w->point_gradient;
 }
 
 size_t ls_wino_gradient_floats(const ls_wino *w)
 {
-    if (w->whole)
-        return ls_wino_work_floats(w) + (size_t)ls_team_size(w->team) * part_floats(w);
-    return ls_wino_work_floats(w) + (size_t)w->points * w->point_gradient +
-           (size_t)ls_team_size(w->team) * panel_floats(w);
+    return values_of(w, &w->x) + gradient_floats(w) +
+           (size_t)ls_team_size(w->team) * part_floats(w);
 }
 
 /* ---- what a team divides --------------------------------------------------------------------- */
@@ -159,23 +174,21 @@ static ls_wino_image some_of(const ls_wino_image *image, uint32_t item)
 static void transform_input(void *arg, uint32_t item)
 {
     const wino_pass *p = arg;
-    const ls_wino_image some = some_of(&p->w->x, item);
-    p->w->kernels->input[p->w->form](p->in, p->w->block, &some, p->x, p->first, p->count);
+    const ls_wino *w = p->w;
+    const ls_wino_image some = some_of(&w->x, item);
+    (w->spread ? w->kernels->error : w->kernels->input)[w->form](p->in, w->block, &some, p->x,
+                                                                 p->first, p->count);
 }
 
 static void transform_output(void *arg, uint32_t item)
 {
     const wino_pass *p = arg;
-    const ls_wino_image some = some_of(&p->w->y, item);
-    p->w->kernels->output[p->w->form](p->y, &some, p->out, p->w->block, p->first, p->count,
-                                      p->finish);
-}
-
-static void transform_error(void *arg, uint32_t item)
-{
-    const wino_pass *p = arg;
-    const ls_wino_image some = some_of(&p->w->y, item);
-    p->w->kernels->error[p->w->form](p->out, p->w->block, &some, p->dy, p->first, p->count);
+    const ls_wino *w = p->w;
+    const ls_wino_image some = some_of(&w->y, item);
+    if (w->spread)
+        w->kernels->spread[w->form](p->y, &some, p->out, w->block, p->first, p->count);
+    else
+        w->kernels->output[w->form](p->y, &some, p->out, w->block, p->first, p->count, p->finish);
 }
 
 /* The points of one thread: they lie side by side, and so does what it writes. */
@@ -207,31 +220,6 @@ static void multiply_points(void *arg, uint32_t part)
     }
 }
 
-/* The panels of one point. */
-static void make_panels(const ls_wino *w, float *panels, const float *dy, int outputs, int count)
-{
-    const size_t line = (size_t)w->block * w->tile;
-    for (int o = 0; o < outputs; o += 16, panels += (size_t)count * 256)
-        w->kernels->panel(panels, dy + (size_t)o * line, outputs - o < 16 ? outputs - o : 16, line,
-                          count, w->tile);
-}
-
-/* A block's products, of all its outputs sixteen by sixteen. */
-static void correlate_points(void *arg, uint32_t part)
-{
-    const wino_pass *pass = arg;
-    const ls_wino *w = pass->w;
-    uint32_t end, point = points_of(w, part, &end);
-    const int outputs = w->y.channels, count = pass->count;
-    float *const panels = pass->panels + (size_t)part * panel_floats(w);
-    for (; point < end; point++) {
-        make_panels(w, panels, pass->out + (size_t)point * 16, outputs, count);
-        w->kernels->correlate(pass->values + (size_t)point * w->point_gradient, panels,
-                              pass->in + (size_t)point * 16, w->tile, w->x.channels,
-                              (outputs + 15) / 16, w->block, count, pass->add);
-    }
-}
-
 static void transform_weights(void *arg, uint32_t eight)
 {
     const wino_pass *p = arg;
@@ -239,7 +227,8 @@ static void transform_weights(void *arg, uint32_t eight)
     const int in = w->turned ? w->y.channels : w->x.channels, r = form_of[w->form].r;
     const size_t row = to_multiple(in, 2) * 8, taps = (size_t)(r * r * 8);
     w->kernels->weights[w->form](p->values + eight * row, w->point_weights,
-                                 p->weights + eight * (size_t)in * taps, in, w->turned);
+                                 p->weights + eight * (size_t)in * taps, in,
+                                 w->turned && !w->spread);
 }
 
 static void transform_gradient(void *arg, uint32_t sixteen)
@@ -275,23 +264,45 @@ static void whole_gradient(const wino_pass *p, const float *panels, float *value
     }
 }
 
-/* The outputs of one thread of the team. */
-static void whole_gradients(void *arg, uint32_t part)
+/* Adds a block's products of `outputs` outputs from `o` on. */
+static void block_gradient(const wino_pass *p, const float *panels, int o, int outputs)
+{
+    const ls_wino *w = p->w;
+    for (int point = 0; point < w->points; point++)
+        w->kernels->correlate(
+            p->values + (size_t)point * w->point_gradient + (size_t)o * (size_t)w->x.channels,
+            panels + (size_t)point * part_panels(w), p->in + (size_t)point * 16, w->tile,
+            w->x.channels, (outputs + 15) / 16, w->block, p->count, p->add);
+}
+
+static void gradient_of_part(const wino_pass *p, float *panels, int o, int outputs)
+{
+    const ls_wino *w = p->w;
+    ls_wino_image some = w->y;
+    some.from = o;
+    some.to = o + outputs;
+    w->kernels->panels[w->form](panels, part_panels(w), &some, p->dy, p->first, p->count);
+    if (w->whole)
+        whole_gradient(p, panels, panels + (size_t)w->points * part_panels(w), o, outputs);
+    else
+        block_gradient(p, panels, o, outputs);
+}
+
+/* The outputs of one thread of the team: parts of nearly equal numbers of sixteens, as many for each thread. */
+static void some_gradients(void *arg, uint32_t thread)
 {
     const wino_pass *p = arg;
-    const ls_wino *w = p->w;
-    const int outputs = w->y.channels;
-    float *panels = p->panels + part * part_floats(w);
-    uint32_t first, count;
-    ls_split((uint32_t)(outputs + PART_OUT - 1) / PART_OUT, (uint32_t)ls_team_size(w->team), part,
-             &first, &count);
-    for (int o = (int)first * PART_OUT; o < (int)(first + count) * PART_OUT; o += PART_OUT) {
-        const int n = outputs - o < PART_OUT ? outputs - o : PART_OUT;
-        const float *dy = p->out + (size_t)o * (size_t)w->block * w->tile;
-        for (int point = 0; point < w->points; point++)
-            make_panels(w, panels + (size_t)point * part_panels(w), dy + (size_t)point * 16, n,
-                        p->count);
-        whole_gradient(p, panels, panels + (size_t)w->points * part_panels(w), o, n);
+    const uint32_t team = (uint32_t)ls_team_size(p->w->team), most = PART_OUT / 16;
+    const uint32_t sixteens = (uint32_t)(p->w->y.channels + 15) / 16;
+    const uint32_t parts = ((sixteens + most - 1) / most + team - 1) / team * team;
+    uint32_t part, count, s, n;
+    ls_split(parts, team, thread, &part, &count);
+    for (const uint32_t end = part + count; part < end; part++) {
+        ls_split(sixteens, parts, part, &s, &n);
+        const int o = (int)s * 16, left = p->w->y.channels - o;
+        if (n > 0)
+            gradient_of_part(p, p->panels + thread * part_floats(p->w), o,
+                             (int)n * 16 < left ? (int)n * 16 : left);
     }
 }
 
@@ -323,22 +334,17 @@ void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float
                       const float *dy, int add, float *work)
 {
     const int tiles = groups * w->y.down * w->y.across;
-    wino_pass p = {.w = w, .x = x, .dy = dy, .y = gradient};
+    wino_pass p = {.w = w, .x = x, .dy = dy, .y = gradient, .add = w->whole && add};
     p.in = work;
-    p.out = work + values_of(w, &w->x);
-    p.values = p.panels = work + ls_wino_work_floats(w);
-    p.panels += w->whole ? 0 : (size_t)w->points * w->point_gradient;
+    p.values = work + values_of(w, &w->x);
+    p.panels = p.values + gradient_floats(w);
     for (; p.first < tiles; p.first += p.count, p.add = 1) {
         p.count = tiles - p.first < w->block ? tiles - p.first : w->block;
         ls_team_run(w->team, items(&w->x), transform_input, &p);
-        ls_team_run(w->team, items(&w->y), transform_error, &p);
-        if (w->whole) {
-            p.add = add;
-            ls_team_run(w->team, (uint32_t)ls_team_size(w->team), whole_gradients, &p);
-            return;
-        }
-        ls_team_run(w->team, (uint32_t)ls_team_size(w->team), correlate_points, &p);
+        ls_team_run(w->team, (uint32_t)ls_team_size(w->team), some_gradients, &p);
     }
+    if (w->whole)
+        return;
     p.add = add;
     ls_team_run(w->team, (uint32_t)(w->y.channels + 15) / 16, transform_gradient, &p);
 }

@@ -4,12 +4,13 @@
  * direct form needs (m·r)². Polynomials are multiplied by way of their values at m + r − 1 *points* in
  * each direction: inputs and weights are transformed to values, multiplied point by point, which is
  * one matrix product per point over channels, and transformed back. All transforms are sums of few
- * terms. The points are 0, 1, −1 and ∞, or, where there are six, 0, ±5/8, ±3/2 and ∞.
+ * terms. The points are 0, 1, −1 and ∞, or, where there are six, 0, ±5/8, ±3/2 and ∞. F(2×2, 5×5) in
+ * halves adds up F(2, 3) and F(2, 2) in each direction: 49 products instead of 36, with the errors of small points.
  *
  * Images lie in lanes (cpu_layout.h), and so do their values: every transform is one of vectors. Weights lie
  * as lanes_kernels.h says. Values, `tiles` tiles of sixteen rows side by side:
  *
- *     of images               [channels][tiles][points + 1][16]
+ *     of images               [channels][tiles][points, an odd number of lines][16]
  *     of weights              [points][ceil(out/8)][in, even][8]
  *     of their gradient       [points][ceil(out/16)][in][16]
  *
@@ -28,7 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LS_WINO_2_3, LS_WINO_4_3, LS_WINO_2_5, LS_WINO_FORMS }; /* F(2×2, 3×3), … */
+/* F(2×2, 3×3), …; the last one is of y alone. */
+enum { LS_WINO_2_3, LS_WINO_4_3, LS_WINO_2_5, LS_WINO_2_5_HALVES, LS_WINO_FORMS };
 
 /* Tiles are counted through all groups, in each from left to right and from top to bottom. Tile
  * (y, x) of a group covers pixels from (y·m − top, x·m − left) on. */
@@ -74,15 +76,19 @@ typedef struct ls_wino_kernels {
     /* values ← the gradient dy of outputs. */
     void (*error[LS_WINO_FORMS])(float *values, int tiles, const ls_wino_image *image,
                                  const float *dy, int first, int count);
+    /* dx ← what the tiles' values give to its pixels, added up tile by tile; a group's first clears it. */
+    void (*spread[LS_WINO_FORMS])(float *dx, const ls_wino_image *image, const float *values,
+                                  int tiles, int first, int count);
+    /* Values of the image's outputs as panels: of each point [ceil(outputs/16)][count][lane][16], zeros beyond the
+     * last output. */
+    void (*panels[LS_WINO_FORMS])(float *panels, size_t point, const ls_wino_image *image,
+                                  const float *dy, int first, int count);
     /* The gradient of the weights of `outputs` ≤ 16 outputs, eights of them `eight` floats apart, ← or, with
      * `add`, += its values. */
     void (*gradient[LS_WINO_FORMS])(float *weights, size_t eight, const float *values, size_t point,
                                     int from, int outputs, int add);
 
     void (*multiply)(const ls_wino_product *p);
-    /* panel[tile][lane][16] ← dy[n][tile][lane], n ≤ 16 outputs `step` floats apart, zeros beyond, and tiles
-     * `tile` floats. */
-    void (*panel)(float *panel, const float *dy, int n, size_t step, int count, size_t tile);
     /* One point: out[panel][from][16] ← or, with `add`, += Σ over `count` tiles and their lanes of panels of
      * dy, side by side, · x[from]. */
     void (*correlate)(float *out, const float *panel, const float *x, size_t tile, int from,
@@ -92,8 +98,9 @@ typedef struct ls_wino_kernels {
 /* ---- the passes ------------------------------------------------------------------------------ */
 
 /* Work goes through blocks of tiles: the values of a block's inputs and outputs stay in the L2 cache between
- * the transforms and the products. A team divides the transforms by channels and the products by points. A
- * row's result depends on that row and the weights alone. The gradient of the weights adds up the blocks in
+ * the transforms and the products. A team divides the transforms by channels and the products by points, or by
+ * outputs. A row's result depends on that row and the weights alone; a gradient that is spread adds up a group's tiles
+ * in order, across blocks, too. The gradient of the weights adds up the blocks in
  * order; or, where its values are more than those of all images, as late in a network, it is made of all tiles at
  * once, in parts of it that stay in the cache from products to transforms. */
 
@@ -110,6 +117,7 @@ typedef struct ls_wino {
     ls_team *team; /* set behind init; NULL: the caller alone */
     int form, points;
     int turned;         /* the gradient of x from that of y, through these weights */
+    int spread;         /* that gradient out of tiles of y's, which give to pixels of x in common */
     int whole;          /* the gradient of the weights, of all tiles at once */
     int block;          /* tiles of a block */
     ls_wino_image x, y; /* as inputs and as outputs; whose steps may be changed */
@@ -120,7 +128,8 @@ typedef struct ls_wino {
 /* For tensors in lanes, whose steps are set so. */
 void ls_wino_init(ls_wino *w, const ls_wino_kernels *kernels, int form, const ls_wino_shape *shape);
 
-/* The same of the convolution that gives the gradient of x from that of y. */
+/* The same of the gradient of x from that of y: of the convolution that gives it; or, where y has fewer tiles
+ * than x, as without padding, of the convolution's own algorithm, each step of it transposed. */
 void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
                        const ls_wino_shape *shape);
 

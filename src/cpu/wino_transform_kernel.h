@@ -16,9 +16,10 @@
  *     outputs    y_i = Σ p^i · value(p), to the last one that at ∞
  *
  * A gradient's transforms are these transposed. For n = 4, 1/N goes as ½ to weights and the sign of
- * the point ∞ to the inputs. */
+ * the point ∞ to the inputs. n = 7 is F(2, 5) in halves: three weights at 0, 1, −1 and ∞, and the other
+ * two, with pixels three further on, at 0, 1 and ∞. */
 
-#define WINO_VALUES_MOST 6
+#define WINO_VALUES_MOST 7
 
 /* The points ±A and ±B for n = 6, by whose choice rounding errors are half those of ±1 and ±2. */
 #define WINO_A 0.625f
@@ -45,11 +46,16 @@ LANES_INLINE vec wino_two(float a, vec v, float b, vec w)
 LANES_INLINE void wino_input_1d(vec *v, const vec *d, const int n, const int r)
 {
     (void)r;
-    if (n == 4) {
+    if (n == 4 || n == 7) {
         v[0] = d[0] - d[2];
         v[1] = d[1] + d[2];
         v[2] = d[2] - d[1];
         v[3] = d[1] - d[3];
+        if (n == 4)
+            return;
+        v[4] = d[3] - d[4];
+        v[5] = d[4];
+        v[6] = d[5] - d[4];
         return;
     }
     vec even_a = wino_add(-WINO_B2, d[2], d[4]), odd_a = wino_add(-WINO_B2, d[1], d[3]);
@@ -62,15 +68,41 @@ LANES_INLINE void wino_input_1d(vec *v, const vec *d, const int n, const int r)
     v[5] = d[5] + wino_two(WINO_A2 * WINO_B2, d[1], -(WINO_A2 + WINO_B2), d[3]);
 }
 
+/* `n` pixels ← as many values: what each pixel gave to them, the other way round. */
+LANES_INLINE void wino_spread_1d(vec *d, const vec *v, const int n, const int r)
+{
+    (void)r;
+    if (n == 4) {
+        d[0] = v[0];
+        d[1] = v[1] - v[2] + v[3];
+        d[2] = v[1] + v[2] - v[0];
+        d[3] = -v[3];
+        return;
+    }
+    vec even_a = v[1] + v[2], odd_a = WINO_A * (v[1] - v[2]);
+    vec even_b = v[3] + v[4], odd_b = WINO_B * (v[3] - v[4]);
+    d[0] = WINO_A2 * WINO_B2 * v[0];
+    d[1] = wino_add(WINO_A2 * WINO_B2, v[5], wino_two(-WINO_B2, odd_a, -WINO_A2, odd_b));
+    d[2] = wino_add(-(WINO_A2 + WINO_B2), v[0], wino_two(-WINO_B2, even_a, -WINO_A2, even_b));
+    d[3] = wino_add(-(WINO_A2 + WINO_B2), v[5], odd_a + odd_b);
+    d[4] = v[0] + (even_a + even_b);
+    d[5] = v[5];
+}
+
 /* `n` values ← r weights. */
 LANES_INLINE void wino_weights_1d(vec *v, const vec *g, const int n, const int r)
 {
-    if (n == 4) {
+    if (n == 4 || n == 7) {
         vec even = g[0] + g[2], odd = 0.5f * g[1];
         v[0] = g[0];
         v[1] = wino_add(0.5f, even, odd);
         v[2] = wino_add(0.5f, even, -odd);
         v[3] = g[2];
+        if (n == 4)
+            return;
+        v[4] = g[3];
+        v[5] = g[3] + g[4];
+        v[6] = g[4];
         return;
     }
     vec even_a = wino_two(WINO_NA, g[0], WINO_NA * WINO_A2, g[2]), odd_a = g[1];
@@ -92,9 +124,13 @@ LANES_INLINE void wino_weights_1d(vec *v, const vec *g, const int n, const int r
 /* m outputs ← `n` values. */
 LANES_INLINE void wino_output_1d(vec *y, const vec *v, const int n, const int r)
 {
-    if (n == 4) {
+    if (n == 4 || n == 7) {
         y[0] = v[0] + v[1] + v[2];
         y[1] = v[1] - v[2] - v[3];
+        if (n == 4)
+            return;
+        y[0] += v[4] + v[5];
+        y[1] += v[5] + v[6];
         return;
     }
     vec even_a = v[1] + v[2], odd_a = v[1] - v[2], even_b = v[3] + v[4], odd_b = v[3] - v[4];
@@ -238,13 +274,28 @@ LANES_INLINE wino_square wino_pixels(const ls_wino_image *image, const float *pl
     return (wino_square){patch, (size_t)side * 16, 16};
 }
 
+/* Asks for the pixels of side × side from (y, x) on that exist; `write`: a constant. */
+LANES_INLINE void wino_ask(const ls_wino_image *image, const float *plane, int y, int x,
+                           const int side, const int write)
+{
+    const int bottom = image->h - y < side ? image->h - y : side;
+    const int right = image->w - x < side ? image->w - x : side;
+    for (int j = y < 0 ? -y : 0; j < bottom; j++) {
+        const float *line = plane + (ptrdiff_t)(y + j) * (ptrdiff_t)image->line + (ptrdiff_t)x * 16;
+        for (int i = x < 0 ? -x : 0; i < right; i++)
+            if (write)
+                __builtin_prefetch(line + i * 16, 1);
+            else
+                __builtin_prefetch(line + i * 16, 0);
+    }
+}
+
 /* Pixels of `side` × `side`, a tile every m of them, to values. */
 LANES_INLINE void wino_to_values(float *values, int tiles, const ls_wino_image *image,
                                  const float *x, int first, int count, wino_1d *transform,
-                                 const int side, const int m, const int r)
+                                 const int side, const int m, const int r, const int n)
 {
-    const int n = m + r - 1;
-    const size_t tile = (size_t)(n * n + 1) * 16;
+    const size_t tile = (size_t)(n * n | 1) * 16;
     float patch[WINO_VALUES_MOST * WINO_VALUES_MOST * 16] __attribute__((aligned(64)));
     for (int channel = image->from; channel < image->to; channel++) {
         wino_place at = wino_place_of(image, first);
@@ -252,14 +303,48 @@ LANES_INLINE void wino_to_values(float *values, int tiles, const ls_wino_image *
         for (int t = 0; t < count; t++, to += tile, wino_next(image, &at)) {
             const float *from =
                 x + (size_t)at.group * image->group + (size_t)channel * image->channel;
-            wino_square in = wino_pixels(image, from, at.y * m - image->top, at.x * m - image->left,
-                                         patch, side);
+            const int top = at.y * m - image->top, left = at.x * m - image->left;
+            wino_square in = wino_pixels(image, from, top, left, patch, side);
+            if (channel + 1 < image->channels)
+                wino_ask(image, from + image->channel, top, left, side, 0);
             wino_square out = {to, (size_t)n * 16, 16};
             for (int part = 0; part < LANES_PARTS; part++) {
                 wino_2d(out, in, transform, n, side, n, r);
                 in.p += LANES_VEC;
                 out.p += LANES_VEC;
             }
+        }
+    }
+}
+
+/* Sixteen outputs (or the last few) of a tile of m × m pixels from (y, x) on, those that exist, turned: [m][m][lane][16]. */
+LANES_INLINE void wino_turn(float *turned, const ls_wino_image *image, const float *dy, int outputs,
+                            int y, int x, const int m)
+{
+    const int right = image->w - x < m ? image->w - x : m;
+    if (right < m || image->h - y < m)
+        memset(turned, 0, (size_t)(m * m) * 256 * sizeof *turned);
+    for (int j = 0; j < m && y + j < image->h; j++)
+        lanes_panel(turned + j * m * 256,
+                    dy + (ptrdiff_t)(y + j) * (ptrdiff_t)image->line + (ptrdiff_t)x * 16, outputs,
+                    image->channel, right, 16);
+}
+
+/* Pixels are turned, and not the more values that they come to. */
+LANES_INLINE void wino_panels(float *panels, size_t point, const ls_wino_image *image,
+                              const float *dy, int first, int count, const int m, const int r,
+                              const int n)
+{
+    float turned[4 * 4 * 256] __attribute__((aligned(64)));
+    for (int o = image->from; o < image->to; o += 16) {
+        wino_place at = wino_place_of(image, first);
+        for (int t = 0; t < count; t++, panels += 256, wino_next(image, &at)) {
+            const float *from = dy + (size_t)at.group * image->group + (size_t)o * image->channel;
+            wino_turn(turned, image, from, image->to - o < 16 ? image->to - o : 16, at.y * m,
+                      at.x * m, m);
+            for (int k = 0; k < 256; k += LANES_VEC)
+                wino_2d((wino_square){panels + k, (size_t)n * point, point},
+                        (wino_square){turned + k, (size_t)m * 256, 256}, wino_error_1d, n, m, n, r);
         }
     }
 }
@@ -310,11 +395,11 @@ LANES_INLINE void wino_put_pooled(const wino_target *to, const ls_wino_image *im
 
 LANES_INLINE void wino_from_values(float *y, const ls_wino_image *image, const float *values,
                                    int tiles, int first, int count, const ls_wino_finish *f,
-                                   const int m, const int r)
+                                   const int m, const int r, const int n)
 {
-    const int n = m + r - 1, unit = f->pool ? 2 : 1;
+    const int unit = f->pool ? 2 : 1;
     const size_t plane = (size_t)image->h * (size_t)image->w; /* of the mask */
-    const size_t step = (size_t)(n * n + 1) * 16;
+    const size_t step = (size_t)(n * n | 1) * 16;
     float tile[4 * 4 * 16] __attribute__((aligned(64)));
     for (int channel = image->from; channel < image->to; channel++) {
         wino_place at = wino_place_of(image, first);
@@ -328,6 +413,11 @@ LANES_INLINE void wino_from_values(float *y, const ls_wino_image *image, const f
                 out.p += LANES_VEC;
             }
             const int row = at.y * m, column = at.x * m;
+            if (!f->pool && channel + 1 < image->channels)
+                wino_ask(image,
+                         y + (size_t)at.group * image->group +
+                             (size_t)(channel + 1) * image->channel,
+                         row, column, m, 1);
             wino_target to = {.bias = f->bias ? f->bias[channel] : 0};
             to.down = image->h - row < m ? image->h - row : m;
             to.across = image->w - column < m ? image->w - column : m;
@@ -342,6 +432,46 @@ LANES_INLINE void wino_from_values(float *y, const ls_wino_image *image, const f
                 wino_put_pooled(&to, image, tile, f->relu, m);
             else
                 wino_put(&to, image, tile, f->relu, m);
+        }
+    }
+}
+
+/* Adds a tile of `n` × `n` to pixels from (y, x) on, those that exist. */
+LANES_INLINE void wino_give(const ls_wino_image *image, float *plane, int y, int x,
+                            const float *tile, const int n)
+{
+    const int bottom = image->h - y < n ? image->h - y : n;
+    const int right = image->w - x < n ? image->w - x : n;
+    for (int j = y < 0 ? -y : 0; j < bottom; j++)
+        for (int i = x < 0 ? -x : 0; i < right; i++) {
+            float *to = plane + (ptrdiff_t)(y + j) * (ptrdiff_t)image->line + (x + i) * 16;
+            const float *from = tile + (j * n + i) * 16;
+            LANES_UNROLL
+            for (int part = 0; part < 16; part += LANES_VEC)
+                vec_store(to + part, vec_load(to + part) + vec_load(from + part));
+        }
+}
+
+LANES_INLINE void wino_spread(float *dx, const ls_wino_image *image, const float *values, int tiles,
+                              int first, int count, const int m, const int n)
+{
+    const size_t step = (size_t)(n * n | 1) * 16;
+    float tile[WINO_VALUES_MOST * WINO_VALUES_MOST * 16] __attribute__((aligned(64)));
+    for (int channel = image->from; channel < image->to; channel++) {
+        wino_place at = wino_place_of(image, first);
+        const float *from = values + (size_t)channel * (size_t)tiles * step;
+        for (int t = 0; t < count; t++, from += step, wino_next(image, &at)) {
+            float *plane = dx + (size_t)at.group * image->group + (size_t)channel * image->channel;
+            wino_square in = {(float *)from, (size_t)n * 16, 16};
+            wino_square out = {tile, (size_t)n * 16, 16};
+            for (int part = 0; part < LANES_PARTS; part++) {
+                wino_2d(out, in, wino_spread_1d, n, n, n, 0);
+                in.p += LANES_VEC;
+                out.p += LANES_VEC;
+            }
+            if (at.y == 0 && at.x == 0)
+                memset(plane, 0, (size_t)image->h * image->line * sizeof *plane);
+            wino_give(image, plane, at.y * m - image->top, at.x * m - image->left, tile, n);
         }
     }
 }
@@ -366,9 +496,9 @@ LANES_INLINE vec wino_taps(const float *p, ptrdiff_t next, int exists)
 }
 
 LANES_INLINE void wino_weights(float *values, size_t point, const float *weights, int from,
-                               int turn, const int m, const int r)
+                               int turn, const int r, const int n)
 {
-    const int n = m + r - 1, taps = r * r;
+    const int taps = r * r;
     for (int i = 0; i < from; i += WINO_INPUTS)
         for (int lane = 0; lane < 8; lane += LANES_VEC) {
             float tap[25 * LANES_VEC] __attribute__((aligned(64)));
@@ -384,9 +514,9 @@ LANES_INLINE void wino_weights(float *values, size_t point, const float *weights
 }
 
 LANES_INLINE void wino_gradient(float *weights, size_t eight, const float *values, size_t point,
-                                int from, int outputs, int add, const int m, const int r)
+                                int from, int outputs, int add, const int r, const int n)
 {
-    const int n = m + r - 1, taps = r * r;
+    const int taps = r * r;
     float tap[25 * 16] __attribute__((aligned(64)));
     for (int i = 0; i < from; i++, values += 16, weights += taps * 8) {
         for (int lane = 0; lane < 16; lane += LANES_VEC)
@@ -400,36 +530,52 @@ LANES_INLINE void wino_gradient(float *weights, size_t eight, const float *value
 
 /* ---- all forms ------------------------------------------------------------------------------- */
 
-#define WINO_TRANSFORMS(m, r)                                                                      \
-    static void wino_weights_##m##_##r(float *values, size_t point, const float *weights,          \
-                                       int from, int turn)                                         \
+#define WINO_FORWARD(form, m, r, n)                                                                \
+    static void wino_weights_##form(float *values, size_t point, const float *weights, int from,   \
+                                    int turn)                                                      \
     {                                                                                              \
-        wino_weights(values, point, weights, from, turn, m, r);                                    \
+        wino_weights(values, point, weights, from, turn, r, n);                                    \
     }                                                                                              \
-    static void wino_input_##m##_##r(float *values, int tiles, const ls_wino_image *image,         \
-                                     const float *x, int first, int count)                         \
+    static void wino_input_##form(float *values, int tiles, const ls_wino_image *image,            \
+                                  const float *x, int first, int count)                            \
     {                                                                                              \
-        wino_to_values(values, tiles, image, x, first, count, wino_input_1d, (m) + (r)-1, m, r);   \
+        wino_to_values(values, tiles, image, x, first, count, wino_input_1d, (m) + (r)-1, m, r,    \
+                       n);                                                                         \
     }                                                                                              \
-    static void wino_output_##m##_##r(float *y, const ls_wino_image *image, const float *values,   \
-                                      int tiles, int first, int count,                             \
-                                      const ls_wino_finish *finish)                                \
+    static void wino_output_##form(float *y, const ls_wino_image *image, const float *values,      \
+                                   int tiles, int first, int count, const ls_wino_finish *finish)  \
     {                                                                                              \
-        wino_from_values(y, image, values, tiles, first, count, finish, m, r);                     \
-    }                                                                                              \
-    static void wino_error_##m##_##r(float *values, int tiles, const ls_wino_image *image,         \
-                                     const float *dy, int first, int count)                        \
-    {                                                                                              \
-        wino_to_values(values, tiles, image, dy, first, count, wino_error_1d, m, m, r);            \
-    }                                                                                              \
-    static void wino_gradient_##m##_##r(float *weights, size_t eight, const float *values,         \
-                                        size_t point, int from, int outputs, int add)              \
-    {                                                                                              \
-        wino_gradient(weights, eight, values, point, from, outputs, add, m, r);                    \
+        wino_from_values(y, image, values, tiles, first, count, finish, m, r, n);                  \
     }
 
-WINO_TRANSFORMS(2, 3)
-WINO_TRANSFORMS(4, 3)
-WINO_TRANSFORMS(2, 5)
+#define WINO_BACKWARD(form, m, r, n)                                                               \
+    static void wino_error_##form(float *values, int tiles, const ls_wino_image *image,            \
+                                  const float *dy, int first, int count)                           \
+    {                                                                                              \
+        wino_to_values(values, tiles, image, dy, first, count, wino_error_1d, m, m, r, n);         \
+    }                                                                                              \
+    static void wino_spread_##form(float *dx, const ls_wino_image *image, const float *values,     \
+                                   int tiles, int first, int count)                                \
+    {                                                                                              \
+        wino_spread(dx, image, values, tiles, first, count, m, n);                                 \
+    }                                                                                              \
+    static void wino_panels_##form(float *panels, size_t point, const ls_wino_image *image,        \
+                                   const float *dy, int first, int count)                          \
+    {                                                                                              \
+        wino_panels(panels, point, image, dy, first, count, m, r, n);                              \
+    }                                                                                              \
+    static void wino_gradient_##form(float *weights, size_t eight, const float *values,            \
+                                     size_t point, int from, int outputs, int add)                 \
+    {                                                                                              \
+        wino_gradient(weights, eight, values, point, from, outputs, add, r, n);                    \
+    }
+
+WINO_FORWARD(2_3, 2, 3, 4)
+WINO_FORWARD(4_3, 4, 3, 6)
+WINO_FORWARD(2_5, 2, 5, 6)
+WINO_FORWARD(2_5_halves, 2, 5, 7)
+WINO_BACKWARD(2_3, 2, 3, 4)
+WINO_BACKWARD(4_3, 4, 3, 6)
+WINO_BACKWARD(2_5, 2, 5, 6)
 
 #endif

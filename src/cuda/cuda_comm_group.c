@@ -17,6 +17,8 @@ int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
         ls_free(desc->host, group);
         return status;
     }
+    group->merge.base.ahead =
+        desc->type == &ls_cuda_comm_nccl ? desc->ranks > 1 : desc->members && desc->ranks == 1;
     if (desc->bucket_count == 0) {
         group->merge.desc.buckets = &group->merge.desc.floats;
         group->merge.desc.bucket_count = 1;
@@ -41,6 +43,7 @@ void ls_cuda_group_destroy(ls_comm_group *base)
     if (!group)
         return;
     const ls_host *host = group->merge.desc.host;
+    ls_cuda_group_unpin(group);
     ls_cuda_links_destroy(group->links);
     ls_merge_group_fini(&group->merge);
     ls_free(host, group->rank);
@@ -67,10 +70,21 @@ int ls_cuda_group_may_read(const ls_comm_group *base, int rank)
 
 /* ---- joining and leaving -------------------------------------------------------------------- */
 
-static int make_events(ls_cuda_rank *mine, ls_error *err)
+enum { EVENTS = 2 + LS_BUCKETS };
+
+static void list_events(cudaEvent_t *event[EVENTS], ls_cuda_rank *mine)
 {
-    cudaEvent_t *const event[] = {&mine->ready, &mine->whole};
-    for (int i = 0; i < 2; i++) {
+    event[0] = &mine->ready;
+    event[1] = &mine->whole;
+    for (int b = 0; b < LS_BUCKETS; b++)
+        event[2 + b] = &mine->down[b];
+}
+
+static int make_events(ls_cuda_rank *mine, int count, ls_error *err)
+{
+    cudaEvent_t *event[EVENTS];
+    list_events(event, mine);
+    for (int i = 0; i < count; i++) {
         cudaError_t e = cudaEventCreateWithFlags(event[i], cudaEventDisableTiming);
         if (e != cudaSuccess) {
             *event[i] = NULL;
@@ -82,8 +96,9 @@ static int make_events(ls_cuda_rank *mine, ls_error *err)
 
 static void free_rank(ls_cuda_rank *mine)
 {
-    cudaEvent_t *const event[] = {&mine->ready, &mine->whole};
-    for (int i = 0; i < 2; i++) {
+    cudaEvent_t *event[EVENTS];
+    list_events(event, mine);
+    for (int i = 0; i < EVENTS; i++) {
         if (*event[i])
             (void)cudaEventDestroy(*event[i]);
         *event[i] = NULL;
@@ -120,7 +135,7 @@ int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *d
         status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
                             comm->mine->device->name);
     if (status == LS_OK)
-        status = make_events(comm->mine, err);
+        status = make_events(comm->mine, base->ahead ? EVENTS : 2, err);
     if (status != LS_OK) {
         ls_cuda_comm_leave(&comm->base);
         return status;
@@ -150,18 +165,19 @@ void ls_cuda_comm_leave(ls_comm *base)
 
 /* ---- the communicators, by name -------------------------------------------------------------- */
 
-#define ROW(row_name, bits, ready)                                                                 \
+#define ROW(row_name, bits)                                                                        \
     {                                                                                              \
         .name = (row_name), .same_bits = (bits), .group_create = ls_cuda_group_create,             \
         .group_destroy = ls_cuda_group_destroy, .set_timeout = ls_merge_set_timeout,               \
         .join = ls_cuda_comm_join, .leave = ls_cuda_comm_leave,                                    \
-        .all_reduce = ls_cuda_comm_all_reduce, .merge_ready = (ready),                             \
+        .all_reduce = ls_cuda_comm_all_reduce, .merge_ready = ls_cuda_comm_merge_ready,            \
         .abort = ls_cuda_group_abort, .may_read = ls_cuda_group_may_read,                          \
+        .over_members = (bits), /* over a wire all is added in the tree's order */                 \
     }
 
-const ls_comm_type ls_cuda_comm_ordered = ROW("ordered", 1, NULL);
-const ls_comm_type ls_cuda_comm_nccl = ROW("nccl", 0, ls_cuda_comm_merge_ready);
-const ls_comm_type ls_cuda_comm_local = ROW("local", 1, NULL);
+const ls_comm_type ls_cuda_comm_ordered = ROW("ordered", 1);
+const ls_comm_type ls_cuda_comm_nccl = ROW("nccl", 0);
+const ls_comm_type ls_cuda_comm_local = ROW("local", 1);
 
 const ls_comm_type *const *ls_cuda_comms(void)
 {

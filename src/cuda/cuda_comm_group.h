@@ -13,8 +13,9 @@
  *     the host waits for `whole`
  *
  * The host waits for its own GPU before the commit point, because LS_OK is a promise: everybody
- * holds the whole sum. A group of one rank meets nobody and waits for nothing. With `nccl`, buckets
- * may be enqueued before all of this (ls_cuda_comm_merge_ready).
+ * holds the whole sum. A group of one rank meets nobody and waits for nothing. With `nccl`, and over several
+ * processes, buckets may be enqueued before all of this (ls_cuda_comm_merge_ready). Over several processes the
+ * sums are those of the process's own nodes of the shard tree, and go on from there (cuda_comm_hosts.c).
  *
  * When a rank fails, it aborts the group and then waits until what it has enqueued has ended, so
  * that it touches nobody's memory any more (`reading`, the slot `may_read`).
@@ -24,6 +25,7 @@
 
 #include "cuda/cuda_device.h"
 #include "merge/group.h"
+#include "merge/tree.h"
 #include "sync/barrier.h"
 
 #include <lockstep/host.h>
@@ -111,9 +113,10 @@ int ls_cuda_places_leads(const ls_cuda_places *places, int rank);
 typedef struct ls_cuda_rank {
     ls_cuda_device *device;
     int ordinal;
-    cudaEvent_t ready; /* its partial sums are complete, its total may be written */
-    cudaEvent_t whole; /* what it has enqueued of the merge is done */
-    float *stage;      /* other GPUs' partial sums of its chunk (cuda_comm_ordered.c) */
+    cudaEvent_t ready;            /* its partial sums are complete, its total may be written */
+    cudaEvent_t whole;            /* what it has enqueued of the merge is done */
+    cudaEvent_t down[LS_BUCKETS]; /* a bucket is in the host's memory (cuda_comm_hosts.c) */
+    float *stage;                 /* other GPUs' partial sums of its chunk (cuda_comm_ordered.c) */
     size_t stage_floats;
     char own_cache_line[64];
 } ls_cuda_rank;
@@ -131,6 +134,7 @@ typedef struct ls_cuda_merge {
 /* What was enqueued of a merge before its all_reduce. */
 typedef struct ls_cuda_ahead {
     int buckets; /* so many of this step; 0: nothing */
+    int told;    /* of these the other processes' courier knows (cuda_comm_hosts.c) */
     const float *from;
     float *total;
     cudaStream_t compute;
@@ -141,6 +145,10 @@ typedef struct ls_cuda_way {
     int links; /* non-zero: over NCCL */
     /* Between the first meeting and the wait for `whole`, which it records. */
     int (*enqueue)(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
+    /* Where the group merges ahead: the buckets that are complete with the first `floats` of `from`, this rank's
+     * one partial sum, and not under way. NULL: it never does. */
+    int (*ahead)(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from, size_t floats,
+                 ls_error *err);
 } ls_cuda_way;
 
 extern const ls_cuda_way ls_cuda_way_local;   /* one GPU for all: tree order */
@@ -151,6 +159,7 @@ struct ls_cuda_group {
     ls_merge_group merge;
     ls_cuda_rank *rank;
     ls_cuda_links *links;
+    void *pinned; /* ls_members_ops.memory, if this group has pinned it */
 };
 
 struct ls_cuda_comm {
@@ -162,8 +171,7 @@ struct ls_cuda_comm {
     ls_cuda_places places;  /* known with the way */
     ls_cuda_ahead ahead;
     int gave_up;
-    ls_rest rest;                   /* of the last merge */
-    uint8_t order[2 * LS_K_ARENAS]; /* the same, as ls_k_add_arenas takes it */
+    ls_rest rest; /* of the last merge */
 };
 
 /* ---- for a way ------------------------------------------------------------------------------ */
@@ -175,8 +183,8 @@ static inline const float *ls_cuda_comm_part(const ls_cuda_comm *comm, int p)
     return comm->group->merge.rank[part->rank].partials[part->index].data;
 }
 
-/* comm->rest and comm->order ← what is left of the tree over what all ranks show. Errors: as
- * ls_rest_update; LS_EUNSUPPORTED (more sums, or a deeper tree, than the kernel takes). */
+/* comm->rest ← what is left of the tree over what all ranks show. Errors: as ls_rest_update;
+ * LS_EUNSUPPORTED (more sums, or a deeper tree, than the kernel takes). */
 int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err);
 
 /* The stream waits for `ready` of everybody on this rank's GPU. */
@@ -188,9 +196,45 @@ void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute);
 /* LS_OK, or LS_EABORTED of a group that is; what was enqueued ahead has then ended. */
 int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err);
 
-/* total[first … first + count) ← comm->rest's sum, of partial sums that are all on this rank's GPU. */
-int ls_cuda_comm_sum(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
+/* out[0 … count) ← sum `sum` of comm->rest (0 where there is one), of whose part p in[p] has the floats. */
+int ls_cuda_comm_add(const ls_cuda_comm *comm, int sum, const float *const *in, float *out,
+                     size_t count, cudaStream_t stream, ls_error *err);
+/* total[first … first + count) ← that sum, of partial sums that are all on this rank's GPU. */
+int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t first, size_t count,
                      cudaStream_t stream, ls_error *err);
+
+/* Polls until `whole` has passed, so that an abort or the deadline ends the wait when the GPU does not. */
+int ls_cuda_comm_await_whole(ls_cuda_comm *comm, ls_error *err);
+
+/* How many buckets are complete when the first `floats` floats are. */
+static inline int ls_cuda_comm_complete(const ls_cuda_comm *comm, size_t floats)
+{
+    const ls_comm_group_desc *desc = &comm->group->merge.desc;
+    return ls_buckets_complete(desc->buckets, desc->bucket_count, floats);
+}
+
+/* LS_OK, or LS_EINVAL: what was begun ahead was begun with others. */
+int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const float *total,
+                         ls_error *err);
+
+/* ---- over several processes (cuda_comm_hosts.c) --------------------------------------------- */
+
+/* Rank 0, before the first merge: what goes to other processes is pinned, until ls_cuda_group_unpin. */
+int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);
+void ls_cuda_group_unpin(ls_cuda_group *group);
+
+/* This process's node `node` ← the floats first … end − 1 of `from`, an arena. */
+int ls_cuda_comm_bring(const ls_cuda_comm *comm, int node, const float *from, size_t first,
+                       size_t end, cudaStream_t stream, ls_error *err);
+/* ls_cuda_way.ahead of a process that has one rank. */
+int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
+                             size_t floats, ls_error *err);
+/* The same of all buckets that are left, then `whole`. */
+int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
+/* The courier hears of the buckets that have come down since. Waits for nothing. */
+int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err);
+/* All nodes are on the host: their sum with the other processes' is in this rank's total when it returns. */
+int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
 
 /* ---- slots of the table --------------------------------------------------------------------- */
 
@@ -203,7 +247,6 @@ int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *d
 void ls_cuda_comm_leave(ls_comm *base);
 int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
                             float *total, ls_comm_times *times, ls_error *err);
-/* cuda_comm_nccl.c */
 int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
                              size_t floats, ls_error *err);
 

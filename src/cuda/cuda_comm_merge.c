@@ -21,7 +21,7 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
 int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
 {
     const ls_rest *rest = &comm->rest;
-    int steps = 0, status = ls_rest_update(&comm->rest, &comm->group->merge, err);
+    int status = ls_rest_update(&comm->rest, &comm->group->merge, err);
     if (status != LS_OK)
         return status;
     if (rest->count > LS_K_ARENAS)
@@ -33,41 +33,56 @@ int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "the sum over the shards nests deeper than %d: use fewer shards",
                        LS_K_STACK);
-    for (int p = 0; p < rest->count; p++) {
-        comm->order[steps++] = (uint8_t)p;
-        for (int j = 0; j < rest->part[p].joins; j++)
-            comm->order[steps++] = LS_K_ADD;
-    }
     return LS_OK;
 }
 
-int ls_cuda_comm_sum(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
+int ls_cuda_comm_add(const ls_cuda_comm *comm, int sum, const float *const *in, float *out,
+                     size_t count, cudaStream_t stream, ls_error *err)
+{
+    const ls_span span = comm->rest.sum[sum];
+    const float *own[LS_K_ARENAS];
+    uint8_t order[2 * LS_K_ARENAS];
+    int parts = 0, steps = 0;
+    for (int p = 0; p < comm->rest.count; p++) {
+        const ls_rest_part *part = &comm->rest.part[p];
+        if (part->span.lo < span.lo || part->span.hi > span.hi)
+            continue;
+        order[steps++] = (uint8_t)parts;
+        own[parts++] = in[p];
+        for (int j = 0; j < part->joins; j++)
+            order[steps++] = LS_K_ADD;
+    }
+    return cuda_check(err, ls_k_add_arenas(out, own, parts, order, count, stream),
+                      "%s: adding up the workers' sums", comm->mine->device->name);
+}
+
+int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t first, size_t count,
                      cudaStream_t stream, ls_error *err)
 {
     const float *in[LS_K_ARENAS];
     for (int p = 0; p < comm->rest.count; p++)
         in[p] = ls_cuda_comm_part(comm, p) + first;
-    cudaError_t e =
-        ls_k_add_arenas(total + first, in, comm->rest.count, comm->order, count, stream);
-    return cuda_check(err, e, "%s: adding up the workers' sums", comm->mine->device->name);
+    return ls_cuda_comm_add(comm, sum, in, total + first, count, stream, err);
 }
 
 /* ---- waiting for the GPU -------------------------------------------------------------------- */
 
-/* Polls, so that an abort or the deadline ends the wait when the GPU does not. */
-static int await_whole(ls_cuda_comm *comm, ls_error *err)
+int ls_cuda_comm_await_whole(ls_cuda_comm *comm, ls_error *err)
 {
     ls_cuda_device *d = comm->mine->device;
     uint64_t deadline = ls_merge_deadline(&comm->group->merge);
     for (unsigned rounds = 0;; rounds++) {
         cudaError_t e = cudaEventQuery(comm->mine->whole);
         if (e == cudaSuccess)
-            return LS_OK;
+            return ls_cuda_comm_tell(comm, err);
         if (e != cudaErrorNotReady) {
             d->lost |= cuda_is_lost(e);
             return cuda_fail(err, e, "%s: merging", d->name);
         }
         (void)cudaGetLastError(); /* the runtime notes "not ready" as an error */
+        int status = ls_cuda_comm_tell(comm, err);
+        if (status != LS_OK)
+            return status;
         if (ls_merge_aborted(&comm->group->merge))
             return ls_fail(err, LS_EABORTED, "another worker failed first");
         if (ls_now_ns() >= deadline)
@@ -156,6 +171,8 @@ static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
         status = ls_merge_meet(&comm->base, merge->times, err);
     if (status == LS_OK)
         status = choose_way(comm, err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_pin(comm, err);
     if (status != LS_OK)
         return status;
     way = comm->way;
@@ -179,7 +196,7 @@ static int alone(ls_cuda_comm *comm, const ls_partial *partials, int count,
     comm->shown->count = count;
     int status = ls_cuda_comm_rest(comm, err);
     if (status == LS_OK)
-        status = ls_cuda_comm_sum(comm, merge->total, 0, comm->group->merge.desc.floats,
+        status = ls_cuda_comm_sum(comm, 0, merge->total, 0, comm->group->merge.desc.floats,
                                   merge->compute, err);
     merge->times->exposed += (double)(ls_now_ns() - start) * 1e-9;
     return status;
@@ -189,7 +206,11 @@ static int work(ls_comm *base, void *merge, ls_error *err)
 {
     ls_cuda_comm *comm = (ls_cuda_comm *)base;
     int status = comm->way->enqueue(comm, merge, err);
-    return status ? status : await_whole(comm, err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_await_whole(comm, err);
+    if (status == LS_OK && ls_merge_has_members(&comm->group->merge))
+        status = ls_cuda_comm_over_members(comm, merge, err);
+    return status;
 }
 
 static int together(ls_cuda_comm *comm, const ls_partial *partials, int count, ls_cuda_merge *merge,
@@ -219,8 +240,53 @@ int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *
     int status = ls_cuda_comm_alive(comm, err);
     if (status != LS_OK)
         return status;
-    status = base->group->ranks == 1 ? alone(comm, partials, count, &merge, err)
-                                     : together(comm, partials, count, &merge, err);
+    status = base->group->ranks == 1 && !ls_merge_has_members(&comm->group->merge)
+                 ? alone(comm, partials, count, &merge, err)
+                 : together(comm, partials, count, &merge, err);
+    if (status != LS_OK)
+        ls_cuda_comm_give_up(comm, merge.compute);
+    ls_merge_committed(base, status);
+    return status;
+}
+
+/* ---- ahead ---------------------------------------------------------------------------------- */
+
+int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const float *total,
+                         ls_error *err)
+{
+    const ls_cuda_ahead *ahead = &comm->ahead;
+    if (ahead->buckets == 0 || (ahead->from == from && ahead->total == total))
+        return LS_OK;
+    return ls_fail(err, LS_EINVAL,
+                   "rank %d: a merge that merge_ready began goes on with another partial sum "
+                   "or another total",
+                   comm->base.rank);
+}
+
+int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
+                             size_t floats, ls_error *err)
+{
+    ls_cuda_comm *comm = (ls_cuda_comm *)base;
+    ls_cuda_rank *mine = comm->mine;
+    ls_cuda_merge merge = {.compute = ls_cuda_stream(mine->device, stream), .total = total};
+    int status = ls_cuda_comm_alive(comm, err);
+    if (status == LS_OK && floats > comm->group->merge.desc.floats)
+        status = ls_fail(err, LS_EINVAL, "%zu floats of an arena of %zu are complete", floats,
+                         comm->group->merge.desc.floats);
+    if (status == LS_OK)
+        status = ls_cuda_not_recording(mine->device, ls_cuda_stream_of(mine->device, stream),
+                                       "merging", err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_goes_on(comm, gradient, total, err);
+    /* A group of one, or one that is not connected yet, merges in all_reduce. */
+    if (status != LS_OK || !comm->way || !base->group->ahead)
+        return status;
+    if (ls_cuda_comm_complete(comm, floats) <= comm->ahead.buckets)
+        return ls_cuda_comm_tell(comm, err);
+    comm->ahead.from = gradient;
+    comm->ahead.total = total;
+    atomic_store(&comm->shown->reading, true);
+    status = comm->way->ahead(comm, &merge, gradient, floats, err);
     if (status != LS_OK)
         ls_cuda_comm_give_up(comm, merge.compute);
     return status;
@@ -250,20 +316,41 @@ static int hand_out(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first
     return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
 }
 
+/* My chunk of each of the process's nodes, one after another in the same place. */
+static int bring_chunk(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first, size_t count,
+                       ls_error *err)
+{
+    int status = LS_OK;
+    for (int i = 0; i < comm->rest.sums && status == LS_OK; i++) {
+        status = ls_cuda_comm_sum(comm, i, merge->total, first, count, merge->compute, err);
+        if (status == LS_OK)
+            status = ls_cuda_comm_bring(comm, i, merge->total, first, first + count, merge->compute,
+                                        err);
+    }
+    return status;
+}
+
 static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
+    const bool members = ls_merge_has_members(&comm->group->merge);
     size_t first, count;
     ls_merge_chunk(&comm->group->merge, comm->base.group->ranks, comm->base.rank, &first, &count);
     int status = ls_cuda_comm_rest(comm, err);
+    if (status == LS_OK && members && comm->base.group->ranks == 1 && comm->rest.count == 1)
+        return ls_cuda_comm_bring_rest(comm, merge, err);
     if (status == LS_OK)
         status = ls_cuda_comm_await_ready(comm, merge->compute, err);
-    if (status == LS_OK && count > 0)
-        status = ls_cuda_comm_sum(comm, merge->total, first, count, merge->compute, err);
-    if (status == LS_OK && count > 0)
-        status = hand_out(comm, merge, first, count, err);
+    if (status == LS_OK && count > 0 && members)
+        status = bring_chunk(comm, merge, first, count, err);
+    else if (status == LS_OK && count > 0) {
+        status = ls_cuda_comm_sum(comm, 0, merge->total, first, count, merge->compute, err);
+        if (status == LS_OK)
+            status = hand_out(comm, merge, first, count, err);
+    }
     return status ? status
                   : cuda_check(err, cudaEventRecord(comm->mine->whole, merge->compute),
                                "%s: recording an event", comm->mine->device->name);
 }
 
-const ls_cuda_way ls_cuda_way_local = {.links = 0, .enqueue = enqueue_local};
+const ls_cuda_way ls_cuda_way_local = {
+    .links = 0, .enqueue = enqueue_local, .ahead = ls_cuda_comm_bring_ahead};

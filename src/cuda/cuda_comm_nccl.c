@@ -17,7 +17,6 @@
  * call, or when it leaves.
  */
 #include "cuda/cuda_comm_group.h"
-#include "merge/tree.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                         size_t first, size_t end, ls_error *err)
@@ -40,19 +39,13 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
                              ls_merge_deadline(&comm->group->merge), err);
 }
 
-static int complete_buckets(const ls_cuda_comm *comm, size_t floats)
-{
-    const ls_comm_group_desc *desc = &comm->group->merge.desc;
-    return ls_buckets_complete(desc->buckets, desc->bucket_count, floats);
-}
-
 /* Every bucket that is not under way and complete when the first `floats` floats of `from` are. */
 static int merge_up_to(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                        size_t floats, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
     const size_t *end = comm->group->merge.desc.buckets;
-    int next = comm->ahead.buckets, complete = complete_buckets(comm, floats);
+    int next = comm->ahead.buckets, complete = ls_cuda_comm_complete(comm, floats);
     if (next >= complete)
         return LS_OK;
     comm->ahead.compute = merge->compute;
@@ -63,47 +56,6 @@ static int merge_up_to(ls_cuda_comm *comm, const ls_cuda_merge *merge, const flo
     for (; next < complete && status == LS_OK; next++)
         status = merge_bucket(comm, merge, from, next ? end[next - 1] : 0, end[next], err);
     comm->ahead.buckets = next;
-    return status;
-}
-
-/* ---- ahead ---------------------------------------------------------------------------------- */
-
-/* What was begun ahead was begun with these. */
-static int goes_on(const ls_cuda_comm *comm, const float *from, const float *total, ls_error *err)
-{
-    const ls_cuda_ahead *ahead = &comm->ahead;
-    if (ahead->buckets == 0 || (ahead->from == from && ahead->total == total))
-        return LS_OK;
-    return ls_fail(err, LS_EINVAL,
-                   "rank %d: a merge that merge_ready began goes on with another partial sum "
-                   "or another total",
-                   comm->base.rank);
-}
-
-int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
-                             size_t floats, ls_error *err)
-{
-    ls_cuda_comm *comm = (ls_cuda_comm *)base;
-    ls_cuda_rank *mine = comm->mine;
-    ls_cuda_merge merge = {.compute = ls_cuda_stream(mine->device, stream), .total = total};
-    int status = ls_cuda_comm_alive(comm, err);
-    if (status == LS_OK && floats > comm->group->merge.desc.floats)
-        status = ls_fail(err, LS_EINVAL, "%zu floats of an arena of %zu are complete", floats,
-                         comm->group->merge.desc.floats);
-    if (status == LS_OK)
-        status = ls_cuda_not_recording(mine->device, ls_cuda_stream_of(mine->device, stream),
-                                       "merging", err);
-    if (status == LS_OK)
-        status = goes_on(comm, gradient, total, err);
-    /* A group of one, or one that is not connected yet, merges in all_reduce. */
-    if (status != LS_OK || !comm->way || complete_buckets(comm, floats) <= comm->ahead.buckets)
-        return status;
-    comm->ahead.from = gradient;
-    comm->ahead.total = total;
-    atomic_store(&comm->shown->reading, true);
-    status = merge_up_to(comm, &merge, gradient, floats, err);
-    if (status != LS_OK)
-        ls_cuda_comm_give_up(comm, merge.compute);
     return status;
 }
 
@@ -131,7 +83,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
 {
     ls_cuda_rank *mine = comm->mine;
     const float *from = comm->shown->count == 1 ? comm->shown->partials[0].data : merge->total;
-    int status = goes_on(comm, from, merge->total, err);
+    int status = ls_cuda_comm_goes_on(comm, from, merge->total, err);
     if (status == LS_OK && comm->shown->count != 1)
         status = fold(comm, merge->total, merge->compute, err);
     if (status == LS_OK)
@@ -145,4 +97,4 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     return cuda_check(err, e, "%s: going on behind a merge", mine->device->name);
 }
 
-const ls_cuda_way ls_cuda_way_nccl = {.links = 1, .enqueue = enqueue};
+const ls_cuda_way ls_cuda_way_nccl = {.links = 1, .enqueue = enqueue, .ahead = merge_up_to};

@@ -8,6 +8,9 @@
  *     that chunk → every leader's total                       another group
  *     my total → the totals of the GPU's other workers        copies
  *
+ * Over several processes the second line is about the process's own nodes, which go down to the host, and the sum
+ * comes up from there (cuda_comm_hosts.c) in place of the last two.
+ *
  * The GPU's memory is all its workers': their partial sums are read where they are. The others on a
  * GPU enqueue nothing; the commit point tells them that their leader has seen its `whole`.
  *
@@ -156,7 +159,8 @@ static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t str
 
 /* ---- adding --------------------------------------------------------------------------------- */
 
-static int sum_own_chunk(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
+/* Of sum `sum` of the rest. */
+static int sum_own_chunk(ls_cuda_comm *comm, int sum, cudaStream_t stream, ls_error *err)
 {
     const float *in[LS_K_ARENAS];
     size_t first, count;
@@ -169,9 +173,22 @@ static int sum_own_chunk(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
                     ? ls_cuda_comm_part(comm, p) + first
                     : stage_of(comm, part->rank, part->index, count);
     }
-    cudaError_t e = ls_k_add_arenas(comm->shown->total + first, in, comm->rest.count, comm->order,
-                                    count, stream);
-    return cuda_check(err, e, "%s: adding up the workers' sums", comm->mine->device->name);
+    return ls_cuda_comm_add(comm, sum, in, comm->shown->total + first, count, stream, err);
+}
+
+/* My chunk of each of the process's nodes, one after another in the same place. */
+static int bring_chunk(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
+{
+    size_t first, count;
+    int status = LS_OK;
+    chunk_of(comm, my_gpu(comm), &first, &count);
+    for (int i = 0; i < comm->rest.sums && status == LS_OK; i++) {
+        status = sum_own_chunk(comm, i, stream, err);
+        if (status == LS_OK)
+            status =
+                ls_cuda_comm_bring(comm, i, comm->shown->total, first, first + count, stream, err);
+    }
+    return status;
 }
 
 /* The whole total → everybody's on this GPU. */
@@ -186,6 +203,14 @@ static int hand_out(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
     return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
 }
 
+static int share_sum(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
+{
+    int status = sum_own_chunk(comm, 0, stream, err);
+    if (status == LS_OK)
+        status = exchange(comm, exchange_totals, stream, err);
+    return status ? status : hand_out(comm, stream, err);
+}
+
 static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
@@ -194,11 +219,8 @@ static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
     if (status == LS_OK)
         status = exchange(comm, exchange_sums, stream, err);
     if (status == LS_OK)
-        status = sum_own_chunk(comm, stream, err);
-    if (status == LS_OK)
-        status = exchange(comm, exchange_totals, stream, err);
-    if (status == LS_OK)
-        status = hand_out(comm, stream, err);
+        status = ls_merge_has_members(&comm->group->merge) ? bring_chunk(comm, stream, err)
+                                                           : share_sum(comm, stream, err);
     if (status != LS_OK)
         return status;
     cudaError_t e = cudaEventRecord(mine->whole, stream);

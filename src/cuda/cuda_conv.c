@@ -39,24 +39,21 @@ static void *product_of(const ls_cuda_op *op)
     return op->desc.fuse_pool ? ls_cuda_at(op, &op->masked) : half_y ? half_y : op->b.y;
 }
 
-static int conv_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int conv_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const void *x, *bias = op->plan_fuses ? ls_cuda_param(op, 1) : NULL;
-    int status = ls_cuda_take_x(&x, op, on, 1, err);
-    if (status == LS_OK)
-        status = ls_math_run(op->plan[LS_PASS_FORWARD], on,
-                             &(ls_math_operands){.a = x,
+    const void *bias = op->plan_fuses ? ls_cuda_param(op, 1) : NULL;
+    int status = ls_math_run(op->plan[LS_PASS_FORWARD], on->cuda,
+                             &(ls_math_operands){.a = ls_cuda_x(op),
                                                  .b = ls_cuda_param(op, 0),
                                                  .bias = bias,
                                                  .out = product_of(op),
                                                  .workspace = ls_cuda_at(op, &op->work)},
                              err);
     if (status == LS_OK && op->desc.fuse_pool)
-        return ls_cuda_done(op, pool(op, flags, on), err);
+        return ls_cuda_done(op, pool(op, flags, on->cuda), err);
     if (status == LS_OK && op->half_y.bytes > 0)
-        status = widen(op, op->b.y, product_of(op), ls_cuda_elements(&op->op.y), 0, on, err);
-    return status ? status : ls_cuda_product_bias(op, on, err);
+        status = widen(op, op->b.y, product_of(op), ls_cuda_elements(&op->op.y), 0, on->cuda, err);
+    return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
 /* What the library cannot add to is computed beside it first; what it makes in bf16 may stay so. */
@@ -73,13 +70,6 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, unsign
     if (status || !add || is_half(op))
         return status;
     return ls_cuda_done(op, ls_k_sum(grad, grad, part, count, on), err);
-}
-
-static int data_gradient(ls_cuda_op *op, const void *dy, cudaStream_t on, ls_error *err)
-{
-    int status =
-        ls_cuda_product_run(op, LS_PASS_DATA, dy, ls_cuda_param(op, 0), ls_cuda_dx(op), 0, on, err);
-    return status ? status : ls_cuda_give_dx(op, on, err);
 }
 
 /* The gradient of the product, through pooling and relu; and the bias's. */
@@ -108,18 +98,17 @@ static int take_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_
     return LS_OK;
 }
 
-static int conv_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int conv_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const void *x = NULL, *dy = NULL, *b = NULL;
-    int status = ls_cuda_take_x(&x, op, on, 0, err);
+    const void *dy = NULL, *factor = NULL;
+    int status = take_dy(&dy, op, flags, on->cuda, err);
     if (status == LS_OK)
-        status = take_dy(&dy, op, flags, on, err);
+        status = ls_cuda_factor(&factor, op, &op->half_dy, dy, ls_cuda_elements(&op->op.y),
+                                on->cuda, err);
     if (status == LS_OK)
-        status = ls_cuda_factor(&b, op, &op->half_dy, dy, ls_cuda_elements(&op->op.y), on, err);
-    if (status == LS_OK)
-        status = weight_gradient(op, x, b, flags, on, err);
-    return status == LS_OK && op->desc.needs_dx ? data_gradient(op, b, on, err) : status;
+        status = weight_gradient(op, ls_cuda_x(op), factor, flags, on->cuda, err);
+    return status == LS_OK && op->desc.needs_dx ? ls_cuda_product_dx(op, factor, on->cuda, err)
+                                                : status;
 }
 
 /* ---- create --------------------------------------------------------------------------------- */
@@ -231,18 +220,15 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
         return status;
     op->desc.u.conv2d = conv;
     status = shape_results(op, err);
+    if (status)
+        return ls_cuda_op_finish(out, op, status);
     ls_cuda_op_param(op, k->out, x->c / k->groups, k->kh * k->kw);
     if (k->bias)
         ls_cuda_op_param(op, 0, k->out, 1);
     op->forward = conv_forward;
     op->backward = conv_backward;
     op->op.shadow_grads = is_half(op);
-    if (status == LS_OK)
-        status = ls_cuda_op_match_twin(op, err);
-    if (status == LS_OK) {
-        ls_math_shape shape = math_shape(op);
-        reserve(op);
-        status = ls_cuda_product_plans(op, &shape, err);
-    }
-    return ls_cuda_op_finish(out, op, status);
+    const ls_math_shape made = math_shape(op);
+    reserve(op);
+    return ls_cuda_product_finish(out, op, &made, err);
 }

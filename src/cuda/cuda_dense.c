@@ -8,36 +8,31 @@ static size_t inputs_of(const ls_cuda_op *op)
     return (size_t)x->c * (size_t)x->h * (size_t)x->w;
 }
 
-static int dense_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int dense_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
     const void *x;
     (void)flags;
     int status =
-        ls_cuda_factor(&x, op, &op->half_x, op->b.x, ls_cuda_elements(&op->desc.x), on, err);
+        ls_cuda_factor(&x, op, &op->half_x, op->b.x, ls_cuda_elements(&op->desc.x), on->cuda, err);
     if (status == LS_OK)
-        status =
-            ls_cuda_product_run(op, LS_PASS_FORWARD, x, ls_cuda_param(op, 0), op->b.y, 0, on, err);
-    return status ? status : ls_cuda_product_bias(op, on, err);
+        status = ls_cuda_product_run(op, LS_PASS_FORWARD, x, ls_cuda_param(op, 0), op->b.y, 0,
+                                     on->cuda, err);
+    return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
-static int dense_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int dense_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const void *rounded = ls_cuda_at(op, &op->half_x), *x = rounded ? rounded : op->b.x, *dy,
-               *masked;
-    int status = ls_cuda_product_dy(&masked, op, flags, on, err);
+    const void *rounded = ls_cuda_at(op, &op->half_x), *x = rounded ? rounded : op->b.x;
+    const void *masked = NULL, *dy = NULL;
+    int status = ls_cuda_product_dy(&masked, op, flags, on->cuda, err);
     if (status == LS_OK)
-        status =
-            ls_cuda_factor(&dy, op, &op->half_dy, masked, ls_cuda_elements(&op->op.y), on, err);
+        status = ls_cuda_factor(&dy, op, &op->half_dy, masked, ls_cuda_elements(&op->op.y),
+                                on->cuda, err);
     if (status == LS_OK)
         status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, op->b.grad[0],
-                                     (flags & LS_RUN_ACCUMULATE) != 0, on, err);
-    if (status || !op->desc.needs_dx)
-        return status;
-    status =
-        ls_cuda_product_run(op, LS_PASS_DATA, dy, ls_cuda_param(op, 0), ls_cuda_dx(op), 0, on, err);
-    return status ? status : ls_cuda_give_dx(op, on, err);
+                                     (flags & LS_RUN_ACCUMULATE) != 0, on->cuda, err);
+    return status == LS_OK && op->desc.needs_dx ? ls_cuda_product_dx(op, dy, on->cuda, err)
+                                                : status;
 }
 
 static ls_math_shape math_shape(const ls_cuda_op *op)
@@ -99,11 +94,7 @@ int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *
         ls_cuda_op_param(op, 0, outputs, 1);
     op->forward = dense_forward;
     op->backward = dense_backward;
-    status = ls_cuda_op_match_twin(op, err);
-    if (status == LS_OK) {
-        ls_math_shape shape = math_shape(op);
-        reserve(op);
-        status = ls_cuda_product_plans(op, &shape, err);
-    }
-    return ls_cuda_op_finish(out, op, status);
+    const ls_math_shape shape = math_shape(op);
+    reserve(op);
+    return ls_cuda_product_finish(out, op, &shape, err);
 }

@@ -113,11 +113,14 @@ static void cuda_describe(const ls_device *device, ls_device_info *out)
 {
     const ls_cuda_device *d = (const ls_cuda_device *)device;
     static const char *const precision[] = {"fp32", "tf32", "bf16"};
+    char math[40], driver[16];
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", d->name);
     snprintf(out->model, sizeof out->model, "%s", d->model);
     snprintf(out->isa, sizeof out->isa, "sm_%d%d %s", d->major, d->minor, precision[d->precision]);
-    ls_math_version(out->library, sizeof out->library);
+    ls_math_version(math, sizeof math);
+    version_text(driver, sizeof driver, d->driver);
+    snprintf(out->library, sizeof out->library, "%s, driver %s", math, driver);
     out->memory_bytes = d->memory_bytes;
     out->threads = 1;
     out->shadow_bytes = d->precision == LS_PRECISION_BF16 ? (int)sizeof(uint16_t) : 0;
@@ -256,6 +259,16 @@ static int cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
     return ls_cuda_sync(ls_cuda_device_of(device), stream, err);
 }
 
+static size_t cuda_choices(const ls_device *device, char *out, size_t size)
+{
+    return ls_math_choices(((const ls_cuda_device *)device)->math, out, size);
+}
+
+static int cuda_choose(ls_device *device, const char *text, ls_error *err)
+{
+    return ls_math_choose(ls_cuda_device_of(device)->math, text, err);
+}
+
 /* ---- the tables ----------------------------------------------------------------------------- */
 
 static const ls_device_ops device_ops = {
@@ -273,6 +286,8 @@ static const ls_device_ops device_ops = {
     .add_tensor = cuda_add_tensor,
     .shadow = cuda_shadow,
     .sync = cuda_sync,
+    .choices = cuda_choices,
+    .choose = cuda_choose,
     .op_create = ls_cuda_op_create,
     .stream_create = ls_cuda_stream_create,
     .stream_destroy = ls_cuda_stream_destroy,

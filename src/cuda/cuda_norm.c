@@ -38,49 +38,36 @@ static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, uns
                         err);
 }
 
-static int norm_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int norm_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
     const ls_k_norm shape = shape_of(op);
-    const void *x, *x2 = NULL;
-    int status = ls_cuda_take_x(&x, op, on, 1, err);
-    if (status == LS_OK && op->desc.fuse_add)
-        status = ls_cuda_take_x2(&x2, op, on, err);
-    if (status == LS_OK)
-        status = statistics(op, x, &shape, flags, on, err);
-    if (status)
-        return status;
     const int evaluate = (flags & LS_RUN_EVALUATE) != 0;
+    const void *x = ls_cuda_x(op), *x2 = op->desc.fuse_add ? ls_cuda_x2(op) : NULL;
     const float *mean = statistics_of(op, evaluate);
     uint8_t *mask = evaluate ? NULL : ls_cuda_at(op, &op->kept);
+    int status = statistics(op, x, &shape, flags, on->cuda, err);
+    if (status)
+        return status;
     return ls_cuda_done(op,
                         ls_k_norm_apply(op->b.y, mask, x, x2, mean, mean + shape.c, op->b.param[0],
-                                        op->b.param[1], &shape, on),
+                                        op->b.param[1], &shape, on->cuda),
                         err);
 }
 
-static int norm_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int norm_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
     const ls_k_norm shape = shape_of(op);
     const float *mean = ls_cuda_at(op, &op->mean), *inverse = mean + shape.c;
     const uint8_t *mask = ls_cuda_at(op, &op->kept);
-    const void *x;
+    const void *x = ls_cuda_x(op);
     float *sums = ls_cuda_at(op, &op->sums);
-    int status = ls_cuda_take_x(&x, op, on, 0, err);
-    if (status)
-        return status;
-    cudaError_t e =
-        ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums, (flags & LS_RUN_ACCUMULATE) != 0, x,
-                       op->b.dy, mask, mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
+    cudaError_t e = ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums,
+                                   (flags & LS_RUN_ACCUMULATE) != 0, x, op->b.dy, mask, mean,
+                                   inverse, ls_cuda_at(op, &op->partial), &shape, on->cuda);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_norm_dx(ls_cuda_dx(op), op->desc.fuse_add ? ls_cuda_dx2(op) : NULL, x, op->b.dy,
-                         mask, mean, inverse, op->b.param[0], sums, &shape, on);
-    status = ls_cuda_done(op, e, err);
-    if (status || !op->desc.needs_dx)
-        return status;
-    status = ls_cuda_give_dx(op, on, err);
-    return status == LS_OK && op->desc.fuse_add ? ls_cuda_give_dx2(op, on, err) : status;
+                         mask, mean, inverse, op->b.param[0], sums, &shape, on->cuda);
+    return ls_cuda_done(op, e, err);
 }
 
 /* bf16 when all inputs are. */
@@ -137,38 +124,28 @@ static size_t row_of(const ls_cuda_op *op)
     return (size_t)x->c * (size_t)x->h * (size_t)x->w;
 }
 
-static int layer_norm_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int layer_norm_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const void *x;
     (void)flags;
-    int status = ls_cuda_take_x(&x, op, on, 1, err);
-    if (status)
-        return status;
     return ls_cuda_done(op,
-                        ls_k_layer_norm(op->b.y, ls_cuda_at(op, &op->mean), x, op->b.param[0],
-                                        op->b.param[1], op->desc.u.layernorm.epsilon,
-                                        op->desc.x.rows, row_of(op), on),
+                        ls_k_layer_norm(op->b.y, ls_cuda_at(op, &op->mean), ls_cuda_x(op),
+                                        op->b.param[0], op->b.param[1],
+                                        op->desc.u.layernorm.epsilon, op->desc.x.rows, row_of(op),
+                                        on->cuda),
                         err);
 }
 
-static int layer_norm_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int layer_norm_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const float *stats = ls_cuda_at(op, &op->mean);
+    const float *stats = ls_cuda_at(op, &op->mean), *x = ls_cuda_x(op);
     const int rows = op->desc.x.rows;
-    const void *x;
-    int status = ls_cuda_take_x(&x, op, on, 0, err);
-    if (status)
-        return status;
     cudaError_t e =
         ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], (flags & LS_RUN_ACCUMULATE) != 0, x,
-                             op->b.dy, stats, rows, row_of(op), on);
+                             op->b.dy, stats, rows, row_of(op), on->cuda);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_layer_norm_dx(ls_cuda_dx(op), x, op->b.dy, op->b.param[0], stats, rows, row_of(op),
-                               on);
-    status = ls_cuda_done(op, e, err);
-    return status || !op->desc.needs_dx ? status : ls_cuda_give_dx(op, on, err);
+                               on->cuda);
+    return ls_cuda_done(op, e, err);
 }
 
 int ls_cuda_layer_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,

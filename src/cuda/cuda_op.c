@@ -136,49 +136,57 @@ static int convert(ls_cuda_op *op, void *to, ls_cuda_form to_form, const void *f
                   : ls_cuda_done(op, one_step(to, to_form, between, LS_FORM_LAST, t, stream), err);
 }
 
-int ls_cuda_take_x(const void **out, ls_cuda_op *op, cudaStream_t stream, int fresh, ls_error *err)
+/* Where a tensor of the caller's has a room to be converted in, it is that one that the op uses. */
+static void *in_room(const ls_cuda_op *op, const ls_cuda_room *room, const void *callers)
 {
-    const ls_tensor *t = &op->desc.x;
-    void *room = ls_cuda_at(op, &op->x);
-    *out = room ? room : op->b.x;
-    if (!room || !fresh)
-        return LS_OK;
-    return convert(op, room, op->x_form, op->b.x, ls_cuda_form_of(t), t, stream, err);
+    void *at = ls_cuda_at(op, room);
+    return at ? at : (void *)callers;
 }
 
-int ls_cuda_take_x2(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err)
+const void *ls_cuda_x(const ls_cuda_op *op)
 {
-    const ls_tensor *t = &op->desc.x2;
-    void *room = ls_cuda_at(op, &op->x2);
-    *out = room ? room : op->b.x2;
-    return room ? convert(op, room, op->x2_form, op->b.x2, ls_cuda_form_of(t), t, stream, err)
-                : LS_OK;
+    return in_room(op, &op->x, op->b.x);
 }
 
-void *ls_cuda_dx(ls_cuda_op *op)
+const void *ls_cuda_x2(const ls_cuda_op *op)
 {
-    return op->dx.bytes > 0 ? ls_cuda_at(op, &op->dx) : op->b.dx;
+    return in_room(op, &op->x2, op->b.x2);
 }
 
-void *ls_cuda_dx2(ls_cuda_op *op)
+void *ls_cuda_dx(const ls_cuda_op *op)
 {
-    return op->dx2.bytes > 0 ? ls_cuda_at(op, &op->dx2) : op->b.dx2;
+    return in_room(op, &op->dx, op->b.dx);
 }
 
-int ls_cuda_give_dx(ls_cuda_op *op, cudaStream_t stream, ls_error *err)
+void *ls_cuda_dx2(const ls_cuda_op *op)
 {
-    const ls_tensor *t = &op->desc.x;
-    if (op->dx.bytes == 0)
-        return LS_OK;
-    return convert(op, op->b.dx, ls_cuda_form_of(t), ls_cuda_dx(op), op->x_form, t, stream, err);
+    return in_room(op, &op->dx2, op->b.dx2);
 }
 
-int ls_cuda_give_dx2(ls_cuda_op *op, cudaStream_t stream, ls_error *err)
+static int take_inputs(ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
-    const ls_tensor *t = &op->desc.x2;
-    if (op->dx2.bytes == 0)
-        return LS_OK;
-    return convert(op, op->b.dx2, ls_cuda_form_of(t), ls_cuda_dx2(op), op->x2_form, t, stream, err);
+    const ls_tensor *x = &op->desc.x, *x2 = &op->desc.x2;
+    int status = LS_OK;
+    if (op->x.bytes > 0)
+        status = convert(op, ls_cuda_at(op, &op->x), op->x_form, op->b.x, ls_cuda_form_of(x), x, on,
+                         err);
+    if (op->x2.bytes > 0 && status == LS_OK)
+        status = convert(op, ls_cuda_at(op, &op->x2), op->x2_form, op->b.x2, ls_cuda_form_of(x2),
+                         x2, on, err);
+    return status;
+}
+
+static int give_gradients(ls_cuda_op *op, cudaStream_t on, ls_error *err)
+{
+    const ls_tensor *x = &op->desc.x, *x2 = &op->desc.x2;
+    int status = LS_OK;
+    if (op->dx.bytes > 0)
+        status = convert(op, op->b.dx, ls_cuda_form_of(x), ls_cuda_at(op, &op->dx), op->x_form, x,
+                         on, err);
+    if (op->dx2.bytes > 0 && status == LS_OK)
+        status = convert(op, op->b.dx2, ls_cuda_form_of(x2), ls_cuda_at(op, &op->dx2), op->x2_form,
+                         x2, on, err);
+    return status;
 }
 
 /* ---- the table of an op --------------------------------------------------------------------- */
@@ -208,24 +216,28 @@ static int op_bind(ls_op *base, const ls_op_buffers *b, ls_error *err)
     return LS_OK;
 }
 
-static int run(ls_cuda_op *op, ls_cuda_pass *pass, ls_stream *stream, unsigned flags, ls_error *err)
+static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
+    ls_cuda_op *op = self_of(base);
+    ls_stream *on = ls_cuda_stream_of(op->device, stream);
     if (!op->bound)
         return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
-    return pass(op, stream, flags, err);
+    int status = take_inputs(op, on->cuda, err);
+    return status ? status : op->forward(op, on, flags, err);
 }
 
-static int op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    return run(self_of(op), self_of(op)->forward, stream, flags, err);
-}
-
-static int op_backward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    if (!self_of(op)->desc.training)
-        return ls_fail(err, LS_EINVAL, "%s: backward of an op that is not for training",
-                       self_of(op)->name);
-    return run(self_of(op), self_of(op)->backward, stream, flags, err);
+    ls_cuda_op *op = self_of(base);
+    ls_stream *on = ls_cuda_stream_of(op->device, stream);
+    if (!op->desc.training)
+        return ls_fail(err, LS_EINVAL, "%s: backward of an op that is not for training", op->name);
+    if (!op->bound)
+        return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
+    if (base->params == 0 && !op->desc.needs_dx)
+        return LS_OK;
+    int status = op->backward(op, on, flags, err);
+    return status ? status : give_gradients(op, on->cuda, err);
 }
 
 /* ---- parameters ----------------------------------------------------------------------------- */

@@ -23,8 +23,9 @@
 
 typedef struct ls_cuda_op ls_cuda_op;
 
-/* Enqueues one pass. */
-typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err);
+/* Enqueues one pass on `on`, which is never NULL. Inputs were brought into their form before it, and
+ * gradients of inputs are brought to the caller's memory behind it. */
+typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err);
 
 /* Memory of an op: `at` bytes into saved or scratch memory, nothing when bytes is 0. */
 typedef struct ls_cuda_room {
@@ -48,7 +49,8 @@ struct ls_cuda_op {
     ls_op_desc desc;
     ls_op_buffers b;
     int bound;
-    ls_cuda_pass *forward, *backward; /* backward NULL: there is none */
+    ls_cuda_pass *forward, *backward; /* backward NULL: there is none; it is left out where neither
+                                         parameters nor inputs want a gradient */
     void (*release)(ls_cuda_op *op);  /* or NULL */
 
     /* A parameter is canonical [rows][a][b] and lies here as [rows][b][a]; rows 0: as it is. */
@@ -107,15 +109,12 @@ void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room);
 void ls_cuda_use_x(ls_cuda_op *op, ls_cuda_form form, int again);
 void ls_cuda_use_x2(ls_cuda_op *op, ls_cuda_form form);
 
-/* x in the op's form: where it is, after converting it into its room if it must be. `fresh`
- * non-zero: in forward, which converts; backward finds what forward made. */
-int ls_cuda_take_x(const void **out, ls_cuda_op *op, cudaStream_t stream, int fresh, ls_error *err);
-int ls_cuda_take_x2(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err);
-/* Where dx (dx2) is to be computed, and bringing it to the caller's memory. */
-void *ls_cuda_dx(ls_cuda_op *op);
-void *ls_cuda_dx2(ls_cuda_op *op);
-int ls_cuda_give_dx(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
-int ls_cuda_give_dx2(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
+/* Where x and x2 are in the op's form, and dx and dx2 are to be. Backward finds what forward had of x
+ * where it is used `again`; x2 is forward's alone. */
+const void *ls_cuda_x(const ls_cuda_op *op);
+const void *ls_cuda_x2(const ls_cuda_op *op);
+void *ls_cuda_dx(const ls_cuda_op *op);
+void *ls_cuda_dx2(const ls_cuda_op *op);
 
 /* Windows of 2 × 2 side by side, for which there are kernels of their own: x is what is pooled. */
 bool ls_cuda_pools_quads(const ls_pool2d *pool);

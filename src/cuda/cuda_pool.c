@@ -35,13 +35,10 @@ static cudaError_t pool(const ls_cuda_op *op, const void *x, cudaStream_t on)
                              : ls_k_pool_average(op->b.y, x, &shape, on);
 }
 
-static int pool_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int pool_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
-    const void *x;
     (void)flags;
-    int status = ls_cuda_take_x(&x, op, on, 1, err);
-    return status ? status : ls_cuda_done(op, pool(op, x, on), err);
+    return ls_cuda_done(op, pool(op, ls_cuda_x(op), on->cuda), err);
 }
 
 static cudaError_t pool_back(const ls_cuda_op *op, float *dx, cudaStream_t on)
@@ -55,14 +52,10 @@ static cudaError_t pool_back(const ls_cuda_op *op, float *dx, cudaStream_t on)
                              : ls_k_pool_average_back(dx, op->b.dy, &shape, on);
 }
 
-static int pool_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int pool_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
     (void)flags;
-    if (!op->desc.needs_dx)
-        return LS_OK;
-    int status = ls_cuda_done(op, pool_back(op, ls_cuda_dx(op), on), err);
-    return status ? status : ls_cuda_give_dx(op, on, err);
+    return ls_cuda_done(op, pool_back(op, ls_cuda_dx(op), on->cuda), err);
 }
 
 static int check(const ls_tensor *x, const ls_pool2d *k, ls_error *err)
@@ -117,25 +110,18 @@ static ls_k_upsample scale_of(const ls_cuda_op *op)
         x->rows, x->c, x->h, x->w, op->desc.u.upsample.sh, op->desc.u.upsample.sw};
 }
 
-static int upsample_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int upsample_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
     const ls_k_upsample k = scale_of(op);
-    const void *x;
     (void)flags;
-    int status = ls_cuda_take_x(&x, op, on, 1, err);
-    return status ? status : ls_cuda_done(op, ls_k_upsample_of(op->b.y, x, &k, on), err);
+    return ls_cuda_done(op, ls_k_upsample_of(op->b.y, ls_cuda_x(op), &k, on->cuda), err);
 }
 
-static int upsample_backward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int upsample_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
-    cudaStream_t on = ls_cuda_stream(op->device, stream);
     const ls_k_upsample k = scale_of(op);
     (void)flags;
-    if (!op->desc.needs_dx)
-        return LS_OK;
-    int status = ls_cuda_done(op, ls_k_upsample_back(ls_cuda_dx(op), op->b.dy, &k, on), err);
-    return status ? status : ls_cuda_give_dx(op, on, err);
+    return ls_cuda_done(op, ls_k_upsample_back(ls_cuda_dx(op), op->b.dy, &k, on->cuda), err);
 }
 
 int ls_cuda_upsample_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,

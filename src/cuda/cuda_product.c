@@ -31,13 +31,13 @@ static int plan_forward(ls_cuda_op *op, const ls_math_shape *forward, ls_error *
     return ls_math_plan_create(plan, op->device->math, &shape, err);
 }
 
-int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
+static int make_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
 {
-    size_t most = 0;
     ls_math_shape shape = *forward;
-    op->needs_shadow = is_half(op);
     shape.bias = shape.relu = 0;
-    int status = plan_forward(op, forward, err);
+    int status = ls_cuda_op_match_twin(op, err);
+    if (status == LS_OK)
+        status = plan_forward(op, forward, err);
     if (status == LS_OK && op->desc.training && op->desc.needs_dx) {
         shape.kind = (ls_math_kind)(forward->kind + LS_PASS_DATA);
         status = ls_math_plan_create(&op->plan[LS_PASS_DATA], op->device->math, &shape, err);
@@ -46,8 +46,16 @@ int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error
         shape.kind = (ls_math_kind)(forward->kind + LS_PASS_WEIGHTS);
         status = ls_math_plan_create(&op->plan[LS_PASS_WEIGHTS], op->device->math, &shape, err);
     }
+    return status;
+}
+
+int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
+{
+    size_t most = 0;
+    int status = make_plans(op, forward, err);
     if (status)
-        return status;
+        return ls_cuda_op_finish(out, op, status);
+    op->needs_shadow = is_half(op);
     for (int p = 0; p < LS_PASSES; p++)
         if (op->plan[p] && op->plan[p]->workspace_bytes > most)
             most = op->plan[p]->workspace_bytes;
@@ -56,7 +64,7 @@ int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error
              op->plan_fuses && forward->relu ? "+bias+relu"
              : op->plan_fuses                ? "+bias"
                                              : "");
-    return LS_OK;
+    return ls_cuda_op_finish(out, op, LS_OK);
 }
 
 int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
@@ -126,6 +134,12 @@ int ls_cuda_product_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStr
         e = ls_k_add_back(masked, NULL, b->dy, y, half, ls_cuda_elements(&op->op.y), stream);
     *out = y ? masked : b->dy;
     return ls_cuda_done(op, e, err);
+}
+
+int ls_cuda_product_dx(ls_cuda_op *op, const void *dy, cudaStream_t stream, ls_error *err)
+{
+    return ls_cuda_product_run(op, LS_PASS_DATA, dy, ls_cuda_param(op, 0), ls_cuda_dx(op), 0,
+                               stream, err);
 }
 
 int ls_cuda_product_bias(ls_cuda_op *op, cudaStream_t stream, ls_error *err)

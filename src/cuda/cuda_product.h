@@ -5,10 +5,11 @@
 
 #include "cuda/cuda_op.h"
 
-/* Makes the plans of the passes that the op needs from `forward`, whose kind is that of the forward
- * pass and is followed by the kinds of the other two. A fused form that the library declines is
- * replaced by the plain one. Reserves the workspace. */
-int ls_cuda_product_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err);
+/* The end of a creator: makes the plans of the passes that the op needs from `forward`, whose kind is
+ * that of the forward pass and is followed by the kinds of the other two. A fused form that the
+ * library declines is replaced by the plain one. Reserves the workspace. */
+int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *forward,
+                           ls_error *err);
 
 /* Reserves x (which is used in that form) and dy in bf16 where the op multiplies so and they are not
  * bf16 already, and the masked dy. */
@@ -27,6 +28,9 @@ int ls_cuda_product_bias(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
 /* dy as it is before the fused relu, in y's form; writes the bias's gradient on the way. */
 int ls_cuda_product_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t stream,
                        ls_error *err);
+
+/* dx from dy as a factor. */
+int ls_cuda_product_dx(ls_cuda_op *op, const void *dy, cudaStream_t stream, ls_error *err);
 
 /* Runs one of the op's plans. */
 int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,

@@ -8,14 +8,14 @@
 
 /* ---- dataset rows to a batch ---------------------------------------------------------------------- */
 
-static int gather_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int gather_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
     const ls_gather *g = &op->desc.u.gather;
     const ls_tensor *y = &op->op.y;
     const int random = op->desc.training;
     const ls_k_args *args;
     (void)flags;
-    int status = ls_cuda_args(&args, op->device, stream, op->b.args, err);
+    int status = ls_cuda_args(&args, op->device, on, op->b.args, err);
     if (status)
         return status;
     ls_k_gather k = {
@@ -40,7 +40,7 @@ static int gather_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
     };
     memcpy(k.mean, g->mean, sizeof k.mean);
     memcpy(k.std, g->std, sizeof k.std);
-    return ls_cuda_done(op, ls_k_gather_rows(&k, ls_cuda_stream(op->device, stream)), err);
+    return ls_cuda_done(op, ls_k_gather_rows(&k, on->cuda), err);
 }
 
 static int check_gather(const ls_op_desc *d, ls_error *err)
@@ -77,7 +77,7 @@ int ls_cuda_gather_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
 
 /* ---- loss ----------------------------------------------------------------------------------------- */
 
-static int loss_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int loss_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     const ls_op_buffers *b = &op->b;
@@ -98,14 +98,12 @@ static int loss_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_er
         return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
     if (op->desc.u.softmax_xent.weighted && !b->class_weight)
         return ls_fail(err, LS_EINVAL, "softmax_xent: it is weighted, without class_weight");
-    return ls_cuda_done(op, ls_k_softmax_xent(&k, ls_cuda_stream(op->device, stream)), err);
+    return ls_cuda_done(op, ls_k_softmax_xent(&k, on->cuda), err);
 }
 
 /* Logits or outputs of one row each, two floats of work for it. */
 static int create_loss(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                       const char *name,
-                       int (*forward)(ls_cuda_op *, ls_stream *, unsigned, ls_error *),
-                       ls_error *err)
+                       const char *name, ls_cuda_pass *forward, ls_error *err)
 {
     const ls_tensor *x = &desc->x;
     ls_cuda_op *op;
@@ -135,7 +133,7 @@ int ls_cuda_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
 _Static_assert((int)LS_K_MSE == (int)LS_VECTOR_MSE && (int)LS_K_BCE == (int)LS_VECTOR_BCE,
                "the kernels' rules are the plugin's");
 
-static int vector_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int vector_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     const ls_op_buffers *b = &op->b;
@@ -152,7 +150,7 @@ static int vector_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "vector loss: a buffer is missing");
-    return ls_cuda_done(op, ls_k_vector_loss_of(&k, ls_cuda_stream(op->device, stream)), err);
+    return ls_cuda_done(op, ls_k_vector_loss_of(&k, on->cuda), err);
 }
 
 int ls_cuda_vector_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
@@ -218,24 +216,24 @@ static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_
     return ls_k_adamw_step(&u, &k, stream);
 }
 
-static int update_forward(ls_cuda_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+static int update_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
 {
     const ls_k_args *args;
     int status = check_arenas(op, err);
     if (status == LS_OK && op->desc.kind == LS_OP_ADAMW && op->b.args->step < 1)
         status = ls_fail(err, LS_EINVAL, "adamw: steps are numbered from 1");
     if (status == LS_OK)
-        status = ls_cuda_args(&args, op->device, stream, op->b.args, err);
+        status = ls_cuda_args(&args, op->device, on, op->b.args, err);
     if (status)
         return status;
-    cudaStream_t s = ls_cuda_stream(op->device, stream);
     const ls_clip *clip = &op->desc.u.clip;
     if (op->desc.kind == LS_OP_CLIP)
         return ls_cuda_done(op,
                             ls_k_clip(op->b.clip, ls_cuda_at(op, &op->work), op->b.grad[0], args,
-                                      clip->most, (flags & LS_RUN_ACCUMULATE) != 0, clip->count, s),
+                                      clip->most, (flags & LS_RUN_ACCUMULATE) != 0, clip->count,
+                                      on->cuda),
                             err);
-    return ls_cuda_done(op, step(op, args, s), err);
+    return ls_cuda_done(op, step(op, args, on->cuda), err);
 }
 
 int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,

@@ -303,6 +303,9 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
 
 static int from_cache(ls_engine *out, const ls_math *math, const char *key)
 {
+    if (math->given)
+        return 0;
+
     char *text = ls_math_cache_get(math, key);
     int found = text && ls_engine_from_text(out, math, text) == LS_OK;
     if (text && !found)
@@ -335,7 +338,7 @@ static int tune(conv_plan *p, const ls_engine *candidate, int count, const char 
 static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
-    const int tunes = math->desc.cache_dir != NULL;
+    const int tunes = math->desc.cache_dir != NULL && !math->given;
     ls_engine candidate[LS_ENGINES];
     int count = ls_engine_candidates(candidate, tunes ? LS_ENGINES : 1, g, math, &p->inside.shape);
     if (count == 0)
@@ -351,13 +354,21 @@ static int choose(conv_plan *p, const ls_graph *g, const char *key, ls_error *er
     return status;
 }
 
-static int plan(conv_plan *p, ls_error *err)
+/* As another machine has chosen, or fail: another engine would give other bits. */
+static int as_given(conv_plan *p, const char *text, ls_error *err)
+{
+    return ls_engine_from_text(&p->engine, p->inside.math, text) == LS_OK
+               ? LS_OK
+               : ls_fail(err, LS_EDEVICE,
+                         "%s: cuDNN does not take the plan that the first host chose",
+                         p->inside.math->desc.device);
+}
+
+static int plan_alone(conv_plan *p, const char *key, ls_error *err)
 {
     const ls_math *math = p->inside.math;
-    char key[384];
     ls_graph g;
     int status = LS_OK;
-    key_of(key, sizeof key, math, &p->inside.shape);
     if (from_cache(&p->engine, math, key))
         return LS_OK;
     ls_graph_of_conv(&g, math, &p->inside.shape);
@@ -366,6 +377,24 @@ static int plan(conv_plan *p, ls_error *err)
     else
         status = choose(p, &g, key, err);
     ls_graph_fini(&g);
+    return status;
+}
+
+/* What was chosen is remembered for other machines. */
+static int plan(conv_plan *p, ls_error *err)
+{
+    ls_math *math = p->inside.math;
+    char key[384];
+    key_of(key, sizeof key, math, &p->inside.shape);
+    const char *given = ls_math_chosen(math, key);
+    if (given)
+        return as_given(p, given, err);
+    int status = plan_alone(p, key, err);
+    if (status || math->given)
+        return status;
+    char *text = ls_engine_to_text(&p->engine, math);
+    status = ls_math_note(math, key, text, err);
+    ls_free(math->desc.host, text);
     return status;
 }
 

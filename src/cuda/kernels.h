@@ -94,22 +94,18 @@ cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu,
 cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, int half,
                           size_t count, cudaStream_t stream);
 
-cudaError_t ls_k_relu(float *y, const float *x, float slope, size_t count, cudaStream_t stream);
-/* From y, not x. */
-cudaError_t ls_k_relu_back(float *dx, const float *dy, const float *y, float slope, size_t count,
-                           cudaStream_t stream);
-
 typedef enum ls_k_curve {
-    LS_K_SIGMOID = 0,
-    LS_K_TANH = 1,
-    LS_K_GELU = 2,
-    LS_K_SILU = 3
+    LS_K_RELU, /* below 0 with `slope`, which is of it alone */
+    LS_K_SIGMOID,
+    LS_K_TANH,
+    LS_K_GELU,
+    LS_K_SILU
 } ls_k_curve;
-cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
                           cudaStream_t stream);
 /* From y, but gelu and silu from x. */
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
-                            size_t count, cudaStream_t stream);
+                            float slope, size_t count, cudaStream_t stream);
 
 /* Of m positions: y[c1 + c2] ← x[c1], x2[c2]; and back. */
 cudaError_t ls_k_concat(float *y, const float *x, const float *x2, size_t m, int c1, int c2,

@@ -577,7 +577,13 @@ __global__ static void layer_norm(float *y, float *stats, const float *x, const 
     const float mean = sum_of_block(sum, shared) / (float)n;
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         squares += (from[i] - mean) * (from[i] - mean);
-    const float inverse = 1 / sqrtf(sum_of_block(squares, shared) / (float)n + epsilon);
+    float inverse = 1 / sqrtf(sum_of_block(squares, shared) / (float)n + epsilon);
+    if (inverse == 0) { /* squares beyond the range of floats: of values so much smaller; ε is nothing to them */
+        squares = 0;
+        for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
+            squares += ((from[i] - mean) * 0x1p-64f) * ((from[i] - mean) * 0x1p-64f);
+        inverse = 0x1p-64f / sqrtf(sum_of_block(squares, shared) / (float)n);
+    }
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         to[i] = (from[i] - mean) * inverse * weight[i] + bias[i];
     if (threadIdx.x == 0) {

@@ -1,6 +1,8 @@
 /* Element by element. */
 #include "cuda/kernels.cuh"
 
+#include <float.h>
+
 /* ---- out ← f(a), out ← f(a, b) ---------------------------------------------------------------- */
 
 /* Four at a time where memory allows; then the rest. */
@@ -100,41 +102,38 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return cudaGetLastError();
 }
 
-struct relu_of {
-    float slope;
-    __device__ float operator()(float x, float) const
-    {
-        return x > 0 ? x : slope != 0 ? slope * x : 0;
-    }
-};
+/* ---- curves: y = of(x), and dx = back(dy, v), where v is y, but x for gelu and silu ------------------ */
 
-cudaError_t ls_k_relu(float *y, const float *x, float slope, size_t count, cudaStream_t stream)
-{
-    relu_of f = {slope};
-    return map(y, x, x, f, count, stream);
-}
-
-struct relu_back {
+struct relu_curve {
     float slope;
-    __device__ float operator()(float dy, float y) const
+    __device__ float of(float x) const { return x > 0 ? x : slope != 0 ? slope * x : 0; }
+    __device__ float back(float dy, float y) const
     {
         return y > 0 ? dy : slope != 0 ? slope * dy : 0;
     }
 };
 
-cudaError_t ls_k_relu_back(float *dx, const float *dy, const float *y, float slope, size_t count,
-                           cudaStream_t stream)
+struct sigmoid_curve {
+    __device__ float of(float x) const { return 1 / (1 + expf(-x)); }
+    __device__ float back(float dy, float y) const { return dy * y * (1 - y); }
+};
+
+struct tanh_curve {
+    __device__ float of(float x) const { return tanhf(x); }
+    __device__ float back(float dy, float y) const { return dy * (1 - y * y); }
+};
+
+/* Infinities as the largest numbers: 0 · x is then 0, the limit of what gelu and silu multiply, not NaN. */
+__device__ static float bounded(float x)
 {
-    relu_back f = {slope};
-    return map(dx, dy, y, f, count, stream);
+    return fabsf(x) > FLT_MAX ? copysignf(FLT_MAX, x) : x;
 }
 
-struct sigmoid_of {
-    __device__ float operator()(float x, float) const { return 1 / (1 + expf(-x)); }
-};
-struct tanh_of {
-    __device__ float operator()(float x, float) const { return tanhf(x); }
-};
+/* −∞ alone. */
+__device__ static float from_lowest(float x)
+{
+    return x < -FLT_MAX ? -FLT_MAX : x;
+}
 
 /* How much of the normal distribution lies below x. */
 __device__ static float normal_below(float x)
@@ -142,54 +141,58 @@ __device__ static float normal_below(float x)
     return 0.5f * erfcf(-0.70710678f * x);
 }
 
-struct gelu_of {
-    __device__ float operator()(float x, float) const { return x * normal_below(x); }
-};
-struct silu_of {
-    __device__ float operator()(float x, float) const { return x / (1 + expf(-x)); }
-};
-
-cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
-                          cudaStream_t stream)
-{
-    switch (curve) {
-    case LS_K_TANH: return map(y, x, x, tanh_of(), count, stream);
-    case LS_K_GELU: return map(y, x, x, gelu_of(), count, stream);
-    case LS_K_SILU: return map(y, x, x, silu_of(), count, stream);
-    default: return map(y, x, x, sigmoid_of(), count, stream);
-    }
-}
-
-struct sigmoid_back {
-    __device__ float operator()(float dy, float y) const { return dy * y * (1 - y); }
-};
-struct tanh_back {
-    __device__ float operator()(float dy, float y) const { return dy * (1 - y * y); }
-};
-
-struct gelu_back {
-    __device__ float operator()(float dy, float x) const
+struct gelu_curve {
+    __device__ float of(float x) const { return from_lowest(x) * normal_below(x); }
+    __device__ float back(float dy, float x) const
     {
-        return dy * (normal_below(x) + x * 0.39894228f * expf(-0.5f * x * x));
+        return dy * (normal_below(x) + bounded(x) * 0.39894228f * expf(-0.5f * x * x));
     }
 };
-struct silu_back {
-    __device__ float operator()(float dy, float x) const
+
+struct silu_curve {
+    __device__ float of(float x) const { return from_lowest(x) / (1 + expf(-x)); }
+    __device__ float back(float dy, float x) const
     {
         float s = 1 / (1 + expf(-x));
-        return dy * s * (1 + x * (1 - s));
+        return dy * s * (1 + bounded(x) * (1 - s));
     }
 };
 
-cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
-                            size_t count, cudaStream_t stream)
+template <class C> struct value_of {
+    C curve;
+    __device__ float operator()(float x, float) const { return curve.of(x); }
+};
+
+template <class C> struct slope_of {
+    C curve;
+    __device__ float operator()(float dy, float v) const { return curve.back(dy, v); }
+};
+
+/* F: value_of or slope_of. */
+template <template <class> class F>
+static cudaError_t map_curve(float *out, const float *a, const float *b, ls_k_curve curve, float slope,
+                             size_t count, cudaStream_t stream)
 {
     switch (curve) {
-    case LS_K_TANH: return map(dx, dy, v, tanh_back(), count, stream);
-    case LS_K_GELU: return map(dx, dy, v, gelu_back(), count, stream);
-    case LS_K_SILU: return map(dx, dy, v, silu_back(), count, stream);
-    default: return map(dx, dy, v, sigmoid_back(), count, stream);
+    case LS_K_RELU: return map(out, a, b, F<relu_curve>{{slope}}, count, stream);
+    case LS_K_SIGMOID: return map(out, a, b, F<sigmoid_curve>{}, count, stream);
+    case LS_K_TANH: return map(out, a, b, F<tanh_curve>{}, count, stream);
+    case LS_K_GELU: return map(out, a, b, F<gelu_curve>{}, count, stream);
+    case LS_K_SILU: return map(out, a, b, F<silu_curve>{}, count, stream);
     }
+    return cudaErrorInvalidValue;
+}
+
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
+                          cudaStream_t stream)
+{
+    return map_curve<value_of>(y, x, x, curve, slope, count, stream);
+}
+
+cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve, float slope,
+                            size_t count, cudaStream_t stream)
+{
+    return map_curve<slope_of>(dx, dy, v, curve, slope, count, stream);
 }
 
 /* ---- concatenation of channels -------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* Choices of kernels on disk: a file for each, named by a hash of its key. The key is the file's first
+/* Choices of kernels. In memory: those that this device has made, for other machines to make too, or that another
+ * machine has made. On disk: a file for each, named by a hash of its key. The key is the file's first
  * line, the second one a hash of the rest, which is the choice. A file appears whole or not at all: all
  * workers, and all later runs, go by the first choice that was made, so that they compute alike. Only a
  * choice that is of no use gives way, once: to the first that comes behind it. */
@@ -27,6 +28,78 @@ static int path_of(char *out, const ls_math *math, const char *key)
     int length = snprintf(out, PATH_BYTES, "%s/%016llx.plan", math->desc.cache_dir,
                           (unsigned long long)hash_of(key));
     return length > 0 && length < PATH_BYTES - 32;
+}
+
+/* ---- in memory ------------------------------------------------------------------------------ */
+
+const char *ls_math_chosen(const ls_math *math, const char *key)
+{
+    const ls_math_choice *c = math->choices;
+    while (c && strcmp(c->key, key) != 0)
+        c = c->next;
+    return c ? c->text : NULL;
+}
+
+static int add(ls_math *math, const char *key, size_t key_bytes, const char *text,
+               size_t text_bytes, ls_error *err)
+{
+    ls_math_choice *c = ls_alloc(math->desc.host, sizeof *c + key_bytes + text_bytes + 2);
+    if (!c)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
+    memcpy(c->key, key, key_bytes); /* the rest is zeros */
+    memcpy(c->key + key_bytes + 1, text, text_bytes);
+    c->text = c->key + key_bytes + 1;
+    c->next = math->choices;
+    math->choices = c;
+    return LS_OK;
+}
+
+int ls_math_note(ls_math *math, const char *key, const char *text, ls_error *err)
+{
+    return !text || ls_math_chosen(math, key)
+               ? LS_OK
+               : add(math, key, strlen(key), text, strlen(text), err);
+}
+
+void ls_math_forget(ls_math *math)
+{
+    while (math->choices) {
+        ls_math_choice *c = math->choices;
+        math->choices = c->next;
+        ls_free(math->desc.host, c);
+    }
+}
+
+/* The lengths of a key and of its text, a line; then both. */
+size_t ls_math_choices(const ls_math *math, char *out, size_t size)
+{
+    size_t used = 0;
+    for (const ls_math_choice *c = math->choices; c; c = c->next) {
+        const size_t left = used < size ? size - used : 0;
+        used += (size_t)snprintf(left ? out + used : NULL, left, "%zu %zu\n%s%s", strlen(c->key),
+                                 strlen(c->text), c->key, c->text);
+    }
+    if (!math->choices && size > 0)
+        out[0] = '\0';
+    return used;
+}
+
+int ls_math_choose(ls_math *math, const char *text, ls_error *err)
+{
+    math->given = 1;
+    for (size_t left = strlen(text); left > 0;) {
+        size_t key = 0, value = 0;
+        int head = 0;
+        if (sscanf(text, "%5zu %7zu%*1[\n]%n", &key, &value, &head) != 2 || head == 0 ||
+            key + value > left - (size_t)head)
+            return ls_fail(err, LS_EDATA, "%s: damaged plans of another host", math->desc.device);
+        int status = add(math, text + head, key, text + head + key, value, err);
+        if (status)
+            return status;
+        text += (size_t)head + key + value;
+        left -= (size_t)head + key + value;
+    }
+    return LS_OK;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

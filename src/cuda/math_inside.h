@@ -8,9 +8,18 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
+/* A plan that was chosen, here or by another machine. */
+typedef struct ls_math_choice {
+    struct ls_math_choice *next;
+    const char *text; /* behind the key */
+    char key[];
+} ls_math_choice;
+
 struct ls_math {
     ls_math_desc desc;
-    cudnnHandle_t cudnn;                 /* NULL when only planning … */
+    ls_math_choice *choices;
+    int given;           /* non-zero: they are another machine's, and nothing else is timed */
+    cudnnHandle_t cudnn; /* NULL when only planning … */
     cudnnBackendDescriptor_t properties; /* … for the device so described */
     cublasLtHandle_t blas;
 };
@@ -87,7 +96,12 @@ int ls_engine_from_text(ls_engine *out, const ls_math *math, const char *text);
 
 void ls_engine_destroy(ls_engine *engine);
 
-/* ---- math_cache.c: choices on disk ----------------------------------------------------------- */
+/* ---- math_cache.c: choices in memory and on disk ---------------------------------------------- */
+
+/* The text of the choice for `key`, or NULL. And its addition, unless it is there. Errors: LS_ENOMEM. */
+const char *ls_math_chosen(const ls_math *math, const char *key);
+int ls_math_note(ls_math *math, const char *key, const char *text, ls_error *err);
+void ls_math_forget(ls_math *math);
 
 /* The text that is kept under `key` (one line), or NULL: there is none, or it is damaged. Free it with
  * ls_free. */

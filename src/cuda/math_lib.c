@@ -79,6 +79,7 @@ void ls_math_close(ls_math *math)
 {
     if (!math)
         return;
+    ls_math_forget(math);
     if (math->blas)
         cublasLtDestroy(math->blas);
     if (math->properties)

@@ -38,6 +38,11 @@ typedef struct arrays {
     double *mean; /* of each column over the training rows; NULL: not needed */
 } arrays;
 
+static int splits_of(const arrays *a)
+{
+    return a->has_test ? 2 : 1;
+}
+
 /* ---- what a row and a target are ------------------------------------------------------------ */
 
 static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
@@ -101,7 +106,7 @@ static int count_classes(arrays *a)
     const bool single = ls_array_row(y) == 1;
     if (form == LS_LABELS_VALUES || (form == LS_LABELS_AUTO && !(single && ls_array_is_whole(y))))
         return LS_OK;
-    for (int s = 0; s <= a->has_test; s++) {
+    for (int s = 0; s < splits_of(a); s++) {
         const pair *p = &a->split[s];
         int64_t largest = s ? 0 : 1;
         if (ls_array_row(&p->y) != 1)
@@ -328,11 +333,11 @@ static int open_both(arrays *a, ls_dataset *split[2])
 {
     ls_dataset_info info[2];
     int status = LS_OK;
-    for (int s = 0; status == LS_OK && s <= a->has_test; s++)
+    for (int s = 0; status == LS_OK && s < splits_of(a); s++)
         status = describe(&info[s], a, s);
     if (status == LS_OK)
         status = count_classes(a);
-    for (int s = 0; status == LS_OK && s <= a->has_test; s++) {
+    for (int s = 0; status == LS_OK && s < splits_of(a); s++) {
         info[s].classes = a->classes;
         info[s].targets = a->classes ? 0 : (int)ls_array_row(&a->split[s].y);
     }
@@ -340,7 +345,7 @@ static int open_both(arrays *a, ls_dataset *split[2])
         status = check_same(a, &info[0], &info[1]);
     if (status == LS_OK)
         status = find_means(a);
-    for (int s = 0; status == LS_OK && s <= a->has_test; s++)
+    for (int s = 0; status == LS_OK && s < splits_of(a); s++)
         status = open_split(a, &info[s], s, &split[s]);
     if (status == LS_OK && !a->has_test)
         status = ls_dataset_none(&split[1], &info[0], a->host, a->err);

@@ -7,6 +7,7 @@
 #include "base/host.h"
 #include "base/thread_state.h"
 #include "data/table.h"
+#include "json/writer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +46,8 @@ typedef struct column {
     column_kind kind;
     level *level; /* TEXT: sorted */
     int *place;   /* where text `nth` is among them */
-    int levels, room;
+    int levels;
+    size_t room;
     double mean, deviation; /* NUMBER */
 } column;
 
@@ -220,17 +222,10 @@ static int check_header(const csv *c, ls_table *t)
 
 static int insert_level(csv *c, column *at, level new, int place)
 {
-    if (at->levels == at->room) {
-        const int room = at->room ? 2 * at->room : 8;
-        level *more = ls_alloc_array(c->host, (size_t)room, sizeof *more);
-        if (!more)
-            return no_memory(c);
-        if (at->levels)
-            memcpy(more, at->level, (size_t)at->levels * sizeof *more);
-        ls_free(c->host, at->level);
-        at->level = more;
-        at->room = room;
-    }
+    level *all = ls_grown(c->host, at->level, (size_t)at->levels, &at->room, sizeof *all);
+    if (!all)
+        return no_memory(c);
+    at->level = all;
     new.text = ls_strdup(c->host, new.text);
     if (!new.text)
         return no_memory(c);
@@ -303,6 +298,7 @@ static int read_row(csv *c, ls_table *t, float *cell)
 /* A row has a byte for each column at least, so the file's size says how many there can be. */
 static int read_rows(csv *c, ls_table *t, uint32_t *rows)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a header that was read has a column */
     const size_t columns = (size_t)c->columns, most = (t->size - t->at) / columns + 1;
     int status = LS_OK;
     c->cell = ls_alloc_array(c->host, most, columns * sizeof *c->cell);
@@ -415,6 +411,55 @@ static int check_values(const csv *c, const ls_table *t, size_t rows)
         t->path, VALUES, rows, c->features);
 }
 
+static int name_classes(const csv *c, ls_resident *r)
+{
+    const column *target = &c->column[c->target];
+    const char **name = ls_alloc_array(c->host, (size_t)target->levels, sizeof *name);
+    for (int i = 0; name && i < target->levels; i++)
+        name[i] = target->level[i].text;
+    int status = name ? ls_resident_name_classes(r, name, c->err) : no_memory(c);
+    ls_free(c->host, name);
+    return status;
+}
+
+/* What finish_number makes of a column, or one of fill_row's places for its texts. */
+static void tell_feature(ls_json_writer *w, const csv *c, const column *at, int nth)
+{
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "column", at->name);
+    if (at->kind == TEXT)
+        ls_json_put_string(w, "is", at->level[nth].text);
+    else if (c->spec->keys.standardize) {
+        ls_json_put_double(w, "mean", at->mean);
+        ls_json_put_double(w, "deviation", at->deviation);
+    }
+    ls_json_close(w);
+}
+
+static int tell_features(const csv *c, ls_resident *r)
+{
+    ls_json_writer w;
+    if (c->features > LS_FEATURES_TOLD)
+        return LS_OK;
+    ls_json_writer_init(&w, 0, c->host);
+    ls_json_open_array(&w, NULL);
+    for (int i = 0; i < c->columns; i++) {
+        const column *at = &c->column[i];
+        for (int k = 0; i != c->target && k < (at->kind == TEXT     ? at->levels
+                                               : at->kind == NUMBER ? 1
+                                                                    : 0);
+             k++)
+            tell_feature(&w, c, at, k);
+    }
+    ls_json_close(&w);
+    size_t length;
+    const char *text = ls_json_writer_text(&w, &length, NULL);
+    const bool told = text && length <= LS_FEATURES_BYTES;
+    r->base.info.features = r->features = told ? ls_strdup(c->host, text) : NULL;
+    ls_json_writer_fini(&w);
+    return r->features || (text && !told) ? LS_OK : no_memory(c);
+}
+
 static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resident **out)
 {
     const column *target = &c->column[c->target];
@@ -434,13 +479,11 @@ static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resid
     int status = check_values(c, t, info.rows);
     if (status == LS_OK)
         status = ls_resident_create(out, &info, c->host, c->err);
-    if (status || !classes)
+    if (status)
         return status;
-    const char **name = ls_alloc_array(c->host, (size_t)target->levels, sizeof *name);
-    for (int i = 0; name && i < target->levels; i++)
-        name[i] = target->level[i].text;
-    status = name ? ls_resident_name_classes(*out, name, c->err) : no_memory(c);
-    ls_free(c->host, name);
+    status = classes ? name_classes(c, *out) : LS_OK;
+    if (status == LS_OK && c->learning)
+        status = tell_features(c, *out);
     if (status)
         ls_dataset_close(&(*out)->base);
     return status;

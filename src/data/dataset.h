@@ -32,6 +32,8 @@ typedef enum ls_payload {
     LS_PAYLOAD_DIFFERS = 2 /* also logged as a warning */
 } ls_payload;
 
+enum { LS_FEATURES_TOLD = 4096, LS_FEATURES_BYTES = 1 << 20 /* the most of their text */ };
+
 typedef struct ls_dataset_info {
     const char *name;   /* as in the configuration: "fashion_mnist" */
     const char *split;  /* "train", "test", or "validation" */
@@ -41,10 +43,14 @@ typedef struct ls_dataset_info {
     int width;
     int classes;                   /* labels are 0 … classes − 1; 0 where targets are vectors */
     const char *const *class_name; /* [classes]; NULL: they have none but their numbers */
-    int targets;                   /* floats of a row's target; 0: it is a class */
-    ls_row_type dtype;             /* of a row's values */
-    uint32_t rows;                 /* after `limit` */
-    bool synthetic;                /* not real data, and every output must say so */
+    /* What the values of a row are made of, a JSON array of an object each: {"column": TEXT, "is": TEXT}, 1 or 0, or
+     * {"column": TEXT}, a number, with "mean" and "deviation" where it is (value − mean) / deviation. NULL: not
+     * known, more than LS_FEATURES_TOLD, or longer than LS_FEATURES_BYTES. */
+    const char *features;
+    int targets;       /* floats of a row's target; 0: it is a class */
+    ls_row_type dtype; /* of a row's values */
+    uint32_t rows;     /* after `limit` */
+    bool synthetic;    /* not real data, and every output must say so */
     ls_payload payload;
     /* Of the whole decompressed files, header included and whatever the limit; "" if generated.
      * Where images and labels share files: images_sha256 of all the split's files one after

@@ -26,10 +26,6 @@ static int part_read(const ls_dataset *ds, const uint32_t *rows, uint32_t count,
 {
     const part *p = (const part *)ds;
     const size_t bytes = ls_dataset_image_bytes(ds), target = ls_dataset_target_bytes(ds);
-    for (uint32_t i = 0; i < count; i++)
-        if (rows[i] >= ds->info.rows)
-            return ls_fail(err, LS_EINVAL, "%s: row %u does not exist; the %s split has %u rows",
-                           ds->info.name, rows[i], ds->info.split, ds->info.rows);
     int status = LS_OK;
     for (uint32_t i = 0; status == LS_OK && i < count; i++)
         status = ls_dataset_read(p->of->all, &p->row[rows[i]], 1, (char *)images + i * bytes,

@@ -11,20 +11,35 @@
 #define MOST_BYTES ((size_t)256 << 20)
 #define MOST_PIXELS 16384   /* in one direction */
 #define MOST_AREA (1 << 26) /* in all: a small file may say anything */
+#define MOST_KEPT ((size_t)32 << 20)
 
 typedef struct image {
     const char *path;
     const uint8_t *bytes; /* the file */
     size_t length, at;
-    int width, height, channels; /* 1: grey; 3 or 4: red, green, blue, alpha */
+    int width, height, channels; /* as a picture's */
     int largest;                 /* PNM: the value of white */
     void *decoder;               /* PNG's */
     bool is_png, is_jpeg;
-    bool cut_off;   /* it wanted more bytes than there are */
-    uint8_t *pixel; /* [height][width][channels] */
+    bool cut_off; /* it wanted more bytes than there are */
+    uint8_t *pixel;
+    ls_image_memory *kept;
     const ls_host *host;
     ls_error *err;
 } image;
+
+static int fail_memory(const image *i)
+{
+    return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for its pixels", i->path);
+}
+
+/* At an odd address: libjpeg-turbo writes around the caches where one is even enough, and scaling reads it next. */
+static int take_pixels(image *i, size_t bytes)
+{
+    uint8_t *memory = ls_room_of(&i->kept->pixels, bytes + 2, i->host);
+    i->pixel = memory ? memory + 1 : NULL;
+    return memory ? LS_OK : fail_memory(i);
+}
 
 /* ---- PNM ------------------------------------------------------------------------------------ */
 
@@ -220,7 +235,10 @@ static void close_png(const image *i)
 
 #include <jerror.h>
 
-enum { MOST_SCANS = 100 /* a progressive image of a thousand scans is meant to keep one busy */ };
+enum {
+    MOST_SCANS = 100, /* a progressive image of a thousand scans is meant to keep one busy */
+    MOST_TABLES = 64  /* that one decoder has made, and keeps until its end */
+};
 
 typedef struct jpeg {
     struct jpeg_decompress_struct d;
@@ -228,6 +246,10 @@ typedef struct jpeg {
     struct jpeg_progress_mgr progress;
     jmp_buf failed;
     bool scans; /* too many */
+    bool is_there;
+    int tables; /* that it has made */
+    JQUANT_TBL *quantiser[NUM_QUANT_TBLS];
+    JHUFF_TBL *huffman[2][NUM_HUFF_TBLS];
 } jpeg;
 
 static void fail_jpeg(j_common_ptr d)
@@ -265,9 +287,74 @@ static int fail_decoding(const image *i, jpeg *j)
         j->scans ? "more than 100 scans" : why);
 }
 
+/* Tables of the image before are none of this one's, which may have forgotten to bring its own. They are marked,
+ * and those that still have the mark behind the header are taken away until the next image. A quantiser of zeros is
+ * none (T.81 B.2.4.1: 1 and more), so that it is a mark, too. */
+static bool has_mark(const JQUANT_TBL *t)
+{
+    static const UINT16 zeros[DCTSIZE2];
+    return memcmp(t->quantval, zeros, sizeof zeros) == 0;
+}
+
+static void mark_tables(jpeg *j)
+{
+    for (int t = 0; t < NUM_QUANT_TBLS; t++) {
+        JQUANT_TBL **now = &j->d.quant_tbl_ptrs[t], **own = &j->quantiser[t];
+        j->tables += *now && *now != *own;
+        *now = *own = *now ? *now : *own;
+        if (*own)
+            memset((*own)->quantval, 0, sizeof(*own)->quantval);
+    }
+    for (int t = 0; t < 2 * NUM_HUFF_TBLS; t++) {
+        JHUFF_TBL **all = t % 2 ? j->d.ac_huff_tbl_ptrs : j->d.dc_huff_tbl_ptrs;
+        JHUFF_TBL **now = &all[t / 2], **own = &j->huffman[t % 2][t / 2];
+        j->tables += *now && *now != *own;
+        *now = *own = *now ? *now : *own;
+        if (*own)
+            (*own)->bits[0] = 1; /* nothing reads it, and a table that is read sets it to 0 */
+    }
+}
+
+static void forget_marked(jpeg *j)
+{
+    for (int t = 0; t < NUM_QUANT_TBLS; t++)
+        if (j->d.quant_tbl_ptrs[t] && has_mark(j->d.quant_tbl_ptrs[t]))
+            j->d.quant_tbl_ptrs[t] = NULL;
+    for (int t = 0; t < 2 * NUM_HUFF_TBLS; t++) {
+        JHUFF_TBL **all = t % 2 ? j->d.ac_huff_tbl_ptrs : j->d.dc_huff_tbl_ptrs;
+        if (all[t / 2] && all[t / 2]->bits[0])
+            all[t / 2] = NULL;
+    }
+}
+
+static void drop_decoder(jpeg *j)
+{
+    if (j->is_there)
+        jpeg_destroy_decompress(&j->d);
+    memset(j->quantiser, 0, sizeof j->quantiser);
+    memset(j->huffman, 0, sizeof j->huffman);
+    j->is_there = false;
+    j->tables = 0;
+}
+
+static void ready_decoder(jpeg *j)
+{
+    j->scans = false;
+    if (j->tables > MOST_TABLES)
+        drop_decoder(j);
+    if (j->is_there) {
+        mark_tables(j);
+        return;
+    }
+    j->is_there = true;
+    jpeg_create_decompress(&j->d);
+    j->d.client_data = j;
+    j->d.progress = &j->progress;
+}
+
 static int read_jpeg_header(image *i)
 {
-    jpeg *j = ls_alloc(i->host, sizeof *j);
+    jpeg *j = ls_room_of(&i->kept->jpeg, sizeof *j, i->host);
     if (!j)
         return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for it", i->path);
     i->decoder = j;
@@ -278,16 +365,21 @@ static int read_jpeg_header(image *i)
     j->progress.progress_monitor = watch_scans;
     if (setjmp(j->failed))
         return fail_decoding(i, j);
-    jpeg_create_decompress(&j->d);
-    j->d.client_data = j;
-    j->d.progress = &j->progress;
+    ready_decoder(j);
     jpeg_mem_src(&j->d, i->bytes, i->length);
     jpeg_read_header(&j->d, TRUE);
+    forget_marked(j);
     i->width = j->d.image_width > MOST_PIXELS ? MOST_PIXELS + 1 : (int)j->d.image_width;
     i->height = j->d.image_height > MOST_PIXELS ? MOST_PIXELS + 1 : (int)j->d.image_height;
     i->channels = j->d.num_components == 1 ? 1 : 3;
     j->d.out_color_space = i->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     return LS_OK;
+}
+
+static void read_line(jpeg *j, uint8_t *to)
+{
+    JSAMPROW row = to;
+    jpeg_read_scanlines(&j->d, &row, 1);
 }
 
 static int read_jpeg_pixels(image *i)
@@ -296,21 +388,49 @@ static int read_jpeg_pixels(image *i)
     if (setjmp(j->failed))
         return fail_decoding(i, j);
     jpeg_start_decompress(&j->d);
-    while (j->d.output_scanline < j->d.output_height) {
-        JSAMPROW line =
-            i->pixel + (size_t)j->d.output_scanline * (size_t)i->width * (size_t)i->channels;
-        jpeg_read_scanlines(&j->d, &line, 1);
-    }
+    for (int y = 0; y < i->height; y++)
+        read_line(j, i->pixel + (size_t)y * (size_t)i->width * (size_t)i->channels);
     jpeg_finish_decompress(&j->d);
     return LS_OK;
 }
 
-static void close_jpeg(const image *i)
+static size_t line_room(const image *i)
+{
+    return ((size_t)i->width * (size_t)i->channels + 63) / 64 * 64;
+}
+
+/* Line y, in the place of the one sixteen before it: what is decoded stays in the nearest cache. */
+static const uint8_t *jpeg_line(void *source, int y)
+{
+    const image *i = source;
+    jpeg *j = i->decoder;
+    const size_t line = line_room(i);
+    while ((int)j->d.output_scanline <= y)
+        read_line(j, i->pixel + j->d.output_scanline % 16 * line);
+    return i->pixel + (size_t)(y % 16) * line;
+}
+
+static int scale_jpeg(image *i, uint8_t *out, int channels, int height, int width)
 {
     jpeg *j = i->decoder;
-    if (j)
-        jpeg_destroy_decompress(&j->d);
-    ls_free(i->host, j);
+    const ls_picture p = {i->width, i->height, i->channels, NULL, jpeg_line, i};
+    int status = take_pixels(i, 16 * line_room(i));
+    if (status)
+        return status;
+    if (setjmp(j->failed))
+        return fail_decoding(i, j);
+    jpeg_start_decompress(&j->d);
+    if (!ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
+        return fail_memory(i);
+    jpeg_line(i, i->height - 1); /* damage below what is cut out is damage, too */
+    jpeg_finish_decompress(&j->d);
+    return LS_OK;
+}
+
+static void drop_jpeg(const ls_image_memory *kept)
+{
+    if (kept->jpeg.memory)
+        drop_decoder(kept->jpeg.memory);
 }
 
 #else
@@ -330,9 +450,18 @@ static int read_jpeg_pixels(image *i)
     return LS_EUNSUPPORTED;
 }
 
-static void close_jpeg(const image *i)
+static int scale_jpeg(image *i, uint8_t *out, int channels, int height, int width)
 {
-    (void)i;
+    (void)out;
+    (void)channels;
+    (void)height;
+    (void)width;
+    return read_jpeg_pixels(i);
+}
+
+static void drop_jpeg(const ls_image_memory *kept)
+{
+    (void)kept;
 }
 #endif
 
@@ -377,146 +506,97 @@ static int read_header(image *i)
 }
 
 /* `height` 0: of any size. */
-static int decode(image *i, int height, int width)
+static int open_image(image *i, int height, int width)
 {
-    int status = read_header(i);
+    ls_room *file = &i->kept->file;
+    int status = ls_read_plain_file_into(&file->memory, &file->bytes, &i->length, i->path,
+                                         "an image", LS_EDATA, MOST_BYTES, i->host, i->err);
+    i->bytes = file->memory;
     if (status == LS_OK)
-        status = height ? check_size(i, height, width) : check_area(i);
+        status = read_header(i);
+    return status ? status : height ? check_size(i, height, width) : check_area(i);
+}
+
+static int decode(image *i)
+{
+    const size_t count = (size_t)i->height * (size_t)i->width * (size_t)i->channels;
+    int status = take_pixels(i, count);
     if (status)
         return status;
-    const size_t count = (size_t)i->height * (size_t)i->width * (size_t)i->channels;
-    i->pixel = ls_alloc(i->host, count);
-    if (!i->pixel)
-        return ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory for its pixels", i->path);
     return i->is_png    ? read_png_pixels(i, count)
            : i->is_jpeg ? read_jpeg_pixels(i)
                         : read_pnm_pixels(i, count);
 }
 
-static uint8_t grey(const uint8_t *rgb)
+static int scale(image *i, uint8_t *out, int channels, int height, int width)
 {
-    return (uint8_t)((299u * rgb[0] + 587u * rgb[1] + 114u * rgb[2] + 500u) / 1000u);
-}
-
-static void convert(uint8_t *pixels, int channels, const image *i)
-{
-    const size_t count = (size_t)i->width * (size_t)i->height;
-    for (size_t k = 0; k < count; k++) {
-        const uint8_t *p = i->pixel + k * (size_t)i->channels;
-        for (int c = 0; c < channels; c++)
-            pixels[(size_t)c * count + k] = i->channels == 1 ? p[0]
-                                            : channels == 1  ? grey(p)
-                                                             : p[c];
-    }
-}
-
-/* Sample `c` of the pixel at `at`, as the reader wants it. */
-static float sample(const image *i, size_t at, int c, int channels)
-{
-    const uint8_t *p = i->pixel + at * (size_t)i->channels;
-    return i->channels == 1 ? p[0] : channels == 1 ? grey(p) : p[c];
-}
-
-/* What output pixel `o` is made of along one side: pixels from *first on, their weights add up to 1. */
-static int weigh(float *weight, int *first, int o, double from, double step, int size)
-{
-    const double reach = step > 1 ? step : 1, middle = from + (o + 0.5) * step;
-    double sum = 0;
-    int n = 0;
-    *first = (int)(middle - reach > 0 ? middle - reach : 0);
-    for (int k = *first; k < size && k < middle + reach; k++, n++) {
-        const double far = (k + 0.5 - middle) / reach, w = 1 - (far < 0 ? -far : far);
-        weight[n] = (float)(w > 0 ? w : 0);
-        sum += (double)weight[n];
-    }
-    for (int k = 0; k < n; k++)
-        weight[k] /= (float)sum;
-    return n;
-}
-
-/* One side after the other: to `width` columns of all lines that are needed, then to `height` lines. */
-static int shrink(uint8_t *pixels, int channels, int height, int width, const image *i)
-{
-    const double down = (double)i->height / height, across = (double)i->width / width;
-    const double step = down < across ? down : across;
-    const double top = (i->height - step * height) / 2, left = (i->width - step * width) / 2;
-    const size_t longest = (size_t)(i->height > i->width ? i->height : i->width);
-    float *line = ls_alloc_array(i->host, (size_t)i->height * (size_t)width, sizeof *line);
-    float *weight = ls_alloc_array(i->host, longest + 2, sizeof *weight);
-    int status =
-        line && weight ? LS_OK : ls_fail(i->err, LS_ENOMEM, "%.300s: out of memory", i->path);
-    for (int c = 0; status == LS_OK && c < channels; c++) {
-        for (int x = 0, first; x < width; x++) {
-            const int n = weigh(weight, &first, x, left, step, i->width);
-            for (int y = 0; y < i->height; y++) {
-                float sum = 0;
-                for (int k = 0; k < n; k++)
-                    sum += weight[k] * sample(i, (size_t)y * (size_t)i->width + (size_t)(first + k),
-                                              c, channels);
-                line[(size_t)y * (size_t)width + (size_t)x] = sum;
-            }
-        }
-        for (int y = 0, first; y < height; y++) {
-            const int n = weigh(weight, &first, y, top, step, i->height);
-            for (int x = 0; x < width; x++) {
-                float sum = 0.5f;
-                for (int k = 0; k < n; k++)
-                    sum += weight[k] * line[(size_t)(first + k) * (size_t)width + (size_t)x];
-                *pixels++ = (uint8_t)(sum < 255 ? sum : 255);
-            }
-        }
-    }
-    ls_free(i->host, weight);
-    ls_free(i->host, line);
+    if (i->is_jpeg)
+        return scale_jpeg(i, out, channels, height, width);
+    int status = decode(i);
+    const ls_picture p = {i->width, i->height, i->channels, i->pixel, NULL, NULL};
+    if (status == LS_OK &&
+        !ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
+        status = fail_memory(i);
     return status;
 }
 
-static void close_image(image *i, void *bytes)
+static int convert(image *i, uint8_t *out, int channels)
 {
+    int status = decode(i);
+    if (status == LS_OK)
+        ls_picture_convert(out, channels,
+                           &(ls_picture){i->width, i->height, i->channels, i->pixel, NULL, NULL});
+    return status;
+}
+
+/* A decoder that has stopped half-way is not used again. */
+static void close_image(const image *i, int status)
+{
+    ls_room *const room[] = {&i->kept->file, &i->kept->pixels, &i->kept->scaling};
     if (i->is_png)
         close_png(i);
-    if (i->is_jpeg)
-        close_jpeg(i);
-    ls_free(i->host, i->pixel);
-    ls_free(i->host, bytes);
+    if (i->is_jpeg && status)
+        drop_jpeg(i->kept);
+    for (size_t r = 0; r < sizeof room / sizeof *room; r++)
+        if (room[r]->bytes > MOST_KEPT)
+            ls_room_free(room[r], i->host);
 }
 
 int ls_image_fit(uint8_t *pixels, int channels, int height, int width, const char *path,
-                 const ls_host *host, ls_error *err)
+                 ls_image_memory *kept, const ls_host *host, ls_error *err)
 {
-    image i = {.path = path, .host = host, .err = err};
-    void *bytes;
-    int status =
-        ls_read_plain_file(&bytes, &i.length, path, "an image", LS_EDATA, MOST_BYTES, host, err);
-    if (status)
-        return status;
-    i.bytes = bytes;
-    status = decode(&i, 0, 0);
-    if (status == LS_OK && i.height == height && i.width == width)
-        convert(pixels, channels, &i);
-    else if (status == LS_OK)
-        status = shrink(pixels, channels, height, width, &i);
-    close_image(&i, bytes);
+    image i = {.path = path, .kept = kept, .host = host, .err = err};
+    int status = open_image(&i, 0, 0);
+    if (status == LS_OK)
+        status = i.height == height && i.width == width
+                     ? convert(&i, pixels, channels)
+                     : scale(&i, pixels, channels, height, width);
+    close_image(&i, status);
     return status;
 }
 
 int ls_image_read(uint8_t *pixels, int channels, int height, int width, const char *path,
                   const ls_host *host, ls_error *err)
 {
-    image i = {.path = path, .host = host, .err = err};
-    void *bytes;
+    ls_image_memory kept = {0};
+    image i = {.path = path, .kept = &kept, .host = host, .err = err};
     if (channels != 1 && channels != 3)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "%.300s: the model reads images of %d channels; files have 1 or 3", path,
                        channels);
-    int status =
-        ls_read_plain_file(&bytes, &i.length, path, "an image", LS_EDATA, MOST_BYTES, host, err);
-    if (status)
-        return status;
-    i.bytes = bytes;
-    status = decode(&i, height, width);
+    int status = open_image(&i, height, width);
     if (status == LS_OK)
-        convert(pixels, channels, &i);
-    close_image(&i, bytes);
+        status = convert(&i, pixels, channels);
+    close_image(&i, status);
+    ls_image_memory_free(&kept, host);
     return status;
+}
+
+void ls_image_memory_free(ls_image_memory *kept, const ls_host *host)
+{
+    drop_jpeg(kept);
+    ls_room_free(&kept->jpeg, host);
+    ls_room_free(&kept->file, host);
+    ls_room_free(&kept->pixels, host);
+    ls_room_free(&kept->scaling, host);
 }

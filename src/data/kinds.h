@@ -102,6 +102,7 @@ typedef struct ls_resident {
         float *targets;
     };
     char **class_name; /* what base.info.class_name points to */
+    char *features;    /* what base.info.features points to */
     void *map;         /* of the file in which the images lie; NULL: they are the host's memory */
     size_t map_bytes;
 } ls_resident;

@@ -56,7 +56,7 @@ static void close_worker(device_worker *w)
     if (w->device)
         w->device->ops->close(w->device);
     if (!w->owner)
-        ls_arithmetic_leave(&w->arithmetic);
+        ls_arithmetic_leave(w->arithmetic, LS_OK);
     ls_free(w->host, w);
 }
 
@@ -81,7 +81,7 @@ static int start_worker(ls_worker *worker, void *user, ls_error *err)
     w->user = o->options.user;
     w->owner = o->options.caller_works && worker->index == 0;
     if (!w->owner)
-        ls_arithmetic_enter(&w->arithmetic);
+        w->arithmetic = ls_arithmetic_enter();
     worker->local = w;
     int status = open_device(w, o, worker->index, err);
     if (status == LS_OK && o->options.start)

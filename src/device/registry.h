@@ -18,6 +18,9 @@ struct ls_registry {
 /* An empty registry; ls_registry_create (the composition root, above) fills it. */
 int ls_registry_create_empty(ls_registry **out, const ls_host *host, ls_error *err);
 
+/* Whether it is the library's own, whose devices any thread may use, one at a time. Beside ls_registry_create. */
+bool ls_is_builtin_cpu(const ls_backend *backend);
+
 /* The back end of that name (`length` bytes, not necessarily terminated), or NULL. */
 const ls_backend *ls_registry_find(const ls_registry *registry, const char *name, size_t length);
 

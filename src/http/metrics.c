@@ -64,6 +64,14 @@ void metric_add(metric *m, double amount)
         continue;
 }
 
+/* A NaN that no arithmetic makes. */
+#define HIDDEN UINT64_C(0x7ff800006d697373)
+
+void metric_hide(metric *m)
+{
+    atomic_store_explicit(&m->bits, HIDDEN, memory_order_relaxed);
+}
+
 void metric_set(metric *m, double value)
 {
     atomic_store_explicit(&m->bits, bits_of(value), memory_order_relaxed);
@@ -145,10 +153,15 @@ size_t metrics_write(const metrics *all, char *out, size_t size)
     writer w = {out, size, 0};
     if (size > 0)
         *out = '\0';
+    const char *name = ""; /* that was written last */
     for (int i = 0; i < all->count; i++) {
         const metric *m = &all->list[i];
-        if (i == 0 || strcmp(m->name, all->list[i - 1].name) != 0)
+        if (m->kind == METRIC_GAUGE &&
+            atomic_load_explicit(&m->bits, memory_order_relaxed) == HIDDEN)
+            continue;
+        if (strcmp(m->name, name) != 0)
             put(&w, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, kinds[m->kind]);
+        name = m->name;
         if (m->kind == METRIC_HISTOGRAM)
             put_histogram(&w, m);
         else

@@ -43,6 +43,7 @@ metric *metrics_histogram(metrics *all, const char *name, const char *labels, co
 
 void metric_add(metric *m, double amount);    /* counters and gauges */
 void metric_set(metric *m, double value);     /* gauges */
+void metric_hide(metric *m);                  /* gauges: not written until they are set again */
 void metric_observe(metric *m, double value); /* histograms */
 double metric_value(const metric *m);         /* of a histogram: its sum */
 

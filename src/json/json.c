@@ -3,190 +3,54 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "base/thread_state.h"
 #include "json/doc.h"
-#include "json/writer.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- no key twice ---- */
-
-typedef struct member {
-    const char *key;
-    uint32_t index; /* of its place */
-} member;
-
-typedef struct walk {
-    const ls_json_places *places;
-    const char *name;
-    const char *text;
-    int line; /* what its first one is called */
-    const ls_host *host;
-    ls_error *err;
-    uint32_t next; /* the place of the next node in pre-order */
-} walk;
-
-static int by_key_then_index(const void *a, const void *b)
+int ls_json_note(ls_json *doc, const ls_json_origin *origin, ls_error *err)
 {
-    const member *x = a;
-    const member *y = b;
-    int order = strcmp(x->key, y->key);
-    if (order != 0)
-        return order;
-    return (x->index > y->index) - (x->index < y->index);
-}
-
-/* Sorting keeps this fast for an object with a million members. */
-static int check_members(walk *w, member *members, size_t count)
-{
-    const member *again = NULL; /* the earliest repetition in the text */
-    const member *first = NULL;
-    int line[2];
-    int column[2];
-    qsort(members, count, sizeof *members, by_key_then_index);
-    for (size_t i = 1; i < count; i++) {
-        if (strcmp(members[i].key, members[i - 1].key) == 0 &&
-            (!again || members[i].index < again->index)) {
-            again = &members[i];
-            first = &members[i - 1];
-        }
-    }
-    if (!again)
-        return LS_OK;
-    ls_json_line_column(w->text, w->places->items[first->index].key, w->line, &line[0], &column[0]);
-    ls_json_line_column(w->text, w->places->items[again->index].key, w->line, &line[1], &column[1]);
-    return ls_fail(w->err, LS_ECONFIG,
-                   "%s:%d:%d: expected each key once, found \"%.64s\" again (first at %d:%d); "
-                   "remove one of the two",
-                   w->name, line[1], column[1], again->key, line[0], column[0]);
-}
-
-/* The scan has bounded the depth. */
-static int check_node(walk *w, const cJSON *node)
-{
-    int status = LS_OK;
-    member *members = NULL;
-    size_t count = 0;
-    w->next++;
-    if (cJSON_IsObject(node) && node->child && node->child->next) {
-        members = ls_alloc_array(w->host, (size_t)cJSON_GetArraySize(node), sizeof *members);
-        if (!members)
-            return ls_fail(w->err, LS_ENOMEM, "%s: out of memory", w->name);
-    }
-    for (const cJSON *child = node->child; child && status == LS_OK; child = child->next) {
-        if (members)
-            members[count++] = (member){.key = child->string, .index = w->next};
-        status = check_node(w, child);
-    }
-    if (status == LS_OK && count > 1)
-        status = check_members(w, members, count);
-    ls_free(w->host, members);
-    return status;
-}
-
-/* Refuses a tree in which an object has the same key twice. `places` are the tree\'s. */
-static int check_keys(const cJSON *root, const ls_json_places *places, const char *name,
-                      const char *text, int line, const ls_host *host, ls_error *err)
-{
-    walk w = {.places = places, .name = name, .text = text, .line = line, .host = host, .err = err};
-    return check_node(&w, root);
-}
-
-/* ---- building ---- */
-
-int ls_json_build(cJSON **root, ls_json_places *places, const char *name, const char *text,
-                  size_t len, int line, const ls_host *host, ls_error *err)
-{
-    char *shortened;
-    ls_c_locale locale = ls_c_locale_enter();
-    int status = ls_json_scan(places, &shortened, name, text, len, line, host, err);
-    *root = NULL;
-    if (status == LS_OK) {
-        /* Where it failed would be in `end`: cJSON's global error pointer, which threads share and
-         * every parse overwrites, is never read. */
-        const char *end = NULL;
-        *root = cJSON_ParseWithLengthOpts(shortened ? shortened : text, len, &end, 0);
-        if (!*root) /* a checked text can only fail for want of memory */
-            status = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
-    }
-    ls_c_locale_leave(locale);
-    ls_free(host, shortened);
-    if (status == LS_OK)
-        status = check_keys(*root, places, name, text, line, host, err);
-    return status;
-}
-
-static int reserve_origins(ls_json *doc, uint32_t more, ls_error *err)
-{
-    uint64_t need = (uint64_t)doc->count + more;
-    if (need <= doc->capacity)
-        return LS_OK;
-    uint64_t capacity = need + (doc->capacity > 0 ? need / 2 : 0);
-    ls_json_origin *origins = NULL;
-    if (capacity <= UINT32_MAX)
-        origins = ls_alloc_array(doc->host, (size_t)capacity, sizeof *origins);
+    ls_json_origin *origins =
+        ls_grown(doc->host, doc->origins, doc->count, &doc->capacity, sizeof *origins);
     if (!origins)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", doc->name);
-    if (doc->count > 0)
-        memcpy(origins, doc->origins, doc->count * sizeof *origins);
-    ls_free(doc->host, doc->origins);
     doc->origins = origins;
-    doc->capacity = (uint32_t)capacity;
+    doc->origins[doc->count++] = *origin;
     return LS_OK;
-}
-
-/* The scan noted values in the order in which they begin, which is the order of this walk. */
-static void note_node(ls_json *doc, const cJSON *node, const ls_json_places *places,
-                      const char *label, uint32_t *next)
-{
-    doc->origins[doc->count++] =
-        (ls_json_origin){.node = node, .place = places->items[(*next)++], .label = label};
-    for (const cJSON *child = node->child; child; child = child->next)
-        note_node(doc, child, places, label, next);
-}
-
-int ls_json_note_origins(ls_json *doc, const cJSON *root, const ls_json_places *places,
-                         const char *label, ls_error *err)
-{
-    uint32_t next = 0;
-    int status = reserve_origins(doc, places->count, err);
-    if (status == LS_OK)
-        note_node(doc, root, places, label, &next);
-    return status;
 }
 
 int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t len, int line,
                        const ls_host *host, ls_error *err)
 {
-    ls_json_places places = {0};
+    int status;
     *out = NULL;
+    if (len > LS_JSON_BYTES) { /* before there is a copy of it */
+        status = ls_fail(err, LS_ECONFIG, "%s: expected at most %d bytes, found %zu", name,
+                         LS_JSON_BYTES, len);
+        if (err)
+            ls_json_tidy(err->text);
+        return status;
+    }
     ls_json *doc = ls_alloc(host, sizeof *doc);
     if (!doc)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
     doc->host = host;
     doc->line = line;
-    int status = ls_json_build(&doc->root, &places, name, text, len, line, host, err);
-    if (status)
-        goto out;
     doc->name = ls_strdup(host, name);
     doc->text = ls_alloc(host, len + 1);
-    if (!doc->name || !doc->text) {
+    if (doc->name && doc->text) {
+        memcpy(doc->text, text, len);
+        status = ls_json_scan(&doc->root, doc, name, doc->text, len, line, NULL, err);
+    } else {
         status = ls_fail(err, LS_ENOMEM, "%s: out of memory", name);
-        goto out;
     }
-    memcpy(doc->text, text, len);
-    doc->len = len;
-    status = ls_json_note_origins(doc, doc->root, &places, NULL, err);
-out:
-    ls_free(host, places.items);
-    if (status == LS_OK)
+    if (status == LS_OK) {
         *out = doc;
-    else
-        ls_json_destroy(doc);
-    if (status != LS_OK && err)
+        return LS_OK;
+    }
+    ls_json_destroy(doc);
+    if (err)
         ls_json_tidy(err->text);
     return status;
 }
@@ -258,8 +122,7 @@ int ls_json_where(const ls_json *doc, const cJSON *node, bool of_value, int *lin
     const ls_json_origin *o = origin_of(doc, node);
     if (!o || o->label)
         return LS_EINVAL;
-    uint32_t key = o->place.key;
-    ls_json_line_column(doc->text, of_value || key == LS_JSON_NO_KEY ? o->place.value : key,
+    ls_json_line_column(doc->text, of_value || o->key == LS_JSON_NO_KEY ? o->value : o->key,
                         doc->line, line, column);
     return LS_OK;
 }

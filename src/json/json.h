@@ -8,10 +8,9 @@
  *                           ls_json_kind(lr));                // "examples/x.json:4:3: expected …"
  *     ls_json_destroy(doc);
  *
- * cJSON builds the tree. It is a lenient reader, so a pass of our own over the text goes first
- * and refuses whatever RFC 8259 does not allow, and besides: duplicate keys, numbers that a
- * double cannot hold, invalid UTF-8, a byte order mark, zero characters, and texts beyond the
- * limits. Numbers may have any number of digits, are
+ * The tree is made of cJSON's nodes. cJSON's own reader is lenient; this one refuses whatever RFC 8259
+ * does not allow, and besides: duplicate keys, numbers that a double cannot hold, invalid UTF-8, a byte
+ * order mark, zero characters, and texts beyond the limits. Numbers may have any number of digits, are
  * rounded once, and do not depend on the process's locale.
  *
  * Memory: the document comes from the host; cJSON's nodes come from malloc, because its allocator

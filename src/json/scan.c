@@ -1,6 +1,7 @@
-/* The strict pass over a JSON text: its tokens, then their order. */
+/* The strict pass over a JSON text: its tokens, then their order, of which comes the tree. */
 #include "base/error.h"
 #include "base/host.h"
+#include "base/thread_state.h"
 #include "json/doc.h"
 #include "json/writer.h"
 
@@ -10,20 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tree builder copies a number into 64 bytes. A double needs 24 at most. */
-enum { LONGEST = 63, DOUBLE = 24 };
-
 /* The position in a text. */
 typedef struct scan {
+    ls_json *doc; /* which notes where nodes come from */
+    const char *label;
     const char *name;
-    const char *text;
+    const char *text; /* text[len] is 0 */
     size_t len;
     int line;       /* what its first one is called */
     size_t at;      /* the next byte to look at */
     uint32_t depth; /* of arrays and objects around it */
-    ls_json_places *places;
-    char **shortened;
-    const ls_host *host;
+    uint32_t first; /* of the document's origins: the root's */
+    cJSON *root;
     ls_error *err;
 } scan;
 
@@ -202,8 +201,7 @@ static size_t skip_digits(scan *s)
     return s->at - start;
 }
 
-/* `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?`, letters right behind it included in what
- * is wrong. */
+/* `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?` */
 static int scan_number_grammar(scan *s)
 {
     char f[48];
@@ -233,50 +231,22 @@ static int scan_number_grammar(scan *s)
     return LS_OK;
 }
 
-/* The value of the `count` characters at `start`, which are a number; they are rounded once. */
-static int read_number(double *out, scan *s, size_t start, size_t count)
+static int scan_number(scan *s, cJSON *node)
 {
-    char few[LONGEST + 1], *number = few;
-    if (count > LONGEST && !(number = ls_alloc(s->host, count + 1)))
-        return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
-    memcpy(number, s->text + start, count);
-    number[count] = '\0';
-    *out = strtod(number, NULL);
-    if (number != few)
-        ls_free(s->host, number);
-    return isfinite(*out)
-               ? LS_OK
-               : fail(s, start,
-                      "expected a finite number, found %.*s%s; the largest is "
-                      "1.797e308",
-                      count > 40 ? 40 : (int)count, s->text + start, count > 40 ? "…" : "");
-}
-
-/* In the text that the tree is built from, a long number is its value in few digits and blanks. */
-static int shorten(scan *s, double value, size_t start, size_t count)
-{
-    char digits[DOUBLE + 1];
-    if (!*s->shortened) {
-        *s->shortened = ls_alloc(s->host, s->len);
-        if (!*s->shortened)
-            return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
-        memcpy(*s->shortened, s->text, s->len);
-    }
-    const int n = snprintf(digits, sizeof digits, "%.17g", value);
-    memset(*s->shortened + start, ' ', count);
-    memcpy(*s->shortened + start, digits, (size_t)n);
-    return LS_OK;
-}
-
-static int scan_number(scan *s)
-{
-    double value = 0;
     const size_t start = s->at;
     int status = scan_number_grammar(s);
-    if (status == LS_OK)
-        status = read_number(&value, s, start, s->at - start);
-    return status == LS_OK && s->at - start > LONGEST ? shorten(s, value, start, s->at - start)
-                                                      : status;
+    const size_t count = s->at - start;
+    if (status)
+        return status;
+    node->type = cJSON_Number;
+    if (is_letter((char)peek(s)))
+        return LS_OK; /* strtod would read 0x10, which what comes behind a value refuses */
+    if (isfinite(cJSON_SetNumberHelper(node, strtod(s->text + start, NULL))))
+        return LS_OK;
+    return fail(s, start,
+                "expected a finite number, found %.*s%s; the largest is "
+                "1.797e308",
+                count > 40 ? 40 : (int)count, s->text + start, count > 40 ? "…" : "");
 }
 
 /* Where a value should begin but none does. */
@@ -314,17 +284,140 @@ static int fail_no_value(scan *s)
     return fail(s, s->at, "expected a value, found %s%s", found(s, s->at, f), fix);
 }
 
-static int scan_word(scan *s)
+static int scan_word(scan *s, cJSON *node)
 {
-    static const char *const words[] = {"true", "false", "null"};
+    static const struct {
+        const char *word;
+        int type;
+    } words[] = {{"true", cJSON_True}, {"false", cJSON_False}, {"null", cJSON_NULL}};
     size_t n = word_length(s, s->at);
     for (size_t i = 0; i < 3; i++) {
-        if (strlen(words[i]) == n && memcmp(words[i], s->text + s->at, n) == 0) {
+        if (strlen(words[i].word) == n && memcmp(words[i].word, s->text + s->at, n) == 0) {
+            node->type = words[i].type;
             s->at += n;
             return LS_OK;
         }
     }
     return fail_no_value(s);
+}
+
+/* ---- nodes ---- */
+
+static int no_memory(const scan *s)
+{
+    return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
+}
+
+static char *put_utf8(char *out, uint32_t c)
+{
+    const int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (int i = n - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3F));
+    out[0] = (char)(n == 1 ? c : (0xF00u >> n & 0xFFu) | c);
+    return out + n;
+}
+
+/* At the 'u' of an escape that was checked: its character is added to *out. Returns what follows. */
+static size_t unescape(const scan *s, size_t at, char **out)
+{
+    const uint32_t code = (uint32_t)hex4(s, at + 1);
+    const bool pair = code >= 0xD800 && code <= 0xDFFF;
+    *out = put_utf8(*out,
+                    !pair ? code
+                          : 0x10000 + ((code & 0x3FF) << 10) + ((uint32_t)hex4(s, at + 7) & 0x3FF));
+    return at + (pair ? 11 : 5);
+}
+
+/* The string that was checked and begins with the quote at `start`: cJSON's to free, NULL without memory. */
+static char *string_at(const scan *s, size_t start)
+{
+    static const char escape[] = "bfnrt", meant[] = "\b\f\n\r\t";
+    size_t end = start + 1;
+    while (s->text[end] != '"')
+        end += s->text[end] == '\\' ? 2 : 1;
+    char *string = cJSON_malloc(end - start), *out = string;
+    for (size_t i = start + 1; string && i < end;) {
+        if (s->text[i] != '\\') {
+            *out++ = s->text[i++];
+        } else if (s->text[i + 1] == 'u') {
+            i = unescape(s, i + 1, &out);
+        } else {
+            const char *known = strchr(escape, s->text[i + 1]);
+            *out++ = known ? meant[known - escape] : s->text[i + 1];
+            i += 2;
+        }
+    }
+    if (string)
+        *out = '\0';
+    return string;
+}
+
+/* A node for the value that begins here, the last one of `parent`, or the root: a null as yet. */
+static int add_node(scan *s, cJSON **out, cJSON *parent, uint32_t key)
+{
+    const uint32_t before = s->doc->count;
+    if (before - s->first >= LS_JSON_VALUES)
+        return fail(s, s->at, "expected at most %d values, found more", LS_JSON_VALUES);
+    cJSON *node = *out = cJSON_CreateNull();
+    if (!node)
+        return no_memory(s);
+    if (parent)
+        cJSON_AddItemToArray(parent, node);
+    else
+        s->root = node;
+    if (key != LS_JSON_NO_KEY && !(node->string = string_at(s, key)))
+        return no_memory(s);
+    return ls_json_note(s->doc, &(ls_json_origin){node, s->label, key, (uint32_t)s->at}, s->err);
+}
+
+/* ---- no key twice ---- */
+
+typedef struct member {
+    const char *key;
+    const ls_json_origin *origin;
+} member;
+
+static int by_key_then_place(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    const int order = strcmp(x->key, y->key);
+    return order != 0 ? order : (x->origin > y->origin) - (x->origin < y->origin);
+}
+
+static int fail_key(scan *s, const member *again, const member *first)
+{
+    int line, column;
+    ls_json_line_column(s->text, first->origin->key, s->line, &line, &column);
+    return fail(s, again->origin->key,
+                "expected each key once, found \"%.64s\" again (first at %d:%d); remove one of "
+                "the two",
+                again->key, line, column);
+}
+
+/* The members of an object whose origin is the one at `index`, sorted, which is fast for a million of them. */
+static int check_keys(scan *s, const cJSON *object, uint32_t index)
+{
+    const member *again = NULL; /* the earliest repetition in the text */
+    size_t count = 0;
+    if (!object->child || !object->child->next)
+        return LS_OK;
+    member *members =
+        ls_alloc_array(s->doc->host, (size_t)cJSON_GetArraySize(object), sizeof *members);
+    if (!members)
+        return no_memory(s);
+    for (const cJSON *child = object->child; child; index++)
+        if (s->doc->origins[index].node == child) {
+            members[count++] = (member){child->string, &s->doc->origins[index]};
+            child = child->next;
+        }
+    qsort(members, count, sizeof *members, by_key_then_place);
+    for (size_t i = 1; i < count; i++)
+        if (strcmp(members[i].key, members[i - 1].key) == 0 &&
+            (!again || members[i].origin < again->origin))
+            again = &members[i];
+    int status = again ? fail_key(s, again, again - 1) : LS_OK;
+    ls_free(s->doc->host, members);
+    return status;
 }
 
 /* ---- a whole text ---- */
@@ -363,30 +456,10 @@ static int fail_if_comment(scan *s)
     return fail(s, s->at, "expected JSON, found '%c'; JSON has no comments, remove it", c);
 }
 
-static int add_place(scan *s, uint32_t key)
-{
-    ls_json_places *p = s->places;
-    if (p->count >= LS_JSON_VALUES)
-        return fail(s, s->at, "expected at most %d values, found more", LS_JSON_VALUES);
-    if (p->count == p->capacity) {
-        uint32_t capacity = p->capacity ? 2 * p->capacity : 64;
-        ls_json_place *items = ls_alloc_array(s->host, capacity, sizeof *items);
-        if (!items)
-            return ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->name);
-        if (p->count > 0)
-            memcpy(items, p->items, p->count * sizeof *items);
-        ls_free(s->host, p->items);
-        p->items = items;
-        p->capacity = capacity;
-    }
-    p->items[p->count++] = (ls_json_place){.key = key, .value = (uint32_t)s->at};
-    return LS_OK;
-}
-
-static int scan_value(scan *s, uint32_t key);
+static int scan_value(scan *s, cJSON *parent, uint32_t key);
 
 /* At the key of a member, after a '{' or a ','. */
-static int scan_member(scan *s)
+static int scan_member(scan *s, cJSON *object)
 {
     char f[48];
     int status = fail_if_comment(s);
@@ -406,7 +479,7 @@ static int scan_member(scan *s)
     if (peek(s) != ':')
         return fail(s, s->at, "expected ':' after the key, found %s", found(s, s->at, f));
     s->at++;
-    return scan_value(s, key);
+    return scan_value(s, object, key);
 }
 
 static int fail_unclosed(scan *s, size_t open, char close)
@@ -445,12 +518,14 @@ static int scan_separator(scan *s, size_t open, char close, bool *more)
 }
 
 /* At '{' or '['. Goes down at most LS_JSON_DEPTH levels, so the stack is bounded. */
-static int scan_container(scan *s, char close)
+static int scan_container(scan *s, cJSON *node, char close)
 {
-    size_t open = s->at;
+    const size_t open = s->at;
+    const uint32_t index = s->doc->count;
     if (s->depth >= LS_JSON_DEPTH)
         return fail(s, open, "expected at most %d arrays and objects in each other, found more",
                     LS_JSON_DEPTH);
+    node->type = close == '}' ? cJSON_Object : cJSON_Array;
     s->depth++;
     s->at++;
     skip_space(s);
@@ -460,62 +535,79 @@ static int scan_container(scan *s, char close)
         s->at++;
     while (status == LS_OK && more) {
         status = peek(s) < 0    ? fail_unclosed(s, open, close)
-                 : close == '}' ? scan_member(s)
-                                : scan_value(s, LS_JSON_NO_KEY);
+                 : close == '}' ? scan_member(s, node)
+                                : scan_value(s, node, LS_JSON_NO_KEY);
         if (status == LS_OK)
             status = scan_separator(s, open, close, &more);
     }
     s->depth--;
-    return status;
+    return status == LS_OK && close == '}' ? check_keys(s, node, index) : status;
 }
 
-static int scan_value(scan *s, uint32_t key)
+static int scan_value(scan *s, cJSON *parent, uint32_t key)
 {
+    cJSON *node = NULL;
     skip_space(s);
     int status = fail_if_comment(s);
     if (status == LS_OK)
-        status = add_place(s, key);
+        status = add_node(s, &node, parent, key);
     if (status)
         return status;
-    int c = peek(s);
+    const int c = peek(s);
     if (c == '{')
-        return scan_container(s, '}');
+        return scan_container(s, node, '}');
     if (c == '[')
-        return scan_container(s, ']');
-    if (c == '"')
-        return scan_string(s);
+        return scan_container(s, node, ']');
     if (c == '-' || is_digit((char)c))
-        return scan_number(s);
-    return scan_word(s);
+        return scan_number(s, node);
+    if (c != '"')
+        return scan_word(s, node);
+    const size_t start = s->at;
+    status = scan_string(s);
+    if (status)
+        return status;
+    node->type = cJSON_String;
+    node->valuestring = string_at(s, start);
+    return node->valuestring ? LS_OK : no_memory(s);
 }
 
-int ls_json_scan(ls_json_places *out, char **shortened, const char *name, const char *text,
-                 size_t len, int line, const ls_host *host, ls_error *err)
+static int scan_text(scan *s)
 {
     char f[48];
-    scan s = {.name = name,
+    if (s->len > LS_JSON_BYTES)
+        return ls_fail(s->err, LS_ECONFIG, "%s: expected at most %d bytes, found %zu", s->name,
+                       LS_JSON_BYTES, s->len);
+    int status = check_encoding(s);
+    if (status == LS_OK)
+        status = scan_value(s, NULL, LS_JSON_NO_KEY);
+    if (status)
+        return status;
+    skip_space(s);
+    if (s->at == s->len)
+        return LS_OK;
+    return fail(s, s->at,
+                "expected the end of the text, found %s; remove what follows the first value",
+                found(s, s->at, f));
+}
+
+int ls_json_scan(cJSON **root, ls_json *doc, const char *name, const char *text, size_t len,
+                 int line, const char *label, ls_error *err)
+{
+    scan s = {.doc = doc,
+              .label = label,
+              .name = name,
               .text = text,
               .len = len,
               .line = line,
-              .places = out,
-              .shortened = shortened,
-              .host = host,
+              .first = doc->count,
               .err = err};
-    *out = (ls_json_places){0};
-    *shortened = NULL;
-    if (len > LS_JSON_BYTES)
-        return ls_fail(err, LS_ECONFIG, "%s: expected at most %d bytes, found %zu", name,
-                       LS_JSON_BYTES, len);
-    int status = check_encoding(&s);
-    if (status == LS_OK)
-        status = scan_value(&s, LS_JSON_NO_KEY);
-    if (status)
-        return status;
-    skip_space(&s);
-    if (s.at < len)
-        return fail(&s, s.at,
-                    "expected the end of the text, found %s; remove what follows the "
-                    "first value",
-                    found(&s, s.at, f));
-    return LS_OK;
+    ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
+    int status = scan_text(&s);
+    ls_c_locale_leave(locale);
+    if (status) {
+        cJSON_Delete(s.root);
+        doc->count = s.first;
+    }
+    *root = status ? NULL : s.root;
+    return status;
 }

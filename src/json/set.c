@@ -89,38 +89,26 @@ static int split_path(assignment *a, const char *text)
 }
 
 /* The value as JSON or, where it cannot be that, as a string. */
-static int make_value(assignment *a, cJSON **out, ls_json_places *places)
+static int make_value(assignment *a, cJSON **out)
 {
-    const ls_json *doc = a->doc;
-    size_t n = strlen(a->value);
-    char first = a->value[0];
-    bool must_be_json = first == '{' || first == '[' || first == '"';
-    int status = ls_json_build(out, places, a->label, a->value, n, 1, doc->host,
-                               must_be_json ? a->err : NULL);
+    const char first = a->value[0];
+    const bool must_be_json = first == '{' || first == '[' || first == '"';
+    int status = ls_json_scan(out, a->doc, a->label, a->value, strlen(a->value), 1, a->label,
+                              must_be_json ? a->err : NULL);
     if (status == LS_OK || must_be_json)
         return status;
-    if (status == LS_ENOMEM)
-        return no_memory(a);
-    cJSON_Delete(*out);
-    *out = NULL;
-    if (places->capacity == 0) {
-        places->items = ls_alloc(doc->host, sizeof *places->items);
-        places->capacity = places->items != NULL;
-    }
-    places->count = places->capacity > 0; /* a string is one value */
-    *out = cJSON_CreateString(a->value);
-    return *out && places->count == 1 ? LS_OK : no_memory(a);
+    *out = status == LS_ENOMEM ? NULL : cJSON_CreateString(a->value);
+    return *out ? ls_json_note(a->doc, &(ls_json_origin){*out, a->label, 0, 0}, a->err)
+                : no_memory(a);
 }
 
 /* A new, empty object under `key` of `parent`. */
 static int make_object(assignment *a, cJSON **out, cJSON *parent, const char *key)
 {
-    ls_json_place place = {0};
-    ls_json_places places = {.items = &place, .count = 1, .capacity = 1};
     *out = cJSON_CreateObject();
     if (!*out)
         return no_memory(a);
-    int status = ls_json_note_origins(a->doc, *out, &places, a->label, a->err);
+    int status = ls_json_note(a->doc, &(ls_json_origin){*out, a->label, 0, 0}, a->err);
     if (status == LS_OK && !cJSON_AddItemToObject(parent, key, *out)) {
         a->doc->count--;
         status = no_memory(a);
@@ -191,13 +179,12 @@ static int put(assignment *a, cJSON *parent, cJSON *old, const char *key, cJSON 
 
 static int assign(assignment *a)
 {
-    ls_json_places places = {0};
     cJSON *value = NULL;
     cJSON *parent = a->doc->root;
     cJSON *child = NULL;
     const char *before = NULL;
     const char *key = a->path;
-    int status = make_value(a, &value, &places);
+    int status = make_value(a, &value);
     for (size_t i = 0; status == LS_OK && i < a->keys; i++) {
         status = step(a, &child, parent, before, key);
         if (status != LS_OK || i + 1 == a->keys)
@@ -209,15 +196,11 @@ static int assign(assignment *a)
         key += strlen(key) + 1;
     }
     if (status == LS_OK)
-        status = ls_json_note_origins(a->doc, value, &places, a->label, a->err);
-    if (status == LS_OK) {
         status = put(a, parent, child, key, value);
-        if (status)
-            forget(a->doc, value);
-    }
-    if (status)
+    if (status && value) {
+        forget(a->doc, value);
         cJSON_Delete(value);
-    ls_free(a->doc->host, places.items);
+    }
     return status;
 }
 

@@ -139,6 +139,45 @@ int ls_merge_run(ls_comm *comm, const ls_partial *partials, int count, float *to
     return status;
 }
 
+/* ---- over several processes ------------------------------------------------------------------- */
+
+/* Rank 0 waits for the other processes on behalf of all ranks: it shows that it lives. */
+static void beat(void *times_)
+{
+    ls_comm_times *times = times_;
+    if (times->waiting)
+        times->waiting(times->user, 1);
+}
+
+static int sum_over_members(const ls_comm_group_desc *d, ls_comm_times *times, ls_error *err)
+{
+    const uint64_t start = ls_now_ns();
+    const ls_cluster_wait wait = {beat, times};
+    int status = d->over->sum(d->members, &wait, err);
+    times->wait += (double)(ls_now_ns() - start) * 1e-9;
+    return status;
+}
+
+int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *err)
+{
+    const ls_comm_group_desc *d = &ls_merge_group_of(comm)->desc;
+    int status = ls_merge_meet(comm, times, err);
+    if (status == LS_OK && comm->rank == 0)
+        status = sum_over_members(d, times, err);
+    if (status == LS_OK)
+        status = ls_merge_meet(comm, times, err);
+    if (status == LS_OK)
+        times->asked |= d->over->agreed(d->members);
+    return status;
+}
+
+void ls_merge_committed(const ls_comm *comm, int status)
+{
+    const ls_merge_group *group = ls_merge_group_of(comm);
+    if (comm->rank == 0 && ls_merge_has_members(group))
+        group->desc.over->commit(group->desc.members, status == LS_OK);
+}
+
 /* ---- what is left of the tree ----------------------------------------------------------------- */
 
 void ls_rest_fini(ls_rest *rest, const ls_host *host)
@@ -420,8 +459,10 @@ int ls_merge_check_group(const ls_merge_check *c, ls_error *err)
     if (status == LS_OK)
         status = merge(c, err); /* all are content, or none is */
     ls_free(c->host, piece);
-    ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = false;
     if (status)
-        type->abort(group); /* no worker trains with a group that failed */
+        type->abort(
+            group); /* no worker trains with it; the others may be in the midst of their check */
+    else
+        ls_merge_group_of(c->comm)->rank[c->comm->rank].checks = false;
     return status;
 }

@@ -86,6 +86,14 @@ void ls_merge_stop_reading(const ls_comm *comm);
 /* Waits until every rank is here; the wait is added to times->wait. */
 int ls_merge_meet(const ls_comm *comm, ls_comm_times *times, ls_error *err);
 
+/* ls_merge_has_members: the ranks have brought their parts of the process's nodes, or are waited for; rank 0 has
+ * them summed with the other processes', and behind it every rank may copy the total. Two meetings. Errors: as
+ * ls_merge_meet and ls_members_ops.sum. */
+int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *err);
+/* The end of each all_reduce, with its status. Other processes are a step ahead if this one's ranks do not commit
+ * what has been summed: then it leaves the run. */
+void ls_merge_committed(const ls_comm *comm, int status);
+
 /* Whether the group is aborted: between two pieces of work, so that the rest is in vain and what the
  * peers show may soon be gone. Any thread. */
 bool ls_merge_aborted(const ls_merge_group *group);

@@ -1,12 +1,6 @@
 /* {"type": "relu"}, {"type": "leaky_relu", "slope": 0.01}, sigmoid, tanh, gelu, silu: element by element. */
 #include "nn/layer.h"
 
-static void parse_relu(ls_layer *layer, ls_fields *fields)
-{
-    (void)fields;
-    layer->op.kind = LS_OP_RELU;
-}
-
 static const struct ls_layer_sample relu_samples[] = {
     {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"relu\"},{\"type\":\"dense\",\"out\":3}]",
      {6, 1, 1}},
@@ -18,51 +12,13 @@ static const struct ls_layer_sample relu_samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_relu = {"relu", parse_relu, ls_layer_same_shape, relu_samples};
-
-static void parse_sigmoid(ls_layer *layer, ls_fields *fields)
-{
-    (void)fields;
-    layer->op.kind = LS_OP_SIGMOID;
-}
-
-static const struct ls_layer_sample sigmoid_samples[] = {
-    {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"sigmoid\"},{\"type\":\"dense\",\"out\":3}]",
-     {6, 1, 1}},
-    {"[{\"type\":\"sigmoid\"},{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},{\"type\":\"sigmoid\"},"
-     " {\"type\":\"avg_pool\",\"kernel\":2},{\"type\":\"flatten\"},{\"type\":\"sigmoid\"},"
-     " {\"type\":\"dense\",\"out\":3}]",
-     {2, 5, 5}},
-    {0},
-};
-
-const ls_layer_type ls_layer_sigmoid = {"sigmoid", parse_sigmoid, ls_layer_same_shape,
-                                        sigmoid_samples};
-
-static void parse_tanh(ls_layer *layer, ls_fields *fields)
-{
-    (void)fields;
-    layer->op.kind = LS_OP_TANH;
-}
-
-static const struct ls_layer_sample tanh_samples[] = {
-    {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"tanh\"},{\"type\":\"dense\",\"out\":3}]",
-     {6, 1, 1}},
-    {"[{\"type\":\"tanh\"},{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},{\"type\":\"tanh\"},"
-     " {\"type\":\"avg_pool\",\"kernel\":2},{\"type\":\"flatten\"},{\"type\":\"tanh\"},"
-     " {\"type\":\"dense\",\"out\":3}]",
-     {2, 5, 5}},
-    {0},
-};
-
-const ls_layer_type ls_layer_tanh = {"tanh", parse_tanh, ls_layer_same_shape, tanh_samples};
+const ls_layer_type ls_layer_relu = {"relu", LS_OP_RELU, NULL, ls_layer_same_shape, relu_samples};
 
 static void parse_leaky(ls_layer *layer, ls_fields *fields)
 {
     static const double slope = 0.01;
     double value;
     ls_field_double(fields, "slope", 0, 1, &slope, &value);
-    layer->op.kind = LS_OP_RELU;
     layer->op.u.relu.slope = (float)value;
 }
 
@@ -75,39 +31,31 @@ static const struct ls_layer_sample leaky_samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_leaky_relu = {"leaky_relu", parse_leaky, ls_layer_same_shape,
-                                           leaky_samples};
+const ls_layer_type ls_layer_leaky_relu = {"leaky_relu", LS_OP_RELU, parse_leaky,
+                                           ls_layer_same_shape, leaky_samples};
 
-static void parse_gelu(ls_layer *layer, ls_fields *fields)
-{
-    (void)fields;
-    layer->op.kind = LS_OP_GELU;
-}
+/* Of vectors, of images, and of what was flattened. */
+/* clang-format off */
+#define SAMPLES(type)                                                                              \
+    {                                                                                              \
+        {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"" type "\"},"                             \
+         " {\"type\":\"dense\",\"out\":3}]",                                                       \
+         {6, 1, 1}},                                                                               \
+        {"[{\"type\":\"" type "\"},{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},"                  \
+         " {\"type\":\"" type "\"},{\"type\":\"avg_pool\",\"kernel\":2},{\"type\":\"flatten\"},"    \
+         " {\"type\":\"" type "\"},{\"type\":\"dense\",\"out\":3}]",                               \
+         {2, 5, 5}},                                                                               \
+        {0},                                                                                       \
+    }
+/* clang-format on */
 
-static const struct ls_layer_sample gelu_samples[] = {
-    {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"gelu\"},{\"type\":\"dense\",\"out\":3}]",
-     {6, 1, 1}},
-    {"[{\"type\":\"gelu\"},{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},{\"type\":\"gelu\"},"
-     " {\"type\":\"flatten\"},{\"type\":\"gelu\"},{\"type\":\"dense\",\"out\":3}]",
-     {2, 4, 4}},
-    {0},
-};
+static const struct ls_layer_sample sigmoid_samples[] = SAMPLES("sigmoid");
+static const struct ls_layer_sample tanh_samples[] = SAMPLES("tanh");
+static const struct ls_layer_sample gelu_samples[] = SAMPLES("gelu");
+static const struct ls_layer_sample silu_samples[] = SAMPLES("silu");
 
-const ls_layer_type ls_layer_gelu = {"gelu", parse_gelu, ls_layer_same_shape, gelu_samples};
-
-static void parse_silu(ls_layer *layer, ls_fields *fields)
-{
-    (void)fields;
-    layer->op.kind = LS_OP_SILU;
-}
-
-static const struct ls_layer_sample silu_samples[] = {
-    {"[{\"type\":\"dense\",\"out\":9},{\"type\":\"silu\"},{\"type\":\"dense\",\"out\":3}]",
-     {6, 1, 1}},
-    {"[{\"type\":\"silu\"},{\"type\":\"conv2d\",\"out\":18,\"kernel\":2},{\"type\":\"silu\"},"
-     " {\"type\":\"flatten\"},{\"type\":\"silu\"},{\"type\":\"dense\",\"out\":3}]",
-     {2, 4, 4}},
-    {0},
-};
-
-const ls_layer_type ls_layer_silu = {"silu", parse_silu, ls_layer_same_shape, silu_samples};
+const ls_layer_type ls_layer_sigmoid = {"sigmoid", LS_OP_SIGMOID, NULL, ls_layer_same_shape,
+                                        sigmoid_samples};
+const ls_layer_type ls_layer_tanh = {"tanh", LS_OP_TANH, NULL, ls_layer_same_shape, tanh_samples};
+const ls_layer_type ls_layer_gelu = {"gelu", LS_OP_GELU, NULL, ls_layer_same_shape, gelu_samples};
+const ls_layer_type ls_layer_silu = {"silu", LS_OP_SILU, NULL, ls_layer_same_shape, silu_samples};

@@ -5,7 +5,6 @@
 static void parse(ls_layer *layer, ls_fields *fields)
 {
     (void)fields;
-    layer->op.kind = LS_OP_ADD;
     layer->inputs = 2;
 }
 
@@ -28,14 +27,7 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_add = {"add", parse, ls_layer_same_shape, samples};
-
-static void parse_concat(ls_layer *layer, ls_fields *fields)
-{
-    (void)fields;
-    layer->op.kind = LS_OP_CONCAT;
-    layer->inputs = 2;
-}
+const ls_layer_type ls_layer_add = {"add", LS_OP_ADD, parse, ls_layer_same_shape, samples};
 
 static int shape_of_both(ls_layer *layer, ls_error *err)
 {
@@ -64,4 +56,5 @@ static const struct ls_layer_sample concat_samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_concat = {"concat", parse_concat, shape_of_both, concat_samples};
+const ls_layer_type ls_layer_concat = {"concat", LS_OP_CONCAT, parse, shape_of_both,
+                                       concat_samples};

@@ -10,7 +10,6 @@ static void parse(ls_layer *layer, ls_fields *fields)
     static const double epsilon = 1e-5;
     static const double momentum = 0.1;
     double value;
-    layer->op.kind = LS_OP_BATCHNORM;
     ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
     layer->op.u.batchnorm.epsilon = (float)value;
     ls_field_double(fields, "momentum", 0, 1, &momentum, &value);
@@ -56,4 +55,4 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_batch_norm = {"batch_norm", parse, shape, samples};
+const ls_layer_type ls_layer_batch_norm = {"batch_norm", LS_OP_BATCHNORM, parse, shape, samples};

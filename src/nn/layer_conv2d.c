@@ -9,7 +9,6 @@ static void parse(ls_layer *layer, ls_fields *fields)
     ls_conv2d *conv = &layer->op.u.conv2d;
     ls_window w;
     long out, groups;
-    layer->op.kind = LS_OP_CONV2D;
     ls_field_int(fields, "out", 1, LS_MAX_FEATURES, NULL, &out);
     ls_field_pair(fields, "dilation", 1, LS_MAX_STRIDE, &one, w.d);
     ls_window_parse(&w, fields, &one);
@@ -86,4 +85,4 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_conv2d = {"conv2d", parse, shape, samples};
+const ls_layer_type ls_layer_conv2d = {"conv2d", LS_OP_CONV2D, parse, shape, samples};

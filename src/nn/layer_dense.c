@@ -5,7 +5,6 @@ static void parse(ls_layer *layer, ls_fields *fields)
 {
     static const int bias = 1;
     long out;
-    layer->op.kind = LS_OP_DENSE;
     ls_field_int(fields, "out", 1, LS_MAX_FEATURES, NULL, &out);
     ls_field_bool(fields, "bias", &bias, &layer->op.u.dense.bias);
     layer->op.u.dense.out = (int)out;
@@ -35,4 +34,4 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_dense = {"dense", parse, shape, samples};
+const ls_layer_type ls_layer_dense = {"dense", LS_OP_DENSE, parse, shape, samples};

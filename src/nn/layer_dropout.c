@@ -8,7 +8,6 @@ static void parse(ls_layer *layer, ls_fields *fields)
 {
     static const double half = 0.5;
     double p;
-    layer->op.kind = LS_OP_DROPOUT;
     ls_field_double(fields, "p", 0, 1, &half, &p);
     if (p >= 1)
         ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "p"),
@@ -27,4 +26,5 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_dropout = {"dropout", parse, ls_layer_same_shape, samples};
+const ls_layer_type ls_layer_dropout = {"dropout", LS_OP_DROPOUT, parse, ls_layer_same_shape,
+                                        samples};

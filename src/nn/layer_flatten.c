@@ -2,12 +2,6 @@
  * the layer has no op, and its readers get the tensor before it. */
 #include "nn/layer.h"
 
-static void parse(ls_layer *layer, ls_fields *fields)
-{
-    (void)layer;
-    (void)fields;
-}
-
 static int shape(ls_layer *layer, ls_error *err)
 {
     (void)err;
@@ -25,4 +19,4 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_flatten = {"flatten", parse, shape, samples};
+const ls_layer_type ls_layer_flatten = {"flatten", 0, NULL, shape, samples};

@@ -8,7 +8,6 @@ static void parse(ls_layer *layer, ls_fields *fields)
 {
     static const double epsilon = 1e-5;
     double value;
-    layer->op.kind = LS_OP_LAYERNORM;
     ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
     layer->op.u.layernorm.epsilon = (float)value;
 }
@@ -46,4 +45,4 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_layer_norm = {"layer_norm", parse, shape, samples};
+const ls_layer_type ls_layer_layer_norm = {"layer_norm", LS_OP_LAYERNORM, parse, shape, samples};

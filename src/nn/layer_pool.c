@@ -5,7 +5,6 @@
 static void parse_any(ls_layer *layer, ls_fields *fields, int max)
 {
     ls_window w = {.d = {1, 1}};
-    layer->op.kind = LS_OP_POOL;
     ls_window_parse(&w, fields, NULL);
     layer->op.pool = (ls_pool2d){max, w.k[0], w.k[1], w.s[0], w.s[1], w.p[0], w.p[1]};
 }
@@ -53,16 +52,10 @@ static int shape(ls_layer *layer, ls_error *err)
 static const struct ls_layer_sample avg_samples[] = SAMPLES("avg_pool");
 static const struct ls_layer_sample max_samples[] = SAMPLES("max_pool");
 
-const ls_layer_type ls_layer_avg_pool = {"avg_pool", parse_avg, shape, avg_samples};
-const ls_layer_type ls_layer_max_pool = {"max_pool", parse_max, shape, max_samples};
+const ls_layer_type ls_layer_avg_pool = {"avg_pool", LS_OP_POOL, parse_avg, shape, avg_samples};
+const ls_layer_type ls_layer_max_pool = {"max_pool", LS_OP_POOL, parse_max, shape, max_samples};
 
 /* ---- over the whole image ------------------------------------------------------------------- */
-
-static void parse_global(ls_layer *layer, ls_fields *fields)
-{
-    (void)fields;
-    layer->op.kind = LS_OP_POOL;
-}
 
 static int global_shape(ls_layer *layer, ls_error *err)
 {
@@ -81,5 +74,5 @@ static const struct ls_layer_sample global_samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_global_avg_pool = {"global_avg_pool", parse_global, global_shape,
+const ls_layer_type ls_layer_global_avg_pool = {"global_avg_pool", LS_OP_POOL, NULL, global_shape,
                                                 global_samples};

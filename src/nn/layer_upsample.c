@@ -8,7 +8,6 @@ static void parse(ls_layer *layer, ls_fields *fields)
     static const long two = 2;
     int scale[2];
     ls_field_pair(fields, "scale", 1, MOST, &two, scale);
-    layer->op.kind = LS_OP_UPSAMPLE;
     layer->op.u.upsample = (ls_upsample){scale[0], scale[1]};
 }
 
@@ -37,4 +36,4 @@ static const struct ls_layer_sample samples[] = {
     {0},
 };
 
-const ls_layer_type ls_layer_upsample = {"upsample", parse, shape, samples};
+const ls_layer_type ls_layer_upsample = {"upsample", LS_OP_UPSAMPLE, parse, shape, samples};

@@ -71,8 +71,9 @@ typedef struct ls_layer {
 /* A row of layers.def. Adding a layer is one file that defines one of these, plus its row. */
 struct ls_layer_type {
     const char *name; /* the JSON "type" */
+    ls_op_kind kind;  /* of layer->op; 0: none, the tensor passes as it is */
     /* Reads the layer's own keys from `fields` into layer->op; sets layer->inputs to 2 for a layer
-     * that reads two. Errors go to the fields. */
+     * that reads two. Errors go to the fields. NULL: it has none. */
     void (*parse)(ls_layer *layer, struct ls_fields *fields);
     /* layer->in (and in2) is set: computes layer->out, and the tensors' shapes, fans and starts
      * (names and offsets are filled by the caller). A shape that does not fit is LS_ECONFIG; the message

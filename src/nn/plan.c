@@ -125,26 +125,28 @@ static void connect(ls_node *node, const ls_plan *plan, const ls_fuse_form *form
     int layer[LS_INPUTS];
     *node = (ls_node){.form = *form};
     node->inputs = ls_fuse_inputs(layer, plan->model, form);
+    node->learns = ls_layer_learns(&plan->model->layer[form->first]);
     for (int i = 0; i < node->inputs; i++) {
         int producer = ls_fuse_producer(plan->model, layer[i]);
         int k = producer == LS_INPUT ? LS_INPUT : plan->node_of[producer] - 1;
         node->input[i] = k;
+        node->learns = node->learns || (k != LS_INPUT && plan->node[k].learns);
         node->needs_dx = node->needs_dx || (k != LS_INPUT && plan->node[k].backward);
     }
-    node->backward =
-        node->needs_dx || (plan->training && ls_layer_learns(&plan->model->layer[form->first]));
+    node->backward = plan->training && node->learns;
 }
 
 /* A batch norm with nothing that learns before it keeps its statistics (is_settled), whatever a back end can do in
- * one op: an addition whose other input learns stays an op of its own. */
+ * one op: an addition whose other input learns stays an op of its own. In a plan for evaluation as well, since bf16 is
+ * rounded between two ops: the rows of a run have the same bits in each of its plans. */
 static bool would_unsettle(const ls_plan *plan, const ls_fuse_form *form, const ls_node *node)
 {
     const ls_fuse_form alone = {form->first, form->first, -1, -1, -1};
     ls_node bare;
-    if (form->add < 0 || plan->model->layer[form->first].stats == 0 || !node->backward)
+    if (form->add < 0 || plan->model->layer[form->first].stats == 0 || !node->learns)
         return false;
     connect(&bare, plan, &alone);
-    return !bare.backward;
+    return !bare.learns;
 }
 
 static int try_form(ls_plan *plan, const ls_plan *twin, const ls_fuse_form *form, ls_error *err)

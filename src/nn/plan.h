@@ -79,7 +79,8 @@ typedef struct ls_node {
     ls_fuse_form form; /* the layers it does; first −1: only makes a vector for the loss */
     int inputs;
     int input[LS_INPUTS]; /* the nodes whose y it reads, LS_INPUT: the gathered rows */
-    bool backward;        /* whether backward is called: it or something before it learns */
+    bool learns;          /* whether it or something before it does, when the model is trained */
+    bool backward;        /* whether backward is called: it learns, and the plan is for training */
     bool needs_dx;        /* whether something before it learns */
     ls_node_dx dx[LS_INPUTS];
     size_t y_at, dy_at, saved_at; /* offsets in the activations */

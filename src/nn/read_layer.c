@@ -212,7 +212,9 @@ static int parse_layer(const ls_reader *r, const ls_scope *scope, int position, 
     }
     snprintf(what, sizeof what, "%s '%s'", layer->type->name, layer->name);
     layer->op.size = sizeof layer->op;
-    layer->type->parse(layer, &f);
+    layer->op.kind = layer->type->kind;
+    if (layer->type->parse)
+        layer->type->parse(layer, &f);
     read_second(r, scope, layer, &f);
     return ls_fields_end(&f);
 }

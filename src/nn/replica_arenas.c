@@ -352,72 +352,43 @@ const size_t *ls_replica_segments(const ls_replica *replica, int *count)
 
 /* ---- weights in and out --------------------------------------------------------------------- */
 
-/* A layer's statistics lie together in the canonical array as they do in an arena. */
-static int import_stats(ls_replica *r, float *arena, const float *canonical, ls_error *err)
+/* Parameters and running statistics, `in` from the canonical array to an arena, else back. A layer's
+ * statistics lie together in both. */
+static int carry(ls_replica *r, float *arena, float *canonical, bool in, ls_error *err)
 {
+    const ls_plan *plan = r->plan[0];
+    const ls_device_ops *ops = r->device->ops;
     int status = LS_OK;
+    for (int k = 0; k < plan->nodes; k++) {
+        ls_op *op = plan->node[k].op;
+        const int layer = plan->node[k].form.first;
+        for (int i = 0; i < op->params && status == LS_OK; i++) {
+            float *at = arena + r->param_at[layer * LS_OP_PARAMS + i];
+            float *home = canonical + r->model->layer[layer].param[i].offset;
+            status = in ? op->impl->import_param(op, i, at, home, err)
+                        : op->impl->export_param(op, i, home, at, err);
+        }
+    }
     for (int i = 0; i < r->model->layers && status == LS_OK; i++) {
         const ls_layer *layer = &r->model->layer[i];
+        const size_t bytes = stat_floats(layer) * sizeof(float);
+        float *at = arena + r->stat_at[i], *home = canonical + layer->stat[0].offset;
         if (layer->stats > 0)
-            status = r->device->ops->upload(r->device, NULL, arena + r->stat_at[i],
-                                            canonical + layer->stat[0].offset,
-                                            stat_floats(layer) * sizeof(float), err);
+            status = in ? ops->upload(r->device, NULL, at, home, bytes, err)
+                        : ops->download(r->device, NULL, home, at, bytes, err);
     }
     return status == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : status;
 }
 
-static int export_stats(ls_replica *r, float *canonical, const float *arena, ls_error *err)
+int ls_replica_import(ls_replica *r, float *arena, const float *canonical, ls_error *err)
 {
-    int status = LS_OK;
-    for (int i = 0; i < r->model->layers && status == LS_OK; i++) {
-        const ls_layer *layer = &r->model->layer[i];
-        if (layer->stats > 0)
-            status = r->device->ops->download(r->device, NULL, canonical + layer->stat[0].offset,
-                                              arena + r->stat_at[i],
-                                              stat_floats(layer) * sizeof(float), err);
-    }
-    return status == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : status;
-}
-
-/* Behind the parameters: the statistics, and the shadows of weights. */
-static int after_import(ls_replica *r, float *arena, const float *canonical, ls_error *err)
-{
-    int status = import_stats(r, arena, canonical, err);
+    int status = carry(r, arena, (float *)canonical, true, err);
     if (status != LS_OK || arena != r->arena[WEIGHTS] || !r->shadow)
         return status;
     return r->device->ops->shadow(r->device, NULL, r->shadow, arena, r->tail_at, err);
 }
 
-int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err)
+int ls_replica_export(ls_replica *r, float *canonical, const float *arena, ls_error *err)
 {
-    const ls_plan *plan = replica->plan[0];
-    for (int k = 0; k < plan->nodes; k++) {
-        ls_op *op = plan->node[k].op;
-        const int layer = plan->node[k].form.first;
-        for (int i = 0; i < op->params; i++) {
-            float *dst = arena + replica->param_at[layer * LS_OP_PARAMS + i];
-            const float *src = canonical + replica->model->layer[layer].param[i].offset;
-            int status = op->impl->import_param(op, i, dst, src, err);
-            if (status != LS_OK)
-                return status;
-        }
-    }
-    return after_import(replica, arena, canonical, err);
-}
-
-int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err)
-{
-    const ls_plan *plan = replica->plan[0];
-    for (int k = 0; k < plan->nodes; k++) {
-        ls_op *op = plan->node[k].op;
-        const int layer = plan->node[k].form.first;
-        for (int i = 0; i < op->params; i++) {
-            const float *src = arena + replica->param_at[layer * LS_OP_PARAMS + i];
-            float *dst = canonical + replica->model->layer[layer].param[i].offset;
-            int status = op->impl->export_param(op, i, dst, src, err);
-            if (status != LS_OK)
-                return status;
-        }
-    }
-    return export_stats(replica, canonical, arena, err);
+    return carry(r, (float *)arena, canonical, false, err);
 }

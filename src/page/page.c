@@ -133,6 +133,14 @@ static void add_number(ls_buffer *b, const cJSON *record, const char *key, const
     ls_buffer_put(b, "</td>");
 }
 
+/* Whether rows can be right: not where the model learns values. */
+static bool has_accuracy(const outcome *o)
+{
+    const cJSON *start = root_of(o->start);
+    return !cJSON_IsNumber(member(member(start, "data"), "targets")) ||
+           strcmp(text_or(member(start, "config"), "loss", ""), "bce") == 0;
+}
+
 static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
     const cJSON *start = root_of(o->start), *end = root_of(o->end);
@@ -143,7 +151,8 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
     if (text_or(end, "error", NULL))
         add_row(b, "Error", text_or(end, "error", ""));
     snprintf(number, sizeof number, "%.4f", cJSON_IsNumber(accuracy) ? accuracy->valuedouble : NAN);
-    add_row(b, "Test accuracy", cJSON_IsNumber(accuracy) ? number : "–");
+    if (has_accuracy(o))
+        add_row(b, "Test accuracy", cJSON_IsNumber(accuracy) ? number : "–");
     snprintf(number, sizeof number, "%llu",
              (unsigned long long)(log->steps > 0 ? log->step[log->steps - 1].step : 0));
     add_row(b, "Steps", number);
@@ -156,10 +165,13 @@ static void add_facts(ls_buffer *b, const ls_run_log *log, const outcome *o)
 }
 
 /* One row for each record of an epoch and of an evaluation. */
-static void add_epochs(ls_buffer *b, const ls_run_log *log)
+static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
 {
-    ls_buffer_put(b, "<div class=\"scroll\"><table><thead><tr><th>epoch</th><th></th><th>loss</th>"
-                     "<th>accuracy</th></tr></thead><tbody>\n");
+    const bool accuracy = has_accuracy(o);
+    ls_buffer_format(b,
+                     "<div class=\"scroll\"><table><thead><tr><th>epoch</th><th></th><th>loss</th>"
+                     "<th>%s</th></tr></thead><tbody>\n",
+                     accuracy ? "accuracy" : "R²");
     for (size_t i = 0; i < log->others; i++) {
         ls_json *doc;
         if (parse(&doc, log, i) != LS_OK)
@@ -172,7 +184,11 @@ static void add_epochs(ls_buffer *b, const ls_run_log *log)
             add_number(b, record, "epoch", "%.0f");
             ls_buffer_put(b, test ? "<td>test</td>" : "<td>training</td>");
             add_number(b, record, test ? "test_loss" : "train_loss", "%.4f");
-            add_number(b, record, test ? "test_accuracy" : "train_accuracy", "%.4f");
+            add_number(b, record,
+                       !test      ? "train_accuracy"
+                       : accuracy ? "test_accuracy"
+                                  : "test_r2",
+                       "%.4f");
             ls_buffer_put(b, "</tr>\n");
         }
         ls_json_destroy(doc);
@@ -190,7 +206,7 @@ static void add_table(ls_buffer *b, const ls_run_log *log, const outcome *o)
         ls_buffer_put(b, "<p class=\"note loud\"><strong>SYNTHETIC DATA.</strong> The images were "
                          "made up by the program: these results say nothing of real data.</p>\n");
     add_facts(b, log, o);
-    add_epochs(b, log);
+    add_epochs(b, log, o);
 }
 
 /* ---- the page ------------------------------------------------------------------------------- */

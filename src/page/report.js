@@ -49,7 +49,8 @@ function summary() {
   s.data = start.data || {};
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
   s.name = config.name || 'run';
-  s.metric = METRICS.find(m => s.epochs.some(e => finite(e[m.key]))) || METRICS[0];
+  const values = s.data.targets && config.loss !== 'bce'; /* there is no accuracy, however few evaluations there are */
+  s.metric = METRICS.find(m => s.epochs.some(e => finite(e[m.key]))) || METRICS[values ? 1 : 0];
   s.tested = s.epochs.filter(e => finite(e[s.metric.key]));
   s.step = run.steps.length ? run.steps.at(-1).step : end ? end.steps : 0;
   return Object.assign(s, progress(s));
@@ -138,7 +139,7 @@ function event_note(r) {
   if (r.type === 'nonfinite')
     return note(`Step ${number(r.step)} was not applied.`,
       `The loss of shard ${r.shard}, on worker ${r.worker}, was not finite.`);
-  return note(`Step ${number(r.step)}: worker ${r.worker}, ${r.device}, failed.`,
+  return note(`Step ${number(r.step)}: ${r.worker < 0 ? 'host' : `worker ${r.worker},`} ${r.device}${r.worker < 0 ? '' : ','} failed.`,
     `${r.error} (${r.action}; devices left: ${r.devices_left})`);
 }
 
@@ -651,10 +652,11 @@ function newest_workers(s) {
 }
 
 function epoch_table(s) {
-  const more = OTHERS.filter(([k]) => s.epochs.some(e => finite(e[k])));
-  return table(['epoch', 'training loss', 'training accuracy', 'test loss', 'test accuracy', ...more.map(m => 'test ' + m[1]), 'seconds'],
-    s.epochs.map(e => [e.epoch, ...['train_loss', 'train_accuracy', 'test_loss', 'test_accuracy', ...more.map(m => m[0])].map(k => number(e[k], 4)),
-      number(e.seconds, 2)]));
+  const all = [['train_loss', 'training loss'], ['train_accuracy', 'training accuracy'], ['test_loss', 'test loss'],
+    ['test_accuracy', 'test accuracy'], ...OTHERS.map(([k, n]) => [k, 'test ' + n])];
+  const some = all.filter(([k]) => k.endsWith('loss') || s.epochs.some(e => finite(e[k])));
+  return table(['epoch', ...some.map(m => m[1]), 'seconds'],
+    s.epochs.map(e => [e.epoch, ...some.map(([k]) => number(e[k], 4)), number(e.seconds, 2)]));
 }
 
 function facts(s) {

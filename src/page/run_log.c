@@ -134,31 +134,19 @@ static bool is_of(const char *json, size_t length, const char *type)
 
 /* ---- other records -------------------------------------------------------------------------- */
 
-static bool make_room(ls_run_log *log)
-{
-    if (log->others < log->capacity)
-        return true;
-    const size_t wanted = log->capacity ? 2 * log->capacity : 64;
-    ls_run_record *bigger = ls_alloc_array(log->host, wanted, sizeof *bigger);
-    if (!bigger)
-        return false;
-    if (log->others > 0)
-        memcpy(bigger, log->other, log->others * sizeof *bigger);
-    ls_free(log->host, log->other);
-    log->other = bigger;
-    log->capacity = wanted;
-    return true;
-}
-
 static int take_other(ls_run_log *log, int event, const char *json, size_t length, ls_error *err)
 {
     if (event && log->events++ >= LS_RUN_EVENTS)
         return LS_OK;
     const char *brace = memchr(json, '{', length); /* behind what space there is */
     length -= (size_t)(brace - json);
-    char *copy = make_room(log) ? ls_alloc(log->host, length) : NULL;
-    if (!copy)
+    ls_run_record *all = ls_grown(log->host, log->other, log->others, &log->capacity, sizeof *all);
+    char *copy = ls_alloc(log->host, length);
+    log->other = all ? all : log->other;
+    if (!all || !copy) {
+        ls_free(log->host, copy);
         return ls_fail(err, LS_ENOMEM, "out of memory for the records of a run");
+    }
     memcpy(copy, brace, length);
     log->other[log->others++] = (ls_run_record){last_step(log), copy, length};
     return LS_OK;
@@ -216,15 +204,12 @@ static uint64_t count_of(const cJSON *object, const char *key, double most, uint
 
 static void read_times(ls_worker_times *out, const cJSON *workers)
 {
-    const cJSON *worker;
-    cJSON_ArrayForEach(worker, workers)
-    {
+    int w = 0;
+    for (const cJSON *worker = workers ? workers->child : NULL; worker; worker = worker->next, w++)
         for (int p = 0; p < LS_PHASES; p++) {
             const double seconds = number_of(worker, ls_phase_keys[p]);
-            out->seconds[p] = seconds > 0 ? (float)seconds : 0;
+            out[w].seconds[p] = seconds > 0 ? (float)seconds : 0;
         }
-        out++;
-    }
 }
 
 /* A step's values; those that it does not have are NaN or 0. */

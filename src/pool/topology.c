@@ -216,7 +216,7 @@ int ls_cpus_split(ls_cpus *part, const ls_cpus *all, const ls_cpus *core, int n,
     int share = all->count / n, rest = all->count % n;
     if (share < 1 || want > share)
         return 0;
-    /* The first `rest` workers get one CPU more. */
+    /* The first `rest` workers get one CPU more: the rule of <lockstep/split.h>, which the pool alone does not have. */
     int begin = w * share + (w < rest ? w : rest);
     part->count = share + (w < rest);
     memcpy(part->id, all->id + begin, (size_t)part->count * sizeof part->id[0]);

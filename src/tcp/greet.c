@@ -60,13 +60,13 @@ int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
     return 0;
 }
 
-static int draw_nonce(uint8_t nonce[NONCE], ls_error *err)
+int tcp_draw(void *out, size_t bytes, ls_error *err)
 {
     const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, nonce, NONCE) : -1;
+    const ssize_t n = fd >= 0 ? read(fd, out, bytes) : -1;
     if (fd >= 0)
         close(fd);
-    return n == NONCE ? LS_OK : ls_fail(err, LS_ESYSTEM, "cannot read /dev/urandom");
+    return n == (ssize_t)bytes ? LS_OK : ls_fail(err, LS_ESYSTEM, "cannot read /dev/urandom");
 }
 
 /* `who`: 'a' of the one that was called, 'c' of the caller. */
@@ -126,7 +126,7 @@ static bool give_answer(joining *j, guest *g)
     answer a;
     ls_error unused;
     const hello *h = &g->said.hello;
-    if (h->magic != MAGIC || h->abi != LS_WIRE_ABI || draw_nonce(g->nonce, &unused))
+    if (h->magic != MAGIC || h->abi != LS_WIRE_ABI || tcp_draw(g->nonce, NONCE, &unused))
         return false;
     memcpy(a.nonce, g->nonce, NONCE);
     prove(a.proof, j, 'a', h, g->nonce);
@@ -154,16 +154,17 @@ static int listen_to(joining *j, guest *g)
 }
 
 /* The next caller that knows the secret; −1 when the time is over. */
-int tcp_await_caller(joining *j, hello *said)
+int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 {
-    for (uint64_t now; (now = ls_now_ns()) < j->until_ns;) {
+    for (uint64_t now; (now = ls_now_ns()) < until_ns;) {
         struct pollfd watch[GUESTS + 1];
         const uint64_t most = now + TCP_AGAIN_NS;
         for (int i = 0; i < j->guests; i++)
             watch[i] = (struct pollfd){.fd = j->guest[i].fd, .events = POLLIN};
         watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
         poll(watch, (nfds_t)j->guests + 1,
-             (int)(((most < j->until_ns ? most : j->until_ns) - now) / 1000000u) + 1);
+             (int)(((most < until_ns ? most : until_ns) - now) / 1000000u) + 1);
+        tcp_beat(j);
         const bool calls = watch[j->guests].revents != 0;
         for (int i = j->guests - 1; i >= 0;
              i--) { /* the last one takes the place of one that goes */
@@ -203,11 +204,12 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     answer a;
     uint8_t proof[PROOF];
     char welcome = 0;
-    const uint64_t soon = ls_now_ns() + TCP_TRY_NS;
+    const uint64_t soon = ls_now_ns() + j->try_ns;
     const uint64_t until_ns = soon < j->until_ns ? soon : j->until_ns;
     h->magic = MAGIC;
     h->abi = LS_WIRE_ABI;
-    int status = draw_nonce(h->nonce, err);
+    h->run = j->run;
+    int status = tcp_draw(h->nonce, NONCE, err);
     if (status)
         return status;
     int error = tcp_move_all(fd, h, sizeof *h, true, until_ns);

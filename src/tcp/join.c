@@ -93,7 +93,7 @@ static void pause_until(uint64_t until_ns)
 /* An address that swallows everything leaves time for others. */
 static uint64_t try_until(const joining *j)
 {
-    const uint64_t soon = ls_now_ns() + TCP_TRY_NS;
+    const uint64_t soon = ls_now_ns() + j->try_ns;
     return soon < j->until_ns ? soon : j->until_ns;
 }
 
@@ -122,16 +122,14 @@ static int reach_first(joining *j, int *fd, ls_error *err)
                               j->meet, ls_reason(why, error));
 }
 
-static int reach_member(joining *j, int member, int *fd, ls_error *err)
+void tcp_reach(joining *j, int origin, int *fd, int *error)
 {
-    char why[LS_REASON];
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};
     struct sockaddr_in four = {.sin_family = AF_INET};
     const struct sockaddr *at = (const struct sockaddr *)&j->first;
     socklen_t bytes = j->first_bytes;
-    int error;
-    if (member > 0) {
-        const entry *e = &j->entry[member];
+    if (origin > 0) {
+        const entry *e = &j->entry[origin];
         memcpy(&six.sin6_addr, e->address, 16);
         memcpy(&four.sin_addr, e->address + 12, 4);
         six.sin6_port = four.sin_port = htons((uint16_t)e->port);
@@ -139,11 +137,25 @@ static int reach_member(joining *j, int member, int *fd, ls_error *err)
         at = is_four ? (const struct sockaddr *)&four : (const struct sockaddr *)&six;
         bytes = is_four ? sizeof four : sizeof six;
     }
-    try_to_reach(fd, &error, at, bytes, try_until(j));
+    try_to_reach(fd, error, at, bytes, try_until(j));
+}
+
+static int reach_member(joining *j, int member, int *fd, ls_error *err)
+{
+    char why[LS_REASON];
+    int error = 0;
+    tcp_reach(j, tcp_set_nth(&j->vote.formed.set, member), fd, &error);
+    tcp_beat(j);
     return *fd >= 0 ? LS_OK
                     : ls_fail(err, LS_ESYSTEM, "member %d cannot be reached from here: %s", member,
                               ls_reason(why, error));
 }
+
+/* What the first tells each caller. */
+typedef struct welcome {
+    uint32_t members, member;
+    uint64_t run;
+} welcome;
 
 /* ---- the first member ------------------------------------------------------------------------- */
 
@@ -186,7 +198,7 @@ static int gather_callers(joining *j, ls_error *err)
     int count = 0;
     while (count < others) {
         hello h;
-        const int fd = tcp_await_caller(j, &h);
+        const int fd = tcp_await_caller(j, j->until_ns, &h);
         forget_gone(j, &count);
         if (fd < 0)
             return ls_fail(
@@ -223,8 +235,8 @@ static int tell_callers(joining *j, ls_error *err)
     char why[LS_REASON];
     const int members = j->place.members;
     for (int m = 1; m < members; m++) {
-        uint32_t head[2] = {(uint32_t)members, (uint32_t)m};
-        int error = tcp_move_all(j->caller[m], head, sizeof head, true, j->until_ns);
+        welcome head = {(uint32_t)members, (uint32_t)m, j->run};
+        int error = tcp_move_all(j->caller[m], &head, sizeof head, true, j->until_ns);
         if (!error)
             error = tcp_move_all(j->caller[m], j->entry, (size_t)members * sizeof(entry), true,
                                  j->until_ns);
@@ -243,7 +255,8 @@ static int be_first(joining *j, ls_error *err)
     if (status)
         return status;
     sort_callers(j);
-    return tell_callers(j, err);
+    status = tcp_draw(&j->run, sizeof j->run, err);
+    return status ? status : tell_callers(j, err);
 }
 
 /* ---- the others ------------------------------------------------------------------------------- */
@@ -251,22 +264,23 @@ static int be_first(joining *j, ls_error *err)
 static int hear_first(joining *j, int fd, ls_error *err)
 {
     char why[LS_REASON];
-    uint32_t head[2];
+    welcome head;
     const int members = j->place.members;
-    int error = tcp_move_all(fd, head, sizeof head, false, j->until_ns);
-    if (!error && head[0] != (uint32_t)members)
+    int error = tcp_move_all(fd, &head, sizeof head, false, j->until_ns);
+    if (!error && head.members != (uint32_t)members)
         return ls_fail(err, LS_EINVAL,
                        "this host expects %d members, the first one %u: say the same on all",
-                       members, (unsigned)head[0]);
+                       members, (unsigned)head.members);
     if (!error)
         error = tcp_move_all(fd, j->entry, (size_t)members * sizeof(entry), false, j->until_ns);
     if (error)
         return ls_fail(err, LS_ETIMEDOUT, "the first host waits for the others no longer: %s",
                        error == ETIMEDOUT ? "the time is over" : ls_reason(why, error));
-    if (head[1] < 1 || head[1] >= (uint32_t)members)
+    if (head.member < 1 || head.member >= (uint32_t)members)
         return ls_fail(err, LS_EDATA, "the first host calls this one member %u of %d",
-                       (unsigned)head[1], members);
-    j->wire->base.member = (int)head[1];
+                       (unsigned)head.member, members);
+    j->wire->base.member = (int)head.member;
+    j->run = head.run;
     return LS_OK;
 }
 
@@ -298,15 +312,18 @@ static int call_first(joining *j, ls_error *err)
 
 /* ---- the other connections -------------------------------------------------------------------- */
 
-/* To those before this one; the first member's first channel is there already. */
+/* To those before this one; at the start the first member's first channel is there already. */
 static int call_members(joining *j, ls_error *err)
 {
     const int own = j->wire->base.member;
     int status = LS_OK;
-    for (int i = 1; i < own * LS_WIRE_CHANNELS && status == LS_OK; i++) {
+    for (int i = 0; i < own * LS_WIRE_CHANNELS && status == LS_OK; i++) {
         const int member = i / LS_WIRE_CHANNELS, channel = i % LS_WIRE_CHANNELS;
-        hello h = {.from = (uint32_t)own, .channel = (uint32_t)channel};
+        hello h = {
+            .from = (uint32_t)own, .channel = (uint32_t)channel, .group = j->vote.formed.number};
         tcp_line *line = tcp_line_of(j->wire, member, channel);
+        if (line->fd >= 0)
+            continue;
         do {
             status = reach_member(j, member, &line->fd, err);
             if (status == LS_OK)
@@ -316,28 +333,47 @@ static int call_members(joining *j, ls_error *err)
     return status;
 }
 
+/* One of another group, or of a vote, is none. Returns whether it has a line now. */
+static bool take_member(joining *j, int fd, const hello *h)
+{
+    const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
+    tcp_line *line = h->from > own && h->from < members && h->channel < LS_WIRE_CHANNELS &&
+                             h->run == j->run && h->group == j->vote.formed.number
+                         ? tcp_line_of(j->wire, (int)h->from, (int)h->channel)
+                         : NULL;
+    if (!line || line->fd >= 0) {
+        close(fd);
+        return false;
+    }
+    line->fd = fd;
+    return true;
+}
+
 static int await_members(joining *j, ls_error *err)
 {
-    const int own = j->wire->base.member, members = j->place.members;
-    int missing = (members - own - 1) * LS_WIRE_CHANNELS - (own == 0 ? members - 1 : 0);
+    const int own = j->wire->base.member, members = j->wire->base.members;
+    int missing = 0;
+    for (int i = (own + 1) * LS_WIRE_CHANNELS; i < members * LS_WIRE_CHANNELS; i++)
+        missing += j->wire->line[i].fd < 0;
+    while (j->earlies > 0) {
+        j->earlies--;
+        missing -= take_member(j, j->early[j->earlies].fd, &j->early[j->earlies].said);
+    }
     while (missing > 0) {
         hello h;
-        const int fd = tcp_await_caller(j, &h);
+        const int fd = tcp_await_caller(j, j->until_ns, &h);
         if (fd < 0)
             return ls_fail(err, LS_ETIMEDOUT,
                            "not every host reaches this one: does a firewall let it through?");
-        tcp_line *line =
-            h.from > (uint32_t)own && h.from < (uint32_t)members && h.channel < LS_WIRE_CHANNELS
-                ? tcp_line_of(j->wire, (int)h.from, (int)h.channel)
-                : NULL;
-        if (line && line->fd < 0) {
-            line->fd = fd;
-            missing--;
-        } else {
-            close(fd);
-        }
+        missing -= take_member(j, fd, &h);
     }
     return LS_OK;
+}
+
+int tcp_connect_all(joining *j, ls_error *err)
+{
+    int status = call_members(j, err);
+    return status ? status : await_members(j, err);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------- */
@@ -423,28 +459,45 @@ static int meet(joining *j, ls_error *err)
     if (status == LS_OK)
         status = first ? be_first(j, err) : call_first(j, err);
     if (status == LS_OK)
-        status = call_members(j, err);
-    return status ? status : await_members(j, err);
+        status = tcp_vote_init(&j->vote, j->wire->base.member, j->place.members, err);
+    return status ? status : tcp_connect_all(j, err);
 }
 
-static void end(joining *j)
+void tcp_hang_up(joining *j)
 {
     for (int i = 0; j->caller && i < j->place.members; i++)
         if (j->caller[i] >= 0)
             close(j->caller[i]);
     while (j->guests > 0)
         close(j->guest[--j->guests].fd);
+    while (j->earlies > 0)
+        close(j->early[--j->earlies].fd);
+    ls_free(NULL, j->caller);
+    j->caller = NULL;
+}
+
+void tcp_clear_door(joining *j)
+{
+    for (int fd; (fd = accept(j->door, NULL, NULL)) >= 0;)
+        close(fd);
+}
+
+void tcp_forget_meeting(joining *j)
+{
+    if (!j)
+        return;
+    tcp_hang_up(j);
     if (j->door >= 0)
         close(j->door);
     if (j->found)
         freeaddrinfo(j->found);
     ls_free(NULL, j->secret);
-    ls_free(NULL, j->caller);
     ls_free(NULL, j->entry);
+    tcp_vote_fini(&j->vote);
     ls_free(NULL, j);
 }
 
-int tcp_join(tcp_wire *w, const ls_tcp_place *place, ls_error *err)
+int tcp_join(tcp_wire *w, const ls_tcp_place *place, bool again, ls_error *err)
 {
     joining *j = ls_alloc(NULL, sizeof *j);
     if (!j)
@@ -453,6 +506,7 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, ls_error *err)
     j->place = *place;
     j->door = -1;
     j->until_ns = ls_deadline_ns(place->wait_ns ? place->wait_ns : WAIT_NS);
+    j->try_ns = TCP_TRY_NS;
     int status = read_place(j, err);
     if (status == LS_OK)
         status = keep_secret(j, err);
@@ -460,6 +514,11 @@ int tcp_join(tcp_wire *w, const ls_tcp_place *place, ls_error *err)
         status = tcp_make_lines(w, place->members, err);
     if (status == LS_OK && place->members > 1)
         status = meet(j, err);
-    end(j);
-    return status;
+    if (status || !again || place->members == 1) {
+        tcp_forget_meeting(j);
+        return status;
+    }
+    tcp_hang_up(j);
+    w->meeting = j; /* the door stays open, so that nobody else gets its port; callers wait at it */
+    return LS_OK;
 }

@@ -17,6 +17,7 @@ enum {
     QUEUE = 16,
     TURN = 1 << 20 /* bytes of one line before the next has its turn */
 };
+#define DOOR_NS 1000000000u  /* from one look at the door to the next */
 #define DRAIN_NS 2000000000u /* the longest wait for the others' end */
 
 /* ---- queues --------------------------------------------------------------------------------- */
@@ -185,6 +186,14 @@ static int post_tcp(ls_wire *base, ls_transfer *t, ls_error *err)
     return push(t->incoming ? &line->in : &line->out, t, err);
 }
 
+static void mind_door(tcp_wire *w, uint64_t now)
+{
+    if (!w->meeting || now < w->door_ns)
+        return;
+    tcp_clear_door(w->meeting);
+    w->door_ns = now + DOOR_NS;
+}
+
 static int poll_tcp(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns,
                     ls_error *err)
 {
@@ -194,6 +203,7 @@ static int poll_tcp(ls_wire *base, ls_transfer **ended, int most, uint64_t timeo
         if (w->ended.count == 0)
             go_on_all(w);
         const uint64_t now = ls_now_ns();
+        mind_door(w, now);
         if (w->ended.count > 0)
             break;
         if (w->broken.status) { /* once; the other lines go on in later polls */
@@ -259,6 +269,7 @@ void tcp_free(tcp_wire *w)
         ls_free(NULL, w->line[i].out.item);
         ls_free(NULL, w->line[i].in.item);
     }
+    tcp_forget_meeting(w->meeting);
     ls_free(NULL, w->ended.item);
     ls_free(NULL, w->watch);
     ls_free(NULL, w->line);
@@ -266,6 +277,7 @@ void tcp_free(tcp_wire *w)
 }
 
 static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err);
+static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err);
 
 static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
                                       .size = sizeof(ls_wire_type),
@@ -274,7 +286,18 @@ static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
                                       .post = post_tcp,
                                       .poll = poll_tcp,
                                       .close = close_tcp,
-                                      .abort = abort_tcp};
+                                      .abort = abort_tcp,
+                                      .regroup = regroup_tcp};
+
+static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err)
+{
+    tcp_wire *w = NULL;
+    int status = tcp_regroup(&w, (tcp_wire *)old, how, err);
+    if (status == LS_OK)
+        w->base.type = &wire_tcp;
+    *out = status ? NULL : &w->base;
+    return status;
+}
 
 static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err)
 {
@@ -286,7 +309,7 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
     w->base.type = &wire_tcp;
-    int status = tcp_join(w, place, err);
+    int status = tcp_join(w, place, options->regroups != 0, err);
     if (status)
         tcp_free(w);
     else

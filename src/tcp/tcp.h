@@ -22,10 +22,14 @@ typedef struct tcp_line {
     uint8_t head_out[8], head_in[8];
 } tcp_line;
 
+struct joining;
+
 typedef struct tcp_wire {
     ls_wire base;
-    tcp_line *line;       /* [members][LS_WIRE_CHANNELS] */
-    struct pollfd *watch; /* as many */
+    struct joining *meeting; /* what a later one needs; NULL: there will be none */
+    tcp_line *line;          /* [members][LS_WIRE_CHANNELS] */
+    struct pollfd *watch;    /* as many */
+    uint64_t door_ns;        /* its door is looked at again */
     tcp_queue ended;
     ls_error broken; /* the first line that broke, until what had ended before has been named */
 } tcp_wire;
@@ -42,7 +46,15 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
 void tcp_free(tcp_wire *w);
 
 /* Meets the others at the place, and connects to all of them: fills the wire's numbers and lines, with sockets
- * that never block. Errors: LS_EINVAL, LS_ESYSTEM, LS_ETIMEDOUT, LS_ENOMEM; what was made is in the wire. */
-int tcp_join(tcp_wire *w, const ls_tcp_place *place, ls_error *err);
+ * that never block; with `again`, in such a way that who is left can meet anew. Errors: LS_EINVAL, LS_ESYSTEM,
+ * LS_ETIMEDOUT, LS_ENOMEM; what was made is in the wire. */
+int tcp_join(tcp_wire *w, const ls_tcp_place *place, bool again, ls_error *err);
+void tcp_forget_meeting(struct joining *meeting); /* NULL is allowed */
+
+/* Between two meetings hangs up on who waits at the door, before strangers crowd it; members call again. */
+void tcp_clear_door(struct joining *meeting);
+
+/* The slot `regroup`, but for the table that *out is of. */
+int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err);
 
 #endif

@@ -38,6 +38,11 @@ static const ls_backend *ls_cpu_backend(void)
 }
 #endif
 
+bool ls_is_builtin_cpu(const ls_backend *backend)
+{
+    return backend == ls_cpu_backend();
+}
+
 int ls_registry_create(ls_registry **out, const ls_host *host, ls_error *err)
 {
     *out = NULL;

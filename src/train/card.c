@@ -13,7 +13,7 @@ enum { SCHEMA = 1 };
 /* ---- writing -------------------------------------------------------------------------------- */
 
 static void write_text(ls_json_writer *w, const ls_model *model, const ls_config *config,
-                       const char *const *class_name)
+                       const char *const *class_name, const cJSON *features)
 {
     const int sides[] = {model->input.c, model->input.h, model->input.w};
     ls_json_open_object(w, NULL);
@@ -31,16 +31,23 @@ static void write_text(ls_json_writer *w, const ls_model *model, const ls_config
             ls_json_put_string(w, NULL, class_name[i]);
         ls_json_close(w);
     }
+    if (features)
+        ls_json_put_node(w, "features", features);
     ls_config_write_of_model(w, "recipe", config);
     ls_json_close(w);
 }
 
 int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
-                  const ls_host *host, ls_error *err)
+                  const char *features, const ls_host *host, ls_error *err)
 {
     ls_json_writer w;
+    ls_json *doc = NULL;
+    int status = features ? ls_json_parse(&doc, "", features, strlen(features), host, err) : LS_OK;
+    if (status)
+        return status;
     ls_json_writer_init(&w, 0, host);
-    write_text(&w, model, config, class_name);
+    write_text(&w, model, config, class_name, doc ? ls_json_root(doc) : NULL);
+    ls_json_destroy(doc);
     const char *text = ls_json_writer_text(&w, NULL, err);
     model->card = text ? ls_strdup(host, text) : NULL;
     ls_json_writer_fini(&w);
@@ -92,6 +99,9 @@ static int read_fields(ls_card *c, ls_json *doc, ls_error *err)
     ls_field_bool(&f, "targets", NULL, &targets);
     read_input(c, &f);
     read_names(c, &f);
+    c->features = ls_field_any(&f, "features");
+    if (c->features && !cJSON_IsArray(c->features))
+        ls_fields_fail(&f, c->features, "expected \"features\", an array");
     const cJSON *recipe = ls_field_any(&f, "recipe");
     if (!cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(recipe, "model")))
         ls_fields_fail(&f, recipe, "expected \"recipe\": an object with a \"model\"");

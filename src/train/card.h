@@ -2,7 +2,7 @@
  * in the metadata of every safetensors file that a run writes,
  *
  *     {"schema": 1, "input": [1, 28, 28], "floats": false, "classes": 10, "targets": false,
- *      "class_names": […], "recipe": {…}}
+ *      "class_names": […], "features": […], "recipe": {…}}
  *
  * in which `floats` says what rows are made of, `targets` that the outputs are numbers and no classes, and the recipe is what of a config a prediction depends on: model, preprocessing, loss.
  */
@@ -12,16 +12,17 @@
 #include "nn/model.h"
 #include "train/config.h"
 
-/* Puts what there is to say into `model`, whose files then say it. `class_name` as in ls_dataset_about.
- * Errors: LS_ENOMEM. */
+/* Puts what there is to say into `model`, whose files then say it. `class_name` as in ls_dataset_about,
+ * `features` as in ls_dataset_info. Errors: LS_ENOMEM. */
 int ls_card_write(ls_model *model, const ls_config *config, const char *const *class_name,
-                  const ls_host *host, ls_error *err);
+                  const char *features, const ls_host *host, ls_error *err);
 
 typedef struct ls_card {
     ls_config config; /* the recipe, fitted to the data; what else a config has is the default */
     ls_shape input;
     int classes;
-    const cJSON *names; /* an array of `classes` texts, or NULL */
+    const cJSON *names;    /* an array of `classes` texts, or NULL */
+    const cJSON *features; /* an array, or NULL */
 } ls_card;
 
 /* Reads that of a file. Errors: LS_ENOENT, LS_EIO, LS_ENOMEM; LS_EDATA when the file is damaged, or has

@@ -317,17 +317,10 @@ static int newest_first(const void *a, const void *b)
 
 static int add(listing *l, uint64_t steps, const ls_host *host)
 {
-    if (l->count == l->capacity) {
-        const size_t capacity = l->capacity ? 2 * l->capacity : 16;
-        uint64_t *more = ls_alloc_array(host, capacity, sizeof *more);
-        if (!more)
-            return LS_ENOMEM;
-        if (l->count > 0)
-            memcpy(more, l->steps, l->count * sizeof *more);
-        ls_free(host, l->steps);
-        l->steps = more;
-        l->capacity = capacity;
-    }
+    uint64_t *all = ls_grown(host, l->steps, l->count, &l->capacity, sizeof *all);
+    if (!all)
+        return LS_ENOMEM;
+    l->steps = all;
     l->steps[l->count++] = steps;
     return LS_OK;
 }
@@ -466,10 +459,11 @@ int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, 
     char name[LS_CHECKPOINT_NAME];
     listing l;
     int status = list(&l, directory, host, err);
-    const uint64_t spared = !best ? 0 : has_steps(&l, best->steps) ? best->steps : best->kept;
+    const bool spares = best && best->epoch > 0;
+    const uint64_t spared = !spares ? 0 : has_steps(&l, best->steps) ? best->steps : best->kept;
     for (size_t i = keep; i < l.count; i++) {
         ls_checkpoint_name(name, l.steps[i]);
-        if (strcmp(name, saved) == 0 || (spared > 0 && l.steps[i] == spared))
+        if (strcmp(name, saved) == 0 || (spares && l.steps[i] == spared))
             continue;
         int failed = remove_one(directory, name, host, status == LS_OK ? err : NULL);
         status = status == LS_OK ? failed : status;

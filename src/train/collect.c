@@ -303,6 +303,17 @@ static void move_on(struct ls_trainer *t, const ls_report *r)
     t->result.steps = t->position.steps;
 }
 
+static int finish_step(ls_coordination *c, const ls_report *r, double seconds, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    move_on(t, r);
+    ls_members_heed(t, r);
+    c->last = *r;
+    int status = ls_record_step(t, t->position.epoch + 1, (double)r->rows / seconds, r, err);
+    ls_tell_progress(c, false, false);
+    return status;
+}
+
 static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
 {
     struct ls_trainer *t = c->t;
@@ -317,14 +328,15 @@ static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
     }
     if (r->skipped)
         status = account_skipped(c, err);
-    if (status)
-        return status;
-    move_on(t, r);
-    ls_members_heed(t, r);
-    c->last = *r;
-    status = ls_record_step(t, t->position.epoch + 1, (double)r->rows / seconds, r, err);
-    ls_tell_progress(c, false, false);
-    return status;
+    return status ? status : finish_step(c, r, seconds, err);
+}
+
+int ls_adopt_step(ls_coordination *c, const ls_report *r, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    const double seconds = (double)(ls_run_ns(t) - c->last_ns + 1) * 1e-9;
+    int status = r->skipped ? ls_record_nonfinite(t, t->position.steps + 1, -1, -1, err) : LS_OK;
+    return status ? status : finish_step(c, r, seconds, err);
 }
 
 int ls_collect_step(ls_coordination *c, bool *failed, ls_error *err)
@@ -341,14 +353,16 @@ int ls_collect_step(ls_coordination *c, bool *failed, ls_error *err)
 void ls_collect_rest(ls_coordination *c)
 {
     struct ls_trainer *t = c->t;
-    int first[LS_DEVICES_MAX];
+    int first[LS_DEVICES_MAX] = {LS_OK};
     for (int w = 0; w < t->workers; w++)
         first[w] = t->worker[w].status;
     for (; c->taken < c->sent; c->taken++) {
         await_reports(c);
         const int done = find_done(t);
-        if (done >= 0)
+        if (done >= 0) {
             move_on(t, &t->reports[done]);
+            c->last = t->reports[done];
+        }
         for (int w = 0; w < t->workers; w++)
             if (first[w] != LS_OK)
                 t->worker[w].status = first[w];

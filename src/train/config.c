@@ -340,8 +340,8 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
 
 /* ---- the schedule --------------------------------------------------------------------------- */
 
-static const char *const schedules[] = {"constant",  "step",       "cosine",
-                                        "one_cycle", "triangular", NULL}; /* as in the enum */
+static const char *const schedules[] = {"constant",   "step",        "cosine", "one_cycle",
+                                        "triangular", "exponential", NULL}; /* as in the enum */
 
 /* A key of some rules. */
 typedef struct schedule_key {
@@ -363,6 +363,8 @@ static const schedule_key schedule_keys[] = {
     {"every_epochs", HAS(TRIANGULAR), IN(every), 10, 1e-6, 1e6},
     {"minimum", HAS(COSINE) | HAS(TRIANGULAR), IN(minimum), 0, 0, 1},
     {"minimum", HAS(ONE_CYCLE), IN(minimum), 4e-6, 0, 1},
+    {"minimum", HAS(EXPONENTIAL), IN(minimum), 1e-7, 1e-30, 1},
+    {"steps", HAS(EXPONENTIAL), IN(steps), 300, 2, 1e9},
 };
 
 enum { SCHEDULE_KEYS = sizeof schedule_keys / sizeof *schedule_keys };
@@ -397,8 +399,8 @@ int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, l
             rule++;
         if (!schedules[rule])
             return ls_json_fail_value(err, doc, node, LS_ECONFIG,
-                                      "schedule: expected constant, step, cosine, one_cycle or "
-                                      "triangular, found \"%s\"",
+                                      "schedule: expected constant, step, cosine, one_cycle, "
+                                      "triangular or exponential, found \"%s\"",
                                       node->valuestring);
         out->rule = (ls_schedule_rule)rule;
         read_keys(out, NULL);
@@ -457,6 +459,8 @@ double ls_schedule_rate(const ls_schedule *s, double lr, uint64_t step, uint64_t
     case LS_SCHEDULE_ONE_CYCLE: return lr * one_cycle(s, t, last);
     case LS_SCHEDULE_TRIANGULAR:
         return lr * triangle(s->minimum, t / (s->every * (double)steps_per_epoch));
+    case LS_SCHEDULE_EXPONENTIAL:
+        return lr * ls_exp(ls_ln(s->minimum) * (1 - fmin(1, t / (s->steps - 1))));
     case LS_SCHEDULE_CONSTANT: break;
     }
     return lr;

@@ -16,10 +16,11 @@
 
 typedef enum ls_schedule_rule {
     LS_SCHEDULE_CONSTANT,
-    LS_SCHEDULE_STEP,      /* × gamma after every `every` epochs */
-    LS_SCHEDULE_COSINE,    /* half a cosine from the full rate to `minimum`, over the whole run */
-    LS_SCHEDULE_ONE_CYCLE, /* half a cosine up from `start`, then one down to `minimum` */
-    LS_SCHEDULE_TRIANGULAR /* straight up from `minimum` and down again, every `every` epochs */
+    LS_SCHEDULE_STEP,       /* × gamma after every `every` epochs */
+    LS_SCHEDULE_COSINE,     /* half a cosine from the full rate to `minimum`, over the whole run */
+    LS_SCHEDULE_ONE_CYCLE,  /* half a cosine up from `start`, then one down to `minimum` */
+    LS_SCHEDULE_TRIANGULAR, /* straight up from `minimum` and down again, every `every` epochs */
+    LS_SCHEDULE_EXPONENTIAL /* up from `minimum` by the same factor each of `steps` steps, and on at the full rate */
 } ls_schedule_rule;
 
 typedef struct ls_schedule {
@@ -29,6 +30,7 @@ typedef struct ls_schedule {
     double gamma;
     double minimum, start; /* fractions of the full rate */
     double peak;           /* where in the run the full rate is reached */
+    double steps;          /* of an exponential; the last of them has the full rate */
 } ls_schedule;
 
 typedef enum ls_cluster_engine {
@@ -85,6 +87,7 @@ typedef struct ls_config {
     struct {
         int engine;        /* an ls_cluster_engine */
         double deadline_s; /* 0: 30 */
+        int goes_on;       /* without members that are lost; else the run stops */
     } cluster;
     double deadline_s;       /* 0: derived from the steps that were measured */
     int verify_every_steps;  /* replicas are compared; 0: at checkpoints and ends of epochs */
@@ -103,9 +106,9 @@ void ls_config_fini(ls_config *config); /* a zeroed config is allowed */
 double ls_config_lr(const ls_config *config);
 
 /* The default of `shards`, which depends on the recipe alone: the largest power of two, from 1 to 8, that leaves
- * a shard of `rows` LS_SHARD_ROWS rows, and as many that it uses each weight LS_SHARD_USES times: fewer do not
- * pay for adding its gradient up. `uses`: of a weight by one row, on average; 1 in a dense layer, as many as
- * there are pixels in a convolution. */
+ * a shard of `rows` LS_SHARD_ROWS rows, and as many that it uses each weight LS_SHARD_USES times, twice that where
+ * there are more than two: fewer do not pay for adding its gradient up. `uses`: of a weight by one row, on average;
+ * 1 in a dense layer, as many as there are pixels in a convolution. */
 enum { LS_SHARD_ROWS = 16, LS_SHARD_USES = 64 };
 int ls_shards_for(int rows, double uses);
 /* How often a row uses a weight, on average: a dense layer once, a convolution at every pixel. */
@@ -170,7 +173,7 @@ int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_
 /* ---- the schedule: the learning rate of every step, a pure function of its number ----------- */
 
 /* Reads a rule's name, or an object {"name": …, "warmup_epochs": 0, "every_epochs": 30, "gamma": 0.1,
- * "minimum": 0, "peak": 0.3, "start": 0.04} with the keys that the rule has; a NULL node means "constant".
+ * "minimum": 0, "peak": 0.3, "start": 0.04, "steps": 300} with the keys that the rule has; a NULL node means "constant".
  * Errors: LS_ECONFIG. */
 int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, ls_error *err);
 
@@ -182,8 +185,8 @@ void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *sc
 
 /* The rate of step `step` (from 0) of `steps_per_epoch` × `epochs`. During warm-up step t of W has
  * lr·(t + 1)/W; behind it the rule counts from the end of the warm-up: cosine runs from there to the
- * run's last step, step counts epochs from the start of the run. One_cycle and triangular have no
- * warm-up; they are PyTorch's OneCycleLR, and CyclicLR with `every_epochs` for its whole cycle. */
+ * run's last step, step counts epochs from the start of the run. The others have no warm-up;
+ * one_cycle and triangular are PyTorch's OneCycleLR, and CyclicLR with `every_epochs` for its whole cycle. */
 double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step,
                         uint64_t steps_per_epoch, uint64_t epochs);
 

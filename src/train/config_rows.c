@@ -114,7 +114,7 @@ int ls_shards_for(int rows, double uses)
 {
     int shards = 1;
     while (shards < 8 && rows / (2 * shards) >= LS_SHARD_ROWS &&
-           rows * uses / (2 * shards) >= LS_SHARD_USES)
+           rows * uses / (2 * shards) >= (shards > 1 ? 2 * LS_SHARD_USES : LS_SHARD_USES))
         shards *= 2;
     return shards;
 }
@@ -305,6 +305,7 @@ static const char *const at_loss[] = {"continue", "stop", NULL};
 static const char *const label_forms[] = {"auto", "classes", "values", NULL}; /* ls_label_form */
 static const char *const at_nan[] = {"refuse", "zero", "mean", NULL};         /* ls_on_nan */
 static const char *const engines[] = {"auto", "none", "mpi", NULL}; /* as in ls_cluster_engine */
+static const char *const at_member_loss[] = {"stop", "continue", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
@@ -396,7 +397,8 @@ const ls_config_key ls_config_keys[] = {
          "\"minimum\": 0}`, these and `\"constant\"` with `\"warmup_epochs\"`; `{\"name\": "
          "\"one_cycle\", \"peak\": 0.3, \"start\": 0.04, \"minimum\": 4e-6}`, `{\"name\": "
          "\"triangular\", \"every_epochs\": 10, \"minimum\": 0}`, as PyTorch's OneCycleLR and "
-         "CyclicLR"},
+         "CyclicLR; `{\"name\": \"exponential\", \"minimum\": 1e-7, \"steps\": 300}`, up in equal "
+         "factors, as `trainer find-lr` trains"},
     {"", "lr_scaling", LS_KEY_CHOICE, LS_RECIPE, AT(linear_scaling), .choices = scalings,
      .help = "`\"linear\"`: `optimizer.lr` is meant for 256 rows and grows with `batch_size`"},
     {"", "loss", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(loss_name), .text = "auto",
@@ -442,9 +444,10 @@ const ls_config_key ls_config_keys[] = {
      .help = "at a loss that is not finite; `\"skip\"`: leave that step out"},
     {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", .form = &shards_form,
      .help = "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
-             "that leaves each 16 rows, and uses of each weight 64, at most 8 (a perceptron of 128 "
-             "rows has 2); workers beyond them only merge and stand by; `\"devices\"`: one per "
-             "device, fastest on GPUs, but results then depend on their number"},
+             "that leaves each 16 rows, and uses of each weight 64, or 128 where there are more "
+             "than two, at most 8 (a perceptron of 256 rows has 2); workers beyond them only merge "
+             "and stand by; `\"devices\"`: one per device, fastest on GPUs, but results then "
+             "depend on their number"},
     {"", "epochs", LS_KEY_INT, LS_RECIPE_OF_END, AT(epochs), 10, 1, 1000000,
      .help = "how often the training rows are gone through"},
     {"", "devices", LS_KEY_TEXT, LS_PLACEMENT, AT(devices), .text = "auto",
@@ -497,7 +500,12 @@ const ls_config_key ls_config_keys[] = {
          "what processes on several hosts talk by; `\"auto\"`: MPI where a launcher has started "
          "more than one, `\"none\"`: each trains for itself"},
     {"cluster", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(cluster.deadline_s), 0, 0, 86400,
-     .help = "how long another host may be silent before this one saves and stops; 0: 30 s"},
+     .help = "how long another host may be silent before it counts as lost; 0: 30 s"},
+    {"cluster", "on_member_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.goes_on),
+     .choices = at_member_loss,
+     .help =
+         "when a host is lost the others save and stop; `\"continue\"`: those that are left, if "
+         "they are more than half, take over its shards and repeat the step ([hosts](hosts.md))"},
     {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, .form = &run_dir_form,
      .help = "a directory that holds no run yet; `null`: none; absent: `runs/<time>-<name>`"},
     {.key = NULL},

@@ -50,6 +50,8 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
         .evaluated = evaluated,
         .test_loss = t->result.test_loss,
         .test_accuracy = t->result.test_accuracy,
+        .metric = t->result.metric,
+        .test_metric = t->result.test_metric,
     };
     t->options.progress(t->options.user, &p);
 }
@@ -329,17 +331,21 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
+static int sum_tallies(struct ls_trainer *t, ls_error *err)
 {
     const uint32_t rows = t->exchange->test.rows;
-    const ls_best before = t->position.best;
-    int status = ls_members_gather_evaluation(t, err);
-    if (status)
-        return status;
     const ls_tally sum = ls_sharded_rows_sum(&t->exchange->test);
     t->result.test_loss = sum.loss / rows;
     t->result.test_accuracy = ls_accuracy(t, sum.correct, rows);
-    status = measure(t, err);
+    return measure(t, err);
+}
+
+static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
+{
+    const ls_best before = t->position.best;
+    int status = t->members.evaluated ? LS_OK : sum_tallies(t, err);
+    t->members.evaluated = false;
+    ls_tell_metric(t, &t->measured);
     if (status == LS_OK)
         status = check_monitored(t, err);
     if (status == LS_OK)
@@ -348,7 +354,7 @@ static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
         status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
     if (status) /* the evaluation is made again behind a resume: it does not count twice */
         t->position.best = before;
-    if (status == LS_OK && !isfinite(sum.loss))
+    if (status == LS_OK && !isfinite(t->result.test_loss))
         status = ls_fail(err, LS_ENONFINITE,
                          "epoch %u: the test loss is not finite any more; try a smaller "
                          "optimizer.lr",
@@ -356,25 +362,38 @@ static int sum_tallies(struct ls_trainer *t, double seconds, ls_error *err)
     return status;
 }
 
+/* This process's shards, and then those of all: again when a worker, or another process, is lost meanwhile. */
+static int evaluate_shards(struct ls_trainer *t, ls_error *err)
+{
+    char when[64];
+    say_when(when, sizeof when, "evaluation of epoch", t->position.epoch + 1);
+    for (int status = LS_OK; !t->members.evaluated;) {
+        t->exchange->steps = t->position.steps;
+        const int failed = ls_gang(t, ls_worker_evaluate, err);
+        if (failed == LS_OK && ls_stopping(t))
+            return LS_OK;
+        if (failed == LS_OK)
+            status = ls_members_gather_evaluation(t, err);
+        if (failed == LS_OK && (status == LS_OK || !ls_members_lost(t)))
+            return status;
+        status = ls_recover(t, when, err);
+        if (status)
+            return status;
+    }
+    return LS_OK;
+}
+
 int ls_evaluate(ls_coordination *c, bool *evaluated, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const uint64_t start = ls_now_ns(), run_start = ls_run_ns(t);
-    char when[64];
-    say_when(when, sizeof when, "evaluation of epoch", t->position.epoch + 1);
-    t->exchange->steps = t->position.steps;
-    while (ls_gang(t, ls_worker_evaluate, err) != LS_OK) {
-        int status = ls_recover(t, when, err);
-        if (status)
-            return status;
-        t->exchange->steps = t->position.steps;
-    }
+    int status = evaluate_shards(t, err);
     ls_trace_span(t->trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(),
                   t->position.steps);
-    if (ls_stopping(t))
-        return LS_OK;
-    *evaluated = true;
-    return sum_tallies(t, seconds_since(t, run_start), err);
+    *evaluated = status == LS_OK && (t->members.evaluated || !ls_stopping(t));
+    if (!*evaluated)
+        return status;
+    return take_evaluation(t, seconds_since(t, run_start), err);
 }
 
 static bool evaluation_is_due(const struct ls_trainer *t)

@@ -71,6 +71,9 @@ int ls_gang(struct ls_trainer *trainer, ls_job job, ls_error *err);
  * further step in flight will be done. Errors: those of the step that end the run. */
 int ls_collect_step(ls_coordination *c, bool *failed, ls_error *err);
 
+/* A step that another process has done, and whose weights are loaded: it counts as one of this one's. */
+int ls_adopt_step(ls_coordination *c, const ls_report *report, ls_error *err);
+
 /* After a failure: takes in the reports of the steps behind it that are in flight, so that no worker is
  * at work any more. Where the failure was a worker's, none finishes those; else (a full disk, say)
  * they are done, and count, but have no record. The workers' statuses stay those of the step that

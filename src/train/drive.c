@@ -167,11 +167,8 @@ static int step(ls_trainer *t, const void *images, const void *labels, uint32_t 
 int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err)
 {
-    ls_arithmetic host;
-    ls_arithmetic_enter(&host);
-    int status = step(t, rows, targets, n, out, err);
-    ls_arithmetic_leave(&host);
-    return status;
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, step(t, rows, targets, n, out, err));
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
@@ -200,11 +197,8 @@ static int evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err
 
 int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
 {
-    ls_arithmetic host;
-    ls_arithmetic_enter(&host);
-    int status = evaluate(t, loss, accuracy, err);
-    ls_arithmetic_leave(&host);
-    return status;
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, evaluate(t, loss, accuracy, err));
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -264,11 +258,8 @@ static int save(ls_trainer *t, const char *path, ls_error *err)
 
 int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
 {
-    ls_arithmetic host;
-    ls_arithmetic_enter(&host);
-    int status = save(t, path, err);
-    ls_arithmetic_leave(&host);
-    return status;
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, save(t, path, err));
 }
 
 /* Weights alone: the optimizer begins anew. */
@@ -317,11 +308,8 @@ static int load(ls_trainer *t, const char *path, ls_error *err)
 
 int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
 {
-    ls_arithmetic host;
-    ls_arithmetic_enter(&host);
-    int status = load(t, path, err);
-    ls_arithmetic_leave(&host);
-    return status;
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, load(t, path, err));
 }
 
 /* ---- records -------------------------------------------------------------------------------- */

@@ -1,14 +1,11 @@
 #include "train/members.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "hash/hash.h"
 #include "train/checkpoint.h"
 #include "train/coordinator.h"
 #include "train/worker.h"
 
-#include <fcntl.h>
 #include <lockstep/split.h>
-#include <lockstep/version.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,6 +49,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
+                            .regroups = t->config.cluster.goes_on || !t->config.doc, /* not known */
                             .host = t->host};
     ls_members *m = &t->members;
     *m = (ls_members){.count = 1, .stop_behind = UINT64_MAX};
@@ -61,7 +59,7 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
     status = ls_cluster_open(&m->cluster, &o, err);
     if (status)
         return status;
-    m->member = ls_cluster_member(m->cluster);
+    m->member = m->origin = ls_cluster_member(m->cluster);
     m->count = ls_cluster_members(m->cluster);
     if (m->count > 1)
         return LS_OK;
@@ -77,16 +75,25 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-int ls_members_close(struct ls_trainer *t)
+int ls_members_close(struct ls_trainer *t, bool used)
 {
-    if (!t->members.cluster)
+    ls_members *m = &t->members;
+    if (!m->cluster)
         return LS_OK;
     if (t->life == LS_OPENED)
-        ls_cluster_leave(t->members.cluster, "it did not start");
-    ls_free(t->host, t->members.device);
-    t->members.device = NULL;
-    t->members.devices = 0;
-    return ls_cluster_close(t->members.cluster);
+        ls_cluster_leave(m->cluster, "it did not start");
+    if (used) {
+        ls_cluster_keep_memory(m->cluster);
+        return ls_cluster_close(m->cluster);
+    }
+    ls_free(t->host, m->choices);
+    ls_free(t->host, m->device);
+    ls_free(t->host, m->device_of);
+    m->choices = NULL;
+    m->device = NULL;
+    m->device_of = NULL;
+    m->devices = 0;
+    return ls_cluster_close(m->cluster);
 }
 
 bool ls_members_first(const struct ls_trainer *t)
@@ -112,11 +119,16 @@ int ls_members_shards(const struct ls_trainer *t, int shards)
 
 /* ---- the start ------------------------------------------------------------------------------ */
 
+enum { MOST_TEXT = 1 << 30 };
+
 int ls_members_share_text(char **text, struct ls_trainer *t, ls_error *err)
 {
     struct ls_cluster *c = t->members.cluster;
     uint64_t bytes = *text ? strlen(*text) : 0;
     int status = ls_cluster_share(c, &bytes, sizeof bytes, err);
+    if (status == LS_OK && bytes > MOST_TEXT)
+        status = ls_fail(err, LS_EABORTED, "the first host announced a text of %llu bytes",
+                         (unsigned long long)bytes);
     if (status == LS_OK && !ls_members_first(t)) {
         *text = ls_alloc(t->host, (size_t)bytes + 1);
         if (!*text)
@@ -177,263 +189,6 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     r->test_loss = b.test_loss;
     r->test_accuracy = b.test_accuracy;
     r->seconds_per_epoch = b.seconds_per_epoch;
-    return status;
-}
-
-/* ---- the start-up check --------------------------------------------------------------------- */
-
-/* What a member says of its run … */
-typedef struct likeness {
-    char version[16];
-    uint64_t train_rows, test_rows;
-    uint32_t data_crc32, recipe_crc32;
-} likeness;
-
-/* … and of itself. */
-typedef struct card {
-    char isa[48], library[160], devices[1024], machine[128];
-    uint32_t gradient_crc32;
-    int32_t chosen, threads;
-} card;
-
-/* What the members have to have alike: what the weights depend on, how often all meet otherwise, what they then
- * send, and when all stop. */
-static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
-{
-    const ls_config *c = &t->config;
-    const int32_t common[] = {c->epochs,   c->eval_every, c->verify_every_steps,
-                              c->patience, c->monitor,    (int32_t)c->metrics};
-    size_t length = 0;
-    ls_json_writer w;
-    ls_json_writer_init(&w, 0, t->host);
-    ls_config_write_recipe(&w, NULL, c, t->shards);
-    const char *text = ls_json_writer_text(&w, &length, err);
-    *out = text ? ls_crc32(ls_crc32(0, common, sizeof common), text, length) : 0;
-    ls_json_writer_fini(&w);
-    return text ? LS_OK : LS_ENOMEM;
-}
-
-/* What of member m's is another's than the first's, the likelier cause first. */
-static int compare_likeness(const struct ls_trainer *t, const likeness *all, int m, ls_error *err)
-{
-    const likeness *a = &all[0], *b = &all[m];
-    const char *first = ls_cluster_host(t->members.cluster, 0);
-    const char *host = ls_cluster_host(t->members.cluster, m);
-    if (strcmp(a->version, b->version) != 0)
-        return ls_fail(err, LS_EUNSUPPORTED, "host %s has Lockstep %s, host %s %s: install one",
-                       host, b->version, first, a->version);
-    if (a->recipe_crc32 != b->recipe_crc32)
-        return ls_fail(err, LS_ECONFIG,
-                       "host %s has another recipe than host %s (or other epochs, eval_every, "
-                       "verify_every_steps, patience, monitor or metrics.names): give all the same "
-                       "config",
-                       host, first);
-    if (a->train_rows != b->train_rows || a->test_rows != b->test_rows ||
-        a->data_crc32 != b->data_crc32)
-        return ls_fail(
-            err, LS_EDATA,
-            "host %s has other data than host %s: %llu and %llu images, checksum %08x, not "
-            "%llu and %llu, %08x; copy it from one to the other",
-            host, first, (unsigned long long)b->train_rows, (unsigned long long)b->test_rows,
-            (unsigned)b->data_crc32, (unsigned long long)a->train_rows,
-            (unsigned long long)a->test_rows, (unsigned)a->data_crc32);
-    return LS_OK;
-}
-
-static int compare_all(struct ls_trainer *t, likeness *all, ls_error *err)
-{
-    likeness *mine = &all[t->members.member];
-    snprintf(mine->version, sizeof mine->version, "%s", LS_VERSION);
-    mine->train_rows = ls_subset_rows(t, LS_TRAIN);
-    mine->test_rows = ls_subset_rows(t, LS_TEST);
-    mine->data_crc32 = ls_data_crc32(t);
-    int status = hash_recipe(&mine->recipe_crc32, t, err);
-    if (status == LS_OK)
-        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
-    for (int m = 1; m < t->members.count && status == LS_OK; m++)
-        status = compare_likeness(t, all, m, err);
-    return status;
-}
-
-int ls_members_compare(struct ls_trainer *t, ls_error *err)
-{
-    if (!t->members.cluster)
-        return LS_OK;
-    likeness *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
-    int status = all ? compare_all(t, all, err)
-                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
-    ls_free(t->host, all);
-    return status;
-}
-
-static void list_devices(char *out, size_t size, const struct ls_trainer *t)
-{
-    size_t used = 0;
-    for (int w = 0; w < t->workers && used < size; w++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s", w ? ", " : "",
-                                 t->worker[w].info.name);
-}
-
-/* Its name, and what tells two of one name apart: the number that the kernel drew when it booted. */
-static void read_machine(char *out, size_t size)
-{
-    const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    char boot[40] = "";
-    if (file >= 0 && read(file, boot, sizeof boot - 1) < 0)
-        boot[0] = '\0';
-    if (file >= 0)
-        close(file);
-    gethostname(out, size / 2);
-    out[size / 2 - 1] = '\0';
-    strcat(out, boot);
-}
-
-static int fill_card(card *mine, struct ls_trainer *t, ls_error *err)
-{
-    memset(mine, 0, sizeof *mine);
-    const ls_device_info *info = &t->worker[0].info;
-    /* Where bits depend on none, the model's name still says which there is. */
-    const char *named = strrchr(info->model, ',');
-    snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
-    snprintf(mine->library, sizeof mine->library, "%s", info->library);
-    list_devices(mine->devices, sizeof mine->devices, t);
-    read_machine(mine->machine, sizeof mine->machine);
-    mine->threads = info->threads;
-    mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
-    int status = ls_gang(t, ls_worker_probe, err);
-    mine->gradient_crc32 = t->worker[0].checksum;
-    return status;
-}
-
-static int compare_gradients(const struct ls_trainer *t, const card *all, int m, ls_error *err)
-{
-    const card *a = &all[0], *b = &all[m];
-    if (a->gradient_crc32 == b->gradient_crc32)
-        return LS_OK;
-    return ls_fail(err, LS_EUNSUPPORTED,
-                   "host %s computed shard 0 as %08x, host %s as %08x: %s (%s, %d threads) and %s "
-                   "(%s, %d threads); their bits differ",
-                   ls_cluster_host(t->members.cluster, m), (unsigned)b->gradient_crc32,
-                   ls_cluster_host(t->members.cluster, 0), (unsigned)a->gradient_crc32, b->isa,
-                   b->library, (int)b->threads, a->isa, a->library, (int)a->threads);
-}
-
-/* Two processes of one machine would take the same CPUs, unless they were told which. */
-static int check_places(const struct ls_trainer *t, const card *all, ls_error *err)
-{
-    const struct ls_cluster *c = t->members.cluster;
-    for (int m = 0; m < t->members.count; m++)
-        for (int k = 0; k < m; k++)
-            if (strcmp(all[m].machine, all[k].machine) == 0 && (!all[m].chosen || !all[k].chosen))
-                return ls_fail(
-                    err, LS_EUNSUPPORTED,
-                    "two processes on host %s: start one per host (mpirun -N 1), or give "
-                    "each its --devices",
-                    ls_cluster_host(c, k));
-    return LS_OK;
-}
-
-static void say_devices(struct ls_trainer *t, const card *all)
-{
-    char *out = t->text.devices;
-    size_t used = 0, size = sizeof t->text.devices;
-    for (int m = 0; m < t->members.count && used < size; m++)
-        used += (size_t)snprintf(out + used, size - used, "%s%s: %s", m ? "; " : "[",
-                                 ls_cluster_host(t->members.cluster, m), all[m].devices);
-    snprintf(out + (used < size - 2 ? used : size - 2), 2, "]");
-}
-
-/* How many names, "cpu(0), cpu(1)", and, with `out`, each of them. */
-static int split_names(char (*out)[LS_MEMBER_NAME + 64], const char *host, const char *names)
-{
-    int count = 0;
-    for (const char *at = names; *at; count++) {
-        const size_t length = strcspn(at, ",");
-        if (out)
-            snprintf(out[count], sizeof *out, "%s: %.*s", host, length < 60 ? (int)length : 60, at);
-        at += length + strspn(at + length, ", ");
-    }
-    return count;
-}
-
-static int list_all(struct ls_trainer *t, const card *all, ls_error *err)
-{
-    ls_members *m = &t->members;
-    int count = 0;
-    for (int i = 0; i < m->count; i++)
-        count += split_names(NULL, "", all[i].devices);
-    m->device = ls_alloc_array(t->host, (size_t)count, sizeof *m->device);
-    ls_free(t->host, t->records.device);
-    t->records.device = ls_alloc_array(t->host, (size_t)count, sizeof *t->records.device);
-    if (!m->device || !t->records.device)
-        return ls_fail(err, LS_ENOMEM, "out of memory for %d names", count);
-    for (int i = 0; i < m->count; i++) {
-        m->own = i == m->member ? m->devices : m->own;
-        m->devices +=
-            split_names(m->device + m->devices, ls_cluster_host(m->cluster, i), all[i].devices);
-    }
-    return LS_OK;
-}
-
-static int check_all(struct ls_trainer *t, card *all, ls_error *err)
-{
-    int status = fill_card(&all[t->members.member], t, err);
-    if (status == LS_OK)
-        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
-    if (status == LS_OK)
-        status = check_places(t, all, err);
-    for (int m = 1; m < t->members.count && status == LS_OK; m++)
-        status = compare_gradients(t, all, m, err);
-    if (status)
-        return status;
-    say_devices(t, all);
-    return list_all(t, all, err);
-}
-
-/* How much more than needed goes over the network. */
-static void warn(const struct ls_trainer *t)
-{
-    const double factor = ls_cluster_bytes_factor(t->members.cluster);
-    int better = t->members.count;
-    while (better < t->shards)
-        better *= 2;
-    if (factor > 1 && ls_members_first(t))
-        ls_log(t->host, LS_LOG_INFO,
-               "%d shards over %d hosts send %.2f times the bytes of a ring; shards: %d would send "
-               "1.00 times",
-               t->shards, t->members.count, factor, better);
-}
-
-/* Open MPI confines each process of a few to one CPU, unless it is told not to. */
-static void warn_of_binding(const struct ls_trainer *t)
-{
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (ls_allowed_cpus() == 1 && cpus > 1)
-        ls_log(t->host, LS_LOG_WARNING,
-               "this process may use 1 of %ld CPUs: if mpirun bound it, add --bind-to none", cpus);
-}
-
-int ls_members_check(struct ls_trainer *t, ls_error *err)
-{
-    if (!t->members.cluster)
-        return LS_OK;
-    card *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
-    int status = all ? check_all(t, all, err)
-                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
-    ls_free(t->host, all);
-    if (status == LS_OK && !t->merge->over_members) {
-        char text[200];
-        snprintf(text, sizeof text,
-                 "'%.60s' works within one host; over several use \"ordered\", on CPUs",
-                 t->config.allreduce);
-        return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG, text);
-    }
-    if (status == LS_OK)
-        status = ls_cluster_prepare(t->members.cluster, t->shards,
-                                    ls_replica_floats(t->worker[0].replica), err);
-    if (status == LS_OK)
-        warn(t);
-    warn_of_binding(t);
     return status;
 }
 
@@ -524,6 +279,16 @@ static int gather_packed(struct ls_trainer *t, char *all, void **part, size_t *b
     return status;
 }
 
+int ls_members_begin(struct ls_trainer *t, ls_error *err)
+{
+    if (!t->members.cluster || !t->config.cluster.goes_on)
+        return LS_OK;
+    int status = ls_cluster_share(t->members.cluster, NULL, 0, err);
+    if (status == LS_OK)
+        ls_cluster_regroups(t->members.cluster);
+    return status;
+}
+
 int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = &t->exchange->test;
@@ -538,6 +303,7 @@ int ls_members_gather_evaluation(struct ls_trainer *t, ls_error *err)
     ls_free(t->host, bytes);
     ls_free(t->host, part);
     ls_free(t->host, all);
+    t->members.evaluations += status == LS_OK;
     return status;
 }
 
@@ -569,7 +335,10 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     if (!c)
         return LS_OK;
     if (status != LS_OK && status != LS_EINTERRUPTED && status != LS_ENONFINITE) {
-        ls_cluster_leave(c, err->text);
+        if (status == LS_EDIVERGED && t->config.cluster.goes_on)
+            ls_cluster_end_all(c, err->text);
+        else
+            ls_cluster_leave(c, err->text);
         return LS_OK;
     }
     ending *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);

@@ -12,6 +12,15 @@ const char *const ls_metric_names[LS_METRICS] = {"loss", "accuracy", "top5",    
 
 #define ONE(metric) (1u << LS_METRIC_##metric)
 
+ls_metric ls_metric_told(const ls_loss *loss, unsigned wanted, const ls_measured *measured)
+{
+    static const ls_metric order[] = {LS_METRIC_R2, LS_METRIC_MAE};
+    for (size_t i = 0; !loss->hits && i < sizeof order / sizeof *order; i++)
+        if (wanted & 1u << order[i] && (!measured || !isnan(measured->value[order[i]])))
+            return order[i];
+    return loss->hits ? LS_METRIC_ACCURACY : LS_METRIC_LOSS;
+}
+
 bool ls_metric_rises(ls_metric metric)
 {
     return metric != LS_METRIC_LOSS && metric != LS_METRIC_MAE;
@@ -84,7 +93,7 @@ static int rank_of(const float *score, int classes, int label)
 {
     int rank = 0;
     for (int k = 0; k < classes; k++)
-        rank += score[k] > score[label] || (score[k] == score[label] && k < label);
+        rank += score[k] > score[label] || (k < label && score[k] == score[label]);
     return rank;
 }
 

@@ -60,6 +60,10 @@ typedef struct ls_measured {
     uint32_t *confusion;      /* [class][taken for], the caller's */
 } ls_measured;
 
+/* The one that tells most: accuracy where the loss knows it, else the first of r2 and mae that is wanted and,
+ * where something was measured, has a value; else the loss. `measured` NULL: nothing was yet. */
+ls_metric ls_metric_told(const ls_loss *loss, unsigned wanted, const ls_measured *measured);
+
 /* Rows of a data set, and what the model made of them. */
 typedef struct ls_judged {
     const float *scores; /* [rows][outputs] */

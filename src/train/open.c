@@ -87,7 +87,8 @@ static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
     const char *const *names = ls_dataset_describe(t->data[LS_TRAIN])->class_name;
     if (!names && ls_config_find_data(&about, &t->config, NULL) == LS_OK)
         names = about->class_name;
-    return ls_card_write(model, &t->config, names, t->host, err);
+    return ls_card_write(model, &t->config, names, ls_dataset_describe(t->data[LS_TRAIN])->features,
+                         t->host, err);
 }
 
 static int build_model(ls_trainer *t, ls_error *err)
@@ -229,7 +230,7 @@ static int open_workers(ls_trainer *t, ls_error *err)
     }
     ls_assign_shards(t);
     ls_set_deadline(t, 0);
-    int status = ls_gang(t, ls_worker_open, err);
+    int status = ls_members_open_workers(t, err);
     if (status == LS_OK)
         ls_inference_like(t->inference, t->worker[0].info.name);
     return status;
@@ -302,7 +303,9 @@ static int summarise(ls_trainer *t, ls_error *err)
         .epochs = (int)c->epochs,
         .member = t->members.member,
         .members = t->members.count,
+        .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
     };
+    ls_tell_metric(t, NULL);
     t->result.devices = t->text.devices;
     if (t->dir.resumed)
         ls_resume_compare_libraries(t);

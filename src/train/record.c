@@ -72,6 +72,8 @@ static void put_data(ls_json_writer *w, const char *key, const ls_record *r)
     ls_json_put_string(w, "payload", payload[data->payload]);
     ls_json_put_uint(w, "train_rows", data->rows);
     ls_json_put_uint(w, "test_rows", r->of.start.test_rows);
+    if (data->targets > 0)
+        ls_json_put_int(w, "targets", data->targets);
     put_names(w, &r->of.start);
     ls_json_close(w);
 }
@@ -302,8 +304,9 @@ int ls_record_nonfinite(struct ls_trainer *t, uint64_t step, int worker, int sha
 int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_error *err)
 {
     ls_record r = {.type = LS_RECORD_FAULT, .of.fault = *fault};
-    r.of.fault.device = t->worker[fault->worker].info.name;
-    r.of.fault.devices_left = t->live;
+    if (fault->worker >= 0)
+        r.of.fault.device = t->worker[fault->worker].info.name;
+    r.of.fault.devices_left = fault->worker >= 0 ? t->live : t->members.devices;
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 

@@ -63,9 +63,9 @@ typedef struct ls_eval_values {
     bool best;            /* better than all before, by `monitor` */
 } ls_eval_values;
 
-/* A worker failed, in or behind step `step`. */
+/* A worker failed, or another host was lost, in or behind step `step`. */
 typedef struct ls_fault {
-    int worker;
+    int worker;    /* −1: another host, in `device` */
     uint64_t step; /* from 1 */
     const char *kind, *action, *text;
     double detected_after_s; /* since its last sign of life */

@@ -10,6 +10,8 @@
  * A worker that no longer answers cannot be stopped. It is left behind with all memory it may still
  * touch (its replica, the exchange, the group), and the survivors go on with memory of their own. If
  * it wakes up, it finds its group aborted, and idles.
+ *
+ * Where several processes train together and one of them is lost, those that are left do the same (regroup.c).
  */
 #include "train/recover.h"
 #include "base/clock.h"
@@ -234,7 +236,7 @@ void ls_assign_shards(struct ls_trainer *t)
         w->rank = rank++;
         w->shard_lo = lo + (int)first;
         w->shard_hi = lo + (int)(first + count);
-        t->one_shard_each &= count == 1 && !t->members.cluster;
+        t->one_shard_each &= count == 1;
     }
 }
 
@@ -264,6 +266,7 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
         .spins = ls_spins_for(t->live, ls_allowed_cpus()),
         .host = t->host,
         .members = t->members.cluster,
+        .over = &ls_cluster_ops,
     };
     ls_members_span(t, &desc.span.lo, &desc.span.hi);
     desc.segment_count = segments;
@@ -323,6 +326,14 @@ static int retire(struct ls_trainer *t, ls_comm_group *group, ls_error *err)
     return LS_OK;
 }
 
+static bool has_stalled(const struct ls_trainer *t)
+{
+    bool stalled = false;
+    for (int i = 0; i < t->workers; i++)
+        stalled |= t->worker[i].presence == LS_STALLED;
+    return stalled;
+}
+
 int ls_form_group(struct ls_trainer *t, ls_error *err)
 {
     ls_comm_group *fresh, *old = t->group;
@@ -344,6 +355,9 @@ int ls_form_group(struct ls_trainer *t, ls_error *err)
     int retired = old ? retire(t, old, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retired;
+    if (status == LS_OK && t->members.cluster && !t->faults.old_groups && !has_stalled(t))
+        ls_cluster_free_old(
+            t->members.cluster); /* no group and no worker is left that knows of it */
     return status ? status : ls_gang(t, ls_worker_check, err);
 }
 
@@ -373,18 +387,42 @@ static int renew_exchange(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
+/* What workers say who were waiting for another host is that host's doing. */
+static void forgive_waiting(struct ls_trainer *t)
+{
+    for (int i = 0; i < t->workers; i++) {
+        ls_train_worker *w = &t->worker[i];
+        if (w->presence == LS_LIVE && (w->status == LS_ESTALLED || w->status == LS_EABORTED))
+            w->status = LS_OK;
+    }
+}
+
+/* Of this process's workers, of other hosts, or of both. */
+static int judge_all(struct ls_trainer *t, const char *when, ls_error *err)
+{
+    if (!ls_members_lost(t))
+        return judge(t, when, err);
+    int status = ls_members_regroup(t, err);
+    forgive_waiting(t);
+    return status || find_cause(t) < 0 ? status : judge(t, when, err);
+}
+
 /* Another failure while the new group is made is one more to recover from. Each round has fewer
- * workers than the one before, or is the last. */
+ * workers, or fewer hosts, than the one before, or is the last. */
 int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
 {
     ls_error cause;
     for (;;) {
         int status = any_stalled(t) ? renew_exchange(t, err) : LS_OK;
         if (status == LS_OK)
-            status = judge(t, when, err);
+            status = judge_all(t, when, err);
         if (status)
             return status;
         status = ls_form_group(t, &cause);
+        if (status == LS_OK)
+            status = ls_members_level(t, &cause);
+        if (status && ls_members_lost(t))
+            continue;
         if (status && find_cause(t) < 0) { /* no worker's failure */
             if (err)
                 *err = cause;

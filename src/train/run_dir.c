@@ -157,31 +157,35 @@ static int open_metrics(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
+/* The caller's own. */
+static int open_callback(struct ls_trainer *t, ls_error *err)
 {
     ls_sink *sink;
+    if (!t->options.record || !ls_members_first(t))
+        return LS_OK;
+    int status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
+    return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
+}
+
+int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
+{
     int status = t->dir.path ? open_metrics(t, err) : LS_OK;
     if (status == LS_OK && t->dir.path)
         status = open_by_rows(t, err);
-    if (status == LS_OK && t->options.record && ls_members_first(t)) {
-        status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
-        if (status == LS_OK)
-            status = ls_sinks_add(&t->records.sinks, sink, err);
-    }
-    return status;
+    return status ? status : open_callback(t, err);
 }
 
 enum { MOST_APART = 1000 };
 
-int ls_run_dir_open_apart(struct ls_trainer *t, ls_error *err)
+static int open_apart(struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
     char wanted[PATH_BYTES];
-    if (ls_members_first(t) || t->dir.path || (c->run_dir && !c->run_dir[0]))
+    if (t->dir.path || (c->run_dir && !c->run_dir[0]))
         return LS_OK;
     int n =
         snprintf(wanted, sizeof wanted, "%.2000s%s%.200s.member-%d", c->run_dir ? c->run_dir : "",
-                 c->run_dir ? "" : "runs/", c->run_dir ? "" : c->name, t->members.member);
+                 c->run_dir ? "" : "runs/", c->run_dir ? "" : c->name, t->members.origin);
     /* What an earlier loss has left there stays. */
     for (int i = 2; trace_of_a_run(wanted) && i < MOST_APART; i++)
         snprintf(wanted + n, sizeof wanted - (size_t)n, "-%d", i);
@@ -197,7 +201,27 @@ int ls_run_dir_open_apart(struct ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = open_metrics(t, err);
     t->summary.run_dir = t->dir.path ? t->dir.path : "";
-    if (status == LS_OK)
-        status = ls_record_start(t, LS_RECORD_RESUME, err);
     return status;
+}
+
+int ls_run_dir_open_apart(struct ls_trainer *t, ls_error *err)
+{
+    if (t->dir.path)
+        return LS_OK;
+    int status = open_apart(t, err);
+    return status || !t->dir.path ? status : ls_record_start(t, LS_RECORD_RESUME, err);
+}
+
+int ls_run_dir_take_over(struct ls_trainer *t, ls_error *err)
+{
+    int status = open_apart(t, err);
+    if (status == LS_OK && t->dir.path)
+        status = open_by_rows(t, err);
+    if (status == LS_OK)
+        status = open_callback(t, err);
+    if (status == LS_OK && t->dir.path)
+        ls_log(t->host, LS_LOG_WARNING,
+               "the first host is lost: records and checkpoints are in %.300s from now on",
+               t->dir.path);
+    return status ? status : ls_record_start(t, LS_RECORD_RESUME, err);
 }

@@ -110,13 +110,11 @@ static int put_eval(event_sink *sink, const ls_eval_values *v, ls_error *err)
 {
     begin(sink, sink->step);
     put_scalar(sink, "test/loss", v->test_loss);
-    if (v->test_accuracy == v->test_accuracy) /* of a loss that knows hits */
-        put_scalar(sink, "test/accuracy", v->test_accuracy);
+    put_scalar(sink, "test/accuracy", v->test_accuracy);
     for (int m = LS_METRIC_TOP5; m < LS_METRICS; m++) {
         char tag[32];
         snprintf(tag, sizeof tag, "test/%s", ls_metric_names[m]);
-        if (!isnan(v->measured.value[m]))
-            put_scalar(sink, tag, v->measured.value[m]);
+        put_scalar(sink, tag, v->measured.value[m]);
     }
     return put_event(sink, err);
 }

@@ -1,10 +1,12 @@
-/* Snapshots, and what predicts for them: threads of the library's own, so that whatever a back end keeps
- * per thread (a current device, the width of a team) is never changed on the caller's. Each has a device
- * and a session; it is lent to one caller at a time. */
+/* Snapshots, and what predicts for them, lent to one caller at a time: each predictor has a device and a session, and
+ * a thread of the library's own, so that whatever a back end keeps per thread (a current device) is never changed on
+ * the caller's. The library's own CPU back end keeps nothing, and there the caller's thread computes: handing over
+ * would take a second CPU, of which several callers have none. */
 #include "base/error.h"
 #include "base/host.h"
 #include "base/portable_math.h"
 #include "base/thread_state.h"
+#include "device/registry.h"
 #include "nn/safetensors.h"
 #include "train/card.h"
 #include "train/infer.h"
@@ -86,16 +88,19 @@ const ls_registry *ls_inference_registry(const ls_inference *i)
     return i->registry;
 }
 
+/* Of a device, "cpu:1" or "cpu(0)"; NULL: of none. */
+static const ls_backend *backend_of(const ls_registry *registry, const char *device)
+{
+    return ls_registry_find(registry, device, strcspn(device, ":("));
+}
+
 void ls_inference_like(ls_inference *i, const char *device)
 {
     const int name = (int)strcspn(device, "(");
-    int number = 0, counted = 0;
-    const ls_backend *b;
+    const ls_backend *b = backend_of(i->registry, device);
+    int number = 0;
     sscanf(device + name, "(%d", &number);
-    for (int k = 0; (b = ls_registry_at(i->registry, k)) != NULL; k++)
-        if (strncmp(b->name, device, (size_t)name) == 0 && b->name[name] == '\0')
-            counted = b->counted;
-    snprintf(i->device, sizeof i->device, "%.*s:%d", name, device, counted ? 1 : number);
+    snprintf(i->device, sizeof i->device, "%.*s:%d", name, device, b && b->counted ? 1 : number);
 }
 
 int ls_inference_on(ls_inference *i, const char *device, ls_error *err)
@@ -162,10 +167,13 @@ static int open_predictor(predictor **out, const ls_inference *i, ls_error *err)
         .stop = stop,
         .user = p,
         .host = i->host,
+        .caller_works = ls_is_builtin_cpu(backend_of(i->registry, i->device)),
     };
     if (!p)
         return ls_fail(err, LS_ENOMEM, "out of memory for a predictor");
     p->inference = i;
+    /* Where the caller works, the pool's owner is whoever has borrowed the predictor: devices of the built-in CPU
+     * belong to no thread, and the list's lock hands over what the one before has left. */
     int status = ls_device_pool_create(&p->pool, &o, err);
     if (status)
         ls_free(i->host, p);
@@ -270,12 +278,10 @@ void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
                               .targets = s->inference->preprocessing.targets};
 }
 
-int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
+static int predict_here(ls_snapshot *s, const void *images, uint32_t n, float *scores,
                         ls_error *err)
 {
     predictor *p;
-    if (!s || (n > 0 && (!images || !scores)))
-        return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
     int status = borrow(&p, s->inference, err);
     if (status)
         return status;
@@ -291,6 +297,15 @@ int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *s
     }
     give_back(s->inference, p);
     return status;
+}
+
+int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
+                        ls_error *err)
+{
+    if (!s || (n > 0 && (!images || !scores)))
+        return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, predict_here(s, images, n, scores, err));
 }
 
 int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
@@ -346,16 +361,13 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
                   ls_error *err)
 {
     ls_model_options o = {.size = sizeof o};
-    ls_arithmetic host;
     if (!out || !path || (options && (options->size < sizeof o.size || options->size > sizeof o)))
         return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or options of another version");
     *out = NULL;
     if (options)
         memcpy(&o, options, options->size);
-    ls_arithmetic_enter(&host);
-    int status = open_model(out, path, &o, err);
-    ls_arithmetic_leave(&host);
-    return status;
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, open_model(out, path, &o, err));
 }
 
 static void to_probabilities(float *p, int classes)
@@ -378,14 +390,12 @@ int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *ou
         return status;
     const ls_loss *loss = model->inference->card.config.loss;
     const size_t classes = (size_t)model->inference->model->classes;
-    ls_arithmetic host;
-    ls_arithmetic_enter(&host);
+    const ls_arithmetic host = ls_arithmetic_enter();
     for (size_t i = 0; i < n * classes && loss->bits; i++)
         outputs[i] = (float)(1 / (1 + ls_exp(-(double)outputs[i])));
     for (size_t i = 0; i < n && !loss->vectors; i++)
         to_probabilities(outputs + i * classes, (int)classes);
-    ls_arithmetic_leave(&host);
-    return LS_OK;
+    return ls_arithmetic_leave(host, LS_OK);
 }
 
 const char *ls_model_class_name(const ls_snapshot *model, int label)

@@ -41,11 +41,8 @@ static int open_trainer(ls_trainer **out, const ls_trainer_options *options, ls_
 
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
-    ls_arithmetic host;
-    ls_arithmetic_enter(&host);
-    int status = open_trainer(out, options, err);
-    ls_arithmetic_leave(&host);
-    return status;
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, open_trainer(out, options, err));
 }
 
 static bool any_left_behind(const ls_trainer *t)
@@ -124,10 +121,12 @@ int ls_trainer_close(ls_trainer *t)
         return LS_OK;
     const ls_host *host = t->host;
     int stalled = close_records(t);
-    if (ls_members_close(t))
-        stalled = LS_ESTALLED;
     t->faults.readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
     if (close_pool(t))
+        stalled = LS_ESTALLED;
+    if (!stalled)
+        free_groups(t); /* a device may know of the members' memory by one */
+    if (ls_members_close(t, stalled))
         stalled = LS_ESTALLED;
     ls_dir_lock_release(&t->dir.lock);
     ls_snapshot_release(t->last);
@@ -136,7 +135,6 @@ int ls_trainer_close(ls_trainer *t)
         return LS_ESTALLED;
     ls_trace_destroy(t->trace);
     ls_coordination_destroy(t->coordination, host);
-    free_groups(t);
     free_exchanges(t);
     for (int i = 0; t->worker && i < t->workers; i++)
         ls_ring_fini(&t->worker[i].reports);
@@ -183,6 +181,16 @@ uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset)
 double ls_accuracy(const struct ls_trainer *trainer, double correct, double rows)
 {
     return trainer->config.loss->hits ? correct / rows : NAN;
+}
+
+void ls_tell_metric(struct ls_trainer *t, const ls_measured *measured)
+{
+    const ls_metric told = ls_metric_told(t->config.loss, t->config.metrics, measured);
+    t->result.metric = ls_metric_names[told];
+    t->result.test_metric = told == LS_METRIC_ACCURACY ? t->result.test_accuracy
+                            : told == LS_METRIC_LOSS   ? t->result.test_loss
+                            : measured                 ? measured->value[told]
+                                                       : NAN;
 }
 
 uint32_t ls_minibatch_rows(uint32_t total, uint32_t batch_size, uint32_t index)
@@ -254,9 +262,25 @@ int ls_begin(ls_trainer *t, ls_error *err)
 {
     if (t->life != LS_OPENED)
         return LS_OK;
-    int status = ls_record_start(t, t->dir.resumed ? LS_RECORD_RESUME : LS_RECORD_RUN_START, err);
+    int status = ls_members_begin(t, err);
+    if (status == LS_OK)
+        status = ls_record_start(t, t->dir.resumed ? LS_RECORD_RESUME : LS_RECORD_RUN_START, err);
     t->life = LS_BEGUN;
     return status;
+}
+
+/* One that is lost in the end leaves the others to compare once more, of whom another one may be the first. */
+static int part(ls_trainer *t, int status, ls_error *err)
+{
+    int parted = ls_members_end(t, status, err);
+    while (parted && ls_members_lost(t)) {
+        parted = ls_recover(t, "the end of the run", err);
+        if (parted == LS_OK)
+            parted = save_all(t, status, err);
+        if (parted == LS_OK)
+            parted = ls_members_end(t, status, err);
+    }
+    return parted;
 }
 
 static int check_run(const ls_trainer *t, ls_error *err)
@@ -288,7 +312,7 @@ static int run(ls_trainer *t, ls_error *err)
     int saved = save_all(t, status, &later);
     note(&status, &first, saved, &later);
     later = first;
-    int parted = ls_members_end(t, status, &later);
+    int parted = part(t, status, &later);
     note(&status, &first, parted, &later);
     if (parted == LS_ESTALLED && !t->dir.saver) /* who has the run directory is lost */
         note(&status, &first, save_all(t, parted, &later), &later);
@@ -309,11 +333,8 @@ static int run(ls_trainer *t, ls_error *err)
 
 int ls_trainer_run(ls_trainer *t, ls_error *err)
 {
-    ls_arithmetic host;
-    ls_arithmetic_enter(&host);
-    int status = run(t, err);
-    ls_arithmetic_leave(&host);
-    return status;
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, run(t, err));
 }
 
 int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
@@ -340,11 +361,8 @@ static int resolve(char **out, const ls_trainer_options *options, ls_error *err)
 
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err)
 {
-    ls_arithmetic host;
-    ls_arithmetic_enter(&host);
-    int status = resolve(out, options, err);
-    ls_arithmetic_leave(&host);
-    return status;
+    const ls_arithmetic host = ls_arithmetic_enter();
+    return ls_arithmetic_leave(host, resolve(out, options, err));
 }
 
 void ls_text_free(char *text, const ls_host *host)

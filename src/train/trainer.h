@@ -251,6 +251,9 @@ uint32_t ls_subset_rows(const struct ls_trainer *trainer, ls_subset subset);
 /* The share of rows that are correct; NaN where the loss knows no such rows. */
 double ls_accuracy(const struct ls_trainer *trainer, double correct, double rows);
 
+/* Which metric the result tells, and its value where it was measured. */
+void ls_tell_metric(struct ls_trainer *trainer, const ls_measured *measured);
+
 /* Steps of an epoch; UINT32_MAX where there are no epochs. */
 uint32_t ls_steps_per_epoch(const struct ls_trainer *trainer);
 

@@ -112,17 +112,44 @@ static int open_fold(ls_train_worker *mine, ls_error *err)
                         mine->shard_hi, err);
 }
 
+int ls_worker_describe(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)err;
+    ls_train_worker *mine = &((const ls_exchange *)arg)->trainer->worker[w->index];
+    mine->device = ls_worker_device(w);
+    mine->device->ops->describe(mine->device, &mine->info);
+    return end_job(mine, LS_OK);
+}
+
+int ls_worker_choices(const ls_worker *w, void *arg, ls_error *err)
+{
+    (void)err;
+    struct ls_trainer *t = ((const ls_exchange *)arg)->trainer;
+    ls_train_worker *mine = &t->worker[w->index];
+    if (w->index > 0)
+        return end_job(mine, LS_OK);
+    const size_t bytes = mine->device->ops->choices(mine->device, NULL, 0) + 1;
+    t->members.choices = ls_alloc(t->host, bytes);
+    if (!t->members.choices)
+        return end_job(mine, ls_fail(&mine->error, LS_ENOMEM, "out of memory for plans"));
+    mine->device->ops->choices(mine->device, t->members.choices, bytes);
+    return end_job(mine, LS_OK);
+}
+
 int ls_worker_open(const ls_worker *w, void *arg, ls_error *err)
 {
     (void)err;
     const ls_exchange *e = arg;
     ls_train_worker *mine = &e->trainer->worker[w->index];
+    const char *choices = e->trainer->members.choices;
     ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
     mine->device = ls_worker_device(w);
     mine->device->ops->describe(mine->device, &mine->info);
     ls_trace_device(e->trainer->trace, w->index, mine->device);
     mine->scratch = ls_alloc(e->trainer->host, LS_SCRATCH);
     int status = mine->scratch ? LS_OK : ls_fail(&mine->error, LS_ENOMEM, "out of memory");
+    if (status == LS_OK && choices)
+        status = mine->device->ops->choose(mine->device, choices, &mine->error);
     if (status == LS_OK)
         status = open_replica(mine, e, &mine->error);
     return end_job(mine, status);

@@ -11,6 +11,10 @@
 /* ---- worker.c: jobs of the pool ------------------------------------------------------------- */
 
 /* Jobs whose `arg` is the exchange; their result is the worker's `job_status` and `error`. */
+/* Learns which device it has. */
+int ls_worker_describe(const ls_worker *w, void *arg, ls_error *err);
+/* Worker 0's device's choices among kernels → members.choices. */
+int ls_worker_choices(const ls_worker *w, void *arg, ls_error *err);
 /* Builds the worker's replica and fold, from the exchange's weights and optimizer state. */
 int ls_worker_open(const ls_worker *w, void *arg, ls_error *err);
 /* Leaves the old group, if any; a live worker joins trainer->group with its rank and shards. */

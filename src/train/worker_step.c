@@ -41,10 +41,10 @@ int ls_worker_choose_steps(ls_train_worker *mine)
 {
     const struct ls_trainer *t = mine->trainer;
     const int ranks = t->group->ranks;
-    const bool early = t->one_shard_each && ranks > 1 && t->group->type->merge_ready;
+    const bool early = t->one_shard_each && t->group->ahead;
     int status = ls_replica_on_ready(mine->replica, early ? hand_over : NULL, mine, &mine->error);
     mine->flights = 0;
-    mine->alone = t->one_shard_each && ranks == 1;
+    mine->alone = t->one_shard_each && ranks == 1 && !t->members.cluster;
     mine->length = 1;
     if (status == LS_OK && mine->alone) {
         status = ls_replica_prepare_whole(mine->replica, &mine->error);
@@ -115,7 +115,7 @@ static int compute_shards(ls_train_worker *mine, ls_step *s)
         int status = LS_OK;
         if (shard == mine->shard_hi - 1)
             status = ls_worker_inject(mine, s->number, LS_STAGE_SHARD);
-        mine->merging_early = 1;
+        mine->merging_early = s->spoilt < 0; /* what has gone ahead could not be spoilt */
         if (status == LS_OK)
             status = compute_shard(mine, s, shard, &s->report.times);
         mine->merging_early = 0;

@@ -21,8 +21,8 @@ enum { BATCHES = 4, ROWS = 20, IMAGE_MOST = 4096, PATH = 4096 };
 /* An example is a function of its number. */
 static void make(uint8_t *example, const options *o, uint64_t number)
 {
-    example[0] = (uint8_t)(number % (uint64_t)o->classes);
-    for (uint32_t i = 0; i < o->image_bytes; i++)
+    example[0] = (uint8_t)(number % (uint64_t)o->form.classes);
+    for (uint32_t i = 0; i < o->form.row_bytes; i++)
         example[1 + i] = (uint8_t)(number * 37 + i * (number % 7 + 1));
 }
 
@@ -31,11 +31,8 @@ static int start(service *s, ls_error *err)
     char path[PATH];
     const options *o = s->o;
     snprintf(path, sizeof path, "%.3000s/journal", o->state);
-    const journal_options wanted = {.path = path,
-                                    .image_bytes = o->image_bytes,
-                                    .classes = o->classes,
-                                    .most = (uint64_t)o->most,
-                                    .queue = (uint64_t)o->queue};
+    const journal_options wanted = {
+        .path = path, .form = o->form, .most = (uint64_t)o->most, .queue = (uint64_t)o->queue};
     const int error = file_make_directory(o->state);
     int status =
         error ? fail(err, LS_EIO, "%s", strerror(error)) : journal_open(&s->examples, &wanted, err);
@@ -59,7 +56,7 @@ static int keep(service *s, uint64_t first, ls_error *err)
 {
     static uint8_t examples[ROWS * (1 + IMAGE_MOST)];
     for (uint32_t i = 0; i < ROWS; i++)
-        make(examples + i * (1 + s->o->image_bytes), s->o, first + i);
+        make(examples + i * (1 + s->o->form.row_bytes), s->o, first + i);
     int status = journal_append(s->examples, examples, ROWS, err);
     if (status == LS_OK)
         printf("kept %llu\n", (unsigned long long)first + ROWS);
@@ -93,7 +90,7 @@ static int all_there(const service *s, uint64_t kept, ls_error *err)
         make(expected, s->o, i);
         if (status)
             return status;
-        if (memcmp(found, expected, 1 + s->o->image_bytes) != 0)
+        if (memcmp(found, expected, 1 + s->o->form.row_bytes) != 0)
             return fail(err, LS_EDATA, "example %llu is another one", (unsigned long long)i);
     }
     return LS_OK;
@@ -125,7 +122,7 @@ int main(int argc, char **argv)
     char line[PATH + 40], state[PATH];
     unsigned long long kept;
     if (argc < 3 || options_read(&o, argc - 1, argv + 1) != OPTIONS_RUN ||
-        o.image_bytes > IMAGE_MOST)
+        o.form.row_bytes > IMAGE_MOST)
         return 2;
     if (strcmp(argv[1], "run") == 0)
         return run(&o);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "campaigns/arguments.h"
+#include "campaigns/remove_tree.h"
 #include "ref/ref.h"
 
 #include <dirent.h>
@@ -62,22 +63,6 @@ static long resident_kb(void)
     if (f)
         fclose(f);
     return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
-static void remove_tree(const char *path)
-{
-    char inside[4096];
-    DIR *d = opendir(path);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(inside, sizeof inside, "%s/%s", path, e->d_name);
-        if (unlink(inside) != 0)
-            remove_tree(inside);
-    }
-    if (d)
-        closedir(d);
-    rmdir(path);
 }
 
 /* One trainer from open to close; returns the run's status. */

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "campaigns/arguments.h"
+#include "campaigns/remove_tree.h"
 #include "nn/guarded_device.h"
 #include "nn/model.h"
 #include "ref/ref.h"
@@ -28,13 +29,11 @@
 #define PLAIN "ref"
 #endif
 
-#include <dirent.h>
 #include <lockstep/trainer.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PROBLEM = 1400 };
 
@@ -270,22 +269,6 @@ static int differ(char problem[PROBLEM], const leg *a, const leg *b)
 }
 
 /* ---- run directories ------------------------------------------------------------------------ */
-
-static void remove_tree(const char *path)
-{
-    char inside[1024];
-    DIR *d = opendir(path);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        snprintf(inside, sizeof inside, "%s/%s", path, e->d_name);
-        if (unlink(inside) != 0)
-            remove_tree(inside);
-    }
-    if (d)
-        closedir(d);
-    rmdir(path);
-}
 
 /* What the weights score in the hands of a trainer that did not train them. */
 static int judge_weights(char problem[PROBLEM], const leg *first, const char *backend,

@@ -159,8 +159,8 @@ static void add_optimizer(swarm_case *c, draws *d)
 
 static void add_schedule(swarm_case *c, draws *d)
 {
-    static const char *const names[] = {"constant",  "step",       "cosine",
-                                        "one_cycle", "triangular", NULL};
+    static const char *const names[] = {"constant",   "step",        "cosine", "one_cycle",
+                                        "triangular", "exponential", NULL};
     const char *name = draw_word(d, names);
     if (one_in(d, 3))
         return;
@@ -171,7 +171,8 @@ static void add_schedule(swarm_case *c, draws *d)
     cJSON *s = cJSON_AddObjectToObject(c->config, "schedule");
     cJSON_AddStringToObject(s, "name", name);
     const int cycle = strcmp(name, "one_cycle") == 0, triangle = strcmp(name, "triangular") == 0;
-    if (draw(d, 2) && !cycle && !triangle)
+    const int exponential = strcmp(name, "exponential") == 0;
+    if (draw(d, 2) && !cycle && !triangle && !exponential)
         cJSON_AddNumberToObject(s, "warmup_epochs", draw_between(d, 0, 2));
     if (cycle) {
         cJSON_AddNumberToObject(s, "peak", draw_between(d, 0, 1));
@@ -185,6 +186,10 @@ static void add_schedule(swarm_case *c, draws *d)
     }
     if (strcmp(name, "cosine") == 0 || cycle || triangle)
         cJSON_AddNumberToObject(s, "minimum", draw_between(d, 0, 0.5));
+    if (exponential) {
+        cJSON_AddNumberToObject(s, "minimum", draw_between(d, 1e-6, 1));
+        cJSON_AddNumberToObject(s, "steps", 2 + (double)draw(d, 30));
+    }
 }
 
 static void add_init(swarm_case *c, draws *d)
@@ -307,6 +312,7 @@ static void add_faults(swarm_case *c, draws *d, int steps)
         cJSON *cluster = cJSON_AddObjectToObject(c->config, "cluster");
         cJSON_AddStringToObject(cluster, "engine", draw_word(d, engine));
         cJSON_AddNumberToObject(cluster, "deadline_s", draw_from(d, 0, 60));
+        cJSON_AddStringToObject(cluster, "on_member_loss", one_in(d, 2) ? "continue" : "stop");
     }
 }
 

@@ -30,8 +30,9 @@ static const key run_start[] = {{"type", TEXT, 0},           {"time", TEXT, 0},
                                 {"device_bytes", NUMBER, 0}, {"data", OBJECT, 0},
                                 {"config", OBJECT, 0},       {NULL, TEXT, 0}};
 static const key data[] = {
-    {"name", TEXT, 0},         {"synthetic", BOOL, 0},   {"source", TEXT, 0}, {"payload", TEXT, 0},
-    {"train_rows", NUMBER, 0}, {"test_rows", NUMBER, 0}, {NULL, TEXT, 0}};
+    {"name", TEXT, 0},      {"synthetic", BOOL, 0},    {"source", TEXT, 0},
+    {"payload", TEXT, 0},   {"train_rows", NUMBER, 0}, {"test_rows", NUMBER, 0},
+    {"targets", NUMBER, 1}, {"class_names", ARRAY, 1}, {NULL, TEXT, 0}};
 static const key step[] = {{"type", TEXT, 0},   {"step", NUMBER, 0},         {"epoch", NUMBER, 0},
                            {"rows", NUMBER, 0}, {"loss", NUMBER_OR_NULL, 0}, {"correct", NUMBER, 0},
                            {"lr", NUMBER, 0},   {"images_per_s", NUMBER, 0}, {"workers", ARRAY, 0},
@@ -45,12 +46,12 @@ static const key epoch[] = {{"type", TEXT, 0},
                             {"seconds", NUMBER, 0},
                             {"images_per_s", NUMBER, 0},
                             {"train_loss", NUMBER, 0},
-                            {"train_accuracy", NUMBER, 0},
+                            {"train_accuracy", NUMBER_OR_NULL, 0},
                             {NULL, TEXT, 0}};
 static const key eval[] = {{"type", TEXT, 0},
                            {"epoch", NUMBER, 0},
                            {"test_loss", NUMBER_OR_NULL, 0},
-                           {"test_accuracy", NUMBER, 0},
+                           {"test_accuracy", NUMBER_OR_NULL, 0},
                            {"best", BOOL, 0},
                            {"test_top5", NUMBER, 1},
                            {"test_mae", NUMBER, 1},
@@ -101,6 +102,7 @@ static const struct {
 /* What has been read so far. */
 static struct {
     int line, devices, epochs, evals, ended;
+    int targets;         /* are vectors, of which there is no accuracy */
     int short_of;        /* steps that some worker is missing from */
     int faults, resumed; /* records of these kinds */
     double steps;
@@ -184,6 +186,11 @@ static void check_step(const cJSON *r)
     }
 }
 
+static void check_accuracy(const cJSON *value)
+{
+    expect(cJSON_IsNull(value) == so_far.targets, "an accuracy where rows have classes, else null");
+}
+
 static void check_end(const cJSON *r)
 {
     const char *status = member(r, "status")->valuestring;
@@ -203,13 +210,16 @@ static void check_record(const cJSON *r, const char *type)
         expect(so_far.line == 1, "run_start on the first line alone");
         so_far.devices = cJSON_GetArraySize(member(r, "devices"));
         check_keys(member(r, "data"), data);
+        so_far.targets = member(member(r, "data"), "targets") != NULL;
     } else if (strcmp(type, "step") == 0) {
         check_step(r);
     } else if (strcmp(type, "epoch") == 0) {
         expect(number(r, "epoch") == ++so_far.epochs, "epochs to follow each other");
+        check_accuracy(member(r, "train_accuracy"));
     } else if (strcmp(type, "eval") == 0) {
         expect(number(r, "epoch") == so_far.epochs, "the evaluation behind its epoch");
         so_far.evals++;
+        check_accuracy(member(r, "test_accuracy"));
     } else if (strcmp(type, "fault") == 0) {
         expect(number(r, "step") == so_far.steps + 1 || number(r, "step") == so_far.steps,
                "the step under way, or just done by the others");

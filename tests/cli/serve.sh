@@ -38,6 +38,12 @@ few=$!
     --inject worker=0,step=5,kind=stall,seconds=60 \
     >stdout.txt 2>stderr.txt &
 pid=$!
+awk -v OFS=, 'BEGIN { print "a,y"; for (i = 0; i < 80; i++) print i % 9 - 4.5, 2 * (i % 9) }' >table.csv
+"$program" config.json --set data.name=csv --set data.path=table.csv --set data.target=y --set data.labels=values \
+    --set data.limit=0 --set data.validation=0.2 --set 'model.layers=[{"type":"dense","out":1}]' \
+    --set batch_size=16 --set epochs=3 --set deadline_s=60 --serve 0 \
+    --inject worker=0,step=9,kind=stall,seconds=60 >values.txt 2>values-stderr.txt &
+values=$!
 python=$(command -v python3) && [ -r /proc/self/stat ] || python=:
 
 # answer PATH CODE TEXT [OPTION...]: the answer has this code and contains this text.
@@ -74,6 +80,8 @@ answer 'records?have=0,1,5,1' 200 '"type":"newest","step":{"type":"step","step":
 answer state.json 200 '"run_start":{'
 answer metrics 200 '^lockstep_steps_total 4$'
 answer metrics 200 '^# TYPE lockstep_loss gauge$'
+answer metrics 200 '^lockstep_test_accuracy [01]'
+! grep -q 'lockstep_test_r2\|NaN' answer.txt || fail "expected no metrics that the run has not: $(cat answer.txt)"
 answer healthz 200 ok
 answer nothing 404 state.json
 answer '' 405 'only GET' -X POST -d text
@@ -91,6 +99,24 @@ for host in localhost LocalHost. 127.0.0.1:80 127.1.2.3 '[::1]:1234'; do
     answer healthz 200 ok -H "Host: $host"
 done
 answer healthz 200 ok -H "Origin: ${url%/}"
+
+# A run that learns values has other numbers.
+url_of values-stderr.txt
+label="a run of values, served at $url"
+tries=0
+until curl -s "${url}metrics" | grep -q '^lockstep_steps_total 8$' || [ $tries -ge 600 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+answer metrics 200 '^lockstep_test_r2 '
+answer metrics 200 '^lockstep_test_mae '
+! grep -q 'accuracy\|NaN' answer.txt || fail "expected nothing of accuracy: $(cat answer.txt)"
+kill -TERM $values
+sleep 0.2
+kill -TERM $values
+wait $values
+url_of stderr.txt
+label="a run that is served at $url"
 
 # Clients that dribble lock nobody out, and are closed in their turn.
 "$python" "$here/../service/dribble.py" "$url" 8 $pid >dribble.txt 2>&1 || fail "$(cat dribble.txt)"

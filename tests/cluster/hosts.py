@@ -94,6 +94,14 @@ class Hosts:
     def cut(self, i, state):
         ip("-n", self.space("br"), "link", "set", f"p{i}", state)
 
+    def split(self, others):
+        """These hosts reach each other and nobody else; none: all do."""
+        bridge = self.space("br")
+        subprocess.run(["ip", "-n", bridge, "link", "add", "br1", "type", "bridge"], check=False, stderr=subprocess.DEVNULL)
+        ip("-n", bridge, "link", "set", "br1", "up")
+        for i in range(1, self.count + 1):
+            ip("-n", bridge, "link", "set", f"p{i}", "master", "br1" if i - 1 in others else "br0")
+
     def pids(self, space):
         out = subprocess.run(["ip", "netns", "pids", space], stdout=subprocess.PIPE, text=True, check=False).stdout
         return [int(word) for word in out.split()]
@@ -432,6 +440,137 @@ class Test:
             run.fail("a short cut was not survived")
         print(f"mend {victim} of {count}: same weights", flush=True)
 
+    def survive(self, short):
+        self.goes_on(3, [(1, "kill", STEPS // 3)], "kill")
+        self.goes_on(3, [(0, "merge", STEPS // 4), (2, "kill", STEPS // 2)], "first")
+        self.goes_on(3, [(2, "stop", STEPS // 4)], "stop")
+        if not short:
+            for victim in range(3):
+                for stage in STAGES:
+                    self.goes_on(3, [(victim, stage, STEPS // 4)], f"{stage}-{victim}")
+            self.goes_on(3, [(1, "cut", STEPS // 3)], "cut")
+            self.goes_on(3, [(0, "cut", STEPS // 3)], "cut-first")
+            self.goes_on(3, [(2, "kill", 1), (1, "cut", STEPS // 3)], "one-left")
+            self.parted([1, 2, 3], [1, 2, 3])
+        self.parted([2, 3], [0, 1])
+
+    def last_step(self, directory):
+        path = self.scratch / directory / "metrics.jsonl"
+        records = path.read_text().split("\n")[:-1] if path.exists() else []
+        steps = [json.loads(r)["step"] for r in records if '"type":"step"' in r]
+        if steps != list(range(steps[0], steps[0] + len(steps)) if steps else []):
+            raise SystemExit(f"FAILED: {directory} has steps twice, or not all of them")
+        return steps[-1] if steps else 0
+
+    def strike(self, run, victim, how, at):
+        """`how` befalls the host, which has a stall waiting for it where that is a stage of step `at` + 1."""
+        if how in STAGES:
+            time.sleep(0.3)
+        pid = self.hosts.trainer_of(victim + 1, self.program)
+        if not pid:
+            run.fail("there is no process to disturb")
+        if how == "cut":
+            self.hosts.cut(victim + 1, "down")
+        elif how == "split":
+            self.hosts.split(at)
+        else:
+            os.kill(pid, signal.SIGSTOP if how == "stop" else signal.SIGKILL)
+        return pid
+
+    def goes_on(self, count, losses, directory, draw=None):
+        """[(host, how, behind step)]: one after the other is lost, and those that are left go on to the same weights."""
+        run_words = [*self.words(directory), "--set", "cluster.on_member_loss=continue"]
+        for victim, how, at in losses:
+            if how in STAGES:
+                (self.scratch / f"inject.{victim}").write_text(f"worker=0,step={at + 1},kind=stall,stage={how},seconds=60")
+        run = Run(self, count, run_words)
+        left, first, stopped, slowest = list(range(count)), directory, [], 0
+        for victim, how, at in losses:
+            run.wait_for(lambda d=first, n=at: self.last_step(d) >= max(n, 1), PATIENCE_S)
+            if draw and how not in STAGES:
+                time.sleep(draw.random() * 0.02)
+            pid = self.strike(run, victim, how, at)
+            begin = time.time()
+            left.remove(victim)
+            first = directory if left[0] == 0 else f"{directory}.member-{left[0]}"
+            before = self.last_step(first)
+            run.wait_for(lambda d=first, n=max(before, at) + 1: self.last_step(d) > n or left[0] in run.codes(), self.deadline_s + 30)
+            slowest = max(slowest, time.time() - begin)
+            if how == "stop":
+                stopped.append((victim, pid))
+            if how == "cut":
+                run.wait_for(lambda v=victim: v in run.codes(), self.deadline_s + 5)
+        run.wait_for(lambda: all(m in run.codes() for m in left), PATIENCE_S)
+        for victim, pid in stopped:  # it wakes up and finds itself alone
+            os.kill(pid, signal.SIGCONT)
+            run.wait_for(lambda v=victim: v in run.codes(), self.deadline_s + 10)
+        codes = {m: code for m, (code, _) in run.codes().items()}
+        lost_alive = [victim for victim, how, _ in losses if how in ("stop", "cut")]
+        if any(codes[m] for m in left) or any(codes[m] != 75 for m in lost_alive):
+            run.fail("other exit codes")
+        if self.hash_of(first) != self.expected:
+            run.fail(f"{left} have other weights")
+        self.last_step(first)
+        run.end()
+        for i in range(count):
+            self.hosts.cut(i + 1, "up")
+            (self.scratch / f"inject.{i}").unlink(missing_ok=True)
+        print(f"{losses}: hosts {left} of {count} went on after {slowest:.1f} s at most, same weights", flush=True)
+        if slowest > self.deadline_s + 3:
+            raise SystemExit("FAILED: it took too long")
+
+    def parted(self, others, goes_on):
+        """Four hosts in two parts that cannot reach each other: one of them goes on, the other one saves and stops."""
+        directory = f"parted-{len(others)}-{others[0]}"
+        run = Run(self, 4, [*self.words(directory), "--set", "cluster.on_member_loss=continue"])
+        run.wait_for(lambda: self.last_step(directory) >= STEPS // 4, PATIENCE_S)
+        self.hosts.split(others)
+        run.wait_for(lambda: len(run.codes()) == 4, PATIENCE_S)
+        codes = {m: code for m, (code, _) in run.codes().items()}
+        if codes != {m: 0 if m in goes_on else 75 for m in range(4)}:
+            run.fail("not this part has gone on, or another one as well")
+        first = directory if goes_on[0] == 0 else f"{directory}.member-{goes_on[0]}"
+        if self.hash_of(first) != self.expected:
+            run.fail("other weights")
+        run.end()
+        self.hosts.split([])
+        print(f"parted from {others}: {goes_on} went on, same weights", flush=True)
+
+    def losses(self, draw, count):
+        """One that the others survive, or two."""
+        found, left, at = [], list(range(count)), draw.randrange(1, STEPS // 2)
+        for _ in range(draw.choice((1, 1, 2))):
+            able = [v for v in left if 2 * (len(left) - 1) > len(left) or v != left[0]]
+            if not able:
+                break
+            victim, how = draw.choice(able), draw.choice(("kill", "kill", "stop", "cut", *STAGES))
+            found.append((victim, how, at))
+            left.remove(victim)
+            at += draw.randrange(20, STEPS // 3)
+        return found
+
+    def survived_cases(self, number, seed):
+        draw = random.Random(seed)
+        failed = 0
+        for case in range(number):
+            count = draw.choice((2, 3, 3))
+            losses = self.losses(draw, count)
+            print(f"{case}: ", end="", flush=True)
+            try:
+                self.goes_on(count, losses, f"case-{case}", draw)
+            except SystemExit as why:
+                if why.code == 143:
+                    raise
+                print(why, losses, f"(case {case} of seed {seed})", flush=True)
+                failed += 1
+                self.clear()
+                for i in range(count):
+                    (self.scratch / f"inject.{i}").unlink(missing_ok=True)
+            for old in self.scratch.glob("case-*"):
+                shutil.rmtree(old)
+        print(json.dumps({"cases": number, "failed": failed}))
+        return failed
+
     def disturbed(self, count, victim, how, at, again, directory=None, draw=None):
         """`how` befalls host `victim` (from 0) behind step `at`, or at a stage of it, in which it is killed; the saves,
         or one drawn of them, go on on `again` hosts."""
@@ -484,6 +623,7 @@ def main():
     parser.add_argument("--bytes", action="store_true", help="what a step sends, against the formula")
     parser.add_argument("--cases", type=int, default=0, help="random faults")
     parser.add_argument("--tcp", action="store_true", help="over the library's own engine, without mpirun")
+    parser.add_argument("--survive", action="store_true", help="members are lost, and the others go on: with --tcp")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--relay", type=pathlib.Path, help="some of the faults over a line that is late and loses frames")
     args = parser.parse_args()
@@ -496,7 +636,7 @@ def main():
             skip(f"{tool} is missing: third_party/setup.sh hosts")
     if not args.tcp and not (program.parent / "liblockstep-mpi.so").exists():
         skip("liblockstep-mpi.so is not beside the program: third_party/setup.sh hosts, and build again")
-    with tempfile.TemporaryDirectory() as folder, Hosts(4 if args.grid or args.bytes else 3) as hosts:
+    with tempfile.TemporaryDirectory() as folder, Hosts(4 if args.grid or args.bytes or args.survive else 3) as hosts:
         test = Test(program, hosts, pathlib.Path(folder), args.deadline, args.tcp)
         test.prepare()
         test.mpich = args.mpich
@@ -507,6 +647,11 @@ def main():
             test.measure_bytes()
             return
         test.alone()
+        if args.survive:
+            if args.cases:
+                sys.exit(test.survived_cases(args.cases, args.seed) != 0)
+            test.survive(args.short)
+            return
         if args.cases:
             networks = {"bridge": hosts}
             with contextlib.ExitStack() as stack:

@@ -2,10 +2,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cluster/cluster.h"
+#include "cluster/courier.h"
 #include "cluster/wire_double.h"
+#include "free_port.h"
 #include "merge/tree.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,7 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -35,6 +41,7 @@ typedef struct process {
     ls_cluster *cluster;
     int status; /* what came of the body */
     int closed;
+    float *kept; /* a node's memory */
     ls_error err;
     uint64_t ended_ns;
 } process;
@@ -243,6 +250,137 @@ static void an_arena_of_many_pieces_arrives_whole(void **state)
     free(expected);
 }
 
+/* ---- sums of which a part is there ------------------------------------------------------------ */
+
+/* Up to `floats` in each of this process's nodes; what is behind them is not there yet. */
+static void fill_up_to(const process *p, size_t from, size_t floats)
+{
+    ls_span span[LS_PARTIALS_MAX];
+    int lo, hi;
+    ls_cluster_span(p->cluster, p->test->shards, p->number, &lo, &hi);
+    const int nodes = ls_tree_cover(span, p->test->shards, lo, hi);
+    for (int n = 0; n < nodes; n++)
+        for (size_t i = from; i < floats; i++)
+            ls_cluster_node(p->cluster, n)[i] = node_float(span[n].lo, span[n].hi, i, 0);
+}
+
+static int prepare_sum(process *p)
+{
+    int status = ls_cluster_prepare(p->cluster, p->test->shards, p->test->floats, &p->err);
+    if (status == LS_OK)
+        fill_up_to(p, 0, p->test->floats / 2);
+    return status ? status : ls_cluster_begin_sum(p->cluster, &p->err);
+}
+
+static int end_sum(process *p)
+{
+    const test *t = p->test;
+    fill_up_to(p, t->floats / 2, t->floats);
+    int status = ls_cluster_sum(p->cluster, NULL, &p->err);
+    ls_cluster_commit(p->cluster, status == LS_OK);
+    if (status == LS_OK &&
+        memcmp(ls_cluster_total(p->cluster), t->expected, t->floats * sizeof(float)) != 0)
+        return ls_fail(&p->err, LS_EDATA, "other bits");
+    return status;
+}
+
+/* The half of three pieces for each of three members that are there: pieces 0 … 3. Each has sent its four nodes and a half
+ * of the sums before any of them has the other half. */
+static int send_half(process *p)
+{
+    static const uint64_t sums[] = {2 * 2, 2, 2}; /* pieces 0 and 3, 1, 2: to two others each */
+    const uint64_t until = ls_now_ns() + 10 * SECOND;
+    int status = prepare_sum(p);
+    ls_cluster_ready(p->cluster, p->test->floats / 2);
+    while (status == LS_OK &&
+           wire_world_sent(p->test->world, p->number, LS_ON_SUMS) < sums[p->number]) {
+        if (ls_now_ns() > until)
+            return ls_fail(&p->err, LS_ETIMEDOUT, "what is there is not sent");
+        sched_yield();
+    }
+    return status ? status : end_sum(p);
+}
+
+static void half_of_a_sum(test *t, int members, size_t floats, int (*body)(process *p))
+{
+    float *expected = expect(members, floats, 1);
+    t->shards = members;
+    t->floats = floats;
+    t->expected = expected;
+    run(t, body);
+    free(expected);
+}
+
+static void what_is_there_of_a_sum_goes_to_all_and_back_before_the_rest_is(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    half_of_a_sum(&t, 3, (size_t)3 * (5 << 17), send_half);
+    all_are_fine(&t);
+    wire_world_destroy(t.world);
+}
+
+/* Its devices are at work for longer than a member may be silent, in the midst of a sum. */
+static int think_within(process *p)
+{
+    int status = prepare_sum(p);
+    if (p->number == 1)
+        ls_cluster_ready(p->cluster, p->test->floats / 2);
+    const struct timespec nap = {.tv_sec = p->number == 1, .tv_nsec = 0};
+    nanosleep(&nap, NULL);
+    return status ? status : end_sum(p);
+}
+
+static void a_member_that_computes_within_a_sum_is_waited_for(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    t.deadline_ns = SECOND / 4;
+    half_of_a_sum(&t, 3, 1008, think_within);
+    all_are_fine(&t);
+    wire_world_destroy(t.world);
+}
+
+static int end_within(process *p)
+{
+    int status = prepare_sum(p);
+    return status || p->number == 1 ? status : end_sum(p);
+}
+
+static void one_that_ends_within_a_sum_is_not_waited_for(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    half_of_a_sum(&t, 3, 1008, end_within);
+    for (int m = 0; m < 3; m += 2) {
+        assert_int_equal(t.process[m].status, LS_ESTALLED);
+        assert_non_null(strstr(t.process[m].err.text, "in the midst of a sum"));
+    }
+    wire_world_destroy(t.world);
+}
+
+static int gather_within(process *p)
+{
+    int all[3] = {0};
+    int status = prepare_sum(p);
+    if (status == LS_OK && ls_cluster_gather(p->cluster, all, sizeof *all, &p->err) != LS_EINTERNAL)
+        return LS_EDATA;
+    return status ? status : end_sum(p);
+}
+
+static void nothing_else_is_exchanged_within_a_sum(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 3);
+    half_of_a_sum(&t, 3, 1008, gather_within);
+    all_are_fine(&t);
+    wire_world_destroy(t.world);
+}
+
 static void fewer_floats_than_members_are_summed(void **state)
 {
     (void)state;
@@ -397,6 +535,33 @@ static int leave_or_sum(process *p)
         return LS_OK;
     }
     return status ? status : ls_cluster_sum(p->cluster, NULL, &p->err);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static int keep_sums(process *p)
+{
+    int status = ls_cluster_prepare(p->cluster, p->test->members, 64, &p->err);
+    p->kept = status == LS_OK ? ls_cluster_node(p->cluster, 0) : NULL;
+    ls_cluster_keep_memory(p->cluster);
+    return status;
+}
+
+/* A worker that was left behind adds into it, and nobody knows until when. */
+static void sums_that_are_in_use_outlive_the_close(void **state)
+{
+    (void)state;
+    test t;
+    prepare(&t, 2);
+    t.leaves = true;
+    run(&t, keep_sums);
+    for (int m = 0; m < 2; m++) {
+        assert_int_equal(t.process[m].status, LS_OK);
+        assert_int_equal(t.process[m].closed, LS_ESTALLED);
+        for (int i = 0; i < 64; i++)
+            t.process[m].kept[i] += 1; /* which AddressSanitizer watches */
+    }
+    wire_world_destroy(t.world);
 }
 
 static void who_leaves_says_why_and_is_not_waited_for(void **state)
@@ -620,18 +785,125 @@ static void an_engine_that_joins_too_late_finds_nothing_of_its_callers(void **st
     assert_int_equal(atomic_load(&uses), before);
 }
 
+static atomic_bool is_short;
+static _Thread_local bool is_caller; /* the courier is short of it alone */
+
+/* No memory for what is known of two members. */
+static void *short_alloc(void *user, size_t bytes, size_t align)
+{
+    (void)user;
+    return atomic_load(&is_short) && !is_caller && bytes - 2 * sizeof(ls_peer) < 128
+               ? NULL
+               : aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void give_back(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+static const ls_host short_host = {sizeof(ls_host), short_alloc, give_back, NULL, NULL};
+
+static void *open_without_memory(void *arg)
+{
+    process *p = arg;
+    const ls_cluster_options o = {.type = &wire_double,
+                                  .comm = &p->place,
+                                  .deadline_ns = SECOND,
+                                  .open_ns = 20 * SECOND,
+                                  .host = &short_host};
+    is_caller = true;
+    p->status = ls_cluster_open(&p->cluster, &o, &p->err);
+    return NULL;
+}
+
+static void *regroup_without_memory(void *arg)
+{
+    process *p = arg;
+    static const char key[] = "a secret that no other run has";
+    const ls_tcp_place place = {.size = sizeof place,
+                                .meet = (const char *)p->test,
+                                .secret = key,
+                                .secret_bytes = sizeof key,
+                                .members = 3,
+                                .wait_ns = 10 * SECOND};
+    const ls_cluster_options o = {.type = ls_wire_tcp(),
+                                  .comm = &place,
+                                  .deadline_ns = 4 * SECOND,
+                                  .open_ns = 20 * SECOND,
+                                  .regroups = 1,
+                                  .host = &short_host};
+    is_caller = true;
+    p->status = ls_cluster_open(&p->cluster, &o, &p->err);
+    p->closed = p->status;
+    if (p->status)
+        return NULL;
+    ls_cluster_regroups(p->cluster);
+    p->status = ls_cluster_share(p->cluster, NULL, 0, &p->err);
+    if (ls_cluster_member(p->cluster) == 2) {
+        atomic_store(&is_short, true);
+        ls_cluster_leave(p->cluster, "it is to be missed");
+    }
+    while (p->status == LS_OK)
+        p->status = ls_cluster_share(p->cluster, NULL, 0, &p->err);
+    if (ls_cluster_lost(p->cluster))
+        p->status = ls_cluster_regroup(p->cluster, &p->err);
+    p->number = ls_cluster_member(p->cluster);
+    ls_cluster_close(p->cluster);
+    return NULL;
+}
+
+static void members_for_whom_memory_runs_out_are_an_error(void **state)
+{
+    (void)state;
+    char meet[40];
+    process p[3] = {{0}};
+    wire_world *world = wire_world_create(2);
+    atomic_store(&is_short, true);
+    for (int m = 0; m < 2; m++) {
+        p[m].place = (wire_place){world, m};
+        assert_int_equal(pthread_create(&p[m].thread, NULL, open_without_memory, &p[m]), 0);
+    }
+    for (int m = 0; m < 2; m++)
+        pthread_join(p[m].thread, NULL);
+    wire_world_destroy(world);
+    for (int m = 0; m < 2; m++) {
+        assert_int_equal(p[m].status, LS_ENOMEM);
+        if (!strstr(p[m].err.text, "2 members"))
+            fail_msg("%s", p[m].err.text);
+    }
+    atomic_store(&is_short, false);
+    snprintf(meet, sizeof meet, "127.0.0.1:%d", free_port());
+    for (int m = 0; m < 3; m++) {
+        p[m] = (process){.test = (struct test *)(void *)meet};
+        assert_int_equal(pthread_create(&p[m].thread, NULL, regroup_without_memory, &p[m]), 0);
+    }
+    for (int m = 0; m < 3; m++)
+        pthread_join(p[m].thread, NULL);
+    for (int m = 0; m < 3; m++) {
+        assert_int_equal(p[m].closed, LS_OK); /* of its opening */
+        assert_int_equal(p[m].status, p[m].number == 2 ? LS_ESTALLED : LS_ENOMEM);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_gather_and_share_in_any_order_of_messages),
         cmocka_unit_test(a_sum_has_the_bits_of_one_process_on_any_number_of_them),
         cmocka_unit_test(an_arena_of_many_pieces_arrives_whole),
+        cmocka_unit_test(what_is_there_of_a_sum_goes_to_all_and_back_before_the_rest_is),
+        cmocka_unit_test(a_member_that_computes_within_a_sum_is_waited_for),
+        cmocka_unit_test(one_that_ends_within_a_sum_is_not_waited_for),
+        cmocka_unit_test(nothing_else_is_exchanged_within_a_sum),
         cmocka_unit_test(fewer_floats_than_members_are_summed),
         cmocka_unit_test(a_member_without_a_shard_is_refused),
         cmocka_unit_test(one_who_asks_to_stop_is_heard_by_all_in_the_same_sum),
         cmocka_unit_test(a_member_killed_at_any_point_is_missed_within_the_deadline),
         cmocka_unit_test(a_member_that_computes_for_long_is_waited_for),
         cmocka_unit_test(a_cut_that_is_mended_within_the_deadline_does_no_harm),
+        cmocka_unit_test(sums_that_are_in_use_outlive_the_close),
         cmocka_unit_test(who_leaves_says_why_and_is_not_waited_for),
         cmocka_unit_test(one_that_has_ended_is_not_waited_for),
         cmocka_unit_test(members_that_do_different_things_find_out),
@@ -640,6 +912,7 @@ int main(void)
         cmocka_unit_test(a_message_that_never_comes_is_not_waited_for_for_ever),
         cmocka_unit_test(hosts_of_one_name_are_told_apart),
         cmocka_unit_test(an_engine_that_joins_too_late_finds_nothing_of_its_callers),
+        cmocka_unit_test(members_for_whom_memory_runs_out_are_an_error),
         cmocka_unit_test(an_engine_that_hangs_is_left_behind),
         cmocka_unit_test(a_member_that_never_comes_is_not_waited_for_for_ever),
     };

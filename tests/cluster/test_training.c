@@ -1,159 +1,9 @@
 /* Whole runs over several processes, each a thread here, over the double of the wire. */
-#include "cluster/wire_double.h"
-#include "data/scratch.h"
-#include "train/train_fixture.h"
+#include "cluster/story.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define STEPS 9 /* three epochs of 3 */
-
-enum { MOST = 4 };
-
-typedef struct process {
-    fixture f;
-    pthread_t thread;
-    wire_place place;
-    char devices[32], shards[32], deadline[48], run_dir[420];
-    ls_trainer *trainer;
-    uint64_t stop_behind; /* this step: asked to stop; 0: never */
-    int status, records;
-    ls_error err;
-    ls_result result;
-    double test_loss;
-    char hash[65], checkpoint[4200], own_dir[500], started[4200]; /* its first record */
-} process;
-
-typedef struct story {
-    int members, workers, shards;
-    const char *run_dir; /* NULL: none */
-    const char *resume[MOST];
-    int stopper;
-    uint64_t stop_behind;
-    int victim;
-    uint64_t kill_at;      /* a post; 0: never */
-    uint64_t break_at;     /* the same; its engine says so */
-    const char *nan[MOST]; /* --inject of one member */
-    uint64_t posts;        /* of the victim, in all */
-    const char *set[MOST]; /* of one member */
-    process process[MOST];
-} story;
-
-static void on_progress(void *user, const ls_progress *p)
-{
-    process *mine = user;
-    const uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
-    if (mine->stop_behind && steps == mine->stop_behind && !p->epoch_done)
-        ls_trainer_interrupt(mine->trainer);
-}
-
-static int on_record(void *user, const char *json, size_t length, ls_error *err)
-{
-    process *mine = user;
-    (void)err;
-    if (mine->records++ == 0)
-        snprintf(mine->started, sizeof mine->started, "%.*s", (int)length, json);
-    return LS_OK;
-}
-
-/* Momentum, batch norm, augmentation, dropout and a schedule: all that a step depends on. */
-static void prepare(story *s, int m)
-{
-    process *p = &s->process[m];
-    fixture_begin(&p->f);
-    snprintf(p->devices, sizeof p->devices, "devices=ref:%d", s->workers);
-    if (s->shards > 0)
-        snprintf(p->shards, sizeof p->shards, "shards=%d", s->shards);
-    else
-        snprintf(p->shards, sizeof p->shards, "shards=\"devices\"");
-    fixture_set(&p->f, "epochs=3");
-    fixture_set(&p->f, p->devices);
-    fixture_set(&p->f, p->shards);
-    fixture_set(&p->f, "cluster.deadline_s=0.6");
-    fixture_set(&p->f,
-                "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
-                "{\"type\":\"batch_norm\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
-                "{\"type\":\"dropout\",\"p\":0.25},{\"type\":\"dense\",\"out\":10}]}");
-    fixture_set(&p->f, "augment={\"crop\":2,\"flip\":true}");
-    fixture_set(&p->f, "schedule={\"name\":\"cosine\",\"warmup_epochs\":1}");
-    snprintf(p->run_dir, sizeof p->run_dir, "run_dir=%s", s->run_dir ? s->run_dir : "");
-    if (s->run_dir)
-        fixture_set(&p->f, p->run_dir);
-    if (s->set[m])
-        fixture_set(&p->f, s->set[m]);
-    p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
-    p->f.options.progress = on_progress;
-    p->f.options.record = on_record;
-    p->f.options.user = p;
-    p->f.options.resume = s->resume[m];
-    p->f.options.inject = &s->nan[m];
-    p->f.options.inject_count = s->nan[m] != NULL;
-}
-
-static void *run_process(void *arg)
-{
-    process *p = arg;
-    p->status = ls_trainer_open(&p->trainer, &p->f.options, &p->err);
-    if (p->status)
-        return NULL;
-    p->status = ls_trainer_run(p->trainer, &p->err);
-    p->result = *ls_trainer_result(p->trainer);
-    p->test_loss = p->result.test_loss;
-    memcpy(p->hash, p->result.weights_sha256, sizeof p->hash);
-    snprintf(p->own_dir, sizeof p->own_dir, "%s", ls_trainer_summary(p->trainer)->run_dir);
-    ls_trainer_close(p->trainer);
-    return NULL;
-}
-
-static void tell(story *s)
-{
-    wire_world *world = s->members > 1 ? wire_world_create(s->members) : NULL;
-    if (world)
-        wire_world_delay(world, 300000, (unsigned)(s->members * 10 + s->workers));
-    if (s->kill_at)
-        wire_world_kill_at(world, s->victim, s->kill_at);
-    if (s->break_at)
-        wire_world_break_at(world, s->victim, s->break_at);
-    for (int m = 0; m < s->members; m++) {
-        process *p = &s->process[m];
-        memset(p, 0, sizeof *p);
-        prepare(s, m);
-        p->place = (wire_place){world, m};
-        p->f.options.wire = world ? &wire_double : NULL;
-        p->f.options.comm = world ? &p->place : NULL;
-        assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
-    }
-    for (int m = 0; m < s->members; m++) {
-        pthread_join(s->process[m].thread, NULL);
-        fixture_end(&s->process[m].f);
-    }
-    if (world) {
-        s->posts = wire_world_posts(world, s->victim);
-        wire_world_destroy(world);
-    }
-}
-
-static void all_ended_with(const story *s, const char *hash, double test_loss)
-{
-    for (int m = 0; m < s->members; m++) {
-        const process *p = &s->process[m];
-        if (p->status)
-            fail_msg("%d × %d, %d shards, member %d: %s", s->members, s->workers, s->shards, m,
-                     p->err.text);
-        assert_string_equal(p->hash, hash);
-        assert_true(p->test_loss == test_loss);
-        assert_int_equal(p->records > 0, m == 0);
-    }
-}
-
-static void alone(story *s, int shards)
-{
-    *s = (story){.members = 1, .workers = 2, .shards = shards};
-    tell(s);
-    assert_int_equal(s->process[0].status, LS_OK);
-}
 
 /* ---- bits ----------------------------------------------------------------------------------- */
 
@@ -420,9 +270,11 @@ static void members_that_are_not_alike_are_told_apart(void **state)
     (void)state;
     refuses("seed=9", "has another recipe than host");
     refuses("eval_every=0", "has another recipe than host");
-    refuses("patience=1", "patience, monitor or metrics.names): give all");
-    refuses("monitor=\"loss\"", "patience, monitor or metrics.names): give all");
-    refuses("metrics.names=[\"top5\"]", "patience, monitor or metrics.names): give all");
+    refuses("patience=1", "patience, monitor, metrics.names or cluster.on_member_loss): give all");
+    refuses("monitor=\"loss\"",
+            "patience, monitor, metrics.names or cluster.on_member_loss): give all");
+    refuses("metrics.names=[\"top5\"]",
+            "patience, monitor, metrics.names or cluster.on_member_loss): give all");
     refuses("data.limit=64", "has another recipe than host");
     refuses("model={\"layers\":[{\"type\":\"flatten\"},{\"type\":\"dense\",\"out\":10}]}",
             "has another recipe than host");

@@ -42,6 +42,7 @@ struct wire_world {
     lane lane[WIRE_MOST][WIRE_MOST][LS_WIRE_CHANNELS];
     bool cut[WIRE_MOST], hang[WIRE_MOST];
     bool held[WIRE_MOST][LS_WIRE_CHANNELS];
+    uint64_t sent[WIRE_MOST][LS_WIRE_CHANNELS];
     uint64_t posts[WIRE_MOST], kill_at[WIRE_MOST], break_at[WIRE_MOST];
     uint64_t delay_ns, random, bytes_per_s;
 };
@@ -128,6 +129,13 @@ uint64_t wire_world_posts(wire_world *w, int member)
     return posts;
 }
 
+uint64_t wire_world_sent(wire_world *w, int member, int channel)
+{
+    uint64_t sent;
+    CHANGE(w, sent = w->sent[member][channel]);
+    return sent;
+}
+
 void wire_world_hang(wire_world *w, int member, int hang)
 {
     CHANGE(w, w->hang[member] = hang != 0);
@@ -190,6 +198,7 @@ static void send(double_wire *mine, ls_transfer *t)
     *m = (message){.due_ns = due > l->latest_ns ? due : l->latest_ns, .bytes = t->bytes};
     m->due_ns += w->bytes_per_s ? t->bytes * 1000000000u / w->bytes_per_s : 0;
     l->latest_ns = m->due_ns;
+    w->sent[mine->base.member][t->channel]++;
     if (t->bytes > 0)
         memcpy(m->data, t->data, t->bytes);
     *l->last = m;

@@ -1,6 +1,7 @@
 #include "comm/gang.h"
 
 #include "base/host.h"
+#include "cluster/cluster.h"
 #include "ref/ref.h"
 
 #include <lockstep/split.h>
@@ -64,6 +65,7 @@ void gang_begin_member(gang *g, const ls_comm_type *type, int ranks, int shards,
         .segment_count = 3,
         .timeout_ns = timeout_ns,
         .members = members,
+        .over = &ls_cluster_ops,
         .span = span,
     };
     must(type->group_create(&g->group, &g->desc, &err), &err);

@@ -1,5 +1,6 @@
 #include "cuda/comm_gang.h"
 
+#include "cluster/cluster.h"
 #include "merge/group.h"
 
 #include <lockstep/split.h>
@@ -41,8 +42,10 @@ static int open_member(comm_member *m)
     comm_gang *g = m->gang;
     const int gpu = g->gpus ? g->gpus[m->rank] : g->share ? 0 : m->rank;
     ls_device_request request = {.size = sizeof request, .index = gpu, .threads = 1};
+    const uint32_t shards = (uint32_t)(g->members ? g->span.hi - g->span.lo : g->shards);
     uint32_t first, count;
-    ls_split((uint32_t)g->shards, (uint32_t)g->ranks, (uint32_t)m->rank, &first, &count);
+    ls_split(shards, (uint32_t)g->ranks, (uint32_t)m->rank, &first, &count);
+    first += (uint32_t)g->span.lo;
     int status = backend()->open(&m->device, &request, &m->err);
     if (status == LS_OK)
         status = m->device->ops->bind(m->device, &m->err);
@@ -154,7 +157,7 @@ static int work(comm_member *m)
         return status;
     if (status == LS_OK && g->check)
         status = check(m);
-    for (int step = 0; step < g->steps && status == LS_OK; step++)
+    for (int step = g->first_step; step < g->steps && status == LS_OK; step++)
         status = do_step(m, step);
     return status;
 }
@@ -205,6 +208,9 @@ void comm_gang_run(comm_gang *g)
         .buckets = ends,
         .bucket_count = cut_buckets(ends, g),
         .timeout_ns = g->timeout_ns ? g->timeout_ns : 5000000000u,
+        .members = g->members,
+        .over = &ls_cluster_ops,
+        .span = g->span,
     };
     g->group_status = g->type->group_create(&g->group, &desc, &g->group_err);
     if (g->group_status != LS_OK)

@@ -41,11 +41,15 @@ struct comm_gang {
     const ls_comm_type *type;
     int ranks, shards, steps;
     size_t floats;
-    int share;              /* non-zero: all ranks on device 0; else rank r has device r … */
-    const int *gpus;        /* … unless this says which device each rank has */
-    int ahead;              /* non-zero: merge_ready at each segment; needs a shard for each rank */
-    int check;              /* non-zero: the start-up check comes first */
-    uint64_t timeout_ns;    /* 0: 5 s */
+    int share;           /* non-zero: all ranks on device 0; else rank r has device r … */
+    const int *gpus;     /* … unless this says which device each rank has */
+    int ahead;           /* non-zero: merge_ready at each segment; needs a shard for each rank */
+    int check;           /* non-zero: the start-up check comes first */
+    uint64_t timeout_ns; /* 0: 5 s */
+    struct ls_cluster
+        *members; /* of which this gang is one process, with the leaves `span`; NULL: it is alone */
+    ls_span span;
+    int first_step;         /* its steps are first_step … steps − 1 */
     int absent;             /* rank + 1 that never merges; 0: none */
     const size_t *segments; /* each is a bucket; GANG_SEGMENTS at most */
     int segment_count;

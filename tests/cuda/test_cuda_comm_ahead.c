@@ -49,16 +49,6 @@ static void run(comm_gang *g, const dbl_options *world)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-static void only_nccl_merges_ahead(void **state)
-{
-    (void)state;
-    assert_non_null(ls_cuda_comm_nccl.merge_ready);
-    assert_null(ls_cuda_comm_ordered.merge_ready);
-    assert_null(ls_cuda_comm_local.merge_ready);
-    assert_null(ls_comm_ordered.merge_ready);
-    assert_null(ls_comm_naive.merge_ready);
-}
-
 static void merging_ahead_changes_no_bit(void **state)
 {
     (void)state;
@@ -337,7 +327,6 @@ static void a_merge_that_goes_on_otherwise_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_nccl_merges_ahead),
         cmocka_unit_test(merging_ahead_changes_no_bit),
         cmocka_unit_test(no_order_of_work_changes_a_bit),
         cmocka_unit_test(before_the_first_merge_nothing_goes_ahead),

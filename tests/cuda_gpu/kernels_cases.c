@@ -147,17 +147,17 @@ static void points(run *r, size_t n)
         run_keep(r, "add_back", dx, RUN_FLOAT, n);
         run_keep(r, "add_back second", dx2, RUN_FLOAT, n);
         const float slope = relu ? 0.1f : 0;
-        run_ok(r, ls_k_relu(y, x, slope, n, r->stream));
+        run_ok(r, ls_k_curve_of(y, x, LS_K_RELU, slope, n, r->stream));
         run_keep(r, "relu", y, RUN_FLOAT, n);
-        run_ok(r, ls_k_relu_back(dx, dy, y, slope, n, r->stream));
+        run_ok(r, ls_k_curve_back(dx, dy, y, LS_K_RELU, slope, n, r->stream));
         run_keep(r, "relu_back", dx, RUN_FLOAT, n);
     }
-    static const char *const curves[] = {"sigmoid", "tanh", "gelu", "silu"};
+    static const char *const curves[] = {"relu", "sigmoid", "tanh", "gelu", "silu"};
     for (int curve = LS_K_SIGMOID; curve <= LS_K_SILU; curve++) {
-        run_ok(r, ls_k_curve_of(y, x, (ls_k_curve)curve, n, r->stream));
+        run_ok(r, ls_k_curve_of(y, x, (ls_k_curve)curve, 0, n, r->stream));
         run_keep(r, curves[curve], y, RUN_FLOAT, n);
-        run_ok(r,
-               ls_k_curve_back(dx, dy, curve < LS_K_GELU ? y : x, (ls_k_curve)curve, n, r->stream));
+        run_ok(r, ls_k_curve_back(dx, dy, curve < LS_K_GELU ? y : x, (ls_k_curve)curve, 0, n,
+                                  r->stream));
         run_keep(r, "curve_back", dx, RUN_FLOAT, n);
     }
     uint16_t *half = run_room(r, n * sizeof *half);

@@ -3,7 +3,7 @@
  *
  *     float *x = run_floats(r, n, 1);            n numbers in −1 … 1, always the same
  *     float *y = run_room(r, n * sizeof *y);     holds nonsense
- *     run_ok(r, ls_k_relu(y, x, 0, n, r->stream));
+ *     run_ok(r, ls_k_curve_of(y, x, LS_K_RELU, 0, n, r->stream));
  *     run_keep(r, "relu", y, RUN_FLOAT, n);      waits, and writes them down
  */
 #ifndef TESTS_CUDA_GPU_KERNELS_RUN_H

@@ -1,7 +1,8 @@
 /* liblockstep-cuda.so over the doubles: what a rehearsal of the suite loads. The world begins
  * with the library and ends with the program, which then says what the doubles complained about.
- * In the environment, LOCKSTEP_DOUBLE_GPUS says how many GPUs there are (one), and
- * LOCKSTEP_DOUBLE_CUPTI "odd names" for all kernels, or which function of CUPTI is to fail ("load":
+ * In the environment, LOCKSTEP_DOUBLE_GPUS says how many GPUs there are (one), LOCKSTEP_DOUBLE_ENGINE which
+ * engine convolutions choose, LOCKSTEP_DOUBLE_DRIVER the driver's version, LOCKSTEP_DOUBLE_NCCL the call of
+ * ncclSend that fails, and LOCKSTEP_DOUBLE_CUPTI "odd names" for all kernels, or which function of CUPTI is to fail ("load":
  * the library is missing).
  */
 #include "doubles/control.h"
@@ -22,6 +23,12 @@ static void set_cupti(void)
         dbl_cupti_fail(how, 1);
 }
 
+static int number_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : 0;
+}
+
 static void begin(void)
 {
     const char *gpus = getenv("LOCKSTEP_DOUBLE_GPUS");
@@ -30,6 +37,10 @@ static void begin(void)
                              .memory_bytes = (size_t)4 << 30,
                              .patience_ns = 300 * (uint64_t)1000000000});
     set_cupti();
+    dbl_prefer_engine(number_of("LOCKSTEP_DOUBLE_ENGINE"));
+    dbl_set_driver(number_of("LOCKSTEP_DOUBLE_DRIVER"));
+    if (number_of("LOCKSTEP_DOUBLE_NCCL") > 0)
+        dbl_fail("ncclSend", number_of("LOCKSTEP_DOUBLE_NCCL"), 0);
 }
 
 static void end(void)

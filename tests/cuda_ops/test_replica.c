@@ -592,6 +592,50 @@ static void rows_that_are_evaluated_only_have_no_backward_pass(void **state)
     close_recipe(&r);
 }
 
+/* The loss of seven rows by a replica that trains on so many, or only on sixteen. */
+static double evaluated(const recipe *r, ls_precision precision, int trained)
+{
+    const uint32_t row[7] = {3, 1, 4, 15, 9, 2, 6};
+    double loss, correct;
+    ls_error err = {0};
+    side s;
+    trained_counts = trained;
+    open_with(&s, test_cuda_open(precision), r, 0);
+    trained_counts = 0;
+    assert_true(s.replica->plan[1]->training == (trained != 1));
+    must(ls_replica_evaluate(s.replica, LS_TEST, row, 7, &loss, &correct, NULL, &err), &err);
+    close_side(&s);
+    return loss;
+}
+
+/* Where bf16 is rounded does not depend on whether a backward pass follows: a batch norm that is frozen beside a branch
+ * that learns is no one op with the addition, in any plan; one that learns is. */
+static void evaluation_has_the_same_bits_in_every_plan(void **state)
+{
+    static const char branch[] =
+        "[{\"type\": \"conv2d\", \"name\": \"p\", \"out\": 4, \"kernel\": 3},"
+        "{\"type\": \"conv2d\", \"name\": \"c\", \"from\": \"input\", \"out\": 4, \"kernel\": 3},"
+        "{\"type\": \"batch_norm\", \"name\": \"n\"}, {\"type\": \"add\", \"with\": \"p\"},"
+        "{\"type\": \"relu\"}, {\"type\": \"global_avg_pool\"}, {\"type\": \"flatten\"},"
+        "{\"type\": \"dense\", \"name\": \"fc\", \"out\": 5}]";
+    double loss[2];
+    recipe r;
+    (void)state;
+    for (int frozen = 0; frozen < 2; frozen++)
+        for (int p = LS_PRECISION_FP32; p <= LS_PRECISION_BF16; p++) {
+            open_recipe(&r, branch, (ls_shape){2, 8, 8}, 5, "{\"name\": \"sgd\", \"lr\": 0.05}", 0);
+            for (int i = 1; frozen && i <= 2; i++)
+                for (int k = 0; k < r.model->layer[i].params; k++)
+                    r.model->layer[i].param[k].rate = 0;
+            loss[0] = evaluated(&r, (ls_precision)p, 0);
+            loss[1] = evaluated(&r, (ls_precision)p, 1);
+            if (loss[0] != loss[1])
+                fail_msg("%s, precision %d: %.9g where rows are trained on, too, %.9g where not",
+                         frozen ? "frozen" : "learning", p, loss[0], loss[1]);
+            close_recipe(&r);
+        }
+}
+
 /* A step with a weight that is no number: it and the one behind it, which is enqueued meanwhile, change
  * nothing. */
 static void a_whole_step_that_is_held_holds_up_the_next(void **state)
@@ -724,6 +768,7 @@ int main(void)
         cmocka_unit_test(whole_steps_give_the_bits_of_steps_in_parts),
         cmocka_unit_test(shadows_follow_their_weights),
         cmocka_unit_test(rows_that_are_evaluated_only_have_no_backward_pass),
+        cmocka_unit_test(evaluation_has_the_same_bits_in_every_plan),
         cmocka_unit_test(a_bias_before_batch_norm_stays_what_it_was),
         cmocka_unit_test(a_whole_step_that_is_held_holds_up_the_next),
 #ifdef DOUBLES_MODE

@@ -125,6 +125,10 @@ static const char *logged(ls_log_level of, const char *part)
 
 static char folder[64];
 
+/* Choices that another machine has made, for the next plan; and those that it made, if they are wanted. */
+static const char *given;
+static char choices[1 << 20];
+
 /* Its name, as one who starts anew finds it. */
 static int plan_or_fail(char name[96], ls_error *err)
 {
@@ -143,10 +147,13 @@ static int plan_or_fail(char name[96], ls_error *err)
     lines = 0;
     memset(&seen, 0, sizeof seen);
     must(ls_math_open(&math, &desc, err), err);
-    const int status = ls_math_plan_create(&plan, math, &shape, err);
+    int status = given ? ls_math_choose(math, given, err) : LS_OK;
+    if (status == LS_OK)
+        status = ls_math_plan_create(&plan, math, &shape, err);
     if (status == LS_OK) {
         snprintf(name, 96, "%s", plan->name);
         ls_math_plan_destroy(plan);
+        assert_true(ls_math_choices(math, choices, sizeof choices) < sizeof choices);
     }
     ls_math_close(math);
     return status;
@@ -331,6 +338,36 @@ static void workers_that_meet_a_damaged_choice_choose_alike(void **state)
     ls_free(NULL, others);
 }
 
+/* ---- two machines --------------------------------------------------------------------------- */
+
+/* Its own cache has another engine, and afterwards still has. */
+static void another_machine_s_choice_is_taken_and_nothing_timed(void **state)
+{
+    static char copy[sizeof choices];
+    char name[96], other[96];
+    ls_error err = {0};
+    (void)state;
+    in_folder("rm -f *");
+    plan_anew(name);
+    memcpy(copy, choices, sizeof copy);
+    in_folder("rm -f *");
+    given = copy;
+    plan_anew(other);
+    assert_int_equal(seen.runs, 0);
+    assert_string_equal(name, other);
+    assert_string_equal(copy, choices);
+    in_folder("! ls | grep plan");
+
+    /* Cut short, or nothing that cuDNN takes. */
+    copy[strlen(copy) - 1] = '\0';
+    assert_int_equal(plan_or_fail(other, &err), LS_EDATA);
+    memcpy(copy, choices, sizeof copy);
+    memcpy(strstr(copy, "\"cudnnVersion\"") + 1, "x", 1);
+    assert_int_equal(plan_or_fail(other, &err), LS_EDEVICE);
+    assert_non_null(strstr(err.text, "does not take the plan that the first host chose"));
+    given = NULL;
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -355,6 +392,7 @@ int main(void)
         cmocka_unit_test(a_damaged_choice_is_replaced),
         cmocka_unit_test(a_choice_that_no_longer_loads_is_replaced),
         cmocka_unit_test(workers_that_meet_a_damaged_choice_choose_alike),
+        cmocka_unit_test(another_machine_s_choice_is_taken_and_nothing_timed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -73,3 +73,19 @@ void scratch_loop(scratch *s, const char *name)
     const char *path = scratch_path(s, name);
     assert_int_equal(symlink(path, path), 0);
 }
+
+int scratch_setup(void **state)
+{
+    scratch *s = malloc(sizeof *s);
+    assert_non_null(s);
+    scratch_begin(s);
+    *state = s;
+    return 0;
+}
+
+int scratch_teardown(void **state)
+{
+    scratch_end(*state);
+    free(*state);
+    return 0;
+}

@@ -14,6 +14,11 @@ typedef struct scratch {
 void scratch_begin(scratch *s);
 void scratch_end(scratch *s);
 
+/* A test whose state is a directory of its own. */
+int scratch_setup(void **state);
+int scratch_teardown(void **state);
+#define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, scratch_setup, scratch_teardown)
+
 /* "DIRECTORY/name"; good for the next fifteen calls. */
 const char *scratch_path(scratch *s, const char *name);
 

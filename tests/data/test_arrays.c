@@ -398,23 +398,6 @@ static void safetensors_files_that_lie_are_refused(void **state)
     refuses(s, "safetensors", "d.safetensors", (ls_data_keys){0}, LS_EDATA, "tensor \"x\"");
 }
 
-static int begin(void **state)
-{
-    *state = malloc(sizeof(scratch));
-    assert_non_null(*state);
-    scratch_begin(*state);
-    return 0;
-}
-
-static int end(void **state)
-{
-    scratch_end(*state);
-    free(*state);
-    return 0;
-}
-
-#define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

@@ -1,5 +1,6 @@
 /* CIFAR-10's binary files: where they are looked for, every kind of damage, and its message. */
 #include "data/kinds.h"
+#include "data/ration.h"
 #include "data/scratch.h"
 
 #include <setjmp.h>
@@ -95,22 +96,6 @@ static void opens(const char *path, uint32_t limit)
     holds(split[0], 0, limit ? limit : 2 * RECORDS);
     holds(split[1], 2, RECORDS);
     close_both(split);
-}
-
-static int begin(void **state)
-{
-    scratch *s = malloc(sizeof *s);
-    assert_non_null(s);
-    scratch_begin(s);
-    *state = s;
-    return 0;
-}
-
-static int end(void **state)
-{
-    scratch_end(*state);
-    free(*state);
-    return 0;
 }
 
 /* ---- good files ---- */
@@ -382,25 +367,6 @@ static void a_limit_beyond_the_rows_is_refused(void **state)
 
 /* ---- the host ---- */
 
-typedef struct ration {
-    int grants, blocks;
-} ration;
-
-static void *ration_alloc(void *user, size_t bytes, size_t align)
-{
-    ration *r = user;
-    if (r->grants-- <= 0)
-        return NULL;
-    r->blocks++;
-    return aligned_alloc(align, bytes);
-}
-
-static void ration_free(void *user, void *memory)
-{
-    ((ration *)user)->blocks--;
-    free(memory);
-}
-
 static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
 {
     scratch *s = *state;
@@ -423,21 +389,20 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST_IN_SCRATCH(name) cmocka_unit_test_setup_teardown(name, begin, end)
-        TEST_IN_SCRATCH(plain_and_compressed_files_give_the_same_rows),
-        TEST_IN_SCRATCH(the_hash_is_that_of_the_files_one_after_another),
-        TEST_IN_SCRATCH(folders_below_the_search_directories_are_tried),
-        TEST_IN_SCRATCH(cifar10_has_six_files_of_ten_thousand_records),
-        TEST_IN_SCRATCH(missing_data_is_reported_with_what_to_fetch_and_where_it_goes),
-        TEST_IN_SCRATCH(one_missing_file_is_named),
-        TEST_IN_SCRATCH(of_two_labels_the_second_one_counts),
-        TEST_IN_SCRATCH(a_label_beyond_the_classes_is_refused),
-        TEST_IN_SCRATCH(trailing_bytes_are_refused),
-        TEST_IN_SCRATCH(a_plain_file_cut_at_any_byte_never_opens),
-        TEST_IN_SCRATCH(a_compressed_file_cut_at_any_byte_never_opens),
-        TEST_IN_SCRATCH(a_compressed_file_with_too_few_records_is_refused),
-        TEST_IN_SCRATCH(a_limit_beyond_the_rows_is_refused),
-        TEST_IN_SCRATCH(lack_of_memory_is_an_error_that_leaks_nothing),
+        IN_SCRATCH(plain_and_compressed_files_give_the_same_rows),
+        IN_SCRATCH(the_hash_is_that_of_the_files_one_after_another),
+        IN_SCRATCH(folders_below_the_search_directories_are_tried),
+        IN_SCRATCH(cifar10_has_six_files_of_ten_thousand_records),
+        IN_SCRATCH(missing_data_is_reported_with_what_to_fetch_and_where_it_goes),
+        IN_SCRATCH(one_missing_file_is_named),
+        IN_SCRATCH(of_two_labels_the_second_one_counts),
+        IN_SCRATCH(a_label_beyond_the_classes_is_refused),
+        IN_SCRATCH(trailing_bytes_are_refused),
+        IN_SCRATCH(a_plain_file_cut_at_any_byte_never_opens),
+        IN_SCRATCH(a_compressed_file_cut_at_any_byte_never_opens),
+        IN_SCRATCH(a_compressed_file_with_too_few_records_is_refused),
+        IN_SCRATCH(a_limit_beyond_the_rows_is_refused),
+        IN_SCRATCH(lack_of_memory_is_an_error_that_leaks_nothing),
     };
     return cmocka_run_group_tests_name("data_cifar", tests, NULL, NULL);
 }

@@ -245,6 +245,25 @@ static void texts_that_would_become_too_many_numbers_are_refused(void **state)
     free(text);
 }
 
+/* In a model's card they would be longer than the card may be. */
+static void texts_that_are_long_are_trained_on_and_not_told(void **state)
+{
+    enum { LONG = 4000 };
+    char *text = malloc(301 * (LONG + 8)), *to = text;
+    ls_dataset *split[2];
+    assert_non_null(text);
+    for (int rows = 200; rows <= 300; rows += 100) {
+        to = text + sprintf(text, "word,kind\n");
+        for (int r = 0; r < rows; r++)
+            to += sprintf(to, "t%0*d,%c\n", LONG, r, 'x' + r % 2);
+        opens(*state, text, NULL, kind_target, split);
+        assert_int_equal(ls_dataset_describe(split[0])->channels, rows);
+        assert_true(!ls_dataset_describe(split[0])->features == (rows == 300));
+        close_both(split);
+    }
+    free(text);
+}
+
 /* Compared in pairs, these names take several times the bound. */
 static void the_most_columns_have_their_names_compared_in_no_time(void **state)
 {
@@ -290,23 +309,6 @@ static void test_tables_have_the_same_columns_and_texts(void **state)
     }
 }
 
-static int begin(void **state)
-{
-    *state = malloc(sizeof(scratch));
-    assert_non_null(*state);
-    scratch_begin(*state);
-    return 0;
-}
-
-static int end(void **state)
-{
-    scratch_end(*state);
-    free(*state);
-    return 0;
-}
-
-#define IN_SCRATCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +320,7 @@ int main(void)
         IN_SCRATCH(fields_and_columns_have_bounds),
         IN_SCRATCH(names_are_told_without_what_terminals_obey),
         IN_SCRATCH(texts_that_would_become_too_many_numbers_are_refused),
+        IN_SCRATCH(texts_that_are_long_are_trained_on_and_not_told),
         IN_SCRATCH(the_most_columns_have_their_names_compared_in_no_time),
         IN_SCRATCH(test_tables_have_the_same_columns_and_texts),
     };

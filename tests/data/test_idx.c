@@ -1,5 +1,6 @@
 /* IDX files: where they are looked for, every kind of damage, and its exact message. */
 #include "data/dataset.h"
+#include "data/ration.h"
 #include "data/scratch.h"
 
 #include <setjmp.h>
@@ -109,22 +110,6 @@ static void has_good_content(ls_dataset **split, uint32_t train_rows)
 }
 
 /* ---- good files ---- */
-
-static int begin(void **state)
-{
-    scratch *s = malloc(sizeof *s);
-    assert_non_null(s);
-    scratch_begin(s);
-    *state = s;
-    return 0;
-}
-
-static int end(void **state)
-{
-    scratch_end(*state);
-    free(*state);
-    return 0;
-}
 
 static void opens(scratch *s, const char *folder, uint32_t limit)
 {
@@ -559,26 +544,10 @@ static void a_limit_beyond_the_rows_is_refused(void **state)
 /* ---- the host ---- */
 
 typedef struct recorder {
-    int grants;
-    int blocks;
+    ration left; /* first: what ration_alloc is given */
     int lines;
     char line[4][512];
 } recorder;
-
-static void *recorder_alloc(void *user, size_t bytes, size_t align)
-{
-    recorder *r = user;
-    if (r->grants-- <= 0)
-        return NULL;
-    r->blocks++;
-    return aligned_alloc(align, bytes);
-}
-
-static void recorder_free(void *user, void *memory)
-{
-    ((recorder *)user)->blocks--;
-    free(memory);
-}
 
 static void recorder_log(void *user, ls_log_level level, const char *text)
 {
@@ -592,8 +561,8 @@ static void a_payload_that_is_not_the_published_one_is_warned_about(void **state
 {
     scratch *s = *state;
     const dataset_files files = good();
-    recorder r = {.grants = 1000};
-    const ls_host host = {sizeof host, recorder_alloc, recorder_free, recorder_log, &r};
+    recorder r = {.left = {1000, 0}};
+    const ls_host host = {sizeof host, ration_alloc, ration_free, recorder_log, &r};
     ls_dataset *split[2];
     ls_error err;
     char expected[700];
@@ -613,26 +582,26 @@ static void a_payload_that_is_not_the_published_one_is_warned_about(void **state
              s->directory, ls_dataset_describe(split[0])->images_sha256);
     assert_string_equal(r.line[0], expected);
     close_both(split);
-    assert_int_equal(r.blocks, 0);
+    assert_int_equal(r.left.blocks, 0);
 }
 
 static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
 {
     scratch *s = *state;
     const dataset_files files = good();
-    recorder r = {0};
-    const ls_host host = {sizeof host, recorder_alloc, recorder_free, NULL, &r};
+    recorder r = {.lines = 0};
+    const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &r};
     write_files(s, "", &files, 1);
     for (int grants = 0;; grants++) {
         ls_dataset *split[2];
         ls_error err = {0};
-        r.grants = grants;
+        r.left.grants = grants;
         int rc = open_path(split, s->directory, 0, &host, &err);
         if (rc == LS_OK) {
             has_good_content(split, TRAIN);
             close_both(split);
         }
-        assert_int_equal(r.blocks, 0);
+        assert_int_equal(r.left.blocks, 0);
         if (rc == LS_OK)
             break;
         assert_int_equal(rc, LS_ENOMEM);
@@ -644,27 +613,26 @@ static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-#define TEST_IN_SCRATCH(name) cmocka_unit_test_setup_teardown(name, begin, end)
-        TEST_IN_SCRATCH(plain_and_compressed_files_give_the_same_rows),
-        TEST_IN_SCRATCH(compression_is_told_by_content_not_by_name),
-        TEST_IN_SCRATCH(gzip_files_of_several_members_are_read_through),
-        TEST_IN_SCRATCH(rows_are_copied_and_bounds_checked),
-        TEST_IN_SCRATCH(directories_are_searched_in_order),
-        TEST_IN_SCRATCH(missing_data_is_reported_with_every_place_and_the_remedy),
-        TEST_IN_SCRATCH(one_missing_file_is_named),
-        TEST_IN_SCRATCH(a_wrong_magic_is_refused),
-        TEST_IN_SCRATCH(counts_that_differ_are_refused),
-        TEST_IN_SCRATCH(a_label_beyond_the_classes_is_refused),
-        TEST_IN_SCRATCH(trailing_bytes_are_refused),
-        TEST_IN_SCRATCH(damaged_gzip_files_are_refused),
-        TEST_IN_SCRATCH(a_header_that_promises_too_much_is_refused_before_memory_is_asked_for),
-        TEST_IN_SCRATCH(test_images_of_another_size_are_refused),
-        TEST_IN_SCRATCH(things_that_are_not_readable_files_are_refused),
-        TEST_IN_SCRATCH(a_file_cut_at_any_byte_never_opens),
-        TEST_IN_SCRATCH(a_file_with_any_byte_changed_is_harmless),
-        TEST_IN_SCRATCH(a_limit_beyond_the_rows_is_refused),
-        TEST_IN_SCRATCH(a_payload_that_is_not_the_published_one_is_warned_about),
-        TEST_IN_SCRATCH(lack_of_memory_is_an_error_that_leaks_nothing),
+        IN_SCRATCH(plain_and_compressed_files_give_the_same_rows),
+        IN_SCRATCH(compression_is_told_by_content_not_by_name),
+        IN_SCRATCH(gzip_files_of_several_members_are_read_through),
+        IN_SCRATCH(rows_are_copied_and_bounds_checked),
+        IN_SCRATCH(directories_are_searched_in_order),
+        IN_SCRATCH(missing_data_is_reported_with_every_place_and_the_remedy),
+        IN_SCRATCH(one_missing_file_is_named),
+        IN_SCRATCH(a_wrong_magic_is_refused),
+        IN_SCRATCH(counts_that_differ_are_refused),
+        IN_SCRATCH(a_label_beyond_the_classes_is_refused),
+        IN_SCRATCH(trailing_bytes_are_refused),
+        IN_SCRATCH(damaged_gzip_files_are_refused),
+        IN_SCRATCH(a_header_that_promises_too_much_is_refused_before_memory_is_asked_for),
+        IN_SCRATCH(test_images_of_another_size_are_refused),
+        IN_SCRATCH(things_that_are_not_readable_files_are_refused),
+        IN_SCRATCH(a_file_cut_at_any_byte_never_opens),
+        IN_SCRATCH(a_file_with_any_byte_changed_is_harmless),
+        IN_SCRATCH(a_limit_beyond_the_rows_is_refused),
+        IN_SCRATCH(a_payload_that_is_not_the_published_one_is_warned_about),
+        IN_SCRATCH(lack_of_memory_is_an_error_that_leaks_nothing),
     };
     return cmocka_run_group_tests_name("data_idx", tests, NULL, NULL);
 }

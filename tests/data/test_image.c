@@ -2,6 +2,7 @@
 #include "data/image.h"
 #include "data/scratch.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +24,7 @@ typedef struct shape {
 } shape;
 static const shape grey_2x3 = {1, 2, 3}, colour_2x3 = {3, 2, 3};
 static const char *path = "image";
+static ls_image_memory kept; /* from each test to the next */
 
 static int enter(void **state)
 {
@@ -35,6 +37,7 @@ static int leave(void **state)
 {
     (void)state;
     scratch_end(&room);
+    ls_image_memory_free(&kept, NULL);
     return chdir("/");
 }
 
@@ -362,20 +365,92 @@ static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
     const char wide[] = "P5 6 2 255\n"
                         "abPQcdefRSgh";
     write_file(wide, sizeof wide - 1);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, NULL, &err), LS_OK);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, &kept, NULL, &err), LS_OK);
     assert_memory_equal(out, "PQRS", 4);
     /* One pixel of 2 × 2: triangles weigh all four alike. */
     const char four[] = "P5 2 2 255\n\x10\x20\x30\x50";
     write_file(four, sizeof four - 1);
-    assert_int_equal(ls_image_fit(out, 1, 1, 1, path, NULL, &err), LS_OK);
+    assert_int_equal(ls_image_fit(out, 1, 1, 1, path, &kept, NULL, &err), LS_OK);
     assert_int_equal(out[0], (0x10 + 0x20 + 0x30 + 0x50) / 4);
     /* Grown to 4 × 4, corners stay. */
     uint8_t grown[48];
-    assert_int_equal(ls_image_fit(grown, 3, 4, 4, path, NULL, &err), LS_OK);
+    assert_int_equal(ls_image_fit(grown, 3, 4, 4, path, &kept, NULL, &err), LS_OK);
     assert_int_equal(grown[0], 0x10);
     assert_int_equal(grown[3], 0x20);
     assert_int_equal(grown[15], 0x50);
     assert_memory_equal(grown, grown + 32, 16);
+}
+
+/* One side's weights, as documented: triangles as wide as what they shrink. */
+static int plain_weights(float *weight, int *first, int o, double from, double step, int size)
+{
+    const double reach = step > 1 ? step : 1, middle = from + (o + 0.5) * step;
+    double sum = 0;
+    int n = 0;
+    *first = (int)(middle - reach > 0 ? middle - reach : 0);
+    for (int k = *first; k < size && k < middle + reach; k++, n++) {
+        weight[n] = (float)fmax(1 - fabs((k + 0.5 - middle) / reach), 0);
+        sum += (double)weight[n];
+    }
+    for (int k = 0; k < n; k++)
+        weight[k] /= (float)sum;
+    return n;
+}
+
+static float plain_sample(const ls_picture *p, int y, int x, int c, int channels)
+{
+    const uint8_t *v = p->pixel + ((size_t)y * (size_t)p->width + (size_t)x) * (size_t)p->channels;
+    return p->channels == 1 ? v[0]
+           : channels == 1  ? (uint8_t)((299u * v[0] + 587u * v[1] + 114u * v[2] + 500u) / 1000u)
+                            : v[c];
+}
+
+static uint8_t plain_pixel(const ls_picture *p, int channels, int h, int w, int c, int y, int x)
+{
+    const double down = (double)p->height / h, across = (double)p->width / w;
+    const double step = fmin(down, across);
+    float across_weight[200], down_weight[200], sum = 0.5f;
+    int left, top;
+    const int m = plain_weights(across_weight, &left, x, (p->width - step * w) / 2, step, p->width);
+    const int n = plain_weights(down_weight, &top, y, (p->height - step * h) / 2, step, p->height);
+    for (int i = 0; i < n; i++) {
+        float line = 0;
+        for (int k = 0; k < m; k++)
+            line += across_weight[k] * plain_sample(p, top + i, left + k, c, channels);
+        sum += down_weight[i] * line;
+    }
+    return (uint8_t)(sum < 255 ? sum : 255);
+}
+
+static int draw(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (int)(*seed >> 8);
+}
+
+static void scaling_gives_the_bits_of_plain_sums(void **state)
+{
+    (void)state;
+    static uint8_t pixel[90 * 90 * 4 + 1], out[3 * 40 * 40];
+    ls_room memory = {NULL, 0};
+    uint32_t seed = 5;
+    for (size_t i = 0; i < sizeof pixel; i++)
+        pixel[i] = (uint8_t)(i % 7 ? draw(&seed) : 255 * (draw(&seed) & 1));
+    for (int round = 0; round < 300; round++) {
+        static const int kinds[] = {1, 3, 4};
+        const ls_picture p = {
+            1 + draw(&seed) % 90, 1 + draw(&seed) % 90, kinds[round % 3], pixel, NULL, NULL};
+        const int channels = draw(&seed) % 2 ? 1 : 3, h = 1 + draw(&seed) % 40,
+                  w = 1 + draw(&seed) % 40;
+        assert_true(ls_picture_scale(out, channels, h, w, &p, &memory, NULL));
+        for (int i = 0; i < channels * h * w; i++) {
+            const uint8_t want = plain_pixel(&p, channels, h, w, i / (h * w), i / w % h, i % w);
+            if (out[i] != want)
+                fail_msg("%d×%d×%d to %d×%d×%d, sample %d: %d, expected %d", p.channels, p.height,
+                         p.width, channels, h, w, i, out[i], want);
+        }
+    }
+    ls_room_free(&memory, NULL);
 }
 
 static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_for(void **state)
@@ -385,26 +460,27 @@ static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_fo
     ls_error err;
     const char bomb[] = "P5 16000 16000 255\n";
     write_file(bomb, sizeof bomb - 1);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, NULL, &err), LS_EDATA);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, &kept, NULL, &err), LS_EDATA);
     assert_non_null(
         strstr(err.text, "16000×16000 pixels; expected at most 16384 in a side and 67108864"));
 }
 
 #ifdef LOCKSTEP_WITH_JPEG
-/* jpeg_write_scanlines of 16 × 8 pixels, grey or colours, progressive or not. */
-static size_t make_jpeg(unsigned char **bytes, int colours, int progressive)
+/* jpeg_write_scanlines of pixels, grey or colours, progressive or not. */
+static size_t make_jpeg_of(unsigned char **bytes, int width, int height, int colours,
+                           int progressive)
 {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     unsigned long count = 0;
-    uint8_t line[48];
+    uint8_t line[3 * 100];
     JSAMPROW row = line;
     *bytes = NULL;
     c.err = jpeg_std_error(&errors);
     jpeg_create_compress(&c);
     jpeg_mem_dest(&c, bytes, &count);
-    c.image_width = 16;
-    c.image_height = 8;
+    c.image_width = (unsigned)width;
+    c.image_height = (unsigned)height;
     c.input_components = colours ? 3 : 1;
     c.in_color_space = colours ? JCS_RGB : JCS_GRAYSCALE;
     jpeg_set_defaults(&c);
@@ -412,15 +488,65 @@ static size_t make_jpeg(unsigned char **bytes, int colours, int progressive)
     if (progressive)
         jpeg_simple_progression(&c);
     jpeg_start_compress(&c, TRUE);
-    for (int y = 0; y < 8; y++) {
-        for (int x = 0; x < 16; x++)
+    for (int y = 0; y < height; y++) {
+        for (int x = 0; x < width; x++)
             for (int k = 0; k < c.input_components; k++)
-                line[x * c.input_components + k] = (uint8_t)(x < 8 ? 40 + 60 * k : 200 - 50 * k);
+                line[x * c.input_components + k] =
+                    (uint8_t)((x < 8 ? 40 + 60 * k : 200 - 50 * k) + x / 16 * 7 + y / 8 * 11);
         jpeg_write_scanlines(&c, &row, 1);
     }
     jpeg_finish_compress(&c);
     jpeg_destroy_compress(&c);
     return count;
+}
+
+static size_t make_jpeg(unsigned char **bytes, int colours, int progressive)
+{
+    return make_jpeg_of(bytes, 16, 8, colours, progressive);
+}
+
+static void a_jpeg_scaled_line_by_line_is_as_one_scaled_whole(void **state)
+{
+    uint32_t seed = 9;
+    (void)state;
+    ls_room memory = {NULL, 0};
+    for (int i = 0; i < 40; i++) {
+        static uint8_t whole[3 * 100 * 100 + 1], turned[3 * 100 * 100 + 1], out[3 * 900],
+            want[3 * 900];
+        unsigned char *bytes;
+        ls_error err = {0};
+        const int w = 20 + draw(&seed) % 80, h = 20 + draw(&seed) % 80, colours = i & 1;
+        const int channels = i & 2 ? 1 : 3, high = 1 + draw(&seed) % 30,
+                  wide = 1 + draw(&seed) % 30;
+        const size_t count = make_jpeg_of(&bytes, w, h, colours, i & 4), area = (size_t)(w * h);
+        const shape all = {colours ? 3 : 1, h, w};
+        assert_int_equal(read_bytes(whole, &all, bytes, count, &err), LS_OK);
+        for (size_t k = 0; k < area; k++)
+            for (size_t c = 0; c < (size_t)all.c; c++)
+                turned[k * (size_t)all.c + c] = whole[c * area + k];
+        const ls_picture p = {w, h, all.c, turned, NULL, NULL};
+        assert_true(ls_picture_scale(want, channels, high, wide, &p, &memory, NULL));
+        assert_int_equal(ls_image_fit(out, channels, high, wide, path, &kept, NULL, &err), LS_OK);
+        assert_memory_equal(out, want, (size_t)(channels * high * wide));
+        free(bytes);
+    }
+    ls_room_free(&memory, NULL);
+}
+
+/* Also below what is cut out of it. */
+static void every_cut_of_a_jpeg_that_is_scaled_is_refused(void **state)
+{
+    (void)state;
+    unsigned char *bytes;
+    const size_t count = make_jpeg_of(&bytes, 20, 90, 1, 0);
+    for (size_t cut = count / 2; cut < count - 2; cut += 3) {
+        uint8_t out[3 * 16];
+        ls_error err = {0};
+        write_file(bytes, cut);
+        assert_int_equal(ls_image_fit(out, 3, 4, 4, path, &kept, NULL, &err), LS_EDATA);
+        assert_non_null(strstr(err.text, "image: before offset"));
+    }
+    free(bytes);
 }
 
 static void jpeg_is_read_grey_and_in_colours_baseline_and_progressive(void **state)
@@ -460,6 +586,84 @@ static void every_cut_of_a_jpeg_is_refused(void **state)
     }
 }
 
+/* The segment FF `marker` taken out. */
+static size_t without(unsigned char *bytes, size_t count, int marker)
+{
+    for (size_t i = 2; i + 4 < count && bytes[i] == 0xFF && bytes[i + 1] != 0xDA;) {
+        const size_t length = 2 + (size_t)bytes[i + 2] * 256 + bytes[i + 3];
+        if (bytes[i + 1] != marker) {
+            i += length;
+            continue;
+        }
+        memmove(bytes + i, bytes + i + length, count - i - length);
+        count -= length;
+    }
+    return count;
+}
+
+/* 200 images, so that the decoder is made anew on the way. */
+static void tables_of_one_jpeg_are_not_those_of_the_next(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        unsigned char *bytes;
+        uint8_t alone[3 * 128], after[3 * 128];
+        ls_error err = {0};
+        ls_image_memory none = {0};
+        const int form = i % 4;
+        size_t count = make_jpeg(&bytes, form & 1, form & 2);
+        if (i % 3 == 1)
+            count = without(bytes, count, 0xDB);
+        if (i % 7 == 1)
+            count = without(bytes, count, 0xC4);
+        write_file(bytes, count);
+        const int status = ls_image_fit(alone, 3, 8, 16, path, &none, NULL, &err);
+        assert_int_equal(ls_image_fit(after, 3, 8, 16, path, &kept, NULL, &err), status);
+        if (i % 3 == 1)
+            assert_int_equal(status, LS_EDATA);
+        if (status == LS_OK)
+            assert_memory_equal(alone, after, sizeof alone);
+        ls_image_memory_free(&none, NULL);
+        free(bytes);
+    }
+}
+
+/* The one table of a grey image, 16 bits an element and the same in all. */
+static size_t with_quantiser(unsigned char *bytes, size_t count, int value)
+{
+    size_t i = 2;
+    while (bytes[i + 1] != 0xDB)
+        i += 2 + (size_t)bytes[i + 2] * 256 + bytes[i + 3];
+    assert_int_equal(bytes[i + 3], 67);
+    memmove(bytes + i + 133, bytes + i + 69, count - i - 69);
+    bytes[i + 3] = 131;
+    bytes[i + 4] = 0x10; /* table 0 */
+    for (int k = 0; k < 64; k++) {
+        bytes[i + 5 + 2 * k] = (unsigned char)(value >> 8);
+        bytes[i + 6 + 2 * k] = (unsigned char)value;
+    }
+    return count + 64;
+}
+
+static void any_quantiser_but_zeros_is_one(void **state)
+{
+    static const int values[] = {1, 0xA5A5, 0, 0xFFFF, 0};
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        unsigned char *bytes;
+        uint8_t out[128], room_for_more[4096];
+        ls_error err = {0};
+        size_t count = make_jpeg(&bytes, 0, 1);
+        assert_in_range(count, 1, sizeof room_for_more - 64);
+        memcpy(room_for_more, bytes, count);
+        write_file(room_for_more, with_quantiser(room_for_more, count, values[i]));
+        const int status = ls_image_fit(out, 1, 8, 16, path, &kept, NULL, &err);
+        if (status != (values[i] ? LS_OK : LS_EDATA))
+            fail_msg("quantiser %d: %d, %s", values[i], status, err.text);
+        free(bytes);
+    }
+}
+
 /* 65000 × 65000 in a few hundred bytes. */
 static void a_jpeg_that_promises_too_much_is_refused(void **state)
 {
@@ -472,7 +676,7 @@ static void a_jpeg_that_promises_too_much_is_refused(void **state)
         if (bytes[i] == 0xFF && bytes[i + 1] == 0xC0)
             memcpy(bytes + i + 5, "\xFD\xE8\xFD\xE8", 4);
     write_file(bytes, count);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, NULL, &err), LS_EDATA);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, &kept, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "expected at most 16384 in a side"));
     free(bytes);
 }
@@ -482,10 +686,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_image_is_cut_to_the_middle_and_shrunk_by_averages),
+        cmocka_unit_test(scaling_gives_the_bits_of_plain_sums),
         cmocka_unit_test(a_header_that_promises_too_much_is_refused_before_memory_is_asked_for),
 #ifdef LOCKSTEP_WITH_JPEG
         cmocka_unit_test(jpeg_is_read_grey_and_in_colours_baseline_and_progressive),
         cmocka_unit_test(every_cut_of_a_jpeg_is_refused),
+        cmocka_unit_test(every_cut_of_a_jpeg_that_is_scaled_is_refused),
+        cmocka_unit_test(a_jpeg_scaled_line_by_line_is_as_one_scaled_whole),
+        cmocka_unit_test(any_quantiser_but_zeros_is_one),
+        cmocka_unit_test(tables_of_one_jpeg_are_not_those_of_the_next),
         cmocka_unit_test(a_jpeg_that_promises_too_much_is_refused),
 #endif
         cmocka_unit_test(a_pgm_file_is_read_with_its_comments),

@@ -76,11 +76,11 @@ def words_of(command, run):
     for name, stands_for in (("runs/RUN", run), ("RUN", run), ("CONFIG", "config.json"), ("DIRECTORY", "photos"),
                               ("FOLDER", "photos")):
         command = re.sub(rf"(?<![\w/]){name}\b", stands_for, command)
-    command = command.replace("bench config.json", "bench examples/fashion_mnist.json").replace("seed=0,1,2", "seed=0,1")
+    command = re.sub("(bench|find-lr) config.json", r"\1 examples/fashion_mnist.json", command).replace("seed=0,1,2", "seed=0,1")
     words = shlex.split(command)[1:]
     if "--serve" in words:
         del words[words.index("--serve"):][:2]
-    if words[0].startswith("examples/") or words[0] == "sweep":
+    if words[0].startswith("examples/") or words[0] in ("sweep", "find-lr"):
         words += ["--set", "data.name=synthetic", "--set", "epochs=1", "--set"]
         words += ["data.limit=32", "--set", "data.validation=0.5"] if "resnet" in command else ["data.limit=256"]
     return words

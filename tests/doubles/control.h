@@ -113,6 +113,12 @@ void dbl_watch(dbl_watcher *watcher);
 /* Each plan of the math double that is made from now on asks for so many bytes to work in. */
 void dbl_ask_workspace(size_t bytes);
 
+/* Convolutions choose that engine of the math double's from now on; each has bits of its own. */
+void dbl_prefer_engine(int engine);
+
+/* What cudaDriverGetVersion says; 0: the runtime's version. */
+void dbl_set_driver(int version);
+
 /* ---- what there is -------------------------------------------------------------------------- */
 
 typedef struct dbl_live {

@@ -119,10 +119,17 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
     return cudaSuccess;
 }
 
+static int driver;
+
+void dbl_set_driver(int version)
+{
+    driver = version;
+}
+
 cudaError_t cudaDriverGetVersion(int *version)
 {
     DBL_ENTER_CUDA(cudaDriverGetVersion);
-    *version = dbl_world.devices ? CUDART_VERSION : 0;
+    *version = !dbl_world.devices ? 0 : driver ? driver : CUDART_VERSION;
     return cudaSuccess;
 }
 

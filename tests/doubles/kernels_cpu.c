@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -335,6 +336,16 @@ static float tanh_back_of(float dy, float y, float unused)
     return dy * (1 - y * y);
 }
 
+static float bounded(float x)
+{
+    return fabsf(x) > FLT_MAX ? copysignf(FLT_MAX, x) : x;
+}
+
+static float from_lowest(float x)
+{
+    return x < -FLT_MAX ? -FLT_MAX : x;
+}
+
 static float normal_below(float x)
 {
     return 0.5f * erfcf(-0.70710678f * x);
@@ -344,27 +355,27 @@ static float gelu_of(float x, float unused, float unused2)
 {
     (void)unused;
     (void)unused2;
-    return x * normal_below(x);
+    return from_lowest(x) * normal_below(x);
 }
 
 static float gelu_back_of(float dy, float x, float unused)
 {
     (void)unused;
-    return dy * (normal_below(x) + x * 0.39894228f * expf(-0.5f * x * x));
+    return dy * (normal_below(x) + bounded(x) * 0.39894228f * expf(-0.5f * x * x));
 }
 
 static float silu_of(float x, float unused, float unused2)
 {
     (void)unused;
     (void)unused2;
-    return x / (1 + expf(-x));
+    return from_lowest(x) / (1 + expf(-x));
 }
 
 static float silu_back_of(float dy, float x, float unused)
 {
     const float s = 1 / (1 + expf(-x));
     (void)unused;
-    return dy * s * (1 + x * (1 - s));
+    return dy * s * (1 + bounded(x) * (1 - s));
 }
 
 cudaError_t ls_k_sum(float *to, const float *a, const float *b, size_t count, cudaStream_t stream)
@@ -394,33 +405,21 @@ cudaError_t ls_k_add_back(void *dx, void *dx2, const void *dy, const void *y, in
     return TWIN(stream, map_body, m);
 }
 
-cudaError_t ls_k_relu(float *y, const float *x, float slope, size_t count, cudaStream_t stream)
-{
-    struct map m = {.out = y, .a = x, .number = slope, .count = count, .f = relu_of};
-    return TWIN(stream, map_body, m);
-}
-
-cudaError_t ls_k_relu_back(float *dx, const float *dy, const float *y, float slope, size_t count,
-                           cudaStream_t stream)
-{
-    struct map m = {.out = dx, .a = dy, .b = y, .number = slope, .count = count, .f = relu_back_of};
-    return TWIN(stream, map_body, m);
-}
-
-cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, size_t count,
+cudaError_t ls_k_curve_of(float *y, const float *x, ls_k_curve curve, float slope, size_t count,
                           cudaStream_t stream)
 {
-    static float (*const of[])(float, float, float) = {sigmoid_of, tanh_of, gelu_of, silu_of};
-    struct map m = {.out = y, .a = x, .count = count, .f = of[curve]};
+    static float (*const of[])(float, float, float) = {relu_of, sigmoid_of, tanh_of, gelu_of,
+                                                       silu_of};
+    struct map m = {.out = y, .a = x, .number = slope, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }
 
 cudaError_t ls_k_curve_back(float *dx, const float *dy, const float *v, ls_k_curve curve,
-                            size_t count, cudaStream_t stream)
+                            float slope, size_t count, cudaStream_t stream)
 {
-    static float (*const of[])(float, float, float) = {sigmoid_back_of, tanh_back_of, gelu_back_of,
-                                                       silu_back_of};
-    struct map m = {.out = dx, .a = dy, .b = v, .count = count, .f = of[curve]};
+    static float (*const of[])(float, float, float) = {relu_back_of, sigmoid_back_of, tanh_back_of,
+                                                       gelu_back_of, silu_back_of};
+    struct map m = {.out = dx, .a = dy, .b = v, .number = slope, .count = count, .f = of[curve]};
     return TWIN(stream, map_body, m);
 }
 

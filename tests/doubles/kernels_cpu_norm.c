@@ -289,7 +289,13 @@ static void layer_norm_body(const void *copied)
         const float mean = (float)(sum / (double)a->n);
         for (size_t i = 0; i < a->n; i++)
             squares += (double)((x[i] - mean) * (x[i] - mean));
-        const float inverse = 1 / sqrtf((float)(squares / (double)a->n) + a->epsilon);
+        float inverse = 1 / sqrtf((float)(squares / (double)a->n) + a->epsilon);
+        if (inverse == 0) {
+            squares = 0;
+            for (size_t i = 0; i < a->n; i++)
+                squares += (double)(((x[i] - mean) * 0x1p-64f) * ((x[i] - mean) * 0x1p-64f));
+            inverse = 0x1p-64f / sqrtf((float)(squares / (double)a->n));
+        }
         for (size_t i = 0; i < a->n; i++)
             a->out[r * a->n + i] = (x[i] - mean) * inverse * a->weight[i] + a->bias[i];
         a->stats[2 * r] = mean;

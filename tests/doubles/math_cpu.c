@@ -15,15 +15,22 @@
 
 struct ls_math {
     ls_precision precision;
+    int engine;
 };
 
 typedef struct double_plan {
     ls_math_plan plan; /* first */
     ls_math_shape shape;
-    int tf32;
+    int tf32, engine;
 } double_plan;
 
 static size_t asked_workspace;
+static int best_engine;
+
+void dbl_prefer_engine(int engine)
+{
+    best_engine = engine;
+}
 
 void dbl_ask_workspace(size_t bytes)
 {
@@ -47,12 +54,25 @@ int ls_math_open(ls_math **out, const ls_math_desc *desc, ls_error *err)
     if (!math)
         return ls_fail(err, LS_ENOMEM, "math double: no memory");
     math->precision = desc->precision;
+    math->engine = best_engine;
     return LS_OK;
 }
 
 void ls_math_close(ls_math *math)
 {
     free(math);
+}
+
+size_t ls_math_choices(const ls_math *math, char *out, size_t size)
+{
+    return (size_t)snprintf(out, size, "engine %d", math->engine);
+}
+
+int ls_math_choose(ls_math *math, const char *text, ls_error *err)
+{
+    return sscanf(text, "engine %d", &math->engine) == 1
+               ? LS_OK
+               : ls_fail(err, LS_EDATA, "math double: %s", text);
 }
 
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
@@ -66,6 +86,7 @@ int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *
         return ls_fail(err, LS_ENOMEM, "math double: no memory");
     p->shape = *shape;
     p->tf32 = math->precision == LS_PRECISION_TF32;
+    p->engine = math->engine;
     p->plan.workspace_bytes = asked_workspace + 64 + (size_t)shape->c; /* something to get wrong */
     snprintf(p->plan.name, sizeof p->plan.name, "double");
     *out = &p->plan;
@@ -83,7 +104,7 @@ typedef struct work {
     ls_math_shape s;
     ls_math_operands o;
     size_t workspace_bytes;
-    int tf32;
+    int tf32, engine;
 } work;
 
 static double load(const void *memory, size_t at, int half)
@@ -217,7 +238,7 @@ static void finish(const work *w, const double *sum, size_t count)
 {
     const int half = w->s.half && !is_dense(&w->s);
     for (size_t i = 0; i < count; i++) {
-        double value = sum[i];
+        double value = is_dense(&w->s) ? sum[i] : sum[i] * (1 + w->engine * 0x1p-22);
         if (w->s.bias)
             value += load(w->o.bias, i % (size_t)w->s.out, half);
         if (w->s.relu && !(value > 0))
@@ -290,7 +311,7 @@ int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands 
                 ls_error *err)
 {
     const double_plan *p = (const double_plan *)plan;
-    work w = {p->shape, *operands, plan->workspace_bytes, p->tf32};
+    work w = {p->shape, *operands, plan->workspace_bytes, p->tf32, p->engine};
     cudaError_t e = dbl_launch(stream, "ls_math_run", run_body, &w, sizeof w);
     if (e == cudaSuccess)
         return LS_OK;

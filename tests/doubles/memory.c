@@ -1,6 +1,7 @@
 /* Memory: allocations, each tagged with the device it belongs to. */
 #include "doubles/inside.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ typedef struct entry {
     _Atomic size_t bytes;
     _Atomic int place;
     _Atomic int held; /* by collectives */
+    bool theirs;      /* the caller's memory, pinned by cudaHostRegister */
 } entry;
 
 static entry table[ENTRIES];
@@ -30,7 +32,8 @@ void dbl_memory_begin(void)
 void dbl_memory_end(void)
 {
     for (int i = 0; i < used; i++)
-        free((void *)table[i].base); /* NULL where it was freed in time */
+        if (!table[i].theirs)
+            free((void *)table[i].base); /* NULL where it was freed in time */
 }
 
 size_t dbl_taken_bytes(int device)
@@ -91,6 +94,26 @@ static void poison(void *memory, size_t bytes, int place)
     memset(memory, 0xFF, place == DBL_ON_HOST && bytes > most ? most : bytes);
 }
 
+/* Returns whether there was room in the table. */
+static bool enter(void *memory, size_t bytes, int place, bool theirs)
+{
+    pthread_mutex_lock(&lock);
+    entry *e = free_entry();
+    if (e) {
+        e->theirs = theirs;
+        atomic_store_explicit(&e->bytes, bytes, memory_order_relaxed);
+        atomic_store_explicit(&e->place, place, memory_order_relaxed);
+        atomic_store_explicit(&e->held, 0, memory_order_relaxed);
+        atomic_store_explicit(&e->base, (uintptr_t)memory, memory_order_relaxed);
+        if (place >= 0)
+            atomic_fetch_add_explicit(&taken[place], bytes, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+    if (e)
+        dbl_count(place >= 0 ? DBL_ALLOCATION : DBL_PINNED, 1);
+    return e != NULL;
+}
+
 static cudaError_t allocate(void **out, size_t bytes, int place)
 {
     void *memory;
@@ -100,30 +123,19 @@ static cudaError_t allocate(void **out, size_t bytes, int place)
         return bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
     }
     poison(memory, bytes, place);
-    pthread_mutex_lock(&lock);
-    entry *e = free_entry();
-    if (e) {
-        atomic_store_explicit(&e->bytes, bytes, memory_order_relaxed);
-        atomic_store_explicit(&e->place, place, memory_order_relaxed);
-        atomic_store_explicit(&e->held, 0, memory_order_relaxed);
-        atomic_store_explicit(&e->base, (uintptr_t)memory, memory_order_relaxed);
-        if (place >= 0)
-            atomic_fetch_add_explicit(&taken[place], bytes, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&lock);
-    if (!e) {
+    if (!enter(memory, bytes, place, false)) {
         free(memory);
         return cudaErrorMemoryAllocation;
     }
-    dbl_count(place >= 0 ? DBL_ALLOCATION : DBL_PINNED, 1);
     *out = memory;
     return cudaSuccess;
 }
 
-static cudaError_t release(void *memory, int want_pinned, const char *caller)
+static cudaError_t release(void *memory, int want_pinned, bool theirs, const char *caller)
 {
     entry *e = find(memory);
-    if (!e || base_of(e) != (uintptr_t)memory || (e->place == DBL_ON_HOST) != want_pinned) {
+    if (!e || base_of(e) != (uintptr_t)memory || (e->place == DBL_ON_HOST) != want_pinned ||
+        e->theirs != theirs) {
         dbl_complain("%s of what is no such allocation", caller);
         return cudaErrorInvalidValue;
     }
@@ -138,7 +150,8 @@ static cudaError_t release(void *memory, int want_pinned, const char *caller)
     atomic_store_explicit(&e->base, 0, memory_order_relaxed);
     pthread_mutex_unlock(&lock);
     dbl_count(want_pinned ? DBL_PINNED : DBL_ALLOCATION, -1);
-    free(memory);
+    if (!theirs)
+        free(memory);
     return error;
 }
 
@@ -157,7 +170,7 @@ cudaError_t cudaFree(void *memory)
     int error;
     if (dbl_enter(DBL_cudaFree, &error))
         return (cudaError_t)error;
-    cudaError_t own = memory ? release(memory, 0, "cudaFree") : cudaSuccess;
+    cudaError_t own = memory ? release(memory, 0, false, "cudaFree") : cudaSuccess;
     return dbl_result(error ? (cudaError_t)error : own);
 }
 
@@ -179,7 +192,26 @@ cudaError_t cudaFreeHost(void *memory)
     int error;
     if (dbl_enter(DBL_cudaFreeHost, &error))
         return (cudaError_t)error;
-    cudaError_t own = memory ? release(memory, 1, "cudaFreeHost") : cudaSuccess;
+    cudaError_t own = memory ? release(memory, 1, false, "cudaFreeHost") : cudaSuccess;
+    return dbl_result(error ? (cudaError_t)error : own);
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
+{
+    DBL_ENTER_CUDA(cudaHostRegister);
+    (void)flags;
+    if (find(memory))
+        return dbl_result(cudaErrorHostMemoryAlreadyRegistered);
+    return dbl_result(enter(memory, bytes, DBL_ON_HOST, true) ? cudaSuccess
+                                                              : cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    int error;
+    if (dbl_enter(DBL_cudaHostUnregister, &error))
+        return (cudaError_t)error;
+    cudaError_t own = release(memory, 1, true, "cudaHostUnregister");
     return dbl_result(error ? (cudaError_t)error : own);
 }
 

@@ -353,6 +353,7 @@ bad_configs = {
     "optimizer_beta": config(optimizer={"name": "adamw", "lr": 1, "beta1": 1}),
     "schedule_text": config(schedule="linear"),
     "schedule_key": config(schedule={"name": "constant", "gamma": 0.5}),
+    "schedule_steps": config(schedule={"name": "exponential", "minimum": 1e-3, "steps": 1}),
     "schedule_gamma": config(schedule={"name": "step", "gamma": 2}),
     "set_no_value": config() + "\0name",
     "set_no_key": config() + "\0a..b=1",

@@ -1,4 +1,5 @@
 /* Documents: places of nodes, messages, files, numbers under another locale, lack of memory. */
+#include "data/ration.h"
 #include "data/scratch.h"
 #include "json/json.h"
 
@@ -217,33 +218,24 @@ static void a_text_that_is_one_line_of_a_file_is_called_by_its_number(void **sta
     ls_json_destroy(doc);
 }
 
-/* Grants so many blocks, then none. */
-typedef struct meagre {
-    int grants;
-    int blocks;
-} meagre;
-
-static void *meagre_alloc(void *user, size_t bytes, size_t align)
+static void a_text_that_is_too_long_is_refused_before_it_is_copied(void **state)
 {
-    meagre *m = user;
-    if (m->grants-- <= 0)
-        return NULL;
-    m->blocks++;
-    return aligned_alloc(align, bytes);
-}
-
-static void meagre_free(void *user, void *memory)
-{
-    ((meagre *)user)->blocks--;
-    free(memory);
+    (void)state;
+    ration m = {0};
+    const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &m};
+    ls_json *doc;
+    ls_error err = {0};
+    assert_int_equal(ls_json_parse(&doc, "c.json", "", LS_JSON_BYTES + 1u, &host, &err),
+                     LS_ECONFIG);
+    assert_string_equal(err.text, "c.json: expected at most 16777216 bytes, found 16777217");
 }
 
 static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
 {
     (void)state;
     static const char text[] = "{\"a\": {\"b\": [1, 2], \"c\": 3}, \"d\": 4}";
-    meagre m = {0};
-    const ls_host host = {sizeof host, meagre_alloc, meagre_free, NULL, &m};
+    ration m = {0};
+    const ls_host host = {sizeof host, ration_alloc, ration_free, NULL, &m};
     for (int grants = 0;; grants++) {
         ls_json *doc;
         ls_error err = {0};
@@ -272,6 +264,7 @@ int main(void)
         cmocka_unit_test(files_that_cannot_be_read_are_named),
         cmocka_unit_test(files_are_read_up_to_the_limit),
         cmocka_unit_test(a_text_that_is_one_line_of_a_file_is_called_by_its_number),
+        cmocka_unit_test(a_text_that_is_too_long_is_refused_before_it_is_copied),
         cmocka_unit_test(lack_of_memory_is_an_error_that_leaks_nothing),
     };
     return cmocka_run_group_tests_name("json_document", tests, NULL, NULL);

@@ -162,6 +162,8 @@ static void malformed_numbers_are_refused(void **state)
     refuses("[1e+", "c.json:1:5: expected a digit in the exponent, found the end of the text");
     refuses("[-]", "c.json:1:3: expected a digit, found ']'");
     refuses("[0,5x]", "c.json:1:5: expected ',' or ']', found 'x'; is a comma missing before it?");
+    refuses("[0x1p9999]",
+            "c.json:1:3: expected ',' or ']', found x1p9999; is a comma missing before it?");
     refuses("[0x10]", "c.json:1:3: expected ',' or ']', found x10; is a comma missing before it?");
 }
 

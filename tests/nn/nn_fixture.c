@@ -57,6 +57,29 @@ ls_model *make_model(const char *json, ls_shape input, int classes)
     return model;
 }
 
+ls_model *model_of_config(const char *path, ls_shape input, int classes)
+{
+    ls_json *doc = NULL;
+    ls_model *model = NULL;
+    ls_error err = {0};
+    must(ls_json_read_file(&doc, path, NULL, &err), &err);
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model");
+    must(ls_model_parse(&model, doc, node, input, classes, NULL, &err), &err);
+    ls_json_destroy(doc);
+    return model;
+}
+
+ls_optimizer make_optimizer(const char *json)
+{
+    ls_json *doc = NULL;
+    ls_optimizer optimizer;
+    ls_error err = {0};
+    must(ls_json_parse(&doc, "o.json", json, strlen(json), NULL, &err), &err);
+    must(ls_optimizer_parse(&optimizer, doc, ls_json_root(doc), &err), &err);
+    ls_json_destroy(doc);
+    return optimizer;
+}
+
 void free_model(ls_model *model)
 {
     ls_model_destroy(model, NULL);

@@ -31,6 +31,12 @@ extern const char lenet_json[];
 ls_model *make_model(const char *json, ls_shape input, int classes);
 void free_model(ls_model *model);
 
+/* The "model" of a config's file. */
+ls_model *model_of_config(const char *path, ls_shape input, int classes);
+
+/* Parses the "optimizer" of a config. */
+ls_optimizer make_optimizer(const char *json);
+
 /* `floats` numbers, reproducible, uniform in ±scale. */
 void fill_uniform(float *out, size_t floats, float scale, uint64_t seed);
 

@@ -228,37 +228,20 @@ static void gradients_are_slopes_of_the_loss(void **state)
 
 typedef struct back_end {
     const char *name;
-    int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
+    const ls_backend *(*get)(void);
 } back_end;
-
-static int open_ref(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_ref_backend()->open(out, request, err);
-}
-
-#ifdef LOCKSTEP_WITH_CPU
-static int open_cpu(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_cpu_backend()->open(out, request, err);
-}
-#endif
 
 #ifdef LOCKSTEP_OPS_CUDA
 #include "cuda_ops/cuda_backend.h"
-
-static int open_cuda(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return test_cuda_backend()->open(out, request, err);
-}
 #endif
 
 static const back_end back_ends[] = {
-    {"ref", open_ref},
+    {"ref", ls_ref_backend},
 #ifdef LOCKSTEP_OPS_CUDA
-    {"cuda", open_cuda},
+    {"cuda", test_cuda_backend},
 #endif
 #ifdef LOCKSTEP_WITH_CPU
-    {"cpu", open_cpu},
+    {"cpu", ls_cpu_backend},
 #endif
 };
 
@@ -267,7 +250,7 @@ static ls_device *open_device(const back_end *which)
     ls_device *device = NULL;
     ls_device_request request = {.size = sizeof request, .threads = 1};
     ls_error err = {0};
-    must(which->open(&device, &request, &err), &err);
+    must(which->get()->open(&device, &request, &err), &err);
     must(device->ops->bind(device, &err), &err);
     return device;
 }

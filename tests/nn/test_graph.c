@@ -221,22 +221,10 @@ static void impossible_sizes_do_not_wrap_around(void **state)
 
 /* ---- ResNet-18 ------------------------------------------------------------------------------ */
 
-static ls_model *resnet18(void)
-{
-    ls_json *doc = NULL;
-    ls_model *m = NULL;
-    ls_error err = {0};
-    must(ls_json_read_file(&doc, EXAMPLES "/resnet18.json", NULL, &err), &err);
-    const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model");
-    must(ls_model_parse(&m, doc, node, (ls_shape){1, 28, 28}, 10, NULL, &err), &err);
-    ls_json_destroy(doc);
-    return m;
-}
-
 static void resnet_has_the_books_parameters(void **state)
 {
     (void)state;
-    ls_model *m = resnet18();
+    ls_model *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
     int projections = 0;
     int norms = 0;
     assert_int_equal(m->parameters, 11175818);
@@ -260,7 +248,7 @@ static void resnet_has_the_books_parameters(void **state)
 static void resnets_blocks_are_fused(void **state)
 {
     (void)state;
-    ls_model *m = resnet18();
+    ls_model *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
     assert_fused(m, "bn", "2", 2);
     assert_fused(m, "b1.1.bn1", "b1.1.2", 2);
     assert_fused(m, "b1.1.bn2", "b1.1.6", 2);

@@ -35,18 +35,6 @@ typedef struct bench {
     float *weights; /* canonical */
 } bench;
 
-static ls_optimizer sgd_with_momentum(void)
-{
-    static const char text[] = "{\"lr\":0.1,\"momentum\":0.5}";
-    ls_json *doc = NULL;
-    ls_optimizer o;
-    ls_error err = {0};
-    must(ls_json_parse(&doc, "o.json", text, strlen(text), NULL, &err), &err);
-    must(ls_optimizer_parse(&o, doc, ls_json_root(doc), &err), &err);
-    ls_json_destroy(doc);
-    return o;
-}
-
 /* What a bench differs in. */
 typedef struct bench_options {
     const char *json; /* NULL: small_json */
@@ -64,7 +52,7 @@ static void bench_begin(bench *b, const bench_options *o)
     ls_error err = {0};
     memset(b, 0, sizeof *b);
     b->model = make_model(o->json ? o->json : small_json, input, CLASSES);
-    b->optimizer = sgd_with_momentum();
+    b->optimizer = make_optimizer("{\"lr\":0.1,\"momentum\":0.5}");
     b->data = make_data(ROWS, input, CLASSES, 1);
     ls_replica_data other = make_data(ROWS, input, CLASSES, o->labels ? o->labels : 1);
     memcpy((void *)(uintptr_t)b->data.labels, other.labels, ROWS * sizeof *other.labels);
@@ -414,18 +402,6 @@ static void fully_smoothed_labels_do_not_matter(void **state)
 
 /* ---- ResNet-18 ------------------------------------------------------------------------------ */
 
-static ls_model *resnet18(void)
-{
-    ls_json *doc = NULL;
-    ls_model *m = NULL;
-    ls_error err = {0};
-    must(ls_json_read_file(&doc, EXAMPLES "/resnet18.json", NULL, &err), &err);
-    const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), "model");
-    must(ls_model_parse(&m, doc, node, (ls_shape){1, 28, 28}, 10, NULL, &err), &err);
-    ls_json_destroy(doc);
-    return m;
-}
-
 static void resnets_first_logits_are_next_to_nothing(void **state)
 {
     (void)state;
@@ -433,7 +409,7 @@ static void resnets_first_logits_are_next_to_nothing(void **state)
     static const uint32_t shards[] = {N};
     static const uint32_t rows[N] = {0, 1};
     ls_error err = {0};
-    ls_model *m = resnet18();
+    ls_model *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
     ls_replica *r = NULL;
     ls_replica_data data = make_data(N, m->input, 10, 5);
     wrapped_device wrap;
@@ -474,7 +450,7 @@ static void resnets_memory_is_planned_well(void **state)
 {
     (void)state;
     ls_error err = {0};
-    ls_model *m = resnet18();
+    ls_model *m = model_of_config(EXAMPLES "/resnet18.json", (ls_shape){1, 28, 28}, 10);
     ls_device *device = open_ref64(NULL);
     for (int training = 0; training < 2; training++) {
         ls_plan *plan = NULL;

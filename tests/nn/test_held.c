@@ -28,39 +28,15 @@ static const char *const optimizers[] = {
     "{\"name\": \"sgd\", \"lr\": 0.1, \"momentum\": 0.9, \"nesterov\": true}",
     "{\"name\": \"adamw\", \"lr\": 0.1}"};
 
-static int open_ref(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_ref_backend()->open(out, request, err);
-}
-
-static int open_double(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_ref64_backend()->open(out, request, err);
-}
-
+typedef const ls_backend *back_end_fn(void);
+static back_end_fn *const back_ends[] = {
+    ls_ref_backend,
+    ls_ref64_backend,
 #ifdef LOCKSTEP_WITH_CPU
-static int open_cpu(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_cpu_backend()->open(out, request, err);
-}
-#endif
-
-#ifdef LOCKSTEP_OPS_CUDA
-static int open_cuda(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return test_cuda_backend()->open(out, request, err);
-}
-#endif
-
-typedef int open_fn(ls_device **out, const ls_device_request *request, ls_error *err);
-static open_fn *const back_ends[] = {
-    open_ref,
-    open_double,
-#ifdef LOCKSTEP_WITH_CPU
-    open_cpu,
+    ls_cpu_backend,
 #endif
 #ifdef LOCKSTEP_OPS_CUDA
-    open_cuda,
+    test_cuda_backend,
 #endif
 };
 
@@ -75,7 +51,7 @@ typedef struct bench {
     uint64_t step;
 } bench;
 
-static void open_bench(bench *b, open_fn *open, const char *optimizer)
+static void open_bench(bench *b, back_end_fn *back_end, const char *optimizer)
 {
     static const uint32_t shards[] = {ROWS};
     ls_device_request request = {.size = sizeof request, .threads = 1};
@@ -85,7 +61,7 @@ static void open_bench(bench *b, open_fn *open, const char *optimizer)
     b->data = make_data(ROWS, input, CLASSES, 1);
     must(ls_json_parse(&b->doc, "optimizer", optimizer, strlen(optimizer), NULL, &err), &err);
     must(ls_optimizer_parse(&b->optimizer, b->doc, ls_json_root(b->doc), &err), &err);
-    must(open(&b->device, &request, &err), &err);
+    must(back_end()->open(&b->device, &request, &err), &err);
     must(b->device->ops->bind(b->device, &err), &err);
     ls_replica_desc desc = {
         .device = b->device,
@@ -160,12 +136,12 @@ static int changed(bench *b, float **state)
     return differs;
 }
 
-static void expect_held(open_fn *open, const char *optimizer)
+static void expect_held(back_end_fn *back_end, const char *optimizer)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     ls_error err = {0};
     bench b;
-    open_bench(&b, open, optimizer);
+    open_bench(&b, back_end, optimizer);
     float *state = state_of(&b);
     take_step(&b, 0);
     assert_true(changed(&b, &state));

@@ -37,25 +37,13 @@ typedef struct bench {
     float *seen; /* the arena's prefix as it was when it was told */
 } bench;
 
-static ls_optimizer sgd(void)
-{
-    static const char text[] = "{\"lr\":0.1}";
-    ls_json *doc = NULL;
-    ls_optimizer o;
-    ls_error err = {0};
-    must(ls_json_parse(&doc, "o.json", text, strlen(text), NULL, &err), &err);
-    must(ls_optimizer_parse(&o, doc, ls_json_root(doc), &err), &err);
-    ls_json_destroy(doc);
-    return o;
-}
-
 static void open_bench(bench *b, const char *json, int block_rows, size_t least)
 {
     static const uint32_t shards[] = {SHARD};
     ls_error err = {0};
     memset(b, 0, sizeof *b);
     b->model = make_model(json, input, CLASSES);
-    b->optimizer = sgd();
+    b->optimizer = make_optimizer("{\"lr\":0.1}");
     b->data = make_data(ROWS, input, CLASSES, 1);
     wrap_device(&b->wrap, open_ref64(NULL), block_rows);
     ls_replica_desc desc = {

@@ -34,25 +34,13 @@ typedef struct bench {
     ls_gather pixels;
 } bench;
 
-static ls_optimizer make_optimizer(void)
-{
-    static const char text[] = "{\"lr\":0.1,\"momentum\":0.5,\"weight_decay\":0.01}";
-    ls_json *doc = NULL;
-    ls_optimizer o;
-    ls_error err = {0};
-    must(ls_json_parse(&doc, "o.json", text, strlen(text), NULL, &err), &err);
-    must(ls_optimizer_parse(&o, doc, ls_json_root(doc), &err), &err);
-    ls_json_destroy(doc);
-    return o;
-}
-
 /* Model, data and a device whose blocks have `block_rows` rows; no replica yet. */
 static void bench_begin(bench *b, int block_rows)
 {
     memset(b, 0, sizeof *b);
     counting_host_init(&b->host);
     b->model = make_model(small_json, small, CLASSES);
-    b->optimizer = make_optimizer();
+    b->optimizer = make_optimizer("{\"lr\":0.1,\"momentum\":0.5,\"weight_decay\":0.01}");
     b->pixels = plain_pixels;
     b->data = make_data(ROWS, small, CLASSES, 1);
     b->weights = calloc(b->model->floats, sizeof *b->weights);

@@ -15,40 +15,18 @@
 
 #include <cmocka.h>
 
-static int open_ref(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_ref_backend()->open(out, request, err);
-}
-
-static int open_ref64(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_ref64_backend()->open(out, request, err);
-}
-
-#ifdef LOCKSTEP_WITH_CPU
-static int open_cpu(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return ls_cpu_backend()->open(out, request, err);
-}
-#endif
-
 #ifdef LOCKSTEP_OPS_CUDA
 #include "cuda_ops/cuda_backend.h"
-
-static int open_cuda(ls_device **out, const ls_device_request *request, ls_error *err)
-{
-    return test_cuda_backend()->open(out, request, err);
-}
 #endif
 
 const op_device op_devices[] = {
-    {"ref", OP_EVERYTHING, open_ref},
-    {"ref64", OP_EVERYTHING, open_ref64},
+    {"ref", OP_EVERYTHING, ls_ref_backend},
+    {"ref64", OP_EVERYTHING, ls_ref64_backend},
 #ifdef LOCKSTEP_WITH_CPU
-    {"cpu", OP_EVERYTHING, open_cpu},
+    {"cpu", OP_EVERYTHING, ls_cpu_backend},
 #endif
 #ifdef LOCKSTEP_OPS_CUDA
-    {"cuda", OP_EVERYTHING, open_cuda},
+    {"cuda", OP_EVERYTHING, test_cuda_backend},
 #endif
 };
 
@@ -59,7 +37,8 @@ ls_device *op_device_open(const op_device *device)
     ls_device *out = NULL;
     ls_device_request request = {.size = sizeof request, .threads = 1};
     ls_error err = {0};
-    if (device->open(&out, &request, &err) != LS_OK || out->ops->bind(out, &err) != LS_OK)
+    if (device->back_end()->open(&out, &request, &err) != LS_OK ||
+        out->ops->bind(out, &err) != LS_OK)
         fail_msg("%s: %s", device->name, err.text);
     return out;
 }
@@ -218,7 +197,7 @@ int op_run_groups(const op_test *tests, int count, int argc, char **argv)
         op_group one = {.f[0].which = &op_devices[i], .count = 1};
         if (argc > 1 && strcmp(argv[1], op_devices[i].name) != 0)
             continue;
-        if (op_devices[i].open != open_ref64) /* that is the oracle */
+        if (op_devices[i].back_end != ls_ref64_backend) /* that is the oracle */
             all.f[all.count++] = one.f[0];
         failed += run_group(op_devices[i].name, &one, tests, count, 0);
     }

@@ -21,7 +21,7 @@ typedef struct op_device {
     const char *name;
     op_features mandatory; /* declining a plain form of others, with LS_EUNSUPPORTED, is reported
                               and is no failure */
-    int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
+    const ls_backend *(*back_end)(void);
 } op_device;
 
 extern const op_device op_devices[];

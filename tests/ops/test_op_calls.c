@@ -1,7 +1,11 @@
 /* What holds across calls and across the ops of one layer, on every back end. */
 #include "ops/op_cases.h"
+#include "ops/op_chain.h"
 #include "ops/op_devices.h"
 
+#include <float.h>
+#include <limits.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -224,6 +228,163 @@ static void a_weighted_loss_without_weights_is_refused(void **state)
     ops->free(f->device, memory);
 }
 
+/* `d` with each second input that does not fit. */
+static void expect_refused(op_fixture *f, const ls_op_desc *d)
+{
+    static const int others_layout;
+    const ls_tensor t = d->x;
+    const ls_tensor bad[] = {
+        {LS_F32, 0, 0, 0, 0, NULL, 0},
+        {LS_F32, t.rows - 1, t.c, t.h, t.w, NULL, 0},
+        {LS_F32, t.rows, t.c, t.h + 1, t.w, NULL, 0},
+        {LS_F32, t.rows, t.c, t.h, t.w - 1, NULL, 0},
+        {LS_F32, t.rows, 0, t.h, t.w, NULL, 0},
+        {LS_F32, t.rows, -t.c, t.h, t.w, NULL, 0},
+        {LS_F32, t.rows, INT_MAX, t.h, t.w, NULL, 0},
+        {LS_U8, t.rows, t.c, t.h, t.w, NULL, 0},
+        {LS_F32, t.rows, t.c, t.h, t.w, (const void *)&others_layout, 0},
+        {LS_F32, t.rows, t.c + 1, t.h, t.w, NULL, 0}, /* fits concat */
+    };
+    const size_t count = sizeof bad / sizeof *bad - (d->kind == LS_OP_CONCAT);
+    for (size_t k = 0; k < count; k++) {
+        ls_op_desc with = *d;
+        ls_op *op = NULL;
+        ls_error err = {0};
+        with.x2 = bad[k];
+        int status = f->device->ops->op_create(&op, f->device, &with, &err);
+        if ((status != LS_EINVAL && status != LS_EUNSUPPORTED) || op || !err.text[0])
+            fail_msg("%s: %s takes second input %zu: %d, \"%s\"", f->which->name,
+                     op_kind_name((int)d->kind), k, status, err.text);
+    }
+}
+
+static void second_inputs_that_do_not_fit_are_refused(void **state)
+{
+    static const ls_op_kind kinds[] = {LS_OP_ADD, LS_OP_CONCAT, LS_OP_BATCHNORM};
+    op_fixture *f = *state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        ls_op_desc d = {.size = sizeof d, .kind = kinds[k], .training = 1, .needs_dx = 1};
+        ls_op *op;
+        ls_error err = {0};
+        d.x = d.x2 = (ls_tensor){LS_F32, 3, 4, 5, 6, NULL, 3 * 4 * 5 * 6 * sizeof(float)};
+        d.fuse_add = kinds[k] == LS_OP_BATCHNORM;
+        if (d.fuse_add)
+            d.u.batchnorm.epsilon = 1e-5f;
+        int status = f->device->ops->op_create(&op, f->device, &d, &err);
+        if (status == LS_OK)
+            op->impl->destroy(op);
+        else if (status != LS_EUNSUPPORTED || !d.fuse_add)
+            fail_msg("%s: %s", f->which->name, err.text);
+        expect_refused(f, &d);
+    }
+}
+
+/* A curve far from 0: what it is, or what x is multiplied with, which is its slope, too. */
+typedef struct far_curve {
+    ls_op_kind kind;
+    float below, below_slope, above, above_slope;
+} far_curve;
+
+static void expect_far(const op_fixture *f, const far_curve *c, const op_inputs *in,
+                       const op_result *got)
+{
+    const op_item *y = op_result_item(got, "y"), *dx = op_result_item(got, "dx");
+    for (size_t i = 0; i < y->n; i++) {
+        const float x = in->x[i], slope = x > 0 ? c->above_slope : c->below_slope;
+        const float flat = x > 0 ? c->above : c->below, want = slope != 0 ? slope * x : flat;
+        if (!(y->data[i] == want && dx->data[i] == slope * in->dy[i]))
+            fail_msg("%s: %s of %g is %g, not %g, and its gradient %g, not %g", f->which->name,
+                     op_kind_name((int)c->kind), (double)x, (double)y->data[i], (double)want,
+                     (double)dx->data[i], (double)(slope * in->dy[i]));
+    }
+}
+
+static void curves_have_their_limits_far_from_zero_and_at_infinity(void **state)
+{
+    static const far_curve curves[] = {
+        {LS_OP_RELU, 0, 0, 0, 1},  {LS_OP_RELU, 0, 0.25f, 0, 1}, {LS_OP_SIGMOID, 0, 0, 1, 0},
+        {LS_OP_TANH, -1, 0, 1, 0}, {LS_OP_GELU, 0, 0, 0, 1},     {LS_OP_SILU, 0, 0, 0, 1},
+    };
+    static const float far[] = {110, 1e4f, 1.5e19f, 2e19f, 1e30f, FLT_MAX, INFINITY};
+    enum { FAR = sizeof far / sizeof *far };
+    op_fixture *f = *state;
+    for (size_t k = 0; k < sizeof curves / sizeof *curves; k++) {
+        op_draws d;
+        op_chain chain = op_case(&d, 12000 + k);
+        ls_tensor x = {LS_F32, 17, 2 * FAR, 1, 1, NULL, 0};
+        op_add_plain(&chain, curves[k].kind, &x);
+        if (curves[k].kind == LS_OP_RELU)
+            chain.op[0].u.relu.slope = curves[k].below_slope;
+        op_inputs *in = op_inputs_create(&chain, 12000 + k);
+        for (size_t i = 0; i < 17 * 2 * FAR; i++)
+            in->x[i] = i % 2 ? -far[i / 2 % FAR] : far[i / 2 % FAR];
+        op_result *got = op_once(f->device, &chain, in);
+        if (got)
+            expect_far(f, &curves[k], in, got);
+        else
+            op_declined(f, &chain);
+        op_result_destroy(got);
+        op_inputs_destroy(in);
+    }
+}
+
+/* dx is the smaller, the larger x: what is near is judged by numbers of size one. */
+static void of_size_one(op_result *r, float size)
+{
+    const op_item *dx = r ? op_result_item(r, "dx") : NULL;
+    for (size_t i = 0; dx && i < dx->n; i++)
+        dx->data[i] *= size;
+}
+
+/* Of values whose squares no float holds: a row's variance is none that is kept. `ref` adds up in floats. */
+static void layer_norm_takes_values_of_any_size(void **state)
+{
+    static const float sizes[] = {1e18f, 1e19f, 3e19f, 1e25f, 1e35f};
+    op_fixture *f = *state;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes && strcmp(f->which->name, "ref") != 0; k++)
+        for (uint64_t seed = 24100; seed < 24112; seed++) {
+            op_chain chain = op_make_layer_norm(seed);
+            if (chain.count > 1) /* a convolution before it has its own range */
+                continue;
+            chain.spread = sizes[k];
+            op_inputs *in = op_inputs_create(&chain, seed);
+            op_result *got = op_once(f->device, &chain, in), *want = op_reference(&chain, in);
+            of_size_one(got, sizes[k]);
+            of_size_one(want, sizes[k]);
+            if (got)
+                op_expect_near(f->which->name, &chain, got, want, OP_TOLERANCE);
+            else
+                op_declined(f, &chain);
+            op_result_destroy(got);
+            op_result_destroy(want);
+            op_inputs_destroy(in);
+        }
+}
+
+/* y is the bias and dx is 0 where the variance is infinite; the reference's doubles hold it, as those of the CUDA
+ * back end's twins do, which say no more than that nothing is NaN. */
+static void batch_norm_of_what_no_variance_holds_gives_the_bias(void **state)
+{
+    op_fixture *f = *state;
+    op_chain chain = op_make_norm(20001);
+    chain.spread = 1e22f;
+    chain.offset = 0;
+    op_inputs *in = op_inputs_create(&chain, 20001);
+    op_result *got = op_once(f->device, &chain, in);
+    const op_item *y = op_result_item(got, "y"), *dx = op_result_item(got, "dx");
+    const ls_tensor *x = &chain.op[0].x;
+    const size_t pixels = (size_t)(x->h * x->w), channels = (size_t)x->c;
+    const int exact = strcmp(f->which->name, "cpu") == 0 || strcmp(f->which->name, "ref") == 0;
+    assert_true((size_t)x->rows * pixels > 1);
+    for (size_t i = 0; i < y->n; i++) {
+        assert_true(isfinite(y->data[i]) && isfinite(dx->data[i]));
+        assert_true(!exact || y->data[i] == in->param[0][1][i / pixels % channels]);
+        assert_true(!exact || dx->data[i] == 0);
+    }
+    op_result_destroy(got);
+    op_inputs_destroy(in);
+}
+
 static op_chain either(uint64_t seed)
 {
     if (seed % 2)
@@ -264,6 +425,10 @@ int main(int argc, char **argv)
         OP_TEST(evaluation_leaves_no_trace),
         OP_TEST(draws_change_with_seed_and_epoch),
         OP_TEST(a_weighted_loss_without_weights_is_refused),
+        OP_TEST(second_inputs_that_do_not_fit_are_refused),
+        OP_TEST(layer_norm_takes_values_of_any_size),
+        OP_TEST(batch_norm_of_what_no_variance_holds_gives_the_bias),
+        OP_TEST(curves_have_their_limits_far_from_zero_and_at_infinity),
         OP_COMPARED(gradients_do_not_need_dx),
         OP_COMPARED(inference_needs_no_gradients),
     };

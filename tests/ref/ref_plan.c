@@ -79,7 +79,11 @@ static int shape(ref_op *op)
         y->h = x->h * d->u.upsample.sh;
         y->w = x->w * d->u.upsample.sw;
         break;
-    case LS_OP_CONCAT: y->c = x->c + d->x2.c; break;
+    case LS_OP_CONCAT:
+        if (d->x2.c < 1 || d->x2.c > INT_MAX - x->c)
+            return 0;
+        y->c = x->c + d->x2.c;
+        break;
     default: break;
     }
     if (!is_tensor(y))

@@ -78,52 +78,13 @@ int ref_add_backward(ref_op *op, unsigned flags, ls_error *err)
     return LS_OK;
 }
 
-int ref_sigmoid_forward(ref_op *op, unsigned flags, ls_error *err)
-{
-    const float *x = op->b.x;
-    float *y = op->b.y;
-    size_t n = elements(op);
-    (void)flags;
-    (void)err;
-    for (size_t i = 0; i < n; i++)
-        y[i] = (float)(1 / (1 + exp(-(double)x[i])));
-    return LS_OK;
-}
+/* ---- curves: y is `of` x, and dx is dy times the slope at y, or at x ------------------------- */
 
-int ref_sigmoid_backward(ref_op *op, unsigned flags, ls_error *err)
+/* Infinities as numbers, whose products with 0 are 0, the limit of what the curves multiply, not NaN; as floats they
+ * are infinite again. */
+static double bounded(double x)
 {
-    const float *y = op->b.y, *dy = op->b.dy;
-    float *dx = op->b.dx;
-    size_t n = op->desc.needs_dx ? elements(op) : 0;
-    (void)flags;
-    (void)err;
-    for (size_t i = 0; i < n; i++)
-        dx[i] = (float)((double)dy[i] * (double)y[i] * (1 - (double)y[i]));
-    return LS_OK;
-}
-
-int ref_tanh_forward(ref_op *op, unsigned flags, ls_error *err)
-{
-    const float *x = op->b.x;
-    float *y = op->b.y;
-    size_t n = elements(op);
-    (void)flags;
-    (void)err;
-    for (size_t i = 0; i < n; i++)
-        y[i] = (float)tanh((double)x[i]);
-    return LS_OK;
-}
-
-int ref_tanh_backward(ref_op *op, unsigned flags, ls_error *err)
-{
-    const float *y = op->b.y, *dy = op->b.dy;
-    float *dx = op->b.dx;
-    size_t n = op->desc.needs_dx ? elements(op) : 0;
-    (void)flags;
-    (void)err;
-    for (size_t i = 0; i < n; i++)
-        dx[i] = (float)((double)dy[i] * (1 - (double)y[i] * (double)y[i]));
-    return LS_OK;
+    return isinf(x) ? (x > 0 ? 1e300 : -1e300) : x;
 }
 
 /* How much of the normal distribution lies below x. */
@@ -132,7 +93,54 @@ static double normal_below(double x)
     return 0.5 * erfc(-x * 0.70710678118654752440);
 }
 
-int ref_gelu_forward(ref_op *op, unsigned flags, ls_error *err)
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double sigmoid_slope(double y)
+{
+    return y * (1 - y);
+}
+
+static double tanh_slope(double y)
+{
+    return 1 - y * y;
+}
+
+static double gelu(double x)
+{
+    return bounded(x) * normal_below(x);
+}
+
+static double gelu_slope(double x)
+{
+    const double v = bounded(x);
+    return normal_below(v) + v * exp(-v * v / 2) * 0.39894228040143267794;
+}
+
+static double silu(double x)
+{
+    return bounded(x) / (1 + exp(-x));
+}
+
+static double silu_slope(double x)
+{
+    const double v = bounded(x), s = sigmoid(v);
+    return s * (1 + v * (1 - s));
+}
+
+static const struct {
+    double (*of)(double x), (*slope)(double v);
+    int by_x;
+} curves[LS_OP_KINDS] = {
+    [LS_OP_SIGMOID] = {sigmoid, sigmoid_slope, 0},
+    [LS_OP_TANH] = {tanh, tanh_slope, 0},
+    [LS_OP_GELU] = {gelu, gelu_slope, 1},
+    [LS_OP_SILU] = {silu, silu_slope, 1},
+};
+
+int ref_curve_forward(ref_op *op, unsigned flags, ls_error *err)
 {
     const float *x = op->b.x;
     float *y = op->b.y;
@@ -140,48 +148,19 @@ int ref_gelu_forward(ref_op *op, unsigned flags, ls_error *err)
     (void)flags;
     (void)err;
     for (size_t i = 0; i < n; i++)
-        y[i] = (float)((double)x[i] * normal_below((double)x[i]));
+        y[i] = (float)curves[op->desc.kind].of((double)x[i]);
     return LS_OK;
 }
 
-int ref_gelu_backward(ref_op *op, unsigned flags, ls_error *err)
+int ref_curve_backward(ref_op *op, unsigned flags, ls_error *err)
 {
-    const float *x = op->b.x, *dy = op->b.dy;
+    const float *v = curves[op->desc.kind].by_x ? op->b.x : op->b.y, *dy = op->b.dy;
     float *dx = op->b.dx;
     size_t n = op->desc.needs_dx ? elements(op) : 0;
-    (void)flags;
-    (void)err;
-    for (size_t i = 0; i < n; i++) {
-        double v = (double)x[i];
-        dx[i] = (float)((double)dy[i] *
-                        (normal_below(v) + v * exp(-v * v / 2) * 0.39894228040143267794));
-    }
-    return LS_OK;
-}
-
-int ref_silu_forward(ref_op *op, unsigned flags, ls_error *err)
-{
-    const float *x = op->b.x;
-    float *y = op->b.y;
-    size_t n = elements(op);
     (void)flags;
     (void)err;
     for (size_t i = 0; i < n; i++)
-        y[i] = (float)((double)x[i] / (1 + exp(-(double)x[i])));
-    return LS_OK;
-}
-
-int ref_silu_backward(ref_op *op, unsigned flags, ls_error *err)
-{
-    const float *x = op->b.x, *dy = op->b.dy;
-    float *dx = op->b.dx;
-    size_t n = op->desc.needs_dx ? elements(op) : 0;
-    (void)flags;
-    (void)err;
-    for (size_t i = 0; i < n; i++) {
-        double s = 1 / (1 + exp(-(double)x[i]));
-        dx[i] = (float)((double)dy[i] * s * (1 + (double)x[i] * (1 - s)));
-    }
+        dx[i] = (float)((double)dy[i] * curves[op->desc.kind].slope((double)v[i]));
     return LS_OK;
 }
 

@@ -13,6 +13,7 @@ import shutil
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -183,6 +184,87 @@ def learns(place):
     answer = curl(service.url + "/predict", *BYTES, "@-", data=b"".join(map(image, fresh))).json()
     hits = sum(p["class"] == i % 10 for p, i in zip(answer["predictions"], fresh))
     assert hits >= 90 and answer["step"] > 0, (hits, answer["step"])
+    same(service.end(), 0)
+
+
+def table_rows(first, count):
+    """Rows of a, b, and 2a − b of each."""
+    rows = [((i * 37 % 101) / 50 - 1, (i * 59 % 97) / 48 - 1) for i in range(first, first + count)]
+    return rows, [2 * a - b for a, b in rows]
+
+
+def as_bytes(rows, targets):
+    return b"".join(target + struct.pack("<2f", *row) for row, target in zip(rows, targets))
+
+
+def errors_of(service, first, count):
+    """How far its predictions of rows that it was never told are from the truth."""
+    rows, expected = table_rows(first, count)
+    answer = curl(service.url + "/predict", *BYTES, "@-", data=b"".join(struct.pack("<2f", *r) for r in rows)).json()
+    assert all(list(p) == ["outputs"] and len(p["outputs"]) == 1 for p in answer["predictions"]), answer
+    return [abs(p["outputs"][0] - y) for p, y in zip(answer["predictions"], expected)]
+
+
+def learns_a_table(place):
+    place.config = place.root / "examples" / "service" / "table.json"
+    service = place.start("--floats", "2", "--targets", "1", "--passes", "100").ready()
+    url = service.url
+    assert max(errors_of(service, 5000, 100)) > 0.5
+    rows, targets = table_rows(0, 638)
+    body = as_bytes(rows, [struct.pack("<f", t) for t in targets])
+    same(curl(url + "/examples", *BYTES, "@-", data=body).json(), {"accepted": 638})
+    text_body = {"examples": [{"row": [0.5, -0.5], "target": [1.5]},
+                              {"row": text(struct.pack("<2f", 0, 1)), "target": [-1]}]}
+    same(curl(url + "/examples", *JSON, "@-", data=json.dumps(text_body).encode()).json(), {"accepted": 2})
+    bad = as_bytes(rows[:2], [struct.pack("<f", 1), struct.pack("<f", float("nan"))])
+    answer = curl(url + "/examples", *BYTES, "@-", data=bad)
+    same((answer.code, answer.json()["error"]), (400, "example 1: target 0 is nan; expected finite floats"))
+    same(curl(url + "/predict", *BYTES, "@-", data=struct.pack("<2f", 1, float("inf"))).code, 400)
+    learnt = service.wait(lambda m: 0 < m["lockstep_loss"] < 5e-3 and m["service_queue_examples"] == 0,
+                          "it learns", 100)
+    assert not any("accuracy" in name for name in learnt), "there is no accuracy of targets that are floats"
+    service.wait(lambda m: m["service_snapshot_step"] >= learnt["lockstep_steps_total"], "predictions follow")
+    assert max(errors_of(service, 5000, 100)) < 0.25, errors_of(service, 5000, 100)
+    same(service.end(), 0)
+
+    again = place.start("--floats", "2", "--targets", "1").ready()
+    steps, trained, waiting = again.begun_at()
+    assert steps > 0 and trained + waiting == 640, again.begun_at()
+    assert max(errors_of(again, 5000, 100)) < 0.25, errors_of(again, 5000, 100)
+    same(again.end(), 0)
+    for options, status, message in ((["--floats", "2"], 65, "--targets"), (["--floats", "3", "--targets", "1"], 65, "--floats"),
+                                     (["--floats", "2", "--shape", "1x2x1"], 64, "take one"),
+                                     (["--targets", "1", "--classes", "3"], 64, "take one")):
+        service = place.start(*options)
+        same((options, service.end()), (options, status))
+        assert message in service.said(), service.said()
+
+    place.state = place.folder / "wide"  # rows of one float, and many outputs of each
+    service = place.start("--floats", "1", "--targets", "64", "--set", "model.layers.2.out=64").ready()
+    rows_of_one = struct.pack("<16385f", *range(16385))
+    answer = curl(service.url + "/predict", *BYTES, "@-", data=rows_of_one)
+    same((answer.code, answer.json()["error"]), (413, "16385 rows of 64 outputs; send at most 16384 rows at once"))
+    same(len(curl(service.url + "/predict", *BYTES, "@-", data=rows_of_one[:400]).json()["predictions"]), 100)
+    same(service.end(), 0)
+
+    place.state = place.folder / "bits"  # a target that the loss refuses would end training at every start
+    whole, place.config = place.config, place.folder / "bits.json"
+    place.config.write_text(json.dumps({**json.loads(whole.read_text()), "run_dir": 5}))
+    service = place.start("--floats", "2", "--targets", "1", "--set", "loss=bce").ready()
+    place.config = whole
+    body = {"examples": [{"row": [0, 1], "target": [2]}]}
+    answer = curl(service.url + "/examples", *JSON, "@-", data=json.dumps(body).encode())
+    same((answer.code, answer.json()["error"]), (400, "example 0: target 0 is 2; expected 0 to 1, for this loss"))
+    same(service.end(), 0)
+
+    place.state = place.folder / "labels"  # whether 2a − b is positive
+    service = place.start("--floats", "2", "--classes", "2", "--set", "model.layers.2.out=2").ready()
+    body = as_bytes(rows, [bytes([t > 0]) for t in targets])
+    same(curl(service.url + "/examples", *BYTES, "@-", data=body).json(), {"accepted": 638})
+    service.wait(lambda m: m["lockstep_accuracy"] > 0.97, "it learns", 100)
+    service.wait(lambda m: m["service_snapshot_step"] == m["lockstep_steps_total"], "what it learnt is shown")
+    answer = curl(service.url + "/predict", *JSON, "@-", data=b'{"rows": [[0.9, -0.9], [-0.9, 0.9]]}').json()
+    same([p["class"] for p in answer["predictions"]], [1, 0])
     same(service.end(), 0)
 
 
@@ -628,13 +710,22 @@ def fails_openly(place):
 
 
 def readme(place):
-    """The commands of README.md, as they are printed there but for the port, with its config."""
-    place.config = place.root / "examples" / "service" / "config.json"
-    service = place.start().ready()
+    """The commands of README.md, as they are printed there but for the port, each behind the service that it is about."""
     printed = (place.root / "examples" / "service" / "README.md").read_text(encoding="utf-8")
+    parts = re.split(r"(?m)^    build/release/examples/service/lockstep-service (.*)$", printed)[1:]
+    same(len(parts), 4)
+    for options, following in zip(parts[::2], parts[1::2]):
+        *options, config = options.split()
+        place.config, place.state = place.root / config, place.folder / options[options.index("--state") + 1]
+        del options[options.index("--state"):][:2]
+        run_printed(place, options, following)
+
+
+def run_printed(place, options, printed):
+    service = place.start(*options).ready()
     commands = [line[4:] for line in printed.splitlines() if re.match(r"    (curl|head|\{|printf) ",
                                                                       line)]
-    assert sum("curl " in command for command in commands) >= 6, commands
+    assert sum("curl " in command for command in commands) >= 2, commands
     script = "set -e\n" + "\n".join(commands).replace(":8080", f":{service.port()}")
     script = script.replace("curl ", "curl -sS --fail-with-body ")
     done = subprocess.run(["sh", "-c", script], cwd=place.folder, stdout=subprocess.PIPE,

@@ -29,10 +29,12 @@ static void begin(fixture *f)
     memset(f, 0, sizeof *f);
     snprintf(f->path, sizeof f->path, "/tmp/lockstep-batch-XXXXXX");
     close(mkstemp(f->path));
-    f->options = (journal_options){
-        .path = f->path, .image_bytes = IMAGE, .classes = 10, .most = 100000, .queue = 100000};
+    f->options = (journal_options){.path = f->path,
+                                   .form = {.row_bytes = IMAGE, .classes = 10},
+                                   .most = 100000,
+                                   .queue = 100000};
     assert_int_equal(journal_open(&f->j, &f->options, &f->err), LS_OK);
-    assert_int_equal(batch_init(&f->b, ROWS, IMAGE, &f->err), LS_OK);
+    assert_int_equal(batch_init(&f->b, ROWS, &f->options.form, &f->err), LS_OK);
 }
 
 static void end(fixture *f)
@@ -54,9 +56,9 @@ static void hold(fixture *f, int more)
 /* The number of the example in a row, whose label is its own. */
 static uint64_t number(const fixture *f, int row)
 {
-    const uint8_t *image = f->b.images + row * IMAGE;
+    const uint8_t *image = f->b.values + row * IMAGE;
     const uint64_t n = image[0] | (uint64_t)image[1] << 8;
-    assert_int_equal(f->b.labels[row], n % 10);
+    assert_int_equal(((const int32_t *)f->b.targets)[row], n % 10);
     assert_int_equal(image[2], 77);
     return n;
 }
@@ -207,6 +209,30 @@ static void runs_of_damage_of_any_length_are_passed(void **state)
     }
 }
 
+static void targets_that_are_floats_come_with_their_rows(void **state)
+{
+    (void)state;
+    fixture f;
+    uint64_t position = 0;
+    const example_form form = {.row_bytes = 3 * sizeof(float), .floats = 1, .targets = 2};
+    begin(&f);
+    end(&f);
+    f.options.form = form;
+    assert_int_equal(journal_open(&f.j, &f.options, &f.err), LS_OK);
+    assert_int_equal(batch_init(&f.b, ROWS, &form, &f.err), LS_OK);
+    for (int i = 0; i < ROWS; i++) {
+        const float example[5] = {(float)i, (float)-i, (float)i + 0.25F, 1, (float)i * i};
+        assert_int_equal(journal_append(f.j, (const uint8_t *)example, 1, &f.err), LS_OK);
+    }
+    assert_int_equal(batch_fill(&f.b, f.j, 0, &position, &f.err), LS_OK);
+    for (int i = 0; i < ROWS; i++) {
+        const float target[2] = {(float)i, (float)-i}, row[3] = {(float)i + 0.25F, 1, (float)i * i};
+        assert_memory_equal((const float *)f.b.targets + 2 * i, target, sizeof target);
+        assert_memory_equal(f.b.values + (size_t)i * sizeof row, row, sizeof row);
+    }
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +241,7 @@ int main(void)
         cmocka_unit_test(the_same_step_draws_the_same),
         cmocka_unit_test(damaged_examples_are_left_out),
         cmocka_unit_test(runs_of_damage_of_any_length_are_passed),
+        cmocka_unit_test(targets_that_are_floats_come_with_their_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,8 +36,10 @@ static void begin(fixture *f)
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(f->directory));
     snprintf(f->path, sizeof f->path, "%s/journal", f->directory);
-    f->options = (journal_options){
-        .path = f->path, .image_bytes = IMAGE, .classes = 10, .most = 100000, .queue = 100000};
+    f->options = (journal_options){.path = f->path,
+                                   .form = {.row_bytes = IMAGE, .classes = 10},
+                                   .most = 100000,
+                                   .queue = 100000};
     assert_int_equal(journal_open(&f->j, &f->options, &f->err), LS_OK);
 }
 
@@ -414,12 +416,18 @@ static void files_of_others_are_refused(void **state)
     assert_int_equal(append(&f, 0, 2), LS_OK);
     journal_close(f.j);
     journal_options o = f.options;
-    o.image_bytes = 6;
+    o.form.row_bytes = 6;
     assert_int_equal(journal_open(&other, &o, &f.err), LS_EDATA);
     assert_non_null(strstr(f.err.text, "--shape"));
     o = f.options;
-    o.classes = 9;
+    o.form.classes = 9;
     assert_int_equal(journal_open(&other, &o, &f.err), LS_EDATA);
+    o = f.options;
+    o.form.floats = 1;
+    assert_int_equal(journal_open(&other, &o, &f.err), LS_EDATA);
+    o.form = (example_form){.row_bytes = IMAGE, .targets = 10, .classes = 10};
+    assert_int_equal(journal_open(&other, &o, &f.err), LS_EDATA);
+    assert_non_null(strstr(f.err.text, "--targets"));
     assert_null(other);
     assert_int_equal(journal_open(&f.j, &f.options, &f.err), LS_OK);
     assert_holds(&f, 2);

@@ -71,6 +71,33 @@ static void what_is_not_finite_has_its_names(void **state)
     assert_non_null(strstr(text, "\nc -Inf\n"));
 }
 
+static void a_hidden_gauge_is_not_written_until_it_is_set(void **state)
+{
+    (void)state;
+    static metrics all;
+    char text[400];
+    metric *a = metrics_gauge(&all, "a", NULL, "A.");
+    metric_hide(a);
+    metrics_gauge(&all, "b", NULL, "B.");
+    metrics_write(&all, text, sizeof text);
+    assert_string_equal(text, "# HELP b B.\n# TYPE b gauge\nb 0\n");
+    metric_set(a, NAN);
+    metrics_write(&all, text, sizeof text);
+    assert_string_equal(text, "# HELP a A.\n# TYPE a gauge\na NaN\n"
+                              "# HELP b B.\n# TYPE b gauge\nb 0\n");
+}
+
+static void a_hidden_gauge_leaves_its_heading_to_the_next_of_its_name(void **state)
+{
+    (void)state;
+    static metrics all;
+    char text[400];
+    metric_hide(metrics_gauge(&all, "a", "x=\"1\"", "A."));
+    metrics_gauge(&all, "a", "x=\"2\"", "A.");
+    metrics_write(&all, text, sizeof text);
+    assert_string_equal(text, "# HELP a A.\n# TYPE a gauge\na{x=\"2\"} 0\n");
+}
+
 static void a_small_buffer_gets_what_fits_and_is_told_what_does_not(void **state)
 {
     (void)state;
@@ -125,6 +152,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_text_is_prometheus_text),
         cmocka_unit_test(what_is_not_finite_has_its_names),
+        cmocka_unit_test(a_hidden_gauge_is_not_written_until_it_is_set),
+        cmocka_unit_test(a_hidden_gauge_leaves_its_heading_to_the_next_of_its_name),
         cmocka_unit_test(a_small_buffer_gets_what_fits_and_is_told_what_does_not),
         cmocka_unit_test(no_addition_is_lost_among_threads),
     };

@@ -1,10 +1,13 @@
-/* A small stress of one structure for ThreadSanitizer: `order_stress ring`, `barrier`, `pool`,
- * `lent`, `group`, `team` or `courier`. weakened_orders.sh compiles it with the orders as they are, where it must pass, and with
- * each one weakened, where the sanitizer must report a race on the plain data.
+/* A small stress of one structure for ThreadSanitizer: `order_stress ring`,
+ * `barrier`, `pool`, `lent`, `group`, `team`, `courier` or `brought`.
+ * weakened_orders.sh compiles it with the orders as they are, where it must
+ * pass, and with each one weakened, where the sanitizer must report a race on
+ * the plain data.
  *
- * It keeps away from parking, whose own read-modify-writes would hand over what a weakened order
- * no longer does: the ring's ends only try, the barrier's ranks spin for longer than a round
- * takes, and so do a team's threads, who looks whether a worker is idle and who waits for the courier. */
+ * It keeps away from parking, whose own read-modify-writes would hand over what
+ * a weakened order no longer does: the ring's ends only try, the barrier's
+ * ranks spin for longer than a round takes, and so do a team's threads, who
+ * looks whether a worker is idle and who waits for the courier. */
 #include "cluster/cluster.h"
 #include "comm/comm.h"
 #include "cpu/cpu_team.h"
@@ -14,6 +17,7 @@
 #include <lockstep/pool.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -99,7 +103,8 @@ static void use_pool(void)
     ls_pool_destroy(pool);
 }
 
-/* ---- threads that are lent to a pool take a worker over from one another ---- */
+/* ---- threads that are lent to a pool take a worker over from one another ----
+ */
 
 static ls_pool *lent_to;
 static _Atomic int refusals;
@@ -148,7 +153,8 @@ static void take_turns(void)
     ls_pool_destroy(lent_to);
 }
 
-/* ---- who gets out of a merge before the others reuses what it showed them ---- */
+/* ---- who gets out of a merge before the others reuses what it showed them
+ * ---- */
 
 #define FLOATS 65536
 
@@ -173,7 +179,8 @@ static void *merge_until_aborted(void *arg)
         return NULL;
     while (ls_comm_ordered.all_reduce(comm, NULL, &partial, 1, total[rank], &times, NULL) == LS_OK)
         ;
-    /* The group is dead, and a call changes nothing that the other may be reading. */
+    /* The group is dead, and a call changes nothing that the other may be
+   * reading. */
     if (ls_comm_ordered.all_reduce(comm, NULL, NULL, 0, NULL, &times, NULL) != LS_EABORTED)
         atomic_fetch_add(&wrong, 1);
     while (ls_comm_ordered.may_read(group, !rank))
@@ -209,7 +216,8 @@ static void abort_merges(void)
     }
 }
 
-/* ---- a team's items read what the worker wrote, and the worker reads theirs ---- */
+/* ---- a team's items read what the worker wrote, and the worker reads theirs
+ * ---- */
 
 typedef struct team_job {
     long in[64], out[64];
@@ -271,19 +279,88 @@ static int open_lone(ls_wire **out, const ls_wire_options *options, ls_error *er
     return LS_OK;
 }
 
-static void use_courier(void)
+/* One of two, where the other is a mirror: it has what this one has, and its
+ * nodes are 0. It sees what it is sent as plain data. */
+static struct {
+    ls_wire base;
+    ls_transfer *posted[32];
+    int count;
+    const void *head;
+    float seen;
+} mirror;
+
+static int post_mirror(ls_wire *wire, ls_transfer *t, ls_error *err)
 {
-    const ls_cluster_options o = {.type = &lone, .deadline_ns = 1u << 30, .open_ns = 1u << 30};
+    (void)wire;
+    (void)err;
+    if (t->channel == 0) /* it says nothing */
+        return LS_OK;
+    if (!t->incoming && t->channel == 1)
+        mirror.head = t->data;
+    else if (!t->incoming)
+        mirror.seen += *(const float *)t->data;
+    mirror.posted[mirror.count++] = t;
+    return LS_OK;
+}
+
+static int poll_mirror(ls_wire *wire, ls_transfer **ended, int most, uint64_t timeout_ns,
+                       ls_error *err)
+{
+    const int count = mirror.count;
+    (void)wire;
+    (void)most;
+    (void)timeout_ns;
+    (void)err;
+    for (int i = 0; i < count; i++) {
+        ended[i] = mirror.posted[i];
+        if (ended[i]->incoming && ended[i]->channel == 1)
+            memcpy(ended[i]->data, mirror.head, ended[i]->bytes);
+    }
+    mirror.count = 0;
+    return count;
+}
+
+static int abort_mirror(ls_wire *wire)
+{
+    (void)wire;
+    return 0;
+}
+
+static int open_mirror(ls_wire **out, const ls_wire_options *options, ls_error *err);
+static const ls_wire_type mirrored = {.name = "mirror",
+                                      .open = open_mirror,
+                                      .post = post_mirror,
+                                      .poll = poll_mirror,
+                                      .close = close_lone,
+                                      .abort = abort_mirror};
+
+static int open_mirror(ls_wire **out, const ls_wire_options *options, ls_error *err)
+{
+    (void)options;
+    (void)err;
+    mirror.base = (ls_wire){&mirrored, 0, 2};
+    *out = &mirror.base;
+    return LS_OK;
+}
+
+/* `within`: floats are brought to a sum that is under way. */
+static void use_courier(bool within)
+{
+    const ls_cluster_options o = {
+        .type = within ? &mirrored : &lone, .deadline_ns = 1u << 30, .open_ns = 1u << 30};
     ls_cluster *c;
-    if (ls_cluster_open(&c, &o, NULL) != LS_OK || ls_cluster_prepare(c, 1, 64, NULL) != LS_OK) {
+    if (ls_cluster_open(&c, &o, NULL) != LS_OK ||
+        ls_cluster_prepare(c, within ? 2 : 1, 64, NULL) != LS_OK) {
         atomic_fetch_add(&wrong, 1);
         return;
     }
     for (int round = 0; round < ROUNDS; round++) {
+        if (within && ls_cluster_begin_sum(c, NULL) != LS_OK)
+            atomic_fetch_add(&wrong, 1);
         for (int i = 0; i < 64; i++)
             ls_cluster_node(c, 0)[i] = (float)(round + i);
         if (ls_cluster_sum(c, NULL, NULL) != LS_OK ||
-            ls_cluster_total(c)[63] != (float)(round + 63))
+            ls_cluster_total(c)[31] != (float)(round + 31))
             atomic_fetch_add(&wrong, 1);
         ls_cluster_commit(c, 1);
     }
@@ -323,8 +400,10 @@ int main(int argc, char **argv)
         abort_merges();
     else if (strcmp(what, "team") == 0)
         run_team();
+    else if (strcmp(what, "brought") == 0)
+        use_courier(true);
     else if (strcmp(what, "courier") == 0)
-        use_courier();
+        use_courier(false);
     else
         rc = 2;
     if (wrong)

@@ -104,4 +104,7 @@ spins=-DLS_COURIER_SPINS=20000000
 passes courier courier $spins
 is_caught courier_done courier -DLS_COURIER_DONE=memory_order_relaxed $spins
 is_caught courier_seen courier -DLS_COURIER_SEEN=memory_order_relaxed $spins
+passes brought brought $spins
+is_caught courier_ready brought -DLS_COURIER_READY=memory_order_relaxed $spins
+is_caught courier_takes brought -DLS_COURIER_TAKES=memory_order_relaxed $spins
 [ "$failures" -eq 0 ]

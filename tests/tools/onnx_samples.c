@@ -49,7 +49,8 @@ static void write_sample(const char *dir, const char *name, const ls_model *mode
     for (size_t i = 0; i < pixels; i++)
         x[i] =
             normalisation.floats ? (float)data.images[i] / 16 - 7 : (float)data.images[i] / 255.0f;
-    const ls_onnx_desc onnx = {model, weights, normalisation, name};
+    const ls_onnx_desc onnx = {
+        .model = model, .weights = weights, .normalisation = normalisation, .name = name};
     snprintf(path, sizeof path, "%s/%s.onnx", dir, name);
     if (ls_onnx_save(path, &onnx, NULL, &err) != LS_OK)
         stop(name, &err);

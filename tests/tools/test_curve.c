@@ -17,7 +17,8 @@ static void add(cli_curve *c, int epoch, int epochs, double loss, double accurac
                            .epoch_done = 1,
                            .loss = loss,
                            .evaluated = accuracy >= 0,
-                           .test_accuracy = accuracy};
+                           .metric = "accuracy",
+                           .test_metric = accuracy};
     cli_curve_add(c, &p);
 }
 
@@ -50,6 +51,32 @@ static void measure(const char *text, int *width, int *lines)
         *lines += *text == '\n';
         *width = column > *width ? column : *width;
     }
+}
+
+/* R² may be below 0: what stands left of the axis is as wide as ever. */
+static void a_sign_takes_the_place_of_a_digit(void **state)
+{
+    (void)state;
+    static cli_curve c;
+    memset(&c, 0, sizeof c);
+    const double value[] = {-3.9895, -1, 0.5};
+    for (int i = 0; i < 3; i++) {
+        const ls_progress p = {.epoch = i + 1,
+                               .epochs = 3,
+                               .epoch_done = 1,
+                               .loss = 3 - i,
+                               .evaluated = 1,
+                               .metric = "r2",
+                               .test_metric = value[i]};
+        cli_curve_add(&c, &p);
+    }
+    char *text = printed(&c, 0);
+    int width, lines;
+    measure(text, &width, &lines);
+    assert_int_equal(width, 72);
+    assert_non_null(strstr(text, "test r2, last 0.5000"));
+    assert_non_null(strstr(text, "\n  -3.99 |"));
+    free(text);
 }
 
 static void a_line_from_corner_to_corner_in_ascii(void **state)
@@ -171,6 +198,7 @@ static void utf8_is_told_by_locale_and_terminal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sign_takes_the_place_of_a_digit),
         cmocka_unit_test(a_line_from_corner_to_corner_in_ascii),
         cmocka_unit_test(a_flat_line_in_braille_runs_through_the_middle),
         cmocka_unit_test(fewer_than_two_evaluations_print_nothing),

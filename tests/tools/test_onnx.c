@@ -31,7 +31,10 @@ static written write_model(const char *json, ls_shape input, int classes, ls_gat
     w.weights = calloc(w.model->floats, sizeof *w.weights);
     fill_weights(w.weights, w.model, 0.5f, 3);
     ls_buffer_init(&w.file, NULL);
-    const ls_onnx_desc d = {w.model, w.weights, normalisation, "a name"};
+    const ls_onnx_desc d = {
+        .model = w.model, .weights = w.weights, .normalisation = normalisation, .name = "a name"};
+    if (classes == 3)
+        w.model->card = strdup("{\"class_names\":[\"a\",\"b\",\"c\"],\"features\":[7]}");
     must(ls_onnx_write(&w.file, &d, &err), &err);
     w.whole =
         (pb_reader){(const uint8_t *)w.file.text, (const uint8_t *)w.file.text + w.file.length};
@@ -229,20 +232,50 @@ static void dropout_is_left_out_and_its_reader_reads_what_it_read(void **state)
     drop(&w);
 }
 
+/* The value of a key of the file's metadata; "" without. */
+static const char *metadata(char *text, size_t size, const written *w, const char *key)
+{
+    pb_field f;
+    for (pb_reader r = w->whole; pb_next(&r, &f);) {
+        if (f.number != MODEL_METADATA)
+            continue;
+        const pb_field name = pb_find(pb_inside(&f), 1), value = pb_find(pb_inside(&f), 2);
+        if (strcmp(pb_text(text, size, &name), key) == 0)
+            return pb_text(text, size, &value);
+    }
+    return "";
+}
+
 static void the_metadata_say_what_goes_in(void **state)
 {
     static const char *const wanted[] = {"pixels / 255, fp32", "values as in the data, fp32"};
     (void)state;
     for (int floats = 0; floats < 2; floats++) {
-        char text[80];
-        ls_gather rows = plain_pixels;
+        char text[200];
+        ls_gather rows = shifted;
         rows.floats = floats;
-        written w = write_model(lenet_json, (ls_shape){1, 28, 28}, 10, rows);
-        const pb_field entry = pb_find(w.whole, MODEL_METADATA);
-        const pb_field value = pb_find(pb_inside(&entry), 2);
-        assert_ptr_equal(strstr(pb_text(text, sizeof text, &value), wanted[floats]), text);
+        written w = write_model("[{\"type\": \"flatten\"}, {\"type\": \"dense\", \"out\": 10}]",
+                                (ls_shape){2, 4, 3}, 10, rows);
+        assert_ptr_equal(strstr(metadata(text, sizeof text, &w, "input"), wanted[floats]), text);
+        assert_string_equal(metadata(text, sizeof text, &w, "size"), "[2,4,3]");
+        assert_string_equal(metadata(text, sizeof text, &w, "mean"), "[0.5,0.25]");
+        assert_string_equal(metadata(text, sizeof text, &w, "std"), "[0.5,2]");
+        assert_string_equal(metadata(text, sizeof text, &w, "class_names"), "");
         drop(&w);
     }
+}
+
+static void the_metadata_say_what_comes_out(void **state)
+{
+    char text[200];
+    (void)state;
+    written w = write_model("[{\"type\": \"dense\", \"out\": 3}]", (ls_shape){6, 1, 1}, 3, shifted);
+    assert_string_equal(metadata(text, sizeof text, &w, "class_names"), "[\"a\",\"b\",\"c\"]");
+    assert_string_equal(metadata(text, sizeof text, &w, "features"), "[7]");
+    assert_string_equal(metadata(text, sizeof text, &w, "output"),
+                        "a logit for each class, whose softmax are probabilities");
+    assert_string_equal(metadata(text, sizeof text, &w, "std"), "[0.5,2,1,1,1,1]");
+    drop(&w);
 }
 
 static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **state)
@@ -259,7 +292,8 @@ static void lack_of_memory_at_any_point_is_reported_and_nothing_leaks(void **sta
         counting_host_init(&h);
         h.fail_at = at;
         ls_buffer_init(&file, &h.host);
-        const ls_onnx_desc d = {model, weights, plain_pixels, "lenet"};
+        const ls_onnx_desc d = {
+            .model = model, .weights = weights, .normalisation = plain_pixels, .name = "lenet"};
         status = ls_onnx_write(&file, &d, &err);
         assert_true(status == LS_OK || status == LS_ENOMEM);
         ls_buffer_fini(&file);
@@ -281,6 +315,7 @@ int main(void)
         cmocka_unit_test(mean_and_std_come_first_and_only_where_they_change_something),
         cmocka_unit_test(dropout_is_left_out_and_its_reader_reads_what_it_read),
         cmocka_unit_test(the_metadata_say_what_goes_in),
+        cmocka_unit_test(the_metadata_say_what_comes_out),
         cmocka_unit_test(lack_of_memory_at_any_point_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests_name("onnx", tests, NULL, NULL);

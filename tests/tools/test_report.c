@@ -1,4 +1,5 @@
 /* The report of a run: what it shows, and runs that are damaged, unfinished or not there. */
+#include "data/ration.h"
 #include "data/scratch.h"
 #include "page/page.h"
 
@@ -514,25 +515,6 @@ static void the_served_page_fetches_its_records(void **state)
 }
 
 /* ---- memory ---- */
-
-typedef struct ration {
-    int grants, blocks;
-} ration;
-
-static void *ration_alloc(void *user, size_t bytes, size_t align)
-{
-    ration *r = user;
-    if (r->grants-- <= 0)
-        return NULL;
-    r->blocks++;
-    return aligned_alloc(align, (bytes + align - 1) / align * align);
-}
-
-static void ration_free(void *user, void *memory)
-{
-    ((ration *)user)->blocks--;
-    free(memory);
-}
 
 static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
 {

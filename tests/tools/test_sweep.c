@@ -1,5 +1,6 @@
 /* A sweep's combinations, what cannot be read, and its results. */
 #include "cli/sweep.h"
+#include "data/ration.h"
 #include "device/registry.h"
 #include "json/json.h"
 
@@ -306,25 +307,6 @@ static void the_json_tells_finished_failed_and_unrun_apart(void **state)
 }
 
 /* ---- memory ---- */
-
-typedef struct ration {
-    int grants, blocks;
-} ration;
-
-static void *ration_alloc(void *user, size_t bytes, size_t align)
-{
-    ration *r = user;
-    if (r->grants-- <= 0)
-        return NULL;
-    r->blocks++;
-    return aligned_alloc(align, (bytes + align - 1) / align * align);
-}
-
-static void ration_free(void *user, void *memory)
-{
-    ((ration *)user)->blocks--;
-    free(memory);
-}
 
 static void lack_of_memory_is_an_error_that_leaks_nothing(void **state)
 {

@@ -132,6 +132,35 @@ cmp -s copy.safetensors run/weights.safetensors || fail "export changed the weig
 expect 0 "$trainer" export "$checkpoint" --to tiny.onnx
 has out '^tiny.onnx: [0-9]* bytes, ONNX IR version 8, opset 17;'
 grep -q 'fc.weight' tiny.onnx || fail "tiny.onnx has no fc.weight"
+has_metadata() # FILE TEXT…
+{
+    file=$1
+    shift
+    for text; do
+        LC_ALL=C grep -aqF "$text" "$file" || fail "the metadata of $file do not have $text"
+    done
+}
+has_metadata tiny.onnx 'a logit for each class' 'pixels / 255' '[1,28,28]'
+# What a table's classes are called, and that its numbers are no logits, where these are what is learned.
+awk -v OFS=, 'BEGIN { print "a,b,kind,size"; for (i = 0; i < 40; i++) print i % 7, i % 5, i % 2 ? "red" : "blue", i / 8 }' >table.csv
+for target in kind size; do
+    labels=values outputs=1
+    [ $target = kind ] && labels=classes outputs=2
+    expect 0 "$trainer" config.json --quiet --set run_dir=$target --set data.limit=0 --set epochs=1 --set data.name=csv \
+        --set data.path=table.csv --set data.target=$target --set data.validation=0.2 --set batch_size=16 \
+        --set data.labels="$labels" --set model.layers.1.out="$outputs"
+    expect 0 "$trainer" export $target --to $target.onnx
+    expect 0 "$trainer" export $target/weights.safetensors --to again.onnx
+    cmp -s again.onnx $target.onnx || fail "$target: a file alone is exported otherwise"
+done
+has_metadata kind.onnx 'values as in the data' 'a logit for each class' '["blue","red"]' '[3,1,1]'
+has_metadata size.onnx 'values as in the data' 'the values themselves' \
+    '[{"column":"a"},{"column":"b"},{"column":"kind","is":"blue"},{"column":"kind","is":"red"}]'
+expect 0 "$trainer" config.json --quiet --set run_dir=scaled --set data.limit=0 --set epochs=1 --set data.name=csv \
+    --set data.path=table.csv --set data.target=kind --set data.drop=b,size --set data.standardize=true \
+    --set batch_size=16 --set model.layers.1.out=2
+expect 0 "$trainer" export scaled/weights.safetensors --to scaled.onnx
+has_metadata scaled.onnx '[{"column":"a","mean":2.875,"deviation":1.9'
 
 # Without its data, too, a dataset that is misspelt gets a suggestion.
 expect 78 "$trainer" export run --to copy.onnx --set data.name=syntetic

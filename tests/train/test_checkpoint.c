@@ -120,7 +120,7 @@ static void all_values_come_back_bit_for_bit(void **state)
     for (int k = 0; k < 3; k++) {
         for (size_t i = 0; i < p->model->floats; i++)
             p->values[k][i] = (float)(i + 1) / (float)(k + 3);
-        wanted[k] = malloc(p->model->floats * sizeof(float));
+        wanted[k] = calloc(p->model->floats + 1, sizeof(float));
         memcpy(wanted[k], p->values[k], p->model->floats * sizeof(float));
     }
     save(p, 5, "{}"); /* a layer is called as a slot is, and that is no matter */
@@ -194,6 +194,31 @@ static void all_but_the_newest_and_the_one_just_saved_go(void **state)
     assert_int_equal(access(file_of(p, 2), F_OK), 0);
 }
 
+/* One before the first step, too: a trainer that is driven may evaluate what it starts from. */
+static void the_best_stays_whatever_step_it_is_of(void **state)
+{
+    place *p = *state;
+    char name[LS_CHECKPOINT_NAME];
+    ls_error err = {0};
+    ls_checkpoint_name(name, 3);
+    for (uint64_t of = 0; of <= 1; of++) {
+        const ls_best best = {.epoch = 1, .steps = of}, displaced = {2, 0, 2, 0, 9, of};
+        for (uint64_t steps = 0; steps <= 3; steps++)
+            save(p, steps, "x");
+        assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &best, NULL, &err),
+                         LS_OK);
+        for (uint64_t steps = 0; steps <= 3; steps++)
+            assert_int_equal(access(file_of(p, steps), F_OK) == 0, steps == of || steps == 3);
+        assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &displaced, NULL, &err),
+                         LS_OK);
+        assert_int_equal(access(file_of(p, of), F_OK), 0);
+    }
+    const ls_best none = {0};
+    save(p, 0, "x");
+    assert_int_equal(ls_checkpoints_prune(p->files.directory, 1, name, &none, NULL, &err), LS_OK);
+    assert_int_not_equal(access(file_of(p, 0), F_OK), 0);
+}
+
 static void what_is_not_finite_takes_the_place_of_nothing(void **state)
 {
     place *p = *state;
@@ -216,6 +241,7 @@ int main(void)
         TEST(the_newest_that_is_whole_is_found),
         TEST(without_a_whole_one_it_is_said_what_is_there),
         TEST(all_but_the_newest_and_the_one_just_saved_go),
+        TEST(the_best_stays_whatever_step_it_is_of),
         TEST(what_is_not_finite_takes_the_place_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -293,17 +293,18 @@ static int read_many(void *user, int test, const uint32_t *which, uint32_t count
     return LS_OK;
 }
 
-/* Has no memory for so much at a time, and counts what the log says of it. */
+/* Has no memory for so much at a time, unless it is large, and counts what the log says of it. */
 typedef struct small_host {
     ls_host host;
     int said;
+    bool large;
 } small_host;
 
 static void *alloc_little(void *user, size_t bytes, size_t align)
 {
-    (void)user;
-    return bytes > LS_SCORES_BYTES ? NULL
-                                   : aligned_alloc(align, (bytes + align - 1) / align * align);
+    return bytes > LS_SCORES_BYTES && !((small_host *)user)->large
+               ? NULL
+               : aligned_alloc(align, (bytes + align - 1) / align * align);
 }
 
 static void free_any(void *user, void *memory)
@@ -320,7 +321,7 @@ static void count_words(void *user, ls_log_level level, const char *text)
 
 static int open_many(story *s, small_host *h, ls_trainer **t, const char *set)
 {
-    *h = (small_host){.host = {sizeof h->host, alloc_little, free_any, count_words, h}};
+    h->host = (ls_host){sizeof h->host, alloc_little, free_any, count_words, h};
     begin(s, "devices=ref:1");
     s->data = (ls_data_source){.size = sizeof s->data,
                                .name = "many",
@@ -340,24 +341,27 @@ static int open_many(story *s, small_host *h, ls_trainer **t, const char *set)
     return ls_trainer_open(t, &s->f.options, &s->f.err);
 }
 
-static void scores_that_nobody_asked_for_take_no_memory(void **state)
+static void many_scores_take_memory_where_somebody_asked_for_them(void **state)
 {
-    small_host h;
+    small_host h = {.large = true};
     story s;
     ls_trainer *t;
     (void)state;
-    const int status = open_many(&s, &h, &t, "seed=0");
-    if (status)
-        fail_msg("%s", s.f.err.text);
-    assert_null(t->exchange->test.scores);
-    assert_int_equal(h.said, 1);
-    ls_trainer_close(t);
-    fixture_end(&s.f);
+    for (int named = 0; named < 2; named++) {
+        h.said = 0;
+        if (open_many(&s, &h, &t, named ? "metrics.names=[\"top5\"]" : "seed=0"))
+            fail_msg("%s", s.f.err.text);
+        assert_int_equal(t->exchange->test.scores != NULL, named);
+        assert_int_equal(t->config.metrics >> LS_METRIC_TOP5 & 1, named);
+        assert_int_equal(h.said, !named);
+        ls_trainer_close(t);
+        fixture_end(&s.f);
+    }
 }
 
 static void scores_that_were_asked_for_and_do_not_fit_are_named(void **state)
 {
-    small_host h;
+    small_host h = {0};
     story s;
     ls_trainer *t;
     (void)state;
@@ -646,7 +650,7 @@ int main(void)
         cmocka_unit_test(an_evaluation_finds_the_same_on_any_number_of_workers),
         cmocka_unit_test(what_is_measured_is_what_was_asked_for),
         cmocka_unit_test(a_metric_of_another_loss_is_refused_with_those_that_fit),
-        cmocka_unit_test(scores_that_nobody_asked_for_take_no_memory),
+        cmocka_unit_test(many_scores_take_memory_where_somebody_asked_for_them),
         cmocka_unit_test(scores_that_were_asked_for_and_do_not_fit_are_named),
         cmocka_unit_test(the_best_checkpoint_is_kept_beside_the_newest),
         cmocka_unit_test(old_ones_are_removed_where_the_best_was_not_kept),

@@ -3,6 +3,8 @@
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 
+#include <dirent.h>
+#include <fenv.h>
 #include <lockstep/model.h>
 #include <math.h>
 #include <pthread.h>
@@ -238,6 +240,41 @@ static void any_number_of_threads_predict_at_the_same_time(void **state)
     end(&s);
 }
 
+static int threads_now(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (const struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding(void **state)
+{
+    (void)state;
+    story s;
+    float up[ROWS * OWN_CLASSES], nearest[ROWS * OWN_CLASSES];
+    if (!has_backend("cpu"))
+        skip();
+    begin(&s);
+    s.options.device = "cpu:1";
+    const int threads = threads_now();
+    ls_snapshot *model = must_open(&s);
+    fesetround(FE_UPWARD);
+    const int status = ls_model_predict(model, s.images, ROWS, up, &s.f.err);
+    const int rounding = fegetround();
+    fesetround(FE_TONEAREST);
+    assert_int_equal(status, LS_OK);
+    assert_int_equal(rounding, FE_UPWARD);
+    assert_int_equal(threads_now(), threads);
+    assert_int_equal(ls_model_predict(model, s.images, ROWS, nearest, &s.f.err), LS_OK);
+    assert_memory_equal(up, nearest, sizeof up);
+    ls_snapshot_release(model);
+    end(&s);
+}
+
 /* ---- bad files ------------------------------------------------------------------------------ */
 
 static char *contents(const char *path, size_t *size)
@@ -322,6 +359,7 @@ static void cards_that_make_no_sense_are_refused(void **state)
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10,\"class_names\":[\"a\"]," RECIPE "}",
          "one for each"},
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":1,\"class_names\":[1]," RECIPE "}", "name"},
+        {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10,\"features\":7," RECIPE "}", "features"},
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10,\"more\":1," RECIPE "}", "more"},
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10}", "recipe"},
         {"{\"schema\":1,\"input\":[1,28,28],\"classes\":10,\"recipe\":{\"model\":\"/etc/passwd\"}}",
@@ -414,6 +452,7 @@ int main(void)
         cmocka_unit_test(a_model_of_floats_gives_numbers_or_bits),
         cmocka_unit_test(classes_have_the_names_of_the_data),
         cmocka_unit_test(any_number_of_threads_predict_at_the_same_time),
+        cmocka_unit_test(on_the_cpu_the_caller_itself_predicts_and_keeps_its_rounding),
         cmocka_unit_test(files_that_are_cut_off_are_refused),
         cmocka_unit_test(cards_that_make_no_sense_are_refused),
         cmocka_unit_test(flipped_bytes_never_crash),

@@ -98,9 +98,19 @@ static void triangles_are_pytorchs(void **state)
     NEAR(ls_schedule_rate(&s, 2, 35, 10, 6), 1.1);
 }
 
+static void an_exponential_multiplies_by_the_same_factor_each_step(void **state)
+{
+    (void)state;
+    ls_schedule s = schedule("{\"name\": \"exponential\", \"minimum\": 1e-6, \"steps\": 31}");
+    for (uint64_t step = 0; step <= 30; step++)
+        NEAR(ls_schedule_rate(&s, 2, step, 7, 10) / (2e-6 * pow(10, (double)step / 5)), 1);
+    NEAR(ls_schedule_rate(&s, 2, 31, 7, 10), 2);
+}
+
 static void what_is_written_is_read_again(void **state)
 {
-    static const char *const names[] = {"constant", "step", "cosine", "one_cycle", "triangular"};
+    static const char *const names[] = {"constant",  "step",       "cosine",
+                                        "one_cycle", "triangular", "exponential"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char text[64];
@@ -122,10 +132,12 @@ static void a_wrong_word_is_refused(void **state)
     (void)state;
     assert_int_equal(read(&s, "\"cosin\"", &err), LS_ECONFIG);
     assert_string_equal(err.text,
-                        "config:1:1: schedule: expected constant, step, cosine, one_cycle "
-                        "or triangular, found \"cosin\"");
+                        "config:1:1: schedule: expected constant, step, cosine, one_cycle, "
+                        "triangular or exponential, found \"cosin\"");
     assert_int_equal(read(&s, "{\"name\": \"one_cycle\", \"warmup_epochs\": 1}", &err), LS_ECONFIG);
     assert_int_equal(read(&s, "{\"name\": \"constant\", \"gamma\": 1}", &err), LS_ECONFIG);
+    assert_int_equal(read(&s, "{\"name\": \"exponential\", \"minimum\": 0}", &err), LS_ECONFIG);
+    assert_int_equal(read(&s, "{\"name\": \"exponential\", \"steps\": 1}", &err), LS_ECONFIG);
 }
 
 int main(void)
@@ -137,6 +149,7 @@ int main(void)
         cmocka_unit_test(warm_up_grows_linearly_to_the_full_rate),
         cmocka_unit_test(one_cycle_is_pytorchs),
         cmocka_unit_test(triangles_are_pytorchs),
+        cmocka_unit_test(an_exponential_multiplies_by_the_same_factor_each_step),
         cmocka_unit_test(what_is_written_is_read_again),
         cmocka_unit_test(a_wrong_word_is_refused),
     };

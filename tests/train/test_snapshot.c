@@ -1,4 +1,6 @@
 /* Snapshots: what they predict, who may use them, and how long they live. */
+#include "device/registry.h"
+#include "ref/ref.h"
 #include "train/own_data.h"
 #include "train/train_fixture.h"
 
@@ -255,6 +257,156 @@ static void threads_predict_while_a_run_trains(void **state)
     fixture_end(&s.f);
 }
 
+/* ---- a back end that keeps something per thread ----------------------------------------------- */
+
+/* The reference's, of devices that are alike. Each is used by the thread that bound it, or counted here. */
+static const ls_device_ops *ref_ops;
+static atomic_int strangers, bound;
+static _Thread_local const ls_device *mine[4];
+
+static void check_thread(const ls_device *device)
+{
+    size_t k = 0;
+    while (k < sizeof mine / sizeof *mine && mine[k] != device)
+        k++;
+    atomic_fetch_add(&strangers, k == sizeof mine / sizeof *mine);
+}
+
+static void describe_strict(const ls_device *device, ls_device_info *out)
+{
+    ref_ops->describe(device, out);
+    snprintf(out->name, sizeof out->name, "strict(0)");
+}
+
+static int bind_here(ls_device *device, ls_error *err)
+{
+    mine[atomic_fetch_add(&bound, 1) % 4] = device;
+    return ref_ops->bind(device, err);
+}
+
+static void close_here(ls_device *device)
+{
+    if (device)
+        check_thread(device);
+    ref_ops->close(device);
+}
+
+static int alloc_here(void **out, ls_device *device, size_t bytes, ls_error *err)
+{
+    check_thread(device);
+    return ref_ops->alloc(out, device, bytes, err);
+}
+
+static void free_here(ls_device *device, void *memory)
+{
+    check_thread(device);
+    ref_ops->free(device, memory);
+}
+
+static int upload_here(ls_device *device, ls_stream *stream, void *dst, const void *src,
+                       size_t bytes, ls_error *err)
+{
+    check_thread(device);
+    return ref_ops->upload(device, stream, dst, src, bytes, err);
+}
+
+static int download_here(ls_device *device, ls_stream *stream, void *dst, const void *src,
+                         size_t bytes, ls_error *err)
+{
+    check_thread(device);
+    return ref_ops->download(device, stream, dst, src, bytes, err);
+}
+
+static int sync_here(ls_device *device, ls_stream *stream, ls_error *err)
+{
+    check_thread(device);
+    return ref_ops->sync(device, stream, err);
+}
+
+static int create_here(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    check_thread(device);
+    return ref_ops->op_create(out, device, desc, err);
+}
+
+static int open_strict(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    static ls_device_ops ops;
+    int status = ls_ref_backend()->open(out, request, err);
+    if (status)
+        return status;
+    if (!ref_ops) { /* the trainer's one worker is the first, before any predictor */
+        ref_ops = (*out)->ops;
+        ops = *ref_ops;
+        ops.describe = describe_strict; /* predictors are of the kind that it says */
+        ops.bind = bind_here;
+        ops.close = close_here;
+        ops.alloc = alloc_here;
+        ops.free = free_here;
+        ops.upload = upload_here;
+        ops.download = download_here;
+        ops.sync = sync_here;
+        ops.op_create = create_here;
+    }
+    (*out)->ops = &ops;
+    return LS_OK;
+}
+
+static void probe_strict(ls_backend_info *out)
+{
+    ls_ref_backend()->probe(out);
+}
+
+typedef struct caller {
+    ls_snapshot *snapshot;
+    const uint8_t *image;
+    float *scores;
+} caller;
+
+static void *predict_and_leave(void *arg)
+{
+    caller *c = arg;
+    ls_error err;
+    return ls_snapshot_predict(c->snapshot, c->image, 1, c->scores, &err) ? c : NULL;
+}
+
+/* Three callers, of whom one opens the predictor, one finds it, and one has only its release. */
+static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **state)
+{
+    static const ls_backend strict = {.abi = LS_PLUGIN_ABI,
+                                      .size = sizeof strict,
+                                      .name = "strict",
+                                      .counted = 1,
+                                      .probe = probe_strict,
+                                      .open = open_strict};
+    story s;
+    uint8_t image[OWN_PIXELS];
+    int32_t label;
+    float scores[2][OWN_CLASSES];
+    ls_snapshot *snapshot;
+    (void)state;
+    begin(&s, 0, "devices=strict:1");
+    assert_int_equal(ls_registry_add(s.f.registry, &strict, &s.f.err), LS_OK);
+    test_images(image, &label, 1);
+    ls_trainer *t = fixture_open(&s.f);
+    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s.f.err), LS_OK);
+    const int trained = atomic_load(&bound);
+    ls_trainer_close(t);
+    for (int i = 0; i < 2; i++) {
+        pthread_t thread;
+        void *failed;
+        caller c = {snapshot, image, scores[i]};
+        assert_int_equal(pthread_create(&thread, NULL, predict_and_leave, &c), 0);
+        assert_int_equal(pthread_join(thread, &failed), 0);
+        assert_null(failed);
+    }
+    assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
+    ls_snapshot_release(snapshot);
+    assert_true(atomic_load(&bound) > trained);
+    assert_int_equal(atomic_load(&strangers), 0);
+    fixture_end(&s.f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +414,7 @@ int main(void)
         cmocka_unit_test(the_cpu_predicts_what_it_evaluates),
         cmocka_unit_test(a_snapshot_does_not_change_and_outlives_its_trainer),
         cmocka_unit_test(any_number_of_images_gives_as_many_rows_of_scores),
+        cmocka_unit_test(a_device_that_predicts_is_used_by_the_thread_that_bound_it),
         cmocka_unit_test(threads_predict_while_a_run_trains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

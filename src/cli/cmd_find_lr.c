@@ -1,0 +1,533 @@
+/* trainer find-lr CONFIG: a learning-rate range test (L. N. Smith, "Cyclical Learning Rates for Training Neural
+ * Networks", 2015). From the config's first weights it trains a few hundred steps while the rate grows by the same
+ * factor each step, and looks where the loss falls, and where it no longer does. */
+#include "base/error.h"
+#include "base/portable_math.h"
+#include "cli/pack.h"
+#include "page/page.h"
+#include "train/sink.h"
+#include "json/writer.h"
+
+#include <lockstep/version.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: trainer find-lr CONFIG [options]\n"
+    "\n"
+    "Trains CONFIG for a few hundred steps while optimizer.lr grows by the same factor each step, and\n"
+    "prints the loss at each rate, and a rate to begin with. Nothing is kept of the weights.\n"
+    "\n"
+    "  --from RATE       the first step's rate (1e-6)\n"
+    "  --to RATE         the last one's (10)\n"
+    "  --steps N         how many (300)\n"
+    "  --svg FILE        also draws the curve, as a picture\n"
+    "  --json FILE|-     also writes all points as JSON; with - the table goes to stderr\n"
+    "  --devices LIST    as for training; the numbers are the same on any\n"
+    "  --set KEY=VALUE   sets a key of the config; optimizer.lr and schedule are this command's own\n"
+    "  --quiet           no progress; warnings and errors only\n"
+    "  --help            this text\n"
+    "\n"
+    "The loss is smoothed: a moving average of the minibatches' (0.95 of it stays each step), divided\n"
+    "by its weights' sum. Steps end early where it is not finite, or above 4 times its least.\n"
+    "The suggestion is the smaller of two rates that fastai's lr_find takes: that where it falls steepest,\n"
+    "and a tenth of that where it is least. The first tenth of the steps, where the average is of few\n"
+    "minibatches, does not count, nor does a fall that is within the noise.\n";
+
+enum { STEPS = 300, STEPS_LEAST = 20, STEPS_MOST = 10000 };
+#define RATE_MOST 1e6
+#define KEPT 0.95    /* of the average, each step */
+#define DIVERGED 4.0 /* times the least */
+
+typedef struct arguments {
+    const char *config, *json, *svg;
+    double from, to;
+    int steps;
+    bool quiet, help;
+    cli_list set;
+    char devices[512];
+} arguments;
+
+typedef struct point {
+    double lr, loss, smoothed;
+} point;
+
+typedef struct range_test {
+    ls_sink sink; /* first: the run's steps come in here */
+    const arguments *a;
+    cli_view view;
+    ls_schedule schedule;
+    ls_trainer *trainer;
+    point *point;
+    int count;
+    double average, least;
+    const char *end; /* why there is no further point; NULL: there is */
+    char name[64];
+    bool synthetic;
+} range_test;
+
+/* Points of a test; −1: there is none. */
+typedef struct finding {
+    int steepest, least;
+    double suggestion; /* NaN: none */
+} finding;
+
+static int check_rates(const arguments *a)
+{
+    if (a->from < a->to)
+        return 0;
+    fprintf(stderr, "trainer find-lr: --from %g --to %g: expected rates that grow\n", a->from,
+            a->to);
+    return EXIT_USAGE;
+}
+
+static int parse(arguments *a, int argc, char **argv)
+{
+    const char *from = NULL, *to = NULL, *steps = NULL;
+    double number = STEPS;
+    const cli_option options[] = {
+        cli_text("from", &from),
+        cli_text("to", &to),
+        cli_text("steps", &steps),
+        cli_text("svg", &a->svg),
+        cli_text("json", &a->json),
+        cli_repeated("set", &a->set, CLI_SET_MAX),
+        cli_flag("quiet", &a->quiet),
+        cli_key("devices", &a->set, "devices", a->devices, sizeof a->devices),
+        cli_help(&a->help)};
+    memset(a, 0, sizeof *a);
+    a->from = 1e-6;
+    a->to = 10;
+    int problem =
+        cli_read_options("find-lr", options, (int)(sizeof options / sizeof *options), argc, argv);
+    if (problem || a->help)
+        return problem;
+    problem = cli_read_number(&a->from, "find-lr", "from", from, 1e-12, RATE_MOST);
+    if (!problem)
+        problem = cli_read_number(&a->to, "find-lr", "to", to, 1e-12, RATE_MOST);
+    if (!problem)
+        problem = cli_read_number(&number, "find-lr", "steps", steps, STEPS_LEAST, STEPS_MOST);
+    a->steps = (int)number;
+    if (!problem && (a->steps != number || (a->svg && strcmp(a->svg, "-") == 0))) {
+        fprintf(stderr, "trainer find-lr: %s\n",
+                a->steps != number ? "--steps: expected a whole number"
+                                   : "--svg -: expected a file's name");
+        problem = EXIT_USAGE;
+    }
+    if (!problem)
+        problem = check_rates(a);
+    return problem ? problem
+                   : cli_read_operand(&a->config, "find-lr", "config",
+                                      "which config? Try `trainer find-lr "
+                                      "examples/fashion_mnist.json`",
+                                      argc, argv);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static void add_point(range_test *r, double loss)
+{
+    const int i = r->count++;
+    r->average = KEPT * r->average + (1 - KEPT) * loss;
+    const double smoothed = r->average / (1 - ls_power(KEPT, (uint64_t)i + 1));
+    r->point[i] =
+        (point){ls_schedule_rate(&r->schedule, r->a->to, (uint64_t)i, 1, 1), loss, smoothed};
+    r->least = i == 0 ? smoothed : fmin(r->least, smoothed);
+    if (smoothed > DIVERGED * r->least)
+        r->end = "diverged";
+    else if (r->count == r->a->steps)
+        r->end = "all steps";
+}
+
+static void show_progress(range_test *r, const ls_step_values *s)
+{
+    const ls_progress p = {
+        .epoch = 1,
+        .epochs = 1,
+        .step = (uint32_t)r->count,
+        .steps = (uint32_t)r->a->steps,
+        .loss = r->point[r->count - 1].smoothed,
+        .accuracy = NAN,
+        .images_per_s = (double)s->images_per_s,
+        .remaining_s = (double)s->rows * (r->a->steps - r->count) / (double)s->images_per_s,
+    };
+    cli_view_progress(&r->view, &p);
+}
+
+static int emit(ls_sink *sink, const ls_record *record, ls_error *err)
+{
+    range_test *r = (range_test *)sink;
+    const ls_step_values *s = &record->of.step;
+    (void)err;
+    if (record->type != LS_RECORD_STEP || r->end)
+        return LS_OK;
+    if (isfinite(s->loss)) {
+        add_point(r, (double)s->loss);
+        show_progress(r, s);
+    } else {
+        r->end = "not finite";
+    }
+    if (r->end)
+        ls_trainer_interrupt(r->trainer);
+    return LS_OK;
+}
+
+static int close_sink(ls_sink *sink, ls_error *err)
+{
+    (void)sink; /* the caller's */
+    (void)err;
+    return LS_OK;
+}
+
+static void on_log(void *user, ls_log_level level, const char *text)
+{
+    cli_view_log(&((range_test *)user)->view, level, text);
+}
+
+/* Until the steps are done: how it ends is in r->end, or in what is returned. */
+static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
+{
+    int status = ls_trainer_open(&r->trainer, o, err);
+    if (status)
+        return status;
+    const ls_summary *summary = ls_trainer_summary(r->trainer);
+    snprintf(r->name, sizeof r->name, "%s", summary->name);
+    r->synthetic = summary->synthetic;
+    r->view.rows = summary->images ? "images" : "rows";
+    status = ls_trainer_attach(r->trainer, &r->sink, err);
+    if (status == LS_OK) {
+        cli_set_running(r->trainer);
+        status = ls_trainer_run(r->trainer, err);
+        cli_set_running(NULL);
+    }
+    if (status == LS_ENONFINITE && r->count > 0 && !r->end)
+        r->end = "not finite";
+    const bool ended = r->end && r->count > 0 && !cli_interrupted();
+    ls_trainer_close(r->trainer);
+    cli_view_clear(&r->view);
+    return ended && (status == LS_ENONFINITE || status == LS_EINTERRUPTED) ? LS_OK : status;
+}
+
+static int run(range_test *r, const ls_registry *registry, ls_error *err)
+{
+    cli_data_dirs dirs;
+    char cache[4096], packed[CLI_PACKED_ROOM], schedule[128], lr[48], epochs[24];
+    cli_list set = r->a->set;
+    ls_host host = {.size = sizeof host, .log = on_log, .user = r};
+    snprintf(lr, sizeof lr, "optimizer.lr=%.17g", r->a->to);
+    snprintf(schedule, sizeof schedule,
+             "schedule={\"name\": \"exponential\", \"minimum\": %.17g, \"steps\": %d}",
+             r->schedule.minimum, r->a->steps);
+    snprintf(epochs, sizeof epochs, "epochs=%d", r->a->steps); /* of one step, at least */
+    const char *const own[] = {lr,
+                               schedule,
+                               epochs,
+                               "eval_every=0",
+                               "patience=0",
+                               "checkpoint.best=false",
+                               "run_dir=null",
+                               "on_nonfinite=stop"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        set.item[set.count++] = own[i];
+    cli_find_data_dirs(&dirs);
+    ls_trainer_options o = {
+        .size = sizeof o,
+        .config_path = r->a->config,
+        .set = set.item,
+        .set_count = set.count,
+        .data_dirs = dirs.dir,
+        .data_dir_count = dirs.count,
+        .registry = registry,
+        .cache_dir = cli_find_cache_dir(cache),
+        .host = &host,
+    };
+    int status = cli_pack_data(packed, &set, &o, r->a->quiet, err);
+    return status ? status : train(r, &o, err);
+}
+
+/* ---- what it says --------------------------------------------------------------------------- */
+
+/* How far minibatches are from the average. */
+static double noise_of(const range_test *r, int from, int to)
+{
+    double sum = 0;
+    for (int i = from; i <= to; i++)
+        sum +=
+            (r->point[i].loss - r->point[i].smoothed) * (r->point[i].loss - r->point[i].smoothed);
+    return sqrt(sum / (to - from + 1));
+}
+
+static finding judge(const range_test *r)
+{
+    const int first = r->a->steps / 10;
+    const point *p = r->point;
+    finding f = {-1, first, NAN};
+    for (int i = first; i < r->count; i++)
+        f.least = p[i].smoothed < p[f.least].smoothed ? i : f.least;
+    if (f.least >= r->count ||
+        p[first].smoothed - p[f.least].smoothed <= noise_of(r, first, f.least))
+        return (finding){-1, -1, NAN};
+    f.steepest = f.least;
+    double steepest = 0;
+    for (int i = first + 1; i < f.least; i++) {
+        const double slope = p[i + 1].smoothed - p[i - 1].smoothed; /* rates are as far apart */
+        f.steepest = slope < steepest ? i : f.steepest;
+        steepest = fmin(steepest, slope);
+    }
+    f.suggestion = fmin(p[f.steepest].lr, p[f.least].lr / 10);
+    return f;
+}
+
+static void print_end(const range_test *r, FILE *stream)
+{
+    const double last = r->point[r->count - 1].lr;
+    if (strcmp(r->end, "diverged") == 0)
+        fprintf(stream, "the loss is above %g times its least from a rate of %.2g on\n", DIVERGED,
+                last);
+    else if (strcmp(r->end, "not finite") == 0)
+        fprintf(stream, "the loss is not finite behind a rate of %.2g\n", last);
+}
+
+static void print_table(const range_test *r, const finding *f, FILE *stream)
+{
+    const int each = r->count > 30 ? (r->count + 23) / 24 : 1;
+    if (r->synthetic)
+        fprintf(stream, "SYNTHETIC data: results say nothing of real data\n");
+    fprintf(stream, "%10s  %10s  %10s\n", "lr", "loss", "smoothed");
+    for (int i = 0; i < r->count; i++)
+        if (i % each == 0 || i == r->count - 1)
+            fprintf(stream, "%10.2e  %10.4g  %10.4g\n", r->point[i].lr, r->point[i].loss,
+                    r->point[i].smoothed);
+    print_end(r, stream);
+    if (f->least < 0) {
+        fprintf(stream, "no suggestion: the loss did not fall by more than its noise; try other "
+                        "rates with --from and --to, or more --steps\n");
+        return;
+    }
+    if (f->least == r->count - 1)
+        fprintf(stream, "the loss still fell at the end: try a higher rate with --to\n");
+    fprintf(stream,
+            "steepest at %.2g, least at %.2g\nsuggestion: optimizer.lr %.2g (the smaller of the "
+            "steepest one's rate and a tenth of the least one's)\n",
+            r->point[f->steepest].lr, r->point[f->least].lr, f->suggestion);
+}
+
+static int write_json(const range_test *r, const finding *f)
+{
+    size_t length;
+    ls_error err;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 2, NULL);
+    ls_json_open_object(&w, NULL);
+    ls_json_put_string(&w, "lockstep", LS_VERSION);
+    ls_json_put_string(&w, "config", r->a->config);
+    ls_json_put_string(&w, "name", r->name);
+    ls_json_put_bool(&w, "synthetic", r->synthetic);
+    ls_json_put_string(&w, "end", r->end);
+    ls_json_put_double(&w, "steepest", f->steepest < 0 ? NAN : r->point[f->steepest].lr);
+    ls_json_put_double(&w, "least", f->least < 0 ? NAN : r->point[f->least].lr);
+    ls_json_put_double(&w, "suggestion", f->suggestion);
+    ls_json_open_array(&w, "points");
+    for (int i = 0; i < r->count; i++) {
+        ls_json_open_object(&w, NULL);
+        ls_json_put_double(&w, "lr", r->point[i].lr);
+        ls_json_put_float(&w, "loss", (float)r->point[i].loss);
+        ls_json_put_double(&w, "smoothed", r->point[i].smoothed);
+        ls_json_close(&w);
+    }
+    ls_json_close(&w);
+    ls_json_close(&w);
+    ls_buffer_put(&w.out, "\n");
+    const char *text = ls_json_writer_text(&w, &length, &err);
+    const int code =
+        text ? cli_write("--json", r->a->json, text, length) : cli_fail(LS_ENOMEM, err.text);
+    ls_json_writer_fini(&w);
+    return code;
+}
+
+/* ---- the picture ---------------------------------------------------------------------------- */
+
+enum { WIDTH = 760, HEIGHT = 400, LEFT = 62, RIGHT = 18, TOP = 76, BOTTOM = 50 };
+
+static const char style[] =
+    "<style>.paper{fill:#fff}text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',"
+    "sans-serif;fill:#59636e}.title{font-size:16px;font-weight:650;fill:#1b1f24}"
+    ".grid{stroke:#e6e9ec}.axis{stroke:#8b949e}path{fill:none}.loss{stroke:#56b4e9;stroke-opacity:.55}"
+    ".smoothed{stroke:#0072b2;stroke-width:2.5;stroke-linejoin:round}.steepest{fill:#009e73}"
+    ".least{fill:#d55e00}.suggestion{stroke:#855700;stroke-width:2;stroke-dasharray:5 4}\n"
+    "@media(prefers-color-scheme:dark){.paper{fill:#181c22}text{fill:#9ba5b0}.title{fill:#e8ebee}"
+    ".grid{stroke:#2a3038}.axis{stroke:#6b7682}.loss{stroke:#7cc7f2;stroke-opacity:.4}"
+    ".smoothed{stroke:#3a95d6}.steepest{fill:#17b488}.least{fill:#f0793a}.suggestion{stroke:#e3b341}}"
+    "</style>\n";
+
+/* Rates by their logarithms, from x0 to x1; losses from y0 to y1. */
+typedef struct plot {
+    ls_buffer b;
+    double x0, x1, y0, y1;
+} plot;
+
+static double across(const plot *p, double lr)
+{
+    return LEFT + (log10(lr) - p->x0) / (p->x1 - p->x0) * (WIDTH - LEFT - RIGHT);
+}
+
+static double up(const plot *p, double loss)
+{
+    return HEIGHT - BOTTOM - (loss - p->y0) / (p->y1 - p->y0) * (HEIGHT - TOP - BOTTOM);
+}
+
+/* What falls is all to be seen, and half as much of what rises above the first. */
+static void choose_scale(plot *p, const range_test *r)
+{
+    double most = 0, least = r->least;
+    for (int i = 0; i < r->count; i++) {
+        most = fmax(most, r->point[i].smoothed);
+        least = fmin(least, r->point[i].loss);
+    }
+    const double fall = r->point[0].smoothed - r->least;
+    p->x0 = log10(r->a->from);
+    p->x1 = log10(r->a->to);
+    p->y1 = fall > 0 ? fmin(most, r->point[0].smoothed + fall / 2) : most;
+    const double margin = p->y1 > least ? (p->y1 - least) / 12 : fabs(p->y1) / 12 + 1e-12;
+    p->y0 = least - margin;
+    p->y1 += margin;
+}
+
+static void draw_axes(plot *p)
+{
+    const double rough = (p->y1 - p->y0) / 6, power = pow(10, floor(log10(rough)));
+    const double tick = power * (rough > 5 * power   ? 10
+                                 : rough > 2 * power ? 5
+                                 : rough > power     ? 2
+                                                     : 1);
+    const int digits = (int)fmax(0, -floor(log10(tick) + 1e-9));
+    const double first = ceil(p->y0 / tick);
+    for (int n = 0; (first + n) * tick <= p->y1; n++) {
+        const double v = (first + n) * tick;
+        ls_buffer_format(&p->b,
+                         "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
+                         "text-anchor=\"end\">%.*f</text>\n",
+                         LEFT, up(p, v), WIDTH - RIGHT, LEFT - 8, up(p, v) + 4, digits,
+                         fabs(v) < tick / 2 ? 0 : v);
+    }
+    for (int e = (int)ceil(p->x0 - 1e-9); e <= p->x1 + 1e-9; e++)
+        ls_buffer_format(&p->b,
+                         "<path class=\"axis\" d=\"M%.1f %dv5\"/><text x=\"%.1f\" y=\"%d\" "
+                         "text-anchor=\"middle\">1e%d</text>\n",
+                         across(p, pow(10, e)), HEIGHT - BOTTOM, across(p, pow(10, e)),
+                         HEIGHT - BOTTOM + 19, e);
+    ls_buffer_format(&p->b,
+                     "<path class=\"axis\" d=\"M%d %dH%d\"/><text x=\"%d\" y=\"%d\" "
+                     "text-anchor=\"middle\">optimizer.lr</text>\n",
+                     LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10);
+}
+
+static void draw_curve(plot *p, const range_test *r, bool smoothed)
+{
+    ls_buffer_format(&p->b, "<path class=\"%s\" clip-path=\"url(#frame)\" d=\"",
+                     smoothed ? "smoothed" : "loss");
+    for (int i = 0; i < r->count; i++) {
+        const double y = up(p, smoothed ? r->point[i].smoothed : r->point[i].loss);
+        ls_buffer_format(&p->b, "%c%.1f %.1f", i ? 'L' : 'M', across(p, r->point[i].lr),
+                         fmax(-HEIGHT, y)); /* what is far away is cut in any case */
+    }
+    ls_buffer_put(&p->b, "\"/>\n");
+}
+
+/* A sample of what stands in the plot, `x` from the left, and its name. */
+static void draw_key(plot *p, int x, const char *shape, const char *name, double value)
+{
+    ls_buffer_format(&p->b, "<g transform=\"translate(%d 50)\">%s<text x=\"24\" y=\"4\">%s", x,
+                     shape, name);
+    if (!isnan(value))
+        ls_buffer_format(&p->b, " %.2g", value);
+    ls_buffer_put(&p->b, "</text></g>\n");
+}
+
+static void draw_findings(plot *p, const range_test *r, const finding *f)
+{
+    const point *steepest = &r->point[f->steepest], *least = &r->point[f->least];
+    ls_buffer_format(&p->b,
+                     "<path class=\"suggestion\" d=\"M%.1f %dV%d\"/>"
+                     "<circle class=\"steepest\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>"
+                     "<circle class=\"least\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>\n",
+                     across(p, f->suggestion), TOP, HEIGHT - BOTTOM, across(p, steepest->lr),
+                     up(p, steepest->smoothed), across(p, least->lr), up(p, least->smoothed));
+    draw_key(p, 270, "<circle class=\"steepest\" cx=\"12\" r=\"6\"/>", "steepest", steepest->lr);
+    draw_key(p, 410, "<circle class=\"least\" cx=\"12\" r=\"6\"/>", "least", least->lr);
+    draw_key(p, 520, "<path class=\"suggestion\" d=\"M0 0H20\"/>", "suggestion", f->suggestion);
+}
+
+static int write_svg(const range_test *r, const finding *f)
+{
+    ls_error err;
+    plot p;
+    ls_buffer_init(&p.b, NULL);
+    choose_scale(&p, r);
+    ls_buffer_format(
+        &p.b,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" role=\"img\">\n"
+        "%s<clipPath id=\"frame\"><rect x=\"%d\" y=\"%d\" width=\"%d\" "
+        "height=\"%d\"/></clipPath>\n<rect class=\"paper\" width=\"%d\" "
+        "height=\"%d\"/>\n<text class=\"title\" x=\"%d\" y=\"28\">",
+        WIDTH, HEIGHT, style, LEFT, TOP - 6, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM + 6, WIDTH,
+        HEIGHT, LEFT - 40);
+    ls_page_escape(&p.b, r->name);
+    ls_buffer_format(&p.b, "%s: loss by learning rate</text>\n",
+                     r->synthetic ? " (SYNTHETIC data)" : "");
+    draw_axes(&p);
+    draw_key(&p, LEFT - 40, "<path class=\"loss\" d=\"M0 0H20\"/>", "minibatches", NAN);
+    draw_key(&p, LEFT + 90, "<path class=\"smoothed\" d=\"M0 0H20\"/>", "smoothed", NAN);
+    draw_curve(&p, r, false);
+    draw_curve(&p, r, true);
+    if (f->least >= 0)
+        draw_findings(&p, r, f);
+    ls_buffer_put(&p.b, "</svg>\n");
+    int code = ls_buffer_status(&p.b, &err);
+    code = code ? cli_fail(code, err.text) : cli_write("--svg", r->a->svg, p.b.text, p.b.length);
+    ls_buffer_fini(&p.b);
+    return code;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static int print(const range_test *r)
+{
+    const finding f = judge(r);
+    const bool json_on_stdout = r->a->json && strcmp(r->a->json, "-") == 0;
+    print_table(r, &f, json_on_stdout ? stderr : stdout);
+    int code = cli_flush();
+    if (r->a->svg && code == 0)
+        code = write_svg(r, &f);
+    if (r->a->json && code == 0)
+        code = write_json(r, &f);
+    return code;
+}
+
+int cli_find_lr(int argc, char **argv, const ls_registry *registry)
+{
+    arguments a;
+    ls_error err;
+    int code = parse(&a, argc, argv);
+    if (code)
+        return code;
+    if (a.help) {
+        fputs(help, stdout);
+        return cli_flush();
+    }
+    range_test r = {
+        .sink = {.emit = emit, .close = close_sink},
+        .a = &a,
+        .schedule = {.rule = LS_SCHEDULE_EXPONENTIAL, .minimum = a.from / a.to, .steps = a.steps},
+        .point = calloc((size_t)a.steps, sizeof *r.point),
+    };
+    if (!r.point)
+        return cli_fail(LS_ENOMEM, "out of memory for the points of a range test");
+    cli_view_init(&r.view, a.quiet);
+    cli_catch_signals();
+    int status = run(&r, registry, &err);
+    code = status ? cli_fail(status, err.text) : print(&r);
+    free(r.point);
+    return code;
+}

@@ -1,0 +1,143 @@
+/* Merging over several processes, each with GPUs of its own.
+ *
+ *     the process's nodes of the shard tree, on its GPUs            as in one process (the ways)
+ *     → the host's memory, which is pinned                          each rank its chunk
+ *     → the tree over all processes' nodes                          the courier, over the wire (ls_members_ops)
+ *     → every rank's total
+ *
+ * So the bits are those of one process that has all the workers, and a host that is lost, or stops, or differs is
+ * found as with any workers: no kernel ever waits for another host. NCCL stays within a process.
+ *
+ * Buckets ahead, where a process has one rank with one partial sum: that is the process's node as it is. Whoever runs
+ * backward calls merge_ready with what is complete so far, and buckets go down on the communication stream, each
+ * behind an event of the compute stream; the courier is told of those that have come down, here and while
+ * all_reduce waits, and sends them while earlier layers still run.
+ *
+ * A step cut short behind merge_ready: what the courier was told of stays as it is, and is what the step
+ * gives when it is repeated, since a node has the same bits whoever computes it; so it is not brought again.
+ */
+#include "cuda/cuda_comm_group.h"
+
+/* ---- pinning -------------------------------------------------------------------------------- */
+
+int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
+{
+    ls_cuda_group *group = comm->group;
+    const ls_comm_group_desc *d = &group->merge.desc;
+    size_t bytes;
+    if (!d->members || comm->base.rank != 0)
+        return LS_OK;
+    void *memory = d->over->memory(d->members, &bytes);
+    cudaError_t e = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
+    if (e ==
+        cudaErrorHostMemoryAlreadyRegistered) { /* by a group that somebody was left behind in */
+        (void)cudaGetLastError();
+        return LS_OK;
+    }
+    group->pinned = e == cudaSuccess ? memory : NULL;
+    return cuda_check(err, e, "%s: pinning %zu bytes for the sums over hosts",
+                      comm->mine->device->name, bytes);
+}
+
+void ls_cuda_group_unpin(ls_cuda_group *group)
+{
+    if (!group->pinned)
+        return;
+    (void)cudaSetDevice(group->rank[0].ordinal); /* not to wake another */
+    (void)cudaHostUnregister(group->pinned);
+    group->pinned = NULL;
+}
+
+/* ---- down ----------------------------------------------------------------------------------- */
+
+int ls_cuda_comm_bring(const ls_cuda_comm *comm, int node, const float *from, size_t first,
+                       size_t end, cudaStream_t stream, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    const size_t sent = d->over->is_ready(d->members);
+    first = first > sent ? first : sent;
+    if (first >= end)
+        return LS_OK;
+    float *to = d->over->node(d->members, node);
+    cudaError_t e = cudaMemcpyAsync(to + first, from + first, (end - first) * sizeof *to,
+                                    cudaMemcpyDeviceToHost, stream);
+    return cuda_check(err, e, "%s: bringing a sum down to the host", comm->mine->device->name);
+}
+
+int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
+                             size_t floats, ls_error *err)
+{
+    ls_cuda_rank *mine = comm->mine;
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    cudaStream_t stream = mine->device->communication->cuda;
+    int next = comm->ahead.buckets;
+    const int complete = ls_cuda_comm_complete(comm, floats);
+    int status = next == 0 ? d->over->begin(d->members, err) : LS_OK;
+    if (status != LS_OK || next >= complete)
+        return status;
+    comm->ahead.compute = merge->compute;
+    cudaError_t e = cudaEventRecord(mine->ready, merge->compute);
+    if (e == cudaSuccess)
+        e = cudaStreamWaitEvent(stream, mine->ready, 0);
+    status = cuda_check(err, e, "%s: waiting for its own sums", mine->device->name);
+    for (; next < complete && status == LS_OK; next++) {
+        const size_t first = next ? d->buckets[next - 1] : 0;
+        status = ls_cuda_comm_bring(comm, 0, from, first, d->buckets[next], stream, err);
+        if (status == LS_OK)
+            status = cuda_check(err, cudaEventRecord(mine->down[next], stream),
+                                "%s: recording an event", mine->device->name);
+    }
+    comm->ahead.buckets = next;
+    return status ? status : ls_cuda_comm_tell(comm, err);
+}
+
+int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+{
+    ls_cuda_rank *mine = comm->mine;
+    const float *from = ls_cuda_comm_part(comm, 0);
+    int status = ls_cuda_comm_goes_on(comm, from, merge->total, err);
+    if (status == LS_OK)
+        status = ls_cuda_comm_bring_ahead(comm, merge, from, comm->group->merge.desc.floats, err);
+    return status ? status
+                  : cuda_check(err, cudaEventRecord(mine->whole, mine->device->communication->cuda),
+                               "%s: recording an event", mine->device->name);
+}
+
+int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    ls_cuda_ahead *ahead = &comm->ahead;
+    if (!ls_merge_has_members(&comm->group->merge))
+        return LS_OK;
+    for (; ahead->told < ahead->buckets; ahead->told++) {
+        cudaError_t e = cudaEventQuery(comm->mine->down[ahead->told]);
+        if (e == cudaErrorNotReady) {
+            (void)cudaGetLastError();
+            return LS_OK;
+        }
+        if (e != cudaSuccess) {
+            comm->mine->device->lost |= cuda_is_lost(e);
+            return cuda_fail(err, e, "%s: merging", comm->mine->device->name);
+        }
+        d->over->ready(d->members, d->buckets[ahead->told]);
+    }
+    return LS_OK;
+}
+
+/* ---- and up --------------------------------------------------------------------------------- */
+
+int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    int status = ls_merge_over_members(&comm->base, merge->times, err);
+    if (status != LS_OK)
+        return status;
+    comm->ahead.buckets = comm->ahead.told = 0; /* the next step's first */
+    cudaError_t e =
+        cudaMemcpyAsync(merge->total, d->over->total(d->members), d->floats * sizeof(float),
+                        cudaMemcpyHostToDevice, merge->compute);
+    if (e == cudaSuccess)
+        e = cudaEventRecord(comm->mine->whole, merge->compute);
+    status = cuda_check(err, e, "%s: bringing the sum up from the host", comm->mine->device->name);
+    return status ? status : ls_cuda_comm_await_whole(comm, err);
+}

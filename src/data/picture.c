@@ -1,0 +1,270 @@
+#include "data/picture.h"
+
+#include "base/host.h"
+
+#include <string.h>
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+void *ls_room_of(ls_room *room, size_t bytes, const ls_host *host)
+{
+    if (room->bytes >= bytes)
+        return room->memory;
+    ls_room_free(room, host);
+    room->memory = ls_alloc(host, bytes + bytes / 4);
+    room->bytes = room->memory ? bytes + bytes / 4 : 0;
+    return room->memory;
+}
+
+void ls_room_free(ls_room *room, const ls_host *host)
+{
+    ls_free(host, room->memory);
+    *room = (ls_room){NULL, 0};
+}
+
+/* ---- of the same size ----------------------------------------------------------------------- */
+
+static inline uint8_t grey(const uint8_t *rgb)
+{
+    return (uint8_t)((299u * rgb[0] + 587u * rgb[1] + 114u * rgb[2] + 500u) / 1000u);
+}
+
+static void to_grey(uint8_t *restrict out, const ls_picture *p)
+{
+    const size_t count = (size_t)p->width * (size_t)p->height, step = (size_t)p->channels;
+    for (size_t k = 0; k < count; k++)
+        out[k] = grey(p->pixel + k * step);
+}
+
+static void to_planes(uint8_t *restrict out, const ls_picture *p)
+{
+    const size_t count = (size_t)p->width * (size_t)p->height, step = (size_t)p->channels;
+    const uint8_t *rgb = p->pixel;
+    for (size_t k = 0; k < count; k++, rgb += step) {
+        out[k] = rgb[0];
+        out[count + k] = rgb[1];
+        out[2 * count + k] = rgb[2];
+    }
+}
+
+void ls_picture_convert(uint8_t *out, int channels, const ls_picture *p)
+{
+    const size_t count = (size_t)p->width * (size_t)p->height;
+    if (p->channels > 1 && channels == 1)
+        to_grey(out, p);
+    else if (p->channels > 1)
+        to_planes(out, p);
+    for (int c = 0; p->channels == 1 && c < channels; c++)
+        memcpy(out + (size_t)c * count, p->pixel, count);
+}
+
+/* ---- scaled ---------------------------------------------------------------------------------
+ *
+ * One side after the other: to `width` columns of all lines that are needed, then to `height` lines. Sixteen samples
+ * at a time, of as many rows: four of a pixel each (the fourth is not used), or sixteen of grey. */
+
+enum { LANES = 16 };
+
+/* What pixels along one side are made of: of `count` pixels from `first` on, their weights add up to 1. */
+typedef struct side {
+    int *first, *count, most;
+    float *weight; /* [][most] */
+} side;
+
+typedef struct scaling {
+    const ls_picture *from;
+    int height, width, lanes; /* of a pixel: 4, or 1 */
+    side rows, columns;
+    size_t pitch;
+    uint8_t (*tile)[LANES]; /* [width of the picture]: pixels of some rows, beside one another */
+    float (*wide)[LANES];   /* the same */
+    float *line;            /* [height of the picture][pitch] */
+} scaling;
+
+static int weigh(float *weight, int *first, int o, double from, double step, int size)
+{
+    const double reach = step > 1 ? step : 1, middle = from + (o + 0.5) * step;
+    double sum = 0;
+    int n = 0;
+    *first = (int)(middle - reach > 0 ? middle - reach : 0);
+    for (int k = *first; k < size && k < middle + reach; k++, n++) {
+        const double far = (k + 0.5 - middle) / reach, w = 1 - (far < 0 ? -far : far);
+        weight[n] = (float)(w > 0 ? w : 0);
+        sum += (double)weight[n];
+    }
+    for (int k = 0; k < n; k++)
+        weight[k] /= (float)sum;
+    return n;
+}
+
+static void weigh_side(side *s, int outputs, double step, int size)
+{
+    const double from = (size - step * outputs) / 2;
+    for (int o = 0; o < outputs; o++)
+        s->count[o] = weigh(s->weight + (ptrdiff_t)o * s->most, &s->first[o], o, from, step, size);
+}
+
+static int end_of(const side *s, int outputs)
+{
+    int end = 0;
+    for (int o = 0; o < outputs; o++)
+        end = s->first[o] + s->count[o] > end ? s->first[o] + s->count[o] : end;
+    return end;
+}
+
+static const uint8_t *row_of(const ls_picture *p, int y)
+{
+    return p->row ? p->row(p->source, y)
+                  : p->pixel + (size_t)y * (size_t)p->width * (size_t)p->channels;
+}
+
+/* As many rows as have room, from y on, are laid beside one another; those that are not there are the last one. */
+static void lay_rows(const scaling *s, int y, int end, int left, int right)
+{
+    const size_t step = (size_t)s->from->channels;
+    const uint8_t *row[LANES], *last = NULL;
+    uint8_t(*restrict tile)[LANES] = s->tile;
+    for (int r = 0; r < LANES / s->lanes; r++) {
+        last = y + r < end ? row_of(s->from, y + r) : last;
+        row[r] = last;
+    }
+    for (size_t x = (size_t)left; s->lanes == 4 && x < (size_t)right; x++)
+        for (int r = 0; r < LANES / 4; r++)
+            memcpy(tile[x] + 4 * r, row[r] + x * step, 4);
+    for (size_t x = (size_t)left; s->lanes == 1 && x < (size_t)right; x++)
+        for (int r = 0; r < LANES; r++)
+            tile[x][r] = step == 1 ? row[r][x] : grey(row[r] + x * step);
+}
+
+static inline void store_columns(const scaling *s, const float sum[LANES], int y, int rows, int x)
+{
+    float *to = s->line + (size_t)y * s->pitch + (size_t)x * (size_t)s->lanes;
+    if (s->lanes == 4 && rows == 4)
+        for (size_t r = 0; r < 4; r++)
+            memcpy(to + r * s->pitch, sum + 4 * r, 4 * sizeof *sum);
+    else if (s->lanes == 4)
+        for (size_t r = 0; r < (size_t)rows; r++)
+            memcpy(to + r * s->pitch, sum + 4 * r, 4 * sizeof *sum);
+    else
+        for (size_t r = 0; r < (size_t)rows; r++)
+            to[r * s->pitch] = sum[r];
+}
+
+typedef struct scaler {
+    void (*columns)(const scaling *s, int y, int rows, int left, int right);
+    void (*rows)(const scaling *s, int32_t sample[LANES], int y, size_t at);
+} scaler;
+
+#define SCALE_SET plain
+#define SCALE_VEC 4
+#define SCALE_TARGET
+#include "data/picture_kernel.h"
+#if defined(__x86_64__)
+#define SCALE_SET avx2
+#define SCALE_VEC 8
+#define SCALE_TARGET __attribute__((target("avx2")))
+#include "data/picture_kernel.h"
+#define SCALE_SET avx512
+#define SCALE_VEC 16
+#define SCALE_TARGET                                                                               \
+    __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")))
+#include "data/picture_kernel.h"
+#endif
+
+static const scaler *best_scaler(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+        return &scaler_avx512;
+    if (__builtin_cpu_supports("avx2"))
+        return &scaler_avx2;
+#endif
+    return &scaler_plain;
+}
+
+static void write_row(const scaling *s, const scaler *by, uint8_t *out, int y)
+{
+    const size_t area = (size_t)s->height * (size_t)s->width,
+                 samples = (size_t)s->width * (size_t)s->lanes;
+    out += (size_t)y * (size_t)s->width;
+    for (size_t at = 0; at < samples; at += LANES) {
+        int32_t sample[LANES];
+        const size_t left = samples - at, n = left < LANES ? left : LANES;
+        by->rows(s, sample, y, at);
+        for (size_t k = 0; s->lanes == 1 && k < n; k++)
+            out[at + k] = (uint8_t)sample[k];
+        for (size_t k = 0; s->lanes == 4 && k < n / 4; k++) {
+            uint8_t *to = out + at / 4 + k;
+            to[0] = (uint8_t)sample[4 * k];
+            to[area] = (uint8_t)sample[4 * k + 1];
+            to[2 * area] = (uint8_t)sample[4 * k + 2];
+        }
+    }
+}
+
+static void scale(const scaling *s, uint8_t *out)
+{
+    const int bottom = end_of(&s->rows, s->height), right = end_of(&s->columns, s->width);
+    const int some = LANES / s->lanes;
+    const scaler *by = best_scaler();
+    for (int y = s->rows.first[0]; y < bottom; y += some) {
+        lay_rows(s, y, bottom, s->columns.first[0], right);
+        by->columns(s, y, bottom - y < some ? bottom - y : some, s->columns.first[0], right);
+    }
+    for (int y = 0; y < s->height; y++)
+        write_row(s, by, out, y);
+}
+
+/* Takes `bytes` of the memory from *at on, or only counts them. */
+static void *take(char *memory, size_t *at, size_t bytes)
+{
+    char *out = memory ? memory + *at : NULL;
+    *at += (bytes + 63) / 64 * 64;
+    return out;
+}
+
+static void lay_side(side *s, int outputs, double step, char *memory, size_t *at)
+{
+    const size_t n = (size_t)outputs;
+    s->most = (int)(2 * (step > 1 ? step : 1)) + 3;
+    s->first = take(memory, at, n * sizeof *s->first);
+    s->count = take(memory, at, n * sizeof *s->count);
+    s->weight = take(memory, at, n * (size_t)s->most * sizeof *s->weight);
+}
+
+static size_t lay_out(scaling *s, double step, char *memory)
+{
+    const ls_picture *p = s->from;
+    size_t at = 0;
+    lay_side(&s->rows, s->height, step, memory, &at);
+    lay_side(&s->columns, s->width, step, memory, &at);
+    s->pitch = ((size_t)s->width * (size_t)s->lanes + LANES - 1) / LANES * LANES;
+    s->tile = take(memory, &at, (size_t)p->width * sizeof *s->tile);
+    s->wide = take(memory, &at, (size_t)p->width * sizeof *s->wide);
+    s->line = take(memory, &at, (size_t)p->height * s->pitch * sizeof *s->line);
+    return at;
+}
+
+bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
+                      ls_room *room, const ls_host *host)
+{
+    const double down = (double)p->height / height, across = (double)p->width / width;
+    const double step = down < across ? down : across;
+    const size_t area = (size_t)height * (size_t)width;
+    scaling s = {.from = p, .height = height, .width = width};
+    s.lanes = p->channels > 1 && channels > 1 ? 4 : 1;
+    char *memory = ls_room_of(room, lay_out(&s, step, NULL), host);
+    if (!memory)
+        return false;
+    lay_out(&s, step, memory);
+    weigh_side(&s.rows, height, step, p->height);
+    if (height == width && p->height == p->width)
+        s.columns = s.rows;
+    else
+        weigh_side(&s.columns, width, step, p->width);
+    scale(&s, out);
+    for (size_t c = 1; c < (size_t)channels && s.lanes == 1; c++)
+        memcpy(out + c * area, out, area);
+    return true;
+}

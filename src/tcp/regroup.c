@@ -1,0 +1,392 @@
+#define _GNU_SOURCE /* POLLRDHUP; this file alone in the room */
+/* Members are lost: those that are left find each other at their doors, which stay open all the time, vote who goes
+ * on (vote.h), and connect anew.
+ *
+ * Each calls the lower ones, which it has reached at the start. A door of theirs that refuses is that of a process
+ * that has ended; so is a higher one's, which may be behind a firewall, if the lines to it have ended as well. One
+ * that was silent, or has said that it leaves, is suspected, and waited for by nobody; the others have a moment to
+ * come. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/host.h"
+#include "tcp/join.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_NS UINT64_C(5000000)
+#define SAY_NS UINT64_C(100000000)     /* its state, at least so often */
+#define MOMENT_NS UINT64_C(1500000000) /* for those that are not suspected, at most */
+#define LEAST_MOMENT_NS UINT64_C(200000000)
+enum { MOMENTS = 4, MOMENTS_IN_ALL = 6 }; /* of one vote; of all, and of connecting anew */
+enum { ON_VOTE = LS_WIRE_CHANNELS };      /* a caller's channel */
+
+/* A member of the first group in this vote. */
+typedef struct voter {
+    int fd; /* −1: not here */
+    size_t got;
+    tcp_word in;
+    uint64_t next_ns; /* to be called again */
+    bool shunned;     /* it has kept the others waiting */
+} voter;
+
+typedef struct meeting {
+    joining *j;
+    tcp_vote *vote;
+    tcp_wire *old;
+    tcp_set before; /* whom it is with */
+    voter *voter;   /* [vote->members] */
+    uint64_t moment_ns, over_ns;
+    uint64_t call_ns; /* the next call, and … */
+    int called;       /* … who was called last */
+    uint64_t settled_by_ns, since_ns,
+        said_ns; /* since: the last change of who is here, or of a vote */
+    bool formed;
+} meeting;
+
+/* ---- connections ------------------------------------------------------------------------------ */
+
+static void part_from(meeting *m, int who)
+{
+    voter *v = &m->voter[who];
+    if (v->fd >= 0)
+        close(v->fd);
+    v->fd = -1;
+    v->got = 0;
+    tcp_vote_miss(m->vote, who);
+    m->since_ns = ls_now_ns();
+}
+
+static void say(meeting *m, int who, tcp_word *word)
+{
+    if (m->voter[who].fd >= 0 &&
+        tcp_move_all(m->voter[who].fd, word, sizeof *word, true, ls_now_ns() + m->j->try_ns))
+        part_from(m, who);
+}
+
+static void say_to_all(meeting *m, const tcp_set *to, tcp_word *word)
+{
+    for (int i = 0; i < m->vote->members; i++)
+        if (i != m->vote->own && (!to || tcp_set_has(to, i)))
+            say(m, i, word);
+}
+
+static void say_state(meeting *m, int who)
+{
+    tcp_word word;
+    tcp_vote_state(m->vote, &word);
+    if (who >= 0)
+        say(m, who, &word);
+    else
+        say_to_all(m, NULL, &word);
+}
+
+static void meet_voter(meeting *m, int who, int fd)
+{
+    part_from(m, who);
+    m->voter[who].fd = fd;
+    say_state(m, who);
+}
+
+static int index_of(const tcp_set *set, int who)
+{
+    int index = 0;
+    for (int i = 0; i < who; i++)
+        index += tcp_set_has(set, i);
+    return index;
+}
+
+/* Whether a line of the old wire has ended, whatever waits in it to be read. */
+static bool has_hung_up(const meeting *m, int who)
+{
+    bool hung_up = false;
+    for (int i = 0; i < LS_WIRE_CHANNELS; i++) {
+        const tcp_line *line = tcp_line_of(m->old, index_of(&m->before, who), i);
+        struct pollfd watch = {.fd = line->fd, .events = POLLRDHUP};
+        hung_up |= line->broken || poll(&watch, 1, 0) > 0;
+    }
+    return hung_up;
+}
+
+/* A door that is there shows that a higher one is alive: it will call. One that swallows calls leaves time to answer
+ * others. */
+static void call(meeting *m, int who)
+{
+    joining *j = m->j;
+    hello h = {.from = (uint32_t)m->vote->own, .channel = ON_VOTE};
+    const uint64_t began = ls_now_ns(), try_ns = j->try_ns;
+    int fd = -1, error = 0;
+    j->try_ns = try_ns / 2;
+    tcp_reach(j, who, &fd, &error);
+    j->try_ns = try_ns;
+    tcp_beat(j);
+    if (error == ECONNREFUSED)
+        tcp_vote_suspect(m->vote, who);
+    if (fd >= 0 && who < m->vote->own && tcp_greet(j, fd, &h, NULL) == LS_OK)
+        meet_voter(m, who, fd);
+    else if (fd >= 0)
+        close(fd);
+    const uint64_t now = ls_now_ns();
+    m->voter[who].next_ns = now + SAY_NS;
+    m->call_ns = now + (now - began);
+}
+
+static bool is_to_call(const meeting *m, int who)
+{
+    const voter *v = &m->voter[who];
+    return who != m->vote->own && v->fd < 0 && !v->shunned && ls_now_ns() >= v->next_ns &&
+           tcp_set_has(&m->vote->formed.set, who) && !tcp_set_has(&m->vote->suspects, who) &&
+           (who < m->vote->own || has_hung_up(m, who));
+}
+
+/* As long as a call takes, others are answered behind it: they may be the ones that matter. */
+static void call_others(meeting *m)
+{
+    const int members = m->vote->members;
+    for (int i = 1; i <= members && ls_now_ns() >= m->call_ns; i++) {
+        const int who = (m->called + i) % members;
+        if (!is_to_call(m, who))
+            continue;
+        m->called = who;
+        call(m, who);
+        return;
+    }
+}
+
+/* A line of a group that was formed where this member has not heard of it yet waits until it has. */
+static void answer_door(meeting *m)
+{
+    joining *j = m->j;
+    hello h;
+    const int fd = tcp_await_caller(j, ls_now_ns() + LOOK_NS, &h);
+    if (fd < 0)
+        return;
+    if (h.run == j->run && h.channel < LS_WIRE_CHANNELS && j->earlies < GUESTS) {
+        j->early[j->earlies].fd = fd;
+        j->early[j->earlies++].said = h;
+    } else if (h.run == j->run && h.channel == ON_VOTE && h.from > (uint32_t)m->vote->own &&
+               h.from < (uint32_t)m->vote->members && !m->voter[h.from].shunned) {
+        meet_voter(m, (int)h.from, fd);
+    } else {
+        close(fd);
+    }
+}
+
+/* ---- what is said ----------------------------------------------------------------------------- */
+
+static void hear(meeting *m, int who, const tcp_word *in)
+{
+    tcp_word answer;
+    if (!tcp_vote_can_be(m->vote, in)) {
+        part_from(m, who);
+        return;
+    }
+    if (in->say != TCP_STATE || !tcp_set_has(&m->vote->here, who))
+        m->since_ns = ls_now_ns();
+    if (tcp_vote_hear(m->vote, who, in, &answer))
+        say(m, who, &answer);
+}
+
+static void listen_to(meeting *m, int who)
+{
+    voter *v = &m->voter[who];
+    while (v->fd >= 0) {
+        const ssize_t n = recv(v->fd, (char *)&v->in + v->got, sizeof v->in - v->got, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n <= 0) {
+            part_from(m, who);
+            return;
+        }
+        v->got += (size_t)n;
+        if (v->got < sizeof v->in)
+            continue;
+        v->got = 0;
+        const tcp_word in = v->in;
+        hear(m, who, &in);
+    }
+}
+
+/* ---- the vote --------------------------------------------------------------------------------- */
+
+/* Who is waited for in vain: the lowest, for its proposal, or whoever has not accepted this one's. */
+static void shun_silent(meeting *m)
+{
+    const tcp_vote *v = m->vote;
+    const tcp_set left = tcp_vote_left(v);
+    const int lowest = tcp_set_nth(&left, 0);
+    for (int i = 0; i < v->members; i++) {
+        const bool late = lowest == v->own ? v->proposing && tcp_set_has(&left, i) &&
+                                                 !tcp_set_has(&v->accepted, i)
+                                           : i == lowest;
+        if (!late || i == v->own)
+            continue;
+        m->voter[i].shunned = true;
+        tcp_vote_suspect(m->vote, i);
+        part_from(m, i);
+    }
+    m->since_ns = ls_now_ns();
+}
+
+static void vote(meeting *m)
+{
+    const uint64_t now = ls_now_ns();
+    tcp_word word;
+    const bool settled = tcp_vote_settled(m->vote) || now > m->settled_by_ns;
+    if (settled && tcp_vote_propose(m->vote, &word)) {
+        m->since_ns = now;
+        say_to_all(m, &word.ballot.set, &word);
+    }
+    if (tcp_vote_formed(m->vote, &word))
+        say_to_all(m, &word.ballot.set, &word);
+    else if (settled && now - m->since_ns > 2 * m->moment_ns)
+        shun_silent(m);
+}
+
+/* LS_OK: not yet. */
+static int check_hope(const meeting *m, ls_error *err)
+{
+    const tcp_ballot *last = tcp_vote_last(m->vote);
+    const tcp_set left = tcp_vote_left(m->vote);
+    const int found = tcp_set_count(&left), all = tcp_set_count(&last->set);
+    if (!tcp_set_has(&last->set, m->vote->own))
+        return ls_fail(err, LS_ESTALLED, "the other hosts have gone on without this one");
+    if ((tcp_vote_settled(m->vote) || ls_now_ns() > m->settled_by_ns) && !tcp_vote_may(m->vote))
+        return ls_fail(err, LS_ESTALLED,
+                       "%d of %d hosts found each other, this one among them, which is %s, so that "
+                       "the others may go on, and these do not",
+                       found, all,
+                       2 * found == all  ? "half of them, without the first"
+                       : 2 * found > all ? "not certain to be the only part that does"
+                                         : "fewer than half");
+    return ls_now_ns() < m->j->until_ns
+               ? LS_OK
+               : ls_fail(err, LS_ESTALLED,
+                         "the hosts that are left did not agree who goes on in time");
+}
+
+static int agree(meeting *m, ls_error *err)
+{
+    const uint64_t number = m->vote->formed.number;
+    int status = LS_OK;
+    while (status == LS_OK && m->vote->formed.number == number) {
+        call_others(m);
+        answer_door(m);
+        for (int i = 0; i < m->vote->members; i++)
+            listen_to(m, i);
+        if (m->vote->formed.number != number)
+            break;
+        if (ls_now_ns() - m->said_ns > SAY_NS) {
+            m->said_ns = ls_now_ns();
+            say_state(m, -1);
+        }
+        vote(m);
+        if (m->vote->formed.number == number)
+            status = check_hope(m, err);
+    }
+    return status;
+}
+
+/* ---- a new wire ------------------------------------------------------------------------------- */
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void begin(meeting *m, const tcp_set *suspects)
+{
+    const uint64_t now = ls_now_ns();
+    tcp_vote_begin(m->vote);
+    m->vote->suspects = *suspects;
+    tcp_vote_state(m->vote, &m->vote->state[m->vote->own]);
+    m->settled_by_ns = now + m->moment_ns;
+    m->since_ns = now;
+    m->j->until_ns = sooner(now + MOMENTS * m->moment_ns, m->over_ns);
+}
+
+/* Those that the vote was with stay connected until all lines are there: what was said last arrives. */
+static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
+{
+    const tcp_set *set = &m->vote->formed.set;
+    tcp_wire *w = ls_alloc(NULL, sizeof *w);
+    if (!w)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
+    m->j->wire = w;
+    m->j->until_ns = sooner(ls_now_ns() + 2 * m->moment_ns, m->over_ns);
+    w->base.member = index_of(set, m->vote->own);
+    int status = tcp_make_lines(w, tcp_set_count(set), err);
+    if (status == LS_OK)
+        status = tcp_connect_all(m->j, err);
+    if (status)
+        tcp_free(w);
+    else
+        *out = w;
+    return status;
+}
+
+static void part_from_all(meeting *m)
+{
+    for (int i = 0; i < m->vote->members; i++)
+        part_from(m, i);
+}
+
+/* Another loss while they connect takes another vote, in which one fewer may take part. */
+static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_error *err)
+{
+    int status = LS_ESTALLED;
+    m->over_ns = ls_now_ns() + MOMENTS_IN_ALL * m->moment_ns;
+    for (int tries = 0; status && tries < TCP_TRIED_MOST; tries++) {
+        begin(m, suspects);
+        status = agree(m, err);
+        if (status)
+            break;
+        status = connect_anew(out, m, err);
+        part_from_all(m);
+    }
+    part_from_all(m);
+    return status;
+}
+
+static uint64_t moment(uint64_t deadline_ns)
+{
+    const uint64_t half = deadline_ns / 2;
+    return half > MOMENT_NS ? MOMENT_NS : half < LEAST_MOMENT_NS ? LEAST_MOMENT_NS : half;
+}
+
+int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err)
+{
+    joining *j = old->meeting;
+    if (!j)
+        return ls_fail(err, LS_EUNSUPPORTED, "the wire was not opened to be left for another");
+    meeting m = {.j = j,
+                 .vote = &j->vote,
+                 .old = old,
+                 .before = j->vote.formed.set,
+                 .moment_ns = moment(how->deadline_ns)};
+    tcp_set suspects = {{0}};
+    m.voter = ls_alloc_array(NULL, (size_t)j->vote.members, sizeof *m.voter);
+    if (!m.voter)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a vote");
+    for (int i = 0; i < j->vote.members; i++)
+        m.voter[i].fd = -1;
+    for (int i = 0; i < old->base.members; i++)
+        if (how->lost[i])
+            tcp_set_add(&suspects, tcp_set_nth(&m.before, i));
+    j->how = how;
+    j->try_ns = m.moment_ns / 4;
+    int status = meet_anew(out, &m, &suspects, err);
+    j->how = NULL;
+    tcp_hang_up(j); /* on callers that have not proved themselves, or came too late */
+    ls_free(NULL, m.voter);
+    if (status)
+        return status;
+    for (int i = 0; i < (*out)->base.members; i++)
+        how->origin[i] = index_of(&m.before, tcp_set_nth(&j->vote.formed.set, i));
+    (*out)->meeting = j;
+    old->meeting = NULL;
+    return LS_OK;
+}

@@ -1,0 +1,229 @@
+/* Who goes on: see vote.h. */
+#include "tcp/vote.h"
+#include "base/error.h"
+#include "base/host.h"
+
+#include <string.h>
+
+enum { WORDS = LS_MEMBERS_MAX / 64 };
+
+/* ---- sets ------------------------------------------------------------------------------------- */
+
+int tcp_set_count(const tcp_set *s)
+{
+    int count = 0;
+    for (int i = 0; i < WORDS; i++)
+        count += __builtin_popcountll(s->bits[i]);
+    return count;
+}
+
+int tcp_set_nth(const tcp_set *s, int index)
+{
+    for (int i = 0; i < LS_MEMBERS_MAX; i++)
+        if (tcp_set_has(s, i) && index-- == 0)
+            return i;
+    return -1;
+}
+
+static tcp_set both(const tcp_set *a, const tcp_set *b)
+{
+    tcp_set out;
+    for (int i = 0; i < WORDS; i++)
+        out.bits[i] = a->bits[i] & b->bits[i];
+    return out;
+}
+
+bool tcp_is_quorum(const tcp_set *part, const tcp_set *whole)
+{
+    const tcp_set shared = both(part, whole);
+    const int twice = 2 * tcp_set_count(&shared), all = tcp_set_count(whole);
+    return twice > all || (twice == all && tcp_set_has(part, tcp_set_nth(whole, 0)));
+}
+
+/* ---- life ------------------------------------------------------------------------------------- */
+
+int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err)
+{
+    *v = (tcp_vote){.own = own, .members = members};
+    v->state = ls_alloc_array(NULL, (size_t)members, sizeof *v->state);
+    for (int i = 0; i < members; i++)
+        tcp_set_add(&v->formed.set, i);
+    return v->state ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %d members", members);
+}
+
+void tcp_vote_fini(tcp_vote *v)
+{
+    ls_free(NULL, v->state);
+    v->state = NULL;
+}
+
+void tcp_vote_begin(tcp_vote *v)
+{
+    v->proposing = false;
+    v->suspects = v->here = (tcp_set){{0}};
+    tcp_set_add(&v->here, v->own);
+    tcp_vote_state(v, &v->state[v->own]);
+}
+
+void tcp_vote_suspect(tcp_vote *v, int who)
+{
+    tcp_set_add(&v->suspects, who);
+}
+
+/* What it has accepted it may still hold as tried, but nothing that it was to do will be done. */
+void tcp_vote_miss(tcp_vote *v, int who)
+{
+    v->here.bits[who / 64] &= ~(UINT64_C(1) << (who % 64));
+    if (v->proposing && tcp_set_has(&v->proposal.set, who))
+        v->proposing = false;
+}
+
+void tcp_vote_state(const tcp_vote *v, tcp_word *out)
+{
+    *out = (tcp_word){.say = TCP_STATE, .ballot = v->formed, .number = v->highest};
+    out->suspects = v->suspects;
+}
+
+/* ---- who is left ------------------------------------------------------------------------------ */
+
+static const tcp_ballot *formed_of(const tcp_vote *v, int who)
+{
+    return who == v->own ? &v->formed : &v->state[who].ballot;
+}
+
+const tcp_ballot *tcp_vote_last(const tcp_vote *v)
+{
+    const tcp_ballot *last = &v->formed;
+    for (int i = 0; i < v->members; i++)
+        if (tcp_set_has(&v->here, i) && formed_of(v, i)->number > last->number)
+            last = formed_of(v, i);
+    return last;
+}
+
+tcp_set tcp_vote_left(const tcp_vote *v)
+{
+    return both(&v->here, &tcp_vote_last(v)->set);
+}
+
+bool tcp_vote_settled(const tcp_vote *v)
+{
+    tcp_set open = tcp_vote_last(v)->set;
+    for (int i = 0; i < v->members; i++)
+        for (int k = 0; k < WORDS && tcp_set_has(&v->here, i); k++)
+            open.bits[k] &= ~(v->here.bits[k] |
+                              (i == v->own ? v->suspects.bits[k] : v->state[i].suspects.bits[k]));
+    return tcp_set_count(&open) == 0;
+}
+
+/* Whether this member may be in a group that follows number `basis`. */
+static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
+{
+    bool allowed = basis >= v->formed.number && tcp_set_has(set, v->own);
+    for (int i = 0; i < v->tries; i++)
+        allowed &= v->tried[i].number <= basis || tcp_is_quorum(set, &v->tried[i].set);
+    return allowed && v->tries < TCP_TRIED_MOST;
+}
+
+bool tcp_vote_may(const tcp_vote *v)
+{
+    const tcp_ballot *last = tcp_vote_last(v);
+    const tcp_set left = tcp_vote_left(v);
+    return tcp_is_quorum(&left, &last->set) && allows(v, &left, last->number);
+}
+
+/* ---- a vote ----------------------------------------------------------------------------------- */
+
+static void try_it(tcp_vote *v, const tcp_ballot *ballot)
+{
+    v->highest = ballot->number;
+    v->tried[v->tries++] = *ballot;
+}
+
+/* What was tried before it can no longer be formed without this one. */
+static void form(tcp_vote *v, const tcp_ballot *ballot)
+{
+    int kept = 0;
+    v->formed = *ballot;
+    for (int i = 0; i < v->tries; i++)
+        if (v->tried[i].number > ballot->number)
+            v->tried[kept++] = v->tried[i];
+    v->tries = kept;
+    v->proposing = false;
+}
+
+bool tcp_vote_propose(tcp_vote *v, tcp_word *out)
+{
+    const tcp_ballot last = *tcp_vote_last(v);
+    const tcp_set left = tcp_vote_left(v);
+    uint64_t highest = v->highest;
+    if (v->proposing || tcp_set_nth(&left, 0) != v->own || !tcp_vote_may(v))
+        return false;
+    for (int i = 0; i < v->members; i++)
+        if (tcp_set_has(&v->here, i) && v->state[i].number > highest)
+            highest = v->state[i].number;
+    v->proposal = (tcp_ballot){highest + 1, left};
+    v->proposing = true;
+    v->accepted = (tcp_set){{0}};
+    tcp_set_add(&v->accepted, v->own);
+    try_it(v, &v->proposal);
+    *out = (tcp_word){.say = TCP_PROPOSE, .ballot = v->proposal, .number = last.number};
+    return true;
+}
+
+bool tcp_vote_formed(tcp_vote *v, tcp_word *out)
+{
+    if (!v->proposing || memcmp(&v->accepted, &v->proposal.set, sizeof v->accepted) != 0)
+        return false;
+    *out = (tcp_word){.say = TCP_FORMED, .ballot = v->proposal};
+    form(v, &v->proposal);
+    return true;
+}
+
+static bool is_part(const tcp_set *part, const tcp_set *whole)
+{
+    const tcp_set shared = both(part, whole);
+    return memcmp(&shared, part, sizeof shared) == 0;
+}
+
+/* A proposal of this one's own gives way to one with a higher number. */
+static bool accept(tcp_vote *v, const tcp_word *in)
+{
+    if (in->ballot.number <= v->highest || !is_part(&in->ballot.set, &v->formed.set) ||
+        !allows(v, &in->ballot.set, in->number))
+        return false;
+    v->proposing = false;
+    try_it(v, &in->ballot);
+    return true;
+}
+
+bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in)
+{
+    tcp_set all = {{0}};
+    for (int i = 0; i < v->members; i++)
+        tcp_set_add(&all, i);
+    return in->say <= TCP_FORMED && tcp_set_count(&in->ballot.set) > 0 &&
+           is_part(&in->ballot.set, &all) && is_part(&in->suspects, &all);
+}
+
+bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer)
+{
+    switch ((tcp_say)in->say) {
+    case TCP_STATE: /* suspected in error */
+        v->suspects.bits[from / 64] &= ~(UINT64_C(1) << (from % 64));
+        v->state[from] = *in;
+        tcp_set_add(&v->here, from);
+        return false;
+    case TCP_PROPOSE:
+        *answer = (tcp_word){.say = TCP_ACCEPT, .ballot = in->ballot};
+        return accept(v, in);
+    case TCP_ACCEPT:
+        if (v->proposing && in->ballot.number == v->proposal.number)
+            tcp_set_add(&v->accepted, from);
+        return false;
+    case TCP_FORMED: /* one that was tried, and none since */
+        if (v->tries > 0 && in->ballot.number == v->highest && v->highest > v->formed.number)
+            form(v, &v->tried[v->tries - 1]);
+        return false;
+    }
+    return false;
+}

@@ -1,0 +1,358 @@
+/* What several hosts find out about each other before the first step: that their runs are alike, their devices, and
+ * that one shard has the same gradient everywhere. */
+#include "base/error.h"
+#include "base/host.h"
+#include "hash/hash.h"
+#include "train/coordinator.h"
+#include "train/members.h"
+#include "train/worker.h"
+
+#include <fcntl.h>
+#include <lockstep/version.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the start-up check --------------------------------------------------------------------- */
+
+/* What a member says of its run … */
+typedef struct likeness {
+    char version[16];
+    uint64_t train_rows, test_rows;
+    uint32_t data_crc32, recipe_crc32;
+} likeness;
+
+/* … and of itself. */
+typedef struct card {
+    char isa[48], library[160], devices[1024], machine[128];
+    uint32_t gradient_crc32;
+    int32_t chosen, threads;
+} card;
+
+/* What the members have to have alike: what the weights depend on, how often all meet otherwise, what they then
+ * send, and when all stop. */
+static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
+{
+    const ls_config *c = &t->config;
+    const int32_t common[] = {c->epochs,  c->eval_every,       c->verify_every_steps, c->patience,
+                              c->monitor, (int32_t)c->metrics, c->cluster.goes_on};
+    size_t length = 0;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, t->host);
+    ls_config_write_recipe(&w, NULL, c, t->shards);
+    const char *text = ls_json_writer_text(&w, &length, err);
+    *out = text ? ls_crc32(ls_crc32(0, common, sizeof common), text, length) : 0;
+    ls_json_writer_fini(&w);
+    return text ? LS_OK : LS_ENOMEM;
+}
+
+/* What of member m's is another's than the first's, the likelier cause first. */
+static int compare_likeness(const struct ls_trainer *t, const likeness *all, int m, ls_error *err)
+{
+    const likeness *a = &all[0], *b = &all[m];
+    const char *first = ls_cluster_host(t->members.cluster, 0);
+    const char *host = ls_cluster_host(t->members.cluster, m);
+    if (strcmp(a->version, b->version) != 0)
+        return ls_fail(err, LS_EUNSUPPORTED, "host %s has Lockstep %s, host %s %s: install one",
+                       host, b->version, first, a->version);
+    if (a->recipe_crc32 != b->recipe_crc32)
+        return ls_fail(err, LS_ECONFIG,
+                       "host %s has another recipe than host %s (or other epochs, eval_every, "
+                       "verify_every_steps, patience, monitor, metrics.names or "
+                       "cluster.on_member_loss): give all the same config",
+                       host, first);
+    if (a->train_rows != b->train_rows || a->test_rows != b->test_rows ||
+        a->data_crc32 != b->data_crc32)
+        return ls_fail(
+            err, LS_EDATA,
+            "host %s has other data than host %s: %llu and %llu images, checksum %08x, not "
+            "%llu and %llu, %08x; copy it from one to the other",
+            host, first, (unsigned long long)b->train_rows, (unsigned long long)b->test_rows,
+            (unsigned)b->data_crc32, (unsigned long long)a->train_rows,
+            (unsigned long long)a->test_rows, (unsigned)a->data_crc32);
+    return LS_OK;
+}
+
+static int compare_all(struct ls_trainer *t, likeness *all, ls_error *err)
+{
+    likeness *mine = &all[t->members.member];
+    snprintf(mine->version, sizeof mine->version, "%s", LS_VERSION);
+    mine->train_rows = ls_subset_rows(t, LS_TRAIN);
+    mine->test_rows = ls_subset_rows(t, LS_TEST);
+    mine->data_crc32 = ls_data_crc32(t);
+    int status = hash_recipe(&mine->recipe_crc32, t, err);
+    if (status == LS_OK)
+        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
+    for (int m = 1; m < t->members.count && status == LS_OK; m++) {
+        all[m].version[sizeof all->version - 1] = '\0';
+        status = compare_likeness(t, all, m, err);
+    }
+    return status;
+}
+
+int ls_members_compare(struct ls_trainer *t, ls_error *err)
+{
+    if (!t->members.cluster)
+        return LS_OK;
+    if (t->config.cluster.goes_on && !ls_cluster_can_regroup(t->members.cluster))
+        return ls_config_fail(
+            err, &t->config, "cluster.on_member_loss", LS_ECONFIG,
+            "\"continue\" needs an engine that can regroup, and that by which these "
+            "processes talk (mpi, or the caller's own) cannot: start them with --join, "
+            "or say \"stop\" and have the launcher go on (--hosts … --relaunch 3)");
+    likeness *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
+    int status = all ? compare_all(t, all, err)
+                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
+    ls_free(t->host, all);
+    return status;
+}
+
+/* ---- the workers ---------------------------------------------------------------------------- */
+
+/* What a device's results depend on, but on CPUs, whose gradients are compared later. */
+static void describe(char *out, size_t size, const ls_train_worker *w)
+{
+    const ls_device_info *info = &w->info;
+    const bool own = !(info->flags & LS_DEVICE_HOST_MEMORY);
+    snprintf(out, size, own ? "%s, %s, %s" : "CPUs", info->model, info->isa, info->library);
+}
+
+enum { KIND = 256 };
+
+static int check_own_kind(const struct ls_trainer *t, const char *mine, ls_error *err)
+{
+    char other[KIND];
+    for (int w = 1; w < t->workers; w++) {
+        describe(other, sizeof other, &t->worker[w]);
+        if (strcmp(other, mine) != 0)
+            return ls_fail(err, LS_EUNSUPPORTED,
+                           "%s is a %s, %s a %s: over several hosts all devices have to be alike",
+                           t->worker[0].info.name, mine, t->worker[w].info.name, other);
+    }
+    return LS_OK;
+}
+
+static int compare_kinds(struct ls_trainer *t, char (*all)[KIND], ls_error *err)
+{
+    char *mine = all[t->members.member];
+    describe(mine, KIND, &t->worker[0]);
+    int status = check_own_kind(t, mine, err);
+    if (status == LS_OK)
+        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
+    for (int m = 0; m < t->members.count && status == LS_OK; m++) {
+        all[m][KIND - 1] = '\0'; /* whatever came */
+        if (strcmp(all[m], all[0]) != 0)
+            return ls_fail(
+                err, LS_EUNSUPPORTED,
+                "host %s computes on %s, host %s on %s: their bits differ; take devices, "
+                "drivers and libraries that are alike",
+                ls_cluster_host(t->members.cluster, m), all[m],
+                ls_cluster_host(t->members.cluster, 0), all[0]);
+    }
+    return status;
+}
+
+static int open_alike(struct ls_trainer *t, ls_error *err)
+{
+    const bool first = ls_members_first(t);
+    if (!t->worker[0].device->ops->choices)
+        return ls_gang(t, ls_worker_open, err);
+    int status = first ? ls_gang(t, ls_worker_open, err) : LS_OK;
+    if (status == LS_OK && first)
+        status = ls_gang(t, ls_worker_choices, err);
+    if (status == LS_OK)
+        status = ls_members_share_text(&t->members.choices, t, err);
+    return status || first ? status : ls_gang(t, ls_worker_open, err);
+}
+
+int ls_members_open_workers(struct ls_trainer *t, ls_error *err)
+{
+    if (!t->members.cluster)
+        return ls_gang(t, ls_worker_open, err);
+    char(*all)[KIND] = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
+    int status = all ? ls_gang(t, ls_worker_describe, err)
+                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
+    if (status == LS_OK)
+        status = compare_kinds(t, all, err);
+    ls_free(t->host, all);
+    return status ? status : open_alike(t, err);
+}
+
+/* ---- their shard ---------------------------------------------------------------------------- */
+
+static void list_devices(char *out, size_t size, const struct ls_trainer *t)
+{
+    size_t used = 0;
+    for (int w = 0; w < t->workers && used < size; w++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", w ? ", " : "",
+                                 t->worker[w].info.name);
+}
+
+/* Its name, and what tells two of one name apart: the number that the kernel drew when it booted. */
+static void read_machine(char *out, size_t size)
+{
+    const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    char boot[40] = "";
+    if (file >= 0 && read(file, boot, sizeof boot - 1) < 0)
+        boot[0] = '\0';
+    if (file >= 0)
+        close(file);
+    gethostname(out, size / 2);
+    out[size / 2 - 1] = '\0';
+    strcat(out, boot);
+}
+
+static int fill_card(card *mine, struct ls_trainer *t, ls_error *err)
+{
+    memset(mine, 0, sizeof *mine);
+    const ls_device_info *info = &t->worker[0].info;
+    /* Where bits depend on none, the model's name still says which there is. */
+    const char *named = strrchr(info->model, ',');
+    snprintf(mine->isa, sizeof mine->isa, "%s", info->isa[0] || !named ? info->isa : named + 2);
+    snprintf(mine->library, sizeof mine->library, "%s", info->library);
+    list_devices(mine->devices, sizeof mine->devices, t);
+    read_machine(mine->machine, sizeof mine->machine);
+    mine->threads = info->threads;
+    mine->chosen = t->options.pool || strcmp(t->config.devices, "auto") != 0;
+    int status = ls_gang(t, ls_worker_probe, err);
+    mine->gradient_crc32 = t->worker[0].checksum;
+    return status;
+}
+
+static int compare_gradients(const struct ls_trainer *t, const card *all, int m, ls_error *err)
+{
+    const card *a = &all[0], *b = &all[m];
+    if (a->gradient_crc32 == b->gradient_crc32)
+        return LS_OK;
+    return ls_fail(err, LS_EUNSUPPORTED,
+                   "host %s computed shard 0 as %08x, host %s as %08x: %s (%s, %d threads) and %s "
+                   "(%s, %d threads); their bits differ",
+                   ls_cluster_host(t->members.cluster, m), (unsigned)b->gradient_crc32,
+                   ls_cluster_host(t->members.cluster, 0), (unsigned)a->gradient_crc32, b->isa,
+                   b->library, (int)b->threads, a->isa, a->library, (int)a->threads);
+}
+
+/* Two processes of one machine would take the same CPUs, unless they were told which. */
+static int check_places(const struct ls_trainer *t, const card *all, ls_error *err)
+{
+    const struct ls_cluster *c = t->members.cluster;
+    for (int m = 0; m < t->members.count; m++)
+        for (int k = 0; k < m; k++)
+            if (strcmp(all[m].machine, all[k].machine) == 0 && (!all[m].chosen || !all[k].chosen))
+                return ls_fail(
+                    err, LS_EUNSUPPORTED,
+                    "two processes on host %s: start one per host (mpirun -N 1), or give "
+                    "each its --devices",
+                    ls_cluster_host(c, k));
+    return LS_OK;
+}
+
+static void say_devices(struct ls_trainer *t, const card *all)
+{
+    char *out = t->text.devices;
+    size_t used = 0, size = sizeof t->text.devices;
+    for (int m = 0; m < t->members.count && used < size; m++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s: %s", m ? "; " : "[",
+                                 ls_cluster_host(t->members.cluster, m), all[m].devices);
+    snprintf(out + (used < size - 2 ? used : size - 2), 2, "]");
+}
+
+/* How many names, "cpu(0), cpu(1)", and, with `out`, each of them. */
+static int split_names(char (*out)[LS_MEMBER_NAME + 64], const char *host, const char *names)
+{
+    int count = 0;
+    for (const char *at = names; *at; count++) {
+        const size_t length = strcspn(at, ",");
+        if (out)
+            snprintf(out[count], sizeof *out, "%s: %.*s", host, length < 60 ? (int)length : 60, at);
+        at += length + strspn(at + length, ", ");
+    }
+    return count;
+}
+
+static int list_all(struct ls_trainer *t, const card *all, ls_error *err)
+{
+    ls_members *m = &t->members;
+    int count = 0;
+    for (int i = 0; i < m->count; i++)
+        count += split_names(NULL, "", all[i].devices);
+    m->device = ls_alloc_array(t->host, (size_t)count, sizeof *m->device);
+    m->device_of = ls_alloc_array(t->host, (size_t)count, sizeof *m->device_of);
+    ls_free(t->host, t->records.device);
+    t->records.device = ls_alloc_array(t->host, (size_t)count, sizeof *t->records.device);
+    if (!m->device || !m->device_of || !t->records.device)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d names", count);
+    for (int i = 0; i < m->count; i++) {
+        const int before = m->devices;
+        m->own = i == m->member ? before : m->own;
+        m->devices +=
+            split_names(m->device + before, ls_cluster_host(m->cluster, i), all[i].devices);
+        for (int k = before; k < m->devices; k++)
+            m->device_of[k] = i;
+    }
+    return LS_OK;
+}
+
+static int check_all(struct ls_trainer *t, card *all, ls_error *err)
+{
+    int status = fill_card(&all[t->members.member], t, err);
+    if (status == LS_OK)
+        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
+    for (card *c = all; c < all + t->members.count; c++) /* whatever came */
+        c->isa[sizeof c->isa - 1] = c->library[sizeof c->library - 1] =
+            c->devices[sizeof c->devices - 1] = c->machine[sizeof c->machine - 1] = '\0';
+    if (status == LS_OK)
+        status = check_places(t, all, err);
+    for (int m = 1; m < t->members.count && status == LS_OK; m++)
+        status = compare_gradients(t, all, m, err);
+    if (status)
+        return status;
+    say_devices(t, all);
+    return list_all(t, all, err);
+}
+
+/* How much more than needed goes over the network. */
+static void warn(const struct ls_trainer *t)
+{
+    const double factor = ls_cluster_bytes_factor(t->members.cluster);
+    int better = t->members.count;
+    while (better < t->shards)
+        better *= 2;
+    if (factor > 1 && ls_members_first(t))
+        ls_log(t->host, LS_LOG_INFO,
+               "%d shards over %d hosts send %.2f times the bytes of a ring; shards: %d would send "
+               "1.00 times",
+               t->shards, t->members.count, factor, better);
+}
+
+/* Open MPI confines each process of a few to one CPU, unless it is told not to. */
+static void warn_of_binding(const struct ls_trainer *t)
+{
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (ls_allowed_cpus() == 1 && cpus > 1)
+        ls_log(t->host, LS_LOG_WARNING,
+               "this process may use 1 of %ld CPUs: if mpirun bound it, add --bind-to none", cpus);
+}
+
+int ls_members_check(struct ls_trainer *t, ls_error *err)
+{
+    if (!t->members.cluster)
+        return LS_OK;
+    card *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
+    int status = all ? check_all(t, all, err)
+                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
+    ls_free(t->host, all);
+    if (status == LS_OK && !t->merge->over_members) {
+        char text[200];
+        snprintf(text, sizeof text, "'%.60s' works within one host; over several use \"ordered\"",
+                 t->config.allreduce);
+        return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG, text);
+    }
+    if (status == LS_OK)
+        status = ls_cluster_prepare(t->members.cluster, t->shards,
+                                    ls_replica_floats(t->worker[0].replica), err);
+    if (status == LS_OK)
+        warn(t);
+    warn_of_binding(t);
+    return status;
+}

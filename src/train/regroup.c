@@ -1,0 +1,296 @@
+/* Members are lost, and those that are left go on (cluster/cluster.h says how they find each other).
+ *
+ * They have not all done the same. A sum ends only where every member's nodes have come, so a member that has the
+ * sum of step n and has applied it waits in step n + 1 for all others: two members differ by one step at most, and
+ * likewise by one evaluation, in which all bring their shards' part together. Whoever has done most, the lowest of
+ * several, is the one that the others are brought level with: it sends its weights and optimizer state, and the
+ * report of the step, which the others account for as if they had taken it, or what the evaluation came to. The
+ * weights lie on the run's one trajectory either way. If nobody who is left has applied the step, it is repeated, and if
+ * the lost one had, nothing is known of that and nothing different: the sum depends on the shards alone.
+ *
+ * Nothing is adopted before the last exchange of a levelling has succeeded, so a loss in the midst of one leaves
+ * members that differ by one step, for the next one to level.
+ *
+ * The first member has the run directory. When it is lost, the lowest that is left goes on in a directory beside where
+ * that would be on its own disk, DIR.member-N, and saves a checkpoint there at once. */
+#include "base/error.h"
+#include "base/host.h"
+#include "train/coordinator.h"
+#include "train/run_dir.h"
+#include "train/saver.h"
+#include "train/worker.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool ls_members_lost(const struct ls_trainer *t)
+{
+    return t->members.cluster && ls_cluster_lost(t->members.cluster);
+}
+
+/* ---- who is left ---------------------------------------------------------------------------- */
+
+typedef struct known {
+    int origin;
+    char host[LS_MEMBER_NAME];
+} known;
+
+static bool is_left(const struct ls_trainer *t, int origin)
+{
+    for (int m = 0; m < t->members.count; m++)
+        if (ls_cluster_origin(t->members.cluster, m) == origin)
+            return true;
+    return false;
+}
+
+static void name_lost(struct ls_trainer *t, const known *before, int count, const char *why)
+{
+    ls_members *m = &t->members;
+    size_t used = 0;
+    m->lost[0] = '\0';
+    for (int i = 0; i < count && used < sizeof m->lost; i++)
+        if (!is_left(t, before[i].origin))
+            used += (size_t)snprintf(m->lost + used, sizeof m->lost - used, "%s%s",
+                                     used ? ", " : "", before[i].host);
+    ls_log(t->host, LS_LOG_WARNING, "%s%s (%.300s); the %d that are left go on",
+           used ? "lost: " : "a connection broke", m->lost, why, m->count);
+}
+
+/* Devices of members that are lost are none of the run's any more. */
+static void strike_devices(struct ls_trainer *t)
+{
+    ls_members *m = &t->members;
+    int kept = 0;
+    for (int i = 0; i < m->devices; i++) {
+        if (!is_left(t, m->device_of[i]))
+            continue;
+        m->own = i == m->own ? kept : m->own;
+        memmove(m->device[kept], m->device[i], sizeof m->device[i]);
+        m->device_of[kept++] = m->device_of[i];
+    }
+    m->devices = kept;
+}
+
+static int live_worker(const struct ls_trainer *t)
+{
+    int w = 0;
+    while (w < t->workers - 1 && t->worker[w].presence != LS_LIVE)
+        w++;
+    return w;
+}
+
+int ls_members_regroup(struct ls_trainer *t, ls_error *err)
+{
+    ls_members *m = &t->members;
+    const int count = m->count;
+    ls_error why = {.text = ""};
+    known *before = ls_alloc_array(t->host, (size_t)count, sizeof *before);
+    if (!before)
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", count);
+    for (int i = 0; i < count; i++) {
+        before[i].origin = ls_cluster_origin(m->cluster, i);
+        snprintf(before[i].host, sizeof before[i].host, "%s", ls_cluster_host(m->cluster, i));
+    }
+    ls_cluster_why(m->cluster, &why);
+    int status = ls_cluster_regroup(m->cluster, err);
+    if (status == LS_OK) {
+        m->member = ls_cluster_member(m->cluster);
+        m->count = ls_cluster_members(m->cluster);
+        m->uneven = true;
+        t->summary.member = m->member;
+        t->summary.members = m->count;
+        name_lost(t, before, count, why.text);
+        strike_devices(t);
+        status = ls_cluster_prepare(m->cluster, t->shards,
+                                    ls_replica_floats(t->worker[live_worker(t)].replica), err);
+    }
+    ls_free(t->host, before);
+    return status;
+}
+
+/* ---- who has done what ---------------------------------------------------------------------- */
+
+typedef struct standing {
+    uint64_t steps, evaluations;
+    ls_report last; /* of its last step */
+    double test_loss, test_accuracy, value[LS_METRICS];
+    int32_t classes;
+} standing;
+
+static void describe(standing *out, const struct ls_trainer *t)
+{
+    memset(out, 0, sizeof *out);
+    out->steps = t->position.steps;
+    out->evaluations = t->members.evaluations;
+    out->last = t->coordination->last;
+    out->last.comm.waiting = NULL;
+    out->last.comm.user = NULL;
+    out->test_loss = t->result.test_loss;
+    out->test_accuracy = t->result.test_accuracy;
+    memcpy(out->value, t->measured.value, sizeof out->value);
+    out->classes = t->measured.classes;
+}
+
+static bool is_behind(const standing *a, const standing *b)
+{
+    return a->steps != b->steps ? a->steps < b->steps : a->evaluations < b->evaluations;
+}
+
+static int find_newest(const standing *all, int count)
+{
+    int newest = 0;
+    for (int m = 1; m < count; m++)
+        newest = is_behind(&all[newest], &all[m]) ? m : newest;
+    return newest;
+}
+
+static int check_spread(const standing *all, int count, int newest, ls_error *err)
+{
+    for (int m = 0; m < count; m++)
+        if (all[m].steps + 1 < all[newest].steps ||
+            all[m].evaluations + 1 < all[newest].evaluations)
+            return ls_fail(err, LS_EINTERNAL,
+                           "hosts have done %llu and %llu steps, which differ by more than one",
+                           (unsigned long long)all[m].steps, (unsigned long long)all[newest].steps);
+    return LS_OK;
+}
+
+/* ---- levelling ------------------------------------------------------------------------------ */
+
+/* Weights and optimizer state of the newest into everybody's exchange, which no save may be reading. */
+static int share_state(struct ls_trainer *t, int newest, ls_error *err)
+{
+    struct ls_cluster *c = t->members.cluster;
+    const size_t bytes = t->model->floats * sizeof(float);
+    int status = newest == t->members.member ? ls_snapshot_replicas(t, true, err)
+                 : ls_saver_rest(t)          ? ls_fail(err, LS_ESTALLED, "a save does not end")
+                                             : LS_OK;
+    if (status == LS_OK)
+        status = ls_cluster_share_from(c, newest, t->exchange->canonical, bytes, err);
+    for (int i = 0; i < LS_STATES && status == LS_OK; i++)
+        if (t->exchange->slot[i])
+            status = ls_cluster_share_from(c, newest, t->exchange->slot[i], bytes, err);
+    return status;
+}
+
+static int adopt_evaluation(struct ls_trainer *t, const standing *newest)
+{
+    t->result.test_loss = newest->test_loss;
+    t->result.test_accuracy = newest->test_accuracy;
+    memcpy(t->measured.value, newest->value, sizeof newest->value);
+    t->measured.classes = newest->classes;
+    t->members.evaluations = newest->evaluations;
+    t->members.evaluated = true;
+    return LS_OK;
+}
+
+static int adopt(struct ls_trainer *t, const standing *mine, const standing *newest, ls_error *err)
+{
+    if (mine->steps < newest->steps) {
+        int status = ls_gang(t, ls_worker_load, err);
+        return status ? status : ls_adopt_step(t->coordination, &newest->last, err);
+    }
+    return mine->evaluations < newest->evaluations ? adopt_evaluation(t, newest) : LS_OK;
+}
+
+/* The lowest that is left, and another one was the first before. */
+static bool is_new_first(const struct ls_trainer *t)
+{
+    return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
+}
+
+/* What is on a disk that is still there is to be no older than the loss. */
+static int save_as_first(struct ls_trainer *t, ls_error *err)
+{
+    int status = t->dir.saver ? ls_snapshot_replicas(t, true, err) : LS_OK;
+    t->members.unsaved = false;
+    return status || !t->dir.saver ? status : ls_checkpoint(t, false, err);
+}
+
+/* All know what all have done, so all know what is sent. */
+static int level(struct ls_trainer *t, standing *all, ls_error *err)
+{
+    const ls_members *m = &t->members;
+    const int count = m->count;
+    bool steps = false, evaluations = false;
+    describe(&all[m->member], t);
+    int status = ls_cluster_gather(m->cluster, all, sizeof *all, err);
+    const int newest = find_newest(all, count);
+    if (status == LS_OK)
+        status = check_spread(all, count, newest, err);
+    for (int i = 0; i < count; i++) {
+        steps |= all[i].steps < all[newest].steps;
+        evaluations |= all[i].evaluations < all[newest].evaluations;
+    }
+    if (status == LS_OK && is_new_first(t)) {
+        status = ls_run_dir_take_over(t, err);
+        t->members.took_over = t->members.unsaved = status == LS_OK;
+    }
+    if (status == LS_OK && steps)
+        status = share_state(t, newest, err);
+    if (status == LS_OK && evaluations && t->measured.confusion) {
+        const size_t classes = (size_t)t->model->classes;
+        status = ls_cluster_share_from(m->cluster, newest, t->measured.confusion,
+                                       classes * classes * sizeof *t->measured.confusion, err);
+    }
+    return status ? status : adopt(t, &all[m->member], &all[newest], err);
+}
+
+/* All stand at the same step now, and on the same weights. */
+static int compare(struct ls_trainer *t, ls_error *err)
+{
+    const ls_members *m = &t->members;
+    uint32_t *all = ls_alloc_array(t->host, (size_t)m->count, sizeof *all);
+    int status = all ? ls_snapshot_replicas(t, false, err)
+                     : ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", m->count);
+    if (status == LS_OK) {
+        all[m->member] = t->worker[live_worker(t)].checksum;
+        status = ls_cluster_gather(m->cluster, all, sizeof *all, err);
+    }
+    for (int i = 1; status == LS_OK && i < m->count; i++)
+        if (all[i] != all[0])
+            status = ls_fail(err, LS_EDIVERGED,
+                             "host %s goes on with other weights than host %s (%08x, %08x): a "
+                             "device or its memory is faulty; resume from an older checkpoint",
+                             ls_cluster_host(m->cluster, i), ls_cluster_host(m->cluster, 0),
+                             (unsigned)all[i], (unsigned)all[0]);
+    ls_free(t->host, all);
+    return status;
+}
+
+static int record_loss(struct ls_trainer *t, ls_error *err)
+{
+    const ls_fault fault = {.worker = -1,
+                            .step = t->position.steps + 1,
+                            .kind = "host",
+                            .action = "continue",
+                            .text = "this host is lost; the others go on without it",
+                            .device = t->members.lost};
+    return t->members.lost[0] ? ls_record_fault(t, &fault, err) : LS_OK;
+}
+
+int ls_members_level(struct ls_trainer *t, ls_error *err)
+{
+    ls_members *m = &t->members;
+    ls_error why = {0};
+    if (!m->uneven)
+        return LS_OK;
+    standing *all = ls_alloc_array(t->host, (size_t)m->count, sizeof *all);
+    int status = all ? level(t, all, &why) : ls_fail(&why, LS_ENOMEM, "out of memory for a level");
+    ls_free(t->host, all);
+    if (status == LS_OK)
+        status = compare(t, &why);
+    if (status == LS_OK) {
+        m->uneven = false;
+        status = record_loss(t, &why);
+    }
+    if (status == LS_OK && m->unsaved)
+        status = save_as_first(t, &why);
+    if (status == LS_EDIVERGED)
+        ls_cluster_end_all(m->cluster, why.text);
+    else if (status && !ls_members_lost(t))
+        ls_cluster_leave(m->cluster, why.text);
+    if (status && err)
+        *err = why;
+    return status;
+}

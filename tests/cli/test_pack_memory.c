@@ -1,0 +1,74 @@
+/* What packing asks for before it decodes: it depends on images, and on CPUs only so far. */
+#include "cli/pack_crew.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { MB = 1 << 20, MOST = 300 * MB };
+
+typedef struct account {
+    size_t asked;
+} account;
+
+/* No more than MOST, so that what is too much fails here and not on the machine. */
+static void *take(void *user, size_t bytes, size_t align)
+{
+    account *a = user;
+    a->asked += bytes;
+    return a->asked > MOST ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void give_back(void *user, void *memory)
+{
+    (void)user;
+    free(memory);
+}
+
+/* → bytes for images of `side` × `side` × 3. */
+static size_t asked_for(int side, int threads, size_t images, size_t tests)
+{
+    account a = {0};
+    ls_error err = {0};
+    const ls_host host = {.size = sizeof host, .alloc = take, .free = give_back, .user = &a};
+    const cli_pack p = {.size = side, .channels = 3, .threads = threads};
+    cli_packing k = {.p = &p,
+                     .host = &host,
+                     .err = &err,
+                     .split = {{.count = images}, {.count = tests}},
+                     .row = (size_t)side * (size_t)side * 3};
+    cli_crew *crew;
+    if (cli_crew_make(&crew, &k) != LS_OK)
+        fail_msg("%d × %d, %d threads: %zu bytes and more", side, side, threads, a.asked);
+    cli_crew_free(crew);
+    return a.asked;
+}
+
+static void packing_asks_for_a_quarter_of_a_gigabyte_on_any_number_of_cpus(void **state)
+{
+    (void)state;
+    assert_in_range(asked_for(4096, 64, 100000, 0), 1, MOST);
+    assert_in_range(asked_for(1024, 256, 100000, 0), 1, MOST);
+    assert_in_range(asked_for(64, 256, 100000, 0), 1, MOST);
+}
+
+static void a_few_images_are_packed_in_the_memory_of_a_few(void **state)
+{
+    (void)state;
+    assert_in_range(asked_for(1024, 64, 3, 1), 9 * MB, 10 * MB);
+    assert_in_range(asked_for(1024, 64, 1, 3), 9 * MB, 10 * MB);
+    assert_in_range(asked_for(32, 64, 3, 0), 1, MB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packing_asks_for_a_quarter_of_a_gigabyte_on_any_number_of_cpus),
+        cmocka_unit_test(a_few_images_are_packed_in_the_memory_of_a_few),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,326 @@
+#include "cluster/story.h"
+#include "free_port.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cluster/courier.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- an engine whose members are mortal ------------------------------------------------------ */
+
+typedef struct mortal_wire {
+    ls_wire base;
+    ls_wire *inner; /* NULL: killed */
+    mortal *mortal;
+} mortal_wire;
+
+static const ls_wire_type wire_mortal;
+
+static int wrap(ls_wire **out, ls_wire *inner, mortal *m)
+{
+    mortal_wire *w = calloc(1, sizeof *w);
+    w->base = (ls_wire){&wire_mortal, inner->member, inner->members};
+    w->inner = inner;
+    w->mortal = m;
+    *out = &w->base;
+    return LS_OK;
+}
+
+static int open_mortal(ls_wire **out, const ls_wire_options *o, ls_error *err)
+{
+    mortal *m = (mortal *)(uintptr_t)o->comm;
+    ls_wire_options own = *o;
+    ls_wire *inner;
+    own.comm = &m->place;
+    int status = ls_wire_tcp()->open(&inner, &own, err);
+    if (status)
+        return status;
+    const int member = m->process->member = inner->member;
+    m->fate = m->story->loss[member].fate;
+    m->deaf = m->story->loss[member].deaf;
+    m->dies_regrouping = m->story->loss[member].regrouping;
+    m->process->dies_behind = m->story->loss[member].step;
+    m->process->dies_after = m->story->loss[member].posts;
+    m->process->stop_behind = member == m->story->stopper ? m->story->stop_behind : 0;
+    return wrap(out, inner, m);
+}
+
+static void die(mortal_wire *w)
+{
+    atomic_store(&w->mortal->gone, true);
+    if (w->mortal->fate == FATE_STOPPED)
+        return;
+    w->inner->type->abort(w->inner);
+    w->inner = NULL;
+}
+
+/* The rest have 0.2 s to get further than the one. */
+static bool swallows(mortal_wire *w, const ls_transfer *t)
+{
+    mortal *m = w->mortal;
+    const int channel = m->fate == FATE_KILLED_IN_SUM ? LS_ON_SUMS : LS_ON_DATA;
+    if (t->incoming || t->peer != m->deaf || t->channel != channel)
+        return false;
+    m->killed_ns = m->killed_ns ? m->killed_ns : ls_now_ns() + 200000000u;
+    return true;
+}
+
+static int post_mortal(ls_wire *base, ls_transfer *t, ls_error *err)
+{
+    mortal_wire *w = (mortal_wire *)base;
+    const long dies_at = atomic_load(&w->mortal->dies_at);
+    const long number = atomic_fetch_add(&w->mortal->posts, 1);
+    if (dies_at != NEVER && number >= dies_at && !atomic_load(&w->mortal->gone)) {
+        if (w->mortal->fate <= FATE_STOPPED)
+            die(w);
+        else if (swallows(w, t))
+            return LS_OK;
+    }
+    return atomic_load(&w->mortal->gone) ? LS_OK : w->inner->type->post(w->inner, t, err);
+}
+
+static int poll_mortal(ls_wire *base, ls_transfer **ended, int most, uint64_t timeout_ns,
+                       ls_error *err)
+{
+    mortal_wire *w = (mortal_wire *)base;
+    const struct timespec nap = {.tv_nsec = (long)(timeout_ns % 1000000000u)};
+    if (w->mortal->killed_ns && ls_now_ns() > w->mortal->killed_ns &&
+        !atomic_load(&w->mortal->gone))
+        die(w);
+    if (!atomic_load(&w->mortal->gone))
+        return w->inner->type->poll(w->inner, ended, most, timeout_ns, err);
+    if (!w->inner)
+        return ls_fail(err, LS_EIO, "killed");
+    nanosleep(&nap, NULL);
+    return 0;
+}
+
+static int abort_mortal(ls_wire *base)
+{
+    mortal_wire *w = (mortal_wire *)base;
+    if (w->inner)
+        w->inner->type->abort(w->inner);
+    free(w);
+    return 0;
+}
+
+static void close_mortal(ls_wire *base)
+{
+    mortal_wire *w = (mortal_wire *)base;
+    if (w->inner)
+        w->inner->type->close(w->inner);
+    free(w);
+}
+
+/* One that was stopped wakes up here. */
+static int regroup_mortal(ls_wire **out, ls_wire *base, const ls_regroup *how, ls_error *err)
+{
+    mortal_wire *w = (mortal_wire *)base;
+    ls_wire *inner;
+    if (++w->mortal->regroupings == w->mortal->dies_regrouping)
+        die(w);
+    if (!w->inner)
+        return ls_fail(err, LS_ESTALLED, "killed");
+    int status = w->inner->type->regroup(&inner, w->inner, how, err);
+    return status ? status : wrap(out, inner, w->mortal);
+}
+
+static const ls_wire_type wire_mortal = {.abi = LS_WIRE_ABI,
+                                         .size = sizeof(ls_wire_type),
+                                         .name = "mortal",
+                                         .open = open_mortal,
+                                         .post = post_mortal,
+                                         .poll = poll_mortal,
+                                         .close = close_mortal,
+                                         .abort = abort_mortal,
+                                         .regroup = regroup_mortal};
+
+/* ---- processes -------------------------------------------------------------------------------- */
+
+static void on_progress(void *user, const ls_progress *p)
+{
+    process *mine = user;
+    const uint64_t steps = (uint64_t)(p->epoch - 1) * p->steps + p->step;
+    if (mine->stop_behind && steps == mine->stop_behind && !p->epoch_done)
+        ls_trainer_interrupt(mine->trainer);
+    if (mine->dies_behind && steps == mine->dies_behind && !p->epoch_done)
+        atomic_store(&mine->mortal.dies_at, atomic_load(&mine->mortal.posts) + mine->dies_after);
+}
+
+/* Steps follow one another. */
+static void note_record(process *mine, const char *json)
+{
+    const char *step = strstr(json, "\"step\":");
+    mine->faults += strstr(json, "{\"type\":\"fault\"") == json;
+    mine->evaluations += strstr(json, "{\"type\":\"eval\"") == json;
+    if (strstr(json, "{\"type\":\"step\",") != json || !step)
+        return;
+    const uint64_t number = strtoull(step + 7, NULL, 10);
+    if (mine->first_step == 0)
+        mine->first_step = number;
+    else if (number != mine->last_step + 1)
+        mine->first_step = UINT64_MAX;
+    mine->last_step = number;
+}
+
+static int on_record(void *user, const char *json, size_t length, ls_error *err)
+{
+    process *mine = user;
+    (void)err;
+    if (mine->records++ == 0)
+        snprintf(mine->started, sizeof mine->started, "%.*s", (int)length, json);
+    note_record(mine, json);
+    return LS_OK;
+}
+
+/* Momentum, batch norm, augmentation, dropout and a schedule: all that a step depends on. */
+static void prepare(story *s, int m)
+{
+    process *p = &s->process[m];
+    fixture_begin(&p->f);
+    snprintf(p->devices, sizeof p->devices, "devices=ref:%d", s->workers);
+    if (s->shards > 0)
+        snprintf(p->shards, sizeof p->shards, "shards=%d", s->shards);
+    else
+        snprintf(p->shards, sizeof p->shards, "shards=\"devices\"");
+    fixture_set(&p->f, "epochs=3");
+    fixture_set(&p->f, p->devices);
+    fixture_set(&p->f, p->shards);
+    fixture_set(&p->f, "cluster.deadline_s=0.6");
+    fixture_set(&p->f,
+                "model={\"layers\":[{\"type\":\"conv2d\",\"out\":4,\"kernel\":5,\"stride\":3},"
+                "{\"type\":\"batch_norm\"},{\"type\":\"relu\"},{\"type\":\"flatten\"},"
+                "{\"type\":\"dropout\",\"p\":0.25},{\"type\":\"dense\",\"out\":10}]}");
+    fixture_set(&p->f, "augment={\"crop\":2,\"flip\":true}");
+    fixture_set(&p->f, "schedule={\"name\":\"cosine\",\"warmup_epochs\":1}");
+    snprintf(p->run_dir, sizeof p->run_dir, "run_dir=%s", s->run_dir ? s->run_dir : "");
+    if (s->run_dir)
+        fixture_set(&p->f, p->run_dir);
+    if (s->set[m])
+        fixture_set(&p->f, s->set[m]);
+    if (s->tcp)
+        fixture_set(&p->f, "cluster.on_member_loss=\"continue\"");
+    p->stop_behind = s->stop_behind && m == s->stopper ? s->stop_behind : 0;
+    p->f.options.progress = on_progress;
+    p->f.options.record = on_record;
+    p->f.options.user = p;
+    p->f.options.resume = s->resume[m];
+    p->f.options.inject = &s->nan[m];
+    p->f.options.inject_count = s->nan[m] != NULL;
+}
+
+static void *run_process(void *arg)
+{
+    process *p = arg;
+    p->status = ls_trainer_open(&p->trainer, &p->f.options, &p->err);
+    if (p->status)
+        return NULL;
+    p->status = ls_trainer_run(p->trainer, &p->err);
+    p->result = *ls_trainer_result(p->trainer);
+    p->test_loss = p->result.test_loss;
+    memcpy(p->hash, p->result.weights_sha256, sizeof p->hash);
+    snprintf(p->own_dir, sizeof p->own_dir, "%s", ls_trainer_summary(p->trainer)->run_dir);
+    ls_trainer_close(p->trainer);
+    return NULL;
+}
+
+static void prepare_tcp(story *s, int m, int port)
+{
+    static const char secret[] = "of this story and of no other";
+    process *p = &s->process[m];
+    snprintf(p->meet, sizeof p->meet, "127.0.0.1:%d", port);
+    p->mortal.place = (ls_tcp_place){.size = sizeof p->mortal.place,
+                                     .meet = p->meet,
+                                     .secret = secret,
+                                     .secret_bytes = sizeof secret,
+                                     .members = s->members};
+    atomic_store(&p->mortal.dies_at, NEVER);
+    p->mortal.process = p;
+    p->mortal.story = s;
+    p->member = m;
+    p->f.options.wire = &wire_mortal;
+    p->f.options.comm = &p->mortal;
+}
+
+/* The first to come has the address. */
+static void start_over_tcp(story *s)
+{
+    const struct timespec a_moment = {.tv_nsec = 60000000};
+    const int port = free_port();
+    for (int m = 0; m < s->members; m++) {
+        process *p = &s->process[m];
+        prepare_tcp(s, m, port);
+        assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
+        nanosleep(&a_moment, NULL);
+    }
+}
+
+static void sort_by_number(story *s)
+{
+    for (int m = 0; m < s->members; m++)
+        for (int at; (at = s->process[m].member) != m && s->process[at].member != at;) {
+            const process p = s->process[at];
+            s->process[at] = s->process[m];
+            s->process[m] = p;
+        }
+}
+
+void tell(story *s)
+{
+    wire_world *world = s->members > 1 && !s->tcp ? wire_world_create(s->members) : NULL;
+    if (world)
+        wire_world_delay(world, 300000, (unsigned)(s->members * 10 + s->workers));
+    if (s->kill_at)
+        wire_world_kill_at(world, s->victim, s->kill_at);
+    if (s->break_at)
+        wire_world_break_at(world, s->victim, s->break_at);
+    for (int m = 0; m < s->members; m++) {
+        process *p = &s->process[m];
+        memset(p, 0, sizeof *p);
+        prepare(s, m);
+        p->place = (wire_place){world, m};
+        p->f.options.wire = world ? &wire_double : NULL;
+        p->f.options.comm = world ? &p->place : NULL;
+        if (!s->tcp)
+            assert_int_equal(pthread_create(&p->thread, NULL, run_process, p), 0);
+    }
+    if (s->tcp)
+        start_over_tcp(s);
+    for (int m = 0; m < s->members; m++) {
+        pthread_join(s->process[m].thread, NULL);
+        fixture_end(&s->process[m].f);
+    }
+    if (s->tcp)
+        sort_by_number(s);
+    if (world) {
+        s->posts = wire_world_posts(world, s->victim);
+        wire_world_destroy(world);
+    }
+}
+
+void all_ended_with(const story *s, const char *hash, double test_loss)
+{
+    for (int m = 0; m < s->members; m++) {
+        const process *p = &s->process[m];
+        if (p->status)
+            fail_msg("%d × %d, %d shards, member %d: %s", s->members, s->workers, s->shards, m,
+                     p->err.text);
+        assert_string_equal(p->hash, hash);
+        assert_true(p->test_loss == test_loss);
+        assert_int_equal(p->records > 0, m == 0);
+    }
+}
+
+void alone(story *s, int shards)
+{
+    *s = (story){.members = 1, .workers = 2, .shards = shards};
+    tell(s);
+    assert_int_equal(s->process[0].status, LS_OK);
+}

@@ -1,0 +1,343 @@
+/* Who goes on when members are lost: votes among members that crash, that hear of losses late or in error, and whose
+ * connections come and go. */
+#include "tcp/vote.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 7, WAITING = 64 };
+
+typedef enum mode { AT_WORK, VOTING, DEAD } mode;
+
+typedef struct world {
+    int members;
+    tcp_vote vote[MOST];
+    mode mode[MOST];
+    bool met[MOST][MOST]; /* a connection, in either direction */
+    bool cut[MOST][MOST];
+    tcp_word waiting[MOST][MOST][WAITING]; /* [from][to] */
+    int count[MOST][MOST];
+    tcp_ballot last; /* the last group that was whole and at work */
+    int groups;      /* how many there were */
+    uint64_t random;
+} world;
+
+static world w;
+
+static unsigned draw(unsigned below)
+{
+    w.random = w.random * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(w.random >> 33) % below;
+}
+
+static void send_word(int from, int to, const tcp_word *word)
+{
+    if (from != to && w.met[from][to] && w.count[from][to] < WAITING)
+        w.waiting[from][to][w.count[from][to]++] = *word;
+}
+
+static void send_to_set(int from, const tcp_word *word)
+{
+    for (int to = 0; to < w.members; to++)
+        if (tcp_set_has(&word->ballot.set, to))
+            send_word(from, to, word);
+}
+
+static void part(int a, int b)
+{
+    if (!w.met[a][b])
+        return;
+    w.met[a][b] = w.met[b][a] = false;
+    w.count[a][b] = w.count[b][a] = 0;
+    tcp_vote_miss(&w.vote[a], b);
+    tcp_vote_miss(&w.vote[b], a);
+}
+
+static void part_from_all(int a)
+{
+    for (int b = 0; b < w.members; b++)
+        part(a, b);
+}
+
+static void meet(int a, int b)
+{
+    tcp_word state;
+    if (a == b || w.cut[a][b] || w.met[a][b] || w.mode[a] != VOTING || w.mode[b] != VOTING)
+        return;
+    w.met[a][b] = w.met[b][a] = true;
+    tcp_vote_state(&w.vote[a], &state);
+    send_word(a, b, &state);
+    tcp_vote_state(&w.vote[b], &state);
+    send_word(b, a, &state);
+}
+
+static void go_to_work(int a, uint64_t before)
+{
+    if (w.vote[a].formed.number != before)
+        w.mode[a] = AT_WORK;
+}
+
+static void deliver(int from, int to)
+{
+    tcp_word in, answer;
+    const uint64_t before = w.vote[to].formed.number;
+    if (w.count[from][to] == 0 || w.mode[to] != VOTING)
+        return;
+    in = w.waiting[from][to][0];
+    memmove(w.waiting[from][to], w.waiting[from][to] + 1, (size_t)--w.count[from][to] * sizeof in);
+    if (tcp_vote_hear(&w.vote[to], from, &in, &answer))
+        send_word(to, from, &answer);
+    if (tcp_vote_formed(&w.vote[to], &answer))
+        send_to_set(to, &answer);
+    go_to_work(to, before);
+}
+
+/* Also before everybody is there: a moment that was too short. */
+static void propose(int a)
+{
+    tcp_word word;
+    const uint64_t before = w.vote[a].formed.number;
+    if (w.mode[a] != VOTING || !tcp_vote_propose(&w.vote[a], &word))
+        return;
+    send_to_set(a, &word);
+    if (tcp_vote_formed(&w.vote[a], &word))
+        send_to_set(a, &word);
+    go_to_work(a, before);
+}
+
+static void begin_vote(int a)
+{
+    if (w.mode[a] == DEAD)
+        return;
+    part_from_all(a);
+    w.mode[a] = VOTING;
+    tcp_vote_begin(&w.vote[a]);
+}
+
+static void cut_anew(void)
+{
+    const unsigned side = draw(1u << MOST);
+    const bool none = draw(2) == 0;
+    for (int a = 0; a < w.members; a++)
+        for (int b = 0; b < w.members; b++) {
+            w.cut[a][b] = !none && (side >> a & 1) != (side >> b & 1);
+            if (w.cut[a][b])
+                part(a, b);
+        }
+}
+
+/* Nothing is summed but by all of a group. */
+static bool is_whole(const tcp_ballot *group)
+{
+    bool whole = true;
+    for (int a = 0; a < w.members; a++)
+        whole &= !tcp_set_has(&group->set, a) ||
+                 (w.mode[a] == AT_WORK && w.vote[a].formed.number == group->number &&
+                  memcmp(&w.vote[a].formed.set, &group->set, sizeof group->set) == 0);
+    return whole;
+}
+
+static bool is_part(const tcp_set *part, const tcp_set *whole)
+{
+    bool inside = true;
+    for (size_t i = 0; i < sizeof part->bits / sizeof *part->bits; i++)
+        inside &= (part->bits[i] & ~whole->bits[i]) == 0;
+    return inside;
+}
+
+/* All groups that are ever at work follow each other, each a part of the one before. */
+static void check_row(unsigned seed)
+{
+    for (int a = 0; a < w.members; a++) {
+        const tcp_ballot *group = &w.vote[a].formed;
+        if (w.mode[a] != AT_WORK || group->number == w.last.number || !is_whole(group))
+            continue;
+        if (group->number < w.last.number || !is_part(&group->set, &w.last.set))
+            fail_msg("seed %u: group %llu goes on beside group %llu", seed,
+                     (unsigned long long)group->number, (unsigned long long)w.last.number);
+        w.last = *group;
+        w.groups++;
+    }
+}
+
+static void begin_world(unsigned seed)
+{
+    memset(&w, 0, sizeof w);
+    w.random = seed * 2 + 1;
+    w.members = 2 + (int)draw(MOST - 1);
+    for (int a = 0; a < w.members; a++)
+        assert_int_equal(tcp_vote_init(&w.vote[a], a, w.members, NULL), LS_OK);
+    w.last = w.vote[0].formed;
+}
+
+static void happen(void)
+{
+    const int a = (int)draw((unsigned)w.members), b = (int)draw((unsigned)w.members);
+    const unsigned what = draw(1000);
+    if (what < 450)
+        deliver(a, b);
+    else if (what < 750)
+        meet(a, b);
+    else if (what < 900)
+        propose(a);
+    else if (what < 940)
+        begin_vote(a);
+    else if (what < 970)
+        part(a, b);
+    else if (what < 990)
+        tcp_vote_suspect(&w.vote[a], b);
+    else if (what < 997)
+        cut_anew();
+    else if (what == 999) {
+        part_from_all(a);
+        w.mode[a] = DEAD;
+    }
+}
+
+static void at_most_one_part_goes_on_whatever_happens(void **state)
+{
+    (void)state;
+    int groups = 0;
+    for (unsigned seed = 1; seed <= 8000; seed++) {
+        begin_world(seed);
+        for (int i = 0; i < 1500; i++) {
+            happen();
+            check_row(seed);
+        }
+        groups += w.groups;
+        for (int a = 0; a < w.members; a++)
+            tcp_vote_fini(&w.vote[a]);
+    }
+    assert_in_range(groups, 8000, INT32_MAX); /* and some part often does */
+}
+
+/* ---- with everybody at his best --------------------------------------------------------------- */
+
+/* Those in `alive` (a bit each) vote until nothing more comes of it. Returns those that go on. */
+static unsigned vote_among(unsigned alive)
+{
+    unsigned on = 0;
+    for (int a = 0; a < w.members; a++) {
+        w.mode[a] = alive >> a & 1 ? w.mode[a] : DEAD;
+        begin_vote(a);
+    }
+    for (int a = 0; a < w.members; a++)
+        for (int b = 0; b < a; b++)
+            meet(a, b);
+    for (int round = 0; round < 20; round++)
+        for (int a = 0; a < w.members; a++) {
+            for (int b = 0; b < w.members; b++)
+                while (w.count[b][a] > 0 && w.mode[a] == VOTING)
+                    deliver(b, a);
+            if (round > 2)
+                propose(a);
+        }
+    for (int a = 0; a < w.members; a++)
+        on |= w.mode[a] == AT_WORK ? 1u << a : 0;
+    return on;
+}
+
+static void begin_with(int members)
+{
+    begin_world(1);
+    for (int a = 0; a < w.members; a++)
+        tcp_vote_fini(&w.vote[a]);
+    w.members = members;
+    for (int a = 0; a < members; a++)
+        assert_int_equal(tcp_vote_init(&w.vote[a], a, members, NULL), LS_OK);
+}
+
+static void end_world(void)
+{
+    for (int a = 0; a < w.members; a++)
+        tcp_vote_fini(&w.vote[a]);
+}
+
+static void more_than_half_go_on_and_of_two_halves_the_one_with_the_lowest(void **state)
+{
+    (void)state;
+    static const struct {
+        int members;
+        unsigned alive, on;
+    } cases[] = {{3, 6, 6}, {3, 3, 3}, {3, 4, 0},  {3, 1, 0}, {2, 1, 1},
+                 {2, 2, 0}, {4, 3, 3}, {4, 12, 0}, {4, 9, 9}, {4, 14, 14}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        begin_with(cases[i].members);
+        assert_int_equal(vote_among(cases[i].alive), cases[i].on);
+        end_world();
+    }
+}
+
+static void one_after_the_other_is_lost_until_one_is_left(void **state)
+{
+    (void)state;
+    begin_with(3);
+    assert_int_equal(vote_among(6), 6);
+    assert_int_equal(vote_among(2), 2);
+    end_world();
+    begin_with(5);
+    assert_int_equal(vote_among(0x1e), 0x1e);
+    assert_int_equal(vote_among(0x1c), 0x1c);
+    assert_int_equal(vote_among(0x0c), 0x0c);
+    assert_int_equal(vote_among(0x04), 0x04);
+    end_world();
+}
+
+/* Member 2 was stopped while the others went on, and finds them in another vote. */
+static void one_that_comes_back_is_not_let_in(void **state)
+{
+    (void)state;
+    begin_with(3);
+    w.mode[2] = DEAD;
+    assert_int_equal(vote_among(3), 3);
+    w.mode[2] = AT_WORK;
+    for (int a = 0; a < 3; a++)
+        begin_vote(a);
+    assert_int_equal(vote_among(7), 3);
+    assert_false(tcp_set_has(&tcp_vote_last(&w.vote[2])->set, 2));
+    end_world();
+}
+
+/* As of a word that was forged on its way. */
+static void a_word_that_names_others_than_the_members_counts_for_nothing(void **state)
+{
+    (void)state;
+    tcp_word word, answer;
+    begin_with(3);
+    tcp_vote_state(&w.vote[1], &word);
+    assert_true(tcp_vote_can_be(&w.vote[0], &word));
+    tcp_set_add(&word.ballot.set, 3);
+    assert_false(tcp_vote_can_be(&w.vote[0], &word));
+    tcp_vote_state(&w.vote[1], &word);
+    tcp_set_add(&word.suspects, LS_MEMBERS_MAX - 1);
+    assert_false(tcp_vote_can_be(&w.vote[0], &word));
+    word = (tcp_word){.say = TCP_STATE};
+    assert_false(tcp_vote_can_be(&w.vote[0], &word));
+    /* Nor does one that brings back who was left behind. */
+    assert_int_equal(vote_among(3), 3);
+    word = (tcp_word){.say = TCP_PROPOSE, .ballot = {9, {{7}}}, .number = 8};
+    assert_true(tcp_vote_can_be(&w.vote[0], &word));
+    tcp_vote_hear(&w.vote[0], 1, &word, &answer);
+    assert_int_equal(w.vote[0].tries, 0);
+    word.ballot.set.bits[0] = 3;
+    tcp_vote_hear(&w.vote[0], 1, &word, &answer);
+    assert_int_equal(w.vote[0].tries, 1);
+    end_world();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_most_one_part_goes_on_whatever_happens),
+        cmocka_unit_test(more_than_half_go_on_and_of_two_halves_the_one_with_the_lowest),
+        cmocka_unit_test(one_after_the_other_is_lost_until_one_is_left),
+        cmocka_unit_test(one_that_comes_back_is_not_let_in),
+        cmocka_unit_test(a_word_that_names_others_than_the_members_counts_for_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+#!/bin/sh
+# several_hosts.sh TRAINER CONFIG PYTHON: training over processes, each with GPUs of its own that are doubles, joined by
+# TCP: the weights of one process; choices of kernels are the first host's; another driver is refused; who is lost, or
+# fails, is missed by the others, and what was saved, or who is left, goes on.
+set -u
+program=$1
+config=$2
+python=$3
+LC_ALL=C
+LOCKSTEP_DOUBLE_GPUS=3
+export LC_ALL LOCKSTEP_DOUBLE_GPUS
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-gpu-hosts.XXXXXX") || exit 1
+trap 'rm -rf "$scratch"' EXIT
+XDG_CACHE_HOME=$scratch/cache
+export XDG_CACHE_HOME
+failures=0
+(umask 077 && head -c 32 /dev/urandom >"$scratch/key")
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    cat "$scratch"/*.err
+}
+
+# start NAME DEVICES OPTION...: a host, in the background; its number in $started. $extra: more options
+extra=
+start() {
+    name=$1
+    devices=$2
+    shift 2
+    # shellcheck disable=SC2086 # options hold no blanks
+    "$program" "$config" --devices "$devices" --quiet --metrics "$scratch/$name.jsonl" \
+        --set data.name=synthetic --set data.limit=64 --set batch_size=32 --set epochs=2 \
+        --set eval_every=0 --set run_dir=null --set optimizer.momentum=0.9 \
+        --set cluster.deadline_s=4 $extra "$@" >"$scratch/$name.out" 2>"$scratch/$name.err" &
+    started=$!
+}
+
+# together DEVICES... -- OPTION...: hosts that train together; their statuses in $statuses, the hash of the weights in
+# $found. $special is done for the second one alone, $meanwhile while all train.
+together() {
+    rm -f "$scratch"/*.jsonl "$scratch"/*.err
+    hosts=
+    pids=
+    while [ "$1" != -- ]; do
+        hosts="$hosts $1"
+        shift
+    done
+    shift
+    port=$("$python" -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+    number=0
+    # shellcheck disable=SC2086 # names hold no blanks
+    count=$(set -- $hosts && echo $#)
+    for devices in $hosts; do
+        number=$((number + 1))
+        (
+            [ "$number" -ne 2 ] || eval "$special"
+            start "host$number" "$devices" --join "127.0.0.1:$port" --members "$count" \
+                --secret "$scratch/key" "$@"
+            echo "$started" >"$scratch/host$number.pid"
+            wait "$started"
+            echo $? >"$scratch/host$number.status"
+        ) &
+        pids="$pids $!"
+    done
+    [ -z "$meanwhile" ] || $meanwhile
+    # shellcheck disable=SC2086
+    wait $pids
+    statuses=$(cat "$scratch"/host?.status | tr '\n' ' ')
+    rm -f "$scratch"/host?.status "$scratch"/host?.pid
+    found=$(cat "$scratch"/host?.jsonl | sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p')
+    echo "$hosts -- $*: statuses $statuses, weights $found"
+}
+special=
+meanwhile=
+
+# alone DEVICES OPTION...: one process; the hash in $wanted
+alone() {
+    rm -f "$scratch"/*.jsonl
+    start alone "$@"
+    wait "$started" || fail "alone $*"
+    wanted=$(sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/alone.jsonl")
+    echo "alone $*: $wanted"
+}
+
+# same STATUSES WHAT
+same() {
+    if [ "$statuses" != "$1" ] || [ -z "$found" ] || [ "$found" != "$wanted" ]; then
+        fail "$2: expected statuses $1 and the weights $wanted"
+    fi
+}
+
+alone cuda:0 --set shards=6
+together cuda:0 cuda:1,2 -- --set shards=6
+same "0 0 " "two hosts"
+together cuda:0,0 cuda:0,1 cuda:2 -- --set shards=6
+same "0 0 0 " "three hosts"
+
+# A GPU each, and a gradient of two buckets, of which the first goes out while the second is computed.
+small=$config
+cat >"$scratch/large.json" <<'END'
+{"model": {"name": "large", "layers": [{"type": "flatten"},
+  {"type": "dense", "out": 1536}, {"type": "relu"},
+  {"type": "dense", "out": 1024}, {"type": "relu"}, {"type": "dense", "out": 10}]},
+ "optimizer": {"name": "sgd", "lr": 0.01}}
+END
+config=$scratch/large.json
+alone cuda:0 --set shards=2 --set epochs=1
+together cuda:0 cuda:1 -- --set shards=2 --set epochs=1
+same "0 0 " "two hosts that merge ahead"
+config=$small
+
+# Each host's own choice of a kernel would give other bits.
+special='LOCKSTEP_DOUBLE_ENGINE=1; export LOCKSTEP_DOUBLE_ENGINE'
+together cuda:0 cuda:1 -- --set shards=2
+both=$found
+alone cuda:0 --set shards=2
+first=$wanted
+wanted=$(eval "$special" && alone cuda:0 --set shards=2 >/dev/null && echo "$wanted")
+[ "$first" != "$wanted" ] || fail "two engines give the same bits"
+[ "$both" = "$first" ] || [ "$both" = "$wanted" ] || fail "hosts that would choose other kernels"
+
+special='LOCKSTEP_DOUBLE_DRIVER=12080; export LOCKSTEP_DOUBLE_DRIVER'
+together cuda:0 cuda:1 -- --set shards=2
+if [ "$statuses" = "0 0 " ] || ! grep -q 'driver 12.8.*their bits differ' "$scratch"/host1.err; then
+    fail "another driver: expected a refusal"
+fi
+special=
+
+together cuda:0 cpu:1 -- --set shards=2
+grep -q 'computes on .*CPUs.*their bits differ' "$scratch"/host1.err || fail "a host without a GPU"
+together cuda:0 cuda:1 -- --set shards=2 --set allreduce=nccl
+grep -q "'nccl' works within one host; over several use \"ordered\"" "$scratch"/host1.err || fail nccl
+
+# NCCL fails on one host, whose other GPU takes over; and on one that has no other.
+alone cuda:0 --set shards=6
+special='LOCKSTEP_DOUBLE_NCCL=17; export LOCKSTEP_DOUBLE_NCCL'
+together cuda:0 cuda:1,2 -- --set shards=6
+same "0 0 " "NCCL fails on one of two hosts"
+grep -q 'NCCL' "$scratch"/host2.err || fail "NCCL did not fail"
+special=
+
+special='extra="--inject worker=0,step=2,kind=fail,stage=merge"'
+together cuda:0 cuda:1 -- --set shards=2 --set "run_dir=$scratch/failed"
+[ "$statuses" = "75 71 " ] || fail "$special: statuses $statuses"
+grep -q 'has left the run: worker 0, step 2' "$scratch/host1.err" || fail "$special: it is not said"
+special=
+
+# A host is killed in the midst of a run: the other saves, and goes on alone.
+kill_host2() {
+    for _ in $(seq 200); do
+        cat "$scratch"/host?.jsonl 2>/dev/null | grep -q '"step"' && break
+        sleep 0.05
+    done
+    kill -9 "$(cat "$scratch/host2.pid")"
+}
+alone cuda:0 --set shards=2 --set epochs=30
+meanwhile=kill_host2
+together cuda:0 cuda:1 -- --set shards=2 --set epochs=30 --set "run_dir=$scratch/killed"
+meanwhile=
+case $statuses in "75 137 ") ;; *) fail "a host killed: statuses $statuses" ;; esac
+saved=$(find "$scratch" -maxdepth 1 -type d -name 'killed*' | head -1)
+rm -f "$scratch"/*.jsonl
+"$program" --resume "$saved" --devices cuda:0 --quiet --metrics "$scratch/resumed.jsonl" \
+    >"$scratch/resumed.out" 2>"$scratch/resumed.err" || fail "resuming $saved"
+found=$(sed -n 's/.*"weights_sha256":"\([0-9a-f]\{64\}\)".*/\1/p' "$scratch/resumed.jsonl")
+[ "$found" = "$wanted" ] || fail "resumed: weights $found, expected $wanted"
+
+# The same with three, of which two go on within the run, by themselves: with a GPU and a shard each at first.
+alone cuda:0 --set shards=3 --set epochs=30
+meanwhile=kill_host2
+together cuda:0 cuda:1 cuda:2 -- --set shards=3 --set epochs=30 --set cluster.on_member_loss=continue
+same "0 137 0 " "a host killed, the others go on"
+
+[ "$failures" -eq 0 ]
