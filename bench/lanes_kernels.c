@@ -78,6 +78,7 @@ static double measure_peak(const char *isa)
 {
     float (*run)(long) = peak_generic;
     int lanes = 4;
+    (void)isa; /* elsewhere there is but one */
 #if defined(__x86_64__)
     if (!strcmp(isa, "avx512")) {
         run = peak_avx512;
