@@ -310,6 +310,7 @@ static int run_action(const cli_arguments *a, ls_registry *registry, int argc, c
         return print_config(&o);
     if (a->hosts)
         return cli_launch(a, &o, argc, argv);
+    (void)cli_hold_lifeline();
     char packed[CLI_PACKED_ROOM];
     cli_list set = a->set;
     int status = cli_pack_data(packed, &set, &o, a->quiet, &err);

@@ -112,6 +112,9 @@ int cli_bench(int argc, char **argv, const ls_registry *registry);
 /* Training on a->hosts, by a launcher that starts this program there, with the words of argv. Returns the exit
  * code. */
 int cli_launch(const cli_arguments *a, const ls_trainer_options *options, int argc, char **argv);
+/* In what was started so, on the same host: from now on it is known to live, until the descriptor that this returns
+ * is closed, by the process's end. −1: there is nobody to know. */
+int cli_hold_lifeline(void);
 
 /* ---- signals -------------------------------------------------------------------------------- */
 

@@ -8,10 +8,10 @@
 #include "train/resume.h"
 #include "train/run_dir.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,6 @@ enum {
 typedef struct launch {
     const cli_arguments *a;
     char program[PATH_ROOM];
-    struct stat image;            /* of the program: its name may be another file's by and by */
     char run[PATH_ROOM];          /* the run's directory; "": it has none */
     char run_key[PATH_ROOM + 16]; /* names it in the config, which does not; "": need not */
     struct timespec recorded;     /* when the run's records were written last, before the start */
@@ -42,6 +41,8 @@ typedef struct launch {
     char **words;                 /* of the launcher, and of what it starts */
     int count;
     pid_t launcher;
+    int lifeline; /* a pipe's end, where trainers are heard of, … */
+    char line_name[80]; /* … and by what they find it */
 } launch;
 
 /* ---- what is started ------------------------------------------------------------------------ */
@@ -118,47 +119,54 @@ static void print_words(const launch *l)
 
 /* ---- its trainers --------------------------------------------------------------------------- */
 
-static pid_t parent_of(pid_t pid)
+/* A trainer on this host opens the pipe of its launch, says so, and has it open for as long as it lives. It gets
+ * there by name, since a launcher closes what it inherits; and looked for now and then, one that lived between two
+ * looks was never there. */
+#define LIFELINE "LOCKSTEP_LIFELINE"
+
+static int make_lifeline(launch *l)
 {
-    char path[40], text[512] = "";
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "r");
-    const size_t length = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    text[length] = '\0';
-    const char *behind = strrchr(text, ')'); /* the name before it may have any form */
-    return behind && sscanf(behind + 1, " %*c %d", &parent) == 1 ? (pid_t)parent : 0;
+    int ends[2];
+    struct stat st;
+    if (pipe(ends) != 0)
+        return cli_fail(LS_ESYSTEM, strerror(errno));
+    l->lifeline = ends[0];
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    fstat(ends[0], &st);
+    snprintf(l->line_name, sizeof l->line_name, "%ld:%d:%ju", (long)getpid(), ends[0],
+             (uintmax_t)st.st_ino);
+    close(ends[1]);
+    return 0;
 }
 
-static bool runs_this_program(const launch *l, pid_t pid)
+/* On another host, what has this name is another pipe, or none. */
+int cli_hold_lifeline(void)
 {
-    char path[40];
-    struct stat image;
-    snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
-    return stat(path, &image) == 0 && image.st_dev == l->image.st_dev &&
-           image.st_ino == l->image.st_ino;
+    const char *name = getenv(LIFELINE);
+    long pid;
+    int end, line = -1;
+    uintmax_t inode;
+    char path[64];
+    struct stat st;
+    if (!name || sscanf(name, "%ld:%d:%ju", &pid, &end, &inode) != 3)
+        return -1;
+    snprintf(path, sizeof path, "/proc/%ld/fd/%d", pid, end);
+    if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode) && st.st_ino == inode)
+        line = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (line >= 0 && write(line, "", 1) != 1)
+        fprintf(stderr, "trainer: --hosts does not see this one: %s\n", strerror(errno));
+    return line;
 }
 
-/* Whether the launcher has a trainer on this host. */
-static bool has_trainer(const launch *l)
+/* Whether the launcher has a trainer on this host; *had: or has had one. */
+static bool has_trainer(const launch *l, bool *had)
 {
-    bool found = false;
-    DIR *all = opendir("/proc");
-    const struct dirent *entry;
-    while (all && !found && (entry = readdir(all))) {
-        const pid_t pid = isdigit((unsigned char)entry->d_name[0]) ? atoi(entry->d_name) : 0;
-        pid_t above = pid;
-        if (pid == 0 || pid == getpid() || !runs_this_program(l, pid))
-            continue;
-        while (above > 1 && above != l->launcher)
-            above = parent_of(above);
-        found = above == l->launcher;
-    }
-    if (all)
-        closedir(all);
-    return found;
+    char said[64];
+    ssize_t n;
+    while ((n = read(l->lifeline, said, sizeof said)) > 0)
+        *had = true;
+    return n < 0; /* nothing yet; 0: nobody has it open */
 }
 
 /* ---- looking after it ----------------------------------------------------------------------- */
@@ -196,6 +204,7 @@ static void become_launcher(const launch *l, pid_t parent, const sigset_t *mask)
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     setpgid(0, 0);
+    setenv(LIFELINE, l->line_name, 1);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (getppid() != parent || !freopen("/dev/null", "r", stdin))
@@ -210,7 +219,9 @@ static int start(launch *l)
 {
     const pid_t self = getpid();
     sigset_t all, mask;
-    stat(l->program, &l->image); /* a relaunch may start a newer one */
+    const int code = make_lifeline(l);
+    if (code)
+        return code;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &mask); /* in the child, a handler would keep a signal from it */
     l->launcher = fork();
@@ -302,8 +313,7 @@ static int look_after(const launch *l)
     int code;
     long gone_ms = 0, until_told = TELL_MS;
     while ((code = ends_within(l, LOOK_MS)) < 0) {
-        const bool has = has_trainer(l);
-        had |= has;
+        const bool has = has_trainer(l, &had);
         gone_ms = had && !has ? gone_ms + LOOK_MS : 0;
         until_told -= LOOK_MS;
         if (asked && until_told <= 0 && (has || !had)) {
@@ -391,6 +401,7 @@ static int run_all(launch *l, int argc, char **argv)
         int code = start(l);
         if (code == 0)
             code = look_after(l);
+        close(l->lifeline);
         if (code != EXIT_SAVED || left-- <= 0 || asked || !l->run[0])
             return code;
     }
@@ -403,7 +414,7 @@ int cli_launch(const cli_arguments *a, const ls_trainer_options *options, int ar
         return cli_usage(
             NULL, "--hosts is for the one that starts all, not for what a launcher starts", "");
     const ssize_t length = readlink("/proc/self/exe", l.program, sizeof l.program - 1);
-    if (length <= 0 || stat("/proc/self/exe", &l.image) != 0 || strlen(a->hosts) > HOSTS_MAX)
+    if (length <= 0 || strlen(a->hosts) > HOSTS_MAX)
         return cli_fail(LS_ESYSTEM, "--hosts: too many, or /proc is missing");
     int code = find_run(&l, options);
     if (code)

@@ -4,6 +4,7 @@
 # apart, and an MPICH that hangs is refused by its number. With --hosts it is the program that starts a launcher, and ends one that hangs. Exit status 1 if not.
 # shellcheck disable=SC2015,SC2016,SC2086 # conditions of two parts; scripts that are written as texts; $soon is words
 set -eu
+unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_SIZE SLURM_STEP_NUM_TASKS
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT INT TERM
 cp -- "$1" "$work/trainer"
@@ -53,7 +54,7 @@ rm "$work/liblockstep-mpi.so"
 expect() {
     code=$1 text=$2 got=0
     shift 2
-    (cd "$work" && rm -f asked && timeout 25 env PATH="$path" ./trainer c.json --devices cpu:1 --quiet --set data.limit=2048 "$@") \
+    (cd "$work" && rm -f asked && timeout 60 env PATH="$path" ./trainer c.json --devices cpu:1 --quiet --set data.limit=2048 "$@") \
         >"$work/out" 2>&1 || got=$?
     if [ "$got" -ne "$code" ] || ! grep -q -e "$text" "$work/out"; then
         echo "FAILED: $* ends with $got and says:"
@@ -107,6 +108,8 @@ launcher "$trainer; $hang"
 expect 0 'mpirun hangs, and its trainer here is gone' $soon --set epochs=30 --set run_dir=whole
 [ -e "$work/asked" ] || { echo 'FAILED: a hanging mpirun is not asked to end'; exit 1; }
 expect 71 'the run has left no records' $soon --set epochs=30
+# One that is gone as soon as it is there.
+expect 71 'the run has left no records' $soon --set data.name=mnist --set data.path=/nowhere
 launcher "$trainer & until [ -s saved/metrics.jsonl ]; do sleep 0.05; done; sleep 0.3; kill -USR1 \$!; wait; $hang"
 expect 75 'go on with: trainer --resume saved' $soon --set epochs=100000 --set run_dir=saved
 launcher "$trainer & until [ -s said/metrics.jsonl ]; do sleep 0.05; done; sleep 0.3; kill -USR1 \$!; wait; exit 0"
@@ -155,7 +158,7 @@ soon() {
     tries=0
     until "$@"; do
         tries=$((tries + 1))
-        [ $tries -lt 100 ] || { echo "FAILED: never $*"; cat "$work/out"; exit 1; }
+        [ $tries -lt 600 ] || { echo "FAILED: never $*"; cat "$work/out"; exit 1; }
         sleep 0.1
     done
 }
