@@ -160,6 +160,14 @@ static int launched_processes(void)
     return most;
 }
 
+/* By default Open MPI has a receiver ask for each long message, behind what that one itself is sending: over TCP two
+ * hosts that send at once take turns, each at half the rate of the line. Whoever has set it keeps it. */
+static void choose_transport(void)
+{
+    if (getenv("OMPI_COMM_WORLD_SIZE"))
+        setenv("OMPI_MCA_btl_tcp_flags", "send", 0);
+}
+
 /* ---- other hosts ---------------------------------------------------------------------------- */
 
 enum { SECRET_MOST = 4096 };
@@ -311,6 +319,7 @@ static int run_action(const cli_arguments *a, ls_registry *registry, int argc, c
     if (a->hosts)
         return cli_launch(a, &o, argc, argv);
     (void)cli_hold_lifeline();
+    choose_transport();
     char packed[CLI_PACKED_ROOM];
     cli_list set = a->set;
     int status = cli_pack_data(packed, &set, &o, a->quiet, &err);

@@ -41,7 +41,7 @@ typedef struct launch {
     char **words;                 /* of the launcher, and of what it starts */
     int count;
     pid_t launcher;
-    int lifeline; /* a pipe's end, where trainers are heard of, … */
+    int lifeline;       /* a pipe's end, where trainers are heard of, … */
     char line_name[80]; /* … and by what they find it */
 } launch;
 
