@@ -60,12 +60,23 @@ int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
     return LS_OK;
 }
 
+float *ls_host_group_total(ls_comm_group *base, ls_error *err)
+{
+    ls_merge_group *group = (ls_merge_group *)base;
+    if (!group->total)
+        group->total = ls_alloc_array(group->desc.host, group->desc.floats, sizeof *group->total);
+    if (!group->total)
+        ls_fail(err, LS_ENOMEM, "out of memory for the total of a group");
+    return group->total;
+}
+
 void ls_host_group_destroy(ls_comm_group *base)
 {
     ls_merge_group *group = (ls_merge_group *)base;
     if (!group)
         return;
     const ls_host *host = group->desc.host;
+    ls_free(host, group->total);
     ls_merge_group_fini(group);
     ls_free(host, group);
 }
@@ -152,19 +163,18 @@ static size_t first_wrong(const float *copy, int rank, size_t first, size_t end)
     return first;
 }
 
-static int read_from(const ls_comm *comm, int from, float *scratch, ls_error *err)
+static int read_from(const ls_comm *comm, int from, ls_error *err)
 {
     const ls_merge_group *group = ls_merge_group_of(comm);
     const ls_merge_rank *rank = group->rank;
     const size_t floats = group->desc.floats;
     for (size_t i = 0; i < floats && !ls_merge_aborted(group); i += PIECE) {
         size_t end = floats - i < PIECE ? floats : i + PIECE;
-        memcpy(scratch + i, rank[from].total + i, (end - i) * sizeof(float));
-        size_t wrong = first_wrong(scratch, from, i, end);
+        size_t wrong = first_wrong(rank[from].total, from, i, end);
         uint32_t word;
         if (wrong == end)
             continue;
-        memcpy(&word, scratch + wrong, sizeof word);
+        memcpy(&word, rank[from].total + wrong, sizeof word);
         return ls_fail(err, LS_EDEVICE,
                        "start-up check: %s (rank %d) read 0x%08x from %s (rank %d) at float %zu: "
                        "expected 0x%08x",
@@ -174,19 +184,22 @@ static int read_from(const ls_comm *comm, int from, float *scratch, ls_error *er
     return LS_OK;
 }
 
-static int read_all(ls_comm *comm, void *scratch, ls_error *err)
+static int read_all(ls_comm *comm, void *unused, ls_error *err)
 {
     int status = LS_OK;
+    (void)unused;
     for (int r = 0; status == LS_OK && r < comm->group->ranks; r++)
-        status = read_from(comm, r, scratch, err);
+        status = read_from(comm, r, err);
     return status;
 }
 
 int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *err)
 {
     ls_comm_times times = {0};
-    write_marks(total, base->rank, ls_merge_group_of(base)->desc.floats);
-    int status = ls_merge_run(base, NULL, 0, total, &times, read_all, scratch, err);
+    const ls_merge_group *group = ls_merge_group_of(base);
+    float *mine = total == group->total ? scratch : total; /* what all share is no rank's to mark */
+    write_marks(mine, base->rank, group->desc.floats);
+    int status = ls_merge_run(base, NULL, 0, mine, &times, read_all, NULL, err);
     if (status)
         ls_merge_stop_reading(base);
     return status;

@@ -80,6 +80,11 @@ typedef struct ls_host_comm {
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
 void ls_host_group_destroy(ls_comm_group *base);
+
+/* Memory of the group's own for a total that all ranks show as theirs: what `ordered` has reduced is then complete,
+ * and nothing is gathered. It lasts as long as the group, so that a rank that was left behind in a merge writes
+ * nowhere else when it wakes. Before the first merge; zeroed; NULL: LS_ENOMEM. */
+float *ls_host_group_total(ls_comm_group *base, ls_error *err);
 int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device, ls_error *err);
 void ls_host_leave(ls_comm *base);
 

@@ -8,8 +8,10 @@
  *     reduced    all chunks are complete                        before anybody gathers them
  *     committed  every rank holds the whole sum                  the commit point
  *
+ * Where all ranks show one total (ls_host_group_total) it is complete behind `reduced`, which is the commit point then.
+ *
  * A total is written again only behind the next step's publish, which no rank passes
- * before every rank has left this step's gather.
+ * before every rank has left this step's gather, and has made use of the total.
  *
  * Where other processes have a part of the minibatch, the ranks evaluate chunk by chunk the nodes that
  * cover their own process's leaves, its courier (cluster/cluster.h) the sum over all processes' nodes, and each
@@ -17,6 +19,7 @@
  */
 #include "comm/comm.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* Floats that are added between two looks whether the group is aborted: a few microseconds. */
@@ -43,11 +46,22 @@ static void gather_other_chunks(const ls_comm *comm, float *total)
     }
 }
 
+static bool is_one_total(const ls_merge_group *group)
+{
+    int r = 1;
+    while (r < group->base.ranks && group->rank[r].total == group->rank[0].total)
+        r++;
+    return r == group->base.ranks;
+}
+
 static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
-    float *total = ls_merge_group_of(base)->rank[base->rank].total;
+    const ls_merge_group *group = ls_merge_group_of(base);
+    float *total = group->rank[base->rank].total;
     reduce_own_chunk(comm, &total);
+    if (is_one_total(group))
+        return LS_OK;
     int status = ls_merge_meet(base, times, err);
     if (status == LS_OK)
         gather_other_chunks(base, total);

@@ -336,14 +336,14 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (status == LS_OK)
         status = ls_replica_make_updates(r, OF_TOTAL, err);
     if (status == LS_OK)
-        status = ls_replica_alloc_arenas(r, err);
+        status = ls_replica_alloc_arenas(r, desc->total_later, err);
     if (status == LS_OK)
         status = alloc_activations(r, err);
     if (status == LS_OK)
         status = place_data(r, desc, err);
     if (status == LS_OK)
         status = place_class_weights(r, desc->class_weight, err);
-    if (status == LS_OK)
+    if (status == LS_OK && r->arena[TOTAL])
         status = ls_replica_bind_updates(r, OF_TOTAL, err);
     if (status == LS_OK)
         status = bind_plans(r, err);
@@ -420,6 +420,7 @@ void ls_replica_destroy(ls_replica *r)
         r->device->ops->pinned_free(r->device, r->arrived);
     device_free(r, r->scratch);
     device_free(r, r->activations);
+    r->arena[TOTAL] = r->own_total;
     for (int a = 0; a < ARENAS; a++)
         device_free(r, r->arena[a]);
     device_free(r, r->shadow);

@@ -82,6 +82,7 @@ typedef struct ls_replica_desc {
     ls_heartbeat *heartbeat; /* beats before each op, see ls_replica_place; NULL: none */
     bool no_sharing;         /* no two activations share memory; to compare with */
     bool no_recording;       /* all is enqueued op by op; to compare with */
+    bool total_later;        /* ls_replica_total_at comes before the first update */
     size_t piece_floats;     /* the least of a piece of the backward pass; 0: LS_BUCKET_FLOATS */
     const ls_host *host;
 } ls_replica_desc;
@@ -103,6 +104,9 @@ size_t ls_replica_tail_offset(const ls_replica *replica);
 float *ls_replica_gradient_arena(ls_replica *replica);
 float *ls_replica_total_arena(ls_replica *replica);
 float *ls_replica_weight_arena(ls_replica *replica);
+/* Updates read the total at `total` from now on, `floats` of the caller's; NULL: in an arena of the replica's own. Not
+ * on the path of a step, nor where updates are recorded, or keep an average. Errors: LS_ENOMEM. */
+int ls_replica_total_at(ls_replica *replica, float *total, ls_error *err);
 /* State `slot` of ls_optimizer_states; NULL: the optimizer has none. */
 float *ls_replica_slot_arena(ls_replica *replica, int slot);
 

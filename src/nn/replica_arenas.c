@@ -102,15 +102,22 @@ static int alloc_shadows(ls_replica *r, ls_error *err)
     return status == LS_OK ? mark_shadows(r, err) : status;
 }
 
-int ls_replica_alloc_arenas(ls_replica *r, ls_error *err)
+static int alloc_arena(ls_replica *r, ls_arena arena, ls_error *err)
+{
+    void *memory = NULL;
+    int status = ls_replica_alloc(r, &memory, r->floats * sizeof(float), &r->memory.arenas, err);
+    r->arena[arena] = memory;
+    return status;
+}
+
+int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err)
 {
     int arenas = r->optimizer ? SLOT + ls_optimizer_states(r->optimizer) : 1;
     int status = LS_OK;
-    for (int a = 0; a < arenas && status == LS_OK; a++) {
-        void *memory = NULL;
-        status = ls_replica_alloc(r, &memory, r->floats * sizeof(float), &r->memory.arenas, err);
-        r->arena[a] = memory;
-    }
+    for (int a = 0; a < arenas && status == LS_OK; a++)
+        if (a != TOTAL || !total_later)
+            status = alloc_arena(r, (ls_arena)a, err);
+    r->own_total = r->arena[TOTAL];
     return status == LS_OK ? alloc_shadows(r, err) : status;
 }
 
@@ -255,6 +262,17 @@ static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
     b.shadow_grad[0] = r->shadow_grad ? r->shadow_grad + shadow : NULL;
     b.in_shadow = sum == OF_GRADIENT && ls_replica_leaves_shadows(r) ? r->in_shadow : NULL;
     return b;
+}
+
+int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)
+{
+    int status = LS_OK;
+    r->arena[TOTAL] = total ? total : r->own_total;
+    if (!r->arena[TOTAL]) {
+        status = alloc_arena(r, TOTAL, err);
+        r->own_total = r->arena[TOTAL];
+    }
+    return status == LS_OK ? ls_replica_bind_updates(r, OF_TOTAL, err) : status;
 }
 
 bool ls_replica_leaves_shadows(const ls_replica *r)

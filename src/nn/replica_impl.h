@@ -81,6 +81,7 @@ struct ls_replica {
     size_t tail_at; /* behind the parameters */
     size_t floats;  /* of an arena, all of it */
     float *arena[ARENAS];
+    float *own_total;           /* the arena TOTAL, unless it is the caller's; NULL: none */
     char *shadow, *shadow_grad; /* of the parameters and their gradients; NULL: none are kept */
     uint32_t *in_shadow;        /* on the device: which gradients whole steps leave there */
     char *activations;
@@ -113,7 +114,7 @@ int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_er
 int ls_replica_lay_out(ls_replica *r, ls_error *err);
 /* The ops that update the weights, and the arenas. */
 int ls_replica_make_updates(ls_replica *r, ls_sum sum, ls_error *err);
-int ls_replica_alloc_arenas(ls_replica *r, ls_error *err); /* and the shadows */
+int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err); /* and the shadows */
 int ls_replica_bind_updates(ls_replica *r, ls_sum sum, ls_error *err);
 void ls_replica_destroy_updates(ls_replica *r);
 /* Whether gradients of whole steps may stay in their shadows: one op reads them all. */

@@ -270,7 +270,15 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
     };
     ls_members_span(t, &desc.span.lo, &desc.span.hi);
     desc.segment_count = segments;
-    return desc.type->group_create(out, &desc, err);
+    int status = desc.type->group_create(out, &desc, err);
+    t->total = NULL;
+    if (status || t->merge != &ls_comm_ordered || t->members.cluster ||
+        t->config.optimizer.ema > 0)
+        return status;
+    t->total = ls_host_group_total(*out, err);
+    if (!t->total)
+        desc.type->group_destroy(*out);
+    return t->total ? LS_OK : LS_ENOMEM;
 }
 
 static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)

@@ -221,6 +221,7 @@ struct ls_trainer {
     ls_injections injections; /* each is one worker's */
     int live;                 /* workers that still take part */
     int one_shard_each;       /* each of these has exactly one */
+    float *total;             /* the group's, for all workers; NULL: each has its own */
     ls_comm_group *group;
     ls_exchange *exchange;
 

@@ -69,6 +69,12 @@ static int import_state(ls_train_worker *mine, const ls_exchange *e, int slots, 
     return status;
 }
 
+/* Where the total lies is the group's to say, if it lies in the host's memory and has no other use. */
+static bool has_total_later(const ls_train_worker *mine)
+{
+    return mine->info.flags & LS_DEVICE_HOST_MEMORY && mine->trainer->config.optimizer.ema == 0;
+}
+
 static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *err)
 {
     struct ls_trainer *t = mine->trainer;
@@ -84,6 +90,7 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
         .label_smoothing = (float)t->config.label_smoothing,
         .class_weight = t->class_weight,
         .scores = ls_metrics_need_scores(t->config.metrics),
+        .total_later = has_total_later(mine),
         .shard_rows = sizes,
         .shard_row_counts = size_count,
         .trained_row_counts = trained,
@@ -184,6 +191,8 @@ int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
         return end_job(mine, status);
     ls_fold_fini(&mine->fold);
     status = open_fold(mine, &mine->error);
+    if (status == LS_OK && has_total_later(mine))
+        status = ls_replica_total_at(mine->replica, t->total, &mine->error);
     if (status == LS_OK)
         status =
             t->group->type->join(&mine->comm, t->group, mine->rank, mine->device, &mine->error);
