@@ -31,22 +31,28 @@
 #endif
 #define LANES_DENSE_T (LANES_DENSE_GROUPS * LANES_PARTS)
 
-/* sum[j][t] = first[j] + Σ w[…][j] · x[…][t], over two nested loops; all steps are in floats. */
+/* sum[j][t] = first[j] + Σ w[…][j] · x[…][t], over two nested loops; all steps are in floats. The inner one goes from
+ * one sixteen of x to the next; the J factors of each are adjacent in w, or (`apart`) sixteen floats from one another
+ * and the next ones adjacent. Sums go to J sixteens one behind another. Steps that compilers know need no registers. */
 typedef struct lanes_dense {
     int n[2];
-    ptrdiff_t w_step[2], w_j;
-    ptrdiff_t x_step[2], x_group; /* x_group, out_group: from one group's T to the next's */
-    ptrdiff_t out_j, out_group;
+    ptrdiff_t w_step, x_step;     /* of the outer loop */
+    ptrdiff_t x_group, out_group; /* from one group's T to the next's */
     const float *w, *x;
     const float *first; /* J scalars, or NULL for 0 */
     float *out;
-    int add; /* to what is in `out` */
+    int add;  /* to what is in `out` */
+    int relu; /* follows */
 } lanes_dense;
 
-LANES_INLINE void lanes_dense_tile(const lanes_dense *d, const int J, const int groups)
+LANES_INLINE void lanes_dense_tile(const lanes_dense *d, const int apart, const int J,
+                                   const int groups)
 {
     const int T = groups * LANES_PARTS;
-    const ptrdiff_t w_step = d->w_step[1], x_step = d->x_step[1], w_j = d->w_j;
+    const ptrdiff_t w_next = apart ? 1 : 16, w_j = apart ? 16 : 1;
+    float *const out = d->out; /* in locals: a store might change what `d` points to */
+    const ptrdiff_t out_group = d->out_group;
+    const int add = d->add, relu = d->relu;
     vec sum[LANES_DENSE_J][LANES_DENSE_T];
     LANES_UNROLL
     for (int j = 0; j < J; j++) {
@@ -55,8 +61,8 @@ LANES_INLINE void lanes_dense_tile(const lanes_dense *d, const int J, const int 
             sum[j][t] = vec_all(d->first ? d->first[j] : 0);
     }
     for (int a = 0; a < d->n[0]; a++) {
-        const float *w = d->w + a * d->w_step[0], *x = d->x + a * d->x_step[0];
-        for (int b = 0; b < d->n[1]; b++, w += w_step, x += x_step) {
+        const float *w = d->w + a * d->w_step, *x = d->x + a * d->x_step;
+        for (int b = d->n[1]; b > 0; b--, w += w_next, x += 16) {
             vec in[LANES_DENSE_T];
             LANES_UNROLL
             for (int t = 0; t < T; t++)
@@ -74,41 +80,52 @@ LANES_INLINE void lanes_dense_tile(const lanes_dense *d, const int J, const int 
     for (int j = 0; j < J; j++) {
         LANES_UNROLL
         for (int t = 0; t < T; t++) {
-            float *to = d->out + j * d->out_j + t / LANES_PARTS * d->out_group +
-                        t % LANES_PARTS * LANES_VEC;
-            vec_store(to, d->add ? vec_load(to) + sum[j][t] : sum[j][t]);
+            float *to = out + j * 16 + t / LANES_PARTS * out_group + t % LANES_PARTS * LANES_VEC;
+            vec v = add ? vec_load(to) + sum[j][t] : sum[j][t];
+            vec_store(to, relu ? vec_relu(v) : v);
         }
     }
 }
 
 /* J rows of sums from `count` of them, and how many that were. */
-static int lanes_dense_rows(const lanes_dense *d, int count, int groups)
+LANES_INLINE int lanes_dense_rows(const lanes_dense *d, const int apart, int count, int groups)
 {
 #if LANES_DENSE_GROUPS > 1
     if (groups > 1 && count >= LANES_DENSE_J) {
-        lanes_dense_tile(d, LANES_DENSE_J, LANES_DENSE_GROUPS);
+        lanes_dense_tile(d, apart, LANES_DENSE_J, LANES_DENSE_GROUPS);
         return LANES_DENSE_J;
     }
     if (groups > 1 && count >= 4) {
-        lanes_dense_tile(d, 4, LANES_DENSE_GROUPS);
+        lanes_dense_tile(d, apart, 4, LANES_DENSE_GROUPS);
         return 4;
     }
     if (groups > 1) {
-        lanes_dense_tile(d, 1, LANES_DENSE_GROUPS);
+        lanes_dense_tile(d, apart, 1, LANES_DENSE_GROUPS);
         return 1;
     }
 #endif
     (void)groups;
     if (count >= LANES_DENSE_J) {
-        lanes_dense_tile(d, LANES_DENSE_J, 1);
+        lanes_dense_tile(d, apart, LANES_DENSE_J, 1);
         return LANES_DENSE_J;
     }
     if (count >= 4) {
-        lanes_dense_tile(d, 4, 1);
+        lanes_dense_tile(d, apart, 4, 1);
         return 4;
     }
-    lanes_dense_tile(d, 1, 1);
+    lanes_dense_tile(d, apart, 1, 1);
     return 1;
+}
+
+/* J outputs, J inputs. */
+static int lanes_dense_outs(const lanes_dense *d, int count, int groups)
+{
+    return lanes_dense_rows(d, 0, count, groups);
+}
+
+static int lanes_dense_ins(const lanes_dense *d, int count, int groups)
+{
+    return lanes_dense_rows(d, 1, count, groups);
 }
 
 static inline int lanes_dense_together(int left)
@@ -130,18 +147,15 @@ LANES_INLINE int lanes_sixteens(int n)
 
 /* Adds the share of inputs first … first + n − 1 to sixteen outputs (or the last few) of all groups. */
 static void lanes_dense_outputs(const ls_lanes_dense *l, int o, int first, int n, const float *x,
-                                const float *w, const float *b, float *y)
+                                const float *w, const float *b, int relu, float *y)
 {
     const int many = l->out - o < 16 ? l->out - o : 16;
     lanes_dense d = {
         .n = {1, n},
-        .w_step = {0, 16},
-        .w_j = 1,
-        .x_step = {0, 16},
         .x_group = (ptrdiff_t)l->in * 16,
-        .out_j = 16,
         .out_group = (ptrdiff_t)l->out * 16,
         .add = first > 0,
+        .relu = relu && first + n == l->in,
     };
     for (int g = 0, together; g < l->groups; g += together) {
         together = lanes_dense_together(l->groups - g);
@@ -150,7 +164,7 @@ static void lanes_dense_outputs(const ls_lanes_dense *l, int o, int first, int n
             d.x = x + ((ptrdiff_t)g * l->in + first) * 16;
             d.first = b && first == 0 ? b + o + j : NULL;
             d.out = y + ((ptrdiff_t)g * l->out + o + j) * 16;
-            done = lanes_dense_rows(&d, many - j, together);
+            done = lanes_dense_outs(&d, many - j, together);
         }
     }
 }
@@ -171,14 +185,9 @@ static void lanes_dense_forward(const ls_lanes_dense *l, const float *x, const f
         for (int s = l->from; s < l->to; s++) {
             if (s + 1 < l->to)
                 lanes_dense_ask(l, w, s + 1, first, n);
-            lanes_dense_outputs(l, s * 16, first, n, x, w, b, y);
+            lanes_dense_outputs(l, s * 16, first, n, x, w, b, relu, y);
         }
     }
-    const ptrdiff_t begin = (ptrdiff_t)l->from * 256;
-    const ptrdiff_t end = 16 * (ptrdiff_t)(l->to * 16 < l->out ? l->to * 16 : l->out);
-    for (int g = 0; relu && g < l->groups; g++, y += (ptrdiff_t)l->out * 16)
-        for (ptrdiff_t i = begin; i < end; i += LANES_VEC)
-            vec_store(y + i, vec_relu(vec_load(y + i)));
 }
 
 static void lanes_dense_grad(const ls_lanes_dense *l, const float *dy, const float *y, float *dz,
@@ -221,11 +230,9 @@ static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const f
                                 float *gw, float *gb, int add)
 {
     lanes_dense d = {
-        .w_step = {(ptrdiff_t)l->in * 16, 1},
-        .w_j = 16,
-        .x_step = {256, 16},
+        .w_step = (ptrdiff_t)l->in * 16,
+        .x_step = 256,
         .x_group = (ptrdiff_t)l->groups * 256,
-        .out_j = 16,
         .out_group = (ptrdiff_t)l->in * 16,
     };
     for (int s = l->from, together; s < l->to; s += together) {
@@ -241,7 +248,7 @@ static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const f
                 d.w = x + ((ptrdiff_t)g * l->in + i) * 16;
                 d.x = dzt + ((ptrdiff_t)s * l->groups + g) * 256;
                 d.add = add || g > 0;
-                done = lanes_dense_rows(&d, l->in - i, together);
+                done = lanes_dense_ins(&d, l->in - i, together);
             }
         }
     }
@@ -255,11 +262,9 @@ static void lanes_dense_data(const ls_lanes_dense *l, const float *dz, const flo
     for (int s = 0; s < sixteens; s += LANES_DENSE_SIXTEENS) {
         lanes_dense d = {
             .n = {sixteens - s < LANES_DENSE_SIXTEENS ? sixteens - s : LANES_DENSE_SIXTEENS, 16},
-            .w_step = {(ptrdiff_t)l->in * 16, 1},
-            .w_j = 16,
-            .x_step = {256, 16},
+            .w_step = (ptrdiff_t)l->in * 16,
+            .x_step = 256,
             .x_group = (ptrdiff_t)sixteens * 256,
-            .out_j = 16,
             .out_group = (ptrdiff_t)l->in * 16,
             .add = s > 0,
         };
@@ -269,7 +274,7 @@ static void lanes_dense_data(const ls_lanes_dense *l, const float *dz, const flo
                 d.w = w + ((ptrdiff_t)s * l->in + i) * 16;
                 d.x = dz + ((ptrdiff_t)g * sixteens + s) * 256;
                 d.out = dx + ((ptrdiff_t)g * l->in + i) * 16;
-                done = lanes_dense_rows(&d, end - i, together);
+                done = lanes_dense_ins(&d, end - i, together);
             }
         }
     }
