@@ -71,16 +71,34 @@ static void run_steps(gang_member *m)
     }
 }
 
-static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, size_t floats)
+/* All members change their totals for the group's, or get them back. */
+static void exchange_totals(gang *g, float *own[GANG_MOST], bool back)
+{
+    ls_error err;
+    for (int r = 0; r < g->desc.ranks; r++) {
+        if (!back)
+            own[r] = g->member[r].total;
+        g->member[r].total = back ? own[r] : ls_host_group_total(g->group, &err);
+        assert_non_null(g->member[r].total);
+    }
+}
+
+static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, size_t floats,
+                   bool one_total)
 {
     gang g;
+    float *own[GANG_MOST];
     memset(f, 0, sizeof *f);
     for (int step = 0; step < STEPS; step++)
         for (int r = 0; r < ranks; r++)
             f->total[step][r] = ls_alloc_array(NULL, floats, sizeof(float));
     gang_begin(&g, type, ranks, shards, floats, UINT64_MAX);
     g.user = f;
+    if (one_total)
+        exchange_totals(&g, own, false);
     gang_run(&g, run_steps);
+    if (one_total)
+        exchange_totals(&g, own, true);
     for (int r = 0; r < ranks; r++) {
         assert_true(g.member[r].times.wait >= 0 && g.member[r].times.exposed > 0);
         for (int step = 0; step < STEPS; step++)
@@ -96,10 +114,10 @@ static void found_free(found *f)
             ls_free(NULL, f->total[step][r]);
 }
 
-static void check_ordered(int ranks, int shards, size_t floats)
+static void check_ordered_in(int ranks, int shards, size_t floats, bool one_total)
 {
     found f;
-    reduce(&f, &ls_comm_ordered, ranks, shards, floats);
+    reduce(&f, &ls_comm_ordered, ranks, shards, floats, one_total);
     for (uint32_t step = 0; step < STEPS; step++) {
         float *leaves = make_leaves(shards, floats, step);
         for (size_t i = 0; i < floats; i++) {
@@ -113,6 +131,12 @@ static void check_ordered(int ranks, int shards, size_t floats)
         ls_free(NULL, leaves);
     }
     found_free(&f);
+}
+
+static void check_ordered(int ranks, int shards, size_t floats)
+{
+    check_ordered_in(ranks, shards, floats, false);
+    check_ordered_in(ranks, shards, floats, true);
 }
 
 static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state)
@@ -139,7 +163,7 @@ static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
     (void)state;
     for (int ranks = 1; ranks <= shards; ranks++) {
         found f;
-        reduce(&f, &ls_comm_naive, ranks, shards, floats);
+        reduce(&f, &ls_comm_naive, ranks, shards, floats, false);
         float *leaves = make_leaves(shards, floats, STEPS - 1);
         for (size_t i = 0; i < floats; i++) {
             double sum = 0, size = 0;
@@ -179,7 +203,7 @@ static void naive_adds_in_the_order_of_the_ranks(void **state)
     const size_t floats = 16 * 21;
     found f;
     (void)state;
-    reduce(&f, &ls_comm_naive, shards, shards, floats);
+    reduce(&f, &ls_comm_naive, shards, shards, floats, false);
     float *leaves = make_leaves(shards, floats, 0);
     size_t other = 0;
     for (size_t i = 0; i < floats; i++) {

@@ -414,9 +414,9 @@ static void a_replica_without_optimizer_only_evaluates(void **state)
 
 /* ---- update --------------------------------------------------------------------------------- */
 
-static void a_step_is_momentum_sgd(void **state)
+/* With the total in the replica's arena, or in memory of the caller's. */
+static void check_momentum_sgd(bool elsewhere)
 {
-    (void)state;
     static const uint32_t shards[] = {6};
     bench b;
     float tail[LS_TAIL];
@@ -424,6 +424,10 @@ static void a_step_is_momentum_sgd(void **state)
     ls_replica_times times = {0};
     bench_with(&b, 0, shards, 1);
     size_t n = b.model->floats;
+    float *total = elsewhere ? calloc(ls_replica_floats(b.replica), sizeof *total) : NULL;
+    if (elsewhere)
+        must(ls_replica_total_at(b.replica, total, &err), &err);
+    assert_true(!elsewhere || ls_replica_total_arena(b.replica) == total);
     float *g = gradient_of(&b, 0, 6, tail);
     float *w = malloc(n * sizeof *w);
     float *v = calloc(n, sizeof *v);
@@ -443,10 +447,20 @@ static void a_step_is_momentum_sgd(void **state)
     assert_true(distance(w, v, n) < 1e-6);
     assert_true(times.apply > 0);
     must(ls_replica_sync(b.replica, &err), &err);
+    must(ls_replica_total_at(b.replica, NULL, &err), &err);
+    assert_true(ls_replica_total_arena(b.replica) != total);
+    free(total);
     free(g);
     free(v);
     free(w);
     bench_end(&b);
+}
+
+static void a_step_is_momentum_sgd(void **state)
+{
+    (void)state;
+    check_momentum_sgd(false);
+    check_momentum_sgd(true);
 }
 
 static void times_are_added_to(void **state)
