@@ -40,26 +40,35 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
  * The worker computes the gradient of its shards lo … hi − 1 one after another, always into the
  * same leaf arena, and pushes each. The fold keeps a small stack of partial sums, one per finished
  * subtree; after the last push the stack holds exactly ls_tree_cover(lo, hi), which is what the
- * communicator merges. One worker's thread. */
+ * communicator merges. One worker's thread.
+ *
+ * Where leaves may lie anywhere in the host's memory (ls_fold_spread) nothing is copied: each is computed where it is
+ * to stay. Four or more parts of a node are added up at once, so that each is read once; the last ones are left to the
+ * communicator, whose ranks share that work, and the stack may hold the parts of a node instead of it. */
 
 typedef struct ls_fold {
     ls_device *device;
-    const float *leaf;
+    float *leaf;
     size_t floats;
     int shards;
+    bool spread;
     ls_span range;
     int next;  /* the leaf that is pushed next */
     int depth; /* of the stack */
     int arenas;
     ls_partial stack[LS_PARTIALS_MAX]; /* data: valid until the next ls_fold_begin or leaf */
-    float *arena[LS_PARTIALS_MAX];     /* arena[i] holds stack[i], unless that is the leaf itself */
+    float *arena[LS_PARTIALS_MAX]; /* arena[i] holds stack[i], unless that is the leaf itself; spread: stack[i + 1] */
 } ls_fold;
 
 /* Allocates the arenas that the shards [lo, hi) need: `floats` each, on `device`, which must be
  * bound to the calling thread. `leaf` is where gradients are computed. Errors: LS_ENOMEM. */
-int ls_fold_init(ls_fold *fold, ls_device *device, const float *leaf, size_t floats, int shards,
+int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, int shards,
                  int lo, int hi, ls_error *err);
 void ls_fold_fini(ls_fold *fold); /* a zeroed fold is allowed */
+/* From the next minibatch on leaves lie side by side. The device has the host's memory. Errors: LS_ENOMEM. */
+int ls_fold_spread(ls_fold *fold, ls_error *err);
+/* Where the next leaf is to be computed. */
+float *ls_fold_leaf(const ls_fold *fold);
 
 /* Device memory it holds. */
 size_t ls_fold_bytes(const ls_fold *fold);
@@ -67,7 +76,7 @@ size_t ls_fold_bytes(const ls_fold *fold);
 /* A new minibatch. */
 void ls_fold_begin(ls_fold *fold);
 
-/* The leaf arena now holds the next shard's gradient. It may be overwritten after the return,
+/* The leaf (ls_fold_leaf) now holds the next shard's gradient. It may be overwritten after the return,
  * except after the last push. Errors: LS_EDEVICE. */
 int ls_fold_push(ls_fold *fold, ls_error *err);
 

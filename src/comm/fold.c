@@ -28,7 +28,20 @@ static int arenas_needed(ls_fold *fold)
     return most;
 }
 
-int ls_fold_init(ls_fold *fold, ls_device *device, const float *leaf, size_t floats, int shards,
+static int alloc_arenas(ls_fold *fold, int needed, ls_error *err)
+{
+    for (; fold->arenas < needed; fold->arenas++) {
+        void *memory;
+        int status =
+            fold->device->ops->alloc(&memory, fold->device, fold->floats * sizeof(float), err);
+        if (status)
+            return status;
+        fold->arena[fold->arenas] = memory;
+    }
+    return LS_OK;
+}
+
+int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, int shards,
                  int lo, int hi, ls_error *err)
 {
     memset(fold, 0, sizeof *fold);
@@ -37,18 +50,11 @@ int ls_fold_init(ls_fold *fold, ls_device *device, const float *leaf, size_t flo
     fold->floats = floats;
     fold->shards = shards;
     fold->range = (ls_span){lo, hi};
-    int needed = arenas_needed(fold);
-    for (; fold->arenas < needed; fold->arenas++) {
-        void *memory;
-        int status = device->ops->alloc(&memory, device, floats * sizeof(float), err);
-        if (status) {
-            ls_fold_fini(fold);
-            return status;
-        }
-        fold->arena[fold->arenas] = memory;
-    }
+    int status = alloc_arenas(fold, arenas_needed(fold), err);
+    if (status)
+        ls_fold_fini(fold);
     ls_fold_begin(fold);
-    return LS_OK;
+    return status;
 }
 
 void ls_fold_fini(ls_fold *fold)
@@ -82,9 +88,76 @@ static int join(ls_fold *fold, ls_error *err)
     return status;
 }
 
+/* ---- leaves side by side ---------------------------------------------------------------------- */
+
+/* So many parts of a node are worth a pass over memory; and where the stack is as high as this, two are. */
+enum { TOGETHER = 4, HIGH = 16 };
+
+static float *place_of(const ls_fold *fold, int i)
+{
+    return i == 0 ? fold->leaf : fold->arena[i - 1];
+}
+
+float *ls_fold_leaf(const ls_fold *fold)
+{
+    return fold->spread ? place_of(fold, fold->depth) : fold->leaf;
+}
+
+/* The next leaf is on the stack. Returns from where on the stack is now added up: its top, if nothing is. */
+static int settle_from(const ls_fold *fold)
+{
+    const int top = fold->depth - 1, hi = fold->stack[top].span.hi;
+    int first = 0;
+    if (hi == fold->range.hi)
+        return top;
+    while (!ls_tree_is_node(fold->shards, fold->stack[first].span.lo, hi))
+        first++; /* a leaf is a node */
+    return fold->depth - first >= TOGETHER || fold->depth >= HIGH ? first : top;
+}
+
+static void add_up(ls_fold *fold, int first)
+{
+    ls_rest_part part[LS_PARTIALS_MAX];
+    ls_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
+    float *out = place_of(fold, first);
+    for (int i = first; i < fold->depth; i++)
+        ls_rest_push(&rest, fold->shards,
+                     &(ls_rest_part){.span = fold->stack[i].span, .data = fold->stack[i].data});
+    ls_rest_add(&rest, &out, 0, fold->floats);
+}
+
+static void push_spread(ls_fold *fold, bool adds)
+{
+    const int leaf = fold->next++, i = fold->depth++;
+    fold->stack[i] = (ls_partial){{leaf, leaf + 1}, adds ? place_of(fold, i) : NULL};
+    const int first = settle_from(fold);
+    if (adds && first < i)
+        add_up(fold, first);
+    fold->stack[first].span.hi = leaf + 1;
+    fold->depth = first + 1;
+}
+
+int ls_fold_spread(ls_fold *fold, ls_error *err)
+{
+    int most = 0;
+    for (ls_fold_begin(fold); fold->next < fold->range.hi;) {
+        most = fold->depth > most ? fold->depth : most;
+        push_spread(fold, false);
+    }
+    ls_fold_begin(fold);
+    fold->spread = true;
+    return alloc_arenas(fold, most, err);
+}
+
+/* ---- a push ------------------------------------------------------------------------------------ */
+
 int ls_fold_push(ls_fold *fold, ls_error *err)
 {
     int status = LS_OK;
+    if (fold->spread) {
+        push_spread(fold, true);
+        return LS_OK;
+    }
     int leaf = fold->next++;
     int last = leaf + 1 == fold->range.hi;
     int i = fold->depth++;

@@ -142,6 +142,7 @@ typedef struct ls_plan {
     ls_program program[LS_PROGRAMS];
     const float *tail;       /* of the gradients that are recorded, on the device; NULL: none is */
     ls_heartbeat *heartbeat; /* NULL: none */
+    const float *gradient;   /* it is bound to */
 } ls_plan;
 
 typedef struct ls_plan_desc {

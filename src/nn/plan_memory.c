@@ -393,6 +393,7 @@ int ls_plan_bind(ls_plan *plan, const ls_plan_memory *memory, ls_error *err)
 {
     int status = bind_gathers(plan, memory, err);
     plan->heartbeat = memory->heartbeat;
+    plan->gradient = memory->gradient;
     for (int k = 0; k < plan->nodes && status == LS_OK; k++)
         status = bind_node(plan, memory, &plan->node[k], k, err);
     if (status == LS_OK)

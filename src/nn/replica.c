@@ -277,7 +277,7 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 
 /* ---- putting it together -------------------------------------------------------------------- */
 
-static int bind_plans(ls_replica *r, ls_error *err)
+int ls_replica_bind_plan(ls_replica *r, ls_plan *plan, ls_error *err)
 {
     ls_plan_memory m = {
         .args = &r->args,
@@ -298,9 +298,14 @@ static int bind_plans(ls_replica *r, ls_error *err)
     if (r->optimizer)
         m.stats[LS_TRAIN] = r->arena[GRADIENT] + r->tail_at + LS_TAIL_LOSS;
     m.stats[LS_TEST] = r->test_stats;
+    return ls_plan_bind(plan, &m, err);
+}
+
+static int bind_plans(ls_replica *r, ls_error *err)
+{
     int status = LS_OK;
     for (int i = 0; i < r->plans && status == LS_OK; i++)
-        status = ls_plan_bind(r->plan[i], &m, err);
+        status = ls_replica_bind_plan(r, r->plan[i], err);
     return status;
 }
 
@@ -420,6 +425,7 @@ void ls_replica_destroy(ls_replica *r)
         r->device->ops->pinned_free(r->device, r->arrived);
     device_free(r, r->scratch);
     device_free(r, r->activations);
+    r->arena[GRADIENT] = r->own_gradient;
     r->arena[TOTAL] = r->own_total;
     for (int a = 0; a < ARENAS; a++)
         device_free(r, r->arena[a]);

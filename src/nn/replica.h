@@ -104,6 +104,9 @@ size_t ls_replica_tail_offset(const ls_replica *replica);
 float *ls_replica_gradient_arena(ls_replica *replica);
 float *ls_replica_total_arena(ls_replica *replica);
 float *ls_replica_weight_arena(ls_replica *replica);
+/* Gradients are made in `gradient` from now on, `floats` of the caller's, zeroed before the first time; NULL: in the
+ * replica's own arena. On a device with the host's memory that records nothing. */
+void ls_replica_gradient_at(ls_replica *replica, float *gradient);
 /* Updates read the total at `total` from now on, `floats` of the caller's; NULL: in an arena of the replica's own. Not
  * on the path of a step, nor where updates are recorded, or keep an average. Errors: LS_ENOMEM. */
 int ls_replica_total_at(ls_replica *replica, float *total, ls_error *err);

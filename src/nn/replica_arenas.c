@@ -117,6 +117,7 @@ int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err)
     for (int a = 0; a < arenas && status == LS_OK; a++)
         if (a != TOTAL || !total_later)
             status = alloc_arena(r, (ls_arena)a, err);
+    r->own_gradient = r->arena[GRADIENT];
     r->own_total = r->arena[TOTAL];
     return status == LS_OK ? alloc_shadows(r, err) : status;
 }
@@ -262,6 +263,11 @@ static ls_op_buffers step_buffers(const ls_replica *r, ls_sum sum, size_t at)
     b.shadow_grad[0] = r->shadow_grad ? r->shadow_grad + shadow : NULL;
     b.in_shadow = sum == OF_GRADIENT && ls_replica_leaves_shadows(r) ? r->in_shadow : NULL;
     return b;
+}
+
+void ls_replica_gradient_at(ls_replica *r, float *gradient)
+{
+    r->arena[GRADIENT] = gradient ? gradient : r->own_gradient;
 }
 
 int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)

@@ -81,6 +81,7 @@ struct ls_replica {
     size_t tail_at; /* behind the parameters */
     size_t floats;  /* of an arena, all of it */
     float *arena[ARENAS];
+    float *own_gradient;        /* the arena GRADIENT, unless it is the caller's */
     float *own_total;           /* the arena TOTAL, unless it is the caller's; NULL: none */
     char *shadow, *shadow_grad; /* of the parameters and their gradients; NULL: none are kept */
     uint32_t *in_shadow;        /* on the device: which gradients whole steps leave there */
@@ -107,6 +108,9 @@ struct ls_replica {
 int ls_replica_no_memory(ls_error *err);
 /* Memory of the device, zeroed, counted in *use. */
 int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_error *err);
+
+/* Every pointer of a plan. Allocates nothing on a device with the host's memory. */
+int ls_replica_bind_plan(ls_replica *r, ls_plan *plan, ls_error *err);
 
 /* ---- replica_arenas.c: the plans are made --------------------------------------------------- */
 

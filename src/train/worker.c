@@ -114,9 +114,12 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
 
 static int open_fold(ls_train_worker *mine, ls_error *err)
 {
-    return ls_fold_init(&mine->fold, mine->device, ls_replica_gradient_arena(mine->replica),
-                        ls_replica_floats(mine->replica), mine->trainer->shards, mine->shard_lo,
-                        mine->shard_hi, err);
+    int status = ls_fold_init(&mine->fold, mine->device, ls_replica_gradient_arena(mine->replica),
+                              ls_replica_floats(mine->replica), mine->trainer->shards,
+                              mine->shard_lo, mine->shard_hi, err);
+    return status == LS_OK && mine->trainer->merge == &ls_comm_ordered
+               ? ls_fold_spread(&mine->fold, err)
+               : status;
 }
 
 int ls_worker_describe(const ls_worker *w, void *arg, ls_error *err)
@@ -186,6 +189,7 @@ int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
         mine->comm->group->type->leave(mine->comm);
     mine->comm = NULL;
     mine->failed = 0;
+    ls_replica_gradient_at(mine->replica, NULL); /* not in the fold, which goes */
     int status = mine->keep_fold ? put_fold_away(mine) : LS_OK;
     if (status || mine->idle)
         return end_job(mine, status);

@@ -99,6 +99,7 @@ static int compute_shard(ls_train_worker *mine, const ls_step *s, int shard,
     ls_worker_shard_rows(mine->trainer, s->n, shard, &first, &count);
     uint32_t draw;
     int status = refresh_rows(mine, s, first, count, &draw);
+    ls_replica_gradient_at(mine->replica, ls_fold_leaf(&mine->fold));
     if (status == LS_OK)
         status =
             ls_replica_gradient(mine->replica, s->rows + first, count, draw, times, &mine->error);
@@ -143,6 +144,7 @@ static int find_bad_shard(ls_train_worker *mine, ls_step *s)
     float tail[LS_TAIL];
     ls_replica_times times = {0};
     s->report.skipped = 1;
+    ls_fold_begin(&mine->fold);
     for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
         int status = compute_shard(mine, s, shard, &times);
         if (status == LS_OK)

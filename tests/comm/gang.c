@@ -114,7 +114,7 @@ int gang_reduce(gang_member *m, void (*fill)(float *leaf, int shard, size_t floa
 {
     ls_fold_begin(&m->fold);
     for (int shard = m->fold.range.lo; shard < m->fold.range.hi; shard++) {
-        fill(m->leaf, shard, m->gang->desc.floats, user);
+        fill(ls_fold_leaf(&m->fold), shard, m->gang->desc.floats, user);
         int status = ls_fold_push(&m->fold, &m->err);
         if (status)
             return status;

@@ -2,6 +2,7 @@
 #include "base/host.h"
 #include "base/rng.h"
 #include "comm/gang.h"
+#include "ref/ref.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -84,7 +85,7 @@ static void exchange_totals(gang *g, float *own[GANG_MOST], bool back)
 }
 
 static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, size_t floats,
-                   bool one_total)
+                   bool one_total, bool spread)
 {
     gang g;
     float *own[GANG_MOST];
@@ -96,6 +97,8 @@ static void reduce(found *f, const ls_comm_type *type, int ranks, int shards, si
     g.user = f;
     if (one_total)
         exchange_totals(&g, own, false);
+    for (int r = 0; spread && r < ranks; r++)
+        assert_int_equal(ls_fold_spread(&g.member[r].fold, NULL), LS_OK);
     gang_run(&g, run_steps);
     if (one_total)
         exchange_totals(&g, own, true);
@@ -114,10 +117,10 @@ static void found_free(found *f)
             ls_free(NULL, f->total[step][r]);
 }
 
-static void check_ordered_in(int ranks, int shards, size_t floats, bool one_total)
+static void check_ordered_in(int ranks, int shards, size_t floats, bool one_total, bool spread)
 {
     found f;
-    reduce(&f, &ls_comm_ordered, ranks, shards, floats, one_total);
+    reduce(&f, &ls_comm_ordered, ranks, shards, floats, one_total, spread);
     for (uint32_t step = 0; step < STEPS; step++) {
         float *leaves = make_leaves(shards, floats, step);
         for (size_t i = 0; i < floats; i++) {
@@ -135,8 +138,8 @@ static void check_ordered_in(int ranks, int shards, size_t floats, bool one_tota
 
 static void check_ordered(int ranks, int shards, size_t floats)
 {
-    check_ordered_in(ranks, shards, floats, false);
-    check_ordered_in(ranks, shards, floats, true);
+    for (int form = 0; form < 4; form++)
+        check_ordered_in(ranks, shards, floats, form & 1, form & 2);
 }
 
 static void ordered_has_the_bits_of_the_tree_on_any_number_of_ranks(void **state)
@@ -163,7 +166,7 @@ static void naive_is_near_the_tree_and_the_same_on_every_rank(void **state)
     (void)state;
     for (int ranks = 1; ranks <= shards; ranks++) {
         found f;
-        reduce(&f, &ls_comm_naive, ranks, shards, floats, false);
+        reduce(&f, &ls_comm_naive, ranks, shards, floats, false, false);
         float *leaves = make_leaves(shards, floats, STEPS - 1);
         for (size_t i = 0; i < floats; i++) {
             double sum = 0, size = 0;
@@ -203,7 +206,7 @@ static void naive_adds_in_the_order_of_the_ranks(void **state)
     const size_t floats = 16 * 21;
     found f;
     (void)state;
-    reduce(&f, &ls_comm_naive, shards, shards, floats, false);
+    reduce(&f, &ls_comm_naive, shards, shards, floats, false, false);
     float *leaves = make_leaves(shards, floats, 0);
     size_t other = 0;
     for (size_t i = 0; i < floats; i++) {
@@ -285,6 +288,36 @@ static void a_fold_leaves_the_cover_of_its_range(void **state)
         }
 }
 
+/* The most leaves there are, and ranges that lie as ill as can be: the stack has room for their parts. */
+static void a_spread_fold_keeps_few_parts(void **state)
+{
+    static const ls_span ranges[] = {
+        {0, 65536}, {1, 65535}, {3, 65533}, {7, 40001}, {32767, 65535}, {5, 6}};
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_device *device;
+    ls_fold fold;
+    float leaf[16] __attribute__((aligned(64))) = {0};
+    (void)state;
+    assert_int_equal(ls_ref_backend()->open(&device, &request, NULL), LS_OK);
+    for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++) {
+        float sum = 0;
+        assert_int_equal(
+            ls_fold_init(&fold, device, leaf, 16, 65536, ranges[k].lo, ranges[k].hi, NULL), LS_OK);
+        assert_int_equal(ls_fold_spread(&fold, NULL), LS_OK);
+        for (int i = ranges[k].lo; i < ranges[k].hi; i++) {
+            fill_one(ls_fold_leaf(&fold), i, 16, NULL);
+            assert_int_equal(ls_fold_push(&fold, NULL), LS_OK);
+            assert_in_range(fold.depth, 1, LS_PARTIALS_MAX);
+        }
+        for (int i = 0; i < fold.depth; i++)
+            sum += fold.stack[i].data[15];
+        assert_true(sum == (float)(ranges[k].hi - ranges[k].lo));
+        assert_true(fold.arenas < LS_PARTIALS_MAX);
+        ls_fold_fini(&fold);
+    }
+    device->ops->close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +328,7 @@ int main(void)
         cmocka_unit_test(naive_adds_in_the_order_of_the_ranks),
         cmocka_unit_test(two_devices_add_up_to_three_on_both),
         cmocka_unit_test(a_fold_leaves_the_cover_of_its_range),
+        cmocka_unit_test(a_spread_fold_keeps_few_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
