@@ -94,6 +94,13 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
     ls_host_comm *comm = ls_alloc(group->desc.host, sizeof *comm);
     if (!comm)
         return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
+    const int all = base->ranks * LS_PARTIALS_MAX;
+    int status = ls_rest_begin(&comm->rest, group->desc.shards < all ? group->desc.shards : all,
+                               group->desc.host, err);
+    if (status) {
+        ls_free(group->desc.host, comm);
+        return status;
+    }
     comm->base.group = base;
     comm->base.rank = rank;
     snprintf(group->rank[rank].name, sizeof group->rank[rank].name, "%s", info.name);

@@ -1,6 +1,7 @@
 #include "train/faulty_backend.h"
 
 #include "base/error.h"
+#include "nn/replica.h"
 #include "ref/ref.h"
 
 #include <pthread.h>
@@ -34,12 +35,13 @@ static int gone(ls_error *err, const char *what)
     return ls_fail(err, LS_EDEVICE, "the device fell off the bus in %s", what);
 }
 
-static int faulty_add(ls_device *device, ls_stream *stream, float *dst, const float *a,
-                      const float *b, size_t count, ls_error *err)
+static int faulty_upload(ls_device *device, ls_stream *stream, void *dst, const void *src,
+                         size_t bytes, ls_error *err)
 {
-    if (due(device, &fault.adds, fault.add_at))
-        return gone(err, "add");
-    return real->add(device, stream, dst, a, b, count, err);
+    if (bytes == (LS_TAIL - LS_TAIL_ROWS) * sizeof(float) &&
+        due(device, &fault.tails, fault.tail_at))
+        return gone(err, "upload");
+    return real->upload(device, stream, dst, src, bytes, err);
 }
 
 static int faulty_download(ls_device *device, ls_stream *stream, void *dst, const void *src,
@@ -69,7 +71,7 @@ static void make_table(void)
     real = device->ops;
     device->ops->close(device);
     ops = *real;
-    ops.add = faulty_add;
+    ops.upload = faulty_upload;
     ops.download = faulty_download;
     ops.alloc = faulty_alloc;
 }

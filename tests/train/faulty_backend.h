@@ -9,10 +9,10 @@
  * Every later call of that kind fails too: a device that is gone does not come back. */
 typedef struct faults {
     int device;
-    int add_at;      /* within a step, before its commit point: the sum of two shards */
+    int tail_at;     /* within a step, before its commit point: the tail of a shard's gradient */
     int download_at; /* behind the commit point: the tail of the merged arena */
     int alloc_at;    /* while the trainer is opened */
-    atomic_int adds, downloads, allocs;
+    atomic_int tails, downloads, allocs;
 } faults;
 
 extern faults fault; /* back ends have no pointer of their own */

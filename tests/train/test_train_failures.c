@@ -177,10 +177,9 @@ static void a_device_that_fails_before_the_commit_point_can_end_the_run(void **s
         char text[200];
         faulty_fixture(&f);
         fixture_set(&f, "on_device_loss=stop");
-        /* Shards 2 and 3 of 6 are one addition a step. */
-        fault.add_at = step;
+        fault.tail_at = 2 * step - 1; /* of shards 2 and 3 of 6 */
         assert_int_equal(status_of_run(&f, &t), LS_EDEVICE);
-        snprintf(text, sizeof text, "worker 1, step %d: the device fell off the bus in add" STOPPED,
+        snprintf(text, sizeof text, "worker 1, step %d: the device fell off the bus in upload" STOPPED,
                  step);
         assert_string_equal(f.err.text, text);
         assert_int_equal(ls_trainer_result(t)->steps, step - 1);
