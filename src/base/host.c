@@ -1,10 +1,13 @@
 #include "base/host.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define LEAST_STACK ((size_t)1 << 20)
 
 static size_t rounded_up(size_t bytes)
 {
@@ -81,4 +84,26 @@ void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     host->log(host->user, level, text);
+}
+
+int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
+{
+    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    sigset_t blocked, before;
+    pthread_attr_t attr;
+    size_t stack;
+    int error = pthread_attr_init(&attr);
+    if (error)
+        return error;
+    if (pthread_attr_getstacksize(&attr, &stack) == 0 && stack < LEAST_STACK)
+        pthread_attr_setstacksize(&attr, LEAST_STACK);
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        sigdelset(&blocked, kept[i]);
+    /* A thread inherits the mask of its creator, whose is changed for a moment. */
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    error = pthread_create(out, &attr, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return error;
 }

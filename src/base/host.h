@@ -1,8 +1,10 @@
-/* Memory and log through the host's hooks: the inside of <lockstep/host.h>. Any thread. */
+/* Memory and log through the host's hooks: the inside of <lockstep/host.h>; and threads beside the host's. Any
+ * thread. */
 #ifndef BASE_HOST_H
 #define BASE_HOST_H
 
 #include <lockstep/host.h>
+#include <pthread.h>
 #include <stddef.h>
 
 /* Every block starts on a cache line, so that arenas and vector code may rely on it and two
@@ -31,5 +33,10 @@ void ls_free(const ls_host *host, void *memory);
 /* Hands one formatted line (cut at 511 bytes) to the host's log, if it has one. */
 void ls_log(const ls_host *host, ls_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* A thread that runs run(arg). The host's signals are for the host's threads: it takes none but those that a thread
+ * raises by its own fault, and the profiler's. Its stack is the process's default (ulimit -s), which may be set low
+ * for a service of many threads, and at least what back ends and jobs need. Returns an error number, 0: it runs. */
+int ls_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
 #endif

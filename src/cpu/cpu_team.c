@@ -6,7 +6,6 @@
 
 #include <lockstep/pool.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,7 +29,6 @@
 #endif
 
 #define THREADS_MAX 1024
-#define LEAST_STACK ((size_t)1 << 20)
 
 /* On lines of their own: what a job is, what all write when they take an item, and when it is done. */
 struct ls_team {
@@ -131,24 +129,9 @@ int ls_team_size(const ls_team *team)
 
 static int start_helpers(ls_team *team, ls_error *err)
 {
-    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
-    sigset_t blocked, before;
-    pthread_attr_t attr;
-    size_t stack;
-    int error = pthread_attr_init(&attr);
-    if (error)
-        return ls_fail(err, LS_ENOMEM, "out of memory for the threads of a team");
-    if (pthread_attr_getstacksize(&attr, &stack) == 0 && stack < LEAST_STACK)
-        pthread_attr_setstacksize(&attr, LEAST_STACK);
-    sigfillset(&blocked);
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
-        sigdelset(&blocked, kept[i]);
-    /* A thread inherits the mask of its creator, whose is changed for a moment. */
-    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    int error = 0;
     for (; team->helpers < team->threads - 1 && !error; team->helpers += !error)
-        error = pthread_create(&team->helper[team->helpers], &attr, help, team);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+        error = ls_thread_start(&team->helper[team->helpers], help, team);
     return error ? ls_fail(err, LS_ESYSTEM,
                            "the system refused thread %d of a team of %d: error %d; ask for "
                            "fewer threads, or raise its limit (ulimit -u)",

@@ -1,11 +1,11 @@
 #include "cuda/cuda_comm_group.h"
 
 #include "base/clock.h"
+#include "base/host.h"
 #include "cuda/cuda_device.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
@@ -133,17 +133,12 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* The host's signals are for the host's threads. */
 static int start_watchdog(ls_cuda_links *l, ls_error *err)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_mutex_lock(&l->lock);
-    int failed = pthread_create(&l->watchdog, NULL, watch, l);
+    const int failed = ls_thread_start(&l->watchdog, watch, l);
     l->watched = !failed;
     pthread_mutex_unlock(&l->lock);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed ? ls_fail(err, LS_ESYSTEM, "the system refused a thread for NCCL's watchdog")
                   : LS_OK;
 }

@@ -3,14 +3,12 @@
 #include "base/host.h"
 #include "pool/pool.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #define WORKERS_MAX 4096
 #define INBOX_DEFAULT 64
 #define INBOX_MAX (1 << 20)
-#define LEAST_STACK ((size_t)1 << 20)
 
 /* The caller's options in this version's size: fields that the caller does not know are zero. */
 static int take_options(ls_pool_options *out, const ls_pool_options *o, ls_error *err)
@@ -142,45 +140,15 @@ static int new_pool(ls_pool **out, const ls_pool_options *o, ls_error *err)
     return status;
 }
 
-/* The signals that worker threads block: all but those that a thread raises by its own fault, and
- * the profiler's. */
-static void blocked_signals(sigset_t *set)
-{
-    static const int kept[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
-    sigfillset(set);
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
-        sigdelset(set, kept[i]);
-}
-
-/* A thread gets the process's default stack (ulimit -s), which may be set low for a service of many
- * threads; back ends and jobs need more than that. */
-static void enough_stack(pthread_attr_t *attr)
-{
-    size_t size;
-    if (pthread_attr_getstacksize(attr, &size) == 0 && size < LEAST_STACK)
-        pthread_attr_setstacksize(attr, LEAST_STACK);
-}
-
-/* Starts the pool's own threads; workers before `*started` have theirs, also on failure. A thread
- * inherits the mask of its creator, so the caller's is changed for a moment. */
+/* Starts the pool's own threads; workers before `*started` have theirs, also on failure. */
 static int start_threads(ls_pool *pool, int *started, ls_error *err)
 {
-    sigset_t blocked, before;
-    pthread_attr_t attr;
-    *started = 0;
-    if (pthread_attr_init(&attr) != 0)
-        return ls_fail(err, LS_ENOMEM, "out of memory for the workers' threads");
-    enough_stack(&attr);
-    blocked_signals(&blocked);
-    pthread_sigmask(SIG_BLOCK, &blocked, &before);
     int error = 0;
-    for (; *started < pool->workers && error == 0; *started += error == 0) {
+    for (*started = 0; *started < pool->workers && error == 0; *started += error == 0) {
         struct ls_pool_worker *w = &pool->worker[*started];
         if (w->own)
-            error = pthread_create(&w->thread, &attr, ls_pool_thread, w);
+            error = ls_thread_start(&w->thread, ls_pool_thread, w);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
     if (error != 0)
         return ls_fail(err, LS_ESYSTEM,
                        "the system refused the thread of worker %d of %d: error %d", *started,
