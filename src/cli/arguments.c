@@ -126,14 +126,9 @@ cli_option cli_flag(const char *name, bool *flag)
     return (cli_option){.name = name, .flag = flag};
 }
 
-cli_option cli_last(const char *name, bool *flag)
+cli_option cli_help(const char *text)
 {
-    return (cli_option){.name = name, .flag = flag, .last = true};
-}
-
-cli_option cli_help(bool *flag)
-{
-    return (cli_option){.name = "help", .letter = 'h', .flag = flag, .last = true};
+    return (cli_option){.name = "help", .letter = 'h', .help = text};
 }
 
 cli_option cli_text(const char *name, const char **text)
@@ -162,6 +157,10 @@ static int take(const char *verb, const cli_option *o, const char *value)
 {
     char name[40];
     snprintf(name, sizeof name, "--%.16s", o->name);
+    if (o->help) {
+        fputs(o->help, stdout);
+        return CLI_HELPED;
+    }
     if (o->flag) {
         *o->flag = true;
     } else if (o->text) {
@@ -205,11 +204,12 @@ int cli_read_options(const char *verb, const cli_option *rows, int count, int ar
     int c, row_of[FIRST_LONG] = {0};
     for (int i = 0; i < count; i++) {
         const cli_option *o = &rows[i];
-        const char letter[3] = {o->letter, o->letter && !o->flag ? ':' : '\0', '\0'};
+        const bool alone = o->flag || o->help; /* without a value */
+        const char letter[3] = {o->letter, o->letter && !alone ? ':' : '\0', '\0'};
         strcat(letters, letter);
         row_of[(unsigned char)o->letter] = i;
         options[i] = (struct option){.name = o->name,
-                                     .has_arg = o->flag ? no_argument : required_argument,
+                                     .has_arg = alone ? no_argument : required_argument,
                                      .val = FIRST_LONG + i};
     }
     opterr = 0;
@@ -282,8 +282,8 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         launching("relaunch", &out->relaunch, &out->launching),
         cli_flag("print-config", &out->print_config),
         cli_flag("quiet", &out->quiet),
-        cli_last("version", &out->version),
-        cli_help(&out->help),
+        {.name = "version", .flag = &out->version, .last = true},
+        {.name = "help", .letter = 'h', .flag = &out->help, .last = true},
     };
     memset(out, 0, sizeof *out);
     int problem =

@@ -96,11 +96,6 @@ typedef struct session {
     cli_server *server; /* NULL: none was asked for */
 } session;
 
-static void on_log(void *user, ls_log_level level, const char *text)
-{
-    cli_view_log(&((session *)user)->view, level, text);
-}
-
 static int on_record(void *user, const char *json, size_t length, ls_error *err)
 {
     return cli_output_line(&((session *)user)->metrics, json, length, err);
@@ -114,21 +109,21 @@ static void on_progress(void *user, const ls_progress *progress)
 
 /* ---- data directories ----------------------------------------------------------------------- */
 
-void cli_find_data_dirs(cli_data_dirs *out)
+static void find_data(cli_places *out)
 {
     const char *own = getenv("LOCKSTEP_DATA"), *xdg = getenv("XDG_DATA_HOME");
     const char *home = getenv("HOME");
-    out->count = 0;
+    out->data_count = 0;
     if (own && own[0])
-        out->dir[out->count++] = own;
+        out->data[out->data_count++] = own;
     out->xdg[0] = '\0';
     if (xdg && xdg[0] == '/')
         snprintf(out->xdg, sizeof out->xdg, "%s/datasets", xdg);
     else if (home && home[0] == '/')
         snprintf(out->xdg, sizeof out->xdg, "%s/.local/share/datasets", home);
     if (out->xdg[0])
-        out->dir[out->count++] = out->xdg;
-    out->dir[out->count++] = "/usr/share/datasets";
+        out->data[out->data_count++] = out->xdg;
+    out->data[out->data_count++] = "/usr/share/datasets";
 }
 
 const char *cli_find_cache_dir(char out[4096])
@@ -145,6 +140,23 @@ const char *cli_find_cache_dir(char out[4096])
         return NULL;
     snprintf(out + length, 4096 - (size_t)length, "/lockstep");
     return out;
+}
+
+ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
+                               const ls_registry *registry, const ls_host *host)
+{
+    find_data(places);
+    return (ls_trainer_options){
+        .size = sizeof(ls_trainer_options),
+        .config_path = config,
+        .set = set->item,
+        .set_count = set->count,
+        .data_dirs = places->data,
+        .data_dir_count = places->data_count,
+        .registry = registry,
+        .cache_dir = cli_find_cache_dir(places->cache),
+        .host = host,
+    };
 }
 
 /* How many processes a launcher has started of this one: 1 where there is none. */
@@ -286,34 +298,22 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
 
 static int run_action(const cli_arguments *a, ls_registry *registry, int argc, char **argv)
 {
-    cli_data_dirs dirs;
-    char cache[4096];
+    cli_places places;
     session s;
     ls_error err;
-    ls_host host = {.size = sizeof host, .log = on_log, .user = &s};
-    cli_find_data_dirs(&dirs);
+    ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &s.view};
     cli_view_init(&s.view, a->quiet);
     memset(&s.curve, 0, sizeof s.curve);
-    ls_trainer_options o = {
-        .size = sizeof o,
-        .config_path = a->config,
-        .set = a->set.item,
-        .set_count = a->set.count,
-        .data_dirs = dirs.dir,
-        .data_dir_count = dirs.count,
-        .registry = registry,
-        .cache_dir = cli_find_cache_dir(cache),
-        .resume = a->resume,
-        .inject = a->inject.item,
-        .inject_count = a->inject.count,
-        .trace_path = a->trace,
-        .trace_ops = a->trace_ops,
-        .record = a->metrics ? on_record : NULL,
-        .progress = on_progress,
-        .user = &s,
-        .host = &host,
-        .launched = launched_processes(),
-    };
+    ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
+    o.resume = a->resume;
+    o.inject = a->inject.item;
+    o.inject_count = a->inject.count;
+    o.trace_path = a->trace;
+    o.trace_ops = a->trace_ops;
+    o.record = a->metrics ? on_record : NULL;
+    o.progress = on_progress;
+    o.user = &s;
+    o.launched = launched_processes();
     if (a->print_config)
         return print_config(&o);
     if (a->hosts)
@@ -377,28 +377,18 @@ static void keep_standard_streams(void)
  * as ./NAME. */
 static int run_verb(int argc, char **argv, ls_registry *registry)
 {
-    const char *verb = argc > 1 ? argv[1] : "";
-    argc--;
-    argv++;
-    if (strcmp(verb, "report") == 0)
-        return cli_report(argc, argv);
-    if (strcmp(verb, "pack") == 0)
-        return cli_pack_verb(argc, argv);
-    if (strcmp(verb, "sweep") == 0)
-        return cli_sweep(argc, argv, registry);
-    if (strcmp(verb, "find-lr") == 0)
-        return cli_find_lr(argc, argv, registry);
-    if (strcmp(verb, "eval") == 0)
-        return cli_eval(argc, argv, registry);
-    if (strcmp(verb, "predict") == 0)
-        return cli_predict(argc, argv, registry);
-    if (strcmp(verb, "export") == 0)
-        return cli_export(argc, argv);
-    if (strcmp(verb, "devices") == 0)
-        return cli_devices(argc, argv, registry);
-    if (strcmp(verb, "bench") == 0)
-        return cli_bench(argc, argv, registry);
-    return train_or_print(argc + 1, argv - 1, registry);
+    static const struct {
+        const char *name;
+        cli_verb *run;
+    } verbs[] = {{"report", cli_report},   {"pack", cli_pack_verb},  {"sweep", cli_sweep},
+                 {"find-lr", cli_find_lr}, {"eval", cli_eval},       {"predict", cli_predict},
+                 {"export", cli_export},   {"devices", cli_devices}, {"bench", cli_bench}};
+    for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0) {
+            const int code = verbs[i].run(argc - 1, argv + 1, registry);
+            return code == CLI_HELPED ? cli_flush() : code;
+        }
+    return train_or_print(argc, argv, registry);
 }
 
 int cli_main(int argc, char **argv, ls_registry *registry)

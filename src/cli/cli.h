@@ -39,6 +39,7 @@ typedef struct cli_list {
 typedef struct cli_option {
     const char *name; /* without "--" */
     char letter;      /* that stands for it behind one "-"; 0: none */
+    const char *help; /* printed by an option without a value; nothing is read or done behind it */
     bool *flag;       /* set by an option without a value … */
     bool last;        /* … behind which nothing is read */
     const char **text;
@@ -54,13 +55,13 @@ cli_option cli_flag(const char *name, bool *flag);
 cli_option cli_text(const char *name, const char **text);
 cli_option cli_repeated(const char *name, cli_list *list, int most);
 cli_option cli_key(const char *name, cli_list *list, const char *key, char *room, size_t size);
-/* Flags that end the reading; for --help -h stands as well. */
-cli_option cli_last(const char *name, bool *flag);
-cli_option cli_help(bool *flag);
+/* --help, for which -h stands as well. */
+cli_option cli_help(const char *text);
 
 /* Reads the options of a verb (NULL: of training), of which there are CLI_OPTIONS_MAX at most; operands
- * are at argv[optind] then. Returns 0, or EXIT_USAGE after saying on stderr what is wrong. */
-enum { CLI_OPTIONS_MAX = 20 };
+ * are at argv[optind] then. Returns 0; EXIT_USAGE after saying on stderr what is wrong; CLI_HELPED, which a verb
+ * returns too, where a help was asked for. */
+enum { CLI_OPTIONS_MAX = 20, CLI_HELPED = -1 };
 int cli_read_options(const char *verb, const cli_option *rows, int count, int argc, char **argv);
 /* The one operand that a verb takes, a `what`; `missing` asks for it. Returns as above. */
 int cli_read_operand(const char **out, const char *verb, const char *what, const char *missing,
@@ -99,15 +100,9 @@ void cli_print_version(const ls_registry *registry);
 /* ---- subcommands ---------------------------------------------------------------------------- */
 
 /* argv[0] is the subcommand's name. They return the exit code. */
-int cli_report(int argc, char **argv);
-int cli_pack_verb(int argc, char **argv);
-int cli_sweep(int argc, char **argv, const ls_registry *registry);
-int cli_find_lr(int argc, char **argv, const ls_registry *registry);
-int cli_eval(int argc, char **argv, const ls_registry *registry);
-int cli_predict(int argc, char **argv, const ls_registry *registry);
-int cli_export(int argc, char **argv);
-int cli_devices(int argc, char **argv, const ls_registry *registry);
-int cli_bench(int argc, char **argv, const ls_registry *registry);
+typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
+cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_eval, cli_predict, cli_export;
+cli_verb cli_devices, cli_bench;
 
 /* Training on a->hosts, by a launcher that starts this program there, with the words of argv. Returns the exit
  * code. */
@@ -126,16 +121,16 @@ bool cli_interrupted(void); /* whether a signal has come */
 
 /* ---- where data lies ------------------------------------------------------------------------ */
 
-#define CLI_DATA_DIRS 3
+/* What the environment says of it. */
+typedef struct cli_places {
+    const char *data[3]; /* where data may lie */
+    int data_count;
+    char xdg[4096], cache[4096];
+} cli_places;
 
-typedef struct cli_data_dirs {
-    const char *dir[CLI_DATA_DIRS];
-    int count;
-    char xdg[4096];
-} cli_data_dirs;
-
-/* Asks the environment. */
-void cli_find_data_dirs(cli_data_dirs *out);
+/* The options of a run of `config` with `set`, whose places are in `places`. */
+ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
+                               const ls_registry *registry, const ls_host *host);
 
 /* Where things are kept that can be made again: $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep. Whoever
  * keeps something there makes it. NULL when the environment names no place. */

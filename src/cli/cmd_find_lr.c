@@ -44,7 +44,7 @@ typedef struct arguments {
     const char *config, *json, *svg;
     double from, to;
     int steps;
-    bool quiet, help;
+    bool quiet;
     cli_list set;
     char devices[512];
 } arguments;
@@ -95,13 +95,13 @@ static int parse(arguments *a, int argc, char **argv)
         cli_repeated("set", &a->set, CLI_SET_MAX),
         cli_flag("quiet", &a->quiet),
         cli_key("devices", &a->set, "devices", a->devices, sizeof a->devices),
-        cli_help(&a->help)};
+        cli_help(help)};
     memset(a, 0, sizeof *a);
     a->from = 1e-6;
     a->to = 10;
     int problem =
         cli_read_options("find-lr", options, (int)(sizeof options / sizeof *options), argc, argv);
-    if (problem || a->help)
+    if (problem)
         return problem;
     problem = cli_read_number(&a->from, "find-lr", "from", from, 1e-12, RATE_MOST);
     if (!problem)
@@ -173,18 +173,6 @@ static int emit(ls_sink *sink, const ls_record *record, ls_error *err)
     return LS_OK;
 }
 
-static int close_sink(ls_sink *sink, ls_error *err)
-{
-    (void)sink; /* the caller's */
-    (void)err;
-    return LS_OK;
-}
-
-static void on_log(void *user, ls_log_level level, const char *text)
-{
-    cli_view_log(&((range_test *)user)->view, level, text);
-}
-
 /* Until the steps are done: how it ends is in r->end, or in what is returned. */
 static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 {
@@ -211,10 +199,10 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
 
 static int run(range_test *r, const ls_registry *registry, ls_error *err)
 {
-    cli_data_dirs dirs;
-    char cache[4096], packed[CLI_PACKED_ROOM], schedule[128], lr[48], epochs[24];
+    cli_places places;
+    char packed[CLI_PACKED_ROOM], schedule[128], lr[48], epochs[24];
     cli_list set = r->a->set;
-    ls_host host = {.size = sizeof host, .log = on_log, .user = r};
+    ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &r->view};
     snprintf(lr, sizeof lr, "optimizer.lr=%.17g", r->a->to);
     snprintf(schedule, sizeof schedule,
              "schedule={\"name\": \"exponential\", \"minimum\": %.17g, \"steps\": %d}",
@@ -230,18 +218,7 @@ static int run(range_test *r, const ls_registry *registry, ls_error *err)
                                "on_nonfinite=stop"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         set.item[set.count++] = own[i];
-    cli_find_data_dirs(&dirs);
-    ls_trainer_options o = {
-        .size = sizeof o,
-        .config_path = r->a->config,
-        .set = set.item,
-        .set_count = set.count,
-        .data_dirs = dirs.dir,
-        .data_dir_count = dirs.count,
-        .registry = registry,
-        .cache_dir = cli_find_cache_dir(cache),
-        .host = &host,
-    };
+    ls_trainer_options o = cli_options(&places, r->a->config, &set, registry, &host);
     int status = cli_pack_data(packed, &set, &o, r->a->quiet, err);
     return status ? status : train(r, &o, err);
 }
@@ -512,12 +489,8 @@ int cli_find_lr(int argc, char **argv, const ls_registry *registry)
     int code = parse(&a, argc, argv);
     if (code)
         return code;
-    if (a.help) {
-        fputs(help, stdout);
-        return cli_flush();
-    }
     range_test r = {
-        .sink = {.emit = emit, .close = close_sink},
+        .sink = {.emit = emit},
         .a = &a,
         .schedule = {.rule = LS_SCHEDULE_EXPONENTIAL, .minimum = a.from / a.to, .steps = a.steps},
         .point = calloc((size_t)a.steps, sizeof *r.point),

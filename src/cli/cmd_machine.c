@@ -58,15 +58,10 @@ int cli_devices(int argc, char **argv, const ls_registry *registry)
 {
     ls_device_list list;
     ls_error err;
-    bool help = false;
-    const cli_option option = cli_help(&help);
+    const cli_option option = cli_help(devices_help);
     const int problem = cli_read_options("devices", &option, 1, argc, argv);
     if (problem)
         return problem;
-    if (help) {
-        fputs(devices_help, stdout);
-        return cli_flush();
-    }
     if (optind < argc)
         return cli_usage("devices", "do not know what to do with ", argv[optind]);
     for (int i = 0; ls_registry_at(registry, i); i++)
@@ -111,7 +106,7 @@ typedef struct row {
 
 typedef struct bench {
     const char *config;
-    bool json, help;
+    bool json;
     int rounds, rows;
     double seconds;
     cli_list set; /* with room for a row's devices, and what a measurement needs */
@@ -138,10 +133,10 @@ static int parse(bench *b, int argc, char **argv)
                                   cli_text("seconds", &seconds),
                                   cli_text("rounds", &rounds),
                                   cli_flag("json", &b->json),
-                                  cli_help(&b->help)};
+                                  cli_help(bench_help)};
     int problem =
         cli_read_options("bench", options, (int)(sizeof options / sizeof *options), argc, argv);
-    if (problem || b->help)
+    if (problem)
         return problem;
     for (int i = 0; problem == 0 && i < devices.count; i++)
         problem = add_devices(b, devices.item[i]);
@@ -353,23 +348,12 @@ static void print_json(const bench *b)
 
 static int run(bench *b, const ls_registry *registry)
 {
-    char cache[4096], packed[CLI_PACKED_ROOM];
+    char packed[CLI_PACKED_ROOM];
     ls_error err;
     ls_config config;
-    cli_data_dirs dirs;
+    cli_places places;
     ls_host host = {.size = sizeof host};
-    cli_find_data_dirs(&dirs);
-    ls_trainer_options o = {
-        .size = sizeof o,
-        .config_path = b->config,
-        .set = b->set.item,
-        .set_count = b->set.count,
-        .data_dirs = dirs.dir,
-        .data_dir_count = dirs.count,
-        .registry = registry,
-        .cache_dir = cli_find_cache_dir(cache),
-        .host = &host,
-    };
+    ls_trainer_options o = cli_options(&places, b->config, &b->set, registry, &host);
     int status = cli_pack_data(packed, &b->set, &o, b->json, &err);
     if (status == LS_OK)
         status = ls_config_read(&config, &o, &err);
@@ -397,12 +381,6 @@ int cli_bench(int argc, char **argv, const ls_registry *registry)
 {
     static const bench defaults = {.rounds = 3, .seconds = 1};
     bench b = defaults;
-    int code = parse(&b, argc, argv);
-    if (code)
-        return code;
-    if (b.help) {
-        fputs(bench_help, stdout);
-        return cli_flush();
-    }
-    return run(&b, registry);
+    const int code = parse(&b, argc, argv);
+    return code ? code : run(&b, registry);
 }

@@ -1,7 +1,7 @@
 /* trainer predict RUN IMAGE… | --rows A:B */
 #include "base/error.h"
 #include "base/host.h"
-#include "cli/cmd_trained.h"
+#include "cli/trained.h"
 #include "data/image.h"
 #include "json/writer.h"
 
@@ -15,8 +15,7 @@ static const char help[] =
     "       trainer predict RUN --rows A:B [options]\n"
     "\n"
     "Says which class a trained model sees in images, and with which probability.\n"
-    "\n";
-static const char more[] =
+    "\n" CLI_TRAINED_HELP
     "  IMAGE            a PNG, PGM or PPM file of the size that the model reads\n"
     "  --rows A:B       rows A to B − 1 of the test images of the run's data, counted from 0\n"
     "  --train          of its training images\n"
@@ -273,6 +272,6 @@ static int check(cli_trained_args *a)
 
 int cli_predict(int argc, char **argv, const ls_registry *registry)
 {
-    static const cli_trained_verb verb = {"predict", "jtrd", help, more, check, run};
+    static const cli_trained_verb verb = {"predict", "jtrd", help, check, run};
     return cli_trained_run(&verb, argc, argv, registry);
 }

@@ -28,7 +28,7 @@ static const char help[] =
 
 typedef struct sweep_arguments {
     const char *config, *json, *keep;
-    bool quiet, help;
+    bool quiet;
     cli_list set, vary;
 } sweep_arguments;
 
@@ -36,7 +36,6 @@ typedef struct session {
     const sweep_arguments *a;
     const ls_registry *registry;
     cli_view view;
-    cli_data_dirs dirs;
     ls_host host;
     ls_sweep *sweep;
     ls_sweep_row *rows;
@@ -50,11 +49,11 @@ static int parse(sweep_arguments *a, int argc, char **argv)
                                   cli_text("json", &a->json),
                                   cli_text("keep", &a->keep),
                                   cli_flag("quiet", &a->quiet),
-                                  cli_help(&a->help)};
+                                  cli_help(help)};
     memset(a, 0, sizeof *a);
     int problem =
         cli_read_options("sweep", options, (int)(sizeof options / sizeof *options), argc, argv);
-    if (problem || a->help)
+    if (problem)
         return problem;
     problem = cli_read_operand(&a->config, "sweep", "config",
                                "which config? Try `trainer sweep examples/fashion_mnist.json "
@@ -66,11 +65,6 @@ static int parse(sweep_arguments *a, int argc, char **argv)
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------ */
-
-static void on_log(void *user, ls_log_level level, const char *text)
-{
-    cli_view_log(&((session *)user)->view, level, text);
-}
 
 static void on_progress(void *user, const ls_progress *progress)
 {
@@ -214,23 +208,14 @@ static cli_list collect_sets(const session *s, char *run_dir, size_t size)
 
 static void run_one(session *s)
 {
-    char run_dir[4200], cache[4096], packed[CLI_PACKED_ROOM];
+    char run_dir[4200], packed[CLI_PACKED_ROOM];
     cli_list set = collect_sets(s, run_dir, sizeof run_dir);
+    cli_places places;
     ls_trainer *trainer = NULL;
     ls_error err = {0};
-    ls_trainer_options o = {
-        .size = sizeof o,
-        .config_path = s->a->config,
-        .set = set.item,
-        .set_count = set.count,
-        .data_dirs = s->dirs.dir,
-        .data_dir_count = s->dirs.count,
-        .registry = s->registry,
-        .cache_dir = cli_find_cache_dir(cache),
-        .progress = on_progress,
-        .user = s,
-        .host = &s->host,
-    };
+    ls_trainer_options o = cli_options(&places, s->a->config, &set, s->registry, &s->host);
+    o.progress = on_progress;
+    o.user = s;
     int status = cli_pack_data(packed, &set, &o, s->view.quiet, &err);
     if (status == LS_OK)
         status = ls_trainer_open(&trainer, &o, &err);
@@ -276,13 +261,8 @@ int cli_sweep(int argc, char **argv, const ls_registry *registry)
     int code = parse(&a, argc, argv);
     if (code)
         return code;
-    if (a.help) {
-        fputs(help, stdout);
-        return 0;
-    }
-    s.host = (ls_host){.size = sizeof s.host, .log = on_log, .user = &s};
+    s.host = (ls_host){.size = sizeof s.host, .log = cli_view_log, .user = &s.view};
     cli_view_init(&s.view, a.quiet);
-    cli_find_data_dirs(&s.dirs);
     int status = ls_sweep_create(&s.sweep, a.vary.item, a.vary.count, registry, NULL, &err);
     if (status)
         return cli_fail(status, err.text);

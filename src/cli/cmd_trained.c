@@ -1,5 +1,5 @@
 /* Verbs on a run that has been: what they share, and `eval`, `export` and `report`. */
-#include "cli/cmd_trained.h"
+#include "cli/trained.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,14 +12,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const char common_help[] =
-    "  RUN              a run's directory, runs/<time>-<name>: its final weights, or its newest\n"
-    "                   checkpoint where that is newer; or a checkpoint's or\n"
-    "                   weights' file; others' safetensors need --config\n"
-    "  --best           the checkpoint with the best evaluation (checkpoint.best keeps it)\n"
-    "  --config CONFIG  this config instead of the run's own\n"
-    "  --set KEY=VALUE  sets a key of the config: --set data.name=synthetic\n";
 
 static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, char **argv)
 {
@@ -36,7 +28,7 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         {0, cli_flag("best", &a->best)},
         {'r', cli_text("rows", &a->rows)},
         {'o', cli_text("to", &a->to)},
-        {0, cli_help(&a->help)},
+        {0, cli_help(verb->help)},
     };
     cli_option options[CLI_OPTIONS_MAX];
     int count = 0;
@@ -46,7 +38,7 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         if (!all[i].letter || strchr(verb->letters, all[i].letter))
             options[count++] = all[i].option;
     const int problem = cli_read_options(verb->name, options, count, argc, argv);
-    if (problem || a->help)
+    if (problem)
         return problem;
     if (optind == argc)
         return cli_usage(a->verb, "which run? Try a directory runs/<time>-<name>", "");
@@ -59,19 +51,12 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
 static int open_run(ls_trained *out, const cli_trained_args *a, const ls_host *host)
 {
     ls_error err;
-    cli_data_dirs dirs;
-    cli_find_data_dirs(&dirs);
+    cli_places places;
     const ls_trained_options o = {
         .path = a->run,
         .needs_data = a->needs_data,
         .best = a->best,
-        .trainer = {.size = sizeof o.trainer,
-                    .config_path = a->config,
-                    .set = a->set.item,
-                    .set_count = a->set.count,
-                    .data_dirs = dirs.dir,
-                    .data_dir_count = dirs.count,
-                    .host = host},
+        .trainer = cli_options(&places, a->config, &a->set, NULL, host),
     };
     int status = ls_trained_open(out, &o, &err);
     return status ? cli_fail(status, err.text) : 0;
@@ -86,10 +71,6 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     int code = parse(&a, verb, argc, argv);
     if (code)
         return code;
-    if (a.help) {
-        printf("%s%s%s", verb->help, common_help, verb->more);
-        return cli_flush();
-    }
     code = open_run(&t, &a, &host);
     if (code)
         return code;
@@ -135,12 +116,11 @@ static const char eval_help[] =
     "Evaluates a trained model on the test images of its data: loss, accuracy, each class's precision\n"
     "and recall (or what else metrics.names says), the same numbers as in the run's own records, on\n"
     "any number of devices. --json has the confusion matrix.\n"
-    "\n";
-static const char eval_more[] = "  --data DIR       the directory with the data's files\n"
-                                "  --train          on the training images\n"
-                                "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
-                                "  --json           one JSON object on stdout\n"
-                                "  --help           this text\n";
+    "\n" CLI_TRAINED_HELP "  --data DIR       the directory with the data's files\n"
+    "  --train          on the training images\n"
+    "  --devices LIST   auto, cpu, cpu:4, … (default: the config's)\n"
+    "  --json           one JSON object on stdout\n"
+    "  --help           this text\n";
 
 typedef struct outcome {
     const ls_dataset_info *data;
@@ -270,8 +250,7 @@ static int check_eval(cli_trained_args *a)
 
 int cli_eval(int argc, char **argv, const ls_registry *registry)
 {
-    static const cli_trained_verb verb = {"eval",    "jtd",      eval_help,
-                                          eval_more, check_eval, evaluate};
+    static const cli_trained_verb verb = {"eval", "jtd", eval_help, check_eval, evaluate};
     return cli_trained_run(&verb, argc, argv, registry);
 }
 
@@ -282,9 +261,8 @@ static const char export_help[] =
     "\n"
     "Writes a trained model for other programs: its weights, named as PyTorch names them, or the\n"
     "whole network as ONNX (batch norm for inference, no dropout, any batch size; pixels / 255 in, rows of floats as they are).\n"
-    "\n";
-static const char export_more[] = "  --to FILE        where to; its ending says what\n"
-                                  "  --help           this text\n";
+    "\n" CLI_TRAINED_HELP "  --to FILE        where to; its ending says what\n"
+    "  --help           this text\n";
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -337,11 +315,10 @@ static int check_export(cli_trained_args *a)
     return 0;
 }
 
-int cli_export(int argc, char **argv)
+int cli_export(int argc, char **argv, const ls_registry *registry)
 {
-    static const cli_trained_verb verb = {"export",    "o",          export_help,
-                                          export_more, check_export, export};
-    return cli_trained_run(&verb, argc, argv, NULL);
+    static const cli_trained_verb verb = {"export", "o", export_help, check_export, export};
+    return cli_trained_run(&verb, argc, argv, registry);
 }
 
 /* ---- trainer report RUN ---------------------------------------------------------------------- */
@@ -356,18 +333,14 @@ static const char report_help[] =
     "  -o FILE      writes to FILE instead of RUN/report.html\n"
     "  --help       this text\n";
 
-int cli_report(int argc, char **argv)
+int cli_report(int argc, char **argv, const ls_registry *registry)
 {
     ls_error err;
-    bool help = false;
     const char *run, *out = NULL;
-    cli_option options[] = {cli_text("output", &out), cli_help(&help)};
+    cli_option options[] = {cli_text("output", &out), cli_help(report_help)};
+    (void)registry;
     options[0].letter = 'o';
     int problem = cli_read_options("report", options, 2, argc, argv);
-    if (problem == 0 && help) {
-        fputs(report_help, stdout);
-        return cli_flush();
-    }
     if (problem == 0)
         problem =
             cli_read_operand(&run, "report", "run",

@@ -5,7 +5,6 @@
 #include "cli/cli.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
-#include "train/resume.h"
 #include "train/run_dir.h"
 
 #include <errno.h>

@@ -170,16 +170,6 @@ static void put_value(onnx_file *f, unsigned field, const char *name, const int 
     ls_pb_message(&f->graph, field, value);
 }
 
-static void put_input(onnx_file *f, const char *name, const int *dim, int rank)
-{
-    put_value(f, GRAPH_INPUT, name, dim, rank);
-}
-
-static void put_output(onnx_file *f, const char *name, const int *dim, int rank)
-{
-    put_value(f, GRAPH_OUTPUT, name, dim, rank);
-}
-
 static void put_entry(ls_buffer *out, onnx_file *f, const char *key, const char *value)
 {
     ls_pb_text(&f->node, ENTRY_KEY, key);
@@ -570,7 +560,7 @@ static void add_output(graph *g)
     node_input(&g->file, y.name);
     node_output(&g->file, OUTPUT);
     node_end(&g->file);
-    put_output(&g->file, OUTPUT, &m->classes, 1);
+    put_value(&g->file, GRAPH_OUTPUT, OUTPUT, &m->classes, 1);
 }
 
 static int write_graph(ls_buffer *out, graph *g, ls_error *err)
@@ -579,7 +569,7 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
     const ls_model *m = d->model;
     const int shape[3] = {m->input.c, m->input.h, m->input.w};
     g->input = (tensor){INPUT, 4};
-    put_input(&g->file, INPUT, shape, 3);
+    put_value(&g->file, GRAPH_INPUT, INPUT, shape, 3);
     add_weights(g);
     int status = add_step(g, "Sub", "mean", d->normalisation.mean, 0, err);
     if (status == LS_OK)

@@ -163,8 +163,9 @@ void cli_view_progress(cli_view *view, const ls_progress *p)
         draw_progress(view, p);
 }
 
-void cli_view_log(cli_view *view, ls_log_level level, const char *text)
+void cli_view_log(void *user, ls_log_level level, const char *text)
 {
+    cli_view *view = user;
     if (level == LS_LOG_DEBUG || (view->quiet && level == LS_LOG_INFO))
         return;
     cli_view_clear(view);

@@ -1,4 +1,4 @@
-#include "cli/pack_crew.h"
+#include "cli/pack.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -362,25 +362,20 @@ static bool read_count(const char *text, int fallback, int most, int *out)
     return !text || (end != text && *end == '\0' && n >= 1 && n <= most);
 }
 
-int cli_pack_verb(int argc, char **argv)
+int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
 {
     const char *to = NULL, *size = NULL, *channels = NULL, *threads = NULL;
     cli_pack p = {0};
-    bool help = false;
     ls_error err;
+    (void)registry;
     const cli_option options[] = {
         cli_text("to", &to),           cli_text("test", &p.test_folder),
         cli_text("size", &size),       cli_text("channels", &channels),
         cli_text("threads", &threads), cli_flag("skip-broken", &p.skip_broken),
-        cli_flag("quiet", &p.quiet),   cli_help(&help)};
+        cli_flag("quiet", &p.quiet),   cli_help(pack_help)};
     int code = cli_read_options("pack", options, sizeof options / sizeof *options, argc, argv);
-    if (code)
-        return code;
-    if (help) {
-        fputs(pack_help, stdout);
-        return cli_flush();
-    }
-    code = cli_read_operand(&p.folder, "pack", "folder", "which folder?", argc, argv);
+    if (code == 0)
+        code = cli_read_operand(&p.folder, "pack", "folder", "which folder?", argc, argv);
     if (code)
         return code;
     if (!to)

@@ -3,6 +3,7 @@
 #define CLI_PACK_H
 
 #include "cli/cli.h"
+#include "hash/hash.h"
 
 enum { CLI_PACK_THREADS = 256 /* at most */ };
 
@@ -26,5 +27,73 @@ int cli_pack_folder(const char *to, const cli_pack *pack, const ls_host *host, l
 enum { CLI_PACKED_ROOM = 4200 };
 int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options *o, bool quiet,
                   ls_error *err);
+
+/* ---- inside: what is in the folders, classes and the images of each (pack_list.c) ------------ */
+
+typedef struct cli_names {
+    char **name;
+    size_t count, room;
+} cli_names;
+
+typedef struct cli_entry {
+    char *path;
+    int32_t label;
+} cli_entry;
+
+typedef struct cli_listing {
+    cli_entry *entry;
+    size_t count, room;
+    size_t others; /* files that are no images by their names */
+} cli_listing;
+
+typedef struct cli_packing {
+    const cli_pack *p;
+    const ls_host *host;
+    ls_error *err;
+    cli_names classes;
+    cli_listing split[2];
+    bool known_by_state; /* `state` is wanted */
+    ls_sha256 state;     /* of names, sizes and times */
+    size_t row;          /* bytes of an image */
+    uint64_t start, shown;
+    size_t done, broken;
+} cli_packing;
+
+/* Fills classes and splits, zeroed before, and takes names, sizes and times into `state`. Errors: LS_EDATA,
+ * LS_ENOENT, LS_EIO, LS_ENOMEM; what was found is forgotten by its caller. */
+int cli_pack_list(cli_packing *k);
+void cli_pack_forget(cli_packing *k);
+
+/* Fails for want of memory. */
+int cli_pack_no_memory(const cli_packing *k);
+
+/* ---- inside: images that are decoded on all cores (pack_crew.c) ------------------------------- */
+
+enum { CLI_NAMED = 20 /* broken images */ };
+
+/* Images that one thread has decoded, side by side. */
+typedef struct cli_chunk {
+    const cli_entry *entry;
+    size_t count;
+    bool ready, ends_block; /* at its end, broken images end the packing */
+    uint8_t *pixels;
+    char *failed;                /* [count] */
+    uint64_t sum[3], squares[3]; /* of the samples of each channel */
+    ls_error why[CLI_NAMED];
+    size_t broken;
+} cli_chunk;
+
+typedef struct cli_crew cli_crew;
+
+/* Errors: LS_ENOMEM. */
+int cli_crew_make(cli_crew **out, cli_packing *k);
+void cli_crew_free(cli_crew *w);
+
+/* Threads take chunks of the list in turns; the caller awaits them in their order, until there are none (NULL),
+ * gives each back, and ends the threads. */
+void cli_crew_begin(cli_crew *w, const cli_listing *list);
+cli_chunk *cli_crew_await(cli_crew *w);
+void cli_crew_give_back(cli_crew *w, cli_chunk *c);
+void cli_crew_end(cli_crew *w);
 
 #endif

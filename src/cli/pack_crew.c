@@ -1,6 +1,6 @@
 /* Threads take chunks of the list in turns and decode them into a ring of these, from which the caller writes them
  * in their order. */
-#include "cli/pack_crew.h"
+#include "cli/pack.h"
 
 #include "base/host.h"
 #include "data/image.h"

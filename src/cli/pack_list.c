@@ -1,5 +1,5 @@
 #define _XOPEN_SOURCE 700 /* realpath; this file alone in the room */
-#include "cli/pack_list.h"
+#include "cli/pack.h"
 
 #include "base/error.h"
 #include "base/host.h"
@@ -11,22 +11,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-
-static bool grow(const ls_host *host, void **list, size_t count, size_t *room, size_t each)
-{
-    if (count < *room)
-        return true;
-    const size_t more = *room ? 2 * *room : 64;
-    void *bigger = ls_alloc_array(host, more, each);
-    if (!bigger)
-        return false;
-    if (count)
-        memcpy(bigger, *list, count * each);
-    ls_free(host, *list);
-    *list = bigger;
-    *room = more;
-    return true;
-}
 
 int cli_pack_no_memory(const cli_packing *k)
 {
@@ -58,11 +42,9 @@ static int list_names(cli_names *out, const cli_packing *k, const char *path)
     int status = LS_OK;
     while (status == LS_OK && (e = readdir(d)))
         if (e->d_name[0] != '.') {
-            void *list = out->name;
-            if (!grow(k->host, &list, out->count, &out->room, sizeof *out->name))
-                status = cli_pack_no_memory(k);
-            out->name = list;
-            if (status == LS_OK && !(out->name[out->count++] = ls_strdup(k->host, e->d_name)))
+            char **name = ls_grown(k->host, out->name, out->count, &out->room, sizeof *name);
+            out->name = name ? name : out->name;
+            if (!name || !(name[out->count++] = ls_strdup(k->host, e->d_name)))
                 status = cli_pack_no_memory(k);
         }
     closedir(d);
@@ -104,13 +86,12 @@ static void add_state(cli_packing *k, const char *path, const char *name, int32_
 static int add_file(cli_packing *k, int test, char *path, const char *name, int32_t label)
 {
     cli_listing *l = &k->split[test];
-    void *list = l->entry;
-    const bool there = grow(k->host, &list, l->count, &l->room, sizeof *l->entry);
-    l->entry = list;
-    if (!there) {
+    cli_entry *entry = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *entry);
+    if (!entry) {
         ls_free(k->host, path);
         return cli_pack_no_memory(k);
     }
+    l->entry = entry;
     l->entry[l->count++] = (cli_entry){path, label};
     if (k->known_by_state)
         add_state(k, path, name, label);
@@ -150,14 +131,13 @@ static int find_class(cli_packing *k, int test, const char *folder, char **name,
             k->err, LS_EDATA,
             "%.300s/%.100s: expected sub-folders of the same names as the training images'", folder,
             *name);
-    void *list = k->classes.name;
-    const bool there =
-        grow(k->host, &list, k->classes.count, &k->classes.room, sizeof *k->classes.name);
-    k->classes.name = list;
-    if (!there)
+    cli_names *c = &k->classes;
+    char **names = ls_grown(k->host, c->name, c->count, &c->room, sizeof *names);
+    if (!names)
         return cli_pack_no_memory(k);
-    *label = (int32_t)k->classes.count;
-    k->classes.name[k->classes.count++] = *name;
+    c->name = names;
+    *label = (int32_t)c->count;
+    c->name[c->count++] = *name;
     *name = NULL;
     return LS_OK;
 }

@@ -361,19 +361,11 @@ static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
     return status;
 }
 
-/* The server answers longer than the run lasts. */
-static int on_close(ls_sink *sink, ls_error *err)
-{
-    (void)sink;
-    (void)err;
-    return LS_OK;
-}
-
 int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
 {
     if (!s)
         return LS_OK;
-    s->sink = (ls_sink){.emit = on_record, .close = on_close, .wants_text = 1};
+    s->sink = (ls_sink){.emit = on_record, .wants_text = 1};
     return ls_trainer_attach(trainer, &s->sink, err);
 }
 

@@ -1,5 +1,5 @@
 /* What packing asks for before it decodes: it depends on images, and on CPUs only so far. */
-#include "cli/pack_crew.h"
+#include "cli/pack.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
