@@ -5,7 +5,6 @@
 #include "base/host.h"
 #include "pool/pool.h"
 #include "train/coordinator.h"
-#include "train/recover.h"
 
 #include <math.h>
 

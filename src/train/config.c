@@ -5,6 +5,7 @@
 #include "base/portable_math.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,7 +93,7 @@ static int read_model_file(ls_config *c, const char *config_path, ls_error *err)
     ls_error cause;
     int status = ls_json_read_file(&c->model_doc, path, c->host, &cause);
     if (status == LS_ENOENT)
-        return ls_config_fail(err, c, "model", status, cause.text);
+        return ls_config_fail(err, c, "model", status, "%s", cause.text);
     if (status) {
         if (err)
             *err = cause;
@@ -152,10 +153,14 @@ const ls_json *ls_config_model_doc(const ls_config *config)
 }
 
 int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
-                   const char *text)
+                   const char *format, ...)
 {
     const cJSON *node = ls_json_root(config->doc);
-    char part[64];
+    char part[64], text[LS_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
     while (node && *key) {
         size_t length = strcspn(key, ".");
         snprintf(part, sizeof part, "%.*s", (int)length, key);
@@ -305,14 +310,14 @@ static void shorten(char out[128], const char *text, const ls_config_key *row)
 static int fail_other(ls_error *err, const ls_config *c, const ls_config_key *row, const char *mine,
                       const char *theirs)
 {
-    char key[64], here[128], there[128], text[400];
+    char key[64], here[128], there[128];
     snprintf(key, sizeof key, "%s%s%s", row->group, *row->group ? "." : "", row->key);
     shorten(here, mine, row);
     shorten(there, theirs, row);
-    snprintf(text, sizeof text,
-             "%s: this run was made with %s, not with %s; a resumed run keeps its recipe", key,
-             there, here);
-    return ls_config_fail(err, c, key, LS_ECONFIG, text);
+    return ls_config_fail(
+        err, c, key, LS_ECONFIG,
+        "%s: this run was made with %s, not with %s; a resumed run keeps its recipe", key, there,
+        here);
 }
 
 int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *recipe,
@@ -500,7 +505,7 @@ static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error 
         int status = ls_dataset_check_key(spec, row->key, &cause);
         if (status) {
             snprintf(key, sizeof key, "data.%s", row->key);
-            return ls_config_fail(err, c, key, status, cause.text);
+            return ls_config_fail(err, c, key, status, "%s", cause.text);
         }
     }
     return LS_OK;
@@ -522,7 +527,7 @@ int ls_config_open_data(ls_dataset **train, ls_dataset **test, const ls_config *
         return status;
     status = ls_dataset_open(train, test, &spec, o->host, &cause);
     if (status == LS_ECONFIG)
-        return ls_config_fail(err, c, key, status, cause.text);
+        return ls_config_fail(err, c, key, status, "%s", cause.text);
     return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
 }
 
@@ -531,5 +536,5 @@ int ls_config_find_data(const ls_dataset_about **out, const ls_config *c, ls_err
     ls_error cause;
     const ls_dataset_spec spec = data_spec(c);
     int status = ls_dataset_find(out, &spec, &cause);
-    return status ? ls_config_fail(err, c, "data.name", status, cause.text) : LS_OK;
+    return status ? ls_config_fail(err, c, "data.name", status, "%s", cause.text) : LS_OK;
 }

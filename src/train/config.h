@@ -119,10 +119,10 @@ int ls_config_shards(const ls_config *config, const ls_model *model);
 /* The document that the model's nodes belong to. */
 const ls_json *ls_config_model_doc(const ls_config *config);
 
-/* Fails with the message of `cause`, put behind the place of a key such as "data.limit" (or of the
- * file, when it is not set there). */
+/* Fails with a message behind the place of a key such as "data.limit" (or of the file, when it is not set
+ * there). */
 int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int status,
-                   const char *text);
+                   const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* The data that a config names: opens both splits, or says what is known of it by its name alone. `options`
  * say where to look and which sources the caller has. Errors: those of ls_dataset_open and

@@ -21,15 +21,14 @@ static int find_metric(const cJSON *name)
 
 static int refuse_metric(ls_error *err, const ls_config *c, const cJSON *name, unsigned fitting)
 {
-    char text[300];
-    size_t used = (size_t)snprintf(text, sizeof text,
-                                   "metrics.names: \"%.40s\" is none for this loss; "
-                                   "expected \"auto\" or a list of:",
-                                   cJSON_IsString(name) ? name->valuestring : ls_json_kind(name));
-    for (int m = 0; m < LS_METRICS && used < sizeof text; m++)
+    char list[128] = "";
+    for (int m = 0; m < LS_METRICS; m++)
         if (fitting & 1u << m)
-            used += (size_t)snprintf(text + used, sizeof text - used, " %s", ls_metric_names[m]);
-    return ls_config_fail(err, c, "metrics.names", LS_ECONFIG, text);
+            strcat(strcat(list, " "), ls_metric_names[m]);
+    return ls_config_fail(err, c, "metrics.names", LS_ECONFIG,
+                          "metrics.names: \"%.40s\" is none for this loss; expected \"auto\" or a "
+                          "list of:%s",
+                          cJSON_IsString(name) ? name->valuestring : ls_json_kind(name), list);
 }
 
 static bool are_metrics_named(const ls_config *c)
@@ -53,12 +52,10 @@ unsigned ls_config_metrics_of(const ls_config *c, uint32_t rows, int outputs)
 
 int ls_config_fail_scores(ls_error *err, const ls_config *c, uint32_t rows, int outputs)
 {
-    char text[200];
-    snprintf(
-        text, sizeof text,
+    return ls_config_fail(
+        err, c, "metrics.names", LS_ENOMEM,
         "metrics.names: out of memory for %u scores of each of %u rows, %.1f GB; [] needs none",
         (unsigned)outputs, (unsigned)rows, (double)rows * outputs * sizeof(float) * 1e-9);
-    return ls_config_fail(err, c, "metrics.names", LS_ENOMEM, text);
 }
 
 static int choose_metrics(ls_config *c, int outputs, ls_error *err)
@@ -83,7 +80,6 @@ static int choose_metrics(ls_config *c, int outputs, ls_error *err)
 
 static int choose_monitor(ls_config *c, ls_error *err)
 {
-    char text[200];
     const unsigned measured =
         c->metrics | 1u << LS_METRIC_LOSS | (unsigned)c->loss->hits << LS_METRIC_ACCURACY;
     c->monitor = c->loss->hits ? LS_METRIC_ACCURACY : LS_METRIC_LOSS;
@@ -94,12 +90,11 @@ static int choose_monitor(ls_config *c, ls_error *err)
             c->monitor = (ls_metric)m;
             return LS_OK;
         }
-    snprintf(
-        text, sizeof text,
+    return ls_config_fail(
+        err, c, "monitor", LS_ECONFIG,
         "monitor: expected \"auto\", \"loss\", or a metric that is measured (metrics.names) and "
         "has a number, found \"%.40s\"",
         c->monitor_name);
-    return ls_config_fail(err, c, "monitor", LS_ECONFIG, text);
 }
 
 /* ---- the loss ------------------------------------------------------------------------------- */
@@ -122,26 +117,23 @@ static int check_augment(const ls_config *c, const ls_dataset_info *info, ls_err
                       : g->rotate ? "augment.rotate"
                       : g->erase  ? "augment.erase"
                                   : "augment.brightness";
-    char text[160];
     if (info->height * info->width == 1 &&
-        (g->crop || g->flip || g->rotate || g->erase || g->brightness)) {
-        snprintf(text, sizeof text,
-                 "%s: is for images, but a row of this data is %d numbers; remove it", key,
-                 info->channels);
-        return ls_config_fail(err, c, key, LS_ECONFIG, text);
-    }
+        (g->crop || g->flip || g->rotate || g->erase || g->brightness))
+        return ls_config_fail(err, c, key, LS_ECONFIG,
+                              "%s: is for images, but a row of this data is %d numbers; remove it",
+                              key, info->channels);
     if (g->crop <= info->height + info->width)
         return LS_OK;
-    snprintf(text, sizeof text, "augment.crop: expected at most %d for images of %d×%d, found %d",
-             info->height + info->width, info->height, info->width, g->crop);
-    return ls_config_fail(err, c, "augment.crop", LS_ECONFIG, text);
+    return ls_config_fail(err, c, "augment.crop", LS_ECONFIG,
+                          "augment.crop: expected at most %d for images of %d×%d, found %d",
+                          info->height + info->width, info->height, info->width, g->crop);
 }
 
 int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows, ls_error *err)
 {
     const bool vectors = info->targets > 0;
     const int outputs = vectors ? info->targets : info->classes;
-    char names[160], text[400];
+    char names[160];
     c->preprocessing.floats = info->dtype == LS_ROW_F32;
     c->preprocessing.targets = info->targets;
     c->preprocessing.brightness = (int)(c->brightness * 256 + 0.5);
@@ -152,10 +144,10 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
     c->loss = ls_loss_find(c->loss_name, vectors);
     if (!c->loss) {
         list_losses(names, sizeof names, vectors);
-        snprintf(text, sizeof text,
-                 "loss: \"%.40s\" is none for this data, whose targets are %s; expected one of: %s",
-                 c->loss_name, vectors ? "vectors" : "classes", names);
-        return ls_config_fail(err, c, "loss", LS_ECONFIG, text);
+        return ls_config_fail(
+            err, c, "loss", LS_ECONFIG,
+            "loss: \"%.40s\" is none for this data, whose targets are %s; expected one of: %s",
+            c->loss_name, vectors ? "vectors" : "classes", names);
     }
     if (vectors && c->label_smoothing != 0)
         return ls_config_fail(
@@ -171,53 +163,42 @@ int ls_config_fit_data(ls_config *c, const ls_dataset_info *info, uint32_t rows,
 
 /* ---- weights of classes --------------------------------------------------------------------- */
 
-static int refuse_weights(const ls_config *c, const char *text, ls_error *err)
-{
-    return ls_config_fail(err, c, "class_weights", LS_ECONFIG, text);
-}
-
 static int read_weights(float *out, const ls_config *c, int classes, ls_error *err)
 {
-    char text[200];
+    const char *const key = "class_weights";
     const cJSON *item;
     double sum = 0;
     int k = 0;
-    if (!cJSON_IsArray(c->class_weights) || cJSON_GetArraySize(c->class_weights) != classes) {
-        snprintf(text, sizeof text,
-                 "class_weights: expected \"balanced\", or a number for each of %d classes",
-                 classes);
-        return refuse_weights(c, text, err);
-    }
+    if (!cJSON_IsArray(c->class_weights) || cJSON_GetArraySize(c->class_weights) != classes)
+        return ls_config_fail(
+            err, c, key, LS_ECONFIG,
+            "class_weights: expected \"balanced\", or a number for each of %d classes", classes);
     cJSON_ArrayForEach(item, c->class_weights)
     {
-        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 1e6)) {
-            snprintf(text, sizeof text,
-                     "class_weights: expected numbers from 0 to 1e6, not so of "
-                     "class %d",
-                     k);
-            return refuse_weights(c, text, err);
-        }
+        if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 1e6))
+            return ls_config_fail(
+                err, c, key, LS_ECONFIG,
+                "class_weights: expected numbers from 0 to 1e6, not so of class %d", k);
         sum += item->valuedouble;
         out[k++] = (float)item->valuedouble;
     }
-    return sum > 0 ? LS_OK : refuse_weights(c, "class_weights: all are 0", err);
+    return sum > 0 ? LS_OK : ls_config_fail(err, c, key, LS_ECONFIG, "class_weights: all are 0");
 }
 
 /* Counted in integers: any number of hosts finds the same. */
 static int balance(float *out, const ls_config *c, const ls_dataset *train, int classes,
                    ls_error *err)
 {
-    char text[200];
+    const char *const key = "class_weights";
     const uint32_t rows = ls_dataset_describe(train)->rows;
     const ls_dataset_view view = ls_dataset_resident(train);
     uint32_t *count = ls_alloc_array(c->host, (size_t)classes, sizeof *count);
     if (!view.images || !count) {
         ls_free(c->host, count);
         return view.images ? ls_fail(err, LS_ENOMEM, "out of memory for %d classes", classes)
-                           : refuse_weights(c,
+                           : ls_config_fail(err, c, key, LS_ECONFIG,
                                             "class_weights: rows that are streamed cannot be "
-                                            "counted; give a number for each class",
-                                            err);
+                                            "counted; give a number for each class");
     }
     for (uint32_t i = 0; i < rows; i++) {
         const int32_t label = view.labels[view.row ? view.row[i] : i];
@@ -236,11 +217,11 @@ static int balance(float *out, const ls_config *c, const ls_dataset *train, int 
         out[k] = (float)((double)rows / ((double)classes * count[k]));
     }
     ls_free(c->host, count);
-    snprintf(text, sizeof text,
-             "class_weights: class %d has no training row that it could be "
-             "balanced by; give a number for each class",
-             absent);
-    return absent < 0 ? LS_OK : refuse_weights(c, text, err);
+    return absent < 0 ? LS_OK
+                      : ls_config_fail(err, c, key, LS_ECONFIG,
+                                       "class_weights: class %d has no training row that it could "
+                                       "be balanced by; give a number for each class",
+                                       absent);
 }
 
 int ls_config_class_weights(float **out, const ls_config *c, const ls_dataset *train, int classes,
@@ -251,8 +232,8 @@ int ls_config_class_weights(float **out, const ls_config *c, const ls_dataset *t
     if (!node)
         return LS_OK;
     if (c->loss->kind != LS_OP_SOFTMAX_XENT)
-        return refuse_weights(c, "class_weights: belong to the loss cross_entropy; remove them",
-                              err);
+        return ls_config_fail(err, c, "class_weights", LS_ECONFIG,
+                              "class_weights: belong to the loss cross_entropy; remove them");
     float *weights = ls_alloc_array(c->host, (size_t)classes, sizeof *weights);
     if (!weights)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d classes", classes);

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/rng.h"
-#include "train/recover.h"
 #include "train/saver.h"
 #include "train/worker.h"
 

@@ -6,7 +6,7 @@
 #include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
-#include "train/resume.h"
+#include "train/run_dir.h"
 #include "train/saver.h"
 #include "train/worker.h"
 

@@ -9,8 +9,11 @@
 #ifndef TRAIN_INFER_H
 #define TRAIN_INFER_H
 
+#include "nn/model.h"
 #include "nn/replica.h"
 
+#include <lockstep/device_pool.h>
+#include <lockstep/snapshot.h>
 #include <stdatomic.h>
 
 /* ---- rows of a data set, over any number of workers ------------------------------------------ */
@@ -62,5 +65,30 @@ void ls_session_destroy(ls_session *session); /* NULL is allowed */
  * already are not copied again. Allocates nothing. Errors: the device's. */
 int ls_session_predict(ls_session *session, const float *canonical, uint64_t id, const void *images,
                        uint32_t n, float *scores, ls_error *err);
+
+/* ---- what a trainer and its snapshots share (snapshot.c) ------------------------------------------ */
+
+/* What a trainer and its snapshots share: the model, and predictors, which are lent to whoever predicts.
+ * It is counted, and goes with the last of them. */
+
+typedef struct ls_inference ls_inference;
+
+/* Takes over `model`, and `own_registry` (may be NULL), also when it fails; `host` and `registry` outlive
+ * it. Errors: LS_ENOMEM. */
+int ls_inference_create(ls_inference **out, ls_model *model, ls_registry *own_registry,
+                        const ls_registry *registry, const ls_gather *preprocessing,
+                        const ls_host *host, ls_error *err);
+void ls_inference_release(ls_inference *inference); /* NULL is allowed */
+
+const ls_registry *ls_inference_registry(const ls_inference *inference);
+
+/* The devices that predict are of this one's kind: "cuda(3)"; or the one that is named as in a device list:
+ * "cuda:3". Before the first snapshot. */
+void ls_inference_like(ls_inference *inference, const char *device);
+int ls_inference_on(ls_inference *inference, const char *device, ls_error *err);
+
+/* A copy of the canonical weights after `steps` steps. Errors: LS_ENOMEM. */
+int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,
+                       uint64_t steps, ls_error *err);
 
 #endif

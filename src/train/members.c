@@ -140,7 +140,6 @@ int ls_members_share_text(char **text, struct ls_trainer *t, ls_error *err)
 int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
 {
     int shards = t->config.shards;
-    char text[160];
     if (!t->members.cluster)
         return LS_OK;
     int status = ls_cluster_share(t->members.cluster, &shards, sizeof shards, err);
@@ -148,10 +147,10 @@ int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
         t->config.shards = shards;
     if (status || t->config.shards >= t->members.count)
         return status;
-    snprintf(text, sizeof text, "%d hosts need a shard each: set shards to at least %d%s",
-             t->members.count, t->members.count,
-             t->config.shards == 0 ? "; \"devices\" is for one host" : "");
-    return ls_config_fail(err, &t->config, "shards", LS_ECONFIG, text);
+    return ls_config_fail(err, &t->config, "shards", LS_ECONFIG,
+                          "%d hosts need a shard each: set shards to at least %d%s",
+                          t->members.count, t->members.count,
+                          t->config.shards == 0 ? "; \"devices\" is for one host" : "");
 }
 
 typedef struct beginning {

@@ -342,12 +342,10 @@ int ls_members_check(struct ls_trainer *t, ls_error *err)
     int status = all ? check_all(t, all, err)
                      : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
     ls_free(t->host, all);
-    if (status == LS_OK && !t->merge->over_members) {
-        char text[200];
-        snprintf(text, sizeof text, "'%.60s' works within one host; over several use \"ordered\"",
-                 t->config.allreduce);
-        return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG, text);
-    }
+    if (status == LS_OK && !t->merge->over_members)
+        return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG,
+                              "'%.60s' works within one host; over several use \"ordered\"",
+                              t->config.allreduce);
     if (status == LS_OK)
         status = ls_cluster_prepare(t->members.cluster, t->shards,
                                     ls_replica_floats(t->worker[0].replica), err);

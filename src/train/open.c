@@ -4,8 +4,6 @@
 #include "nn/safetensors.h"
 #include "train/card.h"
 #include "train/coordinator.h"
-#include "train/recover.h"
-#include "train/resume.h"
 #include "train/run_dir.h"
 #include "train/saver.h"
 #include "train/worker.h"
@@ -148,7 +146,7 @@ static int make_pool(ls_trainer *t, ls_error *err)
     ls_error cause;
     int status = ls_device_pool_create(&t->pool, &o, &cause);
     if (status == LS_EINVAL)
-        return ls_config_fail(err, c, "devices", LS_ECONFIG, cause.text);
+        return ls_config_fail(err, c, "devices", LS_ECONFIG, "%s", cause.text);
     if (status && err)
         *err = cause;
     return status;
@@ -163,12 +161,11 @@ static int open_pool(ls_trainer *t, ls_error *err)
         return status;
     t->workers = ls_pool_size(t->pool);
     t->shards = c->shards ? (int)c->shards : t->workers;
-    char text[200];
     if (!c->capacities || c->capacities == t->workers)
         return LS_OK;
-    snprintf(text, sizeof text, "%d numbers for %d devices; give one per device", c->capacities,
-             t->workers);
-    return ls_config_fail(err, c, "capacity", LS_ECONFIG, text);
+    return ls_config_fail(err, c, "capacity", LS_ECONFIG,
+                          "%d numbers for %d devices; give one per device", c->capacities,
+                          t->workers);
 }
 
 static int load_weights(ls_trainer *t, ls_error *err)
@@ -179,7 +176,8 @@ static int load_weights(ls_trainer *t, ls_error *err)
     int status = t->config.init_partial
                      ? ls_safetensors_load_fitting(canonical, path, t->model, t->host, &cause)
                      : ls_safetensors_load(canonical, path, t->model, "", t->host, &cause);
-    return status ? ls_config_fail(err, &t->config, "init.weights", status, cause.text) : LS_OK;
+    return status ? ls_config_fail(err, &t->config, "init.weights", status, "%s", cause.text)
+                  : LS_OK;
 }
 
 /* The weights that training begins with, or goes on with. */
@@ -456,13 +454,12 @@ static int choose_merge(ls_trainer *t, ls_error *err)
 {
     const ls_device_ops *ops = t->worker[0].device->ops;
     const ls_comm_type *const *types = ops->communicators ? ops->communicators() : ls_comm_types();
-    char why[LS_COMM_WHY], text[300];
+    char why[LS_COMM_WHY];
     t->merge = ls_comm_find(types, t->config.allreduce, why);
     if (t->merge)
         return LS_OK;
-    snprintf(text, sizeof text, "%s does not have '%.100s'; %s", t->worker[0].info.name,
-             t->config.allreduce, why);
-    return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG, text);
+    return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG, "%s does not have '%.100s'; %s",
+                          t->worker[0].info.name, t->config.allreduce, why);
 }
 
 static int open_group(ls_trainer *t, ls_error *err)

@@ -13,7 +13,6 @@
  *
  * Where several processes train together and one of them is lost, those that are left do the same (regroup.c).
  */
-#include "train/recover.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -213,6 +212,14 @@ static int judge(struct ls_trainer *t, const char *when, ls_error *err)
                             : judge_failure(t, cause, when, err);
 }
 
+int ls_first_worker(const struct ls_trainer *t, ls_presence presence)
+{
+    int w = 0;
+    while (w < t->workers && t->worker[w].presence != presence)
+        w++;
+    return w;
+}
+
 /* ---- a new group ---------------------------------------------------------------------------- */
 
 void ls_assign_shards(struct ls_trainer *t)
@@ -240,18 +247,10 @@ void ls_assign_shards(struct ls_trainer *t)
     }
 }
 
-static const ls_replica *any_replica(const struct ls_trainer *t)
-{
-    int i = 0;
-    while (t->worker[i].presence != LS_LIVE)
-        i++;
-    return t->worker[i].replica;
-}
-
 static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
 {
     int segments;
-    const ls_replica *replica = any_replica(t);
+    const ls_replica *replica = t->worker[ls_first_worker(t, LS_LIVE)].replica;
     const ls_buckets *buckets = ls_replica_buckets(replica);
     ls_comm_group_desc desc = {
         .type = t->merge,
@@ -334,14 +333,6 @@ static int retire(struct ls_trainer *t, ls_comm_group *group, ls_error *err)
     return LS_OK;
 }
 
-static bool has_stalled(const struct ls_trainer *t)
-{
-    bool stalled = false;
-    for (int i = 0; i < t->workers; i++)
-        stalled |= t->worker[i].presence == LS_STALLED;
-    return stalled;
-}
-
 int ls_form_group(struct ls_trainer *t, ls_error *err)
 {
     ls_comm_group *fresh, *old = t->group;
@@ -363,7 +354,8 @@ int ls_form_group(struct ls_trainer *t, ls_error *err)
     int retired = old ? retire(t, old, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
         status = retired;
-    if (status == LS_OK && t->members.cluster && !t->faults.old_groups && !has_stalled(t))
+    const bool stalled = ls_first_worker(t, LS_STALLED) < t->workers;
+    if (status == LS_OK && t->members.cluster && !t->faults.old_groups && !stalled)
         ls_cluster_free_old(
             t->members.cluster); /* no group and no worker is left that knows of it */
     return status ? status : ls_gang(t, ls_worker_check, err);

@@ -71,14 +71,6 @@ static void strike_devices(struct ls_trainer *t)
     m->devices = kept;
 }
 
-static int live_worker(const struct ls_trainer *t)
-{
-    int w = 0;
-    while (w < t->workers - 1 && t->worker[w].presence != LS_LIVE)
-        w++;
-    return w;
-}
-
 int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 {
     ls_members *m = &t->members;
@@ -101,8 +93,9 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         t->summary.members = m->count;
         name_lost(t, before, count, why.text);
         strike_devices(t);
-        status = ls_cluster_prepare(m->cluster, t->shards,
-                                    ls_replica_floats(t->worker[live_worker(t)].replica), err);
+        status = ls_cluster_prepare(
+            m->cluster, t->shards,
+            ls_replica_floats(t->worker[ls_first_worker(t, LS_LIVE)].replica), err);
     }
     ls_free(t->host, before);
     return status;
@@ -244,7 +237,7 @@ static int compare(struct ls_trainer *t, ls_error *err)
     int status = all ? ls_snapshot_replicas(t, false, err)
                      : ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", m->count);
     if (status == LS_OK) {
-        all[m->member] = t->worker[live_worker(t)].checksum;
+        all[m->member] = t->worker[ls_first_worker(t, LS_LIVE)].checksum;
         status = ls_cluster_gather(m->cluster, all, sizeof *all, err);
     }
     for (int i = 1; status == LS_OK && i < m->count; i++)

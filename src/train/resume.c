@@ -1,5 +1,4 @@
 /* Going on where a run was left: after an interrupt, a crash, or a loss of power. */
-#include "train/resume.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "store/durable.h"
-#include "train/resume.h"
 #include "train/saver.h"
 #include "train/trainer.h"
 

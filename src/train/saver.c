@@ -129,18 +129,10 @@ int ls_saver_rest(struct ls_trainer *t)
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
 
-static int first_live(const struct ls_trainer *t)
-{
-    int w = 0;
-    while (w < t->workers && t->worker[w].presence != LS_LIVE)
-        w++;
-    return w;
-}
-
 /* With three or more, the odd one out; with two it cannot be told. */
 static int compare_checksums(const struct ls_trainer *t, ls_error *err)
 {
-    const int first = first_live(t);
+    const int first = ls_first_worker(t, LS_LIVE);
     char list[300] = "";
     size_t used = 0;
     bool differ = false;
@@ -164,7 +156,7 @@ static int compare_checksums(const struct ls_trainer *t, ls_error *err)
 int ls_snapshot_replicas(struct ls_trainer *t, bool bring_home, ls_error *err)
 {
     int status = bring_home && t->dir.saver ? finish_previous(t->dir.saver, err) : LS_OK;
-    t->exchange->exporter = bring_home ? first_live(t) : -1;
+    t->exchange->exporter = bring_home ? ls_first_worker(t, LS_LIVE) : -1;
     t->exchange->steps = t->position.steps;
     if (status == LS_OK)
         status = ls_gang(t, ls_worker_snapshot, err);

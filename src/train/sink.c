@@ -15,10 +15,15 @@ void ls_sinks_init(ls_sinks *sinks, const ls_host *host)
     ls_json_writer_init(&sinks->writer, 0, host);
 }
 
+static int close_one(ls_sink *sink, ls_error *err)
+{
+    return sink->close ? sink->close(sink, err) : LS_OK;
+}
+
 int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err)
 {
     if (sinks->count == LS_SINKS_MAX) {
-        sink->close(sink, NULL);
+        (void)close_one(sink, NULL);
         return ls_fail(err, LS_EINVAL, "more than %d sinks for metrics", LS_SINKS_MAX);
     }
     sinks->sink[sinks->count++] = sink;
@@ -77,7 +82,7 @@ int ls_sinks_close(ls_sinks *sinks, ls_error *err)
     int first = LS_OK;
     while (sinks->count > 0) {
         ls_sink *sink = sinks->sink[--sinks->count];
-        int status = sink->close(sink, first ? NULL : err);
+        int status = close_one(sink, first ? NULL : err);
         if (first == LS_OK)
             first = status;
     }

@@ -15,7 +15,7 @@ typedef struct ls_sink ls_sink;
 struct ls_sink {
     /* One record. A negative status ends the run. */
     int (*emit)(ls_sink *sink, const ls_record *record, ls_error *err);
-    /* Makes all records last and frees the sink; reports what could not be written. */
+    /* Makes all records last and frees the sink; reports what could not be written. NULL: the caller's own. */
     int (*close)(ls_sink *sink, ls_error *err);
     ls_log_file *file; /* the file that the records go to, or NULL */
     bool wants_text;   /* the record has its text, too */

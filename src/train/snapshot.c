@@ -10,7 +10,6 @@
 #include "nn/safetensors.h"
 #include "train/card.h"
 #include "train/infer.h"
-#include "train/inference.h"
 
 #include <lockstep/model.h>
 #include <math.h>

@@ -4,8 +4,6 @@
 #include "base/thread_state.h"
 #include "nn/safetensors.h"
 #include "train/coordinator.h"
-#include "train/recover.h"
-#include "train/resume.h"
 #include "train/run_dir.h"
 #include "train/saver.h"
 #include "train/worker.h"
@@ -43,14 +41,6 @@ int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_erro
 {
     const ls_arithmetic host = ls_arithmetic_enter();
     return ls_arithmetic_leave(host, open_trainer(out, options, err));
-}
-
-static bool any_left_behind(const ls_trainer *t)
-{
-    for (int i = 0; t->worker && i < t->workers; i++)
-        if (t->worker[i].presence == LS_STALLED)
-            return true;
-    return false;
 }
 
 static void free_groups(ls_trainer *t)
@@ -92,7 +82,8 @@ static int close_pool(ls_trainer *t)
 {
     if (t->pool && t->pool == t->options.pool)
         return leave_pool(t);
-    const ls_timeout limit = any_left_behind(t) ? CLOSE_NS : LS_FOREVER;
+    const bool left_behind = t->worker && ls_first_worker(t, LS_STALLED) < t->workers;
+    const ls_timeout limit = left_behind ? CLOSE_NS : LS_FOREVER;
     return ls_pool_destroy_within(t->pool, limit, NULL);
 }
 

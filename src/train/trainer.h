@@ -11,7 +11,7 @@
 #include "sync/ring.h"
 #include "train/checkpoint.h"
 #include "train/exchange.h"
-#include "train/inference.h"
+#include "train/infer.h"
 #include "train/inject.h"
 #include "train/members.h"
 #include "train/sink.h"
