@@ -145,9 +145,8 @@ typedef struct ls_cuda_way {
     int links; /* non-zero: over NCCL */
     /* Between the first meeting and the wait for `whole`, which it records. */
     int (*enqueue)(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
-    /* Where the group merges ahead: the buckets that are complete with the first `floats` of `from`, this rank's
-     * one partial sum, and not under way. NULL: it never does. */
-    int (*ahead)(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from, size_t floats,
+    /* Where the group merges ahead: bucket `bucket` of `from`, on the communication stream. NULL: it never does. */
+    int (*ahead)(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from, int bucket,
                  ls_error *err);
 } ls_cuda_way;
 
@@ -196,12 +195,23 @@ void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute);
 /* LS_OK, or LS_EABORTED of a group that is; what was enqueued ahead has then ended. */
 int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err);
 
-/* out[0 … count) ← sum `sum` of comm->rest (0 where there is one), of whose part p in[p] has the floats. */
-int ls_cuda_comm_add(const ls_cuda_comm *comm, int sum, const float *const *in, float *out,
-                     size_t count, cudaStream_t stream, ls_error *err);
-/* total[first … first + count) ← that sum, of partial sums that are all on this rank's GPU. */
+/* Where this rank's stage has partial sum `index`, `count` floats, of a rank on another GPU. */
+float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count);
+/* The same of rank `rank`'s first one on its way to GPU `gpu`: so many come from ranks below. For the number of
+ * ranks: how many come at all. */
+size_t ls_cuda_comm_place(const ls_cuda_comm *comm, int gpu, int rank);
+
+/* total[first … first + count) ← sum `sum` of comm->rest (0 where there is one), of partial sums on this rank's
+ * GPU, and of others' in its stage. */
 int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t first, size_t count,
                      cudaStream_t stream, ls_error *err);
+/* total[first … first + count) → the totals of the other ranks on this GPU. */
+int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t first, size_t count,
+                          cudaStream_t stream, ls_error *err);
+/* The buckets that are complete with the first `floats` of `from`, this rank's one partial sum, and not under way,
+ * behind an event of the compute stream. */
+int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
+                          size_t floats, ls_error *err);
 
 /* Polls until `whole` has passed, so that an abort or the deadline ends the wait when the GPU does not. */
 int ls_cuda_comm_await_whole(ls_cuda_comm *comm, ls_error *err);
@@ -223,12 +233,12 @@ int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const floa
 int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);
 void ls_cuda_group_unpin(ls_cuda_group *group);
 
-/* This process's node `node` ← the floats first … end − 1 of `from`, an arena. */
-int ls_cuda_comm_bring(const ls_cuda_comm *comm, int node, const float *from, size_t first,
-                       size_t end, cudaStream_t stream, ls_error *err);
+/* The process's nodes of the shard tree in total[first … first + count), one after another, and down. */
+int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
+                       cudaStream_t stream, ls_error *err);
 /* ls_cuda_way.ahead of a process that has one rank. */
 int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
-                             size_t floats, ls_error *err);
+                             int bucket, ls_error *err);
 /* The same of all buckets that are left, then `whole`. */
 int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
 /* The courier hears of the buckets that have come down since. Waits for nothing. */

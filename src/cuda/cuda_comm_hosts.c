@@ -50,8 +50,9 @@ void ls_cuda_group_unpin(ls_cuda_group *group)
 
 /* ---- down ----------------------------------------------------------------------------------- */
 
-int ls_cuda_comm_bring(const ls_cuda_comm *comm, int node, const float *from, size_t first,
-                       size_t end, cudaStream_t stream, ls_error *err)
+/* This process's node `node` ← the floats first … end − 1 of `from`, an arena. */
+static int bring(const ls_cuda_comm *comm, int node, const float *from, size_t first, size_t end,
+                 cudaStream_t stream, ls_error *err)
 {
     const ls_comm_group_desc *d = &comm->group->merge.desc;
     const size_t sent = d->over->is_ready(d->members);
@@ -64,31 +65,29 @@ int ls_cuda_comm_bring(const ls_cuda_comm *comm, int node, const float *from, si
     return cuda_check(err, e, "%s: bringing a sum down to the host", comm->mine->device->name);
 }
 
-int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
-                             size_t floats, ls_error *err)
+int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
+                       cudaStream_t stream, ls_error *err)
 {
-    ls_cuda_rank *mine = comm->mine;
-    const ls_comm_group_desc *d = &comm->group->merge.desc;
-    cudaStream_t stream = mine->device->communication->cuda;
-    int next = comm->ahead.buckets;
-    const int complete = ls_cuda_comm_complete(comm, floats);
-    int status = next == 0 ? d->over->begin(d->members, err) : LS_OK;
-    if (status != LS_OK || next >= complete)
-        return status;
-    comm->ahead.compute = merge->compute;
-    cudaError_t e = cudaEventRecord(mine->ready, merge->compute);
-    if (e == cudaSuccess)
-        e = cudaStreamWaitEvent(stream, mine->ready, 0);
-    status = cuda_check(err, e, "%s: waiting for its own sums", mine->device->name);
-    for (; next < complete && status == LS_OK; next++) {
-        const size_t first = next ? d->buckets[next - 1] : 0;
-        status = ls_cuda_comm_bring(comm, 0, from, first, d->buckets[next], stream, err);
+    int status = LS_OK;
+    for (int i = 0; i < comm->rest.sums && status == LS_OK; i++) {
+        status = ls_cuda_comm_sum(comm, i, total, first, count, stream, err);
         if (status == LS_OK)
-            status = cuda_check(err, cudaEventRecord(mine->down[next], stream),
-                                "%s: recording an event", mine->device->name);
+            status = bring(comm, i, total, first, first + count, stream, err);
     }
-    comm->ahead.buckets = next;
-    return status ? status : ls_cuda_comm_tell(comm, err);
+    return status;
+}
+
+int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
+                             int bucket, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    cudaStream_t stream = comm->mine->device->communication->cuda;
+    (void)merge;
+    int status =
+        bring(comm, 0, from, bucket ? d->buckets[bucket - 1] : 0, d->buckets[bucket], stream, err);
+    return status ? status
+                  : cuda_check(err, cudaEventRecord(comm->mine->down[bucket], stream),
+                               "%s: recording an event", comm->mine->device->name);
 }
 
 int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
@@ -97,7 +96,7 @@ int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_e
     const float *from = ls_cuda_comm_part(comm, 0);
     int status = ls_cuda_comm_goes_on(comm, from, merge->total, err);
     if (status == LS_OK)
-        status = ls_cuda_comm_bring_ahead(comm, merge, from, comm->group->merge.desc.floats, err);
+        status = ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.floats, err);
     return status ? status
                   : cuda_check(err, cudaEventRecord(mine->whole, mine->device->communication->cuda),
                                "%s: recording an event", mine->device->name);

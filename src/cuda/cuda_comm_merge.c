@@ -36,11 +36,25 @@ int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
     return LS_OK;
 }
 
-int ls_cuda_comm_add(const ls_cuda_comm *comm, int sum, const float *const *in, float *out,
-                     size_t count, cudaStream_t stream, ls_error *err)
+size_t ls_cuda_comm_place(const ls_cuda_comm *comm, int gpu, int rank)
+{
+    size_t place = 0;
+    for (int r = 0; r < rank; r++)
+        place += comm->places.gpu[r] == gpu ? 0 : (size_t)comm->group->merge.rank[r].count;
+    return place;
+}
+
+float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count)
+{
+    const int gpu = comm->places.gpu[comm->base.rank];
+    return comm->mine->stage + (ls_cuda_comm_place(comm, gpu, rank) + (size_t)index) * count;
+}
+
+int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t first, size_t count,
+                     cudaStream_t stream, ls_error *err)
 {
     const ls_span span = comm->rest.sum[sum];
-    const float *own[LS_K_ARENAS];
+    const float *in[LS_K_ARENAS];
     uint8_t order[2 * LS_K_ARENAS];
     int parts = 0, steps = 0;
     for (int p = 0; p < comm->rest.count; p++) {
@@ -48,21 +62,25 @@ int ls_cuda_comm_add(const ls_cuda_comm *comm, int sum, const float *const *in, 
         if (part->span.lo < span.lo || part->span.hi > span.hi)
             continue;
         order[steps++] = (uint8_t)parts;
-        own[parts++] = in[p];
+        in[parts++] = ls_cuda_places_share(&comm->places, part->rank, comm->base.rank)
+                          ? ls_cuda_comm_part(comm, p) + first
+                          : ls_cuda_comm_stage(comm, part->rank, part->index, count);
         for (int j = 0; j < part->joins; j++)
             order[steps++] = LS_K_ADD;
     }
-    return cuda_check(err, ls_k_add_arenas(out, own, parts, order, count, stream),
+    return cuda_check(err, ls_k_add_arenas(total + first, in, parts, order, count, stream),
                       "%s: adding up the workers' sums", comm->mine->device->name);
 }
 
-int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t first, size_t count,
-                     cudaStream_t stream, ls_error *err)
+int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t first, size_t count,
+                          cudaStream_t stream, ls_error *err)
 {
-    const float *in[LS_K_ARENAS];
-    for (int p = 0; p < comm->rest.count; p++)
-        in[p] = ls_cuda_comm_part(comm, p) + first;
-    return ls_cuda_comm_add(comm, sum, in, total + first, count, stream, err);
+    cudaError_t e = cudaSuccess;
+    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
+        if (r != comm->base.rank && ls_cuda_places_share(&comm->places, r, comm->base.rank))
+            e = cudaMemcpyAsync(comm->group->merge.rank[r].total + first, total + first,
+                                count * sizeof *total, cudaMemcpyDeviceToDevice, stream);
+    return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
 }
 
 /* ---- waiting for the GPU -------------------------------------------------------------------- */
@@ -263,6 +281,28 @@ int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const floa
                    comm->base.rank);
 }
 
+int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
+                          size_t floats, ls_error *err)
+{
+    const ls_comm_group_desc *d = &comm->group->merge.desc;
+    ls_cuda_rank *mine = comm->mine;
+    int next = comm->ahead.buckets, status = LS_OK;
+    const int complete = ls_cuda_comm_complete(comm, floats);
+    if (next == 0 && d->members)
+        status = d->over->begin(d->members, err);
+    if (status != LS_OK || next >= complete)
+        return status;
+    comm->ahead.compute = merge->compute;
+    cudaError_t e = cudaEventRecord(mine->ready, merge->compute);
+    if (e == cudaSuccess)
+        e = cudaStreamWaitEvent(mine->device->communication->cuda, mine->ready, 0);
+    status = cuda_check(err, e, "%s: waiting for its own sums", mine->device->name);
+    for (; next < complete && status == LS_OK; next++)
+        status = comm->way->ahead(comm, merge, from, next, err);
+    comm->ahead.buckets = next;
+    return status ? status : ls_cuda_comm_tell(comm, err);
+}
+
 int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
                              size_t floats, ls_error *err)
 {
@@ -286,7 +326,7 @@ int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *grad
     comm->ahead.from = gradient;
     comm->ahead.total = total;
     atomic_store(&comm->shown->reading, true);
-    status = comm->way->ahead(comm, &merge, gradient, floats, err);
+    status = ls_cuda_comm_go_ahead(comm, &merge, gradient, floats, err);
     if (status != LS_OK)
         ls_cuda_comm_give_up(comm, merge.compute);
     return status;
@@ -305,31 +345,6 @@ int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *grad
  * Whose total is complete is known at the commit point: behind it, everybody's `whole` has passed.
  * So nobody writes to a partial sum or a total again before all that reads or writes it is done.
  */
-static int hand_out(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first, size_t count,
-                    ls_error *err)
-{
-    cudaError_t e = cudaSuccess;
-    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
-        if (r != comm->base.rank)
-            e = cudaMemcpyAsync(comm->group->merge.rank[r].total + first, merge->total + first,
-                                count * sizeof(float), cudaMemcpyDeviceToDevice, merge->compute);
-    return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
-}
-
-/* My chunk of each of the process's nodes, one after another in the same place. */
-static int bring_chunk(ls_cuda_comm *comm, const ls_cuda_merge *merge, size_t first, size_t count,
-                       ls_error *err)
-{
-    int status = LS_OK;
-    for (int i = 0; i < comm->rest.sums && status == LS_OK; i++) {
-        status = ls_cuda_comm_sum(comm, i, merge->total, first, count, merge->compute, err);
-        if (status == LS_OK)
-            status = ls_cuda_comm_bring(comm, i, merge->total, first, first + count, merge->compute,
-                                        err);
-    }
-    return status;
-}
-
 static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     const bool members = ls_merge_has_members(&comm->group->merge);
@@ -341,11 +356,11 @@ static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_erro
     if (status == LS_OK)
         status = ls_cuda_comm_await_ready(comm, merge->compute, err);
     if (status == LS_OK && count > 0 && members)
-        status = bring_chunk(comm, merge, first, count, err);
+        status = ls_cuda_comm_bring(comm, merge->total, first, count, merge->compute, err);
     else if (status == LS_OK && count > 0) {
         status = ls_cuda_comm_sum(comm, 0, merge->total, first, count, merge->compute, err);
         if (status == LS_OK)
-            status = hand_out(comm, merge, first, count, err);
+            status = ls_cuda_comm_hand_out(comm, merge->total, first, count, merge->compute, err);
     }
     return status ? status
                   : cuda_check(err, cudaEventRecord(comm->mine->whole, merge->compute),

@@ -19,9 +19,10 @@
 #include "cuda/cuda_comm_group.h"
 
 static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
-                        size_t first, size_t end, ls_error *err)
+                        int bucket, ls_error *err)
 {
     ncclComm_t nccl;
+    const size_t *ends = comm->group->merge.desc.buckets, first = bucket ? ends[bucket - 1] : 0;
     cudaStream_t stream = comm->mine->device->communication->cuda;
     int status = ls_cuda_links_begin(&nccl, comm->group->links, comm->base.rank, err);
     if (status != LS_OK)
@@ -29,34 +30,15 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
     /* In a group: a call of its own may return before it has enqueued anything. */
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
-        ncclResult_t called = ncclAllReduce(from + first, merge->total + first, end - first,
-                                            ncclFloat32, ncclSum, nccl, stream);
+        ncclResult_t called =
+            ncclAllReduce(from + first, merge->total + first, ends[bucket] - first, ncclFloat32,
+                          ncclSum, nccl, stream);
         result = ncclGroupEnd();
         if (called != ncclSuccess && called != ncclInProgress)
             result = called;
     }
     return ls_cuda_links_end(comm->group->links, comm->base.rank, result,
                              ls_merge_deadline(&comm->group->merge), err);
-}
-
-/* Every bucket that is not under way and complete when the first `floats` floats of `from` are. */
-static int merge_up_to(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
-                       size_t floats, ls_error *err)
-{
-    ls_cuda_rank *mine = comm->mine;
-    const size_t *end = comm->group->merge.desc.buckets;
-    int next = comm->ahead.buckets, complete = ls_cuda_comm_complete(comm, floats);
-    if (next >= complete)
-        return LS_OK;
-    comm->ahead.compute = merge->compute;
-    cudaError_t e = cudaEventRecord(mine->ready, merge->compute);
-    if (e == cudaSuccess)
-        e = cudaStreamWaitEvent(mine->device->communication->cuda, mine->ready, 0);
-    int status = cuda_check(err, e, "%s: waiting for its own sums", mine->device->name);
-    for (; next < complete && status == LS_OK; next++)
-        status = merge_bucket(comm, merge, from, next ? end[next - 1] : 0, end[next], err);
-    comm->ahead.buckets = next;
-    return status;
 }
 
 /* out ← the sum of this rank's own partial sums, in turn (zeros when it has none). */
@@ -87,7 +69,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     if (status == LS_OK && comm->shown->count != 1)
         status = fold(comm, merge->total, merge->compute, err);
     if (status == LS_OK)
-        status = merge_up_to(comm, merge, from, comm->group->merge.desc.floats, err);
+        status = ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.floats, err);
     if (status != LS_OK)
         return status;
     cudaError_t e = cudaEventRecord(mine->whole, mine->device->communication->cuda);
@@ -97,4 +79,4 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     return cuda_check(err, e, "%s: going on behind a merge", mine->device->name);
 }
 
-const ls_cuda_way ls_cuda_way_nccl = {.links = 1, .enqueue = enqueue, .ahead = merge_up_to};
+const ls_cuda_way ls_cuda_way_nccl = {.links = 1, .enqueue = enqueue, .ahead = merge_bucket};

@@ -33,21 +33,11 @@ static int my_gpu(const ls_cuda_comm *comm)
     return comm->places.gpu[comm->base.rank];
 }
 
-/* Where the first partial sum of `rank` is among those that come to `gpu`: so many come from ranks
- * below. For the number of ranks: how many come at all. */
-static size_t place_in_stage(const ls_cuda_comm *comm, int gpu, int rank)
-{
-    size_t place = 0;
-    for (int r = 0; r < rank; r++)
-        place += comm->places.gpu[r] == gpu ? 0 : (size_t)comm->group->merge.rank[r].count;
-    return place;
-}
-
 static size_t stage_needed(const ls_cuda_comm *comm, int gpu)
 {
     size_t first, count;
     chunk_of(comm, gpu, &first, &count);
-    return count * place_in_stage(comm, gpu, comm->base.group->ranks);
+    return count * ls_cuda_comm_place(comm, gpu, comm->base.group->ranks);
 }
 
 static int grow_stage(ls_cuda_comm *comm, ls_error *err)
@@ -90,13 +80,6 @@ static bool is_fine(ncclResult_t result)
     return result == ncclSuccess || result == ncclInProgress;
 }
 
-/* Where the partial sum `index` of a rank on another GPU is in this leader's stage. */
-static float *stage_of(const ls_cuda_comm *comm, int rank, int index, size_t chunk)
-{
-    size_t place = place_in_stage(comm, my_gpu(comm), rank) + (size_t)index;
-    return comm->mine->stage + place * chunk;
-}
-
 /* This GPU's partial sums of the peer's chunk go there; the peer's of ours come here. Both sides
  * count them rank by rank. */
 static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
@@ -114,7 +97,8 @@ static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
             result = ncclSend(rank[r].partials[i].data + theirs_first, theirs, ncclFloat32, peer,
                               nccl, stream);
         for (int i = 0; gpu == peer && count > 0 && i < rank[r].count && is_fine(result); i++)
-            result = ncclRecv(stage_of(comm, r, i, count), count, ncclFloat32, peer, nccl, stream);
+            result = ncclRecv(ls_cuda_comm_stage(comm, r, i, count), count, ncclFloat32, peer, nccl,
+                              stream);
     }
     return result;
 }
@@ -159,68 +143,31 @@ static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t str
 
 /* ---- adding --------------------------------------------------------------------------------- */
 
-/* Of sum `sum` of the rest. */
-static int sum_own_chunk(ls_cuda_comm *comm, int sum, cudaStream_t stream, ls_error *err)
+static int share_sum(ls_cuda_comm *comm, size_t first, size_t count, cudaStream_t stream,
+                     ls_error *err)
 {
-    const float *in[LS_K_ARENAS];
-    size_t first, count;
-    chunk_of(comm, my_gpu(comm), &first, &count);
-    if (count == 0)
-        return LS_OK;
-    for (int p = 0; p < comm->rest.count; p++) {
-        const ls_rest_part *part = &comm->rest.part[p];
-        in[p] = ls_cuda_places_share(&comm->places, part->rank, comm->base.rank)
-                    ? ls_cuda_comm_part(comm, p) + first
-                    : stage_of(comm, part->rank, part->index, count);
-    }
-    return ls_cuda_comm_add(comm, sum, in, comm->shown->total + first, count, stream, err);
-}
-
-/* My chunk of each of the process's nodes, one after another in the same place. */
-static int bring_chunk(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
-{
-    size_t first, count;
-    int status = LS_OK;
-    chunk_of(comm, my_gpu(comm), &first, &count);
-    for (int i = 0; i < comm->rest.sums && status == LS_OK; i++) {
-        status = sum_own_chunk(comm, i, stream, err);
-        if (status == LS_OK)
-            status =
-                ls_cuda_comm_bring(comm, i, comm->shown->total, first, first + count, stream, err);
-    }
-    return status;
-}
-
-/* The whole total → everybody's on this GPU. */
-static int hand_out(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
-{
-    const size_t bytes = comm->group->merge.desc.floats * sizeof(float);
-    cudaError_t e = cudaSuccess;
-    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
-        if (r != comm->base.rank && ls_cuda_places_share(&comm->places, r, comm->base.rank))
-            e = cudaMemcpyAsync(comm->group->merge.rank[r].total, comm->shown->total, bytes,
-                                cudaMemcpyDeviceToDevice, stream);
-    return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
-}
-
-static int share_sum(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
-{
-    int status = sum_own_chunk(comm, 0, stream, err);
+    float *total = comm->shown->total;
+    int status = count > 0 ? ls_cuda_comm_sum(comm, 0, total, first, count, stream, err) : LS_OK;
     if (status == LS_OK)
         status = exchange(comm, exchange_totals, stream, err);
-    return status ? status : hand_out(comm, stream, err);
+    return status
+               ? status
+               : ls_cuda_comm_hand_out(comm, total, 0, comm->group->merge.desc.floats, stream, err);
 }
 
 static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
     cudaStream_t stream = mine->device->communication->cuda;
+    size_t first, count;
+    chunk_of(comm, my_gpu(comm), &first, &count);
     int status = ls_cuda_comm_await_ready(comm, stream, err);
     if (status == LS_OK)
         status = exchange(comm, exchange_sums, stream, err);
-    if (status == LS_OK)
-        status = ls_merge_has_members(&comm->group->merge) ? bring_chunk(comm, stream, err)
-                                                           : share_sum(comm, stream, err);
+    if (status == LS_OK && !ls_merge_has_members(&comm->group->merge))
+        status = share_sum(comm, first, count, stream, err);
+    else if (status == LS_OK && count > 0)
+        status = ls_cuda_comm_bring(comm, comm->shown->total, first, count, stream, err);
     if (status != LS_OK)
         return status;
     cudaError_t e = cudaEventRecord(mine->whole, stream);

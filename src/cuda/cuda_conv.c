@@ -2,7 +2,7 @@
  *
  * With pooling one kernel behind the library's pools, with the bias and the relu where the plan has not
  * fused them, and one backward takes the gradient to the product's pixels and sums it up for the bias. */
-#include "cuda/cuda_product.h"
+#include "cuda/cuda_op.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,11 +23,11 @@ static int widen(ls_cuda_op *op, float *to, const uint16_t *from, size_t count, 
     return ls_cuda_done(op, ls_k_from_bf16(to, from, count, add, on), err);
 }
 
-static cudaError_t pool(ls_cuda_op *op, unsigned flags, cudaStream_t on)
+static cudaError_t pool(ls_cuda_op *op, cudaStream_t on)
 {
     const ls_k_quads quads = ls_cuda_quads_of(&op->product, &op->desc.pool, op->desc.fuse_relu,
                                               ls_cuda_form_of(&op->op.y) == LS_FORM_HALF);
-    uint8_t *bits = flags & LS_RUN_EVALUATE ? NULL : ls_cuda_at(op, &op->kept);
+    uint8_t *bits = op->flags & LS_RUN_EVALUATE ? NULL : ls_cuda_at(op, &op->kept);
     const float *bias = op->op.params > 1 && !op->plan_fuses ? op->b.param[1] : NULL;
     return ls_k_quads_forward(op->b.y, bits, ls_cuda_at(op, &op->masked), bias, &quads, on);
 }
@@ -39,7 +39,7 @@ static void *product_of(const ls_cuda_op *op)
     return op->desc.fuse_pool ? ls_cuda_at(op, &op->masked) : half_y ? half_y : op->b.y;
 }
 
-static int conv_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const void *bias = op->plan_fuses ? ls_cuda_param(op, 1) : NULL;
     int status = ls_math_run(op->plan[LS_PASS_FORWARD], on->cuda,
@@ -50,22 +50,22 @@ static int conv_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error 
                                                  .workspace = ls_cuda_at(op, &op->work)},
                              err);
     if (status == LS_OK && op->desc.fuse_pool)
-        return ls_cuda_done(op, pool(op, flags, on->cuda), err);
+        return ls_cuda_done(op, pool(op, on->cuda), err);
     if (status == LS_OK && op->half_y.bytes > 0)
         status = widen(op, op->b.y, product_of(op), ls_cuda_elements(&op->op.y), 0, on->cuda, err);
     return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
 /* What the library cannot add to is computed beside it first; what it makes in bf16 may stay so. */
-static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, unsigned flags,
-                           cudaStream_t on, ls_error *err)
+static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaStream_t on,
+                           ls_error *err)
 {
-    const int add = (flags & LS_RUN_ACCUMULATE) != 0;
+    const int add = ls_cuda_adds(op);
     const size_t count = op->op.param_floats[0];
     float *grad = op->b.grad[0], *part = ls_cuda_at(op, &op->weight_grad);
     void *out = is_half(op) ? op->b.shadow_grad[0] : add ? part : grad;
     int status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, out, 0, on, err);
-    if (status == LS_OK && is_half(op) && !(flags & LS_RUN_SHADOW))
+    if (status == LS_OK && is_half(op) && !(op->flags & LS_RUN_SHADOW))
         return widen(op, grad, out, count, add, on, err);
     if (status || !add || is_half(op))
         return status;
@@ -73,7 +73,7 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, unsign
 }
 
 /* The gradient of the product, through pooling and relu; and the bias's. */
-static int unpool(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t on, ls_error *err)
+static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
     const ls_k_quads quads = ls_cuda_quads_of(&op->product, &op->desc.pool, op->desc.fuse_relu,
                                               ls_cuda_form_of(&op->op.y) == LS_FORM_HALF);
@@ -81,32 +81,31 @@ static int unpool(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t
     *out = dy;
     return ls_cuda_done(op,
                         ls_k_quads_back(dy, op->op.params > 1 ? op->b.grad[1] : NULL,
-                                        (flags & LS_RUN_ACCUMULATE) != 0, op->b.dy,
-                                        ls_cuda_at(op, &op->kept), ls_cuda_at(op, &op->partial),
-                                        &quads, on),
+                                        ls_cuda_adds(op), op->b.dy, ls_cuda_at(op, &op->kept),
+                                        ls_cuda_at(op, &op->partial), &quads, on),
                         err);
 }
 
 /* dy as it is before what is fused, and the bias's gradient on the way. */
-static int take_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t on, ls_error *err)
+static int take_dy(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
     if (op->desc.fuse_pool)
-        return unpool(out, op, flags, on, err);
+        return unpool(out, op, on, err);
     if (!op->desc.zero_bias || op->desc.fuse_relu)
-        return ls_cuda_product_dy(out, op, flags, on, err);
+        return ls_cuda_product_dy(out, op, on, err);
     *out = op->b.dy;
     return LS_OK;
 }
 
-static int conv_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int conv_backward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const void *dy = NULL, *factor = NULL;
-    int status = take_dy(&dy, op, flags, on->cuda, err);
+    int status = take_dy(&dy, op, on->cuda, err);
     if (status == LS_OK)
         status = ls_cuda_factor(&factor, op, &op->half_dy, dy, ls_cuda_elements(&op->op.y),
                                 on->cuda, err);
     if (status == LS_OK)
-        status = weight_gradient(op, ls_cuda_x(op), factor, flags, on->cuda, err);
+        status = weight_gradient(op, ls_cuda_x(op), factor, on->cuda, err);
     return status == LS_OK && op->desc.needs_dx ? ls_cuda_product_dx(op, factor, on->cuda, err)
                                                 : status;
 }
@@ -225,8 +224,8 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     ls_cuda_op_param(op, k->out, x->c / k->groups, k->kh * k->kw);
     if (k->bias)
         ls_cuda_op_param(op, 0, k->out, 1);
-    op->forward = conv_forward;
-    op->backward = conv_backward;
+    op->forward.pass = conv_forward;
+    op->backward.pass = conv_backward;
     op->op.shadow_grads = is_half(op);
     const ls_math_shape made = math_shape(op);
     reserve(op);

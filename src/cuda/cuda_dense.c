@@ -1,6 +1,6 @@
 /* A dense layer: y = x·wᵀ + bias, with a relu. x is read as it lies, so the weights' inputs are
  * in x's order: [out][h][w][c] behind a tensor that is channels last. */
-#include "cuda/cuda_product.h"
+#include "cuda/cuda_op.h"
 
 static size_t inputs_of(const ls_cuda_op *op)
 {
@@ -8,10 +8,9 @@ static size_t inputs_of(const ls_cuda_op *op)
     return (size_t)x->c * (size_t)x->h * (size_t)x->w;
 }
 
-static int dense_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int dense_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const void *x;
-    (void)flags;
     int status =
         ls_cuda_factor(&x, op, &op->half_x, op->b.x, ls_cuda_elements(&op->desc.x), on->cuda, err);
     if (status == LS_OK)
@@ -20,17 +19,17 @@ static int dense_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error
     return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
-static int dense_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int dense_backward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const void *rounded = ls_cuda_at(op, &op->half_x), *x = rounded ? rounded : op->b.x;
     const void *masked = NULL, *dy = NULL;
-    int status = ls_cuda_product_dy(&masked, op, flags, on->cuda, err);
+    int status = ls_cuda_product_dy(&masked, op, on->cuda, err);
     if (status == LS_OK)
         status = ls_cuda_factor(&dy, op, &op->half_dy, masked, ls_cuda_elements(&op->op.y),
                                 on->cuda, err);
     if (status == LS_OK)
-        status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, op->b.grad[0],
-                                     (flags & LS_RUN_ACCUMULATE) != 0, on->cuda, err);
+        status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, op->b.grad[0], ls_cuda_adds(op),
+                                     on->cuda, err);
     return status == LS_OK && op->desc.needs_dx ? ls_cuda_product_dx(op, dy, on->cuda, err)
                                                 : status;
 }
@@ -92,8 +91,8 @@ int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *
         ls_cuda_op_param(op, 0, (int)inputs_of(op) * outputs, 1);
     if (desc->u.dense.bias)
         ls_cuda_op_param(op, 0, outputs, 1);
-    op->forward = dense_forward;
-    op->backward = dense_backward;
+    op->forward.pass = dense_forward;
+    op->backward.pass = dense_backward;
     const ls_math_shape shape = math_shape(op);
     reserve(op);
     return ls_cuda_product_finish(out, op, &shape, err);

@@ -3,7 +3,6 @@
 
 #include "cuda/cuda_comm_group.h"
 #include "cuda/cuda_op.h"
-#include "cuda/cuda_spans.h"
 #include "cuda/math_lib.h"
 
 #include <stdarg.h>

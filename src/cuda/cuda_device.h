@@ -159,6 +159,20 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
                    const ls_step_args *args, ls_error *err);
 void ls_cuda_recording_destroy(ls_device *device, ls_recording *recording);
 
+/* cuda_spans.c. What a GPU does, and when: the table's; so many spans of a device between two takes at most. */
+enum { LS_CUDA_SPANS = 1 << 17 };
+int ls_cuda_spans_begin(ls_device *device, ls_error *err);
+int ls_cuda_spans_take(ls_device *device, ls_device_span *out, int most, uint64_t *lost);
+void ls_cuda_spans_end(ls_device *device);
+
+/* The device's thread: a stream was made. */
+void ls_cuda_spans_stream(ls_cuda_device *device, const ls_stream *stream);
+/* The device closes. */
+void ls_cuda_spans_fini(ls_cuda_device *device);
+
+/* "cutlass::Kernel" of "_ZN7cutlass6KernelI…", for people; what is no such name stays as it is. */
+void ls_cuda_readable_name(char *out, size_t size, const char *name);
+
 /* LS_OK, or LS_EINVAL while the stream is recorded, when `what` cannot be done. */
 int ls_cuda_not_recording(const ls_cuda_device *device, const ls_stream *stream, const char *what,
                           ls_error *err);

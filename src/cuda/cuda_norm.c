@@ -20,10 +20,10 @@ static float *statistics_of(const ls_cuda_op *op, int evaluate)
     return ls_cuda_at(op, !evaluate && op->desc.training ? &op->mean : &op->sums);
 }
 
-static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, unsigned flags,
-                      cudaStream_t on, ls_error *err)
+static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, cudaStream_t on,
+                      ls_error *err)
 {
-    const int evaluate = (flags & LS_RUN_EVALUATE) != 0;
+    const int evaluate = (op->flags & LS_RUN_EVALUATE) != 0;
     float *mean = statistics_of(op, evaluate), *inverse = mean + shape->c;
     float *contribution = op->desc.training ? op->b.contribution : NULL;
     if (evaluate && !op->b.running)
@@ -31,21 +31,21 @@ static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, uns
     if (!evaluate && op->desc.training && !contribution)
         return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
     return ls_cuda_done(op,
-                        evaluate ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
-                                 : ls_k_norm_statistics(mean, inverse, contribution,
-                                                        (flags & LS_RUN_ACCUMULATE) != 0, x,
-                                                        ls_cuda_at(op, &op->partial), shape, on),
+                        evaluate
+                            ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
+                            : ls_k_norm_statistics(mean, inverse, contribution, ls_cuda_adds(op), x,
+                                                   ls_cuda_at(op, &op->partial), shape, on),
                         err);
 }
 
-static int norm_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int norm_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const ls_k_norm shape = shape_of(op);
-    const int evaluate = (flags & LS_RUN_EVALUATE) != 0;
+    const int evaluate = (op->flags & LS_RUN_EVALUATE) != 0;
     const void *x = ls_cuda_x(op), *x2 = op->desc.fuse_add ? ls_cuda_x2(op) : NULL;
     const float *mean = statistics_of(op, evaluate);
     uint8_t *mask = evaluate ? NULL : ls_cuda_at(op, &op->kept);
-    int status = statistics(op, x, &shape, flags, on->cuda, err);
+    int status = statistics(op, x, &shape, on->cuda, err);
     if (status)
         return status;
     return ls_cuda_done(op,
@@ -54,20 +54,20 @@ static int norm_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error 
                         err);
 }
 
-static int norm_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t norm_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const ls_k_norm shape = shape_of(op);
     const float *mean = ls_cuda_at(op, &op->mean), *inverse = mean + shape.c;
     const uint8_t *mask = ls_cuda_at(op, &op->kept);
     const void *x = ls_cuda_x(op);
     float *sums = ls_cuda_at(op, &op->sums);
-    cudaError_t e = ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums,
-                                   (flags & LS_RUN_ACCUMULATE) != 0, x, op->b.dy, mask, mean,
-                                   inverse, ls_cuda_at(op, &op->partial), &shape, on->cuda);
+    cudaError_t e =
+        ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums, ls_cuda_adds(op), x, op->b.dy, mask,
+                       mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_norm_dx(ls_cuda_dx(op), op->desc.fuse_add ? ls_cuda_dx2(op) : NULL, x, op->b.dy,
-                         mask, mean, inverse, op->b.param[0], sums, &shape, on->cuda);
-    return ls_cuda_done(op, e, err);
+                         mask, mean, inverse, op->b.param[0], sums, &shape, on);
+    return e;
 }
 
 /* bf16 when all inputs are. */
@@ -109,8 +109,8 @@ int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     op->op.contribution_floats = 2 * (size_t)x->c;
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, form_of(desc));
     reserve(op);
-    op->forward = norm_forward;
-    op->backward = norm_backward;
+    op->forward.pass = norm_forward;
+    op->backward.kernels = norm_backward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc%s",
              op->x_form == LS_FORM_HALF ? " bf16" : "");
     return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
@@ -124,28 +124,23 @@ static size_t row_of(const ls_cuda_op *op)
     return (size_t)x->c * (size_t)x->h * (size_t)x->w;
 }
 
-static int layer_norm_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t layer_norm_forward(ls_cuda_op *op, cudaStream_t on)
 {
-    (void)flags;
-    return ls_cuda_done(op,
-                        ls_k_layer_norm(op->b.y, ls_cuda_at(op, &op->mean), ls_cuda_x(op),
-                                        op->b.param[0], op->b.param[1],
-                                        op->desc.u.layernorm.epsilon, op->desc.x.rows, row_of(op),
-                                        on->cuda),
-                        err);
+    return ls_k_layer_norm(op->b.y, ls_cuda_at(op, &op->mean), ls_cuda_x(op), op->b.param[0],
+                           op->b.param[1], op->desc.u.layernorm.epsilon, op->desc.x.rows,
+                           row_of(op), on);
 }
 
-static int layer_norm_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t layer_norm_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const float *stats = ls_cuda_at(op, &op->mean), *x = ls_cuda_x(op);
     const int rows = op->desc.x.rows;
-    cudaError_t e =
-        ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], (flags & LS_RUN_ACCUMULATE) != 0, x,
-                             op->b.dy, stats, rows, row_of(op), on->cuda);
+    cudaError_t e = ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], ls_cuda_adds(op), x,
+                                         op->b.dy, stats, rows, row_of(op), on);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_layer_norm_dx(ls_cuda_dx(op), x, op->b.dy, op->b.param[0], stats, rows, row_of(op),
-                               on->cuda);
-    return ls_cuda_done(op, e, err);
+                               on);
+    return e;
 }
 
 int ls_cuda_layer_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
@@ -165,8 +160,8 @@ int ls_cuda_layer_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_d
     ls_cuda_use_x(op, LS_FORM_LAST, 1);
     const size_t bytes = 2 * (size_t)x->rows * sizeof(float);
     op->mean = desc->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
-    op->forward = layer_norm_forward;
-    op->backward = layer_norm_backward;
+    op->forward.kernels = layer_norm_forward;
+    op->backward.kernels = layer_norm_backward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
     return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
 }

@@ -216,6 +216,14 @@ static int op_bind(ls_op *base, const ls_op_buffers *b, ls_error *err)
     return LS_OK;
 }
 
+static int enqueue(ls_cuda_op *op, const ls_cuda_work *work, ls_stream *on, unsigned flags,
+                   ls_error *err)
+{
+    op->flags = flags;
+    return work->kernels ? ls_cuda_done(op, work->kernels(op, on->cuda), err)
+                         : work->pass(op, on, err);
+}
+
 static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     ls_cuda_op *op = self_of(base);
@@ -223,7 +231,7 @@ static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *
     if (!op->bound)
         return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
     int status = take_inputs(op, on->cuda, err);
-    return status ? status : op->forward(op, on, flags, err);
+    return status ? status : enqueue(op, &op->forward, on, flags, err);
 }
 
 static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
@@ -236,7 +244,7 @@ static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error 
         return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
     if (base->params == 0 && !op->desc.needs_dx)
         return LS_OK;
-    int status = op->backward(op, on, flags, err);
+    int status = enqueue(op, &op->backward, on, flags, err);
     return status ? status : give_gradients(op, on->cuda, err);
 }
 
@@ -368,7 +376,8 @@ int ls_cuda_op_finish(ls_op **out, ls_cuda_op *op, int status)
         ls_cuda_op_destroy(&op->op);
         return status;
     }
-    op->op.impl = op->backward ? &layer_impl : &forward_only_impl;
+    const bool is_layer = op->backward.pass || op->backward.kernels;
+    op->op.impl = is_layer ? &layer_impl : &forward_only_impl;
     *out = &op->op;
     return LS_OK;
 }
@@ -378,8 +387,6 @@ void ls_cuda_op_destroy(ls_op *base)
     if (!base)
         return;
     ls_cuda_op *op = self_of(base);
-    if (op->release)
-        op->release(op);
     for (int p = 0; p < LS_PASSES; p++)
         ls_math_plan_destroy(op->plan[p]);
     ls_free(op->device->host, op);

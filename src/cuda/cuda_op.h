@@ -23,9 +23,16 @@
 
 typedef struct ls_cuda_op ls_cuda_op;
 
-/* Enqueues one pass on `on`, which is never NULL. Inputs were brought into their form before it, and
- * gradients of inputs are brought to the caller's memory behind it. */
-typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err);
+/* Enqueues one pass on `on`, which is never NULL; op->flags are those it is run with. Inputs were brought
+ * into their form before it, and gradients of inputs are brought to the caller's memory behind it. */
+typedef int ls_cuda_pass(ls_cuda_op *op, ls_stream *on, ls_error *err);
+/* The same where nothing but enqueuing can fail. */
+typedef cudaError_t ls_cuda_kernels(ls_cuda_op *op, cudaStream_t on);
+/* One of the two, or none. */
+typedef struct ls_cuda_work {
+    ls_cuda_pass *pass;
+    ls_cuda_kernels *kernels;
+} ls_cuda_work;
 
 /* Memory of an op: `at` bytes into saved or scratch memory, nothing when bytes is 0. */
 typedef struct ls_cuda_room {
@@ -49,9 +56,9 @@ struct ls_cuda_op {
     ls_op_desc desc;
     ls_op_buffers b;
     int bound;
-    ls_cuda_pass *forward, *backward; /* backward NULL: there is none; it is left out where neither
-                                         parameters nor inputs want a gradient */
-    void (*release)(ls_cuda_op *op);  /* or NULL */
+    unsigned flags;                 /* of the pass that is enqueued */
+    ls_cuda_work forward, backward; /* backward is left out where neither parameters nor inputs want
+                                       a gradient */
 
     /* A parameter is canonical [rows][a][b] and lies here as [rows][b][a]; rows 0: as it is. */
     struct {
@@ -120,8 +127,49 @@ void *ls_cuda_dx2(const ls_cuda_op *op);
 bool ls_cuda_pools_quads(const ls_pool2d *pool);
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);
 
+/* Whether gradients are added to what is there. */
+static inline int ls_cuda_adds(const ls_cuda_op *op)
+{
+    return (op->flags & LS_RUN_ACCUMULATE) != 0;
+}
+
 /* LS_OK, or the failure of enqueuing a pass of this op. */
 int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
+
+/* ---- what layers that multiply share (cuda_product.c) --------------------------------------------- */
+
+/* What layers that multiply (conv2d, dense) share: factors in bf16, the relu's mask and the bias's
+ * gradient. A part of the back end's inside. */
+
+/* The end of a creator: makes the plans of the passes that the op needs from `forward`, whose kind is
+ * that of the forward pass and is followed by the kinds of the other two. A fused form that the
+ * library declines is replaced by the plain one. Reserves the workspace. */
+int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *forward,
+                           ls_error *err);
+
+/* Reserves x (which is used in that form) and dy in bf16 where the op multiplies so and they are not
+ * bf16 already, and the masked dy. */
+void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form);
+
+/* A parameter as the op multiplies it: its shadow in bf16, else itself. */
+const void *ls_cuda_param(const ls_cuda_op *op, int index);
+
+/* `from` as a factor: itself, or rounded into `room` if that has bytes. */
+int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,
+                   size_t count, cudaStream_t stream, ls_error *err);
+
+/* Adds the bias to y and applies the relu, unless the forward plan has done so. */
+int ls_cuda_product_bias(ls_cuda_op *op, cudaStream_t stream, ls_error *err);
+
+/* dy as it is before the fused relu, in y's form; writes the bias's gradient on the way. */
+int ls_cuda_product_dy(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err);
+
+/* dx from dy as a factor. */
+int ls_cuda_product_dx(ls_cuda_op *op, const void *dy, cudaStream_t stream, ls_error *err);
+
+/* Runs one of the op's plans. */
+int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
+                        cudaStream_t stream, ls_error *err);
 
 /* ---- the creators, one for each kind --------------------------------------------------------- */
 

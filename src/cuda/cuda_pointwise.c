@@ -27,44 +27,32 @@ static int goes_by_x(const ls_op_desc *desc)
     return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU;
 }
 
-static int curve_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t curve_forward(ls_cuda_op *op, cudaStream_t on)
 {
-    (void)flags;
-    return ls_cuda_done(op,
-                        ls_k_curve_of(op->b.y, ls_cuda_x(op), curve_of(op), op->desc.u.relu.slope,
-                                      count_of(op), on->cuda),
-                        err);
+    return ls_k_curve_of(op->b.y, ls_cuda_x(op), curve_of(op), op->desc.u.relu.slope, count_of(op),
+                         on);
 }
 
-static int curve_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t curve_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const float *v = goes_by_x(&op->desc) ? ls_cuda_x(op) : op->b.y;
-    (void)flags;
-    return ls_cuda_done(op,
-                        ls_k_curve_back(ls_cuda_dx(op), op->b.dy, v, curve_of(op),
-                                        op->desc.u.relu.slope, count_of(op), on->cuda),
-                        err);
+    return ls_k_curve_back(ls_cuda_dx(op), op->b.dy, v, curve_of(op), op->desc.u.relu.slope,
+                           count_of(op), on);
 }
 
 /* ---- add, concat ---------------------------------------------------------------------------- */
 
-static int add_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t add_forward(ls_cuda_op *op, cudaStream_t on)
 {
-    (void)flags;
-    return ls_cuda_done(op,
-                        ls_k_add(op->b.y, ls_cuda_x(op), ls_cuda_x2(op), op->x_form == LS_FORM_HALF,
-                                 op->desc.fuse_relu, count_of(op), on->cuda),
-                        err);
+    return ls_k_add(op->b.y, ls_cuda_x(op), ls_cuda_x2(op), op->x_form == LS_FORM_HALF,
+                    op->desc.fuse_relu, count_of(op), on);
 }
 
-static int add_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t add_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const void *y = op->desc.fuse_relu ? op->b.y : NULL;
-    (void)flags;
-    return ls_cuda_done(op,
-                        ls_k_add_back(ls_cuda_dx(op), ls_cuda_dx2(op), op->b.dy, y,
-                                      op->x_form == LS_FORM_HALF, count_of(op), on->cuda),
-                        err);
+    return ls_k_add_back(ls_cuda_dx(op), ls_cuda_dx2(op), op->b.dy, y, op->x_form == LS_FORM_HALF,
+                         count_of(op), on);
 }
 
 /* As x comes, unless one of the two alone is bf16. */
@@ -74,22 +62,16 @@ static ls_cuda_form form_of_add(const ls_op_desc *d)
     return (x == LS_FORM_HALF) == (x2 == LS_FORM_HALF) ? x : LS_FORM_LAST;
 }
 
-static int concat_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t concat_forward(ls_cuda_op *op, cudaStream_t on)
 {
-    (void)flags;
-    return ls_cuda_done(op,
-                        ls_k_concat(op->b.y, ls_cuda_x(op), ls_cuda_x2(op), op->m, op->desc.x.c,
-                                    op->desc.x2.c, on->cuda),
-                        err);
+    return ls_k_concat(op->b.y, ls_cuda_x(op), ls_cuda_x2(op), op->m, op->desc.x.c, op->desc.x2.c,
+                       on);
 }
 
-static int concat_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t concat_backward(ls_cuda_op *op, cudaStream_t on)
 {
-    (void)flags;
-    return ls_cuda_done(op,
-                        ls_k_concat_back(ls_cuda_dx(op), ls_cuda_dx2(op), op->b.dy, op->m,
-                                         op->desc.x.c, op->desc.x2.c, on->cuda),
-                        err);
+    return ls_k_concat_back(ls_cuda_dx(op), ls_cuda_dx2(op), op->b.dy, op->m, op->desc.x.c,
+                            op->desc.x2.c, on);
 }
 
 /* ---- dropout -------------------------------------------------------------------------------- */
@@ -99,7 +81,7 @@ static cudaError_t pass_on(void *to, const void *from, size_t bytes, cudaStream_
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
 }
 
-static int dropout_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int dropout_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     const void *from = ls_cuda_x(op);
@@ -111,7 +93,7 @@ static int dropout_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_err
         .pixels = x->h * x->w,
         .channels_last = x->layout != NULL,
     };
-    if (flags & LS_RUN_EVALUATE)
+    if (op->flags & LS_RUN_EVALUATE)
         return ls_cuda_done(op, pass_on(op->b.y, from, op->op.y.bytes, on->cuda), err);
     if (!op->b.args || !op->b.args->rows)
         return ls_fail(err, LS_EINVAL, "dropout: no rows are given");
@@ -121,38 +103,28 @@ static int dropout_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_err
     return ls_cuda_done(op, ls_k_drop(op->b.y, ls_cuda_at(op, &op->kept), from, &k, on->cuda), err);
 }
 
-static int dropout_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t dropout_backward(ls_cuda_op *op, cudaStream_t on)
 {
-    (void)flags;
-    return ls_cuda_done(op,
-                        ls_k_drop_back(ls_cuda_dx(op), op->b.dy, ls_cuda_at(op, &op->kept),
-                                       op->desc.u.dropout.p, count_of(op), on->cuda),
-                        err);
+    return ls_k_drop_back(ls_cuda_dx(op), op->b.dy, ls_cuda_at(op, &op->kept), op->desc.u.dropout.p,
+                          count_of(op), on);
 }
 
 /* ---- export: row-major whatever x is --------------------------------------------------------- */
 
-static int export_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t export_forward(ls_cuda_op *op, cudaStream_t on)
 {
     const ls_tensor *t = &op->desc.x;
     const void *x = ls_cuda_x(op);
-    (void)flags;
-    return ls_cuda_done(op,
-                        t->layout ? ls_k_transpose(op->b.y, x, t->rows, t->h * t->w, t->c, on->cuda)
-                                  : pass_on(op->b.y, x, op->op.y.bytes, on->cuda),
-                        err);
+    return t->layout ? ls_k_transpose(op->b.y, x, t->rows, t->h * t->w, t->c, on)
+                     : pass_on(op->b.y, x, op->op.y.bytes, on);
 }
 
-static int export_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t export_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const ls_tensor *t = &op->desc.x;
     void *dx = ls_cuda_dx(op);
-    (void)flags;
-    return ls_cuda_done(op,
-                        t->layout
-                            ? ls_k_transpose(dx, op->b.dy, t->rows, t->c, t->h * t->w, on->cuda)
-                            : pass_on(dx, op->b.dy, op->op.y.bytes, on->cuda),
-                        err);
+    return t->layout ? ls_k_transpose(dx, op->b.dy, t->rows, t->c, t->h * t->w, on)
+                     : pass_on(dx, op->b.dy, op->op.y.bytes, on);
 }
 
 /* ---- create --------------------------------------------------------------------------------- */
@@ -181,17 +153,17 @@ int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_de
 {
     static const struct {
         const char *name;
-        ls_cuda_pass *forward, *backward;
+        ls_cuda_work forward, backward;
     } kinds[] = {
-        [LS_OP_RELU] = {"relu", curve_forward, curve_backward},
-        [LS_OP_SIGMOID] = {"sigmoid", curve_forward, curve_backward},
-        [LS_OP_TANH] = {"tanh", curve_forward, curve_backward},
-        [LS_OP_GELU] = {"gelu", curve_forward, curve_backward},
-        [LS_OP_SILU] = {"silu", curve_forward, curve_backward},
-        [LS_OP_ADD] = {"add", add_forward, add_backward},
-        [LS_OP_CONCAT] = {"concat", concat_forward, concat_backward},
-        [LS_OP_DROPOUT] = {"dropout", dropout_forward, dropout_backward},
-        [LS_OP_EXPORT] = {"export", export_forward, export_backward},
+        [LS_OP_RELU] = {"relu", {.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_SIGMOID] = {"sigmoid", {.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_TANH] = {"tanh", {.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_GELU] = {"gelu", {.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_SILU] = {"silu", {.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_ADD] = {"add", {.kernels = add_forward}, {.kernels = add_backward}},
+        [LS_OP_CONCAT] = {"concat", {.kernels = concat_forward}, {.kernels = concat_backward}},
+        [LS_OP_DROPOUT] = {"dropout", {.pass = dropout_forward}, {.kernels = dropout_backward}},
+        [LS_OP_EXPORT] = {"export", {.kernels = export_forward}, {.kernels = export_backward}},
     };
     const ls_tensor *x = &desc->x;
     const ls_cuda_form form = form_of(desc);

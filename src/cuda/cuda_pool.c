@@ -24,8 +24,9 @@ ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu,
     return (ls_k_quads){x->rows, x->c, x->h, x->w, pool->max, relu, half};
 }
 
-static cudaError_t pool(const ls_cuda_op *op, const void *x, cudaStream_t on)
+static cudaError_t pool_forward(ls_cuda_op *op, cudaStream_t on)
 {
+    const void *x = ls_cuda_x(op);
     const ls_k_pool shape = shape_of(op);
     const ls_k_quads quads = ls_cuda_quads_of(&op->desc.x, &op->desc.pool, 0, 0);
     void *kept = ls_cuda_at(op, &op->kept);
@@ -35,14 +36,9 @@ static cudaError_t pool(const ls_cuda_op *op, const void *x, cudaStream_t on)
                              : ls_k_pool_average(op->b.y, x, &shape, on);
 }
 
-static int pool_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t pool_backward(ls_cuda_op *op, cudaStream_t on)
 {
-    (void)flags;
-    return ls_cuda_done(op, pool(op, ls_cuda_x(op), on->cuda), err);
-}
-
-static cudaError_t pool_back(const ls_cuda_op *op, float *dx, cudaStream_t on)
-{
+    float *dx = ls_cuda_dx(op);
     const ls_k_pool shape = shape_of(op);
     const ls_k_quads quads = ls_cuda_quads_of(&op->desc.x, &op->desc.pool, 0, 0);
     const void *kept = ls_cuda_at(op, &op->kept);
@@ -50,12 +46,6 @@ static cudaError_t pool_back(const ls_cuda_op *op, float *dx, cudaStream_t on)
         return ls_k_quads_back(dx, NULL, 0, op->b.dy, kept, NULL, &quads, on);
     return op->desc.pool.max ? ls_k_pool_max_back(dx, op->b.dy, kept, &shape, on)
                              : ls_k_pool_average_back(dx, op->b.dy, &shape, on);
-}
-
-static int pool_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
-{
-    (void)flags;
-    return ls_cuda_done(op, pool_back(op, ls_cuda_dx(op), on->cuda), err);
 }
 
 static int check(const ls_tensor *x, const ls_pool2d *k, ls_error *err)
@@ -95,8 +85,8 @@ int ls_cuda_pool_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     if (desc->training && (k->max || ls_cuda_pools_quads(k)))
         op->kept = ls_cuda_saved(op, ls_cuda_elements(&op->op.y) *
                                          (ls_cuda_pools_quads(k) ? 1 : sizeof(int32_t)));
-    op->forward = pool_forward;
-    op->backward = pool_backward;
+    op->forward.kernels = pool_forward;
+    op->backward.kernels = pool_backward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
     return ls_cuda_op_finish(out, op, LS_OK);
 }
@@ -110,18 +100,16 @@ static ls_k_upsample scale_of(const ls_cuda_op *op)
         x->rows, x->c, x->h, x->w, op->desc.u.upsample.sh, op->desc.u.upsample.sw};
 }
 
-static int upsample_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t upsample_forward(ls_cuda_op *op, cudaStream_t on)
 {
     const ls_k_upsample k = scale_of(op);
-    (void)flags;
-    return ls_cuda_done(op, ls_k_upsample_of(op->b.y, ls_cuda_x(op), &k, on->cuda), err);
+    return ls_k_upsample_of(op->b.y, ls_cuda_x(op), &k, on);
 }
 
-static int upsample_backward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static cudaError_t upsample_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const ls_k_upsample k = scale_of(op);
-    (void)flags;
-    return ls_cuda_done(op, ls_k_upsample_back(ls_cuda_dx(op), op->b.dy, &k, on->cuda), err);
+    return ls_k_upsample_back(ls_cuda_dx(op), op->b.dy, &k, on);
 }
 
 int ls_cuda_upsample_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
@@ -141,8 +129,8 @@ int ls_cuda_upsample_create(ls_op **out, ls_cuda_device *device, const ls_op_des
         return status;
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h * by->sh, x->w * by->sw, LS_FORM_LAST);
     ls_cuda_use_x(op, LS_FORM_LAST, 0);
-    op->forward = upsample_forward;
-    op->backward = upsample_backward;
+    op->forward.kernels = upsample_forward;
+    op->backward.kernels = upsample_backward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
     return ls_cuda_op_finish(out, op, LS_OK);
 }

@@ -1,4 +1,4 @@
-#include "cuda/cuda_product.h"
+#include "cuda/cuda_op.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -119,8 +119,7 @@ int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, c
 
 /* ---- dy ------------------------------------------------------------------------------------- */
 
-int ls_cuda_product_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStream_t stream,
-                       ls_error *err)
+int ls_cuda_product_dy(const void **out, ls_cuda_op *op, cudaStream_t stream, ls_error *err)
 {
     const ls_op_buffers *b = &op->b;
     const int half = y_form(op) == LS_FORM_HALF;
@@ -128,7 +127,7 @@ int ls_cuda_product_dy(const void **out, ls_cuda_op *op, unsigned flags, cudaStr
     void *masked = ls_cuda_at(op, &op->masked);
     cudaError_t e = cudaSuccess;
     if (op->op.params > 1)
-        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, half, (flags & LS_RUN_ACCUMULATE) != 0,
+        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, half, ls_cuda_adds(op),
                            ls_cuda_at(op, &op->partial), y_positions(op), op->op.y.c, stream);
     else if (y)
         e = ls_k_add_back(masked, NULL, b->dy, y, half, ls_cuda_elements(&op->op.y), stream);

@@ -8,13 +8,12 @@
 
 /* ---- dataset rows to a batch ---------------------------------------------------------------------- */
 
-static int gather_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int gather_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const ls_gather *g = &op->desc.u.gather;
     const ls_tensor *y = &op->op.y;
     const int random = op->desc.training;
     const ls_k_args *args;
-    (void)flags;
     int status = ls_cuda_args(&args, op->device, on, op->b.args, err);
     if (status)
         return status;
@@ -70,14 +69,14 @@ int ls_cuda_gather_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
     if (status)
         return status;
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, LS_FORM_LAST);
-    op->forward = gather_forward;
+    op->forward.pass = gather_forward;
     snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
     return ls_cuda_op_finish(out, op, LS_OK);
 }
 
 /* ---- loss ----------------------------------------------------------------------------------------- */
 
-static int loss_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     const ls_op_buffers *b = &op->b;
@@ -92,7 +91,7 @@ static int loss_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error 
         .rows = x->rows,
         .classes = x->c,
         .smoothing = op->desc.u.softmax_xent.smoothing,
-        .add = (flags & LS_RUN_ACCUMULATE) != 0,
+        .add = ls_cuda_adds(op),
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
@@ -112,7 +111,7 @@ static int create_loss(ls_op **out, ls_cuda_device *device, const ls_op_desc *de
         return status;
     op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
     op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
-    op->forward = forward;
+    op->forward.pass = forward;
     snprintf(op->kernel, sizeof op->kernel, "cuda");
     return ls_cuda_op_finish(out, op, LS_OK);
 }
@@ -133,7 +132,7 @@ int ls_cuda_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
 _Static_assert((int)LS_K_MSE == (int)LS_VECTOR_MSE && (int)LS_K_BCE == (int)LS_VECTOR_BCE,
                "the kernels' rules are the plugin's");
 
-static int vector_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int vector_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     const ls_op_buffers *b = &op->b;
@@ -146,7 +145,7 @@ static int vector_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_erro
         .rows = x->rows,
         .n = x->c,
         .rule = (int)op->desc.u.vector_loss.rule,
-        .add = (flags & LS_RUN_ACCUMULATE) != 0,
+        .add = ls_cuda_adds(op),
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "vector loss: a buffer is missing");
@@ -216,7 +215,7 @@ static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_
     return ls_k_adamw_step(&u, &k, stream);
 }
 
-static int update_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_error *err)
+static int update_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const ls_k_args *args;
     int status = check_arenas(op, err);
@@ -230,8 +229,7 @@ static int update_forward(ls_cuda_op *op, ls_stream *on, unsigned flags, ls_erro
     if (op->desc.kind == LS_OP_CLIP)
         return ls_cuda_done(op,
                             ls_k_clip(op->b.clip, ls_cuda_at(op, &op->work), op->b.grad[0], args,
-                                      clip->most, (flags & LS_RUN_ACCUMULATE) != 0, clip->count,
-                                      on->cuda),
+                                      clip->most, ls_cuda_adds(op), clip->count, on->cuda),
                             err);
     return ls_cuda_done(op, step(op, args, on->cuda), err);
 }
@@ -255,7 +253,7 @@ int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
         return status;
     if (desc->kind == LS_OP_CLIP)
         op->work = ls_cuda_scratch(op, LS_K_CLIP_SUMS * sizeof(double));
-    op->forward = update_forward;
+    op->forward.pass = update_forward;
     snprintf(op->kernel, sizeof op->kernel, "cuda");
     return ls_cuda_op_finish(out, op, LS_OK);
 }

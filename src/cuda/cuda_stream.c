@@ -1,6 +1,5 @@
 /* Streams, events, waiting, and the numbers of a step on the GPU. */
 #include "cuda/cuda_device.h"
-#include "cuda/cuda_spans.h"
 
 #include <string.h>
 

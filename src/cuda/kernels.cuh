@@ -200,6 +200,18 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
         }                                                                                          \
     })
 
+/* `statement` with B as the constant that `value` is. */
+#define LS_CHOSEN(value, B, ...)                                                                   \
+    do {                                                                                           \
+        if (value) {                                                                               \
+            constexpr bool B = true;                                                               \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            constexpr bool B = false;                                                              \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
 /* Memory answers late: a thread asks for so many positions before it uses the first. */
 #define LS_BATCH 4
 #define LS_IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < LS_BATCH; k++)
@@ -267,6 +279,22 @@ template <int Q> __device__ static inline float ls_total_of(const ls_lanes_room<
     for (uint32_t group = 0; group < blockDim.y / Q; group++)
         sum += room.row[q][group * blockDim.x + threadIdx.x];
     return sum;
+}
+
+/* The sum over a block, in a binary tree. */
+template <class T> __device__ static inline T ls_sum_of_block(T value)
+{
+    __shared__ T sum[LS_THREADS];
+    sum[threadIdx.x] = value;
+    for (unsigned half = LS_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            sum[threadIdx.x] += sum[threadIdx.x + half];
+    }
+    __syncthreads();
+    value = sum[0];
+    __syncthreads();
+    return value;
 }
 
 __device__ static inline void ls_put_sum(float *to, double value, int add)

@@ -175,26 +175,13 @@ cudaError_t ls_k_running(float *to, const float *sum, const ls_k_args *args, ls_
 
 /* ---- the clip: every block sums what lies LS_K_CLIP_SUMS blocks apart, then one adds the blocks ------ */
 
-__device__ static double add_block(double value)
-{
-    __shared__ double sum[LS_THREADS];
-    sum[threadIdx.x] = value;
-    for (int half = LS_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half)
-            sum[threadIdx.x] += sum[threadIdx.x + half];
-    }
-    __syncthreads();
-    return sum[0];
-}
-
 __global__ static void square_blocks(double *partial, const float *grad, size_t count)
 {
     double sum = 0;
     for (size_t i = (size_t)blockIdx.x * LS_THREADS + threadIdx.x; i < count;
          i += (size_t)LS_K_CLIP_SUMS * LS_THREADS)
         sum += (double)grad[i] * (double)grad[i];
-    sum = add_block(sum);
+    sum = ls_sum_of_block(sum);
     if (threadIdx.x == 0)
         partial[blockIdx.x] = sum;
 }
@@ -202,7 +189,7 @@ __global__ static void square_blocks(double *partial, const float *grad, size_t 
 __global__ static void find_clip(float *clip, const double *partial, const ls_k_args *args,
                                  float most, int add)
 {
-    double sum = add_block(partial[threadIdx.x]), *kept = (double *)(clip + 2);
+    double sum = ls_sum_of_block(partial[threadIdx.x]), *kept = (double *)(clip + 2);
     if (threadIdx.x != 0)
         return;
     sum = add ? *kept + sum : sum;

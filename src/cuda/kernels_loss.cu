@@ -106,7 +106,7 @@ __device__ static void report(const ls_k_xent &k, int row)
     k.fault->code = LS_K_FAULT_LABEL;
 }
 
-/* By SUM_THREADS threads of one block, the others only waiting. */
+/* By SUM_THREADS threads of one block, the others only waiting. Without labels none is bad. */
 __device__ static void add_rows(const ls_k_xent &k)
 {
     __shared__ double loss[SUM_THREADS], correct[SUM_THREADS];
@@ -118,7 +118,7 @@ __device__ static void add_rows(const ls_k_xent &k)
         for (int r = me; r < k.rows; r += SUM_THREADS) {
             loss[me] += k.row[r];
             correct[me] += k.row[k.rows + r];
-            if ((k.labels[r] < 0 || k.labels[r] >= k.classes) && r < bad[me])
+            if (k.labels && (k.labels[r] < 0 || k.labels[r] >= k.classes) && r < bad[me])
                 bad[me] = r;
         }
     }
@@ -212,31 +212,14 @@ __global__ static void vector_rows(const __grid_constant__ ls_k_vector_loss k)
     }
 }
 
-__global__ static void vector_sum(const __grid_constant__ ls_k_vector_loss k)
-{
-    __shared__ double loss[SUM_THREADS], correct[SUM_THREADS];
-    const int me = threadIdx.x;
-    loss[me] = correct[me] = 0;
-    for (int r = me; r < k.rows; r += SUM_THREADS) {
-        loss[me] += k.row[r];
-        correct[me] += k.row[k.rows + r];
-    }
-    for (int half = SUM_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (me < half) {
-            loss[me] += loss[me + half];
-            correct[me] += correct[me + half];
-        }
-    }
-    if (me != 0)
-        return;
-    k.stats[0] = (k.add ? k.stats[0] : 0) + (float)loss[0];
-    k.stats[1] = (k.add ? k.stats[1] : 0) + (float)correct[0];
-}
-
 cudaError_t ls_k_vector_loss_of(const ls_k_vector_loss *k, cudaStream_t stream)
 {
+    ls_k_xent sum = {};
+    sum.stats = k->stats;
+    sum.row = k->row;
+    sum.rows = k->rows;
+    sum.add = k->add;
     vector_rows<<<(unsigned)(k->rows + 7) / 8, 8 * WARP, 0, stream>>>(*k);
-    vector_sum<<<1, SUM_THREADS, 0, stream>>>(*k);
+    sum_alone<<<1, SUM_THREADS, 0, stream>>>(sum);
     return cudaGetLastError();
 }

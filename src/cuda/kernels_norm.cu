@@ -174,16 +174,10 @@ cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, 
 cudaError_t ls_k_bias_grad(float *sum, void *masked, const void *dy, const void *y, int half,
                            int add, float *partial, size_t m, int c, cudaStream_t stream)
 {
-    LS_TILED(half, c, T, V, {
-        if (y)
-            bias_partial<T, V, true><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>(sum, add, partial, (T *)masked,
-                                                        (const T *)dy, (const T *)y, (uint32_t)m,
-                                                        c);
-        else
-            bias_partial<T, V, false><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>(sum, add, partial, (T *)NULL,
-                                                         (const T *)dy, (const T *)NULL,
-                                                         (uint32_t)m, c);
-    });
+    LS_TILED(half, c, T, V, LS_CHOSEN(y, RELU, {
+        bias_partial<T, V, RELU><<<ls_over(m, c, V), ls_tile_of(c, V), 0, stream>>>(
+            sum, add, partial, (T *)masked, (const T *)dy, (const T *)y, (uint32_t)m, c);
+    }));
     return blocks_of(m) > 1 ? ls_bias_finish(sum, add, partial, m, c, stream)
                             : cudaGetLastError();
 }
@@ -357,32 +351,14 @@ norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
     }
 }
 
-template <class T, int V>
-static void apply_form(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
-                       const float *inverse, const float *weight, const float *bias,
-                       const ls_k_norm *norm, cudaStream_t stream)
-{
-    if (x2 && norm->relu)
-        norm_apply<T, V, true, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(y, mask, x, x2, mean, inverse,
-                                                                    weight, bias, *norm);
-    else if (x2)
-        norm_apply<T, V, true, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(y, mask, x, x2, mean, inverse,
-                                                                     weight, bias, *norm);
-    else if (norm->relu)
-        norm_apply<T, V, false, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(y, mask, x, x2, mean, inverse,
-                                                                     weight, bias, *norm);
-    else
-        norm_apply<T, V, false, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(y, mask, x, x2, mean, inverse,
-                                                                      weight, bias, *norm);
-}
-
 cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
                             const float *mean, const float *inverse, const float *weight,
                             const float *bias, const ls_k_norm *norm, cudaStream_t stream)
 {
-    LS_TILED(norm->half, norm->c, T, V,
-             apply_form<T, V>((T *)y, mask, (const T *)x, (const T *)x2, mean, inverse, weight,
-                              bias, norm, stream));
+    LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(x2, ADD, LS_CHOSEN(norm->relu, RELU, {
+        norm_apply<T, V, ADD, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
+            (T *)y, mask, (const T *)x, (const T *)x2, mean, inverse, weight, bias, *norm);
+    })));
     return cudaGetLastError();
 }
 
@@ -458,14 +434,10 @@ cudaError_t ls_k_norm_grad(float *weight_grad, float *bias_grad, float *sums, in
                            const float *inverse, float *partial, const ls_k_norm *norm,
                            cudaStream_t stream)
 {
-    LS_TILED(norm->half, norm->c, T, V, {
-        if (norm->relu)
-            grad_partial<T, V, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
-                partial, (const T *)x, (const T *)dy, mask, mean, inverse, *norm);
-        else
-            grad_partial<T, V, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
-                partial, (const T *)x, (const T *)dy, mask, mean, inverse, *norm);
-    });
+    LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(norm->relu, RELU, {
+        grad_partial<T, V, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
+            partial, (const T *)x, (const T *)dy, mask, mean, inverse, *norm);
+    }));
     grad_finish<<<finish_grid(norm->c), finish_tile(), 0, stream>>>(
         weight_grad, bias_grad, sums, add, partial, (uint32_t)blocks_of(norm->m),
         (uint32_t)norm->c);
@@ -520,69 +492,35 @@ __global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const uin
     }
 }
 
-template <class T, int V>
-static void dx_form(T *dx, T *dx2, const T *x, const T *dy, const uint8_t *mask, const float *mean,
-                    const float *inverse, const float *weight, const float *sums,
-                    const ls_k_norm *norm, cudaStream_t stream)
-{
-    if (dx2 && norm->relu)
-        norm_dx<T, V, true, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(dx, dx2, x, dy, mask, mean,
-                                                                 inverse, weight, sums, *norm);
-    else if (dx2)
-        norm_dx<T, V, true, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(dx, dx2, x, dy, mask, mean,
-                                                                  inverse, weight, sums, *norm);
-    else if (norm->relu)
-        norm_dx<T, V, false, true><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(dx, dx2, x, dy, mask, mean,
-                                                                  inverse, weight, sums, *norm);
-    else
-        norm_dx<T, V, false, false><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(dx, dx2, x, dy, mask, mean,
-                                                                   inverse, weight, sums, *norm);
-}
-
 cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
                          const float *mean, const float *inverse, const float *weight,
                          const float *sums, const ls_k_norm *norm, cudaStream_t stream)
 {
-    LS_TILED(norm->half, norm->c, T, V,
-             dx_form<T, V>((T *)dx, (T *)dx2, (const T *)x, (const T *)dy, mask, mean, inverse,
-                           weight, sums, norm, stream));
+    LS_TILED(norm->half, norm->c, T, V, LS_CHOSEN(dx2, TWO, LS_CHOSEN(norm->relu, RELU, {
+        norm_dx<T, V, TWO, RELU><<<ls_over(norm->m, norm->c, V), ls_tile_of(norm->c, V), 0, stream>>>(
+            (T *)dx, (T *)dx2, (const T *)x, (const T *)dy, mask, mean, inverse, weight, sums, *norm);
+    })));
     return cudaGetLastError();
 }
 
 /* ---- layer norm: a block for each row ------------------------------------------------------- */
 
-/* The sum over a block, in a binary tree. */
-__device__ static float sum_of_block(float value, float *shared)
-{
-    shared[threadIdx.x] = value;
-    for (unsigned half = LS_THREADS / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half)
-            shared[threadIdx.x] += shared[threadIdx.x + half];
-    }
-    __syncthreads();
-    value = shared[0];
-    __syncthreads();
-    return value;
-}
-
 __global__ static void layer_norm(float *y, float *stats, const float *x, const float *weight,
                                   const float *bias, float epsilon, size_t n)
 {
-    __shared__ float shared[LS_THREADS];
     const float *from = x + (size_t)blockIdx.x * n;
     float *to = y + (size_t)blockIdx.x * n, sum = 0, squares = 0;
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         sum += from[i];
-    const float mean = sum_of_block(sum, shared) / (float)n;
+    const float mean = ls_sum_of_block(sum) / (float)n;
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         squares += (from[i] - mean) * (from[i] - mean);
-    float inverse = 1 / sqrtf(sum_of_block(squares, shared) / (float)n + epsilon);
+    float inverse = 1 / sqrtf(ls_sum_of_block(squares) / (float)n + epsilon);
     if (inverse == 0) { /* squares beyond the range of floats: of values so much smaller; ε is nothing to them */
         squares = 0;
         for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
             squares += ((from[i] - mean) * 0x1p-64f) * ((from[i] - mean) * 0x1p-64f);
-        inverse = 0x1p-64f / sqrtf(sum_of_block(squares, shared) / (float)n);
+        inverse = 0x1p-64f / sqrtf(ls_sum_of_block(squares) / (float)n);
     }
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         to[i] = (from[i] - mean) * inverse * weight[i] + bias[i];
@@ -603,7 +541,6 @@ cudaError_t ls_k_layer_norm(float *y, float *stats, const float *x, const float 
 __global__ static void layer_norm_dx(float *dx, const float *x, const float *dy, const float *weight,
                                      const float *stats, size_t n)
 {
-    __shared__ float shared[LS_THREADS];
     const size_t first = (size_t)blockIdx.x * n;
     const float mean = stats[2 * (size_t)blockIdx.x], inverse = stats[2 * (size_t)blockIdx.x + 1];
     float sum_g = 0, sum_gx = 0;
@@ -612,8 +549,8 @@ __global__ static void layer_norm_dx(float *dx, const float *x, const float *dy,
         sum_g += g;
         sum_gx += g * ((x[first + i] - mean) * inverse);
     }
-    sum_g = sum_of_block(sum_g, shared) / (float)n;
-    sum_gx = sum_of_block(sum_gx, shared) / (float)n;
+    sum_g = ls_sum_of_block(sum_g) / (float)n;
+    sum_gx = ls_sum_of_block(sum_gx) / (float)n;
     for (size_t i = threadIdx.x; i < n; i += LS_THREADS)
         dx[first + i] = inverse * (dy[first + i] * weight[i] - sum_g -
                                    (x[first + i] - mean) * inverse * sum_gx);

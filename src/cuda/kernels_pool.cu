@@ -99,14 +99,10 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
                                const ls_k_quads *k, cudaStream_t stream)
 {
     const quads s = quads_of(k);
-    LS_TILED(k->half, k->c, T, V, {
-        if (k->max)
-            quads_forward<T, V, true><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
-                (T *)y, bits, (const T *)x, bias, s);
-        else
-            quads_forward<T, V, false><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
-                (T *)y, bits, (const T *)x, bias, s);
-    });
+    LS_TILED(k->half, k->c, T, V, LS_CHOSEN(k->max, MAX, {
+        quads_forward<T, V, MAX><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
+            (T *)y, bits, (const T *)x, bias, s);
+    }));
     return cudaGetLastError();
 }
 
@@ -162,14 +158,10 @@ cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy,
                             cudaStream_t stream)
 {
     const quads s = quads_of(k);
-    LS_TILED(k->half, k->c, T, V, {
-        if (bias_sum)
-            quads_back<T, V, true><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
-                (T *)dx, bias_sum, add, partial, (const T *)dy, bits, s);
-        else
-            quads_back<T, V, false><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
-                (T *)dx, bias_sum, add, partial, (const T *)dy, bits, s);
-    });
+    LS_TILED(k->half, k->c, T, V, LS_CHOSEN(bias_sum, SUMS, {
+        quads_back<T, V, SUMS><<<ls_over(s.m, k->c, V), ls_tile_of(k->c, V), 0, stream>>>(
+            (T *)dx, bias_sum, add, partial, (const T *)dy, bits, s);
+    }));
     return bias_sum && s.m > LS_K_BLOCK
                ? ls_bias_finish(bias_sum, add, partial, s.m, k->c, stream)
                : cudaGetLastError();
