@@ -6,9 +6,9 @@
  * peak. The best of the rounds, processor time of this thread. The gradient of x is what an op that makes it
  * takes longer than one that does not.
  */
-#include "cpu/cpu_isa.h"
-#include "cpu/cpu_layout.h"
-#include "cpu/cpu_op.h"
+#include "cpu/cpu_device.h"
+#include "cpu/lanes_kernels.h"
+#include "cpu/lanes_op.h"
 
 #include "base/host.h"
 

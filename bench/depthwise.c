@@ -5,9 +5,9 @@
  * For each line "ROWS CHANNELS SIDE KERNEL STRIDE" of its input it answers with milliseconds: of forward, and of
  * forward and backward, each the best of some runs, in time of this thread.
  */
-#include "cpu/cpu_isa.h"
-#include "cpu/cpu_layout.h"
-#include "cpu/cpu_op.h"
+#include "cpu/cpu_device.h"
+#include "cpu/lanes_kernels.h"
+#include "cpu/lanes_op.h"
 
 #include "base/host.h"
 

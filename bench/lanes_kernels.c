@@ -8,9 +8,9 @@
  * accumulated gradients, then SGD. The floor of LeNet is 10.6 MFLOP an image (two operations per
  * multiply-add that the result depends on).
  */
-#include "cpu/cpu_isa.h"
-#include "cpu/cpu_layout.h"
-#include "cpu/cpu_op.h"
+#include "cpu/lanes_kernels.h"
+#include "cpu/cpu_device.h"
+#include "cpu/lanes_op.h"
 
 #include "base/host.h"
 

@@ -11,7 +11,7 @@
  */
 #include "sync/ring.h"
 #include "base/clock.h"
-#include "pool/topology.h"
+#include "pool/pool.h"
 #include "sync/barrier.h"
 
 #include <lockstep/pool.h>

@@ -26,4 +26,20 @@ typedef struct ls_cpu_device {
 /* The table. Static, constant, any thread. */
 const ls_backend *ls_cpu_backend(void);
 
+/* ---- its ops: a file and a row in ops.def each ------------------------------------------------ */
+
+/* A creator of ops of one kind. Thread: the worker's. Errors: LS_EUNSUPPORTED where it declines a fused
+ * form, LS_EINVAL, LS_ENOMEM. */
+typedef int ls_cpu_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
+                          ls_error *err);
+
+/* Any op: the table's op_create. */
+ls_cpu_create ls_cpu_op_create;
+
+#define LS_CPU_OP(kind, name) ls_cpu_create ls_cpu_##name##_create;
+#define LS_CPU_ALSO(kind, name)
+#include "cpu/ops.def"
+#undef LS_CPU_OP
+#undef LS_CPU_ALSO
+
 #endif

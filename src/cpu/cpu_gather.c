@@ -1,7 +1,7 @@
 /* Dataset rows (bytes, or floats) to a batch of floats in lanes. A pixel has 256 values, so every result is looked up in a
  * table of its channel, computed once with correctly rounded divisions. */
-#include "cpu/cpu_layout.h"
-#include "cpu/cpu_op.h"
+#include "cpu/cpu_device.h"
+#include "cpu/lanes_op.h"
 
 #include "base/augment.h"
 #include "base/error.h"

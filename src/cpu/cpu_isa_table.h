@@ -1,10 +1,10 @@
 /* Fills in one instruction set's table. Included once by each of cpu_isa_avx512.c, cpu_isa_avx2.c and
  * cpu_isa_generic.c, which CMakeLists.txt has compiled with different flags. */
-#include "cpu/cpu_isa.h"
 #include "cpu/lanes_conv_bwd_kernel.h"
 #include "cpu/lanes_conv_fwd_kernel.h"
 #include "cpu/lanes_dense_kernel.h"
 #include "cpu/lanes_depth_kernel.h"
+#include "cpu/lanes_kernels.h"
 #include "cpu/lanes_loss_kernel.h"
 #include "cpu/lanes_panel_kernel.h"
 #include "cpu/lanes_pass_kernel.h"

@@ -1,7 +1,7 @@
 /* Steps over a whole arena: the optimizers', and that of running statistics. Element-wise, without
  * fused multiply-adds, so that the bits depend neither on the instruction set nor on the size of
  * the team. */
-#include "cpu/cpu_op.h"
+#include "cpu/cpu_device.h"
 
 #include "base/error.h"
 #include "base/host.h"

@@ -116,41 +116,6 @@ static size_t place(const ls_lanes_conv *c, int o, int i, int e)
     return (block * (size_t)(c->kh * c->kw) + (size_t)e) * LS_LANES_OC + (size_t)(o % LS_LANES_OC);
 }
 
-static int conv_import(ls_op *op, int index, void *dst, const float *src, ls_error *err)
-{
-    const ls_lanes_conv *c = &((const ls_conv_op *)op)->conv;
-    float *to = dst;
-    if (index < 0 || index >= op->params)
-        return ls_fail(err, LS_EINVAL, "conv2d has no parameter %d", index);
-    memset(to, 0, op->param_floats[index] * sizeof *to);
-    if (index == 1) {
-        memcpy(to, src, (size_t)c->oc * sizeof *to);
-        return LS_OK;
-    }
-    for (int o = 0; o < c->oc; o++)
-        for (int i = 0; i < c->ic; i++)
-            for (int e = 0; e < c->kh * c->kw; e++)
-                to[place(c, o, i, e)] = *src++;
-    return LS_OK;
-}
-
-static int conv_export(ls_op *op, int index, float *dst, const void *src, ls_error *err)
-{
-    const ls_lanes_conv *c = &((const ls_conv_op *)op)->conv;
-    const float *from = src;
-    if (index < 0 || index >= op->params)
-        return ls_fail(err, LS_EINVAL, "conv2d has no parameter %d", index);
-    if (index == 1) {
-        memcpy(dst, from, (size_t)c->oc * sizeof *dst);
-        return LS_OK;
-    }
-    for (int o = 0; o < c->oc; o++)
-        for (int i = 0; i < c->ic; i++)
-            for (int e = 0; e < c->kh * c->kw; e++)
-                *dst++ = from[place(c, o, i, e)];
-    return LS_OK;
-}
-
 /* For conv_data. Places of input channels beyond the last are never read. */
 static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 {
@@ -470,8 +435,8 @@ static const ls_op_impl conv_impl = {
     .bind = ls_lanes_op_bind,
     .forward = conv_forward,
     .backward = conv_backward,
-    .import_param = conv_import,
-    .export_param = conv_export,
+    .import_param = ls_lanes_op_import,
+    .export_param = ls_lanes_op_export,
     .destroy = ls_lanes_op_destroy,
 };
 

@@ -175,11 +175,6 @@ static size_t ceil_to(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-static size_t weight_floats(const ls_lanes_conv *c)
-{
-    return ceil_to((size_t)c->oc, LS_LANES_OC) * (size_t)c->ic * (size_t)c->kh * (size_t)c->kw;
-}
-
 static void set_groups(ls_conv_op *op)
 {
     const ls_lanes_conv *c = &op->conv;
@@ -293,9 +288,7 @@ void ls_conv_plan(ls_conv_op *op, const ls_lanes_conv *c, int bias)
     choose_winograd(op);
     op->panels = panels_pay(&op->conv);
     set_cut(op);
-    o->params = bias ? 2 : 1;
-    o->param_floats[0] = weight_floats(c);
-    o->param_floats[1] = bias ? ceil_to((size_t)c->oc, LS_LANES_OC) : 0;
+    ls_lanes_op_set_params(&op->base, c->oc, c->ic * c->kh * c->kw, LS_LANES_OC, bias);
     o->saved_bytes = (size_t)op->base.groups * op->mask_group;
     const size_t forward = forward_floats(op), backward = backward_floats(op);
     o->scratch_bytes = (forward > backward ? forward : backward) * sizeof(float);

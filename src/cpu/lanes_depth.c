@@ -9,7 +9,6 @@ typedef struct depth_op {
     ls_lanes_op base; /* first */
     ls_lanes_depth depth;
     int channels, some;      /* those that a thread of the team takes at a time */
-    bool accumulate;         /* in this run */
     size_t x_plane, y_plane; /* floats of a channel of sixteen rows */
 } depth_op;
 
@@ -43,16 +42,6 @@ static void some_forward(void *arg, uint32_t item)
                                         op->depth.k.bias ? (const float *)b->param[1] + c : NULL,
                                         (float *)b->y + plane * op->y_plane);
     }
-}
-
-static int depth_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    depth_op *op = (depth_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    ls_team_run(op->base.team, parts(op) * (uint32_t)op->base.groups, some_forward, op);
-    return LS_OK;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -93,30 +82,10 @@ static void some_backward(void *arg, uint32_t item)
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS)
         for (int c = first; c < end_of(op, first); c++)
             block_backward(op, c, group, ls_lanes_block(&op->base, group),
-                           group > 0 || op->accumulate);
-}
-
-static int depth_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    depth_op *op = (depth_op *)base;
-    (void)stream;
-    (void)err;
-    op->accumulate = flags & LS_RUN_ACCUMULATE;
-    ls_team_run(op->base.team, parts(op), some_backward, op);
-    return LS_OK;
+                           group > 0 || op->base.flags & LS_RUN_ACCUMULATE);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
-
-static const ls_op_impl depth_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = depth_forward,
-    .backward = depth_backward,
-    .import_param = ls_lanes_op_import,
-    .export_param = ls_lanes_op_export,
-    .destroy = ls_lanes_op_destroy,
-};
 
 static int outputs(int size, int kernel, int dilation, int stride, int padding)
 {
@@ -157,7 +126,7 @@ int ls_lanes_depth_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     ls_lanes_op *base;
     int status = geometry(&d, desc, err);
     if (!status)
-        status = ls_lanes_op_new(&base, sizeof(depth_op), &depth_impl, device, desc, err);
+        status = ls_lanes_op_new(&base, sizeof(depth_op), &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
     depth_op *op = (depth_op *)base;
@@ -167,9 +136,9 @@ int ls_lanes_depth_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     op->some = 1 + PIXELS / (d.oh * d.ow);
     op->x_plane = (size_t)d.ih * (size_t)d.iw * LS_LANES;
     op->y_plane = (size_t)d.oh * (size_t)d.ow * LS_LANES;
-    base->op.params = d.k.bias ? 2 : 1;
-    base->op.param_floats[0] = (size_t)op->channels * taps_of(op);
-    base->op.param_floats[1] = d.k.bias ? (size_t)op->channels : 0;
+    ls_lanes_op_set_params(base, op->channels, d.k.kh * d.k.kw, 1, d.k.bias);
+    base->forward = (ls_lanes_pass){some_forward, parts(op) * (uint32_t)base->groups};
+    base->gradients = (ls_lanes_pass){some_backward, parts(op)};
     ls_lanes_op_set_y(base, op->channels, d.oh, d.ow);
     return ls_lanes_op_finish(out, base, desc, err);
 }

@@ -1,6 +1,6 @@
 /* The kernels of the lanes family, as one table per instruction set.
  *
- * Activations lie as [group][c][h][w][16] (cpu_layout.h); a group is sixteen rows. Lanes beyond
+ * Activations lie as [group][c][h][w][16] (lanes_op.h); a group is sixteen rows. Lanes beyond
  * the last row hold finite numbers in activations and zeros in gradients, so that sums over all
  * lanes are sums over the rows. All pointers are aligned to 64 bytes. Nothing here fails,
  * allocates, or keeps state. Sums are made of fused multiply-adds where the instruction set has
@@ -241,5 +241,12 @@ static inline int ls_lanes_conv_columns(const ls_lanes_conv *c)
 {
     return c->kh * c->kw == 1 ? c->ic : c->kw;
 }
+
+/* ---- the instruction sets that they are compiled for, and which of them this CPU has ------------ */
+
+/* The i-th best that this CPU runs; NULL behind the last. Any thread. */
+const ls_lanes_kernels *ls_cpu_isa_at(int i);
+
+extern const ls_lanes_kernels ls_cpu_isa_avx512, ls_cpu_isa_avx2, ls_cpu_isa_generic;
 
 #endif

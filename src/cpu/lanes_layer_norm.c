@@ -12,12 +12,6 @@ typedef struct layer_norm_op {
     float epsilon;
 } layer_norm_op;
 
-/* A pass and its flags, shared by the team. */
-typedef struct layer_norm_job {
-    const layer_norm_op *op;
-    unsigned flags;
-} layer_norm_job;
-
 /* [2][16] of each group: means, then inverses. */
 static float *statistics_of(const layer_norm_op *op, size_t group)
 {
@@ -34,16 +28,6 @@ static void forward_group(void *arg, uint32_t group)
                                     b->param[1], (float *)b->y + at, statistics_of(op, group));
 }
 
-static int layer_norm_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    layer_norm_op *op = (layer_norm_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    ls_team_run(op->base.team, (uint32_t)op->base.groups, forward_group, op);
-    return LS_OK;
-}
-
 static void backward_group(void *arg, uint32_t group)
 {
     const layer_norm_op *op = arg;
@@ -56,8 +40,7 @@ static void backward_group(void *arg, uint32_t group)
 /* Sixteen weights and biases. */
 static void weights_of_sixteen(void *arg, uint32_t item)
 {
-    const layer_norm_job *job = arg;
-    const layer_norm_op *op = job->op;
+    const layer_norm_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
     const size_t first = (size_t)item * LS_LANES, left = op->n - first, group = op->n * LS_LANES;
     for (int g = 0; g < op->base.groups; g += LS_LANES_BLOCK_GROUPS) {
@@ -65,32 +48,9 @@ static void weights_of_sixteen(void *arg, uint32_t item)
         op->base.kernels->layer_weights(
             left < LS_LANES ? (int)left : LS_LANES, ls_lanes_block(&op->base, g), group,
             (const float *)b->x + at, (const float *)b->dy + at, statistics_of(op, (size_t)g),
-            b->grad[0] + first, b->grad[1] + first, g > 0 || job->flags & LS_RUN_ACCUMULATE);
+            b->grad[0] + first, b->grad[1] + first, g > 0 || op->base.flags & LS_RUN_ACCUMULATE);
     }
 }
-
-static int layer_norm_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    layer_norm_op *op = (layer_norm_op *)base;
-    layer_norm_job job = {op, flags};
-    (void)stream;
-    (void)err;
-    ls_team_run(op->base.team, (uint32_t)((op->n + LS_LANES - 1) / LS_LANES), weights_of_sixteen,
-                &job);
-    if (op->base.needs_dx)
-        ls_team_run(op->base.team, (uint32_t)op->base.groups, backward_group, op);
-    return LS_OK;
-}
-
-static const ls_op_impl layer_norm_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = layer_norm_forward,
-    .backward = layer_norm_backward,
-    .import_param = ls_lanes_op_import,
-    .export_param = ls_lanes_op_export,
-    .destroy = ls_lanes_op_destroy,
-};
 
 int ls_cpu_layer_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
                              ls_error *err)
@@ -100,15 +60,18 @@ int ls_cpu_layer_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_des
     if (!(desc->u.layernorm.epsilon > 0))
         return ls_fail(err, LS_EINVAL, "layernorm: an epsilon of %g; it must be above 0",
                        (double)desc->u.layernorm.epsilon);
-    int status = ls_lanes_op_new(&op, sizeof(layer_norm_op), &layer_norm_impl, device, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(layer_norm_op), &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
     const size_t bytes = (size_t)op->groups * 2 * LS_LANES * sizeof(float);
-    ((layer_norm_op *)op)->n = (size_t)x->c * (size_t)x->h * (size_t)x->w;
+    const size_t n = (size_t)x->c * (size_t)x->h * (size_t)x->w;
+    ((layer_norm_op *)op)->n = n;
     ((layer_norm_op *)op)->epsilon = desc->u.layernorm.epsilon;
     ls_lanes_op_set_y(op, x->c, x->h, x->w);
-    op->op.params = 2;
-    op->op.param_floats[0] = op->op.param_floats[1] = ((layer_norm_op *)op)->n;
+    ls_lanes_op_set_params(op, x->c * x->h * x->w, 1, 1, true);
+    op->forward = (ls_lanes_pass){forward_group, (uint32_t)op->groups};
+    op->gradients = (ls_lanes_pass){weights_of_sixteen, (uint32_t)((n + LS_LANES - 1) / LS_LANES)};
+    op->dx = (ls_lanes_pass){backward_group, (uint32_t)op->groups};
     *(op->training ? &op->op.saved_bytes : &op->op.scratch_bytes) = bytes;
     return ls_lanes_op_finish(out, op, desc, err);
 }

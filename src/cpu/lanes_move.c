@@ -30,46 +30,19 @@ static void part_group(void *arg, uint32_t group)
     memcpy((float *)b->dx2 + group * op->second, dy + op->first, op->second * sizeof *dy);
 }
 
-static int concat_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    concat_op *op = (concat_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    ls_team_run(op->base.team, (uint32_t)op->base.groups, join_group, op);
-    return LS_OK;
-}
-
-static int concat_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    concat_op *op = (concat_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    if (op->base.needs_dx)
-        ls_team_run(op->base.team, (uint32_t)op->base.groups, part_group, op);
-    return LS_OK;
-}
-
-static const ls_op_impl concat_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = concat_forward,
-    .backward = concat_backward,
-    .destroy = ls_lanes_op_destroy,
-};
-
 int ls_cpu_concat_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_tensor *x = &desc->x, *x2 = &desc->x2;
     const size_t pixels = (size_t)x->h * (size_t)x->w * LS_LANES;
     ls_lanes_op *op;
-    int status = ls_lanes_op_new(&op, sizeof(concat_op), &concat_impl, device, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(concat_op), &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
     ((concat_op *)op)->first = (size_t)x->c * pixels;
     ((concat_op *)op)->second = (size_t)x2->c * pixels;
     ls_lanes_op_set_y(op, x->c + x2->c, x->h, x->w);
+    op->forward = (ls_lanes_pass){join_group, (uint32_t)op->groups};
+    op->dx = (ls_lanes_pass){part_group, (uint32_t)op->groups};
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
@@ -77,7 +50,7 @@ int ls_cpu_concat_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
 
 typedef struct upsample_op {
     ls_lanes_op base; /* first */
-    int c, h, w;      /* of x */
+    int h, w;         /* of x */
     ls_upsample by;
 } upsample_op;
 
@@ -118,35 +91,6 @@ static void gather_plane(void *arg, uint32_t plane)
     }
 }
 
-static int upsample_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    upsample_op *op = (upsample_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    ls_team_run(op->base.team, (uint32_t)(op->base.groups * op->c), spread_plane, op);
-    return LS_OK;
-}
-
-static int upsample_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    upsample_op *op = (upsample_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    if (op->base.needs_dx)
-        ls_team_run(op->base.team, (uint32_t)(op->base.groups * op->c), gather_plane, op);
-    return LS_OK;
-}
-
-static const ls_op_impl upsample_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = upsample_forward,
-    .backward = upsample_backward,
-    .destroy = ls_lanes_op_destroy,
-};
-
 int ls_cpu_upsample_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
                            ls_error *err)
 {
@@ -156,12 +100,14 @@ int ls_cpu_upsample_create(ls_op **out, ls_cpu_device *device, const ls_op_desc 
     if (by.sh < 1 || by.sw < 1)
         return ls_fail(err, LS_EINVAL, "upsample: a scale of %d×%d; each must be at least 1", by.sh,
                        by.sw);
-    int status = ls_lanes_op_new(&op, sizeof(upsample_op), &upsample_impl, device, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(upsample_op), &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
     upsample_op *self = (upsample_op *)op;
-    self->c = x->c, self->h = x->h, self->w = x->w;
+    self->h = x->h, self->w = x->w;
     self->by = by;
     ls_lanes_op_set_y(op, x->c, x->h * by.sh, x->w * by.sw);
+    op->forward = (ls_lanes_pass){spread_plane, (uint32_t)(op->groups * x->c)};
+    op->dx = (ls_lanes_pass){gather_plane, (uint32_t)(op->groups * x->c)};
     return ls_lanes_op_finish(out, op, desc, err);
 }

@@ -33,11 +33,6 @@ typedef struct norm_op {
     channel channel[]; /* [channels] */
 } norm_op;
 
-static norm_op *self_of(ls_op *op)
-{
-    return (norm_op *)op;
-}
-
 /* Where channel c of a group starts, in floats. */
 static size_t plane_at(const norm_op *op, int c, int group)
 {
@@ -114,12 +109,6 @@ static void settle_forward(norm_op *op, int c, unsigned flags)
         (ls_lanes_norm){(float)mean, (float)((double)b->param[0][c] * to->inverse), b->param[1][c]};
 }
 
-/* A pass, divided among the team by channels. */
-typedef struct norm_job {
-    norm_op *op;
-    unsigned flags;
-} norm_job;
-
 /* Lanes beyond the rows are no image: scaled by one such layer after the other they would leave the range of
  * floats, and what is not finite is no zero times a gradient of zero either. */
 static void clear_rest(float *y, size_t plane, int rows)
@@ -130,10 +119,9 @@ static void clear_rest(float *y, size_t plane, int rows)
 
 static void forward_channel(void *arg, uint32_t c)
 {
-    const norm_job *job = arg;
-    norm_op *op = job->op;
+    norm_op *op = arg;
     const ls_op_buffers *b = &op->base.b;
-    settle_forward(op, (int)c, job->flags);
+    settle_forward(op, (int)c, op->base.flags);
     for (int g = 0; g < op->base.groups; g++) {
         const size_t at = plane_at(op, (int)c, g);
         op->base.kernels->normalise(op->plane, &op->channel[c].norm, (const float *)b->x + at,
@@ -145,16 +133,13 @@ static void forward_channel(void *arg, uint32_t c)
 
 static int norm_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    norm_op *op = self_of(base);
+    const norm_op *op = (const norm_op *)base;
     const ls_op_buffers *b = &op->base.b;
-    (void)stream;
     if ((flags & LS_RUN_EVALUATE) && !b->running)
         return ls_fail(err, LS_EINVAL, "batchnorm: evaluation without running statistics");
     if (!(flags & LS_RUN_EVALUATE) && op->base.training && !b->contribution)
         return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
-    norm_job job = {op, flags};
-    ls_team_run(op->base.team, (uint32_t)op->channels, forward_channel, &job);
-    return LS_OK;
+    return ls_lanes_op_forward(base, stream, flags, err);
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -192,12 +177,11 @@ static void sums_of(const norm_op *op, int c, double *sum_g, double *sum_gx)
 
 static void backward_channel(void *arg, uint32_t item)
 {
-    const norm_job *job = arg;
-    const norm_op *op = job->op;
+    const norm_op *op = arg;
     const int c = (int)item;
     const ls_op_buffers *b = &op->base.b;
     const double inverse = op->channel[c].inverse, slope = (double)b->param[0][c] * inverse;
-    const int add = (job->flags & LS_RUN_ACCUMULATE) != 0;
+    const int add = (op->base.flags & LS_RUN_ACCUMULATE) != 0;
     double sum_g, sum_gx;
     sums_of(op, c, &sum_g, &sum_gx);
     b->grad[0][c] = (add ? b->grad[0][c] : 0.0f) + (float)(sum_gx * inverse);
@@ -215,22 +199,13 @@ static void backward_channel(void *arg, uint32_t item)
     }
 }
 
-static int norm_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    norm_job job = {self_of(base), flags};
-    (void)stream;
-    (void)err;
-    ls_team_run(job.op->base.team, (uint32_t)job.op->channels, backward_channel, &job);
-    return LS_OK;
-}
-
 /* ---- the op ---------------------------------------------------------------------------------- */
 
 static const ls_op_impl norm_impl = {
     .size = sizeof(ls_op_impl),
     .bind = ls_lanes_op_bind,
     .forward = norm_forward,
-    .backward = norm_backward,
+    .backward = ls_lanes_op_backward,
     .import_param = ls_lanes_op_import,
     .export_param = ls_lanes_op_export,
     .destroy = ls_lanes_op_destroy,
@@ -255,8 +230,9 @@ int ls_cpu_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     op->n = (double)x->rows * x->h * x->w;
     op->epsilon = desc->u.batchnorm.epsilon;
     ls_lanes_op_set_y(base, x->c, x->h, x->w);
-    base->op.params = 2;
-    base->op.param_floats[0] = base->op.param_floats[1] = (size_t)x->c;
+    ls_lanes_op_set_params(base, x->c, 1, 1, true);
+    base->forward = (ls_lanes_pass){forward_channel, (uint32_t)x->c};
+    base->gradients = (ls_lanes_pass){backward_channel, (uint32_t)x->c};
     base->op.contribution_floats = 2 * (size_t)x->c;
     return ls_lanes_op_finish(out, base, desc, err);
 }

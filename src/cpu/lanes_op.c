@@ -6,6 +6,69 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- how tensors are arranged ------------------------------------------------------------------ */
+
+const ls_layout ls_layout_lanes = {1};
+
+bool ls_layout_is_lanes(const ls_layout *layout)
+{
+    return layout == &ls_layout_lanes;
+}
+
+size_t ls_lanes_groups(int rows)
+{
+    return ((size_t)rows + LS_LANES - 1) / LS_LANES;
+}
+
+size_t ls_lanes_bytes(int rows, int c, int h, int w)
+{
+    return ls_lanes_groups(rows) * LS_LANES * (size_t)c * (size_t)h * (size_t)w * sizeof(float);
+}
+
+ls_tensor ls_lanes_tensor(const ls_tensor *like)
+{
+    ls_tensor t = *like;
+    t.layout = &ls_layout_lanes;
+    t.bytes = ls_lanes_bytes(t.rows, t.c, t.h, t.w);
+    return t;
+}
+
+static int rows_of_group(int rows, int group)
+{
+    int left = rows - group * LS_LANES;
+    return left < LS_LANES ? left : LS_LANES;
+}
+
+#define LINE 16 /* floats of a row that are worked through at a time: a line of cache */
+
+void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *t)
+{
+    const size_t row = (size_t)t->c * (size_t)t->h * (size_t)t->w;
+    for (int first = 0; first < t->rows; first += LS_LANES, lanes += row * LS_LANES) {
+        const int rows = rows_of_group(t->rows, first / LS_LANES);
+        const float *from = plain + (size_t)first * row;
+        for (size_t at = 0; at < row; at += LINE)
+            for (int l = 0; l < LS_LANES; l++)
+                for (size_t e = at; e < at + LINE && e < row; e++)
+                    lanes[e * LS_LANES + (size_t)l] = l < rows ? from[(size_t)l * row + e] : 0;
+    }
+}
+
+void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *t)
+{
+    const size_t row = (size_t)t->c * (size_t)t->h * (size_t)t->w;
+    for (int first = 0; first < t->rows; first += LS_LANES, lanes += row * LS_LANES) {
+        const int rows = rows_of_group(t->rows, first / LS_LANES);
+        float *to = plain + (size_t)first * row;
+        for (size_t at = 0; at < row; at += LINE)
+            for (int l = 0; l < rows; l++)
+                for (size_t e = at; e < at + LINE && e < row; e++)
+                    to[(size_t)l * row + e] = lanes[e * LS_LANES + (size_t)l];
+    }
+}
+
+/* ---- what ops have in common ------------------------------------------------------------------ */
+
 void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w)
 {
     ls_tensor y = {LS_F32, op->op.y.rows, c, h, w, NULL, 0};
@@ -39,14 +102,53 @@ int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl,
 
 int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_error *err)
 {
-    for (int i = 0; desc->twin && i < LS_OP_PARAMS; i++) {
-        if (desc->twin->param_floats[i] == op->op.param_floats[i])
+    const ls_lanes_op *twin = (const ls_lanes_op *)desc->twin;
+    for (int i = 0; twin && i < LS_OP_PARAMS; i++) {
+        if (twin->op.param_floats[i] == op->op.param_floats[i] &&
+            twin->forward.work == op->forward.work)
             continue;
         op->op.impl->destroy(&op->op); /* with what a kind keeps in it */
         return ls_fail(err, LS_EINVAL, "lanes: the twin is another layer's");
     }
     *out = &op->op;
     return LS_OK;
+}
+
+void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias)
+{
+    const size_t padded = (size_t)(outputs + block - 1) / (size_t)block * (size_t)block;
+    op->outputs = outputs;
+    op->elements = elements;
+    op->block = block;
+    op->op.params = bias ? 2 : 1;
+    op->op.param_floats[0] = padded * (size_t)elements;
+    op->op.param_floats[1] = bias ? padded : 0;
+}
+
+/* ---- the passes ------------------------------------------------------------------------------- */
+
+static int run(ls_op *base, unsigned flags, const ls_lanes_pass *pass)
+{
+    ls_lanes_op *op = (ls_lanes_op *)base;
+    op->flags = flags;
+    ls_team_run(op->team, pass->items, pass->work, op);
+    return LS_OK;
+}
+
+int ls_lanes_op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    (void)stream;
+    (void)err;
+    return run(op, flags, &((ls_lanes_op *)op)->forward);
+}
+
+int ls_lanes_op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const ls_lanes_op *op = (ls_lanes_op *)base;
+    (void)stream;
+    (void)err;
+    run(base, flags, &op->gradients);
+    return op->needs_dx ? run(base, flags, &op->dx) : LS_OK;
 }
 
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
@@ -62,18 +164,55 @@ void ls_lanes_op_destroy(ls_op *op)
         ls_free(((ls_lanes_op *)op)->host, op);
 }
 
-int ls_lanes_op_import(ls_op *op, int index, void *dst, const float *src, ls_error *err)
+/* ---- parameters ------------------------------------------------------------------------------- */
+
+/* Of parameter `index`: elements of an output, 0 where there is no such parameter. */
+static int elements_of(const ls_op *op, int index, ls_error *err)
 {
-    if (index < 0 || index >= op->params)
-        return ls_fail(err, LS_EINVAL, "there is no parameter %d", index);
-    memcpy(dst, src, op->param_floats[index] * sizeof *src);
+    if (index >= 0 && index < op->params)
+        return index == 0 ? ((const ls_lanes_op *)op)->elements : 1;
+    ls_fail(err, LS_EINVAL, "there is no parameter %d", index);
+    return 0;
+}
+
+/* Where element e of output o lies. */
+static size_t place(int block, int elements, int o, int e)
+{
+    return ((size_t)(o / block) * (size_t)elements + (size_t)e) * (size_t)block +
+           (size_t)(o % block);
+}
+
+int ls_lanes_op_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
+{
+    const ls_lanes_op *op = (const ls_lanes_op *)base;
+    const int elements = elements_of(base, index, err);
+    if (!elements)
+        return LS_EINVAL;
+    memset(dst, 0, base->param_floats[index] * sizeof *src);
+    for (int o = 0; o < op->outputs; o++)
+        for (int e = 0; e < elements; e++)
+            ((float *)dst)[place(op->block, elements, o, e)] = *src++;
     return LS_OK;
 }
 
-int ls_lanes_op_export(ls_op *op, int index, float *dst, const void *src, ls_error *err)
+int ls_lanes_op_export(ls_op *base, int index, float *dst, const void *src, ls_error *err)
 {
-    if (index < 0 || index >= op->params)
-        return ls_fail(err, LS_EINVAL, "there is no parameter %d", index);
-    memcpy(dst, src, op->param_floats[index] * sizeof *dst);
+    const ls_lanes_op *op = (const ls_lanes_op *)base;
+    const int elements = elements_of(base, index, err);
+    if (!elements)
+        return LS_EINVAL;
+    for (int o = 0; o < op->outputs; o++)
+        for (int e = 0; e < elements; e++)
+            *dst++ = ((const float *)src)[place(op->block, elements, o, e)];
     return LS_OK;
 }
+
+const ls_op_impl ls_lanes_passes = {
+    .size = sizeof(ls_op_impl),
+    .bind = ls_lanes_op_bind,
+    .forward = ls_lanes_op_forward,
+    .backward = ls_lanes_op_backward,
+    .import_param = ls_lanes_op_import,
+    .export_param = ls_lanes_op_export,
+    .destroy = ls_lanes_op_destroy,
+};

@@ -1,7 +1,7 @@
 /* What ops on lanes have in common.
  *
  * Libraries that put channels into vector registers pad them to sixteen: 20 channels cost as much
- * as 32. Here a register holds the same element of sixteen rows (cpu_layout.h), so that any
+ * as 32. Here a register holds the same element of sixteen rows (below), so that any
  * number of channels, any kernel, stride and padding runs at full width. Each op is in one source file; the
  * loops are in *_kernel.h, compiled once per instruction set and chosen at run time.
  *
@@ -12,8 +12,50 @@
 #ifndef CPU_LANES_OP_H
 #define CPU_LANES_OP_H
 
-#include "cpu/cpu_layout.h"
-#include "cpu/cpu_op.h"
+#include "cpu/cpu_device.h"
+
+#include <lockstep/plugin.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* How tensors are arranged in the CPU back end:
+ *
+ *   lanes   [ceil(rows/16)][c][h][w][16]: sixteen rows (images) side by side, so that one
+ *           512-bit register holds the same element of sixteen rows. Lanes beyond the last row hold finite
+ *           numbers in data, zeros in gradients.
+ *   NULL    plain: [rows][c][h][w], as everywhere. Only what an export wrote, and inputs from outside.
+ */
+
+#define LS_LANES 16
+
+struct ls_layout {
+    char lanes; /* there is but one */
+};
+
+/* The one lanes layout; the tensor's shape says the rest. */
+extern const ls_layout ls_layout_lanes;
+
+/* Whether it is the lanes layout; NULL is allowed. */
+bool ls_layout_is_lanes(const ls_layout *layout);
+
+/* Groups of sixteen rows, the last one padded. */
+size_t ls_lanes_groups(int rows);
+
+/* Bytes of a tensor of floats, c × h × w each, in lanes layout. */
+size_t ls_lanes_bytes(int rows, int c, int h, int w);
+
+/* `like` (its dtype and shape) with lanes layout and the bytes that takes. */
+ls_tensor ls_lanes_tensor(const ls_tensor *like);
+
+/* `lanes` ← a plain tensor of that shape; rows beyond the last become zero. And back. */
+void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *t);
+void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *t);
+
+/* What the team does side by side: work(op, i) for every i < items. */
+typedef struct ls_lanes_pass {
+    ls_team_work *work;
+    uint32_t items;
+} ls_lanes_pass;
 
 typedef struct ls_lanes_op {
     ls_op op; /* first */
@@ -23,6 +65,10 @@ typedef struct ls_lanes_op {
     ls_op_buffers b;
     int groups; /* of sixteen rows */
     int training, needs_dx;
+    ls_lanes_pass forward, gradients,
+        dx;                       /* as far as there are such; gradients are the parameters' */
+    unsigned flags;               /* of the run */
+    int outputs, elements, block; /* of parameter 0 */
     char kernel[48];
 } ls_lanes_op;
 
@@ -38,11 +84,18 @@ void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w);
  * are not those of the twin. */
 int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_error *err);
 
-/* bind and destroy of every such op. */
-int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
-void ls_lanes_op_destroy(ls_op *op);
+/* Parameters: weights, and a bias or what else there is one of for each output. Weights lie in blocks of outputs,
+ * [ceil(outputs / block)][elements][block], zero-padded; in blocks of one as anywhere. */
+void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias);
 
-/* import_param and export_param of ops whose parameters lie as anywhere. */
+/* An op that is nothing but its passes. */
+extern const ls_op_impl ls_lanes_passes;
+
+/* And what tables of other ops are made of. */
+int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
+int ls_lanes_op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
+int ls_lanes_op_backward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
+void ls_lanes_op_destroy(ls_op *op);
 int ls_lanes_op_import(ls_op *op, int index, void *dst, const float *src, ls_error *err);
 int ls_lanes_op_export(ls_op *op, int index, float *dst, const void *src, ls_error *err);
 

@@ -52,35 +52,6 @@ static void some_backward(void *arg, uint32_t item)
                                        (const float *)b->dy + at, (float *)b->dx + at);
 }
 
-static int curve_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    curve_op *op = (curve_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    ls_team_run(op->base.team, items(&op->base), some_forward, op);
-    return LS_OK;
-}
-
-static int curve_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    curve_op *op = (curve_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    if (op->base.needs_dx)
-        ls_team_run(op->base.team, items(&op->base), some_backward, op);
-    return LS_OK;
-}
-
-static const ls_op_impl curve_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = curve_forward,
-    .backward = curve_backward,
-    .destroy = ls_lanes_op_destroy,
-};
-
 static ls_lanes_curve curve_of(const ls_op_desc *desc)
 {
     switch ((int)desc->kind) {
@@ -95,12 +66,14 @@ static ls_lanes_curve curve_of(const ls_op_desc *desc)
 int ls_cpu_curve_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_op *op;
-    int status = ls_lanes_op_new(&op, sizeof(curve_op), &curve_impl, device, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(curve_op), &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
     ((curve_op *)op)->curve = curve_of(desc);
     ((curve_op *)op)->slope = desc->kind == LS_OP_RELU ? desc->u.relu.slope : 0;
     ls_lanes_op_set_y(op, desc->x.c, desc->x.h, desc->x.w);
+    op->forward = (ls_lanes_pass){some_forward, items(op)};
+    op->dx = (ls_lanes_pass){some_backward, items(op)};
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
@@ -130,43 +103,16 @@ static void add_some_back(void *arg, uint32_t item)
                              b->dx2 ? (float *)b->dx2 + at : NULL);
 }
 
-static int add_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    add_op *op = (add_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    ls_team_run(op->base.team, items(&op->base), add_some, op);
-    return LS_OK;
-}
-
-static int add_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
-{
-    add_op *op = (add_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    if (op->base.needs_dx)
-        ls_team_run(op->base.team, items(&op->base), add_some_back, op);
-    return LS_OK;
-}
-
-static const ls_op_impl add_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = add_forward,
-    .backward = add_backward,
-    .destroy = ls_lanes_op_destroy,
-};
-
 int ls_cpu_add_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_op *op;
-    int status = ls_lanes_op_new(&op, sizeof(add_op), &add_impl, device, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof(add_op), &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
     ((add_op *)op)->relu = desc->fuse_relu;
     ls_lanes_op_set_y(op, desc->x.c, desc->x.h, desc->x.w);
+    op->forward = (ls_lanes_pass){add_some, items(op)};
+    op->dx = (ls_lanes_pass){add_some_back, items(op)};
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
@@ -228,22 +174,18 @@ static int dropout_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_er
     return LS_OK;
 }
 
-static int dropout_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+static void dropout_dx(void *arg, uint32_t item)
 {
-    const dropout_op *op = (const dropout_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    if (op->base.needs_dx)
-        apply(op, op->base.b.dy, op->base.b.dx);
-    return LS_OK;
+    const dropout_op *op = arg;
+    (void)item;
+    apply(op, op->base.b.dy, op->base.b.dx);
 }
 
 static const ls_op_impl dropout_impl = {
     .size = sizeof(ls_op_impl),
     .bind = ls_lanes_op_bind,
     .forward = dropout_forward,
-    .backward = dropout_backward,
+    .backward = ls_lanes_op_backward,
     .destroy = ls_lanes_op_destroy,
 };
 
@@ -264,48 +206,36 @@ int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
         op->op.saved_bytes = op->op.y.bytes / sizeof(float);
     else
         op->op.scratch_bytes = op->op.y.bytes / sizeof(float);
+    op->dx = (ls_lanes_pass){dropout_dx, 1};
     return ls_lanes_op_finish(out, op, desc, err);
 }
 
 /* ---- export: to a plain tensor, and its gradient the other way ------------------------------- */
 
-static int export_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+static void export_all(void *arg, uint32_t item)
 {
-    const ls_op_buffers *b = &((const ls_lanes_op *)base)->b;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    ls_lanes_to_plain(b->y, b->x, &base->y);
-    return LS_OK;
+    const ls_lanes_op *op = arg;
+    (void)item;
+    ls_lanes_to_plain(op->b.y, op->b.x, &op->op.y);
 }
 
-static int export_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+static void export_all_back(void *arg, uint32_t item)
 {
-    const ls_op_buffers *b = &((const ls_lanes_op *)base)->b;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    if (((const ls_lanes_op *)base)->needs_dx)
-        ls_plain_to_lanes(b->dx, b->dy, &base->y);
-    return LS_OK;
+    const ls_lanes_op *op = arg;
+    (void)item;
+    ls_plain_to_lanes(op->b.dx, op->b.dy, &op->op.y);
 }
-
-static const ls_op_impl export_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = export_forward,
-    .backward = export_backward,
-    .destroy = ls_lanes_op_destroy,
-};
 
 int ls_cpu_export_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_tensor *x = &desc->x;
     ls_lanes_op *op;
-    int status = ls_lanes_op_new(&op, sizeof *op, &export_impl, device, desc, err);
+    int status = ls_lanes_op_new(&op, sizeof *op, &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
     op->op.y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};
     op->op.y.bytes = (size_t)x->rows * (size_t)x->c * (size_t)x->h * (size_t)x->w * sizeof(float);
+    op->forward = (ls_lanes_pass){export_all, 1};
+    op->dx = (ls_lanes_pass){export_all_back, 1};
     return ls_lanes_op_finish(out, op, desc, err);
 }

@@ -8,46 +8,28 @@ typedef struct pool_op {
     size_t x_group, y_group; /* floats */
 } pool_op;
 
-static uint16_t *which_of(const pool_op *op, int group)
+static uint16_t *which_of(const pool_op *op, uint32_t group)
 {
     if (!op->base.op.saved_bytes)
         return NULL;
-    return (uint16_t *)op->base.b.saved + (size_t)group * op->y_group;
+    return (uint16_t *)op->base.b.saved + group * op->y_group;
 }
 
-static int pool_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+static void forward_group(void *arg, uint32_t group)
 {
-    pool_op *op = (pool_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    for (int g = 0; g < op->base.groups; g++)
-        op->base.kernels->pool_forward(
-            &op->pool, (const float *)op->base.b.x + (size_t)g * op->x_group,
-            (float *)op->base.b.y + (size_t)g * op->y_group, which_of(op, g));
-    return LS_OK;
+    const pool_op *op = arg;
+    op->base.kernels->pool_forward(&op->pool, (const float *)op->base.b.x + group * op->x_group,
+                                   (float *)op->base.b.y + group * op->y_group,
+                                   which_of(op, group));
 }
 
-static int pool_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+static void backward_group(void *arg, uint32_t group)
 {
-    pool_op *op = (pool_op *)base;
-    (void)stream;
-    (void)flags;
-    (void)err;
-    for (int g = 0; op->base.needs_dx && g < op->base.groups; g++)
-        op->base.kernels->pool_backward(
-            &op->pool, (const float *)op->base.b.dy + (size_t)g * op->y_group, which_of(op, g),
-            (float *)op->base.b.dx + (size_t)g * op->x_group);
-    return LS_OK;
+    const pool_op *op = arg;
+    op->base.kernels->pool_backward(&op->pool, (const float *)op->base.b.dy + group * op->y_group,
+                                    which_of(op, group),
+                                    (float *)op->base.b.dx + group * op->x_group);
 }
-
-static const ls_op_impl pool_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = pool_forward,
-    .backward = pool_backward,
-    .destroy = ls_lanes_op_destroy,
-};
 
 static int pool_geometry(ls_lanes_pool *p, const ls_op_desc *desc, ls_error *err)
 {
@@ -77,12 +59,14 @@ int ls_cpu_pool_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *des
     ls_lanes_op *base;
     int status = pool_geometry(&p, desc, err);
     if (!status)
-        status = ls_lanes_op_new(&base, sizeof(pool_op), &pool_impl, device, desc, err);
+        status = ls_lanes_op_new(&base, sizeof(pool_op), &ls_lanes_passes, device, desc, err);
     if (status)
         return status;
     pool_op *op = (pool_op *)base;
     op->pool = p;
     ls_lanes_op_set_y(base, p.c, p.oh, p.ow);
+    base->forward = (ls_lanes_pass){forward_group, (uint32_t)base->groups};
+    base->dx = (ls_lanes_pass){backward_group, (uint32_t)base->groups};
     op->x_group = (size_t)p.c * (size_t)p.ih * (size_t)p.iw * LS_LANES;
     op->y_group = (size_t)p.c * (size_t)p.oh * (size_t)p.ow * LS_LANES;
     if (base->training && p.p.max)

@@ -7,7 +7,7 @@
  * terms. The points are 0, 1, −1 and ∞, or, where there are six, 0, ±5/8, ±3/2 and ∞. F(2×2, 5×5) in
  * halves adds up F(2, 3) and F(2, 2) in each direction: 49 products instead of 36, with the errors of small points.
  *
- * Images lie in lanes (cpu_layout.h), and so do their values: every transform is one of vectors. Weights lie
+ * Images lie in lanes (lanes_op.h), and so do their values: every transform is one of vectors. Weights lie
  * as lanes_kernels.h says. Values, `tiles` tiles of sixteen rows side by side:
  *
  *     of images               [channels][tiles][points, an odd number of lines][16]

@@ -1,8 +1,8 @@
 #include "lanes/lanes_check.h"
 
 #include "base/rng.h"
-#include "cpu/cpu_layout.h"
-#include "cpu/cpu_op.h"
+#include "cpu/cpu_device.h"
+#include "cpu/lanes_op.h"
 #include "ref/ref.h"
 
 #include <math.h>

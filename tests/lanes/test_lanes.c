@@ -1,10 +1,10 @@
 /* The lanes family: every op with the kernels of every instruction set that this CPU has, on
  * random shapes, against the reference back end with double sums. */
 #include "base/rng.h"
-#include "cpu/cpu_isa.h"
-#include "cpu/cpu_layout.h"
-#include "cpu/cpu_op.h"
+#include "cpu/cpu_device.h"
 #include "cpu/lanes_conv.h"
+#include "cpu/lanes_kernels.h"
+#include "cpu/lanes_op.h"
 #include "lanes/lanes_check.h"
 
 #include <math.h>
