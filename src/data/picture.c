@@ -1,4 +1,4 @@
-#include "data/picture.h"
+#include "data/image.h"
 
 #include "base/host.h"
 

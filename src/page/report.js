@@ -4,7 +4,7 @@
 
 /* ---- records ---------------------------------------------------------------------------------------------- */
 
-/* The lines of src/page/run_log.h: `steps` are step records, of which one may stand for several; `others` are all
+/* The lines of src/page/page.h: `steps` are step records, of which one may stand for several; `others` are all
  * other records, in order. */
 const run = { id: 0, width: 1, steps: [], others: [], times: null, newest: null, cut: 0 };
 

@@ -1,4 +1,4 @@
-#include "page/run_log.h"
+#include "page/page.h"
 
 #include "base/error.h"
 #include "base/host.h"

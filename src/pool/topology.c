@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* affinity and thread names; this file and guard.c alone in the room */
-#include "pool/topology.h"
+#include "pool/pool.h"
 
 #include "base/error.h"
 

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
-#include "tcp/tcp.h"
+#include "tcp/join.h"
 
 #include <errno.h>
 #include <poll.h>

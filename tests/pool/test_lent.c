@@ -1,7 +1,7 @@
 /* Workers on threads of the host's: lent ones, and the caller as worker 0; and what is counted. */
 #include <lockstep/pool.h>
 
-#include "pool/topology.h"
+#include "pool/pool.h"
 
 #include <pthread.h>
 #include <setjmp.h>

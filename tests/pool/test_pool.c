@@ -1,7 +1,7 @@
 /* The worker pool, through its public header; what threads look like is read from /proc. */
 #include <lockstep/pool.h>
 
-#include "pool/topology.h"
+#include "pool/pool.h"
 
 #include <dirent.h>
 #include <pthread.h>

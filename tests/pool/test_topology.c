@@ -1,5 +1,5 @@
 /* CPU sets, quotas and their division, on machines made of small files. */
-#include "pool/topology.h"
+#include "pool/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include "sync/park.h"
 
 #include "base/clock.h"
-#include "pool/topology.h"
+#include "pool/pool.h"
 
 #include <pthread.h>
 #include <sched.h>
