@@ -141,15 +141,16 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
     return status;
 }
 
-int ls_cluster_gather(ls_cluster *c, void *all, size_t bytes, ls_error *err)
+/* Parts of the same size, one behind another; or the only one, of member `only`. */
+static int gather_even(ls_cluster *c, int only, void *data, size_t bytes, ls_error *err)
 {
     const size_t count = (size_t)c->members;
     void **part = ls_alloc_array(c->options.host, count, sizeof *part);
     size_t *sizes = ls_alloc_array(c->options.host, count, sizeof *sizes);
     int status = part && sizes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a gather");
     for (size_t m = 0; m < count && status == LS_OK; m++) {
-        part[m] = (unsigned char *)all + m * bytes;
-        sizes[m] = bytes;
+        part[m] = (unsigned char *)data + (only < 0 ? m * bytes : 0);
+        sizes[m] = only < 0 || (int)m == only ? bytes : 0;
     }
     if (status == LS_OK)
         status = ls_cluster_gather_parts(c, part, sizes, err);
@@ -158,20 +159,14 @@ int ls_cluster_gather(ls_cluster *c, void *all, size_t bytes, ls_error *err)
     return status;
 }
 
+int ls_cluster_gather(ls_cluster *c, void *all, size_t bytes, ls_error *err)
+{
+    return gather_even(c, -1, all, bytes, err);
+}
+
 int ls_cluster_share_from(ls_cluster *c, int from, void *data, size_t bytes, ls_error *err)
 {
-    const size_t count = (size_t)c->members;
-    void **part = ls_alloc_array(c->options.host, count, sizeof *part);
-    size_t *sizes = ls_alloc_array(c->options.host, count, sizeof *sizes);
-    int status = part && sizes ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a broadcast");
-    if (status == LS_OK) {
-        part[from] = data;
-        sizes[from] = bytes;
-        status = ls_cluster_gather_parts(c, part, sizes, err);
-    }
-    ls_free(c->options.host, sizes);
-    ls_free(c->options.host, part);
-    return status;
+    return gather_even(c, from, data, bytes, err);
 }
 
 int ls_cluster_share(ls_cluster *c, void *data, size_t bytes, ls_error *err)
