@@ -76,8 +76,8 @@ expected()
     part=$1
     shift
     case $part in
-    lenet) echo $(((25 + 30 * $#) * (ROUNDS + 2) / 9 + 15)) ;;
-    resnet) echo $(((90 + (20 + 40 * RESNET_PROCESSES) * $#) * (RESNET_ROUNDS + 2) / 7)) ;;
+    lenet) echo $(((31 + 30 * $#) * (ROUNDS + 2) / 9 + 15)) ;;
+    resnet) echo $(((110 + (20 + 40 * RESNET_PROCESSES) * $#) * (RESNET_ROUNDS + 2) / 7)) ;;
     nets) echo 700 ;;
     batches) echo 800 ;;
     lanes | ring) echo 5 ;;

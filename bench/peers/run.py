@@ -85,14 +85,20 @@ class Peer:
 
     def round(self, words=""):
         """Ask for one round, of what `words` say, and keep its answer."""
+        self.ask(words)
+        self.answers.append(self.hear())
+
+    def ask(self, words=""):
         self.process.stdin.write(f"{words}\n".encode())
         self.process.stdin.flush()
+
+    def hear(self):
         answer = self.read_line()
         while "images_per_s" not in answer:  # what it says before the first round
             self.other_pids = answer.get("other_pids", [])
             answer = self.read_line()
         self.other_pids = answer.get("other_pids", self.other_pids)
-        self.answers.append(answer)
+        return answer
 
     def proc(self, name):
         """A file of /proc for each of its processes."""
@@ -117,6 +123,33 @@ class Peer:
         except (OSError, subprocess.TimeoutExpired):
             self.process.kill()
             self.process.wait()
+
+
+class Apart(Peer):
+    """Lockstep as processes of one worker each that go through their rounds at once, and have nothing in
+    common but the machine: what it gives is the most that so many workers could. All are waited for, as
+    workers wait for one another: the rate is that of the slowest, times their number."""
+
+    def __init__(self, name, command, processes, shards):
+        super().__init__(name, command, None, shards)
+        self.all = [self] + [Peer(name, command) for _ in range(processes - 1)]
+
+    def launch(self):
+        super().launch()
+        for p in self.all[1:]:
+            p.launch()
+        self.other_pids = [p.process.pid for p in self.all[1:]]
+
+    def round(self, words=""):
+        for p in self.all:
+            p.ask(words)
+        rates = [p.hear()["images_per_s"] for p in self.all]
+        self.answers.append({"images_per_s": len(rates) * min(rates)})
+
+    def stop(self):
+        super().stop()
+        for p in self.all[1:]:
+            p.stop()
 
 
 def torch_peers(args):
@@ -146,14 +179,20 @@ def torch_peers(args):
 
 
 def lockstep_peers(args):
-    """A peer for each number of workers and each setting of `shards`."""
+    """A peer for each number of workers and each setting of `shards`; of the first, as many processes too."""
     command = [*shlex.split(args.lockstep), "--set", f"data.path={args.data}"]
     if args.steps:
         command += ["--steps", str(args.steps)]
-    return [Peer(f"lockstep cpu:{workers}, shards {shards}",
-                 [*command, "--set", f"devices=cpu:{workers}", "--set", f"shards={shards}"],
-                 workers, shards)
-            for shards in args.shards for workers in args.workers]
+    def of(workers, shards):
+        return [*command, "--set", f"devices=cpu:{workers}", "--set", f"shards={shards}"]
+
+    peers = [Peer(f"lockstep cpu:{workers}, shards {shards}", of(workers, shards), workers, shards)
+             for shards in args.shards for workers in args.workers]
+    most, shards = max(args.workers), args.shards[0]
+    if most > 1:
+        peers.append(Apart(f"lockstep, {most} processes of cpu:1, shards {shards}", of(1, shards), most,
+                           shards))
+    return peers
 
 
 def idle_use(peers, seconds):
@@ -174,11 +213,17 @@ def ratios(peer, base):
 
 
 def scaling(peers):
-    """More workers against one, with the same setting of `shards`."""
+    """More workers against one, with the same setting of `shards`, and both against as many processes."""
     one = {p.shards: p for p in peers if p.workers == 1}
-    return [{"name": f"cpu:{p.workers} against cpu:1, shards {p.shards}",
-             **ratios(p, one[p.shards])}
-            for p in peers if (p.workers or 0) > 1 and p.shards in one]
+    pairs = [(f"cpu:{p.workers} against cpu:1, shards {p.shards}", p, one[p.shards])
+             for p in peers if (p.workers or 0) > 1 and p.shards in one]
+    for apart in (p for p in peers if isinstance(p, Apart)):
+        n = len(apart.all)
+        words = f"{n} processes of cpu:1"
+        pairs += [(f"{words} against one, shards {p.shards}", apart, p) for p in [one.get(apart.shards)] if p]
+        pairs += [(f"cpu:{n} against {words}, shards {p.shards}", p, apart)
+                  for p in peers if p.workers == n and p.shards == apart.shards]
+    return [{"name": name, **ratios(p, base)} for name, p, base in pairs]
 
 
 def shares(peer):

@@ -119,10 +119,10 @@ def step():
         y, x = 46 + 38 * w, 74
         out += [svg.text(16, y + 17, f"worker {w}", kind="strong"), svg.box(x, y, end, 26, "f1"),
                 svg.text(x + 6, y + 17, "its shards", kind="on"), svg.box(x + end, y, 104 - end, 26, "f5")]
-        for left, width, name, colour in ((108, 76, "own chunk", "f6"), (188, 62, "gather", "f6"), (254, 66, "update", "f3")):
+        for left, width, name, colour in ((108, 76, "own chunk", "f6"), (188, 66, "update", "f3")):
             out += [svg.box(x + left, y, width, 26, colour),
                     svg.text(x + left + width / 2, y + 17, name, "middle", "on")]
-    for x, words in ((180, "meet"), (260, "meet"), (326, "commit")):
+    for x, words in ((180, "meet"), (260, "commit")):
         out += [svg.line(x, 40, x, 158, "whisker"), svg.text(x, 172, words, "middle", "strong")]
     out += [svg.text(464, 192, "left of it: nobody applies the step, and it is repeated", "end"),
             svg.text(464, 208, "right of it: everybody does, whatever fails later", "end")]
