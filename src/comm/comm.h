@@ -57,13 +57,14 @@ typedef struct ls_fold {
     int depth; /* of the stack */
     int arenas;
     ls_partial stack[LS_PARTIALS_MAX]; /* data: valid until the next ls_fold_begin or leaf */
-    float *arena[LS_PARTIALS_MAX]; /* arena[i] holds stack[i], unless that is the leaf itself; spread: stack[i + 1] */
+    /* arena[i] holds stack[i], unless that is the leaf itself; spread: stack[i + 1] */
+    float *arena[LS_PARTIALS_MAX];
 } ls_fold;
 
 /* Allocates the arenas that the shards [lo, hi) need: `floats` each, on `device`, which must be
  * bound to the calling thread. `leaf` is where gradients are computed. Errors: LS_ENOMEM. */
-int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, int shards,
-                 int lo, int hi, ls_error *err);
+int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, int shards, int lo,
+                 int hi, ls_error *err);
 void ls_fold_fini(ls_fold *fold); /* a zeroed fold is allowed */
 /* From the next minibatch on leaves lie side by side. The device has the host's memory. Errors: LS_ENOMEM. */
 int ls_fold_spread(ls_fold *fold, ls_error *err);

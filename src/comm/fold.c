@@ -41,8 +41,8 @@ static int alloc_arenas(ls_fold *fold, int needed, ls_error *err)
     return LS_OK;
 }
 
-int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, int shards,
-                 int lo, int hi, ls_error *err)
+int ls_fold_init(ls_fold *fold, ls_device *device, float *leaf, size_t floats, int shards, int lo,
+                 int hi, ls_error *err)
 {
     memset(fold, 0, sizeof *fold);
     fold->device = device;

@@ -46,7 +46,7 @@ typedef struct ls_merge_group {
     _Atomic uint64_t timeout_ns;
     ls_barrier barrier;
     ls_merge_rank *rank;
-    float *total; /* that all ranks may show as theirs: host memory of the group's own; NULL: none */
+    float *total; /* host memory of the group's own, which all ranks may show; NULL: none */
 } ls_merge_group;
 
 /* Errors: LS_EINVAL, LS_ENOMEM. */

@@ -271,8 +271,7 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
     desc.segment_count = segments;
     int status = desc.type->group_create(out, &desc, err);
     t->total = NULL;
-    if (status || t->merge != &ls_comm_ordered || t->members.cluster ||
-        t->config.optimizer.ema > 0)
+    if (status || t->merge != &ls_comm_ordered || t->members.cluster || t->config.optimizer.ema > 0)
         return status;
     t->total = ls_host_group_total(*out, err);
     if (!t->total)

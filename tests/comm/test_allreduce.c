@@ -291,8 +291,8 @@ static void a_fold_leaves_the_cover_of_its_range(void **state)
 /* The most leaves there are, and ranges that lie as ill as can be: the stack has room for their parts. */
 static void a_spread_fold_keeps_few_parts(void **state)
 {
-    static const ls_span ranges[] = {
-        {0, 65536}, {1, 65535}, {3, 65533}, {7, 40001}, {32767, 65535}, {5, 6}};
+    static const ls_span ranges[] = {{0, 65536}, {1, 65535},     {3, 65533},
+                                     {7, 40001}, {32767, 65535}, {5, 6}};
     ls_device_request request = {.size = sizeof request, .threads = 1};
     ls_device *device;
     ls_fold fold;

@@ -179,8 +179,8 @@ static void a_device_that_fails_before_the_commit_point_can_end_the_run(void **s
         fixture_set(&f, "on_device_loss=stop");
         fault.tail_at = 2 * step - 1; /* of shards 2 and 3 of 6 */
         assert_int_equal(status_of_run(&f, &t), LS_EDEVICE);
-        snprintf(text, sizeof text, "worker 1, step %d: the device fell off the bus in upload" STOPPED,
-                 step);
+        snprintf(text, sizeof text,
+                 "worker 1, step %d: the device fell off the bus in upload" STOPPED, step);
         assert_string_equal(f.err.text, text);
         assert_int_equal(ls_trainer_result(t)->steps, step - 1);
         assert_int_equal(fixture_count(&f, "step"), step - 1);
