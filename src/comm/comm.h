@@ -57,8 +57,7 @@ typedef struct ls_fold {
     int depth; /* of the stack */
     int arenas;
     ls_partial stack[LS_PARTIALS_MAX]; /* data: valid until the next ls_fold_begin or leaf */
-    /* arena[i] holds stack[i], unless that is the leaf itself; spread: stack[i + 1] */
-    float *arena[LS_PARTIALS_MAX];
+    float *arena[LS_PARTIALS_MAX]; /* [i]: of stack[i], unless that is the leaf; spread: of i + 1 */
 } ls_fold;
 
 /* Allocates the arenas that the shards [lo, hi) need: `floats` each, on `device`, which must be

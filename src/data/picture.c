@@ -122,7 +122,7 @@ static const uint8_t *row_of(const ls_picture *p, int y)
 static void lay_rows(const scaling *s, int y, int end, int left, int right)
 {
     const size_t step = (size_t)s->from->channels;
-    const uint8_t *row[LANES], *last = NULL;
+    const uint8_t *row[LANES] = {NULL}, *last = NULL;
     uint8_t(*restrict tile)[LANES] = s->tile;
     for (int r = 0; r < LANES / s->lanes; r++) {
         last = y + r < end ? row_of(s->from, y + r) : last;
