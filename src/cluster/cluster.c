@@ -122,7 +122,7 @@ int ls_cluster_gather_parts(ls_cluster *c, void *const *part, const size_t *byte
     for (int m = 0; m < c->members; m++) {
         own = m == c->member ? all : own;
         all += bytes[m];
-        parcels += 4 + (int)(bytes[m] / LS_GATHER_SLICE + bytes[c->member] / LS_GATHER_SLICE);
+        parcels += 4 + (int)(bytes[m] / LS_MESSAGE_MOST + bytes[c->member] / LS_MESSAGE_MOST);
     }
     status = make_stage(c, all, err);
     if (status == LS_OK)

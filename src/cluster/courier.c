@@ -96,14 +96,37 @@ static bool post(ls_cluster *c, ls_transfer *transfer)
     return status == LS_OK;
 }
 
+static bool has_room(const ls_cluster *c, const ls_peer *p, size_t bytes)
+{
+    return p->under_way == 0 || p->under_way + bytes <= LS_UNDER_WAY / (size_t)(crew(c) - 1);
+}
+
+static void post_next(ls_cluster *c, ls_peer *p)
+{
+    ls_parcel *parcel;
+    while ((parcel = p->waiting) && has_room(c, p, parcel->transfer.bytes)) {
+        p->waiting = parcel->next;
+        p->under_way += parcel->transfer.bytes;
+        if (!post(c, &parcel->transfer))
+            return;
+    }
+}
+
 void ls_courier_post(ls_cluster *c, ls_parcel_kind kind, int piece, const ls_transfer *transfer)
 {
     if (c->fault.status)
         return;
     ls_parcel *parcel = &c->parcel[c->parcels++];
-    *parcel = (ls_parcel){*transfer, kind, piece};
+    ls_peer *p = &c->peer[transfer->peer];
+    *parcel = (ls_parcel){*transfer, kind, piece, NULL};
     c->open++;
-    post(c, &parcel->transfer);
+    if (transfer->incoming) {
+        post(c, &parcel->transfer);
+        return;
+    }
+    *(p->waiting ? p->waiting_end : &p->waiting) = parcel;
+    p->waiting_end = &parcel->next;
+    post_next(c, p);
 }
 
 /* ---- signs of life -------------------------------------------------------------------------- */
@@ -268,7 +291,7 @@ static void post_slice(ls_cluster *c, int peer, int part, size_t at, int incomin
                            .channel = LS_ON_DATA,
                            .incoming = incoming,
                            .data = c->stage + part_of(c, part) + at,
-                           .bytes = left < LS_GATHER_SLICE ? left : LS_GATHER_SLICE};
+                           .bytes = left < LS_MESSAGE_MOST ? left : LS_MESSAGE_MOST};
     if (left > 0)
         ls_courier_post(c, LS_PARCEL_OTHER, 0, &t);
 }
@@ -279,7 +302,7 @@ static void begin_gather(ls_cluster *c)
     size_t most = 0;
     for (int m = 0; m < c->members; m++)
         most = c->bytes[m] > most ? c->bytes[m] : most;
-    for (size_t at = 0; at < most; at += LS_GATHER_SLICE)
+    for (size_t at = 0; at < most; at += LS_MESSAGE_MOST)
         for (int m = 0; m < c->members; m++) {
             if (m == c->member)
                 continue;
@@ -524,6 +547,10 @@ static void take_in(ls_cluster *c, ls_transfer *transfer)
     case LS_PARCEL_OTHER: break;
     }
     c->open--;
+    if (transfer->incoming)
+        return;
+    p->under_way -= transfer->bytes;
+    post_next(c, p);
 }
 
 static void poll_wire(ls_cluster *c, uint64_t timeout_ns)

@@ -82,7 +82,8 @@ typedef enum ls_parcel_kind {
 typedef struct ls_parcel {
     ls_transfer transfer; /* its first member, by which poll names it */
     ls_parcel_kind kind;
-    int piece; /* NODE_IN: the arena's */
+    int piece;              /* NODE_IN: the arena's */
+    struct ls_parcel *next; /* that waits for the same peer */
 } ls_parcel;
 
 typedef struct ls_peer {
@@ -98,9 +99,16 @@ typedef struct ls_peer {
     ls_control in, out, last;
     ls_parcel in_parcel, out_parcel, last_parcel;
     ls_head head_in;
+    size_t under_way;                  /* bytes of orders on their way to it … */
+    ls_parcel *waiting, **waiting_end; /* … and what goes behind them */
 } ls_peer;
 
-enum { LS_PIECES_MOST = 64 /* of a member */ };
+/* Bytes of orders that are on their way to all others together; to each at least one message. An engine may send what it
+ * has got in any order: what says that this member is alive must not stand behind a whole arena, nor all of an arena's
+ * pieces end together. */
+#define LS_UNDER_WAY ((size_t)8 << 20)
+
+enum { LS_PIECES_MOST = 1024 /* of a member */ };
 
 /* The rest of the tree over all members' nodes. */
 typedef struct ls_sum {
@@ -121,9 +129,9 @@ typedef struct ls_sum {
     int arrived[LS_PIECES_MOST]; /* nodes that are there of each of them */
 } ls_sum;
 
-/* Bytes of a message of a gather. A member is given up if nothing comes or goes for the deadline, so a message
+/* Most bytes of a message. A member is given up if nothing comes or goes for the deadline, so a message
  * must be over sooner than that, also where several share a slow line. */
-#define LS_GATHER_SLICE ((size_t)4 << 20)
+#define LS_MESSAGE_MOST ((size_t)4 << 20)
 
 /* Of a group before a loss. */
 typedef struct ls_old_sum {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define PIECE_FLOATS ((size_t)1 << 18) /* 1 MiB: the least of a piece */
+#define PIECES_GOOD 64
 
 void ls_cluster_span(const ls_cluster *c, int shards, int member, int *lo, int *hi)
 {
@@ -30,11 +31,15 @@ static size_t round_up(size_t floats, size_t to)
     return (floats + to - 1) / to * to;
 }
 
-/* As many for each member, and each at least PIECE_FLOATS, where the arena has them. */
+/* As many for each member, and each at least PIECE_FLOATS, where the arena has them; not very many, unless they would be
+ * too long. */
 static void cut(ls_sum *s, int members)
 {
     const size_t share = round_up(s->floats, 16 * (size_t)members) / (size_t)members;
+    const size_t least = share / (LS_MESSAGE_MOST / sizeof(float)) + 1;
     size_t each = (share + PIECE_FLOATS - 1) / PIECE_FLOATS;
+    each = each > PIECES_GOOD ? PIECES_GOOD : each;
+    each = each < least ? least : each;
     each = each > LS_PIECES_MOST ? LS_PIECES_MOST : each;
     s->piece = round_up((share + each - 1) / each, 16);
     s->pieces = (int)((s->floats + s->piece - 1) / s->piece);

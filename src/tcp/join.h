@@ -31,11 +31,12 @@ struct joining;
 
 typedef struct tcp_wire {
     ls_wire base;
-    struct joining *meeting; /* what a later one needs; NULL: there will be none */
-    tcp_line *line;          /* [members][LS_WIRE_CHANNELS] */
-    struct pollfd *watch;    /* as many */
-    uint64_t door_ns;        /* its door is looked at again */
-    tcp_queue ended;
+    struct joining *meeting;     /* what a later one needs; NULL: there will be none */
+    tcp_line *line;              /* [members][LS_WIRE_CHANNELS] */
+    struct pollfd *watch;        /* as many */
+    uint64_t door_ns;            /* its door is looked at again */
+    ls_transfer **ended;         /* the place for it of the poll that is under way, … */
+    int ended_count, ended_most; /* … and how many are there, and have room */
     ls_error broken; /* the first line that broke, until what had ended before has been named */
 } tcp_wire;
 

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* ppoll */
 /* Transfers over TCP. A message is its length, in eight bytes, and its bytes. Nothing here waits but poll. */
 #include "base/clock.h"
 #include "base/error.h"
@@ -9,14 +10,15 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     HEAD = 8,
-    LONGEST_MS = 1000,
     QUEUE = 16,
     TURN = 1 << 20 /* bytes of one line before the next has its turn */
 };
+#define LONGEST_NS 1000000000u
 #define DOOR_NS 1000000000u  /* from one look at the door to the next */
 #define DRAIN_NS 2000000000u /* the longest wait for the others' end */
 
@@ -124,7 +126,9 @@ static int go_on(tcp_wire *w, tcp_line *line, tcp_queue *q, size_t *done,
                  int (*some)(tcp_line *, size_t *, ls_error *), ls_error *err)
 {
     size_t moved = 1;
-    for (size_t turn = 0; q->count > 0 && moved > 0 && turn < TURN; turn += moved) {
+    for (size_t turn = 0;
+         q->count > 0 && moved > 0 && turn < TURN && w->ended_count < w->ended_most;
+         turn += moved) {
         int status = some(line, &moved, err);
         if (status)
             return status;
@@ -132,9 +136,7 @@ static int go_on(tcp_wire *w, tcp_line *line, tcp_queue *q, size_t *done,
         if (*done < HEAD + q->item[q->first]->bytes)
             continue;
         *done = 0;
-        status = push(&w->ended, pop(q), err);
-        if (status)
-            return status;
+        w->ended[w->ended_count++] = pop(q);
     }
     return LS_OK;
 }
@@ -163,7 +165,9 @@ static void go_on_all(tcp_wire *w)
 
 static void wait_for_lines(tcp_wire *w, uint64_t ns)
 {
-    const uint64_t ms = (ns + 999999u) / 1000000u;
+    const uint64_t most = ns < LONGEST_NS ? ns : LONGEST_NS;
+    const struct timespec limit = {.tv_sec = (time_t)(most / 1000000000u),
+                                   .tv_nsec = (long)(most % 1000000000u)};
     unsigned count = 0;
     for (int i = 0; i < lines_of(w); i++) {
         const tcp_line *line = &w->line[i];
@@ -172,9 +176,7 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
         if (events && !line->broken)
             w->watch[count++] = (struct pollfd){.fd = line->fd, .events = events};
     }
-    poll(w->watch, count,
-         ms < LONGEST_MS ? (int)ms
-                         : LONGEST_MS); /* whatever ends it, the lines are looked at again */
+    ppoll(w->watch, count, &limit, NULL); /* whatever ends it, the lines are looked at again */
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -199,12 +201,14 @@ static int poll_tcp(ls_wire *base, ls_transfer **ended, int most, uint64_t timeo
 {
     tcp_wire *w = (tcp_wire *)base;
     const uint64_t until = ls_deadline_ns(timeout_ns);
+    w->ended = ended;
+    w->ended_count = 0;
+    w->ended_most = most;
     for (;;) {
-        if (w->ended.count == 0)
-            go_on_all(w);
+        go_on_all(w);
         const uint64_t now = ls_now_ns();
         mind_door(w, now);
-        if (w->ended.count > 0)
+        if (w->ended_count > 0)
             break;
         if (w->broken.status) { /* once; the other lines go on in later polls */
             const ls_error why = w->broken;
@@ -215,10 +219,7 @@ static int poll_tcp(ls_wire *base, ls_transfer **ended, int most, uint64_t timeo
             break;
         wait_for_lines(w, until - now);
     }
-    int count = 0;
-    while (count < most && w->ended.count > 0)
-        ended[count++] = pop(&w->ended);
-    return count;
+    return w->ended_count;
 }
 
 /* Everything has been said; what is still on its way must not be cut off by a close on this side. */
@@ -270,7 +271,6 @@ void tcp_free(tcp_wire *w)
         ls_free(NULL, w->line[i].in.item);
     }
     tcp_forget_meeting(w->meeting);
-    ls_free(NULL, w->ended.item);
     ls_free(NULL, w->watch);
     ls_free(NULL, w->line);
     ls_free(NULL, w);

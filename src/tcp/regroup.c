@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* POLLRDHUP; this file alone in the room */
+#define _GNU_SOURCE /* POLLRDHUP; this file and lines.c alone in the room */
 /* Members are lost: those that are left find each other at their doors, which stay open all the time, vote who goes
  * on (vote.h), and connect anew.
  *

@@ -661,7 +661,30 @@ static void a_long_part_over_a_slow_line_is_waited_for_on_both_ends(void **state
     run(&t, share_much);
     all_are_fine(&t);
     assert_true(ls_now_ns() - start_ns > 3 * t.deadline_ns);
+    assert_in_range(wire_world_most_under_way(t.world, 0), LS_MESSAGE_MOST, LS_UNDER_WAY + 4096);
     wire_world_destroy(t.world);
+}
+
+/* What an engine has got may end all together, and what says that this member is alive stand behind it. */
+static void an_arena_is_not_sent_all_at_once(void **state)
+{
+    (void)state;
+    test t;
+    const size_t floats = (size_t)12 << 20;
+    float *expected = expect(2, floats, 1);
+    prepare(&t, 2);
+    t.shards = 2;
+    t.floats = floats;
+    t.sums = 1;
+    t.expected = expected;
+    wire_world_rate(t.world, (uint64_t)64 << 20);
+    run(&t, sum_rounds);
+    all_are_fine(&t);
+    for (int m = 0; m < 2; m++)
+        assert_in_range(wire_world_most_under_way(t.world, m), LS_UNDER_WAY / 2,
+                        LS_UNDER_WAY + 4096);
+    wire_world_destroy(t.world);
+    free(expected);
 }
 
 /* Its engine still says that it is alive. */
@@ -909,6 +932,7 @@ int main(void)
         cmocka_unit_test(members_that_do_different_things_find_out),
         cmocka_unit_test(a_sum_that_one_process_alone_lost_is_not_repeated),
         cmocka_unit_test(a_long_part_over_a_slow_line_is_waited_for_on_both_ends),
+        cmocka_unit_test(an_arena_is_not_sent_all_at_once),
         cmocka_unit_test(a_message_that_never_comes_is_not_waited_for_for_ever),
         cmocka_unit_test(hosts_of_one_name_are_told_apart),
         cmocka_unit_test(an_engine_that_joins_too_late_finds_nothing_of_its_callers),

@@ -44,6 +44,7 @@ struct wire_world {
     bool held[WIRE_MOST][LS_WIRE_CHANNELS];
     uint64_t sent[WIRE_MOST][LS_WIRE_CHANNELS];
     uint64_t posts[WIRE_MOST], kill_at[WIRE_MOST], break_at[WIRE_MOST];
+    size_t under_way[WIRE_MOST], most_under_way[WIRE_MOST];
     uint64_t delay_ns, random, bytes_per_s;
 };
 
@@ -136,6 +137,13 @@ uint64_t wire_world_sent(wire_world *w, int member, int channel)
     return sent;
 }
 
+size_t wire_world_most_under_way(wire_world *w, int member)
+{
+    size_t most;
+    CHANGE(w, most = w->most_under_way[member]);
+    return most;
+}
+
 void wire_world_hang(wire_world *w, int member, int hang)
 {
     CHANGE(w, w->hang[member] = hang != 0);
@@ -199,6 +207,9 @@ static void send(double_wire *mine, ls_transfer *t)
     m->due_ns += w->bytes_per_s ? t->bytes * 1000000000u / w->bytes_per_s : 0;
     l->latest_ns = m->due_ns;
     w->sent[mine->base.member][t->channel]++;
+    size_t *now = &w->under_way[mine->base.member], *most = &w->most_under_way[mine->base.member];
+    *now += t->bytes;
+    *most = *now > *most ? *now : *most;
     if (t->bytes > 0)
         memcpy(m->data, t->data, t->bytes);
     *l->last = m;
@@ -256,6 +267,7 @@ static int collect(double_wire *mine, ls_transfer **ended, int most, ls_error *e
     while (mine->sent && mine->sent->due_ns <= ls_now_ns() && count < most && !w->cut[self]) {
         waiting *s = mine->sent;
         ended[count++] = s->transfer;
+        w->under_way[self] -= s->transfer->bytes;
         mine->sent = s->next;
         mine->last_sent = mine->sent ? mine->last_sent : &mine->sent;
         free(s);

@@ -36,6 +36,8 @@ void wire_world_rate(wire_world *world, uint64_t bytes_per_s);
 uint64_t wire_world_posts(wire_world *world, int member);
 /* How many messages it has sent on a channel. */
 uint64_t wire_world_sent(wire_world *world, int member, int channel);
+/* The most bytes of its messages that were on their way at once. */
+size_t wire_world_most_under_way(wire_world *world, int member);
 /* The member's polls do not return until that is over. */
 void wire_world_hang(wire_world *world, int member, int hang);
 /* The member's open waits for this many members, of which one never comes. */
