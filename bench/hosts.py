@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """hosts.py BENCH_HOSTS [--json FILE] [--quick]: a merge over several hosts, each a network namespace of this machine, beside
 MPI_Allreduce of the same MPI, at 100 Mb/s, 1 Gb/s (a token bucket of the kernel's at each end) and unshaped. Prints a
-table. Bytes are measured by tests/cluster/hosts.py --bytes. Needs root, iproute2 and Open MPI: without them it says so (77)."""
+table; then the speed of one host with the plugin loaded beside none, of the program in the repository's root. Bytes are measured by tests/cluster/hosts.py --bytes. Needs root, iproute2 and Open MPI: without them it says so (77)."""
 
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import hosts as bed  # pylint: disable=wrong-import-position
 RATES = {"100mbit": 12.5e6, "1gbit": 125e6, "none": None}
 CELLS = ((2, 8), (3, 12), (3, 8), (4, 8))  # hosts, shards
 SIZES = (516272, 44703272)  # the gradients of LeNet and of ResNet-18
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROUNDS = {("100mbit", 44703272): 1, ("1gbit", 44703272): 3}
 
 
@@ -57,6 +59,27 @@ def measure(net, program, rate, size, cell, rsh, quick):
     row["rate"] = rate
     row["ratio"] = row["merge_s"] / row["allreduce_s"]
     return row
+
+
+def rate_alone(engine):
+    """Images/s of LeNet on one worker; the first epoch warms up."""
+    settings = ('data={"name":"synthetic","limit":12800}', "epochs=4", "eval_every=0", "run_dir=null",
+                f"cluster.engine={engine}")
+    done = subprocess.run([ROOT / "trainer", ROOT / "examples" / "fashion_mnist.json", "--devices", "cpu:1", "--quiet",
+                           "--metrics", "-", *(word for text in settings for word in ("--set", text))], check=True,
+                          env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return statistics.median([r["images_per_s"] for r in records if r["type"] == "epoch"][1:])
+
+
+def measure_alone(rounds):
+    """In turns, each of them first in every other one."""
+    found = {"none": [], "mpi": []}
+    for k in range(rounds):
+        for engine in sorted(found, reverse=k % 2 == 0):
+            found[engine].append(rate_alone(engine))
+    return {engine: statistics.median(rates) for engine, rates in found.items()}
 
 
 def formula(count, factor):
@@ -103,9 +126,12 @@ def main():
                     print(f"hosts.py: {rows[-1]}", file=sys.stderr, flush=True)
     loads.append(os.getloadavg()[0])
     print_rows(rows, loads)
+    alone = measure_alone(2 if args.quick else 8)
+    print(f"One host, LeNet, one worker, images/s: {alone['none']:.0f} without a plugin, {alone['mpi']:.0f} with MPI's "
+          f"loaded; ratio {alone['mpi'] / alone['none']:.3f}.\n")
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"rows": rows}))
+        args.json.write_text(json.dumps({"rows": rows, "alone": alone}))
 
 
 main()

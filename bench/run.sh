@@ -86,7 +86,7 @@ expected()
     startup) echo 3 ;;
     allreduce) echo 25 ;;
     scale) echo 35 ;;
-    hosts) echo 360 ;;
+    hosts) echo 700 ;;
     overlap) echo 50 ;;
     pool) echo 45 ;;
     service) echo $((4 * (SERVICE_SECONDS + 7))) ;;
