@@ -246,6 +246,11 @@ class Test:
         steps = [min(at + 8 * k, STEPS) for k in range(1, 5)]
         return [word for step in steps for word in ("--inject", f"worker=0,step={step},kind=stall,stage=shard,seconds=0.5")]
 
+    @staticmethod
+    def shown(at):
+        """Step `at` takes more than the second after which records are written: who waits for it sees it at once."""
+        return ["--inject", f"worker=0,step={at},kind=stall,stage=shard,seconds=1.1"]
+
     def words(self, directory, resume=None, workers=1, devices=None):
         words = ["c.json", "--devices", devices or f"cpu:{workers}", "--quiet", "--set", f"run_dir={directory}"]
         return words + (["--resume", resume] if resume else [])
@@ -523,8 +528,8 @@ class Test:
     def goes_on(self, count, losses, directory, draw=None):
         """[(host, how, behind step)]: one after the other is lost, and those that are left go on to the same weights."""
         run_words = [*self.words(directory), "--set", "cluster.on_member_loss=continue"]
-        for _, how, at in [] if draw else losses:
-            run_words += [] if how in STAGES else self.slowly(at)
+        for _, how, at in losses:
+            run_words += self.shown(at) if draw or how in STAGES else self.slowly(at)
         for victim, how, at in losses:
             if how in STAGES:
                 (self.scratch / f"inject.{victim}").write_text(f"worker=0,step={at + 1},kind=stall,stage={how},seconds=60")
@@ -623,7 +628,7 @@ class Test:
         inject = self.scratch / f"inject.{victim}"
         if how in STAGES:
             inject.write_text(f"worker=0,step={at + 1},kind=stall,stage={how},seconds=20")
-        run = Run(self, count, self.words(directory) + ([] if draw else self.slowly(at)))
+        run = Run(self, count, self.words(directory) + (self.shown(at) if draw or how in STAGES else self.slowly(at)))
         run.wait_for(lambda: self.steps(directory) >= max(at - 1, 1), PATIENCE_S)
         inject.unlink(missing_ok=True)
         time.sleep(0.3 if how in STAGES else draw.random() * 0.02 if draw else 0)
