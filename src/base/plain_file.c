@@ -6,16 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* Bytes of a path that a message names. */
 #define PATH "%.300s"
 
-static void open_file(int *fd, const char *path, int flags)
+static void open_file(int *fd, int folder, const char *path, int flags)
 {
     do
-        *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
+        *fd = openat(folder, path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
     while (*fd < 0 && errno == EINTR);
 }
 
@@ -41,7 +42,7 @@ int ls_open_to_read(int *fd, uint64_t *size, const char *path, const char *what,
 {
     struct stat st;
     int status = LS_OK;
-    open_file(fd, path, O_RDONLY);
+    open_file(fd, AT_FDCWD, path, O_RDONLY);
     if (*fd < 0 || fstat(*fd, &st) != 0)
         status = fail_reading(path, errno, err);
     else if (S_ISDIR(st.st_mode))
@@ -128,10 +129,27 @@ int ls_read_plain_file(void **out, size_t *count, const char *path, const char *
     return read_new(out, count, path, what, wrong, most, true, host, err);
 }
 
-int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, const char *path,
-                            const char *what, int wrong, size_t most, const ls_host *host,
-                            ls_error *err)
+/* A file that is shorter than the memory is whole: nobody need ask for its length. */
+static bool read_short(void *memory, size_t room, size_t *count, int folder, const char *name)
 {
+    int fd;
+    ssize_t n = -1;
+    open_file(&fd, folder, name, O_RDONLY);
+    if (fd >= 0) {
+        n = read(fd, memory, room);
+        close(fd);
+    }
+    *count = n > 0 ? (size_t)n : 0;
+    return n > 0 && (size_t)n < room;
+}
+
+int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, int folder,
+                            const char *path, const char *what, int wrong, size_t most,
+                            const ls_host *host, ls_error *err)
+{
+    const char *name = strrchr(path, '/');
+    if (folder != AT_FDCWD && read_short(*memory, *room, count, folder, name ? name + 1 : path))
+        return LS_OK;
     return read_file(memory, room, count, path, what, wrong, most, true, host, err);
 }
 
@@ -146,7 +164,7 @@ int ls_open_to_write(int *fd, const char *path, int flags, ls_error *err)
     char why[LS_REASON];
     struct stat st;
     int status = LS_OK;
-    open_file(fd, path, flags | O_NOFOLLOW);
+    open_file(fd, AT_FDCWD, path, flags | O_NOFOLLOW);
     if (*fd < 0 && errno == ELOOP)
         status = ls_fail(err, LS_EIO,
                          PATH ": is a symbolic link, which is not followed for writing; put the "

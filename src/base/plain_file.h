@@ -23,10 +23,10 @@ int ls_read_plain_file(void **out, size_t *count, const char *path, const char *
                        size_t most, const ls_host *host, ls_error *err);
 
 /* The same into memory of *room bytes, none to begin with, which is asked for anew where it is too little and is the
- * caller's in any case. */
-int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, const char *path,
-                            const char *what, int wrong, size_t most, const ls_host *host,
-                            ls_error *err);
+ * caller's in any case. `folder`: the directory of `path`, open, where a plain file is known to be there; or AT_FDCWD. */
+int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, int folder,
+                            const char *path, const char *what, int wrong, size_t most,
+                            const ls_host *host, ls_error *err);
 
 /* The first `most` bytes of a file, or all there are. Otherwise the same. */
 int ls_read_file_start(void **out, size_t *count, const char *path, const char *what, int wrong,

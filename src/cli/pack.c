@@ -20,9 +20,11 @@
 
 /* A file under way: the header, whose room is kept free, comes last. */
 typedef struct output {
+    cli_packing *k;
     ls_file_writer file;
     ls_sha256 hash;
     size_t header;    /* bytes of it */
+    int test;         /* what is written now: 0 or 1 */
     uint32_t rows[2]; /* kept */
     int32_t *label[2];
     uint64_t sum[3], squares[3]; /* of training images */
@@ -133,17 +135,19 @@ static int tell_broken(cli_packing *k, const cli_chunk *c)
                    k->p->folder, k->broken);
 }
 
-static int write_chunk(cli_packing *k, output *o, int test, const cli_chunk *c)
+static int write_chunk(void *user, const cli_chunk *c)
 {
+    output *o = user;
+    cli_packing *k = o->k;
     int status = tell_broken(k, c);
     for (size_t i = 0, end; status == LS_OK && i < c->count; i = end) {
         for (end = i; end < c->count && !c->failed[end]; end++)
-            o->label[test][o->rows[test]++] = c->entry[end].label;
+            o->label[o->test][o->rows[o->test]++] = c->entry[end].label;
         status = put(o, c->pixels + i * k->row, (end - i) * k->row, k->err);
         end += end < c->count;
     }
     k->done += c->count;
-    for (int ch = 0; !test && ch < 3; ch++) {
+    for (int ch = 0; !o->test && ch < 3; ch++) {
         o->sum[ch] += c->sum[ch];
         o->squares[ch] += c->squares[ch];
     }
@@ -151,26 +155,25 @@ static int write_chunk(cli_packing *k, output *o, int test, const cli_chunk *c)
     return status;
 }
 
-/* A chunk is hashed and written while those behind it are decoded. */
-static int write_images(cli_packing *k, output *o, int test, cli_crew *w)
+/* A chunk is hashed and written while others are decoded. */
+static int write_images(output *o, cli_crew *w)
 {
-    int status = LS_OK;
-    cli_crew_begin(w, &k->split[test]);
-    for (cli_chunk *c; status == LS_OK && (c = cli_crew_await(w)); cli_crew_give_back(w, c))
-        status = write_chunk(k, o, test, c);
-    cli_crew_end(w);
-    if (status == LS_OK && o->rows[test] == 0)
+    const cli_packing *k = o->k;
+    int status = cli_crew_run(w, &k->split[o->test], write_chunk, o);
+    if (status == LS_OK && o->rows[o->test] == 0)
         status = ls_fail(k->err, LS_EDATA, "%.300s: no image of it can be read", k->p->folder);
     return status;
 }
 
-static int write_tensors(cli_packing *k, output *o)
+static int write_tensors(output *o)
 {
+    cli_packing *k = o->k;
     cli_crew *w;
     int status = cli_crew_make(&w, k);
     for (int s = 0; status == LS_OK && s < 2 && k->split[s].count; s++) {
+        o->test = s;
         o->label[s] = ls_alloc_array(k->host, k->split[s].count, sizeof **o->label);
-        status = o->label[s] ? write_images(k, o, s, w) : cli_pack_no_memory(k);
+        status = o->label[s] ? write_images(o, w) : cli_pack_no_memory(k);
         if (status == LS_OK)
             status = put(o, o->label[s], o->rows[s] * sizeof **o->label, k->err);
     }
@@ -202,8 +205,9 @@ static int make_header(char **out, size_t *length, const cli_packing *k, const o
     return *out ? LS_OK : cli_pack_no_memory(k);
 }
 
-static int write_file(cli_packing *k, output *o, const char *to)
+static int write_file(output *o, const char *to)
 {
+    const cli_packing *k = o->k;
     char hash[LS_SHA256_HEX] = "", *header;
     memset(hash, '0', sizeof hash - 1);
     int status = make_header(&header, &o->header, k, o, hash, 0);
@@ -214,7 +218,7 @@ static int write_file(cli_packing *k, output *o, const char *to)
         status = ls_file_writer_write(&o->file, header, o->header, k->err);
     ls_free(k->host, header);
     if (status == LS_OK)
-        status = write_tensors(k, o);
+        status = write_tensors(o);
     ls_sha256_final_hex(&o->hash, hash);
     if (status == LS_OK)
         status = make_header(&header, &o->header, k, o, hash, o->header);
@@ -232,9 +236,9 @@ static int write_file(cli_packing *k, output *o, const char *to)
 
 static int pack_listed(cli_packing *k, const char *to)
 {
-    output o = {.header = 0};
+    output o = {.k = k};
     k->start = ls_now_ns();
-    int status = write_file(k, &o, to);
+    int status = write_file(&o, to);
     if (status && k->done && isatty(STDERR_FILENO) && !k->p->quiet)
         fputc('\n', stderr);
     if (status)

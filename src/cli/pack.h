@@ -31,14 +31,17 @@ int cli_pack_data(char room[CLI_PACKED_ROOM], cli_list *set, ls_trainer_options 
 /* ---- inside: what is in the folders, classes and the images of each (pack_list.c) ------------ */
 
 typedef struct cli_names {
-    char **name;
+    const char **name;
     size_t count, room;
 } cli_names;
 
 typedef struct cli_entry {
-    char *path;
-    int32_t label;
+    const char *path;
+    int32_t label; /* of images with the same, the folder is the same */
+    bool is_plain; /* a file, and no link to one; false: may be any */
 } cli_entry;
+
+typedef struct cli_texts cli_texts;
 
 typedef struct cli_listing {
     cli_entry *entry;
@@ -50,6 +53,7 @@ typedef struct cli_packing {
     const cli_pack *p;
     const ls_host *host;
     ls_error *err;
+    cli_texts *texts; /* paths and names */
     cli_names classes;
     cli_listing split[2];
     bool known_by_state; /* `state` is wanted */
@@ -89,11 +93,11 @@ typedef struct cli_crew cli_crew;
 int cli_crew_make(cli_crew **out, cli_packing *k);
 void cli_crew_free(cli_crew *w);
 
-/* Threads take chunks of the list in turns; the caller awaits them in their order, until there are none (NULL),
- * gives each back, and ends the threads. */
-void cli_crew_begin(cli_crew *w, const cli_listing *list);
-cli_chunk *cli_crew_await(cli_crew *w);
-void cli_crew_give_back(cli_crew *w, cli_chunk *c);
-void cli_crew_end(cli_crew *w);
+/* What is done with a chunk; a failure ends the rest. */
+typedef int cli_take(void *user, const cli_chunk *c);
+
+/* The caller and other threads decode the list's chunks. Each is handed to `take`, in their order, on one of these
+ * threads. → take's failure, if any. */
+int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *user);
 
 #endif

@@ -1,16 +1,18 @@
-/* Threads take chunks of the list in turns and decode them into a ring of these, from which the caller writes them
- * in their order. */
+/* Threads take chunks of the list in turns and decode them into a ring of these. Who has decoded the one that is next,
+ * hands it on, and those behind it that are decoded, too: in their order, one thread at a time. */
 #include "cli/pack.h"
 
 #include "base/host.h"
 #include "data/image.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
-    CHUNK_BYTES = 256 << 10,
+    CHUNK_BYTES = 64 << 10,
     SLOT_BYTES = 256 << 20, /* of all slots, but that there are two */
     BLOCK_BYTES = 32 << 20, /* that are looked through for broken images before these end it */
     MOST_THREADS = CLI_PACK_THREADS
@@ -20,15 +22,23 @@ struct cli_crew {
     const cli_packing *k;
     const cli_listing *list;
     size_t each, chunks, block; /* images of a chunk; chunks of the list, and of a block */
+    cli_take *take;
+    void *user;
     pthread_mutex_t lock;
-    pthread_cond_t ready, room;
-    size_t taken, written; /* chunks */
-    bool ended;
+    pthread_cond_t room;
+    size_t taken, handed; /* chunks */
+    bool handing;         /* a thread is */
+    int status;
     cli_chunk *slot;
     size_t slots;
-    int wanted, threads;
-    pthread_t thread[MOST_THREADS];
+    int wanted;
 };
+
+/* What a thread keeps from an image to the next. */
+typedef struct keeps {
+    ls_image_memory image;
+    int folder, label; /* the one that is open, and whose it is */
+} keeps;
 
 static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int channel)
 {
@@ -46,7 +56,25 @@ static void add_moments(cli_chunk *c, const uint8_t *samples, size_t area, int c
     }
 }
 
-static void decode_chunk(const cli_crew *w, size_t number, ls_image_memory *kept)
+/* The folder of an image, open: a file in it is found sooner. One that cannot be opened is none. */
+static int folder_of(keeps *k, const cli_entry *e)
+{
+    char name[4096];
+    const char *slash = strrchr(e->path, '/');
+    if (k->label == e->label)
+        return k->folder;
+    if (k->folder >= 0)
+        close(k->folder);
+    k->label = e->label;
+    k->folder = -1;
+    if (slash - e->path < (ptrdiff_t)sizeof name) {
+        snprintf(name, sizeof name, "%.*s", (int)(slash - e->path), e->path);
+        k->folder = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    return k->folder = k->folder < 0 ? AT_FDCWD : k->folder;
+}
+
+static void decode_chunk(const cli_crew *w, size_t number, keeps *kept)
 {
     const cli_pack *p = w->k->p;
     const size_t area = (size_t)p->size * (size_t)p->size, first = number * w->each;
@@ -61,9 +89,11 @@ static void decode_chunk(const cli_crew *w, size_t number, ls_image_memory *kept
     memset(c->squares, 0, sizeof c->squares);
     for (size_t i = 0; i < c->count; i++) {
         uint8_t *to = c->pixels + i * w->k->row;
+        const cli_entry *e = &c->entry[i];
         ls_error why = {0};
-        const int status = ls_image_fit(to, p->channels, p->size, p->size, c->entry[i].path, kept,
-                                        w->k->host, &why);
+        const int status = ls_image_fit(to, p->channels, p->size, p->size,
+                                        e->is_plain ? folder_of(kept, e) : AT_FDCWD, e->path,
+                                        &kept->image, w->k->host, &why);
         for (int ch = 0; status == LS_OK && ch < p->channels; ch++)
             add_moments(c, to + (size_t)ch * area, area, ch);
         c->failed[i] = status != LS_OK;
@@ -75,79 +105,65 @@ static void decode_chunk(const cli_crew *w, size_t number, ls_image_memory *kept
 /* → the next chunk that is to be decoded, once there is room for it; none: `chunks`. Holding the lock. */
 static size_t take_chunk(cli_crew *w)
 {
-    while (!w->ended && w->taken < w->chunks && w->taken >= w->written + w->slots)
+    while (w->status == LS_OK && w->taken < w->chunks && w->taken >= w->handed + w->slots)
         pthread_cond_wait(&w->room, &w->lock);
-    return w->ended || w->taken == w->chunks ? w->chunks : w->taken++;
+    return w->status || w->taken == w->chunks ? w->chunks : w->taken++;
+}
+
+/* Holding the lock, but for what is done with a chunk. */
+static void hand_on(cli_crew *w)
+{
+    cli_chunk *c = &w->slot[w->handed % w->slots];
+    if (w->handing)
+        return;
+    for (w->handing = true; w->status == LS_OK && c->ready; c = &w->slot[w->handed % w->slots]) {
+        pthread_mutex_unlock(&w->lock);
+        const int status = w->take(w->user, c);
+        pthread_mutex_lock(&w->lock);
+        w->status = status;
+        w->handed++;
+        c->ready = false;
+        pthread_cond_broadcast(&w->room);
+    }
+    w->handing = false;
 }
 
 static void *decode_some(void *user)
 {
     cli_crew *w = user;
-    ls_image_memory kept = {0};
+    keeps kept = {.folder = AT_FDCWD, .label = -1};
     pthread_mutex_lock(&w->lock);
     for (size_t number; (number = take_chunk(w)) < w->chunks;) {
         pthread_mutex_unlock(&w->lock);
         decode_chunk(w, number, &kept);
         pthread_mutex_lock(&w->lock);
         w->slot[number % w->slots].ready = true;
-        if (number == w->written)
-            pthread_cond_signal(&w->ready);
+        hand_on(w);
     }
     pthread_mutex_unlock(&w->lock);
-    ls_image_memory_free(&kept, w->k->host);
+    if (kept.folder >= 0)
+        close(kept.folder);
+    ls_image_memory_free(&kept.image, w->k->host);
     return NULL;
 }
 
-/* The chunk that is to be written next. Without a thread the caller decodes it. */
-cli_chunk *cli_crew_await(cli_crew *w)
+int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *user)
 {
-    cli_chunk *c = &w->slot[w->written % w->slots];
-    if (w->written == w->chunks)
-        return NULL;
-    if (w->threads == 0) {
-        ls_image_memory kept = {0};
-        decode_chunk(w, w->written, &kept);
-        ls_image_memory_free(&kept, w->k->host);
-        return c;
-    }
-    pthread_mutex_lock(&w->lock);
-    while (!c->ready)
-        pthread_cond_wait(&w->ready, &w->lock);
-    pthread_mutex_unlock(&w->lock);
-    return c;
-}
-
-void cli_crew_give_back(cli_crew *w, cli_chunk *c)
-{
-    pthread_mutex_lock(&w->lock);
-    c->ready = false;
-    w->written++;
-    pthread_cond_signal(&w->room);
-    pthread_mutex_unlock(&w->lock);
-}
-
-void cli_crew_begin(cli_crew *w, const cli_listing *list)
-{
+    pthread_t thread[MOST_THREADS];
+    int threads = 1; /* the caller's */
     w->list = list;
+    w->take = take;
+    w->user = user;
     w->chunks = (list->count + w->each - 1) / w->each;
     w->block = BLOCK_BYTES / (w->each * w->k->row);
-    w->taken = w->written = 0;
-    w->ended = false;
-    for (w->threads = 0; w->threads < w->wanted && (size_t)w->threads < w->chunks; w->threads++)
-        if (pthread_create(&w->thread[w->threads], NULL, decode_some, w))
-            break;
-}
-
-void cli_crew_end(cli_crew *w)
-{
-    pthread_mutex_lock(&w->lock);
-    w->ended = true;
-    pthread_cond_broadcast(&w->room);
-    pthread_mutex_unlock(&w->lock);
-    for (int t = 0; t < w->threads; t++)
-        pthread_join(w->thread[t], NULL);
-    for (size_t i = 0; i < w->slots; i++)
-        w->slot[i].ready = false;
+    w->taken = w->handed = 0;
+    while (threads < w->wanted && (size_t)threads < w->chunks &&
+           pthread_create(&thread[threads], NULL, decode_some, w) == 0)
+        threads++;
+    decode_some(w);
+    while (--threads > 0)
+        pthread_join(thread[threads], NULL);
+    return w->status;
 }
 
 void cli_crew_free(cli_crew *w)
@@ -160,7 +176,6 @@ void cli_crew_free(cli_crew *w)
     }
     ls_free(w->k->host, w->slot);
     pthread_cond_destroy(&w->room);
-    pthread_cond_destroy(&w->ready);
     pthread_mutex_destroy(&w->lock);
     ls_free(w->k->host, w);
 }
@@ -178,7 +193,7 @@ static bool has_slots(cli_crew *w)
     return w->slot;
 }
 
-/* Four chunks to a thread, as far as memory and images go; and no threads without one. */
+/* Four chunks to a thread, as far as memory and images go. */
 static void set_sizes(cli_crew *w, size_t threads)
 {
     const cli_listing *split = w->k->split;
@@ -201,7 +216,6 @@ int cli_crew_make(cli_crew **out, cli_packing *k)
     w->k = k;
     set_sizes(w, wanted > MOST_THREADS ? MOST_THREADS : (size_t)wanted);
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->ready, NULL);
     pthread_cond_init(&w->room, NULL);
     return has_slots(w) ? LS_OK : cli_pack_no_memory(k);
 }

@@ -1,4 +1,4 @@
-#define _XOPEN_SOURCE 700 /* realpath; this file alone in the room */
+#define _DEFAULT_SOURCE /* realpath, DT_REG; this file alone in the room */
 #include "cli/pack.h"
 
 #include "base/error.h"
@@ -17,39 +17,81 @@ int cli_pack_no_memory(const cli_packing *k)
     return ls_fail(k->err, LS_ENOMEM, "%.300s: out of memory", k->p->folder);
 }
 
-static void free_names(cli_names *n, const ls_host *host)
+/* ---- texts -------------------------------------------------------------------------------------- */
+
+enum { TEXTS = 64 << 10 };
+
+/* Some of them, one behind the other, and those before. */
+struct cli_texts {
+    cli_texts *before;
+    size_t used, room;
+    char text[];
+};
+
+/* → "FOLDER/NAME", which lives as long as the packing; NULL: no memory. */
+static const char *keep_path(cli_packing *k, const char *folder, const char *name)
 {
-    for (size_t i = 0; i < n->count; i++)
-        ls_free(host, n->name[i]);
-    ls_free(host, n->name);
+    const size_t n = strlen(folder), m = strlen(name) + 1, need = n + 1 + m;
+    if (!k->texts || k->texts->room - k->texts->used < need) {
+        const size_t room = need > TEXTS ? need : TEXTS;
+        cli_texts *more = ls_alloc(k->host, sizeof *more + room);
+        if (!more)
+            return NULL;
+        *more = (cli_texts){.before = k->texts, .room = room};
+        k->texts = more;
+    }
+    char *path = k->texts->text + k->texts->used;
+    memcpy(path, folder, n);
+    path[n] = '/';
+    memcpy(path + n + 1, name, m);
+    k->texts->used += need;
+    return path;
 }
 
-static int by_name(const void *a, const void *b)
+static const char *name_of(const char *path)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return strrchr(path, '/') + 1;
 }
 
-/* What is in a directory, hidden names left out, sorted by bytes: the same on every machine. */
-static int list_names(cli_names *out, const cli_packing *k, const char *path)
+/* ---- folders ------------------------------------------------------------------------------------ */
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const cli_entry *)a)->path, ((const cli_entry *)b)->path);
+}
+
+static int add_entry(cli_packing *k, cli_listing *l, const char *folder, const struct dirent *e,
+                     int32_t label)
+{
+    cli_entry *entry = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *entry);
+    l->entry = entry ? entry : l->entry;
+    const char *path = entry ? keep_path(k, folder, e->d_name) : NULL;
+    if (!path)
+        return cli_pack_no_memory(k);
+    l->entry[l->count++] = (cli_entry){path, label, e->d_type == DT_REG};
+    return LS_OK;
+}
+
+/* Appends what is in a directory and `wanted`, hidden names left out, sorted by bytes: the same on every machine. */
+static int list_folder(cli_listing *out, cli_packing *k, const char *path, int32_t label,
+                       bool (*wanted)(const char *name))
 {
     char why[LS_REASON];
     const struct dirent *e;
-    *out = (cli_names){0};
+    const size_t begin = out->count;
     DIR *d = opendir(path);
     if (!d)
         return ls_fail(k->err, errno == ENOENT ? LS_ENOENT : LS_EIO, "%.300s: cannot be read: %s",
                        path, ls_reason(why, errno));
     int status = LS_OK;
     while (status == LS_OK && (e = readdir(d)))
-        if (e->d_name[0] != '.') {
-            char **name = ls_grown(k->host, out->name, out->count, &out->room, sizeof *name);
-            out->name = name ? name : out->name;
-            if (!name || !(name[out->count++] = ls_strdup(k->host, e->d_name)))
-                status = cli_pack_no_memory(k);
-        }
+        if (e->d_name[0] != '.' && wanted && !wanted(e->d_name))
+            out->others++;
+        else if (e->d_name[0] != '.')
+            status = add_entry(k, out, path, e, label);
     closedir(d);
-    if (status == LS_OK && out->count)
-        qsort(out->name, out->count, sizeof *out->name, by_name);
+    if (status == LS_OK && out->count > begin)
+        qsort(out->entry + begin, out->count - begin, sizeof *out->entry, by_path);
     return status;
 }
 
@@ -70,94 +112,72 @@ static bool is_image(const char *name)
 }
 
 /* A file whose size cannot be told: reading it says why. */
-static void add_state(cli_packing *k, const char *path, const char *name, int32_t label)
+static void add_state(cli_packing *k, const cli_entry *e)
 {
-    struct stat st = {.st_size = -1};
+    struct stat st;
     char text[96];
-    if (stat(path, &st) != 0)
+    if (stat(e->path, &st) != 0)
         st = (struct stat){.st_size = -1};
+    const char *name = name_of(e->path);
     const int n =
-        snprintf(text, sizeof text, "|%d|%lld|%lld.%09ld\n", (int)label, (long long)st.st_size,
+        snprintf(text, sizeof text, "|%d|%lld|%lld.%09ld\n", (int)e->label, (long long)st.st_size,
                  (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
     ls_sha256_update(&k->state, name, strlen(name));
     ls_sha256_update(&k->state, text, (size_t)n);
 }
 
-static int add_file(cli_packing *k, int test, char *path, const char *name, int32_t label)
-{
-    cli_listing *l = &k->split[test];
-    cli_entry *entry = ls_grown(k->host, l->entry, l->count, &l->room, sizeof *entry);
-    if (!entry) {
-        ls_free(k->host, path);
-        return cli_pack_no_memory(k);
-    }
-    l->entry = entry;
-    l->entry[l->count++] = (cli_entry){path, label};
-    if (k->known_by_state)
-        add_state(k, path, name, label);
-    return LS_OK;
-}
-
 static int list_class(cli_packing *k, int test, const char *folder, int32_t label)
 {
-    cli_names files;
-    int status = list_names(&files, k, folder);
+    cli_listing *l = &k->split[test];
+    size_t first = l->count;
+    const int status = list_folder(l, k, folder, label, is_image);
+    if (status || !k->known_by_state)
+        return status;
     char *real = realpath(folder, NULL); /* however the config's path came there */
     const char *known = real ? real : folder;
     ls_sha256_update(&k->state, known, strlen(known) + 1);
     free(real);
-    for (size_t i = 0; status == LS_OK && i < files.count; i++) {
-        if (!is_image(files.name[i])) {
-            k->split[test].others++;
-            continue;
-        }
-        char *path = ls_path_join(folder, files.name[i], k->host);
-        status = path ? add_file(k, test, path, files.name[i], label) : cli_pack_no_memory(k);
-    }
-    free_names(&files, k->host);
-    return status;
+    for (; first < l->count; first++)
+        add_state(k, &l->entry[first]);
+    return LS_OK;
 }
 
 /* The class of a sub-folder's name; of the training images each is a new one. */
-static int find_class(cli_packing *k, int test, const char *folder, char **name, int32_t *label)
+static int find_class(cli_packing *k, int test, const char *folder, int32_t *label)
 {
-    for (size_t i = 0; test && i < k->classes.count; i++)
-        if (strcmp(k->classes.name[i], *name) == 0) {
+    cli_names *all = &k->classes;
+    const char *name = name_of(folder);
+    for (size_t i = 0; test && i < all->count; i++)
+        if (strcmp(all->name[i], name) == 0) {
             *label = (int32_t)i;
             return LS_OK;
         }
     if (test)
-        return ls_fail(
-            k->err, LS_EDATA,
-            "%.300s/%.100s: expected sub-folders of the same names as the training images'", folder,
-            *name);
-    cli_names *c = &k->classes;
-    char **names = ls_grown(k->host, c->name, c->count, &c->room, sizeof *names);
+        return ls_fail(k->err, LS_EDATA,
+                       "%.400s: expected sub-folders of the same names as the training images'",
+                       folder);
+    const char **names = ls_grown(k->host, all->name, all->count, &all->room, sizeof *names);
     if (!names)
         return cli_pack_no_memory(k);
-    c->name = names;
-    *label = (int32_t)c->count;
-    c->name[c->count++] = *name;
-    *name = NULL;
+    all->name = names;
+    *label = (int32_t)all->count;
+    all->name[all->count++] = name;
     return LS_OK;
 }
 
 static int list_split(cli_packing *k, int test, const char *folder)
 {
-    cli_names all;
-    int status = list_names(&all, k, folder);
-    for (size_t i = 0; status == LS_OK && i < all.count; i++) {
-        char *path = ls_path_join(folder, all.name[i], k->host);
+    cli_listing inside = {0};
+    int status = list_folder(&inside, k, folder, 0, NULL);
+    for (size_t i = 0; status == LS_OK && i < inside.count; i++) {
+        const char *path = inside.entry[i].path;
         int32_t label = 0;
-        if (!path)
-            status = cli_pack_no_memory(k);
-        else if (!is_folder(path))
+        if (!is_folder(path))
             k->split[test].others++;
-        else if ((status = find_class(k, test, folder, &all.name[i], &label)) == LS_OK)
+        else if ((status = find_class(k, test, path, &label)) == LS_OK)
             status = list_class(k, test, path, label);
-        ls_free(k->host, path);
     }
-    free_names(&all, k->host);
+    ls_free(k->host, inside.entry);
     if (status == LS_OK && k->split[test].count == 0)
         status =
             ls_fail(k->err, LS_EDATA,
@@ -172,34 +192,29 @@ static int list_split(cli_packing *k, int test, const char *folder)
 
 int cli_pack_list(cli_packing *k)
 {
-    char *inner[3] = {ls_path_join(k->p->folder, "train", k->host),
-                      ls_path_join(k->p->folder, "test", k->host),
-                      ls_path_join(k->p->folder, "val", k->host)};
-    const bool complete = inner[0] && inner[1] && inner[2];
-    int status = complete ? LS_OK : cli_pack_no_memory(k);
-    ls_sha256_init(&k->state);
-    if (status == LS_OK) {
-        const char *test = k->p->test_folder, *train = k->p->folder;
-        const char *beside = is_folder(inner[1]) ? inner[1] : is_folder(inner[2]) ? inner[2] : NULL;
-        if (!test && is_folder(inner[0]) && beside) {
-            train = inner[0];
-            test = beside;
-        }
-        status = list_split(k, 0, train);
-        if (status == LS_OK && test)
-            status = list_split(k, 1, test);
+    const char *train = k->p->folder, *test = k->p->test_folder;
+    const char *inner[3] = {keep_path(k, train, "train"), keep_path(k, train, "test"),
+                            keep_path(k, train, "val")};
+    if (!inner[0] || !inner[1] || !inner[2])
+        return cli_pack_no_memory(k);
+    const char *beside = is_folder(inner[1]) ? inner[1] : is_folder(inner[2]) ? inner[2] : NULL;
+    if (!test && is_folder(inner[0]) && beside) {
+        train = inner[0];
+        test = beside;
     }
-    for (int i = 0; i < 3; i++)
-        ls_free(k->host, inner[i]);
-    return status;
+    ls_sha256_init(&k->state);
+    int status = list_split(k, 0, train);
+    return status || !test ? status : list_split(k, 1, test);
 }
 
 void cli_pack_forget(cli_packing *k)
 {
-    for (int s = 0; s < 2; s++) {
-        for (size_t i = 0; i < k->split[s].count; i++)
-            ls_free(k->host, k->split[s].entry[i].path);
+    for (int s = 0; s < 2; s++)
         ls_free(k->host, k->split[s].entry);
+    ls_free(k->host, k->classes.name);
+    while (k->texts) {
+        cli_texts *all = k->texts;
+        k->texts = all->before;
+        ls_free(k->host, all);
     }
-    free_names(&k->classes, k->host);
 }

@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "base/plain_file.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 #define MOST_KEPT ((size_t)32 << 20)
 
 typedef struct image {
+    int folder; /* of path; or AT_FDCWD */
     const char *path;
     const uint8_t *bytes; /* the file */
     size_t length, at;
@@ -509,8 +511,9 @@ static int read_header(image *i)
 static int open_image(image *i, int height, int width)
 {
     ls_room *file = &i->kept->file;
-    int status = ls_read_plain_file_into(&file->memory, &file->bytes, &i->length, i->path,
-                                         "an image", LS_EDATA, MOST_BYTES, i->host, i->err);
+    int status =
+        ls_read_plain_file_into(&file->memory, &file->bytes, &i->length, i->folder, i->path,
+                                "an image", LS_EDATA, MOST_BYTES, i->host, i->err);
     i->bytes = file->memory;
     if (status == LS_OK)
         status = read_header(i);
@@ -562,10 +565,10 @@ static void close_image(const image *i, int status)
             ls_room_free(room[r], i->host);
 }
 
-int ls_image_fit(uint8_t *pixels, int channels, int height, int width, const char *path,
+int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err)
 {
-    image i = {.path = path, .kept = kept, .host = host, .err = err};
+    image i = {.folder = folder, .path = path, .kept = kept, .host = host, .err = err};
     int status = open_image(&i, 0, 0);
     if (status == LS_OK)
         status = i.height == height && i.width == width
@@ -579,7 +582,7 @@ int ls_image_read(uint8_t *pixels, int channels, int height, int width, const ch
                   const ls_host *host, ls_error *err)
 {
     ls_image_memory kept = {0};
-    image i = {.path = path, .kept = &kept, .host = host, .err = err};
+    image i = {.folder = AT_FDCWD, .path = path, .kept = &kept, .host = host, .err = err};
     if (channels != 1 && channels != 3)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "%.300s: the model reads images of %d channels; files have 1 or 3", path,

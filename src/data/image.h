@@ -57,8 +57,8 @@ typedef struct ls_image_memory {
 void ls_image_memory_free(ls_image_memory *kept, const ls_host *host);
 
 /* The same for a file of any size, as ls_picture_scale does. What was read before with the same memory changes
- * nothing. */
-int ls_image_fit(uint8_t *pixels, int channels, int height, int width, const char *path,
+ * nothing. `folder`: the directory of `path`, open, where that is known to be a plain file, which saves some calls; or AT_FDCWD. */
+int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folder, const char *path,
                  ls_image_memory *kept, const ls_host *host, ls_error *err);
 
 #endif

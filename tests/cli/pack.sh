@@ -47,6 +47,25 @@ tail -c 240 a.safetensors > a.tail
 tail -c 240 c.safetensors | cmp - a.tail || fail "the others are all there"
 rm set/cat/7.pgm
 
+# Of files between the others a link is what it leads to; what is no file is named, and nobody waits for a pipe.
+mkdir -p odd/cat/1.pgm odd/dog && mkfifo odd/cat/2.pgm && mv set/cat/3.pgm c3.pgm && ln -s "$dir/c3.pgm" set/cat/3.pgm
+ln -s /dev/zero odd/cat/3.pgm && : > odd/cat/4.pgm
+"$trainer" pack set --to c.safetensors --size 4 --channels 1 > out 2> err || fail "it follows links"
+cmp a.safetensors c.safetensors || fail "links make no difference"
+rm set/cat/3.pgm && mv c3.pgm set/cat/3.pgm
+# Each is longer than all before it, and the first one is not the shortest.
+for i in 5 6 7 8 9; do
+    { printf 'P5\n#'; head -c $((i % 3 * 900 + i * 100)) /dev/zero | tr '\0' x; printf '\n'; tail -c +4 set/dog/1.pgm; } > odd/dog/$i.pgm
+done
+image odd/cat/5.pgm '\020'
+"$trainer" pack odd --to o.safetensors --size 4 --channels 1 --skip-broken --threads 1 > out 2> err || fail "it goes on"
+grep -q 'broken: odd/cat/1.pgm: expected an image, found a directory' err || fail "a directory"
+grep -q 'broken: odd/cat/2.pgm: expected an image, found a device or a pipe' err || fail "a pipe"
+grep -q 'broken: odd/cat/3.pgm: expected an image, found a device or a pipe' err || fail "a device"
+grep -q 'broken: odd/cat/4.pgm: expected an image, found an empty file' err || fail "an empty file"
+grep -q '4 images are broken' err || fail "four are broken"
+[ "$(tail -c 120 o.safetensors | head -c 96 | od -An -tu1 -v | tr ' ' '\n' | grep -c 240)" = 80 ] || fail "the others are whole"
+
 # Training packs by itself, once.
 cat > config.json <<'END'
 {"data": {"name": "folder", "path": "set", "size": 4, "channels": 1, "validation": 0.34}, "batch_size": 4, "epochs": 2,

@@ -2,6 +2,7 @@
 #include "data/image.h"
 #include "data/scratch.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -365,16 +366,16 @@ static void an_image_is_cut_to_the_middle_and_shrunk_by_averages(void **state)
     const char wide[] = "P5 6 2 255\n"
                         "abPQcdefRSgh";
     write_file(wide, sizeof wide - 1);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
     assert_memory_equal(out, "PQRS", 4);
     /* One pixel of 2 × 2: triangles weigh all four alike. */
     const char four[] = "P5 2 2 255\n\x10\x20\x30\x50";
     write_file(four, sizeof four - 1);
-    assert_int_equal(ls_image_fit(out, 1, 1, 1, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(ls_image_fit(out, 1, 1, 1, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
     assert_int_equal(out[0], (0x10 + 0x20 + 0x30 + 0x50) / 4);
     /* Grown to 4 × 4, corners stay. */
     uint8_t grown[48];
-    assert_int_equal(ls_image_fit(grown, 3, 4, 4, path, &kept, NULL, &err), LS_OK);
+    assert_int_equal(ls_image_fit(grown, 3, 4, 4, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
     assert_int_equal(grown[0], 0x10);
     assert_int_equal(grown[3], 0x20);
     assert_int_equal(grown[15], 0x50);
@@ -460,7 +461,7 @@ static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_fo
     ls_error err;
     const char bomb[] = "P5 16000 16000 255\n";
     write_file(bomb, sizeof bomb - 1);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, &kept, NULL, &err), LS_EDATA);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, AT_FDCWD, path, &kept, NULL, &err), LS_EDATA);
     assert_non_null(
         strstr(err.text, "16000×16000 pixels; expected at most 16384 in a side and 67108864"));
 }
@@ -526,7 +527,8 @@ static void a_jpeg_scaled_line_by_line_is_as_one_scaled_whole(void **state)
                 turned[k * (size_t)all.c + c] = whole[c * area + k];
         const ls_picture p = {w, h, all.c, turned, NULL, NULL};
         assert_true(ls_picture_scale(want, channels, high, wide, &p, &memory, NULL));
-        assert_int_equal(ls_image_fit(out, channels, high, wide, path, &kept, NULL, &err), LS_OK);
+        assert_int_equal(ls_image_fit(out, channels, high, wide, AT_FDCWD, path, &kept, NULL, &err),
+                         LS_OK);
         assert_memory_equal(out, want, (size_t)(channels * high * wide));
         free(bytes);
     }
@@ -543,7 +545,7 @@ static void every_cut_of_a_jpeg_that_is_scaled_is_refused(void **state)
         uint8_t out[3 * 16];
         ls_error err = {0};
         write_file(bytes, cut);
-        assert_int_equal(ls_image_fit(out, 3, 4, 4, path, &kept, NULL, &err), LS_EDATA);
+        assert_int_equal(ls_image_fit(out, 3, 4, 4, AT_FDCWD, path, &kept, NULL, &err), LS_EDATA);
         assert_non_null(strstr(err.text, "image: before offset"));
     }
     free(bytes);
@@ -617,8 +619,8 @@ static void tables_of_one_jpeg_are_not_those_of_the_next(void **state)
         if (i % 7 == 1)
             count = without(bytes, count, 0xC4);
         write_file(bytes, count);
-        const int status = ls_image_fit(alone, 3, 8, 16, path, &none, NULL, &err);
-        assert_int_equal(ls_image_fit(after, 3, 8, 16, path, &kept, NULL, &err), status);
+        const int status = ls_image_fit(alone, 3, 8, 16, AT_FDCWD, path, &none, NULL, &err);
+        assert_int_equal(ls_image_fit(after, 3, 8, 16, AT_FDCWD, path, &kept, NULL, &err), status);
         if (i % 3 == 1)
             assert_int_equal(status, LS_EDATA);
         if (status == LS_OK)
@@ -657,7 +659,7 @@ static void any_quantiser_but_zeros_is_one(void **state)
         assert_in_range(count, 1, sizeof room_for_more - 64);
         memcpy(room_for_more, bytes, count);
         write_file(room_for_more, with_quantiser(room_for_more, count, values[i]));
-        const int status = ls_image_fit(out, 1, 8, 16, path, &kept, NULL, &err);
+        const int status = ls_image_fit(out, 1, 8, 16, AT_FDCWD, path, &kept, NULL, &err);
         if (status != (values[i] ? LS_OK : LS_EDATA))
             fail_msg("quantiser %d: %d, %s", values[i], status, err.text);
         free(bytes);
@@ -676,7 +678,7 @@ static void a_jpeg_that_promises_too_much_is_refused(void **state)
         if (bytes[i] == 0xFF && bytes[i + 1] == 0xC0)
             memcpy(bytes + i + 5, "\xFD\xE8\xFD\xE8", 4);
     write_file(bytes, count);
-    assert_int_equal(ls_image_fit(out, 1, 2, 2, path, &kept, NULL, &err), LS_EDATA);
+    assert_int_equal(ls_image_fit(out, 1, 2, 2, AT_FDCWD, path, &kept, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "expected at most 16384 in a side"));
     free(bytes);
 }

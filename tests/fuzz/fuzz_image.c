@@ -3,6 +3,7 @@
 #include "data/image.h"
 #include "fuzz/fuzz.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -66,7 +67,7 @@ static void fit(const fuzz_file *file)
     int status[2];
     for (int i = 0; i < 2; i++) {
         memset(out[i], i == 0 ? 0x11 : 0x22, sizeof out[i]);
-        status[i] = ls_image_fit(out[i], 3, 2, 2, file->path, memory[i], NULL, &err);
+        status[i] = ls_image_fit(out[i], 3, 2, 2, AT_FDCWD, file->path, memory[i], NULL, &err);
     }
     fuzz_check(status[0] == status[1], "the same file is read the same way");
     fuzz_check(status[0] || memcmp(out[0], out[1], sizeof out[0]) == 0,
