@@ -272,10 +272,12 @@ int cli_pack_folder(const char *to, const cli_pack *p, const ls_host *host, ls_e
 
 /* ---- into the cache ------------------------------------------------------------------------------ */
 
+#define RULE "2" /* by which images become rows: another one, another number */
+
 static void name_cached(char out[96], cli_packing *k)
 {
     char hex[LS_SHA256_HEX], what[64];
-    const int n = snprintf(what, sizeof what, "%d|%d", k->p->size, k->p->channels);
+    const int n = snprintf(what, sizeof what, "%d|%d|" RULE, k->p->size, k->p->channels);
     ls_sha256_update(&k->state, what, (size_t)n);
     ls_sha256_final_hex(&k->state, hex);
     snprintf(out, 96, "data-%.32s.safetensors", hex);

@@ -20,6 +20,7 @@ typedef struct image {
     const uint8_t *bytes; /* the file */
     size_t length, at;
     int width, height, channels; /* as a picture's */
+    double across, down;         /* the same */
     int largest;                 /* PNM: the value of white */
     void *decoder;               /* PNG's */
     bool is_png, is_jpeg;
@@ -378,6 +379,25 @@ static int read_jpeg_header(image *i)
     return LS_OK;
 }
 
+static bool suffices(int size, int by, int wanted)
+{
+    return size == by * wanted || 2 * size >= 3 * by * wanted;
+}
+
+/* Decoded at a half, a quarter or an eighth, where that is the size that is wanted, or half as large again. */
+static void shrink_jpeg(image *i, int height, int width)
+{
+    jpeg *j = i->decoder;
+    int by = 1;
+    while (by < 8 && suffices(i->height, 2 * by, height) && suffices(i->width, 2 * by, width))
+        by *= 2;
+    j->d.scale_denom = (unsigned)by;
+    i->down = (double)i->height / by;
+    i->across = (double)i->width / by;
+    i->height = (i->height + by - 1) / by;
+    i->width = (i->width + by - 1) / by;
+}
+
 static void read_line(jpeg *j, uint8_t *to)
 {
     JSAMPROW row = to;
@@ -415,7 +435,13 @@ static const uint8_t *jpeg_line(void *source, int y)
 static int scale_jpeg(image *i, uint8_t *out, int channels, int height, int width)
 {
     jpeg *j = i->decoder;
-    const ls_picture p = {i->width, i->height, i->channels, NULL, jpeg_line, i};
+    const ls_picture p = {.width = i->width,
+                          .height = i->height,
+                          .channels = i->channels,
+                          .row = jpeg_line,
+                          .source = i,
+                          .across = i->across,
+                          .down = i->down};
     int status = take_pixels(i, 16 * line_room(i));
     if (status)
         return status;
@@ -450,6 +476,13 @@ static int read_jpeg_pixels(image *i)
 {
     (void)i;
     return LS_EUNSUPPORTED;
+}
+
+static void shrink_jpeg(image *i, int height, int width)
+{
+    (void)i;
+    (void)height;
+    (void)width;
 }
 
 static int scale_jpeg(image *i, uint8_t *out, int channels, int height, int width)
@@ -531,12 +564,18 @@ static int decode(image *i)
                         : read_pnm_pixels(i, count);
 }
 
+static ls_picture picture_of(const image *i)
+{
+    return (ls_picture){
+        .width = i->width, .height = i->height, .channels = i->channels, .pixel = i->pixel};
+}
+
 static int scale(image *i, uint8_t *out, int channels, int height, int width)
 {
     if (i->is_jpeg)
         return scale_jpeg(i, out, channels, height, width);
     int status = decode(i);
-    const ls_picture p = {i->width, i->height, i->channels, i->pixel, NULL, NULL};
+    const ls_picture p = picture_of(i);
     if (status == LS_OK &&
         !ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
         status = fail_memory(i);
@@ -546,9 +585,9 @@ static int scale(image *i, uint8_t *out, int channels, int height, int width)
 static int convert(image *i, uint8_t *out, int channels)
 {
     int status = decode(i);
+    const ls_picture p = picture_of(i);
     if (status == LS_OK)
-        ls_picture_convert(out, channels,
-                           &(ls_picture){i->width, i->height, i->channels, i->pixel, NULL, NULL});
+        ls_picture_convert(out, channels, &p);
     return status;
 }
 
@@ -570,6 +609,8 @@ int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folde
 {
     image i = {.folder = folder, .path = path, .kept = kept, .host = host, .err = err};
     int status = open_image(&i, 0, 0);
+    if (status == LS_OK && i.is_jpeg)
+        shrink_jpeg(&i, height, width);
     if (status == LS_OK)
         status = i.height == height && i.width == width
                      ? convert(&i, pixels, channels)

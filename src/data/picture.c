@@ -97,9 +97,9 @@ static int weigh(float *weight, int *first, int o, double from, double step, int
     return n;
 }
 
-static void weigh_side(side *s, int outputs, double step, int size)
+static void weigh_side(side *s, int outputs, double step, int size, double extent)
 {
-    const double from = (size - step * outputs) / 2;
+    const double from = (extent - step * outputs) / 2;
     for (int o = 0; o < outputs; o++)
         s->count[o] = weigh(s->weight + (ptrdiff_t)o * s->most, &s->first[o], o, from, step, size);
 }
@@ -249,8 +249,9 @@ static size_t lay_out(scaling *s, double step, char *memory)
 bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const ls_picture *p,
                       ls_room *room, const ls_host *host)
 {
-    const double down = (double)p->height / height, across = (double)p->width / width;
-    const double step = down < across ? down : across;
+    const double high = p->down > 0 ? p->down : p->height,
+                 wide = p->across > 0 ? p->across : p->width;
+    const double down = high / height, across = wide / width, step = down < across ? down : across;
     const size_t area = (size_t)height * (size_t)width;
     scaling s = {.from = p, .height = height, .width = width};
     s.lanes = p->channels > 1 && channels > 1 ? 4 : 1;
@@ -258,11 +259,11 @@ bool ls_picture_scale(uint8_t *out, int channels, int height, int width, const l
     if (!memory)
         return false;
     lay_out(&s, step, memory);
-    weigh_side(&s.rows, height, step, p->height);
-    if (height == width && p->height == p->width)
+    weigh_side(&s.rows, height, step, p->height, high);
+    if (height == width && p->height == p->width && high == wide)
         s.columns = s.rows;
     else
-        weigh_side(&s.columns, width, step, p->width);
+        weigh_side(&s.columns, width, step, p->width, wide);
     scale(&s, out);
     for (size_t c = 1; c < (size_t)channels && s.lanes == 1; c++)
         memcpy(out + c * area, out, area);

@@ -408,12 +408,12 @@ static float plain_sample(const ls_picture *p, int y, int x, int c, int channels
 
 static uint8_t plain_pixel(const ls_picture *p, int channels, int h, int w, int c, int y, int x)
 {
-    const double down = (double)p->height / h, across = (double)p->width / w;
-    const double step = fmin(down, across);
+    const double high = p->down > 0 ? p->down : p->height,
+                 wide = p->across > 0 ? p->across : p->width, step = fmin(high / h, wide / w);
     float across_weight[200], down_weight[200], sum = 0.5f;
     int left, top;
-    const int m = plain_weights(across_weight, &left, x, (p->width - step * w) / 2, step, p->width);
-    const int n = plain_weights(down_weight, &top, y, (p->height - step * h) / 2, step, p->height);
+    const int m = plain_weights(across_weight, &left, x, (wide - step * w) / 2, step, p->width);
+    const int n = plain_weights(down_weight, &top, y, (high - step * h) / 2, step, p->height);
     for (int i = 0; i < n; i++) {
         float line = 0;
         for (int k = 0; k < m; k++)
@@ -439,8 +439,12 @@ static void scaling_gives_the_bits_of_plain_sums(void **state)
         pixel[i] = (uint8_t)(i % 7 ? draw(&seed) : 255 * (draw(&seed) & 1));
     for (int round = 0; round < 300; round++) {
         static const int kinds[] = {1, 3, 4};
-        const ls_picture p = {
-            1 + draw(&seed) % 90, 1 + draw(&seed) % 90, kinds[round % 3], pixel, NULL, NULL};
+        ls_picture p = {.width = 1 + draw(&seed) % 90,
+                        .height = 1 + draw(&seed) % 90,
+                        .channels = kinds[round % 3],
+                        .pixel = pixel};
+        p.across = draw(&seed) % 2 ? p.width - draw(&seed) % 8 / 8.0 : 0;
+        p.down = draw(&seed) % 2 ? p.height - draw(&seed) % 8 / 8.0 : 0;
         const int channels = draw(&seed) % 2 ? 1 : 3, h = 1 + draw(&seed) % 40,
                   w = 1 + draw(&seed) % 40;
         assert_true(ls_picture_scale(out, channels, h, w, &p, &memory, NULL));
@@ -467,14 +471,21 @@ static void a_header_that_promises_too_much_is_refused_before_memory_is_asked_fo
 }
 
 #ifdef LOCKSTEP_WITH_JPEG
+typedef uint8_t sample_at(int x, int y, int k);
+
+static uint8_t edges(int x, int y, int k)
+{
+    return (uint8_t)((x < 8 ? 40 + 60 * k : 200 - 50 * k) + x / 16 * 7 + y / 8 * 11);
+}
+
 /* jpeg_write_scanlines of pixels, grey or colours, progressive or not. */
-static size_t make_jpeg_of(unsigned char **bytes, int width, int height, int colours,
-                           int progressive)
+static size_t write_jpeg(unsigned char **bytes, sample_at *of, int width, int height, int colours,
+                         int progressive)
 {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     unsigned long count = 0;
-    uint8_t line[3 * 100];
+    uint8_t line[3 * 200];
     JSAMPROW row = line;
     *bytes = NULL;
     c.err = jpeg_std_error(&errors);
@@ -492,8 +503,7 @@ static size_t make_jpeg_of(unsigned char **bytes, int width, int height, int col
     for (int y = 0; y < height; y++) {
         for (int x = 0; x < width; x++)
             for (int k = 0; k < c.input_components; k++)
-                line[x * c.input_components + k] =
-                    (uint8_t)((x < 8 ? 40 + 60 * k : 200 - 50 * k) + x / 16 * 7 + y / 8 * 11);
+                line[x * c.input_components + k] = of(x, y, k);
         jpeg_write_scanlines(&c, &row, 1);
     }
     jpeg_finish_compress(&c);
@@ -501,38 +511,109 @@ static size_t make_jpeg_of(unsigned char **bytes, int width, int height, int col
     return count;
 }
 
+static size_t make_jpeg_of(unsigned char **bytes, int width, int height, int colours,
+                           int progressive)
+{
+    return write_jpeg(bytes, edges, width, height, colours, progressive);
+}
+
 static size_t make_jpeg(unsigned char **bytes, int colours, int progressive)
 {
     return make_jpeg_of(bytes, 16, 8, colours, progressive);
 }
 
-static void a_jpeg_scaled_line_by_line_is_as_one_scaled_whole(void **state)
+/* By how much a JPEG is decoded smaller: exactly to what is wanted, or to half as large again and more. */
+static int shrinks_by(int w, int h, int wide, int high)
+{
+    for (int by = 8; by > 1; by /= 2) {
+        const double across = (double)w / wide / by, down = (double)h / high / by;
+        if ((across == 1 || across >= 1.5) && (down == 1 || down >= 1.5))
+            return by;
+    }
+    return 1;
+}
+
+/* By libjpeg alone, at 1/by. */
+static void decode_plainly(uint8_t *out, int *w, int *h, const unsigned char *bytes, size_t count,
+                           int by)
+{
+    struct jpeg_decompress_struct d;
+    struct jpeg_error_mgr errors;
+    d.err = jpeg_std_error(&errors);
+    jpeg_create_decompress(&d);
+    jpeg_mem_src(&d, bytes, count);
+    jpeg_read_header(&d, TRUE);
+    d.scale_denom = (unsigned)by;
+    jpeg_start_decompress(&d);
+    *w = (int)d.output_width;
+    *h = (int)d.output_height;
+    while (d.output_scanline < d.output_height) {
+        JSAMPROW row = out + d.output_scanline * d.output_width * (unsigned)d.output_components;
+        jpeg_read_scanlines(&d, &row, 1);
+    }
+    jpeg_finish_decompress(&d);
+    jpeg_destroy_decompress(&d);
+}
+
+static void a_jpeg_is_decoded_smaller_and_scaled_line_by_line(void **state)
 {
     uint32_t seed = 9;
+    int seen[9] = {0};
     (void)state;
     ls_room memory = {NULL, 0};
-    for (int i = 0; i < 40; i++) {
-        static uint8_t whole[3 * 100 * 100 + 1], turned[3 * 100 * 100 + 1], out[3 * 900],
-            want[3 * 900];
+    for (int i = 0; i < 200; i++) {
+        static uint8_t whole[3 * 200 * 200 + 1], out[3 * 900], want[3 * 900];
         unsigned char *bytes;
         ls_error err = {0};
-        const int w = 20 + draw(&seed) % 80, h = 20 + draw(&seed) % 80, colours = i & 1;
-        const int channels = i & 2 ? 1 : 3, high = 1 + draw(&seed) % 30,
-                  wide = 1 + draw(&seed) % 30;
-        const size_t count = make_jpeg_of(&bytes, w, h, colours, i & 4), area = (size_t)(w * h);
-        const shape all = {colours ? 3 : 1, h, w};
-        assert_int_equal(read_bytes(whole, &all, bytes, count, &err), LS_OK);
-        for (size_t k = 0; k < area; k++)
-            for (size_t c = 0; c < (size_t)all.c; c++)
-                turned[k * (size_t)all.c + c] = whole[c * area + k];
-        const ls_picture p = {w, h, all.c, turned, NULL, NULL};
+        const int high = 1 + draw(&seed) % 30, wide = 1 + draw(&seed) % 30;
+        const bool exactly = i % 5 == 0;
+        const int w = exactly ? wide << i % 3 : 20 + draw(&seed) % 180,
+                  h = exactly ? high << i % 3 : 20 + draw(&seed) % 180;
+        const int colours = i & 1, channels = i & 2 ? 1 : 3, by = shrinks_by(w, h, wide, high);
+        const size_t count = make_jpeg_of(&bytes, w, h, colours, i & 4);
+        ls_picture p = {.channels = colours ? 3 : 1,
+                        .pixel = whole,
+                        .across = (double)w / by,
+                        .down = (double)h / by};
+        decode_plainly(whole, &p.width, &p.height, bytes, count, by);
         assert_true(ls_picture_scale(want, channels, high, wide, &p, &memory, NULL));
+        write_file(bytes, count);
         assert_int_equal(ls_image_fit(out, channels, high, wide, AT_FDCWD, path, &kept, NULL, &err),
                          LS_OK);
-        assert_memory_equal(out, want, (size_t)(channels * high * wide));
+        if (memcmp(out, want, (size_t)(channels * high * wide)) != 0)
+            fail_msg("%d×%d to %d×%d, 1/%d", w, h, wide, high, by);
+        seen[by]++;
         free(bytes);
     }
+    for (int by = 1; by <= 8; by *= 2)
+        assert_in_range(seen[by], 5, 200);
     ls_room_free(&memory, NULL);
+}
+
+static uint8_t slope(int x, int y, int k)
+{
+    (void)k;
+    return (uint8_t)(x + y / 4);
+}
+
+/* A slope stays where it is, whatever is left of the last block: half a pixel beside it would be 4 of 255. */
+static void what_is_decoded_smaller_stays_in_its_place(void **state)
+{
+    (void)state;
+    for (int side = 150; side < 200; side++) {
+        uint8_t out[64];
+        unsigned char *bytes;
+        ls_error err = {0};
+        const size_t count = write_jpeg(&bytes, slope, side, side, 0, 0);
+        write_file(bytes, count);
+        assert_int_equal(ls_image_fit(out, 1, 8, 8, AT_FDCWD, path, &kept, NULL, &err), LS_OK);
+        for (int i = 8; i < 56; i++) {
+            const double x = side * (i % 8 + 0.5) / 8 - 0.5, y = side * (i / 8 + 0.5) / 8 - 0.5;
+            if (i % 8 > 0 && i % 8 < 7 && fabs(out[i] - (x + y / 4)) > 1.5)
+                fail_msg("side %d, pixel %d: %d, expected %.1f", side, i, out[i], x + y / 4);
+        }
+        free(bytes);
+    }
 }
 
 /* Also below what is cut out of it. */
@@ -694,7 +775,8 @@ int main(void)
         cmocka_unit_test(jpeg_is_read_grey_and_in_colours_baseline_and_progressive),
         cmocka_unit_test(every_cut_of_a_jpeg_is_refused),
         cmocka_unit_test(every_cut_of_a_jpeg_that_is_scaled_is_refused),
-        cmocka_unit_test(a_jpeg_scaled_line_by_line_is_as_one_scaled_whole),
+        cmocka_unit_test(a_jpeg_is_decoded_smaller_and_scaled_line_by_line),
+        cmocka_unit_test(what_is_decoded_smaller_stays_in_its_place),
         cmocka_unit_test(any_quantiser_but_zeros_is_one),
         cmocka_unit_test(tables_of_one_jpeg_are_not_those_of_the_next),
         cmocka_unit_test(a_jpeg_that_promises_too_much_is_refused),
