@@ -70,22 +70,27 @@ LANES_INLINE void lanes_depth_one(const lanes_depth_plane *p, lanes_depth_line l
 
 #define LANES_DEPTH_T 8 /* columns of the widest tile */
 
-/* T results from t0 on, of K taps side by side, S columns from one to the next. At an edge fewer than K columns
- * are missing to the left, and to the right. */
+/* T results from t0 on, of K taps side by side, S columns from one to the next. Of the first and the last columns
+ * `left` and `right` are missing. */
 LANES_INLINE void lanes_depth_tile(const lanes_depth_plane *p, lanes_depth_line l, int t0,
-                                   const int K, const int S, const int T, const int edge)
+                                   const int K, const int S, const int T, const int left,
+                                   const int right)
 {
-    const int columns = (T - 1) * S + K, first = p->columns.first + t0 * S;
-    const int end = p->columns.size - first; /* of the columns that are there */
+    const int columns = (T - 1) * S + K;
+    const ptrdiff_t tap = p->w_tap, w_row = p->w_row;
+    ptrdiff_t at = ((ptrdiff_t)p->columns.first + t0 * S) * 16; /* of the first column, in x */
+    const ptrdiff_t x_row = (ptrdiff_t)p->rows.apart * p->columns.size * 16, out_t = p->out_t;
+    float *out = l.out + t0 * out_t;
     vec sum[LANES_DEPTH_T];
     LANES_UNROLL
     for (int t = 0; t < T; t++)
         sum[t] = vec_all(p->init);
     for (; l.rows > 0; l.rows--) {
+        const float *w = l.w;
         vec factor[5];
         LANES_UNROLL
-        for (int k = 0; k < K; k++)
-            factor[k] = vec_all(l.w[k * p->w_tap]);
+        for (int k = 0; k < K; k++, w += tap)
+            factor[k] = vec_all(*w);
         LANES_UNROLL
         for (int j = 0; j < T + (K - 1) / S; j++) {
             LANES_UNROLL
@@ -93,36 +98,38 @@ LANES_INLINE void lanes_depth_tile(const lanes_depth_plane *p, lanes_depth_line 
                 const int i = j * S + s;
                 if (s >= S || i >= columns)
                     break;
-                const bool is_left = edge && i < K - 1 && first + i < 0;
-                const bool is_right = edge && i > columns - K && i >= end;
-                const vec v =
-                    is_left || is_right ? (vec){0} : vec_load(l.x + ((ptrdiff_t)first + i) * 16);
+                const bool is_there = i >= left && i < columns - right;
+                const vec v = is_there ? vec_load(l.x + (at + i * 16)) : (vec){0};
                 LANES_UNROLL
                 for (int k = i % S; k < K; k += S)
                     if (i >= k && (i - k) / S < T)
                         sum[(i - k) / S] = vec_fma(factor[k], v, sum[(i - k) / S]);
             }
         }
-        l.x += (ptrdiff_t)p->rows.apart * p->columns.size * 16;
-        l.w += p->w_row;
+        at += x_row;
+        l.w += w_row;
     }
     LANES_UNROLL
-    for (int t = 0; t < T; t++)
-        vec_store(l.out + (t0 + t) * p->out_t, sum[t]);
+    for (int t = 0; t < T; t++, out += out_t)
+        vec_store(out, sum[t]);
 }
 
-/* The last tile overlaps the one before it. */
+/* The last tile overlaps the one before it. Where columns are missing they are mostly half of a kernel. */
 LANES_INLINE void lanes_depth_tiles(const lanes_depth_plane *p, lanes_depth_line l, const int K,
                                     const int S, const int T)
 {
-    const int reach = (T - 1) * S + K, n = p->columns.n;
+    const int reach = (T - 1) * S + K, n = p->columns.n, half = K / 2;
     for (int t = 0; t < n; t += T) {
         const int t0 = t + T <= n ? t : n - T, first = p->columns.first + t0 * S;
-        const int end = p->columns.size - first;
-        if (first >= 0 && end >= reach)
-            lanes_depth_tile(p, l, t0, K, S, T, 0);
-        else if (first > -K && end > reach - K)
-            lanes_depth_tile(p, l, t0, K, S, T, 1);
+        const int over = first + reach - p->columns.size;
+        if (first >= 0 && over <= 0)
+            lanes_depth_tile(p, l, t0, K, S, T, 0, 0);
+        else if (first == -half && over <= 0)
+            lanes_depth_tile(p, l, t0, K, S, T, half, 0);
+        else if (first >= 0 && over == half)
+            lanes_depth_tile(p, l, t0, K, S, T, 0, half);
+        else if (first == -half && over == half)
+            lanes_depth_tile(p, l, t0, K, S, T, half, half);
         else
             for (int k = t0; k < t0 + T; k++)
                 lanes_depth_one(p, l, k);
@@ -277,51 +284,78 @@ typedef struct lanes_depth_band {
     float *sums; /* of K taps */
 } lanes_depth_band;
 
-/* n results' part, with C sums of each tap, in turns: more than the latency of an addition takes. Step S and, at an
- * edge, fewer than K columns missing on each side; S 0: any. */
+/* n results' part, with C sums of each tap, in turns: more than the latency of an addition takes. Of the first and the
+ * last of their columns `left` and `right` are missing; S 0: of any step, and any may be. */
 LANES_INLINE void lanes_depth_add(vec sum[5][4], const lanes_depth_band *b, const float *x,
                                   const float *dy, int t0, const int n, const int K, const int S,
-                                  const int C, const int edge)
+                                  const int C, const int left, const int right)
 {
-    const int step = S ? S : b->step, columns = (n - 1) * S + K;
-    const int first = b->first + t0 * step, end = b->width - first;
+    const int columns = (n - 1) * S + K, step = S ? S : b->step, column = b->first + t0 * step;
+    const ptrdiff_t first = (ptrdiff_t)column * 16;
+    dy += (ptrdiff_t)t0 * 16;
     LANES_UNROLL
     for (int t = 0; t < n; t++) {
-        const vec g = vec_load(dy + (ptrdiff_t)(t0 + t) * 16);
+        const vec g = vec_load(dy + t * 16);
         LANES_UNROLL
         for (int k = 0; k < K; k++) {
-            const int i = t * step + k;
-            const bool is_left = edge && (S == 0 || i < K - 1) && first + i < 0;
-            const bool is_right = edge && (S == 0 || i > columns - K) && i >= end;
-            const vec v =
-                is_left || is_right ? (vec){0} : vec_load(x + ((ptrdiff_t)first + i) * 16);
+            const int i = t * S + k, at = column + t * step + k;
+            const bool is_there = S ? i >= left && i < columns - right : at >= 0 && at < b->width;
+            const vec v = is_there ? vec_load(x + (first + (t * step + k) * 16)) : (vec){0};
             sum[k][t % C] = vec_fma(g, v, sum[k][t % C]);
         }
     }
 }
 
+/* The same, with half a kernel missing at the end, or nothing. */
+LANES_INLINE void lanes_depth_end(vec sum[5][4], const lanes_depth_band *b, const float *x,
+                                  const float *dy, int t0, const int n, const int K, const int S,
+                                  const int C, const bool right)
+{
+    if (right)
+        lanes_depth_add(sum, b, x, dy, t0, n, K, S, C, 0, K / 2);
+    else
+        lanes_depth_add(sum, b, x, dy, t0, n, K, S, C, 0, 0);
+}
+
+/* All rows, of n results each, in fours; half a kernel is missing on either side, or nothing. */
+LANES_INLINE void lanes_depth_rows(vec sum[5][4], const lanes_depth_band *b, int lane, const int K,
+                                   const int S, const int C, const int n, const bool left,
+                                   const bool right)
+{
+    const int rest = n % 4, last = rest ? rest : 4;
+    for (int row = 0; row < b->rows; row++) {
+        const float *x = b->x + row * b->x_row + lane, *dy = b->dy + row * b->dy_row + lane;
+        if (left)
+            lanes_depth_add(sum, b, x, dy, 0, 4, K, S, C, K / 2, 0);
+        for (int t = left ? 4 : 0; t < n - last; t += 4)
+            lanes_depth_add(sum, b, x, dy, t, 4, K, S, C, 0, 0);
+        if (rest == 0)
+            lanes_depth_end(sum, b, x, dy, n - 4, 4, K, S, C, right);
+        if (rest == 1)
+            lanes_depth_end(sum, b, x, dy, n - 1, 1, K, S, C, right);
+        if (rest == 2)
+            lanes_depth_end(sum, b, x, dy, n - 2, 2, K, S, C, right);
+        if (rest == 3)
+            lanes_depth_end(sum, b, x, dy, n - 3, 3, K, S, C, right);
+    }
+}
+
+/* Rows of seven, the end of many a network, have a loop of their own. */
 LANES_INLINE void lanes_depth_band_run(const lanes_depth_band *b, const int K, const int S,
                                        const int C)
 {
+    const int half = K / 2, n = b->n, last = (n - 1) % 4 + 1;
+    const int left = -b->first, right = b->first + (n - 1) * b->step + K - b->width;
+    const bool known = S && n > 4 && (left == 0 || left == half) &&
+                       (right <= 0 || (right == half && last * S >= half));
     for (int lane = 0; lane < 16; lane += LANES_VEC) {
         vec sum[5][4] = {{{0}}};
-        for (int row = 0; row < b->rows; row++) {
-            const float *x = b->x + row * b->x_row + lane, *dy = b->dy + row * b->dy_row + lane;
-            int t = 0;
-            for (; t + 4 <= b->n; t += 4) {
-                const int first = b->first + t * b->step;
-                if (first >= 0 && first + 3 * b->step + K - 1 < b->width)
-                    lanes_depth_add(sum, b, x, dy, t, 4, K, S, C, 0);
-                else
-                    lanes_depth_add(sum, b, x, dy, t, 4, K, S, C, 1);
-            }
-            if (b->n - t == 3)
-                lanes_depth_add(sum, b, x, dy, t, 3, K, S, C, 1);
-            if (b->n - t == 2)
-                lanes_depth_add(sum, b, x, dy, t, 2, K, S, C, 1);
-            if (b->n - t == 1)
-                lanes_depth_add(sum, b, x, dy, t, 1, K, S, C, 1);
-        }
+        if (known && n == 7 && left > 0 && (right > 0) == (S == 1))
+            lanes_depth_rows(sum, b, lane, K, S, C, 7, true, S == 1);
+        else if (known)
+            lanes_depth_rows(sum, b, lane, K, S, C, n, left > 0, right > 0);
+        else
+            lanes_depth_rows(sum, b, lane, K, 0, C, n, false, false);
         LANES_UNROLL
         for (int k = 0; k < K; k++) {
             vec all = sum[k][0] + sum[k][1];
@@ -390,7 +424,7 @@ static void lanes_depth_weights(const ls_lanes_depth *d, const float *x, const f
                           .width = d->iw,
                           .x_row = (ptrdiff_t)k->sh * d->iw * 16,
                           .dy_row = (ptrdiff_t)d->ow * 16};
-    memset(sums, 0, sizeof sums);
+    memset(sums, 0, (size_t)(k->kh * k->kw + 15) / 16 * 16 * 16 * sizeof *sums);
     for (int g = 0; g < groups; g++, x += x_group, dy += dy_group)
         for (int y = 0; y < d->oh; y += rows)
             for (int ky = 0; ky < k->kh; ky++)
