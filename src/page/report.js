@@ -47,6 +47,7 @@ function summary() {
   const s = { start, end, config, epochs: [...epochs.values()], events: run.others.filter(
     r => ['fault', 'nonfinite', 'resume'].includes(r.type)) };
   s.data = start.data || {};
+  s.rows = s.data.images === false ? 'rows' : 'images'; /* older records do not say */
   s.synthetic = Boolean(s.data.synthetic || (end && end.synthetic));
   s.name = config.name || 'run';
   const values = s.data.targets && config.loss !== 'bce'; /* there is no accuracy, however few evaluations there are */
@@ -204,18 +205,18 @@ function progress_tile(s) {
 function tiles(s) {
   const timed = s.epochs.filter(e => finite(e.seconds) && finite(e.images_per_s)), a = s.start;
   const seconds = timed.reduce((sum, e) => sum + e.seconds, 0);
-  const images = timed.reduce((sum, e) => sum + e.seconds * e.images_per_s, 0), mean = seconds / timed.length;
+  const rows = timed.reduce((sum, e) => sum + e.seconds * e.images_per_s, 0), mean = seconds / timed.length;
   const devices = a.devices || [];
   return [
     tile('Training', number(mean, mean < 10 ? 2 : 1), 's/epoch', 'without evaluation'),
-    tile('Throughput', number(images / seconds), 'images/s', 'mean over epochs'),
+    tile('Throughput', number(rows / seconds), s.rows + '/s', 'mean over epochs'),
     tile('Data', s.data.name || 'unknown', '',
       `${number(s.data.train_rows)} for training, ${number(s.data.test_rows)} for test`),
     tile('Devices', number(devices.length), '', devices.length > 8
       ? devices.slice(0, 7).join(', ') + ', …' : devices.join(', ')),
     tile('Parameters', number(a.parameters), '',
       `${number(a.parameter_bytes / 1e6, 2)} MB; ${number(a.device_bytes / 1e6, 1)} MB on a device`),
-    tile('Minibatch', number(a.batch_size), 'images',
+    tile('Minibatch', number(a.batch_size), s.rows,
       `${number(a.batch_per_device)} per device, ${number(a.shards)} shards`),
   ];
 }
@@ -273,7 +274,7 @@ function decimate(points, lo, hi, columns) {
 /* One point of a curve without ranges. */
 const point = (x, y) => ({ from: x, x, sum: y, weight: finite(y) ? 1 : 0, lo: y, hi: y, y });
 
-/* options: title, unit, x_name, digits (of a value), from_zero, most (of the y axis), view ({lo, hi}, shared by
+/* options: title, x_name, digits (of a value), from_zero, most (of the y axis), view ({lo, hi}, shared by
  * charts that zoom together; NaN: everything), empty (what stands there without points).
  * A curve: {name, colour, points, line, dots}. */
 class Chart {
@@ -291,7 +292,7 @@ class Chart {
     this.svg = shape('svg', { tabindex: 0, role: 'img', 'aria-describedby': 'hint' });
     this.tip = el('div', { class: 'tip', 'aria-live': 'polite' });
     this.none = el('p', { class: 'none' }, options.empty);
-    this.figure = el('figure', {}, el('figcaption', {}, options.title, el('small', {}, options.unit || ''),
+    this.figure = el('figure', {}, el('figcaption', {}, options.title, el('small', {}),
       el('span', { class: 'buttons' }, this.out_button, this.in_button, this.all_button)),
     this.legend, this.svg, this.tip, this.none);
     this.listen();
@@ -392,8 +393,9 @@ class Chart {
     this.mark();
   }
 
-  name(title) {
+  name(title, unit = '') {
     this.title = this.figure.firstChild.firstChild.data = title;
+    this.figure.firstChild.children[0].textContent = unit;
   }
 
   set(curves, events) {
@@ -522,7 +524,7 @@ const charts = {
     empty: 'The first epoch is not over yet.' }),
   loss: new Chart({ title: 'Loss', x_name: 'step', digits: 4, from_zero: true, view: by_step,
     empty: 'No values were recorded.' }),
-  rate: new Chart({ title: 'Throughput', unit: 'images/s', x_name: 'step', digits: 0, from_zero: true,
+  rate: new Chart({ title: 'Throughput', x_name: 'step', digits: 0, from_zero: true,
     cut_ranges: true, view: by_step, empty: 'No values were recorded.' }),
 };
 
@@ -548,6 +550,7 @@ function draw_charts(s) {
   const epochs = (x, y) => s.epochs.filter(e => finite(e[y]) && finite(e[x])).map(e => point(e[x], e[y]));
   const events = s.events.filter(r => finite(r.step));
   charts.accuracy.name(s.metric.name[0].toUpperCase() + s.metric.name.slice(1));
+  charts.rate.name('Throughput', s.rows + '/s');
   charts.accuracy.set([
     { name: 'training (mean over the epoch)', colour: 'c2', line: true, dots: true, points: epochs('epoch', s.metric.trained) },
     { name: 'test', colour: 'c4', line: true, dots: true, points: epochs('epoch', s.metric.key) }]);

@@ -161,6 +161,8 @@ void ls_state_write(ls_json_writer *w, const struct ls_trainer *t, const ls_sink
     ls_json_put_int(w, "epochs", t->result.epochs);
     ls_json_put_double(w, "test_loss", t->result.test_loss);
     ls_json_put_double(w, "test_accuracy", t->result.test_accuracy);
+    ls_json_put_string(w, "metric", t->result.metric);
+    ls_json_put_double(w, "test_metric", t->result.test_metric);
     write_metrics(w, metrics);
     ls_json_put_int(w, "shards", t->shards);
     ls_json_put_string(w, "instruction_set", summary->isa);
@@ -191,22 +193,30 @@ static double read_optional(ls_fields *f, const char *key)
     return value;
 }
 
-static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_error *err)
+/* A metric's name. */
+static ls_metric read_metric(ls_fields *f)
 {
     const char *name = "";
+    int metric = 0;
+    const cJSON *node = ls_field_text(f, "metric", NULL, &name) ? ls_field_any(f, "metric") : NULL;
+    while (metric < LS_METRIC_CONFUSION && strcmp(name, ls_metric_names[metric]) != 0)
+        metric++;
+    if (node && metric == LS_METRIC_CONFUSION)
+        ls_fields_fail(f, node, "metric: expected a metric's name, found \"%.40s\"", name);
+    return metric;
+}
+
+static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_error *err)
+{
     ls_fields f;
     ls_fields_begin(&f, doc, node, "best", err);
-    ls_field_text(&f, "metric", NULL, &name);
+    out->metric = read_metric(&f);
     ls_field_double(&f, "value", -INFINITY, INFINITY, NULL, &out->value);
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->steps = read_count(&f, "steps", EXACT);
     out->waited = (uint32_t)read_count(&f, "waited", 1e6);
     out->kept =
         ls_field_any(&f, "kept") ? read_count(&f, "kept", EXACT) : 0; /* younger than the rest */
-    while (out->metric < LS_METRIC_CONFUSION && strcmp(name, ls_metric_names[out->metric]) != 0)
-        out->metric++;
-    if (out->metric == LS_METRIC_CONFUSION)
-        ls_fields_fail(&f, node, "metric: expected a metric's name, found \"%.40s\"", name);
     return ls_fields_end(&f);
 }
 
@@ -249,6 +259,11 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     ls_field_int(&f, "epochs", 0, 1000000, NULL, &epochs);
     out->test_loss = read_optional(&f, "test_loss");
     out->test_accuracy = read_optional(&f, "test_accuracy");
+    out->told = LS_METRIC_CONFUSION;
+    if (ls_field_any(&f, "metric")) { /* younger than the rest */
+        out->told = read_metric(&f);
+        out->test_metric = read_optional(&f, "test_metric");
+    }
     const cJSON *metrics = ls_field_any(&f, "metrics");
     ls_field_int(&f, "shards", 1, LS_SHARDS_MAX, NULL, &shards);
     ls_field_text(&f, "instruction_set", NULL, &out->isa);

@@ -303,7 +303,8 @@ static int summarise(ls_trainer *t, ls_error *err)
         .members = t->members.count,
         .images = ls_dataset_describe(t->data[LS_TRAIN])->dtype == LS_ROW_U8,
     };
-    ls_tell_metric(t, NULL);
+    if (!t->result.metric) /* a resumed run tells what it told */
+        ls_tell_metric(t, NULL);
     t->result.devices = t->text.devices;
     if (t->dir.resumed)
         ls_resume_compare_libraries(t);

@@ -70,6 +70,7 @@ static void put_data(ls_json_writer *w, const char *key, const ls_record *r)
     ls_json_put_bool(w, "synthetic", data->synthetic);
     ls_json_put_string(w, "source", data->source);
     ls_json_put_string(w, "payload", payload[data->payload]);
+    ls_json_put_bool(w, "images", data->dtype == LS_ROW_U8);
     ls_json_put_uint(w, "train_rows", data->rows);
     ls_json_put_uint(w, "test_rows", r->of.start.test_rows);
     if (data->targets > 0)

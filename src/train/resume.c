@@ -261,6 +261,10 @@ static int take_position(struct ls_trainer *t, ls_error *err)
     t->result.epochs = s->epochs;
     t->result.test_loss = s->test_loss;
     t->result.test_accuracy = s->test_accuracy;
+    if (s->told != LS_METRIC_CONFUSION) {
+        t->result.metric = ls_metric_names[s->told];
+        t->result.test_metric = s->test_metric;
+    }
     if (s->epochs > 0)
         t->result.seconds_per_epoch = at->trained_s / s->epochs;
     snprintf(t->text.resumed, sizeof t->text.resumed, "%.500s", t->dir.resumed->path);

@@ -29,10 +29,11 @@ static const key run_start[] = {{"type", TEXT, 0},           {"time", TEXT, 0},
                                 {"parameters", NUMBER, 0},   {"parameter_bytes", NUMBER, 0},
                                 {"device_bytes", NUMBER, 0}, {"data", OBJECT, 0},
                                 {"config", OBJECT, 0},       {NULL, TEXT, 0}};
-static const key data[] = {
-    {"name", TEXT, 0},      {"synthetic", BOOL, 0},    {"source", TEXT, 0},
-    {"payload", TEXT, 0},   {"train_rows", NUMBER, 0}, {"test_rows", NUMBER, 0},
-    {"targets", NUMBER, 1}, {"class_names", ARRAY, 1}, {NULL, TEXT, 0}};
+static const key data[] = {{"name", TEXT, 0},         {"synthetic", BOOL, 0},
+                           {"source", TEXT, 0},       {"payload", TEXT, 0},
+                           {"images", BOOL, 0},       {"train_rows", NUMBER, 0},
+                           {"test_rows", NUMBER, 0},  {"targets", NUMBER, 1},
+                           {"class_names", ARRAY, 1}, {NULL, TEXT, 0}};
 static const key step[] = {{"type", TEXT, 0},   {"step", NUMBER, 0},         {"epoch", NUMBER, 0},
                            {"rows", NUMBER, 0}, {"loss", NUMBER_OR_NULL, 0}, {"correct", NUMBER, 0},
                            {"lr", NUMBER, 0},   {"images_per_s", NUMBER, 0}, {"workers", ARRAY, 0},

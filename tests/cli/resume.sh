@@ -43,6 +43,20 @@ run --resume first --quiet
 expect_code 0
 [ "$(sha_of first)" = "$(sha_of whole)" ] || fail 'expected the same bits again'
 
+# Also where it is not accuracy that is told.
+awk -v OFS=, 'BEGIN { print "a,y"; for (i = 0; i < 80; i++) print i % 9 - 4.5, 2 * (i % 9) + i % 2 / 8 }' >table.csv
+run config.json --set data.name=csv --set data.path=table.csv --set data.target=y --set data.labels=values \
+    --set data.limit=0 --set data.validation=0.2 --set 'model.layers=[{"type":"dense","out":1}]' \
+    --set batch_size=16 --set run_dir=values
+expect_code 0
+closing=$(tail -n 1 stdout.txt)
+run --resume values --quiet
+expect_code 0
+case $closing in
+'test r2: '*[0-9]*,*) [ "$(tail -n 1 stdout.txt)" = "$closing" ] || fail "expected '$closing' again: $(cat stdout.txt)" ;;
+*) fail "expected R² in '$closing'" ;;
+esac
+
 # What changed in the records since the checkpoint is named.
 cp -r first changed
 sed -i '2s/"rows":64/"rows":63/' changed/metrics.jsonl

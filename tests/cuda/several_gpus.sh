@@ -85,6 +85,16 @@ train cuda:0,1
 wanted=$found
 train cuda:0,1 --set allreduce=nccl # of two numbers there is one sum
 expect "$wanted" nccl
+# A step that is spoilt is left out, however much of its gradient would have gone ahead.
+fault=worker=1,step=2,kind=nan
+for how in ordered nccl; do
+    train cuda:0,1 --set allreduce=$how --set on_nonfinite=skip --inject "$fault"
+    [ $how = nccl ] || spoilt=$found
+    expect "$spoilt" "$how, $fault"
+    [ "$found" != "$wanted" ] || fail "$how, $fault: nothing was left out"
+    grep -q '"type":"nonfinite","step":2,"worker":1,"shard":1,"action":"skip' "$scratch/metrics.jsonl" ||
+        fail "$how, $fault: $(grep nonfinite "$scratch/metrics.jsonl")"
+done
 fault=worker=1,step=2,kind=fail,stage=merge
 train cuda:0,1,2 --set allreduce=nccl --inject "$fault"
 expect "$found" "nccl, $fault"

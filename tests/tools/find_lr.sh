@@ -44,6 +44,10 @@ has 1.json '"end": "diverged"'
 has 1.json '"name": "a <line>"'
 has 1.svg 'a &lt;line&gt;: loss by learning rate'
 
+# It stops where the average is above four times its least, and not before.
+awk -F'[:,]' '/"smoothed"/ { v = $2; n++; least = n == 1 || v < least ? v : least; if (v > 4 * least) over[n] = 1 }
+    END { for (i in over) many++; exit !(n < 300 && many == 1 && over[n]) }' 1.json || fail 'expected an end at four times the least'
+
 # The suggestion trains, and ten times the rate of the least loss does not.
 value() { sed -n "s/^  \"$1\": \(.*\),\$/\1/p" 1.json; }
 final() {
@@ -64,6 +68,7 @@ has err 'still fell at the end'
 lacks out 'suggestion:'
 [ "$(grep -c '"lr":' out)" -eq 60 ] || fail "$(grep -c '"lr":' out) points"
 has out '"end": "all steps"'
+[ "$(grep '"lr":' out | tail -n 1 | tr -d ' ,')" = '"lr":0.5' ] || fail "ends at $(grep '"lr":' out | tail -n 1)"
 
 # A flat loss has no suggestion; one that is not finite is an end.
 expect 0 "$trainer" find-lr config.json --from 1e-12 --to 1e-11 --steps 60 --quiet --svg flat.svg --json flat.json
@@ -73,6 +78,11 @@ lacks flat.svg 'class="steepest" cx'
 expect 0 "$trainer" find-lr config.json --from 1e5 --to 1e6 --steps 20 --quiet --json wild.json
 has out '^no suggestion'
 has wild.json '"end": "diverged"'
+awk -F, -v OFS=, 'NR > 1 { $3 = $3 * 1e18 } { print }' table.csv >huge.csv
+sed 's/table.csv/huge.csv/' config.json >huge.json
+expect 0 "$trainer" find-lr huge.json --from 1e3 --to 1e6 --steps 20 --quiet --json huge-end.json
+has huge-end.json '"end": "not finite"'
+has out '^the loss is not finite behind a rate of'
 sed 's/"data": {.*}/"data": {"name": "synthetic", "limit": 64}/; s/\[{"type": "dense", "out": 1}\]/[{"type": "flatten"}, {"type": "dense", "out": 10}]/' \
     config.json >synthetic.json
 expect 0 "$trainer" find-lr synthetic.json --steps 20 --quiet

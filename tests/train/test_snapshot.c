@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,6 +273,20 @@ static void check_thread(const ls_device *device)
     atomic_fetch_add(&strangers, k == sizeof mine / sizeof *mine);
 }
 
+/* Whose next download waits until it is let go: the trainer's, or a predictor's. */
+enum { NOBODY, TRAINER, PREDICTOR };
+static const ls_device *trainers;
+static atomic_int holds, held;
+
+static void wait_if_held(const ls_device *device)
+{
+    const int who = device == trainers ? TRAINER : PREDICTOR;
+    if (atomic_load(&holds) == who)
+        atomic_store(&held, 1);
+    while (atomic_load(&holds) == who)
+        sched_yield();
+}
+
 static void describe_strict(const ls_device *device, ls_device_info *out)
 {
     ref_ops->describe(device, out);
@@ -314,6 +329,7 @@ static int download_here(ls_device *device, ls_stream *stream, void *dst, const 
                          size_t bytes, ls_error *err)
 {
     check_thread(device);
+    wait_if_held(device);
     return ref_ops->download(device, stream, dst, src, bytes, err);
 }
 
@@ -349,6 +365,7 @@ static int open_strict(ls_device **out, const ls_device_request *request, ls_err
         ops.op_create = create_here;
     }
     (*out)->ops = &ops;
+    trainers = trainers ? trainers : *out; /* it opens the first */
     return LS_OK;
 }
 
@@ -356,6 +373,13 @@ static void probe_strict(ls_backend_info *out)
 {
     ls_ref_backend()->probe(out);
 }
+
+static const ls_backend strict = {.abi = LS_PLUGIN_ABI,
+                                  .size = sizeof strict,
+                                  .name = "strict",
+                                  .counted = 1,
+                                  .probe = probe_strict,
+                                  .open = open_strict};
 
 typedef struct caller {
     ls_snapshot *snapshot;
@@ -370,26 +394,90 @@ static void *predict_and_leave(void *arg)
     return ls_snapshot_predict(c->snapshot, c->image, 1, c->scores, &err) ? c : NULL;
 }
 
+static ls_trainer *begin_strict(story *s, ls_snapshot **snapshot, uint8_t image[OWN_PIXELS])
+{
+    int32_t label;
+    trainers = NULL;
+    begin(s, 0, "devices=strict:1");
+    assert_int_equal(ls_registry_add(s->f.registry, &strict, &s->f.err), LS_OK);
+    test_images(image, &label, 1);
+    ls_trainer *t = fixture_open(&s->f);
+    assert_int_equal(ls_trainer_snapshot(t, snapshot, &s->f.err), LS_OK);
+    return t;
+}
+
+static void await_hold(void)
+{
+    while (!atomic_load(&held))
+        sched_yield();
+    atomic_store(&held, 0);
+}
+
+/* A run from its first step to its last. */
+static void a_prediction_that_does_not_end_holds_up_no_step(void **state)
+{
+    (void)state;
+    story s;
+    uint8_t image[OWN_PIXELS];
+    float scores[OWN_CLASSES];
+    ls_snapshot *snapshot;
+    pthread_t thread;
+    void *failed;
+    ls_trainer *t = begin_strict(&s, &snapshot, image);
+    caller c = {snapshot, image, scores};
+    atomic_store(&holds, PREDICTOR);
+    assert_int_equal(pthread_create(&thread, NULL, predict_and_leave, &c), 0);
+    await_hold();
+    assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
+    assert_int_equal(atomic_load(&holds), PREDICTOR);
+    atomic_store(&holds, NOBODY);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    ls_snapshot_release(snapshot);
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
+static void *predict_beside_a_held_step(void *arg)
+{
+    void *failed = NULL;
+    await_hold();
+    for (int i = 0; i < 3 && !failed; i++)
+        failed = predict_and_leave(arg);
+    atomic_store(&holds, NOBODY);
+    return failed;
+}
+
+static void a_step_that_does_not_end_holds_up_no_prediction(void **state)
+{
+    (void)state;
+    story s;
+    uint8_t image[OWN_PIXELS];
+    float scores[OWN_CLASSES];
+    ls_snapshot *snapshot;
+    pthread_t thread;
+    void *failed;
+    ls_trainer *t = begin_strict(&s, &snapshot, image);
+    caller c = {snapshot, image, scores};
+    atomic_store(&holds, TRAINER);
+    assert_int_equal(pthread_create(&thread, NULL, predict_beside_a_held_step, &c), 0);
+    assert_int_equal(ls_trainer_run(t, &s.f.err), LS_OK);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    ls_snapshot_release(snapshot);
+    ls_trainer_close(t);
+    fixture_end(&s.f);
+}
+
 /* Three callers, of whom one opens the predictor, one finds it, and one has only its release. */
 static void a_device_that_predicts_is_used_by_the_thread_that_bound_it(void **state)
 {
-    static const ls_backend strict = {.abi = LS_PLUGIN_ABI,
-                                      .size = sizeof strict,
-                                      .name = "strict",
-                                      .counted = 1,
-                                      .probe = probe_strict,
-                                      .open = open_strict};
     story s;
     uint8_t image[OWN_PIXELS];
-    int32_t label;
     float scores[2][OWN_CLASSES];
     ls_snapshot *snapshot;
     (void)state;
-    begin(&s, 0, "devices=strict:1");
-    assert_int_equal(ls_registry_add(s.f.registry, &strict, &s.f.err), LS_OK);
-    test_images(image, &label, 1);
-    ls_trainer *t = fixture_open(&s.f);
-    assert_int_equal(ls_trainer_snapshot(t, &snapshot, &s.f.err), LS_OK);
+    ls_trainer *t = begin_strict(&s, &snapshot, image);
     const int trained = atomic_load(&bound);
     ls_trainer_close(t);
     for (int i = 0; i < 2; i++) {
@@ -415,6 +503,8 @@ int main(void)
         cmocka_unit_test(a_snapshot_does_not_change_and_outlives_its_trainer),
         cmocka_unit_test(any_number_of_images_gives_as_many_rows_of_scores),
         cmocka_unit_test(a_device_that_predicts_is_used_by_the_thread_that_bound_it),
+        cmocka_unit_test(a_prediction_that_does_not_end_holds_up_no_step),
+        cmocka_unit_test(a_step_that_does_not_end_holds_up_no_prediction),
         cmocka_unit_test(threads_predict_while_a_run_trains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
