@@ -153,16 +153,16 @@ struct ls_comm_type {
     void (*leave)(ls_comm *comm);
     /* Optional. Collective, after everybody has joined: the first part of the start-up check, whose
      * second, a merge of small integers, every group goes through. Where ranks read each other's memory,
-     * each writes a pattern of its own into `total`, reads everybody's by way of `scratch`, and verifies
-     * every float. All ranks return LS_OK, or none does. Both arrays have desc.floats floats of
-     * device memory; what they hold is lost.
+     * each writes a pattern of its own into `total`, or into `scratch` where that is the ranks' one total,
+     * reads everybody's, and verifies every float. All ranks return LS_OK, or none does. Both arrays have
+     * desc.floats floats of device memory; what they hold is lost.
      * Errors: LS_EDEVICE ("cpu(1) read 0x… from cpu(0) at float 12345: expected 0x…"), LS_EABORTED,
      * LS_ETIMEDOUT. */
     int (*check_reads)(ls_comm *comm, float *scratch, float *total, ls_error *err);
     /* Collective. `partials` cover this rank's shards, in order; `total` (desc.floats, device
-     * memory of this rank's own) receives the sum. Errors: LS_EABORTED when another rank aborted,
-     * LS_ETIMEDOUT, naming who is missing; `total` is then undefined, and others may still read
-     * `partials` and `total`, until they have returned too. */
+     * memory of this rank's own, or one total of all ranks') receives the sum. Errors: LS_EABORTED
+     * when another rank aborted, LS_ETIMEDOUT, naming who is missing; `total` is then undefined, and others
+     * may still read `partials` and `total`, until they have returned too. */
     int (*all_reduce)(ls_comm *comm, ls_stream *stream, const ls_partial *partials, int count,
                       float *total, ls_comm_times *times, ls_error *err);
     /* Optional: merging while the backward pass still goes on. `gradient` is this rank's only

@@ -8,7 +8,7 @@
  *
  *     desc.x = the tensor the previous op produced          shapes and layout, no memory yet
  *     ops->op_create(&op, device, &desc, err)               chooses kernels; op->y, sizes are known
- *     op->impl->bind(op, &buffers, err)                     once: every pointer is fixed
+ *     op->impl->bind(op, &buffers, err)                     once, but see LS_DEVICE_REBINDS
  *     op->impl->forward(op, stream, err)                    any number of times, allocates nothing
  *     op->impl->backward(op, stream, flags, err)
  *     op->impl->destroy(op)
@@ -384,7 +384,10 @@ struct ls_op {
 /* ---- devices -------------------------------------------------------------------------------- */
 
 enum {
-    LS_DEVICE_HOST_MEMORY = 1 /* host pointers work on the device; alloc gives host memory */
+    LS_DEVICE_HOST_MEMORY = 1, /* host pointers work on the device; alloc gives host memory */
+    /* With the host's memory and without recordings: `bind` may be called again, between any two passes, on the
+     * path of a step, and only replaces pointers: it allocates nothing. Gradients then lie where they are merged. */
+    LS_DEVICE_REBINDS = 2
 };
 
 typedef struct ls_device_info {

@@ -111,7 +111,7 @@ static void cpu_describe(const ls_device *device, ls_device_info *out)
         strlen(out->model); /* the kernels' set is no `isa`: bits do not depend on it */
     snprintf(out->model + length, sizeof out->model - length, ", %s", d->kernels->name);
     snprintf(out->library, sizeof out->library, LIBRARY);
-    out->flags = LS_DEVICE_HOST_MEMORY;
+    out->flags = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS;
     out->memory_bytes = memory_bytes();
     out->threads = ls_team_size(d->team);
     out->block_rows = BLOCK_ROWS;

@@ -21,6 +21,7 @@
  * arrival at a meeting and the abort are read-modify-writes of one word, the arrival a release. If the
  * arrival came first, a rank that acquires the word with the abort bit sees `reading` as set before it, or
  * as cleared since. If the abort came first, the arrival is refused, and nothing is read.
+ * Of the group's own total it says nothing: ranks read that behind a merge as well, and it lasts as long as the group.
  */
 #ifndef MERGE_GROUP_H
 #define MERGE_GROUP_H

@@ -425,8 +425,7 @@ void ls_replica_destroy(ls_replica *r)
         r->device->ops->pinned_free(r->device, r->arrived);
     device_free(r, r->scratch);
     device_free(r, r->activations);
-    r->arena[GRADIENT] = r->own_gradient;
-    r->arena[TOTAL] = r->own_total;
+    ls_replica_own_arenas(r);
     for (int a = 0; a < ARENAS; a++)
         device_free(r, r->arena[a]);
     device_free(r, r->shadow);

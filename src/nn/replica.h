@@ -105,11 +105,13 @@ float *ls_replica_gradient_arena(ls_replica *replica);
 float *ls_replica_total_arena(ls_replica *replica);
 float *ls_replica_weight_arena(ls_replica *replica);
 /* Gradients are made in `gradient` from now on, `floats` of the caller's, zeroed before the first time; NULL: in the
- * replica's own arena. On a device with the host's memory that records nothing. */
+ * replica's own arena. On a device that rebinds, of which see LS_DEVICE_REBINDS. */
 void ls_replica_gradient_at(ls_replica *replica, float *gradient);
 /* Updates read the total at `total` from now on, `floats` of the caller's; NULL: in an arena of the replica's own. Not
  * on the path of a step, nor where updates are recorded, or keep an average. Errors: LS_ENOMEM. */
 int ls_replica_total_at(ls_replica *replica, float *total, ls_error *err);
+/* Whatever is the caller's of both goes: no call but the two above follows, or those that need neither. */
+void ls_replica_own_arenas(ls_replica *replica);
 /* State `slot` of ls_optimizer_states; NULL: the optimizer has none. */
 float *ls_replica_slot_arena(ls_replica *replica, int slot);
 

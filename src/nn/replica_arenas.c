@@ -270,6 +270,12 @@ void ls_replica_gradient_at(ls_replica *r, float *gradient)
     r->arena[GRADIENT] = gradient ? gradient : r->own_gradient;
 }
 
+void ls_replica_own_arenas(ls_replica *r)
+{
+    r->arena[GRADIENT] = r->own_gradient;
+    r->arena[TOTAL] = r->own_total;
+}
+
 int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)
 {
     int status = LS_OK;

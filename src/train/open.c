@@ -276,6 +276,7 @@ static int summarise(ls_trainer *t, ls_error *err)
     const ls_config *c = &t->config;
     ls_replica_memory memory;
     ls_replica_memory_used(t->worker[0].replica, &memory);
+    const size_t total = t->total ? ls_replica_floats(t->worker[0].replica) * sizeof(float) : 0;
     if (!t->members.cluster)
         write_devices_text(t);
     t->summary = (ls_summary){
@@ -293,8 +294,8 @@ static int summarise(ls_trainer *t, ls_error *err)
         .batch_per_device = largest_share(t),
         .parameters = t->model->parameters,
         .parameter_bytes = t->model->parameters * sizeof(float),
-        .device_bytes =
-            memory.arenas + memory.activations + memory.dataset + ls_fold_bytes(&t->worker[0].fold),
+        .device_bytes = memory.arenas + total + memory.activations + memory.dataset +
+                        ls_fold_bytes(&t->worker[0].fold),
         .run_dir = t->dir.path ? t->dir.path : "",
         .resumed_from = t->text.resumed,
         .resumed_steps = t->position.steps,

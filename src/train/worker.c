@@ -69,10 +69,10 @@ static int import_state(ls_train_worker *mine, const ls_exchange *e, int slots, 
     return status;
 }
 
-/* Where the total lies is the group's to say, if it lies in the host's memory and has no other use. */
+/* Where the total lies is the group's to say, unless it has another use. */
 static bool has_total_later(const ls_train_worker *mine)
 {
-    return mine->info.flags & LS_DEVICE_HOST_MEMORY && mine->trainer->config.optimizer.ema == 0;
+    return ls_worker_rebinds(mine) && mine->trainer->config.optimizer.ema == 0;
 }
 
 static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *err)
@@ -117,9 +117,10 @@ static int open_fold(ls_train_worker *mine, ls_error *err)
     int status = ls_fold_init(&mine->fold, mine->device, ls_replica_gradient_arena(mine->replica),
                               ls_replica_floats(mine->replica), mine->trainer->shards,
                               mine->shard_lo, mine->shard_hi, err);
-    return status == LS_OK && mine->trainer->merge == &ls_comm_ordered
-               ? ls_fold_spread(&mine->fold, err)
-               : status;
+    const bool spreads =
+        mine->trainer->merge == &ls_comm_ordered && ls_worker_rebinds(mine) &&
+        mine->info.threads <= 1; /* a team adds up leaf by leaf, with all threads */
+    return status == LS_OK && spreads ? ls_fold_spread(&mine->fold, err) : status;
 }
 
 int ls_worker_describe(const ls_worker *w, void *arg, ls_error *err)
@@ -189,7 +190,7 @@ int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
         mine->comm->group->type->leave(mine->comm);
     mine->comm = NULL;
     mine->failed = 0;
-    ls_replica_gradient_at(mine->replica, NULL); /* not in the fold, which goes */
+    ls_replica_own_arenas(mine->replica); /* not in the fold and the group, which go */
     int status = mine->keep_fold ? put_fold_away(mine) : LS_OK;
     if (status || mine->idle)
         return end_job(mine, status);

@@ -8,6 +8,13 @@
 
 #include "train/trainer.h"
 
+/* Whether gradients and the total may lie where they are merged: ops are bound again, which nothing has recorded. */
+static inline bool ls_worker_rebinds(const ls_train_worker *w)
+{
+    const unsigned both = LS_DEVICE_HOST_MEMORY | LS_DEVICE_REBINDS;
+    return (w->info.flags & both) == both && !w->device->ops->record_begin;
+}
+
 /* ---- worker.c: jobs of the pool ------------------------------------------------------------- */
 
 /* Jobs whose `arg` is the exchange; their result is the worker's `job_status` and `error`. */

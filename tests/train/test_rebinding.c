@@ -1,0 +1,162 @@
+/* What `bind` promises: a back end that does not say LS_DEVICE_REBINDS, or that records, has each op bound once, and
+ * one that says it gets the same bits. */
+#include "base/error.h"
+#include "ref/ref.h"
+#include "train/train_fixture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static struct {
+    bool rebinds, records; /* what the devices say of themselves */
+    atomic_int ops, binds;
+} told;
+
+/* The reference back end's table, and rows of its ops that count. Devices are opened one at a time. */
+static const ls_device_ops *real;
+static const ls_op_impl *real_impl[4];
+static ls_op_impl counting[4];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void describe(const ls_device *device, ls_device_info *out)
+{
+    real->describe(device, out);
+    if (!told.rebinds)
+        out->flags &= ~(unsigned)LS_DEVICE_REBINDS;
+}
+
+static int count_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
+{
+    atomic_fetch_add(&told.binds, 1);
+    return real_impl[op->impl - counting]->bind(op, buffers, err);
+}
+
+/* The row that counts for an op with this one. */
+static const ls_op_impl *counting_for(const ls_op_impl *impl)
+{
+    int i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < 3 && real_impl[i] && real_impl[i] != impl)
+        i++;
+    if (!real_impl[i]) {
+        counting[i] = *impl;
+        counting[i].bind = count_bind;
+        real_impl[i] = impl;
+    }
+    pthread_mutex_unlock(&lock);
+    return &counting[i];
+}
+
+static int op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    int status = real->op_create(out, device, desc, err);
+    if (status != LS_OK)
+        return status;
+    atomic_fetch_add(&told.ops, 1);
+    (*out)->impl = counting_for((*out)->impl);
+    return LS_OK;
+}
+
+/* It refuses what it is asked to record, which then runs op by op. */
+static int record_begin(ls_device *device, ls_stream *stream, ls_error *err)
+{
+    (void)device;
+    (void)stream;
+    return ls_fail(err, LS_EUNSUPPORTED, "not this");
+}
+
+static int open_device(ls_device **out, const ls_device_request *request, ls_error *err)
+{
+    static ls_device_ops plain, recording;
+    int status = ls_ref_backend()->open(out, request, err);
+    if (status != LS_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    real = (*out)->ops;
+    plain = *real;
+    plain.describe = describe;
+    plain.op_create = op_create;
+    recording = plain;
+    recording.record_begin = record_begin;
+    pthread_mutex_unlock(&lock);
+    (*out)->ops = told.records ? &recording : &plain;
+    return LS_OK;
+}
+
+static void probe(ls_backend_info *out)
+{
+    ls_ref_backend()->probe(out);
+}
+
+static const ls_backend counted = {.abi = LS_PLUGIN_ABI,
+                                   .size = sizeof counted,
+                                   .name = "counted",
+                                   .counted = 1,
+                                   .probe = probe,
+                                   .open = open_device};
+
+/* Three steps of six shards; how often more than once an op was bound goes to *again. */
+static const char *run(bool rebinds, bool records, const char *devices, int *again)
+{
+    static char hash[65];
+    fixture f;
+    told.rebinds = rebinds;
+    told.records = records;
+    told.ops = told.binds = 0;
+    fixture_begin(&f);
+    assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
+    fixture_set(&f, devices);
+    fixture_set(&f, "shards=6");
+    memcpy(hash, fixture_hash(&f), sizeof hash);
+    fixture_end(&f);
+    *again = told.binds - told.ops;
+    return hash;
+}
+
+static void ops_are_bound_again_only_where_the_device_says_so(void **state)
+{
+    static const char *const devices[] = {"devices=counted:1", "devices=counted:2"};
+    char hash[65];
+    int again;
+    (void)state;
+    memcpy(hash, run(true, false, devices[0], &again), sizeof hash);
+    assert_true(again > 0);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(run(false, false, devices[i], &again), hash);
+        assert_int_equal(again, 0);
+        for (int rebinds = 0; rebinds < 2; rebinds++) {
+            assert_string_equal(run(rebinds, true, devices[i], &again), hash);
+            assert_int_equal(again, 0);
+        }
+    }
+}
+
+/* With one shard a fold has no arenas: what a device holds is the same, wherever the total lies. */
+static void the_total_is_counted_wherever_it_lies(void **state)
+{
+    double bytes[2];
+    (void)state;
+    told.records = false;
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        told.rebinds = i > 0;
+        fixture_begin(&f);
+        assert_int_equal(ls_registry_add(f.registry, &counted, &f.err), LS_OK);
+        fixture_set(&f, "devices=counted:1");
+        fixture_set(&f, "shards=1");
+        ls_trainer_close(fixture_run(&f));
+        bytes[i] = record_number(fixture_record(&f, "run_start", 0), "device_bytes");
+        fixture_end(&f);
+    }
+    assert_true(bytes[0] > 0 && bytes[0] == bytes[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ops_are_bound_again_only_where_the_device_says_so),
+        cmocka_unit_test(the_total_is_counted_wherever_it_lies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
