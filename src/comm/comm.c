@@ -60,13 +60,11 @@ int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
     return LS_OK;
 }
 
-float *ls_host_group_total(ls_comm_group *base, ls_error *err)
+float *ls_host_group_total(ls_comm_group *base)
 {
     ls_merge_group *group = (ls_merge_group *)base;
     if (!group->total)
         group->total = ls_alloc_array(group->desc.host, group->desc.floats, sizeof *group->total);
-    if (!group->total)
-        ls_fail(err, LS_ENOMEM, "out of memory for the total of a group");
     return group->total;
 }
 
@@ -156,37 +154,45 @@ static uint32_t difference(const float *copy, int rank, size_t i)
     return word ^ mark(rank, i);
 }
 
-/* The first of the floats first … end − 1 of `copy` that is not what `rank` wrote; `end` if all
- * are. All are compared first, in a loop that compilers make vectors of. */
-static size_t first_wrong(const float *copy, int rank, size_t first, size_t end)
+/* Whether the floats first … end − 1 of `copy` are what `rank` wrote: a loop that compilers make vectors of. */
+static bool are_right(const float *copy, int rank, size_t first, size_t end)
 {
     uint32_t any = 0;
     for (size_t i = first; i < end; i++)
         any |= difference(copy, rank, i);
-    if (any == 0)
-        return end;
-    while (difference(copy, rank, first) == 0)
-        first++;
-    return first;
+    return any == 0;
+}
+
+/* One of these floats was wrong. The memory is a peer's, and may be right by now: then no float is named. */
+static int say_wrong(const ls_comm *comm, int from, size_t first, size_t end, ls_error *err)
+{
+    const ls_merge_rank *me = &ls_merge_group_of(comm)->rank[comm->rank];
+    const ls_merge_rank *owner = &ls_merge_group_of(comm)->rank[from];
+    size_t i = first;
+    uint32_t wrong = 0;
+    while (i < end && (wrong = difference(owner->total, from, i)) == 0)
+        i++;
+    if (i == end)
+        return ls_fail(err, LS_EDEVICE,
+                       "start-up check: %s (rank %d) read floats %zu to %zu of %s (rank %d) twice, "
+                       "and not the same",
+                       me->name, comm->rank, first, end - 1, owner->name, from);
+    return ls_fail(err, LS_EDEVICE,
+                   "start-up check: %s (rank %d) read 0x%08x from %s (rank %d) at float %zu: "
+                   "expected 0x%08x",
+                   me->name, comm->rank, (unsigned)(wrong ^ mark(from, i)), owner->name, from, i,
+                   (unsigned)mark(from, i));
 }
 
 static int read_from(const ls_comm *comm, int from, ls_error *err)
 {
     const ls_merge_group *group = ls_merge_group_of(comm);
-    const ls_merge_rank *rank = group->rank;
+    const float *total = group->rank[from].total;
     const size_t floats = group->desc.floats;
     for (size_t i = 0; i < floats && !ls_merge_aborted(group); i += PIECE) {
         size_t end = floats - i < PIECE ? floats : i + PIECE;
-        size_t wrong = first_wrong(rank[from].total, from, i, end);
-        uint32_t word;
-        if (wrong == end)
-            continue;
-        memcpy(&word, rank[from].total + wrong, sizeof word);
-        return ls_fail(err, LS_EDEVICE,
-                       "start-up check: %s (rank %d) read 0x%08x from %s (rank %d) at float %zu: "
-                       "expected 0x%08x",
-                       rank[comm->rank].name, comm->rank, (unsigned)word, rank[from].name, from,
-                       wrong, (unsigned)mark(from, wrong));
+        if (!are_right(total, from, i, end))
+            return say_wrong(comm, from, i, end, err);
     }
     return LS_OK;
 }

@@ -77,7 +77,7 @@ size_t ls_fold_bytes(const ls_fold *fold);
 void ls_fold_begin(ls_fold *fold);
 
 /* The leaf (ls_fold_leaf) now holds the next shard's gradient. It may be overwritten after the return,
- * except after the last push. Errors: LS_EDEVICE. */
+ * except after the last push. Errors: LS_EDEVICE, LS_EINTERNAL. */
 int ls_fold_push(ls_fold *fold, ls_error *err);
 
 /* ---- what the communicators that merge through host memory share ------------------------------ */
@@ -92,8 +92,8 @@ void ls_host_group_destroy(ls_comm_group *base);
 
 /* Memory of the group's own for a total that all ranks show as theirs: what `ordered` has reduced is then complete,
  * and nothing is gathered. It lasts as long as the group, so that a rank that was left behind in a merge writes
- * nowhere else when it wakes. Before the first merge; zeroed; NULL: LS_ENOMEM. */
-float *ls_host_group_total(ls_comm_group *base, ls_error *err);
+ * nowhere else when it wakes. Before the first merge; zeroed; NULL: there is no memory. */
+float *ls_host_group_total(ls_comm_group *base);
 int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device, ls_error *err);
 void ls_host_leave(ls_comm *base);
 

@@ -2,7 +2,7 @@
  *
  * Each rank owns one chunk of the arena. For its chunk it evaluates what is left of the shard tree
  * over all ranks' partial sums; then it copies the other chunks from their owners. The bytes moved
- * are those of a ring all-reduce when every rank holds one partial sum. Three meetings a step:
+ * are those of a ring all-reduce when every rank holds one partial sum. Three meetings a step, two with one total:
  *
  *     publish    all partial sums are complete                  before anybody reads them
  *     reduced    all chunks are complete                        before anybody gathers them

@@ -1,5 +1,7 @@
 #include "comm/comm.h"
 
+#include "base/error.h"
+
 #include <string.h>
 
 /* Whether the two topmost sums, [a, m) and [m, b), are the halves of a node. */
@@ -90,7 +92,11 @@ static int join(ls_fold *fold, ls_error *err)
 
 /* ---- leaves side by side ---------------------------------------------------------------------- */
 
-/* So many parts of a node are worth a pass over memory; and where the stack is as high as this, two are. */
+/* So many parts of a node are worth a pass over memory; and where the stack is as high as this, two are.
+ *
+ * A node of four leaves or more is thus one part as soon as it is whole: the stack is the cover of what was pushed,
+ * in which two leaves may stand for their node, unless it is HIGH by then. Of LS_SHARDS_MAX leaves a cover has up to
+ * 30 nodes, so that {1, 65536} of them comes to LS_PARTIALS_MAX with its last leaf, and no range to more. */
 enum { TOGETHER = 4, HIGH = 16 };
 
 static float *place_of(const ls_fold *fold, int i)
@@ -115,26 +121,33 @@ static int settle_from(const ls_fold *fold)
     return fold->depth - first >= TOGETHER || fold->depth >= HIGH ? first : top;
 }
 
-static void add_up(ls_fold *fold, int first)
+static int add_up(const ls_fold *fold, int first, ls_error *err)
 {
     ls_rest_part part[LS_PARTIALS_MAX];
     ls_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
     float *out = place_of(fold, first);
     for (int i = first; i < fold->depth; i++)
-        ls_rest_push(&rest, fold->shards,
-                     &(ls_rest_part){.span = fold->stack[i].span, .data = fold->stack[i].data});
+        if (!ls_rest_push(
+                &rest, fold->shards,
+                &(ls_rest_part){.span = fold->stack[i].span, .data = fold->stack[i].data}))
+            break;
+    if (rest.count < fold->depth - first || rest.sums != 1)
+        return ls_fail(err, LS_EINTERNAL, "shards up to %d are no node", fold->next);
     ls_rest_add(&rest, &out, 0, fold->floats);
+    return LS_OK;
 }
 
-static void push_spread(ls_fold *fold, bool adds)
+static int push_spread(ls_fold *fold, bool adds, ls_error *err)
 {
+    int status = LS_OK;
     const int leaf = fold->next++, i = fold->depth++;
     fold->stack[i] = (ls_partial){{leaf, leaf + 1}, adds ? place_of(fold, i) : NULL};
     const int first = settle_from(fold);
     if (adds && first < i)
-        add_up(fold, first);
+        status = add_up(fold, first, err);
     fold->stack[first].span.hi = leaf + 1;
     fold->depth = first + 1;
+    return status;
 }
 
 int ls_fold_spread(ls_fold *fold, ls_error *err)
@@ -142,7 +155,7 @@ int ls_fold_spread(ls_fold *fold, ls_error *err)
     int most = 0;
     for (ls_fold_begin(fold); fold->next < fold->range.hi;) {
         most = fold->depth > most ? fold->depth : most;
-        push_spread(fold, false);
+        push_spread(fold, false, NULL);
     }
     ls_fold_begin(fold);
     fold->spread = true;
@@ -154,10 +167,8 @@ int ls_fold_spread(ls_fold *fold, ls_error *err)
 int ls_fold_push(ls_fold *fold, ls_error *err)
 {
     int status = LS_OK;
-    if (fold->spread) {
-        push_spread(fold, true);
-        return LS_OK;
-    }
+    if (fold->spread)
+        return push_spread(fold, true, err);
     int leaf = fold->next++;
     int last = leaf + 1 == fold->range.hi;
     int i = fold->depth++;

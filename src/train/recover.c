@@ -250,7 +250,8 @@ void ls_assign_shards(struct ls_trainer *t)
 static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
 {
     int segments;
-    const ls_replica *replica = t->worker[ls_first_worker(t, LS_LIVE)].replica;
+    const ls_train_worker *first = &t->worker[ls_first_worker(t, LS_LIVE)];
+    const ls_replica *replica = first->replica;
     const ls_buckets *buckets = ls_replica_buckets(replica);
     ls_comm_group_desc desc = {
         .type = t->merge,
@@ -270,13 +271,14 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
     ls_members_span(t, &desc.span.lo, &desc.span.hi);
     desc.segment_count = segments;
     int status = desc.type->group_create(out, &desc, err);
-    t->total = NULL;
-    if (status || t->merge != &ls_comm_ordered || t->members.cluster || t->config.optimizer.ema > 0)
-        return status;
-    t->total = ls_host_group_total(*out, err);
-    if (!t->total)
-        desc.type->group_destroy(*out);
-    return t->total ? LS_OK : LS_ENOMEM;
+    const bool one_total = status == LS_OK && t->merge == &ls_comm_ordered && !t->members.cluster &&
+                           ls_worker_rebinds(first) && t->config.optimizer.ema == 0;
+    t->total = one_total ? ls_host_group_total(*out) : NULL;
+    if (one_total &&
+        !t->total) /* a worker that has none for its own either may be asked once more */
+        ls_log(t->host, LS_LOG_WARNING,
+               "out of memory for one total of all workers: each has its own");
+    return status;
 }
 
 static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *group)
@@ -286,8 +288,8 @@ static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *grou
 
 /* A worker that was left behind may still be about to read what the survivors showed to the old group. A
  * worker that is merely slow stops within microseconds of the abort. One that sleeps in the midst of
- * a merge reads, when it wakes, whatever is there then into memory of its own, which no worker looks at
- * any more: harmless, as long as that memory is still there. Returns whether there is such a one. */
+ * a merge reads, when it wakes, whatever is there then into memory of its own or the old group's total, which no
+ * worker looks at any more: harmless, as long as that memory is still there. Returns whether there is such a one. */
 static bool peer_may_read(const struct ls_trainer *t, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};

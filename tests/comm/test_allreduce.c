@@ -75,11 +75,10 @@ static void run_steps(gang_member *m)
 /* All members change their totals for the group's, or get them back. */
 static void exchange_totals(gang *g, float *own[GANG_MOST], bool back)
 {
-    ls_error err;
     for (int r = 0; r < g->desc.ranks; r++) {
         if (!back)
             own[r] = g->member[r].total;
-        g->member[r].total = back ? own[r] : ls_host_group_total(g->group, &err);
+        g->member[r].total = back ? own[r] : ls_host_group_total(g->group);
         assert_non_null(g->member[r].total);
     }
 }
@@ -288,10 +287,66 @@ static void a_fold_leaves_the_cover_of_its_range(void **state)
         }
 }
 
+/* The stack as high as it gets: what is left has the tree's bits. */
+static void a_high_stack_is_added_up_as_the_tree_is(void **state)
+{
+    enum { SHARDS = 65536, FLOATS = 16 };
+    const uint32_t step = 5;
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_device *device;
+    ls_fold fold;
+    float leaf[FLOATS] __attribute__((aligned(64))) = {0};
+    float *leaves = make_leaves(SHARDS, FLOATS, step);
+    (void)state;
+    assert_int_equal(ls_ref_backend()->open(&device, &request, NULL), LS_OK);
+    assert_int_equal(ls_fold_init(&fold, device, leaf, FLOATS, SHARDS, 1, SHARDS, NULL), LS_OK);
+    assert_int_equal(ls_fold_spread(&fold, NULL), LS_OK);
+    for (int i = 1; i < SHARDS; i++) {
+        memcpy(ls_fold_leaf(&fold), leaves + (size_t)i * FLOATS, sizeof leaf);
+        assert_int_equal(ls_fold_push(&fold, NULL), LS_OK);
+    }
+    assert_int_equal(fold.depth, LS_PARTIALS_MAX);
+    for (int i = 0; i < fold.depth; i++)
+        for (size_t k = 0; k < FLOATS; k++) {
+            const ls_span span = fold.stack[i].span;
+            const float want = tree_sum(leaves, FLOATS, k, span.lo, span.hi);
+            assert_memory_equal(&fold.stack[i].data[k], &want, sizeof want);
+        }
+    ls_fold_fini(&fold);
+    ls_free(NULL, leaves);
+    device->ops->close(device);
+}
+
+static int refuse_to_add(ls_device *device, ls_stream *stream, float *dst, const float *a,
+                         const float *b, size_t count, ls_error *err)
+{
+    (void)device, (void)stream, (void)dst, (void)a, (void)b, (void)count, (void)err;
+    return LS_EDEVICE;
+}
+
+static void a_device_that_cannot_add_is_no_sum(void **state)
+{
+    ls_device_request request = {.size = sizeof request, .threads = 1};
+    ls_device *device;
+    ls_fold fold;
+    float leaf[16] __attribute__((aligned(64))) = {0};
+    (void)state;
+    assert_int_equal(ls_ref_backend()->open(&device, &request, NULL), LS_OK);
+    const ls_device_ops *real = device->ops;
+    ls_device_ops ops = *real;
+    ops.add = refuse_to_add;
+    device->ops = &ops;
+    assert_int_equal(ls_fold_init(&fold, device, leaf, 16, 4, 0, 2, NULL), LS_OK);
+    assert_int_equal(ls_fold_push(&fold, NULL), LS_OK);
+    assert_int_equal(ls_fold_push(&fold, NULL), LS_EDEVICE);
+    ls_fold_fini(&fold);
+    real->close(device);
+}
+
 /* The most leaves there are, and ranges that lie as ill as can be: the stack has room for their parts. */
 static void a_spread_fold_keeps_few_parts(void **state)
 {
-    static const ls_span ranges[] = {{0, 65536}, {1, 65535},     {3, 65533},
+    static const ls_span ranges[] = {{0, 65536}, {1, 65536},     {1, 65535}, {3, 65533},
                                      {7, 40001}, {32767, 65535}, {5, 6}};
     ls_device_request request = {.size = sizeof request, .threads = 1};
     ls_device *device;
@@ -329,6 +384,8 @@ int main(void)
         cmocka_unit_test(two_devices_add_up_to_three_on_both),
         cmocka_unit_test(a_fold_leaves_the_cover_of_its_range),
         cmocka_unit_test(a_spread_fold_keeps_few_parts),
+        cmocka_unit_test(a_high_stack_is_added_up_as_the_tree_is),
+        cmocka_unit_test(a_device_that_cannot_add_is_no_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,12 @@
 #include "merge/group.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -137,6 +139,98 @@ static void memory_that_fails_is_named_with_its_reader_and_its_owner(void **stat
     }
 }
 
+/* ---- memory that is wrong for a moment ---- */
+
+/* One piece of the check's and a page behind it that nobody may read. A page of it is spoilt once it has been written,
+ * and right again before it has been read twice: the pages behind it say when, by being out of reach. */
+static struct {
+    char *base;
+    size_t page, pages;
+    int faults;
+} moment;
+
+static void at_a_fault(int signal)
+{
+    (void)signal;
+    char *last = moment.base + (moment.pages - 1) * moment.page;
+    moment.base[moment.page + 5] = (char)(moment.base[moment.page + 5] ^ 64);
+    if (++moment.faults == 1) { /* the last page is written */
+        mprotect(last, moment.page, PROT_READ | PROT_WRITE);
+        mprotect(last - moment.page, moment.page, PROT_NONE);
+    } else if (moment.faults == 2) { /* the one before it is read */
+        mprotect(last - moment.page, moment.page, PROT_READ | PROT_WRITE);
+    } else {
+        _exit(3);
+    }
+}
+
+static void what_is_wrong_for_a_moment_is_found_and_read_no_further(void **state)
+{
+    enum { FLOATS = 1 << 14 };
+    const char *start =
+        "start-up check: ref(0) (rank 0) read floats 0 to 16383 of ref(0) (rank 0) twice";
+    struct sigaction fault = {.sa_handler = at_a_fault}, before;
+    gang g;
+    (void)state;
+    moment.page = (size_t)sysconf(_SC_PAGESIZE);
+    moment.pages = FLOATS * sizeof(float) / moment.page;
+    moment.faults = 0;
+    if (moment.pages < 4)
+        skip();
+    moment.base = aligned_alloc(moment.page, (moment.pages + 1) * moment.page);
+    assert_non_null(moment.base);
+    mprotect(moment.base + (moment.pages - 1) * moment.page, 2 * moment.page, PROT_NONE);
+    gang_begin(&g, &ls_comm_ordered, 1, 1, FLOATS, UINT64_MAX);
+    float *good = g.member[0].total;
+    g.member[0].total = (float *)(void *)moment.base;
+    sigaction(SIGSEGV, &fault, &before);
+    gang_run(&g, check_once);
+    sigaction(SIGSEGV, &before, NULL);
+    assert_int_equal(g.member[0].status, LS_EDEVICE);
+    assert_memory_equal(g.member[0].err.text, start, strlen(start));
+    g.member[0].total = good;
+    gang_end(&g);
+    mprotect(moment.base, (moment.pages + 1) * moment.page, PROT_READ | PROT_WRITE);
+    free(moment.base);
+}
+
+/* ---- one total ---- */
+
+/* The ranks' marks are in their scratch then, and one of those fails. */
+static void memory_is_checked_where_all_have_one_total(void **state)
+{
+    enum { RANKS = 3, PAGES = 8 };
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        gang g;
+        bad_memory bad;
+        int found = 0;
+        float *own[RANKS];
+        bad_memory_begin(&bad, PAGES);
+        gang_begin(&g, &ls_comm_ordered, RANKS, 8, PAGES * bad.page / sizeof(float), UINT64_MAX);
+        float *good = g.member[1].leaf;
+        for (int r = 0; r < RANKS; r++) {
+            own[r] = g.member[r].total;
+            g.member[r].total = ls_host_group_total(g.group);
+        }
+        if (fails)
+            g.member[1].leaf = (float *)(void *)bad.base;
+        gang_run(&g, check_once);
+        for (int r = 0; r < RANKS; r++) {
+            found += g.member[r].status == LS_EDEVICE &&
+                     strstr(g.member[r].err.text, " from ref(1) (rank 1) at float ");
+            g.member[r].total = own[r];
+        }
+        g.member[1].leaf = good;
+        if (fails)
+            assert_true(found >= 1);
+        else
+            expect_all(&g, LS_OK);
+        gang_end(&g);
+        bad_memory_end(&bad, PAGES);
+    }
+}
+
 /* ---- a merge that adds up wrongly ---- */
 
 static size_t wrong_at; /* set before the ranks start */
@@ -222,6 +316,8 @@ int main(void)
         cmocka_unit_test(communicators_are_found_by_name),
         cmocka_unit_test(sound_groups_pass_and_can_be_used),
         cmocka_unit_test(memory_that_fails_is_named_with_its_reader_and_its_owner),
+        cmocka_unit_test(what_is_wrong_for_a_moment_is_found_and_read_no_further),
+        cmocka_unit_test(memory_is_checked_where_all_have_one_total),
         cmocka_unit_test(a_sum_that_is_wrong_is_found),
         cmocka_unit_test(a_rank_that_is_missing_is_named),
     };

@@ -330,13 +330,17 @@ typedef struct failing_host {
     ls_host host;
     atomic_long allocations, live;
     long fail_at;
-    int warned; /* a checkpoint could not be saved, or an old one not removed */
+    atomic_size_t fail_bytes; /* the next of so many fails; 0: none */
+    size_t fail_later;        /* so many, from when a device is lost on */
+    int warned; /* a checkpoint could not be saved, or an old one not removed, or a total not shared */
 } failing_host;
 
 static void *failing_alloc(void *user, size_t bytes, size_t align)
 {
     failing_host *h = user;
-    if (atomic_fetch_add(&h->allocations, 1) + 1 == h->fail_at)
+    size_t expected = bytes;
+    if (atomic_fetch_add(&h->allocations, 1) + 1 == h->fail_at ||
+        atomic_compare_exchange_strong(&h->fail_bytes, &expected, 0))
         return NULL;
     void *memory = aligned_alloc(align, (bytes + align - 1) / align * align);
     if (memory)
@@ -354,8 +358,11 @@ static void failing_free(void *user, void *memory)
 static void failing_log(void *user, ls_log_level level, const char *text)
 {
     failing_host *h = user;
-    if (level == LS_LOG_WARNING && strstr(text, "checkpoint") && strstr(text, "memory"))
+    if (level == LS_LOG_WARNING && strstr(text, "memory") &&
+        (strstr(text, "checkpoint") || strstr(text, "one total")))
         h->warned = 1;
+    if (strstr(text, "go on without it"))
+        h->fail_bytes = h->fail_later;
 }
 
 /* Opens, runs and closes with the nth allocation failing. Returns whether it came so far. A
@@ -390,6 +397,35 @@ static int run_with_failure(long nth, const char *run_dir)
     return reached;
 }
 
+/* The new group's total is the first memory of its size that is asked for then. */
+static void recovering_goes_on_without_memory_for_one_total(void **state)
+{
+    static const char *const losses[] = {"worker=1,step=2,kind=fail"};
+    char hash[65];
+    (void)state;
+    for (int fails = 0; fails < 2; fails++) {
+        failing_host h = {0};
+        fixture f;
+        h.host = (ls_host){sizeof h.host, failing_alloc, failing_free, failing_log, &h};
+        fixture_begin(&f);
+        fixture_set(&f, "devices=ref:3");
+        f.options.host = &h.host;
+        f.options.inject = losses;
+        f.options.inject_count = 1;
+        ls_trainer *t = fixture_open(&f);
+        if (fails)
+            h.fail_later = ls_replica_floats(t->worker[0].replica) * sizeof(float);
+        assert_int_equal(ls_trainer_run(t, &f.err), LS_OK);
+        assert_int_equal(h.warned, fails);
+        if (fails)
+            assert_string_equal(ls_trainer_result(t)->weights_sha256, hash);
+        memcpy(hash, ls_trainer_result(t)->weights_sha256, sizeof hash);
+        ls_trainer_close(t);
+        assert_int_equal(h.live, 0);
+        fixture_end(&f);
+    }
+}
+
 static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
 {
     scratch s;
@@ -419,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_refused_last_record_is_reported_too),
         cmocka_unit_test(a_loss_that_is_not_finite_names_the_step),
         cmocka_unit_test(a_test_loss_that_is_not_finite_names_the_epoch),
+        cmocka_unit_test(recovering_goes_on_without_memory_for_one_total),
         cmocka_unit_test(a_failed_allocation_is_an_error_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
