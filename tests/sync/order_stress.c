@@ -1,5 +1,5 @@
 /* A small stress of one structure for ThreadSanitizer: `order_stress ring`,
- * `barrier`, `pool`, `lent`, `group`, `team`, `courier` or `brought`.
+ * `barrier`, `pool`, `lent`, `group`, `one_total`, `team`, `courier` or `brought`.
  * weakened_orders.sh compiles it with the orders as they are, where it must
  * pass, and with each one weakened, where the sanitizer must report a race on
  * the plain data.
@@ -168,6 +168,7 @@ static const ls_device_ops plain_ops = {.size = sizeof plain_ops, .describe = de
 static ls_device plain = {&plain_ops};
 static ls_comm_group *group;
 static float shown[2][FLOATS], total[2][FLOATS];
+static float *total_of[2]; /* its own, or the group's one, which is nobody's to reuse */
 
 static void *merge_until_aborted(void *arg)
 {
@@ -177,8 +178,11 @@ static void *merge_until_aborted(void *arg)
     ls_comm *comm;
     if (ls_comm_ordered.join(&comm, group, rank, &plain, NULL) != LS_OK)
         return NULL;
-    while (ls_comm_ordered.all_reduce(comm, NULL, &partial, 1, total[rank], &times, NULL) == LS_OK)
-        ;
+    while (ls_comm_ordered.all_reduce(comm, NULL, &partial, 1, total_of[rank], &times, NULL) ==
+           LS_OK)
+        for (int i = 0; i < FLOATS; i += 16) /* as an update reads it */
+            if (total_of[rank][i] != 0)
+                atomic_fetch_add(&wrong, 1);
     /* The group is dead, and a call changes nothing that the other may be
    * reading. */
     if (ls_comm_ordered.all_reduce(comm, NULL, NULL, 0, NULL, &times, NULL) != LS_EABORTED)
@@ -191,7 +195,7 @@ static void *merge_until_aborted(void *arg)
     return NULL;
 }
 
-static void abort_merges(void)
+static void abort_merges(bool one_total)
 {
     int ranks[2] = {0, 1};
     pthread_t t[2];
@@ -204,6 +208,8 @@ static void abort_merges(void)
     for (unsigned round = 0; round < 60; round++) {
         if (ls_comm_ordered.group_create(&group, &desc, NULL) != LS_OK)
             atomic_fetch_add(&wrong, 1);
+        for (int i = 0; i < 2; i++)
+            total_of[i] = one_total ? ls_host_group_total(group) : total[i];
         for (int i = 0; i < 2; i++)
             if (pthread_create(&t[i], NULL, merge_until_aborted, &ranks[i]) != 0)
                 atomic_fetch_add(&wrong, 1);
@@ -397,7 +403,9 @@ int main(int argc, char **argv)
     else if (strcmp(what, "lent") == 0)
         take_turns();
     else if (strcmp(what, "group") == 0)
-        abort_merges();
+        abort_merges(false);
+    else if (strcmp(what, "one_total") == 0)
+        abort_merges(true);
     else if (strcmp(what, "team") == 0)
         run_team();
     else if (strcmp(what, "brought") == 0)

@@ -94,6 +94,9 @@ is_caught lent_take_acquire lent -DLS_POOL_TAKE_ACQUIRE=memory_order_relaxed
 passes group group
 is_caught group_reading_release group -DLS_READING_RELEASE=memory_order_relaxed
 is_caught group_reading_acquire group -DLS_READING_ACQUIRE=memory_order_relaxed
+passes one_total one_total
+is_caught one_total_arrive one_total -DLS_BARRIER_ARRIVE=memory_order_relaxed
+is_caught one_total_observe one_total -DLS_BARRIER_OBSERVE=memory_order_relaxed
 spins=-DLS_TEAM_SPINS=20000000
 passes team team $spins
 is_caught team_publish team -DLS_TEAM_PUBLISH=memory_order_relaxed $spins
