@@ -94,10 +94,10 @@ extern const ls_op_impl ls_lanes_passes;
 /* And what tables of other ops are made of. */
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
 int ls_lanes_op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
-int ls_lanes_op_backward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
+int ls_lanes_op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err);
 void ls_lanes_op_destroy(ls_op *op);
-int ls_lanes_op_import(ls_op *op, int index, void *dst, const float *src, ls_error *err);
-int ls_lanes_op_export(ls_op *op, int index, float *dst, const void *src, ls_error *err);
+int ls_lanes_op_import(ls_op *base, int index, void *dst, const float *src, ls_error *err);
+int ls_lanes_op_export(ls_op *base, int index, float *dst, const void *src, ls_error *err);
 
 /* Whether the op has a second input. */
 bool ls_lanes_has_x2(const ls_op_desc *desc);

@@ -55,10 +55,10 @@ void tcp_free(tcp_wire *w);
  * that never block; with `again`, in such a way that who is left can meet anew. Errors: LS_EINVAL, LS_ESYSTEM,
  * LS_ETIMEDOUT, LS_ENOMEM; what was made is in the wire. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, bool again, ls_error *err);
-void tcp_forget_meeting(struct joining *meeting); /* NULL is allowed */
+void tcp_forget_meeting(struct joining *j); /* NULL is allowed */
 
 /* Between two meetings hangs up on who waits at the door, before strangers crowd it; members call again. */
-void tcp_clear_door(struct joining *meeting);
+void tcp_clear_door(struct joining *j);
 
 /* The slot `regroup`, but for the table that *out is of. */
 int tcp_regroup(tcp_wire **out, tcp_wire *old, const ls_regroup *how, ls_error *err);
