@@ -73,12 +73,14 @@ static int open_device(ls_device **out, const ls_device_request *request, ls_err
     if (status != LS_OK)
         return status;
     pthread_mutex_lock(&lock);
-    real = (*out)->ops;
-    plain = *real;
-    plain.describe = describe;
-    plain.op_create = op_create;
-    recording = plain;
-    recording.record_begin = record_begin;
+    if (!real) { /* another device may be using them already */
+        real = (*out)->ops;
+        plain = *real;
+        plain.describe = describe;
+        plain.op_create = op_create;
+        recording = plain;
+        recording.record_begin = record_begin;
+    }
     pthread_mutex_unlock(&lock);
     (*out)->ops = told.records ? &recording : &plain;
     return LS_OK;
