@@ -301,6 +301,11 @@ int ls_replica_bind_plan(ls_replica *r, ls_plan *plan, ls_error *err)
     return ls_plan_bind(plan, &m, err);
 }
 
+int ls_replica_bind_again(ls_replica *r, ls_plan *plan, ls_error *err)
+{
+    return plan->gradient == r->arena[GRADIENT] ? LS_OK : ls_replica_bind_plan(r, plan, err);
+}
+
 static int bind_plans(ls_replica *r, ls_error *err)
 {
     int status = LS_OK;

@@ -111,6 +111,8 @@ int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_er
 
 /* Every pointer of a plan. Allocates nothing on a device with the host's memory. */
 int ls_replica_bind_plan(ls_replica *r, ls_plan *plan, ls_error *err);
+/* The same, where the gradient has moved since: the fold that it lay in may be gone. */
+int ls_replica_bind_again(ls_replica *r, ls_plan *plan, ls_error *err);
 
 /* ---- replica_arenas.c: the plans are made --------------------------------------------------- */
 

@@ -111,7 +111,9 @@ static int infer(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t
          done += ls_replica_block_rows(r, n, done)) {
         ls_plan *plan = ls_replica_plan_for(r, ls_replica_block_rows(r, n, done));
         r->args.rows = ls_replica_staged(r, done);
-        status = ls_plan_gather(plan, subset, err);
+        status = ls_replica_bind_again(r, plan, err);
+        if (status == LS_OK)
+            status = ls_plan_gather(plan, subset, err);
         if (status == LS_OK)
             status = ls_plan_forward(plan, LS_TEST, 0, err);
         if (status == LS_OK)

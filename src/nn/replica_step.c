@@ -312,8 +312,7 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
         ls_plan *plan = ls_replica_plan_for(r, count);
         if (!plan->training)
             return ls_fail(err, LS_EINVAL, "replica: %u rows are evaluated only", (unsigned)count);
-        if (plan->gradient != r->arena[GRADIENT])
-            status = ls_replica_bind_plan(r, plan, err);
+        status = ls_replica_bind_again(r, plan, err);
         if (status == LS_OK)
             status = run_program(r, plan, program, done > 0 ? LS_RUN_ACCUMULATE : 0, times, err);
     }
