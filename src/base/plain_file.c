@@ -135,12 +135,12 @@ static bool read_short(void *memory, size_t room, size_t *count, int folder, con
     int fd;
     ssize_t n = -1;
     open_file(&fd, folder, name, O_RDONLY);
-    if (fd >= 0) {
-        n = read(fd, memory, room);
+    *count = 0;
+    while (fd >= 0 && *count < room && (n = read(fd, (char *)memory + *count, room - *count)) > 0)
+        *count += (size_t)n;
+    if (fd >= 0)
         close(fd);
-    }
-    *count = n > 0 ? (size_t)n : 0;
-    return n > 0 && (size_t)n < room;
+    return n == 0 && *count > 0;
 }
 
 int ls_read_plain_file_into(void **memory, size_t *room, size_t *count, int folder,

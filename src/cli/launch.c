@@ -400,7 +400,9 @@ static int run_all(launch *l, int argc, char **argv)
         int code = start(l);
         if (code == 0)
             code = look_after(l);
-        close(l->lifeline);
+        if (l->lifeline >= 0)
+            close(l->lifeline);
+        l->lifeline = -1;
         if (code != EXIT_SAVED || left-- <= 0 || asked || !l->run[0])
             return code;
     }
@@ -408,7 +410,7 @@ static int run_all(launch *l, int argc, char **argv)
 
 int cli_launch(const cli_arguments *a, const ls_trainer_options *options, int argc, char **argv)
 {
-    launch l = {.a = a};
+    launch l = {.a = a, .lifeline = -1};
     if (options->launched > 1) /* salloc's shell is a step of one task */
         return cli_usage(
             NULL, "--hosts is for the one that starts all, not for what a launcher starts", "");

@@ -391,11 +391,21 @@ static void shrink_jpeg(image *i, int height, int width)
     int by = 1;
     while (by < 8 && suffices(i->height, 2 * by, height) && suffices(i->width, 2 * by, width))
         by *= 2;
+    j->d.scale_num = 1; /* the IJG's library says 8 of 8 */
     j->d.scale_denom = (unsigned)by;
     i->down = (double)i->height / by;
     i->across = (double)i->width / by;
     i->height = (i->height + by - 1) / by;
     i->width = (i->width + by - 1) / by;
+}
+
+/* Memory is laid out for the size that was worked out: another library's decoder may have its own idea. */
+static void begin_jpeg(const image *i, jpeg *j)
+{
+    jpeg_start_decompress(&j->d);
+    if (j->d.output_width != (unsigned)i->width || j->d.output_height != (unsigned)i->height ||
+        j->d.output_components != i->channels)
+        ERREXIT1(&j->d, JERR_BAD_DCTSIZE, (int)j->d.scale_denom);
 }
 
 static void read_line(jpeg *j, uint8_t *to)
@@ -409,7 +419,7 @@ static int read_jpeg_pixels(image *i)
     jpeg *j = i->decoder;
     if (setjmp(j->failed))
         return fail_decoding(i, j);
-    jpeg_start_decompress(&j->d);
+    begin_jpeg(i, j);
     for (int y = 0; y < i->height; y++)
         read_line(j, i->pixel + (size_t)y * (size_t)i->width * (size_t)i->channels);
     jpeg_finish_decompress(&j->d);
@@ -447,7 +457,7 @@ static int scale_jpeg(image *i, uint8_t *out, int channels, int height, int widt
         return status;
     if (setjmp(j->failed))
         return fail_decoding(i, j);
-    jpeg_start_decompress(&j->d);
+    begin_jpeg(i, j);
     if (!ls_picture_scale(out, channels, height, width, &p, &i->kept->scaling, i->host))
         return fail_memory(i);
     jpeg_line(i, i->height - 1); /* damage below what is cut out is damage, too */

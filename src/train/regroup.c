@@ -93,9 +93,9 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         t->summary.members = m->count;
         name_lost(t, before, count, why.text);
         strike_devices(t);
-        status = ls_cluster_prepare(
-            m->cluster, t->shards,
-            ls_replica_floats(t->worker[ls_first_worker(t, LS_LIVE)].replica), err);
+        /* All replicas have as many floats, also that of a worker that has stalled. */
+        status = ls_cluster_prepare(m->cluster, t->shards, ls_replica_floats(t->worker[0].replica),
+                                    err);
     }
     ls_free(t->host, before);
     return status;
