@@ -44,9 +44,10 @@ def agent(net, folder):
 
 def run(net, program, count, words, rsh):
     names = ",".join(f"{bed.NET}{i}" for i in range(1, count + 1))
+    # The btl's settings are the program's: cli.c.
     mpirun = (f"hostname {net.space(1)}; exec mpirun --allow-run-as-root -n {count} -H {names} --bind-to none "
               f"--mca plm_rsh_agent {rsh} --mca mpi_yield_when_idle 1 --mca btl tcp,self --mca btl_tcp_if_include e0 "
-              "--mca oob_tcp_if_include e0 --mca btl_tcp_flags send "  # the program's choice: cli.c
+              "--mca oob_tcp_if_include e0 --mca btl_tcp_flags send --mca btl_tcp_eager_limit 1114112 "
               f"{program} {' '.join(map(str, words))}")
     done = subprocess.run(["ip", "netns", "exec", net.space(1), "unshare", "-u", "sh", "-c", mpirun], check=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600)

@@ -10,6 +10,8 @@ results=bench/RESULTS.md
 # As they follow one another in the results.
 # These are asked for by name.
 by_name='nets batches hosts'
+# Sections that other commands made, each of which it names: kept as they are.
+others='byhand'
 parts='lenet resnet lanes startup allreduce scale overlap ring pool service python paper'
 
 help()
@@ -355,12 +357,13 @@ replace()
     cat <<TEXT
 # Results
 
-Made by \`./dev bench\`; every section says by which program, when, and from which commit. Figures of
+Made by \`./dev bench\`, but for the last sections, each of which names the command that made it; every section
+says by which program, when, and from which commit. Figures of
 one machine at one time: compare within a table, not with other machines. Rows of one table were
-measured in turns. Each section ends with how long it took.
+measured in turns. Sections of \`./dev bench\` end with how long it took.
 
 TEXT
-    for part in $parts $by_name; do
+    for part in $parts $by_name $others; do
         if [ "$part" = "$1" ]; then
             printf '<!-- %s -->\n' "$part"
             cat -- "$2"

@@ -172,12 +172,15 @@ static int launched_processes(void)
     return most;
 }
 
-/* By default Open MPI has a receiver ask for each long message, behind what that one itself is sending: over TCP two
- * hosts that send at once take turns, each at half the rate of the line. Whoever has set it keeps it. */
+/* By default Open MPI has a receiver ask for each long message, behind what that one itself is sending: over TCP hosts
+ * that send at once wait for one another, each at half the rate of the line. Every message of a merge has its receiver
+ * waiting, so all are sent unasked; a piece is 1 MiB, unless the arena is very large. Whoever has set these keeps them. */
 static void choose_transport(void)
 {
-    if (getenv("OMPI_COMM_WORLD_SIZE"))
-        setenv("OMPI_MCA_btl_tcp_flags", "send", 0);
+    if (launched_processes() == 1)
+        return;
+    setenv("OMPI_MCA_btl_tcp_flags", "send", 0);
+    setenv("OMPI_MCA_btl_tcp_eager_limit", "1114112", 0);
 }
 
 /* ---- other hosts ---------------------------------------------------------------------------- */

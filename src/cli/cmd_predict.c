@@ -16,7 +16,7 @@ static const char help[] =
     "\n"
     "Says which class a trained model sees in images, and with which probability.\n"
     "\n" CLI_TRAINED_HELP
-    "  IMAGE            a PNG, PGM or PPM file of the size that the model reads\n"
+    "  IMAGE            a JPEG, PNG, PGM or PPM file of the size that the model reads\n"
     "  --rows A:B       rows A to B − 1 of the test images of the run's data, counted from 0\n"
     "  --train          of its training images\n"
     "  --data DIR       the directory with the data's files\n"

@@ -3,14 +3,57 @@
 
 #include "base/error.h"
 
+#include <limits.h>
+
 enum { MOST_PIXELS = 1 << 25 }; /* offsets within a plane are ints */
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-static int outputs(int size, int kernel, int stride, int pad)
+/* Whether ints count what kernels count: sides with padding, what lies a step beyond them, an eight's weights. */
+static bool is_counted(const ls_conv2d *k, int inputs)
 {
-    int room = size + 2 * pad - kernel;
+    const int side[] = {k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw};
+    bool counted = k->out <= INT_MAX - 15 &&
+                   (double)inputs * k->kh * k->kw * LS_LANES_OC <= INT_MAX &&
+                   (double)k->kh * k->dh <= INT_MAX && (double)k->kw * k->dw <= INT_MAX &&
+                   (double)k->sh * k->dh <= INT_MAX && (double)k->sw * k->dw <= INT_MAX;
+    for (size_t i = 0; i < sizeof side / sizeof *side; i++)
+        counted = counted && side[i] <= 1 << 24;
+    return counted;
+}
+
+static int outputs(int size, int kernel, int dilation, int stride, int pad)
+{
+    const int room = size + 2 * pad - (kernel - 1) * dilation - 1;
     return room < 0 ? 0 : room / stride + 1;
+}
+
+int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, int inputs,
+                    ls_error *err)
+{
+    if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
+        k->dh < 1 || k->dw < 1)
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: %d channels, kernel %d×%d, stride %d×%d, padding "
+                       "%d×%d, dilation %d×%d",
+                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
+    if (!is_counted(k, inputs))
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "conv2d: %d channels, kernel %d×%d of %d, stride %d×%d, padding %d×%d, "
+                       "dilation %d×%d: more than the CPU back end counts",
+                       k->out, k->kh, k->kw, inputs, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
+    *oh = outputs(x->h, k->kh, k->dh, k->sh, k->ph);
+    *ow = outputs(x->w, k->kw, k->dw, k->sw, k->pw);
+    if (*oh < 1 || *ow < 1)
+        return ls_fail(err, LS_EINVAL,
+                       "conv2d: a kernel of %d×%d, dilated by %d×%d, does not fit into %d×%d with "
+                       "padding %d×%d",
+                       k->kh, k->kw, k->dh, k->dw, x->h, x->w, k->ph, k->pw);
+    if ((size_t)*oh * (size_t)*ow > MOST_PIXELS)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "conv2d: %d×%d pixels; the CPU back end takes at most %d in a plane", *oh,
+                       *ow, MOST_PIXELS);
+    return LS_OK;
 }
 
 /* Only averages over windows that tile the output can be fused. */
@@ -23,23 +66,10 @@ static bool pool_fits(const ls_pool2d *p, int oh, int ow)
 int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv2d filled = ls_conv2d_filled(desc->u.conv2d), *k = &filled;
-    if (k->out < 1 || k->kh < 1 || k->kw < 1 || k->sh < 1 || k->sw < 1 || k->ph < 0 || k->pw < 0 ||
-        k->dh < 1 || k->dw < 1)
-        return ls_fail(err, LS_EINVAL,
-                       "conv2d: %d channels, kernel %d×%d, stride %d×%d, padding "
-                       "%d×%d, dilation %d×%d",
-                       k->out, k->kh, k->kw, k->sh, k->sw, k->ph, k->pw, k->dh, k->dw);
-    int oh = outputs(desc->x.h, (k->kh - 1) * k->dh + 1, k->sh, k->ph);
-    int ow = outputs(desc->x.w, (k->kw - 1) * k->dw + 1, k->sw, k->pw);
-    if (oh < 1 || ow < 1)
-        return ls_fail(err, LS_EINVAL,
-                       "conv2d: a kernel of %d×%d, dilated by %d×%d, does not fit into %d×%d with "
-                       "padding %d×%d",
-                       k->kh, k->kw, k->dh, k->dw, desc->x.h, desc->x.w, k->ph, k->pw);
-    if ((size_t)oh * (size_t)ow > MOST_PIXELS)
-        return ls_fail(err, LS_EUNSUPPORTED,
-                       "conv2d: %d×%d pixels; the CPU back end takes at most %d in a plane", oh, ow,
-                       MOST_PIXELS);
+    int oh = 0, ow = 0;
+    int status = ls_conv_outputs(&oh, &ow, k, &desc->x, desc->x.c, err);
+    if (status)
+        return status;
     if (desc->fuse_pool && !pool_fits(&desc->pool, oh, ow))
         return ls_fail(err, LS_EUNSUPPORTED,
                        "lanes: only averages over windows side by side are "
@@ -85,11 +115,11 @@ int ls_conv_geometry(ls_lanes_conv *c, const ls_op_desc *desc, ls_error *err)
  *   dw   Errors stay in this gradient alone, and sums over rows average them: what is fastest. */
 
 /* Products of a pass over h × w outputs, a pair of channels. */
-static int products(int form, int h, int w)
+static size_t products(int form, int h, int w)
 {
-    int m = form == LS_WINO_4_3 ? 4 : 2;
-    int n = form == LS_WINO_2_3 ? 4 : form == LS_WINO_2_5_HALVES ? 7 : 6;
-    return (h + m - 1) / m * ((w + m - 1) / m) * n * n;
+    const int m = form == LS_WINO_4_3 ? 4 : 2;
+    const size_t n = form == LS_WINO_2_3 ? 4 : form == LS_WINO_2_5_HALVES ? 7 : 6;
+    return (size_t)((h + m - 1) / m) * (size_t)((w + m - 1) / m) * n * n;
 }
 
 #define CHANNELS 16 /* so many pay for the transforms */
@@ -101,7 +131,7 @@ static bool winograd_fits(const ls_lanes_conv *c, int form, int h, int w)
     return c->kh == side && c->kw == side && c->sh == 1 && c->sw == 1 && c->dh == 1 && c->dw == 1 &&
            c->ph < side && c->pw < side && c->ic >= CHANNELS && c->oc >= CHANNELS &&
            (c->pool_h * c->pool_w == 1 || (c->pool_h == 2 && c->pool_w == 2)) &&
-           3 * products(form, h, w) < 2 * taps * c->oh * c->ow;
+           3 * products(form, h, w) < (size_t)(2 * taps) * (size_t)c->oh * (size_t)c->ow;
 }
 
 /* Steps of a staged gradient: [row][channel][column]. */
@@ -128,7 +158,8 @@ static void choose_winograd(ls_conv_op *op)
     const ls_wino_kernels *k = &op->base.kernels->wino;
     const ls_wino_shape s = {c->ic, c->oc, c->ih, c->x_w, c->oh, c->ow, c->ph, c->pw};
     const int small = c->kh == 5 ? LS_WINO_2_5 : LS_WINO_2_3;
-    const int two = products(LS_WINO_2_3, c->oh, c->ow), four = products(LS_WINO_4_3, c->oh, c->ow);
+    const size_t two = products(LS_WINO_2_3, c->oh, c->ow),
+                 four = products(LS_WINO_4_3, c->oh, c->ow);
     const int for_weights = c->kh == 3 && four < two ? LS_WINO_4_3 : small;
     const bool one_tile = c->oh <= 4 && c->ow <= 4;
     const int for_data = c->kh == 3 && 3 * four < 2 * two && !one_tile ? LS_WINO_4_3 : small;
@@ -190,7 +221,8 @@ static void set_groups(ls_conv_op *op)
 /* As many as whole windows that fit into a band. */
 static int band_rows(const ls_lanes_conv *c)
 {
-    int rows = BAND_FLOATS / (LS_CONV_BAND * c->ow * LS_LANES) / c->pool_h * c->pool_h;
+    const size_t row = (size_t)LS_CONV_BAND * (size_t)c->ow * LS_LANES;
+    const int rows = (int)(BAND_FLOATS / row) / c->pool_h * c->pool_h;
     return rows < c->pool_h ? c->pool_h : rows < c->oh ? rows : c->oh;
 }
 
@@ -215,7 +247,7 @@ static void set_cut(ls_conv_op *op)
     cut->inputs = op->banded ? ls_lanes_conv_inputs(c) : 1; /* a band meets every input */
     cut->band_rows = band_rows(c);
     cut_panels(cut, c);
-    cut->band_floats = (size_t)(LS_CONV_BAND * cut->band_rows * c->ow) * LS_LANES;
+    cut->band_floats = (size_t)LS_CONV_BAND * (size_t)cut->band_rows * (size_t)c->ow * LS_LANES;
     cut->panel_floats =
         (size_t)(LS_LANES_BLOCK_GROUPS * cut->panel_rows * cut->panel_columns) * LS_LANES * 16;
     cut->sum_floats = ceil_to((size_t)cut->inputs * sums, 16) * LS_LANES;
@@ -241,7 +273,7 @@ static size_t data_floats(const ls_conv_op *op)
     const ls_lanes_conv *c = &op->conv;
     if (op->data.used)
         return ls_wino_weight_floats(&op->data.wino) + ls_wino_work_floats(&op->data.wino);
-    return ls_lanes_packs(c) ? ceil_to((size_t)c->ic, 4) * (size_t)(c->oc * c->kh * c->kw) : 0;
+    return ls_lanes_packs(c) ? ceil_to((size_t)c->ic, 4) * (size_t)c->oc * (size_t)(c->kh * c->kw) : 0;
 }
 
 /* A group of x, where it does not lie as the direct kernels read it. */

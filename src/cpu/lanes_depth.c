@@ -1,7 +1,7 @@
 /* The depthwise convolution: as many groups as there are channels. A team divides the channels, in backward each
  * with the gradient of its weights. */
 #include "base/error.h"
-#include "cpu/lanes_op.h"
+#include "cpu/lanes_conv.h"
 
 #include <stdbool.h>
 
@@ -87,27 +87,13 @@ static void some_backward(void *arg, uint32_t item)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-static int outputs(int size, int kernel, int dilation, int stride, int padding)
-{
-    const int room = size + 2 * padding - (kernel - 1) * dilation - 1;
-    return room < 0 ? 0 : room / stride + 1;
-}
-
 static int geometry(ls_lanes_depth *d, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv2d k = ls_conv2d_filled(desc->u.conv2d);
-    if (k.kh < 1 || k.kw < 1 || k.sh < 1 || k.sw < 1 || k.ph < 0 || k.pw < 0 || k.dh < 1 ||
-        k.dw < 1)
-        return ls_fail(err, LS_EINVAL,
-                       "conv2d: kernel %d×%d, stride %d×%d, padding %d×%d, dilation %d×%d", k.kh,
-                       k.kw, k.sh, k.sw, k.ph, k.pw, k.dh, k.dw);
-    *d = (ls_lanes_depth){desc->x.h, desc->x.w, outputs(desc->x.h, k.kh, k.dh, k.sh, k.ph),
-                          outputs(desc->x.w, k.kw, k.dw, k.sw, k.pw), k};
-    if (d->oh < 1 || d->ow < 1)
-        return ls_fail(err, LS_EINVAL,
-                       "conv2d: a kernel of %d×%d, dilated by %d×%d, does not fit into %d×%d with "
-                       "padding %d×%d",
-                       k.kh, k.kw, k.dh, k.dw, d->ih, d->iw, k.ph, k.pw);
+    *d = (ls_lanes_depth){.ih = desc->x.h, .iw = desc->x.w, .k = k};
+    const int status = ls_conv_outputs(&d->oh, &d->ow, &k, &desc->x, 1, err);
+    if (status)
+        return status;
     if (desc->fuse_relu || desc->fuse_pool)
         return ls_fail(err, LS_EUNSUPPORTED, "lanes: nothing is fused behind a depthwise conv2d");
     return LS_OK;

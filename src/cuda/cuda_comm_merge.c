@@ -205,6 +205,7 @@ static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
 
 /* ---- a merge -------------------------------------------------------------------------------- */
 
+/* One rank, one host: its partial sums are added on its own stream, and nobody is waited for. */
 static int alone(ls_cuda_comm *comm, const ls_partial *partials, int count,
                  const ls_cuda_merge *merge, ls_error *err)
 {

@@ -505,7 +505,7 @@ const ls_config_key ls_config_keys[] = {
      .choices = at_member_loss,
      .help =
          "when a host is lost the others save and stop; `\"continue\"`: those that are left, if "
-         "they are more than half, take over its shards and repeat the step ([hosts](hosts.md))"},
+         "they are more than half, or half with the first, take over its shards and repeat the step ([hosts](hosts.md))"},
     {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, .form = &run_dir_form,
      .help = "a directory that holds no run yet; `null`: none; absent: `runs/<time>-<name>`"},
     {.key = NULL},

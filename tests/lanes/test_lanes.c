@@ -7,6 +7,7 @@
 #include "cpu/lanes_op.h"
 #include "lanes/lanes_check.h"
 
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -429,7 +430,8 @@ static void first_row_alone(const ls_lanes_kernels *kernels, const ls_op_desc *d
 
 static ls_op_desc several_rows(dice *d, int number)
 {
-    ls_op_desc desc = (number % 2 ? random_winograd : random_wide)(d, number / 2);
+    static draw_desc *const draws[] = {random_wide, random_winograd, random_groups};
+    ls_op_desc desc = draws[number % 3](d, number / 3);
     desc.x.rows = 20;
     return desc;
 }
@@ -437,7 +439,7 @@ static ls_op_desc several_rows(dice *d, int number)
 static void rows_do_not_see_their_neighbours(void **state)
 {
     (void)state;
-    for_each_case(several_rows, first_row_alone, 7500, 8);
+    for_each_case(several_rows, first_row_alone, 7500, 12);
 }
 
 static void dense_matches_double_sums(void **state)
@@ -533,6 +535,7 @@ static void inference_gives_the_same_bits(void **state)
     for_each_case(random_conv, same_in_inference, 7000, 20);
     for_each_case(random_pool, same_in_inference, 7100, 10);
     for_each_case(random_row, same_in_inference, 7200, 9);
+    for_each_case(random_groups, same_in_inference, 7300, 12);
 }
 
 /* ---- the same bits on every CPU --------------------------------------------------------------- */
@@ -570,10 +573,12 @@ static void a_team_of_three_gives_the_same_bits(void **state)
 {
     static draw_desc *const draws[] = {random_conv,  random_winograd, random_wide, random_many,
                                        random_plane, random_dense,    random_pool, random_norm,
-                                       random_curve, random_add,      random_loss};
+                                       random_curve, random_add,      random_loss, random_dilated,
+                                       random_groups};
     (void)state;
     for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
-        for_each_case(draws[i], as_by_one_thread, 9500 + 100 * i, i == 0 ? 12 : 4);
+        for_each_case(draws[i], as_by_one_thread, 9500 + 100 * i,
+                      draws[i] == random_conv || draws[i] == random_groups ? 12 : 4);
 }
 
 static void every_instruction_set_gives_the_same_bits(void **state)
@@ -585,6 +590,38 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof draws / sizeof *draws; i++)
         for_each_case(draws[i], as_on_the_best, 8000 + 100 * i, i < 2 ? 40 : 15);
+}
+
+/* Depthwise rows of every width to 17; kernels with tiles of their own and without; strides 1 … 3; no padding, half a
+ * kernel, nearly all of one, and more than one; 1 row and 17. */
+enum { DEPTHWISE_EDGES = 4 * 3 * 4 * 17 };
+
+static ls_op_desc narrow_depthwise(dice *d, int number)
+{
+    const int k = 2 + number % 4, s = 1 + number / 4 % 3, w = 1 + number / 48 % 17;
+    const int pads[] = {0, k / 2, k - 1, k + 1}, p = pads[number / 12 % 4];
+    const int side = w + 2 * p < k ? k : w;
+    ls_op_desc desc = start(d, LS_OP_CONV2D, number % 2 ? 17 : 1, 3, side < 4 ? side : 4, side);
+    if (desc.x.h + 2 * p < k)
+        desc.x.h = k;
+    desc.needs_dx = 1;
+    desc.u.conv2d = (ls_conv2d){.out = 3,
+                                .kh = k,
+                                .kw = k,
+                                .sh = s,
+                                .sw = s,
+                                .ph = p,
+                                .pw = p,
+                                .bias = number % 3 == 0,
+                                .groups = 3};
+    return desc;
+}
+
+static void depthwise_edges_match_double_sums_on_every_set(void **state)
+{
+    (void)state;
+    for_each_case(narrow_depthwise, like_the_reference, 1900, DEPTHWISE_EDGES);
+    for_each_case(narrow_depthwise, as_on_the_best, 1900, DEPTHWISE_EDGES);
 }
 
 /* ---- functions -------------------------------------------------------------------------------- */
@@ -721,6 +758,27 @@ static void a_kernel_larger_than_its_image_is_an_error(void **state)
     assert_int_equal(creates(&desc), LS_EINVAL);
 }
 
+/* Kernels count in ints. */
+static void kernels_that_cannot_be_counted_are_refused(void **state)
+{
+    static const ls_conv2d absurd[] = {
+        {.out = 1, .kh = 65536, .kw = 65536, .sh = 1, .sw = 1, .ph = 32768, .pw = 32768},
+        {.out = 1, .kh = 65537, .kw = 65537, .sh = 1, .sw = 1, .ph = 32768, .pw = 32768},
+        {.out = 1, .kh = 1, .kw = 1, .sh = 1, .sw = 1, .ph = 1 << 30, .pw = 1},
+        {.out = 1, .kh = 1, .kw = 1, .sh = 1, .sw = 1, .ph = 1, .pw = 1, .dh = INT_MAX, .dw = 1},
+        {.out = 1, .kh = 3, .kw = 3, .sh = INT_MAX, .sw = 1, .ph = 2, .pw = 2},
+        {.out = 1, .kh = 2, .kw = 2, .sh = 1, .sw = 1, .ph = 32768, .pw = 32768}}; /* 2^32 pixels */
+    (void)state;
+    for (size_t i = 0; i < sizeof absurd / sizeof *absurd; i++) {
+        ls_op_desc desc = conv_between(1, 1);
+        desc.x.h = desc.x.w = 1;
+        desc.u.conv2d = absurd[i];
+        assert_int_equal(creates(&desc), LS_EUNSUPPORTED);
+        desc.x.c = desc.u.conv2d.out = desc.u.conv2d.groups = 2; /* depthwise, where it is small */
+        assert_int_equal(creates(&desc), LS_EUNSUPPORTED);
+    }
+}
+
 static void *counted_alloc(void *user, size_t bytes, size_t align)
 {
     ++*(int *)user;
@@ -784,9 +842,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(blocks_of_a_vector_loss_give_the_same_bits),
         cmocka_unit_test(inference_gives_the_same_bits),
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(depthwise_edges_match_double_sums_on_every_set),
         cmocka_unit_test(a_team_of_three_gives_the_same_bits),
         cmocka_unit_test(functions_are_within_few_units_of_the_truth_and_the_same_everywhere),
         cmocka_unit_test(pools_that_cannot_be_fused_are_declined),
+        cmocka_unit_test(kernels_that_cannot_be_counted_are_refused),
         cmocka_unit_test(a_kernel_larger_than_its_image_is_an_error),
         cmocka_unit_test(a_twin_of_another_layer_is_refused_and_leaves_nothing_behind),
     };

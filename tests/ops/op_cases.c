@@ -215,7 +215,7 @@ op_chain op_make_depthwise(uint64_t seed)
     const int side = sides[seed % 8];
     chain.op[0].x.c = v->out = v->groups = x.c;
     chain.op[0].x.rows = x.rows;
-    if (seed % 4 && x.h + 2 * v->ph >= side && x.w + 2 * v->pw >= side) {
+    if (seed / 8 % 4 && x.h + 2 * v->ph >= side && x.w + 2 * v->pw >= side) {
         v->kh = v->kw = side;
         v->sh = v->sw = 1 + (int)(seed / 8 % 2);
     }
