@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """hosts.py BENCH_HOSTS [--json FILE] [--quick]: a merge over several hosts, each a network namespace of this machine, beside
 MPI_Allreduce of the same MPI, at 100 Mb/s, 1 Gb/s (a token bucket of the kernel's at each end) and unshaped. Prints a
-table; then the speed of one host with the plugin loaded beside none, of the program in the repository's root. Bytes are measured by tests/cluster/hosts.py --bytes. Needs root, iproute2 and Open MPI: without them it says so (77)."""
+table; then steps a second of LeNet and ResNet-18 over the built-in engine, and the speed of one host with the plugin
+loaded beside none, both of the program in the repository's root. Bytes are measured by tests/cluster/hosts.py --bytes.
+Needs root, iproute2 and Open MPI: without them it says so (77)."""
 
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,6 +22,7 @@ RATES = {"100mbit": 12.5e6, "1gbit": 125e6, "none": None}
 CELLS = ((2, 8), (3, 12), (3, 8), (4, 8))  # hosts, shards
 SIZES = (516272, 44703272)  # the gradients of LeNet and of ResNet-18
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+TRAINING = {"fashion_mnist": (256, 20), "resnet18": (64, 2)}  # rows a step, steps an epoch
 ROUNDS = {("100mbit", 44703272): 1, ("1gbit", 44703272): 3}
 
 
@@ -83,6 +87,51 @@ def measure_alone(rounds):
     return {engine: statistics.median(rates) for engine, rates in found.items()}
 
 
+def steps_per_s(test, network, hosts, shards):
+    """One worker a host; the first of three epochs warms up."""
+    rows, steps = TRAINING[network]
+    config = json.loads((ROOT / "examples" / f"{network}.json").read_text())
+    config.update(data={"name": "synthetic", "limit": rows * steps}, batch_size=rows, shards=shards, epochs=3, eval_every=0,
+                  cluster={"deadline_s": 60})
+    (test.scratch / "c.json").write_text(json.dumps(config))
+    folder = f"{network}-{hosts}"
+    words = test.words(folder)
+    if hosts == 1:
+        subprocess.run([test.program, *words], cwd=test.scratch, check=True, stdout=subprocess.DEVNULL)
+    else:
+        job = bed.Run(test, hosts, words)
+        job.wait_for(lambda: len(job.codes()) == hosts, 600)
+        job.end(bed.SLACK_S)
+    records = [json.loads(line) for line in (test.scratch / folder / "metrics.jsonl").read_text().splitlines()]
+    shutil.rmtree(test.scratch / folder)
+    return steps / statistics.mean([r["seconds"] for r in records if r["type"] == "epoch"][1:])
+
+
+def measure_training(net, folder, rates):
+    """{network: {rate: steps/s of 1, 2, 3, 4 hosts}}"""
+    test = bed.Test((ROOT / "trainer").resolve(), net, pathlib.Path(folder), 60, True)
+    test.prepare()
+    found = {}
+    for network in TRAINING:
+        alone = steps_per_s(test, network, 1, 8)
+        for rate in rates:
+            shape(net, rate)
+            row = [alone] + [steps_per_s(test, network, *cell) for cell in ((2, 8), (3, 12), (4, 8))]
+            found.setdefault(network, {})[rate] = row
+            print(f"hosts.py: {network} {rate} {row}", file=sys.stderr, flush=True)
+    return found
+
+
+def print_training(found):
+    print("Training over the built-in engine, one worker a host, steps a second. More than two hosts have no CPU of their own "
+          "here, so unshaped, and LeNet at 1 Gb/s, it is the two CPUs that limit; else the line:\n")
+    print("| network | rows a step | rate | 1 host | 2 | 3 | 4 |\n|---|---:|---|---:|---:|---:|---:|")
+    for network, rates in found.items():
+        for rate, row in rates.items():
+            print(f"| {network} | {TRAINING[network][0]} | {rate} |", " | ".join(f"{x:.3g}" for x in row), "|")
+    print()
+
+
 def formula(count, factor):
     """Arenas that the busiest host sends: k (1 − f) + (H − 1) f with f = 1 / H; a ring sends 2 (H − 1) / H."""
     return factor * 2 * (count - 1) / count
@@ -112,7 +161,7 @@ def main():
     args = parser.parse_args()
     if os.geteuid() != 0:
         bed.skip("network namespaces are root's")
-    program, rows, loads = args.program.resolve(), [], [os.getloadavg()[0]]
+    program, rows, loads, rates = args.program.resolve(), [], [os.getloadavg()[0]], []
     with tempfile.TemporaryDirectory() as folder, bed.Hosts(4) as net:
         rsh = agent(net, folder)
         for rate in RATES:
@@ -121,18 +170,22 @@ def main():
             except subprocess.CalledProcessError:
                 print(f"no token bucket in this kernel: nothing at {rate}\n")
                 continue
+            rates.append(rate)
             for size in SIZES[:1] if args.quick else SIZES:
                 for cell in CELLS:
                     rows.append(measure(net, program, rate, size, cell, rsh, args.quick))
                     print(f"hosts.py: {rows[-1]}", file=sys.stderr, flush=True)
-    loads.append(os.getloadavg()[0])
+        loads.append(os.getloadavg()[0])
+        training = {} if args.quick else measure_training(net, folder, rates)
     print_rows(rows, loads)
+    if training:
+        print_training(training)
     alone = measure_alone(2 if args.quick else 8)
     print(f"One host, LeNet, one worker, images/s: {alone['none']:.0f} without a plugin, {alone['mpi']:.0f} with MPI's "
           f"loaded; ratio {alone['mpi'] / alone['none']:.3f}.\n")
     if args.json:
         args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps({"rows": rows, "alone": alone}))
+        args.json.write_text(json.dumps({"rows": rows, "training": training, "alone": alone}))
 
 
 main()

@@ -119,16 +119,14 @@ static int create(ls_pool **out, opening *o, ls_error *err)
                                       options->max_devices, err);
     if (status)
         return status;
-    const bool pinned = !options->no_pinning && o->list.backend->counted;
-    const int asked = options->threads;
-    if (asked < 1)
-        options->threads = asked == LS_TEAMS_OF_THE_REST ? team_size(&o->list) : 1;
+    if (options->threads < 1)
+        options->threads = options->threads == LS_TEAMS_OF_THE_REST ? team_size(&o->list) : 1;
     ls_pool_options pool = {
         .size = sizeof pool,
         .workers = o->list.count,
         .inbox = options->inbox,
-        .pinned = pinned,
-        .cpus_per_worker = pinned && asked ? options->threads : 0,
+        /* To an equal share each: with fewer CPUs, programs of one worker each would all have the first one. */
+        .pinned = !options->no_pinning && o->list.backend->counted,
         .name = options->name ? options->name : o->list.backend->name,
         .start = start_worker,
         .stop = stop_worker,

@@ -1,5 +1,6 @@
 /* The device pool: which thread opens, binds and closes a device, and how a failed start
  * unwinds. */
+#define _GNU_SOURCE /* cpu_set_t */
 #include "base/error.h"
 #include "device/fake_backend.h"
 #include "device/registry.h"
@@ -332,6 +333,31 @@ static void cores_beyond_the_most_devices_go_to_teams(void **state)
     assert_int_equal(team_on("fake", 2, LS_TEAMS_OF_THE_REST, 2), 1); /* devices, not cores */
 }
 
+static int cpus_of_this_thread(const ls_worker *worker, void *arg, ls_error *e)
+{
+    cpu_set_t *set = arg;
+    (void)worker, (void)e;
+    return sched_getaffinity(0, sizeof *set, set) == 0 ? LS_OK : LS_ESYSTEM;
+}
+
+/* Another program may have one as well: were each on the first CPU alone, both would be half as fast. */
+static void a_single_worker_may_use_every_cpu_whatever_its_team(void **state)
+{
+    (void)state;
+    for (int threads = LS_TEAMS_OF_THE_REST; threads < 3; threads++) {
+        ls_pool *pool;
+        cpu_set_t here, there;
+        const ls_device_pool_options o = {
+            .size = sizeof o, .registry = registry, .devices = "many:1", .threads = threads};
+        fake.opened = 0;
+        assert_int_equal(sched_getaffinity(0, sizeof here, &here), 0);
+        assert_int_equal(ls_device_pool_create(&pool, &o, &err), LS_OK);
+        assert_int_equal(ls_pool_run(pool, cpus_of_this_thread, &there, LS_FOREVER, &err), LS_OK);
+        ls_pool_destroy(pool);
+        assert_true(CPU_EQUAL(&here, &there));
+    }
+}
+
 /* A program that was built when there were fewer options. */
 static void options_of_an_older_size_are_taken(void **state)
 {
@@ -371,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_device_lives_on_its_workers_thread),
         TEST(a_listed_device_may_be_shared_by_two_workers),
+        TEST(a_single_worker_may_use_every_cpu_whatever_its_team),
         TEST(a_device_that_cannot_be_opened_unwinds),
         TEST(a_device_that_cannot_be_bound_is_closed),
         TEST(a_start_hook_that_fails_unwinds),
