@@ -114,11 +114,18 @@ LANES_INLINE void lanes_depth_tile(const lanes_depth_plane *p, lanes_depth_line 
         vec_store(out, sum[t]);
 }
 
+/* What is missing at the right of an even side, by stride 2; of an odd one, and by stride 1, it is half a kernel. */
+LANES_INLINE int lanes_depth_even(const int K, const int S)
+{
+    return K / 2 - (S == 2);
+}
+
 /* The last tile overlaps the one before it. Where columns are missing they are mostly half of a kernel. */
 LANES_INLINE void lanes_depth_tiles(const lanes_depth_plane *p, lanes_depth_line l, const int K,
                                     const int S, const int T)
 {
-    const int reach = (T - 1) * S + K, n = p->columns.n, half = K / 2;
+    const int reach = (T - 1) * S + K, n = p->columns.n;
+    const int half = K / 2, even = lanes_depth_even(K, S);
     for (int t = 0; t < n; t += T) {
         const int t0 = t + T <= n ? t : n - T, first = p->columns.first + t0 * S;
         const int over = first + reach - p->columns.size;
@@ -126,6 +133,8 @@ LANES_INLINE void lanes_depth_tiles(const lanes_depth_plane *p, lanes_depth_line
             lanes_depth_tile(p, l, t0, K, S, T, 0, 0);
         else if (first == -half && over <= 0)
             lanes_depth_tile(p, l, t0, K, S, T, half, 0);
+        else if (first >= 0 && over == even)
+            lanes_depth_tile(p, l, t0, K, S, T, 0, even);
         else if (first >= 0 && over == half)
             lanes_depth_tile(p, l, t0, K, S, T, 0, half);
         else if (first == -half && over == half)
@@ -306,21 +315,25 @@ LANES_INLINE void lanes_depth_add(vec sum[5][4], const lanes_depth_band *b, cons
     }
 }
 
-/* The same, with half a kernel missing at the end, or nothing. */
+/* The same, with nothing missing at the end, or as much as of an even or an odd side. */
 LANES_INLINE void lanes_depth_end(vec sum[5][4], const lanes_depth_band *b, const float *x,
                                   const float *dy, int t0, const int n, const int K, const int S,
-                                  const int C, const bool right)
+                                  const int C, const int right)
 {
-    if (right)
+    const int even = lanes_depth_even(K, S);
+    if (right > even)
         lanes_depth_add(sum, b, x, dy, t0, n, K, S, C, 0, K / 2);
+    else if (right > 0)
+        lanes_depth_add(sum, b, x, dy, t0, n, K, S, C, 0, even);
     else
         lanes_depth_add(sum, b, x, dy, t0, n, K, S, C, 0, 0);
 }
 
-/* All rows, of n results each, in fours; half a kernel is missing on either side, or nothing. */
+/* All rows, of n results each, in fours; nothing is missing on either side, or half a kernel on the left, or on the right
+ * what may be (lanes_depth_end). */
 LANES_INLINE void lanes_depth_rows(vec sum[5][4], const lanes_depth_band *b, int lane, const int K,
                                    const int S, const int C, const int n, const bool left,
-                                   const bool right)
+                                   const int right)
 {
     const int rest = n % 4, last = rest ? rest : 4;
     for (int row = 0; row < b->rows; row++) {
@@ -347,15 +360,16 @@ LANES_INLINE void lanes_depth_band_run(const lanes_depth_band *b, const int K, c
     const int half = K / 2, n = b->n, last = (n - 1) % 4 + 1;
     const int left = -b->first, right = b->first + (n - 1) * b->step + K - b->width;
     const bool known = S && n > 4 && (left == 0 || left == half) &&
-                       (right <= 0 || (right == half && last * S >= half));
+                       (right <= 0 || ((right == half || right == lanes_depth_even(K, S)) &&
+                                       last * S >= half));
     for (int lane = 0; lane < 16; lane += LANES_VEC) {
         vec sum[5][4] = {{{0}}};
         if (known && n == 7 && left > 0 && (right > 0) == (S == 1))
-            lanes_depth_rows(sum, b, lane, K, S, C, 7, true, S == 1);
+            lanes_depth_rows(sum, b, lane, K, S, C, 7, true, S == 1 ? half : 0);
         else if (known)
-            lanes_depth_rows(sum, b, lane, K, S, C, n, left > 0, right > 0);
+            lanes_depth_rows(sum, b, lane, K, S, C, n, left > 0, right);
         else
-            lanes_depth_rows(sum, b, lane, K, 0, C, n, false, false);
+            lanes_depth_rows(sum, b, lane, K, 0, C, n, false, 0);
         LANES_UNROLL
         for (int k = 0; k < K; k++) {
             vec all = sum[k][0] + sum[k][1];
