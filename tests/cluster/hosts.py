@@ -285,7 +285,7 @@ class Test:
         path = self.scratch / directory / "metrics.jsonl"
         return path.read_text().count('"type":"step"') if path.exists() else 0
 
-    def grid(self, most, example, all_shards):
+    def grid(self, most, example, all_shards, all_workers):
         """Without an example, the test's own net, for an epoch; with one, LeNet for 1,000 steps or ResNet-18 for 20."""
         more = ["--set", "epochs=1"]
         if example:
@@ -301,7 +301,7 @@ class Test:
             self.alone(f"alone-{shards}", words)
             print(f"{example.stem if example else 'small'}, {shards} shards: {self.expected}", flush=True)
             for count in range(1, most + 1):
-                for workers in 1, 2, 3:
+                for workers in all_workers:
                     if count * workers <= shards:
                         self.whole(count, f"grid-{shards}-{count}-{workers}", workers=workers, more=words)
                         shutil.rmtree(self.scratch / f"grid-{shards}-{count}-{workers}")
@@ -667,6 +667,7 @@ def main():
     parser.add_argument("--grid", action="store_true", help="numbers of hosts, workers and shards")
     parser.add_argument("--example", type=pathlib.Path, help="a config in examples/, for --grid")
     parser.add_argument("--shards", type=int, action="append", help="of --grid")
+    parser.add_argument("--workers", type=int, action="append", help="of --grid")
     parser.add_argument("--mpich", type=pathlib.Path, help="MPICH's mpirun, where the plugin was built with MPICH")
     parser.add_argument("--bytes", action="store_true", help="what a step sends, against the formula")
     parser.add_argument("--cases", type=int, default=0, help="random faults")
@@ -691,7 +692,8 @@ def main():
         test.prepare()
         test.mpich = args.mpich
         if args.grid:
-            test.grid(hosts.count, args.example and args.example.resolve(), args.shards or (7, 8, 12, 24))
+            test.grid(hosts.count, args.example and args.example.resolve(), args.shards or (7, 8, 12, 24),
+                      args.workers or (1, 2, 3))
             return
         if args.bytes:
             test.measure_bytes()
