@@ -79,6 +79,11 @@ static int write_out(ls_log_file *f, ls_error *err)
     return write_all(f, f->buffer, count, err);
 }
 
+static bool is_due(const ls_log_file *f)
+{
+    return ls_now_ns() - f->written_at > WRITE_EVERY_NS;
+}
+
 /* A long record goes straight to the file. */
 static int put_long(ls_log_file *f, const void *record, size_t count, ls_error *err)
 {
@@ -98,7 +103,13 @@ int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *
     if (f->kind->lines)
         f->buffer[f->used + count] = '\n';
     f->used += all;
-    return ls_now_ns() - f->written_at > WRITE_EVERY_NS ? write_out(f, err) : LS_OK;
+    return is_due(f) ? write_out(f, err) : LS_OK;
+}
+
+void ls_log_file_look(ls_log_file *f)
+{
+    if (f->used > 0 && is_due(f))
+        (void)write_out(f, NULL); /* which keeps its failure */
 }
 
 int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err)

@@ -45,6 +45,9 @@ int ls_log_file_open(ls_log_file **out, const char *path, uint64_t keep, const l
 /* Appends a record. Errors: LS_EIO, and the same one again from then on. */
 int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *err);
 
+/* Who waits looks in now and then: what has been gathered for a second is written. An error is the next call's. */
+void ls_log_file_look(ls_log_file *f);
+
 /* Hands what was gathered to the system; *bytes is the file's length then. Errors: LS_EIO. */
 int ls_log_file_flush(ls_log_file *f, uint64_t *bytes, ls_error *err);
 

@@ -226,8 +226,10 @@ static void await_reports(ls_coordination *c)
         note_pause(t, begin);
         if (status == LS_OK)
             take_in(&a, t, &report, which);
-        else
+        else {
             look_after(&a, t, ls_steps_when(c, c->taken) + 1, &c->watch);
+            ls_sinks_look(&t->records.sinks);
+        }
     }
 }
 

@@ -58,6 +58,13 @@ int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err)
     return first;
 }
 
+void ls_sinks_look(ls_sinks *sinks)
+{
+    for (int i = 0; i < sinks->count; i++)
+        if (sinks->sink[i]->file && !sinks->failed[i])
+            ls_log_file_look(sinks->sink[i]->file);
+}
+
 int ls_sinks_flush(ls_sinks *sinks, ls_error *err)
 {
     int first = LS_OK;

@@ -40,6 +40,9 @@ int ls_sinks_add(ls_sinks *sinks, ls_sink *sink, ls_error *err);
  * when one fails now; returns the first error. Errors: LS_ENOMEM, and the sinks'. */
 int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err);
 
+/* While the coordinator waits: records that have been gathered for a second are written. */
+void ls_sinks_look(ls_sinks *sinks);
+
 /* Before a checkpoint counts on the records: the coordinator hands those that are gathered to the system, and
  * any thread makes them last. Returns the first error. */
 int ls_sinks_flush(ls_sinks *sinks, ls_error *err);

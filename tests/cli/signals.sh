@@ -35,6 +35,19 @@ for signal in INT TERM; do
     tail -n 1 $signal/metrics.jsonl | grep -q '"status":"interrupted"' || fail 'expected the record'
 done
 
+label='what was done is on record while the next step hangs'
+"$program" config.json --set data.limit=960 --set eval_every=0 --set run_dir=hung --devices ref:1 --quiet \
+    --inject worker=0,step=5,kind=stall,seconds=60 >stdout.txt 2>stderr.txt &
+pid=$!
+tries=0
+while [ "$(grep -c '"type":"step"' hung/metrics.jsonl 2>/dev/null)" != 4 ] && [ $tries -lt 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+[ $tries -lt 100 ] || fail "expected four steps in $(cat hung/metrics.jsonl)"
+kill -KILL $pid
+wait $pid
+
 label='without a run directory'
 start null
 kill -INT $pid
