@@ -36,7 +36,8 @@ for signal in INT TERM; do
 done
 
 label='what was done is on record while the next step hangs'
-"$program" config.json --set data.limit=960 --set eval_every=0 --set run_dir=hung --devices ref:1 --quiet \
+"$program" config.json --set data.limit=960 --set eval_every=0 --set run_dir=hung --set deadline_s=60 --devices ref:1 \
+    --quiet \
     --inject worker=0,step=5,kind=stall,seconds=60 >stdout.txt 2>stderr.txt &
 pid=$!
 tries=0
