@@ -273,7 +273,8 @@ static size_t data_floats(const ls_conv_op *op)
     const ls_lanes_conv *c = &op->conv;
     if (op->data.used)
         return ls_wino_weight_floats(&op->data.wino) + ls_wino_work_floats(&op->data.wino);
-    return ls_lanes_packs(c) ? ceil_to((size_t)c->ic, 4) * (size_t)c->oc * (size_t)(c->kh * c->kw) : 0;
+    return ls_lanes_packs(c) ? ceil_to((size_t)c->ic, 4) * (size_t)c->oc * (size_t)(c->kh * c->kw)
+                             : 0;
 }
 
 /* A group of x, where it does not lie as the direct kernels read it. */

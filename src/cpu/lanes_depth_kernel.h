@@ -359,9 +359,9 @@ LANES_INLINE void lanes_depth_band_run(const lanes_depth_band *b, const int K, c
 {
     const int half = K / 2, n = b->n, last = (n - 1) % 4 + 1;
     const int left = -b->first, right = b->first + (n - 1) * b->step + K - b->width;
-    const bool known = S && n > 4 && (left == 0 || left == half) &&
-                       (right <= 0 || ((right == half || right == lanes_depth_even(K, S)) &&
-                                       last * S >= half));
+    const bool known =
+        S && n > 4 && (left == 0 || left == half) &&
+        (right <= 0 || ((right == half || right == lanes_depth_even(K, S)) && last * S >= half));
     for (int lane = 0; lane < 16; lane += LANES_VEC) {
         vec sum[5][4] = {{{0}}};
         if (known && n == 7 && left > 0 && (right > 0) == (S == 1))

@@ -94,8 +94,8 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
         name_lost(t, before, count, why.text);
         strike_devices(t);
         /* All replicas have as many floats, also that of a worker that has stalled. */
-        status = ls_cluster_prepare(m->cluster, t->shards, ls_replica_floats(t->worker[0].replica),
-                                    err);
+        status =
+            ls_cluster_prepare(m->cluster, t->shards, ls_replica_floats(t->worker[0].replica), err);
     }
     ls_free(t->host, before);
     return status;
