@@ -17,8 +17,8 @@ typedef struct ls_picture {
     const uint8_t *pixel;        /* [height][width][channels] */
     const uint8_t *(*row)(void *source, int y);
     void *source;
-    double across,
-        down; /* of width and height, if not all: the last pixels may be partly outside */
+    /* Of width and height, if not all: the last pixels may be partly outside. */
+    double across, down;
 } ls_picture;
 
 /* Memory that is asked for once, and again where more is needed; zeroed to begin with. */
