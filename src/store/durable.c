@@ -178,6 +178,7 @@ int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_
     if (w->failure.status == LS_OK) {
         error = UINT64_MAX - w->bytes < count ? EFBIG : ls_io_write(w->fd, bytes, count);
         if (!error) {
+            ls_io_write_back(w->fd, w->bytes, count);
             w->bytes += count;
             return LS_OK;
         }
