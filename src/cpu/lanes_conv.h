@@ -60,9 +60,9 @@ typedef struct ls_conv_op {
 #define LS_CONV_BAND 4                    /* channels of a band */
 #define LS_CONV_BIAS_SUMS (16 * LS_LANES) /* floats of eight channels' */
 
-/* The size of y of any convolution over images of x's size, each output of so many inputs, also of a depthwise one.
- * Errors: LS_EINVAL; LS_EUNSUPPORTED, if it is larger than kernels can count. */
-int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *filled, const ls_tensor *x, int inputs,
+/* The size of y of any convolution, also of a depthwise one, each output of so many inputs; `k` is filled in. Errors:
+ * LS_EINVAL; LS_EUNSUPPORTED, if it is larger than kernels can count. */
+int ls_conv_outputs(int *oh, int *ow, const ls_conv2d *k, const ls_tensor *x, int inputs,
                     ls_error *err);
 
 /* The geometry of the description's convolution. Errors: LS_EINVAL, LS_EUNSUPPORTED. */
