@@ -37,8 +37,8 @@ void cli_view_start(cli_view *view, const ls_summary *summary);
 void cli_view_progress(cli_view *view, const ls_progress *progress);
 /* Takes the progress line away, so that something else can be printed. */
 void cli_view_clear(cli_view *view);
-/* As ls_host.log, of which the view is the user. */
-void cli_view_log(void *view, ls_log_level level, const char *text);
+/* As ls_host.log; `user` is the view. */
+void cli_view_log(void *user, ls_log_level level, const char *text);
 
 /* ---- the course of a run in a few lines of text, printed when it is over ---------------------- */
 
