@@ -6,6 +6,7 @@
 #include <lockstep/cluster.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -527,6 +528,15 @@ static joining *meeting_of(ls_wire *wire)
     return ((tcp_wire *)wire)->meeting;
 }
 
+/* A call that says nothing; perhaps it has not been taken yet. */
+static int knock(const struct sockaddr_in *at)
+{
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    assert_true(connect(fd, (const struct sockaddr *)at, sizeof *at) == 0 || errno == EINPROGRESS);
+    return fd;
+}
+
 /* From now on calls to it are neither taken nor refused, as to a machine without power. */
 static void swallow_calls(int *door, int crowd[8])
 {
@@ -540,9 +550,7 @@ static void swallow_calls(int *door, int crowd[8])
     assert_int_equal(bind(*door, (struct sockaddr *)&at, bytes), 0);
     assert_int_equal(listen(*door, 0), 0);
     for (int i = 0; i < 8; i++) {
-        crowd[i] = socket(AF_INET, SOCK_STREAM, 0);
-        fcntl(crowd[i], F_SETFL, O_NONBLOCK);
-        connect(crowd[i], (struct sockaddr *)&at, bytes);
+        crowd[i] = knock(&at);
     }
 }
 
@@ -649,9 +657,7 @@ static void hear_strangers_out(member *m)
     const uint64_t until = ls_now_ns() + 5 * SECOND;
     bool hung_up = false;
     getsockname(meeting_of(m->wire)->door, (struct sockaddr *)&at, &bytes);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    connect(fd, (struct sockaddr *)&at, bytes);
+    const int fd = knock(&at);
     while (!hung_up && ls_now_ns() < until) {
         m->wire->type->poll(m->wire, ended, 1, SECOND / 10, &m->err);
         hung_up = recv(fd, &byte, 1, 0) == 0;
