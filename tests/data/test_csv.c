@@ -249,11 +249,11 @@ static void texts_that_would_become_too_many_numbers_are_refused(void **state)
 static void texts_that_are_long_are_trained_on_and_not_told(void **state)
 {
     enum { LONG = 4000 };
-    char *text = malloc(301 * (LONG + 8)), *to = text;
+    char *text = malloc(301 * (LONG + 8));
     ls_dataset *split[2];
     assert_non_null(text);
     for (int rows = 200; rows <= 300; rows += 100) {
-        to = text + sprintf(text, "word,kind\n");
+        char *to = text + sprintf(text, "word,kind\n");
         for (int r = 0; r < rows; r++)
             to += sprintf(to, "t%0*d,%c\n", LONG, r, 'x' + r % 2);
         opens(*state, text, NULL, kind_target, split);
