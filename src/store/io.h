@@ -30,7 +30,7 @@ int ls_io_write(int fd, const void *bytes, size_t count);
 /* *done < count at the file's end. */
 int ls_io_read(int fd, void *bytes, size_t count, size_t *done);
 /* Behind `count` bytes written at `at`: the disk begins with whole pieces of 4 MiB, so that the sync has less to
- * wait for. A hint. */
+ * wait for. A hint, which takes no error of writing away from the sync. */
 void ls_io_write_back(int fd, uint64_t at, size_t count);
 int ls_io_sync(int fd);
 /* A file system that cannot sync directories is none the worse. */

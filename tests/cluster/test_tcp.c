@@ -549,9 +549,8 @@ static void swallow_calls(int *door, int crowd[8])
     setsockopt(*door, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     assert_int_equal(bind(*door, (struct sockaddr *)&at, bytes), 0);
     assert_int_equal(listen(*door, 0), 0);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         crowd[i] = knock(&at);
-    }
 }
 
 static void meet_anew(member *m, parting *p, int own)

@@ -8,7 +8,7 @@
 
 #define FIRST_COUNTED 3 /* steps of warm-up */
 
-#ifdef LS_EMULATED /* ResNet-18 would take half an hour */
+#ifdef LS_EMULATED /* ResNet-18 did not end within twenty minutes */
 #define NETS 1
 #else
 #define NETS 2
