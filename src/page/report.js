@@ -90,10 +90,10 @@ function number(x, digits = 0) {
     : '–';
 }
 
-/* Four figures or so, for an axis or a table: 1.25 M, 0.0012. */
+/* Four figures or so, for an axis or a table: 1.25 M, 250 k, 0.0012; six have no room beside an axis. */
 function brief(x, digits) {
-  for (const [unit, factor] of [['G', 1e9], ['M', 1e6]])
-    if (Math.abs(x) >= factor) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
+  for (const [unit, factor, from] of [['G', 1e9, 1e9], ['M', 1e6, 1e6], ['k', 1e3, 1e5]])
+    if (Math.abs(x) >= from) return number(x / factor, 2).replace(/\.?0+$/, '') + ' ' + unit;
   return number(x, digits);
 }
 
