@@ -22,12 +22,16 @@ static inline ls_arithmetic ls_arithmetic_enter(void)
     return a;
 }
 
-/* Also its exception flags are as they were. Returns `status`, what came of the work in between. */
-static inline int ls_arithmetic_leave(ls_arithmetic a, int status)
+/* Also its exception flags are as they were. */
+static inline void ls_arithmetic_leave(const ls_arithmetic *a)
 {
-    fesetenv(&a.own);
-    return status;
+    fesetenv(&a->own);
 }
+
+/* The first line of a public function that computes: Lockstep's environment until its end, however it returns. */
+#define LS_OWN_ARITHMETIC                                                                          \
+    __attribute__((cleanup(ls_arithmetic_leave))) const ls_arithmetic ls_arithmetic_of_host =      \
+        ls_arithmetic_enter()
 
 /* The "C" locale for the calling thread, for as long as numbers are read or printed. Neither the
  * process's locale nor another thread notices. */

@@ -56,7 +56,7 @@ static void close_worker(device_worker *w)
     if (w->device)
         w->device->ops->close(w->device);
     if (!w->owner)
-        ls_arithmetic_leave(w->arithmetic, LS_OK);
+        ls_arithmetic_leave(&w->arithmetic);
     ls_free(w->host, w);
 }
 

@@ -27,20 +27,15 @@ static bool is_harmless(int status)
 /* Notes what ended the training, for calls that ask for more. */
 static int note(ls_trainer *t, int status, const ls_error *why, ls_error *err)
 {
-    if (status && err)
-        *err = *why;
     if (!is_harmless(status) && t->broken.status == LS_OK)
         t->broken = *why;
-    return status;
+    return status ? ls_fail(err, status, "%s", why->text) : LS_OK;
 }
 
 static int check_usable(const ls_trainer *t, const char *function, ls_error *err)
 {
-    if (t->broken.status) {
-        if (err)
-            *err = t->broken;
-        return t->broken.status;
-    }
+    if (t->broken.status)
+        return ls_fail(err, t->broken.status, "%s", t->broken.text);
     if (t->live == 0)
         return ls_fail(err, LS_EDEVICE, "%s: no device is left", function);
     return LS_OK;
@@ -144,16 +139,17 @@ static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_rep
                             .skipped = r->skipped};
 }
 
-static int step(ls_trainer *t, const void *images, const void *labels, uint32_t n,
-                ls_step_result *out, ls_error *err)
+int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
+                    ls_step_result *out, ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     ls_error why = {0};
-    int status = check_step(t, images, labels, n, err);
+    int status = check_step(t, rows, targets, n, err);
     if (status)
         return status;
     ls_coordination *c = t->coordination;
-    c->images = images;
-    c->labels = labels;
+    c->images = rows;
+    c->labels = targets;
     c->given = n;
     status = ls_begin(t, &why);
     if (status == LS_OK)
@@ -164,17 +160,11 @@ static int step(ls_trainer *t, const void *images, const void *labels, uint32_t 
     return note(t, status, &why, err);
 }
 
-int ls_trainer_step(ls_trainer *t, const void *rows, const void *targets, uint32_t n,
-                    ls_step_result *out, ls_error *err)
-{
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, step(t, rows, targets, n, out, err));
-}
-
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-static int evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
+int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     ls_error why = {0};
     bool evaluated = false;
     int status = check_usable(t, "ls_trainer_evaluate", err);
@@ -193,12 +183,6 @@ static int evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err
     if (accuracy)
         *accuracy = t->result.test_accuracy;
     return note(t, status, &why, err);
-}
-
-int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error *err)
-{
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, evaluate(t, loss, accuracy, err));
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -241,8 +225,9 @@ int ls_trainer_predict(ls_trainer *t, const void *images, uint32_t n, float *sco
 
 /* ---- saving and loading --------------------------------------------------------------------- */
 
-static int save(ls_trainer *t, const char *path, ls_error *err)
+int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     if (!path && !t->dir.saver)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_save: the run has no directory (run_dir is null); name a file");
@@ -254,12 +239,6 @@ static int save(ls_trainer *t, const char *path, ls_error *err)
     status = ls_checkpoint(t, true, err);
     t->result.saved |= status == LS_OK;
     return status;
-}
-
-int ls_trainer_save(ls_trainer *t, const char *path, ls_error *err)
-{
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, save(t, path, err));
 }
 
 /* Weights alone: the optimizer begins anew. */
@@ -286,8 +265,9 @@ static int read_from(ls_trainer *t, const char *path, ls_error *err)
     return state ? ls_resume_from(t, path, state, err) : read_weights(t, path, err);
 }
 
-static int load(ls_trainer *t, const char *path, ls_error *err)
+int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     ls_error why = {0};
     ls_coordination *c = t->coordination;
     int status = check_training(t, "ls_trainer_load", err);
@@ -304,12 +284,6 @@ static int load(ls_trainer *t, const char *path, ls_error *err)
     if (status == LS_OK && t->life == LS_BEGUN)
         status = ls_record_start(t, LS_RECORD_RESUME, &why);
     return note(t, status, &why, err);
-}
-
-int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)
-{
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, load(t, path, err));
 }
 
 /* ---- records -------------------------------------------------------------------------------- */

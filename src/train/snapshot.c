@@ -277,10 +277,13 @@ void ls_snapshot_describe(const ls_snapshot *s, ls_snapshot_info *out)
                               .targets = s->inference->preprocessing.targets};
 }
 
-static int predict_here(ls_snapshot *s, const void *images, uint32_t n, float *scores,
+int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
                         ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     predictor *p;
+    if (!s || (n > 0 && (!images || !scores)))
+        return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
     int status = borrow(&p, s->inference, err);
     if (status)
         return status;
@@ -289,22 +292,10 @@ static int predict_here(ls_snapshot *s, const void *images, uint32_t n, float *s
     p->n = n;
     p->scores = scores;
     status = ls_pool_run(p->pool, predict, p, LS_FOREVER, err);
-    if (status == LS_OK && p->status) {
-        status = p->status;
-        if (err)
-            *err = p->error;
-    }
+    if (status == LS_OK && p->status)
+        status = ls_fail(err, p->status, "%s", p->error.text);
     give_back(s->inference, p);
     return status;
-}
-
-int ls_snapshot_predict(ls_snapshot *s, const void *images, uint32_t n, float *scores,
-                        ls_error *err)
-{
-    if (!s || (n > 0 && (!images || !scores)))
-        return ls_fail(err, LS_EINVAL, "ls_snapshot_predict: no snapshot, images or scores");
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, predict_here(s, images, n, scores, err));
 }
 
 int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
@@ -359,14 +350,14 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
 int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *options,
                   ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     ls_model_options o = {.size = sizeof o};
     if (!out || !path || (options && (options->size < sizeof o.size || options->size > sizeof o)))
         return ls_fail(err, LS_EINVAL, "ls_model_open: no path, or options of another version");
     *out = NULL;
     if (options)
         memcpy(&o, options, options->size);
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, open_model(out, path, &o, err));
+    return open_model(out, path, &o, err);
 }
 
 static void to_probabilities(float *p, int classes)
@@ -384,17 +375,17 @@ static void to_probabilities(float *p, int classes)
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     int status = ls_snapshot_predict(model, rows, n, outputs, err);
     if (status)
         return status;
     const ls_loss *loss = model->inference->card.config.loss;
     const size_t classes = (size_t)model->inference->model->classes;
-    const ls_arithmetic host = ls_arithmetic_enter();
     for (size_t i = 0; i < n * classes && loss->bits; i++)
         outputs[i] = (float)(1 / (1 + ls_exp(-(double)outputs[i])));
     for (size_t i = 0; i < n && !loss->vectors; i++)
         to_probabilities(outputs + i * classes, (int)classes);
-    return ls_arithmetic_leave(host, LS_OK);
+    return LS_OK;
 }
 
 const char *ls_model_class_name(const ls_snapshot *model, int label)

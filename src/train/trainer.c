@@ -15,8 +15,9 @@
 #define LS_OPTIONS_LEAST (offsetof(ls_trainer_options, host) + sizeof(const ls_host *))
 #define CLOSE_NS ((uint64_t)2 * 1000000000u) /* for workers that were left behind to come back */
 
-static int open_trainer(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
+int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     if (!out || !options || options->size < LS_OPTIONS_LEAST || options->size > sizeof *options)
         return ls_fail(err, LS_EINVAL,
                        "ls_trainer_open: options.size must be sizeof(ls_trainer_options)");
@@ -35,12 +36,6 @@ static int open_trainer(ls_trainer **out, const ls_trainer_options *options, ls_
     }
     *out = t;
     return LS_OK;
-}
-
-int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err)
-{
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, open_trainer(out, options, err));
 }
 
 static void free_groups(ls_trainer *t)
@@ -285,47 +280,33 @@ static int check_run(const ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-static int run(ls_trainer *t, ls_error *err)
+int ls_trainer_run(ls_trainer *t, ls_error *err)
 {
-    ls_error first = {0}, later = {0};
+    LS_OWN_ARITHMETIC;
+    ls_error first = t->broken, later = {0};
     int status = check_run(t, err);
     if (status)
         return status;
     t->ran = true;
-    if (t->broken.status) {
-        first = t->broken;
-        status = first.status;
-    }
+    status = first.status;
     if (status == LS_OK)
         status = ls_begin(t, &first);
     if (status == LS_OK)
         status = ls_coordinate(t, &first);
-    int saved = save_all(t, status, &later);
-    note(&status, &first, saved, &later);
+    note(&status, &first, save_all(t, status, &later), &later);
     later = first;
     int parted = part(t, status, &later);
     note(&status, &first, parted, &later);
     if (parted == LS_ESTALLED && !t->dir.saver) /* who has the run directory is lost */
         note(&status, &first, save_all(t, parted, &later), &later);
-    int ended = ls_record_run_end(t, status, first.text, &later);
+    note(&status, &first, ls_record_run_end(t, status, first.text, &later), &later);
     t->life = LS_ENDED;
-    note(&status, &first, ended, &later);
-    ended = ls_trace_finish(t->trace, &later);
-    note(&status, &first, ended, &later);
+    note(&status, &first, ls_trace_finish(t->trace, &later), &later);
     if (ls_saver_rest(t) == LS_OK) { /* a save under way syncs the metrics file */
         t->dir.metrics = NULL;
-        ended = ls_sinks_close(&t->records.sinks, &later);
-        note(&status, &first, ended, &later);
+        note(&status, &first, ls_sinks_close(&t->records.sinks, &later), &later);
     }
-    if (status && err)
-        *err = first;
-    return status;
-}
-
-int ls_trainer_run(ls_trainer *t, ls_error *err)
-{
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, run(t, err));
+    return status ? ls_fail(err, status, "%s", first.text) : LS_OK;
 }
 
 int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
@@ -339,8 +320,9 @@ int ls_trainer_weights(ls_trainer *t, float *out, ls_error *err)
     return status;
 }
 
-static int resolve(char **out, const ls_trainer_options *options, ls_error *err)
+int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err)
 {
+    LS_OWN_ARITHMETIC;
     ls_config config;
     int status = ls_config_read(&config, options, err);
     if (status)
@@ -348,12 +330,6 @@ static int resolve(char **out, const ls_trainer_options *options, ls_error *err)
     status = ls_config_text(out, &config, options->host, err);
     ls_config_fini(&config);
     return status;
-}
-
-int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err)
-{
-    const ls_arithmetic host = ls_arithmetic_enter();
-    return ls_arithmetic_leave(host, resolve(out, options, err));
 }
 
 void ls_text_free(char *text, const ls_host *host)
