@@ -32,8 +32,7 @@ void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated)
     const ls_position *at = &t->position;
     if (!t->options.progress)
         return;
-    const double epoch_s =
-        epoch_done ? at->totals.seconds : (double)(ls_run_ns(t) - c->start_ns) * 1e-9;
+    const double epoch_s = epoch_done ? at->totals.seconds : seconds_since(t, c->start_ns);
     const double done = (double)at->epoch + (double)at->step / c->steps;
     const double left = (double)t->config.epochs - done;
     ls_progress p = {
@@ -109,28 +108,29 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
 
 /* ---- what is due between steps -------------------------------------------------------------- */
 
+/* 0: never. */
+static bool is_multiple(uint64_t count, long every)
+{
+    return every > 0 && count % (uint64_t)every == 0;
+}
+
 static bool snapshot_is_due(const struct ls_trainer *t, uint64_t steps)
 {
-    const uint32_t every = t->options.snapshot_every_steps;
-    return t->options.snapshot && every > 0 && steps > 0 && steps % every == 0;
+    return t->options.snapshot && steps > 0 && is_multiple(steps, t->options.snapshot_every_steps);
+}
+
+static bool save_is_due(const struct ls_trainer *t, uint64_t steps)
+{
+    return t->dir.saver && is_multiple(steps, t->config.checkpoint.every_steps);
 }
 
 /* After `steps` steps: no worker may be at work, so that replicas can be read. */
 static bool is_due(const ls_coordination *c, uint64_t steps)
 {
     const struct ls_trainer *t = c->t;
-    const long save = t->dir.saver ? t->config.checkpoint.every_steps : 0;
-    const long verify = t->config.verify_every_steps;
     return steps != c->settled &&
-           ((save > 0 && steps % (uint64_t)save == 0) ||
-            (verify > 0 && steps % (uint64_t)verify == 0) || snapshot_is_due(t, steps));
-}
-
-static bool save_is_due(const ls_coordination *c)
-{
-    const struct ls_trainer *t = c->t;
-    const long every = t->config.checkpoint.every_steps;
-    return t->dir.saver && every > 0 && t->position.steps % (uint64_t)every == 0;
+           (save_is_due(t, steps) || is_multiple(steps, t->config.verify_every_steps) ||
+            snapshot_is_due(t, steps));
 }
 
 static void say_when(char *out, size_t size, const char *what, uint64_t number)
@@ -226,7 +226,8 @@ static int scatter(ls_coordination *c, ls_error *err)
     return LS_OK;
 }
 
-void ls_send_from_here(ls_coordination *c)
+/* No worker is at work: the next step to be sent is the one behind those done. */
+static void send_from_here(ls_coordination *c)
 {
     c->sent = c->taken = c->t->position.step;
     memset(c->ends, 0, sizeof c->ends);
@@ -242,7 +243,7 @@ static int regroup(ls_coordination *c, uint64_t number, ls_error *err)
     ls_collect_rest(c);
     say_when(when, sizeof when, "step", number);
     int status = ls_recover(t, when, err);
-    ls_send_from_here(c);
+    send_from_here(c);
     c->last_ns = ls_run_ns(t);
     return status;
 }
@@ -257,7 +258,7 @@ static bool can_scatter(const ls_coordination *c)
 }
 
 /* At most LS_IN_FLIGHT items are out: their steps are those between taken and sent. */
-int ls_train_steps(ls_coordination *c, ls_error *err)
+static int train_to_limit(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     int status = LS_OK;
@@ -269,13 +270,25 @@ int ls_train_steps(ls_coordination *c, ls_error *err)
         else if (c->taken < c->sent)
             status = ls_collect_step(c, &failed, err);
         else if (is_due(c, t->position.steps) && !ls_stopping(t))
-            status = settle(c, save_is_due(c), err);
+            status = settle(c, save_is_due(t, t->position.steps), err);
         else
             return LS_OK;
         if (status == LS_OK && failed)
             status = regroup(c, number, err);
     }
     ls_collect_rest(c); /* no worker may be at work when the caller goes on */
+    return status;
+}
+
+int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
+{
+    ls_epoch_totals *totals = &c->t->position.totals;
+    send_from_here(c);
+    c->limit = limit;
+    c->last_ns = ls_run_ns(c->t);
+    c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
+    int status = train_to_limit(c, err);
+    totals->seconds = seconds_since(c->t, c->start_ns);
     return status;
 }
 
@@ -398,10 +411,8 @@ int ls_evaluate(ls_coordination *c, bool *evaluated, ls_error *err)
 static bool evaluation_is_due(const struct ls_trainer *t)
 {
     const uint32_t next = t->position.epoch + 1;
-    const long every = t->config.eval_every;
-    if (ls_subset_rows(t, LS_TEST) == 0)
-        return false;
-    return next == (uint32_t)t->config.epochs || (every > 0 && next % (uint32_t)every == 0);
+    return ls_subset_rows(t, LS_TEST) > 0 &&
+           (next == (uint32_t)t->config.epochs || is_multiple(next, t->config.eval_every));
 }
 
 /* ---- epochs --------------------------------------------------------------------------------- */
@@ -410,19 +421,14 @@ static bool evaluation_is_due(const struct ls_trainer *t)
 static int train_epoch(ls_coordination *c, ls_error *err)
 {
     struct ls_trainer *t = c->t;
-    ls_position *at = &t->position;
+    const ls_position *at = &t->position;
     /* Drawn before the clock starts, while no worker runs. */
     uint32_t *order = t->exchange->permutation[at->epoch % 2];
     ls_rng_permutation(order, c->rows, t->config.seed, at->epoch);
     if (!t->feed)
         ls_dataset_places(t->data[LS_TRAIN], order, c->rows);
-    ls_send_from_here(c);
-    c->limit = c->steps;
-    c->last_ns = ls_run_ns(t);
-    c->start_ns = c->last_ns - (uint64_t)(at->totals.seconds * 1e9);
     const uint64_t start = ls_now_ns();
-    int status = ls_train_steps(c, err);
-    at->totals.seconds = seconds_since(t, c->start_ns);
+    int status = ls_train_steps(c, c->steps, err);
     char name[32];
     say_when(name, sizeof name, "epoch", at->epoch + 1);
     ls_trace_span(t->trace, LS_TRACK_COORDINATOR, name, start, ls_now_ns(), 0);
@@ -449,8 +455,7 @@ static void begin_next_epoch(struct ls_trainer *t)
 
 static bool end_of_epoch_save_is_due(const struct ls_trainer *t)
 {
-    const long every = t->config.checkpoint.every_epochs;
-    return t->dir.saver && every > 0 && t->position.epoch % (uint32_t)every == 0;
+    return t->dir.saver && is_multiple(t->position.epoch, t->config.checkpoint.every_epochs);
 }
 
 static bool is_best(const struct ls_trainer *t)

@@ -43,10 +43,9 @@ void ls_coordination_destroy(ls_coordination *c, const ls_host *host); /* NULL i
 
 /* Steps of the run that are done when `done` of this epoch's are. */
 uint64_t ls_steps_when(const ls_coordination *c, uint32_t done);
-/* No worker is at work: the next step to be sent is the one behind those done. */
-void ls_send_from_here(ls_coordination *c);
-/* Trains the steps of this epoch up to c->limit, and does what is due between and behind them. */
-int ls_train_steps(ls_coordination *c, ls_error *err);
+/* Trains the steps of this epoch from where it stands up to `limit`, and does what is due between and behind them. The
+ * epoch's clock runs meanwhile alone: it stands still between the steps of a trainer that is driven. */
+int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
 /* All steps of the epoch are done: its record, then (where `may_evaluate`, and it is due) its evaluation,
  * the next epoch's beginning, and its checkpoint. An interrupt may come first. */
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);

@@ -113,16 +113,10 @@ static int check_step(const ls_trainer *t, const void *images, const void *label
     return ls_stopping(t) ? ls_fail(err, LS_EINTERRUPTED, "interrupted") : LS_OK;
 }
 
-/* The clock of an epoch that is driven stands still between its steps. */
 static int train_one(ls_coordination *c, ls_error *err)
 {
-    ls_position *at = &c->t->position;
-    ls_send_from_here(c);
-    c->limit = at->step + 1;
-    c->last_ns = ls_run_ns(c->t);
-    c->start_ns = c->last_ns - (uint64_t)(at->totals.seconds * 1e9);
-    int status = ls_train_steps(c, err);
-    at->totals.seconds = (double)(ls_run_ns(c->t) - c->start_ns) * 1e-9;
+    const ls_position *at = &c->t->position;
+    int status = ls_train_steps(c, at->step + 1, err);
     if (status == LS_OK && at->step < c->limit)
         status = ls_fail(err, LS_EINTERRUPTED, "interrupted; the rows were not trained on");
     if (status == LS_OK && at->step == c->steps)
