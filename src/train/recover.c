@@ -422,14 +422,9 @@ int ls_recover(struct ls_trainer *t, const char *when, ls_error *err)
         status = ls_form_group(t, &cause);
         if (status == LS_OK)
             status = ls_members_level(t, &cause);
-        if (status && ls_members_lost(t))
-            continue;
-        if (status && find_cause(t) < 0) { /* no worker's failure */
-            if (err)
-                *err = cause;
-            return status;
-        }
         if (status == LS_OK)
             return LS_OK;
+        if (!ls_members_lost(t) && find_cause(t) < 0) /* no worker's failure */
+            return ls_fail(err, status, "%s", cause.text);
     }
 }

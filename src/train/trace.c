@@ -429,9 +429,7 @@ int ls_trace_finish(ls_trace *t, ls_error *err)
     flush(t);
     if (t->failure.status == LS_OK)
         ls_replace_commit(&t->file, &t->failure);
-    if (t->failure.status && err)
-        *err = t->failure;
-    return t->failure.status;
+    return t->failure.status ? ls_fail(err, t->failure.status, "%s", t->failure.text) : LS_OK;
 }
 
 void ls_trace_destroy(ls_trace *t)
