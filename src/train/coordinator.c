@@ -498,7 +498,7 @@ static int run_epoch(ls_coordination *c, ls_error *err)
     return ls_end_epoch(c, true, err);
 }
 
-int ls_coordination_create(ls_coordination **out, struct ls_trainer *t, ls_error *err)
+int ls_coordination_create(struct ls_trainer *t, ls_error *err)
 {
     ls_coordination *c = ls_alloc(t->host, sizeof *c);
     if (!c)
@@ -508,13 +508,8 @@ int ls_coordination_create(ls_coordination **out, struct ls_trainer *t, ls_error
     c->steps = ls_steps_per_epoch(t);
     c->settled = t->position.steps;
     ls_set_deadline(t, 0);
-    *out = c;
+    t->coordination = c;
     return LS_OK;
-}
-
-void ls_coordination_destroy(ls_coordination *c, const ls_host *host)
-{
-    ls_free(host, c);
 }
 
 static void say_early(struct ls_trainer *t)

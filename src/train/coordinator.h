@@ -37,9 +37,8 @@ typedef struct ls_coordination {
     uint32_t given;
 } ls_coordination;
 
-/* Errors: LS_ENOMEM. */
-int ls_coordination_create(ls_coordination **out, struct ls_trainer *trainer, ls_error *err);
-void ls_coordination_destroy(ls_coordination *c, const ls_host *host); /* NULL is allowed */
+/* The trainer's, which frees it. Errors: LS_ENOMEM. */
+int ls_coordination_create(struct ls_trainer *trainer, ls_error *err);
 
 /* Steps of the run that are done when `done` of this epoch's are. */
 uint64_t ls_steps_when(const ls_coordination *c, uint32_t done);

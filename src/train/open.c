@@ -100,11 +100,8 @@ static int build_model(ls_trainer *t, ls_error *err)
     if (status)
         return status;
     status = ls_model_set_rates(model, t->config.doc, t->config.freeze, t->config.lr_factors, err);
-    if (status) {
-        ls_model_destroy(model, t->host);
-        return status;
-    }
-    status = write_card(model, t, err);
+    if (status == LS_OK)
+        status = write_card(model, t, err);
     if (status) {
         ls_model_destroy(model, t->host);
         return status;
@@ -147,9 +144,7 @@ static int make_pool(ls_trainer *t, ls_error *err)
     int status = ls_device_pool_create(&t->pool, &o, &cause);
     if (status == LS_EINVAL)
         return ls_config_fail(err, c, "devices", LS_ECONFIG, "%s", cause.text);
-    if (status && err)
-        *err = cause;
-    return status;
+    return status ? ls_fail(err, status, "%s", cause.text) : LS_OK;
 }
 
 static int open_pool(ls_trainer *t, ls_error *err)
@@ -232,11 +227,6 @@ static int open_workers(ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         ls_inference_like(t->inference, t->worker[0].info.name);
     return status;
-}
-
-static int open_coordination(ls_trainer *t, ls_error *err)
-{
-    return ls_coordination_create(&t->coordination, t, err);
 }
 
 /* ---- summary and output --------------------------------------------------------------------- */
@@ -363,11 +353,6 @@ static int warn(ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-static int open_saver(ls_trainer *t, ls_error *err)
-{
-    return t->dir.path ? ls_saver_create(&t->dir.saver, t, err) : LS_OK;
-}
-
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 static int check_options(ls_trainer *t, ls_error *err)
@@ -474,12 +459,17 @@ static int open_group(ls_trainer *t, ls_error *err)
 
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static int (*const stages[])(ls_trainer *, ls_error *) = {
-        check_options, read_inject,        read_config,     open_registry,
-        open_data,     open_feed,          build_model,     choose_shards,
-        open_pool,     ls_members_compare, open_exchange,   open_trace,
-        open_workers,  open_group,         ls_run_dir_open, ls_run_dir_open_sinks,
-        open_saver,    open_coordination,  summarise,       warn};
+    static int (*const stages[])(ls_trainer *,
+                                 ls_error *) = {check_options,   read_inject,
+                                                read_config,     open_registry,
+                                                open_data,       open_feed,
+                                                build_model,     choose_shards,
+                                                open_pool,       ls_members_compare,
+                                                open_exchange,   open_trace,
+                                                open_workers,    open_group,
+                                                ls_run_dir_open, ls_run_dir_open_sinks,
+                                                ls_saver_create, ls_coordination_create,
+                                                summarise,       warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

@@ -51,27 +51,6 @@ static const char *trace_of_a_run(const char *path)
     return NULL;
 }
 
-/* `wanted` NULL: a new runs/<UTC time>-<name>; else that very directory, which may exist. */
-static int make(char **out, const char *wanted, const char *name, const ls_host *host,
-                ls_error *err)
-{
-    char path[PATH_BYTES];
-    ls_error why;
-    int made, status;
-    if (wanted && strlen(wanted) >= sizeof path)
-        return ls_fail(err, LS_EIO, "run_dir: the path is longer than %d bytes", PATH_BYTES - 1);
-    if (wanted) {
-        snprintf(path, sizeof path, "%s", wanted);
-        status = ls_make_directory(path, &made, host, &why);
-    } else {
-        status = make_fresh(path, sizeof path, name, host, &why);
-    }
-    if (status)
-        return ls_fail(err, status, "%.400s; " FIX, why.text);
-    *out = ls_strdup(host, path);
-    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
-}
-
 static int check_unused(const char *dir, ls_error *err)
 {
     const char *trace = trace_of_a_run(dir);
@@ -97,6 +76,33 @@ static int write_config(const struct ls_trainer *t, ls_error *err)
     return status;
 }
 
+/* `wanted` NULL: a new runs/<UTC time>-<name>; else that very directory, which may exist. */
+static int make(struct ls_trainer *t, const char *wanted, ls_error *err)
+{
+    char path[PATH_BYTES];
+    ls_error why;
+    int made, status;
+    if (wanted && strlen(wanted) >= sizeof path)
+        return ls_fail(err, LS_EIO, "run_dir: the path is longer than %d bytes", PATH_BYTES - 1);
+    if (wanted) {
+        snprintf(path, sizeof path, "%s", wanted);
+        status = ls_make_directory(path, &made, t->host, &why);
+    } else {
+        status = make_fresh(path, sizeof path, t->config.name, t->host, &why);
+    }
+    if (status)
+        return ls_fail(err, status, "%.400s; " FIX, why.text);
+    t->dir.path = ls_strdup(t->host, path);
+    if (!t->dir.path)
+        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    status = check_unused(path, err);
+    if (status == LS_OK)
+        status = ls_dir_lock_take(&t->dir.lock, path, t->host, err);
+    if (status == LS_OK) /* another one may have come and gone meanwhile */
+        status = check_unused(path, err);
+    return status ? status : write_config(t, err);
+}
+
 /* A run that goes on may have been killed before its names were made to last. */
 int ls_run_dir_open(struct ls_trainer *t, ls_error *err)
 {
@@ -107,14 +113,7 @@ int ls_run_dir_open(struct ls_trainer *t, ls_error *err)
         return ls_sync_path(t->dir.path, err);
     if (c->run_dir && c->run_dir[0] == '\0')
         return LS_OK;
-    int status = make(&t->dir.path, c->run_dir, c->name, t->host, err);
-    if (status == LS_OK)
-        status = check_unused(t->dir.path, err);
-    if (status == LS_OK)
-        status = ls_dir_lock_take(&t->dir.lock, t->dir.path, t->host, err);
-    if (status == LS_OK) /* another one may have come and gone meanwhile */
-        status = check_unused(t->dir.path, err);
-    return status ? status : write_config(t, err);
+    return make(t, c->run_dir, err);
 }
 
 /* The sinks of sinks.def that the config asks for. */
@@ -159,11 +158,9 @@ static int open_metrics(struct ls_trainer *t, ls_error *err)
 /* The caller's own. */
 static int open_callback(struct ls_trainer *t, ls_error *err)
 {
-    ls_sink *sink;
-    if (!t->options.record || !ls_members_first(t))
-        return LS_OK;
-    int status = ls_sink_callback(&sink, t->options.record, t->options.user, t->host, err);
-    return status ? status : ls_sinks_add(&t->records.sinks, sink, err);
+    const ls_trainer_options *o = &t->options;
+    return o->record && ls_members_first(t) ? ls_trainer_add_sink(t, o->record, o->user, err)
+                                            : LS_OK;
 }
 
 int ls_run_dir_open_sinks(struct ls_trainer *t, ls_error *err)
@@ -188,15 +185,9 @@ static int open_apart(struct ls_trainer *t, ls_error *err)
     /* What an earlier loss has left there stays. */
     for (int i = 2; trace_of_a_run(wanted) && i < MOST_APART; i++)
         snprintf(wanted + n, sizeof wanted - (size_t)n, "-%d", i);
-    int status = make(&t->dir.path, wanted, c->name, t->host, err);
+    int status = make(t, wanted, err);
     if (status == LS_OK)
-        status = ls_dir_lock_take(&t->dir.lock, t->dir.path, t->host, err);
-    if (status == LS_OK)
-        status = check_unused(t->dir.path, err);
-    if (status == LS_OK)
-        status = write_config(t, err);
-    if (status == LS_OK)
-        status = ls_saver_create(&t->dir.saver, t, err);
+        status = ls_saver_create(t, err);
     if (status == LS_OK)
         status = open_metrics(t, err);
     t->summary.run_dir = t->dir.path ? t->dir.path : "";

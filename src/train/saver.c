@@ -111,8 +111,8 @@ static int wait_until_idle(struct ls_saver *s, int *saved, ls_error *why, ls_err
     return LS_OK;
 }
 
-/* A save that failed in the background: the run goes on, and the next one may succeed. */
-static int finish_previous(struct ls_saver *s, ls_error *err)
+/* The save under way, if there is one. Where it failed the run goes on, and the next one may succeed. */
+static int finish_save(struct ls_saver *s, ls_error *err)
 {
     int saved;
     ls_error why;
@@ -124,7 +124,7 @@ static int finish_previous(struct ls_saver *s, ls_error *err)
 
 int ls_saver_rest(struct ls_trainer *t)
 {
-    return t->dir.saver ? finish_previous(t->dir.saver, NULL) : LS_OK;
+    return t->dir.saver ? finish_save(t->dir.saver, NULL) : LS_OK;
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -155,7 +155,7 @@ static int compare_checksums(const struct ls_trainer *t, ls_error *err)
 
 int ls_snapshot_replicas(struct ls_trainer *t, bool bring_home, ls_error *err)
 {
-    int status = bring_home && t->dir.saver ? finish_previous(t->dir.saver, err) : LS_OK;
+    int status = bring_home && t->dir.saver ? finish_save(t->dir.saver, err) : LS_OK;
     t->exchange->exporter = bring_home ? ls_first_worker(t, LS_LIVE) : -1;
     t->exchange->steps = t->position.steps;
     if (status == LS_OK)
@@ -195,7 +195,7 @@ int ls_checkpoint(struct ls_trainer *t, bool wait, ls_error *err)
 {
     struct ls_saver *s = t->dir.saver;
     ls_error why;
-    int saved, status = finish_previous(s, err);
+    int saved, status = finish_save(s, err);
     if (status || (s->saved_any && same_position(&s->saved, &t->position)))
         return status;
     status = describe(s, err);
@@ -205,17 +205,10 @@ int ls_checkpoint(struct ls_trainer *t, bool wait, ls_error *err)
     if (status)
         return status;
     s->busy = true;
-    if (!wait && t->config.checkpoint.async)
-        return LS_OK;
+    if (!wait)
+        return t->config.checkpoint.async ? LS_OK : finish_save(s, err);
     status = wait_until_idle(s, &saved, &why, err);
-    if (status == LS_OK && saved && wait) {
-        if (err)
-            *err = why;
-        return saved;
-    }
-    if (status == LS_OK && saved)
-        ls_log(t->host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s", why.text);
-    return status;
+    return status || !saved ? status : ls_fail(err, saved, "%s", why.text);
 }
 
 void ls_saver_forget(struct ls_trainer *t)
@@ -236,8 +229,7 @@ const char *ls_saver_best(struct ls_trainer *t)
 
 int ls_saver_displace_best(struct ls_trainer *t, ls_error *err)
 {
-    int status =
-        t->dir.saver && t->config.checkpoint.best ? finish_previous(t->dir.saver, err) : LS_OK;
+    int status = t->dir.saver && t->config.checkpoint.best ? finish_save(t->dir.saver, err) : LS_OK;
     if (status == LS_OK && ls_saver_best(t))
         t->position.best.kept = t->position.best.steps;
     return status;
@@ -277,8 +269,10 @@ static int make_directory(const char *path, const ls_host *host, ls_error *err)
     return ls_make_directory(path, &made, host, err);
 }
 
-int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
+int ls_saver_create(struct ls_trainer *t, ls_error *err)
 {
+    if (!t->dir.path)
+        return LS_OK;
     struct ls_saver *s = ls_alloc(t->host, sizeof *s);
     if (!s)
         return ls_fail(err, LS_ENOMEM, "out of memory for checkpoints");
@@ -293,7 +287,7 @@ int ls_saver_create(struct ls_saver **out, struct ls_trainer *t, ls_error *err)
     if (status)
         ls_saver_destroy(s);
     else
-        *out = s;
+        t->dir.saver = s;
     return status;
 }
 

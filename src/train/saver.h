@@ -8,8 +8,9 @@
 struct ls_saver;
 struct ls_trainer;
 
-/* Checkpoints go to <run_dir>/checkpoints. Errors: LS_ENOMEM, LS_ESYSTEM, LS_EIO. */
-int ls_saver_create(struct ls_saver **out, struct ls_trainer *trainer, ls_error *err);
+/* The trainer's: checkpoints go to <run_dir>/checkpoints. A run without a directory has none. Errors: LS_ENOMEM,
+ * LS_ESYSTEM, LS_EIO. */
+int ls_saver_create(struct ls_trainer *trainer, ls_error *err);
 /* Waits for the save under way. NULL is allowed. LS_ESTALLED: it hangs; its memory is left. */
 int ls_saver_destroy(struct ls_saver *saver);
 

@@ -120,7 +120,7 @@ int ls_trainer_close(ls_trainer *t)
     if (stalled)
         return LS_ESTALLED;
     ls_trace_destroy(t->trace);
-    ls_coordination_destroy(t->coordination, host);
+    ls_free(host, t->coordination);
     free_exchanges(t);
     for (int i = 0; t->worker && i < t->workers; i++)
         ls_ring_fini(&t->worker[i].reports);
