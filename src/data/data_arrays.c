@@ -64,7 +64,6 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
                        "the two do not belong together",
                        p->y.path, p->y_name, (unsigned long long)dim[0], p->x_name,
                        (unsigned long long)p->y.dim[0]);
-    info->rows = (uint32_t)dim[0];
     info->channels = (int)side[0];
     info->height = (int)side[1];
     info->width = (int)side[2];
@@ -260,18 +259,10 @@ static int fill_split(const arrays *a, const pair *p, ls_resident *r)
 static int describe(ls_dataset_info *info, const arrays *a, int test)
 {
     const pair *p = &a->split[test];
-    const uint32_t limit = test ? 0 : a->spec->limit;
-    *info = (ls_dataset_info){.name = a->kind->about.name,
-                              .split = test ? "test" : "train",
-                              .source = p->x.path,
-                              .classes = a->classes,
-                              .targets = a->classes ? 0 : (int)ls_array_row(&p->y)};
+    const uint32_t rows = (uint32_t)p->x.dim[0];
+    *info = ls_dataset_split(a->kind, a->spec, test, p->x.path, rows);
     int status = shape_of(info, a, p);
-    if (status == LS_OK && !test)
-        status = ls_dataset_check_limit(a->spec, info->rows, p->x.path, a->err);
-    if (status == LS_OK && limit)
-        info->rows = limit;
-    return status;
+    return status || test ? status : ls_dataset_check_limit(a->spec, rows, p->x.path, a->err);
 }
 
 static int check_same(const arrays *a, const ls_dataset_info *train, const ls_dataset_info *test)
@@ -317,15 +308,12 @@ static int open_split(arrays *a, const ls_dataset_info *info, int test, ls_datas
     int status = create_split(a, &a->split[test], info, &r);
     if (status)
         return status;
+    *out = &r->base;
     status = fill_split(a, &a->split[test], r);
     if (status == LS_OK)
         status = name_classes(a, r);
     if (hash && strlen(hash) == LS_SHA256_HEX - 1)
         memcpy(r->base.info.images_sha256, hash, LS_SHA256_HEX);
-    if (status)
-        ls_dataset_close(&r->base);
-    else
-        *out = &r->base;
     return status;
 }
 
@@ -352,15 +340,11 @@ static int open_both(arrays *a, ls_dataset *split[2])
     return status;
 }
 
-static int finish(arrays *a, int status, ls_dataset *split[2])
+static int finish(arrays *a, int status)
 {
     for (int s = 0; s < 2; s++) {
         ls_array_close(&a->split[s].x);
         ls_array_close(&a->split[s].y);
-        if (status) {
-            ls_dataset_close(split[s]);
-            split[s] = NULL;
-        }
     }
     ls_tensors_close(&a->all);
     for (int i = 0; i < 4; i++)
@@ -398,18 +382,12 @@ static int open_files(arrays *a)
     return status;
 }
 
-static int open_npy(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                    const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int open_npy(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
+                    const ls_host *host, ls_error *err)
 {
     arrays a = {.kind = kind, .spec = spec, .host = host, .err = err};
-    ls_dataset *split[2] = {NULL, NULL};
     int status = open_files(&a);
-    if (status == LS_OK)
-        status = open_both(&a, split);
-    status = finish(&a, status, split);
-    *train = split[0];
-    *test = split[1];
-    return status;
+    return finish(&a, status ? status : open_both(&a, split));
 }
 
 /* ---- safetensors ------------------------------------------------------------------------------------ */
@@ -434,42 +412,33 @@ static int find_tensors(arrays *a)
     return status;
 }
 
-static int open_tensors(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                        const char *path, const ls_dataset_spec *spec, const ls_host *host,
-                        ls_error *err)
+static int open_tensors(ls_dataset *split[2], const ls_dataset_kind *kind, const char *path,
+                        const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
     arrays a = {.kind = kind, .spec = spec, .host = host, .err = err, .tensors = true};
-    ls_dataset *split[2] = {NULL, NULL};
     int status = ls_tensors_open(&a.all, path, host, err);
     if (status == LS_OK)
         status = find_tensors(&a);
-    if (status == LS_OK)
-        status = open_both(&a, split);
-    status = finish(&a, status, split);
-    *train = split[0];
-    *test = split[1];
-    return status;
+    return finish(&a, status ? status : open_both(&a, split));
 }
 
-static int open_safetensors(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+static int open_safetensors(ls_dataset *split[2], const ls_dataset_kind *kind,
                             const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
-    *train = *test = NULL;
     if (!spec->path)
         return ls_dataset_refuse(spec, "data.path", err, "expected the safetensors file");
-    return open_tensors(train, test, kind, spec->path, spec, host, err);
+    return open_tensors(split, kind, spec->path, spec, host, err);
 }
 
-static int open_folder(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+static int open_folder(ls_dataset *split[2], const ls_dataset_kind *kind,
                        const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
-    *train = *test = NULL;
     if (!spec->keys.packed)
         return ls_dataset_refuse(spec, "data.name", err,
                                  "folders of images are packed where a run begins, and not here: "
                                  "`trainer pack FOLDER --to FILE.safetensors`, and then data.name "
                                  "safetensors and data.path FILE.safetensors");
-    return open_tensors(train, test, kind, spec->keys.packed, spec, host, err);
+    return open_tensors(split, kind, spec->keys.packed, spec, host, err);
 }
 
 #define KEYS "x y test_x test_y labels classes on_nan"

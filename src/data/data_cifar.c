@@ -129,7 +129,7 @@ static int read_file(cifar_split *s, const char *path)
     return status;
 }
 
-static int open_split(cifar_split *s, ls_dataset **out)
+static int read_split(cifar_split *s)
 {
     int status = LS_OK;
     ls_sha256_init(&s->hash);
@@ -139,29 +139,8 @@ static int open_split(cifar_split *s, ls_dataset **out)
     for (int i = 0; status == LS_OK && i < s->paths; i++)
         status = read_file(s, s->path[i]);
     ls_free(s->host, s->chunk);
-    if (status == LS_OK) {
-        ls_sha256_final_hex(&s->hash, s->out->base.info.images_sha256);
-        *out = &s->out->base;
-    } else {
-        ls_dataset_close(&s->out->base);
-    }
+    ls_sha256_final_hex(&s->hash, s->out->base.info.images_sha256);
     return status;
-}
-
-static int create_split(ls_resident **out, const ls_dataset_kind *kind, const ls_located *located,
-                        const char *name, uint32_t rows, const ls_host *host, ls_error *err)
-{
-    const ls_dataset_info info = {
-        .name = kind->about.name,
-        .split = name,
-        .source = located->directory,
-        .channels = CHANNELS,
-        .height = SIDE,
-        .width = SIDE,
-        .classes = kind->about.classes,
-        .rows = rows,
-    };
-    return ls_resident_create(out, &info, host, err);
 }
 
 static int open_both(ls_dataset **split, const ls_dataset_kind *kind, const ls_located *located,
@@ -182,32 +161,28 @@ static int open_both(ls_dataset **split, const ls_dataset_kind *kind, const ls_l
             .host = host,
             .err = err,
         };
-        uint32_t kept = test ? detail->records[1] : spec->limit > 0 ? spec->limit : rows;
-        int status = create_split(&s.out, kind, located, test ? "test" : "train", kept, host, err);
-        if (status == LS_OK)
-            status = open_split(&s, &split[test]);
+        const ls_dataset_info info =
+            ls_dataset_split(kind, spec, test, located->directory, test ? s.records : rows);
+        int status = ls_resident_create(&s.out, &info, host, err);
+        if (status)
+            return status;
+        split[test] = &s.out->base;
+        status = read_split(&s);
         if (status)
             return status;
     }
     return LS_OK;
 }
 
-int ls_cifar_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                  const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+int ls_cifar_open(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
+                  const ls_host *host, ls_error *err)
 {
     const ls_cifar_detail *detail = kind->detail;
-    ls_dataset *split[2] = {NULL, NULL};
     ls_located located;
     int status = ls_locate(&located, &detail->files, kind->about.name, spec, host, err);
     if (status == LS_OK)
         status = open_both(split, kind, &located, spec, host, err);
     ls_located_free(&located, host);
-    if (status) {
-        ls_dataset_close(split[0]);
-        split[0] = NULL;
-    }
-    *train = split[0];
-    *test = split[1];
     return status;
 }
 

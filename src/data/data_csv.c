@@ -101,16 +101,6 @@ static int fail_missing(const csv *c, const ls_table *t, int i)
                           : "a value; data.on_nan says what else to do: \"zero\" or \"mean\"");
 }
 
-/* Is `name` one of those between commas? */
-static bool is_listed(const char *list, const char *name)
-{
-    const size_t n = strlen(name);
-    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '\0'))
-            return true;
-    return false;
-}
-
 static int add_column(csv *c, const ls_table *t)
 {
     const ls_data_keys *k = &c->spec->keys;
@@ -121,9 +111,9 @@ static int add_column(csv *c, const ls_table *t)
     if (k->target && strcmp(at->name, k->target) == 0) {
         c->target = c->columns - 1;
         at->kind = k->labels == LS_LABELS_VALUES ? NUMBER : TEXT;
-    } else if (is_listed(k->drop, at->name)) {
+    } else if (ls_is_listed(k->drop, ',', at->name)) {
         at->kind = DROPPED;
-    } else if (is_listed(k->categorical, at->name)) {
+    } else if (ls_is_listed(k->categorical, ',', at->name)) {
         at->kind = TEXT;
     }
     return LS_OK;
@@ -464,29 +454,19 @@ static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resid
 {
     const column *target = &c->column[c->target];
     const bool classes = target->kind == TEXT;
-    const ls_dataset_info info = {
-        .name = c->kind->about.name,
-        .split = c->learning ? "train" : "test",
-        .source = t->path,
-        .channels = c->features,
-        .height = 1,
-        .width = 1,
-        .classes = classes ? target->levels : 0,
-        .targets = classes ? 0 : 1,
-        .dtype = LS_ROW_F32,
-        .rows = c->learning && c->spec->limit ? c->spec->limit : rows,
-    };
+    ls_dataset_info info = ls_dataset_split(c->kind, c->spec, !c->learning, t->path, rows);
+    info.channels = c->features;
+    info.height = info.width = 1;
+    info.classes = classes ? target->levels : 0;
+    info.targets = classes ? 0 : 1;
+    info.dtype = LS_ROW_F32;
     int status = check_values(c, t, info.rows);
     if (status == LS_OK)
         status = ls_resident_create(out, &info, c->host, c->err);
     if (status)
         return status;
     status = classes ? name_classes(c, *out) : LS_OK;
-    if (status == LS_OK && c->learning)
-        status = tell_features(c, *out);
-    if (status)
-        ls_dataset_close(&(*out)->base);
-    return status;
+    return status == LS_OK && c->learning ? tell_features(c, *out) : status;
 }
 
 static void hash_file(const ls_table *t, ls_dataset_info *info)
@@ -510,12 +490,12 @@ static int read_table(csv *c, ls_table *t, ls_dataset **out)
         status = learn_columns(c, t, rows);
     if (status == LS_OK)
         status = create_split(c, t, rows, &r);
+    *out = r ? &r->base : NULL;
     if (status)
         return status;
     for (size_t row = 0; row < r->base.info.rows; row++)
         fill_row(c, r, row);
     hash_file(t, &r->base.info);
-    *out = &r->base;
     return LS_OK;
 }
 
@@ -549,28 +529,23 @@ static void free_columns(csv *c)
     ls_free(c->host, c->column);
 }
 
-static int open_csv(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                    const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int open_csv(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
+                    const ls_host *host, ls_error *err)
 {
     csv c = {.kind = kind, .spec = spec, .host = host, .err = err, .learning = true};
-    *train = *test = NULL;
     if (!spec->path)
         return ls_dataset_refuse(spec, "data.path", err, "expected the table's file");
     ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
-    int status = read_file(&c, spec->path, train);
+    int status = read_file(&c, spec->path, &split[0]);
     c.learning = false;
     if (status == LS_OK && spec->keys.test_path)
-        status = read_file(&c, spec->keys.test_path, test);
+        status = read_file(&c, spec->keys.test_path, &split[1]);
     else if (status == LS_OK)
-        status = ls_dataset_none(test, &(*train)->info, host, err);
+        status = ls_dataset_none(&split[1], &split[0]->info, host, err);
     ls_c_locale_leave(locale);
     free_columns(&c);
     if (status && err)
         ls_json_tidy(err->text); /* names and fields may hold anything, and may be cut */
-    if (status) {
-        ls_dataset_close(*train);
-        *train = NULL;
-    }
     return status;
 }
 

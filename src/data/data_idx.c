@@ -65,12 +65,12 @@ static const ls_idx_detail mnist = {
 /* One split under way. */
 typedef struct idx_split {
     const ls_dataset_kind *kind;
-    const char *name; /* "train" or "test" */
+    int test; /* 0: the training split */
     const char *directory;
     const char *images_path;
     const char *labels_path;
     const char *const *published; /* of images and labels, or NULL */
-    const ls_dataset_spec *spec;  /* of the training split, whose rows it limits; else NULL */
+    const ls_dataset_spec *spec;
     const ls_host *host;
     ls_error *err;
     uint32_t rows; /* in the files */
@@ -218,16 +218,9 @@ static void compare_payload(const idx_split *s, ls_dataset_info *info)
 
 static int create_split(const idx_split *s, ls_resident **out)
 {
-    const ls_dataset_info info = {
-        .name = s->kind->about.name,
-        .split = s->name,
-        .source = s->directory,
-        .channels = 1,
-        .height = (int)s->height,
-        .width = (int)s->width,
-        .classes = s->kind->about.classes,
-        .rows = s->spec && s->spec->limit > 0 ? s->spec->limit : s->rows,
-    };
+    ls_dataset_info info = ls_dataset_split(s->kind, s->spec, s->test, s->directory, s->rows);
+    info.height = (int)s->height;
+    info.width = (int)s->width;
     return ls_resident_create(out, &info, s->host, s->err);
 }
 
@@ -243,10 +236,11 @@ static int open_split(idx_split *s, ls_dataset **out)
         status = ls_byte_reader_open(&labels, s->labels_path, s->host, s->err);
     if (status == LS_OK)
         status = read_labels_header(s, labels);
-    if (status == LS_OK)
-        status = s->spec ? ls_dataset_check_limit(s->spec, s->rows, s->directory, s->err) : LS_OK;
+    if (status == LS_OK && !s->test)
+        status = ls_dataset_check_limit(s->spec, s->rows, s->directory, s->err);
     if (status == LS_OK)
         status = create_split(s, &data);
+    *out = data ? &data->base : NULL;
     if (status == LS_OK)
         status = read_labels(s, labels, data);
     if (status == LS_OK)
@@ -259,9 +253,6 @@ static int open_split(idx_split *s, ls_dataset **out)
     ls_byte_reader_close(images);
     if (status == LS_OK)
         compare_payload(s, &data->base.info);
-    else if (data)
-        ls_dataset_close(&data->base);
-    *out = status == LS_OK ? &data->base : NULL;
     return status;
 }
 
@@ -279,36 +270,28 @@ static int check_same_shape(const ls_dataset *train, const ls_dataset *test, con
                    path, a->height, a->width, b->height, b->width);
 }
 
-int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+int ls_idx_open(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
+                const ls_host *host, ls_error *err)
 {
     const ls_idx_detail *detail = kind->detail;
     ls_located paths;
-    *train = NULL;
-    *test = NULL;
     int status = ls_locate(&paths, &detail->files, kind->about.name, spec, host, err);
     for (int i = 0; status == LS_OK && i < 2; i++) {
-        idx_split split = {
+        idx_split s = {
             .kind = kind,
-            .name = i == 0 ? "train" : "test",
+            .test = i,
             .directory = paths.directory,
             .images_path = paths.file[2 * i],
             .labels_path = paths.file[2 * i + 1],
             .published = detail->published ? detail->published + 2 * i : NULL,
-            .spec = i == 0 ? spec : NULL,
+            .spec = spec,
             .host = host,
             .err = err,
         };
-        status = open_split(&split, i == 0 ? train : test);
+        status = open_split(&s, &split[i]);
     }
     if (status == LS_OK)
-        status = check_same_shape(*train, *test, paths.file[2], err);
-    if (status) {
-        ls_dataset_close(*train);
-        ls_dataset_close(*test);
-        *train = NULL;
-        *test = NULL;
-    }
+        status = check_same_shape(split[0], split[1], paths.file[2], err);
     ls_located_free(&paths, host);
     return status;
 }

@@ -100,52 +100,37 @@ static int32_t draw_row(uint8_t *image, const pictures *from, uint64_t seed, uin
     return label;
 }
 
-static int make_split(ls_dataset **out, const char *name, const pictures *from, uint32_t split,
-                      uint32_t rows, const ls_dataset_kind *kind, uint64_t seed,
-                      const ls_host *host, ls_error *err)
+static int make_split(ls_dataset **out, const pictures *from, int test, const ls_dataset_kind *kind,
+                      const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
     char source[64];
-    snprintf(source, sizeof source, "generated from seed %" PRIu64, seed);
-    const ls_dataset_info info = {
-        .name = kind->about.name,
-        .split = name,
-        .source = source,
-        .channels = 1,
-        .height = SIDE,
-        .width = SIDE,
-        .classes = kind->about.classes,
-        .rows = rows,
-        .synthetic = 1,
-    };
+    snprintf(source, sizeof source, "generated from seed %" PRIu64, spec->seed);
+    ls_dataset_info info =
+        ls_dataset_split(kind, spec, test, source, test ? TEST_ROWS : TRAIN_ROWS);
     ls_resident *data;
+    info.synthetic = true;
     int status = ls_resident_create(&data, &info, host, err);
     if (status)
         return status;
-    for (uint32_t row = 0; row < rows; row++)
-        data->labels[row] = draw_row(data->images + (size_t)row * PIXELS, from, seed, split, row);
+    for (uint32_t row = 0; row < info.rows; row++)
+        data->labels[row] = draw_row(data->images + (size_t)row * PIXELS, from, spec->seed,
+                                     test ? DRAW_TEST : DRAW_TRAIN, row);
     *out = &data->base;
     return LS_OK;
 }
 
-static int open_both(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                     const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int open_both(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
+                     const ls_host *host, ls_error *err)
 {
     pictures from;
-    *train = NULL;
-    *test = NULL;
     if (spec->limit > MAX_ROWS)
         return ls_dataset_refuse(spec, "data.limit", err,
                                  "expected at most %d synthetic rows, found %u; 0 means %d",
                                  MAX_ROWS, (unsigned)spec->limit, TRAIN_ROWS);
     draw_pictures(&from, spec->seed);
-    uint32_t rows = spec->limit > 0 ? spec->limit : TRAIN_ROWS;
-    int status = make_split(train, "train", &from, DRAW_TRAIN, rows, kind, spec->seed, host, err);
-    if (status == LS_OK)
-        status = make_split(test, "test", &from, DRAW_TEST, TEST_ROWS, kind, spec->seed, host, err);
-    if (status) {
-        ls_dataset_close(*train);
-        *train = NULL;
-    }
+    int status = LS_OK;
+    for (int test = 0; status == LS_OK && test < 2; test++)
+        status = make_split(&split[test], &from, test, kind, spec, host, err);
     return status;
 }
 

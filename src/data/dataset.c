@@ -240,12 +240,8 @@ static int open_resident(ls_dataset **out, const ls_dataset_info *info,
     int status = ls_resident_create(&r, info, host, err);
     if (status)
         return status;
-    status = fill(r, source, test, err);
-    if (status)
-        ls_dataset_close(&r->base);
-    else
-        *out = &r->base;
-    return status;
+    *out = &r->base;
+    return fill(r, source, test, err);
 }
 
 static int check(const ls_data_source *s, const ls_dataset_spec *spec, ls_error *err)
@@ -274,9 +270,10 @@ static int check(const ls_data_source *s, const ls_dataset_spec *spec, ls_error 
     return ls_dataset_check_limit(spec, s->train_rows, s->name, err);
 }
 
-static int open_source(ls_dataset **train, ls_dataset **test, const ls_data_source *source,
+static int open_source(ls_dataset *split[2], const ls_dataset_kind *kind,
                        const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
+    const ls_data_source *source = kind->detail;
     ls_dataset_info info = {
         .name = source->name,
         .split = "train",
@@ -289,20 +286,13 @@ static int open_source(ls_dataset **train, ls_dataset **test, const ls_data_sour
         .dtype = source->dtype,
         .rows = spec->limit > 0 ? spec->limit : source->train_rows,
     };
-    *train = *test = NULL;
     int status = check(source, spec, err);
     if (status == LS_OK)
-        status = source->streamed ? open_streamed(train, &info, source, host, err)
-                                  : open_resident(train, &info, source, 0, host, err);
+        status = source->streamed ? open_streamed(&split[0], &info, source, host, err)
+                                  : open_resident(&split[0], &info, source, 0, host, err);
     info.split = "test";
     info.rows = source->test_rows;
-    if (status == LS_OK)
-        status = open_resident(test, &info, source, 1, host, err);
-    if (status) {
-        ls_dataset_close(*train);
-        *train = NULL;
-    }
-    return status;
+    return status ? status : open_resident(&split[1], &info, source, 1, host, err);
 }
 
 /* ---- the table --------------------------------------------------------------------------------- */
@@ -373,13 +363,20 @@ int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, l
     return kind ? LS_OK : fail_unknown(spec, err);
 }
 
+bool ls_is_listed(const char *list, char separator, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *end, *p = list; p; p = end ? end + 1 : NULL) {
+        end = strchr(p, separator);
+        if (strncmp(p, name, n) == 0 && (p[n] == separator || p[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
 static bool has_key(const ls_dataset_kind *kind, const char *key)
 {
-    const size_t n = strlen(key);
-    for (const char *p = kind->about.keys; p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL)
-        if (strncmp(p, key, n) == 0 && (p[n] == ' ' || p[n] == '\0'))
-            return true;
-    return false;
+    return ls_is_listed(kind->about.keys, ' ', key);
 }
 
 static const ls_data_source *find_source(const ls_dataset_spec *spec)
@@ -407,24 +404,45 @@ int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error 
                                list, spec->name);
 }
 
-static int open_whole(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
-                      const ls_host *host, ls_error *err)
+int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                         const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
-    const ls_dataset_kind *kind = find_kind(spec->name);
-    const ls_data_source *source = find_source(spec);
-    *train = NULL;
-    *test = NULL;
-    if (source)
-        return open_source(train, test, source, spec, host, err);
-    return kind ? kind->open(train, test, kind, spec, host, err) : fail_unknown(spec, err);
+    ls_dataset *split[2] = {NULL, NULL};
+    int status = kind->open(split, kind, spec, host, err);
+    if (status == LS_OK && spec->keys.validation > 0)
+        status = ls_hold_out(split, spec, host, err);
+    for (int s = 0; status && s < 2; s++) {
+        ls_dataset_close(split[s]);
+        split[s] = NULL;
+    }
+    *train = split[0];
+    *test = split[1];
+    return status;
 }
 
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err)
 {
-    int status = open_whole(train, test, spec, host, err);
-    return status || !(spec->keys.validation > 0) ? status
-                                                  : ls_hold_out(train, test, spec, host, err);
+    const ls_data_source *source = find_source(spec);
+    const ls_dataset_kind own = {.open = open_source, .detail = source};
+    const ls_dataset_kind *kind = source ? &own : find_kind(spec->name);
+    *train = *test = NULL;
+    return kind ? ls_dataset_open_kind(train, test, kind, spec, host, err)
+                : fail_unknown(spec, err);
+}
+
+ls_dataset_info ls_dataset_split(const ls_dataset_kind *kind, const ls_dataset_spec *spec, int test,
+                                 const char *source, uint32_t rows)
+{
+    const ls_dataset_about *about = &kind->about;
+    return (ls_dataset_info){.name = about->name,
+                             .split = test ? "test" : "train",
+                             .source = source,
+                             .channels = about->channels,
+                             .height = about->height,
+                             .width = about->width,
+                             .classes = about->classes,
+                             .rows = !test && spec->limit > 0 ? spec->limit : rows};
 }
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)

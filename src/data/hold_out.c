@@ -153,21 +153,20 @@ static int divide(ls_dataset *split[2], ls_dataset *all, const ls_dataset_spec *
     return status;
 }
 
-int ls_hold_out(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
-                const ls_host *host, ls_error *err)
+int ls_hold_out(ls_dataset *split[2], const ls_dataset_spec *spec, const ls_host *host,
+                ls_error *err)
 {
-    ls_dataset *split[2] = {NULL, NULL};
-    int status =
-        ls_dataset_resident(*train).images
-            ? divide(split, *train, spec, host, err)
-            : ls_dataset_refuse(spec, "data.validation", err,
-                                "rows that are streamed cannot be held out; give the source "
-                                "test rows");
+    ls_dataset *own[2] = {NULL, NULL};
+    if (!ls_dataset_resident(split[0]).images)
+        return ls_dataset_refuse(spec, "data.validation", err,
+                                 "rows that are streamed cannot be held out; give the source "
+                                 "test rows");
+    int status = divide(own, split[0], spec, host, err);
     if (status)
-        ls_dataset_close(*train);
-    const bool kept = status == LS_OK && spec->keys.judged && (*test)->info.rows > 0;
-    ls_dataset_close(kept ? split[1] : *test);
-    *train = split[0];
-    *test = status ? NULL : kept ? *test : split[1];
-    return status;
+        return status;
+    const bool kept = spec->keys.judged && split[1]->info.rows > 0;
+    ls_dataset_close(kept ? own[1] : split[1]);
+    split[0] = own[0];
+    split[1] = kept ? split[1] : own[1];
+    return LS_OK;
 }

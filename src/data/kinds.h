@@ -7,8 +7,8 @@
 
 typedef struct ls_dataset_kind ls_dataset_kind;
 
-/* As ls_dataset_open. On failure nothing is left open and *train and *test are NULL. */
-typedef int (*ls_dataset_opener)(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+/* Opens the training and the test split, NULL before. What a failure leaves open, its caller closes. */
+typedef int (*ls_dataset_opener)(ls_dataset *split[2], const ls_dataset_kind *kind,
                                  const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
 /* A kind; kinds.def has a row for each, which stands for ls_dataset_NAME. */
@@ -21,6 +21,17 @@ struct ls_dataset_kind {
 #define LS_DATASET(name) extern const ls_dataset_kind ls_dataset_##name;
 #include "data/kinds.def"
 #undef LS_DATASET
+
+/* ls_dataset_open for a kind that need not be in the table. */
+int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
+                         const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
+
+/* A split as its kind says it is, of `rows` rows, or so many training rows as spec->limit leaves. */
+ls_dataset_info ls_dataset_split(const ls_dataset_kind *kind, const ls_dataset_spec *spec, int test,
+                                 const char *source, uint32_t rows);
+
+/* Is `name` one of the words between separators? `list` may be NULL. */
+bool ls_is_listed(const char *list, char separator, const char *name);
 
 /* ---- files: finding --------------------------------------------------------------------------- */
 
@@ -121,10 +132,10 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_hos
 /* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
 
-/* Divides *train as keys.validation says; *test is closed, or stands where keys.judged says so. On failure both
- * are closed, and NULL. Errors: LS_ECONFIG, LS_ENOMEM. */
-int ls_hold_out(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
-                const ls_host *host, ls_error *err);
+/* Divides split[0] as keys.validation says; split[1] is closed, or stands where keys.judged says so. On failure
+ * both stand. Errors: LS_ECONFIG, LS_ENOMEM. */
+int ls_hold_out(ls_dataset *split[2], const ls_dataset_spec *spec, const ls_host *host,
+                ls_error *err);
 
 /* ---- the kinds --------------------------------------------------------------------------------- */
 
@@ -135,8 +146,8 @@ typedef struct ls_idx_detail {
     const char *const *published;
 } ls_idx_detail;
 
-int ls_idx_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
+int ls_idx_open(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
+                const ls_host *host, ls_error *err);
 
 /* A dataset in CIFAR's binary formats: the last file is the test split, those before it are the
  * training split. */
@@ -146,7 +157,7 @@ typedef struct ls_cifar_detail {
     ls_file_set files;
 } ls_cifar_detail;
 
-int ls_cifar_open(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
-                  const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
+int ls_cifar_open(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
+                  const ls_host *host, ls_error *err);
 
 #endif

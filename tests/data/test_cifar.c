@@ -58,7 +58,7 @@ static int open_path(ls_dataset **split, const char *path, uint32_t limit, const
                      ls_error *err)
 {
     const ls_dataset_spec spec = {.name = "small", .path = path, .limit = limit};
-    return ls_cifar_open(&split[0], &split[1], &small_kind, &spec, host, err);
+    return ls_dataset_open_kind(&split[0], &split[1], &small_kind, &spec, host, err);
 }
 
 static void close_both(ls_dataset **split)
@@ -122,7 +122,7 @@ static void of_two_labels_the_second_one_counts(void **state)
     }
     scratch_file(s, "train.bin", bytes, sizeof bytes);
     scratch_file(s, "test.bin", bytes, LONG);
-    assert_int_equal(ls_cifar_open(&split[0], &split[1], &kind, &spec, NULL, &err), LS_OK);
+    assert_int_equal(ls_dataset_open_kind(&split[0], &split[1], &kind, &spec, NULL, &err), LS_OK);
     assert_int_equal(ls_dataset_describe(split[0])->rows, 3);
     assert_int_equal(ls_dataset_describe(split[1])->rows, 1);
     for (int r = 0; r < 3; r++) {
@@ -133,7 +133,8 @@ static void of_two_labels_the_second_one_counts(void **state)
     close_both(split);
     bytes[2 * LONG + 1] = 100;
     scratch_file(s, "train.bin", bytes, sizeof bytes);
-    assert_int_equal(ls_cifar_open(&split[0], &split[1], &kind, &spec, NULL, &err), LS_EDATA);
+    assert_int_equal(ls_dataset_open_kind(&split[0], &split[1], &kind, &spec, NULL, &err),
+                     LS_EDATA);
     assert_non_null(strstr(err.text, "expected a label from 0 to 99 at byte 6149, found 100"));
 }
 
@@ -181,7 +182,8 @@ static void folders_below_the_search_directories_are_tried(void **state)
     write_files(s, "two/cifar-10-batches-bin", 0);
     const char *const search[] = {scratch_path(s, "one"), scratch_path(s, "two")};
     const ls_dataset_spec spec = {.name = "small", .search = search, .search_count = 2};
-    assert_int_equal(ls_cifar_open(&split[0], &split[1], &small_kind, &spec, NULL, NULL), LS_OK);
+    assert_int_equal(ls_dataset_open_kind(&split[0], &split[1], &small_kind, &spec, NULL, NULL),
+                     LS_OK);
     assert_string_equal(ls_dataset_describe(split[0])->source,
                         scratch_path(s, "two/cifar-10-batches-bin"));
     close_both(split);

@@ -23,11 +23,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *names[2] = {file[0].name, file[1].name};
     const ls_cifar_detail detail = {
         .records = {1, 1}, .labels = 1, .files = {names, 2, {"a", "b"}, NULL}};
-    const ls_dataset_kind kind = {{.name = "fuzz", .classes = 10}, ls_cifar_open, &detail};
+    const ls_dataset_kind kind = {{"fuzz", 3, 32, 32, 10, NULL, NULL}, ls_cifar_open, &detail};
     const ls_dataset_spec spec = {.name = "fuzz",
                                   .path = FUZZ_FOLDER,
                                   .limit = pair.switches >> FUZZ_LIMIT_SHIFT & FUZZ_LIMIT_MASK};
-    int rc = ls_cifar_open(&split[0], &split[1], &kind, &spec, NULL, &err);
+    int rc = ls_dataset_open_kind(&split[0], &split[1], &kind, &spec, NULL, &err);
     if (rc != LS_OK) {
         fuzz_check(split[0] == NULL && split[1] == NULL, "a refusal leaves nothing behind");
         fuzz_check_data_refusal(rc, &err, file);

@@ -31,11 +31,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_fill_pair(file, &pair);
     const char *names[4] = {file[0].name, file[1].name, file[0].name, file[1].name};
     const ls_idx_detail detail = {.files = {names, 4, {"a", "b"}, NULL}, .published = published};
-    const ls_dataset_kind kind = {{.name = "fuzz", .classes = 10}, ls_idx_open, &detail};
+    const ls_dataset_kind kind = {{"fuzz", 1, 28, 28, 10, NULL, NULL}, ls_idx_open, &detail};
     const ls_dataset_spec spec = {.name = "fuzz",
                                   .path = FUZZ_FOLDER,
                                   .limit = pair.switches >> FUZZ_LIMIT_SHIFT & FUZZ_LIMIT_MASK};
-    int rc = ls_idx_open(&train, &test, &kind, &spec, NULL, &err);
+    int rc = ls_dataset_open_kind(&train, &test, &kind, &spec, NULL, &err);
     if (rc != LS_OK) {
         fuzz_check(train == NULL && test == NULL, "a refusal leaves nothing behind");
         fuzz_check_data_refusal(rc, &err, file);
