@@ -1,5 +1,7 @@
 #include "base/host.h"
 
+#include "base/error.h"
+
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -55,13 +57,16 @@ char *ls_strdup(const ls_host *host, const char *text)
     return copy ? memcpy(copy, text, n) : NULL;
 }
 
-char *ls_path_join(const char *folder, const char *name, const ls_host *host)
+const char *ls_path_join(char out[LS_PATH_BYTES], const char *folder, const char *name)
 {
-    size_t size = strlen(folder) + strlen(name) + 2;
-    char *path = ls_alloc(host, size);
-    if (path)
-        snprintf(path, size, "%s/%s", folder, name);
-    return path;
+    snprintf(out, LS_PATH_BYTES, "%s/%s", folder, name);
+    return out;
+}
+
+int ls_path_copy(char **out, const char *path, const ls_host *host, ls_error *err)
+{
+    *out = ls_strdup(host, path);
+    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
 }
 
 void ls_free(const ls_host *host, void *memory)

@@ -4,6 +4,7 @@
 #define BASE_HOST_H
 
 #include <lockstep/host.h>
+#include <lockstep/status.h>
 #include <pthread.h>
 #include <stddef.h>
 
@@ -24,8 +25,15 @@ void *ls_grown(const ls_host *host, void *list, size_t count, size_t *room, size
 /* A copy of `text` of the host's memory, or NULL. */
 char *ls_strdup(const ls_host *host, const char *text);
 
-/* "folder/name", or NULL without memory. */
-char *ls_path_join(const char *folder, const char *name, const ls_host *host);
+/* Room for the path of all that the system opens: of a folder, PATH_MAX, and behind it a name, NAME_MAX. */
+#define LS_PATH_BYTES (4096 + 256)
+
+/* "folder/name" → `out`, which it returns. A longer one is cut, and the system refuses the rest as it would the
+ * whole. */
+const char *ls_path_join(char out[LS_PATH_BYTES], const char *folder, const char *name);
+
+/* A copy of a path, which the caller frees. Errors: LS_ENOMEM. */
+int ls_path_copy(char **out, const char *path, const ls_host *host, ls_error *err);
 
 /* Frees memory that ls_alloc* returned with the same host; NULL is allowed. */
 void ls_free(const ls_host *host, void *memory);

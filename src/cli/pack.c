@@ -295,7 +295,7 @@ static int pack_cached(char path[4096], const char *cache, const cli_pack *p, co
         name_cached(name, &k);
         snprintf(path, 4096, "%s/%s", cache, name);
         if (access(path, R_OK) != 0)
-            status = ls_make_directory(cache, &made, host, err);
+            status = ls_make_directory(cache, &made, err);
         if (status == LS_OK && access(path, R_OK) != 0)
             status = pack_listed(&k, path);
     }

@@ -13,20 +13,6 @@
 
 /* ---- which files ---------------------------------------------------------------------------- */
 
-static int no_memory(ls_error *err)
-{
-    return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-}
-
-/* Whether "<dir>/<file>" is there, and when it was written. */
-static bool find(const char *dir, const char *file, struct stat *st, const ls_host *host)
-{
-    char *path = ls_path_join(dir, file, host);
-    const bool found = path && stat(path, st) == 0;
-    ls_free(host, path);
-    return found;
-}
-
 static bool is_newer(const struct stat *a, const struct stat *b)
 {
     return a->st_mtim.tv_sec != b->st_mtim.tv_sec ? a->st_mtim.tv_sec > b->st_mtim.tv_sec
@@ -39,12 +25,10 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
 {
     struct stat st;
     ls_error why;
-    char *path, *state, *parent = ls_path_join(dir, "checkpoints", host);
-    if (!parent)
-        return no_memory(err);
-    int status = ls_checkpoints_latest(&path, &state, parent, NULL, NULL, host, &why);
+    char *path, *state, parent[LS_PATH_BYTES];
+    int status = ls_checkpoints_latest(&path, &state, ls_path_join(parent, dir, "checkpoints"),
+                                       NULL, NULL, host, &why);
     ls_free(host, state);
-    ls_free(host, parent);
     if (status && final)
         return LS_OK; /* the final weights are there: what checkpoints there are does not matter */
     if (status == LS_ENOENT)
@@ -63,59 +47,46 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
     return LS_OK;
 }
 
-static int use_best(char **weights, const char *dir, const ls_host *host, ls_error *err)
-{
-    char *parent = ls_path_join(dir, "checkpoints", host);
-    int status = parent ? ls_checkpoints_best(weights, parent, host, err) : no_memory(err);
-    ls_free(host, parent);
-    return status;
-}
-
 /* A directory with config.json. */
 static int find_in_run(char **weights, char **config, const char *dir, bool best,
                        const ls_host *host, ls_error *err)
 {
     struct stat st;
-    if (best) {
-        *config = ls_path_join(dir, "config.json", host);
-        return *config ? use_best(weights, dir, host, err) : no_memory(err);
-    }
-    const bool final = find(dir, "weights.safetensors", &st, host);
-    *config = ls_path_join(dir, "config.json", host);
-    *weights = final ? ls_path_join(dir, "weights.safetensors", host) : NULL;
-    if (!*config || (final && !*weights))
-        return no_memory(err);
-    return use_checkpoint(weights, dir, final ? &st : NULL, host, err);
+    char path[LS_PATH_BYTES];
+    int status = ls_path_copy(config, ls_path_join(path, dir, "config.json"), host, err);
+    if (status)
+        return status;
+    if (best)
+        return ls_checkpoints_best(weights, ls_path_join(path, dir, "checkpoints"), host, err);
+    const bool final = stat(ls_path_join(path, dir, "weights.safetensors"), &st) == 0;
+    if (final)
+        status = ls_path_copy(weights, path, host, err);
+    return status ? status : use_checkpoint(weights, dir, final ? &st : NULL, host, err);
 }
 
 /* RUN/checkpoints/step-….safetensors: the config is the run's. */
 static void find_run_of(char **config, const char *path, const ls_host *host)
 {
     struct stat st;
+    char dir[LS_PATH_BYTES] = ".", file[LS_PATH_BYTES];
     const char *slash = strrchr(path, '/');
-    if (!ls_checkpoint_is_named(path))
-        return;
-    char *dir = slash ? ls_strdup(host, path) : NULL;
-    if (dir)
-        dir[slash - path] = '\0';
-    *config = slash && !dir ? NULL : ls_path_join(slash ? dir : ".", "../config.json", host);
-    ls_free(host, dir);
-    if (*config && stat(*config, &st) == 0)
-        return;
-    ls_free(host, *config);
-    *config = NULL;
+    if (slash)
+        snprintf(dir, sizeof dir, "%.*s", (int)(slash - path), path);
+    if (ls_checkpoint_is_named(path) && stat(ls_path_join(file, dir, "../config.json"), &st) == 0)
+        *config = ls_strdup(host, file);
 }
 
 static int find_files(char **weights, char **config, const ls_trained_options *o, ls_error *err)
 {
     struct stat st, unused;
+    char config_path[LS_PATH_BYTES];
     const char *path = o->path;
     if (stat(path, &st) != 0)
         return ls_fail(err, LS_ENOENT,
                        "%.300s: no such file or directory; expected a run's directory, such as "
                        "runs/<time>-<name>, or a .safetensors file",
                        path);
-    if (S_ISDIR(st.st_mode) && find(path, "config.json", &unused, o->trainer.host))
+    if (S_ISDIR(st.st_mode) && stat(ls_path_join(config_path, path, "config.json"), &unused) == 0)
         return find_in_run(weights, config, path, o->best, o->trainer.host, err);
     if (S_ISDIR(st.st_mode))
         return ls_fail(err, LS_ENOENT,
@@ -126,12 +97,9 @@ static int find_files(char **weights, char **config, const ls_trained_options *o
         return ls_fail(err, LS_EINVAL,
                        "%.300s: --best chooses among a run's checkpoints: name its directory",
                        path);
-    *weights = ls_strdup(o->trainer.host, path);
-    if (!*weights)
-        return no_memory(err);
     if (!o->trainer.config_path)
         find_run_of(config, path, o->trainer.host);
-    return LS_OK;
+    return ls_path_copy(weights, path, o->trainer.host, err);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */

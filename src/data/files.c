@@ -15,19 +15,11 @@
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* "a/b/c" from up to three parts, without doubled slashes for an empty middle. */
-static char *join(const ls_host *host, const char *a, const char *b, const char *c)
-{
-    size_t n = strlen(a) + strlen(b) + strlen(c) + 3;
-    char *path = ls_alloc(host, n);
-    if (path)
-        snprintf(path, n, "%s%s%s%s%s", a, *b ? "/" : "", b, *c ? "/" : "", c);
-    return path;
-}
-
 char *ls_data_path(const ls_dataset_spec *spec, const char *file, const ls_host *host)
 {
-    return spec->path && file[0] != '/' ? join(host, spec->path, "", file) : ls_strdup(host, file);
+    char path[LS_PATH_BYTES];
+    const bool below = spec->path && file[0] != '/';
+    return ls_strdup(host, below ? ls_path_join(path, spec->path, file) : file);
 }
 
 /* Whether something is there, readable or not: opening it tells what is wrong with it. */
@@ -37,22 +29,16 @@ static bool exists(const char *path)
     return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* *out is the path of a file, with or without ".gz", or NULL when neither exists. */
+/* *out becomes the path of a file, with or without ".gz", and stays NULL when neither exists. */
 static int find_file(char **out, const char *directory, const char *name, const ls_host *host,
                      ls_error *err)
 {
-    char gz[64];
+    char gz[64], path[LS_PATH_BYTES];
     snprintf(gz, sizeof gz, "%s.gz", name);
-    for (int i = 0; i < 2; i++) {
-        *out = join(host, directory, "", i == 0 ? name : gz);
-        if (!*out)
-            return ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
-        if (exists(*out))
-            return LS_OK;
-        ls_free(host, *out);
-        *out = NULL;
-    }
-    return LS_OK;
+    if (!exists(ls_path_join(path, directory, name)) && !exists(ls_path_join(path, directory, gz)))
+        return LS_OK;
+    *out = ls_strdup(host, path);
+    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
 /* Tries one directory; the first file in it decides, and then all must be there. */
@@ -122,6 +108,7 @@ static int check_given_path(const ls_dataset_spec *spec, ls_error *err)
 int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
               const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
+    char path[LS_PATH_BYTES];
     int status;
     *out = (ls_located){0};
     if (spec->path) {
@@ -133,11 +120,9 @@ int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
     for (size_t i = 0; i < spec->search_count; i++) {
         const char *below[3] = {files->folders[0], files->folders[1], ""};
         for (int j = 0; j < 3; j++) {
-            char *directory = join(host, spec->search[i], below[j], "");
-            if (!directory)
-                return ls_fail(err, LS_ENOMEM, "%s: out of memory", dataset);
+            const char *directory =
+                *below[j] ? ls_path_join(path, spec->search[i], below[j]) : spec->search[i];
             status = try_directory(out, files, directory, host, err);
-            ls_free(host, directory);
             if (status || out->directory)
                 return status;
         }

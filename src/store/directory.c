@@ -15,10 +15,10 @@
 
 enum { DEEPEST = 4096 /* directories on the way to the root */ };
 
-int ls_sync_name(const char *path, const ls_host *host, ls_error *err)
+int ls_sync_name(const char *path, ls_error *err)
 {
     int fd;
-    int status = ls_io_open_parent(&fd, path, host, err);
+    int status = ls_io_open_parent(&fd, path, err);
     if (status)
         return status;
     int error = ls_io_sync_folder(fd);
@@ -85,17 +85,16 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-int ls_make_directory(const char *path, int *made, const ls_host *host, ls_error *err)
+int ls_make_directory(const char *path, int *made, ls_error *err)
 {
+    char copy[LS_PATH_BYTES];
     *made = 0;
-    char *copy = *path ? ls_strdup(host, path) : NULL;
-    if (!copy)
-        return *path ? ls_fail(err, LS_ENOMEM, "%s: out of memory for a path", ls_io_tail(path))
-                     : ls_io_fail(err, path, "make the directory", ENOENT);
+    if (!*path)
+        return ls_io_fail(err, path, "make the directory", ENOENT);
+    snprintf(copy, sizeof copy, "%s", path);
     for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--)
         copy[n - 1] = '\0';
     int error = make_all(copy);
-    ls_free(host, copy);
     *made = error == 0;
     if (error == EEXIST)
         error = is_directory(path) ? 0 : ENOTDIR;
@@ -146,17 +145,15 @@ static int lock_file(int fd, const char *directory, ls_error *err)
     return error ? ls_io_fail(err, directory, "lock", error) : LS_OK;
 }
 
-int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *host, ls_error *err)
+int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, ls_error *err)
 {
+    char path[LS_PATH_BYTES];
     int fd;
     memset(lock, 0, sizeof *lock);
-    char *path = ls_path_join(directory, "lock", host);
-    if (!path)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a path", ls_io_tail(directory));
-    int status = ls_open_to_write(&fd, path, O_RDWR | O_CREAT, err);
+    int status =
+        ls_open_to_write(&fd, ls_path_join(path, directory, "lock"), O_RDWR | O_CREAT, err);
     if (status == LS_OK)
         status = lock_file(fd, directory, err);
-    ls_free(host, path);
     if (status == LS_OK) {
         write_holder(fd);
         lock->held = true;

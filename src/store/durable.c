@@ -280,7 +280,7 @@ int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, l
     char *target = ls_strdup(host, path);
     if (!target)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", ls_io_tail(path));
-    int status = ls_io_open_parent(&w->folder, path, host, err);
+    int status = ls_io_open_parent(&w->folder, path, err);
     if (status) {
         ls_free(host, target);
         return status;

@@ -69,8 +69,8 @@ int ls_write_file(const char *path, const void *bytes, size_t count, const ls_ho
 int ls_remove_file(const char *path, ls_error *err);
 
 /* Makes the names last that are in the directory of `path`: what was created, renamed or removed there. A
- * file system that cannot sync a directory is no failure. Errors: LS_EIO, LS_ENOMEM. */
-int ls_sync_name(const char *path, const ls_host *host, ls_error *err);
+ * file system that cannot sync a directory is no failure. Errors: LS_EIO. */
+int ls_sync_name(const char *path, ls_error *err);
 
 /* Makes the names in the directory `path` last, and its own, and those of the directories above, up to
  * the root of its file system. Errors: LS_EIO. */
@@ -78,15 +78,15 @@ int ls_sync_path(const char *path, ls_error *err);
 
 /* Makes the directory `path` and those above that are missing, and has ls_sync_path make all of it last:
  * also of directories that were there, since it is not known whether the process that made them did. *made: the
- * directory is new. Errors: LS_EIO, LS_ENOMEM. */
-int ls_make_directory(const char *path, int *made, const ls_host *host, ls_error *err);
+ * directory is new. Errors: LS_EIO. */
+int ls_make_directory(const char *path, int *made, ls_error *err);
 
 /* ---- one process per directory ---------------------------------------------------------------- */
 
 /* A lock that its holder's death releases.
  *
  *     ls_dir_lock lock;
- *     if (ls_dir_lock_take(&lock, "runs/x", host, &err) != LS_OK)
+ *     if (ls_dir_lock_take(&lock, "runs/x", &err) != LS_OK)
  *         …   // "runs/x: in use by process 4711; …"
  *     ls_dir_lock_release(&lock);
  *
@@ -99,8 +99,8 @@ typedef struct ls_dir_lock {
 } ls_dir_lock;
 
 /* Takes the lock or fails at once. Errors: LS_EAGAIN when a process holds it, naming the process;
- * LS_EUNSUPPORTED when the file system has no locks; LS_EIO, LS_ENOMEM. */
-int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, const ls_host *host, ls_error *err);
+ * LS_EUNSUPPORTED when the file system has no locks; LS_EIO. */
+int ls_dir_lock_take(ls_dir_lock *lock, const char *directory, ls_error *err);
 
 /* Nothing happens to a lock that is not held, or to zeroed memory. */
 void ls_dir_lock_release(ls_dir_lock *lock);

@@ -45,19 +45,14 @@ const char *ls_io_base(const char *path)
     return slash ? slash + 1 : path;
 }
 
-int ls_io_open_parent(int *fd, const char *path, const ls_host *host, ls_error *err)
+int ls_io_open_parent(int *fd, const char *path, ls_error *err)
 {
-    size_t length = (size_t)(ls_io_base(path) - path);
-    if (length == 0)
-        path = "./", length = 2;
-    char *parent = ls_alloc(host, length + 1);
-    if (!parent)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a path", ls_io_tail(path));
-    memcpy(parent, path, length);
+    const int length = (int)(ls_io_base(path) - path);
+    char parent[LS_PATH_BYTES] = "./";
+    if (length > 0)
+        snprintf(parent, sizeof parent, "%.*s", length, path);
     int error = ls_io_open(fd, AT_FDCWD, parent, O_RDONLY | O_DIRECTORY);
-    int status = error ? ls_io_fail(err, parent, "open the directory", error) : LS_OK;
-    ls_free(host, parent);
-    return status;
+    return error ? ls_io_fail(err, parent, "open the directory", error) : LS_OK;
 }
 
 int ls_io_open(int *fd, int folder, const char *name, int flags)

@@ -20,7 +20,7 @@ const char *ls_io_tail(const char *path);
 const char *ls_io_base(const char *path);
 
 /* Opens the directory that holds `path`. */
-int ls_io_open_parent(int *fd, const char *path, const ls_host *host, ls_error *err);
+int ls_io_open_parent(int *fd, const char *path, ls_error *err);
 
 /* With O_CLOEXEC and, when it creates, mode 0666. */
 int ls_io_open(int *fd, int folder, const char *name, int flags);

@@ -157,7 +157,7 @@ static int open_file(ls_log_file *f, uint64_t keep, ls_error *err)
         return create && ls_io_stat(&st, AT_FDCWD, f->path) == 0 ? LS_EAGAIN : status;
     if (!create)
         status = cut(f, keep, err);
-    return status ? status : ls_sync_name(f->path, f->host, err);
+    return status ? status : ls_sync_name(f->path, err);
 }
 
 static void release(ls_log_file *f)

@@ -394,18 +394,15 @@ static int open_one(char **state, const char *path, const ls_host *host, ls_erro
 }
 
 /* Earlier versions kept a directory for each: "step-000000469" with a manifest.json. */
-static int fail_without_any(const char *directory, const ls_host *host, ls_error *err)
+static int fail_without_any(const char *directory, ls_error *err)
 {
-    char old[LS_CHECKPOINT_NAME] = "";
+    char old[LS_CHECKPOINT_NAME] = "", path[LS_PATH_BYTES];
     struct stat st;
     DIR *stream = opendir(directory);
-    for (const struct dirent *e; stream && !old[0] && (e = readdir(stream));) {
-        char *path =
-            strncmp(e->d_name, "step-", 5) == 0 ? ls_path_join(directory, e->d_name, host) : NULL;
-        if (path && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+    for (const struct dirent *e; stream && !old[0] && (e = readdir(stream));)
+        if (strncmp(e->d_name, "step-", 5) == 0 &&
+            stat(ls_path_join(path, directory, e->d_name), &st) == 0 && S_ISDIR(st.st_mode))
             snprintf(old, sizeof old, "%.40s", e->d_name);
-        ls_free(host, path);
-    }
     if (stream)
         closedir(stream);
     if (!old[0])
@@ -421,27 +418,27 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory,
                           ls_checkpoint_skipped *skipped, void *context, const ls_host *host,
                           ls_error *err)
 {
-    char name[LS_CHECKPOINT_NAME];
+    char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES];
     ls_error why = {0};
     listing l;
     *path = *state = NULL;
     int status = list(&l, directory, host, err);
     for (size_t i = 0; i < l.count && status == LS_OK && !*state; i++) {
         ls_checkpoint_name(name, l.steps[i]);
-        *path = ls_path_join(directory, name, host);
-        const int found = *path ? open_one(state, *path, host, &why)
-                                : ls_fail(&why, LS_ENOMEM, "out of memory for a path");
-        if (found == LS_OK)
-            break;
-        ls_free(host, *path);
-        *path = NULL;
+        const int found = open_one(state, ls_path_join(file, directory, name), host, &why);
         if (found == LS_ENOMEM)
             status = ls_fail(err, found, "%s", why.text);
-        else if (skipped)
+        else if (found && skipped)
             skipped(context, name, &why);
     }
+    if (*state)
+        status = ls_path_copy(path, file, host, err);
+    if (status && *state) {
+        ls_free(host, *state);
+        *state = NULL;
+    }
     if (status == LS_OK && l.count == 0)
-        status = fail_without_any(directory, host, err);
+        status = fail_without_any(directory, err);
     else if (status == LS_OK && !*state)
         status = ls_fail(err, LS_EDATA, "%.200s: no checkpoint is whole; the oldest: %.280s",
                          directory, why.text);
@@ -450,15 +447,6 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory,
 }
 
 /* ---- pruning -------------------------------------------------------------------------------- */
-
-static int remove_one(const char *directory, const char *name, const ls_host *host, ls_error *err)
-{
-    char *path = ls_path_join(directory, name, host);
-    int status =
-        path ? ls_remove_file(path, err) : ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    ls_free(host, path);
-    return status;
-}
 
 static bool has_steps(const listing *l, uint64_t steps)
 {
@@ -471,7 +459,7 @@ static bool has_steps(const listing *l, uint64_t steps)
 int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, const ls_best *best,
                          const ls_host *host, ls_error *err)
 {
-    char name[LS_CHECKPOINT_NAME];
+    char name[LS_CHECKPOINT_NAME], path[LS_PATH_BYTES];
     listing l;
     int status = list(&l, directory, host, err);
     const bool spares = best && best->epoch > 0;
@@ -480,7 +468,8 @@ int ls_checkpoints_prune(const char *directory, size_t keep, const char *saved, 
         ls_checkpoint_name(name, l.steps[i]);
         if (strcmp(name, saved) == 0 || (spares && l.steps[i] == spared))
             continue;
-        int failed = remove_one(directory, name, host, status == LS_OK ? err : NULL);
+        int failed =
+            ls_remove_file(ls_path_join(path, directory, name), status == LS_OK ? err : NULL);
         status = status == LS_OK ? failed : status;
     }
     ls_free(host, l.steps);
@@ -505,7 +494,7 @@ static int read_best_of(ls_best *out, const char *path, const char *text, const 
 
 int ls_checkpoints_best(char **path, const char *directory, const ls_host *host, ls_error *err)
 {
-    char name[LS_CHECKPOINT_NAME], *newest, *text;
+    char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES], *newest, *text;
     ls_best best = {0};
     listing l;
     *path = NULL;
@@ -532,6 +521,5 @@ int ls_checkpoints_best(char **path, const char *directory, const ls_host *host,
     if (best.epoch == 0)
         return ls_fail(err, LS_ENOENT, "%.300s: nothing was evaluated before the newest checkpoint",
                        directory);
-    *path = ls_path_join(directory, name, host);
-    return *path ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    return ls_path_copy(path, ls_path_join(file, directory, name), host, err);
 }

@@ -63,25 +63,22 @@ static int read_beginning(beginning *out, const char *run, const ls_host *host, 
 {
     void *text = NULL;
     size_t length;
-    char *path = ls_path_join(run, "metrics.jsonl", host);
+    char path[LS_PATH_BYTES];
     *out = (beginning){NULL, NULL, NULL};
-    int status = path ? read_first_line(&text, &length, path, host, err)
-                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    int status =
+        read_first_line(&text, &length, ls_path_join(path, run, "metrics.jsonl"), host, err);
     if (status == LS_OK)
         status = ls_json_parse(&out->doc, path, text, length, host, err);
     if (status == LS_OK)
         status = take_beginning(out, out->doc, err);
     ls_free(host, text);
-    ls_free(host, path);
     return status;
 }
 
-static bool has_checkpoints(const char *run, const ls_host *host)
+static bool has_checkpoints(const char *run)
 {
-    char *path = ls_path_join(run, "checkpoints", host);
-    const bool found = path && ls_checkpoints_exist(path);
-    ls_free(host, path);
-    return found;
+    char path[LS_PATH_BYTES];
+    return ls_checkpoints_exist(ls_path_join(path, run, "checkpoints"));
 }
 
 /* Begun later; of two in the same second the one with the longer name. */
@@ -97,7 +94,7 @@ static bool is_later(const beginning *a, const char *a_run, const beginning *b, 
 }
 
 /* Takes the run in the place of the latest one so far if it is later. */
-static void consider(char **latest, beginning *begun, char *run, const char *name,
+static void consider(char **latest, beginning *begun, const char *run, const char *name,
                      const ls_host *host)
 {
     ls_error why;
@@ -105,29 +102,28 @@ static void consider(char **latest, beginning *begun, char *run, const char *nam
     int status = read_beginning(&b, run, host, &why);
     if (status)
         ls_log(host, LS_LOG_WARNING, "--resume latest passes over %.200s: %.300s", run, why.text);
-    if (status || (name && strcmp(b.name, name) != 0) || !is_later(&b, run, begun, *latest)) {
+    const bool later = status == LS_OK && (!name || strcmp(b.name, name) == 0) &&
+                       is_later(&b, run, begun, *latest);
+    char *copy = later ? ls_strdup(host, run) : NULL;
+    if (!copy) {
         ls_json_destroy(b.doc);
-        ls_free(host, run);
         return;
     }
     ls_json_destroy(begun->doc);
     ls_free(host, *latest);
     *begun = b;
-    *latest = run;
+    *latest = copy;
 }
 
 int ls_resume_latest(char **out, const char *name, const ls_host *host, ls_error *err)
 {
     beginning begun = {NULL, NULL, NULL};
+    char run[LS_PATH_BYTES];
     DIR *runs = opendir(RUNS);
     *out = NULL;
-    for (struct dirent *e; runs && (e = readdir(runs)) != NULL;) {
-        char *run = e->d_name[0] == '.' ? NULL : ls_path_join(RUNS, e->d_name, host);
-        if (run && has_checkpoints(run, host))
+    for (struct dirent *e; runs && (e = readdir(runs)) != NULL;)
+        if (e->d_name[0] != '.' && has_checkpoints(ls_path_join(run, RUNS, e->d_name)))
             consider(out, &begun, run, name, host);
-        else
-            ls_free(host, run);
-    }
     if (runs)
         closedir(runs);
     ls_json_destroy(begun.doc);
@@ -148,8 +144,7 @@ static int find_directory(char **out, const struct ls_trainer *t, bool has_confi
             return ls_resume_latest(out, has_config ? c->name : NULL, t->host, err);
         wanted = c->run_dir;
     }
-    *out = ls_strdup(t->host, wanted);
-    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    return ls_path_copy(out, wanted, t->host, err);
 }
 
 /* ---- its newest checkpoint ------------------------------------------------------------------ */
@@ -171,11 +166,10 @@ static int read_state(struct ls_resumed *r, char *text, const ls_host *host, ls_
 static int open_checkpoint(struct ls_trainer *t, ls_error *err)
 {
     struct ls_resumed *r = t->dir.resumed;
-    char *state, *path = ls_path_join(t->dir.path, "checkpoints", t->host);
-    if (!path)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    int status = ls_checkpoints_latest(&r->path, &state, path, on_skipped, t, t->host, err);
-    ls_free(t->host, path);
+    char *state, path[LS_PATH_BYTES];
+    int status =
+        ls_checkpoints_latest(&r->path, &state, ls_path_join(path, t->dir.path, "checkpoints"),
+                              on_skipped, t, t->host, err);
     if (status == LS_ENOENT)
         return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", t->dir.path);
     return status ? status : read_state(r, state, t->host, err);
@@ -184,16 +178,17 @@ static int open_checkpoint(struct ls_trainer *t, ls_error *err)
 int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
 {
     const bool has_config = t->options.config_path || t->options.config_text;
+    char path[LS_PATH_BYTES];
     *config_path = NULL;
     int status = find_directory(&t->dir.path, t, has_config, err);
     if (status)
         return status;
     t->dir.resumed = ls_alloc(t->host, sizeof *t->dir.resumed);
     if (!has_config)
-        *config_path = ls_path_join(t->dir.path, "config.json", t->host);
+        *config_path = ls_strdup(t->host, ls_path_join(path, t->dir.path, "config.json"));
     if (!t->dir.resumed || (!has_config && !*config_path))
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    status = ls_dir_lock_take(&t->dir.lock, t->dir.path, t->host, err);
+    status = ls_dir_lock_take(&t->dir.lock, t->dir.path, err);
     return status ? status : open_checkpoint(t, err);
 }
 
@@ -283,10 +278,11 @@ int ls_resume_load(struct ls_trainer *t, ls_error *err)
 
 int ls_resume_from(struct ls_trainer *t, const char *path, char *state, ls_error *err)
 {
-    struct ls_resumed other = {.path = ls_strdup(t->host, path)}, *own = t->dir.resumed;
+    struct ls_resumed other = {0}, *own = t->dir.resumed;
     t->dir.resumed = &other;
-    int status = other.path ? read_state(&other, state, t->host, err)
-                            : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    int status = ls_path_copy(&other.path, path, t->host, err);
+    if (status == LS_OK)
+        status = read_state(&other, state, t->host, err);
     if (status == LS_OK)
         status = ls_resume_load(t, err);
     ls_json_destroy(other.doc);

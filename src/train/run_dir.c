@@ -24,13 +24,13 @@ void ls_run_dir_name(char *path, size_t size, time_t begun, const char *name, in
     snprintf(path, size, "runs/%s-%.200s%s", stamp, name, behind);
 }
 
-static int make_fresh(char *path, size_t size, const char *name, const ls_host *host, ls_error *err)
+static int make_fresh(char *path, size_t size, const char *name, ls_error *err)
 {
     const time_t now = time(NULL);
     int made = 0, status = LS_OK;
     for (int n = 1; n < 1000 && status == LS_OK && !made; n++) {
         ls_run_dir_name(path, size, now, name, n);
-        status = ls_make_directory(path, &made, host, err);
+        status = ls_make_directory(path, &made, err);
     }
     return made || status
                ? status
@@ -41,13 +41,11 @@ static int make_fresh(char *path, size_t size, const char *name, const ls_host *
 static const char *trace_of_a_run(const char *path)
 {
     static const char *const traces[] = {"metrics.jsonl", "weights.safetensors", "config.json"};
-    char file[PATH_BYTES + 32];
+    char file[LS_PATH_BYTES];
     struct stat st;
-    for (size_t i = 0; i < sizeof traces / sizeof *traces; i++) {
-        snprintf(file, sizeof file, "%s/%s", path, traces[i]);
-        if (stat(file, &st) == 0)
+    for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
+        if (stat(ls_path_join(file, path, traces[i]), &st) == 0)
             return traces[i];
-    }
     return NULL;
 }
 
@@ -64,15 +62,13 @@ static int check_unused(const char *dir, ls_error *err)
 
 static int write_config(const struct ls_trainer *t, ls_error *err)
 {
-    char *text, *path = ls_path_join(t->dir.path, "config.json", t->host);
-    if (!path)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    char *text, path[LS_PATH_BYTES];
     int status = ls_config_text(&text, &t->config, t->host, err);
-    if (status == LS_OK) {
-        status = ls_replace_file(path, text, strlen(text), t->host, err);
-        ls_free(t->host, text);
-    }
-    ls_free(t->host, path);
+    if (status)
+        return status;
+    status = ls_replace_file(ls_path_join(path, t->dir.path, "config.json"), text, strlen(text),
+                             t->host, err);
+    ls_free(t->host, text);
     return status;
 }
 
@@ -86,18 +82,17 @@ static int make(struct ls_trainer *t, const char *wanted, ls_error *err)
         return ls_fail(err, LS_EIO, "run_dir: the path is longer than %d bytes", PATH_BYTES - 1);
     if (wanted) {
         snprintf(path, sizeof path, "%s", wanted);
-        status = ls_make_directory(path, &made, t->host, &why);
+        status = ls_make_directory(path, &made, &why);
     } else {
-        status = make_fresh(path, sizeof path, t->config.name, t->host, &why);
+        status = make_fresh(path, sizeof path, t->config.name, &why);
     }
     if (status)
         return ls_fail(err, status, "%.400s; " FIX, why.text);
-    t->dir.path = ls_strdup(t->host, path);
-    if (!t->dir.path)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    status = check_unused(path, err);
+    status = ls_path_copy(&t->dir.path, path, t->host, err);
     if (status == LS_OK)
-        status = ls_dir_lock_take(&t->dir.lock, path, t->host, err);
+        status = check_unused(path, err);
+    if (status == LS_OK)
+        status = ls_dir_lock_take(&t->dir.lock, path, err);
     if (status == LS_OK) /* another one may have come and gone meanwhile */
         status = check_unused(path, err);
     return status ? status : write_config(t, err);
@@ -143,11 +138,10 @@ static int open_by_rows(struct ls_trainer *t, ls_error *err)
 static int open_metrics(struct ls_trainer *t, ls_error *err)
 {
     ls_sink *sink;
-    char *path = ls_path_join(t->dir.path, "metrics.jsonl", t->host);
+    char path[LS_PATH_BYTES];
     const ls_sink_mark *keep = t->dir.resumed ? ls_resume_metrics(t) : NULL;
-    int status = path ? ls_sink_jsonl(&sink, path, keep, t->host, err)
-                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    ls_free(t->host, path);
+    int status =
+        ls_sink_jsonl(&sink, ls_path_join(path, t->dir.path, "metrics.jsonl"), keep, t->host, err);
     if (status == LS_OK)
         status = ls_sinks_add(&t->records.sinks, sink, err);
     if (status == LS_OK)

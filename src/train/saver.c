@@ -62,12 +62,10 @@ static int save(const ls_worker *w, void *arg, ls_error *err)
     (void)w;
     (void)err;
     struct ls_saver *s = arg;
+    char path[LS_PATH_BYTES];
     ls_error pruning;
     s->begin_ns = ls_now_ns();
-    char *path = ls_path_join(s->directory, s->name, s->t->host);
-    s->status = path ? write_file(s, path, &s->error)
-                     : ls_fail(&s->error, LS_ENOMEM, "out of memory for a path");
-    ls_free(s->t->host, path);
+    s->status = write_file(s, ls_path_join(path, s->directory, s->name), &s->error);
     s->end_ns = ls_now_ns();
     const ls_best *best = s->t->config.checkpoint.best ? &s->position.best : NULL;
     if (s->status == LS_OK &&
@@ -257,7 +255,7 @@ int ls_checkpoint_at(struct ls_trainer *t, const char *path, ls_error *err)
 /* ---- life ----------------------------------------------------------------------------------- */
 
 /* A link in the place of the directory would lead checkpoints, and the pruning of old ones, elsewhere. */
-static int make_directory(const char *path, const ls_host *host, ls_error *err)
+static int make_directory(const char *path, ls_error *err)
 {
     struct stat st;
     int made;
@@ -266,11 +264,12 @@ static int make_directory(const char *path, const ls_host *host, ls_error *err)
                        "%.300s: is no directory; links are not followed for writing: put the "
                        "directory itself there, or choose another run_dir",
                        path);
-    return ls_make_directory(path, &made, host, err);
+    return ls_make_directory(path, &made, err);
 }
 
 int ls_saver_create(struct ls_trainer *t, ls_error *err)
 {
+    char path[LS_PATH_BYTES];
     if (!t->dir.path)
         return LS_OK;
     struct ls_saver *s = ls_alloc(t->host, sizeof *s);
@@ -279,9 +278,10 @@ int ls_saver_create(struct ls_trainer *t, ls_error *err)
     ls_pool_options o = {.size = sizeof o, .workers = 1, .name = "saver", .host = t->host};
     s->t = t;
     ls_json_writer_init(&s->state, 0, t->host);
-    s->directory = ls_path_join(t->dir.path, "checkpoints", t->host);
-    int status = s->directory ? make_directory(s->directory, t->host, err)
-                              : ls_fail(err, LS_ENOMEM, "out of memory for a path");
+    int status =
+        ls_path_copy(&s->directory, ls_path_join(path, t->dir.path, "checkpoints"), t->host, err);
+    if (status == LS_OK)
+        status = make_directory(s->directory, err);
     if (status == LS_OK)
         status = ls_pool_create(&s->pool, &o, err);
     if (status)

@@ -161,17 +161,14 @@ static int open_new(event_sink *sink, const char *dir, ls_error *err)
 {
     static const ls_log_kind kind = {0, "TensorBoard events",
                                      "free some space, or set metrics.tensorboard to false"};
-    const size_t size = strlen(dir) + 80;
     const long long now = (long long)time(NULL);
+    char name[80], path[LS_PATH_BYTES];
     int status = LS_EAGAIN;
-    char *path = ls_alloc(sink->host, size);
-    if (!path)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     for (int i = 0; status == LS_EAGAIN && i < NAMES; i++) {
-        snprintf(path, size, "%s/events.out.tfevents.%lld.lockstep.%d", dir, now, i);
-        status = ls_log_file_open(&sink->base.file, path, LS_LOG_FILE_NEW, &kind, sink->host, err);
+        snprintf(name, sizeof name, "events.out.tfevents.%lld.lockstep.%d", now, i);
+        status = ls_log_file_open(&sink->base.file, ls_path_join(path, dir, name), LS_LOG_FILE_NEW,
+                                  &kind, sink->host, err);
     }
-    ls_free(sink->host, path);
     return status == LS_EAGAIN ? LS_EIO : status;
 }
 

@@ -207,14 +207,12 @@ static bool weights_are_sound(const ls_trainer *t, int status)
 
 static int write_weights(ls_trainer *t, ls_error *err)
 {
+    char path[LS_PATH_BYTES];
     ls_weights_sha256(t->result.weights_sha256, t->model, t->exchange->canonical);
     if (!t->dir.path)
         return LS_OK;
-    char *path = ls_path_join(t->dir.path, "weights.safetensors", t->host);
-    int status = path ? ls_safetensors_save(path, t->model, t->exchange->canonical, t->host, err)
-                      : ls_fail(err, LS_ENOMEM, "out of memory for a path");
-    ls_free(t->host, path);
-    return status;
+    return ls_safetensors_save(ls_path_join(path, t->dir.path, "weights.safetensors"), t->model,
+                               t->exchange->canonical, t->host, err);
 }
 
 /* Brings the weights home, saves a checkpoint where the run may go on from here, and writes the

@@ -65,7 +65,7 @@ static void modes_follow_the_umask(void **state)
     int made;
     mode_t old = umask(027);
     must(ls_replace_file(scratch_path(s, "f"), "a", 1, NULL, &err), &err);
-    must(ls_make_directory(scratch_path(s, "b"), &made, NULL, &err), &err);
+    must(ls_make_directory(scratch_path(s, "b"), &made, &err), &err);
     assert_int_equal(umask(old), 027); /* and leave it alone */
     assert_int_equal(stat(scratch_path(s, "f"), &st), 0);
     assert_int_equal(st.st_mode & 07777, 0640);
@@ -187,17 +187,17 @@ static void a_directory_is_made_with_those_above_it(void **state)
     scratch *s = *state;
     ls_error err = {0};
     int made;
-    must(ls_make_directory(scratch_path(s, "a/b/c/"), &made, NULL, &err), &err);
+    must(ls_make_directory(scratch_path(s, "a/b/c/"), &made, &err), &err);
     assert_true(made);
-    must(ls_make_directory(scratch_path(s, "a/b/c"), &made, NULL, &err), &err);
+    must(ls_make_directory(scratch_path(s, "a/b/c"), &made, &err), &err);
     assert_false(made);
-    must(ls_make_directory(scratch_path(s, "a/b/d"), &made, NULL, &err), &err);
+    must(ls_make_directory(scratch_path(s, "a/b/d"), &made, &err), &err);
     assert_true(made);
     assert_names(scratch_path(s, "a/b"), "c d");
     scratch_file(s, "f", "x", 1);
-    refused(ls_make_directory(scratch_path(s, "f"), &made, NULL, &err), LS_EIO, &err,
+    refused(ls_make_directory(scratch_path(s, "f"), &made, &err), LS_EIO, &err,
             "f: cannot make the directory: Not a directory");
-    refused(ls_make_directory(scratch_path(s, "f/g"), &made, NULL, &err), LS_EIO, &err,
+    refused(ls_make_directory(scratch_path(s, "f/g"), &made, &err), LS_EIO, &err,
             "f/g: cannot make the directory: Not a directory");
     rmdir(scratch_path(s, "a/b/c"));
     rmdir(scratch_path(s, "a/b/d"));
