@@ -37,13 +37,13 @@ def check(where):
               "train/accuracy": [(r["step"], r["correct"] / r["rows"]) for r in steps],
               "train/lr": [(r["step"], r["lr"]) for r in steps],
               "train/images_per_s": [(r["step"], r["images_per_s"]) for r in steps],
-              "test/loss": [], "test/accuracy": []}
+              "test/loss": [], "test/accuracy": [], "test/top5": []}
     for r in records:
         if r["type"] == "step":
             last = r["step"]
         if r["type"] == "eval":
-            wanted["test/loss"].append((last, r["test_loss"]))
-            wanted["test/accuracy"].append((last, r["test_accuracy"]))
+            for tag, key in (("loss", "test_loss"), ("accuracy", "test_accuracy"), ("top5", "test_top5")):
+                wanted[f"test/{tag}"].append((last, r[key]))
     events = EventAccumulator(str(where), size_guidance={"scalars": 0})
     events.Reload()
     assert set(events.Tags()["scalars"]) == set(wanted), events.Tags()
