@@ -212,10 +212,6 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
         }                                                                                          \
     } while (0)
 
-/* Memory answers late: a thread asks for so many positions before it uses the first. */
-#define LS_BATCH 4
-#define LS_IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < LS_BATCH; k++)
-
 /* Where a thread of an m × c kernel is: its chunk of channels, and the positions [first, end) of its
  * block. All offsets are in chunks and fit 32 bits, as tensors have fewer than 2³¹ values. */
 struct ls_home {
@@ -234,10 +230,6 @@ template <int V> __device__ static inline ls_home ls_home_of(uint32_t m, int c)
     h.chunks = (uint32_t)c / V;
     return h;
 }
-
-/* The thread's positions, a batch at a time: k of the batch is at i + k·blockDim.y. */
-#define LS_EACH_BATCH(i, home)                                                                     \
-    for (uint32_t i = (home).first + threadIdx.y; i < (home).end; i += LS_BATCH * blockDim.y)
 
 /* The bits of a relu's mask, one for each value of a chunk: a byte a chunk. */
 template <int V> __device__ static inline uint32_t ls_above_zero(const float value[V])

@@ -25,6 +25,41 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
     return m * (size_t)c / (size_t)ls_wide(c, half ? sizeof(uint16_t) : sizeof(float));
 }
 
+/* ---- going over positions ------------------------------------------------------------------- */
+
+/* Memory answers late: a thread asks for so many positions, or blocks, before it uses the first. */
+#define BATCH 4
+#define IN_BATCH(k) _Pragma("unroll") for (int k = 0; k < BATCH; k++)
+
+/* use(at, inside, x, x2) for each of the thread's positions: the chunk and its values of both tensors; x2's are there
+ * with TWO, and with MASK 0 where that has no bit. Behind the last position it comes again, not inside: what it gives is
+ * computed, so that a batch has no branches until then, and not kept. */
+template <class T, int V, bool TWO, bool MASK, class Use>
+__device__ static void each_position(const ls_home &home, const T *x, const T *x2, const uint8_t *mask,
+                                     Use use)
+{
+    for (uint32_t i = home.first + threadIdx.y; i < home.end; i += BATCH * blockDim.y) {
+        ls_pack<T, V> in[BATCH], in2[BATCH];
+        uint32_t bits[BATCH];
+        IN_BATCH(k) {
+            const uint32_t at = home.at(i + k * blockDim.y);
+            in[k] = ls_load<T, V>(x, at);
+            if (TWO)
+                in2[k] = ls_load<T, V>(x2, at);
+            bits[k] = MASK ? mask[at] : 0;
+        }
+        IN_BATCH(k) {
+            float value[V], value2[V];
+            ls_widen<V>(value, in[k]);
+            if (TWO)
+                ls_widen<V>(value2, in2[k]);
+            for (int v = 0; MASK && v < V; v++)
+                value2[v] = bits[k] >> v & 1 ? value2[v] : 0;
+            use(home.at(i + k * blockDim.y), i + k * blockDim.y < home.end, value, value2);
+        }
+    }
+}
+
 /* ---- adding blocks -------------------------------------------------------------------------- */
 
 /* Adds both values of all lanes of a channel in a binary tree; lane 0 has the result. */
@@ -46,24 +81,30 @@ __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREAD
     __syncthreads();
 }
 
-/* Σ over all blocks of partial[k][block][c], k = 0, 1, in double; lane 0 of each channel has it. */
+/* Σ over all blocks of what add(sum, block, …) adds of partial[k][block][c], k = 0, 1, in double; lane 0 of each
+ * channel has it. */
+template <class Add>
 __device__ static void add_blocks(double sum[2], const float *partial, uint32_t blocks, uint32_t c,
-                                  uint32_t channel, double (*shared)[FINISH_THREADS])
+                                  uint32_t channel, double (*shared)[FINISH_THREADS], Add add)
 {
     sum[0] = sum[1] = 0;
-    for (uint32_t b = threadIdx.y; channel < c && b < blocks; b += LS_BATCH * LANES) {
-        float first[LS_BATCH], second[LS_BATCH];
-        LS_IN_BATCH(k) {
+    for (uint32_t b = threadIdx.y; channel < c && b < blocks; b += BATCH * LANES) {
+        float first[BATCH], second[BATCH];
+        IN_BATCH(k) {
             uint32_t at = b + k * LANES;
             first[k] = at < blocks ? partial[at * c + channel] : 0;
             second[k] = at < blocks ? partial[(blocks + at) * c + channel] : 0;
         }
-        LS_IN_BATCH(k) {
-            sum[0] += first[k];
-            sum[1] += second[k];
-        }
+        IN_BATCH(k)
+            add(sum, b + k * LANES, first[k], second[k]);
     }
     add_doubles(sum, shared);
+}
+
+__device__ static void add_both(double sum[2], uint32_t, float first, float second)
+{
+    sum[0] += first;
+    sum[1] += second;
 }
 
 __device__ static uint32_t my_channel()
@@ -92,21 +133,15 @@ __global__ static void add_bias(T *y, const float *bias, int relu, uint32_t m, i
         return;
     for (int v = 0; v < V; v++)
         b[v] = bias ? bias[home.chunk * V + v] : 0;
-    LS_EACH_BATCH(i, home) {
-        ls_pack<T, V> in[LS_BATCH];
-        LS_IN_BATCH(k)
-            in[k] = ls_load<T, V>(y, home.at(i + k * blockDim.y));
-        LS_IN_BATCH(k) {
-            float value[V];
-            ls_widen<V>(value, in[k]);
-            for (int v = 0; v < V; v++) {
-                value[v] = bias ? value[v] + b[v] : value[v];
-                value[v] = relu && !(value[v] > 0) ? 0 : value[v];
-            }
-            if (i + k * blockDim.y < home.end)
-                ls_store<V>(y, home.at(i + k * blockDim.y), value);
+    each_position<T, V, false, false>(home, y, y, nullptr,
+                                      [&](uint32_t at, bool inside, float value[V], float *) {
+        for (int v = 0; v < V; v++) {
+            value[v] = bias ? value[v] + b[v] : value[v];
+            value[v] = relu && !(value[v] > 0) ? 0 : value[v];
         }
-    }
+        if (inside)
+            ls_store<V>(y, at, value);
+    });
 }
 
 cudaError_t ls_k_bias(void *y, const float *bias, int half, int relu, size_t m, int c,
@@ -125,29 +160,17 @@ __global__ static void bias_partial(float *total, int add, float *partial, T *ma
     const ls_home home = ls_home_of<V>(m, c);
     float sum[V] = {0};
     if (home.has_channels())
-        LS_EACH_BATCH(i, home) {
-            ls_pack<T, V> in[LS_BATCH], shown[LS_BATCH];
-            LS_IN_BATCH(k) {
-                in[k] = ls_load<T, V>(dy, home.at(i + k * blockDim.y));
-                if (RELU)
-                    shown[k] = ls_load<T, V>(y, home.at(i + k * blockDim.y));
-            }
-            LS_IN_BATCH(k) {
-                float g[V], out[V];
-                ls_widen<V>(g, in[k]);
-                if (RELU) {
-                    ls_widen<V>(out, shown[k]);
-                    for (int v = 0; v < V; v++)
-                        g[v] = out[v] > 0 ? g[v] : 0;
-                }
-                if (i + k * blockDim.y < home.end) {
-                    if (RELU && masked)
-                        ls_store<V>(masked, home.at(i + k * blockDim.y), g);
-                    for (int v = 0; v < V; v++)
-                        sum[v] += g[v];
-                }
-            }
-        }
+        each_position<T, V, RELU, false>(home, dy, y, nullptr,
+                                         [&](uint32_t at, bool inside, float g[V], const float out[V]) {
+            for (int v = 0; RELU && v < V; v++)
+                g[v] = out[v] > 0 ? g[v] : 0;
+            if (!inside)
+                return;
+            if (RELU && masked)
+                ls_store<V>(masked, at, g);
+            for (int v = 0; v < V; v++)
+                sum[v] += g[v];
+        });
     ls_add_lanes<V>(sum, room);
     ls_put_partial<V>(total, add, partial, room, home, c);
 }
@@ -158,7 +181,7 @@ bias_finish(float *sum, int add, const float *partial, uint32_t blocks, uint32_t
     __shared__ double shared[2][FINISH_THREADS];
     uint32_t channel = my_channel();
     double total[2];
-    add_blocks(total, partial, blocks, c, channel, shared);
+    add_blocks(total, partial, blocks, c, channel, shared, add_both);
     if (threadIdx.y == 0 && channel < c)
         ls_put_sum(&sum[channel], total[0], add);
 }
@@ -194,21 +217,16 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
     float origin[V], sum[2 * V] = {0};
     if (home.has_channels()) {
         ls_widen<V>(origin, ls_load<T, V>(x, home.at(home.first)));
-        LS_EACH_BATCH(i, home) {
-            ls_pack<T, V> in[LS_BATCH];
-            LS_IN_BATCH(k)
-                in[k] = ls_load<T, V>(x, home.at(i + k * blockDim.y));
-            LS_IN_BATCH(k) {
-                float value[V];
-                ls_widen<V>(value, in[k]);
-                if (i + k * blockDim.y < home.end)
-                    for (int v = 0; v < V; v++) {
-                        float d = value[v] - origin[v];
-                        sum[v] += d;
-                        sum[V + v] += d * d;
-                    }
+        each_position<T, V, false, false>(home, x, x, nullptr,
+                                          [&](uint32_t, bool inside, const float value[V], float *) {
+            if (!inside)
+                return;
+            for (int v = 0; v < V; v++) {
+                float d = value[v] - origin[v];
+                sum[v] += d;
+                sum[V + v] += d * d;
             }
-        }
+        });
     }
     ls_add_lanes<2 * V>(sum, room);
     const uint32_t channel = home.chunk * V + threadIdx.y;
@@ -235,31 +253,15 @@ norm_finish(float *mean, float *inverse, float *contribution, int add, const flo
 {
     __shared__ double shared[2][FINISH_THREADS];
     const uint32_t channel = my_channel(), c = (uint32_t)k.c, m = (uint32_t)k.m;
-    double sum[2] = {0, 0}, squares[2] = {0, 0};
-    for (uint32_t b = threadIdx.y; channel < c && b < blocks; b += LS_BATCH * LANES) {
-        float means[LS_BATCH];
-        LS_IN_BATCH(n) {
-            uint32_t at = b + n * LANES;
-            means[n] = at < blocks ? partial[at * c + channel] : 0;
-        }
-        LS_IN_BATCH(n)
-            sum[0] += rows_in(b + n * LANES, m) * means[n];
-    }
-    add_doubles(sum, shared);
-    double centre = sum[0] / (double)k.m;
-    for (uint32_t b = threadIdx.y; channel < c && b < blocks; b += LS_BATCH * LANES) {
-        float means[LS_BATCH], within[LS_BATCH];
-        LS_IN_BATCH(n) {
-            uint32_t at = b + n * LANES;
-            means[n] = at < blocks ? partial[at * c + channel] : 0;
-            within[n] = at < blocks ? partial[(blocks + at) * c + channel] : 0;
-        }
-        LS_IN_BATCH(n) {
-            double d = means[n] - centre;
-            squares[0] += within[n] + rows_in(b + n * LANES, m) * d * d;
-        }
-    }
-    add_doubles(squares, shared);
+    double sums[2], squares[2];
+    add_blocks(sums, partial, blocks, c, channel, shared,
+               [=](double sum[2], uint32_t block, float mean, float) { sum[0] += rows_in(block, m) * mean; });
+    double centre = sums[0] / (double)k.m;
+    add_blocks(squares, partial, blocks, c, channel, shared,
+               [=](double sum[2], uint32_t block, float mean, float within) {
+                   double d = mean - centre;
+                   sum[0] += within + rows_in(block, m) * d * d;
+               });
     if (threadIdx.y != 0 || channel >= c)
         return;
     double n = (double)k.m, variance = squares[0] / n;
@@ -322,33 +324,21 @@ norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
         line.scale[v] = inverse[channel] * weight[channel];
         line.bias[v] = bias[channel];
     }
-    LS_EACH_BATCH(i, home) {
-        ls_pack<T, V> in[LS_BATCH], in2[LS_BATCH];
-        LS_IN_BATCH(n) {
-            in[n] = ls_load<T, V>(x, home.at(i + n * blockDim.y));
+    each_position<T, V, ADD, false>(home, x, x2, nullptr,
+                                    [&](uint32_t at, bool inside, float value[V], const float other[V]) {
+        for (int v = 0; v < V; v++) {
+            value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
             if (ADD)
-                in2[n] = ls_load<T, V>(x2, home.at(i + n * blockDim.y));
+                value[v] += other[v];
+            if (RELU)
+                value[v] = value[v] > 0 ? value[v] : 0;
         }
-        LS_IN_BATCH(n) {
-            float value[V], other[V];
-            ls_widen<V>(value, in[n]);
-            if (ADD)
-                ls_widen<V>(other, in2[n]);
-            for (int v = 0; v < V; v++) {
-                value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
-                if (ADD)
-                    value[v] += other[v];
-                if (RELU)
-                    value[v] = value[v] > 0 ? value[v] : 0;
-            }
-            if (i + n * blockDim.y < home.end) {
-                const uint32_t at = home.at(i + n * blockDim.y);
-                ls_store<V>(y, at, value);
-                if (RELU && mask)
-                    mask[at] = (uint8_t)ls_above_zero<V>(value);
-            }
-        }
-    }
+        if (!inside)
+            return;
+        ls_store<V>(y, at, value);
+        if (RELU && mask)
+            mask[at] = (uint8_t)ls_above_zero<V>(value);
+    });
 }
 
 cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x2,
@@ -364,15 +354,6 @@ cudaError_t ls_k_norm_apply(void *y, uint8_t *mask, const void *x, const void *x
 
 /* ---- batch norm: backward ------------------------------------------------------------------- */
 
-/* dy, or with the relu 0 where its mask says so. */
-template <class T, int V, bool RELU>
-__device__ static void gradient_of(float g[V], ls_pack<T, V> dy, uint32_t bits)
-{
-    ls_widen<V>(g, dy);
-    for (int v = 0; RELU && v < V; v++)
-        g[v] = bits >> v & 1 ? g[v] : 0;
-}
-
 template <class T, int V, bool RELU>
 __global__ static void grad_partial(float *partial, const T *x, const T *dy, const uint8_t *mask,
                                     const float *mean, const float *inverse, ls_k_norm k)
@@ -384,26 +365,15 @@ __global__ static void grad_partial(float *partial, const T *x, const T *dy, con
     for (int v = 0; home.has_channels() && v < V; v++)
         centre[v] = mean[home.chunk * V + v];
     if (home.has_channels())
-        LS_EACH_BATCH(i, home) {
-            ls_pack<T, V> in[LS_BATCH], back[LS_BATCH];
-            uint32_t bits[LS_BATCH];
-            LS_IN_BATCH(n) {
-                const uint32_t at = home.at(i + n * blockDim.y);
-                in[n] = ls_load<T, V>(x, at);
-                back[n] = ls_load<T, V>(dy, at);
-                bits[n] = RELU ? mask[at] : 0;
+        each_position<T, V, true, RELU>(home, x, dy, mask,
+                                        [&](uint32_t, bool inside, const float value[V], const float g[V]) {
+            if (!inside)
+                return;
+            for (int v = 0; v < V; v++) {
+                sum[v] += g[v];
+                sum[V + v] += g[v] * (value[v] - centre[v]);
             }
-            LS_IN_BATCH(n) {
-                float value[V], g[V];
-                ls_widen<V>(value, in[n]);
-                gradient_of<T, V, RELU>(g, back[n], bits[n]);
-                if (i + n * blockDim.y < home.end)
-                    for (int v = 0; v < V; v++) {
-                        sum[v] += g[v];
-                        sum[V + v] += g[v] * (value[v] - centre[v]);
-                    }
-            }
-        }
+        });
     ls_add_lanes<2 * V>(sum, room);
     const uint32_t channel = home.chunk * V + threadIdx.y;
     if (threadIdx.y >= V || !home.has_channels())
@@ -420,7 +390,7 @@ grad_finish(float *weight_grad, float *bias_grad, float *sums, int add, const fl
     __shared__ double shared[2][FINISH_THREADS];
     const uint32_t channel = my_channel();
     double total[2];
-    add_blocks(total, partial, blocks, c, channel, shared);
+    add_blocks(total, partial, blocks, c, channel, shared, add_both);
     if (threadIdx.y != 0 || channel >= c)
         return;
     sums[channel] = (float)total[0];
@@ -466,30 +436,16 @@ __global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const uin
         line.factor[v] = factor;
         line.slope[v] = factor * scale * (sums[k.c + channel] / n);
     }
-    LS_EACH_BATCH(i, home) {
-        ls_pack<T, V> in[LS_BATCH], back[LS_BATCH];
-        uint32_t bits[LS_BATCH];
-        LS_IN_BATCH(j) {
-            const uint32_t at = home.at(i + j * blockDim.y);
-            in[j] = ls_load<T, V>(x, at);
-            back[j] = ls_load<T, V>(dy, at);
-            bits[j] = RELU ? mask[at] : 0;
-        }
-        LS_IN_BATCH(j) {
-            float value[V], g[V];
-            ls_widen<V>(value, in[j]);
-            gradient_of<T, V, RELU>(g, back[j], bits[j]);
-            for (int v = 0; v < V; v++)
-                value[v] = line.factor[v] * (g[v] - line.first[v]) -
-                           (value[v] - line.centre[v]) * line.slope[v];
-            if (i + j * blockDim.y < home.end) {
-                const uint32_t at = home.at(i + j * blockDim.y);
-                ls_store<V>(dx, at, value);
-                if (TWO)
-                    ls_store<V>(dx2, at, g);
-            }
-        }
-    }
+    each_position<T, V, true, RELU>(home, x, dy, mask,
+                                    [&](uint32_t at, bool inside, float value[V], const float g[V]) {
+        for (int v = 0; v < V; v++)
+            value[v] = line.factor[v] * (g[v] - line.first[v]) - (value[v] - line.centre[v]) * line.slope[v];
+        if (!inside)
+            return;
+        ls_store<V>(dx, at, value);
+        if (TWO)
+            ls_store<V>(dx2, at, g);
+    });
 }
 
 cudaError_t ls_k_norm_dx(void *dx, void *dx2, const void *x, const void *dy, const uint8_t *mask,
