@@ -11,7 +11,7 @@ static ls_k_pool shape_of(const ls_cuda_op *op)
     const ls_pool2d *k = &op->desc.pool;
     const ls_tensor *x = &op->desc.x, *y = &op->op.y;
     return (ls_k_pool){x->rows, x->c,  x->h,  x->w,  y->h,  y->w,
-                       k->kh,   k->kw, k->sh, k->sw, k->ph, k->pw};
+                       k->kh,   k->kw, k->sh, k->sw, k->ph, k->pw, k->max};
 }
 
 bool ls_cuda_pools_quads(const ls_pool2d *k)
@@ -32,8 +32,7 @@ static cudaError_t pool_forward(ls_cuda_op *op, cudaStream_t on)
     void *kept = ls_cuda_at(op, &op->kept);
     if (ls_cuda_pools_quads(&op->desc.pool))
         return ls_k_quads_forward(op->b.y, kept, x, NULL, &quads, on);
-    return op->desc.pool.max ? ls_k_pool_max(op->b.y, kept, x, &shape, on)
-                             : ls_k_pool_average(op->b.y, x, &shape, on);
+    return ls_k_pool_forward(op->b.y, kept, x, &shape, on);
 }
 
 static cudaError_t pool_backward(ls_cuda_op *op, cudaStream_t on)
@@ -44,8 +43,7 @@ static cudaError_t pool_backward(ls_cuda_op *op, cudaStream_t on)
     const void *kept = ls_cuda_at(op, &op->kept);
     if (ls_cuda_pools_quads(&op->desc.pool))
         return ls_k_quads_back(dx, NULL, 0, op->b.dy, kept, NULL, &quads, on);
-    return op->desc.pool.max ? ls_k_pool_max_back(dx, op->b.dy, kept, &shape, on)
-                             : ls_k_pool_average_back(dx, op->b.dy, &shape, on);
+    return ls_k_pool_back(dx, op->b.dy, kept, &shape, on);
 }
 
 static int check(const ls_tensor *x, const ls_pool2d *k, ls_error *err)

@@ -136,18 +136,15 @@ typedef struct ls_k_pool {
     int rows, c, h, w; /* of x */
     int y_h, y_w;      /* of y */
     int kh, kw, sh, sw, ph, pw;
+    int max; /* else the average over the pixels of the window that lie inside the image */
 } ls_k_pool;
 
 /* All offsets are in 32 bits: tensors have fewer than 2³¹ values.
- * `at` (may be NULL) ← where in the image (i·w + j) each window's first largest value is. */
-cudaError_t ls_k_pool_max(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
-                          cudaStream_t stream);
-cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *pool,
-                               cudaStream_t stream);
-/* Divided by the pixels of the window that lie inside the image. */
-cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *pool, cudaStream_t stream);
-cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *pool,
-                                   cudaStream_t stream);
+ * `at`, of a maximum (may be NULL) ← where in the image (i·w + j) each window's first largest value is. */
+cudaError_t ls_k_pool_forward(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
+                              cudaStream_t stream);
+cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *pool,
+                           cudaStream_t stream);
 
 /* Each pixel of x, rows × h × w × c, becomes sh × sw of y; and the sums of these. */
 typedef struct ls_k_upsample {

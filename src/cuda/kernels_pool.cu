@@ -255,33 +255,38 @@ __device__ static uint32_t my_item()
     return blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-template <int V>
-__global__ static void pool_max(float *y, int32_t *at, const float *x, const __grid_constant__ pool s)
+template <int V, bool MAX>
+__global__ static void pool_forward(float *y, int32_t *at, const float *x, const __grid_constant__ pool s)
 {
     if (my_item() >= s.items)
         return;
     const place p = place_of(s, my_item());
     const window w = window_at(s.k, p.i, p.j);
-    float most[V];
+    float out[V];
     ls_pack<int32_t, V> best;
+    for (int v = 0; !MAX && v < V; v++)
+        out[v] = 0;
     EACH_OF(w, i, j) {
         const bool first = i == w.top && j == w.left;
         float value[V];
         ls_widen<V>(value, ls_load<float, V>(x, ((p.r * s.k.h + i) * s.k.w + j) * s.chunks + p.c));
         for (int v = 0; v < V; v++)
-            if (first || value[v] > most[v]) {
-                most[v] = value[v];
+            if (!MAX) {
+                out[v] += value[v];
+            } else if (first || value[v] > out[v]) {
+                out[v] = value[v];
                 best.of[v] = i * s.k.w + j;
             }
     }
-    ls_store<V>(y, my_item(), most);
-    if (at)
+    for (int v = 0; !MAX && v < V; v++)
+        out[v] /= (float)w.pixels();
+    ls_store<V>(y, my_item(), out);
+    if (MAX && at)
         ((ls_pack<int32_t, V> *)at)[my_item()] = best;
 }
 
-template <int V>
-__global__ static void pool_max_back(float *dx, const float *dy, const int32_t *at,
-                                     const __grid_constant__ pool s)
+template <int V, bool MAX>
+__global__ static void pool_back(float *dx, const float *dy, const int32_t *at, const __grid_constant__ pool s)
 {
     if (my_item() >= s.items)
         return;
@@ -290,92 +295,43 @@ __global__ static void pool_max_back(float *dx, const float *dy, const int32_t *
     const int me = p.i * s.k.w + p.j;
     float sum[V] = {0};
     EACH_OF(over, i, j) {
+        const float pixels = (float)window_at(s.k, i, j).pixels();
         const uint32_t from = ((p.r * s.k.y_h + i) * s.k.y_w + j) * s.chunks + p.c;
-        const ls_pack<int32_t, V> best = ((const ls_pack<int32_t, V> *)at)[from];
+        ls_pack<int32_t, V> best;
+        if (MAX)
+            best = ((const ls_pack<int32_t, V> *)at)[from];
         const ls_pack<float, V> g = ls_load<float, V>(dy, from);
         for (int v = 0; v < V; v++)
-            sum[v] += best.of[v] == me ? g.of[v] : 0;
+            sum[v] += !MAX ? g.of[v] / pixels : best.of[v] == me ? g.of[v] : 0;
     }
     ls_store<V>(dx, my_item(), sum);
 }
 
-template <int V>
-__global__ static void pool_average(float *y, const float *x, const __grid_constant__ pool s)
-{
-    if (my_item() >= s.items)
-        return;
-    const place p = place_of(s, my_item());
-    const window w = window_at(s.k, p.i, p.j);
-    float sum[V] = {0};
-    EACH_OF(w, i, j) {
-        float value[V];
-        ls_widen<V>(value, ls_load<float, V>(x, ((p.r * s.k.h + i) * s.k.w + j) * s.chunks + p.c));
-        for (int v = 0; v < V; v++)
-            sum[v] += value[v];
-    }
-    for (int v = 0; v < V; v++)
-        sum[v] /= (float)w.pixels();
-    ls_store<V>(y, my_item(), sum);
-}
-
-template <int V>
-__global__ static void pool_average_back(float *dx, const float *dy, const __grid_constant__ pool s)
-{
-    if (my_item() >= s.items)
-        return;
-    const place p = place_of(s, my_item());
-    const window over = windows_over(s, p);
-    float sum[V] = {0};
-    EACH_OF(over, i, j) {
-        const float pixels = (float)window_at(s.k, i, j).pixels();
-        float g[V];
-        ls_widen<V>(g, ls_load<float, V>(dy, ((p.r * s.k.y_h + i) * s.k.y_w + j) * s.chunks + p.c));
-        for (int v = 0; v < V; v++)
-            sum[v] += g[v] / pixels;
-    }
-    ls_store<V>(dx, my_item(), sum);
-}
-
-/* `statement` with V as the channels of a thread and s as the shape. */
+/* `statement` with V as the channels of a thread, MAX as k says, and s as the shape. */
 #define POOLED(k, w, h, ...)                                                                       \
     do {                                                                                           \
         if (ls_wide((k)->c, sizeof(float)) > 1) {                                                  \
             enum { V = 4 };                                                                        \
             const pool s = pool_of(k, V, w, h);                                                    \
-            __VA_ARGS__;                                                                           \
+            LS_CHOSEN((k)->max, MAX, __VA_ARGS__);                                                 \
         } else {                                                                                   \
             enum { V = 1 };                                                                        \
             const pool s = pool_of(k, V, w, h);                                                    \
-            __VA_ARGS__;                                                                           \
+            LS_CHOSEN((k)->max, MAX, __VA_ARGS__);                                                 \
         }                                                                                          \
     } while (0)
 
-cudaError_t ls_k_pool_max(float *y, int32_t *at, const float *x, const ls_k_pool *k,
-                          cudaStream_t stream)
+cudaError_t ls_k_pool_forward(float *y, int32_t *at, const float *x, const ls_k_pool *k,
+                              cudaStream_t stream)
 {
-    POOLED(k, k->y_w, k->y_h, pool_max<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, at, x, s));
+    POOLED(k, k->y_w, k->y_h, pool_forward<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, at, x, s));
     return cudaGetLastError();
 }
 
-cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *k,
-                               cudaStream_t stream)
+cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *k,
+                           cudaStream_t stream)
 {
-    POOLED(k, k->w, k->h,
-           pool_max_back<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, at, s));
-    return cudaGetLastError();
-}
-
-cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *k, cudaStream_t stream)
-{
-    POOLED(k, k->y_w, k->y_h, pool_average<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(y, x, s));
-    return cudaGetLastError();
-}
-
-cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *k,
-                                   cudaStream_t stream)
-{
-    POOLED(k, k->w, k->h,
-           pool_average_back<V><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, s));
+    POOLED(k, k->w, k->h, pool_back<V, MAX><<<blocks_for(s), LS_THREADS, 0, stream>>>(dx, dy, at, s));
     return cudaGetLastError();
 }
 

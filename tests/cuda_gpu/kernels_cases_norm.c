@@ -3,21 +3,24 @@
 
 /* ---- pooling -------------------------------------------------------------------------------- */
 
+/* `p` is an average. */
 static void pool(run *r, const ls_k_pool *p)
 {
+    ls_k_pool max = *p;
+    max.max = 1;
     const size_t x_count = (size_t)p->rows * (size_t)p->c * (size_t)p->h * (size_t)p->w;
     const size_t y_count = (size_t)p->rows * (size_t)p->c * (size_t)p->y_h * (size_t)p->y_w;
     float *x = run_floats(r, x_count, 1), *dy = run_floats(r, y_count, 1);
     float *y = run_room(r, y_count * sizeof *y), *dx = run_room(r, x_count * sizeof *dx);
     int32_t *at = run_room(r, y_count * sizeof *at);
-    run_ok(r, ls_k_pool_max(y, at, x, p, r->stream));
+    run_ok(r, ls_k_pool_forward(y, at, x, &max, r->stream));
     run_keep(r, "pool_max", y, RUN_FLOAT, y_count);
     run_keep(r, "pool_max at", at, RUN_INT, y_count);
-    run_ok(r, ls_k_pool_max_back(dx, dy, at, p, r->stream));
+    run_ok(r, ls_k_pool_back(dx, dy, at, &max, r->stream));
     run_keep(r, "pool_max_back", dx, RUN_FLOAT, x_count);
-    run_ok(r, ls_k_pool_average(y, x, p, r->stream));
+    run_ok(r, ls_k_pool_forward(y, NULL, x, p, r->stream));
     run_keep(r, "pool_average", y, RUN_FLOAT, y_count);
-    run_ok(r, ls_k_pool_average_back(dx, dy, p, r->stream));
+    run_ok(r, ls_k_pool_back(dx, dy, NULL, p, r->stream));
     run_keep(r, "pool_average_back", dx, RUN_FLOAT, x_count);
     run_drop(r);
 }
@@ -69,15 +72,15 @@ void run_pool_kernels(run *r)
 {
     run_quads(r);
     r->shape = "2 x 2";
-    pool(r, &(ls_k_pool){33, 20, 26, 26, 13, 13, 2, 2, 2, 2, 0, 0});
+    pool(r, &(ls_k_pool){33, 20, 26, 26, 13, 13, 2, 2, 2, 2, 0, 0, 0});
     r->shape = "3 x 3 overlapping";
-    pool(r, &(ls_k_pool){5, 7, 9, 9, 5, 5, 3, 3, 2, 2, 1, 1});
+    pool(r, &(ls_k_pool){5, 7, 9, 9, 5, 5, 3, 3, 2, 2, 1, 1, 0});
     r->shape = "3 x 3 overlapping, of 8";
-    pool(r, &(ls_k_pool){3, 8, 10, 7, 5, 4, 3, 3, 2, 2, 1, 1});
+    pool(r, &(ls_k_pool){3, 8, 10, 7, 5, 4, 3, 3, 2, 2, 1, 1, 0});
     r->shape = "3 x 2, floor";
-    pool(r, &(ls_k_pool){4, 3, 8, 7, 2, 3, 3, 2, 3, 2, 0, 0});
+    pool(r, &(ls_k_pool){4, 3, 8, 7, 2, 3, 3, 2, 3, 2, 0, 0, 0});
     r->shape = "global 7 x 7";
-    pool(r, &(ls_k_pool){16, 512, 7, 7, 1, 1, 7, 7, 1, 1, 0, 0});
+    pool(r, &(ls_k_pool){16, 512, 7, 7, 1, 1, 7, 7, 1, 1, 0, 0, 0});
 }
 
 /* ---- sums over positions -------------------------------------------------------------------- */

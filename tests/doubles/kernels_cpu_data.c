@@ -302,13 +302,6 @@ static void pool_max_body(const void *copied)
     }
 }
 
-cudaError_t ls_k_pool_max(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
-                          cudaStream_t stream)
-{
-    struct pool p = {y, x, at, *pool};
-    return TWIN(stream, pool_max_body, p);
-}
-
 static void pool_max_back_body(const void *copied)
 {
     const struct pool *p = copied;
@@ -318,13 +311,6 @@ static void pool_max_back_body(const void *copied)
     memset(p->out, 0, x_count(&p->k) * sizeof *p->out);
     for (size_t o = 0; o < n; o++)
         p->out[pixel_of(&p->k, o, p->at[o] / p->k.w, p->at[o] % p->k.w)] += p->in[o];
-}
-
-cudaError_t ls_k_pool_max_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *pool,
-                               cudaStream_t stream)
-{
-    struct pool p = {dx, dy, (int32_t *)at, *pool};
-    return TWIN(stream, pool_max_back_body, p);
 }
 
 static void pool_average_body(const void *copied)
@@ -342,10 +328,11 @@ static void pool_average_body(const void *copied)
     }
 }
 
-cudaError_t ls_k_pool_average(float *y, const float *x, const ls_k_pool *pool, cudaStream_t stream)
+cudaError_t ls_k_pool_forward(float *y, int32_t *at, const float *x, const ls_k_pool *pool,
+                              cudaStream_t stream)
 {
-    struct pool p = {y, x, NULL, *pool};
-    return TWIN(stream, pool_average_body, p);
+    struct pool p = {y, x, at, *pool};
+    return pool->max ? TWIN(stream, pool_max_body, p) : TWIN(stream, pool_average_body, p);
 }
 
 static void pool_average_back_body(const void *copied)
@@ -363,11 +350,12 @@ static void pool_average_back_body(const void *copied)
     }
 }
 
-cudaError_t ls_k_pool_average_back(float *dx, const float *dy, const ls_k_pool *pool,
-                                   cudaStream_t stream)
+cudaError_t ls_k_pool_back(float *dx, const float *dy, const int32_t *at, const ls_k_pool *pool,
+                           cudaStream_t stream)
 {
-    struct pool p = {dx, dy, NULL, *pool};
-    return TWIN(stream, pool_average_back_body, p);
+    struct pool p = {dx, dy, (int32_t *)at, *pool};
+    return pool->max ? TWIN(stream, pool_max_back_body, p)
+                     : TWIN(stream, pool_average_back_body, p);
 }
 
 /* ---- 2 × 2 windows behind a bias and a relu ---------------------------------------------------- */
@@ -403,7 +391,7 @@ static int may_pool(const struct quads *a)
 /* Where pixel q of output o's window is in x. */
 static size_t quad_pixel(const ls_k_quads *k, size_t o, int q)
 {
-    const ls_k_pool pool = {k->rows, k->c, k->h, k->w, k->h / 2, k->w / 2, 2, 2, 2, 2, 0, 0};
+    const ls_k_pool pool = {k->rows, k->c, k->h, k->w, k->h / 2, k->w / 2, 2, 2, 2, 2, 0, 0, 0};
     const struct window w = window_at(&pool, o);
     return pixel_of(&pool, o, w.top + q / 2, w.left + q % 2);
 }
