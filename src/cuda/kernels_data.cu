@@ -149,18 +149,15 @@ cudaError_t ls_k_gather_rows(const ls_k_gather *k, cudaStream_t stream)
 {
     static_assert(LS_THREADS == 256, "a thread for each value of a byte");
     const gather g = {*k, ls_divide_by(k->c), ls_divide_by(k->w)};
-    if (k->rotate || k->erase || k->brightness || k->mixup) {
-        if (k->floats)
-            gather_changed<float><<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
-        else
-            gather_changed<uint8_t><<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
-        return cudaGetLastError();
-    }
-    if (k->floats) {
+    const bool more = k->rotate || k->erase || k->brightness || k->mixup;
+    if (more && k->floats)
+        gather_changed<float><<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
+    else if (more)
+        gather_changed<uint8_t><<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
+    else if (k->floats)
         gather_floats<<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
-        return cudaGetLastError();
-    }
-    gather_rows<<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
+    else
+        gather_rows<<<(unsigned)k->rows, LS_THREADS, 0, stream>>>(g);
     return cudaGetLastError();
 }
 

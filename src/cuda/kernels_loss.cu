@@ -5,9 +5,9 @@
 
 enum { WARP = 32, SUM_THREADS = 256, FEW = 32 /* classes */, ONE_BLOCK = 512 /* rows */ };
 
-__device__ static double add_warp(double value)
+template <int LANES> __device__ static double add_lanes(double value)
 {
-    for (int step = WARP / 2; step > 0; step /= 2)
+    for (int step = LANES / 2; step > 0; step /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, step);
     return value;
 }
@@ -36,38 +36,18 @@ __device__ static void put_dx(const ls_k_xent &k, int row, int j, float m, doubl
     k.dx[at] = k.weight && label >= 0 && label < k.classes ? k.weight[label] * p : p;
 }
 
-/* A row by one thread: for few classes no shuffles are worth their wait. */
-__device__ static void do_short_row(const ls_k_xent &k, int row)
-{
-    const float *x = k.x + (size_t)row * k.classes;
-    int best = 0;
-    float m = x[0];
-    for (int j = 1; j < k.classes; j++)
-        if (x[j] > m) {
-            m = x[j];
-            best = j;
-        }
-    double sum = 0, all = 0;
-    for (int j = 0; j < k.classes; j++) {
-        sum += (double)expf(x[j] - m);
-        all += (double)x[j] - (double)m;
-    }
-    for (int j = 0; k.dx && j < k.classes; j++)
-        put_dx(k, row, j, m, 1 / sum);
-    put_row(k, row, best, m, sum, all);
-}
-
 /* The first largest value of a row. */
+template <int LANES>
 __device__ static void find_largest(float *most, int *best, const float *x, int classes, int lane)
 {
     *best = lane < classes ? lane : 0;
     *most = x[*best];
-    for (int j = lane + WARP; j < classes; j += WARP)
+    for (int j = lane + LANES; j < classes; j += LANES)
         if (x[j] > *most) {
             *most = x[j];
             *best = j;
         }
-    for (int step = WARP / 2; step > 0; step /= 2) {
+    for (int step = LANES / 2; step > 0; step /= 2) {
         float value = __shfl_xor_sync(0xffffffffu, *most, step);
         int at = __shfl_xor_sync(0xffffffffu, *best, step);
         if (value > *most || (value == *most && at < *best)) {
@@ -77,21 +57,21 @@ __device__ static void find_largest(float *most, int *best, const float *x, int 
     }
 }
 
-/* loss = log Σe − Σ target·(z − m). */
-__device__ static void do_row(const ls_k_xent &k, int row, int lane)
+/* loss = log Σe − Σ target·(z − m). By a warp, or by one thread: for few classes no shuffles are worth their wait. */
+template <int LANES> __device__ static void do_row(const ls_k_xent &k, int row, int lane)
 {
     const float *x = k.x + (size_t)row * k.classes;
     float m;
     int best;
-    find_largest(&m, &best, x, k.classes, lane);
+    find_largest<LANES>(&m, &best, x, k.classes, lane);
     double sum = 0, all = 0;
-    for (int j = lane; j < k.classes; j += WARP) {
+    for (int j = lane; j < k.classes; j += LANES) {
         sum += (double)expf(x[j] - m);
         all += (double)x[j] - (double)m;
     }
-    sum = add_warp(sum);
-    all = add_warp(all);
-    for (int j = lane; k.dx && j < k.classes; j += WARP)
+    sum = add_lanes<LANES>(sum);
+    all = add_lanes<LANES>(all);
+    for (int j = lane; k.dx && j < k.classes; j += LANES)
         put_dx(k, row, j, m, 1 / sum);
     if (lane == 0)
         put_row(k, row, best, m, sum, all);
@@ -142,14 +122,14 @@ __global__ static void long_rows(const __grid_constant__ ls_k_xent k)
 {
     int row = (int)((blockIdx.x * blockDim.x + threadIdx.x) / WARP);
     if (row < k.rows)
-        do_row(k, row, threadIdx.x % WARP);
+        do_row<WARP>(k, row, threadIdx.x % WARP);
 }
 
 __global__ static void short_rows(const __grid_constant__ ls_k_xent k)
 {
     int row = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (row < k.rows)
-        do_short_row(k, row);
+        do_row<1>(k, row, 0);
 }
 
 __global__ static void sum_alone(const __grid_constant__ ls_k_xent k)
@@ -161,7 +141,7 @@ __global__ static void __launch_bounds__(ONE_BLOCK)
     rows_and_sum(const __grid_constant__ ls_k_xent k)
 {
     if ((int)threadIdx.x < k.rows)
-        do_short_row(k, threadIdx.x);
+        do_row<1>(k, threadIdx.x, 0);
     __syncthreads(); /* the block sees what it wrote to k.row */
     add_rows(k);
 }
@@ -204,8 +184,8 @@ __global__ static void vector_rows(const __grid_constant__ ls_k_vector_loss k)
         if (k.dx)
             k.dx[first + j] = (float)(slope / k.n);
     }
-    sum = add_warp(sum);
-    wrong = add_warp(wrong);
+    sum = add_lanes<WARP>(sum);
+    wrong = add_lanes<WARP>(wrong);
     if (lane == 0) {
         k.row[row] = (float)(sum / k.n);
         k.row[k.rows + row] = wrong == 0;

@@ -6,22 +6,24 @@
 /* ---- out ← f(a), out ← f(a, b) ---------------------------------------------------------------- */
 
 /* Four at a time where memory allows; then the rest. */
-template <class F>
-__global__ static void map2(float *out, const float *a, const float *b, F f, size_t count, int wide)
+template <class T, class F>
+__global__ static void map2(T *out, const T *a, const T *b, F f, size_t count, int wide)
 {
+    typedef ls_pack<T, 4> quad;
     size_t quads = wide ? count / 4 : 0;
     LS_EACH(i, quads) {
-        float4 x = ((const float4 *)a)[i], y = ((const float4 *)b)[i];
-        ((float4 *)out)[i] = make_float4(f(x.x, y.x), f(x.y, y.y), f(x.z, y.z), f(x.w, y.w));
+        quad x = ((const quad *)a)[i], y = ((const quad *)b)[i];
+        for (int k = 0; k < 4; k++)
+            ls_put(x.of, k, f(ls_get(x.of, k), ls_get(y.of, k)));
+        ((quad *)out)[i] = x;
     }
     LS_EACH(i, count - 4 * quads)
-        out[4 * quads + i] = f(a[4 * quads + i], b[4 * quads + i]);
+        ls_put(out, 4 * quads + i, f(ls_get(a, 4 * quads + i), ls_get(b, 4 * quads + i)));
 }
 
 /* With b = a where f has one argument: it is read once. */
-template <class F>
-static cudaError_t map(float *out, const float *a, const float *b, F f, size_t count,
-                       cudaStream_t stream)
+template <class T, class F>
+static cudaError_t map(T *out, const T *a, const T *b, F f, size_t count, cudaStream_t stream)
 {
     int wide = ls_aligned(out) && ls_aligned(a) && ls_aligned(b);
     map2<<<ls_blocks(wide ? count / 4 : count), LS_THREADS, 0, stream>>>(out, a, b, f, count, wide);
@@ -45,41 +47,22 @@ struct sum_relu {
     }
 };
 
-/* Four at a time where memory allows; then the rest. */
-struct __align__(8) ls_quad {
-    ls_half of[4];
+struct sum_of_halves {
+    int relu;
+    __device__ float operator()(float a, float b) const
+    {
+        float sum = a + b;
+        return relu && !(sum > 0) ? 0 : sum;
+    }
 };
-
-__global__ static void add_halves(ls_half *y, const ls_half *x, const ls_half *x2, int relu,
-                                  size_t count, int wide)
-{
-    size_t quads = wide ? count / 4 : 0;
-    LS_EACH(i, quads) {
-        ls_quad a = ((const ls_quad *)x)[i], b = ((const ls_quad *)x2)[i];
-        for (int k = 0; k < 4; k++) {
-            float sum = ls_get(a.of, k) + ls_get(b.of, k);
-            ls_put(a.of, k, relu && !(sum > 0) ? 0 : sum);
-        }
-        ((ls_quad *)y)[i] = a;
-    }
-    LS_EACH(i, count - 4 * quads) {
-        float sum = ls_get(x, 4 * quads + i) + ls_get(x2, 4 * quads + i);
-        ls_put(y, 4 * quads + i, relu && !(sum > 0) ? 0 : sum);
-    }
-}
 
 cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu, size_t count,
                      cudaStream_t stream)
 {
-    if (!half)
-        return relu ? map((float *)y, (const float *)x, (const float *)x2, sum_relu(), count,
-                          stream)
-                    : map((float *)y, (const float *)x, (const float *)x2, plain_sum(), count,
-                          stream);
-    int wide = ls_aligned(y) && ls_aligned(x) && ls_aligned(x2);
-    add_halves<<<ls_blocks(wide ? count / 4 : count), LS_THREADS, 0, stream>>>(
-        (ls_half *)y, (const ls_half *)x, (const ls_half *)x2, relu, count, wide);
-    return cudaGetLastError();
+    if (half)
+        return map((ls_half *)y, (const ls_half *)x, (const ls_half *)x2, sum_of_halves{relu}, count, stream);
+    return relu ? map((float *)y, (const float *)x, (const float *)x2, sum_relu(), count, stream)
+                : map((float *)y, (const float *)x, (const float *)x2, plain_sum(), count, stream);
 }
 
 template <class T>
