@@ -9,11 +9,6 @@
 
 enum { LIMIT = 1000000, SIDE = 10000 /* of every number, so that sums and products fit an int */ };
 
-static bool is_half(const ls_cuda_op *op)
-{
-    return op->device->precision == LS_PRECISION_BF16;
-}
-
 /* ---- run ------------------------------------------------------------------------------------ */
 
 /* From bf16: y where it is to be fp32, and gradients of weights. */
@@ -41,14 +36,8 @@ static void *product_of(const ls_cuda_op *op)
 
 static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
-    const void *bias = op->plan_fuses ? ls_cuda_param(op, 1) : NULL;
-    int status = ls_math_run(op->plan[LS_PASS_FORWARD], on->cuda,
-                             &(ls_math_operands){.a = ls_cuda_x(op),
-                                                 .b = ls_cuda_param(op, 0),
-                                                 .bias = bias,
-                                                 .out = product_of(op),
-                                                 .workspace = ls_cuda_at(op, &op->work)},
-                             err);
+    int status = ls_cuda_product_run(op, LS_PASS_FORWARD, ls_cuda_x(op), ls_cuda_param(op, 0),
+                                     product_of(op), 0, on->cuda, err);
     if (status == LS_OK && op->desc.fuse_pool)
         return ls_cuda_done(op, pool(op, on->cuda), err);
     if (status == LS_OK && op->half_y.bytes > 0)
@@ -63,11 +52,11 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaSt
     const int add = ls_cuda_adds(op);
     const size_t count = op->op.param_floats[0];
     float *grad = op->b.grad[0], *part = ls_cuda_at(op, &op->weight_grad);
-    void *out = is_half(op) ? op->b.shadow_grad[0] : add ? part : grad;
+    void *out = ls_cuda_is_half(op) ? op->b.shadow_grad[0] : add ? part : grad;
     int status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, out, 0, on, err);
-    if (status == LS_OK && is_half(op) && !(op->flags & LS_RUN_SHADOW))
+    if (status == LS_OK && ls_cuda_is_half(op) && !(op->flags & LS_RUN_SHADOW))
         return widen(op, grad, out, count, add, on, err);
-    if (status || !add || is_half(op))
+    if (status || !add || ls_cuda_is_half(op))
         return status;
     return ls_cuda_done(op, ls_k_sum(grad, grad, part, count, on), err);
 }
@@ -148,7 +137,7 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
     const ls_conv2d *k = &op->desc.u.conv2d;
     return (ls_math_shape){
         .kind = LS_MATH_CONV,
-        .half = is_half(op),
+        .half = ls_cuda_is_half(op),
         .bias = k->bias != 0,
         .relu = k->bias && op->desc.fuse_relu,
         .rows = x->rows,
@@ -172,16 +161,16 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
 
 static void reserve(ls_cuda_op *op)
 {
-    const ls_cuda_form form = is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
+    const ls_cuda_form form = ls_cuda_is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
     ls_cuda_use_x(op, form, 1);
     ls_cuda_product_reserve(op, form);
-    if (is_half(op) && ls_cuda_form_of(&op->op.y) != LS_FORM_HALF)
+    if (ls_cuda_is_half(op) && ls_cuda_form_of(&op->op.y) != LS_FORM_HALF)
         op->half_y = ls_cuda_scratch(op, ls_cuda_elements(&op->op.y) * sizeof(uint16_t));
     if (op->desc.fuse_pool) {
         op->masked = ls_cuda_scratch(op, op->product.bytes); /* forward the product, backward dy */
         op->kept = ls_cuda_saved(op, op->desc.training ? ls_cuda_elements(&op->op.y) : 0);
     }
-    if (op->desc.training && !is_half(op))
+    if (op->desc.training && !ls_cuda_is_half(op))
         op->weight_grad = ls_cuda_scratch(op, op->op.param_floats[0] * sizeof(float));
 }
 
@@ -190,7 +179,7 @@ static int shape_results(ls_cuda_op *op, ls_error *err)
 {
     const ls_tensor *x = &op->desc.x;
     const ls_conv2d *k = &op->desc.u.conv2d;
-    const ls_cuda_form form = is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
+    const ls_cuda_form form = ls_cuda_is_half(op) ? LS_FORM_HALF : LS_FORM_LAST;
     op->product = ls_cuda_tensor(x->rows, k->out, outputs(x->h, k->kh, k->dh, k->sh, k->ph),
                                  outputs(x->w, k->kw, k->dw, k->sw, k->pw), form);
     op->op.y = op->product;
@@ -226,7 +215,7 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
         ls_cuda_op_param(op, 0, k->out, 1);
     op->forward.pass = conv_forward;
     op->backward.pass = conv_backward;
-    op->op.shadow_grads = is_half(op);
+    op->op.shadow_grads = ls_cuda_is_half(op);
     const ls_math_shape made = math_shape(op);
     reserve(op);
     return ls_cuda_product_finish(out, op, &made, err);

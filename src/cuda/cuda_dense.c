@@ -2,12 +2,6 @@
  * in x's order: [out][h][w][c] behind a tensor that is channels last. */
 #include "cuda/cuda_op.h"
 
-static size_t inputs_of(const ls_cuda_op *op)
-{
-    const ls_tensor *x = &op->desc.x;
-    return (size_t)x->c * (size_t)x->h * (size_t)x->w;
-}
-
 static int dense_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 {
     const void *x;
@@ -39,11 +33,11 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
     const int bias = op->desc.u.dense.bias != 0;
     return (ls_math_shape){
         .kind = LS_MATH_DENSE,
-        .half = op->device->precision == LS_PRECISION_BF16,
+        .half = ls_cuda_is_half(op),
         .bias = bias,
         .relu = bias && op->desc.fuse_relu,
         .rows = op->desc.x.rows,
-        .c = (int)inputs_of(op),
+        .c = (int)ls_cuda_row(&op->desc.x),
         .h = 1,
         .w = 1,
         .out = op->desc.u.dense.out,
@@ -88,7 +82,7 @@ int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *
     if (x->layout)
         ls_cuda_op_param(op, outputs, x->c, x->h * x->w);
     else
-        ls_cuda_op_param(op, 0, (int)inputs_of(op) * outputs, 1);
+        ls_cuda_op_param(op, 0, (int)ls_cuda_row(x) * outputs, 1);
     if (desc->u.dense.bias)
         ls_cuda_op_param(op, 0, outputs, 1);
     op->forward.pass = dense_forward;

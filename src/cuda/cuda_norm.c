@@ -118,28 +118,22 @@ int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
 
 /* ---- layer norm, whose parameters lie as x does ---------------------------------------------- */
 
-static size_t row_of(const ls_cuda_op *op)
-{
-    const ls_tensor *x = &op->desc.x;
-    return (size_t)x->c * (size_t)x->h * (size_t)x->w;
-}
-
 static cudaError_t layer_norm_forward(ls_cuda_op *op, cudaStream_t on)
 {
     return ls_k_layer_norm(op->b.y, ls_cuda_at(op, &op->mean), ls_cuda_x(op), op->b.param[0],
                            op->b.param[1], op->desc.u.layernorm.epsilon, op->desc.x.rows,
-                           row_of(op), on);
+                           ls_cuda_row(&op->desc.x), on);
 }
 
 static cudaError_t layer_norm_backward(ls_cuda_op *op, cudaStream_t on)
 {
     const float *stats = ls_cuda_at(op, &op->mean), *x = ls_cuda_x(op);
     const int rows = op->desc.x.rows;
+    const size_t n = ls_cuda_row(&op->desc.x);
     cudaError_t e = ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], ls_cuda_adds(op), x,
-                                         op->b.dy, stats, rows, row_of(op), on);
+                                         op->b.dy, stats, rows, n, on);
     if (e == cudaSuccess && op->desc.needs_dx)
-        e = ls_k_layer_norm_dx(ls_cuda_dx(op), x, op->b.dy, op->b.param[0], stats, rows, row_of(op),
-                               on);
+        e = ls_k_layer_norm_dx(ls_cuda_dx(op), x, op->b.dy, op->b.param[0], stats, rows, n, on);
     return e;
 }
 

@@ -90,6 +90,17 @@ ls_tensor ls_cuda_tensor(int rows, int c, int h, int w, ls_cuda_form form);
 
 size_t ls_cuda_elements(const ls_tensor *tensor);
 
+/* Values of a row. */
+static inline size_t ls_cuda_row(const ls_tensor *tensor)
+{
+    return (size_t)tensor->c * (size_t)tensor->h * (size_t)tensor->w;
+}
+
+static inline bool ls_cuda_is_half(const ls_cuda_op *op)
+{
+    return op->device->precision == LS_PRECISION_BF16;
+}
+
 /* The device table's op_create, after it has checked the description: an op without memory, y,
  * parameters. The twin must be of the same kind. */
 int ls_cuda_op_new(ls_cuda_op **out, ls_cuda_device *device, const ls_op_desc *desc,
@@ -167,7 +178,7 @@ int ls_cuda_product_dy(const void **out, ls_cuda_op *op, cudaStream_t stream, ls
 /* dx from dy as a factor. */
 int ls_cuda_product_dx(ls_cuda_op *op, const void *dy, cudaStream_t stream, ls_error *err);
 
-/* Runs one of the op's plans. */
+/* Runs one of the op's plans, with the bias where that has it. */
 int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
                         cudaStream_t stream, ls_error *err);
 

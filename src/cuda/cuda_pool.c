@@ -10,8 +10,8 @@ static ls_k_pool shape_of(const ls_cuda_op *op)
 {
     const ls_pool2d *k = &op->desc.pool;
     const ls_tensor *x = &op->desc.x, *y = &op->op.y;
-    return (ls_k_pool){x->rows, x->c,  x->h,  x->w,  y->h,  y->w,
-                       k->kh,   k->kw, k->sh, k->sw, k->ph, k->pw, k->max};
+    return (ls_k_pool){x->rows, x->c,  x->h,  x->w,  y->h,  y->w,  k->kh,
+                       k->kw,   k->sh, k->sw, k->ph, k->pw, k->max};
 }
 
 bool ls_cuda_pools_quads(const ls_pool2d *k)

@@ -3,11 +3,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-static int is_half(const ls_cuda_op *op)
-{
-    return op->device->precision == LS_PRECISION_BF16;
-}
-
 static size_t y_positions(const ls_cuda_op *op)
 {
     const ls_tensor *y = &op->op.y;
@@ -55,7 +50,7 @@ int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *for
     int status = make_plans(op, forward, err);
     if (status)
         return ls_cuda_op_finish(out, op, status);
-    op->needs_shadow = is_half(op);
+    op->needs_shadow = ls_cuda_is_half(op);
     for (int p = 0; p < LS_PASSES; p++)
         if (op->plan[p] && op->plan[p]->workspace_bytes > most)
             most = op->plan[p]->workspace_bytes;
@@ -70,8 +65,9 @@ int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *for
 int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
                         cudaStream_t stream, ls_error *err)
 {
-    int bias = pass == LS_PASS_FORWARD && op->plan_fuses;
-    ls_math_operands o = {a, b, bias ? op->b.param[1] : NULL, out, add, ls_cuda_at(op, &op->work)};
+    ls_math_operands o = {a, b, NULL, out, add, ls_cuda_at(op, &op->work)};
+    if (pass == LS_PASS_FORWARD && op->plan_fuses) /* a dense layer's is fp32 with any factors */
+        o.bias = op->desc.kind == LS_OP_DENSE ? op->b.param[1] : ls_cuda_param(op, 1);
     return ls_math_run(op->plan[pass], stream, &o, err);
 }
 
@@ -84,7 +80,7 @@ static ls_cuda_form y_form(const ls_cuda_op *op)
 
 static int is_half_already(const ls_cuda_op *op, ls_cuda_form form)
 {
-    return !is_half(op) || form == LS_FORM_HALF;
+    return !ls_cuda_is_half(op) || form == LS_FORM_HALF;
 }
 
 /* Forward's factors are kept for backward, which needs both again. */
@@ -106,7 +102,7 @@ void ls_cuda_product_reserve(ls_cuda_op *op, ls_cuda_form x_form)
 
 const void *ls_cuda_param(const ls_cuda_op *op, int index)
 {
-    return is_half(op) ? op->b.shadow[index] : op->b.param[index];
+    return ls_cuda_is_half(op) ? op->b.shadow[index] : op->b.param[index];
 }
 
 int ls_cuda_factor(const void **out, ls_cuda_op *op, const ls_cuda_room *room, const void *from,
