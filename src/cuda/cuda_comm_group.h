@@ -189,6 +189,13 @@ int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err);
 /* The stream waits for `ready` of everybody on this rank's GPU. */
 int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err);
 
+/* `event` behind what the stream has. */
+int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
+                        ls_error *err);
+/* `whole` behind it, for which the compute stream waits. */
+int ls_cuda_comm_record_whole(const ls_cuda_comm *comm, const ls_cuda_merge *merge,
+                              cudaStream_t stream, ls_error *err);
+
 /* Aborts the group and waits, with a limit, until nothing this rank enqueued touches anybody's
  * memory. Once. */
 void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute);

@@ -85,9 +85,7 @@ int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, con
     (void)merge;
     int status =
         bring(comm, 0, from, bucket ? d->buckets[bucket - 1] : 0, d->buckets[bucket], stream, err);
-    return status ? status
-                  : cuda_check(err, cudaEventRecord(comm->mine->down[bucket], stream),
-                               "%s: recording an event", comm->mine->device->name);
+    return status ? status : ls_cuda_comm_record(comm, comm->mine->down[bucket], stream, err);
 }
 
 int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
@@ -98,8 +96,7 @@ int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_e
     if (status == LS_OK)
         status = ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.floats, err);
     return status ? status
-                  : cuda_check(err, cudaEventRecord(mine->whole, mine->device->communication->cuda),
-                               "%s: recording an event", mine->device->name);
+                  : ls_cuda_comm_record(comm, mine->whole, mine->device->communication->cuda, err);
 }
 
 int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)

@@ -83,6 +83,22 @@ int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t f
     return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
 }
 
+int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
+                        ls_error *err)
+{
+    return cuda_check(err, cudaEventRecord(event, stream), "%s: recording an event",
+                      comm->mine->device->name);
+}
+
+int ls_cuda_comm_record_whole(const ls_cuda_comm *comm, const ls_cuda_merge *merge,
+                              cudaStream_t stream, ls_error *err)
+{
+    cudaError_t e = cudaEventRecord(comm->mine->whole, stream);
+    if (e == cudaSuccess)
+        e = cudaStreamWaitEvent(merge->compute, comm->mine->whole, 0);
+    return cuda_check(err, e, "%s: going on behind a merge", comm->mine->device->name);
+}
+
 /* ---- waiting for the GPU -------------------------------------------------------------------- */
 
 int ls_cuda_comm_await_whole(ls_cuda_comm *comm, ls_error *err)
@@ -237,8 +253,7 @@ static int together(ls_cuda_comm *comm, const ls_partial *partials, int count, l
 {
     int status = comm->way ? LS_OK : prepare(comm, merge, err);
     if (status == LS_OK)
-        status = cuda_check(err, cudaEventRecord(comm->mine->ready, merge->compute),
-                            "%s: recording an event", comm->mine->device->name);
+        status = ls_cuda_comm_record(comm, comm->mine->ready, merge->compute, err);
     return status ? status
                   : ls_merge_run(&comm->base, partials, count, merge->total, merge->times, work,
                                  merge, err);
@@ -363,9 +378,7 @@ static int enqueue_local(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_erro
         if (status == LS_OK)
             status = ls_cuda_comm_hand_out(comm, merge->total, first, count, merge->compute, err);
     }
-    return status ? status
-                  : cuda_check(err, cudaEventRecord(comm->mine->whole, merge->compute),
-                               "%s: recording an event", comm->mine->device->name);
+    return status ? status : ls_cuda_comm_record(comm, comm->mine->whole, merge->compute, err);
 }
 
 const ls_cuda_way ls_cuda_way_local = {

@@ -63,7 +63,6 @@ static int fold(ls_cuda_comm *comm, float *out, cudaStream_t stream, ls_error *e
 
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
-    ls_cuda_rank *mine = comm->mine;
     const float *from = comm->shown->count == 1 ? comm->shown->partials[0].data : merge->total;
     int status = ls_cuda_comm_goes_on(comm, from, merge->total, err);
     if (status == LS_OK && comm->shown->count != 1)
@@ -72,11 +71,8 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
         status = ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.floats, err);
     if (status != LS_OK)
         return status;
-    cudaError_t e = cudaEventRecord(mine->whole, mine->device->communication->cuda);
-    if (e == cudaSuccess)
-        e = cudaStreamWaitEvent(merge->compute, mine->whole, 0);
     comm->ahead.buckets = 0; /* the next step's first */
-    return cuda_check(err, e, "%s: going on behind a merge", mine->device->name);
+    return ls_cuda_comm_record_whole(comm, merge, comm->mine->device->communication->cuda, err);
 }
 
 const ls_cuda_way ls_cuda_way_nccl = {.links = 1, .enqueue = enqueue, .ahead = merge_bucket};

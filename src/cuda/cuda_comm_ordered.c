@@ -157,8 +157,7 @@ static int share_sum(ls_cuda_comm *comm, size_t first, size_t count, cudaStream_
 
 static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
-    ls_cuda_rank *mine = comm->mine;
-    cudaStream_t stream = mine->device->communication->cuda;
+    cudaStream_t stream = comm->mine->device->communication->cuda;
     size_t first, count;
     chunk_of(comm, my_gpu(comm), &first, &count);
     int status = ls_cuda_comm_await_ready(comm, stream, err);
@@ -168,12 +167,7 @@ static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
         status = share_sum(comm, first, count, stream, err);
     else if (status == LS_OK && count > 0)
         status = ls_cuda_comm_bring(comm, comm->shown->total, first, count, stream, err);
-    if (status != LS_OK)
-        return status;
-    cudaError_t e = cudaEventRecord(mine->whole, stream);
-    if (e == cudaSuccess)
-        e = cudaStreamWaitEvent(merge->compute, mine->whole, 0);
-    return cuda_check(err, e, "%s: going on behind a merge", mine->device->name);
+    return status ? status : ls_cuda_comm_record_whole(comm, merge, stream, err);
 }
 
 static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
@@ -185,8 +179,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
         return status;
     if (ls_cuda_places_leads(&comm->places, comm->base.rank))
         return lead(comm, merge, err);
-    return cuda_check(err, cudaEventRecord(comm->mine->whole, merge->compute),
-                      "%s: recording an event", comm->mine->device->name);
+    return ls_cuda_comm_record(comm, comm->mine->whole, merge->compute, err);
 }
 
 const ls_cuda_way ls_cuda_way_ordered = {.links = 1, .enqueue = enqueue};
