@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NUMBER_TEXT = 32, SHOWN_TEXT = 40, LIST_TEXT = 320 };
+enum { NUMBER_TEXT = 32, SHOWN_TEXT = 40, LIST_TEXT = 320, HINT_TEXT = LIST_TEXT + 32 };
 
 /* A number as a person would write it, whatever the locale. */
 static const char *number_text(char out[NUMBER_TEXT], double value)
@@ -48,6 +48,19 @@ static const char *list_text(char out[LIST_TEXT], const char *const *words, int 
     return out;
 }
 
+/* "did you mean \"a\"?", or "ALL: a, b, c". */
+static const char *hint_text(char out[HINT_TEXT], const char *word, const char *all,
+                             const char *const *words, int count)
+{
+    const char *near = ls_closest(word, words, (size_t)count);
+    const int n = snprintf(out, HINT_TEXT - LIST_TEXT, "%s: ", all);
+    if (near)
+        snprintf(out, HINT_TEXT, "did you mean \"%s\"?", near);
+    else
+        list_text(out + n, words, count);
+    return out;
+}
+
 void ls_fields_fail(ls_fields *f, const cJSON *node, const char *format, ...)
 {
     char text[LS_ERROR_TEXT];
@@ -69,42 +82,51 @@ void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, cons
         ls_fields_fail(f, NULL, "expected an object {…}, found %s", ls_json_kind(object));
 }
 
-/* Notes the key as known and finds its member; NULL when it is absent or nothing is to be read. */
-static const cJSON *member(ls_fields *f, const char *key)
+static bool is_known(const ls_fields *f, const char *key)
 {
-    bool known = false; /* a key may be asked for twice: as it is, and then as a number */
     for (int i = 0; i < f->count; i++)
-        known |= strcmp(f->known[i], key) == 0;
-    assert(known || f->count < LS_FIELDS_MAX);
-    if (!known)
+        if (strcmp(f->known[i], key) == 0)
+            return true;
+    return false;
+}
+
+const cJSON *ls_field_any(ls_fields *f, const char *key)
+{
+    if (!is_known(f, key)) { /* it may be asked for twice: as it is, and then as a number */
+        assert(f->count < LS_FIELDS_MAX);
         f->known[f->count++] = key;
+    }
     return f->status == LS_OK ? cJSON_GetObjectItemCaseSensitive(f->object, key) : NULL;
 }
 
 /* The same for a key that has to be there when `required`. */
 static const cJSON *needed(ls_fields *f, const char *key, bool required)
 {
-    const cJSON *node = member(f, key);
+    const cJSON *node = ls_field_any(f, key);
     if (!node && required && f->status == LS_OK && !f->missing)
         f->missing = key;
     return node;
 }
 
-const cJSON *ls_field_any(ls_fields *f, const char *key)
+/* Says what the member must be; returns false. */
+__attribute__((format(printf, 4, 5))) static bool refuse(ls_fields *f, const char *key,
+                                                         const cJSON *node, const char *format, ...)
 {
-    return member(f, key);
+    char expected[128], shown[SHOWN_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(expected, sizeof expected, format, args);
+    va_end(args);
+    ls_fields_fail(f, node, "\"%s\" must be %s, found %s", key, expected, found_text(shown, node));
+    return false;
 }
 
 /* Whether `node` is an integer in range; says what is wrong with it otherwise. */
 static bool check_int(ls_fields *f, const char *key, const cJSON *node, long min, long max)
 {
-    char shown[SHOWN_TEXT];
-    double v = cJSON_IsNumber(node) ? node->valuedouble : 0.5;
-    if (v == floor(v) && v >= (double)min && v <= (double)max)
-        return true;
-    ls_fields_fail(f, node, "\"%s\" must be an integer from %ld to %ld, found %s", key, min, max,
-                   found_text(shown, node));
-    return false;
+    const double v = cJSON_IsNumber(node) ? node->valuedouble : 0.5;
+    return (v == floor(v) && v >= (double)min && v <= (double)max) ||
+           refuse(f, key, node, "an integer from %ld to %ld", min, max);
 }
 
 bool ls_field_int(ls_fields *f, const char *key, long min, long max, const long *fallback,
@@ -123,47 +145,37 @@ bool ls_field_double(ls_fields *f, const char *key, double min, double max, cons
 {
     char low[NUMBER_TEXT];
     char high[NUMBER_TEXT];
-    char shown[SHOWN_TEXT];
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : 0;
     if (!node)
         return false;
-    if (!cJSON_IsNumber(node) || !(node->valuedouble >= min && node->valuedouble <= max)) {
-        ls_fields_fail(f, node, "\"%s\" must be a number from %s to %s, found %s", key,
-                       number_text(low, min), number_text(high, max), found_text(shown, node));
-        return false;
-    }
+    if (!cJSON_IsNumber(node) || !(node->valuedouble >= min && node->valuedouble <= max))
+        return refuse(f, key, node, "a number from %s to %s", number_text(low, min),
+                      number_text(high, max));
     *out = node->valuedouble;
     return true;
 }
 
 bool ls_field_bool(ls_fields *f, const char *key, const int *fallback, int *out)
 {
-    char shown[SHOWN_TEXT];
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : 0;
     if (!node)
         return false;
-    if (!cJSON_IsBool(node)) {
-        ls_fields_fail(f, node, "\"%s\" must be true or false, found %s", key,
-                       found_text(shown, node));
-        return false;
-    }
+    if (!cJSON_IsBool(node))
+        return refuse(f, key, node, "true or false");
     *out = cJSON_IsTrue(node) != 0;
     return true;
 }
 
 bool ls_field_text(ls_fields *f, const char *key, const char *const *fallback, const char **out)
 {
-    char shown[SHOWN_TEXT];
     const cJSON *node = needed(f, key, fallback == NULL);
     *out = fallback ? *fallback : NULL;
     if (!node)
         return false;
-    if (!cJSON_IsString(node)) {
-        ls_fields_fail(f, node, "\"%s\" must be a string, found %s", key, found_text(shown, node));
-        return false;
-    }
+    if (!cJSON_IsString(node))
+        return refuse(f, key, node, "a string");
     *out = node->valuestring;
     return true;
 }
@@ -173,7 +185,7 @@ bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, 
 {
     const char *text;
     const char *none = NULL;
-    char list[LIST_TEXT];
+    char hint[HINT_TEXT];
     int count = 0;
     bool found = ls_field_text(f, key, fallback ? &none : NULL, &text);
     *out = fallback ? *fallback : 0;
@@ -185,13 +197,8 @@ bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, 
             return true;
         }
     }
-    const cJSON *node = cJSON_GetObjectItemCaseSensitive(f->object, key);
-    const char *near = ls_closest(text, choices, (size_t)count);
-    if (near)
-        ls_fields_fail(f, node, "unknown %s \"%.40s\"; did you mean \"%s\"?", key, text, near);
-    else
-        ls_fields_fail(f, node, "unknown %s \"%.40s\"; expected one of: %s", key, text,
-                       list_text(list, choices, count));
+    ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, key), "unknown %s \"%.40s\"; %s",
+                   key, text, hint_text(hint, text, "expected one of", choices, count));
     return false;
 }
 
@@ -222,26 +229,12 @@ bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long
     return true;
 }
 
-static bool is_known(const ls_fields *f, const char *key)
-{
-    for (int i = 0; i < f->count; i++)
-        if (strcmp(f->known[i], key) == 0)
-            return true;
-    return false;
-}
-
 static void fail_unknown(ls_fields *f, const cJSON *node)
 {
-    char list[LIST_TEXT];
-    const char *near = ls_closest(node->string, f->known, (size_t)f->count);
-    if (near)
-        f->status = ls_json_fail(f->err, f->doc, node, LS_ECONFIG,
-                                 "%s: unknown key \"%.60s\"; did you mean \"%s\"?", f->what,
-                                 node->string, near);
-    else
-        f->status = ls_json_fail(f->err, f->doc, node, LS_ECONFIG,
-                                 "%s: unknown key \"%.60s\"; known keys: %s", f->what, node->string,
-                                 list_text(list, f->known, f->count));
+    char hint[HINT_TEXT];
+    f->status =
+        ls_json_fail(f->err, f->doc, node, LS_ECONFIG, "%s: unknown key \"%.60s\"; %s", f->what,
+                     node->string, hint_text(hint, node->string, "known keys", f->known, f->count));
 }
 
 int ls_fields_end(ls_fields *f)
