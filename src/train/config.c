@@ -12,27 +12,6 @@
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static void read_row(ls_config *c, ls_fields *f, const ls_config_key *row)
-{
-    void *value = (char *)c + row->at;
-    const long integer = (long)row->fallback;
-    const int flag = (int)row->fallback;
-    long n;
-    switch (row->kind) {
-    case LS_KEY_INT:
-        ls_field_int(f, row->key, (long)row->min, (long)row->max, &integer, &n);
-        *(int *)value = (int)n;
-        break;
-    case LS_KEY_NUMBER:
-        ls_field_double(f, row->key, row->min, row->max, &row->fallback, value);
-        break;
-    case LS_KEY_BOOL: ls_field_bool(f, row->key, &flag, value); break;
-    case LS_KEY_TEXT: ls_field_text(f, row->key, &row->text, value); break;
-    case LS_KEY_CHOICE: ls_field_choice(f, row->key, row->choices, &flag, value); break;
-    case LS_KEY_FORM: row->form->read(c, f, row); break;
-    }
-}
-
 static bool same_group(const ls_config_key *a, const ls_config_key *b)
 {
     return a->key && b->key && strcmp(a->group, b->group) == 0;
@@ -47,7 +26,7 @@ static const ls_config_key *read_group(ls_config *c, ls_fields *top, const ls_co
     ls_fields f;
     ls_fields_begin(&f, top->doc, node ? node : &nothing, first->group, top->err);
     for (; same_group(row, first); row++)
-        read_row(c, &f, row);
+        ls_config_read_key(c, &f, row);
     if (top->status == LS_OK)
         top->status = ls_fields_end(&f);
     return row;
@@ -61,7 +40,7 @@ static int read_rows(ls_config *c, const ls_json *doc, const cJSON *root, ls_err
         if (*row->group)
             row = read_group(c, &top, row);
         else
-            read_row(c, &top, row++);
+            ls_config_read_key(c, &top, row++);
     }
     return ls_fields_end(&top);
 }
@@ -172,51 +151,20 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static void write_row(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+/* Bits, 1 << part, of what a recipe is made of. */
+static unsigned parts_of_recipe(const ls_config *c)
 {
-    const void *value = (const char *)c + row->at;
-    const char *text;
-    switch (row->kind) {
-    case LS_KEY_INT: ls_json_put_int(w, row->key, *(const int *)value); break;
-    case LS_KEY_NUMBER: ls_json_put_double(w, row->key, *(const double *)value); break;
-    case LS_KEY_BOOL: ls_json_put_bool(w, row->key, *(const int *)value); break;
-    case LS_KEY_TEXT:
-        text = *(const char *const *)value;
-        if (text)
-            ls_json_put_string(w, row->key, text);
-        break;
-    case LS_KEY_CHOICE: ls_json_put_string(w, row->key, row->choices[*(const int *)value]); break;
-    case LS_KEY_FORM: row->form->write(w, c, row); break;
-    }
+    const bool end = ls_schedule_knows_the_end(&c->schedule);
+    return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_END;
 }
 
-static bool in_recipe(const ls_config *c, const ls_config_key *row)
-{
-    return row->part == LS_RECIPE || row->part == LS_RECIPE_OF_MODEL ||
-           (row->part == LS_RECIPE_OF_END && ls_schedule_knows_the_end(&c->schedule));
-}
-
-/* All rows, or those of the recipe alone. A group is opened where its first row is written. */
-static bool of_model(const ls_config *c, const ls_config_key *row)
-{
-    (void)c;
-    return row->part == LS_RECIPE_OF_MODEL;
-}
-
-static bool any(const ls_config *c, const ls_config_key *row)
-{
-    (void)c;
-    (void)row;
-    return true;
-}
-
-static void write_rows(ls_json_writer *w, const char *key, const ls_config *c,
-                       bool (*wanted)(const ls_config *c, const ls_config_key *row))
+/* The rows of these parts. A group is opened where its first row is written. */
+static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, unsigned parts)
 {
     const ls_config_key *open = NULL;
     ls_json_open_object(w, key);
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        if (!wanted(c, row))
+        if (!(parts >> row->part & 1))
             continue;
         if (open && !same_group(open, row)) {
             ls_json_close(w);
@@ -226,7 +174,7 @@ static void write_rows(ls_json_writer *w, const char *key, const ls_config *c,
             ls_json_open_object(w, row->group);
             open = row;
         }
-        write_row(w, c, row);
+        ls_config_write_key(w, c, row);
     }
     if (open)
         ls_json_close(w);
@@ -237,31 +185,24 @@ void ls_config_write_recipe(ls_json_writer *w, const char *key, const ls_config 
 {
     ls_config resolved = *c;
     resolved.shards = shards;
-    write_rows(w, key, &resolved, in_recipe);
+    write_rows(w, key, &resolved, parts_of_recipe(c));
 }
 
 void ls_config_write(ls_json_writer *w, const char *key, const ls_config *c)
 {
-    write_rows(w, key, c, any);
+    write_rows(w, key, c, ~0u);
 }
 
 int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_error *err)
 {
-    int status = LS_OK;
-    size_t length = 0;
     ls_json_writer w;
     ls_json_writer_init(&w, 2, host);
     ls_config_write(&w, NULL, config);
-    const char *text = ls_json_writer_text(&w, &length, err);
-    *out = text ? ls_alloc(host, length + 2) : NULL;
-    if (*out) {
-        memcpy(*out, text, length);
-        (*out)[length] = '\n';
-    } else {
-        status = ls_fail(err, LS_ENOMEM, "out of memory for the resolved config");
-    }
+    ls_buffer_put(&w.out, "\n");
+    const char *text = ls_json_writer_text(&w, NULL, NULL);
+    *out = text ? ls_strdup(host, text) : NULL;
     ls_json_writer_fini(&w);
-    return status;
+    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for the resolved config");
 }
 
 /* ---- comparing ------------------------------------------------------------------------------ */
@@ -275,7 +216,7 @@ int ls_config_read_recipe(ls_config *out, const ls_json *doc, const cJSON *node,
 
 void ls_config_write_of_model(ls_json_writer *w, const char *key, const ls_config *c)
 {
-    write_rows(w, key, c, of_model);
+    write_rows(w, key, c, 1u << LS_RECIPE_OF_MODEL);
 }
 
 int ls_config_read_of_model(ls_config *out, const ls_json *doc, const cJSON *node,
@@ -291,7 +232,7 @@ static const char *show(ls_json_writer *w, const ls_config *c, const ls_config_k
 {
     ls_json_writer_reset(w);
     ls_json_open_object(w, NULL);
-    write_row(w, c, row);
+    ls_config_write_key(w, c, row);
     ls_json_close(w);
     return ls_json_writer_text(w, NULL, NULL);
 }
@@ -330,7 +271,7 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
     ls_json_writer_init(&a, 0, config->host);
     ls_json_writer_init(&b, 0, config->host);
     for (const ls_config_key *row = ls_config_keys; row->key && status == LS_OK; row++) {
-        if (!in_recipe(&mine, row))
+        if (!(parts_of_recipe(&mine) >> row->part & 1))
             continue;
         const char *here = show(&a, &mine, row), *there = show(&b, recipe, row);
         if (!here || !there)
@@ -482,25 +423,13 @@ static ls_dataset_spec data_spec(const ls_config *c)
                              .keys = c->data_keys};
 }
 
-/* A key of `data` that has another value than where it is absent. */
-static bool is_set(const ls_config *c, const ls_config_key *row)
-{
-    const void *value = (const char *)c + row->at;
-    switch (row->kind) {
-    case LS_KEY_TEXT: return *(const char *const *)value != NULL;
-    case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
-    case LS_KEY_FORM: return false;
-    default: return *(const int *)value != (int)row->fallback;
-    }
-}
-
 /* What the data that is named does not have is refused where it stands. */
 static int check_keys(const ls_config *c, const ls_dataset_spec *spec, ls_error *err)
 {
     ls_error cause;
     char key[64];
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        if (strcmp(row->group, "data") != 0 || !is_set(c, row))
+        if (strcmp(row->group, "data") != 0 || !ls_config_is_set(c, row))
             continue;
         int status = ls_dataset_check_key(spec, row->key, &cause);
         if (status) {

@@ -200,7 +200,7 @@ typedef enum ls_key_kind {
     LS_KEY_BOOL,   /* an int */
     LS_KEY_TEXT,   /* a const char *, of the document; absent: `text`, which may be NULL */
     LS_KEY_CHOICE, /* an int, the index of a word in `choices` */
-    LS_KEY_FORM    /* `form` reads and writes it */
+    LS_KEY_FORM    /* `read` and `write` are its own */
 } ls_key_kind;
 
 /* Whether the weights that come out depend on it: a run that goes on must have the same recipe. */
@@ -213,12 +213,6 @@ typedef enum ls_key_part {
 
 typedef struct ls_config_key ls_config_key;
 
-/* A key whose value has a form of its own. */
-typedef struct ls_config_form {
-    void (*read)(ls_config *config, ls_fields *fields, const ls_config_key *row);
-    void (*write)(ls_json_writer *w, const ls_config *config, const ls_config_key *row);
-} ls_config_form;
-
 struct ls_config_key {
     const char *group; /* the object that it is in; "": the config itself */
     const char *key;
@@ -229,12 +223,20 @@ struct ls_config_key {
     double min, max;
     const char *text; /* the default of a text; of a form, how the documentation shows it */
     const char *const *choices;
-    const ls_config_form *form;
+    /* Of a form. The member may be NULL; nothing has failed before. */
+    void (*read)(ls_config *config, ls_fields *fields, const ls_config_key *row, const cJSON *node);
+    void (*write)(ls_json_writer *w, const ls_config *config, const ls_config_key *row);
     const char *help; /* a sentence or two, in Markdown */
 };
 
 /* The rows, those of a group one behind the other; ends with a row whose key is NULL. */
 extern const ls_config_key ls_config_keys[];
+
+/* Reads and writes a row's value, as its kind has it. */
+void ls_config_read_key(ls_config *config, ls_fields *fields, const ls_config_key *row);
+void ls_config_write_key(ls_json_writer *w, const ls_config *config, const ls_config_key *row);
+/* Whether the value is another one than where the key is absent; of a form: false. */
+bool ls_config_is_set(const ls_config *config, const ls_config_key *row);
 
 /* A key's default as it would stand in a config; "required" or "" (none) where there is none. Static
  * text, or `out`. */

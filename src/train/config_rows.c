@@ -7,8 +7,9 @@
 
 #define MOST_ROWS (1L << 20)
 #define AT(member) offsetof(ls_config, member)
+#define FORM(name) .read = read_##name, .write = write_##name
 
-/* ---- forms ---------------------------------------------------------------------------------- */
+/* ---- what rows have in common ---------------------------------------------------------------- */
 
 static void *value_of(ls_config *c, const ls_config_key *row)
 {
@@ -20,34 +21,95 @@ static const void *value_in(const ls_config *c, const ls_config_key *row)
     return (const char *)c + row->at;
 }
 
-/* What a reader of a whole object found becomes the finding of the object around it. */
-static void take_status(ls_fields *f, int status)
+static void write_text(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
-    if (f->status == LS_OK)
-        f->status = status;
+    const char *text = *(const char *const *)value_in(c, row);
+    if (text)
+        ls_json_put_string(w, row->key, text);
 }
 
-static void read_name(ls_config *c, ls_fields *f, const ls_config_key *row)
+void ls_config_read_key(ls_config *c, ls_fields *f, const ls_config_key *row)
+{
+    void *value = value_of(c, row);
+    const long integer = (long)row->fallback;
+    const int flag = (int)row->fallback;
+    const cJSON *node;
+    long n;
+    switch (row->kind) {
+    case LS_KEY_INT:
+        ls_field_int(f, row->key, (long)row->min, (long)row->max, &integer, &n);
+        *(int *)value = (int)n;
+        break;
+    case LS_KEY_NUMBER:
+        ls_field_double(f, row->key, row->min, row->max, &row->fallback, value);
+        break;
+    case LS_KEY_BOOL: ls_field_bool(f, row->key, &flag, value); break;
+    case LS_KEY_TEXT: ls_field_text(f, row->key, &row->text, value); break;
+    case LS_KEY_CHOICE: ls_field_choice(f, row->key, row->choices, &flag, value); break;
+    case LS_KEY_FORM:
+        node = ls_field_any(f, row->key);
+        if (f->status == LS_OK)
+            row->read(c, f, row, node);
+        break;
+    }
+}
+
+void ls_config_write_key(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
+{
+    const void *value = value_in(c, row);
+    switch (row->kind) {
+    case LS_KEY_INT: ls_json_put_int(w, row->key, *(const int *)value); break;
+    case LS_KEY_NUMBER: ls_json_put_double(w, row->key, *(const double *)value); break;
+    case LS_KEY_BOOL: ls_json_put_bool(w, row->key, *(const int *)value); break;
+    case LS_KEY_TEXT: write_text(w, c, row); break;
+    case LS_KEY_CHOICE: ls_json_put_string(w, row->key, row->choices[*(const int *)value]); break;
+    case LS_KEY_FORM: row->write(w, c, row); break;
+    }
+}
+
+bool ls_config_is_set(const ls_config *c, const ls_config_key *row)
+{
+    const void *value = value_in(c, row);
+    switch (row->kind) {
+    case LS_KEY_TEXT: return *(const char *const *)value != NULL;
+    case LS_KEY_NUMBER: return *(const double *)value != row->fallback;
+    case LS_KEY_FORM: return false;
+    default: return *(const int *)value != (int)row->fallback;
+    }
+}
+
+const char *ls_config_default(char out[32], const ls_config_key *row)
+{
+    switch (row->kind) {
+    case LS_KEY_INT:
+    case LS_KEY_NUMBER: snprintf(out, 32, "%d", (int)row->fallback); break;
+    case LS_KEY_BOOL: return row->fallback != 0 ? "true" : "false";
+    case LS_KEY_TEXT:
+        if (!row->text)
+            return "";
+        snprintf(out, 32, "\"%s\"", row->text);
+        break;
+    case LS_KEY_CHOICE: snprintf(out, 32, "\"%s\"", row->choices[(int)row->fallback]); break;
+    case LS_KEY_FORM: return row->text ? row->text : "";
+    }
+    return out;
+}
+
+/* ---- forms ---------------------------------------------------------------------------------- */
+
+static void read_name(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const char *fallback = "run";
     ls_field_text(f, row->key, &fallback, &c->name);
     if (f->status == LS_OK && (c->name[0] == '\0' || strchr(c->name, '/')))
-        ls_fields_fail(f, ls_field_any(f, row->key),
+        ls_fields_fail(f, node,
                        "name: expected a word without '/', which becomes part of a file name");
 }
 
-static void write_name(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
-{
-    ls_json_put_string(w, row->key, c->name);
-}
-
-static const ls_config_form name_form = {read_name, write_name};
-
 /* A number for all channels, or an array of one number per channel (the last one serves the rest). */
-static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row)
+static void read_channels(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     float *out = value_of(c, row);
-    const cJSON *node = ls_field_any(f, row->key);
     const int count = cJSON_IsArray(node) ? cJSON_GetArraySize(node) : 1;
     for (int i = 0; i < 4; i++)
         out[i] = (float)row->fallback;
@@ -76,11 +138,10 @@ static void write_channels(ls_json_writer *w, const ls_config *c, const ls_confi
     ls_json_close(w);
 }
 
-static const ls_config_form channels_form = {read_channels, write_channels};
-
-static void read_capacity(ls_config *c, ls_fields *f, const ls_config_key *row)
+static void read_capacity(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
-    const cJSON *node = ls_field_any(f, row->key), *item;
+    const cJSON *item;
+    (void)row;
     if (!node)
         return;
     if (!cJSON_IsArray(node) || cJSON_GetArraySize(node) > LS_DEVICES_MAX)
@@ -108,8 +169,6 @@ static void write_capacity(ls_json_writer *w, const ls_config *c, const ls_confi
     ls_json_close(w);
 }
 
-static const ls_config_form capacity_form = {read_capacity, write_capacity};
-
 int ls_shards_for(int rows, double uses)
 {
     int shards = 1;
@@ -136,10 +195,9 @@ int ls_config_shards(const ls_config *c, const ls_model *model)
 }
 
 /* An integer, or "devices" for one shard per device. */
-static void read_shards(ls_config *c, ls_fields *f, const ls_config_key *row)
+static void read_shards(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     long shards;
-    const cJSON *node = ls_field_any(f, row->key);
     if (!node) {
         c->shards = -1;
         return;
@@ -163,14 +221,12 @@ static void write_shards(ls_json_writer *w, const ls_config *c, const ls_config_
         ls_json_put_string(w, row->key, "devices");
 }
 
-static const ls_config_form shards_form = {read_shards, write_shards};
-
-static void read_seed(ls_config *c, ls_fields *f, const ls_config_key *row)
+static void read_seed(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     double seed = 0;
     if (ls_field_double(f, row->key, row->min, row->max, &row->fallback, &seed) &&
         seed != (double)(uint64_t)seed)
-        ls_fields_fail(f, ls_field_any(f, row->key), "seed: expected an integer, found %g", seed);
+        ls_fields_fail(f, node, "seed: expected an integer, found %g", seed);
     c->seed = (uint64_t)seed;
 }
 
@@ -179,42 +235,21 @@ static void write_seed(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_put_uint(w, row->key, c->seed);
 }
 
-static const ls_config_form seed_form = {read_seed, write_seed};
-
 /* Absent: a directory of the run's own; null or "": none. */
-static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row)
+static void read_run_dir(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     const char *none = NULL;
-    if (cJSON_IsNull(ls_field_any(f, row->key)))
+    if (cJSON_IsNull(node))
         c->run_dir = "";
     else
         ls_field_text(f, row->key, &none, &c->run_dir);
 }
 
-static void write_run_dir(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
-{
-    if (c->run_dir)
-        ls_json_put_string(w, row->key, c->run_dir);
-}
-
-static const ls_config_form run_dir_form = {read_run_dir, write_run_dir};
-
-static void read_model(ls_config *c, ls_fields *f, const ls_config_key *row)
-{
-    c->model = ls_field_any(f, row->key);
-}
-
-static void write_model(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
-{
-    ls_json_put_node(w, row->key, c->model);
-}
-
-static const ls_config_form model_form = {read_model, write_model};
-
 /* A value that is looked into where the model is known. */
-static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row)
+static void read_node(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
-    *(const cJSON **)value_of(c, row) = ls_field_any(f, row->key);
+    (void)f;
+    *(const cJSON **)value_of(c, row) = node;
 }
 
 static void write_node(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
@@ -224,13 +259,11 @@ static void write_node(ls_json_writer *w, const ls_config *c, const ls_config_ke
         ls_json_put_node(w, row->key, node);
 }
 
-static const ls_config_form node_form = {read_node, write_node};
-
-static void read_optimizer(ls_config *c, ls_fields *f, const ls_config_key *row)
+static void read_optimizer(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
-    const cJSON *node = ls_field_any(f, row->key);
+    (void)row;
     if (node)
-        take_status(f, ls_optimizer_parse(&c->optimizer, f->doc, node, f->err));
+        f->status = ls_optimizer_parse(&c->optimizer, f->doc, node, f->err);
 }
 
 static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
@@ -238,31 +271,24 @@ static void write_optimizer(ls_json_writer *w, const ls_config *c, const ls_conf
     ls_optimizer_write(w, row->key, &c->optimizer);
 }
 
-static const ls_config_form optimizer_form = {read_optimizer, write_optimizer};
-
 /* {"weights": FILE, "partial": true}. A rule may stand beside it, because --set added the file, or for what a
  * partial file does not have. */
-static int read_start(ls_config *c, const ls_json *doc, const cJSON *node, ls_error *err)
+static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
     static const int whole = 0;
-    ls_fields f;
-    if (!cJSON_IsObject(node) || !cJSON_GetObjectItemCaseSensitive(node, "weights"))
-        return ls_init_parse(&c->init, doc, node, err);
-    ls_fields_begin(&f, doc, node, "init", err);
-    ls_field_text(&f, "weights", NULL, &c->init_weights);
-    ls_field_bool(&f, "partial", &whole, &c->init_partial);
+    ls_fields init;
+    if (!cJSON_IsObject(node) || !cJSON_GetObjectItemCaseSensitive(node, "weights")) {
+        f->status = ls_init_parse(&c->init, f->doc, node, f->err);
+        return;
+    }
+    ls_fields_begin(&init, f->doc, node, row->key, f->err);
+    ls_field_text(&init, "weights", NULL, &c->init_weights);
+    ls_field_bool(&init, "partial", &whole, &c->init_partial);
     if (c->init_partial)
-        ls_init_read(&c->init, &f, true);
-    ls_field_any(&f, "name");
-    ls_field_any(&f, "std");
-    return ls_fields_end(&f);
-}
-
-static void read_init(ls_config *c, ls_fields *f, const ls_config_key *row)
-{
-    const cJSON *node = ls_field_any(f, row->key);
-    if (f->status == LS_OK)
-        f->status = read_start(c, f->doc, node, f->err);
+        ls_init_read(&c->init, &init, true);
+    ls_field_any(&init, "name");
+    ls_field_any(&init, "std");
+    f->status = ls_fields_end(&init);
 }
 
 static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
@@ -280,21 +306,16 @@ static void write_init(ls_json_writer *w, const ls_config *c, const ls_config_ke
     ls_json_close(w);
 }
 
-static const ls_config_form init_form = {read_init, write_init};
-
-static void read_schedule(ls_config *c, ls_fields *f, const ls_config_key *row)
+static void read_schedule(ls_config *c, ls_fields *f, const ls_config_key *row, const cJSON *node)
 {
-    const cJSON *node = ls_field_any(f, row->key);
-    if (f->status == LS_OK)
-        f->status = ls_schedule_parse(&c->schedule, f->doc, node, f->err);
+    (void)row;
+    f->status = ls_schedule_parse(&c->schedule, f->doc, node, f->err);
 }
 
 static void write_schedule(ls_json_writer *w, const ls_config *c, const ls_config_key *row)
 {
     ls_schedule_write(w, row->key, &c->schedule);
 }
-
-static const ls_config_form schedule_form = {read_schedule, write_schedule};
 
 /* ---- the rows ------------------------------------------------------------------------------- */
 
@@ -309,8 +330,8 @@ static const char *const at_member_loss[] = {"stop", "continue", NULL};
 static const char *const at_nonfinite[] = {"stop", "skip", NULL};
 
 const ls_config_key ls_config_keys[] = {
-    {"", "name", LS_KEY_FORM, .text = "\"run\"", .form = &name_form,
-     .help = "part of the run directory's name"},
+    {"", "name", LS_KEY_FORM, LS_PLACEMENT, AT(name), .text = "\"run\"", .read = read_name,
+     .write = write_text, .help = "part of the run directory's name"},
     {"data", "name", LS_KEY_TEXT, LS_RECIPE_OF_MODEL, AT(data_name), .text = "fashion_mnist",
      .help = "`fashion_mnist`, `mnist`, `emnist` (by class), `cifar10` and `cifar100` "
              "(binary form), `synthetic`; of your own: `npy`, "
@@ -357,41 +378,41 @@ const ls_config_key ls_config_keys[] = {
          "the share of each class's training rows that is held out and evaluated on, drawn from the "
          "seed; test rows are then for `trainer eval` alone"},
     {"data", "mean", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.mean), 0, -1e6, 1e6,
-     .text = "0", .form = &channels_form,
+     .text = "0", FORM(channels),
      .help = "pixels become (pixel / 255 − mean) / std, floats (value − mean) / std; a number, or "
              "one per channel"},
     {"data", "std", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(preprocessing.std), 1, 1e-6, 1e6,
-     .text = "1", .form = &channels_form, .help = "see `data.mean`"},
-    {"", "model", LS_KEY_FORM, LS_RECIPE_OF_MODEL, .text = "required", .form = &model_form,
+     .text = "1", FORM(channels), .help = "see `data.mean`"},
+    {"", "model", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(model), .text = "required", FORM(node),
      .help =
          "`{\"name\": …, \"layers\": […]}`, or the path of such a file, relative to the config"},
     {"", "batch_size", LS_KEY_INT, LS_RECIPE, AT(batch_size), 256, 1, MOST_ROWS,
      .help = "global: rows of a minibatch over all devices"},
     {"", "seed", LS_KEY_FORM, LS_RECIPE, AT(seed), 0, 0, 9007199254740992.0 /* 2⁵³ */, .text = "0",
-     .form = &seed_form, .help = "every random draw is a function of it"},
-    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"normal\"", .form = &init_form,
+     FORM(seed), .help = "every random draw is a function of it"},
+    {"", "init", LS_KEY_FORM, LS_RECIPE, .text = "\"normal\"", FORM(init),
      .help =
          "`{\"name\": \"normal\", \"std\": 0.01}`, `\"xavier\"`, `\"kaiming\"`; biases start at 0; "
          "or `{\"weights\": \"FILE.safetensors\"}`, with PyTorch's names (fp32, fp16 or bf16); with "
          "`\"partial\": true` what fits by name and shape is taken, the rest listed and begun as "
          "`\"name\"` says"},
-    {"", "optimizer", LS_KEY_FORM, LS_RECIPE, .text = "required", .form = &optimizer_form,
+    {"", "optimizer", LS_KEY_FORM, LS_RECIPE, .text = "required", FORM(optimizer),
      .help = "`{\"name\": \"sgd\", \"lr\": …, \"momentum\": 0, \"weight_decay\": 0, \"nesterov\": "
              "false}`, or `{\"name\": \"adamw\", \"lr\": …, \"beta1\": 0.9, \"beta2\": 0.999, "
              "\"epsilon\": 1e-8, \"weight_decay\": 0.01}`; "
              "each takes `\"clip_norm\"`, the most of the merged gradient's norm (0: any)"},
-    {"", "freeze", LS_KEY_FORM, LS_RECIPE, AT(freeze), .form = &node_form,
+    {"", "freeze", LS_KEY_FORM, LS_RECIPE, AT(freeze), FORM(node),
      .help =
          "patterns of parameters' names that stay as they are, such as `[\"conv1.*\", \"bn*\"]`; "
          "a frozen beginning is not computed backward, and its batch norms keep their "
          "statistics"},
-    {"", "lr_factors", LS_KEY_FORM, LS_RECIPE, AT(lr_factors), .form = &node_form,
+    {"", "lr_factors", LS_KEY_FORM, LS_RECIPE, AT(lr_factors), FORM(node),
      .help = "what the learning rate is multiplied with, by patterns of names: `{\"fc.*\": 10}`"},
     {"", "ema", LS_KEY_NUMBER, LS_RECIPE, AT(optimizer.ema), 0, 0, 0.9999999,
      .help =
          "0.999, say: a moving average of the weights, of which a step leaves so much, is what is "
          "evaluated, saved and predicts; it begins with the first weights; 0: none"},
-    {"", "schedule", LS_KEY_FORM, LS_RECIPE, .text = "\"constant\"", .form = &schedule_form,
+    {"", "schedule", LS_KEY_FORM, LS_RECIPE, .text = "\"constant\"", FORM(schedule),
      .help =
          "`{\"name\": \"step\", \"every_epochs\": 30, \"gamma\": 0.1}`, `{\"name\": \"cosine\", "
          "\"minimum\": 0}`, these and `\"constant\"` with `\"warmup_epochs\"`; `{\"name\": "
@@ -406,7 +427,7 @@ const ls_config_key ls_config_keys[] = {
              "(targets from 0 to 1); `auto`: the first that fits"},
     {"", "label_smoothing", LS_KEY_NUMBER, LS_RECIPE_OF_MODEL, AT(label_smoothing), 0, 0, 1,
      .help = "the share of the target that all classes have in equal parts"},
-    {"", "class_weights", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(class_weights), .form = &node_form,
+    {"", "class_weights", LS_KEY_FORM, LS_RECIPE_OF_MODEL, AT(class_weights), FORM(node),
      .help =
          "of `cross_entropy`: what a row's loss, smoothing included, is multiplied with by its "
          "class, a list of numbers; or `\"balanced\"`: rows / (classes · rows of the class), of "
@@ -442,7 +463,7 @@ const ls_config_key ls_config_keys[] = {
          "workers share one GPU)"},
     {"", "on_nonfinite", LS_KEY_CHOICE, LS_RECIPE, AT(skip_nonfinite), .choices = at_nonfinite,
      .help = "at a loss that is not finite; `\"skip\"`: leave that step out"},
-    {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", .form = &shards_form,
+    {"", "shards", LS_KEY_FORM, LS_RECIPE, AT(shards), .text = "1 to 8", FORM(shards),
      .help = "logical shards of a minibatch, part of the recipe; absent: the largest power of two "
              "that leaves each 16 rows, and uses of each weight 64, or 128 where there are more "
              "than two, at most 8 (a perceptron of 256 rows has 2); workers beyond them only merge "
@@ -455,7 +476,7 @@ const ls_config_key ls_config_keys[] = {
     {"", "threads", LS_KEY_INT, LS_PLACEMENT, AT(threads), 0, 0, 1024,
      .help = "each CPU worker's team, which divides outputs: any size gives the same bits; 0: one "
              "thread, or, where `auto` finds more cores than shards, an equal part of them"},
-    {"", "capacity", LS_KEY_FORM, LS_PLACEMENT, .form = &capacity_form,
+    {"", "capacity", LS_KEY_FORM, LS_PLACEMENT, FORM(capacity),
      .help = "one number per device: shards are dealt out in proportion (unequal devices; the bits "
              "stay the same)"},
     {"", "eval_every", LS_KEY_INT, LS_PLACEMENT, AT(eval_every), 1, 0, 1000000,
@@ -480,7 +501,7 @@ const ls_config_key ls_config_keys[] = {
     {"metrics", "tensorboard", LS_KEY_BOOL, LS_PLACEMENT, AT(tensorboard),
      .help = "event files in the run directory, for `tensorboard --logdir runs`"},
     {"metrics", "names", LS_KEY_FORM, LS_PLACEMENT, AT(metric_names), .text = "\"auto\"",
-     .form = &node_form,
+     FORM(node),
      .help =
          "what evaluations measure besides the loss: `[\"accuracy\", \"top5\", \"confusion\"]` "
          "(with each class's precision and recall) of classes, `mae` and `r2` of values, `auc` "
@@ -506,24 +527,8 @@ const ls_config_key ls_config_keys[] = {
      .help =
          "when a host is lost the others save and stop; `\"continue\"`: those that are left, if "
          "they are more than half, or half with the first, take over its shards and repeat the step ([hosts](hosts.md))"},
-    {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, .form = &run_dir_form,
+    {"", "run_dir", LS_KEY_FORM, LS_PLACEMENT, AT(run_dir), .read = read_run_dir,
+     .write = write_text,
      .help = "a directory that holds no run yet; `null`: none; absent: `runs/<time>-<name>`"},
     {.key = NULL},
 };
-
-const char *ls_config_default(char out[32], const ls_config_key *row)
-{
-    switch (row->kind) {
-    case LS_KEY_INT:
-    case LS_KEY_NUMBER: snprintf(out, 32, "%d", (int)row->fallback); break;
-    case LS_KEY_BOOL: return row->fallback != 0 ? "true" : "false";
-    case LS_KEY_TEXT:
-        if (!row->text)
-            return "";
-        snprintf(out, 32, "\"%s\"", row->text);
-        break;
-    case LS_KEY_CHOICE: snprintf(out, 32, "\"%s\"", row->choices[(int)row->fallback]); break;
-    case LS_KEY_FORM: return row->text ? row->text : "";
-    }
-    return out;
-}
