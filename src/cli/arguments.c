@@ -147,6 +147,16 @@ cli_option cli_key(const char *name, cli_list *list, const char *key, char *room
         .name = name, .list = list, .most = CLI_SET_MAX, .key = key, .room = room, .size = size};
 }
 
+cli_option cli_number(const char *name, double *number, double least, double greatest)
+{
+    return (cli_option){.name = name, .number = number, .least = least, .greatest = greatest};
+}
+
+cli_option cli_operand(const char *what, const char **operand, const char *missing)
+{
+    return (cli_option){.name = what, .text = operand, .missing = missing};
+}
+
 bool cli_assignment(char *room, size_t size, const char *key, const char *text)
 {
     const int n = snprintf(room, size, "%s=\"%s\"", key, text);
@@ -197,12 +207,36 @@ static int fail_unknown(const char *verb, char **argv)
                      optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
 }
 
-int cli_read_options(const char *verb, const cli_option *rows, int count, int argc, char **argv)
+static int read_number(const char *verb, const cli_option *o, const char *text)
+{
+    char *end;
+    *o->number = strtod(text, &end);
+    if (end != text && *end == '\0' && *o->number >= o->least && *o->number <= o->greatest)
+        return 0;
+    fprintf(stderr, "trainer %s: --%s %s: expected a number from %g to %g\n", verb, o->name, text,
+            o->least, o->greatest);
+    return EXIT_USAGE;
+}
+
+static int read_operand(const char *verb, const cli_option *o, int argc, char **argv)
+{
+    char problem[64];
+    if (optind == argc)
+        return cli_usage(verb, o->missing, "");
+    snprintf(problem, sizeof problem, "one %s at a time; do not know what to do with ", o->name);
+    if (optind + 1 < argc)
+        return cli_usage(verb, problem, argv[optind + 1]);
+    *o->text = argv[optind];
+    return 0;
+}
+
+int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv)
 {
     struct option options[CLI_OPTIONS_MAX + 1] = {{0}};
+    const char *number[CLI_OPTIONS_MAX] = {0}; /* looked at when all options could be read */
     char letters[2 * CLI_OPTIONS_MAX + 2] = ":";
-    int c, row_of[FIRST_LONG] = {0};
-    for (int i = 0; i < count; i++) {
+    int c, problem = 0, row_of[FIRST_LONG] = {0};
+    for (int i = 0; rows[i].name && !rows[i].missing; i++) { /* operands stand behind options */
         const cli_option *o = &rows[i];
         const bool alone = o->flag || o->help; /* without a value */
         const char letter[3] = {o->letter, o->letter && !alone ? ':' : '\0', '\0'};
@@ -219,41 +253,23 @@ int cli_read_options(const char *verb, const cli_option *rows, int count, int ar
             return cli_usage(verb, "a value is missing behind ", argv[optind - 1]);
         if (c == '?')
             return fail_unknown(verb, argv);
-        const cli_option *row = &rows[c < FIRST_LONG ? row_of[c] : c - FIRST_LONG];
-        int problem = take(verb, row, optarg);
-        if (!problem && row->words)
-            problem = note_words(verb, row->words, argv);
-        if (problem || row->last)
+        const int i = c < FIRST_LONG ? row_of[c] : c - FIRST_LONG;
+        if (rows[i].number)
+            number[i] = optarg;
+        else
+            problem = take(verb, &rows[i], optarg);
+        if (!problem && rows[i].words)
+            problem = note_words(verb, rows[i].words, argv);
+        if (problem || rows[i].last)
             return problem;
     }
-    return 0;
-}
-
-int cli_read_operand(const char **out, const char *verb, const char *what, const char *missing,
-                     int argc, char **argv)
-{
-    char problem[64];
-    if (optind == argc)
-        return cli_usage(verb, missing, "");
-    snprintf(problem, sizeof problem, "one %s at a time; do not know what to do with ", what);
-    if (optind + 1 < argc)
-        return cli_usage(verb, problem, argv[optind + 1]);
-    *out = argv[optind];
-    return 0;
-}
-
-int cli_read_number(double *out, const char *verb, const char *name, const char *text, double least,
-                    double most)
-{
-    char *end;
-    if (!text)
-        return 0;
-    *out = strtod(text, &end);
-    if (end != text && *end == '\0' && *out >= least && *out <= most)
-        return 0;
-    fprintf(stderr, "trainer %s: --%s %s: expected a number from %g to %g\n", verb, name, text,
-            least, most);
-    return EXIT_USAGE;
+    for (int i = 0; rows[i].name && !problem; i++) {
+        if (number[i])
+            problem = read_number(verb, &rows[i], number[i]);
+        if (rows[i].missing)
+            problem = read_operand(verb, &rows[i], argc, argv);
+    }
+    return problem;
 }
 
 static cli_option launching(const char *name, const char **text, cli_list *words)
@@ -265,6 +281,8 @@ static cli_option launching(const char *name, const char **text, cli_list *words
 
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
+    const cli_option config = cli_operand(
+        "config", &out->config, "which config? Try `trainer examples/fashion_mnist.json`");
     const cli_option options[] = {
         cli_repeated("set", &out->set, CLI_SET_MAX),
         cli_key("devices", &out->set, "devices", out->devices, sizeof out->devices),
@@ -284,10 +302,10 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         cli_flag("quiet", &out->quiet),
         {.name = "version", .flag = &out->version, .last = true},
         {.name = "help", .letter = 'h', .flag = &out->help, .last = true},
+        {0},
     };
     memset(out, 0, sizeof *out);
-    int problem =
-        cli_read_options(NULL, options, (int)(sizeof options / sizeof *options), argc, argv);
+    int problem = cli_read_options(NULL, options, argc, argv);
     out->config_help = out->help && optind < argc && strcmp(argv[optind], "config") == 0;
     if (problem || out->help || out->version)
         return problem;
@@ -307,6 +325,5 @@ int cli_parse(cli_arguments *out, int argc, char **argv)
         return cli_usage(NULL, "--hosts starts all members, --join one of them: take one", "");
     if (optind == argc && out->resume && !out->print_config)
         return 0;
-    return cli_read_operand(&out->config, NULL, "config",
-                            "which config? Try `trainer examples/fashion_mnist.json`", argc, argv);
+    return read_operand(NULL, &config, argc, argv);
 }

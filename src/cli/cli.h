@@ -35,9 +35,9 @@ typedef struct cli_list {
     const char *item[CLI_SET_MAX + 16];
 } cli_list;
 
-/* An option of a verb; the functions below make rows. */
+/* An option of a verb, or its operand; the functions below make rows. */
 typedef struct cli_option {
-    const char *name; /* without "--" */
+    const char *name; /* without "--"; of an operand: what it is */
     char letter;      /* that stands for it behind one "-"; 0: none */
     const char *help; /* printed by an option without a value; nothing is read or done behind it */
     bool *flag;       /* set by an option without a value … */
@@ -49,26 +49,25 @@ typedef struct cli_option {
     char *room;
     size_t size;
     cli_list *words; /* NULL, or gets the words of argv that it was, its value's among them */
+    double *number;  /* from `least` to `greatest`; not given: it stays */
+    double least, greatest;
+    const char *missing; /* asks for the operand, which `text` gets; NULL: it is an option */
 } cli_option;
 
 cli_option cli_flag(const char *name, bool *flag);
 cli_option cli_text(const char *name, const char **text);
 cli_option cli_repeated(const char *name, cli_list *list, int most);
 cli_option cli_key(const char *name, cli_list *list, const char *key, char *room, size_t size);
+cli_option cli_number(const char *name, double *number, double least, double greatest);
 /* --help, for which -h stands as well. */
 cli_option cli_help(const char *text);
+cli_option cli_operand(const char *what, const char **operand, const char *missing);
 
-/* Reads the options of a verb (NULL: of training), of which there are CLI_OPTIONS_MAX at most; operands
- * are at argv[optind] then. Returns 0; EXIT_USAGE after saying on stderr what is wrong; CLI_HELPED, which a verb
- * returns too, where a help was asked for. */
+/* Reads the arguments of a verb (NULL: of training) by rows, CLI_OPTIONS_MAX at most, that end with one without a name;
+ * without a row for them, operands are at argv[optind] then. Returns 0; EXIT_USAGE after saying on stderr what is wrong;
+ * CLI_HELPED, which a verb returns too, where a help was asked for. */
 enum { CLI_OPTIONS_MAX = 20, CLI_HELPED = -1 };
-int cli_read_options(const char *verb, const cli_option *rows, int count, int argc, char **argv);
-/* The one operand that a verb takes, a `what`; `missing` asks for it. Returns as above. */
-int cli_read_operand(const char **out, const char *verb, const char *what, const char *missing,
-                     int argc, char **argv);
-/* The number that option `name` was given; without a text `out` stays. Returns as above. */
-int cli_read_number(double *out, const char *verb, const char *name, const char *text, double least,
-                    double most);
+int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv);
 /* Says "trainer VERB: problem…" on stderr; returns EXIT_USAGE. */
 int cli_usage(const char *verb, const char *problem, const char *what);
 

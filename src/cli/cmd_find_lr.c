@@ -73,55 +73,40 @@ typedef struct finding {
     double suggestion; /* NaN: none */
 } finding;
 
-static int check_rates(const arguments *a)
+static int refuse(const char *problem)
 {
-    if (a->from < a->to)
-        return 0;
-    fprintf(stderr, "trainer find-lr: --from %g --to %g: expected rates that grow\n", a->from,
-            a->to);
+    fprintf(stderr, "trainer find-lr: %s\n", problem);
     return EXIT_USAGE;
 }
 
 static int parse(arguments *a, int argc, char **argv)
 {
-    const char *from = NULL, *to = NULL, *steps = NULL;
-    double number = STEPS;
+    char rates[64];
+    double steps = STEPS;
     const cli_option options[] = {
-        cli_text("from", &from),
-        cli_text("to", &to),
-        cli_text("steps", &steps),
+        cli_number("from", &a->from, 1e-12, RATE_MOST),
+        cli_number("to", &a->to, 1e-12, RATE_MOST),
+        cli_number("steps", &steps, STEPS_LEAST, STEPS_MOST),
         cli_text("svg", &a->svg),
         cli_text("json", &a->json),
         cli_repeated("set", &a->set, CLI_SET_MAX),
         cli_flag("quiet", &a->quiet),
         cli_key("devices", &a->set, "devices", a->devices, sizeof a->devices),
-        cli_help(help)};
-    memset(a, 0, sizeof *a);
-    a->from = 1e-6;
-    a->to = 10;
-    int problem =
-        cli_read_options("find-lr", options, (int)(sizeof options / sizeof *options), argc, argv);
+        cli_help(help),
+        cli_operand("config", &a->config,
+                    "which config? Try `trainer find-lr examples/fashion_mnist.json`"),
+        {0}};
+    *a = (arguments){.from = 1e-6, .to = 10};
+    const int problem = cli_read_options("find-lr", options, argc, argv);
     if (problem)
         return problem;
-    problem = cli_read_number(&a->from, "find-lr", "from", from, 1e-12, RATE_MOST);
-    if (!problem)
-        problem = cli_read_number(&a->to, "find-lr", "to", to, 1e-12, RATE_MOST);
-    if (!problem)
-        problem = cli_read_number(&number, "find-lr", "steps", steps, STEPS_LEAST, STEPS_MOST);
-    a->steps = (int)number;
-    if (!problem && (a->steps != number || (a->svg && strcmp(a->svg, "-") == 0))) {
-        fprintf(stderr, "trainer find-lr: %s\n",
-                a->steps != number ? "--steps: expected a whole number"
-                                   : "--svg -: expected a file's name");
-        problem = EXIT_USAGE;
-    }
-    if (!problem)
-        problem = check_rates(a);
-    return problem ? problem
-                   : cli_read_operand(&a->config, "find-lr", "config",
-                                      "which config? Try `trainer find-lr "
-                                      "examples/fashion_mnist.json`",
-                                      argc, argv);
+    a->steps = (int)steps;
+    if (a->steps != steps)
+        return refuse("--steps: expected a whole number");
+    if (a->svg && strcmp(a->svg, "-") == 0)
+        return refuse("--svg -: expected a file's name");
+    snprintf(rates, sizeof rates, "--from %g --to %g: expected rates that grow", a->from, a->to);
+    return a->from < a->to ? 0 : refuse(rates);
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */

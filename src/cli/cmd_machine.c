@@ -58,8 +58,8 @@ int cli_devices(int argc, char **argv, const ls_registry *registry)
 {
     ls_device_list list;
     ls_error err;
-    const cli_option option = cli_help(devices_help);
-    const int problem = cli_read_options("devices", &option, 1, argc, argv);
+    const cli_option options[] = {cli_help(devices_help), {0}};
+    const int problem = cli_read_options("devices", options, argc, argv);
     if (problem)
         return problem;
     if (optind < argc)
@@ -125,29 +125,22 @@ static int add_devices(bench *b, const char *list)
 
 static int parse(bench *b, int argc, char **argv)
 {
-    const char *seconds = NULL, *rounds = NULL;
-    double number = b->rounds;
+    double rounds = b->rounds;
     cli_list devices = {0};
-    const cli_option options[] = {cli_repeated("devices", &devices, ROWS_MOST),
-                                  cli_repeated("set", &b->set, CLI_SET_MAX),
-                                  cli_text("seconds", &seconds),
-                                  cli_text("rounds", &rounds),
-                                  cli_flag("json", &b->json),
-                                  cli_help(bench_help)};
-    int problem =
-        cli_read_options("bench", options, (int)(sizeof options / sizeof *options), argc, argv);
-    if (problem)
-        return problem;
+    const cli_option options[] = {
+        cli_repeated("devices", &devices, ROWS_MOST),
+        cli_repeated("set", &b->set, CLI_SET_MAX),
+        cli_number("seconds", &b->seconds, 0.01, 3600),
+        cli_number("rounds", &rounds, 1, ROUNDS_MOST),
+        cli_flag("json", &b->json),
+        cli_help(bench_help),
+        cli_operand("config", &b->config, "which config? Try examples/fashion_mnist.json"),
+        {0}};
+    int problem = cli_read_options("bench", options, argc, argv);
     for (int i = 0; problem == 0 && i < devices.count; i++)
         problem = add_devices(b, devices.item[i]);
-    if (problem == 0)
-        problem = cli_read_number(&b->seconds, "bench", "seconds", seconds, 0.01, 3600);
-    if (problem == 0)
-        problem = cli_read_number(&number, "bench", "rounds", rounds, 1, ROUNDS_MOST);
-    b->rounds = (int)number;
-    return problem ? problem
-                   : cli_read_operand(&b->config, "bench", "config",
-                                      "which config? Try examples/fashion_mnist.json", argc, argv);
+    b->rounds = (int)rounds;
+    return problem;
 }
 
 /* The run's own number: where the config gives none, it depends on the model, and so on the data. */

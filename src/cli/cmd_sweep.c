@@ -49,16 +49,13 @@ static int parse(sweep_arguments *a, int argc, char **argv)
                                   cli_text("json", &a->json),
                                   cli_text("keep", &a->keep),
                                   cli_flag("quiet", &a->quiet),
-                                  cli_help(help)};
+                                  cli_help(help),
+                                  cli_operand("config", &a->config,
+                                              "which config? Try `trainer sweep "
+                                              "examples/fashion_mnist.json --vary lr=0.1,0.2`"),
+                                  {0}};
     memset(a, 0, sizeof *a);
-    int problem =
-        cli_read_options("sweep", options, (int)(sizeof options / sizeof *options), argc, argv);
-    if (problem)
-        return problem;
-    problem = cli_read_operand(&a->config, "sweep", "config",
-                               "which config? Try `trainer sweep examples/fashion_mnist.json "
-                               "--vary lr=0.1,0.2`",
-                               argc, argv);
+    const int problem = cli_read_options("sweep", options, argc, argv);
     if (problem == 0 && a->vary.count == 0)
         return cli_usage("sweep", "nothing to vary: add --vary KEY=VALUE,VALUE…", "");
     return problem;

@@ -30,14 +30,14 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         {'o', cli_text("to", &a->to)},
         {0, cli_help(verb->help)},
     };
-    cli_option options[CLI_OPTIONS_MAX];
+    cli_option options[CLI_OPTIONS_MAX + 1] = {{0}};
     int count = 0;
     memset(a, 0, sizeof *a);
     a->verb = verb->name;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!all[i].letter || strchr(verb->letters, all[i].letter))
             options[count++] = all[i].option;
-    const int problem = cli_read_options(verb->name, options, count, argc, argv);
+    const int problem = cli_read_options(verb->name, options, argc, argv);
     if (problem)
         return problem;
     if (optind == argc)
@@ -337,14 +337,14 @@ int cli_report(int argc, char **argv, const ls_registry *registry)
 {
     ls_error err;
     const char *run, *out = NULL;
-    cli_option options[] = {cli_text("output", &out), cli_help(report_help)};
+    cli_option options[] = {
+        cli_text("output", &out),
+        cli_help(report_help),
+        cli_operand("run", &run, "which run? Try `trainer report runs/<time>-<name>`"),
+        {0}};
     (void)registry;
     options[0].letter = 'o';
-    int problem = cli_read_options("report", options, 2, argc, argv);
-    if (problem == 0)
-        problem =
-            cli_read_operand(&run, "report", "run",
-                             "which run? Try `trainer report runs/<time>-<name>`", argc, argv);
+    const int problem = cli_read_options("report", options, argc, argv);
     if (problem)
         return problem;
     int status = ls_report_write(run, out, NULL, &err);

@@ -374,14 +374,17 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
     cli_pack p = {0};
     ls_error err;
     (void)registry;
-    const cli_option options[] = {
-        cli_text("to", &to),           cli_text("test", &p.test_folder),
-        cli_text("size", &size),       cli_text("channels", &channels),
-        cli_text("threads", &threads), cli_flag("skip-broken", &p.skip_broken),
-        cli_flag("quiet", &p.quiet),   cli_help(pack_help)};
-    int code = cli_read_options("pack", options, sizeof options / sizeof *options, argc, argv);
-    if (code == 0)
-        code = cli_read_operand(&p.folder, "pack", "folder", "which folder?", argc, argv);
+    const cli_option options[] = {cli_text("to", &to),
+                                  cli_text("test", &p.test_folder),
+                                  cli_text("size", &size),
+                                  cli_text("channels", &channels),
+                                  cli_text("threads", &threads),
+                                  cli_flag("skip-broken", &p.skip_broken),
+                                  cli_flag("quiet", &p.quiet),
+                                  cli_help(pack_help),
+                                  cli_operand("folder", &p.folder, "which folder?"),
+                                  {0}};
+    const int code = cli_read_options("pack", options, argc, argv);
     if (code)
         return code;
     if (!to)
