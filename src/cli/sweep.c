@@ -15,12 +15,13 @@
     "that change together"
 
 typedef struct value {
-    char *text;       /* as it was written */
+    const char *text; /* as it was written */
     char *assignment; /* for the config */
 } value;
 
 /* Keys that change together. */
 typedef struct sweep_axis {
+    char *text; /* as it was written, cut into keys and values */
     int first_key, keys;
     int count;     /* settings of all its keys */
     value *values; /* [count][keys] */
@@ -29,19 +30,20 @@ typedef struct sweep_axis {
 struct ls_sweep {
     const ls_host *host;
     int keys, axes, count;
-    char *key[LS_SWEEP_KEYS];
+    const char *key[LS_SWEEP_KEYS];
     sweep_axis axis[LS_SWEEP_KEYS];
 };
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
 /* Bytes up to the next `separator` that stands outside of quotes and brackets, or to the end. */
-static size_t part_length(const char *text, size_t length, char separator)
+static size_t part_length(const char *text, char separator)
 {
     int depth = 0, quoted = 0;
-    for (size_t i = 0; i < length; i++) {
+    size_t i = 0;
+    for (; text[i]; i++) {
         char c = text[i];
-        if (quoted && c == '\\' && i + 1 < length)
+        if (quoted && c == '\\' && text[i + 1])
             i++;
         else if (c == '"')
             quoted = !quoted;
@@ -50,27 +52,26 @@ static size_t part_length(const char *text, size_t length, char separator)
         else if (!quoted && (c == ']' || c == '}'))
             depth--;
         else if (!quoted && depth <= 0 && c == separator)
-            return i;
+            break;
     }
-    return length;
+    return i;
 }
 
-static int count_parts(const char *text, size_t length, char separator)
+static int count_parts(const char *text, char separator)
 {
     int count = 1;
-    for (size_t n; (n = part_length(text, length, separator)) < length; count++) {
+    for (size_t n; text[n = part_length(text, separator)]; count++)
         text += n + 1;
-        length -= n + 1;
-    }
     return count;
 }
 
-static char *copy(const ls_host *host, const char *text, size_t length)
+/* Cuts the first part off *rest, which is NULL behind the last one. */
+static char *take_part(char **rest, char separator)
 {
-    char *out = ls_alloc(host, length + 1);
-    if (out)
-        memcpy(out, text, length);
-    return out;
+    char *part = *rest, *end = part + part_length(part, separator);
+    *rest = *end ? end + 1 : NULL;
+    *end = '\0';
+    return part;
 }
 
 static int no_memory(ls_error *err)
@@ -92,13 +93,13 @@ static const char *full_key(const char *key)
 }
 
 /* "3" → 3; what is no whole number → −1. */
-static int whole_number(const char *text, size_t length)
+static int whole_number(const char *text)
 {
     int n = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] < '0' || text[i] > '9' || n > LS_DEVICES_MAX)
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || n > LS_DEVICES_MAX)
             return -1;
-        n = n * 10 + (text[i] - '0');
+        n = n * 10 + (*text - '0');
     }
     return n;
 }
@@ -128,73 +129,62 @@ static int name_devices(char **out, int count, const ls_registry *registry, cons
     return LS_OK;
 }
 
-static int read_value(value *out, const char *key, const char *text, size_t length,
-                      const ls_registry *registry, const ls_host *host, ls_error *err)
+static int read_value(value *out, const char *key, const char *text, const ls_registry *registry,
+                      const ls_host *host, ls_error *err)
 {
-    int devices = strcmp(key, "devices") == 0 ? whole_number(text, length) : -1;
-    out->text = copy(host, text, length);
-    if (!out->text)
-        return no_memory(err);
+    int devices = strcmp(key, "devices") == 0 ? whole_number(text) : -1;
+    out->text = text;
     if (devices >= 0)
         return name_devices(&out->assignment, devices, registry, host, err);
     const char *name = full_key(key);
-    size_t size = strlen(name) + length + 2;
+    size_t size = strlen(name) + strlen(text) + 2;
     out->assignment = ls_alloc(host, size);
     if (!out->assignment)
         return no_memory(err);
-    snprintf(out->assignment, size, "%s=%s", name, out->text);
+    snprintf(out->assignment, size, "%s=%s", name, text);
     return LS_OK;
 }
 
 /* ---- axes ----------------------------------------------------------------------------------- */
 
-static int read_keys(ls_sweep *s, sweep_axis *axis, const char *vary, size_t length, ls_error *err)
+static int read_keys(ls_sweep *s, sweep_axis *axis, const char *vary, char *keys, ls_error *err)
 {
-    const char *text = vary;
     axis->first_key = s->keys;
-    for (;;) {
-        size_t n = part_length(text, length, ',');
-        if (n == 0)
+    while (keys) {
+        const char *key = take_part(&keys, ',');
+        if (!*key)
             return ls_fail(err, LS_EINVAL, "--vary %.200s: an empty key; " SHAPE, vary);
         if (s->keys == LS_SWEEP_KEYS)
             return ls_fail(err, LS_EINVAL, "--vary %.200s: more than %d keys", vary, LS_SWEEP_KEYS);
-        char *key = copy(s->host, text, n);
-        if (!key)
-            return no_memory(err);
-        s->key[s->keys++] = key;
-        axis->keys++;
-        for (int i = 0; i < s->keys - 1; i++)
+        for (int i = 0; i < s->keys; i++)
             if (strcmp(full_key(s->key[i]), full_key(key)) == 0)
                 return ls_fail(err, LS_EINVAL, "--vary %.200s: %.100s is varied twice", vary, key);
-        if (n == length)
-            return LS_OK;
-        text += n + 1;
-        length -= n + 1;
+        s->key[s->keys++] = key;
+        axis->keys++;
     }
+    return LS_OK;
 }
 
 /* One setting of an axis: a value for each of its keys. */
-static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, const char *text,
-                        size_t length, const ls_registry *registry, ls_error *err)
+static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *setting,
+                        const ls_registry *registry, ls_error *err)
 {
-    int found = axis->keys > 1 ? count_parts(text, length, ':') : 1;
+    const char separator = axis->keys > 1 ? ':' : '\0'; /* which is in no text */
+    const int found = count_parts(setting, separator);
+    value *values = &axis->values[axis->count++ * axis->keys];
+    int status = LS_OK;
     if (found != axis->keys)
         return ls_fail(err, LS_EINVAL,
                        "--vary %.200s: expected %d values with ':' between them, found %d in "
-                       "%.*s; a value that holds ':' needs \"quotes\"",
-                       vary, axis->keys, found, (int)(length < 100 ? length : 100), text);
-    for (int k = 0; k < axis->keys; k++) {
-        size_t n = axis->keys > 1 ? part_length(text, length, ':') : length;
-        if (n == 0)
+                       "%.100s; a value that holds ':' needs \"quotes\"",
+                       vary, axis->keys, found, setting);
+    for (int k = 0; status == LS_OK && k < axis->keys; k++) {
+        const char *text = take_part(&setting, separator);
+        if (!*text)
             return ls_fail(err, LS_EINVAL, "--vary %.200s: an empty value; " SHAPE, vary);
-        int status = read_value(&axis->values[axis->count * axis->keys + k],
-                                s->key[axis->first_key + k], text, n, registry, s->host, err);
-        if (status)
-            return status;
-        text += n + (n < length);
-        length -= n + (n < length);
+        status = read_value(&values[k], s->key[axis->first_key + k], text, registry, s->host, err);
     }
-    return LS_OK;
+    return status;
 }
 
 static int read_axis(ls_sweep *s, const char *vary, const ls_registry *registry, ls_error *err)
@@ -205,26 +195,24 @@ static int read_axis(ls_sweep *s, const char *vary, const ls_registry *registry,
     if (s->axes == LS_SWEEP_KEYS)
         return ls_fail(err, LS_EINVAL, "more than %d --vary", LS_SWEEP_KEYS);
     sweep_axis *axis = &s->axis[s->axes++];
-    int status = read_keys(s, axis, vary, (size_t)(equals - vary), err);
+    axis->text = ls_strdup(s->host, vary);
+    if (!axis->text)
+        return no_memory(err);
+    char *settings = axis->text + (equals - vary);
+    *settings++ = '\0';
+    int status = read_keys(s, axis, vary, axis->text, err);
     if (status)
         return status;
-    const char *text = equals + 1;
-    size_t length = strlen(text);
-    int settings = count_parts(text, length, ',');
-    if (settings > LS_SWEEP_MOST / s->count)
+    const int count = count_parts(settings, ',');
+    if (count > LS_SWEEP_MOST / s->count)
         return ls_fail(err, LS_EINVAL, "--vary %.200s: more than %d combinations", vary,
                        LS_SWEEP_MOST);
-    s->count *= settings;
-    axis->values = ls_alloc_array(s->host, (size_t)settings * (size_t)axis->keys, sizeof(value));
+    s->count *= count;
+    axis->values = ls_alloc_array(s->host, (size_t)count * (size_t)axis->keys, sizeof(value));
     if (!axis->values)
         return no_memory(err);
-    for (int i = 0; status == LS_OK && i < settings; i++) {
-        size_t n = part_length(text, length, ',');
-        status = read_setting(s, axis, vary, text, n, registry, err);
-        axis->count++;
-        text += n + (n < length);
-        length -= n + (n < length);
-    }
+    while (status == LS_OK && settings)
+        status = read_setting(s, axis, vary, take_part(&settings, ','), registry, err);
     return status;
 }
 
@@ -255,14 +243,11 @@ void ls_sweep_destroy(ls_sweep *s)
         return;
     for (int a = 0; a < s->axes; a++) {
         sweep_axis *axis = &s->axis[a];
-        for (int i = 0; axis->values && i < axis->count * axis->keys; i++) {
-            ls_free(s->host, axis->values[i].text);
+        for (int i = 0; i < axis->count * axis->keys; i++)
             ls_free(s->host, axis->values[i].assignment);
-        }
         ls_free(s->host, axis->values);
+        ls_free(s->host, axis->text);
     }
-    for (int k = 0; k < s->keys; k++)
-        ls_free(s->host, s->key[k]);
     ls_free(s->host, s);
 }
 
@@ -331,7 +316,6 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
         return;
     const ls_result *r = ls_trainer_result(trainer);
     const ls_summary *s = ls_trainer_summary(trainer);
-    snprintf(row->name, sizeof row->name, "%s", s->name);
     snprintf(row->devices, sizeof row->devices, "%s", s->devices);
     snprintf(row->run_dir, sizeof row->run_dir, "%s", s->run_dir);
     row->synthetic = s->synthetic;
@@ -416,16 +400,9 @@ int ls_sweep_json(char **out, const ls_sweep *sweep, const ls_sweep_row *rows, c
         put_row(&w, sweep, rows, i);
     ls_json_close(&w);
     ls_json_close(&w);
-    size_t length = 0;
-    const char *text = ls_json_writer_text(&w, &length, err);
-    *out = text ? ls_alloc(host, length + 2) : NULL;
-    int status = text && !*out ? ls_fail(err, LS_ENOMEM, "out of memory for a sweep's results")
-                 : text        ? LS_OK
-                               : LS_ENOMEM;
-    if (status == LS_OK) {
-        memcpy(*out, text, length);
-        (*out)[length] = '\n';
-    }
+    ls_buffer_put(&w.out, "\n");
+    const char *text = ls_json_writer_text(&w, NULL, NULL);
+    *out = text ? ls_strdup(host, text) : NULL;
     ls_json_writer_fini(&w);
-    return status;
+    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a sweep's results");
 }

@@ -45,7 +45,6 @@ typedef struct ls_sweep_row {
     bool ran;   /* false: the sweep was stopped before it was its turn */
     int status; /* LS_OK, or why it stopped, and in words */
     char error[LS_ERROR_TEXT];
-    char name[64];
     char devices[128]; /* "[cpu(0), cpu(1)]", cut when it is longer */
     char run_dir[256]; /* "" when there is none */
     bool synthetic;
