@@ -177,41 +177,41 @@ static void put_entry(ls_buffer *out, onnx_file *f, const char *key, const char 
     ls_pb_message(out, MODEL_METADATA, &f->node);
 }
 
-/* A key's array of a number for each channel, of which `value` has four; the last is also that of those behind. */
-static void put_numbers(ls_buffer *out, onnx_file *f, const char *key, const float *value, int n)
+/* What `w` has written, which begins anew. */
+static void put_json(ls_buffer *out, onnx_file *f, const char *key, ls_json_writer *w)
 {
-    ls_json_writer w;
-    ls_json_writer_init(&w, 0, out->host);
-    ls_json_open_array(&w, NULL);
-    for (int i = 0; i < n; i++)
-        ls_json_put_float(&w, NULL, value[i < 4 ? i : 3]);
-    ls_json_close(&w);
-    const char *text = ls_json_writer_text(&w, NULL, NULL);
-    put_entry(out, f, key, text ? text : "");
+    const char *text = ls_json_writer_text(w, NULL, NULL);
+    if (text)
+        put_entry(out, f, key, text);
     out->failed |= !text;
-    ls_json_writer_fini(&w);
+    ls_json_writer_reset(w);
+}
+
+/* A number for each channel, of which `value` has four; the last is also that of those behind. */
+static void put_numbers(ls_buffer *out, onnx_file *f, const char *key, ls_json_writer *w,
+                        const float *value, int n)
+{
+    ls_json_open_array(w, NULL);
+    for (int i = 0; i < n; i++)
+        ls_json_put_float(w, NULL, value[i < 4 ? i : 3]);
+    ls_json_close(w);
+    put_json(out, f, key, w);
 }
 
 /* What the card knows besides. */
-static void put_card(ls_buffer *out, onnx_file *f, const char *card)
+static void put_card(ls_buffer *out, onnx_file *f, ls_json_writer *w, const char *card)
 {
     static const char *const keys[] = {"class_names", "features"};
     ls_json *doc = NULL;
-    ls_json_writer w;
-    ls_json_writer_init(&w, 0, out->host);
     out->failed |= ls_json_parse(&doc, "", card, strlen(card), out->host, NULL) != LS_OK;
     for (int i = 0; i < 2 && doc; i++) {
         const cJSON *node = cJSON_GetObjectItemCaseSensitive(ls_json_root(doc), keys[i]);
-        ls_json_writer_reset(&w);
-        if (node)
-            ls_json_put_node(&w, NULL, node);
-        const char *text = node ? ls_json_writer_text(&w, NULL, NULL) : NULL;
-        out->failed |= node && !text;
-        if (text)
-            put_entry(out, f, keys[i], text);
+        if (node) {
+            ls_json_put_node(w, NULL, node);
+            put_json(out, f, keys[i], w);
+        }
     }
     ls_json_destroy(doc);
-    ls_json_writer_fini(&w);
 }
 
 static const char *say_output(const ls_loss *loss)
@@ -226,16 +226,19 @@ static void put_metadata(ls_buffer *out, onnx_file *f, const ls_onnx_desc *d)
     const ls_shape *in = &d->model->input;
     const float size[] = {(float)in->c, (float)in->h, (float)in->w};
     char text[160];
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, out->host);
     snprintf(text, sizeof text,
              "%s, fp32, batch x channels x height x width; mean and std are in the graph",
              d->normalisation.floats ? "values as in the data" : "pixels / 255");
     put_entry(out, f, "input", text);
     put_entry(out, f, "output", say_output(d->loss));
-    put_numbers(out, f, "size", size, 3);
-    put_numbers(out, f, "mean", d->normalisation.mean, in->c);
-    put_numbers(out, f, "std", d->normalisation.std, in->c);
+    put_numbers(out, f, "size", &w, size, 3);
+    put_numbers(out, f, "mean", &w, d->normalisation.mean, in->c);
+    put_numbers(out, f, "std", &w, d->normalisation.std, in->c);
     if (d->model->card)
-        put_card(out, f, d->model->card);
+        put_card(out, f, &w, d->model->card);
+    ls_json_writer_fini(&w);
 }
 
 static void finish_file(ls_buffer *out, onnx_file *f, const ls_onnx_desc *desc)
@@ -301,10 +304,14 @@ static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int ra
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-static void begin(graph *g, const char *op, const ls_layer *layer, const tensor *x)
+/* A node that reads the layer's input in `rank` dimensions, 0: as it is, and writes `y` in as many. */
+static void begin(graph *g, const char *op, const ls_layer *layer, int rank, tensor *y)
 {
+    const tensor *from = source(g, layer->input[0]);
+    y->rank = rank ? rank : from->rank;
+    const tensor x = with_rank(g, from, &layer->in, y->rank, y->name);
     node_begin(&g->file, op, layer->name);
-    node_input(&g->file, x->name);
+    node_input(&g->file, x.name);
 }
 
 static void end(graph *g, const tensor *y)
@@ -332,47 +339,39 @@ static void add_window(graph *g, int kh, int kw, int sh, int sw, int ph, int pw)
 static void add_conv(graph *g, const ls_layer *layer, tensor *y)
 {
     const ls_conv2d *c = &layer->op.u.conv2d;
-    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, 4, y->name);
-    begin(g, "Conv", layer, &x);
+    begin(g, "Conv", layer, 4, y);
     add_params(g, layer);
     add_window(g, c->kh, c->kw, c->sh, c->sw, c->ph, c->pw);
     if (c->dh > 1 || c->dw > 1)
         node_ints(&g->file, "dilations", (const int[2]){c->dh, c->dw}, 2);
     if (c->groups > 1)
         node_int(&g->file, "group", c->groups);
-    y->rank = 4;
     end(g, y);
 }
 
 static void add_dense(graph *g, const ls_layer *layer, tensor *y)
 {
-    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, 2, y->name);
-    begin(g, "Gemm", layer, &x);
+    begin(g, "Gemm", layer, 2, y);
     add_params(g, layer);
     node_int(&g->file, "transB", 1);
-    y->rank = 2;
     end(g, y);
 }
 
 static void add_pool(graph *g, const ls_layer *layer, tensor *y)
 {
     const ls_pool2d *p = &layer->op.pool;
-    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, 4, y->name);
-    begin(g, p->max ? "MaxPool" : "AveragePool", layer, &x);
+    begin(g, p->max ? "MaxPool" : "AveragePool", layer, 4, y);
     add_window(g, p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
     if (!p->max) /* an average is over the pixels that are there */
         node_int(&g->file, "count_include_pad", 0);
-    y->rank = 4;
     end(g, y);
 }
 
 static void add_norm(graph *g, const ls_layer *layer, tensor *y)
 {
-    const tensor *x = source(g, layer->input[0]);
-    begin(g, "BatchNormalization", layer, x);
+    begin(g, "BatchNormalization", layer, 0, y);
     add_params(g, layer);
     node_float(&g->file, "epsilon", layer->op.u.batchnorm.epsilon);
-    y->rank = x->rank;
     end(g, y);
 }
 
@@ -380,12 +379,10 @@ static void add_norm(graph *g, const ls_layer *layer, tensor *y)
 static void add_layer_norm(graph *g, const ls_layer *layer, tensor *y)
 {
     const int rank = layer->param[0].rank + 1;
-    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, rank, y->name);
-    begin(g, "LayerNormalization", layer, &x);
+    begin(g, "LayerNormalization", layer, rank, y);
     add_params(g, layer);
     node_int(&g->file, "axis", 1);
     node_float(&g->file, "epsilon", layer->op.u.layernorm.epsilon);
-    y->rank = rank;
     end(g, y);
 }
 
@@ -395,16 +392,14 @@ static void add_upsample(graph *g, const ls_layer *layer, tensor *y)
     const float scales[4] = {1, 1, (float)by->sh, (float)by->sw};
     const int four = 4;
     char constant[112];
-    const tensor x = with_rank(g, source(g, layer->input[0]), &layer->in, 4, y->name);
     snprintf(constant, sizeof constant, "%s:scales", layer->name);
+    begin(g, "Resize", layer, 4, y);
     put_floats(&g->file, constant, &four, 1, scales, 4);
-    begin(g, "Resize", layer, &x);
     node_input(&g->file, ""); /* no region of interest */
     node_input(&g->file, constant);
     node_text(&g->file, "mode", "nearest");
     node_text(&g->file, "coordinate_transformation_mode", "asymmetric");
     node_text(&g->file, "nearest_mode", "floor");
-    y->rank = 4;
     end(g, y);
 }
 
@@ -417,7 +412,8 @@ static void add_both(graph *g, const char *op, const ls_layer *layer, tensor *y)
     snprintf(second, sizeof second, "%.80s.with", y->name);
     const tensor x = with_rank(g, a, &layer->in, y->rank, y->name);
     const tensor x2 = with_rank(g, b, &layer->in2, y->rank, second);
-    begin(g, op, layer, &x);
+    node_begin(&g->file, op, layer->name);
+    node_input(&g->file, x.name);
     node_input(&g->file, x2.name);
     if (layer->op.kind == LS_OP_CONCAT)
         node_int(&g->file, "axis", 1);
@@ -426,11 +422,9 @@ static void add_both(graph *g, const char *op, const ls_layer *layer, tensor *y)
 
 static void add_elementwise(graph *g, const char *op, const ls_layer *layer, tensor *y)
 {
-    const tensor *x = source(g, layer->input[0]);
-    begin(g, op, layer, x);
+    begin(g, op, layer, 0, y);
     if (layer->op.kind == LS_OP_RELU && layer->op.u.relu.slope != 0)
         node_float(&g->file, "alpha", layer->op.u.relu.slope);
-    y->rank = x->rank;
     end(g, y);
 }
 
@@ -478,7 +472,7 @@ static void add_silu(graph *g, const ls_layer *layer, tensor *y)
 
 static void add_flatten(graph *g, const ls_layer *layer, tensor *y)
 {
-    begin(g, "Flatten", layer, source(g, layer->input[0]));
+    begin(g, "Flatten", layer, 0, y);
     node_int(&g->file, "axis", 1);
     y->rank = 2;
     end(g, y);
