@@ -38,60 +38,52 @@ static void write_entry(ls_json_writer *w, const char *name, const cli_packing *
     ls_safetensors_put_entry(w, name, labels ? "I32" : "U8", dim, labels ? 1 : 4, rows * bytes, at);
 }
 
-/* A list as a text: metadata of safetensors files are texts. */
-static int put_note(ls_json_writer *w, const char *key, const ls_json_writer *note, ls_error *err)
+/* A list, which ends here, as a text: metadata of safetensors files are texts. */
+static void put_note(ls_json_writer *w, const char *key, ls_json_writer *list)
 {
-    size_t length;
-    const char *text = ls_json_writer_text((ls_json_writer *)(uintptr_t)note, &length, err);
-    if (text)
-        ls_json_put_string(w, key, text);
-    return text ? LS_OK : LS_ENOMEM;
+    ls_json_close(list);
+    const char *text = ls_json_writer_text(list, NULL, NULL);
+    ls_json_put_string(w, key, text);
+    w->out.failed |= !text;
+    ls_json_writer_reset(list);
 }
 
-static int put_moments(ls_json_writer *w, const cli_packing *k, const output *o)
+static void put_moments(ls_json_writer *w, ls_json_writer *list, const output *o)
 {
-    const double n = (double)o->rows[0] * k->p->size * k->p->size;
-    int status = LS_OK;
-    for (int which = 0; status == LS_OK && which < 2; which++) {
-        ls_json_writer list;
-        ls_json_writer_init(&list, 0, k->host);
-        ls_json_open_array(&list, NULL);
-        for (int c = 0; c < k->p->channels; c++) {
+    const cli_pack *p = o->k->p;
+    const double n = (double)o->rows[0] * p->size * p->size;
+    for (int which = 0; which < 2; which++) {
+        ls_json_open_array(list, NULL);
+        for (int c = 0; c < p->channels; c++) {
             const double mean = n > 0 ? (double)o->sum[c] / n : 0;
             const double spread =
                 n > 0 ? sqrt(fmax((double)o->squares[c] / n - mean * mean, 0)) : 0;
-            ls_json_put_float(&list, NULL, (float)((which ? spread : mean) / 255));
+            ls_json_put_float(list, NULL, (float)((which ? spread : mean) / 255));
         }
-        ls_json_close(&list);
-        status = put_note(w, which ? "std" : "mean", &list, k->err);
-        ls_json_writer_fini(&list);
+        put_note(w, which ? "std" : "mean", list);
     }
-    return status;
 }
 
-static int put_classes(ls_json_writer *w, const cli_packing *k)
+static void put_classes(ls_json_writer *w, ls_json_writer *list, const cli_names *classes)
 {
-    ls_json_writer list;
-    ls_json_writer_init(&list, 0, k->host);
-    ls_json_open_array(&list, NULL);
-    for (size_t i = 0; i < k->classes.count; i++)
-        ls_json_put_string(&list, NULL, k->classes.name[i]);
-    ls_json_close(&list);
-    int status = put_note(w, "class_names", &list, k->err);
-    ls_json_writer_fini(&list);
-    return status;
+    ls_json_open_array(list, NULL);
+    for (size_t i = 0; i < classes->count; i++)
+        ls_json_put_string(list, NULL, classes->name[i]);
+    put_note(w, "class_names", list);
 }
 
-static int write_header(ls_json_writer *w, const cli_packing *k, const output *o, const char *hash)
+static void write_header(ls_json_writer *w, const cli_packing *k, const output *o, const char *hash)
 {
     static const char *const tensor[2][2] = {{"x", "y"}, {"test_x", "test_y"}};
+    ls_json_writer list;
     uint64_t at = 0;
+    ls_json_writer_init(&list, 0, k->host);
     ls_json_open_object(w, NULL);
     ls_json_open_object(w, "__metadata__");
     ls_json_put_string(w, "sha256", hash);
-    int status = put_classes(w, k);
-    if (status == LS_OK)
-        status = put_moments(w, k, o);
+    put_classes(w, &list, &k->classes);
+    put_moments(w, &list, o);
+    ls_json_writer_fini(&list);
     ls_json_close(w);
     for (int s = 0; s < 2; s++)
         if (k->split[s].count) {
@@ -99,7 +91,6 @@ static int write_header(ls_json_writer *w, const cli_packing *k, const output *o
             write_entry(w, tensor[s][1], k, o->rows[s], true, &at);
         }
     ls_json_close(w);
-    return status;
 }
 
 static int put(output *o, const void *bytes, size_t count, ls_error *err)
@@ -188,8 +179,8 @@ static int make_header(char **out, size_t *length, const cli_packing *k, const o
     ls_json_writer w;
     size_t n;
     ls_json_writer_init(&w, 0, k->host);
-    int status = write_header(&w, k, o, hash);
-    const char *text = status ? NULL : ls_json_writer_text(&w, &n, k->err);
+    write_header(&w, k, o, hash);
+    const char *text = ls_json_writer_text(&w, &n, k->err);
     *out = NULL;
     if (text) {
         *length = room ? room : 8 + (n + 256 + 7) / 8 * 8;
