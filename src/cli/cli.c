@@ -63,11 +63,14 @@ static void on_signal(int number)
         ls_trainer_interrupt(running);
 }
 
-void cli_set_running(ls_trainer *trainer)
+int cli_run(ls_trainer *trainer, ls_error *err)
 {
     running = trainer;
-    if (trainer && signals > 0)
+    if (signals > 0)
         ls_trainer_interrupt(trainer);
+    int status = ls_trainer_run(trainer, err);
+    running = NULL;
+    return status;
 }
 
 bool cli_interrupted(void)
@@ -266,7 +269,6 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     int status = ls_trainer_open(&trainer, options, &err);
     if (status)
         return cli_fail(status, err.text);
-    cli_set_running(trainer);
     const ls_summary *summary = ls_trainer_summary(trainer);
     if (summary->resumed_from[0] && cli_server_history(s->server, summary->run_dir, &err) != LS_OK)
         cli_view_log(&s->view, LS_LOG_WARNING, err.text);
@@ -274,7 +276,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     cli_view_start(&s->view, ls_trainer_summary(trainer));
     status = cli_server_follow(s->server, trainer, &err);
     if (status == LS_OK)
-        status = ls_trainer_run(trainer, &err);
+        status = cli_run(trainer, &err);
     cli_view_clear(&s->view);
     if ((status == LS_OK || status == LS_EINTERRUPTED) && summary->member == 0) {
         if (!s->view.quiet)
@@ -294,7 +296,6 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
         else if (result->checkpoint[0])
             fprintf(stderr, "trainer: the newest checkpoint is %s\n", result->checkpoint);
     }
-    cli_set_running(NULL);
     ls_trainer_close(trainer);
     return code;
 }

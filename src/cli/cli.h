@@ -114,8 +114,8 @@ int cli_hold_lifeline(void);
 
 /* From now on a first SIGINT or SIGTERM interrupts the running trainer, a second one the program. */
 void cli_catch_signals(void);
-/* The trainer that is running, or NULL. A signal that came before counts. */
-void cli_set_running(ls_trainer *trainer);
+/* ls_trainer_run, which such a signal interrupts; one that came before, too. */
+int cli_run(ls_trainer *trainer, ls_error *err);
 bool cli_interrupted(void); /* whether a signal has come */
 
 /* ---- where data lies ------------------------------------------------------------------------ */

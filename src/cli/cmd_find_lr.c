@@ -169,11 +169,8 @@ static int train(range_test *r, const ls_trainer_options *o, ls_error *err)
     r->synthetic = summary->synthetic;
     r->view.rows = summary->images ? "images" : "rows";
     status = ls_trainer_attach(r->trainer, &r->sink, err);
-    if (status == LS_OK) {
-        cli_set_running(r->trainer);
-        status = ls_trainer_run(r->trainer, err);
-        cli_set_running(NULL);
-    }
+    if (status == LS_OK)
+        status = cli_run(r->trainer, err);
     if (status == LS_ENONFINITE && r->count > 0 && !r->end)
         r->end = "not finite";
     const bool ended = r->end && r->count > 0 && !cli_interrupted();

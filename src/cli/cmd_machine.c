@@ -247,14 +247,12 @@ static int measure_one(measurement *out, const ls_trainer_options *options, cons
     int status = ls_trainer_open(&s.trainer, &o, err);
     if (status)
         return status;
-    cli_set_running(s.trainer);
     s.opened_ns = ls_now_ns();
-    status = ls_trainer_run(s.trainer, err);
+    status = cli_run(s.trainer, err);
     if (status == LS_EINTERRUPTED && s.done) {
         fill(out, &s);
         status = LS_OK;
     }
-    cli_set_running(NULL);
     ls_trainer_close(s.trainer);
     return status;
 }

@@ -216,11 +216,8 @@ static void run_one(session *s)
     int status = cli_pack_data(packed, &set, &o, s->view.quiet, &err);
     if (status == LS_OK)
         status = ls_trainer_open(&trainer, &o, &err);
-    if (status == LS_OK) {
-        cli_set_running(trainer);
-        status = ls_trainer_run(trainer, &err);
-        cli_set_running(NULL);
-    }
+    if (status == LS_OK)
+        status = cli_run(trainer, &err);
     ls_sweep_row_end(&s->rows[s->row], trainer, status, err.text);
     cli_view_clear(&s->view);
     if (status && status != LS_EINTERRUPTED)
