@@ -112,37 +112,33 @@ static void on_progress(void *user, const ls_progress *progress)
 
 /* ---- data directories ----------------------------------------------------------------------- */
 
+/* A directory where XDG's `variable` points to, else in that place of the home; names of files fit behind it. False:
+ * there is none. */
+static bool find_place(char out[4096], const char *variable, const char *in_home, const char *name)
+{
+    const char *xdg = getenv(variable), *home = getenv("HOME");
+    int length = 0;
+    if (xdg && xdg[0] == '/')
+        length = snprintf(out, 4096, "%s/%s", xdg, name);
+    else if (home && home[0] == '/')
+        length = snprintf(out, 4096, "%s/%s/%s", home, in_home, name);
+    return length > 0 && length < 4000;
+}
+
 static void find_data(cli_places *out)
 {
-    const char *own = getenv("LOCKSTEP_DATA"), *xdg = getenv("XDG_DATA_HOME");
-    const char *home = getenv("HOME");
+    const char *own = getenv("LOCKSTEP_DATA");
     out->data_count = 0;
     if (own && own[0])
         out->data[out->data_count++] = own;
-    out->xdg[0] = '\0';
-    if (xdg && xdg[0] == '/')
-        snprintf(out->xdg, sizeof out->xdg, "%s/datasets", xdg);
-    else if (home && home[0] == '/')
-        snprintf(out->xdg, sizeof out->xdg, "%s/.local/share/datasets", home);
-    if (out->xdg[0])
+    if (find_place(out->xdg, "XDG_DATA_HOME", ".local/share", "datasets"))
         out->data[out->data_count++] = out->xdg;
     out->data[out->data_count++] = "/usr/share/datasets";
 }
 
 const char *cli_find_cache_dir(char out[4096])
 {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int length;
-    if (xdg && xdg[0] == '/')
-        length = snprintf(out, 4000, "%s", xdg);
-    else if (home && home[0] == '/')
-        length = snprintf(out, 4000, "%s/.cache", home);
-    else
-        return NULL;
-    if (length < 0 || length >= 4000)
-        return NULL;
-    snprintf(out + length, 4096 - (size_t)length, "/lockstep");
-    return out;
+    return find_place(out, "XDG_CACHE_HOME", ".cache", "lockstep") ? out : NULL;
 }
 
 ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
