@@ -192,10 +192,10 @@ static void put_vector(ls_json_writer *w, const input *in, uint32_t i, const flo
     ls_json_close(w);
 }
 
-static void print_json(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
+static void print_json(const input *in, uint32_t i, const float *logits)
 {
-    ls_error err;
-    ls_json_writer_reset(w);
+    ls_json_writer writer, *w = &writer;
+    ls_json_writer_init(w, 0, in->t->host);
     ls_json_open_object(w, NULL);
     if (in->file)
         ls_json_put_string(w, "file", in->file[i]);
@@ -207,23 +207,13 @@ static void print_json(ls_json_writer *w, const input *in, uint32_t i, const flo
         ls_json_put_float(w, NULL, logits[k]);
     ls_json_close(w);
     ls_json_close(w);
-    const char *text = ls_json_writer_text(w, NULL, &err);
-    if (text)
-        puts(text);
+    cli_put_json(w);
 }
 
 static void print_all(const input *in, const float *logits, bool json)
 {
-    ls_json_writer w;
-    ls_json_writer_init(&w, 0, in->t->host);
-    for (uint32_t i = 0; i < in->rows; i++) {
-        const float *mine = logits + (size_t)i * (size_t)in->t->model->classes;
-        if (json)
-            print_json(&w, in, i, mine);
-        else
-            print_line(in, i, mine);
-    }
-    ls_json_writer_fini(&w);
+    for (uint32_t i = 0; i < in->rows; i++)
+        (json ? print_json : print_line)(in, i, logits + (size_t)i * (size_t)in->t->model->classes);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
