@@ -266,11 +266,9 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
     if (status)
         return cli_fail(status, err.text);
     const ls_summary *summary = ls_trainer_summary(trainer);
-    if (summary->resumed_from[0] && cli_server_history(s->server, summary->run_dir, &err) != LS_OK)
-        cli_view_log(&s->view, LS_LOG_WARNING, err.text);
-    s->view.quiet |= summary->member > 0; /* the first host's view is everybody's */
-    cli_view_start(&s->view, ls_trainer_summary(trainer));
     status = cli_server_follow(s->server, trainer, &err);
+    s->view.quiet |= summary->member > 0; /* the first host's view is everybody's */
+    cli_view_start(&s->view, summary);
     if (status == LS_OK)
         status = cli_run(trainer, &err);
     cli_view_clear(&s->view);
@@ -279,7 +277,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
             cli_curve_print(&s->curve, stderr, cli_curve_utf8());
         const bool to_stderr = metrics && strcmp(metrics, "-") == 0;
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer),
-                           ls_trainer_summary(trainer)->synthetic);
+                           summary->synthetic);
     }
     int written = cli_flush();
     int code = written;
@@ -333,11 +331,9 @@ static int run_action(const cli_arguments *a, ls_registry *registry, int argc, c
         return cli_fail(status, err.text);
     cli_catch_signals();
     s.server = NULL;
-    const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count};
+    const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count, a->quiet};
     if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
         return cli_fail(status, err.text);
-    if (s.server && !a->quiet)
-        fprintf(stderr, "  live page   %s\n", cli_server_url(s.server));
     int code = train(&s, &o, a->metrics);
     cli_server_stop(s.server);
     status = cli_output_close(&s.metrics, &err);

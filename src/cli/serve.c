@@ -13,12 +13,10 @@
 
 #include <arpa/inet.h>
 #include <math.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #define CONNECTIONS 64
@@ -131,10 +129,10 @@ struct cli_server {
     ls_sink sink;
     const ls_host *host;
     http_guard *guard;
-    pthread_mutex_t lock; /* of the log */
+    pthread_mutex_t lock; /* of the log and the text */
     ls_run_log log;
     numbers numbers;
-    char url[80];
+    char text[1 << 16]; /* of the numbers */
 };
 
 static enum MHD_Result answer(struct MHD_Connection *to, unsigned code, const char *type,
@@ -184,33 +182,38 @@ static void make_records(cli_server *s, struct MHD_Connection *to, ls_buffer *ou
     ls_run_log_write(&s->log, &place, out);
 }
 
-static enum MHD_Result answer_from(cli_server *s, struct MHD_Connection *to, const char *type,
-                                   void (*make)(cli_server *, struct MHD_Connection *, ls_buffer *))
+static void make_numbers(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
+{
+    (void)to;
+    const size_t length = metrics_write(&s->numbers.all, s->text, sizeof s->text);
+    ls_buffer_put(out, s->text);
+    out->failed |= length >= sizeof s->text;
+}
+
+typedef struct page {
+    const char *url, *type;
+    void (*make)(cli_server *s, struct MHD_Connection *to, ls_buffer *out);
+} page;
+
+static const page pages[] = {{"/", "text/html; charset=utf-8", make_page},
+                             {"/records", "application/jsonl", make_records},
+                             {"/state.json", "application/json", make_state},
+                             {"/metrics", METRICS_CONTENT_TYPE, make_numbers}};
+
+static enum MHD_Result answer_page(cli_server *s, struct MHD_Connection *to, const page *p)
 {
     ls_buffer b;
     ls_buffer_init(&b, s->host);
     ls_c_locale locale = ls_c_locale_enter();
     pthread_mutex_lock(&s->lock);
-    make(s, to, &b);
+    p->make(s, to, &b);
     pthread_mutex_unlock(&s->lock);
     ls_c_locale_leave(locale);
     int status = ls_buffer_status(&b, NULL);
     enum MHD_Result result = status == LS_OK
-                                 ? answer(to, MHD_HTTP_OK, type, b.text, b.length)
+                                 ? answer(to, MHD_HTTP_OK, p->type, b.text, b.length)
                                  : say(to, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
     ls_buffer_fini(&b);
-    return result;
-}
-
-static enum MHD_Result answer_numbers(cli_server *s, struct MHD_Connection *to)
-{
-    static const size_t most = (size_t)1 << 16;
-    char *text = ls_alloc(s->host, most);
-    size_t length = text ? metrics_write(&s->numbers.all, text, most) : 0;
-    enum MHD_Result result = text && length < most
-                                 ? answer(to, MHD_HTTP_OK, METRICS_CONTENT_TYPE, text, length)
-                                 : say(to, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
-    ls_free(s->host, text);
     return result;
 }
 
@@ -232,14 +235,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
         return say(to, refused, strcat(why, "\n"));
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return say(to, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET\n");
-    if (strcmp(url, "/") == 0)
-        return answer_from(s, to, "text/html; charset=utf-8", make_page);
-    if (strcmp(url, "/records") == 0)
-        return answer_from(s, to, "application/jsonl", make_records);
-    if (strcmp(url, "/state.json") == 0)
-        return answer_from(s, to, "application/json", make_state);
-    if (strcmp(url, "/metrics") == 0)
-        return answer_numbers(s, to);
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)
+        if (strcmp(url, pages[i].url) == 0)
+            return answer_page(s, to, &pages[i]);
     if (strcmp(url, "/healthz") == 0)
         return say(to, MHD_HTTP_OK, "ok\n");
     return say(to, MHD_HTTP_NOT_FOUND,
@@ -248,14 +246,8 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *to, const c
 
 /* ---- where it listens ----------------------------------------------------------------------- */
 
-typedef union place {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-} place;
-
 /* "8080", "0.0.0.0:8080", "[::1]:8080" */
-static int read_place(place *out, const char *address, ls_error *err)
+static int read_place(http_place *out, const char *address, ls_error *err)
 {
     char name[64] = "127.0.0.1", *end;
     const char *colon = strrchr(address, ':');
@@ -284,17 +276,18 @@ static int read_place(place *out, const char *address, ls_error *err)
                    address);
 }
 
-static void write_url(cli_server *s, const place *at)
+static void print_url(const cli_server *s, const http_place *at)
 {
     char name[INET6_ADDRSTRLEN] = "";
     const int six = at->any.sa_family == AF_INET6;
     inet_ntop(at->any.sa_family, six ? (const void *)&at->v6.sin6_addr : &at->v4.sin_addr, name,
               sizeof name);
-    snprintf(s->url, sizeof s->url, six ? "http://[%s]:%u/" : "http://%s:%u/", name,
-             (unsigned)http_guard_port(s->guard));
+    fprintf(stderr, six ? "  live page   http://[%s]:%u/\n" : "  live page   http://%s:%u/\n", name,
+            (unsigned)http_guard_port(s->guard));
 }
 
-static int listen_at(cli_server *s, const place *at, const cli_server_options *o, ls_error *err)
+static int listen_at(cli_server *s, const http_place *at, const cli_server_options *o,
+                     ls_error *err)
 {
     const http_guard_options wanted = {.address = &at->any,
                                        .names = {o->names, o->name_count, "--serve-host"},
@@ -313,7 +306,7 @@ static int listen_at(cli_server *s, const place *at, const cli_server_options *o
 int cli_server_start(cli_server **out, const cli_server_options *o, const ls_host *host,
                      ls_error *err)
 {
-    place at;
+    http_place at;
     int status = read_place(&at, o->address, err);
     if (status)
         return status;
@@ -331,24 +324,10 @@ int cli_server_start(cli_server **out, const cli_server_options *o, const ls_hos
         cli_server_stop(s);
         return status;
     }
-    write_url(s, &at);
+    if (!o->quiet)
+        print_url(s, &at);
     *out = s;
     return LS_OK;
-}
-
-const char *cli_server_url(const cli_server *s)
-{
-    return s->url;
-}
-
-int cli_server_history(cli_server *s, const char *run_dir, ls_error *err)
-{
-    if (!s)
-        return LS_OK;
-    pthread_mutex_lock(&s->lock);
-    int status = ls_report_read(&s->log, run_dir, err);
-    pthread_mutex_unlock(&s->lock);
-    return status;
 }
 
 static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
@@ -363,8 +342,14 @@ static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
 
 int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)
 {
+    ls_error why;
+    const ls_summary *summary = ls_trainer_summary(trainer);
     if (!s)
         return LS_OK;
+    pthread_mutex_lock(&s->lock);
+    if (summary->resumed_from[0] && ls_report_read(&s->log, summary->run_dir, &why) != LS_OK)
+        ls_log(s->host, LS_LOG_WARNING, "%s", why.text);
+    pthread_mutex_unlock(&s->lock);
     s->sink = (ls_sink){.emit = on_record, .wants_text = 1};
     return ls_trainer_attach(trainer, &s->sink, err);
 }
@@ -391,20 +376,6 @@ int cli_server_start(cli_server **out, const cli_server_options *o, const ls_hos
                    "--serve %.80s: this program was built without libmicrohttpd; install "
                    "libmicrohttpd-dev and build it again",
                    o->address);
-}
-
-const char *cli_server_url(const cli_server *s)
-{
-    (void)s;
-    return "";
-}
-
-int cli_server_history(cli_server *s, const char *run_dir, ls_error *err)
-{
-    (void)s;
-    (void)run_dir;
-    (void)err;
-    return LS_OK;
 }
 
 int cli_server_follow(cli_server *s, ls_trainer *trainer, ls_error *err)

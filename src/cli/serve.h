@@ -5,7 +5,7 @@
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <lockstep/trainer.h>
-#include <stddef.h>
+#include <stdbool.h>
 
 typedef struct cli_server cli_server;
 
@@ -15,6 +15,7 @@ typedef struct cli_server_options {
     const char *const
         *names; /* that browsers may ask it by, besides loopback's and the address; not copied */
     int name_count;
+    bool quiet; /* else the address is printed, on stderr */
 } cli_server_options;
 
 /* Answers GET of / (a page that follows the run), /records (which it asks for), /state.json, /metrics
@@ -23,15 +24,9 @@ typedef struct cli_server_options {
 int cli_server_start(cli_server **out, const cli_server_options *options, const ls_host *host,
                      ls_error *err);
 
-/* "http://127.0.0.1:8080/" */
-const char *cli_server_url(const cli_server *server);
-
-/* A run that goes on: the page shows what its directory says of it, too. Before its first record. NULL is
- * allowed. Errors: as ls_report_write. */
-int cli_server_history(cli_server *server, const char *run_dir, ls_error *err);
-
-/* Takes the trainer's records from now on, until the run ends; the server must outlive it. NULL is allowed.
- * Errors: LS_EINVAL (too many sinks). */
+/* Takes the trainer's records from now on, until the run ends; the server must outlive it. Of a run that goes on the page
+ * shows what its directory says of it, too, or the host's log why not. NULL is allowed. Errors: LS_EINVAL (too many
+ * sinks). */
 int cli_server_follow(cli_server *server, ls_trainer *trainer, ls_error *err);
 
 void cli_server_stop(cli_server *server); /* NULL is allowed */

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -59,13 +58,6 @@ static struct timespec time_at(double s)
 {
     return (struct timespec){(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
 }
-
-typedef union place {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-    struct sockaddr_storage room;
-} place;
 
 static int descriptor(struct MHD_Connection *c)
 {
@@ -128,7 +120,7 @@ static double close_one(http_guard *g, double now)
 /* Of IPv6 the first half: whoever has one such address has all with that half. */
 static unsigned number_client(const struct sockaddr *from)
 {
-    const place *p = (const place *)(const void *)from;
+    const http_place *p = (const http_place *)(const void *)from;
     uint64_t address = 0;
     if (from && from->sa_family == AF_INET6)
         memcpy(&address, &p->v6.sin6_addr, sizeof address);
@@ -278,7 +270,7 @@ static void *watch(void *user)
 /* The daemon may take a moment to know of it, and closes it itself where it cannot take it. */
 static void let_in(http_guard *g)
 {
-    place from;
+    http_place from;
     socklen_t length = sizeof from;
     const int fd = accept(g->listening, &from.any, &length);
     pthread_mutex_lock(&g->lock);
@@ -437,7 +429,7 @@ int http_guard_start(http_guard **out, const http_guard_options *options)
 
 int http_guard_port(const http_guard *g)
 {
-    place here;
+    http_place here;
     socklen_t length = sizeof here;
     if (getsockname(g->listening, &here.any, &length) != 0)
         return 0;

@@ -14,8 +14,17 @@
 #define HTTP_GUARD_H
 
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <sys/socket.h>
+
+/* An address of either family. */
+typedef union http_place {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_storage room;
+} http_place;
 
 /* By which names a server may be asked: its Host, and the Origin of the page that asks. A web page may give the
  * server's address a name of its own (DNS rebinding), and a browser then lets it read and write there. */

@@ -1,12 +1,10 @@
 #include "http/guard.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 /* "name", "name:80", "[::1]:80" → the name and the port; false where it is none of them. */
 static bool split(const char *authority, char name[256], const char **port)
@@ -38,16 +36,10 @@ static bool is_loopback(const char *name)
     return strcasecmp(name, "localhost") == 0;
 }
 
-typedef union place {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-} place;
-
 /* The address that the client reached, which is one of this host's. */
 static bool is_here(struct MHD_Connection *c, const char *name)
 {
-    place here;
+    http_place here;
     struct in_addr v4;
     struct in6_addr v6;
     socklen_t length = sizeof here;
