@@ -18,7 +18,7 @@ typedef struct ls_json_origin {
 
 typedef struct ls_json_label {
     struct ls_json_label *next;
-    char *text;
+    char text[];
 } ls_json_label;
 
 struct ls_json {

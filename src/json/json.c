@@ -84,7 +84,6 @@ void ls_json_destroy(ls_json *doc)
     while (doc->labels) {
         ls_json_label *label = doc->labels;
         doc->labels = label->next;
-        ls_free(host, label->text);
         ls_free(host, label);
     }
     cJSON_Delete(doc->root);

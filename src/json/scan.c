@@ -172,25 +172,20 @@ static int scan_escape(scan *s)
 static int scan_string(scan *s)
 {
     size_t start = s->at++;
-    for (;;) {
-        int c = peek(s);
+    int c, status = LS_OK;
+    while (status == LS_OK && (c = peek(s)) != '"') {
         if (c < 0 || c == '\n')
             return fail(s, start, "this string has no closing quote");
-        if (c == '"') {
-            s->at++;
-            return LS_OK;
-        }
         if (c < 0x20)
             return fail(s, s->at, "control character 0x%02x inside a string; write it as \\u%04x",
                         (unsigned)c, (unsigned)c);
-        if (c == '\\') {
-            int status = scan_escape(s);
-            if (status)
-                return status;
-        } else {
+        if (c == '\\')
+            status = scan_escape(s);
+        else
             s->at++;
-        }
     }
+    s->at++; /* the closing quote */
+    return status;
 }
 
 static size_t skip_digits(scan *s)

@@ -25,20 +25,15 @@ static int no_memory(const assignment *a)
 /* "--set " and the text, kept as long as the document. */
 static int add_label(assignment *a, const char *text)
 {
-    const ls_host *host = a->doc->host;
-    size_t n = strlen(text);
-    ls_json_label *label = ls_alloc(host, sizeof *label);
-    char *copy = ls_alloc(host, n + 7);
-    if (!label || !copy) {
-        ls_free(host, label);
-        ls_free(host, copy);
+    static const char option[] = "--set ";
+    ls_json_label *label =
+        ls_alloc(a->doc->host, sizeof *label + strlen(option) + strlen(text) + 1);
+    if (!label)
         return no_memory(a);
-    }
-    memcpy(copy, "--set ", 6);
-    memcpy(copy + 6, text, n + 1);
-    *label = (ls_json_label){.next = a->doc->labels, .text = copy};
+    strcat(strcpy(label->text, option), text);
+    label->next = a->doc->labels;
     a->doc->labels = label;
-    a->label = copy;
+    a->label = label->text;
     return LS_OK;
 }
 
@@ -68,19 +63,14 @@ static int split_path(assignment *a, const char *text)
         return no_memory(a);
     memcpy(a->path, text, n);
     a->value = equals + 1;
-    a->keys = 1;
-    size_t length = 0;
-    for (size_t i = 0; i <= n; i++) {
-        if (i < n && text[i] != '.') {
-            length++;
-            continue;
-        }
-        if (length == 0)
+    for (char *key = a->path; key; a->keys++) {
+        char *dot = strchr(key, '.');
+        if (*key == '.' || !*key)
             return ls_fail(a->err, LS_EINVAL, "%s: expected a key before '%c', found none",
-                           a->label, text[i]);
-        a->keys += i < n;
-        a->path[i] = '\0';
-        length = 0;
+                           a->label, text[key - a->path]);
+        if (dot)
+            *dot++ = '\0';
+        key = dot;
     }
     if (a->keys > LS_JSON_DEPTH)
         return ls_fail(a->err, LS_EINVAL, "%s: expected at most %d keys, found %zu", a->label,

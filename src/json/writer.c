@@ -12,35 +12,24 @@
 
 /* ---- UTF-8 ---- */
 
-static bool is_continuation(unsigned char c)
-{
-    return (c & 0xC0) == 0x80;
-}
-
 size_t ls_json_utf8_length(const unsigned char *p, size_t available)
 {
-    if (available == 0)
+    const unsigned char first = available > 0 ? p[0] : 0xFF;
+    const size_t n = first < 0x80   ? 1
+                     : first < 0xC2 ? 0
+                     : first < 0xE0 ? 2
+                     : first < 0xF0 ? 3
+                     : first < 0xF5 ? 4
+                                    : 0;
+    if (n > available)
         return 0;
-    if (p[0] < 0x80)
-        return 1;
-    if (p[0] >= 0xC2 && p[0] <= 0xDF)
-        return available >= 2 && is_continuation(p[1]) ? 2 : 0;
-    if ((p[0] & 0xF0) == 0xE0) {
-        if (available < 3 || !is_continuation(p[1]) || !is_continuation(p[2]))
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80)
             return 0;
-        bool overlong = p[0] == 0xE0 && p[1] < 0xA0;
-        bool surrogate = p[0] == 0xED && p[1] >= 0xA0;
-        return overlong || surrogate ? 0 : 3;
-    }
-    if (p[0] >= 0xF0 && p[0] <= 0xF4) {
-        if (available < 4 || !is_continuation(p[1]) || !is_continuation(p[2]) ||
-            !is_continuation(p[3]))
-            return 0;
-        bool overlong = p[0] == 0xF0 && p[1] < 0x90;
-        bool too_large = p[0] == 0xF4 && p[1] >= 0x90;
-        return overlong || too_large ? 0 : 4;
-    }
-    return 0;
+    const bool overlong = (first == 0xE0 && p[1] < 0xA0) || (first == 0xF0 && p[1] < 0x90);
+    const bool surrogate = first == 0xED && p[1] >= 0xA0;
+    const bool too_large = first == 0xF4 && p[1] >= 0x90;
+    return overlong || surrogate || too_large ? 0 : n;
 }
 
 void ls_json_tidy(char *text)
