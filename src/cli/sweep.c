@@ -357,13 +357,8 @@ static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row
                                                         : "failed";
     ls_json_open_object(w, NULL);
     ls_json_open_object(w, "set");
-    for (int k = 0; k < ls_sweep_keys(sweep); k++) {
-        /* "optimizer.lr=0.05": the key in full. */
-        char key[256];
-        const char *text = ls_sweep_assignment(sweep, i, k), *equals = strchr(text, '=');
-        snprintf(key, sizeof key, "%.*s", (int)(equals - text), text);
-        put_value(w, key, ls_sweep_value(sweep, i, k));
-    }
+    for (int k = 0; k < ls_sweep_keys(sweep); k++)
+        put_value(w, full_key(ls_sweep_key(sweep, k)), ls_sweep_value(sweep, i, k));
     ls_json_close(w);
     ls_json_put_string(w, "status", status);
     ls_json_put_string(w, "error", r->status && r->status != LS_EINTERRUPTED ? r->error : NULL);
