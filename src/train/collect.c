@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "pool/pool.h"
 #include "train/coordinator.h"
+#include "train/worker.h"
 
 #include <math.h>
 
@@ -108,12 +109,13 @@ static void look(ls_watch *watch, struct ls_trainer *t, const bool *awaited, uin
 /* ---- a job ---------------------------------------------------------------------------------- */
 
 /* Those that were left behind already are not asked. */
-static int submit(struct ls_trainer *t, ls_job job, ls_error *err)
+static int submit(struct ls_trainer *t, ls_worker_job *job, ls_error *err)
 {
     for (int w = 0; w < t->workers; w++) {
         if (t->worker[w].presence == LS_STALLED)
             continue;
-        int status = ls_pool_submit(t->pool, w, job, t->exchange, err);
+        t->worker[w].job = job;
+        int status = ls_pool_submit(t->pool, w, ls_worker_run, t->exchange, err);
         if (status)
             return status;
     }
@@ -137,7 +139,7 @@ static int nap(struct ls_trainer *t)
     return status;
 }
 
-int ls_gang(struct ls_trainer *t, ls_job job, ls_error *err)
+int ls_gang(struct ls_trainer *t, ls_worker_job *job, ls_error *err)
 {
     ls_watch watch;
     int status = submit(t, job, err);

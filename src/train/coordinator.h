@@ -67,7 +67,7 @@ int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 /* Runs `job` with the exchange on every worker that answers, and waits. A worker that shows no sign of
  * life for the deadline is left behind (presence LS_STALLED). Returns LS_OK when every live worker
  * did it, else the first cause; ls_recover then says how to go on. */
-int ls_gang(struct ls_trainer *trainer, ls_job job, ls_error *err);
+int ls_gang(struct ls_trainer *trainer, ls_worker_job *job, ls_error *err);
 
 /* Waits for every worker's report of the next step, accounts for it and writes its record. Returns
  * LS_OK when it is done, also by survivors alone; *failed tells whether a worker failed, so that no

@@ -97,6 +97,10 @@ enum {
     LS_PLACE_WAIT  /* in a merge, for its peers */
 };
 
+/* What a worker does between steps, on its thread: LS_OK, or what its `error` says. */
+struct ls_train_worker;
+typedef int ls_worker_job(struct ls_train_worker *mine, const ls_exchange *e);
+
 /* One worker's part. The worker's thread owns the first section while a job runs, the coordinator
  * between jobs; a worker that was left behind keeps it for ever. */
 typedef struct ls_train_worker {
@@ -119,12 +123,13 @@ typedef struct ls_train_worker {
     uint32_t length;                /* how many steps it would like in a range */
     ls_flight flight[LS_IN_FLIGHT]; /* in order */
     int flights;
-    int next_place;    /* where the next one's results arrive */
-    int merging_early; /* within a step: what is ready of a gradient goes to the communicator */
-    int failed;        /* a step failed: `error` says why, and no further step is begun */
-    int job_status;    /* of the last job but training */
-    uint32_t checksum; /* of its weights and optimizer state, by ls_worker_snapshot */
-    void *scratch;     /* where that is computed; LS_SCRATCH bytes */
+    int next_place;     /* where the next one's results arrive */
+    int merging_early;  /* within a step: what is ready of a gradient goes to the communicator */
+    int failed;         /* a step failed: `error` says why, and no further step is begun */
+    ls_worker_job *job; /* the last one but training, … */
+    int job_status;     /* … and what it came to */
+    uint32_t checksum;  /* of its weights and optimizer state, by ls_worker_snapshot */
+    void *scratch;      /* where that is computed; LS_SCRATCH bytes */
     ls_ring reports;
     ls_heartbeat heartbeat; /* read by the coordinator at any time */
 

@@ -8,10 +8,15 @@
 #include <lockstep/split.h>
 #include <string.h>
 
-/* What a job of a gang ends with. */
-static int end_job(ls_train_worker *mine, int status)
+int ls_worker_run(const ls_worker *w, void *arg, ls_error *err)
 {
-    mine->job_status = status;
+    (void)err;
+    const ls_exchange *e = arg;
+    ls_train_worker *mine = &e->trainer->worker[w->index];
+    /* One that takes no part any more has no more to do than to leave its group. */
+    const bool idle = mine->idle && mine->job != ls_worker_join;
+    mine->device = ls_worker_device(w);
+    mine->job_status = idle ? LS_OK : mine->job(mine, e);
     ls_beat(&mine->heartbeat, LS_PLACE_REST);
     return LS_OK;
 }
@@ -56,16 +61,17 @@ static float *arena_of(const ls_train_worker *mine, int i)
 }
 
 /* The exchange's weights and, unless it is that of a beginning, optimizer state. */
-static int import_state(ls_train_worker *mine, const ls_exchange *e, int slots, ls_error *err)
+static int import_state(ls_train_worker *mine, const ls_exchange *e, bool slots)
 {
     ls_replica *r = mine->replica;
     const int average = ls_optimizer_average(&mine->trainer->config.optimizer);
-    int status = ls_replica_import(r, ls_replica_weight_arena(r), e->canonical, err);
+    int status = ls_replica_import(r, ls_replica_weight_arena(r), e->canonical, &mine->error);
     if (status == LS_OK && average >= 0)
-        status = ls_replica_import(r, ls_replica_slot_arena(r, average), e->canonical, err);
+        status =
+            ls_replica_import(r, ls_replica_slot_arena(r, average), e->canonical, &mine->error);
     for (int i = 0; status == LS_OK && slots && i < LS_STATES; i++)
         if (e->slot[i])
-            status = ls_replica_import(r, arena_of(mine, i), e->slot[i], err);
+            status = ls_replica_import(r, arena_of(mine, i), e->slot[i], &mine->error);
     return status;
 }
 
@@ -75,7 +81,7 @@ static bool has_total_later(const ls_train_worker *mine)
     return ls_worker_rebinds(mine) && mine->trainer->config.optimizer.ema == 0;
 }
 
-static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *err)
+static int open_replica(ls_train_worker *mine, const ls_exchange *e)
 {
     struct ls_trainer *t = mine->trainer;
     uint32_t sizes[SIZES];
@@ -107,63 +113,54 @@ static int open_replica(ls_train_worker *mine, const ls_exchange *e, ls_error *e
     }
     if (t->feed)
         desc.data[LS_TRAIN] = ls_feed_data(t->feed);
-    int status = ls_replica_create(&mine->replica, &desc, err);
-    return status ? status
-                  : import_state(mine, e, t->dir.resumed != NULL || t->members.goes_on, err);
+    int status = ls_replica_create(&mine->replica, &desc, &mine->error);
+    return status ? status : import_state(mine, e, t->dir.resumed != NULL || t->members.goes_on);
 }
 
-static int open_fold(ls_train_worker *mine, ls_error *err)
+static int open_fold(ls_train_worker *mine)
 {
     int status = ls_fold_init(&mine->fold, mine->device, ls_replica_gradient_arena(mine->replica),
                               ls_replica_floats(mine->replica), mine->trainer->shards,
-                              mine->shard_lo, mine->shard_hi, err);
+                              mine->shard_lo, mine->shard_hi, &mine->error);
     const bool spreads =
         mine->trainer->merge == &ls_comm_ordered && ls_worker_rebinds(mine) &&
         mine->info.threads <= 1; /* a team adds up leaf by leaf, with all threads */
-    return status == LS_OK && spreads ? ls_fold_spread(&mine->fold, err) : status;
+    return status == LS_OK && spreads ? ls_fold_spread(&mine->fold, &mine->error) : status;
 }
 
-int ls_worker_describe(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_describe(ls_train_worker *mine, const ls_exchange *e)
 {
-    (void)err;
-    ls_train_worker *mine = &((const ls_exchange *)arg)->trainer->worker[w->index];
-    mine->device = ls_worker_device(w);
+    (void)e;
     mine->device->ops->describe(mine->device, &mine->info);
-    return end_job(mine, LS_OK);
+    return LS_OK;
 }
 
-int ls_worker_choices(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_choices(ls_train_worker *mine, const ls_exchange *e)
 {
-    (void)err;
-    struct ls_trainer *t = ((const ls_exchange *)arg)->trainer;
-    ls_train_worker *mine = &t->worker[w->index];
-    if (w->index > 0)
-        return end_job(mine, LS_OK);
+    struct ls_trainer *t = e->trainer;
+    if (mine->index > 0)
+        return LS_OK;
     const size_t bytes = mine->device->ops->choices(mine->device, NULL, 0) + 1;
     t->members.choices = ls_alloc(t->host, bytes);
     if (!t->members.choices)
-        return end_job(mine, ls_fail(&mine->error, LS_ENOMEM, "out of memory for plans"));
+        return ls_fail(&mine->error, LS_ENOMEM, "out of memory for plans");
     mine->device->ops->choices(mine->device, t->members.choices, bytes);
-    return end_job(mine, LS_OK);
+    return LS_OK;
 }
 
-int ls_worker_open(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_open(ls_train_worker *mine, const ls_exchange *e)
 {
-    (void)err;
-    const ls_exchange *e = arg;
-    ls_train_worker *mine = &e->trainer->worker[w->index];
     const char *choices = e->trainer->members.choices;
     ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
-    mine->device = ls_worker_device(w);
     mine->device->ops->describe(mine->device, &mine->info);
-    ls_trace_device(e->trainer->trace, w->index, mine->device);
+    ls_trace_device(e->trainer->trace, mine->index, mine->device);
     mine->scratch = ls_alloc(e->trainer->host, LS_SCRATCH);
     int status = mine->scratch ? LS_OK : ls_fail(&mine->error, LS_ENOMEM, "out of memory");
     if (status == LS_OK && choices)
         status = mine->device->ops->choose(mine->device, choices, &mine->error);
     if (status == LS_OK)
-        status = open_replica(mine, e, &mine->error);
-    return end_job(mine, status);
+        status = open_replica(mine, e);
+    return status;
 }
 
 /* Somebody who sleeps in the old group may still read what this worker showed there. */
@@ -180,11 +177,9 @@ static int put_fold_away(ls_train_worker *mine)
 }
 
 /* A new group, perhaps with other shards: whatever belonged to the old one goes first. */
-int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_join(ls_train_worker *mine, const ls_exchange *e)
 {
-    (void)err;
-    struct ls_trainer *t = ((const ls_exchange *)arg)->trainer;
-    ls_train_worker *mine = &t->worker[w->index];
+    struct ls_trainer *t = e->trainer;
     ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
     if (mine->comm)
         mine->comm->group->type->leave(mine->comm);
@@ -193,9 +188,9 @@ int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
     ls_replica_own_arenas(mine->replica); /* not in the fold and the group, which go */
     int status = mine->keep_fold ? put_fold_away(mine) : LS_OK;
     if (status || mine->idle)
-        return end_job(mine, status);
+        return status;
     ls_fold_fini(&mine->fold);
-    status = open_fold(mine, &mine->error);
+    status = open_fold(mine);
     if (status == LS_OK && has_total_later(mine))
         status = ls_replica_total_at(mine->replica, t->total, &mine->error);
     if (status == LS_OK)
@@ -203,16 +198,12 @@ int ls_worker_join(const ls_worker *w, void *arg, ls_error *err)
             t->group->type->join(&mine->comm, t->group, mine->rank, mine->device, &mine->error);
     if (status == LS_OK)
         status = ls_worker_choose_steps(mine);
-    return end_job(mine, status);
+    return status;
 }
 
-int ls_worker_check(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_check(ls_train_worker *mine, const ls_exchange *e)
 {
-    (void)err;
-    struct ls_trainer *t = ((const ls_exchange *)arg)->trainer;
-    ls_train_worker *mine = &t->worker[w->index];
-    if (mine->idle)
-        return end_job(mine, LS_OK);
+    struct ls_trainer *t = e->trainer;
     ls_replica *r = mine->replica;
     ls_beat(&mine->heartbeat, LS_PLACE_WAIT);
     const ls_merge_check check = {.comm = mine->comm,
@@ -225,7 +216,7 @@ int ls_worker_check(const ls_worker *w, void *arg, ls_error *err)
     int status = ls_merge_check_group(&check, &mine->error);
     if (status == LS_OK) /* the gradient of no rows: zeros again */
         status = ls_replica_gradient(r, NULL, 0, 0, NULL, &mine->error);
-    return end_job(mine, status);
+    return status;
 }
 
 void ls_worker_close(const ls_worker *w, ls_device *device, void *local, void *user)
@@ -271,12 +262,15 @@ static int add_checksum(ls_train_worker *mine, const float *arena, size_t floats
     return LS_OK;
 }
 
-static int probe(ls_train_worker *mine, const ls_exchange *e)
+int ls_worker_probe(ls_train_worker *mine, const ls_exchange *e)
 {
     const struct ls_trainer *t = e->trainer;
     const uint32_t all = ls_subset_rows(t, LS_TRAIN);
     const uint32_t batch = (uint32_t)t->config.batch_size;
     uint32_t first, count;
+    if (mine->index > 0)
+        return LS_OK;
+    ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
     ls_worker_shard_rows(t, t->feed || all > batch ? batch : all, 0, &first, &count);
     for (uint32_t i = 0; i < count && !t->feed; i++)
         e->permutation[0][i] = i;
@@ -289,33 +283,19 @@ static int probe(ls_train_worker *mine, const ls_exchange *e)
                                  ls_replica_floats(mine->replica));
 }
 
-int ls_worker_probe(const ls_worker *w, void *arg, ls_error *err)
-{
-    (void)err;
-    const ls_exchange *e = arg;
-    ls_train_worker *mine = &e->trainer->worker[w->index];
-    ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
-    return end_job(mine, w->index == 0 ? probe(mine, e) : LS_OK);
-}
-
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
-int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_evaluate(ls_train_worker *mine, const ls_exchange *e)
 {
-    (void)err;
-    const ls_exchange *e = arg;
-    ls_train_worker *mine = &e->trainer->worker[w->index];
-    if (mine->idle)
-        return end_job(mine, LS_OK);
     int status = ls_worker_inject(mine, e->steps, LS_STAGE_EVALUATE);
     if (status == LS_OK)
         status = ls_replica_use_average(mine->replica, true, &mine->error);
     if (status)
-        return end_job(mine, status);
+        return status;
     /* Asked to stop, the coordinator drops the result. */
     status = ls_infer_shards(&e->test, mine->replica, mine->shard_lo, mine->shard_hi, &mine->error);
     const int back = ls_replica_use_average(mine->replica, false, status ? NULL : &mine->error);
-    return end_job(mine, status ? status : back);
+    return status ? status : back;
 }
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
@@ -352,29 +332,21 @@ static int export_state(ls_train_worker *mine, const ls_exchange *e)
     return status ? status : export_weights(mine, e->canonical);
 }
 
-int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_snapshot(ls_train_worker *mine, const ls_exchange *e)
 {
-    (void)err;
-    const ls_exchange *e = arg;
-    ls_train_worker *mine = &e->trainer->worker[w->index];
-    if (mine->idle)
-        return end_job(mine, LS_OK);
     ls_beat(&mine->heartbeat, LS_PLACE_EXPORT);
     int status = compute_checksum(mine);
     if (status == LS_OK && e->exporter == mine->index)
         status = export_state(mine, e);
-    return end_job(mine, status);
+    return status;
 }
 
 /* ---- otherwise than by training ------------------------------------------------------------- */
 
-int ls_worker_load(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_load(ls_train_worker *mine, const ls_exchange *e)
 {
-    (void)err;
-    const ls_exchange *e = arg;
-    ls_train_worker *mine = &e->trainer->worker[w->index];
     ls_beat(&mine->heartbeat, LS_PLACE_OPEN);
-    return end_job(mine, mine->idle ? LS_OK : import_state(mine, e, 1, &mine->error));
+    return import_state(mine, e, true);
 }
 
 int ls_worker_leave(const ls_worker *w, void *arg, ls_error *err)

@@ -15,27 +15,30 @@ static inline bool ls_worker_rebinds(const ls_train_worker *w)
     return (w->info.flags & both) == both && !w->device->ops->record_begin;
 }
 
-/* ---- worker.c: jobs of the pool ------------------------------------------------------------- */
+/* ---- worker.c: jobs ------------------------------------------------------------------------- */
 
-/* Jobs whose `arg` is the exchange; their result is the worker's `job_status` and `error`. */
+/* Runs the worker's `job`; `arg` is the exchange. Its result is the worker's `job_status` and `error`. */
+int ls_worker_run(const ls_worker *w, void *arg, ls_error *err);
+
 /* Learns which device it has. */
-int ls_worker_describe(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_describe(ls_train_worker *mine, const ls_exchange *e);
 /* Worker 0's device's choices among kernels → members.choices. */
-int ls_worker_choices(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_choices(ls_train_worker *mine, const ls_exchange *e);
 /* Builds the worker's replica and fold, from the exchange's weights and optimizer state. */
-int ls_worker_open(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_open(ls_train_worker *mine, const ls_exchange *e);
 /* Leaves the old group, if any; a live worker joins trainer->group with its rank and shards. */
-int ls_worker_join(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_join(ls_train_worker *mine, const ls_exchange *e);
 /* Checks the group: copies between each pair, and an all-reduce of exact numbers. */
-int ls_worker_check(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_check(ls_train_worker *mine, const ls_exchange *e);
 /* Worker 0: the checksum of shard 0's gradient of the first minibatch, as the rows lie. */
-int ls_worker_probe(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_probe(ls_train_worker *mine, const ls_exchange *e);
 /* This worker's shards of every test minibatch → the exchange's tallies. */
-int ls_worker_evaluate(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_evaluate(ls_train_worker *mine, const ls_exchange *e);
 /* Computes the checksum; the exporter's weights and optimizer state → the exchange. */
-int ls_worker_snapshot(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_snapshot(ls_train_worker *mine, const ls_exchange *e);
 /* The exchange's weights and optimizer state → the replica. */
-int ls_worker_load(const ls_worker *w, void *arg, ls_error *err);
+int ls_worker_load(ls_train_worker *mine, const ls_exchange *e);
+
 /* Before a pool that others use goes on without this trainer: ls_worker_close. */
 int ls_worker_leave(const ls_worker *w, void *arg, ls_error *err);
 
