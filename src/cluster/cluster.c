@@ -87,7 +87,7 @@ static int give_order(ls_cluster *c, ls_order_kind order, uint64_t limit_ns,
 /* How long the courier itself may be silent: as long as another member. */
 static uint64_t patience(const ls_cluster *c)
 {
-    return atomic_load_explicit(&c->deadline_ns, memory_order_relaxed) + GRACE_NS;
+    return c->options.deadline_ns + GRACE_NS;
 }
 
 static int make_parcels(ls_cluster *c, int count, ls_error *err)
@@ -305,12 +305,6 @@ int ls_cluster_origin(const ls_cluster *c, int member)
     return c->origin[member];
 }
 
-void ls_cluster_set_deadline(ls_cluster *c, uint64_t deadline_ns)
-{
-    /* relaxed: it hands nothing over. */
-    atomic_store_explicit(&c->deadline_ns, deadline_ns, memory_order_relaxed);
-}
-
 bool ls_cluster_can_regroup(const ls_cluster *c)
 {
     return c->options.regroups && c->options.type->regroup;
@@ -390,7 +384,6 @@ int ls_cluster_open(ls_cluster **out, const ls_cluster_options *options, ls_erro
     c->options = *options;
     if (gethostname(c->host, sizeof c->host - 1) != 0 || !c->host[0])
         snprintf(c->host, sizeof c->host, "this");
-    ls_cluster_set_deadline(c, options->deadline_ns);
     int status = start_courier(c, err);
     if (status == LS_OK)
         status = give_order(c, LS_ORDER_OPEN, options->open_ns, NULL, err);

@@ -78,9 +78,6 @@ int ls_cluster_members(const ls_cluster *cluster);
 const char *ls_cluster_host(const ls_cluster *cluster,
                             int member); /* "a", the name of its machine */
 
-/* Between two orders. */
-void ls_cluster_set_deadline(ls_cluster *cluster, uint64_t deadline_ns);
-
 /* Whether the engine can regroup, and was opened so that it may. */
 bool ls_cluster_can_regroup(const ls_cluster *cluster);
 /* From now on losses are no faults: called by all members between the same two orders. */

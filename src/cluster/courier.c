@@ -250,7 +250,7 @@ static uint64_t had_no_cpu(ls_cluster *c, uint64_t deadline)
 
 static void look(ls_cluster *c)
 {
-    const uint64_t deadline = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed);
+    const uint64_t deadline = c->options.deadline_ns;
     const uint64_t attended = ls_attended_ns(&c->looked_ns, had_no_cpu(c, deadline));
     char what[100];
     ls_beat(&c->heartbeat, 0);
@@ -582,7 +582,7 @@ static void part_from_lost(ls_cluster *c)
 
 static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
 {
-    const uint64_t deadline = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed);
+    const uint64_t deadline = c->options.deadline_ns;
     const ls_regroup how = {.size = sizeof how,
                             .lost = lost,
                             .deadline_ns = deadline,

@@ -192,7 +192,6 @@ struct ls_cluster {
     ls_error last_loss; /* of those that it has recovered from */
     bool touched; /* the wire may still touch memory of ours; the callers' behind the last order */
     ls_error fault; /* status 0: none */
-    _Atomic uint64_t deadline_ns;
     atomic_bool regroups;
 };
 
