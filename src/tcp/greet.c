@@ -29,19 +29,23 @@ typedef struct answer {
 
 /* ---- bytes, with a time limit ----------------------------------------------------------------- */
 
-/* Whether the descriptor is ready before the time is over. */
+/* For poll: rounded up. */
+static int milliseconds(uint64_t ns)
+{
+    return (int)(ns / 1000000u) + 1;
+}
+
 bool tcp_ready(int fd, short events, uint64_t until_ns)
 {
     struct pollfd watch = {.fd = fd, .events = events};
     for (;;) {
         const uint64_t now = ls_now_ns();
-        const int n = now < until_ns ? poll(&watch, 1, (int)((until_ns - now) / 1000000u) + 1) : 0;
+        const int n = now < until_ns ? poll(&watch, 1, milliseconds(until_ns - now)) : 0;
         if (n >= 0 || errno != EINTR)
             return n > 0;
     }
 }
 
-/* 0, or errno; ETIMEDOUT, and ECONNRESET when the other end has closed. */
 int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns)
 {
     for (size_t done = 0; done < bytes;) {
@@ -153,17 +157,15 @@ static int listen_to(joining *j, guest *g)
     return same(proof, g->said.proof) && send(g->fd, &welcome, 1, MSG_NOSIGNAL) == 1 ? 1 : -1;
 }
 
-/* The next caller that knows the secret; −1 when the time is over. */
 int tcp_await_caller(joining *j, uint64_t until_ns, hello *said)
 {
     for (uint64_t now; (now = ls_now_ns()) < until_ns;) {
         struct pollfd watch[GUESTS + 1];
-        const uint64_t most = now + TCP_AGAIN_NS;
         for (int i = 0; i < j->guests; i++)
             watch[i] = (struct pollfd){.fd = j->guest[i].fd, .events = POLLIN};
         watch[j->guests] = (struct pollfd){.fd = j->door, .events = POLLIN};
         poll(watch, (nfds_t)j->guests + 1,
-             (int)(((most < until_ns ? most : until_ns) - now) / 1000000u) + 1);
+             milliseconds(tcp_sooner(now + TCP_AGAIN_NS, until_ns) - now));
         tcp_beat(j);
         const bool calls = watch[j->guests].revents != 0;
         for (int i = j->guests - 1; i >= 0;
@@ -204,8 +206,7 @@ int tcp_greet(joining *j, int fd, hello *h, ls_error *err)
     answer a;
     uint8_t proof[PROOF];
     char welcome = 0;
-    const uint64_t soon = ls_now_ns() + j->try_ns;
-    const uint64_t until_ns = soon < j->until_ns ? soon : j->until_ns;
+    const uint64_t until_ns = tcp_try_until(j);
     h->magic = MAGIC;
     h->abi = LS_WIRE_ABI;
     h->run = j->run;

@@ -85,16 +85,13 @@ static void try_to_reach(int *fd, int *error, const struct sockaddr *at, socklen
 
 static void pause_until(uint64_t until_ns)
 {
-    const uint64_t now = ls_now_ns(), next = now + TCP_AGAIN_NS;
-    if (now < until_ns)
-        poll(NULL, 0, (int)(((next < until_ns ? next : until_ns) - now) / 1000000u) + 1);
+    tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns));
 }
 
 /* An address that swallows everything leaves time for others. */
-static uint64_t try_until(const joining *j)
+uint64_t tcp_try_until(const joining *j)
 {
-    const uint64_t soon = ls_now_ns() + j->try_ns;
-    return soon < j->until_ns ? soon : j->until_ns;
+    return tcp_sooner(ls_now_ns() + j->try_ns, j->until_ns);
 }
 
 /* ---- calling ---------------------------------------------------------------------------------- */
@@ -106,7 +103,7 @@ static int reach_first(joining *j, int *fd, ls_error *err)
     *fd = -1;
     do {
         for (const struct addrinfo *a = j->found; a && *fd < 0; a = a->ai_next) {
-            try_to_reach(fd, &error, a->ai_addr, a->ai_addrlen, try_until(j));
+            try_to_reach(fd, &error, a->ai_addr, a->ai_addrlen, tcp_try_until(j));
             if (*fd < 0)
                 continue;
             memcpy(&j->first, a->ai_addr, a->ai_addrlen);
@@ -137,7 +134,7 @@ void tcp_reach(joining *j, int origin, int *fd, int *error)
         at = is_four ? (const struct sockaddr *)&four : (const struct sockaddr *)&six;
         bytes = is_four ? sizeof four : sizeof six;
     }
-    try_to_reach(fd, error, at, bytes, try_until(j));
+    try_to_reach(fd, error, at, bytes, tcp_try_until(j));
 }
 
 static int reach_member(joining *j, int member, int *fd, ls_error *err)

@@ -18,13 +18,18 @@ typedef struct tcp_queue {
     unsigned first, count, room; /* room is a power of two */
 } tcp_queue;
 
+/* One direction of a line. */
+typedef struct tcp_flow {
+    tcp_queue queue;
+    /* Of the first: bytes that have gone, or come, its head included. */
+    size_t done;
+    uint8_t head[8];
+} tcp_flow;
+
 typedef struct tcp_line {
     int fd; /* −1: this member's own, which has none */
     bool broken;
-    tcp_queue out, in;
-    /* Of the first of each: bytes that have gone, or come, its head included. */
-    size_t sent, got;
-    uint8_t head_out[8], head_in[8];
+    tcp_flow out, in;
 } tcp_line;
 
 struct joining;
@@ -126,8 +131,16 @@ typedef struct joining {
 #define TCP_AGAIN_NS UINT64_C(100000000)
 #define TCP_TRY_NS UINT64_C(5000000000) /* one try at the start */
 
-/* Whether the descriptor is ready before the time is over. */
+static inline uint64_t tcp_sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Whether the descriptor, −1 for none, is ready before the time is over. */
 bool tcp_ready(int fd, short events, uint64_t until_ns);
+
+/* When a try to reach, or to greet, that begins now is over. */
+uint64_t tcp_try_until(const joining *j);
 
 /* 0, or errno; ETIMEDOUT, and ECONNRESET when the other end has closed. */
 int tcp_move_all(int fd, void *data, size_t bytes, bool out, uint64_t until_ns);

@@ -66,13 +66,19 @@ static uint64_t get_length(const uint8_t head[HEAD])
     return bytes;
 }
 
-/* What is left of a head and its message, from byte `done` on. */
-static int parts_of(struct iovec part[2], uint8_t *head, const ls_transfer *t, size_t done)
+static ls_transfer *first_of(const tcp_queue *q)
 {
-    int count = 0;
-    if (done < HEAD)
-        part[count++] = (struct iovec){head + done, HEAD - done};
-    const size_t body = done < HEAD ? 0 : done - HEAD;
+    return q->item[q->first];
+}
+
+/* What is left of the first message and its head. */
+static size_t parts_of(struct iovec part[2], tcp_flow *flow)
+{
+    const ls_transfer *t = first_of(&flow->queue);
+    size_t count = 0;
+    if (flow->done < HEAD)
+        part[count++] = (struct iovec){flow->head + flow->done, HEAD - flow->done};
+    const size_t body = flow->done < HEAD ? 0 : flow->done - HEAD;
     if (t->bytes > body)
         part[count++] = (struct iovec){(char *)t->data + body, t->bytes - body};
     return count;
@@ -85,58 +91,46 @@ static int fail_line(const ls_transfer *t, int error, ls_error *err)
                    error ? ls_reason(why, error) : "it was closed there");
 }
 
-/* As much of the first message as the connection takes. *moved: bytes; 0: it takes none now. */
-static int send_some(tcp_line *line, size_t *moved, ls_error *err)
+/* As much of a direction's first message as the connection takes, or has. *moved: bytes; 0: none now. */
+static int move_some(tcp_line *line, tcp_flow *flow, size_t *moved, ls_error *err)
 {
-    const ls_transfer *t = line->out.item[line->out.first];
-    struct iovec part[2];
-    put_length(line->head_out, t->bytes);
-    struct msghdr message = {.msg_iov = part};
-    message.msg_iovlen = (size_t)parts_of(part, line->head_out, t, line->sent);
-    ssize_t n;
-    do
-        n = sendmsg(line->fd, &message, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    *moved = n > 0 ? (size_t)n : 0;
-    return n >= 0 || errno == EAGAIN ? LS_OK : fail_line(t, errno, err);
-}
-
-static int receive_some(tcp_line *line, size_t *moved, ls_error *err)
-{
-    const ls_transfer *t = line->in.item[line->in.first];
+    const ls_transfer *t = first_of(&flow->queue);
+    const bool out = !t->incoming;
     struct iovec part[2];
     struct msghdr message = {.msg_iov = part};
-    message.msg_iovlen = (size_t)parts_of(part, line->head_in, t, line->got);
+    if (out)
+        put_length(flow->head, t->bytes);
+    message.msg_iovlen = parts_of(part, flow);
     ssize_t n;
     do
-        n = recvmsg(line->fd, &message, 0);
+        n = out ? sendmsg(line->fd, &message, MSG_NOSIGNAL) : recvmsg(line->fd, &message, 0);
     while (n < 0 && errno == EINTR);
     *moved = n > 0 ? (size_t)n : 0;
-    if (n == 0 || (n < 0 && errno != EAGAIN))
+    if ((n == 0 && !out) || (n < 0 && errno != EAGAIN))
         return fail_line(t, n < 0 ? errno : 0, err);
-    if (line->got < HEAD && line->got + *moved >= HEAD && get_length(line->head_in) != t->bytes)
+    if (!out && flow->done < HEAD && flow->done + *moved >= HEAD &&
+        get_length(flow->head) != t->bytes)
         return ls_fail(err, LS_EDATA,
                        "member %d sent a message of %llu bytes where %zu were expected", t->peer,
-                       (unsigned long long)get_length(line->head_in), t->bytes);
+                       (unsigned long long)get_length(flow->head), t->bytes);
     return LS_OK;
 }
 
 /* One direction of a line, until it stops or has had its turn. */
-static int go_on(tcp_wire *w, tcp_line *line, tcp_queue *q, size_t *done,
-                 int (*some)(tcp_line *, size_t *, ls_error *), ls_error *err)
+static int go_on(tcp_wire *w, tcp_line *line, tcp_flow *flow, ls_error *err)
 {
     size_t moved = 1;
     for (size_t turn = 0;
-         q->count > 0 && moved > 0 && turn < TURN && w->ended_count < w->ended_most;
+         flow->queue.count > 0 && moved > 0 && turn < TURN && w->ended_count < w->ended_most;
          turn += moved) {
-        int status = some(line, &moved, err);
+        int status = move_some(line, flow, &moved, err);
         if (status)
             return status;
-        *done += moved;
-        if (*done < HEAD + q->item[q->first]->bytes)
+        flow->done += moved;
+        if (flow->done < HEAD + first_of(&flow->queue)->bytes)
             continue;
-        *done = 0;
-        w->ended[w->ended_count++] = pop(q);
+        flow->done = 0;
+        w->ended[w->ended_count++] = pop(&flow->queue);
     }
     return LS_OK;
 }
@@ -154,8 +148,8 @@ static void go_on_all(tcp_wire *w)
         ls_error why = {0};
         if (line->broken)
             continue;
-        int status = go_on(w, line, &line->out, &line->sent, send_some, &why);
-        const int other = go_on(w, line, &line->in, &line->got, receive_some, status ? NULL : &why);
+        int status = go_on(w, line, &line->out, &why);
+        const int other = go_on(w, line, &line->in, status ? NULL : &why);
         status = status ? status : other;
         line->broken = status != LS_OK;
         if (status && !w->broken.status)
@@ -171,8 +165,8 @@ static void wait_for_lines(tcp_wire *w, uint64_t ns)
     unsigned count = 0;
     for (int i = 0; i < lines_of(w); i++) {
         const tcp_line *line = &w->line[i];
-        const short events =
-            (short)((line->in.count > 0 ? POLLIN : 0) | (line->out.count > 0 ? POLLOUT : 0));
+        const short events = (short)((line->in.queue.count > 0 ? POLLIN : 0) |
+                                     (line->out.queue.count > 0 ? POLLOUT : 0));
         if (events && !line->broken)
             w->watch[count++] = (struct pollfd){.fd = line->fd, .events = events};
     }
@@ -185,7 +179,7 @@ static int post_tcp(ls_wire *base, ls_transfer *t, ls_error *err)
 {
     tcp_wire *w = (tcp_wire *)base;
     tcp_line *line = tcp_line_of(w, t->peer, t->channel);
-    return push(t->incoming ? &line->in : &line->out, t, err);
+    return push(t->incoming ? &line->in.queue : &line->out.queue, t, err);
 }
 
 static void mind_door(tcp_wire *w, uint64_t now)
@@ -231,14 +225,10 @@ static void close_tcp(ls_wire *base)
     for (int i = 0; i < lines_of(w); i++)
         if (w->line[i].fd >= 0)
             shutdown(w->line[i].fd, SHUT_WR);
-    for (int i = 0; i < lines_of(w); i++) {
-        struct pollfd watch = {.fd = w->line[i].fd, .events = POLLIN};
-        ssize_t n = watch.fd >= 0;
-        for (uint64_t now; n > 0 && (now = ls_now_ns()) < until;)
-            n = poll(&watch, 1, (int)((until - now) / 1000000u) + 1) == 1
-                    ? recv(watch.fd, rest, sizeof rest, 0)
-                    : 1;
-    }
+    for (int i = 0; i < lines_of(w); i++)
+        while (w->line[i].fd >= 0 && tcp_ready(w->line[i].fd, POLLIN, until) &&
+               recv(w->line[i].fd, rest, sizeof rest, 0) > 0)
+            ;
     tcp_free(w);
 }
 
@@ -254,12 +244,12 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err)
     const size_t count = (size_t)members * LS_WIRE_CHANNELS;
     w->line = ls_alloc_array(NULL, count, sizeof *w->line);
     w->watch = ls_alloc_array(NULL, count, sizeof *w->watch);
-    if (!w->line)
+    if (!w->line || !w->watch) /* of no members, as far as the end is concerned */
         return ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
     for (size_t i = 0; i < count; i++)
         w->line[i].fd = -1;
     w->base.members = members;
-    return w->watch ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %zu connections", count);
+    return LS_OK;
 }
 
 void tcp_free(tcp_wire *w)
@@ -267,8 +257,8 @@ void tcp_free(tcp_wire *w)
     for (int i = 0; w->line && i < lines_of(w); i++) {
         if (w->line[i].fd >= 0)
             close(w->line[i].fd);
-        ls_free(NULL, w->line[i].out.item);
-        ls_free(NULL, w->line[i].in.item);
+        ls_free(NULL, w->line[i].out.queue.item);
+        ls_free(NULL, w->line[i].in.queue.item);
     }
     tcp_forget_meeting(w->meeting);
     ls_free(NULL, w->watch);

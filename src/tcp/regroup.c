@@ -292,11 +292,6 @@ static int agree(meeting *m, ls_error *err)
 
 /* ---- a new wire ------------------------------------------------------------------------------- */
 
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void begin(meeting *m, const tcp_set *suspects)
 {
     const uint64_t now = ls_now_ns();
@@ -305,7 +300,7 @@ static void begin(meeting *m, const tcp_set *suspects)
     tcp_vote_state(m->vote, &m->vote->state[m->vote->own]);
     m->settled_by_ns = now + m->moment_ns;
     m->since_ns = now;
-    m->j->until_ns = sooner(now + MOMENTS * m->moment_ns, m->over_ns);
+    m->j->until_ns = tcp_sooner(now + MOMENTS * m->moment_ns, m->over_ns);
 }
 
 /* Those that the vote was with stay connected until all lines are there: what was said last arrives. */
@@ -316,7 +311,7 @@ static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
     m->j->wire = w;
-    m->j->until_ns = sooner(ls_now_ns() + 2 * m->moment_ns, m->over_ns);
+    m->j->until_ns = tcp_sooner(ls_now_ns() + 2 * m->moment_ns, m->over_ns);
     w->base.member = index_of(set, m->vote->own);
     int status = tcp_make_lines(w, tcp_set_count(set), err);
     if (status == LS_OK)
