@@ -212,8 +212,5 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
     const ls_merge_group *group = ls_merge_group_of(base);
     float *mine = total == group->total ? scratch : total; /* what all share is no rank's to mark */
     write_marks(mine, base->rank, group->desc.floats);
-    int status = ls_merge_run(base, NULL, 0, mine, &times, read_all, NULL, err);
-    if (status)
-        ls_merge_stop_reading(base);
-    return status;
+    return ls_host_all_reduce(base, NULL, 0, mine, &times, read_all, err);
 }
