@@ -387,10 +387,10 @@ static void retire_first(ls_train_worker *mine)
         enqueue(mine, f, 0, f->count);
 }
 
-/* Waits for all launches under way, and reports their steps. */
-static void retire_launches(ls_train_worker *mine)
+/* Waits until no more than `most` launches are under way, and reports the others' steps. */
+static void retire_down_to(ls_train_worker *mine, int most)
 {
-    while (mine->flights > 0)
+    while (mine->flights > most)
         if (mine->failed || await(mine, &mine->flight[0], false))
             retire_first(mine);
 }
@@ -409,9 +409,7 @@ static void launch_steps(ls_train_worker *mine, const ls_range *range, uint32_t 
     mine->next_place = (mine->next_place + 1) % LS_IN_PLACES;
     enqueue(mine, latest, 0, latest->count);
     /* All but the latest; that one too, unless more is waiting to be enqueued behind it. */
-    while (mine->flights > 1)
-        if (mine->failed || await(mine, &mine->flight[0], false))
-            retire_first(mine);
+    retire_down_to(mine, 1);
     if (more && !mine->failed && mine->flight[0].status == LS_OK)
         return;
     if (mine->failed || await(mine, &mine->flight[0], true))
@@ -425,7 +423,7 @@ static void launch_steps(ls_train_worker *mine, const ls_range *range, uint32_t 
 static void run_in_parts(ls_train_worker *mine, const ls_range *range, uint32_t index)
 {
     ls_step s = step_of(range, index);
-    retire_launches(mine);
+    retire_down_to(mine, 0);
     if (!mine->failed)
         s.report.status = compute_step(mine, &s);
     send_report(mine, &s);
