@@ -82,7 +82,7 @@ void ls_fields_begin(ls_fields *f, const ls_json *doc, const cJSON *object, cons
         ls_fields_fail(f, NULL, "expected an object {…}, found %s", ls_json_kind(object));
 }
 
-static bool is_known(const ls_fields *f, const char *key)
+bool ls_fields_know(const ls_fields *f, const char *key)
 {
     for (int i = 0; i < f->count; i++)
         if (strcmp(f->known[i], key) == 0)
@@ -92,7 +92,7 @@ static bool is_known(const ls_fields *f, const char *key)
 
 const cJSON *ls_field_any(ls_fields *f, const char *key)
 {
-    if (!is_known(f, key)) { /* it may be asked for twice: as it is, and then as a number */
+    if (!ls_fields_know(f, key)) { /* it may be asked for twice: as it is, and then as a number */
         assert(f->count < LS_FIELDS_MAX);
         f->known[f->count++] = key;
     }
@@ -242,7 +242,7 @@ int ls_fields_end(ls_fields *f)
     if (f->status != LS_OK)
         return f->status;
     for (const cJSON *node = f->object->child; node && f->status == LS_OK; node = node->next)
-        if (!is_known(f, node->string))
+        if (!ls_fields_know(f, node->string))
             fail_unknown(f, node);
     if (f->missing)
         ls_fields_fail(f, NULL, "\"%s\" is missing; add it", f->missing);

@@ -86,20 +86,12 @@ static const char *value_name(const cJSON *node)
     return cJSON_IsString(node) && node->valuestring[0] == '$' ? node->valuestring + 1 : NULL;
 }
 
-static bool is_noted(const ls_fields *f, const char *key)
-{
-    for (int i = 0; i < f->count; i++)
-        if (strcmp(f->known[i], key) == 0)
-            return true;
-    return false;
-}
-
 /* Every "$key" in a definition is a key of its uses. *missing becomes the first that is not there:
  * an unknown key goes before it, because it is mostly the missing one misspelt. */
 static void read_values(ls_fields *f, const cJSON *node, const char **missing)
 {
     const char *key = value_name(node);
-    if (key && !is_noted(f, key)) {
+    if (key && !ls_fields_know(f, key)) {
         if (f->count >= VALUES_MAX)
             ls_fields_fail(f, NULL, "its block asks for more than %d values", VALUES_MAX);
         else if (!ls_field_any(f, key) && !*missing)

@@ -30,6 +30,9 @@ int ls_layer_wants_image(const ls_layer *layer, ls_error *err);
  * are those of the weight. Errors: LS_ECONFIG when there are too many numbers. */
 int ls_layer_add_params(ls_layer *layer, int rank, const int dim[4], int bias, ls_error *err);
 
+/* A tensor of this shape whose numbers all begin alike: a scale, a shift, a statistic. */
+ls_param ls_layer_filled(const ls_shape *dim, ls_start start);
+
 static inline long long ls_shape_values(const ls_shape *shape)
 {
     return (long long)shape->c * shape->h * shape->w;

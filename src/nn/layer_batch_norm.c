@@ -16,27 +16,18 @@ static void parse(ls_layer *layer, ls_fields *fields)
     layer->momentum = (float)value;
 }
 
-static ls_param per_channel(const ls_shape *in, ls_start start)
-{
-    return (ls_param){.rank = 1,
-                      .dim = {in->c},
-                      .count = (size_t)in->c,
-                      .start = start,
-                      .fan_in = in->c,
-                      .fan_out = in->c};
-}
-
 static int shape(ls_layer *layer, ls_error *err)
 {
+    const ls_shape channels = {layer->in.c, 1, 1};
     int status = ls_layer_wants_image(layer, err);
     if (status != LS_OK)
         return status;
     layer->out = layer->in;
-    layer->param[0] = per_channel(&layer->in, LS_START_ONES);
-    layer->param[1] = per_channel(&layer->in, LS_START_ZEROS);
+    layer->param[0] = ls_layer_filled(&channels, LS_START_ONES);
+    layer->param[1] = ls_layer_filled(&channels, LS_START_ZEROS);
     layer->params = 2;
-    layer->stat[0] = per_channel(&layer->in, LS_START_ZEROS);
-    layer->stat[1] = per_channel(&layer->in, LS_START_ONES);
+    layer->stat[0] = ls_layer_filled(&channels, LS_START_ZEROS);
+    layer->stat[1] = ls_layer_filled(&channels, LS_START_ONES);
     layer->stats = LS_STATS;
     return LS_OK;
 }

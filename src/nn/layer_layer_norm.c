@@ -12,23 +12,12 @@ static void parse(ls_layer *layer, ls_fields *fields)
     layer->op.u.layernorm.epsilon = (float)value;
 }
 
-static ls_param per_value(const ls_shape *in, ls_start start)
-{
-    const int values = (int)ls_shape_values(in);
-    return (ls_param){.rank = in->h == 1 && in->w == 1 ? 1 : 3,
-                      .dim = {in->c, in->h, in->w},
-                      .count = (size_t)values,
-                      .start = start,
-                      .fan_in = values,
-                      .fan_out = values};
-}
-
 static int shape(ls_layer *layer, ls_error *err)
 {
     (void)err;
     layer->out = layer->in;
-    layer->param[0] = per_value(&layer->in, LS_START_ONES);
-    layer->param[1] = per_value(&layer->in, LS_START_ZEROS);
+    layer->param[0] = ls_layer_filled(&layer->in, LS_START_ONES);
+    layer->param[1] = ls_layer_filled(&layer->in, LS_START_ZEROS);
     layer->params = 2;
     return LS_OK;
 }

@@ -5,25 +5,32 @@
 
 /* ---- sgd ------------------------------------------------------------------------------------ */
 
+/* A mean that never forgets would never follow the gradients. */
+static float read_beta(ls_fields *fields, const char *key, double fallback)
+{
+    double beta;
+    ls_field_double(fields, key, 0, 1, &fallback, &beta);
+    if ((float)beta >= 1)
+        ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, key),
+                       "\"%s\" must be less than 1: old gradients would never fade", key);
+    return (float)beta;
+}
+
 /* {"name": "sgd", "lr": 0.2, "momentum": 0, "weight_decay": 0, "nesterov": false} */
 static void parse_sgd(ls_optimizer *optimizer, ls_fields *fields)
 {
     static const double zero = 0;
     static const int no = 0;
     int nesterov;
-    double momentum;
     double weight_decay;
-    ls_field_double(fields, "momentum", 0, 1, &zero, &momentum);
+    const float momentum = read_beta(fields, "momentum", 0);
     ls_field_double(fields, "weight_decay", 0, 1000, &zero, &weight_decay);
-    if ((float)momentum >= 1)
-        ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "momentum"),
-                       "\"momentum\" must be less than 1: old gradients would never fade");
     if (ls_field_bool(fields, "nesterov", &no, &nesterov) && nesterov && momentum == 0)
         ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "nesterov"),
                        "\"nesterov\" needs momentum; add \"momentum\", such as 0.9");
     optimizer->op.kind = LS_OP_SGD;
-    optimizer->op.u.sgd = (ls_sgd){
-        .momentum = (float)momentum, .weight_decay = (float)weight_decay, .nesterov = nesterov};
+    optimizer->op.u.sgd =
+        (ls_sgd){.momentum = momentum, .weight_decay = (float)weight_decay, .nesterov = nesterov};
     optimizer->slots = momentum > 0;
 }
 
@@ -48,17 +55,6 @@ static const ls_optimizer_type sgd = {
 
 /* {"name": "adamw", "lr": 0.001, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
  * "weight_decay": 0.01} */
-/* A mean that never forgets would never follow the gradients. */
-static float read_beta(ls_fields *fields, const char *key, double fallback)
-{
-    double beta;
-    ls_field_double(fields, key, 0, 1, &fallback, &beta);
-    if ((float)beta >= 1)
-        ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, key),
-                       "\"%s\" must be less than 1: old gradients would never fade", key);
-    return (float)beta;
-}
-
 static void parse_adamw(ls_optimizer *optimizer, ls_fields *fields)
 {
     static const double epsilon = 1e-8;

@@ -298,15 +298,14 @@ static void destroy_op(ls_op *op)
         op->impl->destroy(op);
 }
 
-void ls_plan_drop_recordings(ls_plan *plan, int begin, int end)
+void ls_plan_drop_recordings(ls_plan *plan, int program)
 {
-    for (int i = begin; i < end; i++)
-        for (int s = 0; s < plan->program[i].segments; s++) {
-            ls_segment *segment = &plan->program[i].segment[s];
-            if (segment->recording)
-                plan->device->ops->recording_destroy(plan->device, segment->recording);
-            segment->recording = NULL;
-        }
+    for (int s = 0; s < plan->program[program].segments; s++) {
+        ls_segment *segment = &plan->program[program].segment[s];
+        if (segment->recording)
+            plan->device->ops->recording_destroy(plan->device, segment->recording);
+        segment->recording = NULL;
+    }
 }
 
 /* In reverse order: layouts belong to the ops that produce tensors. */
@@ -314,7 +313,8 @@ void ls_plan_destroy(ls_plan *plan)
 {
     if (!plan)
         return;
-    ls_plan_drop_recordings(plan, 0, LS_PROGRAMS);
+    for (int i = 0; i < LS_PROGRAMS; i++)
+        ls_plan_drop_recordings(plan, i);
     for (int s = 0; s < LS_SUBSETS; s++)
         destroy_op(plan->loss[s]);
     destroy_op(plan->scores);

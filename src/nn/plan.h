@@ -197,8 +197,8 @@ int ls_plan_backward(ls_plan *plan, int first, int last, unsigned flags, ls_erro
 
 /* Enqueues what was recorded of a segment, with the args of each of its steps. */
 int ls_plan_launch(ls_plan *plan, ls_recording *recording, const ls_step_args *args, ls_error *err);
-/* The segments of programs `begin` … `end` − 1 have no recordings any more. */
-void ls_plan_drop_recordings(ls_plan *plan, int begin, int end);
+/* The segments of the program have no recordings any more. */
+void ls_plan_drop_recordings(ls_plan *plan, int program);
 
 /* ---- plan_memory.c, for plan.c -------------------------------------------------------------- */
 

@@ -468,6 +468,17 @@ int ls_layer_add_params(ls_layer *layer, int rank, const int dim[4], int bias, l
     return LS_OK;
 }
 
+ls_param ls_layer_filled(const ls_shape *dim, ls_start start)
+{
+    const int values = (int)ls_shape_values(dim);
+    return (ls_param){.rank = dim->h == 1 && dim->w == 1 ? 1 : 3,
+                      .dim = {dim->c, dim->h, dim->w},
+                      .count = (size_t)values,
+                      .start = start,
+                      .fan_in = values,
+                      .fan_out = values};
+}
+
 int ls_layer_same_shape(ls_layer *layer, ls_error *err)
 {
     (void)err;

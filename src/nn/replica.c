@@ -15,12 +15,13 @@ int ls_replica_no_memory(ls_error *err)
     return ls_fail(err, LS_ENOMEM, "replica: no memory on the host");
 }
 
-int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_error *err)
+void *ls_replica_alloc(ls_replica *r, size_t bytes, size_t *use, int *status, ls_error *err)
 {
-    int status = r->device->ops->alloc(out, r->device, bytes, err);
-    if (status == LS_OK)
-        *use += bytes;
-    return status;
+    void *memory = NULL;
+    if (*status == LS_OK)
+        *status = r->device->ops->alloc(&memory, r->device, bytes, err);
+    *use += memory ? bytes : 0;
+    return memory;
 }
 
 /* ---- which numbers of rows need a plan ------------------------------------------------------ */
@@ -188,7 +189,6 @@ static int alloc_activations(ls_replica *r, ls_error *err)
 {
     size_t activations = 0;
     size_t scratch = r->update_scratch;
-    void *memory[5] = {NULL};
     size_t *use = &r->memory.activations;
     for (int i = 0; i < r->plans; i++) {
         const ls_plan *p = r->plan[i];
@@ -197,21 +197,15 @@ static int alloc_activations(ls_replica *r, ls_error *err)
             r->memory.unshared_activations = p->unshared_bytes;
         scratch = p->scratch_bytes > scratch ? p->scratch_bytes : scratch;
     }
-    int status = ls_replica_alloc(r, &memory[0], activations, use, err);
-    if (status == LS_OK && scratch > 0)
-        status = ls_replica_alloc(r, &memory[1], scratch, use, err);
+    int status = LS_OK;
+    r->activations = ls_replica_alloc(r, activations, use, &status, err);
+    if (scratch > 0)
+        r->scratch = ls_replica_alloc(r, scratch, use, &status, err);
     r->memory.scratch = scratch;
-    if (status == LS_OK)
-        status = ls_replica_alloc(r, &memory[2], LS_TAIL * sizeof(float), use, err);
-    if (status == LS_OK)
-        status = ls_replica_alloc(r, &memory[3], sizeof(float), use, err);
-    if (status == LS_OK && r->optimizer && r->optimizer->clip_norm > 0)
-        status = ls_replica_alloc(r, &memory[4], LS_CLIP_FLOATS * sizeof(float), use, err);
-    r->activations = memory[0];
-    r->scratch = memory[1];
-    r->test_stats = memory[2];
-    r->held = memory[3];
-    r->clip = memory[4];
+    r->test_stats = ls_replica_alloc(r, LS_TAIL * sizeof(float), use, &status, err);
+    r->held = ls_replica_alloc(r, sizeof(float), use, &status, err);
+    if (r->optimizer && r->optimizer->clip_norm > 0)
+        r->clip = ls_replica_alloc(r, LS_CLIP_FLOATS * sizeof(float), use, &status, err);
     return status;
 }
 
@@ -219,7 +213,8 @@ static int alloc_activations(ls_replica *r, ls_error *err)
 
 static int copy_rows(ls_replica *r, void **out, const void *from, size_t bytes, ls_error *err)
 {
-    int status = ls_replica_alloc(r, out, bytes, &r->memory.dataset, err);
+    int status = LS_OK;
+    *out = ls_replica_alloc(r, bytes, &r->memory.dataset, &status, err);
     return status ? status : r->device->ops->upload(r->device, NULL, *out, from, bytes, err);
 }
 
@@ -253,7 +248,6 @@ static void measure_rows(ls_replica *r, const ls_gather *g)
 static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
 {
     int status = LS_OK;
-    void *rows = NULL;
     const size_t rows_staged = (size_t)r->most_rows * ls_replica_most_calls(r);
     r->staged_rows = ls_alloc_array(r->host, rows_staged, sizeof *r->staged_rows);
     if (!r->staged_rows)
@@ -268,16 +262,14 @@ static int place_data(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
             r->data[s] = r->data[LS_TRAIN]; /* two parts of the same rows, or none */
         else if (desc->data[s].images)
             status = copy_subset(r, s, &desc->data[s], err);
-    if (status == LS_OK)
-        status =
-            ls_replica_alloc(r, &rows, rows_staged * sizeof(uint32_t), &r->memory.activations, err);
-    r->device_rows = rows;
+    r->device_rows =
+        ls_replica_alloc(r, rows_staged * sizeof(uint32_t), &r->memory.activations, &status, err);
     return status == LS_OK ? r->device->ops->sync(r->device, NULL, err) : status;
 }
 
 /* ---- putting it together -------------------------------------------------------------------- */
 
-int ls_replica_bind_plan(ls_replica *r, ls_plan *plan, ls_error *err)
+static int bind_plan(ls_replica *r, ls_plan *plan, ls_error *err)
 {
     ls_plan_memory m = {
         .args = &r->args,
@@ -303,35 +295,15 @@ int ls_replica_bind_plan(ls_replica *r, ls_plan *plan, ls_error *err)
 
 int ls_replica_bind_again(ls_replica *r, ls_plan *plan, ls_error *err)
 {
-    return plan->gradient == r->arena[GRADIENT] ? LS_OK : ls_replica_bind_plan(r, plan, err);
+    return plan->gradient == r->arena[GRADIENT] ? LS_OK : bind_plan(r, plan, err);
 }
 
 static int bind_plans(ls_replica *r, ls_error *err)
 {
     int status = LS_OK;
     for (int i = 0; i < r->plans && status == LS_OK; i++)
-        status = ls_replica_bind_plan(r, r->plan[i], err);
+        status = bind_plan(r, r->plan[i], err);
     return status;
-}
-
-static int write_lines(ls_replica *r, ls_error *err)
-{
-    char text[LS_LINE_BYTES];
-    int count = 1;
-    for (int i = 0; i < r->plans; i++)
-        for (int k = 0; ls_plan_line(text, sizeof text, r->plan[i], k); k++)
-            count++;
-    r->line = ls_alloc_array(r->host, (size_t)count, sizeof *r->line);
-    if (!r->line)
-        return ls_replica_no_memory(err);
-    for (int i = 0; i < r->plans; i++)
-        for (int k = 0; ls_plan_line(r->line[r->lines], LS_LINE_BYTES, r->plan[i], k); k++)
-            r->lines++;
-    const ls_updates *u = &r->updates[OF_TOTAL];
-    if (u->count > 0)
-        snprintf(r->line[r->lines++], LS_LINE_BYTES, "%s %zu floats %s", r->optimizer->type->name,
-                 r->tail_at, u->list[0].op->kernel ? u->list[0].op->kernel : "");
-    return LS_OK;
 }
 
 static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
@@ -357,8 +329,6 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
         status = ls_replica_bind_updates(r, OF_TOTAL, err);
     if (status == LS_OK)
         status = bind_plans(r, err);
-    if (status == LS_OK)
-        status = write_lines(r, err);
     return status == LS_OK && !desc->no_recording ? ls_replica_record(r, err) : status;
 }
 
@@ -436,7 +406,6 @@ void ls_replica_destroy(ls_replica *r)
     device_free(r, r->shadow);
     device_free(r, r->shadow_grad);
     device_free(r, r->in_shadow);
-    ls_free(r->host, r->line);
     ls_free(r->host, r->staged_rows);
     ls_free(r->host, r->rate_of);
     ls_free(r->host, r->param_begin);
@@ -453,9 +422,20 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out)
     *out = replica->memory;
 }
 
-const char *ls_replica_plan_line(const ls_replica *replica, int line)
+/* Of each plan its lines, and one of the update. */
+const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line)
 {
-    return line >= 0 && line < replica->lines ? replica->line[line] : NULL;
+    const ls_updates *u = &replica->updates[OF_TOTAL];
+    for (int i = 0; i < replica->plans && line >= 0; i++) {
+        if (ls_plan_line(out, LS_LINE_BYTES, replica->plan[i], line))
+            return out;
+        line -= replica->plan[i]->nodes + 2; /* the gather and the loss as well */
+    }
+    if (line != 0 || u->count == 0)
+        return NULL;
+    snprintf(out, LS_LINE_BYTES, "%s %zu floats %s", replica->optimizer->type->name,
+             replica->tail_at, u->list[0].op->kernel ? u->list[0].op->kernel : "");
+    return out;
 }
 
 /* All plans have the same nodes. */

@@ -136,8 +136,9 @@ void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 int ls_replica_recordings(const ls_replica *replica);
 
 /* For people: one line per op, "conv1+relu 32×1×28×28 → 32×20×26×26 lanes:avx512".
- * Returns NULL past the last line. Belongs to the replica. */
-const char *ls_replica_plan_line(const ls_replica *replica, int line);
+ * Returns `out`, or NULL past the last line. */
+enum { LS_LINE_BYTES = 192 };
+const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *replica, int line);
 
 /* What a heartbeat's place belongs to; LS_PHASE_NONE where no replica wrote it. Any thread. */
 typedef enum ls_phase {

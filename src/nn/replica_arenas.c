@@ -66,7 +66,7 @@ int ls_replica_lay_out(ls_replica *r, ls_error *err)
 static int mark_shadows(ls_replica *r, ls_error *err)
 {
     const size_t words = r->tail_at / GRAIN / 32 + 1;
-    void *memory = NULL;
+    int status = LS_OK;
     uint32_t *mark = ls_alloc_array(r->host, words, sizeof *mark);
     if (!mark)
         return ls_replica_no_memory(err);
@@ -79,10 +79,10 @@ static int mark_shadows(ls_replica *r, ls_error *err)
                 mark[g / 32] |= 1u << g % 32;
         }
     }
-    int status = ls_replica_alloc(r, &memory, words * sizeof *mark, &r->memory.arenas, err);
-    r->in_shadow = memory;
+    r->in_shadow = ls_replica_alloc(r, words * sizeof *mark, &r->memory.arenas, &status, err);
     if (status == LS_OK)
-        status = r->device->ops->upload(r->device, NULL, memory, mark, words * sizeof *mark, err);
+        status =
+            r->device->ops->upload(r->device, NULL, r->in_shadow, mark, words * sizeof *mark, err);
     ls_free(r->host, mark);
     return status;
 }
@@ -90,23 +90,21 @@ static int mark_shadows(ls_replica *r, ls_error *err)
 static int alloc_shadows(ls_replica *r, ls_error *err)
 {
     const size_t bytes = r->tail_at * (size_t)r->info.shadow_bytes;
-    void *memory = NULL;
+    int status = LS_OK;
     if (bytes == 0)
         return LS_OK;
-    int status = ls_replica_alloc(r, &memory, bytes, &r->memory.arenas, err);
-    r->shadow = memory;
-    if (status != LS_OK || !r->optimizer)
+    r->shadow = ls_replica_alloc(r, bytes, &r->memory.arenas, &status, err);
+    if (!r->optimizer)
         return status;
-    status = ls_replica_alloc(r, &memory, bytes, &r->memory.arenas, err);
-    r->shadow_grad = memory;
+    r->shadow_grad = ls_replica_alloc(r, bytes, &r->memory.arenas, &status, err);
     return status == LS_OK ? mark_shadows(r, err) : status;
 }
 
 static int alloc_arena(ls_replica *r, ls_arena arena, ls_error *err)
 {
-    void *memory = NULL;
-    int status = ls_replica_alloc(r, &memory, r->floats * sizeof(float), &r->memory.arenas, err);
-    r->arena[arena] = memory;
+    int status = LS_OK;
+    r->arena[arena] =
+        ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
     return status;
 }
 

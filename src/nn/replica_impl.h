@@ -30,8 +30,6 @@
 
 #include <stdbool.h>
 
-enum { LS_LINE_BYTES = 192 };
-
 /* What the arenas are for, in the order in which they are allocated. */
 typedef enum ls_arena { WEIGHTS, GRADIENT, TOTAL, SLOT, ARENAS = SLOT + LS_STATES } ls_arena;
 
@@ -98,20 +96,18 @@ struct ls_replica {
     uint32_t most_rows;         /* of one call */
     uint32_t *staged_rows;      /* of LS_UNROLLED of them where it trains */
     float staged_tail[LS_TAIL]; /* outlives uploads and downloads that return early */
-    char (*line)[LS_LINE_BYTES];
-    int lines;
     ls_replica_memory memory;
 };
 
 /* ---- replica.c ------------------------------------------------------------------------------ */
 
 int ls_replica_no_memory(ls_error *err);
-/* Memory of the device, zeroed, counted in *use. */
-int ls_replica_alloc(ls_replica *r, void **out, size_t bytes, size_t *use, ls_error *err);
+/* Memory of the device, zeroed, counted in *use; NULL, and nothing happens, where *status says that something has
+ * failed before, or says now that this has. */
+void *ls_replica_alloc(ls_replica *r, size_t bytes, size_t *use, int *status, ls_error *err);
 
-/* Every pointer of a plan. Allocates nothing on a device with the host's memory. */
-int ls_replica_bind_plan(ls_replica *r, ls_plan *plan, ls_error *err);
-/* The same, where the gradient has moved since: the fold that it lay in may be gone. */
+/* Every pointer of a plan, where the gradient has moved since: the fold that it lay in may be gone. Allocates nothing
+ * on a device with the host's memory. */
 int ls_replica_bind_again(ls_replica *r, ls_plan *plan, ls_error *err);
 
 /* ---- replica_arenas.c: the plans are made --------------------------------------------------- */

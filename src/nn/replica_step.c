@@ -151,10 +151,9 @@ static bool can_record(const ls_replica *r)
 static int make_tails(ls_replica *r, ls_error *err)
 {
     const ls_device_ops *ops = r->device->ops;
-    void *memory = NULL;
-    int status = ls_replica_alloc(r, &memory, (size_t)r->plans * LS_TAIL * sizeof(float),
-                                  &r->memory.arenas, err);
-    r->row_tails = memory;
+    const size_t bytes = (size_t)r->plans * LS_TAIL * sizeof(float);
+    int status = LS_OK;
+    r->row_tails = ls_replica_alloc(r, bytes, &r->memory.arenas, &status, err);
     for (int i = 0; i < r->plans && status == LS_OK; i++) {
         const float rows = (float)r->plan[i]->rows;
         float *tail = r->row_tails + (size_t)i * LS_TAIL;
@@ -209,27 +208,27 @@ static int record_segment(ls_replica *r, ls_plan *plan, ls_segment *s, ls_error 
     return status;
 }
 
-/* All segments of programs `begin` … `end` − 1, or none; what is recorded already stays. */
-static int record_programs(ls_replica *r, ls_plan *plan, int begin, int end, ls_error *err)
+/* All its segments, or none; what is recorded already stays. */
+static int record_program(ls_replica *r, ls_plan *plan, int program, ls_error *err)
 {
+    ls_program *p = &plan->program[program];
     int status = LS_OK;
-    if (is_recorded(plan, begin))
+    if (is_recorded(plan, program))
         return LS_OK;
-    for (int k = begin; k < end; k++)
-        for (int s = 0; s < plan->program[k].segments && status == LS_OK; s++)
-            status = record_segment(r, plan, &plan->program[k].segment[s], err);
+    for (int s = 0; s < p->segments && status == LS_OK; s++)
+        status = record_segment(r, plan, &p->segment[s], err);
     if (status != LS_OK)
-        ls_plan_drop_recordings(plan, begin, end);
+        ls_plan_drop_recordings(plan, program);
     return status;
 }
 
 /* Of each plan whose gradient is recorded. */
-static int record_more(ls_replica *r, int begin, int end, ls_error *err)
+static int record_more(ls_replica *r, int program, ls_error *err)
 {
     int status = LS_OK;
     for (int i = 0; i < r->plans && status == LS_OK; i++)
         if (is_recorded(r->plan[i], LS_GRADIENT))
-            status = record_programs(r, r->plan[i], begin, end, err);
+            status = record_program(r, r->plan[i], program, err);
     return status;
 }
 
@@ -257,7 +256,7 @@ int ls_replica_record(ls_replica *r, ls_error *err)
         return status;
     for (int i = 0; i < r->plans && status == LS_OK; i++)
         if (r->plan[i]->training)
-            status = record_programs(r, r->plan[i], LS_GRADIENT, LS_GRADIENT + 1, &why);
+            status = record_program(r, r->plan[i], LS_GRADIENT, &why);
     const bool several =
         r->updates[OF_TOTAL].count > 1; /* one op alone is enqueued faster by itself */
     if (status == LS_OK && several)
@@ -272,9 +271,7 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
     replica->ready_user = user;
     if (!in_pieces(replica))
         return LS_OK;
-    return judge(replica,
-                 record_more(replica, LS_GRADIENT_IN_PIECES, LS_GRADIENT_IN_PIECES + 1, &why), &why,
-                 err);
+    return judge(replica, record_more(replica, LS_GRADIENT_IN_PIECES, &why), &why, err);
 }
 
 /* ---- gradient and update -------------------------------------------------------------------- */
@@ -382,9 +379,7 @@ static int record_unrolled(ls_replica *r, ls_error *err)
     const bool small = bytes_of_a_step(r) <= LS_UNROLL_BYTES;
     ls_log(r->host, LS_LOG_INFO, "%s: %s a launch: a step needs %zu KiB", r->info.name,
            small ? "several steps are" : "each step is", bytes_of_a_step(r) >> 10);
-    if (!small)
-        return LS_OK;
-    return record_programs(r, r->plan[0], LS_STEPS, LS_STEPS + 1, err);
+    return small ? record_program(r, r->plan[0], LS_STEPS, err) : LS_OK;
 }
 
 /* Where their results arrive, and what they update with. */
@@ -418,7 +413,7 @@ int ls_replica_prepare_whole(ls_replica *replica, ls_error *err)
     int status = make_arrivals(replica, err);
     if (status != LS_OK)
         return status;
-    status = record_more(replica, LS_STEP, LS_STEP + 1, &why);
+    status = record_more(replica, LS_STEP, &why);
     if (status == LS_OK)
         status = record_unrolled(replica, &why);
     return judge(replica, status, &why, err);

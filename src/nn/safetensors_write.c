@@ -19,19 +19,6 @@ static size_t encode(uint8_t *out, const float *in, size_t count)
     return 4 * count;
 }
 
-void ls_weights_sha256(char out[65], const ls_model *model, const float *canonical)
-{
-    uint8_t bytes[4 * CHUNK];
-    ls_sha256 hash;
-    ls_sha256_init(&hash);
-    for (size_t done = 0; done < model->floats;) {
-        size_t count = model->floats - done < CHUNK ? model->floats - done : CHUNK;
-        ls_sha256_update(&hash, bytes, encode(bytes, canonical + done, count));
-        done += count;
-    }
-    ls_sha256_final_hex(&hash, out);
-}
-
 /* A group's tensors: the weights' prefix "" stands for running statistics too. */
 static int tensors(const ls_model *model, const ls_tensors_out *group, const ls_param *const **list)
 {
@@ -113,6 +100,15 @@ static int write_floats(const target *to, const float *values, size_t count, ls_
         done += n;
     }
     return status;
+}
+
+void ls_weights_sha256(char out[65], const ls_model *model, const float *canonical)
+{
+    ls_sha256 hash;
+    const target to = {NULL, &hash};
+    ls_sha256_init(&hash);
+    (void)write_floats(&to, canonical, model->floats, NULL);
+    ls_sha256_final_hex(&hash, out);
 }
 
 /* Spaces behind the header bring the data to a multiple of 8. */

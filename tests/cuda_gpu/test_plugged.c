@@ -269,8 +269,8 @@ static int plans_in(const char *folder, int remove_them)
 
 static void print_plan(const bench *b)
 {
-    const char *line;
-    for (int i = 0; (line = ls_replica_plan_line(b->replica, i)); i++)
+    char line[LS_LINE_BYTES];
+    for (int i = 0; ls_replica_plan_line(line, b->replica, i); i++)
         print_message("             %s\n", line);
 }
 
@@ -290,9 +290,9 @@ static void tuned_choices_are_kept_and_found_again(void **state)
     float *b = gradient_of(&second);
     assert_int_equal(plans_in(folder, 0), kept);
     assert_memory_equal(a, b, first.model->floats * sizeof *a);
-    for (int i = 0; ls_replica_plan_line(first.replica, i); i++)
-        assert_string_equal(ls_replica_plan_line(first.replica, i),
-                            ls_replica_plan_line(second.replica, i));
+    char one[LS_LINE_BYTES], other[LS_LINE_BYTES];
+    for (int i = 0; ls_replica_plan_line(one, first.replica, i); i++)
+        assert_string_equal(one, ls_replica_plan_line(other, second.replica, i));
     if (!strstr(info.library, "double")) /* the doubles tune nothing */
         assert_true(kept >= 4);
     free(a);
