@@ -191,10 +191,11 @@ int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, 
 {
     int error = 0;
     if (w->failure.status == LS_OK) {
-        if (at > w->bytes || count > w->bytes - at || lseek(w->fd, (off_t)at, SEEK_SET) < 0)
-            error = at > w->bytes || count > w->bytes - at ? EINVAL : errno;
+        if (at > w->bytes || count > w->bytes - at)
+            error = EINVAL;
         else
-            error = ls_io_write(w->fd, bytes, count);
+            error =
+                lseek(w->fd, (off_t)at, SEEK_SET) < 0 ? errno : ls_io_write(w->fd, bytes, count);
         if (!error && lseek(w->fd, 0, SEEK_END) < 0)
             error = errno;
         if (!error)
