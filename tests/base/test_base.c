@@ -3,12 +3,14 @@
 #include "base/error.h"
 #include "base/host.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -102,6 +104,30 @@ static void sizes_that_overflow_give_no_memory(void **state)
     ls_free(NULL, p);
 }
 
+/* The system refuses what is left of it, and its folder or its name as well: nothing is made in another's place. */
+static void a_path_that_is_cut_leads_nowhere(void **state)
+{
+    (void)state;
+    char folder[2 * LS_PATH_BYTES], name[256], path[LS_PATH_BYTES];
+    struct stat st;
+    memset(name, 'n', 255);
+    name[255] = '\0';
+    assert_string_equal(ls_path_join(path, "a/b", "c"), "a/b/c");
+    for (size_t length = 2; length < sizeof folder; length += 2) {
+        for (size_t i = 0; i < length; i++)
+            folder[i] = i % 2 ? '/' : '.';
+        folder[length - 1] = '\0'; /* "./././." */
+        errno = 0;
+        assert_int_equal(stat(ls_path_join(path, folder, name), &st), -1);
+        assert_int_equal(errno, length + 256 > 4096 ? ENAMETOOLONG : ENOENT);
+        const char *slash = strrchr(path, '/');
+        if (length + 255 >= sizeof path)
+            assert_true(slash - path >= 4095 || strlen(slash + 1) > 255);
+        else
+            assert_string_equal(slash + 1, name);
+    }
+}
+
 static void log_lines_reach_the_host_with_their_level(void **state)
 {
     (void)state;
@@ -154,6 +180,7 @@ int main(void)
         cmocka_unit_test(a_message_that_is_too_long_is_cut),
         cmocka_unit_test(memory_is_zeroed_aligned_and_the_hosts),
         cmocka_unit_test(sizes_that_overflow_give_no_memory),
+        cmocka_unit_test(a_path_that_is_cut_leads_nowhere),
         cmocka_unit_test(log_lines_reach_the_host_with_their_level),
         cmocka_unit_test(deadlines_never_wrap_around),
         cmocka_unit_test(a_pause_uses_up_no_patience),
