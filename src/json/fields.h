@@ -53,8 +53,7 @@ bool ls_field_pair(ls_fields *f, const char *key, long min, long max, const long
 
 /* The member as it is, or NULL when absent; marks the key as known. */
 const cJSON *ls_field_any(ls_fields *f, const char *key);
-
-/* Whether a reader has asked for the key. */
+/* Whether a reader has marked it so. */
 bool ls_fields_know(const ls_fields *f, const char *key);
 
 /* Records an error at a member (or at the object, when `node` is NULL) as the first failure. */
