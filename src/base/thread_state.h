@@ -9,29 +9,19 @@
 /* The floating-point environment in which Lockstep computes: that in which a C program starts, rounding to
  * nearest, with numbers below the normal range kept. A host may have set another one on its threads (another
  * rounding; a library built with -ffast-math flushes small numbers to zero), new threads inherit it, and
- * results would depend on it. */
-typedef struct ls_arithmetic {
-    fenv_t own;
-} ls_arithmetic;
-
-static inline ls_arithmetic ls_arithmetic_enter(void)
+ * results would depend on it. Returns the host's, for fesetenv. */
+static inline fenv_t ls_arithmetic_enter(void)
 {
-    ls_arithmetic a;
-    fegetenv(&a.own);
+    fenv_t before;
+    fegetenv(&before);
     fesetenv(FE_DFL_ENV);
-    return a;
+    return before;
 }
 
-/* Also its exception flags are as they were. */
-static inline void ls_arithmetic_leave(const ls_arithmetic *a)
-{
-    fesetenv(&a->own);
-}
-
-/* The first line of a public function that computes: Lockstep's environment until its end, however it returns. */
+/* The first line of a public function that computes: Lockstep's environment until its end, however it returns. Then all
+ * is the host's again, its exception flags too. */
 #define LS_OWN_ARITHMETIC                                                                          \
-    __attribute__((cleanup(ls_arithmetic_leave))) const ls_arithmetic ls_arithmetic_of_host =      \
-        ls_arithmetic_enter()
+    __attribute__((cleanup(fesetenv))) const fenv_t ls_environment_of_host = ls_arithmetic_enter()
 
 /* The "C" locale for the calling thread, for as long as numbers are read or printed. Neither the
  * process's locale nor another thread notices. */

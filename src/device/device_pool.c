@@ -17,7 +17,7 @@ typedef struct device_worker {
     void *user;
     const ls_host *host;
     bool owner; /* the caller works: its arithmetic stays its own */
-    ls_arithmetic arithmetic;
+    fenv_t arithmetic;
 } device_worker;
 
 /* What the start hooks read: in ls_device_pool_create, or later where a thread is lent. The pool
@@ -56,7 +56,7 @@ static void close_worker(device_worker *w)
     if (w->device)
         w->device->ops->close(w->device);
     if (!w->owner)
-        ls_arithmetic_leave(&w->arithmetic);
+        fesetenv(&w->arithmetic);
     ls_free(w->host, w);
 }
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- one file ------------------------------------------------------------------------------- */
 
@@ -496,7 +497,6 @@ int ls_checkpoints_best(char **path, const char *directory, const ls_host *host,
 {
     char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES], *newest, *text;
     ls_best best = {0};
-    listing l;
     *path = NULL;
     int status = ls_checkpoints_latest(&newest, &text, directory, NULL, NULL, host, err);
     if (status)
@@ -506,20 +506,14 @@ int ls_checkpoints_best(char **path, const char *directory, const ls_host *host,
     ls_free(host, text);
     if (status)
         return status;
-    status = list(&l, directory, host, err);
-    const bool there = best.epoch > 0 && has_steps(&l, best.steps);
-    ls_free(host, l.steps);
-    if (status)
-        return status;
-    ls_checkpoint_name(name, best.steps);
-    if (best.epoch > 0 && !there)
-        return ls_fail(
-            err, LS_ENOENT,
-            "%.300s: the best evaluation was after epoch %u, but %s is not kept; keep it "
-            "with checkpoint.best",
-            directory, (unsigned)best.epoch, name);
     if (best.epoch == 0)
         return ls_fail(err, LS_ENOENT, "%.300s: nothing was evaluated before the newest checkpoint",
                        directory);
-    return ls_path_copy(path, ls_path_join(file, directory, name), host, err);
+    ls_checkpoint_name(name, best.steps);
+    if (access(ls_path_join(file, directory, name), F_OK) == 0)
+        return ls_path_copy(path, file, host, err);
+    return ls_fail(err, LS_ENOENT,
+                   "%.300s: the best evaluation was after epoch %u, but %s is not kept; keep it "
+                   "with checkpoint.best",
+                   directory, (unsigned)best.epoch, name);
 }

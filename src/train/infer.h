@@ -73,11 +73,10 @@ int ls_session_predict(ls_session *session, const float *canonical, uint64_t id,
 
 typedef struct ls_inference ls_inference;
 
-/* Takes over `model`, and `own_registry` (may be NULL), also when it fails; `host` and `registry` outlive
- * it. Errors: LS_ENOMEM. */
-int ls_inference_create(ls_inference **out, ls_model *model, ls_registry *own_registry,
-                        const ls_registry *registry, const ls_gather *preprocessing,
-                        const ls_host *host, ls_error *err);
+/* Takes over `model`, also when it fails; `host` and `registry` outlive it. `registry` NULL: one of its own. Errors:
+ * LS_ENOMEM. */
+int ls_inference_create(ls_inference **out, ls_model *model, const ls_registry *registry,
+                        const ls_gather *preprocessing, const ls_host *host, ls_error *err);
 void ls_inference_release(ls_inference *inference); /* NULL is allowed */
 
 const ls_registry *ls_inference_registry(const ls_inference *inference);

@@ -92,7 +92,6 @@ static int write_card(ls_model *model, const ls_trainer *t, ls_error *err)
 static int build_model(ls_trainer *t, ls_error *err)
 {
     const ls_dataset_info *info = ls_dataset_describe(t->data[LS_TRAIN]);
-    const ls_registry *registry = t->options.registry ? t->options.registry : t->own_registry;
     ls_shape input = {info->channels, info->height, info->width};
     ls_model *model;
     int status = ls_model_parse(&model, ls_config_model_doc(&t->config), t->config.model, input,
@@ -106,9 +105,8 @@ static int build_model(ls_trainer *t, ls_error *err)
         ls_model_destroy(model, t->host);
         return status;
     }
-    status = ls_inference_create(&t->inference, model, t->own_registry, registry,
+    status = ls_inference_create(&t->inference, model, t->options.registry,
                                  &t->config.preprocessing, t->host, err);
-    t->own_registry = NULL;
     t->model = status ? NULL : model;
     return status;
 }
@@ -431,11 +429,6 @@ static int read_config(ls_trainer *t, ls_error *err)
     return status;
 }
 
-static int open_registry(ls_trainer *t, ls_error *err)
-{
-    return t->options.registry ? LS_OK : ls_registry_create(&t->own_registry, t->host, err);
-}
-
 /* The devices' own communicators, or those that go through the host's memory. */
 static int choose_merge(ls_trainer *t, ls_error *err)
 {
@@ -457,19 +450,20 @@ static int open_group(ls_trainer *t, ls_error *err)
     return status ? status : ls_form_group(t, err);
 }
 
+typedef int stage(ls_trainer *t, ls_error *err);
+
 int ls_open_run(ls_trainer *t, ls_error *err)
 {
-    static int (*const stages[])(ls_trainer *,
-                                 ls_error *) = {check_options,   read_inject,
-                                                read_config,     open_registry,
-                                                open_data,       open_feed,
-                                                build_model,     choose_shards,
-                                                open_pool,       ls_members_compare,
-                                                open_exchange,   open_trace,
-                                                open_workers,    open_group,
-                                                ls_run_dir_open, ls_run_dir_open_sinks,
-                                                ls_saver_create, ls_coordination_create,
-                                                summarise,       warn};
+    static stage *const stages[] = {/* what is asked for, */
+                                    check_options, read_inject, read_config,
+                                    /* what is trained, */
+                                    open_data, open_feed, build_model, choose_shards,
+                                    /* by whom, */
+                                    open_pool, ls_members_compare, open_exchange, open_trace,
+                                    open_workers, open_group,
+                                    /* and what is kept and told of it */
+                                    ls_run_dir_open, ls_run_dir_open_sinks, ls_saver_create,
+                                    ls_coordination_create, summarise, warn};
     int status = LS_OK;
     t->result.test_loss = t->result.test_accuracy = t->result.seconds_per_epoch = NAN;
     t->result.checkpoint = "";

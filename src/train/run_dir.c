@@ -72,7 +72,8 @@ static int write_config(const struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* `wanted` NULL: a new runs/<UTC time>-<name>; else that very directory, which may exist. */
+/* The trainer's directory, locked, with its config: `wanted` NULL: a new runs/<UTC time>-<name>; else that very one,
+ * which may exist. */
 static int make(struct ls_trainer *t, const char *wanted, ls_error *err)
 {
     char path[PATH_BYTES];

@@ -56,25 +56,24 @@ static bool was_last(atomic_uint *references)
 
 /* ---- what is shared ------------------------------------------------------------------------- */
 
-int ls_inference_create(ls_inference **out, ls_model *model, ls_registry *own_registry,
-                        const ls_registry *registry, const ls_gather *preprocessing,
-                        const ls_host *host, ls_error *err)
+int ls_inference_create(ls_inference **out, ls_model *model, const ls_registry *registry,
+                        const ls_gather *preprocessing, const ls_host *host, ls_error *err)
 {
     ls_inference *i = ls_alloc(host, sizeof *i);
     if (!i || pthread_mutex_init(&i->lock, NULL) != 0) {
         ls_free(host, i);
         ls_model_destroy(model, host);
-        ls_registry_destroy(own_registry);
         return ls_fail(err, LS_ENOMEM, "out of memory for a trainer");
     }
     atomic_init(&i->references, 1);
     atomic_init(&i->snapshots, 0);
     i->model = model;
-    i->own_registry = own_registry;
-    i->registry = registry;
     i->preprocessing = *preprocessing;
     i->host = host;
-    int status = model->card ? ls_card_parse(&i->card, "card", model->card, host, err) : LS_OK;
+    int status = registry ? LS_OK : ls_registry_create(&i->own_registry, host, err);
+    i->registry = registry ? registry : i->own_registry;
+    if (status == LS_OK && model->card)
+        status = ls_card_parse(&i->card, "card", model->card, host, err);
     if (status)
         ls_inference_release(i);
     else
@@ -305,21 +304,6 @@ int ls_snapshot_save(const ls_snapshot *s, const char *path, ls_error *err)
 
 /* ---- from a file ----------------------------------------------------------------------------- */
 
-/* Takes over the model. */
-static int infer_with(ls_inference **out, ls_model *model, const ls_card *card,
-                      const ls_model_options *o, ls_error *err)
-{
-    ls_registry *own = NULL;
-    int status = o->registry ? LS_OK : ls_registry_create(&own, o->host, err);
-    if (status) {
-        ls_model_destroy(model, o->host);
-        return status;
-    }
-    status = ls_inference_create(out, model, own, o->registry ? o->registry : own,
-                                 &card->config.preprocessing, o->host, err);
-    return status ? status : ls_inference_on(*out, o->device ? o->device : "cpu:1", err);
-}
-
 static int open_model(ls_snapshot **out, const char *path, const ls_model_options *o, ls_error *err)
 {
     ls_card card;
@@ -332,7 +316,10 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
         return status;
     status = ls_card_load(&model, &weights, &card, path, err);
     if (status == LS_OK)
-        status = infer_with(&inference, model, &card, o, err);
+        status = ls_inference_create(&inference, model, o->registry, &card.config.preprocessing,
+                                     o->host, err);
+    if (status == LS_OK)
+        status = ls_inference_on(inference, o->device ? o->device : "cpu:1", err);
     if (status == LS_OK)
         status = ls_snapshot_create(&s, inference, weights, 0, err);
     if (status == LS_OK) /* of nothing: the device is there behind it */

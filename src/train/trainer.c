@@ -136,7 +136,6 @@ int ls_trainer_close(ls_trainer *t)
     ls_free(t->host, t->class_weight);
     ls_dataset_close(t->data[LS_TEST]);
     ls_dataset_close(t->data[LS_TRAIN]);
-    ls_registry_destroy(t->own_registry);
     ls_config_fini(&t->config);
     ls_free(host, t);
     return LS_OK;

@@ -208,7 +208,6 @@ struct ls_trainer {
     ls_trainer_options options;
     const ls_host *host;
     ls_config config;
-    ls_registry *own_registry; /* until `inference` takes it over; NULL when the caller gave one */
     ls_dataset *data[LS_SUBSETS];
     ls_feed *feed;           /* of streamed training rows; NULL: they are resident */
     const ls_model *model;   /* inference's */
