@@ -10,13 +10,9 @@
 
 #include <string.h>
 
-#define PIXELS 16 /* of lanes, worked through at a time: a line of cache from each row */
-
 typedef struct gather_op {
-    ls_op op; /* first */
-    ls_cpu_device *device;
-    ls_op_buffers buffers;
-    int crop, flip; /* 0 unless training */
+    ls_lanes_op base; /* first */
+    int crop, flip;   /* 0 unless training */
     ls_augment augment;
     ls_gather rule; /* mean and std, and what a row is */
     float table[4][256];
@@ -29,16 +25,23 @@ typedef struct source {
     int dy, dx, mirror;
 } source;
 
-static const float *table_of(const gather_op *g, int channel)
+/* Whose mean and std a channel has. */
+static int rule_of(int channel)
 {
-    return g->table[channel < 4 ? channel : 3];
+    return channel < 4 ? channel : 3;
 }
 
-static int gather_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
+static const float *table_of(const gather_op *g, int channel)
 {
-    (void)err;
-    ((gather_op *)op)->buffers = *buffers;
-    return LS_OK;
+    return g->table[rule_of(channel)];
+}
+
+/* Row `row` of the dataset. */
+static const uint8_t *image_of(const gather_op *g, uint32_t row)
+{
+    const ls_tensor *y = &g->base.op.y;
+    const size_t values = (size_t)y->c * (size_t)y->h * (size_t)y->w;
+    return (const uint8_t *)g->base.b.x + row * values * (g->rule.floats ? sizeof(float) : 1);
 }
 
 static bool is_random(const gather_op *g)
@@ -49,12 +52,9 @@ static bool is_random(const gather_op *g)
 /* Where row `r` of the batch comes from. */
 static source draw_source(const gather_op *g, int r)
 {
-    const ls_step_args *args = g->buffers.args;
-    const ls_tensor *y = &g->op.y;
+    const ls_step_args *args = g->base.b.args;
     const uint32_t row = args->rows[r], span = 2 * (uint32_t)g->crop + 1;
-    const size_t bytes = (size_t)y->c * (size_t)y->h * (size_t)y->w *
-                         (g->rule.floats ? sizeof(float) : sizeof(uint8_t));
-    source s = {.image = (const uint8_t *)g->buffers.x + row * bytes};
+    source s = {.image = image_of(g, row)};
     if (is_random(g)) {
         uint32_t w[4];
         ls_rng_words(w, args->seed, LS_STREAM_AUGMENT, args->epoch, row);
@@ -65,13 +65,13 @@ static source draw_source(const gather_op *g, int r)
     return s;
 }
 
-/* Line i of a plane, its pixels `step` floats apart. Outside the image a pixel is 0. */
-static void copy_line(float *to, size_t step, const uint8_t *plane, const ls_tensor *y, source s,
-                      int i, const float *table)
+/* Line i of a plane. Outside the image a pixel is 0. */
+static void copy_line(float *to, const uint8_t *plane, const ls_tensor *y, source s, int i,
+                      const float *table)
 {
     const int from = i + s.dy;
     const uint8_t *line = from >= 0 && from < y->h ? plane + (size_t)from * (size_t)y->w : NULL;
-    for (int j = 0; j < y->w; j++, to += step) {
+    for (int j = 0; j < y->w; j++, to += LS_LANES) {
         int x = j + s.dx;
         const int inside = line && x >= 0 && x < y->w;
         if (s.mirror)
@@ -82,11 +82,11 @@ static void copy_line(float *to, size_t step, const uint8_t *plane, const ls_ten
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* `count` pixels of sixteen rows from pixel `first` of the images on; rows from `rows` on are zero. */
-static void lanes_pixels(float *to, const source *s, int rows, size_t first, size_t count,
-                         const float *table)
+/* A plane of sixteen rows, from pixel `first` of the images on; rows from `rows` on are zero. */
+static void lanes_plane(float *to, const source *s, int rows, size_t first, size_t pixels,
+                        const float *table)
 {
-    for (size_t i = first; i < first + count; i++, to += LS_LANES) {
+    for (size_t i = first; i < first + pixels; i++, to += LS_LANES) {
         for (int l = 0; l < rows; l++)
             to[l] = table[s[l].image[i]];
         for (int l = rows; l < LS_LANES; l++)
@@ -94,20 +94,12 @@ static void lanes_pixels(float *to, const source *s, int rows, size_t first, siz
     }
 }
 
-static void lanes_plane(float *to, const source *s, int rows, size_t first, size_t pixels,
-                        const float *table)
-{
-    for (size_t i = 0; i < pixels; i += PIXELS)
-        lanes_pixels(to + i * LS_LANES, s, rows, first + i,
-                     pixels - i < PIXELS ? pixels - i : PIXELS, table);
-}
-
 static void lanes_shifted(float *to, const source *s, int rows, size_t first, const ls_tensor *y,
                           const float *table)
 {
     for (int i = 0; i < y->h; i++, to += (size_t)y->w * LS_LANES) {
         for (int l = 0; l < rows; l++)
-            copy_line(to + l, LS_LANES, s[l].image + first, y, s[l], i, table);
+            copy_line(to + l, s[l].image + first, y, s[l], i, table);
         for (int j = 0; j < y->w; j++)
             for (int l = rows; l < LS_LANES; l++)
                 to[j * LS_LANES + l] = 0;
@@ -116,9 +108,9 @@ static void lanes_shifted(float *to, const source *s, int rows, size_t first, co
 
 static void gather_lanes(const gather_op *g)
 {
-    const ls_tensor *y = &g->op.y;
+    const ls_tensor *y = &g->base.op.y;
     const size_t pixels = (size_t)y->h * (size_t)y->w;
-    float *to = g->buffers.y;
+    float *to = g->base.b.y;
     for (int begin = 0; begin < y->rows; begin += LS_LANES) {
         const int rows = y->rows - begin < LS_LANES ? y->rows - begin : LS_LANES;
         source s[LS_LANES];
@@ -135,34 +127,19 @@ static void gather_lanes(const gather_op *g)
 
 /* ---- rows of floats -------------------------------------------------------------------------- */
 
-/* A channel of one row, its values `step` floats apart. */
-static void float_plane(float *to, size_t step, const gather_op *g, const source *s, int channel)
+static void float_row(const gather_op *g, int r, float *to)
 {
-    const ls_tensor *y = &g->op.y;
-    const int k = channel < 4 ? channel : 3;
-    const float mean = g->rule.mean[k], std = g->rule.std[k];
-    const float *plane =
-        (const float *)(const void *)s->image + (size_t)channel * (size_t)y->h * (size_t)y->w;
-    for (int i = s->dy; i < s->dy + y->h; i++)
-        for (int j = s->dx; j < s->dx + y->w; j++, to += step) {
-            const int inside = i >= 0 && i < y->h && j >= 0 && j < y->w;
-            const int x = s->mirror ? y->w - 1 - j : j;
-            *to = ((inside ? plane[(size_t)i * (size_t)y->w + (size_t)x] : 0) - mean) / std;
-        }
-}
-
-static void gather_floats(const gather_op *g)
-{
-    const ls_tensor *y = &g->op.y;
-    const size_t plane = (size_t)y->h * (size_t)y->w * LS_LANES;
-    if (y->rows % LS_LANES)
-        memset(g->buffers.y, 0, y->bytes); /* the lanes of no row */
-    for (int r = 0; r < y->rows; r++) {
-        const source s = draw_source(g, r);
-        float *to = (float *)g->buffers.y + (size_t)(r / LS_LANES) * (size_t)y->c * plane +
-                    (size_t)(r % LS_LANES);
-        for (int c = 0; c < y->c; c++)
-            float_plane(to + (size_t)c * plane, LS_LANES, g, &s, c);
+    const ls_tensor *y = &g->base.op.y;
+    const source s = draw_source(g, r);
+    const float *plane = (const float *)(const void *)s.image;
+    for (int c = 0; c < y->c; c++, plane += (size_t)y->h * (size_t)y->w) {
+        const float mean = g->rule.mean[rule_of(c)], std = g->rule.std[rule_of(c)];
+        for (int i = s.dy; i < s.dy + y->h; i++)
+            for (int j = s.dx; j < s.dx + y->w; j++, to += LS_LANES) {
+                const int inside = i >= 0 && i < y->h && j >= 0 && j < y->w;
+                const int x = s.mirror ? y->w - 1 - j : j;
+                *to = ((inside ? plane[(size_t)i * (size_t)y->w + (size_t)x] : 0) - mean) / std;
+            }
     }
 }
 
@@ -170,14 +147,14 @@ static void gather_floats(const gather_op *g)
 
 static uint32_t other_row(const gather_op *g, int r)
 {
-    const ls_step_args *args = g->buffers.args;
-    return ls_mixed_row(args->rows, g->op.y.rows, r, args->before, args->behind);
+    const ls_step_args *args = g->base.b.args;
+    return ls_mixed_row(args->rows, g->base.op.y.rows, r, args->before, args->behind);
 }
 
 static ls_change draw_change(const gather_op *g, uint32_t row)
 {
-    const ls_step_args *args = g->buffers.args;
-    const ls_tensor *y = &g->op.y;
+    const ls_step_args *args = g->base.b.args;
+    const ls_tensor *y = &g->base.op.y;
     uint32_t v[4], more[4];
     ls_change c;
     ls_rng_words(v, args->seed, LS_STREAM_AUGMENT, args->epoch, row);
@@ -190,8 +167,8 @@ static ls_change draw_change(const gather_op *g, uint32_t row)
 static void changed_plane(float *to, const gather_op *g, const ls_change c[2],
                           const void *const image[2], int channel)
 {
-    const ls_tensor *y = &g->op.y;
-    const int k = channel < 4 ? channel : 3, mixed = c[0].other > 0;
+    const ls_tensor *y = &g->base.op.y;
+    const int k = rule_of(channel), mixed = c[0].other > 0;
     const size_t plane = (size_t)channel * (size_t)y->h * (size_t)y->w;
     for (int i = 0; i < y->h; i++)
         for (int j = 0; j < y->w; j++, to += LS_LANES) {
@@ -209,29 +186,33 @@ static void changed_plane(float *to, const gather_op *g, const ls_change c[2],
         }
 }
 
-static void gather_changed(const gather_op *g)
+static void changed_row(const gather_op *g, int r, float *to)
 {
-    const ls_tensor *y = &g->op.y;
-    const size_t pixels = (size_t)y->h * (size_t)y->w, lanes = pixels * LS_LANES;
-    const size_t bytes = (size_t)y->c * pixels * (g->rule.floats ? sizeof(float) : sizeof(uint8_t));
+    const ls_tensor *y = &g->base.op.y;
+    const uint32_t row = g->base.b.args->rows[r], other = other_row(g, r);
+    const ls_change c[2] = {draw_change(g, row), draw_change(g, other)};
+    const void *const image[2] = {image_of(g, row), image_of(g, other)};
+    for (int k = 0; k < y->c; k++, to += (size_t)y->h * (size_t)y->w * LS_LANES)
+        changed_plane(to, g, c, image, k);
+}
+
+/* Row after row, its values LS_LANES apart. */
+static void gather_rows(const gather_op *g, void (*make)(const gather_op *g, int r, float *to))
+{
+    const ls_tensor *y = &g->base.op.y;
+    const size_t row = (size_t)y->c * (size_t)y->h * (size_t)y->w;
     if (y->rows % LS_LANES)
-        memset(g->buffers.y, 0, y->bytes); /* the lanes of no row */
-    for (int r = 0; r < y->rows; r++) {
-        const uint32_t row = g->buffers.args->rows[r], other = other_row(g, r);
-        const ls_change c[2] = {draw_change(g, row), draw_change(g, other)};
-        const char *all = g->buffers.x;
-        const void *const image[2] = {all + row * bytes, all + other * bytes};
-        float *to = (float *)g->buffers.y + (size_t)(r / LS_LANES) * (size_t)y->c * lanes +
-                    (size_t)(r % LS_LANES);
-        for (int k = 0; k < y->c; k++)
-            changed_plane(to + (size_t)k * lanes, g, c, image, k);
-    }
+        memset(g->base.b.y, 0, y->bytes); /* the lanes of no row */
+    for (int r = 0; r < y->rows; r++)
+        make(g, r,
+             (float *)g->base.b.y + (size_t)(r / LS_LANES) * row * LS_LANES +
+                 (size_t)(r % LS_LANES));
 }
 
 /* The class, or the vector, of row r and the one that it is mixed with. */
 static void mix_target(const gather_op *g, int r, size_t words)
 {
-    const ls_op_buffers *b = &g->buffers;
+    const ls_op_buffers *b = &g->base.b;
     const ls_change c = draw_change(g, b->args->rows[r]);
     const int32_t *mine = b->labels + b->args->rows[r] * words;
     const int32_t *other = b->labels + other_row(g, r) * words;
@@ -248,14 +229,14 @@ static void mix_target(const gather_op *g, int r, size_t words)
 static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const gather_op *g = (const gather_op *)op;
-    const ls_op_buffers *b = &g->buffers;
+    const ls_op_buffers *b = &g->base.b;
     (void)stream;
     (void)flags;
     (void)err;
     if (ls_augment_more(&g->augment))
-        gather_changed(g);
+        gather_rows(g, changed_row);
     else if (g->rule.floats)
-        gather_floats(g);
+        gather_rows(g, float_row);
     else
         gather_lanes(g);
     const size_t words = g->rule.targets ? (size_t)g->rule.targets : 1;
@@ -269,18 +250,7 @@ static int gather_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error
     return LS_OK;
 }
 
-static void gather_destroy(ls_op *op)
-{
-    if (op)
-        ls_free(((gather_op *)op)->device->host, op);
-}
-
-static const ls_op_impl gather_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = gather_bind,
-    .forward = gather_forward,
-    .destroy = gather_destroy,
-};
+static const ls_op_impl gather_impl = LS_LANES_IMPL(gather_forward, NULL);
 
 int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
@@ -300,23 +270,18 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     if (!ls_augment_fits(k->rotate, k->erase, k->brightness, k->mixup))
         return ls_fail(err, LS_EINVAL,
                        "gather: at most 45 degrees, 256 256ths of brightness and 128 of mixup");
-    gather_op *g = ls_alloc(device->host, sizeof *g);
+    gather_op *g = (gather_op *)ls_lanes_op_alloc(sizeof *g, &gather_impl, device, desc);
     if (!g)
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of gather");
-    g->device = device;
     g->crop = desc->training ? k->crop : 0;
     g->flip = desc->training ? k->flip : 0;
     if (desc->training)
         g->augment = (ls_augment){k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup};
     g->rule = *k;
-    g->op.impl = &gather_impl;
-    g->op.kernel = "plain C";
-    g->op.y = (ls_tensor){LS_F32, x->rows, x->c, x->h, x->w, NULL, 0};
-    g->op.y.bytes = (size_t)x->rows * (size_t)x->c * (size_t)x->h * (size_t)x->w * sizeof(float);
-    g->op.y = ls_lanes_tensor(&g->op.y);
+    ls_lanes_op_set_y(&g->base, x->c, x->h, x->w);
     for (int c = 0; c < 4 && c < x->c; c++)
         for (int v = 0; v < 256; v++)
             g->table[c][v] = ((float)v / 255.0f - k->mean[c]) / k->std[c];
-    *out = &g->op;
+    *out = &g->base.op;
     return LS_OK;
 }

@@ -2,7 +2,6 @@
  * row after row; the sum of each block of rows is stored (or added, as with LS_RUN_ACCUMULATE) as float, so that the
  * bits are those of a shard, not of the calls that it is worked through in. */
 #include "base/error.h"
-#include "base/host.h"
 #include "base/portable_math.h"
 #include "cpu/lanes_op.h"
 
@@ -36,11 +35,8 @@ static const struct rule {
 enum { RULES = sizeof rules / sizeof *rules, BLOCK = LS_LANES_BLOCK_GROUPS * LS_LANES };
 
 typedef struct loss_op {
-    ls_op op; /* first */
-    const ls_host *host;
-    ls_op_buffers buffers;
+    ls_lanes_op base; /* first */
     const struct rule *rule;
-    int with_dx;
 } loss_op;
 
 /* One row's loss; dx may be NULL. */
@@ -61,7 +57,7 @@ static double lose_row(float *dx, int *correct, const struct rule *rule, const f
 static int loss_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const loss_op *l = (const loss_op *)op;
-    const ls_op_buffers *b = &l->buffers;
+    const ls_op_buffers *b = &l->base.b;
     const size_t n = (size_t)op->y.c, rows = (size_t)op->y.rows;
     const float *z = b->x, *t = (const float *)(const void *)b->labels;
     (void)stream;
@@ -72,8 +68,8 @@ static int loss_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *
         double loss = 0;
         int correct = 0, right;
         for (; r < end; r++, correct += right)
-            loss += lose_row(l->with_dx ? (float *)b->dx + r * n : NULL, &right, l->rule, z + r * n,
-                             t + r * n, op->y.c);
+            loss += lose_row(l->base.needs_dx ? (float *)b->dx + r * n : NULL, &right, l->rule,
+                             z + r * n, t + r * n, op->y.c);
         b->stats[0] = (add ? b->stats[0] : 0.0f) + (float)loss;
         b->stats[1] = (add ? b->stats[1] : 0.0f) + (float)correct;
     }
@@ -82,24 +78,16 @@ static int loss_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *
 
 static int loss_bind(ls_op *op, const ls_op_buffers *b, ls_error *err)
 {
-    loss_op *l = (loss_op *)op;
-    if (!b->x || !b->labels || !b->stats || (l->with_dx && !b->dx))
+    if (!b->x || !b->labels || !b->stats || (((loss_op *)op)->base.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "vector loss: a buffer is missing");
-    l->buffers = *b;
-    return LS_OK;
-}
-
-static void loss_destroy(ls_op *op)
-{
-    if (op)
-        ls_free(((loss_op *)op)->host, op);
+    return ls_lanes_op_bind(op, b, err);
 }
 
 static const ls_op_impl loss_impl = {
     .size = sizeof(ls_op_impl),
     .bind = loss_bind,
     .forward = loss_forward,
-    .destroy = loss_destroy,
+    .destroy = ls_lanes_op_destroy,
 };
 
 int ls_cpu_vector_loss_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
@@ -112,15 +100,11 @@ int ls_cpu_vector_loss_create(ls_op **out, ls_cpu_device *device, const ls_op_de
         return ls_fail(err, LS_EINVAL, "vector loss: outputs must be row-major vectors");
     if (rule < 0 || rule >= RULES)
         return ls_fail(err, LS_EUNSUPPORTED, "vector loss: the CPU back end has no rule %d", rule);
-    loss_op *l = ls_alloc(device->host, sizeof *l);
+    loss_op *l = (loss_op *)ls_lanes_op_alloc(sizeof *l, &loss_impl, device, desc);
     if (!l)
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of a loss");
-    l->op.impl = &loss_impl;
-    l->op.kernel = "plain C";
-    l->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
-    l->host = device->host;
+    l->base.op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
     l->rule = &rules[rule];
-    l->with_dx = desc->needs_dx;
-    *out = &l->op;
+    *out = &l->base.op;
     return LS_OK;
 }

@@ -38,6 +38,7 @@ struct ls_team {
     pthread_t *helper;
     ls_team_work *work;
     void *arg;
+    uint32_t items;                           /* of the job: the worker's own */
     _Alignas(LS_ALIGN) _Atomic uint64_t word; /* items of the job << 32 | the next one */
     atomic_bool ended;
     ls_park idle; /* helpers without work */
@@ -91,15 +92,10 @@ static void *help(void *arg)
     return NULL;
 }
 
-struct joining {
-    ls_team *team;
-    uint32_t items;
-};
-
 static bool all_done(void *arg)
 {
-    const struct joining *j = arg;
-    return atomic_load_explicit(&j->team->done, LS_TEAM_JOIN) == j->items;
+    ls_team *team = arg;
+    return atomic_load_explicit(&team->done, LS_TEAM_JOIN) == team->items;
 }
 
 void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
@@ -109,7 +105,7 @@ void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
             work(arg, i);
         return;
     }
-    struct joining j = {team, items};
+    team->items = items;
     team->work = work;
     team->arg = arg;
     /* relaxed: published by the word. */
@@ -117,7 +113,7 @@ void ls_team_run(ls_team *team, uint32_t items, ls_team_work *work, void *arg)
     atomic_store_explicit(&team->word, (uint64_t)items << 32, LS_TEAM_PUBLISH);
     ls_park_wake(&team->idle);
     take_items(team);
-    ls_park_until(&team->join, all_done, &j, UINT64_MAX);
+    ls_park_until(&team->join, all_done, team, UINT64_MAX);
 }
 
 int ls_team_size(const ls_team *team)

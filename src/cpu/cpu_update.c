@@ -1,10 +1,9 @@
 /* Steps over a whole arena: the optimizers', and that of running statistics. Element-wise, without
  * fused multiply-adds, so that the bits depend neither on the instruction set nor on the size of
  * the team. */
-#include "cpu/cpu_device.h"
+#include "cpu/lanes_op.h"
 
 #include "base/error.h"
-#include "base/host.h"
 #include "base/portable_math.h"
 
 #include <math.h>
@@ -12,14 +11,8 @@
 #include <string.h>
 
 typedef struct update_op {
-    ls_op op; /* first */
-    ls_cpu_device *device;
-    ls_op_kind kind;
-    ls_op_buffers buffers;
-    ls_sgd sgd;
-    ls_adamw adamw;
-    ls_running running;
-    ls_clip clip;
+    ls_lanes_op base; /* first */
+    ls_op_desc desc;
     float keep, rate,
         root; /* adamw, of this step: 1 − lr·weight_decay, lr / (1 − β₁ᵗ), √(1 − β₂ᵗ) */
 } update_op;
@@ -33,21 +26,23 @@ static const char *name_of(ls_op_kind kind)
 }
 
 /* Floats of the arena. */
-static size_t count_of(const update_op *u)
+static size_t count_of(const ls_op_desc *desc)
 {
-    return u->kind == LS_OP_ADAMW ? u->adamw.count : u->sgd.count;
+    return desc->kind == LS_OP_ADAMW  ? desc->u.adamw.count
+           : desc->kind == LS_OP_CLIP ? desc->u.clip.count
+                                      : desc->u.sgd.count;
 }
 
 static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
 {
     const update_op *u = (const update_op *)op;
-    int adamw = u->kind == LS_OP_ADAMW, velocity = u->kind == LS_OP_SGD && u->sgd.momentum != 0;
+    const ls_op_kind kind = u->desc.kind;
+    int adamw = kind == LS_OP_ADAMW, velocity = kind == LS_OP_SGD && u->desc.u.sgd.momentum != 0;
     if (!buffers->args || !buffers->param[0] || !buffers->grad[0] ||
-        (u->kind == LS_OP_CLIP && !buffers->clip) || ((adamw || velocity) && !buffers->slot[0]) ||
+        (kind == LS_OP_CLIP && !buffers->clip) || ((adamw || velocity) && !buffers->slot[0]) ||
         (adamw && !buffers->slot[1]) || !buffers->guard != !buffers->held)
-        return ls_fail(err, LS_EINVAL, "%s: an arena is missing", name_of(u->kind));
-    ((update_op *)op)->buffers = *buffers;
-    return LS_OK;
+        return ls_fail(err, LS_EINVAL, "%s: an arena is missing", name_of(kind));
+    return ls_lanes_op_bind(op, buffers, err);
 }
 
 /* One step over the floats first … end − 1. */
@@ -55,9 +50,9 @@ typedef void step_fn(const update_op *u, float lr, float scale, size_t first, si
 
 static void step_plain(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
-    float *w = u->buffers.param[0];
-    const float *g = u->buffers.grad[0];
-    float decay = u->sgd.weight_decay;
+    float *w = u->base.b.param[0];
+    const float *g = u->base.b.grad[0];
+    float decay = u->desc.u.sgd.weight_decay;
 #pragma omp simd
     for (size_t i = first; i < end; i++)
         w[i] -= lr * (g[i] * scale + decay * w[i]);
@@ -65,9 +60,9 @@ static void step_plain(const update_op *u, float lr, float scale, size_t first, 
 
 static void step_momentum(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
-    float *w = u->buffers.param[0], *v = u->buffers.slot[0];
-    const float *g = u->buffers.grad[0];
-    float decay = u->sgd.weight_decay, momentum = u->sgd.momentum;
+    float *w = u->base.b.param[0], *v = u->base.b.slot[0];
+    const float *g = u->base.b.grad[0];
+    float decay = u->desc.u.sgd.weight_decay, momentum = u->desc.u.sgd.momentum;
 #pragma omp simd
     for (size_t i = first; i < end; i++) {
         v[i] = momentum * v[i] + (g[i] * scale + decay * w[i]);
@@ -77,9 +72,9 @@ static void step_momentum(const update_op *u, float lr, float scale, size_t firs
 
 static void step_nesterov(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
-    float *w = u->buffers.param[0], *v = u->buffers.slot[0];
-    const float *g = u->buffers.grad[0];
-    float decay = u->sgd.weight_decay, momentum = u->sgd.momentum;
+    float *w = u->base.b.param[0], *v = u->base.b.slot[0];
+    const float *g = u->base.b.grad[0];
+    float decay = u->desc.u.sgd.weight_decay, momentum = u->desc.u.sgd.momentum;
 #pragma omp simd
     for (size_t i = first; i < end; i++) {
         float gradient = g[i] * scale + decay * w[i];
@@ -90,9 +85,10 @@ static void step_nesterov(const update_op *u, float lr, float scale, size_t firs
 
 static void step_adamw(const update_op *u, float lr, float scale, size_t first, size_t end)
 {
-    float *w = u->buffers.param[0], *m = u->buffers.slot[0], *v = u->buffers.slot[1];
-    const float *g = u->buffers.grad[0];
-    float beta1 = u->adamw.beta1, beta2 = u->adamw.beta2, epsilon = u->adamw.epsilon;
+    float *w = u->base.b.param[0], *m = u->base.b.slot[0], *v = u->base.b.slot[1];
+    const float *g = u->base.b.grad[0];
+    const ls_adamw *k = &u->desc.u.adamw;
+    float beta1 = k->beta1, beta2 = k->beta2, epsilon = k->epsilon;
     float rest1 = (float)(1 - (double)beta1), rest2 = (float)(1 - (double)beta2);
     float keep = u->keep, rate = u->rate, root = u->root;
     (void)lr;
@@ -107,7 +103,7 @@ static void step_adamw(const update_op *u, float lr, float scale, size_t first, 
 
 static void prepare_adamw(update_op *u, const ls_step_args *args, float step_rate)
 {
-    const ls_adamw *k = &u->adamw;
+    const ls_adamw *k = &u->desc.u.adamw;
     const double lr = (double)step_rate;
     u->keep = (float)(1 - lr * (double)k->weight_decay);
     u->rate = (float)(lr / (1 - ls_power((double)k->beta1, args->step)));
@@ -129,20 +125,20 @@ static double squares(const float *g, size_t count)
 
 static void find_clip(const update_op *u, float scale, unsigned flags)
 {
-    float *clip = u->buffers.clip;
+    float *clip = u->base.b.clip;
     double sum = 0;
     if (flags & LS_RUN_ACCUMULATE)
         memcpy(&sum, clip + 2, sizeof sum);
-    sum += squares(u->buffers.grad[0], u->clip.count);
+    sum += squares(u->base.b.grad[0], u->desc.u.clip.count);
     memcpy(clip + 2, &sum, sizeof sum);
-    clip[0] = (float)fmin(1, (double)u->clip.most / (sqrt(sum) * (double)scale + 1e-6));
+    clip[0] = (float)fmin(1, (double)u->desc.u.clip.most / (sqrt(sum) * (double)scale + 1e-6));
 }
 
 static void step_running(const update_op *u, float scale)
 {
-    float *to = u->buffers.param[0], momentum = u->running.momentum;
-    const float *sum = u->buffers.grad[0];
-    for (size_t i = 0; i < u->running.count; i++)
+    float *to = u->base.b.param[0], momentum = u->desc.u.running.momentum;
+    const float *sum = u->base.b.grad[0];
+    for (size_t i = 0; i < u->desc.u.running.count; i++)
         to[i] += momentum * (sum[i] * scale - to[i]);
 }
 
@@ -158,14 +154,14 @@ typedef struct pass {
 static void step_some(void *arg, uint32_t item)
 {
     const pass *p = arg;
-    const size_t first = (size_t)item * STEP_FLOATS, left = count_of(p->u) - first;
+    const size_t first = (size_t)item * STEP_FLOATS, left = count_of(&p->u->desc) - first;
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
 static void step(const update_op *u, step_fn *fn, float lr, float scale)
 {
     pass p = {u, fn, lr, scale};
-    ls_team_run(u->device->team, (uint32_t)((count_of(u) + STEP_FLOATS - 1) / STEP_FLOATS),
+    ls_team_run(u->base.team, (uint32_t)((count_of(&u->desc) + STEP_FLOATS - 1) / STEP_FLOATS),
                 step_some, &p);
 }
 
@@ -182,70 +178,52 @@ static bool is_held(const ls_op_buffers *b)
 /* The optimizers'. */
 static void run_step(update_op *u, const ls_step_args *args)
 {
-    const int adamw = u->kind == LS_OP_ADAMW;
-    const float factor = adamw ? u->adamw.rate : u->sgd.rate;
+    const int adamw = u->desc.kind == LS_OP_ADAMW;
+    const ls_sgd *sgd = &u->desc.u.sgd;
+    const float factor = adamw ? u->desc.u.adamw.rate : sgd->rate;
     const float lr = factor != 0 ? args->lr * factor : args->lr;
-    const float scale = u->buffers.clip ? args->scale * u->buffers.clip[0] : args->scale;
-    step_fn *with_momentum = u->sgd.nesterov ? step_nesterov : step_momentum;
+    const float scale = u->base.b.clip ? args->scale * u->base.b.clip[0] : args->scale;
+    step_fn *with_momentum = sgd->nesterov ? step_nesterov : step_momentum;
     if (adamw)
         prepare_adamw(u, args, lr);
-    step(u, adamw ? step_adamw : u->sgd.momentum != 0 ? with_momentum : step_plain, lr, scale);
+    step(u, adamw ? step_adamw : sgd->momentum != 0 ? with_momentum : step_plain, lr, scale);
 }
 
 static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
 {
     update_op *u = (update_op *)op;
-    const ls_step_args *args = u->buffers.args;
+    const ls_step_args *args = u->base.b.args;
     (void)stream;
     (void)err;
-    if (is_held(&u->buffers))
+    if (is_held(&u->base.b))
         return LS_OK;
-    if (u->kind == LS_OP_RUNNING)
-        step_running(u, u->running.of_weights ? 1 : args->row_scale);
-    else if (u->kind == LS_OP_CLIP)
+    if (u->desc.kind == LS_OP_RUNNING)
+        step_running(u, u->desc.u.running.of_weights ? 1 : args->row_scale);
+    else if (u->desc.kind == LS_OP_CLIP)
         find_clip(u, args->scale, flags);
     else
         run_step(u, args);
     return LS_OK;
 }
 
-static void update_destroy(ls_op *op)
-{
-    if (op)
-        ls_free(((update_op *)op)->device->host, op);
-}
-
 static const ls_op_impl update_impl = {
     .size = sizeof(ls_op_impl),
     .bind = update_bind,
     .forward = update_forward,
-    .destroy = update_destroy,
+    .destroy = ls_lanes_op_destroy,
 };
 
 int ls_cpu_update_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     *out = NULL;
-    size_t count = desc->kind == LS_OP_ADAMW  ? desc->u.adamw.count
-                   : desc->kind == LS_OP_CLIP ? desc->u.clip.count
-                                              : desc->u.sgd.count;
+    const size_t count = count_of(desc);
     if (desc->kind != LS_OP_RUNNING && count % 16 != 0)
         return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
                        name_of(desc->kind), count);
-    update_op *u = ls_alloc(device->host, sizeof *u);
+    update_op *u = (update_op *)ls_lanes_op_alloc(sizeof *u, &update_impl, device, desc);
     if (!u)
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of %s", name_of(desc->kind));
-    u->device = device;
-    u->kind = desc->kind;
-    if (u->kind == LS_OP_SGD)
-        u->sgd = desc->u.sgd;
-    else if (u->kind == LS_OP_ADAMW)
-        u->adamw = desc->u.adamw;
-    else if (u->kind == LS_OP_CLIP)
-        u->clip = desc->u.clip;
-    else
-        u->running = desc->u.running;
-    u->op.impl = &update_impl;
-    u->op.kernel = "plain C";
-    *out = &u->op;
+    u->desc = *desc;
+    *out = &u->base.op;
     return LS_OK;
 }

@@ -8,11 +8,6 @@
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static ls_conv_op *self_of(ls_op *op)
-{
-    return (ls_conv_op *)op;
-}
-
 static void conv_pad(const ls_lanes_conv *c, const float *x, float *out)
 {
     const size_t line = (size_t)c->x_w * LS_LANES, side = (size_t)c->pw * LS_LANES;
@@ -66,14 +61,12 @@ static void forward_by_winograd(const ls_conv_op *op)
 {
     const ls_op_buffers *b = &op->base.b;
     const ls_wino *w = &op->forward.wino;
-    float *values = b->scratch;
     const ls_wino_finish finish = {.bias = op->bias ? b->param[1] : NULL,
                                    .mask = op->mask_group ? b->saved : NULL,
                                    .relu = op->conv.relu,
                                    .pool = op->conv.pool_h > 1};
-    ls_wino_weights(w, values, b->param[0]);
-    ls_wino_conv(w, op->base.groups, b->y, b->x, values, &finish,
-                 values + ls_wino_weight_floats(w));
+    ls_wino_weights(w, b->scratch, b->param[0]);
+    ls_wino_conv(w, op->base.groups, b->y, b->x, &finish, b->scratch);
 }
 
 /* The groups of one thread of the team. */
@@ -96,7 +89,7 @@ static void forward_some(void *arg, uint32_t part)
 
 static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
-    ls_conv_op *op = self_of(base);
+    ls_conv_op *op = (ls_conv_op *)base;
     (void)stream;
     (void)flags;
     (void)err;
@@ -386,10 +379,9 @@ static void data_of_block(conv_block *k)
     const ls_conv_op *op = k->op;
     const ls_op_buffers *b = &op->base.b;
     const ls_wino_finish nothing = {0};
-    float *room = (float *)b->scratch + op->at.data;
     if (op->data.used)
         ls_wino_conv(&op->data.wino, k->groups, (float *)b->dx + (size_t)k->group * op->x_group,
-                     k->g.d, room, &nothing, room + ls_wino_weight_floats(&op->data.wino));
+                     k->g.d, &nothing, (float *)b->scratch + op->at.data);
     else
         ls_team_run(op->base.team, (uint32_t)k->groups, data_of_group, k);
 }
@@ -413,7 +405,7 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     if (op->base.needs_dx)
         prepare_weights(op);
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        conv_block k = {.op = op, .group = group, .groups = ls_lanes_block(&op->base, group)};
+        conv_block k = {.op = op, .group = group, .groups = ls_lanes_block(op->base.groups, group)};
         k.add = group > 0 || (flags & LS_RUN_ACCUMULATE);
         if (op->banded) {
             k.x = block_x(op, group, k.groups);
@@ -430,15 +422,7 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-static const ls_op_impl conv_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = conv_forward,
-    .backward = conv_backward,
-    .import_param = ls_lanes_op_import,
-    .export_param = ls_lanes_op_export,
-    .destroy = ls_lanes_op_destroy,
-};
+static const ls_op_impl conv_impl = LS_LANES_IMPL(conv_forward, conv_backward);
 
 int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {

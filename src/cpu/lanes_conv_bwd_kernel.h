@@ -16,22 +16,9 @@
  *         for kernel rows, columns in tiles   J channels × T columns of sums, each a vector, over
  *                                             (group, y, x)
  *
- * Sums go to memory as vectors, [input][kh][kw][8][16]; lanes_sum_each then takes the sums over
+ * Sums go to memory as vectors, [input][kh][kw][8][16]; lanes_sum_lanes then takes the sums over
  * lanes, sixteen at a time, in the order in which the weights lie.
  */
-
-/* Of output rows [y0, y1), those that kernel row `ky` connects with a row of the image. */
-LANES_INLINE void lanes_outputs_inside(const ls_lanes_conv *c, int ky, int y0, int y1, int *from,
-                                       int *to)
-{
-    int top = c->ph - ky * c->dh;
-    int first = top > 0 ? (top + c->sh - 1) / c->sh : 0;
-    int end = c->ih + top > 0 ? (c->ih + top + c->sh - 1) / c->sh : 0;
-    *from = first > y0 ? first : y0;
-    *to = end < y1 ? end : y1;
-    if (*to < *from)
-        *to = *from;
-}
 
 /* `height` channels by all columns of one kernel row. `tile` has the steps; `out` is where the
  * first sum goes, `d` the first channel's row y0. */
@@ -40,7 +27,7 @@ LANES_INLINE void lanes_correlate_row(const ls_lanes_conv *c, lanes_tile *tile, 
                                       int height, float *out)
 {
     int from, to;
-    lanes_outputs_inside(c, ky, y0, y1, &from, &to);
+    ls_lanes_results_inside(c->ph - ky * c->dh, c->sh, c->ih, y0, y1, &from, &to);
     const lanes_cut cut = lanes_cut_into(ls_lanes_conv_columns(c), lanes_widest(height));
     const float *line = x + (ptrdiff_t)(from * c->sh + ky * c->dh - c->ph) * c->iw * 16;
     tile->n[1] = to - from;
@@ -122,11 +109,6 @@ static void lanes_conv_bias(const ls_lanes_conv *c, ls_lanes_grad g, int groups,
     }
 }
 
-static void lanes_sum_lanes(float *to, const float *from, int n, int add)
-{
-    lanes_sum_each(to, from, n, add);
-}
-
 /* ---- of the weights, by panels --------------------------------------------------------------- */
 
 static void lanes_conv_panels(const ls_lanes_conv *c, ls_lanes_grad g, int groups, int y0, int y1,
@@ -167,7 +149,7 @@ LANES_INLINE void lanes_weights_part(const ls_lanes_conv *c, lanes_tile *tile, c
     for (int e = 0; e < c->kh * c->kw; e++) {
         const int ky = e / c->kw, kx = e % c->kw;
         int from, to;
-        lanes_outputs_inside(c, ky, y0, y1, &from, &to);
+        ls_lanes_results_inside(c->ph - ky * c->dh, c->sh, c->ih, y0, y1, &from, &to);
         tile->n[0] = to - from;
         const ptrdiff_t line = (ptrdiff_t)i * c->ih + from * c->sh + ky * c->dh - c->ph;
         lanes_weights_tile(c, tile, x + (line * c->iw + kx * c->dw) * 16,
@@ -296,7 +278,7 @@ LANES_INLINE void lanes_scatter(const ls_lanes_conv *c, lanes_tile *tile, const 
                                 int columns, float *dx)
 {
     int from, to;
-    lanes_rows_inside(c, y, &from, &to);
+    ls_lanes_taps_inside(y * c->sh - c->ph, c->kh, c->dh, c->ih, &from, &to);
     /* From the last column back, so that a pixel of dx sums over those of the gradient from left to right,
      * however they are cut into tiles. */
     for (int kx = c->kw - 1; kx >= 0; kx--) {

@@ -109,17 +109,6 @@ static lanes_tile_fn *lanes_window_of(int columns, int stride, int j, int t)
 
 /* ---- a group --------------------------------------------------------------------------------- */
 
-/* Kernel rows that meet the image for output row `y`: [*from, *to). */
-LANES_INLINE void lanes_rows_inside(const ls_lanes_conv *c, int y, int *from, int *to)
-{
-    int top = y * c->sh - c->ph;
-    *from = top < 0 ? (c->dh - 1 - top) / c->dh : 0;
-    *to = c->ih > top ? (c->ih - top + c->dh - 1) / c->dh : 0;
-    *to = *to < c->kh ? *to : c->kh;
-    if (*to < *from)
-        *to = *from;
-}
-
 /* What follows the sums of a tile, for one part of the lanes. */
 typedef struct lanes_finish {
     const ls_lanes_conv *c;
@@ -293,7 +282,7 @@ LANES_INLINE void lanes_conv_piece(lanes_forward *p, int row, int piece, int fir
     const lanes_row_cut *cut = &p->cut;
     const int longer = piece < cut->units.longer ? piece : cut->units.longer;
     int from, to;
-    lanes_rows_inside(c, row, &from, &to);
+    ls_lanes_taps_inside(row * c->sh - c->ph, c->kh, c->dh, c->ih, &from, &to);
     p->finish.x0 = (piece * cut->units.size + longer) * cut->unit;
     p->finish.columns = lanes_piece(cut->units, piece) * cut->unit;
     p->tile.n[0] = c->ic - first < LS_LANES_DEPTH ? c->ic - first : LS_LANES_DEPTH;

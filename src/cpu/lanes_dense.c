@@ -65,15 +65,7 @@ static int dense_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_err
     return ls_lanes_op_backward(base, stream, flags, err);
 }
 
-static const ls_op_impl dense_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = ls_lanes_op_forward,
-    .backward = dense_backward,
-    .import_param = ls_lanes_op_import,
-    .export_param = ls_lanes_op_export,
-    .destroy = ls_lanes_op_destroy,
-};
+static const ls_op_impl dense_impl = LS_LANES_IMPL(ls_lanes_op_forward, dense_backward);
 
 int ls_cpu_dense_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {

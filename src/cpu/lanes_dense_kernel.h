@@ -88,56 +88,37 @@ LANES_INLINE void lanes_dense_tile(const lanes_dense *d, const int apart, const 
 }
 
 /* J rows of sums from `count` of them, and how many that were. */
-LANES_INLINE int lanes_dense_rows(const lanes_dense *d, const int apart, int count, int groups)
+LANES_INLINE int lanes_dense_rows(const lanes_dense *d, const int apart, int count,
+                                  const int groups)
 {
-#if LANES_DENSE_GROUPS > 1
-    if (groups > 1 && count >= LANES_DENSE_J) {
-        lanes_dense_tile(d, apart, LANES_DENSE_J, LANES_DENSE_GROUPS);
-        return LANES_DENSE_J;
-    }
-    if (groups > 1 && count >= 4) {
-        lanes_dense_tile(d, apart, 4, LANES_DENSE_GROUPS);
-        return 4;
-    }
-    if (groups > 1) {
-        lanes_dense_tile(d, apart, 1, LANES_DENSE_GROUPS);
-        return 1;
-    }
-#endif
-    (void)groups;
     if (count >= LANES_DENSE_J) {
-        lanes_dense_tile(d, apart, LANES_DENSE_J, 1);
+        lanes_dense_tile(d, apart, LANES_DENSE_J, groups);
         return LANES_DENSE_J;
     }
     if (count >= 4) {
-        lanes_dense_tile(d, apart, 4, 1);
+        lanes_dense_tile(d, apart, 4, groups);
         return 4;
     }
-    lanes_dense_tile(d, apart, 1, 1);
+    lanes_dense_tile(d, apart, 1, groups);
     return 1;
 }
 
 /* J outputs, J inputs. */
 static int lanes_dense_outs(const lanes_dense *d, int count, int groups)
 {
-    return lanes_dense_rows(d, 0, count, groups);
+    return LANES_DENSE_GROUPS > 1 && groups > 1 ? lanes_dense_rows(d, 0, count, LANES_DENSE_GROUPS)
+                                                : lanes_dense_rows(d, 0, count, 1);
 }
 
 static int lanes_dense_ins(const lanes_dense *d, int count, int groups)
 {
-    return lanes_dense_rows(d, 1, count, groups);
+    return LANES_DENSE_GROUPS > 1 && groups > 1 ? lanes_dense_rows(d, 1, count, LANES_DENSE_GROUPS)
+                                                : lanes_dense_rows(d, 1, count, 1);
 }
 
 static inline int lanes_dense_together(int left)
 {
     return left < LANES_DENSE_GROUPS ? left : LANES_DENSE_GROUPS;
-}
-
-/* Groups of the block that begins at group g. */
-LANES_INLINE int lanes_dense_block(const ls_lanes_dense *l, int g)
-{
-    const int left = l->groups - g;
-    return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
 }
 
 LANES_INLINE int lanes_sixteens(int n)
@@ -219,7 +200,7 @@ static void lanes_dense_bias(const ls_lanes_dense *l, const float *dzt, float *g
                 const float *d = dzt + ((ptrdiff_t)s * l->groups + g) * 256 + part;
                 float *to = gb + s * 16 + part;
                 vec sum = {0};
-                for (int r = 0; r < lanes_dense_block(l, g) * 16; r++)
+                for (int r = 0; r < ls_lanes_block(l->groups, g) * 16; r++)
                     sum += vec_load(d + (ptrdiff_t)r * 16);
                 vec_store(to, add || g > 0 ? vec_load(to) + sum : sum);
             }
@@ -243,7 +224,7 @@ static void lanes_dense_weights(const ls_lanes_dense *l, const float *x, const f
                 for (int t = 0; t < together; t++)
                     __builtin_prefetch(d.out + line * 16 + t * d.out_group, 1);
             for (int g = 0; g < l->groups; g += LS_LANES_BLOCK_GROUPS) {
-                d.n[0] = lanes_dense_block(l, g);
+                d.n[0] = ls_lanes_block(l->groups, g);
                 d.n[1] = 16;
                 d.w = x + ((ptrdiff_t)g * l->in + i) * 16;
                 d.x = dzt + ((ptrdiff_t)s * l->groups + g) * 256;

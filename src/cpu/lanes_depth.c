@@ -81,7 +81,7 @@ static void some_backward(void *arg, uint32_t item)
     const int first = (int)item * op->some;
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS)
         for (int c = first; c < end_of(op, first); c++)
-            block_backward(op, c, group, ls_lanes_block(&op->base, group),
+            block_backward(op, c, group, ls_lanes_block(op->base.groups, group),
                            group > 0 || op->base.flags & LS_RUN_ACCUMULATE);
 }
 

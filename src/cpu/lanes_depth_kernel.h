@@ -40,16 +40,6 @@ typedef struct lanes_depth_line {
     float *out;
 } lanes_depth_line;
 
-/* Taps that meet pixels, of a result whose first one would meet pixel `top`: [*from, *to). */
-LANES_INLINE void lanes_depth_inside(const lanes_depth_side *s, int top, int *from, int *to)
-{
-    *from = top < 0 ? (s->apart - 1 - top) / s->apart : 0;
-    *to = s->taps;
-    if (top + (s->taps - 1) * s->apart >= s->size)
-        *to = s->size > top ? (s->size - top + s->apart - 1) / s->apart : 0;
-    *to = *to < *from ? *from : *to;
-}
-
 /* One result, whatever the taps. */
 LANES_INLINE void lanes_depth_one(const lanes_depth_plane *p, lanes_depth_line l, int t)
 {
@@ -149,10 +139,11 @@ LANES_INLINE void lanes_depth_tiles(const lanes_depth_plane *p, lanes_depth_line
 LANES_INLINE void lanes_depth_run(const lanes_depth_plane *p, const int K, const int S, const int T)
 {
     for (int row = 0; row < p->rows.n; row++) {
-        const int top = p->rows.first + row * p->rows.step;
+        const lanes_depth_side *r = &p->rows;
+        const int top = r->first + row * r->step;
         int from, to;
-        lanes_depth_inside(&p->rows, top, &from, &to);
-        const ptrdiff_t y = (ptrdiff_t)top + (ptrdiff_t)from * p->rows.apart;
+        ls_lanes_taps_inside(top, r->taps, r->apart, r->size, &from, &to);
+        const ptrdiff_t y = (ptrdiff_t)top + (ptrdiff_t)from * r->apart;
         for (int lane = 0; lane < 16; lane += LANES_VEC) {
             const lanes_depth_line l = {to - from, p->x + y * p->columns.size * 16 + lane,
                                         p->w + from * p->w_row, p->out + row * p->out_row + lane};
@@ -403,10 +394,9 @@ LANES_DEPTH_BAND(5, 1, 2) LANES_DEPTH_BAND(5, 2, 2)
 {
     const ls_conv2d *k = &d->k;
     const int up = k->ph - ky * k->dh;
-    const int start = up > 0 ? (up + k->sh - 1) / k->sh : 0;
-    const int end = d->ih + up > 0 ? (d->ih + up + k->sh - 1) / k->sh : 0;
-    const int from = start > y0 ? start : y0, to = end < y1 ? end : y1;
-    if (to <= from)
+    int from, to;
+    ls_lanes_results_inside(up, k->sh, d->ih, y0, y1, &from, &to);
+    if (from == to)
         return;
     b->rows = to - from;
     b->x = x + ((ptrdiff_t)from * k->sh - up) * d->iw * 16;
@@ -444,7 +434,7 @@ static void lanes_depth_weights(const ls_lanes_depth *d, const float *x, const f
             for (int ky = 0; ky < k->kh; ky++)
                 lanes_depth_weight_row(d, &b, x, dy, ky, y, y + rows < d->oh ? y + rows : d->oh,
                                        sums + (ptrdiff_t)ky * k->kw * 16);
-    lanes_sum_each(gw, sums, k->kh * k->kw, add);
+    lanes_sum_lanes(gw, sums, k->kh * k->kw, add);
 }
 
 #endif

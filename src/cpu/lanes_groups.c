@@ -38,17 +38,26 @@ static int bind_to(const groups_op *op, int rows, int group, ls_error *err)
     return op->one->impl->bind(op->one, &b, err);
 }
 
-static int groups_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+typedef int pass_fn(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
+
+/* Behind a group's first rows gradients are added up; forward has none. */
+static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, unsigned flags,
+                      ls_error *err)
 {
-    const groups_op *op = (groups_op *)base;
     int status = LS_OK;
     for (int group = 0; group < op->groups; group++)
         for (int rows = 0; rows < op->base.groups && status == LS_OK; rows++) {
             status = bind_to(op, rows, group, err);
             if (status == LS_OK)
-                status = op->one->impl->forward(op->one, stream, flags, err);
+                status = pass(op->one, stream, rows ? flags | LS_RUN_ACCUMULATE : flags, err);
         }
     return status;
+}
+
+static int groups_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
+{
+    const groups_op *op = (groups_op *)base;
+    return run_groups(op, op->one->impl->forward, stream, flags, err);
 }
 
 /* What fills up a group's parameters to whole lines has no gradient. */
@@ -64,17 +73,9 @@ static void clear_ends(const groups_op *op)
 static int groups_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const groups_op *op = (groups_op *)base;
-    int status = LS_OK;
     if (!(flags & LS_RUN_ACCUMULATE))
         clear_ends(op);
-    for (int group = 0; group < op->groups; group++)
-        for (int rows = 0; rows < op->base.groups && status == LS_OK; rows++) {
-            status = bind_to(op, rows, group, err);
-            if (status == LS_OK)
-                status = op->one->impl->backward(op->one, stream,
-                                                 rows ? flags | LS_RUN_ACCUMULATE : flags, err);
-        }
-    return status;
+    return run_groups(op, op->one->impl->backward, stream, flags, err);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */

@@ -18,6 +18,13 @@
 /* Gradients of parameters are added up in blocks of this many rows, whatever the schedule. */
 #define LS_LANES_BLOCK_GROUPS 2
 
+/* Groups of the block that starts at group `first`. */
+static inline int ls_lanes_block(int groups, int first)
+{
+    int left = groups - first;
+    return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
+}
+
 /* Weights of a convolution: [ceil(oc/8)][ic][kh][kw][8], zero-padded. */
 #define LS_LANES_OC 8
 /* Channels whose products are added up at a time; sums over more are sums of those sums. */
@@ -227,6 +234,27 @@ static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
     size_t pixels =
         c->ic > LS_LANES_DEPTH && ls_lanes_few_pixels(c) ? (size_t)c->oh * (size_t)c->ow : 6;
     return channels * (pixels > 6 ? pixels : 6) * 16;
+}
+
+/* Taps, `apart` pixels apart, that meet one of `size` pixels where the first one would meet pixel `top`: [*from, *to). */
+static inline void ls_lanes_taps_inside(int top, int taps, int apart, int size, int *from, int *to)
+{
+    *from = top < 0 ? (apart - 1 - top) / apart : 0;
+    *to = taps;
+    if (top + (taps - 1) * apart >= size)
+        *to = size > top ? (size - top + apart - 1) / apart : 0;
+    *to = *to < *from ? *from : *to;
+}
+
+/* Of results [y0, y1), those where a tap meets one of `size` pixels, that at result 0 is `up` pixels above the first. */
+static inline void ls_lanes_results_inside(int up, int stride, int size, int y0, int y1, int *from,
+                                           int *to)
+{
+    int first = up > 0 ? (up + stride - 1) / stride : 0;
+    int end = size + up > 0 ? (size + up + stride - 1) / stride : 0;
+    *from = first > y0 ? first : y0;
+    *to = end < y1 ? end : y1;
+    *to = *to < *from ? *from : *to;
 }
 
 /* A kernel of one element has one tap only; its gradient is computed as that of a kernel over one

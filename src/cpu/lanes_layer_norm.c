@@ -46,7 +46,7 @@ static void weights_of_sixteen(void *arg, uint32_t item)
     for (int g = 0; g < op->base.groups; g += LS_LANES_BLOCK_GROUPS) {
         const size_t at = (size_t)g * group + first * LS_LANES;
         op->base.kernels->layer_weights(
-            left < LS_LANES ? (int)left : LS_LANES, ls_lanes_block(&op->base, g), group,
+            left < LS_LANES ? (int)left : LS_LANES, ls_lanes_block(op->base.groups, g), group,
             (const float *)b->x + at, (const float *)b->dy + at, statistics_of(op, (size_t)g),
             b->grad[0] + first, b->grad[1] + first, g > 0 || op->base.flags & LS_RUN_ACCUMULATE);
     }

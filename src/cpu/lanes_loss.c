@@ -34,7 +34,7 @@ static void group_loss(const loss_op *op, int group, double *loss, double *corre
 {
     const ls_op_buffers *b = &op->base.b;
     const size_t floats = (size_t)op->classes * LS_LANES, at = (size_t)group * floats;
-    const int rows = ls_lanes_rows_of(&op->base, group);
+    const int rows = ls_lanes_rows_of(op->base.op.y.rows, group);
     float row_loss[LS_LANES], row_correct[LS_LANES];
     const int32_t *labels = b->labels + group * LS_LANES;
     float *dx = op->base.needs_dx ? (float *)b->dx + at : NULL;
@@ -59,7 +59,7 @@ static int loss_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     if (status)
         return status;
     for (int group = 0; group < op->base.groups; group += LS_LANES_BLOCK_GROUPS) {
-        int end = group + ls_lanes_block(&op->base, group);
+        int end = group + ls_lanes_block(op->base.groups, group);
         int add = group > 0 || (flags & LS_RUN_ACCUMULATE);
         double loss = 0, correct = 0;
         for (int g = group; g < end; g++)
@@ -70,12 +70,7 @@ static int loss_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
     return LS_OK;
 }
 
-static const ls_op_impl loss_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = loss_forward,
-    .destroy = ls_lanes_op_destroy,
-};
+static const ls_op_impl loss_impl = LS_LANES_IMPL(loss_forward, NULL);
 
 int ls_cpu_loss_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {

@@ -73,7 +73,7 @@ static moments moments_of(const norm_op *op, int c)
         const float *x = (const float *)op->base.b.x + plane_at(op, c, g);
         for (size_t i = 0; i < op->plane; i += PIECE)
             add_piece(op, &m, x + i * LS_LANES, op->plane - i < PIECE ? op->plane - i : PIECE,
-                      ls_lanes_rows_of(&op->base, g));
+                      ls_lanes_rows_of(op->base.op.y.rows, g));
     }
     return m;
 }
@@ -127,7 +127,7 @@ static void forward_channel(void *arg, uint32_t c)
         op->base.kernels->normalise(op->plane, &op->channel[c].norm, (const float *)b->x + at,
                                     op->fuse_add ? (const float *)b->x2 + at : NULL,
                                     (float *)b->y + at, op->fuse_relu);
-        clear_rest((float *)b->y + at, op->plane, ls_lanes_rows_of(&op->base, g));
+        clear_rest((float *)b->y + at, op->plane, ls_lanes_rows_of(op->base.op.y.rows, g));
     }
 }
 
@@ -151,7 +151,7 @@ static ls_lanes_norm_pass pass_of(const norm_op *op, int c, int group)
     const ls_lanes_mask with_relu = op->fuse_add ? LS_LANES_MASK_Y : LS_LANES_MASK_X;
     return (ls_lanes_norm_pass){
         .n = op->plane,
-        .rows = ls_lanes_rows_of(&op->base, group),
+        .rows = ls_lanes_rows_of(op->base.op.y.rows, group),
         .mask = op->fuse_relu ? with_relu : LS_LANES_MASK_NONE,
         .norm = op->channel[c].norm,
         .x = (const float *)b->x + at,
@@ -201,15 +201,7 @@ static void backward_channel(void *arg, uint32_t item)
 
 /* ---- the op ---------------------------------------------------------------------------------- */
 
-static const ls_op_impl norm_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = norm_forward,
-    .backward = ls_lanes_op_backward,
-    .import_param = ls_lanes_op_import,
-    .export_param = ls_lanes_op_export,
-    .destroy = ls_lanes_op_destroy,
-};
+static const ls_op_impl norm_impl = LS_LANES_IMPL(norm_forward, ls_lanes_op_backward);
 
 int ls_cpu_norm_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {

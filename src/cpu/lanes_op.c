@@ -15,14 +15,15 @@ bool ls_layout_is_lanes(const ls_layout *layout)
     return layout == &ls_layout_lanes;
 }
 
-size_t ls_lanes_groups(int rows)
+/* Groups of sixteen rows, the last one padded. */
+static size_t groups_of(int rows)
 {
     return ((size_t)rows + LS_LANES - 1) / LS_LANES;
 }
 
 size_t ls_lanes_bytes(int rows, int c, int h, int w)
 {
-    return ls_lanes_groups(rows) * LS_LANES * (size_t)c * (size_t)h * (size_t)w * sizeof(float);
+    return groups_of(rows) * LS_LANES * (size_t)c * (size_t)h * (size_t)w * sizeof(float);
 }
 
 ls_tensor ls_lanes_tensor(const ls_tensor *like)
@@ -33,19 +34,13 @@ ls_tensor ls_lanes_tensor(const ls_tensor *like)
     return t;
 }
 
-static int rows_of_group(int rows, int group)
-{
-    int left = rows - group * LS_LANES;
-    return left < LS_LANES ? left : LS_LANES;
-}
-
 #define LINE 16 /* floats of a row that are worked through at a time: a line of cache */
 
 void ls_plain_to_lanes(float *lanes, const float *plain, const ls_tensor *t)
 {
     const size_t row = (size_t)t->c * (size_t)t->h * (size_t)t->w;
     for (int first = 0; first < t->rows; first += LS_LANES, lanes += row * LS_LANES) {
-        const int rows = rows_of_group(t->rows, first / LS_LANES);
+        const int rows = ls_lanes_rows_of(t->rows, first / LS_LANES);
         const float *from = plain + (size_t)first * row;
         for (size_t at = 0; at < row; at += LINE)
             for (int l = 0; l < LS_LANES; l++)
@@ -58,7 +53,7 @@ void ls_lanes_to_plain(float *plain, const float *lanes, const ls_tensor *t)
 {
     const size_t row = (size_t)t->c * (size_t)t->h * (size_t)t->w;
     for (int first = 0; first < t->rows; first += LS_LANES, lanes += row * LS_LANES) {
-        const int rows = rows_of_group(t->rows, first / LS_LANES);
+        const int rows = ls_lanes_rows_of(t->rows, first / LS_LANES);
         float *to = plain + (size_t)first * row;
         for (size_t at = 0; at < row; at += LINE)
             for (int l = 0; l < rows; l++)
@@ -75,6 +70,24 @@ void ls_lanes_op_set_y(ls_lanes_op *op, int c, int h, int w)
     op->op.y = ls_lanes_tensor(&y);
 }
 
+ls_lanes_op *ls_lanes_op_alloc(size_t size, const ls_op_impl *impl, const ls_cpu_device *device,
+                               const ls_op_desc *desc)
+{
+    ls_lanes_op *op = ls_alloc(device->host, size);
+    if (!op)
+        return NULL;
+    op->op.impl = impl;
+    op->op.y.rows = desc->x.rows;
+    op->host = device->host;
+    op->kernels = device->kernels;
+    op->team = device->team;
+    op->groups = (int)groups_of(desc->x.rows);
+    op->training = desc->training;
+    op->needs_dx = desc->needs_dx;
+    op->op.kernel = "plain C";
+    return op;
+}
+
 int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl,
                     const ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
@@ -83,17 +96,9 @@ int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl,
         return ls_fail(err, LS_EUNSUPPORTED, "lanes: the tensor does not lie in lanes");
     if (desc->twin && desc->twin->impl != impl)
         return ls_fail(err, LS_EINVAL, "lanes: the twin is an op of another kind");
-    ls_lanes_op *op = ls_alloc(device->host, size);
+    ls_lanes_op *op = ls_lanes_op_alloc(size, impl, device, desc);
     if (!op)
         return ls_fail(err, LS_ENOMEM, "lanes: out of memory for an op");
-    op->op.impl = impl;
-    op->op.y.rows = desc->x.rows;
-    op->host = device->host;
-    op->kernels = device->kernels;
-    op->team = device->team;
-    op->groups = (int)ls_lanes_groups(desc->x.rows);
-    op->training = desc->training;
-    op->needs_dx = desc->needs_dx;
     snprintf(op->kernel, sizeof op->kernel, "lanes:%s", op->kernels->name);
     op->op.kernel = op->kernel;
     *out = op;
@@ -207,12 +212,4 @@ int ls_lanes_op_export(ls_op *base, int index, float *dst, const void *src, ls_e
     return LS_OK;
 }
 
-const ls_op_impl ls_lanes_passes = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = ls_lanes_op_forward,
-    .backward = ls_lanes_op_backward,
-    .import_param = ls_lanes_op_import,
-    .export_param = ls_lanes_op_export,
-    .destroy = ls_lanes_op_destroy,
-};
+const ls_op_impl ls_lanes_passes = LS_LANES_IMPL(ls_lanes_op_forward, ls_lanes_op_backward);

@@ -38,9 +38,6 @@ extern const ls_layout ls_layout_lanes;
 /* Whether it is the lanes layout; NULL is allowed. */
 bool ls_layout_is_lanes(const ls_layout *layout);
 
-/* Groups of sixteen rows, the last one padded. */
-size_t ls_lanes_groups(int rows);
-
 /* Bytes of a tensor of floats, c × h × w each, in lanes layout. */
 size_t ls_lanes_bytes(int rows, int c, int h, int w);
 
@@ -72,8 +69,12 @@ typedef struct ls_lanes_op {
     char kernel[48];
 } ls_lanes_op;
 
-/* A zeroed op of `size` bytes that begins with an ls_lanes_op, its `y` of rows × c × h × w in
- * lanes. Checks x's layout and the twin. Errors: LS_EUNSUPPORTED, LS_EINVAL, LS_ENOMEM. */
+/* A zeroed op of `size` bytes that begins with an ls_lanes_op, of plain C; NULL when memory is out. */
+ls_lanes_op *ls_lanes_op_alloc(size_t size, const ls_op_impl *impl, const ls_cpu_device *device,
+                               const ls_op_desc *desc);
+
+/* The same of kernels, with the checks of x's layout and of the twin. Errors: LS_EUNSUPPORTED, LS_EINVAL,
+ * LS_ENOMEM. */
 int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl,
                     const ls_cpu_device *device, const ls_op_desc *desc, ls_error *err);
 
@@ -88,10 +89,17 @@ int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_
  * [ceil(outputs / block)][elements][block], zero-padded; in blocks of one as anywhere. */
 void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias);
 
+/* The table of an op with these two, one of which may be its passes. */
+#define LS_LANES_IMPL(its_forward, its_backward)                                                   \
+    {                                                                                              \
+        .size = sizeof(ls_op_impl), .bind = ls_lanes_op_bind, .forward = (its_forward),            \
+        .backward = (its_backward), .import_param = ls_lanes_op_import,                            \
+        .export_param = ls_lanes_op_export, .destroy = ls_lanes_op_destroy                         \
+    }
+
 /* An op that is nothing but its passes. */
 extern const ls_op_impl ls_lanes_passes;
 
-/* And what tables of other ops are made of. */
 int ls_lanes_op_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
 int ls_lanes_op_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
 int ls_lanes_op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err);
@@ -103,9 +111,9 @@ int ls_lanes_op_export(ls_op *base, int index, float *dst, const void *src, ls_e
 bool ls_lanes_has_x2(const ls_op_desc *desc);
 
 /* Rows of a group: sixteen, but for the last. */
-static inline int ls_lanes_rows_of(const ls_lanes_op *op, int group)
+static inline int ls_lanes_rows_of(int rows, int group)
 {
-    int left = op->op.y.rows - group * LS_LANES;
+    int left = rows - group * LS_LANES;
     return left < LS_LANES ? left : LS_LANES;
 }
 
@@ -118,12 +126,5 @@ const ls_op *ls_lanes_inner(const ls_op *op);
 /* A convolution in groups; one that has a group for each channel, and a small kernel. */
 ls_cpu_create ls_lanes_groups_create, ls_lanes_depth_create;
 bool ls_lanes_is_depthwise(const ls_op_desc *desc);
-
-/* Groups of the block that starts at group `first`. */
-static inline int ls_lanes_block(const ls_lanes_op *op, int first)
-{
-    int left = op->groups - first;
-    return left < LS_LANES_BLOCK_GROUPS ? left : LS_LANES_BLOCK_GROUPS;
-}
 
 #endif

@@ -18,30 +18,15 @@ typedef float lanes_eight
     __attribute__((vector_size(LANES_VEC > 8 ? 32 : LANES_VEC * 4), may_alias));
 
 /* Exchanges bit s of a lane's number with that of its vector's. */
-#define LANES_NEAR(l, s) (((l) & (s)) ? LANES_VEC + (l) - (s) : (l))
-#define LANES_FAR(l, s) (((l) & (s)) ? LANES_VEC + (l) : (l) + (s))
-/* clang-format off */
-#if LANES_VEC == 16
-#define LANES_ALL(at, s) \
-    at(0, s), at(1, s), at(2, s), at(3, s), at(4, s), at(5, s), at(6, s), at(7, s), \
-    at(8, s), at(9, s), at(10, s), at(11, s), at(12, s), at(13, s), at(14, s), at(15, s)
-#elif LANES_VEC == 8
-#define LANES_ALL(at, s) \
-    at(0, s), at(1, s), at(2, s), at(3, s), at(4, s), at(5, s), at(6, s), at(7, s)
-#else
-#define LANES_ALL(at, s) at(0, s), at(1, s), at(2, s), at(3, s)
-#endif
-
 #define LANES_EXCHANGE(v, s)                                                                       \
     LANES_UNROLL                                                                                   \
     for (int i = 0; i < LANES_VEC; i++) {                                                          \
         if (i & (s))                                                                               \
             continue;                                                                              \
-        vec near = __builtin_shufflevector((v)[i], (v)[i + (s)], LANES_ALL(LANES_NEAR, s));        \
-        (v)[i + (s)] = __builtin_shufflevector((v)[i], (v)[i + (s)], LANES_ALL(LANES_FAR, s));     \
+        vec near = VEC_NEAR((v)[i], (v)[i + (s)], s);                                              \
+        (v)[i + (s)] = VEC_FAR((v)[i], (v)[i + (s)], s);                                           \
         (v)[i] = near;                                                                             \
     }
-/* clang-format on */
 
 /* LANES_VEC rows of as many columns. */
 LANES_INLINE void lanes_turn(vec *v)
@@ -88,38 +73,6 @@ LANES_INLINE void lanes_put_sixteen(float *to, ptrdiff_t apart, const float *fro
         }
 }
 
-/* Of `left` outputs, those whose products with weights are added up next: weights lie in eights of outputs,
- * which are read eight by eight; those beyond the last whole eight are by themselves. */
-LANES_INLINE int lanes_depth(int left)
-{
-    int n = left < LS_LANES_DEPTH ? left : LS_LANES_DEPTH;
-    return n > 8 ? n / 8 * 8 : n;
-}
-
-/* Scalars times panels: for `from` channels of x and `panels` panels, `panel` floats apart, of
- * out[panel][channel][16], `row` floats from one panel's to the next. `tile` has loops and steps. */
-LANES_INLINE void lanes_times_panels(lanes_tile *tile, const float *x, ptrdiff_t channel, int from,
-                                     const float *panel, int panels, float *out, ptrdiff_t row)
-{
-    const lanes_cut cut = lanes_cut_into(panels, lanes_widest(LANES_CHANNELS));
-    tile->w_j = channel;
-    tile->out_j = 16;
-    tile->out_t = row;
-    for (int piece = 0; piece < cut.pieces; piece++) {
-        const int wide = lanes_piece(cut, piece);
-        int height;
-        for (int c = 0; c < from; c += height) {
-            height = lanes_tallest_of(from - c, wide);
-            tile->x = panel;
-            tile->w = x + c * channel;
-            tile->out = out + (ptrdiff_t)c * 16;
-            lanes_tile_all(tile, LANES_W_STRIDED, lanes_tile_of(LANES_W_STRIDED, height, wide));
-        }
-        panel += wide * tile->x_t;
-        out += wide * row;
-    }
-}
-
 /* ---- of Winograd's algorithm ----------------------------------------------------------------- */
 
 #define WINO_FAR (1 << 17) /* weights of a point that find no place in a second-level cache */
@@ -134,7 +87,7 @@ LANES_INLINE void wino_prefetch(const float *w, int rows, ptrdiff_t row, int flo
 
 /* `n` channels from `first` on, `columns` tiles of the product's from the t-th, all outputs. */
 LANES_INLINE void wino_multiply_tiles(const ls_wino_product *p, int first, int n, int t,
-                                      int columns, int tallest)
+                                      int columns)
 {
     const ptrdiff_t line = p->tiles * (ptrdiff_t)p->tile, row = (ptrdiff_t)p->row;
     const lanes_w kind = p->turned ? LANES_W_STRIDED : LANES_W_ADJACENT;
@@ -153,7 +106,7 @@ LANES_INLINE void wino_multiply_tiles(const ls_wino_product *p, int first, int n
     int height;
     for (int o = 0; o < p->to; o += height) {
         int left = 8 - o % 8;
-        height = lanes_tallest(left < p->to - o ? left : p->to - o, tallest);
+        height = lanes_tallest(left < p->to - o ? left : p->to - o, LANES_CHANNELS);
         tile.x = p->in + first * line + t * (ptrdiff_t)p->tile;
         tile.out = p->out + o * line + t * (ptrdiff_t)p->tile;
         tile.w = p->weights + (p->turned ? first / 8 * row + (ptrdiff_t)o * 8
@@ -169,27 +122,44 @@ static void wino_multiply(const ls_wino_product *p)
     const lanes_cut cut = lanes_cut_into(p->count, lanes_widest(LANES_CHANNELS));
     for (int first = 0, n; first < p->from; first += n) {
         n = p->from - first < LS_LANES_DEPTH ? p->from - first : LS_LANES_DEPTH;
-        if (p->turned)
-            n = lanes_depth(n);
+        /* Turned ones are read eight outputs by eight; those beyond the last whole eight are by themselves. */
+        if (p->turned && n > 8)
+            n = n / 8 * 8;
         for (int piece = 0, t = 0, columns; piece < cut.pieces; piece++, t += columns) {
             columns = lanes_piece(cut, piece);
-            wino_multiply_tiles(p, first, n, t, columns, LANES_CHANNELS);
+            wino_multiply_tiles(p, first, n, t, columns);
         }
     }
 }
 
+/* Scalars times panels. */
 static void wino_correlate(float *out, const float *panel, const float *x, size_t tile_step,
                            int from, int panels, int tiles, int count, int add)
 {
+    const lanes_cut cut = lanes_cut_into(panels, lanes_widest(LANES_CHANNELS));
     lanes_tile tile = {
         .n = {1, count, 16},
         .x_step = {0, 256, 16},
         .w_step = {0, (ptrdiff_t)tile_step, 1},
         .x_t = (ptrdiff_t)count * 256,
+        .w_j = tiles * (ptrdiff_t)tile_step,
+        .out_j = 16,
+        .out_t = (ptrdiff_t)from * 16,
         .add = add,
     };
-    lanes_times_panels(&tile, x, tiles * (ptrdiff_t)tile_step, from, panel, panels, out,
-                       (ptrdiff_t)from * 16);
+    for (int piece = 0; piece < cut.pieces; piece++) {
+        const int wide = lanes_piece(cut, piece);
+        int height;
+        for (int c = 0; c < from; c += height) {
+            height = lanes_tallest_of(from - c, wide);
+            tile.x = panel;
+            tile.w = x + c * tile.w_j;
+            tile.out = out + (ptrdiff_t)c * 16;
+            lanes_tile_all(&tile, LANES_W_STRIDED, lanes_tile_of(LANES_W_STRIDED, height, wide));
+        }
+        panel += wide * tile.x_t;
+        out += wide * tile.out_t;
+    }
 }
 
 #endif

@@ -267,13 +267,13 @@ static void lanes_layer_weights(int n, int groups, size_t step, const float *x, 
             vec_store(weight + i * 16 + part, w);
             vec_store(bias + i * 16 + part, b);
         }
-    lanes_sum_each(gw, weight, n, add);
-    lanes_sum_each(gb, bias, n, add);
+    lanes_sum_lanes(gw, weight, n, add);
+    lanes_sum_lanes(gb, bias, n, add);
 }
 
 /* ---- addition -------------------------------------------------------------------------------- */
 
-static void lanes_add_forward(size_t n, const float *a, const float *b, int relu, float *y)
+static void lanes_add(size_t n, const float *a, const float *b, int relu, float *y)
 {
     for (size_t i = 0; i < n * 16; i += LANES_VEC) {
         vec v = vec_load(a + i) + vec_load(b + i);
@@ -281,7 +281,7 @@ static void lanes_add_forward(size_t n, const float *a, const float *b, int relu
     }
 }
 
-static void lanes_add_backward(size_t n, const float *y, const float *dy, float *dx, float *dx2)
+static void lanes_add_dx(size_t n, const float *y, const float *dy, float *dx, float *dx2)
 {
     for (size_t i = 0; i < n * 16; i += LANES_VEC) {
         vec g = vec_load(dy + i);

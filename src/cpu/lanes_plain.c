@@ -14,8 +14,8 @@ typedef struct plain_op {
     const ls_host *host;
     ls_op *inner;
     ls_op_buffers outer, in_lanes;
-    ls_tensor x[2];      /* plain; no bytes: it lies in lanes already, or is not there */
-    bool dx, dx_at_once; /* is made; in forward (by a loss) */
+    ls_tensor x[2]; /* plain; no bytes: it lies in lanes already, or is not there */
+    bool dx;        /* is made; by a loss in forward */
 } plain_op;
 
 static plain_op *self_of(ls_op *op)
@@ -68,7 +68,7 @@ static int plain_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
     if (op->x[1].bytes)
         ls_plain_to_lanes((float *)op->in_lanes.x2, op->outer.x2, &op->x[1]);
     int status = op->inner->impl->forward(op->inner, stream, flags, err);
-    if (status == LS_OK && op->dx && op->dx_at_once)
+    if (status == LS_OK && op->dx && !op->inner->impl->backward)
         unpack_gradients(op);
     return status;
 }
@@ -169,7 +169,6 @@ int ls_lanes_plain_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     op->op = *op->inner;
     op->op.impl = &plain_impl[op->inner->impl->backward != NULL];
     op->dx = desc->needs_dx;
-    op->dx_at_once = !op->inner->impl->backward;
     op->op.saved_bytes += lanes_bytes(op, 0) + lanes_bytes(op, 1);
     op->op.scratch_bytes += op->dx ? lanes_bytes(op, 0) + lanes_bytes(op, 1) : 0;
     *out = &op->op;

@@ -181,13 +181,7 @@ static void dropout_dx(void *arg, uint32_t item)
     apply(op, op->base.b.dy, op->base.b.dx);
 }
 
-static const ls_op_impl dropout_impl = {
-    .size = sizeof(ls_op_impl),
-    .bind = ls_lanes_op_bind,
-    .forward = dropout_forward,
-    .backward = ls_lanes_op_backward,
-    .destroy = ls_lanes_op_destroy,
-};
+static const ls_op_impl dropout_impl = LS_LANES_IMPL(dropout_forward, ls_lanes_op_backward);
 
 int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {

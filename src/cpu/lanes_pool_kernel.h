@@ -24,22 +24,21 @@ typedef struct lanes_window {
     ptrdiff_t corner;   /* offset of kernel element (0, 0), in floats; may be outside */
 } lanes_window;
 
-LANES_INLINE void lanes_inside(int top, int kernel, int size, int *from, int *to)
-{
-    *from = top < 0 ? -top : 0;
-    *to = size - top < kernel ? size - top : kernel;
-    if (*to < *from)
-        *to = *from;
-}
-
 LANES_INLINE lanes_window lanes_window_at(const ls_lanes_pool *p, int oy, int ox)
 {
     lanes_window w;
     int top = oy * p->p.sh - p->p.ph, left = ox * p->p.sw - p->p.pw;
-    lanes_inside(top, p->p.kh, p->ih, &w.y0, &w.y1);
-    lanes_inside(left, p->p.kw, p->iw, &w.x0, &w.x1);
+    ls_lanes_taps_inside(top, p->p.kh, 1, p->ih, &w.y0, &w.y1);
+    ls_lanes_taps_inside(left, p->p.kw, 1, p->iw, &w.x0, &w.x1);
     w.corner = ((ptrdiff_t)top * p->iw + left) * 16;
     return w;
+}
+
+/* Of each pixel in the window's average. */
+LANES_INLINE float lanes_window_share(lanes_window w)
+{
+    int count = (w.y1 - w.y0) * (w.x1 - w.x0);
+    return 1.0f / (float)(count ? count : 1);
 }
 
 LANES_INLINE vec lanes_window_average(const ls_lanes_pool *p, lanes_window w, const float *x)
@@ -48,8 +47,7 @@ LANES_INLINE vec lanes_window_average(const ls_lanes_pool *p, lanes_window w, co
     for (int ky = w.y0; ky < w.y1; ky++)
         for (int kx = w.x0; kx < w.x1; kx++)
             sum += vec_load(x + w.corner + ((ptrdiff_t)ky * p->iw + kx) * 16);
-    int count = (w.y1 - w.y0) * (w.x1 - w.x0);
-    return sum * (1.0f / (float)(count ? count : 1));
+    return sum * lanes_window_share(w);
 }
 
 LANES_INLINE vec lanes_window_max(const ls_lanes_pool *p, lanes_window w, const float *x,
@@ -92,27 +90,18 @@ static void lanes_pool_forward(const ls_lanes_pool *p, const float *x, float *y,
     }
 }
 
-LANES_INLINE void lanes_spread_average(const ls_lanes_pool *p, lanes_window w, vec dy, float *dx)
+/* To each pixel of a window its share, or all to the largest. */
+LANES_INLINE void lanes_spread(const ls_lanes_pool *p, lanes_window w, vec dy,
+                               const uint16_t *which, float *dx, const int max)
 {
-    int count = (w.y1 - w.y0) * (w.x1 - w.x0);
-    vec share = dy * (1.0f / (float)(count ? count : 1));
-    for (int ky = w.y0; ky < w.y1; ky++) {
-        for (int kx = w.x0; kx < w.x1; kx++) {
-            float *to = dx + w.corner + ((ptrdiff_t)ky * p->iw + kx) * 16;
-            vec_store(to, vec_load(to) + share);
-        }
-    }
-}
-
-LANES_INLINE void lanes_spread_max(const ls_lanes_pool *p, lanes_window w, vec dy,
-                                   const uint16_t *which, float *dx)
-{
-    ivec at = __builtin_convertvector(*(const lanes_short_memory *)which, ivec);
+    const vec share = max ? dy : dy * lanes_window_share(w);
+    const ivec at =
+        max ? __builtin_convertvector(*(const lanes_short_memory *)which, ivec) : (ivec){0};
     for (int ky = w.y0; ky < w.y1; ky++) {
         for (int kx = w.x0; kx < w.x1; kx++) {
             float *to = dx + w.corner + ((ptrdiff_t)ky * p->iw + kx) * 16;
             ivec here = at == (ky * p->p.kw + kx - (ivec){0});
-            vec_store(to, vec_load(to) + vec_select(here, dy, (vec){0}));
+            vec_store(to, vec_load(to) + (max ? vec_select(here, share, (vec){0}) : share));
         }
     }
 }
@@ -128,9 +117,9 @@ static void lanes_pool_backward(const ls_lanes_pool *p, const float *dy, const u
                 lanes_window w = lanes_window_at(p, oy, ox);
                 for (int lane = 0; lane < 16; lane += LANES_VEC) {
                     if (p->p.max)
-                        lanes_spread_max(p, w, vec_load(dy + lane), which + lane, dx + lane);
+                        lanes_spread(p, w, vec_load(dy + lane), which + lane, dx + lane, 1);
                     else
-                        lanes_spread_average(p, w, vec_load(dy + lane), dx + lane);
+                        lanes_spread(p, w, vec_load(dy + lane), NULL, dx + lane, 0);
                 }
                 dy += 16;
                 which = which ? which + 16 : NULL;

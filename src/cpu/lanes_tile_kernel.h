@@ -1,16 +1,16 @@
-/* The inner kernel of convolution and the dense layer: a tile of sums that stays in registers.
+/* The inner kernel of convolution: a tile of sums that stays in registers.
  *
  *     out[j][t] (+)= init[j] + Σ w[…][j] · x[…][t]       j < J, t < T
  *
  * The sum runs over three nested loops; x and w advance by their own steps in each of them. A
  * forward convolution sums over (input channel, kernel row, kernel column), a tile being J
  * output channels by T pixels; its backward pass to the data over output channels; the gradient
- * of weights over (group, row, column), a tile being J output channels by T taps; a dense layer
- * over its inputs, outputs or rows. Per step there are J + T loads for J · T multiply-adds.
+ * of weights over (group, row, column), a tile being J output channels by T taps. Per step there
+ * are J + T loads for J · T multiply-adds.
  *
- * `w` is read in one of four ways: as J adjacent scalars, as J scalars 16 floats or any number of them
- * apart, or as J vectors. J is 1, 2, 4 or 8, of strided scalars 6 too, and T is 1 … 6, as far as J · T sums fit
- * into the registers; each pair is compiled on its own, since registers have no index.
+ * `w` is read in one of three ways: as J adjacent scalars, as J scalars any number of floats apart, or as J
+ * vectors. J is 1, 2, 4 or 8, of strided scalars 6 too, of vectors at most 4, and T is 1 … 6, as far as J · T
+ * sums fit into the registers; each pair is compiled on its own, since registers have no index.
  */
 #ifndef CPU_LANES_TILE_KERNEL_H
 #define CPU_LANES_TILE_KERNEL_H
@@ -22,7 +22,7 @@ typedef struct lanes_tile {
     int n[3];                       /* lengths of the loops, outer to inner; may be 0 */
     ptrdiff_t x_step[3], w_step[3]; /* x, w: advance per iteration of each loop */
     ptrdiff_t x_t;                  /* from one t to the next */
-    ptrdiff_t w_j;                  /* from one j to the next, where it is not 1 or 16 */
+    ptrdiff_t w_j;                  /* from one j to the next, where they are not adjacent */
     ptrdiff_t out_j, out_t;
     const float *x, *w;
     const float *init; /* J scalars, or NULL for 0 */
@@ -32,7 +32,7 @@ typedef struct lanes_tile {
 
 typedef void lanes_tile_fn(const lanes_tile *tile);
 
-typedef enum lanes_w { LANES_W_ADJACENT, LANES_W_APART, LANES_W_STRIDED, LANES_W_VECTORS } lanes_w;
+typedef enum lanes_w { LANES_W_ADJACENT, LANES_W_STRIDED, LANES_W_VECTORS } lanes_w;
 
 #define LANES_J_MAX 8
 #define LANES_T_MAX 6
@@ -98,7 +98,7 @@ LANES_INLINE void lanes_tile_run(const lanes_tile *tile, const lanes_w kind, con
     lanes_sums sum;
     lanes_tile_start(tile, sum, J, T);
     const ptrdiff_t x_t = tile->x_t, x_step = tile->x_step[2], w_step = tile->w_step[2];
-    const ptrdiff_t w_j = kind == LANES_W_ADJACENT ? 1 : kind == LANES_W_APART ? 16 : tile->w_j;
+    const ptrdiff_t w_j = kind == LANES_W_ADJACENT ? 1 : tile->w_j;
     for (int a = 0; a < tile->n[0]; a++) {
         for (int b = 0; b < tile->n[1]; b++) {
             const float *x = tile->x + a * tile->x_step[0] + b * tile->x_step[1];
@@ -130,44 +130,31 @@ LANES_INLINE void lanes_tile_run(const lanes_tile *tile, const lanes_w kind, con
         lanes_tile_run(tile, LANES_W_##kind, J, T);                                                \
     }
 
-#define LANES_TILES(kind, J)                                                                       \
-    LANES_TILE(kind, J, 1)                                                                         \
-    LANES_TILE(kind, J, 2)                                                                         \
-    LANES_TILE(kind, J, 3)                                                                         \
-    LANES_TILE(kind, J, 4)                                                                         \
-    LANES_TILE(kind, J, 5)                                                                         \
-    LANES_TILE(kind, J, 6)
-
-#define LANES_ROW(kind, J)                                                                         \
-    {                                                                                              \
-        lanes_tile_##kind##_##J##_1, lanes_tile_##kind##_##J##_2, lanes_tile_##kind##_##J##_3,     \
-            lanes_tile_##kind##_##J##_4, lanes_tile_##kind##_##J##_5, lanes_tile_##kind##_##J##_6  \
-    }
-
 /* clang-format off */
-#define LANES_KIND(kind) \
-    LANES_TILES(kind, 1) LANES_TILES(kind, 2) LANES_TILES(kind, 4) \
-    LANES_TILE(kind, 8, 1) LANES_TILE(kind, 8, 2) LANES_TILE(kind, 8, 3)
-LANES_KIND(ADJACENT)
-LANES_KIND(APART)
-LANES_KIND(STRIDED)
-LANES_KIND(VECTORS)
-LANES_TILE(STRIDED, 6, 1) LANES_TILE(STRIDED, 6, 2) LANES_TILE(STRIDED, 6, 3)
+#define LANES_TO_3(kind, J) LANES_TILE(kind, J, 1) LANES_TILE(kind, J, 2) LANES_TILE(kind, J, 3)
+#define LANES_TO_6(kind, J) \
+    LANES_TO_3(kind, J) LANES_TILE(kind, J, 4) LANES_TILE(kind, J, 5) LANES_TILE(kind, J, 6)
+LANES_TO_6(ADJACENT, 1) LANES_TO_6(ADJACENT, 2) LANES_TO_6(ADJACENT, 4) LANES_TO_3(ADJACENT, 8)
+LANES_TO_6(STRIDED, 1) LANES_TO_6(STRIDED, 2) LANES_TO_6(STRIDED, 4) LANES_TO_3(STRIDED, 8)
+LANES_TO_6(VECTORS, 1) LANES_TO_6(VECTORS, 2) LANES_TO_6(VECTORS, 4)
+LANES_TO_3(STRIDED, 6)
 
-#define LANES_TABLE(kind) \
-    { LANES_ROW(kind, 1), LANES_ROW(kind, 2), LANES_ROW(kind, 4), \
-      {lanes_tile_##kind##_8_1, lanes_tile_##kind##_8_2, lanes_tile_##kind##_8_3, 0, 0, 0} }
+#define LANES_THREE(kind, J) \
+    lanes_tile_##kind##_##J##_1, lanes_tile_##kind##_##J##_2, lanes_tile_##kind##_##J##_3
+#define LANES_SIX(kind, J) \
+    LANES_THREE(kind, J), \
+    lanes_tile_##kind##_##J##_4, lanes_tile_##kind##_##J##_5, lanes_tile_##kind##_##J##_6
+#define LANES_TABLE(kind) {LANES_SIX(kind, 1)}, {LANES_SIX(kind, 2)}, {LANES_SIX(kind, 4)}
     /* clang-format on */
 
-    /* The kernel for a tile of `j` (1, 2, 4, 6 or 8) by `t` (1 … lanes_widest(j)). */
+    /* The kernel for a tile of `j`, one of those above, by `t` (1 … lanes_widest(j)). */
     static lanes_tile_fn *lanes_tile_of(lanes_w kind, int j, int t)
 {
-    static lanes_tile_fn *const table[4][4][LANES_T_MAX] = {
-        LANES_TABLE(ADJACENT), LANES_TABLE(APART), LANES_TABLE(STRIDED), LANES_TABLE(VECTORS)};
-    static lanes_tile_fn *const six[] = {lanes_tile_STRIDED_6_1, lanes_tile_STRIDED_6_2,
-                                         lanes_tile_STRIDED_6_3};
-    int row = j == 8 ? 3 : j == 4 ? 2 : j == 2 ? 1 : 0;
-    return j == 6 ? six[t - 1] : table[kind][row][t - 1];
+    static lanes_tile_fn *const table[3][5][LANES_T_MAX] = {
+        {LANES_TABLE(ADJACENT), {0}, {LANES_THREE(ADJACENT, 8)}},
+        {LANES_TABLE(STRIDED), {LANES_THREE(STRIDED, 6)}, {LANES_THREE(STRIDED, 8)}},
+        {LANES_TABLE(VECTORS)}};
+    return table[kind][j / 2][t - 1];
 }
 
 /* Runs one tile over all lanes. Where `w` holds scalars it is the same for every part. */

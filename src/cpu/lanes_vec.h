@@ -18,18 +18,24 @@
 #define LANES_VEC 16     /* floats in a register */
 #define LANES_SUMS 24    /* sums that a kernel keeps in registers; the rest is for its operands */
 #define LANES_CHANNELS 8 /* output channels of a forward tile: tall tiles read x less often */
+#define LANES_LOW 0, 1, 2, 3, 4, 5, 6, 7 /* the lanes of a vector's two halves */
+#define LANES_HIGH 8, 9, 10, 11, 12, 13, 14, 15
 #include <immintrin.h>
 typedef uint16_t lanes_bits;
 #elif defined(__AVX__)
 #define LANES_VEC 8
 #define LANES_SUMS 12
 #define LANES_CHANNELS 4
+#define LANES_LOW 0, 1, 2, 3
+#define LANES_HIGH 4, 5, 6, 7
 #include <immintrin.h>
 typedef uint8_t lanes_bits;
 #else
 #define LANES_VEC 4
 #define LANES_SUMS 12
 #define LANES_CHANNELS 4
+#define LANES_LOW 0, 1
+#define LANES_HIGH 2, 3
 #if defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -86,15 +92,8 @@ typedef struct vec_wide {
 
 LANES_INLINE vec_wide vec_widen(vec v)
 {
-#if LANES_VEC == 16
-    vec_half low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
-    vec_half high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-#elif LANES_VEC == 8
-    vec_half low = __builtin_shufflevector(v, v, 0, 1, 2, 3);
-    vec_half high = __builtin_shufflevector(v, v, 4, 5, 6, 7);
-#else
-    vec_half low = __builtin_shufflevector(v, v, 0, 1), high = __builtin_shufflevector(v, v, 2, 3);
-#endif
+    vec_half low = __builtin_shufflevector(v, v, LANES_LOW);
+    vec_half high = __builtin_shufflevector(v, v, LANES_HIGH);
     return (vec_wide){__builtin_convertvector(low, vec_doubles),
                       __builtin_convertvector(high, vec_doubles)};
 }
@@ -110,13 +109,7 @@ LANES_INLINE vec vec_narrow(const vec_wide *w)
 {
     vec_half low = __builtin_convertvector(w->low, vec_half);
     vec_half high = __builtin_convertvector(w->high, vec_half);
-#if LANES_VEC == 16
-    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-#elif LANES_VEC == 8
-    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
-#else
-    return __builtin_shufflevector(low, high, 0, 1, 2, 3);
-#endif
+    return __builtin_shufflevector(low, high, LANES_LOW, LANES_HIGH);
 }
 
 #if !defined(__FMA__) && !defined(__aarch64__) && !defined(__FP_FAST_FMAF)
@@ -214,58 +207,49 @@ LANES_INLINE vec vec_keep(lanes_bits bits, vec v)
 
 #endif
 
-/* One step of summing lanes: where bit `s` of a lane's number is clear the sum of the two lanes
- * of `a` that differ in that bit, where it is set that of `b`. */
-#define LANES_FOLD(a, b, lo, hi)                                                                   \
-    (__builtin_shufflevector(a, b, lo) + __builtin_shufflevector(a, b, hi))
+/* Lane l of the result is of `a`, or, where bit s of l is set, of `b`: of the two lanes there that differ in that bit
+ * the one without it (near) or with it (far). */
+#define LANES_NEAR(l, s) (((l) & (s)) ? LANES_VEC + (l) - (s) : (l))
+#define LANES_FAR(l, s) (((l) & (s)) ? LANES_VEC + (l) : (l) + (s))
+/* clang-format off */
+#if LANES_VEC == 16
+#define LANES_ALL(at, s) \
+    at(0, s), at(1, s), at(2, s), at(3, s), at(4, s), at(5, s), at(6, s), at(7, s), \
+    at(8, s), at(9, s), at(10, s), at(11, s), at(12, s), at(13, s), at(14, s), at(15, s)
+#elif LANES_VEC == 8
+#define LANES_ALL(at, s) \
+    at(0, s), at(1, s), at(2, s), at(3, s), at(4, s), at(5, s), at(6, s), at(7, s)
+#else
+#define LANES_ALL(at, s) at(0, s), at(1, s), at(2, s), at(3, s)
+#endif
+/* clang-format on */
+#define VEC_NEAR(a, b, s) __builtin_shufflevector(a, b, LANES_ALL(LANES_NEAR, s))
+#define VEC_FAR(a, b, s) __builtin_shufflevector(a, b, LANES_ALL(LANES_FAR, s))
+
+/* One step of summing lanes: those that differ in bit s. */
+#define LANES_FOLD(v, s)                                                                           \
+    LANES_UNROLL                                                                                   \
+    for (int i = 0; i < (s); i++)                                                                  \
+        (v)[i] = VEC_NEAR((v)[i], (v)[i + (s)], s) + VEC_FAR((v)[i], (v)[i + (s)], s);
 
 /* Lane i of the result is the sum of the lanes of v[i]; v holds LANES_VEC vectors and is used
  * up. */
 LANES_INLINE vec vec_sum_each(vec *v)
 {
-#define LANES_LIST(...) __VA_ARGS__
-#if LANES_VEC == 16
-    LANES_UNROLL
-    for (int i = 0; i < 8; i++)
-        v[i] = LANES_FOLD(v[i], v[i + 8],
-                          LANES_LIST(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
-                          LANES_LIST(8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
-    LANES_UNROLL
-    for (int i = 0; i < 4; i++)
-        v[i] = LANES_FOLD(v[i], v[i + 4],
-                          LANES_LIST(0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),
-                          LANES_LIST(4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31));
-    LANES_UNROLL
-    for (int i = 0; i < 2; i++)
-        v[i] = LANES_FOLD(v[i], v[i + 2],
-                          LANES_LIST(0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
-                          LANES_LIST(2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
-    return LANES_FOLD(v[0], v[1],
-                      LANES_LIST(0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30),
-                      LANES_LIST(1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31));
-#elif LANES_VEC == 8
-    LANES_UNROLL
-    for (int i = 0; i < 4; i++)
-        v[i] = LANES_FOLD(v[i], v[i + 4], LANES_LIST(0, 1, 2, 3, 8, 9, 10, 11),
-                          LANES_LIST(4, 5, 6, 7, 12, 13, 14, 15));
-    LANES_UNROLL
-    for (int i = 0; i < 2; i++)
-        v[i] = LANES_FOLD(v[i], v[i + 2], LANES_LIST(0, 1, 8, 9, 4, 5, 12, 13),
-                          LANES_LIST(2, 3, 10, 11, 6, 7, 14, 15));
-    return LANES_FOLD(v[0], v[1], LANES_LIST(0, 8, 2, 10, 4, 12, 6, 14),
-                      LANES_LIST(1, 9, 3, 11, 5, 13, 7, 15));
-#else
-    LANES_UNROLL
-    for (int i = 0; i < 2; i++)
-        v[i] = LANES_FOLD(v[i], v[i + 2], LANES_LIST(0, 1, 4, 5), LANES_LIST(2, 3, 6, 7));
-    return LANES_FOLD(v[0], v[1], LANES_LIST(0, 4, 2, 6), LANES_LIST(1, 5, 3, 7));
+#if LANES_VEC >= 16
+    LANES_FOLD(v, 8)
 #endif
-#undef LANES_LIST
+#if LANES_VEC >= 8
+    LANES_FOLD(v, 4)
+#endif
+    LANES_FOLD(v, 2)
+    LANES_FOLD(v, 1)
+    return v[0];
 }
 
 /* to[i] (+)= the sum of the sixteen lanes of from[i], for `n` sixteens in memory. `from` has room
  * for n rounded up to a multiple of sixteen; `to` need not be aligned. */
-LANES_INLINE void lanes_sum_each(float *to, const float *from, int n, int add)
+LANES_INLINE void lanes_sum_lanes(float *to, const float *from, int n, int add)
 {
     for (int i = 0; i < n; i += LANES_VEC) {
         vec v[LANES_VEC];

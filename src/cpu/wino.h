@@ -62,8 +62,6 @@ typedef struct ls_wino_product {
 } ls_wino_product;
 
 typedef struct ls_wino_kernels {
-    const char *name;
-
     /* values ← the weights of eight outputs, from all of `from` inputs; turned by 180° if asked for. */
     void (*weights[LS_WINO_FORMS])(float *values, size_t point, const float *weights, int from,
                                    int turn);
@@ -137,17 +135,16 @@ void ls_wino_init_data(ls_wino *w, const ls_wino_kernels *kernels, int form,
 void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
                            const ls_wino_shape *shape, int groups);
 
-/* Floats: of the weights' values, of ls_wino_conv's memory, of ls_wino_gradient's. */
-size_t ls_wino_weight_floats(const ls_wino *w);
-size_t ls_wino_work_floats(const ls_wino *w);
+/* Floats of ls_wino_conv's memory, and of ls_wino_gradient's. */
+size_t ls_wino_conv_floats(const ls_wino *w);
 size_t ls_wino_gradient_floats(const ls_wino *w);
 
-/* The values of weights. */
-void ls_wino_weights(const ls_wino *w, float *values, const float *weights);
+/* The values of weights, to where ls_wino_conv's memory begins. */
+void ls_wino_weights(const ls_wino *w, float *memory, const float *weights);
 
-/* y ← x · weights and what follows, of some groups; `values` are the weights'. */
-void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x, const float *values,
-                  const ls_wino_finish *finish, float *work);
+/* y ← x · weights and what follows, of some groups. */
+void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
+                  const ls_wino_finish *finish, float *memory);
 
 /* The gradient of the weights from that of y ← or, with `add`, +=. */
 void ls_wino_gradient(const ls_wino *w, int groups, float *gradient, const float *x,

@@ -487,7 +487,7 @@ LANES_INLINE vec wino_taps(const float *p, ptrdiff_t next, int exists)
 #if LANES_VEC == 16
     const lanes_eight low = *(const lanes_eight *)p;
     const lanes_eight high = *(const lanes_eight *)(exists ? p + next : p);
-    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return __builtin_shufflevector(low, high, LANES_LOW, LANES_HIGH);
 #else
     (void)next;
     (void)exists;
