@@ -103,17 +103,26 @@ LANES_INLINE int lanes_dense_rows(const lanes_dense *d, const int apart, int cou
     return 1;
 }
 
+/* The same of one group, or of as many as a tile has. */
+LANES_INLINE int lanes_dense_of(const lanes_dense *d, const int apart, int count, int groups)
+{
+#if LANES_DENSE_GROUPS > 1
+    if (groups > 1)
+        return lanes_dense_rows(d, apart, count, LANES_DENSE_GROUPS);
+#endif
+    (void)groups;
+    return lanes_dense_rows(d, apart, count, 1);
+}
+
 /* J outputs, J inputs. */
 static int lanes_dense_outs(const lanes_dense *d, int count, int groups)
 {
-    return LANES_DENSE_GROUPS > 1 && groups > 1 ? lanes_dense_rows(d, 0, count, LANES_DENSE_GROUPS)
-                                                : lanes_dense_rows(d, 0, count, 1);
+    return lanes_dense_of(d, 0, count, groups);
 }
 
 static int lanes_dense_ins(const lanes_dense *d, int count, int groups)
 {
-    return LANES_DENSE_GROUPS > 1 && groups > 1 ? lanes_dense_rows(d, 1, count, LANES_DENSE_GROUPS)
-                                                : lanes_dense_rows(d, 1, count, 1);
+    return lanes_dense_of(d, 1, count, groups);
 }
 
 static inline int lanes_dense_together(int left)
