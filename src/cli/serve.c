@@ -335,7 +335,7 @@ static int on_record(ls_sink *sink, const ls_record *record, ls_error *err)
     cli_server *s = (cli_server *)sink;
     numbers_take(&s->numbers, record);
     pthread_mutex_lock(&s->lock);
-    int status = ls_run_log_line(&s->log, "record", 1, record->json, record->length, err);
+    int status = ls_run_log_add(&s->log, record, err);
     pthread_mutex_unlock(&s->lock);
     return status;
 }

@@ -66,9 +66,9 @@ static const char *text_or(const cJSON *object, const char *key, const char *fal
 
 /* ---- what came out, as a table -------------------------------------------------------------- */
 
-/* The records that the table needs, parsed: the newest ones, or NULL. */
+/* The records that the table needs, parsed. */
 typedef struct outcome {
-    ls_json *start, *end;
+    ls_json *start, *end, *resume; /* the newest ones, or NULL */
 } outcome;
 
 static const cJSON *root_of(const ls_json *doc)
@@ -76,22 +76,32 @@ static const cJSON *root_of(const ls_json *doc)
     return doc ? ls_json_root(doc) : NULL;
 }
 
-/* NULL: there is no such record, or no memory for it. */
-static ls_json *parse(const ls_run_log *log, const ls_run_record *r)
+static int parse(ls_json **out, const ls_run_log *log, size_t i)
 {
-    ls_json *doc = NULL;
-    if (r)
-        (void)ls_json_parse(&doc, "", r->json, r->length, log->host, NULL);
-    return doc;
+    return ls_json_parse(out, "", log->other[i].json, log->other[i].length, log->host, NULL);
 }
 
-static outcome find_outcome(const ls_run_log *log)
+static void find_outcome(outcome *o, const ls_run_log *log)
 {
-    const ls_run_record *end = ls_run_log_newest(log, LS_RECORD_RUN_END);
-    const ls_run_record *resume = ls_run_log_newest(log, LS_RECORD_RESUME);
-    if (end && resume && end < resume) /* an end before it was none */
-        end = NULL;
-    return (outcome){parse(log, ls_run_log_newest(log, LS_RECORD_RUN_START)), parse(log, end)};
+    memset(o, 0, sizeof *o);
+    for (size_t i = 0; i < log->others; i++) {
+        ls_json *doc, *old = NULL;
+        if (parse(&doc, log, i) != LS_OK)
+            continue;
+        const char *type = text_or(ls_json_root(doc), "type", "");
+        ls_json **kept = strcmp(type, "run_start") == 0 ? &o->start
+                         : strcmp(type, "run_end") == 0 ? &o->end
+                         : strcmp(type, "resume") == 0  ? &o->resume
+                                                        : NULL;
+        if (kept == &o->resume) { /* an end before it was none */
+            ls_json_destroy(o->end);
+            o->end = NULL;
+        }
+        old = kept ? *kept : doc;
+        if (kept)
+            *kept = doc;
+        ls_json_destroy(old);
+    }
 }
 
 static bool is_synthetic(const outcome *o)
@@ -112,12 +122,12 @@ static void add_row(ls_buffer *b, const char *name, const char *value)
     ls_buffer_put(b, "</td></tr>\n");
 }
 
-static void add_number(ls_buffer *b, const cJSON *record, const char *key, int digits)
+static void add_number(ls_buffer *b, const cJSON *record, const char *key, const char *format)
 {
     const cJSON *node = member(record, key);
     ls_buffer_put(b, "<td>");
     if (cJSON_IsNumber(node))
-        ls_buffer_format(b, "%.*f", digits, node->valuedouble);
+        ls_buffer_format(b, strcmp(format, "%.0f") == 0 ? "%.0f" : "%.4f", node->valuedouble);
     else
         ls_buffer_put(b, "–");
     ls_buffer_put(b, "</td>");
@@ -163,18 +173,24 @@ static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
                      "<th>%s</th></tr></thead><tbody>\n",
                      accuracy ? "accuracy" : "R²");
     for (size_t i = 0; i < log->others; i++) {
-        const ls_run_record *r = &log->other[i];
-        const bool test = r->type == LS_RECORD_EVAL;
-        ls_json *doc = test || r->type == LS_RECORD_EPOCH ? parse(log, r) : NULL;
-        const cJSON *record = root_of(doc);
-        if (!doc)
+        ls_json *doc;
+        if (parse(&doc, log, i) != LS_OK)
             continue;
-        ls_buffer_put(b, "<tr>");
-        add_number(b, record, "epoch", 0);
-        ls_buffer_put(b, test ? "<td>test</td>" : "<td>training</td>");
-        add_number(b, record, test ? "test_loss" : "train_loss", 4);
-        add_number(b, record, !test ? "train_accuracy" : accuracy ? "test_accuracy" : "test_r2", 4);
-        ls_buffer_put(b, "</tr>\n");
+        const cJSON *record = ls_json_root(doc);
+        const char *type = text_or(record, "type", "");
+        const bool test = strcmp(type, "eval") == 0;
+        if (test || strcmp(type, "epoch") == 0) {
+            ls_buffer_put(b, "<tr>");
+            add_number(b, record, "epoch", "%.0f");
+            ls_buffer_put(b, test ? "<td>test</td>" : "<td>training</td>");
+            add_number(b, record, test ? "test_loss" : "train_loss", "%.4f");
+            add_number(b, record,
+                       !test      ? "train_accuracy"
+                       : accuracy ? "test_accuracy"
+                                  : "test_r2",
+                       "%.4f");
+            ls_buffer_put(b, "</tr>\n");
+        }
         ls_json_destroy(doc);
     }
     ls_buffer_put(b, "</tbody></table></div>\n");
@@ -223,7 +239,9 @@ int ls_page_write(ls_buffer *out, const ls_run_log *log, ls_error *err)
 {
     static const char open[] = "<!--", close[] = "-->";
     const char *at = (const char *)ls_page_text, *mark;
-    const outcome o = log ? find_outcome(log) : (outcome){NULL, NULL};
+    outcome o = {0};
+    if (log)
+        find_outcome(&o, log);
     while ((mark = strstr(at, open)) != NULL) {
         const char *name = mark + strlen(open), *end = strstr(name, close);
         ls_buffer_add(out, at, (size_t)(mark - at));
@@ -233,6 +251,7 @@ int ls_page_write(ls_buffer *out, const ls_run_log *log, ls_error *err)
     ls_buffer_put(out, at);
     ls_json_destroy(o.start);
     ls_json_destroy(o.end);
+    ls_json_destroy(o.resume);
     return ls_buffer_status(out, err);
 }
 

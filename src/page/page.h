@@ -16,7 +16,7 @@
  *
  *     ls_run_log log;
  *     ls_run_log_init(&log, 0, host);
- *     ls_run_log_line(&log, path, number, json, length, &err);   // every record, in order
+ *     ls_run_log_add(&log, record, &err);           // every record, in order; or ls_run_log_line
  *     ls_run_log_write(&log, &ls_run_nothing, &buffer);   // JSON Lines, for page/report.js
  *     ls_run_log_fini(&log);
  *
@@ -40,7 +40,6 @@ typedef struct ls_run_step {
 
 /* Any other record, as it came. */
 typedef struct ls_run_record {
-    ls_record_type type; /* LS_RECORD_TYPES: one of another name */
     uint64_t at;
     char *json;
     size_t length;
@@ -66,13 +65,13 @@ typedef struct ls_run_log {
 void ls_run_log_init(ls_run_log *log, uint64_t run, const ls_host *host);
 void ls_run_log_fini(ls_run_log *log);
 
-/* One record: line `number` of the metrics file `path`. Errors: LS_EDATA (not a record, with file, line and column),
+/* One record, which has its text. Errors: LS_ENOMEM. */
+int ls_run_log_add(ls_run_log *log, const ls_record *record, ls_error *err);
+
+/* The same of line `number` of the metrics file `path`. Errors: LS_EDATA (not a record, with file, line and column),
  * LS_ENOMEM. */
 int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
                     ls_error *err);
-
-/* The newest record of a type other than steps'; NULL: there is none. */
-const ls_run_record *ls_run_log_newest(const ls_run_log *log, ls_record_type type);
 
 /* What a page has already. */
 typedef struct ls_run_seen {

@@ -70,17 +70,43 @@ static int add_step(ls_run_log *log, const ls_run_step *s, ls_error *err)
     return LS_OK;
 }
 
-static double number_of(const cJSON *object, const char *key)
+static ls_run_step step_of(const ls_step_values *v, uint32_t epoch)
 {
-    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(node) ? node->valuedouble : NAN;
+    const float rate = v->images_per_s > 0 ? v->images_per_s : NAN;
+    ls_run_step s = {
+        .step = v->step,
+        .steps = 1,
+        .epoch = epoch,
+        .finite = isfinite(v->loss),
+        .lr = v->lr,
+        .loss_lo = v->loss,
+        .loss_hi = v->loss,
+        .rate_lo = rate,
+        .rate_hi = rate,
+        .loss = isfinite(v->loss) ? (double)v->loss : 0,
+    };
+    if (rate > 0) {
+        s.rows = v->rows > 0 ? (double)v->rows : 1;
+        s.seconds = s.rows / (double)rate;
+    }
+    return s;
 }
 
-/* What counts something: a number below `most`, else `fallback`. */
-static uint64_t count_of(const cJSON *object, const char *key, double most, uint64_t fallback)
+static int add_times(ls_run_log *log, const ls_step_values *v, ls_error *err)
 {
-    const double value = number_of(object, key);
-    return value >= 1 && value < most ? (uint64_t)value : fallback;
+    if (!log->phase_s && v->workers > 0) {
+        log->phase_s = ls_alloc_array(log->host, (size_t)v->workers * LS_PHASES, sizeof(double));
+        if (!log->phase_s)
+            return ls_fail(err, LS_ENOMEM, "out of memory for the times of %d workers", v->workers);
+        log->workers = v->workers;
+    }
+    if (v->workers == 0 || v->workers != log->workers)
+        return LS_OK;
+    for (int i = 0; i < v->workers; i++)
+        for (int p = 0; p < LS_PHASES; p++)
+            log->phase_s[i * LS_PHASES + p] += (double)v->worker[i].seconds[p];
+    log->timed++;
+    return LS_OK;
 }
 
 static uint64_t last_step(const ls_run_log *log)
@@ -88,78 +114,28 @@ static uint64_t last_step(const ls_run_log *log)
     return log->steps > 0 ? log->step[log->steps - 1].step : 0;
 }
 
-/* What a record does not have is NaN or 0. */
-static ls_run_step step_of(const ls_run_log *log, const cJSON *record)
+static int take_step(ls_run_log *log, const ls_record *record, ls_error *err)
 {
-    const float loss = (float)number_of(record, "loss");
-    const float images_per_s = (float)number_of(record, "images_per_s");
-    const float rate = images_per_s > 0 ? images_per_s : NAN;
-    ls_run_step s = {
-        .step = count_of(record, "step", 9e15, last_step(log) + 1),
-        .steps = 1,
-        .epoch = (uint32_t)count_of(record, "epoch", 4e9, 0),
-        .finite = isfinite(loss),
-        .lr = (float)number_of(record, "lr"),
-        .loss_lo = loss,
-        .loss_hi = loss,
-        .rate_lo = rate,
-        .rate_hi = rate,
-        .loss = isfinite(loss) ? (double)loss : 0,
-    };
-    if (rate > 0) {
-        s.rows = (double)count_of(record, "rows", 9e15, 1);
-        s.seconds = s.rows / (double)rate;
-    }
-    return s;
-}
-
-static int add_times(ls_run_log *log, const cJSON *workers, ls_error *err)
-{
-    const int count = cJSON_GetArraySize(workers);
-    if (!log->phase_s && count > 0) {
-        log->phase_s = ls_alloc_array(log->host, (size_t)count * LS_PHASES, sizeof(double));
-        if (!log->phase_s)
-            return ls_fail(err, LS_ENOMEM, "out of memory for the times of %d workers", count);
-        log->workers = count;
-    }
-    if (count == 0 || count != log->workers)
-        return LS_OK;
-    double *sum = log->phase_s;
-    for (const cJSON *worker = workers->child; worker; worker = worker->next)
-        for (int p = 0; p < LS_PHASES; p++, sum++) {
-            const float seconds = (float)number_of(worker, ls_phase_keys[p]);
-            *sum += seconds > 0 ? (double)seconds : 0;
-        }
-    log->timed++;
-    return LS_OK;
-}
-
-static int take_step(ls_run_log *log, const cJSON *record, const char *json, size_t length,
-                     ls_error *err)
-{
-    const ls_run_step step = step_of(log, record);
+    const ls_run_step step = step_of(&record->of.step, record->epoch);
     int status = add_step(log, &step, err);
     if (status == LS_OK)
-        status = add_times(log, cJSON_GetObjectItemCaseSensitive(record, "workers"), err);
+        status = add_times(log, &record->of.step, err);
     log->newest.length = 0;
-    ls_buffer_add(&log->newest, json, length);
+    ls_buffer_add(&log->newest, record->json, record->length);
     return status ? status : ls_buffer_status(&log->newest, err);
+}
+
+static bool is_of(const char *json, size_t length, const char *type)
+{
+    char start[48];
+    const int n = snprintf(start, sizeof start, "{\"type\":\"%s\"", type);
+    return length > (size_t)n && memcmp(json, start, (size_t)n) == 0;
 }
 
 /* ---- other records -------------------------------------------------------------------------- */
 
-const ls_run_record *ls_run_log_newest(const ls_run_log *log, ls_record_type type)
+static int take_other(ls_run_log *log, int event, const char *json, size_t length, ls_error *err)
 {
-    size_t i = log->others;
-    while (i > 0 && log->other[i - 1].type != type)
-        i--;
-    return i > 0 ? &log->other[i - 1] : NULL;
-}
-
-static int take_other(ls_run_log *log, ls_record_type type, const char *json, size_t length,
-                      ls_error *err)
-{
-    const bool event = type == LS_RECORD_FAULT || type == LS_RECORD_NONFINITE;
     if (event && log->events++ >= LS_RUN_EVENTS)
         return LS_OK;
     const char *brace = memchr(json, '{', length); /* behind what space there is */
@@ -172,7 +148,7 @@ static int take_other(ls_run_log *log, ls_record_type type, const char *json, si
         return ls_fail(err, LS_ENOMEM, "out of memory for the records of a run");
     }
     memcpy(copy, brace, length);
-    log->other[log->others++] = (ls_run_record){type, last_step(log), copy, length};
+    log->other[log->others++] = (ls_run_record){last_step(log), copy, length};
     return LS_OK;
 }
 
@@ -188,7 +164,10 @@ static size_t find(const char *json, size_t at, size_t length, const char *text)
 /* A page draws the newest evaluation's matrix: those of older ones, 20 KB each where there are 100 classes, go. */
 static void drop_matrix(ls_run_log *log)
 {
-    ls_run_record *r = (ls_run_record *)ls_run_log_newest(log, LS_RECORD_EVAL);
+    size_t i = log->others;
+    while (i > 0 && !is_of(log->other[i - 1].json, log->other[i - 1].length, "eval"))
+        i--;
+    ls_run_record *r = i > 0 ? &log->other[i - 1] : NULL;
     const size_t begin = r ? find(r->json, 0, r->length, ",\"precision\":[") : 0;
     const size_t end = r ? find(r->json, begin, r->length, "]]") + 2 : 0;
     if (!r || end > r->length)
@@ -197,22 +176,80 @@ static void drop_matrix(ls_run_log *log)
     r->length -= end - begin;
 }
 
-static int take(ls_run_log *log, const ls_json *doc, const char *json, size_t length, ls_error *err)
+int ls_run_log_add(ls_run_log *log, const ls_record *r, ls_error *err)
+{
+    if (r->type == LS_RECORD_EVAL)
+        drop_matrix(log);
+    const bool event = r->type == LS_RECORD_FAULT || r->type == LS_RECORD_NONFINITE;
+    const int status = r->type == LS_RECORD_STEP ? take_step(log, r, err)
+                                                 : take_other(log, event, r->json, r->length, err);
+    log->records += status == LS_OK;
+    return status;
+}
+
+/* ---- records of a file ---------------------------------------------------------------------- */
+
+static double number_of(const cJSON *object, const char *key)
+{
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(node) ? node->valuedouble : NAN;
+}
+
+/* What counts something: a number below `most`, else `fallback`. */
+static uint64_t count_of(const cJSON *object, const char *key, double most, uint64_t fallback)
+{
+    const double value = number_of(object, key);
+    return value >= 1 && value < most ? (uint64_t)value : fallback;
+}
+
+static void read_times(ls_worker_times *out, const cJSON *workers)
+{
+    int w = 0;
+    for (const cJSON *worker = workers ? workers->child : NULL; worker; worker = worker->next, w++)
+        for (int p = 0; p < LS_PHASES; p++) {
+            const double seconds = number_of(worker, ls_phase_keys[p]);
+            out[w].seconds[p] = seconds > 0 ? (float)seconds : 0;
+        }
+}
+
+/* A step's values; those that it does not have are NaN or 0. */
+static int add_read_step(ls_run_log *log, ls_record *r, const cJSON *record, ls_error *err)
+{
+    const cJSON *workers = cJSON_GetObjectItemCaseSensitive(record, "workers");
+    const int count = cJSON_GetArraySize(workers);
+    ls_worker_times *times = ls_alloc_array(log->host, (size_t)count + 1, sizeof *times);
+    if (!times)
+        return ls_fail(err, LS_ENOMEM, "out of memory for the times of %d workers", count);
+    read_times(times, workers);
+    r->epoch = (uint32_t)count_of(record, "epoch", 4e9, 0);
+    r->of.step = (ls_step_values){
+        .step = count_of(record, "step", 9e15, last_step(log) + 1),
+        .rows = count_of(record, "rows", 9e15, 0),
+        .loss = (float)number_of(record, "loss"),
+        .lr = (float)number_of(record, "lr"),
+        .images_per_s = (float)number_of(record, "images_per_s"),
+        .workers = count,
+        .worker = times,
+    };
+    int status = ls_run_log_add(log, r, err);
+    ls_free(log->host, times);
+    return status;
+}
+
+static int add_read(ls_run_log *log, const ls_json *doc, const char *json, size_t length,
+                    ls_error *err)
 {
     const cJSON *record = ls_json_root(doc);
-    const cJSON *node = cJSON_GetObjectItemCaseSensitive(record, "type");
-    if (!cJSON_IsString(node))
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(record, "type");
+    ls_record r = {.json = json, .length = length};
+    if (!cJSON_IsString(type))
         return ls_json_fail(err, doc, record, LS_EDATA,
                             "expected a record, an object with a \"type\"; this is no metrics file "
                             "of a run");
-    ls_record_type type = 0;
-    while (type < LS_RECORD_TYPES && strcmp(ls_record_names[type], node->valuestring) != 0)
-        type++; /* one of another name is kept as it is */
-    if (type == LS_RECORD_STEP)
-        return take_step(log, record, json, length, err);
-    if (type == LS_RECORD_EVAL)
-        drop_matrix(log);
-    return take_other(log, type, json, length, err);
+    while (r.type < LS_RECORD_TYPES && strcmp(ls_record_names[r.type], type->valuestring) != 0)
+        r.type++; /* one of another name is kept as it is */
+    return r.type == LS_RECORD_STEP ? add_read_step(log, &r, record, err)
+                                    : ls_run_log_add(log, &r, err);
 }
 
 int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *json, size_t length,
@@ -222,8 +259,7 @@ int ls_run_log_line(ls_run_log *log, const char *path, int number, const char *j
     int status = ls_json_parse_line(&doc, path, json, length, number, log->host, err);
     if (status)
         return status == LS_ENOMEM ? status : (err ? err->status = LS_EDATA : LS_EDATA);
-    status = take(log, doc, json, length, err);
-    log->records += status == LS_OK;
+    status = add_read(log, doc, json, length, err);
     ls_json_destroy(doc);
     return status;
 }
@@ -367,10 +403,13 @@ void ls_run_log_state(const ls_run_log *log, ls_buffer *out)
     ls_buffer_format(out, "{\"records\":%llu", (unsigned long long)log->records);
     if (log->newest.length > 0)
         add_newest(out, "step", log->newest.text, log->newest.length);
-    for (ls_record_type t = 0; t < LS_RECORD_TYPES; t++) {
-        const ls_run_record *r = ls_run_log_newest(log, t);
-        if (r)
-            add_newest(out, ls_record_names[t], r->json, r->length);
+    for (int t = 0; t < LS_RECORD_TYPES; t++) {
+        size_t i = log->others;
+        while (i > 0 &&
+               !is_of(log->other[i - 1].json, log->other[i - 1].length, ls_record_names[t]))
+            i--;
+        if (i > 0)
+            add_newest(out, ls_record_names[t], log->other[i - 1].json, log->other[i - 1].length);
     }
     ls_buffer_put(out, "}\n");
 }
