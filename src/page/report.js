@@ -274,7 +274,14 @@ function decimate(points, lo, hi, columns) {
 /* One point of a curve without ranges. */
 const point = (x, y) => ({ from: x, x, sum: y, weight: finite(y) ? 1 : 0, lo: y, hi: y, y });
 
-/* options: title, x_name, digits (of a value), from_zero, most (of the y axis), view ({lo, hi}, shared by
+/* The value below which points have `share` of all weight. */
+function quantile(points, share) {
+  const ranked = [...points].sort((p, q) => p.y - q.y);
+  let left = share * ranked.reduce((sum, p) => sum + p.weight, 0);
+  return ranked.find(p => (left -= p.weight) <= 0).y;
+}
+
+/* options: title, x_name, digits (of a value), from_zero, of_time (weights are seconds), most (of the y axis), view ({lo, hi}, shared by
  * charts that zoom together; NaN: everything), empty (what stands there without points).
  * A curve: {name, colour, points, line, dots}. */
 class Chart {
@@ -404,11 +411,12 @@ class Chart {
     this.draw();
   }
 
-  /* The top of the y axis: above every mean. A single fast step must not flatten the rest: ranges are cut. */
+  /* The top of the y axis: above every mean and range. A rate's is above what held for nearly all of the time: of two
+   * steps that are reported together the second one seems to have taken none. */
   scale(drawn) {
-    const values = drawn.flatMap(c => c.drawn.map(p => p.y)).filter(finite);
-    let lo = Math.min(...values), hi = Math.max(...values);
-    if (!this.cut_ranges) for (const c of drawn) for (const p of c.drawn) if (p.hi > hi) hi = p.hi;
+    const points = drawn.flatMap(c => c.drawn).filter(p => finite(p.y));
+    let lo = Math.min(...points.map(p => p.y));
+    let hi = this.of_time ? quantile(points, 0.98) : Math.max(...points.map(p => Math.max(p.y, finite(p.hi) ? p.hi : p.y)));
     if (this.from_zero && lo > 0) lo = 0;
     const step = tick_step(hi - lo || Math.abs(hi) || 1, 5);
     lo = Math.floor(lo / step + 1e-9) * step;
@@ -525,7 +533,7 @@ const charts = {
   loss: new Chart({ title: 'Loss', x_name: 'step', digits: 4, from_zero: true, view: by_step,
     empty: 'No values were recorded.' }),
   rate: new Chart({ title: 'Throughput', x_name: 'step', digits: 0, from_zero: true,
-    cut_ranges: true, view: by_step, empty: 'No values were recorded.' }),
+    of_time: true, view: by_step, empty: 'No values were recorded.' }),
 };
 
 /* Of steps: their mean by `sum` over `weight`. */

@@ -253,14 +253,15 @@ def check_report(program, browser, shots):
     expect(browser, "Tab goes on to the next chart's buttons", "document.activeElement.tagName", "BUTTON")
 
 
-def write_run(directory, count, **config):
-    """A run that never was: 500 steps an epoch, a peak in the middle."""
+def write_run(directory, count, burst=0, **config):
+    """A run that never was: 500 steps an epoch, a peak in the middle; every `burst`th step seems to have taken no time."""
     lines = [{"type": "run_start", "time": "2024-01-31T09:30:00Z", "devices": ["cpu(0)"], "batch_size": 10,
               "data": {"name": "made", "train_rows": 5000, "test_rows": 10},
-              "config": {"epochs": count // 500, **config}}]
+              "config": {"epochs": max(1, count // 500), **config}}]
     for i in range(1, count + 1):
         lines.append({"type": "step", "step": i, "epoch": (i - 1) // 500 + 1, "rows": 10, "correct": 1, "lr": 0.1,
-                      "loss": 9.5 if i == count // 2 else 1 + 1000 / (i + 1000), "images_per_s": 240000,
+                      "loss": 9.5 if i == count // 2 else 1 + 1000 / (i + 1000),
+                      "images_per_s": 900000000 if burst and i % burst == 0 else 240000,
                       "workers": [{"worker": 0, "queued": 1, "gather_s": 0.001, "forward_s": 0.002,
                                    "backward_s": 0.004, "comm_exposed_s": 0, "wait_s": 0, "apply_s": 0.001}]})
         if i % 500 == 0:
@@ -294,6 +295,14 @@ def check_long_report(program, browser, shots):
     print(f"100,000 steps: painted after {min(painted):.0f} ms, zoomed in {min(redrawn):.0f} ms")
     if shots:
         browser.screenshot(shots / "long.png")
+
+
+def check_bursts(program, browser):
+    write_run("bursts", 200, 10, name="bursts")
+    subprocess.run([program, "report", "bursts"], check=True, stdout=subprocess.DEVNULL)
+    browser.open(pathlib.Path("bursts/report.html").resolve().as_uri())
+    expect(browser, "steps reported together do not flatten the curve of rates",
+           "[...charts.rate.svg.querySelectorAll('text')].map(t => t.textContent).filter(t => /[kMG]$/.test(t)).at(-1)", "250 k")
 
 
 def check_hostile_report(program, browser):
@@ -334,6 +343,7 @@ def main():
             check_live(program, browser, shots)
             check_report(program, browser, shots)
             check_long_report(program, browser, shots)
+            check_bursts(program, browser)
             check_hostile_report(program, browser)
             complaints = browser.complaints()
             if complaints:
