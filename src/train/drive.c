@@ -256,7 +256,9 @@ static int read_from(ls_trainer *t, const char *path, ls_error *err)
     int status = ls_safetensors_state(&state, path, t->host, err);
     if (status)
         return status;
-    return state ? ls_resume_from(t, path, state, err) : read_weights(t, path, err);
+    status = state ? ls_resume_from(t, path, state, err) : read_weights(t, path, err);
+    ls_free(t->host, state);
+    return status;
 }
 
 int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)

@@ -156,10 +156,9 @@ static void on_skipped(void *context, const char *name, const ls_error *why)
            name, why->text);
 }
 
-static int read_state(struct ls_resumed *r, char *text, const ls_host *host, ls_error *err)
+static int read_state(struct ls_resumed *r, const char *text, const ls_host *host, ls_error *err)
 {
     int status = ls_json_parse(&r->doc, r->path, text, strlen(text), host, err);
-    ls_free(host, text);
     return status ? status : ls_state_read(&r->state, r->doc, err);
 }
 
@@ -172,7 +171,10 @@ static int open_checkpoint(struct ls_trainer *t, ls_error *err)
                               on_skipped, t, t->host, err);
     if (status == LS_ENOENT)
         return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", t->dir.path);
-    return status ? status : read_state(r, state, t->host, err);
+    if (status == LS_OK)
+        status = read_state(r, state, t->host, err);
+    ls_free(t->host, state);
+    return status;
 }
 
 int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
@@ -276,7 +278,7 @@ int ls_resume_load(struct ls_trainer *t, ls_error *err)
     return status ? status : take_position(t, err);
 }
 
-int ls_resume_from(struct ls_trainer *t, const char *path, char *state, ls_error *err)
+int ls_resume_from(struct ls_trainer *t, const char *path, const char *state, ls_error *err)
 {
     struct ls_resumed other = {0}, *own = t->dir.resumed;
     t->dir.resumed = &other;

@@ -45,9 +45,8 @@ int ls_resume_shards(const struct ls_trainer *trainer);
 /* Checks that recipe and data are the same, and loads position, result, weights and optimizer state.
  * Errors: LS_ECONFIG, LS_EDATA, LS_EIO, LS_ENOMEM. */
 int ls_resume_load(struct ls_trainer *trainer, ls_error *err);
-/* Reads the checkpoint `path`, whose verified `state` it frees, into the exchange, and takes its place.
- * It must be of the same recipe and data; on failure everything but the exchange is untouched. */
-int ls_resume_from(struct ls_trainer *trainer, const char *path, char *state, ls_error *err);
+/* Reads the checkpoint `path`, of the verified `state`, into the exchange, and takes its place. It must be of the same recipe and data; on failure everything but the exchange is untouched. */
+int ls_resume_from(struct ls_trainer *trainer, const char *path, const char *state, ls_error *err);
 /* What of metrics.jsonl the checkpoint counts on. */
 const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *trainer);
 /* The summary is there: warns when library or instruction set are others than the run began with. */
