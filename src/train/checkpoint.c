@@ -223,12 +223,14 @@ static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_err
 
 static int read_position(ls_position *out, const ls_json *doc, const cJSON *node, ls_error *err)
 {
+    int recorded;
     ls_fields f;
     ls_fields_begin(&f, doc, node, "position", err);
     out->steps = read_count(&f, "steps", EXACT);
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->step = (uint32_t)read_count(&f, "step", UINT32_MAX);
-    ls_field_bool(&f, "recorded", NULL, &out->recorded);
+    ls_field_bool(&f, "recorded", NULL, &recorded);
+    out->recorded = recorded;
     ls_field_double(&f, "loss", -INFINITY, INFINITY, NULL, &out->totals.loss);
     out->totals.correct = (double)read_count(&f, "correct", EXACT);
     out->totals.rows = (double)read_count(&f, "rows", EXACT);

@@ -62,7 +62,7 @@ typedef struct ls_position {
     uint64_t steps; /* done since the start of training, skipped ones included */
     uint32_t epoch; /* the one under way, from 0; the number of epochs when all is done */
     uint32_t step;  /* of this epoch's steps, how many are done */
-    int recorded;   /* a flag: its record is out: only its evaluation is left */
+    bool recorded;  /* its record is out: only its evaluation is left */
     ls_epoch_totals totals;
     double trained_s; /* in finished epochs */
     ls_best best;

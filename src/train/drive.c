@@ -126,7 +126,7 @@ static int train_one(ls_coordination *c, ls_error *err)
 
 static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r)
 {
-    *out = (ls_step_result){.number = r->step + 1,
+    *out = (ls_step_result){.number = r->number,
                             .loss = (double)r->loss / (double)r->rows,
                             .accuracy = ls_accuracy(t, (double)r->correct, (double)r->rows),
                             .lr = (double)r->lr,

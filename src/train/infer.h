@@ -66,11 +66,10 @@ void ls_session_destroy(ls_session *session); /* NULL is allowed */
 int ls_session_predict(ls_session *session, const float *canonical, uint64_t id, const void *images,
                        uint32_t n, float *scores, ls_error *err);
 
-/* ---- what a trainer and its snapshots share (snapshot.c) ------------------------------------------ */
+/* ---- snapshot.c ------------------------------------------------------------------------------- */
 
 /* What a trainer and its snapshots share: the model, and predictors, which are lent to whoever predicts.
  * It is counted, and goes with the last of them. */
-
 typedef struct ls_inference ls_inference;
 
 /* Takes over `model`, also when it fails; `host` and `registry` outlive it. `registry` NULL: one of its own. Errors:
@@ -81,10 +80,8 @@ void ls_inference_release(ls_inference *inference); /* NULL is allowed */
 
 const ls_registry *ls_inference_registry(const ls_inference *inference);
 
-/* The devices that predict are of this one's kind: "cuda(3)"; or the one that is named as in a device list:
- * "cuda:3". Before the first snapshot. */
+/* The devices that predict are of this one's kind: "cuda(3)". Before the first snapshot. */
 void ls_inference_like(ls_inference *inference, const char *device);
-int ls_inference_on(ls_inference *inference, const char *device, ls_error *err);
 
 /* A copy of the canonical weights after `steps` steps. Errors: LS_ENOMEM. */
 int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,

@@ -122,6 +122,14 @@ static int choose_shards(ls_trainer *t, ls_error *err)
 
 /* ---- devices and workers -------------------------------------------------------------------- */
 
+/* One for each shard of this process; at least 1. */
+static int most_devices(const ls_trainer *t)
+{
+    int lo, hi;
+    ls_members_span(t, t->config.shards, &lo, &hi);
+    return hi > lo ? hi - lo : 1;
+}
+
 static int make_pool(ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -129,7 +137,7 @@ static int make_pool(ls_trainer *t, ls_error *err)
         .size = sizeof o,
         .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
-        .max_devices = c->shards ? ls_members_shards(t, (int)c->shards) : 0,
+        .max_devices = c->shards ? most_devices(t) : 0,
         .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = t->options.cache_dir,
@@ -425,7 +433,7 @@ static int read_config(ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = check_step_rows(t, err);
     if (status == LS_OK && t->dir.resumed && t->config.shards <= 0)
-        t->config.shards = ls_resume_shards(t);
+        t->config.shards = t->dir.resumed->state.shards;
     return status;
 }
 

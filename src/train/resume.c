@@ -2,7 +2,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "train/checkpoint.h"
 #include "train/run_dir.h"
 #include "train/trainer.h"
 
@@ -12,12 +11,6 @@
 #include <string.h>
 
 #define RUNS "runs"
-
-struct ls_resumed {
-    char *path; /* of the checkpoint */
-    ls_json *doc;
-    ls_state state;
-};
 
 /* ---- which run ------------------------------------------------------------------------------ */
 
@@ -194,11 +187,6 @@ int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
     return status ? status : open_checkpoint(t, err);
 }
 
-int ls_resume_shards(const struct ls_trainer *t)
-{
-    return t->dir.resumed->state.shards;
-}
-
 /* ---- the same recipe, the same data --------------------------------------------------------- */
 
 static int check_recipe(const struct ls_trainer *t, ls_error *err)
@@ -291,11 +279,6 @@ int ls_resume_from(struct ls_trainer *t, const char *path, const char *state, ls
     ls_free(t->host, other.path);
     t->dir.resumed = own;
     return status;
-}
-
-const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *t)
-{
-    return &t->dir.resumed->state.metrics;
 }
 
 /* The devices are open: bits depend on the library, and of some on the instruction set. */

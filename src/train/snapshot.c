@@ -101,7 +101,8 @@ void ls_inference_like(ls_inference *i, const char *device)
     snprintf(i->device, sizeof i->device, "%.*s:%d", name, device, b && b->counted ? 1 : number);
 }
 
-int ls_inference_on(ls_inference *i, const char *device, ls_error *err)
+/* The devices that predict are the one that is named as in a device list: "cuda:3". Before the first snapshot. */
+static int predict_on(ls_inference *i, const char *device, ls_error *err)
 {
     const int n = snprintf(i->device, sizeof i->device, "%s", device);
     return (size_t)n < sizeof i->device
@@ -319,10 +320,10 @@ static int open_model(ls_snapshot **out, const char *path, const ls_model_option
         status = ls_inference_create(&inference, model, o->registry, &card.config.preprocessing,
                                      o->host, err);
     if (status == LS_OK)
-        status = ls_inference_on(inference, o->device ? o->device : "cpu:1", err);
+        status = predict_on(inference, o->device ? o->device : "cpu:1", err);
     if (status == LS_OK)
         status = ls_snapshot_create(&s, inference, weights, 0, err);
-    if (status == LS_OK) /* of nothing: the device is there behind it */
+    if (status == LS_OK) /* a prediction of no rows: opens the device, so that errors appear here */
         status = ls_snapshot_predict(s, NULL, 0, NULL, err);
     ls_inference_release(inference);
     ls_free(o->host, weights);
