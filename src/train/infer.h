@@ -2,9 +2,9 @@
  *
  *     a run's evaluation         shards of every minibatch, by the replicas that are trained (worker.c)
  *     trainer eval, predict      the same, by replicas that are made for it (cli/trained.c)
- *     ls_snapshot_predict        images in the caller's memory, by a session (snapshot.c)
+ *     ls_snapshot_predict        images in the caller's memory, by a predictor (snapshot.c)
  *
- * Everything with a replica or a session is called on the thread that its device is bound to.
+ * Everything with a replica is called on the thread that its device is bound to.
  */
 #ifndef TRAIN_INFER_H
 #define TRAIN_INFER_H
@@ -49,22 +49,6 @@ ls_tally ls_sharded_rows_sum(const ls_sharded_rows *rows);
  * yet: LS_SHARD_SIZES at most. Returns how many there are then. */
 enum { LS_SHARD_SIZES = 4 };
 int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch, uint32_t shards);
-
-/* ---- images in the caller's memory, on one device -------------------------------------------- */
-
-/* A replica that is never trained, and room for the images it is shown. */
-typedef struct ls_session ls_session;
-
-/* The device is bound to the calling thread; it, model and host outlive the session. Errors: LS_ENOMEM,
- * the device's. */
-int ls_session_create(ls_session **out, ls_device *device, const ls_model *model,
-                      const ls_gather *preprocessing, const ls_host *host, ls_error *err);
-void ls_session_destroy(ls_session *session); /* NULL is allowed */
-
-/* Rows [n][c][h][w], bytes or floats as the preprocessing says, → scores [n][classes]. `id` tells weights apart, 0 none: those that the session has
- * already are not copied again. Allocates nothing. Errors: the device's. */
-int ls_session_predict(ls_session *session, const float *canonical, uint64_t id, const void *images,
-                       uint32_t n, float *scores, ls_error *err);
 
 /* ---- snapshot.c ------------------------------------------------------------------------------- */
 
