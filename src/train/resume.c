@@ -142,13 +142,6 @@ static int find_directory(char **out, const struct ls_trainer *t, bool has_confi
 
 /* ---- its newest checkpoint ------------------------------------------------------------------ */
 
-static void on_skipped(void *context, const char *name, const ls_error *why)
-{
-    const struct ls_trainer *t = context;
-    ls_log(t->host, LS_LOG_WARNING, "checkpoint %s is damaged, so an older one is used: %.380s",
-           name, why->text);
-}
-
 static int read_state(struct ls_resumed *r, const char *text, const ls_host *host, ls_error *err)
 {
     int status = ls_json_parse(&r->doc, r->path, text, strlen(text), host, err);
@@ -159,9 +152,8 @@ static int open_checkpoint(struct ls_trainer *t, ls_error *err)
 {
     struct ls_resumed *r = t->dir.resumed;
     char *state, path[LS_PATH_BYTES];
-    int status =
-        ls_checkpoints_latest(&r->path, &state, ls_path_join(path, t->dir.path, "checkpoints"),
-                              on_skipped, t, t->host, err);
+    int status = ls_checkpoints_latest(
+        &r->path, &state, ls_path_join(path, t->dir.path, "checkpoints"), true, t->host, err);
     if (status == LS_ENOENT)
         return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", t->dir.path);
     if (status == LS_OK)
