@@ -166,7 +166,7 @@ static void strike(awaited *a, int index)
 static void take_in(awaited *a, struct ls_trainer *t, const ls_report *report, int index)
 {
     const int w = a->worker[index];
-    t->reports[w] = *report;
+    t->worker[w].report = *report;
     t->worker[w].status = report->status;
     if (report->status && report->status != LS_EABORTED)
         t->worker[w].fault_step = report->number;
@@ -232,16 +232,15 @@ static ls_bad_shard find_bad_shard(const struct ls_trainer *t)
 {
     for (int w = 0; w < t->workers; w++)
         if (t->worker[w].presence == LS_LIVE && t->worker[w].status == LS_OK &&
-            t->reports[w].bad_shard >= 0)
-            return (ls_bad_shard){t->members.member, w, t->reports[w].bad_shard};
+            t->worker[w].report.bad_shard >= 0)
+            return (ls_bad_shard){t->members.member, w, t->worker[w].report.bad_shard};
     return (ls_bad_shard){-1, -1, -1};
 }
 
 /* Where the run ends no step is under way, and all processes tell each other what they found; where it goes on,
  * another one's shard stays unknown. */
-static int account_skipped(ls_coordination *c, ls_error *err)
+static int account_skipped(struct ls_trainer *t, ls_error *err)
 {
-    struct ls_trainer *t = c->t;
     ls_bad_shard bad = find_bad_shard(t);
     const unsigned long long number = t->position.steps + 1;
     const char *host = "";
@@ -301,7 +300,7 @@ static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
         ls_set_deadline(t, seconds);
     }
     if (r->skipped)
-        status = account_skipped(c, err);
+        status = account_skipped(t, err);
     return status ? status : finish_step(c, r, seconds, err);
 }
 
@@ -323,8 +322,8 @@ void ls_collect_rest(ls_coordination *c)
         await_reports(c);
         const int done = find_done(t);
         if (done >= 0) {
-            move_on(t, &t->reports[done]);
-            c->last = t->reports[done];
+            move_on(t, &t->worker[done].report);
+            c->last = t->worker[done].report;
         }
         for (int w = 0; w < t->workers; w++)
             if (first[w] != LS_OK)
@@ -359,6 +358,6 @@ int ls_collect_step(ls_coordination *c, ls_error *err)
     c->taken++;
     const int done = find_done(t);
     const bool failed = any_failed(t);
-    int status = done < 0 ? LS_OK : account_done(c, &t->reports[done], err);
+    int status = done < 0 ? LS_OK : account_done(c, &t->worker[done].report, err);
     return status == LS_OK && failed ? recover_step(c, number, err) : status;
 }

@@ -137,9 +137,8 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
     snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
-int ls_read_back(ls_coordination *c, bool exports, ls_error *err)
+int ls_read_back(struct ls_trainer *t, bool exports, ls_error *err)
 {
-    struct ls_trainer *t = c->t;
     char when[64];
     int status;
     const uint64_t start = ls_now_ns();
@@ -175,7 +174,7 @@ static int settle(ls_coordination *c, bool save, ls_error *err)
     struct ls_trainer *t = c->t;
     const bool show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
     c->settled = t->position.steps;
-    int status = ls_read_back(c, save || show, err);
+    int status = ls_read_back(t, save || show, err);
     if (status == LS_OK && show)
         status = show_snapshot(t, err);
     return status == LS_OK && save ? ls_checkpoint(t, false, err) : status;
@@ -268,14 +267,18 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
+/* Loss and accuracy out of the tallies, and metrics of the scores. */
 static int measure(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = &t->exchange->test;
+    const ls_tally sum = ls_sharded_rows_sum(r);
     const ls_judged judged = {.scores = r->scores,
                               .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
                               .row = r->row,
                               .rows = r->rows,
                               .outputs = r->classes};
+    t->result.test_loss = sum.loss / r->rows;
+    t->result.test_accuracy = ls_accuracy(t, sum.correct, r->rows);
     ls_measured_clear(&t->measured);
     t->measured.value[LS_METRIC_LOSS] = t->result.test_loss;
     t->measured.value[LS_METRIC_ACCURACY] = t->result.test_accuracy;
@@ -316,19 +319,10 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-static int sum_tallies(struct ls_trainer *t, ls_error *err)
-{
-    const uint32_t rows = t->exchange->test.rows;
-    const ls_tally sum = ls_sharded_rows_sum(&t->exchange->test);
-    t->result.test_loss = sum.loss / rows;
-    t->result.test_accuracy = ls_accuracy(t, sum.correct, rows);
-    return measure(t, err);
-}
-
 static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const ls_best before = t->position.best;
-    int status = t->members.evaluated ? LS_OK : sum_tallies(t, err);
+    int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
     ls_tell_metric(t, &t->measured);
     if (status == LS_OK)
@@ -368,9 +362,8 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-int ls_evaluate(ls_coordination *c, bool *evaluated, ls_error *err)
+int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
 {
-    struct ls_trainer *t = c->t;
     const uint64_t start = ls_now_ns(), run_start = ls_run_ns(t);
     int status = evaluate_shards(t, err);
     ls_trace_span(t->trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(),
@@ -450,7 +443,7 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     int status = t->position.recorded ? LS_OK : record_epoch(t, err);
     const bool due = may_evaluate && evaluation_is_due(t);
     if (status == LS_OK && due && !ls_stopping(t))
-        status = ls_evaluate(c, &evaluated, err);
+        status = ls_evaluate(t, &evaluated, err);
     if (status || (due && !evaluated))
         return status;
     ls_tell_progress(c, true, evaluated);

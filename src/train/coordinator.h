@@ -50,10 +50,10 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);
 /* On the test rows, into trainer->result, with its record. *evaluated stays false when an interrupt came
  * first: the workers then left early. */
-int ls_evaluate(ls_coordination *c, bool *evaluated, ls_error *err);
+int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
 /* Compares the replicas and, with `exports`, brings weights and optimizer state into the exchange; again,
  * with the workers that are left, when one fails meanwhile. */
-int ls_read_back(ls_coordination *c, bool exports, ls_error *err);
+int ls_read_back(struct ls_trainer *trainer, bool exports, ls_error *err);
 
 /* Tells the caller how far the run is. */
 void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated);

@@ -169,7 +169,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     if (t->life == LS_OPENED)
         status = ls_begin(t, &why);
     if (status == LS_OK)
-        status = ls_evaluate(t->coordination, &evaluated, &why);
+        status = ls_evaluate(t, &evaluated, &why);
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
     if (loss)
@@ -187,7 +187,7 @@ static int read_back(ls_trainer *t, const char *function, ls_error *err)
     int status = t->live > 0 ? LS_OK : check_usable(t, function, err);
     if (status)
         return status;
-    status = ls_read_back(t->coordination, true, &why);
+    status = ls_read_back(t, true, &why);
     return note(t, status, &why, err);
 }
 

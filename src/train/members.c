@@ -89,10 +89,8 @@ int ls_members_close(struct ls_trainer *t, bool used)
     }
     ls_free(t->host, m->choices);
     ls_free(t->host, m->device);
-    ls_free(t->host, m->device_of);
     m->choices = NULL;
     m->device = NULL;
-    m->device_of = NULL;
     m->devices = 0;
     return ls_cluster_close(m->cluster);
 }

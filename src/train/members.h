@@ -19,6 +19,11 @@
 struct ls_trainer;
 struct ls_report;
 
+typedef struct ls_member_device {
+    char name[LS_MEMBER_NAME + 64]; /* "a: cpu(0)" */
+    int origin;                     /* what its member was called in the first group */
+} ls_member_device;
+
 /* This process's part. Zeroed: a run of one process. */
 typedef struct ls_members {
     struct ls_cluster *cluster; /* NULL: this process is the run */
@@ -27,10 +32,8 @@ typedef struct ls_members {
     uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
     char *
         choices; /* the kernel choices of the first member's devices; NULL: not received yet, or none */
-    /* "a: cpu(0)": the devices of all members one behind the other, this one's from `own` on, and what each one's
-     * member was called in the first group. */
-    char (*device)[LS_MEMBER_NAME + 64];
-    int *device_of;
+    ls_member_device
+        *device; /* of all members, one member's behind another's; this one's from `own` on */
     int devices, own;
     /* Where the run goes on without members that are lost (regroup.c). */
     int origin;           /* what this member was called in the first group */

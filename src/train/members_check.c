@@ -254,38 +254,36 @@ static void say_devices(struct ls_trainer *t, const host_facts *all)
     snprintf(out + (used < size - 2 ? used : size - 2), 2, "]");
 }
 
-/* How many names, "cpu(0), cpu(1)", and, with `out`, each of them. */
-static int split_names(char (*out)[LS_MEMBER_NAME + 64], const char *host, const char *names)
+/* Appends a member's devices, "cpu(0), cpu(1)", to the list; as long as there is none, counts them. */
+static void add_devices(ls_members *m, int member, const char *names)
 {
-    int count = 0;
-    for (const char *at = names; *at; count++) {
+    for (const char *at = names; *at; m->devices++) {
         const size_t length = strcspn(at, ",");
-        if (out)
-            snprintf(out[count], sizeof *out, "%s: %.*s", host, length < 60 ? (int)length : 60, at);
+        if (m->device) {
+            ls_member_device *d = &m->device[m->devices];
+            snprintf(d->name, sizeof d->name, "%s: %.*s", ls_cluster_host(m->cluster, member),
+                     length < 60 ? (int)length : 60, at);
+            d->origin = member;
+        }
         at += length + strspn(at + length, ", ");
     }
-    return count;
 }
 
 static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     ls_members *m = &t->members;
-    int count = 0;
     for (int i = 0; i < m->count; i++)
-        count += split_names(NULL, "", all[i].devices);
+        add_devices(m, i, all[i].devices);
+    const int count = m->devices;
+    m->devices = 0;
     m->device = ls_alloc_array(t->host, (size_t)count, sizeof *m->device);
-    m->device_of = ls_alloc_array(t->host, (size_t)count, sizeof *m->device_of);
     ls_free(t->host, t->records.device);
     t->records.device = ls_alloc_array(t->host, (size_t)count, sizeof *t->records.device);
-    if (!m->device || !m->device_of || !t->records.device)
+    if (!m->device || !t->records.device)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d names", count);
     for (int i = 0; i < m->count; i++) {
-        const int before = m->devices;
-        m->own = i == m->member ? before : m->own;
-        m->devices +=
-            split_names(m->device + before, ls_cluster_host(m->cluster, i), all[i].devices);
-        for (int k = before; k < m->devices; k++)
-            m->device_of[k] = i;
+        m->own = i == m->member ? m->devices : m->own;
+        add_devices(m, i, all[i].devices);
     }
     return LS_OK;
 }

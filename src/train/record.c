@@ -229,7 +229,7 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
     for (int i = 0; i < m->devices; i++) {
         const int own = i - m->own; /* of this process's workers, where it is one */
         if (own < 0 || own >= t->workers || t->worker[own].presence == LS_LIVE)
-            t->records.device[r.devices++] = m->device[i];
+            t->records.device[r.devices++] = m->device[i].name;
     }
     for (int i = 0; i < t->workers && m->devices == 0; i++)
         if (t->worker[i].presence == LS_LIVE)
@@ -279,7 +279,7 @@ int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_LIVE && t->worker[i].status == LS_OK)
             time_worker(&t->records.times[v->workers++], i, ls_pool_busy(t->pool, i),
-                        &t->reports[i]);
+                        &t->worker[i].report);
     return ls_sinks_emit(&t->records.sinks, &record, err);
 }
 

@@ -249,7 +249,6 @@ void ls_assign_shards(struct ls_trainer *t)
 
 static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
 {
-    int segments;
     const ls_train_worker *first = &t->worker[ls_first_worker(t, LS_LIVE)];
     const ls_replica *replica = first->replica;
     const ls_buckets *buckets = ls_replica_buckets(replica);
@@ -258,7 +257,6 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
         .ranks = t->live,
         .shards = t->shards,
         .floats = ls_replica_floats(replica),
-        .segments = ls_replica_segments(replica, &segments),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
         .timeout_ns =
@@ -269,7 +267,7 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
         .over = &ls_cluster_ops,
     };
     ls_members_span(t, t->shards, &desc.span.lo, &desc.span.hi);
-    desc.segment_count = segments;
+    desc.segments = ls_replica_segments(replica, &desc.segment_count);
     int status = desc.type->group_create(out, &desc, err);
     const bool one_total = status == LS_OK && t->merge == &ls_comm_ordered && !t->members.cluster &&
                            ls_worker_rebinds(first) && t->config.optimizer.ema == 0;

@@ -62,11 +62,10 @@ static void strike_devices(struct ls_trainer *t)
     ls_members *m = &t->members;
     int kept = 0;
     for (int i = 0; i < m->devices; i++) {
-        if (!is_left(t, m->device_of[i]))
+        if (!is_left(t, m->device[i].origin))
             continue;
         m->own = i == m->own ? kept : m->own;
-        memmove(m->device[kept], m->device[i], sizeof m->device[i]);
-        m->device_of[kept++] = m->device_of[i];
+        m->device[kept++] = m->device[i];
     }
     m->devices = kept;
 }
@@ -105,8 +104,8 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 
 typedef struct standing {
     uint64_t steps, evaluations;
-    ls_report last; /* of its last step */
-    double test_loss, test_accuracy, value[LS_METRICS];
+    ls_report last;           /* of its last step */
+    double value[LS_METRICS]; /* of its last evaluation */
     int32_t classes;
 } standing;
 
@@ -118,8 +117,6 @@ static void describe(standing *out, const struct ls_trainer *t)
     out->last = t->coordination->last;
     out->last.comm.waiting = NULL;
     out->last.comm.user = NULL;
-    out->test_loss = t->result.test_loss;
-    out->test_accuracy = t->result.test_accuracy;
     memcpy(out->value, t->measured.value, sizeof out->value);
     out->classes = t->measured.classes;
 }
@@ -168,8 +165,8 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
 
 static void adopt_evaluation(struct ls_trainer *t, const standing *newest)
 {
-    t->result.test_loss = newest->test_loss;
-    t->result.test_accuracy = newest->test_accuracy;
+    t->result.test_loss = newest->value[LS_METRIC_LOSS];
+    t->result.test_accuracy = newest->value[LS_METRIC_ACCURACY];
     memcpy(t->measured.value, newest->value, sizeof newest->value);
     t->measured.classes = newest->classes;
     t->members.evaluations = newest->evaluations;

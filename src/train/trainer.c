@@ -125,7 +125,6 @@ int ls_trainer_close(ls_trainer *t)
     for (int i = 0; t->worker && i < t->workers; i++)
         ls_ring_fini(&t->worker[i].reports);
     ls_free(host, t->worker);
-    ls_free(host, t->reports);
     ls_free(host, t->records.times);
     ls_free(host, t->records.device);
     ls_resume_destroy(t);

@@ -61,10 +61,10 @@ typedef struct ls_report {
 
 /* One step under way. */
 typedef struct ls_step {
-    const ls_range *range;
     const uint32_t *rows;
     uint32_t n;
-    int spoilt; /* a shard whose loss was spoilt on purpose; −1: none */
+    uint32_t draw; /* with a row's index it tells random numbers apart */
+    int spoilt;    /* a shard whose loss was spoilt on purpose; −1: none */
     ls_report report;
 } ls_step;
 
@@ -134,6 +134,7 @@ typedef struct ls_train_worker {
     /* The coordinator's, at any time. */
     ls_presence presence;
     int status;               /* of the last job, or of the last step that was reported */
+    ls_report report;         /* of the step being collected */
     ls_comm_group *member_of; /* the group it was last told to join */
     ls_error verdict;         /* why it was left behind */
     uint64_t fault_step;      /* the step, from 1, in or behind which it failed last */
@@ -230,8 +231,7 @@ struct ls_trainer {
     /* The coordinator's. */
     ls_position position;
     struct ls_coordination *coordination;
-    ls_report *reports; /* of the step being collected, one per worker */
-    ls_park parking;    /* where the coordinator sleeps until one comes */
+    ls_park parking; /* where the coordinator sleeps until one comes */
     ls_fault_book faults;
     ls_run_files dir;
     ls_record_room records;

@@ -6,6 +6,7 @@
 #include "merge/group.h"
 #include "train/coordinator.h"
 
+#include <lockstep/split.h>
 #include <string.h>
 
 /* ---- jobs, as the coordinator has them done --------------------------------------------------- */
@@ -300,7 +301,7 @@ int ls_worker_probe(ls_train_worker *w, const ls_exchange *e)
     if (w->index > 0)
         return LS_OK;
     ls_beat(&w->heartbeat, LS_PLACE_OPEN);
-    ls_worker_shard_rows(t, t->feed || all > batch ? batch : all, 0, &first, &count);
+    ls_split(t->feed || all > batch ? batch : all, (uint32_t)t->shards, 0, &first, &count);
     for (uint32_t i = 0; i < count && !t->feed; i++)
         e->permutation[0][i] = i;
     int status =

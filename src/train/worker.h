@@ -57,10 +57,6 @@ int ls_worker_inject(ls_train_worker *worker, uint64_t step, ls_stage stage);
 
 /* ---- worker_step.c -------------------------------------------------------------------------- */
 
-/* The first row and the number of rows of a shard within a minibatch of n rows. */
-void ls_worker_shard_rows(const struct ls_trainer *t, uint32_t n, int shard, uint32_t *first,
-                          uint32_t *count);
-
 /* How this worker's steps go in the group it has joined: merged while backward goes on, whole, or neither.
  * All members decide alike. */
 int ls_worker_choose_steps(ls_train_worker *worker);

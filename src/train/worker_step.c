@@ -76,35 +76,23 @@ static int spoil_weight(ls_train_worker *w)
     return status ? status : ops->upload(w->device, NULL, weights, &bits, sizeof bits, &w->error);
 }
 
-/* Streamed rows of a shard reach the device. *draw: what tells the step's random numbers apart. */
-static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count,
-                        uint32_t *draw)
+/* Streamed rows of a shard reach the device. */
+static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
-    *draw = s->range->epoch; /* with a row's index it tells random numbers apart */
-    if (!w->trainer->feed)
-        return LS_OK;
-    *draw = (uint32_t)s->report.number;
-    if (count == 0)
+    if (!w->trainer->feed || count == 0)
         return LS_OK;
     /* Its rows follow one another. */
     return ls_replica_refresh(w->replica, LS_TRAIN, s->rows[first], count, &w->error);
 }
 
-void ls_worker_shard_rows(const struct ls_trainer *t, uint32_t n, int shard, uint32_t *first,
-                          uint32_t *count)
-{
-    ls_split(n, (uint32_t)t->shards, (uint32_t)shard, first, count);
-}
-
 static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_replica_times *times)
 {
     uint32_t first, count;
-    ls_worker_shard_rows(w->trainer, s->n, shard, &first, &count);
-    uint32_t draw;
-    int status = refresh_rows(w, s, first, count, &draw);
+    ls_split(s->n, (uint32_t)w->trainer->shards, (uint32_t)shard, &first, &count);
+    int status = refresh_rows(w, s, first, count);
     ls_replica_gradient_at(w->replica, ls_fold_leaf(&w->fold));
     if (status == LS_OK)
-        status = ls_replica_gradient(w->replica, s->rows + first, count, draw, times, &w->error);
+        status = ls_replica_gradient(w->replica, s->rows + first, count, s->draw, times, &w->error);
     return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
@@ -144,11 +132,10 @@ static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL]
 static int find_bad_shard(ls_train_worker *w, ls_step *s)
 {
     float tail[LS_TAIL];
-    ls_replica_times times = {0};
     s->report.skipped = true;
     ls_fold_begin(&w->fold);
     for (int shard = w->shard_lo; shard < w->shard_hi; shard++) {
-        int status = compute_shard(w, s, shard, &times);
+        int status = compute_shard(w, s, shard, NULL);
         if (status == LS_OK)
             status = read_tail(w, ls_replica_gradient_arena(w->replica), tail);
         if (status)
@@ -252,11 +239,12 @@ static void send_report(ls_train_worker *w, ls_step *s)
 static ls_step step_of(const ls_range *range, uint32_t index)
 {
     const uint32_t batch = (uint32_t)range->trainer->config.batch_size;
-    return (ls_step){.range = range,
-                     .rows = range->rows + (size_t)index * batch,
+    const uint64_t number = range->first_step + index + 1;
+    return (ls_step){.rows = range->rows + (size_t)index * batch,
                      .n = ls_minibatch_rows(range->row_count, batch, index),
+                     .draw = range->trainer->feed ? (uint32_t)number : range->epoch,
                      .spoilt = -1,
-                     .report = {.number = range->first_step + index + 1,
+                     .report = {.number = number,
                                 .status = LS_EABORTED,
                                 .bad_shard = -1,
                                 .lr = range->lr[index],
@@ -294,12 +282,11 @@ static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
     ls_replica_step how[LS_UNROLLED];
     ls_replica_times times = {0};
     ls_step *first = &f->step[k];
-    uint32_t draw;
     for (int i = 0; i < count; i++)
         how[i] = how_to_update(w, &first[i]);
-    f->status = refresh_rows(w, first, 0, first->n, &draw);
+    f->status = refresh_rows(w, first, 0, first->n);
     if (f->status == LS_OK)
-        f->status = ls_replica_step_whole(w->replica, first->rows, draw, how, count, f->slot,
+        f->status = ls_replica_step_whole(w->replica, first->rows, first->draw, how, count, f->slot,
                                           &times, &w->error);
     for (int i = 0; i < count; i++) {
         first[i].report.times.forward += times.forward / count;
