@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "hash/hash.h"
-#include "train/run_dir.h"
 #include "train/trainer.h"
 #include "json/fields.h"
 
@@ -214,8 +213,8 @@ static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_err
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->steps = read_count(&f, "steps", EXACT);
     out->waited = (uint32_t)read_count(&f, "waited", 1e6);
-    out->kept =
-        ls_field_any(&f, "kept") ? read_count(&f, "kept", EXACT) : 0; /* younger than the rest */
+    if (ls_field_any(&f, "kept")) /* younger than the rest */
+        out->kept = read_count(&f, "kept", EXACT);
     return ls_fields_end(&f);
 }
 

@@ -1,6 +1,5 @@
 /* A trainer that is driven by its caller: one step at a time, and everything that can be asked for
  * between two of them. */
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
@@ -10,10 +9,8 @@
 #include "train/saver.h"
 #include "train/worker.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- whether something may be asked for ----------------------------------------------------- */
 

@@ -3,8 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -3,12 +3,9 @@
 #include "base/host.h"
 #include "train/checkpoint.h"
 #include "train/coordinator.h"
-#include "train/worker.h"
 
 #include <lockstep/split.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SILENCE_S 30          /* cluster.deadline_s 0 */
 #define OPEN_NS 120000000000u /* for the others to come */
@@ -49,8 +46,8 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
-                            .regroups =
-                                t->config.cluster.survives_loss || !t->config.doc, /* not known */
+                            /* without a config of its own it is not known yet */
+                            .regroups = t->config.cluster.survives_loss || !t->config.doc,
                             .host = t->host};
     ls_members *m = &t->members;
     *m = (ls_members){.count = 1, .stop_behind = UINT64_MAX};

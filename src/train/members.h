@@ -30,8 +30,7 @@ typedef struct ls_members {
     int member, count;          /* of them */
     bool resumed;               /* all go on from a checkpoint */
     uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
-    char *
-        choices; /* the kernel choices of the first member's devices; NULL: not received yet, or none */
+    char *choices; /* of kernels, by the first member's devices; NULL: not received yet, or none */
     ls_member_device
         *device; /* of all members, one member's behind another's; this one's from `own` on */
     int devices, own;

@@ -8,7 +8,6 @@
 
 #include <lockstep/version.h>
 #include <math.h>
-#include <stdio.h>
 #include <time.h>
 
 const char *const ls_record_names[LS_RECORD_TYPES] = {

@@ -259,8 +259,7 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
         .floats = ls_replica_floats(replica),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
-        .timeout_ns =
-            UINT64_MAX, /* the watch knows which worker is to blame, and aborts the group */
+        .timeout_ns = UINT64_MAX, /* the watch knows who is to blame, and aborts the group */
         .spins = ls_spins_for(t->live, ls_allowed_cpus()),
         .host = t->host,
         .members = t->members.cluster,
@@ -272,8 +271,8 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
     const bool one_total = status == LS_OK && t->merge == &ls_comm_ordered && !t->members.cluster &&
                            ls_worker_rebinds(first) && t->config.optimizer.ema == 0;
     t->total = one_total ? ls_host_group_total(*out) : NULL;
-    if (one_total &&
-        !t->total) /* a worker whose own total cannot be allocated either may be retried once */
+    /* A worker whose own total cannot be allocated either may be retried once. */
+    if (one_total && !t->total)
         ls_log(t->host, LS_LOG_WARNING,
                "out of memory for one total of all workers: each has its own");
     return status;
@@ -355,8 +354,7 @@ int ls_form_group(struct ls_trainer *t, ls_error *err)
         status = retire_status;
     const bool stalled = ls_first_worker(t, LS_STALLED) < t->workers;
     if (status == LS_OK && t->members.cluster && !t->faults.old_groups && !stalled)
-        ls_cluster_free_old(
-            t->members.cluster); /* no group and no worker is left that knows of it */
+        ls_cluster_free_old(t->members.cluster); /* no group, no worker is left that knows of it */
     return status ? status : ls_gang(t, ls_worker_check, err);
 }
 

@@ -6,7 +6,6 @@
 #include "train/trainer.h"
 
 #include <dirent.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

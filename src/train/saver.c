@@ -10,7 +10,6 @@
 #include "base/host.h"
 #include "train/checkpoint.h"
 #include "train/coordinator.h"
-#include "train/run_dir.h"
 #include "train/worker.h"
 
 #include <stdio.h>

@@ -12,7 +12,6 @@
 #include "train/infer.h"
 
 #include <lockstep/model.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -113,8 +113,7 @@ typedef struct ls_train_worker {
     ls_fold fold;
     struct ls_old_fold *old_folds; /* that a stalled peer may still read */
     bool keep_fold;                /* the next join must not free the fold's arenas */
-    ls_range
-        item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
+    ls_range item[LS_IN_FLIGHT];   /* its own: one that wakes late reads what it was sent */
     ls_device_info info;
     ls_error error;
     bool alone;                     /* its one shard is all there is of a minibatch */

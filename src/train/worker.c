@@ -215,8 +215,8 @@ int ls_worker_join(ls_train_worker *w, const ls_exchange *e)
         w->comm->group->type->leave(w->comm);
     w->comm = NULL;
     w->failed = false;
-    ls_replica_own_arenas(
-        w->replica); /* the fold and the group, in which they may lie, are freed below */
+    /* The fold and the group, in which they may lie, are freed below. */
+    ls_replica_own_arenas(w->replica);
     int status = w->keep_fold ? put_fold_away(w) : LS_OK;
     if (status || w->idle)
         return status;
