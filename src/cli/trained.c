@@ -27,7 +27,7 @@ static int use_checkpoint(char **weights, const char *dir, const struct stat *fi
     ls_error why;
     char *path, *state, parent[LS_PATH_BYTES];
     int status = ls_checkpoints_latest(&path, &state, ls_path_join(parent, dir, "checkpoints"),
-                                       NULL, NULL, host, &why);
+                                       false, host, &why);
     ls_free(host, state);
     if (status && final)
         return LS_OK; /* the final weights are there: what checkpoints there are does not matter */

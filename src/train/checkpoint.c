@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "hash/hash.h"
-#include "train/run_dir.h"
 #include "train/trainer.h"
 #include "json/fields.h"
 
@@ -198,11 +197,9 @@ static double read_optional(ls_fields *f, const char *key)
 static ls_metric read_metric(ls_fields *f)
 {
     const char *name = "";
-    int metric = 0;
     const cJSON *node = ls_field_text(f, "metric", NULL, &name) ? ls_field_any(f, "metric") : NULL;
-    while (metric < LS_METRIC_CONFUSION && strcmp(name, ls_metric_names[metric]) != 0)
-        metric++;
-    if (node && metric == LS_METRIC_CONFUSION)
+    const ls_metric metric = ls_metric_find(name);
+    if (node && metric >= LS_METRIC_CONFUSION)
         ls_fields_fail(f, node, "metric: expected a metric's name, found \"%.40s\"", name);
     return metric;
 }
@@ -216,19 +213,21 @@ static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_err
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->steps = read_count(&f, "steps", EXACT);
     out->waited = (uint32_t)read_count(&f, "waited", 1e6);
-    out->kept =
-        ls_field_any(&f, "kept") ? read_count(&f, "kept", EXACT) : 0; /* younger than the rest */
+    if (ls_field_any(&f, "kept")) /* younger than the rest */
+        out->kept = read_count(&f, "kept", EXACT);
     return ls_fields_end(&f);
 }
 
 static int read_position(ls_position *out, const ls_json *doc, const cJSON *node, ls_error *err)
 {
+    int recorded;
     ls_fields f;
     ls_fields_begin(&f, doc, node, "position", err);
     out->steps = read_count(&f, "steps", EXACT);
     out->epoch = (uint32_t)read_count(&f, "epoch", 1e6);
     out->step = (uint32_t)read_count(&f, "step", UINT32_MAX);
-    ls_field_bool(&f, "recorded", NULL, &out->recorded);
+    ls_field_bool(&f, "recorded", NULL, &recorded);
+    out->recorded = recorded;
     ls_field_double(&f, "loss", -INFINITY, INFINITY, NULL, &out->totals.loss);
     out->totals.correct = (double)read_count(&f, "correct", EXACT);
     out->totals.rows = (double)read_count(&f, "rows", EXACT);
@@ -415,9 +414,8 @@ static int fail_without_any(const char *directory, ls_error *err)
                    directory, old, old);
 }
 
-int ls_checkpoints_latest(char **path, char **state, const char *directory,
-                          ls_checkpoint_skipped *skipped, void *context, const ls_host *host,
-                          ls_error *err)
+int ls_checkpoints_latest(char **path, char **state, const char *directory, bool warns,
+                          const ls_host *host, ls_error *err)
 {
     char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES];
     ls_error why = {0};
@@ -429,8 +427,9 @@ int ls_checkpoints_latest(char **path, char **state, const char *directory,
         const int found = open_one(state, ls_path_join(file, directory, name), host, &why);
         if (found == LS_ENOMEM)
             status = ls_fail(err, found, "%s", why.text);
-        else if (found && skipped)
-            skipped(context, name, &why);
+        else if (found && warns)
+            ls_log(host, LS_LOG_WARNING,
+                   "checkpoint %s is damaged, so an older one is used: %.380s", name, why.text);
     }
     if (*state)
         status = ls_path_copy(path, file, host, err);
@@ -498,7 +497,7 @@ int ls_checkpoints_best(char **path, const char *directory, const ls_host *host,
     char name[LS_CHECKPOINT_NAME], file[LS_PATH_BYTES], *newest, *text;
     ls_best best = {0};
     *path = NULL;
-    int status = ls_checkpoints_latest(&newest, &text, directory, NULL, NULL, host, err);
+    int status = ls_checkpoints_latest(&newest, &text, directory, false, host, err);
     if (status)
         return status;
     status = read_best_of(&best, newest, text, host, err);

@@ -62,7 +62,7 @@ typedef struct ls_position {
     uint64_t steps; /* done since the start of training, skipped ones included */
     uint32_t epoch; /* the one under way, from 0; the number of epochs when all is done */
     uint32_t step;  /* of this epoch's steps, how many are done */
-    int recorded;   /* a flag: its record is out: only its evaluation is left */
+    bool recorded;  /* its record is out: only its evaluation is left */
     ls_epoch_totals totals;
     double trained_s; /* in finished epochs */
     ls_best best;
@@ -105,15 +105,11 @@ bool ls_checkpoint_is_named(const char *path);
 /* Whether the directory has any, whole or not. */
 bool ls_checkpoints_exist(const char *directory);
 
-/* Hears of each damaged checkpoint: its name, and what is wrong with it. */
-typedef void ls_checkpoint_skipped(void *context, const char *name, const ls_error *why);
-
-/* Finds the newest one that is whole: its path and its state, which the caller frees. `skipped` (may be
- * NULL) hears of those that are newer and damaged. Errors: LS_ENOENT (there are none), LS_EDATA (none is
+/* Finds the newest one that is whole: its path and its state, which the caller frees. With `warns` the host's log hears
+ * of those that are newer and damaged. Errors: LS_ENOENT (there are none), LS_EDATA (none is
  * whole, or they are of a version that kept a directory for each), LS_EIO, LS_ENOMEM. */
-int ls_checkpoints_latest(char **path, char **state, const char *directory,
-                          ls_checkpoint_skipped *skipped, void *context, const ls_host *host,
-                          ls_error *err);
+int ls_checkpoints_latest(char **path, char **state, const char *directory, bool warns,
+                          const ls_host *host, ls_error *err);
 
 /* The one with the best evaluation, as the newest whole one says: its path, which the caller frees. Errors: LS_ENOENT
  * (the run keeps none, or it is gone), those of ls_checkpoints_latest. */

@@ -5,9 +5,9 @@
 #include "base/host.h"
 #include "pool/pool.h"
 #include "train/coordinator.h"
-#include "train/worker.h"
 
-#include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #define GRACE_NS 500000000u /* for a worker that merges, once the group was aborted */
 #define PAUSE_NS 500000000u /* a shorter absence is not worth a word */
@@ -108,20 +108,6 @@ static void look(ls_watch *watch, struct ls_trainer *t, const bool *awaited, uin
 
 /* ---- a job ---------------------------------------------------------------------------------- */
 
-/* Those that were left behind already are not asked. */
-static int submit(struct ls_trainer *t, ls_worker_job *job, ls_error *err)
-{
-    for (int w = 0; w < t->workers; w++) {
-        if (t->worker[w].presence == LS_STALLED)
-            continue;
-        t->worker[w].job = job;
-        int status = ls_pool_submit(t->pool, w, ls_worker_run, t->exchange, err);
-        if (status)
-            return status;
-    }
-    return LS_OK;
-}
-
 /* A lost worker's jobs do nothing; only its thread is waited for. */
 static void look_after_jobs(struct ls_trainer *t, ls_watch *watch)
 {
@@ -139,30 +125,15 @@ static int nap(struct ls_trainer *t)
     return status;
 }
 
-int ls_gang(struct ls_trainer *t, ls_worker_job *job, ls_error *err)
+void ls_await_jobs(struct ls_trainer *t)
 {
     ls_watch watch;
-    int status = submit(t, job, err);
     ls_watch_begin(&watch);
     while (nap(t) == LS_ETIMEDOUT) {
         look_after_jobs(t, &watch);
         ls_trace_drain(t->trace, t);
     }
     ls_trace_drain(t->trace, t);
-    for (int w = 0; w < t->workers; w++) {
-        ls_train_worker *worker = &t->worker[w];
-        const bool stalled = worker->presence == LS_STALLED;
-        if (!stalled)
-            worker->status = worker->job_status;
-        const int failed = stalled ? (worker->loss_recorded ? LS_OK : LS_ESTALLED) : worker->status;
-        if (failed == LS_OK || failed == LS_EABORTED)
-            continue;
-        worker->fault_step = t->position.steps;
-        if (status == LS_OK)
-            status = ls_fail(err, failed, "worker %d: %.480s", w,
-                             stalled ? worker->verdict.text : worker->error.text);
-    }
-    return status;
 }
 
 /* ---- waiting for reports -------------------------------------------------------------------- */
@@ -195,10 +166,10 @@ static void strike(awaited *a, int index)
 static void take_in(awaited *a, struct ls_trainer *t, const ls_report *report, int index)
 {
     const int w = a->worker[index];
-    t->reports[w] = *report;
+    t->worker[w].report = *report;
     t->worker[w].status = report->status;
     if (report->status && report->status != LS_EABORTED)
-        t->worker[w].fault_step = report->step + 1;
+        t->worker[w].fault_step = report->number;
     strike(a, index);
 }
 
@@ -261,22 +232,21 @@ static ls_bad_shard find_bad_shard(const struct ls_trainer *t)
 {
     for (int w = 0; w < t->workers; w++)
         if (t->worker[w].presence == LS_LIVE && t->worker[w].status == LS_OK &&
-            t->reports[w].bad_shard >= 0)
-            return (ls_bad_shard){t->members.member, w, t->reports[w].bad_shard};
+            t->worker[w].report.bad_shard >= 0)
+            return (ls_bad_shard){t->members.member, w, t->worker[w].report.bad_shard};
     return (ls_bad_shard){-1, -1, -1};
 }
 
 /* Where the run ends no step is under way, and all processes tell each other what they found; where it goes on,
  * another one's shard stays unknown. */
-static int account_skipped(ls_coordination *c, ls_error *err)
+static int account_skipped(struct ls_trainer *t, ls_error *err)
 {
-    struct ls_trainer *t = c->t;
     ls_bad_shard bad = find_bad_shard(t);
     const unsigned long long number = t->position.steps + 1;
     const char *host = "";
     int status = t->config.skip_nonfinite ? LS_OK : ls_members_share_bad(&bad, t, err);
     if (status == LS_OK)
-        status = ls_record_nonfinite(t, number, bad.worker, bad.shard, err);
+        status = ls_record_nonfinite(t, bad.worker, bad.shard, err);
     if (status || t->config.skip_nonfinite)
         return status;
     if (bad.shard < 0)
@@ -312,7 +282,7 @@ static int finish_step(ls_coordination *c, const ls_report *r, double seconds, l
     move_on(t, r);
     ls_members_heed(t, r);
     c->last = *r;
-    int status = ls_record_step(t, t->position.epoch + 1, (double)r->rows / seconds, r, err);
+    int status = ls_record_step(t, (double)r->rows / seconds, r, err);
     ls_tell_progress(c, false, false);
     return status;
 }
@@ -321,7 +291,7 @@ static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const uint64_t now = ls_run_ns(t);
-    const uint64_t share = (now - c->last_ns) / (uint64_t)r->rest;
+    const uint64_t share = (now - c->last_ns) / (uint64_t)r->steps_left;
     const double seconds = (double)share * 1e-9;
     int status = LS_OK;
     c->last_ns += share;
@@ -330,7 +300,7 @@ static int account_done(ls_coordination *c, const ls_report *r, ls_error *err)
         ls_set_deadline(t, seconds);
     }
     if (r->skipped)
-        status = account_skipped(c, err);
+        status = account_skipped(t, err);
     return status ? status : finish_step(c, r, seconds, err);
 }
 
@@ -338,19 +308,8 @@ int ls_adopt_step(ls_coordination *c, const ls_report *r, ls_error *err)
 {
     struct ls_trainer *t = c->t;
     const double seconds = (double)(ls_run_ns(t) - c->last_ns + 1) * 1e-9;
-    int status = r->skipped ? ls_record_nonfinite(t, t->position.steps + 1, -1, -1, err) : LS_OK;
+    int status = r->skipped ? ls_record_nonfinite(t, -1, -1, err) : LS_OK;
     return status ? status : finish_step(c, r, seconds, err);
-}
-
-int ls_collect_step(ls_coordination *c, bool *failed, ls_error *err)
-{
-    struct ls_trainer *t = c->t;
-    await_reports(c);
-    ls_trace_drain(t->trace, t);
-    c->taken++;
-    const int done = find_done(t);
-    *failed = any_failed(t);
-    return done < 0 ? LS_OK : account_done(c, &t->reports[done], err);
 }
 
 void ls_collect_rest(ls_coordination *c)
@@ -363,11 +322,42 @@ void ls_collect_rest(ls_coordination *c)
         await_reports(c);
         const int done = find_done(t);
         if (done >= 0) {
-            move_on(t, &t->reports[done]);
-            c->last = t->reports[done];
+            move_on(t, &t->worker[done].report);
+            c->last = t->worker[done].report;
         }
         for (int w = 0; w < t->workers; w++)
             if (first[w] != LS_OK)
                 t->worker[w].status = first[w];
     }
+}
+
+void ls_send_from_here(ls_coordination *c)
+{
+    c->sent = c->taken = c->t->position.step;
+    memset(c->ends, 0, sizeof c->ends);
+    c->last_ns = ls_run_ns(c->t);
+}
+
+/* A worker failed in step `number`, which no worker applied, or every worker that is left did. */
+static int recover_step(ls_coordination *c, uint64_t number, ls_error *err)
+{
+    char when[64];
+    ls_collect_rest(c);
+    snprintf(when, sizeof when, "step %llu", (unsigned long long)number);
+    int status = ls_recover(c->t, when, err);
+    ls_send_from_here(c);
+    return status;
+}
+
+int ls_collect_step(ls_coordination *c, ls_error *err)
+{
+    struct ls_trainer *t = c->t;
+    const uint64_t number = t->position.steps + 1;
+    await_reports(c);
+    ls_trace_drain(t->trace, t);
+    c->taken++;
+    const int done = find_done(t);
+    const bool failed = any_failed(t);
+    int status = done < 0 ? LS_OK : account_done(c, &t->worker[done].report, err);
+    return status == LS_OK && failed ? recover_step(c, number, err) : status;
 }

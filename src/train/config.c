@@ -154,8 +154,14 @@ int ls_config_fail(ls_error *err, const ls_config *config, const char *key, int 
 /* Bits, 1 << part, of what a recipe is made of. */
 static unsigned parts_of_recipe(const ls_config *c)
 {
-    const bool end = ls_schedule_knows_the_end(&c->schedule);
+    const ls_schedule_rule rule = c->schedule.rule;
+    const bool end = rule == LS_SCHEDULE_COSINE || rule == LS_SCHEDULE_ONE_CYCLE;
     return 1u << LS_RECIPE | 1u << LS_RECIPE_OF_MODEL | (unsigned)end << LS_RECIPE_OF_END;
+}
+
+static bool is_among(unsigned parts, const ls_config_key *row)
+{
+    return parts & 1u << row->part;
 }
 
 /* The rows of these parts. A group is opened where its first row is written. */
@@ -164,7 +170,7 @@ static void write_rows(ls_json_writer *w, const char *key, const ls_config *c, u
     const ls_config_key *open = NULL;
     ls_json_open_object(w, key);
     for (const ls_config_key *row = ls_config_keys; row->key; row++) {
-        if (!(parts >> row->part & 1))
+        if (!is_among(parts, row))
             continue;
         if (open && !same_group(open, row)) {
             ls_json_close(w);
@@ -271,7 +277,7 @@ int ls_config_same_recipe(const ls_config *config, int shards, const ls_config *
     ls_json_writer_init(&a, 0, config->host);
     ls_json_writer_init(&b, 0, config->host);
     for (const ls_config_key *row = ls_config_keys; row->key && status == LS_OK; row++) {
-        if (!(parts_of_recipe(&mine) >> row->part & 1))
+        if (!is_among(parts_of_recipe(&mine), row))
             continue;
         const char *here = show(&a, &mine, row), *there = show(&b, recipe, row);
         if (!here || !there)
@@ -314,11 +320,6 @@ static const schedule_key schedule_keys[] = {
 };
 
 enum { SCHEDULE_KEYS = sizeof schedule_keys / sizeof *schedule_keys };
-
-bool ls_schedule_knows_the_end(const ls_schedule *s)
-{
-    return s->rule == LS_SCHEDULE_COSINE || s->rule == LS_SCHEDULE_ONE_CYCLE;
-}
 
 /* `f` NULL: all keys have their defaults. */
 static void read_keys(ls_schedule *s, ls_fields *f)

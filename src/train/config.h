@@ -87,7 +87,7 @@ typedef struct ls_config {
     struct {
         int engine;        /* an ls_cluster_engine */
         double deadline_s; /* 0: 30 */
-        int goes_on;       /* without members that are lost; else the run stops */
+        int survives_loss; /* goes on without members that are lost; else the run stops */
     } cluster;
     double deadline_s;       /* 0: derived from the steps that were measured */
     int verify_every_steps;  /* replicas are compared; 0: at checkpoints and ends of epochs */
@@ -177,9 +177,6 @@ int ls_config_text(char **out, const ls_config *config, const ls_host *host, ls_
  * Errors: LS_ECONFIG. */
 int ls_schedule_parse(ls_schedule *out, const ls_json *doc, const cJSON *node, ls_error *err);
 
-/* Whether its rates depend on how long the run is. */
-bool ls_schedule_knows_the_end(const ls_schedule *schedule);
-
 /* Writes it as a member of the resolved config. */
 void ls_schedule_write(ls_json_writer *w, const char *key, const ls_schedule *schedule);
 
@@ -197,7 +194,7 @@ double ls_schedule_rate(const ls_schedule *schedule, double lr, uint64_t step,
 typedef enum ls_key_kind {
     LS_KEY_INT,    /* an int, from `min` to `max` */
     LS_KEY_NUMBER, /* a double, from `min` to `max` */
-    LS_KEY_BOOL,   /* an int */
+    LS_KEY_BOOL,   /* an int, 0 or 1: the rows write it through an int * */
     LS_KEY_TEXT,   /* a const char *, of the document; absent: `text`, which may be NULL */
     LS_KEY_CHOICE, /* an int, the index of a word in `choices` */
     LS_KEY_FORM    /* `read` and `write` are its own */

@@ -10,15 +10,6 @@
 
 /* ---- what is measured ----------------------------------------------------------------------- */
 
-static int find_metric(const cJSON *name)
-{
-    int m = LS_METRIC_LOSS;
-    while (m < LS_METRICS &&
-           (!cJSON_IsString(name) || strcmp(name->valuestring, ls_metric_names[m]) != 0))
-        m++;
-    return m;
-}
-
 static int refuse_metric(ls_error *err, const ls_config *c, const cJSON *name, unsigned fitting)
 {
     char list[128] = "";
@@ -70,7 +61,7 @@ static int choose_metrics(ls_config *c, int outputs, ls_error *err)
     c->metrics = 0;
     cJSON_ArrayForEach(name, node)
     {
-        const int m = find_metric(name);
+        const ls_metric m = cJSON_IsString(name) ? ls_metric_find(name->valuestring) : LS_METRICS;
         if (!(fitting >> m & 1))
             return refuse_metric(err, c, name, fitting);
         c->metrics |= 1u << m;
@@ -85,11 +76,11 @@ static int choose_monitor(ls_config *c, ls_error *err)
     c->monitor = c->loss->hits ? LS_METRIC_ACCURACY : LS_METRIC_LOSS;
     if (strcmp(c->monitor_name, "auto") == 0)
         return LS_OK;
-    for (int m = LS_METRIC_LOSS; m < LS_METRIC_CONFUSION; m++)
-        if (measured >> m & 1 && strcmp(c->monitor_name, ls_metric_names[m]) == 0) {
-            c->monitor = (ls_metric)m;
-            return LS_OK;
-        }
+    const ls_metric named = ls_metric_find(c->monitor_name);
+    if (named < LS_METRIC_CONFUSION && measured >> named & 1) {
+        c->monitor = named;
+        return LS_OK;
+    }
     return ls_config_fail(
         err, c, "monitor", LS_ECONFIG,
         "monitor: expected \"auto\", \"loss\", or a metric that is measured (metrics.names) and "

@@ -522,7 +522,7 @@ const ls_config_key ls_config_keys[] = {
          "more than one, `\"none\"`: each trains for itself"},
     {"cluster", "deadline_s", LS_KEY_NUMBER, LS_PLACEMENT, AT(cluster.deadline_s), 0, 0, 86400,
      .help = "how long another host may be silent before it counts as lost; 0: 30 s"},
-    {"cluster", "on_member_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.goes_on),
+    {"cluster", "on_member_loss", LS_KEY_CHOICE, LS_PLACEMENT, AT(cluster.survives_loss),
      .choices = at_member_loss,
      .help =
          "when a host is lost the others save and stop; `\"continue\"`: those that are left, if "

@@ -11,7 +11,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static double seconds_since(const struct ls_trainer *t, uint64_t run_ns)
 {
@@ -109,7 +108,7 @@ static int fill_range(ls_range *range, const ls_coordination *c, uint32_t steps,
 /* ---- what is due between steps -------------------------------------------------------------- */
 
 /* 0: never. */
-static bool is_multiple(uint64_t count, long every)
+static bool is_multiple(uint64_t count, int64_t every)
 {
     return every > 0 && count % (uint64_t)every == 0;
 }
@@ -138,21 +137,20 @@ static void say_when(char *out, size_t size, const char *what, uint64_t number)
     snprintf(out, size, "%s %llu", what, (unsigned long long)number);
 }
 
-int ls_read_back(ls_coordination *c, bool home, ls_error *err)
+int ls_read_back(struct ls_trainer *t, bool exports, ls_error *err)
 {
-    struct ls_trainer *t = c->t;
     char when[64];
     int status;
     const uint64_t start = ls_now_ns();
     say_when(when, sizeof when, "reading weights back after step", t->position.steps);
-    while ((status = ls_snapshot_replicas(t, home, err)) != LS_OK) {
+    while ((status = ls_snapshot_replicas(t, exports, err)) != LS_OK) {
         if (status == LS_EDIVERGED)
             return status;
         status = ls_recover(t, when, err);
         if (status)
             return status;
     }
-    ls_trace_span(t->trace, LS_TRACK_COORDINATOR, home ? "read back" : "compare replicas", start,
+    ls_trace_span(t->trace, LS_TRACK_COORDINATOR, exports ? "read back" : "compare replicas", start,
                   ls_now_ns(), t->position.steps);
     return LS_OK;
 }
@@ -176,7 +174,7 @@ static int settle(ls_coordination *c, bool save, ls_error *err)
     struct ls_trainer *t = c->t;
     const bool show = snapshot_is_due(t, t->position.steps) && c->settled != t->position.steps;
     c->settled = t->position.steps;
-    int status = ls_read_back(c, save || show, err);
+    int status = ls_read_back(t, save || show, err);
     if (status == LS_OK && show)
         status = show_snapshot(t, err);
     return status == LS_OK && save ? ls_checkpoint(t, false, err) : status;
@@ -226,27 +224,7 @@ static int scatter(ls_coordination *c, ls_error *err)
     return LS_OK;
 }
 
-/* No worker is at work: the next step to be sent is the one behind those done. */
-static void send_from_here(ls_coordination *c)
-{
-    c->sent = c->taken = c->t->position.step;
-    memset(c->ends, 0, sizeof c->ends);
-}
-
 /* ---- training ------------------------------------------------------------------------------- */
-
-/* Step `number` failed: no worker applied it, or every worker that is left did. */
-static int regroup(ls_coordination *c, uint64_t number, ls_error *err)
-{
-    char when[64];
-    struct ls_trainer *t = c->t;
-    ls_collect_rest(c);
-    say_when(when, sizeof when, "step", number);
-    int status = ls_recover(t, when, err);
-    send_from_here(c);
-    c->last_ns = ls_run_ns(t);
-    return status;
-}
 
 static bool can_scatter(const ls_coordination *c)
 {
@@ -263,18 +241,14 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
     struct ls_trainer *t = c->t;
     int status = LS_OK;
     while (status == LS_OK) {
-        const uint64_t number = t->position.steps + 1;
-        bool failed = false;
         if (can_scatter(c))
             status = scatter(c, err);
         else if (c->taken < c->sent)
-            status = ls_collect_step(c, &failed, err);
+            status = ls_collect_step(c, err);
         else if (is_due(c, t->position.steps) && !ls_stopping(t))
             status = settle(c, save_is_due(t, t->position.steps), err);
         else
             return LS_OK;
-        if (status == LS_OK && failed)
-            status = regroup(c, number, err);
     }
     ls_collect_rest(c); /* no worker may be at work when the caller goes on */
     return status;
@@ -283,9 +257,8 @@ static int train_to_limit(ls_coordination *c, ls_error *err)
 int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 {
     ls_epoch_totals *totals = &c->t->position.totals;
-    send_from_here(c);
+    ls_send_from_here(c);
     c->limit = limit;
-    c->last_ns = ls_run_ns(c->t);
     c->start_ns = c->last_ns - (uint64_t)(totals->seconds * 1e9);
     int status = train_to_limit(c, err);
     totals->seconds = seconds_since(c->t, c->start_ns);
@@ -294,22 +267,25 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err)
 
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
+/* Loss and accuracy out of the tallies, and metrics of the scores. */
 static int measure(struct ls_trainer *t, ls_error *err)
 {
     const ls_sharded_rows *r = &t->exchange->test;
+    const ls_tally sum = ls_sharded_rows_sum(r);
     const ls_judged judged = {.scores = r->scores,
                               .labels = ls_dataset_resident(t->data[LS_TEST]).labels,
                               .row = r->row,
                               .rows = r->rows,
                               .outputs = r->classes};
+    t->result.test_loss = sum.loss / r->rows;
+    t->result.test_accuracy = ls_accuracy(t, sum.correct, r->rows);
     ls_measured_clear(&t->measured);
     t->measured.value[LS_METRIC_LOSS] = t->result.test_loss;
     t->measured.value[LS_METRIC_ACCURACY] = t->result.test_accuracy;
     return r->scores ? ls_measure(&t->measured, t->config.metrics, &judged, t->host, err) : LS_OK;
 }
 
-/* A value that the test rows do not have they will not have later either. A loss that is not finite is for another
- * message. */
+/* A metric without a value on the test rows will never have one. A loss that is not finite has a message of its own. */
 static int check_monitored(const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -343,19 +319,10 @@ static int compare_with_best(struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-static int sum_tallies(struct ls_trainer *t, ls_error *err)
-{
-    const uint32_t rows = t->exchange->test.rows;
-    const ls_tally sum = ls_sharded_rows_sum(&t->exchange->test);
-    t->result.test_loss = sum.loss / rows;
-    t->result.test_accuracy = ls_accuracy(t, sum.correct, rows);
-    return measure(t, err);
-}
-
 static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
 {
     const ls_best before = t->position.best;
-    int status = t->members.evaluated ? LS_OK : sum_tallies(t, err);
+    int status = t->members.evaluated ? LS_OK : measure(t, err);
     t->members.evaluated = false;
     ls_tell_metric(t, &t->measured);
     if (status == LS_OK)
@@ -363,7 +330,7 @@ static int take_evaluation(struct ls_trainer *t, double seconds, ls_error *err)
     if (status == LS_OK)
         status = compare_with_best(t, err);
     if (status == LS_OK)
-        status = ls_record_eval(t, t->position.epoch + 1, seconds, err);
+        status = ls_record_eval(t, seconds, err);
     if (status) /* the evaluation is made again behind a resume: it does not count twice */
         t->position.best = before;
     if (status == LS_OK && !isfinite(t->result.test_loss))
@@ -381,12 +348,12 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
     say_when(when, sizeof when, "evaluation of epoch", t->position.epoch + 1);
     for (int status = LS_OK; !t->members.evaluated;) {
         t->exchange->steps = t->position.steps;
-        const int failed = ls_gang(t, ls_worker_evaluate, err);
-        if (failed == LS_OK && ls_stopping(t))
+        const int gang_status = ls_gang(t, ls_worker_evaluate, err);
+        if (gang_status == LS_OK && ls_stopping(t))
             return LS_OK;
-        if (failed == LS_OK)
+        if (gang_status == LS_OK)
             status = ls_members_gather_evaluation(t, err);
-        if (failed == LS_OK && (status == LS_OK || !ls_members_lost(t)))
+        if (gang_status == LS_OK && (status == LS_OK || !ls_members_lost(t)))
             return status;
         status = ls_recover(t, when, err);
         if (status)
@@ -395,9 +362,8 @@ static int evaluate_shards(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-int ls_evaluate(ls_coordination *c, bool *evaluated, ls_error *err)
+int ls_evaluate(struct ls_trainer *t, bool *evaluated, ls_error *err)
 {
-    struct ls_trainer *t = c->t;
     const uint64_t start = ls_now_ns(), run_start = ls_run_ns(t);
     int status = evaluate_shards(t, err);
     ls_trace_span(t->trace, LS_TRACK_COORDINATOR, "evaluate", start, ls_now_ns(),
@@ -439,17 +405,17 @@ static int record_epoch(struct ls_trainer *t, ls_error *err)
 {
     ls_position *at = &t->position;
     at->trained_s += at->totals.seconds;
-    at->recorded = 1;
+    at->recorded = true;
     t->result.epochs++;
     t->result.seconds_per_epoch = at->trained_s / t->result.epochs;
-    return ls_record_epoch(t, at->epoch + 1, &at->totals, err);
+    return ls_record_epoch(t, err);
 }
 
 static void begin_next_epoch(struct ls_trainer *t)
 {
     t->position.epoch++;
     t->position.step = 0;
-    t->position.recorded = 0;
+    t->position.recorded = false;
     t->position.totals = (ls_epoch_totals){0};
 }
 
@@ -464,7 +430,7 @@ static bool is_best(const struct ls_trainer *t)
     return best->epoch > 0 && best->steps == t->position.steps;
 }
 
-/* Patience has an end; what is known of the best one is a checkpoint's, so that it has it behind a resume too. */
+/* Patience is used up. The best evaluation so far is part of a checkpoint, so a resumed run knows it. */
 static bool has_waited_long(const struct ls_trainer *t)
 {
     return t->config.patience > 0 && t->position.best.waited >= (uint32_t)t->config.patience;
@@ -477,7 +443,7 @@ int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err)
     int status = t->position.recorded ? LS_OK : record_epoch(t, err);
     const bool due = may_evaluate && evaluation_is_due(t);
     if (status == LS_OK && due && !ls_stopping(t))
-        status = ls_evaluate(c, &evaluated, err);
+        status = ls_evaluate(t, &evaluated, err);
     if (status || (due && !evaluated))
         return status;
     ls_tell_progress(c, true, evaluated);

@@ -50,10 +50,10 @@ int ls_train_steps(ls_coordination *c, uint32_t limit, ls_error *err);
 int ls_end_epoch(ls_coordination *c, bool may_evaluate, ls_error *err);
 /* On the test rows, into trainer->result, with its record. *evaluated stays false when an interrupt came
  * first: the workers then left early. */
-int ls_evaluate(ls_coordination *c, bool *evaluated, ls_error *err);
-/* Compares the replicas and, with `home`, brings weights and optimizer state into the exchange; again,
+int ls_evaluate(struct ls_trainer *trainer, bool *evaluated, ls_error *err);
+/* Compares the replicas and, with `exports`, brings weights and optimizer state into the exchange; again,
  * with the workers that are left, when one fails meanwhile. */
-int ls_read_back(ls_coordination *c, bool home, ls_error *err);
+int ls_read_back(struct ls_trainer *trainer, bool exports, ls_error *err);
 
 /* Tells the caller how far the run is. */
 void ls_tell_progress(const ls_coordination *c, bool epoch_done, bool evaluated);
@@ -64,15 +64,15 @@ int ls_coordinate(struct ls_trainer *trainer, ls_error *err);
 
 /* ---- collect.c ------------------------------------------------------------------------------ */
 
-/* Runs `job` with the exchange on every worker that answers, and waits. A worker that shows no sign of
- * life for the deadline is left behind (presence LS_STALLED). Returns LS_OK when every live worker
- * did it, else the first cause; ls_recover then says how to go on. */
-int ls_gang(struct ls_trainer *trainer, ls_worker_job *job, ls_error *err);
+/* Waits until every worker has done its job, or has been left behind (ls_gang). */
+void ls_await_jobs(struct ls_trainer *trainer);
 
-/* Waits for every worker's report of the next step, accounts for it and writes its record. Returns
- * LS_OK when it is done, also by survivors alone; *failed tells whether a worker failed, so that no
- * further step in flight will be done. Errors: those of the step that end the run. */
-int ls_collect_step(ls_coordination *c, bool *failed, ls_error *err);
+/* Waits for every worker's report of the next step, accounts for it and writes its record. Where a worker failed,
+ * the steps in flight are taken in, and the run recovers. Errors: those of the step that end the run, ls_recover's. */
+int ls_collect_step(ls_coordination *c, ls_error *err);
+
+/* No worker is at work: the next step to be sent is the one behind those done. */
+void ls_send_from_here(ls_coordination *c);
 
 /* A step that another process has done, and whose weights are loaded: it counts as one of this one's. */
 int ls_adopt_step(ls_coordination *c, const ls_report *report, ls_error *err);

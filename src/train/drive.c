@@ -1,6 +1,5 @@
 /* A trainer that is driven by its caller: one step at a time, and everything that can be asked for
  * between two of them. */
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/thread_state.h"
@@ -10,10 +9,8 @@
 #include "train/saver.h"
 #include "train/worker.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- whether something may be asked for ----------------------------------------------------- */
 
@@ -126,7 +123,7 @@ static int train_one(ls_coordination *c, ls_error *err)
 
 static void describe_step(ls_step_result *out, const ls_trainer *t, const ls_report *r)
 {
-    *out = (ls_step_result){.number = r->step + 1,
+    *out = (ls_step_result){.number = r->number,
                             .loss = (double)r->loss / (double)r->rows,
                             .accuracy = ls_accuracy(t, (double)r->correct, (double)r->rows),
                             .lr = (double)r->lr,
@@ -169,7 +166,7 @@ int ls_trainer_evaluate(ls_trainer *t, double *loss, double *accuracy, ls_error 
     if (t->life == LS_OPENED)
         status = ls_begin(t, &why);
     if (status == LS_OK)
-        status = ls_evaluate(t->coordination, &evaluated, &why);
+        status = ls_evaluate(t, &evaluated, &why);
     if (status == LS_OK && !evaluated)
         status = ls_fail(&why, LS_EINTERRUPTED, "interrupted");
     if (loss)
@@ -187,7 +184,7 @@ static int read_back(ls_trainer *t, const char *function, ls_error *err)
     int status = t->live > 0 ? LS_OK : check_usable(t, function, err);
     if (status)
         return status;
-    status = ls_read_back(t->coordination, true, &why);
+    status = ls_read_back(t, true, &why);
     return note(t, status, &why, err);
 }
 
@@ -256,7 +253,9 @@ static int read_from(ls_trainer *t, const char *path, ls_error *err)
     int status = ls_safetensors_state(&state, path, t->host, err);
     if (status)
         return status;
-    return state ? ls_resume_from(t, path, state, err) : read_weights(t, path, err);
+    status = state ? ls_resume_from(t, path, state, err) : read_weights(t, path, err);
+    ls_free(t->host, state);
+    return status;
 }
 
 int ls_trainer_load(ls_trainer *t, const char *path, ls_error *err)

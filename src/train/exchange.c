@@ -72,14 +72,14 @@ void ls_exchange_destroy(ls_exchange *e, const ls_host *host)
 
 /* ---- streamed rows -------------------------------------------------------------------------- */
 
-int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, uint32_t slots,
-                   const ls_host *host, ls_error *err)
+int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, const ls_host *host,
+                   ls_error *err)
 {
-    const size_t rows = (size_t)batch * slots;
+    const size_t rows = (size_t)batch * LS_IN_FLIGHT;
     ls_feed *f = ls_alloc(host, sizeof *f);
     if (!f)
         return ls_fail(err, LS_ENOMEM, "out of memory for a feed");
-    *f = (ls_feed){.host = host, .batch = batch, .slots = slots};
+    *f = (ls_feed){.host = host, .batch = batch};
     f->image_bytes = ls_dataset_image_bytes(data);
     f->images = ls_alloc_array(host, rows, f->image_bytes);
     f->label_bytes = ls_dataset_target_bytes(data);
@@ -109,7 +109,7 @@ ls_replica_data ls_feed_data(const ls_feed *f)
 {
     return (ls_replica_data){.images = (const void *)f->images,
                              .labels = (const void *)f->labels,
-                             .rows = f->batch * f->slots};
+                             .rows = f->batch * LS_IN_FLIGHT};
 }
 
 const uint32_t *ls_feed_rows(const ls_feed *f, uint32_t slot)

@@ -39,15 +39,15 @@ int ls_check_bits(const ls_loss *loss, const float *targets, uint32_t rows, int 
 /* A slot for each work item in flight. */
 typedef struct ls_feed {
     const ls_host *host;
-    uint32_t batch, slots;
+    uint32_t batch;
     size_t image_bytes, label_bytes; /* of a row's values, and of its label or target */
-    char *images, *labels;           /* [slots · batch] */
+    char *images, *labels;           /* [LS_IN_FLIGHT · batch] */
     uint32_t *index;                 /* 0, 1, 2, …: a slot's rows are its part of this */
 } ls_feed;
 
 /* Errors: LS_ENOMEM. */
-int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, uint32_t slots,
-                   const ls_host *host, ls_error *err);
+int ls_feed_create(ls_feed **out, const ls_dataset *data, uint32_t batch, const ls_host *host,
+                   ls_error *err);
 void ls_feed_destroy(ls_feed *feed); /* NULL is allowed */
 
 /* As a replica's data: all slots. */

@@ -2,9 +2,9 @@
  *
  *     a run's evaluation         shards of every minibatch, by the replicas that are trained (worker.c)
  *     trainer eval, predict      the same, by replicas that are made for it (cli/trained.c)
- *     ls_snapshot_predict        images in the caller's memory, by a session (snapshot.c)
+ *     ls_snapshot_predict        images in the caller's memory, by a predictor (snapshot.c)
  *
- * Everything with a replica or a session is called on the thread that its device is bound to.
+ * Everything with a replica is called on the thread that its device is bound to.
  */
 #ifndef TRAIN_INFER_H
 #define TRAIN_INFER_H
@@ -50,27 +50,10 @@ ls_tally ls_sharded_rows_sum(const ls_sharded_rows *rows);
 enum { LS_SHARD_SIZES = 4 };
 int ls_add_shard_sizes(uint32_t *sizes, int count, uint32_t rows, uint32_t batch, uint32_t shards);
 
-/* ---- images in the caller's memory, on one device -------------------------------------------- */
-
-/* A replica that is never trained, and room for the images it is shown. */
-typedef struct ls_session ls_session;
-
-/* The device is bound to the calling thread; it, model and host outlive the session. Errors: LS_ENOMEM,
- * the device's. */
-int ls_session_create(ls_session **out, ls_device *device, const ls_model *model,
-                      const ls_gather *preprocessing, const ls_host *host, ls_error *err);
-void ls_session_destroy(ls_session *session); /* NULL is allowed */
-
-/* Rows [n][c][h][w], bytes or floats as the preprocessing says, → scores [n][classes]. `id` tells weights apart, 0 none: those that the session has
- * already are not copied again. Allocates nothing. Errors: the device's. */
-int ls_session_predict(ls_session *session, const float *canonical, uint64_t id, const void *images,
-                       uint32_t n, float *scores, ls_error *err);
-
-/* ---- what a trainer and its snapshots share (snapshot.c) ------------------------------------------ */
+/* ---- snapshot.c ------------------------------------------------------------------------------- */
 
 /* What a trainer and its snapshots share: the model, and predictors, which are lent to whoever predicts.
  * It is counted, and goes with the last of them. */
-
 typedef struct ls_inference ls_inference;
 
 /* Takes over `model`, also when it fails; `host` and `registry` outlive it. `registry` NULL: one of its own. Errors:
@@ -81,10 +64,8 @@ void ls_inference_release(ls_inference *inference); /* NULL is allowed */
 
 const ls_registry *ls_inference_registry(const ls_inference *inference);
 
-/* The devices that predict are of this one's kind: "cuda(3)"; or the one that is named as in a device list:
- * "cuda:3". Before the first snapshot. */
+/* The devices that predict are of this one's kind: "cuda(3)". Before the first snapshot. */
 void ls_inference_like(ls_inference *inference, const char *device);
-int ls_inference_on(ls_inference *inference, const char *device, ls_error *err);
 
 /* A copy of the canonical weights after `steps` steps. Errors: LS_ENOMEM. */
 int ls_snapshot_create(ls_snapshot **out, ls_inference *inference, const float *canonical,

@@ -3,8 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -61,60 +59,58 @@ static bool read_seconds(const char *text, size_t length, double *out)
     return true;
 }
 
-enum { WORKER = 1, STEP = 2, KIND = 4, STAGE = 8, SECONDS = 16 };
+static const char *const keys[] = {"worker", "step", "kind", "stage", "seconds", NULL};
+enum { WORKER, STEP, KIND, STAGE, SECONDS };
 
-/* One key=value; notes in *seen which. */
-static bool read_pair(ls_injection *out, const char *pair, size_t length, int *seen)
+/* One key=value, of a key that was not there yet; notes in *seen which, 1 << key. */
+static bool read_pair(ls_injection *out, const char *pair, size_t length, unsigned *seen)
 {
     const char *value = memchr(pair, '=', length);
     uint64_t number = 0;
-    int word = 0, which = 0;
-    bool fine = false;
-    if (!value)
+    int key, word = 0;
+    if (!value || !read_word(pair, (size_t)(value - pair), keys, &key) || *seen & 1u << key)
         return false;
-    const size_t key = (size_t)(value++ - pair), rest = length - key - 1;
-    if (key == 6 && strncmp(pair, "worker", key) == 0) {
-        which = WORKER;
-        fine = read_number(value, rest, 65535, &number);
+    *seen |= 1u << key;
+    value++;
+    length -= (size_t)(value - pair);
+    bool fine = false;
+    switch (key) {
+    case WORKER:
+        fine = read_number(value, length, 65535, &number);
         out->worker = (int)number;
-    } else if (key == 4 && strncmp(pair, "step", key) == 0) {
-        which = STEP;
-        fine = read_number(value, rest, UINT64_MAX / 2, &out->step) && out->step > 0;
-    } else if (key == 4 && strncmp(pair, "kind", key) == 0) {
-        which = KIND;
-        fine = read_word(value, rest, kinds, &word);
+        break;
+    case STEP:
+        fine = read_number(value, length, UINT64_MAX / 2, &out->step) && out->step > 0;
+        break;
+    case KIND:
+        fine = read_word(value, length, kinds, &word);
         out->kind = (ls_inject_kind)word;
-    } else if (key == 5 && strncmp(pair, "stage", key) == 0) {
-        which = STAGE;
-        fine = read_word(value, rest, stages, &word);
+        break;
+    case STAGE:
+        fine = read_word(value, length, stages, &word);
         out->stage = (ls_stage)word;
-    } else if (key == 7 && strncmp(pair, "seconds", key) == 0) {
-        which = SECONDS;
-        fine = read_seconds(value, rest, &out->seconds);
+        break;
+    case SECONDS: fine = read_seconds(value, length, &out->seconds); break;
     }
-    fine = fine && !(*seen & which);
-    *seen |= which;
     return fine;
 }
 
 int ls_inject_parse(ls_injections *out, const char *text, ls_error *err)
 {
     ls_injection one = {.stage = LS_STAGE_SHARD, .seconds = -1};
-    int seen = 0;
+    const unsigned needed = 1u << WORKER | 1u << STEP | 1u << KIND;
+    unsigned seen = 0;
     bool fine = true;
     if (out->count == LS_INJECTIONS_MAX)
         return ls_fail(err, LS_EINVAL, "inject: at most %d faults at once", LS_INJECTIONS_MAX);
-    for (const char *p = text; fine; p++) {
-        size_t length = strcspn(p, ",");
-        fine = read_pair(&one, p, length, &seen);
-        p += length;
-        if (*p == '\0')
-            break;
+    for (const char *p = text, *end; p && fine; p = *end ? end + 1 : NULL) {
+        end = p + strcspn(p, ",");
+        fine = read_pair(&one, p, (size_t)(end - p), &seen);
     }
     const bool hangs = one.kind == LS_INJECT_STALL || one.kind == LS_INJECT_SPIN;
     const bool staged = one.kind == LS_INJECT_FAIL || hangs;
-    fine = fine && (seen & (WORKER | STEP | KIND)) == (WORKER | STEP | KIND) &&
-           (staged || !(seen & STAGE)) && (hangs || !(seen & SECONDS));
+    fine = fine && (seen & needed) == needed && (staged || !(seen & 1u << STAGE)) &&
+           (hangs || !(seen & 1u << SECONDS));
     if (!fine)
         return ls_fail(err, LS_EINVAL, "inject: cannot read '%.200s': " EXPECTED, text);
     out->item[out->count++] = one;

@@ -3,12 +3,9 @@
 #include "base/host.h"
 #include "train/checkpoint.h"
 #include "train/coordinator.h"
-#include "train/worker.h"
 
 #include <lockstep/split.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SILENCE_S 30          /* cluster.deadline_s 0 */
 #define OPEN_NS 120000000000u /* for the others to come */
@@ -49,7 +46,8 @@ int ls_members_open(struct ls_trainer *t, ls_error *err)
                             .deadline_ns = (uint64_t)(silence_s * 1e9),
                             .open_ns = OPEN_NS,
                             .asks = &t->stop,
-                            .regroups = t->config.cluster.goes_on || !t->config.doc, /* not known */
+                            /* without a config of its own it is not known yet */
+                            .regroups = t->config.cluster.survives_loss || !t->config.doc,
                             .host = t->host};
     ls_members *m = &t->members;
     *m = (ls_members){.count = 1, .stop_behind = UINT64_MAX};
@@ -88,10 +86,8 @@ int ls_members_close(struct ls_trainer *t, bool used)
     }
     ls_free(t->host, m->choices);
     ls_free(t->host, m->device);
-    ls_free(t->host, m->device_of);
     m->choices = NULL;
     m->device = NULL;
-    m->device_of = NULL;
     m->devices = 0;
     return ls_cluster_close(m->cluster);
 }
@@ -101,20 +97,29 @@ bool ls_members_first(const struct ls_trainer *t)
     return t->members.member == 0;
 }
 
-void ls_members_span(const struct ls_trainer *t, int *lo, int *hi)
+void ls_members_span(const struct ls_trainer *t, int shards, int *lo, int *hi)
 {
     *lo = 0;
-    *hi = t->shards;
+    *hi = shards;
     if (t->members.cluster)
-        ls_cluster_span(t->members.cluster, t->shards, t->members.member, lo, hi);
+        ls_cluster_span(t->members.cluster, shards, t->members.member, lo, hi);
 }
 
-int ls_members_shards(const struct ls_trainer *t, int shards)
+void *ls_members_gather(int *status, struct ls_trainer *t, const void *own, size_t size,
+                        ls_error *err)
 {
-    int lo = 0, hi = shards;
-    if (t->members.cluster)
-        ls_cluster_span(t->members.cluster, shards, t->members.member, &lo, &hi);
-    return hi > lo ? hi - lo : 1;
+    const ls_members *m = &t->members;
+    char *all = ls_alloc_array(t->host, (size_t)m->count, size);
+    if (!all) {
+        *status = ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", m->count);
+        return NULL;
+    }
+    memcpy(all + (size_t)m->member * size, own, size);
+    *status = ls_cluster_gather(m->cluster, all, size, err);
+    if (*status == LS_OK)
+        return all;
+    ls_free(t->host, all);
+    return NULL;
 }
 
 /* ---- the start ------------------------------------------------------------------------------ */
@@ -156,7 +161,8 @@ int ls_members_share_shards(struct ls_trainer *t, ls_error *err)
 typedef struct beginning {
     ls_position position;
     uint64_t steps;
-    int epochs, goes_on;
+    int epochs;
+    bool resumed;
     double test_loss, test_accuracy, seconds_per_epoch;
 } beginning;
 
@@ -171,17 +177,17 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     b = (beginning){.position = t->position,
                     .steps = r->steps,
                     .epochs = r->epochs,
-                    .goes_on = t->dir.resumed != NULL,
+                    .resumed = t->dir.resumed != NULL,
                     .test_loss = r->test_loss,
                     .test_accuracy = r->test_accuracy,
                     .seconds_per_epoch = r->seconds_per_epoch};
     int status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
         status = ls_cluster_share(c, t->exchange->canonical, bytes, err);
-    for (int i = 0; status == LS_OK && b.goes_on && i < LS_STATES; i++)
+    for (int i = 0; status == LS_OK && b.resumed && i < LS_STATES; i++)
         if (t->exchange->slot[i])
             status = ls_cluster_share(c, t->exchange->slot[i], bytes, err);
-    t->members.goes_on = b.goes_on;
+    t->members.resumed = b.resumed;
     t->position = b.position;
     r->steps = b.steps;
     r->epochs = b.epochs;
@@ -197,12 +203,9 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
         return LS_OK;
-    ls_bad_shard *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
-    if (!all)
-        return ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", t->members.count);
-    all[t->members.member] = *bad;
-    int status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
-    for (int m = t->members.count - 1; m >= 0 && status == LS_OK; m--)
+    int status;
+    ls_bad_shard *all = ls_members_gather(&status, t, bad, sizeof *bad, err);
+    for (int m = t->members.count - 1; all && m >= 0; m--)
         *bad = all[m].shard >= 0 ? all[m] : *bad;
     ls_free(t->host, all);
     return status;
@@ -211,49 +214,35 @@ int ls_members_share_bad(ls_bad_shard *bad, struct ls_trainer *t, ls_error *err)
 void ls_members_heed(struct ls_trainer *t, const struct ls_report *r)
 {
     if (r->comm.asked && t->members.stop_behind == UINT64_MAX)
-        t->members.stop_behind = r->step + 2; /* the step behind this one may be under way */
+        t->members.stop_behind = r->number + 1; /* the step behind this one may be under way */
 }
 
-/* What a minibatch's shards `lo` … `hi` − 1 have brought to an evaluation. */
-typedef struct brought {
-    ls_tally *tally;
-    float *scores;          /* NULL: not wanted */
-    size_t tallies, scored; /* how many bytes */
-} brought;
-
-static brought brought_by(const ls_sharded_rows *r, uint64_t minibatch, int lo, int hi)
+/* `packed` NULL: nothing is moved. Returns `bytes`. */
+static size_t move(void *own, char *packed, size_t bytes, bool unpack)
 {
-    const uint64_t begin = minibatch * r->batch, left = r->rows - begin;
-    const uint32_t n = left < r->batch ? (uint32_t)left : r->batch;
-    uint32_t first, last, count;
-    ls_split(n, r->shards, (uint32_t)lo, &first, &count);
-    ls_split(n, r->shards, (uint32_t)(hi - 1), &last, &count);
-    const size_t classes = (size_t)r->classes;
-    return (brought){.tally = r->tally + minibatch * r->shards + lo,
-                     .scores = r->scores ? r->scores + (begin + first) * classes : NULL,
-                     .tallies = (size_t)(hi - lo) * sizeof *r->tally,
-                     .scored = r->scores ? (last + count - first) * classes * sizeof(float) : 0};
-}
-
-static void move(void *own, char *packed, size_t bytes, bool unpack)
-{
-    if (bytes > 0)
+    if (packed)
         memcpy(unpack ? own : packed, unpack ? packed : own, bytes);
+    return bytes;
 }
 
-/* What a member's shards have brought lies side by side on its way, minibatch by minibatch. `packed` NULL: nothing
- * is moved. Returns its bytes. */
+/* What a member's shards `lo` … `hi` − 1 have brought to an evaluation lies side by side on its way: of each minibatch
+ * the tallies, then the scores where they are wanted. `packed` NULL: nothing is moved. Returns its bytes. */
 static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
 {
-    const uint64_t minibatches = ((uint64_t)r->rows + r->batch - 1) / r->batch;
+    const size_t classes = (size_t)r->classes;
+    ls_tally *tally = r->tally + lo;
     size_t bytes = 0;
-    for (uint64_t b = 0; b < minibatches && hi > lo; b++) {
-        const brought m = brought_by(r, b, lo, hi);
-        if (packed) {
-            move(m.tally, packed + bytes, m.tallies, unpack);
-            move(m.scores, packed + bytes + m.tallies, m.scored, unpack);
-        }
-        bytes += m.tallies + m.scored;
+    for (uint64_t begin = 0; begin < r->rows && hi > lo; begin += r->batch, tally += r->shards) {
+        const uint64_t left = r->rows - begin;
+        const uint32_t n = left < r->batch ? (uint32_t)left : r->batch;
+        uint32_t first, last, count;
+        ls_split(n, r->shards, (uint32_t)lo, &first, &count);
+        ls_split(n, r->shards, (uint32_t)(hi - 1), &last, &count);
+        bytes +=
+            move(tally, packed ? packed + bytes : NULL, (size_t)(hi - lo) * sizeof *tally, unpack);
+        if (r->scores)
+            bytes += move(r->scores + (begin + first) * classes, packed ? packed + bytes : NULL,
+                          (last + count - first) * classes * sizeof *r->scores, unpack);
     }
     return bytes;
 }
@@ -280,7 +269,7 @@ static int gather_packed(struct ls_trainer *t, char *all, void **part, size_t *b
 
 int ls_members_begin(struct ls_trainer *t, ls_error *err)
 {
-    if (!t->members.cluster || !t->config.cluster.goes_on)
+    if (!t->members.cluster || !t->config.cluster.survives_loss)
         return LS_OK;
     int status = ls_cluster_share(t->members.cluster, NULL, 0, err);
     if (status == LS_OK)
@@ -334,21 +323,18 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
     if (!c)
         return LS_OK;
     if (status != LS_OK && status != LS_EINTERRUPTED && status != LS_ENONFINITE) {
-        if (status == LS_EDIVERGED && t->config.cluster.goes_on)
+        if (status == LS_EDIVERGED && t->config.cluster.survives_loss)
             ls_cluster_end_all(c, err->text);
         else
             ls_cluster_leave(c, err->text);
         return LS_OK;
     }
-    ending *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
-    if (!all)
-        return ls_fail(err, LS_ENOMEM, "out of memory for the end");
-    ending *mine = &all[t->members.member];
-    memcpy(mine->weights, t->result.weights_sha256, sizeof mine->weights);
-    mine->saved = t->result.saved;
-    int ended = ls_cluster_gather(c, all, sizeof *all, err);
-    if (ended == LS_OK)
-        ended = compare_endings(t, all, err);
+    int end_status;
+    ending own = {.saved = t->result.saved};
+    memcpy(own.weights, t->result.weights_sha256, sizeof own.weights);
+    ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);
+    if (all)
+        end_status = compare_endings(t, all, err);
     ls_free(t->host, all);
-    return ended;
+    return end_status;
 }

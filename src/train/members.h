@@ -19,18 +19,20 @@
 struct ls_trainer;
 struct ls_report;
 
+typedef struct ls_member_device {
+    char name[LS_MEMBER_NAME + 64]; /* "a: cpu(0)" */
+    int origin;                     /* what its member was called in the first group */
+} ls_member_device;
+
 /* This process's part. Zeroed: a run of one process. */
 typedef struct ls_members {
     struct ls_cluster *cluster; /* NULL: this process is the run */
     int member, count;          /* of them */
-    int goes_on;                /* from a checkpoint */
+    bool resumed;               /* all go on from a checkpoint */
     uint64_t stop_behind;       /* the step, from 1; UINT64_MAX: none was agreed */
-    char *
-        choices; /* the first member's devices' among kernels; NULL: not told yet, or there are none */
-    /* "a: cpu(0)": the devices of all members one behind the other, this one's from `own` on, and what each one's
-     * member was called in the first group. */
-    char (*device)[LS_MEMBER_NAME + 64];
-    int *device_of;
+    char *choices; /* of kernels, by the first member's devices; NULL: not received yet, or none */
+    ls_member_device
+        *device; /* of all members, one member's behind another's; this one's from `own` on */
     int devices, own;
     /* Where the run goes on without members that are lost (regroup.c). */
     int origin;           /* what this member was called in the first group */
@@ -48,14 +50,17 @@ int ls_members_open(struct ls_trainer *trainer, ls_error *err);
  * still use the memory of sums and choices, which stays. LS_ESTALLED as ls_cluster_close. */
 int ls_members_close(struct ls_trainer *trainer, bool used);
 
+/* What every member says of itself, `size` bytes of `own`, in the order of the members: → an array that the caller
+ * frees. All call it at the same point. NULL: *status says why. Errors: LS_ENOMEM, the cluster's. */
+void *ls_members_gather(int *status, struct ls_trainer *trainer, const void *own, size_t size,
+                        ls_error *err);
+
 /* Whether this process has the run directory. */
 bool ls_members_first(const struct ls_trainer *trainer);
 /* The text of the run's own config, for members without its directory; the caller frees it with ls_free. */
 int ls_members_share_text(char **text, struct ls_trainer *trainer, ls_error *err);
-/* The leaves of this process; all where there is no other. */
-void ls_members_span(const struct ls_trainer *trainer, int *lo, int *hi);
-/* How many shards it has; at least 1. */
-int ls_members_shards(const struct ls_trainer *trainer, int shards);
+/* Of so many shards those of this process; all where there is no other. */
+void ls_members_span(const struct ls_trainer *trainer, int shards, int *lo, int *hi);
 
 /* Of a run that gives no number of shards: the first member's, which has what is resumed. Errors: LS_ECONFIG
  * (there are none, or fewer than members). */

@@ -23,19 +23,19 @@ typedef struct likeness {
 } likeness;
 
 /* … and of itself. */
-typedef struct card {
+typedef struct host_facts {
     char isa[48], library[160], devices[1024], machine[128];
     uint32_t gradient_crc32;
     int32_t chosen, threads;
-} card;
+} host_facts;
 
 /* What the members have to have alike: what the weights depend on, how often all meet otherwise, what they then
  * send, and when all stop. */
 static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
-    const int32_t common[] = {c->epochs,  c->eval_every,       c->verify_every_steps, c->patience,
-                              c->monitor, (int32_t)c->metrics, c->cluster.goes_on};
+    const int32_t common[] = {c->epochs,  c->eval_every,       c->verify_every_steps,   c->patience,
+                              c->monitor, (int32_t)c->metrics, c->cluster.survives_loss};
     size_t length = 0;
     ls_json_writer w;
     ls_json_writer_init(&w, 0, t->host);
@@ -46,7 +46,7 @@ static int hash_recipe(uint32_t *out, const struct ls_trainer *t, ls_error *err)
     return text ? LS_OK : LS_ENOMEM;
 }
 
-/* What of member m's is another's than the first's, the likelier cause first. */
+/* Compares member m's fingerprint of the run with the first member's; reports the likeliest difference first. */
 static int compare_likeness(const struct ls_trainer *t, const likeness *all, int m, ls_error *err)
 {
     const likeness *a = &all[0], *b = &all[m];
@@ -73,20 +73,21 @@ static int compare_likeness(const struct ls_trainer *t, const likeness *all, int
     return LS_OK;
 }
 
-static int compare_all(struct ls_trainer *t, likeness *all, ls_error *err)
+static int compare_all(struct ls_trainer *t, ls_error *err)
 {
-    likeness *mine = &all[t->members.member];
-    snprintf(mine->version, sizeof mine->version, "%s", LS_VERSION);
-    mine->train_rows = ls_subset_rows(t, LS_TRAIN);
-    mine->test_rows = ls_subset_rows(t, LS_TEST);
-    mine->data_crc32 = ls_data_crc32(t);
-    int status = hash_recipe(&mine->recipe_crc32, t, err);
-    if (status == LS_OK)
-        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
+    likeness own = {.version = LS_VERSION,
+                    .train_rows = ls_subset_rows(t, LS_TRAIN),
+                    .test_rows = ls_subset_rows(t, LS_TEST),
+                    .data_crc32 = ls_data_crc32(t)};
+    int status = hash_recipe(&own.recipe_crc32, t, err);
+    if (status)
+        return status;
+    likeness *all = ls_members_gather(&status, t, &own, sizeof own, err);
     for (int m = 1; m < t->members.count && status == LS_OK; m++) {
-        all[m].version[sizeof all->version - 1] = '\0';
+        all[m].version[sizeof all->version - 1] = '\0'; /* whatever came */
         status = compare_likeness(t, all, m, err);
     }
+    ls_free(t->host, all);
     return status;
 }
 
@@ -94,17 +95,13 @@ int ls_members_compare(struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
         return LS_OK;
-    if (t->config.cluster.goes_on && !ls_cluster_can_regroup(t->members.cluster))
+    if (t->config.cluster.survives_loss && !ls_cluster_can_regroup(t->members.cluster))
         return ls_config_fail(
             err, &t->config, "cluster.on_member_loss", LS_ECONFIG,
             "\"continue\" needs an engine that can regroup, and that by which these "
             "processes talk (mpi, or the caller's own) cannot: start them with --join, "
             "or say \"stop\" and have the launcher go on (--hosts … --relaunch 3)");
-    likeness *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
-    int status = all ? compare_all(t, all, err)
-                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
-    ls_free(t->host, all);
-    return status;
+    return compare_all(t, err);
 }
 
 /* ---- the workers ---------------------------------------------------------------------------- */
@@ -132,23 +129,25 @@ static int check_own_kind(const struct ls_trainer *t, const char *mine, ls_error
     return LS_OK;
 }
 
-static int compare_kinds(struct ls_trainer *t, char (*all)[KIND], ls_error *err)
+static int compare_kinds(struct ls_trainer *t, ls_error *err)
 {
-    char *mine = all[t->members.member];
-    describe(mine, KIND, &t->worker[0]);
-    int status = check_own_kind(t, mine, err);
-    if (status == LS_OK)
-        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
+    char own[KIND] = "";
+    describe(own, KIND, &t->worker[0]);
+    int status = check_own_kind(t, own, err);
+    if (status)
+        return status;
+    char(*all)[KIND] = ls_members_gather(&status, t, own, sizeof own, err);
     for (int m = 0; m < t->members.count && status == LS_OK; m++) {
         all[m][KIND - 1] = '\0'; /* whatever came */
         if (strcmp(all[m], all[0]) != 0)
-            return ls_fail(
-                err, LS_EUNSUPPORTED,
-                "host %s computes on %s, host %s on %s: their bits differ; take devices, "
-                "drivers and libraries that are alike",
-                ls_cluster_host(t->members.cluster, m), all[m],
-                ls_cluster_host(t->members.cluster, 0), all[0]);
+            status =
+                ls_fail(err, LS_EUNSUPPORTED,
+                        "host %s computes on %s, host %s on %s: their bits differ; take devices, "
+                        "drivers and libraries that are alike",
+                        ls_cluster_host(t->members.cluster, m), all[m],
+                        ls_cluster_host(t->members.cluster, 0), all[0]);
     }
+    ls_free(t->host, all);
     return status;
 }
 
@@ -169,12 +168,9 @@ int ls_members_open_workers(struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
         return ls_gang(t, ls_worker_open, err);
-    char(*all)[KIND] = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
-    int status = all ? ls_gang(t, ls_worker_describe, err)
-                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
+    int status = ls_gang(t, ls_worker_describe, err);
     if (status == LS_OK)
-        status = compare_kinds(t, all, err);
-    ls_free(t->host, all);
+        status = compare_kinds(t, err);
     return status ? status : open_alike(t, err);
 }
 
@@ -202,7 +198,7 @@ static void read_machine(char *out, size_t size)
     strcat(out, boot);
 }
 
-static int fill_card(card *mine, struct ls_trainer *t, ls_error *err)
+static int describe_host(host_facts *mine, struct ls_trainer *t, ls_error *err)
 {
     memset(mine, 0, sizeof *mine);
     const ls_device_info *info = &t->worker[0].info;
@@ -219,9 +215,10 @@ static int fill_card(card *mine, struct ls_trainer *t, ls_error *err)
     return status;
 }
 
-static int compare_gradients(const struct ls_trainer *t, const card *all, int m, ls_error *err)
+static int compare_gradients(const struct ls_trainer *t, const host_facts *all, int m,
+                             ls_error *err)
 {
-    const card *a = &all[0], *b = &all[m];
+    const host_facts *a = &all[0], *b = &all[m];
     if (a->gradient_crc32 == b->gradient_crc32)
         return LS_OK;
     return ls_fail(err, LS_EUNSUPPORTED,
@@ -233,7 +230,7 @@ static int compare_gradients(const struct ls_trainer *t, const card *all, int m,
 }
 
 /* Two processes of one machine would take the same CPUs, unless they were told which. */
-static int check_places(const struct ls_trainer *t, const card *all, ls_error *err)
+static int check_places(const struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     const struct ls_cluster *c = t->members.cluster;
     for (int m = 0; m < t->members.count; m++)
@@ -247,7 +244,7 @@ static int check_places(const struct ls_trainer *t, const card *all, ls_error *e
     return LS_OK;
 }
 
-static void say_devices(struct ls_trainer *t, const card *all)
+static void say_devices(struct ls_trainer *t, const host_facts *all)
 {
     char *out = t->text.devices;
     size_t used = 0, size = sizeof t->text.devices;
@@ -257,52 +254,46 @@ static void say_devices(struct ls_trainer *t, const card *all)
     snprintf(out + (used < size - 2 ? used : size - 2), 2, "]");
 }
 
-/* How many names, "cpu(0), cpu(1)", and, with `out`, each of them. */
-static int split_names(char (*out)[LS_MEMBER_NAME + 64], const char *host, const char *names)
+/* Appends a member's devices, "cpu(0), cpu(1)", to the list; as long as there is none, counts them. */
+static void add_devices(ls_members *m, int member, const char *names)
 {
-    int count = 0;
-    for (const char *at = names; *at; count++) {
+    for (const char *at = names; *at; m->devices++) {
         const size_t length = strcspn(at, ",");
-        if (out)
-            snprintf(out[count], sizeof *out, "%s: %.*s", host, length < 60 ? (int)length : 60, at);
+        if (m->device) {
+            ls_member_device *d = &m->device[m->devices];
+            snprintf(d->name, sizeof d->name, "%s: %.*s", ls_cluster_host(m->cluster, member),
+                     length < 60 ? (int)length : 60, at);
+            d->origin = member;
+        }
         at += length + strspn(at + length, ", ");
     }
-    return count;
 }
 
-static int list_all(struct ls_trainer *t, const card *all, ls_error *err)
+static int list_all(struct ls_trainer *t, const host_facts *all, ls_error *err)
 {
     ls_members *m = &t->members;
-    int count = 0;
     for (int i = 0; i < m->count; i++)
-        count += split_names(NULL, "", all[i].devices);
+        add_devices(m, i, all[i].devices);
+    const int count = m->devices;
+    m->devices = 0;
     m->device = ls_alloc_array(t->host, (size_t)count, sizeof *m->device);
-    m->device_of = ls_alloc_array(t->host, (size_t)count, sizeof *m->device_of);
     ls_free(t->host, t->records.device);
     t->records.device = ls_alloc_array(t->host, (size_t)count, sizeof *t->records.device);
-    if (!m->device || !m->device_of || !t->records.device)
+    if (!m->device || !t->records.device)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d names", count);
     for (int i = 0; i < m->count; i++) {
-        const int before = m->devices;
-        m->own = i == m->member ? before : m->own;
-        m->devices +=
-            split_names(m->device + before, ls_cluster_host(m->cluster, i), all[i].devices);
-        for (int k = before; k < m->devices; k++)
-            m->device_of[k] = i;
+        m->own = i == m->member ? m->devices : m->own;
+        add_devices(m, i, all[i].devices);
     }
     return LS_OK;
 }
 
-static int check_all(struct ls_trainer *t, card *all, ls_error *err)
+static int check_hosts(struct ls_trainer *t, host_facts *all, ls_error *err)
 {
-    int status = fill_card(&all[t->members.member], t, err);
-    if (status == LS_OK)
-        status = ls_cluster_gather(t->members.cluster, all, sizeof *all, err);
-    for (card *c = all; c < all + t->members.count; c++) /* whatever came */
+    for (host_facts *c = all; c < all + t->members.count; c++) /* whatever came */
         c->isa[sizeof c->isa - 1] = c->library[sizeof c->library - 1] =
             c->devices[sizeof c->devices - 1] = c->machine[sizeof c->machine - 1] = '\0';
-    if (status == LS_OK)
-        status = check_places(t, all, err);
+    int status = check_places(t, all, err);
     for (int m = 1; m < t->members.count && status == LS_OK; m++)
         status = compare_gradients(t, all, m, err);
     if (status)
@@ -338,9 +329,11 @@ int ls_members_check(struct ls_trainer *t, ls_error *err)
 {
     if (!t->members.cluster)
         return LS_OK;
-    card *all = ls_alloc_array(t->host, (size_t)t->members.count, sizeof *all);
-    int status = all ? check_all(t, all, err)
-                     : ls_fail(err, LS_ENOMEM, "out of memory for the start-up check");
+    host_facts own;
+    int status = describe_host(&own, t, err);
+    host_facts *all = status ? NULL : ls_members_gather(&status, t, &own, sizeof own, err);
+    if (all)
+        status = check_hosts(t, all, err);
     ls_free(t->host, all);
     if (status == LS_OK && !t->merge->over_members)
         return ls_config_fail(err, &t->config, "allreduce", LS_ECONFIG,

@@ -21,6 +21,14 @@ ls_metric ls_metric_told(const ls_loss *loss, unsigned wanted, const ls_measured
     return loss->hits ? LS_METRIC_ACCURACY : LS_METRIC_LOSS;
 }
 
+ls_metric ls_metric_find(const char *name)
+{
+    int m = LS_METRIC_LOSS;
+    while (m < LS_METRICS && strcmp(name, ls_metric_names[m]) != 0)
+        m++;
+    return (ls_metric)m;
+}
+
 bool ls_metric_rises(ls_metric metric)
 {
     return metric != LS_METRIC_LOSS && metric != LS_METRIC_MAE;

@@ -36,6 +36,9 @@ typedef enum ls_metric {
 /* Their names in the config and in records; where records want a number, "test_<name>". */
 extern const char *const ls_metric_names[LS_METRICS];
 
+/* The metric of that name; LS_METRICS: none has it. */
+ls_metric ls_metric_find(const char *name);
+
 /* Whether the larger of two values is the better one. */
 bool ls_metric_rises(ls_metric metric);
 

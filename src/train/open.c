@@ -8,6 +8,7 @@
 #include "train/saver.h"
 #include "train/worker.h"
 
+#include <lockstep/split.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +76,7 @@ static int open_feed(ls_trainer *t, ls_error *err)
     int status = check_schedule(t, err);
     return status ? status
                   : ls_feed_create(&t->feed, t->data[LS_TRAIN], (uint32_t)t->config.batch_size,
-                                   LS_IN_FLIGHT, t->host, err);
+                                   t->host, err);
 }
 
 /* The data's own names, or those that it is known by. */
@@ -122,6 +123,14 @@ static int choose_shards(ls_trainer *t, ls_error *err)
 
 /* ---- devices and workers -------------------------------------------------------------------- */
 
+/* One for each shard of this process; at least 1. */
+static int most_devices(const ls_trainer *t)
+{
+    int lo, hi;
+    ls_members_span(t, t->config.shards, &lo, &hi);
+    return hi > lo ? hi - lo : 1;
+}
+
 static int make_pool(ls_trainer *t, ls_error *err)
 {
     const ls_config *c = &t->config;
@@ -129,7 +138,7 @@ static int make_pool(ls_trainer *t, ls_error *err)
         .size = sizeof o,
         .registry = ls_inference_registry(t->inference),
         .devices = c->devices,
-        .max_devices = c->shards ? ls_members_shards(t, (int)c->shards) : 0,
+        .max_devices = c->shards ? most_devices(t) : 0,
         .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
         .precision = c->precision,
         .cache_dir = t->options.cache_dir,
@@ -203,10 +212,9 @@ static int open_workers(ls_trainer *t, ls_error *err)
 {
     ls_park *parking = &t->parking;
     t->worker = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->worker);
-    t->reports = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->reports);
     t->records.times = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->records.times);
     t->records.device = ls_alloc_array(t->host, (size_t)t->workers, sizeof *t->records.device);
-    if (!t->worker || !t->reports || !t->records.times || !t->records.device)
+    if (!t->worker || !t->records.times || !t->records.device)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d workers", t->workers);
     ls_park_init(parking, 0);
     for (int i = 0; i < t->workers; i++) {
@@ -244,14 +252,15 @@ static void write_devices_text(ls_trainer *t)
 /* Rows of a whole minibatch that the busiest device computes. */
 static int largest_share(const ls_trainer *t)
 {
+    const uint32_t batch = (uint32_t)t->config.batch_size, shards = (uint32_t)t->shards;
     uint32_t most = 0;
     for (int i = 0; i < t->workers; i++) {
         const ls_train_worker *w = &t->worker[i];
         uint32_t first, last, count;
         if (w->shard_lo == w->shard_hi)
             continue;
-        ls_worker_shard_rows(t, (uint32_t)t->config.batch_size, w->shard_lo, &first, &count);
-        ls_worker_shard_rows(t, (uint32_t)t->config.batch_size, w->shard_hi - 1, &last, &count);
+        ls_split(batch, shards, (uint32_t)w->shard_lo, &first, &count);
+        ls_split(batch, shards, (uint32_t)w->shard_hi - 1, &last, &count);
         if (last + count - first > most)
             most = last + count - first;
     }
@@ -425,7 +434,7 @@ static int read_config(ls_trainer *t, ls_error *err)
     if (status == LS_OK)
         status = check_step_rows(t, err);
     if (status == LS_OK && t->dir.resumed && t->config.shards <= 0)
-        t->config.shards = ls_resume_shards(t);
+        t->config.shards = t->dir.resumed->state.shards;
     return status;
 }
 

@@ -47,26 +47,21 @@ void ls_pb_double(ls_buffer *b, unsigned field, double value)
     put_little(b, bits, 8);
 }
 
-void ls_pb_begin(ls_buffer *b, unsigned field, size_t count)
+static void put_bytes(ls_buffer *b, unsigned field, const char *bytes, size_t count)
 {
     put_key(b, field, LENGTH);
     put_varint(b, count);
-}
-
-void ls_pb_bytes(ls_buffer *b, unsigned field, const void *bytes, size_t count)
-{
-    ls_pb_begin(b, field, count);
     ls_buffer_add(b, bytes, count);
 }
 
 void ls_pb_text(ls_buffer *b, unsigned field, const char *text)
 {
-    ls_pb_bytes(b, field, text, strlen(text));
+    put_bytes(b, field, text, strlen(text));
 }
 
 void ls_pb_message(ls_buffer *b, unsigned field, ls_buffer *message)
 {
-    ls_pb_bytes(b, field, message->text ? message->text : "", message->length);
+    put_bytes(b, field, message->text ? message->text : "", message->length);
     b->failed |= message->failed;
     message->length = 0;
 }

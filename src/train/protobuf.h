@@ -18,12 +18,7 @@
 void ls_pb_int(ls_buffer *b, unsigned field, int64_t value);
 void ls_pb_float(ls_buffer *b, unsigned field, float value);
 void ls_pb_double(ls_buffer *b, unsigned field, double value);
-void ls_pb_bytes(ls_buffer *b, unsigned field, const void *bytes, size_t count);
 void ls_pb_text(ls_buffer *b, unsigned field, const char *text);
-
-/* A field of `count` bytes whose contents the caller adds next. */
-void ls_pb_begin(ls_buffer *b, unsigned field, size_t count);
-
 /* `message` as a field; it is empty then, and may be used again. A failure of it becomes b's. */
 void ls_pb_message(ls_buffer *b, unsigned field, ls_buffer *message);
 

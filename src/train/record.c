@@ -8,7 +8,6 @@
 
 #include <lockstep/version.h>
 #include <math.h>
-#include <stdio.h>
 #include <time.h>
 
 const char *const ls_record_names[LS_RECORD_TYPES] = {
@@ -229,7 +228,7 @@ static ls_record with_devices(struct ls_trainer *t, ls_record_type type)
     for (int i = 0; i < m->devices; i++) {
         const int own = i - m->own; /* of this process's workers, where it is one */
         if (own < 0 || own >= t->workers || t->worker[own].presence == LS_LIVE)
-            t->records.device[r.devices++] = m->device[i];
+            t->records.device[r.devices++] = m->device[i].name;
     }
     for (int i = 0; i < t->workers && m->devices == 0; i++)
         if (t->worker[i].presence == LS_LIVE)
@@ -260,15 +259,14 @@ static void time_worker(ls_worker_times *out, int worker, int queued, const ls_r
     };
 }
 
-int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s, const ls_report *r,
-                   ls_error *err)
+int ls_record_step(struct ls_trainer *t, double images_per_s, const ls_report *r, ls_error *err)
 {
     if (t->records.sinks.count == 0)
         return LS_OK;
-    ls_record record = {.type = LS_RECORD_STEP, .epoch = epoch};
+    ls_record record = {.type = LS_RECORD_STEP, .epoch = t->position.epoch + 1};
     ls_step_values *v = &record.of.step;
     *v = (ls_step_values){
-        .step = r->step + 1,
+        .step = r->number,
         .rows = (uint64_t)r->rows,
         .correct = (uint64_t)r->correct,
         .hits = t->config.loss->hits,
@@ -280,12 +278,13 @@ int ls_record_step(struct ls_trainer *t, uint32_t epoch, double images_per_s, co
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_LIVE && t->worker[i].status == LS_OK)
             time_worker(&t->records.times[v->workers++], i, ls_pool_busy(t->pool, i),
-                        &t->reports[i]);
+                        &t->worker[i].report);
     return ls_sinks_emit(&t->records.sinks, &record, err);
 }
 
-int ls_record_nonfinite(struct ls_trainer *t, uint64_t step, int worker, int shard, ls_error *err)
+int ls_record_nonfinite(struct ls_trainer *t, int worker, int shard, ls_error *err)
 {
+    const uint64_t step = t->position.steps + 1;
     ls_record r = {.type = LS_RECORD_NONFINITE};
     if (t->config.skip_nonfinite && shard < 0 && t->members.cluster)
         ls_log(
@@ -311,19 +310,19 @@ int ls_record_fault(struct ls_trainer *t, const ls_fault *fault, ls_error *err)
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
-int ls_record_epoch(struct ls_trainer *t, uint32_t epoch, const ls_epoch_totals *totals,
-                    ls_error *err)
+int ls_record_epoch(struct ls_trainer *t, ls_error *err)
 {
-    ls_record r = {.type = LS_RECORD_EPOCH, .epoch = epoch};
+    const ls_epoch_totals *totals = &t->position.totals;
+    ls_record r = {.type = LS_RECORD_EPOCH, .epoch = t->position.epoch + 1};
     r.of.epoch = (ls_epoch_values){totals->seconds, totals->rows / totals->seconds,
                                    totals->loss / totals->rows,
                                    ls_accuracy(t, totals->correct, totals->rows)};
     return ls_sinks_emit(&t->records.sinks, &r, err);
 }
 
-int ls_record_eval(struct ls_trainer *t, uint32_t epoch, double seconds, ls_error *err)
+int ls_record_eval(struct ls_trainer *t, double seconds, ls_error *err)
 {
-    ls_record r = {.type = LS_RECORD_EVAL, .epoch = epoch};
+    ls_record r = {.type = LS_RECORD_EVAL, .epoch = t->position.epoch + 1};
     r.of.eval = (ls_eval_values){.test_loss = t->result.test_loss,
                                  .test_accuracy = t->result.test_accuracy,
                                  .seconds = seconds,

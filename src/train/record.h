@@ -10,7 +10,6 @@
 #include <lockstep/trainer.h>
 #include <stdbool.h>
 
-struct ls_epoch_totals;
 struct ls_report;
 
 typedef enum ls_record_type {
@@ -142,14 +141,13 @@ void ls_record_write(ls_json_writer *w, const ls_record *record);
  * ls_sinks_emit. */
 /* `type`: run_start or resume. */
 int ls_record_start(struct ls_trainer *trainer, ls_record_type type, ls_error *err);
-int ls_record_step(struct ls_trainer *trainer, uint32_t epoch, double images_per_s,
-                   const struct ls_report *report, ls_error *err);
-int ls_record_nonfinite(struct ls_trainer *trainer, uint64_t step, int worker, int shard,
-                        ls_error *err);
+int ls_record_step(struct ls_trainer *trainer, double images_per_s, const struct ls_report *report,
+                   ls_error *err);
+/* Of the step that comes next. */
+int ls_record_nonfinite(struct ls_trainer *trainer, int worker, int shard, ls_error *err);
 int ls_record_fault(struct ls_trainer *trainer, const ls_fault *fault, ls_error *err);
-int ls_record_epoch(struct ls_trainer *trainer, uint32_t epoch,
-                    const struct ls_epoch_totals *totals, ls_error *err);
-int ls_record_eval(struct ls_trainer *trainer, uint32_t epoch, double seconds, ls_error *err);
+int ls_record_epoch(struct ls_trainer *trainer, ls_error *err);
+int ls_record_eval(struct ls_trainer *trainer, double seconds, ls_error *err);
 int ls_record_run_end(struct ls_trainer *trainer, int status, const char *error, ls_error *err);
 
 #endif

@@ -134,7 +134,7 @@ static void drop_failed_devices(struct ls_trainer *t)
         ls_train_worker *w = &t->worker[i];
         if (w->presence == LS_LIVE && w->status == LS_EDEVICE) {
             w->presence = LS_LOST;
-            w->idle = 1;
+            w->idle = true;
         }
         t->live += w->presence == LS_LIVE;
     }
@@ -157,9 +157,9 @@ static int record_losses(struct ls_trainer *t, const char *action, ls_error *err
                                 .action = action,
                                 .text = text_of(w),
                                 .detected_after_s = w->silence_s};
-        int next = ls_record_fault(t, &fault, status ? NULL : err);
+        int record_status = ls_record_fault(t, &fault, status ? NULL : err);
         if (status == LS_OK)
-            status = next;
+            status = record_status;
     }
     return status;
 }
@@ -226,12 +226,12 @@ void ls_assign_shards(struct ls_trainer *t)
 {
     double capacity[LS_DEVICES_MAX];
     int rank = 0, lo, hi;
-    ls_members_span(t, &lo, &hi);
+    ls_members_span(t, t->shards, &lo, &hi);
     for (int i = 0; i < t->workers; i++)
         if (t->worker[i].presence == LS_LIVE)
             capacity[rank++] = t->config.capacities ? t->config.capacity[i] : 1;
     t->live = rank;
-    t->one_shard_each = 1;
+    t->one_shard_each = true;
     rank = 0;
     for (int i = 0; i < t->workers; i++) {
         ls_train_worker *w = &t->worker[i];
@@ -249,7 +249,6 @@ void ls_assign_shards(struct ls_trainer *t)
 
 static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
 {
-    int segments;
     const ls_train_worker *first = &t->worker[ls_first_worker(t, LS_LIVE)];
     const ls_replica *replica = first->replica;
     const ls_buckets *buckets = ls_replica_buckets(replica);
@@ -258,24 +257,22 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
         .ranks = t->live,
         .shards = t->shards,
         .floats = ls_replica_floats(replica),
-        .segments = ls_replica_segments(replica, &segments),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
-        .timeout_ns =
-            UINT64_MAX, /* the watch knows which worker is to blame, and aborts the group */
+        .timeout_ns = UINT64_MAX, /* the watch knows who is to blame, and aborts the group */
         .spins = ls_spins_for(t->live, ls_allowed_cpus()),
         .host = t->host,
         .members = t->members.cluster,
         .over = &ls_cluster_ops,
     };
-    ls_members_span(t, &desc.span.lo, &desc.span.hi);
-    desc.segment_count = segments;
+    ls_members_span(t, t->shards, &desc.span.lo, &desc.span.hi);
+    desc.segments = ls_replica_segments(replica, &desc.segment_count);
     int status = desc.type->group_create(out, &desc, err);
     const bool one_total = status == LS_OK && t->merge == &ls_comm_ordered && !t->members.cluster &&
                            ls_worker_rebinds(first) && t->config.optimizer.ema == 0;
     t->total = one_total ? ls_host_group_total(*out) : NULL;
-    if (one_total &&
-        !t->total) /* a worker that has none for its own either may be asked once more */
+    /* A worker whose own total cannot be allocated either may be retried once. */
+    if (one_total && !t->total)
         ls_log(t->host, LS_LOG_WARNING,
                "out of memory for one total of all workers: each has its own");
     return status;
@@ -288,8 +285,8 @@ static bool may_come_back_to(const ls_train_worker *w, const ls_comm_group *grou
 
 /* A worker that was left behind may still be about to read what the survivors showed to the old group. A
  * worker that is merely slow stops within microseconds of the abort. One that sleeps in the midst of
- * a merge reads, when it wakes, whatever is there then into memory of its own or the old group's total, which no
- * worker looks at any more: harmless, as long as that memory is still there. Returns whether there is such a one. */
+ * a merge reads, when it wakes, what is there by then, into memory of its own or the old group's total, which no worker
+ * reads any more. That is harmless as long as the memory exists. Returns whether there is such a worker. */
 static bool peer_may_read(const struct ls_trainer *t, const ls_comm_group *group)
 {
     const struct timespec a_millisecond = {.tv_nsec = 1000000};
@@ -342,7 +339,7 @@ int ls_form_group(struct ls_trainer *t, ls_error *err)
     for (int i = 0; i < t->workers; i++) {
         t->worker[i].status = LS_OK;
         if (keep && t->worker[i].presence != LS_STALLED)
-            t->worker[i].keep_fold = 1;
+            t->worker[i].keep_fold = true;
     }
     int status = make_group(&fresh, t, err);
     if (status)
@@ -352,13 +349,12 @@ int ls_form_group(struct ls_trainer *t, ls_error *err)
         if (t->worker[i].presence == LS_LIVE)
             t->worker[i].member_of = fresh;
     status = ls_gang(t, ls_worker_join, err); /* and every worker leaves the old one */
-    int retired = old ? retire(t, old, status ? NULL : err) : LS_OK;
+    int retire_status = old ? retire(t, old, status ? NULL : err) : LS_OK;
     if (status == LS_OK)
-        status = retired;
+        status = retire_status;
     const bool stalled = ls_first_worker(t, LS_STALLED) < t->workers;
     if (status == LS_OK && t->members.cluster && !t->faults.old_groups && !stalled)
-        ls_cluster_free_old(
-            t->members.cluster); /* no group and no worker is left that knows of it */
+        ls_cluster_free_old(t->members.cluster); /* no group, no worker is left that knows of it */
     return status ? status : ls_gang(t, ls_worker_check, err);
 }
 
@@ -388,7 +384,7 @@ static int renew_exchange(struct ls_trainer *t, ls_error *err)
     return LS_OK;
 }
 
-/* What workers say who were waiting for another host is that host's doing. */
+/* A worker that failed while waiting for another host is not at fault. */
 static void forgive_waiting(struct ls_trainer *t)
 {
     for (int i = 0; i < t->workers; i++) {

@@ -62,11 +62,10 @@ static void strike_devices(struct ls_trainer *t)
     ls_members *m = &t->members;
     int kept = 0;
     for (int i = 0; i < m->devices; i++) {
-        if (!is_left(t, m->device_of[i]))
+        if (!is_left(t, m->device[i].origin))
             continue;
         m->own = i == m->own ? kept : m->own;
-        memmove(m->device[kept], m->device[i], sizeof m->device[i]);
-        m->device_of[kept++] = m->device_of[i];
+        m->device[kept++] = m->device[i];
     }
     m->devices = kept;
 }
@@ -105,8 +104,8 @@ int ls_members_regroup(struct ls_trainer *t, ls_error *err)
 
 typedef struct standing {
     uint64_t steps, evaluations;
-    ls_report last; /* of its last step */
-    double test_loss, test_accuracy, value[LS_METRICS];
+    ls_report last;           /* of its last step */
+    double value[LS_METRICS]; /* of its last evaluation */
     int32_t classes;
 } standing;
 
@@ -118,8 +117,6 @@ static void describe(standing *out, const struct ls_trainer *t)
     out->last = t->coordination->last;
     out->last.comm.waiting = NULL;
     out->last.comm.user = NULL;
-    out->test_loss = t->result.test_loss;
-    out->test_accuracy = t->result.test_accuracy;
     memcpy(out->value, t->measured.value, sizeof out->value);
     out->classes = t->measured.classes;
 }
@@ -166,15 +163,14 @@ static int share_state(struct ls_trainer *t, int newest, ls_error *err)
     return status;
 }
 
-static int adopt_evaluation(struct ls_trainer *t, const standing *newest)
+static void adopt_evaluation(struct ls_trainer *t, const standing *newest)
 {
-    t->result.test_loss = newest->test_loss;
-    t->result.test_accuracy = newest->test_accuracy;
+    t->result.test_loss = newest->value[LS_METRIC_LOSS];
+    t->result.test_accuracy = newest->value[LS_METRIC_ACCURACY];
     memcpy(t->measured.value, newest->value, sizeof newest->value);
     t->measured.classes = newest->classes;
     t->members.evaluations = newest->evaluations;
     t->members.evaluated = true;
-    return LS_OK;
 }
 
 static int adopt(struct ls_trainer *t, const standing *mine, const standing *newest, ls_error *err)
@@ -183,7 +179,9 @@ static int adopt(struct ls_trainer *t, const standing *mine, const standing *new
         int status = ls_gang(t, ls_worker_load, err);
         return status ? status : ls_adopt_step(t->coordination, &newest->last, err);
     }
-    return mine->evaluations < newest->evaluations ? adopt_evaluation(t, newest) : LS_OK;
+    if (mine->evaluations < newest->evaluations)
+        adopt_evaluation(t, newest);
+    return LS_OK;
 }
 
 /* The lowest that is left, and another one was the first before. */
@@ -192,7 +190,7 @@ static bool is_new_first(const struct ls_trainer *t)
     return ls_members_first(t) && t->members.origin > 0 && !t->members.took_over;
 }
 
-/* What is on a disk that is still there is to be no older than the loss. */
+/* The new first member saves at once, so that its disk holds a checkpoint no older than the loss. */
 static int save_as_first(struct ls_trainer *t, ls_error *err)
 {
     int status = t->dir.saver ? ls_snapshot_replicas(t, true, err) : LS_OK;
@@ -201,16 +199,12 @@ static int save_as_first(struct ls_trainer *t, ls_error *err)
 }
 
 /* All know what all have done, so all know what is sent. */
-static int level(struct ls_trainer *t, standing *all, ls_error *err)
+static int level(struct ls_trainer *t, const standing *all, ls_error *err)
 {
     const ls_members *m = &t->members;
-    const int count = m->count;
+    const int count = m->count, newest = find_newest(all, count);
     bool steps = false, evaluations = false;
-    describe(&all[m->member], t);
-    int status = ls_cluster_gather(m->cluster, all, sizeof *all, err);
-    const int newest = find_newest(all, count);
-    if (status == LS_OK)
-        status = check_spread(all, count, newest, err);
+    int status = check_spread(all, count, newest, err);
     for (int i = 0; i < count; i++) {
         steps |= all[i].steps < all[newest].steps;
         evaluations |= all[i].evaluations < all[newest].evaluations;
@@ -233,13 +227,11 @@ static int level(struct ls_trainer *t, standing *all, ls_error *err)
 static int compare(struct ls_trainer *t, ls_error *err)
 {
     const ls_members *m = &t->members;
-    uint32_t *all = ls_alloc_array(t->host, (size_t)m->count, sizeof *all);
-    int status = all ? ls_snapshot_replicas(t, false, err)
-                     : ls_fail(err, LS_ENOMEM, "out of memory for %d hosts", m->count);
-    if (status == LS_OK) {
-        all[m->member] = t->worker[ls_first_worker(t, LS_LIVE)].checksum;
-        status = ls_cluster_gather(m->cluster, all, sizeof *all, err);
-    }
+    int status = ls_snapshot_replicas(t, false, err);
+    if (status)
+        return status;
+    const uint32_t own = t->worker[ls_first_worker(t, LS_LIVE)].checksum;
+    uint32_t *all = ls_members_gather(&status, t, &own, sizeof own, err);
     for (int i = 1; status == LS_OK && i < m->count; i++)
         if (all[i] != all[0])
             status = ls_fail(err, LS_EDIVERGED,
@@ -268,8 +260,12 @@ int ls_members_level(struct ls_trainer *t, ls_error *err)
     ls_error why = {0};
     if (!m->uneven)
         return LS_OK;
-    standing *all = ls_alloc_array(t->host, (size_t)m->count, sizeof *all);
-    int status = all ? level(t, all, &why) : ls_fail(&why, LS_ENOMEM, "out of memory for a level");
+    int status;
+    standing own;
+    describe(&own, t);
+    standing *all = ls_members_gather(&status, t, &own, sizeof own, &why);
+    if (all)
+        status = level(t, all, &why);
     ls_free(t->host, all);
     if (status == LS_OK)
         status = compare(t, &why);

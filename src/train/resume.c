@@ -2,22 +2,14 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/plain_file.h"
-#include "train/checkpoint.h"
 #include "train/run_dir.h"
 #include "train/trainer.h"
 
 #include <dirent.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define RUNS "runs"
-
-struct ls_resumed {
-    char *path; /* of the checkpoint */
-    ls_json *doc;
-    ls_state state;
-};
 
 /* ---- which run ------------------------------------------------------------------------------ */
 
@@ -149,17 +141,9 @@ static int find_directory(char **out, const struct ls_trainer *t, bool has_confi
 
 /* ---- its newest checkpoint ------------------------------------------------------------------ */
 
-static void on_skipped(void *context, const char *name, const ls_error *why)
-{
-    const struct ls_trainer *t = context;
-    ls_log(t->host, LS_LOG_WARNING, "checkpoint %s is damaged, so an older one is used: %.380s",
-           name, why->text);
-}
-
-static int read_state(struct ls_resumed *r, char *text, const ls_host *host, ls_error *err)
+static int read_state(struct ls_resumed *r, const char *text, const ls_host *host, ls_error *err)
 {
     int status = ls_json_parse(&r->doc, r->path, text, strlen(text), host, err);
-    ls_free(host, text);
     return status ? status : ls_state_read(&r->state, r->doc, err);
 }
 
@@ -167,12 +151,14 @@ static int open_checkpoint(struct ls_trainer *t, ls_error *err)
 {
     struct ls_resumed *r = t->dir.resumed;
     char *state, path[LS_PATH_BYTES];
-    int status =
-        ls_checkpoints_latest(&r->path, &state, ls_path_join(path, t->dir.path, "checkpoints"),
-                              on_skipped, t, t->host, err);
+    int status = ls_checkpoints_latest(
+        &r->path, &state, ls_path_join(path, t->dir.path, "checkpoints"), true, t->host, err);
     if (status == LS_ENOENT)
         return ls_fail(err, status, "%.300s: has no checkpoint; nothing to resume", t->dir.path);
-    return status ? status : read_state(r, state, t->host, err);
+    if (status == LS_OK)
+        status = read_state(r, state, t->host, err);
+    ls_free(t->host, state);
+    return status;
 }
 
 int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
@@ -190,11 +176,6 @@ int ls_resume_find(struct ls_trainer *t, char **config_path, ls_error *err)
         return ls_fail(err, LS_ENOMEM, "out of memory for a path");
     status = ls_dir_lock_take(&t->dir.lock, t->dir.path, err);
     return status ? status : open_checkpoint(t, err);
-}
-
-int ls_resume_shards(const struct ls_trainer *t)
-{
-    return t->dir.resumed->state.shards;
 }
 
 /* ---- the same recipe, the same data --------------------------------------------------------- */
@@ -276,7 +257,7 @@ int ls_resume_load(struct ls_trainer *t, ls_error *err)
     return status ? status : take_position(t, err);
 }
 
-int ls_resume_from(struct ls_trainer *t, const char *path, char *state, ls_error *err)
+int ls_resume_from(struct ls_trainer *t, const char *path, const char *state, ls_error *err)
 {
     struct ls_resumed other = {0}, *own = t->dir.resumed;
     t->dir.resumed = &other;
@@ -289,11 +270,6 @@ int ls_resume_from(struct ls_trainer *t, const char *path, char *state, ls_error
     ls_free(t->host, other.path);
     t->dir.resumed = own;
     return status;
-}
-
-const ls_sink_mark *ls_resume_metrics(const struct ls_trainer *t)
-{
-    return &t->dir.resumed->state.metrics;
 }
 
 /* The devices are open: bits depend on the library, and of some on the instruction set. */

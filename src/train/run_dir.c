@@ -140,7 +140,7 @@ static int open_metrics(struct ls_trainer *t, ls_error *err)
 {
     ls_sink *sink;
     char path[LS_PATH_BYTES];
-    const ls_sink_mark *keep = t->dir.resumed ? ls_resume_metrics(t) : NULL;
+    const ls_sink_mark *keep = t->dir.resumed ? &t->dir.resumed->state.metrics : NULL;
     int status =
         ls_sink_jsonl(&sink, ls_path_join(path, t->dir.path, "metrics.jsonl"), keep, t->host, err);
     if (status == LS_OK)

@@ -10,7 +10,6 @@
 #include "base/host.h"
 #include "train/checkpoint.h"
 #include "train/coordinator.h"
-#include "train/run_dir.h"
 #include "train/worker.h"
 
 #include <stdio.h>
@@ -86,12 +85,13 @@ static void note_success(struct ls_saver *s)
     t->result.checkpoint = t->text.checkpoint;
 }
 
-/* Until nothing is being written; *status is what came of the save that was. */
-static int wait_until_idle(struct ls_saver *s, int *saved, ls_error *why, ls_error *err)
+/* Until nothing is being written. s->status, and s->error, are what came of the save that was; LS_OK: there was none. */
+static int wait_until_idle(struct ls_saver *s, ls_error *err)
 {
-    *saved = LS_OK;
-    if (!s->busy)
+    if (!s->busy) {
+        s->status = LS_OK;
         return LS_OK;
+    }
     s->hangs = s->hangs || ls_pool_wait(s->pool, LONGEST_SAVE_NS, NULL) == LS_ETIMEDOUT;
     if (s->hangs)
         return ls_fail(
@@ -101,22 +101,18 @@ static int wait_until_idle(struct ls_saver *s, int *saved, ls_error *why, ls_err
     s->busy = false;
     ls_trace_span(s->t->trace, LS_TRACK_SAVER, "write a checkpoint", s->begin_ns, s->end_ns,
                   s->position.steps);
-    *saved = s->status;
     if (s->status == LS_OK)
         note_success(s);
-    else
-        *why = s->error;
     return LS_OK;
 }
 
 /* The save under way, if there is one. Where it failed the run goes on, and the next one may succeed. */
 static int finish_save(struct ls_saver *s, ls_error *err)
 {
-    int saved;
-    ls_error why;
-    int status = wait_until_idle(s, &saved, &why, err);
-    if (status == LS_OK && saved)
-        ls_log(s->t->host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s", why.text);
+    int status = wait_until_idle(s, err);
+    if (status == LS_OK && s->status)
+        ls_log(s->t->host, LS_LOG_WARNING, "a checkpoint could not be saved: %.400s",
+               s->error.text);
     return status;
 }
 
@@ -151,10 +147,10 @@ static int compare_checksums(const struct ls_trainer *t, ls_error *err)
         (unsigned long long)t->position.steps, list);
 }
 
-int ls_snapshot_replicas(struct ls_trainer *t, bool bring_home, ls_error *err)
+int ls_snapshot_replicas(struct ls_trainer *t, bool exports, ls_error *err)
 {
-    int status = bring_home && t->dir.saver ? finish_save(t->dir.saver, err) : LS_OK;
-    t->exchange->exporter = bring_home ? ls_first_worker(t, LS_LIVE) : -1;
+    int status = exports && t->dir.saver ? finish_save(t->dir.saver, err) : LS_OK;
+    t->exchange->exporter = exports ? ls_first_worker(t, LS_LIVE) : -1;
     t->exchange->steps = t->position.steps;
     if (status == LS_OK)
         status = ls_gang(t, ls_worker_snapshot, err);
@@ -192,8 +188,7 @@ static int describe(struct ls_saver *s, ls_error *err)
 int ls_checkpoint(struct ls_trainer *t, bool wait, ls_error *err)
 {
     struct ls_saver *s = t->dir.saver;
-    ls_error why;
-    int saved, status = finish_save(s, err);
+    int status = finish_save(s, err);
     if (status || (s->saved_any && same_position(&s->saved, &t->position)))
         return status;
     status = describe(s, err);
@@ -205,8 +200,10 @@ int ls_checkpoint(struct ls_trainer *t, bool wait, ls_error *err)
     s->busy = true;
     if (!wait)
         return t->config.checkpoint.async ? LS_OK : finish_save(s, err);
-    status = wait_until_idle(s, &saved, &why, err);
-    return status || !saved ? status : ls_fail(err, saved, "%s", why.text);
+    status = wait_until_idle(s, err);
+    if (status)
+        return status;
+    return s->status ? ls_fail(err, s->status, "%s", s->error.text) : LS_OK;
 }
 
 void ls_saver_forget(struct ls_trainer *t)

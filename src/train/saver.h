@@ -17,15 +17,15 @@ int ls_saver_destroy(struct ls_saver *saver);
 /* Waits until nothing is being written. Errors: LS_ESTALLED. */
 int ls_saver_rest(struct ls_trainer *trainer);
 
-/* No worker is at work. Compares the replicas and, with `bring_home`, exports weights and optimizer
+/* No worker is at work. Compares the replicas and, with `exports`, exports weights and optimizer
  * state into the exchange. Errors: LS_EDIVERGED names the replica that differs; those of ls_gang. */
-int ls_snapshot_replicas(struct ls_trainer *trainer, bool bring_home, ls_error *err);
+int ls_snapshot_replicas(struct ls_trainer *trainer, bool exports, ls_error *err);
 
-/* Saves what ls_snapshot_replicas has just brought home. With `wait` it is on the disk at the return;
+/* Saves what ls_snapshot_replicas has just exported. With `wait` it is on the disk at the return;
  * else it is written while training goes on, and a failure is logged: the next one may succeed. */
 int ls_checkpoint(struct ls_trainer *trainer, bool wait, ls_error *err);
 
-/* Saves what was brought home to the file `path`; on the disk at the return. */
+/* Saves what was exported to the file `path`; on the disk at the return. */
 int ls_checkpoint_at(struct ls_trainer *trainer, const char *path, ls_error *err);
 
 /* The path of the best evaluation's checkpoint, good until the next call; NULL: none is kept. Asks nothing of the saver

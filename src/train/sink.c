@@ -44,18 +44,18 @@ static int render(ls_sinks *sinks, ls_record *record, ls_error *err)
 
 int ls_sinks_emit(ls_sinks *sinks, ls_record *record, ls_error *err)
 {
-    int first = render(sinks, record, err);
-    if (first)
-        return first;
+    int status = render(sinks, record, err);
+    if (status)
+        return status;
     for (int i = 0; i < sinks->count; i++) {
         if (sinks->failed[i])
             continue;
-        int status = sinks->sink[i]->emit(sinks->sink[i], record, first ? NULL : err);
-        sinks->failed[i] = status != LS_OK;
-        if (first == LS_OK)
-            first = status;
+        int emit_status = sinks->sink[i]->emit(sinks->sink[i], record, status ? NULL : err);
+        sinks->failed[i] = emit_status != LS_OK;
+        if (status == LS_OK)
+            status = emit_status;
     }
-    return first;
+    return status;
 }
 
 void ls_sinks_look(ls_sinks *sinks)
@@ -67,34 +67,33 @@ void ls_sinks_look(ls_sinks *sinks)
 
 int ls_sinks_flush(ls_sinks *sinks, ls_error *err)
 {
-    int first = LS_OK;
+    int status = LS_OK;
     uint64_t bytes;
-    for (int i = 0; i < sinks->count; i++)
-        if (sinks->sink[i]->file && !sinks->failed[i] && first == LS_OK)
-            first = ls_log_file_flush(sinks->sink[i]->file, &bytes, err);
-    return first;
+    for (int i = 0; i < sinks->count && status == LS_OK; i++)
+        if (sinks->sink[i]->file && !sinks->failed[i])
+            status = ls_log_file_flush(sinks->sink[i]->file, &bytes, err);
+    return status;
 }
 
 int ls_sinks_sync(const ls_sinks *sinks, ls_error *err)
 {
-    int first = LS_OK;
-    for (int i = 0; i < sinks->count; i++)
-        if (sinks->sink[i]->file && first == LS_OK)
-            first = ls_log_file_sync(sinks->sink[i]->file, err);
-    return first;
+    int status = LS_OK;
+    for (int i = 0; i < sinks->count && status == LS_OK; i++)
+        if (sinks->sink[i]->file)
+            status = ls_log_file_sync(sinks->sink[i]->file, err);
+    return status;
 }
 
 int ls_sinks_close(ls_sinks *sinks, ls_error *err)
 {
-    int first = LS_OK;
+    int status = LS_OK;
     while (sinks->count > 0) {
-        ls_sink *sink = sinks->sink[--sinks->count];
-        int status = close_one(sink, first ? NULL : err);
-        if (first == LS_OK)
-            first = status;
+        int close_status = close_one(sinks->sink[--sinks->count], status ? NULL : err);
+        if (status == LS_OK)
+            status = close_status;
     }
     ls_json_writer_fini(&sinks->writer);
-    return first;
+    return status;
 }
 
 /* ---- a callback ----------------------------------------------------------------------------- */

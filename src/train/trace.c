@@ -158,7 +158,7 @@ static void put_track(ls_trace *t, int number, int place, const char *name)
 static phase phase_of(int place)
 {
     switch (place) {
-    case LS_PLACE_REST: return REST;
+    case LS_PLACE_IDLE: return REST;
     case LS_PLACE_STEP: return BEGIN;
     case LS_PLACE_ADD: return ADD;
     case LS_PLACE_MERGE:
@@ -212,7 +212,7 @@ static void end_step(ls_trace *t, int worker, uint64_t ns)
 static void begin_again(ls_trace *t, lane *l, const ls_mark *mark)
 {
     t->lost += mark->number;
-    l->place = LS_PLACE_REST;
+    l->place = LS_PLACE_IDLE;
     l->phase = REST;
     l->step_ns = 0;
     l->step = 0;

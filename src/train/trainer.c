@@ -86,9 +86,9 @@ static int close_pool(ls_trainer *t)
 static int close_records(ls_trainer *t)
 {
     ls_error err;
-    int stalled = ls_saver_destroy(t->dir.saver);
-    if (stalled)
-        return stalled;
+    int status = ls_saver_destroy(t->dir.saver);
+    if (status)
+        return status;
     if (t->life == LS_BEGUN)
         ls_record_run_end(t, t->broken.status, t->broken.text, NULL);
     ls_sinks_close(&t->records.sinks, NULL);
@@ -106,18 +106,18 @@ int ls_trainer_close(ls_trainer *t)
     if (!t)
         return LS_OK;
     const ls_host *host = t->host;
-    int stalled = close_records(t);
+    int status = close_records(t);
     t->faults.readers_asleep = t->pool && t->worker && ls_readers_asleep(t);
     if (close_pool(t))
-        stalled = LS_ESTALLED;
-    if (!stalled)
-        free_groups(t); /* a device may know of the members' memory by one */
-    if (ls_members_close(t, stalled))
-        stalled = LS_ESTALLED;
+        status = LS_ESTALLED;
+    if (status == LS_OK)
+        free_groups(t); /* before the members' memory: a group may have pinned it */
+    if (ls_members_close(t, status != LS_OK))
+        status = LS_ESTALLED;
     ls_dir_lock_release(&t->dir.lock);
     ls_snapshot_release(t->last);
     t->last = NULL;
-    if (stalled)
+    if (status)
         return LS_ESTALLED;
     ls_trace_destroy(t->trace);
     ls_free(host, t->coordination);
@@ -125,7 +125,6 @@ int ls_trainer_close(ls_trainer *t)
     for (int i = 0; t->worker && i < t->workers; i++)
         ls_ring_fini(&t->worker[i].reports);
     ls_free(host, t->worker);
-    ls_free(host, t->reports);
     ls_free(host, t->records.times);
     ls_free(host, t->records.device);
     ls_resume_destroy(t);
@@ -214,30 +213,32 @@ static int write_weights(ls_trainer *t, ls_error *err)
                                t->exchange->canonical, t->host, err);
 }
 
-/* Brings the weights home, saves a checkpoint where the run may go on from here, and writes the
+/* Exports the weights, saves a checkpoint where the run may go on from here, and writes the
  * weights. `status` is how the run ended. */
 static int save_all(ls_trainer *t, int status, ls_error *err)
 {
     if (!weights_are_sound(t, status))
         return LS_OK;
-    if (status == LS_ESTALLED && ls_run_dir_open_apart(t, err))
-        return err ? err->status : LS_EIO;
-    int saved = ls_snapshot_replicas(t, true, err);
-    if (saved)
-        return saved;
-    if (t->dir.saver && status != LS_ENONFINITE)
-        saved = ls_checkpoint(t, true, err);
-    t->result.saved = t->dir.saver && status != LS_ENONFINITE && saved == LS_OK;
-    int written = write_weights(t, saved ? NULL : err);
-    return saved ? saved : written;
+    int save_status = status == LS_ESTALLED ? ls_run_dir_open_apart(t, err) : LS_OK;
+    if (save_status == LS_OK)
+        save_status = ls_snapshot_replicas(t, true, err);
+    if (save_status)
+        return save_status;
+    const bool saves = t->dir.saver && status != LS_ENONFINITE;
+    if (saves)
+        save_status = ls_checkpoint(t, true, err);
+    t->result.saved = saves && save_status == LS_OK;
+    int weights_status = write_weights(t, save_status ? NULL : err);
+    return save_status ? save_status : weights_status;
 }
 
-/* The first of two errors counts, but an interrupt is none. */
-static void note(int *status, ls_error *first, int later, const ls_error *why)
+/* The first of two errors counts, but an interrupt is none. A call's result is stored in `later_status` first: it fills
+ * `later`, and looks at the status that this changes. */
+static void note(int *status, ls_error *first, int later_status, const ls_error *later)
 {
-    if (later && (*status == LS_OK || *status == LS_EINTERRUPTED)) {
-        *status = later;
-        *first = *why;
+    if (later_status && (*status == LS_OK || *status == LS_EINTERRUPTED)) {
+        *status = later_status;
+        *first = *later;
     }
 }
 
@@ -252,18 +253,44 @@ int ls_begin(ls_trainer *t, ls_error *err)
     return status;
 }
 
-/* One that is lost in the end leaves the others to compare once more, of whom another one may be the first. */
+/* If a member is lost while all compare how the run ended, the survivors recover and compare again; the first member may
+ * then be another one. */
 static int part(ls_trainer *t, int status, ls_error *err)
 {
-    int parted = ls_members_end(t, status, err);
-    while (parted && ls_members_lost(t)) {
-        parted = ls_recover(t, "the end of the run", err);
-        if (parted == LS_OK)
-            parted = save_all(t, status, err);
-        if (parted == LS_OK)
-            parted = ls_members_end(t, status, err);
+    int part_status = ls_members_end(t, status, err);
+    while (part_status && ls_members_lost(t)) {
+        part_status = ls_recover(t, "the end of the run", err);
+        if (part_status == LS_OK)
+            part_status = save_all(t, status, err);
+        if (part_status == LS_OK)
+            part_status = ls_members_end(t, status, err);
     }
-    return parted;
+    /* The member that has the run directory is lost. That is the error, whatever comes of saving here. */
+    if (part_status == LS_ESTALLED && !t->dir.saver)
+        save_all(t, part_status, NULL);
+    return part_status;
+}
+
+/* Saves, compares with the other members, writes the last record and closes what records go to; all of it also after
+ * an error. */
+static void end_run(ls_trainer *t, int *status, ls_error *first)
+{
+    ls_error later = {0};
+    int later_status = save_all(t, *status, &later);
+    note(status, first, later_status, &later);
+    later = *first;
+    later_status = part(t, *status, &later);
+    note(status, first, later_status, &later);
+    later_status = ls_record_run_end(t, *status, first->text, &later);
+    note(status, first, later_status, &later);
+    t->life = LS_ENDED;
+    later_status = ls_trace_finish(t->trace, &later);
+    note(status, first, later_status, &later);
+    if (ls_saver_rest(t) == LS_OK) { /* a save under way syncs the metrics file */
+        t->dir.metrics = NULL;
+        later_status = ls_sinks_close(&t->records.sinks, &later);
+        note(status, first, later_status, &later);
+    }
 }
 
 static int check_run(const ls_trainer *t, ls_error *err)
@@ -280,7 +307,7 @@ static int check_run(const ls_trainer *t, ls_error *err)
 int ls_trainer_run(ls_trainer *t, ls_error *err)
 {
     LS_OWN_ARITHMETIC;
-    ls_error first = t->broken, later = {0};
+    ls_error first = t->broken;
     int status = check_run(t, err);
     if (status)
         return status;
@@ -290,19 +317,7 @@ int ls_trainer_run(ls_trainer *t, ls_error *err)
         status = ls_begin(t, &first);
     if (status == LS_OK)
         status = ls_coordinate(t, &first);
-    note(&status, &first, save_all(t, status, &later), &later);
-    later = first;
-    int parted = part(t, status, &later);
-    note(&status, &first, parted, &later);
-    if (parted == LS_ESTALLED && !t->dir.saver) /* who has the run directory is lost */
-        note(&status, &first, save_all(t, parted, &later), &later);
-    note(&status, &first, ls_record_run_end(t, status, first.text, &later), &later);
-    t->life = LS_ENDED;
-    note(&status, &first, ls_trace_finish(t->trace, &later), &later);
-    if (ls_saver_rest(t) == LS_OK) { /* a save under way syncs the metrics file */
-        t->dir.metrics = NULL;
-        note(&status, &first, ls_sinks_close(&t->records.sinks, &later), &later);
-    }
+    end_run(t, &status, &first);
     return status ? ls_fail(err, status, "%s", first.text) : LS_OK;
 }
 

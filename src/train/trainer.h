@@ -46,27 +46,25 @@ typedef struct ls_range {
 
 /* What a worker says of one step. */
 typedef struct ls_report {
-    uint64_t step;
+    uint64_t number; /* of the step, from 1 */
     int status; /* not LS_OK: the step was not applied by this worker; the text is in its `error` */
-    int skipped;   /* the loss was not finite: no worker applied it */
+    bool skipped;  /* the loss was not finite: no worker applied it */
     int bad_shard; /* skipped: the first of this worker's shards whose loss was not; −1: none */
     float loss;    /* of the whole minibatch, summed; the same from every worker */
     float correct;
     float rows;
-    float lr; /* it was applied with */
-    int rest; /* this step, and those that came to an end with it and are reported behind it */
+    float lr;       /* it was applied with */
+    int steps_left; /* this step, and those that came to an end with it and are reported behind it */
     ls_replica_times times;
     ls_comm_times comm;
 } ls_report;
 
 /* One step under way. */
 typedef struct ls_step {
-    const ls_range *range;
     const uint32_t *rows;
     uint32_t n;
-    float lr;
-    uint64_t number; /* from 1 */
-    int spoilt;      /* a shard whose loss was spoilt on purpose; −1: none */
+    uint32_t draw; /* with a row's index it tells random numbers apart */
+    int spoilt;    /* a shard whose loss was spoilt on purpose; −1: none */
     ls_report report;
 } ls_step;
 
@@ -74,7 +72,7 @@ typedef struct ls_step {
 typedef struct ls_flight {
     ls_step step[LS_UNROLLED];
     int count;
-    int place;  /* where their results arrive */
+    int slot;   /* of the replica, where their results arrive */
     int status; /* of the launch, or of the work itself once that is known */
 } ls_flight;
 
@@ -87,7 +85,7 @@ typedef enum ls_presence {
 
 /* Where a worker is when it is not in one of its replica's ops. */
 enum {
-    LS_PLACE_REST,
+    LS_PLACE_IDLE,
     LS_PLACE_MERGE,
     LS_PLACE_APPLY,
     LS_PLACE_OPEN,
@@ -99,14 +97,14 @@ enum {
 
 /* What a worker does between steps, on its thread: LS_OK, or what its `error` says. */
 struct ls_train_worker;
-typedef int ls_worker_job(struct ls_train_worker *mine, const ls_exchange *e);
+typedef int ls_worker_job(struct ls_train_worker *worker, const ls_exchange *e);
 
 /* One worker's part. The worker's thread owns the first section while a job runs, the coordinator
  * between jobs; a worker that was left behind keeps it for ever. */
 typedef struct ls_train_worker {
     struct ls_trainer *trainer;
     int index;
-    int idle;               /* it takes no part any more: its jobs do nothing */
+    bool idle;              /* it takes no part any more: its jobs do nothing */
     int rank;               /* in the group: live workers count */
     int shard_lo, shard_hi; /* its logical shards */
     ls_device *device;
@@ -114,18 +112,17 @@ typedef struct ls_train_worker {
     ls_comm *comm;
     ls_fold fold;
     struct ls_old_fold *old_folds; /* that a stalled peer may still read */
-    int keep_fold;                 /* the next join must not free the fold's arenas */
-    ls_range
-        item[LS_IN_FLIGHT]; /* its own, so that a worker that wakes late reads what it was sent */
+    bool keep_fold;                /* the next join must not free the fold's arenas */
+    ls_range item[LS_IN_FLIGHT];   /* its own: one that wakes late reads what it was sent */
     ls_device_info info;
     ls_error error;
-    int alone;                      /* its one shard is all there is of a minibatch */
+    bool alone;                     /* its one shard is all there is of a minibatch */
     uint32_t length;                /* how many steps it would like in a range */
     ls_flight flight[LS_IN_FLIGHT]; /* in order */
     int flights;
-    int next_place;     /* where the next one's results arrive */
-    int merging_early;  /* within a step: what is ready of a gradient goes to the communicator */
-    int failed;         /* a step failed: `error` says why, and no further step is begun */
+    int next_slot;      /* where the next one's results arrive */
+    bool merging_early; /* within a step: what is ready of a gradient goes to the communicator */
+    bool failed;        /* a step failed: `error` says why, and no further step is begun */
     ls_worker_job *job; /* the last one but training, … */
     int job_status;     /* … and what it came to */
     uint32_t checksum;  /* of its weights and optimizer state, by ls_worker_snapshot */
@@ -136,6 +133,7 @@ typedef struct ls_train_worker {
     /* The coordinator's, at any time. */
     ls_presence presence;
     int status;               /* of the last job, or of the last step that was reported */
+    ls_report report;         /* of the step being collected */
     ls_comm_group *member_of; /* the group it was last told to join */
     ls_error verdict;         /* why it was left behind */
     uint64_t fault_step;      /* the step, from 1, in or behind which it failed last */
@@ -224,7 +222,7 @@ struct ls_trainer {
     ls_train_worker *worker;
     ls_injections injections; /* each is one worker's */
     int live;                 /* workers that still take part */
-    int one_shard_each;       /* each of these has exactly one */
+    bool one_shard_each;      /* each of these has exactly one */
     float *total;             /* the group's, for all workers; NULL: each has its own */
     ls_comm_group *group;
     ls_exchange *exchange;
@@ -232,8 +230,7 @@ struct ls_trainer {
     /* The coordinator's. */
     ls_position position;
     struct ls_coordination *coordination;
-    ls_report *reports; /* of the step being collected, one per worker */
-    ls_park parking;    /* where the coordinator sleeps until one comes */
+    ls_park parking; /* where the coordinator sleeps until one comes */
     ls_fault_book faults;
     ls_run_files dir;
     ls_record_room records;

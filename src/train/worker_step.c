@@ -14,8 +14,8 @@
 #include "sync/park.h"
 #include "train/worker.h"
 
+#include <lockstep/split.h>
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
@@ -27,128 +27,117 @@ _Static_assert(LS_IN_PLACES >= LS_IN_FLIGHT, "each step under way has a place of
  * within a step: a gradient is computed for other ends as well. */
 static int hand_over(void *user, size_t floats, ls_error *err)
 {
-    ls_train_worker *mine = user;
-    if (!mine->merging_early)
+    ls_train_worker *w = user;
+    if (!w->merging_early)
         return LS_OK;
-    return mine->comm->group->type->merge_ready(mine->comm, NULL,
-                                                ls_replica_gradient_arena(mine->replica),
-                                                ls_replica_total_arena(mine->replica), floats, err);
+    return w->comm->group->type->merge_ready(w->comm, NULL, ls_replica_gradient_arena(w->replica),
+                                             ls_replica_total_arena(w->replica), floats, err);
 }
 
 /* Where each worker has one shard, its gradient is what it brings to the merge: what is complete of
  * it can be merged while backward goes on; and where there is one worker, it is the sum. */
-int ls_worker_choose_steps(ls_train_worker *mine)
+int ls_worker_choose_steps(ls_train_worker *w)
 {
-    const struct ls_trainer *t = mine->trainer;
+    const struct ls_trainer *t = w->trainer;
     const int ranks = t->group->ranks;
     const bool early = t->one_shard_each && t->group->ahead;
-    int status = ls_replica_on_ready(mine->replica, early ? hand_over : NULL, mine, &mine->error);
-    mine->flights = 0;
-    mine->alone = t->one_shard_each && ranks == 1 && !t->members.cluster;
-    mine->length = 1;
-    if (status == LS_OK && mine->alone) {
-        status = ls_replica_prepare_whole(mine->replica, &mine->error);
-        if (ls_replica_steps_whole(mine->replica, (uint32_t)t->config.batch_size) > 1)
-            mine->length = LS_UNROLLED;
+    int status = ls_replica_on_ready(w->replica, early ? hand_over : NULL, w, &w->error);
+    w->flights = 0;
+    w->alone = t->one_shard_each && ranks == 1 && !t->members.cluster;
+    w->length = 1;
+    if (status == LS_OK && w->alone) {
+        status = ls_replica_prepare_whole(w->replica, &w->error);
+        if (ls_replica_steps_whole(w->replica, (uint32_t)t->config.batch_size) > 1)
+            w->length = LS_UNROLLED;
     }
     /* A group that failed may have left a step that was held up. */
-    return status ? status : ls_replica_release(mine->replica, &mine->error);
+    return status ? status : ls_replica_release(w->replica, &w->error);
 }
 
 /* ---- shards --------------------------------------------------------------------------------- */
 
 /* A number that is none, where the shard's loss was summed. */
-static int spoil_loss(ls_train_worker *mine)
+static int spoil_loss(ls_train_worker *w)
 {
     const float bad = NAN;
-    float *tail = ls_replica_gradient_arena(mine->replica) + ls_replica_tail_offset(mine->replica);
-    return mine->device->ops->upload(mine->device, NULL, tail + LS_TAIL_LOSS, &bad, sizeof bad,
-                                     &mine->error);
+    float *tail = ls_replica_gradient_arena(w->replica) + ls_replica_tail_offset(w->replica);
+    return w->device->ops->upload(w->device, NULL, tail + LS_TAIL_LOSS, &bad, sizeof bad,
+                                  &w->error);
 }
 
-/* The lowest bit of the first weight that is not zero. */
-static int spoil_weight(ls_train_worker *mine)
+/* Flips the lowest bit of the first weight. */
+static int spoil_weight(ls_train_worker *w)
 {
-    const ls_device_ops *ops = mine->device->ops;
-    float *weights = ls_replica_weight_arena(mine->replica);
+    const ls_device_ops *ops = w->device->ops;
+    float *weights = ls_replica_weight_arena(w->replica);
     uint32_t bits = 0;
-    int status = ops->download(mine->device, NULL, &bits, weights, sizeof bits, &mine->error);
+    int status = ops->download(w->device, NULL, &bits, weights, sizeof bits, &w->error);
     bits ^= 1;
-    return status ? status
-                  : ops->upload(mine->device, NULL, weights, &bits, sizeof bits, &mine->error);
+    return status ? status : ops->upload(w->device, NULL, weights, &bits, sizeof bits, &w->error);
 }
 
-/* Streamed rows of a shard reach the device. *draw: what tells the step's random numbers apart. */
-static int refresh_rows(ls_train_worker *mine, const ls_step *s, uint32_t first, uint32_t count,
-                        uint32_t *draw)
+/* Streamed rows of a shard reach the device. */
+static int refresh_rows(ls_train_worker *w, const ls_step *s, uint32_t first, uint32_t count)
 {
-    *draw = s->range->epoch; /* with a row's index it tells random numbers apart */
-    if (!mine->trainer->feed)
-        return LS_OK;
-    *draw = (uint32_t)s->number;
-    if (count == 0)
+    if (!w->trainer->feed || count == 0)
         return LS_OK;
     /* Its rows follow one another. */
-    return ls_replica_refresh(mine->replica, LS_TRAIN, s->rows[first], count, &mine->error);
+    return ls_replica_refresh(w->replica, LS_TRAIN, s->rows[first], count, &w->error);
 }
 
-static int compute_shard(ls_train_worker *mine, const ls_step *s, int shard,
-                         ls_replica_times *times)
+static int compute_shard(ls_train_worker *w, const ls_step *s, int shard, ls_replica_times *times)
 {
     uint32_t first, count;
-    ls_worker_shard_rows(mine->trainer, s->n, shard, &first, &count);
-    uint32_t draw;
-    int status = refresh_rows(mine, s, first, count, &draw);
-    ls_replica_gradient_at(mine->replica, ls_fold_leaf(&mine->fold));
+    ls_split(s->n, (uint32_t)w->trainer->shards, (uint32_t)shard, &first, &count);
+    int status = refresh_rows(w, s, first, count);
+    ls_replica_gradient_at(w->replica, ls_fold_leaf(&w->fold));
     if (status == LS_OK)
-        status =
-            ls_replica_gradient(mine->replica, s->rows + first, count, draw, times, &mine->error);
-    return status == LS_OK && shard == s->spoilt ? spoil_loss(mine) : status;
+        status = ls_replica_gradient(w->replica, s->rows + first, count, s->draw, times, &w->error);
+    return status == LS_OK && shard == s->spoilt ? spoil_loss(w) : status;
 }
 
 /* The gradients of this worker's shards of one minibatch, folded in tree order. */
-static int compute_shards(ls_train_worker *mine, ls_step *s)
+static int compute_shards(ls_train_worker *w, ls_step *s)
 {
-    if (ls_inject_now(&mine->trainer->injections, mine->index, s->number, LS_INJECT_NAN))
-        s->spoilt = mine->shard_lo;
-    ls_fold_begin(&mine->fold);
-    for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
+    if (ls_inject_now(&w->trainer->injections, w->index, s->report.number, LS_INJECT_NAN))
+        s->spoilt = w->shard_lo;
+    ls_fold_begin(&w->fold);
+    for (int shard = w->shard_lo; shard < w->shard_hi; shard++) {
         int status = LS_OK;
-        if (shard == mine->shard_hi - 1)
-            status = ls_worker_inject(mine, s->number, LS_STAGE_SHARD);
-        mine->merging_early = s->spoilt < 0; /* what has gone ahead could not be spoilt */
+        if (shard == w->shard_hi - 1)
+            status = ls_worker_inject(w, s->report.number, LS_STAGE_SHARD);
+        w->merging_early = s->spoilt < 0; /* what has gone ahead could not be spoilt */
         if (status == LS_OK)
-            status = compute_shard(mine, s, shard, &s->report.times);
-        mine->merging_early = 0;
-        ls_beat(&mine->heartbeat, LS_PLACE_ADD);
+            status = compute_shard(w, s, shard, &s->report.times);
+        w->merging_early = false;
+        ls_beat(&w->heartbeat, LS_PLACE_ADD);
         if (status == LS_OK)
-            status = ls_fold_push(&mine->fold, &mine->error);
+            status = ls_fold_push(&w->fold, &w->error);
         if (status)
             return status;
     }
     return LS_OK;
 }
 
-static int read_tail(ls_train_worker *mine, const float *arena, float tail[LS_TAIL])
+static int read_tail(ls_train_worker *w, const float *arena, float tail[LS_TAIL])
 {
-    const ls_device_ops *ops = mine->device->ops;
-    const float *at = arena + ls_replica_tail_offset(mine->replica);
-    int status = ops->download(mine->device, NULL, tail, at, LS_TAIL * sizeof *tail, &mine->error);
-    return status ? status : ops->sync(mine->device, NULL, &mine->error);
+    const ls_device_ops *ops = w->device->ops;
+    const float *at = arena + ls_replica_tail_offset(w->replica);
+    int status = ops->download(w->device, NULL, tail, at, LS_TAIL * sizeof *tail, &w->error);
+    return status ? status : ops->sync(w->device, NULL, &w->error);
 }
 
 /* The step's sum is not finite, no worker applied it and the weights are what they were: finds the shard
  * by computing this worker's once more. All workers found the same sum, so all leave the step out. */
-static int find_bad_shard(ls_train_worker *mine, ls_step *s)
+static int find_bad_shard(ls_train_worker *w, ls_step *s)
 {
     float tail[LS_TAIL];
-    ls_replica_times times = {0};
-    s->report.skipped = 1;
-    ls_fold_begin(&mine->fold);
-    for (int shard = mine->shard_lo; shard < mine->shard_hi; shard++) {
-        int status = compute_shard(mine, s, shard, &times);
+    s->report.skipped = true;
+    ls_fold_begin(&w->fold);
+    for (int shard = w->shard_lo; shard < w->shard_hi; shard++) {
+        int status = compute_shard(w, s, shard, NULL);
         if (status == LS_OK)
-            status = read_tail(mine, ls_replica_gradient_arena(mine->replica), tail);
+            status = read_tail(w, ls_replica_gradient_arena(w->replica), tail);
         if (status)
             return status;
         if (!isfinite(tail[LS_TAIL_LOSS])) {
@@ -161,12 +150,12 @@ static int find_bad_shard(ls_train_worker *mine, ls_step *s)
 
 static void note_wait(void *user, int begins)
 {
-    ls_train_worker *mine = user;
-    ls_beat(&mine->heartbeat, begins ? LS_PLACE_WAIT : LS_PLACE_MERGE);
+    ls_train_worker *w = user;
+    ls_beat(&w->heartbeat, begins ? LS_PLACE_WAIT : LS_PLACE_MERGE);
 }
 
 /* The sum's tail into the report. Errors: LS_EINTERNAL (rows are missing). */
-static int note_sum(ls_train_worker *mine, ls_step *s, const float tail[LS_TAIL])
+static int note_sum(ls_train_worker *w, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
     report->loss = tail[LS_TAIL_LOSS];
@@ -174,136 +163,134 @@ static int note_sum(ls_train_worker *mine, ls_step *s, const float tail[LS_TAIL]
     report->rows = tail[LS_TAIL_ROWS];
     if (report->rows == (float)s->n)
         return LS_OK;
-    return ls_fail(&mine->error, LS_EINTERNAL, "%g of %u rows were computed", (double)report->rows,
+    return ls_fail(&w->error, LS_EINTERNAL, "%g of %u rows were computed", (double)report->rows,
                    (unsigned)s->n);
 }
 
-static int merge(ls_train_worker *mine, ls_step *s)
+static int merge(ls_train_worker *w, ls_step *s)
 {
-    float *total = ls_replica_total_arena(mine->replica), tail[LS_TAIL];
+    float *total = ls_replica_total_arena(w->replica), tail[LS_TAIL];
     ls_report *report = &s->report;
-    ls_beat(&mine->heartbeat, LS_PLACE_MERGE);
+    ls_beat(&w->heartbeat, LS_PLACE_MERGE);
     report->comm.waiting = note_wait;
-    report->comm.user = mine;
-    int status = mine->comm->group->type->all_reduce(
-        mine->comm, NULL, mine->fold.stack, mine->fold.depth, total, &report->comm, &mine->error);
-    ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
+    report->comm.user = w;
+    int status = w->comm->group->type->all_reduce(w->comm, NULL, w->fold.stack, w->fold.depth,
+                                                  total, &report->comm, &w->error);
+    ls_beat(&w->heartbeat, LS_PLACE_APPLY);
     if (status == LS_OK)
-        status = read_tail(mine, total, tail);
-    return status ? status : note_sum(mine, s, tail);
+        status = read_tail(w, total, tail);
+    return status ? status : note_sum(w, s, tail);
 }
 
 /* What the optimizer is told of a step. */
-static ls_replica_step how_to_update(const ls_train_worker *mine, const ls_step *s)
+static ls_replica_step how_to_update(const ls_train_worker *w, const ls_step *s)
 {
-    const ls_config *c = &mine->trainer->config;
+    const ls_config *c = &w->trainer->config;
     float divisor = (float)(c->nominal ? c->batch_size : (long)s->n);
     return (ls_replica_step){
-        .lr = s->lr, .scale = 1.0f / divisor, .rows = s->n, .number = s->number};
+        .lr = s->report.lr, .scale = 1.0f / divisor, .rows = s->n, .number = s->report.number};
 }
 
-static int apply(ls_train_worker *mine, ls_step *s)
+static int apply(ls_train_worker *w, ls_step *s)
 {
-    const ls_replica_step how = how_to_update(mine, s);
-    int status = ls_replica_apply(mine->replica, &how, &s->report.times, &mine->error);
+    const ls_replica_step how = how_to_update(w, s);
+    int status = ls_replica_apply(w->replica, &how, &s->report.times, &w->error);
     if (status == LS_OK &&
-        ls_inject_now(&mine->trainer->injections, mine->index, s->number, LS_INJECT_CORRUPT))
-        status = spoil_weight(mine);
+        ls_inject_now(&w->trainer->injections, w->index, s->report.number, LS_INJECT_CORRUPT))
+        status = spoil_weight(w);
     return status;
 }
 
-static int compute_step(ls_train_worker *mine, ls_step *s)
+static int compute_step(ls_train_worker *w, ls_step *s)
 {
-    int status = ls_worker_inject(mine, s->number, LS_STAGE_START);
+    int status = ls_worker_inject(w, s->report.number, LS_STAGE_START);
     if (status == LS_OK)
-        status = compute_shards(mine, s);
+        status = compute_shards(w, s);
     if (status == LS_OK)
-        status = ls_worker_inject(mine, s->number, LS_STAGE_MERGE);
+        status = ls_worker_inject(w, s->report.number, LS_STAGE_MERGE);
     if (status == LS_OK)
-        status = merge(mine, s);
+        status = merge(w, s);
     if (status == LS_OK && !isfinite(s->report.loss))
-        return find_bad_shard(mine, s);
+        return find_bad_shard(w, s);
     if (status == LS_OK)
-        status = ls_worker_inject(mine, s->number, LS_STAGE_APPLY);
+        status = ls_worker_inject(w, s->report.number, LS_STAGE_APPLY);
     if (status == LS_OK)
-        status = apply(mine, s);
-    return status ? status : ls_worker_inject(mine, s->number, LS_STAGE_REPORT);
+        status = apply(w, s);
+    return status ? status : ls_worker_inject(w, s->report.number, LS_STAGE_REPORT);
 }
 
 /* ---- reports -------------------------------------------------------------------------------- */
 
 /* A failure releases the workers that wait for this one, and no further step is
  * begun; a loss that was not finite ends the run unless it skips such steps. */
-static void send_report(ls_train_worker *mine, ls_step *s)
+static void send_report(ls_train_worker *w, ls_step *s)
 {
     ls_report *report = &s->report;
-    if (!mine->failed) {
+    if (!w->failed) {
         if (report->status != LS_OK)
-            mine->comm->group->type->abort(mine->comm->group);
-        mine->failed =
-            report->status != LS_OK || (report->skipped && !mine->trainer->config.skip_nonfinite);
+            w->comm->group->type->abort(w->comm->group);
+        w->failed =
+            report->status != LS_OK || (report->skipped && !w->trainer->config.skip_nonfinite);
     }
-    ls_beat(&mine->heartbeat, LS_PLACE_REST);
-    ls_ring_push(&mine->reports, report, UINT64_MAX, NULL);
+    ls_beat(&w->heartbeat, LS_PLACE_IDLE);
+    ls_ring_push(&w->reports, report, UINT64_MAX, NULL);
 }
 
 static ls_step step_of(const ls_range *range, uint32_t index)
 {
     const uint32_t batch = (uint32_t)range->trainer->config.batch_size;
-    return (ls_step){.range = range,
-                     .rows = range->rows + (size_t)index * batch,
+    const uint64_t number = range->first_step + index + 1;
+    return (ls_step){.rows = range->rows + (size_t)index * batch,
                      .n = ls_minibatch_rows(range->row_count, batch, index),
-                     .lr = range->lr[index],
-                     .number = range->first_step + index + 1,
+                     .draw = range->trainer->feed ? (uint32_t)number : range->epoch,
                      .spoilt = -1,
-                     .report = {.step = range->first_step + index,
+                     .report = {.number = number,
                                 .status = LS_EABORTED,
                                 .bad_shard = -1,
                                 .lr = range->lr[index],
-                                .rest = 1}};
+                                .steps_left = 1}};
 }
 
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
-static bool is_planned(const ls_train_worker *mine, uint64_t number)
+static bool is_planned(const ls_train_worker *w, uint64_t number)
 {
-    return ls_inject_planned(&mine->trainer->injections, mine->index, number);
+    return ls_inject_planned(&w->trainer->injections, w->index, number);
 }
 
 /* How many of a range's steps, from `index` on, can be enqueued as one launch: 0 where a step has to be
  * taken in parts, because of other workers or because something is planned to go wrong in it. */
-static uint32_t launchable_steps(const ls_train_worker *mine, const ls_range *range, uint32_t index)
+static uint32_t launchable_steps(const ls_train_worker *w, const ls_range *range, uint32_t index)
 {
-    const uint32_t batch = (uint32_t)mine->trainer->config.batch_size;
+    const uint32_t batch = (uint32_t)w->trainer->config.batch_size;
     const uint64_t number = range->first_step + index + 1;
     const uint32_t n = ls_minibatch_rows(range->row_count, batch, index);
-    const uint32_t most = mine->alone ? (uint32_t)ls_replica_steps_whole(mine->replica, n) : 0;
-    if (most == 0 || is_planned(mine, number))
+    const uint32_t most = w->alone ? (uint32_t)ls_replica_steps_whole(w->replica, n) : 0;
+    if (most == 0 || is_planned(w, number))
         return 0;
     if (most > range->steps - index || range->row_count < (index + most) * batch)
         return 1;
     for (uint32_t k = 1; k < most; k++)
-        if (is_planned(mine, number + k))
+        if (is_planned(w, number + k))
             return 1;
     return most;
 }
 
 /* `count` steps of a launch, from its k-th on; what goes wrong here is reported when it is their turn. */
-static void enqueue(ls_train_worker *mine, ls_flight *f, int k, int count)
+static void enqueue(ls_train_worker *w, ls_flight *f, int k, int count)
 {
     ls_replica_step how[LS_UNROLLED];
     ls_replica_times times = {0};
     ls_step *first = &f->step[k];
-    uint32_t draw;
     for (int i = 0; i < count; i++)
-        how[i] = how_to_update(mine, &first[i]);
-    f->status = refresh_rows(mine, first, 0, first->n, &draw);
+        how[i] = how_to_update(w, &first[i]);
+    f->status = refresh_rows(w, first, 0, first->n);
     if (f->status == LS_OK)
-        f->status = ls_replica_step_whole(mine->replica, first->rows, draw, how, count, f->place,
-                                          &times, &mine->error);
+        f->status = ls_replica_step_whole(w->replica, first->rows, first->draw, how, count, f->slot,
+                                          &times, &w->error);
     for (int i = 0; i < count; i++) {
         first[i].report.times.forward += times.forward / count;
-        first[i].report.rest = count - i;
+        first[i].report.steps_left = count - i;
     }
 }
 
@@ -323,15 +310,15 @@ static void pause_before(unsigned look)
 
 /* Waits for a launch; with `may_leave` no longer than until another item has been sent. Returns
  * whether it has come to an end. */
-static bool await(ls_train_worker *mine, ls_flight *f, bool may_leave)
+static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
 {
     int arrived = 0;
-    ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
+    ls_beat(&w->heartbeat, LS_PLACE_APPLY);
     for (unsigned look = 0; f->status == LS_OK && !arrived; look++) {
         if (look > 0)
             pause_before(look);
-        f->status = ls_replica_arrived(&arrived, mine->replica, f->place, &mine->error);
-        if (!arrived && may_leave && ls_pool_busy(mine->trainer->pool, mine->index) > 1)
+        f->status = ls_replica_arrived(&arrived, w->replica, f->slot, &w->error);
+        if (!arrived && may_leave && ls_pool_busy(w->trainer->pool, w->index) > 1)
             return f->status != LS_OK;
     }
     return true;
@@ -340,109 +327,107 @@ static bool await(ls_train_worker *mine, ls_flight *f, bool may_leave)
 /* ---- the end of a launch -------------------------------------------------------------------- */
 
 /* The device has changed nothing since. */
-static int skip_step(ls_train_worker *mine, ls_step *s)
+static int skip_step(ls_train_worker *w, ls_step *s)
 {
-    int status = ls_replica_sync(mine->replica, &mine->error);
+    int status = ls_replica_sync(w->replica, &w->error);
     if (status == LS_OK)
-        status = find_bad_shard(mine, s);
-    return status ? status : ls_replica_release(mine->replica, &mine->error);
+        status = find_bad_shard(w, s);
+    return status ? status : ls_replica_release(w->replica, &w->error);
 }
 
 /* A step has come to an end. Returns whether what was enqueued behind it has no effect. */
-static bool end_step(ls_train_worker *mine, const ls_flight *f, ls_step *s,
-                     const float tail[LS_TAIL])
+static bool end_step(ls_train_worker *w, const ls_flight *f, ls_step *s, const float tail[LS_TAIL])
 {
     ls_report *report = &s->report;
     bool held = false;
-    report->status = mine->failed ? LS_EABORTED : f->status;
+    report->status = w->failed ? LS_EABORTED : f->status;
     if (report->status == LS_OK)
-        report->status = note_sum(mine, s, tail);
+        report->status = note_sum(w, s, tail);
     if (report->status == LS_OK && !isfinite(report->loss)) {
-        report->status = skip_step(mine, s);
+        report->status = skip_step(w, s);
         held = true;
     }
-    if (report->status != LS_OK && !mine->failed)
-        ls_replica_sync(mine->replica, NULL); /* nothing is at work when it is known */
-    send_report(mine, s);
+    if (report->status != LS_OK && !w->failed)
+        ls_replica_sync(w->replica, NULL); /* nothing is at work when it is known */
+    send_report(w, s);
     return held;
 }
 
 /* The first launch has come to an end. Behind a step that was held up, those of the launch are
  * enqueued anew one by one, and then the next launch. */
-static void retire_first(ls_train_worker *mine)
+static void retire_first(ls_train_worker *w)
 {
-    ls_flight *f = &mine->flight[0];
+    ls_flight *f = &w->flight[0];
     bool anew = false;
     for (int k = 0; k < f->count; k++) {
-        if (anew && !mine->failed) {
-            enqueue(mine, f, k, 1);
-            await(mine, f, false);
+        if (anew && !w->failed) {
+            enqueue(w, f, k, 1);
+            await(w, f, false);
         }
-        const float *tail = ls_replica_arrived_tail(mine->replica, f->place, anew ? 0 : k);
-        anew |= end_step(mine, f, &f->step[k], tail);
+        const float *tail = ls_replica_arrived_tail(w->replica, f->slot, anew ? 0 : k);
+        anew |= end_step(w, f, &f->step[k], tail);
     }
-    mine->flights--;
-    memmove(f, f + 1, (size_t)mine->flights * sizeof *f);
-    if (anew && mine->flights > 0 && !mine->failed && f->status == LS_OK)
-        enqueue(mine, f, 0, f->count);
+    w->flights--;
+    memmove(f, f + 1, (size_t)w->flights * sizeof *f);
+    if (anew && w->flights > 0 && !w->failed && f->status == LS_OK)
+        enqueue(w, f, 0, f->count);
 }
 
 /* Waits until no more than `most` launches are under way, and reports the others' steps. */
-static void retire_down_to(ls_train_worker *mine, int most)
+static void retire_down_to(ls_train_worker *w, int most)
 {
-    while (mine->flights > most)
-        if (mine->failed || await(mine, &mine->flight[0], false))
-            retire_first(mine);
+    while (w->flights > most)
+        if (w->failed || await(w, &w->flight[0], false))
+            retire_first(w);
 }
 
 /* Enqueues `count` steps, and reports what is done by then. They are reported themselves, at the latest
  * when the worker has nothing else to do. */
-static void launch_steps(ls_train_worker *mine, const ls_range *range, uint32_t index,
-                         uint32_t count)
+static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t index, uint32_t count)
 {
     const bool more = index + count < range->steps;
-    ls_flight *latest = &mine->flight[mine->flights++];
+    ls_flight *latest = &w->flight[w->flights++];
     for (uint32_t k = 0; k < count; k++)
         latest->step[k] = step_of(range, index + k);
     latest->count = (int)count;
-    latest->place = mine->next_place;
-    mine->next_place = (mine->next_place + 1) % LS_IN_PLACES;
-    enqueue(mine, latest, 0, latest->count);
+    latest->slot = w->next_slot;
+    w->next_slot = (w->next_slot + 1) % LS_IN_PLACES;
+    enqueue(w, latest, 0, latest->count);
     /* All but the latest; that one too, unless more is waiting to be enqueued behind it. */
-    retire_down_to(mine, 1);
-    if (more && !mine->failed && mine->flight[0].status == LS_OK)
+    retire_down_to(w, 1);
+    if (more && !w->failed && w->flight[0].status == LS_OK)
         return;
-    if (mine->failed || await(mine, &mine->flight[0], true))
-        retire_first(mine);
+    if (w->failed || await(w, &w->flight[0], true))
+        retire_first(w);
 }
 
 /* ---- a range of steps ----------------------------------------------------------------------- */
 
 /* The steps behind a failed one were sent before its failure was known. They are not begun: `error` belongs
  * to the coordinator once its report is on the way. */
-static void run_in_parts(ls_train_worker *mine, const ls_range *range, uint32_t index)
+static void run_in_parts(ls_train_worker *w, const ls_range *range, uint32_t index)
 {
     ls_step s = step_of(range, index);
-    retire_down_to(mine, 0);
-    if (!mine->failed)
-        s.report.status = compute_step(mine, &s);
-    send_report(mine, &s);
+    retire_down_to(w, 0);
+    if (!w->failed)
+        s.report.status = compute_step(w, &s);
+    send_report(w, &s);
 }
 
-int ls_worker_train(const ls_worker *w, void *arg, ls_error *err)
+int ls_worker_train(const ls_worker *thread, void *arg, ls_error *err)
 {
     (void)err;
     const ls_range *range = arg;
-    ls_train_worker *mine = &range->trainer->worker[w->index];
+    ls_train_worker *w = &range->trainer->worker[thread->index];
     /* The report of the last step gives the range back: it may be refilled from then on. */
     const uint32_t steps = range->steps;
     for (uint32_t i = 0; i < steps;) {
-        const uint32_t at_once = mine->failed ? 0 : launchable_steps(mine, range, i);
-        ls_beat_at(&mine->heartbeat, LS_PLACE_STEP, (uint32_t)range->first_step + i + 1);
+        const uint32_t at_once = w->failed ? 0 : launchable_steps(w, range, i);
+        ls_beat_at(&w->heartbeat, LS_PLACE_STEP, (uint32_t)range->first_step + i + 1);
         if (at_once > 0)
-            launch_steps(mine, range, i, at_once);
+            launch_steps(w, range, i, at_once);
         else
-            run_in_parts(mine, range, i);
+            run_in_parts(w, range, i);
         i += at_once > 0 ? at_once : 1;
     }
     return LS_OK;

@@ -88,11 +88,12 @@ static void damage(place *p, uint64_t steps)
     assert_int_equal(truncate(file_of(p, steps), 200), 0);
 }
 
-static void count(void *context, const char *name, const ls_error *why)
+static void count(void *user, ls_log_level level, const char *text)
 {
-    (void)name;
-    assert_non_null(strstr(why->text, "offset"));
-    ++*(int *)context;
+    assert_int_equal(level, LS_LOG_WARNING);
+    assert_non_null(strstr(text, "is damaged, so an older one is used"));
+    assert_non_null(strstr(text, "offset"));
+    ++*(int *)user;
 }
 
 /* Fails the test unless the newest whole checkpoint has this state, and so many were passed over. */
@@ -100,8 +101,9 @@ static void assert_latest(place *p, const char *text, int passed_over)
 {
     char *path, *state;
     int skipped = 0;
+    const ls_host host = {.size = sizeof host, .log = count, .user = &skipped};
     ls_error err = {0};
-    int rc = ls_checkpoints_latest(&path, &state, p->files.directory, count, &skipped, NULL, &err);
+    int rc = ls_checkpoints_latest(&path, &state, p->files.directory, true, &host, &err);
     if (rc != LS_OK)
         fail_msg("%s", err.text);
     assert_string_equal(state, text);
@@ -156,25 +158,20 @@ static void without_a_whole_one_it_is_said_what_is_there(void **state)
     ls_error err;
     const char *directory = p->files.directory;
     assert_false(ls_checkpoints_exist(directory));
-    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, NULL, NULL, NULL, &err),
-                     LS_ENOENT);
-    assert_int_equal(ls_checkpoints_latest(&path, &text, "/none", NULL, NULL, NULL, &err),
-                     LS_ENOENT);
+    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, false, NULL, &err), LS_ENOENT);
+    assert_int_equal(ls_checkpoints_latest(&path, &text, "/none", false, NULL, &err), LS_ENOENT);
     scratch_directory(&p->files, "step-000000469");
-    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, NULL, NULL, NULL, &err),
-                     LS_EDATA);
+    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, false, NULL, &err), LS_EDATA);
     assert_non_null(
         strstr(err.text, "step-000000469 is a directory, as versions before 0.2 saved"));
     save(p, 3, "x");
     assert_true(ls_checkpoints_exist(directory));
     damage(p, 3);
-    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, NULL, NULL, NULL, &err),
-                     LS_EDATA);
+    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, false, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "no checkpoint is whole; the oldest: "));
     /* Weights alone are no checkpoint, whatever they are called. */
     assert_int_equal(ls_safetensors_save(file_of(p, 3), p->model, p->values[0], NULL, NULL), LS_OK);
-    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, NULL, NULL, NULL, &err),
-                     LS_EDATA);
+    assert_int_equal(ls_checkpoints_latest(&path, &text, directory, false, NULL, &err), LS_EDATA);
     assert_non_null(strstr(err.text, "expected a run's state in its metadata"));
 }
 

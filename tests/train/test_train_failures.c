@@ -441,6 +441,49 @@ static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
     scratch_end(&s);
 }
 
+/* Opens, loads with the nth allocation of that failing, and closes. Returns whether it came so far. */
+static int load_with_failure(long nth, const char *path)
+{
+    failing_host h = {0};
+    fixture f;
+    h.host = (ls_host){sizeof h.host, failing_alloc, failing_free, failing_log, &h};
+    fixture_begin(&f);
+    fixture_set(&f, "data.limit=64");
+    f.options.host = &h.host;
+    ls_trainer *t = fixture_open(&f);
+    h.allocations = 0;
+    h.fail_at = nth;
+    int status = ls_trainer_load(t, path, &f.err);
+    int reached = h.allocations >= nth;
+    assert_int_equal(status, reached ? LS_ENOMEM : LS_OK);
+    if (reached)
+        assert_non_null(strstr(f.err.text, "memory"));
+    ls_trainer_close(t);
+    assert_int_equal(h.live, 0);
+    fixture_end(&f);
+    return reached;
+}
+
+static void a_failed_allocation_of_a_load_leaks_nothing(void **state)
+{
+    scratch s;
+    fixture f;
+    long n = 1;
+    (void)state;
+    scratch_begin(&s);
+    const char *path = scratch_path(&s, "saved");
+    fixture_begin(&f);
+    fixture_set(&f, "data.limit=64");
+    ls_trainer *t = fixture_open(&f);
+    assert_int_equal(ls_trainer_save(t, path, &f.err), LS_OK);
+    ls_trainer_close(t);
+    fixture_end(&f);
+    while (load_with_failure(n, path))
+        n++;
+    assert_true(n > 5);
+    scratch_end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,6 +500,7 @@ int main(void)
         cmocka_unit_test(a_test_loss_that_is_not_finite_names_the_epoch),
         cmocka_unit_test(recovering_goes_on_without_memory_for_one_total),
         cmocka_unit_test(a_failed_allocation_is_an_error_and_leaks_nothing),
+        cmocka_unit_test(a_failed_allocation_of_a_load_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
