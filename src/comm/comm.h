@@ -84,7 +84,7 @@ int ls_fold_push(ls_fold *fold, ls_error *err);
 
 typedef struct ls_host_comm {
     ls_comm base;
-    ls_rest rest; /* of the last merge */
+    ls_tree_rest rest; /* of the last merge */
 } ls_host_comm;
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);

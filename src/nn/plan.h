@@ -110,10 +110,10 @@ typedef struct ls_program {
 
 /* What a plan's rows can be run as. */
 enum {
-    LS_GRADIENT,           /* a shard's gradient in one segment */
-    LS_GRADIENT_IN_PIECES, /* cut where a bucket is complete */
-    LS_STEP,               /* a whole step */
-    LS_STEPS,              /* LS_UNROLLED of them */
+    LS_GRADIENT,            /* a shard's gradient in one segment */
+    LS_GRADIENT_BY_BUCKETS, /* cut where a bucket is complete */
+    LS_STEP,                /* a whole step */
+    LS_STEPS,               /* LS_UNROLLED of them */
     LS_PROGRAMS
 };
 

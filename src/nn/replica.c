@@ -138,7 +138,7 @@ static void add_segment(ls_program *p, const ls_segment *segment)
 }
 
 /* Cut behind the nodes with which a bucket is complete. */
-static void list_pieces(ls_program *p, const ls_replica *r, const ls_plan *plan)
+static void list_buckets(ls_program *p, const ls_replica *r, const ls_plan *plan)
 {
     const ls_buckets *b = &r->buckets;
     ls_segment next = {.parts = LS_PART_FORWARD, .first = plan->nodes - 1, .steps = 1};
@@ -166,7 +166,7 @@ static void list_programs(ls_plan *plan, const ls_replica *r)
                         .steps = 1,
                         .floats = r->floats};
     add_segment(&plan->program[LS_GRADIENT], &whole);
-    list_pieces(&plan->program[LS_GRADIENT_IN_PIECES], r, plan);
+    list_buckets(&plan->program[LS_GRADIENT_BY_BUCKETS], r, plan);
     whole.parts = LS_PART_FORWARD | LS_PART_UPDATE;
     add_segment(&plan->program[LS_STEP], &whole);
     whole.steps = LS_UNROLLED;
@@ -314,7 +314,7 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (status == LS_OK)
         status = ls_replica_lay_out(r, err);
     if (status == LS_OK)
-        make_programs(r, desc->piece_floats);
+        make_programs(r, desc->bucket_floats);
     if (status == LS_OK)
         status = ls_replica_make_updates(r, OF_TOTAL, err);
     if (status == LS_OK)

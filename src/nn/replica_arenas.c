@@ -372,7 +372,7 @@ const ls_buckets *ls_replica_buckets(const ls_replica *replica)
     return &replica->buckets;
 }
 
-const size_t *ls_replica_segments(const ls_replica *replica, int *count)
+const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count)
 {
     *count = replica->param_begins;
     return replica->param_begin;

@@ -9,7 +9,7 @@
  * (ls_segment in plan.h). Every way to take a step is such a list, and one function runs them all:
  *
  *     LS_GRADIENT            one segment, the whole gradient of a shard          ls_replica_gradient
- *     LS_GRADIENT_IN_PIECES  one for each bucket; behind each but the last       the same, once
+ *     LS_GRADIENT_BY_BUCKETS one for each bucket; behind each but the last       the same, once
  *                            `ready` is told of its floats                       ls_replica_on_ready
  *     LS_STEP                one: the gradient, and the update from it, which    ls_replica_step_whole
  *                            tells the host of the loss
@@ -17,7 +17,7 @@
  *     apply                  one, of the replica: the update from the total      ls_replica_apply
  *
  * All are listed when the replica is made, op by op: they depend on the model and on the layouts alone.
- * Recorded are, when it is made, LS_GRADIENT and `apply`; the pieces when the caller wants to be told, and
+ * Recorded are, when it is made, LS_GRADIENT and `apply`; the buckets when the caller wants to be told, and
  * whole steps by ls_replica_prepare_whole, since the group decides which of them it needs. A program is
  * recorded whole or not at all: op by op the gradients run all the same, and whole steps are not taken.
  * Nothing that was recorded depends on who is in the group, so that a new group finds it and records
@@ -72,8 +72,8 @@ struct ls_replica {
     ls_ready_fn *ready; /* NULL: a gradient is one segment */
     void *ready_user;
     /* Of whole steps. */
-    float *arrived;                      /* pinned tails [place][LS_UNROLLED]; NULL: none */
-    ls_event *arrival[LS_IN_PLACES];     /* when the steps of a place are done */
+    float *arrived;                      /* pinned tails [slot][LS_UNROLLED]; NULL: none */
+    ls_event *arrival[LS_RESULT_SLOTS];  /* when the steps of a slot are done */
     ls_step_args step_args[LS_UNROLLED]; /* of those that are enqueued now */
 
     size_t tail_at; /* behind the parameters */

@@ -19,9 +19,9 @@ static bool is_recorded(const ls_plan *plan, int program)
     return plan->program[program].segment[0].recording != NULL;
 }
 
-static bool in_pieces(const ls_replica *r)
+static bool by_buckets(const ls_replica *r)
 {
-    return r->ready && r->plan[0]->program[LS_GRADIENT_IN_PIECES].segments > 1;
+    return r->ready && r->plan[0]->program[LS_GRADIENT_BY_BUCKETS].segments > 1;
 }
 
 int ls_replica_recordings(const ls_replica *r)
@@ -73,10 +73,10 @@ static int put_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
                : ops->upload(r->device, NULL, tail, r->staged_tail + LS_TAIL_ROWS, bytes, err);
 }
 
-/* Where the tail of the k-th whole step of a place arrives. */
-static float *tail_of(const ls_replica *r, int place, int k)
+/* Where the tail of the k-th whole step of a slot arrives. */
+static float *tail_of(const ls_replica *r, int slot, int k)
 {
-    return r->arrived + ((size_t)place * LS_UNROLLED + (size_t)k) * LS_TAIL;
+    return r->arrived + ((size_t)slot * LS_UNROLLED + (size_t)k) * LS_TAIL;
 }
 
 static int run_forward(const pass *p, ls_error *err)
@@ -269,9 +269,9 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
     ls_error why = {0};
     replica->ready = ready;
     replica->ready_user = user;
-    if (!in_pieces(replica))
+    if (!by_buckets(replica))
         return LS_OK;
-    return judge(replica, record_more(replica, LS_GRADIENT_IN_PIECES, &why), &why, err);
+    return judge(replica, record_more(replica, LS_GRADIENT_BY_BUCKETS, &why), &why, err);
 }
 
 /* ---- gradient and update -------------------------------------------------------------------- */
@@ -280,7 +280,7 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 static int clear_gradient(ls_replica *r, ls_error *err)
 {
     static const float zeros[4096];
-    const ls_program *p = &r->plan[0]->program[LS_GRADIENT_IN_PIECES];
+    const ls_program *p = &r->plan[0]->program[LS_GRADIENT_BY_BUCKETS];
     const size_t most = sizeof zeros / sizeof *zeros;
     int status = LS_OK;
     for (size_t done = 0; done < r->floats && status == LS_OK;) {
@@ -302,7 +302,8 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
     r->staged_tail[LS_TAIL_ROWS] = (float)n;
     for (uint32_t done = 0, count; done < n && status == LS_OK; done += count) {
         count = ls_replica_block_rows(r, n, done);
-        const int program = done + count == n && in_pieces(r) ? LS_GRADIENT_IN_PIECES : LS_GRADIENT;
+        const int program =
+            done + count == n && by_buckets(r) ? LS_GRADIENT_BY_BUCKETS : LS_GRADIENT;
         r->args.rows = ls_replica_staged(r, done);
         r->args.before = done;
         r->args.behind = n - done - count;
@@ -392,11 +393,12 @@ static int make_arrivals(ls_replica *r, ls_error *err)
     if (status == LS_OK)
         status = ls_replica_bind_updates(r, OF_GRADIENT, err);
     if (status == LS_OK && !r->arrived) {
-        status = ops->pinned_alloc(
-            &memory, r->device, (size_t)LS_IN_PLACES * LS_UNROLLED * LS_TAIL * sizeof(float), err);
+        status =
+            ops->pinned_alloc(&memory, r->device,
+                              (size_t)LS_RESULT_SLOTS * LS_UNROLLED * LS_TAIL * sizeof(float), err);
         r->arrived = memory;
     }
-    for (int p = 0; p < LS_IN_PLACES && status == LS_OK; p++) /* the first time makes them */
+    for (int p = 0; p < LS_RESULT_SLOTS && status == LS_OK; p++) /* the first time makes them */
         status = ops->record(&r->arrival[p], r->device, NULL, err);
     return status;
 }
@@ -438,44 +440,44 @@ static int unknown_end(int status, ls_error *err)
 }
 
 static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count,
-                      int place)
+                      int slot)
 {
     r->args.epoch = epoch;
     for (int k = 0; k < count; k++) {
         r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
         set_step(&r->args, &step[k]);
         r->step_args[k] = r->args;
-        r->step_args[k].told = tail_of(r, place, k) + LS_TAIL_LOSS;
-        tail_of(r, place, k)[LS_TAIL_ROWS] = (float)step->rows;
+        r->step_args[k].told = tail_of(r, slot, k) + LS_TAIL_LOSS;
+        tail_of(r, slot, k)[LS_TAIL_ROWS] = (float)step->rows;
     }
 }
 
 int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int count, int place,
-                          ls_replica_times *times, ls_error *err)
+                          const ls_replica_step *step, int count, int slot, ls_replica_times *times,
+                          ls_error *err)
 {
     ls_plan *plan = ls_replica_plan_for(replica, step->rows);
     int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
     if (status != LS_OK)
         return status;
-    set_steps(replica, epoch, step, count, place);
+    set_steps(replica, epoch, step, count, slot);
     ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
     status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);
     if (status != LS_OK)
         return status;
     return unknown_end(
-        replica->device->ops->record(&replica->arrival[place], replica->device, NULL, err), err);
+        replica->device->ops->record(&replica->arrival[slot], replica->device, NULL, err), err);
 }
 
-int ls_replica_arrived(int *arrived, ls_replica *replica, int place, ls_error *err)
+int ls_replica_arrived(int *arrived, ls_replica *replica, int slot, ls_error *err)
 {
     return unknown_end(
-        replica->device->ops->reached(arrived, replica->device, replica->arrival[place], err), err);
+        replica->device->ops->reached(arrived, replica->device, replica->arrival[slot], err), err);
 }
 
-const float *ls_replica_arrived_tail(const ls_replica *replica, int place, int k)
+const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
 {
-    return tail_of(replica, place, k);
+    return tail_of(replica, slot, k);
 }
 
 int ls_replica_release(ls_replica *replica, ls_error *err)

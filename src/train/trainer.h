@@ -74,7 +74,7 @@ typedef struct ls_step {
 typedef struct ls_flight {
     ls_step step[LS_UNROLLED];
     int count;
-    int place;  /* where their results arrive */
+    int slot;   /* where their results arrive */
     int status; /* of the launch, or of the work itself once that is known */
 } ls_flight;
 
@@ -123,7 +123,7 @@ typedef struct ls_train_worker {
     uint32_t length;                /* how many steps it would like in a range */
     ls_flight flight[LS_IN_FLIGHT]; /* in order */
     int flights;
-    int next_place;     /* where the next one's results arrive */
+    int next_slot;      /* where the next one's results arrive */
     int merging_early;  /* within a step: what is ready of a gradient goes to the communicator */
     int failed;         /* a step failed: `error` says why, and no further step is begun */
     ls_worker_job *job; /* the last one but training, … */

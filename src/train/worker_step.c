@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-_Static_assert(LS_IN_PLACES >= LS_IN_FLIGHT, "each step under way has a place of its own");
+_Static_assert(LS_RESULT_SLOTS >= LS_IN_FLIGHT, "each step under way has a slot of its own");
 
 /* ---- which way ------------------------------------------------------------------------------ */
 
@@ -299,7 +299,7 @@ static void enqueue(ls_train_worker *mine, ls_flight *f, int k, int count)
         how[i] = how_to_update(mine, &first[i]);
     f->status = refresh_rows(mine, first, 0, first->n, &draw);
     if (f->status == LS_OK)
-        f->status = ls_replica_step_whole(mine->replica, first->rows, draw, how, count, f->place,
+        f->status = ls_replica_step_whole(mine->replica, first->rows, draw, how, count, f->slot,
                                           &times, &mine->error);
     for (int i = 0; i < count; i++) {
         first[i].report.times.forward += times.forward / count;
@@ -330,7 +330,7 @@ static bool await(ls_train_worker *mine, ls_flight *f, bool may_leave)
     for (unsigned look = 0; f->status == LS_OK && !arrived; look++) {
         if (look > 0)
             pause_before(look);
-        f->status = ls_replica_arrived(&arrived, mine->replica, f->place, &mine->error);
+        f->status = ls_replica_arrived(&arrived, mine->replica, f->slot, &mine->error);
         if (!arrived && may_leave && ls_pool_busy(mine->trainer->pool, mine->index) > 1)
             return f->status != LS_OK;
     }
@@ -378,7 +378,7 @@ static void retire_first(ls_train_worker *mine)
             enqueue(mine, f, k, 1);
             await(mine, f, false);
         }
-        const float *tail = ls_replica_arrived_tail(mine->replica, f->place, anew ? 0 : k);
+        const float *tail = ls_replica_arrived_tail(mine->replica, f->slot, anew ? 0 : k);
         anew |= end_step(mine, f, &f->step[k], tail);
     }
     mine->flights--;
@@ -405,8 +405,8 @@ static void launch_steps(ls_train_worker *mine, const ls_range *range, uint32_t 
     for (uint32_t k = 0; k < count; k++)
         latest->step[k] = step_of(range, index + k);
     latest->count = (int)count;
-    latest->place = mine->next_place;
-    mine->next_place = (mine->next_place + 1) % LS_IN_PLACES;
+    latest->slot = mine->next_slot;
+    mine->next_slot = (mine->next_slot + 1) % LS_RESULT_SLOTS;
     enqueue(mine, latest, 0, latest->count);
     /* All but the latest; that one too, unless more is waiting to be enqueued behind it. */
     retire_down_to(mine, 1);
