@@ -4,8 +4,8 @@
  * over all ranks' partial sums; then it copies the other chunks from their owners. The bytes moved
  * are those of a ring all-reduce when every rank holds one partial sum. Three meetings a step, two with one total:
  *
- *     publish    all partial sums are complete                  before anybody reads them
- *     reduced    all chunks are complete                        before anybody gathers them
+ *     publish    all partial sums are complete                  before any rank reads them
+ *     reduced    all chunks are complete                        before any rank gathers them
  *     committed  every rank holds the whole sum                  the commit point
  *
  * Where all ranks show one total (ls_host_group_total) it is complete behind `reduced`, which is the commit point then.
@@ -71,8 +71,8 @@ static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 
 /* ---- over several processes ------------------------------------------------------------------ */
 
-/* The chunks of this process's nodes, rank by rank; their sum with the other members' nodes, by rank 0 and
- * the courier; and everybody's copy of it. */
+/* Each rank reduces its chunk of this process's nodes; rank 0 and the courier sum them with the other members'
+ * nodes; each rank copies the sum. */
 static int merge_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
@@ -104,7 +104,8 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
                       float *total, ls_comm_times *times, ls_error *err)
 {
     (void)stream; /* host memory: a rank's partial sums are complete when it calls */
-    int status = ls_host_all_reduce(base, partials, count, total, times, merge, err);
+    int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
+    ls_merge_stop_reading(base); /* after an error, too */
     ls_merge_committed(base, status);
     return status;
 }

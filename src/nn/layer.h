@@ -38,7 +38,7 @@ static inline long long ls_shape_values(const ls_shape *shape)
     return (long long)shape->c * shape->h * shape->w;
 }
 
-/* The shape of a layer that works element by element: y has that of x. */
+/* The shape of a layer whose op takes memory in any layout: y has that of x, and lies as x does. */
 int ls_layer_same_shape(ls_layer *layer, ls_error *err);
 
 #endif

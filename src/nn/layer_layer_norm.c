@@ -14,12 +14,11 @@ static void parse(ls_layer *layer, ls_fields *fields)
 
 static int shape(ls_layer *layer, ls_error *err)
 {
-    (void)err;
-    layer->out = layer->in;
+    int status = ls_layer_same_shape(layer, err);
     layer->param[0] = ls_layer_filled(&layer->in, LS_START_ONES);
     layer->param[1] = ls_layer_filled(&layer->in, LS_START_ZEROS);
     layer->params = 2;
-    return LS_OK;
+    return status;
 }
 
 static const struct ls_layer_sample samples[] = {

@@ -226,23 +226,6 @@ static bool same_shape(const ls_shape *a, const ls_shape *b)
     return a->c == b->c && a->h == b->h && a->w == b->w;
 }
 
-/* Layers whose output lies in memory as their input does. */
-static int keeps_memory(const ls_layer *layer)
-{
-    switch ((int)layer->op.kind) {
-    case 0:
-    case LS_OP_RELU:
-    case LS_OP_SIGMOID:
-    case LS_OP_TANH:
-    case LS_OP_GELU:
-    case LS_OP_SILU:
-    case LS_OP_LAYERNORM:
-    case LS_OP_DROPOUT:
-    case LS_OP_ADD: return 1;
-    default: return 0;
-    }
-}
-
 static void add_tensor(ls_model *model, ls_param *p, const ls_layer *layer, const char *suffix)
 {
     snprintf(p->name, sizeof p->name, "%s.%s", layer->name, suffix);
@@ -331,7 +314,8 @@ static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
         status = layer->type->shape(layer, err);
     if (status != LS_OK)
         return status;
-    layer->y = keeps_memory(layer) ? lies : layer->out;
+    /* Without an op, or with one over memory in any layout, y lies as x does. */
+    layer->y = layer->op.kind == 0 || layer->same_shape ? lies : layer->out;
     if (layer->op.kind == LS_OP_CONCAT)
         layer->y = (ls_shape){lies.c + lies2.c, lies.h, lies.w};
     long long image = (long long)layer->out.h * layer->out.w;
@@ -483,5 +467,6 @@ int ls_layer_same_shape(ls_layer *layer, ls_error *err)
 {
     (void)err;
     layer->out = layer->in;
+    layer->same_shape = true;
     return LS_OK;
 }
