@@ -222,7 +222,7 @@ int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line);
  *
  * Pure; any thread. */
 
-/* One buffer: needed from step `first` to step `last`, both included, of some schedule. */
+/* One buffer: needed from time `first` to time `last` of a schedule, both included. */
 typedef struct ls_live_buffer {
     size_t bytes;
     int first, last;

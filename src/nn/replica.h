@@ -1,7 +1,7 @@
 /* A replica: one device's copy of the model, with everything a step needs, made once.
  *
  * Everything of a replica is called on its device's worker thread. After ls_replica_create no
- * call allocates, but for those that prepare another course of steps (ls_replica_on_ready,
+ * call allocates, but for those that prepare other recordings of a step (ls_replica_on_ready,
  * ls_replica_prepare_whole).
  *
  * Where the device has recordings, a replica that trains makes one of each plan's gather,
@@ -154,12 +154,12 @@ ls_phase ls_replica_phase(int place);
  * place that no replica of this model wrote. Any thread: what it reads does not change. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place);
 
-/* Canonical host array (model->floats) → an arena in this replica's layouts; and back. Any of the
- * arenas: weights, gradients and slots have the same layout. The tail is left alone; running
- * statistics stand for whatever the arena's section holds. Waits for the device. */
 /* Between steps: with `on` the weights' moving average takes the place of the weights, which lie in the total
  * meanwhile; else they come back. Nothing happens where the optimizer keeps no average. Waits for the device. */
 int ls_replica_use_average(ls_replica *replica, bool on, ls_error *err);
+/* Canonical host array (model->floats) → an arena in this replica's layouts; and back. Any of the
+ * arenas: weights, gradients and slots have the same layout. The tail is left alone; running
+ * statistics stand for whatever the arena's section holds. Waits for the device. */
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
@@ -220,7 +220,7 @@ int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t ep
                           ls_error *err);
 /* Whether the steps of a slot are done, *arrived. Never waits. Errors: LS_EDATA (of a row that
  * nothing can be learned from: it holds up as a loss that is not finite), LS_EDEVICE. */
-int ls_replica_arrived(int *arrived, ls_replica *replica, int slot, ls_error *err);
+int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *err);
 /* The tail of the k-th of them, once they have arrived and until the slot is used again. */
 const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k);
 /* Steps are applied again, from the next that is enqueued on. */

@@ -120,6 +120,21 @@ int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err)
     return status == LS_OK ? alloc_shadows(r, err) : status;
 }
 
+int ls_replica_make_tails(ls_replica *r, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    const size_t bytes = (size_t)r->plans * LS_TAIL * sizeof(float);
+    int status = LS_OK;
+    r->row_tails = ls_replica_alloc(r, bytes, &r->memory.arenas, &status, err);
+    for (int i = 0; i < r->plans && status == LS_OK; i++) {
+        const float rows = (float)r->plan[i]->rows;
+        float *tail = r->row_tails + (size_t)i * LS_TAIL;
+        status = ops->upload(r->device, NULL, tail + LS_TAIL_ROWS, &rows, sizeof rows, err);
+        r->plan[i]->tail = tail;
+    }
+    return status;
+}
+
 /* ---- updates -------------------------------------------------------------------------------- */
 
 /* A stretch of the arenas that one op does. */
@@ -391,19 +406,19 @@ static int carry(ls_replica *r, float *arena, float *canonical, bool in, ls_erro
         ls_op *op = plan->node[k].op;
         const int layer = plan->node[k].form.first;
         for (int i = 0; i < op->params && status == LS_OK; i++) {
-            float *at = arena + r->param_at[layer * LS_OP_PARAMS + i];
-            float *home = canonical + r->model->layer[layer].param[i].offset;
-            status = in ? op->impl->import_param(op, i, at, home, err)
-                        : op->impl->export_param(op, i, home, at, err);
+            float *device = arena + r->param_at[layer * LS_OP_PARAMS + i];
+            float *host = canonical + r->model->layer[layer].param[i].offset;
+            status = in ? op->impl->import_param(op, i, device, host, err)
+                        : op->impl->export_param(op, i, host, device, err);
         }
     }
     for (int i = 0; i < r->model->layers && status == LS_OK; i++) {
         const ls_layer *layer = &r->model->layer[i];
         const size_t bytes = stat_floats(layer) * sizeof(float);
-        float *at = arena + r->stat_at[i], *home = canonical + layer->stat[0].offset;
+        float *device = arena + r->stat_at[i], *host = canonical + layer->stat[0].offset;
         if (layer->stats > 0)
-            status = in ? ops->upload(r->device, NULL, at, home, bytes, err)
-                        : ops->download(r->device, NULL, home, at, bytes, err);
+            status = in ? ops->upload(r->device, NULL, device, host, bytes, err)
+                        : ops->download(r->device, NULL, host, device, bytes, err);
     }
     return status == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : status;
 }

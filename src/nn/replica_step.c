@@ -12,6 +12,45 @@
 _Static_assert(LS_UNROLLED <= LS_RECORD_STEPS, "a recording has room for as many steps");
 _Static_assert(LS_TAIL_LOSS == 0 && LS_TAIL_ROWS == LS_OP_STATS, "the tail begins with the loss's");
 
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static bool has_plans(const ls_replica *r, uint32_t n)
+{
+    for (uint32_t done = 0; done < n; done += ls_replica_block_rows(r, n, done))
+        if (!ls_replica_plan_for(r, ls_replica_block_rows(r, n, done)))
+            return false;
+    return true;
+}
+
+int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                          uint32_t calls, ls_error *err)
+{
+    const char *name = subset == LS_TRAIN ? "training" : "test";
+    const size_t all = (size_t)n * calls;
+    if (!r->data[subset].images)
+        return ls_fail(err, LS_EINVAL, "replica: it was made without %s data", name);
+    if (n > r->most_rows || !has_plans(r, n))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for shards of %u rows",
+                       (unsigned)n);
+    if (calls > ls_replica_most_calls(r))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for %u steps at once",
+                       (unsigned)calls);
+    for (size_t i = 0; i < all; i++)
+        if (rows[i] >= r->data[subset].rows)
+            return ls_fail(err, LS_EINVAL, "replica: row %u of %u rows of %s data does not exist",
+                           (unsigned)rows[i], (unsigned)r->data[subset].rows, name);
+    memcpy(r->staged_rows, rows, all * sizeof *rows);
+    if (!r->device_rows)
+        return LS_OK;
+    return r->device->ops->upload(r->device, NULL, r->device_rows, r->staged_rows,
+                                  all * sizeof *rows, err);
+}
+
+const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done)
+{
+    return (r->device_rows ? r->device_rows : r->staged_rows) + done;
+}
+
 /* ---- what is recorded ------------------------------------------------------------------------ */
 
 static bool is_recorded(const ls_plan *plan, int program)
@@ -22,16 +61,6 @@ static bool is_recorded(const ls_plan *plan, int program)
 static bool by_buckets(const ls_replica *r)
 {
     return r->ready && r->plan[0]->program[LS_GRADIENT_BY_BUCKETS].segments > 1;
-}
-
-int ls_replica_recordings(const ls_replica *r)
-{
-    int count = r->apply.recording != NULL;
-    for (int i = 0; i < r->plans; i++)
-        for (int k = 0; k < LS_PROGRAMS; k++)
-            for (int s = 0; s < r->plan[i]->program[k].segments; s++)
-                count += r->plan[i]->program[k].segment[s].recording != NULL;
-    return count;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -148,21 +177,6 @@ static bool can_record(const ls_replica *r)
            r->data[LS_TRAIN].rows > 0 && r->info.block_rows == 0;
 }
 
-static int make_tails(ls_replica *r, ls_error *err)
-{
-    const ls_device_ops *ops = r->device->ops;
-    const size_t bytes = (size_t)r->plans * LS_TAIL * sizeof(float);
-    int status = LS_OK;
-    r->row_tails = ls_replica_alloc(r, bytes, &r->memory.arenas, &status, err);
-    for (int i = 0; i < r->plans && status == LS_OK; i++) {
-        const float rows = (float)r->plan[i]->rows;
-        float *tail = r->row_tails + (size_t)i * LS_TAIL;
-        status = ops->upload(r->device, NULL, tail + LS_TAIL_ROWS, &rows, sizeof rows, err);
-        r->plan[i]->tail = tail;
-    }
-    return status;
-}
-
 /* A kernel's first run loads it, which must not happen while it is recorded. The rows are row 0. */
 static int run_once(ls_replica *r, ls_error *err)
 {
@@ -249,7 +263,7 @@ int ls_replica_record(ls_replica *r, ls_error *err)
     ls_error why = {0};
     if (!can_record(r))
         return LS_OK;
-    int status = make_tails(r, err);
+    int status = ls_replica_make_tails(r, err);
     if (status == LS_OK)
         status = run_once(r, err);
     if (status != LS_OK)
@@ -359,11 +373,6 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     return status;
 }
 
-int ls_replica_sync(ls_replica *replica, ls_error *err)
-{
-    return replica->device->ops->sync(replica->device, NULL, err);
-}
-
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
 /* How long a step takes goes by what it moves, not by what a library's kernels work in. */
@@ -469,10 +478,13 @@ int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t ep
         replica->device->ops->record(&replica->arrival[slot], replica->device, NULL, err), err);
 }
 
-int ls_replica_arrived(int *arrived, ls_replica *replica, int slot, ls_error *err)
+int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *err)
 {
-    return unknown_end(
-        replica->device->ops->reached(arrived, replica->device, replica->arrival[slot], err), err);
+    int reached = 0;
+    const int status =
+        replica->device->ops->reached(&reached, replica->device, replica->arrival[slot], err);
+    *arrived = reached;
+    return unknown_end(status, err);
 }
 
 const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)

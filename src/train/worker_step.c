@@ -325,7 +325,7 @@ static void pause_before(unsigned look)
  * whether it has come to an end. */
 static bool await(ls_train_worker *mine, ls_flight *f, bool may_leave)
 {
-    int arrived = 0;
+    bool arrived = false;
     ls_beat(&mine->heartbeat, LS_PLACE_APPLY);
     for (unsigned look = 0; f->status == LS_OK && !arrived; look++) {
         if (look > 0)

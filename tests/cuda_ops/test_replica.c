@@ -430,7 +430,7 @@ static void enqueue_whole(side *s, int number, uint32_t rows, float lr)
 static const float *await_whole(side *s, int number)
 {
     ls_error err = {0};
-    for (int arrived = 0; !arrived;)
+    for (bool arrived = false; !arrived;)
         must(ls_replica_arrived(&arrived, s->replica, number % LS_RESULT_SLOTS, &err), &err);
     return ls_replica_arrived_tail(s->replica, number % LS_RESULT_SLOTS, 0);
 }
