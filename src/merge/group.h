@@ -6,7 +6,7 @@
  *     ls_merge_run(comm, partials, count, total, times, work, arg, &err)    in the slot all_reduce
  *     .set_timeout = ls_merge_set_timeout, .abort = ls_merge_abort, .may_read = ls_merge_may_read
  *
- * The course of a merge, for one rank:
+ * The phases of a merge, for one rank:
  *
  *     show the partial sums and the total; MEET        all are complete before any is read
  *     work                                             reads what the peers show

@@ -160,7 +160,7 @@ void ls_pool_enter_phase(struct ls_pool_worker *w, int phase)
 
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to)
 {
-    /* relaxed: who comes second does nothing with what the first has done. */
+    /* relaxed: the thread whose exchange fails uses nothing of the other's. */
     return atomic_compare_exchange_strong_explicit(&w->phase, &from, to, memory_order_relaxed,
                                                    memory_order_relaxed);
 }
