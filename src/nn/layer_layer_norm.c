@@ -6,10 +6,7 @@
 
 static void parse(ls_layer *layer, ls_fields *fields)
 {
-    static const double epsilon = 1e-5;
-    double value;
-    ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
-    layer->op.u.layernorm.epsilon = (float)value;
+    layer->op.u.layernorm.epsilon = ls_read_float(fields, "epsilon", 1e-12, 1, 1e-5);
 }
 
 static int shape(ls_layer *layer, ls_error *err)

@@ -123,9 +123,7 @@ typedef struct ls_plan {
     const ls_host *host;
     int rows;
     bool training;
-    const ls_loss *criterion;
-    float smoothing;
-    bool weighted;             /* rows, by their classes */
+    ls_op_desc loss_desc;      /* but for x */
     int targets;               /* 4-byte words of a row's label or target */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
     ls_node *node;

@@ -53,7 +53,7 @@ static void read_type(ls_layer *layer, ls_fields *f)
         layer->type = types[type];
 }
 
-static int name_is_plain(const char *name)
+static bool name_is_plain(const char *name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "0123456789_-.";
@@ -85,8 +85,8 @@ static bool is_taken(const ls_reader *r, const char *name)
 }
 
 /* Names become names of tensors in files, so they are kept simple. */
-const char *ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
-                         char full[64])
+void ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
+                  char full[64])
 {
     const int most = (int)sizeof((ls_layer *)0)->name - 1;
     char number[16];
@@ -109,7 +109,6 @@ const char *ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f
         ls_fields_fail(f, node, "the name \"%s\" is taken already; choose another one", text);
     else
         snprintf(full, (size_t)most + 1, "%.63s", text);
-    return full;
 }
 
 /* ---- what it reads -------------------------------------------------------------------------- */
@@ -352,6 +351,13 @@ int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON
 }
 
 /* ---- for layer_*.c -------------------------------------------------------------------------- */
+
+float ls_read_float(ls_fields *fields, const char *key, double min, double max, double fallback)
+{
+    double value;
+    ls_field_double(fields, key, min, max, &fallback, &value);
+    return (float)value;
+}
 
 /* Pixels from one end of the dilated kernel to the other. */
 static int span(const ls_window *w, int side)

@@ -134,10 +134,8 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
     size_t most = (size_t)desc->shard_row_counts + 2; /* a block, and a zero at the end */
     uint32_t *counts = ls_alloc_array(r->host, most, sizeof *counts);
     r->plan = ls_alloc_array(r->host, most, sizeof *r->plan);
-    int status = LS_OK;
     int count = 0;
-    if (!counts || !r->plan)
-        status = ls_replica_no_memory(err);
+    int status = counts && r->plan ? LS_OK : ls_replica_no_memory(err);
     if (status == LS_OK) {
         list_counts(counts, &count, r, desc);
         status = make_plans(r, desc, counts, err);

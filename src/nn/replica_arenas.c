@@ -100,21 +100,14 @@ static int alloc_shadows(ls_replica *r, ls_error *err)
     return status == LS_OK ? mark_shadows(r, err) : status;
 }
 
-static int alloc_arena(ls_replica *r, ls_arena arena, ls_error *err)
-{
-    int status = LS_OK;
-    r->arena[arena] =
-        ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
-    return status;
-}
-
 int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err)
 {
     int arenas = r->optimizer ? SLOT + ls_optimizer_states(r->optimizer) : 1;
     int status = LS_OK;
-    for (int a = 0; a < arenas && status == LS_OK; a++)
+    for (int a = 0; a < arenas; a++)
         if (a != TOTAL || !total_later)
-            status = alloc_arena(r, (ls_arena)a, err);
+            r->arena[a] =
+                ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
     r->own_gradient = r->arena[GRADIENT];
     r->own_total = r->arena[TOTAL];
     return status == LS_OK ? alloc_shadows(r, err) : status;
@@ -144,22 +137,22 @@ typedef struct stretch {
     float rate, momentum;
 } stretch;
 
-/* The next parameters that lie one behind another and learn alike; 0: there are none. */
-static int next_params(stretch *s, const ls_replica *r)
+/* The next parameters that lie one behind another and learn alike; false: there are none. */
+static bool next_params(stretch *s, const ls_replica *r)
 {
     const int params = r->param_begins - 1;
     int i = s->next;
     while (i < params && r->rate_of[i] == 0)
         i++;
     if (i == params)
-        return 0;
+        return false;
     s->at = r->param_begin[i];
     s->rate = r->rate_of[i];
     while (i < params && r->rate_of[i] == s->rate)
         i++;
     s->end = r->param_begin[i];
     s->next = i;
-    return 1;
+    return true;
 }
 
 /* Whether a layer's statistics move: not in front of all that learns. */
@@ -169,15 +162,15 @@ static bool moves(const ls_replica *r, int layer)
     return r->model->layer[layer].stats > 0 && plan->node[plan->node_of[layer] - 1].backward;
 }
 
-/* The next statistics that lie one behind another and move alike; 0: there are none. */
-static int next_stats(stretch *s, const ls_replica *r)
+/* The next statistics that lie one behind another and move alike; false: there are none. */
+static bool next_stats(stretch *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
     int i = s->next;
     while (i < r->model->layers && !moves(r, i))
         i++;
     if (i == r->model->layers)
-        return 0;
+        return false;
     s->at = r->stat_at[i];
     s->momentum = layer[i].momentum;
     for (; i < r->model->layers &&
@@ -186,7 +179,7 @@ static int next_stats(stretch *s, const ls_replica *r)
         if (layer[i].stats > 0)
             s->end = r->stat_at[i] + stat_floats(&layer[i]);
     s->next = i;
-    return 1;
+    return true;
 }
 
 static int add_update(ls_replica *r, ls_updates *u, const ls_op_desc *desc, size_t at,
@@ -293,10 +286,9 @@ int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)
 {
     int status = LS_OK;
     r->arena[TOTAL] = total ? total : r->own_total;
-    if (!r->arena[TOTAL]) {
-        status = alloc_arena(r, TOTAL, err);
-        r->own_total = r->arena[TOTAL];
-    }
+    if (!r->arena[TOTAL])
+        r->arena[TOTAL] = r->own_total =
+            ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
     return status == LS_OK ? ls_replica_bind_updates(r, OF_TOTAL, err) : status;
 }
 

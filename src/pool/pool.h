@@ -216,8 +216,7 @@ int ls_pool_list(char *text, size_t size, const ls_pool *pool,
 /* Any thread. The number (ls_thread_self) of the thread that serves `worker`; 0: not known. */
 int ls_pool_thread_number(const ls_pool *pool, int worker);
 
-/* Frees what belongs to one worker, and the pool itself. Its threads have ended. */
-void ls_pool_free_worker(struct ls_pool_worker *w);
+/* Its threads have ended. */
 void ls_pool_free(ls_pool *pool);
 
 /* Calls ready(arg) for as long as waiting awake is worth it, and returns whether it became true.
