@@ -31,12 +31,6 @@ static void parse_sgd(ls_optimizer *optimizer, ls_fields *fields)
     optimizer->slots = momentum > 0;
 }
 
-static void set_count_sgd(ls_op_desc *op, size_t count, float rate)
-{
-    op->u.sgd.count = count;
-    op->u.sgd.rate = rate;
-}
-
 static void write_sgd(const ls_optimizer *optimizer, ls_json_writer *w)
 {
     const ls_sgd *sgd = &optimizer->op.u.sgd;
@@ -45,8 +39,7 @@ static void write_sgd(const ls_optimizer *optimizer, ls_json_writer *w)
     ls_json_put_bool(w, "nesterov", sgd->nesterov);
 }
 
-static const ls_optimizer_type sgd = {
-    "sgd", {"momentum_buffer"}, parse_sgd, set_count_sgd, write_sgd};
+static const ls_optimizer_type sgd = {"sgd", {"momentum_buffer"}, parse_sgd, write_sgd};
 
 /* ---- adamw ---------------------------------------------------------------------------------- */
 
@@ -63,12 +56,6 @@ static void parse_adamw(ls_optimizer *optimizer, ls_fields *fields)
     optimizer->slots = 2;
 }
 
-static void set_count_adamw(ls_op_desc *op, size_t count, float rate)
-{
-    op->u.adamw.count = count;
-    op->u.adamw.rate = rate;
-}
-
 static void write_adamw(const ls_optimizer *optimizer, ls_json_writer *w)
 {
     const ls_adamw *adamw = &optimizer->op.u.adamw;
@@ -79,7 +66,7 @@ static void write_adamw(const ls_optimizer *optimizer, ls_json_writer *w)
 }
 
 static const ls_optimizer_type adamw = {
-    "adamw", {"exp_avg", "exp_avg_sq"}, parse_adamw, set_count_adamw, write_adamw};
+    "adamw", {"exp_avg", "exp_avg_sq"}, parse_adamw, write_adamw};
 
 /* ---- the table ------------------------------------------------------------------------------ */
 

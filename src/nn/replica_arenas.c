@@ -201,8 +201,8 @@ static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
     for (stretch s = {0}; status == LS_OK && r->optimizer->clip_norm > 0 && next_params(&s, r);) {
-        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CLIP};
-        desc.u.clip = (ls_clip){(float)r->optimizer->clip_norm, s.end - s.at};
+        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CLIP, .count = s.end - s.at};
+        desc.u.clip.most = (float)r->optimizer->clip_norm;
         status = add_update(r, u, &desc, s.at, u->count > 0 ? LS_RUN_ACCUMULATE : 0, err);
     }
     return status;
@@ -213,7 +213,8 @@ static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
     int status = LS_OK;
     for (stretch s = {0}; status == LS_OK && next_params(&s, r);) {
         ls_op_desc desc = r->optimizer->op;
-        r->optimizer->type->set_count(&desc, s.end - s.at, s.rate);
+        desc.count = s.end - s.at;
+        desc.rate = s.rate;
         status = add_update(r, u, &desc, s.at, 0, err);
     }
     return status;
@@ -223,8 +224,8 @@ static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
     for (stretch s = {0}; status == LS_OK && next_stats(&s, r);) {
-        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING};
-        desc.u.running = (ls_running){.momentum = s.momentum, .count = s.end - s.at};
+        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = s.end - s.at};
+        desc.u.running.momentum = s.momentum;
         status = add_update(r, u, &desc, s.at, 0, err);
     }
     return status;
@@ -233,8 +234,8 @@ static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
 /* The average is that of the parameters. */
 static int make_average(ls_replica *r, ls_updates *u, ls_error *err)
 {
-    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING};
-    desc.u.running = (ls_running){(float)(1 - r->optimizer->ema), r->tail_at, .of_weights = 1};
+    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = r->tail_at};
+    desc.u.running = (ls_running){(float)(1 - r->optimizer->ema), .of_weights = 1};
     return r->optimizer->ema > 0 ? add_update(r, u, &desc, 0, 0, err) : LS_OK;
 }
 
