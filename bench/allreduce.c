@@ -189,8 +189,8 @@ static void open_row(row *r, const ls_comm_type *type, team *t, size_t floats)
                                .ranks = t->workers,
                                .shards = t->workers,
                                .floats = floats,
-                               .segments = r->parameters,
-                               .segment_count = PARAMETERS,
+                               .param_offsets = r->parameters,
+                               .param_count = PARAMETERS,
                                .timeout_ns = TIMEOUT_NS,
                                .spins = ls_spins_for(t->workers, ls_allowed_cpus())};
     check(type->group_create(&r->group, &desc, &err), &err);

@@ -329,10 +329,10 @@ static int cell_measure(cell *c, double seconds, ls_error *err)
 int open_group_of(cell *c, const ls_comm_type *type, ls_error *err)
 {
     const size_t floats = c->worker[0].floats;
-    int segments = 1;
+    int params = 1;
     size_t whole[2] = {0, floats};
-    const size_t *segment =
-        c->worker[0].replica ? ls_replica_segments(c->worker[0].replica, &segments) : whole;
+    const size_t *param_offsets =
+        c->worker[0].replica ? ls_replica_param_offsets(c->worker[0].replica, &params) : whole;
     const ls_buckets *buckets =
         c->worker[0].replica ? ls_replica_buckets(c->worker[0].replica) : NULL;
     const ls_comm_group_desc desc = {
@@ -340,8 +340,8 @@ int open_group_of(cell *c, const ls_comm_type *type, ls_error *err)
         .ranks = c->desc.workers,
         .shards = c->desc.work->shards,
         .floats = floats,
-        .segments = segment,
-        .segment_count = segments,
+        .param_offsets = param_offsets,
+        .param_count = params,
         .buckets = buckets ? buckets->end : NULL,
         .bucket_count = buckets ? buckets->count : 0,
         .timeout_ns = DEADLINE_NS,

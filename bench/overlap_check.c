@@ -73,14 +73,14 @@ static int steps(outcome *out, const cell *c, ls_replica *r, ls_device *device, 
     ls_fold fold = {0};
     ls_comm_group *group = NULL;
     ls_comm *comm = NULL;
-    int segments;
-    const size_t *segment = ls_replica_segments(r, &segments);
+    int params;
+    const size_t *param_offsets = ls_replica_param_offsets(r, &params);
     const ls_comm_group_desc desc = {.type = merging_of(device),
                                      .ranks = 1,
                                      .shards = shards,
                                      .floats = ls_replica_floats(r),
-                                     .segments = segment,
-                                     .segment_count = segments,
+                                     .param_offsets = param_offsets,
+                                     .param_count = params,
                                      .timeout_ns = DEADLINE_NS};
     int status = ls_fold_init(&fold, device, ls_replica_gradient_arena(r), ls_replica_floats(r),
                               shards, 0, shards, err);

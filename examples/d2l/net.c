@@ -177,7 +177,7 @@ static void bind(net *n, net_node *node)
 
 static void make_update(net *n)
 {
-    ls_op_desc d = {.size = sizeof d, .kind = LS_OP_SGD, .u.sgd.count = n->floats};
+    ls_op_desc d = {.size = sizeof d, .kind = LS_OP_SGD, .count = n->floats};
     if (n->status == LS_OK)
         n->status = n->device->ops->op_create(&n->update, n->device, &d, &n->error);
     if (n->status)

@@ -76,7 +76,7 @@ typedef struct ls_members_ops {
     float *(*node)(const struct ls_cluster *members, int i);
     const float *(*total)(const struct ls_cluster *members);
     void *(*memory)(const struct ls_cluster *members, size_t *bytes);
-    /* Optional calls before `sum`. begin: it goes off with what is ready. ready: the first `floats` floats of
+    /* Optional calls before `sum`. begin: starts the sum with the floats that are ready. ready: the first `floats` floats of
      * each node are there, for the others to have, and are not written again until the sum is done, also not
      * in a step that is repeated; fewer than before change nothing. is_ready: how many those are. None of
      * them waits. */
@@ -96,11 +96,12 @@ typedef struct ls_members_ops {
 typedef struct ls_comm_group_desc {
     const ls_comm_type *type;
     int ranks;
-    int shards;             /* leaves of the tree */
-    size_t floats;          /* of an arena, a multiple of 16 */
-    const size_t *segments; /* first float of each parameter in the arena, ascending, then `floats`:
-                               where the arena may be cut. Outlives the group */
-    int segment_count;
+    int shards;    /* leaves of the tree */
+    size_t floats; /* of an arena, a multiple of 16 */
+    /* First float of each parameter in the arena, ascending, then `floats`: where the arena may be cut.
+     * Outlives the group. */
+    const size_t *param_offsets;
+    int param_count;
     const size_t
         *buckets;        /* first float behind each run of parameters that is merged at once beside
                               the backward pass, ascending; the last is `floats`. Outlives the group */
@@ -111,7 +112,7 @@ typedef struct ls_comm_group_desc {
     /* The other processes that have a part of the minibatch, and the leaves of this one's, which the ranks'
      * partial sums cover. NULL: this process has all of them. */
     struct ls_cluster *members;
-    const ls_members_ops *over; /* with them */
+    const ls_members_ops *members_ops; /* how members are reached */
     ls_span span;
 } ls_comm_group_desc;
 

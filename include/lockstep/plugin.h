@@ -155,9 +155,7 @@ typedef struct ls_gather {
  * with a velocity that starts from zero. */
 typedef struct ls_sgd {
     float momentum, weight_decay;
-    size_t count; /* floats in the arena, a multiple of 16 */
     int nesterov;
-    float rate; /* what args->lr is multiplied with; 0 counts as 1 */
 } ls_sgd;
 
 /* g ← g·scale;  m ← β₁·m + (1 − β₁)·g;  v ← β₂·v + (1 − β₂)·g²;  w ← w·(1 − lr·weight_decay);
@@ -166,8 +164,6 @@ typedef struct ls_sgd {
  * first. As PyTorch's AdamW. */
 typedef struct ls_adamw {
     float beta1, beta2, epsilon, weight_decay;
-    size_t count; /* floats in the arena, a multiple of 16 */
-    float rate;   /* as in ls_sgd */
 } ls_adamw;
 
 /* y = (x − mean)/√(variance + epsilon)·weight + bias, per channel. Training: the batch's own mean and variance (divided
@@ -221,7 +217,6 @@ typedef struct ls_vector_loss {
  * weights, of which param[0] is a moving average, and the scale is 1. */
 typedef struct ls_running {
     float momentum;
-    size_t count;
     int of_weights;
 } ls_running;
 
@@ -230,7 +225,6 @@ typedef struct ls_running {
  * the ones before have summed. The squares are added up in double, in an order of `count` alone. */
 typedef struct ls_clip {
     float most;
-    size_t count; /* floats, a multiple of 16 */
 } ls_clip;
 
 /* What a relu leaves of negative values: 0 ≤ slope ≤ 1. A fused relu has the slope 0. */
@@ -273,6 +267,8 @@ typedef struct ls_op_desc {
         ls_clip clip;
     } u;
     ls_pool2d pool; /* LS_OP_POOL, and fuse_pool */
+    size_t count;   /* ops of arenas: floats, a multiple of 16 but for LS_OP_RUNNING */
+    float rate;     /* optimizers: what args->lr is multiplied with; 0 counts as 1 */
 } ls_op_desc;
 
 /* What changes from call to call. One per replica, in host memory that the op reads when its work

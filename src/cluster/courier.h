@@ -122,7 +122,7 @@ typedef struct ls_sum {
     float *node[LS_PARTIALS_MAX];
     float *total;
     float *stage; /* [this member's pieces][others][piece]: the others' nodes */
-    ls_rest rest;
+    ls_tree_rest rest;
     _Atomic size_t ready; /* so many of the nodes' floats are there; the caller's */
     int brought;          /* pieces of them that were sent, or are this member's own to add */
     int added;            /* of this member's pieces */

@@ -68,7 +68,7 @@ void ls_sum_fini(ls_sum *s, const ls_host *host)
 {
     ls_free(host, s->memory);
     ls_free(host, s->stage);
-    ls_rest_fini(&s->rest, host);
+    ls_tree_rest_fini(&s->rest, host);
     memset(s, 0, sizeof *s);
 }
 
@@ -77,12 +77,12 @@ static int list_nodes(ls_cluster *c, int total, ls_error *err)
 {
     ls_sum *s = &c->sum;
     ls_span span[LS_PARTIALS_MAX];
-    int status = ls_rest_begin(&s->rest, total, c->options.host, err);
+    int status = ls_tree_rest_begin(&s->rest, total, c->options.host, err);
     for (int m = 0; m < c->members && status == LS_OK; m++) {
         const int count = nodes_of(span, c, s->shards, m);
         for (int i = 0; i < count; i++) {
-            const ls_rest_part part = {m, i, span[i], 0, m == c->member ? s->node[i] : NULL};
-            if (!ls_rest_push(&s->rest, s->shards, &part))
+            const ls_tree_rest_part part = {m, i, span[i], 0, m == c->member ? s->node[i] : NULL};
+            if (!ls_tree_rest_push(&s->rest, s->shards, &part))
                 return ls_fail(err, LS_EINTERNAL, "the nodes of %d members leave too many sums",
                                c->members);
         }
@@ -192,7 +192,7 @@ static void add_piece(ls_cluster *c, int k)
             s->rest.part[i].data = other;
             other += s->piece;
         }
-    ls_rest_add(&s->rest, &s->total, first, piece_floats(s, piece));
+    ls_tree_rest_add(&s->rest, &s->total, first, piece_floats(s, piece));
     for (int d = 1; d < c->members; d++)
         post_floats(c, LS_PARCEL_OTHER, piece, (c->member + d) % c->members, LS_ON_SUMS, 0,
                     s->total + first);

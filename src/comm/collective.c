@@ -24,8 +24,8 @@ struct ls_collective {
     member *member;
     int ranks;
     size_t floats;
-    size_t padded;      /* floats, rounded up to GRAIN */
-    size_t segments[2]; /* one "parameter": everything */
+    size_t padded;           /* floats, rounded up to GRAIN */
+    size_t param_offsets[2]; /* one "parameter": everything */
     const ls_host *host;
 };
 
@@ -59,8 +59,8 @@ static int make_group(ls_collective *c, const ls_collective_options *o, ls_error
         .ranks = o->ranks,
         .shards = o->ranks,
         .floats = c->padded,
-        .segments = c->segments,
-        .segment_count = 1,
+        .param_offsets = c->param_offsets,
+        .param_count = 1,
         .timeout_ns = o->timeout ? o->timeout : LS_FOREVER,
         .spins = ls_spins_for(o->ranks, ls_allowed_cpus()),
         .host = o->host,
@@ -81,7 +81,7 @@ int ls_collective_create(ls_collective **out, const ls_collective_options *optio
     c->ranks = options->ranks;
     c->floats = options->floats;
     c->padded = (c->floats + GRAIN - 1) / GRAIN * GRAIN;
-    c->segments[1] = c->padded;
+    c->param_offsets[1] = c->padded;
     c->member = ls_alloc_array(c->host, (size_t)c->ranks, sizeof *c->member);
     status = c->member ? make_group(c, options, err)
                        : ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", c->ranks);

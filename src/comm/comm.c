@@ -44,7 +44,7 @@ const ls_comm_type *ls_comm_find(const ls_comm_type *const *types, const char *n
 
 /* Floats that are copied at a time, so that they are compared in the cache, and after which a rank
  * looks whether the group is aborted: a few microseconds. */
-#define PIECE ((size_t)1 << 14)
+#define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 int ls_host_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
 {
@@ -93,8 +93,8 @@ int ls_host_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device
     if (!comm)
         return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
     const int all = base->ranks * LS_PARTIALS_MAX;
-    int status = ls_rest_begin(&comm->rest, group->desc.shards < all ? group->desc.shards : all,
-                               group->desc.host, err);
+    int status = ls_tree_rest_begin(
+        &comm->rest, group->desc.shards < all ? group->desc.shards : all, group->desc.host, err);
     if (status) {
         ls_free(group->desc.host, comm);
         return status;
@@ -112,23 +112,15 @@ void ls_host_leave(ls_comm *base)
     if (!comm)
         return;
     const ls_host *host = ls_merge_group_of(base)->desc.host;
-    ls_rest_fini(&comm->rest, host);
+    ls_tree_rest_fini(&comm->rest, host);
     ls_free(host, comm);
 }
 
 void ls_host_copy(const ls_merge_group *group, float *to, const float *from, size_t count)
 {
-    for (size_t i = 0; i < count && !ls_merge_aborted(group); i += PIECE)
-        memcpy(to + i, from + i, (count - i < PIECE ? count - i : PIECE) * sizeof(float));
-}
-
-int ls_host_all_reduce(ls_comm *base, const ls_partial *partials, int count, float *total,
-                       ls_comm_times *times, ls_merge_work *work, ls_error *err)
-{
-    int status = ls_merge_run(base, partials, count, total, times, work, times, err);
-    if (status)
-        ls_merge_stop_reading(base);
-    return status;
+    for (size_t i = 0; i < count && !ls_merge_aborted(group); i += FLOATS_PER_CHECK)
+        memcpy(to + i, from + i,
+               (count - i < FLOATS_PER_CHECK ? count - i : FLOATS_PER_CHECK) * sizeof(float));
 }
 
 /* ---- every rank reads every rank's memory ----------------------------------------------------- */
@@ -166,7 +158,7 @@ static bool are_right(const float *copy, int rank, size_t first, size_t end)
 /* One of these floats was wrong. The memory is a peer's, and may be right by now: then no float is named. */
 static int say_wrong(const ls_comm *comm, int from, size_t first, size_t end, ls_error *err)
 {
-    const ls_merge_rank *me = &ls_merge_group_of(comm)->rank[comm->rank];
+    const ls_merge_rank *rank = &ls_merge_group_of(comm)->rank[comm->rank];
     const ls_merge_rank *owner = &ls_merge_group_of(comm)->rank[from];
     size_t i = first;
     uint32_t wrong = 0;
@@ -176,11 +168,11 @@ static int say_wrong(const ls_comm *comm, int from, size_t first, size_t end, ls
         return ls_fail(err, LS_EDEVICE,
                        "start-up check: %s (rank %d) read floats %zu to %zu of %s (rank %d) twice, "
                        "and not the same",
-                       me->name, comm->rank, first, end - 1, owner->name, from);
+                       rank->name, comm->rank, first, end - 1, owner->name, from);
     return ls_fail(err, LS_EDEVICE,
                    "start-up check: %s (rank %d) read 0x%08x from %s (rank %d) at float %zu: "
                    "expected 0x%08x",
-                   me->name, comm->rank, (unsigned)(wrong ^ mark(from, i)), owner->name, from, i,
+                   rank->name, comm->rank, (unsigned)(wrong ^ mark(from, i)), owner->name, from, i,
                    (unsigned)mark(from, i));
 }
 
@@ -189,8 +181,8 @@ static int read_from(const ls_comm *comm, int from, ls_error *err)
     const ls_merge_group *group = ls_merge_group_of(comm);
     const float *total = group->rank[from].total;
     const size_t floats = group->desc.floats;
-    for (size_t i = 0; i < floats && !ls_merge_aborted(group); i += PIECE) {
-        size_t end = floats - i < PIECE ? floats : i + PIECE;
+    for (size_t i = 0; i < floats && !ls_merge_aborted(group); i += FLOATS_PER_CHECK) {
+        size_t end = floats - i < FLOATS_PER_CHECK ? floats : i + FLOATS_PER_CHECK;
         if (!are_right(total, from, i, end))
             return say_wrong(comm, from, i, end, err);
     }
@@ -210,7 +202,10 @@ int ls_host_check_reads(ls_comm *base, float *scratch, float *total, ls_error *e
 {
     ls_comm_times times = {0};
     const ls_merge_group *group = ls_merge_group_of(base);
-    float *mine = total == group->total ? scratch : total; /* what all share is no rank's to mark */
-    write_marks(mine, base->rank, group->desc.floats);
-    return ls_host_all_reduce(base, NULL, 0, mine, &times, read_all, err);
+    float *marked =
+        total == group->total ? scratch : total; /* what all share is no rank's to mark */
+    write_marks(marked, base->rank, group->desc.floats);
+    int status = ls_merge_run(base, NULL, 0, marked, &times, read_all, NULL, err);
+    ls_merge_stop_reading(base);
+    return status;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Floats after which rank 0 looks whether the group is aborted. */
-#define PIECE ((size_t)1 << 14)
+#define FLOATS_PER_CHECK ((size_t)1 << 14)
 
 /* total ← the sum of all ranks' partial sums over [first, end), in the order of the ranks. */
 static void sum_piece(const ls_merge_group *group, float *total, size_t first, size_t end)
@@ -23,12 +23,13 @@ static void sum_piece(const ls_merge_group *group, float *total, size_t first, s
 
 static void sum_on_rank_zero(const ls_merge_group *group, float *total, size_t first, size_t end)
 {
-    for (; first < end && !ls_merge_aborted(group); first += PIECE)
-        sum_piece(group, total, first, end - first < PIECE ? end : first + PIECE);
+    for (; first < end && !ls_merge_aborted(group); first += FLOATS_PER_CHECK)
+        sum_piece(group, total, first,
+                  end - first < FLOATS_PER_CHECK ? end : first + FLOATS_PER_CHECK);
 }
 
-static int reduce_segment(const ls_comm *comm, size_t first, size_t end, ls_comm_times *times,
-                          ls_error *err)
+static int reduce_param(const ls_comm *comm, size_t first, size_t end, ls_comm_times *times,
+                        ls_error *err)
 {
     const ls_merge_group *group = ls_merge_group_of(comm);
     float *total = group->rank[comm->rank].total;
@@ -44,8 +45,8 @@ static int merge(ls_comm *comm, void *times, ls_error *err)
 {
     const ls_comm_group_desc *desc = &ls_merge_group_of(comm)->desc;
     int status = LS_OK;
-    for (int s = 0; status == LS_OK && s < desc->segment_count; s++)
-        status = reduce_segment(comm, desc->segments[s], desc->segments[s + 1], times, err);
+    for (int p = 0; status == LS_OK && p < desc->param_count; p++)
+        status = reduce_param(comm, desc->param_offsets[p], desc->param_offsets[p + 1], times, err);
     return status;
 }
 
@@ -53,7 +54,9 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
                       float *total, ls_comm_times *times, ls_error *err)
 {
     (void)stream;
-    return ls_host_all_reduce(base, partials, count, total, times, merge, err);
+    int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
+    ls_merge_stop_reading(base); /* after an error, too */
+    return status;
 }
 
 const ls_comm_type ls_comm_naive = {

@@ -4,8 +4,8 @@
  * over all ranks' partial sums; then it copies the other chunks from their owners. The bytes moved
  * are those of a ring all-reduce when every rank holds one partial sum. Three meetings a step, two with one total:
  *
- *     publish    all partial sums are complete                  before anybody reads them
- *     reduced    all chunks are complete                        before anybody gathers them
+ *     publish    all partial sums are complete                  before any rank reads them
+ *     reduced    all chunks are complete                        before any rank gathers them
  *     committed  every rank holds the whole sum                  the commit point
  *
  * Where all ranks show one total (ls_host_group_total) it is complete behind `reduced`, which is the commit point then.
@@ -23,7 +23,7 @@
 #include <string.h>
 
 /* Floats that are added between two looks whether the group is aborted: a few microseconds. */
-#define PIECE ((size_t)1 << 12)
+#define FLOATS_PER_CHECK ((size_t)1 << 12)
 
 /* This rank's chunk of every sum that its process's partial sums come to. */
 static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
@@ -31,8 +31,9 @@ static void reduce_own_chunk(const ls_host_comm *comm, float *const *out)
     const ls_merge_group *group = ls_merge_group_of(&comm->base);
     size_t first, count;
     ls_merge_chunk(group, group->base.ranks, comm->base.rank, &first, &count);
-    for (size_t done = 0; done < count && !ls_merge_aborted(group); done += PIECE)
-        ls_rest_add(&comm->rest, out, first + done, count - done < PIECE ? count - done : PIECE);
+    for (size_t done = 0; done < count && !ls_merge_aborted(group); done += FLOATS_PER_CHECK)
+        ls_tree_rest_add(&comm->rest, out, first + done,
+                         count - done < FLOATS_PER_CHECK ? count - done : FLOATS_PER_CHECK);
 }
 
 static void gather_other_chunks(const ls_comm *comm, float *total)
@@ -70,8 +71,8 @@ static int merge_alone(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 
 /* ---- over several processes ------------------------------------------------------------------ */
 
-/* The chunks of this process's nodes, rank by rank; their sum with the other members' nodes, by rank 0 and
- * the courier; and everybody's copy of it. */
+/* Each rank reduces its chunk of this process's nodes; rank 0 and the courier sum them with the other members'
+ * nodes; each rank copies the sum. */
 static int merge_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err)
 {
     const ls_comm *base = &comm->base;
@@ -79,11 +80,12 @@ static int merge_members(ls_host_comm *comm, ls_comm_times *times, ls_error *err
     const ls_comm_group_desc *d = &group->desc;
     float *node[LS_PARTIALS_MAX];
     for (int i = 0; i < comm->rest.sums; i++)
-        node[i] = d->over->node(d->members, i);
+        node[i] = d->members_ops->node(d->members, i);
     reduce_own_chunk(comm, node);
     int status = ls_merge_over_members(base, times, err);
     if (status == LS_OK)
-        ls_host_copy(group, group->rank[base->rank].total, d->over->total(d->members), d->floats);
+        ls_host_copy(group, group->rank[base->rank].total, d->members_ops->total(d->members),
+                     d->floats);
     return status;
 }
 
@@ -91,7 +93,7 @@ static int merge(ls_comm *base, void *times, ls_error *err)
 {
     ls_host_comm *comm = (ls_host_comm *)base;
     const ls_merge_group *group = ls_merge_group_of(base);
-    int status = ls_rest_update(&comm->rest, group, err);
+    int status = ls_tree_rest_update(&comm->rest, group, err);
     if (status)
         return status;
     return ls_merge_has_members(group) ? merge_members(comm, times, err)
@@ -102,7 +104,8 @@ static int all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partia
                       float *total, ls_comm_times *times, ls_error *err)
 {
     (void)stream; /* host memory: a rank's partial sums are complete when it calls */
-    int status = ls_host_all_reduce(base, partials, count, total, times, merge, err);
+    int status = ls_merge_run(base, partials, count, total, times, merge, times, err);
+    ls_merge_stop_reading(base); /* after an error, too */
     ls_merge_committed(base, status);
     return status;
 }

@@ -123,17 +123,17 @@ static int settle_from(const ls_fold *fold)
 
 static int add_up(const ls_fold *fold, int first, ls_error *err)
 {
-    ls_rest_part part[LS_PARTIALS_MAX];
-    ls_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
+    ls_tree_rest_part part[LS_PARTIALS_MAX];
+    ls_tree_rest rest = {.part = part, .room = LS_PARTIALS_MAX};
     float *out = place_of(fold, first);
     for (int i = first; i < fold->depth; i++)
-        if (!ls_rest_push(
+        if (!ls_tree_rest_push(
                 &rest, fold->shards,
-                &(ls_rest_part){.span = fold->stack[i].span, .data = fold->stack[i].data}))
+                &(ls_tree_rest_part){.span = fold->stack[i].span, .data = fold->stack[i].data}))
             break;
     if (rest.count < fold->depth - first || rest.sums != 1)
         return ls_fail(err, LS_EINTERNAL, "shards up to %d are no node", fold->next);
-    ls_rest_add(&rest, &out, 0, fold->floats);
+    ls_tree_rest_add(&rest, &out, 0, fold->floats);
     return LS_OK;
 }
 

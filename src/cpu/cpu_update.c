@@ -25,14 +25,6 @@ static const char *name_of(ls_op_kind kind)
                                    : "sgd";
 }
 
-/* Floats of the arena. */
-static size_t count_of(const ls_op_desc *desc)
-{
-    return desc->kind == LS_OP_ADAMW  ? desc->u.adamw.count
-           : desc->kind == LS_OP_CLIP ? desc->u.clip.count
-                                      : desc->u.sgd.count;
-}
-
 static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
 {
     const update_op *u = (const update_op *)op;
@@ -129,7 +121,7 @@ static void find_clip(const update_op *u, float scale, unsigned flags)
     double sum = 0;
     if (flags & LS_RUN_ACCUMULATE)
         memcpy(&sum, clip + 2, sizeof sum);
-    sum += squares(u->base.b.grad[0], u->desc.u.clip.count);
+    sum += squares(u->base.b.grad[0], u->desc.count);
     memcpy(clip + 2, &sum, sizeof sum);
     clip[0] = (float)fmin(1, (double)u->desc.u.clip.most / (sqrt(sum) * (double)scale + 1e-6));
 }
@@ -138,7 +130,7 @@ static void step_running(const update_op *u, float scale)
 {
     float *to = u->base.b.param[0], momentum = u->desc.u.running.momentum;
     const float *sum = u->base.b.grad[0];
-    for (size_t i = 0; i < u->desc.u.running.count; i++)
+    for (size_t i = 0; i < u->desc.count; i++)
         to[i] += momentum * (sum[i] * scale - to[i]);
 }
 
@@ -154,14 +146,14 @@ typedef struct pass {
 static void step_some(void *arg, uint32_t item)
 {
     const pass *p = arg;
-    const size_t first = (size_t)item * STEP_FLOATS, left = count_of(&p->u->desc) - first;
+    const size_t first = (size_t)item * STEP_FLOATS, left = p->u->desc.count - first;
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
 static void step(const update_op *u, step_fn *fn, float lr, float scale)
 {
     pass p = {u, fn, lr, scale};
-    ls_team_run(u->base.team, (uint32_t)((count_of(&u->desc) + STEP_FLOATS - 1) / STEP_FLOATS),
+    ls_team_run(u->base.team, (uint32_t)((u->desc.count + STEP_FLOATS - 1) / STEP_FLOATS),
                 step_some, &p);
 }
 
@@ -180,7 +172,7 @@ static void run_step(update_op *u, const ls_step_args *args)
 {
     const int adamw = u->desc.kind == LS_OP_ADAMW;
     const ls_sgd *sgd = &u->desc.u.sgd;
-    const float factor = adamw ? u->desc.u.adamw.rate : sgd->rate;
+    const float factor = u->desc.rate;
     const float lr = factor != 0 ? args->lr * factor : args->lr;
     const float scale = u->base.b.clip ? args->scale * u->base.b.clip[0] : args->scale;
     step_fn *with_momentum = sgd->nesterov ? step_nesterov : step_momentum;
@@ -216,10 +208,9 @@ static const ls_op_impl update_impl = {
 int ls_cpu_update_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     *out = NULL;
-    const size_t count = count_of(desc);
-    if (desc->kind != LS_OP_RUNNING && count % 16 != 0)
+    if (desc->kind != LS_OP_RUNNING && desc->count % 16 != 0)
         return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
-                       name_of(desc->kind), count);
+                       name_of(desc->kind), desc->count);
     update_op *u = (update_op *)ls_lanes_op_alloc(sizeof *u, &update_impl, device, desc);
     if (!u)
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of %s", name_of(desc->kind));

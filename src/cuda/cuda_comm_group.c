@@ -159,7 +159,7 @@ void ls_cuda_comm_leave(ls_comm *base)
         (void)ls_cuda_links_are_gone(group->links, ls_deadline_ns(LEAVE_NS));
     free_rank(comm->mine);
     ls_cuda_places_fini(&comm->places, group->merge.desc.host);
-    ls_rest_fini(&comm->rest, group->merge.desc.host);
+    ls_tree_rest_fini(&comm->rest, group->merge.desc.host);
     ls_free(group->merge.desc.host, comm);
 }
 

@@ -170,7 +170,7 @@ struct ls_cuda_comm {
     ls_cuda_places places;  /* known with the way */
     ls_cuda_ahead ahead;
     int gave_up;
-    ls_rest rest; /* of the last merge */
+    ls_tree_rest rest; /* of the last merge */
 };
 
 /* ---- for a way ------------------------------------------------------------------------------ */
@@ -178,11 +178,11 @@ struct ls_cuda_comm {
 /* The partial sum that is part `p` of the rest. */
 static inline const float *ls_cuda_comm_part(const ls_cuda_comm *comm, int p)
 {
-    const ls_rest_part *part = &comm->rest.part[p];
+    const ls_tree_rest_part *part = &comm->rest.part[p];
     return comm->group->merge.rank[part->rank].partials[part->index].data;
 }
 
-/* comm->rest ← what is left of the tree over what all ranks show. Errors: as ls_rest_update;
+/* comm->rest ← what is left of the tree over what all ranks show. Errors: as ls_tree_rest_update;
  * LS_EUNSUPPORTED (more sums, or a deeper tree, than the kernel takes). */
 int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err);
 

@@ -27,7 +27,7 @@ int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
     size_t bytes;
     if (!d->members || comm->base.rank != 0)
         return LS_OK;
-    void *memory = d->over->memory(d->members, &bytes);
+    void *memory = d->members_ops->memory(d->members, &bytes);
     cudaError_t e = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
     if (e ==
         cudaErrorHostMemoryAlreadyRegistered) { /* by a group that somebody was left behind in */
@@ -55,11 +55,11 @@ static int bring(const ls_cuda_comm *comm, int node, const float *from, size_t f
                  cudaStream_t stream, ls_error *err)
 {
     const ls_comm_group_desc *d = &comm->group->merge.desc;
-    const size_t sent = d->over->is_ready(d->members);
+    const size_t sent = d->members_ops->is_ready(d->members);
     first = first > sent ? first : sent;
     if (first >= end)
         return LS_OK;
-    float *to = d->over->node(d->members, node);
+    float *to = d->members_ops->node(d->members, node);
     cudaError_t e = cudaMemcpyAsync(to + first, from + first, (end - first) * sizeof *to,
                                     cudaMemcpyDeviceToHost, stream);
     return cuda_check(err, e, "%s: bringing a sum down to the host", comm->mine->device->name);
@@ -115,7 +115,7 @@ int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)
             comm->mine->device->lost |= cuda_is_lost(e);
             return cuda_fail(err, e, "%s: merging", comm->mine->device->name);
         }
-        d->over->ready(d->members, d->buckets[ahead->told]);
+        d->members_ops->ready(d->members, d->buckets[ahead->told]);
     }
     return LS_OK;
 }
@@ -130,7 +130,7 @@ int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls
         return status;
     comm->ahead.buckets = comm->ahead.told = 0; /* the next step's first */
     cudaError_t e =
-        cudaMemcpyAsync(merge->total, d->over->total(d->members), d->floats * sizeof(float),
+        cudaMemcpyAsync(merge->total, d->members_ops->total(d->members), d->floats * sizeof(float),
                         cudaMemcpyHostToDevice, merge->compute);
     if (e == cudaSuccess)
         e = cudaEventRecord(comm->mine->whole, merge->compute);

@@ -20,8 +20,8 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
 
 int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
 {
-    const ls_rest *rest = &comm->rest;
-    int status = ls_rest_update(&comm->rest, &comm->group->merge, err);
+    const ls_tree_rest *rest = &comm->rest;
+    int status = ls_tree_rest_update(&comm->rest, &comm->group->merge, err);
     if (status != LS_OK)
         return status;
     if (rest->count > LS_K_ARENAS)
@@ -58,7 +58,7 @@ int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t fir
     uint8_t order[2 * LS_K_ARENAS];
     int parts = 0, steps = 0;
     for (int p = 0; p < comm->rest.count; p++) {
-        const ls_rest_part *part = &comm->rest.part[p];
+        const ls_tree_rest_part *part = &comm->rest.part[p];
         if (part->span.lo < span.lo || part->span.hi > span.hi)
             continue;
         order[steps++] = (uint8_t)parts;
@@ -305,7 +305,7 @@ int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const 
     int next = comm->ahead.buckets, status = LS_OK;
     const int complete = ls_cuda_comm_complete(comm, floats);
     if (next == 0 && d->members)
-        status = d->over->begin(d->members, err);
+        status = d->members_ops->begin(d->members, err);
     if (status != LS_OK || next >= complete)
         return status;
     comm->ahead.compute = merge->compute;

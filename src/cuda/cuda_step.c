@@ -197,21 +197,18 @@ static cudaError_t step(const ls_cuda_op *op, const ls_k_args *args, cudaStream_
                      .shadow_grad = b->shadow_grad[0],
                      .in_shadow = b->in_shadow,
                      .args = args,
-                     .guard = {.loss = b->guard, .held = b->held, .clip = b->clip}};
+                     .count = op->desc.count,
+                     .guard = {b->guard, b->held, b->clip, op->desc.rate}};
     if (op->desc.kind == LS_OP_RUNNING)
         return ls_k_running(u.w, u.grad, args, u.guard, running->momentum, running->of_weights,
-                            running->count, stream);
+                            u.count, stream);
     if (op->desc.kind == LS_OP_SGD) {
         u.slot[0] = sgd->momentum != 0 ? b->slot[0] : NULL;
-        u.count = sgd->count;
-        u.guard.rate = sgd->rate;
         return ls_k_sgd(&u, sgd->momentum, sgd->weight_decay, sgd->nesterov, stream);
     }
     ls_k_adamw k = {adamw->beta1, adamw->beta2, adamw->epsilon, adamw->weight_decay};
     u.slot[0] = b->slot[0];
     u.slot[1] = b->slot[1];
-    u.count = adamw->count;
-    u.guard.rate = adamw->rate;
     return ls_k_adamw_step(&u, &k, stream);
 }
 
@@ -225,11 +222,11 @@ static int update_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         status = ls_cuda_args(&args, op->device, on, op->b.args, err);
     if (status)
         return status;
-    const ls_clip *clip = &op->desc.u.clip;
     if (op->desc.kind == LS_OP_CLIP)
         return ls_cuda_done(op,
                             ls_k_clip(op->b.clip, ls_cuda_at(op, &op->work), op->b.grad[0], args,
-                                      clip->most, ls_cuda_adds(op), clip->count, on->cuda),
+                                      op->desc.u.clip.most, ls_cuda_adds(op), op->desc.count,
+                                      on->cuda),
                             err);
     return ls_cuda_done(op, step(op, args, on->cuda), err);
 }
@@ -241,13 +238,10 @@ int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
                        : desc->kind == LS_OP_RUNNING ? "running"
                        : desc->kind == LS_OP_CLIP    ? "clip"
                                                      : "sgd";
-    size_t count = desc->kind == LS_OP_ADAMW  ? desc->u.adamw.count
-                   : desc->kind == LS_OP_CLIP ? desc->u.clip.count
-                                              : desc->u.sgd.count;
     ls_cuda_op *op;
-    if (desc->kind != LS_OP_RUNNING && count % 16 != 0)
+    if (desc->kind != LS_OP_RUNNING && desc->count % 16 != 0)
         return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
-                       name, count);
+                       name, desc->count);
     int status = ls_cuda_op_new(&op, device, desc, name, err);
     if (status)
         return status;

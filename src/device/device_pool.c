@@ -125,7 +125,7 @@ static int create(ls_pool **out, opening *o, ls_error *err)
         .size = sizeof pool,
         .workers = o->list.count,
         .inbox = options->inbox,
-        /* To an equal share each: with fewer CPUs, programs of one worker each would all have the first one. */
+        /* Each to an equal share of the CPUs: pinned to one, workers of several programs would all be on the first. */
         .pinned = !options->no_pinning && o->list.backend->counted,
         .name = options->name ? options->name : o->list.backend->name,
         .start = start_worker,

@@ -16,10 +16,7 @@ enum { PATH_BYTES = 512 };
 static void cut_at_last_slash(char *path)
 {
     char *slash = strrchr(path, '/');
-    if (slash)
-        *slash = '\0';
-    else
-        path[0] = '\0';
+    *(slash ? slash : path) = '\0';
 }
 
 /* Writes the folder of the file that holds this code: liblockstep.so, or the program that it was linked

@@ -105,7 +105,7 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
                 ls_error *err)
 {
     const ls_merge_group *group = ls_merge_group_of(comm);
-    ls_merge_rank *mine = &group->rank[comm->rank];
+    ls_merge_rank *rank = &group->rank[comm->rank];
     if (count < 0 || count > LS_PARTIALS_MAX)
         return ls_fail(err, LS_EINVAL, "a merge of %d partial sums", count);
     /* A call behind the group's end changes nothing: peers may not have left their last one
@@ -113,11 +113,11 @@ static int show(const ls_comm *comm, const ls_partial *partials, int count, floa
     if (ls_merge_aborted(group))
         return ls_fail(err, LS_EABORTED, "the group was aborted");
     for (int i = 0; i < count; i++)
-        mine->partials[i] = partials[i];
-    mine->count = count;
-    mine->total = total;
+        rank->partials[i] = partials[i];
+    rank->count = count;
+    rank->total = total;
     /* relaxed: released by the arrival at the meeting. */
-    atomic_store_explicit(&mine->reading, true, memory_order_relaxed);
+    atomic_store_explicit(&rank->reading, true, memory_order_relaxed);
     return LS_OK;
 }
 
@@ -153,7 +153,7 @@ static int sum_over_members(const ls_comm_group_desc *d, ls_comm_times *times, l
 {
     const uint64_t start = ls_now_ns();
     const ls_cluster_wait wait = {beat, times};
-    int status = d->over->sum(d->members, &wait, err);
+    int status = d->members_ops->sum(d->members, &wait, err);
     times->wait += (double)(ls_now_ns() - start) * 1e-9;
     return status;
 }
@@ -167,7 +167,7 @@ int ls_merge_over_members(const ls_comm *comm, ls_comm_times *times, ls_error *e
     if (status == LS_OK)
         status = ls_merge_meet(comm, times, err);
     if (status == LS_OK)
-        times->asked |= d->over->agreed(d->members);
+        times->asked |= d->members_ops->agreed(d->members);
     return status;
 }
 
@@ -175,15 +175,15 @@ void ls_merge_committed(const ls_comm *comm, int status)
 {
     const ls_merge_group *group = ls_merge_group_of(comm);
     if (comm->rank == 0 && ls_merge_has_members(group))
-        group->desc.over->commit(group->desc.members, status == LS_OK);
+        group->desc.members_ops->commit(group->desc.members, status == LS_OK);
 }
 
 /* ---- what is left of the tree ----------------------------------------------------------------- */
 
-void ls_rest_fini(ls_rest *rest, const ls_host *host)
+void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host)
 {
     ls_free(host, rest->part);
-    *rest = (ls_rest){0};
+    *rest = (ls_tree_rest){0};
 }
 
 static int partial_sums(const ls_merge_group *group)
@@ -200,10 +200,10 @@ static ls_span span_of(const ls_merge_group *group)
     return ls_merge_has_members(group) ? group->desc.span : (ls_span){0, group->desc.shards};
 }
 
-static bool fits(const ls_rest *rest, const ls_merge_group *group, ls_span all)
+static bool fits(const ls_tree_rest *rest, const ls_merge_group *group, ls_span all)
 {
     for (int i = 0; i < rest->count; i++) {
-        const ls_rest_part *part = &rest->part[i];
+        const ls_tree_rest_part *part = &rest->part[i];
         const ls_merge_rank *rank = &group->rank[part->rank];
         if (part->index >= rank->count || rank->partials[part->index].span.lo != part->span.lo ||
             rank->partials[part->index].span.hi != part->span.hi)
@@ -215,7 +215,7 @@ static bool fits(const ls_rest *rest, const ls_merge_group *group, ls_span all)
 
 /* The partial sum whose first shard is `shard`. Ranks hold shards in order, as a rule: it is looked
  * for from the rank that has the one before. */
-static bool find(ls_rest_part *part, const ls_merge_group *group, int shard, int from)
+static bool find(ls_tree_rest_part *part, const ls_merge_group *group, int shard, int from)
 {
     const int ranks = group->base.ranks;
     for (int k = 0; k < ranks; k++) {
@@ -223,7 +223,7 @@ static bool find(ls_rest_part *part, const ls_merge_group *group, int shard, int
         for (int i = 0; i < group->rank[r].count; i++) {
             const ls_span span = group->rank[r].partials[i].span;
             if (span.lo == shard && span.hi > shard) {
-                *part = (ls_rest_part){r, i, span, 0, NULL};
+                *part = (ls_tree_rest_part){r, i, span, 0, NULL};
                 return true;
             }
         }
@@ -231,12 +231,12 @@ static bool find(ls_rest_part *part, const ls_merge_group *group, int shard, int
     return false;
 }
 
-int ls_rest_begin(ls_rest *rest, int parts, const ls_host *host, ls_error *err)
+int ls_tree_rest_begin(ls_tree_rest *rest, int parts, const ls_host *host, ls_error *err)
 {
     rest->count = rest->depth = rest->sums = 0;
     if (parts <= rest->room)
         return LS_OK;
-    ls_rest_fini(rest, host);
+    ls_tree_rest_fini(rest, host);
     rest->part = ls_alloc_array(host, (size_t)parts, sizeof *rest->part);
     if (!rest->part)
         return ls_fail(err, LS_ENOMEM, "out of memory for a merge of %d partial sums", parts);
@@ -244,33 +244,33 @@ int ls_rest_begin(ls_rest *rest, int parts, const ls_host *host, ls_error *err)
     return LS_OK;
 }
 
-bool ls_rest_push(ls_rest *rest, int shards, const ls_rest_part *part)
+bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *part)
 {
     ls_span *sum = rest->sum;
     if (rest->count == rest->room || rest->sums == LS_PARTIALS_MAX)
         return false;
-    ls_rest_part *mine = &rest->part[rest->count++];
-    *mine = *part;
-    mine->joins = 0;
+    ls_tree_rest_part *pushed = &rest->part[rest->count++];
+    *pushed = *part;
+    pushed->joins = 0;
     sum[rest->sums++] = part->span;
     rest->depth = rest->sums > rest->depth ? rest->sums : rest->depth;
     for (; rest->sums > 1 && ls_tree_joins(shards, sum[rest->sums - 2], sum[rest->sums - 1]);
          rest->sums--) {
         sum[rest->sums - 2].hi = sum[rest->sums - 1].hi;
-        mine->joins++;
+        pushed->joins++;
     }
     return true;
 }
 
-static int build(ls_rest *rest, const ls_merge_group *group, ls_span all, ls_error *err)
+static int build(ls_tree_rest *rest, const ls_merge_group *group, ls_span all, ls_error *err)
 {
     const int shards = group->desc.shards;
     ls_span cover[LS_PARTIALS_MAX];
-    ls_rest_part part = {0};
+    ls_tree_rest_part part = {0};
     for (int shard = all.lo; shard < all.hi; shard = part.span.hi) {
         if (rest->count == rest->room || !find(&part, group, shard, part.rank))
             return ls_fail(err, LS_EINVAL, "no rank has summed shard %d", shard);
-        if (!ls_rest_push(rest, shards, &part))
+        if (!ls_tree_rest_push(rest, shards, &part))
             break;
     }
     if (rest->sums != ls_tree_cover(cover, shards, all.lo, all.hi) ||
@@ -282,17 +282,17 @@ static int build(ls_rest *rest, const ls_merge_group *group, ls_span all, ls_err
     return LS_OK;
 }
 
-int ls_rest_update(ls_rest *rest, const ls_merge_group *group, ls_error *err)
+int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_error *err)
 {
     const ls_span all = span_of(group);
     int status = LS_OK;
     if (!fits(rest, group, all)) {
-        status = ls_rest_begin(rest, partial_sums(group), group->desc.host, err);
+        status = ls_tree_rest_begin(rest, partial_sums(group), group->desc.host, err);
         if (status == LS_OK)
             status = build(rest, group, all, err);
     }
     for (int i = 0; status == LS_OK && i < rest->count; i++) {
-        ls_rest_part *part = &rest->part[i];
+        ls_tree_rest_part *part = &rest->part[i];
         part->data = group->rank[part->rank].partials[part->index].data;
     }
     return status;
@@ -314,7 +314,7 @@ static void add(float *out, const float *left, const float *right, size_t count)
 }
 
 /* A sum that is one of those left is made in its place; the others, above it on the stack, beside. */
-static void add_piece(const ls_rest *rest, float *const *out, size_t first, size_t count,
+static void add_piece(const ls_tree_rest *rest, float *const *out, size_t first, size_t count,
                       float temporary[LS_PARTIALS_MAX][REST_PIECE])
 {
     const float *sum[LS_PARTIALS_MAX] = {NULL};
@@ -333,7 +333,7 @@ static void add_piece(const ls_rest *rest, float *const *out, size_t first, size
             memcpy(out[i] + first, sum[i], count * sizeof(float));
 }
 
-void ls_rest_add(const ls_rest *rest, float *const *out, size_t first, size_t count)
+void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count)
 {
     float temporary[LS_PARTIALS_MAX][REST_PIECE];
     for (size_t done = 0; done < count; done += REST_PIECE)

@@ -6,7 +6,7 @@
  *     ls_merge_run(comm, partials, count, total, times, work, arg, &err)    in the slot all_reduce
  *     .set_timeout = ls_merge_set_timeout, .abort = ls_merge_abort, .may_read = ls_merge_may_read
  *
- * The course of a merge, for one rank:
+ * The phases of a merge, for one rank:
  *
  *     show the partial sums and the total; MEET        all are complete before any is read
  *     work                                             reads what the peers show
@@ -120,36 +120,36 @@ void ls_merge_chunk(const ls_merge_group *group, int parts, int index, size_t *f
  * (ls_comm_group_desc.span), the sums of the nodes that cover it. One rank's thread, between two meetings
  * of a merge. */
 
-typedef struct ls_rest_part {
+typedef struct ls_tree_rest_part {
     int rank, index; /* the partial sum `index` of `rank` */
     ls_span span;
     int joins;
     const float *data; /* where it lies */
-} ls_rest_part;
+} ls_tree_rest_part;
 
-typedef struct ls_rest {
-    ls_rest_part *part;
+typedef struct ls_tree_rest {
+    ls_tree_rest_part *part;
     int count;
     int depth;                    /* the most sums on the stack */
     int room;                     /* of `part` */
     int sums;                     /* what is left on the stack: one, or the nodes of the span … */
     ls_span sum[LS_PARTIALS_MAX]; /* … these */
-} ls_rest;
+} ls_tree_rest;
 
 /* *rest, zeroed before its first use, becomes what is left over what the ranks show. Spans change
  * with the split of the shards only, so most steps find the rest that they had: then nothing is
  * allocated. Errors: LS_EINVAL (a shard that is in no partial sum, spans that are no nodes),
  * LS_ENOMEM. */
-int ls_rest_update(ls_rest *rest, const ls_merge_group *group, ls_error *err);
+int ls_tree_rest_update(ls_tree_rest *rest, const ls_merge_group *group, ls_error *err);
 
 /* The same by hand: room for `parts`, then each part in the order of the shards, with its span. False: too
  * many sums are left. Errors: LS_ENOMEM. */
-int ls_rest_begin(ls_rest *rest, int parts, const ls_host *host, ls_error *err);
-bool ls_rest_push(ls_rest *rest, int shards, const ls_rest_part *part);
+int ls_tree_rest_begin(ls_tree_rest *rest, int parts, const ls_host *host, ls_error *err);
+bool ls_tree_rest_push(ls_tree_rest *rest, int shards, const ls_tree_rest_part *part);
 
 /* out[i] ← sum i, of the floats first … first + count − 1 of the parts' data and of each out. */
-void ls_rest_add(const ls_rest *rest, float *const *out, size_t first, size_t count);
-void ls_rest_fini(ls_rest *rest, const ls_host *host);
+void ls_tree_rest_add(const ls_tree_rest *rest, float *const *out, size_t first, size_t count);
+void ls_tree_rest_fini(ls_tree_rest *rest, const ls_host *host);
 
 /* ---- the start-up check ---------------------------------------------------------------------- *
  * Does what the ranks move arrive, and does a merge add up exactly? */

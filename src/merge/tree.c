@@ -54,7 +54,7 @@ int ls_tree_cover(ls_span out[LS_PARTIALS_MAX], int shards, int lo, int hi)
     return cover(out, 0, (ls_span){0, shards}, (ls_span){lo, hi});
 }
 
-void ls_buckets_cut(ls_buckets *b, const size_t *segments, int segment_count, size_t floats,
+void ls_buckets_cut(ls_buckets *b, const size_t *param_offsets, int param_count, size_t floats,
                     size_t least)
 {
     size_t begin = 0;
@@ -63,10 +63,10 @@ void ls_buckets_cut(ls_buckets *b, const size_t *segments, int segment_count, si
     if (floats / LS_BUCKETS >= least)
         least = floats / LS_BUCKETS + 1;
     b->count = 0;
-    for (int s = 0; s < segment_count; s++)
+    for (int p = 0; p < param_count; p++)
         /* The rest must be worth a bucket of its own. */
-        if (segments[s] - begin >= least && floats - segments[s] >= least) {
-            begin = segments[s];
+        if (param_offsets[p] - begin >= least && floats - param_offsets[p] >= least) {
+            begin = param_offsets[p];
             b->end[b->count++] = begin;
         }
     b->end[b->count++] = floats;

@@ -41,10 +41,10 @@ typedef struct ls_buckets {
     size_t end[LS_BUCKETS]; /* first float behind it; the last one's is the arena's length */
 } ls_buckets;
 
-/* `segments`: the first float of each parameter, ascending. `floats`: of the arena. Each bucket has
+/* `param_offsets`: the first float of each parameter, ascending. `floats`: of the arena. Each bucket has
  * at least `least` floats (0: LS_BUCKET_FLOATS), or an eighth of the arena where that is more. */
-void ls_buckets_cut(ls_buckets *buckets, const size_t *segments, int segment_count, size_t floats,
-                    size_t least);
+void ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
+                    size_t floats, size_t least);
 
 /* How many of the buckets that end at `end[0 … count − 1]` are complete when the arena's first
  * `floats` floats are. */

@@ -55,11 +55,12 @@ static int other_input(const ls_model *model, int add, int layer)
     return input[input[0] == layer ? 1 : 0];
 }
 
-static int forms_of_conv(ls_fuse_form *out, const ls_model *model, int first)
+/* With a relu, and, where the op `pools`, with a pool behind it or alone. */
+static int forms_of(ls_fuse_form *out, const ls_model *model, int first, bool pools)
 {
     int n = 0;
     int relu = next_relu(model, first);
-    int pool = next_of_kind(model, relu >= 0 ? relu : first, LS_OP_POOL);
+    int pool = pools ? next_of_kind(model, relu >= 0 ? relu : first, LS_OP_POOL) : -1;
     if (pool >= 0)
         out[n++] = (ls_fuse_form){first, pool, relu, pool, -1};
     if (relu >= 0)
@@ -80,22 +81,14 @@ static int forms_of_norm(ls_fuse_form *out, const ls_model *model, int first)
     return 1;
 }
 
-static int forms_with_relu(ls_fuse_form *out, const ls_model *model, int first)
-{
-    int relu = next_relu(model, first);
-    if (relu >= 0)
-        out[0] = (ls_fuse_form){first, relu, relu, -1, -1};
-    return relu >= 0;
-}
-
 int ls_fuse_forms(ls_fuse_form out[LS_FUSE_FORMS], const ls_model *model, int first)
 {
     int n = 0;
     switch ((int)model->layer[first].op.kind) {
-    case LS_OP_CONV2D: n = forms_of_conv(out, model, first); break;
+    case LS_OP_CONV2D: n = forms_of(out, model, first, true); break;
     case LS_OP_BATCHNORM: n = forms_of_norm(out, model, first); break;
     case LS_OP_DENSE:
-    case LS_OP_ADD: n = forms_with_relu(out, model, first); break;
+    case LS_OP_ADD: n = forms_of(out, model, first, false); break;
     default: break;
     }
     out[n++] = (ls_fuse_form){first, first, -1, -1, -1};

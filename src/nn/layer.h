@@ -10,6 +10,9 @@
  * sum and product below 2⁶³. */
 enum { LS_MAX_FEATURES = 1 << 20, LS_MAX_KERNEL = 255, LS_MAX_STRIDE = 255 };
 
+/* The number of that key, from `min` to `max`. */
+float ls_read_float(ls_fields *fields, const char *key, double min, double max, double fallback);
+
 /* A window that is moved over an image: of a convolution or a pooling. */
 typedef struct ls_window {
     int k[2], s[2], p[2]; /* kernel, stride and padding: height, width */
@@ -38,7 +41,7 @@ static inline long long ls_shape_values(const ls_shape *shape)
     return (long long)shape->c * shape->h * shape->w;
 }
 
-/* The shape of a layer that works element by element: y has that of x. */
+/* The shape of a layer whose op takes memory in any layout: y has that of x, and lies as x does. */
 int ls_layer_same_shape(ls_layer *layer, ls_error *err);
 
 #endif

@@ -16,10 +16,7 @@ const ls_layer_type ls_layer_relu = {"relu", LS_OP_RELU, NULL, ls_layer_same_sha
 
 static void parse_leaky(ls_layer *layer, ls_fields *fields)
 {
-    static const double slope = 0.01;
-    double value;
-    ls_field_double(fields, "slope", 0, 1, &slope, &value);
-    layer->op.u.relu.slope = (float)value;
+    layer->op.u.relu.slope = ls_read_float(fields, "slope", 0, 1, 0.01);
 }
 
 static const struct ls_layer_sample leaky_samples[] = {

@@ -7,13 +7,8 @@
 
 static void parse(ls_layer *layer, ls_fields *fields)
 {
-    static const double epsilon = 1e-5;
-    static const double momentum = 0.1;
-    double value;
-    ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
-    layer->op.u.batchnorm.epsilon = (float)value;
-    ls_field_double(fields, "momentum", 0, 1, &momentum, &value);
-    layer->momentum = (float)value;
+    layer->op.u.batchnorm.epsilon = ls_read_float(fields, "epsilon", 1e-12, 1, 1e-5);
+    layer->momentum = ls_read_float(fields, "momentum", 0, 1, 0.1);
 }
 
 static int shape(ls_layer *layer, ls_error *err)

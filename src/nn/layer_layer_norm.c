@@ -6,20 +6,16 @@
 
 static void parse(ls_layer *layer, ls_fields *fields)
 {
-    static const double epsilon = 1e-5;
-    double value;
-    ls_field_double(fields, "epsilon", 1e-12, 1, &epsilon, &value);
-    layer->op.u.layernorm.epsilon = (float)value;
+    layer->op.u.layernorm.epsilon = ls_read_float(fields, "epsilon", 1e-12, 1, 1e-5);
 }
 
 static int shape(ls_layer *layer, ls_error *err)
 {
-    (void)err;
-    layer->out = layer->in;
+    int status = ls_layer_same_shape(layer, err);
     layer->param[0] = ls_layer_filled(&layer->in, LS_START_ONES);
     layer->param[1] = ls_layer_filled(&layer->in, LS_START_ZEROS);
     layer->params = 2;
-    return LS_OK;
+    return status;
 }
 
 static const struct ls_layer_sample samples[] = {

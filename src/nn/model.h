@@ -60,6 +60,7 @@ typedef struct ls_layer {
     ls_shape in2;         /* of the second input */
     ls_shape y;           /* `out` as it lies in memory: an image where flatten made it a vector */
     int flat;             /* `in` is a vector, but lies in memory as an image */
+    bool same_shape;      /* set by ls_layer_same_shape */
     ls_op_desc op;        /* kind and constants; kind 0: no op, the tensor passes as it is */
     int params;
     ls_param param[LS_OP_PARAMS];

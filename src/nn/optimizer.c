@@ -1,43 +1,34 @@
 /* The optimizers: a row each in the table below. */
 #include "nn/optimizer.h"
 
-#include "json/fields.h"
+#include "nn/layer.h"
 
 /* ---- sgd ------------------------------------------------------------------------------------ */
 
 /* A mean that never forgets would never follow the gradients. */
 static float read_beta(ls_fields *fields, const char *key, double fallback)
 {
-    double beta;
-    ls_field_double(fields, key, 0, 1, &fallback, &beta);
-    if ((float)beta >= 1)
+    const float beta = ls_read_float(fields, key, 0, 1, fallback);
+    if (beta >= 1)
         ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, key),
                        "\"%s\" must be less than 1: old gradients would never fade", key);
-    return (float)beta;
+    return beta;
 }
 
 /* {"name": "sgd", "lr": 0.2, "momentum": 0, "weight_decay": 0, "nesterov": false} */
 static void parse_sgd(ls_optimizer *optimizer, ls_fields *fields)
 {
-    static const double zero = 0;
     static const int no = 0;
     int nesterov;
-    double weight_decay;
     const float momentum = read_beta(fields, "momentum", 0);
-    ls_field_double(fields, "weight_decay", 0, 1000, &zero, &weight_decay);
+    const float weight_decay = ls_read_float(fields, "weight_decay", 0, 1000, 0);
     if (ls_field_bool(fields, "nesterov", &no, &nesterov) && nesterov && momentum == 0)
         ls_fields_fail(fields, cJSON_GetObjectItemCaseSensitive(fields->object, "nesterov"),
                        "\"nesterov\" needs momentum; add \"momentum\", such as 0.9");
     optimizer->op.kind = LS_OP_SGD;
     optimizer->op.u.sgd =
-        (ls_sgd){.momentum = momentum, .weight_decay = (float)weight_decay, .nesterov = nesterov};
+        (ls_sgd){.momentum = momentum, .weight_decay = weight_decay, .nesterov = nesterov};
     optimizer->slots = momentum > 0;
-}
-
-static void set_count_sgd(ls_op_desc *op, size_t count, float rate)
-{
-    op->u.sgd.count = count;
-    op->u.sgd.rate = rate;
 }
 
 static void write_sgd(const ls_optimizer *optimizer, ls_json_writer *w)
@@ -48,8 +39,7 @@ static void write_sgd(const ls_optimizer *optimizer, ls_json_writer *w)
     ls_json_put_bool(w, "nesterov", sgd->nesterov);
 }
 
-static const ls_optimizer_type sgd = {
-    "sgd", {"momentum_buffer"}, parse_sgd, set_count_sgd, write_sgd};
+static const ls_optimizer_type sgd = {"sgd", {"momentum_buffer"}, parse_sgd, write_sgd};
 
 /* ---- adamw ---------------------------------------------------------------------------------- */
 
@@ -57,24 +47,13 @@ static const ls_optimizer_type sgd = {
  * "weight_decay": 0.01} */
 static void parse_adamw(ls_optimizer *optimizer, ls_fields *fields)
 {
-    static const double epsilon = 1e-8;
-    static const double decay = 0.01;
     ls_adamw *adamw = &optimizer->op.u.adamw;
-    double value;
     optimizer->op.kind = LS_OP_ADAMW;
     adamw->beta1 = read_beta(fields, "beta1", 0.9);
     adamw->beta2 = read_beta(fields, "beta2", 0.999);
-    ls_field_double(fields, "epsilon", 1e-30, 1, &epsilon, &value);
-    adamw->epsilon = (float)value;
-    ls_field_double(fields, "weight_decay", 0, 1000, &decay, &value);
-    adamw->weight_decay = (float)value;
+    adamw->epsilon = ls_read_float(fields, "epsilon", 1e-30, 1, 1e-8);
+    adamw->weight_decay = ls_read_float(fields, "weight_decay", 0, 1000, 0.01);
     optimizer->slots = 2;
-}
-
-static void set_count_adamw(ls_op_desc *op, size_t count, float rate)
-{
-    op->u.adamw.count = count;
-    op->u.adamw.rate = rate;
 }
 
 static void write_adamw(const ls_optimizer *optimizer, ls_json_writer *w)
@@ -87,7 +66,7 @@ static void write_adamw(const ls_optimizer *optimizer, ls_json_writer *w)
 }
 
 static const ls_optimizer_type adamw = {
-    "adamw", {"exp_avg", "exp_avg_sq"}, parse_adamw, set_count_adamw, write_adamw};
+    "adamw", {"exp_avg", "exp_avg_sq"}, parse_adamw, write_adamw};
 
 /* ---- the table ------------------------------------------------------------------------------ */
 

@@ -18,7 +18,7 @@ typedef struct ls_optimizer {
     double clip_norm; /* most of the gradient's norm; 0: any */
     double ema;    /* of the weights' moving average, what a step leaves of it; 0: there is none */
     int slots;     /* arenas of state beside the weights, ≤ LS_OP_SLOTS */
-    ls_op_desc op; /* the update, but for its `count` */
+    ls_op_desc op; /* the update, but for its `count` and `rate` */
 } ls_optimizer;
 
 /* A row of the table in optimizer.c. */
@@ -27,8 +27,6 @@ struct ls_optimizer_type {
     const char *slot[LS_OP_SLOTS]; /* what a checkpoint calls them: PyTorch's names */
     /* Reads the optimizer's own keys (lr is read by the caller); sets slots and op. */
     void (*parse)(ls_optimizer *optimizer, struct ls_fields *fields);
-    /* Writes an arena's length, and what its learning rate is multiplied with, into op->u. */
-    void (*set_count)(ls_op_desc *op, size_t count, float rate);
     /* Writes its own keys, as parse reads them. */
     void (*write)(const ls_optimizer *optimizer, ls_json_writer *w);
 };

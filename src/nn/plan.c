@@ -23,11 +23,6 @@ static ls_tensor tensor_of(const ls_shape *s, int rows, ls_dtype dtype)
                            element * (size_t)rows * (size_t)s->c * (size_t)s->h * (size_t)s->w};
 }
 
-static ls_op_desc loss_desc(const ls_plan *plan)
-{
-    return ls_loss_desc(plan->criterion, plan->smoothing, plan->weighted);
-}
-
 /* Whether a layer before this one learns, so that gradients must reach that far. */
 static bool learns_before(const ls_model *model, int layer)
 {
@@ -42,7 +37,7 @@ static const ls_layout *hint_for(const ls_plan *plan, int layer, const ls_shape 
 {
     const ls_device_ops *ops = plan->device->ops;
     const int reader = ls_fuse_reader(plan->model, layer);
-    ls_op_desc desc = loss_desc(plan);
+    ls_op_desc desc = plan->loss_desc;
     if (!ops->preferred_layout)
         return NULL;
     if (reader >= 0) {
@@ -232,7 +227,7 @@ static ls_tensor logits(const ls_plan *plan)
 static int make_losses(ls_plan *plan, const ls_plan *twin, ls_error *err)
 {
     for (int s = 0; s < LS_SUBSETS; s++) {
-        ls_op_desc d = loss_desc(plan);
+        ls_op_desc d = plan->loss_desc;
         d.x = logits(plan);
         d.training = d.needs_dx = s == LS_TRAIN;
         d.twin = twin ? twin->loss[s] : NULL;
@@ -255,6 +250,7 @@ static int make_scores(ls_plan *plan, bool wanted, ls_error *err)
 
 int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
 {
+    const ls_loss *criterion = desc->loss ? desc->loss : ls_loss_find(NULL, false);
     ls_plan *plan = ls_alloc(desc->host, sizeof *plan);
     if (!plan)
         return ls_fail(err, LS_ENOMEM, "replica: no memory for a plan");
@@ -263,9 +259,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
                       .host = desc->host,
                       .rows = desc->rows,
                       .training = desc->training,
-                      .criterion = desc->loss ? desc->loss : ls_loss_find(NULL, false),
-                      .smoothing = desc->smoothing,
-                      .weighted = desc->weighted,
+                      .loss_desc = ls_loss_desc(criterion, desc->smoothing, desc->weighted),
                       .targets = desc->normalisation.targets ? desc->normalisation.targets : 1};
     int status = LS_OK;
     size_t most = (size_t)desc->model->layers + 1; /* and an export */
@@ -278,7 +272,7 @@ int ls_plan_create(ls_plan **out, const ls_plan_desc *desc, ls_error *err)
     if (status == LS_OK)
         status = make_nodes(plan, desc->twin, err);
     if (status == LS_OK)
-        status = make_export(plan, desc->plain_logits || plan->criterion->vectors, err);
+        status = make_export(plan, desc->plain_logits || criterion->vectors, err);
     if (status == LS_OK)
         status = make_losses(plan, desc->twin, err);
     if (status == LS_OK)

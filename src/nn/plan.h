@@ -110,10 +110,10 @@ typedef struct ls_program {
 
 /* What a plan's rows can be run as. */
 enum {
-    LS_GRADIENT,           /* a shard's gradient in one segment */
-    LS_GRADIENT_IN_PIECES, /* cut where a bucket is complete */
-    LS_STEP,               /* a whole step */
-    LS_STEPS,              /* LS_UNROLLED of them */
+    LS_GRADIENT,            /* a shard's gradient in one segment */
+    LS_GRADIENT_BY_BUCKETS, /* cut where a bucket is complete */
+    LS_STEP,                /* a whole step */
+    LS_STEPS,               /* LS_UNROLLED of them */
     LS_PROGRAMS
 };
 
@@ -123,9 +123,7 @@ typedef struct ls_plan {
     const ls_host *host;
     int rows;
     bool training;
-    const ls_loss *criterion;
-    float smoothing;
-    bool weighted;             /* rows, by their classes */
+    ls_op_desc loss_desc;      /* but for x */
     int targets;               /* 4-byte words of a row's label or target */
     ls_op *gather[LS_SUBSETS]; /* NULL: the subset is never used */
     ls_node *node;
@@ -222,7 +220,7 @@ int ls_plan_line(char *out, size_t size, const ls_plan *plan, int line);
  *
  * Pure; any thread. */
 
-/* One buffer: needed from step `first` to step `last`, both included, of some schedule. */
+/* One buffer: needed from time `first` to time `last` of a schedule, both included. */
 typedef struct ls_live_buffer {
     size_t bytes;
     int first, last;

@@ -53,7 +53,7 @@ static void read_type(ls_layer *layer, ls_fields *f)
         layer->type = types[type];
 }
 
-static int name_is_plain(const char *name)
+static bool name_is_plain(const char *name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "0123456789_-.";
@@ -85,8 +85,8 @@ static bool is_taken(const ls_reader *r, const char *name)
 }
 
 /* Names become names of tensors in files, so they are kept simple. */
-const char *ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
-                         char full[64])
+void ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
+                  char full[64])
 {
     const int most = (int)sizeof((ls_layer *)0)->name - 1;
     char number[16];
@@ -109,7 +109,6 @@ const char *ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f
         ls_fields_fail(f, node, "the name \"%s\" is taken already; choose another one", text);
     else
         snprintf(full, (size_t)most + 1, "%.63s", text);
-    return full;
 }
 
 /* ---- what it reads -------------------------------------------------------------------------- */
@@ -226,23 +225,6 @@ static bool same_shape(const ls_shape *a, const ls_shape *b)
     return a->c == b->c && a->h == b->h && a->w == b->w;
 }
 
-/* Layers whose output lies in memory as their input does. */
-static int keeps_memory(const ls_layer *layer)
-{
-    switch ((int)layer->op.kind) {
-    case 0:
-    case LS_OP_RELU:
-    case LS_OP_SIGMOID:
-    case LS_OP_TANH:
-    case LS_OP_GELU:
-    case LS_OP_SILU:
-    case LS_OP_LAYERNORM:
-    case LS_OP_DROPOUT:
-    case LS_OP_ADD: return 1;
-    default: return 0;
-    }
-}
-
 static void add_tensor(ls_model *model, ls_param *p, const ls_layer *layer, const char *suffix)
 {
     snprintf(p->name, sizeof p->name, "%s.%s", layer->name, suffix);
@@ -331,7 +313,8 @@ static int shape_layer(ls_model *model, ls_layer *layer, ls_error *err)
         status = layer->type->shape(layer, err);
     if (status != LS_OK)
         return status;
-    layer->y = keeps_memory(layer) ? lies : layer->out;
+    /* Without an op, or with one over memory in any layout, y lies as x does. */
+    layer->y = layer->op.kind == 0 || layer->same_shape ? lies : layer->out;
     if (layer->op.kind == LS_OP_CONCAT)
         layer->y = (ls_shape){lies.c + lies2.c, lies.h, lies.w};
     long long image = (long long)layer->out.h * layer->out.w;
@@ -368,6 +351,13 @@ int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON
 }
 
 /* ---- for layer_*.c -------------------------------------------------------------------------- */
+
+float ls_read_float(ls_fields *fields, const char *key, double min, double max, double fallback)
+{
+    double value;
+    ls_field_double(fields, key, min, max, &fallback, &value);
+    return (float)value;
+}
 
 /* Pixels from one end of the dilated kernel to the other. */
 static int span(const ls_window *w, int side)
@@ -483,5 +473,6 @@ int ls_layer_same_shape(ls_layer *layer, ls_error *err)
 {
     (void)err;
     layer->out = layer->in;
+    layer->same_shape = true;
     return LS_OK;
 }

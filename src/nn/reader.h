@@ -42,8 +42,8 @@ int ls_read_layer(ls_reader *r, const ls_scope *scope, int position, const cJSON
                   const cJSON *origin);
 
 /* "name" of a layer or a use, else its position. Errors go to the fields. */
-const char *ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
-                         char full[64]);
+void ls_read_name(const ls_reader *r, const ls_scope *scope, ls_fields *f, int position,
+                  char full[64]);
 
 /* Resolves what `key` names: an earlier layer of the scope, or "input". */
 int ls_read_reference(const ls_reader *r, const ls_scope *scope, ls_fields *f, const char *key,

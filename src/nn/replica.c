@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/host.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,11 +21,34 @@ void *ls_replica_alloc(ls_replica *r, size_t bytes, size_t *use, int *status, ls
     void *memory = NULL;
     if (*status == LS_OK)
         *status = r->device->ops->alloc(&memory, r->device, bytes, err);
-    *use += memory ? bytes : 0;
+    if (memory) {
+        assert(r->allocations < LS_ALLOCATIONS);
+        r->allocation[r->allocations++] = memory;
+        *use += bytes;
+    }
     return memory;
 }
 
 /* ---- which numbers of rows need a plan ------------------------------------------------------ */
+
+ls_plan *ls_replica_plan_for(const ls_replica *r, uint32_t rows)
+{
+    for (int i = 0; i < r->plans; i++)
+        if ((uint32_t)r->plan[i]->rows == rows)
+            return r->plan[i];
+    return NULL;
+}
+
+uint32_t ls_replica_block_rows(const ls_replica *r, uint32_t n, uint32_t done)
+{
+    uint32_t block = (uint32_t)r->info.block_rows;
+    return block > 0 && n - done > block ? block : n - done;
+}
+
+uint32_t ls_replica_most_calls(const ls_replica *r)
+{
+    return r->optimizer && r->device->ops->record_next ? LS_UNROLLED : 1;
+}
 
 /* Adds `rows` to a descending list, once. */
 static void add_count(uint32_t *list, int *count, uint32_t rows)
@@ -67,7 +91,8 @@ static int check_desc(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     return LS_OK;
 }
 
-/* The first plan does in any case: what all share is laid out by it. In blocks any rest may be a shard's. */
+/* The first plan always trains: it defines the layout of the arenas. Where shards are computed in blocks, any
+ * remainder may occur in training. */
 static bool trains(const ls_replica *r, const ls_replica_desc *desc, uint32_t rows)
 {
     bool found = r->plans == 0 || r->info.block_rows > 0 || desc->trained_row_counts == 0;
@@ -109,10 +134,8 @@ static int choose_plans(ls_replica *r, const ls_replica_desc *desc, ls_error *er
     size_t most = (size_t)desc->shard_row_counts + 2; /* a block, and a zero at the end */
     uint32_t *counts = ls_alloc_array(r->host, most, sizeof *counts);
     r->plan = ls_alloc_array(r->host, most, sizeof *r->plan);
-    int status = LS_OK;
     int count = 0;
-    if (!counts || !r->plan)
-        status = ls_replica_no_memory(err);
+    int status = counts && r->plan ? LS_OK : ls_replica_no_memory(err);
     if (status == LS_OK) {
         list_counts(counts, &count, r, desc);
         status = make_plans(r, desc, counts, err);
@@ -138,7 +161,7 @@ static void add_segment(ls_program *p, const ls_segment *segment)
 }
 
 /* Cut behind the nodes with which a bucket is complete. */
-static void list_pieces(ls_program *p, const ls_replica *r, const ls_plan *plan)
+static void list_buckets(ls_program *p, const ls_replica *r, const ls_plan *plan)
 {
     const ls_buckets *b = &r->buckets;
     ls_segment next = {.parts = LS_PART_FORWARD, .first = plan->nodes - 1, .steps = 1};
@@ -166,7 +189,7 @@ static void list_programs(ls_plan *plan, const ls_replica *r)
                         .steps = 1,
                         .floats = r->floats};
     add_segment(&plan->program[LS_GRADIENT], &whole);
-    list_pieces(&plan->program[LS_GRADIENT_IN_PIECES], r, plan);
+    list_buckets(&plan->program[LS_GRADIENT_BY_BUCKETS], r, plan);
     whole.parts = LS_PART_FORWARD | LS_PART_UPDATE;
     add_segment(&plan->program[LS_STEP], &whole);
     whole.steps = LS_UNROLLED;
@@ -185,6 +208,12 @@ static void make_programs(ls_replica *r, size_t least)
 
 /* ---- activations ---------------------------------------------------------------------------- */
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Behind a failure ls_replica_alloc does nothing. */
 static int alloc_activations(ls_replica *r, ls_error *err)
 {
     size_t activations = 0;
@@ -192,10 +221,9 @@ static int alloc_activations(ls_replica *r, ls_error *err)
     size_t *use = &r->memory.activations;
     for (int i = 0; i < r->plans; i++) {
         const ls_plan *p = r->plan[i];
-        activations = p->activation_bytes > activations ? p->activation_bytes : activations;
-        if (p->unshared_bytes > r->memory.unshared_activations)
-            r->memory.unshared_activations = p->unshared_bytes;
-        scratch = p->scratch_bytes > scratch ? p->scratch_bytes : scratch;
+        activations = larger(activations, p->activation_bytes);
+        r->memory.unshared_activations = larger(r->memory.unshared_activations, p->unshared_bytes);
+        scratch = larger(scratch, p->scratch_bytes);
     }
     int status = LS_OK;
     r->activations = ls_replica_alloc(r, activations, use, &status, err);
@@ -235,6 +263,23 @@ static int place_class_weights(ls_replica *r, const float *weights, ls_error *er
     int status = weights ? copy_rows(r, &copy, weights, bytes, err) : LS_OK;
     r->class_weight = copy;
     return status || !weights ? status : r->device->ops->sync(r->device, NULL, err);
+}
+
+int ls_replica_refresh(ls_replica *r, ls_subset subset, uint32_t first, uint32_t n, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    const ls_replica_data *from = &r->host_data[subset];
+    if (n == 0 || !r->images[subset])
+        return LS_OK;
+    if (first > from->rows || n > from->rows - first)
+        return ls_fail(err, LS_EINVAL, "replica: rows %u … of %u do not exist", (unsigned)first,
+                       (unsigned)from->rows);
+    const size_t image = first * r->image_bytes, label = first * r->label_bytes;
+    int status = ops->upload(r->device, NULL, (char *)r->images[subset] + image,
+                             (const char *)from->images + image, n * r->image_bytes, err);
+    return status ? status
+                  : ops->upload(r->device, NULL, (char *)r->labels[subset] + label,
+                                (const char *)from->labels + label, n * r->label_bytes, err);
 }
 
 static void measure_rows(ls_replica *r, const ls_gather *g)
@@ -314,7 +359,7 @@ static int build(ls_replica *r, const ls_replica_desc *desc, ls_error *err)
     if (status == LS_OK)
         status = ls_replica_lay_out(r, err);
     if (status == LS_OK)
-        make_programs(r, desc->piece_floats);
+        make_programs(r, desc->bucket_floats);
     if (status == LS_OK)
         status = ls_replica_make_updates(r, OF_TOTAL, err);
     if (status == LS_OK)
@@ -369,12 +414,6 @@ int ls_replica_create(ls_replica **out, const ls_replica_desc *desc, ls_error *e
     return status;
 }
 
-static void device_free(ls_replica *r, void *memory)
-{
-    if (memory)
-        r->device->ops->free(r->device, memory);
-}
-
 void ls_replica_destroy(ls_replica *r)
 {
     if (!r)
@@ -386,26 +425,10 @@ void ls_replica_destroy(ls_replica *r)
     ls_replica_destroy_updates(r);
     for (int i = r->plans - 1; i >= 0; i--)
         ls_plan_destroy(r->plan[i]);
-    device_free(r, r->device_rows);
-    device_free(r, r->row_tails);
-    for (int s = 0; s < LS_SUBSETS; s++) {
-        device_free(r, r->images[s]);
-        device_free(r, r->labels[s]);
-    }
-    device_free(r, r->test_stats);
-    device_free(r, r->class_weight);
-    device_free(r, r->held);
-    device_free(r, r->clip);
     if (r->arrived)
         r->device->ops->pinned_free(r->device, r->arrived);
-    device_free(r, r->scratch);
-    device_free(r, r->activations);
-    ls_replica_own_arenas(r);
-    for (int a = 0; a < ARENAS; a++)
-        device_free(r, r->arena[a]);
-    device_free(r, r->shadow);
-    device_free(r, r->shadow_grad);
-    device_free(r, r->in_shadow);
+    for (int i = 0; i < r->allocations; i++)
+        r->device->ops->free(r->device, r->allocation[i]);
     ls_free(r->host, r->staged_rows);
     ls_free(r->host, r->rate_of);
     ls_free(r->host, r->param_begin);
@@ -413,6 +436,11 @@ void ls_replica_destroy(ls_replica *r)
     ls_free(r->host, r->param_at);
     ls_free(r->host, r->plan);
     ls_free(r->host, r);
+}
+
+int ls_replica_sync(ls_replica *replica, ls_error *err)
+{
+    return replica->device->ops->sync(replica->device, NULL, err);
 }
 
 /* ---- what it says of itself ----------------------------------------------------------------- */
@@ -436,6 +464,16 @@ const char *ls_replica_plan_line(char out[LS_LINE_BYTES], const ls_replica *repl
     snprintf(out, LS_LINE_BYTES, "%s %zu floats %s", replica->optimizer->type->name,
              replica->tail_at, u->list[0].op->kernel ? u->list[0].op->kernel : "");
     return out;
+}
+
+int ls_replica_recordings(const ls_replica *r)
+{
+    int count = r->apply.recording != NULL;
+    for (int i = 0; i < r->plans; i++)
+        for (int k = 0; k < LS_PROGRAMS; k++)
+            for (int s = 0; s < r->plan[i]->program[k].segments; s++)
+                count += r->plan[i]->program[k].segment[s].recording != NULL;
+    return count;
 }
 
 /* All plans have the same nodes. */

@@ -1,7 +1,7 @@
 /* A replica: one device's copy of the model, with everything a step needs, made once.
  *
  * Everything of a replica is called on its device's worker thread. After ls_replica_create no
- * call allocates, but for those that prepare another course of steps (ls_replica_on_ready,
+ * call allocates, but for those that prepare other recordings of a step (ls_replica_on_ready,
  * ls_replica_prepare_whole).
  *
  * Where the device has recordings, a replica that trains makes one of each plan's gather,
@@ -83,7 +83,7 @@ typedef struct ls_replica_desc {
     bool no_sharing;         /* no two activations share memory; to compare with */
     bool no_recording;       /* all is enqueued op by op; to compare with */
     bool total_later;        /* ls_replica_total_at comes before the first update */
-    size_t piece_floats;     /* the least of a piece of the backward pass; 0: LS_BUCKET_FLOATS */
+    size_t bucket_floats;    /* the least of a bucket; 0: LS_BUCKET_FLOATS */
     const ls_host *host;
 } ls_replica_desc;
 
@@ -118,7 +118,7 @@ float *ls_replica_slot_arena(ls_replica *replica, int slot);
 /* First float of each parameter in an arena, ascending, the tail's (whose segment goes on to the
  * end), and then the arena's length: *count segments, *count + 1 numbers. Belongs to the
  * replica. */
-const size_t *ls_replica_segments(const ls_replica *replica, int *count);
+const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count);
 /* Where an arena is cut for a merge beside the backward pass. Belongs to the replica. */
 const ls_buckets *ls_replica_buckets(const ls_replica *replica);
 
@@ -131,7 +131,7 @@ typedef struct ls_replica_memory {
 void ls_replica_memory_used(const ls_replica *replica, ls_replica_memory *out);
 
 /* Recordings it made: one per plan, and one of a step of several ops; 0: all runs op by op. A plan
- * in pieces (ls_replica_on_ready) has one for each piece besides, and one that steps whole
+ * by buckets (ls_replica_on_ready) has one for each bucket besides, and one that steps whole
  * (ls_replica_prepare_whole) has another; a small model's largest has one of several steps, too. */
 int ls_replica_recordings(const ls_replica *replica);
 
@@ -154,12 +154,12 @@ ls_phase ls_replica_phase(int place);
  * place that no replica of this model wrote. Any thread: what it reads does not change. */
 int ls_replica_place(char *out, size_t size, const ls_replica *replica, int place);
 
-/* Canonical host array (model->floats) → an arena in this replica's layouts; and back. Any of the
- * arenas: weights, gradients and slots have the same layout. The tail is left alone; running
- * statistics stand for whatever the arena's section holds. Waits for the device. */
 /* Between steps: with `on` the weights' moving average takes the place of the weights, which lie in the total
  * meanwhile; else they come back. Nothing happens where the optimizer keeps no average. Waits for the device. */
 int ls_replica_use_average(ls_replica *replica, bool on, ls_error *err);
+/* Canonical host array (model->floats) → an arena in this replica's layouts; and back. Any of the
+ * arenas: weights, gradients and slots have the same layout. The tail is left alone; running
+ * statistics stand for whatever the arena's section holds. Waits for the device. */
 int ls_replica_import(ls_replica *replica, float *arena, const float *canonical, ls_error *err);
 int ls_replica_export(ls_replica *replica, float *canonical, const float *arena, ls_error *err);
 
@@ -169,19 +169,19 @@ int ls_replica_export(ls_replica *replica, float *canonical, const float *arena,
 int ls_replica_gradient(ls_replica *replica, const uint32_t *rows, uint32_t n, uint32_t epoch,
                         ls_replica_times *times, ls_error *err);
 
-/* ---- a backward pass in pieces -------------------------------------------------------------- */
+/* ---- a backward pass by buckets ------------------------------------------------------------- */
 
 /* Gradients are finished from the arena's start on, so that what is finished can be merged while
  * the rest is computed. The arena is cut into buckets (merge/tree.h); the backward pass runs to
  * where the next bucket is complete, then `ready` is told. The buckets depend on the model and on the
  * back end's layouts alone. The gradient has the same bits either way. */
 
-/* Within ls_replica_gradient, on its thread, once behind each piece but the last, with ascending
+/* Within ls_replica_gradient, on its thread, once behind each bucket but the last, with ascending
  * `floats`: so many of the gradient arena's floats are complete once the work enqueued so far is
  * done, and no later work of this call changes them. Not LS_OK ends the call with that status. */
 typedef int ls_ready_fn(void *user, size_t floats, ls_error *err);
 
-/* What is told from now on; NULL: nothing, and the backward pass is one piece. An empty shard's
+/* What is told from now on; NULL: nothing, and the backward pass is one segment. An empty shard's
  * gradient is told as well. Not on the path of a step: makes recordings where the replica has some.
  * Errors: LS_ENOMEM. */
 int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_error *err);
@@ -190,14 +190,14 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 
 /* A replica whose gradient of one shard is the whole sum can take a step with no other worker in between:
  * gather, forward, backward and the update as one recording, whose update puts what the host wants to
- * know into one of LS_IN_PLACES places in the host's memory. No thread waits: the next step may be
- * enqueued, for the other place, before this one's result is known. A step whose loss is not finite
+ * know into one of LS_RESULT_SLOTS slots in the host's memory. No thread waits: the next step may be
+ * enqueued, for the other slot, before this one's result is known. A step whose loss is not finite
  * changes nothing, and holds up all behind it until ls_replica_release. The bits are those of
  * ls_replica_gradient, a total that is the gradient, and ls_replica_apply.
  *
  * Of a small model, whose step is over before the next one is enqueued, LS_UNROLLED steps are one
  * recording: one that needs at most LS_UNROLL_BYTES for arenas and activations, scratch left out. */
-enum { LS_IN_PLACES = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
+enum { LS_RESULT_SLOTS = 2, LS_UNROLLED = 8, LS_UNROLL_BYTES = 64 << 20 };
 
 typedef struct ls_replica_step {
     float lr;
@@ -213,16 +213,16 @@ int ls_replica_prepare_whole(ls_replica *replica, ls_error *err);
 int ls_replica_steps_whole(const ls_replica *replica, uint32_t n);
 
 /* Enqueues `count` steps, one or as many as can be taken at once: of the same number of rows each,
- * which stand one after another in `rows`, as ls_replica_gradient takes them. The place is not in
+ * which stand one after another in `rows`, as ls_replica_gradient takes them. The slot is not in
  * use. After an error they are not enqueued, but behind LS_EDEVICE that is unknown. */
 int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int count, int place,
-                          ls_replica_times *times, ls_error *err);
-/* Whether the steps of a place are done, *arrived. Never waits. Errors: LS_EDATA (of a row that
+                          const ls_replica_step *step, int count, int slot, ls_replica_times *times,
+                          ls_error *err);
+/* Whether the steps of a slot are done, *arrived. Never waits. Errors: LS_EDATA (of a row that
  * nothing can be learned from: it holds up as a loss that is not finite), LS_EDEVICE. */
-int ls_replica_arrived(int *arrived, ls_replica *replica, int place, ls_error *err);
-/* The tail of the k-th of them, once they have arrived and until the place is used again. */
-const float *ls_replica_arrived_tail(const ls_replica *replica, int place, int k);
+int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *err);
+/* The tail of the k-th of them, once they have arrived and until the slot is used again. */
+const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k);
 /* Steps are applied again, from the next that is enqueued on. */
 int ls_replica_release(ls_replica *replica, ls_error *err);
 

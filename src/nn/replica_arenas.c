@@ -100,24 +100,32 @@ static int alloc_shadows(ls_replica *r, ls_error *err)
     return status == LS_OK ? mark_shadows(r, err) : status;
 }
 
-static int alloc_arena(ls_replica *r, ls_arena arena, ls_error *err)
-{
-    int status = LS_OK;
-    r->arena[arena] =
-        ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
-    return status;
-}
-
 int ls_replica_alloc_arenas(ls_replica *r, bool total_later, ls_error *err)
 {
     int arenas = r->optimizer ? SLOT + ls_optimizer_states(r->optimizer) : 1;
     int status = LS_OK;
-    for (int a = 0; a < arenas && status == LS_OK; a++)
+    for (int a = 0; a < arenas; a++)
         if (a != TOTAL || !total_later)
-            status = alloc_arena(r, (ls_arena)a, err);
+            r->arena[a] =
+                ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
     r->own_gradient = r->arena[GRADIENT];
     r->own_total = r->arena[TOTAL];
     return status == LS_OK ? alloc_shadows(r, err) : status;
+}
+
+int ls_replica_make_tails(ls_replica *r, ls_error *err)
+{
+    const ls_device_ops *ops = r->device->ops;
+    const size_t bytes = (size_t)r->plans * LS_TAIL * sizeof(float);
+    int status = LS_OK;
+    r->row_tails = ls_replica_alloc(r, bytes, &r->memory.arenas, &status, err);
+    for (int i = 0; i < r->plans && status == LS_OK; i++) {
+        const float rows = (float)r->plan[i]->rows;
+        float *tail = r->row_tails + (size_t)i * LS_TAIL;
+        status = ops->upload(r->device, NULL, tail + LS_TAIL_ROWS, &rows, sizeof rows, err);
+        r->plan[i]->tail = tail;
+    }
+    return status;
 }
 
 /* ---- updates -------------------------------------------------------------------------------- */
@@ -129,22 +137,22 @@ typedef struct stretch {
     float rate, momentum;
 } stretch;
 
-/* The next parameters that lie one behind another and learn alike; 0: there are none. */
-static int next_params(stretch *s, const ls_replica *r)
+/* The next parameters that lie one behind another and learn alike; false: there are none. */
+static bool next_params(stretch *s, const ls_replica *r)
 {
     const int params = r->param_begins - 1;
     int i = s->next;
     while (i < params && r->rate_of[i] == 0)
         i++;
     if (i == params)
-        return 0;
+        return false;
     s->at = r->param_begin[i];
     s->rate = r->rate_of[i];
     while (i < params && r->rate_of[i] == s->rate)
         i++;
     s->end = r->param_begin[i];
     s->next = i;
-    return 1;
+    return true;
 }
 
 /* Whether a layer's statistics move: not in front of all that learns. */
@@ -154,15 +162,15 @@ static bool moves(const ls_replica *r, int layer)
     return r->model->layer[layer].stats > 0 && plan->node[plan->node_of[layer] - 1].backward;
 }
 
-/* The next statistics that lie one behind another and move alike; 0: there are none. */
-static int next_stats(stretch *s, const ls_replica *r)
+/* The next statistics that lie one behind another and move alike; false: there are none. */
+static bool next_stats(stretch *s, const ls_replica *r)
 {
     const ls_layer *layer = r->model->layer;
     int i = s->next;
     while (i < r->model->layers && !moves(r, i))
         i++;
     if (i == r->model->layers)
-        return 0;
+        return false;
     s->at = r->stat_at[i];
     s->momentum = layer[i].momentum;
     for (; i < r->model->layers &&
@@ -171,7 +179,7 @@ static int next_stats(stretch *s, const ls_replica *r)
         if (layer[i].stats > 0)
             s->end = r->stat_at[i] + stat_floats(&layer[i]);
     s->next = i;
-    return 1;
+    return true;
 }
 
 static int add_update(ls_replica *r, ls_updates *u, const ls_op_desc *desc, size_t at,
@@ -193,8 +201,8 @@ static int make_clips(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
     for (stretch s = {0}; status == LS_OK && r->optimizer->clip_norm > 0 && next_params(&s, r);) {
-        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CLIP};
-        desc.u.clip = (ls_clip){(float)r->optimizer->clip_norm, s.end - s.at};
+        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_CLIP, .count = s.end - s.at};
+        desc.u.clip.most = (float)r->optimizer->clip_norm;
         status = add_update(r, u, &desc, s.at, u->count > 0 ? LS_RUN_ACCUMULATE : 0, err);
     }
     return status;
@@ -205,7 +213,8 @@ static int make_steps(ls_replica *r, ls_updates *u, ls_error *err)
     int status = LS_OK;
     for (stretch s = {0}; status == LS_OK && next_params(&s, r);) {
         ls_op_desc desc = r->optimizer->op;
-        r->optimizer->type->set_count(&desc, s.end - s.at, s.rate);
+        desc.count = s.end - s.at;
+        desc.rate = s.rate;
         status = add_update(r, u, &desc, s.at, 0, err);
     }
     return status;
@@ -215,8 +224,8 @@ static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
 {
     int status = LS_OK;
     for (stretch s = {0}; status == LS_OK && next_stats(&s, r);) {
-        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING};
-        desc.u.running = (ls_running){.momentum = s.momentum, .count = s.end - s.at};
+        ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = s.end - s.at};
+        desc.u.running.momentum = s.momentum;
         status = add_update(r, u, &desc, s.at, 0, err);
     }
     return status;
@@ -225,8 +234,8 @@ static int make_running(ls_replica *r, ls_updates *u, ls_error *err)
 /* The average is that of the parameters. */
 static int make_average(ls_replica *r, ls_updates *u, ls_error *err)
 {
-    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING};
-    desc.u.running = (ls_running){(float)(1 - r->optimizer->ema), r->tail_at, .of_weights = 1};
+    ls_op_desc desc = {.size = sizeof desc, .kind = LS_OP_RUNNING, .count = r->tail_at};
+    desc.u.running = (ls_running){(float)(1 - r->optimizer->ema), .of_weights = 1};
     return r->optimizer->ema > 0 ? add_update(r, u, &desc, 0, 0, err) : LS_OK;
 }
 
@@ -278,10 +287,9 @@ int ls_replica_total_at(ls_replica *r, float *total, ls_error *err)
 {
     int status = LS_OK;
     r->arena[TOTAL] = total ? total : r->own_total;
-    if (!r->arena[TOTAL]) {
-        status = alloc_arena(r, TOTAL, err);
-        r->own_total = r->arena[TOTAL];
-    }
+    if (!r->arena[TOTAL])
+        r->arena[TOTAL] = r->own_total =
+            ls_replica_alloc(r, r->floats * sizeof(float), &r->memory.arenas, &status, err);
     return status == LS_OK ? ls_replica_bind_updates(r, OF_TOTAL, err) : status;
 }
 
@@ -372,7 +380,7 @@ const ls_buckets *ls_replica_buckets(const ls_replica *replica)
     return &replica->buckets;
 }
 
-const size_t *ls_replica_segments(const ls_replica *replica, int *count)
+const size_t *ls_replica_param_offsets(const ls_replica *replica, int *count)
 {
     *count = replica->param_begins;
     return replica->param_begin;
@@ -391,19 +399,19 @@ static int carry(ls_replica *r, float *arena, float *canonical, bool in, ls_erro
         ls_op *op = plan->node[k].op;
         const int layer = plan->node[k].form.first;
         for (int i = 0; i < op->params && status == LS_OK; i++) {
-            float *at = arena + r->param_at[layer * LS_OP_PARAMS + i];
-            float *home = canonical + r->model->layer[layer].param[i].offset;
-            status = in ? op->impl->import_param(op, i, at, home, err)
-                        : op->impl->export_param(op, i, home, at, err);
+            float *device = arena + r->param_at[layer * LS_OP_PARAMS + i];
+            float *host = canonical + r->model->layer[layer].param[i].offset;
+            status = in ? op->impl->import_param(op, i, device, host, err)
+                        : op->impl->export_param(op, i, host, device, err);
         }
     }
     for (int i = 0; i < r->model->layers && status == LS_OK; i++) {
         const ls_layer *layer = &r->model->layer[i];
         const size_t bytes = stat_floats(layer) * sizeof(float);
-        float *at = arena + r->stat_at[i], *home = canonical + layer->stat[0].offset;
+        float *device = arena + r->stat_at[i], *host = canonical + layer->stat[0].offset;
         if (layer->stats > 0)
-            status = in ? ops->upload(r->device, NULL, at, home, bytes, err)
-                        : ops->download(r->device, NULL, home, at, bytes, err);
+            status = in ? ops->upload(r->device, NULL, device, host, bytes, err)
+                        : ops->download(r->device, NULL, host, device, bytes, err);
     }
     return status == LS_OK && r->model->stats > 0 ? ls_replica_sync(r, err) : status;
 }

@@ -12,6 +12,45 @@
 _Static_assert(LS_UNROLLED <= LS_RECORD_STEPS, "a recording has room for as many steps");
 _Static_assert(LS_TAIL_LOSS == 0 && LS_TAIL_ROWS == LS_OP_STATS, "the tail begins with the loss's");
 
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static bool has_plans(const ls_replica *r, uint32_t n)
+{
+    for (uint32_t done = 0; done < n; done += ls_replica_block_rows(r, n, done))
+        if (!ls_replica_plan_for(r, ls_replica_block_rows(r, n, done)))
+            return false;
+    return true;
+}
+
+int ls_replica_stage_rows(ls_replica *r, ls_subset subset, const uint32_t *rows, uint32_t n,
+                          uint32_t calls, ls_error *err)
+{
+    const char *name = subset == LS_TRAIN ? "training" : "test";
+    const size_t all = (size_t)n * calls;
+    if (!r->data[subset].images)
+        return ls_fail(err, LS_EINVAL, "replica: it was made without %s data", name);
+    if (n > r->most_rows || !has_plans(r, n))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for shards of %u rows",
+                       (unsigned)n);
+    if (calls > ls_replica_most_calls(r))
+        return ls_fail(err, LS_EINVAL, "replica: it was not made for %u steps at once",
+                       (unsigned)calls);
+    for (size_t i = 0; i < all; i++)
+        if (rows[i] >= r->data[subset].rows)
+            return ls_fail(err, LS_EINVAL, "replica: row %u of %u rows of %s data does not exist",
+                           (unsigned)rows[i], (unsigned)r->data[subset].rows, name);
+    memcpy(r->staged_rows, rows, all * sizeof *rows);
+    if (!r->device_rows)
+        return LS_OK;
+    return r->device->ops->upload(r->device, NULL, r->device_rows, r->staged_rows,
+                                  all * sizeof *rows, err);
+}
+
+const uint32_t *ls_replica_staged(const ls_replica *r, uint32_t done)
+{
+    return (r->device_rows ? r->device_rows : r->staged_rows) + done;
+}
+
 /* ---- what is recorded ------------------------------------------------------------------------ */
 
 static bool is_recorded(const ls_plan *plan, int program)
@@ -19,19 +58,9 @@ static bool is_recorded(const ls_plan *plan, int program)
     return plan->program[program].segment[0].recording != NULL;
 }
 
-static bool in_pieces(const ls_replica *r)
+static bool by_buckets(const ls_replica *r)
 {
-    return r->ready && r->plan[0]->program[LS_GRADIENT_IN_PIECES].segments > 1;
-}
-
-int ls_replica_recordings(const ls_replica *r)
-{
-    int count = r->apply.recording != NULL;
-    for (int i = 0; i < r->plans; i++)
-        for (int k = 0; k < LS_PROGRAMS; k++)
-            for (int s = 0; s < r->plan[i]->program[k].segments; s++)
-                count += r->plan[i]->program[k].segment[s].recording != NULL;
-    return count;
+    return r->ready && r->plan[0]->program[LS_GRADIENT_BY_BUCKETS].segments > 1;
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -73,10 +102,10 @@ static int put_tail(ls_replica *r, const ls_plan *plan, ls_error *err)
                : ops->upload(r->device, NULL, tail, r->staged_tail + LS_TAIL_ROWS, bytes, err);
 }
 
-/* Where the tail of the k-th whole step of a place arrives. */
-static float *tail_of(const ls_replica *r, int place, int k)
+/* Where the tail of the k-th whole step of a slot arrives. */
+static float *tail_of(const ls_replica *r, int slot, int k)
 {
-    return r->arrived + ((size_t)place * LS_UNROLLED + (size_t)k) * LS_TAIL;
+    return r->arrived + ((size_t)slot * LS_UNROLLED + (size_t)k) * LS_TAIL;
 }
 
 static int run_forward(const pass *p, ls_error *err)
@@ -146,21 +175,6 @@ static bool can_record(const ls_replica *r)
 {
     return r->device->ops->record_begin && r->optimizer && r->data[LS_TRAIN].images &&
            r->data[LS_TRAIN].rows > 0 && r->info.block_rows == 0;
-}
-
-static int make_tails(ls_replica *r, ls_error *err)
-{
-    const ls_device_ops *ops = r->device->ops;
-    const size_t bytes = (size_t)r->plans * LS_TAIL * sizeof(float);
-    int status = LS_OK;
-    r->row_tails = ls_replica_alloc(r, bytes, &r->memory.arenas, &status, err);
-    for (int i = 0; i < r->plans && status == LS_OK; i++) {
-        const float rows = (float)r->plan[i]->rows;
-        float *tail = r->row_tails + (size_t)i * LS_TAIL;
-        status = ops->upload(r->device, NULL, tail + LS_TAIL_ROWS, &rows, sizeof rows, err);
-        r->plan[i]->tail = tail;
-    }
-    return status;
 }
 
 /* A kernel's first run loads it, which must not happen while it is recorded. The rows are row 0. */
@@ -249,7 +263,7 @@ int ls_replica_record(ls_replica *r, ls_error *err)
     ls_error why = {0};
     if (!can_record(r))
         return LS_OK;
-    int status = make_tails(r, err);
+    int status = ls_replica_make_tails(r, err);
     if (status == LS_OK)
         status = run_once(r, err);
     if (status != LS_OK)
@@ -269,9 +283,9 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
     ls_error why = {0};
     replica->ready = ready;
     replica->ready_user = user;
-    if (!in_pieces(replica))
+    if (!by_buckets(replica))
         return LS_OK;
-    return judge(replica, record_more(replica, LS_GRADIENT_IN_PIECES, &why), &why, err);
+    return judge(replica, record_more(replica, LS_GRADIENT_BY_BUCKETS, &why), &why, err);
 }
 
 /* ---- gradient and update -------------------------------------------------------------------- */
@@ -280,7 +294,7 @@ int ls_replica_on_ready(ls_replica *replica, ls_ready_fn *ready, void *user, ls_
 static int clear_gradient(ls_replica *r, ls_error *err)
 {
     static const float zeros[4096];
-    const ls_program *p = &r->plan[0]->program[LS_GRADIENT_IN_PIECES];
+    const ls_program *p = &r->plan[0]->program[LS_GRADIENT_BY_BUCKETS];
     const size_t most = sizeof zeros / sizeof *zeros;
     int status = LS_OK;
     for (size_t done = 0; done < r->floats && status == LS_OK;) {
@@ -302,7 +316,8 @@ static int run_shard(ls_replica *r, uint32_t n, ls_replica_times *times, ls_erro
     r->staged_tail[LS_TAIL_ROWS] = (float)n;
     for (uint32_t done = 0, count; done < n && status == LS_OK; done += count) {
         count = ls_replica_block_rows(r, n, done);
-        const int program = done + count == n && in_pieces(r) ? LS_GRADIENT_IN_PIECES : LS_GRADIENT;
+        const int program =
+            done + count == n && by_buckets(r) ? LS_GRADIENT_BY_BUCKETS : LS_GRADIENT;
         r->args.rows = ls_replica_staged(r, done);
         r->args.before = done;
         r->args.behind = n - done - count;
@@ -358,11 +373,6 @@ int ls_replica_apply(ls_replica *replica, const ls_replica_step *step, ls_replic
     return status;
 }
 
-int ls_replica_sync(ls_replica *replica, ls_error *err)
-{
-    return replica->device->ops->sync(replica->device, NULL, err);
-}
-
 /* ---- whole steps ---------------------------------------------------------------------------- */
 
 /* How long a step takes goes by what it moves, not by what a library's kernels work in. */
@@ -392,11 +402,12 @@ static int make_arrivals(ls_replica *r, ls_error *err)
     if (status == LS_OK)
         status = ls_replica_bind_updates(r, OF_GRADIENT, err);
     if (status == LS_OK && !r->arrived) {
-        status = ops->pinned_alloc(
-            &memory, r->device, (size_t)LS_IN_PLACES * LS_UNROLLED * LS_TAIL * sizeof(float), err);
+        status =
+            ops->pinned_alloc(&memory, r->device,
+                              (size_t)LS_RESULT_SLOTS * LS_UNROLLED * LS_TAIL * sizeof(float), err);
         r->arrived = memory;
     }
-    for (int p = 0; p < LS_IN_PLACES && status == LS_OK; p++) /* the first time makes them */
+    for (int p = 0; p < LS_RESULT_SLOTS && status == LS_OK; p++) /* the first time makes them */
         status = ops->record(&r->arrival[p], r->device, NULL, err);
     return status;
 }
@@ -438,44 +449,47 @@ static int unknown_end(int status, ls_error *err)
 }
 
 static void set_steps(ls_replica *r, uint32_t epoch, const ls_replica_step *step, int count,
-                      int place)
+                      int slot)
 {
     r->args.epoch = epoch;
     for (int k = 0; k < count; k++) {
         r->args.rows = ls_replica_staged(r, (uint32_t)k * step->rows);
         set_step(&r->args, &step[k]);
         r->step_args[k] = r->args;
-        r->step_args[k].told = tail_of(r, place, k) + LS_TAIL_LOSS;
-        tail_of(r, place, k)[LS_TAIL_ROWS] = (float)step->rows;
+        r->step_args[k].told = tail_of(r, slot, k) + LS_TAIL_LOSS;
+        tail_of(r, slot, k)[LS_TAIL_ROWS] = (float)step->rows;
     }
 }
 
 int ls_replica_step_whole(ls_replica *replica, const uint32_t *rows, uint32_t epoch,
-                          const ls_replica_step *step, int count, int place,
-                          ls_replica_times *times, ls_error *err)
+                          const ls_replica_step *step, int count, int slot, ls_replica_times *times,
+                          ls_error *err)
 {
     ls_plan *plan = ls_replica_plan_for(replica, step->rows);
     int status = ls_replica_stage_rows(replica, LS_TRAIN, rows, step->rows, (uint32_t)count, err);
     if (status != LS_OK)
         return status;
-    set_steps(replica, epoch, step, count, place);
+    set_steps(replica, epoch, step, count, slot);
     ls_segment *s = plan->program[count > 1 ? LS_STEPS : LS_STEP].segment;
     status = run_segment(replica, &(pass){plan, s, 0, times}, replica->step_args, err);
     if (status != LS_OK)
         return status;
     return unknown_end(
-        replica->device->ops->record(&replica->arrival[place], replica->device, NULL, err), err);
+        replica->device->ops->record(&replica->arrival[slot], replica->device, NULL, err), err);
 }
 
-int ls_replica_arrived(int *arrived, ls_replica *replica, int place, ls_error *err)
+int ls_replica_arrived(bool *arrived, ls_replica *replica, int slot, ls_error *err)
 {
-    return unknown_end(
-        replica->device->ops->reached(arrived, replica->device, replica->arrival[place], err), err);
+    int reached = 0;
+    const int status =
+        replica->device->ops->reached(&reached, replica->device, replica->arrival[slot], err);
+    *arrived = reached;
+    return unknown_end(status, err);
 }
 
-const float *ls_replica_arrived_tail(const ls_replica *replica, int place, int k)
+const float *ls_replica_arrived_tail(const ls_replica *replica, int slot, int k)
 {
-    return tail_of(replica, place, k);
+    return tail_of(replica, slot, k);
 }
 
 int ls_replica_release(ls_replica *replica, ls_error *err)

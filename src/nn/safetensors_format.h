@@ -2,8 +2,7 @@
 #ifndef NN_SAFETENSORS_FORMAT_H
 #define NN_SAFETENSORS_FORMAT_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "nn/model.h"
 
 enum {
     PREFACE = 8,      /* bytes: the header's length */
@@ -18,6 +17,15 @@ enum {
 #define LS_WHOLE_START "{\"__metadata__\":{\"sha256\":\""
 #define LS_WHOLE_ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 enum { LS_WHOLE_AT = PREFACE + sizeof LS_WHOLE_START - 1 };
+
+/* The tensors of a group: the weights' prefix "" stands for running statistics too. Returns how many. */
+static inline int tensors_of(const ls_param *const **list, const ls_model *model,
+                             const char *prefix)
+{
+    const bool weights = prefix[0] == '\0';
+    *list = weights ? model->tensor : model->param;
+    return weights ? model->params + model->stats : model->params;
+}
 
 static inline void put_u32(uint8_t *out, uint32_t v)
 {

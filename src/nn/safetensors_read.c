@@ -21,7 +21,7 @@ typedef struct file {
     int fd;
     uint64_t size; /* of the file */
     uint64_t data; /* where the tensors begin */
-    int strict;    /* nothing but what we write ourselves */
+    bool strict;   /* nothing but what we write ourselves */
     ls_json *header;
     const ls_host *host;
     ls_error *err;
@@ -46,11 +46,6 @@ static int read_at(const file *f, void *out, size_t count, uint64_t offset)
         offset += (uint64_t)n;
     }
     return LS_OK;
-}
-
-static int open_file(file *f)
-{
-    return ls_open_to_read(&f->fd, &f->size, f->path, "a safetensors file", LS_EDATA, f->err);
 }
 
 /* Reads the preface: the header's length. */
@@ -123,10 +118,10 @@ static int fail_entry(const file *f, const cJSON *entry, const char *text)
 }
 
 /* A number that is a whole one and no larger than `max`. */
-static int whole(const cJSON *node, double max, uint64_t *out)
+static bool whole(const cJSON *node, double max, uint64_t *out)
 {
     if (!cJSON_IsNumber(node) || !(node->valuedouble >= 0 && node->valuedouble <= max))
-        return 0;
+        return false;
     *out = (uint64_t)node->valuedouble;
     return (double)*out == node->valuedouble;
 }
@@ -326,7 +321,7 @@ static int load_param(const file *f, float *canonical, const ls_param *p, const 
 /* Everything but the tensors themselves. */
 static int open_checked(file *f)
 {
-    int status = open_file(f);
+    int status = ls_open_to_read(&f->fd, &f->size, f->path, "a safetensors file", LS_EDATA, f->err);
     if (status == LS_OK)
         status = read_header(f);
     return status == LS_OK ? check_header(f) : status;
@@ -341,35 +336,35 @@ static void close_file(file *f)
 
 static int load_group(const file *f, const ls_model *model, const ls_tensors_in *group)
 {
+    const ls_param *const *list;
+    const int n = tensors_of(&list, model, group->prefix);
     int status = LS_OK;
-    for (int i = 0; i < model->params && status == LS_OK; i++)
-        status = load_param(f, group->values, model->param[i], group->prefix);
-    for (int i = 0; i < model->stats && status == LS_OK && group->prefix[0] == '\0'; i++)
-        status = load_param(f, group->values, model->stat[i], group->prefix);
+    for (int i = 0; i < n && status == LS_OK; i++)
+        status = load_param(f, group->values, list[i], group->prefix);
     return status;
 }
 
 /* Is `name` a tensor of the group? */
-static int belongs(const char *name, const ls_model *model, const ls_tensors_in *group)
+static bool belongs(const char *name, const ls_model *model, const char *prefix)
 {
-    size_t n = strlen(group->prefix);
-    int count = n == 0 ? model->params + model->stats : model->params;
-    const ls_param *const *list = n == 0 ? model->tensor : model->param;
-    if (strncmp(name, group->prefix, n) != 0)
-        return 0;
-    for (int i = 0; i < count; i++)
-        if (strcmp(name + n, list[i]->name) == 0)
-            return 1;
-    return 0;
+    const size_t length = strlen(prefix);
+    const ls_param *const *list;
+    const int n = tensors_of(&list, model, prefix);
+    if (strncmp(name, prefix, length) != 0)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (strcmp(name + length, list[i]->name) == 0)
+            return true;
+    return false;
 }
 
 static int check_no_others(const file *f, const ls_tensors_in *groups, int count,
                            const ls_model *model)
 {
     for (const cJSON *e = ls_json_root(f->header)->child; e; e = e->next) {
-        int known = is_metadata(e);
+        bool known = is_metadata(e);
         for (int g = 0; g < count && !known; g++)
-            known = belongs(e->string, model, &groups[g]);
+            known = belongs(e->string, model, groups[g].prefix);
         if (!known)
             return fail_entry(f, e,
                               "the model has none of that name; is it the file of another "
@@ -381,7 +376,7 @@ static int check_no_others(const file *f, const ls_tensors_in *groups, int count
 int ls_safetensors_load_groups(const ls_tensors_in *groups, int count, const char *path,
                                const ls_model *model, const ls_host *host, ls_error *err)
 {
-    file f = {.path = path, .fd = -1, .strict = 1, .host = host, .err = err};
+    file f = {.path = path, .fd = -1, .strict = true, .host = host, .err = err};
     int status = open_checked(&f);
     if (status == LS_OK)
         status = check_no_others(&f, groups, count, model);
@@ -442,11 +437,16 @@ static int verify(const file *f, const char *digits)
     return status;
 }
 
-static int take_state(char **state, const file *f)
+static const cJSON *metadata(const file *f, const char *key)
 {
-    const cJSON *about = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), "__metadata__");
-    const cJSON *digits = cJSON_GetObjectItemCaseSensitive(about, "sha256");
-    const cJSON *text = cJSON_GetObjectItemCaseSensitive(about, "lockstep");
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(ls_json_root(f->header), "__metadata__");
+    return cJSON_GetObjectItemCaseSensitive(all, key);
+}
+
+static int check_whole(const file *f)
+{
+    const cJSON *digits = metadata(f, "sha256");
+    const cJSON *text = metadata(f, "lockstep");
     if (!digits && !text)
         return LS_OK;
     if (!cJSON_IsString(digits) || !cJSON_IsString(text))
@@ -454,48 +454,39 @@ static int take_state(char **state, const file *f)
                        "%s: offset 8: expected \"sha256\" and \"lockstep\" in its metadata, two "
                        "strings; the file is damaged",
                        f->path);
-    int status = verify(f, digits->valuestring);
-    if (status != LS_OK)
-        return status;
-    *state = ls_strdup(f->host, text->valuestring);
-    return *state ? LS_OK : ls_fail(f->err, LS_ENOMEM, "%s: no memory for its state", f->path);
-}
-
-int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err)
-{
-    file f = {.path = path, .fd = -1, .host = host, .err = err};
-    *state = NULL;
-    int status = open_checked(&f);
-    if (status == LS_OK)
-        status = take_state(state, &f);
-    close_file(&f);
-    return status;
+    return verify(f, digits->valuestring);
 }
 
 static int open_verified(file *f)
 {
-    char *state = NULL;
     int status = open_checked(f);
-    if (status == LS_OK)
-        status = take_state(&state, f);
-    ls_free(f->host, state);
+    return status == LS_OK ? check_whole(f) : status;
+}
+
+/* One of the metadata's texts; NULL where it has none. */
+static int read_metadata(char **out, const char *key, const char *path, const ls_host *host,
+                         ls_error *err)
+{
+    file f = {.path = path, .fd = -1, .host = host, .err = err};
+    *out = NULL;
+    int status = open_verified(&f);
+    const cJSON *text = status == LS_OK ? metadata(&f, key) : NULL;
+    if (cJSON_IsString(text)) {
+        *out = ls_strdup(host, text->valuestring);
+        status = *out ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: no memory for its header", path);
+    }
+    close_file(&f);
     return status;
+}
+
+int ls_safetensors_state(char **state, const char *path, const ls_host *host, ls_error *err)
+{
+    return read_metadata(state, "lockstep", path, host, err);
 }
 
 int ls_safetensors_card(char **card, const char *path, const ls_host *host, ls_error *err)
 {
-    file f = {.path = path, .fd = -1, .host = host, .err = err};
-    *card = NULL;
-    int status = open_verified(&f);
-    const cJSON *about =
-        status ? NULL : cJSON_GetObjectItemCaseSensitive(ls_json_root(f.header), "__metadata__");
-    const cJSON *text = cJSON_GetObjectItemCaseSensitive(about, "lockstep_model");
-    if (cJSON_IsString(text)) {
-        *card = ls_strdup(host, text->valuestring);
-        status = *card ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: no memory for its header", path);
-    }
-    close_file(&f);
-    return status;
+    return read_metadata(card, "lockstep_model", path, host, err);
 }
 
 int ls_safetensors_load(float *canonical, const char *path, const ls_model *model,
@@ -541,7 +532,6 @@ int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_mod
                                 const ls_host *host, ls_error *err)
 {
     file f = {.path = path, .fd = -1, .host = host, .err = err};
-    const ls_tensors_in all = {"", NULL};
     int taken = 0, status = open_verified(&f);
     if (status == LS_OK)
         status = load_fitting(&f, canonical, model, &taken);
@@ -552,7 +542,7 @@ int ls_safetensors_load_fitting(float *canonical, const char *path, const ls_mod
                          path);
     const cJSON *e = status == LS_OK ? ls_json_root(f.header)->child : NULL;
     for (; e; e = e->next)
-        if (!is_metadata(e) && !belongs(e->string, model, &all))
+        if (!is_metadata(e) && !belongs(e->string, model, ""))
             say(&f, e->string, "is not used: the model has none of that name");
     close_file(&f);
     return status;

@@ -19,14 +19,6 @@ static size_t encode(uint8_t *out, const float *in, size_t count)
     return 4 * count;
 }
 
-/* A group's tensors: the weights' prefix "" stands for running statistics too. */
-static int tensors(const ls_model *model, const ls_tensors_out *group, const ls_param *const **list)
-{
-    int weights = group->prefix[0] == '\0';
-    *list = weights ? model->tensor : model->param;
-    return weights ? model->params + model->stats : model->params;
-}
-
 void ls_safetensors_put_entry(ls_json_writer *w, const char *name, const char *dtype,
                               const int64_t *dim, int rank, uint64_t bytes, uint64_t *at)
 {
@@ -69,7 +61,7 @@ static void write_header(ls_json_writer *w, const ls_model *model, const ls_tens
         ls_json_put_string(w, "lockstep_model", model->card);
     ls_json_close(w);
     for (int g = 0; g < count; g++) {
-        int n = tensors(model, &groups[g], &list);
+        int n = tensors_of(&list, model, groups[g].prefix);
         for (int i = 0; i < n; i++)
             write_entry(w, list[i], groups[g].prefix, &at);
     }
@@ -132,7 +124,7 @@ static int write_all(const target *to, const char *header, size_t length, const 
     const ls_param *const *list;
     int status = write_text(to, header, length, err);
     for (int g = 0; g < count; g++) {
-        int n = tensors(model, &groups[g], &list);
+        int n = tensors_of(&list, model, groups[g].prefix);
         for (int i = 0; i < n && status == LS_OK; i++)
             status = write_floats(to, groups[g].values + list[i]->offset, list[i]->count, err);
     }

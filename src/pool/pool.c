@@ -119,13 +119,6 @@ static int check_job(const ls_pool *pool, ls_job job, ls_error *err)
     return LS_OK;
 }
 
-static void count_submitted(struct ls_pool_worker *w, uint64_t more)
-{
-    /* relaxed: the owner alone writes it and decides by it. */
-    uint64_t submitted = atomic_load_explicit(&w->submitted, memory_order_relaxed);
-    atomic_store_explicit(&w->submitted, submitted + more, memory_order_relaxed);
-}
-
 /* The inbox has room unless LS_EAGAIN comes back. A job is counted before it can run, so that it
  * counts itself if it asks how busy its worker is: the push hands the count over too. */
 static int post(struct ls_pool_worker *w, ls_job job, void *arg)
@@ -134,10 +127,10 @@ static int post(struct ls_pool_worker *w, ls_job job, void *arg)
         w->pool->woke = true;
         atomic_store_explicit(&w->pool->owner_cpu, ls_this_cpu(), memory_order_relaxed);
     }
-    count_submitted(w, 1);
+    ls_pool_count(&w->submitted, 1);
     int status = ls_ring_try_push(&w->inbox, &(struct ls_pool_job){job, arg});
     if (status)
-        count_submitted(w, (uint64_t)-1);
+        ls_pool_count(&w->submitted, (uint64_t)-1);
     return status;
 }
 
@@ -203,7 +196,7 @@ static void work_as_caller(ls_pool *pool, ls_job job, void *arg)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
     ls_pool_drain(w);
     if (job) {
-        count_submitted(w, 1);
+        ls_pool_count(&w->submitted, 1);
         ls_pool_do_job(w, &(struct ls_pool_job){job, arg});
     }
     pthread_setcancelstate(cancelable, NULL);

@@ -190,6 +190,13 @@ struct ls_pool {
     _Atomic int owner_cpu; /* where the owner was when it last did */
 };
 
+/* relaxed: each counter has one writer, and no other thread decides by it. */
+static inline void ls_pool_count(_Atomic uint64_t *counter, uint64_t more)
+{
+    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + more, memory_order_relaxed);
+}
+
 /* LS_OK, or LS_EINVAL when this process got the pool by fork. Any thread. */
 int ls_pool_is_ours(const ls_pool *pool, ls_error *err);
 
@@ -216,8 +223,7 @@ int ls_pool_list(char *text, size_t size, const ls_pool *pool,
 /* Any thread. The number (ls_thread_self) of the thread that serves `worker`; 0: not known. */
 int ls_pool_thread_number(const ls_pool *pool, int worker);
 
-/* Frees what belongs to one worker, and the pool itself. Its threads have ended. */
-void ls_pool_free_worker(struct ls_pool_worker *w);
+/* Its threads have ended. */
 void ls_pool_free(ls_pool *pool);
 
 /* Calls ready(arg) for as long as waiting awake is worth it, and returns whether it became true.

@@ -157,7 +157,7 @@ static int free_or_leave(ls_pool *pool, ls_error *err)
     }
     for (int i = 0; i < pool->workers; i++)
         if (!pool->worker[i].left)
-            ls_pool_free_worker(&pool->worker[i]);
+            ls_ring_fini(&pool->worker[i].inbox);
     return ls_fail(err, LS_ESTALLED, "left behind, still at work when the pool was destroyed: %s",
                    list);
 }

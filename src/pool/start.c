@@ -92,16 +92,11 @@ static int init_workers(ls_pool *pool, ls_error *err)
     return LS_OK;
 }
 
-void ls_pool_free_worker(struct ls_pool_worker *w)
-{
-    ls_ring_fini(&w->inbox);
-}
-
 void ls_pool_free(ls_pool *pool)
 {
     const ls_host *host = pool->options.host;
     for (int i = 0; i < pool->workers && pool->worker; i++)
-        ls_pool_free_worker(&pool->worker[i]);
+        ls_ring_fini(&pool->worker[i].inbox);
     ls_free(host, pool->worker);
     ls_free(host, pool->adopted);
     ls_fork_mark_destroy(pool->mark);

@@ -101,6 +101,12 @@ static double quota_of(const char *quota, const char *period)
     return q > 0 && p > 0 ? q / p : 0;
 }
 
+/* Of two quotas, 0 for none. */
+static double smaller(double a, double b)
+{
+    return a > 0 && (a < b || b == 0) ? a : b;
+}
+
 /* The quota of the one group in directory `dir`, v2 or v1; 0 for none. */
 static double group_quota(const char *dir)
 {
@@ -128,9 +134,7 @@ static double smallest_quota(const char *root, const char *mount, const char *gr
         return 0;
     double smallest = 0;
     for (;;) {
-        double q = group_quota(dir);
-        if (q > 0 && (smallest == 0 || q < smallest))
-            smallest = q;
+        smallest = smaller(smallest, group_quota(dir));
         char *slash = strrchr(dir, '/');
         if (!slash || slash < dir + top)
             return smallest;
@@ -170,9 +174,7 @@ static double line_quota(const char *root, char *line)
         return 0;
     double smallest = 0;
     for (const char *const *mount = is_v2 ? v2 : v1; *mount; mount++) {
-        double q = smallest_quota(root, *mount, group + 1);
-        if (q > 0 && (smallest == 0 || q < smallest))
-            smallest = q;
+        smallest = smaller(smallest, smallest_quota(root, *mount, group + 1));
     }
     return smallest;
 }
@@ -186,9 +188,7 @@ double ls_cgroup_quota(const char *root)
         return 0;
     double smallest = 0;
     while (fgets(line, sizeof line, file)) {
-        double q = line_quota(root, line);
-        if (q > 0 && (smallest == 0 || q < smallest))
-            smallest = q;
+        smallest = smaller(smallest, line_quota(root, line));
     }
     fclose(file);
     return smallest;

@@ -13,19 +13,12 @@
 #define LS_POOL_FINISHED_RELEASE memory_order_release
 #endif
 
-/* Statistics have one writer each, and no thread decides by them. */
-static void add(_Atomic uint64_t *counter, uint64_t more)
-{
-    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, before + more, memory_order_relaxed);
-}
-
 static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
 {
     /* acquire: a job is dropped only after the cancel was latched, so that the owner, who sees it
      * finished, also sees why. */
     if (atomic_load_explicit(&w->pool->canceled, memory_order_acquire) || ls_pool_gave_up(w)) {
-        add(&w->dropped, 1);
+        ls_pool_count(&w->dropped, 1);
         return;
     }
     bool timed = w->pool->options.time_jobs;
@@ -37,9 +30,9 @@ static void run_job(struct ls_pool_worker *w, const struct ls_pool_job *job)
     int status = job->job(&w->view, job->arg, &err);
     ls_inside_leave(&frame);
     if (timed)
-        add(&w->busy_ns, ls_now_ns() - begin);
+        ls_pool_count(&w->busy_ns, ls_now_ns() - begin);
     if (status < 0) {
-        add(&w->failed, 1);
+        ls_pool_count(&w->failed, 1);
         ls_latch_set(&w->pool->latch, w->view.index, status, &err, &w->abandoned);
     }
 }
@@ -81,7 +74,7 @@ static void sleep_until_popped(struct attempt *a)
         uint32_t key = ls_park_prepare(&w->idle);
         if (popped(a))
             break;
-        add(&w->sleeps, 1);
+        ls_pool_count(&w->sleeps, 1);
         ls_park_sleep(&w->idle, key, UINT64_MAX);
     }
     ls_pool_slept(&w->habit, ls_now_ns() - begin_ns);
@@ -103,7 +96,7 @@ static int next_job(struct ls_pool_worker *w, struct ls_pool_job *job)
     struct attempt a = {w, job, LS_OK};
     if (popped(&a))
         return a.status;
-    add(&w->waits, 1);
+    ls_pool_count(&w->waits, 1);
     if (ls_pool_ought_to_spin(&w->habit))
         step_aside(w);
     if (!ls_pool_spin(&w->habit, popped, &a, UINT64_MAX))
@@ -160,7 +153,7 @@ void ls_pool_enter_phase(struct ls_pool_worker *w, int phase)
 
 bool ls_pool_move_phase(struct ls_pool_worker *w, int from, int to)
 {
-    /* relaxed: who comes second does nothing with what the first has done. */
+    /* relaxed: the thread whose exchange fails uses nothing of the other's. */
     return atomic_compare_exchange_strong_explicit(&w->phase, &from, to, memory_order_relaxed,
                                                    memory_order_relaxed);
 }

@@ -31,45 +31,26 @@ static uint64_t round_of(uint64_t state)
     return (state & ~ABORTED) >> 16;
 }
 
-static int check_ranks(int ranks, int most, ls_error *err)
-{
-    if (ranks >= 1 && ranks <= most)
-        return LS_OK;
-    return ls_fail(err, LS_EINVAL, "a barrier for %d ranks: expected 1 to %d", ranks, most);
-}
-
 int ls_barrier_init(ls_barrier *barrier, const ls_host *host, int ranks, unsigned spins,
                     ls_error *err)
 {
     memset(barrier, 0, sizeof *barrier);
-    int status = check_ranks(ranks, LS_BARRIER_MAX_RANKS, err);
-    if (status)
-        return status;
+    if (ranks < 1 || ranks > LS_BARRIER_MAX_RANKS)
+        return ls_fail(err, LS_EINVAL, "a barrier for %d ranks: expected 1 to %d", ranks,
+                       LS_BARRIER_MAX_RANKS);
     barrier->arrivals = ls_alloc_array(host, (size_t)ranks, sizeof *barrier->arrivals);
     if (!barrier->arrivals)
         return ls_fail(err, LS_ENOMEM, "no memory for a barrier of %d ranks", ranks);
     barrier->host = host;
-    barrier->capacity = ranks;
+    barrier->ranks = ranks;
     ls_park_init(&barrier->park, spins);
-    return ls_barrier_reset(barrier, ranks, err);
+    return LS_OK;
 }
 
 void ls_barrier_fini(ls_barrier *barrier)
 {
     ls_free(barrier->host, barrier->arrivals);
     barrier->arrivals = NULL;
-}
-
-int ls_barrier_reset(ls_barrier *barrier, int ranks, ls_error *err)
-{
-    int status = check_ranks(ranks, barrier->capacity, err);
-    if (status)
-        return status;
-    barrier->ranks = ranks;
-    for (int i = 0; i < barrier->capacity; i++)
-        atomic_init(&barrier->arrivals[i].round, 0);
-    atomic_init(&barrier->state, 0);
-    return LS_OK;
 }
 
 void ls_barrier_abort(ls_barrier *barrier)

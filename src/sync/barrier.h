@@ -35,10 +35,9 @@ typedef struct ls_barrier_arrival {
 
 /* The fields are the barrier's own business. */
 typedef struct ls_barrier {
-    /* Frozen between resets. */
+    /* Frozen after init. */
     alignas(64) ls_barrier_arrival *arrivals;
     const ls_host *host;
-    int capacity;
     int ranks;
     alignas(64) _Atomic uint64_t state; /* abort bit, round, ranks that have arrived */
     alignas(64) ls_park park;
@@ -60,7 +59,7 @@ void ls_barrier_fini(ls_barrier *barrier);
 int ls_barrier_wait(ls_barrier *barrier, int rank, uint64_t deadline_ns, ls_error *err);
 
 /* Any thread, any number of times. Every rank that waits, and every later call, returns
- * LS_EABORTED until ls_barrier_reset. A round already released stays released: its ranks return
+ * LS_EABORTED for good: ranks that go on make a new barrier. A round already released stays released: its ranks return
  * LS_OK, even those that have not noticed yet. */
 void ls_barrier_abort(ls_barrier *barrier);
 
@@ -71,10 +70,5 @@ bool ls_barrier_aborted(const ls_barrier *barrier);
 /* Any thread. Whether `rank` has arrived in the round that is under way. Once the barrier is
  * aborted, a rank that comes too late counts as arrived too: it is alive. */
 bool ls_barrier_arrived(const ls_barrier *barrier, int rank);
-
-/* Starts over with `ranks` ≤ the number given to init, not aborted. No rank may be inside a call or
- * enter one meanwhile; a thread that was given up because it stalled may still do so, so where
- * one was, leave it the old barrier and make a new one. Errors: LS_EINVAL. */
-int ls_barrier_reset(ls_barrier *barrier, int ranks, ls_error *err);
 
 #endif

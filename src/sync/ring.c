@@ -45,8 +45,6 @@ int ls_ring_init(ls_ring *ring, const ls_host *host, size_t item_size, size_t ca
     ring->item_size = item_size;
     ring->capacity = rounded;
     ring->host = host;
-    atomic_init(&ring->tail, 0);
-    atomic_init(&ring->head, 0);
     ls_park_init(&ring->producer, 0);
     ls_park_init(&ring->own, 0);
     ring->consumer = &ring->own;

@@ -249,6 +249,7 @@ void ls_assign_shards(struct ls_trainer *t)
 
 static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
 {
+    int params;
     const ls_train_worker *first = &t->worker[ls_first_worker(t, LS_LIVE)];
     const ls_replica *replica = first->replica;
     const ls_buckets *buckets = ls_replica_buckets(replica);
@@ -257,16 +258,17 @@ static int make_group(ls_comm_group **out, struct ls_trainer *t, ls_error *err)
         .ranks = t->live,
         .shards = t->shards,
         .floats = ls_replica_floats(replica),
+        .param_offsets = ls_replica_param_offsets(replica, &params),
         .buckets = buckets->end,
         .bucket_count = buckets->count,
         .timeout_ns = UINT64_MAX, /* the watch knows who is to blame, and aborts the group */
         .spins = ls_spins_for(t->live, ls_allowed_cpus()),
         .host = t->host,
         .members = t->members.cluster,
-        .over = &ls_cluster_ops,
+        .members_ops = &ls_cluster_ops,
     };
     ls_members_span(t, t->shards, &desc.span.lo, &desc.span.hi);
-    desc.segments = ls_replica_segments(replica, &desc.segment_count);
+    desc.param_count = params;
     int status = desc.type->group_create(out, &desc, err);
     const bool one_total = status == LS_OK && t->merge == &ls_comm_ordered && !t->members.cluster &&
                            ls_worker_rebinds(first) && t->config.optimizer.ema == 0;

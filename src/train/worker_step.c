@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-_Static_assert(LS_IN_PLACES >= LS_IN_FLIGHT, "each step under way has a place of its own");
+_Static_assert(LS_RESULT_SLOTS >= LS_IN_FLIGHT, "each step under way has a slot of its own");
 
 /* ---- which way ------------------------------------------------------------------------------ */
 
@@ -312,7 +312,7 @@ static void pause_before(unsigned look)
  * whether it has come to an end. */
 static bool await(ls_train_worker *w, ls_flight *f, bool may_leave)
 {
-    int arrived = 0;
+    bool arrived = false;
     ls_beat(&w->heartbeat, LS_PLACE_APPLY);
     for (unsigned look = 0; f->status == LS_OK && !arrived; look++) {
         if (look > 0)

@@ -172,8 +172,8 @@ static void form_group(crew *c)
                                .ranks = live(c),
                                .shards = SHARDS,
                                .floats = FLOATS,
-                               .segments = c->segments,
-                               .segment_count = 1,
+                               .param_offsets = c->segments,
+                               .param_count = 1,
                                .timeout_ns = UINT64_MAX};
     int rank = 0;
     for (int w = 0; w < CREW; w++)

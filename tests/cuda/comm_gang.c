@@ -203,13 +203,13 @@ void comm_gang_run(comm_gang *g)
         .ranks = g->ranks,
         .shards = g->shards,
         .floats = g->floats,
-        .segments = g->segments,
-        .segment_count = g->segment_count,
+        .param_offsets = g->segments,
+        .param_count = g->segment_count,
         .buckets = ends,
         .bucket_count = cut_buckets(ends, g),
         .timeout_ns = g->timeout_ns ? g->timeout_ns : 5000000000u,
         .members = g->members,
-        .over = &ls_cluster_ops,
+        .members_ops = &ls_cluster_ops,
         .span = g->span,
     };
     g->group_status = g->type->group_create(&g->group, &desc, &g->group_err);

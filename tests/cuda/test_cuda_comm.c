@@ -171,7 +171,7 @@ static void the_kernel_can_add_up_any_split_among_eight(void **state)
             show_even_split(&group.merge);
             if (ls_cuda_comm_rest(&comm, &err) != LS_OK)
                 fail_msg("%d shards on %d ranks: %s", shards, ranks, err.text);
-            ls_rest_fini(&comm.rest, NULL);
+            ls_tree_rest_fini(&comm.rest, NULL);
             ls_merge_group_fini(&group.merge);
         }
 }

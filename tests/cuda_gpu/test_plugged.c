@@ -156,15 +156,9 @@ typedef struct bench {
     uint32_t row[ROWS];
 } bench;
 
-static void set_count(ls_op_desc *op, size_t count, float rate)
-{
-    op->u.sgd.count = count;
-    op->u.sgd.rate = rate;
-}
-
 static void open_bench(bench *b, ls_precision precision, const char *cache_dir)
 {
-    static const ls_optimizer_type type = {.name = "sgd", .set_count = set_count};
+    static const ls_optimizer_type type = {.name = "sgd"};
     static const ls_optimizer sgd = {.type = &type,
                                      .op = {.size = sizeof(ls_op_desc), .kind = LS_OP_SGD}};
     static const uint32_t shards[] = {ROWS};

@@ -123,7 +123,7 @@ static float *copy_of(const float *arena, size_t floats)
 static void make_bright_rows_fatal(ls_replica *r)
 {
     int count;
-    const size_t weights = ls_replica_segments(r, &count)[1];
+    const size_t weights = ls_replica_param_offsets(r, &count)[1];
     for (size_t i = 0; i < weights; i++)
         ls_replica_weight_arena(r)[i] = 3e38f;
 }

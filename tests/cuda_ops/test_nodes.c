@@ -142,7 +142,7 @@ static void list_a_step(const char *file, ls_precision precision, uint32_t rows)
     ls_replica_times times = {0};
     ls_error err = {0};
     world w;
-    int arrived = 0;
+    bool arrived = false;
     open_world(&w, file, precision, rows);
     dbl_watch(print_cost);
     must(ls_replica_step_whole(w.replica, row, 0, &step, 1, 0, &times, &err), &err);

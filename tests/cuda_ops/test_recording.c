@@ -76,8 +76,8 @@ static void open_line(line *l)
     dropout.u.dropout = (ls_dropout){0.4f, 0x1003};
     l->dropout = make(l, dropout,
                       &(ls_op_buffers){.args = &l->args, .x = l->x, .y = l->y, .saved = l->saved});
-    ls_op_desc adamw = {.kind = LS_OP_ADAMW};
-    adamw.u.adamw = (ls_adamw){0.9f, 0.99f, 1e-8f, 0.01f, ROWS * VALUES, 1};
+    ls_op_desc adamw = {.kind = LS_OP_ADAMW, .count = ROWS * VALUES, .rate = 1};
+    adamw.u.adamw = (ls_adamw){0.9f, 0.99f, 1e-8f, 0.01f};
     ls_op_buffers b = {.args = &l->args};
     b.param[0] = l->weights;
     b.grad[0] = l->y;

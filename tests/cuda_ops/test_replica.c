@@ -36,8 +36,8 @@ typedef struct side {
 } side;
 
 static const uint32_t counts[2] = {16, 7};
-static size_t piece_floats; /* of the replicas that are made next … */
-static int trained_counts;  /* … and how many of `counts` they train on; 0: all */
+static size_t bucket_floats; /* of the replicas that are made next … */
+static int trained_counts;   /* … and how many of `counts` they train on; 0: all */
 
 static void open_side(side *s, ls_device *device, const ls_model *model,
                       const ls_optimizer *optimizer, const ls_replica_data data, int crop,
@@ -58,7 +58,7 @@ static void open_side(side *s, ls_device *device, const ls_model *model,
         .trained_row_counts = trained_counts,
         .seed = 11,
         .no_recording = no_recording,
-        .piece_floats = piece_floats,
+        .bucket_floats = bucket_floats,
     };
     s->device = device;
     must(ls_replica_create(&s->replica, &desc, &err), &err);
@@ -370,9 +370,9 @@ static void expect_pieces(const recipe *r, int no_recording)
 {
     ls_error err = {0};
     side s;
-    piece_floats = 100;
+    bucket_floats = 100;
     open_with(&s, open_cuda(), r, no_recording);
-    piece_floats = 0;
+    bucket_floats = 0;
     const int before = ls_replica_recordings(s.replica);
     const size_t floats = ls_replica_floats(s.replica);
     listener l = {.of = &s};
@@ -422,17 +422,17 @@ static void enqueue_whole(side *s, int number, uint32_t rows, float lr)
     const ls_replica_step step = {lr, 1.0f / (float)rows, rows, (uint64_t)number};
     for (uint32_t i = 0; i < rows; i++)
         row[i] = ((uint32_t)number * 16 + i * 3) % ROWS;
-    must(ls_replica_step_whole(s->replica, row, (uint32_t)number, &step, 1, number % LS_IN_PLACES,
-                               &times, &err),
+    must(ls_replica_step_whole(s->replica, row, (uint32_t)number, &step, 1,
+                               number % LS_RESULT_SLOTS, &times, &err),
          &err);
 }
 
 static const float *await_whole(side *s, int number)
 {
     ls_error err = {0};
-    for (int arrived = 0; !arrived;)
-        must(ls_replica_arrived(&arrived, s->replica, number % LS_IN_PLACES, &err), &err);
-    return ls_replica_arrived_tail(s->replica, number % LS_IN_PLACES, 0);
+    for (bool arrived = false; !arrived;)
+        must(ls_replica_arrived(&arrived, s->replica, number % LS_RESULT_SLOTS, &err), &err);
+    return ls_replica_arrived_tail(s->replica, number % LS_RESULT_SLOTS, 0);
 }
 
 /* As step_side takes them, each enqueued before the result of the one before is looked at. */
@@ -701,9 +701,9 @@ static void a_program_is_recorded_whole_or_not_at_all(void **state)
     listener l = {.of = &s};
     (void)state;
     open_lenet(&r);
-    piece_floats = 100;
+    bucket_floats = 100;
     open_with(&s, open_cuda(), &r, 0);
-    piece_floats = 0;
+    bucket_floats = 0;
     const int before = ls_replica_recordings(s.replica);
     dbl_fail("cudaGraphInstantiate", 1, cudaErrorNotSupported);
     must(ls_replica_prepare_whole(s.replica, &err), &err);

@@ -176,15 +176,15 @@ static void the_next_step_is_enqueued_before_the_result_is_known(void **state)
 /* ---- merging while backward goes on --------------------------------------------------------- */
 
 /* Buckets of some kilobytes, so that a small model has two. */
-void __real_ls_buckets_cut(ls_buckets *buckets, const size_t *segments, int segment_count,
+void __real_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
                            size_t floats, size_t least);
-void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *segments, int segment_count,
+void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
                            size_t floats, size_t least);
 
-void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *segments, int segment_count,
+void __wrap_ls_buckets_cut(ls_buckets *buckets, const size_t *param_offsets, int param_count,
                            size_t floats, size_t least)
 {
-    __real_ls_buckets_cut(buckets, segments, segment_count, floats, least ? least : 4096);
+    __real_ls_buckets_cut(buckets, param_offsets, param_count, floats, least ? least : 4096);
 }
 
 /* Two workers with a GPU and a shard each, and a model of two buckets. */

@@ -53,12 +53,12 @@ static void show(ls_merge_group *group, int turn)
     }
 }
 
-static uint64_t add_up(const ls_rest *rest, const ls_merge_group *group)
+static uint64_t add_up(const ls_tree_rest *rest, const ls_merge_group *group)
 {
     uint64_t stack[LS_PARTIALS_MAX] = {0};
     int depth = 0, deepest = 0;
     for (int p = 0; p < rest->count; p++) {
-        const ls_rest_part *part = &rest->part[p];
+        const ls_tree_rest_part *part = &rest->part[p];
         const ls_span span = group->rank[part->rank].partials[part->index].span;
         stack[depth++] = sum_of(span.lo, span.hi);
         deepest = depth > deepest ? depth : deepest;
@@ -77,12 +77,12 @@ static void the_rest_of_any_split_gives_the_sum_of_the_tree(void **state)
         for (int shards = 1; shards <= 40; shards++)
             for (int turn = 0; turn < ranks; turn++) {
                 ls_merge_group group;
-                ls_rest rest = {0};
+                ls_tree_rest rest = {0};
                 begin(&group, ranks, shards, NULL);
                 show(&group, turn);
-                assert_int_equal(ls_rest_update(&rest, &group, NULL), LS_OK);
+                assert_int_equal(ls_tree_rest_update(&rest, &group, NULL), LS_OK);
                 assert_true(add_up(&rest, &group) == sum_of(0, shards));
-                ls_rest_fini(&rest, NULL);
+                ls_tree_rest_fini(&rest, NULL);
                 ls_merge_group_fini(&group);
             }
 }
@@ -93,14 +93,14 @@ static void a_rest_follows_the_split(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         ls_merge_group group;
-        ls_rest rest = {0};
+        ls_tree_rest rest = {0};
         begin(&group, splits[i][0], splits[i][1], NULL);
         for (int turn = 0; turn < 6; turn++) {
             show(&group, turn);
-            assert_int_equal(ls_rest_update(&rest, &group, NULL), LS_OK);
+            assert_int_equal(ls_tree_rest_update(&rest, &group, NULL), LS_OK);
             assert_true(add_up(&rest, &group) == sum_of(0, splits[i][1]));
         }
-        ls_rest_fini(&rest, NULL);
+        ls_tree_rest_fini(&rest, NULL);
         ls_merge_group_fini(&group);
     }
 }
@@ -124,16 +124,16 @@ static void the_same_split_again_allocates_nothing(void **state)
 {
     const ls_host host = {sizeof host, count_alloc, count_free, NULL, NULL};
     ls_merge_group group;
-    ls_rest rest = {0};
+    ls_tree_rest rest = {0};
     (void)state;
     begin(&group, 4, 13, &host);
     show(&group, 0);
-    assert_int_equal(ls_rest_update(&rest, &group, NULL), LS_OK);
+    assert_int_equal(ls_tree_rest_update(&rest, &group, NULL), LS_OK);
     allocations = 0;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(ls_rest_update(&rest, &group, NULL), LS_OK);
+        assert_int_equal(ls_tree_rest_update(&rest, &group, NULL), LS_OK);
     assert_int_equal(allocations, 0);
-    ls_rest_fini(&rest, &host);
+    ls_tree_rest_fini(&rest, &host);
     ls_merge_group_fini(&group);
 }
 
@@ -141,15 +141,15 @@ static void the_same_split_again_allocates_nothing(void **state)
 static void expect_refusal(ls_span a, ls_span b, int shards, const char *words)
 {
     ls_merge_group group;
-    ls_rest rest = {0};
+    ls_tree_rest rest = {0};
     ls_error err = {0};
     begin(&group, 2, shards, NULL);
     group.rank[0].partials[0].span = a;
     group.rank[1].partials[0].span = b;
     group.rank[0].count = group.rank[1].count = 1;
-    assert_int_equal(ls_rest_update(&rest, &group, &err), LS_EINVAL);
+    assert_int_equal(ls_tree_rest_update(&rest, &group, &err), LS_EINVAL);
     assert_non_null(strstr(err.text, words));
-    ls_rest_fini(&rest, NULL);
+    ls_tree_rest_fini(&rest, NULL);
     ls_merge_group_fini(&group);
 }
 

@@ -26,16 +26,10 @@ typedef struct probe {
     uint32_t rows[MANY_ROWS], n; /* of the data, how many */
 } probe;
 
-static void set_count(ls_op_desc *op, size_t count, float rate)
-{
-    op->u.sgd.count = count;
-    op->u.sgd.rate = rate;
-}
-
 static void probe_begin(probe *p, const struct ls_layer_sample *sample, ls_device *device,
                         const ls_replica_data *data, int classes, uint32_t n)
 {
-    static const ls_optimizer_type type = {.name = "sgd", .set_count = set_count};
+    static const ls_optimizer_type type = {.name = "sgd"};
     static const ls_optimizer sgd = {.type = &type,
                                      .op = {.size = sizeof(ls_op_desc), .kind = LS_OP_SGD}};
     const uint32_t shards[] = {n};

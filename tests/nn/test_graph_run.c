@@ -226,12 +226,12 @@ static void arenas_end_with_the_statistics(void **state)
     int count;
     bench_begin(&b, &(bench_options){.json = norm_json, .input = {9, 3, 2}});
     size_t tail = ls_replica_tail_offset(b.replica);
-    const size_t *segment = ls_replica_segments(b.replica, &count);
+    const size_t *offset = ls_replica_param_offsets(b.replica, &count);
     assert_int_equal(tail, 16 + 32 + 16 + 16); /* bias 3, weight 27, and two of 9 */
     assert_int_equal(ls_replica_floats(b.replica), tail + LS_TAIL + 32);
     assert_int_equal(count, 5);
-    assert_int_equal(segment[count - 1], tail);
-    assert_int_equal(segment[count], ls_replica_floats(b.replica));
+    assert_int_equal(offset[count - 1], tail);
+    assert_int_equal(offset[count], ls_replica_floats(b.replica));
     bench_end(&b);
 }
 

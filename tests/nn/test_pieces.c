@@ -55,7 +55,7 @@ static void open_bench(bench *b, const char *json, int block_rows, size_t least)
         .shard_rows = shards,
         .shard_row_counts = 1,
         .seed = 9,
-        .piece_floats = least,
+        .bucket_floats = least,
     };
     must(ls_replica_create(&b->replica, &desc, &err), &err);
     float *weights = calloc(b->model->floats, sizeof *weights);

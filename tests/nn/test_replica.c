@@ -126,10 +126,10 @@ static void arenas_hold_parameters_in_reverse_at_multiples_of_16(void **state)
     bench b;
     int count;
     bench_with(&b, 0, shards, 1);
-    const size_t *segments = ls_replica_segments(b.replica, &count);
+    const size_t *offsets = ls_replica_param_offsets(b.replica, &count);
     assert_int_equal(count, 8);
     for (int i = 0; i <= count; i++)
-        assert_int_equal(segments[i], want[i]);
+        assert_int_equal(offsets[i], want[i]);
     assert_int_equal(ls_replica_floats(b.replica), 400);
     assert_non_null(ls_replica_slot_arena(b.replica, 0));
     assert_null(ls_replica_slot_arena(b.replica, 1));

@@ -422,7 +422,7 @@ static void sgd_cases(op_fixture *f, uint64_t first, int nesterov)
         op_draws d;
         arena_case c = new_case(f, &d, seed, LS_OP_SGD);
         ls_sgd *s = &c.desc.u.sgd;
-        s->count = c.a.count;
+        c.desc.count = c.a.count;
         s->nesterov = nesterov;
         s->momentum = op_flip(&d) ? (float)op_draw(&d, 1, 19) / 20 : 0;
         s->weight_decay = op_flip(&d) ? (float)op_draw(&d, 1, 10) / 50 : 0;
@@ -476,8 +476,8 @@ static void adamw_equals_its_formula(void **state)
             (ls_adamw){.beta1 = (float)op_draw(&d, 16, 19) / 20,
                        .beta2 = op_flip(&d) ? 0.9999f : 1 - (float)op_draw(&d, 1, 50) / 1000,
                        .epsilon = op_flip(&d) ? 1e-8f : 1e-3f,
-                       .weight_decay = op_flip(&d) ? (float)op_draw(&d, 1, 9) / 20 : 0,
-                       .count = c.a.count};
+                       .weight_decay = op_flip(&d) ? (float)op_draw(&d, 1, 9) / 20 : 0};
+        c.desc.count = c.a.count;
         c.a.args.step = fresh ? 1 : (uint64_t)op_draw(&d, 2, 3000);
         add_array(&c, SLOT0, fresh, 0);
         add_array(&c, SLOT1, fresh, 1);
@@ -508,7 +508,7 @@ static void running_equals_its_formula(void **state)
         op_draws d;
         arena_case c = new_case(f, &d, seed, LS_OP_RUNNING);
         c.desc.u.running.momentum = (float)op_draw(&d, 1, 20) / 20;
-        c.desc.u.running.count = c.a.count;
+        c.desc.count = c.a.count;
         if (open_case(&c, f)) {
             for (int step = 0; step < 3; step++) {
                 running_formula(&c);
@@ -557,7 +557,8 @@ static void expect_clipped_step(op_fixture *f, const arena_case *c)
 {
     op_draws d;
     arena_case s = new_case(f, &d, c->seed, LS_OP_SGD);
-    s.desc.u.sgd = (ls_sgd){.count = s.a.count, .rate = 0.25f};
+    s.desc.count = s.a.count;
+    s.desc.rate = 0.25f;
     s.a.b.clip = c->a.b.clip;
     assert_true(open_case(&s, f));
     step_case(&s);
@@ -575,7 +576,8 @@ static void the_clip_equals_its_formula_and_steps_take_it(void **state)
         op_draws d;
         arena_case c = new_case(f, &d, seed, LS_OP_CLIP);
         void *scratch = room(&c, 1 << 16);
-        c.desc.u.clip = (ls_clip){(float)op_draw(&d, 1, 40) / 20, c.a.count};
+        c.desc.u.clip.most = (float)op_draw(&d, 1, 40) / 20;
+        c.desc.count = c.a.count;
         c.a.b.scratch = scratch;
         c.a.b.clip = room(&c, LS_CLIP_FLOATS * sizeof(float));
         if (open_case(&c, f)) {

@@ -20,7 +20,7 @@ static ls_device *open_ref(void)
 
 static ls_op_desc image_op(ls_op_kind kind)
 {
-    ls_op_desc d = {.size = sizeof d, .kind = kind, .training = 1, .needs_dx = 1};
+    ls_op_desc d = {.size = sizeof d, .kind = kind, .training = 1, .needs_dx = 1, .count = 16};
     d.x = (ls_tensor){kind == LS_OP_GATHER ? LS_U8 : LS_F32, 2, 3, 4, 4, NULL, 0};
     d.pool = (ls_pool2d){1, 2, 2, 2, 2, 0, 0};
     if (kind == LS_OP_CONV2D)
@@ -28,11 +28,11 @@ static ls_op_desc image_op(ls_op_kind kind)
     if (kind == LS_OP_DENSE)
         d.u.dense = (ls_dense){5, 1};
     if (kind == LS_OP_SGD)
-        d.u.sgd = (ls_sgd){.momentum = 0.9f, .count = 16};
+        d.u.sgd = (ls_sgd){.momentum = 0.9f};
     if (kind == LS_OP_ADAMW)
-        d.u.adamw = (ls_adamw){.beta1 = 0.9f, .beta2 = 0.99f, .count = 16};
+        d.u.adamw = (ls_adamw){.beta1 = 0.9f, .beta2 = 0.99f};
     if (kind == LS_OP_RUNNING)
-        d.u.running = (ls_running){.momentum = 0.1f, .count = 16};
+        d.u.running = (ls_running){.momentum = 0.1f};
     if (kind == LS_OP_ADD || kind == LS_OP_CONCAT)
         d.x2 = d.x;
     if (kind == LS_OP_LAYERNORM)
