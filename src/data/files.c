@@ -37,7 +37,7 @@ static int find_file(char **out, const char *directory, const char *name, const 
     snprintf(gz, sizeof gz, "%s.gz", name);
     if (!exists(ls_path_join(path, directory, name)) && !exists(ls_path_join(path, directory, gz)))
         return LS_OK;
-    *out = ls_strdup(host, path);
+    *out = ls_strdup(host, path); /* the one that was found: the last that was joined */
     return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
 }
 

@@ -89,7 +89,7 @@ static int by_lot(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Marks the rows that are held out: of each class the share with the lowest lots. How many there are. */
+/* Marks the rows that are held out: of each class the share with the lowest drawn numbers. Returns how many. */
 static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls_dataset_spec *spec)
 {
     const ls_dataset_view view = ls_dataset_resident(all);
@@ -135,7 +135,7 @@ static int share_out(ls_dataset *split[2], whole *of, const ls_dataset_spec *spe
     return status;
 }
 
-/* `of` belongs to this function as long as its parts need it. */
+/* The two parts share `of`; it is freed with the last of them. */
 static int divide(ls_dataset *split[2], ls_dataset *all, const ls_dataset_spec *spec,
                   const ls_host *host, ls_error *err)
 {
