@@ -15,11 +15,11 @@
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-char *ls_data_path(const ls_dataset_spec *spec, const char *file, const ls_host *host)
+char *ls_data_path(const ls_opening *o, const char *file)
 {
     char path[LS_PATH_BYTES];
-    const bool below = spec->path && file[0] != '/';
-    return ls_strdup(host, below ? ls_path_join(path, spec->path, file) : file);
+    const bool below = o->spec->path && file[0] != '/';
+    return ls_strdup(o->host, below ? ls_path_join(path, o->spec->path, file) : file);
 }
 
 /* Whether something is there, readable or not: opening it tells what is wrong with it. */
@@ -30,32 +30,31 @@ static bool exists(const char *path)
 }
 
 /* *out becomes the path of a file, with or without ".gz", and stays NULL when neither exists. */
-static int find_file(char **out, const char *directory, const char *name, const ls_host *host,
-                     ls_error *err)
+static int find_file(char **out, const char *directory, const char *name, const ls_opening *o)
 {
     char gz[64], path[LS_PATH_BYTES];
     snprintf(gz, sizeof gz, "%s.gz", name);
     if (!exists(ls_path_join(path, directory, name)) && !exists(ls_path_join(path, directory, gz)))
         return LS_OK;
-    *out = ls_strdup(host, path); /* the one that was found: the last that was joined */
-    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
+    *out = ls_strdup(o->host, path); /* the one that was found: the last that was joined */
+    return *out ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
 /* Tries one directory; the first file in it decides, and then all must be there. */
 static int try_directory(ls_located *p, const ls_file_set *files, const char *directory,
-                         const ls_host *host, ls_error *err)
+                         const ls_opening *o)
 {
     for (int i = 0; i < files->count; i++) {
-        int status = find_file(&p->file[i], directory, files->name[i], host, err);
+        int status = find_file(&p->file[i], directory, files->name[i], o);
         if (status || (i == 0 && !p->file[0]))
             return status;
         if (!p->file[i])
-            return ls_fail(err, LS_ENOENT,
+            return ls_fail(o->err, LS_ENOENT,
                            "%s: no %s[.gz] beside %s; the dataset is incomplete, fetch it again",
                            directory, files->name[i], files->name[0]);
     }
-    p->directory = ls_strdup(host, directory);
-    return p->directory ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
+    p->directory = ls_strdup(o->host, directory);
+    return p->directory ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
 /* Adds to `text`, of `size` bytes. */
@@ -72,11 +71,11 @@ static void add(char *text, size_t size, const char *format, ...)
 }
 
 /* The remedy stands first, because long lists of directories are cut at their end. */
-static int fail_not_found(const ls_file_set *files, const char *dataset,
-                          const ls_dataset_spec *spec, ls_error *err)
+static int fail_not_found(const ls_file_set *files, const ls_opening *o)
 {
+    const ls_dataset_spec *spec = o->spec;
     char text[LS_ERROR_TEXT] = "";
-    add(text, sizeof text, "%s not found; ", dataset);
+    add(text, sizeof text, "%s not found; ", o->kind->about.name);
     if (files->remedy)
         add(text, sizeof text, "%s, ", files->remedy);
     add(text, sizeof text,
@@ -84,7 +83,7 @@ static int fail_not_found(const ls_file_set *files, const char *dataset,
         "data.name=synthetic; no %s[.gz] in ",
         files->name[0]);
     if (spec->path)
-        return ls_fail(err, LS_ENOENT, "%s%s", text, spec->path);
+        return ls_fail(o->err, LS_ENOENT, "%s%s", text, spec->path);
     for (size_t i = 0; i < spec->search_count; i++)
         add(text, sizeof text, "%s%s", i > 0 ? ", " : "", spec->search[i]);
     if (spec->search_count == 0)
@@ -92,42 +91,41 @@ static int fail_not_found(const ls_file_set *files, const char *dataset,
     else
         add(text, sizeof text, " (each also as DIR/%s and DIR/%s)", files->folders[0],
             files->folders[1]);
-    return ls_fail(err, LS_ENOENT, "%s", text);
+    return ls_fail(o->err, LS_ENOENT, "%s", text);
 }
 
-static int check_given_path(const ls_dataset_spec *spec, ls_error *err)
+/* Tries the spec's path alone. */
+static int try_path(ls_located *out, const ls_file_set *files, const ls_opening *o)
 {
     struct stat st;
-    if (stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
+    const char *path = o->spec->path;
+    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
         return ls_dataset_refuse(
-            spec, "data.path", err,
-            "expected a directory, found the file %s; name the directory it is in", spec->path);
-    return LS_OK;
+            o, "data.path", "expected a directory, found the file %s; name the directory it is in",
+            path);
+    return try_directory(out, files, path, o);
 }
 
-int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
-              const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+/* Tries a directory of those that are searched: the folders below it, then itself. */
+static int try_below(ls_located *out, const ls_file_set *files, const char *directory,
+                     const ls_opening *o)
 {
     char path[LS_PATH_BYTES];
-    int status;
+    int status = LS_OK;
+    for (int i = 0; status == LS_OK && !out->directory && i < 2; i++)
+        status = try_directory(out, files, ls_path_join(path, directory, files->folders[i]), o);
+    return status || out->directory ? status : try_directory(out, files, directory, o);
+}
+
+int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o)
+{
+    const ls_dataset_spec *spec = o->spec;
     *out = (ls_located){0};
-    if (spec->path) {
-        status = check_given_path(spec, err);
-        if (status == LS_OK)
-            status = try_directory(out, files, spec->path, host, err);
-        return status || out->directory ? status : fail_not_found(files, dataset, spec, err);
-    }
-    for (size_t i = 0; i < spec->search_count; i++) {
-        const char *below[3] = {files->folders[0], files->folders[1], ""};
-        for (int j = 0; j < 3; j++) {
-            const char *directory =
-                *below[j] ? ls_path_join(path, spec->search[i], below[j]) : spec->search[i];
-            status = try_directory(out, files, directory, host, err);
-            if (status || out->directory)
-                return status;
-        }
-    }
-    return fail_not_found(files, dataset, spec, err);
+    int status = spec->path ? try_path(out, files, o) : LS_OK;
+    for (size_t i = 0; !spec->path && status == LS_OK && !out->directory && i < spec->search_count;
+         i++)
+        status = try_below(out, files, spec->search[i], o);
+    return status || out->directory ? status : fail_not_found(files, o);
 }
 
 void ls_located_free(ls_located *located, const ls_host *host)
