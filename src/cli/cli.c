@@ -4,7 +4,6 @@
 #include "base/host.h"
 #include "base/plain_file.h"
 #include "cli/pack.h"
-
 #include "cli/serve.h"
 
 #include <fcntl.h>
@@ -15,30 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-int cli_exit_code(int status)
-{
-    switch (status) {
-    case LS_OK: return 0;
-    case LS_EDATA: return EXIT_DATA;
-    case LS_ENOENT: return EXIT_NO_INPUT;
-    case LS_EIO: return EXIT_IO;
-    case LS_ECONFIG: return EXIT_CONFIG;
-    case LS_EINVAL: return EXIT_USAGE; /* a --set without '=' */
-    case LS_ENOMEM:
-    case LS_EDEVICE:
-    case LS_EUNSUPPORTED:
-    case LS_ESYSTEM:
-    case LS_EABORTED:
-    case LS_ETIMEDOUT:
-    case LS_EDIVERGED:
-    case LS_EAGAIN: /* another process trains in that directory */
-    case LS_ESTALLED: return EXIT_OS;
-    case LS_ENONFINITE: return EXIT_DATA;
-    case LS_EINTERRUPTED: return EXIT_INTERRUPTED;
-    default: return EXIT_BUG;
-    }
-}
 
 /* Of a run: EXIT_SAVED where `result` says that it can go on where it stopped. */
 static int run_exit_code(int status, const ls_result *result)
@@ -217,15 +192,9 @@ static int read_secret(meeting *m, const char *path, const ls_host *host, ls_err
 /* With --join, options.wire and what it joins. */
 static int find_meeting(meeting *m, ls_trainer_options *o, const cli_arguments *a, ls_error *err)
 {
-    char *end;
-    m->place = (ls_tcp_place){.size = sizeof m->place, .meet = a->join};
     if (!a->join)
         return LS_OK;
-    const long members = strtol(a->members, &end, 10);
-    if (*end || end == a->members || members < 1 || members > LS_MEMBERS_MAX)
-        return ls_fail(err, LS_EINVAL, "--members: expected 1 to %d, found %s", LS_MEMBERS_MAX,
-                       a->members);
-    m->place.members = (int)members;
+    m->place = (ls_tcp_place){.size = sizeof m->place, .meet = a->join, .members = a->members};
     o->wire = ls_wire_tcp();
     o->comm = &m->place;
     return read_secret(m, a->secret, o->host, err);
@@ -279,8 +248,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer),
                            summary->synthetic);
     }
-    int written = cli_flush();
-    int code = written;
+    int code = cli_flush();
     if (status) {
         const ls_result *result = ls_trainer_result(trainer);
         cli_fail(status, err.text);
@@ -297,11 +265,10 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
 static int run_action(const cli_arguments *a, ls_registry *registry, int argc, char **argv)
 {
     cli_places places;
-    session s;
+    session s = {.server = NULL};
     ls_error err;
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &s.view};
     cli_view_init(&s.view, a->quiet);
-    memset(&s.curve, 0, sizeof s.curve);
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
     o.resume = a->resume;
     o.inject = a->inject.item;
@@ -330,7 +297,6 @@ static int run_action(const cli_arguments *a, ls_registry *registry, int argc, c
     if (status)
         return cli_fail(status, err.text);
     cli_catch_signals();
-    s.server = NULL;
     const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count, a->quiet};
     if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
         return cli_fail(status, err.text);

@@ -125,13 +125,12 @@ static int add_devices(bench *b, const char *list)
 
 static int parse(bench *b, int argc, char **argv)
 {
-    double rounds = b->rounds;
     cli_list devices = {0};
     const cli_option options[] = {
         cli_repeated("devices", &devices, ROWS_MOST),
         cli_repeated("set", &b->set, CLI_SET_MAX),
         cli_number("seconds", &b->seconds, 0.01, 3600),
-        cli_number("rounds", &rounds, 1, ROUNDS_MOST),
+        cli_whole("rounds", &b->rounds, 1, ROUNDS_MOST),
         cli_flag("json", &b->json),
         cli_help(bench_help),
         cli_operand("config", &b->config, "which config? Try examples/fashion_mnist.json"),
@@ -139,7 +138,6 @@ static int parse(bench *b, int argc, char **argv)
     int problem = cli_read_options("bench", options, argc, argv);
     for (int i = 0; problem == 0 && i < devices.count; i++)
         problem = add_devices(b, devices.item[i]);
-    b->rounds = (int)rounds;
     return problem;
 }
 
@@ -370,8 +368,7 @@ static int run(bench *b, const ls_registry *registry)
 
 int cli_bench(int argc, char **argv, const ls_registry *registry)
 {
-    static const bench defaults = {.rounds = 3, .seconds = 1};
-    bench b = defaults;
+    bench b = {.rounds = 3, .seconds = 1};
     const int code = parse(&b, argc, argv);
     return code ? code : run(&b, registry);
 }

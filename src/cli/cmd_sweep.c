@@ -2,7 +2,6 @@
 #include "cli/pack.h"
 #include "cli/sweep.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,24 +154,18 @@ static void print_table(const session *s, FILE *stream)
 /* Writes the results so far, over those written before. */
 static int write_json(session *s)
 {
-    char *text;
-    ls_error err;
-    int status = ls_sweep_json(&text, s->sweep, s->rows, s->a->config, NULL, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    const int code = cli_write("--json", s->a->json, text, strlen(text));
-    ls_text_free(text, NULL);
-    return code;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 2, NULL);
+    ls_sweep_json(&w, s->sweep, s->rows, s->a->config);
+    return cli_write_json("--json", s->a->json, &w);
 }
 
 static int print_results(session *s)
 {
     const bool json_on_stdout = s->a->json && strcmp(s->a->json, "-") == 0;
     print_table(s, json_on_stdout ? stderr : stdout);
-    int code = json_on_stdout ? write_json(s) : 0;
-    if (code == 0 && fflush(stdout) != 0 && errno != EPIPE)
-        code = cli_fail(LS_EIO, "standard output: cannot write the table");
-    return code;
+    const int code = json_on_stdout ? write_json(s) : 0;
+    return code ? code : cli_flush();
 }
 
 /* ---- running -------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 #include "cli/output.h"
 
 #include "base/clock.h"
-#include "cli/cli.h"
+#include "base/error.h"
 #include "store/durable.h"
 
 #include <errno.h>
@@ -12,6 +12,30 @@
 #include <unistd.h>
 
 /* ---- results and failures -------------------------------------------------------------------- */
+
+int cli_exit_code(int status)
+{
+    switch (status) {
+    case LS_OK: return 0;
+    case LS_EDATA: return EXIT_DATA;
+    case LS_ENOENT: return EXIT_NO_INPUT;
+    case LS_EIO: return EXIT_IO;
+    case LS_ECONFIG: return EXIT_CONFIG;
+    case LS_EINVAL: return EXIT_USAGE; /* a --set without '=' */
+    case LS_ENOMEM:
+    case LS_EDEVICE:
+    case LS_EUNSUPPORTED:
+    case LS_ESYSTEM:
+    case LS_EABORTED:
+    case LS_ETIMEDOUT:
+    case LS_EDIVERGED:
+    case LS_EAGAIN: /* another process trains in that directory */
+    case LS_ESTALLED: return EXIT_OS;
+    case LS_ENONFINITE: return EXIT_DATA;
+    case LS_EINTERRUPTED: return EXIT_INTERRUPTED;
+    default: return EXIT_BUG;
+    }
+}
 
 int cli_fail(int status, const char *text)
 {
@@ -40,10 +64,20 @@ int cli_write(const char *option, const char *path, const char *text, size_t len
     return cli_fail(LS_EIO, why);
 }
 
+int cli_write_json(const char *option, const char *path, ls_json_writer *w)
+{
+    size_t length;
+    ls_error err;
+    ls_buffer_put(&w->out, "\n");
+    const char *text = ls_json_writer_text(w, &length, &err);
+    const int code = text ? cli_write(option, path, text, length) : cli_fail(LS_ENOMEM, err.text);
+    ls_json_writer_fini(w);
+    return code;
+}
+
 void cli_put_json(ls_json_writer *w)
 {
-    ls_error err;
-    const char *text = ls_json_writer_text(w, NULL, &err);
+    const char *text = ls_json_writer_text(w, NULL, NULL);
     if (text)
         puts(text);
     ls_json_writer_fini(w);
@@ -377,10 +411,7 @@ static int fail_stream(cli_output *out, ls_error *err)
     out->stream = NULL;
     if (reason == EPIPE)
         return LS_OK;
-    err->status = LS_EIO;
-    snprintf(err->text, sizeof err->text, "--metrics %s: cannot write: %s", out->path,
-             strerror(reason));
-    return LS_EIO;
+    return ls_fail(err, LS_EIO, "--metrics %s: cannot write: %s", out->path, strerror(reason));
 }
 
 int cli_output_open(cli_output *out, const char *path, ls_error *err)

@@ -351,25 +351,17 @@ static const char pack_help[] =
     "  --quiet          no progress\n"
     "  --help           this text\n";
 
-static bool read_count(const char *text, int fallback, int most, int *out)
-{
-    char *end = NULL;
-    const long n = text ? strtol(text, &end, 10) : fallback;
-    *out = (int)n;
-    return !text || (end != text && *end == '\0' && n >= 1 && n <= most);
-}
-
 int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
 {
-    const char *to = NULL, *size = NULL, *channels = NULL, *threads = NULL;
-    cli_pack p = {0};
+    const char *to = NULL;
+    cli_pack p = {.size = 32, .channels = 3};
     ls_error err;
     (void)registry;
     const cli_option options[] = {cli_text("to", &to),
                                   cli_text("test", &p.test_folder),
-                                  cli_text("size", &size),
-                                  cli_text("channels", &channels),
-                                  cli_text("threads", &threads),
+                                  cli_whole("size", &p.size, 1, 4096),
+                                  cli_whole("channels", &p.channels, 1, 3),
+                                  cli_whole("threads", &p.threads, 1, CLI_PACK_THREADS),
                                   cli_flag("skip-broken", &p.skip_broken),
                                   cli_flag("quiet", &p.quiet),
                                   cli_help(pack_help),
@@ -380,12 +372,8 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
         return code;
     if (!to)
         return cli_usage("pack", "--to FILE is missing", "");
-    if (!read_count(size, 32, 4096, &p.size))
-        return cli_usage("pack", "--size: expected 1 to 4096, found ", size);
-    if (!read_count(channels, 3, 3, &p.channels) || p.channels == 2)
-        return cli_usage("pack", "--channels: expected 1 or 3, found ", channels);
-    if (!read_count(threads, 0, CLI_PACK_THREADS, &p.threads) && threads)
-        return cli_usage("pack", "--threads: expected 1 to 256, found ", threads);
+    if (p.channels == 2)
+        return cli_usage("pack", "--channels: expected 1 or 3, found ", "2");
     const int status = cli_pack_folder(to, &p, NULL, &err);
     return status ? cli_fail(status, err.text) : cli_flush();
 }

@@ -60,8 +60,10 @@ static size_t part_length(const char *text, char separator)
 static int count_parts(const char *text, char separator)
 {
     int count = 1;
-    for (size_t n; text[n = part_length(text, separator)]; count++)
-        text += n + 1;
+    for (text += part_length(text, separator); *text; text += part_length(text, separator)) {
+        text++; /* the separator */
+        count++;
+    }
     return count;
 }
 
@@ -171,13 +173,14 @@ static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *s
 {
     const char separator = axis->keys > 1 ? ':' : '\0'; /* which is in no text */
     const int found = count_parts(setting, separator);
-    value *values = &axis->values[axis->count++ * axis->keys];
     int status = LS_OK;
     if (found != axis->keys)
         return ls_fail(err, LS_EINVAL,
                        "--vary %.200s: expected %d values with ':' between them, found %d in "
                        "%.100s; a value that holds ':' needs \"quotes\"",
                        vary, axis->keys, found, setting);
+    value *values = &axis->values[axis->count * axis->keys];
+    axis->count++; /* those that are read so far are freed with it */
     for (int k = 0; status == LS_OK && k < axis->keys; k++) {
         const char *text = take_part(&setting, separator);
         if (!*text)
@@ -378,26 +381,19 @@ static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row
     ls_json_close(w);
 }
 
-int ls_sweep_json(char **out, const ls_sweep *sweep, const ls_sweep_row *rows, const char *config,
-                  const ls_host *host, ls_error *err)
+void ls_sweep_json(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row *rows,
+                   const char *config)
 {
-    ls_json_writer w;
-    ls_json_writer_init(&w, 2, host);
-    ls_json_open_object(&w, NULL);
-    ls_json_put_string(&w, "lockstep", LS_VERSION);
-    ls_json_put_string(&w, "config", config);
-    ls_json_open_array(&w, "keys");
-    for (int k = 0; k < ls_sweep_keys(sweep); k++)
-        ls_json_put_string(&w, NULL, ls_sweep_key(sweep, k));
-    ls_json_close(&w);
-    ls_json_open_array(&w, "runs");
-    for (int i = 0; i < ls_sweep_count(sweep); i++)
-        put_row(&w, sweep, rows, i);
-    ls_json_close(&w);
-    ls_json_close(&w);
-    ls_buffer_put(&w.out, "\n");
-    const char *text = ls_json_writer_text(&w, NULL, NULL);
-    *out = text ? ls_strdup(host, text) : NULL;
-    ls_json_writer_fini(&w);
-    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a sweep's results");
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "lockstep", LS_VERSION);
+    ls_json_put_string(w, "config", config);
+    ls_json_open_array(w, "keys");
+    for (int k = 0; k < sweep->keys; k++)
+        ls_json_put_string(w, NULL, sweep->key[k]);
+    ls_json_close(w);
+    ls_json_open_array(w, "runs");
+    for (int i = 0; i < sweep->count; i++)
+        put_row(w, sweep, rows, i);
+    ls_json_close(w);
+    ls_json_close(w);
 }

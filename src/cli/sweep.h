@@ -15,6 +15,8 @@
 #ifndef CLI_SWEEP_H
 #define CLI_SWEEP_H
 
+#include "json/writer.h"
+
 #include <lockstep/trainer.h>
 #include <stdbool.h>
 
@@ -70,9 +72,8 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
 /* Images per second compared with the first row that has any; NaN without. */
 double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row);
 
-/* The whole sweep as indented JSON; `config` is the config's path. The caller frees it with
- * ls_text_free. Errors: LS_ENOMEM. */
-int ls_sweep_json(char **out, const ls_sweep *sweep, const ls_sweep_row *rows, const char *config,
-                  const ls_host *host, ls_error *err);
+/* Writes the whole sweep as JSON; `config` is the config's path. */
+void ls_sweep_json(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row *rows,
+                   const char *config);
 
 #endif
