@@ -220,17 +220,17 @@ static void print_all(const input *in, const float *logits, bool json)
 
 static int predict(input *in, const cli_trained_args *a, const ls_registry *registry, ls_error *err)
 {
-    char cache[4096];
     ls_prediction sum;
     const ls_host *host = in->t->host;
-    ls_predict_desc d = cli_predict_desc(in->t, a, registry, cache);
+    const ls_predict_desc d = {.trained = in->t,
+                               .registry = registry,
+                               .devices = a->devices,
+                               .images = in->images,
+                               .labels = in->labels,
+                               .rows = in->rows};
     float *logits = ls_alloc_array(host, in->rows, sizeof *logits * (size_t)in->t->model->classes);
     if (!logits)
         return ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)in->rows);
-    d.images = in->images;
-    d.labels = in->labels;
-    d.rows = in->rows;
-    d.optimizer = NULL; /* no loss is compared with a run's own */
     int status = ls_predict(&sum, logits, &d, err);
     if (status == LS_OK)
         print_all(in, logits, a->json);

@@ -79,27 +79,6 @@ int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
     return code;
 }
 
-ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
-                                 const ls_registry *registry, char cache[4096])
-{
-    return (ls_predict_desc){
-        .registry = registry,
-        .devices = a->devices ? a->devices : t->config.devices,
-        .threads = t->config.threads ? t->config.threads : LS_TEAMS_OF_THE_REST,
-        .precision = t->config.precision,
-        .cache_dir = cli_find_cache_dir(cache),
-        .model = t->model,
-        .weights = t->weights,
-        .normalisation = t->config.preprocessing,
-        .loss = t->config.loss,
-        .label_smoothing = (float)t->config.label_smoothing,
-        .optimizer = t->config.optimizer.type ? &t->config.optimizer : NULL, /* a card has none */
-        .batch = (uint32_t)t->config.batch_size,
-        .shards = (uint32_t)ls_config_shards(&t->config, t->model),
-        .host = t->host,
-    };
-}
-
 /* A check: one run and nothing else. */
 static int check_alone(const cli_trained_args *a)
 {
@@ -193,9 +172,10 @@ static void print_for_people(const ls_trained *t, const outcome *o)
 }
 
 /* Every metric that fits, whatever the run itself measured. */
-static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls_dataset *data,
-                   unsigned metrics, float *scores, ls_error *err)
+static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
+                   float *scores, ls_error *err)
 {
+    const ls_trained *t = d->trained;
     const ls_dataset_view view = ls_dataset_resident(data);
     const ls_judged judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
     d->images = view.images;
@@ -215,11 +195,11 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls
 
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
-    char cache[4096];
     ls_error err;
     const ls_dataset *data = t->data[a->train ? LS_TRAIN : LS_TEST];
     const int classes = t->model->classes;
-    ls_predict_desc d = cli_predict_desc(t, a, registry, cache);
+    ls_predict_desc d = {
+        .trained = t, .registry = registry, .devices = a->devices, .as_in_training = true};
     outcome o = {.data = ls_dataset_describe(data), .weights = t->weights_path};
     float *scores = NULL, *class_weight = NULL;
     const unsigned metrics = ls_config_metrics_of(&t->config, o.data->rows, classes);
@@ -233,7 +213,7 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
             ls_config_class_weights(&class_weight, &t->config, t->data[LS_TRAIN], classes, &err);
     d.class_weight = class_weight;
     if (status == LS_OK)
-        status = measure(&o, &d, t, data, metrics, scores, &err);
+        status = measure(&o, &d, data, metrics, scores, &err);
     if (status == LS_OK)
         a->json ? print_outcome(&o, t->host) : print_for_people(t, &o);
     ls_free(t->host, class_weight);

@@ -308,7 +308,7 @@ static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int ra
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* A node that reads the layer's input in `rank` dimensions, 0: as it is; add_layer ends it, and it gives `y` in as many. */
+/* A node that reads the layer's input in `rank` dimensions, 0: as it is, and makes `y` of as many; add_layer ends it. */
 static void begin(graph *g, const char *op, const ls_layer *layer, int rank, tensor *y)
 {
     const tensor *from = source(g, layer->input[0]);
