@@ -87,15 +87,6 @@ static int largest_label(const arrays *a, const pair *p, int64_t *largest)
     return LS_OK;
 }
 
-static int fail_classes(const arrays *a, const pair *p, int64_t largest)
-{
-    return ls_fail(
-        a->o->err, LS_EDATA,
-        "%.200s: %s: expected labels from 0 to %d, found %lld; set data.classes to how many "
-        "there are",
-        p->y.path, p->y_name, a->classes - 1, (long long)largest);
-}
-
 /* How many classes there are; none where targets are values. */
 static int count_classes(arrays *a)
 {
@@ -119,7 +110,10 @@ static int count_classes(arrays *a)
         if (s == 0)
             a->classes = a->o->spec->keys.classes ? a->o->spec->keys.classes : (int)largest + 1;
         if (largest >= a->classes)
-            return fail_classes(a, &a->split[s], largest);
+            return ls_fail(a->o->err, LS_EDATA,
+                           "%.200s: %s: expected labels from 0 to %d, found %lld; set data.classes "
+                           "to how many there are",
+                           p->y.path, p->y_name, a->classes - 1, (long long)largest);
     }
     return LS_OK;
 }
