@@ -116,12 +116,13 @@ static long holder(int fd)
 
 static int fail_held(int fd, const char *directory, ls_error *err)
 {
-    static const char fix[] = "wait for it to end, stop it, or choose another directory";
-    long pid = holder(fd);
+    char who[40] = "another process";
+    const long pid = holder(fd);
     if (pid > 0)
-        return ls_fail(err, LS_EAGAIN, "%s: in use by process %ld; %s", ls_io_tail(directory), pid,
-                       fix);
-    return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory), fix);
+        snprintf(who, sizeof who, "process %ld", pid);
+    return ls_fail(err, LS_EAGAIN,
+                   "%s: in use by %s; wait for it to end, stop it, or choose another directory",
+                   ls_io_tail(directory), who);
 }
 
 /* A lock without a name in it is a lock all the same. */
