@@ -43,15 +43,15 @@ typedef struct session {
 
 static int parse(sweep_arguments *a, int argc, char **argv)
 {
-    const cli_option options[] = {cli_repeated("vary", &a->vary, LS_SWEEP_KEYS),
-                                  cli_repeated("set", &a->set, CLI_SET_MAX),
-                                  cli_text("json", &a->json),
-                                  cli_text("keep", &a->keep),
-                                  cli_flag("quiet", &a->quiet),
-                                  cli_help(help),
-                                  cli_operand("config", &a->config,
-                                              "which config? Try `trainer sweep "
-                                              "examples/fashion_mnist.json --vary lr=0.1,0.2`"),
+    const cli_option options[] = {{CLI_LIST, "vary", .list = &a->vary, .most = LS_SWEEP_KEYS},
+                                  {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
+                                  {CLI_TEXT, "json", .value = &a->json},
+                                  {CLI_TEXT, "keep", .value = &a->keep},
+                                  {CLI_FLAG, "quiet", .flag = &a->quiet},
+                                  {CLI_HELP, "help", 'h', .text = help},
+                                  {CLI_OPERAND, "config", .value = &a->config,
+                                   .text = "which config? Try `trainer sweep "
+                                           "examples/fashion_mnist.json --vary lr=0.1,0.2`"},
                                   {0}};
     memset(a, 0, sizeof *a);
     const int problem = cli_read_options("sweep", options, argc, argv);
@@ -82,10 +82,11 @@ static void format_number(char *out, size_t size, const session *s, int row, int
 {
     const ls_sweep_row *r = &s->rows[row];
     double speedup = ls_sweep_speedup(s->rows, ls_sweep_count(s->sweep), row);
-    const double value[WEIGHTS] = {r->test_metric, r->train_loss, r->seconds_per_epoch,
-                                   r->images_per_s, speedup};
+    const char *weights = r->result.weights_sha256;
+    const double value[WEIGHTS] = {r->result.test_metric, r->train_loss,
+                                   r->result.seconds_per_epoch, r->images_per_s, speedup};
     if (column == WEIGHTS)
-        snprintf(out, size, "%.8s", r->weights_sha256[0] ? r->weights_sha256 : "-");
+        snprintf(out, size, "%.8s", weights[0] ? weights : "-");
     else if (isnan(value[column]))
         snprintf(out, size, "-");
     else
@@ -98,7 +99,7 @@ static void format_heading(char *out, size_t size, const session *s, int column)
 {
     const char *metric = NULL;
     for (int i = 0; i < ls_sweep_count(s->sweep) && !metric; i++)
-        metric = s->rows[i].metric;
+        metric = s->rows[i].result.metric;
     if (column == METRIC && metric && strcmp(metric, "accuracy") != 0)
         snprintf(out, size, "test %s", metric);
     else

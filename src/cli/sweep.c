@@ -294,8 +294,9 @@ const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key)
 void ls_sweep_row_init(ls_sweep_row *row)
 {
     memset(row, 0, sizeof *row);
-    row->test_accuracy = row->test_metric = row->test_loss = row->train_loss = NAN;
-    row->seconds_per_epoch = row->images_per_s = NAN;
+    ls_result *r = &row->result;
+    r->test_accuracy = r->test_metric = r->test_loss = r->seconds_per_epoch = NAN;
+    row->train_loss = row->images_per_s = NAN;
 }
 
 void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
@@ -303,10 +304,10 @@ void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
     if (!p->epoch_done)
         return;
     row->train_loss = p->loss;
-    row->epochs++;
+    row->result.epochs++;
     /* Every epoch has the same images: the mean rate is the harmonic mean of the epochs'. */
     row->inverse_rates += 1 / p->images_per_s;
-    row->images_per_s = row->epochs / row->inverse_rates;
+    row->images_per_s = row->result.epochs / row->inverse_rates;
 }
 
 void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, const char *error)
@@ -317,18 +318,12 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
         snprintf(row->error, sizeof row->error, "%s", error);
     if (!trainer)
         return;
-    const ls_result *r = ls_trainer_result(trainer);
     const ls_summary *s = ls_trainer_summary(trainer);
     snprintf(row->devices, sizeof row->devices, "%s", s->devices);
     snprintf(row->run_dir, sizeof row->run_dir, "%s", s->run_dir);
     row->synthetic = s->synthetic;
-    row->epochs = r->epochs;
-    row->test_accuracy = r->test_accuracy;
-    row->test_loss = r->test_loss;
-    row->metric = r->metric;
-    row->test_metric = r->test_metric;
-    row->seconds_per_epoch = r->seconds_per_epoch;
-    memcpy(row->weights_sha256, r->weights_sha256, sizeof row->weights_sha256);
+    row->result = *ls_trainer_result(trainer);
+    row->result.devices = row->result.checkpoint = NULL; /* the trainer's */
 }
 
 double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row)
@@ -354,6 +349,7 @@ static void put_value(ls_json_writer *w, const char *key, const char *text)
 static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row *rows, int i)
 {
     const ls_sweep_row *r = &rows[i];
+    const ls_result *out = &r->result;
     const char *status = !r->ran                        ? "not run"
                          : r->status == LS_OK           ? "finished"
                          : r->status == LS_EINTERRUPTED ? "interrupted"
@@ -367,16 +363,16 @@ static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row
     ls_json_put_string(w, "error", r->status && r->status != LS_EINTERRUPTED ? r->error : NULL);
     ls_json_put_string(w, "devices", r->devices[0] ? r->devices : NULL);
     ls_json_put_bool(w, "synthetic", r->synthetic);
-    ls_json_put_int(w, "epochs", r->epochs);
-    ls_json_put_double(w, "test_accuracy", r->test_accuracy);
-    ls_json_put_double(w, "test_loss", r->test_loss);
-    ls_json_put_string(w, "metric", r->metric);
-    ls_json_put_double(w, "test_metric", r->test_metric);
+    ls_json_put_int(w, "epochs", out->epochs);
+    ls_json_put_double(w, "test_accuracy", out->test_accuracy);
+    ls_json_put_double(w, "test_loss", out->test_loss);
+    ls_json_put_string(w, "metric", out->metric);
+    ls_json_put_double(w, "test_metric", out->test_metric);
     ls_json_put_double(w, "train_loss", r->train_loss);
-    ls_json_put_double(w, "seconds_per_epoch", r->seconds_per_epoch);
+    ls_json_put_double(w, "seconds_per_epoch", out->seconds_per_epoch);
     ls_json_put_double(w, "images_per_s", r->images_per_s);
     ls_json_put_double(w, "speed_up", ls_sweep_speedup(rows, ls_sweep_count(sweep), i));
-    ls_json_put_string(w, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
+    ls_json_put_string(w, "weights_sha256", out->weights_sha256[0] ? out->weights_sha256 : NULL);
     ls_json_put_string(w, "run_dir", r->run_dir[0] ? r->run_dir : NULL);
     ls_json_close(w);
 }

@@ -50,13 +50,9 @@ typedef struct ls_sweep_row {
     char devices[128]; /* "[cpu(0), cpu(1)]", cut when it is longer */
     char run_dir[256]; /* "" when there is none */
     bool synthetic;
-    int epochs; /* finished */
-    double test_accuracy, test_loss, train_loss;
-    const char *metric; /* as in ls_result; NULL: it was not opened */
-    double test_metric;
-    double seconds_per_epoch, images_per_s;
+    ls_result result; /* without `devices` and `checkpoint`; metric NULL: it was not opened */
+    double train_loss, images_per_s;
     double inverse_rates; /* summed over finished epochs: what images_per_s is made of */
-    char weights_sha256[65];
 } ls_sweep_row;
 
 /* An empty row: not run, no numbers. */

@@ -240,7 +240,8 @@ static void rates_are_means_over_epochs_of_equal_length(void **state)
     (void)state;
     ls_sweep_row row;
     ls_sweep_row_init(&row);
-    assert_true(isnan(row.images_per_s) && isnan(row.train_loss) && isnan(row.test_accuracy));
+    assert_true(isnan(row.images_per_s) && isnan(row.train_loss) &&
+                isnan(row.result.test_accuracy));
     ls_progress p = {.epoch_done = 0, .loss = 9, .images_per_s = 1};
     ls_sweep_row_progress(&row, &p); /* in the middle of an epoch: no result */
     assert_true(isnan(row.images_per_s));
