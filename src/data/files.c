@@ -161,12 +161,6 @@ struct ls_byte_reader {
 
 /* ---- reading: opening a file ----------------------------------------------------------------- */
 
-static int fail_io(const ls_byte_reader *r, ls_error *err)
-{
-    char why[LS_REASON];
-    return ls_fail(err, LS_EIO, "%s: cannot be read: %s", r->path, ls_reason(why, errno));
-}
-
 static void *z_alloc(void *host, unsigned count, unsigned size)
 {
     return ls_alloc_array(host, count, size);
@@ -189,6 +183,7 @@ static int open_file(ls_byte_reader *r, ls_error *err)
 /* Fetches more input when there is none left; the end of the file leaves `left` at 0. */
 static int fill(ls_byte_reader *r, ls_error *err)
 {
+    char why[LS_REASON];
     ssize_t n;
     if (r->left > 0)
         return LS_OK;
@@ -196,7 +191,7 @@ static int fill(ls_byte_reader *r, ls_error *err)
         n = read(r->fd, r->input, sizeof r->input);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return fail_io(r, err);
+        return ls_fail(err, LS_EIO, "%s: cannot be read: %s", r->path, ls_reason(why, errno));
     r->next = r->input;
     r->left = (size_t)n;
     r->input_offset += (size_t)n;
@@ -261,14 +256,6 @@ static int fail_gzip(const ls_byte_reader *r, int z_status, ls_error *err)
                    r->z.msg ? r->z.msg : "the stream needs a dictionary");
 }
 
-static int fail_truncated_gzip(const ls_byte_reader *r, ls_error *err)
-{
-    return ls_fail(err, LS_EDATA,
-                   "%s: expected more compressed data, found the end of the file at byte %llu; the "
-                   "gzip file is truncated, fetch it again",
-                   r->path, (unsigned long long)r->input_offset);
-}
-
 /* After the end of a gzip member: another one may follow, which goes on where this one ended. */
 static int end_member(ls_byte_reader *r, ls_error *err)
 {
@@ -291,7 +278,10 @@ static int inflate_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *g
         if (status)
             return status;
         if (r->left == 0)
-            return fail_truncated_gzip(r, err);
+            return ls_fail(err, LS_EDATA,
+                           "%s: expected more compressed data, found the end of the file at byte "
+                           "%llu; the gzip file is truncated, fetch it again",
+                           r->path, (unsigned long long)r->input_offset);
         r->z.next_in = (uint8_t *)r->next;
         r->z.avail_in = (unsigned)r->left;
         int z = inflate(&r->z, Z_NO_FLUSH);
@@ -320,14 +310,18 @@ static int copy_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got,
     return LS_OK;
 }
 
+static int read_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got, ls_error *err)
+{
+    return r->gzip ? inflate_some(r, out, count, got, err) : copy_some(r, out, count, got, err);
+}
+
 int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what, ls_error *err)
 {
     uint8_t *to = out;
     while (count > 0) {
         size_t want = count < STEP_BYTES ? count : STEP_BYTES;
         size_t got = 0;
-        int status =
-            r->gzip ? inflate_some(r, to, want, &got, err) : copy_some(r, to, want, &got, err);
+        int status = read_some(r, to, want, &got, err);
         if (status)
             return status;
         if (got == 0)
@@ -359,7 +353,7 @@ int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *
     uint64_t end = r->offset;
     uint8_t byte;
     size_t got = 0;
-    int status = r->gzip ? inflate_some(r, &byte, 1, &got, err) : copy_some(r, &byte, 1, &got, err);
+    int status = read_some(r, &byte, 1, &got, err);
     if (status)
         return status;
     if (got > 0)
