@@ -122,47 +122,6 @@ int cli_usage(const char *verb, const char *problem, const char *what)
     return EXIT_USAGE;
 }
 
-cli_option cli_flag(const char *name, bool *flag)
-{
-    return (cli_option){CLI_FLAG, name, .flag = flag};
-}
-
-cli_option cli_help(const char *text)
-{
-    return (cli_option){CLI_HELP, "help", 'h', .text = text};
-}
-
-cli_option cli_text(const char *name, const char **value)
-{
-    return (cli_option){CLI_TEXT, name, .value = value};
-}
-
-cli_option cli_repeated(const char *name, cli_list *list, int most)
-{
-    return (cli_option){CLI_LIST, name, .list = list, .most = most};
-}
-
-cli_option cli_key(const char *name, cli_list *list, const char *key, char *room, size_t size)
-{
-    return (cli_option){CLI_KEY,    name,         .list = list, .most = CLI_SET_MAX,
-                        .key = key, .room = room, .size = size};
-}
-
-cli_option cli_number(const char *name, double *number, double least, double greatest)
-{
-    return (cli_option){CLI_NUMBER, name, .number = number, .least = least, .greatest = greatest};
-}
-
-cli_option cli_whole(const char *name, int *whole, int least, int greatest)
-{
-    return (cli_option){CLI_WHOLE, name, .whole = whole, .least = least, .greatest = greatest};
-}
-
-cli_option cli_operand(const char *what, const char **value, const char *missing)
-{
-    return (cli_option){CLI_OPERAND, what, .value = value, .text = missing};
-}
-
 bool cli_assignment(char *room, size_t size, const char *key, const char *text)
 {
     const int n = snprintf(room, size, "%s=\"%s\"", key, text);
@@ -171,13 +130,14 @@ bool cli_assignment(char *room, size_t size, const char *key, const char *text)
 
 static int take_item(const char *verb, const cli_option *o, const char *value)
 {
+    const bool is_key = o->kind == CLI_KEY;
     char name[40];
-    snprintf(name, sizeof name, "--%.16s%s", o->name, o->kind == CLI_KEY ? ": cannot read " : "");
-    if (o->kind == CLI_KEY && !cli_assignment(o->room, o->size, o->key, value))
+    snprintf(name, sizeof name, "--%.16s%s", o->name, is_key ? ": cannot read " : "");
+    if (is_key && !cli_assignment(o->room, o->size, o->key, value))
         return cli_usage(verb, name, value);
-    if (o->list->count == o->most)
-        return cli_usage(verb, "too many ", o->kind == CLI_KEY ? "--set" : name);
-    o->list->item[o->list->count++] = o->kind == CLI_KEY ? o->room : value;
+    if (o->list->count == (is_key ? CLI_SET_MAX : o->most))
+        return cli_usage(verb, "too many ", is_key ? "--set" : name);
+    o->list->item[o->list->count++] = is_key ? o->room : value;
     return 0;
 }
 
@@ -280,34 +240,30 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
     return rows[count].name ? read_operand(verb, &rows[count], argc, argv) : 0;
 }
 
-static cli_option launching(const char *name, const char **value, cli_list *words)
-{
-    return (cli_option){CLI_TEXT, name, .value = value, .words = words};
-}
-
 /* ---- those of training ----------------------------------------------------------------------- */
 
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
-    const cli_option config = cli_operand(
-        "config", &out->config, "which config? Try `trainer examples/fashion_mnist.json`");
+    const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
+                               .text = "which config? Try `trainer examples/fashion_mnist.json`"};
     const cli_option options[] = {
-        cli_repeated("set", &out->set, CLI_SET_MAX),
-        cli_key("devices", &out->set, "devices", out->devices, sizeof out->devices),
-        cli_text("metrics", &out->metrics),
-        launching("resume", &out->resume, &out->launching),
-        cli_repeated("inject", &out->inject, 16),
-        cli_text("trace", &out->trace),
-        cli_flag("trace-ops", &out->trace_ops),
-        cli_text("serve", &out->serve),
-        cli_repeated("serve-host", &out->serve_host, 16),
-        cli_text("join", &out->join),
-        cli_whole("members", &out->members, 1, LS_MEMBERS_MAX),
-        cli_text("secret", &out->secret),
-        launching("hosts", &out->hosts, &out->launching),
-        launching("relaunch", &out->relaunch, &out->launching),
-        cli_flag("print-config", &out->print_config),
-        cli_flag("quiet", &out->quiet),
+        {CLI_LIST, "set", .list = &out->set, .most = CLI_SET_MAX},
+        {CLI_KEY, "devices", .list = &out->set, .key = "devices", .room = out->devices,
+         .size = sizeof out->devices},
+        {CLI_TEXT, "metrics", .value = &out->metrics},
+        {CLI_TEXT, "resume", .value = &out->resume, .words = &out->launching},
+        {CLI_LIST, "inject", .list = &out->inject, .most = 16},
+        {CLI_TEXT, "trace", .value = &out->trace},
+        {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
+        {CLI_TEXT, "serve", .value = &out->serve},
+        {CLI_LIST, "serve-host", .list = &out->serve_host, .most = 16},
+        {CLI_TEXT, "join", .value = &out->join},
+        {CLI_WHOLE, "members", .whole = &out->members, .least = 1, .greatest = LS_MEMBERS_MAX},
+        {CLI_TEXT, "secret", .value = &out->secret},
+        {CLI_TEXT, "hosts", .value = &out->hosts, .words = &out->launching},
+        {CLI_TEXT, "relaunch", .value = &out->relaunch, .words = &out->launching},
+        {CLI_FLAG, "print-config", .flag = &out->print_config},
+        {CLI_FLAG, "quiet", .flag = &out->quiet},
         {CLI_LAST, "version", .flag = &out->version},
         {CLI_LAST, "help", 'h', .flag = &out->help},
         {0},

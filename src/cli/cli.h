@@ -32,7 +32,7 @@ typedef enum cli_kind {
     CLI_OPERAND /* goes to `value`; `text` asks for it */
 } cli_kind;
 
-/* An option of a verb, or its operand; the functions below make rows. */
+/* An option of a verb, or its operand. */
 typedef struct cli_option {
     cli_kind kind;
     const char *name; /* without "--"; of an operand: what it is */
@@ -46,16 +46,6 @@ typedef struct cli_option {
     double *number, least, greatest;
     cli_list *words; /* NULL, or gets the words of argv that it was, its value's among them */
 } cli_option;
-
-cli_option cli_flag(const char *name, bool *flag);
-cli_option cli_text(const char *name, const char **value);
-cli_option cli_repeated(const char *name, cli_list *list, int most);
-cli_option cli_key(const char *name, cli_list *list, const char *key, char *room, size_t size);
-cli_option cli_number(const char *name, double *number, double least, double greatest);
-cli_option cli_whole(const char *name, int *whole, int least, int greatest);
-/* --help, for which -h stands as well. */
-cli_option cli_help(const char *text);
-cli_option cli_operand(const char *what, const char **value, const char *missing);
 
 /* Reads the arguments of a verb (NULL: of training) by rows: CLI_OPTIONS_MAX options at most, then the operand, or a row
  * without a name: then operands are at argv[optind]. Returns 0; EXIT_USAGE after saying on stderr what is wrong;

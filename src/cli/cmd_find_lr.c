@@ -83,17 +83,18 @@ static int parse(arguments *a, int argc, char **argv)
 {
     char rates[64];
     const cli_option options[] = {
-        cli_number("from", &a->from, 1e-12, RATE_MOST),
-        cli_number("to", &a->to, 1e-12, RATE_MOST),
-        cli_whole("steps", &a->steps, STEPS_LEAST, STEPS_MOST),
-        cli_text("svg", &a->svg),
-        cli_text("json", &a->json),
-        cli_repeated("set", &a->set, CLI_SET_MAX),
-        cli_flag("quiet", &a->quiet),
-        cli_key("devices", &a->set, "devices", a->devices, sizeof a->devices),
-        cli_help(help),
-        cli_operand("config", &a->config,
-                    "which config? Try `trainer find-lr examples/fashion_mnist.json`"),
+        {CLI_NUMBER, "from", .number = &a->from, .least = 1e-12, .greatest = RATE_MOST},
+        {CLI_NUMBER, "to", .number = &a->to, .least = 1e-12, .greatest = RATE_MOST},
+        {CLI_WHOLE, "steps", .whole = &a->steps, .least = STEPS_LEAST, .greatest = STEPS_MOST},
+        {CLI_TEXT, "svg", .value = &a->svg},
+        {CLI_TEXT, "json", .value = &a->json},
+        {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
+        {CLI_FLAG, "quiet", .flag = &a->quiet},
+        {CLI_KEY, "devices", .list = &a->set, .key = "devices", .room = a->devices,
+         .size = sizeof a->devices},
+        {CLI_HELP, "help", 'h', .text = help},
+        {CLI_OPERAND, "config", .value = &a->config,
+         .text = "which config? Try `trainer find-lr examples/fashion_mnist.json`"},
         {0}};
     *a = (arguments){.from = 1e-6, .to = 10, .steps = STEPS};
     const int problem = cli_read_options("find-lr", options, argc, argv);

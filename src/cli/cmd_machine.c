@@ -58,7 +58,7 @@ int cli_devices(int argc, char **argv, const ls_registry *registry)
 {
     ls_device_list list;
     ls_error err;
-    const cli_option options[] = {cli_help(devices_help), {0}};
+    const cli_option options[] = {{CLI_HELP, "help", 'h', .text = devices_help}, {0}};
     const int problem = cli_read_options("devices", options, argc, argv);
     if (problem)
         return problem;
@@ -127,13 +127,14 @@ static int parse(bench *b, int argc, char **argv)
 {
     cli_list devices = {0};
     const cli_option options[] = {
-        cli_repeated("devices", &devices, ROWS_MOST),
-        cli_repeated("set", &b->set, CLI_SET_MAX),
-        cli_number("seconds", &b->seconds, 0.01, 3600),
-        cli_whole("rounds", &b->rounds, 1, ROUNDS_MOST),
-        cli_flag("json", &b->json),
-        cli_help(bench_help),
-        cli_operand("config", &b->config, "which config? Try examples/fashion_mnist.json"),
+        {CLI_LIST, "devices", .list = &devices, .most = ROWS_MOST},
+        {CLI_LIST, "set", .list = &b->set, .most = CLI_SET_MAX},
+        {CLI_NUMBER, "seconds", .number = &b->seconds, .least = 0.01, .greatest = 3600},
+        {CLI_WHOLE, "rounds", .whole = &b->rounds, .least = 1, .greatest = ROUNDS_MOST},
+        {CLI_FLAG, "json", .flag = &b->json},
+        {CLI_HELP, "help", 'h', .text = bench_help},
+        {CLI_OPERAND, "config", .value = &b->config,
+         .text = "which config? Try examples/fashion_mnist.json"},
         {0}};
     int problem = cli_read_options("bench", options, argc, argv);
     for (int i = 0; problem == 0 && i < devices.count; i++)

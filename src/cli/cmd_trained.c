@@ -19,16 +19,18 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         char letter;
         cli_option option;
     } all[] = {
-        {0, cli_repeated("set", &a->set, CLI_SET_MAX)},
-        {0, cli_text("config", &a->config)},
-        {0, cli_key("data", &a->set, "data.path", a->data, sizeof a->data)},
-        {'d', cli_text("devices", &a->devices)},
-        {'j', cli_flag("json", &a->json)},
-        {'t', cli_flag("train", &a->train)},
-        {0, cli_flag("best", &a->best)},
-        {'r', cli_text("rows", &a->rows)},
-        {'o', cli_text("to", &a->to)},
-        {0, cli_help(verb->help)},
+        {0, {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX}},
+        {0, {CLI_TEXT, "config", .value = &a->config}},
+        {0,
+         {CLI_KEY, "data", .list = &a->set, .key = "data.path", .room = a->data,
+          .size = sizeof a->data}},
+        {'d', {CLI_TEXT, "devices", .value = &a->devices}},
+        {'j', {CLI_FLAG, "json", .flag = &a->json}},
+        {'t', {CLI_FLAG, "train", .flag = &a->train}},
+        {0, {CLI_FLAG, "best", .flag = &a->best}},
+        {'r', {CLI_TEXT, "rows", .value = &a->rows}},
+        {'o', {CLI_TEXT, "to", .value = &a->to}},
+        {0, {CLI_HELP, "help", 'h', .text = verb->help}},
     };
     cli_option options[CLI_OPTIONS_MAX + 1] = {{0}};
     int count = 0;
@@ -317,13 +319,12 @@ int cli_report(int argc, char **argv, const ls_registry *registry)
 {
     ls_error err;
     const char *run, *out = NULL;
-    cli_option options[] = {
-        cli_text("output", &out),
-        cli_help(report_help),
-        cli_operand("run", &run, "which run? Try `trainer report runs/<time>-<name>`"),
-        {0}};
+    const cli_option options[] = {{CLI_TEXT, "output", 'o', .value = &out},
+                                  {CLI_HELP, "help", 'h', .text = report_help},
+                                  {CLI_OPERAND, "run", .value = &run,
+                                   .text = "which run? Try `trainer report runs/<time>-<name>`"},
+                                  {0}};
     (void)registry;
-    options[0].letter = 'o';
     const int problem = cli_read_options("report", options, argc, argv);
     if (problem)
         return problem;

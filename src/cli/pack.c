@@ -357,16 +357,17 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
     cli_pack p = {.size = 32, .channels = 3};
     ls_error err;
     (void)registry;
-    const cli_option options[] = {cli_text("to", &to),
-                                  cli_text("test", &p.test_folder),
-                                  cli_whole("size", &p.size, 1, 4096),
-                                  cli_whole("channels", &p.channels, 1, 3),
-                                  cli_whole("threads", &p.threads, 1, CLI_PACK_THREADS),
-                                  cli_flag("skip-broken", &p.skip_broken),
-                                  cli_flag("quiet", &p.quiet),
-                                  cli_help(pack_help),
-                                  cli_operand("folder", &p.folder, "which folder?"),
-                                  {0}};
+    const cli_option options[] = {
+        {CLI_TEXT, "to", .value = &to},
+        {CLI_TEXT, "test", .value = &p.test_folder},
+        {CLI_WHOLE, "size", .whole = &p.size, .least = 1, .greatest = 4096},
+        {CLI_WHOLE, "channels", .whole = &p.channels, .least = 1, .greatest = 3},
+        {CLI_WHOLE, "threads", .whole = &p.threads, .least = 1, .greatest = CLI_PACK_THREADS},
+        {CLI_FLAG, "skip-broken", .flag = &p.skip_broken},
+        {CLI_FLAG, "quiet", .flag = &p.quiet},
+        {CLI_HELP, "help", 'h', .text = pack_help},
+        {CLI_OPERAND, "folder", .value = &p.folder, .text = "which folder?"},
+        {0}};
     const int code = cli_read_options("pack", options, argc, argv);
     if (code)
         return code;
