@@ -1,4 +1,3 @@
-
 #include "base/error.h"
 
 #include <assert.h>

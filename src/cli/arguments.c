@@ -2,6 +2,7 @@
 #include "train/config.h"
 
 #include <getopt.h>
+#include <lockstep/cluster.h>
 #include <lockstep/version.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,11 +56,6 @@ static const char main_help[] =
     "Exit codes: 0 done, 64 usage, 65 bad data, 66 missing input, 70 bug, 71 system or device,\n"
     "74 input/output, 75 stopped early with a checkpoint saved, 78 config, 130 interrupted.\n";
 
-void cli_print_help(void)
-{
-    fputs(main_help, stdout);
-}
-
 /* What a key takes, from its row alone. */
 static void print_kind(const ls_config_key *row)
 {
@@ -76,7 +72,7 @@ static void print_kind(const ls_config_key *row)
     }
 }
 
-void cli_print_config_help(void)
+static void print_config_help(void)
 {
     puts(
         "The keys of a config, as --set takes them. In the file those with a point are members of an\n"
@@ -95,7 +91,7 @@ void cli_print_config_help(void)
     }
 }
 
-void cli_print_version(const ls_registry *registry)
+static void print_version(const ls_registry *registry)
 {
     printf("lockstep %s\n", LS_VERSION);
     for (int i = 0; ls_registry_at(registry, i); i++) {
@@ -110,6 +106,17 @@ void cli_print_version(const ls_registry *registry)
     }
 }
 
+bool cli_print_help(const cli_arguments *a, const ls_registry *registry)
+{
+    if (a->config_help)
+        print_config_help();
+    else if (a->help)
+        fputs(main_help, stdout);
+    else if (a->version)
+        print_version(registry);
+    return a->help || a->version;
+}
+
 /* ---- options of any verb --------------------------------------------------------------------- */
 
 int cli_usage(const char *verb, const char *problem, const char *what)
@@ -121,67 +128,56 @@ int cli_usage(const char *verb, const char *problem, const char *what)
     return EXIT_USAGE;
 }
 
-cli_option cli_flag(const char *name, bool *flag)
-{
-    return (cli_option){.name = name, .flag = flag};
-}
-
-cli_option cli_help(const char *text)
-{
-    return (cli_option){.name = "help", .letter = 'h', .help = text};
-}
-
-cli_option cli_text(const char *name, const char **text)
-{
-    return (cli_option){.name = name, .text = text};
-}
-
-cli_option cli_repeated(const char *name, cli_list *list, int most)
-{
-    return (cli_option){.name = name, .list = list, .most = most};
-}
-
-cli_option cli_key(const char *name, cli_list *list, const char *key, char *room, size_t size)
-{
-    return (cli_option){
-        .name = name, .list = list, .most = CLI_SET_MAX, .key = key, .room = room, .size = size};
-}
-
-cli_option cli_number(const char *name, double *number, double least, double greatest)
-{
-    return (cli_option){.name = name, .number = number, .least = least, .greatest = greatest};
-}
-
-cli_option cli_operand(const char *what, const char **operand, const char *missing)
-{
-    return (cli_option){.name = what, .text = operand, .missing = missing};
-}
-
 bool cli_assignment(char *room, size_t size, const char *key, const char *text)
 {
     const int n = snprintf(room, size, "%s=\"%s\"", key, text);
     return n >= 0 && (size_t)n < size && !strpbrk(text, "\"\\");
 }
 
+static int take_item(const char *verb, const cli_option *o, const char *value)
+{
+    const bool is_key = o->kind == CLI_KEY;
+    char name[40];
+    snprintf(name, sizeof name, "--%.16s%s", o->name, is_key ? ": cannot read " : "");
+    if (is_key && !cli_assignment(o->room, o->size, o->key, value))
+        return cli_usage(verb, name, value);
+    if (o->list->count == (is_key ? CLI_SET_MAX : o->most))
+        return cli_usage(verb, "too many ", is_key ? "--set" : name);
+    o->list->item[o->list->count++] = is_key ? o->room : value;
+    return 0;
+}
+
+static int take_number(const char *verb, const cli_option *o, const char *text)
+{
+    char *end;
+    const double number = strtod(text, &end);
+    const bool whole = o->kind == CLI_WHOLE;
+    if (end == text || *end || !(number >= o->least && number <= o->greatest) ||
+        (whole && number != (int)number)) {
+        fprintf(stderr, "trainer%s%s: --%s %s: expected a %snumber from %g to %g\n",
+                verb ? " " : "", verb ? verb : "", o->name, text, whole ? "whole " : "", o->least,
+                o->greatest);
+        return EXIT_USAGE;
+    }
+    if (whole)
+        *o->whole = (int)number;
+    else
+        *o->number = number;
+    return 0;
+}
+
 static int take(const char *verb, const cli_option *o, const char *value)
 {
-    char name[40];
-    snprintf(name, sizeof name, "--%.16s", o->name);
-    if (o->help) {
-        fputs(o->help, stdout);
-        return CLI_HELPED;
-    }
-    if (o->flag) {
-        *o->flag = true;
-    } else if (o->text) {
-        *o->text = value;
-    } else if (o->key && !cli_assignment(o->room, o->size, o->key, value)) {
-        strcat(name, ": cannot read ");
-        return cli_usage(verb, name, value);
-    } else if (o->list->count == o->most) {
-        return cli_usage(verb, "too many ", o->key ? "--set" : name);
-    } else {
-        o->list->item[o->list->count++] = o->key ? o->room : value;
+    switch (o->kind) {
+    case CLI_FLAG:
+    case CLI_LAST: *o->flag = true; break;
+    case CLI_HELP: fputs(o->text, stdout); return CLI_HELPED;
+    case CLI_TEXT:
+    case CLI_OPERAND: *o->value = value; break;
+    case CLI_LIST:
+    case CLI_KEY: return take_item(verb, o, value);
+    case CLI_NUMBER:
+    case CLI_WHOLE: return take_number(verb, o, value);
     }
     return 0;
 }
@@ -207,44 +203,31 @@ static int fail_unknown(const char *verb, char **argv)
                      optopt > ' ' && optopt < FIRST_LONG ? letter : argv[optind - 1]);
 }
 
-static int read_number(const char *verb, const cli_option *o, const char *text)
-{
-    char *end;
-    *o->number = strtod(text, &end);
-    if (end != text && *end == '\0' && *o->number >= o->least && *o->number <= o->greatest)
-        return 0;
-    fprintf(stderr, "trainer %s: --%s %s: expected a number from %g to %g\n", verb, o->name, text,
-            o->least, o->greatest);
-    return EXIT_USAGE;
-}
-
 static int read_operand(const char *verb, const cli_option *o, int argc, char **argv)
 {
     char problem[64];
     if (optind == argc)
-        return cli_usage(verb, o->missing, "");
+        return cli_usage(verb, o->text, "");
     snprintf(problem, sizeof problem, "one %s at a time; do not know what to do with ", o->name);
     if (optind + 1 < argc)
         return cli_usage(verb, problem, argv[optind + 1]);
-    *o->text = argv[optind];
-    return 0;
+    return take(verb, o, argv[optind]);
 }
 
 int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv)
 {
     struct option options[CLI_OPTIONS_MAX + 1] = {{0}};
-    const char *number[CLI_OPTIONS_MAX] = {0}; /* looked at when all options could be read */
     char letters[2 * CLI_OPTIONS_MAX + 2] = ":";
-    int c, problem = 0, row_of[FIRST_LONG] = {0};
-    for (int i = 0; rows[i].name && !rows[i].missing; i++) { /* operands stand behind options */
-        const cli_option *o = &rows[i];
-        const bool alone = o->flag || o->help; /* without a value */
+    int c, problem = 0, count = 0, row_of[FIRST_LONG] = {0};
+    for (; rows[count].name && rows[count].kind != CLI_OPERAND; count++) {
+        const cli_option *o = &rows[count];
+        const bool alone = o->kind <= CLI_HELP; /* without a value */
         const char letter[3] = {o->letter, o->letter && !alone ? ':' : '\0', '\0'};
         strcat(letters, letter);
-        row_of[(unsigned char)o->letter] = i;
-        options[i] = (struct option){.name = o->name,
-                                     .has_arg = alone ? no_argument : required_argument,
-                                     .val = FIRST_LONG + i};
+        row_of[(unsigned char)o->letter] = count;
+        options[count] = (struct option){.name = o->name,
+                                         .has_arg = alone ? no_argument : required_argument,
+                                         .val = FIRST_LONG + count};
     }
     opterr = 0;
     optind = 1;
@@ -253,55 +236,42 @@ int cli_read_options(const char *verb, const cli_option *rows, int argc, char **
             return cli_usage(verb, "a value is missing behind ", argv[optind - 1]);
         if (c == '?')
             return fail_unknown(verb, argv);
-        const int i = c < FIRST_LONG ? row_of[c] : c - FIRST_LONG;
-        if (rows[i].number)
-            number[i] = optarg;
-        else
-            problem = take(verb, &rows[i], optarg);
-        if (!problem && rows[i].words)
-            problem = note_words(verb, rows[i].words, argv);
-        if (problem || rows[i].last)
+        const cli_option *o = &rows[c < FIRST_LONG ? row_of[c] : c - FIRST_LONG];
+        problem = take(verb, o, optarg);
+        if (!problem && o->words)
+            problem = note_words(verb, o->words, argv);
+        if (problem || o->kind == CLI_LAST)
             return problem;
     }
-    for (int i = 0; rows[i].name && !problem; i++) {
-        if (number[i])
-            problem = read_number(verb, &rows[i], number[i]);
-        if (rows[i].missing)
-            problem = read_operand(verb, &rows[i], argc, argv);
-    }
-    return problem;
-}
-
-static cli_option launching(const char *name, const char **text, cli_list *words)
-{
-    return (cli_option){.name = name, .text = text, .words = words};
+    return rows[count].name ? read_operand(verb, &rows[count], argc, argv) : 0;
 }
 
 /* ---- those of training ----------------------------------------------------------------------- */
 
 int cli_parse(cli_arguments *out, int argc, char **argv)
 {
-    const cli_option config = cli_operand(
-        "config", &out->config, "which config? Try `trainer examples/fashion_mnist.json`");
+    const cli_option config = {CLI_OPERAND, "config", .value = &out->config,
+                               .text = "which config? Try `trainer examples/fashion_mnist.json`"};
     const cli_option options[] = {
-        cli_repeated("set", &out->set, CLI_SET_MAX),
-        cli_key("devices", &out->set, "devices", out->devices, sizeof out->devices),
-        cli_text("metrics", &out->metrics),
-        launching("resume", &out->resume, &out->launching),
-        cli_repeated("inject", &out->inject, 16),
-        cli_text("trace", &out->trace),
-        cli_flag("trace-ops", &out->trace_ops),
-        cli_text("serve", &out->serve),
-        cli_repeated("serve-host", &out->serve_host, 16),
-        cli_text("join", &out->join),
-        cli_text("members", &out->members),
-        cli_text("secret", &out->secret),
-        launching("hosts", &out->hosts, &out->launching),
-        launching("relaunch", &out->relaunch, &out->launching),
-        cli_flag("print-config", &out->print_config),
-        cli_flag("quiet", &out->quiet),
-        {.name = "version", .flag = &out->version, .last = true},
-        {.name = "help", .letter = 'h', .flag = &out->help, .last = true},
+        {CLI_LIST, "set", .list = &out->set, .most = CLI_SET_MAX},
+        {CLI_KEY, "devices", .list = &out->set, .key = "devices", .room = out->devices,
+         .size = sizeof out->devices},
+        {CLI_TEXT, "metrics", .value = &out->metrics},
+        {CLI_TEXT, "resume", .value = &out->resume, .words = &out->launching},
+        {CLI_LIST, "inject", .list = &out->inject, .most = 16},
+        {CLI_TEXT, "trace", .value = &out->trace},
+        {CLI_FLAG, "trace-ops", .flag = &out->trace_ops},
+        {CLI_TEXT, "serve", .value = &out->serve},
+        {CLI_LIST, "serve-host", .list = &out->serve_host, .most = 16},
+        {CLI_TEXT, "join", .value = &out->join},
+        {CLI_WHOLE, "members", .whole = &out->members, .least = 1, .greatest = LS_MEMBERS_MAX},
+        {CLI_TEXT, "secret", .value = &out->secret},
+        {CLI_TEXT, "hosts", .value = &out->hosts, .words = &out->launching},
+        {CLI_TEXT, "relaunch", .value = &out->relaunch, .words = &out->launching},
+        {CLI_FLAG, "print-config", .flag = &out->print_config},
+        {CLI_FLAG, "quiet", .flag = &out->quiet},
+        {CLI_LAST, "version", .flag = &out->version},
+        {CLI_LAST, "help", 'h', .flag = &out->help},
         {0},
     };
     memset(out, 0, sizeof *out);

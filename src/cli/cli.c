@@ -4,8 +4,8 @@
 #include "base/host.h"
 #include "base/plain_file.h"
 #include "cli/pack.h"
-
 #include "cli/serve.h"
+#include "cli/trained.h"
 
 #include <fcntl.h>
 #include <lockstep/cluster.h>
@@ -15,30 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-int cli_exit_code(int status)
-{
-    switch (status) {
-    case LS_OK: return 0;
-    case LS_EDATA: return EXIT_DATA;
-    case LS_ENOENT: return EXIT_NO_INPUT;
-    case LS_EIO: return EXIT_IO;
-    case LS_ECONFIG: return EXIT_CONFIG;
-    case LS_EINVAL: return EXIT_USAGE; /* a --set without '=' */
-    case LS_ENOMEM:
-    case LS_EDEVICE:
-    case LS_EUNSUPPORTED:
-    case LS_ESYSTEM:
-    case LS_EABORTED:
-    case LS_ETIMEDOUT:
-    case LS_EDIVERGED:
-    case LS_EAGAIN: /* another process trains in that directory */
-    case LS_ESTALLED: return EXIT_OS;
-    case LS_ENONFINITE: return EXIT_DATA;
-    case LS_EINTERRUPTED: return EXIT_INTERRUPTED;
-    default: return EXIT_BUG;
-    }
-}
 
 /* Of a run: EXIT_SAVED where `result` says that it can go on where it stopped. */
 static int run_exit_code(int status, const ls_result *result)
@@ -125,17 +101,6 @@ static bool find_place(char out[4096], const char *variable, const char *in_home
     return length > 0 && length < 4000;
 }
 
-static void find_data(cli_places *out)
-{
-    const char *own = getenv("LOCKSTEP_DATA");
-    out->data_count = 0;
-    if (own && own[0])
-        out->data[out->data_count++] = own;
-    if (find_place(out->xdg, "XDG_DATA_HOME", ".local/share", "datasets"))
-        out->data[out->data_count++] = out->xdg;
-    out->data[out->data_count++] = "/usr/share/datasets";
-}
-
 const char *cli_find_cache_dir(char out[4096])
 {
     return find_place(out, "XDG_CACHE_HOME", ".cache", "lockstep") ? out : NULL;
@@ -144,14 +109,20 @@ const char *cli_find_cache_dir(char out[4096])
 ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host)
 {
-    find_data(places);
+    const char *own = getenv("LOCKSTEP_DATA");
+    int count = 0;
+    if (own && own[0])
+        places->data[count++] = own;
+    if (find_place(places->xdg, "XDG_DATA_HOME", ".local/share", "datasets"))
+        places->data[count++] = places->xdg;
+    places->data[count++] = "/usr/share/datasets";
     return (ls_trainer_options){
         .size = sizeof(ls_trainer_options),
         .config_path = config,
         .set = set->item,
         .set_count = set->count,
         .data_dirs = places->data,
-        .data_dir_count = places->data_count,
+        .data_dir_count = count,
         .registry = registry,
         .cache_dir = cli_find_cache_dir(places->cache),
         .host = host,
@@ -217,15 +188,9 @@ static int read_secret(meeting *m, const char *path, const ls_host *host, ls_err
 /* With --join, options.wire and what it joins. */
 static int find_meeting(meeting *m, ls_trainer_options *o, const cli_arguments *a, ls_error *err)
 {
-    char *end;
-    m->place = (ls_tcp_place){.size = sizeof m->place, .meet = a->join};
     if (!a->join)
         return LS_OK;
-    const long members = strtol(a->members, &end, 10);
-    if (*end || end == a->members || members < 1 || members > LS_MEMBERS_MAX)
-        return ls_fail(err, LS_EINVAL, "--members: expected 1 to %d, found %s", LS_MEMBERS_MAX,
-                       a->members);
-    m->place.members = (int)members;
+    m->place = (ls_tcp_place){.size = sizeof m->place, .meet = a->join, .members = a->members};
     o->wire = ls_wire_tcp();
     o->comm = &m->place;
     return read_secret(m, a->secret, o->host, err);
@@ -279,8 +244,7 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
         print_closing_line(to_stderr ? stderr : stdout, ls_trainer_result(trainer),
                            summary->synthetic);
     }
-    int written = cli_flush();
-    int code = written;
+    int code = cli_flush();
     if (status) {
         const ls_result *result = ls_trainer_result(trainer);
         cli_fail(status, err.text);
@@ -297,11 +261,10 @@ static int train(session *s, const ls_trainer_options *options, const char *metr
 static int run_action(const cli_arguments *a, ls_registry *registry, int argc, char **argv)
 {
     cli_places places;
-    session s;
+    session s = {.server = NULL};
     ls_error err;
     ls_host host = {.size = sizeof host, .log = cli_view_log, .user = &s.view};
     cli_view_init(&s.view, a->quiet);
-    memset(&s.curve, 0, sizeof s.curve);
     ls_trainer_options o = cli_options(&places, a->config, &a->set, registry, &host);
     o.resume = a->resume;
     o.inject = a->inject.item;
@@ -330,7 +293,6 @@ static int run_action(const cli_arguments *a, ls_registry *registry, int argc, c
     if (status)
         return cli_fail(status, err.text);
     cli_catch_signals();
-    s.server = NULL;
     const cli_server_options served = {a->serve, a->serve_host.item, a->serve_host.count, a->quiet};
     if (a->serve && (status = cli_server_start(&s.server, &served, &host, &err)) != LS_OK)
         return cli_fail(status, err.text);
@@ -346,15 +308,7 @@ static int train_or_print(int argc, char **argv, ls_registry *registry)
     const int code = cli_parse(&a, argc, argv);
     if (code)
         return code;
-    if (a.config_help)
-        cli_print_config_help();
-    else if (a.help)
-        cli_print_help();
-    else if (a.version)
-        cli_print_version(registry);
-    else
-        return run_action(&a, registry, argc, argv);
-    return cli_flush();
+    return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry, argc, argv);
 }
 
 /* A program that is started with a standard stream closed would be given its number for the next
@@ -376,12 +330,17 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
     static const struct {
         const char *name;
         cli_verb *run;
-    } verbs[] = {{"report", cli_report},   {"pack", cli_pack_verb},  {"sweep", cli_sweep},
-                 {"find-lr", cli_find_lr}, {"eval", cli_eval},       {"predict", cli_predict},
-                 {"export", cli_export},   {"devices", cli_devices}, {"bench", cli_bench}};
+        const cli_trained_verb *trained; /* in its place: a verb on a trained model */
+    } verbs[] = {{"report", cli_report, NULL},  {"pack", cli_pack_verb, NULL},
+                 {"sweep", cli_sweep, NULL},    {"find-lr", cli_find_lr, NULL},
+                 {"eval", NULL, &cli_eval},     {"predict", NULL, &cli_predict},
+                 {"export", NULL, &cli_export}, {"devices", cli_devices, NULL},
+                 {"bench", cli_bench, NULL}};
     for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {
-            const int code = verbs[i].run(argc - 1, argv + 1, registry);
+            const int code = verbs[i].run
+                                 ? verbs[i].run(argc - 1, argv + 1, registry)
+                                 : cli_trained_run(verbs[i].trained, argc - 1, argv + 1, registry);
             return code == CLI_HELPED ? cli_flush() : code;
         }
     return train_or_print(argc, argv, registry);

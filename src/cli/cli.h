@@ -6,22 +6,6 @@
 
 #include <lockstep/trainer.h>
 
-/* Exit codes, after sysexits.h where it has one. */
-enum {
-    EXIT_USAGE = 64,       /* wrong arguments */
-    EXIT_DATA = 65,        /* a data file is damaged */
-    EXIT_NO_INPUT = 66,    /* a data file or config is missing */
-    EXIT_BUG = 70,         /* a bug in Lockstep */
-    EXIT_OS = 71,          /* the operating system or a device failed */
-    EXIT_IO = 74,          /* reading or writing failed */
-    EXIT_SAVED = 75,       /* stopped early with a checkpoint saved: --resume goes on */
-    EXIT_CONFIG = 78,      /* the config is wrong */
-    EXIT_INTERRUPTED = 130 /* SIGINT or SIGTERM, and nothing saved */
-};
-
-/* The exit code for a library's status. */
-int cli_exit_code(int status);
-
 /* The whole program over a registry of back ends, which it takes over. Returns the exit code. */
 int cli_main(int argc, char **argv, ls_registry *registry);
 
@@ -35,36 +19,36 @@ typedef struct cli_list {
     const char *item[CLI_SET_MAX + 16];
 } cli_list;
 
-/* An option of a verb, or its operand; the functions below make rows. */
+/* What becomes of an option's value, or of the operand. */
+typedef enum cli_kind {
+    CLI_FLAG,   /* it has none: `flag` is set */
+    CLI_LAST,   /* as CLI_FLAG, and nothing is read behind it */
+    CLI_HELP,   /* it has none: `text` is printed, and nothing is read or done behind it */
+    CLI_TEXT,   /* goes to `value` */
+    CLI_LIST,   /* goes into `list`, which has room for `most` */
+    CLI_KEY,    /* `list` gets an assignment of it to `key` of the config, which lies in `room` */
+    CLI_NUMBER, /* from `least` to `greatest`, goes to `number`, which stays where it is not given */
+    CLI_WHOLE,  /* the same, a whole number, to `whole` */
+    CLI_OPERAND /* goes to `value`; `text` asks for it */
+} cli_kind;
+
+/* An option of a verb, or its operand. */
 typedef struct cli_option {
+    cli_kind kind;
     const char *name; /* without "--"; of an operand: what it is */
     char letter;      /* that stands for it behind one "-"; 0: none */
-    const char *help; /* printed by an option without a value; nothing is read or done behind it */
-    bool *flag;       /* set by an option without a value … */
-    bool last;        /* … behind which nothing is read */
-    const char **text;
+    const char *text, **value, *key;
+    bool *flag;
     cli_list *list;
-    int most;        /* of the list */
-    const char *key; /* of the config: the list gets an assignment to it, which lies in `room` */
+    int most, *whole;
     char *room;
-    size_t size;
+    size_t size; /* of the room */
+    double *number, least, greatest;
     cli_list *words; /* NULL, or gets the words of argv that it was, its value's among them */
-    double *number;  /* from `least` to `greatest`; not given: it stays */
-    double least, greatest;
-    const char *missing; /* asks for the operand, which `text` gets; NULL: it is an option */
 } cli_option;
 
-cli_option cli_flag(const char *name, bool *flag);
-cli_option cli_text(const char *name, const char **text);
-cli_option cli_repeated(const char *name, cli_list *list, int most);
-cli_option cli_key(const char *name, cli_list *list, const char *key, char *room, size_t size);
-cli_option cli_number(const char *name, double *number, double least, double greatest);
-/* --help, for which -h stands as well. */
-cli_option cli_help(const char *text);
-cli_option cli_operand(const char *what, const char **operand, const char *missing);
-
-/* Reads the arguments of a verb (NULL: of training) by rows, CLI_OPTIONS_MAX at most, that end with one without a name;
- * without a row for them, operands are at argv[optind] then. Returns 0; EXIT_USAGE after saying on stderr what is wrong;
+/* Reads the arguments of a verb (NULL: of training) by rows: CLI_OPTIONS_MAX options at most, then the operand, or a row
+ * without a name: then operands are at argv[optind]. Returns 0; EXIT_USAGE after saying on stderr what is wrong;
  * CLI_HELPED, which a verb returns too, where a help was asked for. */
 enum { CLI_OPTIONS_MAX = 20, CLI_HELPED = -1 };
 int cli_read_options(const char *verb, const cli_option *rows, int argc, char **argv);
@@ -84,7 +68,8 @@ typedef struct cli_arguments {
     const char *trace;   /* NULL: no timeline */
     const char *serve;   /* NULL: no live page */
     const char *join;    /* where the members of a run meet; NULL: no others, or a launcher's */
-    const char *members, *secret; /* how many those are; a file that all of them have */
+    int members;         /* how many those are */
+    const char *secret;  /* a file that all of them have */
     const char *hosts, *relaunch; /* NULL: this one alone; never */
     cli_list set, inject, serve_host;
     cli_list launching; /* words of argv: hosts, relaunch, resume, and what they were given */
@@ -92,16 +77,14 @@ typedef struct cli_arguments {
 } cli_arguments;
 
 int cli_parse(cli_arguments *out, int argc, char **argv);
-void cli_print_help(void);
-void cli_print_config_help(void); /* every key of a config */
-void cli_print_version(const ls_registry *registry);
+/* Prints what --help, --help config, every key of a config, or --version asks for. False: none of them was given. */
+bool cli_print_help(const cli_arguments *a, const ls_registry *registry);
 
 /* ---- subcommands ---------------------------------------------------------------------------- */
 
 /* argv[0] is the subcommand's name. They return the exit code. */
 typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
-cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_eval, cli_predict, cli_export;
-cli_verb cli_devices, cli_bench;
+cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
 
 /* Training on a->hosts, by a launcher that starts this program there, with the words of argv. Returns the exit
  * code. */
@@ -123,7 +106,6 @@ bool cli_interrupted(void); /* whether a signal has come */
 /* What the environment says of it. */
 typedef struct cli_places {
     const char *data[3]; /* where data may lie */
-    int data_count;
     char xdg[4096], cache[4096];
 } cli_places;
 

@@ -82,27 +82,24 @@ static int refuse(const char *problem)
 static int parse(arguments *a, int argc, char **argv)
 {
     char rates[64];
-    double steps = STEPS;
     const cli_option options[] = {
-        cli_number("from", &a->from, 1e-12, RATE_MOST),
-        cli_number("to", &a->to, 1e-12, RATE_MOST),
-        cli_number("steps", &steps, STEPS_LEAST, STEPS_MOST),
-        cli_text("svg", &a->svg),
-        cli_text("json", &a->json),
-        cli_repeated("set", &a->set, CLI_SET_MAX),
-        cli_flag("quiet", &a->quiet),
-        cli_key("devices", &a->set, "devices", a->devices, sizeof a->devices),
-        cli_help(help),
-        cli_operand("config", &a->config,
-                    "which config? Try `trainer find-lr examples/fashion_mnist.json`"),
+        {CLI_NUMBER, "from", .number = &a->from, .least = 1e-12, .greatest = RATE_MOST},
+        {CLI_NUMBER, "to", .number = &a->to, .least = 1e-12, .greatest = RATE_MOST},
+        {CLI_WHOLE, "steps", .whole = &a->steps, .least = STEPS_LEAST, .greatest = STEPS_MOST},
+        {CLI_TEXT, "svg", .value = &a->svg},
+        {CLI_TEXT, "json", .value = &a->json},
+        {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
+        {CLI_FLAG, "quiet", .flag = &a->quiet},
+        {CLI_KEY, "devices", .list = &a->set, .key = "devices", .room = a->devices,
+         .size = sizeof a->devices},
+        {CLI_HELP, "help", 'h', .text = help},
+        {CLI_OPERAND, "config", .value = &a->config,
+         .text = "which config? Try `trainer find-lr examples/fashion_mnist.json`"},
         {0}};
-    *a = (arguments){.from = 1e-6, .to = 10};
+    *a = (arguments){.from = 1e-6, .to = 10, .steps = STEPS};
     const int problem = cli_read_options("find-lr", options, argc, argv);
     if (problem)
         return problem;
-    a->steps = (int)steps;
-    if (a->steps != steps)
-        return refuse("--steps: expected a whole number");
     if (a->svg && strcmp(a->svg, "-") == 0)
         return refuse("--svg -: expected a file's name");
     snprintf(rates, sizeof rates, "--from %g --to %g: expected rates that grow", a->from, a->to);
@@ -274,8 +271,6 @@ static void print_table(const range_test *r, const finding *f, FILE *stream)
 
 static int write_json(const range_test *r, const finding *f)
 {
-    size_t length;
-    ls_error err;
     ls_json_writer w;
     ls_json_writer_init(&w, 2, NULL);
     ls_json_open_object(&w, NULL);
@@ -297,12 +292,7 @@ static int write_json(const range_test *r, const finding *f)
     }
     ls_json_close(&w);
     ls_json_close(&w);
-    ls_buffer_put(&w.out, "\n");
-    const char *text = ls_json_writer_text(&w, &length, &err);
-    const int code =
-        text ? cli_write("--json", r->a->json, text, length) : cli_fail(LS_ENOMEM, err.text);
-    ls_json_writer_fini(&w);
-    return code;
+    return cli_write_json("--json", r->a->json, &w);
 }
 
 /* ---- the picture ---------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ int cli_devices(int argc, char **argv, const ls_registry *registry)
 {
     ls_device_list list;
     ls_error err;
-    const cli_option options[] = {cli_help(devices_help), {0}};
+    const cli_option options[] = {{CLI_HELP, "help", 'h', .text = devices_help}, {0}};
     const int problem = cli_read_options("devices", options, argc, argv);
     if (problem)
         return problem;
@@ -91,8 +91,7 @@ enum { ROWS_MOST = 12, ROUNDS_MOST = 99, MEASURE_SETS = 3 };
 
 typedef struct measurement {
     double images_per_s;
-    uint64_t steps; /* that it is taken from */
-    int workers, batch_size, shards, synthetic;
+    int workers, batch_size, synthetic;
     char name[64];
     char devices[512]; /* "[cpu(0), cpu(1)]" */
 } measurement;
@@ -125,21 +124,20 @@ static int add_devices(bench *b, const char *list)
 
 static int parse(bench *b, int argc, char **argv)
 {
-    double rounds = b->rounds;
     cli_list devices = {0};
     const cli_option options[] = {
-        cli_repeated("devices", &devices, ROWS_MOST),
-        cli_repeated("set", &b->set, CLI_SET_MAX),
-        cli_number("seconds", &b->seconds, 0.01, 3600),
-        cli_number("rounds", &rounds, 1, ROUNDS_MOST),
-        cli_flag("json", &b->json),
-        cli_help(bench_help),
-        cli_operand("config", &b->config, "which config? Try examples/fashion_mnist.json"),
+        {CLI_LIST, "devices", .list = &devices, .most = ROWS_MOST},
+        {CLI_LIST, "set", .list = &b->set, .most = CLI_SET_MAX},
+        {CLI_NUMBER, "seconds", .number = &b->seconds, .least = 0.01, .greatest = 3600},
+        {CLI_WHOLE, "rounds", .whole = &b->rounds, .least = 1, .greatest = ROUNDS_MOST},
+        {CLI_FLAG, "json", .flag = &b->json},
+        {CLI_HELP, "help", 'h', .text = bench_help},
+        {CLI_OPERAND, "config", .value = &b->config,
+         .text = "which config? Try examples/fashion_mnist.json"},
         {0}};
     int problem = cli_read_options("bench", options, argc, argv);
     for (int i = 0; problem == 0 && i < devices.count; i++)
         problem = add_devices(b, devices.item[i]);
-    b->rounds = (int)rounds;
     return problem;
 }
 
@@ -221,10 +219,8 @@ static void fill(measurement *out, const stopwatch *s)
     const ls_summary *sum = ls_trainer_summary(s->trainer);
     *out = (measurement){
         .images_per_s = (double)s->rows / ((double)(s->last_ns - s->from_ns) * 1e-9),
-        .steps = s->steps,
         .workers = sum->workers,
         .batch_size = sum->batch_size,
-        .shards = sum->shards,
         .synthetic = sum->synthetic,
     };
     snprintf(out->name, sizeof out->name, "%s", sum->name);
@@ -370,8 +366,7 @@ static int run(bench *b, const ls_registry *registry)
 
 int cli_bench(int argc, char **argv, const ls_registry *registry)
 {
-    static const bench defaults = {.rounds = 3, .seconds = 1};
-    bench b = defaults;
+    bench b = {.rounds = 3, .seconds = 1};
     const int code = parse(&b, argc, argv);
     return code ? code : run(&b, registry);
 }

@@ -2,7 +2,6 @@
 #include "cli/pack.h"
 #include "cli/sweep.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,15 +43,15 @@ typedef struct session {
 
 static int parse(sweep_arguments *a, int argc, char **argv)
 {
-    const cli_option options[] = {cli_repeated("vary", &a->vary, LS_SWEEP_KEYS),
-                                  cli_repeated("set", &a->set, CLI_SET_MAX),
-                                  cli_text("json", &a->json),
-                                  cli_text("keep", &a->keep),
-                                  cli_flag("quiet", &a->quiet),
-                                  cli_help(help),
-                                  cli_operand("config", &a->config,
-                                              "which config? Try `trainer sweep "
-                                              "examples/fashion_mnist.json --vary lr=0.1,0.2`"),
+    const cli_option options[] = {{CLI_LIST, "vary", .list = &a->vary, .most = LS_SWEEP_KEYS},
+                                  {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX},
+                                  {CLI_TEXT, "json", .value = &a->json},
+                                  {CLI_TEXT, "keep", .value = &a->keep},
+                                  {CLI_FLAG, "quiet", .flag = &a->quiet},
+                                  {CLI_HELP, "help", 'h', .text = help},
+                                  {CLI_OPERAND, "config", .value = &a->config,
+                                   .text = "which config? Try `trainer sweep "
+                                           "examples/fashion_mnist.json --vary lr=0.1,0.2`"},
                                   {0}};
     memset(a, 0, sizeof *a);
     const int problem = cli_read_options("sweep", options, argc, argv);
@@ -74,24 +73,27 @@ static void on_progress(void *user, const ls_progress *progress)
 
 enum { METRIC, TRAIN_LOSS, SECONDS, RATE, SPEED_UP, WEIGHTS, NUMBERS };
 
-static const char *const headings[NUMBERS] = {"test acc", "train loss", "s/epoch",
-                                              "images/s", "speed-up",   "weights"};
-static const int digits[NUMBERS] = {4, 4, 2, 0, 2, 0};
-static const int widths[NUMBERS] = {8, 10, 7, 8, 8, 8};
+static const struct {
+    const char *heading;
+    int digits, width;
+} columns[NUMBERS] = {{"test acc", 4, 8}, {"train loss", 4, 10}, {"s/epoch", 2, 7},
+                      {"images/s", 0, 8}, {"speed-up", 2, 8},    {"weights", 0, 8}};
 
 static void format_number(char *out, size_t size, const session *s, int row, int column)
 {
     const ls_sweep_row *r = &s->rows[row];
     double speedup = ls_sweep_speedup(s->rows, ls_sweep_count(s->sweep), row);
-    const double value[WEIGHTS] = {r->test_metric, r->train_loss, r->seconds_per_epoch,
-                                   r->images_per_s, speedup};
+    const char *weights = r->result.weights_sha256;
+    const double value[WEIGHTS] = {r->result.test_metric, r->train_loss,
+                                   r->result.seconds_per_epoch, r->images_per_s, speedup};
     if (column == WEIGHTS)
-        snprintf(out, size, "%.8s", r->weights_sha256[0] ? r->weights_sha256 : "-");
+        snprintf(out, size, "%.8s", weights[0] ? weights : "-");
     else if (isnan(value[column]))
         snprintf(out, size, "-");
     else
-        snprintf(out, size, "%.*f%s", digits[column] + (column == SECONDS && value[column] < 1),
-                 value[column], column == SPEED_UP ? "x" : "");
+        snprintf(out, size, "%.*f%s",
+                 columns[column].digits + (column == SECONDS && value[column] < 1), value[column],
+                 column == SPEED_UP ? "x" : "");
 }
 
 /* The first column is accuracy, or what the first run that has any is judged by. */
@@ -99,11 +101,11 @@ static void format_heading(char *out, size_t size, const session *s, int column)
 {
     const char *metric = NULL;
     for (int i = 0; i < ls_sweep_count(s->sweep) && !metric; i++)
-        metric = s->rows[i].metric;
+        metric = s->rows[i].result.metric;
     if (column == METRIC && metric && strcmp(metric, "accuracy") != 0)
         snprintf(out, size, "test %s", metric);
     else
-        snprintf(out, size, "%s", headings[column]);
+        snprintf(out, size, "%s", columns[column].heading);
 }
 
 static int key_width(const session *s, int key)
@@ -128,7 +130,7 @@ static void print_row(const session *s, FILE *stream, int row)
     }
     for (int c = 0; c < NUMBERS; c++) {
         format_number(text, sizeof text, s, row, c);
-        fprintf(stream, "  %*s", widths[c], text);
+        fprintf(stream, "  %*s", columns[c].width, text);
     }
     fputs(r->status ? "  interrupted\n" : "\n", stream);
 }
@@ -145,7 +147,7 @@ static void print_table(const session *s, FILE *stream)
     for (int c = 0; c < NUMBERS; c++) {
         char heading[32];
         format_heading(heading, sizeof heading, s, c);
-        fprintf(stream, "  %*s", widths[c], heading);
+        fprintf(stream, "  %*s", columns[c].width, heading);
     }
     fputc('\n', stream);
     for (int i = 0; i < count; i++)
@@ -155,24 +157,18 @@ static void print_table(const session *s, FILE *stream)
 /* Writes the results so far, over those written before. */
 static int write_json(session *s)
 {
-    char *text;
-    ls_error err;
-    int status = ls_sweep_json(&text, s->sweep, s->rows, s->a->config, NULL, &err);
-    if (status)
-        return cli_fail(status, err.text);
-    const int code = cli_write("--json", s->a->json, text, strlen(text));
-    ls_text_free(text, NULL);
-    return code;
+    ls_json_writer w;
+    ls_json_writer_init(&w, 2, NULL);
+    ls_sweep_json(&w, s->sweep, s->rows, s->a->config);
+    return cli_write_json("--json", s->a->json, &w);
 }
 
 static int print_results(session *s)
 {
     const bool json_on_stdout = s->a->json && strcmp(s->a->json, "-") == 0;
     print_table(s, json_on_stdout ? stderr : stdout);
-    int code = json_on_stdout ? write_json(s) : 0;
-    if (code == 0 && fflush(stdout) != 0 && errno != EPIPE)
-        code = cli_fail(LS_EIO, "standard output: cannot write the table");
-    return code;
+    const int code = json_on_stdout ? write_json(s) : 0;
+    return code ? code : cli_flush();
 }
 
 /* ---- running -------------------------------------------------------------------------------- */

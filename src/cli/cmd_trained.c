@@ -19,16 +19,18 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
         char letter;
         cli_option option;
     } all[] = {
-        {0, cli_repeated("set", &a->set, CLI_SET_MAX)},
-        {0, cli_text("config", &a->config)},
-        {0, cli_key("data", &a->set, "data.path", a->data, sizeof a->data)},
-        {'d', cli_text("devices", &a->devices)},
-        {'j', cli_flag("json", &a->json)},
-        {'t', cli_flag("train", &a->train)},
-        {0, cli_flag("best", &a->best)},
-        {'r', cli_text("rows", &a->rows)},
-        {'o', cli_text("to", &a->to)},
-        {0, cli_help(verb->help)},
+        {0, {CLI_LIST, "set", .list = &a->set, .most = CLI_SET_MAX}},
+        {0, {CLI_TEXT, "config", .value = &a->config}},
+        {0,
+         {CLI_KEY, "data", .list = &a->set, .key = "data.path", .room = a->data,
+          .size = sizeof a->data}},
+        {'d', {CLI_TEXT, "devices", .value = &a->devices}},
+        {'j', {CLI_FLAG, "json", .flag = &a->json}},
+        {'t', {CLI_FLAG, "train", .flag = &a->train}},
+        {0, {CLI_FLAG, "best", .flag = &a->best}},
+        {'r', {CLI_TEXT, "rows", .value = &a->rows}},
+        {'o', {CLI_TEXT, "to", .value = &a->to}},
+        {0, {CLI_HELP, "help", 'h', .text = verb->help}},
     };
     cli_option options[CLI_OPTIONS_MAX + 1] = {{0}};
     int count = 0;
@@ -48,56 +50,29 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
     return verb->check(a);
 }
 
-static int open_run(ls_trained *out, const cli_trained_args *a, const ls_host *host)
-{
-    ls_error err;
-    cli_places places;
-    const ls_trained_options o = {
-        .path = a->run,
-        .needs_data = a->needs_data,
-        .best = a->best,
-        .trainer = cli_options(&places, a->config, &a->set, NULL, host),
-    };
-    int status = ls_trained_open(out, &o, &err);
-    return status ? cli_fail(status, err.text) : 0;
-}
-
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
                     const ls_registry *registry)
 {
+    ls_error err;
     cli_trained_args a;
+    cli_places places;
     ls_trained t;
     const ls_host host = {.size = sizeof host};
     int code = parse(&a, verb, argc, argv);
     if (code)
         return code;
-    code = open_run(&t, &a, &host);
-    if (code)
-        return code;
+    const ls_trained_options o = {
+        .path = a.run,
+        .needs_data = a.needs_data,
+        .best = a.best,
+        .trainer = cli_options(&places, a.config, &a.set, NULL, &host),
+    };
+    const int status = ls_trained_open(&t, &o, &err);
+    if (status)
+        return cli_fail(status, err.text);
     code = verb->run(&t, &a, registry);
     ls_trained_close(&t);
     return code;
-}
-
-ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
-                                 const ls_registry *registry, char cache[4096])
-{
-    return (ls_predict_desc){
-        .registry = registry,
-        .devices = a->devices ? a->devices : t->config.devices,
-        .threads = t->config.threads ? t->config.threads : LS_TEAMS_OF_THE_REST,
-        .precision = t->config.precision,
-        .cache_dir = cli_find_cache_dir(cache),
-        .model = t->model,
-        .weights = t->weights,
-        .normalisation = t->config.preprocessing,
-        .loss = t->config.loss,
-        .label_smoothing = (float)t->config.label_smoothing,
-        .optimizer = t->config.optimizer.type ? &t->config.optimizer : NULL, /* a card has none */
-        .batch = (uint32_t)t->config.batch_size,
-        .shards = (uint32_t)ls_config_shards(&t->config, t->model),
-        .host = t->host,
-    };
 }
 
 /* A check: one run and nothing else. */
@@ -193,9 +168,10 @@ static void print_for_people(const ls_trained *t, const outcome *o)
 }
 
 /* Every metric that fits, whatever the run itself measured. */
-static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls_dataset *data,
-                   unsigned metrics, float *scores, ls_error *err)
+static int measure(outcome *o, ls_predict_desc *d, const ls_dataset *data, unsigned metrics,
+                   float *scores, ls_error *err)
 {
+    const ls_trained *t = d->trained;
     const ls_dataset_view view = ls_dataset_resident(data);
     const ls_judged judged = {scores, view.labels, view.row, o->data->rows, t->model->classes};
     d->images = view.images;
@@ -215,11 +191,11 @@ static int measure(outcome *o, ls_predict_desc *d, const ls_trained *t, const ls
 
 static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry)
 {
-    char cache[4096];
     ls_error err;
     const ls_dataset *data = t->data[a->train ? LS_TRAIN : LS_TEST];
     const int classes = t->model->classes;
-    ls_predict_desc d = cli_predict_desc(t, a, registry, cache);
+    ls_predict_desc d = {
+        .trained = t, .registry = registry, .devices = a->devices, .as_in_training = true};
     outcome o = {.data = ls_dataset_describe(data), .weights = t->weights_path};
     float *scores = NULL, *class_weight = NULL;
     const unsigned metrics = ls_config_metrics_of(&t->config, o.data->rows, classes);
@@ -233,7 +209,7 @@ static int evaluate(const ls_trained *t, const cli_trained_args *a, const ls_reg
             ls_config_class_weights(&class_weight, &t->config, t->data[LS_TRAIN], classes, &err);
     d.class_weight = class_weight;
     if (status == LS_OK)
-        status = measure(&o, &d, t, data, metrics, scores, &err);
+        status = measure(&o, &d, data, metrics, scores, &err);
     if (status == LS_OK)
         a->json ? print_outcome(&o, t->host) : print_for_people(t, &o);
     ls_free(t->host, class_weight);
@@ -248,11 +224,7 @@ static int check_eval(cli_trained_args *a)
     return check_alone(a);
 }
 
-int cli_eval(int argc, char **argv, const ls_registry *registry)
-{
-    static const cli_trained_verb verb = {"eval", "jtd", eval_help, check_eval, evaluate};
-    return cli_trained_run(&verb, argc, argv, registry);
-}
+const cli_trained_verb cli_eval = {"eval", "jtd", eval_help, check_eval, evaluate};
 
 /* ---- trainer export RUN --to FILE ------------------------------------------------------------ */
 
@@ -315,11 +287,7 @@ static int check_export(cli_trained_args *a)
     return 0;
 }
 
-int cli_export(int argc, char **argv, const ls_registry *registry)
-{
-    static const cli_trained_verb verb = {"export", "o", export_help, check_export, export};
-    return cli_trained_run(&verb, argc, argv, registry);
-}
+const cli_trained_verb cli_export = {"export", "o", export_help, check_export, export};
 
 /* ---- trainer report RUN ---------------------------------------------------------------------- */
 
@@ -337,13 +305,12 @@ int cli_report(int argc, char **argv, const ls_registry *registry)
 {
     ls_error err;
     const char *run, *out = NULL;
-    cli_option options[] = {
-        cli_text("output", &out),
-        cli_help(report_help),
-        cli_operand("run", &run, "which run? Try `trainer report runs/<time>-<name>`"),
-        {0}};
+    const cli_option options[] = {{CLI_TEXT, "output", 'o', .value = &out},
+                                  {CLI_HELP, "help", 'h', .text = report_help},
+                                  {CLI_OPERAND, "run", .value = &run,
+                                   .text = "which run? Try `trainer report runs/<time>-<name>`"},
+                                  {0}};
     (void)registry;
-    options[0].letter = 'o';
     const int problem = cli_read_options("report", options, argc, argv);
     if (problem)
         return problem;

@@ -69,18 +69,15 @@ static bool is_mpich(void)
 static void add_launcher(launch *l)
 {
     static const char *const mpich[] = {
-        "mpirun", "-ppn", "1", "-bind-to", "none", "-disable-auto-cleanup", "-hosts"};
-    static const char *const open_mpi[] = {"mpirun",    "-N",   "1",
-                                           "--bind-to", "none", "--enable-recovery"};
+        "mpirun", "-ppn", "1", "-bind-to", "none", "-disable-auto-cleanup", NULL};
+    static const char *const open_mpi[] = {
+        "mpirun", "-N", "1", "--bind-to", "none", "--enable-recovery", NULL};
     const bool other = is_mpich();
-    for (size_t i = 0; other && i < sizeof mpich / sizeof *mpich; i++)
-        add(l, mpich[i]);
-    for (size_t i = 0; !other && i < sizeof open_mpi / sizeof *open_mpi; i++)
-        add(l, open_mpi[i]);
+    for (const char *const *word = other ? mpich : open_mpi; *word; word++)
+        add(l, *word);
     if (!other && geteuid() == 0)
         add(l, "--allow-run-as-root");
-    if (!other)
-        add(l, "-H");
+    add(l, other ? "-hosts" : "-H");
     add(l, l->a->hosts);
 }
 
@@ -352,17 +349,16 @@ static int find_resumed(launch *l, const ls_config *config, const ls_host *host)
 }
 
 /* A new run's directory is named here, so that a later start goes on with this very run. */
-static int name_run(launch *l, const ls_config *config)
+static void name_run(launch *l, const ls_config *config)
 {
     const time_t now = time(NULL);
     if (config->run_dir) {
         snprintf(l->run, sizeof l->run, "%s", config->run_dir);
-        return 0;
+        return;
     }
     for (int n = 1; n == 1 || access(l->run, F_OK) == 0; n++)
         ls_run_dir_name(l->run, sizeof l->run, now, config->name, n);
     snprintf(l->run_key, sizeof l->run_key, "run_dir=%s", l->run);
-    return 0;
 }
 
 /* Fills in the run, and how long the launcher is waited for: other hosts may take cluster.deadline_s to see that
@@ -379,8 +375,10 @@ static int find_run(launch *l, const ls_trainer_options *options)
     int status = code ? LS_OK : ls_config_read(&config, &o, &err);
     if (code || status)
         return code ? code : cli_fail(status, err.text);
-    if (options->config_path)
-        code = l->a->resume ? find_resumed(l, &config, o.host) : name_run(l, &config);
+    if (options->config_path && l->a->resume)
+        code = find_resumed(l, &config, o.host);
+    else if (options->config_path)
+        name_run(l, &config);
     l->gone_ms = (long)(2e3 * (config.cluster.deadline_s > 0 ? config.cluster.deadline_s : 30));
     ls_config_fini(&config);
     return code;

@@ -57,20 +57,16 @@ static void file_fini(onnx_file *f)
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
-static void node_begin(onnx_file *f, const char *op, const char *name)
-{
-    ls_pb_text(&f->node, NODE_OP, op);
-    ls_pb_text(&f->node, NODE_NAME, name);
-}
-
 static void node_input(onnx_file *f, const char *name)
 {
     ls_pb_text(&f->node, NODE_INPUT, name);
 }
 
-static void node_output(onnx_file *f, const char *name)
+static void node_begin(onnx_file *f, const char *op, const char *name, const char *input)
 {
-    ls_pb_text(&f->node, NODE_OUTPUT, name);
+    ls_pb_text(&f->node, NODE_OP, op);
+    ls_pb_text(&f->node, NODE_NAME, name);
+    node_input(f, input);
 }
 
 static void attribute(onnx_file *f, const char *name, int type)
@@ -105,8 +101,9 @@ static void node_text(onnx_file *f, const char *name, const char *value)
     attribute(f, name, TYPE_STRING);
 }
 
-static void node_end(onnx_file *f)
+static void node_end(onnx_file *f, const char *output)
 {
+    ls_pb_text(&f->node, NODE_OUTPUT, output);
     ls_pb_message(&f->graph, GRAPH_NODE, &f->node);
 }
 
@@ -133,15 +130,25 @@ static void put_tensor(onnx_file *f, const char *name, int type, const int *dim,
     ls_pb_message(&f->graph, GRAPH_TENSOR, t);
 }
 
+static void put_float(onnx_file *f, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_little(&f->tensor, bits, 4);
+}
+
 static void put_floats(onnx_file *f, const char *name, const int *dim, int rank,
                        const float *values, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        put_little(&f->tensor, bits, 4);
-    }
+    for (size_t i = 0; i < count; i++)
+        put_float(f, values[i]);
     put_tensor(f, name, DATA_FLOAT, dim, rank);
+}
+
+/* Of channel `i`: there are four values, and the last is also that of the channels behind. */
+static float value_of(const float value[4], int i)
+{
+    return value[i < 4 ? i : 3];
 }
 
 static void put_int64s(onnx_file *f, const char *name, const int64_t *values, int count)
@@ -187,13 +194,13 @@ static void put_json(ls_buffer *out, onnx_file *f, const char *key, ls_json_writ
     ls_json_writer_reset(w);
 }
 
-/* A number for each channel, of which `value` has four; the last is also that of those behind. */
+/* A number for each channel. */
 static void put_numbers(ls_buffer *out, onnx_file *f, const char *key, ls_json_writer *w,
-                        const float *value, int n)
+                        const float value[4], int n)
 {
     ls_json_open_array(w, NULL);
     for (int i = 0; i < n; i++)
-        ls_json_put_float(w, NULL, value[i < 4 ? i : 3]);
+        ls_json_put_float(w, NULL, value_of(value, i));
     ls_json_close(w);
     put_json(out, f, key, w);
 }
@@ -224,7 +231,7 @@ static const char *say_output(const ls_loss *loss)
 static void put_metadata(ls_buffer *out, onnx_file *f, const ls_onnx_desc *d)
 {
     const ls_shape *in = &d->model->input;
-    const float size[] = {(float)in->c, (float)in->h, (float)in->w};
+    const float size[4] = {(float)in->c, (float)in->h, (float)in->w};
     char text[160];
     ls_json_writer w;
     ls_json_writer_init(&w, 0, out->host);
@@ -286,38 +293,28 @@ static tensor with_rank(graph *g, const tensor *x, const ls_shape *shape, int ra
     y.rank = rank;
     snprintf(y.name, sizeof y.name, "%.80s.input%d", reader, rank);
     if (rank == 2) {
-        node_begin(&g->file, "Flatten", y.name);
-        node_input(&g->file, x->name);
+        node_begin(&g->file, "Flatten", y.name, x->name);
         node_int(&g->file, "axis", 1);
     } else {
         const int64_t to[4] = {-1, shape->c, shape->h, shape->w};
         snprintf(constant, sizeof constant, "%.80s.shape", reader);
         put_int64s(&g->file, constant, to, 4);
-        node_begin(&g->file, "Reshape", y.name);
-        node_input(&g->file, x->name);
+        node_begin(&g->file, "Reshape", y.name, x->name);
         node_input(&g->file, constant);
     }
-    node_output(&g->file, y.name);
-    node_end(&g->file);
+    node_end(&g->file, y.name);
     return y;
 }
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* A node that reads the layer's input in `rank` dimensions, 0: as it is, and writes `y` in as many. */
+/* A node that reads the layer's input in `rank` dimensions, 0: as it is, and makes `y` of as many; add_layer ends it. */
 static void begin(graph *g, const char *op, const ls_layer *layer, int rank, tensor *y)
 {
     const tensor *from = source(g, layer->input[0]);
     y->rank = rank ? rank : from->rank;
     const tensor x = with_rank(g, from, &layer->in, y->rank, y->name);
-    node_begin(&g->file, op, layer->name);
-    node_input(&g->file, x.name);
-}
-
-static void end(graph *g, const tensor *y)
-{
-    node_output(&g->file, y->name);
-    node_end(&g->file);
+    node_begin(&g->file, op, layer->name, x.name);
 }
 
 static void add_params(graph *g, const ls_layer *layer)
@@ -346,7 +343,6 @@ static void add_conv(graph *g, const ls_layer *layer, tensor *y)
         node_ints(&g->file, "dilations", (const int[2]){c->dh, c->dw}, 2);
     if (c->groups > 1)
         node_int(&g->file, "group", c->groups);
-    end(g, y);
 }
 
 static void add_dense(graph *g, const ls_layer *layer, tensor *y)
@@ -354,7 +350,6 @@ static void add_dense(graph *g, const ls_layer *layer, tensor *y)
     begin(g, "Gemm", layer, 2, y);
     add_params(g, layer);
     node_int(&g->file, "transB", 1);
-    end(g, y);
 }
 
 static void add_pool(graph *g, const ls_layer *layer, tensor *y)
@@ -364,7 +359,6 @@ static void add_pool(graph *g, const ls_layer *layer, tensor *y)
     add_window(g, p->kh, p->kw, p->sh, p->sw, p->ph, p->pw);
     if (!p->max) /* an average is over the pixels that are there */
         node_int(&g->file, "count_include_pad", 0);
-    end(g, y);
 }
 
 static void add_norm(graph *g, const ls_layer *layer, tensor *y)
@@ -372,7 +366,6 @@ static void add_norm(graph *g, const ls_layer *layer, tensor *y)
     begin(g, "BatchNormalization", layer, 0, y);
     add_params(g, layer);
     node_float(&g->file, "epsilon", layer->op.u.batchnorm.epsilon);
-    end(g, y);
 }
 
 /* Over all of a row; the scale of a vector has one dimension, that of an image three. */
@@ -383,7 +376,6 @@ static void add_layer_norm(graph *g, const ls_layer *layer, tensor *y)
     add_params(g, layer);
     node_int(&g->file, "axis", 1);
     node_float(&g->file, "epsilon", layer->op.u.layernorm.epsilon);
-    end(g, y);
 }
 
 static void add_upsample(graph *g, const ls_layer *layer, tensor *y)
@@ -400,7 +392,6 @@ static void add_upsample(graph *g, const ls_layer *layer, tensor *y)
     node_text(&g->file, "mode", "nearest");
     node_text(&g->file, "coordinate_transformation_mode", "asymmetric");
     node_text(&g->file, "nearest_mode", "floor");
-    end(g, y);
 }
 
 /* Of two vectors one may be an n × 1 × 1 image: then both are taken as images. */
@@ -412,12 +403,10 @@ static void add_both(graph *g, const char *op, const ls_layer *layer, tensor *y)
     snprintf(second, sizeof second, "%.80s.with", y->name);
     const tensor x = with_rank(g, a, &layer->in, y->rank, y->name);
     const tensor x2 = with_rank(g, b, &layer->in2, y->rank, second);
-    node_begin(&g->file, op, layer->name);
-    node_input(&g->file, x.name);
+    node_begin(&g->file, op, layer->name, x.name);
     node_input(&g->file, x2.name);
     if (layer->op.kind == LS_OP_CONCAT)
         node_int(&g->file, "axis", 1);
-    end(g, y);
 }
 
 static void add_elementwise(graph *g, const char *op, const ls_layer *layer, tensor *y)
@@ -425,7 +414,6 @@ static void add_elementwise(graph *g, const char *op, const ls_layer *layer, ten
     begin(g, op, layer, 0, y);
     if (layer->op.kind == LS_OP_RELU && layer->op.u.relu.slope != 0)
         node_float(&g->file, "alpha", layer->op.u.relu.slope);
-    end(g, y);
 }
 
 /* One of several nodes that make up a layer: op(x, x2), x2 may be NULL. */
@@ -434,11 +422,10 @@ static tensor add_part(graph *g, const char *op, const ls_layer *layer, const ch
 {
     tensor y = {.rank = x->rank};
     snprintf(y.name, sizeof y.name, "%s:%s", layer->name, part);
-    node_begin(&g->file, op, y.name);
-    node_input(&g->file, x->name);
+    node_begin(&g->file, op, y.name, x->name);
     if (x2)
         node_input(&g->file, x2);
-    end(g, &y);
+    node_end(&g->file, y.name);
     return y;
 }
 
@@ -475,7 +462,6 @@ static void add_flatten(graph *g, const ls_layer *layer, tensor *y)
     begin(g, "Flatten", layer, 0, y);
     node_int(&g->file, "axis", 1);
     y->rank = 2;
-    end(g, y);
 }
 
 static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
@@ -497,13 +483,14 @@ static int add_layer(graph *g, const ls_layer *layer, ls_error *err)
         break;
     case LS_OP_SIGMOID: add_elementwise(g, "Sigmoid", layer, y); break;
     case LS_OP_TANH: add_elementwise(g, "Tanh", layer, y); break;
-    case LS_OP_GELU: add_gelu(g, layer, y); break;
-    case LS_OP_SILU: add_silu(g, layer, y); break;
-    case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); break; /* its readers read its input */
+    case LS_OP_GELU: add_gelu(g, layer, y); return LS_OK;
+    case LS_OP_SILU: add_silu(g, layer, y); return LS_OK;
+    case LS_OP_DROPOUT: *y = *source(g, layer->input[0]); return LS_OK; /* its readers read that */
     default:
         return ls_fail(err, LS_EUNSUPPORTED, "layer '%s': ONNX has no operator for %s here",
                        layer->name, layer->type->name);
     }
+    node_end(&g->file, y->name);
     return LS_OK;
 }
 
@@ -518,30 +505,23 @@ static void add_weights(graph *g)
     }
 }
 
-/* x → (x − mean) / std, where that changes something. Channels beyond the fourth use the fourth's. */
-static int add_step(graph *g, const char *op, const char *constant, const float value[4],
-                    float nothing, ls_error *err)
+/* x → (x − mean) / std, where that changes something. */
+static void add_step(graph *g, const char *op, const char *constant, const float value[4],
+                     float nothing)
 {
     const int channels = g->desc->model->input.c, dim[4] = {1, channels, 1, 1};
-    int changes = 0;
-    float *each = ls_alloc_array(g->file.graph.host, (size_t)channels, sizeof *each);
-    if (!each)
-        return ls_fail(err, LS_ENOMEM, "out of memory for %d channels", channels);
-    for (int i = 0; i < channels; i++) {
-        each[i] = value[i < 4 ? i : 3];
-        changes |= each[i] != nothing;
-    }
-    if (changes) {
-        put_floats(&g->file, constant, dim, 4, each, (size_t)channels);
-        node_begin(&g->file, op, op);
-        node_input(&g->file, g->input.name);
-        node_input(&g->file, constant);
-        snprintf(g->input.name, sizeof g->input.name, INPUT ":%s", constant);
-        node_output(&g->file, g->input.name);
-        node_end(&g->file);
-    }
-    ls_free(g->file.graph.host, each);
-    return LS_OK;
+    bool changes = false;
+    for (int i = 0; i < channels; i++)
+        changes |= value_of(value, i) != nothing;
+    if (!changes)
+        return;
+    for (int i = 0; i < channels; i++)
+        put_float(&g->file, value_of(value, i));
+    put_tensor(&g->file, constant, DATA_FLOAT, dim, 4);
+    node_begin(&g->file, op, op, g->input.name);
+    node_input(&g->file, constant);
+    snprintf(g->input.name, sizeof g->input.name, INPUT ":%s", constant);
+    node_end(&g->file, g->input.name);
 }
 
 /* Whatever the last tensor is called, the graph's output is "logits". */
@@ -550,10 +530,8 @@ static void add_output(graph *g)
     const ls_model *m = g->desc->model;
     const ls_layer *last = &m->layer[m->layers - 1];
     const tensor y = with_rank(g, source(g, last->index), &last->out, 2, OUTPUT ":in");
-    node_begin(&g->file, "Identity", OUTPUT);
-    node_input(&g->file, y.name);
-    node_output(&g->file, OUTPUT);
-    node_end(&g->file);
+    node_begin(&g->file, "Identity", OUTPUT, y.name);
+    node_end(&g->file, OUTPUT);
     put_value(&g->file, GRAPH_OUTPUT, OUTPUT, &m->classes, 1);
 }
 
@@ -565,9 +543,9 @@ static int write_graph(ls_buffer *out, graph *g, ls_error *err)
     g->input = (tensor){INPUT, 4};
     put_value(&g->file, GRAPH_INPUT, INPUT, shape, 3);
     add_weights(g);
-    int status = add_step(g, "Sub", "mean", d->normalisation.mean, 0, err);
-    if (status == LS_OK)
-        status = add_step(g, "Div", "std", d->normalisation.std, 1, err);
+    add_step(g, "Sub", "mean", d->normalisation.mean, 0);
+    add_step(g, "Div", "std", d->normalisation.std, 1);
+    int status = LS_OK;
     for (int i = 0; status == LS_OK && i < m->layers; i++)
         status = add_layer(g, &m->layer[i], err);
     if (status)

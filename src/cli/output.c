@@ -1,7 +1,7 @@
 #include "cli/output.h"
 
 #include "base/clock.h"
-#include "cli/cli.h"
+#include "base/error.h"
 #include "store/durable.h"
 
 #include <errno.h>
@@ -12,6 +12,30 @@
 #include <unistd.h>
 
 /* ---- results and failures -------------------------------------------------------------------- */
+
+int cli_exit_code(int status)
+{
+    switch (status) {
+    case LS_OK: return 0;
+    case LS_EDATA: return EXIT_DATA;
+    case LS_ENOENT: return EXIT_NO_INPUT;
+    case LS_EIO: return EXIT_IO;
+    case LS_ECONFIG: return EXIT_CONFIG;
+    case LS_EINVAL: return EXIT_USAGE; /* a --set without '=' */
+    case LS_ENOMEM:
+    case LS_EDEVICE:
+    case LS_EUNSUPPORTED:
+    case LS_ESYSTEM:
+    case LS_EABORTED:
+    case LS_ETIMEDOUT:
+    case LS_EDIVERGED:
+    case LS_EAGAIN: /* another process trains in that directory */
+    case LS_ESTALLED: return EXIT_OS;
+    case LS_ENONFINITE: return EXIT_DATA;
+    case LS_EINTERRUPTED: return EXIT_INTERRUPTED;
+    default: return EXIT_BUG;
+    }
+}
 
 int cli_fail(int status, const char *text)
 {
@@ -40,10 +64,20 @@ int cli_write(const char *option, const char *path, const char *text, size_t len
     return cli_fail(LS_EIO, why);
 }
 
+int cli_write_json(const char *option, const char *path, ls_json_writer *w)
+{
+    size_t length;
+    ls_error err;
+    ls_buffer_put(&w->out, "\n");
+    const char *text = ls_json_writer_text(w, &length, &err);
+    const int code = text ? cli_write(option, path, text, length) : cli_fail(LS_ENOMEM, err.text);
+    ls_json_writer_fini(w);
+    return code;
+}
+
 void cli_put_json(ls_json_writer *w)
 {
-    ls_error err;
-    const char *text = ls_json_writer_text(w, NULL, &err);
+    const char *text = ls_json_writer_text(w, NULL, NULL);
     if (text)
         puts(text);
     ls_json_writer_fini(w);
@@ -189,7 +223,6 @@ enum {
 typedef struct panel {
     const char *title;
     double lo, hi, last;
-    int first_epoch, last_epoch;
     unsigned char cell[ROWS][CELLS]; /* braille: the bits of U+2800 + x; ASCII: zero or not */
 } panel;
 
@@ -254,8 +287,6 @@ static void draw(panel *out, const cli_curve *c, bool loss, bool utf8)
 {
     int width = utf8 ? 2 * CELLS : CELLS, height = utf8 ? 4 * ROWS : ROWS;
     int x0 = -1, y0 = 0, first = c->point[0].epoch, last = c->point[c->count - 1].epoch;
-    out->first_epoch = first;
-    out->last_epoch = last;
     find_range(out, c, loss);
     for (int i = 0; i < c->count; i++) {
         double v = value_of(&c->point[i], loss);
@@ -308,11 +339,11 @@ static void print_base(FILE *stream, bool utf8)
         fputs(utf8 ? "─" : "-", stream);
 }
 
-static void print_epochs(FILE *stream, const panel *p)
+static void print_epochs(FILE *stream, const cli_curve *c)
 {
     char ends[2][16];
-    snprintf(ends[0], sizeof ends[0], "%d", p->first_epoch);
-    snprintf(ends[1], sizeof ends[1], "%d", p->last_epoch);
+    snprintf(ends[0], sizeof ends[0], "%d", c->point[0].epoch);
+    snprintf(ends[1], sizeof ends[1], "%d", c->point[c->count - 1].epoch);
     int middle = CELLS - (int)strlen(ends[0]) - (int)strlen(ends[1]);
     int before = (middle - 5) / 2;
     fprintf(stream, "%*s%s%*s%s%*s%s", LABEL + 1, "", ends[0], before, "", "epoch",
@@ -348,7 +379,7 @@ void cli_curve_print(const cli_curve *c, FILE *stream, bool utf8)
             else if (line == ROWS + 1)
                 print_base(stream, utf8);
             else
-                print_epochs(stream, &side[i]);
+                print_epochs(stream, c);
         }
         fputc('\n', stream);
     }
@@ -377,10 +408,7 @@ static int fail_stream(cli_output *out, ls_error *err)
     out->stream = NULL;
     if (reason == EPIPE)
         return LS_OK;
-    err->status = LS_EIO;
-    snprintf(err->text, sizeof err->text, "--metrics %s: cannot write: %s", out->path,
-             strerror(reason));
-    return LS_EIO;
+    return ls_fail(err, LS_EIO, "--metrics %s: cannot write: %s", out->path, strerror(reason));
 }
 
 int cli_output_open(cli_output *out, const char *path, ls_error *err)

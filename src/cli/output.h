@@ -11,6 +11,21 @@
 
 /* ---- results and failures -------------------------------------------------------------------- */
 
+/* Exit codes, after sysexits.h where it has one. */
+enum {
+    EXIT_USAGE = 64,       /* wrong arguments */
+    EXIT_DATA = 65,        /* a data file is damaged */
+    EXIT_NO_INPUT = 66,    /* a data file or config is missing */
+    EXIT_BUG = 70,         /* a bug in Lockstep */
+    EXIT_OS = 71,          /* the operating system or a device failed */
+    EXIT_IO = 74,          /* reading or writing failed */
+    EXIT_SAVED = 75,       /* stopped early with a checkpoint saved: --resume goes on */
+    EXIT_CONFIG = 78,      /* the config is wrong */
+    EXIT_INTERRUPTED = 130 /* SIGINT or SIGTERM, and nothing saved */
+};
+
+/* The exit code for a library's status. */
+int cli_exit_code(int status);
 /* Prints "trainer: TEXT" on stderr and returns the exit code of `status`. */
 int cli_fail(int status, const char *text);
 /* What was printed on stdout is only out when the flush says so: 0 or EXIT_IO. A reader that left early
@@ -18,6 +33,8 @@ int cli_fail(int status, const char *text);
 int cli_flush(void);
 /* Writes the file that an option names; "-" is stdout. Returns the exit code, a failure said. */
 int cli_write(const char *option, const char *path, const char *text, size_t length);
+/* The same of a writer's text, as a line; ends the writer. */
+int cli_write_json(const char *option, const char *path, ls_json_writer *w);
 /* Prints a writer's text on stdout, as a line, and ends the writer. */
 void cli_put_json(ls_json_writer *w);
 

@@ -251,9 +251,12 @@ static cli_packing begin(const cli_pack *p, const ls_host *host, ls_error *err)
                          .row = (size_t)p->channels * (size_t)p->size * (size_t)p->size};
 }
 
-int cli_pack_folder(const char *to, const cli_pack *p, const ls_host *host, ls_error *err)
+/* Writes tensors x (U8, [rows][channels][size][size]) and y (I32), and of test images test_x and test_y, with
+ * metadata: class_names, mean and std of each channel of the training images, sha256 of all tensors. Names
+ * each image that is broken on stderr; they end it unless skip_broken. */
+static int pack_folder(const char *to, const cli_pack *p, ls_error *err)
 {
-    cli_packing k = begin(p, host, err);
+    cli_packing k = begin(p, NULL, err);
     int status = cli_pack_list(&k);
     if (status == LS_OK)
         status = pack_listed(&k, to);
@@ -351,41 +354,30 @@ static const char pack_help[] =
     "  --quiet          no progress\n"
     "  --help           this text\n";
 
-static bool read_count(const char *text, int fallback, int most, int *out)
-{
-    char *end = NULL;
-    const long n = text ? strtol(text, &end, 10) : fallback;
-    *out = (int)n;
-    return !text || (end != text && *end == '\0' && n >= 1 && n <= most);
-}
-
 int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
 {
-    const char *to = NULL, *size = NULL, *channels = NULL, *threads = NULL;
-    cli_pack p = {0};
+    const char *to = NULL;
+    cli_pack p = {.size = 32, .channels = 3};
     ls_error err;
     (void)registry;
-    const cli_option options[] = {cli_text("to", &to),
-                                  cli_text("test", &p.test_folder),
-                                  cli_text("size", &size),
-                                  cli_text("channels", &channels),
-                                  cli_text("threads", &threads),
-                                  cli_flag("skip-broken", &p.skip_broken),
-                                  cli_flag("quiet", &p.quiet),
-                                  cli_help(pack_help),
-                                  cli_operand("folder", &p.folder, "which folder?"),
-                                  {0}};
+    const cli_option options[] = {
+        {CLI_TEXT, "to", .value = &to},
+        {CLI_TEXT, "test", .value = &p.test_folder},
+        {CLI_WHOLE, "size", .whole = &p.size, .least = 1, .greatest = 4096},
+        {CLI_WHOLE, "channels", .whole = &p.channels, .least = 1, .greatest = 3},
+        {CLI_WHOLE, "threads", .whole = &p.threads, .least = 1, .greatest = CLI_PACK_THREADS},
+        {CLI_FLAG, "skip-broken", .flag = &p.skip_broken},
+        {CLI_FLAG, "quiet", .flag = &p.quiet},
+        {CLI_HELP, "help", 'h', .text = pack_help},
+        {CLI_OPERAND, "folder", .value = &p.folder, .text = "which folder?"},
+        {0}};
     const int code = cli_read_options("pack", options, argc, argv);
     if (code)
         return code;
     if (!to)
         return cli_usage("pack", "--to FILE is missing", "");
-    if (!read_count(size, 32, 4096, &p.size))
-        return cli_usage("pack", "--size: expected 1 to 4096, found ", size);
-    if (!read_count(channels, 3, 3, &p.channels) || p.channels == 2)
-        return cli_usage("pack", "--channels: expected 1 or 3, found ", channels);
-    if (!read_count(threads, 0, CLI_PACK_THREADS, &p.threads) && threads)
-        return cli_usage("pack", "--threads: expected 1 to 256, found ", threads);
-    const int status = cli_pack_folder(to, &p, NULL, &err);
+    if (p.channels == 2)
+        return cli_usage("pack", "--channels: expected 1 or 3, found ", "2");
+    const int status = pack_folder(to, &p, &err);
     return status ? cli_fail(status, err.text) : cli_flush();
 }

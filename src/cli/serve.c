@@ -24,34 +24,31 @@
 
 /* ---- /metrics ------------------------------------------------------------------------------- */
 
-enum {
-    NUMBERS_WORKERS = 6,
-    NUMBERS_PHASES = LS_PHASES
-}; /* of the first so many workers each has its own */
+enum { NUMBERS_WORKERS = 6 }; /* of the first so many workers each has its own */
 
 typedef struct numbers {
     metrics all;
     metric *steps, *rows, *epochs, *loss, *rate, *lr, *faults, *skipped;
     metric *test[LS_METRIC_AUC + 1];
-    metric *phase[NUMBERS_WORKERS][NUMBERS_PHASES], *queued[NUMBERS_WORKERS];
-    char labels[NUMBERS_WORKERS * (NUMBERS_PHASES + 1)][48];
+    metric *phase[NUMBERS_WORKERS][LS_PHASES], *queued[NUMBERS_WORKERS];
+    char labels[NUMBERS_WORKERS][LS_PHASES + 1][48];
 } numbers;
 
 static void init_worker(numbers *n, int worker)
 {
-    char(*label)[48] = n->labels + worker * (NUMBERS_PHASES + 1);
-    for (int p = 0; p < NUMBERS_PHASES; p++) {
-        snprintf(label[p], sizeof label[p], "worker=\"%d\",phase=\"%s\"", worker,
+    for (int p = 0; p < LS_PHASES; p++) {
+        char *label = n->labels[worker][p];
+        snprintf(label, sizeof n->labels[0][0], "worker=\"%d\",phase=\"%s\"", worker,
                  ls_phase_names[p]);
-        n->phase[worker][p] = metrics_counter(&n->all, "lockstep_worker_seconds_total", label[p],
+        n->phase[worker][p] = metrics_counter(&n->all, "lockstep_worker_seconds_total", label,
                                               "What the workers' time of steps went into.");
     }
 }
 
 static void init_queue(numbers *n, int worker)
 {
-    char *label = n->labels[worker * (NUMBERS_PHASES + 1) + NUMBERS_PHASES];
-    snprintf(label, sizeof n->labels[0], "worker=\"%d\"", worker);
+    char *label = n->labels[worker][LS_PHASES];
+    snprintf(label, sizeof n->labels[0][0], "worker=\"%d\"", worker);
     n->queued[worker] = metrics_gauge(&n->all, "lockstep_worker_queued", label,
                                       "Work items a worker has, the one it is at included.");
 }
@@ -129,10 +126,9 @@ struct cli_server {
     ls_sink sink;
     const ls_host *host;
     http_guard *guard;
-    pthread_mutex_t lock; /* of the log and the text */
+    pthread_mutex_t lock; /* of the log */
     ls_run_log log;
     numbers numbers;
-    char text[1 << 16]; /* of the numbers */
 };
 
 static enum MHD_Result answer(struct MHD_Connection *to, unsigned code, const char *type,
@@ -165,7 +161,9 @@ static void make_page(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
 static void make_state(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
 {
     (void)to;
+    pthread_mutex_lock(&s->lock);
     ls_run_log_state(&s->log, out);
+    pthread_mutex_unlock(&s->lock);
 }
 
 /* ?have=RUN,WIDTH,STEPS,OTHERS: what the page has already. */
@@ -179,15 +177,18 @@ static void make_records(cli_server *s, struct MHD_Connection *to, ls_buffer *ou
         have = *end == ',' ? end + 1 : NULL;
     }
     const ls_run_seen place = {n[0], n[1], n[2], n[3]};
+    pthread_mutex_lock(&s->lock);
     ls_run_log_write(&s->log, &place, out);
+    pthread_mutex_unlock(&s->lock);
 }
 
 static void make_numbers(cli_server *s, struct MHD_Connection *to, ls_buffer *out)
 {
+    char text[1 << 16];
     (void)to;
-    const size_t length = metrics_write(&s->numbers.all, s->text, sizeof s->text);
-    ls_buffer_put(out, s->text);
-    out->failed |= length >= sizeof s->text;
+    const size_t length = metrics_write(&s->numbers.all, text, sizeof text);
+    ls_buffer_put(out, text);
+    out->failed |= length >= sizeof text;
 }
 
 typedef struct page {
@@ -205,14 +206,11 @@ static enum MHD_Result answer_page(cli_server *s, struct MHD_Connection *to, con
     ls_buffer b;
     ls_buffer_init(&b, s->host);
     ls_c_locale locale = ls_c_locale_enter();
-    pthread_mutex_lock(&s->lock);
     p->make(s, to, &b);
-    pthread_mutex_unlock(&s->lock);
     ls_c_locale_leave(locale);
     int status = ls_buffer_status(&b, NULL);
-    enum MHD_Result result = status == LS_OK
-                                 ? answer(to, MHD_HTTP_OK, p->type, b.text, b.length)
-                                 : say(to, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
+    enum MHD_Result result = status ? say(to, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n")
+                                    : answer(to, MHD_HTTP_OK, p->type, b.text, b.length);
     ls_buffer_fini(&b);
     return result;
 }

@@ -60,8 +60,10 @@ static size_t part_length(const char *text, char separator)
 static int count_parts(const char *text, char separator)
 {
     int count = 1;
-    for (size_t n; text[n = part_length(text, separator)]; count++)
-        text += n + 1;
+    for (text += part_length(text, separator); *text; text += part_length(text, separator)) {
+        text++; /* the separator */
+        count++;
+    }
     return count;
 }
 
@@ -171,13 +173,14 @@ static int read_setting(ls_sweep *s, sweep_axis *axis, const char *vary, char *s
 {
     const char separator = axis->keys > 1 ? ':' : '\0'; /* which is in no text */
     const int found = count_parts(setting, separator);
-    value *values = &axis->values[axis->count++ * axis->keys];
     int status = LS_OK;
     if (found != axis->keys)
         return ls_fail(err, LS_EINVAL,
                        "--vary %.200s: expected %d values with ':' between them, found %d in "
                        "%.100s; a value that holds ':' needs \"quotes\"",
                        vary, axis->keys, found, setting);
+    value *values = &axis->values[axis->count * axis->keys];
+    axis->count++; /* those that are read so far are freed with it */
     for (int k = 0; status == LS_OK && k < axis->keys; k++) {
         const char *text = take_part(&setting, separator);
         if (!*text)
@@ -291,8 +294,9 @@ const char *ls_sweep_assignment(const ls_sweep *sweep, int combination, int key)
 void ls_sweep_row_init(ls_sweep_row *row)
 {
     memset(row, 0, sizeof *row);
-    row->test_accuracy = row->test_metric = row->test_loss = row->train_loss = NAN;
-    row->seconds_per_epoch = row->images_per_s = NAN;
+    ls_result *r = &row->result;
+    r->test_accuracy = r->test_metric = r->test_loss = r->seconds_per_epoch = NAN;
+    row->train_loss = row->images_per_s = NAN;
 }
 
 void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
@@ -300,10 +304,10 @@ void ls_sweep_row_progress(ls_sweep_row *row, const ls_progress *p)
     if (!p->epoch_done)
         return;
     row->train_loss = p->loss;
-    row->epochs++;
+    row->result.epochs++;
     /* Every epoch has the same images: the mean rate is the harmonic mean of the epochs'. */
     row->inverse_rates += 1 / p->images_per_s;
-    row->images_per_s = row->epochs / row->inverse_rates;
+    row->images_per_s = row->result.epochs / row->inverse_rates;
 }
 
 void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, const char *error)
@@ -314,18 +318,12 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
         snprintf(row->error, sizeof row->error, "%s", error);
     if (!trainer)
         return;
-    const ls_result *r = ls_trainer_result(trainer);
     const ls_summary *s = ls_trainer_summary(trainer);
     snprintf(row->devices, sizeof row->devices, "%s", s->devices);
     snprintf(row->run_dir, sizeof row->run_dir, "%s", s->run_dir);
     row->synthetic = s->synthetic;
-    row->epochs = r->epochs;
-    row->test_accuracy = r->test_accuracy;
-    row->test_loss = r->test_loss;
-    row->metric = r->metric;
-    row->test_metric = r->test_metric;
-    row->seconds_per_epoch = r->seconds_per_epoch;
-    memcpy(row->weights_sha256, r->weights_sha256, sizeof row->weights_sha256);
+    row->result = *ls_trainer_result(trainer);
+    row->result.devices = row->result.checkpoint = NULL; /* the trainer's */
 }
 
 double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row)
@@ -351,6 +349,7 @@ static void put_value(ls_json_writer *w, const char *key, const char *text)
 static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row *rows, int i)
 {
     const ls_sweep_row *r = &rows[i];
+    const ls_result *out = &r->result;
     const char *status = !r->ran                        ? "not run"
                          : r->status == LS_OK           ? "finished"
                          : r->status == LS_EINTERRUPTED ? "interrupted"
@@ -364,40 +363,33 @@ static void put_row(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row
     ls_json_put_string(w, "error", r->status && r->status != LS_EINTERRUPTED ? r->error : NULL);
     ls_json_put_string(w, "devices", r->devices[0] ? r->devices : NULL);
     ls_json_put_bool(w, "synthetic", r->synthetic);
-    ls_json_put_int(w, "epochs", r->epochs);
-    ls_json_put_double(w, "test_accuracy", r->test_accuracy);
-    ls_json_put_double(w, "test_loss", r->test_loss);
-    ls_json_put_string(w, "metric", r->metric);
-    ls_json_put_double(w, "test_metric", r->test_metric);
+    ls_json_put_int(w, "epochs", out->epochs);
+    ls_json_put_double(w, "test_accuracy", out->test_accuracy);
+    ls_json_put_double(w, "test_loss", out->test_loss);
+    ls_json_put_string(w, "metric", out->metric);
+    ls_json_put_double(w, "test_metric", out->test_metric);
     ls_json_put_double(w, "train_loss", r->train_loss);
-    ls_json_put_double(w, "seconds_per_epoch", r->seconds_per_epoch);
+    ls_json_put_double(w, "seconds_per_epoch", out->seconds_per_epoch);
     ls_json_put_double(w, "images_per_s", r->images_per_s);
     ls_json_put_double(w, "speed_up", ls_sweep_speedup(rows, ls_sweep_count(sweep), i));
-    ls_json_put_string(w, "weights_sha256", r->weights_sha256[0] ? r->weights_sha256 : NULL);
+    ls_json_put_string(w, "weights_sha256", out->weights_sha256[0] ? out->weights_sha256 : NULL);
     ls_json_put_string(w, "run_dir", r->run_dir[0] ? r->run_dir : NULL);
     ls_json_close(w);
 }
 
-int ls_sweep_json(char **out, const ls_sweep *sweep, const ls_sweep_row *rows, const char *config,
-                  const ls_host *host, ls_error *err)
+void ls_sweep_json(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row *rows,
+                   const char *config)
 {
-    ls_json_writer w;
-    ls_json_writer_init(&w, 2, host);
-    ls_json_open_object(&w, NULL);
-    ls_json_put_string(&w, "lockstep", LS_VERSION);
-    ls_json_put_string(&w, "config", config);
-    ls_json_open_array(&w, "keys");
-    for (int k = 0; k < ls_sweep_keys(sweep); k++)
-        ls_json_put_string(&w, NULL, ls_sweep_key(sweep, k));
-    ls_json_close(&w);
-    ls_json_open_array(&w, "runs");
-    for (int i = 0; i < ls_sweep_count(sweep); i++)
-        put_row(&w, sweep, rows, i);
-    ls_json_close(&w);
-    ls_json_close(&w);
-    ls_buffer_put(&w.out, "\n");
-    const char *text = ls_json_writer_text(&w, NULL, NULL);
-    *out = text ? ls_strdup(host, text) : NULL;
-    ls_json_writer_fini(&w);
-    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for a sweep's results");
+    ls_json_open_object(w, NULL);
+    ls_json_put_string(w, "lockstep", LS_VERSION);
+    ls_json_put_string(w, "config", config);
+    ls_json_open_array(w, "keys");
+    for (int k = 0; k < sweep->keys; k++)
+        ls_json_put_string(w, NULL, sweep->key[k]);
+    ls_json_close(w);
+    ls_json_open_array(w, "runs");
+    for (int i = 0; i < sweep->count; i++)
+        put_row(w, sweep, rows, i);
+    ls_json_close(w);
+    ls_json_close(w);
 }

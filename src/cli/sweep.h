@@ -15,6 +15,8 @@
 #ifndef CLI_SWEEP_H
 #define CLI_SWEEP_H
 
+#include "json/writer.h"
+
 #include <lockstep/trainer.h>
 #include <stdbool.h>
 
@@ -48,13 +50,9 @@ typedef struct ls_sweep_row {
     char devices[128]; /* "[cpu(0), cpu(1)]", cut when it is longer */
     char run_dir[256]; /* "" when there is none */
     bool synthetic;
-    int epochs; /* finished */
-    double test_accuracy, test_loss, train_loss;
-    const char *metric; /* as in ls_result; NULL: it was not opened */
-    double test_metric;
-    double seconds_per_epoch, images_per_s;
+    ls_result result; /* without `devices` and `checkpoint`; metric NULL: it was not opened */
+    double train_loss, images_per_s;
     double inverse_rates; /* summed over finished epochs: what images_per_s is made of */
-    char weights_sha256[65];
 } ls_sweep_row;
 
 /* An empty row: not run, no numbers. */
@@ -70,9 +68,8 @@ void ls_sweep_row_end(ls_sweep_row *row, const ls_trainer *trainer, int status, 
 /* Images per second compared with the first row that has any; NaN without. */
 double ls_sweep_speedup(const ls_sweep_row *rows, int count, int row);
 
-/* The whole sweep as indented JSON; `config` is the config's path. The caller frees it with
- * ls_text_free. Errors: LS_ENOMEM. */
-int ls_sweep_json(char **out, const ls_sweep *sweep, const ls_sweep_row *rows, const char *config,
-                  const ls_host *host, ls_error *err);
+/* Writes the whole sweep as JSON; `config` is the config's path. */
+void ls_sweep_json(ls_json_writer *w, const ls_sweep *sweep, const ls_sweep_row *rows,
+                   const char *config);
 
 #endif

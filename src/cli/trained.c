@@ -262,26 +262,29 @@ typedef struct job {
 static int open_replica(ls_replica **out, ls_device *device, const job *j, ls_error *err)
 {
     const ls_predict_desc *d = j->desc;
+    const ls_trained *t = d->trained;
+    const ls_config *c = &t->config;
+    const bool has_optimizer = c->optimizer.type; /* a card has none */
     uint32_t sizes[LS_SHARD_SIZES];
     const ls_replica_desc desc = {
         .device = device,
-        .model = d->model,
-        .optimizer = d->optimizer,
-        .normalisation = d->normalisation,
-        .loss = d->loss,
-        .label_smoothing = d->label_smoothing,
+        .model = t->model,
+        .optimizer = d->as_in_training && has_optimizer ? &c->optimizer : NULL,
+        .normalisation = c->preprocessing,
+        .loss = c->loss,
+        .label_smoothing = (float)c->label_smoothing,
         .class_weight = d->class_weight,
         .scores = j->rows.scores != NULL,
         .data[LS_TEST] = {.images = d->images,
                           .labels = j->labels,
                           .rows = d->places ? d->all : d->rows},
         .shard_rows = sizes,
-        .shard_row_counts = ls_add_shard_sizes(sizes, 0, d->rows, d->batch, j->rows.shards),
-        .host = d->host,
+        .shard_row_counts = ls_add_shard_sizes(sizes, 0, d->rows, j->rows.batch, j->rows.shards),
+        .host = t->host,
     };
     int status = ls_replica_create(out, &desc, err);
     return status ? status
-                  : ls_replica_import(*out, ls_replica_weight_arena(*out), d->weights, err);
+                  : ls_replica_import(*out, ls_replica_weight_arena(*out), t->weights, err);
 }
 
 static int predict_part(const ls_worker *w, void *arg, ls_error *err)
@@ -313,20 +316,21 @@ static void fill(ls_prediction *out, const job *j, int workers)
 }
 
 static int run_on_pool(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_pool *pool,
-                       ls_error *err)
+                       int shards, ls_error *err)
 {
-    const int workers = ls_pool_size(pool);
+    const int workers = ls_pool_size(pool), targets = d->trained->config.preprocessing.targets;
+    const ls_host *host = d->trained->host;
     job j = {.desc = d,
              .rows = {.rows = d->rows,
-                      .batch = d->batch,
-                      .shards = d->shards ? d->shards : (uint32_t)workers,
+                      .batch = (uint32_t)d->trained->config.batch_size,
+                      .shards = shards ? (uint32_t)shards : (uint32_t)workers,
                       .scores = scores,
-                      .classes = d->model->classes}};
-    const size_t words = d->normalisation.targets ? (size_t)d->normalisation.targets : 1;
-    int32_t *unknown = d->labels ? NULL : ls_alloc_array(d->host, d->rows * words, sizeof *unknown);
+                      .classes = d->trained->model->classes}};
+    const size_t words = targets ? (size_t)targets : 1;
+    int32_t *unknown = d->labels ? NULL : ls_alloc_array(host, d->rows * words, sizeof *unknown);
     j.labels = d->labels ? d->labels : unknown;
-    j.name = ls_alloc_array(d->host, (size_t)workers, sizeof *j.name);
-    int status = ls_sharded_rows_init(&j.rows, d->host, err);
+    j.name = ls_alloc_array(host, (size_t)workers, sizeof *j.name);
+    int status = ls_sharded_rows_init(&j.rows, host, err);
     if (status == LS_OK && (!j.labels || !j.name))
         status = ls_fail(err, LS_ENOMEM, "out of memory for %u rows", (unsigned)d->rows);
     if (status == LS_OK && d->places)
@@ -335,29 +339,32 @@ static int run_on_pool(ls_prediction *out, float *scores, const ls_predict_desc 
         status = ls_pool_run(pool, predict_part, &j, LS_FOREVER, err);
     if (status == LS_OK)
         fill(out, &j, workers);
-    ls_sharded_rows_fini(&j.rows, d->host);
-    ls_free(d->host, j.name);
-    ls_free(d->host, unknown);
+    ls_sharded_rows_fini(&j.rows, host);
+    ls_free(host, j.name);
+    ls_free(host, unknown);
     return status;
 }
 
 int ls_predict(ls_prediction *out, float *scores, const ls_predict_desc *d, ls_error *err)
 {
     ls_pool *pool;
+    char cache[4096];
+    const ls_config *c = &d->trained->config;
+    const int shards = ls_config_shards(c, d->trained->model);
     const ls_device_pool_options o = {
         .size = sizeof o,
         .registry = d->registry,
-        .devices = d->devices,
-        .max_devices = (int)d->shards,
-        .threads = d->threads,
-        .precision = d->precision,
-        .cache_dir = d->cache_dir,
-        .host = d->host,
+        .devices = d->devices ? d->devices : c->devices,
+        .max_devices = shards,
+        .threads = c->threads ? c->threads : LS_TEAMS_OF_THE_REST,
+        .precision = c->precision,
+        .cache_dir = cli_find_cache_dir(cache),
+        .host = d->trained->host,
     };
     int status = ls_device_pool_create(&pool, &o, err);
     if (status)
         return status;
-    status = run_on_pool(out, scores, d, pool, err);
+    status = run_on_pool(out, scores, d, pool, shards, err);
     ls_pool_destroy(pool);
     return status;
 }

@@ -49,28 +49,19 @@ const char *ls_class_name(const ls_trained *trained, int label);
 /* ---- forward passes on every device, no gradients --------------------------------------------- */
 
 typedef struct ls_predict_desc {
+    const ls_trained *trained;
     const ls_registry *registry;
-    const char *devices; /* as in ls_device_pool_options */
-    int threads;         /* as in ls_device_pool_options */
-    ls_precision precision;
-    const char *cache_dir; /* NULL: none */
-    const ls_model *model;
-    const float *weights;       /* canonical */
-    ls_gather normalisation;    /* crop and flip are not applied */
-    const struct ls_loss *loss; /* NULL: cross-entropy */
-    float label_smoothing;
+    const char *devices;       /* as in ls_device_pool_options; NULL: the config's */
     const float *class_weight; /* NULL: none */
-    /* The one that the model was trained with: loss and hits then come from the very kernels that a
-     * run evaluates with, in the same bits. NULL: from those of a replica that is never trained. */
-    const ls_optimizer *optimizer;
-    const void *images; /* [rows][c][h][w], bytes or floats */
+    /* Loss and hits come from the very kernels that a run evaluates with, in the same bits; else from those of a
+     * replica that is never trained. */
+    bool as_in_training;
+    const void *images; /* [rows][c][h][w], bytes or floats; crop and flip are not applied */
     const uint32_t
         *places;        /* [rows]: where they are in images and labels; NULL: one after another */
     uint32_t all;       /* with places: rows of images and labels */
     const void *labels; /* [rows], or targets; not needed for scores */
     uint32_t rows;      /* at least 1 */
-    uint32_t batch, shards; /* as in training: the same rows then go through the same kernels */
-    const ls_host *host;
 } ls_predict_desc;
 
 typedef struct ls_prediction {
@@ -122,13 +113,11 @@ typedef struct cli_trained_verb {
     int (*run)(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry);
 } cli_trained_verb;
 
+extern const cli_trained_verb cli_eval, cli_predict, cli_export;
+
 /* Reads the arguments, opens the run and runs the verb, or prints the help text; returns the exit code,
  * with the message of a failure printed. */
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
                     const ls_registry *registry);
-
-/* A description of what is to be predicted, without images. */
-ls_predict_desc cli_predict_desc(const ls_trained *t, const cli_trained_args *a,
-                                 const ls_registry *registry, char cache[4096]);
 
 #endif

@@ -25,10 +25,7 @@ typedef struct pair {
 } pair;
 
 typedef struct arrays {
-    const ls_dataset_kind *kind;
-    const ls_dataset_spec *spec;
-    const ls_host *host;
-    ls_error *err;
+    const ls_opening *o;
     char *path[4];  /* owned */
     ls_tensors all; /* safetensors */
     bool tensors;
@@ -53,13 +50,15 @@ static int shape_of(ls_dataset_info *info, const arrays *a, const pair *p)
         side[p->x.rank == 3 ? i : i - 1] = dim[i];
     for (int i = 0; i < 3; i++)
         if (side[i] > MOST_SIDE)
-            return ls_fail(a->err, LS_EDATA, "%.200s: %s: expected sides of at most %u, found %llu",
-                           p->x.path, p->x_name, MOST_SIDE, (unsigned long long)side[i]);
+            return ls_fail(a->o->err, LS_EDATA,
+                           "%.200s: %s: expected sides of at most %u, found %llu", p->x.path,
+                           p->x_name, MOST_SIDE, (unsigned long long)side[i]);
     if (ls_array_row(&p->y) > MOST_TARGETS)
-        return ls_fail(a->err, LS_EDATA, "%.200s: %s: expected at most %u numbers a row, found %zu",
-                       p->y.path, p->y_name, MOST_TARGETS, ls_array_row(&p->y));
+        return ls_fail(a->o->err, LS_EDATA,
+                       "%.200s: %s: expected at most %u numbers a row, found %zu", p->y.path,
+                       p->y_name, MOST_TARGETS, ls_array_row(&p->y));
     if (dim[0] > UINT32_MAX - 1 || dim[0] != p->y.dim[0])
-        return ls_fail(a->err, LS_EDATA,
+        return ls_fail(a->o->err, LS_EDATA,
                        "%.200s: %s: expected a target for each of the %llu rows of %s, found %llu; "
                        "the two do not belong together",
                        p->y.path, p->y_name, (unsigned long long)dim[0], p->x_name,
@@ -78,7 +77,7 @@ static int largest_label(const arrays *a, const pair *p, int64_t *largest)
         const double label = ls_array_number(&p->y, r);
         if (!(label >= 0 && label < 2147483647.0 && label == floor(label)))
             return ls_fail(
-                a->err, LS_EDATA,
+                a->o->err, LS_EDATA,
                 "%.200s: %s: row %llu: expected a class, a whole number from 0 on, found "
                 "%g; for values set data.labels to \"values\"",
                 p->y.path, p->y_name, (unsigned long long)r, label);
@@ -88,20 +87,11 @@ static int largest_label(const arrays *a, const pair *p, int64_t *largest)
     return LS_OK;
 }
 
-static int fail_classes(const arrays *a, const pair *p, int64_t largest)
-{
-    return ls_fail(
-        a->err, LS_EDATA,
-        "%.200s: %s: expected labels from 0 to %d, found %lld; set data.classes to how many "
-        "there are",
-        p->y.path, p->y_name, a->classes - 1, (long long)largest);
-}
-
 /* How many classes there are; none where targets are values. */
 static int count_classes(arrays *a)
 {
     const ls_array *y = &a->split[0].y;
-    const int form = a->spec->keys.labels;
+    const int form = a->o->spec->keys.labels;
     const bool single = ls_array_row(y) == 1;
     if (form == LS_LABELS_VALUES || (form == LS_LABELS_AUTO && !(single && ls_array_is_whole(y))))
         return LS_OK;
@@ -110,7 +100,7 @@ static int count_classes(arrays *a)
         int64_t largest = s ? 0 : 1;
         if (ls_array_row(&p->y) != 1)
             return ls_fail(
-                a->err, LS_EDATA,
+                a->o->err, LS_EDATA,
                 "%.200s: %s: expected a class for each row, found %zu numbers; set data.labels "
                 "to \"values\"",
                 p->y.path, p->y_name, ls_array_row(&p->y));
@@ -118,9 +108,12 @@ static int count_classes(arrays *a)
         if (status)
             return status;
         if (s == 0)
-            a->classes = a->spec->keys.classes ? a->spec->keys.classes : (int)largest + 1;
+            a->classes = a->o->spec->keys.classes ? a->o->spec->keys.classes : (int)largest + 1;
         if (largest >= a->classes)
-            return fail_classes(a, &a->split[s], largest);
+            return ls_fail(a->o->err, LS_EDATA,
+                           "%.200s: %s: expected labels from 0 to %d, found %lld; set data.classes "
+                           "to how many there are",
+                           p->y.path, p->y_name, a->classes - 1, (long long)largest);
     }
     return LS_OK;
 }
@@ -130,7 +123,7 @@ static int count_classes(arrays *a)
 static int fail_number(const arrays *a, const ls_array *array, const char *name, size_t i, double v)
 {
     const size_t row = ls_array_row(array);
-    return ls_fail(a->err, LS_EDATA,
+    return ls_fail(a->o->err, LS_EDATA,
                    "%.200s: %s: row %zu, column %zu: expected a finite number, found %g%s",
                    array->path, name, i / row, i % row, v,
                    isnan(v) && array != &a->split[0].y && array != &a->split[1].y
@@ -142,14 +135,15 @@ static int fail_number(const arrays *a, const ls_array *array, const char *name,
 static int find_means(arrays *a)
 {
     const ls_array *x = &a->split[0].x;
-    const size_t limit = a->spec->limit, rows = limit ? limit : (size_t)x->dim[0];
+    const size_t limit = a->o->spec->limit, rows = limit ? limit : (size_t)x->dim[0];
     const size_t row = ls_array_row(x), all = row * rows;
-    if (a->spec->keys.on_nan != LS_NAN_MEAN || ls_array_is_whole(x))
+    if (a->o->spec->keys.on_nan != LS_NAN_MEAN || ls_array_is_whole(x))
         return LS_OK;
-    size_t *count = ls_alloc_array(a->host, row, sizeof *count);
-    a->mean = ls_alloc_array(a->host, row, sizeof *a->mean);
-    int status =
-        count && a->mean ? LS_OK : ls_fail(a->err, LS_ENOMEM, "out of memory for %zu means", row);
+    size_t *count = ls_alloc_array(a->o->host, row, sizeof *count);
+    a->mean = ls_alloc_array(a->o->host, row, sizeof *a->mean);
+    int status = count && a->mean
+                     ? LS_OK
+                     : ls_fail(a->o->err, LS_ENOMEM, "out of memory for %zu means", row);
     for (size_t i = 0; status == LS_OK && i < all; i++) {
         const double v = ls_array_number(x, i);
         if (isfinite(v)) {
@@ -159,45 +153,36 @@ static int find_means(arrays *a)
     }
     for (size_t k = 0; status == LS_OK && k < row; k++)
         a->mean[k] = count[k] ? a->mean[k] / (double)count[k] : 0;
-    ls_free(a->host, count);
+    ls_free(a->o->host, count);
     return status;
 }
 
-/* Number `i` of x as it is trained on; `filled` where it was a hole. */
-static int number_of(const arrays *a, const pair *p, size_t i, float *out, bool *filled)
+/* Number `i` of x as it is trained on. */
+static int number_of(const arrays *a, const pair *p, size_t i, float *out)
 {
     const double v = ls_array_number(&p->x, i);
-    *filled = isnan(v) && a->spec->keys.on_nan != LS_NAN_REFUSED;
-    *out = !*filled ? (float)v : a->mean ? (float)a->mean[i % ls_array_row(&p->x)] : 0.0f;
+    const bool filled = isnan(v) && a->o->spec->keys.on_nan != LS_NAN_REFUSED;
+    *out = !filled ? (float)v : a->mean ? (float)a->mean[i % ls_array_row(&p->x)] : 0.0f;
     return isfinite(*out) ? LS_OK : fail_number(a, &p->x, p->x_name, i, v);
 }
 
 /* A map is written to for the first hole alone: its page becomes the process's own. */
 static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t all)
 {
-    bool writable = false, filled;
+    bool writable = false;
     float v;
     int status = LS_OK;
     for (size_t i = 0; status == LS_OK && i < all; i++) {
         if (isfinite(r->values[i]))
             continue;
-        status = number_of(a, p, i, &v, &filled);
+        status = number_of(a, p, i, &v);
         if (status == LS_OK && !writable && mprotect(r->map, r->map_bytes, PROT_READ | PROT_WRITE))
-            status =
-                ls_fail(a->err, LS_ENOMEM, "%.200s: no memory to fill what is missing", p->x.path);
+            status = ls_fail(a->o->err, LS_ENOMEM, "%.200s: no memory to fill what is missing",
+                             p->x.path);
         writable = true;
         if (status == LS_OK)
             r->values[i] = v;
     }
-    return status;
-}
-
-static int convert(const arrays *a, const pair *p, ls_resident *r, size_t all)
-{
-    bool filled;
-    int status = LS_OK;
-    for (size_t i = 0; status == LS_OK && i < all; i++)
-        status = number_of(a, p, i, &r->values[i], &filled);
     return status;
 }
 
@@ -222,22 +207,22 @@ static int take_targets(const arrays *a, const pair *p, ls_resident *r)
 static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, ls_resident **out)
 {
     if (!ls_array_in_place(&p->x))
-        return ls_resident_create(out, info, a->host, a->err);
+        return ls_resident_create(out, info, a->o);
     ls_array *from = &p->x;
     ls_tensors own = {0};
     const size_t at = a->tensors ? (size_t)(p->x.data - (const uint8_t *)a->all.file.map)
                                  : (size_t)(p->x.data - (const uint8_t *)p->x.map);
     int status = LS_OK;
     if (a->tensors) {
-        status = ls_tensors_open(&own, p->x.path, a->host, a->err);
+        status = ls_tensors_open(&own, p->x.path, a->o->host, a->o->err);
         ls_json_destroy(own.header);
         from = &own.file;
         if (status == LS_OK && from->map_bytes != a->all.file.map_bytes)
-            status = ls_fail(a->err, LS_EDATA, "%.300s: it changes while it is read", p->x.path);
+            status = ls_fail(a->o->err, LS_EDATA, "%.300s: it changes while it is read", p->x.path);
     }
     if (status == LS_OK)
         status = ls_resident_create_mapped(out, info, (uint8_t *)from->map + at, from->map,
-                                           from->map_bytes, a->host, a->err);
+                                           from->map_bytes, a->o);
     if (status)
         ls_array_close(&own.file);
     else
@@ -248,10 +233,11 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
 static int fill_split(const arrays *a, const pair *p, ls_resident *r)
 {
     const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->x);
+    const bool in_place = ls_array_in_place(&p->x);
     int status = take_targets(a, p, r);
-    if (status == LS_OK && !ls_array_in_place(&p->x))
-        status = convert(a, p, r, all);
-    else if (status == LS_OK && r->base.info.dtype == LS_ROW_F32)
+    for (size_t i = 0; status == LS_OK && !in_place && i < all; i++)
+        status = number_of(a, p, i, &r->values[i]);
+    if (status == LS_OK && in_place && r->base.info.dtype == LS_ROW_F32)
         status = check_mapped(a, p, r, all);
     return status;
 }
@@ -260,9 +246,11 @@ static int describe(ls_dataset_info *info, const arrays *a, int test)
 {
     const pair *p = &a->split[test];
     const uint32_t rows = (uint32_t)p->x.dim[0];
-    *info = ls_dataset_split(a->kind, a->spec, test, p->x.path, rows);
+    *info = ls_dataset_split(a->o, test, p->x.path, rows);
     int status = shape_of(info, a, p);
-    return status || test ? status : ls_dataset_check_limit(a->spec, rows, p->x.path, a->err);
+    if (status == LS_OK && !test)
+        status = ls_dataset_check_limit(a->o, rows, p->x.path);
+    return status;
 }
 
 static int check_same(const arrays *a, const ls_dataset_info *train, const ls_dataset_info *test)
@@ -271,7 +259,7 @@ static int check_same(const arrays *a, const ls_dataset_info *train, const ls_da
         train->width == test->width && train->dtype == test->dtype &&
         train->targets == test->targets)
         return LS_OK;
-    return ls_fail(a->err, LS_EDATA,
+    return ls_fail(a->o->err, LS_EDATA,
                    "%.200s: %s: expected test rows like the training rows: %d×%d×%d %s, %d targets",
                    a->split[1].x.path, a->split[1].x_name, train->channels, train->height,
                    train->width, train->dtype == LS_ROW_U8 ? "bytes" : "floats", train->targets);
@@ -286,7 +274,7 @@ static int name_classes(const arrays *a, ls_resident *r)
     int status = LS_OK, n = 0;
     if (!text || a->classes == 0 || a->classes > 4096)
         return LS_OK;
-    status = ls_json_parse(&doc, "class_names", text, strlen(text), a->host, a->err);
+    status = ls_json_parse(&doc, "class_names", text, strlen(text), a->o->host, a->o->err);
     if (status)
         return status == LS_ECONFIG ? LS_EDATA : status;
     const cJSON *item, *root = ls_json_root(doc);
@@ -296,7 +284,7 @@ static int name_classes(const arrays *a, ls_resident *r)
             name[n++] = item->valuestring;
     }
     if (n == a->classes)
-        status = ls_resident_name_classes(r, name, a->err);
+        status = ls_resident_name_classes(r, name, a->o->err);
     ls_json_destroy(doc);
     return status;
 }
@@ -336,7 +324,7 @@ static int open_both(arrays *a, ls_dataset *split[2])
     for (int s = 0; status == LS_OK && s < splits_of(a); s++)
         status = open_split(a, &info[s], s, &split[s]);
     if (status == LS_OK && !a->has_test)
-        status = ls_dataset_none(&split[1], &info[0], a->host, a->err);
+        status = ls_dataset_none(&split[1], &info[0], a->o);
     return status;
 }
 
@@ -348,44 +336,41 @@ static int finish(arrays *a, int status)
     }
     ls_tensors_close(&a->all);
     for (int i = 0; i < 4; i++)
-        ls_free(a->host, a->path[i]);
-    ls_free(a->host, a->mean);
+        ls_free(a->o->host, a->path[i]);
+    ls_free(a->o->host, a->mean);
     return status;
 }
 
 /* ---- npy ------------------------------------------------------------------------------------------ */
 
-static int open_file(arrays *a, int at, const char *file, const char *key, ls_array *out)
+static int open_file(const arrays *a, char **path, const char *file, const char *key, ls_array *out)
 {
     if (!file)
-        return ls_dataset_refuse(a->spec, key, a->err, "expected the name of an .npy file");
-    a->path[at] = ls_data_path(a->spec, file, a->host);
-    return a->path[at] ? ls_array_open_npy(out, a->path[at], a->err)
-                       : ls_fail(a->err, LS_ENOMEM, "npy: out of memory");
+        return ls_dataset_refuse(a->o, key, "expected the name of an .npy file");
+    *path = ls_data_path(a->o, file);
+    return *path ? ls_array_open_npy(out, *path, a->o->err)
+                 : ls_fail(a->o->err, LS_ENOMEM, "npy: out of memory");
 }
 
 static int open_files(arrays *a)
 {
-    const ls_data_keys *k = &a->spec->keys;
+    static const char *const key[4] = {"data.x", "data.y", "data.test_x", "data.test_y"};
+    const ls_data_keys *k = &a->o->spec->keys;
+    const char *const file[4] = {k->x, k->y, k->test_x, k->test_y};
+    int status = LS_OK;
     a->has_test = k->test_x || k->test_y;
-    int status = open_file(a, 0, k->x, "data.x", &a->split[0].x);
-    if (status == LS_OK)
-        status = open_file(a, 1, k->y, "data.y", &a->split[0].y);
-    if (status == LS_OK && a->has_test)
-        status = open_file(a, 2, k->test_x, "data.test_x", &a->split[1].x);
-    if (status == LS_OK && a->has_test)
-        status = open_file(a, 3, k->test_y, "data.test_y", &a->split[1].y);
-    for (int s = 0; s < 2; s++) {
-        a->split[s].x_name = "x";
-        a->split[s].y_name = "y";
+    for (int i = 0; status == LS_OK && i < 2 * splits_of(a); i++) {
+        pair *p = &a->split[i / 2];
+        p->x_name = "x";
+        p->y_name = "y";
+        status = open_file(a, &a->path[i], file[i], key[i], i % 2 ? &p->y : &p->x);
     }
     return status;
 }
 
-static int open_npy(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
-                    const ls_host *host, ls_error *err)
+static int open_npy(ls_dataset *split[2], const ls_opening *o)
 {
-    arrays a = {.kind = kind, .spec = spec, .host = host, .err = err};
+    arrays a = {.o = o};
     int status = open_files(&a);
     return finish(&a, status ? status : open_both(&a, split));
 }
@@ -397,13 +382,13 @@ static int find_pair(arrays *a, int test, const char *x, const char *y)
     pair *p = &a->split[test];
     p->x_name = x;
     p->y_name = y;
-    int status = ls_tensors_find(&p->x, &a->all, x, a->err);
-    return status ? status : ls_tensors_find(&p->y, &a->all, y, a->err);
+    int status = ls_tensors_find(&p->x, &a->all, x, a->o->err);
+    return status ? status : ls_tensors_find(&p->y, &a->all, y, a->o->err);
 }
 
 static int find_tensors(arrays *a)
 {
-    const ls_data_keys *k = &a->spec->keys;
+    const ls_data_keys *k = &a->o->spec->keys;
     int status = find_pair(a, 0, k->x ? k->x : "x", k->y ? k->y : "y");
     const char *x = k->test_x ? k->test_x : "test_x";
     a->has_test = k->test_x || k->test_y || ls_tensors_has(&a->all, x);
@@ -412,33 +397,30 @@ static int find_tensors(arrays *a)
     return status;
 }
 
-static int open_tensors(ls_dataset *split[2], const ls_dataset_kind *kind, const char *path,
-                        const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int open_tensors(ls_dataset *split[2], const char *path, const ls_opening *o)
 {
-    arrays a = {.kind = kind, .spec = spec, .host = host, .err = err, .tensors = true};
-    int status = ls_tensors_open(&a.all, path, host, err);
+    arrays a = {.o = o, .tensors = true};
+    int status = ls_tensors_open(&a.all, path, o->host, o->err);
     if (status == LS_OK)
         status = find_tensors(&a);
     return finish(&a, status ? status : open_both(&a, split));
 }
 
-static int open_safetensors(ls_dataset *split[2], const ls_dataset_kind *kind,
-                            const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int open_safetensors(ls_dataset *split[2], const ls_opening *o)
 {
-    if (!spec->path)
-        return ls_dataset_refuse(spec, "data.path", err, "expected the safetensors file");
-    return open_tensors(split, kind, spec->path, spec, host, err);
+    if (!o->spec->path)
+        return ls_dataset_refuse(o, "data.path", "expected the safetensors file");
+    return open_tensors(split, o->spec->path, o);
 }
 
-static int open_folder(ls_dataset *split[2], const ls_dataset_kind *kind,
-                       const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int open_folder(ls_dataset *split[2], const ls_opening *o)
 {
-    if (!spec->keys.packed)
-        return ls_dataset_refuse(spec, "data.name", err,
+    if (!o->spec->keys.packed)
+        return ls_dataset_refuse(o, "data.name",
                                  "folders of images are packed where a run begins, and not here: "
                                  "`trainer pack FOLDER --to FILE.safetensors`, and then data.name "
                                  "safetensors and data.path FILE.safetensors");
-    return open_tensors(split, kind, spec->keys.packed, spec, host, err);
+    return open_tensors(split, o->spec->keys.packed, o);
 }
 
 #define KEYS "x y test_x test_y labels classes on_nan"

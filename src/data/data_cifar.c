@@ -56,8 +56,7 @@ typedef struct cifar_split {
     ls_resident *out;
     ls_sha256 hash; /* of all files one after another */
     uint8_t *chunk; /* CHUNK records */
-    const ls_host *host;
-    ls_error *err;
+    const ls_opening *o;
 } cifar_split;
 
 /* Refuses a file that cannot be whole before anything of it is read. */
@@ -66,7 +65,7 @@ static int check_size(const cifar_split *s, const ls_byte_reader *r)
     uint64_t expected = s->records * (uint64_t)s->record;
     if (expected <= ls_byte_reader_bound(r))
         return LS_OK;
-    return ls_fail(s->err, LS_EDATA,
+    return ls_fail(s->o->err, LS_EDATA,
                    "%s: expected %u records of %d bytes, found the end of the file before byte "
                    "%llu; fetch it again",
                    ls_byte_reader_path(r), (unsigned)s->records, s->record,
@@ -82,7 +81,7 @@ static int take_records(cifar_split *s, const char *path, uint32_t count, uint64
         const size_t at = (size_t)(i + 1) * (size_t)s->record - IMAGE - 1;
         const uint8_t *record = s->chunk + at;
         if (record[0] >= info->classes)
-            return ls_fail(s->err, LS_EDATA,
+            return ls_fail(s->o->err, LS_EDATA,
                            "%s: expected a label from 0 to %d at byte %llu, found %d; fetch the "
                            "file again",
                            path, info->classes - 1, (unsigned long long)offset + at, record[0]);
@@ -102,7 +101,8 @@ static int read_records(cifar_split *s, ls_byte_reader *r)
     for (uint32_t done = 0; done < s->records;) {
         uint32_t left = s->records - done, n = left < CHUNK ? left : CHUNK;
         uint64_t offset = ls_byte_reader_offset(r);
-        int status = ls_byte_reader_read(r, s->chunk, (size_t)n * (size_t)s->record, what, s->err);
+        int status =
+            ls_byte_reader_read(r, s->chunk, (size_t)n * (size_t)s->record, what, s->o->err);
         if (status == LS_OK)
             status = take_records(s, ls_byte_reader_path(r), n, offset);
         if (status)
@@ -117,14 +117,14 @@ static int read_file(cifar_split *s, const char *path)
 {
     ls_byte_reader *r;
     char hash[LS_SHA256_HEX];
-    int status = ls_byte_reader_open(&r, path, s->host, s->err);
+    int status = ls_byte_reader_open(&r, path, s->o->host, s->o->err);
     if (status)
         return status;
     status = check_size(s, r);
     if (status == LS_OK)
         status = read_records(s, r);
     if (status == LS_OK)
-        status = ls_byte_reader_end(r, hash, s->err);
+        status = ls_byte_reader_end(r, hash, s->o->err);
     ls_byte_reader_close(r);
     return status;
 }
@@ -133,56 +133,47 @@ static int read_split(cifar_split *s)
 {
     int status = LS_OK;
     ls_sha256_init(&s->hash);
-    s->chunk = ls_alloc(s->host, CHUNK * MOST);
+    s->chunk = ls_alloc(s->o->host, CHUNK * MOST);
     if (!s->chunk)
-        status = ls_fail(s->err, LS_ENOMEM, "%s: out of memory", s->out->base.info.name);
+        status = ls_fail(s->o->err, LS_ENOMEM, "%s: out of memory", s->out->base.info.name);
     for (int i = 0; status == LS_OK && i < s->paths; i++)
         status = read_file(s, s->path[i]);
-    ls_free(s->host, s->chunk);
+    ls_free(s->o->host, s->chunk);
     ls_sha256_final_hex(&s->hash, s->out->base.info.images_sha256);
     return status;
 }
 
-static int open_both(ls_dataset **split, const ls_dataset_kind *kind, const ls_located *located,
-                     const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+/* The last file is the test split, those before it are the training split. */
+static int open_split(ls_dataset **out, int test, const ls_located *located, const ls_opening *o)
 {
-    const ls_cifar_detail *detail = kind->detail;
-    uint32_t training = (uint32_t)(detail->files.count - 1);
-    uint32_t rows = training * detail->records[0];
-    int checked = ls_dataset_check_limit(spec, rows, located->directory, err);
-    if (checked)
-        return checked;
-    for (int test = 0; test < 2; test++) {
-        cifar_split s = {
-            .records = detail->records[test],
-            .record = detail->labels + IMAGE,
-            .path = located->file + (test ? training : 0),
-            .paths = test ? 1 : (int)training,
-            .host = host,
-            .err = err,
-        };
-        const ls_dataset_info info =
-            ls_dataset_split(kind, spec, test, located->directory, test ? s.records : rows);
-        int status = ls_resident_create(&s.out, &info, host, err);
-        if (status)
-            return status;
-        split[test] = &s.out->base;
-        status = read_split(&s);
-        if (status)
-            return status;
-    }
-    return LS_OK;
+    const ls_cifar_detail *detail = o->kind->detail;
+    const int training = detail->files.count - 1;
+    cifar_split s = {
+        .records = detail->records[test],
+        .record = detail->labels + IMAGE,
+        .path = located->file + (test ? training : 0),
+        .paths = test ? 1 : training,
+        .o = o,
+    };
+    const uint32_t rows = (uint32_t)s.paths * s.records;
+    const ls_dataset_info info = ls_dataset_split(o, test, located->directory, rows);
+    int status = test ? LS_OK : ls_dataset_check_limit(o, rows, located->directory);
+    if (status == LS_OK)
+        status = ls_resident_create(&s.out, &info, o);
+    if (status)
+        return status;
+    *out = &s.out->base;
+    return read_split(&s);
 }
 
-int ls_cifar_open(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
-                  const ls_host *host, ls_error *err)
+int ls_cifar_open(ls_dataset *split[2], const ls_opening *o)
 {
-    const ls_cifar_detail *detail = kind->detail;
+    const ls_cifar_detail *detail = o->kind->detail;
     ls_located located;
-    int status = ls_locate(&located, &detail->files, kind->about.name, spec, host, err);
-    if (status == LS_OK)
-        status = open_both(split, kind, &located, spec, host, err);
-    ls_located_free(&located, host);
+    int status = ls_locate(&located, &detail->files, o);
+    for (int test = 0; status == LS_OK && test < 2; test++)
+        status = open_split(&split[test], test, &located, o);
+    ls_located_free(&located, o->host);
     return status;
 }
 

@@ -70,10 +70,7 @@ static int find_level(const column *c, const level *wanted, bool *there)
 /* ---- the table's columns ------------------------------------------------------------------------- */
 
 typedef struct csv {
-    const ls_dataset_kind *kind;
-    const ls_dataset_spec *spec;
-    const ls_host *host;
-    ls_error *err;
+    const ls_opening *o;
     column *column;
     int columns, target;
     int features;  /* of a row */
@@ -84,28 +81,21 @@ typedef struct csv {
 
 static int no_memory(const csv *c)
 {
-    return ls_fail(c->err, LS_ENOMEM, "csv: out of memory");
+    return ls_fail(c->o->err, LS_ENOMEM, "csv: out of memory");
 }
 
 static int fail_field(const csv *c, const ls_table *t, const column *at, const char *expected)
 {
-    return ls_fail(c->err, LS_EDATA, "%.300s:%zu: column \"%.60s\": expected %s, found \"%.70s\"",
-                   t->path, t->line, at->name, expected, t->field);
-}
-
-static int fail_missing(const csv *c, const ls_table *t, int i)
-{
-    return fail_field(c, t, &c->column[i],
-                      i == c->target
-                          ? "a target in each row"
-                          : "a value; data.on_nan says what else to do: \"zero\" or \"mean\"");
+    return ls_fail(c->o->err, LS_EDATA,
+                   "%.300s:%zu: column \"%.60s\": expected %s, found \"%.70s\"", t->path, t->line,
+                   at->name, expected, t->field);
 }
 
 static int add_column(csv *c, const ls_table *t)
 {
-    const ls_data_keys *k = &c->spec->keys;
+    const ls_data_keys *k = &c->o->spec->keys;
     column *at = &c->column[c->columns++];
-    at->name = ls_strdup(c->host, t->field);
+    at->name = ls_strdup(c->o->host, t->field);
     if (!at->name)
         return no_memory(c);
     if (k->target && strcmp(at->name, k->target) == 0) {
@@ -127,7 +117,7 @@ static int by_name(const void *a, const void *b)
 static int check_names(const csv *c, const ls_table *t)
 {
     const size_t n = (size_t)c->columns;
-    char **name = ls_alloc_array(c->host, n, sizeof *name);
+    char **name = ls_alloc_array(c->o->host, n, sizeof *name);
     int status = name ? LS_OK : no_memory(c);
     for (size_t i = 0; name && i < n; i++)
         name[i] = c->column[i].name;
@@ -135,10 +125,10 @@ static int check_names(const csv *c, const ls_table *t)
         qsort(name, n, sizeof *name, by_name);
     for (size_t i = 1; status == LS_OK && i < n; i++)
         if (strcmp(name[i - 1], name[i]) == 0)
-            status = ls_fail(c->err, LS_EDATA,
+            status = ls_fail(c->o->err, LS_EDATA,
                              "%.300s:1: column \"%.60s\": expected columns of different names",
                              t->path, name[i]);
-    ls_free(c->host, name);
+    ls_free(c->o->host, name);
     return status;
 }
 
@@ -151,8 +141,7 @@ static int check_list(const csv *c, const char *key, const char *list)
         for (int i = 0; i < c->columns; i++)
             there |= strlen(c->column[i].name) == n && strncmp(c->column[i].name, p, n) == 0;
         if (!there)
-            return ls_dataset_refuse(c->spec, key, c->err,
-                                     "the table has no column \"%.*s\"; it has %.60s, …",
+            return ls_dataset_refuse(c->o, key, "the table has no column \"%.*s\"; it has %.60s, …",
                                      (int)(n < 60 ? n : 60), p, c->column[0].name);
     }
     return LS_OK;
@@ -166,7 +155,7 @@ static int read_header(csv *c, ls_table *t)
         most += t->text[i] == ',';
     if (most > COLUMNS)
         return ls_table_fail(t, "expected at most 65536 columns");
-    c->column = ls_alloc_array(c->host, most, sizeof *c->column);
+    c->column = ls_alloc_array(c->o->host, most, sizeof *c->column);
     c->target = -1;
     if (!c->column)
         return no_memory(c);
@@ -182,13 +171,13 @@ static int read_header(csv *c, ls_table *t)
         status = check_names(c, t);
     if (status == LS_OK && c->target < 0)
         status = ls_dataset_refuse(
-            c->spec, "data.target", c->err,
+            c->o, "data.target",
             "expected the name of a column of %.200s, found \"%.60s\"; it has "
             "%.60s, …",
-            t->path, c->spec->keys.target ? c->spec->keys.target : "", c->column[0].name);
+            t->path, c->o->spec->keys.target ? c->o->spec->keys.target : "", c->column[0].name);
     if (status == LS_OK)
-        status = check_list(c, "data.drop", c->spec->keys.drop);
-    return status ? status : check_list(c, "data.categorical", c->spec->keys.categorical);
+        status = check_list(c, "data.drop", c->o->spec->keys.drop);
+    return status ? status : check_list(c, "data.categorical", c->o->spec->keys.categorical);
 }
 
 /* The test table has the same columns. */
@@ -212,11 +201,11 @@ static int check_header(const csv *c, ls_table *t)
 
 static int insert_level(csv *c, column *at, level new, int place)
 {
-    level *all = ls_grown(c->host, at->level, (size_t)at->levels, &at->room, sizeof *all);
+    level *all = ls_grown(c->o->host, at->level, (size_t)at->levels, &at->room, sizeof *all);
     if (!all)
         return no_memory(c);
     at->level = all;
-    new.text = ls_strdup(c->host, new.text);
+    new.text = ls_strdup(c->o->host, new.text);
     if (!new.text)
         return no_memory(c);
     memmove(at->level + place + 1, at->level + place, (size_t)(at->levels - place) * sizeof new);
@@ -253,9 +242,14 @@ static int read_cell(csv *c, ls_table *t, int i, float *cell)
     *cell = NAN;
     if (at->kind == DROPPED)
         return LS_OK;
-    if (ls_field_is_missing(t->field))
-        return i == c->target || c->spec->keys.on_nan == LS_NAN_REFUSED ? fail_missing(c, t, i)
-                                                                        : LS_OK;
+    const bool missing = ls_field_is_missing(t->field);
+    if (missing && i == c->target)
+        return fail_field(c, t, at, "a target in each row");
+    if (missing && c->o->spec->keys.on_nan == LS_NAN_REFUSED)
+        return fail_field(c, t, at,
+                          "a value; data.on_nan says what else to do: \"zero\" or \"mean\"");
+    if (missing)
+        return LS_OK;
     found.number = ls_field_is_number(t->field, &found.value);
     if (at->kind == UNKNOWN)
         at->kind = found.number ? NUMBER : TEXT;
@@ -274,7 +268,7 @@ static int read_row(csv *c, ls_table *t, float *cell)
     do {
         status = ls_table_field(t);
         if (status == LS_OK && (i == c->columns || (t->ends_row && i + 1 < c->columns)))
-            status = ls_fail(c->err, LS_EDATA,
+            status = ls_fail(c->o->err, LS_EDATA,
                              "%.300s:%zu: expected %d fields, as the header has, found %s", t->path,
                              t->line, c->columns, i == c->columns ? "more" : "fewer");
         if (status == LS_OK)
@@ -291,7 +285,7 @@ static int read_rows(csv *c, ls_table *t, uint32_t *rows)
     /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a header that was read has a column */
     const size_t columns = (size_t)c->columns, most = (t->size - t->at) / columns + 1;
     int status = LS_OK;
-    c->cell = ls_alloc_array(c->host, most, columns * sizeof *c->cell);
+    c->cell = ls_alloc_array(c->o->host, most, columns * sizeof *c->cell);
     if (!c->cell)
         return no_memory(c);
     for (*rows = 0; status == LS_OK && ls_table_has_row(t) && *rows < UINT32_MAX - 1; (*rows)++)
@@ -331,30 +325,39 @@ static int learn_column(csv *c, int i, size_t rows)
         measure(c, i, rows);
         return LS_OK;
     }
-    at->place = ls_alloc_array(c->host, (size_t)at->levels + 1, sizeof *at->place);
+    at->place = ls_alloc_array(c->o->host, (size_t)at->levels + 1, sizeof *at->place);
     for (int k = 0; at->place && k < at->levels; k++)
         at->place[at->level[k].nth] = k;
     return at->place ? LS_OK : no_memory(c);
+}
+
+/* Of the numbers of a row, how many column `i` makes. */
+static int width_of(const csv *c, int i)
+{
+    const column *at = &c->column[i];
+    if (i == c->target || at->kind == DROPPED)
+        return 0;
+    return at->kind == TEXT ? at->levels : 1;
 }
 
 static int learn_columns(csv *c, const ls_table *t, uint32_t rows)
 {
     int64_t n = 0;
     const column *target = &c->column[c->target];
-    int status = ls_dataset_check_limit(c->spec, rows, t->path, c->err);
+    int status = ls_dataset_check_limit(c->o, rows, t->path);
     for (int i = 0; i < c->columns; i++)
-        if (i != c->target && c->column[i].kind != DROPPED)
-            n += c->column[i].kind == TEXT ? c->column[i].levels : 1;
+        n += width_of(c, i);
     if (n < 1 || n > 1 << 24)
-        return ls_fail(c->err, LS_EDATA,
+        return ls_fail(c->o->err, LS_EDATA,
                        "%.300s:1: expected columns that make 1 to %d numbers, found %lld", t->path,
                        1 << 24, (long long)n);
     if (target->kind == TEXT && target->levels < 2)
-        return ls_fail(c->err, LS_EDATA, "%.300s: column \"%.60s\": expected at least two classes",
-                       t->path, target->name);
+        return ls_fail(c->o->err, LS_EDATA,
+                       "%.300s: column \"%.60s\": expected at least two classes", t->path,
+                       target->name);
     c->features = (int)n;
     for (int i = 0; status == LS_OK && i < c->columns; i++)
-        status = learn_column(c, i, c->spec->limit ? c->spec->limit : rows);
+        status = learn_column(c, i, c->o->spec->limit ? c->o->spec->limit : rows);
     return status;
 }
 
@@ -363,7 +366,7 @@ static int learn_columns(csv *c, const ls_table *t, uint32_t rows)
 /* Holes are filled, and numbers brought to one scale, both by the training rows. */
 static float finish_number(const csv *c, const column *at, float v)
 {
-    const ls_data_keys *k = &c->spec->keys;
+    const ls_data_keys *k = &c->o->spec->keys;
     if (isnan(v))
         v = k->on_nan == LS_NAN_MEAN ? (float)at->mean : 0.0f;
     return k->standardize ? (float)(((double)v - at->mean) / at->deviation) : v;
@@ -384,7 +387,7 @@ static void fill_row(const csv *c, ls_resident *r, size_t row)
             to[at->place[(int)cell[i]]] = 1;
         else if (at->kind != DROPPED && !text)
             *to = finish_number(c, at, cell[i]);
-        to += i == c->target || at->kind == DROPPED ? 0 : text ? at->levels : 1;
+        to += width_of(c, i);
     }
 }
 
@@ -395,7 +398,7 @@ static int check_values(const csv *c, const ls_table *t, size_t rows)
     if (n <= VALUES || n <= rows * (size_t)c->columns)
         return LS_OK;
     return ls_fail(
-        c->err, LS_EDATA,
+        c->o->err, LS_EDATA,
         "%.300s: expected at most %d numbers of all rows, found %zu rows of %d; name columns of "
         "many different texts in data.drop",
         t->path, VALUES, rows, c->features);
@@ -404,11 +407,11 @@ static int check_values(const csv *c, const ls_table *t, size_t rows)
 static int name_classes(const csv *c, ls_resident *r)
 {
     const column *target = &c->column[c->target];
-    const char **name = ls_alloc_array(c->host, (size_t)target->levels, sizeof *name);
+    const char **name = ls_alloc_array(c->o->host, (size_t)target->levels, sizeof *name);
     for (int i = 0; name && i < target->levels; i++)
         name[i] = target->level[i].text;
-    int status = name ? ls_resident_name_classes(r, name, c->err) : no_memory(c);
-    ls_free(c->host, name);
+    int status = name ? ls_resident_name_classes(r, name, c->o->err) : no_memory(c);
+    ls_free(c->o->host, name);
     return status;
 }
 
@@ -419,7 +422,7 @@ static void tell_feature(ls_json_writer *w, const csv *c, const column *at, int 
     ls_json_put_string(w, "column", at->name);
     if (at->kind == TEXT)
         ls_json_put_string(w, "is", at->level[nth].text);
-    else if (c->spec->keys.standardize) {
+    else if (c->o->spec->keys.standardize) {
         ls_json_put_double(w, "mean", at->mean);
         ls_json_put_double(w, "deviation", at->deviation);
     }
@@ -431,21 +434,16 @@ static int tell_features(const csv *c, ls_resident *r)
     ls_json_writer w;
     if (c->features > LS_FEATURES_TOLD)
         return LS_OK;
-    ls_json_writer_init(&w, 0, c->host);
+    ls_json_writer_init(&w, 0, c->o->host);
     ls_json_open_array(&w, NULL);
-    for (int i = 0; i < c->columns; i++) {
-        const column *at = &c->column[i];
-        for (int k = 0; i != c->target && k < (at->kind == TEXT     ? at->levels
-                                               : at->kind == NUMBER ? 1
-                                                                    : 0);
-             k++)
-            tell_feature(&w, c, at, k);
-    }
+    for (int i = 0; i < c->columns; i++)
+        for (int k = 0; k < width_of(c, i); k++)
+            tell_feature(&w, c, &c->column[i], k);
     ls_json_close(&w);
     size_t length;
     const char *text = ls_json_writer_text(&w, &length, NULL);
     const bool told = text && length <= LS_FEATURES_BYTES;
-    r->base.info.features = r->features = told ? ls_strdup(c->host, text) : NULL;
+    r->base.info.features = r->features = told ? ls_strdup(c->o->host, text) : NULL;
     ls_json_writer_fini(&w);
     return r->features || (text && !told) ? LS_OK : no_memory(c);
 }
@@ -454,7 +452,7 @@ static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resid
 {
     const column *target = &c->column[c->target];
     const bool classes = target->kind == TEXT;
-    ls_dataset_info info = ls_dataset_split(c->kind, c->spec, !c->learning, t->path, rows);
+    ls_dataset_info info = ls_dataset_split(c->o, !c->learning, t->path, rows);
     info.channels = c->features;
     info.height = info.width = 1;
     info.classes = classes ? target->levels : 0;
@@ -462,7 +460,7 @@ static int create_split(const csv *c, const ls_table *t, uint32_t rows, ls_resid
     info.dtype = LS_ROW_F32;
     int status = check_values(c, t, info.rows);
     if (status == LS_OK)
-        status = ls_resident_create(out, &info, c->host, c->err);
+        status = ls_resident_create(out, &info, c->o);
     if (status)
         return status;
     status = classes ? name_classes(c, *out) : LS_OK;
@@ -501,19 +499,19 @@ static int read_table(csv *c, ls_table *t, ls_dataset **out)
 
 static int read_file(csv *c, const char *path, ls_dataset **out)
 {
-    ls_table *t = ls_alloc(c->host, sizeof *t);
+    ls_table *t = ls_alloc(c->o->host, sizeof *t);
     if (!t)
         return no_memory(c);
-    *t = (ls_table){.path = path, .line = 1, .err = c->err};
-    int status = ls_file_map(&t->map, path, "a table", c->err);
+    *t = (ls_table){.path = path, .line = 1, .err = c->o->err};
+    int status = ls_file_map(&t->map, path, "a table", c->o->err);
     t->text = t->map.map;
     t->size = t->map.map_bytes;
     if (status == LS_OK)
         status = read_table(c, t, out);
-    ls_free(c->host, c->cell);
+    ls_free(c->o->host, c->cell);
     c->cell = NULL;
     ls_array_close(&t->map);
-    ls_free(c->host, t);
+    ls_free(c->o->host, t);
     return status;
 }
 
@@ -521,32 +519,30 @@ static void free_columns(csv *c)
 {
     for (int i = 0; i < c->columns; i++) {
         for (int k = 0; k < c->column[i].levels; k++)
-            ls_free(c->host, c->column[i].level[k].text);
-        ls_free(c->host, c->column[i].level);
-        ls_free(c->host, c->column[i].place);
-        ls_free(c->host, c->column[i].name);
+            ls_free(c->o->host, c->column[i].level[k].text);
+        ls_free(c->o->host, c->column[i].level);
+        ls_free(c->o->host, c->column[i].place);
+        ls_free(c->o->host, c->column[i].name);
     }
-    ls_free(c->host, c->column);
+    ls_free(c->o->host, c->column);
 }
 
-static int open_csv(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
-                    const ls_host *host, ls_error *err)
+static int open_csv(ls_dataset *split[2], const ls_opening *o)
 {
-    csv c = {.kind = kind, .spec = spec, .host = host, .err = err, .learning = true};
+    const ls_dataset_spec *spec = o->spec;
+    csv c = {.o = o, .learning = true};
     if (!spec->path)
-        return ls_dataset_refuse(spec, "data.path", err, "expected the table's file");
+        return ls_dataset_refuse(o, "data.path", "expected the table's file");
     ls_c_locale locale = ls_c_locale_enter(); /* 1.5, wherever the host is */
     int status = read_file(&c, spec->path, &split[0]);
     c.learning = false;
     if (status == LS_OK && spec->keys.test_path)
         status = read_file(&c, spec->keys.test_path, &split[1]);
     else if (status == LS_OK)
-        status = ls_dataset_none(&split[1], &split[0]->info, host, err);
+        status = ls_dataset_none(&split[1], &split[0]->info, o);
     ls_c_locale_leave(locale);
     free_columns(&c);
-    if (status && err)
-        ls_json_tidy(err->text); /* names and fields may hold anything, and may be cut */
-    return status;
+    return ls_json_tidied(status, o->err); /* names and fields may hold anything, and may be cut */
 }
 
 const ls_dataset_kind ls_dataset_csv = {

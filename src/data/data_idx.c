@@ -64,16 +64,13 @@ static const ls_idx_detail mnist = {
 
 /* One split under way. */
 typedef struct idx_split {
-    const ls_dataset_kind *kind;
+    const ls_opening *o;
     int test; /* 0: the training split */
     const char *directory;
     const char *images_path;
     const char *labels_path;
     const char *const *published; /* of images and labels, or NULL */
-    const ls_dataset_spec *spec;
-    const ls_host *host;
-    ls_error *err;
-    uint32_t rows; /* in the files */
+    uint32_t rows;                /* in the files */
     uint32_t height;
     uint32_t width;
 } idx_split;
@@ -89,12 +86,12 @@ static int check_magic(const idx_split *s, const char *path, const uint8_t *head
     if (found == magic)
         return LS_OK;
     if (found == IMAGES_MAGIC || found == LABELS_MAGIC)
-        return ls_fail(s->err, LS_EDATA,
+        return ls_fail(s->o->err, LS_EDATA,
                        "%s: expected IDX %s (0x%08x) at byte 0, found %s (0x%08x); are the files "
                        "swapped?",
                        path, magic == IMAGES_MAGIC ? "images" : "labels", (unsigned)magic,
                        found == IMAGES_MAGIC ? "images" : "labels", (unsigned)found);
-    return ls_fail(s->err, LS_EDATA,
+    return ls_fail(s->o->err, LS_EDATA,
                    "%s: expected the IDX number 0x%08x at byte 0, found 0x%08x; this is no IDX "
                    "file of %s",
                    path, (unsigned)magic, (unsigned)found,
@@ -109,7 +106,7 @@ static int check_promise(const idx_split *s, const ls_byte_reader *r, uint64_t p
     if (payload <= bound && header + payload <= bound)
         return LS_OK;
     return ls_fail(
-        s->err, LS_EDATA,
+        s->o->err, LS_EDATA,
         "%s: expected %llu bytes after the header, by its counts from byte 4 on, found a "
         "file too small to hold them; fetch it again",
         ls_byte_reader_path(r), (unsigned long long)payload);
@@ -119,7 +116,7 @@ static int read_images_header(idx_split *s, ls_byte_reader *r)
 {
     uint8_t h[IMAGES_HEADER];
     const char *path = ls_byte_reader_path(r);
-    int status = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 16 bytes", s->err);
+    int status = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 16 bytes", s->o->err);
     if (status == LS_OK)
         status = check_magic(s, path, h, IMAGES_MAGIC);
     if (status)
@@ -128,10 +125,10 @@ static int read_images_header(idx_split *s, ls_byte_reader *r)
     s->height = big_endian(h + 8);
     s->width = big_endian(h + 12);
     if (s->rows == 0)
-        return ls_fail(s->err, LS_EDATA, "%s: expected at least one image at byte 4, found 0",
+        return ls_fail(s->o->err, LS_EDATA, "%s: expected at least one image at byte 4, found 0",
                        path);
     if (s->height == 0 || s->height > MAX_SIDE || s->width == 0 || s->width > MAX_SIDE)
-        return ls_fail(s->err, LS_EDATA,
+        return ls_fail(s->o->err, LS_EDATA,
                        "%s: expected images of 1 to %d pixels a side at byte 8, found %u x %u",
                        path, MAX_SIDE, (unsigned)s->height, (unsigned)s->width);
     return check_promise(s, r, (uint64_t)s->rows * s->height * s->width);
@@ -141,14 +138,14 @@ static int read_labels_header(const idx_split *s, ls_byte_reader *r)
 {
     uint8_t h[LABELS_HEADER];
     const char *path = ls_byte_reader_path(r);
-    int status = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 8 bytes", s->err);
+    int status = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 8 bytes", s->o->err);
     if (status == LS_OK)
         status = check_magic(s, path, h, LABELS_MAGIC);
     if (status)
         return status;
     uint32_t labels = big_endian(h + 4);
     if (labels != s->rows)
-        return ls_fail(s->err, LS_EDATA,
+        return ls_fail(s->o->err, LS_EDATA,
                        "%s: expected %u labels at byte 4, one for each image of %s, found %u; the "
                        "two files do not belong together",
                        path, (unsigned)s->rows, s->images_path, (unsigned)labels);
@@ -158,10 +155,10 @@ static int read_labels_header(const idx_split *s, ls_byte_reader *r)
 /* `from` is the row of labels[0]. */
 static int check_labels(const idx_split *s, const uint8_t *labels, uint32_t count, uint32_t from)
 {
-    int classes = s->kind->about.classes;
+    int classes = s->o->kind->about.classes;
     for (uint32_t i = 0; i < count; i++)
         if (labels[i] >= classes)
-            return ls_fail(s->err, LS_EDATA,
+            return ls_fail(s->o->err, LS_EDATA,
                            "%s: expected a label from 0 to %d at byte %llu, found %d; fetch the "
                            "file again",
                            s->labels_path, classes - 1,
@@ -177,7 +174,7 @@ static int read_labels(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     for (uint32_t row = 0; status == LS_OK && row < s->rows;) {
         uint8_t chunk[4096];
         uint32_t n = s->rows - row < sizeof chunk ? s->rows - row : (uint32_t)sizeof chunk;
-        status = ls_byte_reader_read(r, chunk, n, "as many labels as byte 4 promises", s->err);
+        status = ls_byte_reader_read(r, chunk, n, "as many labels as byte 4 promises", s->o->err);
         if (status == LS_OK)
             status = check_labels(s, chunk, n, row);
         for (uint32_t i = 0; status == LS_OK && i < n && row + i < kept; i++)
@@ -193,9 +190,9 @@ static int read_images(const idx_split *s, ls_byte_reader *r, ls_resident *out)
     const char *what = "as many images as byte 4 promises";
     size_t bytes = ls_dataset_image_bytes(&out->base);
     uint32_t kept = out->base.info.rows;
-    int status = ls_byte_reader_read(r, out->images, kept * bytes, what, s->err);
+    int status = ls_byte_reader_read(r, out->images, kept * bytes, what, s->o->err);
     if (status == LS_OK)
-        status = ls_byte_reader_skip(r, (uint64_t)(s->rows - kept) * bytes, what, s->err);
+        status = ls_byte_reader_skip(r, (uint64_t)(s->rows - kept) * bytes, what, s->o->err);
     return status;
 }
 
@@ -209,19 +206,19 @@ static void compare_payload(const idx_split *s, ls_dataset_info *info)
     info->payload = images && labels ? LS_PAYLOAD_PUBLISHED : LS_PAYLOAD_DIFFERS;
     for (int i = 0; i < 2; i++)
         if (!(i == 0 ? images : labels))
-            ls_log(s->host, LS_LOG_WARNING,
+            ls_log(s->o->host, LS_LOG_WARNING,
                    "%s: not the published %s payload: expected SHA-256 %.16s, found %.16s; "
                    "results will not compare",
-                   i == 0 ? s->images_path : s->labels_path, s->kind->about.name, s->published[i],
-                   i == 0 ? info->images_sha256 : info->labels_sha256);
+                   i == 0 ? s->images_path : s->labels_path, s->o->kind->about.name,
+                   s->published[i], i == 0 ? info->images_sha256 : info->labels_sha256);
 }
 
 static int create_split(const idx_split *s, ls_resident **out)
 {
-    ls_dataset_info info = ls_dataset_split(s->kind, s->spec, s->test, s->directory, s->rows);
+    ls_dataset_info info = ls_dataset_split(s->o, s->test, s->directory, s->rows);
     info.height = (int)s->height;
     info.width = (int)s->width;
-    return ls_resident_create(out, &info, s->host, s->err);
+    return ls_resident_create(out, &info, s->o);
 }
 
 static int open_split(idx_split *s, ls_dataset **out)
@@ -229,26 +226,26 @@ static int open_split(idx_split *s, ls_dataset **out)
     ls_byte_reader *images = NULL;
     ls_byte_reader *labels = NULL;
     ls_resident *data = NULL;
-    int status = ls_byte_reader_open(&images, s->images_path, s->host, s->err);
+    int status = ls_byte_reader_open(&images, s->images_path, s->o->host, s->o->err);
     if (status == LS_OK)
         status = read_images_header(s, images);
     if (status == LS_OK)
-        status = ls_byte_reader_open(&labels, s->labels_path, s->host, s->err);
+        status = ls_byte_reader_open(&labels, s->labels_path, s->o->host, s->o->err);
     if (status == LS_OK)
         status = read_labels_header(s, labels);
     if (status == LS_OK && !s->test)
-        status = ls_dataset_check_limit(s->spec, s->rows, s->directory, s->err);
+        status = ls_dataset_check_limit(s->o, s->rows, s->directory);
     if (status == LS_OK)
         status = create_split(s, &data);
     *out = data ? &data->base : NULL;
     if (status == LS_OK)
         status = read_labels(s, labels, data);
     if (status == LS_OK)
-        status = ls_byte_reader_end(labels, data->base.info.labels_sha256, s->err);
+        status = ls_byte_reader_end(labels, data->base.info.labels_sha256, s->o->err);
     if (status == LS_OK)
         status = read_images(s, images, data);
     if (status == LS_OK)
-        status = ls_byte_reader_end(images, data->base.info.images_sha256, s->err);
+        status = ls_byte_reader_end(images, data->base.info.images_sha256, s->o->err);
     ls_byte_reader_close(labels);
     ls_byte_reader_close(images);
     if (status == LS_OK)
@@ -270,29 +267,25 @@ static int check_same_shape(const ls_dataset *train, const ls_dataset *test, con
                    path, a->height, a->width, b->height, b->width);
 }
 
-int ls_idx_open(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
-                const ls_host *host, ls_error *err)
+int ls_idx_open(ls_dataset *split[2], const ls_opening *o)
 {
-    const ls_idx_detail *detail = kind->detail;
+    const ls_idx_detail *detail = o->kind->detail;
     ls_located paths;
-    int status = ls_locate(&paths, &detail->files, kind->about.name, spec, host, err);
+    int status = ls_locate(&paths, &detail->files, o);
     for (int i = 0; status == LS_OK && i < 2; i++) {
         idx_split s = {
-            .kind = kind,
+            .o = o,
             .test = i,
             .directory = paths.directory,
             .images_path = paths.file[2 * i],
             .labels_path = paths.file[2 * i + 1],
             .published = detail->published ? detail->published + 2 * i : NULL,
-            .spec = spec,
-            .host = host,
-            .err = err,
         };
         status = open_split(&s, &split[i]);
     }
     if (status == LS_OK)
-        status = check_same_shape(split[0], split[1], paths.file[2], err);
-    ls_located_free(&paths, host);
+        status = check_same_shape(split[0], split[1], paths.file[2], o->err);
+    ls_located_free(&paths, o->host);
     return status;
 }
 

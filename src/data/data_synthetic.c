@@ -100,37 +100,35 @@ static int32_t draw_row(uint8_t *image, const pictures *from, uint64_t seed, uin
     return label;
 }
 
-static int make_split(ls_dataset **out, const pictures *from, int test, const ls_dataset_kind *kind,
-                      const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int make_split(ls_dataset **out, const pictures *from, int test, const ls_opening *o)
 {
+    const uint64_t seed = o->spec->seed;
     char source[64];
-    snprintf(source, sizeof source, "generated from seed %" PRIu64, spec->seed);
-    ls_dataset_info info =
-        ls_dataset_split(kind, spec, test, source, test ? TEST_ROWS : TRAIN_ROWS);
+    snprintf(source, sizeof source, "generated from seed %" PRIu64, seed);
+    ls_dataset_info info = ls_dataset_split(o, test, source, test ? TEST_ROWS : TRAIN_ROWS);
     ls_resident *data;
     info.synthetic = true;
-    int status = ls_resident_create(&data, &info, host, err);
+    int status = ls_resident_create(&data, &info, o);
     if (status)
         return status;
     for (uint32_t row = 0; row < info.rows; row++)
-        data->labels[row] = draw_row(data->images + (size_t)row * PIXELS, from, spec->seed,
+        data->labels[row] = draw_row(data->images + (size_t)row * PIXELS, from, seed,
                                      test ? DRAW_TEST : DRAW_TRAIN, row);
     *out = &data->base;
     return LS_OK;
 }
 
-static int open_both(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
-                     const ls_host *host, ls_error *err)
+static int open_both(ls_dataset *split[2], const ls_opening *o)
 {
     pictures from;
-    if (spec->limit > MAX_ROWS)
-        return ls_dataset_refuse(spec, "data.limit", err,
+    if (o->spec->limit > MAX_ROWS)
+        return ls_dataset_refuse(o, "data.limit",
                                  "expected at most %d synthetic rows, found %u; 0 means %d",
-                                 MAX_ROWS, (unsigned)spec->limit, TRAIN_ROWS);
-    draw_pictures(&from, spec->seed);
+                                 MAX_ROWS, (unsigned)o->spec->limit, TRAIN_ROWS);
+    draw_pictures(&from, o->spec->seed);
     int status = LS_OK;
     for (int test = 0; status == LS_OK && test < 2; test++)
-        status = make_split(&split[test], &from, test, kind, spec, host, err);
+        status = make_split(&split[test], &from, test, o);
     return status;
 }
 

@@ -57,49 +57,39 @@ static const ls_dataset_ops resident_ops = {
     .close = resident_close,
 };
 
-static int create(ls_resident **out, const ls_dataset_info *info, const void *mapped,
-                  const ls_host *host, ls_error *err)
+int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
+                              void *map, size_t map_bytes, const ls_opening *o)
 {
+    const ls_host *host = o->host;
     *out = NULL;
     ls_resident *r = ls_alloc(host, sizeof *r);
     if (!r)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory", info->name);
+        return ls_fail(o->err, LS_ENOMEM, "%s: out of memory", info->name);
     r->base = (ls_dataset){.ops = &resident_ops, .info = *info};
     const size_t bytes = ls_dataset_image_bytes(&r->base);
     r->host = host;
     r->source = ls_strdup(host, info->source);
-    r->images = mapped ? (uint8_t *)(uintptr_t)mapped : ls_alloc_array(host, info->rows, bytes);
+    r->images = images ? (uint8_t *)(uintptr_t)images : ls_alloc_array(host, info->rows, bytes);
     r->labels = ls_alloc_array(host, info->rows, ls_dataset_target_bytes(&r->base));
     r->base.info.source = r->source;
     if (!r->source || !r->images || !r->labels) {
-        r->images = mapped ? NULL : r->images;
+        r->images = images ? NULL : r->images;
         resident_close(&r->base);
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
+        return ls_fail(o->err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
                        info->rows, bytes);
     }
+    r->map = map;
+    r->map_bytes = map_bytes;
     *out = r;
     return LS_OK;
 }
 
-int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_host *host,
-                       ls_error *err)
+int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_opening *o)
 {
-    return create(out, info, NULL, host, err);
+    return ls_resident_create_mapped(out, info, NULL, NULL, 0, o);
 }
 
-int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
-                              void *map, size_t map_bytes, const ls_host *host, ls_error *err)
-{
-    int status = create(out, info, images, host, err);
-    if (status == LS_OK) {
-        (*out)->map = map;
-        (*out)->map_bytes = map_bytes;
-    }
-    return status;
-}
-
-int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_host *host,
-                    ls_error *err)
+int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o)
 {
     ls_dataset_info info = *train;
     ls_resident *r;
@@ -108,7 +98,7 @@ int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_hos
     info.rows = 0;
     info.class_name = NULL;
     info.features = NULL;
-    int status = ls_resident_create(&r, &info, host, err);
+    int status = ls_resident_create(&r, &info, o);
     *out = status ? NULL : &r->base;
     return status;
 }
@@ -204,14 +194,14 @@ static const ls_dataset_ops streamed_ops = {
     .size = sizeof(ls_dataset_ops), .read = streamed_read, .close = streamed_close};
 
 static int open_streamed(ls_dataset **out, const ls_dataset_info *info,
-                         const ls_data_source *source, const ls_host *host, ls_error *err)
+                         const ls_data_source *source, const ls_opening *o)
 {
-    streamed *s = ls_alloc(host, sizeof *s);
+    streamed *s = ls_alloc(o->host, sizeof *s);
     if (!s)
-        return ls_fail(err, LS_ENOMEM, "%.64s: out of memory", source->name);
+        return ls_fail(o->err, LS_ENOMEM, "%.64s: out of memory", source->name);
     s->base = (ls_dataset){.ops = &streamed_ops, .info = *info};
     s->source = source;
-    s->host = host;
+    s->host = o->host;
     *out = &s->base;
     return LS_OK;
 }
@@ -234,18 +224,19 @@ static int fill(ls_resident *r, const ls_data_source *source, int test, ls_error
 }
 
 static int open_resident(ls_dataset **out, const ls_dataset_info *info,
-                         const ls_data_source *source, int test, const ls_host *host, ls_error *err)
+                         const ls_data_source *source, int test, const ls_opening *o)
 {
     ls_resident *r;
-    int status = ls_resident_create(&r, info, host, err);
+    int status = ls_resident_create(&r, info, o);
     if (status)
         return status;
     *out = &r->base;
-    return fill(r, source, test, err);
+    return fill(r, source, test, o->err);
 }
 
-static int check(const ls_data_source *s, const ls_dataset_spec *spec, ls_error *err)
+static int check(const ls_data_source *s, const ls_opening *o)
 {
+    ls_error *err = o->err;
     const int most = 1 << 14; /* of a side: then no product of sizes overflows */
     if (s->channels < 1 || s->height < 1 || s->width < 1 || s->channels > most ||
         s->height > most || s->width > most)
@@ -267,13 +258,12 @@ static int check(const ls_data_source *s, const ls_dataset_spec *spec, ls_error 
                        s->name);
     if (!s->read && (s->train_rows > 0 || s->test_rows > 0))
         return ls_fail(err, LS_EINVAL, "%.64s: it has rows, but no `read` callback", s->name);
-    return ls_dataset_check_limit(spec, s->train_rows, s->name, err);
+    return ls_dataset_check_limit(o, s->train_rows, s->name);
 }
 
-static int open_source(ls_dataset *split[2], const ls_dataset_kind *kind,
-                       const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+static int open_source(ls_dataset *split[2], const ls_opening *o)
 {
-    const ls_data_source *source = kind->detail;
+    const ls_data_source *source = o->kind->detail;
     ls_dataset_info info = {
         .name = source->name,
         .split = "train",
@@ -284,15 +274,15 @@ static int open_source(ls_dataset *split[2], const ls_dataset_kind *kind,
         .classes = source->classes,
         .targets = source->targets,
         .dtype = source->dtype,
-        .rows = spec->limit > 0 ? spec->limit : source->train_rows,
+        .rows = o->spec->limit > 0 ? o->spec->limit : source->train_rows,
     };
-    int status = check(source, spec, err);
+    int status = check(source, o);
     if (status == LS_OK)
-        status = source->streamed ? open_streamed(&split[0], &info, source, host, err)
-                                  : open_resident(&split[0], &info, source, 0, host, err);
+        status = source->streamed ? open_streamed(&split[0], &info, source, o)
+                                  : open_resident(&split[0], &info, source, 0, o);
     info.split = "test";
     info.rows = source->test_rows;
-    return status ? status : open_resident(&split[1], &info, source, 1, host, err);
+    return status ? status : open_resident(&split[1], &info, source, 1, o);
 }
 
 /* ---- the table --------------------------------------------------------------------------------- */
@@ -313,8 +303,7 @@ static const ls_dataset_kind *find_kind(const char *name)
     return NULL;
 }
 
-int ls_dataset_refuse(const ls_dataset_spec *spec, const char *key, ls_error *err,
-                      const char *format, ...)
+int ls_dataset_refuse(const ls_opening *o, const char *key, const char *format, ...)
 {
     char text[LS_ERROR_TEXT];
     va_list arguments;
@@ -322,23 +311,23 @@ int ls_dataset_refuse(const ls_dataset_spec *spec, const char *key, ls_error *er
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it was begun a line before */
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (spec->wrong)
-        *spec->wrong = key;
-    return ls_fail(err, LS_ECONFIG, "%s: %s", key, text);
+    if (o->spec->wrong)
+        *o->spec->wrong = key;
+    return ls_fail(o->err, LS_ECONFIG, "%s: %s", key, text);
 }
 
-int ls_dataset_check_limit(const ls_dataset_spec *spec, uint32_t rows, const char *from,
-                           ls_error *err)
+int ls_dataset_check_limit(const ls_opening *o, uint32_t rows, const char *from)
 {
-    if (spec->limit <= rows)
+    if (o->spec->limit <= rows)
         return LS_OK;
-    return ls_dataset_refuse(spec, "data.limit", err,
+    return ls_dataset_refuse(o, "data.limit",
                              "expected at most the %u training rows of %s, found %u; 0 means all",
-                             (unsigned)rows, from, (unsigned)spec->limit);
+                             (unsigned)rows, from, (unsigned)o->spec->limit);
 }
 
 static int fail_unknown(const ls_dataset_spec *spec, ls_error *err)
 {
+    const ls_opening none = {.spec = spec, .err = err};
     const char *names[KINDS];
     char list[256] = "";
     size_t used = 0;
@@ -350,10 +339,10 @@ static int fail_unknown(const ls_dataset_spec *spec, ls_error *err)
     }
     const char *near = ls_closest(spec->name, names, KINDS);
     if (near)
-        return ls_dataset_refuse(spec, "data.name", err,
-                                 "unknown dataset \"%s\"; did you mean \"%s\"?", spec->name, near);
-    return ls_dataset_refuse(spec, "data.name", err, "unknown dataset \"%s\"; expected %s",
-                             spec->name, list);
+        return ls_dataset_refuse(&none, "data.name", "unknown dataset \"%s\"; did you mean \"%s\"?",
+                                 spec->name, near);
+    return ls_dataset_refuse(&none, "data.name", "unknown dataset \"%s\"; expected %s", spec->name,
+                             list);
 }
 
 int ls_dataset_find(const ls_dataset_about **out, const ls_dataset_spec *spec, ls_error *err)
@@ -407,10 +396,11 @@ int ls_dataset_check_key(const ls_dataset_spec *spec, const char *key, ls_error 
 int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset_kind *kind,
                          const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
 {
+    const ls_opening o = {kind, spec, host, err};
     ls_dataset *split[2] = {NULL, NULL};
-    int status = kind->open(split, kind, spec, host, err);
+    int status = kind->open(split, &o);
     if (status == LS_OK && spec->keys.validation > 0)
-        status = ls_hold_out(split, spec, host, err);
+        status = ls_hold_out(split, &o);
     for (int s = 0; status && s < 2; s++) {
         ls_dataset_close(split[s]);
         split[s] = NULL;
@@ -431,10 +421,10 @@ int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec
                 : fail_unknown(spec, err);
 }
 
-ls_dataset_info ls_dataset_split(const ls_dataset_kind *kind, const ls_dataset_spec *spec, int test,
-                                 const char *source, uint32_t rows)
+ls_dataset_info ls_dataset_split(const ls_opening *o, int test, const char *source, uint32_t rows)
 {
-    const ls_dataset_about *about = &kind->about;
+    const ls_dataset_about *about = &o->kind->about;
+    const uint32_t limit = o->spec->limit;
     return (ls_dataset_info){.name = about->name,
                              .split = test ? "test" : "train",
                              .source = source,
@@ -442,7 +432,7 @@ ls_dataset_info ls_dataset_split(const ls_dataset_kind *kind, const ls_dataset_s
                              .height = about->height,
                              .width = about->width,
                              .classes = about->classes,
-                             .rows = !test && spec->limit > 0 ? spec->limit : rows};
+                             .rows = !test && limit > 0 ? limit : rows};
 }
 
 const ls_dataset_info *ls_dataset_describe(const ls_dataset *ds)

@@ -149,13 +149,6 @@ typedef struct ls_dataset_spec {
 int ls_dataset_open(ls_dataset **train, ls_dataset **test, const ls_dataset_spec *spec,
                     const ls_host *host, ls_error *err);
 
-/* What is wrong with a member of the spec, for its opener: fails with LS_ECONFIG and "KEY: message". */
-int ls_dataset_refuse(const ls_dataset_spec *spec, const char *key, ls_error *err,
-                      const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* Refuses a limit beyond the `rows` training rows that `from` has. */
-int ls_dataset_check_limit(const ls_dataset_spec *spec, uint32_t rows, const char *from,
-                           ls_error *err);
-
 /* What is known of a dataset by its name alone. */
 typedef struct ls_dataset_about {
     const char *name;

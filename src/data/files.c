@@ -15,11 +15,11 @@
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-char *ls_data_path(const ls_dataset_spec *spec, const char *file, const ls_host *host)
+char *ls_data_path(const ls_opening *o, const char *file)
 {
     char path[LS_PATH_BYTES];
-    const bool below = spec->path && file[0] != '/';
-    return ls_strdup(host, below ? ls_path_join(path, spec->path, file) : file);
+    const bool below = o->spec->path && file[0] != '/';
+    return ls_strdup(o->host, below ? ls_path_join(path, o->spec->path, file) : file);
 }
 
 /* Whether something is there, readable or not: opening it tells what is wrong with it. */
@@ -30,39 +30,36 @@ static bool exists(const char *path)
 }
 
 /* *out becomes the path of a file, with or without ".gz", and stays NULL when neither exists. */
-static int find_file(char **out, const char *directory, const char *name, const ls_host *host,
-                     ls_error *err)
+static int find_file(char **out, const char *directory, const char *name, const ls_opening *o)
 {
     char gz[64], path[LS_PATH_BYTES];
     snprintf(gz, sizeof gz, "%s.gz", name);
     if (!exists(ls_path_join(path, directory, name)) && !exists(ls_path_join(path, directory, gz)))
         return LS_OK;
-    *out = ls_strdup(host, path);
-    return *out ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
+    *out = ls_strdup(o->host, path); /* the one that was found: the last that was joined */
+    return *out ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
 /* Tries one directory; the first file in it decides, and then all must be there. */
 static int try_directory(ls_located *p, const ls_file_set *files, const char *directory,
-                         const ls_host *host, ls_error *err)
+                         const ls_opening *o)
 {
     for (int i = 0; i < files->count; i++) {
-        int status = find_file(&p->file[i], directory, files->name[i], host, err);
+        int status = find_file(&p->file[i], directory, files->name[i], o);
         if (status || (i == 0 && !p->file[0]))
             return status;
         if (!p->file[i])
-            return ls_fail(err, LS_ENOENT,
+            return ls_fail(o->err, LS_ENOENT,
                            "%s: no %s[.gz] beside %s; the dataset is incomplete, fetch it again",
                            directory, files->name[i], files->name[0]);
     }
-    p->directory = ls_strdup(host, directory);
-    return p->directory ? LS_OK : ls_fail(err, LS_ENOMEM, "%s: out of memory", directory);
+    p->directory = ls_strdup(o->host, directory);
+    return p->directory ? LS_OK : ls_fail(o->err, LS_ENOMEM, "%s: out of memory", directory);
 }
 
 /* Adds to `text`, of `size` bytes. */
-static void add(char *text, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add(char *text, size_t size, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format,
+                                                      ...)
 {
     size_t n = strlen(text);
     va_list args;
@@ -72,11 +69,11 @@ static void add(char *text, size_t size, const char *format, ...)
 }
 
 /* The remedy stands first, because long lists of directories are cut at their end. */
-static int fail_not_found(const ls_file_set *files, const char *dataset,
-                          const ls_dataset_spec *spec, ls_error *err)
+static int fail_not_found(const ls_file_set *files, const ls_opening *o)
 {
+    const ls_dataset_spec *spec = o->spec;
     char text[LS_ERROR_TEXT] = "";
-    add(text, sizeof text, "%s not found; ", dataset);
+    add(text, sizeof text, "%s not found; ", o->kind->about.name);
     if (files->remedy)
         add(text, sizeof text, "%s, ", files->remedy);
     add(text, sizeof text,
@@ -84,7 +81,7 @@ static int fail_not_found(const ls_file_set *files, const char *dataset,
         "data.name=synthetic; no %s[.gz] in ",
         files->name[0]);
     if (spec->path)
-        return ls_fail(err, LS_ENOENT, "%s%s", text, spec->path);
+        return ls_fail(o->err, LS_ENOENT, "%s%s", text, spec->path);
     for (size_t i = 0; i < spec->search_count; i++)
         add(text, sizeof text, "%s%s", i > 0 ? ", " : "", spec->search[i]);
     if (spec->search_count == 0)
@@ -92,42 +89,41 @@ static int fail_not_found(const ls_file_set *files, const char *dataset,
     else
         add(text, sizeof text, " (each also as DIR/%s and DIR/%s)", files->folders[0],
             files->folders[1]);
-    return ls_fail(err, LS_ENOENT, "%s", text);
+    return ls_fail(o->err, LS_ENOENT, "%s", text);
 }
 
-static int check_given_path(const ls_dataset_spec *spec, ls_error *err)
+/* Tries the spec's path alone. */
+static int try_path(ls_located *out, const ls_file_set *files, const ls_opening *o)
 {
     struct stat st;
-    if (stat(spec->path, &st) == 0 && !S_ISDIR(st.st_mode))
+    const char *path = o->spec->path;
+    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
         return ls_dataset_refuse(
-            spec, "data.path", err,
-            "expected a directory, found the file %s; name the directory it is in", spec->path);
-    return LS_OK;
+            o, "data.path", "expected a directory, found the file %s; name the directory it is in",
+            path);
+    return try_directory(out, files, path, o);
 }
 
-int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
-              const ls_dataset_spec *spec, const ls_host *host, ls_error *err)
+/* Tries a directory of those that are searched: the folders below it, then itself. */
+static int try_below(ls_located *out, const ls_file_set *files, const char *directory,
+                     const ls_opening *o)
 {
     char path[LS_PATH_BYTES];
-    int status;
+    int status = LS_OK;
+    for (int i = 0; status == LS_OK && !out->directory && i < 2; i++)
+        status = try_directory(out, files, ls_path_join(path, directory, files->folders[i]), o);
+    return status || out->directory ? status : try_directory(out, files, directory, o);
+}
+
+int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o)
+{
+    const ls_dataset_spec *spec = o->spec;
     *out = (ls_located){0};
-    if (spec->path) {
-        status = check_given_path(spec, err);
-        if (status == LS_OK)
-            status = try_directory(out, files, spec->path, host, err);
-        return status || out->directory ? status : fail_not_found(files, dataset, spec, err);
-    }
-    for (size_t i = 0; i < spec->search_count; i++) {
-        const char *below[3] = {files->folders[0], files->folders[1], ""};
-        for (int j = 0; j < 3; j++) {
-            const char *directory =
-                *below[j] ? ls_path_join(path, spec->search[i], below[j]) : spec->search[i];
-            status = try_directory(out, files, directory, host, err);
-            if (status || out->directory)
-                return status;
-        }
-    }
-    return fail_not_found(files, dataset, spec, err);
+    int status = spec->path ? try_path(out, files, o) : LS_OK;
+    for (size_t i = 0; !spec->path && status == LS_OK && !out->directory && i < spec->search_count;
+         i++)
+        status = try_below(out, files, spec->search[i], o);
+    return status || out->directory ? status : fail_not_found(files, o);
 }
 
 void ls_located_free(ls_located *located, const ls_host *host)
@@ -163,12 +159,6 @@ struct ls_byte_reader {
 
 /* ---- reading: opening a file ----------------------------------------------------------------- */
 
-static int fail_io(const ls_byte_reader *r, ls_error *err)
-{
-    char why[LS_REASON];
-    return ls_fail(err, LS_EIO, "%s: cannot be read: %s", r->path, ls_reason(why, errno));
-}
-
 static void *z_alloc(void *host, unsigned count, unsigned size)
 {
     return ls_alloc_array(host, count, size);
@@ -179,18 +169,10 @@ static void z_free(void *host, void *memory)
     ls_free(host, memory);
 }
 
-static int open_file(ls_byte_reader *r, ls_error *err)
-{
-    int status = ls_open_to_read(&r->fd, &r->file_bytes, r->path, "a data file", LS_EDATA, err);
-    if (status == LS_OK && r->file_bytes == 0)
-        return ls_fail(err, LS_EDATA, "%s: expected data, found an empty file; fetch it again",
-                       r->path);
-    return status;
-}
-
 /* Fetches more input when there is none left; the end of the file leaves `left` at 0. */
 static int fill(ls_byte_reader *r, ls_error *err)
 {
+    char why[LS_REASON];
     ssize_t n;
     if (r->left > 0)
         return LS_OK;
@@ -198,7 +180,7 @@ static int fill(ls_byte_reader *r, ls_error *err)
         n = read(r->fd, r->input, sizeof r->input);
     while (n < 0 && errno == EINTR);
     if (n < 0)
-        return fail_io(r, err);
+        return ls_fail(err, LS_EIO, "%s: cannot be read: %s", r->path, ls_reason(why, errno));
     r->next = r->input;
     r->left = (size_t)n;
     r->input_offset += (size_t)n;
@@ -227,9 +209,11 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", path);
     r->host = host;
     r->path = path;
-    r->fd = -1;
     ls_sha256_init(&r->hash);
-    int status = open_file(r, err);
+    int status = ls_open_to_read(&r->fd, &r->file_bytes, path, "a data file", LS_EDATA, err);
+    if (status == LS_OK && r->file_bytes == 0)
+        status =
+            ls_fail(err, LS_EDATA, "%s: expected data, found an empty file; fetch it again", path);
     if (status == LS_OK)
         status = detect_gzip(r, err);
     if (status == LS_OK)
@@ -263,14 +247,6 @@ static int fail_gzip(const ls_byte_reader *r, int z_status, ls_error *err)
                    r->z.msg ? r->z.msg : "the stream needs a dictionary");
 }
 
-static int fail_truncated_gzip(const ls_byte_reader *r, ls_error *err)
-{
-    return ls_fail(err, LS_EDATA,
-                   "%s: expected more compressed data, found the end of the file at byte %llu; the "
-                   "gzip file is truncated, fetch it again",
-                   r->path, (unsigned long long)r->input_offset);
-}
-
 /* After the end of a gzip member: another one may follow, which goes on where this one ended. */
 static int end_member(ls_byte_reader *r, ls_error *err)
 {
@@ -293,7 +269,10 @@ static int inflate_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *g
         if (status)
             return status;
         if (r->left == 0)
-            return fail_truncated_gzip(r, err);
+            return ls_fail(err, LS_EDATA,
+                           "%s: expected more compressed data, found the end of the file at byte "
+                           "%llu; the gzip file is truncated, fetch it again",
+                           r->path, (unsigned long long)r->input_offset);
         r->z.next_in = (uint8_t *)r->next;
         r->z.avail_in = (unsigned)r->left;
         int z = inflate(&r->z, Z_NO_FLUSH);
@@ -322,14 +301,18 @@ static int copy_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got,
     return LS_OK;
 }
 
+static int read_some(ls_byte_reader *r, uint8_t *out, size_t count, size_t *got, ls_error *err)
+{
+    return r->gzip ? inflate_some(r, out, count, got, err) : copy_some(r, out, count, got, err);
+}
+
 int ls_byte_reader_read(ls_byte_reader *r, void *out, size_t count, const char *what, ls_error *err)
 {
     uint8_t *to = out;
     while (count > 0) {
         size_t want = count < STEP_BYTES ? count : STEP_BYTES;
         size_t got = 0;
-        int status =
-            r->gzip ? inflate_some(r, to, want, &got, err) : copy_some(r, to, want, &got, err);
+        int status = read_some(r, to, want, &got, err);
         if (status)
             return status;
         if (got == 0)
@@ -361,7 +344,7 @@ int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *
     uint64_t end = r->offset;
     uint8_t byte;
     size_t got = 0;
-    int status = r->gzip ? inflate_some(r, &byte, 1, &got, err) : copy_some(r, &byte, 1, &got, err);
+    int status = read_some(r, &byte, 1, &got, err);
     if (status)
         return status;
     if (got > 0)

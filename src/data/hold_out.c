@@ -89,7 +89,7 @@ static int by_lot(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Marks the rows that are held out: of each class the share with the lowest lots. How many there are. */
+/* Marks the rows that are held out: of each class the share with the lowest drawn numbers. Returns how many. */
 static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls_dataset_spec *spec)
 {
     const ls_dataset_view view = ls_dataset_resident(all);
@@ -112,22 +112,23 @@ static uint32_t draw_lots(bool *held, lot *lots, const ls_dataset *all, const ls
     return count;
 }
 
-static int share_out(ls_dataset *split[2], whole *of, const ls_dataset_spec *spec, ls_error *err)
+static int share_out(ls_dataset *split[2], whole *of, const ls_opening *o)
 {
     const uint32_t rows = of->all->info.rows;
     bool *held = ls_alloc_array(of->host, rows, sizeof *held);
     lot *lots = ls_alloc_array(of->host, rows, sizeof *lots);
     uint32_t at[2] = {0, 0};
-    int status = held && lots ? LS_OK : ls_fail(err, LS_ENOMEM, "out of memory for %u lots", rows);
-    const uint32_t count = status ? 0 : draw_lots(held, lots, of->all, spec);
+    int status =
+        held && lots ? LS_OK : ls_fail(o->err, LS_ENOMEM, "out of memory for %u lots", rows);
+    const uint32_t count = status ? 0 : draw_lots(held, lots, of->all, o->spec);
     if (status == LS_OK && (count == 0 || count == rows))
-        status = ls_dataset_refuse(spec, "data.validation", err,
-                                   "%g of the %u training rows is %s of them",
-                                   spec->keys.validation, (unsigned)rows, count ? "all" : "none");
+        status =
+            ls_dataset_refuse(o, "data.validation", "%g of the %u training rows is %s of them",
+                              o->spec->keys.validation, (unsigned)rows, count ? "all" : "none");
     if (status == LS_OK)
-        status = open_part(&split[0], of, "train", rows - count, err);
+        status = open_part(&split[0], of, "train", rows - count, o->err);
     if (status == LS_OK)
-        status = open_part(&split[1], of, "validation", count, err);
+        status = open_part(&split[1], of, "validation", count, o->err);
     for (uint32_t r = 0; status == LS_OK && r < rows; r++)
         ((part *)split[held[r]])->row[at[held[r]]++] = r;
     ls_free(of->host, lots);
@@ -135,36 +136,34 @@ static int share_out(ls_dataset *split[2], whole *of, const ls_dataset_spec *spe
     return status;
 }
 
-/* `of` belongs to this function as long as its parts need it. */
-static int divide(ls_dataset *split[2], ls_dataset *all, const ls_dataset_spec *spec,
-                  const ls_host *host, ls_error *err)
+/* The two parts share `of`; it is freed with the last of them. */
+static int divide(ls_dataset *split[2], ls_dataset *all, const ls_opening *o)
 {
-    whole *of = ls_alloc(host, sizeof *of);
+    whole *of = ls_alloc(o->host, sizeof *of);
     if (!of)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory", all->info.name);
-    *of = (whole){all, host, 1};
-    int status = share_out(split, of, spec, err);
+        return ls_fail(o->err, LS_ENOMEM, "%s: out of memory", all->info.name);
+    *of = (whole){all, o->host, 1};
+    int status = share_out(split, of, o);
     for (int s = 0; status && s < 2; s++) {
         ls_dataset_close(split[s]);
         split[s] = NULL;
     }
     if (--of->parts == 0) /* of a failure: `all` is still the caller's */
-        ls_free(host, of);
+        ls_free(o->host, of);
     return status;
 }
 
-int ls_hold_out(ls_dataset *split[2], const ls_dataset_spec *spec, const ls_host *host,
-                ls_error *err)
+int ls_hold_out(ls_dataset *split[2], const ls_opening *o)
 {
     ls_dataset *own[2] = {NULL, NULL};
     if (!ls_dataset_resident(split[0]).images)
-        return ls_dataset_refuse(spec, "data.validation", err,
+        return ls_dataset_refuse(o, "data.validation",
                                  "rows that are streamed cannot be held out; give the source "
                                  "test rows");
-    int status = divide(own, split[0], spec, host, err);
+    int status = divide(own, split[0], o);
     if (status)
         return status;
-    const bool kept = spec->keys.judged && split[1]->info.rows > 0;
+    const bool kept = o->spec->keys.judged && split[1]->info.rows > 0;
     ls_dataset_close(kept ? own[1] : split[1]);
     split[0] = own[0];
     split[1] = kept ? split[1] : own[1];

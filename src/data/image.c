@@ -14,7 +14,20 @@
 #define MOST_AREA (1 << 26) /* in all: a small file may say anything */
 #define MOST_KEPT ((size_t)32 << 20)
 
-typedef struct image {
+typedef struct image image;
+
+/* What a kind of files is read by. All but the header is asked of files alone whose header could be read. */
+typedef struct format {
+    const char *magic; /* a file's first bytes */
+    int (*read_header)(image *i);
+    int (*read_pixels)(image *i, size_t count);
+    /* NULL: it has none. What is decoded may be smaller than the file says, and be scaled while it is decoded. */
+    void (*shrink)(image *i, int height, int width);
+    int (*scale)(image *i, uint8_t *out, int channels, int height, int width);
+    void (*close)(const image *i, int status);
+} format;
+
+struct image {
     int folder; /* of path; or AT_FDCWD */
     const char *path;
     const uint8_t *bytes; /* the file */
@@ -22,14 +35,14 @@ typedef struct image {
     int width, height, channels; /* as a picture's */
     double across, down;         /* the same */
     int largest;                 /* PNM: the value of white */
-    void *decoder;               /* PNG's */
-    bool is_png, is_jpeg;
-    bool cut_off; /* it wanted more bytes than there are */
+    const format *format;        /* NULL: not known as yet, or none */
+    void *decoder;               /* PNG's, or JPEG's */
+    bool cut_off;                /* it wanted more bytes than there are */
     uint8_t *pixel;
     ls_image_memory *kept;
     const ls_host *host;
     ls_error *err;
-} image;
+};
 
 static int fail_memory(const image *i)
 {
@@ -102,6 +115,9 @@ static int read_pnm_pixels(image *i, size_t count)
     }
     return LS_OK;
 }
+
+static const format pgm = {"P5", read_pnm_header, read_pnm_pixels, NULL, NULL, NULL};
+static const format ppm = {"P6", read_pnm_header, read_pnm_pixels, NULL, NULL, NULL};
 
 /* ---- PNG ------------------------------------------------------------------------------------ */
 
@@ -199,10 +215,13 @@ static int read_png_pixels(image *i, size_t count)
     return status ? status : check_marks(i, count);
 }
 
-static void close_png(const image *i)
+static void close_png(const image *i, int status)
 {
+    (void)status;
     spng_ctx_free(i->decoder);
 }
+
+static const format png = {"\x89PNG", read_png_header, read_png_pixels, NULL, NULL, close_png};
 
 #else
 
@@ -215,17 +234,7 @@ static int read_png_header(image *i)
         i->path);
 }
 
-static int read_png_pixels(image *i, size_t count)
-{
-    (void)i;
-    (void)count;
-    return LS_EUNSUPPORTED;
-}
-
-static void close_png(const image *i)
-{
-    (void)i;
-}
+static const format png = {.magic = "\x89PNG", .read_header = read_png_header};
 #endif
 
 /* ---- JPEG ----------------------------------------------------------------------------------- */
@@ -414,9 +423,10 @@ static void read_line(jpeg *j, uint8_t *to)
     jpeg_read_scanlines(&j->d, &row, 1);
 }
 
-static int read_jpeg_pixels(image *i)
+static int read_jpeg_pixels(image *i, size_t count)
 {
     jpeg *j = i->decoder;
+    (void)count;
     if (setjmp(j->failed))
         return fail_decoding(i, j);
     begin_jpeg(i, j);
@@ -471,6 +481,16 @@ static void drop_jpeg(const ls_image_memory *kept)
         drop_decoder(kept->jpeg.memory);
 }
 
+/* A decoder that has stopped half-way is not used again. */
+static void close_jpeg(const image *i, int status)
+{
+    if (status)
+        drop_jpeg(i->kept);
+}
+
+static const format jpg = {"\xFF\xD8\xFF", read_jpeg_header, read_jpeg_pixels,
+                           shrink_jpeg,    scale_jpeg,       close_jpeg};
+
 #else
 
 static int read_jpeg_header(image *i)
@@ -482,32 +502,12 @@ static int read_jpeg_header(image *i)
         i->path);
 }
 
-static int read_jpeg_pixels(image *i)
-{
-    (void)i;
-    return LS_EUNSUPPORTED;
-}
-
-static void shrink_jpeg(image *i, int height, int width)
-{
-    (void)i;
-    (void)height;
-    (void)width;
-}
-
-static int scale_jpeg(image *i, uint8_t *out, int channels, int height, int width)
-{
-    (void)out;
-    (void)channels;
-    (void)height;
-    (void)width;
-    return read_jpeg_pixels(i);
-}
-
 static void drop_jpeg(const ls_image_memory *kept)
 {
     (void)kept;
 }
+
+static const format jpg = {.magic = "\xFF\xD8\xFF", .read_header = read_jpeg_header};
 #endif
 
 /* ---- each --------------------------------------------------------------------------------- */
@@ -535,19 +535,19 @@ static int check_area(const image *i)
 
 static int read_header(image *i)
 {
-    const int pnm = i->length >= 2 && i->bytes[0] == 'P' && strchr("56", i->bytes[1]);
-    i->is_png = i->length >= 4 && memcmp(i->bytes, "\x89PNG", 4) == 0;
-    i->is_jpeg = i->length >= 3 && memcmp(i->bytes, "\xFF\xD8\xFF", 3) == 0;
-    if (i->is_png)
-        return read_png_header(i);
-    if (i->is_jpeg)
-        return read_jpeg_header(i);
-    return pnm ? read_pnm_header(i)
-               : ls_fail(
-                     i->err, LS_EDATA,
-                     "%.300s: offset 0: expected a PNG, JPEG, PGM (P5) or PPM (P6) image; convert "
-                     "it, with ImageMagick: convert IN OUT.png",
-                     i->path);
+    static const format *const formats[] = {&png, &jpg, &pgm, &ppm};
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        const size_t n = strlen(formats[f]->magic);
+        if (i->length >= n && memcmp(i->bytes, formats[f]->magic, n) == 0) {
+            i->format = formats[f];
+            return i->format->read_header(i);
+        }
+    }
+    return ls_fail(
+        i->err, LS_EDATA,
+        "%.300s: offset 0: expected a PNG, JPEG, PGM (P5) or PPM (P6) image; convert it, "
+        "with ImageMagick: convert IN OUT.png",
+        i->path);
 }
 
 /* `height` 0: of any size. */
@@ -567,11 +567,7 @@ static int decode(image *i)
 {
     const size_t count = (size_t)i->height * (size_t)i->width * (size_t)i->channels;
     int status = take_pixels(i, count);
-    if (status)
-        return status;
-    return i->is_png    ? read_png_pixels(i, count)
-           : i->is_jpeg ? read_jpeg_pixels(i)
-                        : read_pnm_pixels(i, count);
+    return status ? status : i->format->read_pixels(i, count);
 }
 
 static ls_picture picture_of(const image *i)
@@ -582,8 +578,8 @@ static ls_picture picture_of(const image *i)
 
 static int scale(image *i, uint8_t *out, int channels, int height, int width)
 {
-    if (i->is_jpeg)
-        return scale_jpeg(i, out, channels, height, width);
+    if (i->format->scale)
+        return i->format->scale(i, out, channels, height, width);
     int status = decode(i);
     const ls_picture p = picture_of(i);
     if (status == LS_OK &&
@@ -601,14 +597,11 @@ static int convert(image *i, uint8_t *out, int channels)
     return status;
 }
 
-/* A decoder that has stopped half-way is not used again. */
 static void close_image(const image *i, int status)
 {
     ls_room *const room[] = {&i->kept->file, &i->kept->pixels, &i->kept->scaling};
-    if (i->is_png)
-        close_png(i);
-    if (i->is_jpeg && status)
-        drop_jpeg(i->kept);
+    if (i->format && i->format->close)
+        i->format->close(i, status);
     for (size_t r = 0; r < sizeof room / sizeof *room; r++)
         if (room[r]->bytes > MOST_KEPT)
             ls_room_free(room[r], i->host);
@@ -619,8 +612,8 @@ int ls_image_fit(uint8_t *pixels, int channels, int height, int width, int folde
 {
     image i = {.folder = folder, .path = path, .kept = kept, .host = host, .err = err};
     int status = open_image(&i, 0, 0);
-    if (status == LS_OK && i.is_jpeg)
-        shrink_jpeg(&i, height, width);
+    if (status == LS_OK && i.format->shrink)
+        i.format->shrink(&i, height, width);
     if (status == LS_OK)
         status = i.height == height && i.width == width
                      ? convert(&i, pixels, channels)

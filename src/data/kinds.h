@@ -7,9 +7,16 @@
 
 typedef struct ls_dataset_kind ls_dataset_kind;
 
+/* What is opened, for the functions that do it. */
+typedef struct ls_opening {
+    const ls_dataset_kind *kind;
+    const ls_dataset_spec *spec;
+    const ls_host *host;
+    ls_error *err;
+} ls_opening;
+
 /* Opens the training and the test split, NULL before. What a failure leaves open, its caller closes. */
-typedef int (*ls_dataset_opener)(ls_dataset *split[2], const ls_dataset_kind *kind,
-                                 const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
+typedef int (*ls_dataset_opener)(ls_dataset *split[2], const ls_opening *o);
 
 /* A kind; kinds.def has a row for each, which stands for ls_dataset_NAME. */
 struct ls_dataset_kind {
@@ -27,8 +34,13 @@ int ls_dataset_open_kind(ls_dataset **train, ls_dataset **test, const ls_dataset
                          const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
 
 /* A split as its kind says it is, of `rows` rows, or so many training rows as spec->limit leaves. */
-ls_dataset_info ls_dataset_split(const ls_dataset_kind *kind, const ls_dataset_spec *spec, int test,
-                                 const char *source, uint32_t rows);
+ls_dataset_info ls_dataset_split(const ls_opening *o, int test, const char *source, uint32_t rows);
+
+/* What is wrong with a member of the spec: fails with LS_ECONFIG and "KEY: message". */
+int ls_dataset_refuse(const ls_opening *o, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Refuses a limit beyond the `rows` training rows that `from` has. */
+int ls_dataset_check_limit(const ls_opening *o, uint32_t rows, const char *from);
 
 /* Is `name` one of the words between separators? `list` may be NULL. */
 bool ls_is_listed(const char *list, char separator, const char *name);
@@ -51,17 +63,16 @@ typedef struct ls_located {
     char *file[LS_FILES_MAX];
 } ls_located;
 
-/* Looks for the files, plain or with ".gz", in spec->path alone when it is given, else below the
+/* Looks for the files, plain or with ".gz", in the spec's path alone when it is given, else below the
  * search directories. The first directory with the set's first file decides. Free the result with
  * ls_located_free, also after a failure. Errors: LS_ENOENT, LS_ECONFIG (the path is a file),
  * LS_ENOMEM. */
-int ls_locate(ls_located *out, const ls_file_set *files, const char *dataset,
-              const ls_dataset_spec *spec, const ls_host *host, ls_error *err);
+int ls_locate(ls_located *out, const ls_file_set *files, const ls_opening *o);
 
 void ls_located_free(ls_located *located, const ls_host *host);
 
-/* `file`, below spec->path unless it is absolute or there is none; the caller frees it. NULL: no memory. */
-char *ls_data_path(const ls_dataset_spec *spec, const char *file, const ls_host *host);
+/* `file`, below the spec's path unless it is absolute or there is none; the caller frees it. NULL: no memory. */
+char *ls_data_path(const ls_opening *o, const char *file);
 
 /* ---- files: reading --------------------------------------------------------------------------- */
 
@@ -120,22 +131,19 @@ typedef struct ls_resident {
 
 /* Memory for a dataset as `info` describes it, zeroed; `info->source` is copied, the other texts
  * must be static. Filled by the caller, closed with ls_dataset_close. Errors: LS_ENOMEM. */
-int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_host *host,
-                       ls_error *err);
+int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_opening *o);
 /* The same for images that lie at `images` in a map, which is unmapped with the dataset. On failure the map
  * is still the caller's. */
 int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
-                              void *map, size_t map_bytes, const ls_host *host, ls_error *err);
+                              void *map, size_t map_bytes, const ls_opening *o);
 /* The test split of data that has none: like `train`, without rows. Errors: LS_ENOMEM. */
-int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_host *host,
-                    ls_error *err);
+int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o);
 /* Copies the names of base.info.classes classes. Errors: LS_ENOMEM. */
 int ls_resident_name_classes(ls_resident *resident, const char *const *name, ls_error *err);
 
 /* Divides split[0] as keys.validation says; split[1] is closed, or stands where keys.judged says so. On failure
  * both stand. Errors: LS_ECONFIG, LS_ENOMEM. */
-int ls_hold_out(ls_dataset *split[2], const ls_dataset_spec *spec, const ls_host *host,
-                ls_error *err);
+int ls_hold_out(ls_dataset *split[2], const ls_opening *o);
 
 /* ---- the kinds --------------------------------------------------------------------------------- */
 
@@ -146,8 +154,7 @@ typedef struct ls_idx_detail {
     const char *const *published;
 } ls_idx_detail;
 
-int ls_idx_open(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
-                const ls_host *host, ls_error *err);
+int ls_idx_open(ls_dataset *split[2], const ls_opening *o);
 
 /* A dataset in CIFAR's binary formats: the last file is the test split, those before it are the
  * training split. */
@@ -157,7 +164,6 @@ typedef struct ls_cifar_detail {
     ls_file_set files;
 } ls_cifar_detail;
 
-int ls_cifar_open(ls_dataset *split[2], const ls_dataset_kind *kind, const ls_dataset_spec *spec,
-                  const ls_host *host, ls_error *err);
+int ls_cifar_open(ls_dataset *split[2], const ls_opening *o);
 
 #endif

@@ -129,6 +129,15 @@ static unsigned number_client(const struct sockaddr *from)
     return (unsigned)(address * 0x9e3779b97f4a7c15u >> 54);
 }
 
+/* Those that wait see that `what` is so from now on. */
+static void announce(http_guard *g, int *what)
+{
+    pthread_mutex_lock(&g->lock);
+    *what = 1;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
 static void admit(http_guard *g, visitor *v)
 {
     pthread_mutex_lock(&g->lock);
@@ -348,10 +357,7 @@ static int fit_connections(http_guard *g)
 
 static void end_watch(http_guard *g)
 {
-    pthread_mutex_lock(&g->lock);
-    g->ending = 1;
-    pthread_cond_broadcast(&g->changed);
-    pthread_mutex_unlock(&g->lock);
+    announce(g, &g->ending);
     pthread_join(g->watch, NULL);
 }
 
@@ -449,32 +455,26 @@ int http_guard_stopping(http_guard *g)
     return stopping;
 }
 
-/* With the lock, which is given up meanwhile. */
 static void wait_for_answers(http_guard *g)
 {
     const struct timespec pause = {0, 5000000};
     for (int ms = 0; ms < ANSWERS_MS; ms += 5) {
-        const int stragglers = ms < STRAGGLERS_MS ? g->in[BRINGS] + g->in[TAKES] : 0;
-        if (g->in[ANSWERED] + stragglers == 0)
-            return;
-        pthread_mutex_unlock(&g->lock);
-        nanosleep(&pause, NULL);
         pthread_mutex_lock(&g->lock);
+        const int stragglers = ms < STRAGGLERS_MS ? g->in[BRINGS] + g->in[TAKES] : 0;
+        const int left = g->in[ANSWERED] + stragglers;
+        pthread_mutex_unlock(&g->lock);
+        if (left == 0)
+            return;
+        nanosleep(&pause, NULL);
     }
 }
 
 void http_guard_stop(http_guard *g)
 {
-    pthread_mutex_lock(&g->lock);
-    g->stopping = 1;
-    pthread_cond_broadcast(&g->changed);
-    pthread_mutex_unlock(&g->lock);
-    shutdown(g->listening,
-             SHUT_RDWR); /* connections are refused from now on, and nobody waits for one */
+    announce(g, &g->stopping);
+    shutdown(g->listening, SHUT_RDWR); /* connections are refused, and nobody waits for one */
     pthread_join(g->door, NULL);
-    pthread_mutex_lock(&g->lock);
     wait_for_answers(g);
-    pthread_mutex_unlock(&g->lock);
     end_watch(g);
     MHD_stop_daemon(g->daemon);
     free_guard(g);

@@ -13,10 +13,7 @@ static metric *add(metrics *all, metric_kind kind, const char *name, const char 
 {
     assert(all->count < METRICS_MOST);
     metric *m = &all->list[all->count++];
-    m->kind = kind;
-    m->name = name;
-    m->labels = labels;
-    m->help = help;
+    *m = (metric){.kind = kind, .name = name, .labels = labels, .help = help};
     return m;
 }
 
@@ -119,13 +116,12 @@ static void put_number(writer *w, double value)
         put(w, " %.17g\n", value);
 }
 
-static void put_value(writer *w, const metric *m)
+/* A name, with what stands `behind` it, and the labels. */
+static void put_name(writer *w, const metric *m, const char *behind)
 {
+    put(w, "%s%s", m->name, behind);
     if (m->labels)
-        put(w, "%s{%s}", m->name, m->labels);
-    else
-        put(w, "%s", m->name);
-    put_number(w, metric_value(m));
+        put(w, "{%s}", m->labels);
 }
 
 /* Buckets count what is at or below their bound; the count is that of the last one, so that the two
@@ -133,7 +129,6 @@ static void put_value(writer *w, const metric *m)
 static void put_histogram(writer *w, const metric *m)
 {
     const char *labels = m->labels ? m->labels : "", *comma = m->labels ? "," : "";
-    const char *open = m->labels ? "{" : "", *close = m->labels ? "}" : "";
     unsigned long long below = 0;
     for (int b = 0; b <= m->bound_count; b++) {
         below += atomic_load_explicit(&m->bucket[b], memory_order_relaxed);
@@ -142,9 +137,10 @@ static void put_histogram(writer *w, const metric *m)
         else
             put(w, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", m->name, labels, comma, below);
     }
-    put(w, "%s_sum%s%s%s", m->name, open, labels, close);
+    put_name(w, m, "_sum");
     put_number(w, metric_value(m));
-    put(w, "%s_count%s%s%s %llu\n", m->name, open, labels, close, below);
+    put_name(w, m, "_count");
+    put(w, " %llu\n", below);
 }
 
 size_t metrics_write(const metrics *all, char *out, size_t size)
@@ -162,10 +158,12 @@ size_t metrics_write(const metrics *all, char *out, size_t size)
         if (strcmp(m->name, name) != 0)
             put(&w, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name, kinds[m->kind]);
         name = m->name;
-        if (m->kind == METRIC_HISTOGRAM)
+        if (m->kind == METRIC_HISTOGRAM) {
             put_histogram(&w, m);
-        else
-            put_value(&w, m);
+            continue;
+        }
+        put_name(&w, m, "");
+        put_number(&w, metric_value(m));
     }
     return w.length;
 }

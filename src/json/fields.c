@@ -37,15 +37,11 @@ static const char *found_text(char out[SHOWN_TEXT], const cJSON *node)
 }
 
 /* "a, b, c", cut when it gets long. */
-static const char *list_text(char out[LIST_TEXT], const char *const *words, int count)
+static void put_list(char out[LIST_TEXT], const char *const *words, int count)
 {
     size_t n = 0;
-    out[0] = '\0';
-    for (int i = 0; i < count && n < LIST_TEXT - 1; i++) {
-        int written = snprintf(out + n, LIST_TEXT - n, "%s%s", i ? ", " : "", words[i]);
-        n += written > 0 ? (size_t)written : 0;
-    }
-    return out;
+    for (int i = 0; i < count && n < LIST_TEXT - 1; i++)
+        n += (size_t)snprintf(out + n, LIST_TEXT - n, "%s%s", i ? ", " : "", words[i]);
 }
 
 /* "did you mean \"a\"?", or "ALL: a, b, c". */
@@ -53,11 +49,12 @@ static const char *hint_text(char out[HINT_TEXT], const char *word, const char *
                              const char *const *words, int count)
 {
     const char *near = ls_closest(word, words, (size_t)count);
-    const int n = snprintf(out, HINT_TEXT - LIST_TEXT, "%s: ", all);
-    if (near)
+    if (near) {
         snprintf(out, HINT_TEXT, "did you mean \"%s\"?", near);
-    else
-        list_text(out + n, words, count);
+    } else {
+        const int n = snprintf(out, HINT_TEXT - LIST_TEXT, "%s: ", all);
+        put_list(out + n, words, count);
+    }
     return out;
 }
 
@@ -191,12 +188,11 @@ bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, 
     *out = fallback ? *fallback : 0;
     if (!found)
         return false;
-    for (; choices[count]; count++) {
+    for (; choices[count]; count++)
         if (strcmp(choices[count], text) == 0) {
             *out = count;
             return true;
         }
-    }
     ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, key), "unknown %s \"%.40s\"; %s",
                    key, text, hint_text(hint, text, "expected one of", choices, count));
     return false;

@@ -58,9 +58,8 @@ void ls_json_line_column(const char *text, size_t offset, int first, int *line, 
     }
 }
 
-static int fail(scan *s, size_t offset, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static int fail(scan *s, size_t offset, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int fail(scan *s, size_t offset, const char *format,
+                                                      ...)
 {
     char message[LS_ERROR_TEXT];
     int line;
@@ -172,20 +171,22 @@ static int scan_escape(scan *s)
 static int scan_string(scan *s)
 {
     size_t start = s->at++;
-    int c, status = LS_OK;
-    while (status == LS_OK && (c = peek(s)) != '"') {
+    for (int c = peek(s); c != '"'; c = peek(s)) {
         if (c < 0 || c == '\n')
             return fail(s, start, "this string has no closing quote");
         if (c < 0x20)
             return fail(s, s->at, "control character 0x%02x inside a string; write it as \\u%04x",
                         (unsigned)c, (unsigned)c);
-        if (c == '\\')
-            status = scan_escape(s);
-        else
+        if (c != '\\') {
             s->at++;
+            continue;
+        }
+        int status = scan_escape(s);
+        if (status)
+            return status;
     }
     s->at++; /* the closing quote */
-    return status;
+    return LS_OK;
 }
 
 static size_t skip_digits(scan *s)

@@ -5,6 +5,7 @@
 #include "json/doc.h"
 #include "json/writer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* One assignment under way. */
@@ -26,11 +27,11 @@ static int no_memory(const assignment *a)
 static int add_label(assignment *a, const char *text)
 {
     static const char option[] = "--set ";
-    ls_json_label *label =
-        ls_alloc(a->doc->host, sizeof *label + strlen(option) + strlen(text) + 1);
+    const size_t bytes = sizeof option + strlen(text);
+    ls_json_label *label = ls_alloc(a->doc->host, sizeof *label + bytes);
     if (!label)
         return no_memory(a);
-    strcat(strcpy(label->text, option), text);
+    snprintf(label->text, bytes, "%s%s", option, text);
     label->next = a->doc->labels;
     a->doc->labels = label;
     a->label = label->text;
@@ -51,7 +52,7 @@ static int check_utf8(const assignment *a, const char *text)
     return LS_OK;
 }
 
-/* Cuts "a.b=v" into keys and value. */
+/* Cuts "a.b=v" into keys and value: a zero in place of each dot ends a key, and ls_alloc's zero the last one. */
 static int split_path(assignment *a, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -63,14 +64,15 @@ static int split_path(assignment *a, const char *text)
         return no_memory(a);
     memcpy(a->path, text, n);
     a->value = equals + 1;
-    for (char *key = a->path; key; a->keys++) {
-        char *dot = strchr(key, '.');
-        if (*key == '.' || !*key)
+    for (char *key = a->path, *dot; key; key = dot ? dot + 1 : NULL) {
+        const char found = text[key - a->path];
+        if (found == '.' || found == '=')
             return ls_fail(a->err, LS_EINVAL, "%s: expected a key before '%c', found none",
-                           a->label, text[key - a->path]);
+                           a->label, found);
+        dot = strchr(key, '.');
         if (dot)
-            *dot++ = '\0';
-        key = dot;
+            *dot = '\0';
+        a->keys++;
     }
     if (a->keys > LS_JSON_DEPTH)
         return ls_fail(a->err, LS_EINVAL, "%s: expected at most %d keys, found %zu", a->label,
@@ -153,18 +155,13 @@ static void forget(ls_json *doc, const cJSON *node)
 /* Puts `value` where `old` was, or under `key` when `old` is NULL. */
 static int put(assignment *a, cJSON *parent, cJSON *old, const char *key, cJSON *value)
 {
-    bool done;
-    if (old)
-        forget(a->doc, old);
     if (!old)
-        done = cJSON_AddItemToObject(parent, key, value);
-    else {
-        /* The key goes over: cJSON would copy it, and 1.7.15 does not notice when it cannot. */
-        value->string = old->string;
-        old->string = NULL;
-        done = cJSON_ReplaceItemViaPointer(parent, old, value);
-    }
-    return done ? LS_OK : no_memory(a);
+        return cJSON_AddItemToObject(parent, key, value) ? LS_OK : no_memory(a);
+    forget(a->doc, old);
+    /* The key goes over: cJSON would copy it, and 1.7.15 does not notice when it cannot. */
+    value->string = old->string;
+    old->string = NULL;
+    return cJSON_ReplaceItemViaPointer(parent, old, value) ? LS_OK : no_memory(a);
 }
 
 static int assign(assignment *a)
@@ -205,7 +202,5 @@ int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err)
     if (status == LS_OK)
         status = assign(&a);
     ls_free(doc->host, a.path);
-    if (status != LS_OK && err)
-        ls_json_tidy(err->text);
-    return status;
+    return ls_json_tidied(status, err);
 }

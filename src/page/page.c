@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PATH_BYTES 4096
 enum { CHUNK = 1 << 16, LINE_MOST = 16 << 20 };
 
 /* report.html with report.js in it: made by the build. */
@@ -68,7 +67,7 @@ static const char *text_or(const cJSON *object, const char *key, const char *fal
 
 /* The records that the table needs, parsed. */
 typedef struct outcome {
-    ls_json *start, *end, *resume; /* the newest ones, or NULL */
+    ls_json *start, *end; /* the newest ones, or NULL */
 } outcome;
 
 static const cJSON *root_of(const ls_json *doc)
@@ -81,26 +80,28 @@ static int parse(ls_json **out, const ls_run_log *log, size_t i)
     return ls_json_parse(out, "", log->other[i].json, log->other[i].length, log->host, NULL);
 }
 
+static void keep(ls_json **kept, ls_json *doc)
+{
+    ls_json_destroy(*kept);
+    *kept = doc;
+}
+
 static void find_outcome(outcome *o, const ls_run_log *log)
 {
-    memset(o, 0, sizeof *o);
     for (size_t i = 0; i < log->others; i++) {
-        ls_json *doc, *old = NULL;
+        ls_json *doc;
         if (parse(&doc, log, i) != LS_OK)
             continue;
         const char *type = text_or(ls_json_root(doc), "type", "");
-        ls_json **kept = strcmp(type, "run_start") == 0 ? &o->start
-                         : strcmp(type, "run_end") == 0 ? &o->end
-                         : strcmp(type, "resume") == 0  ? &o->resume
-                                                        : NULL;
-        if (kept == &o->resume) { /* an end before it was none */
-            ls_json_destroy(o->end);
-            o->end = NULL;
+        if (strcmp(type, "run_start") == 0) {
+            keep(&o->start, doc);
+        } else if (strcmp(type, "run_end") == 0) {
+            keep(&o->end, doc);
+        } else {
+            if (strcmp(type, "resume") == 0)
+                keep(&o->end, NULL); /* an end before it was none */
+            ls_json_destroy(doc);
         }
-        old = kept ? *kept : doc;
-        if (kept)
-            *kept = doc;
-        ls_json_destroy(old);
     }
 }
 
@@ -122,12 +123,12 @@ static void add_row(ls_buffer *b, const char *name, const char *value)
     ls_buffer_put(b, "</td></tr>\n");
 }
 
-static void add_number(ls_buffer *b, const cJSON *record, const char *key, const char *format)
+static void add_number(ls_buffer *b, const cJSON *record, const char *key, int digits)
 {
     const cJSON *node = member(record, key);
     ls_buffer_put(b, "<td>");
     if (cJSON_IsNumber(node))
-        ls_buffer_format(b, strcmp(format, "%.0f") == 0 ? "%.0f" : "%.4f", node->valuedouble);
+        ls_buffer_format(b, "%.*f", digits, node->valuedouble);
     else
         ls_buffer_put(b, "–");
     ls_buffer_put(b, "</td>");
@@ -181,14 +182,14 @@ static void add_epochs(ls_buffer *b, const ls_run_log *log, const outcome *o)
         const bool test = strcmp(type, "eval") == 0;
         if (test || strcmp(type, "epoch") == 0) {
             ls_buffer_put(b, "<tr>");
-            add_number(b, record, "epoch", "%.0f");
+            add_number(b, record, "epoch", 0);
             ls_buffer_put(b, test ? "<td>test</td>" : "<td>training</td>");
-            add_number(b, record, test ? "test_loss" : "train_loss", "%.4f");
+            add_number(b, record, test ? "test_loss" : "train_loss", 4);
             add_number(b, record,
                        !test      ? "train_accuracy"
                        : accuracy ? "test_accuracy"
                                   : "test_r2",
-                       "%.4f");
+                       4);
             ls_buffer_put(b, "</tr>\n");
         }
         ls_json_destroy(doc);
@@ -251,7 +252,6 @@ int ls_page_write(ls_buffer *out, const ls_run_log *log, ls_error *err)
     ls_buffer_put(out, at);
     ls_json_destroy(o.start);
     ls_json_destroy(o.end);
-    ls_json_destroy(o.resume);
     return ls_buffer_status(out, err);
 }
 
@@ -272,14 +272,6 @@ static int check_directory(const char *dir, ls_error *err)
                        "name the directory it is in",
                        dir);
     return LS_OK;
-}
-
-/* "DIR/file" */
-static int join(char path[PATH_BYTES], const char *dir, const char *file, ls_error *err)
-{
-    int n = snprintf(path, PATH_BYTES, "%s/%s", dir, file);
-    return n >= 0 && n < PATH_BYTES ? LS_OK
-                                    : ls_fail(err, LS_EIO, "%.300s…: the path is too long", dir);
 }
 
 /* One line, without its newline. A last one that is no record was cut off. */
@@ -350,13 +342,12 @@ static int read_lines(ls_run_log *log, const char *path, int fd, ls_error *err)
 
 int ls_report_read(ls_run_log *log, const char *run_dir, ls_error *err)
 {
-    char path[PATH_BYTES];
+    char path[LS_PATH_BYTES];
     uint64_t size;
     int fd, status = check_directory(run_dir, err);
-    if (status == LS_OK)
-        status = join(path, run_dir, "metrics.jsonl", err);
     if (status)
         return status;
+    ls_path_join(path, run_dir, "metrics.jsonl");
     status = ls_open_to_read(&fd, &size, path, "a metrics file", LS_EDATA, err);
     if (status == LS_ENOENT)
         return ls_fail(err, LS_ENOENT,
@@ -377,19 +368,20 @@ int ls_report_read(ls_run_log *log, const char *run_dir, ls_error *err)
 /* ---- the report ----------------------------------------------------------------------------- */
 
 /* In the run's own directory nothing but a plain file is meant. */
-static int write_page(const char *path, int chosen, const ls_buffer *page, const ls_host *host,
-                      ls_error *err)
+static int write_page(const char *run_dir, const char *chosen, const ls_buffer *page,
+                      const ls_host *host, ls_error *err)
 {
     ls_error why;
-    int status = chosen ? ls_write_file(path, page->text, page->length, host, &why)
-                        : ls_replace_file(path, page->text, page->length, host, &why);
+    char own[LS_PATH_BYTES];
+    int status = chosen ? ls_write_file(chosen, page->text, page->length, host, &why)
+                        : ls_replace_file(ls_path_join(own, run_dir, "report.html"), page->text,
+                                          page->length, host, &why);
     return status ? ls_fail(err, status, "%.400s; choose another place with -o FILE", why.text)
                   : LS_OK;
 }
 
 int ls_report_write(const char *run_dir, const char *out_path, const ls_host *host, ls_error *err)
 {
-    char path[PATH_BYTES];
     ls_buffer page;
     ls_run_log log;
     ls_run_log_init(&log, 0, host);
@@ -400,10 +392,8 @@ int ls_report_write(const char *run_dir, const char *out_path, const ls_host *ho
         status = ls_page_write(&page, &log, err);
         ls_c_locale_leave(locale);
     }
-    if (status == LS_OK && !out_path)
-        status = join(path, run_dir, "report.html", err);
     if (status == LS_OK)
-        status = write_page(out_path ? out_path : path, out_path != NULL, &page, host, err);
+        status = write_page(run_dir, out_path, &page, host, err);
     ls_buffer_fini(&page);
     ls_run_log_fini(&log);
     return status;

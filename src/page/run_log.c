@@ -125,11 +125,17 @@ static int take_step(ls_run_log *log, const ls_record *record, ls_error *err)
     return status ? status : ls_buffer_status(&log->newest, err);
 }
 
-static bool is_of(const char *json, size_t length, const char *type)
+/* The newest record of a type, or NULL. */
+static ls_run_record *newest_of(const ls_run_log *log, ls_record_type type)
 {
     char start[48];
-    const int n = snprintf(start, sizeof start, "{\"type\":\"%s\"", type);
-    return length > (size_t)n && memcmp(json, start, (size_t)n) == 0;
+    const int n = snprintf(start, sizeof start, "{\"type\":\"%s\"", ls_record_names[type]);
+    for (size_t i = log->others; i > 0; i--) {
+        ls_run_record *r = &log->other[i - 1];
+        if (r->length > (size_t)n && memcmp(r->json, start, (size_t)n) == 0)
+            return r;
+    }
+    return NULL;
 }
 
 /* ---- other records -------------------------------------------------------------------------- */
@@ -164,10 +170,7 @@ static size_t find(const char *json, size_t at, size_t length, const char *text)
 /* A page draws the newest evaluation's matrix: those of older ones, 20 KB each where there are 100 classes, go. */
 static void drop_matrix(ls_run_log *log)
 {
-    size_t i = log->others;
-    while (i > 0 && !is_of(log->other[i - 1].json, log->other[i - 1].length, "eval"))
-        i--;
-    ls_run_record *r = i > 0 ? &log->other[i - 1] : NULL;
+    ls_run_record *r = newest_of(log, LS_RECORD_EVAL);
     const size_t begin = r ? find(r->json, 0, r->length, ",\"precision\":[") : 0;
     const size_t end = r ? find(r->json, begin, r->length, "]]") + 2 : 0;
     if (!r || end > r->length)
@@ -295,12 +298,11 @@ static void add_line(ls_buffer *out, ls_json_writer *w)
     ls_buffer_add(out, "\n", 1);
 }
 
-static ls_json_writer *begin(ls_json_writer *w, const char *type)
+static void begin(ls_json_writer *w, const char *type)
 {
     ls_json_writer_reset(w);
     ls_json_open_object(w, NULL);
     ls_json_put_string(w, "type", type);
-    return w;
 }
 
 static void put_range(ls_json_writer *w, const char *key, float lo, float hi)
@@ -404,12 +406,9 @@ void ls_run_log_state(const ls_run_log *log, ls_buffer *out)
     if (log->newest.length > 0)
         add_newest(out, "step", log->newest.text, log->newest.length);
     for (int t = 0; t < LS_RECORD_TYPES; t++) {
-        size_t i = log->others;
-        while (i > 0 &&
-               !is_of(log->other[i - 1].json, log->other[i - 1].length, ls_record_names[t]))
-            i--;
-        if (i > 0)
-            add_newest(out, ls_record_names[t], log->other[i - 1].json, log->other[i - 1].length);
+        const ls_run_record *r = newest_of(log, t);
+        if (r)
+            add_newest(out, ls_record_names[t], r->json, r->length);
     }
     ls_buffer_put(out, "}\n");
 }

@@ -144,10 +144,7 @@ static void sweep_temporaries(int parent)
 
 static void start(ls_file_writer *w, const ls_host *host)
 {
-    memset(w, 0, sizeof *w);
-    w->host = host;
-    w->folder = AT_FDCWD;
-    w->fd = w->lock = -1;
+    *w = (ls_file_writer){.host = host, .folder = AT_FDCWD, .fd = -1, .lock = -1};
 }
 
 static void release(ls_file_writer *w)
@@ -172,56 +169,44 @@ static int fail(ls_file_writer *w, const char *operation, int error, ls_error *e
 
 int ls_file_writer_write(ls_file_writer *w, const void *bytes, size_t count, ls_error *err)
 {
-    int error = 0;
-    if (w->failure.status == LS_OK && count == 0)
-        return LS_OK;
-    if (w->failure.status == LS_OK) {
-        error = UINT64_MAX - w->bytes < count ? EFBIG : ls_io_write(w->fd, bytes, count);
-        if (!error) {
-            ls_io_write_back(w->fd, w->bytes, count);
-            w->bytes += count;
-            return LS_OK;
-        }
-    }
-    return fail(w, "write", error, err);
+    if (w->failure.status)
+        return fail(w, "write", 0, err);
+    const int error = UINT64_MAX - w->bytes < count ? EFBIG : ls_io_write(w->fd, bytes, count);
+    if (error)
+        return fail(w, "write", error, err);
+    ls_io_write_back(w->fd, w->bytes, count);
+    w->bytes += count;
+    return LS_OK;
 }
 
 int ls_file_writer_overwrite(ls_file_writer *w, uint64_t at, const void *bytes, size_t count,
                              ls_error *err)
 {
-    int error = 0;
-    if (w->failure.status == LS_OK) {
-        if (at > w->bytes || count > w->bytes - at)
-            error = EINVAL;
-        else
-            error =
-                lseek(w->fd, (off_t)at, SEEK_SET) < 0 ? errno : ls_io_write(w->fd, bytes, count);
-        if (!error && lseek(w->fd, 0, SEEK_END) < 0)
-            error = errno;
-        if (!error)
-            return LS_OK;
-    }
-    return fail(w, "write", error, err);
+    if (w->failure.status)
+        return fail(w, "write", 0, err);
+    int error = at > w->bytes || count > w->bytes - at ? EINVAL : 0;
+    if (!error)
+        error = lseek(w->fd, (off_t)at, SEEK_SET) < 0 ? errno : ls_io_write(w->fd, bytes, count);
+    if (!error && lseek(w->fd, 0, SEEK_END) < 0)
+        error = errno;
+    return error ? fail(w, "write", error, err) : LS_OK;
 }
 
 /* Syncs and closes; a failure abandons the writer. */
 static int settle(ls_file_writer *w, ls_error *err)
 {
-    int error = 0;
     const char *operation = "sync";
-    if (w->failure.status == LS_OK)
-        error = ls_io_sync(w->fd);
+    int error = w->failure.status ? 0 : ls_io_sync(w->fd);
     if (w->failure.status == LS_OK && !error) {
         operation = "close";
         error = ls_io_close(w->fd);
         w->fd = -1;
     }
-    if (error || w->failure.status != LS_OK) {
-        int status = fail(w, operation, error, err);
-        ls_file_writer_abandon(w);
-        return status;
-    }
-    return LS_OK;
+    if (!error && w->failure.status == LS_OK)
+        return LS_OK;
+    int status = fail(w, operation, error, err);
+    ls_file_writer_abandon(w);
+    return status;
 }
 
 void ls_file_writer_abandon(ls_file_writer *w)
@@ -239,12 +224,10 @@ void ls_file_writer_abandon(ls_file_writer *w)
 /* The hidden file's path, which only messages see. */
 static char *beside(const char *path, const char *name, const ls_host *host)
 {
-    size_t folder = (size_t)(ls_io_base(path) - path);
-    char *out = ls_alloc(host, folder + strlen(name) + 1);
-    if (out) {
-        memcpy(out, path, folder);
-        memcpy(out + folder, name, strlen(name));
-    }
+    const size_t folder = (size_t)(ls_io_base(path) - path), bytes = folder + strlen(name) + 1;
+    char *out = ls_alloc(host, bytes);
+    if (out)
+        snprintf(out, bytes, "%.*s%s", (int)folder, path, name);
     return out;
 }
 
@@ -252,9 +235,8 @@ static char *beside(const char *path, const char *name, const ls_host *host)
 static int open_beside(ls_file_writer *w, ls_error *err)
 {
     char name[HIDDEN_NAME];
-    int error;
     sweep_temporaries(w->folder);
-    error = temporary_file(&w->fd, name, w->folder, ls_io_base(w->target));
+    const int error = temporary_file(&w->fd, name, w->folder, ls_io_base(w->target));
     if (error)
         return ls_io_fail(err, w->target, "create a file beside it", error);
     w->path = beside(w->target, name, w->host);
@@ -265,12 +247,7 @@ static int open_beside(ls_file_writer *w, ls_error *err)
     }
     /* The same open file: its lock lasts until both descriptors are closed. */
     w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
-    if (w->lock >= 0)
-        return LS_OK;
-    int status = ls_io_fail(err, w->path, "open", errno);
-    (void)ls_io_close(w->fd);
-    (void)ls_io_remove(w->folder, name);
-    return status;
+    return w->lock >= 0 ? LS_OK : ls_io_fail(err, w->path, "open", errno);
 }
 
 int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, ls_error *err)
@@ -288,7 +265,9 @@ int ls_replace_begin(ls_file_writer *w, const char *path, const ls_host *host, l
     }
     w->target = target;
     status = open_beside(w, err);
-    if (status)
+    if (status && w->path)
+        ls_file_writer_abandon(w);
+    else if (status)
         release(w);
     return status;
 }

@@ -39,13 +39,6 @@ static size_t whole_records(const ls_log_file *f, const char *data, size_t writt
     return written;
 }
 
-static int fail(ls_log_file *f, int error)
-{
-    char why[LS_REASON];
-    return ls_fail(&f->failure, LS_EIO, "%s: cannot write %s: %s; %s", ls_io_tail(f->path),
-                   f->kind->what, ls_reason(why, error), f->kind->fix);
-}
-
 static int pass_on(const ls_log_file *f, ls_error *err)
 {
     if (f->failure.status && err)
@@ -56,6 +49,7 @@ static int pass_on(const ls_log_file *f, ls_error *err)
 /* `data` begins a record. */
 static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *err)
 {
+    char why[LS_REASON];
     if (f->failure.status)
         return pass_on(f, err);
     const uint64_t before = f->length;
@@ -67,7 +61,8 @@ static int write_all(ls_log_file *f, const char *data, size_t count, ls_error *e
     f->length = before + whole_records(f, data, (size_t)(f->length - before));
     if (ftruncate(f->fd, (off_t)f->length) == 0)
         (void)lseek(f->fd, (off_t)f->length, SEEK_SET);
-    fail(f, error);
+    ls_fail(&f->failure, LS_EIO, "%s: cannot write %s: %s; %s", ls_io_tail(f->path), f->kind->what,
+            ls_reason(why, error), f->kind->fix);
     return pass_on(f, err);
 }
 

@@ -4,7 +4,7 @@
  *     int status = ls_log_file_open(&f, "runs/x/metrics.jsonl", LS_LOG_FILE_NEW, &kind, host, &err);
  *     if (status == LS_OK)
  *         status = ls_log_file_put(f, record, length, &err);      // as often as needed
- *     …   ls_log_file_flush(f, &err), ls_log_file_sync(f, &err)
+ *     …   ls_log_file_flush(f, &bytes, &err), ls_log_file_sync(f, &err)
  *     status = ls_log_file_close(f, &err);                        // the records last now, the last one too
  *
  * Records are gathered in memory, so that one costs no system call and no allocation, and are written
@@ -45,7 +45,8 @@ int ls_log_file_open(ls_log_file **out, const char *path, uint64_t keep, const l
 /* Appends a record. Errors: LS_EIO, and the same one again from then on. */
 int ls_log_file_put(ls_log_file *f, const void *record, size_t count, ls_error *err);
 
-/* Who waits looks in now and then: what has been gathered for a second is written. An error is the next call's. */
+/* Called now and then by a thread that waits: writes records buffered for a second. An error is returned by the next
+ * call. */
 void ls_log_file_look(ls_log_file *f);
 
 /* Hands what was gathered to the system; *bytes is the file's length then. Errors: LS_EIO. */

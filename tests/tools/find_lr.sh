@@ -97,9 +97,9 @@ has err '^trainer find-lr: --from 0: expected a number from 1e-12 to 1e+06$'
 expect 64 "$trainer" find-lr config.json --to fast
 has err '^trainer find-lr: --to fast: expected a number'
 expect 64 "$trainer" find-lr config.json --steps 19
-has err '^trainer find-lr: --steps 19: expected a number from 20 to 10000$'
+has err '^trainer find-lr: --steps 19: expected a whole number from 20 to 10000$'
 expect 64 "$trainer" find-lr config.json --steps 20.5
-has err '^trainer find-lr: --steps: expected a whole number$'
+has err '^trainer find-lr: --steps 20.5: expected a whole number from 20 to 10000$'
 expect 64 "$trainer" find-lr config.json --svg - --json -
 has err "^trainer find-lr: --svg -: expected a file's name$"
 expect 64 "$trainer" find-lr config.json --from 1 --to 0.1

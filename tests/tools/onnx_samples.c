@@ -34,9 +34,8 @@ static void write_floats(const char *dir, const char *name, const char *end, con
     }
 }
 
-static void write_sample(const char *dir, const char *name, const ls_model *model,
-                         const float *weights, ls_gather normalisation, uint32_t rows,
-                         const char *devices)
+static void write_sample(const char *dir, const char *name, ls_model *model, float *weights,
+                         ls_gather normalisation, uint32_t rows, const char *devices)
 {
     char path[4096];
     ls_error err;
@@ -54,15 +53,15 @@ static void write_sample(const char *dir, const char *name, const ls_model *mode
     snprintf(path, sizeof path, "%s/%s.onnx", dir, name);
     if (ls_onnx_save(path, &onnx, NULL, &err) != LS_OK)
         stop(name, &err);
-    const ls_predict_desc d = {.registry = registry,
+    const ls_trained trained = {
+        .model = model,
+        .weights = weights,
+        .config = {.preprocessing = normalisation, .batch_size = 64, .shards = 2, .threads = 1}};
+    const ls_predict_desc d = {.trained = &trained,
+                               .registry = registry,
                                .devices = devices,
-                               .model = model,
-                               .weights = weights,
-                               .normalisation = normalisation,
                                .images = normalisation.floats ? (const void *)x : data.images,
-                               .rows = rows,
-                               .batch = 64,
-                               .shards = 2};
+                               .rows = rows};
     if (ls_predict(&sum, y, &d, &err) != LS_OK)
         stop(name, &err);
     write_floats(dir, name, ".x", x, pixels);

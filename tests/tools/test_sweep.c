@@ -240,7 +240,8 @@ static void rates_are_means_over_epochs_of_equal_length(void **state)
     (void)state;
     ls_sweep_row row;
     ls_sweep_row_init(&row);
-    assert_true(isnan(row.images_per_s) && isnan(row.train_loss) && isnan(row.test_accuracy));
+    assert_true(isnan(row.images_per_s) && isnan(row.train_loss) &&
+                isnan(row.result.test_accuracy));
     ls_progress p = {.epoch_done = 0, .loss = 9, .images_per_s = 1};
     ls_sweep_row_progress(&row, &p); /* in the middle of an epoch: no result */
     assert_true(isnan(row.images_per_s));
@@ -283,8 +284,10 @@ static void the_json_tells_finished_failed_and_unrun_apart(void **state)
     ls_sweep_row_progress(&rows[0], &p);
     ls_sweep_row_end(&rows[0], NULL, LS_OK, "");
     ls_sweep_row_end(&rows[1], NULL, LS_ECONFIG, "a \"bad\" key");
-    char *text;
-    assert_int_equal(ls_sweep_json(&text, sweep, rows, "x.json", NULL, NULL), LS_OK);
+    ls_json_writer w;
+    ls_json_writer_init(&w, 0, NULL);
+    ls_sweep_json(&w, sweep, rows, "x.json");
+    const char *text = ls_json_writer_text(&w, NULL, NULL);
     ls_json *doc;
     assert_int_equal(ls_json_parse(&doc, "sweep", text, strlen(text), NULL, NULL), LS_OK);
     const cJSON *runs = member(ls_json_root(doc), "runs"), *run = cJSON_GetArrayItem(runs, 0);
@@ -302,7 +305,7 @@ static void the_json_tells_finished_failed_and_unrun_apart(void **state)
     run = cJSON_GetArrayItem(runs, 2);
     assert_string_equal(member(run, "status")->valuestring, "not run");
     ls_json_destroy(doc);
-    ls_text_free(text, NULL);
+    ls_json_writer_fini(&w);
     ls_sweep_destroy(sweep);
 }
 

@@ -216,6 +216,8 @@ has err 'name one: --config CONFIG'
 expect 64 "$trainer" devices all
 expect 64 "$trainer" bench
 expect 64 "$trainer" bench config.json --rounds 0
+expect 64 "$trainer" bench config.json --rounds 2.5
+has err '^trainer bench: --rounds 2.5: expected a whole number from 1 to 99$'
 expect 66 "$trainer" eval nowhere
 has err '^trainer: nowhere: no such file or directory; expected a run'
 mkdir empty
