@@ -130,7 +130,7 @@ int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *d
     comm->shown = &group->merge.rank[rank];
     comm->mine->device = ls_cuda_device_of(device);
     comm->mine->ordinal = comm->mine->device->ordinal;
-    int status = ls_cuda_places_init(&comm->places, group->merge.desc.host, base->ranks, err);
+    int status = ls_cuda_gpu_map_init(&comm->map, group->merge.desc.host, base->ranks, err);
     if (status == LS_OK)
         status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
                             comm->mine->device->name);
@@ -158,7 +158,7 @@ void ls_cuda_comm_leave(ls_comm *base)
     if (group->links && ls_merge_aborted(&group->merge))
         (void)ls_cuda_links_are_gone(group->links, ls_deadline_ns(LEAVE_NS));
     free_rank(comm->mine);
-    ls_cuda_places_fini(&comm->places, group->merge.desc.host);
+    ls_cuda_gpu_map_fini(&comm->map, group->merge.desc.host);
     ls_rest_fini(&comm->rest, group->merge.desc.host);
     ls_free(group->merge.desc.host, comm);
 }
@@ -188,9 +188,9 @@ const ls_comm_type *const *ls_cuda_comms(void)
 
 /* ---- who shares a GPU ----------------------------------------------------------------------- */
 
-int ls_cuda_places_init(ls_cuda_places *p, const ls_host *host, int ranks, ls_error *err)
+int ls_cuda_gpu_map_init(ls_cuda_gpu_map *p, const ls_host *host, int ranks, ls_error *err)
 {
-    *p = (ls_cuda_places){0};
+    *p = (ls_cuda_gpu_map){0};
     p->gpu = ls_alloc(host, 3 * (size_t)ranks * sizeof *p->gpu);
     if (!p->gpu)
         return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", ranks);
@@ -199,13 +199,13 @@ int ls_cuda_places_init(ls_cuda_places *p, const ls_host *host, int ranks, ls_er
     return LS_OK;
 }
 
-void ls_cuda_places_fini(ls_cuda_places *p, const ls_host *host)
+void ls_cuda_gpu_map_fini(ls_cuda_gpu_map *p, const ls_host *host)
 {
     ls_free(host, p->gpu);
-    *p = (ls_cuda_places){0};
+    *p = (ls_cuda_gpu_map){0};
 }
 
-void ls_cuda_places_add(ls_cuda_places *p, int rank, int ordinal)
+void ls_cuda_gpu_map_add(ls_cuda_gpu_map *p, int rank, int ordinal)
 {
     int g = 0;
     while (g < p->gpus && p->ordinal[g] != ordinal)
@@ -218,12 +218,12 @@ void ls_cuda_places_add(ls_cuda_places *p, int rank, int ordinal)
     p->gpu[rank] = g;
 }
 
-int ls_cuda_places_share(const ls_cuda_places *p, int rank, int other)
+int ls_cuda_gpu_map_share(const ls_cuda_gpu_map *p, int rank, int other)
 {
     return p->gpu[rank] == p->gpu[other];
 }
 
-int ls_cuda_places_leads(const ls_cuda_places *p, int rank)
+int ls_cuda_gpu_map_leads(const ls_cuda_gpu_map *p, int rank)
 {
     return p->leader[p->gpu[rank]] == rank;
 }

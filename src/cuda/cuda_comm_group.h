@@ -92,22 +92,22 @@ int ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
 
 /* Which ranks share a GPU. GPUs are numbered as they first appear among the ranks: 0 is rank 0's. The lowest
  * rank on a GPU leads: it alone speaks for the GPU to the others, as NCCL allows one rank for each. */
-typedef struct ls_cuda_places {
+typedef struct ls_cuda_gpu_map {
     int gpus;
     int *gpu;     /* [rank] its GPU's number */
     int *leader;  /* [gpu] its lowest rank */
     int *ordinal; /* [gpu] as CUDA counts */
-} ls_cuda_places;
+} ls_cuda_gpu_map;
 
 /* Room for so many ranks, none of which is there yet. Errors: LS_ENOMEM. */
-int ls_cuda_places_init(ls_cuda_places *places, const ls_host *host, int ranks, ls_error *err);
-void ls_cuda_places_fini(ls_cuda_places *places, const ls_host *host); /* zeroed is allowed */
+int ls_cuda_gpu_map_init(ls_cuda_gpu_map *map, const ls_host *host, int ranks, ls_error *err);
+void ls_cuda_gpu_map_fini(ls_cuda_gpu_map *map, const ls_host *host); /* zeroed is allowed */
 
 /* The next rank, from 0 on, is on that GPU of CUDA's count. */
-void ls_cuda_places_add(ls_cuda_places *places, int rank, int ordinal);
+void ls_cuda_gpu_map_add(ls_cuda_gpu_map *map, int rank, int ordinal);
 
-int ls_cuda_places_share(const ls_cuda_places *places, int rank, int other);
-int ls_cuda_places_leads(const ls_cuda_places *places, int rank);
+int ls_cuda_gpu_map_share(const ls_cuda_gpu_map *map, int rank, int other);
+int ls_cuda_gpu_map_leads(const ls_cuda_gpu_map *map, int rank);
 
 /* What else the others see of a rank. */
 typedef struct ls_cuda_rank {
@@ -167,7 +167,7 @@ struct ls_cuda_comm {
     ls_cuda_rank *mine;
     ls_merge_rank *shown;   /* what the others see of this rank */
     const ls_cuda_way *way; /* NULL before the first collective call, and in a group of one */
-    ls_cuda_places places;  /* known with the way */
+    ls_cuda_gpu_map map;    /* known with the way */
     ls_cuda_ahead ahead;
     int gave_up;
     ls_rest rest; /* of the last merge */
@@ -206,7 +206,7 @@ int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err);
 float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count);
 /* The same of rank `rank`'s first one on its way to GPU `gpu`: so many come from ranks below. For the number of
  * ranks: how many come at all. */
-size_t ls_cuda_comm_place(const ls_cuda_comm *comm, int gpu, int rank);
+size_t ls_cuda_comm_stage_index(const ls_cuda_comm *comm, int gpu, int rank);
 
 /* total[first … first + count) ← sum `sum` of comm->rest (0 where there is one), of partial sums on this rank's
  * GPU, and of others' in its stage. */

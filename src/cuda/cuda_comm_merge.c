@@ -13,7 +13,7 @@ int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *
 {
     cudaError_t e = cudaSuccess;
     for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
-        if (ls_cuda_places_share(&comm->places, r, comm->base.rank))
+        if (ls_cuda_gpu_map_share(&comm->map, r, comm->base.rank))
             e = cudaStreamWaitEvent(stream, comm->group->rank[r].ready, 0);
     return cuda_check(err, e, "%s: waiting for the workers' sums", comm->mine->device->name);
 }
@@ -36,18 +36,18 @@ int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
     return LS_OK;
 }
 
-size_t ls_cuda_comm_place(const ls_cuda_comm *comm, int gpu, int rank)
+size_t ls_cuda_comm_stage_index(const ls_cuda_comm *comm, int gpu, int rank)
 {
     size_t place = 0;
     for (int r = 0; r < rank; r++)
-        place += comm->places.gpu[r] == gpu ? 0 : (size_t)comm->group->merge.rank[r].count;
+        place += comm->map.gpu[r] == gpu ? 0 : (size_t)comm->group->merge.rank[r].count;
     return place;
 }
 
 float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count)
 {
-    const int gpu = comm->places.gpu[comm->base.rank];
-    return comm->mine->stage + (ls_cuda_comm_place(comm, gpu, rank) + (size_t)index) * count;
+    const int gpu = comm->map.gpu[comm->base.rank];
+    return comm->mine->stage + (ls_cuda_comm_stage_index(comm, gpu, rank) + (size_t)index) * count;
 }
 
 int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t first, size_t count,
@@ -62,7 +62,7 @@ int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t fir
         if (part->span.lo < span.lo || part->span.hi > span.hi)
             continue;
         order[steps++] = (uint8_t)parts;
-        in[parts++] = ls_cuda_places_share(&comm->places, part->rank, comm->base.rank)
+        in[parts++] = ls_cuda_gpu_map_share(&comm->map, part->rank, comm->base.rank)
                           ? ls_cuda_comm_part(comm, p) + first
                           : ls_cuda_comm_stage(comm, part->rank, part->index, count);
         for (int j = 0; j < part->joins; j++)
@@ -77,7 +77,7 @@ int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t f
 {
     cudaError_t e = cudaSuccess;
     for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
-        if (r != comm->base.rank && ls_cuda_places_share(&comm->places, r, comm->base.rank))
+        if (r != comm->base.rank && ls_cuda_gpu_map_share(&comm->map, r, comm->base.rank))
             e = cudaMemcpyAsync(comm->group->merge.rank[r].total + first, total + first,
                                 count * sizeof *total, cudaMemcpyDeviceToDevice, stream);
     return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
@@ -172,8 +172,8 @@ static int choose_way(ls_cuda_comm *comm, ls_error *err)
     const ls_comm_type *type = comm->base.group->type;
     const int ranks = comm->base.group->ranks;
     for (int r = 0; r < ranks; r++)
-        ls_cuda_places_add(&comm->places, r, comm->group->rank[r].ordinal);
-    const int gpus = comm->places.gpus;
+        ls_cuda_gpu_map_add(&comm->map, r, comm->group->rank[r].ordinal);
+    const int gpus = comm->map.gpus;
     if (type == &ls_cuda_comm_nccl && gpus < ranks)
         return ls_fail(err, LS_EUNSUPPORTED,
                        "allreduce 'nccl' needs a GPU for each worker, and %d workers have %d "
@@ -192,8 +192,8 @@ static int choose_way(ls_cuda_comm *comm, ls_error *err)
 
 static ls_cuda_peer peer_of(const ls_cuda_comm *comm)
 {
-    const int leads = ls_cuda_places_leads(&comm->places, comm->base.rank);
-    return (ls_cuda_peer){leads ? comm->places.gpu[comm->base.rank] : -1, comm->places.gpus};
+    const int leads = ls_cuda_gpu_map_leads(&comm->map, comm->base.rank);
+    return (ls_cuda_peer){leads ? comm->map.gpu[comm->base.rank] : -1, comm->map.gpus};
 }
 
 static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)

@@ -25,19 +25,19 @@
 /* The chunk of a GPU. */
 static void chunk_of(const ls_cuda_comm *comm, int gpu, size_t *first, size_t *count)
 {
-    ls_merge_chunk(&comm->group->merge, comm->places.gpus, gpu, first, count);
+    ls_merge_chunk(&comm->group->merge, comm->map.gpus, gpu, first, count);
 }
 
 static int my_gpu(const ls_cuda_comm *comm)
 {
-    return comm->places.gpu[comm->base.rank];
+    return comm->map.gpu[comm->base.rank];
 }
 
 static size_t stage_needed(const ls_cuda_comm *comm, int gpu)
 {
     size_t first, count;
     chunk_of(comm, gpu, &first, &count);
-    return count * ls_cuda_comm_place(comm, gpu, comm->base.group->ranks);
+    return count * ls_cuda_comm_stage_index(comm, gpu, comm->base.group->ranks);
 }
 
 static int grow_stage(ls_cuda_comm *comm, ls_error *err)
@@ -63,12 +63,12 @@ static int grow_stage(ls_cuda_comm *comm, ls_error *err)
 static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     int grow = 0;
-    for (int g = 0; g < comm->places.gpus; g++)
-        grow |= stage_needed(comm, g) > comm->group->rank[comm->places.leader[g]].stage_floats;
+    for (int g = 0; g < comm->map.gpus; g++)
+        grow |= stage_needed(comm, g) > comm->group->rank[comm->map.leader[g]].stage_floats;
     if (!grow)
         return LS_OK;
     int status = ls_merge_meet(&comm->base, merge->times, err); /* all have looked */
-    if (status == LS_OK && ls_cuda_places_leads(&comm->places, comm->base.rank))
+    if (status == LS_OK && ls_cuda_gpu_map_leads(&comm->map, comm->base.rank))
         status = grow_stage(comm, err);
     return status ? status : ls_merge_meet(&comm->base, merge->times, err);
 }
@@ -91,7 +91,7 @@ static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
     chunk_of(comm, my_gpu(comm), &first, &count);
     chunk_of(comm, peer, &theirs_first, &theirs);
     for (int r = 0; r < comm->base.group->ranks; r++) {
-        int gpu = comm->places.gpu[r];
+        int gpu = comm->map.gpu[r];
         for (int i = 0; gpu == my_gpu(comm) && theirs > 0 && i < rank[r].count && is_fine(result);
              i++)
             result = ncclSend(rank[r].partials[i].data + theirs_first, theirs, ncclFloat32, peer,
@@ -131,7 +131,7 @@ static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t str
         return status;
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
-        for (int g = 0; g < comm->places.gpus && is_fine(result); g++)
+        for (int g = 0; g < comm->map.gpus && is_fine(result); g++)
             if (g != my_gpu(comm))
                 result = with_peer(comm, g, nccl, stream);
         ncclResult_t ended = ncclGroupEnd();
@@ -177,7 +177,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
         status = make_room(comm, merge, err);
     if (status != LS_OK)
         return status;
-    if (ls_cuda_places_leads(&comm->places, comm->base.rank))
+    if (ls_cuda_gpu_map_leads(&comm->map, comm->base.rank))
         return lead(comm, merge, err);
     return ls_cuda_comm_record(comm, comm->mine->whole, merge->compute, err);
 }

@@ -49,7 +49,7 @@ static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaStream_t on,
                            ls_error *err)
 {
-    const int add = ls_cuda_adds(op);
+    const int add = ls_cuda_accumulates(op);
     const size_t count = op->op.param_floats[0];
     float *grad = op->b.grad[0], *part = ls_cuda_at(op, &op->weight_grad);
     void *out = ls_cuda_is_half(op) ? op->b.shadow_grad[0] : add ? part : grad;
@@ -70,8 +70,9 @@ static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *e
     *out = dy;
     return ls_cuda_done(op,
                         ls_k_quads_back(dy, op->op.params > 1 ? op->b.grad[1] : NULL,
-                                        ls_cuda_adds(op), op->b.dy, ls_cuda_at(op, &op->kept),
-                                        ls_cuda_at(op, &op->partial), &quads, on),
+                                        ls_cuda_accumulates(op), op->b.dy,
+                                        ls_cuda_at(op, &op->kept), ls_cuda_at(op, &op->partial),
+                                        &quads, on),
                         err);
 }
 

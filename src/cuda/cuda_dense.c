@@ -22,8 +22,8 @@ static int dense_backward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         status = ls_cuda_factor(&dy, op, &op->half_dy, masked, ls_cuda_elements(&op->op.y),
                                 on->cuda, err);
     if (status == LS_OK)
-        status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, op->b.grad[0], ls_cuda_adds(op),
-                                     on->cuda, err);
+        status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, op->b.grad[0],
+                                     ls_cuda_accumulates(op), on->cuda, err);
     return status == LS_OK && op->desc.needs_dx ? ls_cuda_product_dx(op, dy, on->cuda, err)
                                                 : status;
 }

@@ -31,10 +31,10 @@ static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, cud
     if (!evaluate && op->desc.training && !contribution)
         return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
     return ls_cuda_done(op,
-                        evaluate
-                            ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
-                            : ls_k_norm_statistics(mean, inverse, contribution, ls_cuda_adds(op), x,
-                                                   ls_cuda_at(op, &op->partial), shape, on),
+                        evaluate ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
+                                 : ls_k_norm_statistics(mean, inverse, contribution,
+                                                        ls_cuda_accumulates(op), x,
+                                                        ls_cuda_at(op, &op->partial), shape, on),
                         err);
 }
 
@@ -62,8 +62,8 @@ static cudaError_t norm_backward(ls_cuda_op *op, cudaStream_t on)
     const void *x = ls_cuda_x(op);
     float *sums = ls_cuda_at(op, &op->sums);
     cudaError_t e =
-        ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums, ls_cuda_adds(op), x, op->b.dy, mask,
-                       mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
+        ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums, ls_cuda_accumulates(op), x, op->b.dy,
+                       mask, mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_norm_dx(ls_cuda_dx(op), op->desc.fuse_add ? ls_cuda_dx2(op) : NULL, x, op->b.dy,
                          mask, mean, inverse, op->b.param[0], sums, &shape, on);
@@ -130,7 +130,7 @@ static cudaError_t layer_norm_backward(ls_cuda_op *op, cudaStream_t on)
     const float *stats = ls_cuda_at(op, &op->mean), *x = ls_cuda_x(op);
     const int rows = op->desc.x.rows;
     const size_t n = ls_cuda_row(&op->desc.x);
-    cudaError_t e = ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], ls_cuda_adds(op), x,
+    cudaError_t e = ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], ls_cuda_accumulates(op), x,
                                          op->b.dy, stats, rows, n, on);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_layer_norm_dx(ls_cuda_dx(op), x, op->b.dy, op->b.param[0], stats, rows, n, on);

@@ -139,7 +139,7 @@ bool ls_cuda_pools_quads(const ls_pool2d *pool);
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);
 
 /* Whether gradients are added to what is there. */
-static inline int ls_cuda_adds(const ls_cuda_op *op)
+static inline int ls_cuda_accumulates(const ls_cuda_op *op)
 {
     return (op->flags & LS_RUN_ACCUMULATE) != 0;
 }

@@ -123,7 +123,7 @@ int ls_cuda_product_dy(const void **out, ls_cuda_op *op, cudaStream_t stream, ls
     void *masked = ls_cuda_at(op, &op->masked);
     cudaError_t e = cudaSuccess;
     if (op->op.params > 1)
-        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, half, ls_cuda_adds(op),
+        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, half, ls_cuda_accumulates(op),
                            ls_cuda_at(op, &op->partial), y_positions(op), op->op.y.c, stream);
     else if (y)
         e = ls_k_add_back(masked, NULL, b->dy, y, half, ls_cuda_elements(&op->op.y), stream);

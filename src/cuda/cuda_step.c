@@ -91,7 +91,7 @@ static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         .rows = x->rows,
         .classes = x->c,
         .smoothing = op->desc.u.softmax_xent.smoothing,
-        .add = ls_cuda_adds(op),
+        .add = ls_cuda_accumulates(op),
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
@@ -145,7 +145,7 @@ static int vector_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         .rows = x->rows,
         .n = x->c,
         .rule = (int)op->desc.u.vector_loss.rule,
-        .add = ls_cuda_adds(op),
+        .add = ls_cuda_accumulates(op),
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "vector loss: a buffer is missing");
@@ -229,7 +229,7 @@ static int update_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     if (op->desc.kind == LS_OP_CLIP)
         return ls_cuda_done(op,
                             ls_k_clip(op->b.clip, ls_cuda_at(op, &op->work), op->b.grad[0], args,
-                                      clip->most, ls_cuda_adds(op), clip->count, on->cuda),
+                                      clip->most, ls_cuda_accumulates(op), clip->count, on->cuda),
                             err);
     return ls_cuda_done(op, step(op, args, on->cuda), err);
 }

@@ -214,21 +214,21 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
 
 /* Where a thread of an m × c kernel is: its chunk of channels, and the positions [first, end) of its
  * block. All offsets are in chunks and fit 32 bits, as tensors have fewer than 2³¹ values. */
-struct ls_home {
+struct ls_thread_span {
     uint32_t first, end, chunk, chunks;
     __device__ bool has_channels() const { return chunk < chunks; }
     /* Of position `i`; one behind the end is read as the last. */
     __device__ uint32_t at(uint32_t i) const { return min(i, end - 1) * chunks + chunk; }
 };
 
-template <int V> __device__ static inline ls_home ls_home_of(uint32_t m, int c)
+template <int V> __device__ static inline ls_thread_span ls_thread_span_of(uint32_t m, int c)
 {
-    ls_home h;
-    h.first = blockIdx.x * LS_K_BLOCK;
-    h.end = min(h.first + LS_K_BLOCK, m);
-    h.chunk = (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.x + threadIdx.x;
-    h.chunks = (uint32_t)c / V;
-    return h;
+    ls_thread_span s;
+    s.first = blockIdx.x * LS_K_BLOCK;
+    s.end = min(s.first + LS_K_BLOCK, m);
+    s.chunk = (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.x + threadIdx.x;
+    s.chunks = (uint32_t)c / V;
+    return s;
 }
 
 /* The bits of a relu's mask, one for each value of a chunk: a byte a chunk. */
@@ -301,10 +301,10 @@ cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, 
 /* Of a block's sums of V channels: what is one block is finished at once, else ls_bias_finish does. */
 template <int V>
 __device__ static inline void ls_put_partial(float *total, int add, float *partial,
-                                             const ls_lanes_room<V> &room, const ls_home &home, int c)
+                                             const ls_lanes_room<V> &room, const ls_thread_span &span, int c)
 {
-    const uint32_t channel = home.chunk * V + threadIdx.y;
-    if (threadIdx.y >= V || !home.has_channels())
+    const uint32_t channel = span.chunk * V + threadIdx.y;
+    if (threadIdx.y >= V || !span.has_channels())
         return;
     if (gridDim.x == 1) {
         ls_put_sum(&total[channel], ls_total_of<V>(room, threadIdx.y), add);

@@ -35,14 +35,14 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
  * with TWO, and with MASK 0 where that has no bit. Behind the last position it comes again, not inside: what it gives is
  * computed, so that a batch has no branches until then, and not kept. */
 template <class T, int V, bool TWO, bool MASK, class Use>
-__device__ static void each_position(const ls_home &home, const T *x, const T *x2, const uint8_t *mask,
+__device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2, const uint8_t *mask,
                                      Use use)
 {
-    for (uint32_t i = home.first + threadIdx.y; i < home.end; i += BATCH * blockDim.y) {
+    for (uint32_t i = span.first + threadIdx.y; i < span.end; i += BATCH * blockDim.y) {
         ls_pack<T, V> in[BATCH], in2[BATCH];
         uint32_t bits[BATCH];
         IN_BATCH(k) {
-            const uint32_t at = home.at(i + k * blockDim.y);
+            const uint32_t at = span.at(i + k * blockDim.y);
             in[k] = ls_load<T, V>(x, at);
             if (TWO)
                 in2[k] = ls_load<T, V>(x2, at);
@@ -55,7 +55,7 @@ __device__ static void each_position(const ls_home &home, const T *x, const T *x
                 ls_widen<V>(value2, in2[k]);
             for (int v = 0; MASK && v < V; v++)
                 value2[v] = bits[k] >> v & 1 ? value2[v] : 0;
-            use(home.at(i + k * blockDim.y), i + k * blockDim.y < home.end, value, value2);
+            use(span.at(i + k * blockDim.y), i + k * blockDim.y < span.end, value, value2);
         }
     }
 }
@@ -127,13 +127,13 @@ static dim3 finish_tile()
 template <class T, int V>
 __global__ static void add_bias(T *y, const float *bias, int relu, uint32_t m, int c)
 {
-    const ls_home home = ls_home_of<V>(m, c);
+    const ls_thread_span span = ls_thread_span_of<V>(m, c);
     float b[V];
-    if (!home.has_channels())
+    if (!span.has_channels())
         return;
     for (int v = 0; v < V; v++)
-        b[v] = bias ? bias[home.chunk * V + v] : 0;
-    each_position<T, V, false, false>(home, y, y, nullptr,
+        b[v] = bias ? bias[span.chunk * V + v] : 0;
+    each_position<T, V, false, false>(span, y, y, nullptr,
                                       [&](uint32_t at, bool inside, float value[V], float *) {
         for (int v = 0; v < V; v++) {
             value[v] = bias ? value[v] + b[v] : value[v];
@@ -157,10 +157,10 @@ __global__ static void bias_partial(float *total, int add, float *partial, T *ma
                                     const T *y, uint32_t m, int c)
 {
     __shared__ ls_lanes_room<V> room;
-    const ls_home home = ls_home_of<V>(m, c);
+    const ls_thread_span span = ls_thread_span_of<V>(m, c);
     float sum[V] = {0};
-    if (home.has_channels())
-        each_position<T, V, RELU, false>(home, dy, y, nullptr,
+    if (span.has_channels())
+        each_position<T, V, RELU, false>(span, dy, y, nullptr,
                                          [&](uint32_t at, bool inside, float g[V], const float out[V]) {
             for (int v = 0; RELU && v < V; v++)
                 g[v] = out[v] > 0 ? g[v] : 0;
@@ -172,7 +172,7 @@ __global__ static void bias_partial(float *total, int add, float *partial, T *ma
                 sum[v] += g[v];
         });
     ls_add_lanes<V>(sum, room);
-    ls_put_partial<V>(total, add, partial, room, home, c);
+    ls_put_partial<V>(total, add, partial, room, span, c);
 }
 
 __global__ static void __launch_bounds__(FINISH_THREADS, 1)
@@ -213,11 +213,11 @@ template <class T, int V>
 __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int c)
 {
     __shared__ ls_lanes_room<2 * V> room;
-    const ls_home home = ls_home_of<V>(m, c);
+    const ls_thread_span span = ls_thread_span_of<V>(m, c);
     float origin[V], sum[2 * V] = {0};
-    if (home.has_channels()) {
-        ls_widen<V>(origin, ls_load<T, V>(x, home.at(home.first)));
-        each_position<T, V, false, false>(home, x, x, nullptr,
+    if (span.has_channels()) {
+        ls_widen<V>(origin, ls_load<T, V>(x, span.at(span.first)));
+        each_position<T, V, false, false>(span, x, x, nullptr,
                                           [&](uint32_t, bool inside, const float value[V], float *) {
             if (!inside)
                 return;
@@ -229,12 +229,12 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
         });
     }
     ls_add_lanes<2 * V>(sum, room);
-    const uint32_t channel = home.chunk * V + threadIdx.y;
-    if (threadIdx.y >= V || !home.has_channels())
+    const uint32_t channel = span.chunk * V + threadIdx.y;
+    if (threadIdx.y >= V || !span.has_channels())
         return;
-    double n = (double)(home.end - home.first), s = ls_total_of<2 * V>(room, threadIdx.y);
+    double n = (double)(span.end - span.first), s = ls_total_of<2 * V>(room, threadIdx.y);
     double q = ls_total_of<2 * V>(room, V + threadIdx.y) - s * s / n;
-    double from = ls_get(x, (size_t)home.first * c + channel);
+    double from = ls_get(x, (size_t)span.first * c + channel);
     partial[blockIdx.x * (uint32_t)c + channel] = (float)(from + s / n);
     partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
@@ -314,17 +314,17 @@ norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
                                   const float *inverse, const float *weight, const float *bias,
                                   ls_k_norm k)
 {
-    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    const ls_thread_span span = ls_thread_span_of<V>((uint32_t)k.m, k.c);
     norm_line<V> line;
-    if (!home.has_channels())
+    if (!span.has_channels())
         return;
     for (int v = 0; v < V; v++) {
-        const uint32_t channel = home.chunk * V + v;
+        const uint32_t channel = span.chunk * V + v;
         line.centre[v] = mean[channel];
         line.scale[v] = inverse[channel] * weight[channel];
         line.bias[v] = bias[channel];
     }
-    each_position<T, V, ADD, false>(home, x, x2, nullptr,
+    each_position<T, V, ADD, false>(span, x, x2, nullptr,
                                     [&](uint32_t at, bool inside, float value[V], const float other[V]) {
         for (int v = 0; v < V; v++) {
             value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
@@ -359,13 +359,13 @@ __global__ static void grad_partial(float *partial, const T *x, const T *dy, con
                                     const float *mean, const float *inverse, ls_k_norm k)
 {
     __shared__ ls_lanes_room<2 * V> room;
-    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    const ls_thread_span span = ls_thread_span_of<V>((uint32_t)k.m, k.c);
     const uint32_t c = (uint32_t)k.c;
     float centre[V], sum[2 * V] = {0};
-    for (int v = 0; home.has_channels() && v < V; v++)
-        centre[v] = mean[home.chunk * V + v];
-    if (home.has_channels())
-        each_position<T, V, true, RELU>(home, x, dy, mask,
+    for (int v = 0; span.has_channels() && v < V; v++)
+        centre[v] = mean[span.chunk * V + v];
+    if (span.has_channels())
+        each_position<T, V, true, RELU>(span, x, dy, mask,
                                         [&](uint32_t, bool inside, const float value[V], const float g[V]) {
             if (!inside)
                 return;
@@ -375,8 +375,8 @@ __global__ static void grad_partial(float *partial, const T *x, const T *dy, con
             }
         });
     ls_add_lanes<2 * V>(sum, room);
-    const uint32_t channel = home.chunk * V + threadIdx.y;
-    if (threadIdx.y >= V || !home.has_channels())
+    const uint32_t channel = span.chunk * V + threadIdx.y;
+    if (threadIdx.y >= V || !span.has_channels())
         return;
     partial[blockIdx.x * c + channel] = ls_total_of<2 * V>(room, threadIdx.y);
     partial[(gridDim.x + blockIdx.x) * c + channel] =
@@ -424,19 +424,19 @@ __global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const uin
                                const float *mean, const float *inverse, const float *weight,
                                const float *sums, ls_k_norm k)
 {
-    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    const ls_thread_span span = ls_thread_span_of<V>((uint32_t)k.m, k.c);
     slope_line<V> line;
-    if (!home.has_channels())
+    if (!span.has_channels())
         return;
     for (int v = 0; v < V; v++) {
-        const uint32_t channel = home.chunk * V + v;
+        const uint32_t channel = span.chunk * V + v;
         const float n = (float)k.m, scale = inverse[channel], factor = weight[channel] * scale;
         line.centre[v] = mean[channel];
         line.first[v] = sums[channel] / n;
         line.factor[v] = factor;
         line.slope[v] = factor * scale * (sums[k.c + channel] / n);
     }
-    each_position<T, V, true, RELU>(home, x, dy, mask,
+    each_position<T, V, true, RELU>(span, x, dy, mask,
                                     [&](uint32_t at, bool inside, float value[V], const float g[V]) {
         for (int v = 0; v < V; v++)
             value[v] = line.factor[v] * (g[v] - line.first[v]) - (value[v] - line.centre[v]) * line.slope[v];
