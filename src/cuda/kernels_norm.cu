@@ -38,6 +38,7 @@ template <class T, int V, bool TWO, bool MASK, class Use>
 __device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2, const uint8_t *mask,
                                      Use use)
 {
+    static_assert(TWO || !MASK, "the mask is the second tensor's");
     for (uint32_t i = span.first + threadIdx.y; i < span.end; i += BATCH * blockDim.y) {
         ls_pack<T, V> in[BATCH], in2[BATCH];
         uint32_t bits[BATCH];
@@ -58,6 +59,14 @@ __device__ static void each_position(const ls_thread_span &span, const T *x, con
             use(span.at(i + k * blockDim.y), i + k * blockDim.y < span.end, value, value2);
         }
     }
+}
+
+/* The same of one tensor: use(at, inside, x). */
+template <int V, class T, class Use>
+__device__ static void each_value(const ls_thread_span &span, const T *x, Use use)
+{
+    each_position<T, V, false, false>(span, x, x, nullptr,
+                                      [&](uint32_t at, bool inside, float value[V], float *) { use(at, inside, value); });
 }
 
 /* ---- adding blocks -------------------------------------------------------------------------- */
@@ -81,8 +90,9 @@ __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREAD
     __syncthreads();
 }
 
-/* Σ over all blocks of what add(sum, block, …) adds of partial[k][block][c], k = 0, 1, in double; lane 0 of each
- * channel has it. */
+/* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block, and adds up the
+ * lanes' `sum`: lane 0 of each channel has both. Behind the last block `add` is called with zeros as well, and must
+ * add nothing then. */
 template <class Add>
 __device__ static void add_blocks(double sum[2], const float *partial, uint32_t blocks, uint32_t c,
                                   uint32_t channel, double (*shared)[FINISH_THREADS], Add add)
@@ -133,8 +143,7 @@ __global__ static void add_bias(T *y, const float *bias, int relu, uint32_t m, i
         return;
     for (int v = 0; v < V; v++)
         b[v] = bias ? bias[span.chunk * V + v] : 0;
-    each_position<T, V, false, false>(span, y, y, nullptr,
-                                      [&](uint32_t at, bool inside, float value[V], float *) {
+    each_value<V>(span, y, [&](uint32_t at, bool inside, float value[V]) {
         for (int v = 0; v < V; v++) {
             value[v] = bias ? value[v] + b[v] : value[v];
             value[v] = relu && !(value[v] > 0) ? 0 : value[v];
@@ -164,12 +173,12 @@ __global__ static void bias_partial(float *total, int add, float *partial, T *ma
                                          [&](uint32_t at, bool inside, float g[V], const float out[V]) {
             for (int v = 0; RELU && v < V; v++)
                 g[v] = out[v] > 0 ? g[v] : 0;
-            if (!inside)
-                return;
-            if (RELU && masked)
-                ls_store<V>(masked, at, g);
-            for (int v = 0; v < V; v++)
-                sum[v] += g[v];
+            if (inside) {
+                if (RELU && masked)
+                    ls_store<V>(masked, at, g);
+                for (int v = 0; v < V; v++)
+                    sum[v] += g[v];
+            }
         });
     ls_add_lanes<V>(sum, room);
     ls_put_partial<V>(total, add, partial, room, span, c);
@@ -217,11 +226,8 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
     float origin[V], sum[2 * V] = {0};
     if (span.has_channels()) {
         ls_widen<V>(origin, ls_load<T, V>(x, span.at(span.first)));
-        each_position<T, V, false, false>(span, x, x, nullptr,
-                                          [&](uint32_t, bool inside, const float value[V], float *) {
-            if (!inside)
-                return;
-            for (int v = 0; v < V; v++) {
+        each_value<V>(span, x, [&](uint32_t, bool inside, const float value[V]) {
+            for (int v = 0; inside && v < V; v++) {
                 float d = value[v] - origin[v];
                 sum[v] += d;
                 sum[V + v] += d * d;
@@ -239,14 +245,14 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
     partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
 
-/* 0 behind the last block. */
+/* 0 behind the last block, where add_blocks asks too. */
 __device__ static double rows_in(uint32_t block, uint32_t m)
 {
     uint32_t first = block * LS_K_BLOCK;
     return first >= m ? 0 : (double)(m - first < LS_K_BLOCK ? m - first : LS_K_BLOCK);
 }
 
-/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². */
+/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Of each pair of sums the first is used. */
 __global__ static void __launch_bounds__(FINISH_THREADS, 1)
 norm_finish(float *mean, float *inverse, float *contribution, int add, const float *partial,
             uint32_t blocks, ls_k_norm k)
@@ -255,12 +261,12 @@ norm_finish(float *mean, float *inverse, float *contribution, int add, const flo
     const uint32_t channel = my_channel(), c = (uint32_t)k.c, m = (uint32_t)k.m;
     double sums[2], squares[2];
     add_blocks(sums, partial, blocks, c, channel, shared,
-               [=](double sum[2], uint32_t block, float mean, float) { sum[0] += rows_in(block, m) * mean; });
+               [=](double to[2], uint32_t block, float block_mean, float) { to[0] += rows_in(block, m) * block_mean; });
     double centre = sums[0] / (double)k.m;
     add_blocks(squares, partial, blocks, c, channel, shared,
-               [=](double sum[2], uint32_t block, float mean, float within) {
-                   double d = mean - centre;
-                   sum[0] += within + rows_in(block, m) * d * d;
+               [=](double to[2], uint32_t block, float block_mean, float within) {
+                   double d = block_mean - centre;
+                   to[0] += within + rows_in(block, m) * d * d;
                });
     if (threadIdx.y != 0 || channel >= c)
         return;
@@ -333,10 +339,9 @@ norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
             if (RELU)
                 value[v] = value[v] > 0 ? value[v] : 0;
         }
-        if (!inside)
-            return;
-        ls_store<V>(y, at, value);
-        if (RELU && mask)
+        if (inside)
+            ls_store<V>(y, at, value);
+        if (inside && RELU && mask)
             mask[at] = (uint8_t)ls_above_zero<V>(value);
     });
 }
@@ -367,9 +372,7 @@ __global__ static void grad_partial(float *partial, const T *x, const T *dy, con
     if (span.has_channels())
         each_position<T, V, true, RELU>(span, x, dy, mask,
                                         [&](uint32_t, bool inside, const float value[V], const float g[V]) {
-            if (!inside)
-                return;
-            for (int v = 0; v < V; v++) {
+            for (int v = 0; inside && v < V; v++) {
                 sum[v] += g[v];
                 sum[V + v] += g[v] * (value[v] - centre[v]);
             }
@@ -440,10 +443,9 @@ __global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const uin
                                     [&](uint32_t at, bool inside, float value[V], const float g[V]) {
         for (int v = 0; v < V; v++)
             value[v] = line.factor[v] * (g[v] - line.first[v]) - (value[v] - line.centre[v]) * line.slope[v];
-        if (!inside)
-            return;
-        ls_store<V>(dx, at, value);
-        if (TWO)
+        if (inside)
+            ls_store<V>(dx, at, value);
+        if (inside && TWO)
             ls_store<V>(dx2, at, g);
     });
 }

@@ -264,25 +264,28 @@ __global__ static void pool_forward(float *y, int32_t *at, const float *x, const
     const window w = window_at(s.k, p.i, p.j);
     float out[V];
     ls_pack<int32_t, V> best;
-    for (int v = 0; !MAX && v < V; v++)
-        out[v] = 0;
+    if constexpr (!MAX)
+        for (int v = 0; v < V; v++)
+            out[v] = 0;
     EACH_OF(w, i, j) {
         const bool first = i == w.top && j == w.left;
         float value[V];
         ls_widen<V>(value, ls_load<float, V>(x, ((p.r * s.k.h + i) * s.k.w + j) * s.chunks + p.c));
         for (int v = 0; v < V; v++)
-            if (!MAX) {
+            if constexpr (!MAX) {
                 out[v] += value[v];
             } else if (first || value[v] > out[v]) {
                 out[v] = value[v];
                 best.of[v] = i * s.k.w + j;
             }
     }
-    for (int v = 0; !MAX && v < V; v++)
-        out[v] /= (float)w.pixels();
+    if constexpr (!MAX)
+        for (int v = 0; v < V; v++)
+            out[v] /= (float)w.pixels();
     ls_store<V>(y, my_item(), out);
-    if (MAX && at)
-        ((ls_pack<int32_t, V> *)at)[my_item()] = best;
+    if constexpr (MAX)
+        if (at)
+            ((ls_pack<int32_t, V> *)at)[my_item()] = best;
 }
 
 template <int V, bool MAX>
@@ -297,12 +300,16 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at, 
     EACH_OF(over, i, j) {
         const float pixels = (float)window_at(s.k, i, j).pixels();
         const uint32_t from = ((p.r * s.k.y_h + i) * s.k.y_w + j) * s.chunks + p.c;
-        ls_pack<int32_t, V> best;
-        if (MAX)
-            best = ((const ls_pack<int32_t, V> *)at)[from];
-        const ls_pack<float, V> g = ls_load<float, V>(dy, from);
-        for (int v = 0; v < V; v++)
-            sum[v] += !MAX ? g.of[v] / pixels : best.of[v] == me ? g.of[v] : 0;
+        if constexpr (MAX) {
+            const ls_pack<int32_t, V> best = ((const ls_pack<int32_t, V> *)at)[from];
+            const ls_pack<float, V> g = ls_load<float, V>(dy, from);
+            for (int v = 0; v < V; v++)
+                sum[v] += best.of[v] == me ? g.of[v] : 0;
+        } else {
+            const ls_pack<float, V> g = ls_load<float, V>(dy, from);
+            for (int v = 0; v < V; v++)
+                sum[v] += g.of[v] / pixels;
+        }
     }
     ls_store<V>(dx, my_item(), sum);
 }
