@@ -21,6 +21,7 @@
 
 #include <cuda_runtime_api.h>
 #include <lockstep/plugin.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct ls_math;       /* cuda/math_lib.h: convolutions and matrix products */
@@ -88,7 +89,7 @@ typedef struct ls_cuda_device {
     int driver, runtime; /* versions as CUDA counts them: 13000 */
     ls_precision precision;
     int bound; /* non-zero: `bind` succeeded; close then frees */
-    int lost;  /* non-zero: the context is dead, nothing of it may be waited for */
+    bool lost; /* the context is dead, nothing of it may be waited for */
 
     ls_stream *compute;       /* the default stream */
     ls_stream *communication; /* of high priority, for communicators */
@@ -113,8 +114,8 @@ int cuda_fail(ls_error *err, cudaError_t error, const char *what, ...)
 int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Non-zero: after this error every later call on the device fails too. */
-int cuda_is_lost(cudaError_t error);
+/* Whether after this error every later call on the device fails too. */
+bool cuda_is_lost(cudaError_t error);
 
 /* ---- devices and streams -------------------------------------------------------------------- */
 
@@ -208,5 +209,8 @@ int ls_cuda_args_of_steps(ls_cuda_device *device, ls_stream *stream, const ls_st
 /* Waits for one stream, or with NULL for all; then reports the first error of work that was
  * enqueued, bad data included. */
 int ls_cuda_sync(ls_cuda_device *device, ls_stream *stream, ls_error *err);
+/* Whether the work before an event is done, without waiting; `what` that work is, for messages. */
+int ls_cuda_passed(bool *out, ls_cuda_device *device, cudaEvent_t event, const char *what,
+                   ls_error *err);
 
 #endif

@@ -2,10 +2,9 @@
 #include "cuda/cuda_device.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 
-int cuda_is_lost(cudaError_t error)
+bool cuda_is_lost(cudaError_t error)
 {
     switch (error) {
     case cudaErrorIllegalAddress:
@@ -25,8 +24,8 @@ int cuda_is_lost(cudaError_t error)
     case cudaErrorExternalDevice:
     case cudaErrorMpsClientTerminated:
     case cudaErrorCudartUnloading:
-    case cudaErrorUnknown: return 1;
-    default: return 0;
+    case cudaErrorUnknown: return true;
+    default: return false;
     }
 }
 
@@ -50,8 +49,8 @@ static bool is_misuse(cudaError_t error)
     case cudaErrorStreamCaptureIsolation:
     case cudaErrorStreamCaptureImplicit:
     case cudaErrorStreamCaptureWrongThread:
-    case cudaErrorIllegalState: return 1;
-    default: return 0;
+    case cudaErrorIllegalState: return true;
+    default: return false;
     }
 }
 

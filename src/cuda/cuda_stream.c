@@ -122,8 +122,7 @@ static int report_fault(ls_cuda_device *d, ls_error *err)
 static int sync_one(ls_cuda_device *d, const ls_stream *stream, ls_error *err)
 {
     cudaError_t e = cudaStreamSynchronize(stream->cuda);
-    if (cuda_is_lost(e))
-        d->lost = 1;
+    d->lost |= cuda_is_lost(e);
     if (e == cudaSuccess)
         ls_cuda_deliver(d, stream);
     return cuda_check(err, e, "%s: work on the device failed", d->name);
@@ -140,25 +139,31 @@ int ls_cuda_sync(ls_cuda_device *d, ls_stream *stream, ls_error *err)
     if (stream)
         status = sync_one(d, stream, err);
     for (ls_stream *s = d->streams; !stream && s; s = s->next) {
-        int rc = sync_one(d, s, status == LS_OK ? err : NULL);
-        status = status == LS_OK ? rc : status;
+        int ended = sync_one(d, s, status == LS_OK ? err : NULL);
+        status = status == LS_OK ? ended : status;
     }
     return status == LS_OK ? report_fault(d, err) : status;
 }
 
-int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
+int ls_cuda_passed(bool *out, ls_cuda_device *d, cudaEvent_t event, const char *what, ls_error *err)
 {
-    ls_cuda_device *d = ls_cuda_device_of(device);
-    cudaError_t e = cudaEventQuery(event->cuda);
+    cudaError_t e = cudaEventQuery(event);
     *out = e == cudaSuccess;
     if (e == cudaErrorNotReady) {
         (void)cudaGetLastError(); /* the runtime notes it as an error */
         return LS_OK;
     }
-    if (cuda_is_lost(e))
-        d->lost = 1;
-    int status = cuda_check(err, e, "%s: work on the device failed", d->name);
-    return status == LS_OK ? report_fault(d, err) : status;
+    d->lost |= cuda_is_lost(e);
+    return cuda_check(err, e, "%s: %s", d->name, what);
+}
+
+int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    bool passed;
+    int status = ls_cuda_passed(&passed, d, event->cuda, "work on the device failed", err);
+    *out = passed;
+    return passed ? report_fault(d, err) : status;
 }
 
 /* ---- the numbers of a step ------------------------------------------------------------------ */
