@@ -1,7 +1,6 @@
 /* Convolutions by cuDNN: running an engine, and choosing it. */
 #include "cuda/math_inside.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -201,7 +200,7 @@ static bool is_same(const bench *b, size_t at, size_t bytes)
 static bool is_repeatable(conv_plan *p, const ls_engine *engine, const bench *b)
 {
     p->engine = *engine;
-    int same = run_on(p, b, OUT) == LS_OK;
+    bool same = run_on(p, b, OUT) == LS_OK;
     for (int i = WORKSPACE; same && i <= OUT_2; i++)
         same = cudaMemsetAsync(b->memory[i], 0xFF, b->bytes[i], b->stream) == cudaSuccess;
     same = same && run_on(p, b, OUT_2) == LS_OK;
@@ -263,8 +262,7 @@ static int best_of(conv_plan *p, const ls_engine *candidate, int count, const be
     return -1;
 }
 
-/* The first when there is no memory to time them in: nobody is to stand without an engine for that. −1 as
- * above. */
+/* As above. Without memory to time them in, the first candidate: a convolution must not fail for that. */
 static int fastest(conv_plan *p, const ls_engine *candidate, int count)
 {
     bench b;
@@ -295,19 +293,18 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
         cudnnGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
         (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h, s->w, s->out, s->y_h, s->y_w,
         s->kh, s->kw, s->sh, s->sw, s->ph, s->pw);
-    /* What has neither goes by the key that it had when there was neither. */
+    /* Without groups and dilation the key is that of versions that had neither. */
     if ((s->groups > 1 || s->dh > 1 || s->dw > 1) && length > 0 && (size_t)length < size)
         snprintf(out + length, size - (size_t)length, " dilation %d %d groups %d", s->dh, s->dw,
                  s->groups);
 }
 
-static int from_cache(ls_engine *out, const ls_math *math, const char *key)
+static bool from_cache(ls_engine *out, const ls_math *math, const char *key)
 {
     if (math->given)
-        return 0;
-
+        return false;
     char *text = ls_math_cache_get(math, key);
-    int found = text && ls_engine_from_text(out, math, text) == LS_OK;
+    const bool found = text && ls_engine_from_text(out, math, text) == LS_OK;
     if (text && !found)
         ls_math_cache_drop(math, key, text);
     ls_free(math->desc.host, text);

@@ -86,7 +86,7 @@ size_t ls_math_choices(const ls_math *math, char *out, size_t size)
 
 int ls_math_choose(ls_math *math, const char *text, ls_error *err)
 {
-    math->given = 1;
+    math->given = true;
     for (size_t left = strlen(text); left > 0;) {
         size_t key = 0, value = 0;
         int head = 0;

@@ -7,6 +7,7 @@
 
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <stdbool.h>
 
 /* A plan that was chosen, here or by another machine. */
 typedef struct ls_math_choice {
@@ -18,8 +19,8 @@ typedef struct ls_math_choice {
 struct ls_math {
     ls_math_desc desc;
     ls_math_choice *choices;
-    int given;           /* non-zero: they are another machine's, and nothing else is timed */
-    cudnnHandle_t cudnn; /* NULL when only planning … */
+    bool given;                          /* they are another machine's, and nothing else is timed */
+    cudnnHandle_t cudnn;                 /* NULL when only planning … */
     cudnnBackendDescriptor_t properties; /* … for the device so described */
     cublasLtHandle_t blas;
 };
@@ -107,8 +108,8 @@ void ls_math_forget(ls_math *math);
  * ls_free. */
 char *ls_math_cache_get(const ls_math *math, const char *key);
 
-/* Keeps `text` under `key`, unless somebody was faster: then his stays. A cache that cannot be
- * written is logged and changes nothing. */
+/* Keeps `text` under `key`, unless another process has kept one first, which then stays. A cache that cannot
+ * be written is logged and changes nothing. */
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text);
 
 /* What is kept under `key` is of no use, if it still is `text`. */
