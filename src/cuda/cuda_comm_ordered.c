@@ -42,14 +42,11 @@ static int grow_stage(ls_cuda_comm *comm, ls_error *err)
         return LS_OK;
     if (mine->stage)
         (void)cudaFree(mine->stage);
-    mine->stage = NULL;
-    mine->stage_floats = 0;
-    cudaError_t e = cudaMalloc(&memory, needed * sizeof(float));
-    if (e != cudaSuccess)
-        return cuda_fail(err, e, "%s: %zu floats to merge in", mine->device->name, needed);
-    mine->stage = memory;
-    mine->stage_floats = needed;
-    return LS_OK;
+    int status = cuda_check(err, cudaMalloc(&memory, needed * sizeof(float)),
+                            "%s: %zu floats to merge in", mine->device->name, needed);
+    mine->stage = status ? NULL : memory;
+    mine->stage_floats = status ? 0 : needed;
+    return status;
 }
 
 /* Every rank finds the same answer, so that all take part in the meetings. */

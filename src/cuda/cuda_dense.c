@@ -44,12 +44,12 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
         .y_h = 1,
         .y_w = 1,
         .kh = 1,
-        .dh = 1,
-        .dw = 1,
-        .groups = 1,
         .kw = 1,
         .sh = 1,
         .sw = 1,
+        .dh = 1,
+        .dw = 1,
+        .groups = 1,
     };
 }
 
@@ -70,7 +70,6 @@ int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *
     const ls_tensor *x = &desc->x;
     const int outputs = desc->u.dense.out;
     ls_cuda_op *op;
-    *out = NULL;
     if (outputs < 1)
         return ls_fail(err, LS_EINVAL, "dense: %d outputs", outputs);
     if ((double)outputs * x->c * x->h * x->w > LS_CUDA_MOST_ELEMENTS)

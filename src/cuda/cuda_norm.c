@@ -1,8 +1,6 @@
 /* Batch normalisation, alone, with a relu, or with an addition and a relu behind it; layer normalisation. */
 #include "cuda/cuda_op.h"
 
-#include <stdio.h>
-
 static ls_k_norm shape_of(const ls_cuda_op *op)
 {
     return (ls_k_norm){op->m,
@@ -111,8 +109,7 @@ int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     reserve(op);
     op->forward.pass = norm_forward;
     op->backward.kernels = norm_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc%s",
-             op->x_form == LS_FORM_HALF ? " bf16" : "");
+    op->op.kernel = op->x_form == LS_FORM_HALF ? "cuda nhwc bf16" : "cuda nhwc";
     return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
 }
 
@@ -156,6 +153,6 @@ int ls_cuda_layer_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_d
     op->mean = desc->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
     op->forward.kernels = layer_norm_forward;
     op->backward.kernels = layer_norm_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    op->op.kernel = "cuda nhwc";
     return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
 }

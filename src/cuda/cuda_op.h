@@ -37,7 +37,7 @@ typedef struct ls_cuda_work {
 /* Memory of an op: `at` bytes into saved or scratch memory, nothing when bytes is 0. */
 typedef struct ls_cuda_room {
     size_t at, bytes;
-    int saved; /* non-zero: in saved, else in scratch */
+    bool saved; /* in saved, else in scratch */
 } ls_cuda_room;
 
 /* Passes of a layer that multiplies. */
@@ -55,7 +55,7 @@ struct ls_cuda_op {
     const char *name; /* "conv2d" */
     ls_op_desc desc;
     ls_op_buffers b;
-    int bound;
+    bool bound;
     unsigned flags;                 /* of the pass that is enqueued */
     ls_cuda_work forward, backward; /* backward is left out where neither parameters nor inputs want
                                        a gradient */
@@ -76,8 +76,8 @@ struct ls_cuda_op {
     ls_cuda_room kept, mean, sums, partial;
     ls_math_plan *plan[LS_PASSES];
     bool needs_shadow; /* of its parameters */
-    int plan_fuses;    /* the forward plan has the bias, and the relu if there is one */
-    char kernel[160];
+    bool plan_fuses;   /* the forward plan has the bias, and the relu if there is one */
+    char kernel[160];  /* its name where a library has it */
 };
 
 /* The layouts of channels last. */
@@ -139,7 +139,7 @@ bool ls_cuda_pools_quads(const ls_pool2d *pool);
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);
 
 /* Whether gradients are added to what is there. */
-static inline int ls_cuda_accumulates(const ls_cuda_op *op)
+static inline bool ls_cuda_accumulates(const ls_cuda_op *op)
 {
     return (op->flags & LS_RUN_ACCUMULATE) != 0;
 }
@@ -148,9 +148,6 @@ static inline int ls_cuda_accumulates(const ls_cuda_op *op)
 int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
 
 /* ---- what layers that multiply share (cuda_product.c) --------------------------------------------- */
-
-/* What layers that multiply (conv2d, dense) share: factors in bf16, the relu's mask and the bias's
- * gradient. A part of the back end's inside. */
 
 /* The end of a creator: makes the plans of the passes that the op needs from `forward`, whose kind is
  * that of the forward pass and is followed by the kinds of the other two. A fused form that the

@@ -1,7 +1,7 @@
 /* From a description to an op: checks that all kinds need, then the kind's creator. */
 #include "cuda/cuda_op.h"
 
-static int is_arena(ls_op_kind kind)
+static bool is_arena(ls_op_kind kind)
 {
     return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
 }
@@ -20,7 +20,7 @@ static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls
     return LS_OK;
 }
 
-static int has_x2(const ls_op_desc *d)
+static bool has_x2(const ls_op_desc *d)
 {
     return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
 }
@@ -44,8 +44,8 @@ static int check_x2(const ls_op_desc *d, ls_error *err)
 
 static int refuse_fusion(const ls_op_desc *d, ls_error *err)
 {
-    int relu = d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE || d->kind == LS_OP_BATCHNORM ||
-               d->kind == LS_OP_ADD;
+    const bool relu = d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE ||
+                      d->kind == LS_OP_BATCHNORM || d->kind == LS_OP_ADD;
     if (d->fuse_pool && d->kind != LS_OP_CONV2D)
         return ls_fail(err, LS_EUNSUPPORTED, "pooling is not fused into this kind of op");
     if (d->fuse_relu && !relu)

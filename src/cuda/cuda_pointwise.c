@@ -1,8 +1,6 @@
 /* Element by element, in fp32 and the order that x has; add also in bf16; and LS_OP_EXPORT. */
 #include "cuda/cuda_op.h"
 
-#include <stdio.h>
-
 static size_t count_of(const ls_cuda_op *op)
 {
     return ls_cuda_elements(&op->desc.x);
@@ -22,7 +20,7 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
 }
 
 /* Whether the gradient is a function of x, not of y. */
-static int goes_by_x(const ls_op_desc *desc)
+static bool goes_by_x(const ls_op_desc *desc)
 {
     return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU;
 }
@@ -181,6 +179,5 @@ int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_de
     op->backward = kinds[desc->kind].backward;
     if (desc->kind == LS_OP_DROPOUT)
         status = set_dropout(op, err);
-    snprintf(op->kernel, sizeof op->kernel, "cuda");
     return ls_cuda_op_finish(out, op, status);
 }

@@ -2,7 +2,6 @@
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
-#include <stdio.h>
 
 enum { LIMIT = 1000000 /* of every number, so that sums of them fit an int */ };
 
@@ -85,7 +84,7 @@ int ls_cuda_pool_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
                                          (ls_cuda_pools_quads(k) ? 1 : sizeof(int32_t)));
     op->forward.kernels = pool_forward;
     op->backward.kernels = pool_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    op->op.kernel = "cuda nhwc";
     return ls_cuda_op_finish(out, op, LS_OK);
 }
 
@@ -129,6 +128,6 @@ int ls_cuda_upsample_create(ls_op **out, ls_cuda_device *device, const ls_op_des
     ls_cuda_use_x(op, LS_FORM_LAST, 0);
     op->forward.kernels = upsample_forward;
     op->backward.kernels = upsample_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    op->op.kernel = "cuda nhwc";
     return ls_cuda_op_finish(out, op, LS_OK);
 }

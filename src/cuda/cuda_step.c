@@ -3,7 +3,6 @@
 #include "base/augment.h"
 #include "cuda/cuda_op.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- dataset rows to a batch ---------------------------------------------------------------------- */
@@ -70,7 +69,7 @@ int ls_cuda_gather_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
         return status;
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, LS_FORM_LAST);
     op->forward.pass = gather_forward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
+    op->op.kernel = "cuda nhwc";
     return ls_cuda_op_finish(out, op, LS_OK);
 }
 
@@ -112,7 +111,6 @@ static int create_loss(ls_op **out, ls_cuda_device *device, const ls_op_desc *de
     op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
     op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
     op->forward.pass = forward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda");
     return ls_cuda_op_finish(out, op, LS_OK);
 }
 
@@ -254,6 +252,5 @@ int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc 
     if (desc->kind == LS_OP_CLIP)
         op->work = ls_cuda_scratch(op, LS_K_CLIP_SUMS * sizeof(double));
     op->forward.pass = update_forward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda");
     return ls_cuda_op_finish(out, op, LS_OK);
 }

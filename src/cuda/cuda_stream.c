@@ -78,10 +78,11 @@ static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
     ls_event *event = ls_alloc(d->host, sizeof *event);
     if (!event)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for an event", d->name);
-    cudaError_t e = cudaEventCreateWithFlags(&event->cuda, cudaEventDisableTiming);
-    if (e != cudaSuccess) {
+    int status = cuda_check(err, cudaEventCreateWithFlags(&event->cuda, cudaEventDisableTiming),
+                            "%s: an event", d->name);
+    if (status) {
         ls_free(d->host, event);
-        return cuda_fail(err, e, "%s: an event", d->name);
+        return status;
     }
     event->next = d->events;
     d->events = event;
@@ -128,8 +129,9 @@ static int sync_one(ls_cuda_device *d, const ls_stream *stream, ls_error *err)
     return cuda_check(err, e, "%s: work on the device failed", d->name);
 }
 
-int ls_cuda_sync(ls_cuda_device *d, ls_stream *stream, ls_error *err)
+int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
 {
+    ls_cuda_device *d = ls_cuda_device_of(device);
     int status = LS_OK;
     /* Waiting for any stream spoils a recording of the same thread. */
     for (const ls_stream *s = d->streams; s && status == LS_OK; s = s->next)
@@ -188,8 +190,9 @@ static ls_k_args numbers_of(const ls_step_args *args)
     return now;
 }
 
-int ls_cuda_args_of_steps(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
-                          ls_error *err)
+/* Brings the numbers of `count` steps of a recording to the stream, unless they are there. */
+static int bring_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
+                      ls_error *err)
 {
     ls_stream *s = ls_cuda_stream_of(d, stream);
     ls_k_steps now;
@@ -210,7 +213,7 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
 {
     ls_stream *s = ls_cuda_stream_of(d, stream);
     *out = s->args + (s->capturing ? s->step : 0);
-    return s->capturing ? LS_OK : ls_cuda_args_of_steps(d, stream, args, 1, err);
+    return s->capturing ? LS_OK : bring_args(d, stream, args, 1, err);
 }
 
 /* ---- recordings ----------------------------------------------------------------------------- */
@@ -259,10 +262,11 @@ static int instantiate(ls_recording **out, ls_cuda_device *d, cudaGraph_t graph,
     ls_recording *r = ls_alloc(d->host, sizeof *r);
     if (!r)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for a recording", d->name);
-    cudaError_t e = cudaGraphInstantiate(&r->exec, graph, 0);
-    if (e != cudaSuccess) {
+    int status = cuda_check(err, cudaGraphInstantiate(&r->exec, graph, 0),
+                            "%s: making a graph of a recording", d->name);
+    if (status) {
         ls_free(d->host, r);
-        return cuda_fail(err, e, "%s: making a graph of a recording", d->name);
+        return status;
     }
     r->steps = steps;
     *out = r;
@@ -291,7 +295,7 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
                    const ls_step_args *args, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
-    int status = ls_cuda_args_of_steps(d, stream, args, recording->steps, err);
+    int status = bring_args(d, stream, args, recording->steps, err);
     if (status)
         return status;
     return cuda_check(err, cudaGraphLaunch(recording->exec, ls_cuda_stream(d, stream)),
