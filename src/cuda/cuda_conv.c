@@ -194,20 +194,16 @@ static int shape_results(ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cuda_conv_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    const ls_conv2d conv = ls_conv2d_filled(desc->u.conv2d), *k = &conv;
-    ls_cuda_op *op;
+    const ls_tensor *x = &op->desc.x;
+    const ls_conv2d *k = &op->desc.u.conv2d;
+    op->desc.u.conv2d = ls_conv2d_filled(*k);
     int status = check(x, k, err);
     if (status == LS_OK)
-        status = ls_cuda_op_new(&op, device, desc, "conv2d", err);
+        status = shape_results(op, err);
     if (status)
         return status;
-    op->desc.u.conv2d = conv;
-    status = shape_results(op, err);
-    if (status)
-        return ls_cuda_op_finish(out, op, status);
     ls_cuda_op_param(op, k->out, x->c / k->groups, k->kh * k->kw);
     if (k->bias)
         ls_cuda_op_param(op, 0, k->out, 1);
@@ -216,5 +212,5 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     op->op.shadow_grads = ls_cuda_is_half(op);
     const ls_math_shape made = math_shape(op);
     reserve(op);
-    return ls_cuda_product_finish(out, op, &made, err);
+    return ls_cuda_product_plan(op, &made, err);
 }

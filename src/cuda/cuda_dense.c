@@ -65,28 +65,24 @@ static void reserve(ls_cuda_op *op)
     op->dx = ls_cuda_scratch(op, ls_cuda_elements(x) * sizeof(float));
 }
 
-int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cuda_dense_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    const int outputs = desc->u.dense.out;
-    ls_cuda_op *op;
+    const ls_tensor *x = &op->desc.x;
+    const int outputs = op->desc.u.dense.out;
     if (outputs < 1)
         return ls_fail(err, LS_EINVAL, "dense: %d outputs", outputs);
     if ((double)outputs * x->c * x->h * x->w > LS_CUDA_MOST_ELEMENTS)
         return ls_fail(err, LS_EUNSUPPORTED, "dense: the weights are too large");
-    int status = ls_cuda_op_new(&op, device, desc, "dense", err);
-    if (status)
-        return status;
     op->op.y = ls_cuda_tensor(x->rows, outputs, 1, 1, LS_FORM_LAST);
     if (x->layout)
         ls_cuda_op_param(op, outputs, x->c, x->h * x->w);
     else
         ls_cuda_op_param(op, 0, (int)ls_cuda_row(x) * outputs, 1);
-    if (desc->u.dense.bias)
+    if (op->desc.u.dense.bias)
         ls_cuda_op_param(op, 0, outputs, 1);
     op->forward.pass = dense_forward;
     op->backward.pass = dense_backward;
     const ls_math_shape shape = math_shape(op);
     reserve(op);
-    return ls_cuda_product_finish(out, op, &shape, err);
+    return ls_cuda_product_plan(op, &shape, err);
 }

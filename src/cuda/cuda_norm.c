@@ -92,25 +92,21 @@ static void reserve(ls_cuda_op *op)
     op->partial = ls_cuda_scratch(op, ls_k_partial_floats(op->m, d->x.c) * sizeof(float));
 }
 
-int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cuda_norm_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    ls_cuda_op *op;
-    if (!(desc->u.batchnorm.epsilon >= 0))
+    const ls_tensor *x = &op->desc.x;
+    if (!(op->desc.u.batchnorm.epsilon >= 0))
         return ls_fail(err, LS_EINVAL, "batchnorm: an epsilon of %g; it must not be negative",
-                       (double)desc->u.batchnorm.epsilon);
-    int status = ls_cuda_op_new(&op, device, desc, "batchnorm", err);
-    if (status)
-        return status;
+                       (double)op->desc.u.batchnorm.epsilon);
     for (int i = 0; i < 2; i++)
         ls_cuda_op_param(op, 0, x->c, 1);
     op->op.contribution_floats = 2 * (size_t)x->c;
-    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, form_of(desc));
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, form_of(&op->desc));
     reserve(op);
     op->forward.pass = norm_forward;
     op->backward.kernels = norm_backward;
     op->op.kernel = op->x_form == LS_FORM_HALF ? "cuda nhwc bf16" : "cuda nhwc";
-    return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
+    return LS_OK;
 }
 
 /* ---- layer norm, whose parameters lie as x does ---------------------------------------------- */
@@ -134,25 +130,20 @@ static cudaError_t layer_norm_backward(ls_cuda_op *op, cudaStream_t on)
     return e;
 }
 
-int ls_cuda_layer_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                              ls_error *err)
+int ls_cuda_layer_norm_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    ls_cuda_op *op;
-    if (!(desc->u.layernorm.epsilon > 0))
+    const ls_tensor *x = &op->desc.x;
+    if (!(op->desc.u.layernorm.epsilon > 0))
         return ls_fail(err, LS_EINVAL, "layernorm: an epsilon of %g; it must be above 0",
-                       (double)desc->u.layernorm.epsilon);
-    int status = ls_cuda_op_new(&op, device, desc, "layernorm", err);
-    if (status)
-        return status;
+                       (double)op->desc.u.layernorm.epsilon);
     for (int i = 0; i < 2; i++)
         ls_cuda_op_param(op, 1, x->c, x->h * x->w);
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, LS_FORM_LAST);
     ls_cuda_use_x(op, LS_FORM_LAST, 1);
     const size_t bytes = 2 * (size_t)x->rows * sizeof(float);
-    op->mean = desc->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
+    op->mean = op->desc.training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
     op->forward.kernels = layer_norm_forward;
     op->backward.kernels = layer_norm_backward;
     op->op.kernel = "cuda nhwc";
-    return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
+    return LS_OK;
 }

@@ -316,7 +316,10 @@ void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b)
     }
 }
 
-int ls_cuda_op_match_twin(const ls_cuda_op *op, ls_error *err)
+/* ---- create and destroy --------------------------------------------------------------------- */
+
+/* The twin, if there is one, has the parameters of this op, lying in the same way. */
+static int match_twin(const ls_cuda_op *op, ls_error *err)
 {
     const ls_cuda_op *twin = (const ls_cuda_op *)op->desc.twin;
     for (int i = 0; twin && i < LS_OP_PARAMS; i++)
@@ -326,7 +329,15 @@ int ls_cuda_op_match_twin(const ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* ---- create and destroy --------------------------------------------------------------------- */
+static void op_destroy(ls_op *base)
+{
+    if (!base)
+        return;
+    ls_cuda_op *op = self_of(base);
+    for (int p = 0; p < LS_PASSES; p++)
+        ls_math_plan_destroy(op->plan[p]);
+    ls_free(op->device->host, op);
+}
 
 static const ls_op_impl layer_impl = {
     .size = sizeof(ls_op_impl),
@@ -335,17 +346,17 @@ static const ls_op_impl layer_impl = {
     .backward = op_backward,
     .import_param = op_import,
     .export_param = op_export,
-    .destroy = ls_cuda_op_destroy,
+    .destroy = op_destroy,
 };
 static const ls_op_impl forward_only_impl = {
     .size = sizeof(ls_op_impl),
     .bind = op_bind,
     .forward = op_forward,
-    .destroy = ls_cuda_op_destroy,
+    .destroy = op_destroy,
 };
 
-int ls_cuda_op_new(ls_cuda_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                   const char *name, ls_error *err)
+int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, const char *name,
+                    ls_cuda_setup *setup, ls_error *err)
 {
     const ls_cuda_op *twin = (const ls_cuda_op *)desc->twin;
     if (twin && twin->desc.kind != desc->kind)
@@ -358,29 +369,15 @@ int ls_cuda_op_new(ls_cuda_op **out, ls_cuda_device *device, const ls_op_desc *d
     op->name = name;
     op->op.kernel = "cuda";
     op->m = (size_t)desc->x.rows * (size_t)desc->x.h * (size_t)desc->x.w;
-    *out = op;
-    return LS_OK;
-}
-
-int ls_cuda_op_finish(ls_op **out, ls_cuda_op *op, int status)
-{
-    *out = NULL;
+    int status = setup(op, err);
+    if (status == LS_OK)
+        status = match_twin(op, err);
     if (status) {
-        ls_cuda_op_destroy(&op->op);
+        op_destroy(&op->op);
         return status;
     }
     const bool is_layer = op->backward.pass || op->backward.kernels;
     op->op.impl = is_layer ? &layer_impl : &forward_only_impl;
     *out = &op->op;
     return LS_OK;
-}
-
-void ls_cuda_op_destroy(ls_op *base)
-{
-    if (!base)
-        return;
-    ls_cuda_op *op = self_of(base);
-    for (int p = 0; p < LS_PASSES; p++)
-        ls_math_plan_destroy(op->plan[p]);
-    ls_free(op->device->host, op);
 }

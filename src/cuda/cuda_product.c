@@ -31,9 +31,7 @@ static int make_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *er
     const int first = op->desc.needs_dx ? LS_PASS_DATA : LS_PASS_WEIGHTS;
     ls_math_shape shape = *forward;
     shape.bias = shape.relu = 0;
-    int status = ls_cuda_op_match_twin(op, err);
-    if (status == LS_OK)
-        status = plan_forward(op, forward, err);
+    int status = plan_forward(op, forward, err);
     for (int p = first; op->desc.training && p < LS_PASSES && status == LS_OK; p++) {
         shape.kind = (ls_math_kind)(forward->kind + p);
         status = ls_math_plan_create(&op->plan[p], op->device->math, &shape, err);
@@ -41,12 +39,12 @@ static int make_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *er
     return status;
 }
 
-int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
+int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
 {
     size_t most = 0;
     int status = make_plans(op, forward, err);
     if (status)
-        return ls_cuda_op_finish(out, op, status);
+        return status;
     op->needs_shadow = ls_cuda_is_half(op);
     for (int p = 0; p < LS_PASSES; p++)
         if (op->plan[p] && op->plan[p]->workspace_bytes > most)
@@ -57,7 +55,7 @@ int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *for
              op->plan_fuses && forward->relu ? "+bias+relu"
              : op->plan_fuses                ? "+bias"
                                              : "");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    return LS_OK;
 }
 
 /* The fused bias as the library takes it: that of a dense layer is fp32 with any factors. */
