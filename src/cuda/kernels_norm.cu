@@ -1,7 +1,7 @@
 /* Sums over positions of an m × c tensor, biases, and batch norm, which is made of such sums.
  *
  * The order of a sum: positions fall into blocks of LS_K_BLOCK. Within a block, lane y of a tile
- * (ls_tile) adds positions y, y + lanes, …; then the lanes are added: of `lanes / Q` groups those that
+ * (ls_tile_of) adds positions y, y + lanes, …; then the lanes are added: of `lanes / Q` groups those that
  * lie as far apart, and the groups in order. The tile depends on c and the type alone. The blocks' sums
  * are then added in double by LANES lanes, and those in a binary tree.
  */

@@ -179,16 +179,8 @@ struct pool {
 static pool pool_of(const ls_k_pool *k, int V, int w, int h)
 {
     const int chunks = k->c / V;
-    pool s = {*k,
-              (uint32_t)k->rows * h * w * chunks,
-              (uint32_t)chunks,
-              (uint32_t)w,
-              (uint32_t)h,
-              ls_divide_by(chunks),
-              ls_divide_by(w),
-              ls_divide_by(h),
-              ls_divide_by(k->sh),
-              ls_divide_by(k->sw)};
+    pool s = {*k, (uint32_t)k->rows * h * w * chunks, (uint32_t)chunks, (uint32_t)w, (uint32_t)h,
+              ls_divide_by(chunks), ls_divide_by(w), ls_divide_by(h), ls_divide_by(k->sh), ls_divide_by(k->sw)};
     return s;
 }
 
@@ -316,17 +308,11 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at, 
 
 /* `statement` with V as the channels of a thread, MAX as k says, and s as the shape. */
 #define POOLED(k, w, h, ...)                                                                       \
-    do {                                                                                           \
-        if (ls_wide((k)->c, sizeof(float)) > 1) {                                                  \
-            enum { V = 4 };                                                                        \
-            const pool s = pool_of(k, V, w, h);                                                    \
-            LS_CHOSEN((k)->max, MAX, __VA_ARGS__);                                                 \
-        } else {                                                                                   \
-            enum { V = 1 };                                                                        \
-            const pool s = pool_of(k, V, w, h);                                                    \
-            LS_CHOSEN((k)->max, MAX, __VA_ARGS__);                                                 \
-        }                                                                                          \
-    } while (0)
+    LS_CHOSEN(ls_wide((k)->c, sizeof(float)) > 1, WIDE, {                                          \
+        enum { V = WIDE ? 4 : 1 };                                                                 \
+        const pool s = pool_of(k, V, w, h);                                                        \
+        LS_CHOSEN((k)->max, MAX, __VA_ARGS__);                                                     \
+    })
 
 cudaError_t ls_k_pool_forward(float *y, int32_t *at, const float *x, const ls_k_pool *k,
                               cudaStream_t stream)
