@@ -12,8 +12,9 @@ int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
         return LS_OK;
     void *memory = d->over->memory(d->members, &bytes);
     cudaError_t e = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
-    if (e == cudaErrorHostMemoryAlreadyRegistered) { /* by a group that lost a rank, and stays */
-        (void)cudaGetLastError();
+    if (e == cudaErrorHostMemoryAlreadyRegistered) {
+        (void)
+            cudaGetLastError(); /* by a group that was not freed, as somebody was left behind in it */
         return LS_OK;
     }
     group->pinned = e == cudaSuccess ? memory : NULL;

@@ -176,7 +176,7 @@ static void map_gpus(ls_cuda_comm *comm)
 }
 
 /* The way depends on who shares a GPU, which is known when everybody has come. */
-static int choose_way(ls_cuda_comm *comm, ls_error *err)
+static int choose_way(const ls_cuda_way **out, ls_cuda_comm *comm, ls_error *err)
 {
     const ls_comm_type *type = comm->base.group->type;
     const int ranks = comm->base.group->ranks;
@@ -192,9 +192,9 @@ static int choose_way(ls_cuda_comm *comm, ls_error *err)
                        "allreduce 'local' is for workers that share one GPU, and there are "
                        "%d here; use 'ordered'",
                        gpus);
-    comm->way = type == &ls_cuda_comm_nccl ? &ls_cuda_way_nccl
-                : gpus == 1                ? &ls_cuda_way_local
-                                           : &ls_cuda_way_ordered;
+    *out = type == &ls_cuda_comm_nccl ? &ls_cuda_way_nccl
+           : gpus == 1                ? &ls_cuda_way_local
+                                      : &ls_cuda_way_ordered;
     return LS_OK;
 }
 
@@ -205,20 +205,16 @@ static ls_cuda_peer peer_of(const ls_cuda_comm *comm)
 
 static int prepare(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
-    const ls_cuda_way *way;
+    const ls_cuda_way *way = NULL;
     int status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
                             comm->mine->device->name);
     if (status == LS_OK)
         status = ls_merge_meet(&comm->base, merge->times, err);
     if (status == LS_OK)
-        status = choose_way(comm, err);
+        status = choose_way(&way, comm, err);
     if (status == LS_OK)
         status = ls_cuda_comm_pin(comm, err);
-    if (status != LS_OK)
-        return status;
-    way = comm->way;
-    comm->way = NULL; /* until it is connected */
-    if (way->links)
+    if (status == LS_OK && way->links)
         status = ls_cuda_links_connect(comm->group->links, comm->base.rank, peer_of(comm),
                                        ls_merge_deadline(&comm->group->merge), err);
     if (status == LS_OK)

@@ -38,18 +38,7 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
         .relu = bias && op->desc.fuse_relu,
         .rows = op->desc.x.rows,
         .c = (int)ls_cuda_row(&op->desc.x),
-        .h = 1,
-        .w = 1,
         .out = op->desc.u.dense.out,
-        .y_h = 1,
-        .y_w = 1,
-        .kh = 1,
-        .kw = 1,
-        .sh = 1,
-        .sw = 1,
-        .dh = 1,
-        .dw = 1,
-        .groups = 1,
     };
 }
 

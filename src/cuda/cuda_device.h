@@ -60,7 +60,6 @@ typedef struct ls_cuda_piece {
 typedef struct ls_cuda_staging {
     unsigned char *memory; /* LS_CUDA_SLOTS of LS_CUDA_SLOT_BYTES, then LS_CUDA_BACK_BYTES */
     cudaEvent_t free[LS_CUDA_SLOTS];
-    int used[LS_CUDA_SLOTS]; /* non-zero: `free` was recorded */
     int next;
     ls_cuda_piece piece[LS_CUDA_BACK_PIECES];
     int pieces;
@@ -111,13 +110,12 @@ bool cuda_is_lost(cudaError_t error);
 
 /* ---- of cuda_device.c alone ----------------------------------------------------------------- */
 
-/* cuda_stream.c. A stream with its step arguments; and the end of all streams and events. */
+/* cuda_stream.c. The table's streams, with their step arguments, and events; and the end of all of them. */
 int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
 void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream);
 int ls_cuda_record(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
 void ls_cuda_streams_fini(ls_cuda_device *device);
-/* cuda_stream.c. The table's reached. */
 int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err);
 
 /* cuda_staging.c. The table's, and its end. */
@@ -161,7 +159,7 @@ void ls_cuda_readable_name(char *out, size_t size, const char *name);
 int ls_cuda_not_recording(const ls_cuda_device *device, const ls_stream *stream, const char *what,
                           ls_error *err);
 
-/* cuda_ops.c. The table's op_create and preferred_layout. */
+/* cuda_ops.c. The table's op_create. */
 int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err);
 
 static inline ls_cuda_device *ls_cuda_device_of(ls_device *device)

@@ -37,16 +37,13 @@ static int upload_piece(ls_cuda_device *d, cudaStream_t stream, void *dst, const
     ls_cuda_staging *s = &d->staging;
     int slot = s->next;
     unsigned char *pinned = s->memory + (size_t)slot * LS_CUDA_SLOT_BYTES;
-    cudaError_t e = cudaSuccess;
-    if (s->used[slot])
-        e = cudaEventSynchronize(s->free[slot]);
+    cudaError_t e = cudaEventSynchronize(s->free[slot]); /* at once before its first record */
     if (e == cudaSuccess) {
         memcpy(pinned, src, bytes);
         e = cudaMemcpyAsync(dst, pinned, bytes, cudaMemcpyHostToDevice, stream);
     }
     if (e == cudaSuccess)
         e = cudaEventRecord(s->free[slot], stream);
-    s->used[slot] = 1;
     s->next = (slot + 1) % LS_CUDA_SLOTS;
     return cuda_check(err, e, "%s: uploading %zu bytes", d->name, bytes);
 }

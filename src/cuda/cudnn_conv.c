@@ -54,13 +54,12 @@ static int conv_run(ls_math_inside *inside, cudaStream_t stream, const ls_math_o
                    cudnnGetErrorString(s));
 }
 
-static void conv_destroy(ls_math_inside *inside)
+static void conv_fini(ls_math_inside *inside)
 {
     conv_plan *p = (conv_plan *)inside;
     if (p->pack)
         cudnnBackendDestroyDescriptor(p->pack);
     ls_engine_destroy(&p->engine);
-    ls_free(inside->math->desc.host, p);
 }
 
 /* ---- tuning --------------------------------------------------------------------------------- */
@@ -162,7 +161,7 @@ static int run_on(conv_plan *p, const bench *b, int out)
 {
     const ls_math_operands o = {b->memory[0],        b->memory[1], b->memory[3], b->memory[out], 0,
                                 b->memory[WORKSPACE]};
-    return p->inside.run(&p->inside, b->stream, &o, NULL);
+    return conv_run(&p->inside, b->stream, &o, NULL);
 }
 
 /* Milliseconds of the fastest of some runs; negative: it does not run. */
@@ -395,24 +394,13 @@ static int plan(conv_plan *p, ls_error *err)
     return status;
 }
 
-int ls_cudnn_conv_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
-                       ls_error *err)
+static int conv_init(ls_math_inside *inside, ls_error *err)
 {
-    conv_plan *p = ls_alloc(math->desc.host, sizeof *p);
-    *out = NULL;
-    if (!p)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
-    p->inside.math = math;
-    p->inside.shape = *shape;
-    p->inside.run = conv_run;
-    p->inside.destroy = conv_destroy;
+    conv_plan *p = (conv_plan *)inside;
     int status = plan(p, err);
-    if (status) {
-        conv_destroy(&p->inside);
-        return status;
-    }
-    p->inside.plan.workspace_bytes = p->engine.workspace_bytes;
-    snprintf(p->inside.plan.name, sizeof p->inside.plan.name, "cudnn %s", p->engine.name);
-    *out = &p->inside;
-    return LS_OK;
+    inside->plan.workspace_bytes = p->engine.workspace_bytes;
+    snprintf(inside->plan.name, sizeof inside->plan.name, "cudnn %s", p->engine.name);
+    return status;
 }
+
+const ls_math_library ls_cudnn_conv = {sizeof(conv_plan), conv_init, conv_run, conv_fini};

@@ -27,21 +27,26 @@ struct ls_math {
 
 typedef struct ls_math_inside ls_math_inside;
 
+/* What makes and runs plans, of its own kind: a struct of `bytes` that begins with ls_math_inside. */
+typedef struct ls_math_library {
+    size_t bytes;
+    /* Completes a plan that has its shape, and workspace_bytes; after a failure `fini` follows. */
+    int (*init)(ls_math_inside *plan, ls_error *err);
+    int (*run)(ls_math_inside *plan, cudaStream_t stream, const ls_math_operands *operands,
+               ls_error *err);
+    void (*fini)(ls_math_inside *plan);
+} ls_math_library;
+
+extern const ls_math_library ls_cudnn_conv;   /* cudnn_conv.c */
+extern const ls_math_library ls_cublas_dense; /* cublas_dense.c */
+
 /* The start of every plan. */
 struct ls_math_inside {
     ls_math_plan plan; /* first */
     ls_math *math;
     ls_math_shape shape;
-    int (*run)(ls_math_inside *plan, cudaStream_t stream, const ls_math_operands *operands,
-               ls_error *err);
-    void (*destroy)(ls_math_inside *plan);
+    const ls_math_library *library;
 };
-
-/* cudnn_conv.c, cublas_dense.c. `*out` is a plan without a workspace of its own. */
-int ls_cudnn_conv_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
-                       ls_error *err);
-int ls_cublas_dense_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
-                         ls_error *err);
 
 /* ---- cudnn_graph.c: cuDNN's graph API, as much of it as convolutions need ---------------------- */
 
