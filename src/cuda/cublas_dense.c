@@ -142,7 +142,7 @@ static int dense_run(ls_math_inside *inside, cudaStream_t stream, const ls_math_
                    cublasLtGetStatusString(e));
 }
 
-static void dense_destroy(ls_math_inside *inside)
+static void dense_fini(ls_math_inside *inside)
 {
     dense_plan *p = (dense_plan *)inside;
     if (p->out)
@@ -153,31 +153,22 @@ static void dense_destroy(ls_math_inside *inside)
         cublasLtMatrixLayoutDestroy(p->left);
     if (p->product)
         cublasLtMatmulDescDestroy(p->product);
-    ls_free(inside->math->desc.host, p);
 }
 
-int ls_cublas_dense_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
-                         ls_error *err)
+static int dense_init(ls_math_inside *inside, ls_error *err)
 {
-    const dense_form f = form_of(shape);
-    dense_plan *p = ls_alloc(math->desc.host, sizeof *p);
-    *out = NULL;
-    if (!p)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
-    p->inside.math = math;
-    p->inside.shape = *shape;
-    p->inside.run = dense_run;
-    p->inside.destroy = dense_destroy;
-    snprintf(p->inside.plan.name, sizeof p->inside.plan.name, "cublas");
+    const ls_math_shape *s = &inside->shape;
+    const dense_form f = form_of(s);
+    dense_plan *p = (dense_plan *)inside;
+    snprintf(inside->plan.name, sizeof inside->plan.name, "cublas");
     cublasStatus_t e = describe(p, &f);
-    if (e == CUBLAS_STATUS_SUCCESS && math->blas)
+    if (e == CUBLAS_STATUS_SUCCESS && inside->math->blas)
         e = choose(p);
-    if (e == CUBLAS_STATUS_SUCCESS) {
-        *out = &p->inside;
+    if (e == CUBLAS_STATUS_SUCCESS)
         return LS_OK;
-    }
-    dense_destroy(&p->inside);
     return ls_fail(err, e == CUBLAS_STATUS_NOT_SUPPORTED ? LS_EUNSUPPORTED : LS_EDEVICE,
-                   "cuBLAS declines a dense layer of %d inputs, %d outputs and %d rows: %s",
-                   shape->c, shape->out, shape->rows, cublasLtGetStatusString(e));
+                   "cuBLAS declines a dense layer of %d inputs, %d outputs and %d rows: %s", s->c,
+                   s->out, s->rows, cublasLtGetStatusString(e));
 }
+
+const ls_math_library ls_cublas_dense = {sizeof(dense_plan), dense_init, dense_run, dense_fini};

@@ -1,10 +1,37 @@
-/* A group of CUDA devices: made, joined, left, aborted. */
+/* A group of CUDA devices, and what its ways of merging are made of. */
 #include "cuda/cuda_comm_group.h"
-#include "base/clock.h"
-#include "cuda/cuda_device.h"
 
-/* How long a rank that leaves an aborted group waits for NCCL to let go. */
-#define LEAVE_NS 10000000000u
+/* ---- pinning -------------------------------------------------------------------------------- */
+
+int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
+{
+    ls_cuda_group *group = comm->group;
+    const ls_comm_group_desc *d = &group->merge.desc;
+    size_t bytes;
+    if (!d->members || comm->base.rank != 0)
+        return LS_OK;
+    void *memory = d->members_ops->memory(d->members, &bytes);
+    cudaError_t e = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
+    if (e == cudaErrorHostMemoryAlreadyRegistered) {
+        (void)
+            cudaGetLastError(); /* by a group that was not freed, as somebody was left behind in it */
+        return LS_OK;
+    }
+    group->pinned = e == cudaSuccess ? memory : NULL;
+    return cuda_check(err, e, "%s: pinning %zu bytes for the sums over hosts",
+                      comm->mine->device->name, bytes);
+}
+
+static void unpin(ls_cuda_group *group)
+{
+    if (!group->pinned)
+        return;
+    (void)cudaSetDevice(group->rank[0].ordinal); /* not to wake another */
+    (void)cudaHostUnregister(group->pinned);
+    group->pinned = NULL;
+}
+
+/* ---- the group ------------------------------------------------------------------------------ */
 
 int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err)
 {
@@ -43,7 +70,7 @@ void ls_cuda_group_destroy(ls_comm_group *base)
     if (!group)
         return;
     const ls_host *host = group->merge.desc.host;
-    ls_cuda_group_unpin(group);
+    unpin(group);
     ls_cuda_links_destroy(group->links);
     ls_merge_group_fini(&group->merge);
     ls_free(host, group->rank);
@@ -68,162 +95,94 @@ int ls_cuda_group_may_read(const ls_comm_group *base, int rank)
     return ls_merge_may_read(base, rank);
 }
 
-/* ---- joining and leaving -------------------------------------------------------------------- */
+/* ---- for the ways --------------------------------------------------------------------------- */
 
-enum { EVENTS = 2 + LS_BUCKETS };
-
-static void list_events(cudaEvent_t *event[EVENTS], ls_cuda_rank *mine)
+int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err)
 {
-    event[0] = &mine->ready;
-    event[1] = &mine->whole;
-    for (int b = 0; b < LS_BUCKETS; b++)
-        event[2 + b] = &mine->down[b];
+    cudaError_t e = cudaSuccess;
+    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
+        if (ls_cuda_comm_shares_gpu(comm, r))
+            e = cudaStreamWaitEvent(stream, comm->group->rank[r].ready, 0);
+    return cuda_check(err, e, "%s: waiting for the workers' sums", comm->mine->device->name);
 }
 
-static int make_events(ls_cuda_rank *mine, int count, ls_error *err)
+int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err)
 {
-    cudaEvent_t *event[EVENTS];
-    list_events(event, mine);
-    for (int i = 0; i < count; i++) {
-        cudaError_t e = cudaEventCreateWithFlags(event[i], cudaEventDisableTiming);
-        if (e != cudaSuccess) {
-            *event[i] = NULL;
-            return cuda_fail(err, e, "%s: an event", mine->device->name);
-        }
-    }
-    return LS_OK;
-}
-
-static void free_rank(ls_cuda_rank *mine)
-{
-    cudaEvent_t *event[EVENTS];
-    list_events(event, mine);
-    for (int i = 0; i < EVENTS; i++) {
-        if (*event[i])
-            (void)cudaEventDestroy(*event[i]);
-        *event[i] = NULL;
-    }
-    if (mine->stage)
-        (void)cudaFree(mine->stage);
-    mine->stage = NULL;
-    mine->stage_floats = 0;
-}
-
-int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device,
-                      ls_error *err)
-{
-    ls_cuda_group *group = (ls_cuda_group *)base;
-    *out = NULL;
-    if (device->ops->op_create != ls_cuda_op_create) {
-        ls_device_info info;
-        device->ops->describe(device, &info);
-        return ls_fail(err, LS_EUNSUPPORTED, "allreduce '%s' is for CUDA devices; %s is none",
-                       base->type->name, info.name);
-    }
-    ls_cuda_comm *comm = ls_alloc(group->merge.desc.host, sizeof *comm);
-    if (!comm)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a communicator");
-    comm->base.group = base;
-    comm->base.rank = rank;
-    comm->group = group;
-    comm->mine = &group->rank[rank];
-    comm->shown = &group->merge.rank[rank];
-    comm->mine->device = ls_cuda_device_of(device);
-    comm->mine->ordinal = comm->mine->device->ordinal;
-    int status = ls_cuda_places_init(&comm->places, group->merge.desc.host, base->ranks, err);
-    if (status == LS_OK)
-        status = cuda_check(err, cudaSetDevice(comm->mine->ordinal), "%s: making it current",
-                            comm->mine->device->name);
-    if (status == LS_OK)
-        status = make_events(comm->mine, base->ahead ? EVENTS : 2, err);
-    if (status != LS_OK) {
-        ls_cuda_comm_leave(&comm->base);
+    const ls_tree_rest *rest = &comm->rest;
+    int status = ls_tree_rest_update(&comm->rest, &comm->group->merge, err);
+    if (status != LS_OK)
         return status;
-    }
-    *out = &comm->base;
+    if (rest->count > LS_K_ARENAS)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "the workers hold more than %d partial sums: use fewer shards, or a number "
+                       "that the workers divide",
+                       LS_K_ARENAS);
+    if (rest->depth > LS_K_STACK)
+        return ls_fail(err, LS_EUNSUPPORTED,
+                       "the sum over the shards nests deeper than %d: use fewer shards",
+                       LS_K_STACK);
     return LS_OK;
 }
 
-/* Frees nothing that NCCL may still touch: where a merge was cut short, every communicator has to
- * be aborted first, and what this rank has enqueued ahead of an all_reduce that never came has to
- * end. */
-void ls_cuda_comm_leave(ls_comm *base)
+size_t ls_cuda_comm_stage_index(const ls_cuda_comm *comm, int gpu, int rank)
 {
-    ls_cuda_comm *comm = (ls_cuda_comm *)base;
-    if (!comm)
-        return;
-    ls_cuda_group *group = comm->group;
-    if (comm->ahead.buckets > 0)
-        ls_cuda_comm_give_up(comm, comm->ahead.compute);
-    if (group->links && ls_merge_aborted(&group->merge))
-        (void)ls_cuda_links_are_gone(group->links, ls_deadline_ns(LEAVE_NS));
-    free_rank(comm->mine);
-    ls_cuda_places_fini(&comm->places, group->merge.desc.host);
-    ls_tree_rest_fini(&comm->rest, group->merge.desc.host);
-    ls_free(group->merge.desc.host, comm);
+    size_t place = 0;
+    for (int r = 0; r < rank; r++)
+        place += comm->map.gpu[r] == gpu ? 0 : (size_t)comm->group->merge.rank[r].count;
+    return place;
 }
 
-/* ---- the communicators, by name -------------------------------------------------------------- */
+float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count)
+{
+    const size_t first = ls_cuda_comm_stage_index(comm, ls_cuda_comm_gpu(comm), rank);
+    return comm->mine->stage + (first + (size_t)index) * count;
+}
 
-#define ROW(row_name, bits)                                                                        \
-    {                                                                                              \
-        .name = (row_name), .same_bits = (bits), .group_create = ls_cuda_group_create,             \
-        .group_destroy = ls_cuda_group_destroy, .set_timeout = ls_merge_set_timeout,               \
-        .join = ls_cuda_comm_join, .leave = ls_cuda_comm_leave,                                    \
-        .all_reduce = ls_cuda_comm_all_reduce, .merge_ready = ls_cuda_comm_merge_ready,            \
-        .abort = ls_cuda_group_abort, .may_read = ls_cuda_group_may_read,                          \
-        .over_members = (bits), /* over a wire all is added in the tree's order */                 \
+int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t first, size_t count,
+                     cudaStream_t stream, ls_error *err)
+{
+    const ls_span span = comm->rest.sum[sum];
+    const float *in[LS_K_ARENAS];
+    uint8_t order[2 * LS_K_ARENAS];
+    int parts = 0, steps = 0;
+    for (int p = 0; p < comm->rest.count; p++) {
+        const ls_tree_rest_part *part = &comm->rest.part[p];
+        if (part->span.lo < span.lo || part->span.hi > span.hi)
+            continue;
+        order[steps++] = (uint8_t)parts;
+        in[parts++] = ls_cuda_comm_shares_gpu(comm, part->rank)
+                          ? part->data + first
+                          : ls_cuda_comm_stage(comm, part->rank, part->index, count);
+        for (int j = 0; j < part->joins; j++)
+            order[steps++] = LS_K_ADD;
     }
-
-const ls_comm_type ls_cuda_comm_ordered = ROW("ordered", 1);
-const ls_comm_type ls_cuda_comm_nccl = ROW("nccl", 0);
-const ls_comm_type ls_cuda_comm_local = ROW("local", 1);
-
-const ls_comm_type *const *ls_cuda_comms(void)
-{
-    static const ls_comm_type *const types[] = {&ls_cuda_comm_ordered, &ls_cuda_comm_nccl,
-                                                &ls_cuda_comm_local, NULL};
-    return types;
+    return cuda_check(err, ls_k_add_arenas(total + first, in, parts, order, count, stream),
+                      "%s: adding up the workers' sums", comm->mine->device->name);
 }
 
-/* ---- who shares a GPU ----------------------------------------------------------------------- */
-
-int ls_cuda_places_init(ls_cuda_places *p, const ls_host *host, int ranks, ls_error *err)
+int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t first, size_t count,
+                          cudaStream_t stream, ls_error *err)
 {
-    *p = (ls_cuda_places){0};
-    p->gpu = ls_alloc(host, 3 * (size_t)ranks * sizeof *p->gpu);
-    if (!p->gpu)
-        return ls_fail(err, LS_ENOMEM, "out of memory for a group of %d ranks", ranks);
-    p->leader = p->gpu + ranks;
-    p->ordinal = p->leader + ranks;
-    return LS_OK;
+    cudaError_t e = cudaSuccess;
+    for (int r = 0; r < comm->base.group->ranks && e == cudaSuccess; r++)
+        if (r != comm->base.rank && ls_cuda_comm_shares_gpu(comm, r))
+            e = cudaMemcpyAsync(comm->group->merge.rank[r].total + first, total + first,
+                                count * sizeof *total, cudaMemcpyDeviceToDevice, stream);
+    return cuda_check(err, e, "%s: handing out a sum", comm->mine->device->name);
 }
 
-void ls_cuda_places_fini(ls_cuda_places *p, const ls_host *host)
+int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
+                        ls_error *err)
 {
-    ls_free(host, p->gpu);
-    *p = (ls_cuda_places){0};
+    return cuda_check(err, cudaEventRecord(event, stream), "%s: recording an event",
+                      comm->mine->device->name);
 }
 
-void ls_cuda_places_add(ls_cuda_places *p, int rank, int ordinal)
+int ls_cuda_comm_record_whole(const ls_cuda_comm *comm, const ls_cuda_merge *merge,
+                              cudaStream_t stream, ls_error *err)
 {
-    int g = 0;
-    while (g < p->gpus && p->ordinal[g] != ordinal)
-        g++;
-    if (g == p->gpus) {
-        p->ordinal[g] = ordinal;
-        p->leader[g] = rank;
-        p->gpus++;
-    }
-    p->gpu[rank] = g;
-}
-
-int ls_cuda_places_share(const ls_cuda_places *p, int rank, int other)
-{
-    return p->gpu[rank] == p->gpu[other];
-}
-
-int ls_cuda_places_leads(const ls_cuda_places *p, int rank)
-{
-    return p->leader[p->gpu[rank]] == rank;
+    cudaError_t e = cudaEventRecord(comm->mine->whole, stream);
+    if (e == cudaSuccess)
+        e = cudaStreamWaitEvent(merge->compute, comm->mine->whole, 0);
+    return cuda_check(err, e, "%s: going on behind a merge", comm->mine->device->name);
 }

@@ -31,6 +31,7 @@
 #include <lockstep/host.h>
 #include <lockstep/status.h>
 #include <nccl.h>
+#include <stdbool.h>
 
 /* ---- NCCL (cuda_comm_links.c) ------------------------------------------------------------------ */
 
@@ -79,35 +80,30 @@ int ls_cuda_links_begin(ncclComm_t *out, ls_cuda_links *links, int rank, ls_erro
 int ls_cuda_links_end(ls_cuda_links *links, int rank, ncclResult_t result, uint64_t deadline_ns,
                       ls_error *err);
 
+/* A failure, not a call that is still under way: communicators do not block. */
+static inline bool ls_nccl_is_bad(ncclResult_t result)
+{
+    return result != ncclSuccess && result != ncclInProgress;
+}
+
 /* Between two looks at something that is waited for: longer the more `rounds` there were. */
 void ls_cuda_nap(unsigned rounds);
 
 /* The group is aborted: tells the watchdog so. Any thread. */
 void ls_cuda_links_wake(ls_cuda_links *links);
-/* Waits until every communicator was aborted, or there was none; zero if the deadline passed first.
+/* Waits until every communicator was aborted, or there was none; false if the deadline passed first.
  * Any thread. */
-int ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
+bool ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
 
 /* ---- a group -------------------------------------------------------------------------------- */
 
 /* Which ranks share a GPU. GPUs are numbered as they first appear among the ranks: 0 is rank 0's. The lowest
  * rank on a GPU leads: it alone speaks for the GPU to the others, as NCCL allows one rank for each. */
-typedef struct ls_cuda_places {
+typedef struct ls_cuda_gpu_map {
     int gpus;
-    int *gpu;     /* [rank] its GPU's number */
-    int *leader;  /* [gpu] its lowest rank */
-    int *ordinal; /* [gpu] as CUDA counts */
-} ls_cuda_places;
-
-/* Room for so many ranks, none of which is there yet. Errors: LS_ENOMEM. */
-int ls_cuda_places_init(ls_cuda_places *places, const ls_host *host, int ranks, ls_error *err);
-void ls_cuda_places_fini(ls_cuda_places *places, const ls_host *host); /* zeroed is allowed */
-
-/* The next rank, from 0 on, is on that GPU of CUDA's count. */
-void ls_cuda_places_add(ls_cuda_places *places, int rank, int ordinal);
-
-int ls_cuda_places_share(const ls_cuda_places *places, int rank, int other);
-int ls_cuda_places_leads(const ls_cuda_places *places, int rank);
+    int *gpu;    /* [rank] its GPU's number */
+    int *leader; /* [gpu] its lowest rank */
+} ls_cuda_gpu_map;
 
 /* What else the others see of a rank. */
 typedef struct ls_cuda_rank {
@@ -167,20 +163,30 @@ struct ls_cuda_comm {
     ls_cuda_rank *mine;
     ls_merge_rank *shown;   /* what the others see of this rank */
     const ls_cuda_way *way; /* NULL before the first collective call, and in a group of one */
-    ls_cuda_places places;  /* known with the way */
+    ls_cuda_gpu_map map;    /* known with the way */
     ls_cuda_ahead ahead;
     int gave_up;
     ls_tree_rest rest; /* of the last merge */
+    int maps[];        /* what `map` points to */
 };
 
-/* ---- for a way ------------------------------------------------------------------------------ */
-
-/* The partial sum that is part `p` of the rest. */
-static inline const float *ls_cuda_comm_part(const ls_cuda_comm *comm, int p)
+/* The GPU of this rank, as `map` counts; whether this rank leads there; and whether another one shares it. */
+static inline int ls_cuda_comm_gpu(const ls_cuda_comm *comm)
 {
-    const ls_tree_rest_part *part = &comm->rest.part[p];
-    return comm->group->merge.rank[part->rank].partials[part->index].data;
+    return comm->map.gpu[comm->base.rank];
 }
+
+static inline bool ls_cuda_comm_leads(const ls_cuda_comm *comm)
+{
+    return comm->map.leader[ls_cuda_comm_gpu(comm)] == comm->base.rank;
+}
+
+static inline bool ls_cuda_comm_shares_gpu(const ls_cuda_comm *comm, int rank)
+{
+    return comm->map.gpu[rank] == ls_cuda_comm_gpu(comm);
+}
+
+/* ---- for a way ------------------------------------------------------------------------------ */
 
 /* comm->rest ← what is left of the tree over what all ranks show. Errors: as ls_tree_rest_update;
  * LS_EUNSUPPORTED (more sums, or a deeper tree, than the kernel takes). */
@@ -189,24 +195,21 @@ int ls_cuda_comm_rest(ls_cuda_comm *comm, ls_error *err);
 /* The stream waits for `ready` of everybody on this rank's GPU. */
 int ls_cuda_comm_await_ready(ls_cuda_comm *comm, cudaStream_t stream, ls_error *err);
 
-/* `event` behind what the stream has. */
+/* Records `event` on `stream`. */
 int ls_cuda_comm_record(const ls_cuda_comm *comm, cudaEvent_t event, cudaStream_t stream,
                         ls_error *err);
-/* `whole` behind it, for which the compute stream waits. */
+/* Records `whole` on `stream`; merge->compute waits for it. */
 int ls_cuda_comm_record_whole(const ls_cuda_comm *comm, const ls_cuda_merge *merge,
                               cudaStream_t stream, ls_error *err);
 
-/* Aborts the group and waits, with a limit, until nothing this rank enqueued touches anybody's
- * memory. Once. */
-void ls_cuda_comm_give_up(ls_cuda_comm *comm, cudaStream_t compute);
-/* LS_OK, or LS_EABORTED of a group that is; what was enqueued ahead has then ended. */
-int ls_cuda_comm_alive(ls_cuda_comm *comm, ls_error *err);
+/* Rank 0, before the first merge: what goes to other processes is pinned, until the group ends. */
+int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);
 
 /* Where this rank's stage has partial sum `index`, `count` floats, of a rank on another GPU. */
 float *ls_cuda_comm_stage(const ls_cuda_comm *comm, int rank, int index, size_t count);
-/* The same of rank `rank`'s first one on its way to GPU `gpu`: so many come from ranks below. For the number of
- * ranks: how many come at all. */
-size_t ls_cuda_comm_place(const ls_cuda_comm *comm, int gpu, int rank);
+/* How many partial sums the ranks below `rank` send to GPU `gpu`: the index at which `rank`'s first one lies in that
+ * GPU's stage. With `rank` the number of ranks: how many arrive in all. */
+size_t ls_cuda_comm_stage_index(const ls_cuda_comm *comm, int gpu, int rank);
 
 /* total[first … first + count) ← sum `sum` of comm->rest (0 where there is one), of partial sums on this rank's
  * GPU, and of others' in its stage. */
@@ -215,42 +218,27 @@ int ls_cuda_comm_sum(const ls_cuda_comm *comm, int sum, float *total, size_t fir
 /* total[first … first + count) → the totals of the other ranks on this GPU. */
 int ls_cuda_comm_hand_out(const ls_cuda_comm *comm, const float *total, size_t first, size_t count,
                           cudaStream_t stream, ls_error *err);
-/* The buckets that are complete with the first `floats` of `from`, this rank's one partial sum, and not under way,
- * behind an event of the compute stream. */
+/* The first `complete` buckets of `from`, this rank's one partial sum, as far as they are not under way, behind an
+ * event of the compute stream. */
 int ls_cuda_comm_go_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
-                          size_t floats, ls_error *err);
+                          int complete, ls_error *err);
 
-/* Polls until `whole` has passed, so that an abort or the deadline ends the wait when the GPU does not. */
-int ls_cuda_comm_await_whole(ls_cuda_comm *comm, ls_error *err);
-
-/* How many buckets are complete when the first `floats` floats are. */
-static inline int ls_cuda_comm_complete(const ls_cuda_comm *comm, size_t floats)
-{
-    const ls_comm_group_desc *desc = &comm->group->merge.desc;
-    return ls_buckets_complete(desc->buckets, desc->bucket_count, floats);
-}
-
-/* LS_OK, or LS_EINVAL: what was begun ahead was begun with others. */
+/* LS_OK, or LS_EINVAL: the buckets already enqueued were given other arrays. */
 int ls_cuda_comm_goes_on(const ls_cuda_comm *comm, const float *from, const float *total,
                          ls_error *err);
 
 /* ---- over several processes (cuda_comm_hosts.c) --------------------------------------------- */
 
-/* Rank 0, before the first merge: what goes to other processes is pinned, until ls_cuda_group_unpin. */
-int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err);
-void ls_cuda_group_unpin(ls_cuda_group *group);
-
-/* The process's nodes of the shard tree in total[first … first + count), one after another, and down. */
+/* Sums the process's nodes of the shard tree into total[first … first + count), one after another, and copies each to
+ * the host. */
 int ls_cuda_comm_bring(const ls_cuda_comm *comm, float *total, size_t first, size_t count,
                        cudaStream_t stream, ls_error *err);
 /* ls_cuda_way.ahead of a process that has one rank. */
 int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, const float *from,
                              int bucket, ls_error *err);
-/* The same of all buckets that are left, then `whole`. */
-int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
 /* The courier hears of the buckets that have come down since. Waits for nothing. */
 int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err);
-/* All nodes are on the host: their sum with the other processes' is in this rank's total when it returns. */
+/* All nodes are on the host: their sum with the other processes' is in this rank's total when `whole` has passed. */
 int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err);
 
 /* ---- slots of the table --------------------------------------------------------------------- */
@@ -259,13 +247,6 @@ int ls_cuda_group_create(ls_comm_group **out, const ls_comm_group_desc *desc, ls
 void ls_cuda_group_destroy(ls_comm_group *base);
 void ls_cuda_group_abort(ls_comm_group *base);
 int ls_cuda_group_may_read(const ls_comm_group *base, int rank);
-int ls_cuda_comm_join(ls_comm **out, ls_comm_group *base, int rank, ls_device *device,
-                      ls_error *err);
-void ls_cuda_comm_leave(ls_comm *base);
-int ls_cuda_comm_all_reduce(ls_comm *base, ls_stream *stream, const ls_partial *partials, int count,
-                            float *total, ls_comm_times *times, ls_error *err);
-int ls_cuda_comm_merge_ready(ls_comm *base, ls_stream *stream, const float *gradient, float *total,
-                             size_t floats, ls_error *err);
 
 extern const ls_comm_type ls_cuda_comm_ordered, ls_cuda_comm_nccl, ls_cuda_comm_local;
 

@@ -18,36 +18,6 @@
  */
 #include "cuda/cuda_comm_group.h"
 
-/* ---- pinning -------------------------------------------------------------------------------- */
-
-int ls_cuda_comm_pin(ls_cuda_comm *comm, ls_error *err)
-{
-    ls_cuda_group *group = comm->group;
-    const ls_comm_group_desc *d = &group->merge.desc;
-    size_t bytes;
-    if (!d->members || comm->base.rank != 0)
-        return LS_OK;
-    void *memory = d->members_ops->memory(d->members, &bytes);
-    cudaError_t e = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
-    if (e ==
-        cudaErrorHostMemoryAlreadyRegistered) { /* by a group that somebody was left behind in */
-        (void)cudaGetLastError();
-        return LS_OK;
-    }
-    group->pinned = e == cudaSuccess ? memory : NULL;
-    return cuda_check(err, e, "%s: pinning %zu bytes for the sums over hosts",
-                      comm->mine->device->name, bytes);
-}
-
-void ls_cuda_group_unpin(ls_cuda_group *group)
-{
-    if (!group->pinned)
-        return;
-    (void)cudaSetDevice(group->rank[0].ordinal); /* not to wake another */
-    (void)cudaHostUnregister(group->pinned);
-    group->pinned = NULL;
-}
-
 /* ---- down ----------------------------------------------------------------------------------- */
 
 /* This process's node `node` ← the floats first … end − 1 of `from`, an arena. */
@@ -88,17 +58,6 @@ int ls_cuda_comm_bring_ahead(ls_cuda_comm *comm, const ls_cuda_merge *merge, con
     return status ? status : ls_cuda_comm_record(comm, comm->mine->down[bucket], stream, err);
 }
 
-int ls_cuda_comm_bring_rest(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
-{
-    ls_cuda_rank *mine = comm->mine;
-    const float *from = ls_cuda_comm_part(comm, 0);
-    int status = ls_cuda_comm_goes_on(comm, from, merge->total, err);
-    if (status == LS_OK)
-        status = ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.floats, err);
-    return status ? status
-                  : ls_cuda_comm_record(comm, mine->whole, mine->device->communication->cuda, err);
-}
-
 int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)
 {
     const ls_comm_group_desc *d = &comm->group->merge.desc;
@@ -106,15 +65,11 @@ int ls_cuda_comm_tell(ls_cuda_comm *comm, ls_error *err)
     if (!ls_merge_has_members(&comm->group->merge))
         return LS_OK;
     for (; ahead->told < ahead->buckets; ahead->told++) {
-        cudaError_t e = cudaEventQuery(comm->mine->down[ahead->told]);
-        if (e == cudaErrorNotReady) {
-            (void)cudaGetLastError();
-            return LS_OK;
-        }
-        if (e != cudaSuccess) {
-            comm->mine->device->lost |= cuda_is_lost(e);
-            return cuda_fail(err, e, "%s: merging", comm->mine->device->name);
-        }
+        bool passed;
+        int status = ls_cuda_passed(&passed, comm->mine->device, comm->mine->down[ahead->told],
+                                    "merging", err);
+        if (status || !passed)
+            return status;
         d->members_ops->ready(d->members, d->buckets[ahead->told]);
     }
     return LS_OK;
@@ -134,6 +89,5 @@ int ls_cuda_comm_over_members(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls
                         cudaMemcpyHostToDevice, merge->compute);
     if (e == cudaSuccess)
         e = cudaEventRecord(comm->mine->whole, merge->compute);
-    status = cuda_check(err, e, "%s: bringing the sum up from the host", comm->mine->device->name);
-    return status ? status : ls_cuda_comm_await_whole(comm, err);
+    return cuda_check(err, e, "%s: bringing the sum up from the host", comm->mine->device->name);
 }

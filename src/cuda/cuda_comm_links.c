@@ -6,7 +6,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
@@ -22,7 +21,6 @@ struct ls_cuda_links {
     ls_barrier *barrier;
     const ls_host *host;
     int ranks;
-    nccl_link *link;
     ncclUniqueId id;      /* rank 0 writes it before the first meeting */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
@@ -31,6 +29,7 @@ struct ls_cuda_links {
     int closing;
     int gone;         /* every communicator was aborted; none is made any more */
     ls_error failure; /* what the watchdog found; status 0: nothing */
+    nccl_link link[]; /* [ranks] */
 };
 
 void ls_cuda_nap(unsigned rounds)
@@ -42,11 +41,6 @@ void ls_cuda_nap(unsigned rounds)
         sched_yield();
     else
         nanosleep(&nap, NULL);
-}
-
-static bool is_bad(ncclResult_t result)
-{
-    return result != ncclSuccess && result != ncclInProgress;
 }
 
 static int nccl_fail(ls_error *err, int rank, const char *what, ncclResult_t result)
@@ -80,11 +74,12 @@ static void look(ls_cuda_links *l)
         if (l->link[r].comm)
             result = ncclCommGetAsyncError(l->link[r].comm, &state);
         pthread_mutex_unlock(&l->link[r].lock);
-        if (!is_bad(result) && !is_bad(state))
+        if (!ls_nccl_is_bad(result) && !ls_nccl_is_bad(state))
             continue;
         pthread_mutex_lock(&l->lock);
         if (l->failure.status == LS_OK)
-            (void)nccl_fail(&l->failure, r, "asynchronous error", is_bad(result) ? result : state);
+            (void)nccl_fail(&l->failure, r, "asynchronous error",
+                            ls_nccl_is_bad(result) ? result : state);
         pthread_mutex_unlock(&l->lock);
         ls_barrier_abort(l->barrier);
         return;
@@ -150,7 +145,7 @@ void ls_cuda_links_wake(ls_cuda_links *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-int ls_cuda_links_are_gone(ls_cuda_links *l, uint64_t deadline_ns)
+bool ls_cuda_links_are_gone(ls_cuda_links *l, uint64_t deadline_ns)
 {
     struct timespec until = {(time_t)(deadline_ns / 1000000000u),
                              (long)(deadline_ns % 1000000000u)};
@@ -159,7 +154,7 @@ int ls_cuda_links_are_gone(ls_cuda_links *l, uint64_t deadline_ns)
         pthread_cond_broadcast(&l->changed);
         pthread_cond_timedwait(&l->changed, &l->lock, &until);
     }
-    int gone = !l->watched || l->gone == 2;
+    const bool gone = !l->watched || l->gone == 2;
     pthread_mutex_unlock(&l->lock);
     return gone;
 }
@@ -183,20 +178,14 @@ static int make_locks(ls_cuda_links *l)
 int ls_cuda_links_create(ls_cuda_links **out, ls_barrier *barrier, int ranks, const ls_host *host,
                          ls_error *err)
 {
-    ls_cuda_links *l = ls_alloc(host, sizeof *l);
-    nccl_link *list = ls_alloc(host, (size_t)ranks * sizeof *list);
+    ls_cuda_links *l = ls_alloc(host, sizeof *l + (size_t)ranks * sizeof *l->link);
     *out = NULL;
-    if (!l || !list) {
-        ls_free(host, l);
-        ls_free(host, list);
+    if (!l)
         return ls_fail(err, LS_ENOMEM, "out of memory for %d communicators", ranks);
-    }
     l->barrier = barrier;
     l->host = host;
     l->ranks = ranks;
-    l->link = list;
     if (make_locks(l) != 0) {
-        ls_free(host, list);
         ls_free(host, l);
         return ls_fail(err, LS_ESYSTEM, "the system has no locks for %d communicators", ranks);
     }
@@ -219,7 +208,6 @@ void ls_cuda_links_destroy(ls_cuda_links *l)
         pthread_mutex_destroy(&l->link[r].lock);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
-    ls_free(l->host, l->link);
     ls_free(l->host, l);
 }
 
@@ -248,8 +236,8 @@ static int settle(ls_cuda_links *l, int rank, const char *what, uint64_t deadlin
         pthread_mutex_unlock(&l->link[rank].lock);
         if (gone || ls_barrier_aborted(l->barrier))
             return say_why(l, err);
-        if (is_bad(result) || is_bad(state))
-            return nccl_fail(err, rank, what, is_bad(result) ? result : state);
+        if (ls_nccl_is_bad(result) || ls_nccl_is_bad(state))
+            return nccl_fail(err, rank, what, ls_nccl_is_bad(result) ? result : state);
         if (state == ncclSuccess)
             return LS_OK;
         if (ls_now_ns() >= deadline_ns)
@@ -274,7 +262,7 @@ static int make_comm(ls_cuda_links *l, int rank, ls_cuda_peer peer, ls_error *er
     pthread_mutex_unlock(&l->link[rank].lock);
     if (late && comm)
         (void)ncclCommAbort(comm);
-    if (is_bad(result))
+    if (ls_nccl_is_bad(result))
         return nccl_fail(err, rank, "joining", result);
     return late ? say_why(l, err) : LS_OK;
 }
@@ -313,7 +301,7 @@ int ls_cuda_links_end(ls_cuda_links *l, int rank, ncclResult_t result, uint64_t 
                       ls_error *err)
 {
     pthread_mutex_unlock(&l->link[rank].lock);
-    if (is_bad(result))
+    if (ls_nccl_is_bad(result))
         return nccl_fail(err, rank, "merging", result);
     return result == ncclInProgress ? settle(l, rank, "merging", deadline_ns, err) : LS_OK;
 }

@@ -34,7 +34,7 @@ static int merge_bucket(ls_cuda_comm *comm, const ls_cuda_merge *merge, const fl
             ncclAllReduce(from + first, merge->total + first, ends[bucket] - first, ncclFloat32,
                           ncclSum, nccl, stream);
         result = ncclGroupEnd();
-        if (called != ncclSuccess && called != ncclInProgress)
+        if (ls_nccl_is_bad(called))
             result = called;
     }
     return ls_cuda_links_end(comm->group->links, comm->base.rank, result,
@@ -68,7 +68,8 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
     if (status == LS_OK && comm->shown->count != 1)
         status = fold(comm, merge->total, merge->compute, err);
     if (status == LS_OK)
-        status = ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.floats, err);
+        status =
+            ls_cuda_comm_go_ahead(comm, merge, from, comm->group->merge.desc.bucket_count, err);
     if (status != LS_OK)
         return status;
     comm->ahead.buckets = 0; /* the next step's first */

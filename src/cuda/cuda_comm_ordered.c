@@ -20,65 +20,50 @@
  */
 #include "cuda/cuda_comm_group.h"
 
-#include <stdbool.h>
-
 /* The chunk of a GPU. */
 static void chunk_of(const ls_cuda_comm *comm, int gpu, size_t *first, size_t *count)
 {
-    ls_merge_chunk(&comm->group->merge, comm->places.gpus, gpu, first, count);
-}
-
-static int my_gpu(const ls_cuda_comm *comm)
-{
-    return comm->places.gpu[comm->base.rank];
+    ls_merge_chunk(&comm->group->merge, comm->map.gpus, gpu, first, count);
 }
 
 static size_t stage_needed(const ls_cuda_comm *comm, int gpu)
 {
     size_t first, count;
     chunk_of(comm, gpu, &first, &count);
-    return count * ls_cuda_comm_place(comm, gpu, comm->base.group->ranks);
+    return count * ls_cuda_comm_stage_index(comm, gpu, comm->base.group->ranks);
 }
 
 static int grow_stage(ls_cuda_comm *comm, ls_error *err)
 {
     ls_cuda_rank *mine = comm->mine;
-    size_t needed = stage_needed(comm, my_gpu(comm));
+    size_t needed = stage_needed(comm, ls_cuda_comm_gpu(comm));
     void *memory = NULL;
     if (needed <= mine->stage_floats)
         return LS_OK;
     if (mine->stage)
         (void)cudaFree(mine->stage);
-    mine->stage = NULL;
-    mine->stage_floats = 0;
-    cudaError_t e = cudaMalloc(&memory, needed * sizeof(float));
-    if (e != cudaSuccess)
-        return cuda_fail(err, e, "%s: %zu floats to merge in", mine->device->name, needed);
-    mine->stage = memory;
-    mine->stage_floats = needed;
-    return LS_OK;
+    int status = cuda_check(err, cudaMalloc(&memory, needed * sizeof(float)),
+                            "%s: %zu floats to merge in", mine->device->name, needed);
+    mine->stage = status ? NULL : memory;
+    mine->stage_floats = status ? 0 : needed;
+    return status;
 }
 
 /* Every rank finds the same answer, so that all take part in the meetings. */
 static int make_room(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     int grow = 0;
-    for (int g = 0; g < comm->places.gpus; g++)
-        grow |= stage_needed(comm, g) > comm->group->rank[comm->places.leader[g]].stage_floats;
+    for (int g = 0; g < comm->map.gpus; g++)
+        grow |= stage_needed(comm, g) > comm->group->rank[comm->map.leader[g]].stage_floats;
     if (!grow)
         return LS_OK;
     int status = ls_merge_meet(&comm->base, merge->times, err); /* all have looked */
-    if (status == LS_OK && ls_cuda_places_leads(&comm->places, comm->base.rank))
+    if (status == LS_OK && ls_cuda_comm_leads(comm))
         status = grow_stage(comm, err);
     return status ? status : ls_merge_meet(&comm->base, merge->times, err);
 }
 
 /* ---- moving --------------------------------------------------------------------------------- */
-
-static bool is_fine(ncclResult_t result)
-{
-    return result == ncclSuccess || result == ncclInProgress;
-}
 
 /* This GPU's partial sums of the peer's chunk go there; the peer's of ours come here. Both sides
  * count them rank by rank. */
@@ -88,15 +73,17 @@ static ncclResult_t exchange_sums(ls_cuda_comm *comm, int peer, ncclComm_t nccl,
     const ls_merge_rank *rank = comm->group->merge.rank;
     size_t first, count, theirs_first, theirs;
     ncclResult_t result = ncclSuccess;
-    chunk_of(comm, my_gpu(comm), &first, &count);
+    chunk_of(comm, ls_cuda_comm_gpu(comm), &first, &count);
     chunk_of(comm, peer, &theirs_first, &theirs);
     for (int r = 0; r < comm->base.group->ranks; r++) {
-        int gpu = comm->places.gpu[r];
-        for (int i = 0; gpu == my_gpu(comm) && theirs > 0 && i < rank[r].count && is_fine(result);
+        int gpu = comm->map.gpu[r];
+        for (int i = 0; gpu == ls_cuda_comm_gpu(comm) && theirs > 0 && i < rank[r].count &&
+                        !ls_nccl_is_bad(result);
              i++)
             result = ncclSend(rank[r].partials[i].data + theirs_first, theirs, ncclFloat32, peer,
                               nccl, stream);
-        for (int i = 0; gpu == peer && count > 0 && i < rank[r].count && is_fine(result); i++)
+        for (int i = 0; gpu == peer && count > 0 && i < rank[r].count && !ls_nccl_is_bad(result);
+             i++)
             result = ncclRecv(ls_cuda_comm_stage(comm, r, i, count), count, ncclFloat32, peer, nccl,
                               stream);
     }
@@ -109,11 +96,11 @@ static ncclResult_t exchange_totals(ls_cuda_comm *comm, int peer, ncclComm_t ncc
 {
     size_t first, count, theirs_first, theirs;
     ncclResult_t result = ncclSuccess;
-    chunk_of(comm, my_gpu(comm), &first, &count);
+    chunk_of(comm, ls_cuda_comm_gpu(comm), &first, &count);
     chunk_of(comm, peer, &theirs_first, &theirs);
     if (count > 0)
         result = ncclSend(comm->shown->total + first, count, ncclFloat32, peer, nccl, stream);
-    if (theirs > 0 && is_fine(result))
+    if (theirs > 0 && !ls_nccl_is_bad(result))
         result =
             ncclRecv(comm->shown->total + theirs_first, theirs, ncclFloat32, peer, nccl, stream);
     return result;
@@ -131,11 +118,11 @@ static int exchange(ls_cuda_comm *comm, exchange_fn *with_peer, cudaStream_t str
         return status;
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
-        for (int g = 0; g < comm->places.gpus && is_fine(result); g++)
-            if (g != my_gpu(comm))
+        for (int g = 0; g < comm->map.gpus && !ls_nccl_is_bad(result); g++)
+            if (g != ls_cuda_comm_gpu(comm))
                 result = with_peer(comm, g, nccl, stream);
         ncclResult_t ended = ncclGroupEnd();
-        result = is_fine(result) ? ended : result;
+        result = !ls_nccl_is_bad(result) ? ended : result;
     }
     return ls_cuda_links_end(comm->group->links, comm->base.rank, result,
                              ls_merge_deadline(&comm->group->merge), err);
@@ -159,7 +146,7 @@ static int lead(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err)
 {
     cudaStream_t stream = comm->mine->device->communication->cuda;
     size_t first, count;
-    chunk_of(comm, my_gpu(comm), &first, &count);
+    chunk_of(comm, ls_cuda_comm_gpu(comm), &first, &count);
     int status = ls_cuda_comm_await_ready(comm, stream, err);
     if (status == LS_OK)
         status = exchange(comm, exchange_sums, stream, err);
@@ -177,7 +164,7 @@ static int enqueue(ls_cuda_comm *comm, const ls_cuda_merge *merge, ls_error *err
         status = make_room(comm, merge, err);
     if (status != LS_OK)
         return status;
-    if (ls_cuda_places_leads(&comm->places, comm->base.rank))
+    if (ls_cuda_comm_leads(comm))
         return lead(comm, merge, err);
     return ls_cuda_comm_record(comm, comm->mine->whole, merge->compute, err);
 }

@@ -4,24 +4,21 @@
  * fused them, and one backward takes the gradient to the product's pixels and sums it up for the bias. */
 #include "cuda/cuda_op.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum { LIMIT = 1000000, SIDE = 10000 /* of every number, so that sums and products fit an int */ };
 
 /* ---- run ------------------------------------------------------------------------------------ */
 
-/* From bf16: y where it is to be fp32, and gradients of weights. */
-static int widen(ls_cuda_op *op, float *to, const uint16_t *from, size_t count, int add,
-                 cudaStream_t on, ls_error *err)
+static ls_k_quads quads_of(const ls_cuda_op *op)
 {
-    return ls_cuda_done(op, ls_k_from_bf16(to, from, count, add, on), err);
+    return ls_cuda_quads_of(&op->product, &op->desc.pool, op->desc.fuse_relu,
+                            ls_cuda_form_of(&op->op.y) == LS_FORM_HALF);
 }
 
 static cudaError_t pool(ls_cuda_op *op, cudaStream_t on)
 {
-    const ls_k_quads quads = ls_cuda_quads_of(&op->product, &op->desc.pool, op->desc.fuse_relu,
-                                              ls_cuda_form_of(&op->op.y) == LS_FORM_HALF);
+    const ls_k_quads quads = quads_of(op);
     uint8_t *bits = op->flags & LS_RUN_EVALUATE ? NULL : ls_cuda_at(op, &op->kept);
     const float *bias = op->op.params > 1 && !op->plan_fuses ? op->b.param[1] : NULL;
     return ls_k_quads_forward(op->b.y, bits, ls_cuda_at(op, &op->masked), bias, &quads, on);
@@ -41,7 +38,9 @@ static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     if (status == LS_OK && op->desc.fuse_pool)
         return ls_cuda_done(op, pool(op, on->cuda), err);
     if (status == LS_OK && op->half_y.bytes > 0)
-        status = widen(op, op->b.y, product_of(op), ls_cuda_elements(&op->op.y), 0, on->cuda, err);
+        status = ls_cuda_done(
+            op, ls_k_from_bf16(op->b.y, product_of(op), ls_cuda_elements(&op->op.y), 0, on->cuda),
+            err);
     return status ? status : ls_cuda_product_bias(op, on->cuda, err);
 }
 
@@ -49,13 +48,13 @@ static int conv_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaStream_t on,
                            ls_error *err)
 {
-    const int add = ls_cuda_adds(op);
+    const int add = ls_cuda_accumulates(op);
     const size_t count = op->op.param_floats[0];
     float *grad = op->b.grad[0], *part = ls_cuda_at(op, &op->weight_grad);
     void *out = ls_cuda_is_half(op) ? op->b.shadow_grad[0] : add ? part : grad;
     int status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, out, 0, on, err);
     if (status == LS_OK && ls_cuda_is_half(op) && !(op->flags & LS_RUN_SHADOW))
-        return widen(op, grad, out, count, add, on, err);
+        return ls_cuda_done(op, ls_k_from_bf16(grad, out, count, add, on), err);
     if (status || !add || ls_cuda_is_half(op))
         return status;
     return ls_cuda_done(op, ls_k_sum(grad, grad, part, count, on), err);
@@ -64,14 +63,14 @@ static int weight_gradient(ls_cuda_op *op, const void *x, const void *dy, cudaSt
 /* The gradient of the product, through pooling and relu; and the bias's. */
 static int unpool(const void **out, ls_cuda_op *op, cudaStream_t on, ls_error *err)
 {
-    const ls_k_quads quads = ls_cuda_quads_of(&op->product, &op->desc.pool, op->desc.fuse_relu,
-                                              ls_cuda_form_of(&op->op.y) == LS_FORM_HALF);
+    const ls_k_quads quads = quads_of(op);
     void *dy = ls_cuda_at(op, &op->masked);
     *out = dy;
     return ls_cuda_done(op,
                         ls_k_quads_back(dy, op->op.params > 1 ? op->b.grad[1] : NULL,
-                                        ls_cuda_adds(op), op->b.dy, ls_cuda_at(op, &op->kept),
-                                        ls_cuda_at(op, &op->partial), &quads, on),
+                                        ls_cuda_accumulates(op), op->b.dy,
+                                        ls_cuda_at(op, &op->kept), ls_cuda_at(op, &op->partial),
+                                        &quads, on),
                         err);
 }
 
@@ -195,21 +194,16 @@ static int shape_results(ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cuda_conv_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    const ls_conv2d conv = ls_conv2d_filled(desc->u.conv2d), *k = &conv;
-    ls_cuda_op *op;
-    *out = NULL;
+    const ls_tensor *x = &op->desc.x;
+    const ls_conv2d *k = &op->desc.u.conv2d;
+    op->desc.u.conv2d = ls_conv2d_filled(*k);
     int status = check(x, k, err);
     if (status == LS_OK)
-        status = ls_cuda_op_new(&op, device, desc, "conv2d", err);
+        status = shape_results(op, err);
     if (status)
         return status;
-    op->desc.u.conv2d = conv;
-    status = shape_results(op, err);
-    if (status)
-        return ls_cuda_op_finish(out, op, status);
     ls_cuda_op_param(op, k->out, x->c / k->groups, k->kh * k->kw);
     if (k->bias)
         ls_cuda_op_param(op, 0, k->out, 1);
@@ -218,5 +212,5 @@ int ls_cuda_conv_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *d
     op->op.shadow_grads = ls_cuda_is_half(op);
     const ls_math_shape made = math_shape(op);
     reserve(op);
-    return ls_cuda_product_finish(out, op, &made, err);
+    return ls_cuda_product_plan(op, &made, err);
 }

@@ -22,8 +22,8 @@ static int dense_backward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         status = ls_cuda_factor(&dy, op, &op->half_dy, masked, ls_cuda_elements(&op->op.y),
                                 on->cuda, err);
     if (status == LS_OK)
-        status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, op->b.grad[0], ls_cuda_adds(op),
-                                     on->cuda, err);
+        status = ls_cuda_product_run(op, LS_PASS_WEIGHTS, x, dy, op->b.grad[0],
+                                     ls_cuda_accumulates(op), on->cuda, err);
     return status == LS_OK && op->desc.needs_dx ? ls_cuda_product_dx(op, dy, on->cuda, err)
                                                 : status;
 }
@@ -38,18 +38,7 @@ static ls_math_shape math_shape(const ls_cuda_op *op)
         .relu = bias && op->desc.fuse_relu,
         .rows = op->desc.x.rows,
         .c = (int)ls_cuda_row(&op->desc.x),
-        .h = 1,
-        .w = 1,
         .out = op->desc.u.dense.out,
-        .y_h = 1,
-        .y_w = 1,
-        .kh = 1,
-        .dh = 1,
-        .dw = 1,
-        .groups = 1,
-        .kw = 1,
-        .sh = 1,
-        .sw = 1,
     };
 }
 
@@ -65,29 +54,24 @@ static void reserve(ls_cuda_op *op)
     op->dx = ls_cuda_scratch(op, ls_cuda_elements(x) * sizeof(float));
 }
 
-int ls_cuda_dense_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cuda_dense_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    const int outputs = desc->u.dense.out;
-    ls_cuda_op *op;
-    *out = NULL;
+    const ls_tensor *x = &op->desc.x;
+    const int outputs = op->desc.u.dense.out;
     if (outputs < 1)
         return ls_fail(err, LS_EINVAL, "dense: %d outputs", outputs);
     if ((double)outputs * x->c * x->h * x->w > LS_CUDA_MOST_ELEMENTS)
         return ls_fail(err, LS_EUNSUPPORTED, "dense: the weights are too large");
-    int status = ls_cuda_op_new(&op, device, desc, "dense", err);
-    if (status)
-        return status;
     op->op.y = ls_cuda_tensor(x->rows, outputs, 1, 1, LS_FORM_LAST);
     if (x->layout)
         ls_cuda_op_param(op, outputs, x->c, x->h * x->w);
     else
         ls_cuda_op_param(op, 0, (int)ls_cuda_row(x) * outputs, 1);
-    if (desc->u.dense.bias)
+    if (op->desc.u.dense.bias)
         ls_cuda_op_param(op, 0, outputs, 1);
     op->forward.pass = dense_forward;
     op->backward.pass = dense_backward;
     const ls_math_shape shape = math_shape(op);
     reserve(op);
-    return ls_cuda_product_finish(out, op, &shape, err);
+    return ls_cuda_product_plan(op, &shape, err);
 }

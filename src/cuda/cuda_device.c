@@ -13,17 +13,15 @@ enum { NEEDED_MAJOR = 8 /* compute capability: bf16 and tf32 begin there */ };
 
 /* ---- is there a GPU ------------------------------------------------------------------------- */
 
-/* And if not, why: absent (no driver, no GPU) or broken (a driver that is too old,
- * libraries that do not fit each other). */
 static void version_text(char *out, size_t size, int version)
 {
     snprintf(out, size, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-static void say(ls_backend_info *out, int broken, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void say(ls_backend_info *out, int broken, const char *format, ...)
+/* Why there is none: absent (no driver, no GPU) or broken (a driver that is too old, libraries that do not fit each
+ * other). */
+__attribute__((format(printf, 3, 4))) static void say(ls_backend_info *out, int broken,
+                                                      const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -59,7 +57,7 @@ static void explain(ls_backend_info *out, cudaError_t error)
         say(out, 1, "%s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
-void ls_cuda_probe(ls_backend_info *out)
+static void probe(ls_backend_info *out)
 {
     char runtime_text[16], math[64];
     int runtime = 0, count = 0;
@@ -91,14 +89,12 @@ static int read_properties(ls_cuda_device *d, ls_error *err)
     cudaError_t e = cudaGetDeviceProperties(&properties, d->ordinal);
     if (e == cudaSuccess)
         e = cudaDriverGetVersion(&d->driver);
-    if (e == cudaSuccess)
-        e = cudaRuntimeGetVersion(&d->runtime);
-    if (e != cudaSuccess)
-        return cuda_fail(err, e, "%s: its properties", d->name);
+    int status = cuda_check(err, e, "%s: its properties", d->name);
+    if (status)
+        return status;
     snprintf(d->model, sizeof d->model, "%.*s", (int)sizeof d->model - 1, properties.name);
     d->major = properties.major;
     d->minor = properties.minor;
-    d->multiprocessors = properties.multiProcessorCount;
     d->memory_bytes = properties.totalGlobalMem;
     if (d->major < NEEDED_MAJOR)
         return ls_fail(err, LS_EDEVICE,
@@ -127,17 +123,6 @@ static void cuda_describe(const ls_device *device, ls_device_info *out)
 
 /* ---- bind and close ------------------------------------------------------------------------- */
 
-static int make_fault(ls_cuda_device *d, ls_error *err)
-{
-    void *memory = NULL;
-    cudaError_t e = cudaHostAlloc(&memory, sizeof *d->fault, cudaHostAllocMapped);
-    d->fault = memory;
-    if (e != cudaSuccess)
-        return cuda_fail(err, e, "%s: pinned memory", d->name);
-    memset(d->fault, 0, sizeof *d->fault);
-    return LS_OK;
-}
-
 static int open_math(ls_cuda_device *d, ls_error *err)
 {
     ls_math_desc desc = {
@@ -152,25 +137,21 @@ static int open_math(ls_cuda_device *d, ls_error *err)
 }
 
 /* What close takes down again, whatever part of it came up. */
-static int bring_up(ls_cuda_device *d, ls_error *err)
-{
-    int status = cuda_check(err, cudaSetDevice(d->ordinal), "%s: making it current", d->name);
-    if (status == LS_OK)
-        status = ls_cuda_stream_create(&d->compute, &d->device, 0, err);
-    if (status == LS_OK)
-        status = ls_cuda_stream_create(&d->communication, &d->device, 1, err);
-    if (status == LS_OK)
-        status = ls_cuda_staging_init(d, err);
-    if (status == LS_OK)
-        status = make_fault(d, err);
-    return status == LS_OK ? open_math(d, err) : status;
-}
-
 static int cuda_bind(ls_device *device, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
-    d->bound = 1;
-    return bring_up(d, err);
+    void *fault = NULL;
+    int status = cuda_check(err, cudaSetDevice(d->ordinal), "%s: making it current", d->name);
+    if (status == LS_OK)
+        status = ls_cuda_stream_create(&d->compute, device, 0, err);
+    if (status == LS_OK)
+        status = ls_cuda_stream_create(&d->communication, device, 1, err);
+    if (status == LS_OK)
+        status = ls_cuda_staging_init(d, err);
+    if (status == LS_OK)
+        status = ls_cuda_pinned_alloc(&fault, device, sizeof *d->fault, err);
+    d->fault = fault;
+    return status == LS_OK ? open_math(d, err) : status;
 }
 
 static void cuda_close(ls_device *device)
@@ -178,15 +159,11 @@ static void cuda_close(ls_device *device)
     if (!device)
         return;
     ls_cuda_device *d = ls_cuda_device_of(device);
-    if (d->bound) {
-        ls_cuda_streams_fini(d); /* waits for what is under way */
-        ls_cuda_spans_fini(d);
-        ls_math_close(d->math);
-        ls_cuda_staging_fini(d);
-        ls_cuda_pinned_fini(d);
-        if (d->fault)
-            cudaFreeHost(d->fault);
-    }
+    ls_cuda_streams_fini(d); /* waits for what is under way */
+    ls_cuda_spans_fini(d);
+    ls_math_close(d->math);
+    ls_cuda_staging_fini(d);
+    ls_cuda_pinned_fini(d);
     ls_free(d->host, d);
 }
 
@@ -253,11 +230,6 @@ static int cuda_add_tensor(ls_device *device, ls_stream *stream, const ls_tensor
         "%s: adding two gradients", d->name);
 }
 
-static int cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
-{
-    return ls_cuda_sync(ls_cuda_device_of(device), stream, err);
-}
-
 static size_t cuda_choices(const ls_device *device, char *out, size_t size)
 {
     return ls_math_choices(((const ls_cuda_device *)device)->math, out, size);
@@ -284,7 +256,7 @@ static const ls_device_ops device_ops = {
     .add = cuda_add,
     .add_tensor = cuda_add_tensor,
     .shadow = cuda_shadow,
-    .sync = cuda_sync,
+    .sync = ls_cuda_sync,
     .choices = cuda_choices,
     .choose = cuda_choose,
     .op_create = ls_cuda_op_create,
@@ -312,7 +284,7 @@ static int check_request(const ls_device_request *request, ls_error *err)
         return ls_fail(err, LS_EINVAL, "cuda: a request for device %d", request->index);
     if ((int)request->precision < LS_PRECISION_FP32 || request->precision > LS_PRECISION_BF16)
         return ls_fail(err, LS_EINVAL, "cuda: there is no precision %d", (int)request->precision);
-    ls_cuda_probe(&info);
+    probe(&info);
     if (info.devices < 1)
         return ls_fail(err, LS_EDEVICE, "no cuda device: %s (%s)", info.reason,
                        info.broken ? "broken" : "absent");
@@ -346,22 +318,17 @@ static int cuda_open(ls_device **out, const ls_device_request *request, ls_error
     return LS_OK;
 }
 
-const ls_backend *ls_cuda_backend(void)
+__attribute__((visibility("default"))) ls_plugin_entry_fn ls_plugin_backend;
+
+const ls_backend *ls_plugin_backend(void)
 {
     static const ls_backend backend = {
         .abi = LS_PLUGIN_ABI,
         .size = sizeof(ls_backend),
         .name = "cuda",
         .counted = 0,
-        .probe = ls_cuda_probe,
+        .probe = probe,
         .open = cuda_open,
     };
     return &backend;
-}
-
-__attribute__((visibility("default"))) ls_plugin_entry_fn ls_plugin_backend;
-
-const ls_backend *ls_plugin_backend(void)
-{
-    return ls_cuda_backend();
 }

@@ -2,9 +2,7 @@
  *
  *     ls_cuda_device *d = ls_cuda_device_of(device);       any ls_device of this back end
  *     cudaStream_t s = ls_cuda_stream(d, stream);          NULL: the compute stream
- *     cudaError_t e = cudaMemsetAsync(p, 0, bytes, s);
- *     if (e != cudaSuccess)
- *         return cuda_fail(err, e, "%s: clearing %zu bytes", d->name, bytes);
+ *     return cuda_check(err, cudaMemsetAsync(p, 0, bytes, s), "%s: clearing %zu bytes", d->name, bytes);
  *
  * Several workers may open the same GPU: each has a device, streams and plans of its own in the
  * GPU's one primary context, so memory of one is visible to the others.
@@ -21,6 +19,7 @@
 
 #include <cuda_runtime_api.h>
 #include <lockstep/plugin.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct ls_math;       /* cuda/math_lib.h: convolutions and matrix products */
@@ -61,7 +60,6 @@ typedef struct ls_cuda_piece {
 typedef struct ls_cuda_staging {
     unsigned char *memory; /* LS_CUDA_SLOTS of LS_CUDA_SLOT_BYTES, then LS_CUDA_BACK_BYTES */
     cudaEvent_t free[LS_CUDA_SLOTS];
-    int used[LS_CUDA_SLOTS]; /* non-zero: `free` was recorded */
     int next;
     ls_cuda_piece piece[LS_CUDA_BACK_PIECES];
     int pieces;
@@ -83,12 +81,10 @@ typedef struct ls_cuda_device {
     char name[16];         /* "cuda(0)" */
     char model[96];
     int major, minor; /* compute capability */
-    int multiprocessors;
     size_t memory_bytes;
-    int driver, runtime; /* versions as CUDA counts them: 13000 */
+    int driver; /* its version as CUDA counts: 13000 */
     ls_precision precision;
-    int bound; /* non-zero: `bind` succeeded; close then frees */
-    int lost;  /* non-zero: the context is dead, nothing of it may be waited for */
+    bool lost; /* the context is dead, nothing of it may be waited for */
 
     ls_stream *compute;       /* the default stream */
     ls_stream *communication; /* of high priority, for communicators */
@@ -103,43 +99,29 @@ typedef struct ls_cuda_device {
 
 /* ---- errors --------------------------------------------------------------------------------- */
 
-/* Fills `err` from a failed CUDA call and returns its status: LS_ENOMEM when memory ran out,
- * LS_EDEVICE when the device or its driver failed, LS_EINTERNAL for a call that was wrong. `what`
- * (printf) says what was tried, and on which device. Also clears the runtime's own note of it. */
-int cuda_fail(ls_error *err, cudaError_t error, const char *what, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* LS_OK for cudaSuccess, else as cuda_fail. */
+/* LS_OK for cudaSuccess, else fills `err` from the failed CUDA call and returns its status: LS_ENOMEM when memory
+ * ran out, LS_EDEVICE when the device or its driver failed, LS_EINTERNAL for a call that was wrong. `what` (printf)
+ * says what was tried, and on which device. Also clears the runtime's own note of it. */
 int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Non-zero: after this error every later call on the device fails too. */
-int cuda_is_lost(cudaError_t error);
-
-/* ---- devices and streams -------------------------------------------------------------------- */
-
-/* The back end's table: a row of the registry. */
-const ls_backend *ls_cuda_backend(void);
-
-/* The table's probe. */
-void ls_cuda_probe(ls_backend_info *out);
+/* Whether after this error every later call on the device fails too. */
+bool cuda_is_lost(cudaError_t error);
 
 /* ---- of cuda_device.c alone ----------------------------------------------------------------- */
 
-/* cuda_stream.c. A stream with its step arguments; and the end of all streams and events. */
+/* cuda_stream.c. The table's streams, with their step arguments, and events; and the end of all of them. */
 int ls_cuda_stream_create(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
 void ls_cuda_stream_destroy(ls_device *device, ls_stream *stream);
 int ls_cuda_record(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
 int ls_cuda_wait(ls_device *device, ls_stream *stream, ls_event *event, ls_error *err);
 void ls_cuda_streams_fini(ls_cuda_device *device);
-/* cuda_stream.c. The table's reached. */
 int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err);
 
-/* cuda_staging.c. The table's, its end, and whether memory of the host is part of it. */
+/* cuda_staging.c. The table's, and its end. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err);
 void ls_cuda_pinned_free(ls_device *device, void *memory);
 void ls_cuda_pinned_fini(ls_cuda_device *device);
-int ls_cuda_is_pinned(const ls_cuda_device *device, const void *memory, size_t bytes);
 
 /* cuda_staging.c. The table's upload and download; ls_cuda_deliver brings the downloads of a stream
  * that has just been waited for to where they belong. */
@@ -177,7 +159,7 @@ void ls_cuda_readable_name(char *out, size_t size, const char *name);
 int ls_cuda_not_recording(const ls_cuda_device *device, const ls_stream *stream, const char *what,
                           ls_error *err);
 
-/* cuda_ops.c. The table's op_create and preferred_layout. */
+/* cuda_ops.c. The table's op_create. */
 int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err);
 
 static inline ls_cuda_device *ls_cuda_device_of(ls_device *device)
@@ -201,12 +183,12 @@ static inline cudaStream_t ls_cuda_stream(const ls_cuda_device *device, ls_strea
  * and whoever launches the graph calls this before. */
 int ls_cuda_args(const ls_k_args **out, ls_cuda_device *device, ls_stream *stream,
                  const ls_step_args *args, ls_error *err);
-/* The same for the `count` steps of a recording that is to be launched. */
-int ls_cuda_args_of_steps(ls_cuda_device *device, ls_stream *stream, const ls_step_args *args,
-                          int count, ls_error *err);
 
-/* Waits for one stream, or with NULL for all; then reports the first error of work that was
+/* The table's sync: waits for one stream, or with NULL for all; then reports the first error of work that was
  * enqueued, bad data included. */
-int ls_cuda_sync(ls_cuda_device *device, ls_stream *stream, ls_error *err);
+int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err);
+/* Whether the work before an event is done, without waiting; `what` that work is, for messages. */
+int ls_cuda_passed(bool *out, ls_cuda_device *device, cudaEvent_t event, const char *what,
+                   ls_error *err);
 
 #endif

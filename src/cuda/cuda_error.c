@@ -2,10 +2,9 @@
 #include "cuda/cuda_device.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 
-int cuda_is_lost(cudaError_t error)
+bool cuda_is_lost(cudaError_t error)
 {
     switch (error) {
     case cudaErrorIllegalAddress:
@@ -25,8 +24,8 @@ int cuda_is_lost(cudaError_t error)
     case cudaErrorExternalDevice:
     case cudaErrorMpsClientTerminated:
     case cudaErrorCudartUnloading:
-    case cudaErrorUnknown: return 1;
-    default: return 0;
+    case cudaErrorUnknown: return true;
+    default: return false;
     }
 }
 
@@ -50,8 +49,8 @@ static bool is_misuse(cudaError_t error)
     case cudaErrorStreamCaptureIsolation:
     case cudaErrorStreamCaptureImplicit:
     case cudaErrorStreamCaptureWrongThread:
-    case cudaErrorIllegalState: return 1;
-    default: return 0;
+    case cudaErrorIllegalState: return true;
+    default: return false;
     }
 }
 
@@ -62,32 +61,17 @@ static int status_of(cudaError_t error)
     return is_misuse(error) ? LS_EINTERNAL : LS_EDEVICE;
 }
 
-static int fail_args(ls_error *err, cudaError_t error, const char *what, va_list args)
+int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
 {
     char tried[256], text[LS_ERROR_TEXT];
+    va_list args;
+    if (error == cudaSuccess)
+        return LS_OK;
+    va_start(args, what);
     vsnprintf(tried, sizeof tried, what, args);
+    va_end(args);
     snprintf(text, sizeof text, "%s: %s (%s%s)", tried, cudaGetErrorString(error),
              cudaGetErrorName(error), cuda_is_lost(error) ? "; the device is lost" : "");
     (void)cudaGetLastError();
     return ls_fail(err, status_of(error), "%s", text);
-}
-
-int cuda_fail(ls_error *err, cudaError_t error, const char *what, ...)
-{
-    va_list args;
-    va_start(args, what);
-    int status = fail_args(err, error, what, args);
-    va_end(args);
-    return status;
-}
-
-int cuda_check(ls_error *err, cudaError_t error, const char *what, ...)
-{
-    if (error == cudaSuccess)
-        return LS_OK;
-    va_list args;
-    va_start(args, what);
-    int status = fail_args(err, error, what, args);
-    va_end(args);
-    return status;
 }

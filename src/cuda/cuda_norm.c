@@ -1,8 +1,6 @@
 /* Batch normalisation, alone, with a relu, or with an addition and a relu behind it; layer normalisation. */
 #include "cuda/cuda_op.h"
 
-#include <stdio.h>
-
 static ls_k_norm shape_of(const ls_cuda_op *op)
 {
     return (ls_k_norm){op->m,
@@ -31,10 +29,10 @@ static int statistics(ls_cuda_op *op, const void *x, const ls_k_norm *shape, cud
     if (!evaluate && op->desc.training && !contribution)
         return ls_fail(err, LS_EINVAL, "batchnorm: no room for the contribution");
     return ls_cuda_done(op,
-                        evaluate
-                            ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
-                            : ls_k_norm_statistics(mean, inverse, contribution, ls_cuda_adds(op), x,
-                                                   ls_cuda_at(op, &op->partial), shape, on),
+                        evaluate ? ls_k_norm_running(mean, inverse, op->b.running, shape, on)
+                                 : ls_k_norm_statistics(mean, inverse, contribution,
+                                                        ls_cuda_accumulates(op), x,
+                                                        ls_cuda_at(op, &op->partial), shape, on),
                         err);
 }
 
@@ -62,8 +60,8 @@ static cudaError_t norm_backward(ls_cuda_op *op, cudaStream_t on)
     const void *x = ls_cuda_x(op);
     float *sums = ls_cuda_at(op, &op->sums);
     cudaError_t e =
-        ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums, ls_cuda_adds(op), x, op->b.dy, mask,
-                       mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
+        ls_k_norm_grad(op->b.grad[0], op->b.grad[1], sums, ls_cuda_accumulates(op), x, op->b.dy,
+                       mask, mean, inverse, ls_cuda_at(op, &op->partial), &shape, on);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_norm_dx(ls_cuda_dx(op), op->desc.fuse_add ? ls_cuda_dx2(op) : NULL, x, op->b.dy,
                          mask, mean, inverse, op->b.param[0], sums, &shape, on);
@@ -94,26 +92,21 @@ static void reserve(ls_cuda_op *op)
     op->partial = ls_cuda_scratch(op, ls_k_partial_floats(op->m, d->x.c) * sizeof(float));
 }
 
-int ls_cuda_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cuda_norm_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    ls_cuda_op *op;
-    if (!(desc->u.batchnorm.epsilon >= 0))
+    const ls_tensor *x = &op->desc.x;
+    if (!(op->desc.u.batchnorm.epsilon >= 0))
         return ls_fail(err, LS_EINVAL, "batchnorm: an epsilon of %g; it must not be negative",
-                       (double)desc->u.batchnorm.epsilon);
-    int status = ls_cuda_op_new(&op, device, desc, "batchnorm", err);
-    if (status)
-        return status;
+                       (double)op->desc.u.batchnorm.epsilon);
     for (int i = 0; i < 2; i++)
         ls_cuda_op_param(op, 0, x->c, 1);
     op->op.contribution_floats = 2 * (size_t)x->c;
-    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, form_of(desc));
+    op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, form_of(&op->desc));
     reserve(op);
     op->forward.pass = norm_forward;
     op->backward.kernels = norm_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc%s",
-             op->x_form == LS_FORM_HALF ? " bf16" : "");
-    return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
+    op->op.kernel = op->x_form == LS_FORM_HALF ? "cuda nhwc bf16" : "cuda nhwc";
+    return LS_OK;
 }
 
 /* ---- layer norm, whose parameters lie as x does ---------------------------------------------- */
@@ -130,32 +123,27 @@ static cudaError_t layer_norm_backward(ls_cuda_op *op, cudaStream_t on)
     const float *stats = ls_cuda_at(op, &op->mean), *x = ls_cuda_x(op);
     const int rows = op->desc.x.rows;
     const size_t n = ls_cuda_row(&op->desc.x);
-    cudaError_t e = ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], ls_cuda_adds(op), x,
+    cudaError_t e = ls_k_layer_norm_grad(op->b.grad[0], op->b.grad[1], ls_cuda_accumulates(op), x,
                                          op->b.dy, stats, rows, n, on);
     if (e == cudaSuccess && op->desc.needs_dx)
         e = ls_k_layer_norm_dx(ls_cuda_dx(op), x, op->b.dy, op->b.param[0], stats, rows, n, on);
     return e;
 }
 
-int ls_cuda_layer_norm_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                              ls_error *err)
+int ls_cuda_layer_norm_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    ls_cuda_op *op;
-    if (!(desc->u.layernorm.epsilon > 0))
+    const ls_tensor *x = &op->desc.x;
+    if (!(op->desc.u.layernorm.epsilon > 0))
         return ls_fail(err, LS_EINVAL, "layernorm: an epsilon of %g; it must be above 0",
-                       (double)desc->u.layernorm.epsilon);
-    int status = ls_cuda_op_new(&op, device, desc, "layernorm", err);
-    if (status)
-        return status;
+                       (double)op->desc.u.layernorm.epsilon);
     for (int i = 0; i < 2; i++)
         ls_cuda_op_param(op, 1, x->c, x->h * x->w);
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, LS_FORM_LAST);
     ls_cuda_use_x(op, LS_FORM_LAST, 1);
     const size_t bytes = 2 * (size_t)x->rows * sizeof(float);
-    op->mean = desc->training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
+    op->mean = op->desc.training ? ls_cuda_saved(op, bytes) : ls_cuda_scratch(op, bytes);
     op->forward.kernels = layer_norm_forward;
     op->backward.kernels = layer_norm_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
-    return ls_cuda_op_finish(out, op, ls_cuda_op_match_twin(op, err));
+    op->op.kernel = "cuda nhwc";
+    return LS_OK;
 }

@@ -1,6 +1,5 @@
 #include "cuda/cuda_op.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -17,7 +16,7 @@ static ls_cuda_op *self_of(ls_op *op)
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
-/* Non-zero: row-major and channels last are two things. */
+/* Whether row-major and channels last differ for this tensor. */
 static bool has_two_orders(const ls_tensor *t)
 {
     return t->c > 1 && (t->h > 1 || t->w > 1);
@@ -53,7 +52,7 @@ ls_tensor ls_cuda_tensor(int rows, int c, int h, int w, ls_cuda_form form)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-static ls_cuda_room reserve(size_t *total, size_t bytes, int saved)
+static ls_cuda_room reserve(size_t *total, size_t bytes, bool saved)
 {
     ls_cuda_room room = {*total, bytes, saved};
     *total += (bytes + 255) / 256 * 256;
@@ -62,12 +61,12 @@ static ls_cuda_room reserve(size_t *total, size_t bytes, int saved)
 
 ls_cuda_room ls_cuda_saved(ls_cuda_op *op, size_t bytes)
 {
-    return reserve(&op->op.saved_bytes, bytes, 1);
+    return reserve(&op->op.saved_bytes, bytes, true);
 }
 
 ls_cuda_room ls_cuda_scratch(ls_cuda_op *op, size_t bytes)
 {
-    return reserve(&op->op.scratch_bytes, bytes, 0);
+    return reserve(&op->op.scratch_bytes, bytes, false);
 }
 
 void *ls_cuda_at(const ls_cuda_op *op, const ls_cuda_room *room)
@@ -163,30 +162,20 @@ void *ls_cuda_dx2(const ls_cuda_op *op)
     return in_room(op, &op->dx2, op->b.dx2);
 }
 
-static int take_inputs(ls_cuda_op *op, cudaStream_t on, ls_error *err)
+/* From a tensor of the caller's into the room of the form that the op uses, if there is one. */
+static int take(ls_cuda_op *op, const ls_cuda_room *room, ls_cuda_form form, const void *from,
+                const ls_tensor *t, cudaStream_t on, ls_error *err)
 {
-    const ls_tensor *x = &op->desc.x, *x2 = &op->desc.x2;
-    int status = LS_OK;
-    if (op->x.bytes > 0)
-        status = convert(op, ls_cuda_at(op, &op->x), op->x_form, op->b.x, ls_cuda_form_of(x), x, on,
-                         err);
-    if (op->x2.bytes > 0 && status == LS_OK)
-        status = convert(op, ls_cuda_at(op, &op->x2), op->x2_form, op->b.x2, ls_cuda_form_of(x2),
-                         x2, on, err);
-    return status;
+    void *to = ls_cuda_at(op, room);
+    return to ? convert(op, to, form, from, ls_cuda_form_of(t), t, on, err) : LS_OK;
 }
 
-static int give_gradients(ls_cuda_op *op, cudaStream_t on, ls_error *err)
+/* And a gradient back. */
+static int give(ls_cuda_op *op, void *to, const ls_cuda_room *room, ls_cuda_form form,
+                const ls_tensor *t, cudaStream_t on, ls_error *err)
 {
-    const ls_tensor *x = &op->desc.x, *x2 = &op->desc.x2;
-    int status = LS_OK;
-    if (op->dx.bytes > 0)
-        status = convert(op, op->b.dx, ls_cuda_form_of(x), ls_cuda_at(op, &op->dx), op->x_form, x,
-                         on, err);
-    if (op->dx2.bytes > 0 && status == LS_OK)
-        status = convert(op, op->b.dx2, ls_cuda_form_of(x2), ls_cuda_at(op, &op->dx2), op->x2_form,
-                         x2, on, err);
-    return status;
+    const void *from = ls_cuda_at(op, room);
+    return from ? convert(op, to, ls_cuda_form_of(t), from, form, t, on, err) : LS_OK;
 }
 
 /* ---- the table of an op --------------------------------------------------------------------- */
@@ -212,7 +201,7 @@ static int op_bind(ls_op *base, const ls_op_buffers *b, ls_error *err)
     if (base->scratch_bytes > 0 && !b->scratch)
         return missing(op, "scratch", err);
     op->b = *b;
-    op->bound = 1;
+    op->bound = true;
     return LS_OK;
 }
 
@@ -230,7 +219,9 @@ static int op_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *
     ls_stream *on = ls_cuda_stream_of(op->device, stream);
     if (!op->bound)
         return ls_fail(err, LS_EINVAL, "%s: it is run before bind", op->name);
-    int status = take_inputs(op, on->cuda, err);
+    int status = take(op, &op->x, op->x_form, op->b.x, &op->desc.x, on->cuda, err);
+    if (status == LS_OK)
+        status = take(op, &op->x2, op->x2_form, op->b.x2, &op->desc.x2, on->cuda, err);
     return status ? status : enqueue(op, &op->forward, on, flags, err);
 }
 
@@ -245,7 +236,10 @@ static int op_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_error 
     if (base->params == 0 && !op->desc.needs_dx)
         return LS_OK;
     int status = enqueue(op, &op->backward, on, flags, err);
-    return status ? status : give_gradients(op, on->cuda, err);
+    if (status == LS_OK)
+        status = give(op, op->b.dx, &op->dx, op->x_form, &op->desc.x, on->cuda, err);
+    return status ? status
+                  : give(op, op->b.dx2, &op->dx2, op->x2_form, &op->desc.x2, on->cuda, err);
 }
 
 /* ---- parameters ----------------------------------------------------------------------------- */
@@ -303,7 +297,7 @@ static int op_export(ls_op *base, int index, float *dst, const void *src, ls_err
         return no_memory(op, err);
     status = ls_cuda_download(&op->device->device, NULL, lying, src, bytes, err);
     if (status == LS_OK)
-        status = ls_cuda_sync(op->device, op->device->compute, err);
+        status = ls_cuda_sync(&op->device->device, op->device->compute, err);
     if (status == LS_OK && lying != dst)
         turn(dst, lying, op->turned[index].rows, op->turned[index].b, op->turned[index].a);
     if (lying != dst)
@@ -322,7 +316,10 @@ void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b)
     }
 }
 
-int ls_cuda_op_match_twin(const ls_cuda_op *op, ls_error *err)
+/* ---- create and destroy --------------------------------------------------------------------- */
+
+/* The twin, if there is one, has the parameters of this op, lying in the same way. */
+static int match_twin(const ls_cuda_op *op, ls_error *err)
 {
     const ls_cuda_op *twin = (const ls_cuda_op *)op->desc.twin;
     for (int i = 0; twin && i < LS_OP_PARAMS; i++)
@@ -332,7 +329,15 @@ int ls_cuda_op_match_twin(const ls_cuda_op *op, ls_error *err)
     return LS_OK;
 }
 
-/* ---- create and destroy --------------------------------------------------------------------- */
+static void op_destroy(ls_op *base)
+{
+    if (!base)
+        return;
+    ls_cuda_op *op = self_of(base);
+    for (int p = 0; p < LS_PASSES; p++)
+        ls_math_plan_destroy(op->plan[p]);
+    ls_free(op->device->host, op);
+}
 
 static const ls_op_impl layer_impl = {
     .size = sizeof(ls_op_impl),
@@ -341,20 +346,19 @@ static const ls_op_impl layer_impl = {
     .backward = op_backward,
     .import_param = op_import,
     .export_param = op_export,
-    .destroy = ls_cuda_op_destroy,
+    .destroy = op_destroy,
 };
 static const ls_op_impl forward_only_impl = {
     .size = sizeof(ls_op_impl),
     .bind = op_bind,
     .forward = op_forward,
-    .destroy = ls_cuda_op_destroy,
+    .destroy = op_destroy,
 };
 
-int ls_cuda_op_new(ls_cuda_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                   const char *name, ls_error *err)
+int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, const char *name,
+                    ls_cuda_setup *setup, ls_error *err)
 {
     const ls_cuda_op *twin = (const ls_cuda_op *)desc->twin;
-    *out = NULL;
     if (twin && twin->desc.kind != desc->kind)
         return ls_fail(err, LS_EINVAL, "%s: the twin is another layer's", name);
     ls_cuda_op *op = ls_alloc(device->host, sizeof *op);
@@ -363,31 +367,17 @@ int ls_cuda_op_new(ls_cuda_op **out, ls_cuda_device *device, const ls_op_desc *d
     op->device = device;
     op->desc = *desc;
     op->name = name;
-    op->op.kernel = op->kernel;
+    op->op.kernel = "cuda";
     op->m = (size_t)desc->x.rows * (size_t)desc->x.h * (size_t)desc->x.w;
-    *out = op;
-    return LS_OK;
-}
-
-int ls_cuda_op_finish(ls_op **out, ls_cuda_op *op, int status)
-{
-    *out = NULL;
+    int status = setup(op, err);
+    if (status == LS_OK)
+        status = match_twin(op, err);
     if (status) {
-        ls_cuda_op_destroy(&op->op);
+        op_destroy(&op->op);
         return status;
     }
     const bool is_layer = op->backward.pass || op->backward.kernels;
     op->op.impl = is_layer ? &layer_impl : &forward_only_impl;
     *out = &op->op;
     return LS_OK;
-}
-
-void ls_cuda_op_destroy(ls_op *base)
-{
-    if (!base)
-        return;
-    ls_cuda_op *op = self_of(base);
-    for (int p = 0; p < LS_PASSES; p++)
-        ls_math_plan_destroy(op->plan[p]);
-    ls_free(op->device->host, op);
 }

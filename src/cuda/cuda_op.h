@@ -7,8 +7,7 @@
  * LS_PRECISION_BF16 convolutions use and make bf16, and so do batch norm and add where their
  * inputs are bf16; all others work in fp32 on either order.
  *
- * A creator makes an op with ls_cuda_op_new, describes y and the parameters, reserves memory with
- * ls_cuda_saved and ls_cuda_scratch, and sets forward and backward.
+ * A kind has its setup (ls_cuda_setup) and its row in cuda_ops.c.
  */
 #ifndef CUDA_CUDA_OP_H
 #define CUDA_CUDA_OP_H
@@ -37,7 +36,7 @@ typedef struct ls_cuda_work {
 /* Memory of an op: `at` bytes into saved or scratch memory, nothing when bytes is 0. */
 typedef struct ls_cuda_room {
     size_t at, bytes;
-    int saved; /* non-zero: in saved, else in scratch */
+    bool saved; /* in saved, else in scratch */
 } ls_cuda_room;
 
 /* Passes of a layer that multiplies. */
@@ -55,7 +54,7 @@ struct ls_cuda_op {
     const char *name; /* "conv2d" */
     ls_op_desc desc;
     ls_op_buffers b;
-    int bound;
+    bool bound;
     unsigned flags;                 /* of the pass that is enqueued */
     ls_cuda_work forward, backward; /* backward is left out where neither parameters nor inputs want
                                        a gradient */
@@ -76,8 +75,8 @@ struct ls_cuda_op {
     ls_cuda_room kept, mean, sums, partial;
     ls_math_plan *plan[LS_PASSES];
     bool needs_shadow; /* of its parameters */
-    int plan_fuses;    /* the forward plan has the bias, and the relu if there is one */
-    char kernel[160];
+    bool plan_fuses;   /* the forward plan has the bias, and the relu if there is one */
+    char kernel[160];  /* its name where a library has it */
 };
 
 /* The layouts of channels last. */
@@ -101,20 +100,22 @@ static inline bool ls_cuda_is_half(const ls_cuda_op *op)
     return op->device->precision == LS_PRECISION_BF16;
 }
 
-/* The device table's op_create, after it has checked the description: an op without memory, y,
- * parameters. The twin must be of the same kind. */
-int ls_cuda_op_new(ls_cuda_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                   const char *name, ls_error *err);
-void ls_cuda_op_destroy(ls_op *base);
-/* *out ← the op when `status` is LS_OK, else destroys it; returns `status`. */
-int ls_cuda_op_finish(ls_op **out, ls_cuda_op *op, int status);
+/* Completes an op of its kind, which has its description and nothing else: checks that, sets y, parameters, forward
+ * and backward, and reserves memory. */
+typedef int ls_cuda_setup(ls_cuda_op *op, ls_error *err);
+ls_cuda_setup ls_cuda_gather_setup, ls_cuda_conv_setup, ls_cuda_dense_setup;
+ls_cuda_setup ls_cuda_pool_setup, ls_cuda_loss_setup, ls_cuda_vector_loss_setup;
+ls_cuda_setup ls_cuda_norm_setup, ls_cuda_layer_norm_setup, ls_cuda_upsample_setup;
+ls_cuda_setup ls_cuda_pointwise_setup; /* relu, add, curves, dropout, export */
+ls_cuda_setup ls_cuda_update_setup;    /* sgd, adamw, running, clip */
+
+/* The device table's op_create, after it has checked the description. Errors: the setup's; LS_EINVAL for a twin of
+ * another kind or with other parameters; LS_ENOMEM. */
+int ls_cuda_op_make(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, const char *name,
+                    ls_cuda_setup *setup, ls_error *err);
 
 /* Appends a parameter that is canonical [rows][a][b]; rows 0: [a], kept as it is. */
 void ls_cuda_op_param(ls_cuda_op *op, int rows, int a, int b);
-
-/* LS_EINVAL unless the twin, if there is one, has the parameters of this op, lying in the same
- * way. */
-int ls_cuda_op_match_twin(const ls_cuda_op *op, ls_error *err);
 
 /* Reserves memory; 0 bytes is allowed. */
 ls_cuda_room ls_cuda_saved(ls_cuda_op *op, size_t bytes);
@@ -139,7 +140,7 @@ bool ls_cuda_pools_quads(const ls_pool2d *pool);
 ls_k_quads ls_cuda_quads_of(const ls_tensor *x, const ls_pool2d *pool, int relu, int half);
 
 /* Whether gradients are added to what is there. */
-static inline int ls_cuda_adds(const ls_cuda_op *op)
+static inline bool ls_cuda_accumulates(const ls_cuda_op *op)
 {
     return (op->flags & LS_RUN_ACCUMULATE) != 0;
 }
@@ -149,14 +150,10 @@ int ls_cuda_done(const ls_cuda_op *op, cudaError_t error, ls_error *err);
 
 /* ---- what layers that multiply share (cuda_product.c) --------------------------------------------- */
 
-/* What layers that multiply (conv2d, dense) share: factors in bf16, the relu's mask and the bias's
- * gradient. A part of the back end's inside. */
-
-/* The end of a creator: makes the plans of the passes that the op needs from `forward`, whose kind is
+/* The end of a setup: makes the plans of the passes that the op needs from `forward`, whose kind is
  * that of the forward pass and is followed by the kinds of the other two. A fused form that the
  * library declines is replaced by the plain one. Reserves the workspace. */
-int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *forward,
-                           ls_error *err);
+int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err);
 
 /* Reserves x (which is used in that form) and dy in bf16 where the op multiplies so and they are not
  * bf16 already, and the masked dy. */
@@ -181,15 +178,5 @@ int ls_cuda_product_dx(ls_cuda_op *op, const void *dy, cudaStream_t stream, ls_e
 /* Runs one of the op's plans, with the bias where that has it. */
 int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
                         cudaStream_t stream, ls_error *err);
-
-/* ---- the creators, one for each kind --------------------------------------------------------- */
-
-typedef int ls_cuda_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                           ls_error *err);
-ls_cuda_create ls_cuda_gather_create, ls_cuda_conv_create, ls_cuda_dense_create;
-ls_cuda_create ls_cuda_pool_create, ls_cuda_loss_create, ls_cuda_vector_loss_create;
-ls_cuda_create ls_cuda_norm_create, ls_cuda_layer_norm_create, ls_cuda_upsample_create;
-ls_cuda_create ls_cuda_pointwise_create; /* relu, add, curves, dropout, export */
-ls_cuda_create ls_cuda_update_create;    /* sgd, adamw, running */
 
 #endif

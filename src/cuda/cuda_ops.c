@@ -1,7 +1,7 @@
-/* From a description to an op: checks that all kinds need, then the kind's creator. */
+/* From a description to an op: checks that all kinds need, then the kind's own setup. */
 #include "cuda/cuda_op.h"
 
-static int is_arena(ls_op_kind kind)
+static bool is_arena(ls_op_kind kind)
 {
     return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
 }
@@ -20,7 +20,7 @@ static int check_tensor(const ls_tensor *t, const char *what, ls_dtype dtype, ls
     return LS_OK;
 }
 
-static int has_x2(const ls_op_desc *d)
+static bool has_x2(const ls_op_desc *d)
 {
     return d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT || d->fuse_add;
 }
@@ -44,8 +44,8 @@ static int check_x2(const ls_op_desc *d, ls_error *err)
 
 static int refuse_fusion(const ls_op_desc *d, ls_error *err)
 {
-    int relu = d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE || d->kind == LS_OP_BATCHNORM ||
-               d->kind == LS_OP_ADD;
+    const bool relu = d->kind == LS_OP_CONV2D || d->kind == LS_OP_DENSE ||
+                      d->kind == LS_OP_BATCHNORM || d->kind == LS_OP_ADD;
     if (d->fuse_pool && d->kind != LS_OP_CONV2D)
         return ls_fail(err, LS_EUNSUPPORTED, "pooling is not fused into this kind of op");
     if (d->fuse_relu && !relu)
@@ -70,35 +70,39 @@ static int check_desc(const ls_op_desc *d, ls_error *err)
 
 int ls_cuda_op_create(ls_op **out, ls_device *device, const ls_op_desc *desc, ls_error *err)
 {
-    static ls_cuda_create *const creators[] = {
-        [LS_OP_GATHER] = ls_cuda_gather_create,
-        [LS_OP_CONV2D] = ls_cuda_conv_create,
-        [LS_OP_DENSE] = ls_cuda_dense_create,
-        [LS_OP_POOL] = ls_cuda_pool_create,
-        [LS_OP_RELU] = ls_cuda_pointwise_create,
-        [LS_OP_SOFTMAX_XENT] = ls_cuda_loss_create,
-        [LS_OP_SGD] = ls_cuda_update_create,
-        [LS_OP_EXPORT] = ls_cuda_pointwise_create,
-        [LS_OP_BATCHNORM] = ls_cuda_norm_create,
-        [LS_OP_ADD] = ls_cuda_pointwise_create,
-        [LS_OP_SIGMOID] = ls_cuda_pointwise_create,
-        [LS_OP_TANH] = ls_cuda_pointwise_create,
-        [LS_OP_LAYERNORM] = ls_cuda_layer_norm_create,
-        [LS_OP_UPSAMPLE] = ls_cuda_upsample_create,
-        [LS_OP_CONCAT] = ls_cuda_pointwise_create,
-        [LS_OP_GELU] = ls_cuda_pointwise_create,
-        [LS_OP_SILU] = ls_cuda_pointwise_create,
-        [LS_OP_DROPOUT] = ls_cuda_pointwise_create,
-        [LS_OP_ADAMW] = ls_cuda_update_create,
-        [LS_OP_RUNNING] = ls_cuda_update_create,
-        [LS_OP_VECTOR_LOSS] = ls_cuda_vector_loss_create,
-        [LS_OP_CLIP] = ls_cuda_update_create,
+    static const struct {
+        const char *name;
+        ls_cuda_setup *setup;
+    } kinds[] = {
+        [LS_OP_GATHER] = {"gather", ls_cuda_gather_setup},
+        [LS_OP_CONV2D] = {"conv2d", ls_cuda_conv_setup},
+        [LS_OP_DENSE] = {"dense", ls_cuda_dense_setup},
+        [LS_OP_POOL] = {"pool", ls_cuda_pool_setup},
+        [LS_OP_RELU] = {"relu", ls_cuda_pointwise_setup},
+        [LS_OP_SOFTMAX_XENT] = {"softmax_xent", ls_cuda_loss_setup},
+        [LS_OP_SGD] = {"sgd", ls_cuda_update_setup},
+        [LS_OP_EXPORT] = {"export", ls_cuda_pointwise_setup},
+        [LS_OP_BATCHNORM] = {"batchnorm", ls_cuda_norm_setup},
+        [LS_OP_ADD] = {"add", ls_cuda_pointwise_setup},
+        [LS_OP_SIGMOID] = {"sigmoid", ls_cuda_pointwise_setup},
+        [LS_OP_TANH] = {"tanh", ls_cuda_pointwise_setup},
+        [LS_OP_LAYERNORM] = {"layernorm", ls_cuda_layer_norm_setup},
+        [LS_OP_UPSAMPLE] = {"upsample", ls_cuda_upsample_setup},
+        [LS_OP_CONCAT] = {"concat", ls_cuda_pointwise_setup},
+        [LS_OP_GELU] = {"gelu", ls_cuda_pointwise_setup},
+        [LS_OP_SILU] = {"silu", ls_cuda_pointwise_setup},
+        [LS_OP_DROPOUT] = {"dropout", ls_cuda_pointwise_setup},
+        [LS_OP_ADAMW] = {"adamw", ls_cuda_update_setup},
+        [LS_OP_RUNNING] = {"running", ls_cuda_update_setup},
+        [LS_OP_VECTOR_LOSS] = {"vector_loss", ls_cuda_vector_loss_setup},
+        [LS_OP_CLIP] = {"clip", ls_cuda_update_setup},
     };
-    const int kinds = (int)(sizeof creators / sizeof *creators);
+    const int kind = (int)desc->kind, count = (int)(sizeof kinds / sizeof *kinds);
     *out = NULL;
-    if ((int)desc->kind < 1 || (int)desc->kind >= kinds || !creators[desc->kind])
-        return ls_fail(err, LS_EUNSUPPORTED, "the CUDA back end has no op of kind %d",
-                       (int)desc->kind);
+    if (kind < 1 || kind >= count || !kinds[kind].setup)
+        return ls_fail(err, LS_EUNSUPPORTED, "the CUDA back end has no op of kind %d", kind);
     int status = check_desc(desc, err);
-    return status ? status : creators[desc->kind](out, ls_cuda_device_of(device), desc, err);
+    return status ? status
+                  : ls_cuda_op_make(out, ls_cuda_device_of(device), desc, kinds[kind].name,
+                                    kinds[kind].setup, err);
 }

@@ -1,8 +1,6 @@
 /* Element by element, in fp32 and the order that x has; add also in bf16; and LS_OP_EXPORT. */
 #include "cuda/cuda_op.h"
 
-#include <stdio.h>
-
 static size_t count_of(const ls_cuda_op *op)
 {
     return ls_cuda_elements(&op->desc.x);
@@ -22,7 +20,7 @@ static ls_k_curve curve_of(const ls_cuda_op *op)
 }
 
 /* Whether the gradient is a function of x, not of y. */
-static int goes_by_x(const ls_op_desc *desc)
+static bool goes_by_x(const ls_op_desc *desc)
 {
     return desc->kind == LS_OP_GELU || desc->kind == LS_OP_SILU;
 }
@@ -148,39 +146,31 @@ static ls_cuda_form form_of(const ls_op_desc *d)
     return x == LS_FORM_HALF || d->kind == LS_OP_CONCAT ? LS_FORM_LAST : x;
 }
 
-int ls_cuda_pointwise_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                             ls_error *err)
+int ls_cuda_pointwise_setup(ls_cuda_op *op, ls_error *err)
 {
     static const struct {
-        const char *name;
         ls_cuda_work forward, backward;
     } kinds[] = {
-        [LS_OP_RELU] = {"relu", {.kernels = curve_forward}, {.kernels = curve_backward}},
-        [LS_OP_SIGMOID] = {"sigmoid", {.kernels = curve_forward}, {.kernels = curve_backward}},
-        [LS_OP_TANH] = {"tanh", {.kernels = curve_forward}, {.kernels = curve_backward}},
-        [LS_OP_GELU] = {"gelu", {.kernels = curve_forward}, {.kernels = curve_backward}},
-        [LS_OP_SILU] = {"silu", {.kernels = curve_forward}, {.kernels = curve_backward}},
-        [LS_OP_ADD] = {"add", {.kernels = add_forward}, {.kernels = add_backward}},
-        [LS_OP_CONCAT] = {"concat", {.kernels = concat_forward}, {.kernels = concat_backward}},
-        [LS_OP_DROPOUT] = {"dropout", {.pass = dropout_forward}, {.kernels = dropout_backward}},
-        [LS_OP_EXPORT] = {"export", {.kernels = export_forward}, {.kernels = export_backward}},
+        [LS_OP_RELU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_SIGMOID] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_TANH] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_GELU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_SILU] = {{.kernels = curve_forward}, {.kernels = curve_backward}},
+        [LS_OP_ADD] = {{.kernels = add_forward}, {.kernels = add_backward}},
+        [LS_OP_CONCAT] = {{.kernels = concat_forward}, {.kernels = concat_backward}},
+        [LS_OP_DROPOUT] = {{.pass = dropout_forward}, {.kernels = dropout_backward}},
+        [LS_OP_EXPORT] = {{.kernels = export_forward}, {.kernels = export_backward}},
     };
-    const ls_tensor *x = &desc->x;
-    const ls_cuda_form form = form_of(desc);
-    const int both = desc->kind == LS_OP_CONCAT ? desc->x2.c : 0;
-    ls_cuda_op *op;
-    int status = ls_cuda_op_new(&op, device, desc, kinds[desc->kind].name, err);
-    if (status)
-        return status;
-    if (desc->kind == LS_OP_ADD || desc->kind == LS_OP_CONCAT)
+    const ls_op_desc *d = &op->desc;
+    const ls_tensor *x = &d->x;
+    const ls_cuda_form form = form_of(d);
+    const int both = d->kind == LS_OP_CONCAT ? d->x2.c : 0;
+    if (d->kind == LS_OP_ADD || d->kind == LS_OP_CONCAT)
         ls_cuda_use_x2(op, form);
-    ls_cuda_use_x(op, form, goes_by_x(desc));
+    ls_cuda_use_x(op, form, goes_by_x(d));
     op->op.y = ls_cuda_tensor(x->rows, x->c + both, x->h, x->w,
-                              desc->kind == LS_OP_EXPORT ? LS_FORM_PLAIN : form);
-    op->forward = kinds[desc->kind].forward;
-    op->backward = kinds[desc->kind].backward;
-    if (desc->kind == LS_OP_DROPOUT)
-        status = set_dropout(op, err);
-    snprintf(op->kernel, sizeof op->kernel, "cuda");
-    return ls_cuda_op_finish(out, op, status);
+                              d->kind == LS_OP_EXPORT ? LS_FORM_PLAIN : form);
+    op->forward = kinds[d->kind].forward;
+    op->backward = kinds[d->kind].backward;
+    return d->kind == LS_OP_DROPOUT ? set_dropout(op, err) : LS_OK;
 }

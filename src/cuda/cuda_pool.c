@@ -2,7 +2,6 @@
 #include "cuda/cuda_op.h"
 
 #include <stdint.h>
-#include <stdio.h>
 
 enum { LIMIT = 1000000 /* of every number, so that sums of them fit an int */ };
 
@@ -67,26 +66,23 @@ static int check(const ls_tensor *x, const ls_pool2d *k, ls_error *err)
     return LS_OK;
 }
 
-int ls_cuda_pool_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cuda_pool_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    const ls_pool2d *k = &desc->pool;
-    ls_cuda_op *op;
+    const ls_tensor *x = &op->desc.x;
+    const ls_pool2d *k = &op->desc.pool;
     int status = check(x, k, err);
-    if (status == LS_OK)
-        status = ls_cuda_op_new(&op, device, desc, "pool", err);
     if (status)
         return status;
     op->op.y = ls_cuda_tensor(x->rows, x->c, (x->h + 2 * k->ph - k->kh) / k->sh + 1,
                               (x->w + 2 * k->pw - k->kw) / k->sw + 1, LS_FORM_LAST);
     ls_cuda_use_x(op, LS_FORM_LAST, 0);
-    if (desc->training && (k->max || ls_cuda_pools_quads(k)))
+    if (op->desc.training && (k->max || ls_cuda_pools_quads(k)))
         op->kept = ls_cuda_saved(op, ls_cuda_elements(&op->op.y) *
                                          (ls_cuda_pools_quads(k) ? 1 : sizeof(int32_t)));
     op->forward.kernels = pool_forward;
     op->backward.kernels = pool_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    op->op.kernel = "cuda nhwc";
+    return LS_OK;
 }
 
 /* ---- upsampling ----------------------------------------------------------------------------- */
@@ -110,25 +106,20 @@ static cudaError_t upsample_backward(ls_cuda_op *op, cudaStream_t on)
     return ls_k_upsample_back(ls_cuda_dx(op), op->b.dy, &k, on);
 }
 
-int ls_cuda_upsample_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                            ls_error *err)
+int ls_cuda_upsample_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    const ls_upsample *by = &desc->u.upsample;
-    ls_cuda_op *op;
+    const ls_tensor *x = &op->desc.x;
+    const ls_upsample *by = &op->desc.u.upsample;
     if (by->sh < 1 || by->sw < 1)
         return ls_fail(err, LS_EINVAL, "upsample: a scale of %d×%d; each must be at least 1",
                        by->sh, by->sw);
     if ((double)x->rows * x->c * x->h * x->w * by->sh * by->sw > LS_CUDA_MOST_ELEMENTS)
         return ls_fail(err, LS_EUNSUPPORTED, "upsample: %d rows of %d×%d×%d by %d×%d are too large",
                        x->rows, x->c, x->h, x->w, by->sh, by->sw);
-    int status = ls_cuda_op_new(&op, device, desc, "upsample", err);
-    if (status)
-        return status;
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h * by->sh, x->w * by->sw, LS_FORM_LAST);
     ls_cuda_use_x(op, LS_FORM_LAST, 0);
     op->forward.kernels = upsample_forward;
     op->backward.kernels = upsample_backward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    op->op.kernel = "cuda nhwc";
+    return LS_OK;
 }

@@ -28,46 +28,48 @@ static int plan_forward(ls_cuda_op *op, const ls_math_shape *forward, ls_error *
 
 static int make_plans(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
 {
+    const int first = op->desc.needs_dx ? LS_PASS_DATA : LS_PASS_WEIGHTS;
     ls_math_shape shape = *forward;
     shape.bias = shape.relu = 0;
-    int status = ls_cuda_op_match_twin(op, err);
-    if (status == LS_OK)
-        status = plan_forward(op, forward, err);
-    if (status == LS_OK && op->desc.training && op->desc.needs_dx) {
-        shape.kind = (ls_math_kind)(forward->kind + LS_PASS_DATA);
-        status = ls_math_plan_create(&op->plan[LS_PASS_DATA], op->device->math, &shape, err);
-    }
-    if (status == LS_OK && op->desc.training) {
-        shape.kind = (ls_math_kind)(forward->kind + LS_PASS_WEIGHTS);
-        status = ls_math_plan_create(&op->plan[LS_PASS_WEIGHTS], op->device->math, &shape, err);
+    int status = plan_forward(op, forward, err);
+    for (int p = first; op->desc.training && p < LS_PASSES && status == LS_OK; p++) {
+        shape.kind = (ls_math_kind)(forward->kind + p);
+        status = ls_math_plan_create(&op->plan[p], op->device->math, &shape, err);
     }
     return status;
 }
 
-int ls_cuda_product_finish(ls_op **out, ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
+int ls_cuda_product_plan(ls_cuda_op *op, const ls_math_shape *forward, ls_error *err)
 {
     size_t most = 0;
     int status = make_plans(op, forward, err);
     if (status)
-        return ls_cuda_op_finish(out, op, status);
+        return status;
     op->needs_shadow = ls_cuda_is_half(op);
     for (int p = 0; p < LS_PASSES; p++)
         if (op->plan[p] && op->plan[p]->workspace_bytes > most)
             most = op->plan[p]->workspace_bytes;
     op->work = ls_cuda_scratch(op, most);
+    op->op.kernel = op->kernel;
     snprintf(op->kernel, sizeof op->kernel, "%s%s", op->plan[LS_PASS_FORWARD]->name,
              op->plan_fuses && forward->relu ? "+bias+relu"
              : op->plan_fuses                ? "+bias"
                                              : "");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    return LS_OK;
+}
+
+/* The fused bias as the library takes it: that of a dense layer is fp32 with any factors. */
+static const void *fused_bias(const ls_cuda_op *op)
+{
+    return op->desc.kind == LS_OP_DENSE ? op->b.param[1] : ls_cuda_param(op, 1);
 }
 
 int ls_cuda_product_run(ls_cuda_op *op, int pass, const void *a, const void *b, void *out, int add,
                         cudaStream_t stream, ls_error *err)
 {
     ls_math_operands o = {a, b, NULL, out, add, ls_cuda_at(op, &op->work)};
-    if (pass == LS_PASS_FORWARD && op->plan_fuses) /* a dense layer's is fp32 with any factors */
-        o.bias = op->desc.kind == LS_OP_DENSE ? op->b.param[1] : ls_cuda_param(op, 1);
+    if (pass == LS_PASS_FORWARD && op->plan_fuses)
+        o.bias = fused_bias(op);
     return ls_math_run(op->plan[pass], stream, &o, err);
 }
 
@@ -78,7 +80,7 @@ static ls_cuda_form y_form(const ls_cuda_op *op)
     return ls_cuda_form_of(&op->op.y);
 }
 
-static int is_half_already(const ls_cuda_op *op, ls_cuda_form form)
+static bool is_half_already(const ls_cuda_op *op, ls_cuda_form form)
 {
     return !ls_cuda_is_half(op) || form == LS_FORM_HALF;
 }
@@ -123,7 +125,7 @@ int ls_cuda_product_dy(const void **out, ls_cuda_op *op, cudaStream_t stream, ls
     void *masked = ls_cuda_at(op, &op->masked);
     cudaError_t e = cudaSuccess;
     if (op->op.params > 1)
-        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, half, ls_cuda_adds(op),
+        e = ls_k_bias_grad(b->grad[1], masked, b->dy, y, half, ls_cuda_accumulates(op),
                            ls_cuda_at(op, &op->partial), y_positions(op), op->op.y.c, stream);
     else if (y)
         e = ls_k_add_back(masked, NULL, b->dy, y, half, ls_cuda_elements(&op->op.y), stream);

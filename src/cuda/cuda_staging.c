@@ -10,8 +10,7 @@ int ls_cuda_staging_init(ls_cuda_device *d, ls_error *err)
     ls_cuda_staging *s = &d->staging;
     const size_t bytes = (size_t)LS_CUDA_SLOTS * LS_CUDA_SLOT_BYTES + LS_CUDA_BACK_BYTES;
     void *memory = NULL;
-    int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
-                            "%s: %zu bytes of pinned memory", d->name, bytes);
+    int status = ls_cuda_pinned_alloc(&memory, &d->device, bytes, err);
     s->memory = memory;
     for (int i = 0; i < LS_CUDA_SLOTS && status == LS_OK; i++)
         status = cuda_check(err, cudaEventCreateWithFlags(&s->free[i], cudaEventDisableTiming),
@@ -25,8 +24,7 @@ void ls_cuda_staging_fini(ls_cuda_device *d)
     for (int i = 0; i < LS_CUDA_SLOTS; i++)
         if (s->free[i])
             cudaEventDestroy(s->free[i]);
-    if (s->memory)
-        cudaFreeHost(s->memory);
+    ls_cuda_pinned_free(&d->device, s->memory);
     memset(s, 0, sizeof *s);
 }
 
@@ -39,16 +37,13 @@ static int upload_piece(ls_cuda_device *d, cudaStream_t stream, void *dst, const
     ls_cuda_staging *s = &d->staging;
     int slot = s->next;
     unsigned char *pinned = s->memory + (size_t)slot * LS_CUDA_SLOT_BYTES;
-    cudaError_t e = cudaSuccess;
-    if (s->used[slot])
-        e = cudaEventSynchronize(s->free[slot]);
+    cudaError_t e = cudaEventSynchronize(s->free[slot]); /* at once before its first record */
     if (e == cudaSuccess) {
         memcpy(pinned, src, bytes);
         e = cudaMemcpyAsync(dst, pinned, bytes, cudaMemcpyHostToDevice, stream);
     }
     if (e == cudaSuccess)
         e = cudaEventRecord(s->free[slot], stream);
-    s->used[slot] = 1;
     s->next = (slot + 1) % LS_CUDA_SLOTS;
     return cuda_check(err, e, "%s: uploading %zu bytes", d->name, bytes);
 }
@@ -95,12 +90,21 @@ static int make_room(ls_cuda_device *d, ls_error *err)
 {
     while (d->staging.pieces > 0) {
         const ls_stream *stream = d->staging.piece[0].stream;
-        cudaError_t e = cudaStreamSynchronize(stream->cuda);
-        if (e != cudaSuccess)
-            return cuda_fail(err, e, "%s: downloading", d->name);
+        int status =
+            cuda_check(err, cudaStreamSynchronize(stream->cuda), "%s: downloading", d->name);
+        if (status)
+            return status;
         ls_cuda_deliver(d, stream);
     }
     return LS_OK;
+}
+
+static int copy_down(const ls_cuda_device *d, const ls_stream *stream, void *pinned,
+                     const void *src, size_t bytes, ls_error *err)
+{
+    return cuda_check(err,
+                      cudaMemcpyAsync(pinned, src, bytes, cudaMemcpyDeviceToHost, stream->cuda),
+                      "%s: downloading %zu bytes", d->name, bytes);
 }
 
 static int download_piece(ls_cuda_device *d, const ls_stream *stream, void *dst, const void *src,
@@ -108,12 +112,24 @@ static int download_piece(ls_cuda_device *d, const ls_stream *stream, void *dst,
 {
     ls_cuda_staging *s = &d->staging;
     unsigned char *pinned = pinned_for_downloads(s) + s->taken;
-    cudaError_t e = cudaMemcpyAsync(pinned, src, bytes, cudaMemcpyDeviceToHost, stream->cuda);
-    if (e != cudaSuccess)
-        return cuda_fail(err, e, "%s: downloading %zu bytes", d->name, bytes);
+    int status = copy_down(d, stream, pinned, src, bytes, err);
+    if (status)
+        return status;
     s->piece[s->pieces++] = (ls_cuda_piece){stream, dst, s->taken, bytes};
     s->taken += (bytes + 63) / 64 * 64;
     return LS_OK;
+}
+
+/* Whether this memory of the host is part of what ls_cuda_pinned_alloc gave. */
+static bool is_pinned(const ls_cuda_device *d, const void *memory, size_t bytes)
+{
+    const uintptr_t at = (uintptr_t)memory;
+    for (const ls_cuda_pinned *p = d->pinned; p; p = p->next) {
+        const uintptr_t begin = (uintptr_t)p->memory;
+        if (at >= begin && at - begin <= p->bytes && p->bytes - (at - begin) >= bytes)
+            return true;
+    }
+    return false;
 }
 
 int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
@@ -122,9 +138,8 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
     ls_cuda_device *d = ls_cuda_device_of(device);
     ls_cuda_staging *s = &d->staging;
     const ls_stream *on = ls_cuda_stream_of(d, stream);
-    if (ls_cuda_is_pinned(d, dst, bytes))
-        return cuda_check(err, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, on->cuda),
-                          "%s: downloading %zu bytes", d->name, bytes);
+    if (is_pinned(d, dst, bytes))
+        return copy_down(d, on, dst, src, bytes, err);
     int status = ls_cuda_not_recording(d, on, "a download", err);
     for (size_t done = 0, piece; done < bytes && status == LS_OK; done += piece) {
         piece = bytes - done < LS_CUDA_BACK_BYTES ? bytes - done : LS_CUDA_BACK_BYTES;
@@ -139,7 +154,7 @@ int ls_cuda_download(ls_device *device, ls_stream *stream, void *dst, const void
 
 /* ---- pinned memory of the user -------------------------------------------------------------- */
 
-/* Pinned memory for the device's user: what a GPU writes to it is there when the GPU has written it,
+/* What a GPU writes to it is there when the GPU has written it,
  * so a download into it can be recorded. */
 int ls_cuda_pinned_alloc(void **out, ls_device *device, size_t bytes, ls_error *err)
 {
@@ -179,15 +194,4 @@ void ls_cuda_pinned_fini(ls_cuda_device *d)
 {
     while (d->pinned)
         ls_cuda_pinned_free(&d->device, d->pinned->memory);
-}
-
-int ls_cuda_is_pinned(const ls_cuda_device *d, const void *memory, size_t bytes)
-{
-    const uintptr_t at = (uintptr_t)memory;
-    for (const ls_cuda_pinned *p = d->pinned; p; p = p->next) {
-        const uintptr_t begin = (uintptr_t)p->memory;
-        if (at >= begin && at - begin <= p->bytes && p->bytes - (at - begin) >= bytes)
-            return 1;
-    }
-    return 0;
 }

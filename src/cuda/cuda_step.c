@@ -3,7 +3,6 @@
 #include "base/augment.h"
 #include "cuda/cuda_op.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- dataset rows to a batch ---------------------------------------------------------------------- */
@@ -58,20 +57,13 @@ static int check_gather(const ls_op_desc *d, ls_error *err)
     return LS_OK;
 }
 
-int ls_cuda_gather_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                          ls_error *err)
+int ls_cuda_gather_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    ls_cuda_op *op;
-    int status = check_gather(desc, err);
-    if (status == LS_OK)
-        status = ls_cuda_op_new(&op, device, desc, "gather", err);
-    if (status)
-        return status;
+    const ls_tensor *x = &op->desc.x;
     op->op.y = ls_cuda_tensor(x->rows, x->c, x->h, x->w, LS_FORM_LAST);
     op->forward.pass = gather_forward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda nhwc");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    op->op.kernel = "cuda nhwc";
+    return check_gather(&op->desc, err);
 }
 
 /* ---- loss ----------------------------------------------------------------------------------------- */
@@ -91,7 +83,7 @@ static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         .rows = x->rows,
         .classes = x->c,
         .smoothing = op->desc.u.softmax_xent.smoothing,
-        .add = ls_cuda_adds(op),
+        .add = ls_cuda_accumulates(op),
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "softmax_xent: a buffer is missing");
@@ -101,32 +93,26 @@ static int loss_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
 }
 
 /* Logits or outputs of one row each, two floats of work for it. */
-static int create_loss(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                       const char *name, ls_cuda_pass *forward, ls_error *err)
+static int set_loss(ls_cuda_op *op, ls_cuda_pass *forward)
 {
-    const ls_tensor *x = &desc->x;
-    ls_cuda_op *op;
-    int status = ls_cuda_op_new(&op, device, desc, name, err);
-    if (status)
-        return status;
+    const ls_tensor *x = &op->desc.x;
     op->op.y = (ls_tensor){LS_F32, x->rows, x->c, 1, 1, NULL, 0};
     op->work = ls_cuda_scratch(op, 2 * (size_t)x->rows * sizeof(float));
     op->forward.pass = forward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    return LS_OK;
 }
 
-int ls_cuda_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_cuda_loss_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    const double smoothing = (double)desc->u.softmax_xent.smoothing;
+    const ls_tensor *x = &op->desc.x;
+    const double smoothing = (double)op->desc.u.softmax_xent.smoothing;
     if (x->h != 1 || x->w != 1)
         return ls_fail(err, LS_EINVAL, "softmax: logits must be vectors, not %d×%d×%d", x->c, x->h,
                        x->w);
     if (!(smoothing >= 0 && smoothing <= 1))
         return ls_fail(err, LS_EINVAL, "softmax: smoothing of %g; it must be from 0 to 1",
                        smoothing);
-    return create_loss(out, device, desc, "softmax_xent", loss_forward, err);
+    return set_loss(op, loss_forward);
 }
 
 _Static_assert((int)LS_K_MSE == (int)LS_VECTOR_MSE && (int)LS_K_BCE == (int)LS_VECTOR_BCE,
@@ -145,24 +131,23 @@ static int vector_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
         .rows = x->rows,
         .n = x->c,
         .rule = (int)op->desc.u.vector_loss.rule,
-        .add = ls_cuda_adds(op),
+        .add = ls_cuda_accumulates(op),
     };
     if (!b->x || !b->labels || !b->stats || (op->desc.needs_dx && !b->dx))
         return ls_fail(err, LS_EINVAL, "vector loss: a buffer is missing");
     return ls_cuda_done(op, ls_k_vector_loss_of(&k, on->cuda), err);
 }
 
-int ls_cuda_vector_loss_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                               ls_error *err)
+int ls_cuda_vector_loss_setup(ls_cuda_op *op, ls_error *err)
 {
-    const ls_tensor *x = &desc->x;
-    const ls_vector_rule rule = desc->u.vector_loss.rule;
+    const ls_tensor *x = &op->desc.x;
+    const ls_vector_rule rule = op->desc.u.vector_loss.rule;
     if (x->h != 1 || x->w != 1 || x->layout)
         return ls_fail(err, LS_EINVAL, "vector loss: outputs must be row-major vectors");
     if (rule != LS_VECTOR_MSE && rule != LS_VECTOR_BCE)
         return ls_fail(err, LS_EUNSUPPORTED, "vector loss: the CUDA back end has no rule %d",
                        (int)rule);
-    return create_loss(out, device, desc, "vector_loss", vector_forward, err);
+    return set_loss(op, vector_forward);
 }
 
 /* ---- steps over arenas ---------------------------------------------------------------------------- */
@@ -225,29 +210,19 @@ static int update_forward(ls_cuda_op *op, ls_stream *on, ls_error *err)
     if (op->desc.kind == LS_OP_CLIP)
         return ls_cuda_done(op,
                             ls_k_clip(op->b.clip, ls_cuda_at(op, &op->work), op->b.grad[0], args,
-                                      op->desc.u.clip.most, ls_cuda_adds(op), op->desc.count,
+                                      op->desc.u.clip.most, ls_cuda_accumulates(op), op->desc.count,
                                       on->cuda),
                             err);
     return ls_cuda_done(op, step(op, args, on->cuda), err);
 }
 
-int ls_cuda_update_create(ls_op **out, ls_cuda_device *device, const ls_op_desc *desc,
-                          ls_error *err)
+int ls_cuda_update_setup(ls_cuda_op *op, ls_error *err)
 {
-    const char *name = desc->kind == LS_OP_ADAMW     ? "adamw"
-                       : desc->kind == LS_OP_RUNNING ? "running"
-                       : desc->kind == LS_OP_CLIP    ? "clip"
-                                                     : "sgd";
-    ls_cuda_op *op;
-    if (desc->kind != LS_OP_RUNNING && desc->count % 16 != 0)
+    if (op->desc.kind != LS_OP_RUNNING && op->desc.count % 16 != 0)
         return ls_fail(err, LS_EINVAL, "%s: an arena of %zu floats; a multiple of 16 is needed",
-                       name, desc->count);
-    int status = ls_cuda_op_new(&op, device, desc, name, err);
-    if (status)
-        return status;
-    if (desc->kind == LS_OP_CLIP)
+                       op->name, op->desc.count);
+    if (op->desc.kind == LS_OP_CLIP)
         op->work = ls_cuda_scratch(op, LS_K_CLIP_SUMS * sizeof(double));
     op->forward.pass = update_forward;
-    snprintf(op->kernel, sizeof op->kernel, "cuda");
-    return ls_cuda_op_finish(out, op, LS_OK);
+    return LS_OK;
 }

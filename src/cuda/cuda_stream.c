@@ -78,10 +78,11 @@ static int make_event(ls_event **out, ls_cuda_device *d, ls_error *err)
     ls_event *event = ls_alloc(d->host, sizeof *event);
     if (!event)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for an event", d->name);
-    cudaError_t e = cudaEventCreateWithFlags(&event->cuda, cudaEventDisableTiming);
-    if (e != cudaSuccess) {
+    int status = cuda_check(err, cudaEventCreateWithFlags(&event->cuda, cudaEventDisableTiming),
+                            "%s: an event", d->name);
+    if (status) {
         ls_free(d->host, event);
-        return cuda_fail(err, e, "%s: an event", d->name);
+        return status;
     }
     event->next = d->events;
     d->events = event;
@@ -122,15 +123,15 @@ static int report_fault(ls_cuda_device *d, ls_error *err)
 static int sync_one(ls_cuda_device *d, const ls_stream *stream, ls_error *err)
 {
     cudaError_t e = cudaStreamSynchronize(stream->cuda);
-    if (cuda_is_lost(e))
-        d->lost = 1;
+    d->lost |= cuda_is_lost(e);
     if (e == cudaSuccess)
         ls_cuda_deliver(d, stream);
     return cuda_check(err, e, "%s: work on the device failed", d->name);
 }
 
-int ls_cuda_sync(ls_cuda_device *d, ls_stream *stream, ls_error *err)
+int ls_cuda_sync(ls_device *device, ls_stream *stream, ls_error *err)
 {
+    ls_cuda_device *d = ls_cuda_device_of(device);
     int status = LS_OK;
     /* Waiting for any stream spoils a recording of the same thread. */
     for (const ls_stream *s = d->streams; s && status == LS_OK; s = s->next)
@@ -140,25 +141,31 @@ int ls_cuda_sync(ls_cuda_device *d, ls_stream *stream, ls_error *err)
     if (stream)
         status = sync_one(d, stream, err);
     for (ls_stream *s = d->streams; !stream && s; s = s->next) {
-        int rc = sync_one(d, s, status == LS_OK ? err : NULL);
-        status = status == LS_OK ? rc : status;
+        int ended = sync_one(d, s, status == LS_OK ? err : NULL);
+        status = status == LS_OK ? ended : status;
     }
     return status == LS_OK ? report_fault(d, err) : status;
 }
 
-int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
+int ls_cuda_passed(bool *out, ls_cuda_device *d, cudaEvent_t event, const char *what, ls_error *err)
 {
-    ls_cuda_device *d = ls_cuda_device_of(device);
-    cudaError_t e = cudaEventQuery(event->cuda);
+    cudaError_t e = cudaEventQuery(event);
     *out = e == cudaSuccess;
     if (e == cudaErrorNotReady) {
         (void)cudaGetLastError(); /* the runtime notes it as an error */
         return LS_OK;
     }
-    if (cuda_is_lost(e))
-        d->lost = 1;
-    int status = cuda_check(err, e, "%s: work on the device failed", d->name);
-    return status == LS_OK ? report_fault(d, err) : status;
+    d->lost |= cuda_is_lost(e);
+    return cuda_check(err, e, "%s: %s", d->name, what);
+}
+
+int ls_cuda_reached(int *out, ls_device *device, ls_event *event, ls_error *err)
+{
+    ls_cuda_device *d = ls_cuda_device_of(device);
+    bool passed;
+    int status = ls_cuda_passed(&passed, d, event->cuda, "work on the device failed", err);
+    *out = passed;
+    return passed ? report_fault(d, err) : status;
 }
 
 /* ---- the numbers of a step ------------------------------------------------------------------ */
@@ -183,8 +190,9 @@ static ls_k_args numbers_of(const ls_step_args *args)
     return now;
 }
 
-int ls_cuda_args_of_steps(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
-                          ls_error *err)
+/* Brings the numbers of `count` steps of a recording to the stream, unless they are there. */
+static int bring_args(ls_cuda_device *d, ls_stream *stream, const ls_step_args *args, int count,
+                      ls_error *err)
 {
     ls_stream *s = ls_cuda_stream_of(d, stream);
     ls_k_steps now;
@@ -205,7 +213,7 @@ int ls_cuda_args(const ls_k_args **out, ls_cuda_device *d, ls_stream *stream,
 {
     ls_stream *s = ls_cuda_stream_of(d, stream);
     *out = s->args + (s->capturing ? s->step : 0);
-    return s->capturing ? LS_OK : ls_cuda_args_of_steps(d, stream, args, 1, err);
+    return s->capturing ? LS_OK : bring_args(d, stream, args, 1, err);
 }
 
 /* ---- recordings ----------------------------------------------------------------------------- */
@@ -254,10 +262,11 @@ static int instantiate(ls_recording **out, ls_cuda_device *d, cudaGraph_t graph,
     ls_recording *r = ls_alloc(d->host, sizeof *r);
     if (!r)
         return ls_fail(err, LS_ENOMEM, "%s: out of memory for a recording", d->name);
-    cudaError_t e = cudaGraphInstantiate(&r->exec, graph, 0);
-    if (e != cudaSuccess) {
+    int status = cuda_check(err, cudaGraphInstantiate(&r->exec, graph, 0),
+                            "%s: making a graph of a recording", d->name);
+    if (status) {
         ls_free(d->host, r);
-        return cuda_fail(err, e, "%s: making a graph of a recording", d->name);
+        return status;
     }
     r->steps = steps;
     *out = r;
@@ -286,7 +295,7 @@ int ls_cuda_launch(ls_device *device, ls_stream *stream, ls_recording *recording
                    const ls_step_args *args, ls_error *err)
 {
     ls_cuda_device *d = ls_cuda_device_of(device);
-    int status = ls_cuda_args_of_steps(d, stream, args, recording->steps, err);
+    int status = bring_args(d, stream, args, recording->steps, err);
     if (status)
         return status;
     return cuda_check(err, cudaGraphLaunch(recording->exec, ls_cuda_stream(d, stream)),

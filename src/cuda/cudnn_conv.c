@@ -1,7 +1,6 @@
 /* Convolutions by cuDNN: running an engine, and choosing it. */
 #include "cuda/math_inside.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,13 +54,12 @@ static int conv_run(ls_math_inside *inside, cudaStream_t stream, const ls_math_o
                    cudnnGetErrorString(s));
 }
 
-static void conv_destroy(ls_math_inside *inside)
+static void conv_fini(ls_math_inside *inside)
 {
     conv_plan *p = (conv_plan *)inside;
     if (p->pack)
         cudnnBackendDestroyDescriptor(p->pack);
     ls_engine_destroy(&p->engine);
-    ls_free(inside->math->desc.host, p);
 }
 
 /* ---- tuning --------------------------------------------------------------------------------- */
@@ -163,7 +161,7 @@ static int run_on(conv_plan *p, const bench *b, int out)
 {
     const ls_math_operands o = {b->memory[0],        b->memory[1], b->memory[3], b->memory[out], 0,
                                 b->memory[WORKSPACE]};
-    return p->inside.run(&p->inside, b->stream, &o, NULL);
+    return conv_run(&p->inside, b->stream, &o, NULL);
 }
 
 /* Milliseconds of the fastest of some runs; negative: it does not run. */
@@ -201,7 +199,7 @@ static bool is_same(const bench *b, size_t at, size_t bytes)
 static bool is_repeatable(conv_plan *p, const ls_engine *engine, const bench *b)
 {
     p->engine = *engine;
-    int same = run_on(p, b, OUT) == LS_OK;
+    bool same = run_on(p, b, OUT) == LS_OK;
     for (int i = WORKSPACE; same && i <= OUT_2; i++)
         same = cudaMemsetAsync(b->memory[i], 0xFF, b->bytes[i], b->stream) == cudaSuccess;
     same = same && run_on(p, b, OUT_2) == LS_OK;
@@ -263,8 +261,7 @@ static int best_of(conv_plan *p, const ls_engine *candidate, int count, const be
     return -1;
 }
 
-/* The first when there is no memory to time them in: nobody is to stand without an engine for that. −1 as
- * above. */
+/* As above. Without memory to time them in, the first candidate: a convolution must not fail for that. */
 static int fastest(conv_plan *p, const ls_engine *candidate, int count)
 {
     bench b;
@@ -295,19 +292,18 @@ static void key_of(char *out, size_t size, const ls_math *math, const ls_math_sh
         cudnnGetVersion(), math->desc.compute, math->desc.model, (int)math->desc.precision,
         (int)s->kind, s->half, s->bias, s->relu, s->rows, s->c, s->h, s->w, s->out, s->y_h, s->y_w,
         s->kh, s->kw, s->sh, s->sw, s->ph, s->pw);
-    /* What has neither goes by the key that it had when there was neither. */
+    /* Without groups and dilation the key is that of versions that had neither. */
     if ((s->groups > 1 || s->dh > 1 || s->dw > 1) && length > 0 && (size_t)length < size)
         snprintf(out + length, size - (size_t)length, " dilation %d %d groups %d", s->dh, s->dw,
                  s->groups);
 }
 
-static int from_cache(ls_engine *out, const ls_math *math, const char *key)
+static bool from_cache(ls_engine *out, const ls_math *math, const char *key)
 {
     if (math->given)
-        return 0;
-
+        return false;
     char *text = ls_math_cache_get(math, key);
-    int found = text && ls_engine_from_text(out, math, text) == LS_OK;
+    const bool found = text && ls_engine_from_text(out, math, text) == LS_OK;
     if (text && !found)
         ls_math_cache_drop(math, key, text);
     ls_free(math->desc.host, text);
@@ -398,24 +394,13 @@ static int plan(conv_plan *p, ls_error *err)
     return status;
 }
 
-int ls_cudnn_conv_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
-                       ls_error *err)
+static int conv_init(ls_math_inside *inside, ls_error *err)
 {
-    conv_plan *p = ls_alloc(math->desc.host, sizeof *p);
-    *out = NULL;
-    if (!p)
-        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
-    p->inside.math = math;
-    p->inside.shape = *shape;
-    p->inside.run = conv_run;
-    p->inside.destroy = conv_destroy;
+    conv_plan *p = (conv_plan *)inside;
     int status = plan(p, err);
-    if (status) {
-        conv_destroy(&p->inside);
-        return status;
-    }
-    p->inside.plan.workspace_bytes = p->engine.workspace_bytes;
-    snprintf(p->inside.plan.name, sizeof p->inside.plan.name, "cudnn %s", p->engine.name);
-    *out = &p->inside;
-    return LS_OK;
+    inside->plan.workspace_bytes = p->engine.workspace_bytes;
+    snprintf(inside->plan.name, sizeof inside->plan.name, "cudnn %s", p->engine.name);
+    return status;
 }
+
+const ls_math_library ls_cudnn_conv = {sizeof(conv_plan), conv_init, conv_run, conv_fini};

@@ -1,6 +1,5 @@
 #include "cuda/math_inside.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,8 +23,8 @@ static void destroy(ls_graph_object o)
         cudnnBackendDestroyDescriptor(o);
 }
 
-static int set(ls_graph_object o, cudnnBackendAttributeName_t name,
-               cudnnBackendAttributeType_t type, int64_t count, const void *value)
+static bool set(ls_graph_object o, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t count, const void *value)
 {
     return cudnnBackendSetAttribute(o, name, type, count, value) == CUDNN_STATUS_SUCCESS;
 }
@@ -57,13 +56,13 @@ static void read_behavior(traits *t, ls_graph_object engine)
         t->compiled |= note[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
 }
 
-static int read_traits(traits *out, ls_graph_object config)
+static bool read_traits(traits *out, ls_graph_object config)
 {
     cudnnBackendNumericalNote_t note[NOTES];
     ls_graph_object engine = object(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     memset(out, 0, sizeof *out);
-    int good = engine && get(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                             &engine) == 1;
+    const bool good = engine && get(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine) == 1;
     if (good) {
         get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &out->number);
         int notes =
@@ -85,9 +84,9 @@ static bool is_welcome(const traits *t, const ls_math *math, const ls_math_shape
         note[CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION] ||
         note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6] ||
         note[CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13] || note[CUDNN_NUMERICAL_NOTE_FFT])
-        return 0;
+        return false;
     if (!shape->half && note[CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS])
-        return 0;
+        return false;
     return shape->half || math->desc.precision != LS_PRECISION_FP32 ||
            !note[CUDNN_NUMERICAL_NOTE_TENSOR_CORE];
 }

@@ -1,13 +1,10 @@
 /* A convolution as a graph of cuDNN's operations. */
 #include "cuda/math_inside.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { VIRTUAL = 1 /* flags: a tensor that lives inside the graph alone */ };
-
-/* Tensors inside a graph. */
+/* Tensors that live inside the graph alone, beside the LS_GRAPH_… that a run binds memory to. */
 enum { SUM = 5, BIASED = 6 };
 
 void ls_graph_fini(ls_graph *g)
@@ -76,11 +73,11 @@ static void append(ls_graph *g, ls_graph_object operation, const char *what)
 
 /* Dimensions are n c h w, memory is channels last; `number` is what a run binds memory to. */
 static ls_graph_object tensor(ls_graph *g, int64_t number, cudnnDataType_t type, int n, int c,
-                              int h, int w, int flags)
+                              int h, int w)
 {
     const int64_t line = (int64_t)w * c, alignment = 16;
     const int64_t dims[4] = {n, c, h, w}, strides[4] = {h * line, 1, line, c};
-    const bool inside = (flags & VIRTUAL) != 0;
+    const bool inside = number >= SUM;
     ls_graph_object t = new_object(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     set(g, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     set(g, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
@@ -193,20 +190,19 @@ static void build_forward(ls_graph *g, const ls_math_shape *s, ls_graph_object x
                           cudnnDataType_t type)
 {
     const int n = s->rows, c = s->out, high = s->y_h, wide = s->y_w;
-    ls_graph_object y = tensor(g, LS_GRAPH_OUT, type, n, c, high, wide, 0);
+    ls_graph_object y = tensor(g, LS_GRAPH_OUT, type, n, c, high, wide);
     if (!s->bias) {
         conv(g, x, w, y, s);
         return;
     }
-    ls_graph_object sum = tensor(g, SUM, CUDNN_DATA_FLOAT, n, c, high, wide, VIRTUAL);
-    ls_graph_object bias =
-        tensor(g, LS_GRAPH_BIAS, type, 1, c, 1, 1, 0); /* else no engine fuses it */
+    ls_graph_object sum = tensor(g, SUM, CUDNN_DATA_FLOAT, n, c, high, wide);
+    ls_graph_object bias = tensor(g, LS_GRAPH_BIAS, type, 1, c, 1, 1); /* else no engine fuses it */
     conv(g, x, w, sum, s);
     if (!s->relu) {
         pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, y);
         return;
     }
-    ls_graph_object biased = tensor(g, BIASED, CUDNN_DATA_FLOAT, n, c, high, wide, VIRTUAL);
+    ls_graph_object biased = tensor(g, BIASED, CUDNN_DATA_FLOAT, n, c, high, wide);
     pointwise(g, CUDNN_POINTWISE_ADD, sum, bias, biased);
     pointwise(g, CUDNN_POINTWISE_RELU_FWD, biased, NULL, y);
 }
@@ -218,13 +214,13 @@ void ls_graph_of_conv(ls_graph *g, const ls_math *math, const ls_math_shape *s)
     const int w_is = s->kind == LS_MATH_CONV_WEIGHTS ? LS_GRAPH_OUT : LS_GRAPH_B;
     const int y_is = s->kind == LS_MATH_CONV_DATA ? LS_GRAPH_A : LS_GRAPH_B;
     memset(g, 0, sizeof *g);
-    ls_graph_object x = tensor(g, x_is, type, s->rows, s->c, s->h, s->w, 0);
+    ls_graph_object x = tensor(g, x_is, type, s->rows, s->c, s->h, s->w);
     /* cuDNN takes as many groups as x has times the weights' channels. */
-    ls_graph_object w = tensor(g, w_is, type, s->out, s->c / s->groups, s->kh, s->kw, 0);
+    ls_graph_object w = tensor(g, w_is, type, s->out, s->c / s->groups, s->kh, s->kw);
     if (s->kind == LS_MATH_CONV) {
         build_forward(g, s, x, w, type);
     } else {
-        ls_graph_object dy = tensor(g, y_is, type, s->rows, s->out, s->y_h, s->y_w, 0);
+        ls_graph_object dy = tensor(g, y_is, type, s->rows, s->out, s->y_h, s->y_w);
         conv(g, x, w, dy, s);
     }
     close_graph(g, math);

@@ -33,10 +33,11 @@ static inline int ls_wide(int c, size_t value_bytes)
     return (size_t)c % (16 / value_bytes) == 0 ? (int)(16 / value_bytes) : 1;
 }
 
-/* For `chunks` of V channels: x of them side by side, as even as 8 at most allow, and a power of two of
- * positions. It depends on the channels alone, as the order of sums does. */
-static inline dim3 ls_tile(unsigned chunks)
+/* For c channels in chunks of V: x chunks side by side, as even as 8 at most allow, and a power of two of
+ * positions. It depends on the channels and V alone, as the order of sums does. */
+static inline dim3 ls_tile_of(int c, int V)
 {
+    const unsigned chunks = (unsigned)(c / V);
     unsigned x = (chunks + (chunks + 7) / 8 - 1) / ((chunks + 7) / 8), y = LS_THREADS;
     while (x * y > LS_THREADS)
         y /= 2;
@@ -45,11 +46,6 @@ static inline dim3 ls_tile(unsigned chunks)
 
 /* Of a kernel over an m × c tensor whose threads have V channels: LS_K_BLOCK positions a block along x,
  * channels along y, which has 65,535 blocks at most, and z. */
-static inline dim3 ls_tile_of(int c, int V)
-{
-    return ls_tile((unsigned)(c / V));
-}
-
 static inline dim3 ls_over(size_t m, int c, int V)
 {
     const unsigned x = ls_tile_of(c, V).x, tiles = ((unsigned)(c / V) + x - 1) / x;
@@ -188,18 +184,6 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
         }                                                                                          \
     } while (0)
 
-/* The same with V as the values of a chunk: of 16 bytes, or one where c does not divide. */
-#define LS_TILED(half, c, T, V, ...)                                                               \
-    LS_TYPED(half, T, {                                                                            \
-        if (ls_wide(c, sizeof(T)) > 1) {                                                           \
-            enum { V = 16 / sizeof(T) };                                                           \
-            __VA_ARGS__;                                                                           \
-        } else {                                                                                   \
-            enum { V = 1 };                                                                        \
-            __VA_ARGS__;                                                                           \
-        }                                                                                          \
-    })
-
 /* `statement` with B as the constant that `value` is. */
 #define LS_CHOSEN(value, B, ...)                                                                   \
     do {                                                                                           \
@@ -212,23 +196,30 @@ __device__ static inline void ls_store(ls_half *p, uint32_t chunk, const float f
         }                                                                                          \
     } while (0)
 
+/* `statement` with T, and with V as the values of a chunk: of 16 bytes, or one where c does not divide. */
+#define LS_TILED(half, c, T, V, ...)                                                               \
+    LS_TYPED(half, T, LS_CHOSEN(ls_wide(c, sizeof(T)) > 1, WIDE, {                                 \
+        enum { V = WIDE ? 16 / sizeof(T) : 1 };                                                    \
+        __VA_ARGS__;                                                                               \
+    }))
+
 /* Where a thread of an m × c kernel is: its chunk of channels, and the positions [first, end) of its
  * block. All offsets are in chunks and fit 32 bits, as tensors have fewer than 2³¹ values. */
-struct ls_home {
+struct ls_thread_span {
     uint32_t first, end, chunk, chunks;
     __device__ bool has_channels() const { return chunk < chunks; }
     /* Of position `i`; one behind the end is read as the last. */
     __device__ uint32_t at(uint32_t i) const { return min(i, end - 1) * chunks + chunk; }
 };
 
-template <int V> __device__ static inline ls_home ls_home_of(uint32_t m, int c)
+template <int V> __device__ static inline ls_thread_span ls_thread_span_of(uint32_t m, int c)
 {
-    ls_home h;
-    h.first = blockIdx.x * LS_K_BLOCK;
-    h.end = min(h.first + LS_K_BLOCK, m);
-    h.chunk = (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.x + threadIdx.x;
-    h.chunks = (uint32_t)c / V;
-    return h;
+    ls_thread_span s;
+    s.first = blockIdx.x * LS_K_BLOCK;
+    s.end = min(s.first + LS_K_BLOCK, m);
+    s.chunk = (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.x + threadIdx.x;
+    s.chunks = (uint32_t)c / V;
+    return s;
 }
 
 /* The bits of a relu's mask, one for each value of a chunk: a byte a chunk. */
@@ -301,10 +292,10 @@ cudaError_t ls_bias_finish(float *sum, int add, const float *partial, size_t m, 
 /* Of a block's sums of V channels: what is one block is finished at once, else ls_bias_finish does. */
 template <int V>
 __device__ static inline void ls_put_partial(float *total, int add, float *partial,
-                                             const ls_lanes_room<V> &room, const ls_home &home, int c)
+                                             const ls_lanes_room<V> &room, const ls_thread_span &span, int c)
 {
-    const uint32_t channel = home.chunk * V + threadIdx.y;
-    if (threadIdx.y >= V || !home.has_channels())
+    const uint32_t channel = span.chunk * V + threadIdx.y;
+    if (threadIdx.y >= V || !span.has_channels())
         return;
     if (gridDim.x == 1) {
         ls_put_sum(&total[channel], ls_total_of<V>(room, threadIdx.y), add);

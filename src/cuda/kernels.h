@@ -114,8 +114,7 @@ cudaError_t ls_k_concat_back(float *dx, float *dx2, const float *dy, size_t m, i
                              cudaStream_t stream);
 
 /* Which elements stay is drawn from (seed, number, epoch, dataset row · c·pixels + element), the
- * element counted in c, h, w order whatever lies in memory: the layout has `last` values of the
- * channel side by side when it is channels last, else last = 0. */
+ * element counted in c, h, w order whatever lies in memory. */
 typedef struct ls_k_dropout {
     const ls_k_args *args;
     uint32_t number; /* the random stream */
@@ -325,8 +324,9 @@ enum { LS_K_ARENAS = 128 };
 enum { LS_K_ADD = 255 };
 
 /* out[i] ← the sum of in[k][i], k < count, i < floats, in the order of a binary tree in postfix
- * form: 2·count − 1 steps that leave one value. The stack holds at most LS_K_STACK values. `in` and `order` are host arrays, copied before the call returns; out may be
- * one of `in`. Any float count and alignment; 16-byte aligned is fastest. */
+ * form: 2·count − 1 steps that leave one value. The stack holds at most LS_K_STACK values. `in` and `order` are host
+ * arrays, copied before the call returns; out may be one of `in`. Any float count and alignment; 16-byte aligned is
+ * fastest. */
 enum { LS_K_STACK = 16 };
 cudaError_t ls_k_add_arenas(float *out, const float *const *in, int count, const uint8_t *order,
                             size_t floats, cudaStream_t stream);

@@ -234,17 +234,17 @@ __global__ static void add_arenas(float *out, const __grid_constant__ tree t, si
 }
 
 /* Leaves one value, never needs one that is not there, fits the stack. */
-static int is_postfix(const tree *t, int count)
+static bool is_postfix(const tree *t, int count)
 {
     int depth = 0;
     for (int s = 0; s < t->steps; s++) {
         if (t->order[s] != LS_K_ADD && t->order[s] >= count)
-            return 0;
+            return false;
         if (t->order[s] == LS_K_ADD && depth < 2)
-            return 0;
+            return false;
         depth += t->order[s] == LS_K_ADD ? -1 : 1;
         if (depth > LS_K_STACK)
-            return 0;
+            return false;
     }
     return depth == 1;
 }

@@ -60,6 +60,7 @@ __device__ static void find_largest(float *most, int *best, const float *x, int 
 /* loss = log Σe − Σ target·(z − m). By a warp, or by one thread: for few classes no shuffles are worth their wait. */
 template <int LANES> __device__ static void do_row(const ls_k_xent &k, int row, int lane)
 {
+    static_assert(LANES == 1 || LANES == WARP, "shuffles are over a whole warp");
     const float *x = k.x + (size_t)row * k.classes;
     float m;
     int best;

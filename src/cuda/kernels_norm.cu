@@ -1,7 +1,7 @@
 /* Sums over positions of an m × c tensor, biases, and batch norm, which is made of such sums.
  *
  * The order of a sum: positions fall into blocks of LS_K_BLOCK. Within a block, lane y of a tile
- * (ls_tile) adds positions y, y + lanes, …; then the lanes are added: of `lanes / Q` groups those that
+ * (ls_tile_of) adds positions y, y + lanes, …; then the lanes are added: of `lanes / Q` groups those that
  * lie as far apart, and the groups in order. The tile depends on c and the type alone. The blocks' sums
  * are then added in double by LANES lanes, and those in a binary tree.
  */
@@ -35,14 +35,15 @@ size_t ls_k_mask_bytes(size_t m, int c, int half)
  * with TWO, and with MASK 0 where that has no bit. Behind the last position it comes again, not inside: what it gives is
  * computed, so that a batch has no branches until then, and not kept. */
 template <class T, int V, bool TWO, bool MASK, class Use>
-__device__ static void each_position(const ls_home &home, const T *x, const T *x2, const uint8_t *mask,
+__device__ static void each_position(const ls_thread_span &span, const T *x, const T *x2, const uint8_t *mask,
                                      Use use)
 {
-    for (uint32_t i = home.first + threadIdx.y; i < home.end; i += BATCH * blockDim.y) {
+    static_assert(TWO || !MASK, "the mask is the second tensor's");
+    for (uint32_t i = span.first + threadIdx.y; i < span.end; i += BATCH * blockDim.y) {
         ls_pack<T, V> in[BATCH], in2[BATCH];
         uint32_t bits[BATCH];
         IN_BATCH(k) {
-            const uint32_t at = home.at(i + k * blockDim.y);
+            const uint32_t at = span.at(i + k * blockDim.y);
             in[k] = ls_load<T, V>(x, at);
             if (TWO)
                 in2[k] = ls_load<T, V>(x2, at);
@@ -55,9 +56,17 @@ __device__ static void each_position(const ls_home &home, const T *x, const T *x
                 ls_widen<V>(value2, in2[k]);
             for (int v = 0; MASK && v < V; v++)
                 value2[v] = bits[k] >> v & 1 ? value2[v] : 0;
-            use(home.at(i + k * blockDim.y), i + k * blockDim.y < home.end, value, value2);
+            use(span.at(i + k * blockDim.y), i + k * blockDim.y < span.end, value, value2);
         }
     }
+}
+
+/* The same of one tensor: use(at, inside, x). */
+template <int V, class T, class Use>
+__device__ static void each_value(const ls_thread_span &span, const T *x, Use use)
+{
+    each_position<T, V, false, false>(span, x, x, nullptr,
+                                      [&](uint32_t at, bool inside, float value[V], float *) { use(at, inside, value); });
 }
 
 /* ---- adding blocks -------------------------------------------------------------------------- */
@@ -81,8 +90,9 @@ __device__ static void add_doubles(double sum[2], double (*shared)[FINISH_THREAD
     __syncthreads();
 }
 
-/* Σ over all blocks of what add(sum, block, …) adds of partial[k][block][c], k = 0, 1, in double; lane 0 of each
- * channel has it. */
+/* Calls add(sum, block, partial[0][block][channel], partial[1][block][channel]) for every block, and adds up the
+ * lanes' `sum`: lane 0 of each channel has both. Behind the last block `add` is called with zeros as well, and must
+ * add nothing then. */
 template <class Add>
 __device__ static void add_blocks(double sum[2], const float *partial, uint32_t blocks, uint32_t c,
                                   uint32_t channel, double (*shared)[FINISH_THREADS], Add add)
@@ -127,14 +137,13 @@ static dim3 finish_tile()
 template <class T, int V>
 __global__ static void add_bias(T *y, const float *bias, int relu, uint32_t m, int c)
 {
-    const ls_home home = ls_home_of<V>(m, c);
+    const ls_thread_span span = ls_thread_span_of<V>(m, c);
     float b[V];
-    if (!home.has_channels())
+    if (!span.has_channels())
         return;
     for (int v = 0; v < V; v++)
-        b[v] = bias ? bias[home.chunk * V + v] : 0;
-    each_position<T, V, false, false>(home, y, y, nullptr,
-                                      [&](uint32_t at, bool inside, float value[V], float *) {
+        b[v] = bias ? bias[span.chunk * V + v] : 0;
+    each_value<V>(span, y, [&](uint32_t at, bool inside, float value[V]) {
         for (int v = 0; v < V; v++) {
             value[v] = bias ? value[v] + b[v] : value[v];
             value[v] = relu && !(value[v] > 0) ? 0 : value[v];
@@ -157,22 +166,22 @@ __global__ static void bias_partial(float *total, int add, float *partial, T *ma
                                     const T *y, uint32_t m, int c)
 {
     __shared__ ls_lanes_room<V> room;
-    const ls_home home = ls_home_of<V>(m, c);
+    const ls_thread_span span = ls_thread_span_of<V>(m, c);
     float sum[V] = {0};
-    if (home.has_channels())
-        each_position<T, V, RELU, false>(home, dy, y, nullptr,
+    if (span.has_channels())
+        each_position<T, V, RELU, false>(span, dy, y, nullptr,
                                          [&](uint32_t at, bool inside, float g[V], const float out[V]) {
             for (int v = 0; RELU && v < V; v++)
                 g[v] = out[v] > 0 ? g[v] : 0;
-            if (!inside)
-                return;
-            if (RELU && masked)
-                ls_store<V>(masked, at, g);
-            for (int v = 0; v < V; v++)
-                sum[v] += g[v];
+            if (inside) {
+                if (RELU && masked)
+                    ls_store<V>(masked, at, g);
+                for (int v = 0; v < V; v++)
+                    sum[v] += g[v];
+            }
         });
     ls_add_lanes<V>(sum, room);
-    ls_put_partial<V>(total, add, partial, room, home, c);
+    ls_put_partial<V>(total, add, partial, room, span, c);
 }
 
 __global__ static void __launch_bounds__(FINISH_THREADS, 1)
@@ -213,15 +222,12 @@ template <class T, int V>
 __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int c)
 {
     __shared__ ls_lanes_room<2 * V> room;
-    const ls_home home = ls_home_of<V>(m, c);
+    const ls_thread_span span = ls_thread_span_of<V>(m, c);
     float origin[V], sum[2 * V] = {0};
-    if (home.has_channels()) {
-        ls_widen<V>(origin, ls_load<T, V>(x, home.at(home.first)));
-        each_position<T, V, false, false>(home, x, x, nullptr,
-                                          [&](uint32_t, bool inside, const float value[V], float *) {
-            if (!inside)
-                return;
-            for (int v = 0; v < V; v++) {
+    if (span.has_channels()) {
+        ls_widen<V>(origin, ls_load<T, V>(x, span.at(span.first)));
+        each_value<V>(span, x, [&](uint32_t, bool inside, const float value[V]) {
+            for (int v = 0; inside && v < V; v++) {
                 float d = value[v] - origin[v];
                 sum[v] += d;
                 sum[V + v] += d * d;
@@ -229,24 +235,24 @@ __global__ static void norm_partial(float *partial, const T *x, uint32_t m, int 
         });
     }
     ls_add_lanes<2 * V>(sum, room);
-    const uint32_t channel = home.chunk * V + threadIdx.y;
-    if (threadIdx.y >= V || !home.has_channels())
+    const uint32_t channel = span.chunk * V + threadIdx.y;
+    if (threadIdx.y >= V || !span.has_channels())
         return;
-    double n = (double)(home.end - home.first), s = ls_total_of<2 * V>(room, threadIdx.y);
+    double n = (double)(span.end - span.first), s = ls_total_of<2 * V>(room, threadIdx.y);
     double q = ls_total_of<2 * V>(room, V + threadIdx.y) - s * s / n;
-    double from = ls_get(x, (size_t)home.first * c + channel);
+    double from = ls_get(x, (size_t)span.first * c + channel);
     partial[blockIdx.x * (uint32_t)c + channel] = (float)(from + s / n);
     partial[(gridDim.x + blockIdx.x) * (uint32_t)c + channel] = (float)(q > 0 ? q : 0);
 }
 
-/* 0 behind the last block. */
+/* 0 behind the last block, where add_blocks asks too. */
 __device__ static double rows_in(uint32_t block, uint32_t m)
 {
     uint32_t first = block * LS_K_BLOCK;
     return first >= m ? 0 : (double)(m - first < LS_K_BLOCK ? m - first : LS_K_BLOCK);
 }
 
-/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². */
+/* m = Σ nᵢ, mean = Σ nᵢ·meanᵢ / m, Σ(x − mean)² = Σ qᵢ + nᵢ·(meanᵢ − mean)². Of each pair of sums the first is used. */
 __global__ static void __launch_bounds__(FINISH_THREADS, 1)
 norm_finish(float *mean, float *inverse, float *contribution, int add, const float *partial,
             uint32_t blocks, ls_k_norm k)
@@ -255,12 +261,12 @@ norm_finish(float *mean, float *inverse, float *contribution, int add, const flo
     const uint32_t channel = my_channel(), c = (uint32_t)k.c, m = (uint32_t)k.m;
     double sums[2], squares[2];
     add_blocks(sums, partial, blocks, c, channel, shared,
-               [=](double sum[2], uint32_t block, float mean, float) { sum[0] += rows_in(block, m) * mean; });
+               [=](double to[2], uint32_t block, float block_mean, float) { to[0] += rows_in(block, m) * block_mean; });
     double centre = sums[0] / (double)k.m;
     add_blocks(squares, partial, blocks, c, channel, shared,
-               [=](double sum[2], uint32_t block, float mean, float within) {
-                   double d = mean - centre;
-                   sum[0] += within + rows_in(block, m) * d * d;
+               [=](double to[2], uint32_t block, float block_mean, float within) {
+                   double d = block_mean - centre;
+                   to[0] += within + rows_in(block, m) * d * d;
                });
     if (threadIdx.y != 0 || channel >= c)
         return;
@@ -314,17 +320,17 @@ norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
                                   const float *inverse, const float *weight, const float *bias,
                                   ls_k_norm k)
 {
-    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    const ls_thread_span span = ls_thread_span_of<V>((uint32_t)k.m, k.c);
     norm_line<V> line;
-    if (!home.has_channels())
+    if (!span.has_channels())
         return;
     for (int v = 0; v < V; v++) {
-        const uint32_t channel = home.chunk * V + v;
+        const uint32_t channel = span.chunk * V + v;
         line.centre[v] = mean[channel];
         line.scale[v] = inverse[channel] * weight[channel];
         line.bias[v] = bias[channel];
     }
-    each_position<T, V, ADD, false>(home, x, x2, nullptr,
+    each_position<T, V, ADD, false>(span, x, x2, nullptr,
                                     [&](uint32_t at, bool inside, float value[V], const float other[V]) {
         for (int v = 0; v < V; v++) {
             value[v] = (value[v] - line.centre[v]) * line.scale[v] + line.bias[v];
@@ -333,10 +339,9 @@ norm_apply(T *y, uint8_t *mask, const T *x, const T *x2, const float *mean,
             if (RELU)
                 value[v] = value[v] > 0 ? value[v] : 0;
         }
-        if (!inside)
-            return;
-        ls_store<V>(y, at, value);
-        if (RELU && mask)
+        if (inside)
+            ls_store<V>(y, at, value);
+        if (inside && RELU && mask)
             mask[at] = (uint8_t)ls_above_zero<V>(value);
     });
 }
@@ -359,24 +364,22 @@ __global__ static void grad_partial(float *partial, const T *x, const T *dy, con
                                     const float *mean, const float *inverse, ls_k_norm k)
 {
     __shared__ ls_lanes_room<2 * V> room;
-    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    const ls_thread_span span = ls_thread_span_of<V>((uint32_t)k.m, k.c);
     const uint32_t c = (uint32_t)k.c;
     float centre[V], sum[2 * V] = {0};
-    for (int v = 0; home.has_channels() && v < V; v++)
-        centre[v] = mean[home.chunk * V + v];
-    if (home.has_channels())
-        each_position<T, V, true, RELU>(home, x, dy, mask,
+    for (int v = 0; span.has_channels() && v < V; v++)
+        centre[v] = mean[span.chunk * V + v];
+    if (span.has_channels())
+        each_position<T, V, true, RELU>(span, x, dy, mask,
                                         [&](uint32_t, bool inside, const float value[V], const float g[V]) {
-            if (!inside)
-                return;
-            for (int v = 0; v < V; v++) {
+            for (int v = 0; inside && v < V; v++) {
                 sum[v] += g[v];
                 sum[V + v] += g[v] * (value[v] - centre[v]);
             }
         });
     ls_add_lanes<2 * V>(sum, room);
-    const uint32_t channel = home.chunk * V + threadIdx.y;
-    if (threadIdx.y >= V || !home.has_channels())
+    const uint32_t channel = span.chunk * V + threadIdx.y;
+    if (threadIdx.y >= V || !span.has_channels())
         return;
     partial[blockIdx.x * c + channel] = ls_total_of<2 * V>(room, threadIdx.y);
     partial[(gridDim.x + blockIdx.x) * c + channel] =
@@ -424,26 +427,25 @@ __global__ static void norm_dx(T *dx, T *dx2, const T *x, const T *dy, const uin
                                const float *mean, const float *inverse, const float *weight,
                                const float *sums, ls_k_norm k)
 {
-    const ls_home home = ls_home_of<V>((uint32_t)k.m, k.c);
+    const ls_thread_span span = ls_thread_span_of<V>((uint32_t)k.m, k.c);
     slope_line<V> line;
-    if (!home.has_channels())
+    if (!span.has_channels())
         return;
     for (int v = 0; v < V; v++) {
-        const uint32_t channel = home.chunk * V + v;
+        const uint32_t channel = span.chunk * V + v;
         const float n = (float)k.m, scale = inverse[channel], factor = weight[channel] * scale;
         line.centre[v] = mean[channel];
         line.first[v] = sums[channel] / n;
         line.factor[v] = factor;
         line.slope[v] = factor * scale * (sums[k.c + channel] / n);
     }
-    each_position<T, V, true, RELU>(home, x, dy, mask,
+    each_position<T, V, true, RELU>(span, x, dy, mask,
                                     [&](uint32_t at, bool inside, float value[V], const float g[V]) {
         for (int v = 0; v < V; v++)
             value[v] = line.factor[v] * (g[v] - line.first[v]) - (value[v] - line.centre[v]) * line.slope[v];
-        if (!inside)
-            return;
-        ls_store<V>(dx, at, value);
-        if (TWO)
+        if (inside)
+            ls_store<V>(dx, at, value);
+        if (inside && TWO)
             ls_store<V>(dx2, at, g);
     });
 }

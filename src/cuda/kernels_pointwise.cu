@@ -47,7 +47,7 @@ struct sum_relu {
     }
 };
 
-struct sum_of_halves {
+struct sum_maybe_relu {
     int relu;
     __device__ float operator()(float a, float b) const
     {
@@ -60,7 +60,7 @@ cudaError_t ls_k_add(void *y, const void *x, const void *x2, int half, int relu,
                      cudaStream_t stream)
 {
     if (half)
-        return map((ls_half *)y, (const ls_half *)x, (const ls_half *)x2, sum_of_halves{relu}, count, stream);
+        return map((ls_half *)y, (const ls_half *)x, (const ls_half *)x2, sum_maybe_relu{relu}, count, stream);
     return relu ? map((float *)y, (const float *)x, (const float *)x2, sum_relu(), count, stream)
                 : map((float *)y, (const float *)x, (const float *)x2, plain_sum(), count, stream);
 }

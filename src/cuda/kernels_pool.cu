@@ -27,18 +27,18 @@ struct window_of_quads {
     uint32_t i, j, at;
 };
 
-__device__ static window_of_quads find_window(const quads &s, uint32_t position, const ls_home &home)
+__device__ static window_of_quads find_window(const quads &s, uint32_t position, const ls_thread_span &span)
 {
     const uint32_t line = ls_quotient(position, s.by_w), row = ls_quotient(line, s.by_h);
     window_of_quads q = {line - row * s.y_h, position - line * s.y_w, 0};
-    q.at = ((row * s.k.h + 2 * q.i) * s.k.w + 2 * q.j) * home.chunks + home.chunk;
+    q.at = ((row * s.k.h + 2 * q.i) * s.k.w + 2 * q.j) * span.chunks + span.chunk;
     return q;
 }
 
 /* Pixel q of a window that begins at chunk `at`. */
-__device__ static uint32_t pixel(const quads &s, const ls_home &home, uint32_t at, int q)
+__device__ static uint32_t pixel(const quads &s, const ls_thread_span &span, uint32_t at, int q)
 {
-    return at + (q / 2 * (uint32_t)s.k.w + q % 2) * home.chunks;
+    return at + (q / 2 * (uint32_t)s.k.w + q % 2) * span.chunks;
 }
 
 /* The window's value from its pixels, and the bits of those that the gradient goes to. */
@@ -66,19 +66,19 @@ template <class T, int V, bool MAX>
 __global__ static void quads_forward(T *y, uint8_t *bits, const T *x, const float *bias,
                                      const __grid_constant__ quads s)
 {
-    const ls_home home = ls_home_of<V>(s.m, s.k.c);
+    const ls_thread_span span = ls_thread_span_of<V>(s.m, s.k.c);
     float b[V];
-    if (!home.has_channels())
+    if (!span.has_channels())
         return;
     for (int v = 0; v < V; v++)
-        b[v] = bias ? bias[home.chunk * V + v] : 0;
-    for (uint32_t i = home.first + threadIdx.y; i < home.end; i += blockDim.y) {
-        const uint32_t at = find_window(s, i, home).at;
+        b[v] = bias ? bias[span.chunk * V + v] : 0;
+    for (uint32_t i = span.first + threadIdx.y; i < span.end; i += blockDim.y) {
+        const uint32_t at = find_window(s, i, span).at;
         ls_pack<T, V> in[4];
         ls_pack<uint8_t, V> kept;
         float pixels[4][V], out[V];
         QUAD(q)
-            in[q] = ls_load<T, V>(x, pixel(s, home, at, q));
+            in[q] = ls_load<T, V>(x, pixel(s, span, at, q));
         QUAD(q)
             ls_widen<V>(pixels[q], in[q]);
         for (int v = 0; v < V; v++) {
@@ -89,9 +89,9 @@ __global__ static void quads_forward(T *y, uint8_t *bits, const T *x, const floa
             out[v] = window_value<MAX>(&found, of, s.k.relu);
             kept.of[v] = (uint8_t)found;
         }
-        ls_store<V>(y, i * home.chunks + home.chunk, out);
+        ls_store<V>(y, i * span.chunks + span.chunk, out);
         if (bits)
-            ((ls_pack<uint8_t, V> *)bits)[i * home.chunks + home.chunk] = kept;
+            ((ls_pack<uint8_t, V> *)bits)[i * span.chunks + span.chunk] = kept;
     }
 }
 
@@ -108,14 +108,14 @@ cudaError_t ls_k_quads_forward(void *y, uint8_t *bits, const void *x, const floa
 
 /* Nothing of y depends on a last line or column that no window has. */
 template <class T, int V>
-__device__ static void clear_rest(T *dx, const quads &s, const ls_home &home, window_of_quads q)
+__device__ static void clear_rest(T *dx, const quads &s, const ls_thread_span &span, window_of_quads q)
 {
     const float zero[V] = {0};
     const bool right = s.k.w % 2 != 0 && q.j + 1 == s.y_w, below = s.k.h % 2 != 0 && q.i + 1 == s.y_h;
     for (uint32_t line = 0; line < 3; line++)
         for (uint32_t column = 0; column < 3; column++)
             if ((line == 2 || column == 2) && (line < 2 || below) && (column < 2 || right))
-                ls_store<V>(dx, q.at + (line * s.k.w + column) * home.chunks, zero);
+                ls_store<V>(dx, q.at + (line * s.k.w + column) * span.chunks, zero);
 }
 
 /* SUMS: of the bias, which is what all of dx adds up to. */
@@ -124,14 +124,14 @@ __global__ static void quads_back(T *dx, float *total, int add, float *partial, 
                                   const uint8_t *bits, const __grid_constant__ quads s)
 {
     __shared__ ls_lanes_room<V> room;
-    const ls_home home = ls_home_of<V>(s.m, s.k.c);
+    const ls_thread_span span = ls_thread_span_of<V>(s.m, s.k.c);
     const float share = s.k.max ? 1 : 0.25f;
     const bool odd = s.k.w % 2 != 0 || s.k.h % 2 != 0;
     float sum[V] = {0};
-    for (uint32_t i = home.first + threadIdx.y; home.has_channels() && i < home.end;
+    for (uint32_t i = span.first + threadIdx.y; span.has_channels() && i < span.end;
          i += blockDim.y) {
-        const window_of_quads window = find_window(s, i, home);
-        const uint32_t from = i * home.chunks + home.chunk;
+        const window_of_quads window = find_window(s, i, span);
+        const uint32_t from = i * span.chunks + span.chunk;
         const ls_pack<uint8_t, V> kept = ((const ls_pack<uint8_t, V> *)bits)[from];
         float g[V];
         ls_widen<V>(g, ls_load<T, V>(dy, from));
@@ -142,15 +142,15 @@ __global__ static void quads_back(T *dx, float *total, int add, float *partial, 
                 if (SUMS)
                     sum[v] += out[v];
             }
-            ls_store<V>(dx, pixel(s, home, window.at, q), out);
+            ls_store<V>(dx, pixel(s, span, window.at, q), out);
         }
         if (odd)
-            clear_rest<T, V>(dx, s, home, window);
+            clear_rest<T, V>(dx, s, span, window);
     }
     if (!SUMS)
         return;
     ls_add_lanes<V>(sum, room);
-    ls_put_partial<V>(total, add, partial, room, home, s.k.c);
+    ls_put_partial<V>(total, add, partial, room, span, s.k.c);
 }
 
 cudaError_t ls_k_quads_back(void *dx, float *bias_sum, int add, const void *dy,
@@ -179,16 +179,8 @@ struct pool {
 static pool pool_of(const ls_k_pool *k, int V, int w, int h)
 {
     const int chunks = k->c / V;
-    pool s = {*k,
-              (uint32_t)k->rows * h * w * chunks,
-              (uint32_t)chunks,
-              (uint32_t)w,
-              (uint32_t)h,
-              ls_divide_by(chunks),
-              ls_divide_by(w),
-              ls_divide_by(h),
-              ls_divide_by(k->sh),
-              ls_divide_by(k->sw)};
+    pool s = {*k, (uint32_t)k->rows * h * w * chunks, (uint32_t)chunks, (uint32_t)w, (uint32_t)h,
+              ls_divide_by(chunks), ls_divide_by(w), ls_divide_by(h), ls_divide_by(k->sh), ls_divide_by(k->sw)};
     return s;
 }
 
@@ -264,25 +256,28 @@ __global__ static void pool_forward(float *y, int32_t *at, const float *x, const
     const window w = window_at(s.k, p.i, p.j);
     float out[V];
     ls_pack<int32_t, V> best;
-    for (int v = 0; !MAX && v < V; v++)
-        out[v] = 0;
+    if constexpr (!MAX)
+        for (int v = 0; v < V; v++)
+            out[v] = 0;
     EACH_OF(w, i, j) {
         const bool first = i == w.top && j == w.left;
         float value[V];
         ls_widen<V>(value, ls_load<float, V>(x, ((p.r * s.k.h + i) * s.k.w + j) * s.chunks + p.c));
         for (int v = 0; v < V; v++)
-            if (!MAX) {
+            if constexpr (!MAX) {
                 out[v] += value[v];
             } else if (first || value[v] > out[v]) {
                 out[v] = value[v];
                 best.of[v] = i * s.k.w + j;
             }
     }
-    for (int v = 0; !MAX && v < V; v++)
-        out[v] /= (float)w.pixels();
+    if constexpr (!MAX)
+        for (int v = 0; v < V; v++)
+            out[v] /= (float)w.pixels();
     ls_store<V>(y, my_item(), out);
-    if (MAX && at)
-        ((ls_pack<int32_t, V> *)at)[my_item()] = best;
+    if constexpr (MAX)
+        if (at)
+            ((ls_pack<int32_t, V> *)at)[my_item()] = best;
 }
 
 template <int V, bool MAX>
@@ -297,29 +292,27 @@ __global__ static void pool_back(float *dx, const float *dy, const int32_t *at, 
     EACH_OF(over, i, j) {
         const float pixels = (float)window_at(s.k, i, j).pixels();
         const uint32_t from = ((p.r * s.k.y_h + i) * s.k.y_w + j) * s.chunks + p.c;
-        ls_pack<int32_t, V> best;
-        if (MAX)
-            best = ((const ls_pack<int32_t, V> *)at)[from];
-        const ls_pack<float, V> g = ls_load<float, V>(dy, from);
-        for (int v = 0; v < V; v++)
-            sum[v] += !MAX ? g.of[v] / pixels : best.of[v] == me ? g.of[v] : 0;
+        if constexpr (MAX) {
+            const ls_pack<int32_t, V> best = ((const ls_pack<int32_t, V> *)at)[from];
+            const ls_pack<float, V> g = ls_load<float, V>(dy, from);
+            for (int v = 0; v < V; v++)
+                sum[v] += best.of[v] == me ? g.of[v] : 0;
+        } else {
+            const ls_pack<float, V> g = ls_load<float, V>(dy, from);
+            for (int v = 0; v < V; v++)
+                sum[v] += g.of[v] / pixels;
+        }
     }
     ls_store<V>(dx, my_item(), sum);
 }
 
 /* `statement` with V as the channels of a thread, MAX as k says, and s as the shape. */
 #define POOLED(k, w, h, ...)                                                                       \
-    do {                                                                                           \
-        if (ls_wide((k)->c, sizeof(float)) > 1) {                                                  \
-            enum { V = 4 };                                                                        \
-            const pool s = pool_of(k, V, w, h);                                                    \
-            LS_CHOSEN((k)->max, MAX, __VA_ARGS__);                                                 \
-        } else {                                                                                   \
-            enum { V = 1 };                                                                        \
-            const pool s = pool_of(k, V, w, h);                                                    \
-            LS_CHOSEN((k)->max, MAX, __VA_ARGS__);                                                 \
-        }                                                                                          \
-    } while (0)
+    LS_CHOSEN(ls_wide((k)->c, sizeof(float)) > 1, WIDE, {                                          \
+        enum { V = WIDE ? 4 : 1 };                                                                 \
+        const pool s = pool_of(k, V, w, h);                                                        \
+        LS_CHOSEN((k)->max, MAX, __VA_ARGS__);                                                     \
+    })
 
 cudaError_t ls_k_pool_forward(float *y, int32_t *at, const float *x, const ls_k_pool *k,
                               cudaStream_t stream)

@@ -3,6 +3,7 @@
  * line, the second one a hash of the rest, which is the choice. A file appears whole or not at all: all
  * workers, and all later runs, go by the first choice that was made, so that they compute alike. Only a
  * choice that is of no use gives way, once: to the first that comes behind it. */
+#include "base/plain_file.h"
 #include "cuda/math_inside.h"
 
 #include <fcntl.h>
@@ -86,7 +87,7 @@ size_t ls_math_choices(const ls_math *math, char *out, size_t size)
 
 int ls_math_choose(ls_math *math, const char *text, ls_error *err)
 {
-    math->given = 1;
+    math->given = true;
     for (size_t left = strlen(text); left > 0;) {
         size_t key = 0, value = 0;
         int head = 0;
@@ -104,22 +105,16 @@ int ls_math_choose(ls_math *math, const char *text, ls_error *err)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* The whole file, terminated, or NULL. */
-static char *read_file(const ls_math *math, const char *path)
+/* The whole file, or NULL; terminated, as memory is zeroed and holds more than the longest. */
+static void *read_file(const ls_math *math, const char *path)
 {
-    char *text = NULL;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return NULL;
-    struct stat st;
-    if (fstat(fileno(file), &st) == 0 && st.st_size > 0 && st.st_size < MOST_BYTES)
-        text = ls_alloc(math->desc.host, (size_t)st.st_size + 1);
-    if (text && fread(text, 1, (size_t)st.st_size, file) != (size_t)st.st_size) {
-        ls_free(math->desc.host, text);
-        text = NULL;
-    }
-    fclose(file);
-    return text;
+    size_t room = MOST_BYTES, count;
+    void *text = ls_alloc(math->desc.host, room);
+    if (text && ls_read_plain_file_into(&text, &room, &count, AT_FDCWD, path, "a plan", LS_EDATA,
+                                        MOST_BYTES - 1, math->desc.host, NULL) == LS_OK)
+        return text;
+    ls_free(math->desc.host, text);
+    return NULL;
 }
 
 /* Where the choice begins in a file's text, or NULL: it is damaged, or another key's. */

@@ -7,6 +7,7 @@
 
 #include <cublasLt.h>
 #include <cudnn.h>
+#include <stdbool.h>
 
 /* A plan that was chosen, here or by another machine. */
 typedef struct ls_math_choice {
@@ -18,29 +19,34 @@ typedef struct ls_math_choice {
 struct ls_math {
     ls_math_desc desc;
     ls_math_choice *choices;
-    int given;           /* non-zero: they are another machine's, and nothing else is timed */
-    cudnnHandle_t cudnn; /* NULL when only planning … */
+    bool given;                          /* they are another machine's, and nothing else is timed */
+    cudnnHandle_t cudnn;                 /* NULL when only planning … */
     cudnnBackendDescriptor_t properties; /* … for the device so described */
     cublasLtHandle_t blas;
 };
 
 typedef struct ls_math_inside ls_math_inside;
 
+/* What makes and runs plans, of its own kind: a struct of `bytes` that begins with ls_math_inside. */
+typedef struct ls_math_library {
+    size_t bytes;
+    /* Completes a plan that has its shape, and workspace_bytes; after a failure `fini` follows. */
+    int (*init)(ls_math_inside *plan, ls_error *err);
+    int (*run)(ls_math_inside *plan, cudaStream_t stream, const ls_math_operands *operands,
+               ls_error *err);
+    void (*fini)(ls_math_inside *plan);
+} ls_math_library;
+
+extern const ls_math_library ls_cudnn_conv;   /* cudnn_conv.c */
+extern const ls_math_library ls_cublas_dense; /* cublas_dense.c */
+
 /* The start of every plan. */
 struct ls_math_inside {
     ls_math_plan plan; /* first */
     ls_math *math;
     ls_math_shape shape;
-    int (*run)(ls_math_inside *plan, cudaStream_t stream, const ls_math_operands *operands,
-               ls_error *err);
-    void (*destroy)(ls_math_inside *plan);
+    const ls_math_library *library;
 };
-
-/* cudnn_conv.c, cublas_dense.c. `*out` is a plan without a workspace of its own. */
-int ls_cudnn_conv_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
-                       ls_error *err);
-int ls_cublas_dense_plan(ls_math_inside **out, ls_math *math, const ls_math_shape *shape,
-                         ls_error *err);
 
 /* ---- cudnn_graph.c: cuDNN's graph API, as much of it as convolutions need ---------------------- */
 
@@ -107,8 +113,8 @@ void ls_math_forget(ls_math *math);
  * ls_free. */
 char *ls_math_cache_get(const ls_math *math, const char *key);
 
-/* Keeps `text` under `key`, unless somebody was faster: then his stays. A cache that cannot be
- * written is logged and changes nothing. */
+/* Keeps `text` under `key`, unless another process has kept one first, which then stays. A cache that cannot
+ * be written is logged and changes nothing. */
 void ls_math_cache_put(const ls_math *math, const char *key, const char *text);
 
 /* What is kept under `key` is of no use, if it still is `text`. */

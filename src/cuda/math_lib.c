@@ -94,11 +94,19 @@ void ls_math_close(ls_math *math)
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err)
 {
-    ls_math_inside *plan = NULL;
+    const ls_math_library *library =
+        shape->kind < LS_MATH_DENSE ? &ls_cudnn_conv : &ls_cublas_dense;
+    ls_math_inside *plan = ls_alloc(math->desc.host, library->bytes);
     *out = NULL;
-    int status = shape->kind < LS_MATH_DENSE ? ls_cudnn_conv_plan(&plan, math, shape, err)
-                                             : ls_cublas_dense_plan(&plan, math, shape, err);
-    if (status == LS_OK)
+    if (!plan)
+        return ls_fail(err, LS_ENOMEM, "%s: out of memory for a plan", math->desc.device);
+    plan->math = math;
+    plan->shape = *shape;
+    plan->library = library;
+    int status = library->init(plan, err);
+    if (status)
+        ls_math_plan_destroy(&plan->plan);
+    else
         *out = &plan->plan;
     return status;
 }
@@ -106,8 +114,10 @@ int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *
 void ls_math_plan_destroy(ls_math_plan *plan)
 {
     ls_math_inside *inside = (ls_math_inside *)plan;
-    if (inside)
-        inside->destroy(inside);
+    if (!inside)
+        return;
+    inside->library->fini(inside);
+    ls_free(inside->math->desc.host, inside);
 }
 
 int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands *operands,
@@ -117,5 +127,5 @@ int ls_math_run(ls_math_plan *plan, cudaStream_t stream, const ls_math_operands 
     if (inside->math->desc.device_json)
         return ls_fail(err, LS_EINVAL, "%s: it was opened for planning alone",
                        inside->math->desc.device);
-    return inside->run(inside, stream, operands, err);
+    return inside->library->run(inside, stream, operands, err);
 }

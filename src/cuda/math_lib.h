@@ -66,7 +66,7 @@ typedef struct ls_math_shape {
     ls_math_kind kind;
     int half;
     int bias, relu;    /* LS_MATH_CONV, LS_MATH_DENSE: fused behind it; without a bias no relu */
-    int rows, c, h, w; /* of x; a dense layer's inputs are c, with h = w = 1 */
+    int rows, c, h, w; /* of x; of sizes a dense layer has rows, c, its inputs, and out alone */
     int out, y_h, y_w; /* of y */
     int kh, kw, sh, sw, ph, pw, dh, dw;
     int groups; /* of channels: weights are [out][kh][kw][c / groups] */

@@ -46,10 +46,10 @@ typedef struct bug {
 
 static int links_are_forgotten; /* set before there are threads */
 
-int __real_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
-int __wrap_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
+bool __real_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
+bool __wrap_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns);
 
-int __wrap_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns)
+bool __wrap_ls_cuda_links_are_gone(ls_cuda_links *links, uint64_t deadline_ns)
 {
     return links_are_forgotten || __real_ls_cuda_links_are_gone(links, deadline_ns);
 }

@@ -75,6 +75,19 @@ int ls_math_choose(ls_math *math, const char *text, ls_error *err)
                : ls_fail(err, LS_EDATA, "math double: %s", text);
 }
 
+static int is_dense(const ls_math_shape *s)
+{
+    return s->kind >= LS_MATH_DENSE;
+}
+
+/* A dense layer is a convolution of one pixel. */
+static ls_math_shape as_conv(ls_math_shape s)
+{
+    s.h = s.w = s.y_h = s.y_w = 1;
+    s.kh = s.kw = s.sh = s.sw = s.dh = s.dw = s.groups = 1;
+    return s;
+}
+
 int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *shape,
                         ls_error *err)
 {
@@ -84,7 +97,7 @@ int ls_math_plan_create(ls_math_plan **out, ls_math *math, const ls_math_shape *
     double_plan *p = calloc(1, sizeof *p);
     if (!p)
         return ls_fail(err, LS_ENOMEM, "math double: no memory");
-    p->shape = *shape;
+    p->shape = is_dense(shape) ? as_conv(*shape) : *shape;
     p->tf32 = math->precision == LS_PRECISION_TF32;
     p->engine = math->engine;
     p->plan.workspace_bytes = asked_workspace + 64 + (size_t)shape->c; /* something to get wrong */
@@ -203,12 +216,6 @@ static size_t elements_w(const ls_math_shape *s)
 }
 
 /* ---- one pass ------------------------------------------------------------------------------- */
-
-/* A dense layer is a convolution of one pixel. */
-static int is_dense(const ls_math_shape *s)
-{
-    return s->kind >= LS_MATH_DENSE;
-}
 
 static int pass_of(const ls_math_shape *s)
 {
