@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLICE_NS 20000000u               /* between two signs of life of who waits */
+#define SLICE_NS 20000000u               /* between two heartbeats of a waiting thread */
 #define GRACE_NS ((uint64_t)1000000000u) /* for a courier that was last seen alive */
 
 /* ---- an order ------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static int check_usable(const ls_cluster *c, ls_error *err)
 {
     if (c->hangs)
         return ls_fail(err, LS_ESTALLED, "the thread that talks to the other hosts hangs");
-    if (c->summing) /* what it has ended with is its courier's to say */
+    if (c->summing) /* the sum's own error is reported by the call that waits for it */
         return ls_fail(err, LS_EINTERNAL, "another exchange in the midst of a sum");
     return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
 }

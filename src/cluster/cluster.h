@@ -54,8 +54,8 @@ typedef struct ls_cluster_options {
     uint64_t deadline_ns; /* how long a member may be silent */
     uint64_t open_ns;     /* how long joining may take */
     const atomic_int
-        *asks;    /* not 0: this member asks all to stop; goes with each sum. NULL: never */
-    int regroups; /* non-zero: ls_cluster_regroups may be called one day */
+        *asks;     /* not 0: this member asks all to stop; goes with each sum. NULL: never */
+    bool regroups; /* ls_cluster_regroups may be called one day */
     const ls_host *host;
 } ls_cluster_options;
 

@@ -68,7 +68,7 @@ static bool may_regroup(const ls_cluster *c)
         }                                                                                          \
     } while (0)
 
-/* Of another member, where it need not end the run. */
+/* The loss of another member: no fault where the run may go on without it. */
 #define loss(c, ...)                                                                               \
     do {                                                                                           \
         if ((c)->fault.status == LS_OK) {                                                          \
@@ -165,7 +165,7 @@ static void listen_to(ls_cluster *c, int m)
     post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
 }
 
-/* Those that do not take the last one in are not sent more. */
+/* A member whose last sign of life is still being sent gets no further one. */
 static void say_alive(ls_cluster *c)
 {
     for (int m = 0; m < crew(c) && c->fault.status == LS_OK; m++) {
@@ -219,7 +219,8 @@ static void hear(ls_cluster *c, int m)
         fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->say == LS_SAY_LEAVE)
         loss(c, "host %s has left the run: %.400s", p->host, in->text);
-    else if (in->say == LS_SAY_LOSS) /* which that one may survive, and this one not */
+    else if (in->say ==
+             LS_SAY_LOSS) /* the sender may recover from this loss where this member cannot */
         loss(c, "%.400s", in->text);
     else if (in->say == LS_SAY_ALIVE)
         listen_to(c, m);
@@ -430,8 +431,8 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
     return LS_OK;
 }
 
-/* One who comes too late, which an engine may after any time, finds that its caller has been told so and is gone,
- * with all that was its own: the host's functions, too. */
+/* An engine's open may return after the caller's time limit. Then ls_joining_ends is false: the caller has gone, with
+ * the host's functions, and nothing of it may be used. */
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {
@@ -613,8 +614,8 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
     return status;
 }
 
-/* Those that are left meet. Where they do not, the loss is a fault. */
-static void regroup(ls_cluster *c)
+/* Where the surviving members do not agree, the loss is a fault. */
+static void regroup_members(ls_cluster *c)
 {
     const size_t count = (size_t)crew(c);
     uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
@@ -675,7 +676,7 @@ int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
         else if (c->active && c->open == 0 && !brings(c))
             succeed(c);
         if (c->loss && !(c->active && c->kind == LS_ORDER_CLOSE))
-            regroup(c);
+            regroup_members(c);
     }
     return LS_OK;
 }

@@ -85,7 +85,9 @@ static void try_to_reach(int *fd, int *error, const struct sockaddr *at, socklen
 
 static void pause_until(uint64_t until_ns)
 {
-    tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns));
+    (void)tcp_ready(
+        -1, 0,
+        tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns)); /* nothing to be ready: it sleeps */
 }
 
 /* An address that swallows everything leaves time for others. */
@@ -156,7 +158,7 @@ typedef struct welcome {
 
 /* ---- the first member ------------------------------------------------------------------------- */
 
-/* One that has gone again is none. */
+/* Callers that have hung up are removed. */
 static void forget_gone(joining *j, int *count)
 {
     char byte;
@@ -330,7 +332,8 @@ static int call_members(joining *j, ls_error *err)
     return status;
 }
 
-/* One of another group, or of a vote, is none. Returns whether it has a line now. */
+/* Makes the caller's connection a line. A caller of another group, or of a vote, is refused. Returns whether it was
+ * taken. */
 static bool take_member(joining *j, int fd, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
@@ -426,7 +429,7 @@ static bool is_elsewhere(int error)
     return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
 }
 
-/* Whoever can listen at the address is the first. */
+/* The member that can bind the address is member 0. */
 static int find_first(joining *j, bool *first, ls_error *err)
 {
     char why[LS_REASON];

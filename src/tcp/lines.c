@@ -91,6 +91,17 @@ static int fail_line(const ls_transfer *t, int error, ls_error *err)
                    error ? ls_reason(why, error) : "it was closed there");
 }
 
+/* A received head is whole: whether the message is as long as the transfer expects. */
+static int check_head(const tcp_flow *flow, const ls_transfer *t, ls_error *err)
+{
+    const uint64_t bytes = get_length(flow->head);
+    return bytes == t->bytes
+               ? LS_OK
+               : ls_fail(err, LS_EDATA,
+                         "member %d sent a message of %llu bytes where %zu were expected", t->peer,
+                         (unsigned long long)bytes, t->bytes);
+}
+
 /* As much of a direction's first message as the connection takes, or has. *moved: bytes; 0: none now. */
 static int move_some(tcp_line *line, tcp_flow *flow, size_t *moved, ls_error *err)
 {
@@ -108,12 +119,8 @@ static int move_some(tcp_line *line, tcp_flow *flow, size_t *moved, ls_error *er
     *moved = n > 0 ? (size_t)n : 0;
     if ((n == 0 && !out) || (n < 0 && errno != EAGAIN))
         return fail_line(t, n < 0 ? errno : 0, err);
-    if (!out && flow->done < HEAD && flow->done + *moved >= HEAD &&
-        get_length(flow->head) != t->bytes)
-        return ls_fail(err, LS_EDATA,
-                       "member %d sent a message of %llu bytes where %zu were expected", t->peer,
-                       (unsigned long long)get_length(flow->head), t->bytes);
-    return LS_OK;
+    return !out && flow->done < HEAD && flow->done + *moved >= HEAD ? check_head(flow, t, err)
+                                                                    : LS_OK;
 }
 
 /* One direction of a line, until it stops or has had its turn. */
@@ -266,25 +273,12 @@ void tcp_free(tcp_wire *w)
     ls_free(NULL, w);
 }
 
-static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err);
-static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err);
-
-static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
-                                      .size = sizeof(ls_wire_type),
-                                      .name = "tcp",
-                                      .open = open_tcp,
-                                      .post = post_tcp,
-                                      .poll = poll_tcp,
-                                      .close = close_tcp,
-                                      .abort = abort_tcp,
-                                      .regroup = regroup_tcp};
-
 static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err)
 {
     tcp_wire *w = NULL;
     int status = tcp_regroup(&w, (tcp_wire *)old, how, err);
     if (status == LS_OK)
-        w->base.type = &wire_tcp;
+        w->base.type = ls_wire_tcp();
     *out = status ? NULL : &w->base;
     return status;
 }
@@ -298,7 +292,7 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
     tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
-    w->base.type = &wire_tcp;
+    w->base.type = ls_wire_tcp();
     int status = tcp_join(w, place, options->regroups != 0, err);
     if (status)
         tcp_free(w);
@@ -309,5 +303,14 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
 
 const ls_wire_type *ls_wire_tcp(void)
 {
+    static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
+                                          .size = sizeof(ls_wire_type),
+                                          .name = "tcp",
+                                          .open = open_tcp,
+                                          .post = post_tcp,
+                                          .poll = poll_tcp,
+                                          .close = close_tcp,
+                                          .abort = abort_tcp,
+                                          .regroup = regroup_tcp};
     return &wire_tcp;
 }

@@ -212,7 +212,8 @@ static void listen_to(meeting *m, int who)
 
 /* ---- the vote --------------------------------------------------------------------------------- */
 
-/* Who is waited for in vain: the lowest, for its proposal, or whoever has not accepted this one's. */
+/* Suspects the members that keep the vote waiting: the lowest, if it has not proposed; in a vote of this member's,
+ * those that have not accepted. */
 static void shun_silent(meeting *m)
 {
     const tcp_vote *v = m->vote;
@@ -246,7 +247,7 @@ static void vote(meeting *m)
         shun_silent(m);
 }
 
-/* LS_OK: not yet. */
+/* LS_OK: this part may still win the vote. */
 static int check_hope(const meeting *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);

@@ -95,7 +95,7 @@ void tcp_vote_state(const tcp_vote *v, tcp_word *out);
 /* Whether a word names some members of the first group and no others. */
 bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in);
 
-/* What `from` says, which can be. True: *answer goes back to it. */
+/* Takes in a word from member `from`, for which tcp_vote_can_be holds. True: send *answer back. */
 bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer);
 
 /* The last formed group that anyone here knows, and those of it who are here. */
