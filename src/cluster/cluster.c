@@ -194,7 +194,7 @@ const float *ls_cluster_total(const ls_cluster *c)
     return c->sum.total;
 }
 
-void *ls_cluster_memory(const ls_cluster *c, size_t *bytes)
+static void *memory_of(const ls_cluster *c, size_t *bytes)
 {
     *bytes = (size_t)(c->sum.nodes + 1) * c->sum.floats * sizeof(float);
     return c->sum.memory;
@@ -213,15 +213,15 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
     return status;
 }
 
-void ls_cluster_ready(ls_cluster *c, size_t floats)
-{
-    if (floats > ls_cluster_is_ready(c))
-        atomic_store_explicit(&c->sum.ready, floats, LS_COURIER_READY);
-}
-
-size_t ls_cluster_is_ready(const ls_cluster *c)
+static size_t is_ready(const ls_cluster *c)
 {
     return atomic_load_explicit(&c->sum.ready, memory_order_relaxed); /* the caller's own */
+}
+
+void ls_cluster_ready(ls_cluster *c, size_t floats)
+{
+    if (floats > is_ready(c))
+        atomic_store_explicit(&c->sum.ready, floats, LS_COURIER_READY);
 }
 
 int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
@@ -254,10 +254,10 @@ void ls_cluster_commit(ls_cluster *c, int committed)
 const ls_members_ops ls_cluster_ops = {.size = sizeof(ls_members_ops),
                                        .node = ls_cluster_node,
                                        .total = ls_cluster_total,
-                                       .memory = ls_cluster_memory,
+                                       .memory = memory_of,
                                        .begin = ls_cluster_begin_sum,
                                        .ready = ls_cluster_ready,
-                                       .is_ready = ls_cluster_is_ready,
+                                       .is_ready = is_ready,
                                        .sum = ls_cluster_sum,
                                        .agreed = ls_cluster_agreed,
                                        .commit = ls_cluster_commit};

@@ -130,10 +130,8 @@ int ls_cluster_prepare(ls_cluster *cluster, int shards, size_t floats, ls_error 
  * <lockstep/communicator.h>. Errors: those of orders. */
 float *ls_cluster_node(const ls_cluster *cluster, int i);
 const float *ls_cluster_total(const ls_cluster *cluster);
-void *ls_cluster_memory(const ls_cluster *cluster, size_t *bytes);
 int ls_cluster_begin_sum(ls_cluster *cluster, ls_error *err);
 void ls_cluster_ready(ls_cluster *cluster, size_t floats);
-size_t ls_cluster_is_ready(const ls_cluster *cluster);
 int ls_cluster_sum(ls_cluster *cluster, const ls_cluster_wait *wait, ls_error *err);
 int ls_cluster_agreed(const ls_cluster *cluster);
 void ls_cluster_commit(ls_cluster *cluster, int committed);

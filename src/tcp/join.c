@@ -56,8 +56,7 @@ static int open_own_door(joining *j, int fd, uint32_t *port, ls_error *err)
     if (!error && getsockname(j->door, (struct sockaddr *)&own, &bytes))
         error = errno;
     *port = ntohs(*at);
-    return error > 0 ? ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error))
-                     : (error ? LS_ESYSTEM : LS_OK);
+    return error ? ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error)) : LS_OK;
 }
 
 /* Connects, anew while nobody listens yet: *fd, or −1 and errno in *error. */
@@ -85,9 +84,8 @@ static void try_to_reach(int *fd, int *error, const struct sockaddr *at, socklen
 
 static void pause_until(uint64_t until_ns)
 {
-    (void)tcp_ready(
-        -1, 0,
-        tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns)); /* nothing to be ready: it sleeps */
+    /* Nothing to be ready: it sleeps. */
+    (void)tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns));
 }
 
 /* An address that swallows everything leaves time for others. */

@@ -23,7 +23,7 @@ typedef struct tcp_flow {
     tcp_queue queue;
     /* Of the first: bytes that have gone, or come, its head included. */
     size_t done;
-    uint8_t head[8];
+    uint64_t head; /* its length; of one byte order, as all that members say */
 } tcp_flow;
 
 typedef struct tcp_line {
