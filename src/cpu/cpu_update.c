@@ -28,9 +28,10 @@ static const char *name_of(ls_op_kind kind)
 /* Floats of the arena. */
 static size_t count_of(const ls_op_desc *desc)
 {
-    return desc->kind == LS_OP_ADAMW  ? desc->u.adamw.count
-           : desc->kind == LS_OP_CLIP ? desc->u.clip.count
-                                      : desc->u.sgd.count;
+    return desc->kind == LS_OP_ADAMW     ? desc->u.adamw.count
+           : desc->kind == LS_OP_CLIP    ? desc->u.clip.count
+           : desc->kind == LS_OP_RUNNING ? desc->u.running.count
+                                         : desc->u.sgd.count;
 }
 
 static int update_bind(ls_op *op, const ls_op_buffers *buffers, ls_error *err)
@@ -158,13 +159,6 @@ static void step_some(void *arg, uint32_t item)
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
-static void step(const update_op *u, step_fn *fn, float lr, float scale)
-{
-    pass p = {u, fn, lr, scale};
-    ls_team_run(u->base.team, (uint32_t)((count_of(&u->desc) + STEP_FLOATS - 1) / STEP_FLOATS),
-                step_some, &p);
-}
-
 /* A step whose loss is not finite holds up itself and all behind it. */
 static bool is_held(const ls_op_buffers *b)
 {
@@ -186,7 +180,9 @@ static void run_step(update_op *u, const ls_step_args *args)
     step_fn *with_momentum = sgd->nesterov ? step_nesterov : step_momentum;
     if (adamw)
         prepare_adamw(u, args, lr);
-    step(u, adamw ? step_adamw : sgd->momentum != 0 ? with_momentum : step_plain, lr, scale);
+    pass p = {u, adamw ? step_adamw : sgd->momentum != 0 ? with_momentum : step_plain, lr, scale};
+    ls_team_run(u->base.team, (uint32_t)((count_of(&u->desc) + STEP_FLOATS - 1) / STEP_FLOATS),
+                step_some, &p);
 }
 
 static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)
