@@ -7,7 +7,7 @@
  *     open                                     joins the other members, on the thread that calls it
  *     post, post, …                            begins transfers
  *     poll(timeout)                            gets them on, and says which have ended
- *     regroup                                  members are lost: who is left meets anew, on another wire
+ *     regroup                                  members are lost: the surviving ones regroup, on another wire
  *     close, or abort                          in good order together with the others, or at once and alone
  *
  * One thread at a time calls the slots of a wire, from open to close; an engine need not be safe for
@@ -105,8 +105,8 @@ struct ls_wire_type {
 
 typedef const ls_wire_type *ls_wire_entry_fn(void);
 
-/* Where the members meet that the engine "tcp" connects: what its options.comm points to, until open has
- * returned. One of them has the address, and is member 0; the others are numbered by their addresses.
+/* The rendezvous of the members that the engine "tcp" connects: what its options.comm points to, until open
+ * has returned. One of them has the address, and is member 0; the others are numbered by their addresses.
  *
  * Every two members have a connection for each channel, by way of the network that leads to the address. Each
  * end of each proves to the other that it knows the secret, without sending it (HMAC-SHA-256 over both ends' random

@@ -1,7 +1,7 @@
 /* All-reduce: the sum of everybody's numbers, in everybody's memory.
  *
  *     ls_collective_options o = {.size = sizeof o, .ranks = ls_pool_size(pool), .floats = n};
- *     ls_collective *c;
+ *     ls_collective *group;
  *     ls_collective_create(&group, &o, &err);
  *
  *     static int job(const ls_worker *w, void *arg, ls_error *err)       // on every worker

@@ -142,8 +142,9 @@ struct ls_comm {
 struct ls_comm_type {
     const char *name; /* config key `allreduce` */
     int same_bits;    /* non-zero: results do not depend on the number of workers */
+    /* Any thread. Copies `desc`. Errors: LS_EINVAL, LS_ENOMEM. */
     int (*group_create)(ls_comm_group **out, const ls_comm_group_desc *desc, ls_error *err);
-    void (*group_destroy)(ls_comm_group *group); /* after every rank has left */
+    void (*group_destroy)(ls_comm_group *group); /* any thread, after every rank has left */
     /* Any thread. The time limit of every wait that begins from now on; UINT64_MAX: none. */
     void (*set_timeout)(ls_comm_group *group, uint64_t timeout_ns);
     /* On the worker's thread, which may have left another group before. Errors: LS_ENOMEM,

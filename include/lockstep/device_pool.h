@@ -32,7 +32,8 @@ extern "C" {
 
 /* ---- back ends ------------------------------------------------------------------------------ */
 
-/* The back ends a program knows, in order of preference. Not changed while somebody uses it. */
+/* The back ends a program knows, in order of preference. Any thread; no other call may be inside while
+ * ls_registry_add or ls_registry_destroy runs. */
 typedef struct ls_registry ls_registry;
 
 /* A registry of the back ends this library was built with. `host` may be NULL; it outlives the
@@ -75,9 +76,10 @@ typedef struct ls_device_pool_options {
     void *user;
     const ls_host *host;
     /* As in pool.h: what the threads are called (NULL: by the back end's name), whether they are
-     * *not* pinned (the workers of a CPU are, unless this is set; those of GPUs never), whether the owner is worker 0, how many of the last workers run on lent threads,
-     * and whether jobs are timed. −1 for `borrowed` means all workers but the owner: how many those
-     * are, the pool's size says. A lent thread opens its device in ls_pool_serve. */
+     * *not* pinned (the workers of a CPU are, unless this is set; those of GPUs never), whether the owner
+     * is worker 0, how many of the last workers run on lent threads, and whether jobs are timed. −1 for
+     * `borrowed` means all workers but the owner: how many those are, the pool's size says. A lent thread opens
+     * its device in ls_pool_serve. */
     const char *name;
     int no_pinning;
     int caller_works;
@@ -86,7 +88,7 @@ typedef struct ls_device_pool_options {
 } ls_device_pool_options;
 
 /* Opens the devices, each on a worker of its own, and returns the pool when all are bound but those
- * of borrowed workers.
+ * of borrowed workers. The calling thread is the pool's owner (pool.h).
  * Errors: LS_EINVAL (a device list that cannot be read, with the fix), LS_EDEVICE (a device that
  * is absent or broken, and which of the two), those of ls_pool_create and of the start hook. */
 int ls_device_pool_create(ls_pool **out, const ls_device_pool_options *options, ls_error *err);

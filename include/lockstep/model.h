@@ -40,8 +40,8 @@ int ls_model_open(ls_snapshot **out, const char *path, const ls_model_options *o
 
 /* `rows` [n][channels][height][width], as the model was trained on (ls_snapshot_describe) → `outputs`
  * [n][classes]: probabilities, the softmax of what ls_snapshot_predict gives; of a model that learnt bits (bce)
- * that of each bit; of one that learnt numbers (mse) these. Any thread, any number of them at a time. Errors:
- * its. */
+ * that of each bit; of one that learnt numbers (mse) these. Any thread, any number of them at a time.
+ * Errors: those of ls_snapshot_predict. */
 int ls_model_predict(ls_snapshot *model, const void *rows, uint32_t n, float *outputs,
                      ls_error *err);
 

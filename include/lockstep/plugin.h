@@ -9,7 +9,7 @@
  *     desc.x = the tensor the previous op produced          shapes and layout, no memory yet
  *     ops->op_create(&op, device, &desc, err)               chooses kernels; op->y, sizes are known
  *     op->impl->bind(op, &buffers, err)                     once, but see LS_DEVICE_REBINDS
- *     op->impl->forward(op, stream, err)                    any number of times, allocates nothing
+ *     op->impl->forward(op, stream, flags, err)             any number of times, allocates nothing
  *     op->impl->backward(op, stream, flags, err)
  *     op->impl->destroy(op)
  *
@@ -353,6 +353,7 @@ enum {
 
 typedef struct ls_op_impl {
     size_t size; /* sizeof(ls_op_impl) */
+    /* Errors of these three: LS_EINVAL, LS_EDATA (a label that is no class), LS_EDEVICE, LS_ENOMEM. */
     int (*bind)(ls_op *op, const ls_op_buffers *buffers, ls_error *err);
     int (*forward)(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
     /* Reads dy (and what forward saved), writes param gradients and dx. Optional: gather,
@@ -408,12 +409,16 @@ typedef struct ls_device_span {
 typedef struct ls_device_ops {
     size_t size; /* sizeof(ls_device_ops) */
     void (*describe)(const ls_device *device, ls_device_info *out);
+    /* Errors from here to op_create: LS_ENOMEM, LS_EDEVICE; of op_create also LS_EINVAL, and LS_EUNSUPPORTED
+     * for a form that it declines. */
     /* First call on the worker's thread; makes the device current there. */
     int (*bind)(ls_device *device, ls_error *err);
     void (*close)(ls_device *device); /* last call; NULL is allowed */
     /* Zeroed, 64-byte aligned memory. */
     int (*alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
     void (*free)(ls_device *device, void *memory); /* NULL is allowed */
+    /* `src`, and a download's `dst`, belong to the device until `sync` of the stream has returned, or `reached`
+     * has said that it is done. */
     int (*upload)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                   ls_error *err);
     int (*download)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
@@ -437,7 +442,8 @@ typedef struct ls_device_ops {
     /* Optional: the layout this op would like its x in, for the producer's y_hint; NULL: any.
      * desc->x.layout and desc->y_hint are not set yet. Owned by the device. */
     const ls_layout *(*preferred_layout)(ls_device *device, const ls_op_desc *desc);
-    /* Optional, all four or none: streams and events. A device without them has one stream. */
+    /* Optional, all four or none: streams and events. A device without them has one stream. record: where
+     * *event is NULL it makes one, else it uses that one again; events are the device's, and go with it. */
     int (*stream_create)(ls_stream **out, ls_device *device, int high_priority, ls_error *err);
     void (*stream_destroy)(ls_device *device, ls_stream *stream);
     int (*record)(ls_event **event, ls_device *device, ls_stream *stream, ls_error *err);
@@ -538,6 +544,8 @@ typedef struct ls_backend {
                          have identities and NAME:0,3 lists them */
     /* Never fails: what is wrong is said in `out`. */
     void (*probe)(ls_backend_info *out);
+    /* The caller closes it. Errors: LS_EINVAL (a wrong request), LS_EDEVICE (no such device, or broken),
+     * LS_EUNSUPPORTED, LS_ESYSTEM, LS_ENOMEM. */
     int (*open)(ls_device **out, const ls_device_request *request, ls_error *err);
 } ls_backend;
 

@@ -39,16 +39,17 @@ typedef struct ls_snapshot_info {
     int targets; /* non-zero: the outputs are so many numbers, of which `classes` then says how many */
 } ls_snapshot_info;
 
-/* Any thread, all of these. */
+/* Any thread: everything in this header. */
 void ls_snapshot_describe(const ls_snapshot *snapshot, ls_snapshot_info *out);
 ls_snapshot *ls_snapshot_retain(ls_snapshot *snapshot); /* returns its argument */
 void ls_snapshot_release(ls_snapshot *snapshot);        /* NULL is allowed */
 
-/* `images` [n][channels][height][width], one byte a pixel, as in training and with the same
- * preprocessing (but no augmentation) → `scores` [n][classes]: the logits, whose largest is the
- * prediction and whose softmax are probabilities. An image's scores do not depend on the others, but
- * may differ in their last bits with n. Allocates nothing once as many threads have predicted at the
- * same time before. Errors: LS_ENOMEM, LS_ESYSTEM (no thread), LS_EDEVICE, LS_EUNSUPPORTED. */
+/* `images` [n][channels][height][width], bytes or, where info.floats is set, floats, preprocessed as in
+ * training but not augmented → `scores` [n][classes]: logits of classes, whose largest is the prediction and
+ * whose softmax are probabilities, logits of bits (bce), or the values (mse). A row's scores do not depend on
+ * the others, but may differ in their last bits with n. Allocates nothing once as many threads have predicted
+ * at the same time before. Errors: LS_EINVAL, LS_ENOMEM, LS_ESYSTEM (no thread), LS_EDEVICE,
+ * LS_EUNSUPPORTED. */
 int ls_snapshot_predict(ls_snapshot *snapshot, const void *images, uint32_t n, float *scores,
                         ls_error *err);
 

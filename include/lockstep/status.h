@@ -6,8 +6,8 @@
  *
  * A function that can fail returns LS_OK (zero) or a negative ls_status. It takes an `ls_error *`
  * as its last parameter; NULL is allowed when the caller wants the code alone. The callee that
- * detects a failure writes the one-line message, and nobody above it overwrites it. An ls_error
- * belongs to its caller and is only written on failure. Nothing here is global, so every function
+ * detects a failure writes the one-line message; its callers at most add where it happened. An
+ * ls_error belongs to its caller and is only written on failure. Nothing here is global, so every function
  * of this header may be called from any thread.
  */
 #ifndef LOCKSTEP_STATUS_H

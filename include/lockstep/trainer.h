@@ -93,8 +93,8 @@ typedef struct ls_result {
     const char *checkpoint;  /* file of the newest one that was saved; "": none */
     int saved;               /* non-zero: that one holds the run as it ended: resume from it */
     int interrupted;
-    const char *metric; /* as in ls_progress, of the last evaluation; NaN when there was none */
-    double test_metric;
+    const char *metric; /* as in ls_progress */
+    double test_metric; /* of the last evaluation; NaN when there was none */
 } ls_result;
 
 typedef struct ls_trainer_options {
@@ -151,8 +151,9 @@ typedef struct ls_trainer_options {
 } ls_trainer_options;
 
 /* Reads the config, opens the data and the devices, builds a replica on each and makes the run
- * directory. Errors: LS_ECONFIG, LS_ENOENT, LS_EDATA, LS_EIO, LS_EDEVICE, LS_ENOMEM …, with a
- * message that names file and line; nothing is left behind. */
+ * directory. Errors: LS_ECONFIG, LS_ENOENT, LS_EDATA, LS_EIO, LS_EDEVICE, LS_ENOMEM, LS_EINVAL,
+ * LS_EUNSUPPORTED, LS_EAGAIN (another process trains in that directory), LS_ETIMEDOUT, LS_ESTALLED,
+ * LS_ESYSTEM, with a message that names file and line; nothing is left behind. */
 int ls_trainer_open(ls_trainer **out, const ls_trainer_options *options, ls_error *err);
 
 /* What will be run. Valid until close. */
@@ -160,8 +161,9 @@ const ls_summary *ls_trainer_summary(const ls_trainer *trainer);
 
 /* Trains for the configured epochs, from where the trainer stands, evaluates, and writes the
  * weights. May be called once, and nothing is trained behind it.
- * Errors: LS_EINTERRUPTED after ls_trainer_interrupt (the step was finished and the weights are
- * written), LS_ENONFINITE, LS_EIO, LS_EDEVICE, or the record callback's. */
+ * Errors: LS_EINVAL (it has run, or there are no training rows), LS_EINTERRUPTED after
+ * ls_trainer_interrupt (the step was finished and the weights are written), LS_ENONFINITE, LS_EIO,
+ * LS_EDEVICE, LS_EDIVERGED, LS_ESTALLED, LS_ENOMEM, or the record callback's. */
 int ls_trainer_run(ls_trainer *trainer, ls_error *err);
 
 /* Asks a run to stop after the step under way; ls_trainer_step then returns LS_EINTERRUPTED. Safe in a
@@ -173,7 +175,8 @@ void ls_trainer_interrupt(ls_trainer *trainer);
 const ls_result *ls_trainer_result(const ls_trainer *trainer);
 
 /* Copies the weights, one parameter after another in model order, row-major, into `out`
- * (parameters floats: see ls_summary). Errors: LS_EDEVICE. */
+ * (parameters floats: see ls_summary; running statistics are left out). Errors: LS_EDIVERGED,
+ * LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_weights(ls_trainer *trainer, float *out, ls_error *err);
 
 /* ---- driven by the caller ------------------------------------------------------------------- */
@@ -187,10 +190,11 @@ typedef struct ls_step_result {
 } ls_step_result;
 
 /* Trains one step on `n` rows of the caller's: rows [n][channels][height][width], uint8_t or float, and
- * targets, int32_t [n] or float [n][targets], as the data source says; read before the return. Data must be streamed (data_source.h), n be the config's batch_size or one
- * of options.step_rows. Rate, checkpoints and records are as in a run: an epoch has as many steps as
- * train_rows make. `out` may be NULL. Waits for the step. Errors: LS_EINVAL, LS_EINTERRUPTED,
- * LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_ESTALLED, or the record callback's. */
+ * targets, int32_t [n] or float [n][targets], as the data source says; read before the return. Data must be
+ * streamed (data_source.h), n be the config's batch_size or one of options.step_rows. Rate, checkpoints and
+ * records are as in a run: an epoch has as many steps as train_rows make. `out` may be NULL. Waits for the
+ * step. Errors: LS_EINVAL, LS_EINTERRUPTED, LS_ENONFINITE, LS_EIO, LS_EDEVICE, LS_ESTALLED, or the record
+ * callback's. */
 int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, uint32_t n,
                     ls_step_result *out, ls_error *err);
 
@@ -200,24 +204,25 @@ int ls_trainer_step(ls_trainer *trainer, const void *rows, const void *targets, 
 int ls_trainer_evaluate(ls_trainer *trainer, double *loss, double *accuracy, ls_error *err);
 
 /* The weights as they are now, for any thread to predict with; the caller releases it. Errors:
- * LS_EDIVERGED, LS_EDEVICE, LS_ENOMEM. */
+ * LS_EDIVERGED, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_snapshot(ls_trainer *trainer, ls_snapshot **out, ls_error *err);
 
 /* ls_snapshot_predict with the weights as they are now; the snapshot is kept for as long as they do
- * not change. */
+ * not change. Rows and scores as there. Errors: those of ls_trainer_snapshot and ls_snapshot_predict. */
 int ls_trainer_predict(ls_trainer *trainer, const void *images, uint32_t n, float *scores,
                        ls_error *err);
 
 /* Saves everything that training needs to go on, bit for bit, as one safetensors file; on the disk at
  * the return. `path` is made, or replaced in one step; its directory exists. NULL: among the run
  * directory's checkpoints, where options.resume finds it. Errors: LS_EINVAL (NULL, but there is no run
- * directory; a directory), LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED. */
+ * directory; a directory), LS_EIO (nothing has changed on the disk), LS_ENONFINITE, LS_EDIVERGED,
+ * LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_save(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Goes on from a checkpoint, which must be of the same recipe and data: weights, optimizer, place in the
  * schedule. Or takes over the weights of any other safetensors file: the optimizer's state then begins
- * anew, and the place stays. Nothing is changed unless all could be read. Errors: LS_ENOENT, LS_EDATA,
- * LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE. */
+ * anew, and the place stays. Nothing is changed unless all could be read. Errors: LS_EINVAL (the run has
+ * ended), LS_ENOENT, LS_EDATA, LS_ECONFIG (another recipe), LS_EIO, LS_EDEVICE, LS_ESTALLED, LS_ENOMEM. */
 int ls_trainer_load(ls_trainer *trainer, const char *path, ls_error *err);
 
 /* Another receiver of the records, from now on: as options.record, with a `user` of its own. Errors:
@@ -228,14 +233,15 @@ int ls_trainer_add_sink(ls_trainer *trainer,
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-/* NULL is allowed. What was not saved is lost; snapshots stay. Returns LS_OK, or LS_ESTALLED when a worker that was left behind has still not come
- * back: then its thread stays, with the memory it may still use. */
+/* NULL is allowed. What was not saved is lost; snapshots stay. Returns LS_OK, or LS_ESTALLED when a worker
+ * that was left behind has still not come back: then its thread stays, with the memory it may still use. */
 int ls_trainer_close(ls_trainer *trainer);
 
 /* The resolved config (defaults and `set` applied) as indented JSON, without opening data or
- * devices; the caller frees it with ls_text_free. Errors: LS_ECONFIG, LS_ENOENT, LS_EIO, LS_ENOMEM. */
+ * devices; the caller frees it with ls_text_free. Any thread. Errors: LS_EINVAL (no config),
+ * LS_ECONFIG, LS_ENOENT, LS_EIO, LS_ENOMEM. */
 int ls_config_resolve(char **out, const ls_trainer_options *options, ls_error *err);
-void ls_text_free(char *text, const ls_host *host); /* NULL is allowed */
+void ls_text_free(char *text, const ls_host *host); /* `host` as in the options; NULL is allowed */
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SLICE_NS 20000000u               /* between two signs of life of who waits */
+#define SLICE_NS 20000000u               /* between two heartbeats of a waiting thread */
 #define GRACE_NS ((uint64_t)1000000000u) /* for a courier that was last seen alive */
 
 /* ---- an order ------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static int check_usable(const ls_cluster *c, ls_error *err)
 {
     if (c->hangs)
         return ls_fail(err, LS_ESTALLED, "the thread that talks to the other hosts hangs");
-    if (c->summing) /* what it has ended with is its courier's to say */
+    if (c->summing) /* the sum's own error is reported by the call that waits for it */
         return ls_fail(err, LS_EINTERNAL, "another exchange in the midst of a sum");
     return c->error.status ? ls_fail(err, c->error.status, "%s", c->error.text) : LS_OK;
 }
@@ -194,7 +194,7 @@ const float *ls_cluster_total(const ls_cluster *c)
     return c->sum.total;
 }
 
-void *ls_cluster_memory(const ls_cluster *c, size_t *bytes)
+static void *memory_of(const ls_cluster *c, size_t *bytes)
 {
     *bytes = (size_t)(c->sum.nodes + 1) * c->sum.floats * sizeof(float);
     return c->sum.memory;
@@ -213,15 +213,15 @@ int ls_cluster_begin_sum(ls_cluster *c, ls_error *err)
     return status;
 }
 
-void ls_cluster_ready(ls_cluster *c, size_t floats)
-{
-    if (floats > ls_cluster_is_ready(c))
-        atomic_store_explicit(&c->sum.ready, floats, LS_COURIER_READY);
-}
-
-size_t ls_cluster_is_ready(const ls_cluster *c)
+static size_t is_ready(const ls_cluster *c)
 {
     return atomic_load_explicit(&c->sum.ready, memory_order_relaxed); /* the caller's own */
+}
+
+void ls_cluster_ready(ls_cluster *c, size_t floats)
+{
+    if (floats > is_ready(c))
+        atomic_store_explicit(&c->sum.ready, floats, LS_COURIER_READY);
 }
 
 int ls_cluster_sum(ls_cluster *c, const ls_cluster_wait *wait, ls_error *err)
@@ -254,10 +254,10 @@ void ls_cluster_commit(ls_cluster *c, int committed)
 const ls_members_ops ls_cluster_ops = {.size = sizeof(ls_members_ops),
                                        .node = ls_cluster_node,
                                        .total = ls_cluster_total,
-                                       .memory = ls_cluster_memory,
+                                       .memory = memory_of,
                                        .begin = ls_cluster_begin_sum,
                                        .ready = ls_cluster_ready,
-                                       .is_ready = ls_cluster_is_ready,
+                                       .is_ready = is_ready,
                                        .sum = ls_cluster_sum,
                                        .agreed = ls_cluster_agreed,
                                        .commit = ls_cluster_commit};

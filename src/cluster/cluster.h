@@ -54,8 +54,8 @@ typedef struct ls_cluster_options {
     uint64_t deadline_ns; /* how long a member may be silent */
     uint64_t open_ns;     /* how long joining may take */
     const atomic_int
-        *asks;    /* not 0: this member asks all to stop; goes with each sum. NULL: never */
-    int regroups; /* non-zero: ls_cluster_regroups may be called one day */
+        *asks;     /* not 0: this member asks all to stop; goes with each sum. NULL: never */
+    bool regroups; /* ls_cluster_regroups may be called one day */
     const ls_host *host;
 } ls_cluster_options;
 
@@ -130,10 +130,8 @@ int ls_cluster_prepare(ls_cluster *cluster, int shards, size_t floats, ls_error 
  * <lockstep/communicator.h>. Errors: those of orders. */
 float *ls_cluster_node(const ls_cluster *cluster, int i);
 const float *ls_cluster_total(const ls_cluster *cluster);
-void *ls_cluster_memory(const ls_cluster *cluster, size_t *bytes);
 int ls_cluster_begin_sum(ls_cluster *cluster, ls_error *err);
 void ls_cluster_ready(ls_cluster *cluster, size_t floats);
-size_t ls_cluster_is_ready(const ls_cluster *cluster);
 int ls_cluster_sum(ls_cluster *cluster, const ls_cluster_wait *wait, ls_error *err);
 int ls_cluster_agreed(const ls_cluster *cluster);
 void ls_cluster_commit(ls_cluster *cluster, int committed);

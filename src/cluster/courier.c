@@ -27,10 +27,11 @@ static int crew(const ls_cluster *c)
 
 static void say_last(ls_cluster *c, ls_say say, const char *text);
 
-static void end_order(ls_cluster *c, int status, const ls_error *why, bool lost)
+/* `why` NULL, or of LS_OK: it has succeeded. */
+static void end_order(ls_cluster *c, const ls_error *why, bool lost)
 {
-    c->status = status;
-    if (status)
+    c->status = why ? why->status : LS_OK;
+    if (c->status)
         c->error = *why;
     c->lost = lost;
     c->active = false;
@@ -43,7 +44,7 @@ static void note_fault(ls_cluster *c)
 {
     c->fault_ns = ls_now_ns();
     if (c->active && c->kind != LS_ORDER_CLOSE)
-        end_order(c, c->fault.status, &c->fault, c->loss);
+        end_order(c, &c->fault, c->loss);
     if (c->wire)
         say_last(c,
                  c->loss                           ? LS_SAY_LOSS
@@ -68,7 +69,7 @@ static bool may_regroup(const ls_cluster *c)
         }                                                                                          \
     } while (0)
 
-/* Of another member, where it need not end the run. */
+/* The loss of another member: no fault where the run may go on without it. */
 #define loss(c, ...)                                                                               \
     do {                                                                                           \
         if ((c)->fault.status == LS_OK) {                                                          \
@@ -165,7 +166,7 @@ static void listen_to(ls_cluster *c, int m)
     post_control(c, m, &p->in_parcel, LS_PARCEL_CONTROL_IN, &p->in);
 }
 
-/* Those that do not take the last one in are not sent more. */
+/* A member whose last sign of life is still being sent gets no further one. */
 static void say_alive(ls_cluster *c)
 {
     for (int m = 0; m < crew(c) && c->fault.status == LS_OK; m++) {
@@ -219,7 +220,8 @@ static void hear(ls_cluster *c, int m)
         fault(c, LS_EDIVERGED, "host %s has ended the run: %.400s", p->host, in->text);
     else if (in->say == LS_SAY_LEAVE)
         loss(c, "host %s has left the run: %.400s", p->host, in->text);
-    else if (in->say == LS_SAY_LOSS) /* which that one may survive, and this one not */
+    else if (in->say ==
+             LS_SAY_LOSS) /* the sender may recover from this loss where this member cannot */
         loss(c, "%.400s", in->text);
     else if (in->say == LS_SAY_ALIVE)
         listen_to(c, m);
@@ -349,10 +351,8 @@ static void number_namesakes(ls_cluster *c)
 }
 
 /* To the callers, who wait for an order. */
-static void publish(ls_cluster *c, bool number)
+static void publish(ls_cluster *c)
 {
-    if (number)
-        number_namesakes(c);
     c->member = c->wire->member;
     c->members = c->wire->members;
     c->group = c->now_group;
@@ -369,8 +369,10 @@ static void check_head(ls_cluster *c, int m)
     c->heads--;
     if (c->begun == 1 && c->now_group == 0)
         snprintf(c->peer[m].host, LS_MEMBER_NAME, "%.63s", in->host);
-    if (c->begun == 1 && c->now_group == 0 && c->heads == 0)
-        publish(c, true);
+    if (c->begun == 1 && c->now_group == 0 && c->heads == 0) {
+        number_namesakes(c);
+        publish(c);
+    }
     c->agreed |= (int)in->asks;
     if (in->magic != own->magic || in->kind != own->kind || in->number != own->number ||
         in->bytes != bytes || in->shards != own->shards)
@@ -423,15 +425,15 @@ static int meet_members(ls_cluster *c, const ls_peer *before, const int *origin,
     c->looked_ns = c->spoke_ns = ls_now_ns();
     c->begun = 0;
     if (!before)
-        publish(c, false);
+        publish(c);
     for (int m = 0; m < members; m++)
         if (m != c->wire->member)
             listen_to(c, m);
     return LS_OK;
 }
 
-/* One who comes too late, which an engine may after any time, finds that its caller has been told so and is gone,
- * with all that was its own: the host's functions, too. */
+/* An engine's open may return after the caller's time limit. Then ls_joining_ends is false: the caller has gone, with
+ * the host's functions, and nothing of it may be used. */
 static void open_wire(ls_cluster *c)
 {
     const ls_wire_options o = {
@@ -449,7 +451,7 @@ static void open_wire(ls_cluster *c)
         status = meet_members(c, NULL, NULL, &why);
     if (status && c->fault.status == LS_OK)
         c->fault = why;
-    end_order(c, c->fault.status, &c->fault, false);
+    end_order(c, &c->fault, false);
 }
 
 static void heed_leave(ls_cluster *c)
@@ -475,16 +477,16 @@ static void begin_order(ls_cluster *c)
     }
     if (c->fault.status) {
         if (c->active)
-            end_order(c, c->fault.status, &c->fault, c->loss);
+            end_order(c, &c->fault, c->loss);
         return;
     }
     if (c->kind == LS_ORDER_REGROUP) {
-        publish(c, false);
-        end_order(c, LS_OK, NULL, false);
+        publish(c);
+        end_order(c, NULL, false);
         return;
     }
     if (c->group != c->now_group) { /* its caller has not taken note of the last loss */
-        end_order(c, c->last_loss.status, &c->last_loss, true);
+        end_order(c, &c->last_loss, true);
         return;
     }
     c->begun++;
@@ -514,7 +516,7 @@ static void leave_wire(ls_cluster *c)
         c->touched = c->wire->type->abort(c->wire) != 0;
     c->wire = NULL;
     c->closed = true;
-    end_order(c, c->fault.status, &c->fault, false);
+    end_order(c, &c->fault, false);
 }
 
 /* After a fault a last word has a moment to get out. */
@@ -613,8 +615,8 @@ static int meet_anew(ls_cluster *c, uint8_t *lost, int *origin, ls_error *err)
     return status;
 }
 
-/* Those that are left meet. Where they do not, the loss is a fault. */
-static void regroup(ls_cluster *c)
+/* Where the surviving members do not agree, the loss is a fault. */
+static void regroup_members(ls_cluster *c)
 {
     const size_t count = (size_t)crew(c);
     uint8_t *lost = ls_alloc_array(c->options.host, count, sizeof *lost);
@@ -629,7 +631,7 @@ static void regroup(ls_cluster *c)
         ls_fail(&c->fault, status, "%.220s; %.280s", first.text, why.text);
         c->fault_ns = ls_now_ns();
         if (c->active && c->kind != LS_ORDER_CLOSE)
-            end_order(c, c->fault.status, &c->fault, false);
+            end_order(c, &c->fault, false);
     }
     ls_free(c->options.host, lost);
     ls_free(c->options.host, origin);
@@ -652,7 +654,7 @@ static void succeed(ls_cluster *c)
 {
     if (c->kind == LS_ORDER_SUM)
         c->in_vain = 0;
-    end_order(c, LS_OK, NULL, false);
+    end_order(c, NULL, false);
 }
 
 int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
@@ -675,7 +677,7 @@ int ls_courier(const ls_worker *worker, void *arg, ls_error *err)
         else if (c->active && c->open == 0 && !brings(c))
             succeed(c);
         if (c->loss && !(c->active && c->kind == LS_ORDER_CLOSE))
-            regroup(c);
+            regroup_members(c);
     }
     return LS_OK;
 }

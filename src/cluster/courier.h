@@ -38,7 +38,7 @@ typedef enum ls_say {
     LS_SAY_ALIVE,
     LS_SAY_BYE,   /* it has come to its end, in good order, behind `begun` orders */
     LS_SAY_LEAVE, /* it has a fault */
-    LS_SAY_LOSS,  /* another member is lost: who is left meets anew */
+    LS_SAY_LOSS,  /* another member is lost: the surviving members regroup */
     LS_SAY_END    /* it has a fault that none survives */
 } ls_say;
 
@@ -188,7 +188,7 @@ struct ls_cluster {
     bool closed;
     uint64_t now_group; /* that its wire is of */
     int in_vain;        /* how many times it has regrouped since the last sum */
-    bool loss;          /* the fault is one: who is left meets anew */
+    bool loss;          /* the fault is one: the surviving members regroup */
     ls_error last_loss; /* of those that it has recovered from */
     bool touched; /* the wire may still touch memory of ours; the callers' behind the last order */
     ls_error fault; /* status 0: none */

@@ -31,8 +31,8 @@ static size_t round_up(size_t floats, size_t to)
     return (floats + to - 1) / to * to;
 }
 
-/* As many for each member, and each at least PIECE_FLOATS, where the arena has them; not very many, unless they would be
- * too long. */
+/* Each member gets the same number of pieces, of at least PIECE_FLOATS where the arena is large enough, at most
+ * PIECES_GOOD unless a message would exceed LS_MESSAGE_MOST. */
 static void cut(ls_sum *s, int members)
 {
     const size_t share = round_up(s->floats, 16 * (size_t)members) / (size_t)members;

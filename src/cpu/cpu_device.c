@@ -200,7 +200,7 @@ static int check_tensor(const ls_tensor *t, const char *what, bool bytes, ls_err
                        what, t->rows, t->c, t->h, t->w);
     if (!bytes && t->dtype != LS_F32)
         return ls_fail(err, LS_EINVAL, "op_create: %s of bytes; floats are needed", what);
-    if (t->layout && !ls_layout_is_lanes(t->layout))
+    if (t->layout && t->layout != &ls_layout_lanes)
         return ls_fail(err, LS_EINVAL, "op_create: %s has a layout of another back end", what);
     return LS_OK;
 }
@@ -221,13 +221,18 @@ static int check_x2(const ls_op_desc *desc, ls_error *err)
     return LS_OK;
 }
 
+/* Of an arena, not of tensors. */
+static bool is_step(ls_op_kind kind)
+{
+    return kind == LS_OP_SGD || kind == LS_OP_ADAMW || kind == LS_OP_RUNNING || kind == LS_OP_CLIP;
+}
+
 static int check_desc(const ls_op_desc *desc, ls_error *err)
 {
     if (desc->size != sizeof *desc)
         return ls_fail(err, LS_EINVAL, "op_create: a description of %zu bytes, not %zu", desc->size,
                        sizeof *desc);
-    if (desc->kind == LS_OP_SGD || desc->kind == LS_OP_ADAMW || desc->kind == LS_OP_RUNNING ||
-        desc->kind == LS_OP_CLIP)
+    if (is_step(desc->kind))
         return LS_OK;
     int status = check_tensor(&desc->x, "an input", desc->kind == LS_OP_GATHER, err);
     return status == LS_OK && ls_lanes_has_x2(desc) ? check_x2(desc, err) : status;
@@ -236,8 +241,7 @@ static int check_desc(const ls_op_desc *desc, ls_error *err)
 /* All but those that know of no tensor, make the first, or want it row-major. */
 static bool is_of_lanes(ls_op_kind kind)
 {
-    return kind != LS_OP_GATHER && kind != LS_OP_SGD && kind != LS_OP_ADAMW &&
-           kind != LS_OP_RUNNING && kind != LS_OP_CLIP && kind != LS_OP_VECTOR_LOSS;
+    return kind != LS_OP_GATHER && kind != LS_OP_VECTOR_LOSS && !is_step(kind);
 }
 
 int ls_cpu_op_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
@@ -303,15 +307,14 @@ static int cpu_open(ls_device **out, const ls_device_request *request, ls_error 
     d->host = request->host;
     d->kernels = ls_cpu_isa_at(0);
     d->index = request->index;
-    int status = LS_OK;
-    if (request->threads > 1)
-        status = ls_team_create(&d->team, request->threads, request->host, err);
-    if (status) {
+    int status = request->threads > 1
+                     ? ls_team_create(&d->team, request->threads, request->host, err)
+                     : LS_OK;
+    if (status)
         cpu_close(&d->device);
-        return status;
-    }
-    *out = &d->device;
-    return LS_OK;
+    else
+        *out = &d->device;
+    return status;
 }
 
 static void cpu_probe(ls_backend_info *out)

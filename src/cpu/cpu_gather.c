@@ -11,10 +11,9 @@
 #include <string.h>
 
 typedef struct gather_op {
-    ls_lanes_op base; /* first */
-    int crop, flip;   /* 0 unless training */
-    ls_augment augment;
-    ls_gather rule; /* mean and std, and what a row is */
+    ls_lanes_op base;   /* first */
+    ls_augment augment; /* nothing unless training */
+    ls_gather rule;     /* mean and std, and what a row is */
     float table[4][256];
 } gather_op;
 
@@ -46,21 +45,22 @@ static const uint8_t *image_of(const gather_op *g, uint32_t row)
 
 static bool is_random(const gather_op *g)
 {
-    return g->crop || g->flip;
+    return g->augment.crop || g->augment.flip;
 }
 
 /* Where row `r` of the batch comes from. */
 static source draw_source(const gather_op *g, int r)
 {
     const ls_step_args *args = g->base.b.args;
-    const uint32_t row = args->rows[r], span = 2 * (uint32_t)g->crop + 1;
+    const int crop = g->augment.crop;
+    const uint32_t row = args->rows[r], span = 2 * (uint32_t)crop + 1;
     source s = {.image = image_of(g, row)};
     if (is_random(g)) {
         uint32_t w[4];
         ls_rng_words(w, args->seed, LS_STREAM_AUGMENT, args->epoch, row);
-        s.dy = (int)(w[0] % span) - g->crop;
-        s.dx = (int)(w[1] % span) - g->crop;
-        s.mirror = g->flip && (w[2] & 1);
+        s.dy = (int)(w[0] % span) - crop;
+        s.dx = (int)(w[1] % span) - crop;
+        s.mirror = g->augment.flip && (w[2] & 1);
     }
     return s;
 }
@@ -112,7 +112,7 @@ static void gather_lanes(const gather_op *g)
     const size_t pixels = (size_t)y->h * (size_t)y->w;
     float *to = g->base.b.y;
     for (int begin = 0; begin < y->rows; begin += LS_LANES) {
-        const int rows = y->rows - begin < LS_LANES ? y->rows - begin : LS_LANES;
+        const int rows = ls_lanes_rows_of(y->rows, begin / LS_LANES);
         source s[LS_LANES];
         for (int l = 0; l < rows; l++)
             s[l] = draw_source(g, begin + l);
@@ -273,8 +273,6 @@ int ls_cpu_gather_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *d
     gather_op *g = (gather_op *)ls_lanes_op_alloc(sizeof *g, &gather_impl, device, desc);
     if (!g)
         return ls_fail(err, LS_ENOMEM, "out of memory for an op of gather");
-    g->crop = desc->training ? k->crop : 0;
-    g->flip = desc->training ? k->flip : 0;
     if (desc->training)
         g->augment = (ls_augment){k->crop, k->flip, k->rotate, k->erase, k->brightness, k->mixup};
     g->rule = *k;

@@ -11,33 +11,37 @@
 #include "cpu/lanes_pool_kernel.h"
 #include "cpu/wino_transform_kernel.h"
 
-/* A kernel has its place's name; those of Winograd's algorithm are one for each form, and for the last one of y alone. */
-#define KERNEL(place) .place = lanes_##place,
-#define FORMS(place) wino_##place##_2_3, wino_##place##_4_3, wino_##place##_2_5
+/* A kernel has its place's name. Those of Winograd's algorithm: one for each form. The fourth, 2_5 in halves, has only
+ * weights, input and output. */
+#define LANES_KERNEL(place) .place = lanes_##place,
+#define WINO_FORMS(place) wino_##place##_2_3, wino_##place##_4_3, wino_##place##_2_5
 
 /* clang-format off */
 #define CPU_ISA(set) \
     const ls_lanes_kernels ls_cpu_isa_##set = { \
         .name = #set, \
         .mask_bytes = LANES_MASK_BYTES, \
-        KERNEL(conv_forward) KERNEL(conv_unpool) KERNEL(conv_correlate) KERNEL(conv_bias) \
-        KERNEL(sum_lanes) KERNEL(conv_panels) KERNEL(conv_weights) KERNEL(conv_data) \
-        KERNEL(depth_forward) KERNEL(depth_data) KERNEL(depth_weights) \
-        KERNEL(dense_forward) KERNEL(dense_grad) KERNEL(dense_weights) KERNEL(dense_data) \
-        KERNEL(pool_forward) KERNEL(pool_backward) KERNEL(add) KERNEL(add_dx) \
-        KERNEL(norm_sum) KERNEL(norm_squares) KERNEL(normalise) KERNEL(norm_sums) KERNEL(norm_dx) \
-        KERNEL(layer_forward) KERNEL(layer_dx) KERNEL(layer_weights) KERNEL(loss) \
+        LANES_KERNEL(conv_forward) LANES_KERNEL(conv_unpool) LANES_KERNEL(conv_correlate) \
+        LANES_KERNEL(conv_bias) LANES_KERNEL(sum_lanes) LANES_KERNEL(conv_panels) \
+        LANES_KERNEL(conv_weights) LANES_KERNEL(conv_data) LANES_KERNEL(depth_forward) \
+        LANES_KERNEL(depth_data) LANES_KERNEL(depth_weights) LANES_KERNEL(dense_forward) \
+        LANES_KERNEL(dense_grad) LANES_KERNEL(dense_weights) LANES_KERNEL(dense_data) \
+        LANES_KERNEL(pool_forward) LANES_KERNEL(pool_backward) LANES_KERNEL(add) \
+        LANES_KERNEL(add_dx) LANES_KERNEL(norm_sum) LANES_KERNEL(norm_squares) \
+        LANES_KERNEL(normalise) LANES_KERNEL(norm_sums) LANES_KERNEL(norm_dx) \
+        LANES_KERNEL(layer_forward) LANES_KERNEL(layer_dx) LANES_KERNEL(layer_weights) \
+        LANES_KERNEL(loss) \
         .curve = {lanes_relu, lanes_leaky, lanes_sigmoid, lanes_tanh, lanes_gelu, lanes_silu, \
                   lanes_exp, lanes_log}, \
         .slope = {lanes_relu_slope, lanes_leaky_slope, lanes_sigmoid_slope, lanes_tanh_slope, \
                   lanes_gelu_slope, lanes_silu_slope}, \
-        .wino = {.weights = {FORMS(weights), wino_weights_2_5_halves}, \
-                 .input = {FORMS(input), wino_input_2_5_halves}, \
-                 .output = {FORMS(output), wino_output_2_5_halves}, \
-                 .error = {FORMS(error)}, \
-                 .spread = {FORMS(spread)}, \
-                 .panels = {FORMS(panels)}, \
-                 .gradient = {FORMS(gradient)}, \
+        .wino = {.weights = {WINO_FORMS(weights), wino_weights_2_5_halves}, \
+                 .input = {WINO_FORMS(input), wino_input_2_5_halves}, \
+                 .output = {WINO_FORMS(output), wino_output_2_5_halves}, \
+                 .error = {WINO_FORMS(error)}, \
+                 .spread = {WINO_FORMS(spread)}, \
+                 .panels = {WINO_FORMS(panels)}, \
+                 .gradient = {WINO_FORMS(gradient)}, \
                  .multiply = wino_multiply, \
                  .correlate = wino_correlate}, \
     }

@@ -150,13 +150,6 @@ static void step_some(void *arg, uint32_t item)
     p->fn(p->u, p->lr, p->scale, first, first + (left < STEP_FLOATS ? left : STEP_FLOATS));
 }
 
-static void step(const update_op *u, step_fn *fn, float lr, float scale)
-{
-    pass p = {u, fn, lr, scale};
-    ls_team_run(u->base.team, (uint32_t)((u->desc.count + STEP_FLOATS - 1) / STEP_FLOATS),
-                step_some, &p);
-}
-
 /* A step whose loss is not finite holds up itself and all behind it. */
 static bool is_held(const ls_op_buffers *b)
 {
@@ -178,7 +171,9 @@ static void run_step(update_op *u, const ls_step_args *args)
     step_fn *with_momentum = sgd->nesterov ? step_nesterov : step_momentum;
     if (adamw)
         prepare_adamw(u, args, lr);
-    step(u, adamw ? step_adamw : sgd->momentum != 0 ? with_momentum : step_plain, lr, scale);
+    pass p = {u, adamw ? step_adamw : sgd->momentum != 0 ? with_momentum : step_plain, lr, scale};
+    ls_team_run(u->base.team, (uint32_t)((u->desc.count + STEP_FLOATS - 1) / STEP_FLOATS),
+                step_some, &p);
 }
 
 static int update_forward(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err)

@@ -102,22 +102,17 @@ static int conv_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error
 
 /* ---- parameters: how they lie says lanes_kernels.h ------------------------------------------- */
 
-/* Where weight (o, i, e) lies, e counting kernel elements. */
-static size_t place(const ls_lanes_conv *c, int o, int i, int e)
-{
-    size_t block = (size_t)(o / LS_LANES_OC) * (size_t)c->ic + (size_t)i;
-    return (block * (size_t)(c->kh * c->kw) + (size_t)e) * LS_LANES_OC + (size_t)(o % LS_LANES_OC);
-}
-
 /* For conv_data. Places of input channels beyond the last are never read. */
 static void pack(const ls_lanes_conv *c, const float *w, float *packed)
 {
-    const size_t elements = (size_t)(c->kh * c->kw), oc = (size_t)c->oc;
+    const int taps = c->kh * c->kw;
+    const size_t elements = (size_t)taps, oc = (size_t)c->oc;
     for (int i = 0; i < c->ic; i++) {
         float *to = packed + (size_t)(i / 4) * elements * oc * 4 + i % 4;
         for (int o = 0; o < c->oc; o++)
-            for (size_t e = 0; e < elements; e++)
-                to[(e * oc + (size_t)o) * 4] = w[place(c, o, i, (int)e)];
+            for (int e = 0; e < taps; e++)
+                to[((size_t)e * oc + (size_t)o) * 4] =
+                    w[ls_lanes_place(LS_LANES_OC, c->ic * taps, o, i * taps + e)];
     }
 }
 
@@ -424,14 +419,10 @@ static int conv_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_erro
 
 static const ls_op_impl conv_impl = LS_LANES_IMPL(conv_forward, conv_backward);
 
-int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
+int ls_lanes_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_lanes_conv c = {0};
     ls_lanes_op *base;
-    if (ls_lanes_is_depthwise(desc))
-        return ls_lanes_depth_create(out, device, desc, err);
-    if (ls_conv2d_filled(desc->u.conv2d).groups != 1)
-        return ls_lanes_groups_create(out, device, desc, err);
     int status = ls_conv_geometry(&c, desc, err);
     if (!status)
         status = ls_lanes_op_new(&base, sizeof(ls_conv_op), &conv_impl, device, desc, err);

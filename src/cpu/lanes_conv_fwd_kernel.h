@@ -96,14 +96,7 @@ LANES_WINDOWS(7, 2) LANES_WINDOWS(7, 4)
 
 #else
 
-static lanes_tile_fn *lanes_window_of(int columns, int stride, int j, int t)
-{
-    (void)columns;
-    (void)stride;
-    (void)j;
-    (void)t;
-    return NULL;
-}
+#define lanes_window_of(columns, stride, j, t) ((lanes_tile_fn *)NULL)
 
 #endif
 
@@ -129,9 +122,12 @@ LANES_INLINE vec lanes_behind(vec v, uint8_t *mask, const int keep, const int re
     return relu ? vec_relu(v) : v;
 }
 
-LANES_INLINE vec lanes_finished(const float *in, uint8_t *mask, const int keep, const int relu)
+/* The sum of two neighbours. */
+LANES_INLINE vec lanes_behind_two(vec left, vec right, uint8_t *mask, const int keep,
+                                  const int relu)
 {
-    return lanes_behind(vec_load(in), mask, keep, relu);
+    return lanes_behind(left, mask, keep, relu) +
+           lanes_behind(right, keep ? mask + LANES_MASK_BYTES : NULL, keep, relu);
 }
 
 /* Windows two columns wide, the usual case: pairs are added in registers. */
@@ -143,9 +139,7 @@ LANES_INLINE void lanes_finish_pairs(const lanes_finish *f, const int keep, cons
     uint8_t *mask = f->mask;
     float *out = f->row + f->x0 / 2 * 16;
     for (; in < end; in += 32, out += 16) {
-        vec left = lanes_finished(in, mask, keep, relu);
-        vec right = lanes_finished(in + 16, keep ? mask + LANES_MASK_BYTES : NULL, keep, relu);
-        vec v = left + right;
+        vec v = lanes_behind_two(vec_load(in), vec_load(in + 16), mask, keep, relu);
         vec_store(out, first_row ? v * share : vec_fma(v, share, vec_load(out)));
         mask += keep ? 2 * LANES_MASK_BYTES : 0;
     }
@@ -157,7 +151,7 @@ LANES_INLINE void lanes_finish_windows(const lanes_finish *f, const int keep, co
     for (int t = 0; t < f->columns; t++) {
         int x = f->x0 + t, fresh = f->first_row && x % f->c->pool_w == 0;
         float *out = f->row + x / f->c->pool_w * 16;
-        vec v = lanes_finished(f->in + t * 16, mask, keep, relu) * f->share;
+        vec v = lanes_behind(vec_load(f->in + t * 16), mask, keep, relu) * f->share;
         vec_store(out, fresh ? v : vec_load(out) + v);
         mask += keep ? LANES_MASK_BYTES : 0;
     }
@@ -170,7 +164,7 @@ LANES_INLINE void lanes_finish_columns(const lanes_finish *f, const int keep, co
                                  in + f->columns * 16; /* not `f`, which a store might change */
     float *out = f->row + f->x0 * 16;
     for (; in < end; in += 16, out += 16) {
-        vec_store(out, lanes_finished(in, mask, keep, relu));
+        vec_store(out, lanes_behind(vec_load(in), mask, keep, relu));
         mask += keep ? LANES_MASK_BYTES : 0;
     }
 }
@@ -367,13 +361,6 @@ LANES_INLINE void lanes_pooled_sums(const lanes_pooled *p, const float *x, vec s
         }
 }
 
-LANES_INLINE vec lanes_pooled_pair(vec left, vec right, uint8_t *mask, const int keep,
-                                   const int relu)
-{
-    return lanes_behind(left, mask, keep, relu) +
-           lanes_behind(right, keep ? mask + LANES_MASK_BYTES : NULL, keep, relu);
-}
-
 LANES_INLINE void lanes_pooled_row(const lanes_pooled *p, const int J, const int kw, const int keep,
                                    const int relu)
 {
@@ -386,9 +373,9 @@ LANES_INLINE void lanes_pooled_row(const lanes_pooled *p, const int J, const int
         LANES_UNROLL
         for (int j = 0; j < J; j++) {
             uint8_t *mask = keep ? p->mask + j * c->oh * bits + q * 2 * LANES_MASK_BYTES : NULL;
-            vec upper = lanes_pooled_pair(sum[j][0], sum[j][1], mask, keep, relu) * share;
+            vec upper = lanes_behind_two(sum[j][0], sum[j][1], mask, keep, relu) * share;
             uint8_t *below = keep ? mask + bits : NULL;
-            vec lower = lanes_pooled_pair(sum[j][2], sum[j][3], below, keep, relu);
+            vec lower = lanes_behind_two(sum[j][2], sum[j][3], below, keep, relu);
             vec_store(p->y + j * plane + q * 16, vec_fma(lower, share, upper));
         }
     }

@@ -1,5 +1,5 @@
-/* Convolution in groups of channels. Each group is a convolution of its own: one op, for sixteen rows, does them
- * all, bound to the channels and the parameters of one after the other. */
+/* Convolution in groups of channels, and which op any convolution has. Each group is a convolution of its own: one op,
+ * for sixteen rows, does them all, bound to the channels and the parameters of one after the other. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cpu/lanes_op.h"
@@ -40,16 +40,16 @@ static int bind_to(const groups_op *op, int rows, int group, ls_error *err)
 
 typedef int pass_fn(ls_op *op, ls_stream *stream, unsigned flags, ls_error *err);
 
-/* Behind a group's first rows gradients are added up; forward has none. */
+/* `later`: flags besides, behind a group's first rows. */
 static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, unsigned flags,
-                      ls_error *err)
+                      unsigned later, ls_error *err)
 {
     int status = LS_OK;
     for (int group = 0; group < op->groups; group++)
         for (int rows = 0; rows < op->base.groups && status == LS_OK; rows++) {
             status = bind_to(op, rows, group, err);
             if (status == LS_OK)
-                status = pass(op->one, stream, rows ? flags | LS_RUN_ACCUMULATE : flags, err);
+                status = pass(op->one, stream, rows ? flags | later : flags, err);
         }
     return status;
 }
@@ -57,7 +57,7 @@ static int run_groups(const groups_op *op, pass_fn *pass, ls_stream *stream, uns
 static int groups_forward(ls_op *base, ls_stream *stream, unsigned flags, ls_error *err)
 {
     const groups_op *op = (groups_op *)base;
-    return run_groups(op, op->one->impl->forward, stream, flags, err);
+    return run_groups(op, op->one->impl->forward, stream, flags, 0, err);
 }
 
 /* What fills up a group's parameters to whole lines has no gradient. */
@@ -75,7 +75,7 @@ static int groups_backward(ls_op *base, ls_stream *stream, unsigned flags, ls_er
     const groups_op *op = (groups_op *)base;
     if (!(flags & LS_RUN_ACCUMULATE))
         clear_ends(op);
-    return run_groups(op, op->one->impl->backward, stream, flags, err);
+    return run_groups(op, op->one->impl->backward, stream, flags, LS_RUN_ACCUMULATE, err);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -134,7 +134,7 @@ static int create_one(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc
     one.twin = NULL;
     one.u.conv2d.out /= desc->u.conv2d.groups;
     one.u.conv2d.groups = 1;
-    return ls_cpu_conv_create(out, device, &one, err);
+    return ls_lanes_conv_create(out, device, &one, err);
 }
 
 static void set_sizes(groups_op *op, const ls_op_desc *desc)
@@ -157,8 +157,7 @@ static void set_sizes(groups_op *op, const ls_op_desc *desc)
     o->scratch_bytes = op->one->scratch_bytes;
 }
 
-int ls_lanes_groups_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc,
-                           ls_error *err)
+static int groups_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     const ls_conv2d *k = &desc->u.conv2d;
     ls_lanes_op *base;
@@ -177,4 +176,13 @@ int ls_lanes_groups_create(ls_op **out, ls_cpu_device *device, const ls_op_desc 
     set_sizes(op, desc);
     ls_lanes_op_set_y(base, k->out, op->one->y.h, op->one->y.w);
     return ls_lanes_op_finish(out, base, desc, err);
+}
+
+int ls_cpu_conv_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
+{
+    if (ls_lanes_is_depthwise(desc))
+        return ls_lanes_depth_create(out, device, desc, err);
+    if (ls_conv2d_filled(desc->u.conv2d).groups != 1)
+        return groups_create(out, device, desc, err);
+    return ls_lanes_conv_create(out, device, desc, err);
 }

@@ -236,7 +236,7 @@ static inline size_t ls_lanes_tile_floats(const ls_lanes_conv *c)
     return channels * (pixels > 6 ? pixels : 6) * 16;
 }
 
-/* Taps, `apart` pixels apart, that meet one of `size` pixels where the first one would meet pixel `top`: [*from, *to). */
+/* [*from, *to): the taps k with 0 <= top + k*apart < size. */
 static inline void ls_lanes_taps_inside(int top, int taps, int apart, int size, int *from, int *to)
 {
     *from = top < 0 ? (apart - 1 - top) / apart : 0;
@@ -246,7 +246,7 @@ static inline void ls_lanes_taps_inside(int top, int taps, int apart, int size, 
     *to = *to < *from ? *from : *to;
 }
 
-/* Of results [y0, y1), those where a tap meets one of `size` pixels, that at result 0 is `up` pixels above the first. */
+/* [*from, *to): the results r of [y0, y1) with 0 <= r*stride - up < size. */
 static inline void ls_lanes_results_inside(int up, int stride, int size, int y0, int y1, int *from,
                                            int *to)
 {

@@ -10,11 +10,6 @@
 
 const ls_layout ls_layout_lanes = {1};
 
-bool ls_layout_is_lanes(const ls_layout *layout)
-{
-    return layout == &ls_layout_lanes;
-}
-
 /* Groups of sixteen rows, the last one padded. */
 static size_t groups_of(int rows)
 {
@@ -92,7 +87,7 @@ int ls_lanes_op_new(ls_lanes_op **out, size_t size, const ls_op_impl *impl,
                     const ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     *out = NULL;
-    if (!ls_layout_is_lanes(desc->x.layout))
+    if (desc->x.layout != &ls_layout_lanes)
         return ls_fail(err, LS_EUNSUPPORTED, "lanes: the tensor does not lie in lanes");
     if (desc->twin && desc->twin->impl != impl)
         return ls_fail(err, LS_EINVAL, "lanes: the twin is an op of another kind");
@@ -180,13 +175,6 @@ static int elements_of(const ls_op *op, int index, ls_error *err)
     return 0;
 }
 
-/* Where element e of output o lies. */
-static size_t place(int block, int elements, int o, int e)
-{
-    return ((size_t)(o / block) * (size_t)elements + (size_t)e) * (size_t)block +
-           (size_t)(o % block);
-}
-
 int ls_lanes_op_import(ls_op *base, int index, void *dst, const float *src, ls_error *err)
 {
     const ls_lanes_op *op = (const ls_lanes_op *)base;
@@ -196,7 +184,7 @@ int ls_lanes_op_import(ls_op *base, int index, void *dst, const float *src, ls_e
     memset(dst, 0, base->param_floats[index] * sizeof *src);
     for (int o = 0; o < op->outputs; o++)
         for (int e = 0; e < elements; e++)
-            ((float *)dst)[place(op->block, elements, o, e)] = *src++;
+            ((float *)dst)[ls_lanes_place(op->block, elements, o, e)] = *src++;
     return LS_OK;
 }
 
@@ -208,7 +196,7 @@ int ls_lanes_op_export(ls_op *base, int index, float *dst, const void *src, ls_e
         return LS_EINVAL;
     for (int o = 0; o < op->outputs; o++)
         for (int e = 0; e < elements; e++)
-            *dst++ = ((const float *)src)[place(op->block, elements, o, e)];
+            *dst++ = ((const float *)src)[ls_lanes_place(op->block, elements, o, e)];
     return LS_OK;
 }
 

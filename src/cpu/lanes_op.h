@@ -35,9 +35,6 @@ struct ls_layout {
 /* The one lanes layout; the tensor's shape says the rest. */
 extern const ls_layout ls_layout_lanes;
 
-/* Whether it is the lanes layout; NULL is allowed. */
-bool ls_layout_is_lanes(const ls_layout *layout);
-
 /* Bytes of a tensor of floats, c × h × w each, in lanes layout. */
 size_t ls_lanes_bytes(int rows, int c, int h, int w);
 
@@ -89,6 +86,13 @@ int ls_lanes_op_finish(ls_op **out, ls_lanes_op *op, const ls_op_desc *desc, ls_
  * [ceil(outputs / block)][elements][block], zero-padded; in blocks of one as anywhere. */
 void ls_lanes_op_set_params(ls_lanes_op *op, int outputs, int elements, int block, bool bias);
 
+/* Where element e of output o lies. */
+static inline size_t ls_lanes_place(int block, int elements, int o, int e)
+{
+    return ((size_t)(o / block) * (size_t)elements + (size_t)e) * (size_t)block +
+           (size_t)(o % block);
+}
+
 /* The table of an op with these two, one of which may be its passes. */
 #define LS_LANES_IMPL(its_forward, its_backward)                                                   \
     {                                                                                              \
@@ -117,14 +121,12 @@ static inline int ls_lanes_rows_of(int rows, int group)
     return left < LS_LANES ? left : LS_LANES;
 }
 
-/* Whether an input of the op is plain; an op around one on lanes, which packs such inputs; the op inside where
- * `op` is one, else `op` itself (may be NULL). */
+/* Whether an input of the op is plain; an op around one on lanes, which packs such inputs. */
 bool ls_lanes_are_plain(const ls_op_desc *desc);
 ls_cpu_create ls_lanes_plain_create;
-const ls_op *ls_lanes_inner(const ls_op *op);
 
-/* A convolution in groups; one that has a group for each channel, and a small kernel. */
-ls_cpu_create ls_lanes_groups_create, ls_lanes_depth_create;
+/* A convolution of one group; one that has a group for each channel, and a small kernel. */
+ls_cpu_create ls_lanes_conv_create, ls_lanes_depth_create;
 bool ls_lanes_is_depthwise(const ls_op_desc *desc);
 
 #endif

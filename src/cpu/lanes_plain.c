@@ -10,7 +10,8 @@
 #include <stdio.h>
 
 typedef struct plain_op {
-    ls_op op; /* first */
+    ls_op op;        /* first */
+    ls_op_impl impl; /* without backward where the inner op has none: a loss */
     const ls_host *host;
     ls_op *inner;
     ls_op_buffers outer, in_lanes;
@@ -32,23 +33,18 @@ static size_t lanes_bytes(const plain_op *op, int i)
 static int plain_bind(ls_op *base, const ls_op_buffers *b, ls_error *err)
 {
     plain_op *op = self_of(base);
+    ls_op_buffers *in = &op->in_lanes;
     char *saved = b->saved, *scratch = b->scratch;
-    op->outer = op->in_lanes = *b;
-    if (op->x[0].bytes)
-        op->in_lanes.x = saved;
-    saved += lanes_bytes(op, 0);
-    if (op->x[1].bytes)
-        op->in_lanes.x2 = saved;
-    op->in_lanes.saved = saved + lanes_bytes(op, 1);
-    if (op->dx && op->x[0].bytes) {
-        op->in_lanes.dx = scratch;
-        scratch += lanes_bytes(op, 0);
+    const size_t first = lanes_bytes(op, 0), second = lanes_bytes(op, 1);
+    op->outer = *in = *b;
+    in->x = first ? saved : b->x;
+    in->x2 = second ? saved + first : b->x2;
+    in->saved = saved + first + second;
+    if (op->dx) {
+        in->dx = first ? scratch : b->dx;
+        in->dx2 = second ? scratch + first : b->dx2;
+        in->scratch = scratch + first + second;
     }
-    if (op->dx && op->x[1].bytes) {
-        op->in_lanes.dx2 = scratch;
-        scratch += lanes_bytes(op, 1);
-    }
-    op->in_lanes.scratch = scratch;
     return op->inner->impl->bind(op->inner, &op->in_lanes, err);
 }
 
@@ -104,29 +100,10 @@ static void plain_destroy(ls_op *base)
     ls_free(op->host, op);
 }
 
-/* Of a loss, and of the others. */
-static const ls_op_impl plain_impl[2] = {
-    {
-        .size = sizeof(ls_op_impl),
-        .bind = plain_bind,
-        .forward = plain_forward,
-        .destroy = plain_destroy,
-    },
-    {
-        .size = sizeof(ls_op_impl),
-        .bind = plain_bind,
-        .forward = plain_forward,
-        .backward = plain_backward,
-        .import_param = plain_import,
-        .export_param = plain_export,
-        .destroy = plain_destroy,
-    },
-};
-
-const ls_op *ls_lanes_inner(const ls_op *op)
+/* The op inside where `op` is one around it, else `op` itself (may be NULL). */
+static const ls_op *inner_of(const ls_op *op)
 {
-    const bool is_plain = op && (op->impl == &plain_impl[0] || op->impl == &plain_impl[1]);
-    return is_plain ? ((const plain_op *)op)->inner : op;
+    return op && op->impl->bind == plain_bind ? ((const plain_op *)op)->inner : op;
 }
 
 bool ls_lanes_has_x2(const ls_op_desc *desc)
@@ -136,13 +113,13 @@ bool ls_lanes_has_x2(const ls_op_desc *desc)
 
 bool ls_lanes_are_plain(const ls_op_desc *desc)
 {
-    return !ls_layout_is_lanes(desc->x.layout) ||
-           (ls_lanes_has_x2(desc) && !ls_layout_is_lanes(desc->x2.layout));
+    return desc->x.layout != &ls_layout_lanes ||
+           (ls_lanes_has_x2(desc) && desc->x2.layout != &ls_layout_lanes);
 }
 
 static ls_tensor in_lanes(plain_op *op, int i, const ls_tensor *x)
 {
-    if (ls_layout_is_lanes(x->layout))
+    if (x->layout == &ls_layout_lanes)
         return *x;
     op->x[i] = *x;
     op->x[i].bytes = (size_t)x->rows * (size_t)x->c * (size_t)x->h * (size_t)x->w * sizeof(float);
@@ -152,7 +129,7 @@ static ls_tensor in_lanes(plain_op *op, int i, const ls_tensor *x)
 int ls_lanes_plain_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *desc, ls_error *err)
 {
     ls_op_desc inner = *desc;
-    inner.twin = ls_lanes_inner(desc->twin);
+    inner.twin = inner_of(desc->twin);
     *out = NULL;
     plain_op *op = ls_alloc(device->host, sizeof *op);
     if (!op)
@@ -167,7 +144,14 @@ int ls_lanes_plain_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
         return status;
     }
     op->op = *op->inner;
-    op->op.impl = &plain_impl[op->inner->impl->backward != NULL];
+    op->impl = (ls_op_impl){.size = sizeof op->impl,
+                            .bind = plain_bind,
+                            .forward = plain_forward,
+                            .backward = op->inner->impl->backward ? plain_backward : NULL,
+                            .import_param = plain_import,
+                            .export_param = plain_export,
+                            .destroy = plain_destroy};
+    op->op.impl = &op->impl;
     op->dx = desc->needs_dx;
     op->op.saved_bytes += lanes_bytes(op, 0) + lanes_bytes(op, 1);
     op->op.scratch_bytes += op->dx ? lanes_bytes(op, 0) + lanes_bytes(op, 1) : 0;

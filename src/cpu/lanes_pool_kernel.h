@@ -90,7 +90,7 @@ static void lanes_pool_forward(const ls_lanes_pool *p, const float *x, float *y,
     }
 }
 
-/* To each pixel of a window its share, or all to the largest. */
+/* To each pixel of a window its share, or all to the largest. `max` is constant in each call; which: NULL unless max. */
 LANES_INLINE void lanes_spread(const ls_lanes_pool *p, lanes_window w, vec dy,
                                const uint16_t *which, float *dx, const int max)
 {

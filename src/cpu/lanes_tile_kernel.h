@@ -147,7 +147,8 @@ LANES_TO_3(STRIDED, 6)
 #define LANES_TABLE(kind) {LANES_SIX(kind, 1)}, {LANES_SIX(kind, 2)}, {LANES_SIX(kind, 4)}
     /* clang-format on */
 
-    /* The kernel for a tile of `j`, one of those above, by `t` (1 … lanes_widest(j)). */
+    /* The kernel for a tile of `j` by `t` (1 … lanes_widest(j)). j 1, 2, 4, 6, 8: rows 0 … 4; what is not compiled is
+     * NULL, and no caller asks for it. */
     static lanes_tile_fn *lanes_tile_of(lanes_w kind, int j, int t)
 {
     static lanes_tile_fn *const table[3][5][LANES_T_MAX] = {

@@ -192,19 +192,12 @@ static void transform_output(void *arg, uint32_t item)
 }
 
 /* The points of one thread: they lie side by side, and so does what it writes. */
-static uint32_t points_of(const ls_wino *w, uint32_t part, uint32_t *end)
-{
-    uint32_t first, count;
-    ls_split((uint32_t)w->points, (uint32_t)ls_team_size(w->team), part, &first, &count);
-    *end = first + count;
-    return first;
-}
-
 static void multiply_points(void *arg, uint32_t part)
 {
     const wino_pass *pass = arg;
     const ls_wino *w = pass->w;
-    uint32_t end, point = points_of(w, part, &end);
+    uint32_t point, count;
+    ls_split((uint32_t)w->points, (uint32_t)ls_team_size(w->team), part, &point, &count);
     ls_wino_product p = {.to = w->y.channels,
                          .from = w->x.channels,
                          .tile = w->tile,
@@ -212,7 +205,7 @@ static void multiply_points(void *arg, uint32_t part)
                          .count = pass->count,
                          .turned = w->turned};
     p.row = to_multiple(w->turned ? p.to : p.from, 2) * 8;
-    for (; point < end; point++) {
+    for (const uint32_t end = point + count; point < end; point++) {
         p.out = pass->out + (size_t)point * 16;
         p.in = pass->in + (size_t)point * 16;
         p.weights = pass->weights + (size_t)point * w->point_weights;

@@ -139,10 +139,11 @@ void ls_wino_init_gradient(ls_wino *w, const ls_wino_kernels *kernels, int form,
 size_t ls_wino_conv_floats(const ls_wino *w);
 size_t ls_wino_gradient_floats(const ls_wino *w);
 
-/* The values of weights, to where ls_wino_conv's memory begins. */
+/* The values of weights, to the beginning of ls_wino_conv's memory. */
 void ls_wino_weights(const ls_wino *w, float *memory, const float *weights);
 
-/* y ← x · weights and what follows, of some groups. */
+/* y ← x · weights and what follows, of some groups. `memory` begins with the values that ls_wino_weights has put
+ * there. */
 void ls_wino_conv(const ls_wino *w, int groups, float *y, const float *x,
                   const ls_wino_finish *finish, float *memory);
 

@@ -227,6 +227,17 @@ LANES_INLINE void wino_2d(wino_square out, const wino_square in, wino_1d *transf
     }
 }
 
+/* The same of all lanes. */
+LANES_INLINE void wino_2d_all(wino_square out, wino_square in, wino_1d *transform, const int to,
+                              const int from, const int n, const int r)
+{
+    for (int part = 0; part < LANES_PARTS; part++) {
+        wino_2d(out, in, transform, to, from, n, r);
+        in.p += LANES_VEC;
+        out.p += LANES_VEC;
+    }
+}
+
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* Where a tile is. */
@@ -307,12 +318,7 @@ LANES_INLINE void wino_to_values(float *values, int tiles, const ls_wino_image *
             wino_square in = wino_pixels(image, from, top, left, patch, side);
             if (channel + 1 < image->channels)
                 wino_ask(image, from + image->channel, top, left, side, 0);
-            wino_square out = {to, (size_t)n * 16, 16};
-            for (int part = 0; part < LANES_PARTS; part++) {
-                wino_2d(out, in, transform, n, side, n, r);
-                in.p += LANES_VEC;
-                out.p += LANES_VEC;
-            }
+            wino_2d_all((wino_square){to, (size_t)n * 16, 16}, in, transform, n, side, n, r);
         }
     }
 }
@@ -405,13 +411,9 @@ LANES_INLINE void wino_from_values(float *y, const ls_wino_image *image, const f
         wino_place at = wino_place_of(image, first);
         const float *from = values + (size_t)channel * (size_t)tiles * step;
         for (int t = 0; t < count; t++, from += step, wino_next(image, &at)) {
-            wino_square in = {(float *)from, (size_t)n * 16, 16};
-            wino_square out = {tile, (size_t)m * 16, 16};
-            for (int part = 0; part < LANES_PARTS; part++) {
-                wino_2d(out, in, wino_output_1d, m, n, n, r);
-                in.p += LANES_VEC;
-                out.p += LANES_VEC;
-            }
+            wino_2d_all((wino_square){tile, (size_t)m * 16, 16},
+                        (wino_square){(float *)from, (size_t)n * 16, 16}, wino_output_1d, m, n, n,
+                        r);
             const int row = at.y * m, column = at.x * m;
             if (!f->pool && channel + 1 < image->channels)
                 wino_ask(image,
@@ -462,13 +464,9 @@ LANES_INLINE void wino_spread(float *dx, const ls_wino_image *image, const float
         const float *from = values + (size_t)channel * (size_t)tiles * step;
         for (int t = 0; t < count; t++, from += step, wino_next(image, &at)) {
             float *plane = dx + (size_t)at.group * image->group + (size_t)channel * image->channel;
-            wino_square in = {(float *)from, (size_t)n * 16, 16};
-            wino_square out = {tile, (size_t)n * 16, 16};
-            for (int part = 0; part < LANES_PARTS; part++) {
-                wino_2d(out, in, wino_spread_1d, n, n, n, 0);
-                in.p += LANES_VEC;
-                out.p += LANES_VEC;
-            }
+            wino_2d_all((wino_square){tile, (size_t)n * 16, 16},
+                        (wino_square){(float *)from, (size_t)n * 16, 16}, wino_spread_1d, n, n, n,
+                        0);
             if (at.y == 0 && at.x == 0)
                 memset(plane, 0, (size_t)image->h * image->line * sizeof *plane);
             wino_give(image, plane, at.y * m - image->top, at.x * m - image->left, tile, n);

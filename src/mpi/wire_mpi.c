@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { YIELDS = 100, NAP_NS = 30000, ROOM = 256 };
+enum { YIELDS = 100, NAP_NS = 30000 };
 
 typedef struct mpi_wire {
     ls_wire base;
@@ -27,6 +27,8 @@ typedef struct mpi_wire {
     int count, ended_count, room;
 } mpi_wire;
 
+extern ls_wire_entry_fn ls_wire_entry; /* the plugin's */
+
 static int fail_mpi(ls_error *err, int status, int code, const char *what)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -37,8 +39,6 @@ static int fail_mpi(ls_error *err, int status, int code, const char *what)
             *c = ' ';
     return ls_fail(err, status, "MPI, %s: %.300s", what, text);
 }
-
-static const ls_wire_type wire_mpi;
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
@@ -126,34 +126,27 @@ static int open_mpi(ls_wire **out, const ls_wire_options *o, ls_error *err)
         ls_free(NULL, w);
         return status;
     }
-    w->base.type = &wire_mpi;
+    w->base.type = ls_wire_entry();
     *out = &w->base;
     return LS_OK;
 }
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 
-static void *grow(const mpi_wire *w, void *old, size_t size, int room)
-{
-    char *fresh = ls_alloc_array(NULL, (size_t)room, size);
-    if (fresh && old)
-        memcpy(fresh, old, (size_t)w->room * size);
-    ls_free(NULL, fresh ? old : NULL);
-    return fresh;
-}
-
 /* On the way up; a step's transfers are as many as the last one's. */
 static int make_room(mpi_wire *w, ls_error *err)
 {
-    const int room = w->room ? w->room * 2 : ROOM;
     bool complete = true;
+    size_t room = 0;
     if (w->count + w->ended_count < w->room)
         return LS_OK;
 #define GROW(field)                                                                                \
     do {                                                                                           \
-        void *fresh = complete ? grow(w, w->field, sizeof *w->field, room) : NULL;                 \
-        complete = fresh != NULL;                                                                  \
-        w->field = complete ? fresh : w->field;                                                    \
+        room = (size_t)w->room;                                                                    \
+        void *grown =                                                                              \
+            complete ? ls_grown(NULL, w->field, (size_t)w->room, &room, sizeof *w->field) : NULL;  \
+        complete = grown != NULL;                                                                  \
+        w->field = complete ? grown : w->field;                                                    \
     } while (0)
     GROW(request);
     GROW(transfer);
@@ -162,8 +155,9 @@ static int make_room(mpi_wire *w, ls_error *err)
     GROW(status);
 #undef GROW
     if (!complete)
-        return ls_fail(err, LS_ENOMEM, "out of memory for %d messages", room);
-    w->room = room;
+        return ls_fail(err, LS_ENOMEM, "out of memory for %d messages",
+                       w->count + w->ended_count + 1);
+    w->room = (int)room;
     return LS_OK;
 }
 
@@ -287,18 +281,15 @@ static int abort_mpi(ls_wire *base)
     return 1;
 }
 
-static const ls_wire_type wire_mpi = {.abi = LS_WIRE_ABI,
-                                      .size = sizeof(ls_wire_type),
-                                      .name = "mpi",
-                                      .open = open_mpi,
-                                      .post = post_mpi,
-                                      .poll = poll_mpi,
-                                      .close = close_mpi,
-                                      .abort = abort_mpi};
-
-/* The plugin's entry. */
-extern ls_wire_entry_fn ls_wire_entry;
 const ls_wire_type *ls_wire_entry(void)
 {
+    static const ls_wire_type wire_mpi = {.abi = LS_WIRE_ABI,
+                                          .size = sizeof(ls_wire_type),
+                                          .name = "mpi",
+                                          .open = open_mpi,
+                                          .post = post_mpi,
+                                          .poll = poll_mpi,
+                                          .close = close_mpi,
+                                          .abort = abort_mpi};
     return &wire_mpi;
 }

@@ -6,7 +6,7 @@
  *     proof of (hello, nonce)                  ──▶
  *                                            ◀── welcome
  *
- * Whoever is called looks after many callers at once, so one that is silent keeps nobody waiting. */
+ * The member that is called serves many callers at once, so that a silent one delays nobody. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "hash/hash.h"

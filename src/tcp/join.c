@@ -56,8 +56,7 @@ static int open_own_door(joining *j, int fd, uint32_t *port, ls_error *err)
     if (!error && getsockname(j->door, (struct sockaddr *)&own, &bytes))
         error = errno;
     *port = ntohs(*at);
-    return error > 0 ? ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error))
-                     : (error ? LS_ESYSTEM : LS_OK);
+    return error ? ls_fail(err, LS_ESYSTEM, "cannot listen: %s", ls_reason(why, error)) : LS_OK;
 }
 
 /* Connects, anew while nobody listens yet: *fd, or −1 and errno in *error. */
@@ -85,7 +84,8 @@ static void try_to_reach(int *fd, int *error, const struct sockaddr *at, socklen
 
 static void pause_until(uint64_t until_ns)
 {
-    tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns));
+    /* Nothing to be ready: it sleeps. */
+    (void)tcp_ready(-1, 0, tcp_sooner(ls_now_ns() + TCP_AGAIN_NS, until_ns));
 }
 
 /* An address that swallows everything leaves time for others. */
@@ -156,7 +156,7 @@ typedef struct welcome {
 
 /* ---- the first member ------------------------------------------------------------------------- */
 
-/* One that has gone again is none. */
+/* Callers that have hung up are removed. */
 static void forget_gone(joining *j, int *count)
 {
     char byte;
@@ -330,7 +330,8 @@ static int call_members(joining *j, ls_error *err)
     return status;
 }
 
-/* One of another group, or of a vote, is none. Returns whether it has a line now. */
+/* Makes the caller's connection a line. A caller of another group, or of a vote, is refused. Returns whether it was
+ * taken. */
 static bool take_member(joining *j, int fd, const hello *h)
 {
     const uint32_t own = (uint32_t)j->wire->base.member, members = (uint32_t)j->wire->base.members;
@@ -426,7 +427,7 @@ static bool is_elsewhere(int error)
     return error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
 }
 
-/* Whoever can listen at the address is the first. */
+/* The member that can bind the address is member 0. */
 static int find_first(joining *j, bool *first, ls_error *err)
 {
     char why[LS_REASON];

@@ -23,7 +23,7 @@ typedef struct tcp_flow {
     tcp_queue queue;
     /* Of the first: bytes that have gone, or come, its head included. */
     size_t done;
-    uint8_t head[8];
+    uint64_t head; /* its length; of one byte order, as all that members say */
 } tcp_flow;
 
 typedef struct tcp_line {
@@ -57,7 +57,7 @@ int tcp_make_lines(tcp_wire *w, int members, ls_error *err);
 void tcp_free(tcp_wire *w);
 
 /* Meets the others at the place, and connects to all of them: fills the wire's numbers and lines, with sockets
- * that never block; with `again`, in such a way that who is left can meet anew. Errors: LS_EINVAL, LS_ESYSTEM,
+ * that never block; with `again`, so that surviving members can regroup. Errors: LS_EINVAL, LS_ESYSTEM,
  * LS_ETIMEDOUT, LS_ENOMEM; what was made is in the wire. */
 int tcp_join(tcp_wire *w, const ls_tcp_place *place, bool again, ls_error *err);
 void tcp_forget_meeting(struct joining *j); /* NULL is allowed */
@@ -163,7 +163,7 @@ int tcp_connect_all(joining *j, ls_error *err);
 /* Nobody is being met any more: hangs up on all callers but those that have become lines. */
 void tcp_hang_up(joining *j);
 
-/* Whoever waits here is alive. */
+/* A member that waits in the rendezvous is alive: beats. */
 static inline void tcp_beat(const joining *j)
 {
     if (j->how && j->how->alive)

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* ppoll */
-/* Transfers over TCP. A message is its length, in eight bytes, and its bytes. Nothing here waits but poll. */
+/* Transfers over TCP. A message is its head, which is its length, and its bytes. Nothing here waits but poll. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-    HEAD = 8,
+    HEAD = sizeof(uint64_t),
     QUEUE = 16,
     TURN = 1 << 20 /* bytes of one line before the next has its turn */
 };
@@ -52,20 +52,6 @@ static ls_transfer *pop(tcp_queue *q)
 
 /* ---- lines ---------------------------------------------------------------------------------- */
 
-static void put_length(uint8_t head[HEAD], uint64_t bytes)
-{
-    for (int i = 0; i < HEAD; i++)
-        head[i] = (uint8_t)(bytes >> (8 * i));
-}
-
-static uint64_t get_length(const uint8_t head[HEAD])
-{
-    uint64_t bytes = 0;
-    for (int i = 0; i < HEAD; i++)
-        bytes |= (uint64_t)head[i] << (8 * i);
-    return bytes;
-}
-
 static ls_transfer *first_of(const tcp_queue *q)
 {
     return q->item[q->first];
@@ -77,7 +63,7 @@ static size_t parts_of(struct iovec part[2], tcp_flow *flow)
     const ls_transfer *t = first_of(&flow->queue);
     size_t count = 0;
     if (flow->done < HEAD)
-        part[count++] = (struct iovec){flow->head + flow->done, HEAD - flow->done};
+        part[count++] = (struct iovec){(char *)&flow->head + flow->done, HEAD - flow->done};
     const size_t body = flow->done < HEAD ? 0 : flow->done - HEAD;
     if (t->bytes > body)
         part[count++] = (struct iovec){(char *)t->data + body, t->bytes - body};
@@ -91,6 +77,16 @@ static int fail_line(const ls_transfer *t, int error, ls_error *err)
                    error ? ls_reason(why, error) : "it was closed there");
 }
 
+/* A received head is whole: whether the message is as long as the transfer expects. */
+static int check_head(const tcp_flow *flow, const ls_transfer *t, ls_error *err)
+{
+    return flow->head == t->bytes
+               ? LS_OK
+               : ls_fail(err, LS_EDATA,
+                         "member %d sent a message of %llu bytes where %zu were expected", t->peer,
+                         (unsigned long long)flow->head, t->bytes);
+}
+
 /* As much of a direction's first message as the connection takes, or has. *moved: bytes; 0: none now. */
 static int move_some(tcp_line *line, tcp_flow *flow, size_t *moved, ls_error *err)
 {
@@ -99,7 +95,7 @@ static int move_some(tcp_line *line, tcp_flow *flow, size_t *moved, ls_error *er
     struct iovec part[2];
     struct msghdr message = {.msg_iov = part};
     if (out)
-        put_length(flow->head, t->bytes);
+        flow->head = t->bytes;
     message.msg_iovlen = parts_of(part, flow);
     ssize_t n;
     do
@@ -108,12 +104,8 @@ static int move_some(tcp_line *line, tcp_flow *flow, size_t *moved, ls_error *er
     *moved = n > 0 ? (size_t)n : 0;
     if ((n == 0 && !out) || (n < 0 && errno != EAGAIN))
         return fail_line(t, n < 0 ? errno : 0, err);
-    if (!out && flow->done < HEAD && flow->done + *moved >= HEAD &&
-        get_length(flow->head) != t->bytes)
-        return ls_fail(err, LS_EDATA,
-                       "member %d sent a message of %llu bytes where %zu were expected", t->peer,
-                       (unsigned long long)get_length(flow->head), t->bytes);
-    return LS_OK;
+    return !out && flow->done < HEAD && flow->done + *moved >= HEAD ? check_head(flow, t, err)
+                                                                    : LS_OK;
 }
 
 /* One direction of a line, until it stops or has had its turn. */
@@ -266,25 +258,12 @@ void tcp_free(tcp_wire *w)
     ls_free(NULL, w);
 }
 
-static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err);
-static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err);
-
-static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
-                                      .size = sizeof(ls_wire_type),
-                                      .name = "tcp",
-                                      .open = open_tcp,
-                                      .post = post_tcp,
-                                      .poll = poll_tcp,
-                                      .close = close_tcp,
-                                      .abort = abort_tcp,
-                                      .regroup = regroup_tcp};
-
 static int regroup_tcp(ls_wire **out, ls_wire *old, const ls_regroup *how, ls_error *err)
 {
     tcp_wire *w = NULL;
     int status = tcp_regroup(&w, (tcp_wire *)old, how, err);
     if (status == LS_OK)
-        w->base.type = &wire_tcp;
+        w->base.type = ls_wire_tcp();
     *out = status ? NULL : &w->base;
     return status;
 }
@@ -298,7 +277,7 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
     tcp_wire *w = ls_alloc(NULL, sizeof *w);
     if (!w)
         return ls_fail(err, LS_ENOMEM, "out of memory for a wire");
-    w->base.type = &wire_tcp;
+    w->base.type = ls_wire_tcp();
     int status = tcp_join(w, place, options->regroups != 0, err);
     if (status)
         tcp_free(w);
@@ -309,5 +288,14 @@ static int open_tcp(ls_wire **out, const ls_wire_options *options, ls_error *err
 
 const ls_wire_type *ls_wire_tcp(void)
 {
+    static const ls_wire_type wire_tcp = {.abi = LS_WIRE_ABI,
+                                          .size = sizeof(ls_wire_type),
+                                          .name = "tcp",
+                                          .open = open_tcp,
+                                          .post = post_tcp,
+                                          .poll = poll_tcp,
+                                          .close = close_tcp,
+                                          .abort = abort_tcp,
+                                          .regroup = regroup_tcp};
     return &wire_tcp;
 }

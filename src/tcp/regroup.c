@@ -124,7 +124,7 @@ static void call(meeting *m, int who)
     j->try_ns = try_ns;
     tcp_beat(j);
     if (error == ECONNREFUSED)
-        tcp_vote_suspect(m->vote, who);
+        tcp_set_add(&m->vote->suspects, who);
     if (fd >= 0 && who < m->vote->own && tcp_greet(j, fd, &h, NULL) == LS_OK)
         meet_voter(m, who, fd);
     else if (fd >= 0)
@@ -212,7 +212,8 @@ static void listen_to(meeting *m, int who)
 
 /* ---- the vote --------------------------------------------------------------------------------- */
 
-/* Who is waited for in vain: the lowest, for its proposal, or whoever has not accepted this one's. */
+/* Suspects the members that keep the vote waiting: the lowest, if it has not proposed; in a vote of this member's,
+ * those that have not accepted. */
 static void shun_silent(meeting *m)
 {
     const tcp_vote *v = m->vote;
@@ -225,7 +226,7 @@ static void shun_silent(meeting *m)
         if (!late || i == v->own)
             continue;
         m->voter[i].shunned = true;
-        tcp_vote_suspect(m->vote, i);
+        tcp_set_add(&m->vote->suspects, i);
         part_from(m, i);
     }
     m->since_ns = ls_now_ns();
@@ -246,7 +247,7 @@ static void vote(meeting *m)
         shun_silent(m);
 }
 
-/* LS_OK: not yet. */
+/* LS_OK: this part may still win the vote. */
 static int check_hope(const meeting *m, ls_error *err)
 {
     const tcp_ballot *last = tcp_vote_last(m->vote);
@@ -292,12 +293,17 @@ static int agree(meeting *m, ls_error *err)
 
 /* ---- a new wire ------------------------------------------------------------------------------- */
 
+static void part_from_all(meeting *m)
+{
+    for (int i = 0; i < m->vote->members; i++)
+        part_from(m, i);
+}
+
 static void begin(meeting *m, const tcp_set *suspects)
 {
     const uint64_t now = ls_now_ns();
-    tcp_vote_begin(m->vote);
-    m->vote->suspects = *suspects;
-    tcp_vote_state(m->vote, &m->vote->state[m->vote->own]);
+    part_from_all(m);
+    tcp_vote_begin(m->vote, suspects);
     m->settled_by_ns = now + m->moment_ns;
     m->since_ns = now;
     m->j->until_ns = tcp_sooner(now + MOMENTS * m->moment_ns, m->over_ns);
@@ -323,12 +329,6 @@ static int connect_anew(tcp_wire **out, meeting *m, ls_error *err)
     return status;
 }
 
-static void part_from_all(meeting *m)
-{
-    for (int i = 0; i < m->vote->members; i++)
-        part_from(m, i);
-}
-
 /* Another loss while they connect takes another vote, in which one fewer may take part. */
 static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_error *err)
 {
@@ -340,7 +340,6 @@ static int meet_anew(tcp_wire **out, meeting *m, const tcp_set *suspects, ls_err
         if (status)
             break;
         status = connect_anew(out, m, err);
-        part_from_all(m);
     }
     part_from_all(m);
     return status;

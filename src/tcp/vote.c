@@ -33,7 +33,7 @@ static tcp_set both(const tcp_set *a, const tcp_set *b)
     return out;
 }
 
-bool tcp_is_quorum(const tcp_set *part, const tcp_set *whole)
+static bool is_quorum(const tcp_set *part, const tcp_set *whole)
 {
     const tcp_set shared = both(part, whole);
     const int twice = 2 * tcp_set_count(&shared), all = tcp_set_count(whole);
@@ -57,17 +57,12 @@ void tcp_vote_fini(tcp_vote *v)
     v->state = NULL;
 }
 
-void tcp_vote_begin(tcp_vote *v)
+void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects)
 {
     v->proposing = false;
-    v->suspects = v->here = (tcp_set){{0}};
+    v->suspects = *suspects;
+    v->here = (tcp_set){{0}};
     tcp_set_add(&v->here, v->own);
-    tcp_vote_state(v, &v->state[v->own]);
-}
-
-void tcp_vote_suspect(tcp_vote *v, int who)
-{
-    tcp_set_add(&v->suspects, who);
 }
 
 /* What it has accepted it may still hold as tried, but nothing that it was to do will be done. */
@@ -120,7 +115,7 @@ static bool allows(const tcp_vote *v, const tcp_set *set, uint64_t basis)
 {
     bool allowed = basis >= v->formed.number && tcp_set_has(set, v->own);
     for (int i = 0; i < v->tries; i++)
-        allowed &= v->tried[i].number <= basis || tcp_is_quorum(set, &v->tried[i].set);
+        allowed &= v->tried[i].number <= basis || is_quorum(set, &v->tried[i].set);
     return allowed && v->tries < TCP_TRIED_MOST;
 }
 
@@ -128,7 +123,7 @@ bool tcp_vote_may(const tcp_vote *v)
 {
     const tcp_ballot *last = tcp_vote_last(v);
     const tcp_set left = tcp_vote_left(v);
-    return tcp_is_quorum(&left, &last->set) && allows(v, &left, last->number);
+    return is_quorum(&left, &last->set) && allows(v, &left, last->number);
 }
 
 /* ---- a vote ----------------------------------------------------------------------------------- */

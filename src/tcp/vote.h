@@ -59,7 +59,7 @@ typedef struct tcp_vote {
     uint64_t highest;
     tcp_set suspects;
     tcp_set here;    /* whose state is known, and this one */
-    tcp_word *state; /* [members]: theirs */
+    tcp_word *state; /* [members]: theirs; its own is not used */
     /* Its own proposal. */
     bool proposing;
     tcp_ballot proposal;
@@ -79,15 +79,13 @@ static inline void tcp_set_add(tcp_set *s, int i)
 int tcp_set_count(const tcp_set *s);
 /* The member of the first group that is number `index` of the set; −1: it has fewer. */
 int tcp_set_nth(const tcp_set *s, int index);
-bool tcp_is_quorum(const tcp_set *part, const tcp_set *whole);
 
 /* Errors: LS_ENOMEM. */
 int tcp_vote_init(tcp_vote *v, int own, int members, ls_error *err);
 void tcp_vote_fini(tcp_vote *v);
 
-/* A vote begins: nobody is there yet, and nobody suspected. */
-void tcp_vote_begin(tcp_vote *v);
-void tcp_vote_suspect(tcp_vote *v, int who);
+/* A vote begins: nobody is there yet. `suspects`: of this member. */
+void tcp_vote_begin(tcp_vote *v, const tcp_set *suspects);
 /* The connection to it is gone. */
 void tcp_vote_miss(tcp_vote *v, int who);
 void tcp_vote_state(const tcp_vote *v, tcp_word *out);
@@ -95,7 +93,7 @@ void tcp_vote_state(const tcp_vote *v, tcp_word *out);
 /* Whether a word names some members of the first group and no others. */
 bool tcp_vote_can_be(const tcp_vote *v, const tcp_word *in);
 
-/* What `from` says, which can be. True: *answer goes back to it. */
+/* Takes in a word from member `from`, for which tcp_vote_can_be holds. True: send *answer back. */
 bool tcp_vote_hear(tcp_vote *v, int from, const tcp_word *in, tcp_word *answer);
 
 /* The last formed group that anyone here knows, and those of it who are here. */

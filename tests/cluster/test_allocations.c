@@ -109,7 +109,7 @@ static void *run_member(void *arg)
                                   .comm = &place,
                                   .deadline_ns = 4 * SECOND,
                                   .open_ns = 20 * SECOND,
-                                  .regroups = 1,
+                                  .regroups = true,
                                   .host = &host};
     m->status = ls_cluster_open(&m->cluster, &o, &m->err);
     m->number = m->status ? 0 : ls_cluster_member(m->cluster);

@@ -855,7 +855,7 @@ static void *regroup_without_memory(void *arg)
                                   .comm = &place,
                                   .deadline_ns = 4 * SECOND,
                                   .open_ns = 20 * SECOND,
-                                  .regroups = 1,
+                                  .regroups = true,
                                   .host = &short_host};
     is_caller = true;
     p->status = ls_cluster_open(&p->cluster, &o, &p->err);

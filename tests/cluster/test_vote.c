@@ -116,7 +116,7 @@ static void begin_vote(int a)
         return;
     part_from_all(a);
     w.mode[a] = VOTING;
-    tcp_vote_begin(&w.vote[a]);
+    tcp_vote_begin(&w.vote[a], &(tcp_set){{0}});
 }
 
 static void cut_anew(void)
@@ -190,7 +190,7 @@ static void happen(void)
     else if (what < 970)
         part(a, b);
     else if (what < 990)
-        tcp_vote_suspect(&w.vote[a], b);
+        tcp_set_add(&w.vote[a].suspects, b);
     else if (what < 997)
         cut_anew();
     else if (what == 999) {
