@@ -391,7 +391,7 @@ static void launch_steps(ls_train_worker *w, const ls_range *range, uint32_t ind
         latest->step[k] = step_of(range, index + k);
     latest->count = (int)count;
     latest->slot = w->next_slot;
-    w->next_slot = (w->next_slot + 1) % LS_IN_PLACES;
+    w->next_slot = (w->next_slot + 1) % LS_RESULT_SLOTS;
     enqueue(w, latest, 0, latest->count);
     /* All but the latest; that one too, unless more is waiting to be enqueued behind it. */
     retire_down_to(w, 1);
