@@ -57,8 +57,8 @@ static const ls_dataset_ops resident_ops = {
     .close = resident_close,
 };
 
-static int create(ls_resident **out, const ls_dataset_info *info, const void *mapped,
-                  const ls_opening *o)
+int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
+                              void *map, size_t map_bytes, const ls_opening *o)
 {
     const ls_host *host = o->host;
     *out = NULL;
@@ -69,33 +69,24 @@ static int create(ls_resident **out, const ls_dataset_info *info, const void *ma
     const size_t bytes = ls_dataset_image_bytes(&r->base);
     r->host = host;
     r->source = ls_strdup(host, info->source);
-    r->images = mapped ? (uint8_t *)(uintptr_t)mapped : ls_alloc_array(host, info->rows, bytes);
+    r->images = images ? (uint8_t *)(uintptr_t)images : ls_alloc_array(host, info->rows, bytes);
     r->labels = ls_alloc_array(host, info->rows, ls_dataset_target_bytes(&r->base));
     r->base.info.source = r->source;
     if (!r->source || !r->images || !r->labels) {
-        r->images = mapped ? NULL : r->images;
+        r->images = images ? NULL : r->images;
         resident_close(&r->base);
         return ls_fail(o->err, LS_ENOMEM, "%s: out of memory for %u rows of %zu bytes", info->name,
                        info->rows, bytes);
     }
+    r->map = map;
+    r->map_bytes = map_bytes;
     *out = r;
     return LS_OK;
 }
 
 int ls_resident_create(ls_resident **out, const ls_dataset_info *info, const ls_opening *o)
 {
-    return create(out, info, NULL, o);
-}
-
-int ls_resident_create_mapped(ls_resident **out, const ls_dataset_info *info, const void *images,
-                              void *map, size_t map_bytes, const ls_opening *o)
-{
-    int status = create(out, info, images, o);
-    if (status == LS_OK) {
-        (*out)->map = map;
-        (*out)->map_bytes = map_bytes;
-    }
-    return status;
+    return ls_resident_create_mapped(out, info, NULL, NULL, 0, o);
 }
 
 int ls_dataset_none(ls_dataset **out, const ls_dataset_info *train, const ls_opening *o)

@@ -58,10 +58,8 @@ static int try_directory(ls_located *p, const ls_file_set *files, const char *di
 }
 
 /* Adds to `text`, of `size` bytes. */
-static void add(char *text, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add(char *text, size_t size, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format,
+                                                      ...)
 {
     size_t n = strlen(text);
     va_list args;

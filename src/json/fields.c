@@ -188,12 +188,11 @@ bool ls_field_choice(ls_fields *f, const char *key, const char *const *choices, 
     *out = fallback ? *fallback : 0;
     if (!found)
         return false;
-    for (; choices[count]; count++) {
+    for (; choices[count]; count++)
         if (strcmp(choices[count], text) == 0) {
             *out = count;
             return true;
         }
-    }
     ls_fields_fail(f, cJSON_GetObjectItemCaseSensitive(f->object, key), "unknown %s \"%.40s\"; %s",
                    key, text, hint_text(hint, text, "expected one of", choices, count));
     return false;

@@ -58,9 +58,8 @@ void ls_json_line_column(const char *text, size_t offset, int first, int *line, 
     }
 }
 
-static int fail(scan *s, size_t offset, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static int fail(scan *s, size_t offset, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int fail(scan *s, size_t offset, const char *format,
+                                                      ...)
 {
     char message[LS_ERROR_TEXT];
     int line;

@@ -94,7 +94,37 @@ static void new_line(ls_json_writer *w)
         append(w, " ", 1);
 }
 
-static void append_string(ls_json_writer *w, const char *s);
+/* One character that must not stand in a string as it is. */
+static void append_escaped(ls_json_writer *w, unsigned char c)
+{
+    static const char plain[] = "\"\\\b\f\n\r\t";
+    static const char letters[] = "\"\\bfnrt";
+    char code[8];
+    const char *p = memchr(plain, c, sizeof plain - 1);
+    int n = p ? snprintf(code, sizeof code, "\\%c", letters[p - plain])
+              : snprintf(code, sizeof code, "\\u%04x", c);
+    append(w, code, (size_t)n);
+}
+
+static void append_string(ls_json_writer *w, const char *s)
+{
+    size_t left = strlen(s);
+    append(w, "\"", 1);
+    while (left > 0) {
+        unsigned char c = (unsigned char)*s;
+        size_t n = ls_json_utf8_length((const unsigned char *)s, left);
+        if (n == 0)
+            append(w, "\xEF\xBF\xBD", 3);
+        else if (c < 0x20 || c == 0x7F || c == '"' || c == '\\')
+            append_escaped(w, c);
+        else
+            append(w, s, n);
+        n = n ? n : 1;
+        s += n;
+        left -= n;
+    }
+    append(w, "\"", 1);
+}
 
 /* What comes before a value: comma, line, key. */
 static void begin_value(ls_json_writer *w, const char *key)
@@ -143,38 +173,6 @@ void ls_json_close(ls_json_writer *w)
 }
 
 /* ---- values ---- */
-
-/* One character that must not stand in a string as it is. */
-static void append_escaped(ls_json_writer *w, unsigned char c)
-{
-    static const char plain[] = "\"\\\b\f\n\r\t";
-    static const char letters[] = "\"\\bfnrt";
-    char code[8];
-    const char *p = memchr(plain, c, sizeof plain - 1);
-    int n = p ? snprintf(code, sizeof code, "\\%c", letters[p - plain])
-              : snprintf(code, sizeof code, "\\u%04x", c);
-    append(w, code, (size_t)n);
-}
-
-static void append_string(ls_json_writer *w, const char *s)
-{
-    size_t left = strlen(s);
-    append(w, "\"", 1);
-    while (left > 0) {
-        unsigned char c = (unsigned char)*s;
-        size_t n = ls_json_utf8_length((const unsigned char *)s, left);
-        if (n == 0)
-            append(w, "\xEF\xBF\xBD", 3);
-        else if (c < 0x20 || c == 0x7F || c == '"' || c == '\\')
-            append_escaped(w, c);
-        else
-            append(w, s, n);
-        n = n ? n : 1;
-        s += n;
-        left -= n;
-    }
-    append(w, "\"", 1);
-}
 
 void ls_json_put_string(ls_json_writer *w, const char *key, const char *value)
 {
