@@ -56,11 +56,6 @@ static const char main_help[] =
     "Exit codes: 0 done, 64 usage, 65 bad data, 66 missing input, 70 bug, 71 system or device,\n"
     "74 input/output, 75 stopped early with a checkpoint saved, 78 config, 130 interrupted.\n";
 
-void cli_print_help(void)
-{
-    fputs(main_help, stdout);
-}
-
 /* What a key takes, from its row alone. */
 static void print_kind(const ls_config_key *row)
 {
@@ -77,7 +72,7 @@ static void print_kind(const ls_config_key *row)
     }
 }
 
-void cli_print_config_help(void)
+static void print_config_help(void)
 {
     puts(
         "The keys of a config, as --set takes them. In the file those with a point are members of an\n"
@@ -96,7 +91,7 @@ void cli_print_config_help(void)
     }
 }
 
-void cli_print_version(const ls_registry *registry)
+static void print_version(const ls_registry *registry)
 {
     printf("lockstep %s\n", LS_VERSION);
     for (int i = 0; ls_registry_at(registry, i); i++) {
@@ -109,6 +104,17 @@ void cli_print_version(const ls_registry *registry)
         else
             printf("  %s: %s: %s\n", backend->name, info.broken ? "broken" : "absent", info.reason);
     }
+}
+
+bool cli_print_help(const cli_arguments *a, const ls_registry *registry)
+{
+    if (a->config_help)
+        print_config_help();
+    else if (a->help)
+        fputs(main_help, stdout);
+    else if (a->version)
+        print_version(registry);
+    return a->help || a->version;
 }
 
 /* ---- options of any verb --------------------------------------------------------------------- */

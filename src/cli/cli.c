@@ -5,6 +5,7 @@
 #include "base/plain_file.h"
 #include "cli/pack.h"
 #include "cli/serve.h"
+#include "cli/trained.h"
 
 #include <fcntl.h>
 #include <lockstep/cluster.h>
@@ -312,15 +313,7 @@ static int train_or_print(int argc, char **argv, ls_registry *registry)
     const int code = cli_parse(&a, argc, argv);
     if (code)
         return code;
-    if (a.config_help)
-        cli_print_config_help();
-    else if (a.help)
-        cli_print_help();
-    else if (a.version)
-        cli_print_version(registry);
-    else
-        return run_action(&a, registry, argc, argv);
-    return cli_flush();
+    return cli_print_help(&a, registry) ? cli_flush() : run_action(&a, registry, argc, argv);
 }
 
 /* A program that is started with a standard stream closed would be given its number for the next
@@ -342,12 +335,17 @@ static int run_verb(int argc, char **argv, ls_registry *registry)
     static const struct {
         const char *name;
         cli_verb *run;
-    } verbs[] = {{"report", cli_report},   {"pack", cli_pack_verb},  {"sweep", cli_sweep},
-                 {"find-lr", cli_find_lr}, {"eval", cli_eval},       {"predict", cli_predict},
-                 {"export", cli_export},   {"devices", cli_devices}, {"bench", cli_bench}};
+        const cli_trained_verb *trained; /* in its place: a verb on a trained model */
+    } verbs[] = {{"report", cli_report, NULL},  {"pack", cli_pack_verb, NULL},
+                 {"sweep", cli_sweep, NULL},    {"find-lr", cli_find_lr, NULL},
+                 {"eval", NULL, &cli_eval},     {"predict", NULL, &cli_predict},
+                 {"export", NULL, &cli_export}, {"devices", cli_devices, NULL},
+                 {"bench", cli_bench, NULL}};
     for (size_t i = 0; argc > 1 && i < sizeof verbs / sizeof *verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) {
-            const int code = verbs[i].run(argc - 1, argv + 1, registry);
+            const int code = verbs[i].run
+                                 ? verbs[i].run(argc - 1, argv + 1, registry)
+                                 : cli_trained_run(verbs[i].trained, argc - 1, argv + 1, registry);
             return code == CLI_HELPED ? cli_flush() : code;
         }
     return train_or_print(argc, argv, registry);

@@ -77,16 +77,14 @@ typedef struct cli_arguments {
 } cli_arguments;
 
 int cli_parse(cli_arguments *out, int argc, char **argv);
-void cli_print_help(void);
-void cli_print_config_help(void); /* every key of a config */
-void cli_print_version(const ls_registry *registry);
+/* Prints what --help, --help config, every key of a config, or --version asks for. False: none of them was given. */
+bool cli_print_help(const cli_arguments *a, const ls_registry *registry);
 
 /* ---- subcommands ---------------------------------------------------------------------------- */
 
 /* argv[0] is the subcommand's name. They return the exit code. */
 typedef int cli_verb(int argc, char **argv, const ls_registry *registry);
-cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_eval, cli_predict, cli_export;
-cli_verb cli_devices, cli_bench;
+cli_verb cli_report, cli_pack_verb, cli_sweep, cli_find_lr, cli_devices, cli_bench;
 
 /* Training on a->hosts, by a launcher that starts this program there, with the words of argv. Returns the exit
  * code. */

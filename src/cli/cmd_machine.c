@@ -91,8 +91,7 @@ enum { ROWS_MOST = 12, ROUNDS_MOST = 99, MEASURE_SETS = 3 };
 
 typedef struct measurement {
     double images_per_s;
-    uint64_t steps; /* that it is taken from */
-    int workers, batch_size, shards, synthetic;
+    int workers, batch_size, synthetic;
     char name[64];
     char devices[512]; /* "[cpu(0), cpu(1)]" */
 } measurement;
@@ -220,10 +219,8 @@ static void fill(measurement *out, const stopwatch *s)
     const ls_summary *sum = ls_trainer_summary(s->trainer);
     *out = (measurement){
         .images_per_s = (double)s->rows / ((double)(s->last_ns - s->from_ns) * 1e-9),
-        .steps = s->steps,
         .workers = sum->workers,
         .batch_size = sum->batch_size,
-        .shards = sum->shards,
         .synthetic = sum->synthetic,
     };
     snprintf(out->name, sizeof out->name, "%s", sum->name);

@@ -177,6 +177,14 @@ static void put_class(ls_json_writer *w, const input *in, uint32_t i, const floa
         ls_json_put_int(w, "label", in->labels[i]);
 }
 
+static void put_floats(ls_json_writer *w, const char *key, const float *value, int count)
+{
+    ls_json_open_array(w, key);
+    for (int i = 0; i < count; i++)
+        ls_json_put_float(w, NULL, value[i]);
+    ls_json_close(w);
+}
+
 static void put_vector(ls_json_writer *w, const input *in, uint32_t i, const float *logits)
 {
     const int n = in->t->model->classes;
@@ -184,12 +192,8 @@ static void put_vector(ls_json_writer *w, const input *in, uint32_t i, const flo
     for (int k = 0; k < n; k++)
         ls_json_put_float(w, NULL, output_of(in->t, logits, k));
     ls_json_close(w);
-    if (!in->targets)
-        return;
-    ls_json_open_array(w, "targets");
-    for (int k = 0; k < n; k++)
-        ls_json_put_float(w, NULL, in->targets[(size_t)i * (size_t)n + (size_t)k]);
-    ls_json_close(w);
+    if (in->targets)
+        put_floats(w, "targets", in->targets + (size_t)i * (size_t)n, n);
 }
 
 static void print_json(const input *in, uint32_t i, const float *logits)
@@ -202,10 +206,7 @@ static void print_json(const input *in, uint32_t i, const float *logits)
     else
         ls_json_put_uint(w, "row", in->first + i);
     (learnt_vectors(in->t) ? put_vector : put_class)(w, in, i, logits);
-    ls_json_open_array(w, "logits");
-    for (int k = 0; k < in->t->model->classes; k++)
-        ls_json_put_float(w, NULL, logits[k]);
-    ls_json_close(w);
+    put_floats(w, "logits", logits, in->t->model->classes);
     ls_json_close(w);
     cli_put_json(w);
 }
@@ -260,8 +261,4 @@ static int check(cli_trained_args *a)
     return 0;
 }
 
-int cli_predict(int argc, char **argv, const ls_registry *registry)
-{
-    static const cli_trained_verb verb = {"predict", "jtrd", help, check, run};
-    return cli_trained_run(&verb, argc, argv, registry);
-}
+const cli_trained_verb cli_predict = {"predict", "jtrd", help, check, run};

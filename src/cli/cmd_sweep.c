@@ -73,10 +73,11 @@ static void on_progress(void *user, const ls_progress *progress)
 
 enum { METRIC, TRAIN_LOSS, SECONDS, RATE, SPEED_UP, WEIGHTS, NUMBERS };
 
-static const char *const headings[NUMBERS] = {"test acc", "train loss", "s/epoch",
-                                              "images/s", "speed-up",   "weights"};
-static const int digits[NUMBERS] = {4, 4, 2, 0, 2, 0};
-static const int widths[NUMBERS] = {8, 10, 7, 8, 8, 8};
+static const struct {
+    const char *heading;
+    int digits, width;
+} columns[NUMBERS] = {{"test acc", 4, 8}, {"train loss", 4, 10}, {"s/epoch", 2, 7},
+                      {"images/s", 0, 8}, {"speed-up", 2, 8},    {"weights", 0, 8}};
 
 static void format_number(char *out, size_t size, const session *s, int row, int column)
 {
@@ -90,8 +91,9 @@ static void format_number(char *out, size_t size, const session *s, int row, int
     else if (isnan(value[column]))
         snprintf(out, size, "-");
     else
-        snprintf(out, size, "%.*f%s", digits[column] + (column == SECONDS && value[column] < 1),
-                 value[column], column == SPEED_UP ? "x" : "");
+        snprintf(out, size, "%.*f%s",
+                 columns[column].digits + (column == SECONDS && value[column] < 1), value[column],
+                 column == SPEED_UP ? "x" : "");
 }
 
 /* The first column is accuracy, or what the first run that has any is judged by. */
@@ -103,7 +105,7 @@ static void format_heading(char *out, size_t size, const session *s, int column)
     if (column == METRIC && metric && strcmp(metric, "accuracy") != 0)
         snprintf(out, size, "test %s", metric);
     else
-        snprintf(out, size, "%s", headings[column]);
+        snprintf(out, size, "%s", columns[column].heading);
 }
 
 static int key_width(const session *s, int key)
@@ -128,7 +130,7 @@ static void print_row(const session *s, FILE *stream, int row)
     }
     for (int c = 0; c < NUMBERS; c++) {
         format_number(text, sizeof text, s, row, c);
-        fprintf(stream, "  %*s", widths[c], text);
+        fprintf(stream, "  %*s", columns[c].width, text);
     }
     fputs(r->status ? "  interrupted\n" : "\n", stream);
 }
@@ -145,7 +147,7 @@ static void print_table(const session *s, FILE *stream)
     for (int c = 0; c < NUMBERS; c++) {
         char heading[32];
         format_heading(heading, sizeof heading, s, c);
-        fprintf(stream, "  %*s", widths[c], heading);
+        fprintf(stream, "  %*s", columns[c].width, heading);
     }
     fputc('\n', stream);
     for (int i = 0; i < count; i++)

@@ -230,11 +230,7 @@ static int check_eval(cli_trained_args *a)
     return check_alone(a);
 }
 
-int cli_eval(int argc, char **argv, const ls_registry *registry)
-{
-    static const cli_trained_verb verb = {"eval", "jtd", eval_help, check_eval, evaluate};
-    return cli_trained_run(&verb, argc, argv, registry);
-}
+const cli_trained_verb cli_eval = {"eval", "jtd", eval_help, check_eval, evaluate};
 
 /* ---- trainer export RUN --to FILE ------------------------------------------------------------ */
 
@@ -297,11 +293,7 @@ static int check_export(cli_trained_args *a)
     return 0;
 }
 
-int cli_export(int argc, char **argv, const ls_registry *registry)
-{
-    static const cli_trained_verb verb = {"export", "o", export_help, check_export, export};
-    return cli_trained_run(&verb, argc, argv, registry);
-}
+const cli_trained_verb cli_export = {"export", "o", export_help, check_export, export};
 
 /* ---- trainer report RUN ---------------------------------------------------------------------- */
 

@@ -223,7 +223,6 @@ enum {
 typedef struct panel {
     const char *title;
     double lo, hi, last;
-    int first_epoch, last_epoch;
     unsigned char cell[ROWS][CELLS]; /* braille: the bits of U+2800 + x; ASCII: zero or not */
 } panel;
 
@@ -288,8 +287,6 @@ static void draw(panel *out, const cli_curve *c, bool loss, bool utf8)
 {
     int width = utf8 ? 2 * CELLS : CELLS, height = utf8 ? 4 * ROWS : ROWS;
     int x0 = -1, y0 = 0, first = c->point[0].epoch, last = c->point[c->count - 1].epoch;
-    out->first_epoch = first;
-    out->last_epoch = last;
     find_range(out, c, loss);
     for (int i = 0; i < c->count; i++) {
         double v = value_of(&c->point[i], loss);
@@ -342,11 +339,11 @@ static void print_base(FILE *stream, bool utf8)
         fputs(utf8 ? "─" : "-", stream);
 }
 
-static void print_epochs(FILE *stream, const panel *p)
+static void print_epochs(FILE *stream, const cli_curve *c)
 {
     char ends[2][16];
-    snprintf(ends[0], sizeof ends[0], "%d", p->first_epoch);
-    snprintf(ends[1], sizeof ends[1], "%d", p->last_epoch);
+    snprintf(ends[0], sizeof ends[0], "%d", c->point[0].epoch);
+    snprintf(ends[1], sizeof ends[1], "%d", c->point[c->count - 1].epoch);
     int middle = CELLS - (int)strlen(ends[0]) - (int)strlen(ends[1]);
     int before = (middle - 5) / 2;
     fprintf(stream, "%*s%s%*s%s%*s%s", LABEL + 1, "", ends[0], before, "", "epoch",
@@ -382,7 +379,7 @@ void cli_curve_print(const cli_curve *c, FILE *stream, bool utf8)
             else if (line == ROWS + 1)
                 print_base(stream, utf8);
             else
-                print_epochs(stream, &side[i]);
+                print_epochs(stream, c);
         }
         fputc('\n', stream);
     }

@@ -251,9 +251,12 @@ static cli_packing begin(const cli_pack *p, const ls_host *host, ls_error *err)
                          .row = (size_t)p->channels * (size_t)p->size * (size_t)p->size};
 }
 
-int cli_pack_folder(const char *to, const cli_pack *p, const ls_host *host, ls_error *err)
+/* Writes tensors x (U8, [rows][channels][size][size]) and y (I32), and of test images test_x and test_y, with
+ * metadata: class_names, mean and std of each channel of the training images, sha256 of all tensors. Names
+ * each image that is broken on stderr; they end it unless skip_broken. */
+static int pack_folder(const char *to, const cli_pack *p, ls_error *err)
 {
-    cli_packing k = begin(p, host, err);
+    cli_packing k = begin(p, NULL, err);
     int status = cli_pack_list(&k);
     if (status == LS_OK)
         status = pack_listed(&k, to);
@@ -375,6 +378,6 @@ int cli_pack_verb(int argc, char **argv, const ls_registry *registry)
         return cli_usage("pack", "--to FILE is missing", "");
     if (p.channels == 2)
         return cli_usage("pack", "--channels: expected 1 or 3, found ", "2");
-    const int status = cli_pack_folder(to, &p, NULL, &err);
+    const int status = pack_folder(to, &p, &err);
     return status ? cli_fail(status, err.text) : cli_flush();
 }

@@ -14,8 +14,7 @@
 enum {
     CHUNK_BYTES = 64 << 10,
     SLOT_BYTES = 256 << 20, /* of all slots, but that there are two */
-    BLOCK_BYTES = 32 << 20, /* that are looked through for broken images before these end it */
-    MOST_THREADS = CLI_PACK_THREADS
+    BLOCK_BYTES = 32 << 20  /* that are looked through for broken images before these end it */
 };
 
 struct cli_crew {
@@ -149,7 +148,7 @@ static void *decode_some(void *user)
 
 int cli_crew_run(cli_crew *w, const cli_listing *list, cli_take *take, void *user)
 {
-    pthread_t thread[MOST_THREADS];
+    pthread_t thread[CLI_PACK_THREADS];
     int threads = 1; /* the caller's */
     w->list = list;
     w->take = take;
@@ -214,7 +213,7 @@ int cli_crew_make(cli_crew **out, cli_packing *k)
     if (!w)
         return cli_pack_no_memory(k);
     w->k = k;
-    set_sizes(w, wanted > MOST_THREADS ? MOST_THREADS : (size_t)wanted);
+    set_sizes(w, wanted > CLI_PACK_THREADS ? CLI_PACK_THREADS : (size_t)wanted);
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->room, NULL);
     return has_slots(w) ? LS_OK : cli_pack_no_memory(k);

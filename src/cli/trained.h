@@ -113,6 +113,8 @@ typedef struct cli_trained_verb {
     int (*run)(const ls_trained *t, const cli_trained_args *a, const ls_registry *registry);
 } cli_trained_verb;
 
+extern const cli_trained_verb cli_eval, cli_predict, cli_export;
+
 /* Reads the arguments, opens the run and runs the verb, or prints the help text; returns the exit code,
  * with the message of a failure printed. */
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
