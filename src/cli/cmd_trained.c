@@ -50,32 +50,26 @@ static int parse(cli_trained_args *a, const cli_trained_verb *verb, int argc, ch
     return verb->check(a);
 }
 
-static int open_run(ls_trained *out, const cli_trained_args *a, const ls_host *host)
-{
-    ls_error err;
-    cli_places places;
-    const ls_trained_options o = {
-        .path = a->run,
-        .needs_data = a->needs_data,
-        .best = a->best,
-        .trainer = cli_options(&places, a->config, &a->set, NULL, host),
-    };
-    int status = ls_trained_open(out, &o, &err);
-    return status ? cli_fail(status, err.text) : 0;
-}
-
 int cli_trained_run(const cli_trained_verb *verb, int argc, char **argv,
                     const ls_registry *registry)
 {
+    ls_error err;
     cli_trained_args a;
+    cli_places places;
     ls_trained t;
     const ls_host host = {.size = sizeof host};
     int code = parse(&a, verb, argc, argv);
     if (code)
         return code;
-    code = open_run(&t, &a, &host);
-    if (code)
-        return code;
+    const ls_trained_options o = {
+        .path = a.run,
+        .needs_data = a.needs_data,
+        .best = a.best,
+        .trainer = cli_options(&places, a.config, &a.set, NULL, &host),
+    };
+    const int status = ls_trained_open(&t, &o, &err);
+    if (status)
+        return cli_fail(status, err.text);
     code = verb->run(&t, &a, registry);
     ls_trained_close(&t);
     return code;

@@ -346,9 +346,7 @@ static bool read_dims(ls_array *a, const cJSON *shape)
 static int fail_tensor(const ls_tensors *t, const char *name, ls_error *err, const char *text)
 {
     ls_fail(err, LS_EDATA, "%.300s: offset 8: tensor \"%.80s\": %s", t->file.path, name, text);
-    if (err)
-        ls_json_tidy(err->text);
-    return LS_EDATA;
+    return ls_json_tidied(LS_EDATA, err);
 }
 
 int ls_tensors_find(ls_array *a, const ls_tensors *t, const char *name, ls_error *err)

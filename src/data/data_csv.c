@@ -91,14 +91,6 @@ static int fail_field(const csv *c, const ls_table *t, const column *at, const c
                    at->name, expected, t->field);
 }
 
-static int fail_missing(const csv *c, const ls_table *t, int i)
-{
-    return fail_field(c, t, &c->column[i],
-                      i == c->target
-                          ? "a target in each row"
-                          : "a value; data.on_nan says what else to do: \"zero\" or \"mean\"");
-}
-
 static int add_column(csv *c, const ls_table *t)
 {
     const ls_data_keys *k = &c->o->spec->keys;
@@ -250,9 +242,14 @@ static int read_cell(csv *c, ls_table *t, int i, float *cell)
     *cell = NAN;
     if (at->kind == DROPPED)
         return LS_OK;
-    if (ls_field_is_missing(t->field))
-        return i == c->target || c->o->spec->keys.on_nan == LS_NAN_REFUSED ? fail_missing(c, t, i)
-                                                                           : LS_OK;
+    const bool missing = ls_field_is_missing(t->field);
+    if (missing && i == c->target)
+        return fail_field(c, t, at, "a target in each row");
+    if (missing && c->o->spec->keys.on_nan == LS_NAN_REFUSED)
+        return fail_field(c, t, at,
+                          "a value; data.on_nan says what else to do: \"zero\" or \"mean\"");
+    if (missing)
+        return LS_OK;
     found.number = ls_field_is_number(t->field, &found.value);
     if (at->kind == UNKNOWN)
         at->kind = found.number ? NUMBER : TEXT;
@@ -545,9 +542,7 @@ static int open_csv(ls_dataset *split[2], const ls_opening *o)
         status = ls_dataset_none(&split[1], &split[0]->info, o);
     ls_c_locale_leave(locale);
     free_columns(&c);
-    if (status && o->err)
-        ls_json_tidy(o->err->text); /* names and fields may hold anything, and may be cut */
-    return status;
+    return ls_json_tidied(status, o->err); /* names and fields may hold anything, and may be cut */
 }
 
 const ls_dataset_kind ls_dataset_csv = {

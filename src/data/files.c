@@ -169,15 +169,6 @@ static void z_free(void *host, void *memory)
     ls_free(host, memory);
 }
 
-static int open_file(ls_byte_reader *r, ls_error *err)
-{
-    int status = ls_open_to_read(&r->fd, &r->file_bytes, r->path, "a data file", LS_EDATA, err);
-    if (status == LS_OK && r->file_bytes == 0)
-        return ls_fail(err, LS_EDATA, "%s: expected data, found an empty file; fetch it again",
-                       r->path);
-    return status;
-}
-
 /* Fetches more input when there is none left; the end of the file leaves `left` at 0. */
 static int fill(ls_byte_reader *r, ls_error *err)
 {
@@ -218,9 +209,11 @@ int ls_byte_reader_open(ls_byte_reader **out, const char *path, const ls_host *h
         return ls_fail(err, LS_ENOMEM, "%s: out of memory", path);
     r->host = host;
     r->path = path;
-    r->fd = -1;
     ls_sha256_init(&r->hash);
-    int status = open_file(r, err);
+    int status = ls_open_to_read(&r->fd, &r->file_bytes, path, "a data file", LS_EDATA, err);
+    if (status == LS_OK && r->file_bytes == 0)
+        status =
+            ls_fail(err, LS_EDATA, "%s: expected data, found an empty file; fetch it again", path);
     if (status == LS_OK)
         status = detect_gzip(r, err);
     if (status == LS_OK)

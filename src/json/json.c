@@ -28,9 +28,7 @@ int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t
     if (len > LS_JSON_BYTES) { /* before there is a copy of it */
         status = ls_fail(err, LS_ECONFIG, "%s: expected at most %d bytes, found %zu", name,
                          LS_JSON_BYTES, len);
-        if (err)
-            ls_json_tidy(err->text);
-        return status;
+        return ls_json_tidied(status, err);
     }
     ls_json *doc = ls_alloc(host, sizeof *doc);
     if (!doc)
@@ -50,9 +48,7 @@ int ls_json_parse_line(ls_json **out, const char *name, const char *text, size_t
         return LS_OK;
     }
     ls_json_destroy(doc);
-    if (err)
-        ls_json_tidy(err->text);
-    return status;
+    return ls_json_tidied(status, err);
 }
 
 int ls_json_parse(ls_json **out, const char *name, const char *text, size_t len,
@@ -71,9 +67,7 @@ int ls_json_read_file(ls_json **out, const char *path, const ls_host *host, ls_e
     if (status == LS_OK)
         status = ls_json_parse(out, path, text, size, host, err);
     ls_free(host, text);
-    if (status && err)
-        ls_json_tidy(err->text); /* paths come from configs, too */
-    return status;
+    return ls_json_tidied(status, err); /* paths come from configs, too */
 }
 
 void ls_json_destroy(ls_json *doc)
@@ -139,9 +133,7 @@ static int fail(ls_error *err, const ls_json *doc, const cJSON *node, bool of_va
         const ls_json_origin *o = origin_of(doc, node);
         ls_fail(err, status, "%s: %s", o ? o->label : doc->name, message);
     }
-    if (err)
-        ls_json_tidy(err->text);
-    return status;
+    return ls_json_tidied(status, err);
 }
 
 int ls_json_fail(ls_error *err, const ls_json *doc, const cJSON *node, int status,

@@ -202,7 +202,5 @@ int ls_json_set(ls_json *doc, const char *assignment_text, ls_error *err)
     if (status == LS_OK)
         status = assign(&a);
     ls_free(doc->host, a.path);
-    if (status != LS_OK && err)
-        ls_json_tidy(err->text);
-    return status;
+    return ls_json_tidied(status, err);
 }

@@ -46,6 +46,13 @@ void ls_json_tidy(char *text)
     }
 }
 
+int ls_json_tidied(int status, ls_error *err)
+{
+    if (status && err)
+        ls_json_tidy(err->text);
+    return status;
+}
+
 /* ---- the text ---- */
 
 void ls_json_writer_init(ls_json_writer *w, int indent, const ls_host *host)

@@ -80,4 +80,7 @@ size_t ls_json_utf8_length(const unsigned char *p, size_t available);
  * one line of UTF-8, wherever they were cut. */
 void ls_json_tidy(char *text);
 
+/* Does so with what `err` (when not NULL) says of a failure, and returns its status. */
+int ls_json_tidied(int status, ls_error *err);
+
 #endif
