@@ -101,17 +101,6 @@ static bool find_place(char out[4096], const char *variable, const char *in_home
     return length > 0 && length < 4000;
 }
 
-static void find_data(cli_places *out)
-{
-    const char *own = getenv("LOCKSTEP_DATA");
-    out->data_count = 0;
-    if (own && own[0])
-        out->data[out->data_count++] = own;
-    if (find_place(out->xdg, "XDG_DATA_HOME", ".local/share", "datasets"))
-        out->data[out->data_count++] = out->xdg;
-    out->data[out->data_count++] = "/usr/share/datasets";
-}
-
 const char *cli_find_cache_dir(char out[4096])
 {
     return find_place(out, "XDG_CACHE_HOME", ".cache", "lockstep") ? out : NULL;
@@ -120,14 +109,20 @@ const char *cli_find_cache_dir(char out[4096])
 ls_trainer_options cli_options(cli_places *places, const char *config, const cli_list *set,
                                const ls_registry *registry, const ls_host *host)
 {
-    find_data(places);
+    const char *own = getenv("LOCKSTEP_DATA");
+    int count = 0;
+    if (own && own[0])
+        places->data[count++] = own;
+    if (find_place(places->xdg, "XDG_DATA_HOME", ".local/share", "datasets"))
+        places->data[count++] = places->xdg;
+    places->data[count++] = "/usr/share/datasets";
     return (ls_trainer_options){
         .size = sizeof(ls_trainer_options),
         .config_path = config,
         .set = set->item,
         .set_count = set->count,
         .data_dirs = places->data,
-        .data_dir_count = places->data_count,
+        .data_dir_count = count,
         .registry = registry,
         .cache_dir = cli_find_cache_dir(places->cache),
         .host = host,

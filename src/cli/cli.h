@@ -106,7 +106,6 @@ bool cli_interrupted(void); /* whether a signal has come */
 /* What the environment says of it. */
 typedef struct cli_places {
     const char *data[3]; /* where data may lie */
-    int data_count;
     char xdg[4096], cache[4096];
 } cli_places;
 

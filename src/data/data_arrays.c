@@ -186,14 +186,6 @@ static int check_mapped(const arrays *a, const pair *p, ls_resident *r, size_t a
     return status;
 }
 
-static int convert(const arrays *a, const pair *p, ls_resident *r, size_t all)
-{
-    int status = LS_OK;
-    for (size_t i = 0; status == LS_OK && i < all; i++)
-        status = number_of(a, p, i, &r->values[i]);
-    return status;
-}
-
 static int take_targets(const arrays *a, const pair *p, ls_resident *r)
 {
     const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->y);
@@ -241,10 +233,11 @@ static int create_split(const arrays *a, pair *p, const ls_dataset_info *info, l
 static int fill_split(const arrays *a, const pair *p, ls_resident *r)
 {
     const size_t all = (size_t)r->base.info.rows * ls_array_row(&p->x);
+    const bool in_place = ls_array_in_place(&p->x);
     int status = take_targets(a, p, r);
-    if (status == LS_OK && !ls_array_in_place(&p->x))
-        status = convert(a, p, r, all);
-    else if (status == LS_OK && r->base.info.dtype == LS_ROW_F32)
+    for (size_t i = 0; status == LS_OK && !in_place && i < all; i++)
+        status = number_of(a, p, i, &r->values[i]);
+    if (status == LS_OK && in_place && r->base.info.dtype == LS_ROW_F32)
         status = check_mapped(a, p, r, all);
     return status;
 }

@@ -116,13 +116,12 @@ static long holder(int fd)
 
 static int fail_held(int fd, const char *directory, ls_error *err)
 {
-    char who[40] = "another process";
-    const long pid = holder(fd);
+    static const char fix[] = "wait for it to end, stop it, or choose another directory";
+    long pid = holder(fd);
     if (pid > 0)
-        snprintf(who, sizeof who, "process %ld", pid);
-    return ls_fail(err, LS_EAGAIN,
-                   "%s: in use by %s; wait for it to end, stop it, or choose another directory",
-                   ls_io_tail(directory), who);
+        return ls_fail(err, LS_EAGAIN, "%s: in use by process %ld; %s", ls_io_tail(directory), pid,
+                       fix);
+    return ls_fail(err, LS_EAGAIN, "%s: in use by another process; %s", ls_io_tail(directory), fix);
 }
 
 /* A lock without a name in it is a lock all the same. */
