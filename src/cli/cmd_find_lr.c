@@ -73,12 +73,6 @@ typedef struct finding {
     double suggestion; /* NaN: none */
 } finding;
 
-static int refuse(const char *problem)
-{
-    fprintf(stderr, "trainer find-lr: %s\n", problem);
-    return EXIT_USAGE;
-}
-
 static int parse(arguments *a, int argc, char **argv)
 {
     char rates[64];
@@ -101,9 +95,9 @@ static int parse(arguments *a, int argc, char **argv)
     if (problem)
         return problem;
     if (a->svg && strcmp(a->svg, "-") == 0)
-        return refuse("--svg -: expected a file's name");
+        return cli_usage("find-lr", "--svg -: expected a file's name", "");
     snprintf(rates, sizeof rates, "--from %g --to %g: expected rates that grow", a->from, a->to);
-    return a->from < a->to ? 0 : refuse(rates);
+    return a->from < a->to ? 0 : cli_usage("find-lr", rates, "");
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */

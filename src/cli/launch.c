@@ -257,10 +257,9 @@ static void end(const launch *l)
 /* The end of the run's records, and when they were written. False where there are none. */
 static bool read_records(const launch *l, char tail[TAIL], struct timespec *written)
 {
-    char path[PATH_ROOM + 16];
+    char path[LS_PATH_BYTES];
     struct stat st;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", l->run);
-    FILE *file = l->run[0] ? fopen(path, "r") : NULL;
+    FILE *file = l->run[0] ? fopen(ls_path_join(path, l->run, "metrics.jsonl"), "r") : NULL;
     tail[0] = '\0';
     if (!file)
         return false;
@@ -277,9 +276,8 @@ static bool read_records(const launch *l, char tail[TAIL], struct timespec *writ
 
 static bool is_saved(const launch *l)
 {
-    char path[PATH_ROOM + 16];
-    snprintf(path, sizeof path, "%s/checkpoints", l->run);
-    return ls_checkpoints_exist(path);
+    char path[LS_PATH_BYTES];
+    return ls_checkpoints_exist(ls_path_join(path, l->run, "checkpoints"));
 }
 
 /* The exit code of trainers whose launcher did not tell it, since it hangs, or since --enable-recovery has it return 0
@@ -368,10 +366,9 @@ static int find_run(launch *l, const ls_trainer_options *options)
     ls_trainer_options o = *options;
     ls_config config = {0};
     ls_error err;
-    char path[PATH_ROOM + 16];
+    char path[LS_PATH_BYTES];
     int code = o.config_path ? 0 : find_resumed(l, NULL, o.host);
-    snprintf(path, sizeof path, "%s/config.json", l->run);
-    o.config_path = o.config_path ? o.config_path : path;
+    o.config_path = o.config_path ? o.config_path : ls_path_join(path, l->run, "config.json");
     int status = code ? LS_OK : ls_config_read(&config, &o, &err);
     if (code || status)
         return code ? code : cli_fail(status, err.text);

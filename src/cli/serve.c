@@ -255,16 +255,13 @@ static int read_place(http_place *out, const char *address, ls_error *err)
     const int bracketed = length >= 2 && address[0] == '[' && address[length - 1] == ']';
     if (length > 0 && length < sizeof name)
         snprintf(name, sizeof name, "%.*s", (int)length - 2 * bracketed, address + bracketed);
-    memset(out, 0, sizeof *out);
     if (digits[0] >= '0' && digits[0] <= '9' && *end == '\0' && port <= 65535 &&
         length < sizeof name) {
-        out->v4.sin_family = AF_INET;
-        out->v4.sin_port = htons((uint16_t)port);
+        out->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
         if (inet_pton(AF_INET, name, &out->v4.sin_addr) == 1)
             return LS_OK;
-        memset(out, 0, sizeof *out);
-        out->v6.sin6_family = AF_INET6;
-        out->v6.sin6_port = htons((uint16_t)port);
+        out->v6 =
+            (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
         if (bracketed && inet_pton(AF_INET6, name, &out->v6.sin6_addr) == 1)
             return LS_OK;
     }

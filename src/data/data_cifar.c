@@ -60,7 +60,7 @@ typedef struct cifar_split {
 } cifar_split;
 
 /* Refuses a file that cannot be whole before anything of it is read. */
-static int check_size(const cifar_split *s, const ls_byte_reader *r)
+static int check_size(const cifar_split *s, const ls_byte_reader *r, const char *path)
 {
     uint64_t expected = s->records * (uint64_t)s->record;
     if (expected <= ls_byte_reader_bound(r))
@@ -68,8 +68,7 @@ static int check_size(const cifar_split *s, const ls_byte_reader *r)
     return ls_fail(s->o->err, LS_EDATA,
                    "%s: expected %u records of %d bytes, found the end of the file before byte "
                    "%llu; fetch it again",
-                   ls_byte_reader_path(r), (unsigned)s->records, s->record,
-                   (unsigned long long)expected);
+                   path, (unsigned)s->records, s->record, (unsigned long long)expected);
 }
 
 /* Records beyond the limit are checked all the same, so that a limit hides no damage. `offset` is
@@ -94,7 +93,7 @@ static int take_records(cifar_split *s, const char *path, uint32_t count, uint64
     return LS_OK;
 }
 
-static int read_records(cifar_split *s, ls_byte_reader *r)
+static int read_records(cifar_split *s, ls_byte_reader *r, const char *path)
 {
     char what[64];
     snprintf(what, sizeof what, "%u records of %d bytes", (unsigned)s->records, s->record);
@@ -104,7 +103,7 @@ static int read_records(cifar_split *s, ls_byte_reader *r)
         int status =
             ls_byte_reader_read(r, s->chunk, (size_t)n * (size_t)s->record, what, s->o->err);
         if (status == LS_OK)
-            status = take_records(s, ls_byte_reader_path(r), n, offset);
+            status = take_records(s, path, n, offset);
         if (status)
             return status;
         ls_sha256_update(&s->hash, s->chunk, (size_t)n * (size_t)s->record);
@@ -120,9 +119,9 @@ static int read_file(cifar_split *s, const char *path)
     int status = ls_byte_reader_open(&r, path, s->o->host, s->o->err);
     if (status)
         return status;
-    status = check_size(s, r);
+    status = check_size(s, r, path);
     if (status == LS_OK)
-        status = read_records(s, r);
+        status = read_records(s, r, path);
     if (status == LS_OK)
         status = ls_byte_reader_end(r, hash, s->o->err);
     ls_byte_reader_close(r);

@@ -99,7 +99,8 @@ static int check_magic(const idx_split *s, const char *path, const uint8_t *head
 }
 
 /* Refuses a header that promises more than the file can hold, before memory is asked for. */
-static int check_promise(const idx_split *s, const ls_byte_reader *r, uint64_t payload)
+static int check_promise(const idx_split *s, const ls_byte_reader *r, const char *path,
+                         uint64_t payload)
 {
     uint64_t bound = ls_byte_reader_bound(r);
     uint64_t header = ls_byte_reader_offset(r);
@@ -109,13 +110,13 @@ static int check_promise(const idx_split *s, const ls_byte_reader *r, uint64_t p
         s->o->err, LS_EDATA,
         "%s: expected %llu bytes after the header, by its counts from byte 4 on, found a "
         "file too small to hold them; fetch it again",
-        ls_byte_reader_path(r), (unsigned long long)payload);
+        path, (unsigned long long)payload);
 }
 
 static int read_images_header(idx_split *s, ls_byte_reader *r)
 {
     uint8_t h[IMAGES_HEADER];
-    const char *path = ls_byte_reader_path(r);
+    const char *path = s->images_path;
     int status = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 16 bytes", s->o->err);
     if (status == LS_OK)
         status = check_magic(s, path, h, IMAGES_MAGIC);
@@ -131,13 +132,13 @@ static int read_images_header(idx_split *s, ls_byte_reader *r)
         return ls_fail(s->o->err, LS_EDATA,
                        "%s: expected images of 1 to %d pixels a side at byte 8, found %u x %u",
                        path, MAX_SIDE, (unsigned)s->height, (unsigned)s->width);
-    return check_promise(s, r, (uint64_t)s->rows * s->height * s->width);
+    return check_promise(s, r, path, (uint64_t)s->rows * s->height * s->width);
 }
 
 static int read_labels_header(const idx_split *s, ls_byte_reader *r)
 {
     uint8_t h[LABELS_HEADER];
-    const char *path = ls_byte_reader_path(r);
+    const char *path = s->labels_path;
     int status = ls_byte_reader_read(r, h, sizeof h, "an IDX header of 8 bytes", s->o->err);
     if (status == LS_OK)
         status = check_magic(s, path, h, LABELS_MAGIC);
@@ -149,7 +150,7 @@ static int read_labels_header(const idx_split *s, ls_byte_reader *r)
                        "%s: expected %u labels at byte 4, one for each image of %s, found %u; the "
                        "two files do not belong together",
                        path, (unsigned)s->rows, s->images_path, (unsigned)labels);
-    return check_promise(s, r, labels);
+    return check_promise(s, r, path, labels);
 }
 
 /* `from` is the row of labels[0]. */

@@ -375,8 +375,3 @@ uint64_t ls_byte_reader_bound(const ls_byte_reader *r)
         return r->file_bytes;
     return r->file_bytes > UINT64_MAX / MAX_RATIO ? UINT64_MAX : r->file_bytes * MAX_RATIO;
 }
-
-const char *ls_byte_reader_path(const ls_byte_reader *r)
-{
-    return r->path;
-}

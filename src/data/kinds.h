@@ -104,8 +104,6 @@ int ls_byte_reader_end(ls_byte_reader *r, char sha256[LS_SHA256_HEX], ls_error *
 uint64_t ls_byte_reader_offset(const ls_byte_reader *r);
 uint64_t ls_byte_reader_bound(const ls_byte_reader *r);
 
-const char *ls_byte_reader_path(const ls_byte_reader *r);
-
 /* NULL is allowed. */
 void ls_byte_reader_close(ls_byte_reader *r);
 

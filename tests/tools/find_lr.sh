@@ -101,9 +101,9 @@ has err '^trainer find-lr: --steps 19: expected a whole number from 20 to 10000$
 expect 64 "$trainer" find-lr config.json --steps 20.5
 has err '^trainer find-lr: --steps 20.5: expected a whole number from 20 to 10000$'
 expect 64 "$trainer" find-lr config.json --svg - --json -
-has err "^trainer find-lr: --svg -: expected a file's name$"
+has err "^trainer find-lr: --svg -: expected a file's name; .trainer find-lr --help. lists what there is$"
 expect 64 "$trainer" find-lr config.json --from 1 --to 0.1
-has err '^trainer find-lr: --from 1 --to 0.1: expected rates that grow$'
+has err '^trainer find-lr: --from 1 --to 0.1: expected rates that grow; .trainer find-lr --help. lists what there is$'
 expect 66 "$trainer" find-lr nowhere.json
 expect 78 "$trainer" find-lr config.json --set optimizer.name=sdg
 expect 74 "$trainer" find-lr config.json --steps 20 --quiet --svg /nowhere/x.svg
