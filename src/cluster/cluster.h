@@ -87,8 +87,8 @@ bool ls_cluster_lost(const ls_cluster *cluster);
 /* Why it did. */
 void ls_cluster_why(const ls_cluster *cluster, ls_error *out);
 /* Goes on among those that are left. Sums have to be prepared anew; the memory of the last ones stays until close,
- * or until ls_cluster_free_old, because a group that goes, or a thread that sleeps, may still touch it. Errors: LS_ESTALLED (this member does not
- * go on), LS_ENOMEM. */
+ * or until ls_cluster_free_old, because a group that goes, or a thread that sleeps, may still touch it. Errors:
+ * LS_ESTALLED (this member does not go on), LS_ENOMEM. */
 int ls_cluster_regroup(ls_cluster *cluster, ls_error *err);
 /* Nothing touches the memory of sums before the last regrouping any more. */
 void ls_cluster_free_old(ls_cluster *cluster);

@@ -1,6 +1,5 @@
-/* Sums over the shard tree. The arena is cut into pieces, which the members have in turn: piece p of every
- * member's nodes goes to member p mod their number, which adds them in the order of the tree and sends the sum
- * to all. A piece goes out when this member has brought it (ls_cluster_ready), whatever those behind it are. */
+/* Sums over the shard tree, as cluster.h tells. Piece p is member p mod their number's; it goes out when this member has
+ * brought it (ls_cluster_ready), whatever those behind it are. */
 #include "base/error.h"
 #include "base/host.h"
 #include "cluster/courier.h"

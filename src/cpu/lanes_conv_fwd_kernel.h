@@ -122,14 +122,6 @@ LANES_INLINE vec lanes_behind(vec v, uint8_t *mask, const int keep, const int re
     return relu ? vec_relu(v) : v;
 }
 
-/* The sum of two neighbours. */
-LANES_INLINE vec lanes_behind_two(vec left, vec right, uint8_t *mask, const int keep,
-                                  const int relu)
-{
-    return lanes_behind(left, mask, keep, relu) +
-           lanes_behind(right, keep ? mask + LANES_MASK_BYTES : NULL, keep, relu);
-}
-
 /* Windows two columns wide, the usual case: pairs are added in registers. */
 LANES_INLINE void lanes_finish_pairs(const lanes_finish *f, const int keep, const int relu)
 {
@@ -139,7 +131,10 @@ LANES_INLINE void lanes_finish_pairs(const lanes_finish *f, const int keep, cons
     uint8_t *mask = f->mask;
     float *out = f->row + f->x0 / 2 * 16;
     for (; in < end; in += 32, out += 16) {
-        vec v = lanes_behind_two(vec_load(in), vec_load(in + 16), mask, keep, relu);
+        vec left = lanes_behind(vec_load(in), mask, keep, relu);
+        uint8_t *next = keep ? mask + LANES_MASK_BYTES : NULL;
+        vec right = lanes_behind(vec_load(in + 16), next, keep, relu);
+        vec v = left + right;
         vec_store(out, first_row ? v * share : vec_fma(v, share, vec_load(out)));
         mask += keep ? 2 * LANES_MASK_BYTES : 0;
     }
@@ -361,6 +356,13 @@ LANES_INLINE void lanes_pooled_sums(const lanes_pooled *p, const float *x, vec s
         }
 }
 
+LANES_INLINE vec lanes_pooled_pair(vec left, vec right, uint8_t *mask, const int keep,
+                                   const int relu)
+{
+    return lanes_behind(left, mask, keep, relu) +
+           lanes_behind(right, keep ? mask + LANES_MASK_BYTES : NULL, keep, relu);
+}
+
 LANES_INLINE void lanes_pooled_row(const lanes_pooled *p, const int J, const int kw, const int keep,
                                    const int relu)
 {
@@ -373,9 +375,9 @@ LANES_INLINE void lanes_pooled_row(const lanes_pooled *p, const int J, const int
         LANES_UNROLL
         for (int j = 0; j < J; j++) {
             uint8_t *mask = keep ? p->mask + j * c->oh * bits + q * 2 * LANES_MASK_BYTES : NULL;
-            vec upper = lanes_behind_two(sum[j][0], sum[j][1], mask, keep, relu) * share;
+            vec upper = lanes_pooled_pair(sum[j][0], sum[j][1], mask, keep, relu) * share;
             uint8_t *below = keep ? mask + bits : NULL;
-            vec lower = lanes_behind_two(sum[j][2], sum[j][3], below, keep, relu);
+            vec lower = lanes_pooled_pair(sum[j][2], sum[j][3], below, keep, relu);
             vec_store(p->y + j * plane + q * 16, vec_fma(lower, share, upper));
         }
     }

@@ -142,10 +142,8 @@ static void draw_row(const dropout_op *op, int row, uint8_t *kept)
 static void draw(const dropout_op *op)
 {
     uint8_t *kept = kept_of(op);
-    const int rows = op->base.op.y.rows;
-    const size_t values = op->base.op.y.bytes / sizeof(float); /* a byte for each */
-    memset(kept, 0, values);
-    for (int r = 0; r < rows; r++)
+    memset(kept, 0, op->base.op.y.bytes / sizeof(float)); /* a byte for each */
+    for (int r = 0; r < op->base.op.y.rows; r++)
         draw_row(op, r, kept + (size_t)(r / LS_LANES) * op->row * LS_LANES + r % LS_LANES);
 }
 
@@ -196,10 +194,7 @@ int ls_cpu_dropout_create(ls_op **out, ls_cpu_device *device, const ls_op_desc *
     ((dropout_op *)op)->dropout = desc->u.dropout;
     ((dropout_op *)op)->row = (size_t)x->c * (size_t)x->h * (size_t)x->w;
     ls_lanes_op_set_y(op, x->c, x->h, x->w);
-    if (op->training)
-        op->op.saved_bytes = op->op.y.bytes / sizeof(float);
-    else
-        op->op.scratch_bytes = op->op.y.bytes / sizeof(float);
+    *(op->training ? &op->op.saved_bytes : &op->op.scratch_bytes) = op->op.y.bytes / sizeof(float);
     op->dx = (ls_lanes_pass){dropout_dx, 1};
     return ls_lanes_op_finish(out, op, desc, err);
 }
