@@ -417,8 +417,8 @@ typedef struct ls_device_ops {
     /* Zeroed, 64-byte aligned memory. */
     int (*alloc)(void **out, ls_device *device, size_t bytes, ls_error *err);
     void (*free)(ls_device *device, void *memory); /* NULL is allowed */
-    /* `src`, and a download's `dst`, belong to the device until `sync` of the stream has returned, or `reached`
-     * has said that it is done. */
+    /* An upload has read `src` when it returns. A download's `dst` belongs to the device until `sync` of the stream
+     * has returned; one of pinned_alloc until `reached` has said that it is done. */
     int (*upload)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,
                   ls_error *err);
     int (*download)(ls_device *device, ls_stream *stream, void *dst, const void *src, size_t bytes,

@@ -304,7 +304,7 @@ static const char report_help[] =
 int cli_report(int argc, char **argv, const ls_registry *registry)
 {
     ls_error err;
-    const char *run, *out = NULL;
+    const char *run = NULL, *out = NULL;
     const cli_option options[] = {{CLI_TEXT, "output", 'o', .value = &out},
                                   {CLI_HELP, "help", 'h', .text = report_help},
                                   {CLI_OPERAND, "run", .value = &run,

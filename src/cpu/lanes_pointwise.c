@@ -142,7 +142,8 @@ static void draw_row(const dropout_op *op, int row, uint8_t *kept)
 static void draw(const dropout_op *op)
 {
     uint8_t *kept = kept_of(op);
-    memset(kept, 0, op->base.op.y.bytes / sizeof(float)); /* a byte for each */
+    const size_t values = op->base.op.y.bytes / sizeof(float);
+    memset(kept, 0, values); /* a byte for each */
     for (int r = 0; r < op->base.op.y.rows; r++)
         draw_row(op, r, kept + (size_t)(r / LS_LANES) * op->row * LS_LANES + r % LS_LANES);
 }

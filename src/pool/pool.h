@@ -190,7 +190,7 @@ struct ls_pool {
     _Atomic int owner_cpu; /* where the owner was when it last did */
 };
 
-/* relaxed: each counter has one writer, and no other thread decides by it. */
+/* relaxed: each counter has one writer, and whoever else reads it takes what it says for a moment that is past. */
 static inline void ls_pool_count(_Atomic uint64_t *counter, uint64_t more)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);

@@ -59,7 +59,7 @@ typedef struct tcp_vote {
     uint64_t highest;
     tcp_set suspects;
     tcp_set here;    /* whose state is known, and this one */
-    tcp_word *state; /* [members]: theirs; its own is not used */
+    tcp_word *state; /* [members]: theirs; of its own the number stays 0 */
     /* Its own proposal. */
     bool proposing;
     tcp_ballot proposal;

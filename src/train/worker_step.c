@@ -72,6 +72,8 @@ static int spoil_weight(ls_train_worker *w)
     float *weights = ls_replica_weight_arena(w->replica);
     uint32_t bits = 0;
     int status = ops->download(w->device, NULL, &bits, weights, sizeof bits, &w->error);
+    if (status == LS_OK)
+        status = ops->sync(w->device, NULL, &w->error);
     bits ^= 1;
     return status ? status : ops->upload(w->device, NULL, weights, &bits, sizeof bits, &w->error);
 }
