@@ -10,7 +10,9 @@ int ls_cuda_staging_init(ls_cuda_device *d, ls_error *err)
     ls_cuda_staging *s = &d->staging;
     const size_t bytes = (size_t)LS_CUDA_SLOTS * LS_CUDA_SLOT_BYTES + LS_CUDA_BACK_BYTES;
     void *memory = NULL;
-    int status = ls_cuda_pinned_alloc(&memory, &d->device, bytes, err);
+    /* Not zeroed, as ls_cuda_pinned_alloc's is: what is not copied through costs no memory. */
+    int status = cuda_check(err, cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
+                            "%s: %zu bytes of pinned memory", d->name, bytes);
     s->memory = memory;
     for (int i = 0; i < LS_CUDA_SLOTS && status == LS_OK; i++)
         status = cuda_check(err, cudaEventCreateWithFlags(&s->free[i], cudaEventDisableTiming),
@@ -24,7 +26,8 @@ void ls_cuda_staging_fini(ls_cuda_device *d)
     for (int i = 0; i < LS_CUDA_SLOTS; i++)
         if (s->free[i])
             cudaEventDestroy(s->free[i]);
-    ls_cuda_pinned_free(&d->device, s->memory);
+    if (s->memory)
+        cudaFreeHost(s->memory);
     memset(s, 0, sizeof *s);
 }
 

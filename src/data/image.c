@@ -16,7 +16,8 @@
 
 typedef struct image image;
 
-/* What a kind of files is read by. All but the header is asked of files alone whose header could be read. */
+/* What a kind of files is read by. Pixels are asked of files alone whose header could be
+ * read; all are closed. */
 typedef struct format {
     const char *magic; /* a file's first bytes */
     int (*read_header)(image *i);

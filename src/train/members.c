@@ -171,16 +171,17 @@ int ls_members_share_start(struct ls_trainer *t, ls_error *err)
     struct ls_cluster *c = t->members.cluster;
     const size_t bytes = t->model->floats * sizeof(float);
     ls_result *r = &t->result;
-    beginning b = {0};
+    beginning b;
     if (!c)
         return LS_OK;
-    b = (beginning){.position = t->position,
-                    .steps = r->steps,
-                    .epochs = r->epochs,
-                    .resumed = t->dir.resumed != NULL,
-                    .test_loss = r->test_loss,
-                    .test_accuracy = r->test_accuracy,
-                    .seconds_per_epoch = r->seconds_per_epoch};
+    memset(&b, 0, sizeof b); /* its padding goes over the wire, too */
+    b.position = t->position;
+    b.steps = r->steps;
+    b.epochs = r->epochs;
+    b.resumed = t->dir.resumed != NULL;
+    b.test_loss = r->test_loss;
+    b.test_accuracy = r->test_accuracy;
+    b.seconds_per_epoch = r->seconds_per_epoch;
     int status = ls_cluster_share(c, &b, sizeof b, err);
     if (status == LS_OK)
         status = ls_cluster_share(c, t->exchange->canonical, bytes, err);
@@ -230,9 +231,9 @@ static size_t move(void *own, char *packed, size_t bytes, bool unpack)
 static size_t pack(const ls_sharded_rows *r, char *packed, int lo, int hi, bool unpack)
 {
     const size_t classes = (size_t)r->classes;
-    ls_tally *tally = r->tally + lo;
     size_t bytes = 0;
-    for (uint64_t begin = 0; begin < r->rows && hi > lo; begin += r->batch, tally += r->shards) {
+    for (uint64_t begin = 0; begin < r->rows && hi > lo; begin += r->batch) {
+        ls_tally *tally = r->tally + begin / r->batch * (uint64_t)r->shards + lo;
         const uint64_t left = r->rows - begin;
         const uint32_t n = left < r->batch ? (uint32_t)left : r->batch;
         uint32_t first, last, count;
@@ -330,7 +331,9 @@ int ls_members_end(struct ls_trainer *t, int status, ls_error *err)
         return LS_OK;
     }
     int end_status;
-    ending own = {.saved = t->result.saved};
+    ending own;
+    memset(&own, 0, sizeof own); /* its padding, too */
+    own.saved = t->result.saved;
     memcpy(own.weights, t->result.weights_sha256, sizeof own.weights);
     ending *all = ls_members_gather(&end_status, t, &own, sizeof own, err);
     if (all)

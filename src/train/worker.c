@@ -1,4 +1,5 @@
-/* A worker's side of training: jobs that run on its thread, with its device and its replica. */
+/* A worker's side of training: how the coordinator has a job done on every worker, and jobs that run on a worker's
+ * thread, with its device and its replica. */
 #include "train/worker.h"
 #include "base/error.h"
 #include "base/host.h"

@@ -28,8 +28,8 @@ CONFIG = {
     "data": {"name": "synthetic", "limit": 2048}, "batch_size": 64, "shards": 8, "epochs": EPOCHS, "eval_every": 8,
     "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}, "init": "xavier",
     "model": {"layers": [
-        {"type": "conv2d", "out": 8, "kernel": 5}, {"type": "batch_norm"}, {"type": "relu"},
-        {"type": "avg_pool", "kernel": 2}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
+        {"type": "avg_pool", "kernel": 2}, {"type": "conv2d", "out": 8, "kernel": 5}, {"type": "batch_norm"},
+        {"type": "relu"}, {"type": "flatten"}, {"type": "dense", "out": 10}]}}
 STEPS = 2048 // 64 * EPOCHS
 PATIENCE_S = 120  # for a whole run, on a busy machine
 SLACK_S = 15  # what may come on top of a deadline where the machine may be busy; in a campaign it may not

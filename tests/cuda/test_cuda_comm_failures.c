@@ -54,17 +54,21 @@ static comm_gang gang_of(const kind *k)
                        .check = 1};
 }
 
-/* How often a healthy run calls the function. */
-static long calls_of(const kind *k, const char *function)
+enum { FUNCTIONS = 128 };
+
+/* How often a healthy run calls each of the functions. */
+static void count_calls(long calls[FUNCTIONS], const kind *k, const char *const *functions)
 {
     comm_gang g = gang_of(k);
     dbl_begin(&world);
     comm_gang_run(&g);
-    long calls = dbl_calls(function);
+    for (int f = 0; functions[f]; f++) {
+        assert_true(f < FUNCTIONS);
+        calls[f] = dbl_calls(functions[f]);
+    }
     assert_string_equal(dbl_end(), "");
     assert_int_equal(comm_gang_status(&g), LS_OK);
     comm_gang_free(&g);
-    return calls;
 }
 
 /* Either everybody merged a step, or nobody did; and what was merged is the right sum. */
@@ -118,16 +122,18 @@ static int is_quiet(const char *function, long nth, long calls)
 static void sweep(arm_fn *arm, int must_fail)
 {
     const char *const *all = dbl_functions();
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        long calls[FUNCTIONS];
+        count_calls(calls, &kinds[k], all);
         for (int f = 0; all[f]; f++) {
-            long calls = calls_of(&kinds[k], all[f]);
             /* The first calls, then ever fewer; polls are made as often as they are made. */
             int polled = strstr(all[f], "Query") || strstr(all[f], "GetAsyncError");
-            long most = polled && calls > 3 ? 3 : calls;
+            long most = polled && calls[f] > 3 ? 3 : calls[f];
             for (long nth = 1; nth <= most; nth += 1 + nth / 4)
                 one_run(&kinds[k], arm, all[f], (int)nth,
-                        must_fail && !polled && !is_quiet(all[f], nth, calls));
+                        must_fail && !polled && !is_quiet(all[f], nth, calls[f]));
         }
+    }
 }
 
 static void fail_nth(const char *function, int nth)
@@ -165,25 +171,28 @@ static void go_on(comm_member *m)
 static void a_call_that_takes_too_long_times_the_group_out(void **state)
 {
     (void)state;
-    static const char *const calls[] = {"cudaEventRecord", "launch", "ncclGroupEnd",
-                                        "ncclCommInitRankConfig", "ncclAllReduce"};
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
-            long count = calls_of(&kinds[k], calls[c]);
-            if (count == 0)
+    static const char *const functions[] = {"cudaEventRecord", "launch",
+                                            "ncclGroupEnd",    "ncclCommInitRankConfig",
+                                            "ncclAllReduce",   NULL};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        long calls[FUNCTIONS];
+        count_calls(calls, &kinds[k], functions);
+        for (int f = 0; functions[f]; f++) {
+            if (calls[f] == 0)
                 continue;
             comm_gang g = gang_of(&kinds[k]);
             g.timeout_ns = 100000000;
             g.last = go_on;
             dbl_begin(&world);
-            dbl_stall(calls[c], (int)(count + 1) / 2, 1000000000);
+            dbl_stall(functions[f], (int)(calls[f] + 1) / 2, 1000000000);
             comm_gang_run(&g);
             assert_string_equal(dbl_end(), "");
             if (comm_gang_status(&g) != LS_ETIMEDOUT)
-                fail_msg("%s on %s: %s, expected a time-out", calls[c], kinds[k].name,
+                fail_msg("%s on %s: %s, expected a time-out", functions[f], kinds[k].name,
                          ls_status_name(comm_gang_status(&g)));
             comm_gang_free(&g);
         }
+    }
 }
 
 static void stall_device_one(void)

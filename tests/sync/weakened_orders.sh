@@ -7,6 +7,7 @@
 set -eu
 cc=$1 root=$2 work=$3
 mkdir -p "$work"
+rm -f "$work"/*.o # of another compiler, perhaps
 failures=0
 runner=
 
@@ -17,17 +18,34 @@ for file in base/clock base/error base/host base/split sync/park sync/ring sync/
     sources="$sources src/$file.c"
 done
 
+compile() {
+    "$cc" -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=thread "$@"
+}
+
+# object SOURCE [DEFINITION…]: prints what it is compiled to, which most forms have in common: it is called after
+# the text that the preprocessor leaves.
+object() {
+    source=$1
+    shift
+    (cd "$root" && compile "$@" -D 'LOCKSTEP_PLUGIN_DIR=""' -D 'LOCKSTEP_LIBDIR=""' -Isrc -Iinclude \
+        -E -o "$work/form.i" "$source") || return
+    found=$(cksum <"$work/form.i" | tr ' ' -).o
+    [ -e "$work/$found" ] || compile -x cpp-output -c -o "$work/$found" "$work/form.i" || return
+    echo "$found"
+}
+
 # run NAME STRUCTURE [DEFINITION…]: compiles and runs one form; its output goes to $work/NAME.log
 run() {
     name=$1 structure=$2
     shift 2
     rm -f "$work/$name" "$work/$name.log"
-    # The names of the sources hold no blanks: they are split on purpose.
+    objects=
+    for file in $sources; do
+        objects="$objects $(object "$file" "$@")" || exit 2
+    done
+    # Their names hold no blanks: they are split on purpose.
     # shellcheck disable=SC2086
-    (cd "$root" &&
-        "$cc" -std=c11 -D_POSIX_C_SOURCE=200809L -O1 -g -fsanitize=thread "$@" \
-            -D 'LOCKSTEP_PLUGIN_DIR=""' -D 'LOCKSTEP_LIBDIR=""' \
-            -Isrc -Iinclude -o "$work/$name" $sources -pthread) || exit 2
+    (cd "$work" && compile -o "$name" $objects -pthread) || exit 2
     execute
 }
 
