@@ -160,9 +160,11 @@ static void without_scripts_a_table_tells_the_outcome(void **state)
 
 static int occurrences(const char *text, const char *what)
 {
+    const size_t length = strlen(what);
+    const char *const end = text + strlen(text); /* strstr of a sanitizer looks for it each time */
     int count = 0;
-    for (const char *at = text; (at = strstr(at, what)) != NULL; at += strlen(what))
-        count++;
+    for (const char *at = text; (at = memchr(at, what[0], (size_t)(end - at))) != NULL; at++)
+        count += (size_t)(end - at) >= length && memcmp(at, what, length) == 0;
     return count;
 }
 
