@@ -261,7 +261,7 @@ int ls_members_level(struct ls_trainer *t, ls_error *err)
     if (!m->uneven)
         return LS_OK;
     int status;
-    standing own = {0};
+    standing own;
     describe(&own, t);
     standing *all = ls_members_gather(&status, t, &own, sizeof own, &why);
     if (all)
