@@ -196,11 +196,13 @@ static double read_optional(ls_fields *f, const char *key)
 /* A metric's name. */
 static ls_metric read_metric(ls_fields *f)
 {
-    const char *name = "";
-    const cJSON *node = ls_field_text(f, "metric", NULL, &name) ? ls_field_any(f, "metric") : NULL;
+    const char *name;
+    if (!ls_field_text(f, "metric", NULL, &name))
+        return LS_METRIC_CONFUSION;
     const ls_metric metric = ls_metric_find(name);
-    if (node && metric >= LS_METRIC_CONFUSION)
-        ls_fields_fail(f, node, "metric: expected a metric's name, found \"%.40s\"", name);
+    if (metric >= LS_METRIC_CONFUSION)
+        ls_fields_fail(f, ls_field_any(f, "metric"),
+                       "metric: expected a metric's name, found \"%.40s\"", name);
     return metric;
 }
 

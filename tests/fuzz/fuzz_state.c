@@ -15,6 +15,14 @@ static double number(const cJSON *object, const char *key)
     return node->valuedouble;
 }
 
+/* Whether a metric is the one that the text names; checkpoints of before it was told name none. */
+static bool is_named(const cJSON *object, ls_metric metric)
+{
+    const cJSON *named = cJSON_GetObjectItemCaseSensitive(object, "metric");
+    return named ? strcmp(named->valuestring, ls_metric_names[metric]) == 0
+                 : metric == LS_METRIC_CONFUSION;
+}
+
 static void check_state(const ls_state *s, const cJSON *root)
 {
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(root, "position");
@@ -32,6 +40,13 @@ static void check_state(const ls_state *s, const cJSON *root)
                    number(root, "data_crc32") == s->data_crc32,
                "the data is the text's");
     fuzz_check(s->isa && s->library, "where it was computed is said");
+    fuzz_check(is_named(root, s->told), "the metric that is told is the text's");
+    const cJSON *best = cJSON_GetObjectItemCaseSensitive(position, "best");
+    if (best && !cJSON_IsNull(best))
+        fuzz_check(is_named(best, s->position.best.metric) &&
+                       number(best, "value") == s->position.best.value &&
+                       number(best, "steps") == (double)s->position.best.steps,
+                   "the best is the text's");
 }
 
 static void check_recipe(ls_json *doc, const ls_state *s)

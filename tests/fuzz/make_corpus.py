@@ -550,8 +550,9 @@ for name, data in weights.items():
 state = {
     "schema": 2,
     "position": {"steps": 16, "epoch": 2, "step": 0, "recorded": False, "loss": 0.5, "correct": 3,
-                 "rows": 64, "seconds": 0.25, "trained_s": 1.5},
-    "epochs": 2, "test_loss": None, "test_accuracy": 0.5,
+                 "rows": 64, "seconds": 0.25, "trained_s": 1.5,
+                 "best": {"metric": "loss", "value": 0.25, "epoch": 1, "steps": 8, "waited": 1, "kept": 8}},
+    "epochs": 2, "test_loss": None, "test_accuracy": 0.5, "metric": "accuracy", "test_metric": 0.5,
     "metrics": {"bytes": 900, "lines": 7, "sum": 3107325137, "moment": 536178725},
     "shards": 8, "instruction_set": "avx2", "library": "none", "train_rows": 2048,
     "test_rows": 100, "data_crc32": 1389677512,
@@ -571,9 +572,14 @@ def changed(value, *path):
     return json.dumps(out)
 
 
+old = json.loads(json.dumps(state))  # before there were a best and other metrics
+for place, key in ((old, "metric"), (old, "test_metric"), (old["position"], "best")):
+    del place[key]
 states = {
     "ok": json.dumps(state),
+    "ok_old": json.dumps(old),
     "ok_finished": changed(True, "position", "recorded"),
+    "ok_best_of_none": changed(None, "position", "best"),
     "bad_schema": changed(1, "schema"),
     "bad_steps": changed(1.5, "position", "steps"),
     "bad_rows": changed(-1, "train_rows"),
@@ -586,6 +592,11 @@ states = {
     "bad_recipe_key": changed(1, "recipe", "colour"),
     "bad_recipe_seed": changed(-1, "recipe", "seed"),
     "bad_isa": changed(7, "instruction_set"),
+    "bad_metric": changed("confusion", "metric"),
+    "bad_metric_kind": changed({}, "metric"),
+    "bad_test_metric": changed("0.5", "test_metric"),
+    "bad_best": changed({}, "position", "best"),
+    "bad_best_value": changed(None, "position", "best", "value"),
 }
 for name, data in states.items():
     put("state", name, data)
