@@ -108,13 +108,8 @@ uint32_t ls_data_crc32(const struct ls_trainer *t)
     return crc;
 }
 
-/* null: nothing was evaluated */
 static void write_best(ls_json_writer *w, const ls_best *best)
 {
-    if (best->epoch == 0) {
-        ls_json_put_string(w, "best", NULL);
-        return;
-    }
     ls_json_open_object(w, "best");
     ls_json_put_string(w, "metric", ls_metric_names[best->metric]);
     ls_json_put_double(w, "value", best->value);
@@ -137,7 +132,10 @@ static void write_position(ls_json_writer *w, const ls_position *at)
     ls_json_put_double(w, "rows", at->totals.rows);
     ls_json_put_double(w, "seconds", at->totals.seconds);
     ls_json_put_double(w, "trained_s", at->trained_s);
-    write_best(w, &at->best);
+    if (at->best.epoch > 0)
+        write_best(w, &at->best);
+    else
+        ls_json_put_null(w, "best"); /* nothing was evaluated */
     ls_json_close(w);
 }
 
@@ -193,17 +191,21 @@ static double read_optional(ls_fields *f, const char *key)
     return value;
 }
 
-/* A metric's name. */
+static const cJSON *read_object(ls_fields *f, const char *key)
+{
+    const cJSON *node = ls_field_any(f, key);
+    if (!cJSON_IsObject(node))
+        ls_fields_fail(f, node, "%s: expected an object {…}, found %s", key, ls_json_kind(node));
+    return node;
+}
+
+/* A metric's name, of one that is a number. */
 static ls_metric read_metric(ls_fields *f)
 {
-    const char *name;
-    if (!ls_field_text(f, "metric", NULL, &name))
-        return LS_METRIC_CONFUSION;
-    const ls_metric metric = ls_metric_find(name);
-    if (metric >= LS_METRIC_CONFUSION)
-        ls_fields_fail(f, ls_field_any(f, "metric"),
-                       "metric: expected a metric's name, found \"%.40s\"", name);
-    return metric;
+    int m;
+    if (ls_field_choice(f, "metric", ls_metric_names, NULL, &m) && m == LS_METRIC_CONFUSION)
+        ls_fields_fail(f, ls_field_any(f, "metric"), "metric: expected one that is a number");
+    return (ls_metric)m;
 }
 
 static int read_best(ls_best *out, const ls_json *doc, const cJSON *node, ls_error *err)
@@ -257,7 +259,7 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
     ls_fields f;
     ls_fields_begin(&f, doc, ls_json_root(doc), "the state", err);
     ls_field_int(&f, "schema", LS_STATE_SCHEMA, LS_STATE_SCHEMA, NULL, &schema);
-    const cJSON *position = ls_field_any(&f, "position");
+    const cJSON *position = read_object(&f, "position");
     ls_field_int(&f, "epochs", 0, 1000000, NULL, &epochs);
     out->test_loss = read_optional(&f, "test_loss");
     out->test_accuracy = read_optional(&f, "test_accuracy");
@@ -266,22 +268,18 @@ static int read_all(ls_state *out, const ls_json *doc, ls_error *err)
         out->told = read_metric(&f);
         out->test_metric = read_optional(&f, "test_metric");
     }
-    const cJSON *metrics = ls_field_any(&f, "metrics");
+    const cJSON *metrics = read_object(&f, "metrics");
     ls_field_int(&f, "shards", 1, LS_SHARDS_MAX, NULL, &shards);
     ls_field_text(&f, "instruction_set", NULL, &out->isa);
     ls_field_text(&f, "library", NULL, &out->library);
     out->train_rows = read_count(&f, "train_rows", UINT32_MAX);
     out->test_rows = read_count(&f, "test_rows", UINT32_MAX);
     out->data_crc32 = (uint32_t)read_count(&f, "data_crc32", UINT32_MAX);
-    out->recipe = ls_field_any(&f, "recipe");
-    if (!cJSON_IsObject(out->recipe))
-        ls_fields_fail(&f, out->recipe, "recipe: expected an object, found %s",
-                       ls_json_kind(out->recipe));
+    out->recipe = read_object(&f, "recipe");
     out->epochs = (int)epochs;
     out->shards = (int)shards;
     int status = ls_fields_end(&f);
-    if (status == LS_OK)
-        status = read_position(&out->position, doc, position, err);
+    status = status ? status : read_position(&out->position, doc, position, err);
     return status ? status : read_metrics(&out->metrics, doc, metrics, err);
 }
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const ls_metric_names[LS_METRICS] = {"loss", "accuracy", "top5",     "mae",
-                                                 "r2",   "auc",      "confusion"};
+const char *const ls_metric_names[LS_METRICS + 1] = {"loss", "accuracy", "top5",     "mae",
+                                                     "r2",   "auc",      "confusion"};
 
 #define ONE(metric) (1u << LS_METRIC_##metric)
 

@@ -34,7 +34,7 @@ typedef enum ls_metric {
 } ls_metric;
 
 /* Their names in the config and in records; where records want a number, "test_<name>". */
-extern const char *const ls_metric_names[LS_METRICS];
+extern const char *const ls_metric_names[LS_METRICS + 1]; /* NULL behind the last */
 
 /* The metric of that name; LS_METRICS: none has it. */
 ls_metric ls_metric_find(const char *name);

@@ -229,8 +229,7 @@ static int take_position(struct ls_trainer *t, ls_error *err)
     if (at->best.epoch > 0 && at->best.metric != t->config.monitor) {
         t->position.best = (ls_best){0};
         ls_log(t->host, LS_LOG_INFO,
-               "monitor: %s, no longer %s: which evaluation is the best is "
-               "decided anew",
+               "monitor: %s, no longer %s: which evaluation is the best is decided anew",
                ls_metric_names[t->config.monitor], ls_metric_names[at->best.metric]);
     }
     t->result.steps = at->steps;
