@@ -65,10 +65,21 @@ static void group_of(char out[32], const ls_fields *f, int named)
              which ? which : "");
 }
 
+/* The trainer wrote it, into a file of its own: no generator of configs can reach each of its
+ * keys and choices. */
+static int of_no_config(const ls_fields *f)
+{
+    static const char *const theirs[] = {"the model's card", "the state", "best", "position"};
+    for (size_t i = 0; i < sizeof theirs / sizeof theirs[0]; i++)
+        if (strcmp(f->what, theirs[i]) == 0)
+            return 1;
+    return 0;
+}
+
 int __wrap_ls_fields_end(ls_fields *f)
 {
     char group[32];
-    if (strcmp(f->what, "the model's card") == 0) /* of a file, no config's */
+    if (of_no_config(f))
         return __real_ls_fields_end(f);
     group_of(group, f, 1);
     for (int i = 0; i < f->count; i++)
@@ -81,6 +92,8 @@ int __wrap_ls_field_choice(ls_fields *f, const char *key, const char *const *cho
 {
     const char *text = text_of(f, key);
     char group[32], pair[48];
+    if (of_no_config(f))
+        return __real_ls_field_choice(f, key, choices, fallback, out);
     group_of(group, f, 0);
     for (int i = 0; choices[i]; i++) {
         snprintf(pair, sizeof pair, "%.20s=%.24s", key, choices[i]);
